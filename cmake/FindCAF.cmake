@@ -1,0 +1,23 @@
+# The C++ Actor Framework as Debian ships it: no CMake package and no .pc file. Defines CAF::core and CAF::io.
+find_path(CAF_INCLUDE_DIR caf/all.hpp)
+find_library(CAF_core_LIBRARY caf_core)
+find_library(CAF_io_LIBRARY caf_io)
+if(CAF_INCLUDE_DIR)
+  file(STRINGS "${CAF_INCLUDE_DIR}/caf/config.hpp" _caf_version REGEX "^#define CAF_VERSION [0-9]+")
+  string(REGEX REPLACE "^#define CAF_VERSION ([0-9]+).*" "\\1" _caf_version "${_caf_version}")
+  math(EXPR _caf_major "${_caf_version} / 10000")
+  math(EXPR _caf_minor "${_caf_version} / 100 % 100")
+  math(EXPR _caf_patch "${_caf_version} % 100")
+  set(CAF_VERSION "${_caf_major}.${_caf_minor}.${_caf_patch}")
+endif()
+include(FindPackageHandleStandardArgs)
+find_package_handle_standard_args(CAF REQUIRED_VARS CAF_INCLUDE_DIR CAF_core_LIBRARY CAF_io_LIBRARY
+                                  VERSION_VAR CAF_VERSION)
+if(CAF_FOUND AND NOT TARGET CAF::core)
+  find_package(Threads REQUIRED)
+  add_library(CAF::core SHARED IMPORTED)
+  set_target_properties(CAF::core PROPERTIES IMPORTED_LOCATION "${CAF_core_LIBRARY}"
+    INTERFACE_INCLUDE_DIRECTORIES "${CAF_INCLUDE_DIR}" INTERFACE_LINK_LIBRARIES Threads::Threads)
+  add_library(CAF::io SHARED IMPORTED)
+  set_target_properties(CAF::io PROPERTIES IMPORTED_LOCATION "${CAF_io_LIBRARY}" INTERFACE_LINK_LIBRARIES CAF::core)
+endif()

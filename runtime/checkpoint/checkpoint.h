@@ -1,0 +1,61 @@
+// The weights of a Hugging Face directory: one safetensors file, or several behind an index. Opening reads the headers
+// only; a rank then reads the byte ranges of its own slices.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <filesystem>
+#include <map>
+#include <memory>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "runtime/core/block_tree.h"
+#include "runtime/core/result.h"
+#include "runtime/core/shape.h"
+
+namespace lockstep::checkpoint {
+
+/// Where one tensor lies.
+struct TensorEntry {
+  std::filesystem::path file;
+  TensorType type;
+  int64_t offset = 0;  // of its first byte in the file
+};
+
+/// An open checkpoint. Reading is const and thread-safe.
+class Checkpoint {
+ public:
+  virtual ~Checkpoint() = default;
+
+  /// Every tensor by name.
+  virtual const std::map<std::string, TensorEntry, std::less<>>& tensors() const = 0;
+
+  /// Whether a tensor of that name is there.
+  bool contains(std::string_view name) const { return tensors().find(name) != tensors().end(); }
+
+  /// Reads `ranges` (one per dimension, at most 2 dimensions) of the tensor `name`, row-major, converted to `dtype`,
+  /// into `dst`. Only the bytes of those rows are read. `expected` is the tensor's whole shape: another one fails with
+  /// `kInvalidArgument` that names file, tensor, found and expected; an absent tensor with `kNotFound`.
+  virtual Result<void> read(std::string_view name, const Shape& expected, std::span<const Range> ranges, DType dtype,
+                            std::span<std::byte> dst) const = 0;
+
+  /// A fingerprint of names, types and file sizes: equal checkpoints have equal ones on every host.
+  virtual uint64_t fingerprint() const = 0;
+
+  /// Bytes read from the files so far, headers included.
+  virtual int64_t bytes_read() const = 0;
+};
+
+/// Opens `directory`: model.safetensors.index.json or model.safetensors. Fails with `kNotFound` when neither is there
+/// and with `kInvalidArgument` when a header is damaged, truncated, overlaps or points outside its file, or an index
+/// names a file or tensor that is not there.
+Result<std::unique_ptr<Checkpoint>> open_checkpoint(const std::filesystem::path& directory);
+
+/// One file's header, for the fuzz test: `file_size` bounds the offsets.
+Result<std::map<std::string, TensorEntry, std::less<>>> parse_safetensors_header(std::span<const std::byte> header,
+                                                                                 int64_t data_start, int64_t file_size,
+                                                                                 const std::filesystem::path& file);
+
+}  // namespace lockstep::checkpoint

@@ -1,0 +1,51 @@
+// Time as an argument. Code that waits takes a `Clock`, so a test drives it without sleeping; a `Deadline` is a point
+// on that clock, and every wait in Lockstep has one.
+#pragma once
+
+#include <chrono>
+
+namespace lockstep {
+
+using Duration = std::chrono::nanoseconds;
+using TimePoint = std::chrono::time_point<std::chrono::steady_clock, Duration>;
+
+/// Monotonic time. Thread-safe.
+class Clock {
+ public:
+  virtual ~Clock() = default;
+  virtual TimePoint now() const = 0;
+};
+
+/// The machine's monotonic clock.
+class SteadyClock final : public Clock {
+ public:
+  TimePoint now() const override { return std::chrono::time_point_cast<Duration>(std::chrono::steady_clock::now()); }
+};
+
+/// A clock that stands still until told to go on; for tests. Not thread-safe.
+class ManualClock final : public Clock {
+ public:
+  TimePoint now() const override { return now_; }
+  void advance(Duration by) { now_ += by; }
+
+ private:
+  TimePoint now_{};
+};
+
+/// The last moment at which a wait may end well. Borrows its clock.
+class Deadline {
+ public:
+  Deadline(const Clock& clock, Duration from_now) : clock_(&clock), at_(clock.now() + from_now) {}
+
+  bool has_passed() const { return clock_->now() >= at_; }
+  Duration remaining() const { return at_ - clock_->now(); }
+
+ private:
+  const Clock* clock_;
+  TimePoint at_;
+};
+
+/// Seconds as a floating-point number, for reports.
+inline double to_seconds(Duration d) { return std::chrono::duration<double>(d).count(); }
+
+}  // namespace lockstep

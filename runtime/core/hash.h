@@ -1,0 +1,42 @@
+// A stable 64-bit hash (FNV-1a over bytes, finished by a bit mixer): the same on every rank, run and platform of one
+// byte order. For agreement between ranks and fingerprints, not for adversaries.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <span>
+#include <string_view>
+#include <type_traits>
+
+namespace lockstep {
+
+/// Accumulates values into a fingerprint; order matters.
+class Fingerprint {
+ public:
+  Fingerprint& add_bytes(std::span<const std::byte> bytes) {
+    for (std::byte b : bytes) state_ = (state_ ^ static_cast<uint64_t>(b)) * 0x100000001b3ull;
+    return *this;
+  }
+  Fingerprint& add(std::string_view text) {
+    add(static_cast<uint64_t>(text.size()));
+    return add_bytes(std::as_bytes(std::span(text)));
+  }
+  template <typename T>
+    requires std::is_arithmetic_v<T> || std::is_enum_v<T>
+  Fingerprint& add(T value) {
+    return add_bytes(std::as_bytes(std::span(&value, 1)));
+  }
+
+  /// The value so far; more may be added after.
+  uint64_t value() const {
+    uint64_t x = state_;
+    x = (x ^ (x >> 30)) * 0xbf58476d1ce4e5b9ull;
+    x = (x ^ (x >> 27)) * 0x94d049bb133111ebull;
+    return x ^ (x >> 31);
+  }
+
+ private:
+  uint64_t state_ = 0xcbf29ce484222325ull;
+};
+
+}  // namespace lockstep

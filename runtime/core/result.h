@@ -1,0 +1,76 @@
+// How failure travels: `Result<T>` holds a value or an `Error`. The kind says what the caller should do, the message
+// says what was found and what was expected:
+//
+//   [component] rank 3: what failed: found …, expected …; what to do
+//
+// `LOCKSTEP_TRY(auto x, f())` unwraps or returns the error; `LOCKSTEP_TRY_VOID(f())` does so for `Result<void>`.
+#pragma once
+
+#include <boost/outcome/basic_result.hpp>
+#include <boost/outcome/try.hpp>
+#include <optional>
+#include <string>
+#include <string_view>
+
+#include "runtime/core/check.h"
+
+namespace lockstep {
+
+/// Failures by what the caller should do about them.
+enum class ErrorKind {
+  kInternal,            // a bug of ours: report it
+  kInvalidArgument,     // change the request or the input file
+  kNotFound,            // name something that exists
+  kUnsupported,         // ask for something that we can do; the message lists it
+  kFailedPrecondition,  // change the launch or the state of the machine
+  kUnavailable,         // the machine or this build lacks something
+  kPeerLost,            // another rank died: start again
+  kDeadlineExceeded,    // a wait was given up
+  kResourceExhausted,   // use less, or raise the budget
+  kCancelled,           // somebody asked for it to stop
+};
+
+/// The kind in words, as in logs: "invalid_argument".
+std::string_view to_string(ErrorKind kind);
+
+/// The documented exit code of a process that fails with `kind`.
+int exit_code(ErrorKind kind);
+
+/// What failed. A regular value: it is compared in tests and sent between ranks.
+struct Error {
+  ErrorKind kind = ErrorKind::kInternal;
+  std::string message;
+  std::optional<int> origin_rank = std::nullopt;  // where it happened, if that is known
+
+  friend bool operator==(const Error&, const Error&) = default;
+};
+
+namespace detail {
+
+/// Makes `.value()` of a failed result and `.error()` of a good one a failed check instead of undefined behaviour.
+struct CheckedAccess : BOOST_OUTCOME_V2_NAMESPACE::policy::base {
+  template <typename Impl>
+  static constexpr void wide_value_check(Impl&& self) {
+    if (!base::_has_value(self)) [[unlikely]] {
+      throw CheckFailure("value() of a failed result: " + base::_error(self).message);
+    }
+  }
+  template <typename Impl>
+  static constexpr void wide_error_check(Impl&& self) {
+    if (!base::_has_error(self)) [[unlikely]] throw CheckFailure("error() of a result that holds a value");
+  }
+};
+
+}  // namespace detail
+
+/// A `T`, or the `Error` that prevented it.
+template <typename T>
+using Result = BOOST_OUTCOME_V2_NAMESPACE::basic_result<T, Error, detail::CheckedAccess>;
+
+/// A successful `Result<void>`.
+inline auto ok() { return BOOST_OUTCOME_V2_NAMESPACE::success(); }
+
+}  // namespace lockstep
+
+#define LOCKSTEP_TRY(declaration, ...) BOOST_OUTCOME_TRY(declaration, __VA_ARGS__)
+#define LOCKSTEP_TRY_VOID(...) BOOST_OUTCOME_TRYV(__VA_ARGS__)

@@ -1,0 +1,111 @@
+// What compiles and runs graphs. One `Backend` object serves one rank:
+//
+//   Backend ──make_store(graphs)──► Store        weights (immutable) and states, at fixed addresses, shared by the
+//      │                              ▲           executables of one rank
+//      └──compile(graph, store)──► Executable    replays one graph; refuses every other shape
+//
+// Implementations live in runtime/backends/<name>. A store outlives its executables, a backend outlives its stores.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <optional>
+#include <span>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "runtime/core/shape.h"
+#include "runtime/device/communicator.h"
+#include "runtime/graph/graph.h"
+
+namespace lockstep::device {
+
+/// What a backend can do; asked before anything is planned.
+struct Capabilities {
+  std::vector<DType> dtypes;       // of weights and activations
+  bool rows_of_one_slot = false;   // every prefill chunk must hold rows of one slot only
+  bool bounded_attention = false;  // attention costs the length in use, not the capacity
+  bool invariant_sums = false;     // results do not depend on rows, columns or ranks, to the bit
+};
+
+/// A tensor in host memory, row-major. Borrows the bytes.
+struct HostTensor {
+  TensorType type;
+  std::span<const std::byte> bytes;
+};
+
+/// Memory of one rank, in bytes.
+struct MemoryReport {
+  Bytes weights;          // resident, as packed
+  Bytes states_reserved;  // address space of all states
+  Bytes states_resident;  // physically there now
+  Bytes workspace;        // activations and buffers of the executables
+};
+
+/// A state's index in its store; valid as long as the store.
+using StateId = StrongId<struct StateTag, int32_t>;
+
+/// Weights and states of one rank. States start at zero; their addresses never change. Used by the executor's thread.
+class Store {
+ public:
+  virtual ~Store() = default;
+
+  /// Fills the weight called `name` from row-major host bytes of its graph type (all slices, laid along dimension 0);
+  /// the backend may repack. Once per weight, before the first run.
+  virtual Result<void> set_weight(std::string_view name, std::span<const std::byte> bytes) = 0;
+
+  /// The state called `name`, if the graphs have one.
+  virtual std::optional<StateId> find_state(std::string_view name) const = 0;
+  /// Overwrites part of a dense state (not a KV cache), from byte `offset` on. Does not allocate.
+  virtual Result<void> write_state(StateId state, int64_t offset, std::span<const std::byte> bytes) = 0;
+  /// Reads part of a dense state. Does not allocate.
+  virtual Result<void> read_state(StateId state, int64_t offset, std::span<std::byte> bytes) const = 0;
+
+  /// The logical contents [slots, heads, capacity, head_dim] of a KV cache, for tests and tools; may allocate.
+  virtual Result<std::vector<std::byte>> read_cache(StateId state) const = 0;
+  /// Where the state's first byte is: the same for the life of the store.
+  virtual const void* state_address(StateId state) const = 0;
+
+  virtual MemoryReport memory() const = 0;
+};
+
+/// One compiled graph. Used by the executor's thread.
+class Executable {
+ public:
+  virtual ~Executable() = default;
+
+  virtual const graph::Graph& graph() const = 0;
+
+  /// Runs one step. `inputs` are the graph's inputs in order; a tensor whose type differs from the graph's is refused
+  /// with `kInvalidArgument` and nothing is run. Does not allocate and makes no system call except while it waits.
+  /// @collective @blocking
+  virtual Result<void> run(std::span<const HostTensor> inputs) = 0;
+
+  /// The output called `name` as the last run left it; empty if the graph has none. Valid until the next run.
+  virtual std::span<const std::byte> output(std::string_view name) const = 0;
+};
+
+/// What compilation needs besides the graph. The communicator outlives the executable.
+struct CompileOptions {
+  Communicator* communicator = nullptr;  // may be null in a group of one
+};
+
+class Backend {
+ public:
+  virtual ~Backend() = default;
+
+  virtual std::string_view name() const = 0;
+  virtual Capabilities capabilities() const = 0;
+
+  /// Reserves the weights and states of `graphs`; what two graphs call by the same name is one tensor, and must have
+  /// the same type. Fails with `kResourceExhausted` when the memory cannot be had.
+  virtual Result<std::unique_ptr<Store>> make_store(std::span<const graph::Graph* const> graphs) = 0;
+
+  /// Prepares `graph` for replay over `store`, which this backend made for it (and others).
+  virtual Result<std::unique_ptr<Executable>> compile(const graph::Graph& graph, Store& store,
+                                                      const CompileOptions& options) = 0;
+};
+
+}  // namespace lockstep::device

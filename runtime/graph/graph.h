@@ -1,0 +1,142 @@
+// The graph of one step, as a value.
+//
+// A `Graph` says what a rank computes in a prefill chunk or a decode step: its inputs, weights (and the checkpoint
+// slices that they come from), states (updated in place and shared with the other graph), nodes in the order in which
+// they run, and outputs. Collectives and state updates are ordinary nodes, so the printed graph shows all
+// communication and all memory. It is compared, hashed, printed and parsed back; it holds no pointers.
+//
+//   families/*.cpp ──GraphBuilder──► Graph ──passes──► Graph ──Backend::compile──► Executable
+//
+// What each operation means, its operands and its attributes: OPERATIONS.md beside this file.
+#pragma once
+
+#include <compare>
+#include <cstdint>
+#include <map>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <variant>
+#include <vector>
+
+#include "runtime/core/block_tree.h"
+#include "runtime/core/ids.h"
+#include "runtime/core/shape.h"
+
+namespace lockstep::graph {
+
+/// The operations of a language model's step. The text form uses the snake_case name ("rms_norm").
+enum class Op {
+  kEmbedding,
+  kLinear,
+  kLinearBlocks,
+  kAllReduce,
+  kAllGather,
+  kAdd,
+  kRmsNorm,
+  kRope,
+  kKvAppend,
+  kAttention,
+  kGatedActivation,
+  kColumns,
+  kSelectRows,
+  kRunningSlots,
+  kMarkSeen,
+  kAdvance,
+  kAgree,
+  kSample,
+};
+
+/// The name in the text form.
+std::string_view to_string(Op op);
+std::optional<Op> op_from_name(std::string_view name);
+
+/// A value's index in `Graph::values`.
+using ValueId = StrongId<struct ValueTag, int32_t>;
+
+enum class ValueKind { kInput, kWeight, kState, kConstant, kResult };
+
+/// A slice of one checkpoint tensor: a range per dimension.
+struct WeightSlice {
+  std::string tensor;        // the checkpoint's name
+  std::vector<Range> range;  // one per dimension
+
+  friend bool operator==(const WeightSlice&, const WeightSlice&) = default;
+};
+
+/// A tensor that the graph names.
+struct Value {
+  ValueKind kind = ValueKind::kResult;
+  std::string name;  // unique in the graph; results are numbered ("12")
+  TensorType type;
+  std::vector<WeightSlice> slices;  // weights only: laid one after the other along dimension 0
+  std::vector<float> constant;      // constants only: f32 contents
+
+  friend bool operator==(const Value&, const Value&) = default;
+};
+
+/// What parametrises an operation. Numbers are written so that they parse back to the same bits.
+using Attribute = std::variant<int64_t, double, std::string, std::vector<int64_t>>;
+using Attributes = std::map<std::string, Attribute, std::less<>>;
+
+/// One operation. Operands that the operation updates are states.
+struct Node {
+  Op op = Op::kAdd;
+  std::vector<ValueId> operands;
+  Attributes attributes;
+  std::optional<ValueId> result;  // absent for operations that only update states
+
+  /// The attribute `name`; a failed check when it is absent or of another type (the verifier has looked before).
+  int64_t integer(std::string_view name) const;
+  double number(std::string_view name) const;
+  const std::string& text(std::string_view name) const;
+  const std::vector<int64_t>& integers(std::string_view name) const;
+  bool has(std::string_view name) const { return attributes.find(name) != attributes.end(); }
+
+  friend bool operator==(const Node&, const Node&) = default;
+};
+
+/// A value that the host may read after a run.
+struct Output {
+  std::string name;
+  ValueId value;
+
+  friend bool operator==(const Output&, const Output&) = default;
+};
+
+/// One rank's step.
+struct Graph {
+  std::string name;   // "prefill" or "decode"
+  int ranks = 1;      // tensor-parallel degree
+  int rank = 0;       // whose graph it is
+  int64_t rows = 0;   // token rows of a step: the chunk in prefill, the slots in decode
+  int64_t slots = 0;  // sequences that the states hold
+  std::vector<Value> values;
+  std::vector<Node> nodes;
+  std::vector<Output> outputs;
+
+  const Value& value(ValueId id) const;
+  /// The value called `name`, if there is one.
+  std::optional<ValueId> find(std::string_view name) const;
+  /// Every value of one kind, in order of creation.
+  std::vector<ValueId> values_of(ValueKind kind) const;
+
+  friend bool operator==(const Graph&, const Graph&) = default;
+};
+
+/// A fingerprint of the whole graph: equal graphs have equal ones, on every machine.
+uint64_t fingerprint(const Graph& graph);
+
+/// Bytes, arithmetic and messages of one step with all rows in use; `explain` prints them.
+struct StepCost {
+  int64_t weight_bytes = 0;         // read once per step
+  int64_t state_bytes = 0;          // reserved, not necessarily touched
+  int64_t flops = 0;                // multiply-adds count two; matrix products only
+  int64_t collectives = 0;          // number of collective operations
+  int64_t collective_bytes = 0;     // what this rank contributes to them
+
+  friend bool operator==(const StepCost&, const StepCost&) = default;
+};
+StepCost cost_of(const Graph& graph);
+
+}  // namespace lockstep::graph

@@ -1,0 +1,31 @@
+// Rewrites of a graph that keep its meaning. Each is a pure function; the verifier runs after each.
+#pragma once
+
+#include <functional>
+#include <string>
+#include <vector>
+
+#include "runtime/graph/graph.h"
+
+namespace lockstep::graph {
+
+/// Reads q, k and v of a layer with one matrix product: linear nodes that share their operand and feed rope, kv_append
+/// or attention become one linear and `columns`.
+Result<Graph> fuse_qkv(const Graph& graph);
+
+/// Reads gate and up of an MLP with one matrix product: the two linears below a gated_activation become one.
+Result<Graph> fuse_gate_up(const Graph& graph);
+
+/// A pass by its name.
+struct Pass {
+  std::string name;
+  std::function<Result<Graph>(const Graph&)> run;
+};
+
+/// The passes that run before compilation, in order.
+std::vector<Pass> default_passes();
+
+/// Runs `passes` in order and verifies after each; the error names the pass.
+Result<Graph> run_passes(const Graph& graph, const std::vector<Pass>& passes);
+
+}  // namespace lockstep::graph

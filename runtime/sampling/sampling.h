@@ -1,0 +1,73 @@
+// The definition of the next token: which scores, which candidates, which random number. The host and every backend
+// share it, so that a token does not depend on who computed it.
+//
+//   logits ─► repetition penalty ─► temperature ─► top-k ─► top-p ─► min-p ─► softmax ─► inverse CDF at u
+//
+// in the order and with the edge cases of Hugging Face's processors; greedy takes the highest score after the penalty,
+// ties go to the lowest id. u is a counter-based function of (seed, output index), so it does not depend on the batch,
+// the slot, the chunk or the tensor-parallel degree.
+#pragma once
+
+#include <cstdint>
+#include <span>
+
+namespace lockstep::sampling {
+
+/// How one sequence chooses its tokens. Neutral values switch a part off.
+struct Parameters {
+  bool do_sample = false;
+  float temperature = 1.0f;         // above 0
+  int32_t top_k = 0;                // 0: all
+  float top_p = 1.0f;               // 1: all
+  float min_p = 0.0f;               // 0: all
+  float repetition_penalty = 1.0f;  // 1: none
+  uint64_t seed = 0;                // of this sequence
+
+  friend bool operator==(const Parameters&, const Parameters&) = default;
+};
+
+/// A fingerprint of the parameters, for the agreement between ranks.
+uint32_t fingerprint(const Parameters& parameters);
+
+/// 32 random bits from a counter, by Philox4x32-10 (Salmon et al., SC 2011): `key` and `counter` give the same bits on
+/// every machine.
+struct RandomBits {
+  uint32_t word[4];
+};
+RandomBits philox(uint32_t key_low, uint32_t key_high, uint32_t counter_low, uint32_t counter_high);
+
+/// A number in [0, 1) with 24 random bits: the draw of output token `output_index` of a sequence with `seed`.
+float uniform(uint64_t seed, uint32_t output_index);
+
+/// The seed of row `row` (of the whole job) when the user gave one `seed`: different rows draw differently.
+uint64_t row_seed(uint64_t seed, uint64_t row);
+
+/// Working memory of `choose`, so that a step allocates nothing: one per thread, for a vocabulary of at most `capacity`.
+class Scratch {
+ public:
+  explicit Scratch(int64_t capacity);
+  ~Scratch();
+  Scratch(const Scratch&) = delete;
+  Scratch& operator=(const Scratch&) = delete;
+
+  float* scores() { return scores_; }
+  int32_t* order() { return order_; }
+  int64_t capacity() const { return capacity_; }
+
+ private:
+  int64_t capacity_;
+  float* scores_;
+  int32_t* order_;
+};
+
+/// The next token. `logits` is f32 [V], `seen` u8 [V] (1 for ids of the prompt and of the output so far; used by the
+/// repetition penalty). Does not allocate.
+int32_t choose(std::span<const float> logits, std::span<const uint8_t> seen, const Parameters& parameters,
+               uint32_t output_index, Scratch& scratch);
+
+/// The processed scores that `choose` draws from (−inf for excluded ids), without the softmax: for tests and for
+/// `output_scores`. `dst` is f32 [V].
+void processed_scores(std::span<const float> logits, std::span<const uint8_t> seen, const Parameters& parameters,
+                      std::span<float> dst, Scratch& scratch);
+
+}  // namespace lockstep::sampling

@@ -1,0 +1,50 @@
+// Chat templates: the Jinja subset that published models use, rendered over a list of messages.
+#pragma once
+
+#include <filesystem>
+#include <memory>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "runtime/core/result.h"
+
+namespace lockstep::text {
+
+/// One turn of a conversation.
+struct Message {
+  std::string role;  // "system", "user", "assistant"
+  std::string content;
+};
+
+/// What a template sees besides the messages.
+struct ChatOptions {
+  bool add_generation_prompt = true;
+  std::string bos_token;  // as text; empty if the model has none
+  std::string eos_token;
+};
+
+/// A parsed template. Immutable; thread-safe.
+class ChatTemplate {
+ public:
+  virtual ~ChatTemplate() = default;
+
+  /// The prompt's text. Fails with `kInvalidArgument` when the template raises or a name, filter or method is unknown,
+  /// naming the line.
+  virtual Result<std::string> render(const std::vector<Message>& messages, const ChatOptions& options) const = 0;
+};
+
+/// Fails with `kUnsupported` or `kInvalidArgument`, naming the template's line.
+Result<std::unique_ptr<ChatTemplate>> parse_chat_template(std::string_view source);
+
+/// The template of a model: chat_template.jinja, or `chat_template` of tokenizer_config.json; with the texts of its
+/// bos and eos tokens. Fails with `kNotFound` when the model has none.
+struct ModelChat {
+  std::unique_ptr<ChatTemplate> chat_template;
+  std::string bos_token;
+  std::string eos_token;
+};
+Result<ModelChat> load_chat(const std::filesystem::path& directory);
+
+}  // namespace lockstep::text

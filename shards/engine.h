@@ -1,0 +1,86 @@
+// What an executor drives: one rank's slots, a prefill step and a decode step. `Shard` is the real one; tests of the
+// actors drive a small fake.
+//
+// Every rank makes the same calls with the same arguments in the same order. That is the whole protocol: the steps
+// themselves hold the collectives.
+#pragma once
+
+#include <cstdint>
+#include <span>
+#include <vector>
+
+#include "runtime/core/ids.h"
+#include "runtime/core/result.h"
+#include "runtime/sampling/sampling.h"
+
+namespace lockstep::shards {
+
+/// How a sequence in a slot ends and draws.
+struct SlotParameters {
+  sampling::Parameters sampling;
+  int32_t max_new_tokens = 1;       // at least 1
+  std::vector<int32_t> eos_ids;     // at most `kMaxEosIds`
+  int32_t pad_id = 0;
+
+  friend bool operator==(const SlotParameters&, const SlotParameters&) = default;
+};
+
+inline constexpr size_t kMaxEosIds = 16;
+
+/// The token rows of one prefill step: at most `chunk` of them, padding is added by the engine. The positions of a slot
+/// follow one another over the steps.
+struct PrefillRows {
+  std::vector<int32_t> ids;
+  std::vector<int32_t> slot;
+  std::vector<int32_t> position;    // index in the slot's cache
+  std::vector<int32_t> logit_rows;  // [slots]: the row that holds the last token of slot s's prompt, or −1
+
+  friend bool operator==(const PrefillRows&, const PrefillRows&) = default;
+};
+
+/// Which step of which schedule: part of the ranks' checksum, so a rank that is off by one is found.
+struct StepTag {
+  int32_t schedule = 0;
+  int32_t step = 0;
+};
+
+/// What a step made. Borrowed from the engine; valid until its next step.
+struct StepOutput {
+  std::span<const int32_t> tokens;  // [slots]: the new token, pad for a finished slot, −1 for none
+  std::span<const float> logits;    // [slots, vocabulary]: raw logits; empty unless they were asked for at start
+};
+
+/// One rank's part of the model, ready to run. Used by one thread.
+class Engine {
+ public:
+  virtual ~Engine() = default;
+
+  virtual int64_t slots() const = 0;
+  virtual int64_t chunk() const = 0;     // rows of a prefill step
+  virtual int64_t capacity() const = 0;  // tokens that a slot can hold
+  /// Whether all rows of one prefill step must belong to one slot.
+  virtual bool rows_of_one_slot() const = 0;
+
+  /// Empties a slot and sets how its next sequence ends and draws.
+  virtual Result<void> open_slot(SlotId slot, const SlotParameters& parameters) = 0;
+  /// Takes the slot out of decoding; its tokens are forgotten.
+  virtual Result<void> close_slot(SlotId slot) = 0;
+
+  /// @collective @blocking
+  virtual Result<StepOutput> prefill(const PrefillRows& rows, StepTag tag) = 0;
+  /// One token for every slot that has been prefilled and is not finished.
+  /// @collective @blocking
+  virtual Result<StepOutput> decode(StepTag tag) = 0;
+
+  /// Whether no open, prefilled slot is unfinished: device state, so the same on every rank.
+  virtual bool all_finished() const = 0;
+
+  /// Compares the state of all ranks after the last step of a schedule, so that its tokens may be released.
+  /// @collective @blocking
+  virtual Result<void> confirm(StepTag tag) = 0;
+
+  /// Asks that a slot finish at the next agreed step. Counts on rank 0 only. May be called from any thread.
+  virtual void request_stop(SlotId slot) = 0;
+};
+
+}  // namespace lockstep::shards

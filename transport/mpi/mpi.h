@@ -1,0 +1,22 @@
+// MPI as bootstrap and as communicator: whatever network the cluster's MPI knows. It moves bytes; the sums are ours, so
+// they have the same bits as everywhere else. Operations are non-blocking with a test loop. One thread owns MPI
+// (FUNNELED): the one that made the bootstrap.
+#pragma once
+
+#include <memory>
+
+#include "runtime/device/communicator.h"
+#include "transport/bootstrap.h"
+
+namespace lockstep::transport::mpi {
+
+/// Initialises MPI (once per process). `finish()` finalises it; the destructor without `finish` leaves MPI as it is,
+/// since MPI_Finalize waits for peers.
+/// @collective @blocking
+Result<std::unique_ptr<Bootstrap>> make_bootstrap(const WaitOptions& wait);
+
+/// A communicator over its own duplicate of MPI_COMM_WORLD. `bootstrap` must come from `make_bootstrap` above.
+/// @collective @blocking
+Result<std::unique_ptr<device::Communicator>> make_communicator(Bootstrap& bootstrap, const WaitOptions& wait);
+
+}  // namespace lockstep::transport::mpi
