@@ -18,8 +18,8 @@ namespace lockstep::shards {
 /// How a sequence in a slot ends and draws.
 struct SlotParameters {
   sampling::Parameters sampling;
-  int32_t max_new_tokens = 1;       // at least 1
-  std::vector<int32_t> eos_ids;     // at most `kMaxEosIds`
+  int32_t max_new_tokens = 1;    // at least 1
+  std::vector<int32_t> eos_ids;  // at most `kMaxEosIds`
   int32_t pad_id = 0;
 
   friend bool operator==(const SlotParameters&, const SlotParameters&) = default;

@@ -16,8 +16,8 @@ namespace lockstep::transport {
 
 /// How waits between ranks end. All pointers are borrowed and outlive what they are given to.
 struct WaitOptions {
-  const AbortFlag* abort = nullptr;  // polled by every wait; required
-  const Clock* clock = nullptr;      // required
+  const AbortFlag* abort = nullptr;              // polled by every wait; required
+  const Clock* clock = nullptr;                  // required
   Duration deadline = std::chrono::seconds(60);  // of one operation
 };
 
@@ -25,7 +25,7 @@ struct WaitOptions {
 struct RankPlace {
   int rank = 0;
   std::string host;
-  int local_rank = 0;      // among the ranks of that host
+  int local_rank = 0;  // among the ranks of that host
   int local_size = 1;
   std::vector<int> cores;  // that the process may run on
 
@@ -64,8 +64,8 @@ std::unique_ptr<Bootstrap> make_single_bootstrap();
 /// The cores that this process may run on (sched_getaffinity).
 std::vector<int> own_cores();
 
-/// Fails with `kFailedPrecondition` naming the ranks whose `statement` differs from rank 0's and the first line in which
-/// it does; `what` says what is compared. A statement is text, one fact a line.
+/// Fails with `kFailedPrecondition` naming the ranks whose `statement` differs from rank 0's and the first line in
+/// which it does; `what` says what is compared. A statement is text, one fact a line.
 /// @collective @blocking
 Result<void> agree(Bootstrap& bootstrap, std::string_view what, std::string_view statement);
 

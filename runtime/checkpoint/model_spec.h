@@ -20,14 +20,14 @@ struct RopeSpec {
   Kind kind = Kind::kDefault;
   double theta = 10000.0;
   double factor = 1.0;
-  double low_frequency_factor = 1.0;                     // llama3
-  double high_frequency_factor = 4.0;                    // llama3
-  std::optional<int64_t> original_max_positions;         // llama3, yarn; the model's maximum if absent
-  double beta_fast = 32.0;                               // yarn
-  double beta_slow = 1.0;                                // yarn
-  bool truncate = true;                                  // yarn
-  std::optional<double> attention_factor;                // yarn; otherwise it follows from the factors
-  std::optional<double> mscale, mscale_all_dim;          // yarn
+  double low_frequency_factor = 1.0;              // llama3
+  double high_frequency_factor = 4.0;             // llama3
+  std::optional<int64_t> original_max_positions;  // llama3, yarn; the model's maximum if absent
+  double beta_fast = 32.0;                        // yarn
+  double beta_slow = 1.0;                         // yarn
+  bool truncate = true;                           // yarn
+  std::optional<double> attention_factor;         // yarn; otherwise it follows from the factors
+  std::optional<double> mscale, mscale_all_dim;   // yarn
 
   friend bool operator==(const RopeSpec&, const RopeSpec&) = default;
 };

@@ -36,11 +36,10 @@ std::string format_operands(std::string_view names, const Values&... values) {
 }  // namespace lockstep
 
 /// `LOCKSTEP_CHECK(row < rows, row, rows)`: throws with the values of `row` and `rows` when the condition is false.
-#define LOCKSTEP_CHECK(condition, ...)                                                     \
-  do {                                                                                     \
-    if (!(condition)) [[unlikely]] {                                                       \
-      ::lockstep::detail::fail_check(                                                      \
-          #condition, __FILE__, __LINE__,                                                  \
-          ::lockstep::detail::format_operands(#__VA_ARGS__ __VA_OPT__(, ) __VA_ARGS__));   \
-    }                                                                                      \
+#define LOCKSTEP_CHECK(condition, ...)                                                                              \
+  do {                                                                                                              \
+    if (!(condition)) [[unlikely]] {                                                                                \
+      ::lockstep::detail::fail_check(#condition, __FILE__, __LINE__,                                                \
+                                     ::lockstep::detail::format_operands(#__VA_ARGS__ __VA_OPT__(, ) __VA_ARGS__)); \
+    }                                                                                                               \
   } while (false)

@@ -90,8 +90,8 @@ Float16 to_float16(float v) {
   const uint32_t magnitude = bits & 0x7fffffffu;
   if (magnitude > 0x7f800000u) return {static_cast<uint16_t>(sign | 0x7e00u)};
   if (magnitude >= 0x477ff000u) return {static_cast<uint16_t>(sign | 0x7c00u)};  // rounds to 65536 or more
-  if (magnitude < 0x38800000u) {                                                  // subnormal: a multiple of 2^-24
-    const float scaled = std::bit_cast<float>(magnitude) + 0.5f;                  // 0.5f has 2^-24 as its last bit
+  if (magnitude < 0x38800000u) {                                                 // subnormal: a multiple of 2^-24
+    const float scaled = std::bit_cast<float>(magnitude) + 0.5f;                 // 0.5f has 2^-24 as its last bit
     return {static_cast<uint16_t>(sign | (std::bit_cast<uint32_t>(scaled) - std::bit_cast<uint32_t>(0.5f)))};
   }
   const uint32_t rounded = magnitude + 0xfffu + ((magnitude >> 13) & 1u);

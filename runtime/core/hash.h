@@ -22,8 +22,7 @@ class Fingerprint {
     return add_bytes(std::as_bytes(std::span(text)));
   }
   template <typename T>
-    requires std::is_arithmetic_v<T> || std::is_enum_v<T>
-  Fingerprint& add(T value) {
+  requires std::is_arithmetic_v<T> || std::is_enum_v<T> Fingerprint& add(T value) {
     return add_bytes(std::as_bytes(std::span(&value, 1)));
   }
 

@@ -7,10 +7,10 @@
 #pragma once
 
 #include <boost/outcome/basic_result.hpp>
-#include <boost/outcome/try.hpp>
 #include <optional>
 #include <string>
 #include <string_view>
+#include <utility>
 
 #include "runtime/core/check.h"
 
@@ -57,7 +57,8 @@ struct CheckedAccess : BOOST_OUTCOME_V2_NAMESPACE::policy::base {
   }
   template <typename Impl>
   static constexpr void wide_error_check(Impl&& self) {
-    if (!base::_has_error(self)) [[unlikely]] throw CheckFailure("error() of a result that holds a value");
+    if (!base::_has_error(self)) [[unlikely]]
+      throw CheckFailure("error() of a result that holds a value");
   }
 };
 
@@ -72,5 +73,22 @@ inline auto ok() { return BOOST_OUTCOME_V2_NAMESPACE::success(); }
 
 }  // namespace lockstep
 
-#define LOCKSTEP_TRY(declaration, ...) BOOST_OUTCOME_TRY(declaration, __VA_ARGS__)
-#define LOCKSTEP_TRY_VOID(...) BOOST_OUTCOME_TRYV(__VA_ARGS__)
+#define LOCKSTEP_DETAIL_JOIN2(a, b) a##b
+#define LOCKSTEP_DETAIL_JOIN(a, b) LOCKSTEP_DETAIL_JOIN2(a, b)
+#define LOCKSTEP_DETAIL_TRY(result, declaration, ...)               \
+  auto&& result = (__VA_ARGS__);                                    \
+  if (!result.has_value()) return std::move(result).assume_error(); \
+  declaration = std::move(result).assume_value()
+
+/// `LOCKSTEP_TRY(auto x, f())`: x is the value of f(), or the enclosing function returns its error. (Outcome's own
+/// BOOST_OUTCOME_TRY cannot name the variable's type in the Boost that we build with.)
+#define LOCKSTEP_TRY(declaration, ...) \
+  LOCKSTEP_DETAIL_TRY(LOCKSTEP_DETAIL_JOIN(lockstep_try_, __COUNTER__), declaration, __VA_ARGS__)
+
+/// `LOCKSTEP_TRY_VOID(f())`: the enclosing function returns the error of f(), if there is one.
+#define LOCKSTEP_TRY_VOID(...)                                                \
+  do {                                                                        \
+    if (auto&& lockstep_tried = (__VA_ARGS__); !lockstep_tried.has_value()) { \
+      return std::move(lockstep_tried).assume_error();                        \
+    }                                                                         \
+  } while (false)

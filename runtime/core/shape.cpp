@@ -12,6 +12,8 @@ int64_t Shape::elements() const {
 
 std::string to_string(const Shape& shape) { return fmt::format("[{}]", fmt::join(shape.dims(), ",")); }
 
-std::string to_string(const TensorType& type) { return fmt::format("{}{}", to_string(type.dtype), to_string(type.shape)); }
+std::string to_string(const TensorType& type) {
+  return fmt::format("{}{}", to_string(type.dtype), to_string(type.shape));
+}
 
 }  // namespace lockstep

@@ -24,7 +24,8 @@ class GraphBuilder {
   explicit GraphBuilder(GraphHeader header);
 
   ValueId input(std::string name, TensorType type);
-  /// A weight whose slices are laid along dimension 0. Asking again for the same name and contents gives the same value.
+  /// A weight whose slices are laid along dimension 0. Asking again for the same name and contents gives the same
+  /// value.
   ValueId weight(std::string name, TensorType type, std::vector<WeightSlice> slices);
   /// A state; asking again for the same name and type gives the same value.
   ValueId state(std::string name, TensorType type);
@@ -50,7 +51,8 @@ class GraphBuilder {
   /// Rotates the halves of each head by position · frequency; cos and sin are multiplied by `scale`.
   ValueId rope(ValueId x, ValueId position, ValueId frequencies, int64_t heads, double scale);
   void kv_append(ValueId rows, ValueId cache, ValueId slot, ValueId position);
-  /// dt[T, heads · head_dim]; `head_map[h]` is the cache's head that query head h reads; `kernel` "prefill" or "decode".
+  /// dt[T, heads · head_dim]; `head_map[h]` is the cache's head that query head h reads; `kernel` "prefill" or
+  /// "decode".
   ValueId attention(ValueId q, ValueId k_cache, ValueId v_cache, ValueId slot, ValueId position,
                     std::vector<int64_t> head_map, double scale, std::string kernel);
   ValueId gated_activation(ValueId gate, ValueId up, std::string activation);

@@ -42,7 +42,8 @@ float uniform(uint64_t seed, uint32_t output_index);
 /// The seed of row `row` (of the whole job) when the user gave one `seed`: different rows draw differently.
 uint64_t row_seed(uint64_t seed, uint64_t row);
 
-/// Working memory of `choose`, so that a step allocates nothing: one per thread, for a vocabulary of at most `capacity`.
+/// Working memory of `choose`, so that a step allocates nothing: one per thread, for a vocabulary of at most
+/// `capacity`.
 class Scratch {
  public:
   explicit Scratch(int64_t capacity);

@@ -16,8 +16,8 @@
 
 namespace lockstep::text {
 
-enum class SpecialTokens { kAdd, kOmit };     // on encoding: what the post-processor adds (BOS and the like)
-enum class SpecialPieces { kKeep, kSkip };    // on decoding: whether special tokens appear in the text
+enum class SpecialTokens { kAdd, kOmit };   // on encoding: what the post-processor adds (BOS and the like)
+enum class SpecialPieces { kKeep, kSkip };  // on decoding: whether special tokens appear in the text
 
 /// An immutable tokenizer; every method is thread-safe.
 class Tokenizer {
@@ -61,8 +61,8 @@ class StreamDecoder {
   const Tokenizer* tokenizer_;
   SpecialPieces special_;
   std::vector<int32_t> ids_;
-  size_t prefix_ = 0;   // ids_[prefix_ …] are decoded again at each put
-  std::string shown_;   // the text of ids_[prefix_ …] that was already given out
+  size_t prefix_ = 0;  // ids_[prefix_ …] are decoded again at each put
+  std::string shown_;  // the text of ids_[prefix_ …] that was already given out
 };
 
 }  // namespace lockstep::text

@@ -14,10 +14,11 @@ Range even_part(int64_t total, int ranks, int rank) {
 }
 
 Error heads_do_not_group(HeadCounts heads) {
-  return {ErrorKind::kInvalidArgument,
-          fmt::format("[shards/partition] cannot group attention heads: found {} query and {} key/value heads, expected "
-                      "a multiple; check config.json",
-                      heads.query, heads.key_value)};
+  return {
+      ErrorKind::kInvalidArgument,
+      fmt::format("[shards/partition] cannot group attention heads: found {} query and {} key/value heads, expected "
+                  "a multiple; check config.json",
+                  heads.query, heads.key_value)};
 }
 
 Error impossible_degree(HeadCounts heads, int ranks) {
