@@ -19,13 +19,11 @@ namespace lockstep::shards {
 struct SlotParameters {
   sampling::Parameters sampling;
   int32_t max_new_tokens = 1;    // at least 1
-  std::vector<int32_t> eos_ids;  // at most `kMaxEosIds`
+  std::vector<int32_t> eos_ids;  // at most `sampling::kMaxEosIds`
   int32_t pad_id = 0;
 
   friend bool operator==(const SlotParameters&, const SlotParameters&) = default;
 };
-
-inline constexpr size_t kMaxEosIds = 16;
 
 /// The token rows of one prefill step: at most `chunk` of them, padding is added by the engine. The positions of a slot
 /// follow one another over the steps.

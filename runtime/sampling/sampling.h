@@ -8,10 +8,15 @@
 // the slot, the chunk or the tensor-parallel degree.
 #pragma once
 
+#include <array>
 #include <cstdint>
 #include <span>
+#include <vector>
 
 namespace lockstep::sampling {
+
+/// A sequence may end on any of this many token ids.
+inline constexpr int64_t kMaxEosIds = 16;
 
 /// How one sequence chooses its tokens. Neutral values switch a part off.
 struct Parameters {
@@ -34,6 +39,8 @@ uint32_t fingerprint(const Parameters& parameters);
 struct RandomBits {
   uint32_t word[4];
 };
+RandomBits philox(std::array<uint32_t, 2> key, std::array<uint32_t, 4> counter);
+/// The same with the two upper counter words zero.
 RandomBits philox(uint32_t key_low, uint32_t key_high, uint32_t counter_low, uint32_t counter_high);
 
 /// A number in [0, 1) with 24 random bits: the draw of output token `output_index` of a sequence with `seed`.
@@ -47,18 +54,19 @@ uint64_t row_seed(uint64_t seed, uint64_t row);
 class Scratch {
  public:
   explicit Scratch(int64_t capacity);
-  ~Scratch();
+  ~Scratch() = default;
   Scratch(const Scratch&) = delete;
   Scratch& operator=(const Scratch&) = delete;
 
-  float* scores() { return scores_; }
-  int32_t* order() { return order_; }
-  int64_t capacity() const { return capacity_; }
+  float* scores() { return scores_.data(); }
+  float* weights() { return weights_.data(); }
+  int32_t* order() { return order_.data(); }
+  int64_t capacity() const { return static_cast<int64_t>(scores_.size()); }
 
  private:
-  int64_t capacity_;
-  float* scores_;
-  int32_t* order_;
+  std::vector<float> scores_;   // by id
+  std::vector<float> weights_;  // by id: exp(score − best)
+  std::vector<int32_t> order_;  // ids that are being ranked
 };
 
 /// The next token. `logits` is f32 [V], `seen` u8 [V] (1 for ids of the prompt and of the output so far; used by the

@@ -1,0 +1,63 @@
+// Which rank owns which slice of a model at a tensor-parallel degree: heads, MLP columns, vocabulary rows. Pure,
+// printable and the same on every rank; computed from config.json alone, before a weight is read.
+//
+//   attention      whole query heads, as evenly as they go; their key/value heads follow (head_split.h)
+//   MLP            blocks of columns; the boundary prefers places where the sum tree has few roots
+//   vocabulary     rows of the embedding and of the head; they make up what the heads leave uneven, so that the bytes
+//   of
+//                  the ranks are equal in total
+//
+//   SmolLM2-135M, 2 ranks     heads 0:5 | 5:9     columns 0:768 | 768:1536     vocabulary 0:22656 | 22656:49152
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "runtime/checkpoint/model_spec.h"
+#include "runtime/core/block_tree.h"
+#include "runtime/core/result.h"
+#include "shards/partition/head_split.h"
+
+namespace lockstep::partition {
+
+/// What one rank owns in every layer, and of the vocabulary.
+struct RankPart {
+  RankHeads heads;
+  Range mlp_columns;
+  Range vocabulary;
+
+  friend bool operator==(const RankPart&, const RankPart&) = default;
+};
+
+/// A model divided between ranks.
+struct Partition {
+  std::vector<RankPart> parts;  // by rank
+  BlockSplit attention_blocks;  // leaves are query heads: the sum order of the attention output
+  BlockSplit mlp_blocks;        // leaves are blocks of `mlp_block` columns: the sum order of the MLP output
+  int64_t mlp_block = 1;        // columns of a leaf; the last leaf may be narrower
+
+  int ranks() const { return static_cast<int>(parts.size()); }
+  /// How the embedding's rows are summed: one leaf a rank (all but one are zeros).
+  BlockSplit embedding_blocks() const;
+
+  friend bool operator==(const Partition&, const Partition&) = default;
+};
+
+/// The columns of one leaf of the MLP's sum: `intermediate_size` / 128 rounded up to a multiple of 16, or fewer (8, 4,
+/// 2, 1) where that would leave a rank of the largest degree without a leaf.
+int64_t mlp_block_columns(const checkpoint::ModelSpec& spec);
+
+/// The degrees at which `spec` can be divided: 1 to the smallest of query heads, MLP blocks and vocabulary rows.
+int largest_degree(const checkpoint::ModelSpec& spec);
+
+/// Divides `spec` over `ranks`. Fails with `kUnsupported` for a degree that cannot work, listing those that can.
+Result<Partition> make_partition(const checkpoint::ModelSpec& spec, int ranks);
+
+/// Weight elements that `rank` holds: what the partition balances.
+int64_t weight_elements(const checkpoint::ModelSpec& spec, const Partition& partition, int rank);
+
+/// A table with a line per rank: heads, columns, vocabulary, share of the weights.
+std::string to_text(const checkpoint::ModelSpec& spec, const Partition& partition);
+
+}  // namespace lockstep::partition

@@ -1,0 +1,63 @@
+// Where a shard's weights come from, and how they stream into a store: tensor by tensor, so the host never holds more
+// than one weight beside the packed ones.
+#pragma once
+
+#include <map>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "runtime/checkpoint/checkpoint.h"
+#include "runtime/device/backend.h"
+#include "runtime/graph/graph.h"
+
+namespace lockstep::shards {
+
+/// Gives slices of named tensors. Thread-safe.
+class WeightSource {
+ public:
+  virtual ~WeightSource() = default;
+
+  /// Writes `ranges` of `tensor` (whole shape `whole`), row-major as `dtype`, to `dst`.
+  virtual Result<void> read(const std::string& tensor, const Shape& whole, std::span<const Range> ranges, DType dtype,
+                            std::span<std::byte> dst) const = 0;
+};
+
+/// The tensors of an open checkpoint, which outlives the source.
+class CheckpointWeights final : public WeightSource {
+ public:
+  explicit CheckpointWeights(const checkpoint::Checkpoint& checkpoint) : checkpoint_(checkpoint) {}
+
+  Result<void> read(const std::string& tensor, const Shape& whole, std::span<const Range> ranges, DType dtype,
+                    std::span<std::byte> dst) const override {
+    return checkpoint_.read(tensor, whole, ranges, dtype, dst);
+  }
+
+ private:
+  const checkpoint::Checkpoint& checkpoint_;
+};
+
+/// Weights that exist nowhere: pseudo-random values of a trained model's size, a function of (tensor, row, column), so
+/// that every partition of them is the same model. For speed studies without a checkpoint.
+class RandomWeights final : public WeightSource {
+ public:
+  Result<void> read(const std::string& tensor, const Shape& whole, std::span<const Range> ranges, DType dtype,
+                    std::span<std::byte> dst) const override;
+};
+
+/// The contents of a tensor that a rank has read whole. All ranks that did so must have the same fingerprint.
+struct TensorFingerprint {
+  std::string tensor;
+  uint64_t fingerprint = 0;
+
+  friend bool operator==(const TensorFingerprint&, const TensorFingerprint&) = default;
+};
+
+/// Reads every weight of `graph` from `source` into `store`.
+/// `tensors` gives the whole shape of every checkpoint tensor. Returns the fingerprints of the tensors that are not cut
+/// along any dimension.
+Result<std::vector<TensorFingerprint>> load_weights(const graph::Graph& graph,
+                                                    const std::map<std::string, Shape>& tensors,
+                                                    const WeightSource& source, device::Store& store);
+
+}  // namespace lockstep::shards

@@ -1,0 +1,132 @@
+#include "shards/partition/partition.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <algorithm>
+
+namespace lockstep::partition {
+namespace {
+
+using ::testing::HasSubstr;
+
+checkpoint::ModelSpec smollm2() {
+  checkpoint::ModelSpec spec;
+  spec.model_type = "llama";
+  spec.hidden_size = 576;
+  spec.layers = 30;
+  spec.query_heads = 9;
+  spec.key_value_heads = 3;
+  spec.head_dim = 64;
+  spec.intermediate_size = 1536;
+  spec.vocabulary = 49152;
+  spec.max_positions = 8192;
+  spec.tied_embeddings = true;
+  return spec;
+}
+
+checkpoint::ModelSpec llama_1b() {
+  checkpoint::ModelSpec spec = smollm2();
+  spec.hidden_size = 2048;
+  spec.layers = 16;
+  spec.query_heads = 32;
+  spec.key_value_heads = 8;
+  spec.intermediate_size = 8192;
+  spec.vocabulary = 128256;
+  return spec;
+}
+
+/// Largest share of a rank over the equal share.
+double imbalance(const checkpoint::ModelSpec& spec, const Partition& partition) {
+  double total = 0.0, largest = 0.0;
+  for (int rank = 0; rank < partition.ranks(); ++rank) {
+    const auto elements = static_cast<double>(weight_elements(spec, partition, rank));
+    total += elements;
+    largest = std::max(largest, elements);
+  }
+  return largest / (total / partition.ranks());
+}
+
+TEST(MakePartition, CoversHeadsColumnsAndVocabularyWithoutGapsAtEveryDegree) {
+  for (const auto& spec : {smollm2(), llama_1b()}) {
+    for (int ranks = 1; ranks <= largest_degree(spec); ++ranks) {
+      const Partition partition = make_partition(spec, ranks).value();
+      int64_t head = 0, column = 0, row = 0;
+      for (const RankPart& part : partition.parts) {
+        EXPECT_EQ(part.heads.query.begin, head);
+        EXPECT_EQ(part.mlp_columns.begin, column);
+        EXPECT_EQ(part.vocabulary.begin, row);
+        EXPECT_GE(part.mlp_columns.size(), 1);
+        EXPECT_GE(part.vocabulary.size(), 1);
+        head = part.heads.query.end;
+        column = part.mlp_columns.end;
+        row = part.vocabulary.end;
+      }
+      EXPECT_EQ(head, spec.query_heads);
+      EXPECT_EQ(column, spec.intermediate_size);
+      EXPECT_EQ(row, spec.vocabulary);
+    }
+  }
+}
+
+TEST(MakePartition, BalancesTheBytesOfUnevenHeadsWithVocabularyAndColumns) {
+  // 5 + 4 query heads with one key/value head held twice: attention alone differs by 17 %.
+  EXPECT_LT(imbalance(smollm2(), make_partition(smollm2(), 2).value()), 1.002);
+  for (int ranks : {3, 4, 5, 6, 8, 9}) {
+    EXPECT_LT(imbalance(smollm2(), make_partition(smollm2(), ranks).value()), 1.02) << ranks;
+  }
+}
+
+TEST(MakePartition, MovesNoBoundaryWhereHeadsAreEven) {
+  const Partition partition = make_partition(llama_1b(), 4).value();
+  for (const RankPart& part : partition.parts) {
+    EXPECT_EQ(part.heads.query.size(), 8);
+    EXPECT_EQ(part.mlp_columns.size(), 2048);
+    EXPECT_NEAR(static_cast<double>(part.vocabulary.size()), 128256 / 4.0, 16.0);
+  }
+}
+
+TEST(MakePartition, PrefersMlpBoundariesWithFewRoots) {
+  const Partition partition = make_partition(smollm2(), 2).value();
+  EXPECT_EQ(partition.mlp_blocks.leaves(), 96);
+  EXPECT_LE(partition.mlp_blocks.roots_of(0).size(), 2u);
+  EXPECT_LE(partition.mlp_blocks.roots_of(1).size(), 2u);
+}
+
+TEST(MakePartition, GivesOneRankEverything) {
+  const Partition partition = make_partition(smollm2(), 1).value();
+  EXPECT_EQ(partition.parts.front().mlp_columns, (Range{0, 1536}));
+  EXPECT_EQ(partition.parts.front().vocabulary, (Range{0, 49152}));
+  EXPECT_EQ(partition.mlp_blocks.roots_of(0).size(), 1u);
+}
+
+TEST(MakePartition, RefusesADegreeThatCannotWorkAndListsThoseThatCan) {
+  const auto refused = make_partition(smollm2(), 10);
+  ASSERT_FALSE(refused.has_value());
+  EXPECT_EQ(refused.error().kind, ErrorKind::kUnsupported);
+  EXPECT_THAT(refused.error().message, HasSubstr("expected 1 to 9"));
+  EXPECT_FALSE(make_partition(smollm2(), 0).has_value());
+}
+
+TEST(MakePartition, CutsATinyMlpFineEnoughForEveryDegree) {
+  checkpoint::ModelSpec spec = smollm2();
+  spec.query_heads = 8;
+  spec.key_value_heads = 4;
+  spec.intermediate_size = 100;
+  spec.vocabulary = 259;
+  EXPECT_EQ(mlp_block_columns(spec), 8);
+  const Partition partition = make_partition(spec, 8).value();
+  EXPECT_EQ(partition.parts.back().mlp_columns.end, 100);
+  spec.intermediate_size = 5;  // fewer columns than heads: the columns bound the degree
+  EXPECT_EQ(largest_degree(spec), 5);
+}
+
+TEST(PartitionText, HasALineForEachRank) {
+  const std::string text = to_text(smollm2(), make_partition(smollm2(), 2).value());
+  EXPECT_THAT(text, HasSubstr("0:5"));
+  EXPECT_THAT(text, HasSubstr("5:9"));
+  EXPECT_EQ(std::count(text.begin(), text.end(), '\n'), 3);
+}
+
+}  // namespace
+}  // namespace lockstep::partition
