@@ -9,7 +9,7 @@
 #include <memory>
 #include <span>
 #include <string>
-#include <vector>
+#include <string_view>
 
 #include "runtime/core/block_tree.h"
 #include "runtime/core/result.h"
@@ -17,11 +17,14 @@
 
 namespace lockstep::checkpoint {
 
-/// Where one tensor lies.
+/// Where one tensor lies, and how.
 struct TensorEntry {
   std::filesystem::path file;
-  TensorType type;
-  int64_t offset = 0;  // of its first byte in the file
+  TensorType type;           // its dtype only counts where `can_be_read`
+  int64_t offset = 0;        // of its first byte in the file
+  int64_t bytes = 0;         // that it occupies there
+  std::string stored_dtype;  // as the file spells it: "BF16"
+  bool can_be_read = false;  // F32, BF16 and F16; what nobody reads may have any other type
 };
 
 /// An open checkpoint. Reading is const and thread-safe.
@@ -37,7 +40,8 @@ class Checkpoint {
 
   /// Reads `ranges` (one per dimension, at most 2 dimensions) of the tensor `name`, row-major, converted to `dtype`,
   /// into `dst`. Only the bytes of those rows are read. `expected` is the tensor's whole shape: another one fails with
-  /// `kInvalidArgument` that names file, tensor, found and expected; an absent tensor with `kNotFound`.
+  /// `kInvalidArgument` that names file, tensor, found and expected; an absent tensor with `kNotFound`; one that holds
+  /// neither F32, BF16 nor F16 with `kUnsupported`. `dtype` is a floating-point type. @blocking (disk)
   virtual Result<void> read(std::string_view name, const Shape& expected, std::span<const Range> ranges, DType dtype,
                             std::span<std::byte> dst) const = 0;
 
@@ -48,10 +52,15 @@ class Checkpoint {
   virtual int64_t bytes_read() const = 0;
 };
 
-/// Opens `directory`: model.safetensors.index.json or model.safetensors. Fails with `kNotFound` when neither is there
-/// and with `kInvalidArgument` when a header is damaged, truncated, overlaps or points outside its file, or an index
-/// names a file or tensor that is not there.
+/// Opens `directory`: model.safetensors, or else the shards of model.safetensors.index.json. Fails with `kNotFound`
+/// when neither is there and with `kInvalidArgument` when a header is damaged, truncated, overlaps or points outside
+/// its file, or an index names a file or tensor that is not there.
 Result<std::unique_ptr<Checkpoint>> open_checkpoint(const std::filesystem::path& directory);
+
+/// Whether the tensors `a` and `b` have one shape and equal values; both must be there, with 1 or 2 dimensions. For a
+/// tied model whose file also holds a `lm_head.weight`: the two may differ, and then transformers keeps them apart.
+/// Reads both in blocks. @blocking (disk)
+Result<bool> hold_equal_values(const Checkpoint& checkpoint, std::string_view a, std::string_view b);
 
 /// One file's header, for the fuzz test: `file_size` bounds the offsets.
 Result<std::map<std::string, TensorEntry, std::less<>>> parse_safetensors_header(std::span<const std::byte> header,

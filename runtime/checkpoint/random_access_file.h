@@ -1,0 +1,48 @@
+// A file that is read by byte ranges. Private to this folder.
+#pragma once
+
+#include <sys/types.h>
+#include <unistd.h>
+
+#include <cstddef>
+#include <cstdint>
+#include <filesystem>
+#include <memory>
+#include <span>
+
+#include "runtime/core/result.h"
+
+namespace lockstep::checkpoint {
+
+/// The system call behind every read; a test puts its own in its place.
+using PositionalRead = ssize_t (*)(int descriptor, void* dst, size_t size, off_t offset);
+
+/// An open file. `read` may be called by several threads at once.
+class RandomAccessFile {
+ public:
+  /// Fails with `kNotFound` when there is no such file, and with `kFailedPrecondition` when it cannot be opened.
+  static Result<std::unique_ptr<RandomAccessFile>> open(const std::filesystem::path& path,
+                                                        PositionalRead call = ::pread);
+  ~RandomAccessFile();
+  RandomAccessFile(const RandomAccessFile&) = delete;
+  RandomAccessFile& operator=(const RandomAccessFile&) = delete;
+
+  const std::filesystem::path& path() const { return path_; }
+
+  /// Bytes in the file when it was opened.
+  int64_t size() const { return size_; }
+
+  /// Fills `dst` with the bytes from `offset` on, in as many calls as it takes. Fails with `kInvalidArgument` when the
+  /// file ends before that, and with `kFailedPrecondition` when the system cannot read it. @blocking
+  Result<void> read(int64_t offset, std::span<std::byte> dst) const;
+
+ private:
+  RandomAccessFile(std::filesystem::path path, int descriptor, int64_t size, PositionalRead call);
+
+  std::filesystem::path path_;
+  int descriptor_;
+  int64_t size_;
+  PositionalRead call_;
+};
+
+}  // namespace lockstep::checkpoint

@@ -1,0 +1,252 @@
+#include "runtime/checkpoint/model_spec.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <nlohmann/json.hpp>
+
+#include "tests/runtime/checkpoint/temporary_directory.h"
+
+namespace lockstep::checkpoint {
+namespace {
+
+using nlohmann::json;
+using ::testing::ElementsAre;
+using ::testing::HasSubstr;
+using ::testing::IsEmpty;
+
+/// Only the keys that have no default.
+json smallest() {
+  return {{"model_type", "llama"}, {"hidden_size", 64},      {"intermediate_size", 96},
+          {"vocab_size", 256},     {"num_hidden_layers", 2}, {"num_attention_heads", 4}};
+}
+
+json with(std::string_view key, json value) {
+  json config = smallest();
+  config[std::string(key)] = std::move(value);
+  return config;
+}
+
+Result<ModelSpec> parse(const json& config) { return parse_spec(config.dump(), "config.json"); }
+
+TEST(ParseSpec, FillsInTheDefaultsOfLlama) {
+  const ModelSpec spec = parse(smallest()).value();
+  EXPECT_EQ(spec.key_value_heads, 4);
+  EXPECT_EQ(spec.head_dim, 16);
+  EXPECT_EQ(spec.max_positions, 2048);
+  EXPECT_EQ(spec.norm_epsilon, 1e-6);
+  EXPECT_EQ(spec.activation, "silu");
+  EXPECT_FALSE(spec.attention_bias || spec.mlp_bias || spec.tied_embeddings);
+  EXPECT_EQ(spec.rope, RopeSpec{});
+  EXPECT_EQ(spec.dtype, DType::kFloat32);
+  EXPECT_THAT(spec.eos_ids, ElementsAre(2));
+  EXPECT_EQ(spec.bos_id, 1);
+  EXPECT_EQ(spec.pad_id, std::nullopt);
+}
+
+TEST(ParseSpec, ReadsBothSpellingsOfOneModelAlike) {
+  json older = smallest();
+  older.update({{"rope_theta", 500000.0},
+                {"torch_dtype", "bfloat16"},
+                {"rope_scaling",
+                 {{"type", "llama3"},
+                  {"factor", 8.0},
+                  {"low_freq_factor", 1.0},
+                  {"high_freq_factor", 4.0},
+                  {"original_max_position_embeddings", 8192}}}});
+  json newer = smallest();
+  newer.update({{"dtype", "bfloat16"},
+                {"rope_parameters",
+                 {{"rope_type", "llama3"},
+                  {"rope_theta", 500000.0},
+                  {"factor", 8.0},
+                  {"low_freq_factor", 1.0},
+                  {"high_freq_factor", 4.0},
+                  {"original_max_position_embeddings", 8192}}}});
+  const ModelSpec spec = parse(older).value();
+  EXPECT_EQ(spec, parse(newer).value());
+  EXPECT_EQ(spec.rope.kind, RopeSpec::Kind::kLlama3);
+  EXPECT_EQ(spec.rope.theta, 500000.0);
+  EXPECT_EQ(spec.rope.factor, 8.0);
+  EXPECT_EQ(spec.rope.original_max_positions, 8192);
+  EXPECT_EQ(spec.dtype, DType::kBFloat16);
+}
+
+TEST(ParseSpec, LetsRopeScalingWinOverRopeParameters) {
+  json config = smallest();
+  config.update({{"rope_scaling", {{"rope_type", "linear"}, {"factor", 2.0}}},
+                 {"rope_parameters", {{"rope_type", "linear"}, {"factor", 3.0}, {"rope_theta", 7.0}}}});
+  const RopeSpec rope = parse(config).value().rope;
+  EXPECT_EQ(rope.factor, 2.0);
+  EXPECT_EQ(rope.theta, 10000.0);
+}
+
+TEST(ParseSpec, LooksAtRopeParametersWhenRopeScalingIsNullOrEmpty) {
+  for (const json& empty : {json(nullptr), json::object()}) {
+    json config = with("rope_parameters", {{"rope_type", "default"}, {"rope_theta", 7.0}});
+    config["rope_scaling"] = empty;
+    EXPECT_EQ(parse(config).value().rope.theta, 7.0) << empty;
+  }
+}
+
+TEST(ParseSpec, ReadsEveryKeyOfYarn) {
+  const json rope = {{"rope_type", "yarn"}, {"factor", 4.0},       {"original_max_position_embeddings", 512},
+                     {"beta_fast", 24},     {"beta_slow", 2},      {"truncate", false},
+                     {"mscale", 0.7},       {"mscale_all_dim", 1}, {"attention_factor", 0.5}};
+  const RopeSpec spec = parse(with("rope_parameters", rope)).value().rope;
+  EXPECT_EQ(spec.original_max_positions, 512);
+  EXPECT_EQ(spec.beta_fast, 24.0);
+  EXPECT_EQ(spec.beta_slow, 2.0);
+  EXPECT_FALSE(spec.truncate);
+  EXPECT_EQ(spec.mscale, 0.7);
+  EXPECT_EQ(spec.mscale_all_dim, 1.0);
+  EXPECT_EQ(spec.attention_factor, 0.5);
+}
+
+TEST(ParseSpec, TakesYarnsFactorFromTheMaximaWhenItIsNull) {
+  json config = with("rope_parameters", {{"rope_type", "yarn"}, {"factor", nullptr}});
+  config["rope_parameters"]["original_max_position_embeddings"] = 512;
+  EXPECT_EQ(parse(config).value().rope.factor, 4.0);  // 2048 / 512
+}
+
+TEST(ParseSpec, LetsTheTopLevelOriginalMaximumWin) {
+  json config = with("rope_parameters", {{"rope_type", "yarn"}, {"original_max_position_embeddings", 512}});
+  config["original_max_position_embeddings"] = 1024;
+  EXPECT_EQ(parse(config).value().rope.original_max_positions, 1024);
+}
+
+TEST(ParseSpec, TakesEosAsANumberAListOrNull) {
+  EXPECT_THAT(parse(with("eos_token_id", 7)).value().eos_ids, ElementsAre(7));
+  EXPECT_THAT(parse(with("eos_token_id", {7, 9})).value().eos_ids, ElementsAre(7, 9));
+  EXPECT_THAT(parse(with("eos_token_id", nullptr)).value().eos_ids, IsEmpty());
+}
+
+TEST(ParseSpec, TakesMinusOneAsNoPadding) {
+  EXPECT_EQ(parse(with("pad_token_id", -1)).value().pad_id, std::nullopt);
+  EXPECT_EQ(parse(with("pad_token_id", 0)).value().pad_id, 0);
+}
+
+TEST(ParseSpec, TakesAHeadWidthThatIsNotHiddenOverHeads) {
+  json config = with("head_dim", 24);
+  config["num_key_value_heads"] = 2;
+  const ModelSpec spec = parse(config).value();
+  EXPECT_EQ(spec.head_dim, 24);
+  EXPECT_EQ(spec.key_value_heads, 2);
+  EXPECT_EQ(parse(with("head_dim", nullptr)).value().head_dim, 16);
+}
+
+TEST(ParseSpec, KnowsTheOtherNameOfSilu) { EXPECT_EQ(parse(with("hidden_act", "swish")).value().activation, "silu"); }
+
+TEST(ParseSpec, NamesTheSupportedModelTypes) {
+  const auto spec = parse(with("model_type", "mamba"));
+  ASSERT_FALSE(spec.has_value());
+  EXPECT_EQ(spec.error().kind, ErrorKind::kUnsupported);
+  EXPECT_THAT(spec.error().message, HasSubstr("config.json: model_type: found \"mamba\", expected one of: llama"));
+}
+
+TEST(ParseSpec, RefusesWhatItCannotRun) {
+  const std::pair<std::string, json> cases[] = {
+      {"quantization_config", {{"quant_method", "mxfp4"}}},
+      {"hidden_act", "gelu"},
+      {"torch_dtype", "float64"},
+      {"partial_rotary_factor", 0.5},
+      {"rope_scaling", {{"rope_type", "longrope"}, {"factor", 2.0}}},
+      {"rope_parameters", {{"rope_type", "default"}, {"partial_rotary_factor", 0.25}}},
+  };
+  for (const auto& [key, value] : cases) {
+    const auto spec = parse(with(key, value));
+    ASSERT_FALSE(spec.has_value()) << key;
+    EXPECT_EQ(spec.error().kind, ErrorKind::kUnsupported) << key;
+    EXPECT_THAT(spec.error().message, HasSubstr("expected")) << key;
+  }
+}
+
+TEST(ParseSpec, NamesEveryKeyThatIsMissing) {
+  const json complete = smallest();
+  for (const auto& [key, value] : complete.items()) {
+    json config = complete;
+    config.erase(key);
+    const auto spec = parse(config);
+    ASSERT_FALSE(spec.has_value()) << key;
+    EXPECT_EQ(spec.error().kind, ErrorKind::kInvalidArgument) << key;
+    EXPECT_THAT(spec.error().message, HasSubstr(key + ": found nothing")) << key;
+  }
+}
+
+TEST(ParseSpec, NamesEveryKeyThatIsOutOfRangeOrOfAnotherType) {
+  const std::pair<std::string, json> cases[] = {
+      {"hidden_size", 0},
+      {"hidden_size", 64.5},
+      {"hidden_size", 18446744073709551615u},
+      {"num_hidden_layers", -1},
+      {"num_attention_heads", "four"},
+      {"num_key_value_heads", 3},
+      {"head_dim", 15},
+      {"intermediate_size", 1 << 30},
+      {"vocab_size", true},
+      {"max_position_embeddings", 0},
+      {"rms_norm_eps", 0.0},
+      {"attention_bias", 1},
+      {"mlp_bias", "yes"},
+      {"tie_word_embeddings", 0},
+      {"hidden_act", 3},
+      {"torch_dtype", 16},
+      {"rope_theta", 1.0},
+      {"rope_scaling", "linear"},
+      {"eos_token_id", 256},
+      {"eos_token_id", {1, -1}},
+      {"bos_token_id", -2},
+      {"pad_token_id", 256},
+  };
+  for (const auto& [key, value] : cases) {
+    const auto spec = parse(with(key, value));
+    ASSERT_FALSE(spec.has_value()) << key << " " << value;
+    EXPECT_EQ(spec.error().kind, ErrorKind::kInvalidArgument) << key;
+    EXPECT_THAT(spec.error().message, HasSubstr("config.json: " + key + ": found ")) << key;
+  }
+}
+
+TEST(ParseSpec, NamesTheRopeKeyThatIsWrong) {
+  const json llama3 = {{"rope_type", "llama3"}, {"factor", 8.0}, {"low_freq_factor", 1.0}, {"high_freq_factor", 4.0}};
+  const std::pair<std::string, json> cases[] = {{"factor", 0.0},
+                                                {"factor", nullptr},
+                                                {"low_freq_factor", nullptr},
+                                                {"high_freq_factor", 1.0},
+                                                {"original_max_position_embeddings", 0}};
+  for (const auto& [key, value] : cases) {
+    json rope = llama3;
+    rope[key] = value;
+    const auto spec = parse(with("rope_scaling", rope));
+    ASSERT_FALSE(spec.has_value()) << key;
+    EXPECT_THAT(spec.error().message, HasSubstr("config.json: rope_scaling: " + key + ": found ")) << key;
+  }
+}
+
+TEST(ParseSpec, RefusesHeadsThatDoNotDivideTheHiddenSize) {
+  const auto spec = parse(with("num_attention_heads", 5));
+  ASSERT_FALSE(spec.has_value());
+  EXPECT_THAT(spec.error().message, HasSubstr("head_dim"));
+}
+
+TEST(ParseSpec, RefusesTextThatIsNotOneObject) {
+  const std::string deep = std::string(100000, '[') + std::string(100000, ']');
+  for (const std::string& text : {std::string(), std::string("{"), std::string("[1]"), deep,
+                                  R"({"model_type": "llama", "model_type": "llama"})" + std::string(),
+                                  "{\"model_type\": \"\xff\"}" + std::string()}) {
+    const auto spec = parse_spec(text, "config.json");
+    ASSERT_FALSE(spec.has_value()) << text.substr(0, 40);
+    EXPECT_EQ(spec.error().kind, ErrorKind::kInvalidArgument) << text.substr(0, 40);
+  }
+}
+
+TEST(ReadSpec, TellsAMissingFileFromABadOne) {
+  const TemporaryDirectory directory;
+  EXPECT_EQ(read_spec(directory.path() / "config.json").error().kind, ErrorKind::kNotFound);
+  directory.write("config.json", "not json");
+  const auto spec = read_spec(directory.path() / "config.json");
+  EXPECT_EQ(spec.error().kind, ErrorKind::kInvalidArgument);
+  EXPECT_THAT(spec.error().message, HasSubstr((directory.path() / "config.json").string()));
+}
+
+}  // namespace
+}  // namespace lockstep::checkpoint
