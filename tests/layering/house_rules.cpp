@@ -1,0 +1,119 @@
+#include "tests/layering/house_rules.h"
+
+namespace lockstep::layering {
+namespace {
+
+/// A folder whose sources are its own business: others see one small header.
+FolderRule with_one_header(std::string folder, std::vector<std::string> may_include) {
+  const std::string header = folder + folder.substr(folder.rfind('/')) + ".h";
+  return {std::move(folder), std::move(may_include), {header}};
+}
+
+// "runtime/*" is one level: it leaves out runtime/backends/<name>, which only the launcher may name.
+std::vector<FolderRule> folders() {
+  return {
+      {"runtime/core", {}},
+      {"runtime/graph", {"runtime/core"}},
+      {"runtime/device", {"runtime/core", "runtime/graph"}},
+      {"runtime/sampling", {"runtime/core"}},
+      {"runtime/backends/aten",
+       {"runtime/core", "runtime/graph", "runtime/device", "runtime/sampling"},
+       {"runtime/backends/aten/operations.h"}},
+      with_one_header("runtime/backends/reference",
+                      {"runtime/core", "runtime/graph", "runtime/device", "runtime/sampling", "runtime/backends/aten"}),
+      with_one_header("runtime/backends/cpu",
+                      {"runtime/core", "runtime/graph", "runtime/device", "runtime/sampling", "runtime/backends/aten"}),
+      {"runtime/cache", {"runtime/core", "runtime/device"}},
+      {"runtime/journal", {"runtime/core", "runtime/device"}},
+      {"runtime/trace", {"runtime/core", "runtime/device"}},
+      {"runtime/checkpoint", {"runtime/core"}},
+      {"runtime/text", {"runtime/core"}},
+      {"runtime/generation", {"runtime/core", "runtime/sampling", "runtime/text"}},
+      {"shards/partition", {"runtime/*"}},
+      {"shards/families", {"runtime/*", "shards/partition"}},
+      {"shards", {"runtime/*", "shards/partition", "shards/families"}},
+      {"transport", {"runtime/core", "runtime/device"}},
+      // Collectives over memory that all ranks see: what loopback (threads) and shm (processes) are made of.
+      {"transport/region", {"runtime/core", "runtime/device", "transport"}},
+      with_one_header("transport/loopback", {"runtime/core", "runtime/device", "transport", "transport/region"}),
+      with_one_header("transport/shm", {"runtime/core", "runtime/device", "transport", "transport/region"}),
+      with_one_header("transport/mpi", {"runtime/core", "runtime/device", "transport"}),
+      {"actors", {"runtime/*", "shards", "shards/*", "transport"}},
+      {"launcher", {"runtime/*", "runtime/backends/*", "shards", "shards/*", "transport", "transport/*", "actors"}},
+      {"examples", {"runtime/*", "runtime/backends/*", "shards", "shards/*", "transport", "transport/*", "actors"}},
+      {"tests", {"**"}},
+  };
+}
+
+std::vector<ThirdPartyRule> third_parties() {
+  const std::vector<std::string> aten = {"runtime/backends/aten"};
+  // Kernels and the additions of a collective.
+  const std::vector<std::string> kernels = {"runtime/backends/cpu", "transport", "transport/region"};
+  // Files, memory maps, shared memory, cores: the system's interfaces have few users.
+  const std::vector<std::string> system = {"runtime/core", "runtime/checkpoint", "runtime/backends/*",
+                                           "transport",    "transport/*",        "launcher"};
+  return {
+      {"fmt/", {"**"}},
+      {"boost/outcome/", {"runtime/core"}},
+      {"boost/beast", {"launcher"}},
+      {"spdlog/", {"runtime/core"}},
+      {"nlohmann/",
+       {"runtime/cache", "runtime/journal", "runtime/trace", "runtime/checkpoint", "runtime/text", "runtime/generation",
+        "launcher"}},
+      {"pcre2.h", {"runtime/text"}},
+      {"utf8proc.h", {"runtime/text"}},
+      {"caf/", {"actors", "launcher"}},
+      {"mpi.h", {"transport/mpi"}},
+      {"ATen/", aten},
+      {"c10/", aten},
+      {"torch/", aten},
+      {"hwy/", kernels},
+      {"immintrin.h", kernels},
+      {"emmintrin.h", kernels},
+      {"arm_neon.h", kernels},
+      {"CLI/", {"launcher"}},
+      {"dlfcn.h", {"runtime/backends/*", "launcher"}},
+      {"sys/", system},
+      {"linux/", system},
+      {"fcntl.h", system},
+      {"unistd.h", system},
+      {"sched.h", system},
+      {"time.h", system},
+      {"pthread.h", system},
+      {"signal.h", {"launcher"}},
+      {"gtest/", {"tests"}},
+      {"gmock/", {"tests"}},
+      {"benchmark/", {"tests"}},
+  };
+}
+
+std::vector<WordRule> words() {
+  return {
+      {R"(\bstd::(cout|cerr|clog)\b|\bfmt::print\b|\b(v|f|vf|d)?printf\s*\(|\bf?puts\s*\(|\bperror\s*\()",
+       {"launcher", "examples", "tests"},
+       "library code returns text or takes a Log; it never prints"},
+      {R"(\bstd::(exit|_Exit|quick_exit|abort|terminate)\b|\b(_exit|_Exit|quick_exit)\s*\(|(^|[;{}\s])(::)?exit\s*\(|(^|[;{}\s])::abort\s*\()",
+       {"launcher", "examples", "tests"},
+       "only the launcher ends the process; return an Error or use LOCKSTEP_CHECK"},
+      {R"(\b(secure_)?getenv\b|\b(un)?setenv\b|\bputenv\b|\benviron\b)",
+       {"launcher", "tests"},
+       "only the launcher reads the environment; take an option"},
+      {R"(\bsleep_(for|until)\b|\bu?sleep\s*\(|\bnanosleep\b)",
+       {"transport", "transport/*", "launcher"},
+       "nothing waits by sleeping; wait for the event, or inject a clock"},
+      {R"(\bLOCKSTEP_WITH_\w+)",
+       {"runtime/backends/*", "transport/*"},
+       "what a build has is decided inside a backend's folder (unavailable.cpp)"},
+  };
+}
+
+}  // namespace
+
+Rules house_rules() {
+  return {.folders = folders(),
+          .third_parties = third_parties(),
+          .words = words(),
+          .banned_names = {"util", "utils", "common", "helper", "helpers", "misc", "manager"}};
+}
+
+}  // namespace lockstep::layering

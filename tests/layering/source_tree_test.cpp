@@ -1,0 +1,79 @@
+// Holds the project's own sources against the house rules.
+#include <fmt/format.h>
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <filesystem>
+#include <fstream>
+#include <iterator>
+
+#include "tests/layering/house_rules.h"
+
+namespace lockstep::layering {
+namespace {
+
+namespace fs = std::filesystem;
+using ::testing::IsEmpty;
+
+const fs::path kRoot = LOCKSTEP_SOURCE_DIR;
+constexpr const char* kSourceFolders[] = {"runtime", "shards", "transport", "actors", "launcher", "examples", "tests"};
+
+std::string read(const fs::path& path) {
+  std::ifstream file(path, std::ios::binary);
+  return {std::istreambuf_iterator<char>(file), {}};
+}
+
+/// Every C++ source of the project, in order of path.
+std::vector<Source> project_sources() {
+  std::vector<Source> sources;
+  for (const char* folder : kSourceFolders) {
+    for (const auto& entry : fs::recursive_directory_iterator(kRoot / folder)) {
+      const fs::path extension = entry.path().extension();
+      if (extension != ".h" && extension != ".cpp") continue;
+      sources.push_back({fs::relative(entry.path(), kRoot).generic_string(), read(entry.path())});
+    }
+  }
+  std::ranges::sort(sources, {}, &Source::path);
+  return sources;
+}
+
+TEST(SourceTree, BreaksNoHouseRule) {
+  const std::vector<Source> sources = project_sources();
+  ASSERT_GT(sources.size(), 30u) << "the scan found too little in " << kRoot;
+  std::vector<std::string> broken;
+  for (const Source& source : sources) {
+    for (const Violation& violation : violations_of(house_rules(), source)) broken.push_back(to_string(violation));
+  }
+  EXPECT_THAT(broken, IsEmpty()) << fmt::format("{}", fmt::join(broken, "\n"));
+}
+
+TEST(SourceTree, IncludesOnlyHeadersThatExist) {
+  for (const Source& source : project_sources()) {
+    for (const Include& include : includes_of(source.text)) {
+      if (include.angled) continue;
+      EXPECT_TRUE(fs::exists(kRoot / include.name)) << source.path << ":" << include.line << ": " << include.name;
+    }
+  }
+}
+
+TEST(SourceTree, HeadersAreIncludedOnce) {
+  for (const Source& source : project_sources()) {
+    if (!source.path.ends_with(".h")) continue;
+    EXPECT_NE(code_of(source.text).find("#pragma once"), std::string::npos) << source.path;
+  }
+}
+
+TEST(SourceTree, EveryFolderExplainsItself) {
+  std::vector<std::string> folders = {"runtime", "cmake", "scripts", "tools"};
+  for (const FolderRule& rule : house_rules().folders) folders.push_back(rule.folder);
+  for (const std::string& folder : folders) {
+    if (!fs::exists(kRoot / folder)) continue;  // a row for what comes later
+    const std::string readme = read(kRoot / folder / "README.md");
+    EXPECT_FALSE(readme.empty()) << folder << "/README.md is missing or empty";
+    EXPECT_LE(std::ranges::count(readme, '\n'), 80) << folder << "/README.md is longer than a page";
+  }
+}
+
+}  // namespace
+}  // namespace lockstep::layering
