@@ -75,8 +75,10 @@ class GraphBuilder {
 
  private:
   ValueId add_value(Value value);
+  ValueId add_result(Op op, std::vector<ValueId> operands, Attributes attributes);
 
   Graph graph_;
+  int64_t results_ = 0;  // made so far; a result's name is its number
 };
 
 }  // namespace lockstep::graph

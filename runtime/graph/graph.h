@@ -129,9 +129,9 @@ uint64_t fingerprint(const Graph& graph);
 
 /// Bytes, arithmetic and messages of one step with all rows in use; `explain` prints them.
 struct StepCost {
-  int64_t weight_bytes = 0;      // read once per step
+  int64_t weight_bytes = 0;      // read once per step; of an embedding table, one row per token
   int64_t state_bytes = 0;       // reserved, not necessarily touched
-  int64_t flops = 0;             // multiply-adds count two; matrix products only
+  int64_t flops = 0;             // multiply-adds count two; linear nodes only (attention depends on the length)
   int64_t collectives = 0;       // number of collective operations
   int64_t collective_bytes = 0;  // what this rank contributes to them
 

@@ -1,0 +1,42 @@
+// Counts what is compiled. The set of graphs is closed at warm-up: after `close`, a compilation is an error in strict
+// mode that names the graph and its shapes, and is counted apart otherwise.
+#pragma once
+
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "runtime/device/backend.h"
+
+namespace lockstep::device {
+
+/// A backend that passes everything on to another and keeps the list. The other outlives it.
+class GraphRegister final : public Backend {
+ public:
+  enum class AfterClose { kRefuse, kCount };
+
+  GraphRegister(Backend& inner, AfterClose after_close) : inner_(inner), after_close_(after_close) {}
+
+  std::string_view name() const override { return inner_.name(); }
+  Capabilities capabilities() const override { return inner_.capabilities(); }
+  Result<std::unique_ptr<Store>> make_store(std::span<const graph::Graph* const> graphs) override {
+    return inner_.make_store(graphs);
+  }
+  Result<std::unique_ptr<Executable>> compile(const graph::Graph& graph, Store& store,
+                                              const CompileOptions& options) override;
+
+  /// Warm-up is over.
+  void close() { closed_ = true; }
+
+  /// The graphs compiled before `close`, in order: "prefill rows=256 slots=4".
+  const std::vector<std::string>& compiled() const { return compiled_; }
+  const std::vector<std::string>& compiled_after_close() const { return compiled_after_close_; }
+
+ private:
+  Backend& inner_;
+  AfterClose after_close_;
+  bool closed_ = false;
+  std::vector<std::string> compiled_, compiled_after_close_;
+};
+
+}  // namespace lockstep::device

@@ -1,0 +1,78 @@
+#include <algorithm>
+#include <limits>
+#include <vector>
+
+#include "runtime/graph/graph.h"
+#include "runtime/graph/operations.h"
+
+namespace lockstep::graph {
+namespace {
+
+// A graph from a text may state sizes whose products do not fit; they are clipped, not wrapped.
+int64_t clipped_product(int64_t a, int64_t b) {
+  int64_t product = 0;
+  return __builtin_mul_overflow(a, b, &product) ? std::numeric_limits<int64_t>::max() : product;
+}
+int64_t clipped_sum(int64_t a, int64_t b) {
+  int64_t sum = 0;
+  return __builtin_add_overflow(a, b, &sum) ? std::numeric_limits<int64_t>::max() : sum;
+}
+
+const TensorType& operand_type(const Graph& graph, const Node& node, size_t index) {
+  return graph.value(node.operands.at(index)).type;
+}
+
+/// The bytes of operand `index` that `node` reads in one step: a gather reads one row per token.
+int64_t bytes_read(const Graph& graph, const Node& node, size_t index) {
+  const TensorType& type = operand_type(graph, node, index);
+  if (node.op != Op::kEmbedding || index != 1 || type.shape[0] == 0) return type.bytes();
+  const int64_t rows = std::min(operand_type(graph, node, 0).shape[0], type.shape[0]);
+  return type.bytes() / type.shape[0] * rows;
+}
+
+/// A weight that several nodes read (a tied embedding) counts once, by the node that reads most of it.
+int64_t weight_bytes(const Graph& graph) {
+  std::vector<int64_t> read(graph.values.size(), 0);
+  for (const Node& node : graph.nodes) {
+    for (size_t i = 0; i < node.operands.size(); ++i) {
+      if (graph.value(node.operands[i]).kind != ValueKind::kWeight) continue;
+      int64_t& most = read[static_cast<size_t>(node.operands[i].value)];
+      most = std::max(most, bytes_read(graph, node, i));
+    }
+  }
+  int64_t total = 0;
+  for (int64_t bytes : read) total = clipped_sum(total, bytes);
+  return total;
+}
+
+int64_t flops_of(const Graph& graph, const Node& node) {
+  if (node.op != Op::kLinear && node.op != Op::kLinearBlocks) return 0;
+  const int64_t multiply_adds =
+      clipped_product(operand_type(graph, node, 0).shape[0], operand_type(graph, node, 1).shape.elements());
+  return clipped_product(2, multiply_adds);
+}
+
+int64_t contributed_bytes(const Graph& graph, const Node& node) {
+  if (!operation(node.op).is_collective) return 0;
+  if (node.op != Op::kAgree) return operand_type(graph, node, 0).bytes();
+  constexpr int64_t kChecksumBytes = 8;
+  return kChecksumBytes + graph.slots * 4;  // and a stop request per slot
+}
+
+}  // namespace
+
+StepCost cost_of(const Graph& graph) {
+  StepCost cost;
+  cost.weight_bytes = weight_bytes(graph);
+  for (ValueId state : graph.values_of(ValueKind::kState)) {
+    cost.state_bytes = clipped_sum(cost.state_bytes, graph.value(state).type.bytes());
+  }
+  for (const Node& node : graph.nodes) {
+    cost.flops = clipped_sum(cost.flops, flops_of(graph, node));
+    cost.collectives += operation(node.op).is_collective ? 1 : 0;
+    cost.collective_bytes = clipped_sum(cost.collective_bytes, contributed_bytes(graph, node));
+  }
+  return cost;
+}
+
+}  // namespace lockstep::graph

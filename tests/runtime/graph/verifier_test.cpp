@@ -1,0 +1,231 @@
+#include "runtime/graph/verifier.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <functional>
+
+#include "runtime/graph/text.h"
+#include "tests/runtime/graph/tiny_decoder.h"
+
+namespace lockstep::graph {
+namespace {
+
+using ::testing::HasSubstr;
+
+// ---- rules that a text can break ----------------------------------------------------------------------------------
+
+/// One statement in a graph of two ranks seen by rank 1, and what the verifier says of it.
+struct BadStatement {
+  std::string statement;
+  std::string expected;
+};
+
+/// Values that the statements use; rank 1 of 2, four rows, three slots.
+std::string with_values(const std::string& statement) {
+  return "graph g tp=2 rank=1 rows=4 slots=3 {\n"
+         "  %x = input : f32[4,6]\n"
+         "  %b = input : bf16[4,6]\n"
+         "  %ids = input : i32[4]\n"
+         "  %rows = input : i32[3]\n"
+         "  %w = weight w[0:5,0:6] : f32[5,6]\n"
+         "  %norm = weight norm[0:6] : f32[6]\n"
+         "  %bias = weight bias[0:5] : f32[5]\n"
+         "  %f = constant [1,2] : f32[2]\n"
+         "  %cache = state : f32[3,2,8,3]\n"
+         "  %two = state : f32[2,2,8,3]\n"
+         "  %seen = state : u8[3,7]\n"
+         "  %length = state : i32[3]\n"
+         "  %partial = input : f32[1,4,6]\n" +
+         statement + "\n}\n";
+}
+
+class StatementRules : public ::testing::TestWithParam<BadStatement> {};
+
+TEST_P(StatementRules, AreNamedWhenBroken) {
+  const auto parsed = parse(with_values(GetParam().statement));
+  ASSERT_FALSE(parsed.has_value());
+  EXPECT_EQ(parsed.error().kind, ErrorKind::kInvalidArgument);
+  EXPECT_THAT(parsed.error().message, HasSubstr(GetParam().expected));
+}
+
+INSTANTIATE_TEST_SUITE_P(
+    Operands, StatementRules,
+    ::testing::Values(
+        BadStatement{"%0 = linear(%x) : f32[4,5]", "node 0 (linear): found 1 operands, expected 2 to 3"},
+        BadStatement{"%0 = add(%x, %x, %x) : f32[4,6]", "found 3 operands, expected 2"},
+        BadStatement{"%0 = linear(%b, %w) : f32[4,5]",
+                     "operand 1 (weight): found \"w\" of type f32[5,6], expected dt[N,K] with K=6, dt=bf16"},
+        BadStatement{"%0 = linear(%x, %w, %norm) : f32[4,5]", "operand 2 (bias): found \"norm\""},
+        BadStatement{"%0 = embedding(%x, %w) first_row=0 : f32[1,4,6]", "operand 0 (ids)"},
+        BadStatement{"%0 = embedding(%ids, %seen) first_row=0 : f32[1,4,7]", "operand 1 (table): found \"seen\""},
+        BadStatement{"%0 = add(%x, %bias) : f32[4,6]", "expected dt[R,N]|dt[N] with N=6, R=4, dt=f32"},
+        BadStatement{"%0 = rms_norm(%x, %bias) epsilon=1e-5 : f32[4,6]", "operand 1 (weight)"},
+        BadStatement{"%0 = rope(%x, %rows, %f) heads=1 scale=1 : f32[4,6]", "operand 1 (position)"},
+        BadStatement{"%0 = select_rows(%x, %ids) : f32[3,6]", "operand 1 (rows): found \"ids\" of type i32[4]"},
+        BadStatement{"kv_append(%x, %two, %ids, %ids)", "operand 1 (cache): found \"two\""},
+        BadStatement{"kv_append(%norm, %cache, %ids, %ids)", "operand 0 (rows)"},
+        BadStatement{"%n = input : f32[4,5]\n kv_append(%n, %cache, %ids, %ids)", "found 5 columns, expected 6"},
+        BadStatement{"advance(%rows, %ids)", "operand 0 (length): found \"rows\", expected a state"},
+        BadStatement{"mark_seen(%seen, %ids, %rows)", "operand 2 (slot)"},
+        BadStatement{"%0 = all_reduce(%x) blocks=[0,1,2] dtype=\"f32\" : f32[4,6]", "operand 0 (partial)"},
+        BadStatement{"%0 = running_slots(%ids, %rows) : i32[3]", "operand 0 (active)"},
+        BadStatement{"%o = input : f32[4,5]\n %0 = gated_activation(%o) activation=\"silu\" : f32[4,2]",
+                     "found 5 columns, expected gate and up side by side"},
+        BadStatement{"%0 = gated_activation(%x, %b) activation=\"silu\" : f32[4,6]", "operand 1 (up)"}));
+
+INSTANTIATE_TEST_SUITE_P(
+    Attributes, StatementRules,
+    ::testing::Values(
+        BadStatement{"%0 = rms_norm(%x, %norm) : f32[4,6]", "attribute epsilon: found none, expected a finite number"},
+        BadStatement{"%0 = rms_norm(%x, %norm) epsilon=-1 : f32[4,6]", "attribute epsilon: found -1"},
+        BadStatement{"%0 = rms_norm(%x, %norm) epsilon=inf : f32[4,6]", "attribute epsilon"},
+        BadStatement{"%0 = embedding(%ids, %w) first_row=-1 : f32[1,4,6]", "attribute first_row: found -1"},
+        BadStatement{"%0 = linear(%x, %w) dtype=\"i32\" : i32[4,5]", "attribute dtype: found i32, expected f32, bf16"},
+        BadStatement{"%0 = rope(%x, %ids, %f) heads=4 scale=1 : f32[4,6]", "attribute heads: found 4"},
+        BadStatement{"%0 = rope(%x, %ids, %f) heads=0 scale=1 : f32[4,6]", "attribute heads: found 0"},
+        BadStatement{"%0 = rope(%x, %ids, %f) heads=3 scale=1 : f32[4,6]", "expected at most 1, half of head_dim"},
+        BadStatement{"%0 = columns(%x) begin=2 end=7 : f32[4,5]", "found 2:7, expected a range of 0:6"},
+        BadStatement{"%0 = columns(%x) begin=3 end=2 : f32[4,1]", "found 3:2"},
+        BadStatement{"%0 = gated_activation(%x, %x) activation=\"relu\" : f32[4,6]", "found relu, expected silu"},
+        BadStatement{"%0 = all_gather(%x) parts=[6] : f32[4,6]", "attribute parts: found 1 parts, expected 2"},
+        BadStatement{"%0 = all_gather(%x) parts=[6,5] : f32[4,11]", "found 5 for rank 1, expected 6"},
+        BadStatement{"%0 = all_gather(%x) parts=[-1,6] : f32[4,5]", "attribute parts: found -1"},
+        BadStatement{"%0 = all_gather(%x) parts=[9223372036854775807,6] : f32[4,5]", "attribute parts"},
+        BadStatement{"%0 = all_reduce(%partial) blocks=[0,1] dtype=\"f32\" : f32[4,6]", "found 2 bounds, expected 3"},
+        BadStatement{"%0 = all_reduce(%partial) blocks=[0,2,1] dtype=\"f32\" : f32[4,6]", "attribute blocks"},
+        BadStatement{"%0 = all_reduce(%partial) blocks=[1,2,3] dtype=\"f32\" : f32[4,6]", "attribute blocks"},
+        BadStatement{"%0 = all_reduce(%partial) blocks=[0,0,0] dtype=\"f32\" : f32[4,6]", "attribute blocks"},
+        BadStatement{"%0 = all_reduce(%partial) blocks=[0,1,9223372036854775807] dtype=\"f32\" : f32[4,6]",
+                     "attribute blocks"},
+        BadStatement{"%0 = all_reduce(%partial) blocks=[0,1,4] dtype=\"f32\" : f32[4,6]",
+                     "found 1 roots, expected 2 (rank 1 holds leaves 1:4 of 4)"},
+        BadStatement{"%0 = linear_blocks(%x, %w) blocks=[0,1,3] block=2 : f32[2,4,5]",
+                     "found 6 columns, expected 3 to 4 (leaves 1:3 of 2 columns each)"},
+        BadStatement{"%0 = linear_blocks(%x, %w) blocks=[0,1,3] block=6 : f32[2,4,5]", "expected 7 to 12"},
+        BadStatement{"%0 = linear_blocks(%x, %w) blocks=[0,1,3] block=0 : f32[2,4,5]", "attribute block: found 0"}));
+
+INSTANTIATE_TEST_SUITE_P(
+    Attention, StatementRules,
+    ::testing::Values(
+        BadStatement{"%0 = attention(%x, %cache, %two, %ids, %ids) head_map=[0,1] scale=1 kernel=\"decode\" : f32[4,6]",
+                     "operand 2 (v)"},
+        BadStatement{"%0 = attention(%x, %cache, %cache, %ids, %ids) head_map=[0] scale=1 kernel=\"decode\" : f32[4,6]",
+                     "attribute head_map: found 1 heads, expected 6 columns of q / head_dim 3"},
+        BadStatement{"%0 = attention(%x, %cache, %cache, %ids, %ids) head_map=[0,2] scale=1 kernel=\"decode\" : "
+                     "f32[4,6]",
+                     "attribute head_map: found 2, expected cache heads 0 to 1"},
+        BadStatement{"%0 = attention(%x, %cache, %cache, %ids, %ids) head_map=[0,1] scale=1 kernel=\"fast\" : f32[4,6]",
+                     "attribute kernel: found fast, expected prefill or decode"}));
+
+INSTANTIATE_TEST_SUITE_P(
+    Results, StatementRules,
+    ::testing::Values(
+        BadStatement{"%0 = linear(%x, %w) : f32[4,6]", "found result \"0\" of type f32[4,6], expected f32[4,5]"},
+        BadStatement{"%0 = linear(%x, %w) dtype=\"bf16\" : f32[4,5]", "expected bf16[4,5]"},
+        BadStatement{"%0 = all_reduce(%partial) blocks=[0,1,2] dtype=\"bf16\" : f32[4,6]", "expected bf16[4,6]"},
+        BadStatement{"%0 = linear_blocks(%x, %w) blocks=[0,1,4] block=2 : f32[3,4,5]", "expected f32[2,4,5]"},
+        BadStatement{"%0 = linear_blocks(%x, %w) blocks=[0,1,4] block=2 : f32[2,4,5]\n"
+                     "%1 = all_reduce(%0) blocks=[0,2,5] dtype=\"f32\" : f32[4,5]",
+                     "found bounds unlike those of the linear_blocks below"}));
+
+INSTANTIATE_TEST_SUITE_P(
+    Values, StatementRules,
+    ::testing::Values(
+        BadStatement{"%v = weight a[0:2,0:6] : f32[5,6]", "value \"v\": slices: found 2 rows together, expected 5"},
+        BadStatement{"%v = weight concat(a[0:3,0:6], b[0:3,0:6]) : f32[5,6]", "found 6 rows together, expected 5"},
+        BadStatement{"%v = weight a[0:5,1:6] : f32[5,6]", "found 1:6 in dimension 1, expected 6 indices"},
+        BadStatement{"%v = weight a[3:1,0:6] : f32[5,6]", "found 3:1 in dimension 0"},
+        BadStatement{"%v = weight a[-5:0,0:6] : f32[5,6]", "found -5:0 in dimension 0"},
+        BadStatement{"%v = weight a[0:5] : f32[5,6]", "found 1 ranges, expected one for each of 2 dimensions"},
+        BadStatement{"%v = weight a[] : f32[]", "found 0 ranges"},
+        BadStatement{"%v = weight concat() : f32[5,6]", "found a weight without slices"},
+        BadStatement{"%v = constant [1,2] : f32[3]", "found 2 elements for type f32[3], expected f32[2]"},
+        BadStatement{"%v = constant [1,2] : i32[2]", "expected f32[2]"},
+        BadStatement{"%v = input : f32[-1]", "found type f32[-1], expected dimensions"},
+        BadStatement{"%v = input : f32[2147483648]", "expected dimensions"},
+        BadStatement{"%v = input : f32[2147483647,2147483647]", "bytes that fit 63 bits"},
+        BadStatement{"%v = input : f32[0,2147483647,2147483647]", "bytes that fit 63 bits"},
+        BadStatement{"%7 = input : f32[1]", "found a name of digits"},
+        BadStatement{"%\"\" = input : f32[1]", "found an empty name"},
+        BadStatement{"output a = %x\n output a = %x", "output \"a\": found the name empty or twice"}));
+
+// ---- rules that only a graph in memory can break ------------------------------------------------------------------
+
+struct BadGraph {
+  std::function<void(Graph&)> change;
+  std::string expected;
+};
+
+TEST(Verifier, FindsWhatIsWrongWithAGraphInMemory) {
+  const std::vector<BadGraph> cases = {
+      {[](Graph& g) { g.ranks = 0; }, "header: found rank 0 of 0"},
+      {[](Graph& g) { g.rank = 2; }, "header: found rank 2 of 2"},
+      {[](Graph& g) { g.rows = -1; }, "header: found -1 rows"},
+      {[](Graph& g) { g.slots = int64_t{1} << 40; }, "header: found"},
+      {[](Graph& g) { g.values[1].name = g.values[0].name; }, "found the name twice"},
+      {[](Graph& g) {
+         g.values[0].slices.push_back({"t", {{0, 2}}});
+       },
+       "found slices, expected them on weights only"},
+      {[](Graph& g) { g.values[0].constant.push_back(1); }, "found contents, expected them on constants only"},
+      {[](Graph& g) { g.nodes[0].operands[0] = ValueId(-1); }, "operand 0 (active): found value number -1"},
+      {[](Graph& g) { g.nodes[0].operands[0] = ValueId(999); }, "found value number 999"},
+      {[](Graph& g) { std::swap(g.nodes[1], g.nodes[2]); }, "before it exists"},
+      {[](Graph& g) { g.nodes[0].operands[0] = *g.find("kv.0.k"); }, "found operand \"kv.0.k\" before it exists"},
+      {[](Graph& g) { g.nodes[1].operands[0] = *g.nodes[1].result; }, "before it exists"},
+      {[](Graph& g) { g.nodes.back().operands[1] = *g.find("22"), g.nodes.pop_back(), g.nodes.pop_back(); },
+       "value \"22\": found a result that no node makes"},
+      {[](Graph& g) { g.nodes[1].result = g.nodes[0].result; }, "results are in order"},
+      {[](Graph& g) { g.nodes[1].result = ValueId(999); }, "results are in order"},
+      {[](Graph& g) { g.nodes[0].result = g.find("length"), g.values[1].kind = ValueKind::kState; },
+       "before it exists"},
+      {[](Graph& g) { g.nodes[0].result = std::nullopt; }, "found no result, expected one"},
+      {[](Graph& g) { g.nodes[1].attributes["first_row"] = 0.0; }, "attribute first_row: found something else"},
+      {[](Graph& g) { g.nodes[1].attributes["last_row"] = int64_t{1}; }, "attribute \"last_row\": not one of this"},
+      {[](Graph& g) { g.outputs[0].value = ValueId(999); }, "output \"logits\": found value number 999"},
+      {[](Graph& g) { g.outputs[0].name.clear(); }, "found the name empty"},
+  };
+  for (size_t i = 0; i < cases.size(); ++i) {
+    Graph graph = tiny_decoder();
+    cases[i].change(graph);
+    const auto verified = verify(graph);
+    ASSERT_FALSE(verified.has_value()) << "case " << i;
+    EXPECT_THAT(verified.error().message, HasSubstr(cases[i].expected)) << "case " << i;
+  }
+}
+
+TEST(Verifier, RefusesAStateAsAResult) {
+  Graph graph = tiny_decoder();
+  const size_t made = static_cast<size_t>(graph.nodes[0].result->value);
+  graph.values[made].kind = ValueKind::kState;
+  graph.values[made].name = "made";
+  EXPECT_THAT(verify(graph).error().message, HasSubstr("found \"made\" as the result, expected a value that is made"));
+}
+
+TEST(Verifier, AcceptsEveryRankOfAnUnevenSplitAndANarrowLastLeaf) {
+  const BlockSplit split{{0, 2, 2, 5}};  // rank 1 has no leaf
+  const int64_t columns[] = {6, 0, 8};   // leaves of 3; the last one has 2
+  const char* roots[] = {"f32[1,2,4]", "f32[0,2,4]", "f32[2,2,4]"};
+  for (int rank = 0; rank < 3; ++rank) {
+    GraphBuilder b({.name = "g", .ranks = 3, .rank = rank, .rows = 2, .slots = 1});
+    const int64_t k = columns[rank];
+    const ValueId x = b.input("x", {DType::kFloat32, {2, k}});
+    const ValueId w = b.weight("w", {DType::kFloat32, {4, k}}, {{"w", {{0, 4}, {0, k}}}});
+    const ValueId partial = b.linear_blocks(x, w, split, 3);
+    EXPECT_EQ(to_string(b.type_of(partial)), roots[rank]);
+    b.all_reduce(partial, split, DType::kFloat32);
+    EXPECT_TRUE(verify(std::move(b).finish()).has_value());
+  }
+}
+
+TEST(InferType, NamesTheOperationInItsError) {
+  const Graph graph = tiny_decoder();
+  const auto type = infer_type(graph, Op::kAdd, {}, {});
+  ASSERT_FALSE(type.has_value());
+  EXPECT_EQ(type.error().message, "[graph] add: found 0 operands, expected 2");
+  EXPECT_EQ(infer_type(graph, Op::kAdvance, {*graph.find("length"), *graph.find("0")}, {}).value(), std::nullopt);
+}
+
+}  // namespace
+}  // namespace lockstep::graph
