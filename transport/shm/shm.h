@@ -9,8 +9,13 @@
 
 namespace lockstep::transport::shm {
 
+/// How a rank's bytes get into the shared region. Which is faster depends on how far the cores are from each other, so
+/// offer both to `choose_communicator`. "shm" and "shm past cache" are their names.
+enum class Copies { kThroughCache, kPastCache };
+
 struct Options {
   size_t message_bytes = 1 << 20;  // the largest piece that one round moves
+  Copies copies = Copies::kThroughCache;
 };
 
 /// Makes the region, agrees on it through `bootstrap` and unlinks its name as soon as every rank has it, so that

@@ -1,0 +1,35 @@
+#include "tests/conformance/backend/backends.h"
+
+#include "runtime/backends/cpu/cpu.h"
+#include "runtime/backends/reference/reference.h"
+
+namespace lockstep::conformance {
+namespace {
+
+/// The CPU backend with each instruction set that this machine has.
+void add_cpu_backends(std::vector<BackendUnderTest>& backends) {
+  for (const cpu::Isa isa : cpu::available_isas()) {
+    backends.push_back({"Cpu_" + std::string(to_string(isa)), [isa](int threads) {
+                          return cpu::make_backend({.threads = threads, .cores = {}, .isa = isa});
+                        }});
+  }
+}
+
+}  // namespace
+
+const BackendUnderTest& reference_backend() {
+  static const BackendUnderTest kReference{
+      "Reference", [](int threads) { return reference::make_backend({.threads = threads}); }, true};
+  return kReference;
+}
+
+const std::vector<BackendUnderTest>& backends_under_test() {
+  static const std::vector<BackendUnderTest> kBackends = [] {
+    std::vector<BackendUnderTest> backends = {reference_backend()};
+    add_cpu_backends(backends);
+    return backends;
+  }();
+  return kBackends;
+}
+
+}  // namespace lockstep::conformance

@@ -1,0 +1,29 @@
+// The backends that the suite runs over. A new backend joins by one entry in backends.cpp.
+#pragma once
+
+#include <functional>
+#include <memory>
+#include <ostream>
+#include <string>
+#include <vector>
+
+#include "runtime/device/backend.h"
+
+namespace lockstep::conformance {
+
+struct BackendUnderTest {
+  std::string name;  // letters, digits and _
+  std::function<Result<std::unique_ptr<device::Backend>>(int threads)> make;
+  bool allocates_in_run = false;  // the oracle may; a backend for users may not
+};
+
+/// The oracle itself.
+const BackendUnderTest& reference_backend();
+
+/// Every backend that this machine can run, the reference first.
+const std::vector<BackendUnderTest>& backends_under_test();
+
+/// For GoogleTest's messages.
+inline void PrintTo(const BackendUnderTest& backend, std::ostream* stream) { *stream << backend.name; }
+
+}  // namespace lockstep::conformance

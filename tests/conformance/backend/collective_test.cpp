@@ -1,0 +1,183 @@
+// Operations that exchange with other ranks; the ranks are threads over loopback.
+#include "tests/conformance/backend/backend_test.h"
+
+namespace lockstep::conformance {
+namespace {
+
+using graph::ValueId;
+using testing::ElementsAre;
+using testing::HasSubstr;
+
+class CollectiveOperations : public EveryBackendAndType {};
+LOCKSTEP_FOR_EVERY_BACKEND_AND_TYPE(CollectiveOperations);
+
+graph::GraphHeader header(int ranks, int rank, int64_t rows, int64_t slots = 1) {
+  return {.name = "test", .ranks = ranks, .rank = rank, .rows = rows, .slots = slots};
+}
+
+/// Columns [begin, end) of a matrix.
+TensorData columns_of(const TensorData& matrix, int64_t begin, int64_t end) {
+  const std::vector<double> all = numbers_of(matrix);
+  const int64_t width = matrix.type.shape[1];
+  std::vector<double> part;
+  for (int64_t r = 0; r < matrix.type.shape[0]; ++r) {
+    part.insert(part.end(), all.begin() + r * width + begin, all.begin() + r * width + end);
+  }
+  return tensor(matrix.type.dtype, {matrix.type.shape[0], end - begin}, part);
+}
+
+/// x · wᵀ with the columns divided as `split` says: one case per rank.
+std::vector<Case> divided_product(const TensorData& x, const TensorData& w, const BlockSplit& split, int64_t block) {
+  std::vector<Case> cases;
+  const int64_t width = x.type.shape[1];
+  for (int rank = 0; rank < split.ranks(); ++rank) {
+    const Range leaves = split.range_of(rank);
+    const int64_t begin = std::min(leaves.begin * block, width);
+    const int64_t end = std::min(leaves.end * block, width);
+    CaseBuilder b(header(split.ranks(), rank, x.type.shape[0]));
+    const ValueId roots = b.builder.linear_blocks(b.input("x", columns_of(x, begin, end)),
+                                                  b.weight("w", columns_of(w, begin, end)), split, block);
+    b.builder.output("roots", roots);
+    b.builder.output("sum", b.builder.all_reduce(roots, split, DType::kFloat32));
+    b.builder.output("rounded", b.builder.all_reduce(roots, split, x.type.dtype));
+    cases.push_back(std::move(b).finish());
+  }
+  return cases;
+}
+
+/// The sum of a group of one, with the same leaves.
+TensorData undivided_sum(const BackendUnderTest& backend, const TensorData& x, const TensorData& w, int64_t leaves,
+                         int64_t block) {
+  return run_on(backend, divided_product(x, w, BlockSplit{{0, leaves}}, block).front()).outputs.at("sum");
+}
+
+TEST_P(CollectiveOperations, SumTheRootsOfEvenAndUnevenSplits) {
+  constexpr int64_t kBlock = 8;
+  const bool invariant = backend().make(1).value()->capabilities().invariant_sums;
+  for (const BlockSplit& split : {BlockSplit{{0, 2, 4}}, BlockSplit{{0, 5, 9}}, BlockSplit{{0, 1, 7, 9}},
+                                  BlockSplit{{0, 3, 6, 9}}, BlockSplit{{0, 1, 2}}, BlockSplit{{0, 0, 2, 3}}}) {
+    SCOPED_TRACE(testing::PrintToString(split.bounds));
+    const int64_t width = split.leaves() * kBlock - 3;  // the last leaf is narrower
+    const TensorData x = random({3, width}, 1);
+    const TensorData w = random({19, width}, 2);
+    const std::vector<Case> cases = divided_product(x, w, split, kBlock);
+    const std::vector<Outcome> actual = run_on_ranks(backend(), cases);
+    const std::vector<Outcome> expected = run_on_scalar_model(cases);
+    for (size_t r = 0; r < cases.size(); ++r) {
+      expect_near(actual[r], expected[r], tolerance_of(dtype()), "rank " + std::to_string(r));
+      EXPECT_TRUE(is_same(actual[r].outputs.at("sum"), actual[0].outputs.at("sum"))) << "rank " << r;
+    }
+    if (!invariant) continue;
+    EXPECT_TRUE(is_same(actual[0].outputs.at("sum"), undivided_sum(backend(), x, w, split.leaves(), kBlock)));
+  }
+}
+
+TEST_P(CollectiveOperations, GatherColumnsInRankOrder) {
+  const std::vector<int64_t> parts = {3, 1, 7};
+  std::vector<Case> cases;
+  for (int rank = 0; rank < 3; ++rank) {
+    CaseBuilder b(header(3, rank, 5));
+    const ValueId x = b.input("x", random({5, parts[static_cast<size_t>(rank)]}, 10 + static_cast<uint64_t>(rank)));
+    b.builder.output("y", b.builder.all_gather(x, parts));
+    cases.push_back(std::move(b).finish());
+  }
+  const std::vector<Outcome> actual = run_on_ranks(backend(), cases);
+  const std::vector<Outcome> expected = run_on_scalar_model(cases);
+  for (size_t r = 0; r < 3; ++r) expect_same(actual[r], expected[r], "rank " + std::to_string(r));
+}
+
+TEST_P(CollectiveOperations, EmbedWithATableThatIsDividedByRows) {
+  const BlockSplit one_leaf_each{{0, 1, 2, 3}};
+  const TensorData table = random({11, 6}, 1);
+  const std::vector<int64_t> bounds = {0, 4, 5, 11};
+  std::vector<Case> cases;
+  for (int rank = 0; rank < 3; ++rank) {
+    const int64_t begin = bounds[static_cast<size_t>(rank)];
+    const int64_t end = bounds[static_cast<size_t>(rank) + 1];
+    const std::vector<double> all = numbers_of(table);
+    CaseBuilder b(header(3, rank, 4));
+    const ValueId own =
+        b.weight("table", tensor(dtype(), {end - begin, 6}, {all.begin() + begin * 6, all.begin() + end * 6}));
+    const ValueId partial = b.builder.embedding(b.input("ids", int_tensor({4}, {0, 4, 10, 3})), own, begin);
+    b.builder.output("rows", b.builder.all_reduce(partial, one_leaf_each, dtype()));
+    cases.push_back(std::move(b).finish());
+  }
+  const std::vector<Outcome> actual = run_on_ranks(backend(), cases);
+  const std::vector<double> all = numbers_of(table);
+  for (const Outcome& outcome : actual) {
+    const std::vector<double> rows = numbers_of(outcome.outputs.at("rows"));
+    for (size_t i = 0; i < 6; ++i) {
+      EXPECT_EQ(rows[i], all[i]);
+      EXPECT_EQ(rows[6 + i], all[4 * 6 + i]);
+      EXPECT_EQ(rows[12 + i], all[10 * 6 + i]);
+    }
+  }
+}
+
+/// One rank's `agree`; what differs between ranks is `last_id` and the first hidden element.
+Case agree_case(int ranks, int rank, const TensorData& hidden, std::vector<int32_t> last_id,
+                std::vector<int32_t> stop_request) {
+  CaseBuilder b(header(ranks, rank, 1, /*slots=*/2));
+  const auto state = [&](const char* name) { return b.state(name, int_tensor({2}, {7, 8})); };
+  b.builder.agree({b.input("hidden", hidden), b.input("step", int_tensor({2}, {3, 41})),
+                   b.state("last_id", int_tensor({2}, last_id)), state("length"), state("output_index"),
+                   state("parameter_hash"), b.input("stop_request", int_tensor({2}, stop_request)),
+                   b.state("finished", int_tensor({2}, {0, 0}))});
+  return std::move(b).finish();
+}
+
+/// What `run` said on each rank.
+std::vector<std::optional<Error>> errors_of(const BackendUnderTest& backend, const std::vector<Case>& cases) {
+  std::vector<std::optional<Error>> errors(cases.size());
+  run_ranks(static_cast<int>(cases.size()), [&](int rank, device::Communicator& communicator) {
+    const Case& c = cases[static_cast<size_t>(rank)];
+    Session session(backend, {c.graph}, &communicator);
+    session.set(c.contents);
+    const Result<void> run = session.run(0, c.inputs);
+    if (run.has_error()) errors[static_cast<size_t>(rank)] = run.error();
+  });
+  return errors;
+}
+
+void expect_rank_one_named(const std::vector<std::optional<Error>>& errors) {
+  for (const std::optional<Error>& error : errors) {
+    ASSERT_TRUE(error.has_value());
+    EXPECT_EQ(error->kind, ErrorKind::kFailedPrecondition);
+    EXPECT_THAT(error->message, HasSubstr("ranks disagree at schedule 3 step 41"));
+    EXPECT_EQ(error->origin_rank, 1);
+  }
+}
+
+TEST_P(CollectiveOperations, NameTheRankWhoseTokensDiffer) {
+  const TensorData hidden = random({2, 20}, 1);
+  std::vector<Case> cases;
+  for (int rank = 0; rank < 3; ++rank) {
+    cases.push_back(agree_case(3, rank, hidden, {5, rank == 1 ? 7 : 6}, {0, 0}));
+  }
+  expect_rank_one_named(errors_of(backend(), cases));
+}
+
+TEST_P(CollectiveOperations, NameTheRankWhoseHiddenStateDiffers) {
+  std::vector<Case> cases;
+  for (int rank = 0; rank < 3; ++rank) {
+    std::vector<double> numbers = numbers_of(random({2, 20}, 1));
+    if (rank == 1) numbers[20] *= 1.25;  // the first element of row 1
+    cases.push_back(agree_case(3, rank, tensor(dtype(), {2, 20}, numbers), {5, 6}, {0, 0}));
+  }
+  expect_rank_one_named(errors_of(backend(), cases));
+}
+
+TEST_P(CollectiveOperations, ObeyTheStopRequestsOfRankZeroOnly) {
+  const TensorData hidden = random({2, 3}, 1);
+  std::vector<Case> cases;
+  for (int rank = 0; rank < 3; ++rank) {
+    const std::vector<int32_t> stop_request = rank == 0 ? std::vector<int32_t>{0, 1} : std::vector<int32_t>{1, 0};
+    cases.push_back(agree_case(3, rank, hidden, {5, 6}, stop_request));
+  }
+  for (const Outcome& outcome : run_on_ranks(backend(), cases)) {
+    EXPECT_THAT(ints_of(outcome.states.at("finished")), ElementsAre(0, 1));
+  }
+}
+
+}  // namespace
+}  // namespace lockstep::conformance

@@ -1,0 +1,50 @@
+// A two-layer Llama of toy size, divided over any number of ranks from 1 to 4: the graphs that a real family would
+// build, with weights from a hash. And a way to run prompts through it, chunk by chunk and token by token.
+#pragma once
+
+#include <functional>
+#include <vector>
+
+#include "tests/conformance/backend/session.h"
+
+namespace lockstep::conformance {
+
+struct TinyOptions {
+  DType dtype = DType::kFloat32;
+  int ranks = 1;
+  int64_t chunk = 8;  // rows of a prefill step
+  int64_t slots = 3;
+};
+
+inline constexpr int64_t kTinyVocabulary = 37;
+
+/// One rank's prefill (0) and decode (1) graphs, and the contents of its weights and states.
+struct TinyRank {
+  std::vector<graph::Graph> graphs;
+  Contents contents;
+};
+TinyRank make_tiny_rank(const TinyOptions& options, int rank);
+
+/// What a run of some prompts made; prompt i is in slot i.
+struct Transcript {
+  std::vector<std::vector<int32_t>> tokens;     // [prompt][step]
+  std::vector<std::vector<TensorData>> logits;  // [prompt][step]: f32 [vocabulary]
+};
+
+/// How a rank is driven.
+struct Driver {
+  std::function<Outcome(size_t graph, const Contents& inputs)> run;
+  std::function<void(const Contents& states)> set;
+};
+
+/// Prefills the prompts in chunks (rows of several prompts share a chunk) and decodes `steps` − 1 further tokens.
+Transcript generate(const Driver& driver, const TinyOptions& options, const std::vector<std::vector<int32_t>>& prompts,
+                    int steps);
+
+/// The same on a backend, with as many ranks as `options` says; the transcript is rank 0's.
+Transcript generate_on(const BackendUnderTest& backend, const TinyOptions& options,
+                       const std::vector<std::vector<int32_t>>& prompts, int steps, int threads = 1);
+Transcript generate_on_scalar_model(const TinyOptions& options, const std::vector<std::vector<int32_t>>& prompts,
+                                    int steps);
+
+}  // namespace lockstep::conformance

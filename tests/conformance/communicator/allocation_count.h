@@ -1,0 +1,11 @@
+// Counts what the calling thread takes from the heap through operator new (replaced in allocation_count.cpp).
+#pragma once
+
+#include <cstdint>
+
+namespace lockstep::conformance {
+
+/// Allocations of this thread so far.
+int64_t allocations_of_this_thread();
+
+}  // namespace lockstep::conformance

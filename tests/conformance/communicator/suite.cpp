@@ -1,0 +1,380 @@
+#include "tests/conformance/communicator/suite.h"
+
+#include <fmt/format.h>
+#include <gmock/gmock.h>
+
+#include <algorithm>
+#include <cstring>
+#include <numeric>
+#include <thread>
+
+#include "tests/conformance/communicator/allocation_count.h"
+#include "tests/conformance/communicator/tree_reference.h"
+#include "tests/conformance/communicator/waits.h"
+
+namespace lockstep::conformance {
+namespace {
+
+using device::Communicator;
+using device::OperationMark;
+using device::Stream;
+using device::TreeSum;
+using ::testing::HasSubstr;
+
+const Stream kHost = Stream::host();
+
+/// Makes the communicator of a rank; the test goes on only with one.
+std::unique_ptr<Communicator> make(const Cast& cast, Peer& peer, const Ends& ends) {
+  auto made = cast.implementation.make(peer, ends.wait);
+  EXPECT_TRUE(made.has_value()) << made.error().message;
+  return std::move(made).value();
+}
+
+void expect_ok(const Result<void>& result) { EXPECT_TRUE(result.has_value()) << result.error().message; }
+
+/// Element counts around nothing, one cache line, one round, and several rounds.
+std::vector<int64_t> element_counts(const Implementation& implementation) {
+  const auto round = static_cast<int64_t>(implementation.message_bytes / sizeof(float));
+  if (round > 100000) return {0, 1, 17, 2048, 20011};
+  return {0, 1, 15, 16, 257, round, round + 1, 3 * round + 5};
+}
+
+/// Longer than a round where rounds are short; elsewhere long enough to matter.
+int64_t long_message(const Implementation& implementation) {
+  return static_cast<int64_t>(std::min<size_t>(implementation.message_bytes, 96 * 1024));
+}
+
+void expect_same_bits(std::span<const float> found, std::span<const float> expected, const std::string& what) {
+  ASSERT_EQ(found.size(), expected.size());
+  for (size_t i = 0; i < found.size(); ++i) {
+    if (std::bit_cast<uint32_t>(found[i]) == std::bit_cast<uint32_t>(expected[i])) continue;
+    ADD_FAILURE() << what << ": element " << i << " is " << found[i] << ", expected " << expected[i];
+    return;
+  }
+}
+
+void reduce_and_check(Communicator& communicator, const TreeSum& sum, int64_t elements) {
+  const std::vector<float> roots = reference_roots(sum.split, communicator.rank(), elements);
+  std::vector<float> dst(static_cast<size_t>(elements), -1.0f);
+  const Result<void> done = communicator.all_reduce(sum, roots, dst, kHost);
+  ASSERT_TRUE(done.has_value()) << done.error().message;
+  expect_same_bits(dst, reference_sum(sum.split.leaves(), elements),
+                   fmt::format("{} leaves, {} elements", sum.split.leaves(), elements));
+}
+
+std::byte pattern(int rank, int64_t i) { return static_cast<std::byte>(rank * 37 + i * 11 + i / 251); }
+
+std::vector<std::byte> pattern_of(int rank, int64_t bytes) {
+  std::vector<std::byte> values(static_cast<size_t>(bytes));
+  for (int64_t i = 0; i < bytes; ++i) values[i] = pattern(rank, i);
+  return values;
+}
+
+void gather_and_check(Communicator& communicator, const std::vector<int64_t>& counts) {
+  std::vector<std::byte> expected;
+  for (int rank = 0; rank < communicator.size(); ++rank) {
+    const std::vector<std::byte> part = pattern_of(rank, counts[rank]);
+    expected.insert(expected.end(), part.begin(), part.end());
+  }
+  std::vector<std::byte> dst(expected.size(), std::byte{0xee});
+  const Result<void> done =
+      communicator.all_gather(pattern_of(communicator.rank(), counts[communicator.rank()]), counts, dst, kHost);
+  ASSERT_TRUE(done.has_value()) << done.error().message;
+  EXPECT_TRUE(dst == expected) << fmt::format("gather of {} bytes", expected.size());
+}
+
+void broadcast_and_check(Communicator& communicator, int root, int64_t bytes) {
+  std::vector<std::byte> values = pattern_of(communicator.rank(), bytes);
+  const Result<void> done = communicator.broadcast(values, root, kHost);
+  ASSERT_TRUE(done.has_value()) << done.error().message;
+  EXPECT_TRUE(values == pattern_of(root, bytes)) << fmt::format("broadcast of {} bytes from {}", bytes, root);
+}
+
+TreeSum uneven_sum(int ranks) { return TreeSum(splits_for(ranks)[1]); }
+
+/// Every operation once, of a size that every rank has a part in; broadcasts come from the last rank.
+struct NamedOperation {
+  const char* name;
+  Result<void> (*run)(Communicator&);
+};
+
+Result<void> run_all_reduce(Communicator& communicator) {
+  const TreeSum sum(splits_for(communicator.size())[0]);
+  std::vector<float> dst(64);
+  return communicator.all_reduce(sum, reference_roots(sum.split, communicator.rank(), 64), dst, kHost);
+}
+
+Result<void> run_all_gather(Communicator& communicator) {
+  const std::vector<int64_t> counts(static_cast<size_t>(communicator.size()), 24);
+  std::vector<std::byte> dst(24 * counts.size());
+  return communicator.all_gather(pattern_of(communicator.rank(), 24), counts, dst, kHost);
+}
+
+Result<void> run_broadcast(Communicator& communicator) {
+  std::vector<std::byte> values = pattern_of(communicator.rank(), 100);
+  return communicator.broadcast(values, communicator.size() - 1, kHost);
+}
+
+Result<void> run_barrier(Communicator& communicator) { return communicator.barrier(kHost); }
+
+constexpr NamedOperation kOperations[] = {{"all_reduce", run_all_reduce},
+                                          {"all_gather", run_all_gather},
+                                          {"broadcast", run_broadcast},
+                                          {"barrier", run_barrier}};
+
+TEST(TreeReference, TellsOrdersOfAdditionApart) {
+  int different = 0;
+  const std::vector<float> tree = reference_sum(9, 100);
+  for (int64_t i = 0; i < 100; ++i) {
+    float in_a_row = 0;
+    for (int64_t leaf = 0; leaf < 9; ++leaf) in_a_row += leaf_value(leaf, i);
+    different += in_a_row != tree[i];
+  }
+  EXPECT_GT(different, 30);
+}
+
+TEST_P(CommunicatorConformance, SumsAlongTheTreeToTheBit) {
+  run_ranks(GetParam(), [&](Peer& peer) {
+    Ends ends;
+    const auto communicator = make(GetParam(), peer, ends);
+    for (const BlockSplit& split : splits_for(peer.size())) {
+      const TreeSum sum(split);
+      for (const int64_t elements : element_counts(GetParam().implementation)) {
+        reduce_and_check(*communicator, sum, elements);
+      }
+    }
+  });
+}
+
+TEST_P(CommunicatorConformance, GathersPartsOfAnySizeInOrderOfRank) {
+  run_ranks(GetParam(), [&](Peer& peer) {
+    Ends ends;
+    const auto communicator = make(GetParam(), peer, ends);
+    const int64_t round = long_message(GetParam().implementation);
+    const auto ranks = static_cast<size_t>(peer.size());
+    for (const int64_t bytes : {int64_t{1}, int64_t{13}, int64_t{4096}, round, round + 3}) {
+      gather_and_check(*communicator, std::vector<int64_t>(ranks, bytes));
+      std::vector<int64_t> growing(ranks);
+      for (size_t rank = 0; rank < ranks; ++rank) growing[rank] = bytes * static_cast<int64_t>(rank) / 2;
+      gather_and_check(*communicator, growing);
+    }
+  });
+}
+
+TEST_P(CommunicatorConformance, GathersNothingFromRanksThatHaveNothing) {
+  run_ranks(GetParam(), [&](Peer& peer) {
+    Ends ends;
+    const auto communicator = make(GetParam(), peer, ends);
+    const auto ranks = static_cast<size_t>(peer.size());
+    gather_and_check(*communicator, std::vector<int64_t>(ranks, 0));
+    for (size_t giver = 0; giver < ranks; ++giver) {
+      std::vector<int64_t> counts(ranks, 0);
+      counts[giver] = 3 * long_message(GetParam().implementation) / 2 + 1;
+      gather_and_check(*communicator, counts);
+    }
+  });
+}
+
+TEST_P(CommunicatorConformance, GathersInPlace) {
+  run_ranks(GetParam(), [&](Peer& peer) {
+    Ends ends;
+    const auto communicator = make(GetParam(), peer, ends);
+    const std::vector<int64_t> counts(static_cast<size_t>(peer.size()), 1000);
+    std::vector<std::byte> dst(1000 * counts.size());
+    const auto own = std::span(dst).subspan(1000 * static_cast<size_t>(peer.rank()), 1000);
+    std::ranges::copy(pattern_of(peer.rank(), 1000), own.begin());
+    expect_ok(communicator->all_gather(own, counts, dst, kHost));
+    for (int rank = 0; rank < peer.size(); ++rank) {
+      EXPECT_TRUE(std::ranges::equal(pattern_of(rank, 1000), std::span(dst).subspan(1000 * rank, 1000)));
+    }
+  });
+}
+
+TEST_P(CommunicatorConformance, BroadcastsFromEveryRoot) {
+  run_ranks(GetParam(), [&](Peer& peer) {
+    Ends ends;
+    const auto communicator = make(GetParam(), peer, ends);
+    const int64_t round = long_message(GetParam().implementation);
+    for (int root = 0; root < peer.size(); ++root) {
+      for (const int64_t bytes : {int64_t{0}, int64_t{1}, int64_t{777}, round, 2 * round + 1}) {
+        broadcast_and_check(*communicator, root, bytes);
+      }
+    }
+  });
+}
+
+TEST_P(CommunicatorConformance, LeavesABarrierAfterTheLastHasEntered) {
+  run_ranks(GetParam(), [&](Peer& peer) {
+    Ends ends;
+    const auto communicator = make(GetParam(), peer, ends);
+    const SteadyClock clock;  // one clock for all processes of a host
+    for (int i = 0; i < 20; ++i) {
+      const int64_t before = clock.now().time_since_epoch().count();
+      expect_ok(communicator->barrier(kHost));
+      const int64_t times[2] = {before, clock.now().time_since_epoch().count()};
+      std::vector<int64_t> all(2 * static_cast<size_t>(peer.size()));
+      const std::vector<int64_t> counts(static_cast<size_t>(peer.size()), sizeof(times));
+      expect_ok(communicator->all_gather(std::as_bytes(std::span(times)), counts,
+                                         std::as_writable_bytes(std::span(all)), kHost));
+      int64_t last_entry = 0;
+      for (size_t rank = 0; rank < counts.size(); ++rank) last_entry = std::max(last_entry, all[2 * rank]);
+      for (size_t rank = 0; rank < counts.size(); ++rank) EXPECT_GE(all[2 * rank + 1], last_entry);
+    }
+  });
+}
+
+TEST_P(CommunicatorConformance, KeepsAThousandMixedOperationsInOrder) {
+  run_ranks(GetParam(), [&](Peer& peer) {
+    Ends ends;
+    const auto communicator = make(GetParam(), peer, ends);
+    const TreeSum sum = uneven_sum(peer.size());
+    uint32_t random = 1;  // the same on every rank
+    for (int i = 0; i < 1000 && !::testing::Test::HasFailure(); ++i) {
+      random = random * 1664525u + 1013904223u;
+      const auto size = static_cast<int64_t>(random >> 8 & 0x3ff);
+      switch (random >> 28 & 3) {
+        case 0: reduce_and_check(*communicator, sum, size); break;
+        case 1: gather_and_check(*communicator, std::vector<int64_t>(static_cast<size_t>(peer.size()), size)); break;
+        case 2: broadcast_and_check(*communicator, static_cast<int>(size) % peer.size(), size); break;
+        default: expect_ok(communicator->barrier(kHost));
+      }
+    }
+    EXPECT_EQ(communicator->last_operation().sequence, 1000u);
+  });
+}
+
+TEST_P(CommunicatorConformance, KeepsTwoCommunicatorsApart) {
+  run_ranks(GetParam(), [&](Peer& peer) {
+    Ends ends;
+    const auto first = make(GetParam(), peer, ends);
+    const auto second = make(GetParam(), peer, ends);
+    for (int i = 0; i < 10; ++i) {
+      broadcast_and_check(*first, 0, 100 + i);
+      gather_and_check(*second, std::vector<int64_t>(static_cast<size_t>(peer.size()), 50 + i));
+      reduce_and_check(*first, uneven_sum(peer.size()), 30 + i);
+    }
+  });
+}
+
+TEST_P(CommunicatorConformance, TellsItsPlace) {
+  run_ranks(GetParam(), [&](Peer& peer) {
+    Ends ends;
+    const auto communicator = make(GetParam(), peer, ends);
+    EXPECT_EQ(communicator->rank(), peer.rank());
+    EXPECT_EQ(communicator->size(), peer.size());
+    EXPECT_FALSE(communicator->name().empty());
+  });
+}
+
+TEST_P(CommunicatorConformance, RemembersTheLastOperation) {
+  run_ranks(GetParam(), [&](Peer& peer) {
+    Ends ends;
+    const auto communicator = make(GetParam(), peer, ends);
+    EXPECT_STREQ(communicator->last_operation().operation, "none");
+    EXPECT_EQ(communicator->last_operation().sequence, 0u);
+    uint64_t sequence = 0;
+    for (const NamedOperation& operation : kOperations) {
+      expect_ok(operation.run(*communicator));
+      EXPECT_STREQ(communicator->last_operation().operation, operation.name);
+      EXPECT_EQ(communicator->last_operation().sequence, ++sequence);
+    }
+    expect_ok(run_all_gather(*communicator));
+    EXPECT_EQ(communicator->last_operation().bytes, 24u);
+  });
+}
+
+TEST_P(CommunicatorConformance, TakesNothingFromTheHeapInSteadyState) {
+  if (GetParam().implementation.allocates) GTEST_SKIP() << "a library below it may";
+  run_ranks(GetParam(), [&](Peer& peer) {
+    Ends ends;
+    const auto communicator = make(GetParam(), peer, ends);
+    const TreeSum sum = uneven_sum(peer.size());
+    const std::vector<float> roots = reference_roots(sum.split, peer.rank(), 5000);
+    const std::vector<int64_t> counts(static_cast<size_t>(peer.size()), 24);
+    std::vector<float> dst(5000);
+    std::vector<std::byte> gathered(24 * counts.size());
+    int64_t before = 0;
+    bool all_ok = true;
+    for (int i = 0; i < 101; ++i) {
+      if (i == 1) before = allocations_of_this_thread();  // the first round may grow scratch memory
+      all_ok &= communicator->all_reduce(sum, roots, dst, kHost).has_value();
+      all_ok &= communicator->all_gather(std::as_bytes(std::span(dst)).first(24), counts, gathered, kHost).has_value();
+      all_ok &= communicator->broadcast(gathered, 0, kHost).has_value();
+      all_ok &= communicator->barrier(kHost).has_value();
+    }
+    EXPECT_EQ(allocations_of_this_thread() - before, 0);
+    EXPECT_TRUE(all_ok);
+  });
+}
+
+TEST_P(CommunicatorConformance, EndsAWaitWithTheReasonOfTheAbort) {
+  for (const NamedOperation& operation : kOperations) {
+    run_ranks(GetParam(), [&](Peer& peer) {
+      Ends ends;
+      const auto communicator = make(GetParam(), peer, ends);
+      if (peer.size() == 1 || peer.rank() == peer.size() - 1) return;  // the last rank never comes
+      const Error reason{ErrorKind::kPeerLost, "[test] rank 7 is gone", 7};
+      TimePoint raised;
+      std::thread monitor([&] {
+        while (communicator->last_operation().sequence == 0) std::this_thread::yield();
+        raised = ends.clock.now();
+        ends.abort.raise(reason);
+      });
+      const Result<void> ended = operation.run(*communicator);
+      monitor.join();
+      ASSERT_FALSE(ended.has_value()) << operation.name;
+      EXPECT_EQ(ended.error(), reason) << operation.name;
+      EXPECT_LT(to_seconds(ends.clock.now() - raised), 2.0) << operation.name;  // loaded machines; it polls each ms
+      EXPECT_STREQ(communicator->last_operation().operation, operation.name);
+    });
+  }
+}
+
+TEST_P(CommunicatorConformance, StartsNothingOnceTheFlagIsUp) {
+  run_ranks(GetParam(), [&](Peer& peer) {
+    Ends ends;
+    const auto communicator = make(GetParam(), peer, ends);
+    const Error reason{ErrorKind::kCancelled, "[test] interrupted"};
+    ends.abort.raise(reason);
+    for (const NamedOperation& operation : kOperations) EXPECT_EQ(operation.run(*communicator).error(), reason);
+  });
+}
+
+TEST_P(CommunicatorConformance, NamesOperationSequenceAndMissingRankAtTheDeadline) {
+  for (const NamedOperation& operation : kOperations) {
+    run_ranks(GetParam(), [&](Peer& peer) {
+      Ends ends;
+      const auto communicator = make(GetParam(), peer, ends);
+      const int last = peer.size() - 1;
+      if (peer.size() == 1 || peer.rank() == last) return;  // the last rank never comes
+      ends.clock.run_fast();
+      const Result<void> ended = operation.run(*communicator);
+      ASSERT_FALSE(ended.has_value()) << operation.name;
+      EXPECT_EQ(ended.error().kind, ErrorKind::kDeadlineExceeded);
+      EXPECT_THAT(ended.error().message, HasSubstr(operation.name));
+      EXPECT_THAT(ended.error().message, ::testing::ContainsRegex(fmt::format("ranks? ([0-9]+, )*{} missing", last)));
+      if (GetParam().implementation.counts_all) {
+        EXPECT_THAT(ended.error().message, HasSubstr("operation 1)"));
+      }
+    });
+  }
+}
+
+TEST_P(CommunicatorConformance, StaysUnusableAfterAnError) {
+  run_ranks(GetParam(), [&](Peer& peer) {
+    Ends ends;
+    const auto communicator = make(GetParam(), peer, ends);
+    if (peer.size() == 1 || peer.rank() == peer.size() - 1) return;
+    ends.clock.run_fast();
+    const Result<void> first = run_barrier(*communicator);
+    ASSERT_FALSE(first.has_value());
+    for (const NamedOperation& operation : kOperations) {
+      EXPECT_EQ(operation.run(*communicator).error(), first.error());
+    }
+    EXPECT_STREQ(communicator->last_operation().operation, "barrier");
+    EXPECT_EQ(communicator->last_operation().sequence, 1u);
+  });
+}
+
+}  // namespace
+}  // namespace lockstep::conformance

@@ -1,0 +1,24 @@
+include_guard(GLOBAL)
+
+# lockstep_add_ranks_test(NAME name RANKS n COMMAND target|program [argument…] [DEADLINE s] [LABELS label…] [MPIRUN option…])
+# A ctest that starts n processes through mpirun, inside a deadline, and leaves nothing behind (run_ranks.py). The label
+# multiprocess is added.
+function(lockstep_add_ranks_test)
+  cmake_parse_arguments(ARG "" "NAME;RANKS;DEADLINE" "COMMAND;LABELS;MPIRUN" ${ARGN})
+  if(NOT ARG_DEADLINE)
+    set(ARG_DEADLINE 120)
+  endif()
+  list(POP_FRONT ARG_COMMAND program)
+  if(TARGET ${program})
+    set(program $<TARGET_FILE:${program}>)
+  endif()
+  set(options)
+  foreach(option IN LISTS ARG_MPIRUN)
+    list(APPEND options --mpirun-option=${option})
+  endforeach()
+  math(EXPR ctest_limit "${ARG_DEADLINE} + 30")
+  add_test(NAME ${ARG_NAME}
+           COMMAND python3 ${PROJECT_SOURCE_DIR}/tests/multiprocess/run_ranks.py --mpirun ${MPIEXEC_EXECUTABLE} --ranks
+                   ${ARG_RANKS} --deadline ${ARG_DEADLINE} ${options} -- ${program} ${ARG_COMMAND})
+  set_tests_properties(${ARG_NAME} PROPERTIES LABELS "multiprocess;${ARG_LABELS}" TIMEOUT ${ctest_limit})
+endfunction()

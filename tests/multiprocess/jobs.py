@@ -1,0 +1,110 @@
+"""Starts `lockstep generate` as ranks under mpirun and watches how each of them ends. Used by the tests beside it."""
+import json
+import os
+import pathlib
+import signal
+import subprocess
+import tempfile
+import time
+
+import run_ranks
+
+DEADLINE = 120.0  # seconds for anything in a test to happen; only a hang gets there
+
+
+def wait_until(condition, seconds=DEADLINE, what="a condition"):
+    """Polls until `condition()` is true; its value. Fails the test after `seconds`."""
+    end = time.monotonic() + seconds
+    while True:
+        value = condition()
+        if value:
+            return value
+        if time.monotonic() > end:
+            raise AssertionError(f"waited {seconds:g} s for {what}")
+        time.sleep(0.01)
+
+
+class Job:
+    """A running mpirun. Use as a context manager: leaving it kills what is left."""
+
+    def __init__(self, program, ranks, arguments, mpirun_options=(), environment=None, per_rank=None):
+        self.folder = pathlib.Path(tempfile.mkdtemp(prefix="lockstep-job-"))
+        self.records = self.folder / "records"
+        self.records.mkdir()
+        self.ranks = ranks
+        options = ["--enable-recovery", "--tag-output", "--bind-to", "none", "--oversubscribe", *mpirun_options]
+        common = [str(program), "generate", "--exit-record", str(self.records)]
+        command = [os.environ.get("LOCKSTEP_MPIRUN", "mpirun"), *options]
+        if per_rank is None:
+            command += ["-n", str(ranks), *common, *arguments]
+        else:  # ranks with different arguments
+            for rank in range(ranks):
+                command += ([":"] if rank else []) + ["-n", "1", *common, *arguments, *per_rank[rank]]
+        self.output = open(self.folder / "output", "wb")
+        self.shared_memory = run_ranks.shared_memory()
+        self.process = subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=self.output,
+                                        stderr=subprocess.STDOUT, start_new_session=True,
+                                        env={**run_ranks.launch_environment(), **(environment or {})})
+
+    def __enter__(self):
+        return self
+
+    def __exit__(self, *_):
+        if self.process.poll() is None:
+            self.process.kill()
+        run_ranks.end_session(self.process.pid)
+        self.process.wait()
+        self.output.close()
+
+    def text(self):
+        self.output.flush()
+        return (self.folder / "output").read_text(errors="replace")
+
+    def pids(self, program):
+        """Process ids of the ranks, by rank: each tells its own in OMPI_COMM_WORLD_RANK."""
+        found = {}
+        for pid in run_ranks.processes_of_session(self.process.pid):
+            try:
+                if os.readlink(f"/proc/{pid}/exe") != str(pathlib.Path(program).resolve()):
+                    continue
+                with open(f"/proc/{pid}/environ", "rb") as environ:
+                    for entry in environ.read().split(b"\0"):
+                        if entry.startswith(b"OMPI_COMM_WORLD_RANK="):
+                            found[int(entry.split(b"=")[1])] = pid
+            except OSError:
+                continue
+        return found
+
+    def record(self, rank):
+        path = self.records / f"rank-{rank}.json"
+        return json.loads(path.read_text()) if path.exists() else None
+
+    def wait_for_record(self, rank, seconds=DEADLINE):
+        try:
+            return wait_until(lambda: self.record(rank), seconds, f"the exit record of rank {rank}")
+        except AssertionError as error:
+            raise AssertionError(f"{error}; the job said:\n{self.text()}") from None
+
+    def wait_for_text(self, text, seconds=DEADLINE):
+        def said():
+            if self.process.poll() is not None and text not in self.text():
+                raise AssertionError(f"the job ended without saying {text!r}:\n{self.text()}")
+            return text in self.text()
+        wait_until(said, seconds, repr(text))
+
+    def kill(self, program, rank):
+        """kill -9; the moment at which it was sent, in unix time."""
+        pid = self.pids(program)[rank]
+        os.kill(pid, signal.SIGKILL)
+        return time.time()
+
+    def wait(self):
+        """mpirun's exit code (a race when ranks died: judge the records)."""
+        return self.process.wait(timeout=DEADLINE)
+
+    def left_behind(self):
+        """Processes and shared memory that outlive the job."""
+        run_ranks.settle(lambda: not run_ranks.processes_of_session(self.process.pid), 5.0)
+        processes = run_ranks.processes_of_session(self.process.pid)
+        memory = run_ranks.orphaned(run_ranks.shared_memory() - self.shared_memory)
+        return processes, memory

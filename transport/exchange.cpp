@@ -1,0 +1,104 @@
+#include "transport/exchange.h"
+
+#include <fmt/ranges.h>
+#include <unistd.h>
+
+#include <charconv>
+#include <fstream>
+#include <map>
+#include <utility>
+
+namespace lockstep::transport {
+namespace {
+
+std::string host_name() {
+  char name[256] = {};
+  return gethostname(name, sizeof(name) - 1) == 0 ? name : "unknown";
+}
+
+/// The running kernel's own id: tells apart machines that carry one name.
+std::string kernel_id() {
+  std::string id;
+  std::ifstream("/proc/sys/kernel/random/boot_id") >> id;
+  return id;
+}
+
+std::string_view take_until(std::string_view& text, char mark) {
+  const size_t end = std::min(text.find(mark), text.size());
+  const std::string_view head = text.substr(0, end);
+  text.remove_prefix(std::min(end + 1, text.size()));
+  return head;
+}
+
+Result<OwnPlace> parse_place(std::string_view text, size_t rank) {
+  const std::string_view whole = text;
+  OwnPlace place{
+      .host = std::string(take_until(text, '\n')), .kernel = std::string(take_until(text, '\n')), .cores = {}};
+  while (!text.empty()) {
+    const std::string_view number = take_until(text, ',');
+    int core = -1;
+    const auto [end, status] = std::from_chars(number.data(), number.data() + number.size(), core);
+    if (status != std::errc() || end != number.data() + number.size()) {
+      return Error{ErrorKind::kFailedPrecondition,
+                   fmt::format("[transport] cannot read where rank {} runs: found '{}', expected host, kernel and core "
+                               "numbers; start the same program on every rank",
+                               rank, whole)};
+    }
+    place.cores.push_back(core);
+  }
+  return place;
+}
+
+}  // namespace
+
+Result<std::vector<std::string>> exchange_over(device::Communicator& communicator, std::string_view mine) {
+  const auto ranks = static_cast<size_t>(communicator.size());
+  const auto own_size = static_cast<int64_t>(mine.size());
+  std::vector<int64_t> sizes(ranks);
+  const std::vector<int64_t> counts(ranks, sizeof(int64_t));
+  LOCKSTEP_TRY_VOID(communicator.all_gather(std::as_bytes(std::span(&own_size, 1)), counts,
+                                            std::as_writable_bytes(std::span(sizes)), device::Stream::host()));
+  size_t total = 0;
+  for (const int64_t size : sizes) total += static_cast<size_t>(size);
+  std::string joined(total, '\0');
+  LOCKSTEP_TRY_VOID(communicator.all_gather(std::as_bytes(std::span(mine)), sizes,
+                                            std::as_writable_bytes(std::span(joined)), device::Stream::host()));
+  std::vector<std::string> texts;
+  size_t begin = 0;
+  for (const int64_t size : sizes) {
+    texts.push_back(joined.substr(begin, static_cast<size_t>(size)));
+    begin += static_cast<size_t>(size);
+  }
+  return texts;
+}
+
+std::string to_text(const OwnPlace& place) {
+  return fmt::format("{}\n{}\n{}", place.host, place.kernel, fmt::join(place.cores, ","));
+}
+
+Result<std::vector<RankPlace>> places_from(const std::vector<std::string>& texts) {
+  std::vector<RankPlace> places;
+  std::vector<int*> sizes;
+  std::map<std::pair<std::string, std::string>, int> ranks_of_host;
+  std::vector<std::pair<std::string, std::string>> hosts;
+  for (size_t rank = 0; rank < texts.size(); ++rank) {
+    LOCKSTEP_TRY(OwnPlace own, parse_place(texts[rank], rank));
+    hosts.emplace_back(own.host, own.kernel);
+    const int local_rank = ranks_of_host[hosts.back()]++;
+    places.push_back({.rank = static_cast<int>(rank),
+                      .host = std::move(own.host),
+                      .local_rank = local_rank,
+                      .local_size = 0,
+                      .cores = std::move(own.cores)});
+  }
+  for (RankPlace& place : places) place.local_size = ranks_of_host[hosts[place.rank]];
+  return places;
+}
+
+Result<std::vector<RankPlace>> exchange_places(Bootstrap& bootstrap) {
+  const OwnPlace own{.host = host_name(), .kernel = kernel_id(), .cores = own_cores()};
+  LOCKSTEP_TRY(const std::vector<std::string> texts, bootstrap.exchange(to_text(own)));
+  return places_from(texts);
+}
+
+}  // namespace lockstep::transport

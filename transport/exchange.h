@@ -1,0 +1,35 @@
+// What every bootstrap builds from the few means that it has: texts of any length over a communicator, and the places
+// of the ranks from an exchange of texts.
+#pragma once
+
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "runtime/device/communicator.h"
+#include "transport/bootstrap.h"
+
+namespace lockstep::transport {
+
+/// What every rank passed, by rank.
+/// @collective @blocking
+Result<std::vector<std::string>> exchange_over(device::Communicator& communicator, std::string_view mine);
+
+/// The places of all ranks, found by an exchange over `bootstrap`.
+/// @collective @blocking
+Result<std::vector<RankPlace>> exchange_places(Bootstrap& bootstrap);
+
+/// One rank's line in that exchange: host name, an id of the running kernel (host names repeat), cores.
+struct OwnPlace {
+  std::string host;
+  std::string kernel;
+  std::vector<int> cores;
+
+  friend bool operator==(const OwnPlace&, const OwnPlace&) = default;
+};
+std::string to_text(const OwnPlace& place);
+
+/// Numbers the ranks of each host. Fails with `kFailedPrecondition` on a text that `to_text` did not make.
+Result<std::vector<RankPlace>> places_from(const std::vector<std::string>& texts);
+
+}  // namespace lockstep::transport

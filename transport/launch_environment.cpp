@@ -1,0 +1,104 @@
+#include "transport/launch_environment.h"
+
+#include <fmt/format.h>
+
+#include <charconv>
+#include <cstdint>
+#include <limits>
+
+namespace lockstep::transport {
+namespace {
+
+constexpr int64_t kFirstSpecialStep = 0xfffffff0;  // Slurm's batch, extern and interactive "steps" lie above
+
+Result<std::optional<int64_t>> read_number(const EnvironmentLookup& lookup, std::string_view name) {
+  const std::optional<std::string> text = lookup(name);
+  if (!text) return std::optional<int64_t>();
+  int64_t value = -1;
+  const char* const end = text->data() + text->size();
+  const auto [stop, status] = std::from_chars(text->data(), end, value);
+  if (status != std::errc() || stop != end || value < 0 || value > std::numeric_limits<uint32_t>::max()) {
+    return Error{ErrorKind::kFailedPrecondition,
+                 fmt::format("[transport] cannot read the launcher's variable {}: found '{}', expected a count; start "
+                             "through mpirun or srun, or unset it",
+                             name, *text)};
+  }
+  return std::optional<int64_t>(value);
+}
+
+struct Names {
+  Launcher launcher;
+  std::string_view size;
+  std::string_view rank;
+  std::string_view local_rank;
+};
+
+std::optional<int> narrow(std::optional<int64_t> value) {
+  if (!value) return std::nullopt;
+  return static_cast<int>(*value);
+}
+
+/// Empty when the launcher's variables are not there.
+Result<std::optional<LaunchEnvironment>> read(const EnvironmentLookup& lookup, const Names& names) {
+  LOCKSTEP_TRY(const std::optional<int64_t> size, read_number(lookup, names.size));
+  LOCKSTEP_TRY(const std::optional<int64_t> rank, read_number(lookup, names.rank));
+  if (!size || !rank) return std::optional<LaunchEnvironment>();
+  LOCKSTEP_TRY(const std::optional<int64_t> local_rank, read_number(lookup, names.local_rank));
+  return std::optional(LaunchEnvironment{.launcher = names.launcher,
+                                         .size = static_cast<int>(*size),
+                                         .rank = static_cast<int>(*rank),
+                                         .local_rank = narrow(local_rank)});
+}
+
+Result<bool> is_slurm_step(const EnvironmentLookup& lookup) {
+  LOCKSTEP_TRY(const std::optional<int64_t> step, read_number(lookup, "SLURM_STEP_ID"));
+  return step && *step < kFirstSpecialStep;
+}
+
+}  // namespace
+
+std::string_view to_string(Launcher launcher) {
+  switch (launcher) {
+    case Launcher::kNone: return "none";
+    case Launcher::kOpenMpi: return "Open MPI mpirun";
+    case Launcher::kPmi: return "mpiexec (PMI)";
+    case Launcher::kSlurm: return "srun";
+    case Launcher::kPmix: return "a PMIx launcher";
+  }
+  return "unknown";
+}
+
+Result<LaunchEnvironment> read_launch_environment(const EnvironmentLookup& lookup) {
+  constexpr Names kOpenMpi{Launcher::kOpenMpi, "OMPI_COMM_WORLD_SIZE", "OMPI_COMM_WORLD_RANK",
+                           "OMPI_COMM_WORLD_LOCAL_RANK"};
+  constexpr Names kPmi{Launcher::kPmi, "PMI_SIZE", "PMI_RANK", "MPI_LOCALRANKID"};
+  for (const Names& names : {kOpenMpi, kPmi}) {
+    LOCKSTEP_TRY(const auto found, read(lookup, names));
+    if (found) return *found;
+  }
+  LOCKSTEP_TRY(const bool in_step, is_slurm_step(lookup));
+  for (const std::string_view size : {"SLURM_STEP_NUM_TASKS", "SLURM_NTASKS"}) {
+    if (!in_step) break;
+    LOCKSTEP_TRY(const auto found, read(lookup, {Launcher::kSlurm, size, "SLURM_PROCID", "SLURM_LOCALID"}));
+    if (found) return *found;
+  }
+  LOCKSTEP_TRY(const std::optional<int64_t> pmix_rank, read_number(lookup, "PMIX_RANK"));
+  if (!pmix_rank) return LaunchEnvironment{};
+  return LaunchEnvironment{
+      .launcher = Launcher::kPmix, .size = std::nullopt, .rank = *narrow(pmix_rank), .local_rank = std::nullopt};
+}
+
+Result<void> check_world(const LaunchEnvironment& expected, int mpi_rank, int mpi_size) {
+  if (expected.launcher == Launcher::kNone) return ok();  // a launcher that we do not know may know more
+  if (expected.rank == mpi_rank && expected.size.value_or(mpi_size) == mpi_size) return ok();
+  return Error{
+      ErrorKind::kFailedPrecondition,
+      fmt::format("[transport] rank {}: the launch does not fit this program's MPI: found MPI rank {} of {}, "
+                  "expected rank {} of {} as {} says; use the mpirun of the MPI that the program was built with "
+                  "(under Slurm: srun --mpi=pmix)",
+                  expected.rank, mpi_rank, mpi_size, expected.rank, expected.size.value_or(mpi_size),
+                  to_string(expected.launcher)),
+      expected.rank};
+}
+
+}  // namespace lockstep::transport

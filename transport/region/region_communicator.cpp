@@ -1,0 +1,267 @@
+#include "transport/region/region_communicator.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cstring>
+#include <numeric>
+
+#include "runtime/core/check.h"
+#include "transport/region/copy_out.h"
+#include "transport/region/futex.h"
+
+namespace lockstep::transport::region {
+namespace {
+
+constexpr int64_t kLineElements = 16;  // f32 of a cache line
+
+int most_roots_of_a_rank(const TreeFinish& plan) {
+  int most = 1;
+  for (size_t rank = 0; rank + 1 < plan.first_root.size(); ++rank) {
+    most = std::max(most, plan.first_root[rank + 1] - plan.first_root[rank]);
+  }
+  return most;
+}
+
+int roots_of(const TreeFinish& plan, int rank) { return plan.first_root[rank + 1] - plan.first_root[rank]; }
+
+/// From one root to the next in a buffer: whole cache lines.
+size_t row_stride(Range piece) {
+  return static_cast<size_t>((piece.size() + kLineElements - 1) / kLineElements * kLineElements);
+}
+
+/// The elements of which every rank's roots fit one buffer.
+int64_t piece_elements(const TreeFinish& plan, size_t message_bytes) {
+  const size_t row = message_bytes / sizeof(float) / static_cast<size_t>(most_roots_of_a_rank(plan));
+  const auto elements = static_cast<int64_t>(row) / kLineElements * kLineElements;
+  LOCKSTEP_CHECK(elements > 0, message_bytes, most_roots_of_a_rank(plan));
+  return elements;
+}
+
+constexpr const char* kNames[] = {"none", "all_reduce", "all_gather", "broadcast", "barrier"};
+
+void copy_bytes(void* dst, const void* src, size_t bytes) {
+  if (bytes != 0 && dst != src) std::memcpy(dst, src, bytes);
+}
+
+}  // namespace
+
+/// Packed into a word that lies beside the flag, so that ranks that call different collectives hear of it.
+struct RegionCommunicator::Operation {
+  enum Kind : uint8_t { kNone, kAllReduce, kAllGather, kBroadcast, kBarrier };
+  Kind kind = kNone;
+  int root = 0;        // of a broadcast
+  uint64_t bytes = 0;  // of the result
+
+  uint64_t pack() const {
+    return static_cast<uint64_t>(kind) << 60 | static_cast<uint64_t>(root & 0xfff) << 48 | (bytes & 0xffffffffffff);
+  }
+  static Operation unpack(uint64_t word) {
+    return {static_cast<Kind>(word >> 60), static_cast<int>(word >> 48 & 0xfff), word & 0xffffffffffff};
+  }
+  static uint32_t digest(uint64_t word) { return static_cast<uint32_t>(word * 0x9e3779b97f4a7c15ull >> 32); }
+  const char* name() const { return kind < std::size(kNames) ? kNames[kind] : "an unknown operation"; }
+  std::string describe() const {
+    return kind == kBroadcast ? fmt::format("{} of {} bytes from rank {}", name(), bytes, root)
+                              : fmt::format("{} of {} bytes", name(), bytes);
+  }
+};
+
+RegionCommunicator::RegionCommunicator(View view, Member member, const WaitOptions& wait)
+    : view_(view),
+      member_(std::move(member)),
+      patience_(wait, wait_stages(member_.crowded)),
+      // Measured: a flag's way between two cores is worth some 8 KiB of reading, a change of process far more.
+      round_bytes_(member_.crowded ? 256.0 * 1024 : 8.0 * 1024) {
+  missing_.reserve(static_cast<size_t>(size()));
+}
+
+Result<void> RegionCommunicator::all_reduce(const device::TreeSum& sum, std::span<const float> roots,
+                                            std::span<float> dst, device::Stream) {
+  const TreeFinish& plan = sum.finish;
+  LOCKSTEP_CHECK(sum.split.ranks() == size(), sum.split.ranks(), size());
+  LOCKSTEP_CHECK(roots.size() == dst.size() * static_cast<size_t>(roots_of(plan, rank())), roots.size(), dst.size());
+  if (!enter({.kind = Operation::kAllReduce, .bytes = dst.size_bytes()}, roots.size_bytes())) return *failure_;
+  const auto elements = static_cast<int64_t>(dst.size());
+  const int64_t step = piece_elements(plan, view_.layout().message_bytes);
+  Range piece{0, std::min(step, elements)};
+  do {
+    if (!reduce_piece(plan, roots, dst, piece)) return *failure_;
+    piece = {piece.end, std::min(piece.end + step, elements)};
+  } while (piece.size() > 0);
+  return ok();
+}
+
+bool RegionCommunicator::reduce_piece(const TreeFinish& plan, std::span<const float> roots, std::span<float> dst,
+                                      Range piece) {
+  const auto elements = static_cast<size_t>(piece.size());
+  const size_t stride = row_stride(piece);
+  for (int root = 0; root < roots_of(plan, rank()); ++root) {
+    copy_to_buffer(root * stride * sizeof(float), roots.data() + root * dst.size() + piece.begin,
+                   elements * sizeof(float));
+  }
+  if (!meet()) return false;
+  const bool sliced = prefers_slices(plan, size(), piece.size(), round_bytes_);
+  const Range part = sliced ? slice_of(piece.size(), size(), rank()) : Range{0, piece.size()};
+  const std::span<const float*> sources = finisher_.sources(plan.roots());
+  for (int peer = 0; peer < size(); ++peer) {
+    // Own roots are read where they were: that copy is in this core's cache.
+    const bool own = peer == rank();
+    const float* row = own ? roots.data() + piece.begin : reinterpret_cast<const float*>(met_buffer(peer));
+    for (int root = plan.first_root[peer]; root < plan.first_root[peer + 1]; ++root) {
+      sources[root] = row + part.begin;
+      row += own ? dst.size() : stride;
+    }
+  }
+  const auto count = static_cast<size_t>(part.size());
+  if (!sliced) {
+    finisher_.finish(plan, dst.subspan(piece.begin, count));
+    return true;
+  }
+  finisher_.finish(plan, {reinterpret_cast<float*>(own_buffer()), count});
+  return gather_slices(dst, piece);
+}
+
+bool RegionCommunicator::gather_slices(std::span<float> dst, Range piece) {
+  if (!meet()) return false;
+  for (int peer = 0; peer < size(); ++peer) {
+    const Range part = slice_of(piece.size(), size(), peer);
+    copy_bytes(dst.data() + piece.begin + part.begin, met_buffer(peer),
+               static_cast<size_t>(part.size()) * sizeof(float));
+  }
+  return true;
+}
+
+Result<void> RegionCommunicator::all_gather(std::span<const std::byte> src, std::span<const int64_t> counts,
+                                            std::span<std::byte> dst, device::Stream) {
+  LOCKSTEP_CHECK(static_cast<int>(counts.size()) == size(), counts.size(), size());
+  LOCKSTEP_CHECK(static_cast<int64_t>(src.size()) == counts[rank()], src.size(), counts[rank()]);
+  const auto total = static_cast<size_t>(std::accumulate(counts.begin(), counts.end(), int64_t{0}));
+  LOCKSTEP_CHECK(dst.size() == total, dst.size(), total);
+  if (!enter({.kind = Operation::kAllGather, .bytes = total}, src.size())) return *failure_;
+  const auto step = static_cast<int64_t>(view_.layout().message_bytes);
+  const int64_t longest = *std::max_element(counts.begin(), counts.end());
+  int64_t begin = 0;
+  do {
+    const auto piece = [&](int peer) {
+      return static_cast<size_t>(std::clamp<int64_t>(counts[peer] - begin, 0, step));
+    };
+    if (piece(rank()) != 0) copy_to_buffer(0, src.data() + begin, piece(rank()));
+    if (!meet()) return *failure_;
+    int64_t at = 0;
+    for (int peer = 0; peer < size(); at += counts[peer++]) {
+      if (piece(peer) == 0) continue;
+      copy_bytes(dst.data() + at + begin, peer == rank() ? src.data() + begin : met_buffer(peer), piece(peer));
+    }
+    begin += step;
+  } while (begin < longest);
+  return ok();
+}
+
+Result<void> RegionCommunicator::broadcast(std::span<std::byte> bytes, int root, device::Stream) {
+  LOCKSTEP_CHECK(0 <= root && root < size(), root, size());
+  if (!enter({.kind = Operation::kBroadcast, .root = root, .bytes = bytes.size()}, root == rank() ? bytes.size() : 0))
+    return *failure_;
+  const size_t step = view_.layout().message_bytes;
+  size_t begin = 0;
+  do {
+    const std::span<std::byte> piece = bytes.subspan(begin, std::min(step, bytes.size() - begin));
+    if (root == rank()) copy_to_buffer(0, piece.data(), piece.size());
+    if (!meet()) return *failure_;
+    if (root != rank()) copy_bytes(piece.data(), met_buffer(root), piece.size());
+    begin += step;
+  } while (begin < bytes.size());
+  return ok();
+}
+
+Result<void> RegionCommunicator::barrier(device::Stream) {
+  if (!enter({.kind = Operation::kBarrier}, 0) || !meet()) return *failure_;
+  return ok();
+}
+
+bool RegionCommunicator::enter(const Operation& operation, uint64_t own_bytes) {
+  if (failure_) return false;
+  log_.enter(operation.name(), own_bytes);
+  operation_ = operation.pack();
+  digest_ = Operation::digest(operation_);
+  view_.line(rank()).operation.store(operation_, std::memory_order_relaxed);
+  patience_.begin_operation();
+  return patience_.is_aborted() ? fail(patience_.abort_reason()) : true;
+}
+
+void RegionCommunicator::copy_to_buffer(size_t at, const void* src, size_t bytes) {
+  if (member_.past_cache) {
+    copy_past_cache(own_buffer() + at, src, bytes);
+  } else {
+    copy_bytes(own_buffer() + at, src, bytes);
+  }
+}
+
+/// Shows what `own_buffer()` holds to the others and waits for theirs.
+bool RegionCommunicator::meet() {
+  RankLine& own = view_.line(rank());
+  const Arrival arrival{.round = ++round_, .operation = digest_};
+  // Sequentially consistent with the sleeper's (count up, then look): one of the two sees the other.
+  own.arrival.store(arrival.pack(), std::memory_order_seq_cst);
+  if (own.sleepers.load(std::memory_order_seq_cst) != 0) wake_sleepers(own.arrival);
+  for (int peer = 0; peer < size(); ++peer) {
+    Arrival theirs = arrival_of(peer);
+    if (!theirs.has_entered(round_)) {
+      if (!wait_for(peer)) return false;
+      theirs = arrival_of(peer);
+    }
+    // A peer that is a round ahead has found our word equal to its own, or it would not have gone on.
+    if (theirs.round == round_ && theirs.operation != digest_) return fail(disagreement(peer));
+  }
+  return true;
+}
+
+bool RegionCommunicator::wait_for(int peer) {
+  RankLine& line = view_.line(peer);
+  patience_.begin_wait();
+  while (!arrival_of(peer).has_entered(round_)) {
+    switch (patience_.after_failed_look()) {
+      case Patience::Verdict::kLookAgain: break;
+      case Patience::Verdict::kAborted: return fail(patience_.abort_reason());
+      case Patience::Verdict::kExpired: return fail(expired());
+      case Patience::Verdict::kSleep:
+        line.sleepers.fetch_add(1, std::memory_order_seq_cst);
+        const Arrival seen = Arrival::unpack(line.arrival.load(std::memory_order_seq_cst));
+        if (!seen.has_entered(round_)) sleep_on_round(line.arrival, seen.round, patience_.sleep());
+        line.sleepers.fetch_sub(1, std::memory_order_relaxed);
+        break;
+    }
+  }
+  return true;
+}
+
+Error RegionCommunicator::disagreement(int peer) const {
+  const uint64_t theirs = view_.line(peer).operation.load(std::memory_order_relaxed);
+  return {ErrorKind::kFailedPrecondition,
+          fmt::format(
+              "[transport/{}] rank {}: the ranks disagree on collective {}: found {} on rank {}, expected {}; every "
+              "rank must run the same steps",
+              name(), rank(), log_.last().sequence, Operation::unpack(theirs).describe(), peer,
+              Operation::unpack(operation_).describe()),
+          peer};
+}
+
+Error RegionCommunicator::expired() {
+  missing_.clear();
+  for (int peer = 0; peer < size(); ++peer) {
+    if (!arrival_of(peer).has_entered(round_)) missing_.push_back(peer);
+  }
+  const std::string component = "transport/" + name();
+  return expired_error({.component = component,
+                        .rank = rank(),
+                        .operation = log_.last(),
+                        .missing = missing_,
+                        .deadline = patience_.deadline()});
+}
+
+bool RegionCommunicator::fail(Error error) {
+  failure_ = std::move(error);
+  return false;
+}
+
+}  // namespace lockstep::transport::region

@@ -1,0 +1,85 @@
+// Collectives over memory that all ranks see: the one algorithm behind `loopback` (threads) and `shm` (processes).
+//
+// Every operation is made of rounds. In a round each rank copies its piece into its own buffer, raises its flag, waits
+// for the flags of all others, and reads their buffers:
+//
+//   rank 0   write even │ flag 1 │ wait │ read even │ write odd │ flag 2 │ wait │ read odd │ write even …
+//   rank 1     write even  │ flag 1 │ wait │ read even │ write odd │ flag 2 │ …
+//
+// Two buffers in turn make one flag per round enough: whoever writes an even buffer again has seen everyone's flag of
+// the odd round between, so everyone has finished reading the even one. A large sum takes two rounds per piece: each
+// rank finishes a slice of it, then they gather the slices.
+#pragma once
+
+#include <memory>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "transport/operation_log.h"
+#include "transport/region/region.h"
+#include "transport/tree_finisher.h"
+#include "transport/waiting.h"
+
+namespace lockstep::transport::region {
+
+/// What a region communicator is made of.
+struct Member {
+  std::string name;  // "loopback", "shm"
+  int rank = 0;
+  bool crowded = false;         // ranks share cores; the same on every rank
+  bool past_cache = false;      // copies out by stores that go past the cache (copy_out.h)
+  std::shared_ptr<void> owner;  // shared: keeps the memory mapped, which may be one group's for all its ranks
+};
+
+class RegionCommunicator final : public device::Communicator {
+ public:
+  /// Each rank of `view` makes one, over memory in which no round has taken place.
+  RegionCommunicator(View view, Member member, const WaitOptions& wait);
+
+  int rank() const override { return member_.rank; }
+  int size() const override { return view_.layout().ranks; }
+  std::string name() const override { return member_.name; }
+
+  Result<void> all_reduce(const device::TreeSum& sum, std::span<const float> roots, std::span<float> dst,
+                          device::Stream stream) override;
+  Result<void> all_gather(std::span<const std::byte> src, std::span<const int64_t> counts, std::span<std::byte> dst,
+                          device::Stream stream) override;
+  Result<void> broadcast(std::span<std::byte> bytes, int root, device::Stream stream) override;
+  Result<void> barrier(device::Stream stream) override;
+  device::OperationMark last_operation() const override { return log_.last(); }
+
+ private:
+  struct Operation;  // what all ranks must mean alike
+
+  // These say whether all went well; `failure_` says why not. (A `Result` at every level would cost as much as a flag.)
+  bool enter(const Operation& operation, uint64_t own_bytes);
+  bool meet();
+  bool wait_for(int peer);
+  bool reduce_piece(const TreeFinish& plan, std::span<const float> roots, std::span<float> dst, Range piece);
+  bool gather_slices(std::span<float> dst, Range piece);
+  void copy_to_buffer(size_t at, const void* src, size_t bytes);
+  bool fail(Error error);
+
+  std::byte* own_buffer() const { return view_.buffer(member_.rank, round_); }
+  const std::byte* met_buffer(int rank) const { return view_.buffer(rank, round_ - 1); }
+  Arrival arrival_of(int peer) const {
+    return Arrival::unpack(view_.line(peer).arrival.load(std::memory_order_acquire));
+  }
+  Error disagreement(int peer) const;
+  Error expired();
+
+  View view_;
+  Member member_;
+  Patience patience_;
+  TreeFinisher finisher_;
+  OperationLog log_;
+  uint32_t round_ = 0;      // rounds entered
+  uint64_t operation_ = 0;  // the one at hand, packed
+  uint32_t digest_ = 0;     // of it
+  double round_bytes_;      // what a round costs, in bytes read from a peer
+  std::vector<int> missing_;
+  std::optional<Error> failure_;  // the first; the communicator is unusable after it
+};
+
+}  // namespace lockstep::transport::region

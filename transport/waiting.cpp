@@ -1,0 +1,82 @@
+#include "transport/waiting.h"
+
+#include <fmt/ranges.h>
+#include <sched.h>
+
+#include <limits>
+#include <map>
+#include <set>
+
+namespace lockstep::transport {
+namespace {
+
+constexpr int kLooksPerClockReading = 1024;  // while spinning: some ten microseconds
+
+/// Tells the core that this is a spinning wait.
+inline void pause_core() {
+#if defined(__x86_64__)
+  __builtin_ia32_pause();
+#elif defined(__aarch64__)
+  asm volatile("yield");
+#endif
+}
+
+}  // namespace
+
+WaitStages wait_stages(bool crowded) {
+  using std::chrono::microseconds;
+  // A core of one's own: spin through the usual imbalance between ranks (some hundred microseconds). Shared cores:
+  // hand the core on at once; whoever is waited for may need it.
+  return crowded ? WaitStages{.spins = 32, .yields = 200, .sleep = microseconds(1000)}
+                 : WaitStages{.spins = 20000, .yields = 1000, .sleep = microseconds(1000)};
+}
+
+bool is_crowded(std::span<const RankPlace> places) {
+  std::map<std::string, std::set<int>> cores;
+  for (const RankPlace& place : places) cores[place.host].insert(place.cores.begin(), place.cores.end());
+  for (const RankPlace& place : places) {
+    if (static_cast<size_t>(place.local_size) > cores[place.host].size()) return true;
+  }
+  return false;
+}
+
+Patience::Verdict Patience::after_failed_look() {
+  if (options_.abort->is_raised()) return Verdict::kAborted;
+  if (looks_ < std::numeric_limits<int>::max()) ++looks_;
+  if (looks_ <= stages_.spins && looks_ % kLooksPerClockReading != 0) {
+    pause_core();
+    return Verdict::kLookAgain;
+  }
+  if (has_expired()) return Verdict::kExpired;
+  if (looks_ > stages_.spins + stages_.yields) return Verdict::kSleep;
+  if (looks_ > stages_.spins) sched_yield();
+  return Verdict::kLookAgain;
+}
+
+bool Patience::has_expired() {
+  if (!deadline_) deadline_.emplace(*options_.clock, options_.deadline);
+  return deadline_->has_passed();
+}
+
+Error Patience::abort_reason() const {
+  std::optional<Error> reason = options_.abort->reason();
+  LOCKSTEP_CHECK(reason.has_value());
+  return *std::move(reason);
+}
+
+std::string rank_list(std::span<const int> ranks) {
+  return fmt::format("{} {}", ranks.size() == 1 ? "rank" : "ranks", fmt::join(ranks, ", "));
+}
+
+Error expired_error(const ExpiredWait& wait) {
+  const std::string missing = wait.missing.empty() ? "an unfinished exchange" : rank_list(wait.missing) + " missing";
+  return {
+      ErrorKind::kDeadlineExceeded,
+      fmt::format("[{}] rank {}: {} (operation {}) was given up: found {} after {:.3g} s, expected every rank; look "
+                  "at the missing ranks, or raise the deadline",
+                  wait.component, wait.rank, wait.operation.operation, wait.operation.sequence, missing,
+                  to_seconds(wait.deadline)),
+      wait.rank};
+}
+
+}  // namespace lockstep::transport
