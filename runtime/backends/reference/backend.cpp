@@ -1,0 +1,29 @@
+#include "runtime/backends/reference/backend.h"
+
+#include "runtime/backends/reference/executable.h"
+#include "runtime/backends/reference/store.h"
+
+namespace lockstep::reference {
+
+device::Capabilities Backend::capabilities() const {
+  return {.dtypes = {DType::kFloat32, DType::kBFloat16, DType::kFloat16},
+          .rows_of_one_slot = false,
+          .bounded_attention = true,
+          .invariant_sums = false};  // libtorch's products sum in an order that varies with the shape
+}
+
+Result<std::unique_ptr<device::Store>> Backend::make_store(std::span<const graph::Graph* const> graphs) {
+  LOCKSTEP_TRY(std::unique_ptr<device::Store> store, Store::make(graphs));
+  return store;
+}
+
+Result<std::unique_ptr<device::Executable>> Backend::compile(const graph::Graph& graph, device::Store& store,
+                                                             const device::CompileOptions& options) {
+  auto* own = dynamic_cast<Store*>(&store);
+  LOCKSTEP_CHECK(own != nullptr);  // a store of another backend
+  LOCKSTEP_TRY(std::unique_ptr<Executable> executable, Executable::make(graph, *own, options));
+  own->add_workspace(Bytes(executable->workspace_bytes()));
+  return std::unique_ptr<device::Executable>(std::move(executable));
+}
+
+}  // namespace lockstep::reference

@@ -1,0 +1,17 @@
+// The reference backend inside its module; see reference.h for what it is.
+#pragma once
+
+#include "runtime/device/backend.h"
+
+namespace lockstep::reference {
+
+class Backend final : public device::Backend {
+ public:
+  std::string_view name() const override { return "reference"; }
+  device::Capabilities capabilities() const override;
+  Result<std::unique_ptr<device::Store>> make_store(std::span<const graph::Graph* const> graphs) override;
+  Result<std::unique_ptr<device::Executable>> compile(const graph::Graph& graph, device::Store& store,
+                                                      const device::CompileOptions& options) override;
+};
+
+}  // namespace lockstep::reference

@@ -1,0 +1,126 @@
+// Operations that exchange with the other ranks. A group of one finishes them locally.
+#include <algorithm>
+#include <cstring>
+
+#include "runtime/backends/reference/kernels.h"
+#include "runtime/device/agreement.h"
+
+namespace lockstep::reference {
+namespace {
+
+/// Tree sum over the roots of a single rank.
+void finish_locally(const TreeFinish& finish, std::vector<float> roots, size_t elements, float* dst) {
+  for (const TreeFinish::Step& step : finish.steps) {
+    float* left = roots.data() + static_cast<size_t>(step.dst) * elements;
+    const float* right = roots.data() + static_cast<size_t>(step.src) * elements;
+    for (size_t i = 0; i < elements; ++i) left[i] += right[i];
+  }
+  std::copy_n(roots.data() + static_cast<size_t>(finish.result) * elements, elements, dst);
+}
+
+/// The operands of `agree`, in order.
+enum AgreeOperand : size_t {
+  kHidden,
+  kStep,
+  kLastId,
+  kLength,
+  kOutputIndex,
+  kParameterHash,
+  kStopRequest,
+  kFinished,
+};
+
+std::span<const int32_t> ints(const Tensor& t) { return {t.ints(), static_cast<size_t>(t.elements())}; }
+
+/// The first bytes of each row of `hidden` in the type that the graph gives it, as every backend samples them.
+struct HiddenSample {
+  explicit HiddenSample(const Tensor& hidden) {
+    constexpr int64_t kSampledBytes = 16;
+    const auto element = static_cast<int64_t>(size_of(hidden.type.dtype));
+    const int64_t width = std::min(hidden.columns(), kSampledBytes / element);
+    row_bytes = width * element;
+    bytes.resize(static_cast<size_t>(hidden.rows() * row_bytes));
+    for (int64_t r = 0; r < hidden.rows(); ++r) {
+      convert_elements(hidden.memory + static_cast<size_t>(r * hidden.columns()) * sizeof(float), DType::kFloat32,
+                       bytes.data() + r * row_bytes, hidden.type.dtype, static_cast<size_t>(width));
+    }
+  }
+
+  int64_t row_bytes = 0;
+  std::vector<std::byte> bytes;
+};
+
+uint64_t checksum_of(const std::vector<Tensor>& in) {
+  const HiddenSample hidden(in[kHidden]);
+  return device::agreement_checksum({.step = ints(in[kStep]),
+                                     .last_id = ints(in[kLastId]),
+                                     .length = ints(in[kLength]),
+                                     .output_index = ints(in[kOutputIndex]),
+                                     .parameter_hash = ints(in[kParameterHash]),
+                                     .hidden = hidden.bytes.data(),
+                                     .hidden_rows = in[kHidden].rows(),
+                                     .hidden_stride = hidden.row_bytes,
+                                     .hidden_row_bytes = hidden.row_bytes});
+}
+
+}  // namespace
+
+Result<void> all_reduce(const Call& call, const Environment& environment) {
+  const float* roots = call.operands[0].floats();
+  const auto held = static_cast<size_t>(call.operands[0].elements());
+  const auto elements = static_cast<size_t>(call.result->elements());
+  float* dst = call.result->floats();
+  if (environment.ranks > 1) {
+    return environment.communicator->all_reduce(*call.sum, {roots, held}, {dst, elements}, device::Stream::host());
+  }
+  finish_locally(call.sum->finish, {roots, roots + held}, elements, dst);
+  return ok();
+}
+
+Result<void> all_gather(const Call& call, const Environment& environment) {
+  const Tensor& x = call.operands[0];
+  const Tensor& result = *call.result;
+  const std::vector<int64_t>& parts = call.node.integers("parts");
+  if (environment.ranks == 1) {
+    std::memcpy(result.memory, x.memory, static_cast<size_t>(held_bytes(x.type)));
+    return ok();
+  }
+  const auto element = static_cast<int64_t>(size_of(x.held));
+  std::vector<int64_t> counts;
+  for (const int64_t part : parts) counts.push_back(x.rows() * part * element);
+  std::vector<std::byte> gathered(static_cast<size_t>(result.elements() * element));
+  const std::span<const std::byte> own(x.memory, static_cast<size_t>(x.elements() * element));
+  LOCKSTEP_TRY_VOID(environment.communicator->all_gather(own, counts, gathered, device::Stream::host()));
+  const std::byte* src = gathered.data();
+  int64_t column = 0;
+  for (const int64_t part : parts) {  // [rank][row][column of the rank] becomes [row][column]
+    for (int64_t r = 0; r < result.rows(); ++r, src += part * element) {
+      std::copy_n(src, part * element, result.memory + (r * result.columns() + column) * element);
+    }
+    column += part;
+  }
+  return ok();
+}
+
+Result<void> agree(const Call& call, const Environment& environment) {
+  const std::vector<Tensor>& in = call.operands;
+  const int64_t slots = in[kFinished].elements();
+  const int64_t bytes = device::agreement_payload_bytes(slots);
+  std::vector<std::byte> own(static_cast<size_t>(bytes));
+  device::write_agreement_payload(checksum_of(in), ints(in[kStopRequest]), own);
+  std::vector<std::byte> all = own;
+  if (environment.ranks > 1) {
+    all.resize(static_cast<size_t>(bytes * environment.ranks));
+    const std::vector<int64_t> counts(static_cast<size_t>(environment.ranks), bytes);
+    LOCKSTEP_TRY_VOID(environment.communicator->all_gather(own, counts, all, device::Stream::host()));
+  }
+  if (!device::payloads_agree(all, environment.ranks, slots)) {
+    return device::disagreement_error("runtime/backends/reference", ints(in[kStep]), all, environment.ranks, slots);
+  }
+  for (int64_t s = 0; s < slots; ++s) {
+    if (device::payload_requests_stop(all.data(), s)) in[kFinished].ints()[s] = 1;  // rank 0's word comes first
+  }
+  return ok();
+}
+
+}  // namespace lockstep::reference

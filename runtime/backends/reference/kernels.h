@@ -1,0 +1,58 @@
+// One function per operation of runtime/graph/OPERATIONS.md. Each reads `call.operands` and writes `call.result` (or
+// the states among its operands); the executable rounds the result afterwards.
+#pragma once
+
+#include <vector>
+
+#include "runtime/backends/reference/tensor.h"
+#include "runtime/device/communicator.h"
+#include "runtime/graph/graph.h"
+#include "runtime/sampling/sampling.h"
+
+namespace lockstep::reference {
+
+/// What a rank has besides its tensors. Borrows.
+struct Environment {
+  int rank = 0;
+  int ranks = 1;
+  device::Communicator* communicator = nullptr;  // null in a group of one
+  sampling::Scratch* scratch = nullptr;          // null when no node samples
+};
+
+/// One node with its tensors looked up.
+struct Call {
+  graph::Node node;
+  std::vector<Tensor> operands;
+  std::optional<Tensor> result;
+  std::optional<device::TreeSum> sum;  // of nodes that have `blocks`
+};
+
+using Kernel = Result<void> (*)(const Call&, const Environment&);
+
+// dense.cpp
+Result<void> embedding(const Call& call, const Environment&);
+Result<void> linear(const Call& call, const Environment&);
+Result<void> linear_blocks(const Call& call, const Environment&);
+Result<void> add(const Call& call, const Environment&);
+Result<void> rms_norm(const Call& call, const Environment&);
+Result<void> gated_activation(const Call& call, const Environment&);
+Result<void> columns(const Call& call, const Environment&);
+Result<void> select_rows(const Call& call, const Environment&);
+
+// attention.cpp
+Result<void> rope(const Call& call, const Environment&);
+Result<void> kv_append(const Call& call, const Environment&);
+Result<void> attention(const Call& call, const Environment&);
+
+// collectives.cpp
+Result<void> all_reduce(const Call& call, const Environment&);
+Result<void> all_gather(const Call& call, const Environment&);
+Result<void> agree(const Call& call, const Environment&);
+
+// slots.cpp
+Result<void> running_slots(const Call& call, const Environment&);
+Result<void> mark_seen(const Call& call, const Environment&);
+Result<void> advance(const Call& call, const Environment&);
+Result<void> sample(const Call& call, const Environment&);
+
+}  // namespace lockstep::reference

@@ -1,0 +1,187 @@
+#include "runtime/backends/reference/store.h"
+
+#include <sys/mman.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <cstring>
+#include <system_error>
+
+namespace lockstep::reference {
+namespace {
+
+Error invalid(std::string message) {
+  return {ErrorKind::kInvalidArgument, "[runtime/backends/reference] " + std::move(message)};
+}
+
+/// The operands of `node` that are KV caches.
+std::vector<graph::ValueId> cache_operands(const graph::Node& node) {
+  if (node.op == graph::Op::kKvAppend) return {node.operands.at(1)};
+  if (node.op == graph::Op::kAttention) return {node.operands.at(1), node.operands.at(2)};
+  return {};
+}
+
+Result<void> check_range(std::string_view name, const Tensor& tensor, int64_t offset, size_t bytes) {
+  const auto size = static_cast<int64_t>(bytes);
+  if (offset >= 0 && size <= tensor.type.bytes() && offset <= tensor.type.bytes() - size) return ok();
+  return invalid(fmt::format("cannot access state {}: found bytes {} to {}, expected a range inside its {} bytes", name,
+                             offset, offset + size, tensor.type.bytes()));
+}
+
+}  // namespace
+
+Result<Pages> Pages::reserve(int64_t bytes, std::string_view purpose) {
+  if (bytes == 0) return Pages(nullptr, 0);
+  void* data = mmap(nullptr, static_cast<size_t>(bytes), PROT_READ | PROT_WRITE,
+                    MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+  if (data != MAP_FAILED) return Pages(static_cast<std::byte*>(data), bytes);
+  return Error{ErrorKind::kResourceExhausted,
+               fmt::format("[runtime/backends/reference] cannot reserve {} for {}: {}; use a smaller capacity or fewer "
+                           "slots",
+                           to_string(Bytes(bytes)), purpose, std::generic_category().message(errno))};
+}
+
+Pages::Pages(Pages&& other) noexcept
+    : data_(std::exchange(other.data_, nullptr)), bytes_(std::exchange(other.bytes_, 0)) {}
+
+Pages::~Pages() {
+  if (data_ != nullptr) munmap(data_, static_cast<size_t>(bytes_));
+}
+
+int64_t Pages::resident() const {
+  const int64_t page = sysconf(_SC_PAGESIZE);
+  std::vector<unsigned char> present(static_cast<size_t>((bytes_ + page - 1) / page));
+  if (present.empty() || mincore(data_, static_cast<size_t>(bytes_), present.data()) != 0) return 0;
+  const auto pages = std::count_if(present.begin(), present.end(), [](unsigned char p) { return (p & 1) != 0; });
+  return std::min(bytes_, pages * page);
+}
+
+Result<std::unique_ptr<Store>> Store::make(std::span<const graph::Graph* const> graphs) {
+  std::unique_ptr<Store> store(new Store);
+  for (const graph::Graph* graph : graphs) LOCKSTEP_TRY_VOID(store->add_graph(*graph));
+  return store;
+}
+
+Result<void> Store::add_graph(const graph::Graph& graph) {
+  for (const graph::Value& value : graph.values) {
+    if (value.kind == graph::ValueKind::kWeight) LOCKSTEP_TRY_VOID(add_entry(value, weights_, weight_index_));
+    if (value.kind == graph::ValueKind::kState) LOCKSTEP_TRY_VOID(add_entry(value, states_, state_index_));
+  }
+  for (const graph::Node& node : graph.nodes) {
+    for (const graph::ValueId cache : cache_operands(node)) {
+      const auto found = state_index_.find(graph.value(cache).name);
+      if (found != state_index_.end()) states_[found->second].is_cache = true;
+    }
+  }
+  return ok();
+}
+
+Result<void> Store::add_entry(const graph::Value& value, std::vector<Entry>& entries, Index& index) {
+  if (const auto found = index.find(value.name); found != index.end()) {
+    const TensorType& known = entries[found->second].tensor.type;
+    if (known == value.type) return ok();
+    return invalid(fmt::format("two graphs disagree about {}: found {}, expected {} as in the first graph", value.name,
+                               to_string(value.type), to_string(known)));
+  }
+  const bool is_weight = value.kind == graph::ValueKind::kWeight;
+  LOCKSTEP_TRY(Pages pages, Pages::reserve(is_weight ? held_bytes(value.type) : value.type.bytes(), value.name));
+  const DType held = is_weight ? held_type(value.type.dtype) : value.type.dtype;
+  const Tensor tensor{value.type, held, pages.data()};
+  index.emplace(value.name, entries.size());
+  entries.push_back({value.name, tensor, std::move(pages)});
+  return ok();
+}
+
+Result<void> Store::set_weight(std::string_view name, std::span<const std::byte> bytes) {
+  const auto found = weight_index_.find(name);
+  if (found == weight_index_.end()) {
+    return Error{ErrorKind::kNotFound,
+                 fmt::format("[runtime/backends/reference] cannot set weight {}: no graph of this store has it", name)};
+  }
+  Entry& weight = weights_[found->second];
+  const TensorType& type = weight.tensor.type;
+  if (static_cast<int64_t>(bytes.size()) != type.bytes()) {
+    return invalid(fmt::format("cannot set weight {}: found {} bytes, expected {} for {}", name, bytes.size(),
+                               type.bytes(), to_string(type)));
+  }
+  if (is_float(type.dtype)) {
+    convert_elements(bytes.data(), type.dtype, weight.tensor.memory, DType::kFloat32,
+                     static_cast<size_t>(weight.tensor.elements()));
+  } else if (!bytes.empty()) {
+    std::memcpy(weight.tensor.memory, bytes.data(), bytes.size());
+  }
+  weight.has_contents = true;
+  return ok();
+}
+
+std::optional<device::StateId> Store::find_state(std::string_view name) const {
+  const auto found = state_index_.find(name);
+  if (found == state_index_.end()) return std::nullopt;
+  return device::StateId(static_cast<int32_t>(found->second));
+}
+
+const Store::Entry& Store::entry(device::StateId state) const {
+  LOCKSTEP_CHECK(state.value >= 0 && static_cast<size_t>(state.value) < states_.size(), state.value, states_.size());
+  return states_[static_cast<size_t>(state.value)];
+}
+
+Result<void> Store::write_state(device::StateId state, int64_t offset, std::span<const std::byte> bytes) {
+  const Entry& target = entry(state);
+  if (target.is_cache) return invalid(fmt::format("cannot write state {}: it is a KV cache", target.name));
+  LOCKSTEP_TRY_VOID(check_range(target.name, target.tensor, offset, bytes.size()));
+  if (!bytes.empty()) std::memcpy(target.tensor.memory + offset, bytes.data(), bytes.size());
+  return ok();
+}
+
+Result<void> Store::read_state(device::StateId state, int64_t offset, std::span<std::byte> bytes) const {
+  const Entry& source = entry(state);
+  if (source.is_cache)
+    return invalid(fmt::format("cannot read state {}: it is a KV cache; use read_cache", source.name));
+  LOCKSTEP_TRY_VOID(check_range(source.name, source.tensor, offset, bytes.size()));
+  if (!bytes.empty()) std::memcpy(bytes.data(), source.tensor.memory + offset, bytes.size());
+  return ok();
+}
+
+Result<std::vector<std::byte>> Store::read_cache(device::StateId state) const {
+  const Entry& source = entry(state);
+  if (!source.is_cache) return invalid(fmt::format("cannot read state {}: it is not a KV cache", source.name));
+  const std::byte* data = source.tensor.memory;
+  return std::vector<std::byte>(data, data + source.tensor.type.bytes());
+}
+
+const void* Store::state_address(device::StateId state) const { return entry(state).tensor.memory; }
+
+device::MemoryReport Store::memory() const {
+  device::MemoryReport report;
+  report.workspace = workspace_;
+  for (const Entry& weight : weights_) report.weights += Bytes(weight.pages.resident());
+  for (const Entry& state : states_) {
+    report.states_reserved += Bytes(state.pages.bytes());
+    report.states_resident += Bytes(state.pages.resident());
+  }
+  return report;
+}
+
+std::optional<Tensor> Store::weight(std::string_view name) const {
+  const auto found = weight_index_.find(name);
+  if (found == weight_index_.end()) return std::nullopt;
+  return weights_[found->second].tensor;
+}
+
+std::optional<Tensor> Store::state(std::string_view name) const {
+  const auto found = state_index_.find(name);
+  if (found == state_index_.end()) return std::nullopt;
+  return states_[found->second].tensor;
+}
+
+Result<void> Store::require_weights() const {
+  const auto missing = std::find_if(weights_.begin(), weights_.end(), [](const Entry& w) { return !w.has_contents; });
+  if (missing == weights_.end()) return ok();
+  return Error{ErrorKind::kFailedPrecondition,
+               fmt::format("[runtime/backends/reference] cannot run: weight {} was never set; load every weight before "
+                           "the first step",
+                           missing->name)};
+}
+
+}  // namespace lockstep::reference

@@ -1,0 +1,79 @@
+// Weights and states of one rank, each in pages of its own that the system commits when they are first touched.
+#pragma once
+
+#include <map>
+#include <string>
+#include <vector>
+
+#include "runtime/backends/reference/tensor.h"
+#include "runtime/device/backend.h"
+
+namespace lockstep::reference {
+
+/// Zeroed pages that are reserved at once and committed on first touch. Released by the destructor.
+class Pages {
+ public:
+  /// Fails with `kResourceExhausted`, naming `purpose`.
+  static Result<Pages> reserve(int64_t bytes, std::string_view purpose);
+
+  Pages(Pages&& other) noexcept;
+  Pages& operator=(Pages&&) = delete;
+  ~Pages();
+
+  std::byte* data() const { return data_; }
+  int64_t bytes() const { return bytes_; }
+  /// Bytes that are physically there now.
+  int64_t resident() const;
+
+ private:
+  Pages(std::byte* data, int64_t bytes) : data_(data), bytes_(bytes) {}
+
+  std::byte* data_;
+  int64_t bytes_;
+};
+
+class Store final : public device::Store {
+ public:
+  static Result<std::unique_ptr<Store>> make(std::span<const graph::Graph* const> graphs);
+
+  Result<void> set_weight(std::string_view name, std::span<const std::byte> bytes) override;
+  std::optional<device::StateId> find_state(std::string_view name) const override;
+  Result<void> write_state(device::StateId state, int64_t offset, std::span<const std::byte> bytes) override;
+  Result<void> read_state(device::StateId state, int64_t offset, std::span<std::byte> bytes) const override;
+  Result<std::vector<std::byte>> read_cache(device::StateId state) const override;
+  const void* state_address(device::StateId state) const override;
+  device::MemoryReport memory() const override;
+
+  /// The tensor of a weight or state; empty when the store was not made for a graph that has it.
+  std::optional<Tensor> weight(std::string_view name) const;
+  std::optional<Tensor> state(std::string_view name) const;
+
+  /// Counts the buffers of an executable over this store in its memory report.
+  void add_workspace(Bytes bytes) { workspace_ += bytes; }
+
+  /// Fails with `kFailedPrecondition`, naming a weight that has no contents yet.
+  Result<void> require_weights() const;
+
+ private:
+  struct Entry {
+    std::string name;
+    Tensor tensor;
+    Pages pages;
+    bool is_cache = false;      // states only: a KV cache
+    bool has_contents = false;  // weights only
+  };
+  using Index = std::map<std::string, size_t, std::less<>>;
+
+  Store() = default;
+  Result<void> add_graph(const graph::Graph& graph);
+  Result<void> add_entry(const graph::Value& value, std::vector<Entry>& entries, Index& index);
+  const Entry& entry(device::StateId state) const;
+
+  std::vector<Entry> weights_;
+  std::vector<Entry> states_;
+  Index weight_index_;
+  Index state_index_;
+  Bytes workspace_;
+};
+
+}  // namespace lockstep::reference

@@ -1,0 +1,58 @@
+// What kernels read and write.
+//
+// Weights, inputs, constants and results of a floating-point type are held as f32 whose values are already rounded to
+// the type that the graph gives them: kernels compute in f32 and never think about types, and the executable rounds
+// each result once. States and integers are held in their own type.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <vector>
+
+#include "runtime/core/shape.h"
+
+namespace lockstep::reference {
+
+/// A dense row-major tensor; borrows its memory.
+struct Tensor {
+  TensorType type;               // what the graph says
+  DType held = DType::kFloat32;  // the type of the elements in memory
+  std::byte* memory = nullptr;
+
+  int64_t elements() const { return type.shape.elements(); }
+  /// The last dimension, and the product of the others.
+  int64_t columns() const { return type.shape[type.shape.rank() - 1]; }
+  int64_t rows() const {
+    int64_t product = 1;
+    for (size_t axis = 0; axis + 1 < type.shape.rank(); ++axis) product *= type.shape[axis];
+    return product;
+  }
+
+  float* floats() const { return as<float>(DType::kFloat32); }
+  int32_t* ints() const { return as<int32_t>(DType::kInt32); }
+  uint8_t* bytes() const { return as<uint8_t>(DType::kUInt8); }
+
+ private:
+  template <typename T>
+  T* as(DType expected) const {
+    LOCKSTEP_CHECK(held == expected, to_string(held), to_string(expected));
+    return reinterpret_cast<T*>(memory);
+  }
+};
+
+/// The type in which a weight, input, constant or result of `dtype` is held.
+inline DType held_type(DType dtype) { return is_float(dtype) ? DType::kFloat32 : dtype; }
+
+/// Bytes of a tensor that is held in `held_type`.
+inline int64_t held_bytes(const TensorType& type) {
+  return type.shape.elements() * static_cast<int64_t>(size_of(held_type(type.dtype)));
+}
+
+/// Rounds `v` to the nearest value of `dtype` (ties to even).
+inline float rounded(float v, DType dtype) {
+  if (dtype == DType::kBFloat16) return to_float(to_bfloat16(v));
+  if (dtype == DType::kFloat16) return to_float(to_float16(v));
+  return v;
+}
+
+}  // namespace lockstep::reference

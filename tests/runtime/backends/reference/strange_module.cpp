@@ -1,0 +1,7 @@
+// A module that no loader should trust.
+#include "runtime/backends/reference/module.h"
+
+extern "C" const lockstep::reference::Module* lockstep_backend_reference_module() {
+  static const lockstep::reference::Module module{"a module from the future", nullptr};
+  return &module;
+}
