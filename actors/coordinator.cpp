@@ -1,0 +1,270 @@
+#include "actors/coordinator.h"
+
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include <algorithm>
+#include <exception>
+#include <limits>
+#include <utility>
+
+#include "runtime/core/check.h"
+
+namespace lockstep::actors {
+namespace {
+
+using generation::FinishReason;
+
+Error lost(int32_t rank, const std::string& operation) {
+  return {ErrorKind::kPeerLost,
+          fmt::format("[actors] rank {} was lost: its connection closed while rank 0 was at {}, expected it to stay "
+                      "until the session ends; look at that rank's own log, then start again",
+                      rank, operation),
+          rank};
+}
+
+Error missing(const std::vector<int32_t>& ranks, Duration deadline) {
+  return {
+      ErrorKind::kDeadlineExceeded,
+      fmt::format("[actors] rank 0: ranks are missing: found no word from rank {} within {:.3g} s, expected a hello "
+                  "from each; check that they were started and can reach rank 0",
+                  fmt::join(ranks, ", "), to_seconds(deadline))};
+}
+
+Error unwelcome(int32_t rank, int32_t size, int32_t expected_size) {
+  return {
+      ErrorKind::kFailedPrecondition,
+      fmt::format("[actors] rank 0: a hello does not fit: found rank {} of {}, expected each rank of {} once; start "
+                  "all ranks with one command",
+                  rank, size, expected_size)};
+}
+
+Error uneven(int32_t schedule, int32_t rank, int32_t steps, int32_t others) {
+  return {ErrorKind::kInternal,
+          fmt::format("[actors] ranks ran apart: found {} steps of schedule {} on rank {}, expected {} as on the first "
+                      "rank that reported; this is a bug, please report it",
+                      steps, schedule, rank, others),
+          rank};
+}
+
+Error refused_late(RequestId request) {
+  return {
+      ErrorKind::kFailedPrecondition,
+      fmt::format("[actors] cannot take request {}: the session has been told to finish; submit before that", request)};
+}
+
+Error known(RequestId request) {
+  return {ErrorKind::kInvalidArgument,
+          fmt::format("[actors] cannot take request {}: found a request with this id still running, expected ids that "
+                      "are unique in a session",
+                      request)};
+}
+
+}  // namespace
+
+void Coordinator::start(Self self, CoordinatorPorts ports) {
+  self_ = self;
+  ports_ = std::move(ports);
+  peers_.resize(static_cast<size_t>(ports_.size));
+  self_->delayed_send(self_, ports_.hello_deadline, late_atom::value);
+}
+
+void Coordinator::hello(int32_t rank, int32_t size, const ShardHandle& shard) {
+  const bool fits = size == ports_.size && rank >= 0 && rank < size && !peers_[static_cast<size_t>(rank)].said_hello;
+  if (!fits || !is_open()) {
+    const Error error = fits && error_ ? *error_ : unwelcome(rank, size, ports_.size);
+    self_->send(shard, close_atom::value, Closing{true, to_wire(error)});
+    return close(error);
+  }
+  peers_[static_cast<size_t>(rank)] = {.shard = shard, .said_hello = true};
+  if (ports_.detection == PeerDetection::kOn) self_->monitor(shard);
+  if (std::ranges::all_of(peers_, &Peer::said_hello)) phase_ = Phase::kRunning;
+  pump();
+}
+
+void Coordinator::late() {
+  if (phase_ != Phase::kGathering) return;
+  std::vector<int32_t> silent;
+  for (size_t r = 0; r < peers_.size(); ++r) {
+    if (!peers_[r].said_hello) silent.push_back(static_cast<int32_t>(r));
+  }
+  close(missing(silent, ports_.hello_deadline));
+}
+
+void Coordinator::begin(const PlannerLimits& limits) {
+  limits_ = limits;
+  planner_.emplace(limits);
+  for (const Submission& submission : std::exchange(early_, {})) admit(submission);
+  pump();
+}
+
+void Coordinator::submit(const Submission& submission) {
+  const RequestId id = submission.request.id;
+  const auto refuse = [&](const Error& error) {
+    const auto reason = error.kind == ErrorKind::kCancelled ? FinishReason::kCancelled : FinishReason::kError;
+    submission.sink->on_finish(id, reason, error);
+  };
+  if (error_) return refuse(*error_);
+  if (no_more_requests_) return refuse(refused_late(id));
+  if (book_.has(id)) return refuse(known(id));
+  book_.open(submission.request, *submission.sink);
+  if (!planner_) return early_.push_back(submission);
+  admit(submission);
+  pump();
+}
+
+void Coordinator::admit(const Submission& submission) {
+  const RequestId id = submission.request.id;
+  if (!book_.has(id)) return;  // stopped before the session began
+  const Result<void> fits = check_request(submission.request, limits_);
+  if (!fits.has_value()) return book_.close(id, FinishReason::kError, fits.error());
+  planner_->add(submission.request);
+}
+
+void Coordinator::stop(RequestId request) {
+  if (!book_.has(request)) return;
+  stop_slot(request);
+  book_.close(request, FinishReason::kStop);
+  pump();
+}
+
+/// Tells the device state, so that a schedule under way need not run on for this slot alone. A slot that is another
+/// request's in any schedule under way is left alone.
+void Coordinator::stop_slot(RequestId request) {
+  if (!planner_) return;
+  const auto occupants = planner_->occupants();
+  const auto found = std::ranges::find(occupants, std::optional(request));
+  const SlotId slot(static_cast<int32_t>(found - occupants.begin()));
+  if (found != occupants.end() && book_.owns(request, slot)) ports_.request_stop(slot);
+  planner_->finish(request);
+}
+
+void Coordinator::finish() {
+  no_more_requests_ = true;
+  pump();
+}
+
+void Coordinator::take(const StepResult& result) {
+  if (!is_open()) return;
+  for (const RequestBook::Ended& ended : book_.take(result)) {
+    if (ended.reason == FinishReason::kStop) stop_slot(ended.request);
+    planner_->finish(ended.request);
+  }
+  pump();
+}
+
+void Coordinator::done(int32_t rank, const ScheduleDone& done) {
+  if (!is_open()) return;
+  Peer& peer = peers_[static_cast<size_t>(rank)];
+  LOCKSTEP_CHECK(done.schedule == peer.schedules_done && done.schedule < sent_, rank, done.schedule, sent_);
+  ++peer.schedules_done;
+  compare_steps(rank, done);
+  if (rank == 0) {  // whose executor sent all results before
+    for (const RequestId left : book_.drop_schedule(done.schedule)) {
+      LOCKSTEP_CHECK(planner_->expects(left), left, done.schedule);  // else it would wait for ever
+    }
+  }
+  if (last_ && slowest() > *last_) return close(std::nullopt);
+  pump();
+}
+
+void Coordinator::compare_steps(int32_t rank, const ScheduleDone& done) {
+  const int32_t steps = steps_.emplace(done.schedule, done.steps).first->second;
+  if (steps != done.steps) close(uneven(done.schedule, rank, done.steps, steps));
+  steps_.erase(steps_.begin(), steps_.lower_bound(slowest()));
+}
+
+int32_t Coordinator::slowest() const { return std::ranges::min(peers_, {}, &Peer::schedules_done).schedules_done; }
+
+/// Sends schedules ahead, as many as may be in flight.
+void Coordinator::pump() {
+  while (may_plan() && sent_ - slowest() < ports_.in_flight) {
+    if (auto schedule = planner_->next()) {
+      send(*schedule);
+    } else if (no_more_requests_ && book_.empty()) {
+      last_ = sent_;
+      send(planner_->last());
+    } else {
+      return;
+    }
+  }
+}
+
+void Coordinator::send(const Schedule& schedule) {
+  LOCKSTEP_CHECK(schedule.number == sent_, schedule.number, sent_);
+  ++sent_;
+  book_.note_schedule(schedule.number, planner_->occupants());
+  for (const Peer& peer : peers_) self_->send(peer.shard, schedule_atom::value, schedule);
+}
+
+void Coordinator::down(const caf::actor_addr& who) {
+  const auto peer =
+      std::ranges::find_if(peers_, [&](const Peer& p) { return p.said_hello && p.shard.address() == who; });
+  if (peer == peers_.end() || peer->is_gone) return;
+  peer->is_gone = true;
+  close(lost(static_cast<int32_t>(peer - peers_.begin()), ports_.operation()));
+  end_if_all_gone();
+}
+
+void Coordinator::close(const std::optional<Error>& error) {
+  if (!is_open()) return;
+  phase_ = Phase::kClosing;
+  error_ = error;
+  if (error) book_.fail_all(*error);
+  const Closing closing = error ? Closing{true, to_wire(*error)} : Closing{};
+  for (const Peer& peer : peers_) {
+    if (peer.said_hello && !peer.is_gone) self_->send(peer.shard, close_atom::value, closing);
+  }
+  end_if_all_gone();
+}
+
+void Coordinator::closed(int32_t rank) {
+  peers_[static_cast<size_t>(rank)].is_gone = true;
+  end_if_all_gone();
+}
+
+void Coordinator::end_if_all_gone() {
+  if (phase_ != Phase::kClosing) return;
+  if (!std::ranges::all_of(peers_, [](const Peer& peer) { return peer.is_gone || !peer.said_hello; })) return;
+  phase_ = Phase::kOver;
+  ports_.over->open(error_);
+}
+
+void Coordinator::quit() {
+  close(Error{ErrorKind::kCancelled, "[actors] rank 0: the session was destroyed before its end; call finish first",
+              /*origin_rank=*/0});
+  self_->quit();
+}
+
+LocalCoordinator::behavior_type coordinator_actor(Coordinator::Self self, CoordinatorPorts ports) {
+  self->state.start(self, std::move(ports));
+  // A failed check, or a sink that throws, ends the session instead of the actor.
+  const auto guarded = [self](const auto& action) {
+    try {
+      action(self->state);
+    } catch (const std::exception& failure) {
+      self->state.close(
+          Error{ErrorKind::kInternal, fmt::format("[actors] coordinator: {}", failure.what()), /*origin_rank=*/0});
+    }
+  };
+  self->set_down_handler([=](caf::down_msg& m) { guarded([&](Coordinator& c) { c.down(m.source); }); });
+  return {
+      [=](hello_atom, int32_t rank, int32_t size, const ShardHandle& shard) {
+        guarded([&](Coordinator& c) { c.hello(rank, size, shard); });
+      },
+      [=](done_atom, int32_t rank, const ScheduleDone& done) { guarded([&](Coordinator& c) { c.done(rank, done); }); },
+      [=](failed_atom, int32_t, const WireError& error) {
+        guarded([&](Coordinator& c) { c.close(from_wire(error)); });
+      },
+      [=](closed_atom, int32_t rank) { guarded([&](Coordinator& c) { c.closed(rank); }); },
+      [=](begin_atom, const PlannerLimits& limits) { guarded([&](Coordinator& c) { c.begin(limits); }); },
+      [=](submit_atom, const Submission& submission) { guarded([&](Coordinator& c) { c.submit(submission); }); },
+      [=](stop_atom, int64_t request) { guarded([&](Coordinator& c) { c.stop(RequestId(request)); }); },
+      [=](finish_atom) { guarded([&](Coordinator& c) { c.finish(); }); },
+      [=](result_atom, const StepResult& result) { guarded([&](Coordinator& c) { c.take(result); }); },
+      [=](late_atom) { guarded([&](Coordinator& c) { c.late(); }); },
+      [=](quit_atom) { guarded([&](Coordinator& c) { c.quit(); }); },
+  };
+}
+
+}  // namespace lockstep::actors

@@ -1,0 +1,93 @@
+// The actor that decides: gathers the shards, plans schedules and sends them ahead, feeds results to the sinks, and
+// ends the session. One per session, beside rank 0. Private to this folder.
+//
+//   gathering ──all ranks said hello──► running ──last schedule done everywhere──► closing ──all closed──► over
+//       └──────────── too late, a failure, a lost rank, cancelled ──────────────────►┘
+#pragma once
+
+#include <functional>
+#include <map>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "actors/gate.h"
+#include "actors/planner.h"
+#include "actors/protocol.h"
+#include "actors/request_book.h"
+#include "actors/session.h"
+
+namespace lockstep::actors {
+
+/// What the coordinator is given. Pointers are borrowed and outlive the actor; functions are thread-safe.
+struct CoordinatorPorts {
+  int32_t size = 1;
+  int32_t in_flight = 2;  // schedules that the slowest rank may have before it
+  Duration hello_deadline = std::chrono::seconds(60);
+  PeerDetection detection = PeerDetection::kOn;
+  Gate* over = nullptr;                      // opens when every shard has closed or is gone
+  std::function<void(SlotId)> request_stop;  // to rank 0's engine
+  std::function<std::string()> operation;    // what rank 0's executor is doing, for messages
+};
+
+/// The coordinator's state and what it does with each message.
+class Coordinator {
+ public:
+  using Self = LocalCoordinator::stateful_pointer<Coordinator>;
+
+  void start(Self self, CoordinatorPorts ports);
+
+  void hello(int32_t rank, int32_t size, const ShardHandle& shard);
+  void done(int32_t rank, const ScheduleDone& done);
+  void closed(int32_t rank);
+  void down(const caf::actor_addr& who);
+  void late();
+
+  void begin(const PlannerLimits& limits);
+  void submit(const Submission& submission);
+  void stop(RequestId request);
+  void finish();
+  void take(const StepResult& result);
+
+  /// Ends the session; `error` is what every rank and every open request is told. The first call counts.
+  void close(const std::optional<Error>& error);
+  void quit();
+
+ private:
+  enum class Phase { kGathering, kRunning, kClosing, kOver };
+
+  struct Peer {
+    ShardHandle shard;
+    bool said_hello = false;
+    bool is_gone = false;  // it has closed, or is lost
+    int32_t schedules_done = 0;
+  };
+
+  bool is_open() const { return phase_ == Phase::kGathering || phase_ == Phase::kRunning; }
+  bool may_plan() const { return phase_ == Phase::kRunning && planner_ && !last_; }
+  int32_t slowest() const;
+  void admit(const Submission& submission);
+  void pump();
+  void send(const Schedule& schedule);
+  void compare_steps(int32_t rank, const ScheduleDone& done);
+  void stop_slot(RequestId request);
+  void end_if_all_gone();
+
+  Self self_ = nullptr;
+  CoordinatorPorts ports_;
+  Phase phase_ = Phase::kGathering;
+  std::vector<Peer> peers_;
+  std::optional<Error> error_;      // why the session closed
+  std::optional<Planner> planner_;  // from `begin` on
+  PlannerLimits limits_;
+  std::vector<Submission> early_;  // submitted before `begin`
+  RequestBook book_;
+  std::map<int32_t, int32_t> steps_;  // of schedules that not every rank has done: as the first rank reported
+  int32_t sent_ = 0;                  // schedules
+  bool no_more_requests_ = false;
+  std::optional<int32_t> last_;  // the number of the last schedule, once sent
+};
+
+LocalCoordinator::behavior_type coordinator_actor(Coordinator::Self self, CoordinatorPorts ports);
+
+}  // namespace lockstep::actors

@@ -1,0 +1,107 @@
+// The loop that a rank's main thread runs: take a schedule, drive the engine through its steps, report.
+//
+//   pop ─► close, open slots ─► prefill … ─► decode … ─► confirm ─► done ─► pop
+//                                  │            │           │
+//                                  └── a step's tokens are released when the next step, or confirm, has agreed
+//
+// Between two steps it looks at the abort flag, nothing else: no rank waits for an actor inside a schedule.
+#pragma once
+
+#include <atomic>
+#include <cstdint>
+#include <functional>
+#include <optional>
+#include <string>
+
+#include "actors/schedule.h"
+#include "actors/schedule_queue.h"
+#include "runtime/core/abort_flag.h"
+#include "runtime/core/ids.h"
+#include "runtime/core/result.h"
+#include "shards/engine.h"
+
+namespace lockstep::actors {
+
+/// What an executor is doing.
+enum class Phase { kIdle, kSlots, kPrefill, kDecode, kConfirm, kEnded };
+
+/// "idle", "slots", "prefill", "decode", "confirm", "ended".
+std::string_view to_string(Phase phase);
+
+/// What an executor did last: a value, for exit records and reports.
+struct ExecutorStatus {
+  Phase phase = Phase::kIdle;
+  int32_t schedule = -1;  // −1: none yet
+  int32_t step = 0;
+  int64_t schedules = 0;  // ended
+  int64_t prefill_steps = 0;
+  int64_t decode_steps = 0;
+
+  friend bool operator==(const ExecutorStatus&, const ExecutorStatus&) = default;
+};
+
+/// "decode, schedule 3, step 5".
+std::string to_string(const ExecutorStatus& status);
+
+/// A schedule that ran to its end on one rank. The coordinator compares the steps between ranks.
+struct ScheduleDone {
+  int32_t schedule = 0;
+  int32_t steps = 0;  // that ran: fewer than asked for when every slot finished
+
+  friend bool operator==(const ScheduleDone&, const ScheduleDone&) = default;
+};
+
+/// Where an executor reports; all called on its thread. Empty functions are not called.
+struct ExecutorHooks {
+  std::function<void(StepResult)> released;                  // rank 0: tokens that may be shown
+  std::function<void(const ScheduleDone&)> done;             // after every schedule, its results released before
+  std::function<void(int32_t schedule, int32_t step)> step;  // before every step: for tests and traces
+};
+
+/// Drives one engine. Used by one thread, but for `status`.
+class Executor {
+ public:
+  /// Borrows the engine, the queue and the flag.
+  Executor(RankId rank, shards::Engine& engine, ScheduleQueue& queue, const AbortFlag& abort, ExecutorHooks hooks,
+           IdleWait wait = {});
+
+  /// Runs schedules until the last one, or until the first error: the abort flag's reason if it is raised, else the
+  /// engine's own (with this rank as its origin when it names none, and with phase, schedule and step in its message).
+  /// A failed check of ours ends here as `kInternal`.
+  /// @blocking
+  Result<void> run();
+
+  /// May be called from any thread.
+  ExecutorStatus status() const;
+
+ private:
+  Result<void> run_schedules();
+  Result<void> run_schedule(const Schedule& schedule);
+  Result<void> update_slots(const Schedule& schedule);
+  Result<void> run_prefills(const Schedule& schedule);
+  Result<void> run_decodes(const Schedule& schedule);
+  Result<void> confirm(const Schedule& schedule);
+  Result<void> begin_step(Phase phase, const Schedule& schedule);
+  void end_step(const shards::StepOutput& output);
+  void release();
+  Error explain(Error error) const;
+
+  const RankId rank_;
+  shards::Engine& engine_;
+  ScheduleQueue& queue_;
+  const AbortFlag& abort_;
+  const ExecutorHooks hooks_;
+  const IdleWait wait_;
+  std::optional<StepResult> pending_;  // made, not yet agreed on
+  int32_t next_step_ = 0;              // of the current schedule
+
+  // What `status` reads.
+  std::atomic<Phase> phase_ = Phase::kIdle;
+  std::atomic<int32_t> schedule_ = -1;
+  std::atomic<int32_t> step_ = 0;
+  std::atomic<int64_t> schedules_ = 0;
+  std::atomic<int64_t> prefill_steps_ = 0;
+  std::atomic<int64_t> decode_steps_ = 0;
+};
+
+}  // namespace lockstep::actors

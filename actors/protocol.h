@@ -1,0 +1,162 @@
+// What the actors of a session say to each other. Private to this folder: nobody else sees CAF.
+//
+//   shard r                               coordinator (rank 0)                      client, executor of rank 0
+//     │ hello r, size, me ───────────────►│                                             │
+//     │                                   │◄─────────────── begin limits, submit, finish │
+//     │◄──────────── schedule k, k+1 ─────│                                             │
+//     │ done r, k ───────────────────────►│◄──────────────────────── result (schedule, step)
+//     │ failed r, error ─────────────────►│  the first failure, loss or cancellation closes the session,
+//     │◄──────────────────── close error? │  and so does the end of the last schedule
+//     │ closed r ────────────────────────►│  all closed or lost: rank 0 may leave
+//
+// Everything is one-way (`reacts_to`): nobody waits for an answer.
+#pragma once
+
+#include <caf/all.hpp>
+#include <cstdint>
+#include <optional>
+#include <string>
+
+#include "actors/executor.h"
+#include "actors/planner.h"
+#include "actors/request.h"
+#include "actors/schedule.h"
+#include "runtime/core/result.h"
+
+namespace lockstep::actors {
+
+/// `Error` as it travels: CAF does not know `std::optional`.
+struct WireError {
+  int32_t kind = 0;
+  std::string message;
+  int32_t origin_rank = -1;  // −1: unknown
+};
+
+inline WireError to_wire(const Error& error) {
+  return {static_cast<int32_t>(error.kind), error.message, error.origin_rank.value_or(-1)};
+}
+
+inline Error from_wire(const WireError& wire) {
+  const auto origin = wire.origin_rank < 0 ? std::nullopt : std::optional<int>(wire.origin_rank);
+  return {static_cast<ErrorKind>(wire.kind), wire.message, origin};
+}
+
+/// How a session ends: well, or with the error that all ranks report.
+struct Closing {
+  bool failed = false;
+  WireError error;
+};
+
+inline std::optional<Error> error_of(const Closing& closing) {
+  return closing.failed ? std::optional(from_wire(closing.error)) : std::nullopt;
+}
+
+/// Stays inside the process of rank 0.
+struct Submission {
+  Request request;
+  Sink* sink = nullptr;
+};
+
+// How CAF reads and writes the values above and those inside them.
+template <class Inspector>
+typename Inspector::result_type inspect(Inspector& f, WireError& x) {
+  return f(x.kind, x.message, x.origin_rank);
+}
+template <class Inspector>
+typename Inspector::result_type inspect(Inspector& f, Closing& x) {
+  return f(x.failed, x.error);
+}
+template <class Inspector>
+typename Inspector::result_type inspect(Inspector& f, OpenedSlot& x) {
+  return f(x.slot, x.parameters);
+}
+template <class Inspector>
+typename Inspector::result_type inspect(Inspector& f, Schedule& x) {
+  return f(x.number, x.closed, x.opened, x.prefills, x.decode_steps, x.last);
+}
+template <class Inspector>
+typename Inspector::result_type inspect(Inspector& f, ScheduleDone& x) {
+  return f(x.schedule, x.steps);
+}
+template <class Inspector>
+typename Inspector::result_type inspect(Inspector& f, StepResult& x) {
+  return f(x.schedule, x.step, x.tokens, x.logits);
+}
+template <class Inspector>
+typename Inspector::result_type inspect(Inspector& f, PlannerLimits& x) {
+  return f(x.slots, x.chunk, x.capacity, x.rows_of_one_slot, x.decode_steps, x.prefill_steps);
+}
+
+using hello_atom = caf::atom_constant<caf::atom("hello")>;
+using schedule_atom = caf::atom_constant<caf::atom("schedule")>;
+using done_atom = caf::atom_constant<caf::atom("done")>;
+using failed_atom = caf::atom_constant<caf::atom("failed")>;
+using close_atom = caf::atom_constant<caf::atom("close")>;
+using closed_atom = caf::atom_constant<caf::atom("closed")>;
+using begin_atom = caf::atom_constant<caf::atom("begin")>;
+using submit_atom = caf::atom_constant<caf::atom("submit")>;
+using stop_atom = caf::atom_constant<caf::atom("stop")>;
+using finish_atom = caf::atom_constant<caf::atom("finish")>;
+using result_atom = caf::atom_constant<caf::atom("result")>;
+using late_atom = caf::atom_constant<caf::atom("late")>;
+using quit_atom = caf::atom_constant<caf::atom("quit")>;
+
+/// What the coordinator says to a shard.
+using ShardHandle = caf::typed_actor<caf::reacts_to<schedule_atom, Schedule>, caf::reacts_to<close_atom, Closing>>;
+
+/// … and what its own process says.
+using LocalShard = ShardHandle::extend<caf::reacts_to<done_atom, ScheduleDone>, caf::reacts_to<failed_atom, WireError>,
+                                       caf::reacts_to<quit_atom>>;
+
+/// What a shard says to the coordinator; the first number is its rank.
+using CoordinatorHandle =
+    caf::typed_actor<caf::reacts_to<hello_atom, int32_t, int32_t, ShardHandle>,
+                     caf::reacts_to<done_atom, int32_t, ScheduleDone>, caf::reacts_to<failed_atom, int32_t, WireError>,
+                     caf::reacts_to<closed_atom, int32_t>>;
+
+/// … and what rank 0's own process says.
+using LocalCoordinator =
+    CoordinatorHandle::extend<caf::reacts_to<begin_atom, PlannerLimits>, caf::reacts_to<submit_atom, Submission>,
+                              caf::reacts_to<stop_atom, int64_t>, caf::reacts_to<finish_atom>,
+                              caf::reacts_to<result_atom, StepResult>, caf::reacts_to<late_atom>,
+                              caf::reacts_to<quit_atom>>;
+
+}  // namespace lockstep::actors
+
+namespace lockstep {
+template <class Inspector, class Tag, class Rep>
+typename Inspector::result_type inspect(Inspector& f, StrongId<Tag, Rep>& x) {
+  return f(x.value);
+}
+}  // namespace lockstep
+
+namespace lockstep::sampling {
+template <class Inspector>
+typename Inspector::result_type inspect(Inspector& f, Parameters& x) {
+  return f(x.do_sample, x.temperature, x.top_k, x.top_p, x.min_p, x.repetition_penalty, x.seed);
+}
+}  // namespace lockstep::sampling
+
+namespace lockstep::shards {
+template <class Inspector>
+typename Inspector::result_type inspect(Inspector& f, SlotParameters& x) {
+  return f(x.sampling, x.max_new_tokens, x.eos_ids, x.pad_id);
+}
+template <class Inspector>
+typename Inspector::result_type inspect(Inspector& f, PrefillRows& x) {
+  return f(x.ids, x.slot, x.position, x.logit_rows);
+}
+}  // namespace lockstep::shards
+
+CAF_ALLOW_UNSAFE_MESSAGE_TYPE(lockstep::actors::Submission)
+
+CAF_BEGIN_TYPE_ID_BLOCK(lockstep, first_custom_type_id)
+CAF_ADD_TYPE_ID(lockstep, (lockstep::actors::WireError))
+CAF_ADD_TYPE_ID(lockstep, (lockstep::actors::Closing))
+CAF_ADD_TYPE_ID(lockstep, (lockstep::actors::Schedule))
+CAF_ADD_TYPE_ID(lockstep, (lockstep::actors::ScheduleDone))
+CAF_ADD_TYPE_ID(lockstep, (lockstep::actors::StepResult))
+CAF_ADD_TYPE_ID(lockstep, (lockstep::actors::PlannerLimits))
+CAF_ADD_TYPE_ID(lockstep, (lockstep::actors::ShardHandle))
+CAF_ADD_TYPE_ID(lockstep, (lockstep::actors::CoordinatorHandle))
+CAF_END_TYPE_ID_BLOCK(lockstep)

@@ -1,0 +1,48 @@
+// What a user asks for, and where the answer goes.
+//
+//   Request ──► Session::submit ──► coordinator ──► slots of every rank
+//   Sink    ◄── on_token … on_token, on_finish      on the coordinator's thread of rank 0
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <span>
+#include <vector>
+
+#include "runtime/core/ids.h"
+#include "runtime/core/result.h"
+#include "runtime/generation/finish_reason.h"
+#include "shards/engine.h"
+
+namespace lockstep::actors {
+
+enum class Logits { kOmit, kWanted };
+
+/// One prompt. Stops that only rank 0 can judge (stop strings, time) stay with the client: its sink says when.
+struct Request {
+  RequestId id;
+  std::vector<int32_t> ids;  // the prompt; at least one
+  shards::SlotParameters parameters;
+  Logits logits = Logits::kOmit;
+
+  friend bool operator==(const Request&, const Request&) = default;
+};
+
+/// Whether a sequence goes on after a token.
+enum class Verdict { kContinue, kStop };
+
+/// Receives one or more answers. Called on the coordinator's thread, one call at a time: keep it short, or hand the
+/// work on. Borrowed from `submit` until `on_finish` of the request has returned.
+class Sink {
+ public:
+  virtual ~Sink() = default;
+
+  /// The next token of `request`, an EOS token included. `logits` is f32 [vocabulary] when the request and the engine
+  /// have them, else empty; valid during the call. `kStop` makes this token the last: nothing follows but `on_finish`.
+  virtual Verdict on_token(RequestId request, int32_t token, std::span<const float> logits) = 0;
+
+  /// Exactly once for every submitted request. `error` is set when the reason is `kError` or `kCancelled`.
+  virtual void on_finish(RequestId request, generation::FinishReason reason, const std::optional<Error>& error) = 0;
+};
+
+}  // namespace lockstep::actors

@@ -1,0 +1,47 @@
+#include "actors/schedule.h"
+
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include <iterator>
+
+namespace lockstep::actors {
+
+std::string to_string(const Schedule& schedule) {
+  std::string text = fmt::format("schedule {}:", schedule.number);
+  auto out = std::back_inserter(text);
+  const char* separator = " ";
+  const auto part = [&](const char* name) {
+    fmt::format_to(out, "{}{}", separator, name);
+    separator = "; ";
+  };
+  if (!schedule.closed.empty()) {
+    part("close");
+    for (const SlotId slot : schedule.closed) fmt::format_to(out, " {}", slot);
+  }
+  if (!schedule.opened.empty()) {
+    part("open");
+    for (const OpenedSlot& opened : schedule.opened) fmt::format_to(out, " {}", opened.slot);
+  }
+  if (!schedule.prefills.empty()) {
+    part("prefill ");
+    const char* plus = "";
+    for (const shards::PrefillRows& rows : schedule.prefills) {
+      fmt::format_to(out, "{}{}", plus, rows.ids.size());
+      plus = "+";
+    }
+    text += " rows";
+  }
+  if (schedule.decode_steps > 0) {
+    part("decode");
+    fmt::format_to(out, " {}", schedule.decode_steps);
+  }
+  if (schedule.last == Last::kYes) part("last");
+  return text;
+}
+
+std::string to_string(const StepResult& result) {
+  return fmt::format("schedule {} step {}: tokens {}", result.schedule, result.step, fmt::join(result.tokens, " "));
+}
+
+}  // namespace lockstep::actors

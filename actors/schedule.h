@@ -1,0 +1,59 @@
+// A schedule: a batch of steps that the coordinator sends to every rank, and what a step gave back.
+//
+//   Schedule 7   close slots ─► open slots ─► prefill, prefill … ─► decode × n (fewer if every slot finishes) ─►
+//   confirm
+//
+// Every rank runs the same schedules, in the order of their numbers, without gaps. Values: regular, printable.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "runtime/core/ids.h"
+#include "shards/engine.h"
+
+namespace lockstep::actors {
+
+/// A slot that starts a new sequence.
+struct OpenedSlot {
+  SlotId slot;
+  shards::SlotParameters parameters;
+
+  friend bool operator==(const OpenedSlot&, const OpenedSlot&) = default;
+};
+
+/// Whether a schedule is the session's last.
+enum class Last { kNo, kYes };
+
+/// Steps in the order in which they run: closes, opens, prefills, decodes. Steps count from 0 over prefills and
+/// decodes.
+struct Schedule {
+  int32_t number = 0;  // consecutive from 0
+  std::vector<SlotId> closed;
+  std::vector<OpenedSlot> opened;
+  std::vector<shards::PrefillRows> prefills;
+  int32_t decode_steps = 0;  // at most; a schedule ends early when every slot has finished
+  Last last = Last::kNo;     // the executor returns after it
+
+  int32_t steps() const { return static_cast<int32_t>(prefills.size()) + decode_steps; }
+  friend bool operator==(const Schedule&, const Schedule&) = default;
+};
+
+/// The tokens of one step, released: the ranks agreed on them afterwards.
+struct StepResult {
+  int32_t schedule = 0;
+  int32_t step = 0;
+  std::vector<int32_t> tokens;  // [slots]: pad for a finished slot, −1 for none
+  std::vector<float> logits;    // [slots, vocabulary], or empty
+
+  friend bool operator==(const StepResult&, const StepResult&) = default;
+};
+
+/// One line: "schedule 7: close 0; open 0 1; prefill 16+4 rows; decode 32".
+std::string to_string(const Schedule& schedule);
+
+/// One line: "schedule 7 step 2: tokens 17 −1 4".
+std::string to_string(const StepResult& result);
+
+}  // namespace lockstep::actors

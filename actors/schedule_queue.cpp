@@ -1,0 +1,49 @@
+#include "actors/schedule_queue.h"
+
+#include <chrono>
+#include <utility>
+
+namespace lockstep::actors {
+namespace {
+
+/// Whoever raises the abort flag need not know of this queue (a signal watcher, a communicator), so a sleeper looks.
+constexpr auto kAbortPoll = std::chrono::milliseconds(2);
+
+void relax() {
+#if defined(__x86_64__) || defined(__i386__)
+  __builtin_ia32_pause();
+#endif
+}
+
+}  // namespace
+
+void ScheduleQueue::push(Schedule schedule) {
+  {
+    std::lock_guard lock(mutex_);
+    schedules_.push_back(std::move(schedule));
+    size_.store(static_cast<int>(schedules_.size()), std::memory_order_release);
+  }
+  changed_.notify_one();
+}
+
+void ScheduleQueue::wake() {
+  { std::lock_guard lock(mutex_); }  // a `pop` between its check and its sleep has the lock
+  changed_.notify_all();
+}
+
+Result<Schedule> ScheduleQueue::pop(const AbortFlag& abort, IdleWait wait) {
+  const auto spin_until = std::chrono::steady_clock::now() + wait.spin;
+  while (size_.load(std::memory_order_acquire) == 0 && !abort.is_raised() &&
+         std::chrono::steady_clock::now() < spin_until) {
+    relax();
+  }
+  std::unique_lock lock(mutex_);
+  while (schedules_.empty() && !abort.is_raised()) changed_.wait_for(lock, kAbortPoll);
+  if (const auto reason = abort.reason()) return *reason;
+  Schedule schedule = std::move(schedules_.front());
+  schedules_.pop_front();
+  size_.store(static_cast<int>(schedules_.size()), std::memory_order_relaxed);
+  return schedule;
+}
+
+}  // namespace lockstep::actors

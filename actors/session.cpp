@@ -1,0 +1,340 @@
+#include "actors/session.h"
+
+#include <fmt/format.h>
+
+#include <caf/io/all.hpp>
+#include <chrono>
+#include <mutex>
+#include <set>
+#include <utility>
+
+#include "actors/coordinator.h"
+#include "actors/gate.h"
+#include "actors/protocol.h"
+#include "actors/shard_actor.h"
+#include "runtime/core/check.h"
+
+namespace lockstep::actors {
+namespace {
+
+Error invalid(std::string_view field, std::string_view what) {
+  return {ErrorKind::kInvalidArgument, fmt::format("[actors] session option {}: {}", field, what)};
+}
+
+Error cannot_listen(const std::string& host, const std::string& why) {
+  return {ErrorKind::kUnavailable,
+          fmt::format("[actors] rank 0: cannot listen on {}: {}; choose an address of this machine", host, why)};
+}
+
+Error cannot_connect(const Address& address, ErrorKind kind, std::string_view why) {
+  return {kind, fmt::format("[actors] cannot reach the coordinator of rank 0 at {}:{}: {}; check that rank 0 runs and "
+                            "that its address can be reached from here",
+                            address.host, address.port, why)};
+}
+
+Error left_alone(RankId rank, Duration patience) {
+  return {ErrorKind::kDeadlineExceeded,
+          fmt::format("[actors] rank {}: found no word on the session's end within {:.3g} s after its last step, "
+                      "expected all ranks to end together; look at the other ranks' logs",
+                      rank, to_seconds(patience)),
+          rank.value};
+}
+
+/// CAF as a session needs it. Work sharing wakes a thread at once and does not poll, which would take time from ranks
+/// that share cores with it. Two threads: a sink (the client's code) that takes its time must not hold up the shards. A
+/// detached coordinator would also do, but CAF 0.17 then waits at the end for every reference to it, and its network
+/// broker may keep one.
+struct ActorConfig : caf::actor_system_config {
+  explicit ActorConfig(const SessionOptions& options) {
+    load<caf::io::middleman>();
+    add_message_types<caf::id_block::lockstep>();
+    set("scheduler.policy", caf::atom("sharing"));
+    set("scheduler.max-threads", size_t{2});
+    set("middleman.heartbeat-interval", caf::timespan{options.heartbeat});
+    set("middleman.connection-timeout", caf::timespan{options.silence});
+  }
+};
+
+/// What this process keeps for one of its ranks.
+struct LocalRankState {
+  LocalRank local;
+  ScheduleQueue queue;
+  Gate closed;
+  LocalShard shard;
+  mutable std::mutex mutex;     // of the two below
+  Executor* running = nullptr;  // during `run_executor`
+  ExecutorStatus last;          // after it
+};
+
+}  // namespace
+
+Result<void> SessionOptions::validate() const {
+  if (size < 1) return invalid("size", fmt::format("found {}, expected at least 1", size));
+  if (ranks.empty()) return invalid("ranks", "found none, expected the ranks of this process");
+  std::set<RankId> seen;
+  for (const LocalRank& local : ranks) {
+    const bool in_group = local.rank.value >= 0 && local.rank.value < size;
+    if (!in_group || !seen.insert(local.rank).second) {
+      return invalid("ranks", fmt::format("found rank {}, expected different ranks below {}", local.rank, size));
+    }
+    if (local.abort == nullptr) return invalid("ranks", fmt::format("rank {} has no abort flag", local.rank));
+  }
+  if (decode_steps < 1) return invalid("decode_steps", fmt::format("found {}, expected at least 1", decode_steps));
+  if (prefill_steps < 1) return invalid("prefill_steps", fmt::format("found {}, expected at least 1", prefill_steps));
+  if (in_flight < 1) return invalid("in_flight", fmt::format("found {}, expected at least 1", in_flight));
+  if ((heartbeat > Duration::zero()) != (silence > Duration::zero()) || silence < 5 * heartbeat) {
+    return invalid("silence", "expected both heartbeat and silence or neither, and silence of 5 heartbeats or more");
+  }
+  return ok();
+}
+
+class Session::Impl {
+ public:
+  explicit Impl(SessionOptions options) : options_(std::move(options)), config_(options_), system_(config_) {
+    for (const LocalRank& local : options_.ranks) {
+      auto state = std::make_unique<LocalRankState>();
+      state->local = local;
+      ranks_.push_back(std::move(state));
+    }
+  }
+
+  /// Each actor leaves at its next message; CAF waits for that. Peers learn it from the closed connection.
+  ~Impl() {
+    if (coordinator_) caf::anon_send(coordinator_, quit_atom::value);
+    for (const auto& state : ranks_) {
+      if (state->shard) caf::anon_send(std::exchange(state->shard, nullptr), quit_atom::value);
+    }
+    coordinator_ = nullptr;
+  }
+
+  Result<void> host();
+  Result<void> join(const Address& coordinator);
+  Result<void> run_executor(RankId rank, shards::Engine& engine);
+  Result<void> execute(LocalRankState& state, shards::Engine& engine);
+  Result<void> leave(LocalRankState& state, Result<void> ran);
+  void cancel();
+
+  ExecutorStatus status(RankId rank) const {
+    const LocalRankState& state = at(rank);
+    std::lock_guard lock(state.mutex);
+    return state.running ? state.running->status() : state.last;
+  }
+
+  const Address& address() const { return address_; }
+
+  const LocalCoordinator& coordinator() const {
+    LOCKSTEP_CHECK(coordinator_);
+    return coordinator_;
+  }
+
+ private:
+  LocalRankState& at(RankId rank) const {
+    for (const auto& state : ranks_) {
+      if (state->local.rank == rank) return *state;
+    }
+    LOCKSTEP_CHECK(false && "not a rank of this process", rank);
+    return *ranks_.front();
+  }
+
+  void spawn_shards(const CoordinatorHandle& coordinator);
+  void request_stop(SlotId slot);
+  ExecutorHooks hooks(const LocalRankState& state) const;
+  PlannerLimits limits(const shards::Engine& engine) const;
+
+  const SessionOptions options_;
+  Address address_;
+  // Shared with actors, so older than the actor system, whose destructor waits for them.
+  std::vector<std::unique_ptr<LocalRankState>> ranks_;
+  Gate over_;
+  std::mutex engine_mutex_;
+  shards::Engine* stoppable_engine_ = nullptr;  // rank 0's, while it runs
+  ActorConfig config_;
+  caf::actor_system system_;
+  LocalCoordinator coordinator_;  // empty where rank 0 is elsewhere
+};
+
+Result<void> Session::Impl::host() {
+  CoordinatorPorts ports{.size = options_.size,
+                         .in_flight = options_.in_flight,
+                         .hello_deadline = options_.hello_deadline,
+                         .detection = options_.detection,
+                         .over = &over_,
+                         .request_stop = [this](SlotId slot) { request_stop(slot); },
+                         .operation = [this] { return to_string(status(RankId(0))); }};
+  coordinator_ = system_.spawn(coordinator_actor, std::move(ports));
+  address_.host = options_.bind_address;
+  if (std::ssize(options_.ranks) < options_.size) {
+    const auto port = system_.middleman().publish(coordinator_, 0, address_.host.c_str());
+    if (!port) return cannot_listen(address_.host, system_.render(port.error()));
+    address_.port = *port;
+  }
+  spawn_shards(coordinator_);
+  return ok();
+}
+
+/// What `middleman::remote_actor` does, with a deadline.
+Result<void> Session::Impl::join(const Address& address) {
+  address_ = address;
+  CoordinatorHandle remote;
+  std::optional<Error> failure;
+  caf::scoped_actor self{system_};
+  self->request(system_.middleman().actor_handle(), options_.connect_deadline, caf::connect_atom::value, address.host,
+                address.port)
+      .receive(
+          [&](const caf::node_id&, const caf::strong_actor_ptr& actor, const std::set<std::string>& interface) {
+            if (actor && system_.assignable(interface, system_.message_types<CoordinatorHandle>())) {
+              remote = caf::actor_cast<CoordinatorHandle>(actor);
+            } else {
+              failure = cannot_connect(address, ErrorKind::kFailedPrecondition,
+                                       "found something else there, expected a coordinator of the same version");
+            }
+          },
+          [&](const caf::error& error) {
+            const bool is_late = error == caf::sec::request_timeout;
+            const auto kind = is_late ? ErrorKind::kDeadlineExceeded : ErrorKind::kUnavailable;
+            failure = cannot_connect(address, kind, system_.render(error));
+          });
+  if (failure) return *std::move(failure);
+  spawn_shards(remote);
+  return ok();
+}
+
+void Session::Impl::spawn_shards(const CoordinatorHandle& coordinator) {
+  for (const auto& state : ranks_) {
+    const ShardPorts ports{.rank = state->local.rank.value,
+                           .size = options_.size,
+                           .queue = &state->queue,
+                           .abort = state->local.abort,
+                           .gate = &state->closed,
+                           .detection = options_.detection,
+                           .trace = options_.trace.schedule};
+    state->shard = system_.spawn(shard_actor, ports, coordinator);
+  }
+}
+
+Result<void> Session::Impl::run_executor(RankId rank, shards::Engine& engine) {
+  LocalRankState& state = at(rank);
+  const bool decides = rank == RankId(0);
+  if (decides) {
+    {
+      std::lock_guard lock(engine_mutex_);
+      stoppable_engine_ = &engine;
+    }
+    caf::anon_send(coordinator(), begin_atom::value, limits(engine));
+  }
+  Result<void> ran = execute(state, engine);
+  if (decides) {
+    std::lock_guard lock(engine_mutex_);
+    stoppable_engine_ = nullptr;
+  }
+  return leave(state, std::move(ran));
+}
+
+Result<void> Session::Impl::execute(LocalRankState& state, shards::Engine& engine) {
+  Executor executor(state.local.rank, engine, state.queue, *state.local.abort, hooks(state), options_.idle);
+  {
+    std::lock_guard lock(state.mutex);
+    state.running = &executor;
+  }
+  Result<void> ran = executor.run();
+  std::lock_guard lock(state.mutex);
+  state.last = executor.status();
+  state.running = nullptr;
+  return ran;
+}
+
+/// Reports a failure, then waits for the word that ends the session, so that no rank takes another's leaving for a
+/// loss: rank 0 leaves last.
+Result<void> Session::Impl::leave(LocalRankState& state, Result<void> ran) {
+  if (!ran.has_value()) {
+    state.local.abort->raise(ran.error());
+    caf::anon_send(state.shard, failed_atom::value, to_wire(ran.error()));
+  }
+  const bool was_told = state.closed.wait(options_.leave_deadline);
+  if (was_told && state.local.rank == RankId(0)) over_.wait(options_.leave_deadline);
+  if (const auto error = state.closed.error()) return *error;
+  if (!ran.has_value()) return ran;
+  if (!was_told) return left_alone(state.local.rank, options_.leave_deadline);
+  return ok();
+}
+
+void Session::Impl::cancel() {
+  for (const auto& state : ranks_) {
+    const Error error{ErrorKind::kCancelled, fmt::format("[actors] rank {}: cancelled", state->local.rank),
+                      state->local.rank.value};
+    if (state->closed.is_open()) continue;
+    state->local.abort->raise(error);
+    caf::anon_send(state->shard, failed_atom::value, to_wire(error));
+  }
+}
+
+void Session::Impl::request_stop(SlotId slot) {
+  std::lock_guard lock(engine_mutex_);
+  if (stoppable_engine_ != nullptr) stoppable_engine_->request_stop(slot);
+}
+
+ExecutorHooks Session::Impl::hooks(const LocalRankState& state) const {
+  ExecutorHooks hooks;
+  hooks.done = [shard = state.shard](const ScheduleDone& done) { caf::anon_send(shard, done_atom::value, done); };
+  if (options_.trace.step) {
+    hooks.step = [this, rank = state.local.rank](int32_t schedule, int32_t step) {
+      options_.trace.step(rank, schedule, step);
+    };
+  }
+  if (state.local.rank == RankId(0)) {
+    hooks.released = [coordinator = coordinator_](StepResult result) {
+      caf::anon_send(coordinator, result_atom::value, std::move(result));
+    };
+  }
+  return hooks;
+}
+
+PlannerLimits Session::Impl::limits(const shards::Engine& engine) const {
+  return {.slots = engine.slots(),
+          .chunk = engine.chunk(),
+          .capacity = engine.capacity(),
+          .rows_of_one_slot = engine.rows_of_one_slot(),
+          .decode_steps = options_.decode_steps,
+          .prefill_steps = options_.prefill_steps};
+}
+
+Session::Session(std::unique_ptr<Impl> impl) : impl_(std::move(impl)) {}
+Session::~Session() = default;
+
+Result<std::unique_ptr<Session>> Session::host(SessionOptions options) {
+  LOCKSTEP_TRY_VOID(options.validate());
+  if (std::ranges::none_of(options.ranks, [](const LocalRank& local) { return local.rank == RankId(0); })) {
+    return invalid("ranks", "expected rank 0 in the process that hosts the session");
+  }
+  auto impl = std::make_unique<Impl>(std::move(options));
+  LOCKSTEP_TRY_VOID(impl->host());
+  return std::unique_ptr<Session>(new Session(std::move(impl)));
+}
+
+Result<std::unique_ptr<Session>> Session::join(SessionOptions options, const Address& coordinator) {
+  LOCKSTEP_TRY_VOID(options.validate());
+  if (std::ranges::any_of(options.ranks, [](const LocalRank& local) { return local.rank == RankId(0); })) {
+    return invalid("ranks", "expected rank 0 only in the process that hosts the session");
+  }
+  auto impl = std::make_unique<Impl>(std::move(options));
+  LOCKSTEP_TRY_VOID(impl->join(coordinator));
+  return std::unique_ptr<Session>(new Session(std::move(impl)));
+}
+
+const Address& Session::address() const { return impl_->address(); }
+
+Result<void> Session::run_executor(RankId rank, shards::Engine& engine) { return impl_->run_executor(rank, engine); }
+
+ExecutorStatus Session::status(RankId rank) const { return impl_->status(rank); }
+
+void Session::cancel() { impl_->cancel(); }
+
+void Session::submit(Request request, Sink& sink) {
+  caf::anon_send(impl_->coordinator(), submit_atom::value, Submission{std::move(request), &sink});
+}
+
+void Session::stop(RequestId request) { caf::anon_send(impl_->coordinator(), stop_atom::value, request.value); }
+
+void Session::finish() { caf::anon_send(impl_->coordinator(), finish_atom::value); }
+
+}  // namespace lockstep::actors

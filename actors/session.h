@@ -1,0 +1,124 @@
+// One run of a model by a group of ranks: what the launcher and the examples use. CAF stays behind it.
+//
+//   process of rank 0     auto session = Session::host({.size = 2, .ranks = {{RankId(0), &abort}}})
+//                         broadcast session->address() through the Bootstrap
+//                         session->submit(request, sink); session->finish();      from any thread
+//                         session->run_executor(RankId(0), engine)                the main thread: returns at the end
+//   process of rank 1     auto session = Session::join({.size = 2, .ranks = {{RankId(1), &abort}}}, address)
+//                         session->run_executor(RankId(1), engine)
+//
+// Ranks that are threads of one process share one session: `host` with all of them in `ranks`, no port is opened, and
+// each thread calls `run_executor` for its rank. The messages are the same.
+//
+// A session ends well after `finish`, when every request has its answer; or with one error that every rank's
+// `run_executor` returns, every rank's abort flag carries and every open request is told, with the rank where it began.
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "actors/executor.h"
+#include "actors/request.h"
+#include "actors/schedule.h"
+#include "runtime/core/abort_flag.h"
+#include "runtime/core/clock.h"
+#include "runtime/core/ids.h"
+#include "runtime/core/result.h"
+#include "shards/engine.h"
+
+namespace lockstep::actors {
+
+/// Whether actors watch each other, so that a lost process ends the session. Off only to show that it matters.
+enum class PeerDetection { kOn, kOff };
+
+/// A rank that this process runs. The flag is borrowed and outlives the session; ranks may share one.
+struct LocalRank {
+  RankId rank;
+  AbortFlag* abort = nullptr;
+};
+
+/// Called for what happens in this process, on the thread where it does: for timelines, and for tests that every step
+/// was asked for. Empty functions are not called.
+struct SessionTrace {
+  std::function<void(RankId, const Schedule&)> schedule;             // a schedule message arrived
+  std::function<void(RankId, int32_t schedule, int32_t step)> step;  // a step is about to run
+};
+
+struct SessionOptions {
+  int32_t size = 1;                   // ranks of the group
+  std::vector<LocalRank> ranks = {};  // those of this process
+  PeerDetection detection = PeerDetection::kOn;
+  Duration hello_deadline = std::chrono::seconds(60);    // until every rank has joined; counts from `host`
+  Duration connect_deadline = std::chrono::seconds(30);  // of `join`
+  Duration leave_deadline = std::chrono::seconds(1);     // how long a rank waits for the others' word at the end
+  Duration heartbeat = Duration::zero();  // between signs of life, of processes; zero: none. A closed connection is
+  Duration silence = Duration::zero();    // noticed without them; a frozen peer only after `silence` (≥ 5 heartbeats)
+  std::string bind_address = "127.0.0.1";  // where `host` listens when other processes take part
+  IdleWait idle = {};
+  int32_t decode_steps = 32;  // of one schedule, at most
+  int32_t prefill_steps = 8;  // of one schedule, at most
+  int32_t in_flight = 2;      // schedules sent ahead, at least 1
+  SessionTrace trace = {};
+
+  /// Fails with `kInvalidArgument` naming the field.
+  Result<void> validate() const;
+};
+
+/// Where a coordinator listens; port 0 when all ranks are in its process.
+struct Address {
+  std::string host;
+  uint16_t port = 0;
+
+  friend bool operator==(const Address&, const Address&) = default;
+};
+
+/// One process's part in a session. The destructor never waits for peers; a session that has not ended is lost to them.
+class Session {
+ public:
+  /// For the process that runs rank 0: starts the coordinator. Fails with `kUnavailable` when it cannot listen.
+  static Result<std::unique_ptr<Session>> host(SessionOptions options);
+
+  /// For every other process. Fails with `kUnavailable` when nobody listens there, `kDeadlineExceeded` when nobody
+  /// answers.
+  /// @blocking
+  static Result<std::unique_ptr<Session>> join(SessionOptions options, const Address& coordinator);
+
+  ~Session();
+  Session(const Session&) = delete;
+  Session& operator=(const Session&) = delete;
+
+  /// Where the coordinator is, for the other processes.
+  const Address& address() const;
+
+  /// Runs the steps of one local rank on the calling thread until the session ends. Call once per local rank; `engine`
+  /// is borrowed during the call. Planning starts with rank 0's call, so requests submitted before it start together.
+  /// @blocking
+  Result<void> run_executor(RankId rank, shards::Engine& engine);
+
+  /// What a local rank's executor is doing, or did last: for exit records. May be called from any thread.
+  ExecutorStatus status(RankId rank) const;
+
+  /// Ends the whole session with `kCancelled`. May be called in any process, from any thread (not a signal handler).
+  void cancel();
+
+  // The client's side: only in the process of rank 0, from any thread.
+
+  /// Queues a request. A request that cannot be answered ends through its sink; the others go on.
+  void submit(Request request, Sink& sink);
+
+  /// Ends a request with `kStop`; no token follows. Nothing happens when it is over.
+  void stop(RequestId request);
+
+  /// No request will follow: the session ends when the last answer is complete.
+  void finish();
+
+ private:
+  class Impl;
+  explicit Session(std::unique_ptr<Impl> impl);
+  std::unique_ptr<Impl> impl_;
+};
+
+}  // namespace lockstep::actors

@@ -1,0 +1,27 @@
+// A rank's ear and mouth: hands schedules to its executor, tells the coordinator what became of them, and raises the
+// rank's abort flag when the session fails or the coordinator is lost. Private to this folder.
+#pragma once
+
+#include "actors/gate.h"
+#include "actors/protocol.h"
+#include "actors/schedule_queue.h"
+#include "actors/session.h"
+#include "runtime/core/abort_flag.h"
+
+namespace lockstep::actors {
+
+/// What a shard actor shares with its rank's executor: thread-safe objects that outlive the actor.
+struct ShardPorts {
+  int32_t rank = 0;
+  int32_t size = 1;
+  ScheduleQueue* queue = nullptr;
+  AbortFlag* abort = nullptr;
+  Gate* gate = nullptr;  // opens when the session is closed for this rank
+  PeerDetection detection = PeerDetection::kOn;
+  std::function<void(RankId, const Schedule&)> trace;
+};
+
+/// Says hello to `coordinator` when it is spawned.
+LocalShard::behavior_type shard_actor(LocalShard::pointer self, ShardPorts ports, CoordinatorHandle coordinator);
+
+}  // namespace lockstep::actors

@@ -1,0 +1,186 @@
+// The protocol itself, against shards that the test plays.
+#include "actors/coordinator.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "tests/actors/collecting_sink.h"
+
+namespace lockstep::actors {
+namespace {
+
+using ::testing::HasSubstr;
+
+/// What a played shard was told.
+class Ear {
+ public:
+  void hear(const Schedule& schedule) {
+    std::lock_guard lock(mutex_);
+    schedules_.push_back(schedule);
+    changed_.notify_all();
+  }
+  void hear(const Closing& closing) {
+    std::lock_guard lock(mutex_);
+    closing_ = closing;
+    changed_.notify_all();
+  }
+  bool wait_for_schedules(size_t count) {
+    std::unique_lock lock(mutex_);
+    return changed_.wait_for(lock, kPatience, [&] { return schedules_.size() >= count; });
+  }
+  bool wait_for_close() {
+    std::unique_lock lock(mutex_);
+    return changed_.wait_for(lock, kPatience, [&] { return closing_.has_value(); });
+  }
+  std::vector<Schedule> schedules() {
+    std::lock_guard lock(mutex_);
+    return schedules_;
+  }
+  std::optional<Error> error() {
+    std::lock_guard lock(mutex_);
+    return closing_ ? error_of(*closing_) : std::nullopt;
+  }
+
+ private:
+  std::mutex mutex_;
+  std::condition_variable changed_;
+  std::vector<Schedule> schedules_;
+  std::optional<Closing> closing_;
+};
+
+ShardHandle::behavior_type played_shard(ShardHandle::pointer, Ear* ear) {
+  return {[ear](schedule_atom, const Schedule& schedule) { ear->hear(schedule); },
+          [ear](close_atom, const Closing& closing) { ear->hear(closing); }};
+}
+
+class CoordinatorTest : public ::testing::Test {
+ protected:
+  CoordinatorTest() {
+    config_.set("scheduler.policy", caf::atom("sharing"));
+    config_.set("scheduler.max-threads", size_t{1});
+    system_ = std::make_unique<caf::actor_system>(config_);
+  }
+  ~CoordinatorTest() override {
+    if (coordinator_) caf::anon_send(coordinator_, quit_atom::value);
+    for (const ShardHandle& shard : shards_) caf::anon_send_exit(shard, caf::exit_reason::kill);
+    coordinator_ = nullptr;
+    shards_.clear();
+    system_.reset();
+  }
+
+  void start(int32_t size, Duration hello_deadline = kPatience) {
+    CoordinatorPorts ports;
+    ports.size = size;
+    ports.hello_deadline = hello_deadline;
+    ports.over = &over_;
+    ports.request_stop = [this](SlotId slot) { stops_.push_back(slot); };
+    ports.operation = [] { return std::string("decode, schedule 0, step 1"); };
+    coordinator_ = system_->spawn(coordinator_actor, ports);
+    ears_ = std::vector<Ear>(static_cast<size_t>(size));
+    for (Ear& ear : ears_) shards_.push_back(system_->spawn(played_shard, &ear));
+  }
+  void hello(int32_t rank) {
+    caf::anon_send(coordinator_, hello_atom::value, rank, static_cast<int32_t>(shards_.size()), shards_[rank]);
+  }
+  void begin() {
+    caf::anon_send(coordinator_, begin_atom::value,
+                   PlannerLimits{.slots = 1, .chunk = 4, .capacity = 64, .decode_steps = 2});
+  }
+  void submit(int64_t id, int32_t new_tokens) {
+    Request request{.id = RequestId(id), .ids = {7}, .parameters = {}};
+    request.parameters.max_new_tokens = new_tokens;
+    caf::anon_send(coordinator_, submit_atom::value, Submission{request, &sink_});
+  }
+  void done(int32_t rank, int32_t schedule, int32_t steps) {
+    caf::anon_send(coordinator_, done_atom::value, rank, ScheduleDone{schedule, steps});
+  }
+
+  CollectingSink sink_;
+  Gate over_;
+  std::vector<SlotId> stops_;
+  std::vector<Ear> ears_;
+  std::vector<ShardHandle> shards_;
+  LocalCoordinator coordinator_;
+  caf::actor_system_config config_;
+  std::unique_ptr<caf::actor_system> system_;
+};
+
+TEST_F(CoordinatorTest, SendsTheNextScheduleBeforeTheOneUnderWayHasEnded) {
+  start(2);
+  begin();
+  submit(1, 30);
+  hello(0);
+  hello(1);
+  ASSERT_TRUE(ears_[1].wait_for_schedules(2));  // nobody has answered yet
+  done(0, 0, 3);
+  done(1, 0, 3);
+  ASSERT_TRUE(ears_[1].wait_for_schedules(3));
+  EXPECT_EQ(ears_[1].schedules().size(), 3u);  // two in flight, no more
+  EXPECT_EQ(ears_[0].schedules(), ears_[1].schedules());
+}
+
+TEST_F(CoordinatorTest, NamesTheRanksThatDidNotComeInTime) {
+  start(4, std::chrono::milliseconds(20));
+  hello(0);
+  hello(2);
+  ASSERT_TRUE(ears_[2].wait_for_close());
+  EXPECT_EQ(ears_[2].error()->kind, ErrorKind::kDeadlineExceeded);
+  EXPECT_THAT(ears_[2].error()->message, HasSubstr("rank 1, 3"));
+}
+
+TEST_F(CoordinatorTest, TellsTheSurvivorsAndTheRequestsWhichRankWasLost) {
+  start(3);
+  begin();
+  submit(1, 30);
+  for (int32_t rank = 0; rank < 3; ++rank) hello(rank);
+  ASSERT_TRUE(ears_[0].wait_for_schedules(2));
+  caf::anon_send_exit(shards_[1], caf::exit_reason::kill);
+  for (const size_t survivor : {0, 2}) {
+    ASSERT_TRUE(ears_[survivor].wait_for_close());
+    EXPECT_EQ(ears_[survivor].error()->kind, ErrorKind::kPeerLost);
+    EXPECT_EQ(ears_[survivor].error()->origin_rank, 1);
+    EXPECT_THAT(ears_[survivor].error()->message, HasSubstr("decode, schedule 0, step 1"));
+  }
+  ASSERT_TRUE(sink_.wait_for_finish(RequestId(1)));
+  EXPECT_EQ(sink_.answer(RequestId(1)).error, ears_[0].error());
+}
+
+TEST_F(CoordinatorTest, FindsRanksThatRanADifferentNumberOfSteps) {
+  start(2);
+  begin();
+  submit(1, 30);
+  hello(0);
+  hello(1);
+  ASSERT_TRUE(ears_[0].wait_for_schedules(2));
+  done(0, 0, 3);
+  done(1, 0, 2);
+  ASSERT_TRUE(ears_[0].wait_for_close());
+  EXPECT_EQ(ears_[0].error()->kind, ErrorKind::kInternal);
+  EXPECT_EQ(ears_[0].error()->origin_rank, 1);
+}
+
+TEST_F(CoordinatorTest, RefusesARankThatIsAlreadyThere) {
+  start(2);
+  hello(0);
+  hello(0);
+  ASSERT_TRUE(ears_[0].wait_for_close());
+  EXPECT_EQ(ears_[0].error()->kind, ErrorKind::kFailedPrecondition);
+}
+
+TEST_F(CoordinatorTest, IsOverOnlyWhenEveryShardHasClosedOrIsGone) {
+  start(2);
+  hello(0);
+  hello(1);
+  begin();
+  caf::anon_send(coordinator_, failed_atom::value, int32_t{1}, to_wire({ErrorKind::kCancelled, "cancelled", 1}));
+  ASSERT_TRUE(ears_[0].wait_for_close());
+  ASSERT_TRUE(ears_[1].wait_for_close());
+  caf::anon_send(coordinator_, closed_atom::value, int32_t{0});
+  EXPECT_FALSE(over_.is_open());
+  caf::anon_send_exit(shards_[1], caf::exit_reason::kill);
+  EXPECT_TRUE(over_.wait(kPatience));
+  EXPECT_EQ(over_.error()->kind, ErrorKind::kCancelled);
+}
+
+}  // namespace
+}  // namespace lockstep::actors

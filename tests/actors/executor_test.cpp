@@ -1,0 +1,181 @@
+#include "actors/executor.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <thread>
+
+#include "actors/planner.h"
+#include "tests/actors/fake_engine.h"
+
+namespace lockstep::actors {
+namespace {
+
+using ::testing::AllOf;
+using ::testing::ElementsAre;
+using ::testing::HasSubstr;
+using ::testing::IsEmpty;
+
+Request request(int64_t id, std::vector<int32_t> ids, int32_t new_tokens) {
+  Request made{.id = RequestId(id), .ids = std::move(ids), .parameters = {}};
+  made.parameters.max_new_tokens = new_tokens;
+  return made;
+}
+
+/// One executor with its engine, its queue and what it reported.
+struct Fixture {
+  explicit Fixture(FakeEngine::Options options = {}) : engine(options, group, abort), planner(limits()) {
+    ExecutorHooks hooks;
+    hooks.released = [this](StepResult result) { released.push_back(std::move(result)); };
+    hooks.done = [this](const ScheduleDone& schedule) { done.push_back(schedule); };
+    hooks.step = [this](int32_t schedule, int32_t step) {
+      steps.emplace_back(schedule, step);
+      released_before_step.push_back(released.size());
+    };
+    executor.emplace(RankId(0), engine, queue, abort, hooks);
+  }
+
+  PlannerLimits limits() const { return {.slots = engine.slots(), .chunk = engine.chunk(), .capacity = 64}; }
+
+  FakeGroup group{1};
+  AbortFlag abort;
+  FakeEngine engine;
+  Planner planner;
+  ScheduleQueue queue;
+  std::vector<StepResult> released;
+  std::vector<size_t> released_before_step;
+  std::vector<ScheduleDone> done;
+  std::vector<std::pair<int32_t, int32_t>> steps;
+  std::optional<Executor> executor;
+};
+
+TEST(Executor, RunsTheStepsOfTheSchedulesAndNoOthers) {
+  Fixture f;
+  f.planner.add(request(1, {7, 8, 9, 10, 11}, 3));
+  f.queue.push(*f.planner.next());
+  f.queue.push(f.planner.last());
+  ASSERT_TRUE(f.executor->run().has_value());
+  EXPECT_THAT(f.steps, ElementsAre(std::pair(0, 0), std::pair(0, 1), std::pair(0, 2), std::pair(0, 3)));
+  EXPECT_THAT(f.done, ElementsAre(ScheduleDone{0, 4}, ScheduleDone{1, 0}));
+  EXPECT_EQ(f.engine.confirms(), 1);  // not for a schedule without steps
+  const ExecutorStatus expected{
+      .phase = Phase::kEnded, .schedule = 1, .step = 0, .schedules = 2, .prefill_steps = 2, .decode_steps = 2};
+  EXPECT_EQ(f.executor->status(), expected);
+}
+
+TEST(Executor, ReleasesAStepOnlyWhenTheNextOneHasRun) {
+  Fixture f;
+  f.planner.add(request(1, {7}, 3));
+  f.queue.push(*f.planner.next());
+  f.queue.push(f.planner.last());
+  ASSERT_TRUE(f.executor->run().has_value());
+  EXPECT_THAT(f.released_before_step, ElementsAre(0u, 0u, 1u));
+  ASSERT_EQ(f.released.size(), 3u);
+  EXPECT_EQ(f.released[2].step, 2);
+}
+
+TEST(Executor, KeepsBackTokensThatWereNotConfirmed) {
+  Fixture f;
+  f.planner.add(request(1, {7}, 3));
+  f.engine.fail_confirm({ErrorKind::kInternal, "ranks differ"});
+  f.queue.push(*f.planner.next());
+  ASSERT_FALSE(f.executor->run().has_value());
+  EXPECT_EQ(f.released.size(), 2u);
+  EXPECT_THAT(f.done, IsEmpty());
+}
+
+TEST(Executor, EndsAScheduleEarlyWhenEverySlotHasFinished) {
+  Fixture f;
+  Request early = request(1, {7}, 30);
+  early.parameters.eos_ids = {expected_answer(early.ids, early.parameters)[2]};
+  const size_t tokens = expected_answer(early.ids, early.parameters).size();
+  f.planner.add(early);
+  const Schedule schedule = *f.planner.next();
+  EXPECT_EQ(schedule.decode_steps, 29);
+  f.queue.push(schedule);
+  f.queue.push(f.planner.last());
+  ASSERT_TRUE(f.executor->run().has_value());
+  EXPECT_EQ(f.steps.size(), tokens);
+}
+
+TEST(Executor, SaysWhereTheEngineFailed) {
+  Fixture f;
+  f.planner.add(request(1, {7}, 9));
+  f.engine.fail_at(3, {ErrorKind::kResourceExhausted, "[fake engine] no memory is left"});
+  f.queue.push(*f.planner.next());
+  const auto ended = f.executor->run();
+  ASSERT_FALSE(ended.has_value());
+  EXPECT_EQ(ended.error().kind, ErrorKind::kResourceExhausted);
+  EXPECT_EQ(ended.error().origin_rank, 0);
+  EXPECT_THAT(ended.error().message, AllOf(HasSubstr("no memory"), HasSubstr("decode, schedule 0, step 3")));
+  EXPECT_EQ(f.executor->status().phase, Phase::kDecode);
+}
+
+TEST(Executor, KeepsTheOriginOfAnErrorThatHasOne) {
+  Fixture f;
+  f.planner.add(request(1, {7}, 9));
+  const Error from_afar{ErrorKind::kPeerLost, "rank 3 was lost", 3};
+  f.engine.fail_at(1, from_afar);
+  f.queue.push(*f.planner.next());
+  EXPECT_EQ(f.executor->run().error(), from_afar);
+}
+
+TEST(Executor, TurnsAFailedCheckIntoAnInternalError) {
+  Fixture f;
+  f.planner.add(request(1, {7}, 9));
+  f.engine.break_at(1);
+  f.queue.push(*f.planner.next());
+  EXPECT_EQ(f.executor->run().error().kind, ErrorKind::kInternal);
+}
+
+TEST(Executor, RefusesAGapInTheScheduleNumbers) {
+  Fixture f;
+  f.queue.push({.number = 1, .closed = {}, .opened = {}, .prefills = {}});
+  const auto ended = f.executor->run();
+  ASSERT_FALSE(ended.has_value());
+  EXPECT_EQ(ended.error().kind, ErrorKind::kInternal);
+  EXPECT_THAT(f.steps, IsEmpty());
+}
+
+TEST(Executor, ReturnsTheReasonOfTheAbortFlagWhileItWaitsForASchedule) {
+  Fixture f;
+  const Error reason{ErrorKind::kPeerLost, "rank 1 was lost", 1};
+  std::optional<Error> error;
+  std::thread main([&] { error = f.executor->run().error(); });
+  f.abort.raise(reason);
+  main.join();
+  EXPECT_EQ(error, reason);
+}
+
+TEST(Executor, PrefersTheReasonOfTheAbortFlagOverWhatTheEngineSaw) {
+  Fixture f;
+  f.planner.add(request(1, {7}, 9));
+  f.engine.block_at(2);
+  f.queue.push(*f.planner.next());
+  const Error reason{ErrorKind::kCancelled, "cancelled", 0};
+  std::optional<Error> error;
+  std::thread main([&] { error = f.executor->run().error(); });
+  EXPECT_TRUE(f.engine.wait_until_blocked());
+  f.abort.raise(reason);
+  main.join();
+  EXPECT_EQ(error, reason);
+  EXPECT_EQ(f.released.size(), 1u);
+}
+
+TEST(ScheduleQueue, GivesSchedulesInTheirOrderAcrossThreads) {
+  ScheduleQueue queue;
+  AbortFlag abort;
+  constexpr int kCount = 2000;
+  std::thread writer([&] {
+    for (int i = 0; i < kCount; ++i) {
+      Schedule schedule;
+      schedule.number = i;
+      queue.push(schedule);
+    }
+  });
+  for (int i = 0; i < kCount; ++i) ASSERT_EQ(queue.pop(abort).value().number, i);
+  writer.join();
+}
+
+}  // namespace
+}  // namespace lockstep::actors

@@ -1,0 +1,268 @@
+#include "actors/planner.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <map>
+#include <random>
+
+namespace lockstep::actors {
+namespace {
+
+using ::testing::ElementsAre;
+using ::testing::HasSubstr;
+using ::testing::IsEmpty;
+
+Request request(int64_t id, int length, int32_t new_tokens) {
+  Request made{.id = RequestId(id), .ids = {}, .parameters = {}};
+  for (int i = 0; i < length; ++i) made.ids.push_back(static_cast<int32_t>(1000 * id + i));
+  made.parameters.max_new_tokens = new_tokens;
+  return made;
+}
+
+PlannerLimits limits(int64_t slots, int64_t chunk) { return {.slots = slots, .chunk = chunk, .capacity = 100}; }
+
+/// Applies schedules as an engine would, and fails on any that breaks the rules.
+class Replay {
+ public:
+  explicit Replay(PlannerLimits limits) : limits_(limits), slots_(static_cast<size_t>(limits.slots)) {}
+
+  void run(const Schedule& schedule) {
+    EXPECT_EQ(schedule.number, next_number_++);
+    for (const SlotId slot : schedule.closed) {
+      EXPECT_TRUE(slots_[slot.value].is_open) << to_string(schedule);
+      slots_[slot.value] = {};
+    }
+    for (const OpenedSlot& opened : schedule.opened) {
+      EXPECT_FALSE(slots_[opened.slot.value].is_open) << to_string(schedule);
+      slots_[opened.slot.value].is_open = true;
+      slots_[opened.slot.value].budget = opened.parameters.max_new_tokens;
+    }
+    EXPECT_LE(std::ssize(schedule.prefills), limits_.prefill_steps);
+    for (size_t i = 0; i < schedule.prefills.size(); ++i) {
+      run(schedule.prefills[i], /*is_last=*/i + 1 == schedule.prefills.size());
+    }
+    EXPECT_LE(schedule.decode_steps, limits_.decode_steps);
+    EXPECT_LE(schedule.decode_steps, largest_budget());
+    for (int32_t step = 0; step < schedule.decode_steps; ++step) {
+      for (Slot& slot : slots_) {
+        if (slot.is_prefilled && slot.budget > 0) --slot.budget;
+      }
+    }
+  }
+
+  /// The prompts that were prefilled to their end, in the order of that.
+  std::vector<std::vector<int32_t>> prompts;
+
+ private:
+  struct Slot {
+    bool is_open = false;
+    bool is_prefilled = false;
+    int64_t budget = 0;
+    std::vector<int32_t> ids;
+  };
+
+  int64_t largest_budget() const {
+    int64_t largest = 0;
+    for (const Slot& slot : slots_) largest = std::max(largest, slot.is_prefilled ? slot.budget : 0);
+    return largest;
+  }
+
+  void run(const shards::PrefillRows& rows, bool is_last) {
+    const auto count = std::ssize(rows.ids);
+    ASSERT_EQ(std::ssize(rows.slot), count);
+    ASSERT_EQ(std::ssize(rows.position), count);
+    ASSERT_EQ(rows.logit_rows.size(), slots_.size());
+    EXPECT_GT(count, 0);
+    EXPECT_LE(count, limits_.chunk);
+    const bool must_be_full = !is_last && !limits_.rows_of_one_slot;
+    EXPECT_TRUE(!must_be_full || count == limits_.chunk) << "padding before the tail";
+    for (int64_t row = 0; row < count; ++row) {
+      Slot& slot = slots_[rows.slot[row]];
+      EXPECT_TRUE(slot.is_open && !slot.is_prefilled);
+      EXPECT_EQ(rows.position[row], std::ssize(slot.ids));
+      EXPECT_TRUE(!limits_.rows_of_one_slot || rows.slot[row] == rows.slot[0]);
+      slot.ids.push_back(rows.ids[row]);
+    }
+    for (size_t s = 0; s < slots_.size(); ++s) {
+      const int32_t row = rows.logit_rows[s];
+      if (row < 0) continue;
+      ASSERT_LT(row, count);
+      EXPECT_EQ(rows.slot[row], static_cast<int32_t>(s));
+      EXPECT_EQ(rows.ids[row], slots_[s].ids.back());
+      slots_[s].is_prefilled = true;
+      --slots_[s].budget;
+      prompts.push_back(slots_[s].ids);
+    }
+  }
+
+  PlannerLimits limits_;
+  std::vector<Slot> slots_;
+  int32_t next_number_ = 0;
+};
+
+TEST(Planner, PacksPromptsIntoChunksWithPaddingOnlyAtTheTail) {
+  Planner planner(limits(/*slots=*/2, /*chunk=*/4));
+  planner.add(request(1, 3, 5));
+  planner.add(request(2, 7, 5));
+  const Schedule schedule = planner.next().value();
+  ASSERT_EQ(schedule.prefills.size(), 3u);
+  EXPECT_THAT(schedule.prefills[0].ids, ElementsAre(1000, 1001, 1002, 2000));
+  EXPECT_THAT(schedule.prefills[0].slot, ElementsAre(0, 0, 0, 1));
+  EXPECT_THAT(schedule.prefills[0].position, ElementsAre(0, 1, 2, 0));
+  EXPECT_THAT(schedule.prefills[0].logit_rows, ElementsAre(2, -1));
+  EXPECT_THAT(schedule.prefills[1].ids, ElementsAre(2001, 2002, 2003, 2004));
+  EXPECT_THAT(schedule.prefills[1].logit_rows, ElementsAre(-1, -1));
+  EXPECT_THAT(schedule.prefills[2].ids, ElementsAre(2005, 2006));
+  EXPECT_THAT(schedule.prefills[2].logit_rows, ElementsAre(-1, 1));
+  EXPECT_EQ(schedule.decode_steps, 4);  // prefill makes the first of five tokens
+  EXPECT_EQ(planner.next(), std::nullopt);
+}
+
+TEST(Planner, KeepsRowsOfOneSlotApartWhereTheEngineNeedsIt) {
+  PlannerLimits one_slot = limits(2, 4);
+  one_slot.rows_of_one_slot = true;
+  Planner planner(one_slot);
+  planner.add(request(1, 3, 1));
+  planner.add(request(2, 5, 1));
+  const Schedule schedule = planner.next().value();
+  ASSERT_EQ(schedule.prefills.size(), 3u);
+  EXPECT_THAT(schedule.prefills[0].slot, ElementsAre(0, 0, 0));
+  EXPECT_THAT(schedule.prefills[1].slot, ElementsAre(1, 1, 1, 1));
+  EXPECT_THAT(schedule.prefills[2].slot, ElementsAre(1));
+}
+
+TEST(Planner, ClosesASpentSlotAndRefillsItWhileItsNeighbourDecodes) {
+  PlannerLimits few = limits(2, 8);
+  few.decode_steps = 4;
+  Planner planner(few);
+  planner.add(request(1, 2, 3));
+  planner.add(request(2, 2, 20));
+  planner.add(request(3, 2, 3));
+  EXPECT_EQ(planner.next()->decode_steps, 2);  // a prompt waits: stop where the first slot is spent
+  const Schedule refill = planner.next().value();
+  EXPECT_THAT(refill.closed, ElementsAre(SlotId(0)));
+  ASSERT_EQ(refill.opened.size(), 1u);
+  EXPECT_EQ(refill.opened[0].slot, SlotId(0));
+  ASSERT_EQ(refill.prefills.size(), 1u);
+  EXPECT_THAT(refill.prefills[0].ids, ElementsAre(3000, 3001));
+  EXPECT_EQ(refill.decode_steps, 4);
+  EXPECT_EQ(planner.occupants(), (std::vector<std::optional<RequestId>>{RequestId(3), RequestId(2)}));
+}
+
+TEST(Planner, FreesASlotWhoseRequestFinishedEarly) {
+  Planner planner(limits(1, 4));
+  planner.add(request(1, 2, 90));
+  planner.add(request(2, 2, 5));
+  planner.next();
+  planner.finish(RequestId(1));
+  EXPECT_FALSE(planner.expects(RequestId(1)));
+  const Schedule schedule = planner.next().value();
+  EXPECT_THAT(schedule.closed, ElementsAre(SlotId(0)));
+  EXPECT_THAT(schedule.prefills[0].ids, ElementsAre(2000, 2001));
+}
+
+TEST(Planner, DropsAQueuedAndAHalfPrefilledRequestThatFinished) {
+  PlannerLimits short_schedules = limits(1, 4);
+  short_schedules.prefill_steps = 1;
+  Planner planner(short_schedules);
+  planner.add(request(1, 10, 5));
+  planner.add(request(2, 2, 5));
+  planner.add(request(3, 2, 5));
+  EXPECT_EQ(planner.next()->prefills.size(), 1u);
+  planner.finish(RequestId(1));
+  planner.finish(RequestId(2));
+  const Schedule schedule = planner.next().value();
+  EXPECT_THAT(schedule.closed, ElementsAre(SlotId(0)));
+  EXPECT_THAT(schedule.prefills[0].ids, ElementsAre(3000, 3001));
+}
+
+TEST(Planner, DecodesBetweenThePrefillsOfALongPrompt) {
+  PlannerLimits alternate = limits(2, 4);
+  alternate.prefill_steps = 2;
+  Planner planner(alternate);
+  planner.add(request(1, 4, 50));
+  planner.next();
+  planner.add(request(2, 20, 5));
+  const Schedule schedule = planner.next().value();
+  EXPECT_EQ(schedule.prefills.size(), 2u);
+  EXPECT_EQ(schedule.decode_steps, 2);
+}
+
+TEST(Planner, HasNothingToDoUntilSomethingIsAdded) {
+  Planner planner(limits(2, 4));
+  EXPECT_EQ(planner.next(), std::nullopt);
+  planner.add(request(1, 1, 1));
+  EXPECT_EQ(planner.next()->steps(), 1);
+  EXPECT_EQ(planner.next(), std::nullopt);
+}
+
+TEST(Planner, LastClosesEverySlot) {
+  Planner planner(limits(2, 4));
+  planner.add(request(1, 1, 1));
+  planner.next();
+  const Schedule last = planner.last();
+  EXPECT_EQ(last.number, 1);
+  EXPECT_EQ(last.last, Last::kYes);
+  EXPECT_EQ(last.steps(), 0);
+  EXPECT_THAT(last.closed, ElementsAre(SlotId(0)));
+}
+
+TEST(Planner, RunsEveryPromptTokenOnceAndInOrderWhateverTheSizes) {
+  std::mt19937 random(1);
+  const auto draw = [&](int low, int high) { return std::uniform_int_distribution(low, high)(random); };
+  for (int round = 0; round < 300; ++round) {
+    PlannerLimits some{.slots = draw(1, 4), .chunk = draw(1, 9), .capacity = 100, .rows_of_one_slot = draw(0, 1) == 1};
+    some.decode_steps = draw(1, 6);
+    some.prefill_steps = draw(1, 4);
+    Planner planner(some);
+    Replay replay(some);
+    const int count = draw(1, 9);
+    int added = 0;
+    for (int schedules = 0; schedules < 10000; ++schedules) {
+      if (added < count && draw(0, 1) == 1) {
+        planner.add(request(++added, draw(1, 30), draw(1, 15)));
+      }
+      if (draw(0, 9) == 0) planner.finish(RequestId(draw(1, count)));
+      const auto schedule = planner.next();
+      if (schedule) replay.run(*schedule);
+      if (!schedule && added == count) break;
+    }
+    EXPECT_EQ(planner.next(), std::nullopt);
+    EXPECT_EQ(planner.queued(), 0);
+    for (const auto& ids : replay.prompts) {
+      for (size_t i = 1; i < ids.size(); ++i) ASSERT_EQ(ids[i], ids[i - 1] + 1);
+      ASSERT_EQ(ids.front() % 1000, 0);
+    }
+  }
+}
+
+TEST(CheckRequest, NamesWhatDoesNotFit) {
+  const PlannerLimits small{.slots = 1, .chunk = 4, .capacity = 10};
+  EXPECT_TRUE(check_request(request(1, 5, 6), small).has_value());  // the last new token needs no room
+  const auto expect_refused = [&](Request bad, const char* what) {
+    const auto checked = check_request(bad, small);
+    ASSERT_FALSE(checked.has_value()) << what;
+    EXPECT_EQ(checked.error().kind, ErrorKind::kInvalidArgument);
+    EXPECT_THAT(checked.error().message, HasSubstr(what));
+  };
+  expect_refused(request(1, 5, 7), "at most 10");
+  expect_refused(request(1, 0, 1), "empty prompt");
+  expect_refused(request(1, 1, 0), "max_new_tokens 0");
+  Request negative = request(1, 3, 1);
+  negative.ids[1] = -4;
+  expect_refused(negative, "token id -4 at index 1");
+  Request many_eos = request(1, 1, 1);
+  many_eos.parameters.eos_ids.assign(17, 3);
+  expect_refused(many_eos, "17 EOS ids");
+}
+
+TEST(Schedule, PrintsInOneLine) {
+  Planner planner(limits(2, 4));
+  planner.add(request(1, 5, 3));
+  EXPECT_EQ(to_string(planner.next().value()), "schedule 0: open 0; prefill 4+1 rows; decode 2");
+  EXPECT_EQ(to_string(planner.last()), "schedule 1: close 0; last");
+}
+
+}  // namespace
+}  // namespace lockstep::actors

@@ -1,0 +1,118 @@
+#include "actors/request_book.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "runtime/core/check.h"
+#include "tests/actors/collecting_sink.h"
+
+namespace lockstep::actors {
+namespace {
+
+using generation::FinishReason;
+using ::testing::ElementsAre;
+using ::testing::IsEmpty;
+
+constexpr RequestId kA{1};
+constexpr RequestId kB{2};
+
+Request request(RequestId id, int32_t new_tokens, std::vector<int32_t> eos = {}) {
+  Request made{.id = id, .ids = {1}, .parameters = {}};
+  made.parameters.max_new_tokens = new_tokens;
+  made.parameters.eos_ids = std::move(eos);
+  return made;
+}
+
+StepResult result(int32_t schedule, std::vector<int32_t> tokens) { return {schedule, 0, std::move(tokens), {}}; }
+
+TEST(RequestBook, GivesTokensToWhoeverOwnsTheSlotInThatSchedule) {
+  RequestBook book;
+  CollectingSink sink;
+  book.open(request(kA, 2), sink);
+  book.open(request(kB, 9), sink);
+  book.note_schedule(0, {kA, std::nullopt});
+  book.note_schedule(1, {kB, std::nullopt});  // sent ahead, before the results of 0
+  EXPECT_THAT(book.take(result(0, {5, -1})), IsEmpty());
+  const auto ended = book.take(result(0, {6, -1}));
+  ASSERT_EQ(ended.size(), 1u);
+  EXPECT_EQ(ended[0].request, kA);
+  EXPECT_EQ(ended[0].reason, FinishReason::kLength);
+  EXPECT_THAT(book.take(result(0, {0, -1})), IsEmpty());  // padding of a finished slot
+  book.take(result(1, {7, -1}));
+  EXPECT_THAT(sink.answer(kA).tokens, ElementsAre(5, 6));
+  EXPECT_THAT(sink.answer(kB).tokens, ElementsAre(7));
+}
+
+TEST(RequestBook, EndsWithTheEosTokenInTheOutput) {
+  RequestBook book;
+  CollectingSink sink;
+  book.open(request(kA, 2, {4, 6}), sink);
+  book.note_schedule(0, {kA});
+  book.take(result(0, {5}));
+  EXPECT_EQ(book.take(result(0, {6}))[0].reason, FinishReason::kEos);  // also where it is the last that fits
+  EXPECT_THAT(sink.answer(kA).tokens, ElementsAre(5, 6));
+  EXPECT_EQ(sink.answer(kA).reason, FinishReason::kEos);
+  EXPECT_TRUE(book.empty());
+}
+
+TEST(RequestBook, StopsAtTheTokenThatTheSinkSays) {
+  RequestBook book;
+  CollectingSink sink(
+      [](RequestId, const auto& tokens) { return tokens.size() == 2 ? Verdict::kStop : Verdict::kContinue; });
+  book.open(request(kA, 9), sink);
+  book.note_schedule(0, {kA});
+  for (int32_t token = 5; token < 9; ++token) book.take(result(0, {token}));
+  EXPECT_THAT(sink.answer(kA).tokens, ElementsAre(5, 6));
+  EXPECT_EQ(sink.answer(kA).reason, FinishReason::kStop);
+  EXPECT_EQ(sink.answer(kA).finishes, 1);
+}
+
+TEST(RequestBook, HandsOutTheRequestsOwnRowOfLogitsWhenWanted) {
+  RequestBook book;
+  CollectingSink sink;
+  Request wants = request(kB, 9);
+  wants.logits = Logits::kWanted;
+  book.open(request(kA, 9), sink);
+  book.open(wants, sink);
+  book.note_schedule(0, {kA, kB});
+  book.take({0, 0, {5, 6}, {1, 2, 3, 4}});
+  EXPECT_THAT(sink.answer(kA).logits.at(0), IsEmpty());
+  EXPECT_THAT(sink.answer(kB).logits.at(0), ElementsAre(3, 4));
+}
+
+TEST(RequestBook, OwnsASlotOnlyWhenNoScheduleUnderWayGivesItToAnother) {
+  RequestBook book;
+  CollectingSink sink;
+  book.open(request(kA, 9), sink);
+  book.open(request(kB, 9), sink);
+  EXPECT_FALSE(book.owns(kA, SlotId(0)));
+  book.note_schedule(0, {kA});
+  EXPECT_TRUE(book.owns(kA, SlotId(0)));
+  book.note_schedule(1, {kB});
+  EXPECT_FALSE(book.owns(kA, SlotId(0)));
+  EXPECT_FALSE(book.owns(kB, SlotId(0)));
+  EXPECT_THAT(book.drop_schedule(0), ElementsAre(kA));  // still open, and nowhere any more
+  EXPECT_TRUE(book.owns(kB, SlotId(0)));
+}
+
+TEST(RequestBook, TellsEveryOpenRequestOfAFailure) {
+  RequestBook book;
+  CollectingSink sink;
+  book.open(request(kA, 9), sink);
+  book.open(request(kB, 9), sink);
+  const Error error{ErrorKind::kPeerLost, "rank 1 was lost", 1};
+  book.fail_all(error);
+  for (const RequestId id : {kA, kB}) {
+    EXPECT_EQ(sink.answer(id).reason, FinishReason::kError);
+    EXPECT_EQ(sink.answer(id).error, error);
+  }
+  EXPECT_TRUE(book.empty());
+}
+
+TEST(RequestBook, ChecksThatResultsBelongToAKnownSchedule) {
+  RequestBook book;
+  EXPECT_THROW(book.take(result(0, {5})), CheckFailure);
+}
+
+}  // namespace
+}  // namespace lockstep::actors
