@@ -1,0 +1,70 @@
+#include <fmt/format.h>
+
+#include "runtime/backends/cpu/cpu.h"
+#include "runtime/backends/cpu/executable.h"
+
+namespace lockstep::cpu {
+namespace {
+
+class Backend final : public device::Backend {
+ public:
+  Backend(const Kernels& kernels, std::unique_ptr<ThreadTeam> team) : kernels_(kernels), team_(std::move(team)) {}
+
+  std::string_view name() const override { return "cpu"; }
+
+  device::Capabilities capabilities() const override {
+    return {.dtypes = {DType::kFloat32, DType::kBFloat16, DType::kFloat16},
+            .rows_of_one_slot = false,
+            .bounded_attention = true,
+            .invariant_sums = true};
+  }
+
+  Result<std::unique_ptr<device::Store>> make_store(std::span<const graph::Graph* const> graphs) override {
+    LOCKSTEP_TRY(std::unique_ptr<device::Store> store, Store::create(graphs, kernels_));
+    return store;
+  }
+
+  Result<std::unique_ptr<device::Executable>> compile(const graph::Graph& graph, device::Store& store,
+                                                      const device::CompileOptions& options) override {
+    auto* own = dynamic_cast<Store*>(&store);
+    LOCKSTEP_CHECK(own != nullptr);
+    LOCKSTEP_TRY(std::unique_ptr<device::Executable> executable,
+                 Executable::compile(graph, *own, kernels_, *team_, options.communicator));
+    return executable;
+  }
+
+ private:
+  const Kernels& kernels_;
+  std::unique_ptr<ThreadTeam> team_;
+};
+
+}  // namespace
+
+Result<void> Options::validate() const {
+  if (threads < 1) {
+    return Error{ErrorKind::kInvalidArgument,
+                 fmt::format("[runtime/backends/cpu] found {} threads, expected at least 1", threads)};
+  }
+  if (!cores.empty() && cores.size() != static_cast<size_t>(threads)) {
+    return Error{ErrorKind::kInvalidArgument,
+                 fmt::format("[runtime/backends/cpu] found {} cores for {} threads, expected one per thread or none",
+                             cores.size(), threads)};
+  }
+  return ok();
+}
+
+Result<std::unique_ptr<device::Backend>> make_backend(const Options& options) {
+  LOCKSTEP_TRY_VOID(options.validate());
+  const Isa isa = options.isa.value_or(best_isa());
+  if (isa > best_isa()) {
+    return Error{ErrorKind::kUnsupported,
+                 fmt::format("[runtime/backends/cpu] this machine cannot run {}: found {} at best; choose that or a "
+                             "lower one",
+                             to_string(isa), to_string(best_isa()))};
+  }
+  LOCKSTEP_TRY(std::unique_ptr<ThreadTeam> team, ThreadTeam::start(options.threads, options.cores));
+  std::unique_ptr<device::Backend> backend = std::make_unique<Backend>(kernels_for(isa), std::move(team));
+  return backend;
+}
+
+}  // namespace lockstep::cpu

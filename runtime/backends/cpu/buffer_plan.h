@@ -1,0 +1,31 @@
+// Where each value of a graph lies while a step runs. Results share memory once they are no longer read; a slice of
+// columns lies inside what it is a slice of.
+#pragma once
+
+#include <vector>
+
+#include "runtime/graph/graph.h"
+
+namespace lockstep::cpu {
+
+struct Placement {
+  bool is_workspace = false;  // false: a weight, a state, or a view
+  int64_t offset = 0;         // bytes into the workspace
+  bool is_view = false;       // columns of `base`
+  graph::ValueId base{0};
+  int64_t first_column = 0;
+  bool is_token_rows = false;  // dimension T: only the rows in use are computed
+  bool packs_planes = false;   // [roots, T, N] whose only reader is an all_reduce: planes of the rows in use
+};
+
+struct BufferPlan {
+  std::vector<Placement> values;  // by ValueId
+  int64_t bytes = 0;
+};
+
+BufferPlan plan_buffers(const graph::Graph& graph);
+
+/// The value that says which rows of a step are padding: the slot operand that all cache operations share.
+std::optional<graph::ValueId> slot_of_rows(const graph::Graph& graph);
+
+}  // namespace lockstep::cpu

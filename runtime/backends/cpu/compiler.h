@@ -1,0 +1,83 @@
+// From a graph to a program: gives every value its address, then turns each node into phases, in order.
+#pragma once
+
+#include <map>
+#include <span>
+#include <tuple>
+#include <vector>
+
+#include "runtime/backends/cpu/buffer_plan.h"
+#include "runtime/backends/cpu/program.h"
+#include "runtime/backends/cpu/store.h"
+#include "runtime/device/backend.h"
+
+namespace lockstep::cpu {
+
+/// Used once. Each `lower_…` adds the phases of one node; they are spread over the lower_*.cpp files.
+class Compiler {
+ public:
+  /// Borrows everything; `program` is filled and must stay where it is.
+  Compiler(const graph::Graph& graph, Store& store, const Kernels& kernels, int workers,
+           device::Communicator* communicator, Program& program);
+
+  Result<void> compile();
+
+ private:
+  using Node = graph::Node;
+
+  Result<void> check_communicator() const;
+  Result<void> map_workspace();
+  Result<void> map_scratch();
+  void bind_inputs_and_outputs();
+  Result<void> place_values();
+  Result<Tensor> place(graph::ValueId id) const;
+  Result<void> lower(const Node& node);
+
+  Result<void> lower_embedding(const Node& node);
+  Result<void> lower_linear(const Node& node);
+  Result<void> lower_linear_blocks(const Node& node);
+  void lower_add(const Node& node);
+  void lower_rms_norm(const Node& node);
+  void lower_gated_activation(const Node& node);
+  void lower_columns(const Node& node);
+  void lower_select_rows(const Node& node);
+  void lower_rope(const Node& node);
+  Result<void> lower_kv_append(const Node& node);
+  Result<void> lower_attention(const Node& node);
+  void lower_all_reduce(const Node& node);
+  void lower_all_gather(const Node& node);
+  void lower_agree(const Node& node);
+  void lower_running_slots(const Node& node);
+  void lower_mark_seen(const Node& node);
+  void lower_advance(const Node& node);
+  void lower_sample(const Node& node);
+
+  /// Counts the rows in use once `value`, which says so, is known.
+  void bound_rows_by(graph::ValueId value);
+  /// Refuses rows whose slot or position lies outside `cache`, once per step.
+  void check_rows(const Node& node, graph::ValueId slot, graph::ValueId position, const CacheLayout& cache);
+  Result<void> add_linear(const Node& node, struct LinearTask task);
+  /// Cosines and sines of a rope node, [rows, 2 · frequencies]; made once per step for nodes that share them.
+  const float* rope_table(const Node& node);
+
+  void add_shared(std::function<void(Part)> work) { program_.phases.push_back({.shared = std::move(work)}); }
+  void add_alone(std::function<Result<void>()> work) { program_.phases.push_back({.alone = std::move(work)}); }
+  const Tensor& tensor(graph::ValueId id) const { return tensors_[id.value]; }
+  const Tensor& operand(const Node& node, size_t i) const { return tensor(node.operands.at(i)); }
+  const Tensor& result(const Node& node) const { return tensor(*node.result); }
+
+  const graph::Graph& graph_;
+  Store& store_;
+  const Kernels& kernels_;
+  int workers_;
+  device::Communicator* communicator_;
+  Program& program_;
+  BufferPlan plan_;
+  std::vector<Tensor> tensors_;  // by ValueId; caches and packed-only weights have no data
+  std::optional<graph::ValueId> slot_of_rows_;
+  using RopeKey = std::tuple<graph::ValueId, graph::ValueId, double>;  // position, frequencies, scale
+  std::map<RopeKey, const float*> rope_tables_;
+  std::map<std::pair<graph::ValueId, graph::ValueId>, int64_t> checked_rows_;  // (slot, position) → capacity
+};
+
+}  // namespace lockstep::cpu

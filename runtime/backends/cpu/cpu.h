@@ -1,0 +1,33 @@
+// The backend for CPUs: packed weights, own SIMD kernels, a team of threads, KV memory that grows as tokens arrive.
+#pragma once
+
+#include <memory>
+#include <optional>
+#include <vector>
+
+#include "runtime/backends/cpu/isa.h"
+#include "runtime/core/result.h"
+#include "runtime/device/backend.h"
+
+namespace lockstep::cpu {
+
+struct Options {
+  int threads = 1;         // workers of a step; the thread that runs the executables is worker 0
+  std::vector<int> cores;  // worker i is bound to cores[i]; empty: no binding. Binds the caller of `make_backend` too
+  std::optional<Isa> isa = std::nullopt;  // a lower instruction set than the machine's best, for tests
+
+  /// Fails with `kInvalidArgument` for a count below 1 or cores that are not one per thread.
+  Result<void> validate() const;
+};
+
+/// Results are the same to the bit for every number of rows, threads, ranks and chunks, within one instruction set
+/// (and for one choice of `block` in linear_blocks).
+///
+/// KV memory: a token block holds 64 tokens of one slot, of all layers, and is touched when its first token arrives,
+/// so resident bytes of the caches ≤ Σ over slots of ceil(tokens / 64) · block bytes, where block bytes is
+/// 64 · Σ over caches of heads · head_dim · size of an element, head_dim rounded up to 16, and the whole to 4096.
+///
+/// Fails with `kUnsupported` when the machine lacks `options.isa`, with `kUnavailable` when a core cannot be bound.
+Result<std::unique_ptr<device::Backend>> make_backend(const Options& options);
+
+}  // namespace lockstep::cpu

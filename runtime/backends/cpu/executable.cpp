@@ -1,0 +1,85 @@
+#include "runtime/backends/cpu/executable.h"
+
+#include <fmt/format.h>
+
+#include <cstring>
+#include <exception>
+
+#include "runtime/backends/cpu/compiler.h"
+
+namespace lockstep::cpu {
+
+Result<std::unique_ptr<Executable>> Executable::compile(const graph::Graph& graph, Store& store, const Kernels& kernels,
+                                                        ThreadTeam& team, device::Communicator* communicator) {
+  std::unique_ptr<Executable> executable(new Executable(graph, store, team));
+  Compiler compiler(executable->graph_, store, kernels, team.size(), communicator, executable->program_);
+  LOCKSTEP_TRY_VOID(compiler.compile());
+  store.add_workspace(executable->program_.workspace_bytes());
+  return executable;
+}
+
+Executable::~Executable() { store_.remove_workspace(program_.workspace_bytes()); }
+
+Result<void> Executable::take_inputs(std::span<const device::HostTensor> inputs) {
+  const auto refuse = [this](std::string what) {
+    return Error{ErrorKind::kInvalidArgument,
+                 fmt::format("[runtime/backends/cpu] cannot run {}: {}", graph_.name, what)};
+  };
+  if (inputs.size() != program_.inputs.size()) {
+    return refuse(fmt::format("found {} inputs, expected {}", inputs.size(), program_.inputs.size()));
+  }
+  for (size_t i = 0; i < inputs.size(); ++i) {
+    const Program::Input& expected = program_.inputs[i];
+    if (inputs[i].type != expected.type) {
+      return refuse(fmt::format("found {} for input {}, expected {}", to_string(inputs[i].type), expected.name,
+                                to_string(expected.type)));
+    }
+    if (static_cast<int64_t>(inputs[i].bytes.size()) != expected.type.bytes()) {
+      return refuse(fmt::format("found {} bytes for input {}, expected {}", inputs[i].bytes.size(), expected.name,
+                                expected.type.bytes()));
+    }
+  }
+  for (size_t i = 0; i < inputs.size(); ++i) {
+    if (!inputs[i].bytes.empty()) {
+      std::memcpy(program_.inputs[i].data, inputs[i].bytes.data(), inputs[i].bytes.size());
+    }
+  }
+  return ok();
+}
+
+Result<void> Executable::run(std::span<const device::HostTensor> inputs) {
+  LOCKSTEP_TRY_VOID(store_.require_weights());
+  LOCKSTEP_TRY_VOID(take_inputs(inputs));
+  program_.scratch.rows_in_use = graph_.rows;
+  has_failed_ = false;
+  team_.run([](void* self, Part part) { static_cast<Executable*>(self)->run_phases(part); }, this);
+  if (!has_failed_) return ok();
+  return *std::exchange(failure_, std::nullopt);
+}
+
+void Executable::run_phases(Part part) {
+  for (const Phase& phase : program_.phases) {
+    if (phase.shared) {
+      phase.shared(part);
+    } else if (part.worker == 0) {
+      // A failed check of worker 0 must not leave the others at the barrier.
+      try {
+        if (auto done = phase.alone(); !done.has_value()) failure_ = std::move(done).assume_error();
+      } catch (const std::exception& bug) {
+        failure_ = Error{ErrorKind::kInternal, fmt::format("[runtime/backends/cpu] {}", bug.what())};
+      }
+      has_failed_ = failure_.has_value();
+    }
+    team_.meet();
+    if (has_failed_) return;
+  }
+}
+
+std::span<const std::byte> Executable::output(std::string_view name) const {
+  const auto found = program_.outputs.find(name);
+  if (found == program_.outputs.end()) return {};
+  const Tensor& tensor = found->second;
+  return {tensor.data, static_cast<size_t>(tensor.planes * tensor.rows * tensor.stride)};
+}
+
+}  // namespace lockstep::cpu

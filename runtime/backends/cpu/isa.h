@@ -1,0 +1,25 @@
+// The instruction sets that the kernels are compiled for, and the choice between them at run time.
+#pragma once
+
+#include <string_view>
+#include <vector>
+
+namespace lockstep::cpu {
+
+/// From the least to the most capable; each machine that has one has those before it.
+enum class Isa {
+  kPortable,    // what every machine has
+  kAvx2,        // AVX2, FMA, F16C
+  kAvx512,      // AVX-512 F, BW, DQ, VL
+  kAvx512Bf16,  // the same and dot products of bfloat16 pairs
+};
+
+std::string_view to_string(Isa isa);
+
+/// The most capable instruction set of this machine (and of its operating system).
+Isa best_isa();
+
+/// Every instruction set that this machine has, ascending.
+std::vector<Isa> available_isas();
+
+}  // namespace lockstep::cpu

@@ -1,0 +1,9 @@
+#define LOCKSTEP_CPU_ISA isa_avx512_bf16
+#include "runtime/backends/cpu/kernels/table.h"
+
+namespace lockstep::cpu::LOCKSTEP_CPU_ISA {
+
+extern const Kernels kKernels;
+const Kernels kKernels = make_kernels(Isa::kAvx512Bf16);
+
+}  // namespace lockstep::cpu::LOCKSTEP_CPU_ISA

@@ -1,0 +1,122 @@
+// The dot products of a tile: up to 6 rows times 4 strips, each element with its own accumulator that runs over the
+// steps in order. Included by the isa_*.cpp files after lanes.h.
+#pragma once
+
+#include "runtime/backends/cpu/kernels/kernels.h"
+#include "runtime/backends/cpu/kernels/lanes.h"
+
+namespace lockstep::cpu::LOCKSTEP_CPU_ISA {
+
+/// How far ahead of a single stream of weights the next lines are asked for.
+constexpr int64_t kPrefetchBytes = 4096;
+
+/// Weights of type T, one column of x per step.
+template <typename T>
+struct Scalar {
+  using X = float;
+  using Vector = Lanes;
+  static constexpr int kStepBytes = sizeof(T) * kLanes;  // of one strip
+  LOCKSTEP_LANES_INLINE Lanes weights(const std::byte* p) { return load(reinterpret_cast<const T*>(p)); }
+  LOCKSTEP_LANES_INLINE Lanes broadcast(const std::byte* x) { return splat(*reinterpret_cast<const float*>(x)); }
+  LOCKSTEP_LANES_INLINE Lanes accumulate(Lanes sum, Lanes w, Lanes x) { return fma(w, x, sum); }
+};
+
+#if defined(__AVX512BF16__)
+/// Pairs of bfloat16, two columns of x per step.
+struct Pairs {
+  using X = uint32_t;
+  using Vector = __m512i;
+  static constexpr int kStepBytes = 64;
+  LOCKSTEP_LANES_INLINE __m512i weights(const std::byte* p) { return _mm512_loadu_si512(p); }
+  LOCKSTEP_LANES_INLINE __m512i broadcast(const std::byte* x) {
+    int32_t pair;
+    __builtin_memcpy(&pair, x, sizeof pair);  // rows of an odd width start between pairs
+    return _mm512_set1_epi32(pair);
+  }
+  LOCKSTEP_LANES_INLINE Lanes accumulate(Lanes sum, __m512i w, __m512i x) {
+    return {_mm512_dpbf16_ps(sum.v, reinterpret_cast<__m512bh>(w), reinterpret_cast<__m512bh>(x))};
+  }
+};
+#endif
+
+template <typename Kind, int R, int V>
+static void product_tile(const Product& p) {
+  Lanes sums[R][V];
+#pragma GCC unroll 6
+  for (int r = 0; r < R; ++r) {
+#pragma GCC unroll 4
+    for (int v = 0; v < V; ++v) sums[r][v] = load(p.sums + r * p.sums_stride + v * kLanes);
+  }
+  const std::byte* w = p.weights;
+  const std::byte* x = p.x;
+  const int64_t x_stride = p.x_stride;
+  for (int64_t step = 0; step < p.steps; ++step) {
+    typename Kind::Vector weights[V];
+#pragma GCC unroll 4
+    for (int v = 0; v < V; ++v) weights[v] = Kind::weights(w + v * Kind::kStepBytes);
+    if constexpr (R <= 2) {
+      for (int line = 0; line < V * Kind::kStepBytes; line += 64) __builtin_prefetch(w + kPrefetchBytes + line);
+    }
+#pragma GCC unroll 6
+    for (int r = 0; r < R; ++r) {
+      const typename Kind::Vector broadcast = Kind::broadcast(x + r * x_stride);
+#pragma GCC unroll 4
+      for (int v = 0; v < V; ++v) sums[r][v] = Kind::accumulate(sums[r][v], weights[v], broadcast);
+    }
+    w += p.weight_stride;
+    x += sizeof(typename Kind::X);
+  }
+#pragma GCC unroll 6
+  for (int r = 0; r < R; ++r) {
+#pragma GCC unroll 4
+    for (int v = 0; v < V; ++v) store(p.sums + r * p.sums_stride + v * kLanes, sums[r][v]);
+  }
+}
+
+template <typename Kind, int R>
+static void product_rows(const Product& p) {
+  switch (p.strips) {
+    case 1: return product_tile<Kind, R, 1>(p);
+    case 2: return product_tile<Kind, R, 2>(p);
+    case 3: return product_tile<Kind, R, 3>(p);
+    default: return product_tile<Kind, R, 4>(p);
+  }
+}
+
+#if defined(__AVX512F__)
+
+template <typename Kind>
+static void product(const Product& p) {
+  switch (p.rows) {
+    case 1: return product_rows<Kind, 1>(p);
+    case 2: return product_rows<Kind, 2>(p);
+    case 3: return product_rows<Kind, 3>(p);
+    case 4: return product_rows<Kind, 4>(p);
+    case 5: return product_rows<Kind, 5>(p);
+    default: return product_rows<Kind, 6>(p);
+  }
+}
+
+#else
+
+/// With 16 registers of half the width, one row takes all strips and several rows take one strip at a time.
+template <typename Kind>
+static void product(const Product& p) {
+  if (p.rows == 1) return product_rows<Kind, 1>(p);
+  for (int strip = 0; strip < p.strips; ++strip) {
+    Product part = p;
+    part.weights += strip * Kind::kStepBytes;
+    part.sums += strip * kLanes;
+    switch (p.rows) {
+      case 2: product_tile<Kind, 2, 1>(part); break;
+      case 3: product_tile<Kind, 3, 1>(part); break;
+      case 4: product_tile<Kind, 4, 1>(part); break;
+      case 5: product_tile<Kind, 5, 1>(part); break;
+      default: product_tile<Kind, 6, 1>(part); break;
+    }
+  }
+}
+
+#endif
+
+}  // namespace lockstep::cpu::LOCKSTEP_CPU_ISA

@@ -1,0 +1,74 @@
+// Matrix products over packed weights. A plan cuts K into segments once; every row and every panel of a product then
+// takes the same sums in the same order, whether there is one row or a thousand, one worker or many.
+//
+//   leaf sums are pushed on a stack and merged like the bits of a counter, so four leaves are added as (a+b)+(c+d):
+//
+//   segment   0      1          2      3
+//   stack     a      a b → ab   ab c   ab c d → ab cd → abcd ─► root 0
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <vector>
+
+#include "runtime/backends/cpu/packing.h"
+#include "runtime/backends/cpu/store.h"
+#include "runtime/backends/cpu/tensor.h"
+#include "runtime/backends/cpu/thread_team.h"
+#include "runtime/core/block_tree.h"
+
+namespace lockstep::cpu {
+
+/// A stretch of K that is summed into the accumulators at `level` of the stack.
+struct Segment {
+  int64_t begin = 0;  // first step
+  int64_t steps = 0;
+  int level = 0;
+  bool opens = false;  // the accumulators start at 0
+  int merges = 0;      // afterwards, how often the two topmost are added
+  int root = -1;       // afterwards, the root that is complete
+};
+
+/// The sums of one product: roots, leaves, and the slabs of K whose weights stay in a core's cache while all rows pass.
+struct LinearPlan {
+  std::vector<Segment> segments;
+  std::vector<int64_t> slabs;  // slab i is segments slabs[i] … slabs[i + 1] − 1
+  int levels = 1;
+
+  /// One sum over all of K.
+  static LinearPlan plain(const Packing& packing);
+  /// The roots that `split` gives to `rank`, leaves being `block` columns wide.
+  static LinearPlan blocks(const Packing& packing, const BlockSplit& split, int rank, int64_t block);
+};
+
+/// A product that is ready to run.
+struct LinearTask {
+  const Kernels* kernels = nullptr;
+  ProductFunction product = nullptr;
+  PackedWeight weight;
+  LinearPlan plan;
+  Tensor x;              // [rows, k]
+  bool arrange = false;  // x is first converted or padded into scratch
+  const std::byte* bias = nullptr;
+  DType bias_type = DType::kFloat32;
+  Tensor result;  // [roots, rows, n]
+
+  static LinearTask make(const Kernels& kernels, PackedWeight weight, LinearPlan plan, Tensor x, Tensor result);
+
+  /// Bytes of the scratch that `arrange_rows` fills, shared by the workers.
+  int64_t arranged_bytes() const;
+  /// Bytes of scratch that each worker needs for itself.
+  int64_t private_bytes() const;
+
+  /// Lays x out as the kernels read it; only where `arrange` says so, and before `run`.
+  void arrange_rows(std::byte* arranged, Part part) const;
+  /// Computes the part's share of the columns.
+  void run(const std::byte* arranged, std::byte* private_scratch, Part part) const;
+
+ private:
+  int64_t arranged_stride() const;
+  void run_panel(int64_t panel, int64_t first_strip, int64_t last_strip, const std::byte* arranged, float* sums) const;
+  void run_segment(const Segment& segment, Product product_of_tile, float* stack, int64_t row, int64_t column) const;
+};
+
+}  // namespace lockstep::cpu

@@ -1,0 +1,139 @@
+// Phases of the operations that all ranks run together. The communicator is used by worker 0 alone.
+#include <algorithm>
+#include <cstring>
+
+#include "runtime/backends/cpu/compiler.h"
+#include "runtime/device/agreement.h"
+
+namespace lockstep::cpu {
+namespace {
+
+/// Elements that a worker rounds at a time.
+constexpr int64_t kChunk = 4096;
+
+/// Converts [rows, columns] dense floats to `dst`.
+void round_rows(const Kernels& kernels, const float* src, const Tensor& dst, Part part) {
+  const int64_t count = dst.used_rows() * dst.columns;
+  const Share share = share_of((count + kChunk - 1) / kChunk, part);
+  const int64_t begin = std::min(count, share.begin * kChunk);
+  const int64_t end = std::min(count, share.end * kChunk);
+  kernels.convert({reinterpret_cast<const std::byte*>(src + begin), DType::kFloat32},
+                  {dst.data + begin * dst.element_size(), dst.dtype}, end - begin);
+}
+
+}  // namespace
+
+void Compiler::lower_all_reduce(const Node& node) {
+  const Tensor partial = operand(node, 0);
+  const Tensor dst = result(node);
+  if (graph_.ranks == 1) {
+    LOCKSTEP_CHECK(partial.planes == 1, partial.planes);  // one rank holds the whole tree: one root
+    add_shared(
+        [partial, dst, kernels = &kernels_](Part part) { round_rows(*kernels, partial.as<float>(), dst, part); });
+    return;
+  }
+  const bool is_float = dst.dtype == DType::kFloat32;
+  Scratch* scratch = &program_.scratch;
+  if (!is_float) scratch->need_shared(dst.rows * dst.columns * static_cast<int64_t>(sizeof(float)));
+  device::TreeSum sum{BlockSplit{node.integers("blocks")}};
+  // Planes that are not packed lie `rows` apart, so all rows are sent.
+  const bool sends_used_rows = partial.packs_planes || partial.planes <= 1;
+  add_alone([=, sum = std::move(sum), communicator = communicator_]() -> Result<void> {
+    const int64_t rows = sends_used_rows ? partial.used_rows() : partial.rows;
+    const auto elements = static_cast<size_t>(rows * partial.columns);
+    float* to = is_float ? dst.as<float>() : reinterpret_cast<float*>(scratch->shared_memory);
+    return communicator->all_reduce(sum, {partial.as<float>(), elements * static_cast<size_t>(partial.planes)},
+                                    {to, elements}, device::Stream::host());
+  });
+  if (is_float) return;
+  add_shared([dst, scratch, kernels = &kernels_](Part part) {
+    round_rows(*kernels, reinterpret_cast<const float*>(scratch->shared_memory), dst, part);
+  });
+}
+
+void Compiler::lower_all_gather(const Node& node) {
+  const Tensor x = operand(node, 0);
+  const Tensor dst = result(node);
+  const std::vector<int64_t> parts = node.integers("parts");
+  Scratch* scratch = &program_.scratch;
+  const int64_t own_bytes = x.rows * x.columns * x.element_size();
+  const int64_t gathered = (own_bytes + 63) / 64 * 64;  // where the ranks' parts arrive: after our own, made dense
+  scratch->need_shared(gathered + dst.rows * dst.stride);
+  if (graph_.ranks > 1) {
+    add_alone([=, counts = std::vector<int64_t>(parts.size()), communicator = communicator_]() mutable -> Result<void> {
+      const int64_t rows = dst.used_rows();
+      const int64_t row_bytes = x.columns * x.element_size();
+      for (int64_t row = 0; row < rows; ++row) {
+        std::memcpy(scratch->shared_memory + row * row_bytes, x.at(row), row_bytes);
+      }
+      for (size_t rank = 0; rank < parts.size(); ++rank) counts[rank] = rows * parts[rank] * x.element_size();
+      return communicator->all_gather({scratch->shared_memory, static_cast<size_t>(rows * row_bytes)}, counts,
+                                      {scratch->shared_memory + gathered, static_cast<size_t>(rows * dst.stride)},
+                                      device::Stream::host());
+    });
+  }
+  add_shared([=, is_alone = graph_.ranks == 1](Part part) {
+    const int64_t rows = dst.used_rows();
+    const Share share = share_of(rows, part);
+    int64_t column = 0;
+    for (int64_t columns : parts) {
+      const int64_t bytes = columns * dst.element_size();
+      // Rank r's part starts after rows × the columns of the ranks before it.
+      const std::byte* from = scratch->shared_memory + gathered + rows * column * dst.element_size();
+      for (int64_t row = share.begin; row < share.end; ++row) {
+        std::memcpy(dst.at(row, column), is_alone ? x.at(row) : from + row * bytes, bytes);
+      }
+      column += columns;
+    }
+  });
+}
+
+void Compiler::lower_agree(const Node& node) {
+  const int64_t slots = graph_.slots;
+  const int ranks = graph_.ranks;
+  const Tensor hidden = operand(node, 0);
+  const auto ids = [&](size_t i, int64_t count) {
+    return std::span<const int32_t>(operand(node, i).as<int32_t>(), static_cast<size_t>(count));
+  };
+  const device::AgreedFacts facts{.step = ids(1, 2),
+                                  .last_id = ids(2, slots),
+                                  .length = ids(3, slots),
+                                  .output_index = ids(4, slots),
+                                  .parameter_hash = ids(5, slots),
+                                  .hidden = hidden.data,
+                                  .hidden_rows = 0,
+                                  .hidden_stride = hidden.stride,
+                                  .hidden_row_bytes = hidden.columns * hidden.element_size()};
+  const std::span<const int32_t> stop = ids(6, slots);
+  int32_t* finished = operand(node, 7).as<int32_t>();
+  if (ranks == 1) {
+    add_alone([=]() -> Result<void> {
+      for (int64_t slot = 0; slot < slots; ++slot) {
+        if (stop[slot] != 0) finished[slot] = 1;
+      }
+      return ok();
+    });
+    return;
+  }
+  const auto bytes = static_cast<size_t>(device::agreement_payload_bytes(slots));
+  Scratch* scratch = &program_.scratch;
+  scratch->need_shared(static_cast<int64_t>(bytes) * (ranks + 1));
+  add_alone([=, counts = std::vector<int64_t>(ranks, static_cast<int64_t>(bytes)),
+             communicator = communicator_]() -> Result<void> {
+    device::AgreedFacts now = facts;
+    now.hidden_rows = hidden.used_rows();
+    const std::span<std::byte> own(scratch->shared_memory, bytes);
+    const std::span<std::byte> all(scratch->shared_memory + bytes, bytes * static_cast<size_t>(ranks));
+    device::write_agreement_payload(device::agreement_checksum(now), stop, own);
+    LOCKSTEP_TRY_VOID(communicator->all_gather(own, counts, all, device::Stream::host()));
+    if (!device::payloads_agree(all, ranks, slots)) {
+      return device::disagreement_error("runtime/backends/cpu", now.step, all, ranks, slots);
+    }
+    for (int64_t slot = 0; slot < slots; ++slot) {
+      if (device::payload_requests_stop(all.data(), slot)) finished[slot] = 1;
+    }
+    return ok();
+  });
+}
+
+}  // namespace lockstep::cpu

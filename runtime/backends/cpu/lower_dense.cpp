@@ -1,0 +1,153 @@
+// Phases of the operations that treat each row alone: embedding, products, norms, activations, slices.
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cstring>
+
+#include "runtime/backends/cpu/compiler.h"
+#include "runtime/backends/cpu/linear.h"
+
+namespace lockstep::cpu {
+namespace {
+
+/// Columns that a worker takes at a time of an elementwise operation, so that one row can be shared.
+constexpr int64_t kChunk = 1024;
+
+/// Calls `work(row, first column, columns)` for the part's share of a [rows, columns] result.
+template <typename Work>
+void for_share(int64_t rows, int64_t columns, Part part, Work work) {
+  const int64_t chunks = (columns + kChunk - 1) / kChunk;
+  const Share share = share_of(rows * chunks, part);
+  for (int64_t i = share.begin; i < share.end; ++i) {
+    const int64_t begin = i % chunks * kChunk;
+    work(i / chunks, begin, std::min(kChunk, columns - begin));
+  }
+}
+
+Error not_a_weight(const graph::Graph& graph, const graph::Node& node) {
+  return {ErrorKind::kUnsupported,
+          fmt::format("[runtime/backends/cpu] cannot compile {}: found {} over {}, expected a weight of this store",
+                      graph.name, to_string(node.op), graph.value(node.operands[1]).name)};
+}
+
+}  // namespace
+
+Result<void> Compiler::lower_embedding(const Node& node) {
+  const graph::Value& table = graph_.value(node.operands[1]);
+  const std::optional<PackedWeight> packed = store_.any_packed(table.name);
+  const Tensor rows = operand(node, 1);
+  if (rows.data == nullptr && !packed) return not_a_weight(graph_, node);
+  const DType dtype = table.type.dtype;
+  const int64_t width = rows.columns;
+  program_.scratch.need_private(width * static_cast<int64_t>(size_of(dtype)));
+  add_shared([=, this_rows = table.type.shape[0], first = node.integer("first_row"), ids = operand(node, 0),
+              dst = result(node), kernels = &kernels_, scratch = &program_.scratch](Part part) {
+    const Share share = share_of(dst.used_rows(), part);
+    for (int64_t row = share.begin; row < share.end; ++row) {
+      const int64_t id = int64_t{ids.as<int32_t>()[row]} - first;
+      if (id < 0 || id >= this_rows) {
+        std::memset(dst.at(row), 0, dst.stride);
+      } else if (rows.data != nullptr) {
+        kernels->convert(rows.const_row(id), dst.row(row), width);
+      } else {
+        unpack_row(packed->packing, packed->data, id, scratch->private_of(part));
+        kernels->convert({scratch->private_of(part), dtype}, dst.row(row), width);
+      }
+    }
+  });
+  return ok();
+}
+
+Result<void> Compiler::add_linear(const Node& node, LinearTask task) {
+  if (node.op == graph::Op::kLinear && node.operands.size() > 2) {
+    task.bias = operand(node, 2).data;
+    task.bias_type = operand(node, 2).dtype;
+  }
+  Scratch* scratch = &program_.scratch;
+  scratch->need_shared(task.arranged_bytes());
+  scratch->need_private(task.private_bytes());
+  if (task.arrange) add_shared([task, scratch](Part part) { task.arrange_rows(scratch->shared_memory, part); });
+  add_shared([task = std::move(task), scratch](Part part) {
+    task.run(scratch->shared_memory, scratch->private_of(part), part);
+  });
+  return ok();
+}
+
+Result<void> Compiler::lower_linear(const Node& node) {
+  const graph::Value& value = graph_.value(node.operands[1]);
+  const Shape& shape = value.type.shape;
+  const bool pairs = kernels_.bf16_pairs && value.type.dtype == DType::kBFloat16;
+  const Packing packing = Packing::for_leaves(shape[0], shape[1], shape[1], value.type.dtype, pairs);
+  const std::optional<PackedWeight> weight = store_.packed(value.name, packing);
+  if (!weight) return not_a_weight(graph_, node);
+  return add_linear(node,
+                    LinearTask::make(kernels_, *weight, LinearPlan::plain(packing), operand(node, 0), result(node)));
+}
+
+Result<void> Compiler::lower_linear_blocks(const Node& node) {
+  const graph::Value& value = graph_.value(node.operands[1]);
+  const Shape& shape = value.type.shape;
+  const int64_t block = node.integer("block");
+  const bool pairs = kernels_.bf16_pairs && value.type.dtype == DType::kBFloat16;
+  const Packing packing = Packing::for_leaves(shape[0], shape[1], block, value.type.dtype, pairs);
+  const std::optional<PackedWeight> weight = store_.packed(value.name, packing);
+  if (!weight) return not_a_weight(graph_, node);
+  const BlockSplit split{node.integers("blocks")};
+  return add_linear(node, LinearTask::make(kernels_, *weight, LinearPlan::blocks(packing, split, graph_.rank, block),
+                                           operand(node, 0), result(node)));
+}
+
+void Compiler::lower_add(const Node& node) {
+  const bool one_row = graph_.value(node.operands[1]).type.shape.rank() == 1;
+  add_shared([one_row, x = operand(node, 0), y = operand(node, 1), dst = result(node), add = kernels_.add](Part part) {
+    for_share(dst.used_rows(), dst.columns, part, [&](int64_t row, int64_t column, int64_t count) {
+      add(x.const_row(row, column), y.const_row(one_row ? 0 : row, column), dst.row(row, column), count);
+    });
+  });
+}
+
+void Compiler::lower_rms_norm(const Node& node) {
+  add_shared([x = operand(node, 0), w = operand(node, 1), dst = result(node), epsilon = node.number("epsilon"),
+              rms_norm = kernels_.rms_norm](Part part) {
+    const Share share = share_of(dst.used_rows(), part);
+    for (int64_t row = share.begin; row < share.end; ++row) {
+      rms_norm(x.const_row(row), w.const_row(0), dst.row(row), dst.columns, epsilon);
+    }
+  });
+}
+
+void Compiler::lower_gated_activation(const Node& node) {
+  const bool is_packed = node.operands.size() == 1;
+  const Tensor gate = operand(node, 0);
+  const Tensor up = operand(node, is_packed ? 0 : 1);
+  add_shared([gate, up, dst = result(node), first_up = is_packed ? result(node).columns : 0,
+              silu = kernels_.gated_silu](Part part) {
+    for_share(dst.used_rows(), dst.columns, part, [&](int64_t row, int64_t column, int64_t count) {
+      silu(gate.const_row(row, column), up.const_row(row, first_up + column), dst.row(row, column), count);
+    });
+  });
+}
+
+void Compiler::lower_columns(const Node& node) {
+  if (plan_.values[node.result->value].is_view) return;
+  add_shared([x = operand(node, 0), dst = result(node), begin = node.integer("begin")](Part part) {
+    const Share share = share_of(dst.used_rows(), part);
+    for (int64_t row = share.begin; row < share.end; ++row) std::memcpy(dst.at(row), x.at(row, begin), dst.stride);
+  });
+}
+
+void Compiler::lower_select_rows(const Node& node) {
+  add_shared([x = operand(node, 0), rows = operand(node, 1), dst = result(node)](Part part) {
+    const Share share = share_of(dst.rows, part);
+    for (int64_t i = share.begin; i < share.end; ++i) {
+      const int64_t row = rows.as<int32_t>()[i];
+      if (row < 0 || row >= x.rows) {
+        std::memset(dst.at(i), 0, dst.stride);
+      } else {
+        std::memcpy(dst.at(i), x.at(row), dst.stride);
+      }
+    }
+  });
+}
+
+}  // namespace lockstep::cpu

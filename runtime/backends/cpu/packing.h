@@ -1,0 +1,63 @@
+// How a weight matrix [N, K] lies in memory for the dot-product kernels: panels of 64 output rows, read in one stream.
+//
+//   panel 0                                 panel 1            a step is one column k, or a pair of columns (2s, 2s+1)
+//   step 0: w[0..63][0]   64 elements       step 0: …          of bfloat16 where the machine multiplies pairs; the last
+//   step 1: w[0..63][1]                                        panel has only the strips of 16 rows that it needs
+//
+// For `linear_blocks` K is cut into leaves; with pairs, a leaf of odd width is padded with a zero column, so that no
+// pair crosses a leaf.
+#pragma once
+
+#include <algorithm>
+#include <cstddef>
+#include <cstdint>
+
+#include "runtime/backends/cpu/kernels/kernels.h"
+#include "runtime/core/dtype.h"
+
+namespace lockstep::cpu {
+
+struct Packing {
+  int64_t n = 0;     // output rows
+  int64_t k = 0;     // columns as in the checkpoint
+  int64_t leaf = 1;  // columns of a padded leaf; k (at least 1) where nothing but the end is padded
+  DType dtype = DType::kFloat32;
+  bool pairs = false;
+
+  /// The packing for leaves of `block` columns; the same as for a plain linear wherever no leaf needs padding.
+  static Packing for_leaves(int64_t n, int64_t k, int64_t block, DType dtype, bool pairs) {
+    const bool pads = pairs && block % 2 != 0 && block < k;
+    return {n, k, pads ? block : std::max<int64_t>(k, 1), dtype, pairs};
+  }
+
+  /// Columns that a leaf of `width` takes.
+  int64_t padded_leaf(int64_t width) const { return pairs ? (width + 1) / 2 * 2 : width; }
+
+  /// Columns with padding; how x must be laid out for the kernels.
+  int64_t padded_k() const { return k / leaf * padded_leaf(leaf) + padded_leaf(k % leaf); }
+  int64_t steps() const { return pairs ? padded_k() / 2 : padded_k(); }
+  int64_t strips() const { return (n + kStrip - 1) / kStrip; }
+  int64_t panels() const { return (strips() + kPanelStrips - 1) / kPanelStrips; }
+  int64_t strips_of_panel(int64_t panel) const {
+    const int64_t left = strips() - panel * kPanelStrips;
+    return left < kPanelStrips ? left : kPanelStrips;
+  }
+  int64_t bytes_per_strip_step() const { return kStrip * static_cast<int64_t>(size_of(dtype)) * (pairs ? 2 : 1); }
+  /// Bytes from one step of a panel to the next.
+  int64_t step_stride(int64_t panel) const { return strips_of_panel(panel) * bytes_per_strip_step(); }
+  int64_t panel_offset(int64_t panel) const { return panel * kPanelStrips * bytes_per_strip_step() * steps(); }
+  int64_t bytes() const { return strips() * bytes_per_strip_step() * steps(); }
+  /// The column of x that the packed column stands for, or −1 for padding: packed leaves start at multiples of
+  /// `padded_leaf(leaf)`.
+  int64_t column_of(int64_t packed) const;
+
+  friend bool operator==(const Packing&, const Packing&) = default;
+};
+
+/// Packs `src`, row-major [n, k], into `dst` of `packing.bytes()`.
+void pack(const Packing& packing, const std::byte* src, std::byte* dst);
+
+/// Copies row `row` out of a packed matrix; `dst` has k elements.
+void unpack_row(const Packing& packing, const std::byte* packed, int64_t row, std::byte* dst);
+
+}  // namespace lockstep::cpu

@@ -1,0 +1,291 @@
+#include "runtime/backends/cpu/store.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cstring>
+
+namespace lockstep::cpu {
+namespace {
+
+Error invalid(std::string message) {
+  return {ErrorKind::kInvalidArgument, "[runtime/backends/cpu] " + std::move(message)};
+}
+
+int64_t round_up(int64_t value, int64_t unit) { return (value + unit - 1) / unit * unit; }
+
+}  // namespace
+
+Result<std::unique_ptr<Store>> Store::create(std::span<const graph::Graph* const> graphs, const Kernels& kernels) {
+  std::unique_ptr<Store> store(new Store(kernels));
+  for (const graph::Graph* graph : graphs) LOCKSTEP_TRY_VOID(store->add_values(*graph));
+  for (const graph::Graph* graph : graphs) LOCKSTEP_TRY_VOID(store->add_uses(*graph));
+  LOCKSTEP_TRY_VOID(store->map_weights());
+  LOCKSTEP_TRY_VOID(store->map_states());
+  return store;
+}
+
+Result<void> Store::add_values(const graph::Graph& graph) {
+  const auto disagree = [](const graph::Value& value, const TensorType& known) {
+    return invalid(fmt::format("two graphs disagree about {}: found {}, expected {} as in the first graph", value.name,
+                               to_string(value.type), to_string(known)));
+  };
+  for (const graph::Value& value : graph.values) {
+    if (value.kind == graph::ValueKind::kWeight) {
+      const auto [found, is_new] = weights_.try_emplace(value.name, Weight{.type = value.type});
+      if (!is_new && found->second.type != value.type) return disagree(value, found->second.type);
+    }
+    if (value.kind == graph::ValueKind::kState) {
+      const auto [found, is_new] = state_index_.try_emplace(value.name, static_cast<int32_t>(states_.size()));
+      if (is_new) states_.push_back({.name = value.name, .type = value.type});
+      const TensorType& known = states_[found->second].type;
+      if (known != value.type) return disagree(value, known);
+    }
+  }
+  return ok();
+}
+
+Result<void> Store::add_role(std::string_view name, CacheRole role) {
+  const auto found = state_index_.find(name);
+  if (found == state_index_.end()) {
+    return invalid(fmt::format("cannot lay out cache {}: found a value that is not a state, expected a state", name));
+  }
+  std::optional<CacheRole>& known = states_[found->second].role;
+  if (known && *known != role) {
+    return Error{ErrorKind::kUnsupported,
+                 fmt::format("[runtime/backends/cpu] cannot lay out cache {}: found it read as keys and as values, "
+                             "expected one of them",
+                             name)};
+  }
+  known = role;
+  return ok();
+}
+
+void Store::add_packing(const graph::Graph& graph, const graph::Node& node) {
+  Weight& weight = weights_.find(graph.value(node.operands[1]).name)->second;
+  const Shape& shape = weight.type.shape;
+  const int64_t block = node.op == graph::Op::kLinearBlocks ? node.integer("block") : shape[1];
+  const bool pairs = kernels_.bf16_pairs && weight.type.dtype == DType::kBFloat16;
+  const Packing packing = Packing::for_leaves(shape[0], shape[1], block, weight.type.dtype, pairs);
+  for (const Form& form : weight.panels) {
+    if (form.packing == packing) return;
+  }
+  weight.panels.push_back({packing});
+}
+
+Result<void> Store::add_uses(const graph::Graph& graph) {
+  for (const graph::Node& node : graph.nodes) {
+    for (size_t i = 0; i < node.operands.size(); ++i) {
+      const graph::Value& value = graph.value(node.operands[i]);
+      if (value.kind != graph::ValueKind::kWeight) continue;
+      const bool is_matrix = (node.op == graph::Op::kLinear || node.op == graph::Op::kLinearBlocks) && i == 1;
+      Weight& weight = weights_.find(value.name)->second;
+      if (is_matrix) {
+        add_packing(graph, node);
+      } else if (node.op == graph::Op::kEmbedding) {
+        weight.is_table = true;
+      } else {
+        weight.needs_rows = true;
+      }
+    }
+    if (node.op == graph::Op::kAttention) {
+      LOCKSTEP_TRY_VOID(add_role(graph.value(node.operands[1]).name, CacheRole::kKeys));
+      LOCKSTEP_TRY_VOID(add_role(graph.value(node.operands[2]).name, CacheRole::kValues));
+    }
+  }
+  // A cache that no graph attends to is kept as values.
+  for (const graph::Node& node : graph.nodes) {
+    if (node.op != graph::Op::kKvAppend) continue;
+    const std::string& name = graph.value(node.operands[1]).name;
+    const auto found = state_index_.find(name);
+    if (found == state_index_.end() || !states_[found->second].role) {
+      LOCKSTEP_TRY_VOID(add_role(name, CacheRole::kValues));
+    }
+  }
+  return ok();
+}
+
+Result<void> Store::map_weights() {
+  int64_t bytes = 0;
+  const auto place = [&bytes](int64_t size) {
+    const int64_t offset = bytes;
+    bytes += round_up(size, 64);
+    return offset;
+  };
+  for (auto& [name, weight] : weights_) {
+    for (Form& form : weight.panels) form.offset = place(form.packing.bytes());
+    if (weight.needs_rows || weight.panels.empty()) weight.rows_offset = place(weight.type.bytes());
+  }
+  unset_weights_ = static_cast<int64_t>(weights_.size());
+  LOCKSTEP_TRY(weight_memory_, Mapping::create(bytes, Pages::kHuge, "the weights"));
+  return ok();
+}
+
+Result<void> Store::map_states() {
+  int64_t dense = 0;
+  for (State& state : states_) {
+    if (state.role) continue;
+    state.offset = dense;
+    dense += round_up(state.type.bytes(), 64);
+  }
+  LOCKSTEP_TRY(dense_memory_, Mapping::create(dense, Pages::kOnDemand, "the states"));
+  lay_out_caches();
+  int64_t slots = 0;
+  for (const State& state : states_) slots = std::max(slots, state.role ? state.cache.slots : 0);
+  LOCKSTEP_TRY(cache_memory_, Mapping::create(slots * cache_slot_stride_, Pages::kOnDemand, "the KV caches"));
+  for (State& state : states_) {
+    if (state.role) state.cache.base = cache_memory_.data() + state.offset;
+  }
+  return ok();
+}
+
+void Store::lay_out_caches() {
+  int64_t block_bytes = 0;
+  int64_t blocks = 0;
+  for (State& state : states_) {
+    if (!state.role) continue;
+    const Shape& shape = state.type.shape;
+    const bool pairs = kernels_.bf16_pairs && *state.role == CacheRole::kKeys && state.type.dtype == DType::kBFloat16;
+    state.cache = {.role = *state.role,
+                   .dtype = state.type.dtype,
+                   .pairs = pairs,
+                   .slots = shape[0],
+                   .heads = shape[1],
+                   .capacity = shape[2],
+                   .head_dim = shape[3]};
+    state.offset = block_bytes;
+    block_bytes += state.cache.heads * state.cache.tile_bytes();
+    blocks = std::max(blocks, state.cache.blocks());
+  }
+  block_bytes = round_up(block_bytes, 4096);
+  cache_slot_stride_ = blocks * block_bytes;
+  for (State& state : states_) {
+    state.cache.block_stride = block_bytes;
+    state.cache.slot_stride = cache_slot_stride_;
+  }
+}
+
+Result<void> Store::set_weight(std::string_view name, std::span<const std::byte> bytes) {
+  const auto found = weights_.find(name);
+  if (found == weights_.end()) {
+    return Error{ErrorKind::kNotFound,
+                 fmt::format("[runtime/backends/cpu] cannot set weight {}: no graph of this store has it", name)};
+  }
+  Weight& weight = found->second;
+  if (static_cast<int64_t>(bytes.size()) != weight.type.bytes()) {
+    return invalid(fmt::format("cannot set weight {}: found {} bytes, expected {} for {}", name, bytes.size(),
+                               weight.type.bytes(), to_string(weight.type)));
+  }
+  if (bytes.size() > 0) {
+    for (const Form& form : weight.panels) pack(form.packing, bytes.data(), weight_memory_.data() + form.offset);
+    if (weight.rows_offset >= 0) std::memcpy(weight_memory_.data() + weight.rows_offset, bytes.data(), bytes.size());
+  }
+  if (!weight.is_set) --unset_weights_;
+  weight.is_set = true;
+  return ok();
+}
+
+std::optional<device::StateId> Store::find_state(std::string_view name) const {
+  const auto found = state_index_.find(name);
+  if (found == state_index_.end()) return std::nullopt;
+  return device::StateId(found->second);
+}
+
+const Store::State& Store::state(device::StateId id) const {
+  LOCKSTEP_CHECK(id.value >= 0 && static_cast<size_t>(id.value) < states_.size(), id.value, states_.size());
+  return states_[id.value];
+}
+
+Result<void> Store::check_range(const State& state, int64_t offset, size_t bytes) const {
+  if (state.role) return invalid(fmt::format("cannot access state {}: it is a KV cache; use read_cache", state.name));
+  const auto size = static_cast<int64_t>(bytes);
+  if (offset >= 0 && size <= state.type.bytes() && offset <= state.type.bytes() - size) return ok();
+  return invalid(fmt::format("cannot access state {}: found bytes {} to {}, expected a range inside its {} bytes",
+                             state.name, offset, offset + size, state.type.bytes()));
+}
+
+Result<void> Store::write_state(device::StateId id, int64_t offset, std::span<const std::byte> bytes) {
+  LOCKSTEP_TRY_VOID(check_range(state(id), offset, bytes.size()));
+  if (!bytes.empty()) std::memcpy(dense_memory_.data() + state(id).offset + offset, bytes.data(), bytes.size());
+  return ok();
+}
+
+Result<void> Store::read_state(device::StateId id, int64_t offset, std::span<std::byte> bytes) const {
+  LOCKSTEP_TRY_VOID(check_range(state(id), offset, bytes.size()));
+  if (!bytes.empty()) std::memcpy(bytes.data(), dense_memory_.data() + state(id).offset + offset, bytes.size());
+  return ok();
+}
+
+Result<std::vector<std::byte>> Store::read_cache(device::StateId id) const {
+  if (!state(id).role) {
+    return invalid(fmt::format("cannot read state {}: it is not a KV cache; use read_state", state(id).name));
+  }
+  const CacheLayout& cache = state(id).cache;
+  std::vector<std::byte> contents(static_cast<size_t>(state(id).type.bytes()));
+  std::byte* dst = contents.data();
+  for (int64_t slot = 0; slot < cache.slots; ++slot) {
+    for (int64_t head = 0; head < cache.heads; ++head) {
+      for (int64_t position = 0; position < cache.capacity; ++position) {
+        cache.read(slot, position, head, dst);
+        dst += cache.head_dim * static_cast<int64_t>(size_of(cache.dtype));
+      }
+    }
+  }
+  return contents;
+}
+
+const void* Store::state_address(device::StateId id) const {
+  return state(id).role ? state(id).cache.base : dense_memory_.data() + state(id).offset;
+}
+
+device::MemoryReport Store::memory() const {
+  return {.weights = Bytes(weight_memory_.size()),
+          .states_reserved = Bytes(dense_memory_.size() + cache_memory_.size()),
+          .states_resident = Bytes(dense_memory_.resident() + cache_memory_.resident()),
+          .workspace = Bytes(workspace_)};
+}
+
+std::optional<PackedWeight> Store::packed(std::string_view name, const Packing& packing) const {
+  const auto found = weights_.find(name);
+  if (found == weights_.end()) return std::nullopt;
+  for (const Form& form : found->second.panels) {
+    if (form.packing == packing) return PackedWeight{packing, weight_memory_.data() + form.offset};
+  }
+  return std::nullopt;
+}
+
+std::optional<PackedWeight> Store::any_packed(std::string_view name) const {
+  const auto found = weights_.find(name);
+  if (found == weights_.end() || found->second.panels.empty()) return std::nullopt;
+  const Form& form = found->second.panels.front();
+  return PackedWeight{form.packing, weight_memory_.data() + form.offset};
+}
+
+const std::byte* Store::rows(std::string_view name) const {
+  const auto found = weights_.find(name);
+  if (found == weights_.end() || found->second.rows_offset < 0) return nullptr;
+  return weight_memory_.data() + found->second.rows_offset;
+}
+
+std::byte* Store::dense_state(std::string_view name) const {
+  const auto found = state_index_.find(name);
+  if (found == state_index_.end() || states_[found->second].role) return nullptr;
+  return dense_memory_.data() + states_[found->second].offset;
+}
+
+const CacheLayout* Store::cache(std::string_view name) const {
+  const auto found = state_index_.find(name);
+  if (found == state_index_.end() || !states_[found->second].role) return nullptr;
+  return &states_[found->second].cache;
+}
+
+Result<void> Store::require_weights() const {
+  if (unset_weights_ == 0) return ok();
+  const auto missing = std::find_if(weights_.begin(), weights_.end(), [](const auto& w) { return !w.second.is_set; });
+  return Error{ErrorKind::kFailedPrecondition,
+               fmt::format("[runtime/backends/cpu] cannot run: weight {} was never set; load every weight before the "
+                           "first step",
+                           missing->first)};
+}
+
+}  // namespace lockstep::cpu

@@ -1,0 +1,90 @@
+// The weights and states of one rank. Weights lie in one mapping of huge pages, each in the forms that the graphs read
+// it in (packed panels, rows, or both); KV caches in one reserved region; the small states one after the other.
+#pragma once
+
+#include <map>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "runtime/backends/cpu/kv_layout.h"
+#include "runtime/backends/cpu/memory.h"
+#include "runtime/backends/cpu/packing.h"
+#include "runtime/device/backend.h"
+
+namespace lockstep::cpu {
+
+/// A weight in one form.
+struct PackedWeight {
+  Packing packing;
+  const std::byte* data = nullptr;
+};
+
+class Store final : public device::Store {
+ public:
+  /// Reserves what `graphs` name; weights are packed for `kernels`.
+  static Result<std::unique_ptr<Store>> create(std::span<const graph::Graph* const> graphs, const Kernels& kernels);
+
+  Result<void> set_weight(std::string_view name, std::span<const std::byte> bytes) override;
+  std::optional<device::StateId> find_state(std::string_view name) const override;
+  Result<void> write_state(device::StateId state, int64_t offset, std::span<const std::byte> bytes) override;
+  Result<void> read_state(device::StateId state, int64_t offset, std::span<std::byte> bytes) const override;
+  Result<std::vector<std::byte>> read_cache(device::StateId state) const override;
+  const void* state_address(device::StateId state) const override;
+  device::MemoryReport memory() const override;
+
+  /// For the compiler. Each is empty (null) when the store has no such thing.
+  std::optional<PackedWeight> packed(std::string_view name, const Packing& packing) const;
+  std::optional<PackedWeight> any_packed(std::string_view name) const;
+  const std::byte* rows(std::string_view name) const;
+  std::byte* dense_state(std::string_view name) const;
+  const CacheLayout* cache(std::string_view name) const;
+  /// Fails with `kFailedPrecondition` that names a weight which was never set.
+  Result<void> require_weights() const;
+  /// Executables tell how much memory they work with.
+  void add_workspace(int64_t bytes) { workspace_ += bytes; }
+  void remove_workspace(int64_t bytes) { workspace_ -= bytes; }
+
+ private:
+  struct Form {
+    Packing packing;
+    int64_t offset = 0;
+  };
+  struct Weight {
+    TensorType type;
+    bool needs_rows = false;
+    bool is_table = false;     // read by `embedding`, which can read panels too
+    int64_t rows_offset = -1;  // in the mapping
+    std::vector<Form> panels = {};
+    bool is_set = false;
+  };
+  struct State {
+    std::string name;
+    TensorType type;
+    std::optional<CacheRole> role = std::nullopt;
+    CacheLayout cache = {};  // caches only
+    int64_t offset = 0;      // dense states only
+  };
+
+  explicit Store(const Kernels& kernels) : kernels_(kernels) {}
+  Result<void> add_values(const graph::Graph& graph);
+  Result<void> add_uses(const graph::Graph& graph);
+  Result<void> add_role(std::string_view name, CacheRole role);
+  void add_packing(const graph::Graph& graph, const graph::Node& node);
+  Result<void> map_weights();
+  Result<void> map_states();
+  void lay_out_caches();
+  const State& state(device::StateId id) const;
+  Result<void> check_range(const State& state, int64_t offset, size_t bytes) const;
+
+  const Kernels& kernels_;
+  std::map<std::string, Weight, std::less<>> weights_;
+  std::vector<State> states_;
+  std::map<std::string, int32_t, std::less<>> state_index_;
+  Mapping weight_memory_, dense_memory_, cache_memory_;
+  int64_t cache_slot_stride_ = 0;
+  int64_t workspace_ = 0;
+  int64_t unset_weights_ = 0;
+};
+
+}  // namespace lockstep::cpu

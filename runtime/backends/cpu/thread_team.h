@@ -1,0 +1,67 @@
+// The workers of one rank. A job is one function that all workers run at the same time; inside it they meet at
+// barriers. Between jobs the helpers spin for a while and then sleep.
+//
+//   caller (worker 0)   run ──┬── job(0) ── meet ── job(0) … ── meet ──► returns
+//   helper (worker i)   wait ─┴── job(i) ── meet ── job(i) … ── meet ──► wait
+#pragma once
+
+#include <atomic>
+#include <cstdint>
+#include <memory>
+#include <thread>
+#include <vector>
+
+#include "runtime/core/result.h"
+
+namespace lockstep::cpu {
+
+/// Which worker does a part of some work, of how many.
+struct Part {
+  int worker = 0;
+  int workers = 1;
+};
+
+/// The part's share of `count` items, a contiguous range; shares differ by at most one item.
+struct Share {
+  int64_t begin = 0;
+  int64_t end = 0;
+};
+constexpr Share share_of(int64_t count, Part part) {
+  return {count * part.worker / part.workers, count * (part.worker + 1) / part.workers};
+}
+
+/// Used by one thread, which is worker 0 of every job.
+class ThreadTeam {
+ public:
+  /// Starts `threads` − 1 helpers and binds worker i (the calling thread for 0) to `cores[i]` unless `cores` is empty.
+  static Result<std::unique_ptr<ThreadTeam>> start(int threads, const std::vector<int>& cores);
+  ~ThreadTeam();
+  ThreadTeam(const ThreadTeam&) = delete;
+  ThreadTeam& operator=(const ThreadTeam&) = delete;
+
+  int size() const { return threads_; }
+
+  /// Calls `job(context, part)` on every worker and returns when all have returned. Does not allocate.
+  void run(void (*job)(void* context, Part part), void* context);
+
+  /// Inside a job: returns when every worker has called it.
+  void meet() {
+    if (threads_ > 1) meet_others();
+  }
+
+ private:
+  explicit ThreadTeam(int threads) : threads_(threads) {}
+  void help(int worker);
+  void meet_others();
+
+  int threads_;
+  std::vector<std::thread> helpers_;
+  void (*job_)(void*, Part) = nullptr;
+  void* context_ = nullptr;
+  alignas(64) std::atomic<uint32_t> jobs_ = 0;  // jobs started
+  alignas(64) std::atomic<bool> stopping_ = false;
+  alignas(64) std::atomic<int> arrived_ = 0;
+  alignas(64) std::atomic<uint32_t> meetings_ = 0;  // barriers passed
+};
+
+}  // namespace lockstep::cpu
