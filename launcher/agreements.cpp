@@ -1,0 +1,67 @@
+#include "launcher/agreements.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+
+namespace lockstep::launcher {
+namespace {
+
+constexpr char kWell = '+';  // begins the word of a rank that did not fail
+
+std::string to_text(const Error& error) { return fmt::format("{} {}", static_cast<int>(error.kind), error.message); }
+
+Error error_from(const std::string& text, int rank) {
+  const size_t space = text.find(' ');
+  Error error{static_cast<ErrorKind>(std::stoi(text.substr(0, space))), text.substr(space + 1), rank};
+  return error;
+}
+
+std::string optional_text(const auto& value) { return value ? fmt::format("{}", *value) : "default"; }
+
+}  // namespace
+
+Result<void> all_succeeded(transport::Bootstrap& bootstrap, const Result<void>& mine) {
+  const std::string word = mine.has_value() ? std::string(1, kWell) : to_text(mine.error());
+  LOCKSTEP_TRY(const std::vector<std::string> words, bootstrap.exchange(word));
+  if (!mine.has_value()) return mine.error();
+  for (int rank = 0; rank < bootstrap.size(); ++rank) {
+    const std::string& said = words[static_cast<size_t>(rank)];
+    if (said.front() != kWell) return error_from(said, rank);
+  }
+  return ok();
+}
+
+std::string statement_before_weights(const GenerateCommand& command, const checkpoint::ModelSpec& spec,
+                                     const partition::Partition& partition, const shards::ShardOptions& options) {
+  std::string text = fmt::format("program lockstep {}\n", __VERSION__);
+  text += fmt::format("--backend {}\n--communicator {}\n--dtype {}\n", command.run.backend, command.run.communicator,
+                      to_string(options.dtype));
+  text += fmt::format("--prefill-chunk {}\n--batch-size {}\n--max-seq-len {}\n--max-new-tokens {}\n",
+                      command.model.prefill_chunk, optional_text(command.model.batch_size),
+                      optional_text(command.model.max_seq_len), optional_text(command.max_new_tokens));
+  text += fmt::format("--output-logits {}\n--ignore-eos {}\n--chat {}\n", command.output_logits ? "yes" : "no",
+                      command.ignore_eos, command.chat);
+  for (const auto& [name, value] : command.generation) text += fmt::format("{} {}\n", name, value);
+  text += fmt::format("model_type {}\nhidden_size {}\nlayers {}\nheads {}/{} of {}\n", spec.model_type,
+                      spec.hidden_size, spec.layers, spec.query_heads, spec.key_value_heads, spec.head_dim);
+  text += fmt::format("intermediate_size {}\nvocabulary {}\nnorm_epsilon {}\ntied_embeddings {}\n",
+                      spec.intermediate_size, spec.vocabulary, spec.norm_epsilon, spec.tied_embeddings);
+  text += fmt::format("rope theta {} factor {} kind {}\n", spec.rope.theta, spec.rope.factor,
+                      static_cast<int>(spec.rope.kind));
+  text += fmt::format("slots {} chunk {} capacity {}\n", options.slots, options.chunk, options.capacity);
+  return text + partition::to_text(spec, partition);
+}
+
+std::string statement_after_weights(const checkpoint::Checkpoint& checkpoint, const shards::Shard& shard) {
+  std::string text = shards::collective_list(shard.graphs());
+  text += fmt::format("checkpoint headers and sizes {:016x}\n", checkpoint.fingerprint());
+  auto tensors = shard.replicated_tensors();
+  std::sort(tensors.begin(), tensors.end(), [](const auto& a, const auto& b) { return a.tensor < b.tensor; });
+  for (const shards::TensorFingerprint& tensor : tensors) {
+    text += fmt::format("contents of {} {:016x}\n", tensor.tensor, tensor.fingerprint);
+  }
+  return text;
+}
+
+}  // namespace lockstep::launcher

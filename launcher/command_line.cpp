@@ -1,0 +1,183 @@
+#include "launcher/command_line.h"
+
+#include <fmt/format.h>
+
+#include <CLI/CLI.hpp>
+
+namespace lockstep::launcher {
+namespace {
+
+constexpr const char* kVersion = "lockstep 0.1.0";
+constexpr int64_t kMostTokens = int64_t{1} << 24;  // of a chunk or a slot: keeps every product inside 64 bits
+
+void add_model_options(CLI::App& app, ModelOptions& options) {
+  app.add_option("--model", options.model, "Hugging Face directory: config.json, *.safetensors, tokenizer.json")
+      ->required()
+      ->type_name("DIR");
+  app.add_option("--tp", options.tp, "Tensor-parallel degree; default: the number of ranks")
+      ->check(CLI::Range(1, 4096))
+      ->type_name("P");
+  app.add_option("--batch-size", options.batch_size, "Sequences at once; default: the number of prompts, at most 8")
+      ->check(CLI::Range(int64_t{1}, int64_t{65536}))
+      ->type_name("B");
+  app.add_option("--prefill-chunk", options.prefill_chunk, "Token rows of a prefill step")
+      ->check(CLI::Range(int64_t{1}, kMostTokens))
+      ->capture_default_str()
+      ->type_name("C");
+  app.add_option("--max-seq-len", options.max_seq_len, "Tokens that a slot can hold; default: what the prompts need")
+      ->check(CLI::Range(int64_t{1}, kMostTokens))
+      ->type_name("L");
+  app.add_option("--dtype", options.dtype, "float32, bfloat16 or float16; default: the checkpoint's")
+      ->check(CLI::IsMember({"float32", "bfloat16", "float16"}))
+      ->type_name("TYPE");
+}
+
+void add_run_options(CLI::App& app, RunOptions& options) {
+  app.add_option("--launch", options.launch,
+                 "mpi (one process per rank, default) or threads (all ranks in this process)")
+      ->transform(
+          CLI::CheckedTransformer(std::map<std::string, Launch>{{"mpi", Launch::kMpi}, {"threads", Launch::kThreads}}))
+      ->type_name("HOW");
+  app.add_option("--threads", options.threads, "Compute threads of a rank; default: the cores that it was given")
+      ->check(CLI::Range(1, 1024))
+      ->type_name("N");
+  app.add_option("--backend", options.backend, "cpu or reference")
+      ->check(CLI::IsMember({"cpu", "reference"}))
+      ->capture_default_str()
+      ->type_name("NAME");
+  app.add_option("--communicator", options.communicator, "auto, shm, mpi or loopback")
+      ->check(CLI::IsMember({"auto", "shm", "mpi", "loopback"}))
+      ->capture_default_str()
+      ->type_name("NAME");
+  app.add_option("--deadline-s", options.deadline_s, "Seconds that one wait between ranks may take")
+      ->check(CLI::Range(0.1, 86400.0))
+      ->capture_default_str()
+      ->type_name("S");
+  app.add_option("--exit-record", options.exit_record, "Folder for rank-R.json: how each process ended")
+      ->type_name("DIR");
+  app.add_option("--memory-budget", options.memory_budget, "Bytes that a rank may use for weights and states")
+      ->check(CLI::PositiveNumber)
+      ->type_name("BYTES");
+  app.add_flag(
+      "--strict,!--no-strict",
+      [&options](int64_t count) { options.strictness = count > 0 ? Strictness::kStrict : Strictness::kLenient; },
+      "A compilation after warm-up is an error (default)");
+  app.add_option("--peer-detection", options.peer_detection, "off: do not notice lost ranks (for tests)")
+      ->transform(
+          CLI::CheckedTransformer(std::map<std::string, Detection>{{"on", Detection::kOn}, {"off", Detection::kOff}}))
+      ->type_name("on|off");
+}
+
+/// A flag `--no-x` / `--x` or an option that lands in the generation map under Hugging Face's name.
+void add_generation_options(CLI::App& app, GenerateCommand& command) {
+  const auto number = [&](const char* name, const char* field, const char* help) {
+    app.add_option_function<std::string>(
+           name, [&command, field](const std::string& text) { command.generation[field] = text; }, help)
+        ->check(CLI::Number)
+        ->type_name("X");
+  };
+  number("--temperature", "temperature", "Divides the scores; above 0");
+  number("--top-k", "top_k", "Only the k best tokens; 0 for all (Hugging Face's default is 50)");
+  number("--top-p", "top_p", "Only the best tokens that hold this much probability");
+  number("--min-p", "min_p", "Only tokens with this share of the best one's probability");
+  number("--repetition-penalty", "repetition_penalty",
+         "Divides positive and multiplies negative scores of seen tokens");
+  number("--seed", "seed", "Of the random numbers; the same seed gives the same tokens");
+  number("--no-repeat-ngram-size", "no_repeat_ngram_size", "No n-gram of this size twice");
+  number("--min-new-tokens", "min_new_tokens", "No end before this many tokens");
+  number("--num-beams", "num_beams", "Beams of beam search");
+  number("--pad-token-id", "pad_token_id", "What a finished row emits");
+  app.add_option_function<std::vector<int32_t>>(
+         "--eos-token-id",
+         [&command](const std::vector<int32_t>& ids) {
+           command.generation["eos_token_id"] = fmt::format("[{}]", fmt::join(ids, ","));
+         },
+         "Ids that end a row, separated by commas")
+      ->delimiter(',')
+      ->type_name("I[,I]");
+  app.add_flag_callback(
+      "--do-sample", [&command] { command.generation["do_sample"] = "true"; }, "Draw at random");
+  app.add_flag_callback(
+      "--no-do-sample", [&command] { command.generation["do_sample"] = "false"; }, "Take the best token");
+  app.add_flag("--ignore-eos", command.ignore_eos, "Do not end at an end-of-sequence token");
+  app.add_option("--stop", command.stop_strings, "Text that ends a row (may be given again)")->type_name("TEXT");
+}
+
+void add_generate(CLI::App& parent, GenerateCommand& command) {
+  CLI::App& app = *parent.add_subcommand("generate", "Continue prompts");
+  add_model_options(app, command.model);
+  auto* prompts = app.add_option_group("prompts", "Exactly one of these");
+  prompts->add_option("--prompt", command.prompts.texts, "Text; may be given again")->type_name("TEXT");
+  prompts->add_option("--prompt-file", command.prompts.file, "A file that holds one prompt")->type_name("F");
+  prompts->add_option("--ids-file", command.prompts.ids_file, "JSON rows of token ids, or of {ids, mask}")
+      ->type_name("F");
+  prompts->require_option(1);
+  app.add_flag("--chat", command.chat, "Apply the model's chat template to each prompt");
+  app.add_option("--max-new-tokens", command.max_new_tokens, "Default: until an end token or the slot's capacity")
+      ->check(CLI::Range(1, 1 << 24))
+      ->type_name("N");
+  add_generation_options(app, command);
+  app.add_option("--json", command.json, "Write tokens, texts, timings and memory to this file")->type_name("OUT");
+  app.add_option("--output-logits", command.output_logits, "Write the raw logits of every new token (safetensors)")
+      ->type_name("OUT");
+  add_run_options(app, command.run);
+}
+
+void add_tokenize(CLI::App& parent, TokenizeCommand& command) {
+  CLI::App& app = *parent.add_subcommand("tokenize", "Text to token ids and back");
+  app.add_option("--model", command.model, "Directory with tokenizer.json")->required()->type_name("DIR");
+  auto* texts = app.add_option_group("texts", "Exactly one of these");
+  texts->add_option("--text", command.texts, "Text; may be given again")->type_name("TEXT");
+  texts->add_option("--texts-file", command.texts_file, "JSON array of strings")->type_name("F");
+  texts->require_option(1);
+  app.add_flag("!--no-special-tokens", command.special_tokens,
+               "Do not add the tokens that the model puts around a text");
+  app.add_option("--json", command.json, "Write {\"ids\", \"decoded\"} to this file")->type_name("OUT");
+}
+
+void add_explain(CLI::App& parent, ExplainCommand& command) {
+  CLI::App& app = *parent.add_subcommand("explain", "Print partition, graphs, memory and cost without reading weights");
+  add_model_options(app, command.model);
+  app.add_option("--rank", command.rank, "Whose graphs")
+      ->check(CLI::Range(0, 4095))
+      ->capture_default_str()
+      ->type_name("R");
+  app.add_option("--phase", command.phase)->check(CLI::IsMember({"prefill", "decode", "both"}))->capture_default_str();
+  app.add_option("--passes", command.passes, "Graphs before the passes, after them, or after each")
+      ->check(CLI::IsMember({"before", "after", "each"}))
+      ->capture_default_str();
+  app.add_option("--show", command.show)->check(CLI::IsMember({"all", "graph", "summary"}))->capture_default_str();
+}
+
+}  // namespace
+
+Result<Command> parse_command_line(int argc, const char* const* argv) {
+  CLI::App app("Runs one language model across many devices: [mpirun -n P] lockstep COMMAND --model DIR …", "lockstep");
+  app.set_version_flag("--version", kVersion);
+  app.require_subcommand(1);
+  GenerateCommand generate;
+  TokenizeCommand tokenize;
+  ExplainCommand explain;
+  add_generate(app, generate);
+  add_tokenize(app, tokenize);
+  add_explain(app, explain);
+  try {
+    app.parse(argc, argv);
+  } catch (const CLI::CallForHelp&) {
+    const auto chosen = app.get_subcommands();
+    return Command{PrintedText{chosen.empty() ? app.help() : chosen.front()->help("lockstep")}};
+  } catch (const CLI::CallForAllHelp&) {
+    return Command{PrintedText{app.help("", CLI::AppFormatMode::All)}};
+  } catch (const CLI::CallForVersion&) {
+    return Command{PrintedText{std::string(kVersion) + "\n"}};
+  } catch (const CLI::ParseError& error) {
+    return Error{ErrorKind::kInvalidArgument,
+                 fmt::format("[launcher] cannot read the command line: {}; see lockstep {}--help", error.what(),
+                             app.get_subcommands().empty() ? "" : app.get_subcommands().front()->get_name() + " ")};
+  }
+  if (app.got_subcommand("generate")) return Command{std::move(generate)};
+  if (app.got_subcommand("tokenize")) return Command{std::move(tokenize)};
+  return Command{std::move(explain)};
+}
+
+}  // namespace lockstep::launcher

@@ -1,0 +1,19 @@
+// The commands of the program, one function each. They return an error instead of ending the process; main turns it
+// into a message and an exit code.
+#pragma once
+
+#include "launcher/command_line.h"
+#include "runtime/core/result.h"
+
+namespace lockstep::launcher {
+
+/// Continues prompts with a model cut over the ranks. @collective @blocking
+Result<void> generate(const GenerateCommand& command);
+
+/// Prints or writes token ids and the text that they decode to.
+Result<void> tokenize(const TokenizeCommand& command);
+
+/// Prints partition, graphs, memory and cost of a model; reads config.json only.
+Result<void> explain(const ExplainCommand& command);
+
+}  // namespace lockstep::launcher

@@ -1,0 +1,33 @@
+// What a process says of its own end: `<dir>/rank-R.json`, written at once, before anything that may wait. mpirun kills
+// survivors a second after a death and its own exit code is a race, so scripts and tests judge these files.
+#pragma once
+
+#include <filesystem>
+#include <optional>
+#include <string>
+
+#include "runtime/core/result.h"
+
+namespace lockstep::launcher {
+
+/// One process's end.
+struct ExitRecord {
+  int code = 0;
+  int rank = 0;
+  std::optional<int> lost_rank;  // the peer whose loss ended the job
+  std::string phase;             // where in the run, "decode" …
+  std::string operation;         // the last collective, "all_reduce" …
+  uint64_t sequence = 0;         // its number
+  std::string message;           // the error, empty when all went well
+  double unix_time = 0.0;        // seconds
+
+  friend bool operator==(const ExitRecord&, const ExitRecord&) = default;
+};
+
+/// The record as JSON text.
+std::string to_json(const ExitRecord& record);
+
+/// Writes `directory`/rank-R.json, whole or not at all.
+Result<void> write_exit_record(const std::filesystem::path& directory, const ExitRecord& record);
+
+}  // namespace lockstep::launcher

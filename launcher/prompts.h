@@ -1,0 +1,47 @@
+// The rows that a user asks for: texts, files of text, or token ids with or without padding. Everything is reduced to
+// unpadded token ids: storage starts at cache index 0, so padding is stripped on entry and never reaches a shard.
+#pragma once
+
+#include <cstdint>
+#include <filesystem>
+#include <functional>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "runtime/core/result.h"
+#include "runtime/text/tokenizer.h"
+
+namespace lockstep::launcher {
+
+/// Where prompts come from; exactly one of the three is used.
+struct PromptSources {
+  std::vector<std::string> texts;                 // --prompt, in order
+  std::optional<std::filesystem::path> file;      // --prompt-file: the whole file is one prompt
+  std::optional<std::filesystem::path> ids_file;  // --ids-file
+};
+
+/// One prompt, ready to run.
+struct Prompt {
+  std::vector<int32_t> ids;  // without padding
+  std::string text;          // as given; empty for ids
+};
+
+/// Reads an --ids-file: an array of rows; a row is an array of ids or {"ids": […], "mask": [0|1 …]} whose zeros are all
+/// on the left or all on the right. `origin` names it in messages. Fails with `kInvalidArgument` naming the row.
+Result<std::vector<Prompt>> parse_ids(std::string_view json, std::string_view origin);
+
+/// How a text becomes a prompt's text: chat templates wrap it.
+using Wrap = std::function<Result<std::string>(const std::string&)>;
+
+/// Reads every prompt. `tokenizer` may be null when ids are given; `wrap` may be empty. Fails with `kInvalidArgument`
+/// on an empty prompt or text that is not UTF-8, naming the row.
+Result<std::vector<Prompt>> read_prompts(const PromptSources& sources, const text::Tokenizer* tokenizer,
+                                         text::SpecialTokens special, const Wrap& wrap);
+
+/// Refuses prompts that a model cannot hold: an id outside `vocabulary`, or more tokens than `capacity`, naming the
+/// row.
+Result<void> check_prompts(const std::vector<Prompt>& prompts, int64_t vocabulary, int64_t capacity);
+
+}  // namespace lockstep::launcher

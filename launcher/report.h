@@ -1,0 +1,37 @@
+// What a run reports: the JSON of --json and the lines on stderr.
+#pragma once
+
+#include <filesystem>
+#include <map>
+#include <string>
+#include <vector>
+
+#include "launcher/answers.h"
+#include "launcher/phases.h"
+#include "runtime/device/backend.h"
+#include "runtime/device/graph_register.h"
+
+namespace lockstep::launcher {
+
+/// The facts of a run beside its answers.
+struct RunFacts {
+  int world_size = 1;
+  int threads = 1;
+  std::string backend, communicator;
+  int64_t slots = 0, chunk = 0, capacity = 0;
+  std::vector<device::MemoryReport> memory;              // by rank
+  std::vector<std::pair<std::string, double>> startup;   // seconds by phase, rank 0
+  std::vector<std::string> graphs, graphs_after_warmup;  // as compiled
+};
+
+/// The JSON document of `generate --json`.
+std::string to_json(const Answers& answers, const RunFacts& facts);
+
+/// Two lines for people: start-up by phase; tokens, times and memory.
+std::string summary(const Answers& answers, const RunFacts& facts);
+
+/// A memory report as one line of text, and back: ranks exchange them.
+std::string to_text(const device::MemoryReport& memory);
+device::MemoryReport parse_memory(const std::string& text);
+
+}  // namespace lockstep::launcher

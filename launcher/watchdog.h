@@ -1,0 +1,39 @@
+// Ends the process when a call that cannot be given a deadline (MPI_Init, MPI_Finalize) does not return.
+#pragma once
+
+#include <condition_variable>
+#include <functional>
+#include <mutex>
+#include <thread>
+
+#include "runtime/core/clock.h"
+
+namespace lockstep::launcher {
+
+/// Calls `on_expiry` on its own thread unless it is destroyed within `limit`. `on_expiry` usually ends the process.
+class Watchdog {
+ public:
+  Watchdog(Duration limit, std::function<void()> on_expiry)
+      : thread_([this, limit, act = std::move(on_expiry)] {
+          std::unique_lock lock(mutex_);
+          if (!changed_.wait_for(lock, limit, [this] { return done_; })) act();
+        }) {}
+  ~Watchdog() {
+    {
+      std::lock_guard lock(mutex_);
+      done_ = true;
+    }
+    changed_.notify_all();
+    thread_.join();
+  }
+  Watchdog(const Watchdog&) = delete;
+  Watchdog& operator=(const Watchdog&) = delete;
+
+ private:
+  std::mutex mutex_;
+  std::condition_variable changed_;
+  bool done_ = false;
+  std::thread thread_;
+};
+
+}  // namespace lockstep::launcher

@@ -1,0 +1,44 @@
+// Runs a model on ranks that are threads of the test: partition, graphs, shards, actors and communicator as in the
+// program, without processes. One call is one session.
+#pragma once
+
+#include <filesystem>
+#include <string>
+#include <vector>
+
+#include "actors/request.h"
+#include "runtime/core/dtype.h"
+#include "shards/engine.h"
+
+namespace lockstep::model {
+
+/// How a model is run.
+struct GroupOptions {
+  std::string backend = "cpu";  // or "reference"
+  int ranks = 1;
+  int threads = 1;  // of each rank
+  int64_t slots = 1;
+  int64_t chunk = 16;
+  int64_t capacity = 128;
+  DType dtype = DType::kFloat32;
+  actors::Logits logits = actors::Logits::kOmit;
+};
+
+/// One row to continue.
+struct Row {
+  std::vector<int32_t> ids;
+  shards::SlotParameters parameters;
+};
+
+/// What came of it.
+struct RowAnswer {
+  std::vector<int32_t> tokens;
+  std::vector<float> logits;  // [tokens, vocabulary]
+  generation::FinishReason reason = generation::FinishReason::kError;
+};
+
+/// Runs all rows in one session; element i answers row i. A failure of any rank is the result's error.
+Result<std::vector<RowAnswer>> run_rows(const std::filesystem::path& model, const GroupOptions& options,
+                                        const std::vector<Row>& rows);
+
+}  // namespace lockstep::model
