@@ -1,6 +1,7 @@
 // Chat templates: the Jinja subset that published models use, rendered over a list of messages.
 #pragma once
 
+#include <ctime>
 #include <filesystem>
 #include <memory>
 #include <optional>
@@ -23,6 +24,10 @@ struct ChatOptions {
   bool add_generation_prompt = true;
   std::string bos_token;  // as text; empty if the model has none
   std::string eos_token;
+  /// What strftime_now formats; without it the function is not defined, and templates that want a date use their own.
+  std::optional<std::tm> now = std::nullopt;
+  /// More variables, as a JSON object: {"tools": […], "enable_thinking": false}. They win over the ones above.
+  std::string variables_json = {};
 };
 
 /// A parsed template. Immutable; thread-safe.

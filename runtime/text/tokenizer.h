@@ -1,6 +1,6 @@
 // Text to token ids and back, from a Hugging Face tokenizer.json:
 //
-//   text ─► added tokens cut out ─► normaliser ─► pre-tokeniser ─► model (BPE) ─► post-processor ─► ids
+//   text ─► added tokens cut out ─► normaliser ─► pre-tokeniser ─► model ─► post-processor ─► ids
 //   ids ─► pieces ─► decoder ─► text
 #pragma once
 
@@ -19,6 +19,16 @@ namespace lockstep::text {
 enum class SpecialTokens { kAdd, kOmit };   // on encoding: what the post-processor adds (BOS and the like)
 enum class SpecialPieces { kKeep, kSkip };  // on decoding: whether special tokens appear in the text
 
+/// The text of a stream of ids, as far as it is known after each. One stream, one thread.
+class DecodeStream {
+ public:
+  virtual ~DecodeStream() = default;
+  /// The text that `id` completes; may be empty. Fails with `kInvalidArgument` on an unknown id, which changes nothing.
+  virtual Result<std::string> put(int32_t id) = 0;
+  /// Ends the stream; nothing may be put after it.
+  virtual Result<std::string> finish() = 0;
+};
+
 /// An immutable tokenizer; every method is thread-safe.
 class Tokenizer {
  public:
@@ -29,6 +39,9 @@ class Tokenizer {
 
   /// The text of `ids`; bytes that form no character become U+FFFD. Fails with `kInvalidArgument` on an unknown id.
   virtual Result<std::string> decode(const std::vector<int32_t>& ids, SpecialPieces special) const = 0;
+
+  /// A new stream, which the tokenizer outlives.
+  virtual std::unique_ptr<DecodeStream> open_stream(SpecialPieces special) const = 0;
 
   virtual std::optional<int32_t> id_of(std::string_view token) const = 0;
   /// The stored form of a token ("Ġthe"); empty for an unknown id.
@@ -50,19 +63,16 @@ Result<std::unique_ptr<Tokenizer>> parse_tokenizer(std::string_view json, std::s
 class StreamDecoder {
  public:
   /// `tokenizer` outlives the decoder.
-  StreamDecoder(const Tokenizer& tokenizer, SpecialPieces special);
+  StreamDecoder(const Tokenizer& tokenizer, SpecialPieces special) : stream_(tokenizer.open_stream(special)) {}
 
-  /// The text that `id` completes; may be empty.
-  Result<std::string> put(int32_t id);
-  /// What was held back.
-  Result<std::string> finish();
+  /// The text that `id` completes; may be empty. Fails with `kInvalidArgument` on an unknown id, which changes nothing.
+  /// Takes time for the id alone, however many came before.
+  Result<std::string> put(int32_t id) { return stream_->put(id); }
+  /// What was held back. Nothing may be put after it.
+  Result<std::string> finish() { return stream_->finish(); }
 
  private:
-  const Tokenizer* tokenizer_;
-  SpecialPieces special_;
-  std::vector<int32_t> ids_;
-  size_t prefix_ = 0;  // ids_[prefix_ …] are decoded again at each put
-  std::string shown_;  // the text of ids_[prefix_ …] that was already given out
+  std::unique_ptr<DecodeStream> stream_;
 };
 
 }  // namespace lockstep::text

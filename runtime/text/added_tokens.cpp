@@ -1,0 +1,136 @@
+#include "runtime/text/added_tokens.h"
+
+#include <algorithm>
+
+#include "runtime/text/unicode.h"
+
+namespace lockstep::text {
+namespace {
+
+bool ends_with_word(std::string_view text) {
+  if (text.empty()) return false;
+  size_t at = previous_char(text, text.size());
+  return is_word(next_char(text, at));
+}
+
+bool starts_with_word(std::string_view text) {
+  size_t at = 0;
+  return !text.empty() && is_word(next_char(text, at));
+}
+
+size_t leading_white_space(std::string_view text) {
+  size_t end = 0;
+  for (size_t at = 0; at < text.size();) {
+    if (!is_white_space(next_char(text, at))) break;
+    end = at;
+  }
+  return end;
+}
+
+/// Where the white space at the end of `text` begins.
+size_t trailing_white_space(std::string_view text) {
+  size_t begin = text.size();
+  while (begin > 0) {
+    const size_t before = previous_char(text, begin);
+    size_t at = before;
+    if (!is_white_space(next_char(text, at))) break;
+    begin = before;
+  }
+  return begin;
+}
+
+Result<AddedToken> parse_token(const JsonField& field) {
+  AddedToken token;
+  LOCKSTEP_TRY(const JsonField id, field.at("id"));
+  LOCKSTEP_TRY(const int64_t number, id.integer(0, kMaxIds - 1));
+  token.id = static_cast<int32_t>(number);
+  LOCKSTEP_TRY(const JsonField content, field.at("content"));
+  LOCKSTEP_TRY(token.content, content.string());
+  LOCKSTEP_TRY(token.special, field.boolean_or("special", false));
+  LOCKSTEP_TRY(token.single_word, field.boolean_or("single_word", false));
+  LOCKSTEP_TRY(token.lstrip, field.boolean_or("lstrip", false));
+  LOCKSTEP_TRY(token.rstrip, field.boolean_or("rstrip", false));
+  LOCKSTEP_TRY(token.normalized, field.boolean_or("normalized", !token.special));
+  return token;
+}
+
+}  // namespace
+
+Result<AddedTokens> AddedTokens::parse(const JsonField& list, const Vocabulary& vocabulary,
+                                       const Normalizer* normalizer) {
+  LOCKSTEP_TRY(const auto fields, list.elements());
+  AddedTokens added;
+  for (const JsonField& field : fields) {
+    LOCKSTEP_TRY(AddedToken token, parse_token(field));
+    if (token.content.empty()) continue;
+    LOCKSTEP_TRY_VOID(added.add(std::move(token), field, vocabulary));
+  }
+  for (size_t i = 0; i < added.tokens_.size(); ++i) {
+    AddedToken& token = added.tokens_[i];
+    token.piece = token.content;
+    if (token.normalized && normalizer != nullptr) LOCKSTEP_TRY_VOID(normalizer->apply(token.piece));
+    (token.normalized ? added.normalized_ : added.raw_).add(token.piece, static_cast<int32_t>(i));
+  }
+  return added;
+}
+
+Result<void> AddedTokens::add(AddedToken token, const JsonField& field, const Vocabulary& vocabulary) {
+  if (const auto id = vocabulary.id_of(token.content)) token.id = *id;
+  const auto known = vocabulary.token_of(token.id);
+  const AddedToken* same_id = find(token.id);
+  if ((known && *known != token.content) || (same_id != nullptr && same_id->content != token.content)) {
+    return field.invalid(fmt::format("the id {} of \"{}\", which another token has", token.id, token.content),
+                         "an id of its own");
+  }
+  if (const auto entry = by_content_.find(token.content); entry != by_content_.end()) {
+    token.id = tokens_[entry->second].id;
+    tokens_[entry->second] = std::move(token);  // said twice: the later one counts
+    return ok();
+  }
+  end_ = std::max(end_, token.id + 1);
+  by_id_[token.id] = tokens_.size();
+  by_content_[token.content] = tokens_.size();
+  tokens_.push_back(std::move(token));
+  return ok();
+}
+
+const AddedToken* AddedTokens::find(int32_t id) const {
+  const auto entry = by_id_.find(id);
+  return entry == by_id_.end() ? nullptr : &tokens_[entry->second];
+}
+
+const AddedToken* AddedTokens::find(std::string_view content) const {
+  const auto entry = by_content_.find(content);
+  return entry == by_content_.end() ? nullptr : &tokens_[entry->second];
+}
+
+std::vector<Segment> AddedTokens::cut(const Trie& trie, std::string_view text) const {
+  std::vector<Segment> segments;
+  size_t done = 0;  // text before this is in `segments`
+  for (size_t at = 0; at < text.size();) {
+    size_t length = 0;
+    int32_t index = 0;
+    trie.for_each_prefix(text.substr(at), [&](size_t found, int32_t value) {  // the last is the longest
+      length = found;
+      index = value;
+    });
+    if (length == 0) {
+      ++at;
+      continue;
+    }
+    const AddedToken& token = tokens_[index];
+    size_t begin = at;
+    size_t end = at + length;
+    at = end;
+    if (token.single_word && (ends_with_word(text.substr(0, begin)) || starts_with_word(text.substr(end)))) continue;
+    if (token.lstrip) begin = std::max(done, trailing_white_space(text.substr(0, begin)));
+    if (token.rstrip) end += leading_white_space(text.substr(end));
+    if (begin > done) segments.push_back({text.substr(done, begin - done), nullptr});
+    segments.push_back({text.substr(begin, end - begin), &token});
+    done = std::max(done, end);
+  }
+  if (done < text.size()) segments.push_back({text.substr(done), nullptr});
+  return segments;
+}
+
+}  // namespace lockstep::text

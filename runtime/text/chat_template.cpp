@@ -1,0 +1,111 @@
+#include "runtime/text/chat_template.h"
+
+#include <fstream>
+#include <sstream>
+
+#include "runtime/text/jinja/template.h"
+#include "runtime/text/json_field.h"
+
+namespace lockstep::text {
+namespace {
+
+class JinjaChatTemplate final : public ChatTemplate {
+ public:
+  explicit JinjaChatTemplate(jinja::Template parsed) : template_(std::move(parsed)) {}
+
+  Result<std::string> render(const std::vector<Message>& messages, const ChatOptions& options) const override {
+    jinja::Dict variables;
+    variables.set("tools", jinja::Value());
+    variables.set("documents", jinja::Value());
+    variables.set("add_generation_prompt", options.add_generation_prompt);
+    if (!options.bos_token.empty()) variables.set("bos_token", options.bos_token);
+    if (!options.eos_token.empty()) variables.set("eos_token", options.eos_token);
+    jinja::List turns;
+    for (const Message& message : messages) {
+      turns.items.emplace_back(jinja::Dict{{{"role", message.role}, {"content", message.content}}});
+    }
+    variables.set("messages", std::move(turns));
+    if (!options.variables_json.empty()) {
+      LOCKSTEP_TRY(const auto more, jinja::parse_json(options.variables_json, "the chat template's variables"));
+      if (more.dict() == nullptr) {
+        return Error{ErrorKind::kInvalidArgument,
+                     "[runtime/text] cannot read the chat template's variables: expected a JSON object"};
+      }
+      for (const auto& [name, value] : more.dict()->items) variables.set(name, value);
+    }
+    return template_.render(std::move(variables), options.now);
+  }
+
+ private:
+  jinja::Template template_;
+};
+
+/// Empty when there is no such file.
+std::optional<std::string> read_file(const std::filesystem::path& path) {
+  std::ifstream file(path, std::ios::binary);
+  std::ostringstream content;
+  if (!file || !(content << file.rdbuf())) return std::nullopt;
+  return std::move(content).str();
+}
+
+/// A token of tokenizer_config.json: a string, or {"content": …}; "" when there is none.
+Result<std::string> token_text(const JsonField& config, std::string_view key) {
+  const auto field = config.find(key);
+  if (!field) return std::string();
+  if (field->value().is_string()) return field->string();
+  LOCKSTEP_TRY(const JsonField content, field->at("content"));
+  return content.string();
+}
+
+/// `chat_template`: a string, or a list of named ones, of which "default" counts.
+Result<std::optional<std::string>> configured_template(const JsonField& config) {
+  const auto field = config.find("chat_template");
+  if (!field) return std::optional<std::string>();
+  if (field->value().is_string()) {
+    LOCKSTEP_TRY(std::string source, field->string());
+    return std::optional(std::move(source));
+  }
+  LOCKSTEP_TRY(const auto choices, field->elements());
+  for (const JsonField& choice : choices) {
+    LOCKSTEP_TRY(const std::string name, choice.string_or("name", ""));
+    if (name != "default") continue;
+    LOCKSTEP_TRY(const JsonField source, choice.at("template"));
+    LOCKSTEP_TRY(std::string text, source.string());
+    return std::optional(std::move(text));
+  }
+  return std::optional<std::string>();
+}
+
+}  // namespace
+
+Result<std::unique_ptr<ChatTemplate>> parse_chat_template(std::string_view source) {
+  LOCKSTEP_TRY(jinja::Template parsed, jinja::Template::parse(source));
+  return std::make_unique<JinjaChatTemplate>(std::move(parsed));
+}
+
+Result<ModelChat> load_chat(const std::filesystem::path& directory) {
+  ModelChat chat;
+  std::optional<std::string> source = read_file(directory / "chat_template.jinja");
+  const auto path = directory / "tokenizer_config.json";
+  if (const auto text = read_file(path)) {
+    const auto document = nlohmann::json::parse(*text, nullptr, /*allow_exceptions=*/false);
+    const JsonField config(document, path.string());
+    if (!document.is_object()) return config.invalid("no JSON object", "the tokenizer's configuration");
+    LOCKSTEP_TRY(chat.bos_token, token_text(config, "bos_token"));
+    LOCKSTEP_TRY(chat.eos_token, token_text(config, "eos_token"));
+    if (!source) {
+      LOCKSTEP_TRY(source, configured_template(config));
+    }
+  }
+  if (!source) {
+    return Error{ErrorKind::kNotFound,
+                 fmt::format("[runtime/text] cannot make a chat prompt: found no chat template in {}, expected "
+                             "chat_template.jinja or chat_template in tokenizer_config.json; give the prompt as plain "
+                             "text",
+                             directory.string())};
+  }
+  LOCKSTEP_TRY(chat.chat_template, parse_chat_template(*source));
+  return chat;
+}
+
+}  // namespace lockstep::text

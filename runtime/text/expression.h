@@ -1,0 +1,19 @@
+// From Oniguruma's dialect of regular expressions, in which tokenizer.json is written, to PCRE2's.
+//
+//   Oniguruma                 means                            written for PCRE2 as
+//   \s                        White_Space                      [\t-\r \x{85}\p{Z}]: PCRE2's \s has U+180E as well
+//   \h                        a hexadecimal digit              [0-9A-Fa-f]
+//   [^(\s|[.,])]              classes inside classes: a union  [^(…|.,)]
+//   [\p{L}&&[^\p{Han}]]       an intersection                  (?:(?=[\p{L}])[^\p{Han}])
+//   x{1,3}+                   (?:x{1,3})+, not possessive      (?:x{1,3})+
+#pragma once
+
+#include <string>
+#include <string_view>
+
+namespace lockstep::text {
+
+/// Leaves what it does not understand as it is, for PCRE2 to take or refuse.
+std::string to_pcre2(std::string_view expression);
+
+}  // namespace lockstep::text

@@ -1,0 +1,410 @@
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <array>
+#include <cmath>
+#include <cstdlib>
+
+#include "runtime/text/jinja/library.h"
+#include "runtime/text/unicode.h"
+
+namespace lockstep::jinja {
+namespace {
+
+using Filter = Value (*)(const Value& value, const Arguments& arguments, Budget& budget);
+struct Entry {
+  std::string_view name;
+  Filter filter;
+};
+
+/// `item.a.b` of the argument `attribute`; an integer is an index.
+Value attribute_path(const Value& item, const Value& path) {
+  if (path.string() == nullptr) return item_of(item, path);
+  Value value = item;
+  for (const Value& part : split_text(*path.string(), ".", -1)) value = item_of(value, part);
+  return value;
+}
+
+/// Case does not count, unless it is asked for.
+Value sort_key(const Value& value, bool case_sensitive) {
+  return value.string() != nullptr && !case_sensitive ? Value(text::to_lower(*value.string())) : value;
+}
+
+Value default_value(const Value& value, const Arguments& arguments, Budget&) {
+  const bool falsy_too = flag_argument(arguments, 1, "boolean", false);
+  if (!value.is_undefined() && (!falsy_too || truthy(value))) return value;
+  const Value* fallback = arguments.find(0, "default_value");
+  return fallback == nullptr ? Value("") : *fallback;
+}
+
+Value trim(const Value& value, const Arguments& arguments, Budget& budget) {
+  const Value* chars = arguments.find(0, "chars");
+  const std::string text = to_text(value);
+  budget.bytes(text.size());
+  return strip_text(text, chars == nullptr || chars->is_none() ? nullptr : &string_in(*chars), Ends::kBoth);
+}
+
+template <std::string (*kMap)(std::string_view)>
+Value mapped(const Value& value, const Arguments&, Budget& budget) {
+  const std::string text = to_text(value);
+  budget.bytes(text.size());
+  return kMap(text);
+}
+
+Value length(const Value& value, const Arguments&, Budget&) { return length_of(value); }
+Value string(const Value& value, const Arguments&, Budget& budget) {
+  std::string text = to_text(value);
+  budget.bytes(text.size());
+  return text;
+}
+
+Value join(const Value& value, const Arguments& arguments, Budget& budget) {
+  const Value* separator = arguments.find(0, "d");
+  const Value* attribute = arguments.find(1, "attribute");
+  const std::string between = separator == nullptr ? "" : to_text(*separator);
+  std::string out;
+  bool first = true;
+  for (const Value& item : items_of(value)) {
+    if (!std::exchange(first, false)) out += between;
+    const std::string text = to_text(attribute == nullptr ? item : attribute_path(item, *attribute));
+    budget.bytes(between.size() + text.size() + 1);
+    out += text;
+  }
+  return out;
+}
+
+template <bool kFirst>
+Value first_or_last(const Value& value, const Arguments&, Budget&) {
+  const auto items = items_of(value);
+  if (items.empty()) return Undefined{"an item of an empty sequence"};
+  return kFirst ? items.front() : items.back();
+}
+
+Value replace(const Value& value, const Arguments& arguments, Budget& budget) {
+  return replace_text(to_text(value), string_argument(arguments, 0, "old"), string_argument(arguments, 1, "new"),
+                      integer_argument(arguments, 2, "count", -1), budget);
+}
+
+Value list(const Value& value, const Arguments&, Budget& budget) {
+  auto items = items_of(value);
+  budget.step(items.size());
+  return List{std::move(items)};
+}
+
+Value to_int(const Value& value, const Arguments& arguments, Budget&) {
+  double number = 0;
+  int64_t integer = 0;
+  if (as_integer(value, integer)) return integer;
+  if (as_number(value, number) && std::abs(number) < 9e18) return static_cast<int64_t>(number);
+  if (const std::string* text = value.string()) {
+    const std::string digits = strip_text(*text, nullptr, Ends::kBoth);
+    char* end = nullptr;
+    errno = 0;
+    const auto base = static_cast<int>(integer_argument(arguments, 1, "base", 10));
+    if (base < 2 || base > 36) throw RenderFailure("the base is not 2 to 36");
+    integer = std::strtoll(digits.c_str(), &end, base);
+    if (!digits.empty() && *end == '\0' && errno == 0) return integer;
+    number = std::strtod(digits.c_str(), &end);
+    if (!digits.empty() && *end == '\0' && std::abs(number) < 9e18) return static_cast<int64_t>(number);
+  }
+  return integer_argument(arguments, 0, "default", 0);
+}
+
+Value to_float(const Value& value, const Arguments& arguments, Budget&) {
+  double number = 0;
+  if (as_number(value, number)) return number;
+  if (const std::string* text = value.string()) {
+    const std::string digits = strip_text(*text, nullptr, Ends::kBoth);
+    char* end = nullptr;
+    number = std::strtod(digits.c_str(), &end);
+    if (!digits.empty() && *end == '\0') return number;
+  }
+  const Value* fallback = arguments.find(0, "default");
+  return fallback == nullptr ? Value(0.0) : *fallback;
+}
+
+Value absolute(const Value& value, const Arguments&, Budget&) {
+  int64_t integer = 0;
+  double number = 0;
+  if (as_integer(value, integer) && integer != INT64_MIN) return integer < 0 ? -integer : integer;
+  if (as_number(value, number)) return std::abs(number);
+  throw RenderFailure(fmt::format("abs does not take a {}", type_name(value)));
+}
+
+Value round(const Value& value, const Arguments& arguments, Budget&) {
+  double number = 0;
+  if (!as_number(value, number)) throw RenderFailure(fmt::format("round does not take a {}", type_name(value)));
+  const int64_t digits = integer_argument(arguments, 0, "precision", 0);
+  const Value* method = arguments.find(1, "method");
+  const std::string name = method == nullptr ? "common" : string_in(*method);
+  if (std::abs(digits) > 300) throw RenderFailure("round takes a precision of at most 300");
+  const double scale = std::pow(10.0, static_cast<double>(digits));
+  if (name == "ceil") return std::ceil(number * scale) / scale;
+  if (name == "floor") return std::floor(number * scale) / scale;
+  if (name != "common") throw RenderFailure(fmt::format("round does not know the method {}", name));
+  if (digits >= 0) return std::strtod(fmt::format("{:.{}f}", number, digits).c_str(), nullptr);
+  return std::nearbyint(number * scale) / scale;
+}
+
+Value sum(const Value& value, const Arguments& arguments, Budget&) {
+  const Value* attribute = arguments.find(0, "attribute");
+  const Value* start = arguments.find(1, "start");
+  int64_t integers = start == nullptr ? 0 : integer_in(*start);
+  double reals = 0;
+  bool has_real = false;
+  for (const Value& item : items_of(value)) {
+    const Value v = attribute == nullptr || attribute->is_none() ? item : attribute_path(item, *attribute);
+    int64_t integer = 0;
+    double real = 0;
+    if (as_integer(v, integer)) {
+      if (__builtin_add_overflow(integers, integer, &integers)) throw RenderFailure("a sum is too large");
+    } else if (as_number(v, real)) {
+      reals += real;
+      has_real = true;
+    } else {
+      throw RenderFailure(fmt::format("sum does not take a {}", type_name(v)));
+    }
+  }
+  return has_real ? Value(static_cast<double>(integers) + reals) : Value(integers);
+}
+
+template <bool kLargest>
+Value extreme(const Value& value, const Arguments& arguments, Budget& budget) {
+  const bool case_sensitive = flag_argument(arguments, 0, "case_sensitive", false);
+  const Value* attribute = arguments.find(1, "attribute");
+  const auto items = items_of(value);
+  budget.step(items.size());
+  if (items.empty()) return Undefined{"an item of an empty sequence"};
+  const auto key = [&](const Value& v) {
+    return sort_key(attribute == nullptr ? v : attribute_path(v, *attribute), case_sensitive);
+  };
+  const Value* best = &items[0];
+  for (const Value& item : items) {
+    const int order = compare(key(item), key(*best));
+    if (kLargest ? order > 0 : order < 0) best = &item;
+  }
+  return *best;
+}
+
+Value sort(const Value& value, const Arguments& arguments, Budget& budget) {
+  const bool reverse = flag_argument(arguments, 0, "reverse", false);
+  const bool case_sensitive = flag_argument(arguments, 1, "case_sensitive", false);
+  const Value* attribute = arguments.find(2, "attribute");
+  auto items = items_of(value);
+  budget.step(items.size() * 8);
+  const auto key = [&](const Value& v) {
+    return sort_key(attribute == nullptr ? v : attribute_path(v, *attribute), case_sensitive);
+  };
+  std::stable_sort(items.begin(), items.end(), [&](const Value& a, const Value& b) {
+    return reverse ? compare(key(b), key(a)) < 0 : compare(key(a), key(b)) < 0;
+  });
+  return List{std::move(items)};
+}
+
+Value dictsort(const Value& value, const Arguments& arguments, Budget& budget) {
+  const bool case_sensitive = flag_argument(arguments, 0, "case_sensitive", false);
+  const Value* by = arguments.find(1, "by");
+  const bool reverse = flag_argument(arguments, 2, "reverse", false);
+  if (value.dict() == nullptr) throw RenderFailure(fmt::format("dictsort does not take a {}", type_name(value)));
+  const bool by_value = by != nullptr && string_in(*by) == "value";
+  auto items = value.dict()->items;
+  budget.step(items.size() * 8);
+  const auto key = [&](const auto& item) { return sort_key(by_value ? item.second : item.first, case_sensitive); };
+  std::stable_sort(items.begin(), items.end(), [&](const auto& a, const auto& b) {
+    return reverse ? compare(key(b), key(a)) < 0 : compare(key(a), key(b)) < 0;
+  });
+  List pairs;
+  for (auto& [name, item] : items) pairs.items.emplace_back(List{{name, item}, /*is_tuple=*/true});
+  return pairs;
+}
+
+Value items(const Value& value, const Arguments&, Budget& budget) {
+  if (value.is_undefined()) return List{};
+  if (value.dict() == nullptr) throw RenderFailure(fmt::format("items does not take a {}", type_name(value)));
+  return method_of(value, "items", budget).callable()->call({});
+}
+
+Value reverse(const Value& value, const Arguments&, Budget& budget) {
+  auto parts = items_of(value);
+  budget.step(parts.size());
+  std::reverse(parts.begin(), parts.end());
+  if (value.string() == nullptr) return List{std::move(parts)};
+  std::string out;
+  for (const Value& part : parts) out += *part.string();
+  return out;
+}
+
+Value unique(const Value& value, const Arguments& arguments, Budget& budget) {
+  const bool case_sensitive = flag_argument(arguments, 0, "case_sensitive", false);
+  List out;
+  std::vector<Value> seen;
+  for (const Value& item : items_of(value)) {
+    const Value key = sort_key(item, case_sensitive);
+    budget.step(seen.size() + 1);
+    if (std::any_of(seen.begin(), seen.end(), [&](const Value& v) { return equal(v, key); })) continue;
+    seen.push_back(key);
+    out.items.push_back(item);
+  }
+  return out;
+}
+
+Value indent(const Value& value, const Arguments& arguments, Budget& budget) {
+  const Value* width = arguments.find(0, "width");
+  const bool first = flag_argument(arguments, 1, "first", false);
+  const bool blank = flag_argument(arguments, 2, "blank", false);
+  std::string prefix = "    ";
+  if (width != nullptr && width->string() != nullptr) {
+    prefix = *width->string();
+  } else if (width != nullptr) {
+    const int64_t spaces = integer_in(*width);
+    if (spaces < 0 || spaces > 10'000) throw RenderFailure("indent takes a width of 0 to 10000");
+    prefix.assign(static_cast<size_t>(spaces), ' ');
+  }
+  std::string out;
+  bool is_first = true;
+  for (const Value& line : split_text(to_text(value), "\n", -1)) {
+    if (!is_first) out += '\n';
+    if (is_first ? first : blank || !line.string()->empty()) out += prefix;
+    out += *line.string();
+    budget.bytes(prefix.size() + line.string()->size() + 1);
+    is_first = false;
+  }
+  return out;
+}
+
+Value escape(const Value& value, const Arguments&, Budget& budget) {
+  std::string out;
+  const std::string text = to_text(value);
+  budget.bytes(text.size() * 2);
+  for (const char c : text) {
+    if (c == '&') {
+      out += "&amp;";
+    } else if (c == '<') {
+      out += "&lt;";
+    } else if (c == '>') {
+      out += "&gt;";
+    } else if (c == '"') {
+      out += "&#34;";
+    } else if (c == '\'') {
+      out += "&#39;";
+    } else {
+      out += c;
+    }
+  }
+  return out;
+}
+
+Value wordcount(const Value& value, const Arguments&, Budget&) {
+  const std::string text = to_text(value);
+  int64_t words = 0;
+  bool in_word = false;
+  for (size_t at = 0; at < text.size();) {
+    const bool is_word = text::is_word(text::next_char(text, at));
+    if (is_word && !in_word) ++words;
+    in_word = is_word;
+  }
+  return words;
+}
+
+/// `xs | map(attribute="a")` and `xs | map("filter", …)`.
+Value map(const Value& value, const Arguments& arguments, Budget& budget) {
+  List out;
+  const Value* attribute = arguments.find(arguments.positional.size(), "attribute");
+  const Value* fallback = arguments.find(arguments.positional.size(), "default");
+  Arguments rest = arguments;
+  if (attribute == nullptr) {
+    string_argument(arguments, 0, "filter");
+    rest.positional.erase(rest.positional.begin());
+  }
+  for (const Value& item : items_of(value)) {
+    budget.step();
+    if (attribute == nullptr) {
+      out.items.push_back(apply_filter(*arguments.positional[0].string(), item, rest, budget));
+      continue;
+    }
+    Value found = attribute_path(item, *attribute);
+    out.items.push_back(found.is_undefined() && fallback != nullptr ? *fallback : std::move(found));
+  }
+  return out;
+}
+
+/// select, reject (a test of each item) and selectattr, rejectattr (a test of an attribute of each).
+template <bool kKeep, bool kByAttribute>
+Value choose(const Value& value, const Arguments& arguments, Budget& budget) {
+  Arguments rest = arguments;
+  Value attribute;
+  if (kByAttribute) {
+    attribute = string_argument(arguments, 0, "attribute");
+    rest.positional.erase(rest.positional.begin());
+  }
+  std::string test;
+  if (!rest.positional.empty()) {
+    test = string_in(rest.positional[0]);
+    rest.positional.erase(rest.positional.begin());
+  }
+  List out;
+  for (const Value& item : items_of(value)) {
+    budget.step();
+    const Value subject = kByAttribute ? attribute_path(item, attribute) : item;
+    if ((test.empty() ? truthy(subject) : apply_test(test, subject, rest)) == kKeep) out.items.push_back(item);
+  }
+  return out;
+}
+
+Value tojson(const Value& value, const Arguments& arguments, Budget& budget) {
+  return to_json(value, arguments, budget);
+}
+
+constexpr std::array kFilters = {
+    Entry{"abs", absolute},
+    Entry{"capitalize", mapped<capitalize>},
+    Entry{"count", length},
+    Entry{"d", default_value},
+    Entry{"default", default_value},
+    Entry{"dictsort", dictsort},
+    Entry{"e", escape},
+    Entry{"escape", escape},
+    Entry{"first", first_or_last<true>},
+    Entry{"float", to_float},
+    Entry{"indent", indent},
+    Entry{"int", to_int},
+    Entry{"items", items},
+    Entry{"join", join},
+    Entry{"last", first_or_last<false>},
+    Entry{"length", length},
+    Entry{"list", list},
+    Entry{"lower", mapped<text::to_lower>},
+    Entry{"map", map},
+    Entry{"max", extreme<true>},
+    Entry{"min", extreme<false>},
+    Entry{"reject", choose<false, false>},
+    Entry{"rejectattr", choose<false, true>},
+    Entry{"replace", replace},
+    Entry{"reverse", reverse},
+    Entry{"round", round},
+    Entry{"safe", string},
+    Entry{"select", choose<true, false>},
+    Entry{"selectattr", choose<true, true>},
+    Entry{"sort", sort},
+    Entry{"string", string},
+    Entry{"sum", sum},
+    Entry{"title", mapped<title_case>},
+    Entry{"tojson", tojson},
+    Entry{"trim", trim},
+    Entry{"unique", unique},
+    Entry{"upper", mapped<text::to_upper>},
+    Entry{"wordcount", wordcount},
+};
+
+}  // namespace
+
+Value apply_filter(std::string_view name, const Value& value, const Arguments& arguments, Budget& budget) {
+  for (const Entry& entry : kFilters) {
+    if (entry.name == name) return entry.filter(value, arguments, budget);
+  }
+  std::string known;
+  for (const Entry& entry : kFilters) known += fmt::format("{}{}", known.empty() ? "" : ", ", entry.name);
+  throw RenderFailure(fmt::format("found the filter {}, expected one of {}", name, known));
+}
+
+}  // namespace lockstep::jinja

@@ -1,0 +1,30 @@
+// The third stage of encoding: the ids of one piece. Byte-pair encoding (bpe.cpp) and Unigram (unigram.cpp).
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <string_view>
+#include <vector>
+
+#include "runtime/core/result.h"
+#include "runtime/text/json_field.h"
+#include "runtime/text/vocabulary.h"
+
+namespace lockstep::text {
+
+/// Immutable; thread-safe.
+class Model {
+ public:
+  virtual ~Model() = default;
+  /// Appends the ids of `piece`, which is well-formed UTF-8.
+  virtual void encode(std::string_view piece, std::vector<int32_t>& ids) const = 0;
+  virtual const Vocabulary& vocabulary() const = 0;
+};
+
+Result<std::unique_ptr<Model>> parse_bpe(const JsonField& field);
+Result<std::unique_ptr<Model>> parse_unigram(const JsonField& field);
+
+/// Fails with `kUnsupported` on a type that is not known, naming it.
+Result<std::unique_ptr<Model>> parse_model(const JsonField& field);
+
+}  // namespace lockstep::text

@@ -1,0 +1,242 @@
+#include "runtime/text/tokenizer.h"
+
+#include <fstream>
+#include <sstream>
+
+#include "runtime/text/added_tokens.h"
+#include "runtime/text/decoder.h"
+#include "runtime/text/model.h"
+#include "runtime/text/normalizer.h"
+#include "runtime/text/post_processor.h"
+#include "runtime/text/pre_tokenizer.h"
+#include "runtime/text/unicode.h"
+
+namespace lockstep::text {
+namespace {
+
+/// Everything that tokenizer.json describes.
+struct Parts {
+  std::unique_ptr<Model> model;
+  std::unique_ptr<Normalizer> normalizer;       // may be absent
+  std::unique_ptr<PreTokenizer> pre_tokenizer;  // may be absent
+  AddedTokens added;
+  PostProcessor post_processor;
+  Decoder decoder;
+};
+
+/// Remembers the ids of short pieces during one call: text repeats its words.
+class PieceCache {
+ public:
+  explicit PieceCache(const Model& model) : model_(&model) {}
+
+  void encode(const std::string& piece, std::vector<int32_t>& ids) {
+    if (piece.size() > kMaxPiece) return model_->encode(piece, ids);
+    const auto entry = known_.find(piece);
+    if (entry != known_.end()) {
+      ids.insert(ids.end(), entry->second.begin(), entry->second.end());
+      return;
+    }
+    const size_t begin = ids.size();
+    model_->encode(piece, ids);
+    if (known_.size() < kMaxPieces) known_.emplace(piece, std::vector<int32_t>(ids.begin() + begin, ids.end()));
+  }
+
+ private:
+  static constexpr size_t kMaxPiece = 64;  // bytes
+  static constexpr size_t kMaxPieces = 16 * 1024;
+
+  const Model* model_;
+  std::unordered_map<std::string, std::vector<int32_t>> known_;
+};
+
+/// The stages of a decoder, one behind the other.
+class StageChain final : public DecodeStream {
+ public:
+  StageChain(const Tokenizer& tokenizer, const Decoder& decoder, SpecialPieces special)
+      : tokenizer_(&tokenizer), special_(special) {
+    for (const auto& step : decoder) stages_.push_back(step->open());
+  }
+
+  Result<std::string> put(int32_t id) override {
+    LOCKSTEP_CHECK(!finished_);
+    auto token = tokenizer_->token_of(id);
+    if (!token) {
+      return Error{
+          ErrorKind::kInvalidArgument,
+          fmt::format("[runtime/text] cannot decode: found id {}, expected an id of the vocabulary, which ends "
+                      "before {}; check that the model and the tokenizer belong together",
+                      id, tokenizer_->vocabulary())};
+    }
+    if (special_ == SpecialPieces::kSkip && tokenizer_->is_special(id)) return std::string();
+    std::vector<Fragment> fragments;
+    fragments.push_back({*std::move(token)});
+    LOCKSTEP_TRY_VOID(pass(fragments, 0));
+    return join(fragments);
+  }
+
+  Result<std::string> finish() override {
+    LOCKSTEP_CHECK(!finished_);
+    finished_ = true;
+    std::string text;
+    for (size_t i = 0; i < stages_.size(); ++i) {
+      std::vector<Fragment> fragments;
+      LOCKSTEP_TRY_VOID(stages_[i]->finish(fragments));
+      LOCKSTEP_TRY_VOID(pass(fragments, i + 1));
+      text += join(fragments);
+    }
+    return text;
+  }
+
+ private:
+  /// Sends `fragments` through the stages from `first` on.
+  Result<void> pass(std::vector<Fragment>& fragments, size_t first) {
+    for (size_t i = first; i < stages_.size(); ++i) {
+      std::vector<Fragment> out;
+      for (Fragment& fragment : fragments) LOCKSTEP_TRY_VOID(stages_[i]->put(std::move(fragment), out));
+      fragments = std::move(out);
+    }
+    return ok();
+  }
+
+  static std::string join(const std::vector<Fragment>& fragments) {
+    std::string text;
+    for (const Fragment& fragment : fragments) text += fragment.text;
+    return text;
+  }
+
+  const Tokenizer* tokenizer_;
+  SpecialPieces special_;
+  std::vector<std::unique_ptr<DecodeStage>> stages_;
+  bool finished_ = false;
+};
+
+class FileTokenizer final : public Tokenizer {
+ public:
+  explicit FileTokenizer(Parts parts) : parts_(std::move(parts)) {}
+
+  Result<std::vector<int32_t>> encode(std::string_view text, SpecialTokens special) const override {
+    if (const size_t offset = find_invalid_utf8(text); offset != std::string_view::npos) {
+      return Error{
+          ErrorKind::kInvalidArgument,
+          fmt::format("[runtime/text] cannot encode: found byte 0x{:02x} at offset {}, expected UTF-8; convert "
+                      "the text",
+                      static_cast<uint8_t>(text[offset]), offset)};
+    }
+    std::vector<int32_t> ids;
+    if (special == SpecialTokens::kAdd) ids = parts_.post_processor.before;
+    PieceCache cache(*parts_.model);
+    for (const Segment& segment : parts_.added.cut_raw(text)) {
+      if (segment.token != nullptr) {
+        ids.push_back(segment.token->id);
+      } else {
+        LOCKSTEP_TRY_VOID(encode_raw(segment.text, segment.text.data() == text.data(), cache, ids));
+      }
+    }
+    if (special == SpecialTokens::kAdd) {
+      ids.insert(ids.end(), parts_.post_processor.after.begin(), parts_.post_processor.after.end());
+    }
+    return ids;
+  }
+
+  Result<std::string> decode(const std::vector<int32_t>& ids, SpecialPieces special) const override {
+    const auto stream = open_stream(special);
+    std::string text;
+    for (const int32_t id : ids) {
+      LOCKSTEP_TRY(const std::string completed, stream->put(id));
+      text += completed;
+    }
+    LOCKSTEP_TRY(const std::string rest, stream->finish());
+    return text + rest;
+  }
+
+  std::unique_ptr<DecodeStream> open_stream(SpecialPieces special) const override {
+    return std::make_unique<StageChain>(*this, parts_.decoder, special);
+  }
+
+  std::optional<int32_t> id_of(std::string_view token) const override {
+    if (const AddedToken* added = parts_.added.find(token)) return added->id;
+    return parts_.model->vocabulary().id_of(token);
+  }
+
+  std::optional<std::string> token_of(int32_t id) const override {
+    if (const AddedToken* added = parts_.added.find(id)) return added->piece;
+    const auto token = parts_.model->vocabulary().token_of(id);
+    return token ? std::optional<std::string>(*token) : std::nullopt;
+  }
+
+  bool is_special(int32_t id) const override {
+    const AddedToken* added = parts_.added.find(id);
+    return added != nullptr && added->special;
+  }
+
+  int32_t vocabulary() const override { return std::max(parts_.model->vocabulary().end(), parts_.added.end()); }
+
+ private:
+  /// Text between added tokens that are looked for before normalisation.
+  Result<void> encode_raw(std::string_view raw, bool begins_text, PieceCache& cache, std::vector<int32_t>& ids) const {
+    std::string text(raw);
+    if (parts_.normalizer) LOCKSTEP_TRY_VOID(parts_.normalizer->apply(text));
+    for (const Segment& segment : parts_.added.cut_normalized(text)) {
+      if (segment.token != nullptr) {
+        ids.push_back(segment.token->id);
+        continue;
+      }
+      std::vector<Piece> pieces;
+      pieces.push_back({std::string(segment.text), begins_text && segment.text.data() == text.data()});
+      if (parts_.pre_tokenizer) LOCKSTEP_TRY_VOID(parts_.pre_tokenizer->split(pieces));
+      for (const Piece& piece : pieces) cache.encode(piece.text, ids);
+    }
+    return ok();
+  }
+
+  Parts parts_;
+};
+
+Result<Parts> parse_parts(const JsonField& root) {
+  Parts parts;
+  LOCKSTEP_TRY(const JsonField model, root.at("model"));
+  LOCKSTEP_TRY(parts.model, parse_model(model));
+  if (const auto field = root.find("normalizer")) {
+    LOCKSTEP_TRY(parts.normalizer, parse_normalizer(*field));
+  }
+  if (const auto field = root.find("pre_tokenizer")) {
+    LOCKSTEP_TRY(parts.pre_tokenizer, parse_pre_tokenizer(*field));
+  }
+  if (const auto field = root.find("added_tokens")) {
+    LOCKSTEP_TRY(parts.added, AddedTokens::parse(*field, parts.model->vocabulary(), parts.normalizer.get()));
+  }
+  if (const auto field = root.find("post_processor")) {
+    LOCKSTEP_TRY(parts.post_processor, parse_post_processor(*field));
+  }
+  if (const auto field = root.find("decoder")) {
+    LOCKSTEP_TRY(parts.decoder, parse_decoder(*field));
+  } else {
+    parts.decoder = plain_decoder();
+  }
+  return parts;
+}
+
+}  // namespace
+
+Result<std::unique_ptr<Tokenizer>> parse_tokenizer(std::string_view json, std::string_view origin) {
+  const auto document = nlohmann::json::parse(json, nullptr, /*allow_exceptions=*/false);
+  const JsonField root(document, std::string(origin));
+  if (document.is_discarded()) return root.invalid("text that is no JSON", "a tokenizer as JSON");
+  LOCKSTEP_TRY(Parts parts, parse_parts(root));
+  return std::make_unique<FileTokenizer>(std::move(parts));
+}
+
+Result<std::unique_ptr<Tokenizer>> load_tokenizer(const std::filesystem::path& directory) {
+  const auto path = directory / "tokenizer.json";
+  std::ifstream file(path, std::ios::binary);
+  std::ostringstream content;
+  if (!file || !(content << file.rdbuf())) {
+    return Error{ErrorKind::kNotFound,
+                 fmt::format("[runtime/text] cannot read {}: found no readable file, expected the "
+                             "tokenizer of the model; check the directory",
+                             path.string())};
+  }
+  return parse_tokenizer(content.view(), path.string());
+}
+
+}  // namespace lockstep::text

@@ -1,0 +1,224 @@
+#include "runtime/text/unicode.h"
+
+#include <utf8proc.h>
+
+#include <algorithm>
+#include <vector>
+
+#include "runtime/core/check.h"
+
+namespace lockstep::text {
+namespace {
+
+constexpr std::string_view kReplacement = "\xEF\xBF\xBD";  // U+FFFD
+
+/// Bytes of the character that `lead` begins; 0 when no character begins so.
+size_t length_from_lead(uint8_t lead) {
+  if (lead < 0x80) return 1;
+  if (lead < 0xC2) return 0;
+  if (lead < 0xE0) return 2;
+  if (lead < 0xF0) return 3;
+  return lead < 0xF5 ? 4 : 0;
+}
+
+/// Whether `byte` may stand at `position` (1 …) behind `lead`: excludes overlong forms, surrogates and > U+10FFFF.
+bool may_follow(uint8_t lead, size_t position, uint8_t byte) {
+  if (position == 1) {
+    if (lead == 0xE0) return byte >= 0xA0 && byte <= 0xBF;
+    if (lead == 0xED) return byte >= 0x80 && byte <= 0x9F;
+    if (lead == 0xF0) return byte >= 0x90 && byte <= 0xBF;
+    if (lead == 0xF4) return byte >= 0x80 && byte <= 0x8F;
+  }
+  return (byte & 0xC0) == 0x80;
+}
+
+utf8proc_category_t category(char32_t c) { return utf8proc_category(static_cast<utf8proc_int32_t>(c)); }
+
+bool is_circled_letter(char32_t c) {  // symbols that count as alphabetic
+  return (c >= 0x24B6 && c <= 0x24E9) || (c >= 0x1F130 && c <= 0x1F149) || (c >= 0x1F150 && c <= 0x1F169) ||
+         (c >= 0x1F170 && c <= 0x1F189);
+}
+
+std::vector<utf8proc_int32_t> decompose(std::string_view text, int options) {
+  std::vector<utf8proc_int32_t> chars;
+  chars.reserve(text.size());
+  utf8proc_int32_t parts[32];  // the longest decomposition has 18 characters
+  for (size_t at = 0; at < text.size();) {
+    const auto c = static_cast<utf8proc_int32_t>(next_char(text, at));
+    int boundary = 0;
+    const auto count =
+        utf8proc_decompose_char(c, parts, std::size(parts), static_cast<utf8proc_option_t>(options), &boundary);
+    LOCKSTEP_CHECK(count > 0 && count <= static_cast<utf8proc_ssize_t>(std::size(parts)), count);
+    chars.insert(chars.end(), parts, parts + count);
+  }
+  return chars;
+}
+
+/// Sorts each run of combining marks by combining class. utf8proc's own sort is quadratic in the run's length.
+void order_marks(std::vector<utf8proc_int32_t>& chars) {
+  const auto combining_class = [](utf8proc_int32_t c) { return utf8proc_get_property(c)->combining_class; };
+  for (auto run = chars.begin(); run != chars.end();) {
+    run = std::find_if(run, chars.end(), [&](auto c) { return combining_class(c) != 0; });
+    const auto end = std::find_if(run, chars.end(), [&](auto c) { return combining_class(c) == 0; });
+    std::stable_sort(run, end, [&](auto a, auto b) { return combining_class(a) < combining_class(b); });
+    run = end;
+  }
+}
+
+}  // namespace
+
+size_t find_invalid_utf8(std::string_view text) {
+  for (size_t at = 0; at < text.size();) {
+    const auto lead = static_cast<uint8_t>(text[at]);
+    const size_t length = length_from_lead(lead);
+    if (length == 0 || at + length > text.size()) return at;
+    for (size_t i = 1; i < length; ++i) {
+      if (!may_follow(lead, i, static_cast<uint8_t>(text[at + i]))) return at;
+    }
+    at += length;
+  }
+  return std::string_view::npos;
+}
+
+char32_t next_char(std::string_view text, size_t& at) {
+  const auto lead = static_cast<uint8_t>(text[at++]);
+  if (lead < 0x80) return lead;
+  const int more = lead < 0xE0 ? 1 : lead < 0xF0 ? 2 : 3;
+  char32_t c = lead & (0x3F >> more);
+  for (int i = 0; i < more; ++i) c = (c << 6) | (static_cast<uint8_t>(text[at++]) & 0x3F);
+  return c;
+}
+
+size_t previous_char(std::string_view text, size_t end) {
+  do {
+    --end;
+  } while ((static_cast<uint8_t>(text[end]) & 0xC0) == 0x80);
+  return end;
+}
+
+void append_utf8(char32_t c, std::string& out) {
+  if (c < 0x80) {
+    out += static_cast<char>(c);
+  } else if (c < 0x800) {
+    out += static_cast<char>(0xC0 | (c >> 6));
+    out += static_cast<char>(0x80 | (c & 0x3F));
+  } else if (c < 0x10000) {
+    out += static_cast<char>(0xE0 | (c >> 12));
+    out += static_cast<char>(0x80 | ((c >> 6) & 0x3F));
+    out += static_cast<char>(0x80 | (c & 0x3F));
+  } else {
+    out += static_cast<char>(0xF0 | (c >> 18));
+    out += static_cast<char>(0x80 | ((c >> 12) & 0x3F));
+    out += static_cast<char>(0x80 | ((c >> 6) & 0x3F));
+    out += static_cast<char>(0x80 | (c & 0x3F));
+  }
+}
+
+size_t count_chars(std::string_view text) {
+  return static_cast<size_t>(std::count_if(text.begin(), text.end(), [](char c) { return (c & 0xC0) != 0x80; }));
+}
+
+bool is_white_space(char32_t c) {
+  if (c < 0x80) return c == ' ' || (c >= '\t' && c <= '\r');
+  const auto kind = category(c);
+  return c == 0x85 || kind == UTF8PROC_CATEGORY_ZS || kind == UTF8PROC_CATEGORY_ZL || kind == UTF8PROC_CATEGORY_ZP;
+}
+
+bool is_numeric(char32_t c) {
+  const auto kind = category(c);
+  return kind == UTF8PROC_CATEGORY_ND || kind == UTF8PROC_CATEGORY_NL || kind == UTF8PROC_CATEGORY_NO;
+}
+
+bool is_punctuation(char32_t c) {
+  if (c < 0x80) return (c > ' ' && c < '0') || (c > '9' && c < 'A') || (c > 'Z' && c < 'a') || (c > 'z' && c < 0x7F);
+  const auto kind = category(c);
+  return kind >= UTF8PROC_CATEGORY_PC && kind <= UTF8PROC_CATEGORY_PO;
+}
+
+bool is_mark(char32_t c) {
+  const auto kind = category(c);
+  return kind >= UTF8PROC_CATEGORY_MN && kind <= UTF8PROC_CATEGORY_ME;
+}
+
+bool is_word(char32_t c) {
+  const auto kind = category(c);
+  return (kind >= UTF8PROC_CATEGORY_LU && kind <= UTF8PROC_CATEGORY_NL) || kind == UTF8PROC_CATEGORY_PC ||
+         c == 0x200C || c == 0x200D || is_circled_letter(c);
+}
+
+std::string to_lower(std::string_view text) {
+  std::string out;
+  out.reserve(text.size());
+  for (size_t at = 0; at < text.size();) {
+    const char32_t c = next_char(text, at);
+    append_utf8(static_cast<char32_t>(utf8proc_tolower(static_cast<utf8proc_int32_t>(c))), out);
+    if (c == 0x130) append_utf8(0x307, out);  // İ: the only character whose lower case is two
+  }
+  return out;
+}
+
+std::string to_upper(std::string_view text) {
+  std::string out;
+  out.reserve(text.size());
+  for (size_t at = 0; at < text.size();) {
+    const char32_t c = next_char(text, at);
+    if (c == 0xDF) {  // ß
+      out += "SS";
+    } else {
+      append_utf8(static_cast<char32_t>(utf8proc_toupper(static_cast<utf8proc_int32_t>(c))), out);
+    }
+  }
+  return out;
+}
+
+std::string to_normal_form(std::string_view text, NormalForm form) {
+  if (std::all_of(text.begin(), text.end(), [](char c) { return static_cast<uint8_t>(c) < 0x80; })) {
+    return std::string(text);
+  }
+  const bool compat = form == NormalForm::kNfkc || form == NormalForm::kNfkd;
+  auto chars = decompose(text, UTF8PROC_STABLE | UTF8PROC_DECOMPOSE | (compat ? UTF8PROC_COMPAT : 0));
+  order_marks(chars);
+  auto count = static_cast<utf8proc_ssize_t>(chars.size());
+  if (form == NormalForm::kNfc || form == NormalForm::kNfkc) {
+    count = utf8proc_normalize_utf32(chars.data(), count,
+                                     static_cast<utf8proc_option_t>(UTF8PROC_STABLE | UTF8PROC_COMPOSE));
+    LOCKSTEP_CHECK(count >= 0, count);
+  }
+  std::string out;
+  out.reserve(text.size());
+  for (utf8proc_ssize_t i = 0; i < count; ++i) append_utf8(static_cast<char32_t>(chars[i]), out);
+  return out;
+}
+
+void Utf8Assembler::put(std::string_view bytes, std::string& out) {
+  for (const char c : bytes) {
+    const auto byte = static_cast<uint8_t>(c);
+    if (!pending_.empty()) {
+      if (may_follow(static_cast<uint8_t>(pending_[0]), pending_.size(), byte)) {
+        pending_ += c;
+        if (pending_.size() == length_) {
+          out += pending_;
+          pending_.clear();
+        }
+        continue;
+      }
+      out += kReplacement;
+      pending_.clear();
+    }
+    length_ = length_from_lead(byte);
+    if (length_ == 1) {
+      out += c;
+    } else if (length_ == 0) {
+      out += kReplacement;
+    } else {
+      pending_ += c;
+    }
+  }
+}
+
+void Utf8Assembler::finish(std::string& out) {
+  if (!pending_.empty()) out += kReplacement;
+  pending_.clear();
+}
+
+}  // namespace lockstep::text

@@ -1,0 +1,50 @@
+// A program of its own, because it replaces operator new.
+#include <gtest/gtest.h>
+
+#include <atomic>
+#include <cstdlib>
+#include <new>
+#include <vector>
+
+#include "runtime/sampling/sampling.h"
+
+namespace {
+std::atomic<int64_t> allocations = 0;
+}
+
+void* operator new(size_t size) {
+  ++allocations;
+  if (void* memory = std::malloc(size)) return memory;
+  throw std::bad_alloc();
+}
+void operator delete(void* memory) noexcept { std::free(memory); }
+void operator delete(void* memory, size_t) noexcept { std::free(memory); }
+
+namespace lockstep::sampling {
+namespace {
+
+TEST(Choose, DoesNotAllocate) {
+  constexpr size_t kVocabulary = 50000;
+  std::vector<float> logits(kVocabulary);
+  for (size_t i = 0; i < kVocabulary; ++i) logits[i] = 12.0f * uniform(3, static_cast<uint32_t>(i));
+  const std::vector<uint8_t> seen(kVocabulary, 1);
+  Scratch scratch(kVocabulary);
+  std::vector<float> scores(kVocabulary);
+  const Parameters cases[] = {{},
+                              {.do_sample = true,
+                               .temperature = 0.7f,
+                               .top_k = 40000,
+                               .top_p = 0.95f,
+                               .min_p = 0.001f,
+                               .repetition_penalty = 1.1f}};
+  const int64_t before = allocations;
+  for (const Parameters& parameters : cases) {
+    choose(logits, seen, parameters, 0, scratch);
+    processed_scores(logits, seen, parameters, scores, scratch);
+  }
+  EXPECT_EQ(allocations, before);
+  EXPECT_GT(before, 0);  // the counter counts
+}
+
+}  // namespace
+}  // namespace lockstep::sampling

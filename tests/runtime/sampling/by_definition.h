@@ -1,0 +1,59 @@
+// The processors written down as their definition reads: sort everything, sum everything. Slow and obvious; the oracle
+// of the selection in runtime/sampling.
+#pragma once
+
+#include <algorithm>
+#include <cmath>
+#include <limits>
+#include <numeric>
+#include <vector>
+
+#include "runtime/sampling/exponential.h"
+#include "runtime/sampling/sampling.h"
+
+namespace lockstep::sampling {
+
+/// Temperature, top-k, top-p and min-p over finite logits.
+inline std::vector<float> scores_by_definition(const std::vector<float>& logits, const Parameters& parameters) {
+  constexpr float kExcluded = -std::numeric_limits<float>::infinity();
+  std::vector<float> scores = logits;
+  for (float& score : scores) score /= parameters.temperature;
+  std::vector<size_t> ascending(scores.size());
+  std::iota(ascending.begin(), ascending.end(), size_t{0});
+  std::stable_sort(ascending.begin(), ascending.end(), [&](size_t a, size_t b) { return scores[a] < scores[b]; });
+  const float best = scores[ascending.back()];
+
+  if (parameters.top_k > 0 && static_cast<size_t>(parameters.top_k) < scores.size()) {
+    const float kth = scores[ascending[scores.size() - static_cast<size_t>(parameters.top_k)]];
+    for (float& score : scores) score = score < kth ? kExcluded : score;
+  }
+  const auto weight = [&](size_t id) { return static_cast<double>(exp_nonpositive(scores[id] - best)); };
+  if (parameters.top_p < 1.0f) {
+    double total = 0.0;
+    for (size_t id : ascending) total += weight(id);
+    const auto dropped = static_cast<float>(std::round((1.0 - parameters.top_p) * 1e7) / 1e7);
+    double sum = 0.0;
+    for (size_t i = 0; i + 1 < ascending.size(); ++i) {
+      sum += weight(ascending[i]);
+      if (static_cast<float>(sum / total) > dropped) break;
+      scores[ascending[i]] = kExcluded;
+    }
+  }
+  for (size_t id = 0; id < scores.size(); ++id) {
+    if (weight(id) < static_cast<double>(parameters.min_p)) scores[id] = kExcluded;
+  }
+  return scores;
+}
+
+/// The exact probabilities of the processed scores.
+inline std::vector<double> probabilities_by_definition(const std::vector<float>& logits, const Parameters& parameters) {
+  const std::vector<float> scores = scores_by_definition(logits, parameters);
+  const double best = *std::max_element(scores.begin(), scores.end());
+  std::vector<double> probabilities;
+  double total = 0.0;
+  for (float score : scores) total += probabilities.emplace_back(std::exp(score - best));
+  for (double& probability : probabilities) probability /= total;
+  return probabilities;
+}
+
+}  // namespace lockstep::sampling
