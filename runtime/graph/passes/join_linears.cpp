@@ -137,7 +137,7 @@ class Joiner {
     std::vector<ValueId> operands{now(model.operands[0])};
     for (size_t i = 1; i < model.operands.size(); ++i) {
       Value weight = joined_weight(graph_, group.linears, i);
-      while (graph_.find(weight.name) || !joined_names_.insert(weight.name).second) weight.name += '+';
+      while (graph_.find(weight.name) || !joined_names_.insert(weight.name).second) weight.name += '_';
       operands.push_back(builder_.weight(std::move(weight.name), std::move(weight.type), std::move(weight.slices)));
     }
     const ValueId joined = *builder_.add_node(Op::kLinear, std::move(operands), model.attributes);

@@ -104,7 +104,7 @@ TEST(FuseQkv, LeavesAloneWhatCannotBeOneProduct) {
 TEST(FuseQkv, FindsAFreeNameForTheJoinedWeight) {
   std::string body = two_linears("%1 = linear(%x, %k.weight, %k.bias) : f32[2,2]");
   body += "  %qk.weight = input : f32[1]\n";
-  EXPECT_THAT(after(fuse_qkv, body), HasSubstr("%qk.weight+\" = weight concat("));
+  EXPECT_THAT(after(fuse_qkv, body), HasSubstr("%qk.weight_ = weight concat("));
 }
 
 TEST(FuseGateUp, PacksGateAndUpBelowTheActivation) {
