@@ -62,8 +62,8 @@ TEST(CommandLine, ReadsHowToRun) {
 TEST(CommandLine, RefusesWhatMakesNoSenseAndNamesTheOption) {
   const std::vector<std::pair<std::vector<const char*>, const char*>> cases = {
       {{"generate", "--prompt", "a"}, "--model"},
-      {{"generate", "--model", "d"}, "prompts"},
-      {{"generate", "--model", "d", "--prompt", "a", "--ids-file", "f"}, "prompts"},
+      {{"generate", "--model", "d"}, "--prompt"},
+      {{"generate", "--model", "d", "--prompt", "a", "--ids-file", "f"}, "--ids-file"},
       {{"generate", "--model", "d", "--prompt", "a", "--tp", "0"}, "--tp"},
       {{"generate", "--model", "d", "--prompt", "a", "--tp", "two"}, "--tp"},
       {{"generate", "--model", "d", "--prompt", "a", "--prefill-chunk", "0"}, "--prefill-chunk"},

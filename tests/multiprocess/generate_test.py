@@ -34,10 +34,11 @@ class Folder(unittest.TestCase):
         self.addCleanup(self.temporary.cleanup)
         self.folder = pathlib.Path(self.temporary.name)
 
-    def ids_file(self, rows, name="rows.json"):
-        path = self.folder / name
-        path.write_text(json.dumps(rows))
-        return path
+    def ids_file(self, rows):
+        handle, name = tempfile.mkstemp(prefix="rows-", suffix=".json", dir=self.folder)
+        with open(handle, "w", encoding="utf-8") as file:
+            json.dump(rows, file)
+        return pathlib.Path(name)
 
 
 class RealModel(Folder):
@@ -77,7 +78,7 @@ class RealModel(Folder):
 
     def test_left_padding_changes_nothing(self):
         ids = goldens()[0]["prompt_ids"]
-        padded = self.ids_file([{"ids": [0] * 5 + ids, "mask": [0] * 5 + [1] * len(ids)}], "padded.json")
+        padded = self.ids_file([{"ids": [0] * 5 + ids, "mask": [0] * 5 + [1] * len(ids)}])
         out = self.folder / "padded-out.json"
         code, _, stderr = run("generate", "--model", MODEL, "--ids-file", padded, "--max-new-tokens", 32, "--ignore-eos",
                               "--no-do-sample", "--dtype", "float32", "--json", out)
@@ -139,8 +140,7 @@ class BadInput(Folder):
         """A folder with the demo model's config, changed, and nothing else."""
         config = json.loads((pathlib.Path(MODEL) / "config.json").read_text())
         config.update(changes)
-        folder = self.folder / "model"
-        folder.mkdir(exist_ok=True)
+        folder = pathlib.Path(tempfile.mkdtemp(prefix="model-", dir=self.folder))
         (folder / "config.json").write_text(json.dumps(config))
         return folder
 
