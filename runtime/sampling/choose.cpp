@@ -24,6 +24,21 @@ constexpr float kExcluded = -std::numeric_limits<float>::infinity();
 constexpr size_t kBins = 2048;
 constexpr float kBinsPerNat = 64.0f;
 
+/// The highest of `scores`, none of which is NaN. Eight running maxima, because one would wait for itself.
+float highest(std::span<const float> scores) {
+  constexpr size_t kLanes = 8;
+  std::array<float, kLanes> best;
+  best.fill(kExcluded);
+  size_t i = 0;
+  for (; i + kLanes <= scores.size(); i += kLanes) {
+    for (size_t lane = 0; lane < kLanes; ++lane) {
+      best[lane] = scores[i + lane] > best[lane] ? scores[i + lane] : best[lane];
+    }
+  }
+  for (; i < scores.size(); ++i) best[0] = std::max(best[0], scores[i]);
+  return *std::max_element(best.begin(), best.end());
+}
+
 /// The scores of one choice, by id, on their way through the processors.
 class Candidates {
  public:
@@ -71,14 +86,14 @@ class Candidates {
 };
 
 void Candidates::penalise(std::span<const float> logits, std::span<const uint8_t> seen, float penalty) {
-  for (size_t i = 0; i < logits.size(); ++i) scores_[i] = std::isnan(logits[i]) ? kExcluded : logits[i];
+  for (size_t i = 0; i < logits.size(); ++i) scores_[i] = logits[i] == logits[i] ? logits[i] : kExcluded;  // NaN
   if (penalty != 1.0f) {
     LOCKSTEP_CHECK(seen.size() == logits.size(), seen.size(), logits.size());
     for (size_t i = 0; i < scores_.size(); ++i) {
       if (seen[i] != 0) scores_[i] = scores_[i] < 0.0f ? scores_[i] * penalty : scores_[i] / penalty;
     }
   }
-  best_ = *std::max_element(scores_.begin(), scores_.end());
+  best_ = highest(scores_);
 }
 
 /// Where a score is infinite, or becomes so at a tiny temperature, only the highest remain, all alike.
@@ -165,7 +180,7 @@ void Candidates::keep_min_p(float p) {
 }
 
 int32_t Candidates::greedy() const {
-  return static_cast<int32_t>(std::max_element(scores_.begin(), scores_.end()) - scores_.begin());
+  return static_cast<int32_t>(std::find(scores_.begin(), scores_.end(), best_) - scores_.begin());
 }
 
 int32_t Candidates::draw(float u) const {

@@ -9,7 +9,6 @@ import shutil
 import signal
 import sys
 import tempfile
-import time
 import unittest
 
 import jobs
@@ -44,9 +43,7 @@ class LostRank(unittest.TestCase):
     def test_every_survivor_names_the_rank_that_was_killed_while_decoding(self):
         for ranks, victim in ((2, 1), (2, 0), (3, 1)):
             with self.subTest(ranks=ranks, victim=victim), endless_job(ranks) as job:
-                job.wait_for_text("time")  # the stream has begun: the first tokens are out
-                job.wait_for_text("ready:")
-                time.sleep(0.3)
+                job.wait_for_steps(PROGRAM)
                 self.expect_loss(job, ranks, victim, ("decode", "confirm"))
 
     def test_every_survivor_names_the_rank_that_was_killed_while_prefilling(self):
@@ -56,21 +53,18 @@ class LostRank(unittest.TestCase):
             for victim in (1, 0):
                 arguments = ["--model", MODEL, "--ids-file", str(rows), *LONG_PROMPT]
                 with self.subTest(victim=victim), jobs.Job(PROGRAM, 2, arguments) as job:
-                    job.wait_for_text("ready:")
-                    time.sleep(0.3)
+                    job.wait_for_steps(PROGRAM)
                     self.expect_loss(job, 2, victim, ("prefill",))
 
     def test_mpi_collectives_notice_the_death_as_well(self):
         with endless_job(2, "--communicator", "mpi") as job:
-            job.wait_for_text("ready:")
-            time.sleep(0.3)
+            job.wait_for_steps(PROGRAM)
             self.expect_loss(job, 2, 1, ("decode", "confirm", "prefill"))
 
     def test_without_detection_nobody_notices_in_time(self):
         # The test of the tests above: they must be able to fail.
         with endless_job(2, "--peer-detection", "off") as job:
-            job.wait_for_text("ready:")
-            time.sleep(0.3)
+            job.wait_for_steps(PROGRAM)
             job.kill(PROGRAM, 1)
             with self.assertRaises(AssertionError):
                 jobs.wait_until(lambda: job.record(0), BOUND, "a record that cannot come")
@@ -79,8 +73,7 @@ class LostRank(unittest.TestCase):
 class Interruption(unittest.TestCase):
     def test_a_signal_ends_all_ranks_with_130(self):
         with endless_job(2) as job:
-            job.wait_for_text("ready:")
-            time.sleep(0.3)
+            job.wait_for_steps(PROGRAM)
             os.kill(job.pids(PROGRAM)[0], signal.SIGINT)
             for rank in range(2):
                 self.assertEqual(job.wait_for_record(rank)["code"], 130)
@@ -89,8 +82,7 @@ class Interruption(unittest.TestCase):
 
     def test_ctrl_c_on_mpirun_ends_all_ranks_with_130(self):
         with endless_job(2) as job:
-            job.wait_for_text("ready:")
-            time.sleep(0.3)
+            job.wait_for_steps(PROGRAM)
             job.process.send_signal(signal.SIGINT)
             for rank in range(2):
                 self.assertEqual(job.wait_for_record(rank)["code"], 130)

@@ -24,6 +24,12 @@ def wait_until(condition, seconds=DEADLINE, what="a condition"):
         time.sleep(0.01)
 
 
+def cpu_seconds(pid):
+    """Processor time that a process has used."""
+    fields = pathlib.Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
+    return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
+
+
 class Job:
     """A running mpirun. Use as a context manager: leaving it kills what is left."""
 
@@ -91,6 +97,13 @@ class Job:
                 raise AssertionError(f"the job ended without saying {text!r}:\n{self.text()}")
             return text in self.text()
         wait_until(said, seconds, repr(text))
+
+    def wait_for_steps(self, program, seconds=0.3):
+        """Until the job is ready and rank 0 has then computed for `seconds`: it is in the middle of its steps."""
+        self.wait_for_text("ready:")
+        pid = self.pids(program)[0]
+        begin = cpu_seconds(pid)
+        wait_until(lambda: cpu_seconds(pid) - begin > seconds, what="rank 0 to compute")
 
     def kill(self, program, rank):
         """kill -9; the moment at which it was sent, in unix time."""
