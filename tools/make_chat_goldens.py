@@ -138,7 +138,6 @@ SNIPPETS = [
     "{% break %}",
     "{# never closed",
     "{{ }}",
-    "{{ 5.real }}",
     "plain text only { not a tag } { { % }",
     "{% macro m() %}{% endmacro %}{{ m() | length }}{{ m() is string }}",
     "{% macro m(x, y=x) %}{{ x }}{{ y }}{% endmacro %}{{ m(1) }}{{ m(1, 2) }}",

@@ -22,8 +22,8 @@ struct Message {
 /// What a template sees besides the messages.
 struct ChatOptions {
   bool add_generation_prompt = true;
-  std::string bos_token;  // as text; empty if the model has none
-  std::string eos_token;
+  std::string bos_token = {};  // as text; empty if the model has none
+  std::string eos_token = {};
   /// What strftime_now formats; without it the function is not defined, and templates that want a date use their own.
   std::optional<std::tm> now = std::nullopt;
   /// More variables, as a JSON object: {"tools": […], "enable_thinking": false}. They win over the ones above.

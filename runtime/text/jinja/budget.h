@@ -21,7 +21,7 @@ class Budget {
     left -= amount;
   }
 
-  size_t steps_ = 20'000'000;
+  size_t steps_ = 5'000'000;
   size_t bytes_ = size_t{256} << 20;
 };
 

@@ -76,6 +76,7 @@ Value Interpreter::condition(const Expression& expression, const ScopePtr& scope
 Value Interpreter::unary(const Expression& expression, const ScopePtr& scope) {
   const Value value = evaluate(*expression.children[0], scope);
   if (expression.name == "not") return !truthy(value);
+  if (const double* real = value.real()) return expression.name == "-" ? -*real : *real;
   return arithmetic(expression.name, int64_t{0}, value, budget_);
 }
 

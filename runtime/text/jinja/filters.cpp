@@ -1,3 +1,4 @@
+// The filters: small functions and the table that names them, together in one file although it is a long one.
 #include <fmt/format.h>
 
 #include <algorithm>

@@ -119,7 +119,7 @@ Interpreter::Flow Interpreter::execute_for(const Statement& statement, const Sco
   }
   if (items.empty()) return execute(statement.otherwise, inside(scope));
   for (size_t i = 0; i < items.size(); ++i) {
-    budget_.step();
+    budget_.step(16);  // a turn makes more than other steps do
     const ScopePtr turn = inside(scope);
     turn->variables["loop"] = loop_variable(items, i);
     assign(statement.targets, items[i], *turn);

@@ -1,0 +1,150 @@
+#include "runtime/text/chat_template.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <fstream>
+
+namespace lockstep::text {
+namespace {
+
+using ::testing::HasSubstr;
+
+const std::vector<Message> kChat = {{"user", "Hello"}, {"assistant", "Hi"}};
+
+Result<std::string> render(std::string_view source, const ChatOptions& options = {}) {
+  LOCKSTEP_TRY(const auto parsed, parse_chat_template(source));
+  return parsed->render(kChat, options);
+}
+
+Error error_of(std::string_view source) {
+  const auto rendered = render(source);
+  return rendered.has_value() ? Error{ErrorKind::kInternal, "rendered: " + rendered.value()} : rendered.error();
+}
+
+class ModelDirectory {
+ public:
+  ModelDirectory()
+      : path_(std::filesystem::path(::testing::TempDir()) /
+              ::testing::UnitTest::GetInstance()->current_test_info()->name()) {
+    std::filesystem::create_directories(path_);
+  }
+  ~ModelDirectory() { std::filesystem::remove_all(path_); }
+  void write(const char* name, std::string_view text) const { std::ofstream(path_ / name) << text; }
+  const std::filesystem::path& path() const { return path_; }
+
+ private:
+  std::filesystem::path path_;
+};
+
+TEST(ChatTemplate, SeesTheMessagesTheOptionsAndTheTokens) {
+  EXPECT_EQ(render("{{ bos_token }}{% for m in messages %}{{ m.role }}: {{ m['content'] }};{% endfor %}"
+                   "{% if add_generation_prompt %}>{% endif %}{{ eos_token }}",
+                   {.add_generation_prompt = true, .bos_token = "<s>", .eos_token = "</s>"})
+                .value(),
+            "<s>user: Hello;assistant: Hi;></s>");
+}
+
+TEST(ChatTemplate, SeesFurtherVariablesInTheirOrder) {
+  EXPECT_EQ(render("{{ tools | tojson }} {{ enable_thinking }}",
+                   {.variables_json = R"({"tools": [{"z": 1, "a": 2}], "enable_thinking": false})"})
+                .value(),
+            R"([{"z": 1, "a": 2}] False)");
+  EXPECT_FALSE(render("x", {.variables_json = "[1]"}).has_value());
+  EXPECT_FALSE(render("x", {.variables_json = "{"}).has_value());
+}
+
+TEST(ChatTemplate, FormatsTheTimeThatItIsGivenAndHasNoClockOtherwise) {
+  std::tm day{};
+  day.tm_year = 126;
+  day.tm_mon = 10;
+  day.tm_mday = 21;
+  constexpr std::string_view kSource = "{{ strftime_now('%d %b %Y') if strftime_now is defined else 'no clock' }}";
+  EXPECT_EQ(render(kSource, {.now = day}).value(), "21 Nov 2026");
+  EXPECT_EQ(render(kSource).value(), "no clock");
+}
+
+TEST(ChatTemplate, NamesTheLineAndTheReasonOfAnError) {
+  const std::tuple<const char*, const char*, const char*> cases[] = {
+      {"a\nb\n{{ raise_exception('system role not supported') }}", "line 3", "system role not supported"},
+      {"a\n{{ 'x' | frobnicate }}", "line 2", "frobnicate"},
+      {"{{ 'x'.frobnicate() }}", "line 1", "frobnicate"},
+      {"\n\n\n{{ nobody.name }}", "line 4", "nobody"},
+      {"\n{% if true %}\nx", "line 3", "endif"},
+      {"\n{{ 'a' + 1 }}", "line 2", "str + int"},
+      {"{{ 1 is frobnicated }}", "line 1", "frobnicated"},
+  };
+  for (const auto& [source, line, reason] : cases) {
+    const Error error = error_of(source);
+    EXPECT_EQ(error.kind, ErrorKind::kInvalidArgument) << source;
+    EXPECT_THAT(error.message, HasSubstr(line)) << source;
+    EXPECT_THAT(error.message, HasSubstr(reason)) << source;
+  }
+}
+
+TEST(ChatTemplate, NamesAStatementThatItDoesNotSupport) {
+  const auto parsed = parse_chat_template("x\n{% include 'other' %}");
+  ASSERT_FALSE(parsed.has_value());
+  EXPECT_EQ(parsed.error().kind, ErrorKind::kUnsupported);
+  EXPECT_THAT(parsed.error().message, HasSubstr("line 2"));
+  EXPECT_THAT(parsed.error().message, HasSubstr("include"));
+}
+
+TEST(ChatTemplate, EndsWhatWouldNotEnd) {
+  std::string sum = "{{ 1";
+  for (int i = 0; i < 100'000; ++i) sum += "+1";
+  std::string blocks;
+  for (int i = 0; i < 100'000; ++i) blocks += "{% if 1 %}";
+  const std::string cases[] = {
+      "{% macro f() %}{{ f() }}{% endmacro %}{{ f() }}",
+      "{% macro f(x) %}{{ f(((((((((((((((((((((x))))))))))))))))))))) }}{% endmacro %}{{ f(1) }}",
+      "{% for a in range(99999) %}{% for b in range(99999) %}{% endfor %}{% endfor %}",
+      "{{ 'abcdefgh' * 1000000000 }}",
+      "{% set ns = namespace(s='xxxxxxxx') %}{% for i in range(99) %}{% set ns.s = ns.s ~ ns.s %}{% endfor %}",
+      "{% set ns = namespace(l=[]) %}{% for i in range(9999) %}{% set ns.l = [ns.l] %}{% endfor %}{{ ns.l }}",
+      "{% set ns = namespace(l=[1]) %}{% for i in range(99) %}{% set ns.l = ns.l + ns.l %}{% endfor %}",
+      "{% for i in range(99999) %}{{ 'x' * 9999 }}{% endfor %}",
+      "{% set ns = namespace() %}{% set ns.me = ns %}",
+      "{{ range(0, 9000000000000000000) | list }}",
+      "{{ " + std::string(100'000, '(') + "1" + std::string(100'000, ')') + " }}",
+      "{{ " + std::string(100'000, '-') + "1 }}",
+      "{{ " + std::string(100'000, '[') + std::string(100'000, ']') + " }}",
+      sum + " }}",
+      blocks,
+  };
+  for (const auto& source : cases) {
+    EXPECT_EQ(error_of(source).kind, ErrorKind::kInvalidArgument) << source.substr(0, 60);
+  }
+}
+
+TEST(LoadChat, ReadsTheTemplateAndTheTokensOfTheTokenizersConfiguration) {
+  const ModelDirectory model;
+  model.write("tokenizer_config.json", R"({"chat_template": "{{ bos_token }}!", "bos_token": {"content": "<b>"},
+                                           "eos_token": "<e>"})");
+  const auto chat = load_chat(model.path());
+  ASSERT_TRUE(chat.has_value()) << chat.error().message;
+  EXPECT_EQ(chat.value().bos_token, "<b>");
+  EXPECT_EQ(chat.value().eos_token, "<e>");
+  EXPECT_EQ(chat.value().chat_template->render(kChat, {.bos_token = chat.value().bos_token}).value(), "<b>!");
+}
+
+TEST(LoadChat, PrefersTheFileAndTakesTheDefaultOfAList) {
+  const ModelDirectory model;
+  model.write("tokenizer_config.json", R"({"chat_template": [{"name": "tool_use", "template": "tools"},
+                                                             {"name": "default", "template": "listed"}]})");
+  EXPECT_EQ(load_chat(model.path()).value().chat_template->render(kChat, {}).value(), "listed");
+  model.write("chat_template.jinja", "from the file\n");
+  EXPECT_EQ(load_chat(model.path()).value().chat_template->render(kChat, {}).value(), "from the file");
+}
+
+TEST(LoadChat, SaysWhenAModelHasNone) {
+  const ModelDirectory model;
+  EXPECT_EQ(load_chat(model.path()).error().kind, ErrorKind::kNotFound);
+  model.write("tokenizer_config.json", R"({"bos_token": null})");
+  EXPECT_EQ(load_chat(model.path()).error().kind, ErrorKind::kNotFound);
+  model.write("tokenizer_config.json", "{");
+  EXPECT_EQ(load_chat(model.path()).error().kind, ErrorKind::kInvalidArgument);
+}
+
+}  // namespace
+}  // namespace lockstep::text
