@@ -142,29 +142,25 @@ void AttentionTask::run_tile(const Run& run, int64_t tile, int64_t first_row, in
   const int64_t q_row_bytes = keys.padded_dim() * (keys.pairs ? 2 : 4);
   const int64_t columns = values.padded_dim();
   const int64_t value_bytes = static_cast<int64_t>(size_of(values.dtype));
-  Product scores{.weights = keys.tile(run.slot, tile, run.head),
-                 .weight_stride = kTileTokens * static_cast<int64_t>(size_of(keys.dtype)) * (keys.pairs ? 2 : 1),
-                 .x = nullptr,
-                 .x_stride = q_row_bytes,
-                 .steps = keys.padded_dim() / (keys.pairs ? 2 : 1),
-                 .sums = run.scores,
-                 .sums_stride = kPanel,
-                 .rows = 0,
-                 .strips = kPanelStrips};
-  Product sums{.weights = nullptr,
-               .weight_stride = columns * value_bytes,
-               .x = reinterpret_cast<const std::byte*>(run.scores),
-               .x_stride = kPanel * 4,
-               .steps = valid,
-               .sums = nullptr,
-               .sums_stride = columns,
-               .rows = 0,
-               .strips = 0};
+  Product scores;
+  scores.weights = keys.tile(run.slot, tile, run.head);
+  scores.weight_stride = kTileTokens * static_cast<int64_t>(size_of(keys.dtype)) * (keys.pairs ? 2 : 1);
+  scores.x_stride = q_row_bytes;
+  scores.steps = keys.padded_dim() / (keys.pairs ? 2 : 1);
+  scores.sums = run.scores;
+  scores.sums_stride = kPanel;
+  scores.opens = true;
+  scores.strips = kPanelStrips;
+  Product sums;
+  sums.weight_stride = columns * value_bytes;
+  sums.x = reinterpret_cast<const std::byte*>(run.scores);
+  sums.x_stride = kPanel * 4;
+  sums.steps = valid;
+  sums.sums_stride = columns;
   const std::byte* value_tile = values.tile(run.slot, tile, run.head);
   for (int64_t row = first_row; row < first_row + rows; row += kTileRows) {
     scores.rows = sums.rows = static_cast<int>(std::min<int64_t>(kTileRows, first_row + rows - row));
     scores.x = run.q + row * q_row_bytes;
-    std::memset(run.scores, 0, scores.rows * kPanel * sizeof(float));
     score(scores);
     kernels->softmax_tile({.scores = run.scores,
                            .rows = scores.rows,

@@ -4,6 +4,7 @@
 
 #include <cstring>
 #include <exception>
+#include <utility>
 
 #include "runtime/backends/cpu/compiler.h"
 
@@ -51,28 +52,34 @@ Result<void> Executable::run(std::span<const device::HostTensor> inputs) {
   LOCKSTEP_TRY_VOID(store_.require_weights());
   LOCKSTEP_TRY_VOID(take_inputs(inputs));
   program_.scratch.rows_in_use = graph_.rows;
-  has_failed_ = false;
+  failed_phase_.store(kNoPhase, std::memory_order_relaxed);
   team_.run([](void* self, Part part) { static_cast<Executable*>(self)->run_phases(part); }, this);
-  if (!has_failed_) return ok();
+  if (failed_phase_.load(std::memory_order_relaxed) == kNoPhase) return ok();
   return *std::exchange(failure_, std::nullopt);
 }
 
 void Executable::run_phases(Part part) {
-  for (const Phase& phase : program_.phases) {
-    if (phase.shared) {
-      phase.shared(part);
-    } else if (part.worker == 0) {
-      // A failed check of worker 0 must not leave the others at the barrier.
-      try {
-        if (auto done = phase.alone(); !done.has_value()) failure_ = std::move(done).assume_error();
-      } catch (const std::exception& bug) {
-        failure_ = Error{ErrorKind::kInternal, fmt::format("[runtime/backends/cpu] {}", bug.what())};
+  for (size_t i = 0; i < program_.phases.size(); ++i) {
+    const Phase& phase = program_.phases[i];
+    // A failed check of one worker must not leave the others at the barrier.
+    try {
+      if (phase.shared) {
+        phase.shared(part);
+      } else if (part.worker == 0) {
+        if (auto done = phase.alone(); !done.has_value()) fail(i, std::move(done).assume_error());
       }
-      has_failed_ = failure_.has_value();
+    } catch (const std::exception& bug) {
+      fail(i, {ErrorKind::kInternal, fmt::format("[runtime/backends/cpu] {}", bug.what())});
     }
     team_.meet();
-    if (has_failed_) return;
+    // Worker 0 may be ahead and fail in the next phase; that one's barrier is still to be met.
+    if (failed_phase_.load(std::memory_order_relaxed) <= i) return;
   }
+}
+
+void Executable::fail(size_t phase, Error error) {
+  size_t none = kNoPhase;
+  if (failed_phase_.compare_exchange_strong(none, phase, std::memory_order_relaxed)) failure_ = std::move(error);
 }
 
 std::span<const std::byte> Executable::output(std::string_view name) const {

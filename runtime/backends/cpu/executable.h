@@ -1,6 +1,8 @@
 // One compiled graph over a store, run by the backend's team.
 #pragma once
 
+#include <atomic>
+#include <limits>
 #include <memory>
 #include <optional>
 
@@ -24,13 +26,15 @@ class Executable final : public device::Executable {
   Executable(const graph::Graph& graph, Store& store, ThreadTeam& team) : graph_(graph), store_(store), team_(team) {}
   Result<void> take_inputs(std::span<const device::HostTensor> inputs);
   void run_phases(Part part);
+  void fail(size_t phase, Error error);
 
   graph::Graph graph_;
   Store& store_;
   ThreadTeam& team_;
   Program program_;
-  bool has_failed_ = false;  // written by worker 0 before a barrier, read by all after it
-  std::optional<Error> failure_;
+  static constexpr size_t kNoPhase = std::numeric_limits<size_t>::max();
+  std::atomic<size_t> failed_phase_ = kNoPhase;
+  std::optional<Error> failure_;  // of that phase; read after the job
 };
 
 }  // namespace lockstep::cpu

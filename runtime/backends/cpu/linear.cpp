@@ -139,15 +139,12 @@ void LinearTask::run_panel(int64_t panel, int64_t first_strip, int64_t last_stri
   const int64_t rows = x.used_rows();
   const int64_t tiles = tiles_of(rows);
   const std::byte* x_data = arrange ? arranged : x.data;
-  Product tile{.weights = weight.data + packing.panel_offset(panel) + first_strip * packing.bytes_per_strip_step(),
-               .weight_stride = packing.step_stride(panel),
-               .x = nullptr,
-               .x_stride = arrange ? arranged_stride() : x.stride,
-               .steps = 0,
-               .sums = nullptr,
-               .sums_stride = kPanel,
-               .rows = 0,
-               .strips = static_cast<int>(last_strip - first_strip)};
+  Product tile;
+  tile.weights = weight.data + packing.panel_offset(panel) + first_strip * packing.bytes_per_strip_step();
+  tile.weight_stride = packing.step_stride(panel);
+  tile.x_stride = arrange ? arranged_stride() : x.stride;
+  tile.sums_stride = kPanel;
+  tile.strips = static_cast<int>(last_strip - first_strip);
   const int64_t column = panel * kPanel + first_strip * kStrip;
   for (size_t slab = 0; slab + 1 < plan.slabs.size(); ++slab) {
     for (int64_t t = 0; t < tiles; ++t) {
@@ -164,15 +161,15 @@ void LinearTask::run_panel(int64_t panel, int64_t first_strip, int64_t last_stri
 
 void LinearTask::run_segment(const Segment& segment, Product tile, float* stack, int64_t row, int64_t column) const {
   float* top = stack + segment.level * kTileFloats;
-  const int64_t floats = tile.rows * kPanel;
-  if (segment.opens) std::memset(top, 0, floats * sizeof(float));
   tile.weights += segment.begin * tile.weight_stride;
   tile.x += segment.begin * 4;  // a float32, or a pair of bfloat16
   tile.steps = segment.steps;
   tile.sums = top;
+  tile.opens = segment.opens;
+  if (segment.merges > 0) tile.left = top - kTileFloats;  // the first merge happens in registers
   product(tile);
   for (int i = 0; i < segment.merges; ++i) {
-    kernels->add_floats(top - kTileFloats, top, floats);
+    if (i > 0) kernels->add_floats(top - kTileFloats, top, tile.rows * kPanel);
     top -= kTileFloats;
   }
   if (segment.root < 0) return;

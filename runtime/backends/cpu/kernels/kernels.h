@@ -19,15 +19,17 @@ constexpr int kTileRows = 6;  // most rows of one call of `product`
 /// `sums[row][column] += Σ over steps, in order, of x[row][step] · weights[step][column]`, one accumulator per element.
 /// A step is one column of x, or two where the weights are pairs of bfloat16.
 struct Product {
-  const std::byte* weights;  // step 0, first strip
-  int64_t weight_stride;     // bytes from one step to the next
-  const std::byte* x;        // row 0, step 0: float32, or bfloat16 pairs
-  int64_t x_stride;          // bytes from one row to the next
-  int64_t steps;
-  float* sums;
-  int64_t sums_stride;  // floats from one row to the next
-  int rows;             // 1 … kTileRows
-  int strips;           // 1 … kPanelStrips
+  const std::byte* weights = nullptr;  // step 0, first strip
+  int64_t weight_stride = 0;           // bytes from one step to the next
+  const std::byte* x = nullptr;        // row 0, step 0: float32, or bfloat16 pairs
+  int64_t x_stride = 0;                // bytes from one row to the next
+  int64_t steps = 0;
+  float* sums = nullptr;
+  int64_t sums_stride = 0;  // floats from one row to the next
+  bool opens = false;       // the accumulators start at 0, not at `sums`
+  float* left = nullptr;    // if set, `left += sum` is stored there (same stride), and `sums` is left as it was
+  int rows = 0;             // 1 … kTileRows
+  int strips = 0;           // 1 … kPanelStrips
 };
 using ProductFunction = void (*)(const Product&);
 

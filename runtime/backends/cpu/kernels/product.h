@@ -7,7 +7,7 @@
 
 namespace lockstep::cpu::LOCKSTEP_CPU_ISA {
 
-/// How far ahead of a single stream of weights the next lines are asked for.
+/// How far ahead of a single stream of weights the next lines are asked for; may reach beyond them.
 constexpr int64_t kPrefetchBytes = 4096;
 
 /// Weights of type T, one column of x per step.
@@ -41,11 +41,12 @@ struct Pairs {
 
 template <typename Kind, int R, int V>
 static void product_tile(const Product& p) {
+  const bool opens = p.opens;
   Lanes sums[R][V];
 #pragma GCC unroll 6
   for (int r = 0; r < R; ++r) {
 #pragma GCC unroll 4
-    for (int v = 0; v < V; ++v) sums[r][v] = load(p.sums + r * p.sums_stride + v * kLanes);
+    for (int v = 0; v < V; ++v) sums[r][v] = opens ? zero() : load(p.sums + r * p.sums_stride + v * kLanes);
   }
   const std::byte* w = p.weights;
   const std::byte* x = p.x;
@@ -54,7 +55,7 @@ static void product_tile(const Product& p) {
     typename Kind::Vector weights[V];
 #pragma GCC unroll 4
     for (int v = 0; v < V; ++v) weights[v] = Kind::weights(w + v * Kind::kStepBytes);
-    if constexpr (R <= 2) {
+    if constexpr (R <= 2) {  // with more rows the core is busy enough, and its own prefetcher does better
       for (int line = 0; line < V * Kind::kStepBytes; line += 64) __builtin_prefetch(w + kPrefetchBytes + line);
     }
 #pragma GCC unroll 6
@@ -66,10 +67,16 @@ static void product_tile(const Product& p) {
     w += p.weight_stride;
     x += sizeof(typename Kind::X);
   }
+  const bool joins = p.left != nullptr;
+  float* const dst = joins ? p.left : p.sums;
+  const int64_t stride = p.sums_stride;
 #pragma GCC unroll 6
   for (int r = 0; r < R; ++r) {
 #pragma GCC unroll 4
-    for (int v = 0; v < V; ++v) store(p.sums + r * p.sums_stride + v * kLanes, sums[r][v]);
+    for (int v = 0; v < V; ++v) {
+      float* to = dst + r * stride + v * kLanes;
+      store(to, joins ? load(to) + sums[r][v] : sums[r][v]);
+    }
   }
 }
 
@@ -81,6 +88,17 @@ static void product_rows(const Product& p) {
     case 3: return product_tile<Kind, R, 3>(p);
     default: return product_tile<Kind, R, 4>(p);
   }
+}
+
+/// The strips of `p` from `first` on, `count` of them.
+template <typename Kind>
+static Product strips_of(const Product& p, int first, int count) {
+  Product part = p;
+  part.weights += first * Kind::kStepBytes;
+  part.sums += first * kLanes;
+  if (part.left != nullptr) part.left += first * kLanes;
+  part.strips = count;
+  return part;
 }
 
 #if defined(__AVX512F__)
@@ -104,9 +122,7 @@ template <typename Kind>
 static void product(const Product& p) {
   if (p.rows == 1) return product_rows<Kind, 1>(p);
   for (int strip = 0; strip < p.strips; ++strip) {
-    Product part = p;
-    part.weights += strip * Kind::kStepBytes;
-    part.sums += strip * kLanes;
+    const Product part = strips_of<Kind>(p, strip, 1);
     switch (p.rows) {
       case 2: product_tile<Kind, 2, 1>(part); break;
       case 3: product_tile<Kind, 3, 1>(part); break;

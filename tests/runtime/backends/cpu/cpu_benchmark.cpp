@@ -1,0 +1,258 @@
+// How near the kernels come to the machine's own limits. Each measurement is taken in turn with a probe of the limit
+// (memory read, dot-product peak), because a shared machine's limits drift: "ratio" is the median of the paired ratios,
+// "low" and "high" are their quartiles.
+//
+//   cpu_benchmark [--benchmark_filter=…]
+#include <benchmark/benchmark.h>
+
+#include <algorithm>
+#include <cmath>
+#include <cstring>
+#include <ctime>
+#include <random>
+#include <vector>
+
+#include "runtime/backends/cpu/attention.h"
+#include "runtime/backends/cpu/linear.h"
+#include "runtime/backends/cpu/memory.h"
+#include "tests/runtime/backends/cpu/probes.h"
+
+namespace lockstep::cpu {
+namespace {
+
+/// Processor time of this thread: other programs on the machine take the core away, not the time.
+double thread_seconds() {
+  timespec now{};
+  clock_gettime(CLOCK_THREAD_CPUTIME_ID, &now);
+  return static_cast<double>(now.tv_sec) + 1e-9 * static_cast<double>(now.tv_nsec);
+}
+
+double seconds_of(auto&& work) {
+  const double begin = thread_seconds();
+  work();
+  return thread_seconds() - begin;
+}
+
+/// Memory that is physically there, filled with small numbers of `dtype`.
+Mapping filled(int64_t bytes, DType dtype) {
+  Mapping mapping = Mapping::create(bytes, Pages::kHuge, "a benchmark").value();
+  std::minstd_rand random(1);
+  for (int64_t at = 0; at < mapping.size(); at += static_cast<int64_t>(size_of(dtype))) {
+    const float value = static_cast<float>(random() % 2001) / 1000.0f - 1.0f;
+    if (dtype == DType::kFloat32) {
+      std::memcpy(mapping.data() + at, &value, 4);
+    } else {
+      const BFloat16 narrow = to_bfloat16(value);
+      std::memcpy(mapping.data() + at, &narrow, 2);
+    }
+  }
+  return mapping;
+}
+
+/// Bytes per second of reading memory once, the best of two ways to do it.
+double read_limit(const Mapping& memory) {
+  double best = 0;
+  for (int streams : {1, 4}) {
+    const double seconds =
+        seconds_of([&] { benchmark::DoNotOptimize(read_memory(memory.data(), memory.size(), streams)); });
+    best = std::max(best, static_cast<double>(memory.size()) / seconds);
+  }
+  return best;
+}
+
+/// Operations per second of `product` on 6 rows and one panel that lie in the first-level cache.
+double dot_limit(ProductFunction product, bool pairs) {
+  constexpr int64_t kSteps = 32;
+  std::vector<std::byte> weights(kSteps * 256), x(kTileRows * kSteps * 4);
+  std::vector<float> sums(kTileRows * kPanel);
+  Product tile;
+  tile.weights = weights.data();
+  tile.weight_stride = 256;
+  tile.x = x.data();
+  tile.x_stride = kSteps * 4;
+  tile.steps = kSteps;
+  tile.sums = sums.data();
+  tile.sums_stride = kPanel;
+  tile.rows = kTileRows;
+  tile.strips = 4;
+  constexpr int kRepeats = 4000;
+  const double seconds = seconds_of([&] {
+    for (int i = 0; i < kRepeats; ++i) product(tile);
+  });
+  return 2.0 * kTileRows * kPanel * kSteps * (pairs ? 2 : 1) * kRepeats / seconds;
+}
+
+/// Operations per second of independent multiply-adds in registers: what no kernel can pass.
+double register_peak(bool pairs) {
+  constexpr int64_t kRepeats = 1'000'000;
+  const double seconds =
+      seconds_of([&] { benchmark::DoNotOptimize(multiply_in_registers(kRepeats, pairs ? 16 : 32)); });
+  return 32.0 * (pairs ? 2 : 1) * kProbeChains * kRepeats / seconds;
+}
+
+/// Ratios of a measurement to its probe, taken in turn.
+class PairedRatio {
+ public:
+  void add(double ratio) { ratios_.push_back(ratio); }
+  void report(benchmark::State& state) {
+    std::sort(ratios_.begin(), ratios_.end());
+    const auto at = [&](double quantile) { return ratios_[static_cast<size_t>(quantile * (ratios_.size() - 1))]; };
+    state.counters["ratio"] = at(0.5);
+    state.counters["low"] = at(0.25);
+    state.counters["high"] = at(0.75);
+  }
+
+ private:
+  std::vector<double> ratios_;
+};
+
+Tensor tensor_over(const Mapping& memory, DType dtype, int64_t rows, int64_t columns) {
+  Tensor tensor{.data = memory.data(), .dtype = dtype, .rows = rows, .columns = columns};
+  tensor.stride = columns * tensor.element_size();
+  return tensor;
+}
+
+/// A product [rows, k] · [n, k]ᵀ, plain or in leaves of `block` columns.
+struct Bench {
+  Kernels kernels = kernels_for(best_isa());
+  Mapping weights, x, result, arranged, scratch;
+  LinearTask task;
+
+  Bench(DType dtype, int64_t rows, int64_t n, int64_t k, int64_t block) {
+    const bool pairs = kernels.bf16_pairs && dtype == DType::kBFloat16;
+    const Packing packing = Packing::for_leaves(n, k, block > 0 ? block : k, dtype, pairs);
+    weights = filled(packing.bytes(), dtype);
+    x = filled(rows * k * 4, dtype);
+    result = filled(rows * n * 4, DType::kFloat32);
+    LinearPlan plan = block > 0 ? LinearPlan::blocks(packing, BlockSplit{{0, (k + block - 1) / block}}, 0, block)
+                                : LinearPlan::plain(packing);
+    task = LinearTask::make(kernels, {packing, weights.data()}, plan, tensor_over(x, dtype, rows, k),
+                            tensor_over(result, block > 0 ? DType::kFloat32 : dtype, rows, n));
+    arranged = filled(task.arranged_bytes() + 64, DType::kFloat32);
+    scratch = filled(task.private_bytes(), DType::kFloat32);
+  }
+
+  void run() {
+    if (task.arrange) task.arrange_rows(arranged.data(), {0, 1});
+    task.run(arranged.data(), scratch.data(), {0, 1});
+  }
+};
+
+DType dtype_of(int64_t bits) { return bits == 16 ? DType::kBFloat16 : DType::kFloat32; }
+
+/// Arguments: bits, rows, n, k, block (0: plain).
+void matvec(benchmark::State& state) {
+  Bench bench(dtype_of(state.range(0)), state.range(1), state.range(2), state.range(3), state.range(4));
+  const Mapping probe = filled(int64_t{256} << 20, DType::kFloat32);
+  PairedRatio ratio;
+  double bytes = 0, limit = 0;
+  for (auto _ : state) {
+    limit = read_limit(probe);
+    const double seconds = seconds_of([&] { bench.run(); });
+    bytes = static_cast<double>(bench.task.weight.packing.bytes()) / seconds;
+    state.SetIterationTime(seconds);
+    ratio.add(bytes / limit);
+  }
+  ratio.report(state);
+  state.counters["GB/s"] = bytes * 1e-9;
+  state.counters["probe"] = limit * 1e-9;
+}
+BENCHMARK(matvec)
+    ->ArgNames({"bits", "rows", "n", "k", "block"})
+    ->Args({16, 1, 32768, 2048, 0})
+    ->Args({16, 1, 8192, 8192, 256})
+    ->Args({16, 4, 32768, 2048, 0})
+    ->Args({16, 8, 32768, 2048, 0})
+    ->Args({32, 1, 16384, 2048, 0})
+    ->UseManualTime()
+    ->Iterations(15);
+
+void gemm(benchmark::State& state) {
+  const bool pairs = state.range(0) == 16 && kernels_for(best_isa()).bf16_pairs;
+  Bench bench(dtype_of(state.range(0)), state.range(1), state.range(2), state.range(3), state.range(4));
+  PairedRatio ratio;
+  double flops = 0, limit = 0;
+  for (auto _ : state) {
+    limit = register_peak(pairs);
+    const double seconds = seconds_of([&] { bench.run(); });
+    flops = 2.0 * static_cast<double>(state.range(1) * state.range(2) * state.range(3)) / seconds;
+    state.SetIterationTime(seconds);
+    ratio.add(flops / limit);
+  }
+  ratio.report(state);
+  state.counters["GFLOP/s"] = flops * 1e-9;
+  state.counters["peak"] = limit * 1e-9;
+  state.counters["tile"] = dot_limit(bench.task.product, pairs) * 1e-9;
+}
+BENCHMARK(gemm)
+    ->ArgNames({"bits", "rows", "n", "k", "block"})
+    ->Args({16, 256, 2048, 2048, 0})
+    ->Args({16, 256, 2048, 8192, 0})
+    ->Args({16, 256, 2048, 8192, 256})
+    ->Args({16, 256, 2048, 2048, 64})
+    ->Args({16, 256, 576, 1536, 32})
+    ->Args({32, 256, 2048, 2048, 0})
+    ->UseManualTime()
+    ->Iterations(15);
+
+/// Arguments: rows (the last positions of the context), context, head_dim, query heads per cache head.
+void attention(benchmark::State& state) {
+  const int64_t rows = state.range(0), context = state.range(1), head_dim = state.range(2), group = state.range(3);
+  const Kernels& kernels = kernels_for(best_isa());
+  constexpr int64_t kHeads = 8;
+  CacheLayout keys{.role = CacheRole::kKeys,
+                   .dtype = DType::kBFloat16,
+                   .pairs = kernels.bf16_pairs,
+                   .slots = 1,
+                   .heads = kHeads,
+                   .capacity = context,
+                   .head_dim = head_dim};
+  CacheLayout values = keys;
+  values.role = CacheRole::kValues;
+  values.pairs = false;
+  keys.block_stride = values.block_stride = kHeads * (keys.tile_bytes() + values.tile_bytes());
+  const Mapping cache = filled(keys.blocks() * keys.block_stride, DType::kBFloat16);
+  keys.base = cache.data();
+  values.base = cache.data() + kHeads * keys.tile_bytes();
+  std::vector<int64_t> head_map;
+  for (int64_t head = 0; head < kHeads * group; ++head) head_map.push_back(head / group);
+  std::vector<int32_t> slot(rows, 0), position;
+  for (int64_t row = 0; row < rows; ++row) position.push_back(static_cast<int32_t>(context - rows + row));
+  const int64_t columns = kHeads * group * head_dim;
+  const Mapping q = filled(rows * columns * 2, DType::kBFloat16);
+  const Mapping result = filled(rows * columns * 2, DType::kBFloat16);
+  AttentionTask task = AttentionTask::make(kernels, keys, values, head_map, rows);
+  task.q = tensor_over(q, DType::kBFloat16, rows, columns);
+  task.result = tensor_over(result, DType::kBFloat16, rows, columns);
+  task.slot = slot.data();
+  task.position = position.data();
+  task.scale = 0.125f;
+  const Mapping scratch = filled(task.private_bytes(), DType::kFloat32);
+  PairedRatio ratio;
+  double flops = 0, limit = 0;
+  const double pairs_of_rows = static_cast<double>(rows) * (context - rows) + 0.5 * rows * (rows + 1);
+  for (auto _ : state) {
+    limit = register_peak(kernels.bf16_pairs);
+    const double seconds = seconds_of([&] { task.run(scratch.data(), {0, 1}); });
+    flops = 4.0 * pairs_of_rows * static_cast<double>(columns) / seconds;
+    state.SetIterationTime(seconds);
+    ratio.add(flops / limit);
+    state.counters["GB/s"] = static_cast<double>(cache.size()) / seconds * 1e-9;
+  }
+  ratio.report(state);
+  state.counters["GFLOP/s"] = flops * 1e-9;
+  state.counters["peak"] = limit * 1e-9;
+}
+BENCHMARK(attention)
+    ->ArgNames({"rows", "context", "head_dim", "group"})
+    ->Args({256, 512, 64, 4})
+    ->Args({256, 8192, 64, 4})
+    ->Args({256, 2048, 128, 4})
+    ->Args({1, 8192, 64, 4})
+    ->UseManualTime()
+    ->Iterations(9);
+
+}  // namespace
+}  // namespace lockstep::cpu
+
+BENCHMARK_MAIN();

@@ -1,0 +1,164 @@
+#include "runtime/backends/cpu/linear.h"
+
+#include <gtest/gtest.h>
+
+#include <cmath>
+#include <cstring>
+#include <limits>
+
+#include "tests/runtime/backends/cpu/product_fixture.h"
+
+namespace lockstep::cpu {
+namespace {
+
+/// Odd sizes, tails of every kind, K longer than a slab of 512 steps.
+const std::vector<ProductShape> kShapes = {{1, 1, 1},  {1, 16, 7},    {2, 17, 33},    {3, 64, 64},   {5, 65, 31},
+                                           {6, 48, 2}, {7, 100, 129}, {13, 130, 257}, {8, 33, 1100}, {25, 72, 515}};
+
+bool same_bits(const std::vector<float>& a, const std::vector<float>& b) {
+  return a.size() == b.size() && std::memcmp(a.data(), b.data(), a.size() * sizeof(float)) == 0;
+}
+
+/// Over every instruction set of this machine and every dtype.
+class Linear : public ::testing::TestWithParam<std::tuple<Isa, DType>> {
+ protected:
+  const Kernels& kernels() const { return kernels_for(std::get<0>(GetParam())); }
+  DType dtype() const { return std::get<1>(GetParam()); }
+};
+
+INSTANTIATE_TEST_SUITE_P(EveryIsa, Linear,
+                         ::testing::Combine(::testing::ValuesIn(available_isas()),
+                                            ::testing::Values(DType::kFloat32, DType::kBFloat16, DType::kFloat16)),
+                         [](const auto& test) {
+                           return std::string(to_string(std::get<0>(test.param))) + "_" +
+                                  std::string(lockstep::to_string(std::get<1>(test.param)));
+                         });
+
+TEST_P(Linear, MultipliesEveryShape) {
+  for (const ProductShape& shape : kShapes) {
+    const ProductFixture product{kernels(), dtype(), shape};
+    const std::vector<float> found = product.run();
+    const std::vector<double> exact = product.exact();
+    // Products are exact (8 bits times 8 bits); each of K additions rounds to within 2^-24 of a sum of at most K.
+    const double tolerance = static_cast<double>(shape.k * shape.k) * std::ldexp(1.0, -24);
+    for (size_t i = 0; i < exact.size(); ++i) {
+      ASSERT_NEAR(found[i], exact[i], tolerance) << shape.rows << "x" << shape.n << "x" << shape.k << " at " << i;
+    }
+  }
+}
+
+TEST_P(Linear, GivesARowTheSameBitsWhateverTheOtherRows) {
+  for (const ProductShape& shape : kShapes) {
+    const ProductFixture product{kernels(), dtype(), shape};
+    const std::vector<float> together = product.run();
+    for (int64_t row = 0; row < shape.rows; ++row) {
+      const std::vector<float> alone = product.with_rows(row, row + 1).run();
+      const auto begin = together.begin() + row * shape.n;
+      EXPECT_TRUE(same_bits(alone, {begin, begin + shape.n})) << "row " << row << " of " << shape.rows;
+    }
+  }
+}
+
+TEST_P(Linear, GivesTheSameBitsWhateverTheWorkers) {
+  for (const ProductShape& shape : kShapes) {
+    const ProductFixture product{kernels(), dtype(), shape};
+    const std::vector<float> alone = product.run();
+    for (int workers : {2, 3, 7}) EXPECT_TRUE(same_bits(product.run(workers), alone)) << workers;
+  }
+}
+
+TEST_P(Linear, GivesTheSameBitsWhereverTheOutputsAreDividedBetweenRanks) {
+  const ProductFixture product{kernels(), dtype(), {3, 100, 129}};
+  const std::vector<float> whole = product.run();
+  for (int64_t cut : {1, 16, 37, 64, 99}) {
+    const std::vector<float> low = product.with_outputs(0, cut).run();
+    const std::vector<float> high = product.with_outputs(cut, 100).run();
+    for (int64_t row = 0; row < 3; ++row) {
+      for (int64_t column = 0; column < 100; ++column) {
+        const float found = column < cut ? low[row * cut + column] : high[row * (100 - cut) + column - cut];
+        ASSERT_EQ(found, whole[row * 100 + column]) << "cut " << cut << ", column " << column;
+      }
+    }
+  }
+}
+
+/// Finishes the tree of `split` over the roots of all ranks.
+std::vector<float> sum_over_ranks(const ProductFixture& product, const BlockSplit& split, int64_t block) {
+  const TreeFinish finish = plan_finish(split);
+  const auto elements = static_cast<size_t>(product.shape.rows * product.shape.n);
+  std::vector<std::vector<float>> roots;
+  for (int rank = 0; rank < split.ranks(); ++rank) {
+    const Range leaves = split.range_of(rank);
+    const int64_t end = std::min(leaves.end * block, product.shape.k);
+    if (leaves.size() == 0) continue;
+    const std::vector<float> own = product.with_columns(leaves.begin * block, end).run(2, split, rank, block);
+    for (size_t at = 0; at < own.size(); at += elements)
+      roots.emplace_back(own.begin() + at, own.begin() + at + elements);
+  }
+  for (const TreeFinish::Step& step : finish.steps) {
+    for (size_t i = 0; i < elements; ++i) roots[step.dst][i] += roots[step.src][i];
+  }
+  return roots[finish.result];
+}
+
+TEST_P(Linear, SumsBlocksToTheSameBitsAtEveryDegree) {
+  struct Case {
+    int64_t leaves, block, k;
+  };
+  // The last leaf may be narrower; odd widths, leaves longer than a slab, and more leaves than ranks.
+  for (const Case& c : {Case{9, 16, 144}, Case{7, 5, 33}, Case{5, 3, 15}, Case{3, 1100, 2500}, Case{13, 1, 13}}) {
+    const ProductFixture product{kernels(), dtype(), {7, 33, c.k}};
+    const std::vector<float> alone = sum_over_ranks(product, BlockSplit{{0, c.leaves}}, c.block);
+    for (int64_t cut = 0; cut <= c.leaves; ++cut) {
+      EXPECT_TRUE(same_bits(sum_over_ranks(product, BlockSplit{{0, cut, c.leaves}}, c.block), alone))
+          << c.leaves << " leaves of " << c.block << " cut at " << cut;
+    }
+    const BlockSplit three{{0, c.leaves / 3, c.leaves / 2, c.leaves}};
+    EXPECT_TRUE(same_bits(sum_over_ranks(product, three, c.block), alone));
+  }
+}
+
+TEST_P(Linear, AddsLeavesInTheOrderOfTheTree) {
+  // 2^24 + 1 + 1: from left to right each 1 is lost, as (2^24) + (1 + 1) neither is.
+  ProductFixture product{kernels(), dtype(), {1, 1, 4}};
+  product.x = {4096, 0, 1, 1};
+  product.w = {4096, 0, 1, 1};
+  EXPECT_EQ(product.run(1, BlockSplit{{0, 4}}, 0, 1)[0], 16777218.0f);
+}
+
+TEST_P(Linear, KeepsInfinityAndNanInTheirRowsAndColumns) {
+  // K = 33 and a leaf of 3: the padding of pairs must not multiply a neighbour by zero.
+  ProductFixture product{kernels(), dtype(), {3, 18, 33}};
+  const std::vector<float> plain = product.run();
+  const std::vector<float> leaves = product.run(1, BlockSplit{{0, 11}}, 0, 3);
+  product.x[33] = std::numeric_limits<float>::infinity();             // row 1, the element after row 0's last
+  product.w[17 * 33 + 32] = std::numeric_limits<float>::quiet_NaN();  // output 17, last column
+  for (const bool in_leaves : {false, true}) {
+    const std::vector<float> found = in_leaves ? product.run(1, BlockSplit{{0, 11}}, 0, 3) : product.run();
+    const std::vector<float>& before = in_leaves ? leaves : plain;
+    for (int64_t row : {0, 2}) {
+      for (int64_t n = 0; n < 17; ++n) EXPECT_EQ(found[row * 18 + n], before[row * 18 + n]);
+      EXPECT_TRUE(std::isnan(found[row * 18 + 17]));
+    }
+    for (int64_t n = 0; n < 17; ++n) EXPECT_FALSE(std::isfinite(found[18 + n]));
+  }
+}
+
+TEST(LinearPlan, CutsLongSumsIntoSlabsThatContinue) {
+  const Packing packing = Packing::for_leaves(16, 1500, 1500, DType::kFloat32, false);
+  const LinearPlan plan = LinearPlan::plain(packing);
+  ASSERT_EQ(plan.segments.size(), 3u);
+  EXPECT_EQ(plan.slabs, (std::vector<int64_t>{0, 1, 2, 3}));
+  EXPECT_TRUE(plan.segments[0].opens);
+  EXPECT_FALSE(plan.segments[1].opens);
+  EXPECT_EQ(plan.segments[2].root, 0);
+  EXPECT_EQ(plan.levels, 1);
+}
+
+TEST(LinearPlan, HasNothingToDoForARankWithoutLeaves) {
+  const Packing packing = Packing::for_leaves(16, 0, 8, DType::kFloat32, false);
+  EXPECT_TRUE(LinearPlan::blocks(packing, BlockSplit{{0, 0, 3}}, 0, 8).segments.empty());
+}
+
+}  // namespace
+}  // namespace lockstep::cpu

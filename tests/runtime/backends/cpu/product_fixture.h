@@ -1,0 +1,118 @@
+// Matrix products over random data, run directly on the kernels: x [rows, k] · w [n, k]ᵀ.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <random>
+#include <vector>
+
+#include "runtime/backends/cpu/linear.h"
+
+namespace lockstep::cpu {
+
+/// Numbers in [-1, 1) that every dtype holds exactly, so that a reference sum sees what the kernels see.
+inline std::vector<float> random_numbers(int64_t count, uint32_t seed) {
+  std::minstd_rand random(seed);
+  std::vector<float> numbers(static_cast<size_t>(count));
+  for (float& number : numbers) number = (static_cast<float>(random() % 256) - 128.0f) / 128.0f;
+  return numbers;
+}
+
+inline std::vector<std::byte> encode(const std::vector<float>& numbers, DType dtype) {
+  std::vector<std::byte> bytes(numbers.size() * size_of(dtype));
+  convert_elements(reinterpret_cast<const std::byte*>(numbers.data()), DType::kFloat32, bytes.data(), dtype,
+                   numbers.size());
+  return bytes;
+}
+
+struct ProductShape {
+  int64_t rows = 1;
+  int64_t n = 1;
+  int64_t k = 1;
+};
+
+/// A product's operands, and ways to compute it.
+struct ProductFixture {
+  const Kernels& kernels;
+  DType dtype;
+  ProductShape shape;
+  std::vector<float> x = random_numbers(shape.rows * shape.k, 1);
+  std::vector<float> w = random_numbers(shape.n * shape.k, 2);
+
+  /// f32 [roots, rows, n] by `workers` workers, one after the other. With a split: the roots of `rank`, w and x being
+  /// that rank's columns.
+  std::vector<float> run(int workers = 1, const std::optional<BlockSplit>& split = {}, int rank = 0,
+                         int64_t block = 1) const {
+    const bool pairs = kernels.bf16_pairs && dtype == DType::kBFloat16;
+    const Packing packing = Packing::for_leaves(shape.n, shape.k, split ? block : shape.k, dtype, pairs);
+    std::vector<std::byte> packed(static_cast<size_t>(packing.bytes()));
+    pack(packing, encode(w, dtype).data(), packed.data());
+    std::vector<std::byte> x_bytes = encode(x, dtype);
+    const int64_t roots = split ? static_cast<int64_t>(split->roots_of(rank).size()) : 1;
+    std::vector<float> result(static_cast<size_t>(roots * shape.rows * shape.n), -77.0f);
+
+    Tensor from{.data = x_bytes.data(), .dtype = dtype, .rows = shape.rows, .columns = shape.k};
+    from.stride = shape.k * from.element_size();
+    const Tensor to{.data = reinterpret_cast<std::byte*>(result.data()),
+                    .planes = roots,
+                    .rows = shape.rows,
+                    .columns = shape.n,
+                    .stride = shape.n * 4};
+    LinearPlan plan = split ? LinearPlan::blocks(packing, *split, rank, block) : LinearPlan::plain(packing);
+    const LinearTask task = LinearTask::make(kernels, {packing, packed.data()}, plan, from, to);
+    // NaN in the scratch: nothing may be read that was not written before.
+    std::vector<float> arranged(static_cast<size_t>(task.arranged_bytes() / 4 + 1), __builtin_nanf(""));
+    std::vector<float> scratch(static_cast<size_t>(task.private_bytes() / 4), __builtin_nanf(""));
+    const auto as_bytes = [](std::vector<float>& floats) { return reinterpret_cast<std::byte*>(floats.data()); };
+    for (int worker = 0; task.arrange && worker < workers; ++worker) {
+      task.arrange_rows(as_bytes(arranged), {worker, workers});
+    }
+    for (int worker = 0; worker < workers; ++worker) {
+      task.run(as_bytes(arranged), as_bytes(scratch), {worker, workers});
+    }
+    return result;
+  }
+
+  /// The same in double precision.
+  std::vector<double> exact() const {
+    std::vector<double> sums(static_cast<size_t>(shape.rows * shape.n));
+    for (int64_t row = 0; row < shape.rows; ++row) {
+      for (int64_t column = 0; column < shape.n; ++column) {
+        double sum = 0;
+        for (int64_t i = 0; i < shape.k; ++i) sum += double{x[row * shape.k + i]} * w[column * shape.k + i];
+        sums[row * shape.n + column] = sum;
+      }
+    }
+    return sums;
+  }
+
+  /// Only these rows of x.
+  ProductFixture with_rows(int64_t begin, int64_t end) const {
+    ProductFixture part{kernels, dtype, {end - begin, shape.n, shape.k}};
+    part.x.assign(x.begin() + begin * shape.k, x.begin() + end * shape.k);
+    part.w = w;
+    return part;
+  }
+  /// Only these rows of w.
+  ProductFixture with_outputs(int64_t begin, int64_t end) const {
+    ProductFixture part{kernels, dtype, {shape.rows, end - begin, shape.k}};
+    part.x = x;
+    part.w.assign(w.begin() + begin * shape.k, w.begin() + end * shape.k);
+    return part;
+  }
+  /// Only these columns of x and w.
+  ProductFixture with_columns(int64_t begin, int64_t end) const {
+    ProductFixture part{kernels, dtype, {shape.rows, shape.n, end - begin}};
+    const auto cut = [&](const std::vector<float>& from, std::vector<float>& to) {
+      to.clear();
+      for (size_t row = 0; row < from.size(); row += static_cast<size_t>(shape.k)) {
+        to.insert(to.end(), from.begin() + row + begin, from.begin() + row + end);
+      }
+    };
+    cut(x, part.x);
+    cut(w, part.w);
+    return part;
+  }
+};
+
+}  // namespace lockstep::cpu

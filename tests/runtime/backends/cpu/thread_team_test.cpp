@@ -1,0 +1,91 @@
+#include "runtime/backends/cpu/thread_team.h"
+
+#include <gtest/gtest.h>
+#include <sched.h>
+
+#include <array>
+#include <atomic>
+
+namespace lockstep::cpu {
+namespace {
+
+TEST(ShareOf, GivesEveryItemToExactlyOneWorker) {
+  for (int workers : {1, 2, 3, 7}) {
+    for (int64_t count : {0, 1, 6, 7, 100}) {
+      int64_t next = 0;
+      for (int worker = 0; worker < workers; ++worker) {
+        const Share share = share_of(count, {worker, workers});
+        EXPECT_EQ(share.begin, next);
+        EXPECT_LE(share.end - share.begin, count / workers + 1);
+        next = share.end;
+      }
+      EXPECT_EQ(next, count);
+    }
+  }
+}
+
+/// Each round, every worker writes its cell and then reads all cells of the round before.
+struct Rounds {
+  static constexpr int kRounds = 300;
+  ThreadTeam* team;
+  std::array<std::array<int, 4>, 2> cells{};
+  std::atomic<int> mistakes = 0;
+
+  static void job(void* self, Part part) {
+    auto& rounds = *static_cast<Rounds*>(self);
+    for (int round = 1; round <= kRounds; ++round) {
+      rounds.cells[round % 2][part.worker] = round;
+      rounds.team->meet();
+      for (int other = 0; other < part.workers; ++other) {
+        if (rounds.cells[round % 2][other] != round) ++rounds.mistakes;
+      }
+      rounds.team->meet();
+    }
+  }
+};
+
+TEST(ThreadTeam, LetsNobodyPassABarrierBeforeAllHaveCome) {
+  for (int threads : {1, 2, 4}) {
+    const auto team = ThreadTeam::start(threads, {}).value();
+    for (int repeat = 0; repeat < 3; ++repeat) {
+      Rounds rounds{.team = team.get()};
+      team->run(Rounds::job, &rounds);
+      EXPECT_EQ(rounds.mistakes, 0) << threads;
+      for (int worker = 0; worker < threads; ++worker) EXPECT_EQ(rounds.cells[0][worker], Rounds::kRounds);
+    }
+  }
+}
+
+TEST(ThreadTeam, RunsAJobOncePerWorkerAndReturnsWhenAllAreDone) {
+  const auto team = ThreadTeam::start(3, {}).value();
+  std::array<std::atomic<int>, 3> runs{};
+  for (int repeat = 1; repeat <= 100; ++repeat) {
+    team->run([](void* cells, Part part) { ++(*static_cast<std::array<std::atomic<int>, 3>*>(cells))[part.worker]; },
+              &runs);
+    for (const auto& count : runs) ASSERT_EQ(count, repeat);
+  }
+}
+
+TEST(ThreadTeam, BindsEachWorkerToItsCore) {
+  cpu_set_t before;
+  ASSERT_EQ(sched_getaffinity(0, sizeof before, &before), 0);
+  int core = 0;
+  while (!CPU_ISSET(core, &before)) ++core;
+  {
+    const auto team = ThreadTeam::start(2, {core, core}).value();
+    std::array<int, 2> found{-1, -1};
+    team->run([](void* cells, Part part) { (*static_cast<std::array<int, 2>*>(cells))[part.worker] = sched_getcpu(); },
+              &found);
+    EXPECT_EQ(found, (std::array<int, 2>{core, core}));
+  }
+  sched_setaffinity(0, sizeof before, &before);
+}
+
+TEST(ThreadTeam, RefusesACoreThatTheMachineLacks) {
+  const auto team = ThreadTeam::start(1, {1000000});
+  ASSERT_FALSE(team.has_value());
+  EXPECT_EQ(team.error().kind, ErrorKind::kUnavailable);
+}
+
+}  // namespace
+}  // namespace lockstep::cpu
