@@ -32,17 +32,11 @@ Result<void> all_succeeded(transport::Bootstrap& bootstrap, const Result<void>& 
   return ok();
 }
 
-std::string statement_before_weights(const GenerateCommand& command, const checkpoint::ModelSpec& spec,
-                                     const partition::Partition& partition, const shards::ShardOptions& options) {
+std::string statement_of_plan(const RunOptions& run, const checkpoint::ModelSpec& spec,
+                              const partition::Partition& partition, const shards::ShardOptions& options) {
   std::string text = fmt::format("program lockstep {}\n", __VERSION__);
-  text += fmt::format("--backend {}\n--communicator {}\n--dtype {}\n", command.run.backend, command.run.communicator,
+  text += fmt::format("--backend {}\n--communicator {}\n--dtype {}\n", run.backend, run.communicator,
                       to_string(options.dtype));
-  text += fmt::format("--prefill-chunk {}\n--batch-size {}\n--max-seq-len {}\n--max-new-tokens {}\n",
-                      command.model.prefill_chunk, optional_text(command.model.batch_size),
-                      optional_text(command.model.max_seq_len), optional_text(command.max_new_tokens));
-  text += fmt::format("--output-logits {}\n--ignore-eos {}\n--chat {}\n", command.output_logits ? "yes" : "no",
-                      command.ignore_eos, command.chat);
-  for (const auto& [name, value] : command.generation) text += fmt::format("{} {}\n", name, value);
   text += fmt::format("model_type {}\nhidden_size {}\nlayers {}\nheads {}/{} of {}\n", spec.model_type,
                       spec.hidden_size, spec.layers, spec.query_heads, spec.key_value_heads, spec.head_dim);
   text += fmt::format("intermediate_size {}\nvocabulary {}\nnorm_epsilon {}\ntied_embeddings {}\n",
@@ -53,9 +47,22 @@ std::string statement_before_weights(const GenerateCommand& command, const check
   return text + partition::to_text(spec, partition);
 }
 
-std::string statement_after_weights(const checkpoint::Checkpoint& checkpoint, const shards::Shard& shard) {
+std::string statement_before_weights(const GenerateCommand& command, const checkpoint::ModelSpec& spec,
+                                     const partition::Partition& partition, const shards::ShardOptions& options) {
+  std::string text = fmt::format("--prefill-chunk {}\n--batch-size {}\n--max-seq-len {}\n--max-new-tokens {}\n",
+                                 command.model.prefill_chunk, optional_text(command.model.batch_size),
+                                 optional_text(command.model.max_seq_len), optional_text(command.max_new_tokens));
+  text += fmt::format("--output-logits {}\n--ignore-eos {}\n--chat {}\n", command.output_logits ? "yes" : "no",
+                      command.ignore_eos, command.chat);
+  for (const auto& [name, value] : command.generation) text += fmt::format("{} {}\n", name, value);
+  return text + statement_of_plan(command.run, spec, partition, options);
+}
+
+std::string statement_after_weights(const checkpoint::Checkpoint* checkpoint, const shards::Shard& shard) {
   std::string text = shards::collective_list(shard.graphs());
-  text += fmt::format("checkpoint headers and sizes {:016x}\n", checkpoint.fingerprint());
+  if (checkpoint != nullptr) {
+    text += fmt::format("checkpoint headers and sizes {:016x}\n", checkpoint->fingerprint());
+  }
   auto tensors = shard.replicated_tensors();
   std::sort(tensors.begin(), tensors.end(), [](const auto& a, const auto& b) { return a.tensor < b.tensor; });
   for (const shards::TensorFingerprint& tensor : tensors) {

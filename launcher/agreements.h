@@ -16,12 +16,16 @@ namespace lockstep::launcher {
 /// failed, its origin kept. @collective @blocking
 Result<void> all_succeeded(transport::Bootstrap& bootstrap, const Result<void>& mine);
 
-/// Agreement 1: program, options, config and partition; a fact a line.
+/// Agreement 1 of every command that runs a model: program, backend, config, static sizes and partition; a fact a line.
+std::string statement_of_plan(const RunOptions& run, const checkpoint::ModelSpec& spec,
+                              const partition::Partition& partition, const shards::ShardOptions& options);
+
+/// Agreement 1 of `generate`: the plan and the command's own options.
 std::string statement_before_weights(const GenerateCommand& command, const checkpoint::ModelSpec& spec,
                                      const partition::Partition& partition, const shards::ShardOptions& options);
 
 /// Agreement 2: the ordered collectives with their sizes, the checkpoint's headers, the contents of the tensors that
-/// every rank holds whole.
-std::string statement_after_weights(const checkpoint::Checkpoint& checkpoint, const shards::Shard& shard);
+/// every rank holds whole. `checkpoint` is null when weights are random.
+std::string statement_after_weights(const checkpoint::Checkpoint* checkpoint, const shards::Shard& shard);
 
 }  // namespace lockstep::launcher

@@ -149,6 +149,61 @@ void add_explain(CLI::App& parent, ExplainCommand& command) {
   app.add_option("--show", command.show)->check(CLI::IsMember({"all", "graph", "summary"}))->capture_default_str();
 }
 
+std::vector<std::string> command_names(const CLI::App& app) {
+  std::vector<std::string> names;
+  for (const CLI::App* command : app.get_subcommands([](const CLI::App*) { return true; })) {
+    names.push_back(command->get_name());
+  }
+  return names;
+}
+
+Error unknown_command(const CLI::App& app, std::string_view word) {
+  return {ErrorKind::kInvalidArgument,
+          fmt::format("[launcher] cannot read the command line: found the command \"{}\", expected one of {}; see "
+                      "lockstep --help",
+                      word, fmt::join(command_names(app), ", "))};
+}
+
+void add_bench(CLI::App& parent, BenchCommand& command, int64_t& probe_mib) {
+  CLI::App& app = *parent.add_subcommand("bench", "Measure prefill and decode beside the machine's own limits");
+  add_model_options(app, command.model);
+  app.get_option("--model")->required(false);
+  app.get_option("--batch-size")->description("Sequences at once; default: 1");
+  app.get_option("--max-seq-len")->description("Tokens that a slot can hold; default: prompt and new tokens");
+  auto* random =
+      app.add_flag("--random-weights", command.random_weights, "Weights that exist nowhere, for the shape of --config");
+  auto* config = app.add_option("--config", command.config, "A config.json")->type_name("F");
+  random->needs(config)->excludes(app.get_option("--model"));
+  config->needs(random);
+  const auto tokens = [&](const char* name, int64_t& value, int64_t least, const char* help) {
+    app.add_option(name, value, help)->check(CLI::Range(least, kMostTokens))->capture_default_str()->type_name("N");
+  };
+  command.shape = {.batch = 1, .prompt_tokens = 512, .new_tokens = 64};
+  tokens("--prompt-tokens", command.shape.prompt_tokens, 1, "Tokens of each prompt: random ids, always the same");
+  tokens("--new-tokens", command.shape.new_tokens, 2, "Tokens that follow; no end token is obeyed");
+  app.add_option("--repeats", command.repeats, "Repetitions that are reported")
+      ->check(CLI::Range(1, 1000))
+      ->capture_default_str()
+      ->type_name("N");
+  app.add_option("--warmup", command.warmup, "Repetitions before them")
+      ->check(CLI::Range(0, 1000))
+      ->capture_default_str()
+      ->type_name("N");
+  app.add_option("--probe-mib", probe_mib,
+                 "MiB that a thread reads to measure the bandwidth; default: eight times the last-level cache, at "
+                 "least 512, at most what a quarter of the free memory allows")
+      ->check(CLI::Range(int64_t{1}, int64_t{1} << 20))
+      ->type_name("N");
+  app.add_option("--json", command.json, "Write the result to this file")->type_name("OUT");
+  add_run_options(app, command.run);
+  app.footer("\n" + std::string(formulas()));
+  app.final_callback([&app] {
+    if (app.count("--model") + app.count("--random-weights") == 0) {
+      throw CLI::RequiredError("--model or --random-weights");
+    }
+  });
+}
+
 }  // namespace
 
 Result<Command> parse_command_line(int argc, const char* const* argv) {
@@ -158,9 +213,16 @@ Result<Command> parse_command_line(int argc, const char* const* argv) {
   GenerateCommand generate;
   TokenizeCommand tokenize;
   ExplainCommand explain;
+  BenchCommand bench;
+  int64_t probe_mib = 0;
   add_generate(app, generate);
   add_tokenize(app, tokenize);
   add_explain(app, explain);
+  add_bench(app, bench, probe_mib);
+  const std::vector<std::string> commands = command_names(app);
+  if (argc > 1 && argv[1][0] != '-' && std::find(commands.begin(), commands.end(), argv[1]) == commands.end()) {
+    return unknown_command(app, argv[1]);
+  }
   try {
     app.parse(argc, argv);
   } catch (const CLI::CallForHelp&) {
@@ -177,6 +239,11 @@ Result<Command> parse_command_line(int argc, const char* const* argv) {
   }
   if (app.got_subcommand("generate")) return Command{std::move(generate)};
   if (app.got_subcommand("tokenize")) return Command{std::move(tokenize)};
+  if (app.got_subcommand("bench")) {
+    bench.shape.batch = bench.model.batch_size.value_or(1);
+    if (probe_mib > 0) bench.probe_bytes = Bytes(probe_mib << 20);
+    return Command{std::move(bench)};
+  }
   return Command{std::move(explain)};
 }
 

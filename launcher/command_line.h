@@ -9,6 +9,7 @@
 #include <variant>
 #include <vector>
 
+#include "launcher/bench_formulas.h"
 #include "launcher/prompts.h"
 #include "runtime/core/result.h"
 
@@ -71,12 +72,24 @@ struct ExplainCommand {
   std::string show = "all";      // all, graph or summary
 };
 
+struct BenchCommand {
+  ModelOptions model;
+  RunOptions run;
+  bool random_weights = false;
+  std::filesystem::path config;  // of random weights: there is no checkpoint
+  BenchShape shape;
+  int repeats = 5;
+  int warmup = 1;
+  std::optional<Bytes> probe_bytes;  // of each thread's buffer; default: what no cache holds
+  std::optional<std::filesystem::path> json;
+};
+
 /// Everything was said already (help, version): end with code 0 after printing the text.
 struct PrintedText {
   std::string text;
 };
 
-using Command = std::variant<GenerateCommand, TokenizeCommand, ExplainCommand, PrintedText>;
+using Command = std::variant<GenerateCommand, TokenizeCommand, ExplainCommand, BenchCommand, PrintedText>;
 
 /// Fails with `kInvalidArgument` whose message names the option and what it expects.
 Result<Command> parse_command_line(int argc, const char* const* argv);

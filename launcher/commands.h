@@ -10,6 +10,9 @@ namespace lockstep::launcher {
 /// Continues prompts with a model cut over the ranks. @collective @blocking
 Result<void> generate(const GenerateCommand& command);
 
+/// Measures prefill and decode of a model beside the machine's limits. @collective @blocking
+Result<void> bench(const BenchCommand& command);
+
 /// Prints or writes token ids and the text that they decode to.
 Result<void> tokenize(const TokenizeCommand& command);
 

@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <ctime>
 #include <sstream>
 
 #include "runtime/generation/generation_config.h"
@@ -12,6 +13,14 @@ namespace lockstep::launcher {
 namespace {
 
 constexpr int64_t kMostDefaultSlots = 8;
+
+/// What templates print as the current date.
+std::tm local_time() {
+  const std::time_t now = std::time(nullptr);
+  std::tm local{};
+  localtime_r(&now, &local);
+  return local;
+}
 
 bool needs_tokenizer(const GenerateCommand& command) {
   return !command.prompts.ids_file || !command.stop_strings.empty() || command.chat;
@@ -36,7 +45,8 @@ Result<std::vector<Prompt>> prompts_of(const GenerateCommand& command, const tex
   LOCKSTEP_TRY(const text::ModelChat chat, text::load_chat(command.model.model));
   const auto wrap = [&](const std::string& prompt) {
     return chat.chat_template->render(
-        {{"user", prompt}}, {.add_generation_prompt = true, .bos_token = chat.bos_token, .eos_token = chat.eos_token});
+        {{"user", prompt}},
+        {.add_generation_prompt = true, .bos_token = chat.bos_token, .eos_token = chat.eos_token, .now = local_time()});
   };
   // A template writes the special tokens itself.
   return read_prompts(command.prompts, tokenizer, text::SpecialTokens::kOmit, wrap);

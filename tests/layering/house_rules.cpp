@@ -16,6 +16,7 @@ std::vector<FolderRule> folders() {
       {"runtime/graph", {"runtime/core"}},
       {"runtime/device", {"runtime/core", "runtime/graph"}},
       {"runtime/sampling", {"runtime/core"}},
+      {"runtime/probe", {"runtime/core"}},
       {"runtime/backends/aten",
        {"runtime/core", "runtime/graph", "runtime/device", "runtime/sampling"},
        {"runtime/backends/aten/operations.h"}},
@@ -48,9 +49,9 @@ std::vector<FolderRule> folders() {
 std::vector<ThirdPartyRule> third_parties() {
   const std::vector<std::string> aten = {"runtime/backends/aten"};
   // Kernels and the additions of a collective.
-  const std::vector<std::string> kernels = {"runtime/backends/cpu", "transport", "transport/region"};
+  const std::vector<std::string> kernels = {"runtime/backends/cpu", "runtime/probe", "transport", "transport/region"};
   // Files, memory maps, shared memory, cores: the system's interfaces have few users.
-  const std::vector<std::string> system = {"runtime/core", "runtime/checkpoint", "runtime/backends/*",
+  const std::vector<std::string> system = {"runtime/core", "runtime/checkpoint", "runtime/probe", "runtime/backends/*",
                                            "transport",    "transport/*",        "launcher"};
   return {
       {"fmt/", {"**"}},

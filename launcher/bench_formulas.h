@@ -1,0 +1,67 @@
+// What a benchmark divides by: bytes and floating-point operations, counted from the model, not measured.
+//
+//   B  sequences at once      S  prompt tokens      N  new tokens (the first comes from prefill, N − 1 from decode)
+//
+// Bytes of a decode step: every weight that a rank's decode graph reads, once (of an embedding table one row a
+// sequence; of a table that is also the output head, all of it), and the keys and values of every token in the cache,
+// on average over the N − 1 decode steps:
+//
+//   bytes per step  = Σ over ranks of (weight bytes + B · (S + N / 2) · cache bytes of a token)
+//   bytes per token = bytes per step / B
+//   of_bandwidth    = bytes per token · decode tokens/s / read probe
+//
+// What two ranks both read (a key/value head that both need) counts twice: both read it. Activations, the cache's new
+// row and everything else that stays in caches count nothing.
+//
+// FLOPs of a prompt: a multiply-add counts two; the model's work, so what ranks compute twice counts once; attention is
+// causal; the output head runs once, for the last row:
+//
+//   FLOPs per prompt = 2 · S · (weights of all linear layers) + 2 · hidden · vocabulary
+//                      + layers · query heads · 2 · head_dim · S · (S + 1)
+//   FLOPs per token  = FLOPs per prompt / S
+//   of_peak          = FLOPs per token · prefill tokens/s / dot probe
+#pragma once
+
+#include <cstdint>
+#include <string_view>
+
+#include "runtime/checkpoint/model_spec.h"
+#include "runtime/graph/graph.h"
+
+namespace lockstep::launcher {
+
+/// The sizes of a benchmark.
+struct BenchShape {
+  int64_t batch = 1;
+  int64_t prompt_tokens = 1;
+  int64_t new_tokens = 2;  // at least 2: there is a decode step
+
+  friend bool operator==(const BenchShape&, const BenchShape&) = default;
+};
+
+/// What one rank, or all together, read in a decode step.
+struct DecodeBytes {
+  int64_t weights = 0;
+  int64_t cache_per_token = 0;  // keys and values of one token, all layers
+
+  DecodeBytes& operator+=(const DecodeBytes& other) {
+    weights += other.weights;
+    cache_per_token += other.cache_per_token;
+    return *this;
+  }
+  friend bool operator==(const DecodeBytes&, const DecodeBytes&) = default;
+};
+
+/// Of one rank's decode graph.
+DecodeBytes decode_bytes(const graph::Graph& decode);
+
+/// Bytes that make one token; `all` is the sum over the ranks.
+double bytes_per_token(const DecodeBytes& all, const BenchShape& shape);
+
+/// Floating-point operations that prefill one token of a prompt.
+double flops_per_token(const checkpoint::ModelSpec& spec, int64_t prompt_tokens);
+
+/// The formulas as text, for --help and the table's footer.
+std::string_view formulas();
+
+}  // namespace lockstep::launcher

@@ -1,0 +1,46 @@
+#include <immintrin.h>
+
+#include "runtime/probe/kernels.h"
+#include "runtime/probe/read_loop.h"
+
+namespace lockstep::probe {
+namespace {
+
+typedef uint64_t Words __attribute__((vector_size(32), may_alias));
+
+template <int Accumulators>
+double multiply_add(int64_t rounds, float a, float b) {
+  __m256 sums[Accumulators] = {};
+  // What looks equal to the compiler would be computed once.
+#pragma GCC unroll 24
+  for (int i = 0; i < Accumulators; ++i) asm volatile("" : "+x"(sums[i]));
+  const __m256 left = _mm256_set1_ps(a), right = _mm256_set1_ps(b);
+  for (int64_t round = 0; round < rounds; ++round) {
+#pragma GCC unroll 16
+    for (int i = 0; i < Accumulators; ++i) sums[i] = _mm256_fmadd_ps(left, right, sums[i]);
+  }
+  double total = 0;
+  for (const __m256& part : sums) {
+    for (int lane = 0; lane < 8; ++lane) total += static_cast<double>(part[lane]);
+  }
+  return total;
+}
+
+}  // namespace
+
+std::span<const ReadKernel> avx2_read_kernels() {
+  static constexpr ReadKernel kKernels[] = {{"256-bit", read_words<Words, 8, 1, 0>},
+                                            {"256-bit, prefetch 1 KiB ahead", read_words<Words, 8, 1, 1024>},
+                                            {"256-bit, 2 streams", read_words<Words, 8, 2, 0>},
+                                            {"256-bit, 4 streams", read_words<Words, 4, 4, 0>}};
+  return kKernels;
+}
+
+std::span<const DotKernel> avx2_dot_kernels() {
+  static constexpr DotKernel kKernels[] = {
+      {"256-bit fused multiply-add, 8 sums", Precision::kFloat32, 2 * 8 * 8, multiply_add<8>},
+      {"256-bit fused multiply-add, 12 sums", Precision::kFloat32, 2 * 8 * 12, multiply_add<12>}};
+  return kKernels;
+}
+
+}  // namespace lockstep::probe

@@ -1,0 +1,181 @@
+#include "runtime/probe/probe.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <thread>
+
+#include "runtime/probe/buffer.h"
+#include "runtime/probe/kernels.h"
+#include "runtime/probe/start_line.h"
+
+namespace lockstep::probe {
+namespace {
+
+constexpr auto kLongEnough = std::chrono::milliseconds(40);  // of a dot kernel: many times what starting it costs
+constexpr int64_t kRounds = int64_t{1} << 20;                // of a call of one: sums stay exact
+constexpr float kLeft = 1.0f, kRight = 0.5f;
+
+/// Runs `work(thread)` on all threads, which begin together once the ranks have met.
+template <typename Work>
+Result<Sample> run_together(int threads, const Clock& clock, const Meet& meet, double amount_per_thread, Work&& work) {
+  StartLine start(threads);
+  std::vector<Sample> samples(static_cast<size_t>(threads));
+  bool goes_on = true;  // written before the start line, read after it
+  const auto run = [&](int thread) {
+    start.arrive();
+    if (!goes_on) return;
+    Sample& sample = samples[static_cast<size_t>(thread)];
+    const TimePoint begin = clock.now();
+    work(thread);
+    sample = {begin, clock.now(), amount_per_thread};
+  };
+  std::vector<std::thread> others;
+  for (int thread = 1; thread < threads; ++thread) others.emplace_back(run, thread);
+  const Result<void> met = meet ? meet() : Result<void>(ok());
+  goes_on = met.has_value();
+  run(0);
+  for (std::thread& other : others) other.join();
+  if (!met.has_value()) return met.error();
+  return together(samples);
+}
+
+class HostProber final : public Prober {
+ public:
+  HostProber(const Options& options, const Clock& clock) : threads_(options.threads), clock_(clock) {}
+
+  Result<void> fill(Bytes per_thread);
+  Result<std::vector<Figure>> read(const Meet& meet) override;
+  Result<std::vector<Figure>> multiply(Precision precision, const Meet& meet) override;
+
+ private:
+  struct Pages {
+    PageSize size;
+    std::string_view name;
+    std::vector<Buffer> buffers;  // by thread
+  };
+
+  int calls_of(const DotKernel& kernel) const;
+
+  const int threads_;
+  const Clock& clock_;
+  std::vector<Pages> pages_;
+  std::vector<std::pair<std::string_view, int>> calls_;  // by dot kernel, chosen at its first use
+};
+
+Result<void> HostProber::fill(Bytes per_thread) {
+  const Bytes size(per_thread.value / int64_t{kReadGranule} * int64_t{kReadGranule});
+  for (const auto& [pages, name] : {std::pair{PageSize::k4KiB, "4 KiB pages"}, {PageSize::k2MiB, "2 MiB pages"}}) {
+    Pages kind{pages, name, {}};
+    for (int thread = 0; thread < threads_; ++thread) {
+      LOCKSTEP_TRY(Buffer buffer, Buffer::create(size, pages));
+      kind.buffers.push_back(std::move(buffer));
+    }
+    const auto write = [&](int thread) { kind.buffers[static_cast<size_t>(thread)].fill(); };
+    LOCKSTEP_TRY_VOID(run_together(threads_, clock_, {}, 0.0, write));
+    pages_.push_back(std::move(kind));
+  }
+  return ok();
+}
+
+Result<std::vector<Figure>> HostProber::read(const Meet& meet) {
+  std::vector<Figure> figures;
+  std::vector<uint64_t> sums(static_cast<size_t>(threads_));
+  for (const Pages& pages : pages_) {
+    for (const ReadKernel& kernel : read_kernels()) {
+      const auto work = [&](int thread) {
+        const Buffer& buffer = pages.buffers[static_cast<size_t>(thread)];
+        sums[static_cast<size_t>(thread)] = kernel.run(buffer.data(), buffer.size());
+      };
+      const auto bytes = static_cast<double>(pages.buffers.front().size());
+      LOCKSTEP_TRY(const Sample sample, run_together(threads_, clock_, meet, bytes, work));
+      for (size_t thread = 0; thread < sums.size(); ++thread) {
+        LOCKSTEP_CHECK(sums[thread] == pages.buffers[thread].checksum(), kernel.name, thread);
+      }
+      figures.push_back({fmt::format("{}, {}", kernel.name, pages.name), sample});
+    }
+  }
+  return figures;
+}
+
+/// How many calls take about as long as `kLongEnough`.
+int HostProber::calls_of(const DotKernel& kernel) const {
+  const TimePoint begin = clock_.now();
+  kernel.run(kRounds, kLeft, kRight);
+  const Duration one = std::max<Duration>(clock_.now() - begin, std::chrono::microseconds(100));
+  return static_cast<int>(kLongEnough / one) + 1;
+}
+
+Result<std::vector<Figure>> HostProber::multiply(Precision precision, const Meet& meet) {
+  std::vector<Figure> figures;
+  for (const DotKernel& kernel : dot_kernels(precision)) {
+    auto chosen = std::find_if(calls_.begin(), calls_.end(), [&](const auto& c) { return c.first == kernel.name; });
+    if (chosen == calls_.end()) chosen = calls_.insert(chosen, {kernel.name, calls_of(kernel)});
+    const int calls = chosen->second;
+    std::vector<double> sums(static_cast<size_t>(threads_));
+    const auto work = [&](int thread) {
+      double sum = 0;
+      for (int call = 0; call < calls; ++call) sum += kernel.run(kRounds, kLeft, kRight);
+      sums[static_cast<size_t>(thread)] = sum;
+    };
+    const double flops = static_cast<double>(calls * kRounds) * static_cast<double>(kernel.flops_per_round);
+    for (int pass = 0; pass < kDotPasses; ++pass) {
+      LOCKSTEP_TRY(const Sample sample, run_together(threads_, clock_, meet, flops, work));
+      // Nothing may be left out of what is counted.
+      for (const double sum : sums) LOCKSTEP_CHECK(sum == flops / 2 * kLeft * kRight, kernel.name, sum, calls);
+      figures.push_back({std::string(kernel.name), sample});
+    }
+  }
+  return figures;
+}
+
+}  // namespace
+
+Sample together(std::span<const Sample> samples) {
+  if (samples.empty()) return {};
+  Sample all{samples.front().begin, samples.front().end, 0.0};
+  for (const Sample& sample : samples) {
+    all.begin = std::min(all.begin, sample.begin);
+    all.end = std::max(all.end, sample.end);
+    all.amount += sample.amount;
+  }
+  return all;
+}
+
+double rate(const Sample& sample) {
+  return sample.end > sample.begin ? sample.amount / to_seconds(sample.end - sample.begin) : 0.0;
+}
+
+const Figure& best(std::span<const Figure> figures) {
+  LOCKSTEP_CHECK(!figures.empty());
+  return *std::max_element(figures.begin(), figures.end(),
+                           [](const Figure& a, const Figure& b) { return rate(a.sample) < rate(b.sample); });
+}
+
+Result<void> Options::validate() const {
+  const auto invalid = [](std::string what) {
+    return Error{ErrorKind::kInvalidArgument, "[runtime/probe] cannot probe: " + std::move(what)};
+  };
+  if (threads < 1) return invalid(fmt::format("found {} threads, expected at least 1", threads));
+  constexpr Bytes kLeast(1 << 20);
+  if (per_thread >= kLeast) return ok();
+  return invalid(fmt::format("found buffers of {}, expected at least {}", to_string(per_thread), to_string(kLeast)));
+}
+
+Bytes default_per_thread(int threads) {
+  LOCKSTEP_CHECK(threads >= 1, threads);
+  constexpr int64_t kUsual = int64_t{512} << 20, kLeast = int64_t{16} << 20;
+  const int64_t wanted = std::max(kUsual, 8 * last_level_cache().value / threads);
+  const int64_t available = available_memory().value;
+  const int64_t share = available > 0 ? available / 4 / 2 / threads : wanted;
+  return Bytes(std::max(kLeast, std::min(wanted, share)));
+}
+
+Result<std::unique_ptr<Prober>> Prober::create(const Options& options, const Clock& clock) {
+  LOCKSTEP_TRY_VOID(options.validate());
+  auto prober = std::make_unique<HostProber>(options, clock);
+  LOCKSTEP_TRY_VOID(prober->fill(options.per_thread));
+  return std::unique_ptr<Prober>(std::move(prober));
+}
+
+}  // namespace lockstep::probe

@@ -1,0 +1,270 @@
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <cstdlib>
+#include <filesystem>
+#include <fstream>
+#include <nlohmann/json.hpp>
+
+#include "launcher/bench_formulas.h"
+#include "launcher/bench_report.h"
+#include "launcher/commands.h"
+#include "launcher/limits_probe.h"
+#include "launcher/step_clock.h"
+#include "runtime/graph/passes.h"
+#include "shards/shard.h"
+
+namespace lockstep::launcher {
+namespace {
+
+using ::testing::HasSubstr;
+using ::testing::Not;
+using Json = nlohmann::json;
+
+/// 2 layers, hidden 8, 2 query heads over 1 key/value head of 4, MLP 16, vocabulary 32.
+constexpr const char* kTinyConfig = R"({
+  "model_type": "llama", "hidden_size": 8, "num_hidden_layers": 2, "num_attention_heads": 2,
+  "num_key_value_heads": 1, "head_dim": 4, "intermediate_size": 16, "hidden_act": "silu", "vocab_size": 32,
+  "max_position_embeddings": 64, "rms_norm_eps": 1e-5, "rope_theta": 10000.0, "tie_word_embeddings": false,
+  "torch_dtype": "float32", "bos_token_id": 1, "eos_token_id": 2})";
+
+checkpoint::ModelSpec tiny_spec() { return checkpoint::parse_spec(kTinyConfig, "tiny").value(); }
+
+graph::Graph tiny_decode(int ranks, int rank, int64_t slots) {
+  const checkpoint::ModelSpec spec = tiny_spec();
+  return shards::build_graphs(spec, partition::make_partition(spec, ranks).value(), rank,
+                              {.slots = slots, .chunk = 4, .capacity = 16, .dtype = DType::kFloat32},
+                              graph::default_passes())
+      .value()
+      .decode;
+}
+
+// Per layer: q and o 8·8 each, k and v 8·4 each, MLP 3·8·16: 576 weights. Two norms of 8 a layer, one at the end, the
+// head 8·32, and one row of the embedding table for each sequence.
+TEST(BenchFormulas, CountTheWeightsOfADecodeStepOnce) {
+  constexpr int64_t kWeights = 2 * (576 + 16) + 8 + 256;
+  EXPECT_EQ(decode_bytes(tiny_decode(1, 0, /*slots=*/1)).weights, (kWeights + 8) * 4);
+  EXPECT_EQ(decode_bytes(tiny_decode(1, 0, /*slots=*/3)).weights, (kWeights + 3 * 8) * 4);
+}
+
+// Keys and values, 2 layers, 1 head of 4, 4 bytes.
+TEST(BenchFormulas, CountTheCacheOfATokenOnEveryRankThatHoldsIt) {
+  EXPECT_EQ(decode_bytes(tiny_decode(1, 0, 2)).cache_per_token, 2 * 2 * 4 * 4);
+  DecodeBytes all;
+  for (int rank = 0; rank < 2; ++rank) all += decode_bytes(tiny_decode(2, rank, 2));
+  EXPECT_EQ(all.cache_per_token, 2 * (2 * 2 * 4 * 4));  // both ranks need the one key/value head
+}
+
+TEST(BenchFormulas, ShareTheWeightsOfAStepBetweenItsTokens) {
+  const DecodeBytes all{.weights = 6000, .cache_per_token = 10};
+  // On average over the decode steps a sequence has 100 + 20 / 2 tokens in the cache.
+  EXPECT_DOUBLE_EQ(bytes_per_token(all, {.batch = 1, .prompt_tokens = 100, .new_tokens = 20}), 6000 + 110 * 10);
+  EXPECT_DOUBLE_EQ(bytes_per_token(all, {.batch = 4, .prompt_tokens = 100, .new_tokens = 20}), 1500 + 110 * 10);
+}
+
+TEST(BenchFormulas, CountTwoOperationsForEachMultiplyAddOfAPrompt) {
+  // 3 tokens: 2·3·(2·576) of linear layers, 2·8·32 of the head for the last row, and in each of 2 layers, for each of 2
+  // heads, 1 + 2 + 3 = 6 pairs of tokens with 2·4 for the score and 2·4 for the value.
+  constexpr double kPrompt = 2 * 3 * 1152 + 2 * 8 * 32 + 2 * 2 * 6 * (8 + 8);
+  EXPECT_DOUBLE_EQ(flops_per_token(tiny_spec(), 3), kPrompt / 3);
+}
+
+TEST(BenchFormulas, AreToldInHelpAndTable) {
+  EXPECT_THAT(std::string(formulas()), HasSubstr("bytes per token"));
+  const char* argv[] = {"lockstep", "bench", "--help"};
+  EXPECT_THAT(std::get<PrintedText>(parse_command_line(3, argv).value()).text, HasSubstr(std::string(formulas())));
+}
+
+TimePoint at(int ms) { return TimePoint(std::chrono::milliseconds(ms)); }
+
+TEST(StepClock, CountsWhatLiesBetweenTwoStepsOfOnePhase) {
+  const std::vector<StepTimes> steps = {{StepPhase::kPrefill, at(5), at(10)},
+                                        {StepPhase::kPrefill, at(11), at(20)},
+                                        {StepPhase::kDecode, at(30), at(34)},
+                                        {StepPhase::kDecode, at(36), at(40)},
+                                        {StepPhase::kPrefill, at(50), at(57)}};
+  EXPECT_EQ(phase_time(steps, StepPhase::kPrefill), std::chrono::milliseconds(15 + 7));
+  EXPECT_EQ(phase_time(steps, StepPhase::kDecode), std::chrono::milliseconds(10));
+  EXPECT_EQ(step_time(steps, StepPhase::kPrefill), std::chrono::milliseconds(5 + 9 + 7));
+  EXPECT_EQ(step_time(steps, StepPhase::kDecode), std::chrono::milliseconds(8));
+}
+
+TEST(GroupRate, PutsRanksOfOneHostOnOneClockAndAddsHosts) {
+  const std::vector<transport::RankPlace> places = {
+      {.rank = 0, .host = "a"}, {.rank = 1, .host = "a"}, {.rank = 2, .host = "b"}};
+  // Host a: 300 between 0 and 20 ms. Host b has another clock: 100 in 10 ms.
+  const std::vector<probe::Sample> samples = {
+      {at(0), at(10), 100.0}, {at(10), at(20), 200.0}, {at(5000), at(5010), 100.0}};
+  EXPECT_DOUBLE_EQ(group_rate(places, samples), 300 / 0.020 + 100 / 0.010);
+}
+
+TEST(SpreadOf, GivesTheMiddleOfTheValues) {
+  const Spread odd = spread_of({5, 1, 3});
+  EXPECT_EQ(odd.min, 1);
+  EXPECT_EQ(odd.median, 3);
+  EXPECT_EQ(odd.max, 5);
+  EXPECT_EQ(spread_of({4, 1, 3, 2}).median, 2.5);
+}
+
+/// One rank; decode at 80 of 100 bytes/s, prefill at 300 of 1000 FLOP/s.
+BenchReport small_report() {
+  Repetition repetition{.prefill_s = 2.0,
+                        .decode_s = 1.0,
+                        .ttft_s = 2.5,
+                        .tpot_s = 0.25,
+                        .decode_tokens = 4,
+                        .ranks = {{.prefill = {1.5, 0.25, 0.25}, .decode = {0.5, 0.25, 0.125}}},
+                        .limits = {100.0, 1000.0, "fast reads", "fast dots"}};
+  return {.model = "tiny",
+          .flops_precision = "float32",
+          .shape = {.batch = 1, .prompt_tokens = 6, .new_tokens = 5},
+          .bytes_per_token = 20.0,
+          .flops_per_token = 100.0,
+          .repetitions = {repetition},
+          .memory = {{}},
+          .startup = {{"load", 0.5}}};
+}
+
+TEST(BenchReport, DividesSpeedsByTheLimitsBesideThem) {
+  const BenchReport report = small_report();
+  const Json json = Json::parse(to_json(report));
+  EXPECT_DOUBLE_EQ(json["decode"]["tokens_per_s"], 4.0);
+  EXPECT_DOUBLE_EQ(json["decode"]["of_bandwidth"], 0.8);
+  EXPECT_DOUBLE_EQ(json["prefill"]["tokens_per_s"], 3.0);
+  EXPECT_DOUBLE_EQ(json["prefill"]["of_peak"], 0.3);
+  EXPECT_DOUBLE_EQ(json["ranks"][0]["compute_s"], 2.0);
+  EXPECT_DOUBLE_EQ(json["ranks"][0]["communication_s"], 0.5);
+  EXPECT_DOUBLE_EQ(json["ranks"][0]["waiting_s"], 0.375);
+  EXPECT_EQ(json["bad_probe"], false);
+  EXPECT_THAT(to_table(report), Not(HasSubstr("WARNING")));
+}
+
+TEST(BenchReport, CallsAProbeBadThatWasOutrun) {
+  BenchReport report = small_report();
+  report.repetitions.push_back(report.repetitions.front());
+  report.repetitions.back().decode_s = 1.0 / 1.27;  // 101.6 of 100 bytes/s: noise
+  EXPECT_FALSE(report.has_bad_probe());
+  report.repetitions.back().decode_s = 1.0 / 1.28;  // 102.4
+  EXPECT_TRUE(report.has_bad_probe());
+  EXPECT_EQ(Json::parse(to_json(report))["bad_probe"], true);
+  EXPECT_THAT(to_table(report), HasSubstr("WARNING"));
+  report.repetitions.pop_back();
+  report.repetitions.front().prefill_s = 0.5;  // 1200 of 1000 FLOP/s
+  EXPECT_TRUE(report.has_bad_probe());
+}
+
+class BenchRun : public ::testing::Test {
+ protected:
+  void SetUp() override {
+    folder_ =
+        std::filesystem::path(::testing::TempDir()) / ::testing::UnitTest::GetInstance()->current_test_info()->name();
+    std::filesystem::remove_all(folder_);
+    std::filesystem::create_directories(folder_);
+    std::ofstream(folder_ / "config.json") << kTinyConfig;
+  }
+
+  BenchCommand command() const {
+    BenchCommand command;
+    command.random_weights = true;
+    command.config = folder_ / "config.json";
+    command.model.tp = 2;
+    command.run.launch = Launch::kThreads;
+    command.run.threads = 1;
+    command.run.deadline_s = 15;
+    command.shape = {.batch = 2, .prompt_tokens = 10, .new_tokens = 4};
+    command.repeats = 2;
+    command.warmup = 1;
+    command.probe_bytes = Bytes(1 << 20);
+    command.json = folder_ / "out.json";
+    return command;
+  }
+
+  Json result() const { return Json::parse(std::ifstream(folder_ / "out.json")); }
+
+  std::filesystem::path folder_;
+};
+
+TEST_F(BenchRun, WritesWhatIsPromised) {
+  const auto ran = bench(command());
+  ASSERT_TRUE(ran.has_value()) << ran.error().message;
+  const Json json = result();
+  for (const char* pointer :
+       {"/decode/tokens_per_s", "/decode/bytes_per_token", "/decode/of_bandwidth", "/prefill/tokens_per_s",
+        "/prefill/flops_per_token", "/prefill/of_peak", "/ttft_s", "/tpot_s", "/probe/read_bytes_per_s",
+        "/probe/flops_per_s", "/startup/plan", "/startup/connect", "/startup/load", "/startup/session",
+        "/spread/decode_tokens_per_s/min", "/spread/of_peak/max", "/ranks/0/memory/weights"}) {
+    const Json::json_pointer at(pointer);
+    ASSERT_TRUE(json.contains(at)) << pointer;
+    EXPECT_GT(json[at].get<double>(), 0.0) << pointer;
+  }
+  EXPECT_EQ(json["world_size"], 2);
+  EXPECT_EQ(json["threads"], 1);
+  EXPECT_EQ(json["repetitions"].size(), 2u);
+  EXPECT_FALSE(json["startup"].contains("probe"));
+  EXPECT_EQ(json["dropped_collectives"], 0);
+  // 2 layers on 2 ranks: every collective took some time, and one of the ranks came last.
+  ASSERT_EQ(json["ranks"].size(), 2u);
+  for (const Json& rank : json["ranks"]) {
+    EXPECT_GT(rank["compute_s"].get<double>(), 0.0);
+    EXPECT_GT(rank["communication_s"].get<double>() + rank["waiting_s"].get<double>(), 0.0);
+  }
+  DecodeBytes all;
+  for (int rank = 0; rank < 2; ++rank) all += decode_bytes(tiny_decode(2, rank, /*slots=*/2));
+  EXPECT_DOUBLE_EQ(json["decode"]["bytes_per_token"], bytes_per_token(all, command().shape));
+}
+
+TEST_F(BenchRun, RefusesSlotsThatAreTooSmall) {
+  BenchCommand small = command();
+  small.model.max_seq_len = 12;  // 10 + 4 − 1 are needed
+  const auto ran = bench(small);
+  ASSERT_FALSE(ran.has_value());
+  EXPECT_EQ(ran.error().kind, ErrorKind::kInvalidArgument);
+  EXPECT_THAT(ran.error().message, HasSubstr("found 12 tokens, expected 13"));
+}
+
+TEST_F(BenchRun, RefusesAnOutputThatCannotBeWritten) {
+  BenchCommand nowhere = command();
+  nowhere.json = folder_ / "absent" / "out.json";
+  EXPECT_EQ(bench(nowhere).error().kind, ErrorKind::kInvalidArgument);
+}
+
+Result<Command> parse(std::vector<const char*> words) {
+  words.insert(words.begin(), {"lockstep", "bench"});
+  return parse_command_line(static_cast<int>(words.size()), words.data());
+}
+
+TEST(BenchCommandLine, ReadsDefaultsAndOptions) {
+  const auto defaults = std::get<BenchCommand>(parse({"--model", "dir"}).value());
+  EXPECT_EQ(defaults.model.model, "dir");
+  EXPECT_FALSE(defaults.random_weights);
+  EXPECT_EQ(defaults.shape, (BenchShape{.batch = 1, .prompt_tokens = 512, .new_tokens = 64}));
+  EXPECT_EQ(defaults.repeats, 5);
+  const auto other = std::get<BenchCommand>(
+      parse({"--random-weights", "--config", "c.json", "--prompt-tokens", "7", "--new-tokens", "3", "--batch-size", "4",
+             "--repeats", "9", "--warmup", "0", "--probe-mib", "2", "--tp", "2", "--launch", "threads"})
+          .value());
+  EXPECT_TRUE(other.random_weights);
+  EXPECT_EQ(other.config, "c.json");
+  EXPECT_EQ(other.shape, (BenchShape{.batch = 4, .prompt_tokens = 7, .new_tokens = 3}));
+  EXPECT_EQ(other.repeats, 9);
+  EXPECT_EQ(other.warmup, 0);
+  EXPECT_EQ(other.probe_bytes, Bytes(2 << 20));
+  EXPECT_EQ(other.run.launch, Launch::kThreads);
+}
+
+TEST(BenchCommandLine, WantsAModelOrRandomWeightsWithAConfig) {
+  for (const std::vector<const char*>& wrong : {std::vector<const char*>{},
+                                                {"--random-weights"},
+                                                {"--config", "c.json"},
+                                                {"--model", "dir", "--random-weights", "--config", "c.json"},
+                                                {"--model", "dir", "--new-tokens", "1"},
+                                                {"--model", "dir", "--repeats", "0"},
+                                                {"--model", "dir", "--prompt", "text"}}) {
+    const auto parsed = parse(wrong);
+    ASSERT_FALSE(parsed.has_value()) << (wrong.empty() ? "nothing" : wrong.back());
+    EXPECT_EQ(parsed.error().kind, ErrorKind::kInvalidArgument);
+  }
+}
+
+}  // namespace
+}  // namespace lockstep::launcher
