@@ -23,6 +23,18 @@ Result<void> check_budget(const RunOptions& run, const shards::ShardGraphs& grap
                            to_string(Bytes(cost.state_bytes)), to_string(Bytes(*run.memory_budget)))};
 }
 
+/// A config may say that the head is the embedding while the file holds another head.
+Result<void> check_tied_head(const checkpoint::ModelSpec& spec, const checkpoint::Checkpoint& checkpoint) {
+  constexpr std::string_view kHead = "lm_head.weight", kEmbedding = "model.embed_tokens.weight";
+  if (!spec.tied_embeddings || !checkpoint.contains(kHead) || !checkpoint.contains(kEmbedding)) return ok();
+  LOCKSTEP_TRY(const bool equal, checkpoint::hold_equal_values(checkpoint, kHead, kEmbedding));
+  if (equal) return ok();
+  return Error{ErrorKind::kUnsupported,
+               fmt::format("[launcher] cannot tie the head: found a {} that differs from {}, expected none or the same "
+                           "values; set tie_word_embeddings to false in config.json to use it",
+                           kHead, kEmbedding)};
+}
+
 /// The options of a session of `size` ranks, without the ranks of this process.
 actors::SessionOptions session_options(const RunOptions& run, int size) {
   actors::SessionOptions options;
@@ -89,6 +101,7 @@ Result<LoadedShard> load_shard(const RankContext& context, const Plan& plan, dev
     LOCKSTEP_TRY_VOID(check_budget(context.run, graphs));
     if (plan.checkpoint) {
       LOCKSTEP_TRY(checkpoint, checkpoint::open_checkpoint(*plan.checkpoint));
+      LOCKSTEP_TRY_VOID(check_tied_head(plan.spec, *checkpoint));
     }
     LOCKSTEP_TRY(loaded.backend, make_backend(context.run.backend, plan.threads));
     loaded.graphs = std::make_unique<device::GraphRegister>(

@@ -141,7 +141,7 @@ Result<std::vector<TensorFingerprint>> load_weights(const graph::Graph& graph,
       LOCKSTEP_CHECK(offset + bytes <= staging.size(), slice.tensor, offset, bytes, staging.size());
       const std::span<std::byte> part = std::span(staging).subspan(offset, bytes);
       LOCKSTEP_TRY_VOID(source.read(slice.tensor, whole->second, slice.range, weight.type.dtype, part));
-      if (is_whole(slice.range, whole->second)) {
+      if (graph.ranks > 1 && is_whole(slice.range, whole->second)) {
         replicated.push_back({slice.tensor, Fingerprint().add_bytes(part).value()});
       }
       offset += bytes;

@@ -55,7 +55,7 @@ struct TensorFingerprint {
 
 /// Reads every weight of `graph` from `source` into `store`.
 /// `tensors` gives the whole shape of every checkpoint tensor. Returns the fingerprints of the tensors that are not cut
-/// along any dimension.
+/// along any dimension (none in a group of one, where there is nobody to compare with).
 Result<std::vector<TensorFingerprint>> load_weights(const graph::Graph& graph,
                                                     const std::map<std::string, Shape>& tensors,
                                                     const WeightSource& source, device::Store& store);

@@ -144,6 +144,46 @@ class BadInput(Folder):
         (folder / "config.json").write_text(json.dumps(config))
         return folder
 
+    def tiny_model(self, **replaced):
+        """A whole one-layer model in float32; `replaced` tensors, by name with _ for ., have another shape or values."""
+        hidden, inner, vocabulary = 8, 16, 12
+        shapes = {"model.embed_tokens.weight": (vocabulary, hidden), "model.norm.weight": (hidden,)}
+        layer = "model.layers.0."
+        for name in ("input_layernorm", "post_attention_layernorm"):
+            shapes[f"{layer}{name}.weight"] = (hidden,)
+        for name in "qkvo":
+            shapes[f"{layer}self_attn.{name}_proj.weight"] = (hidden, hidden)
+        for name, shape in (("gate", (inner, hidden)), ("up", (inner, hidden)), ("down", (hidden, inner))):
+            shapes[f"{layer}mlp.{name}_proj.weight"] = shape
+        shapes.update(replaced.pop("shapes", {}))
+        header, data = {}, b""
+        for name, shape in shapes.items():
+            count = 1
+            for dim in shape:
+                count *= dim
+            begin = len(data)
+            data += struct.pack(f"<{count}f", *[(i * 37 + sum(name.encode())) % 11 / 10 for i in range(count)])
+            header[name] = {"dtype": "F32", "shape": shape, "data_offsets": [begin, len(data)]}
+        folder = self.model(hidden_size=hidden, intermediate_size=inner, vocab_size=vocabulary, num_hidden_layers=1,
+                            num_attention_heads=2, num_key_value_heads=2, head_dim=4, eos_token_id=2, bos_token_id=1,
+                            pad_token_id=0, torch_dtype="float32", **replaced)
+        text = json.dumps(header).encode()
+        (folder / "model.safetensors").write_bytes(struct.pack("<Q", len(text)) + text + data)
+        return folder
+
+    def test_tensors_that_do_not_fit_the_config_are_named(self):
+        rows = ("--ids-file", self.ids_file([[1, 3]]), "--max-new-tokens", "2")
+        out = self.folder / "good.json"
+        code, _, stderr = run("generate", "--model", self.tiny_model(), *rows, "--json", out)
+        self.assertEqual(code, 0, stderr)
+        self.assertEqual(len(json.loads(out.read_text())["sequences"][0]), 2)
+        out.unlink()
+        wrong = {"model.layers.0.mlp.up_proj.weight": (16, 7)}
+        self.expect(2, "up_proj", "[16,7]", "[16,8]", arguments=("--model", self.tiny_model(shapes=wrong), *rows))
+        other_head = {"lm_head.weight": (12, 8)}
+        self.expect(3, "lm_head.weight", "tie_word_embeddings",
+                    arguments=("--model", self.tiny_model(shapes=other_head), *rows))
+
     def test_each_mistake_has_its_code_and_says_what_is_wrong(self):
         prompt = ("--prompt", "hello", "--max-new-tokens", "4")
         rows = lambda value: ("--ids-file", self.ids_file(value))
