@@ -103,6 +103,7 @@ Result<void> write_report(const GenerateCommand& command, const RankContext& con
     for (const Answer& answer : answers.rows()) logits.push_back(answer.logits);
     LOCKSTEP_TRY_VOID(write_logits(*command.output_logits, logits, plan.spec.vocabulary));
   }
+  std::fflush(stdout);  // the answer comes before what is said of it
   context.log.info("{}", summary(answers, facts));
   return ok();
 }
