@@ -117,7 +117,7 @@ Result<void> run_process_rank(const RunOptions& options, const transport::Launch
     const Watchdog watchdog(kLeaveDeadline, [&] { give_up(office, "MPI_Finalize", kLeaveDeadline); });
     return bootstrap->finish();
   };
-  const Result<void> result = run();
+  const Result<void> result = guarded(run);  // a bug of ours leaves its exit record too
   office.record(result.has_value() ? std::nullopt : std::optional(result.error()));
   return result;
 }
