@@ -13,7 +13,8 @@ std::string to_text(const Error& error) { return fmt::format("{} {}", static_cas
 
 Error error_from(const std::string& text, int rank) {
   const size_t space = text.find(' ');
-  Error error{static_cast<ErrorKind>(std::stoi(text.substr(0, space))), text.substr(space + 1), rank};
+  Error error{static_cast<ErrorKind>(std::stoi(text.substr(0, space))),
+              fmt::format("{} (on rank {})", text.substr(space + 1), rank), rank};
   return error;
 }
 
