@@ -35,7 +35,7 @@ Result<void> all_succeeded(transport::Bootstrap& bootstrap, const Result<void>& 
 
 std::string statement_of_plan(const RunOptions& run, const checkpoint::ModelSpec& spec,
                               const partition::Partition& partition, const shards::ShardOptions& options) {
-  std::string text = fmt::format("program lockstep {}\n", __VERSION__);
+  std::string text = fmt::format("program lockstep {}, compiler {}\n", LOCKSTEP_VERSION, __VERSION__);
   text += fmt::format("--backend {}\n--communicator {}\n--dtype {}\n", run.backend, run.communicator,
                       to_string(options.dtype));
   text += fmt::format("model_type {}\nhidden_size {}\nlayers {}\nheads {}/{} of {}\n", spec.model_type,

@@ -124,11 +124,6 @@ RankSplit parse_split(const std::string& text) {
   return split;
 }
 
-bool on_one_host(const Plan& plan) {
-  return std::all_of(plan.places.begin(), plan.places.end(),
-                     [&](const auto& place) { return place.host == plan.places.front().host; });
-}
-
 /// One rank's benchmark once weights are loaded. Lives on the executor's thread.
 class Bench {
  public:
@@ -214,7 +209,7 @@ Result<std::vector<RankSplit>> Bench::split() {
   if (communicator_ != nullptr) {
     own = communicator_->times();
     LOCKSTEP_TRY(const auto entries, context_.bootstrap.exchange(packed(own)));
-    last = last_entries(on_one_host(plan_) ? entries : std::vector<std::string>{packed(own)});
+    last = last_entries(on_one_host(plan_.places) ? entries : std::vector<std::string>{packed(own)});
   }
   const auto phase_split = [&](StepPhase phase) {
     const auto inside = device::split_times(own, last, static_cast<int32_t>(phase));
@@ -320,7 +315,7 @@ Result<void> run_bench_rank(const BenchCommand& command, RankContext context, Ra
                      .max_seq_len = plan.shard.capacity,
                      .bytes_per_token = bytes_per_token(bytes, command.shape),
                      .flops_per_token = flops_per_token(plan.spec, command.shape.prompt_tokens),
-                     .one_clock = on_one_host(plan),
+                     .one_clock = on_one_host(plan.places),
                      .dropped_collectives = bench.dropped(),
                      .repetitions = std::move(repetitions),
                      .memory = {},

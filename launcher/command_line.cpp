@@ -7,7 +7,7 @@
 namespace lockstep::launcher {
 namespace {
 
-constexpr const char* kVersion = "lockstep 0.1.0";
+constexpr const char* kVersion = "lockstep " LOCKSTEP_VERSION;
 constexpr int64_t kMostTokens = int64_t{1} << 24;  // of a chunk or a slot: keeps every product inside 64 bits
 
 void add_model_options(CLI::App& app, ModelOptions& options) {

@@ -156,6 +156,7 @@ Result<void> run_rank(const GenerateCommand& command, RankContext context, RankM
                  .capacity = plan.shard.capacity,
                  .memory = {},
                  .startup = startup,
+                 .graphs_expected = loaded.shard->graphs().all().size(),
                  .graphs = loaded.graphs->compiled(),
                  .graphs_after_warmup = loaded.graphs->compiled_after_close()};
   for (const std::string& memory : memories) facts.memory.push_back(parse_memory(memory));

@@ -126,8 +126,7 @@ Result<actors::Session*> open_session(const RankContext& context, const Plan& pl
   transport::Bootstrap& bootstrap = context.bootstrap;
   actors::SessionOptions options = session_options(context.run, bootstrap.size());
   options.ranks = {local_rank(context, bootstrap.rank())};
-  const bool one_host = std::all_of(plan.places.begin(), plan.places.end(),
-                                    [&](const auto& place) { return place.host == plan.places[0].host; });
+  const bool one_host = on_one_host(plan.places);
   if (!one_host) options.bind_address = "0.0.0.0";
   actors::Address address;
   const auto host = [&]() -> Result<void> {

@@ -47,7 +47,7 @@ std::string to_json(const Answers& answers, const RunFacts& facts) {
   json["world_size"] = facts.world_size;
   Json list = facts.graphs;
   for (const std::string& graph : facts.graphs_after_warmup) list.push_back(graph);
-  json["graphs"] = {{"expected", 2},
+  json["graphs"] = {{"expected", facts.graphs_expected},
                     {"compiled", facts.graphs.size()},
                     {"after_warmup", facts.graphs_after_warmup.size()},
                     {"list", std::move(list)}};

@@ -21,6 +21,7 @@ struct RunFacts {
   int64_t slots = 0, chunk = 0, capacity = 0;
   std::vector<device::MemoryReport> memory;              // by rank
   std::vector<std::pair<std::string, double>> startup;   // seconds by phase, rank 0
+  size_t graphs_expected = 0;                            // the closed set of the start
   std::vector<std::string> graphs, graphs_after_warmup;  // as compiled
 };
 

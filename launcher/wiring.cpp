@@ -13,16 +13,16 @@
 namespace lockstep::launcher {
 namespace {
 
-bool on_one_host(const std::vector<transport::RankPlace>& places) {
-  return std::all_of(places.begin(), places.end(), [&](const auto& place) { return place.host == places[0].host; });
-}
-
 Error wrong_for_launch(const std::string& name, std::string_view launch, std::string_view expected) {
   return {ErrorKind::kInvalidArgument,
           fmt::format("[launcher] --communicator: found {} with ranks as {}, expected {}", name, launch, expected)};
 }
 
 }  // namespace
+
+bool on_one_host(const std::vector<transport::RankPlace>& places) {
+  return std::all_of(places.begin(), places.end(), [&](const auto& place) { return place.host == places[0].host; });
+}
 
 int default_threads(const std::vector<transport::RankPlace>& places, int rank) {
   const transport::RankPlace& own = places.at(static_cast<size_t>(rank));

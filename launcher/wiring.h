@@ -13,6 +13,9 @@
 
 namespace lockstep::launcher {
 
+/// Whether all ranks run on the same host.
+bool on_one_host(const std::vector<transport::RankPlace>& places);
+
 /// The compute threads of one rank: the cores that it does not share with the other ranks of its host, and its share of
 /// those that it does.
 int default_threads(const std::vector<transport::RankPlace>& places, int rank);

@@ -4,6 +4,7 @@
 
 #include <algorithm>
 
+#include "runtime/core/hash.h"
 #include "runtime/device/agreement.h"
 
 namespace lockstep::shards {
@@ -53,7 +54,7 @@ Result<ShardGraphs> build_graphs(const checkpoint::ModelSpec& spec, const partit
 
 std::string collective_list(const ShardGraphs& graphs) {
   std::string text;
-  for (const graph::Graph* graph : {&graphs.prefill, &graphs.decode}) {
+  for (const graph::Graph* graph : graphs.all()) {
     for (const graph::Node& node : graph->nodes) {
       const Shape& operand = graph->value(node.operands.front()).type.shape;
       if (node.op == graph::Op::kAllReduce) {
@@ -93,8 +94,7 @@ Result<std::unique_ptr<Shard>> Shard::create(ShardGraphs graphs, const ShardOpti
                                              device::Communicator* communicator, const WeightSource& source) {
   LOCKSTEP_TRY_VOID(options.validate());
   std::unique_ptr<Shard> shard(new Shard(std::move(graphs), options, communicator));
-  const graph::Graph* both[] = {&shard->graphs_.prefill, &shard->graphs_.decode};
-  LOCKSTEP_TRY(shard->store_, backend.make_store(both));
+  LOCKSTEP_TRY(shard->store_, backend.make_store(shard->graphs_.all()));
   LOCKSTEP_TRY(shard->replicated_, load_weights(shard->graphs_.decode, shard->graphs_.tensors, source, *shard->store_));
   const device::CompileOptions compile{.communicator = communicator};
   LOCKSTEP_TRY(shard->prefill_, backend.compile(shard->graphs_.prefill, *shard->store_, compile));
@@ -182,9 +182,13 @@ Result<void> Shard::open_slot(SlotId slot, const SlotParameters& parameters) {
   eos.fill(-1);
   std::copy(parameters.eos_ids.begin(), parameters.eos_ids.end(), eos.begin());
   LOCKSTEP_TRY_VOID(write<int32_t>(states_.eos, sampling::kMaxEosIds * s, eos));
-  const auto hash = static_cast<int32_t>(sampling::fingerprint(draw) ^ static_cast<uint32_t>(eos[0]) ^
-                                         static_cast<uint32_t>(parameters.max_new_tokens) << 8);
-  return write_one(states_.parameter_hash, s, hash);
+  const uint64_t hash = Fingerprint()
+                            .add(sampling::fingerprint(draw))
+                            .add_bytes(bytes_of<int32_t>(eos))
+                            .add(parameters.max_new_tokens)
+                            .add(parameters.pad_id)
+                            .value();
+  return write_one(states_.parameter_hash, s, static_cast<int32_t>(hash));
 }
 
 Result<void> Shard::close_slot(SlotId slot) {

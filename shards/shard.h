@@ -6,6 +6,7 @@
 // and ends) is state that `open_slot` and `close_slot` write.
 #pragma once
 
+#include <array>
 #include <atomic>
 #include <memory>
 #include <string>
@@ -37,6 +38,9 @@ struct ShardGraphs {
   graph::Graph prefill;
   graph::Graph decode;
   std::map<std::string, Shape> tensors;
+
+  /// The closed set: every graph that is compiled at start, in that order.
+  std::array<const graph::Graph*, 2> all() const { return {&prefill, &decode}; }
 };
 
 /// Builds the closed set of graphs of `rank`. Pure; `explain` prints them. `passes` may be empty.

@@ -37,6 +37,7 @@ StepBuilder::StepBuilder(const checkpoint::ModelSpec& spec, const partition::Par
       partition_(partition),
       part_(partition.parts.at(static_cast<size_t>(shape.rank))),
       shape_(shape),
+      rope_(checkpoint::rope_table(spec).value()),  // find_family has seen it succeed
       graph_(header_of(partition, shape)) {
   if (shape.phase == Phase::kPrefill) {
     const TensorType rows{DType::kInt32, {shape.chunk}};
@@ -94,14 +95,13 @@ ValueId StepBuilder::rotary_attention(ValueId x, int64_t layer, const std::strin
   const Shape query_shape{spec_.query_heads * width, hidden}, key_value_shape{spec_.key_value_heads * width, hidden};
   const Bias bias = spec_.attention_bias ? Bias::kPresent : Bias::kNone;
 
-  const auto rope = checkpoint::rope_table(spec_).value();  // find_family has seen it succeed
-  const ValueId frequencies = graph_.constant("rope.frequencies", rope.frequencies);
+  const ValueId frequencies = graph_.constant("rope.frequencies", rope_.frequencies);
 
   ValueId q = column_parallel(x, prefix + "q_proj", query, query_shape, bias);
   ValueId k = column_parallel(x, prefix + "k_proj", key_value, key_value_shape, bias);
   const ValueId v = column_parallel(x, prefix + "v_proj", key_value, key_value_shape, bias);
-  q = graph_.rope(q, position_, frequencies, part_.heads.query.size(), rope.scale);
-  k = graph_.rope(k, position_, frequencies, part_.heads.key_value.size(), rope.scale);
+  q = graph_.rope(q, position_, frequencies, part_.heads.query.size(), rope_.scale);
+  k = graph_.rope(k, position_, frequencies, part_.heads.key_value.size(), rope_.scale);
 
   const TensorType cache{shape_.dtype, {shape_.slots, part_.heads.key_value.size(), shape_.capacity, width}};
   const ValueId k_cache = graph_.state(fmt::format("kv.{}.k", layer), cache);

@@ -55,6 +55,7 @@ class StepBuilder {
   const partition::Partition& partition_;
   const partition::RankPart& part_;
   StepShape shape_;
+  checkpoint::RopeTable rope_;
   graph::GraphBuilder graph_;
   std::map<std::string, Shape> tensors_;
 
