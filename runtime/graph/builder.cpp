@@ -80,28 +80,87 @@ ValueId GraphBuilder::all_gather(ValueId x, std::vector<int64_t> parts) {
   return add_result(Op::kAllGather, {x}, {{"parts", std::move(parts)}});
 }
 
+ValueId GraphBuilder::lookup(ValueId index, ValueId table, int64_t offset) {
+  return add_result(Op::kLookup, {index, table}, {{"offset", offset}});
+}
+
 ValueId GraphBuilder::add(ValueId x, ValueId y) { return add_result(Op::kAdd, {x, y}, {}); }
 
-ValueId GraphBuilder::rms_norm(ValueId x, ValueId weight, double epsilon) {
-  return add_result(Op::kRmsNorm, {x, weight}, {{"epsilon", epsilon}});
+ValueId GraphBuilder::join_partials(ValueId x, ValueId y) { return add_result(Op::kJoinPartials, {x, y}, {}); }
+
+ValueId GraphBuilder::scale(ValueId x, double factor) { return add_result(Op::kScale, {x}, {{"factor", factor}}); }
+
+ValueId GraphBuilder::soft_cap(ValueId x, double cap) { return add_result(Op::kSoftCap, {x}, {{"cap", cap}}); }
+
+ValueId GraphBuilder::rms_norm(ValueId x, ValueId weight, double epsilon, int64_t heads, double offset) {
+  Attributes attributes{{"epsilon", epsilon}};
+  if (heads != 1) attributes.emplace("heads", heads);
+  if (offset != 0.0) attributes.emplace("offset", offset);
+  return add_result(Op::kRmsNorm, {x, weight}, std::move(attributes));
 }
 
-ValueId GraphBuilder::rope(ValueId x, ValueId position, ValueId frequencies, int64_t heads, double scale) {
-  return add_result(Op::kRope, {x, position, frequencies}, {{"heads", heads}, {"scale", scale}});
+ValueId GraphBuilder::layer_norm(ValueId x, ValueId weight, ValueId bias, double epsilon) {
+  return add_result(Op::kLayerNorm, {x, weight, bias}, {{"epsilon", epsilon}});
 }
 
-void GraphBuilder::kv_append(ValueId rows, ValueId cache, ValueId slot, ValueId position) {
-  add_node(Op::kKvAppend, {rows, cache, slot, position});
+ValueId GraphBuilder::rope(std::vector<ValueId> operands, int64_t heads, double scale, std::string pairs) {
+  Attributes attributes{{"heads", heads}, {"scale", scale}};
+  if (pairs != "halves") attributes.emplace("pairs", std::move(pairs));
+  return add_result(Op::kRope, std::move(operands), std::move(attributes));
+}
+
+ValueId GraphBuilder::clamp_positions(ValueId position, int64_t most) {
+  return add_result(Op::kClampPositions, {position}, {{"most", most}});
+}
+
+void GraphBuilder::kv_append(ValueId rows, ValueId cache, ValueId slot, ValueId position, int64_t window,
+                             int64_t pinned) {
+  Attributes attributes;
+  if (window > 0) attributes.emplace("window", window);
+  if (pinned > 0) attributes.emplace("pinned", pinned);
+  add_node(Op::kKvAppend, {rows, cache, slot, position}, std::move(attributes));
 }
 
 ValueId GraphBuilder::attention(ValueId q, ValueId k_cache, ValueId v_cache, ValueId slot, ValueId position,
-                                std::vector<int64_t> head_map, double scale, std::string kernel) {
-  return add_result(Op::kAttention, {q, k_cache, v_cache, slot, position},
-                    {{"head_map", std::move(head_map)}, {"scale", scale}, {"kernel", std::move(kernel)}});
+                                AttentionOptions options) {
+  LOCKSTEP_CHECK(!(options.sinks && options.slopes));
+  std::vector<ValueId> operands{q, k_cache, v_cache, slot, position};
+  Attributes attributes{
+      {"head_map", std::move(options.head_map)}, {"scale", options.scale}, {"kernel", std::move(options.kernel)}};
+  if (options.window > 0) attributes.emplace("window", options.window);
+  if (options.pinned > 0) attributes.emplace("pinned", options.pinned);
+  if (options.soft_cap > 0) attributes.emplace("soft_cap", options.soft_cap);
+  if (options.bound > 0) attributes.emplace("bound", options.bound);
+  if (const auto& per_head = options.sinks ? options.sinks : options.slopes) {
+    operands.push_back(*per_head);
+    attributes.emplace("per_head", std::string(options.sinks ? "sinks" : "slopes"));
+  }
+  if (options.pinned_q) operands.push_back(*options.pinned_q);
+  return add_result(Op::kAttention, std::move(operands), std::move(attributes));
+}
+
+ValueId GraphBuilder::activation(ValueId x, std::string activation) {
+  return add_result(Op::kActivation, {x}, {{"activation", std::move(activation)}});
 }
 
 ValueId GraphBuilder::gated_activation(ValueId gate, ValueId up, std::string activation) {
   return add_result(Op::kGatedActivation, {gate, up}, {{"activation", std::move(activation)}});
+}
+
+ValueId GraphBuilder::moe_route(ValueId logits, int64_t chosen) {
+  return add_result(Op::kMoeRoute, {logits}, {{"chosen", chosen}});
+}
+
+ValueId GraphBuilder::moe_experts(std::vector<ValueId> operands, const ExpertOptions& options) {
+  Attributes attributes{{"first_expert", options.experts.begin},
+                        {"experts", options.experts.size()},
+                        {"leaf", std::string(options.leaf_is_expert ? "expert" : "columns")},
+                        {"blocks", options.split.bounds},
+                        {"block", options.block},
+                        {"activation", options.activation}};
+  if (options.limit > 0) attributes.emplace("limit", options.limit);
+  if (options.alpha > 0) attributes.emplace("alpha", options.alpha);
+  return add_result(Op::kMoeExperts, std::move(operands), std::move(attributes));
 }
 
 ValueId GraphBuilder::columns(ValueId x, Range range) {
@@ -121,6 +180,8 @@ void GraphBuilder::advance(ValueId length, ValueId slot) { add_node(Op::kAdvance
 void GraphBuilder::agree(std::vector<ValueId> operands) { add_node(Op::kAgree, std::move(operands)); }
 
 ValueId GraphBuilder::sample(std::vector<ValueId> operands) { return add_result(Op::kSample, std::move(operands), {}); }
+
+ValueId GraphBuilder::accept(std::vector<ValueId> operands) { return add_result(Op::kAccept, std::move(operands), {}); }
 
 void GraphBuilder::output(std::string name, ValueId value) { graph_.outputs.push_back({std::move(name), value}); }
 

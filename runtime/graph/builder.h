@@ -19,6 +19,31 @@ struct GraphHeader {
   int64_t slots = 0;
 };
 
+/// How an attention node reads its cache, beside the required operands. What is absent is off.
+struct AttentionOptions {
+  std::vector<int64_t> head_map;    // the cache's head that each query head reads
+  double scale = 1.0;               // on q · k
+  std::string kernel;               // "prefill" or "decode"
+  int64_t window = 0;               // keys that a token sees, itself included; 0: all
+  int64_t pinned = 0;               // first positions that stay visible beyond the window
+  double soft_cap = 0.0;            // c · tanh(score / c); 0: none
+  int64_t bound = 0;                // positions are below it; 0: the cache's capacity
+  std::optional<ValueId> sinks;     // [heads]: a logit of the softmax's denominator
+  std::optional<ValueId> slopes;    // f32 [heads]: times (key − query position) is added to a score
+  std::optional<ValueId> pinned_q;  // the query that meets the pinned keys
+};
+
+/// Which experts a moe_experts node holds and how it sums them.
+struct ExpertOptions {
+  Range experts;                // of all; rows of gate, up and down are these experts' one after the other
+  bool leaf_is_expert = false;  // else a leaf is `block` columns of every expert
+  BlockSplit split;
+  int64_t block = 1;
+  std::string activation;
+  double limit = 0.0;  // clamped_swiglu
+  double alpha = 0.0;  // clamped_swiglu
+};
+
 class GraphBuilder {
  public:
   explicit GraphBuilder(GraphHeader header);
@@ -45,17 +70,33 @@ class GraphBuilder {
   ValueId all_reduce(ValueId partial, const BlockSplit& split, DType result);
   /// dt[R, Σ parts]: the ranks' columns side by side; `parts[r]` columns come from rank r.
   ValueId all_gather(ValueId x, std::vector<int64_t> parts);
+  /// dt[T, d]: row `index + offset` of a table that is whole on every rank.
+  ValueId lookup(ValueId index, ValueId table, int64_t offset);
   /// x + y; y may be one row that is added to each.
   ValueId add(ValueId x, ValueId y);
-  ValueId rms_norm(ValueId x, ValueId weight, double epsilon);
-  /// Rotates the halves of each head by position · frequency; cos and sin are multiplied by `scale`.
-  ValueId rope(ValueId x, ValueId position, ValueId frequencies, int64_t heads, double scale);
-  void kv_append(ValueId rows, ValueId cache, ValueId slot, ValueId position);
-  /// dt[T, heads · head_dim]; `head_map[h]` is the cache's head that query head h reads; `kernel` "prefill" or
-  /// "decode".
+  /// f32[roots, T, N + M]: two partial results with the same leaves side by side, so that one all_reduce serves both
+  /// and each keeps its own order of sums.
+  ValueId join_partials(ValueId x, ValueId y);
+  ValueId scale(ValueId x, double factor);
+  ValueId soft_cap(ValueId x, double cap);
+  /// Norms each of `heads` groups of columns; the factor is weight + offset.
+  ValueId rms_norm(ValueId x, ValueId weight, double epsilon, int64_t heads = 1, double offset = 0.0);
+  ValueId layer_norm(ValueId x, ValueId weight, ValueId bias, double epsilon);
+  /// Rotates pairs of each head's elements by position · frequency; cos and sin are multiplied by `scale`. `operands`
+  /// are x, position, frequencies, and, where rows differ, long_frequencies, is_long, slot.
+  ValueId rope(std::vector<ValueId> operands, int64_t heads, double scale, std::string pairs = "halves");
+  ValueId clamp_positions(ValueId position, int64_t most);
+  /// Writes rows to the cache; with a `window` the cache is a ring behind its `pinned` first rows.
+  void kv_append(ValueId rows, ValueId cache, ValueId slot, ValueId position, int64_t window = 0, int64_t pinned = 0);
+  /// dt[T, heads · head_dim].
   ValueId attention(ValueId q, ValueId k_cache, ValueId v_cache, ValueId slot, ValueId position,
-                    std::vector<int64_t> head_map, double scale, std::string kernel);
+                    AttentionOptions options);
+  ValueId activation(ValueId x, std::string activation);
   ValueId gated_activation(ValueId gate, ValueId up, std::string activation);
+  /// f32[T, E]: the softmax over the `chosen` highest logits of each row, zeros elsewhere.
+  ValueId moe_route(ValueId logits, int64_t chosen);
+  /// f32[roots, T, d]; `operands` are x, route, gate, up, down and, if there are any, their three biases.
+  ValueId moe_experts(std::vector<ValueId> operands, const ExpertOptions& options);
   ValueId columns(ValueId x, Range range);
   ValueId select_rows(ValueId x, ValueId rows);
   ValueId running_slots(ValueId active, ValueId finished);
@@ -63,6 +104,7 @@ class GraphBuilder {
   void advance(ValueId length, ValueId slot);
   void agree(std::vector<ValueId> operands);
   ValueId sample(std::vector<ValueId> operands);
+  ValueId accept(std::vector<ValueId> operands);
 
   void output(std::string name, ValueId value);
 

@@ -22,10 +22,12 @@ const TensorType& operand_type(const Graph& graph, const Node& node, size_t inde
   return graph.value(node.operands.at(index)).type;
 }
 
-/// The bytes of operand `index` that `node` reads in one step: a gather reads one row per token.
+/// The bytes of operand `index` that `node` reads in one step: a gather reads one row per token. Of experts all that
+/// are held: which ones a step meets is not known, and a batch soon meets all.
 int64_t bytes_read(const Graph& graph, const Node& node, size_t index) {
   const TensorType& type = operand_type(graph, node, index);
-  if (node.op != Op::kEmbedding || index != 1 || type.shape[0] == 0) return type.bytes();
+  const bool is_gathered = (node.op == Op::kEmbedding || node.op == Op::kLookup) && index == 1;
+  if (!is_gathered || type.shape[0] == 0) return type.bytes();
   const int64_t rows = std::min(operand_type(graph, node, 0).shape[0], type.shape[0]);
   return type.bytes() / type.shape[0] * rows;
 }
@@ -45,7 +47,28 @@ int64_t weight_bytes(const Graph& graph) {
   return total;
 }
 
+/// How many of all experts a row meets: what its moe_route chooses, all without one.
+int64_t experts_of_a_row(const Graph& graph, ValueId route) {
+  for (const Node& node : graph.nodes) {
+    if (node.result == route && node.op == Op::kMoeRoute) return node.integer("chosen");
+  }
+  return graph.value(route).type.shape[1];
+}
+
+/// What routes that are spread evenly make of it: of the chosen experts this rank has the share that it holds.
+int64_t expert_flops(const Graph& graph, const Node& node) {
+  const TensorType& route = operand_type(graph, node, 1);
+  if (route.shape[1] == 0) return 0;
+  int64_t elements = 0;
+  for (size_t matrix = 2; matrix < 5; ++matrix) {
+    elements = clipped_sum(elements, operand_type(graph, node, matrix).shape.elements());
+  }
+  const int64_t row_experts = clipped_product(route.shape[0], experts_of_a_row(graph, node.operands[1]));
+  return clipped_product(2, clipped_product(row_experts, elements) / route.shape[1]);
+}
+
 int64_t flops_of(const Graph& graph, const Node& node) {
+  if (node.op == Op::kMoeExperts) return expert_flops(graph, node);
   if (node.op != Op::kLinear && node.op != Op::kLinearBlocks) return 0;
   const int64_t multiply_adds =
       clipped_product(operand_type(graph, node, 0).shape[0], operand_type(graph, node, 1).shape.elements());

@@ -32,12 +32,21 @@ enum class Op {
   kLinearBlocks,
   kAllReduce,
   kAllGather,
+  kLookup,
   kAdd,
+  kJoinPartials,
+  kScale,
+  kSoftCap,
   kRmsNorm,
+  kLayerNorm,
   kRope,
+  kClampPositions,
   kKvAppend,
   kAttention,
+  kActivation,
   kGatedActivation,
+  kMoeRoute,
+  kMoeExperts,
   kColumns,
   kSelectRows,
   kRunningSlots,
@@ -45,6 +54,7 @@ enum class Op {
   kAdvance,
   kAgree,
   kSample,
+  kAccept,
 };
 
 /// The name in the text form.
@@ -129,9 +139,10 @@ uint64_t fingerprint(const Graph& graph);
 
 /// Bytes, arithmetic and messages of one step with all rows in use; `explain` prints them.
 struct StepCost {
-  int64_t weight_bytes = 0;      // read once per step; of an embedding table, one row per token
+  int64_t weight_bytes = 0;      // read once per step; of a table, one row per token; of experts, all that are held
   int64_t state_bytes = 0;       // reserved, not necessarily touched
-  int64_t flops = 0;             // multiply-adds count two; linear nodes only (attention depends on the length)
+  int64_t flops = 0;             // multiply-adds count two; products with weights (attention depends on the length);
+                                 // of experts, those that evenly spread routes choose
   int64_t collectives = 0;       // number of collective operations
   int64_t collective_bytes = 0;  // what this rank contributes to them
 

@@ -10,7 +10,7 @@
 namespace lockstep::graph {
 
 /// Reads q, k and v of a layer with one matrix product: linear nodes that share their operand and feed rope, kv_append
-/// or attention become one linear and `columns`.
+/// or attention, directly or through norms, biases, factors and slices, become one linear and `columns`.
 Result<Graph> fuse_qkv(const Graph& graph);
 
 /// Reads gate and up of an MLP with one matrix product: the two linears below a gated_activation become one.

@@ -251,13 +251,23 @@ class NodeVerifier {
     return ok();
   }
 
-  /// Partial sums are finished by the tree that they were cut by.
+  /// The node that cut a partial sum into leaves; null where the value is something else.
+  const Node* cutter_of(ValueId partial) const {
+    const Node* producer = producer_[static_cast<size_t>(partial.value)];
+    while (producer && producer->op == Op::kJoinPartials) {
+      producer = producer_[static_cast<size_t>(producer->operands[0].value)];
+    }
+    return producer && producer->has("blocks") && producer->op != Op::kAllReduce ? producer : nullptr;
+  }
+
+  /// Partial sums are joined and finished by the tree that they were cut by.
   Result<void> check_blocks_agree(const Node& node) const {
-    if (node.op != Op::kAllReduce) return ok();
-    const Node* producer = producer_[static_cast<size_t>(node.operands[0].value)];
-    if (!producer || producer->op != Op::kLinearBlocks) return ok();
-    if (producer->integers("blocks") == node.integers("blocks")) return ok();
-    return unsound("attribute blocks: found bounds unlike those of the linear_blocks below, expected the same");
+    if (node.op != Op::kAllReduce && node.op != Op::kJoinPartials) return ok();
+    const Node* cutter = cutter_of(node.operands[0]);
+    const Node* other = node.op == Op::kAllReduce ? &node : cutter_of(node.operands[1]);
+    if (!cutter || !other || cutter->integers("blocks") == other->integers("blocks")) return ok();
+    return unsound(fmt::format("attribute blocks: found bounds unlike those of the {} below, expected the same",
+                               to_string(cutter->op)));
   }
 
   Result<void> check_all_produced() const {

@@ -1,5 +1,5 @@
-#include <algorithm>
 #include <map>
+#include <vector>
 
 #include "runtime/graph/passes.h"
 #include "runtime/graph/passes/join_linears.h"
@@ -8,13 +8,31 @@
 namespace lockstep::graph {
 namespace {
 
-/// Whether attention's side of a layer reads the result: rope turns it, kv_append stores it or attention asks with it.
-bool feeds_attention(const Graph& graph, const Uses& uses, const Node& linear) {
-  const std::vector<size_t>& readers = uses.nodes_of(*linear.result);
-  return std::any_of(readers.begin(), readers.end(), [&](size_t reader) {
-    const Op op = graph.nodes[reader].op;
-    return op == Op::kRope || op == Op::kKvAppend || op == Op::kAttention;
-  });
+/// Whether an operation hands on what it reads as its first operand, row by row: q and k pass through a norm of their
+/// heads, a bias, a factor or a slice on their way.
+bool hands_on(const Graph& graph, const Node& node) {
+  switch (node.op) {
+    case Op::kRmsNorm:
+    case Op::kLayerNorm:
+    case Op::kColumns:
+    case Op::kScale: return true;
+    case Op::kAdd: return graph.value(node.operands[1]).type.shape.rank() == 1;  // a bias, not a residual
+    default: return false;
+  }
+}
+
+/// By value: whether attention's side of a layer reads it. rope turns it, kv_append stores it or attention asks with
+/// it, at once or after what hands it on.
+std::vector<bool> values_for_attention(const Graph& graph) {
+  std::vector<bool> is_read(graph.values.size(), false);
+  for (size_t i = graph.nodes.size(); i-- > 0;) {
+    const Node& node = graph.nodes[i];
+    const bool is_attention = node.op == Op::kRope || node.op == Op::kKvAppend || node.op == Op::kAttention;
+    if (is_attention || (hands_on(graph, node) && is_read[static_cast<size_t>(node.result->value)])) {
+      is_read[static_cast<size_t>(node.operands[0].value)] = true;
+    }
+  }
+  return is_read;
 }
 
 }  // namespace
@@ -22,10 +40,12 @@ bool feeds_attention(const Graph& graph, const Uses& uses, const Node& linear) {
 Result<Graph> fuse_qkv(const Graph& graph) {
   LOCKSTEP_TRY_VOID(verify(graph));
   const Uses uses(graph);
+  const std::vector<bool> is_for_attention = values_for_attention(graph);
   std::map<ValueId, std::vector<size_t>> by_operand;
   for (size_t i = 0; i < graph.nodes.size(); ++i) {
     const Node& node = graph.nodes[i];
-    if (node.op == Op::kLinear && feeds_attention(graph, uses, node)) by_operand[node.operands[0]].push_back(i);
+    if (node.op != Op::kLinear || !is_for_attention[static_cast<size_t>(node.result->value)]) continue;
+    by_operand[node.operands[0]].push_back(i);
   }
   std::vector<LinearGroup> groups;
   for (const auto& [operand, linears] : by_operand) {

@@ -79,25 +79,111 @@ TEST(GraphBuilder, NumbersResultsAndVerifiesTheGraph) {
   EXPECT_EQ(expected, 22);
 }
 
+/// The states that `sample` and `accept` draw from, for three slots and nine ids, in their order from `seen` on.
+std::vector<ValueId> drawing_states(GraphBuilder& b) {
+  return {b.state("seen", {DType::kUInt8, {3, 9}}), b.state("draw_numbers", {DType::kFloat32, {3, 7}}),
+          b.state("draw_integers", {DType::kInt32, {3, 5}}), b.state("seed", {DType::kInt32, {3, 2}}),
+          b.state("eos", {DType::kInt32, {3, 4}})};
+}
+
 TEST(GraphBuilder, BuildsSampleAndAgreeWithAllOfTheirOperands) {
   GraphBuilder b = two_rank_builder();
-  const auto state = [&](std::string name, DType type, Shape shape) { return b.state(std::move(name), {type, shape}); };
-  const auto per_slot = [&](std::string name) { return state(std::move(name), DType::kInt32, {3}); };
-  const auto real = [&](std::string name) { return state(std::move(name), DType::kFloat32, {3}); };
+  const auto per_slot = [&](std::string name) { return b.state(std::move(name), {DType::kInt32, {3}}); };
   const ValueId last_id = per_slot("last_id");
   const ValueId output_index = per_slot("output_index");
   const ValueId finished = per_slot("finished");
-  const ValueId token = b.sample(
-      {b.input("logits", {DType::kFloat32, {3, 9}}), b.input("rows", {DType::kInt32, {3}}), last_id, output_index,
-       finished, state("seen", DType::kUInt8, {3, 9}), real("temperature"), real("top_p"), real("min_p"),
-       real("repetition_penalty"), per_slot("top_k"), per_slot("do_sample"), per_slot("max_new_tokens"),
-       per_slot("pad_id"), state("seed", DType::kInt32, {3, 2}), state("eos", DType::kInt32, {3, 4})});
+  std::vector<ValueId> operands{b.input("logits", {DType::kFloat32, {3, 9}}), b.input("rows", {DType::kInt32, {3}}),
+                                last_id, output_index, finished};
+  const std::vector<ValueId> drawing = drawing_states(b);
+  operands.insert(operands.end(), drawing.begin(), drawing.end());
+  const ValueId token = b.sample(std::move(operands));
   EXPECT_EQ(to_string(b.type_of(token)), "i32[3]");
   b.agree({b.input("hidden", {DType::kFloat32, {3, 8}}), b.input("step", {DType::kInt32, {2}}), last_id,
            per_slot("length"), output_index, per_slot("parameter_hash"), b.input("stop_request", {DType::kInt32, {3}}),
            finished});
-  b.mark_seen(*std::optional(state("seen", DType::kUInt8, {3, 9})), token, b.input("slots", {DType::kInt32, {3}}));
+  b.mark_seen(drawing[0], token, b.input("slots", {DType::kInt32, {3}}));
   EXPECT_EQ(std::move(b).finish().nodes.size(), 3u);
+}
+
+TEST(GraphBuilder, BuildsAcceptForDraftsOfEverySlot) {
+  GraphBuilder b = two_rank_builder();
+  const auto per_slot = [&](std::string name) { return b.state(std::move(name), {DType::kInt32, {3}}); };
+  std::vector<ValueId> operands{b.input("logits", {DType::kFloat32, {12, 9}}),
+                                b.input("ids", {DType::kInt32, {12}}),
+                                b.input("slot", {DType::kInt32, {12}}),
+                                per_slot("length"),
+                                per_slot("last_id"),
+                                per_slot("output_index"),
+                                per_slot("finished")};
+  const std::vector<ValueId> drawing = drawing_states(b);
+  operands.insert(operands.end(), drawing.begin(), drawing.end());
+  EXPECT_EQ(to_string(b.type_of(b.accept(std::move(operands)))), "i32[12]");
+}
+
+TEST(GraphBuilder, LeavesOutWhatANeutralOptionWouldSay) {
+  GraphBuilder b = two_rank_builder();
+  const ValueId x = b.input("x", {DType::kFloat32, {4, 6}});
+  const ValueId position = b.input("position", {DType::kInt32, {4}});
+  const ValueId cache = b.state("cache", {DType::kFloat32, {3, 2, 8, 3}});
+  b.rms_norm(x, b.weight("w", {DType::kFloat32, {6}}, {{"w", {{0, 6}}}}), 1e-5);
+  b.rope({x, position, b.constant("f", {1.0f})}, /*heads=*/2, /*scale=*/1.0);
+  b.kv_append(x, cache, position, position);
+  b.attention(x, cache, cache, position, position, {.head_map = {0, 1}, .scale = 1.0, .kernel = "decode"});
+  const Graph graph = std::move(b).finish();
+  EXPECT_EQ(graph.nodes[0].attributes.size(), 1u);  // epsilon
+  EXPECT_EQ(graph.nodes[1].attributes.size(), 2u);  // heads, scale
+  EXPECT_EQ(graph.nodes[2].attributes.size(), 0u);
+  EXPECT_EQ(graph.nodes[3].attributes.size(), 3u);  // head_map, scale, kernel
+}
+
+TEST(GraphBuilder, WritesEveryOptionOfAttention) {
+  GraphBuilder b = two_rank_builder();
+  const ValueId q = b.input("q", {DType::kFloat32, {4, 6}});
+  const ValueId slot = b.input("slot", {DType::kInt32, {4}});
+  const ValueId cache = b.state("cache", {DType::kFloat32, {3, 2, 8, 3}});
+  AttentionOptions options{.head_map = {0, 1}, .scale = 0.5, .kernel = "prefill"};
+  options.window = 4;
+  options.pinned = 1;
+  options.soft_cap = 30;
+  options.bound = 64;
+  options.sinks = b.weight("sinks", {DType::kBFloat16, {2}}, {{"sinks", {{0, 2}}}});
+  options.pinned_q = b.input("pinned_q", {DType::kFloat32, {4, 6}});
+  b.kv_append(q, cache, slot, slot, /*window=*/4, /*pinned=*/1);
+  b.attention(q, cache, cache, slot, slot, options);
+  const Graph graph = std::move(b).finish();
+  EXPECT_EQ(graph.nodes[0].integer("pinned"), 1);
+  const Node& attention = graph.nodes[1];
+  EXPECT_EQ(attention.text("per_head"), "sinks");
+  EXPECT_EQ(attention.integer("window"), 4);
+  EXPECT_EQ(attention.integer("bound"), 64);
+  EXPECT_EQ(attention.number("soft_cap"), 30.0);
+  EXPECT_EQ(attention.operands[5], *options.sinks);
+  EXPECT_EQ(attention.operands[6], *options.pinned_q);
+}
+
+TEST(GraphBuilder, InfersTheRootsOfExperts) {
+  GraphBuilder b = two_rank_builder();  // rank 1 of 2
+  const auto weight = [&](std::string name, int64_t rows, int64_t columns) {
+    return b.weight(name, {DType::kBFloat16, {rows, columns}}, {{name, {{0, rows}, {0, columns}}}});
+  };
+  const ValueId x = b.input("x", {DType::kBFloat16, {4, 6}});
+  const ValueId route = b.moe_route(b.input("logits", {DType::kFloat32, {4, 5}}), /*chosen=*/2);
+  EXPECT_EQ(to_string(b.type_of(route)), "f32[4,5]");
+  // By columns: leaves 1 to 3 of 4, two columns each and a last one of one, of all five experts.
+  const ValueId by_columns =
+      b.moe_experts({x, route, weight("g", 25, 6), weight("u", 25, 6), weight("d", 30, 5)},
+                    {.experts = {0, 5}, .split = BlockSplit{{0, 1, 4}}, .block = 2, .activation = "silu"});
+  EXPECT_EQ(to_string(b.type_of(by_columns)), "f32[2,4,6]");
+  // By expert: experts 2 to 4 of 5, whole.
+  const ValueId by_expert = b.moe_experts({x, route, weight("ge", 27, 6), weight("ue", 27, 6), weight("de", 18, 9)},
+                                          {.experts = {2, 5},
+                                           .leaf_is_expert = true,
+                                           .split = BlockSplit{{0, 2, 5}},
+                                           .activation = "clamped_swiglu",
+                                           .limit = 7,
+                                           .alpha = 1.702});
+  EXPECT_EQ(to_string(b.type_of(by_expert)), "f32[2,4,6]");
+  EXPECT_EQ(to_string(b.type_of(b.join_partials(by_columns, by_expert))), "f32[2,4,12]");
 }
 
 }  // namespace

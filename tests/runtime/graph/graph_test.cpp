@@ -18,7 +18,7 @@ using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 
 TEST(Operations, AreInTheOrderOfTheEnumerationAndNamedOnce) {
-  ASSERT_EQ(operations().size(), static_cast<size_t>(Op::kSample) + 1);
+  ASSERT_EQ(operations().size(), static_cast<size_t>(Op::kAccept) + 1);
   for (size_t i = 0; i < operations().size(); ++i) {
     EXPECT_EQ(static_cast<size_t>(operations()[i].op), i);
     EXPECT_EQ(op_from_name(to_string(operations()[i].op)), operations()[i].op);
@@ -46,6 +46,7 @@ TEST(Operations, HaveALineWithTheirAttributesInTheDocumentation) {
 TEST(Operations, SayWhichOperandsTheyUpdate) {
   EXPECT_THAT(updated_operands(Op::kKvAppend), ElementsAre(1));
   EXPECT_THAT(updated_operands(Op::kSample), ElementsAre(2, 3, 4));
+  EXPECT_THAT(updated_operands(Op::kAccept), ElementsAre(3, 4, 5, 6, 7));
   EXPECT_THAT(updated_operands(Op::kLinear), ElementsAre());
 }
 
@@ -129,7 +130,30 @@ TEST(CostOf, CountsOneRowPerTokenOfATableThatIsOnlyLookedUp) {
   GraphBuilder b({.name = "prefill", .ranks = 1, .rank = 0, .rows = 3, .slots = 1});
   const ValueId ids = b.input("ids", {DType::kInt32, {3}});
   b.embedding(ids, b.weight("table", {DType::kFloat32, {100, 8}}, {{"table", {{0, 100}, {0, 8}}}}), 0);
-  EXPECT_EQ(cost_of(std::move(b).finish()).weight_bytes, 3 * 8 * 4);
+  b.lookup(ids, b.weight("positions", {DType::kFloat32, {50, 8}}, {{"positions", {{0, 50}, {0, 8}}}}), 2);
+  EXPECT_EQ(cost_of(std::move(b).finish()).weight_bytes, 2 * 3 * 8 * 4);
+}
+
+/// Six experts, of which rank 0 of 2 holds three whole ones; four rows.
+Graph routed_experts(bool through_a_route) {
+  GraphBuilder b({.name = "g", .ranks = 2, .rank = 0, .rows = 4, .slots = 1});
+  const auto weight = [&](std::string name, int64_t rows, int64_t columns) {
+    return b.weight(name, {DType::kBFloat16, {rows, columns}}, {{name, {{0, rows}, {0, columns}}}});
+  };
+  const ValueId logits = b.input("logits", {DType::kFloat32, {4, 6}});
+  const ValueId route = through_a_route ? b.moe_route(logits, /*chosen=*/2) : logits;
+  b.moe_experts({b.input("x", {DType::kBFloat16, {4, 8}}), route, weight("gate", 15, 8), weight("up", 15, 8),
+                 weight("down", 24, 5)},
+                {.experts = {0, 3}, .leaf_is_expert = true, .split = BlockSplit{{0, 3, 6}}, .activation = "silu"});
+  return std::move(b).finish();
+}
+
+TEST(CostOf, CountsTheExpertsThatRowsMeetOnAverageAndReadsAllThatAreHeld) {
+  const StepCost cost = cost_of(routed_experts(/*through_a_route=*/true));
+  constexpr int64_t kElementsOfAnExpert = 3 * 5 * 8;
+  EXPECT_EQ(cost.weight_bytes, 3 * kElementsOfAnExpert * 2);
+  EXPECT_EQ(cost.flops, 2 * 4 * 2 * kElementsOfAnExpert / 2);  // each row has 2 experts, one of them here
+  EXPECT_EQ(cost_of(routed_experts(/*through_a_route=*/false)).flops, 2 * 4 * 3 * kElementsOfAnExpert);
 }
 
 }  // namespace

@@ -85,6 +85,49 @@ TEST(FuseQkv, JoinsBiasesToo) {
   EXPECT_THAT(text, HasSubstr("%0 = linear(%x, %qk.weight, %qk.bias) : f32[2,4]\n"));
 }
 
+TEST(FuseQkv, LooksThroughNormsBiasesFactorsAndSlicesOnTheWayToAttention) {
+  const std::string text = after(fuse_qkv, R"(  %x = input : f32[2,4]
+  %slot = input : i32[2]
+  %f = constant [1] : f32[1]
+  %norm = weight n[0:2] : f32[2]
+  %bias = weight b[0:2] : f32[2]
+  %q = weight q[0:8,0:4] : f32[8,4]
+  %0 = linear(%x, %q) : f32[2,8]
+  %1 = rms_norm(%0, %norm) epsilon=1e-06 heads=4 : f32[2,8]
+  %2 = rope(%1, %slot, %f) heads=4 scale=1.0 : f32[2,8]
+  %k = weight k[0:2,0:4] : f32[2,4]
+  %3 = linear(%x, %k) : f32[2,2]
+  %4 = add(%3, %bias) : f32[2,2]
+  %5 = scale(%4) factor=0.5 : f32[2,2]
+  %v = weight v[0:4,0:4] : f32[4,4]
+  %6 = linear(%x, %v) : f32[2,4]
+  %7 = columns(%6) begin=2 end=4 : f32[2,2]
+  %keys = state : f32[2,1,9,2]
+  %values = state : f32[2,1,9,2]
+  kv_append(%5, %keys, %slot, %slot)
+  kv_append(%7, %values, %slot, %slot)
+  output q = %2
+)");
+  EXPECT_THAT(text, HasSubstr("%qkv = weight concat(q[0:8,0:4], k[0:2,0:4], v[0:4,0:4]) : f32[14,4]\n"));
+  EXPECT_THAT(text, HasSubstr("%0 = linear(%x, %qkv) : f32[2,14]\n"));
+}
+
+TEST(FuseQkv, LeavesAProductAloneThatOnlyTheResidualReads) {
+  const std::string body = R"(  %x = input : f32[2,4]
+  %slot = input : i32[2]
+  %f = constant [1] : f32[1]
+  %a = weight a[0:4,0:4] : f32[4,4]
+  %b = weight b[0:4,0:4] : f32[4,4]
+  %0 = linear(%x, %a) : f32[2,4]
+  %1 = linear(%x, %b) : f32[2,4]
+  %2 = add(%x, %0) : f32[2,4]
+  %3 = add(%2, %1) : f32[2,4]
+  %4 = rope(%3, %slot, %f) heads=1 scale=1.0 : f32[2,4]
+  output y = %4
+)";
+  EXPECT_EQ(after(fuse_qkv, body), in_graph(body));
+}
+
 TEST(FuseQkv, LeavesAloneWhatCannotBeOneProduct) {
   const std::string statements[] = {
       "%1 = linear(%y, %k.weight, %k.bias) : f32[2,2]",                // another operand

@@ -7,6 +7,7 @@
 #include <limits>
 
 #include "runtime/graph/builder.h"
+#include "runtime/graph/operations.h"
 #include "runtime/graph/passes.h"
 #include "tests/runtime/graph/tiny_decoder.h"
 
@@ -14,6 +15,17 @@ namespace lockstep::graph {
 namespace {
 
 using ::testing::HasSubstr;
+
+/// An attribute of `kind`, not meant to suit any operation.
+Attribute some_attribute(AttributeKind kind) {
+  switch (kind) {
+    case AttributeKind::kInteger: return int64_t{-7};
+    case AttributeKind::kNumber: return -0.125;
+    case AttributeKind::kText: return std::string("a text");
+    case AttributeKind::kIntegers: return std::vector<int64_t>{3, -1};
+  }
+  return int64_t{0};
+}
 
 TEST(GraphText, ParsesBackToAnEqualGraph) {
   for (bool has_biases : {false, true}) {
@@ -75,6 +87,25 @@ TEST(GraphText, QuotesNamesThatAreNotPlain) {
   b.output("an output", b.state("output", {DType::kInt32, {}}));
   const Graph graph = std::move(b).finish();
   EXPECT_EQ(parse(to_text(graph)).value(), graph);
+}
+
+TEST(GraphText, KeepsEveryOperationAndAttribute) {
+  for (const Operation& row : operations()) {
+    Attributes attributes;
+    for (const AttributeRule& rule : row.attributes) attributes.emplace(rule.name, some_attribute(rule.kind));
+    Graph graph{.name = "g", .rows = 1, .slots = 1};
+    graph.values.push_back({ValueKind::kInput, "x", {DType::kInt32, {1}}, {}, {}});
+    std::optional<ValueId> result;
+    if (!row.result.empty()) {
+      result = ValueId(1);
+      graph.values.push_back({ValueKind::kResult, "0", {DType::kInt32, {1}}, {}, {}});
+    }
+    graph.nodes.push_back({row.op, {ValueId(0)}, attributes, result});
+    // Unsound, so it does not parse back to a graph, but the reader gets as far as the verifier.
+    const auto parsed = parse(to_text(graph));
+    ASSERT_FALSE(parsed.has_value()) << row.name;
+    EXPECT_THAT(parsed.error().message, HasSubstr(fmt::format("node 0 ({})", row.name)));
+  }
 }
 
 TEST(GraphText, KeepsTheOrderOfValuesAndNodes) {

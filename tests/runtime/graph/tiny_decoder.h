@@ -36,10 +36,11 @@ inline Graph tiny_decoder(bool has_biases = false) {
   const TensorType cache{DType::kBFloat16, {2, 1, 16, 4}};
   const ValueId k_cache = b.state("kv.0.k", cache);
   const ValueId v_cache = b.state("kv.0.v", cache);
-  b.kv_append(b.rope(k, length, frequencies, 1, 1.0), k_cache, slot, length);
+  b.kv_append(b.rope({k, length, frequencies}, /*heads=*/1, /*scale=*/1.0), k_cache, slot, length);
   b.kv_append(v, v_cache, slot, length);
+  const ValueId turned = b.rope({q, length, frequencies}, /*heads=*/2, /*scale=*/1.0);
   const ValueId mixed =
-      b.attention(b.rope(q, length, frequencies, 2, 1.0), k_cache, v_cache, slot, length, {0, 0}, 0.5, "decode");
+      b.attention(turned, k_cache, v_cache, slot, length, {.head_map = {0, 0}, .scale = 0.5, .kernel = "decode"});
   const ValueId partial = b.linear_blocks(mixed, weight(attention + "o_proj.weight", 8, 8), heads, 4);
   const ValueId h1 = b.add(h0, b.all_reduce(partial, heads, DType::kBFloat16));
 

@@ -60,7 +60,7 @@ INSTANTIATE_TEST_SUITE_P(
         BadStatement{"%0 = embedding(%x, %w) first_row=0 : f32[1,4,6]", "operand 0 (ids)"},
         BadStatement{"%0 = embedding(%ids, %seen) first_row=0 : f32[1,4,7]", "operand 1 (table): found \"seen\""},
         BadStatement{"%0 = add(%x, %bias) : f32[4,6]", "expected dt[R,N]|dt[N] with N=6, R=4, dt=f32"},
-        BadStatement{"%0 = rms_norm(%x, %bias) epsilon=1e-5 : f32[4,6]", "operand 1 (weight)"},
+        BadStatement{"%0 = rms_norm(%x, %w) epsilon=1e-5 : f32[4,6]", "operand 1 (weight)"},
         BadStatement{"%0 = rope(%x, %rows, %f) heads=1 scale=1 : f32[4,6]", "operand 1 (position)"},
         BadStatement{"%0 = select_rows(%x, %ids) : f32[3,6]", "operand 1 (rows): found \"ids\" of type i32[4]"},
         BadStatement{"kv_append(%x, %two, %ids, %ids)", "operand 1 (cache): found \"two\""},
@@ -87,7 +87,8 @@ INSTANTIATE_TEST_SUITE_P(
         BadStatement{"%0 = rope(%x, %ids, %f) heads=3 scale=1 : f32[4,6]", "expected at most 1, half of head_dim"},
         BadStatement{"%0 = columns(%x) begin=2 end=7 : f32[4,5]", "found 2:7, expected a range of 0:6"},
         BadStatement{"%0 = columns(%x) begin=3 end=2 : f32[4,1]", "found 3:2"},
-        BadStatement{"%0 = gated_activation(%x, %x) activation=\"relu\" : f32[4,6]", "found relu, expected silu"},
+        BadStatement{"%0 = gated_activation(%x, %x) activation=\"tanh\" : f32[4,6]",
+                     "attribute activation: found tanh, expected silu, gelu, gelu_tanh, relu"},
         BadStatement{"%0 = all_gather(%x) parts=[6] : f32[4,6]", "attribute parts: found 1 parts, expected 2"},
         BadStatement{"%0 = all_gather(%x) parts=[6,5] : f32[4,11]", "found 5 for rank 1, expected 6"},
         BadStatement{"%0 = all_gather(%x) parts=[-1,6] : f32[4,5]", "attribute parts: found -1"},
@@ -116,7 +117,129 @@ INSTANTIATE_TEST_SUITE_P(
                      "f32[4,6]",
                      "attribute head_map: found 2, expected cache heads 0 to 1"},
         BadStatement{"%0 = attention(%x, %cache, %cache, %ids, %ids) head_map=[0,1] scale=1 kernel=\"fast\" : f32[4,6]",
-                     "attribute kernel: found fast, expected prefill or decode"}));
+                     "attribute kernel: found fast, expected prefill, decode"}));
+
+/// `rest` behind the required operands of an attention that is otherwise sound.
+std::string attention(const std::string& more_operands, const std::string& attributes) {
+  return "%per_head = weight s[0:2] : f32[2]\n %pinned_q = input : f32[4,6]\n"
+         " %0 = attention(%x, %cache, %cache, %ids, %ids" +
+         more_operands + ") head_map=[0,1] scale=1 kernel=\"decode\" " + attributes + " : f32[4,6]";
+}
+
+INSTANTIATE_TEST_SUITE_P(
+    Windows, StatementRules,
+    ::testing::Values(
+        BadStatement{"kv_append(%x, %cache, %ids, %ids) window=0", "attribute window: found 0, expected 1 or more"},
+        BadStatement{"kv_append(%x, %cache, %ids, %ids) pinned=2", "attribute pinned: found 2, expected a window"},
+        BadStatement{"kv_append(%x, %cache, %ids, %ids) window=4 pinned=8",
+                     "attribute pinned: found 8, expected 0 to the cache's rows"},
+        BadStatement{"kv_append(%x, %cache, %ids, %ids) window=4 pinned=-1", "attribute pinned: found -1"},
+        BadStatement{attention("", "window=-3"), "attribute window: found -3"},
+        BadStatement{attention("", "window=4 pinned=1"), "found 5 operands, expected 6 (attributes per_head, pinned)"},
+        BadStatement{attention(", %per_head", ""), "found 6 operands, expected 5 (attributes per_head, pinned)"},
+        BadStatement{attention(", %per_head", "per_head=\"sinks\" window=4 pinned=1"), "found 6 operands, expected 7"},
+        BadStatement{attention(", %per_head", "per_head=\"biases\""),
+                     "attribute per_head: found biases, expected sinks, slopes"},
+        BadStatement{attention(", %f", "per_head=\"sinks\" soft_cap=-1"), "attribute soft_cap: found -1"},
+        BadStatement{attention(", %norm", "per_head=\"slopes\""),
+                     "operand 5 (per_head): found f32[6], expected one number for each of 2 query heads"},
+        BadStatement{"%i = input : i32[2]\n " + attention(", %i", "per_head=\"slopes\""),
+                     "operand 5 (per_head): found i32[2], expected one number"},
+        BadStatement{attention(", %pinned_q", "per_head=\"slopes\""), "operand 5 (per_head)"},
+        BadStatement{attention(", %b, %b", "per_head=\"sinks\" window=4 pinned=1"), "operand 5 (per_head)"},
+        BadStatement{attention(", %per_head, %b", "per_head=\"sinks\" window=4 pinned=1"), "operand 6 (pinned_q)"},
+        BadStatement{attention("", "bound=0"), "attribute bound: found 0, expected 1 or more"}));
+
+INSTANTIATE_TEST_SUITE_P(
+    Rows, StatementRules,
+    ::testing::Values(
+        BadStatement{"%0 = lookup(%ids, %w) offset=-1 : f32[4,6]", "attribute offset: found -1, expected 0 or more"},
+        BadStatement{"%0 = lookup(%ids, %cache) offset=0 : f32[4,3]", "operand 1 (table): found \"cache\""},
+        BadStatement{"%0 = join_partials(%partial, %x) : f32[1,4,12]", "operand 1 (y): found \"x\""},
+        BadStatement{"%o = input : f32[2,4,6]\n %0 = join_partials(%partial, %o) : f32[1,4,12]", "operand 1 (y)"},
+        BadStatement{"%o = input : f32[1,4,2147483647]\n %0 = join_partials(%partial, %o) : f32[1,4,6]",
+                     "found 6 and 2147483647 columns, expected at most 2147483647 together"},
+        BadStatement{"%0 = scale(%x) : f32[4,6]", "attribute factor: found none"},
+        BadStatement{"%0 = scale(%ids) factor=2.0 : i32[4]", "operand 0 (x)"},
+        BadStatement{"%0 = soft_cap(%x) cap=0.0 : f32[4,6]", "attribute cap: found 0, expected above 0"},
+        BadStatement{"%0 = rms_norm(%x, %norm) epsilon=1e-5 heads=2 : f32[4,6]",
+                     "attribute heads: found 2, expected columns of x (6) / elements of weight (6)"},
+        BadStatement{"%0 = rms_norm(%x, %norm) epsilon=1e-5 heads=-1 : f32[4,6]", "attribute heads: found -1"},
+        BadStatement{"%0 = layer_norm(%x, %norm, %norm) epsilon=-1 : f32[4,6]", "attribute epsilon: found -1"},
+        BadStatement{"%0 = layer_norm(%x, %norm, %bias) epsilon=1e-5 : f32[4,6]", "operand 2 (bias)"},
+        BadStatement{"%0 = rope(%x, %ids, %f) heads=1 scale=1 pairs=\"thirds\" : f32[4,6]",
+                     "attribute pairs: found thirds, expected halves, neighbours"},
+        BadStatement{"%0 = rope(%x, %ids, %f, %f) heads=1 scale=1 : f32[4,6]",
+                     "found 4 operands, expected 3, or 6 with long_frequencies, is_long and slot"},
+        BadStatement{"%0 = rope(%x, %ids, %f, %norm, %rows, %ids) heads=1 scale=1 : f32[4,6]",
+                     "operand 3 (long_frequencies)"},
+        BadStatement{"%0 = clamp_positions(%ids) most=-1 : i32[4]", "attribute most: found -1, expected 0 or more"},
+        BadStatement{"%0 = clamp_positions(%x) most=1 : i32[4]", "operand 0 (position)"},
+        BadStatement{"%0 = activation(%x) activation=\"swish\" : f32[4,6]",
+                     "attribute activation: found swish, expected silu, gelu, gelu_tanh, relu"}));
+
+INSTANTIATE_TEST_SUITE_P(
+    Drafts, StatementRules,
+    ::testing::Values(
+        BadStatement{"%numbers = state : f32[3,7]\n %integers = state : i32[3,5]\n %seed = state : i32[3,2]\n"
+                     "%eos = state : i32[3,2]\n %logits = input : f32[4,7]\n"
+                     "%0 = accept(%logits, %ids, %ids, %length, %length, %length, %length, %seen, %numbers, %integers, "
+                     "%seed, %eos) : i32[4]",
+                     "operand 0 (logits): found 4 rows, expected a multiple of the 3 slots"},
+        BadStatement{"%numbers = state : f32[3,7]\n %integers = input : i32[3,5]\n %logits = input : f32[3,8]\n"
+                     "%0 = sample(%logits, %rows, %length, %length, %length, %seen, %numbers, %integers, %integers, "
+                     "%integers) : i32[3]",
+                     "operand 5 (seen)"}));
+
+// ---- experts ------------------------------------------------------------------------------------------------------
+
+/// Rank 1 of 2: four rows of six columns, five experts, a gate and an up of `gate_rows` rows and a down of `down`.
+std::string experts(int gate_rows, const std::string& down, const std::string& attributes) {
+  const std::string gate = "g[0:" + std::to_string(gate_rows) + ",0:6] : f32[" + std::to_string(gate_rows) + ",6]\n";
+  return "%logits = input : f32[4,5]\n %g = weight " + gate + " %u = weight " + gate + " %d = weight " + down +
+         "\n %0 = moe_experts(%x, %logits, %g, %u, %d) " + attributes + " : f32[1,4,6]";
+}
+const std::string kDown = "d[0:30,0:4] : f32[30,4]";  // five experts of four columns
+const std::string kAll = "first_expert=0 experts=5 activation=\"silu\" ";
+const std::string kColumns = "leaf=\"columns\" blocks=[0,2,4] block=2 ";
+
+INSTANTIATE_TEST_SUITE_P(
+    Experts, StatementRules,
+    ::testing::Values(
+        BadStatement{"%logits = input : f32[4,5]\n %0 = moe_route(%logits) chosen=0 : f32[4,5]",
+                     "attribute chosen: found 0, expected 1 to 5 experts"},
+        BadStatement{"%logits = input : f32[4,5]\n %0 = moe_route(%logits) chosen=6 : f32[4,5]",
+                     "attribute chosen: found 6"},
+        BadStatement{"%0 = moe_route(%b) chosen=1 : f32[4,6]", "operand 0 (logits)"},
+        BadStatement{experts(20, kDown, "first_expert=0 experts=5 activation=\"relu\" " + kColumns),
+                     "attribute activation: found relu, expected silu, gelu, gelu_tanh, clamped_swiglu"},
+        BadStatement{experts(20, kDown, kAll + "leaf=\"rows\" blocks=[0,2,4] block=2"),
+                     "attribute leaf: found rows, expected columns, expert"},
+        BadStatement{experts(20, kDown, "first_expert=1 experts=5 activation=\"silu\" " + kColumns),
+                     "attributes first_expert and experts: found 1 and 5, expected a range of 0:5"},
+        BadStatement{experts(20, kDown, "first_expert=9223372036854775807 experts=5 activation=\"silu\" " + kColumns),
+                     "found 9223372036854775807 and 5, expected a range of 0:5"},
+        BadStatement{experts(20, kDown, "first_expert=0 experts=5 activation=\"clamped_swiglu\" " + kColumns),
+                     "attribute activation: found clamped_swiglu, expected the attributes limit and alpha beside it"},
+        BadStatement{
+            experts(20, kDown, kAll + kColumns) + "\n%1 = all_reduce(%0) blocks=[0,2,3] dtype=\"f32\" : f32[4,6]",
+            "found bounds unlike those of the moe_experts below"},
+        BadStatement{experts(19, kDown, kAll + kColumns),
+                     "found 19 gate and 30 down rows for 5 experts of 4 columns, expected 20"},
+        BadStatement{experts(20, "d[0:35,0:4] : f32[35,4]", kAll + kColumns),
+                     "operand 4 (down): found 35 rows, expected 6 for each of 5 experts"},
+        BadStatement{experts(20, kDown, kAll + "leaf=\"columns\" blocks=[0,2] block=2"), "attribute blocks"},
+        BadStatement{experts(20, kDown, kAll + "leaf=\"columns\" blocks=[0,2,4] block=0"),
+                     "attribute block: found 0, expected 1 or more columns"},
+        BadStatement{experts(20, kDown, kAll + "leaf=\"columns\" blocks=[0,2,5] block=2"),
+                     "found leaves 2:5 of 2 columns each for 5 experts of 4 columns, expected them to match"},
+        BadStatement{experts(20, kDown, kAll + "leaf=\"columns\" blocks=[0,3,4] block=2"), "found leaves 3:4"},
+        BadStatement{experts(20, kDown, kAll + "leaf=\"expert\" blocks=[0,2,5] block=1"), "found leaves 2:5"},
+        BadStatement{"%logits = input : f32[4,5]\n %g = weight g[0:20,0:6] : f32[20,6]\n"
+                     " %d = weight d[0:30,0:4] : f32[30,4]\n %gb = weight gb[0:20] : f32[20]\n"
+                     " %0 = moe_experts(%x, %logits, %g, %g, %d, %gb) " +
+                         kAll + kColumns + " : f32[1,4,6]",
+                     "found 6 operands, expected 5, or 8 with the three biases"}));
 
 INSTANTIATE_TEST_SUITE_P(
     Results, StatementRules,
@@ -127,7 +250,16 @@ INSTANTIATE_TEST_SUITE_P(
         BadStatement{"%0 = linear_blocks(%x, %w) blocks=[0,1,4] block=2 : f32[3,4,5]", "expected f32[2,4,5]"},
         BadStatement{"%0 = linear_blocks(%x, %w) blocks=[0,1,4] block=2 : f32[2,4,5]\n"
                      "%1 = all_reduce(%0) blocks=[0,2,5] dtype=\"f32\" : f32[4,5]",
-                     "found bounds unlike those of the linear_blocks below"}));
+                     "found bounds unlike those of the linear_blocks below"},
+        BadStatement{"%0 = linear_blocks(%x, %w) blocks=[0,2,5] block=2 : f32[2,4,5]\n"
+                     "%1 = linear_blocks(%x, %w) blocks=[0,3,6] block=2 : f32[2,4,5]\n"
+                     "%2 = join_partials(%0, %1) : f32[2,4,10]",
+                     "node 2 (join_partials): attribute blocks: found bounds unlike those of the linear_blocks"},
+        BadStatement{"%0 = linear_blocks(%x, %w) blocks=[0,2,5] block=2 : f32[2,4,5]\n"
+                     "%1 = linear_blocks(%x, %w) blocks=[0,2,5] block=2 : f32[2,4,5]\n"
+                     "%2 = join_partials(%0, %1) : f32[2,4,10]\n"
+                     "%3 = all_reduce(%2) blocks=[0,3,6] dtype=\"f32\" : f32[4,10]",
+                     "node 3 (all_reduce): attribute blocks: found bounds unlike those of the linear_blocks"}));
 
 INSTANTIATE_TEST_SUITE_P(
     Values, StatementRules,

@@ -1,0 +1,324 @@
+#include "runtime/graph/operation_rules.h"
+
+#include <fmt/ranges.h>
+
+#include <algorithm>
+#include <cmath>
+#include <initializer_list>
+#include <string>
+
+namespace lockstep::graph {
+namespace {
+
+Error misfit(std::string message) { return {ErrorKind::kInvalidArgument, std::move(message)}; }
+
+Error attribute_misfit(std::string_view name, const auto& found, std::string_view expected) {
+  return misfit(fmt::format("attribute {}: found {}, expected {}", name, found, expected));
+}
+
+/// Binds `rt` to the type that the attribute dtype names, or to `fallback` where it may be left out.
+Result<void> bind_result_type(OperationUse& use, std::optional<DType> fallback) {
+  if (fallback && !use.node.has("dtype")) {
+    use.symbols.bind_type("rt", *fallback);
+    return ok();
+  }
+  const std::string& name = use.node.text("dtype");
+  const std::optional<DType> type = dtype_from_short_name(name);
+  if (!type || !is_float(*type)) return attribute_misfit("dtype", name, "f32, bf16 or f16");
+  use.symbols.bind_type("rt", *type);
+  return ok();
+}
+
+/// The attribute blocks as a split that has a range for every rank of the graph.
+Result<BlockSplit> read_blocks(const OperationUse& use) {
+  const std::vector<int64_t>& bounds = use.node.integers("blocks");
+  const bool covers_ranks = bounds.size() == static_cast<size_t>(use.graph.ranks) + 1;
+  if (!covers_ranks || bounds.front() != 0 || bounds.back() < 1 || bounds.back() > kMaxSize ||
+      !std::is_sorted(bounds.begin(), bounds.end())) {
+    return attribute_misfit("blocks", fmt::format("{} bounds", bounds.size()),
+                            fmt::format("{} bounds that rise from 0 to the number of leaves", use.graph.ranks + 1));
+  }
+  return BlockSplit{bounds};
+}
+
+Result<void> check_not_negative(const OperationUse& use, std::string_view name) {
+  if (!use.node.has(name) || use.node.number(name) >= 0) return ok();
+  return attribute_misfit(name, use.node.number(name), "0 or more");
+}
+
+/// One of `allowed`, which a message lists.
+Result<void> check_one_of(const OperationUse& use, std::string_view name,
+                          std::initializer_list<std::string_view> allowed) {
+  const std::string& found = use.node.text(name);
+  if (std::find(allowed.begin(), allowed.end(), found) != allowed.end()) return ok();
+  return attribute_misfit(name, found, fmt::format("{}", fmt::join(allowed, ", ")));
+}
+
+/// The attributes window and pinned against the rows C of a cache.
+Result<void> check_window(const OperationUse& use) {
+  const int64_t capacity = use.symbols.size("C");
+  const int64_t pinned = use.node.has("pinned") ? use.node.integer("pinned") : 0;
+  if (pinned != 0 && !use.node.has("window")) return attribute_misfit("pinned", pinned, "a window beside it");
+  if (pinned < 0 || pinned >= capacity) return attribute_misfit("pinned", pinned, "0 to the cache's rows");
+  if (!use.node.has("window")) return ok();
+  const int64_t window = use.node.integer("window");
+  if (window < 1 || window > kMaxSize) return attribute_misfit("window", window, "1 or more");
+  return ok();
+}
+
+}  // namespace
+
+Result<void> check_embedding(OperationUse& use) {
+  const int64_t first_row = use.node.integer("first_row");
+  if (first_row < 0 || first_row > kMaxSize) return attribute_misfit("first_row", first_row, "0 or more");
+  return ok();
+}
+
+Result<void> check_linear(OperationUse& use) { return bind_result_type(use, use.symbols.type("dt")); }
+
+Result<void> check_linear_blocks(OperationUse& use) {
+  LOCKSTEP_TRY(const BlockSplit split, read_blocks(use));
+  const int64_t block = use.node.integer("block");
+  if (block < 1 || block > kMaxSize) return attribute_misfit("block", block, "1 or more columns");
+  const Range leaves = split.range_of(use.graph.rank);
+  const int64_t widest = leaves.size() * block;
+  const bool has_last_leaf = leaves.size() > 0 && leaves.end == split.leaves();
+  const int64_t narrowest = has_last_leaf ? widest - block + 1 : widest;
+  const int64_t columns = use.symbols.size("K");
+  if (columns < narrowest || columns > widest) {
+    return misfit(fmt::format("operand 0 (x): found {} columns, expected {} to {} (leaves {} of {} columns each)",
+                              columns, narrowest, widest, to_string(leaves), block));
+  }
+  use.symbols.bind_size("roots", static_cast<int64_t>(split.roots_of(use.graph.rank).size()));
+  return ok();
+}
+
+Result<void> check_all_reduce(OperationUse& use) {
+  LOCKSTEP_TRY(const BlockSplit split, read_blocks(use));
+  const auto roots = static_cast<int64_t>(split.roots_of(use.graph.rank).size());
+  if (use.symbols.size("roots") != roots) {
+    return misfit(fmt::format("operand 0 (partial): found {} roots, expected {} (rank {} holds leaves {} of {})",
+                              use.symbols.size("roots"), roots, use.graph.rank,
+                              to_string(split.range_of(use.graph.rank)), split.leaves()));
+  }
+  return bind_result_type(use, std::nullopt);
+}
+
+Result<void> check_all_gather(OperationUse& use) {
+  const std::vector<int64_t>& parts = use.node.integers("parts");
+  if (parts.size() != static_cast<size_t>(use.graph.ranks)) {
+    return attribute_misfit("parts", fmt::format("{} parts", parts.size()), fmt::format("{}", use.graph.ranks));
+  }
+  int64_t total = 0;
+  for (int64_t part : parts) {
+    if (part < 0 || part > kMaxSize - total) return attribute_misfit("parts", part, "columns that fit a dimension");
+    total += part;
+  }
+  const int64_t own = parts[static_cast<size_t>(use.graph.rank)];
+  if (own != use.symbols.size("n")) {
+    return attribute_misfit("parts", fmt::format("{} for rank {}", own, use.graph.rank),
+                            fmt::format("{}, the columns of x", use.symbols.size("n")));
+  }
+  use.symbols.bind_size("N", total);
+  return ok();
+}
+
+Result<void> check_columns(OperationUse& use) {
+  const int64_t begin = use.node.integer("begin");
+  const int64_t end = use.node.integer("end");
+  if (begin < 0 || begin > end || end > use.symbols.size("N")) {
+    return misfit(fmt::format("attributes begin and end: found {}:{}, expected a range of 0:{}", begin, end,
+                              use.symbols.size("N")));
+  }
+  use.symbols.bind_size("n", end - begin);
+  return ok();
+}
+
+Result<void> check_join_partials(OperationUse& use) {
+  const int64_t n = use.symbols.size("N"), m = use.symbols.size("M");
+  if (m > kMaxSize - n) {
+    return misfit(
+        fmt::format("operands 0 (x) and 1 (y): found {} and {} columns, expected at most {} together", n, m, kMaxSize));
+  }
+  use.symbols.bind_size("W", n + m);
+  return ok();
+}
+
+Result<void> check_lookup(OperationUse& use) {
+  const int64_t offset = use.node.integer("offset");
+  if (offset < 0 || offset > kMaxSize) return attribute_misfit("offset", offset, "0 or more");
+  return ok();
+}
+
+Result<void> check_rms_norm(OperationUse& use) {
+  LOCKSTEP_TRY_VOID(check_not_negative(use, "epsilon"));
+  const int64_t heads = use.node.has("heads") ? use.node.integer("heads") : 1;
+  const int64_t width = use.symbols.size("W");
+  if (heads < 0 || heads > kMaxSize || heads * use.symbols.size("d") != width) {
+    return attribute_misfit("heads", heads,
+                            fmt::format("columns of x ({}) / elements of weight ({})", width, use.symbols.size("d")));
+  }
+  return ok();
+}
+
+Result<void> check_layer_norm(OperationUse& use) { return check_not_negative(use, "epsilon"); }
+
+Result<void> check_rope(OperationUse& use) {
+  const int64_t heads = use.node.integer("heads");
+  const int64_t width = use.symbols.size("Hh");
+  if (heads < 1 || width % heads != 0) {
+    return attribute_misfit("heads", heads, fmt::format("a divisor of the {} columns of x", width));
+  }
+  if (use.symbols.size("F") > width / heads / 2) {
+    return misfit(fmt::format("operand 2 (frequencies): found {} frequencies, expected at most {}, half of head_dim",
+                              use.symbols.size("F"), width / heads / 2));
+  }
+  if (use.node.operands.size() == 4 || use.node.operands.size() == 5) {
+    return misfit(fmt::format("found {} operands, expected 3, or 6 with long_frequencies, is_long and slot",
+                              use.node.operands.size()));
+  }
+  return use.node.has("pairs") ? check_one_of(use, "pairs", {"halves", "neighbours"}) : ok();
+}
+
+Result<void> check_clamp_positions(OperationUse& use) {
+  const int64_t most = use.node.integer("most");
+  if (most < 0 || most > kMaxSize) return attribute_misfit("most", most, "0 or more");
+  return ok();
+}
+
+Result<void> check_kv_append(OperationUse& use) {
+  LOCKSTEP_TRY_VOID(check_window(use));
+  const int64_t expected = use.symbols.size("G") * use.symbols.size("h");
+  if (use.symbols.size("Gh") == expected) return ok();
+  return misfit(fmt::format("operand 0 (rows): found {} columns, expected {} (kv heads × head_dim of the cache)",
+                            use.symbols.size("Gh"), expected));
+}
+
+Result<void> check_head_map(const OperationUse& use) {
+  const std::vector<int64_t>& map = use.node.integers("head_map");
+  const int64_t head_dim = use.symbols.size("h");
+  if (head_dim < 1 || static_cast<int64_t>(map.size()) != use.symbols.size("Hh") / head_dim ||
+      use.symbols.size("Hh") % head_dim != 0) {
+    return attribute_misfit("head_map", fmt::format("{} heads", map.size()),
+                            fmt::format("{} columns of q / head_dim {}", use.symbols.size("Hh"), head_dim));
+  }
+  const int64_t cache_heads = use.symbols.size("G");
+  for (int64_t head : map) {
+    if (head < 0 || head >= cache_heads) {
+      return attribute_misfit("head_map", head, fmt::format("cache heads 0 to {}", cache_heads - 1));
+    }
+  }
+  return ok();
+}
+
+/// The optional operands: values per head where the attribute per_head says so, then the pinned keys' query.
+Result<void> check_attention_extras(const OperationUse& use) {
+  const size_t per_head = use.node.has("per_head") ? 1 : 0;
+  const size_t pinned = use.node.has("pinned") && use.node.integer("pinned") > 0 ? 1 : 0;
+  if (use.node.operands.size() != 5 + per_head + pinned) {
+    return misfit(fmt::format("found {} operands, expected {} (attributes per_head, pinned)", use.node.operands.size(),
+                              5 + per_head + pinned));
+  }
+  if (per_head == 0) return ok();
+  LOCKSTEP_TRY_VOID(check_one_of(use, "per_head", {"sinks", "slopes"}));
+  const Shape& shape = use.graph.value(use.node.operands[5]).type.shape;
+  const auto heads = static_cast<int64_t>(use.node.integers("head_map").size());
+  if (shape.rank() == 1 && shape[0] == heads && is_float(use.graph.value(use.node.operands[5]).type.dtype)) return ok();
+  return misfit(fmt::format("operand 5 (per_head): found {}, expected one number for each of {} query heads",
+                            to_string(use.graph.value(use.node.operands[5]).type), heads));
+}
+
+Result<void> check_attention(OperationUse& use) {
+  LOCKSTEP_TRY_VOID(check_head_map(use));
+  LOCKSTEP_TRY_VOID(check_window(use));
+  LOCKSTEP_TRY_VOID(check_attention_extras(use));
+  LOCKSTEP_TRY_VOID(check_not_negative(use, "soft_cap"));
+  if (use.node.has("bound") && (use.node.integer("bound") < 1 || use.node.integer("bound") > kMaxSize)) {
+    return attribute_misfit("bound", use.node.integer("bound"), "1 or more");
+  }
+  return check_one_of(use, "kernel", {"prefill", "decode"});
+}
+
+Result<void> check_activation(OperationUse& use) {
+  return check_one_of(use, "activation", {"silu", "gelu", "gelu_tanh", "relu"});
+}
+
+Result<void> check_gated_activation(OperationUse& use) {
+  LOCKSTEP_TRY_VOID(check_activation(use));
+  const int64_t width = use.symbols.size("W");
+  if (use.has_operand(1)) {
+    use.symbols.bind_size("I", width);
+    return ok();
+  }
+  if (width % 2 != 0) {
+    return misfit(fmt::format("operand 0 (gate): found {} columns, expected gate and up side by side", width));
+  }
+  use.symbols.bind_size("I", width / 2);
+  return ok();
+}
+
+Result<void> check_soft_cap(OperationUse& use) {
+  if (use.node.number("cap") > 0) return ok();
+  return attribute_misfit("cap", use.node.number("cap"), "above 0");
+}
+
+Result<void> check_moe_route(OperationUse& use) {
+  const int64_t chosen = use.node.integer("chosen");
+  if (chosen >= 1 && chosen <= use.symbols.size("E")) return ok();
+  return attribute_misfit("chosen", chosen, fmt::format("1 to {} experts", use.symbols.size("E")));
+}
+
+/// The experts that a rank holds, as rows of its weights.
+Result<void> check_stacked_experts(OperationUse& use) {
+  const int64_t begin = use.node.integer("first_expert"), count = use.node.integer("experts");
+  if (begin < 0 || count < 0 || begin > use.symbols.size("E") - count || count > kMaxSize) {
+    return misfit(fmt::format("attributes first_expert and experts: found {} and {}, expected a range of 0:{}", begin,
+                              count, use.symbols.size("E")));
+  }
+  const int64_t up_rows = use.symbols.size("A"), down_rows = use.symbols.size("B"), columns = use.symbols.size("I");
+  if (up_rows != count * columns || (count > 0 && down_rows % count != 0)) {
+    return misfit(fmt::format("found {} gate and {} down rows for {} experts of {} columns, expected {} and a multiple",
+                              up_rows, down_rows, count, columns, count * columns));
+  }
+  use.symbols.bind_size("N", use.symbols.size("d"));
+  if (down_rows == count * use.symbols.size("d")) return ok();
+  return misfit(fmt::format("operand 4 (down): found {} rows, expected {} for each of {} experts", down_rows,
+                            use.symbols.size("d"), count));
+}
+
+Result<void> check_moe_experts(OperationUse& use) {
+  LOCKSTEP_TRY_VOID(check_one_of(use, "activation", {"silu", "gelu", "gelu_tanh", "clamped_swiglu"}));
+  LOCKSTEP_TRY_VOID(check_one_of(use, "leaf", {"columns", "expert"}));
+  const bool has_clamps = use.node.has("limit") && use.node.has("alpha");
+  if (use.node.text("activation") == "clamped_swiglu" && !has_clamps) {
+    return attribute_misfit("activation", "clamped_swiglu", "the attributes limit and alpha beside it");
+  }
+  if (use.node.operands.size() != 5 && use.node.operands.size() != 8) {
+    return misfit(fmt::format("found {} operands, expected 5, or 8 with the three biases", use.node.operands.size()));
+  }
+  LOCKSTEP_TRY_VOID(check_stacked_experts(use));
+  LOCKSTEP_TRY(const BlockSplit split, read_blocks(use));
+  const Range leaves = split.range_of(use.graph.rank);
+  const int64_t block = use.node.integer("block");
+  if (block < 1 || block > kMaxSize) return attribute_misfit("block", block, "1 or more columns");
+  const int64_t columns = use.symbols.size("I");
+  const bool by_expert = use.node.text("leaf") == "expert";
+  const bool fits =
+      by_expert
+          ? leaves.begin == use.node.integer("first_expert") && leaves.size() == use.node.integer("experts")
+          : columns <= leaves.size() * block && columns > (leaves.size() - 1) * block - (leaves.size() == 0 ? 1 : 0);
+  if (!fits) {
+    return misfit(fmt::format("found leaves {} of {} columns each for {} experts of {} columns, expected them to match",
+                              to_string(leaves), block, use.node.integer("experts"), columns));
+  }
+  use.symbols.bind_size("roots", static_cast<int64_t>(split.roots_of(use.graph.rank).size()));
+  return ok();
+}
+
+Result<void> check_accept(OperationUse& use) {
+  const int64_t rows = use.symbols.size("T"), slots = use.graph.slots;
+  if (slots > 0 && rows % slots == 0 && rows >= slots) return ok();
+  return misfit(fmt::format("operand 0 (logits): found {} rows, expected a multiple of the {} slots", rows, slots));
+}
+
+}  // namespace lockstep::graph

@@ -1,0 +1,30 @@
+// What the patterns of the operations' table cannot say: one rule per operation that needs it. Private to this folder.
+#pragma once
+
+#include "runtime/graph/operations.h"
+
+namespace lockstep::graph {
+
+Result<void> check_embedding(OperationUse& use);
+Result<void> check_linear(OperationUse& use);
+Result<void> check_linear_blocks(OperationUse& use);
+Result<void> check_all_reduce(OperationUse& use);
+Result<void> check_all_gather(OperationUse& use);
+Result<void> check_columns(OperationUse& use);
+Result<void> check_join_partials(OperationUse& use);
+Result<void> check_lookup(OperationUse& use);
+Result<void> check_rms_norm(OperationUse& use);
+Result<void> check_layer_norm(OperationUse& use);
+Result<void> check_rope(OperationUse& use);
+Result<void> check_clamp_positions(OperationUse& use);
+Result<void> check_kv_append(OperationUse& use);
+Result<void> check_attention(OperationUse& use);
+Result<void> check_activation(OperationUse& use);
+Result<void> check_gated_activation(OperationUse& use);
+Result<void> check_soft_cap(OperationUse& use);
+Result<void> check_moe_route(OperationUse& use);
+Result<void> check_stacked_experts(OperationUse& use);
+Result<void> check_moe_experts(OperationUse& use);
+Result<void> check_accept(OperationUse& use);
+
+}  // namespace lockstep::graph
