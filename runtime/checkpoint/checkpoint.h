@@ -1,5 +1,5 @@
-// The weights of a Hugging Face directory: one safetensors file, or several behind an index. Opening reads the headers
-// only; a rank then reads the byte ranges of its own slices.
+// The weights of a Hugging Face directory: one file, or several behind an index; safetensors or torch's .bin. Opening
+// reads the headers only; a rank then reads the byte ranges of its own slices.
 #pragma once
 
 #include <cstddef>
@@ -10,6 +10,7 @@
 #include <span>
 #include <string>
 #include <string_view>
+#include <vector>
 
 #include "runtime/core/block_tree.h"
 #include "runtime/core/result.h"
@@ -20,12 +21,15 @@ namespace lockstep::checkpoint {
 /// Where one tensor lies, and how.
 struct TensorEntry {
   std::filesystem::path file;
-  TensorType type;           // its dtype only counts where `can_be_read`
-  int64_t offset = 0;        // of its first byte in the file
-  int64_t bytes = 0;         // that it occupies there
-  std::string stored_dtype;  // as the file spells it: "BF16"
-  bool can_be_read = false;  // F32, BF16 and F16; what nobody reads may have any other type
+  TensorType type;                    // its dtype only counts where `can_be_read`
+  int64_t offset = 0;                 // of its first byte in the file
+  int64_t bytes = 0;                  // of its elements
+  std::string stored_dtype;           // by its name in the safetensors format: "BF16"
+  bool can_be_read = false;           // F32, BF16 and F16; what nobody reads may have any other type
+  std::vector<int64_t> strides = {};  // in elements, one per dimension; none: row-major and dense
 };
+
+using TensorMap = std::map<std::string, TensorEntry, std::less<>>;
 
 /// An open checkpoint. Reading is const and thread-safe.
 class Checkpoint {
@@ -33,13 +37,14 @@ class Checkpoint {
   virtual ~Checkpoint() = default;
 
   /// Every tensor by name.
-  virtual const std::map<std::string, TensorEntry, std::less<>>& tensors() const = 0;
+  virtual const TensorMap& tensors() const = 0;
 
   /// Whether a tensor of that name is there.
   bool contains(std::string_view name) const { return tensors().find(name) != tensors().end(); }
 
   /// Reads `ranges` (one per dimension, at most 2 dimensions) of the tensor `name`, row-major, converted to `dtype`,
-  /// into `dst`. Only the bytes of those rows are read. `expected` is the tensor's whole shape: another one fails with
+  /// into `dst`. Only the bytes of those rows are read (or of those columns, where the file has them together), with
+  /// a few MiB of buffer. `expected` is the tensor's whole shape: another one fails with
   /// `kInvalidArgument` that names file, tensor, found and expected; an absent tensor with `kNotFound`; one that holds
   /// neither F32, BF16 nor F16 with `kUnsupported`. `dtype` is a floating-point type. @blocking (disk)
   virtual Result<void> read(std::string_view name, const Shape& expected, std::span<const Range> ranges, DType dtype,
@@ -52,19 +57,16 @@ class Checkpoint {
   virtual int64_t bytes_read() const = 0;
 };
 
-/// Opens `directory`: model.safetensors, or else the shards of model.safetensors.index.json. Fails with `kNotFound`
-/// when neither is there and with `kInvalidArgument` when a header is damaged, truncated, overlaps or points outside
-/// its file, or an index names a file or tensor that is not there.
+/// Opens `directory`, its tensors under the names of the files: model.safetensors, or else the shards of
+/// model.safetensors.index.json, or else pytorch_model.bin, or else those of pytorch_model.bin.index.json. Fails with
+/// `kNotFound` when none is there; with `kInvalidArgument` when a header is damaged, truncated, overlaps or points
+/// outside its file, or an index names a file or tensor that is not there; with `kUnsupported` when a .bin holds more
+/// than tensors and plain containers, or is older than torch 1.6.
 Result<std::unique_ptr<Checkpoint>> open_checkpoint(const std::filesystem::path& directory);
 
 /// Whether the tensors `a` and `b` have one shape and equal values; both must be there, with 1 or 2 dimensions. For a
 /// tied model whose file also holds a `lm_head.weight`: the two may differ, and then transformers keeps them apart.
 /// Reads both in blocks. @blocking (disk)
 Result<bool> hold_equal_values(const Checkpoint& checkpoint, std::string_view a, std::string_view b);
-
-/// One file's header, for the fuzz test: `file_size` bounds the offsets.
-Result<std::map<std::string, TensorEntry, std::less<>>> parse_safetensors_header(std::span<const std::byte> header,
-                                                                                 int64_t data_start, int64_t file_size,
-                                                                                 const std::filesystem::path& file);
 
 }  // namespace lockstep::checkpoint

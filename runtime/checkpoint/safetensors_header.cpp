@@ -1,20 +1,15 @@
-// The header of a safetensors file (github.com/huggingface/safetensors, "Format"):
-//
-//   u64 n | n bytes of JSON {"name": {"dtype": "BF16", "shape": [2, 3], "data_offsets": [begin, end]}, …} | data
-//
-// Offsets count from the start of the data. The tensors cover the data without overlap or hole; "__metadata__" is free
-// text and ignored.
+#include "runtime/checkpoint/safetensors_header.h"
+
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
 #include <algorithm>
-#include <array>
 #include <limits>
 #include <tuple>
 #include <utility>
 
-#include "runtime/checkpoint/checkpoint.h"
 #include "runtime/checkpoint/json_document.h"
+#include "runtime/checkpoint/stored_type.h"
 
 namespace lockstep::checkpoint {
 namespace {
@@ -22,40 +17,12 @@ namespace {
 using nlohmann::json;
 
 constexpr int64_t kLargest = std::numeric_limits<int64_t>::max();
-
-struct StoredType {
-  std::string_view name;
-  int bits;
-  std::optional<DType> readable = std::nullopt;
-};
-
-/// Every type of the format; most are here so that the sizes of tensors that nobody reads are checked too.
-constexpr std::array<StoredType, 20> kStoredTypes = {{{"F32", 32, DType::kFloat32},
-                                                      {"BF16", 16, DType::kBFloat16},
-                                                      {"F16", 16, DType::kFloat16},
-                                                      {"F64", 64},
-                                                      {"I64", 64},
-                                                      {"U64", 64},
-                                                      {"C64", 64},
-                                                      {"I32", 32},
-                                                      {"U32", 32},
-                                                      {"I16", 16},
-                                                      {"U16", 16},
-                                                      {"I8", 8},
-                                                      {"U8", 8},
-                                                      {"BOOL", 8},
-                                                      {"F8_E4M3", 8},
-                                                      {"F8_E5M2", 8},
-                                                      {"F8_E8M0", 8},
-                                                      {"F6_E2M3", 6},
-                                                      {"F6_E3M2", 6},
-                                                      {"F4", 4}}};
+constexpr int64_t kLengthField = 8;
+constexpr int64_t kLargestHeader = 100'000'000;  // the format's own limit
 
 Result<StoredType> read_type(const KeyReader& tensor) {
   LOCKSTEP_TRY(const std::string name, tensor.text("dtype"));
-  for (const StoredType& type : kStoredTypes) {
-    if (type.name == name) return type;
-  }
+  if (const StoredType* type = find_stored_type(name)) return *type;
   return tensor.wrong("dtype", "a type of the safetensors format");
 }
 
@@ -109,8 +76,8 @@ Result<TensorEntry> read_entry(const KeyReader& tensor, int64_t data_start, int6
 }
 
 /// The tensors lie side by side: no byte belongs to two of them or to none.
-Result<void> check_cover(const std::map<std::string, TensorEntry, std::less<>>& tensors, int64_t data_start,
-                         int64_t file_size, const std::filesystem::path& file) {
+Result<void> check_cover(const TensorMap& tensors, int64_t data_start, int64_t file_size,
+                         const std::filesystem::path& file) {
   struct Extent {
     int64_t begin, end;
     std::string_view name;
@@ -137,12 +104,11 @@ Result<void> check_cover(const std::map<std::string, TensorEntry, std::less<>>& 
 
 }  // namespace
 
-Result<std::map<std::string, TensorEntry, std::less<>>> parse_safetensors_header(std::span<const std::byte> header,
-                                                                                 int64_t data_start, int64_t file_size,
-                                                                                 const std::filesystem::path& file) {
+Result<TensorMap> parse_safetensors_header(std::span<const std::byte> header, int64_t data_start, int64_t file_size,
+                                           const std::filesystem::path& file) {
   const std::string_view text(reinterpret_cast<const char*>(header.data()), header.size());
   LOCKSTEP_TRY(const json document, parse_json_object(text, fmt::format("the header of {}", file.string())));
-  std::map<std::string, TensorEntry, std::less<>> tensors;
+  TensorMap tensors;
   for (const auto& [name, value] : document.items()) {
     if (name == "__metadata__") continue;
     const std::string origin = fmt::format("{}: tensor {}", file.string(), name);
@@ -154,6 +120,21 @@ Result<std::map<std::string, TensorEntry, std::less<>>> parse_safetensors_header
   }
   LOCKSTEP_TRY_VOID(check_cover(tensors, data_start, file_size, file));
   return tensors;
+}
+
+Result<TensorMap> read_safetensors_header(const ByteSource& file) {
+  if (file.size < kLengthField) {
+    return damaged(file.path.string(), fmt::format("found {} bytes, expected a header", file.size));
+  }
+  uint64_t length = 0;
+  LOCKSTEP_TRY_VOID(file.read(0, std::as_writable_bytes(std::span(&length, 1))));
+  const int64_t room = std::min(file.size - kLengthField, kLargestHeader);
+  if (length > static_cast<uint64_t>(room)) {
+    return damaged(file.path.string(), fmt::format("found a header of {} bytes, expected at most {}", length, room));
+  }
+  std::vector<std::byte> header(length);
+  LOCKSTEP_TRY_VOID(file.read(kLengthField, header));
+  return parse_safetensors_header(header, kLengthField + static_cast<int64_t>(length), file.size, file.path);
 }
 
 }  // namespace lockstep::checkpoint

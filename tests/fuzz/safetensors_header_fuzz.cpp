@@ -4,7 +4,7 @@
 #include <cstdint>
 #include <span>
 
-#include "runtime/checkpoint/checkpoint.h"
+#include "runtime/checkpoint/safetensors_header.h"
 
 extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   using lockstep::checkpoint::parse_safetensors_header;

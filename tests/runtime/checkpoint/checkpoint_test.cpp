@@ -13,20 +13,20 @@ namespace lockstep::checkpoint {
 namespace {
 
 using model::HashedModelLayout;
-using model::TensorName;
+using model::HashedTensor;
 using ::testing::HasSubstr;
 
-const TensorName kMatrix{"matrix.weight", {64, 96}};
-const TensorName kVector{"vector.weight", {40}};
-const TensorName kTall{"tall.weight", {700, 500}};  // more than one conversion buffer in f32
-const std::vector<TensorName> kTensors = {kMatrix, kVector, kTall};
+const HashedTensor kMatrix{"matrix.weight", {64, 96}};
+const HashedTensor kVector{"vector.weight", {40}};
+const HashedTensor kTall{"tall.weight", {700, 500}};  // more than one conversion buffer in f32
+const std::vector<HashedTensor> kTensors = {kMatrix, kVector, kTall};
 
 void write_model(const TemporaryDirectory& directory, HashedModelLayout layout) {
   model::write_hashed_weights(directory.path(), kTensors, {}, layout);
 }
 
 /// What a slice of a hashed tensor must be: stored as `stored`, read as `wanted`.
-std::vector<std::byte> expected_slice(const TensorName& tensor, const std::vector<Range>& ranges, DType stored,
+std::vector<std::byte> expected_slice(const HashedTensor& tensor, const std::vector<Range>& ranges, DType stored,
                                       DType wanted) {
   const std::vector<float> all = model::hashed_tensor({}, tensor);
   const int64_t columns = tensor.shape.rank() == 2 ? tensor.shape[1] : 1;
@@ -44,7 +44,7 @@ std::vector<std::byte> expected_slice(const TensorName& tensor, const std::vecto
   return slice;
 }
 
-std::vector<std::byte> read_slice(const Checkpoint& checkpoint, const TensorName& tensor,
+std::vector<std::byte> read_slice(const Checkpoint& checkpoint, const HashedTensor& tensor,
                                   const std::vector<Range>& ranges, DType dtype) {
   int64_t elements = 1;
   for (const Range& range : ranges) elements *= range.size();
@@ -61,7 +61,7 @@ TEST(Checkpoint, ReadsEverySliceInEveryTypeFromOneFileAndFromShards) {
       write_model(directory, {stored, files});
       const auto checkpoint = open_checkpoint(directory.path()).value();
       for (const DType wanted : {DType::kFloat32, DType::kBFloat16, DType::kFloat16}) {
-        const std::pair<TensorName, std::vector<Range>> slices[] = {
+        const std::pair<HashedTensor, std::vector<Range>> slices[] = {
             {kMatrix, {{0, 64}, {0, 96}}}, {kMatrix, {{5, 37}, {0, 96}}}, {kMatrix, {{0, 64}, {48, 96}}},
             {kMatrix, {{63, 64}, {1, 2}}}, {kMatrix, {{7, 7}, {0, 96}}},  {kVector, {{0, 40}}},
             {kVector, {{13, 14}}},         {kTall, {{0, 700}, {0, 500}}}, {kTall, {{1, 699}, {3, 253}}}};
@@ -91,7 +91,7 @@ TEST(Checkpoint, ReadsOnlyTheBytesOfARanksOwnSlices) {
     for (const bool by_rows : {true, false}) {
       const auto checkpoint = open_checkpoint(directory.path()).value();
       const int64_t headers = checkpoint->bytes_read();
-      for (const TensorName& tensor : {kMatrix, kTall}) {
+      for (const HashedTensor& tensor : {kMatrix, kTall}) {
         const int64_t rows = tensor.shape[0], columns = tensor.shape[1];
         const std::vector<Range> first = {{0, by_rows ? rows / 2 : rows}, {0, by_rows ? columns : columns / 2}};
         read_slice(*checkpoint, tensor, first, wanted);

@@ -5,6 +5,7 @@
 
 #include <nlohmann/json.hpp>
 
+#include "tests/runtime/checkpoint/spec_testing.h"
 #include "tests/runtime/checkpoint/temporary_directory.h"
 
 namespace lockstep::checkpoint {
@@ -15,29 +16,23 @@ using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 using ::testing::IsEmpty;
 
-/// Only the keys that have no default.
-json smallest() {
-  return {{"model_type", "llama"}, {"hidden_size", 64},      {"intermediate_size", 96},
-          {"vocab_size", 256},     {"num_hidden_layers", 2}, {"num_attention_heads", 4}};
-}
-
 json with(std::string_view key, json value) {
-  json config = smallest();
+  json config = smallest("llama");
   config[std::string(key)] = std::move(value);
   return config;
 }
 
-Result<ModelSpec> parse(const json& config) { return parse_spec(config.dump(), "config.json"); }
-
 TEST(ParseSpec, FillsInTheDefaultsOfLlama) {
-  const ModelSpec spec = parse(smallest()).value();
+  const ModelSpec spec = parse(smallest("llama")).value();
   EXPECT_EQ(spec.key_value_heads, 4);
   EXPECT_EQ(spec.head_dim, 16);
   EXPECT_EQ(spec.max_positions, 2048);
   EXPECT_EQ(spec.norm_epsilon, 1e-6);
   EXPECT_EQ(spec.activation, "silu");
   EXPECT_FALSE(spec.attention_bias || spec.mlp_bias || spec.tied_embeddings);
-  EXPECT_EQ(spec.rope, RopeSpec{});
+  EXPECT_EQ(spec.rope, RopeSpec{.rotated = 16});
+  EXPECT_EQ(spec.attention_scale, 0.25);
+  EXPECT_THAT(spec.windows, IsEmpty());
   EXPECT_EQ(spec.dtype, DType::kFloat32);
   EXPECT_THAT(spec.eos_ids, ElementsAre(2));
   EXPECT_EQ(spec.bos_id, 1);
@@ -45,7 +40,7 @@ TEST(ParseSpec, FillsInTheDefaultsOfLlama) {
 }
 
 TEST(ParseSpec, ReadsBothSpellingsOfOneModelAlike) {
-  json older = smallest();
+  json older = smallest("llama");
   older.update({{"rope_theta", 500000.0},
                 {"torch_dtype", "bfloat16"},
                 {"rope_scaling",
@@ -54,7 +49,7 @@ TEST(ParseSpec, ReadsBothSpellingsOfOneModelAlike) {
                   {"low_freq_factor", 1.0},
                   {"high_freq_factor", 4.0},
                   {"original_max_position_embeddings", 8192}}}});
-  json newer = smallest();
+  json newer = smallest("llama");
   newer.update({{"dtype", "bfloat16"},
                 {"rope_parameters",
                  {{"rope_type", "llama3"},
@@ -73,7 +68,7 @@ TEST(ParseSpec, ReadsBothSpellingsOfOneModelAlike) {
 }
 
 TEST(ParseSpec, LetsRopeScalingWinOverRopeParameters) {
-  json config = smallest();
+  json config = smallest("llama");
   config.update({{"rope_scaling", {{"rope_type", "linear"}, {"factor", 2.0}}},
                  {"rope_parameters", {{"rope_type", "linear"}, {"factor", 3.0}, {"rope_theta", 7.0}}}});
   const RopeSpec rope = parse(config).value().rope;
@@ -121,6 +116,11 @@ TEST(ParseSpec, TakesEosAsANumberAListOrNull) {
   EXPECT_THAT(parse(with("eos_token_id", nullptr)).value().eos_ids, IsEmpty());
 }
 
+TEST(ParseSpec, LeavesOutTokensThatTheVocabularyDoesNotHave) {
+  EXPECT_THAT(parse(with("eos_token_id", {7, 256})).value().eos_ids, ElementsAre(7));
+  EXPECT_EQ(parse(with("pad_token_id", 256)).value().pad_id, std::nullopt);
+}
+
 TEST(ParseSpec, TakesMinusOneAsNoPadding) {
   EXPECT_EQ(parse(with("pad_token_id", -1)).value().pad_id, std::nullopt);
   EXPECT_EQ(parse(with("pad_token_id", 0)).value().pad_id, 0);
@@ -135,19 +135,55 @@ TEST(ParseSpec, TakesAHeadWidthThatIsNotHiddenOverHeads) {
   EXPECT_EQ(parse(with("head_dim", nullptr)).value().head_dim, 16);
 }
 
-TEST(ParseSpec, KnowsTheOtherNameOfSilu) { EXPECT_EQ(parse(with("hidden_act", "swish")).value().activation, "silu"); }
+TEST(ParseSpec, KnowsActivationsByAllTheirNames) {
+  const std::pair<std::string, std::string> cases[] = {
+      {"silu", "silu"},           {"swish", "silu"},
+      {"relu", "relu"},           {"gelu", "gelu"},
+      {"gelu_python", "gelu"},    {"gelu_new", "gelu_tanh"},
+      {"gelu_fast", "gelu_tanh"}, {"gelu_pytorch_tanh", "gelu_tanh"},
+  };
+  for (const auto& [name, function] : cases) {
+    EXPECT_EQ(parse(with("hidden_act", name)).value().activation, function) << name;
+  }
+}
+
+TEST(ParseSpec, GivesLlamasBiasToAllProjectionsOfAttention) {
+  const ModelSpec spec = parse(with("attention_bias", true)).value();
+  EXPECT_TRUE(spec.attention_bias && spec.attention_output_bias);
+}
+
+TEST(ParseSpec, LooksAtTheArchitectureWhenThereIsNoModelType) {
+  json config = with("architectures", {"LlamaForCausalLM"});
+  const ModelSpec spec = parse(config).value();
+  config.erase("model_type");
+  EXPECT_EQ(parse(config).value(), spec);
+  config["architectures"] = {"MambaForCausalLM"};
+  const auto unknown = parse(config);
+  EXPECT_EQ(unknown.error().kind, ErrorKind::kUnsupported);
+  EXPECT_THAT(unknown.error().message, HasSubstr("architectures: found \"MambaForCausalLM\", expected one of: Bloom"));
+}
+
+TEST(ParseSpec, ListsEveryFamily) {
+  EXPECT_THAT(supported_model_types(),
+              ElementsAre("bloom", "gemma2", "gemma3", "gemma3_text", "gpt2", "gpt_neox", "gpt_oss", "gptj", "llama",
+                          "ministral", "mistral", "mixtral", "opt", "phi3", "qwen2", "qwen3"));
+}
 
 TEST(ParseSpec, NamesTheSupportedModelTypes) {
   const auto spec = parse(with("model_type", "mamba"));
   ASSERT_FALSE(spec.has_value());
   EXPECT_EQ(spec.error().kind, ErrorKind::kUnsupported);
-  EXPECT_THAT(spec.error().message, HasSubstr("config.json: model_type: found \"mamba\", expected one of: llama"));
+  EXPECT_THAT(spec.error().message,
+              HasSubstr("config.json: model_type: found \"mamba\", expected one of: bloom, gemma2"));
 }
 
 TEST(ParseSpec, RefusesWhatItCannotRun) {
   const std::pair<std::string, json> cases[] = {
       {"quantization_config", {{"quant_method", "mxfp4"}}},
-      {"hidden_act", "gelu"},
+      {"hidden_act", "quick_gelu"},
+      {"hidden_act", "gelu_10"},
+      {"is_encoder_decoder", true},
+      {"per_layer_config", {{"0", {{"intermediate_size", 32}}}}},
       {"torch_dtype", "float64"},
       {"partial_rotary_factor", 0.5},
       {"rope_scaling", {{"rope_type", "longrope"}, {"factor", 2.0}}},
@@ -162,7 +198,7 @@ TEST(ParseSpec, RefusesWhatItCannotRun) {
 }
 
 TEST(ParseSpec, NamesEveryKeyThatIsMissing) {
-  const json complete = smallest();
+  const json complete = smallest("llama");
   for (const auto& [key, value] : complete.items()) {
     json config = complete;
     config.erase(key);
@@ -193,10 +229,9 @@ TEST(ParseSpec, NamesEveryKeyThatIsOutOfRangeOrOfAnotherType) {
       {"torch_dtype", 16},
       {"rope_theta", 1.0},
       {"rope_scaling", "linear"},
-      {"eos_token_id", 256},
       {"eos_token_id", {1, -1}},
       {"bos_token_id", -2},
-      {"pad_token_id", 256},
+      {"pad_token_id", -2},
   };
   for (const auto& [key, value] : cases) {
     const auto spec = parse(with(key, value));

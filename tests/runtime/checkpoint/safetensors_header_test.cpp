@@ -1,7 +1,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include "runtime/checkpoint/checkpoint.h"
+#include "runtime/checkpoint/safetensors_header.h"
 
 namespace lockstep::checkpoint {
 namespace {

@@ -1,0 +1,81 @@
+#include <fmt/format.h>
+
+#include "runtime/checkpoint/spec_families.h"
+#include "runtime/checkpoint/spec_keys.h"
+
+namespace lockstep::checkpoint {
+namespace {
+
+constexpr Limits<int64_t> kExperts{1, int64_t{1} << 16};
+
+Result<void> read_experts(const KeyReader& config, int64_t default_experts, int64_t default_chosen, ModelSpec& spec) {
+  spec.mlp = Mlp::kExperts;
+  const std::string_view key = either(config, "num_experts", "num_local_experts");
+  LOCKSTEP_TRY(spec.experts, config.integer_or(key, default_experts, kExperts));
+  LOCKSTEP_TRY(spec.experts_per_token, config.integer_or("num_experts_per_tok", default_chosen, kExperts));
+  if (spec.experts_per_token > spec.experts) {
+    return Error{ErrorKind::kInvalidArgument,
+                 fmt::format("[runtime/checkpoint] cannot use {}: num_experts_per_tok: found {}, expected 1 to {}, the "
+                             "experts; correct the file",
+                             config.origin(), spec.experts_per_token, spec.experts)};
+  }
+  return ok();
+}
+
+/// Without a word about rotation, gpt-oss stretches 4096 positions by 32.
+RopeSpec gpt_oss_rope(double theta, int64_t rotated) {
+  return {.kind = RopeSpec::Kind::kYarn,
+          .rotated = rotated,
+          .theta = theta,
+          .factor = 32.0,
+          .original_max_positions = 4096,
+          .truncate = false};
+}
+
+}  // namespace
+
+Result<ModelSpec> read_mixtral(const KeyReader& config) {
+  FamilyKeys keys;
+  keys.key_value_heads.otherwise = 8;
+  keys.max_positions.otherwise = 131072;
+  keys.norm_epsilon.otherwise = 1e-5;
+  keys.eos_ids = {2};
+  keys.bos_id = 1;
+  LOCKSTEP_TRY(ModelSpec spec, read_family(config, "mixtral", keys));
+  if (spec.activation == "relu") return unsupported(config, "hidden_act", "\"relu\"", "silu or a gelu");
+  LOCKSTEP_TRY(spec.rope, read_rope(config, spec, {.theta = {"rope_theta", 1e6}}));
+  LOCKSTEP_TRY(const auto window, read_window(config, std::nullopt));
+  if (window) spec.windows.assign(static_cast<size_t>(spec.layers), *window);
+  LOCKSTEP_TRY_VOID(read_experts(config, 8, 2, spec));
+  return spec;
+}
+
+Result<ModelSpec> read_gpt_oss(const KeyReader& config) {
+  FamilyKeys keys;
+  keys.key_value_heads.otherwise = 8;
+  keys.head_dim.otherwise = 64;
+  keys.max_positions.otherwise = 131072;
+  keys.norm_epsilon.otherwise = 1e-5;
+  keys.activation = {"", "silu"};  // the experts' own function takes its place
+  LOCKSTEP_TRY(ModelSpec spec, read_family(config, "gpt_oss", keys));
+  LOCKSTEP_TRY(spec.attention_bias, config.boolean_or("attention_bias", true));
+  spec.attention_output_bias = spec.attention_bias;
+  spec.attention_sinks = true;
+  constexpr Key<double> kTheta{"rope_theta", 150000.0};
+  LOCKSTEP_TRY(spec.rope, read_rope(config, spec, {.theta = kTheta}));
+  const auto* scaling = config.find("rope_scaling");
+  if ((scaling == nullptr || scaling->empty()) && !config.has("rope_parameters")) {
+    spec.rope = gpt_oss_rope(spec.rope.theta, spec.rope.rotated);
+  }
+  LOCKSTEP_TRY(const auto window, read_window(config, 128));
+  LOCKSTEP_TRY_VOID(read_layer_windows(
+      config, window, [](int64_t layer) { return layer % 2 == 0; }, spec));
+  LOCKSTEP_TRY_VOID(read_experts(config, 128, 4, spec));
+  spec.activation = "clamped_swiglu";
+  spec.mlp_bias = true;
+  LOCKSTEP_TRY(spec.swiglu_limit, config.number_or("swiglu_limit", 7.0, kPositive));
+  LOCKSTEP_TRY(spec.swiglu_alpha, config.number_or("swiglu_alpha", 1.702, kPositive));
+  return spec;
+}
+
+}  // namespace lockstep::checkpoint

@@ -1,0 +1,231 @@
+#include "runtime/checkpoint/spec_keys.h"
+
+#include <fmt/format.h>
+
+#include <array>
+#include <cmath>
+#include <limits>
+#include <utility>
+
+namespace lockstep::checkpoint {
+namespace {
+
+using nlohmann::json;
+
+constexpr Limits<int64_t> kHeads{1, int64_t{1} << 16};
+constexpr Limits<int64_t> kLayers{1, int64_t{1} << 16};
+
+Result<int64_t> read(const KeyReader& config, const Key<int64_t>& key, Limits<int64_t> limits) {
+  if (key.otherwise && !config.has(key.name)) return *key.otherwise;
+  return config.integer(key.name, limits);
+}
+
+/// A key that may be null, which means something else than leaving it out.
+Result<int64_t> read_nullable(const KeyReader& config, const Key<int64_t>& key, int64_t null, Limits<int64_t> limits) {
+  return config.integer_or(key.name, config.is_null(key.name) ? null : key.otherwise.value_or(null), limits);
+}
+
+// ---- sizes and heads ----
+
+Result<void> read_sizes(const KeyReader& config, const FamilyKeys& keys, ModelSpec& spec) {
+  LOCKSTEP_TRY(spec.hidden_size, read(config, keys.hidden_size, kWidth));
+  LOCKSTEP_TRY(spec.layers, read(config, keys.layers, kLayers));
+  LOCKSTEP_TRY(spec.intermediate_size, read(config, keys.intermediate_size, kWidth));
+  LOCKSTEP_TRY(spec.vocabulary, read(config, keys.vocabulary, kWidth));
+  LOCKSTEP_TRY(spec.max_positions, read(config, keys.max_positions, kPositions));
+  LOCKSTEP_TRY(spec.norm_epsilon, config.number_or(keys.norm_epsilon.name, *keys.norm_epsilon.otherwise, {1e-30, 1.0}));
+  spec.embedding_size = spec.hidden_size;
+  return ok();
+}
+
+Result<void> read_heads(const KeyReader& config, const FamilyKeys& keys, ModelSpec& spec) {
+  LOCKSTEP_TRY(spec.query_heads, read(config, keys.query_heads, kHeads));
+  LOCKSTEP_TRY(spec.key_value_heads, read_nullable(config, keys.key_value_heads, spec.query_heads, kHeads));
+  if (spec.query_heads % spec.key_value_heads != 0) {
+    return Error{ErrorKind::kInvalidArgument,
+                 fmt::format("[runtime/checkpoint] cannot use {}: {}: found {}, expected a divisor of the {} query "
+                             "heads; correct the file",
+                             config.origin(), keys.key_value_heads.name, spec.key_value_heads, spec.query_heads)};
+  }
+  const bool is_quotient = !config.has(keys.head_dim.name) && (!keys.head_dim.otherwise || config.is_null("head_dim"));
+  if (is_quotient && spec.hidden_size % spec.query_heads != 0) {
+    const std::string_view key = keys.head_dim.name.empty() ? keys.query_heads.name : keys.head_dim.name;
+    return config.wrong(
+        key, fmt::format("{}, because {} heads do not divide the hidden size of {}",
+                         keys.head_dim.name.empty() ? "a divisor" : "a number", spec.query_heads, spec.hidden_size));
+  }
+  LOCKSTEP_TRY(spec.head_dim, read_nullable(config, keys.head_dim, spec.hidden_size / spec.query_heads, kWidth));
+  spec.attention_scale = 1.0 / std::sqrt(static_cast<double>(spec.head_dim));
+  return ok();
+}
+
+// ---- activations ----
+
+/// Functions under all their names in transformers (ACT2FN). Those of one group differ in rounding only.
+constexpr std::array<std::pair<std::string_view, std::string_view>, 10> kActivations = {
+    {{"gelu", "gelu"},
+     {"gelu_python", "gelu"},
+     {"gelu_new", "gelu_tanh"},
+     {"gelu_fast", "gelu_tanh"},
+     {"gelu_accurate", "gelu_tanh"},
+     {"gelu_pytorch_tanh", "gelu_tanh"},
+     {"gelu_python_tanh", "gelu_tanh"},
+     {"relu", "relu"},
+     {"silu", "silu"},
+     {"swish", "silu"}}};
+
+Result<std::string> read_activation(const KeyReader& config, const Key<std::string_view>& key) {
+  LOCKSTEP_TRY(const std::string name, config.text_or(key.name, *key.otherwise));
+  std::string supported;
+  for (const auto& [known, function] : kActivations) {
+    if (known == name) return std::string(function);
+    supported += fmt::format("{}{}", supported.empty() ? "" : ", ", known);
+  }
+  return unsupported(config, key.name, fmt::format("\"{}\"", name), fmt::format("one of: {}", supported));
+}
+
+// ---- data type and tokens ----
+
+/// Files with mxfp4 experts hold all else as bfloat16, and need not say so.
+Result<DType> read_dtype(const KeyReader& config) {
+  const std::string_view key = either(config, "dtype", "torch_dtype");
+  LOCKSTEP_TRY(const std::string name, config.text_or(key, config.has("quantization_config") ? "bfloat16" : "float32"));
+  auto dtype = dtype_from_config_name(name);
+  if (!dtype.has_value()) {
+    return unsupported(config, key, fmt::format("\"{}\"", name), "float32, bfloat16 or float16");
+  }
+  return dtype;
+}
+
+/// One token id or a list of them. Absent means `fallback`, null means none; ids beyond the vocabulary, which some
+/// files name, can never be chosen and are left out.
+Result<std::vector<int32_t>> read_ids(const KeyReader& config, std::string_view key, int64_t vocabulary,
+                                      std::vector<int32_t> fallback) {
+  if (config.is_null(key)) return std::vector<int32_t>();
+  const json* value = config.find(key);
+  if (value == nullptr) {
+    std::erase_if(fallback, [vocabulary](int32_t id) { return id >= vocabulary; });
+    return fallback;
+  }
+  const json list = value->is_array() ? *value : json::array({*value});
+  std::vector<int32_t> ids;
+  for (const json& id : list) {
+    const bool valid = id.is_number_integer() && id >= 0 && id <= std::numeric_limits<int32_t>::max();
+    if (!valid) {
+      return Error{ErrorKind::kInvalidArgument,
+                   fmt::format("[runtime/checkpoint] cannot use {}: {}: found {}, expected token ids of 0 and above; "
+                               "correct the file",
+                               config.origin(), key, describe(id))};
+    }
+    if (id < vocabulary) ids.push_back(id.get<int32_t>());
+  }
+  return ids;
+}
+
+/// A single id. Absent means `fallback`; null, -1 as older files spell it, and what is beyond the vocabulary mean none.
+Result<std::optional<int32_t>> read_id(const KeyReader& config, std::string_view key, int64_t vocabulary,
+                                       std::optional<int32_t> fallback) {
+  if (config.is_null(key)) return std::optional<int32_t>();
+  if (!config.has(key)) return fallback && *fallback < vocabulary ? fallback : std::nullopt;
+  LOCKSTEP_TRY(const int64_t id, config.integer(key, {-1, std::numeric_limits<int32_t>::max()}));
+  return id < 0 || id >= vocabulary ? std::optional<int32_t>() : std::optional<int32_t>(static_cast<int32_t>(id));
+}
+
+Result<void> read_tokens(const KeyReader& config, const FamilyKeys& keys, ModelSpec& spec) {
+  LOCKSTEP_TRY(spec.eos_ids, read_ids(config, "eos_token_id", spec.vocabulary, keys.eos_ids));
+  LOCKSTEP_TRY(spec.bos_id, read_id(config, "bos_token_id", spec.vocabulary, keys.bos_id));
+  LOCKSTEP_TRY(spec.pad_id, read_id(config, "pad_token_id", spec.vocabulary, keys.pad_id));
+  return ok();
+}
+
+/// Which layers slide by the key `layer_types`.
+Result<std::vector<bool>> read_layer_types(const KeyReader& config, int64_t layers) {
+  const json& types = *config.find("layer_types");
+  if (!types.is_array() || static_cast<int64_t>(types.size()) != layers) {
+    return config.wrong("layer_types", fmt::format("an array of {}, one type per layer", layers));
+  }
+  std::vector<bool> slides;
+  for (const json& type : types) {
+    const bool is_full = type == "full_attention" || type == "attention";
+    if (!is_full && type != "sliding_attention") {
+      return unsupported(config, "layer_types", describe(type), "\"full_attention\" or \"sliding_attention\"");
+    }
+    slides.push_back(!is_full);
+  }
+  return slides;
+}
+
+}  // namespace
+
+Error unsupported(const KeyReader& config, std::string_view key, std::string_view found, std::string_view supported) {
+  return {ErrorKind::kUnsupported,
+          fmt::format("[runtime/checkpoint] cannot run the model of {}: {}: found {}, expected {}; choose a model that "
+                      "is supported",
+                      config.origin(), key, found, supported)};
+}
+
+std::string_view either(const KeyReader& config, std::string_view preferred, std::string_view name) {
+  return config.has(preferred) ? preferred : name;
+}
+
+Result<void> require_switch(const KeyReader& config, std::string_view key, bool expected) {
+  LOCKSTEP_TRY(const bool found, config.boolean_or(key, expected));
+  if (found != expected) return unsupported(config, key, fmt::format("{}", found), fmt::format("{}", expected));
+  return ok();
+}
+
+Result<void> require_plain_weights(const KeyReader& config, std::string_view model_type) {
+  LOCKSTEP_TRY(const auto quantization, config.object("quantization_config"));
+  if (!quantization) return ok();
+  LOCKSTEP_TRY(const std::string method, quantization->text_or("quant_method", "unnamed"));
+  const bool decodes_mxfp4 = model_type == "gpt_oss";
+  if (decodes_mxfp4 && method == "mxfp4") return ok();
+  return unsupported(
+      config, "quantization_config", fmt::format("quantised weights (\"{}\")", method),
+      decodes_mxfp4 ? "float32, bfloat16, float16 or mxfp4 weights" : "float32, bfloat16 or float16 weights");
+}
+
+Result<ModelSpec> read_family(const KeyReader& config, std::string_view model_type, const FamilyKeys& keys) {
+  ModelSpec spec;
+  spec.model_type = model_type;
+  LOCKSTEP_TRY_VOID(read_sizes(config, keys, spec));
+  LOCKSTEP_TRY_VOID(read_heads(config, keys, spec));
+  LOCKSTEP_TRY(spec.activation, read_activation(config, keys.activation));
+  LOCKSTEP_TRY(spec.tied_embeddings, config.boolean_or("tie_word_embeddings", keys.tied_embeddings));
+  LOCKSTEP_TRY(spec.dtype, read_dtype(config));
+  LOCKSTEP_TRY_VOID(read_tokens(config, keys, spec));
+  return spec;
+}
+
+Result<std::optional<int64_t>> read_window(const KeyReader& config, std::optional<int64_t> otherwise) {
+  if (config.is_null("sliding_window")) return std::optional<int64_t>();
+  if (!config.has("sliding_window")) return otherwise;
+  LOCKSTEP_TRY(const int64_t window, config.integer("sliding_window", kPositions));
+  return std::optional<int64_t>(window);
+}
+
+Result<void> read_layer_windows(const KeyReader& config, std::optional<int64_t> window,
+                                const std::function<bool(int64_t)>& slides, ModelSpec& spec) {
+  std::vector<bool> sliding;
+  if (config.has("layer_types")) {
+    LOCKSTEP_TRY(sliding, read_layer_types(config, spec.layers));
+  } else {
+    for (int64_t layer = 0; layer < spec.layers; ++layer) sliding.push_back(slides(layer));
+  }
+  std::vector<int64_t> windows;
+  bool any = false;
+  for (const bool layer_slides : sliding) {
+    windows.push_back(layer_slides ? window.value_or(0) : 0);
+    any = any || layer_slides;
+  }
+  if (any && !window) {
+    return Error{ErrorKind::kInvalidArgument,
+                 fmt::format("[runtime/checkpoint] cannot use {}: sliding_window: found no window in use, expected one "
+                             "for the layers with sliding attention; correct the file",
+                             config.origin())};
+  }
+  if (any) spec.windows = std::move(windows);
+  return ok();
+}
+
+}  // namespace lockstep::checkpoint

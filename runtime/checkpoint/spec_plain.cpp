@@ -1,0 +1,145 @@
+#include <fmt/format.h>
+
+#include "runtime/checkpoint/spec_families.h"
+#include "runtime/checkpoint/spec_keys.h"
+
+namespace lockstep::checkpoint {
+namespace {
+
+constexpr Key<int64_t> kNoKey{""};
+constexpr int64_t kWidening = 4;           // an MLP whose width is not given
+constexpr int64_t kBloomPositions = 2048;  // what BLOOM was trained with; ALiBi itself has no end
+
+/// The keys of GPT-2 and GPT-J. The common names, where a file has both, win over theirs.
+FamilyKeys gpt_keys(const KeyReader& config) {
+  FamilyKeys keys;
+  keys.hidden_size.name = either(config, "hidden_size", "n_embd");
+  keys.layers.name = either(config, "num_hidden_layers", "n_layer");
+  keys.query_heads.name = either(config, "num_attention_heads", "n_head");
+  keys.max_positions.name = either(config, "max_position_embeddings", "n_positions");
+  keys.key_value_heads = keys.head_dim = kNoKey;
+  keys.norm_epsilon = {"layer_norm_epsilon", 1e-5};
+  keys.activation = {"activation_function", "gelu_new"};
+  keys.eos_ids = {50256};
+  keys.bos_id = 50256;
+  return keys;
+}
+
+void set_biases(ModelSpec& spec, bool attention, bool mlp) {
+  spec.attention_bias = spec.attention_output_bias = attention;
+  spec.mlp_bias = mlp;
+}
+
+/// `n_inner`: null and nothing mean four times the hidden size.
+Result<Key<int64_t>> inner_key(const KeyReader& config, const FamilyKeys& keys) {
+  LOCKSTEP_TRY(const int64_t hidden_size, config.integer(keys.hidden_size.name, kWidth));
+  return Key<int64_t>{"n_inner", kWidening * hidden_size};
+}
+
+}  // namespace
+
+Result<ModelSpec> read_gpt2(const KeyReader& config) {
+  FamilyKeys keys = gpt_keys(config);
+  LOCKSTEP_TRY(keys.intermediate_size, inner_key(config, keys));
+  keys.max_positions.otherwise = 1024;
+  keys.tied_embeddings = true;
+  LOCKSTEP_TRY_VOID(require_switch(config, "add_cross_attention", false));
+  LOCKSTEP_TRY(ModelSpec spec, read_family(config, "gpt2", keys));
+  spec.mlp = Mlp::kPlain;
+  spec.positions = Positions::kLearned;
+  set_biases(spec, true, true);
+  LOCKSTEP_TRY(const bool scales, config.boolean_or("scale_attn_weights", true));
+  if (!scales) spec.attention_scale = 1.0;
+  LOCKSTEP_TRY(spec.scale_by_layer, config.boolean_or("scale_attn_by_inverse_layer_idx", false));
+  return spec;
+}
+
+Result<ModelSpec> read_gptj(const KeyReader& config) {
+  FamilyKeys keys = gpt_keys(config);
+  LOCKSTEP_TRY(keys.intermediate_size, inner_key(config, keys));
+  keys.max_positions.otherwise = 2048;
+  LOCKSTEP_TRY(ModelSpec spec, read_family(config, "gptj", keys));
+  spec.mlp = Mlp::kPlain;
+  spec.parallel_residual = true;
+  spec.head_bias = true;
+  set_biases(spec, false, true);
+  spec.rope.pairs = RopeSpec::Pairs::kNeighbours;
+  if (config.is_null("rotary_dim")) return unsupported(config, "rotary_dim", "null", "a number");
+  LOCKSTEP_TRY(spec.rope.rotated, config.integer_or("rotary_dim", 64, kWidth));
+  if (spec.rope.rotated > spec.head_dim || spec.rope.rotated % 2 != 0) {
+    return Error{ErrorKind::kInvalidArgument,
+                 fmt::format("[runtime/checkpoint] cannot use {}: rotary_dim: found {}, expected an even number up to "
+                             "{}, the width of a head; correct the file",
+                             config.origin(), spec.rope.rotated, spec.head_dim)};
+  }
+  return spec;
+}
+
+Result<ModelSpec> read_opt(const KeyReader& config) {
+  FamilyKeys keys;
+  keys.key_value_heads = keys.head_dim = kNoKey;
+  keys.intermediate_size = {"ffn_dim"};
+  keys.max_positions.otherwise = 2048;
+  keys.norm_epsilon = {"", 1e-5};
+  keys.activation = {"activation_function", "relu"};
+  keys.tied_embeddings = true;
+  keys.eos_ids = {2};
+  keys.bos_id = 2;
+  keys.pad_id = 1;
+  LOCKSTEP_TRY_VOID(require_switch(config, "layer_norm_elementwise_affine", true));
+  LOCKSTEP_TRY(ModelSpec spec, read_family(config, "opt", keys));
+  spec.mlp = Mlp::kPlain;
+  spec.positions = Positions::kLearned;
+  spec.position_offset = 2;  // rows 0 and 1 of the table were for padding
+  LOCKSTEP_TRY(spec.embedding_size, config.integer_or("word_embed_proj_dim", spec.hidden_size, kWidth));
+  LOCKSTEP_TRY(spec.norm_before, config.boolean_or("do_layer_norm_before", true));
+  if (spec.norm_before) LOCKSTEP_TRY_VOID(require_switch(config, "_remove_final_layer_norm", false));
+  LOCKSTEP_TRY(const bool has_biases, config.boolean_or("enable_bias", true));
+  set_biases(spec, has_biases, has_biases);
+  return spec;
+}
+
+Result<ModelSpec> read_gpt_neox(const KeyReader& config) {
+  FamilyKeys keys;
+  keys.key_value_heads = keys.head_dim = kNoKey;
+  keys.max_positions.otherwise = 2048;
+  keys.norm_epsilon = {"layer_norm_eps", 1e-5};
+  keys.activation.otherwise = "gelu";
+  keys.eos_ids = {2};
+  keys.bos_id = 0;
+  LOCKSTEP_TRY(ModelSpec spec, read_family(config, "gpt_neox", keys));
+  spec.mlp = Mlp::kPlain;
+  LOCKSTEP_TRY(spec.parallel_residual, config.boolean_or("use_parallel_residual", true));
+  LOCKSTEP_TRY(const bool attention_bias, config.boolean_or("attention_bias", true));
+  set_biases(spec, attention_bias, true);
+  LOCKSTEP_TRY(spec.rope,
+               read_rope(config, spec,
+                         {.theta = {"rotary_emb_base", 10000.0}, .rotated = {"rotary_pct", 0.25}, .partial = true}));
+  return spec;
+}
+
+Result<ModelSpec> read_bloom(const KeyReader& config) {
+  FamilyKeys keys;
+  keys.hidden_size.name = either(config, "n_embed", "hidden_size");
+  keys.layers.name = either(config, "num_hidden_layers", "n_layer");
+  keys.query_heads.name = either(config, "num_attention_heads", "n_head");
+  keys.key_value_heads = keys.head_dim = kNoKey;
+  LOCKSTEP_TRY(const int64_t hidden_size, config.integer(keys.hidden_size.name, kWidth));
+  keys.intermediate_size = {"", kWidening * hidden_size};
+  keys.max_positions = {"seq_length", kBloomPositions};
+  keys.norm_epsilon = {"layer_norm_epsilon", 1e-5};
+  keys.activation = {"", "gelu_new"};
+  keys.tied_embeddings = true;
+  keys.eos_ids = {2};
+  keys.bos_id = 1;
+  LOCKSTEP_TRY(const int64_t slices, config.integer_or("pretraining_tp", 1, kWidth));
+  if (slices > 1) LOCKSTEP_TRY_VOID(require_switch(config, "slow_but_exact", false));  // it drops biases
+  LOCKSTEP_TRY(ModelSpec spec, read_family(config, "bloom", keys));
+  spec.mlp = Mlp::kPlain;
+  spec.positions = Positions::kAlibi;
+  set_biases(spec, true, true);
+  LOCKSTEP_TRY(spec.residual_after_norm, config.boolean_or("apply_residual_connection_post_layernorm", false));
+  return spec;
+}
+
+}  // namespace lockstep::checkpoint

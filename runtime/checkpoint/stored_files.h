@@ -1,0 +1,58 @@
+// The weight files of a model directory: which tensors they hold, where, and their bytes. Private to this folder.
+#pragma once
+
+#include <atomic>
+#include <cstddef>
+#include <cstdint>
+#include <filesystem>
+#include <map>
+#include <memory>
+#include <span>
+#include <string>
+
+#include "runtime/checkpoint/byte_source.h"
+#include "runtime/checkpoint/checkpoint.h"
+#include "runtime/checkpoint/random_access_file.h"
+#include "runtime/core/result.h"
+
+namespace lockstep::checkpoint {
+
+/// Open files; read by several threads at once.
+class StoredFiles {
+ public:
+  /// Opens `directory`; what is looked for and how it fails: `open_checkpoint`.
+  static Result<std::unique_ptr<StoredFiles>> open(const std::filesystem::path& directory);
+  StoredFiles(const StoredFiles&) = delete;
+  StoredFiles& operator=(const StoredFiles&) = delete;
+
+  const std::filesystem::path& directory() const { return directory_; }
+
+  /// Every tensor by the name that the files give it.
+  const TensorMap& tensors() const { return tensors_; }
+
+  /// The open file that a tensor names.
+  const RandomAccessFile& file(const std::filesystem::path& path) const { return *files_.at(path); }
+
+  /// Fills `dst` with the bytes of `file` (one of these) from `offset` on. @blocking (disk)
+  Result<void> read(const RandomAccessFile& file, int64_t offset, std::span<std::byte> dst) const;
+
+  /// `Checkpoint::fingerprint`.
+  uint64_t fingerprint() const;
+
+  /// `Checkpoint::bytes_read`.
+  int64_t bytes_read() const { return bytes_read_.load(std::memory_order_relaxed); }
+
+ private:
+  using HeaderReader = Result<TensorMap> (*)(const ByteSource& file);
+
+  explicit StoredFiles(std::filesystem::path directory) : directory_(std::move(directory)) {}
+  Result<TensorMap> open_file(const std::string& name, HeaderReader read_header);
+  Result<void> open_shards(const std::filesystem::path& index, HeaderReader read_header);
+
+  std::filesystem::path directory_;
+  std::map<std::filesystem::path, std::unique_ptr<RandomAccessFile>> files_;
+  TensorMap tensors_;
+  mutable std::atomic<int64_t> bytes_read_ = 0;
+};
+
+}  // namespace lockstep::checkpoint

@@ -1,0 +1,205 @@
+#include "runtime/checkpoint/stored_names.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <charconv>
+
+namespace lockstep::checkpoint {
+namespace {
+
+using enum Outputs;
+using enum Axes;
+
+// Llama and the families that only add to it or leave something out: Mistral, Ministral, Qwen 2 and 3, Gemma 2 and 3.
+constexpr std::string_view kLlamaPrefixes[] = {"model.", "language_model.model.", "model.language_model.", ""};
+constexpr StoredForm kLlamaModel[] = {
+    {"model.embed_tokens.*", "{p}embed_tokens.*"},
+    {"model.norm.*", "{p}norm.*"},
+    {"lm_head.*", "lm_head.*"},
+    {"lm_head.*", "language_model.lm_head.*"},
+};
+constexpr StoredForm kLlamaLayer[] = {
+    {"input_layernorm.*", "input_layernorm.*"},
+    {"post_attention_layernorm.*", "post_attention_layernorm.*"},
+    {"pre_feedforward_layernorm.*", "pre_feedforward_layernorm.*"},
+    {"post_feedforward_layernorm.*", "post_feedforward_layernorm.*"},
+    {"self_attn.q_proj.*", "self_attn.q_proj.*"},
+    {"self_attn.k_proj.*", "self_attn.k_proj.*"},
+    {"self_attn.v_proj.*", "self_attn.v_proj.*"},
+    {"self_attn.o_proj.*", "self_attn.o_proj.*"},
+    {"self_attn.q_norm.*", "self_attn.q_norm.*"},
+    {"self_attn.k_norm.*", "self_attn.k_norm.*"},
+    {"self_attn.sinks", "self_attn.sinks"},
+    {"mlp.gate_proj.*", "mlp.gate_proj.*"},
+    {"mlp.up_proj.*", "mlp.up_proj.*"},
+    {"mlp.down_proj.*", "mlp.down_proj.*"},
+};
+
+constexpr StoredForm kPhi3Layer[] = {
+    {"self_attn.q_proj.*", "self_attn.qkv_proj.*", kQuery}, {"self_attn.k_proj.*", "self_attn.qkv_proj.*", kKey},
+    {"self_attn.v_proj.*", "self_attn.qkv_proj.*", kValue}, {"mlp.gate_proj.*", "mlp.gate_up_proj.*", kFirstHalf},
+    {"mlp.up_proj.*", "mlp.gate_up_proj.*", kSecondHalf},
+};
+
+constexpr StoredForm kMixtralLayer[] = {
+    {"mlp.router.*", "block_sparse_moe.gate.*"},
+    {"mlp.router.*", "mlp.gate.*"},
+    {"mlp.experts.{e}.gate_proj.*", "block_sparse_moe.experts.{e}.w1.*"},
+    {"mlp.experts.{e}.down_proj.*", "block_sparse_moe.experts.{e}.w2.*"},
+    {"mlp.experts.{e}.up_proj.*", "block_sparse_moe.experts.{e}.w3.*"},
+    {"mlp.experts.{e}.gate_proj.weight", "mlp.experts.gate_up_proj", kFirstHalf, kExpertsOutputInput},
+    {"mlp.experts.{e}.up_proj.weight", "mlp.experts.gate_up_proj", kSecondHalf, kExpertsOutputInput},
+    {"mlp.experts.{e}.down_proj.weight", "mlp.experts.down_proj", kAll, kExpertsOutputInput},
+};
+
+constexpr StoredForm kGptOssLayer[] = {
+    {"mlp.router.*", "mlp.router.*"},
+    {"mlp.experts.{e}.gate_proj.weight", "mlp.experts.gate_up_proj", kEven, kExpertsInputOutput},
+    {"mlp.experts.{e}.up_proj.weight", "mlp.experts.gate_up_proj", kOdd, kExpertsInputOutput},
+    {"mlp.experts.{e}.down_proj.weight", "mlp.experts.down_proj", kAll, kExpertsInputOutput},
+    {"mlp.experts.{e}.gate_proj.weight", "mlp.experts.gate_up_proj", kEven, kExpertsMxfp4},
+    {"mlp.experts.{e}.up_proj.weight", "mlp.experts.gate_up_proj", kOdd, kExpertsMxfp4},
+    {"mlp.experts.{e}.down_proj.weight", "mlp.experts.down_proj", kAll, kExpertsMxfp4},
+    {"mlp.experts.{e}.gate_proj.bias", "mlp.experts.gate_up_proj_bias", kEven, kExpertsOutputInput},
+    {"mlp.experts.{e}.up_proj.bias", "mlp.experts.gate_up_proj_bias", kOdd, kExpertsOutputInput},
+    {"mlp.experts.{e}.down_proj.bias", "mlp.experts.down_proj_bias", kAll, kExpertsOutputInput},
+};
+
+constexpr std::string_view kTransformerPrefixes[] = {"transformer.", ""};
+constexpr StoredForm kGpt2Model[] = {
+    {"model.embed_tokens.*", "{p}wte.*"},
+    {"model.embed_positions.*", "{p}wpe.*"},
+    {"model.norm.*", "{p}ln_f.*"},
+    {"lm_head.*", "lm_head.*"},
+};
+constexpr StoredForm kGpt2Layer[] = {
+    {"input_layernorm.*", "ln_1.*"},
+    {"post_attention_layernorm.*", "ln_2.*"},
+    {"self_attn.q_proj.*", "attn.c_attn.*", kQuery, kInputOutput},
+    {"self_attn.k_proj.*", "attn.c_attn.*", kKey, kInputOutput},
+    {"self_attn.v_proj.*", "attn.c_attn.*", kValue, kInputOutput},
+    {"self_attn.o_proj.*", "attn.c_proj.*", kAll, kInputOutput},
+    {"mlp.up_proj.*", "mlp.c_fc.*", kAll, kInputOutput},
+    {"mlp.down_proj.*", "mlp.c_proj.*", kAll, kInputOutput},
+};
+
+constexpr StoredForm kGptJLayer[] = {
+    {"input_layernorm.*", "ln_1.*"},           {"self_attn.q_proj.*", "attn.q_proj.*"},
+    {"self_attn.k_proj.*", "attn.k_proj.*"},   {"self_attn.v_proj.*", "attn.v_proj.*"},
+    {"self_attn.o_proj.*", "attn.out_proj.*"}, {"mlp.up_proj.*", "mlp.fc_in.*"},
+    {"mlp.down_proj.*", "mlp.fc_out.*"},
+};
+
+constexpr std::string_view kOptPrefixes[] = {"model.decoder.", "decoder.", ""};
+constexpr StoredForm kOptModel[] = {
+    {"model.embed_tokens.*", "{p}embed_tokens.*"}, {"model.embed_positions.*", "{p}embed_positions.*"},
+    {"model.project_in.*", "{p}project_in.*"},     {"model.project_out.*", "{p}project_out.*"},
+    {"model.norm.*", "{p}final_layer_norm.*"},     {"lm_head.*", "lm_head.*"},
+};
+constexpr StoredForm kOptLayer[] = {
+    {"input_layernorm.*", "self_attn_layer_norm.*"},
+    {"post_attention_layernorm.*", "final_layer_norm.*"},
+    {"self_attn.q_proj.*", "self_attn.q_proj.*"},
+    {"self_attn.k_proj.*", "self_attn.k_proj.*"},
+    {"self_attn.v_proj.*", "self_attn.v_proj.*"},
+    {"self_attn.o_proj.*", "self_attn.out_proj.*"},
+    {"mlp.up_proj.*", "fc1.*"},
+    {"mlp.down_proj.*", "fc2.*"},
+};
+
+constexpr std::string_view kNeoxPrefixes[] = {"gpt_neox.", ""};
+constexpr StoredForm kNeoxModel[] = {
+    {"model.embed_tokens.*", "{p}embed_in.*"},
+    {"model.norm.*", "{p}final_layer_norm.*"},
+    {"lm_head.*", "embed_out.*"},
+    {"lm_head.*", "lm_head.*"},
+};
+constexpr StoredForm kNeoxLayer[] = {
+    {"input_layernorm.*", "input_layernorm.*"},
+    {"post_attention_layernorm.*", "post_attention_layernorm.*"},
+    {"self_attn.q_proj.*", "attention.query_key_value.*", kQueryByHead},
+    {"self_attn.k_proj.*", "attention.query_key_value.*", kKeyByHead},
+    {"self_attn.v_proj.*", "attention.query_key_value.*", kValueByHead},
+    {"self_attn.o_proj.*", "attention.dense.*"},
+    {"mlp.up_proj.*", "mlp.dense_h_to_4h.*"},
+    {"mlp.down_proj.*", "mlp.dense_4h_to_h.*"},
+};
+
+constexpr StoredForm kBloomModel[] = {
+    {"model.embed_tokens.*", "{p}word_embeddings.*"},
+    {"model.embed_norm.*", "{p}word_embeddings_layernorm.*"},
+    {"model.norm.*", "{p}ln_f.*"},
+    {"lm_head.*", "lm_head.*"},
+};
+constexpr StoredForm kBloomLayer[] = {
+    {"input_layernorm.*", "input_layernorm.*"},
+    {"post_attention_layernorm.*", "post_attention_layernorm.*"},
+    {"self_attn.q_proj.*", "self_attention.query_key_value.*", kQueryByHead},
+    {"self_attn.k_proj.*", "self_attention.query_key_value.*", kKeyByHead},
+    {"self_attn.v_proj.*", "self_attention.query_key_value.*", kValueByHead},
+    {"self_attn.o_proj.*", "self_attention.dense.*"},
+    {"mlp.up_proj.*", "mlp.dense_h_to_4h.*"},
+    {"mlp.down_proj.*", "mlp.dense_4h_to_h.*"},
+};
+
+void replace(std::string& text, std::string_view placeholder, std::string_view value) {
+  const size_t at = text.find(placeholder);
+  if (at != std::string::npos) text.replace(at, placeholder.size(), value);
+}
+
+/// The number between `before` and the next dot of `name`; −1 if there is none.
+int64_t number_after(std::string_view name, std::string_view before) {
+  const size_t at = name.find(before);
+  if (at == std::string_view::npos) return -1;
+  const std::string_view rest = name.substr(at + before.size());
+  int64_t number = -1;
+  const auto end = std::from_chars(rest.data(), rest.data() + rest.size(), number).ptr;
+  return end != rest.data() + rest.size() && *end == '.' ? number : -1;
+}
+
+}  // namespace
+
+FamilyNames names_of_family(std::string_view model_type) {
+  if (model_type == "gpt2") return {kTransformerPrefixes, "h.{n}.", kGpt2Model, {kGpt2Layer}};
+  if (model_type == "gptj") return {kTransformerPrefixes, "h.{n}.", kGpt2Model, {kGptJLayer}};
+  if (model_type == "bloom") return {kTransformerPrefixes, "h.{n}.", kBloomModel, {kBloomLayer}};
+  if (model_type == "opt") return {kOptPrefixes, "layers.{n}.", kOptModel, {kOptLayer}};
+  if (model_type == "gpt_neox") return {kNeoxPrefixes, "layers.{n}.", kNeoxModel, {kNeoxLayer}};
+  FamilyNames llama{kLlamaPrefixes, "layers.{n}.", kLlamaModel, {kLlamaLayer}};
+  if (model_type == "phi3") llama.layer_forms.push_back(kPhi3Layer);
+  if (model_type == "mixtral") llama.layer_forms.push_back(kMixtralLayer);
+  if (model_type == "gpt_oss") llama.layer_forms.push_back(kGptOssLayer);
+  return llama;
+}
+
+std::string fill_in(std::string_view pattern, const Placeholders& placeholders) {
+  std::string name(pattern);
+  replace(name, "{p}", placeholders.prefix);
+  replace(name, "{n}", std::to_string(placeholders.layer));
+  replace(name, "{e}", std::to_string(placeholders.expert));
+  replace(name, "*", placeholders.parameter);
+  return name;
+}
+
+std::vector<std::string> possible_names(const FamilyNames& family, std::string_view prefix,
+                                        std::string_view canonical) {
+  Placeholders filled{prefix, number_after(canonical, "model.layers."), number_after(canonical, ".experts."), {}};
+  std::vector<std::string> names;
+  const auto add_matches = [&](std::string_view before, std::string_view stored_before, const StoredForm& form) {
+    for (const std::string_view parameter : {"weight", "bias"}) {
+      filled.parameter = parameter;
+      if (fill_in(fmt::format("{}{}", before, form.canonical), filled) != canonical) continue;
+      std::string name = fill_in(fmt::format("{}{}", stored_before, form.stored), filled);
+      if (form.axes == Axes::kExpertsMxfp4) name += "_blocks";
+      if (std::find(names.begin(), names.end(), name) == names.end()) names.push_back(std::move(name));
+    }
+  };
+  for (const StoredForm& form : family.model) add_matches("", "", form);
+  for (const auto forms : family.layer_forms) {
+    for (const StoredForm& form : forms) add_matches("model.layers.{n}.", fmt::format("{{p}}{}", family.layer), form);
+  }
+  return names;
+}
+
+}  // namespace lockstep::checkpoint

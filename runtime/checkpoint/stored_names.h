@@ -1,0 +1,74 @@
+// How the files on the hub name and keep the weights of each model family. Private to this folder.
+//
+// The names on the left are those under which the rest of the program asks for weights (stored_tensors.h), those on the
+// right stand in files. Sources: modeling_<type>.py of transformers and its save_pretrained.
+#pragma once
+
+#include <cstdint>
+#include <span>
+#include <string>
+#include <string_view>
+#include <vector>
+
+namespace lockstep::checkpoint {
+
+/// The axes of a stored tensor. A bias has no input axis.
+enum class Axes {
+  kOutputInput,         // [out, in], as nn.Linear
+  kInputOutput,         // [in, out]
+  kExpertsOutputInput,  // [experts, out, in]
+  kExpertsInputOutput,  // [experts, in, out]
+  kExpertsMxfp4,  // two tensors u8: NAME_blocks [experts, out, in / 32, 16] and NAME_scales [experts, out, in / 32]
+};
+
+/// Which of the stored outputs a tensor consists of. nh, kv: query and key/value heads, hd: head size.
+enum class Outputs {
+  kAll,
+  kQuery,        // the first nh · hd of nh · hd + 2 · kv · hd
+  kKey,          // the next kv · hd
+  kValue,        // the last kv · hd
+  kQueryByHead,  // [nh, 3, hd]: the first hd of each head
+  kKeyByHead,    // the second
+  kValueByHead,  // the third
+  kFirstHalf,
+  kSecondHalf,
+  kEven,
+  kOdd,
+};
+
+/// One way to keep a tensor. `{p}` stands for the prefix of the file, `{n}` for a layer, `{e}` for an expert, and a
+/// final
+/// `*` for "weight" or "bias".
+struct StoredForm {
+  std::string_view canonical;
+  std::string_view stored;
+  Outputs outputs = Outputs::kAll;
+  Axes axes = Axes::kOutputInput;
+};
+
+/// The forms of a family; where several could hold a tensor, the first that is there does.
+struct FamilyNames {
+  std::span<const std::string_view> prefixes;            // of what is not the head; the first that fits counts
+  std::string_view layer;                                // "h.{n}.", after the prefix
+  std::span<const StoredForm> model;                     // whole names
+  std::vector<std::span<const StoredForm>> layer_forms;  // after "model.layers.{n}." and `layer`
+};
+
+/// The names of a model type. A type that is not known has Llama's.
+FamilyNames names_of_family(std::string_view model_type);
+
+/// What stands for the placeholders of a form.
+struct Placeholders {
+  std::string_view prefix;
+  int64_t layer = 0;
+  int64_t expert = 0;
+  std::string_view parameter;  // "weight" or "bias"
+};
+
+/// `pattern` with its placeholders filled in.
+std::string fill_in(std::string_view pattern, const Placeholders& placeholders);
+
+/// The names under which a file of the family with the prefix `prefix` could hold the tensor `canonical`.
+std::vector<std::string> possible_names(const FamilyNames& family, std::string_view prefix, std::string_view canonical);
+
+}  // namespace lockstep::checkpoint

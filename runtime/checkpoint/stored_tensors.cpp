@@ -1,0 +1,263 @@
+#include "runtime/checkpoint/stored_tensors.h"
+
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include <algorithm>
+#include <utility>
+#include <vector>
+
+#include "runtime/checkpoint/mxfp4.h"
+#include "runtime/checkpoint/stored_names.h"
+#include "runtime/checkpoint/view_checkpoint.h"
+
+namespace lockstep::checkpoint {
+namespace {
+
+using StoredTensors = std::map<std::string, StoredTensor, std::less<>>;
+
+/// The stored outputs that a tensor consists of: row r is output first + r / group · group_step + r mod group · step.
+struct OutputRows {
+  int64_t first = 0;
+  int64_t count = 0;
+  int64_t step = 1;
+  int64_t group = 0;  // 0: all rows are one group
+  int64_t group_step = 0;
+};
+
+/// The rows that `outputs` chooses among `total`; empty when `total` cannot be divided so.
+std::optional<OutputRows> choose_rows(Outputs outputs, int64_t total, const ModelSpec& spec) {
+  const int64_t head = spec.head_dim, query = spec.query_heads * head, key = spec.key_value_heads * head;
+  const bool fused = total == query + 2 * key, by_head = total == 3 * query, even = total % 2 == 0;
+  const auto rows_if = [](bool right, OutputRows rows) { return right ? std::optional(rows) : std::nullopt; };
+  switch (outputs) {
+    case Outputs::kAll: return OutputRows{0, total};
+    case Outputs::kQuery: return rows_if(fused, {0, query});
+    case Outputs::kKey: return rows_if(fused, {query, key});
+    case Outputs::kValue: return rows_if(fused, {query + key, key});
+    case Outputs::kQueryByHead: return rows_if(by_head, {0, query, 1, head, 3 * head});
+    case Outputs::kKeyByHead: return rows_if(by_head, {head, query, 1, head, 3 * head});
+    case Outputs::kValueByHead: return rows_if(by_head, {2 * head, query, 1, head, 3 * head});
+    case Outputs::kFirstHalf: return rows_if(even, {0, total / 2});
+    case Outputs::kSecondHalf: return rows_if(even, {total / 2, total / 2});
+    case Outputs::kEven: return rows_if(even, {0, total / 2, 2});
+    case Outputs::kOdd: return rows_if(even, {1, total / 2, 2});
+  }
+  return std::nullopt;
+}
+
+/// A stored tensor without its experts' axis: what is left of its dimensions, and where the expert starts.
+struct Strided {
+  std::vector<int64_t> dims, strides;
+  int64_t offset = 0;  // bytes
+};
+
+/// Without strides where there are no elements.
+Strided strided(const TensorEntry& entry) {
+  Strided tensor{entry.type.shape.dims(), entry.strides, entry.offset};
+  if (!tensor.strides.empty() || entry.type.shape.elements() == 0) return tensor;
+  int64_t stride = 1;
+  for (size_t axis = tensor.dims.size(); axis-- > 0; stride *= tensor.dims[axis]) {
+    tensor.strides.insert(tensor.strides.begin(), stride);
+  }
+  return tensor;
+}
+
+void take_expert(Strided& tensor, int64_t expert, DType dtype) {
+  tensor.offset += expert * tensor.strides[0] * static_cast<int64_t>(size_of(dtype));
+  tensor.dims.erase(tensor.dims.begin());
+  tensor.strides.erase(tensor.strides.begin());
+}
+
+bool has_experts(Axes axes) { return axes != Axes::kOutputInput && axes != Axes::kInputOutput; }
+
+/// Finds where and how the files of one model keep each tensor.
+class Resolver {
+ public:
+  Resolver(const StoredFiles& files, const ModelSpec& spec, const FamilyNames& family, std::string_view prefix)
+      : files_(files), spec_(spec), family_(family), prefix_(prefix) {}
+
+  Result<StoredTensors> resolve_all();
+
+ private:
+  Result<void> add(std::string_view before, std::string_view stored_before, const StoredForm& form, int64_t layer);
+  Result<void> add_one(const std::string& canonical, const std::string& name, const StoredForm& form, int64_t expert);
+  Result<void> add_mxfp4(const std::string& canonical, const std::string& name, const StoredForm& form, int64_t expert);
+  Result<TensorView> view_of(const std::string& name, const TensorEntry& entry, Strided tensor,
+                             const StoredForm& form) const;
+  Result<Strided> expert_of(const std::string& name, const TensorEntry& entry, size_t rank, int64_t expert) const;
+  Error wrong_shape(const std::string& name, const TensorEntry& entry, std::string_view expected) const;
+
+  const StoredFiles& files_;
+  const ModelSpec& spec_;
+  const FamilyNames& family_;
+  const std::string_view prefix_;
+  StoredTensors found_;
+};
+
+Result<StoredTensors> Resolver::resolve_all() {
+  for (const StoredForm& form : family_.model) LOCKSTEP_TRY_VOID(add("", "", form, /*layer=*/0));
+  const std::string layer_prefix = fmt::format("{{p}}{}", family_.layer);
+  for (const auto forms : family_.layer_forms) {
+    for (const StoredForm& form : forms) {
+      for (int64_t layer = 0; layer < spec_.layers; ++layer) {
+        LOCKSTEP_TRY_VOID(add("model.layers.{n}.", layer_prefix, form, layer));
+      }
+    }
+  }
+  return std::move(found_);
+}
+
+/// All tensors of a form in one layer: its weight and bias, its experts.
+Result<void> Resolver::add(std::string_view before, std::string_view stored_before, const StoredForm& form,
+                           int64_t layer) {
+  const std::string canonical = fmt::format("{}{}", before, form.canonical);
+  const std::string stored = fmt::format("{}{}", stored_before, form.stored);
+  const int64_t experts = canonical.find("{e}") != std::string::npos ? spec_.experts : 1;
+  const bool both = canonical.back() == '*';
+  for (const std::string_view parameter : {"weight", "bias"}) {
+    if (parameter == "bias" && !both) break;
+    for (int64_t expert = 0; expert < experts; ++expert) {
+      const Placeholders filled{prefix_, layer, expert, parameter};
+      LOCKSTEP_TRY_VOID(add_one(fill_in(canonical, filled), fill_in(stored, filled), form, expert));
+    }
+  }
+  return ok();
+}
+
+Error Resolver::wrong_shape(const std::string& name, const TensorEntry& entry, std::string_view expected) const {
+  return {ErrorKind::kInvalidArgument,
+          fmt::format("[runtime/checkpoint] cannot use tensor {} of {}: found shape {}, expected {}; config and "
+                      "checkpoint do not belong together",
+                      name, entry.file.string(), to_string(entry.type.shape), expected)};
+}
+
+/// One expert of a stack of `rank` dimensions.
+Result<Strided> Resolver::expert_of(const std::string& name, const TensorEntry& entry, size_t rank,
+                                    int64_t expert) const {
+  const Shape& shape = entry.type.shape;
+  if (shape.rank() != rank || shape[0] != spec_.experts || shape.elements() == 0) {
+    return wrong_shape(name, entry, fmt::format("{} dimensions, the first of {} experts", rank, spec_.experts));
+  }
+  Strided tensor = strided(entry);
+  take_expert(tensor, expert, entry.type.dtype);
+  return tensor;
+}
+
+/// The view of a stored matrix or vector without experts.
+Result<TensorView> Resolver::view_of(const std::string& name, const TensorEntry& entry, Strided tensor,
+                                     const StoredForm& form) const {
+  const size_t rank = tensor.dims.size();
+  if (rank == 0 || rank > 2 || tensor.strides.empty()) {
+    return wrong_shape(name, entry, "a matrix or a vector with elements");
+  }
+  const bool input_first = rank == 2 && (form.axes == Axes::kInputOutput || form.axes == Axes::kExpertsInputOutput);
+  const size_t out = input_first ? 1 : 0;
+  const std::optional<OutputRows> rows = choose_rows(form.outputs, tensor.dims[out], spec_);
+  if (!rows) {
+    return wrong_shape(name, entry,
+                       fmt::format("an axis that divides into the parts of {} query and {} key/value heads of {}, or "
+                                   "into gate and up",
+                                   spec_.query_heads, spec_.key_value_heads, spec_.head_dim));
+  }
+  const int64_t stride = tensor.strides[out];
+  TensorView view{.file = entry.file, .dtype = entry.type.dtype};
+  view.offset = tensor.offset + rows->first * stride * static_cast<int64_t>(size_of(entry.type.dtype));
+  view.rows = rows->count;
+  view.columns = rank == 2 ? tensor.dims[1 - out] : 1;
+  view.group = std::max<int64_t>(1, rows->group > 0 ? rows->group : rows->count);
+  view.group_stride = rows->group_step * stride;
+  view.row_stride = rows->step * stride;
+  view.column_stride = rank == 2 ? tensor.strides[1 - out] : 1;
+  return view;
+}
+
+/// Notes the tensor `canonical` if the file holds it as `name` and no earlier form did.
+Result<void> Resolver::add_one(const std::string& canonical, const std::string& name, const StoredForm& form,
+                               int64_t expert) {
+  if (found_.contains(canonical)) return ok();
+  if (form.axes == Axes::kExpertsMxfp4) return add_mxfp4(canonical, name, form, expert);
+  const auto it = files_.tensors().find(name);
+  if (it == files_.tensors().end()) return ok();
+  const TensorEntry& entry = it->second;
+  if (form.outputs == Outputs::kAll && form.axes == Axes::kOutputInput) {
+    found_.emplace(canonical, as_it_is(name, entry));
+    return ok();
+  }
+  Strided tensor = strided(entry);
+  if (has_experts(form.axes)) {
+    const bool bias = canonical.ends_with(".bias");
+    LOCKSTEP_TRY(tensor, expert_of(name, entry, bias ? 2 : 3, expert));
+  }
+  const size_t rank = tensor.dims.size();
+  LOCKSTEP_TRY(TensorView view, view_of(name, entry, std::move(tensor), form));
+  TensorEntry seen = entry;
+  seen.type.shape = rank == 2 ? Shape{view.rows, view.columns} : Shape{view.rows};
+  seen.bytes = seen.type.bytes();
+  found_.emplace(canonical, StoredTensor{name, std::move(seen), std::move(view)});
+  return ok();
+}
+
+Result<void> Resolver::add_mxfp4(const std::string& canonical, const std::string& name, const StoredForm& form,
+                                 int64_t expert) {
+  const auto blocks = files_.tensors().find(name + "_blocks"), scales = files_.tensors().find(name + "_scales");
+  if (blocks == files_.tensors().end() && scales == files_.tensors().end()) return ok();
+  const auto absent = files_.tensors().end();
+  if (blocks == absent || scales == absent) {
+    const auto& there = blocks == absent ? scales : blocks;
+    return wrong_shape(there->first, there->second, "_blocks and _scales together");
+  }
+  LOCKSTEP_TRY(Strided nibbles, expert_of(blocks->first, blocks->second, 4, expert));
+  LOCKSTEP_TRY(Strided exponents, expert_of(scales->first, scales->second, 3, expert));
+  const std::vector<int64_t> dims = {exponents.dims[0], exponents.dims[1], kMxfp4BlockBytes};
+  const auto is_dense_u8 = [](const TensorEntry& entry) { return entry.stored_dtype == "U8" && entry.strides.empty(); };
+  if (nibbles.dims != dims || !is_dense_u8(blocks->second) || !is_dense_u8(scales->second)) {
+    return wrong_shape(blocks->first, blocks->second,
+                       fmt::format("U8 [experts, {}, {}, {}] as its scales have it", dims[0], dims[1], dims[2]));
+  }
+  nibbles.dims = {dims[0], dims[1] * dims[2]};
+  nibbles.strides = {dims[1] * dims[2], 1};
+  LOCKSTEP_TRY(TensorView view, view_of(blocks->first, blocks->second, std::move(nibbles), form));
+  LOCKSTEP_TRY(TensorView scale_view, view_of(scales->first, scales->second, std::move(exponents), form));
+  TensorEntry seen = blocks->second;
+  seen.type = {DType::kBFloat16, Shape{view.rows, dims[1] * kMxfp4Block}};
+  seen.bytes = view.rows * dims[1] * (kMxfp4BlockBytes + 1);
+  seen.stored_dtype = "MXFP4";
+  seen.can_be_read = true;
+  found_.emplace(canonical, StoredTensor{blocks->first, std::move(seen), std::move(view), std::move(scale_view)});
+  return ok();
+}
+
+/// The prefix with which the file names its first layer.
+Result<std::string_view> find_prefix(const StoredFiles& files, const FamilyNames& family, const ModelSpec& spec) {
+  std::vector<std::string> tried;
+  for (const std::string_view prefix : family.prefixes) {
+    const std::string first = fill_in(fmt::format("{{p}}{}", family.layer), {prefix, 0, 0, {}});
+    const auto it = files.tensors().lower_bound(first);
+    if (it != files.tensors().end() && it->first.starts_with(first)) return prefix;
+    tried.push_back(first + "…");
+  }
+  return Error{
+      ErrorKind::kInvalidArgument,
+      fmt::format("[runtime/checkpoint] cannot use the weights of {} as those of a {}: found no tensor {} among "
+                  "{}, expected its first layer; config and checkpoint do not belong together",
+                  files.directory().string(), spec.model_type, fmt::join(tried, " or "), files.tensors().size())};
+}
+
+}  // namespace
+
+Result<std::unique_ptr<Checkpoint>> open_model_checkpoint(const std::filesystem::path& directory,
+                                                          const ModelSpec& spec) {
+  LOCKSTEP_TRY(auto files, StoredFiles::open(directory));
+  FamilyNames family = names_of_family(spec.model_type);
+  LOCKSTEP_TRY(const std::string_view prefix, find_prefix(*files, family, spec));
+  LOCKSTEP_TRY(StoredTensors stored, Resolver(*files, spec, family, prefix).resolve_all());
+  const auto names_of = [family = std::move(family), prefix](std::string_view canonical) {
+    const std::vector<std::string> names = possible_names(family, prefix, canonical);
+    return names.empty() ? std::string("that this family could keep it in")
+                         : fmt::format("{}", fmt::join(names, " or "));
+  };
+  return std::unique_ptr<Checkpoint>(std::make_unique<ViewCheckpoint>(std::move(files), std::move(stored), names_of));
+}
+
+}  // namespace lockstep::checkpoint

@@ -1,0 +1,34 @@
+// The weights of any family under the same names. Whoever builds a model asks for every weight by a canonical name and
+// a canonical shape, Llama's, and reads it as if the file kept it so; renamed, transposed, fused, interleaved, stacked
+// and mxfp4 tensors are taken apart on the way (stored_names.cpp says which family keeps what how).
+//
+//   model.embed_tokens.weight [V,E]                  model.embed_positions.weight [P,H]   (OPT: P + 2 rows)
+//   model.embed_norm.{weight,bias} [H]               model.project_in.weight [H,E] · project_out.weight [E,H]
+//   model.norm.{weight,bias} [H]                     lm_head.{weight [V,E],bias [V]}
+//   model.layers.n.
+//     input_layernorm, post_attention_layernorm .{weight,bias} [H]
+//     pre_feedforward_layernorm, post_feedforward_layernorm .weight [H]
+//     self_attn.{q,k,v,o}_proj.{weight [out,in],bias [out]} · self_attn.{q,k}_norm.weight [hd] · self_attn.sinks [nh]
+//     mlp.{gate,up,down}_proj.{weight [out,in],bias [out]}      an MLP without a gate has up and down
+//     mlp.router.{weight [experts,H],bias [experts]}
+//     mlp.experts.e.{gate,up,down}_proj.{weight [out,in],bias [out]}
+#pragma once
+
+#include <filesystem>
+#include <memory>
+
+#include "runtime/checkpoint/checkpoint.h"
+#include "runtime/checkpoint/model_spec.h"
+#include "runtime/core/result.h"
+
+namespace lockstep::checkpoint {
+
+/// Opens `directory` as a model of `spec`, its tensors under their canonical names; those that are not in the list are
+/// left out. An entry has the canonical name, shape and size; place and strides are those of the stored tensor that it
+/// is a part of, and its `stored_dtype` is "MXFP4" for such weights. The fingerprint is that of the files. Fails as
+/// `open_checkpoint` does, and with `kInvalidArgument` when no tensor of the first layer is there or a fused tensor has
+/// a shape that cannot be divided as `spec` says.
+Result<std::unique_ptr<Checkpoint>> open_model_checkpoint(const std::filesystem::path& directory,
+                                                          const ModelSpec& spec);
+
+}  // namespace lockstep::checkpoint

@@ -1,0 +1,184 @@
+#include "runtime/checkpoint/tensor_view.h"
+
+#include <algorithm>
+#include <cstring>
+#include <utility>
+#include <vector>
+
+namespace lockstep::checkpoint {
+namespace {
+
+constexpr int64_t kBufferBytes = int64_t{1} << 20;
+constexpr int64_t kNarrowGap = 4;   // elements from one to the next up to which a vector is read in one go
+constexpr int64_t kLeastRuns = 32;  // of a tile that is transposed, so that what is written is not too thin
+
+/// One axis of a block: so many elements, so many stored elements apart.
+struct Axis {
+  int64_t count = 0;
+  int64_t stride = 0;
+};
+
+/// A part of a view without groups.
+struct Block {
+  int64_t offset = 0;  // bytes
+  Axis rows, columns;
+};
+
+/// Copies elements that are apart to a dense matrix at `dst`; a few columns at a time, so that the cache lines of a
+/// transposed source are still there when the next row wants them.
+template <typename Word>
+void gather(const std::byte* src, Axis rows, Axis columns, std::byte* dst) {
+  constexpr int64_t kColumns = 8;
+  constexpr auto kSize = static_cast<int64_t>(sizeof(Word));
+  for (int64_t begin = 0; begin < columns.count; begin += kColumns) {
+    const int64_t end = std::min(begin + kColumns, columns.count);
+    for (int64_t row = 0; row < rows.count; ++row) {
+      for (int64_t column = begin; column < end; ++column) {
+        const std::byte* from = src + (row * rows.stride + column * columns.stride) * kSize;
+        std::memcpy(dst + (row * columns.count + column) * kSize, from, sizeof(Word));
+      }
+    }
+  }
+}
+
+/// Reads blocks of one tensor into one destination.
+class BlockReader {
+ public:
+  BlockReader(const StoredFiles& files, const TensorView& view, DType dtype)
+      : files_(files),
+        file_(files.file(view.file)),
+        stored_(view.dtype),
+        size_(static_cast<int64_t>(size_of(view.dtype))),
+        wanted_(dtype),
+        wanted_size_(static_cast<int64_t>(size_of(dtype))) {}
+
+  Result<void> read(Block block, std::byte* dst);
+
+ private:
+  Result<void> read_run(int64_t offset, int64_t count, std::byte* dst);
+  Result<void> read_strided(const Block& block, std::byte* dst);
+  Result<void> read_tile(const Block& tile, bool rows_are_runs, std::byte* dst, int64_t dst_columns);
+  void convert(const std::byte* src, int64_t count, std::byte* dst) const;
+
+  const StoredFiles& files_;
+  const RandomAccessFile& file_;
+  const DType stored_;
+  const int64_t size_;
+  const DType wanted_;
+  const int64_t wanted_size_;
+  std::vector<std::byte> bytes_, gathered_;
+};
+
+void BlockReader::convert(const std::byte* src, int64_t count, std::byte* dst) const {
+  if (stored_ == wanted_) {
+    std::memcpy(dst, src, static_cast<size_t>(count * size_));
+  } else {
+    convert_elements(src, stored_, dst, wanted_, static_cast<size_t>(count));
+  }
+}
+
+Result<void> BlockReader::read(Block block, std::byte* dst) {
+  if (block.columns.count == 1 && block.rows.stride <= kNarrowGap) std::swap(block.rows, block.columns);
+  if (block.columns.count > 1 && block.columns.stride != 1) return read_strided(block, dst);
+  if (block.rows.count > 1 && block.rows.stride == block.columns.count) {  // whole rows, one after another
+    block.columns.count *= block.rows.count;
+    block.rows.count = 1;
+  }
+  for (int64_t row = 0; row < block.rows.count; ++row) {
+    LOCKSTEP_TRY_VOID(read_run(block.offset + row * block.rows.stride * size_, block.columns.count,
+                               dst + row * block.columns.count * wanted_size_));
+  }
+  return ok();
+}
+
+/// Elements side by side.
+Result<void> BlockReader::read_run(int64_t offset, int64_t count, std::byte* dst) {
+  if (stored_ == wanted_) return files_.read(file_, offset, {dst, static_cast<size_t>(count * size_)});
+  const int64_t most = kBufferBytes / size_;
+  for (int64_t done = 0; done < count; done += most) {
+    const int64_t part = std::min(most, count - done);
+    bytes_.resize(static_cast<size_t>(part * size_));
+    LOCKSTEP_TRY_VOID(files_.read(file_, offset + done * size_, bytes_));
+    convert(bytes_.data(), part, dst + done * wanted_size_);
+  }
+  return ok();
+}
+
+/// Cuts a block whose columns are apart into tiles that fit the buffers. The axis with the smaller stride is the one
+/// along which the file is read.
+Result<void> BlockReader::read_strided(const Block& block, std::byte* dst) {
+  const bool rows_are_runs = block.rows.count > 1 && block.rows.stride < block.columns.stride;
+  const Axis& fast = rows_are_runs ? block.rows : block.columns;
+  const Axis& slow = rows_are_runs ? block.columns : block.rows;
+  const int64_t room = kBufferBytes / size_;
+  const int64_t fast_tile = std::clamp<int64_t>(room / (kLeastRuns * std::max<int64_t>(1, fast.stride)), 1, fast.count);
+  const int64_t pitch = std::max<int64_t>(1, fast_tile * fast.stride);
+  const int64_t slow_tile = std::clamp<int64_t>(room / std::max(pitch, fast_tile), 1, slow.count);
+  const int64_t tile_rows = rows_are_runs ? fast_tile : slow_tile;
+  const int64_t tile_columns = rows_are_runs ? slow_tile : fast_tile;
+  for (int64_t row = 0; row < block.rows.count; row += tile_rows) {
+    for (int64_t column = 0; column < block.columns.count; column += tile_columns) {
+      Block tile = block;
+      tile.offset += (row * block.rows.stride + column * block.columns.stride) * size_;
+      tile.rows.count = std::min(tile_rows, block.rows.count - row);
+      tile.columns.count = std::min(tile_columns, block.columns.count - column);
+      LOCKSTEP_TRY_VOID(read_tile(tile, rows_are_runs, dst + (row * block.columns.count + column) * wanted_size_,
+                                  block.columns.count));
+    }
+  }
+  return ok();
+}
+
+Result<void> BlockReader::read_tile(const Block& tile, bool rows_are_runs, std::byte* dst, int64_t dst_columns) {
+  Axis fast = rows_are_runs ? tile.rows : tile.columns;
+  Axis slow = rows_are_runs ? tile.columns : tile.rows;
+  const int64_t run = (fast.count - 1) * fast.stride + 1;
+  const bool together = slow.stride >= run && slow.stride - run < fast.stride;  // no more between runs than in them
+  const int64_t reads = together ? 1 : slow.count;
+  const int64_t length = together ? (slow.count - 1) * slow.stride + run : run;
+  bytes_.resize(static_cast<size_t>(reads * length * size_));
+  for (int64_t i = 0; i < reads; ++i) {
+    const std::span<std::byte> part(bytes_.data() + i * length * size_, static_cast<size_t>(length * size_));
+    LOCKSTEP_TRY_VOID(files_.read(file_, tile.offset + i * slow.stride * size_, part));
+  }
+  if (!together) slow.stride = run;
+  gathered_.resize(static_cast<size_t>(tile.rows.count * tile.columns.count * size_));
+  const Axis& rows = rows_are_runs ? fast : slow;
+  const Axis& columns = rows_are_runs ? slow : fast;
+  switch (size_) {
+    case 1: gather<uint8_t>(bytes_.data(), rows, columns, gathered_.data()); break;
+    case 2: gather<uint16_t>(bytes_.data(), rows, columns, gathered_.data()); break;
+    default: gather<uint32_t>(bytes_.data(), rows, columns, gathered_.data()); break;
+  }
+  for (int64_t row = 0; row < rows.count; ++row) {
+    convert(gathered_.data() + row * columns.count * size_, columns.count, dst + row * dst_columns * wanted_size_);
+  }
+  return ok();
+}
+
+}  // namespace
+
+Result<void> read_view(const StoredFiles& files, const TensorView& view, Range rows, Range columns, DType dtype,
+                       std::span<std::byte> dst) {
+  LOCKSTEP_CHECK(0 <= rows.begin && rows.begin <= rows.end && rows.end <= view.rows, to_string(rows), view.rows);
+  LOCKSTEP_CHECK(0 <= columns.begin && columns.begin <= columns.end && columns.end <= view.columns, to_string(columns),
+                 view.columns);
+  const auto row_bytes = columns.size() * static_cast<int64_t>(size_of(dtype));
+  LOCKSTEP_CHECK(static_cast<int64_t>(dst.size()) == rows.size() * row_bytes, dst.size(), to_string(rows), row_bytes);
+  if (dst.empty()) return ok();
+  const auto size = static_cast<int64_t>(size_of(view.dtype));
+  BlockReader reader(files, view, dtype);
+  for (int64_t row = rows.begin; row < rows.end;) {
+    const int64_t in_group = row % view.group;
+    const int64_t count = std::min(rows.end - row, view.group - in_group);
+    const int64_t first = row / view.group * view.group_stride + in_group * view.row_stride;
+    const Block block{.offset = view.offset + (first + columns.begin * view.column_stride) * size,
+                      .rows = {count, view.row_stride},
+                      .columns = {columns.size(), view.column_stride}};
+    LOCKSTEP_TRY_VOID(reader.read(block, dst.data() + (row - rows.begin) * row_bytes));
+    row += count;
+  }
+  return ok();
+}
+
+}  // namespace lockstep::checkpoint

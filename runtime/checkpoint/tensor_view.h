@@ -1,0 +1,43 @@
+// Where the elements of a matrix lie in a file that keeps them in its own way, and reading a part of it.
+//
+// Element (row, column) lies at
+//
+//   offset + size · (row / group · group_stride + row mod group · row_stride + column · column_stride)
+//
+// which covers every storage of the hub: rows or columns of a fused tensor, transposed weights (GPT-2's Conv1D), every
+// other column (gpt-oss), q, k and v of each head in turn (GPT-NeoX, BLOOM), one expert of a stack, strided torch
+// tensors. Private to this folder.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <filesystem>
+#include <span>
+
+#include "runtime/checkpoint/stored_files.h"
+#include "runtime/core/block_tree.h"
+#include "runtime/core/dtype.h"
+#include "runtime/core/result.h"
+
+namespace lockstep::checkpoint {
+
+/// A matrix [rows, columns] inside a file; a vector is a matrix of one column.
+struct TensorView {
+  std::filesystem::path file;
+  DType dtype = DType::kFloat32;  // as stored; u8 is read as it is
+  int64_t offset = 0;             // of element (0, 0), in bytes
+  int64_t rows = 0;
+  int64_t columns = 0;
+  int64_t group = 1;         // rows, at least 1
+  int64_t group_stride = 0;  // elements, as the next two
+  int64_t row_stride = 0;
+  int64_t column_stride = 0;
+};
+
+/// Reads a part of `view`, row-major, converted to `dtype`, into `dst` (exactly its size). Runs of neighbouring
+/// elements are read together, and only they, except that a gap between two wanted elements of a run is read along
+/// where every row or column has such gaps (gpt-oss). Uses at most 2 MiB of buffer. @blocking (disk)
+Result<void> read_view(const StoredFiles& files, const TensorView& view, Range rows, Range columns, DType dtype,
+                       std::span<std::byte> dst);
+
+}  // namespace lockstep::checkpoint

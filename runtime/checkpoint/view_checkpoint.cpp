@@ -1,0 +1,86 @@
+#include "runtime/checkpoint/view_checkpoint.h"
+
+#include <fmt/format.h>
+
+#include <utility>
+
+#include "runtime/checkpoint/mxfp4.h"
+
+namespace lockstep::checkpoint {
+namespace {
+
+/// "a.weight", or "a.weight (h.0.a.weight)" where the file has another name for it.
+std::string both_names(std::string_view name, const StoredTensor& stored) {
+  return name == stored.stored_name ? std::string(name) : fmt::format("{} ({})", name, stored.stored_name);
+}
+
+}  // namespace
+
+StoredTensor as_it_is(const std::string& name, const TensorEntry& entry) {
+  StoredTensor stored{.stored_name = name, .entry = entry, .view = {.file = entry.file, .dtype = entry.type.dtype}};
+  const Shape& shape = entry.type.shape;
+  if (shape.rank() > 2 || shape.elements() == 0) return stored;  // never read: `read` takes two dimensions at most
+  TensorView& view = stored.view;
+  view.offset = entry.offset;
+  view.rows = shape.rank() > 0 ? shape[0] : 1;
+  view.columns = shape.rank() > 1 ? shape[1] : 1;
+  view.group = view.rows;
+  view.row_stride = entry.strides.empty() || shape.rank() == 0 ? view.columns : entry.strides[0];
+  view.column_stride = entry.strides.empty() || shape.rank() < 2 ? 1 : entry.strides[1];
+  return stored;
+}
+
+ViewCheckpoint::ViewCheckpoint(std::unique_ptr<StoredFiles> files,
+                               std::map<std::string, StoredTensor, std::less<>> stored,
+                               std::function<std::string(std::string_view name)> names_of)
+    : files_(std::move(files)), stored_(std::move(stored)), names_of_(std::move(names_of)) {
+  for (const auto& [name, tensor] : stored_) tensors_.emplace(name, tensor.entry);
+}
+
+Result<const StoredTensor*> ViewCheckpoint::find_readable(std::string_view name, const Shape& expected) const {
+  const auto it = stored_.find(name);
+  if (it == stored_.end()) {
+    return Error{ErrorKind::kNotFound,
+                 fmt::format("[runtime/checkpoint] cannot read tensor {} of {}: found no tensor {} among {}, expected "
+                             "one of shape {}; the checkpoint is incomplete or of another model",
+                             name, files_->directory().string(), names_of_(name), files_->tensors().size(),
+                             to_string(expected))};
+  }
+  const StoredTensor& stored = it->second;
+  const TensorEntry& entry = stored.entry;
+  if (entry.type.shape != expected) {
+    return Error{
+        ErrorKind::kInvalidArgument,
+        fmt::format("[runtime/checkpoint] cannot read tensor {} of {}: found shape {}, expected {}; config and "
+                    "checkpoint do not belong together",
+                    both_names(name, stored), entry.file.string(), to_string(entry.type.shape), to_string(expected))};
+  }
+  if (!entry.can_be_read) {
+    return Error{ErrorKind::kUnsupported,
+                 fmt::format("[runtime/checkpoint] cannot read tensor {} of {}: found type {}, expected F32, BF16 or "
+                             "F16; convert the checkpoint",
+                             both_names(name, stored), entry.file.string(), entry.stored_dtype)};
+  }
+  return &stored;
+}
+
+Result<void> ViewCheckpoint::read(std::string_view name, const Shape& expected, std::span<const Range> ranges,
+                                  DType dtype, std::span<std::byte> dst) const {
+  LOCKSTEP_TRY(const StoredTensor* stored, find_readable(name, expected));
+  LOCKSTEP_CHECK(ranges.size() == expected.rank() && ranges.size() <= 2, name, ranges.size(), expected.rank());
+  LOCKSTEP_CHECK(is_float(dtype), name, lockstep::to_string(dtype));
+  for (size_t axis = 0; axis < ranges.size(); ++axis) {
+    const Range& range = ranges[axis];
+    LOCKSTEP_CHECK(0 <= range.begin && range.begin <= range.end && range.end <= expected[axis], name,
+                   lockstep::to_string(range), lockstep::to_string(expected));
+  }
+  const Range rows = ranges.empty() ? Range{0, 1} : ranges[0];
+  const Range columns = ranges.size() < 2 ? Range{0, 1} : ranges[1];
+  const int64_t elements = rows.size() * columns.size();
+  LOCKSTEP_CHECK(dst.size() == static_cast<size_t>(elements) * size_of(dtype), name, dst.size(), elements);
+  if (elements == 0) return ok();
+  if (stored->scales) return read_mxfp4(*files_, stored->view, *stored->scales, rows, columns, dtype, dst);
+  return read_view(*files_, stored->view, rows, columns, dtype, dst);
+}
+
+}  // namespace lockstep::checkpoint

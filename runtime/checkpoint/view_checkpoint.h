@@ -1,0 +1,49 @@
+// A checkpoint whose tensors are views into the files of a model directory. Private to this folder.
+#pragma once
+
+#include <functional>
+#include <map>
+#include <memory>
+#include <optional>
+#include <string>
+
+#include "runtime/checkpoint/checkpoint.h"
+#include "runtime/checkpoint/stored_files.h"
+#include "runtime/checkpoint/tensor_view.h"
+
+namespace lockstep::checkpoint {
+
+/// How the files keep one tensor.
+struct StoredTensor {
+  std::string stored_name;                          // in the file
+  TensorEntry entry;                                // of the tensor that is asked for: its type is that tensor's
+  TensorView view;                                  // meaningful where `entry.can_be_read`
+  std::optional<TensorView> scales = std::nullopt;  // mxfp4: the exponents; `view` then holds the nibbles
+};
+
+/// The tensor as it stands in the file, under its own name.
+StoredTensor as_it_is(const std::string& name, const TensorEntry& entry);
+
+/// Tensors by the names under which they are asked for. Immutable but for the count of bytes read.
+class ViewCheckpoint final : public Checkpoint {
+ public:
+  /// `names_of` gives the names in the files that a tensor could have, for the message when it is absent.
+  ViewCheckpoint(std::unique_ptr<StoredFiles> files, std::map<std::string, StoredTensor, std::less<>> stored,
+                 std::function<std::string(std::string_view name)> names_of);
+
+  const TensorMap& tensors() const override { return tensors_; }
+  Result<void> read(std::string_view name, const Shape& expected, std::span<const Range> ranges, DType dtype,
+                    std::span<std::byte> dst) const override;
+  uint64_t fingerprint() const override { return files_->fingerprint(); }
+  int64_t bytes_read() const override { return files_->bytes_read(); }
+
+ private:
+  Result<const StoredTensor*> find_readable(std::string_view name, const Shape& expected) const;
+
+  std::unique_ptr<StoredFiles> files_;
+  std::map<std::string, StoredTensor, std::less<>> stored_;
+  std::function<std::string(std::string_view name)> names_of_;
+  TensorMap tensors_;
+};
+
+}  // namespace lockstep::checkpoint

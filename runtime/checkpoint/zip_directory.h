@@ -1,0 +1,31 @@
+// Where the files of a zip archive lie, for archives that do not compress: torch.save keeps tensors so that they can be
+// read in place (PKWARE APPNOTE 6.3, with zip64). Private to this folder.
+//
+//   local header | name | padding | bytes of the file | … | central directory | [zip64 end, locator] | end record
+//
+// Packaged libraries were looked at: libzip hides where the bytes of an entry lie, and its handles belong to one
+// thread; minizip tells, but keeps a cursor per handle too. The directory alone is less than what either would need
+// around it.
+#pragma once
+
+#include <cstdint>
+#include <map>
+#include <string>
+
+#include "runtime/checkpoint/byte_source.h"
+#include "runtime/core/result.h"
+
+namespace lockstep::checkpoint {
+
+/// The bytes of one file inside an archive.
+struct ZipEntry {
+  int64_t offset = 0;  // in the archive
+  int64_t size = 0;
+};
+
+/// The files of the archive by name. Fails with `kInvalidArgument` for a damaged directory (offsets outside the
+/// archive, a name twice) and with `kUnsupported` when a file is compressed or encrypted, or the archive has several
+/// volumes.
+Result<std::map<std::string, ZipEntry, std::less<>>> read_zip_directory(const ByteSource& archive);
+
+}  // namespace lockstep::checkpoint

@@ -1,0 +1,29 @@
+// Checkpoint files as other programs write them, from tensors in memory: safetensors, and the zip archive of
+// torch.save.
+#pragma once
+
+#include <cstddef>
+#include <filesystem>
+#include <string>
+#include <vector>
+
+#include "runtime/core/shape.h"
+
+namespace lockstep::model {
+
+/// A named tensor and its bytes, row-major.
+struct StoredTensor {
+  std::string name;
+  TensorType type;
+  std::vector<std::byte> bytes;
+};
+
+/// Writes a safetensors file.
+void write_safetensors(const std::filesystem::path& path, const std::vector<StoredTensor>& tensors);
+
+/// Writes what `torch.save(state_dict, path)` writes: a zip archive without compression that holds a pickle (protocol
+/// 2) of an OrderedDict of tensors, with the `_metadata` of a module's state dict, and one member per storage, aligned
+/// to 64 bytes.
+void write_torch_file(const std::filesystem::path& path, const std::vector<StoredTensor>& tensors);
+
+}  // namespace lockstep::model

@@ -1,0 +1,212 @@
+// Mistral, Ministral, Qwen 2, Qwen 3 and Phi-3. Defaults are those of transformers' configuration classes.
+#include "tests/runtime/checkpoint/spec_testing.h"
+
+namespace lockstep::checkpoint {
+namespace {
+
+using nlohmann::json;
+using ::testing::ElementsAre;
+using ::testing::IsEmpty;
+
+constexpr auto kUnsupported = ErrorKind::kUnsupported;
+constexpr auto kInvalid = ErrorKind::kInvalidArgument;
+
+/// With as many key/value heads as query heads, where the family has another default.
+json small(const std::string& model_type) { return with(smallest(model_type), {{"num_key_value_heads", 4}}); }
+
+ModelSpec gated_spec(const std::string& model_type, int64_t max_positions) {
+  ModelSpec spec = smallest_spec(model_type);
+  spec.max_positions = max_positions;
+  spec.rope.rotated = 16;
+  return spec;
+}
+
+// ---- Mistral and Ministral ----
+
+ModelSpec mistral_spec(const std::string& model_type) {
+  ModelSpec spec = gated_spec(model_type, 131072);
+  spec.windows = {4096, 4096};
+  spec.eos_ids = {2};
+  spec.bos_id = 1;
+  return spec;
+}
+
+TEST(ParseMistral, FillsInTheDefaults) {
+  EXPECT_EQ(parse(small("mistral")).value(), mistral_spec("mistral"));
+  EXPECT_EQ(parse(with(smallest("mistral"), {{"num_attention_heads", 16}})).value().key_value_heads, 8);
+}
+
+TEST(ParseMistral, TakesNullAsNoWindow) {
+  EXPECT_THAT(parse(with(small("mistral"), {{"sliding_window", nullptr}})).value().windows, IsEmpty());
+  EXPECT_THAT(parse(with(small("mistral"), {{"sliding_window", 8}})).value().windows, ElementsAre(8, 8));
+}
+
+TEST(ParseMistral, TakesNullKeyValueHeadsAsOnePerQueryHead) {
+  EXPECT_EQ(parse(with(small("mistral"), {{"num_key_value_heads", nullptr}})).value().key_value_heads, 4);
+}
+
+TEST(ParseMistral, IsMinistralWhenLayersHaveTypes) {
+  const json types = {{"layer_types", {"full_attention", "sliding_attention"}}, {"sliding_window", 32}};
+  const ModelSpec spec = parse(with(small("mistral"), types)).value();
+  EXPECT_EQ(spec, parse(with(small("ministral"), types)).value());
+  EXPECT_EQ(spec.model_type, "ministral");
+  EXPECT_THAT(spec.windows, ElementsAre(0, 32));
+}
+
+TEST(ParseMinistral, FillsInTheDefaults) { EXPECT_EQ(parse(small("ministral")).value(), mistral_spec("ministral")); }
+
+TEST(ParseMinistral, HasNoWindowsWhenNoLayerSlides) {
+  EXPECT_THAT(parse(with(small("ministral"), {{"sliding_window", nullptr}})).value().windows, IsEmpty());
+  const json types = {{"layer_types", {"full_attention", "attention"}}};
+  EXPECT_THAT(parse(with(small("ministral"), types)).value().windows, IsEmpty());
+}
+
+TEST(ParseMinistral, RefusesLayersThatItCannotRun) {
+  const json sliding = {"sliding_attention", "full_attention"};
+  expect_refusals(
+      small("ministral"),
+      {{{{"layer_types", {"full_attention"}}}, kInvalid, "layer_types: found an array of 1, expected an array of 2"},
+       {{{"layer_types", "full_attention"}}, kInvalid, "layer_types: found \"full_attention\""},
+       {{{"layer_types", {"full_attention", "chunked_attention"}}},
+        kUnsupported,
+        "layer_types: found \"chunked_attention\""},
+       {{{"layer_types", {"full_attention", 1}}}, kUnsupported, "layer_types: found 1"},
+       {{{"layer_types", sliding}, {"sliding_window", nullptr}}, kInvalid, "sliding_window: found no window in use"},
+       {{{"sliding_window", 0}}, kInvalid, "sliding_window: found 0"}});
+}
+
+TEST(ParseMistral, RefusesARotationOfPartOfTheHead) {
+  expect_refusals(small("mistral"),
+                  {{{{"partial_rotary_factor", 0.5}}, kUnsupported, "partial_rotary_factor: found 0.5"}});
+}
+
+// ---- Qwen ----
+
+TEST(ParseQwen2, FillsInTheDefaults) {
+  ModelSpec expected = gated_spec("qwen2", 32768);
+  expected.attention_bias = true;
+  EXPECT_EQ(parse(small("qwen2")).value(), expected);
+  const json many_heads = {{"hidden_size", 128}, {"num_attention_heads", 64}};
+  EXPECT_EQ(parse(with(smallest("qwen2"), many_heads)).value().key_value_heads, 32);
+}
+
+TEST(ParseQwen2, IgnoresTheWindowUntilItIsInUse) {
+  EXPECT_THAT(parse(with(small("qwen2"), {{"sliding_window", 8}, {"max_window_layers", 0}})).value().windows,
+              IsEmpty());
+}
+
+TEST(ParseQwen2, SlidesFromTheLayerThatIsNamed) {
+  const json keys = {{"use_sliding_window", true}, {"sliding_window", 8}, {"num_hidden_layers", 4}};
+  EXPECT_THAT(parse(with(with(small("qwen2"), keys), {{"max_window_layers", 3}})).value().windows,
+              ElementsAre(0, 0, 0, 8));
+  EXPECT_THAT(parse(with(small("qwen2"), keys)).value().windows, IsEmpty());  // 28 by default
+  EXPECT_THAT(
+      parse(with(with(small("qwen2"), keys), {{"sliding_window", nullptr}, {"max_window_layers", 0}})).value().windows,
+      IsEmpty());
+}
+
+TEST(ParseQwen2, LetsLayerTypesDecide) {
+  const json keys = {{"use_sliding_window", true}, {"layer_types", {"sliding_attention", "full_attention"}}};
+  EXPECT_THAT(parse(with(small("qwen2"), keys)).value().windows, ElementsAre(4096, 0));
+  expect_refusals(with(small("qwen2"), keys),
+                  {{{{"use_sliding_window", false}}, kInvalid, "sliding_window: found no window in use"}});
+}
+
+TEST(ParseQwen3, FillsInTheDefaults) {
+  ModelSpec expected = gated_spec("qwen3", 32768);
+  expected.head_dim = expected.rope.rotated = 128;
+  expected.attention_scale = 1.0 / std::sqrt(128.0);
+  expected.query_key_norm = true;
+  EXPECT_EQ(parse(small("qwen3")).value(), expected);
+}
+
+TEST(ParseQwen3, ReadsItsOwnKeys) {
+  const json keys = {
+      {"head_dim", 16}, {"attention_bias", true}, {"use_sliding_window", true}, {"max_window_layers", 1}};
+  const ModelSpec spec = parse(with(small("qwen3"), keys)).value();
+  EXPECT_EQ(spec.head_dim, 16);
+  EXPECT_TRUE(spec.attention_bias && spec.attention_output_bias);
+  EXPECT_THAT(spec.windows, ElementsAre(0, 4096));
+}
+
+// ---- Phi-3 ----
+
+/// Longrope for heads of 16: eight pairs.
+json longrope(const std::string& name) {
+  return {{name, "longrope"},
+          {"short_factor", json(std::vector<double>(8, 1.5))},
+          {"long_factor", json(std::vector<int>(8, 4))}};
+}
+
+TEST(ParsePhi3, FillsInTheDefaults) {
+  ModelSpec expected = gated_spec("phi3", 4096);
+  expected.norm_epsilon = 1e-5;
+  expected.bos_id = 1;
+  EXPECT_EQ(parse(smallest("phi3")).value(), expected);
+  const ModelSpec large = parse(with(smallest("phi3"), {{"vocab_size", 32064}})).value();
+  EXPECT_THAT(large.eos_ids, ElementsAre(32000));
+  EXPECT_EQ(large.pad_id, 32000);
+}
+
+TEST(ParsePhi3, SlidesEverywhereWhenItHasAWindow) {
+  EXPECT_THAT(parse(with(smallest("phi3"), {{"sliding_window", 2047}})).value().windows, ElementsAre(2047, 2047));
+}
+
+TEST(ParsePhi3, ReadsBothSpellingsOfLongropeAlike) {
+  const json older = {{"max_position_embeddings", 131072},
+                      {"original_max_position_embeddings", 8192},
+                      {"rope_theta", 20000.0},
+                      {"rope_scaling", longrope("type")}};
+  json newer = {{"max_position_embeddings", 131072},
+                {"original_max_position_embeddings", 8192},
+                {"rope_parameters", longrope("rope_type")}};
+  newer["rope_parameters"]["rope_theta"] = 20000.0;
+  newer["rope_parameters"]["partial_rotary_factor"] = 1.0;
+  const ModelSpec spec = parse(with(smallest("phi3"), older)).value();
+  EXPECT_EQ(spec, parse(with(smallest("phi3"), newer)).value());
+  EXPECT_EQ(spec.rope, (RopeSpec{.kind = RopeSpec::Kind::kLongrope,
+                                 .rotated = 16,
+                                 .theta = 20000.0,
+                                 .factor = 16.0,
+                                 .original_max_positions = 8192,
+                                 .short_factors = std::vector<double>(8, 1.5),
+                                 .long_factors = std::vector<double>(8, 4.0)}));
+}
+
+TEST(ParsePhi3, KnowsLongropeByItsOlderNames) {
+  const ModelSpec spec = parse(with(smallest("phi3"), {{"rope_scaling", longrope("type")}})).value();
+  for (const std::string name : {"su", "yarn"}) {
+    const json scaling = with(longrope("type"), {{"type", name}});
+    EXPECT_EQ(parse(with(smallest("phi3"), {{"rope_scaling", scaling}})).value(), spec) << name;
+  }
+}
+
+TEST(ParsePhi3, TakesTheOriginalMaximumFromTheTopLevelOnly) {
+  const json scaling = with(longrope("type"), {{"original_max_position_embeddings", 512}});
+  EXPECT_EQ(parse(with(smallest("phi3"), {{"rope_scaling", scaling}})).value().rope.original_max_positions, 4096);
+}
+
+TEST(ParsePhi3, MayTurnPartOfTheHead) {
+  EXPECT_EQ(parse(with(smallest("phi3"), {{"partial_rotary_factor", 0.75}})).value().rope.rotated, 12);
+  const json nested = {{"rope_parameters", {{"rope_type", "default"}, {"partial_rotary_factor", 0.5}}}};
+  EXPECT_EQ(parse(with(smallest("phi3"), nested)).value().rope.rotated, 8);
+}
+
+TEST(ParsePhi3, RefusesARotationThatItCannotRun) {
+  const auto scaled = [](const json& keys) { return json{{"rope_scaling", with(longrope("type"), keys)}}; };
+  expect_refusals(
+      smallest("phi3"),
+      {{scaled({{"type", "linear"}, {"factor", 2.0}}), kUnsupported,
+        "rope_type: found \"linear\", expected default or longrope"},
+       {scaled({{"short_factor", {1, 2}}}), kInvalid,
+        "short_factor: found an array of 2, expected an array of 8 positive"},
+       {scaled({{"long_factor", nullptr}}), kInvalid, "long_factor: found nothing"},
+       {scaled({{"long_factor", {1, 1, 1, 1, 1, 1, 1, 0}}}), kInvalid, "long_factor: found an array of 8"},
+       {scaled({{"long_factor", {1, 1, 1, 1, 1, 1, 1, 1, "x"}}}), kInvalid, "long_factor: found an array of 9"},
+       {{{"original_max_position_embeddings", 1}, {"rope_scaling", longrope("type")}},
+        kInvalid,
+        "original_max_position_embeddings: found 1"}});
+}
+
+}  // namespace
+}  // namespace lockstep::checkpoint

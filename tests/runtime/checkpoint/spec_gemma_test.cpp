@@ -1,0 +1,169 @@
+// Gemma 2 and Gemma 3. Defaults are those of transformers' configuration classes.
+#include "tests/runtime/checkpoint/spec_testing.h"
+
+namespace lockstep::checkpoint {
+namespace {
+
+using nlohmann::json;
+using ::testing::ElementsAre;
+using ::testing::IsEmpty;
+
+constexpr auto kUnsupported = ErrorKind::kUnsupported;
+constexpr auto kInvalid = ErrorKind::kInvalidArgument;
+
+ModelSpec gemma_spec(const std::string& model_type) {
+  ModelSpec spec = smallest_spec(model_type);
+  spec.head_dim = 256;
+  spec.attention_scale = 0.0625;  // 256^-0.5
+  spec.embedding_scale = 8.0;     // 64^0.5
+  spec.activation = "gelu_tanh";
+  spec.tied_embeddings = true;
+  spec.rope.rotated = 256;
+  spec.eos_ids = {1};
+  spec.bos_id = 2;
+  spec.pad_id = 0;
+  return spec;
+}
+
+ModelSpec gemma2_spec() {
+  ModelSpec spec = gemma_spec("gemma2");
+  spec.max_positions = 8192;
+  spec.attention_soft_cap = 50.0;
+  spec.logit_soft_cap = 30.0;
+  spec.windows = {4096, 0};
+  return spec;
+}
+
+ModelSpec gemma3_spec() {
+  ModelSpec spec = gemma_spec("gemma3_text");
+  spec.max_positions = 131072;
+  spec.query_key_norm = true;
+  spec.windows = {4096, 4096};
+  spec.rope.theta = 1e6;
+  spec.local_rope = RopeSpec{.rotated = 256, .theta = 10000.0};
+  return spec;
+}
+
+TEST(ParseGemma2, FillsInTheDefaults) { EXPECT_EQ(parse(smallest("gemma2")).value(), gemma2_spec()); }
+
+TEST(ParseGemma2, ReadsItsOwnKeys) {
+  ModelSpec expected = gemma2_spec();
+  expected.head_dim = expected.rope.rotated = 32;
+  expected.attention_scale = 0.125;
+  expected.attention_soft_cap = expected.logit_soft_cap = 0.0;
+  expected.attention_bias = expected.attention_output_bias = true;
+  expected.windows = {0, 16};
+  expected.activation = "gelu";
+  const json keys = {{"head_dim", 32},
+                     {"query_pre_attn_scalar", 64},
+                     {"attn_logit_softcapping", nullptr},
+                     {"final_logit_softcapping", nullptr},
+                     {"attention_bias", true},
+                     {"sliding_window", 16},
+                     {"layer_types", {"full_attention", "sliding_attention"}},
+                     {"hidden_activation", "gelu"}};
+  EXPECT_EQ(parse(with(smallest("gemma2"), keys)).value(), expected);
+}
+
+TEST(ParseGemma2, LooksAtHiddenActivationOnly) {
+  EXPECT_EQ(parse(with(smallest("gemma2"), {{"hidden_act", "gelu"}})).value(), gemma2_spec());
+}
+
+TEST(ParseGemma2, RefusesWhatItCannotRun) {
+  expect_refusals(smallest("gemma2"),
+                  {{{{"use_bidirectional_attention", true}}, kUnsupported, "use_bidirectional_attention: found true"},
+                   {{{"sliding_window", nullptr}}, kInvalid, "sliding_window: found no window in use"},
+                   {{{"attn_logit_softcapping", 0.0}}, kInvalid, "attn_logit_softcapping: found 0"},
+                   {{{"query_pre_attn_scalar", 0}}, kInvalid, "query_pre_attn_scalar: found 0"},
+                   {{{"hidden_activation", "mish"}}, kUnsupported, "hidden_activation: found \"mish\""}});
+}
+
+TEST(ParseGemma3, FillsInTheDefaults) { EXPECT_EQ(parse(smallest("gemma3_text")).value(), gemma3_spec()); }
+
+TEST(ParseGemma3, SeesEverythingInEverySixthLayer) {
+  const json keys = {{"num_hidden_layers", 7}, {"sliding_window", 9}};
+  EXPECT_THAT(parse(with(smallest("gemma3_text"), keys)).value().windows, ElementsAre(9, 9, 9, 9, 9, 0, 9));
+  EXPECT_THAT(parse(with(with(smallest("gemma3_text"), keys), {{"sliding_window_pattern", 2}})).value().windows,
+              ElementsAre(9, 0, 9, 0, 9, 0, 9));
+}
+
+TEST(ParseGemma3, ReadsBothSpellingsAlike) {
+  const json older = {{"rope_theta", 500000.0},
+                      {"rope_local_base_freq", 5000.0},
+                      {"sliding_window_pattern", 2},
+                      {"rope_scaling", {{"rope_type", "linear"}, {"factor", 8.0}}},
+                      {"torch_dtype", "bfloat16"}};
+  const json newer = {{"rope_parameters",
+                       {{"full_attention", {{"rope_type", "linear"}, {"factor", 8.0}, {"rope_theta", 500000.0}}},
+                        {"sliding_attention", {{"rope_type", "default"}, {"rope_theta", 5000.0}}}}},
+                      {"layer_types", {"sliding_attention", "full_attention"}},
+                      {"_sliding_window_pattern", 2},
+                      {"dtype", "bfloat16"}};
+  const ModelSpec spec = parse(with(smallest("gemma3_text"), older)).value();
+  EXPECT_EQ(spec, parse(with(smallest("gemma3_text"), newer)).value());
+  EXPECT_EQ(spec.rope_of(1),
+            (RopeSpec{.kind = RopeSpec::Kind::kLinear, .rotated = 256, .theta = 500000.0, .factor = 8.0}));
+  EXPECT_EQ(spec.rope_of(0), (RopeSpec{.rotated = 256, .theta = 5000.0}));
+}
+
+TEST(ParseGemma3, NeedsNoLocalRotationThatIsTheSame) {
+  EXPECT_EQ(parse(with(smallest("gemma3_text"), {{"rope_theta", 10000.0}})).value().local_rope, std::nullopt);
+}
+
+TEST(ParseGemma3, ReadsItsSoftCaps) {
+  const json keys = {{"attn_logit_softcapping", 20.0}, {"final_logit_softcapping", 10.0}};
+  const ModelSpec spec = parse(with(smallest("gemma3_text"), keys)).value();
+  EXPECT_EQ(spec.attention_soft_cap, 20.0);
+  EXPECT_EQ(spec.logit_soft_cap, 10.0);
+}
+
+TEST(ParseGemma3, NamesTheLayersWhoseRotationIsWrong) {
+  const json nested = {{"full_attention", {{"rope_type", "linear"}}}};
+  expect_refusals(smallest("gemma3_text"),
+                  {{{{"rope_parameters", nested}}, kInvalid, "full_attention: rope_parameters: factor: found nothing"},
+                   {{{"rope_local_base_freq", 1.0}}, kInvalid, "sliding_attention: rope_local_base_freq: found 1"},
+                   {{{"rope_scaling", "linear"}}, kInvalid, "rope_scaling: found \"linear\""},
+                   {{{"use_bidirectional_attention", true}}, kUnsupported, "use_bidirectional_attention: found true"}});
+}
+
+// ---- with a vision part ----
+
+json multimodal(const json& text) { return {{"model_type", "gemma3"}, {"text_config", text}}; }
+
+TEST(ParseGemma3, TakesTheTextPartOfAMultimodalModel) {
+  json text = smallest("gemma3_text");
+  EXPECT_EQ(parse(multimodal(text)).value(), gemma3_spec());
+}
+
+TEST(ParseGemma3, FillsInTheSizesThatATextPartLeavesOut) {
+  const ModelSpec spec = parse(multimodal({{"sliding_window", 1024}})).value();
+  EXPECT_EQ(spec.hidden_size, 2304);
+  EXPECT_EQ(spec.layers, 26);
+  EXPECT_EQ(spec.query_heads, 8);
+  EXPECT_EQ(spec.key_value_heads, 4);
+  EXPECT_EQ(spec.head_dim, 256);
+  EXPECT_EQ(spec.intermediate_size, 9216);
+  EXPECT_EQ(spec.vocabulary, 262208);
+  EXPECT_EQ(spec.window(24), 1024);
+  EXPECT_EQ(spec.window(5), 0);
+}
+
+TEST(ParseGemma3, LetsTheTopLevelNameTokensTypeAndTie) {
+  json config = multimodal(with(smallest("gemma3_text"), {{"eos_token_id", 7}, {"tie_word_embeddings", false}}));
+  config.update({{"eos_token_id", {1, 106}}, {"dtype", "bfloat16"}});
+  const ModelSpec spec = parse(config).value();
+  EXPECT_THAT(spec.eos_ids, ElementsAre(1, 106));
+  EXPECT_EQ(spec.dtype, DType::kBFloat16);
+  EXPECT_TRUE(spec.tied_embeddings);
+  config["eos_token_id"] = nullptr;
+  EXPECT_THAT(parse(config).value().eos_ids, ElementsAre(7));
+}
+
+TEST(ParseGemma3, RefusesAMultimodalModelWithoutAText) {
+  expect_refusals({{"model_type", "gemma3"}}, {{json::object(), kInvalid, "text_config: found nothing"}});
+  const json quantised = with(smallest("gemma3_text"), {{"quantization_config", {{"quant_method", "gptq"}}}});
+  expect_refusals(multimodal(quantised), {{json::object(), kUnsupported, "quantised weights (\"gptq\")"}});
+}
+
+}  // namespace
+}  // namespace lockstep::checkpoint

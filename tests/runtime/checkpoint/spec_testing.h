@@ -1,0 +1,60 @@
+// What the tests of config.json readers share.
+#pragma once
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <nlohmann/json.hpp>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "runtime/checkpoint/model_spec.h"
+
+namespace lockstep::checkpoint {
+
+inline Result<ModelSpec> parse(const nlohmann::json& config) { return parse_spec(config.dump(), "config.json"); }
+
+/// `config` with `keys` in place of its own.
+inline nlohmann::json with(nlohmann::json config, const nlohmann::json& keys) {
+  config.update(keys);
+  return config;
+}
+
+/// The keys without a default, in the common spelling: 4 heads of 16, two layers.
+inline nlohmann::json smallest(const std::string& model_type) {
+  return {{"model_type", model_type}, {"hidden_size", 64},      {"intermediate_size", 96},
+          {"vocab_size", 256},        {"num_hidden_layers", 2}, {"num_attention_heads", 4}};
+}
+
+/// What `smallest` gives before a family adds its own.
+inline ModelSpec smallest_spec(const std::string& model_type) {
+  ModelSpec spec;
+  spec.model_type = model_type;
+  spec.hidden_size = spec.embedding_size = 64;
+  spec.layers = 2;
+  spec.vocabulary = 256;
+  spec.query_heads = spec.key_value_heads = 4;
+  spec.head_dim = 16;
+  spec.attention_scale = 0.25;
+  spec.intermediate_size = 96;
+  return spec;
+}
+
+/// A change to a config, and what the message must say.
+struct Refusal {
+  nlohmann::json keys;
+  ErrorKind kind;
+  std::string message;
+};
+
+inline void expect_refusals(const nlohmann::json& config, const std::vector<Refusal>& refusals) {
+  for (const Refusal& refusal : refusals) {
+    const auto spec = parse(with(config, refusal.keys));
+    ASSERT_FALSE(spec.has_value()) << refusal.keys;
+    EXPECT_EQ(spec.error().kind, refusal.kind) << refusal.keys;
+    EXPECT_THAT(spec.error().message, ::testing::HasSubstr(refusal.message)) << refusal.keys;
+  }
+}
+
+}  // namespace lockstep::checkpoint

@@ -1,0 +1,390 @@
+#include "runtime/checkpoint/stored_tensors.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <cmath>
+#include <functional>
+
+#include "tests/runtime/checkpoint/counting_tensor.h"
+#include "tests/runtime/checkpoint/temporary_directory.h"
+
+namespace lockstep::checkpoint {
+namespace {
+
+using model::StoredTensor;
+using ::testing::HasSubstr;
+
+constexpr int64_t kHidden = 6, kQueryHeads = 3, kKeyHeads = 1, kHead = 2, kExperts = 2;
+
+ModelSpec spec_of(const std::string& model_type) {
+  ModelSpec spec;
+  spec.model_type = model_type;
+  spec.layers = 1;
+  spec.hidden_size = kHidden;
+  spec.query_heads = kQueryHeads;
+  spec.key_value_heads = model_type == "phi3" ? kKeyHeads : kQueryHeads;
+  spec.head_dim = kHead;
+  spec.experts = kExperts;
+  return spec;
+}
+
+Result<std::unique_ptr<Checkpoint>> open_with(const TemporaryDirectory& directory, const std::string& model_type,
+                                              const std::vector<StoredTensor>& tensors) {
+  model::write_safetensors(directory.path() / "model.safetensors", tensors);
+  return open_model_checkpoint(directory.path(), spec_of(model_type));
+}
+
+std::vector<float> read_part(const Checkpoint& checkpoint, const std::string& name, const Shape& shape,
+                             const std::vector<Range>& ranges) {
+  int64_t elements = 1;
+  for (const Range& range : ranges) elements *= range.size();
+  std::vector<float> values(static_cast<size_t>(elements), std::nanf(""));
+  const auto read = checkpoint.read(name, shape, ranges, DType::kFloat32, std::as_writable_bytes(std::span(values)));
+  EXPECT_TRUE(read.has_value()) << read.error().message;
+  return values;
+}
+
+/// The whole tensor and some of its parts hold `value(row, column)`.
+void expect_matrix(const Checkpoint& checkpoint, const std::string& name, const Shape& shape,
+                   const std::function<float(int64_t row, int64_t column)>& value) {
+  const int64_t rows = shape[0], columns = shape[1];
+  const std::vector<Range> parts[] = {{{0, rows}, {0, columns}},
+                                      {{rows / 2, rows}, {0, columns}},
+                                      {{0, rows}, {columns / 3, columns / 3 + 1}},
+                                      {{1, rows - 1}, {1, columns}}};
+  for (const auto& part : parts) {
+    std::vector<float> expected;
+    for (int64_t row = part[0].begin; row < part[0].end; ++row) {
+      for (int64_t column = part[1].begin; column < part[1].end; ++column) expected.push_back(value(row, column));
+    }
+    EXPECT_EQ(read_part(checkpoint, name, shape, part), expected)
+        << name << "[" << to_string(part[0]) << ", " << to_string(part[1]) << "]";
+  }
+}
+
+void expect_vector(const Checkpoint& checkpoint, const std::string& name, const std::vector<float>& expected) {
+  const auto size = static_cast<int64_t>(expected.size());
+  EXPECT_EQ(read_part(checkpoint, name, {size}, {{0, size}}), expected) << name;
+  EXPECT_EQ(read_part(checkpoint, name, {size}, {{1, size}}), std::vector<float>(expected.begin() + 1, expected.end()))
+      << name;
+}
+
+TEST(StoredTensors, KeepTheirNamesAndShapesWhereTheyAreLlamas) {
+  const TemporaryDirectory directory;
+  const auto checkpoint =
+      open_with(directory, "llama",
+                {counting("lm_head.weight", {5, kHidden}), counting("model.embed_tokens.weight", {5, kHidden}, 100),
+                 counting("model.layers.0.self_attn.q_proj.weight", {6, kHidden}), counting("model.norm.weight", {3})})
+          .value();
+  const auto in_order = [](int64_t row, int64_t column) { return static_cast<float>(row * kHidden + column); };
+  expect_matrix(*checkpoint, "lm_head.weight", {5, kHidden}, in_order);
+  expect_matrix(*checkpoint, "model.layers.0.self_attn.q_proj.weight", {6, kHidden}, in_order);
+  expect_vector(*checkpoint, "model.norm.weight", {0, 1, 2});
+  EXPECT_TRUE(checkpoint->contains("model.embed_tokens.weight"));
+  EXPECT_FALSE(checkpoint->contains("model.layers.0.self_attn.q_proj.bias"));
+  EXPECT_EQ(checkpoint->tensors().size(), 4u);
+}
+
+TEST(StoredTensors, AreFoundBehindEveryPrefixOfTheirFamily) {
+  struct Case {
+    std::string model_type, prefix, embedding, norm_of_layer, head = "lm_head.weight";
+  };
+  for (const Case& c :
+       {Case{"llama", "", "embed_tokens", "layers.0.input_layernorm"},
+        Case{"gemma3_text", "language_model.model.", "embed_tokens", "layers.0.input_layernorm",
+             "language_model.lm_head.weight"},
+        Case{"gemma3_text", "model.language_model.", "embed_tokens", "layers.0.input_layernorm"},
+        Case{"gpt2", "", "wte", "h.0.ln_1"}, Case{"gpt2", "transformer.", "wte", "h.0.ln_1"},
+        Case{"gptj", "transformer.", "wte", "h.0.ln_1"}, Case{"bloom", "", "word_embeddings", "h.0.input_layernorm"},
+        Case{"bloom", "transformer.", "word_embeddings", "h.0.input_layernorm"},
+        Case{"opt", "decoder.", "embed_tokens", "layers.0.self_attn_layer_norm"},
+        Case{"opt", "model.decoder.", "embed_tokens", "layers.0.self_attn_layer_norm"},
+        Case{"gpt_neox", "gpt_neox.", "embed_in", "layers.0.input_layernorm", "embed_out.weight"},
+        Case{"gpt_neox", "gpt_neox.", "embed_in", "layers.0.input_layernorm"}}) {
+    const TemporaryDirectory directory;
+    const auto checkpoint = open_with(directory, c.model_type,
+                                      {counting(c.prefix + c.embedding + ".weight", {4, kHidden}),
+                                       counting(c.prefix + c.norm_of_layer + ".weight", {kHidden}),
+                                       counting(c.head, {4, kHidden}), counting("vision_tower.weight", {1})})
+                                .value();
+    const auto names = {"lm_head.weight", "model.embed_tokens.weight", "model.layers.0.input_layernorm.weight"};
+    for (const char* name : names) EXPECT_TRUE(checkpoint->contains(name)) << c.model_type << c.prefix << name;
+    EXPECT_EQ(checkpoint->tensors().size(), names.size());
+  }
+}
+
+TEST(StoredTensors, OfGpt2AreTransposedAndTheirThirdsAreQKAndV) {
+  const TemporaryDirectory directory;
+  const auto checkpoint =
+      open_with(directory, "gpt2",
+                {counting("h.0.attn.c_attn.bias", {18}), counting("h.0.attn.c_attn.weight", {kHidden, 18}),
+                 counting("h.0.attn.c_proj.weight", {kHidden, kHidden}), counting("h.0.mlp.c_fc.weight", {kHidden, 10}),
+                 counting("wpe.weight", {3, 4})})
+          .value();
+  const std::string layer = "model.layers.0.";
+  const std::string names[] = {"self_attn.q_proj", "self_attn.k_proj", "self_attn.v_proj"};
+  for (int part = 0; part < 3; ++part) {
+    expect_matrix(*checkpoint, layer + names[part] + ".weight", {kHidden, kHidden},
+                  [=](int64_t out, int64_t in) { return static_cast<float>(in * 18 + part * 6 + out); });
+  }
+  expect_vector(*checkpoint, layer + "self_attn.k_proj.bias", {6, 7, 8, 9, 10, 11});
+  expect_matrix(*checkpoint, layer + "self_attn.o_proj.weight", {kHidden, kHidden},
+                [](int64_t out, int64_t in) { return static_cast<float>(in * kHidden + out); });
+  expect_matrix(*checkpoint, layer + "mlp.up_proj.weight", {10, kHidden},
+                [](int64_t out, int64_t in) { return static_cast<float>(in * 10 + out); });
+  expect_matrix(*checkpoint, "model.embed_positions.weight", {3, 4},
+                [](int64_t row, int64_t column) { return static_cast<float>(row * 4 + column); });
+}
+
+TEST(StoredTensors, AreTransposedInTilesWhenTheyAreLarge) {
+  for (const Shape& stored : {Shape{900, 700}, Shape{30, 20000}, Shape{20000, 30}}) {
+    const TemporaryDirectory directory;
+    const auto checkpoint = open_with(directory, "gpt2", {counting("h.0.mlp.c_fc.weight", stored)}).value();
+    const Shape shape{stored[1], stored[0]};
+    expect_matrix(*checkpoint, "model.layers.0.mlp.up_proj.weight", shape,
+                  [&](int64_t out, int64_t in) { return static_cast<float>(in * shape[0] + out); });
+  }
+}
+
+TEST(StoredTensors, OfNeoxAndBloomHaveQKAndVOfEachHeadInTurn) {
+  for (const auto& [model_type, stored] :
+       {std::pair<std::string, std::string>{"gpt_neox", "gpt_neox.layers.0.attention.query_key_value"},
+        {"bloom", "transformer.h.0.self_attention.query_key_value"}}) {
+    const TemporaryDirectory directory;
+    const auto checkpoint = open_with(directory, model_type,
+                                      {counting(stored + ".bias", {18}), counting(stored + ".weight", {18, kHidden})})
+                                .value();
+    const std::string names[] = {"q_proj", "k_proj", "v_proj"};
+    for (int part = 0; part < 3; ++part) {
+      const std::string name = "model.layers.0.self_attn." + names[part];
+      const auto stored_row = [=](int64_t row) { return (row / kHead * 3 + part) * kHead + row % kHead; };
+      expect_matrix(*checkpoint, name + ".weight", {6, kHidden}, [=](int64_t row, int64_t column) {
+        return static_cast<float>(stored_row(row) * kHidden + column);
+      });
+      std::vector<float> bias;
+      for (int64_t row = 0; row < 6; ++row) bias.push_back(static_cast<float>(stored_row(row)));
+      expect_vector(*checkpoint, name + ".bias", bias);
+    }
+  }
+}
+
+TEST(StoredTensors, OfPhi3AreFusedOneAfterAnother) {
+  const TemporaryDirectory directory;
+  const auto checkpoint = open_with(directory, "phi3",
+                                    {counting("model.layers.0.self_attn.qkv_proj.weight", {10, kHidden}),
+                                     counting("model.layers.0.mlp.gate_up_proj.weight", {8, kHidden})})
+                              .value();
+  const auto from_row = [](int64_t first) {
+    return [first](int64_t row, int64_t column) { return static_cast<float>((first + row) * kHidden + column); };
+  };
+  const std::string layer = "model.layers.0.";
+  expect_matrix(*checkpoint, layer + "self_attn.q_proj.weight", {6, kHidden}, from_row(0));
+  expect_matrix(*checkpoint, layer + "self_attn.k_proj.weight", {2, kHidden}, from_row(6));
+  expect_matrix(*checkpoint, layer + "self_attn.v_proj.weight", {2, kHidden}, from_row(8));
+  expect_matrix(*checkpoint, layer + "mlp.gate_proj.weight", {4, kHidden}, from_row(0));
+  expect_matrix(*checkpoint, layer + "mlp.up_proj.weight", {4, kHidden}, from_row(4));
+}
+
+TEST(StoredTensors, OfMixtralAreExpertsOneByOneOrStacked) {
+  const std::string stored = "model.layers.0.block_sparse_moe.", layer = "model.layers.0.mlp.";
+  const auto from = [](float first) {
+    return [first](int64_t row, int64_t column) { return first + static_cast<float>(row * kHidden + column); };
+  };
+  const TemporaryDirectory directory;
+  const auto single = open_with(directory, "mixtral",
+                                {counting(stored + "experts.1.w1.weight", {4, kHidden}, 100),
+                                 counting(stored + "experts.1.w2.weight", {kHidden, 4}, 200),
+                                 counting(stored + "experts.1.w3.weight", {4, kHidden}, 300),
+                                 counting(stored + "gate.weight", {kExperts, kHidden}, 400)})
+                          .value();
+  expect_matrix(*single, layer + "experts.1.gate_proj.weight", {4, kHidden}, from(100));
+  expect_matrix(*single, layer + "experts.1.down_proj.weight", {kHidden, 4},
+                [](int64_t row, int64_t column) { return 200 + static_cast<float>(row * 4 + column); });
+  expect_matrix(*single, layer + "experts.1.up_proj.weight", {4, kHidden}, from(300));
+  expect_matrix(*single, layer + "router.weight", {kExperts, kHidden}, from(400));
+  EXPECT_FALSE(single->contains(layer + "experts.0.gate_proj.weight"));
+  const auto stacked = open_with(directory, "mixtral",
+                                 {counting(layer + "experts.gate_up_proj", {kExperts, 8, kHidden}),
+                                  counting(layer + "experts.down_proj", {kExperts, kHidden, 4}),
+                                  counting(layer + "gate.weight", {kExperts, kHidden})})
+                           .value();
+  expect_matrix(*stacked, layer + "experts.1.gate_proj.weight", {4, kHidden}, from(8 * kHidden));
+  expect_matrix(*stacked, layer + "experts.1.up_proj.weight", {4, kHidden}, from(12 * kHidden));
+  expect_matrix(*stacked, layer + "experts.1.down_proj.weight", {kHidden, 4},
+                [](int64_t row, int64_t column) { return static_cast<float>((kHidden + row) * 4 + column); });
+  EXPECT_TRUE(stacked->contains(layer + "router.weight"));
+}
+
+TEST(StoredTensors, OfGptOssHaveGateAndUpInTurnAndTheInputFirst) {
+  const TemporaryDirectory directory;
+  const std::string layer = "model.layers.0.mlp.";
+  const auto checkpoint = open_with(directory, "gpt_oss",
+                                    {counting(layer + "experts.gate_up_proj", {kExperts, kHidden, 8}),
+                                     counting(layer + "experts.gate_up_proj_bias", {kExperts, 8}),
+                                     counting(layer + "experts.down_proj", {kExperts, 4, kHidden}),
+                                     counting(layer + "experts.down_proj_bias", {kExperts, kHidden}),
+                                     counting(layer + "router.bias", {kExperts}),
+                                     counting("model.layers.0.self_attn.sinks", {kQueryHeads})})
+                              .value();
+  for (const int64_t expert : {0, 1}) {
+    const std::string stack = layer + "experts." + std::to_string(expert);
+    for (const int64_t part : {0, 1}) {
+      const std::string name = stack + (part == 0 ? ".gate_proj" : ".up_proj");
+      expect_matrix(*checkpoint, name + ".weight", {4, kHidden}, [=](int64_t out, int64_t in) {
+        return static_cast<float>((expert * kHidden + in) * 8 + 2 * out + part);
+      });
+      const auto first = static_cast<float>(expert * 8 + part);
+      expect_vector(*checkpoint, name + ".bias", {first, first + 2, first + 4, first + 6});
+    }
+    expect_matrix(*checkpoint, stack + ".down_proj.weight", {kHidden, 4},
+                  [=](int64_t out, int64_t in) { return static_cast<float>((expert * 4 + in) * kHidden + out); });
+    EXPECT_TRUE(checkpoint->contains(stack + ".down_proj.bias"));
+  }
+  expect_vector(*checkpoint, "model.layers.0.self_attn.sinks", {0, 1, 2});
+  expect_vector(*checkpoint, layer + "router.bias", {0, 1});
+}
+
+/// Nibbles and exponents that differ from one to the next.
+std::vector<std::byte> varied_bytes(size_t count, unsigned first, unsigned step, unsigned bound) {
+  std::vector<std::byte> bytes;
+  for (size_t i = 0; i < count; ++i) bytes.push_back(static_cast<std::byte>((first + i * step) % bound));
+  return bytes;
+}
+
+/// E2M1: sign, two bits of exponent with bias 1, one of mantissa.
+float mxfp4_element(uint8_t nibble, uint8_t scale) {
+  const int exponent = nibble >> 1 & 3, mantissa = nibble & 1;
+  const float magnitude = exponent == 0 ? 0.5f * static_cast<float>(mantissa)
+                                        : std::ldexp(1.0f + 0.5f * static_cast<float>(mantissa), exponent - 1);
+  return std::ldexp(nibble & 8 ? -magnitude : magnitude, scale - 127);
+}
+
+TEST(StoredTensors, InMxfp4AreDecodedExactly) {
+  constexpr int64_t kOut = 6, kIn = 96, kBlocks = kIn / 32;
+  const TemporaryDirectory directory;
+  const std::string layer = "model.layers.0.mlp.experts.";
+  const std::vector<std::byte> blocks = varied_bytes(kExperts * kOut * kBlocks * 16, 3, 37, 256);
+  const std::vector<std::byte> scales = varied_bytes(kExperts * kOut * kBlocks, 0, 7, 255);
+  const auto checkpoint =
+      open_with(directory, "gpt_oss",
+                {StoredTensor{layer + "gate_up_proj_blocks", {DType::kUInt8, {kExperts, kOut, kBlocks, 16}}, blocks},
+                 StoredTensor{layer + "gate_up_proj_scales", {DType::kUInt8, {kExperts, kOut, kBlocks}}, scales},
+                 StoredTensor{layer + "down_proj_blocks", {DType::kUInt8, {kExperts, kOut, kBlocks, 16}}, blocks},
+                 StoredTensor{layer + "down_proj_scales", {DType::kUInt8, {kExperts, kOut, kBlocks}}, scales}})
+          .value();
+  const auto element = [&](int64_t row, int64_t column) {
+    const auto byte = static_cast<uint8_t>(blocks[static_cast<size_t>(row * kIn / 2 + column / 2)]);
+    return mxfp4_element(column % 2 == 0 ? byte & 15 : byte >> 4,
+                         static_cast<uint8_t>(scales[static_cast<size_t>(row * kBlocks + column / 32)]));
+  };
+  for (const int64_t expert : {0, 1}) {
+    const std::string name = layer + std::to_string(expert);
+    for (const int64_t part : {0, 1}) {
+      expect_matrix(*checkpoint, name + (part == 0 ? ".gate_proj.weight" : ".up_proj.weight"), {kOut / 2, kIn},
+                    [&](int64_t row, int64_t column) { return element(expert * kOut + 2 * row + part, column); });
+    }
+    expect_matrix(*checkpoint, name + ".down_proj.weight", {kOut, kIn},
+                  [&](int64_t row, int64_t column) { return element(expert * kOut + row, column); });
+  }
+  EXPECT_EQ(checkpoint->tensors().at(layer + "1.down_proj.weight").stored_dtype, "MXFP4");
+  const int64_t before = checkpoint->bytes_read();
+  read_part(*checkpoint, layer + "0.gate_proj.weight", {kOut / 2, kIn}, {{1, 3}, {33, 64}});
+  EXPECT_EQ(checkpoint->bytes_read() - before, 2 * (16 + 1));
+}
+
+TEST(StoredTensors, OfASliceAreReadWithoutTheBytesOfOthers) {
+  const TemporaryDirectory directory;
+  const auto gpt2 = open_with(directory, "gpt2", {counting("h.0.attn.c_attn.weight", {kHidden, 18})}).value();
+  int64_t before = gpt2->bytes_read();
+  read_part(*gpt2, "model.layers.0.self_attn.v_proj.weight", {6, kHidden}, {{2, 4}, {0, kHidden}});
+  EXPECT_EQ(gpt2->bytes_read() - before, 4 * 2 * kHidden);
+  const auto bloom =
+      open_with(directory, "bloom", {counting("h.0.self_attention.query_key_value.weight", {18, kHidden})}).value();
+  before = bloom->bytes_read();
+  read_part(*bloom, "model.layers.0.self_attn.k_proj.weight", {6, kHidden}, {{1, 5}, {2, 4}});
+  EXPECT_EQ(bloom->bytes_read() - before, 4 * 4 * 2);
+}
+
+TEST(StoredTensors, AreComparedByTheirCanonicalNames) {
+  const TemporaryDirectory directory;
+  const auto checkpoint = open_with(directory, "gpt2",
+                                    {counting("h.0.ln_1.weight", {kHidden}), counting("lm_head.weight", {4, kHidden}),
+                                     counting("wpe.weight", {4, kHidden}, 1), counting("wte.weight", {4, kHidden})})
+                              .value();
+  EXPECT_TRUE(hold_equal_values(*checkpoint, "lm_head.weight", "model.embed_tokens.weight").value());
+  EXPECT_FALSE(hold_equal_values(*checkpoint, "lm_head.weight", "model.embed_positions.weight").value());
+}
+
+TEST(StoredTensors, ThatAreMissingAreNamedWithWhatWasLookedFor) {
+  const TemporaryDirectory directory;
+  const auto checkpoint =
+      open_with(directory, "mixtral", {counting("model.layers.0.input_layernorm.weight", {kHidden})}).value();
+  std::byte one[4];
+  const std::vector<Range> first = {{0, 1}, {0, 1}};
+  const auto expert =
+      checkpoint->read("model.layers.0.mlp.experts.1.up_proj.weight", {4, kHidden}, first, DType::kFloat32, one);
+  ASSERT_FALSE(expert.has_value());
+  EXPECT_EQ(expert.error().kind, ErrorKind::kNotFound);
+  EXPECT_THAT(expert.error().message,
+              HasSubstr("tensor model.layers.0.mlp.experts.1.up_proj.weight of " + directory.path().string() +
+                        ": found no tensor model.layers.0.block_sparse_moe.experts.1.w3.weight or "
+                        "model.layers.0.mlp.experts.gate_up_proj among 1"));
+  const auto other = checkpoint->read("model.layers.0.wkv.weight", {4, kHidden}, first, DType::kFloat32, one);
+  ASSERT_FALSE(other.has_value());
+  EXPECT_THAT(other.error().message, HasSubstr("no tensor that this family could keep it in"));
+}
+
+TEST(StoredTensors, OfAnotherShapeAreRefusedUnderBothNames) {
+  const TemporaryDirectory directory;
+  const auto checkpoint = open_with(directory, "gpt2", {counting("h.0.mlp.c_fc.weight", {kHidden, 10})}).value();
+  std::byte one[4];
+  const std::vector<Range> first = {{0, 1}, {0, 1}};
+  const auto read = checkpoint->read("model.layers.0.mlp.up_proj.weight", {12, kHidden}, first, DType::kFloat32, one);
+  ASSERT_FALSE(read.has_value());
+  EXPECT_EQ(read.error().kind, ErrorKind::kInvalidArgument);
+  EXPECT_THAT(read.error().message, HasSubstr("model.layers.0.mlp.up_proj.weight (h.0.mlp.c_fc.weight)"));
+  EXPECT_THAT(read.error().message, HasSubstr("found shape [10,6], expected [12,6]"));
+}
+
+TEST(OpenModelCheckpoint, RefusesWhatCannotBeDividedAsTheConfigSays) {
+  struct Case {
+    std::string model_type;
+    StoredTensor tensor;
+    std::string message;
+  };
+  const std::string experts = "model.layers.0.mlp.experts.";
+  for (const Case& c :
+       {Case{"gpt2", counting("h.0.attn.c_attn.weight", {kHidden, 12}), "found shape [6,12]"},
+        Case{"gpt2", counting("h.0.attn.c_attn.weight", {2, 3, 3}), "a matrix or a vector with elements"},
+        Case{"gpt2", counting("h.0.attn.c_attn.weight", {kHidden, 0}), "found shape [6,0], expected a matrix"},
+        Case{"bloom", counting("h.0.self_attention.query_key_value.bias", {17}), "3 query and 3 key/value heads of 2"},
+        Case{"phi3", counting("model.layers.0.mlp.gate_up_proj.weight", {7, kHidden}), "gate and up"},
+        Case{"mixtral", counting(experts + "gate_up_proj", {3, 8, kHidden}), "the first of 2 experts"},
+        Case{"gpt_oss", counting(experts + "gate_up_proj", {8, kHidden}), "3 dimensions"},
+        Case{"gpt_oss", counting(experts + "gate_up_proj_bias", {kExperts, 8, 1}), "2 dimensions"},
+        Case{"gpt_oss", counting(experts + "down_proj_blocks", {kExperts, 8, 1, 16}), "_blocks and _scales together"},
+        Case{"llama", counting("transformer.h.0.ln_1.weight", {kHidden}),
+             "found no tensor model.layers.0.… or language_model.model.layers.0.… or"}}) {
+    const TemporaryDirectory directory;
+    const auto opened = open_with(directory, c.model_type, {c.tensor});
+    ASSERT_FALSE(opened.has_value()) << c.tensor.name;
+    EXPECT_EQ(opened.error().kind, ErrorKind::kInvalidArgument);
+    EXPECT_THAT(opened.error().message, HasSubstr(c.message));
+    EXPECT_THAT(opened.error().message, HasSubstr("do not belong together"));
+  }
+}
+
+TEST(OpenModelCheckpoint, RefusesMxfp4WhoseBlocksAndScalesDiffer) {
+  const TemporaryDirectory directory;
+  const std::string name = "model.layers.0.mlp.experts.down_proj";
+  const auto opened =
+      open_with(directory, "gpt_oss",
+                {StoredTensor{name + "_blocks", {DType::kUInt8, {kExperts, 1, 2, 16}}, std::vector<std::byte>(64)},
+                 StoredTensor{name + "_scales", {DType::kUInt8, {kExperts, 1, 1}}, std::vector<std::byte>(2)}});
+  ASSERT_FALSE(opened.has_value());
+  EXPECT_THAT(opened.error().message, HasSubstr("expected U8 [experts, 1, 1, 16]"));
+}
+
+}  // namespace
+}  // namespace lockstep::checkpoint
