@@ -4,7 +4,7 @@
     python tools/make_sampling_goldens.py > tests/runtime/sampling/goldens.json
 
 Needs torch and transformers. Scores are multiples of 1/64, so ties occur and JSON holds them exactly. A case is left
-out when the top-p or min-p boundary is closer than 1e-5 to a token: there the last bit of a softmax would decide.
+out when a slightly other parameter keeps other tokens: there the last bit of a softmax would decide.
 """
 
 import json
@@ -16,19 +16,22 @@ import transformers
 from transformers.generation import logits_process
 
 VOCABULARY = 24
-CASES = 60
+CASES = 80
 
 
 def random_case(rng):
-    spread = rng.choice([2, 6, 12])
+    spread = rng.choice([1, 2, 6, 12])
     return {
         "logits": [round(rng.gauss(0, spread) * 64) / 64 for _ in range(VOCABULARY)],
         "seen": [rng.random() < 0.3 for _ in range(VOCABULARY)],
         "repetition_penalty": rng.choice([1.0, 1.3, 0.75]),
         "temperature": rng.choice([1.0, 0.5, 1.75]),
-        "top_k": rng.choice([0, 1, 5, 20, 40]),
-        "top_p": rng.choice([1.0, 0.95, 0.9, 0.5, 0.1]),
-        "min_p": rng.choice([0.0, 0.05, 0.3]),
+        "top_k": rng.choice([0, 0, 1, 5, 20, 40]),
+        "top_p": rng.choice([1.0, 1.0, 0.95, 0.9, 0.5, 0.1]),
+        "min_p": rng.choice([0.0, 0.0, 0.05, 0.3]),
+        "typical_p": rng.choice([1.0, 0.95, 0.6, 0.2]),
+        "epsilon_cutoff": rng.choice([0.0, 0.02, 0.2, 0.7]),
+        "eta_cutoff": rng.choice([0.0, 0.02, 0.2, 0.7]),
     }
 
 
@@ -38,17 +41,18 @@ def processors(case):
     yield "top_k", 0, logits_process.TopKLogitsWarper
     yield "top_p", 1.0, logits_process.TopPLogitsWarper
     yield "min_p", 0.0, logits_process.MinPLogitsWarper
+    yield "typical_p", 1.0, logits_process.TypicalLogitsWarper
+    yield "epsilon_cutoff", 0.0, logits_process.EpsilonLogitsWarper
+    yield "eta_cutoff", 0.0, logits_process.EtaLogitsWarper
 
 
-def is_near_boundary(case, scores, name):
-    probabilities = scores.double().softmax(-1)
-    if name == "top_p":
-        distance = (probabilities.sort().values.cumsum(-1) - (1 - case["top_p"])).abs()
-    elif name == "min_p":
-        distance = (probabilities / probabilities.max() - case["min_p"]).abs()
-    else:
-        return False
-    return bool(distance.min() < 1e-5)
+def hangs_on_a_bit(case, name, processor, seen, scores, processed):
+    for factor in (1 - 1e-5, 1 + 1e-5):
+        if name in ("top_p", "min_p", "typical_p", "epsilon_cutoff", "eta_cutoff"):
+            other = processor(case[name] * factor)(seen, scores)
+            if not torch.equal(other.isneginf(), processed.isneginf()):
+                return True
+    return False
 
 
 def process(case):
@@ -58,9 +62,10 @@ def process(case):
     for name, neutral, processor in processors(case):
         if case[name] == neutral or (name == "repetition_penalty" and seen.numel() == 0):
             continue
-        if is_near_boundary(case, scores[0], name):
+        processed = processor(case[name])(seen, scores)
+        if hangs_on_a_bit(case, name, processor, seen, scores, processed):
             return None
-        scores = processor(case[name])(seen, scores)
+        scores = processed
     return [None if score == float("-inf") else score for score in scores[0].tolist()]
 
 

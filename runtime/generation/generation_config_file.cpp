@@ -7,11 +7,11 @@
 #include <fstream>
 #include <functional>
 #include <iterator>
-#include <limits>
 #include <nlohmann/json.hpp>
 #include <utility>
 
 #include "runtime/generation/generation_config.h"
+#include "runtime/generation/option_values.h"
 
 namespace lockstep::generation {
 namespace {
@@ -25,7 +25,7 @@ Error wrong(std::string_view origin, std::string_view key, const Json& found, st
           fmt::format("[runtime/generation] {}: {}: found {}, expected {}", origin, key, shown(found), expected)};
 }
 
-/// Options that are not served yet, with the values that leave an answer as it is. Null is always one.
+/// Options that are not served, with the values that leave an answer as it is. Null is always one.
 struct Unserved {
   const char* key;
   std::vector<Json> neutral;
@@ -33,89 +33,12 @@ struct Unserved {
 
 const std::vector<Unserved>& unserved_options() {
   static const std::vector<Unserved> options = {
-      {"num_beams", {1}},
-      {"num_beam_groups", {1}},
-      {"num_return_sequences", {1}},
-      {"no_repeat_ngram_size", {0}},
-      {"encoder_no_repeat_ngram_size", {0}},
-      {"encoder_repetition_penalty", {1.0}},
-      {"min_new_tokens", {0}},
-      {"min_length", {0}},
-      {"typical_p", {1.0}},
-      {"epsilon_cutoff", {0.0}},
-      {"eta_cutoff", {0.0}},
-      {"top_h", {}},
-      {"penalty_alpha", {0.0}},
-      {"dola_layers", {}},
-      {"guidance_scale", {1.0}},
-      {"bad_words_ids", {Json::array()}},
-      {"force_words_ids", {Json::array()}},
-      {"constraints", {Json::array()}},
-      {"sequence_bias", {Json::array(), Json::object()}},
-      {"suppress_tokens", {Json::array()}},
-      {"begin_suppress_tokens", {Json::array()}},
-      {"forced_bos_token_id", {}},
-      {"forced_eos_token_id", {}},
-      {"forced_decoder_ids", {}},
-      {"exponential_decay_length_penalty", {}},
-      {"watermarking_config", {}},
-      {"prompt_lookup_num_tokens", {}},
-      {"token_healing", {false}},
-      {"remove_invalid_values", {false}},
-      {"renormalize_logits", {false}},
+      {"num_beam_groups", {1}},   {"diversity_penalty", {0.0}},         {"penalty_alpha", {0.0}},
+      {"dola_layers", {}},        {"force_words_ids", {Json::array()}}, {"constraints", {Json::array()}},
+      {"forced_decoder_ids", {}}, {"token_healing", {false}},           {"low_memory", {false}},
+      {"use_mtp", {false}},       {"assistant_early_exit", {}},         {"assistant_ensemble_weight", {}},
   };
   return options;
-}
-
-// How a value is read into a field; false when it has another type.
-bool read(const Json& value, bool& field) {
-  if (!value.is_boolean()) return false;
-  field = value.get<bool>();
-  return true;
-}
-
-bool read(const Json& value, double& field) {
-  if (!value.is_number()) return false;
-  field = value.get<double>();
-  return true;
-}
-
-bool read(const Json& value, int32_t& field) {
-  using Limits = std::numeric_limits<int32_t>;
-  if (!value.is_number_integer() || value < Limits::min() || value > Limits::max()) return false;
-  field = value.get<int32_t>();
-  return true;
-}
-
-bool read(const Json& value, uint64_t& field) {
-  if (!value.is_number_unsigned()) return false;
-  field = value.get<uint64_t>();
-  return true;
-}
-
-bool read(const Json& value, std::string& field) {
-  if (!value.is_string()) return false;
-  field = value.get<std::string>();
-  return true;
-}
-
-template <typename T>
-bool read(const Json& value, std::optional<T>& field) {
-  T element{};
-  if (!read(value, element)) return false;
-  field = std::move(element);
-  return true;
-}
-
-/// One element, or a list of them.
-template <typename T>
-bool read(const Json& value, std::vector<T>& field) {
-  std::vector<T> elements;
-  for (const Json& element : value.is_array() ? value : Json::array({value})) {
-    if (!read(element, elements.emplace_back())) return false;
-  }
-  field = std::move(elements);
-  return true;
 }
 
 /// An option that is served: where its value goes.
@@ -127,27 +50,65 @@ struct Served {
 
 template <typename T>
 Served served(const char* key, const char* expected, T GenerationConfig::*field) {
-  return {key, expected, [field](const Json& value, GenerationConfig& config) { return read(value, config.*field); }};
+  return {key, expected,
+          [field](const Json& value, GenerationConfig& config) { return read_option(value, config.*field); }};
 }
 
 const std::vector<Served>& served_options() {
   using Config = GenerationConfig;
+  constexpr const char* kFlag = "true or false";
+  constexpr const char* kNumber = "a number";
   constexpr const char* kWhole = "a 32-bit whole number";
+  constexpr const char* kIds = "an id or a list of ids";
   static const std::vector<Served> options = {
-      served("do_sample", "true or false", &Config::do_sample),
-      served("temperature", "a number", &Config::temperature),
+      served("do_sample", kFlag, &Config::do_sample),
+      served("temperature", kNumber, &Config::temperature),
       served("top_k", kWhole, &Config::top_k),
-      served("top_p", "a number", &Config::top_p),
-      served("min_p", "a number", &Config::min_p),
-      served("repetition_penalty", "a number", &Config::repetition_penalty),
+      served("top_p", kNumber, &Config::top_p),
+      served("min_p", kNumber, &Config::min_p),
+      served("top_h", kNumber, &Config::top_h),
+      served("typical_p", kNumber, &Config::typical_p),
+      served("epsilon_cutoff", kNumber, &Config::epsilon_cutoff),
+      served("eta_cutoff", kNumber, &Config::eta_cutoff),
       served("seed", "a whole number, 0 or more", &Config::seed),
+      served("guidance_scale", kNumber, &Config::guidance_scale),
+      served("sequence_bias", "a list like [[[5, 6], -1.5], [[7], 2.0]]", &Config::sequence_bias),
+      served("encoder_repetition_penalty", kNumber, &Config::encoder_repetition_penalty),
+      served("repetition_penalty", kNumber, &Config::repetition_penalty),
+      served("no_repeat_ngram_size", kWhole, &Config::no_repeat_ngram_size),
+      served("encoder_no_repeat_ngram_size", kWhole, &Config::encoder_no_repeat_ngram_size),
+      served("bad_words_ids", "a list of lists of ids", &Config::bad_words_ids),
+      served("forced_bos_token_id", kWhole, &Config::forced_bos_token_id),
+      served("forced_eos_token_id", kIds, &Config::forced_eos_token_ids),
+      served("remove_invalid_values", kFlag, &Config::remove_invalid_values),
+      served("exponential_decay_length_penalty", "a list of a whole number and a factor",
+             &Config::exponential_decay_length_penalty),
+      served("suppress_tokens", kIds, &Config::suppress_tokens),
+      served("begin_suppress_tokens", kIds, &Config::begin_suppress_tokens),
+      served("watermarking_config",
+             "an object with greenlist_ratio, bias, hashing_key, seeding_scheme (\"lefthash\" or \"selfhash\") and "
+             "context_width",
+             &Config::watermarking_config),
+      served("renormalize_logits", kFlag, &Config::renormalize_logits),
       served("max_new_tokens", kWhole, &Config::max_new_tokens),
       served("max_length", kWhole, &Config::max_length),
-      served("eos_token_id", "an id or a list of ids", &Config::eos_token_ids),
+      served("min_new_tokens", kWhole, &Config::min_new_tokens),
+      served("min_length", kWhole, &Config::min_length),
+      served("eos_token_id", kIds, &Config::eos_token_ids),
       served("pad_token_id", kWhole, &Config::pad_token_id),
       served("bos_token_id", kWhole, &Config::bos_token_id),
       served("stop_strings", "a string or a list of strings", &Config::stop_strings),
-      served("max_time", "a number", &Config::max_time),
+      served("max_time", kNumber, &Config::max_time),
+      served("num_beams", kWhole, &Config::num_beams),
+      served("num_return_sequences", kWhole, &Config::num_return_sequences),
+      served("length_penalty", kNumber, &Config::length_penalty),
+      served("early_stopping", "true, false or \"never\"", &Config::early_stopping),
+      served("num_assistant_tokens", kWhole, &Config::num_assistant_tokens),
+      served("prompt_lookup_num_tokens", kWhole, &Config::prompt_lookup_num_tokens),
+      served("max_matching_ngram_size", kWhole, &Config::max_matching_ngram_size),
+      served("output_scores", kFlag, &Config::output_scores),
+      served("output_logits", kFlag, &Config::output_logits),
+      served("top_logprobs", kWhole, &Config::top_logprobs),
   };
   return options;
 }
@@ -178,7 +139,7 @@ std::string served_keys() {
 
 Error not_served(std::string_view origin, const std::vector<std::string>& options) {
   return {ErrorKind::kUnsupported,
-          fmt::format("[runtime/generation] {}: found options that are not served yet: {}; expected only {}; remove "
+          fmt::format("[runtime/generation] {}: found options that are not served: {}; expected only {}; remove "
                       "them to go on without",
                       origin, fmt::join(options, ", "), served_keys())};
 }

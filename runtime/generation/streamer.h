@@ -1,12 +1,17 @@
-// Where generated text goes as it is made, and when each token came.
+// Where generated tokens and text go as they are made, and when each token came.
+//
+//   put(prompt) put(token) put(token) … end ─► TokenStreamer ─ TextStreamer ─► Streamer: put(text) … end
 #pragma once
 
 #include <optional>
+#include <span>
 #include <string_view>
 #include <vector>
 
 #include "runtime/core/clock.h"
+#include "runtime/core/result.h"
 #include "runtime/generation/finish_reason.h"
+#include "runtime/text/tokenizer.h"
 
 namespace lockstep::generation {
 
@@ -18,6 +23,36 @@ class Streamer {
   /// The next piece of text: whole characters, maybe none.
   virtual void put(std::string_view text) = 0;
   virtual void end(FinishReason reason) = 0;
+};
+
+/// Receives one sequence's ids: its prompt once, then new ones (several at once when they were drafted), then one
+/// `end`. Used by one thread. Both may fail with what the receiver cannot take; nothing is put after that.
+class TokenStreamer {
+ public:
+  virtual ~TokenStreamer() = default;
+
+  virtual Result<void> put(std::span<const int32_t> ids) = 0;
+  virtual Result<void> end(FinishReason reason) = 0;
+};
+
+/// Whether a text streamer shows the prompt.
+enum class PromptText { kShow, kSkip };
+
+/// Passes ids on as text, each character as soon as its last byte is known.
+class TextStreamer final : public TokenStreamer {
+ public:
+  /// Tokenizer and receiver outlive the streamer.
+  TextStreamer(const text::Tokenizer& tokenizer, Streamer& receiver, PromptText prompt,
+               text::SpecialPieces special = text::SpecialPieces::kSkip);
+
+  /// Fails with `kInvalidArgument` on an id that the tokenizer does not know.
+  Result<void> put(std::span<const int32_t> ids) override;
+  Result<void> end(FinishReason reason) override;
+
+ private:
+  text::StreamDecoder decoder_;
+  Streamer* receiver_;
+  bool skips_next_;
 };
 
 /// When the tokens of one sequence came. Borrows its clock.

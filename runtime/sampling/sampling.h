@@ -1,7 +1,8 @@
 // The definition of the next token: which scores, which candidates, which random number. The host and every backend
 // share it, so that a token does not depend on who computed it.
 //
-//   logits ─► repetition penalty ─► temperature ─► top-k ─► top-p ─► min-p ─► softmax ─► inverse CDF at u
+//   logits ─► repetition penalty ─► forbidden ids ─► temperature ─► top-k ─► top-p ─► min-p ─► typical
+//          ─► epsilon ─► eta ─► softmax ─► inverse CDF at u
 //
 // in the order and with the edge cases of Hugging Face's processors; greedy takes the highest score after the penalty,
 // ties go to the lowest id. u is a counter-based function of (seed, output index), so it does not depend on the batch,
@@ -27,6 +28,9 @@ struct Parameters {
   float min_p = 0.0f;               // 0: all
   float repetition_penalty = 1.0f;  // 1: none
   uint64_t seed = 0;                // of this sequence
+  float typical_p = 1.0f;           // 1: all
+  float epsilon_cutoff = 0.0f;      // 0: all
+  float eta_cutoff = 0.0f;          // 0: all
 
   friend bool operator==(const Parameters&, const Parameters&) = default;
 };
@@ -70,13 +74,14 @@ class Scratch {
 };
 
 /// The next token. `logits` is f32 [V], `seen` u8 [V] (1 for ids of the prompt and of the output so far; used by the
-/// repetition penalty). Does not allocate.
+/// repetition penalty). The `forbidden` ids are not chosen (end tokens before their time); those outside the
+/// vocabulary mean nothing. Does not allocate.
 int32_t choose(std::span<const float> logits, std::span<const uint8_t> seen, const Parameters& parameters,
-               uint32_t output_index, Scratch& scratch);
+               uint32_t output_index, Scratch& scratch, std::span<const int32_t> forbidden = {});
 
 /// The processed scores that `choose` draws from (−inf for excluded ids), without the softmax: for tests and for
 /// `output_scores`. `dst` is f32 [V].
 void processed_scores(std::span<const float> logits, std::span<const uint8_t> seen, const Parameters& parameters,
-                      std::span<float> dst, Scratch& scratch);
+                      std::span<float> dst, Scratch& scratch, std::span<const int32_t> forbidden = {});
 
 }  // namespace lockstep::sampling

@@ -51,19 +51,55 @@ TEST(GenerationConfig, ReadsEosAsANumberAListOrNull) {
   EXPECT_THAT(parse_generation_config(R"({"eos_token_id": null})", "t").value().config.eos_token_ids, IsEmpty());
 }
 
-TEST(GenerationConfig, RefusesOptionsThatAreNotServedYetAndNamesThemAll) {
-  const auto loaded = parse_generation_config(R"({"num_beams": 4, "typical_p": 0.5, "top_k": 5})", "file.json");
+TEST(GenerationConfig, RefusesOptionsThatAreNotServedAndNamesThemAll) {
+  const auto loaded =
+      parse_generation_config(R"({"num_beam_groups": 4, "penalty_alpha": 0.5, "top_k": 5})", "file.json");
   ASSERT_FALSE(loaded.has_value());
   EXPECT_EQ(loaded.error().kind, ErrorKind::kUnsupported);
   EXPECT_THAT(loaded.error().message,
-              AllOf(HasSubstr("file.json"), HasSubstr("num_beams=4"), HasSubstr("typical_p=0.5")));
+              AllOf(HasSubstr("file.json"), HasSubstr("num_beam_groups=4"), HasSubstr("penalty_alpha=0.5")));
 }
 
-TEST(GenerationConfig, AcceptsNeutralValuesOfOptionsThatAreNotServedYet) {
-  EXPECT_TRUE(parse_generation_config(R"({"num_beams": 1, "typical_p": 1, "no_repeat_ngram_size": 0,
-                                          "bad_words_ids": null, "guidance_scale": 1.0})",
+TEST(GenerationConfig, AcceptsNeutralValuesOfOptionsThatAreNotServed) {
+  EXPECT_TRUE(parse_generation_config(R"({"num_beam_groups": 1, "diversity_penalty": 0, "penalty_alpha": null,
+                                          "constraints": [], "token_healing": false})",
                                       "t")
                   .has_value());
+}
+
+TEST(GenerationConfig, ReadsEveryFormOfAValue) {
+  const GenerationConfig config =
+      parse_generation_config(R"({"sequence_bias": [[[1, 2], -1.5], [[3], 2.0]], "bad_words_ids": [[4], [5, 6]],
+                                  "forced_eos_token_id": [7, 8], "suppress_tokens": [9], "early_stopping": "never",
+                                  "exponential_decay_length_penalty": [10, 1.1], "top_h": 0.5, "num_beams": 3,
+                                  "watermarking_config": {"greenlist_ratio": 0.5, "seeding_scheme": "selfhash"},
+                                  "guidance_scale": 1.5, "prompt_lookup_num_tokens": 4, "output_scores": true})",
+                              "t")
+          .value()
+          .config;
+  GenerationConfig expected;
+  expected.sequence_bias = {{{1, 2}, -1.5}, {{3}, 2.0}};
+  expected.bad_words_ids = {{4}, {5, 6}};
+  expected.forced_eos_token_ids = {7, 8};
+  expected.suppress_tokens = {9};
+  expected.early_stopping = EarlyStopping::kNever;
+  expected.exponential_decay_length_penalty = LengthDecay{10, 1.1};
+  expected.top_h = 0.5;
+  expected.num_beams = 3;
+  expected.watermarking_config = Watermark{.green_share = 0.5, .scheme = WatermarkScheme::kSelfHash};
+  expected.guidance_scale = 1.5;
+  expected.prompt_lookup_num_tokens = 4;
+  expected.output_scores = true;
+  EXPECT_EQ(config, expected);
+}
+
+TEST(GenerationConfig, RefusesListsOfAnotherForm) {
+  for (const char* json : {R"({"sequence_bias": [[1, 2]]})", R"({"sequence_bias": {"1": 2}})",
+                           R"({"bad_words_ids": [1, 2]})", R"({"exponential_decay_length_penalty": [1]})",
+                           R"({"early_stopping": "always"})", R"({"watermarking_config": {"seeding_scheme": "hash"}})",
+                           R"({"watermarking_config": {"colour": 1}})", R"({"suppress_tokens": [1, "2"]})"}) {
+    EXPECT_EQ(parse_generation_config(json, "t").error().kind, ErrorKind::kInvalidArgument) << json;
+  }
 }
 
 TEST(GenerationConfig, NamesTheKeyOfAValueOfTheWrongType) {
@@ -113,8 +149,8 @@ TEST(GenerationConfig, SetRefusesUnknownUnservedAndWrongValues) {
   EXPECT_EQ(config.set("temprature", "1").error().kind, ErrorKind::kInvalidArgument);
   EXPECT_EQ(config.set("temperature", "warm").error().kind, ErrorKind::kInvalidArgument);
   EXPECT_EQ(config.set("temperature", "\"1\"").error().kind, ErrorKind::kInvalidArgument);
-  EXPECT_EQ(config.set("num_beams", "4").error().kind, ErrorKind::kUnsupported);
-  EXPECT_TRUE(config.set("num_beams", "1").has_value());
+  EXPECT_EQ(config.set("num_beam_groups", "4").error().kind, ErrorKind::kUnsupported);
+  EXPECT_TRUE(config.set("num_beam_groups", "1").has_value());
   EXPECT_EQ(config, GenerationConfig());
 }
 
@@ -142,6 +178,60 @@ TEST(GenerationConfig, ValidateNamesTheOptionAndItsRange) {
   expect_refused([](auto& c) { c.pad_token_id = -1; }, "pad_token_id");
   expect_refused([](auto& c) { c.stop_strings = {""}; }, "stop_strings");
   expect_refused([](auto& c) { c.max_time = 0; }, "max_time");
+  expect_refused([](auto& c) { c.typical_p = 0; }, "typical_p");
+  expect_refused([](auto& c) { c.epsilon_cutoff = 1; }, "epsilon_cutoff");
+  expect_refused([&](auto& c) { c.eta_cutoff = nan; }, "eta_cutoff");
+  expect_refused([](auto& c) { c.top_h = 0; }, "top_h");
+  expect_refused([&](auto& c) { c.guidance_scale = nan; }, "guidance_scale");
+  expect_refused([](auto& c) { c.encoder_repetition_penalty = 0; }, "encoder_repetition_penalty");
+  expect_refused([](auto& c) { c.no_repeat_ngram_size = -1; }, "no_repeat_ngram_size");
+  expect_refused([](auto& c) { c.sequence_bias = {{{}, 1.0}}; }, "sequence_bias");
+  expect_refused([](auto& c) { c.bad_words_ids = {{-1}}; }, "bad_words_ids");
+  expect_refused([](auto& c) { c.min_new_tokens = -1; }, "min_new_tokens");
+  expect_refused([](auto& c) { c.num_beams = 0; }, "num_beams");
+  expect_refused([](auto& c) { c.num_return_sequences = 0; }, "num_return_sequences");
+  expect_refused([](auto& c) { c.max_matching_ngram_size = 0; }, "max_matching_ngram_size");
+  expect_refused([](auto& c) { c.watermarking_config = Watermark{.green_share = 1}; }, "greenlist_ratio");
+}
+
+TEST(GenerationConfig, ValidateNamesOptionsThatContradictEachOther) {
+  const auto expect_refused = [](const char* json, const char* first, const char* second) {
+    const auto valid = parse_generation_config(json, "t").value().config.validate();
+    ASSERT_FALSE(valid.has_value()) << json;
+    EXPECT_EQ(valid.error().kind, ErrorKind::kInvalidArgument);
+    EXPECT_THAT(valid.error().message, AllOf(HasSubstr(first), HasSubstr(second))) << json;
+  };
+  expect_refused(R"({"min_new_tokens": 5, "max_new_tokens": 4})", "min_new_tokens", "max_new_tokens");
+  expect_refused(R"({"min_length": 5, "max_length": 4})", "min_length", "max_length");
+  expect_refused(R"({"num_return_sequences": 3, "num_beams": 2})", "num_return_sequences=3", "num_beams=2");
+  expect_refused(R"({"num_return_sequences": 3})", "num_return_sequences=3", "do_sample");
+  expect_refused(R"({"guidance_scale": 2.0, "num_beams": 2})", "guidance_scale", "num_beams=2");
+  expect_refused(R"({"prompt_lookup_num_tokens": 4, "num_beams": 2})", "prompt_lookup_num_tokens", "num_beams=2");
+  expect_refused(R"({"suppress_tokens": [4], "forced_bos_token_id": 4})", "suppress_tokens", "forced_bos_token_id");
+  expect_refused(R"({"suppress_tokens": [4, 5], "forced_eos_token_id": [5, 4]})", "suppress_tokens",
+                 "forced_eos_token_id");
+  EXPECT_TRUE(parse_generation_config(R"({"num_return_sequences": 3, "do_sample": true})", "t")
+                  .value()
+                  .config.validate()
+                  .has_value());
+}
+
+TEST(GenerationConfig, StreamsNoBeams) {
+  GenerationConfig config;
+  EXPECT_TRUE(config.validate_streaming().has_value());
+  config.num_beams = 2;
+  EXPECT_TRUE(config.validate().has_value());
+  EXPECT_THAT(config.validate_streaming().error().message, HasSubstr("num_beams"));
+}
+
+TEST(GenerationConfig, CountsTheLeastNewTokensFromEitherOption) {
+  GenerationConfig config;
+  EXPECT_EQ(config.least_new_tokens(5), 0);
+  config.min_length = 9;
+  EXPECT_EQ(config.least_new_tokens(5), 4);
+  EXPECT_EQ(config.least_new_tokens(20), 0);
+  config.min_new_tokens = 6;
+  EXPECT_EQ(config.least_new_tokens(5), 6);
 }
 
 TEST(GenerationConfig, TopKOfFiftyAppliesWhenSamplingAndNothingDoesWhenGreedy) {

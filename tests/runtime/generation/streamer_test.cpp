@@ -3,10 +3,51 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include "tests/runtime/generation/tiny_tokenizer.h"
+
 namespace lockstep::generation {
 namespace {
 
 using std::chrono::milliseconds;
+using ::testing::ElementsAre;
+
+/// Keeps what it is given.
+class Recorder final : public Streamer {
+ public:
+  void put(std::string_view text) override { pieces.emplace_back(text); }
+  void end(FinishReason reason) override { pieces.push_back("end: " + std::string(to_string(reason))); }
+
+  std::vector<std::string> pieces;
+};
+
+TEST(TextStreamer, PassesOnTextAsTokensCome) {
+  const auto tokenizer = tiny_tokenizer();
+  Recorder recorder;
+  TextStreamer streamer(*tokenizer, recorder, PromptText::kShow);
+  EXPECT_TRUE(streamer.put(std::vector{kAb, kC}).has_value());
+  EXPECT_TRUE(streamer.put(std::vector{kSpace}).has_value());
+  EXPECT_TRUE(streamer.put(std::vector{kBc, kEnd}).has_value());
+  EXPECT_TRUE(streamer.end(FinishReason::kEos).has_value());
+  EXPECT_THAT(recorder.pieces, ElementsAre("abc", " ", "bc", "end: eos"));
+}
+
+TEST(TextStreamer, SkipsThePromptAndHoldsBackUnfinishedCharacters) {
+  const auto tokenizer = tiny_tokenizer();
+  Recorder recorder;
+  TextStreamer streamer(*tokenizer, recorder, PromptText::kSkip);
+  for (const int32_t id : {kA, kB, kEuro1, kEuro2, kEuro3, kEuro1}) {
+    EXPECT_TRUE(streamer.put(std::vector{id}).has_value());
+  }
+  EXPECT_TRUE(streamer.end(FinishReason::kLength).has_value());
+  EXPECT_THAT(recorder.pieces, ElementsAre("b", "", "", "€", "", "\xEF\xBF\xBD", "end: length"));
+}
+
+TEST(TextStreamer, RefusesAnUnknownId) {
+  const auto tokenizer = tiny_tokenizer();
+  Recorder recorder;
+  TextStreamer streamer(*tokenizer, recorder, PromptText::kShow);
+  EXPECT_EQ(streamer.put(std::vector{99}).error().kind, ErrorKind::kInvalidArgument);
+}
 
 TEST(TokenTimes, MeasuresFromTheRequestAndFromTokenToToken) {
   ManualClock clock;
@@ -22,7 +63,7 @@ TEST(TokenTimes, MeasuresFromTheRequestAndFromTokenToToken) {
   EXPECT_EQ(times.tokens(), 3u);
   EXPECT_EQ(times.time_to_first_token(), milliseconds(30));
   EXPECT_EQ(times.time_per_output_token(), milliseconds(5));
-  EXPECT_THAT(times.latencies(), ::testing::ElementsAre(milliseconds(30), milliseconds(4), milliseconds(6)));
+  EXPECT_THAT(times.latencies(), ElementsAre(milliseconds(30), milliseconds(4), milliseconds(6)));
 }
 
 TEST(FinishReason, IsNamedAsInReports) {

@@ -1,6 +1,7 @@
 // A program of its own, because it replaces operator new.
 #include <gtest/gtest.h>
 
+#include <array>
 #include <atomic>
 #include <cstdlib>
 #include <new>
@@ -36,10 +37,13 @@ TEST(Choose, DoesNotAllocate) {
                                .top_k = 40000,
                                .top_p = 0.95f,
                                .min_p = 0.001f,
-                               .repetition_penalty = 1.1f}};
+                               .repetition_penalty = 1.1f,
+                               .typical_p = 0.9f,
+                               .epsilon_cutoff = 1e-5f,
+                               .eta_cutoff = 1e-4f}};
   const int64_t before = allocations;
   for (const Parameters& parameters : cases) {
-    choose(logits, seen, parameters, 0, scratch);
+    choose(logits, seen, parameters, 0, scratch, std::array{7, 8});
     processed_scores(logits, seen, parameters, scores, scratch);
   }
   EXPECT_EQ(allocations, before);

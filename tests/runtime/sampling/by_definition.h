@@ -6,6 +6,7 @@
 #include <cmath>
 #include <limits>
 #include <numeric>
+#include <utility>
 #include <vector>
 
 #include "runtime/sampling/exponential.h"
@@ -13,7 +14,61 @@
 
 namespace lockstep::sampling {
 
-/// Temperature, top-k, top-p and min-p over finite logits.
+/// What the last three processors keep, of scores that sampling has reached them with.
+inline void keep_by_information(std::vector<float>& scores, const Parameters& parameters) {
+  constexpr float kExcluded = -std::numeric_limits<float>::infinity();
+  float best = 0.0f;
+  double total = 0.0;
+  double mean = 0.0;  // of the depth below the best
+  const auto weight = [&](size_t id) { return exp_nonpositive(scores[id] - best); };
+  const auto measure = [&] {
+    best = *std::max_element(scores.begin(), scores.end());
+    total = 0.0;
+    for (size_t id = 0; id < scores.size(); ++id) total += weight(id);
+    mean = 0.0;
+    for (size_t id = 0; id < scores.size(); ++id) {
+      if (weight(id) > 0.0f) mean += static_cast<double>(weight(id)) * (best - scores[id]);
+    }
+    mean /= total;
+  };
+  const auto drop_below = [&](float least) {
+    const std::vector<float> before = scores;
+    for (size_t id = 0; id < scores.size(); ++id) {
+      const float share = static_cast<float>(exp_nonpositive(before[id] - best) / total);
+      if (share < least && before[id] < best) scores[id] = kExcluded;
+    }
+  };
+
+  if (parameters.typical_p < 1.0f) {
+    measure();
+    std::vector<std::pair<float, size_t>> nearest;  // distance from the entropy, id
+    for (size_t id = 0; id < scores.size(); ++id) {
+      if (scores[id] > kExcluded) {
+        nearest.emplace_back(std::abs((best - scores[id]) - static_cast<float>(mean)), id);
+      }
+    }
+    std::sort(nearest.begin(), nearest.end());
+    double sum = 0.0;
+    size_t last = 0;
+    while (last + 1 < nearest.size()) {
+      sum += weight(nearest[last].second);
+      if (static_cast<float>(sum / total) >= parameters.typical_p) break;
+      ++last;
+    }
+    const float farthest = nearest[last].first;
+    for (const auto& [distance, id] : nearest) {
+      if (distance > farthest) scores[id] = kExcluded;
+    }
+  }
+  measure();
+  drop_below(parameters.epsilon_cutoff);
+  measure();
+  const double inverse_perplexity = exp_nonpositive(static_cast<float>(-mean)) / total;
+  const auto eta = static_cast<float>(std::sqrt(parameters.eta_cutoff) * inverse_perplexity);
+  drop_below(std::min(parameters.eta_cutoff, eta));
+}
+
+/// All processors of sampling over finite logits.
 inline std::vector<float> scores_by_definition(const std::vector<float>& logits, const Parameters& parameters) {
   constexpr float kExcluded = -std::numeric_limits<float>::infinity();
   std::vector<float> scores = logits;
@@ -42,6 +97,7 @@ inline std::vector<float> scores_by_definition(const std::vector<float>& logits,
   for (size_t id = 0; id < scores.size(); ++id) {
     if (weight(id) < static_cast<double>(parameters.min_p)) scores[id] = kExcluded;
   }
+  keep_by_information(scores, parameters);
   return scores;
 }
 

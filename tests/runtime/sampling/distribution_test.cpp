@@ -63,7 +63,9 @@ TEST(Distribution, IsThatOfTheProcessedScores) {
       {.do_sample = true, .top_k = 7, .seed = 3},
       {.do_sample = true, .top_p = 0.7f, .seed = 4},
       {.do_sample = true, .min_p = 0.2f, .seed = 5},
-      {.do_sample = true, .temperature = 1.4f, .top_k = 20, .top_p = 0.9f, .min_p = 0.05f, .seed = 6}};
+      {.do_sample = true, .temperature = 1.4f, .top_k = 20, .top_p = 0.9f, .min_p = 0.05f, .seed = 6},
+      {.do_sample = true, .seed = 7, .typical_p = 0.3f},
+      {.do_sample = true, .seed = 8, .eta_cutoff = 0.3f}};
   for (const Parameters& parameters : cases) {
     EXPECT_TRUE(is_plausible(count_draws(logits, parameters), probabilities_by_definition(logits, parameters)))
         << "seed " << parameters.seed;

@@ -109,7 +109,10 @@ TEST(ProcessedScores, EqualThoseOfTheReferenceProcessors) {
                                 .top_k = item["top_k"],
                                 .top_p = item["top_p"],
                                 .min_p = item["min_p"],
-                                .repetition_penalty = item["repetition_penalty"]};
+                                .repetition_penalty = item["repetition_penalty"],
+                                .typical_p = item["typical_p"],
+                                .epsilon_cutoff = item["epsilon_cutoff"],
+                                .eta_cutoff = item["eta_cutoff"]};
     const std::vector<float> scores = processed(logits, seen, parameters);
     for (size_t i = 0; i < scores.size(); ++i) {
       const auto& expected = item["scores"][i];
@@ -155,8 +158,60 @@ TEST(ProcessedScores, EqualAFullSortOnManyVocabularies) {
     if (random(2)) parameters.top_k = static_cast<int32_t>(1 + random(static_cast<uint32_t>(size)));
     if (random(2)) parameters.top_p = 0.01f * static_cast<float>(random(100));
     if (random(3) == 0) parameters.min_p = 0.01f * static_cast<float>(random(100));
+    if (random(3) == 0) parameters.typical_p = 0.01f * static_cast<float>(1 + random(99));
+    if (random(3) == 0) parameters.epsilon_cutoff = 0.001f * static_cast<float>(random(100));
+    if (random(3) == 0) parameters.eta_cutoff = 0.01f * static_cast<float>(random(100));
     EXPECT_EQ(processed(logits, {}, parameters), scores_by_definition(logits, parameters)) << "trial " << trial;
   }
+}
+
+// Vectors of transformers' test_logits_process.py: three ids of one probability and one below, and the like.
+
+std::vector<float> logarithms(const std::vector<double>& probabilities) {
+  std::vector<float> logits;
+  for (const double p : probabilities) logits.push_back(static_cast<float>(std::log(p)));
+  return logits;
+}
+
+std::vector<int> kept(const std::vector<double>& probabilities, const Parameters& parameters) {
+  std::vector<int> ids;
+  const std::vector<float> scores = processed(logarithms(probabilities), {}, parameters);
+  for (size_t id = 0; id < scores.size(); ++id) {
+    if (scores[id] > -kInfinity) ids.push_back(static_cast<int>(id));
+  }
+  return ids;
+}
+
+TEST(ProcessedScores, MayDropTheLikeliestWhenItIsNotTypical) {
+  EXPECT_THAT(kept({0.97, 0.01, 0.01, 0.01}, {.do_sample = true, .typical_p = 0.5f}), ElementsAre(0));
+  EXPECT_THAT(kept({0.4, 0.2, 0.2, 0.2}, {.do_sample = true, .typical_p = 0.5f}), ElementsAre(1, 2, 3));
+  const std::vector<double> probabilities{0.4, 0.2, 0.2, 0.2};
+  for (uint32_t i = 0; i < 100; ++i) {
+    const Parameters parameters{.do_sample = true, .typical_p = 0.5f};
+    EXPECT_NE(choose_from(logarithms(probabilities), parameters, i), 0);
+  }
+}
+
+TEST(ProcessedScores, DropWhatIsLessProbableThanEpsilonButTheLikeliest) {
+  EXPECT_THAT(kept({0.87, 0.099, 0.001, 0.03}, {.do_sample = true, .epsilon_cutoff = 0.1f}), ElementsAre(0));
+  EXPECT_THAT(kept({0.4, 0.299, 0.101, 0.2}, {.do_sample = true, .epsilon_cutoff = 0.1f}), ElementsAre(0, 1, 2, 3));
+  EXPECT_THAT(kept({0.3, 0.3, 0.4}, {.do_sample = true, .epsilon_cutoff = 0.9f}), ElementsAre(2));
+}
+
+TEST(ProcessedScores, DropLessTheMoreIsOpenWithEta) {
+  EXPECT_THAT(kept({0.0, 0.1, 0.8, 0.1}, {.do_sample = true, .eta_cutoff = 0.0625f}), ElementsAre(1, 2, 3));
+  EXPECT_THAT(kept({0.01, 0.04, 0.9, 0.05}, {.do_sample = true, .eta_cutoff = 0.0625f}), ElementsAre(2));
+}
+
+TEST(ProcessedScores, LeaveOutForbiddenIds) {
+  Scratch scratch(3);
+  std::vector<float> scores(3);
+  const std::vector<float> logits{1, 3, 2};
+  const std::vector<int32_t> forbidden{1, -1, 99};
+  processed_scores(logits, {}, {}, scores, scratch, forbidden);
+  EXPECT_THAT(scores, ElementsAre(1, -kInfinity, 2));
+  EXPECT_EQ(choose(logits, {}, {}, 0, scratch, forbidden), 2);
+  EXPECT_EQ(choose(logits, {}, {.do_sample = true, .top_k = 1}, 0, scratch, forbidden), 2);
 }
 
 TEST(ProcessedScores, AreThoseThatChooseDrawsFrom) {
@@ -210,8 +265,10 @@ TEST(RowSeed, DiffersBetweenRowsAndFromTheDraws) {
 
 TEST(ParametersFingerprint, ChangesWithEveryField) {
   const Parameters neutral;
-  const Parameters changed[] = {{.do_sample = true}, {.temperature = 0.5f},        {.top_k = 1}, {.top_p = 0.5f},
-                                {.min_p = 0.5f},     {.repetition_penalty = 2.0f}, {.seed = 1}};
+  const Parameters changed[] = {{.do_sample = true}, {.temperature = 0.5f}, {.top_k = 1},
+                                {.top_p = 0.5f},     {.min_p = 0.5f},       {.repetition_penalty = 2.0f},
+                                {.seed = 1},         {.typical_p = 0.5f},   {.epsilon_cutoff = 0.5f},
+                                {.eta_cutoff = 0.5f}};
   for (const Parameters& parameters : changed) EXPECT_NE(fingerprint(parameters), fingerprint(neutral));
   EXPECT_EQ(fingerprint(neutral), fingerprint(Parameters{}));
 }

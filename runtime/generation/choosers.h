@@ -1,0 +1,106 @@
+// The host's own ways to choose tokens: one row, beams, guidance by a second prompt.
+#pragma once
+
+#include <optional>
+
+#include "runtime/core/result.h"
+#include "runtime/generation/generation_config.h"
+#include "runtime/generation/make_processors.h"
+#include "runtime/generation/stopping.h"
+#include "runtime/generation/token_chooser.h"
+
+namespace lockstep::generation {
+
+/// One request that the host chooses for. Clock and tokenizer outlive the chooser.
+struct ChooserRequest {
+  GenerationConfig config;  // valid
+  std::vector<int32_t> prompt;
+  std::vector<int32_t> negative_prompt;  // of guidance; empty: the prompt's last id
+  int64_t vocabulary = 0;
+  int64_t max_length = 0;  // prompt and output at most: the smaller of what is asked for and what fits
+  uint64_t row = 0;        // in the job: derives the seed
+  const Clock* clock = nullptr;
+  const text::Tokenizer* tokenizer = nullptr;  // null: stop strings are the caller's
+  UserProcessors processors;
+  std::vector<std::shared_ptr<const StoppingCriterion>> criteria;
+};
+
+/// The chooser that the configuration asks for: beams, guidance or one row. Fails with `kInvalidArgument` when an
+/// option needs what the request lacks.
+Result<std::unique_ptr<TokenChooser>> make_chooser(ChooserRequest request);
+
+/// What the processors and the criteria of a request need of it.
+RequestContext context_of(const ChooserRequest& request);
+StoppingCriteria stopping_of(const ChooserRequest& request);
+
+/// One row that grows token by token: scores ─► processors ─► argmax or draw ─► stopping.
+class GrowingRow {
+ public:
+  static Result<GrowingRow> make(const ChooserRequest& request);
+
+  /// The request begins now.
+  void begin() const { stopping_.begin(); }
+
+  /// Chooses from `scores` f32 [V], which it changes; `logits` are for the record. Returns the token.
+  int32_t grow(std::span<const float> logits, std::span<float> scores);
+
+  const std::vector<int32_t>& ids() const { return ids_; }
+  bool is_finished() const { return reason_.has_value(); }
+  Sequence sequence() const;
+
+ private:
+  GrowingRow(const ChooserRequest& request, ProcessorChain processors);
+
+  sampling::Parameters draw_;
+  RecordOptions record_;
+  ProcessorChain processors_;
+  StoppingCriteria stopping_;
+  size_t prompt_length_;
+  std::vector<int32_t> ids_;
+  std::vector<std::shared_ptr<const TokenRecord>> records_;
+  std::shared_ptr<sampling::Scratch> scratch_;  // shared with nobody; makes rows movable
+  std::optional<FinishReason> reason_;
+};
+
+/// Greedy search and sampling of one row.
+class SampledChooser final : public TokenChooser {
+ public:
+  static Result<std::unique_ptr<TokenChooser>> make(const ChooserRequest& request);
+
+  int64_t rows() const override { return 1; }
+  std::vector<std::vector<int32_t>> prompts() const override;
+  Choice choose(std::span<const float> logits) override;
+  std::span<const int32_t> certain() const override { return std::span(row_.ids()).last(1); }
+  std::vector<Sequence> sequences() const override { return {row_.sequence()}; }
+
+ private:
+  SampledChooser(std::vector<int32_t> prompt, GrowingRow row) : prompt_(std::move(prompt)), row_(std::move(row)) {}
+
+  std::vector<int32_t> prompt_;
+  GrowingRow row_;
+  std::vector<float> scores_;
+};
+
+/// Classifier-free guidance (Sanchez et al., 2023): row 0 follows the prompt, row 1 the negative one, and both are fed
+/// what is chosen from  scale · (log p₀ − log p₁) + log p₁.
+class GuidedChooser final : public TokenChooser {
+ public:
+  static Result<std::unique_ptr<TokenChooser>> make(const ChooserRequest& request);
+
+  int64_t rows() const override { return 2; }
+  std::vector<std::vector<int32_t>> prompts() const override;
+  Choice choose(std::span<const float> logits) override;
+  std::span<const int32_t> certain() const override { return std::span(row_.ids()).last(1); }
+  std::vector<Sequence> sequences() const override { return {row_.sequence()}; }
+
+ private:
+  GuidedChooser(const ChooserRequest& request, GrowingRow row);
+
+  std::vector<int32_t> prompt_;
+  std::vector<int32_t> negative_prompt_;
+  float scale_;
+  GrowingRow row_;
+  std::vector<float> scores_;  // [2, V]
+};
+
+}  // namespace lockstep::generation

@@ -1,0 +1,45 @@
+// The processors that a configuration asks for, in Hugging Face's order; and which of its options the graphs cannot
+// serve by themselves.
+//
+//   guidance (a chooser's) ─ sequence_bias ─ encoder_repetition_penalty ─ repetition_penalty ─ no_repeat_ngram_size ─
+//   encoder_no_repeat_ngram_size ─ bad_words_ids ─ min_length ─ min_new_tokens ─ prefix_allowed_tokens ─ forced_bos ─
+//   forced_eos ─ remove_invalid_values ─ exponential_decay_length_penalty ─ suppress ─ begin_suppress ─ users' ─
+//   when sampling: temperature ─ top_h ─ top_k ─ top_p ─ min_p ─ typical_p ─ epsilon ─ eta ─
+//   watermark ─ renormalize_logits
+#pragma once
+
+#include <string_view>
+
+#include "runtime/core/result.h"
+#include "runtime/generation/constraint_processors.h"
+#include "runtime/generation/generation_config.h"
+#include "runtime/generation/logits_processor.h"
+
+namespace lockstep::generation {
+
+/// What a request is about. Borrows the prompt.
+struct RequestContext {
+  std::span<const int32_t> prompt;
+  int64_t max_length = 0;  // of a row, prompt included
+  int64_t vocabulary = 0;
+  int64_t request = 0;  // the caller's number; given to `AllowedTokens`
+};
+
+/// What users add by code.
+struct UserProcessors {
+  std::vector<std::shared_ptr<const LogitsProcessor>> processors;
+  AllowedTokens allowed_tokens;  // may be empty
+};
+
+/// Fails with `kInvalidArgument` when an option needs what is missing: an id of the vocabulary, an end token.
+Result<ProcessorChain> make_processors(const GenerationConfig& config, const RequestContext& context,
+                                       const UserProcessors& users = {});
+
+/// The options, by name, with which tokens must be chosen by the host from gathered logits: those that look at more
+/// than `runtime/sampling` does in the graphs. Empty: the graphs choose.
+std::vector<std::string_view> host_choices(const GenerationConfig& config);
+
+/// Whether the host must choose for this configuration.
+inline bool needs_host_choice(const GenerationConfig& config) { return !host_choices(config).empty(); }
+
+}  // namespace lockstep::generation

@@ -1,0 +1,309 @@
+#include "runtime/generation/choosers.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <cmath>
+#include <map>
+
+#include "runtime/generation/log_softmax.h"
+#include "runtime/sampling/slot.h"
+#include "tests/runtime/generation/hash_model.h"
+#include "tests/runtime/generation/tiny_tokenizer.h"
+
+namespace lockstep::generation {
+namespace {
+
+using ::testing::ElementsAre;
+using ::testing::IsEmpty;
+using Ids = std::vector<int32_t>;
+
+constexpr int64_t kVocabulary = 30;
+
+ChooserRequest request_of(GenerationConfig config, int64_t new_tokens = 10) {
+  ChooserRequest request;
+  request.config = std::move(config);
+  request.prompt = {7, 3, 9};
+  request.vocabulary = kVocabulary;
+  request.max_length = 3 + new_tokens;
+  return request;
+}
+
+std::vector<Sequence> run(const ChooserRequest& request) {
+  const auto chooser = make_chooser(request).value();
+  run_on_hash_model(*chooser, kVocabulary);
+  return chooser->sequences();
+}
+
+// ---- one row ------------------------------------------------------------------------------------------------------
+
+/// What a slot of a graph does with the same logits.
+Ids by_slot(const GenerationConfig& config, Ids ids, int32_t new_tokens, uint64_t row) {
+  sampling::SlotRule rule{.parameters = config.sampling(row),
+                          .min_new_tokens = config.least_new_tokens(std::ssize(ids)),
+                          .max_new_tokens = new_tokens};
+  rule.eos.fill(-1);
+  std::ranges::copy(config.eos_token_ids, rule.eos.begin());
+  const sampling::PackedRule packed = sampling::pack(rule);
+  int32_t last_id = 0, output_index = 0, finished = 0;
+  const sampling::SlotView slot{.numbers = packed.numbers.data(),
+                                .integers = packed.integers.data(),
+                                .seed = packed.seed.data(),
+                                .eos = packed.eos.data(),
+                                .eos_ids = sampling::kMaxEosIds,
+                                .last_id = &last_id,
+                                .output_index = &output_index,
+                                .finished = &finished};
+  sampling::Scratch scratch(kVocabulary);
+  Ids tokens;
+  while (finished == 0) {
+    std::vector<uint8_t> seen(kVocabulary, 0);
+    for (const int32_t id : ids) seen[static_cast<size_t>(id)] = 1;
+    tokens.push_back(sampling::take_next(slot, hash_logits(ids, kVocabulary), seen, scratch));
+    ids.push_back(tokens.back());
+  }
+  return tokens;
+}
+
+TEST(SampledChooser, ChoosesWhatAGraphsSlotChooses) {
+  for (uint64_t trial = 0; trial < 60; ++trial) {
+    GenerationConfig config;
+    config.do_sample = trial % 4 != 0;
+    config.seed = trial;
+    config.top_p = 0.95;
+    config.typical_p = trial % 3 == 0 ? 0.8 : 1.0;
+    config.repetition_penalty = 1.2;
+    config.eos_token_ids = {1, 2, 5};
+    config.min_length = 5;
+    ChooserRequest request = request_of(config, 14);
+    request.row = trial;
+    EXPECT_EQ(run(request)[0].ids, by_slot(config, request.prompt, 14, trial)) << trial;
+  }
+}
+
+TEST(SampledChooser, FeedsItsRowAndTellsWhatIsCertain) {
+  const auto chooser = make_chooser(request_of({}, 2)).value();
+  EXPECT_EQ(chooser->rows(), 1);
+  EXPECT_THAT(chooser->prompts(), ElementsAre(Ids{7, 3, 9}));
+  std::vector<float> logits(kVocabulary, 0.0f);
+  logits[4] = 1.0f;
+  EXPECT_EQ(chooser->choose(logits), (Choice{.tokens = {4}, .sources = {0}, .finished = false}));
+  EXPECT_THAT(chooser->certain(), ElementsAre(4));
+  EXPECT_TRUE(chooser->choose(logits).finished);
+  EXPECT_EQ(chooser->sequences()[0].ids, (Ids{4, 4}));
+  EXPECT_EQ(chooser->sequences()[0].reason, FinishReason::kLength);
+}
+
+TEST(SampledChooser, EndsOnStopStringsWhenItHasATokenizer) {
+  const auto tokenizer = tiny_tokenizer();
+  GenerationConfig config;
+  config.stop_strings = {"ca"};
+  ChooserRequest request = request_of(config);
+  request.tokenizer = tokenizer.get();
+  request.prompt = {kA};
+  request.vocabulary = 11;
+  const auto chooser = make_chooser(request).value();
+  std::vector<float> logits(11, 0.0f);
+  logits[kC] = 1.0f;
+  EXPECT_FALSE(chooser->choose(logits).finished);
+  logits[kAb] = 2.0f;
+  EXPECT_TRUE(chooser->choose(logits).finished);
+  EXPECT_EQ(chooser->sequences()[0].reason, FinishReason::kStop);
+}
+
+TEST(MakeChooser, CountsATimeLimitFromTheBeginningOfTheRequest) {
+  for (const int32_t count : {1, 2}) {
+    ManualClock clock;
+    GenerationConfig config;
+    config.num_beams = count;
+    config.max_time = 0.5;
+    ChooserRequest request = request_of(config);
+    request.clock = &clock;
+    const auto chooser = make_chooser(request).value();
+    clock.advance(std::chrono::seconds(60));
+    EXPECT_EQ(chooser->prompts().size(), static_cast<size_t>(count));
+    const std::vector<float> logits(static_cast<size_t>(count * kVocabulary), 0.0f);
+    EXPECT_FALSE(chooser->choose(logits).finished);
+    clock.advance(std::chrono::milliseconds(501));
+    EXPECT_TRUE(chooser->choose(logits).finished);
+    EXPECT_EQ(chooser->sequences()[0].reason, FinishReason::kStop);
+  }
+}
+
+// ---- records ------------------------------------------------------------------------------------------------------
+
+TEST(TokenRecord, HoldsWhatWasAskedFor) {
+  GenerationConfig config;
+  config.repetition_penalty = 2.0;
+  config.output_scores = true;
+  config.output_logits = true;
+  config.top_logprobs = 3;
+  const Sequence answer = run(request_of(config, 4))[0];
+  ASSERT_EQ(answer.records.size(), 4u);
+  Ids ids{7, 3, 9};
+  for (size_t i = 0; i < 4; ++i) {
+    const TokenRecord& record = *answer.records[i];
+    EXPECT_EQ(record.logits, hash_logits(ids, kVocabulary));
+    EXPECT_NE(record.scores, record.logits);
+    std::vector<float> logprobs = record.scores;
+    log_softmax(logprobs);
+    ASSERT_EQ(record.top.size(), 3u);
+    EXPECT_EQ(record.top[0], (TokenLogprob{answer.ids[i], record.logprob}));
+    EXPECT_GE(record.top[0].logprob, record.top[1].logprob);
+    EXPECT_GE(record.top[1].logprob, record.top[2].logprob);
+    EXPECT_EQ(record.logprob, logprobs[static_cast<size_t>(answer.ids[i])]);
+    ids.push_back(answer.ids[i]);
+  }
+}
+
+TEST(TokenRecord, IsNotMadeUnasked) { EXPECT_THAT(run(request_of({}))[0].records, IsEmpty()); }
+
+// ---- guidance -----------------------------------------------------------------------------------------------------
+
+TEST(GuidedChooser, FollowsThePromptsLastIdWhereThereIsNoNegativePrompt) {
+  GenerationConfig config;
+  config.guidance_scale = 2.0;
+  ChooserRequest request = request_of(config);
+  EXPECT_THAT(make_chooser(request).value()->prompts(), ElementsAre(Ids{7, 3, 9}, Ids{9}));
+  request.negative_prompt = {4, 4};
+  EXPECT_THAT(make_chooser(request).value()->prompts(), ElementsAre(Ids{7, 3, 9}, Ids{4, 4}));
+}
+
+TEST(GuidedChooser, FeedsBothRowsTheSameToken) {
+  GenerationConfig config;
+  config.guidance_scale = 2.0;
+  const auto chooser = make_chooser(request_of(config)).value();
+  std::vector<float> logits(2 * kVocabulary, 0.0f);
+  logits[4] = 2.0f;                // likely with the prompt
+  logits[kVocabulary + 4] = 2.0f;  // and without it: guidance does not favour it twice
+  logits[5] = 1.9f;
+  EXPECT_EQ(chooser->choose(logits), (Choice{.tokens = {5, 5}, .sources = {0, 1}, .finished = false}));
+}
+
+// ---- beams --------------------------------------------------------------------------------------------------------
+
+GenerationConfig beams(int32_t count, int32_t returned) {
+  GenerationConfig config;
+  config.num_beams = count;
+  config.num_return_sequences = returned;
+  return config;
+}
+
+TEST(BeamChooser, PrefillsOneRowAndCopiesIt) {
+  const auto chooser = make_chooser(request_of(beams(3, 1))).value();
+  EXPECT_EQ(chooser->rows(), 3);
+  EXPECT_THAT(chooser->prompts(), ElementsAre(Ids{7, 3, 9}, Ids{}, Ids{}));
+  std::vector<float> logits(3 * kVocabulary, std::nanf(""));  // rows without a prompt hold anything
+  for (size_t i = 0; i < kVocabulary; ++i) logits[i] = static_cast<float>(i);
+  EXPECT_EQ(chooser->choose(logits), (Choice{.tokens = {29, 28, 27}, .sources = {0, 0, 0}, .finished = false}));
+  EXPECT_THAT(chooser->certain(), IsEmpty());
+}
+
+TEST(BeamChooser, LetsBeamsGoOnFromEachOther) {
+  const auto chooser = make_chooser(request_of(beams(2, 1))).value();
+  std::vector<float> logits(2 * kVocabulary, 0.0f);
+  logits[1] = 5.0f;
+  logits[2] = 4.5f;
+  EXPECT_THAT(chooser->choose(logits).tokens, ElementsAre(1, 2));
+  std::ranges::fill(logits, 0.0f);
+  logits[kVocabulary + 8] = 20.0f;  // beam 1 is sure of its two next, beam 0 of nothing
+  logits[kVocabulary + 9] = 19.5f;
+  EXPECT_EQ(chooser->choose(logits), (Choice{.tokens = {8, 9}, .sources = {1, 1}, .finished = false}));
+}
+
+TEST(BeamChooser, FindsTheLikeliestOfAllSequencesWhenItIsWideEnough) {
+  constexpr int64_t kFew = 5;
+  GenerationConfig config = beams(25, 25);
+  config.length_penalty = 0.0;
+  ChooserRequest request = request_of(config, 3);
+  request.vocabulary = kFew;
+  request.prompt = {1};
+  request.max_length = 4;
+  const auto chooser = make_chooser(request).value();
+  run_on_hash_model(*chooser, kFew);
+
+  std::vector<std::pair<double, Ids>> all;
+  for (int32_t code = 0; code < kFew * kFew * kFew; ++code) {
+    Ids ids{1};
+    double sum = 0.0;
+    for (int32_t i = 0, rest = code; i < 3; ++i, rest /= kFew) {
+      std::vector<float> logits = hash_logits(ids, kFew);
+      log_softmax(logits);
+      ids.push_back(rest % static_cast<int32_t>(kFew));
+      sum += logits[static_cast<size_t>(ids.back())];
+    }
+    all.emplace_back(sum, Ids(ids.begin() + 1, ids.end()));
+  }
+  std::ranges::sort(all, std::greater<>());
+  const std::vector<Sequence> found = chooser->sequences();
+  ASSERT_EQ(found.size(), 25u);
+  for (size_t i = 0; i < found.size(); ++i) EXPECT_EQ(found[i].ids, all[i].second) << i;
+}
+
+TEST(BeamChooser, ReturnsItsAnswersBestFirst) {
+  GenerationConfig config = beams(4, 4);
+  config.eos_token_ids = {1, 2};
+  const std::vector<Sequence> answers = run(request_of(config));
+  ASSERT_EQ(answers.size(), 4u);
+  for (size_t i = 1; i < 4; ++i) EXPECT_GE(answers[i - 1].score, answers[i].score);
+}
+
+TEST(BeamChooser, SurvivesScoresThatAreNoNumbersAndVocabulariesSmallerThanItsBeams) {
+  ChooserRequest request = request_of(beams(5, 5), 3);
+  request.vocabulary = 2;
+  const auto chooser = make_chooser(request).value();
+  run_on_hash_model(*chooser, 2);
+  EXPECT_EQ(chooser->sequences().size(), 5u);
+  const auto copies = make_chooser(request).value();
+  EXPECT_THAT(copies->choose(std::vector<float>(10, 0.0f)).sources, ElementsAre(0, 0, 0, 0, 0));  // only row 0 exists
+  const auto unlucky = make_chooser(request).value();
+  for (int i = 0; i < 3; ++i) unlucky->choose(std::vector<float>(10, std::nanf("")));
+}
+
+TEST(BeamChooser, DrawsTheSameForASeedAndOtherwiseForAnother) {
+  GenerationConfig config = beams(3, 3);
+  config.do_sample = true;
+  const auto ids_of_seed = [&](uint64_t seed) {
+    config.seed = seed;
+    return run(request_of(config))[0].ids;
+  };
+  EXPECT_EQ(ids_of_seed(1), ids_of_seed(1));
+  EXPECT_NE(ids_of_seed(1), ids_of_seed(2));
+}
+
+/// Draws without replacement: P{a, b} = p_a p_b / (1 − p_a) + p_a p_b / (1 − p_b). A chi-square statistic with 9
+/// degrees of freedom above 9 + 6·sqrt(18) + 6 has a chance below 1e-5, and with fixed seeds the outcome never changes.
+TEST(BeamChooser, DrawsContinuationsByTheirProbability) {
+  const std::vector<double> p{0.4, 0.3, 0.15, 0.1, 0.05};
+  std::vector<float> logits;
+  for (int row = 0; row < 2; ++row) {
+    for (const double share : p) logits.push_back(static_cast<float>(std::log(share)));
+  }
+  GenerationConfig config = beams(2, 2);
+  config.do_sample = true;
+  config.top_k = 0;
+  ChooserRequest request = request_of(config, 1);
+  request.vocabulary = 5;
+  constexpr int kTrials = 20000;
+  std::map<std::pair<int32_t, int32_t>, int> counts;
+  for (int trial = 0; trial < kTrials; ++trial) {
+    request.row = static_cast<uint64_t>(trial);
+    const auto chooser = make_chooser(request).value();
+    chooser->choose(logits);
+    const std::vector<Sequence> answers = chooser->sequences();
+    ++counts[std::minmax(answers[0].ids[0], answers[1].ids[0])];
+  }
+  double statistic = 0.0;
+  for (int32_t a = 0; a < 5; ++a) {
+    for (int32_t b = a + 1; b < 5; ++b) {
+      const double pa = p[static_cast<size_t>(a)], pb = p[static_cast<size_t>(b)];
+      const double expected = kTrials * (pa * pb / (1 - pa) + pa * pb / (1 - pb));
+      const double count = counts[{a, b}];
+      statistic += (count - expected) * (count - expected) / expected;
+    }
+  }
+  EXPECT_LT(statistic, 9 + 6 * std::sqrt(18.0) + 6);
+}
+
+}  // namespace
+}  // namespace lockstep::generation
