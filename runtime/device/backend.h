@@ -63,6 +63,10 @@ class Store {
   /// Reads part of a dense state. Does not allocate.
   virtual Result<void> read_state(StateId state, int64_t offset, std::span<std::byte> bytes) const = 0;
 
+  /// Slot `dst` of every KV cache becomes a copy of slot `src`, of which the first `tokens` positions have been written
+  /// (of a ring: what it still holds of them). Does not allocate.
+  virtual Result<void> copy_slot(int64_t src, int64_t dst, int64_t tokens) = 0;
+
   /// The logical contents [slots, heads, capacity, head_dim] of a KV cache, for tests and tools; may allocate.
   virtual Result<std::vector<std::byte>> read_cache(StateId state) const = 0;
   /// Where the state's first byte is: the same for the life of the store.

@@ -6,6 +6,7 @@
 #include <ATen/Parallel.h>
 #include <ATen/ops/_softmax_ops.h>
 #include <ATen/ops/from_blob.h>
+#include <ATen/ops/gelu_ops.h>
 #include <ATen/ops/mm_ops.h>
 #include <ATen/ops/silu_ops.h>
 
@@ -69,6 +70,14 @@ Result<void> silu(ConstMatrix x, Matrix dst) {
   return guarded("silu", [&] {
     at::Tensor out = tensor(dst);
     at::_ops::silu_out::call(tensor(x), out);
+  });
+}
+
+Result<void> gelu(ConstMatrix x, GeluForm form, Matrix dst) {
+  LOCKSTEP_CHECK(dst.rows == x.rows && dst.columns == x.columns, x.rows, x.columns, dst.rows, dst.columns);
+  return guarded("gelu", [&] {
+    at::Tensor out = tensor(dst);
+    at::_ops::gelu_out::call(tensor(x), form == GeluForm::kTanh ? "tanh" : "none", out);
   });
 }
 

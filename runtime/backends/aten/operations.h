@@ -46,4 +46,10 @@ Result<void> softmax_rows(ConstMatrix x, Matrix dst);
 /// dst [R, N] = x / (1 + e^−x).
 Result<void> silu(ConstMatrix x, Matrix dst);
 
+/// Two forms of the Gaussian error linear unit (Hendrycks and Gimpel, 2016).
+enum class GeluForm { kExact, kTanh };
+
+/// dst [R, N] = x · Φ(x), with erf or with the approximation by tanh.
+Result<void> gelu(ConstMatrix x, GeluForm form, Matrix dst);
+
 }  // namespace lockstep::aten

@@ -1,9 +1,9 @@
 #include "runtime/backends/cpu/attention.h"
 
 #include <algorithm>
-#include <cmath>
 #include <cstring>
 #include <limits>
+#include <type_traits>
 
 namespace lockstep::cpu {
 namespace {
@@ -17,7 +17,21 @@ ProductFunction unpaired_product(const Kernels& kernels, DType dtype) {
   return dtype == DType::kBFloat16 ? kernels.product_bf16 : kernels.product_f16;
 }
 
+/// What lies in a tile of `keys`, counted from the tile's first position; 0:0 if nothing does.
+Range part_in_tile(Range keys, int64_t tile) {
+  const int64_t first = tile * kTileTokens;
+  const Range part{std::max<int64_t>(keys.begin - first, 0), std::min(keys.end - first, kTileTokens)};
+  return part.begin < part.end ? part : Range{};
+}
+
 }  // namespace
+
+Range AttentionRule::keys_of(int64_t position) const {
+  const int64_t first = position >= window ? position - window + 1 : 0;
+  return {std::max(first, pinned), position + 1};
+}
+
+Range AttentionRule::pinned_keys_of(int64_t position) const { return {0, std::min(pinned, position + 1)}; }
 
 /// Consecutive rows of one slot that attend to one cache head, and the scratch for them. Row r of the scratch is token
 /// `begin + r / readers`, reader `r % readers`.
@@ -25,15 +39,22 @@ struct AttentionTask::Run {
   int64_t begin = 0, end = 0;  // rows of the step
   int64_t slot = 0;
   int64_t head = 0;
-  std::byte* q;    // [rows, padded head_dim], as `score` reads it
-  float* scores;   // [kTileRows, kPanel]
-  float* maximum;  // [rows]
-  float* sum;      // [rows, kStrip]
-  float* result;   // [rows, values.padded_dim()]
+  int64_t heads = 0;              // that read it
+  std::byte* q = nullptr;         // [rows, padded head_dim], as `score` reads it
+  std::byte* pinned_q = nullptr;  // the same
+  Range* seen = nullptr;          // [rows], positions that a row sees in the running pass
+  float* scores = nullptr;        // [kTileRows, kPanel]
+  float* slopes = nullptr;        // [rows]
+  float* maximum = nullptr;       // [rows]
+  float* sum = nullptr;           // [rows, kStrip]
+  float* result = nullptr;        // [rows, values.padded_dim()]
+
+  int64_t rows() const { return (end - begin) * heads; }
+  int64_t token(int64_t r) const { return begin + r / heads; }
 };
 
 AttentionTask AttentionTask::make(const Kernels& kernels, const CacheLayout& keys, const CacheLayout& values,
-                                  const std::vector<int64_t>& head_map, int64_t rows) {
+                                  const std::vector<int64_t>& head_map) {
   AttentionTask task;
   task.kernels = &kernels;
   task.keys = keys;
@@ -42,48 +63,63 @@ AttentionTask AttentionTask::make(const Kernels& kernels, const CacheLayout& key
   task.weigh = unpaired_product(kernels, values.dtype);
   task.readers.resize(keys.heads);
   for (size_t head = 0; head < head_map.size(); ++head) task.readers[head_map[head]].push_back(static_cast<int>(head));
-  size_t most = 1;
-  for (const auto& readers : task.readers) most = std::max(most, readers.size());
-  task.block_tokens = std::clamp<int64_t>(kBlockRows / static_cast<int64_t>(most), 1, std::max<int64_t>(rows, 1));
   return task;
 }
 
-int64_t AttentionTask::most_rows() const {
+void AttentionTask::block_for_prefill(int64_t rows) {
+  block_tokens = std::clamp<int64_t>(kBlockRows / static_cast<int64_t>(most_readers()), 1, std::max<int64_t>(rows, 1));
+}
+
+void AttentionTask::block_for_decode(int64_t rows_per_slot) { block_tokens = std::max<int64_t>(rows_per_slot, 1); }
+
+size_t AttentionTask::most_readers() const {
   size_t most = 1;
   for (const auto& heads : readers) most = std::max(most, heads.size());
-  return block_tokens * static_cast<int64_t>(most);
+  return most;
+}
+
+int64_t AttentionTask::lay_out(std::byte* scratch, Run& run) const {
+  const int64_t rows = block_tokens * static_cast<int64_t>(most_readers());
+  int64_t bytes = 0;
+  const auto take = [&](auto*& pointer, int64_t count) {
+    using Element = std::remove_reference_t<decltype(*pointer)>;
+    if (scratch != nullptr) pointer = reinterpret_cast<Element*>(scratch + bytes);
+    bytes += round_up(count * static_cast<int64_t>(sizeof(Element)), 64);
+  };
+  take(run.scores, kTileRows * kPanel);
+  take(run.result, rows * values.padded_dim());
+  take(run.sum, rows * kStrip);
+  take(run.maximum, rows);
+  take(run.slopes, rows);
+  take(run.seen, rows);
+  take(run.q, rows * q_row_bytes());
+  if (rule.pinned > 0) take(run.pinned_q, rows * q_row_bytes());
+  return bytes;
 }
 
 int64_t AttentionTask::private_bytes() const {
-  const int64_t row = keys.padded_dim() * 4 + 64 + (1 + kStrip + values.padded_dim()) * 4;
-  return round_up(most_rows() * row + kTileRows * kPanel * 4, 64) + 512;
+  Run run;
+  return lay_out(nullptr, run);
 }
 
 void AttentionTask::run(std::byte* private_scratch, Part part) const {
+  Run run;
+  lay_out(private_scratch, run);
   const int64_t rows = q.used_rows();
   const int64_t blocks = (rows + block_tokens - 1) / block_tokens;
   // Dealt in turn, since later blocks read more.
   for (int64_t unit = part.worker; unit < blocks * keys.heads; unit += part.workers) {
-    const int64_t block = unit / keys.heads;
-    run_block(block * block_tokens, std::min(rows, (block + 1) * block_tokens), unit % keys.heads, private_scratch);
+    run.head = unit % keys.heads;
+    run.heads = static_cast<int64_t>(readers[run.head].size());
+    run.begin = unit / keys.heads * block_tokens;
+    run.end = std::min(rows, run.begin + block_tokens);
+    if (run.heads > 0) run_block(run);
   }
 }
 
-void AttentionTask::run_block(int64_t begin, int64_t end, int64_t head, std::byte* scratch) const {
-  if (readers[head].empty()) return;
-  Run run{};
-  const auto take = [&scratch](int64_t bytes) {
-    std::byte* taken = scratch;
-    scratch += round_up(bytes, 64);
-    return taken;
-  };
-  run.head = head;
-  run.scores = reinterpret_cast<float*>(take(kTileRows * kPanel * 4));
-  run.result = reinterpret_cast<float*>(take(most_rows() * values.padded_dim() * 4));
-  run.sum = reinterpret_cast<float*>(take(most_rows() * kStrip * 4));
-  run.maximum = reinterpret_cast<float*>(take(most_rows() * 4));
-  run.q = take(most_rows() * keys.padded_dim() * 4);
-  for (run.begin = begin; run.begin < end; run.begin = run.end) {
+void AttentionTask::run_block(Run& run) const {
+  const int64_t end = run.end;
+  for (; run.begin < end; run.begin = run.end) {
     run.end = run.begin + 1;
     run.slot = slot[run.begin];
     while (run.end < end && slot[run.end] == run.slot) ++run.end;
@@ -92,90 +128,117 @@ void AttentionTask::run_block(int64_t begin, int64_t end, int64_t head, std::byt
 }
 
 void AttentionTask::run_tokens(const Run& run) const {
-  const auto heads = static_cast<int64_t>(readers[run.head].size());
-  const int64_t rows = (run.end - run.begin) * heads;
-  const int64_t q_row_bytes = keys.padded_dim() * (keys.pairs ? 2 : 4);
-  const int64_t head_bytes = keys.head_dim * q.element_size();
-  int64_t last_position = -1;
-  for (int64_t r = 0; r < rows; ++r) {
-    const int64_t row = run.begin + r / heads;
-    const int64_t column = readers[run.head][r % heads] * keys.head_dim;
-    if (run.slot < 0) {
-      std::memset(result.at(row, column), 0, head_bytes);
-      continue;
+  const auto result_column = [&](int64_t r) { return readers[run.head][r % run.heads] * values.head_dim; };
+  if (run.slot < 0) {
+    for (int64_t r = 0; r < run.rows(); ++r) {
+      std::memset(result.at(run.token(r), result_column(r)), 0, values.head_dim * result.element_size());
     }
-    last_position = std::max<int64_t>(last_position, position[row]);
-    std::byte* dst = run.q + r * q_row_bytes;
-    if (keys.pairs) {
-      std::memset(dst, 0, q_row_bytes);
-      std::memcpy(dst, q.at(row, column), head_bytes);
-    } else {
-      kernels->convert(q.const_row(row, column), {dst, DType::kFloat32}, keys.head_dim);
-    }
-    run.maximum[r] = -std::numeric_limits<float>::infinity();
+    return;
   }
-  if (run.slot < 0) return;
-  std::memset(run.sum, 0, rows * kStrip * sizeof(float));
-  std::memset(run.result, 0, rows * values.padded_dim() * sizeof(float));
-
-  for (int64_t tile = 0; tile * kTileTokens <= last_position; ++tile) {
-    const int64_t first = tile * kTileTokens;
-    for (int64_t token = run.begin; token < run.end;) {
-      // Tokens past this tile share its reading; one whose own position lies inside reads up to it, alone.
-      int64_t next = token;
-      while (next < run.end && position[next] + 1 >= first + kTileTokens) ++next;
-      const bool is_inside = next == token;
-      if (is_inside) ++next;
-      const int64_t valid = is_inside ? position[token] + 1 - first : kTileTokens;
-      if (valid > 0) run_tile(run, tile, (token - run.begin) * heads, (next - token) * heads, valid);
-      token = next;
-    }
-  }
-  for (int64_t r = 0; r < rows; ++r) {
-    const int64_t column = readers[run.head][r % heads] * keys.head_dim;
+  for (int64_t r = 0; r < run.rows(); ++r) open_row(run, r);
+  if (rule.pinned > 0) run_pass(run, run.pinned_q, &AttentionRule::pinned_keys_of);
+  run_pass(run, run.q, &AttentionRule::keys_of);
+  for (int64_t r = 0; r < run.rows(); ++r) {
     kernels->finish_attention(run.result + r * values.padded_dim(), run.sum + r * kStrip,
-                              result.row(run.begin + r / heads, column), values.head_dim);
+                              result.row(run.token(r), result_column(r)), values.head_dim);
   }
 }
 
-void AttentionTask::run_tile(const Run& run, int64_t tile, int64_t first_row, int64_t rows, int64_t valid) const {
-  const int64_t q_row_bytes = keys.padded_dim() * (keys.pairs ? 2 : 4);
-  const int64_t columns = values.padded_dim();
-  const int64_t value_bytes = static_cast<int64_t>(size_of(values.dtype));
-  Product scores;
-  scores.weights = keys.tile(run.slot, tile, run.head);
-  scores.weight_stride = kTileTokens * static_cast<int64_t>(size_of(keys.dtype)) * (keys.pairs ? 2 : 1);
-  scores.x_stride = q_row_bytes;
-  scores.steps = keys.padded_dim() / (keys.pairs ? 2 : 1);
-  scores.sums = run.scores;
-  scores.sums_stride = kPanel;
-  scores.opens = true;
-  scores.strips = kPanelStrips;
-  Product sums;
-  sums.weight_stride = columns * value_bytes;
-  sums.x = reinterpret_cast<const std::byte*>(run.scores);
-  sums.x_stride = kPanel * 4;
-  sums.steps = valid;
-  sums.sums_stride = columns;
-  const std::byte* value_tile = values.tile(run.slot, tile, run.head);
-  for (int64_t row = first_row; row < first_row + rows; row += kTileRows) {
-    scores.rows = sums.rows = static_cast<int>(std::min<int64_t>(kTileRows, first_row + rows - row));
-    scores.x = run.q + row * q_row_bytes;
-    score(scores);
-    kernels->softmax_tile({.scores = run.scores,
-                           .rows = scores.rows,
-                           .valid = static_cast<int>(valid),
-                           .scale = scale,
-                           .maximum = run.maximum + row,
-                           .sum = run.sum + row * kStrip,
-                           .result = run.result + row * columns,
-                           .result_columns = columns});
-    for (int64_t column = 0; column < columns; column += kPanel) {
-      sums.weights = value_tile + column * value_bytes;
-      sums.strips = static_cast<int>(std::min<int64_t>(columns - column, kPanel) / kStrip);
-      sums.sums = run.result + row * columns + column;
-      weigh(sums);
+void AttentionTask::open_row(const Run& run, int64_t r) const {
+  const int64_t head = readers[run.head][r % run.heads];
+  load_query(q, run.token(r), head * keys.head_dim, run.q + r * q_row_bytes());
+  if (rule.pinned > 0) load_query(pinned_q, run.token(r), head * keys.head_dim, run.pinned_q + r * q_row_bytes());
+  const auto per_head = [&](const Tensor& from, float* dst) {
+    kernels->convert(from.const_row(0, head), {reinterpret_cast<std::byte*>(dst), DType::kFloat32}, 1);
+  };
+  if (slopes.data != nullptr) per_head(slopes, run.slopes + r);
+  std::memset(run.result + r * values.padded_dim(), 0, values.padded_dim() * sizeof(float));
+  std::memset(run.sum + r * kStrip, 0, kStrip * sizeof(float));
+  run.maximum[r] = -std::numeric_limits<float>::infinity();
+  if (sinks.data == nullptr) return;
+  per_head(sinks, run.maximum + r);
+  run.sum[r * kStrip] = 1;  // its own weight, e^(sink − maximum)
+}
+
+void AttentionTask::load_query(const Tensor& from, int64_t row, int64_t column, std::byte* dst) const {
+  if (!keys.pairs) return kernels->convert(from.const_row(row, column), {dst, DType::kFloat32}, keys.head_dim);
+  std::memset(dst, 0, q_row_bytes());
+  std::memcpy(dst, from.at(row, column), keys.head_dim * from.element_size());
+}
+
+void AttentionTask::run_pass(const Run& run, const std::byte* queries,
+                             Range (AttentionRule::*keys_of)(int64_t) const) const {
+  Range all{std::numeric_limits<int64_t>::max(), 0};  // from the first key that a row sees to the last
+  for (int64_t r = 0; r < run.rows(); ++r) {
+    const Range seen = run.seen[r] = (rule.*keys_of)(position[run.token(r)]);
+    if (seen.size() > 0) all = {std::min(all.begin, seen.begin), std::max(all.end, seen.end)};
+  }
+  for (int64_t tile = all.begin / kTileTokens; tile * kTileTokens < all.end; ++tile) run_tile(run, queries, tile);
+}
+
+void AttentionTask::run_tile(const Run& run, const std::byte* queries, int64_t tile) const {
+  Product product;
+  product.weights = keys.tile(run.slot, tile, run.head);
+  product.weight_stride = kTileTokens * static_cast<int64_t>(size_of(keys.dtype)) * (keys.pairs ? 2 : 1);
+  product.x_stride = q_row_bytes();
+  product.steps = keys.padded_dim() / (keys.pairs ? 2 : 1);
+  product.sums = run.scores;
+  product.sums_stride = kPanel;
+  product.opens = true;
+  product.strips = kPanelStrips;
+  for (int64_t first = 0; first < run.rows(); first += kTileRows) {
+    const int64_t end = std::min(first + kTileRows, run.rows());
+    bool is_scored = false;
+    for (int64_t row = first; row < end;) {
+      // Rows that see the same keys are added up together.
+      const Range seen = part_in_tile(run.seen[row], tile);
+      int64_t next = row + 1;
+      while (next < end && part_in_tile(run.seen[next], tile) == seen) ++next;
+      if (seen.size() > 0 && !is_scored) {
+        product.rows = static_cast<int>(end - first);
+        product.x = queries + first * q_row_bytes();
+        score(product);
+        is_scored = true;
+      }
+      if (seen.size() > 0) weigh_rows(run, tile, run.scores + (row - first) * kPanel, {row, next}, seen);
+      row = next;
     }
+  }
+}
+
+void AttentionTask::weigh_rows(const Run& run, int64_t tile, float* scores, Range rows, Range seen) const {
+  const int64_t columns = values.padded_dim();
+  const auto value_bytes = static_cast<int64_t>(size_of(values.dtype));
+  const int count = static_cast<int>(rows.size());
+  float distance[kTileRows];
+  for (int i = 0; slopes.data != nullptr && i < count; ++i) {
+    distance[i] = static_cast<float>(tile * kTileTokens - position[run.token(rows.begin + i)]);
+  }
+  kernels->softmax_tile({.scores = scores,
+                         .rows = count,
+                         .begin = static_cast<int>(seen.begin),
+                         .end = static_cast<int>(seen.end),
+                         .scale = rule.scale,
+                         .soft_cap = rule.soft_cap,
+                         .slope = slopes.data != nullptr ? run.slopes + rows.begin : nullptr,
+                         .distance = distance,
+                         .maximum = run.maximum + rows.begin,
+                         .sum = run.sum + rows.begin * kStrip,
+                         .result = run.result + rows.begin * columns,
+                         .result_columns = columns});
+  const std::byte* first_value = values.tile(run.slot, tile, run.head) + seen.begin * columns * value_bytes;
+  Product product;
+  product.weight_stride = columns * value_bytes;
+  product.x = reinterpret_cast<const std::byte*>(scores + seen.begin);
+  product.x_stride = kPanel * static_cast<int64_t>(sizeof(float));
+  product.steps = seen.size();
+  product.sums_stride = columns;
+  product.rows = count;
+  for (int64_t column = 0; column < columns; column += kPanel) {
+    product.weights = first_value + column * value_bytes;
+    product.strips = static_cast<int>(std::min<int64_t>(columns - column, kPanel) / kStrip);
+    product.sums = run.result + rows.begin * columns + column;
+    weigh(product);
   }
 }
 

@@ -1,20 +1,38 @@
-// Attention over the tiles of a slot's cache, from the first to the one that holds the row's own position. A row and a
-// head take one tile after the other, alone in their arithmetic: prefill and decode differ only in how many rows share
-// the reading of a tile.
+// Attention over the tiles of a slot's cache, from the first that a row sees to the one that holds its own position. A
+// row and a head take one tile after the other, alone in their arithmetic: prefill and decode differ only in how many
+// rows share the reading of a tile.
 //
-//   tile 0  tile 1  tile 2          rows of a block at positions 130 … 133: tiles 0 and 1 are complete for all of
-//   ██████  ██████  ███·····        them and are read once; in tile 2 each token reads up to itself
+//   tile 0  tile 1  tile 2  tile 3      window 100, rows of a block at positions 194 … 197: tile 0 is skipped, tile 2
+//   is ······  ····██  ██████  ██····      complete for all of them; at both edges each token is added up alone
+//
+// Pinned keys come first, as tiles of their own pass, since they may lie in a tile of the window and meet another
+// query.
 #pragma once
 
 #include <cstddef>
 #include <cstdint>
+#include <limits>
 #include <vector>
 
 #include "runtime/backends/cpu/kv_layout.h"
 #include "runtime/backends/cpu/tensor.h"
 #include "runtime/backends/cpu/thread_team.h"
+#include "runtime/core/block_tree.h"
 
 namespace lockstep::cpu {
+
+/// Which keys a row sees and how a score is made of q · k; what is absent is off.
+struct AttentionRule {
+  float scale = 1;
+  int64_t window = std::numeric_limits<int64_t>::max();  // keys that a row sees, itself included
+  int64_t pinned = 0;                                    // first positions that every row sees
+  float soft_cap = 0;
+
+  /// The positions beyond the pinned ones that the row at `position` sees.
+  Range keys_of(int64_t position) const;
+  /// The pinned positions that it sees.
+  Range pinned_keys_of(int64_t position) const;
+};
 
 /// An attention node that is ready to run.
 struct AttentionTask {
@@ -22,16 +40,24 @@ struct AttentionTask {
   ProductFunction score = nullptr;  // over tiles of keys
   ProductFunction weigh = nullptr;  // over tiles of values
   CacheLayout keys, values;
-  Tensor q;                           // [rows, heads · head_dim]
-  const int32_t* slot = nullptr;      // [rows]
-  const int32_t* position = nullptr;  // [rows]
-  float scale = 1;
+  AttentionRule rule;
+  Tensor q;                               // [rows, heads · head_dim]
+  Tensor pinned_q;                        // the same, for the pinned keys
+  Tensor sinks;                           // [heads]: a logit whose share is dropped; no data: none
+  Tensor slopes;                          // [heads]: times (key − position) is added to a score; no data: none
+  const int32_t* slot = nullptr;          // [rows]
+  const int32_t* position = nullptr;      // [rows]
   Tensor result;                          // [rows, heads · head_dim]
   std::vector<std::vector<int>> readers;  // per cache head, the query heads that read it
   int64_t block_tokens = 1;               // token rows that share the reading of a tile
 
   static AttentionTask make(const Kernels& kernels, const CacheLayout& keys, const CacheLayout& values,
-                            const std::vector<int64_t>& head_map, int64_t rows);
+                            const std::vector<int64_t>& head_map);
+  /// Blocks of rows for steps of up to `rows` rows whose neighbours belong to one sequence: reading a tile pays for
+  /// many.
+  void block_for_prefill(int64_t rows);
+  /// Blocks for steps of `rows_per_slot` rows of each sequence: as many pieces of work as there are.
+  void block_for_decode(int64_t rows_per_slot);
 
   /// Bytes of scratch that each worker needs for itself.
   int64_t private_bytes() const;
@@ -40,10 +66,16 @@ struct AttentionTask {
 
  private:
   struct Run;
-  int64_t most_rows() const;
-  void run_block(int64_t begin, int64_t end, int64_t head, std::byte* scratch) const;
+  size_t most_readers() const;
+  int64_t q_row_bytes() const { return keys.padded_dim() * (keys.pairs ? 2 : 4); }
+  int64_t lay_out(std::byte* scratch, Run& run) const;
+  void run_block(Run& run) const;
   void run_tokens(const Run& run) const;
-  void run_tile(const Run& run, int64_t tile, int64_t first_row, int64_t rows, int64_t valid) const;
+  void open_row(const Run& run, int64_t r) const;
+  void load_query(const Tensor& from, int64_t row, int64_t column, std::byte* dst) const;
+  void run_pass(const Run& run, const std::byte* queries, Range (AttentionRule::*keys_of)(int64_t) const) const;
+  void run_tile(const Run& run, const std::byte* queries, int64_t tile) const;
+  void weigh_rows(const Run& run, int64_t tile, float* scores, Range rows, Range seen) const;
 };
 
 }  // namespace lockstep::cpu

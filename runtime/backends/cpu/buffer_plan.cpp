@@ -68,30 +68,85 @@ bool keeps_rows(Op op) {
     case Op::kAllReduce:
     case Op::kAllGather:
     case Op::kAdd:
+    case Op::kJoinPartials:
+    case Op::kScale:
+    case Op::kSoftCap:
     case Op::kRmsNorm:
+    case Op::kLayerNorm:
     case Op::kRope:
     case Op::kAttention:
+    case Op::kActivation:
     case Op::kGatedActivation:
+    case Op::kMoeRoute:
+    case Op::kMoeExperts:
     case Op::kColumns: return true;
     default: return false;
   }
 }
 
-bool only_all_reduce_reads(const Graph& graph, ValueId value) {
+/// Whether `node` makes partial sums, of which it writes the rows in use alone.
+bool makes_planes(const Node& node) {
+  return node.op == Op::kLinearBlocks || node.op == Op::kMoeExperts || node.op == Op::kJoinPartials;
+}
+
+/// Whether every reader finds a plane wherever the one before it ends.
+bool only_plane_readers(const Graph& graph, ValueId value) {
   if (is_output(graph, value)) return false;
   return std::all_of(graph.nodes.begin(), graph.nodes.end(), [&](const Node& node) {
-    return node.op == Op::kAllReduce ||
+    return node.op == Op::kAllReduce || node.op == Op::kJoinPartials ||
            std::find(node.operands.begin(), node.operands.end(), value) == node.operands.end();
   });
 }
 
+/// How often each value is read; an output once more.
+std::vector<int> count_reads(const Graph& graph) {
+  std::vector<int> reads(graph.values.size(), 0);
+  for (const Node& node : graph.nodes) {
+    for (ValueId operand : node.operands) ++reads[operand.value];
+  }
+  for (const graph::Output& output : graph.outputs) ++reads[output.value.value];
+  return reads;
+}
+
+/// By value: whether its node writes it row by row at any stride, and the join of partial sums alone reads it, so that
+/// it may be written where the joined result wants it.
+std::vector<bool> joined_in_place(const Graph& graph) {
+  const std::vector<int> reads = count_reads(graph);
+  std::vector<bool> in_place(graph.values.size(), false);
+  for (const Node& node : graph.nodes) {
+    const bool takes_any_stride = node.op == Op::kLinearBlocks || node.op == Op::kMoeExperts;
+    if (takes_any_stride) in_place[node.result->value] = reads[node.result->value] == 1;
+  }
+  return in_place;
+}
+
+/// Makes views of those operands of a join that can be written into its result at once.
+void mark_joined_views(const Graph& graph, const Node& join, const std::vector<bool>& in_place,
+                       std::vector<Placement>& values) {
+  const Placement& result = values[join.result->value];
+  int64_t column = 0;
+  for (ValueId operand : join.operands) {
+    Placement& part = values[operand.value];
+    if (in_place[operand.value] && part.is_token_rows == result.is_token_rows) {
+      part.is_view = true;
+      part.base = *join.result;
+      part.first_column = column;
+      part.packs_planes = result.packs_planes;
+    }
+    column += graph.value(operand).type.shape[2];
+  }
+}
+
 void mark_rows_and_views(const Graph& graph, std::vector<Placement>& values) {
+  const std::vector<bool> in_place = joined_in_place(graph);
   for (const Node& node : graph.nodes) {
     if (!node.result) continue;
     Placement& result = values[node.result->value];
     const Placement& first = values[node.operands.at(0).value];
-    result.is_token_rows = node.op == Op::kEmbedding || (keeps_rows(node.op) && first.is_token_rows);
-    if (node.op == Op::kLinearBlocks) result.packs_planes = only_all_reduce_reads(graph, *node.result);
+    const bool is_of_tokens = node.op == Op::kEmbedding || node.op == Op::kLookup;
+    result.is_token_rows = is_of_tokens || (keeps_rows(node.op) && first.is_token_rows);
+    if (makes_planes(node)) result.packs_planes = only_plane_readers(graph, *node.result);
+    if (node.op == Op::kJoinPartials) mark_joined_views(graph, node, in_place, values);
     if (node.op == Op::kColumns && !is_output(graph, *node.result)) {
       result.is_view = true;
       result.base = first.is_view ? first.base : node.operands[0];
@@ -100,7 +155,7 @@ void mark_rows_and_views(const Graph& graph, std::vector<Placement>& values) {
   }
 }
 
-/// The index of the last node that reads each value; views read their base.
+/// The index of the last node that reads or writes each value; views stand for their base.
 std::vector<int64_t> last_uses(const Graph& graph, const std::vector<Placement>& values) {
   std::vector<int64_t> last(values.size(), -1);
   const auto use = [&](ValueId value, int64_t at) {
@@ -136,8 +191,11 @@ BufferPlan plan_buffers(const Graph& graph) {
   const std::vector<int64_t> last = last_uses(graph, plan.values);
   Space space;
   const auto place = [&](ValueId value) {
+    if (plan.values[value.value].is_view) value = plan.values[value.value].base;
+    const bool is_elsewhere =
+        graph.value(value).kind == ValueKind::kWeight || graph.value(value).kind == ValueKind::kState;
     Placement& placement = plan.values[value.value];
-    if (placement.is_view) return;
+    if (is_elsewhere || placement.is_workspace) return;  // the latter: a view's base that has its place
     placement.is_workspace = true;
     placement.offset = space.take(graph.value(value).type.bytes());
   };

@@ -1,5 +1,8 @@
 // Where each value of a graph lies while a step runs. Results share memory once they are no longer read; a slice of
-// columns lies inside what it is a slice of.
+// columns lies inside what it is a slice of, and partial sums that are joined lie side by side from the start:
+//
+//   attention's linear_blocks ──► │ columns 0:N │ columns N:N+M │ ◄── the MLP's linear_blocks
+//                                       one all_reduce reads both
 #pragma once
 
 #include <vector>
@@ -15,7 +18,7 @@ struct Placement {
   graph::ValueId base{0};
   int64_t first_column = 0;
   bool is_token_rows = false;  // dimension T: only the rows in use are computed
-  bool packs_planes = false;   // [roots, T, N] whose only reader is an all_reduce: planes of the rows in use
+  bool packs_planes = false;   // [roots, T, N] that only joins and sums of partials read: planes of the rows in use
 };
 
 struct BufferPlan {

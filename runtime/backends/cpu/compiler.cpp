@@ -104,9 +104,12 @@ Result<Tensor> Compiler::place(ValueId id) const {
 }
 
 Result<void> Compiler::place_values() {
-  for (size_t i = 0; i < graph_.values.size(); ++i) {
-    LOCKSTEP_TRY(Tensor tensor, place(ValueId(static_cast<int32_t>(i))));
-    tensors_.push_back(tensor);
+  tensors_.resize(graph_.values.size());
+  for (const bool places_views : {false, true}) {  // a view's base is no view, but may come after it
+    for (size_t i = 0; i < graph_.values.size(); ++i) {
+      if (plan_.values[i].is_view != places_views) continue;
+      LOCKSTEP_TRY(tensors_[i], place(ValueId(static_cast<int32_t>(i))));
+    }
   }
   return ok();
 }
@@ -125,12 +128,21 @@ Result<void> Compiler::lower(const Node& node) {
     case Op::kLinearBlocks: return lower_linear_blocks(node);
     case Op::kAllReduce: lower_all_reduce(node); break;
     case Op::kAllGather: lower_all_gather(node); break;
+    case Op::kLookup: lower_lookup(node); break;
     case Op::kAdd: lower_add(node); break;
+    case Op::kJoinPartials: lower_join_partials(node); break;
+    case Op::kScale: lower_scale(node); break;
+    case Op::kSoftCap: lower_soft_cap(node); break;
     case Op::kRmsNorm: lower_rms_norm(node); break;
+    case Op::kLayerNorm: lower_layer_norm(node); break;
     case Op::kRope: lower_rope(node); break;
+    case Op::kClampPositions: lower_clamp_positions(node); break;
     case Op::kKvAppend: return lower_kv_append(node);
     case Op::kAttention: return lower_attention(node);
+    case Op::kActivation: lower_activation(node); break;
     case Op::kGatedActivation: lower_gated_activation(node); break;
+    case Op::kMoeRoute: lower_moe_route(node); break;
+    case Op::kMoeExperts: return lower_moe_experts(node);
     case Op::kColumns: lower_columns(node); break;
     case Op::kSelectRows: lower_select_rows(node); break;
     case Op::kRunningSlots: lower_running_slots(node); break;
@@ -138,6 +150,7 @@ Result<void> Compiler::lower(const Node& node) {
     case Op::kAdvance: lower_advance(node); break;
     case Op::kAgree: lower_agree(node); break;
     case Op::kSample: lower_sample(node); break;
+    case Op::kAccept: lower_accept(node); break;
   }
   return ok();
 }

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <map>
+#include <set>
 #include <span>
 #include <tuple>
 #include <vector>
@@ -12,6 +13,20 @@
 #include "runtime/device/backend.h"
 
 namespace lockstep::cpu {
+
+/// What a cache asks of the rows of a step.
+struct RowLimits {
+  int64_t slots = 0;      // slots are below it
+  int64_t positions = 0;  // positions are below it
+  int64_t window = 0;     // attention to a ring: keys that a row sees; else 0 and the rest has no meaning
+  int64_t turning = 0;    // positions that the ring holds behind its pinned rows
+  int64_t capacity = 0;   // positions up to which it holds all of them
+
+  friend auto operator<=>(const RowLimits&, const RowLimits&) = default;
+};
+
+/// What the attributes of an activation say.
+Activation activation_of(const graph::Node& node);
 
 /// Used once. Each `lower_…` adds the phases of one node; they are spread over the lower_*.cpp files.
 class Compiler {
@@ -36,12 +51,21 @@ class Compiler {
   Result<void> lower_embedding(const Node& node);
   Result<void> lower_linear(const Node& node);
   Result<void> lower_linear_blocks(const Node& node);
+  void lower_lookup(const Node& node);
   void lower_add(const Node& node);
+  void lower_join_partials(const Node& node);
+  void lower_scale(const Node& node);
+  void lower_soft_cap(const Node& node);
   void lower_rms_norm(const Node& node);
+  void lower_layer_norm(const Node& node);
+  void lower_activation(const Node& node);
   void lower_gated_activation(const Node& node);
+  void lower_moe_route(const Node& node);
+  Result<void> lower_moe_experts(const Node& node);
   void lower_columns(const Node& node);
   void lower_select_rows(const Node& node);
   void lower_rope(const Node& node);
+  void lower_clamp_positions(const Node& node);
   Result<void> lower_kv_append(const Node& node);
   Result<void> lower_attention(const Node& node);
   void lower_all_reduce(const Node& node);
@@ -51,13 +75,19 @@ class Compiler {
   void lower_mark_seen(const Node& node);
   void lower_advance(const Node& node);
   void lower_sample(const Node& node);
+  void lower_accept(const Node& node);
 
   /// Counts the rows in use once `value`, which says so, is known.
   void bound_rows_by(graph::ValueId value);
-  /// Refuses rows whose slot or position lies outside `cache`, once per step.
-  void check_rows(const Node& node, graph::ValueId slot, graph::ValueId position, const CacheLayout& cache);
+  /// Refuses rows outside `limits`, once per step.
+  void check_rows(const Node& node, graph::ValueId slot, graph::ValueId position, const RowLimits& limits);
+  struct AttentionTask attention_task(const Node& node, const CacheLayout& keys, const CacheLayout& values) const;
   Result<void> add_linear(const Node& node, struct LinearTask task);
-  /// Cosines and sines of a rope node, [rows, 2 · frequencies]; made once per step for nodes that share them.
+  /// The slots of the token rows that `node` reads, if they are known by then.
+  const int32_t* slot_before(const Node& node) const;
+  /// An operand that has to be packed is no weight.
+  Error not_a_weight(const Node& node, size_t operand) const;
+  /// Cosines, then sines, of each row of a rope node; made once per step for nodes that share them.
   const float* rope_table(const Node& node);
 
   void add_shared(std::function<void(Part)> work) { program_.phases.push_back({.shared = std::move(work)}); }
@@ -75,9 +105,9 @@ class Compiler {
   BufferPlan plan_;
   std::vector<Tensor> tensors_;  // by ValueId; caches and packed-only weights have no data
   std::optional<graph::ValueId> slot_of_rows_;
-  using RopeKey = std::tuple<graph::ValueId, graph::ValueId, double>;  // position, frequencies, scale
+  using RopeKey = std::tuple<std::vector<graph::ValueId>, double, bool>;  // operands but x, scale, turns neighbours
   std::map<RopeKey, const float*> rope_tables_;
-  std::map<std::pair<graph::ValueId, graph::ValueId>, int64_t> checked_rows_;  // (slot, position) → capacity
+  std::set<std::tuple<graph::ValueId, graph::ValueId, RowLimits>> checked_rows_;  // slot, position
 };
 
 }  // namespace lockstep::cpu

@@ -23,9 +23,11 @@ struct Options {
 /// Results are the same to the bit for every number of rows, threads, ranks and chunks, within one instruction set
 /// (and for one choice of `block` in linear_blocks).
 ///
-/// KV memory: a token block holds 64 tokens of one slot, of all layers, and is touched when its first token arrives,
-/// so resident bytes of the caches ≤ Σ over slots of ceil(tokens / 64) · block bytes, where block bytes is
-/// 64 · Σ over caches of heads · head_dim · size of an element, head_dim rounded up to 16, and the whole to 4096.
+/// KV memory: a tile holds 64 tokens of one slot, of all layers whose caches are equally long, and is touched when its
+/// first token arrives. Resident bytes of the caches ≤ Σ over slots and lengths of min(ceil(tokens / 64), tiles of the
+/// cache) · tile bytes, where tile bytes is 64 · Σ over caches of heads · head_dim · size of an element, head_dim
+/// rounded up to 16, and the whole to 4096. A cache of C rows has ceil(C / 64) tiles; a ring with P pinned rows has
+/// ceil(P / 64) + ceil((C − P + 63) / 64), and a record of 4 bytes per row.
 ///
 /// Fails with `kUnsupported` when the machine lacks `options.isa`, with `kUnavailable` when a core cannot be bound.
 Result<std::unique_ptr<device::Backend>> make_backend(const Options& options);

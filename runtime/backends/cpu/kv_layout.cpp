@@ -1,5 +1,6 @@
 #include "runtime/backends/cpu/kv_layout.h"
 
+#include <algorithm>
 #include <cstring>
 
 namespace lockstep::cpu {
@@ -24,6 +25,7 @@ void gather(const CacheLayout& cache, int64_t token, const std::byte* tile, std:
 void CacheLayout::write(int64_t slot, int64_t position, int64_t begin, int64_t end, const std::byte* rows) const {
   const int64_t bytes = head_dim * static_cast<int64_t>(size_of(dtype));
   const int64_t token = position % kTileTokens;
+  if (is_ring && begin == 0) written[slot * capacity + row_of(position)] = static_cast<int32_t>(position + 1);
   for (int64_t head = begin; head < end; ++head) {
     std::byte* to = tile(slot, position / kTileTokens, head);
     const std::byte* from = rows + head * bytes;
@@ -41,6 +43,22 @@ void CacheLayout::read(int64_t slot, int64_t position, int64_t head, std::byte* 
   const std::byte* from = tile(slot, position / kTileTokens, head);
   if (size_of(dtype) == 4) return gather<uint32_t>(*this, position % kTileTokens, from, dst);
   gather<uint16_t>(*this, position % kTileTokens, from, dst);
+}
+
+void CacheLayout::read_row(int64_t slot, int64_t row, int64_t head, std::byte* dst) const {
+  const int64_t position = is_ring ? written[slot * capacity + row] - 1 : row;
+  if (position >= 0) return read(slot, position, head, dst);
+  std::memset(dst, 0, head_dim * size_of(dtype));
+}
+
+void CacheLayout::copy_slot(int64_t src, int64_t dst, int64_t tokens) const {
+  const int64_t used = std::min((tokens + kTileTokens - 1) / kTileTokens, tiles());
+  for (int64_t index = 0; index < used; ++index) {
+    const int64_t offset = index * tile_stride;
+    std::memcpy(base + dst * slot_stride + offset, base + src * slot_stride + offset,
+                static_cast<size_t>(heads * tile_bytes()));
+  }
+  if (is_ring) std::copy_n(written + src * capacity, capacity, written + dst * capacity);
 }
 
 }  // namespace lockstep::cpu

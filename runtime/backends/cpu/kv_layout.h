@@ -1,10 +1,16 @@
-// Where the keys and values of a token lie. All caches share one reserved region:
+// Where the keys and values of a token lie. Caches with equally many tiles share a region:
 //
-//   slot ─► token block (64 tokens) ─► cache (layer 0 K, layer 0 V, layer 1 K, …) ─► head ─► tile
+//   slot ─► tile of 64 tokens ─► cache (layer 0 K, layer 0 V, layer 1 K, …) ─► head
 //
-// so the memory of a sequence fills from the front of its slot, block by block, whatever the number of layers. A tile
-// of keys is transposed, like a packed weight panel whose 64 outputs are the tokens: [head_dim][64], or
+// so the memory of a sequence fills from the front of its slot, tile by tile, whatever the number of layers. A tile of
+// keys is transposed, like a packed weight panel whose 64 outputs are the tokens: [head_dim][64], or
 // [head_dim / 2][64][2] where the machine multiplies bfloat16 pairs. A tile of values is [64][head_dim rounded to 16].
+//
+// A ring keeps its pinned tiles and turns the others. Tiles stay cut at multiples of 64 positions, so that sums over a
+// window have the same order at every lap; hence up to 63 more tokens than the graph's ring of `capacity` rows:
+//
+//   pinned 4, capacity 4 + 100 (3 turning tiles)    memory   │ P │ 1 │ 2 │ 3 │      position 300 lies in tile 4, which
+//   positions 0 … 300                               holds    │ 0 │ 4 │ 2 │ 3 │      took the place of tile 1
 #pragma once
 
 #include <cstddef>
@@ -19,18 +25,21 @@ constexpr int64_t kTileTokens = kPanel;
 
 enum class CacheRole { kKeys, kValues };
 
-/// One cache inside the region.
+/// One cache inside its region.
 struct CacheLayout {
   CacheRole role = CacheRole::kKeys;
   DType dtype = DType::kFloat32;
   bool pairs = false;  // keys only
   int64_t slots = 0;
   int64_t heads = 0;
-  int64_t capacity = 0;
+  int64_t capacity = 0;  // rows of the graph's state
   int64_t head_dim = 0;
-  std::byte* base = nullptr;  // of slot 0, block 0
-  int64_t slot_stride = 0;    // bytes
-  int64_t block_stride = 0;   // bytes
+  bool is_ring = false;
+  int64_t pinned = 0;          // rings only: the first positions, which are kept
+  std::byte* base = nullptr;   // of slot 0, tile 0
+  int64_t slot_stride = 0;     // bytes
+  int64_t tile_stride = 0;     // bytes
+  int32_t* written = nullptr;  // rings only: [slots, capacity], the last position written to a row, plus 1
 
   /// Columns of a tile's rows: keys' dimensions padded to pairs, values' to whole strips.
   int64_t padded_dim() const {
@@ -38,10 +47,20 @@ struct CacheLayout {
     return pairs ? (head_dim + 1) / 2 * 2 : head_dim;
   }
   int64_t tile_bytes() const { return kTileTokens * padded_dim() * static_cast<int64_t>(size_of(dtype)); }
-  int64_t blocks() const { return (capacity + kTileTokens - 1) / kTileTokens; }
+  /// Tiles that never move: all of them, unless the cache is a ring.
+  int64_t fixed_tiles() const { return ((is_ring ? pinned : capacity) + kTileTokens - 1) / kTileTokens; }
+  /// Tiles of a ring that take turns: `capacity − pinned` consecutive positions touch at most so many.
+  int64_t turning_tiles() const { return is_ring ? (capacity - pinned + 2 * (kTileTokens - 1)) / kTileTokens : 0; }
+  int64_t tiles() const { return fixed_tiles() + turning_tiles(); }
 
-  std::byte* tile(int64_t slot, int64_t block, int64_t head) const {
-    return base + slot * slot_stride + block * block_stride + head * tile_bytes();
+  /// The tile of positions 64 · `number` and on.
+  std::byte* tile(int64_t slot, int64_t number, int64_t head) const {
+    if (number >= fixed_tiles()) number = fixed_tiles() + (number - fixed_tiles()) % turning_tiles();
+    return base + slot * slot_stride + number * tile_stride + head * tile_bytes();
+  }
+  /// The row of the graph's state that `position` belongs to.
+  int64_t row_of(int64_t position) const {
+    return is_ring && position >= pinned ? pinned + (position - pinned) % (capacity - pinned) : position;
   }
   /// The element (not byte) offset of a token's dimension `d` in its tile.
   int64_t element(int64_t token, int64_t d) const {
@@ -53,6 +72,11 @@ struct CacheLayout {
   void write(int64_t slot, int64_t position, int64_t begin, int64_t end, const std::byte* rows) const;
   /// Reads one head of a token; `dst` has head_dim elements.
   void read(int64_t slot, int64_t position, int64_t head, std::byte* dst) const;
+  /// Makes `dst` a copy of `src`, of which `tokens` positions have been written.
+  void copy_slot(int64_t src, int64_t dst, int64_t tokens) const;
+  /// Reads one head of a row of the graph's state: in a ring, of the position that was last written to it (zeros if
+  /// there is none). Rows left by an earlier, longer sequence of the slot may be lost.
+  void read_row(int64_t slot, int64_t row, int64_t head, std::byte* dst) const;
 };
 
 }  // namespace lockstep::cpu

@@ -8,19 +8,17 @@ namespace {
 
 /// Steps of a panel (of 256 bytes each at most) whose weights stay in a core's second-level cache with the rows.
 constexpr int64_t kSlabSteps = 512;
-constexpr int64_t kTileFloats = kTileRows * kPanel;
-
-int64_t tiles_of(int64_t rows) { return (rows + kTileRows - 1) / kTileRows; }
+constexpr int64_t kStepOfX = 4;  // bytes: a float32, or a pair of bfloat16
 
 /// Adds the segments of leaf [begin, end) steps, at `level`.
-void add_leaf(LinearPlan& plan, int64_t begin, int64_t end, int level) {
+void add_leaf(LinearPlan& plan, Range steps, int level) {
   bool opens = true;
   do {
-    const int64_t steps = std::min(end - begin, kSlabSteps);
-    plan.segments.push_back({.begin = begin, .steps = steps, .level = level, .opens = opens});
-    begin += steps;
+    const int64_t count = std::min(steps.size(), kSlabSteps);
+    plan.segments.push_back({.begin = steps.begin, .steps = count, .level = level, .opens = opens});
+    steps.begin += count;
     opens = false;
-  } while (begin < end);
+  } while (steps.size() > 0);
   plan.levels = std::max(plan.levels, level + 1);
 }
 
@@ -39,9 +37,74 @@ void cut_into_slabs(LinearPlan& plan) {
 
 }  // namespace
 
+int64_t sums_bytes(int64_t rows) { return tiles_of(rows) * kTileFloats * static_cast<int64_t>(sizeof(float)); }
+
+Strips share_of_strips(const Packing& packing, Part part) {
+  // Whole panels where there are many, so that a worker reads one stream; single strips where there are few.
+  const bool whole = packing.panels() >= 8 * part.workers;
+  const Share share = share_of(whole ? packing.panels() : packing.strips(), part);
+  const int64_t unit = whole ? kPanelStrips : 1;
+  return {share.begin * unit, std::min(share.end * unit, packing.strips())};
+}
+
+Product product_of(const Packing& packing, const std::byte* weights, int64_t panel, Strips strips) {
+  Product product;
+  product.weights = weights + packing.panel_offset(panel) + strips.begin * packing.bytes_per_strip_step();
+  product.weight_stride = packing.step_stride(panel);
+  product.sums_stride = kPanel;
+  product.strips = static_cast<int>(strips.end - strips.begin);
+  return product;
+}
+
+void sum_rows(ProductFunction function, Product product, Range steps, int64_t rows, float* sums) {
+  const int64_t tiles = tiles_of(rows);
+  const std::byte* x = product.x + steps.begin * kStepOfX;
+  const Product whole = product;
+  product.weights += steps.begin * product.weight_stride;
+  for (int64_t begin = 0; begin < steps.size(); begin += kSlabSteps) {
+    product.steps = std::min(kSlabSteps, steps.size() - begin);
+    product.opens = begin == 0;
+    for (int64_t tile = 0; tile < tiles; ++tile) {
+      const Range of = rows_of_tile(rows, tile);
+      product.x = x + of.begin * product.x_stride;
+      product.rows = static_cast<int>(of.size());
+      product.sums = sums + tile * kTileFloats;
+      const bool is_routed = whole.routes != nullptr && begin + product.steps == steps.size();
+      product.routes = is_routed ? whole.routes + of.begin : nullptr;
+      product.places = is_routed ? whole.places + of.begin : nullptr;
+      product.left = is_routed ? whole.left : nullptr;
+      function(product);
+    }
+    product.weights += product.steps * product.weight_stride;
+    x += product.steps * kStepOfX;
+  }
+}
+
+std::vector<TreeLeaf> leaves_of(const BlockSplit& split, int rank) {
+  std::vector<TreeLeaf> leaves;
+  int root = 0;
+  for (const Range& subtree : split.roots_of(rank)) {
+    int level = 0;
+    for (int64_t leaf = subtree.begin; leaf < subtree.end; ++leaf) {
+      // The trailing ones of the leaf's number within its root say how many subtrees it completes.
+      int merges = __builtin_ctzll(~static_cast<uint64_t>(leaf - subtree.begin));
+      if (leaf + 1 == subtree.end) merges = level;  // the clipped end: everything left is added, right to left
+      leaves.push_back({.number = leaf, .level = level, .merges = merges});
+      level += 1 - merges;
+    }
+    leaves.back().root = root++;
+  }
+  return leaves;
+}
+
+Range steps_of_leaf(const Packing& packing, int64_t leaf, int64_t block) {
+  const int64_t steps = packing.pairs ? packing.padded_leaf(block) / 2 : block;
+  return {leaf * steps, std::min((leaf + 1) * steps, packing.steps())};
+}
+
 LinearPlan LinearPlan::plain(const Packing& packing) {
   LinearPlan plan;
-  add_leaf(plan, 0, packing.steps(), 0);
+  add_leaf(plan, {0, packing.steps()}, 0);
   plan.segments.back().root = 0;
   cut_into_slabs(plan);
   return plan;
@@ -49,25 +112,19 @@ LinearPlan LinearPlan::plain(const Packing& packing) {
 
 LinearPlan LinearPlan::blocks(const Packing& packing, const BlockSplit& split, int rank, int64_t block) {
   LinearPlan plan;
-  const int64_t leaf_steps = packing.pairs ? packing.padded_leaf(block) / 2 : block;
-  const int64_t first_leaf = split.range_of(rank).begin;
-  int root = 0;
-  for (const Range& subtree : split.roots_of(rank)) {
-    int level = 0;
-    for (int64_t leaf = subtree.begin; leaf < subtree.end; ++leaf) {
-      const int64_t begin = (leaf - first_leaf) * leaf_steps;
-      add_leaf(plan, begin, std::min(begin + leaf_steps, packing.steps()), level);
-      // The trailing ones of the leaf's number within its root say how many subtrees it completes.
-      const auto number = static_cast<uint64_t>(leaf - subtree.begin);
-      int merges = __builtin_ctzll(~number);
-      if (leaf + 1 == subtree.end) merges = level;  // the clipped end: everything left is added, right to left
-      plan.segments.back().merges = merges;
-      level += 1 - merges;
-    }
-    plan.segments.back().root = root++;
+  for (const TreeLeaf& leaf : leaves_of(split, rank)) {
+    add_leaf(plan, steps_of_leaf(packing, leaf.number - split.range_of(rank).begin, block), leaf.level);
+    plan.segments.back().merges = leaf.merges;
+    plan.segments.back().root = leaf.root;
   }
   cut_into_slabs(plan);
   return plan;
+}
+
+ProductFunction product_for(const Kernels& kernels, const Packing& packing) {
+  if (packing.pairs) return kernels.product_pairs;
+  if (packing.dtype == DType::kFloat32) return kernels.product_f32;
+  return packing.dtype == DType::kBFloat16 ? kernels.product_bf16 : kernels.product_f16;
 }
 
 LinearTask LinearTask::make(const Kernels& kernels, PackedWeight weight, LinearPlan plan, Tensor x, Tensor result) {
@@ -77,83 +134,46 @@ LinearTask LinearTask::make(const Kernels& kernels, PackedWeight weight, LinearP
   task.plan = std::move(plan);
   task.x = x;
   task.result = result;
-  const Packing& packing = weight.packing;
-  if (packing.pairs) {
-    task.product = kernels.product_pairs;
-    task.arrange = packing.padded_k() != packing.k;
-  } else {
-    task.product = packing.dtype == DType::kFloat32    ? kernels.product_f32
-                   : packing.dtype == DType::kBFloat16 ? kernels.product_bf16
-                                                       : kernels.product_f16;
-    task.arrange = x.dtype != DType::kFloat32;
-  }
+  task.product = product_for(kernels, weight.packing);
+  task.arrange = needs_arranging(weight.packing, x.dtype);
   return task;
 }
 
-int64_t LinearTask::arranged_stride() const { return weight.packing.padded_k() * (weight.packing.pairs ? 2 : 4); }
+int64_t LinearTask::arranged_bytes() const { return arrange ? x.rows * cpu::arranged_bytes(weight.packing) : 0; }
 
-int64_t LinearTask::arranged_bytes() const { return arrange ? x.rows * arranged_stride() : 0; }
-
-int64_t LinearTask::private_bytes() const {
-  return tiles_of(x.rows) * plan.levels * kTileFloats * static_cast<int64_t>(sizeof(float));
-}
+int64_t LinearTask::private_bytes() const { return plan.levels * sums_bytes(x.rows); }
 
 void LinearTask::arrange_rows(std::byte* arranged, Part part) const {
-  const Packing& packing = weight.packing;
   const Share share = share_of(x.used_rows(), part);
   for (int64_t row = share.begin; row < share.end; ++row) {
-    std::byte* dst = arranged + row * arranged_stride();
-    if (!packing.pairs) {
-      kernels->convert(x.const_row(row), {dst, DType::kFloat32}, packing.k);
-      continue;
-    }
-    const auto* from = reinterpret_cast<const uint16_t*>(x.at(row));
-    auto* to = reinterpret_cast<uint16_t*>(dst);
-    for (int64_t c = 0; c < packing.padded_k(); ++c) {
-      const int64_t column = packing.column_of(c);
-      to[c] = column < 0 ? uint16_t{0} : from[column];
-    }
+    arrange_row(*kernels, weight.packing, x.const_row(row), arranged + row * cpu::arranged_bytes(weight.packing));
   }
 }
 
 void LinearTask::run(const std::byte* arranged, std::byte* private_scratch, Part part) const {
-  const Packing& packing = weight.packing;
   if (plan.segments.empty()) return;
-  // Whole panels where there are many, so that a worker reads one stream; single strips where there are few.
-  const bool whole = packing.panels() >= 8 * part.workers;
-  const Share share = share_of(whole ? packing.panels() : packing.strips(), part);
-  const int64_t unit = whole ? kPanelStrips : 1;
-  const int64_t end = std::min(share.end * unit, packing.strips());
-  for (int64_t strip = share.begin * unit; strip < end;) {
-    const int64_t panel = strip / kPanelStrips;
-    const int64_t last = std::min(end, (panel + 1) * kPanelStrips);
-    run_panel(panel, strip % kPanelStrips, last - panel * kPanelStrips, arranged,
-              reinterpret_cast<float*>(private_scratch));
-    strip = last;
-  }
+  const Strips share = share_of_strips(weight.packing, part);
+  for_panels(share, [&](int64_t panel, Strips strips) {
+    run_panel(panel, strips, arranged, reinterpret_cast<float*>(private_scratch));
+  });
 }
 
-void LinearTask::run_panel(int64_t panel, int64_t first_strip, int64_t last_strip, const std::byte* arranged,
-                           float* sums) const {
+void LinearTask::run_panel(int64_t panel, Strips strips, const std::byte* arranged, float* sums) const {
   const Packing& packing = weight.packing;
   const int64_t rows = x.used_rows();
   const int64_t tiles = tiles_of(rows);
   const std::byte* x_data = arrange ? arranged : x.data;
-  Product tile;
-  tile.weights = weight.data + packing.panel_offset(panel) + first_strip * packing.bytes_per_strip_step();
-  tile.weight_stride = packing.step_stride(panel);
-  tile.x_stride = arrange ? arranged_stride() : x.stride;
-  tile.sums_stride = kPanel;
-  tile.strips = static_cast<int>(last_strip - first_strip);
-  const int64_t column = panel * kPanel + first_strip * kStrip;
+  Product tile = product_of(packing, weight.data, panel, strips);
+  tile.x_stride = arrange ? cpu::arranged_bytes(packing) : x.stride;
+  const int64_t column = panel * kPanel + strips.begin * kStrip;
   for (size_t slab = 0; slab + 1 < plan.slabs.size(); ++slab) {
     for (int64_t t = 0; t < tiles; ++t) {
-      const int64_t row = rows * t / tiles;
-      tile.rows = static_cast<int>(rows * (t + 1) / tiles - row);
-      tile.x = x_data + row * tile.x_stride;
+      const Range of = rows_of_tile(rows, t);
+      tile.rows = static_cast<int>(of.size());
+      tile.x = x_data + of.begin * tile.x_stride;
       float* stack = sums + t * plan.levels * kTileFloats;
       for (int64_t s = plan.slabs[slab]; s < plan.slabs[slab + 1]; ++s) {
-        run_segment(plan.segments[s], tile, stack, row, column);
+        run_segment(plan.segments[s], tile, stack, of.begin, column);
       }
     }
   }
@@ -162,7 +182,7 @@ void LinearTask::run_panel(int64_t panel, int64_t first_strip, int64_t last_stri
 void LinearTask::run_segment(const Segment& segment, Product tile, float* stack, int64_t row, int64_t column) const {
   float* top = stack + segment.level * kTileFloats;
   tile.weights += segment.begin * tile.weight_stride;
-  tile.x += segment.begin * 4;  // a float32, or a pair of bfloat16
+  tile.x += segment.begin * kStepOfX;
   tile.steps = segment.steps;
   tile.sums = top;
   tile.opens = segment.opens;

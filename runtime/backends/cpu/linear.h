@@ -41,6 +41,50 @@ struct LinearPlan {
   static LinearPlan blocks(const Packing& packing, const BlockSplit& split, int rank, int64_t block);
 };
 
+/// A leaf of the tree of `split`, which a rank sums: the stack's height before it, the merges after it.
+struct TreeLeaf {
+  int64_t number = 0;  // of all leaves
+  int level = 0;
+  int merges = 0;
+  int root = -1;  // afterwards, the root that is complete
+};
+/// The leaves of `rank`, in order.
+std::vector<TreeLeaf> leaves_of(const BlockSplit& split, int rank);
+/// The steps of a rank's `leaf`, counted from its first, of `block` columns.
+Range steps_of_leaf(const Packing& packing, int64_t leaf, int64_t block);
+
+/// Strips of a packed matrix, or of one of its panels.
+using Strips = Range;
+/// What a worker computes of a product.
+Strips share_of_strips(const Packing& packing, Part part);
+/// Calls `work(panel, strips of the panel)` for all of `strips`.
+template <typename Work>
+void for_panels(Strips strips, Work work) {
+  while (strips.begin < strips.end) {
+    const int64_t panel = strips.begin / kPanelStrips;
+    const int64_t end = strips.end < (panel + 1) * kPanelStrips ? strips.end : (panel + 1) * kPanelStrips;
+    work(panel, Strips{strips.begin - panel * kPanelStrips, end - panel * kPanelStrips});
+    strips.begin = end;
+  }
+}
+
+/// Rows pass in tiles of equal size, one more or less.
+constexpr int64_t kTileFloats = kTileRows * kPanel;
+constexpr int64_t tiles_of(int64_t rows) { return (rows + kTileRows - 1) / kTileRows; }
+constexpr Range rows_of_tile(int64_t rows, int64_t tile) {
+  if (rows <= kTileRows) return {0, rows};  // a decode step has no time for divisions
+  return {rows * tile / tiles_of(rows), rows * (tile + 1) / tiles_of(rows)};
+}
+
+ProductFunction product_for(const Kernels& kernels, const Packing& packing);
+/// The product with `strips` of a panel, from step 0 on; x, rows and sums are left to be set.
+Product product_of(const Packing& packing, const std::byte* weights, int64_t panel, Strips strips);
+/// Sums `steps` (at least one) for all `rows` of product.x into `sums`, [tiles, kTileRows, kPanel]; or, where the
+/// product has routes (and left, and places), through `sums` to where those say, when the sums are complete.
+void sum_rows(ProductFunction function, Product product, Range steps, int64_t rows, float* sums);
+/// Bytes of such sums.
+int64_t sums_bytes(int64_t rows);
+
 /// A product that is ready to run.
 struct LinearTask {
   const Kernels* kernels = nullptr;
@@ -66,8 +110,7 @@ struct LinearTask {
   void run(const std::byte* arranged, std::byte* private_scratch, Part part) const;
 
  private:
-  int64_t arranged_stride() const;
-  void run_panel(int64_t panel, int64_t first_strip, int64_t last_strip, const std::byte* arranged, float* sums) const;
+  void run_panel(int64_t panel, Strips strips, const std::byte* arranged, float* sums) const;
   void run_segment(const Segment& segment, Product product_of_tile, float* stack, int64_t row, int64_t column) const;
 };
 

@@ -1,8 +1,9 @@
 // Phases of the operations that know positions: rope, the KV cache and attention.
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <cmath>
-#include <cstring>
+#include <limits>
 
 #include "runtime/backends/cpu/attention.h"
 #include "runtime/backends/cpu/compiler.h"
@@ -11,60 +12,144 @@ namespace lockstep::cpu {
 
 using graph::ValueId;
 
-const float* Compiler::rope_table(const Node& node) {
-  const RopeKey key{node.operands[1], node.operands[2], node.number("scale")};
-  if (const auto found = rope_tables_.find(key); found != rope_tables_.end()) return found->second;
-  const Tensor position = operand(node, 1);
-  const Tensor frequencies = operand(node, 2);
-  const Tensor like = result(node);
-  const int64_t half = frequencies.columns;
-  float* table = program_.tables.emplace_back(static_cast<size_t>(like.rows * half * 2)).data();
-  add_shared([=, scale = static_cast<float>(node.number("scale"))](Part part) {
-    const Share share = share_of(like.used_rows(), part);
-    for (int64_t row = share.begin; row < share.end; ++row) {
-      const auto at = static_cast<float>(position.as<int32_t>()[row]);
-      float* cosines = table + row * half * 2;
-      for (int64_t i = 0; i < half; ++i) {
-        const float angle = at * frequencies.as<float>()[i];
-        cosines[i] = std::cos(angle) * scale;
-        cosines[half + i] = std::sin(angle) * scale;
+namespace {
+
+bool turns_neighbours(const graph::Node& node) { return node.has("pairs") && node.text("pairs") == "neighbours"; }
+
+int64_t integer_or(const graph::Node& node, std::string_view name, int64_t fallback) {
+  return node.has(name) ? node.integer(name) : fallback;
+}
+
+/// The cosines and sines of a rope node, made row by row.
+struct RopeTable {
+  Tensor position;          // i32 [rows]
+  Tensor frequencies;       // f32 [rotated / 2]
+  Tensor long_frequencies;  // the same, for slots where `is_long`; no data: none
+  Tensor is_long;           // i32 [slots]
+  const int32_t* slot;      // [rows]
+  float scale;
+  bool neighbours;  // the layout that Kernels::rope_neighbours reads, else that of rope_halves
+
+  int64_t columns() const { return frequencies.columns * (neighbours ? 4 : 2); }
+
+  bool turns_long(int64_t row) const {
+    if (long_frequencies.data == nullptr || slot[row] < 0 || slot[row] >= is_long.columns) return false;
+    return is_long.as<int32_t>()[slot[row]] != 0;
+  }
+
+  void fill_row(int64_t row, float* dst) const {
+    const float* frequency = (turns_long(row) ? long_frequencies : frequencies).as<float>();
+    const auto at = static_cast<float>(position.as<int32_t>()[row]);
+    float* sines = dst + columns() / 2;
+    for (int64_t i = 0; i < frequencies.columns; ++i) {
+      const float angle = at * frequency[i];
+      const float cosine = std::cos(angle) * scale, sine = std::sin(angle) * scale;
+      if (neighbours) {
+        dst[2 * i] = dst[2 * i + 1] = cosine;
+        sines[2 * i] = -sine;
+        sines[2 * i + 1] = sine;
+      } else {
+        dst[i] = cosine;
+        sines[i] = sine;
       }
     }
+  }
+};
+
+/// A ring holds what a window needs as long as the rows of a step leave room for it; other caches hold every position.
+RowLimits limits_of(const AttentionRule& rule, const CacheLayout& cache) {
+  const RowLimits every_position{.slots = cache.slots, .positions = cache.capacity};
+  const int64_t turning = cache.capacity - cache.pinned;
+  if (!cache.is_ring || rule.window > turning || rule.pinned > cache.pinned) return every_position;
+  return {.slots = cache.slots,
+          .positions = std::numeric_limits<int32_t>::max(),
+          .window = rule.window,
+          .turning = turning,
+          .capacity = cache.capacity};
+}
+
+Error row_outside(int64_t row, int64_t slot, int64_t position, const RowLimits& limits) {
+  return {ErrorKind::kInvalidArgument,
+          fmt::format("[runtime/backends/cpu] cannot run row {}: found slot {} and position {}, expected a slot below "
+                      "{} and a position below {}",
+                      row, slot, position, limits.slots, limits.positions)};
+}
+
+Error window_lost(int64_t slot, Range step, const RowLimits& limits) {
+  return {ErrorKind::kInvalidArgument,
+          fmt::format("[runtime/backends/cpu] cannot run slot {}: found positions {} in one step, expected at most {} "
+                      "rows, since a ring of {} rows must keep a window of {}; use a smaller chunk",
+                      slot, to_string(step), limits.turning - limits.window + 1, limits.turning, limits.window)};
+}
+
+}  // namespace
+
+const float* Compiler::rope_table(const Node& node) {
+  const RopeKey key{{node.operands.begin() + 1, node.operands.end()}, node.number("scale"), turns_neighbours(node)};
+  if (const auto found = rope_tables_.find(key); found != rope_tables_.end()) return found->second;
+  const bool has_long = node.operands.size() > 3;
+  const RopeTable table{.position = operand(node, 1),
+                        .frequencies = operand(node, 2),
+                        .long_frequencies = has_long ? operand(node, 3) : Tensor{},
+                        .is_long = has_long ? operand(node, 4) : Tensor{},
+                        .slot = has_long ? operand(node, 5).as<int32_t>() : nullptr,
+                        .scale = static_cast<float>(node.number("scale")),
+                        .neighbours = turns_neighbours(node)};
+  const Tensor like = result(node);
+  float* memory = program_.tables.emplace_back(static_cast<size_t>(like.rows * table.columns())).data();
+  add_shared([=](Part part) {
+    const Share share = share_of(like.used_rows(), part);
+    for (int64_t row = share.begin; row < share.end; ++row) table.fill_row(row, memory + row * table.columns());
   });
-  rope_tables_.emplace(key, table);
-  return table;
+  rope_tables_.emplace(key, memory);
+  return memory;
 }
 
 void Compiler::lower_rope(const Node& node) {
   const int64_t heads = node.integer("heads");
-  const int64_t half = operand(node, 2).columns;
+  const int64_t rotated = 2 * operand(node, 2).columns;
+  const bool neighbours = turns_neighbours(node);
+  const int64_t sines_at = neighbours ? rotated : rotated / 2;
+  const RopeFunction turn = neighbours ? kernels_.rope_neighbours : kernels_.rope_halves;
   const float* table = rope_table(node);
-  add_shared([=, x = operand(node, 0), dst = result(node), rope_head = kernels_.rope_head](Part part) {
+  add_shared([=, x = operand(node, 0), dst = result(node)](Part part) {
     const int64_t head_dim = dst.columns / heads;
     const Share share = share_of(dst.used_rows() * heads, part);
     for (int64_t i = share.begin; i < share.end; ++i) {
       const int64_t row = i / heads;
       const int64_t column = i % heads * head_dim;
-      const float* cosines = table + row * half * 2;
-      rope_head(x.const_row(row, column), cosines, cosines + half, dst.row(row, column), 2 * half, head_dim);
+      const float* cosines = table + row * 2 * sines_at;
+      turn(x.const_row(row, column), cosines, cosines + sines_at, dst.row(row, column), rotated, head_dim);
     }
   });
 }
 
-void Compiler::check_rows(const Node& node, ValueId slot, ValueId position, const CacheLayout& cache) {
-  const auto [known, is_new] = checked_rows_.try_emplace({slot, position}, cache.capacity);
-  if (!is_new && known->second <= cache.capacity) return;
-  known->second = cache.capacity;
+void Compiler::lower_clamp_positions(const Node& node) {
+  add_alone([from = operand(node, 0).as<int32_t>(), dst = result(node).as<int32_t>(), rows = graph_.rows,
+             most = node.integer("most")]() -> Result<void> {
+    for (int64_t row = 0; row < rows; ++row) dst[row] = static_cast<int32_t>(std::min<int64_t>(from[row], most));
+    return ok();
+  });
+}
+
+void Compiler::check_rows(const Node& node, ValueId slot, ValueId position, const RowLimits& limits) {
+  if (!checked_rows_.emplace(slot, position, limits).second) return;
   const Tensor like = operand(node, 0);
-  add_alone([=, slots = tensor(slot).as<int32_t>(), positions = tensor(position).as<int32_t>(),
-             slot_count = cache.slots, capacity = cache.capacity]() -> Result<void> {
+  const auto slots = static_cast<size_t>(limits.slots);
+  add_alone([=, of_slot = std::vector<Range>(limits.window > 0 ? slots : 0), slots_of = tensor(slot).as<int32_t>(),
+             positions = tensor(position).as<int32_t>()]() mutable -> Result<void> {
+    std::fill(of_slot.begin(), of_slot.end(), Range{});
     for (int64_t row = 0; row < like.used_rows(); ++row) {
-      const bool fits = slots[row] < slot_count && positions[row] >= 0 && positions[row] < capacity;
-      if (slots[row] < 0 || fits) continue;
-      return Error{ErrorKind::kInvalidArgument,
-                   fmt::format("[runtime/backends/cpu] cannot run row {}: found slot {} and position {}, expected a "
-                               "slot below {} and a position below {}",
-                               row, slots[row], positions[row], slot_count, capacity)};
+      if (slots_of[row] < 0) continue;
+      const int64_t at = positions[row];
+      if (slots_of[row] >= limits.slots || at < 0 || at >= limits.positions) {
+        return row_outside(row, slots_of[row], at, limits);
+      }
+      if (limits.window == 0) continue;
+      Range& step = of_slot[slots_of[row]];
+      step = step.size() == 0 ? Range{at, at + 1} : Range{std::min(step.begin, at), std::max(step.end, at + 1)};
+      const bool is_lost = step.end > limits.capacity && step.size() + limits.window - 1 > limits.turning;
+      if (is_lost) return window_lost(slots_of[row], step, limits);
     }
     return ok();
   });
@@ -73,7 +158,9 @@ void Compiler::check_rows(const Node& node, ValueId slot, ValueId position, cons
 Result<void> Compiler::lower_kv_append(const Node& node) {
   const CacheLayout* cache = store_.cache(graph_.value(node.operands[1]).name);
   LOCKSTEP_CHECK(cache != nullptr, graph_.value(node.operands[1]).name);
-  check_rows(node, node.operands[2], node.operands[3], *cache);
+  RowLimits limits{.slots = cache->slots, .positions = cache->capacity};
+  if (cache->is_ring) limits.positions = std::numeric_limits<int32_t>::max();
+  check_rows(node, node.operands[2], node.operands[3], limits);
   add_shared([layout = *cache, rows = operand(node, 0), slot = operand(node, 2).as<int32_t>(),
               position = operand(node, 3).as<int32_t>()](Part part) {
     const Share share = share_of(rows.used_rows() * layout.heads, part);
@@ -86,17 +173,35 @@ Result<void> Compiler::lower_kv_append(const Node& node) {
   return ok();
 }
 
+AttentionTask Compiler::attention_task(const Node& node, const CacheLayout& keys, const CacheLayout& values) const {
+  AttentionTask task = AttentionTask::make(kernels_, keys, values, node.integers("head_map"));
+  if (node.text("kernel") == "prefill") {
+    task.block_for_prefill(graph_.rows);
+  } else {
+    task.block_for_decode(graph_.rows / std::max<int64_t>(graph_.slots, 1));
+  }
+  task.rule.scale = static_cast<float>(node.number("scale"));
+  if (node.has("window")) task.rule.window = node.integer("window");
+  task.rule.pinned = integer_or(node, "pinned", 0);
+  if (node.has("soft_cap")) task.rule.soft_cap = static_cast<float>(node.number("soft_cap"));
+  task.q = operand(node, 0);
+  task.slot = operand(node, 3).as<int32_t>();
+  task.position = operand(node, 4).as<int32_t>();
+  size_t next = 5;
+  if (node.has("per_head")) (node.text("per_head") == "sinks" ? task.sinks : task.slopes) = operand(node, next++);
+  if (task.rule.pinned > 0) task.pinned_q = operand(node, next);
+  task.result = result(node);
+  return task;
+}
+
 Result<void> Compiler::lower_attention(const Node& node) {
   const CacheLayout* keys = store_.cache(graph_.value(node.operands[1]).name);
   const CacheLayout* values = store_.cache(graph_.value(node.operands[2]).name);
   LOCKSTEP_CHECK(keys != nullptr && values != nullptr, graph_.value(node.operands[1]).name);
-  check_rows(node, node.operands[3], node.operands[4], *keys);
-  AttentionTask task = AttentionTask::make(kernels_, *keys, *values, node.integers("head_map"), graph_.rows);
-  task.q = operand(node, 0);
-  task.slot = operand(node, 3).as<int32_t>();
-  task.position = operand(node, 4).as<int32_t>();
-  task.scale = static_cast<float>(node.number("scale"));
-  task.result = result(node);
+  AttentionTask task = attention_task(node, *keys, *values);
+  for (const CacheLayout* cache : {keys, values}) {
+    check_rows(node, node.operands[3], node.operands[4], limits_of(task.rule, *cache));
+  }
   Scratch* scratch = &program_.scratch;
   scratch->need_private(task.private_bytes());
   add_shared([task = std::move(task), scratch](Part part) { task.run(scratch->private_of(part), part); });

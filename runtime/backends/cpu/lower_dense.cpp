@@ -1,4 +1,4 @@
-// Phases of the operations that treat each row alone: embedding, products, norms, activations, slices.
+// Phases of the operations that treat each row alone: tables, products, sums, norms, activations, slices.
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -6,6 +6,7 @@
 
 #include "runtime/backends/cpu/compiler.h"
 #include "runtime/backends/cpu/linear.h"
+#include "runtime/backends/cpu/weight_packing.h"
 
 namespace lockstep::cpu {
 namespace {
@@ -24,19 +25,31 @@ void for_share(int64_t rows, int64_t columns, Part part, Work work) {
   }
 }
 
-Error not_a_weight(const graph::Graph& graph, const graph::Node& node) {
-  return {ErrorKind::kUnsupported,
-          fmt::format("[runtime/backends/cpu] cannot compile {}: found {} over {}, expected a weight of this store",
-                      graph.name, to_string(node.op), graph.value(node.operands[1]).name)};
+}  // namespace
+
+Activation activation_of(const graph::Node& node) {
+  const std::string& name = node.text("activation");
+  if (name == "silu") return {.kind = ActivationKind::kSilu};
+  if (name == "gelu") return {.kind = ActivationKind::kGelu};
+  if (name == "gelu_tanh") return {.kind = ActivationKind::kGeluTanh};
+  if (name == "relu") return {.kind = ActivationKind::kRelu};
+  LOCKSTEP_CHECK(name == "clamped_swiglu", name);
+  return {.kind = ActivationKind::kClampedSwiglu,
+          .limit = static_cast<float>(node.number("limit")),
+          .alpha = static_cast<float>(node.number("alpha"))};
 }
 
-}  // namespace
+Error Compiler::not_a_weight(const Node& node, size_t operand) const {
+  return {ErrorKind::kUnsupported,
+          fmt::format("[runtime/backends/cpu] cannot compile {}: found {} over {}, expected a weight of this store",
+                      graph_.name, to_string(node.op), graph_.value(node.operands[operand]).name)};
+}
 
 Result<void> Compiler::lower_embedding(const Node& node) {
   const graph::Value& table = graph_.value(node.operands[1]);
   const std::optional<PackedWeight> packed = store_.any_packed(table.name);
   const Tensor rows = operand(node, 1);
-  if (rows.data == nullptr && !packed) return not_a_weight(graph_, node);
+  if (rows.data == nullptr && !packed) return not_a_weight(node, 1);
   const DType dtype = table.type.dtype;
   const int64_t width = rows.columns;
   program_.scratch.need_private(width * static_cast<int64_t>(size_of(dtype)));
@@ -74,27 +87,33 @@ Result<void> Compiler::add_linear(const Node& node, LinearTask task) {
 }
 
 Result<void> Compiler::lower_linear(const Node& node) {
-  const graph::Value& value = graph_.value(node.operands[1]);
-  const Shape& shape = value.type.shape;
-  const bool pairs = kernels_.bf16_pairs && value.type.dtype == DType::kBFloat16;
-  const Packing packing = Packing::for_leaves(shape[0], shape[1], shape[1], value.type.dtype, pairs);
-  const std::optional<PackedWeight> weight = store_.packed(value.name, packing);
-  if (!weight) return not_a_weight(graph_, node);
-  return add_linear(node,
-                    LinearTask::make(kernels_, *weight, LinearPlan::plain(packing), operand(node, 0), result(node)));
+  const auto weight = store_.packed(graph_.value(node.operands[1]).name, *packing_of(kernels_, graph_, node, 1));
+  if (!weight) return not_a_weight(node, 1);
+  return add_linear(
+      node, LinearTask::make(kernels_, *weight, LinearPlan::plain(weight->packing), operand(node, 0), result(node)));
 }
 
 Result<void> Compiler::lower_linear_blocks(const Node& node) {
-  const graph::Value& value = graph_.value(node.operands[1]);
-  const Shape& shape = value.type.shape;
-  const int64_t block = node.integer("block");
-  const bool pairs = kernels_.bf16_pairs && value.type.dtype == DType::kBFloat16;
-  const Packing packing = Packing::for_leaves(shape[0], shape[1], block, value.type.dtype, pairs);
-  const std::optional<PackedWeight> weight = store_.packed(value.name, packing);
-  if (!weight) return not_a_weight(graph_, node);
-  const BlockSplit split{node.integers("blocks")};
-  return add_linear(node, LinearTask::make(kernels_, *weight, LinearPlan::blocks(packing, split, graph_.rank, block),
-                                           operand(node, 0), result(node)));
+  const auto weight = store_.packed(graph_.value(node.operands[1]).name, *packing_of(kernels_, graph_, node, 1));
+  if (!weight) return not_a_weight(node, 1);
+  LinearPlan plan =
+      LinearPlan::blocks(weight->packing, BlockSplit{node.integers("blocks")}, graph_.rank, node.integer("block"));
+  return add_linear(node, LinearTask::make(kernels_, *weight, std::move(plan), operand(node, 0), result(node)));
+}
+
+void Compiler::lower_lookup(const Node& node) {
+  add_shared([index = operand(node, 0).as<int32_t>(), table = operand(node, 1), dst = result(node),
+              offset = node.integer("offset")](Part part) {
+    const Share share = share_of(dst.used_rows(), part);
+    for (int64_t row = share.begin; row < share.end; ++row) {
+      const int64_t from = index[row] + offset;
+      if (from < 0 || from >= table.rows) {
+        std::memset(dst.at(row), 0, dst.stride);
+      } else {
+        std::memcpy(dst.at(row), table.at(from), dst.stride);
+      }
+    }
+  });
 }
 
 void Compiler::lower_add(const Node& node) {
@@ -106,13 +125,70 @@ void Compiler::lower_add(const Node& node) {
   });
 }
 
+void Compiler::lower_join_partials(const Node& node) {
+  int64_t first_column = 0;
+  for (size_t i = 0; i < node.operands.size(); ++i) {
+    const Tensor x = operand(node, i);
+    const int64_t begin = first_column;
+    first_column += x.columns;
+    if (plan_.values[node.operands[i].value].is_view) continue;  // written there already
+    add_shared([x, begin, dst = result(node)](Part part) {
+      const Share share = share_of(dst.used_rows(), part);
+      for (int64_t plane = 0; plane < dst.planes; ++plane) {
+        const Tensor from = x.plane(plane), to = dst.plane(plane);
+        for (int64_t row = share.begin; row < share.end; ++row) std::memcpy(to.at(row, begin), from.at(row), x.stride);
+      }
+    });
+  }
+}
+
+void Compiler::lower_scale(const Node& node) {
+  add_shared([x = operand(node, 0), dst = result(node), factor = static_cast<float>(node.number("factor")),
+              scale = kernels_.scale](Part part) {
+    for_share(dst.used_rows(), dst.columns, part, [&](int64_t row, int64_t column, int64_t count) {
+      scale(x.const_row(row, column), dst.row(row, column), count, factor);
+    });
+  });
+}
+
+void Compiler::lower_soft_cap(const Node& node) {
+  add_shared([x = operand(node, 0), dst = result(node), cap = static_cast<float>(node.number("cap")),
+              soft_cap = kernels_.soft_cap](Part part) {
+    for_share(dst.used_rows(), dst.columns, part, [&](int64_t row, int64_t column, int64_t count) {
+      soft_cap(x.const_row(row, column), dst.row(row, column), count, cap);
+    });
+  });
+}
+
 void Compiler::lower_rms_norm(const Node& node) {
-  add_shared([x = operand(node, 0), w = operand(node, 1), dst = result(node), epsilon = node.number("epsilon"),
-              rms_norm = kernels_.rms_norm](Part part) {
+  const int64_t heads = node.has("heads") ? node.integer("heads") : 1;
+  const double offset = node.has("offset") ? node.number("offset") : 0.0;
+  add_shared([x = operand(node, 0), w = operand(node, 1), dst = result(node), heads, epsilon = node.number("epsilon"),
+              offset = static_cast<float>(offset), rms_norm = kernels_.rms_norm](Part part) {
+    const Share share = share_of(dst.used_rows() * heads, part);
+    for (int64_t i = share.begin; i < share.end; ++i) {
+      const int64_t row = i / heads, column = i % heads * w.columns;
+      rms_norm(x.const_row(row, column), w.const_row(0), dst.row(row, column), w.columns, epsilon, offset);
+    }
+  });
+}
+
+void Compiler::lower_layer_norm(const Node& node) {
+  add_shared([x = operand(node, 0), w = operand(node, 1), b = operand(node, 2), dst = result(node),
+              epsilon = node.number("epsilon"), layer_norm = kernels_.layer_norm](Part part) {
     const Share share = share_of(dst.used_rows(), part);
     for (int64_t row = share.begin; row < share.end; ++row) {
-      rms_norm(x.const_row(row), w.const_row(0), dst.row(row), dst.columns, epsilon);
+      layer_norm(x.const_row(row), w.const_row(0), b.const_row(0), dst.row(row), dst.columns, epsilon);
     }
+  });
+}
+
+void Compiler::lower_activation(const Node& node) {
+  add_shared([x = operand(node, 0), dst = result(node), activation = activation_of(node),
+              activate = kernels_.activate](Part part) {
+    for_share(dst.used_rows(), dst.columns, part, [&](int64_t row, int64_t column, int64_t count) {
+      activate(activation, x.const_row(row, column), dst.row(row, column), count);
+    });
   });
 }
 
@@ -121,9 +197,10 @@ void Compiler::lower_gated_activation(const Node& node) {
   const Tensor gate = operand(node, 0);
   const Tensor up = operand(node, is_packed ? 0 : 1);
   add_shared([gate, up, dst = result(node), first_up = is_packed ? result(node).columns : 0,
-              silu = kernels_.gated_silu](Part part) {
+              activation = activation_of(node), multiply = kernels_.gate](Part part) {
     for_share(dst.used_rows(), dst.columns, part, [&](int64_t row, int64_t column, int64_t count) {
-      silu(gate.const_row(row, column), up.const_row(row, first_up + column), dst.row(row, column), count);
+      multiply(activation, gate.const_row(row, column), up.const_row(row, first_up + column), dst.row(row, column),
+               count);
     });
   });
 }

@@ -1,63 +1,79 @@
-// Phases of the operations over slots: which run, what they have seen, how long they are, their next token.
+// Phases of the operations over slots: which run, what they have seen, how long they are, their next tokens.
+#include <algorithm>
+
 #include "runtime/backends/cpu/compiler.h"
-#include "runtime/sampling/sampling.h"
+#include "runtime/sampling/slot.h"
 
 namespace lockstep::cpu {
 namespace {
 
-/// The operands of a sample node, in the order of runtime/graph/OPERATIONS.md.
-struct SampleTask {
-  Tensor logits;
-  const int32_t* rows;
-  int32_t* last_id;
+/// How the slots draw and what becomes of them: the last operands of `sample` and `accept`, but for `seen`.
+struct SlotStates {
+  int32_t* last_id;  // [slots], as the next two
   int32_t* output_index;
   int32_t* finished;
+  Tensor numbers;   // [slots, kNumbers]
+  Tensor integers;  // [slots, kIntegers]
+  Tensor seed;      // [slots, 2]
+  Tensor eos;       // [slots, ids]
+
+  sampling::SlotView view(int64_t slot) const {
+    return {.numbers = reinterpret_cast<const float*>(numbers.at(slot)),
+            .integers = reinterpret_cast<const int32_t*>(integers.at(slot)),
+            .seed = reinterpret_cast<const int32_t*>(seed.at(slot)),
+            .eos = reinterpret_cast<const int32_t*>(eos.at(slot)),
+            .eos_ids = eos.columns,
+            .last_id = last_id + slot,
+            .output_index = output_index + slot,
+            .finished = finished + slot};
+  }
+  /// What a slot that does not run gives.
+  int32_t idle_token(int64_t slot) const {
+    return finished[slot] != 0 ? view(slot).integers[sampling::kPadId] : int32_t{-1};
+  }
+};
+
+std::span<const float> floats_of(const Tensor& logits, int64_t row, int64_t rows = 1) {
+  return {reinterpret_cast<const float*>(logits.at(row)), static_cast<size_t>(rows * logits.columns)};
+}
+
+std::span<uint8_t> seen_by(const Tensor& seen, int64_t slot) {
+  return {reinterpret_cast<uint8_t*>(seen.at(slot)), static_cast<size_t>(seen.columns)};
+}
+
+/// One scratch per worker; shared, because a phase is copyable.
+auto make_scratches(int workers, int64_t vocabulary) {
+  auto scratches = std::make_shared<std::vector<std::unique_ptr<sampling::Scratch>>>();
+  for (int worker = 0; worker < workers; ++worker) {
+    scratches->push_back(std::make_unique<sampling::Scratch>(vocabulary));
+  }
+  return scratches;
+}
+
+/// The operands of an accept node: `per_slot` rows for each slot.
+struct AcceptTask {
+  Tensor logits;
+  const int32_t* ids;  // [rows], as the next
+  const int32_t* slot;
+  int32_t* length;
   Tensor seen;
-  const float* temperature;
-  const float* top_p;
-  const float* min_p;
-  const float* repetition_penalty;
-  const int32_t* top_k;
-  const int32_t* do_sample;
-  const int32_t* max_new_tokens;
-  const int32_t* pad_id;
-  const uint32_t* seed;  // [slots, 2]: low, high
-  Tensor eos;
+  SlotStates states;
   int32_t* result;
+  int64_t per_slot;
 
-  sampling::Parameters parameters_of(int64_t slot) const {
-    return {.do_sample = do_sample[slot] != 0,
-            .temperature = temperature[slot],
-            .top_k = top_k[slot],
-            .top_p = top_p[slot],
-            .min_p = min_p[slot],
-            .repetition_penalty = repetition_penalty[slot],
-            .seed = seed[2 * slot] | static_cast<uint64_t>(seed[2 * slot + 1]) << 32};
-  }
-
-  bool is_end(int64_t slot, int32_t token) const {
-    const int32_t* ids = eos.as<int32_t>() + slot * eos.columns;
-    for (int64_t i = 0; i < eos.columns; ++i) {
-      if (ids[i] == token && token >= 0) return true;
-    }
-    return false;
-  }
-
-  void run(int64_t slot, sampling::Scratch& scratch) const {
-    if (finished[slot] != 0) {
-      result[slot] = pad_id[slot];
+  void run(int64_t index, sampling::Scratch& scratch) const {
+    const int64_t first = index * per_slot;
+    std::fill_n(result + first, per_slot, -1);
+    if (slot[first] < 0 || states.finished[index] != 0) {
+      result[first] = states.idle_token(index);
       return;
     }
-    result[slot] = -1;
-    if (rows[slot] < 0) return;
-    const auto vocabulary = static_cast<size_t>(logits.columns);
-    const int32_t token = sampling::choose({reinterpret_cast<const float*>(logits.at(slot)), vocabulary},
-                                           {reinterpret_cast<const uint8_t*>(seen.at(slot)), vocabulary},
-                                           parameters_of(slot), static_cast<uint32_t>(output_index[slot]), scratch);
-    result[slot] = token;
-    last_id[slot] = token;
-    ++output_index[slot];
-    if (is_end(slot, token) || output_index[slot] >= max_new_tokens[slot]) finished[slot] = 1;
+    int64_t rows = 1;  // that are not padding
+    while (rows < per_slot && slot[first + rows] >= 0) ++rows;
+    const auto drafts = static_cast<size_t>(rows - 1);
+    length[index] +=
+        sampling::take_drafted(states.view(index), {ids + first + 1, drafts}, floats_of(logits, first, rows),
+                               seen_by(seen, index), {result + first, drafts + 1}, scratch);
   }
 };
 
@@ -95,30 +111,44 @@ void Compiler::lower_advance(const Node& node) {
 
 void Compiler::lower_sample(const Node& node) {
   const auto ids = [&](size_t i) { return operand(node, i).as<int32_t>(); };
-  const auto numbers = [&](size_t i) { return operand(node, i).as<float>(); };
-  const SampleTask task{.logits = operand(node, 0),
-                        .rows = ids(1),
-                        .last_id = ids(2),
-                        .output_index = ids(3),
-                        .finished = ids(4),
-                        .seen = operand(node, 5),
-                        .temperature = numbers(6),
-                        .top_p = numbers(7),
-                        .min_p = numbers(8),
-                        .repetition_penalty = numbers(9),
-                        .top_k = ids(10),
-                        .do_sample = ids(11),
-                        .max_new_tokens = ids(12),
-                        .pad_id = ids(13),
-                        .seed = operand(node, 14).as<uint32_t>(),
-                        .eos = operand(node, 15),
-                        .result = result(node).as<int32_t>()};
-  // One scratch per worker; shared, because a phase is copyable.
-  auto scratches = std::make_shared<std::vector<std::unique_ptr<sampling::Scratch>>>();
-  for (int worker = 0; worker < workers_; ++worker) {
-    scratches->push_back(std::make_unique<sampling::Scratch>(task.logits.columns));
-  }
-  add_shared([task, scratches, slots = graph_.slots](Part part) {
+  const SlotStates states{.last_id = ids(2),
+                          .output_index = ids(3),
+                          .finished = ids(4),
+                          .numbers = operand(node, 6),
+                          .integers = operand(node, 7),
+                          .seed = operand(node, 8),
+                          .eos = operand(node, 9)};
+  const Tensor logits = operand(node, 0);
+  add_shared([states, logits, rows = ids(1), seen = operand(node, 5), dst = result(node).as<int32_t>(),
+              scratches = make_scratches(workers_, logits.columns), slots = graph_.slots](Part part) {
+    const Share share = share_of(slots, part);
+    for (int64_t slot = share.begin; slot < share.end; ++slot) {
+      const bool runs = rows[slot] >= 0 && states.finished[slot] == 0;
+      dst[slot] = runs ? sampling::take_next(states.view(slot), floats_of(logits, slot), seen_by(seen, slot),
+                                             *(*scratches)[part.worker])
+                       : states.idle_token(slot);
+    }
+  });
+}
+
+void Compiler::lower_accept(const Node& node) {
+  const auto ids = [&](size_t i) { return operand(node, i).as<int32_t>(); };
+  const AcceptTask task{.logits = operand(node, 0),
+                        .ids = ids(1),
+                        .slot = ids(2),
+                        .length = ids(3),
+                        .seen = operand(node, 7),
+                        .states = {.last_id = ids(4),
+                                   .output_index = ids(5),
+                                   .finished = ids(6),
+                                   .numbers = operand(node, 8),
+                                   .integers = operand(node, 9),
+                                   .seed = operand(node, 10),
+                                   .eos = operand(node, 11)},
+                        .result = result(node).as<int32_t>(),
+                        .per_slot = operand(node, 0).rows / graph_.slots};
+  LOCKSTEP_CHECK(task.logits.stride == task.logits.columns * 4, task.logits.stride, task.logits.columns);
+  add_shared([task, scratches = make_scratches(workers_, task.logits.columns), slots = graph_.slots](Part part) {
     const Share share = share_of(slots, part);
     for (int64_t slot = share.begin; slot < share.end; ++slot) task.run(slot, *(*scratches)[part.worker]);
   });

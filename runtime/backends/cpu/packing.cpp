@@ -29,9 +29,12 @@ void pack_panel(const Packing& packing, int64_t panel, const Element* src, Eleme
 
 template <typename Element>
 void pack_all(const Packing& packing, const std::byte* src, std::byte* dst) {
-  for (int64_t panel = 0; panel < packing.panels(); ++panel) {
-    pack_panel(packing, panel, reinterpret_cast<const Element*>(src),
-               reinterpret_cast<Element*>(dst + packing.panel_offset(panel)));
+  for (int64_t part = 0; part < packing.parts; ++part) {
+    const Element* from = reinterpret_cast<const Element*>(src) + part * packing.n * packing.k;
+    std::byte* to = dst + part * packing.bytes_of_part();
+    for (int64_t panel = 0; panel < packing.panels(); ++panel) {
+      pack_panel(packing, panel, from, reinterpret_cast<Element*>(to + packing.panel_offset(panel)));
+    }
   }
 }
 
@@ -63,8 +66,28 @@ void pack(const Packing& packing, const std::byte* src, std::byte* dst) {
 }
 
 void unpack_row(const Packing& packing, const std::byte* packed, int64_t row, std::byte* dst) {
+  packed += row / packing.n * packing.bytes_of_part();
+  row %= packing.n;
   if (size_of(packing.dtype) == 4) return unpack(packing, packed, row, reinterpret_cast<uint32_t*>(dst));
   unpack(packing, packed, row, reinterpret_cast<uint16_t*>(dst));
+}
+
+void arrange_row(const Kernels& kernels, const Packing& packing, ConstRow x, std::byte* dst) {
+  if (!packing.pairs) return kernels.convert(x, {dst, DType::kFloat32}, packing.k);
+  const auto* from = reinterpret_cast<const uint16_t*>(x.data);
+  auto* to = reinterpret_cast<uint16_t*>(dst);
+  if (packing.padded_k() == packing.k) {
+    std::copy_n(from, packing.k, to);
+    return;
+  }
+  for (int64_t c = 0; c < packing.padded_k(); ++c) {
+    const int64_t column = packing.column_of(c);
+    to[c] = column < 0 ? uint16_t{0} : from[column];
+  }
+}
+
+bool needs_arranging(const Packing& packing, DType dtype) {
+  return packing.pairs ? packing.padded_k() != packing.k : dtype != DType::kFloat32;
 }
 
 }  // namespace lockstep::cpu

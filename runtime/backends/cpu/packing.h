@@ -5,7 +5,7 @@
 //   step 1: w[0..63][1]                                        panel has only the strips of 16 rows that it needs
 //
 // For `linear_blocks` K is cut into leaves; with pairs, a leaf of odd width is padded with a zero column, so that no
-// pair crosses a leaf.
+// pair crosses a leaf. The matrices of experts, stacked along N, are packed one by one.
 #pragma once
 
 #include <algorithm>
@@ -18,16 +18,17 @@
 namespace lockstep::cpu {
 
 struct Packing {
-  int64_t n = 0;     // output rows
+  int64_t n = 0;     // output rows of one part
   int64_t k = 0;     // columns as in the checkpoint
   int64_t leaf = 1;  // columns of a padded leaf; k (at least 1) where nothing but the end is padded
   DType dtype = DType::kFloat32;
   bool pairs = false;
+  int64_t parts = 1;  // matrices of n rows, one after the other
 
   /// The packing for leaves of `block` columns; the same as for a plain linear wherever no leaf needs padding.
   static Packing for_leaves(int64_t n, int64_t k, int64_t block, DType dtype, bool pairs) {
     const bool pads = pairs && block % 2 != 0 && block < k;
-    return {n, k, pads ? block : std::max<int64_t>(k, 1), dtype, pairs};
+    return {.n = n, .k = k, .leaf = pads ? block : std::max<int64_t>(k, 1), .dtype = dtype, .pairs = pairs};
   }
 
   /// Columns that a leaf of `width` takes.
@@ -46,7 +47,8 @@ struct Packing {
   /// Bytes from one step of a panel to the next.
   int64_t step_stride(int64_t panel) const { return strips_of_panel(panel) * bytes_per_strip_step(); }
   int64_t panel_offset(int64_t panel) const { return panel * kPanelStrips * bytes_per_strip_step() * steps(); }
-  int64_t bytes() const { return strips() * bytes_per_strip_step() * steps(); }
+  int64_t bytes_of_part() const { return strips() * bytes_per_strip_step() * steps(); }
+  int64_t bytes() const { return parts * bytes_of_part(); }
   /// The column of x that the packed column stands for, or −1 for padding: packed leaves start at multiples of
   /// `padded_leaf(leaf)`.
   int64_t column_of(int64_t packed) const;
@@ -54,10 +56,17 @@ struct Packing {
   friend bool operator==(const Packing&, const Packing&) = default;
 };
 
-/// Packs `src`, row-major [n, k], into `dst` of `packing.bytes()`.
+/// Packs `src`, row-major [parts · n, k], into `dst` of `packing.bytes()`.
 void pack(const Packing& packing, const std::byte* src, std::byte* dst);
 
-/// Copies row `row` out of a packed matrix; `dst` has k elements.
+/// Copies row `row` (of parts · n) out of a packed matrix; `dst` has k elements.
 void unpack_row(const Packing& packing, const std::byte* packed, int64_t row, std::byte* dst);
+
+/// Lays a row of x, k elements of the model's type, out as the products with such a weight read it: bfloat16 with
+/// padding for pairs, else float32. `dst` has `arranged_bytes(packing)`.
+void arrange_row(const Kernels& kernels, const Packing& packing, ConstRow x, std::byte* dst);
+inline int64_t arranged_bytes(const Packing& packing) { return packing.padded_k() * (packing.pairs ? 2 : 4); }
+/// Whether rows of `dtype` need that: not where they already lie so.
+bool needs_arranging(const Packing& packing, DType dtype);
 
 }  // namespace lockstep::cpu

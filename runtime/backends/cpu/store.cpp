@@ -5,6 +5,8 @@
 #include <algorithm>
 #include <cstring>
 
+#include "runtime/backends/cpu/weight_packing.h"
+
 namespace lockstep::cpu {
 namespace {
 
@@ -20,6 +22,7 @@ Result<std::unique_ptr<Store>> Store::create(std::span<const graph::Graph* const
   std::unique_ptr<Store> store(new Store(kernels));
   for (const graph::Graph* graph : graphs) LOCKSTEP_TRY_VOID(store->add_values(*graph));
   for (const graph::Graph* graph : graphs) LOCKSTEP_TRY_VOID(store->add_uses(*graph));
+  for (const graph::Graph* graph : graphs) LOCKSTEP_TRY_VOID(store->add_appends(*graph));
   LOCKSTEP_TRY_VOID(store->map_weights());
   LOCKSTEP_TRY_VOID(store->map_states());
   return store;
@@ -61,12 +64,7 @@ Result<void> Store::add_role(std::string_view name, CacheRole role) {
   return ok();
 }
 
-void Store::add_packing(const graph::Graph& graph, const graph::Node& node) {
-  Weight& weight = weights_.find(graph.value(node.operands[1]).name)->second;
-  const Shape& shape = weight.type.shape;
-  const int64_t block = node.op == graph::Op::kLinearBlocks ? node.integer("block") : shape[1];
-  const bool pairs = kernels_.bf16_pairs && weight.type.dtype == DType::kBFloat16;
-  const Packing packing = Packing::for_leaves(shape[0], shape[1], block, weight.type.dtype, pairs);
+void Store::add_packing(Weight& weight, const Packing& packing) {
   for (const Form& form : weight.panels) {
     if (form.packing == packing) return;
   }
@@ -78,10 +76,9 @@ Result<void> Store::add_uses(const graph::Graph& graph) {
     for (size_t i = 0; i < node.operands.size(); ++i) {
       const graph::Value& value = graph.value(node.operands[i]);
       if (value.kind != graph::ValueKind::kWeight) continue;
-      const bool is_matrix = (node.op == graph::Op::kLinear || node.op == graph::Op::kLinearBlocks) && i == 1;
       Weight& weight = weights_.find(value.name)->second;
-      if (is_matrix) {
-        add_packing(graph, node);
+      if (const std::optional<Packing> packing = packing_of(kernels_, graph, node, i)) {
+        add_packing(weight, *packing);
       } else if (node.op == graph::Op::kEmbedding) {
         weight.is_table = true;
       } else {
@@ -93,16 +90,30 @@ Result<void> Store::add_uses(const graph::Graph& graph) {
       LOCKSTEP_TRY_VOID(add_role(graph.value(node.operands[2]).name, CacheRole::kValues));
     }
   }
-  // A cache that no graph attends to is kept as values.
+  return ok();
+}
+
+Result<void> Store::add_appends(const graph::Graph& graph) {
   for (const graph::Node& node : graph.nodes) {
-    if (node.op != graph::Op::kKvAppend) continue;
-    const std::string& name = graph.value(node.operands[1]).name;
-    const auto found = state_index_.find(name);
-    if (found == state_index_.end() || !states_[found->second].role) {
-      LOCKSTEP_TRY_VOID(add_role(name, CacheRole::kValues));
-    }
+    if (node.op == graph::Op::kKvAppend) LOCKSTEP_TRY_VOID(add_append(graph.value(node.operands[1]).name, node));
   }
   return ok();
+}
+
+Result<void> Store::add_append(const std::string& name, const graph::Node& append) {
+  const auto found = state_index_.find(name);
+  if (found == state_index_.end() || !states_[found->second].role) {
+    LOCKSTEP_TRY_VOID(add_role(name, CacheRole::kValues));  // no graph attends to it: kept as values
+  }
+  const Ring ring{append.has("window"), append.has("pinned") ? append.integer("pinned") : 0};
+  std::optional<Ring>& known = states_[state_index_.find(name)->second].ring;
+  if (!known) known = ring;
+  if (*known == ring) return ok();
+  const auto to_words = [](const Ring& r) {
+    return r.is_ring ? fmt::format("a ring behind {} pinned rows", r.pinned) : std::string("one row per position");
+  };
+  return invalid(fmt::format("cannot lay out cache {}: found it appended to as {}, expected {} as before", name,
+                             to_words(ring), to_words(*known)));
 }
 
 Result<void> Store::map_weights() {
@@ -129,40 +140,71 @@ Result<void> Store::map_states() {
     dense += round_up(state.type.bytes(), 64);
   }
   LOCKSTEP_TRY(dense_memory_, Mapping::create(dense, Pages::kOnDemand, "the states"));
-  lay_out_caches();
-  int64_t slots = 0;
-  for (const State& state : states_) slots = std::max(slots, state.role ? state.cache.slots : 0);
-  LOCKSTEP_TRY(cache_memory_, Mapping::create(slots * cache_slot_stride_, Pages::kOnDemand, "the KV caches"));
+  return map_caches();
+}
+
+Result<void> Store::map_caches() {
+  LOCKSTEP_TRY(cache_memory_, Mapping::create(lay_out_caches(), Pages::kOnDemand, "the KV caches"));
+  int64_t ring_rows = 0;
+  for (const State& state : states_) {
+    if (state.cache.is_ring) ring_rows += state.cache.slots * state.cache.capacity;
+  }
+  LOCKSTEP_TRY(written_memory_,
+               Mapping::create(ring_rows * static_cast<int64_t>(sizeof(int32_t)), Pages::kOnDemand, "the KV rings"));
+  auto* written = reinterpret_cast<int32_t*>(written_memory_.data());
   for (State& state : states_) {
-    if (state.role) state.cache.base = cache_memory_.data() + state.offset;
+    if (!state.role) continue;
+    state.cache.base = cache_memory_.data() + state.offset;
+    if (!state.cache.is_ring) continue;
+    state.cache.written = written;
+    written += state.cache.slots * state.cache.capacity;
   }
   return ok();
 }
 
-void Store::lay_out_caches() {
-  int64_t block_bytes = 0;
-  int64_t blocks = 0;
+CacheLayout Store::layout_of(const State& state) const {
+  const Shape& shape = state.type.shape;
+  const Ring ring = state.ring.value_or(Ring{});
+  return {.role = *state.role,
+          .dtype = state.type.dtype,
+          .pairs = kernels_.bf16_pairs && *state.role == CacheRole::kKeys && state.type.dtype == DType::kBFloat16,
+          .slots = shape[0],
+          .heads = shape[1],
+          .capacity = shape[2],
+          .head_dim = shape[3],
+          .is_ring = ring.is_ring,
+          .pinned = ring.pinned};
+}
+
+int64_t Store::lay_out_caches() {
+  struct Region {
+    int64_t tile_bytes = 0;  // of all its caches
+    int64_t slots = 0;
+    int64_t offset = 0;
+  };
+  std::map<int64_t, Region> regions;  // by the number of tiles of a slot
   for (State& state : states_) {
     if (!state.role) continue;
-    const Shape& shape = state.type.shape;
-    const bool pairs = kernels_.bf16_pairs && *state.role == CacheRole::kKeys && state.type.dtype == DType::kBFloat16;
-    state.cache = {.role = *state.role,
-                   .dtype = state.type.dtype,
-                   .pairs = pairs,
-                   .slots = shape[0],
-                   .heads = shape[1],
-                   .capacity = shape[2],
-                   .head_dim = shape[3]};
-    state.offset = block_bytes;
-    block_bytes += state.cache.heads * state.cache.tile_bytes();
-    blocks = std::max(blocks, state.cache.blocks());
+    state.cache = layout_of(state);
+    Region& region = regions[state.cache.tiles()];
+    state.offset = region.tile_bytes;
+    region.tile_bytes += state.cache.heads * state.cache.tile_bytes();
+    region.slots = std::max(region.slots, state.cache.slots);
   }
-  block_bytes = round_up(block_bytes, 4096);
-  cache_slot_stride_ = blocks * block_bytes;
+  int64_t bytes = 0;
+  for (auto& [tiles, region] : regions) {
+    region.tile_bytes = round_up(region.tile_bytes, 4096);
+    region.offset = bytes;
+    bytes += region.slots * tiles * region.tile_bytes;
+  }
   for (State& state : states_) {
-    state.cache.block_stride = block_bytes;
-    state.cache.slot_stride = cache_slot_stride_;
+    if (!state.role) continue;
+    const Region& region = regions[state.cache.tiles()];
+    state.offset += region.offset;
+    state.cache.tile_stride = region.tile_bytes;
+    state.cache.slot_stride = state.cache.tiles() * region.tile_bytes;
   }
+  return bytes;
 }
 
 Result<void> Store::set_weight(std::string_view name, std::span<const std::byte> bytes) {
@@ -216,6 +258,18 @@ Result<void> Store::read_state(device::StateId id, int64_t offset, std::span<std
   return ok();
 }
 
+Result<void> Store::copy_slot(int64_t src, int64_t dst, int64_t tokens) {
+  for (const State& state : states_) {
+    if (!state.role || src == dst) continue;
+    if (src < 0 || dst < 0 || src >= state.cache.slots || dst >= state.cache.slots || tokens < 0) {
+      return invalid(fmt::format("cannot copy slot {} to {} of {}: expected slots 0 to {}", src, dst, state.name,
+                                 state.cache.slots - 1));
+    }
+    state.cache.copy_slot(src, dst, tokens);
+  }
+  return ok();
+}
+
 Result<std::vector<std::byte>> Store::read_cache(device::StateId id) const {
   if (!state(id).role) {
     return invalid(fmt::format("cannot read state {}: it is not a KV cache; use read_state", state(id).name));
@@ -225,8 +279,8 @@ Result<std::vector<std::byte>> Store::read_cache(device::StateId id) const {
   std::byte* dst = contents.data();
   for (int64_t slot = 0; slot < cache.slots; ++slot) {
     for (int64_t head = 0; head < cache.heads; ++head) {
-      for (int64_t position = 0; position < cache.capacity; ++position) {
-        cache.read(slot, position, head, dst);
+      for (int64_t row = 0; row < cache.capacity; ++row) {
+        cache.read_row(slot, row, head, dst);
         dst += cache.head_dim * static_cast<int64_t>(size_of(cache.dtype));
       }
     }
@@ -240,8 +294,8 @@ const void* Store::state_address(device::StateId id) const {
 
 device::MemoryReport Store::memory() const {
   return {.weights = Bytes(weight_memory_.size()),
-          .states_reserved = Bytes(dense_memory_.size() + cache_memory_.size()),
-          .states_resident = Bytes(dense_memory_.resident() + cache_memory_.resident()),
+          .states_reserved = Bytes(dense_memory_.size() + cache_memory_.size() + written_memory_.size()),
+          .states_resident = Bytes(dense_memory_.resident() + cache_memory_.resident() + written_memory_.resident()),
           .workspace = Bytes(workspace_)};
 }
 

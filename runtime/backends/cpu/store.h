@@ -1,5 +1,6 @@
 // The weights and states of one rank. Weights lie in one mapping of huge pages, each in the forms that the graphs read
-// it in (packed panels, rows, or both); KV caches in one reserved region; the small states one after the other.
+// it in (packed panels, rows, or both); KV caches in reserved regions (kv_layout.h); the small states one after the
+// other.
 #pragma once
 
 #include <map>
@@ -29,6 +30,7 @@ class Store final : public device::Store {
   std::optional<device::StateId> find_state(std::string_view name) const override;
   Result<void> write_state(device::StateId state, int64_t offset, std::span<const std::byte> bytes) override;
   Result<void> read_state(device::StateId state, int64_t offset, std::span<std::byte> bytes) const override;
+  Result<void> copy_slot(int64_t src, int64_t dst, int64_t tokens) override;
   Result<std::vector<std::byte>> read_cache(device::StateId state) const override;
   const void* state_address(device::StateId state) const override;
   device::MemoryReport memory() const override;
@@ -58,22 +60,34 @@ class Store final : public device::Store {
     std::vector<Form> panels = {};
     bool is_set = false;
   };
+  /// How rows are appended to a cache.
+  struct Ring {
+    bool is_ring = false;
+    int64_t pinned = 0;
+    friend bool operator==(const Ring&, const Ring&) = default;
+  };
   struct State {
     std::string name;
     TensorType type;
     std::optional<CacheRole> role = std::nullopt;
-    CacheLayout cache = {};  // caches only
-    int64_t offset = 0;      // dense states only
+    std::optional<Ring> ring = std::nullopt;  // caches only: how they are appended to, once a graph has said so
+    CacheLayout cache = {};                   // caches only
+    int64_t offset = 0;                       // dense states: into their mapping; caches: into a tile of their region
   };
 
   explicit Store(const Kernels& kernels) : kernels_(kernels) {}
   Result<void> add_values(const graph::Graph& graph);
   Result<void> add_uses(const graph::Graph& graph);
   Result<void> add_role(std::string_view name, CacheRole role);
-  void add_packing(const graph::Graph& graph, const graph::Node& node);
+  static void add_packing(Weight& weight, const Packing& packing);
   Result<void> map_weights();
   Result<void> map_states();
-  void lay_out_caches();
+  Result<void> add_appends(const graph::Graph& graph);
+  Result<void> add_append(const std::string& name, const graph::Node& append);
+  CacheLayout layout_of(const State& state) const;
+  /// Places every cache in its region; the result is the bytes of all regions.
+  int64_t lay_out_caches();
+  Result<void> map_caches();
   const State& state(device::StateId id) const;
   Result<void> check_range(const State& state, int64_t offset, size_t bytes) const;
 
@@ -82,7 +96,7 @@ class Store final : public device::Store {
   std::vector<State> states_;
   std::map<std::string, int32_t, std::less<>> state_index_;
   Mapping weight_memory_, dense_memory_, cache_memory_;
-  int64_t cache_slot_stride_ = 0;
+  Mapping written_memory_;  // `CacheLayout::written` of the rings
   int64_t workspace_ = 0;
   int64_t unset_weights_ = 0;
 };

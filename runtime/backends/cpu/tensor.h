@@ -24,6 +24,12 @@ struct Tensor {
   int64_t used_rows() const { return rows_in_use == nullptr ? rows : *rows_in_use; }
   int64_t element_size() const { return static_cast<int64_t>(size_of(dtype)); }
   int64_t plane_stride() const { return (packs_planes ? used_rows() : rows) * stride; }
+  Tensor plane(int64_t index) const {
+    Tensor one = *this;
+    one.data += index * plane_stride();
+    one.planes = 1;
+    return one;
+  }
   std::byte* at(int64_t row, int64_t column = 0) const { return data + row * stride + column * element_size(); }
   template <typename T>
   T* as() const {

@@ -1,6 +1,7 @@
-// Rotary positions, the KV cache and attention over it.
+// The KV cache and attention over it.
 #include <algorithm>
 #include <cmath>
+#include <numeric>
 
 #include "runtime/backends/aten/operations.h"
 #include "runtime/backends/reference/kernels.h"
@@ -8,63 +9,159 @@
 namespace lockstep::reference {
 namespace {
 
-/// A KV cache [S, G, C, h], held in the model's type.
+int64_t integer_or_zero(const graph::Node& node, std::string_view name) {
+  return node.has(name) ? node.integer(name) : 0;
+}
+
+/// A KV cache [S, G, C, h], held in the model's type, and where its positions lie.
 struct Cache {
-  explicit Cache(const Tensor& t)
+  Cache(const Tensor& t, const graph::Node& node)
       : dtype(t.type.dtype),
         memory(t.memory),
         slots(t.type.shape[0]),
         heads(t.type.shape[1]),
         capacity(t.type.shape[2]),
-        head_dim(t.type.shape[3]) {}
+        head_dim(t.type.shape[3]),
+        is_ring(node.has("window")),
+        pinned(integer_or_zero(node, "pinned")) {}
+
+  /// The row of a position; a ring wraps behind its pinned rows.
+  int64_t row_of(int64_t position) const {
+    LOCKSTEP_CHECK(0 <= position && (is_ring || position < capacity), position, capacity);
+    if (!is_ring || position < pinned) return position;
+    return pinned + (position - pinned) % (capacity - pinned);
+  }
 
   /// Where position `position` of one head of one slot begins.
   std::byte* at(int64_t slot, int64_t head, int64_t position) const {
     LOCKSTEP_CHECK(0 <= slot && slot < slots && 0 <= head && head < heads, slot, slots, head, heads);
-    LOCKSTEP_CHECK(0 <= position && position < capacity, position, capacity);
-    return memory + static_cast<size_t>(((slot * heads + head) * capacity + position) * head_dim) * size_of(dtype);
+    const int64_t row = (slot * heads + head) * capacity + row_of(position);
+    return memory + static_cast<size_t>(row * head_dim) * size_of(dtype);
   }
 
-  /// The first `positions` rows of one head of one slot in f32, [positions, head_dim].
-  std::vector<float> read(int64_t slot, int64_t head, int64_t positions) const {
-    std::vector<float> rows(static_cast<size_t>(positions * head_dim));
-    convert_elements(at(slot, head, 0), dtype, reinterpret_cast<std::byte*>(rows.data()), DType::kFloat32, rows.size());
+  /// The rows of `positions` of one head of one slot in f32, [positions, head_dim].
+  std::vector<float> read(int64_t slot, int64_t head, const std::vector<int64_t>& positions) const {
+    std::vector<float> rows(positions.size() * static_cast<size_t>(head_dim));
+    float* dst = rows.data();
+    for (const int64_t position : positions) {
+      convert_elements(at(slot, head, position), dtype, reinterpret_cast<std::byte*>(dst), DType::kFloat32,
+                       static_cast<size_t>(head_dim));
+      dst += head_dim;
+    }
     return rows;
   }
 
   DType dtype;
   std::byte* memory;
   int64_t slots, heads, capacity, head_dim;
+  bool is_ring;
+  int64_t pinned;
+};
+
+/// The positions that a row at `position` sees, in order: the pinned ones and its window.
+std::vector<int64_t> visible_positions(const graph::Node& node, int64_t position) {
+  const int64_t pinned = std::min(integer_or_zero(node, "pinned"), position + 1);
+  const int64_t window = node.has("window") ? node.integer("window") : position + 1;
+  const int64_t first = std::max(position - window + 1, pinned);
+  std::vector<int64_t> visible(static_cast<size_t>(pinned + std::max<int64_t>(position + 1 - first, 0)));
+  std::iota(visible.begin(), visible.begin() + pinned, 0);
+  std::iota(visible.begin() + pinned, visible.end(), first);
+  return visible;
+}
+
+/// The operands of `attention`, in order; then come the values per head, if any, and the query of the pinned keys.
+enum AttentionOperand : size_t { kQ, kKeys, kValues, kSlot, kPosition, kPerHead };
+
+/// One `attention` node.
+class Attention {
+ public:
+  explicit Attention(const Call& call)
+      : call_(call),
+        keys_(call.operands[kKeys], call.node),
+        values_(call.operands[kValues], call.node),
+        scale_(static_cast<float>(call.node.number("scale"))),
+        soft_cap_(static_cast<float>(call.node.has("soft_cap") ? call.node.number("soft_cap") : 0.0)) {
+    const std::string per_head = call.node.has("per_head") ? call.node.text("per_head") : "";
+    if (per_head == "sinks") sinks_ = call.operands[kPerHead].floats();
+    if (per_head == "slopes") slopes_ = call.operands[kPerHead].floats();
+    if (keys_.pinned > 0) pinned_q_ = call.operands.back().floats();
+  }
+
+  /// Row `t`, which is not padding.
+  Result<void> attend(int64_t t) const {
+    const int64_t slot = call_.operands[kSlot].ints()[t];
+    const int64_t position = call_.operands[kPosition].ints()[t];
+    const std::vector<int64_t> visible = visible_positions(call_.node, position);
+    const auto count = static_cast<int64_t>(visible.size());
+    const std::vector<int64_t>& head_map = call_.node.integers("head_map");
+    for (size_t head = 0; head < head_map.size(); ++head) {
+      LOCKSTEP_TRY(const std::vector<float> shares, shares_of(t, slot, head, visible));
+      const std::vector<float> v = values_.read(slot, head_map[head], visible);
+      LOCKSTEP_TRY_VOID(aten::multiply(aten::dense(shares.data(), 1, count),
+                                       aten::dense(v.data(), count, keys_.head_dim),
+                                       aten::dense(call_.result->floats() + offset_of(t, head), 1, keys_.head_dim)));
+    }
+    return ok();
+  }
+
+ private:
+  /// Where head `head` of row `t` begins in q and in the result.
+  int64_t offset_of(int64_t t, size_t head) const {
+    return t * call_.operands[kQ].columns() + static_cast<int64_t>(head) * keys_.head_dim;
+  }
+
+  /// The softmax over the visible positions; a sink takes its share and is dropped.
+  Result<std::vector<float>> shares_of(int64_t t, int64_t slot, size_t head,
+                                       const std::vector<int64_t>& visible) const {
+    LOCKSTEP_TRY(std::vector<float> scores, scores_of(t, slot, head, visible));
+    if (sinks_ != nullptr) scores.push_back(sinks_[head]);
+    const auto count = static_cast<int64_t>(scores.size());
+    std::vector<float> shares(scores.size());
+    LOCKSTEP_TRY_VOID(aten::softmax_rows(aten::dense(scores.data(), 1, count), aten::dense(shares.data(), 1, count)));
+    shares.resize(visible.size());
+    return shares;
+  }
+
+  Result<std::vector<float>> scores_of(int64_t t, int64_t slot, size_t head,
+                                       const std::vector<int64_t>& visible) const {
+    const int64_t h = keys_.head_dim;
+    const std::vector<float> k = keys_.read(slot, call_.node.integers("head_map")[head], visible);
+    std::vector<float> scores(visible.size());
+    // The pinned keys come first and meet their own query.
+    const int64_t pinned = std::count_if(visible.begin(), visible.end(), [&](int64_t p) { return p < keys_.pinned; });
+    const int64_t others = static_cast<int64_t>(visible.size()) - pinned;
+    if (pinned > 0) LOCKSTEP_TRY_VOID(multiply_keys(pinned_q_ + offset_of(t, head), k.data(), pinned, scores.data()));
+    LOCKSTEP_TRY_VOID(multiply_keys(call_.operands[kQ].floats() + offset_of(t, head), k.data() + pinned * h, others,
+                                    scores.data() + pinned));
+    const int32_t position = call_.operands[kPosition].ints()[t];
+    for (size_t i = 0; i < scores.size(); ++i) {
+      scores[i] *= scale_;
+      if (soft_cap_ > 0) scores[i] = soft_cap_ * std::tanh(scores[i] / soft_cap_);
+      if (slopes_ != nullptr) scores[i] += slopes_[head] * static_cast<float>(visible[i] - position);
+    }
+    return scores;
+  }
+
+  Result<void> multiply_keys(const float* q, const float* k, int64_t count, float* dst) const {
+    return aten::multiply_transposed(aten::dense(q, 1, keys_.head_dim), aten::dense(k, count, keys_.head_dim),
+                                     aten::dense(dst, 1, count));
+  }
+
+  const Call& call_;
+  const Cache keys_;
+  const Cache values_;
+  const float scale_;
+  const float soft_cap_;
+  const float* sinks_ = nullptr;
+  const float* slopes_ = nullptr;
+  const float* pinned_q_ = nullptr;
 };
 
 }  // namespace
 
-Result<void> rope(const Call& call, const Environment&) {
-  const Tensor& x = call.operands[0];
-  const int32_t* position = call.operands[1].ints();
-  const float* frequencies = call.operands[2].floats();
-  const int64_t half = call.operands[2].elements();
-  const int64_t heads = call.node.integer("heads");
-  const int64_t head_dim = x.columns() / heads;
-  const auto scale = static_cast<float>(call.node.number("scale"));
-  std::copy_n(x.floats(), x.elements(), call.result->floats());  // what is beyond the rotated part stays
-  for (int64_t row = 0; row < x.rows() * heads; ++row) {
-    const float* src = x.floats() + row * head_dim;
-    float* dst = call.result->floats() + row * head_dim;
-    for (int64_t i = 0; i < half; ++i) {
-      const float angle = static_cast<float>(position[row / heads]) * frequencies[i];
-      const float cosine = std::cos(angle) * scale;
-      const float sine = std::sin(angle) * scale;
-      dst[i] = src[i] * cosine - src[i + half] * sine;
-      dst[i + half] = src[i + half] * cosine + src[i] * sine;
-    }
-  }
-  return ok();
-}
-
 Result<void> kv_append(const Call& call, const Environment&) {
   const Tensor& rows = call.operands[0];
-  const Cache cache(call.operands[1]);
+  const Cache cache(call.operands[1], call.node);
   const int32_t* slot = call.operands[2].ints();
   const int32_t* position = call.operands[3].ints();
   const auto head_dim = static_cast<size_t>(cache.head_dim);
@@ -80,33 +177,10 @@ Result<void> kv_append(const Call& call, const Environment&) {
 }
 
 Result<void> attention(const Call& call, const Environment&) {
-  const Tensor& q = call.operands[0];
-  const Cache keys(call.operands[1]);
-  const Cache values(call.operands[2]);
-  const int32_t* slot = call.operands[3].ints();
-  const int32_t* position = call.operands[4].ints();
-  const std::vector<int64_t>& head_map = call.node.integers("head_map");
-  const auto scale = static_cast<float>(call.node.number("scale"));
-  const int64_t h = keys.head_dim;
+  const Attention attention(call);
   std::fill_n(call.result->floats(), call.result->elements(), 0.0f);  // what padding rows give
-  for (int64_t t = 0; t < q.rows(); ++t) {
-    if (slot[t] < 0) continue;
-    const int64_t length = position[t] + 1;
-    std::vector<float> scores(static_cast<size_t>(length));
-    std::vector<float> shares(static_cast<size_t>(length));
-    for (size_t head = 0; head < head_map.size(); ++head) {
-      const std::vector<float> k = keys.read(slot[t], head_map[head], length);
-      const std::vector<float> v = values.read(slot[t], head_map[head], length);
-      const int64_t offset = t * q.columns() + static_cast<int64_t>(head) * h;
-      const aten::ConstMatrix query = aten::dense(q.floats() + offset, 1, h);
-      LOCKSTEP_TRY_VOID(
-          aten::multiply_transposed(query, aten::dense(k.data(), length, h), aten::dense(scores.data(), 1, length)));
-      for (float& score : scores) score *= scale;
-      LOCKSTEP_TRY_VOID(
-          aten::softmax_rows(aten::dense(scores.data(), 1, length), aten::dense(shares.data(), 1, length)));
-      LOCKSTEP_TRY_VOID(aten::multiply(aten::dense(shares.data(), 1, length), aten::dense(v.data(), length, h),
-                                       aten::dense(call.result->floats() + offset, 1, h)));
-    }
+  for (int64_t t = 0; t < call.result->rows(); ++t) {
+    if (call.operands[kSlot].ints()[t] >= 0) LOCKSTEP_TRY_VOID(attention.attend(t));
   }
   return ok();
 }

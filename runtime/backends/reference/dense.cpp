@@ -1,19 +1,14 @@
-// Operations on rows: embedding, matrix products, norms and copies.
+// Tables, matrix products, sums and copies.
 #include <algorithm>
-#include <bit>
-#include <cmath>
 
 #include "runtime/backends/aten/operations.h"
 #include "runtime/backends/reference/kernels.h"
+#include "runtime/backends/reference/tree_sum.h"
 
 namespace lockstep::reference {
 namespace {
 
 aten::ConstMatrix matrix(const Tensor& t) { return aten::dense(t.floats(), t.rows(), t.columns()); }
-
-void add_to(std::vector<float>& sum, const std::vector<float>& term) {
-  for (size_t i = 0; i < sum.size(); ++i) sum[i] += term[i];
-}
 
 /// The partial products of one rank's leaves: leaf `i` of the tree is the rank's columns
 /// [(i − first) · block, …), the last one possibly narrower.
@@ -32,34 +27,31 @@ struct BlockProduct {
                                                 aten::dense(product.data(), x.rows, w.rows)));
     return product;
   }
-
-  /// The sum over a tree node: left half plus right half, the left one a power of two wide.
-  Result<std::vector<float>> node(Range leaves) const {
-    if (leaves.size() == 1) return leaf(leaves.begin);
-    const auto half = static_cast<int64_t>(std::bit_ceil(static_cast<uint64_t>(leaves.size())) / 2);
-    LOCKSTEP_TRY(std::vector<float> left, node({leaves.begin, leaves.begin + half}));
-    LOCKSTEP_TRY(const std::vector<float> right, node({leaves.begin + half, leaves.end}));
-    add_to(left, right);
-    return left;
-  }
 };
+
+/// Row `index + offset` of a table for every index; zeros outside it.
+void look_up(const Tensor& index, const Tensor& table, int64_t offset, const Tensor& dst) {
+  const int64_t width = table.columns();
+  for (int64_t t = 0; t < index.elements(); ++t) {
+    const int64_t row = index.ints()[t] + offset;
+    float* dst_row = dst.floats() + t * width;
+    if (0 <= row && row < table.type.shape[0]) {
+      std::copy_n(table.floats() + row * width, width, dst_row);
+    } else {
+      std::fill_n(dst_row, width, 0.0f);
+    }
+  }
+}
 
 }  // namespace
 
 Result<void> embedding(const Call& call, const Environment&) {
-  const int32_t* ids = call.operands[0].ints();
-  const Tensor& table = call.operands[1];
-  const int64_t width = table.columns();
-  const int64_t first_row = call.node.integer("first_row");
-  for (int64_t t = 0; t < call.operands[0].elements(); ++t) {
-    const int64_t row = ids[t] - first_row;
-    float* dst = call.result->floats() + t * width;
-    if (0 <= row && row < table.type.shape[0]) {
-      std::copy_n(table.floats() + row * width, width, dst);
-    } else {
-      std::fill_n(dst, width, 0.0f);
-    }
-  }
+  look_up(call.operands[0], call.operands[1], -call.node.integer("first_row"), *call.result);
+  return ok();
+}
+
+Result<void> lookup(const Call& call, const Environment&) {
+  look_up(call.operands[0], call.operands[1], call.node.integer("offset"), *call.result);
   return ok();
 }
 
@@ -81,7 +73,7 @@ Result<void> linear_blocks(const Call& call, const Environment& environment) {
                              call.node.integer("block")};
   float* dst = call.result->floats();
   for (const Range& root : split.roots_of(environment.rank)) {
-    LOCKSTEP_TRY(const std::vector<float> sum, product.node(root));
+    LOCKSTEP_TRY(const std::vector<float> sum, sum_leaves(root, [&](int64_t i) { return product.leaf(i); }));
     dst = std::copy(sum.begin(), sum.end(), dst);
   }
   return ok();
@@ -96,35 +88,21 @@ Result<void> add(const Call& call, const Environment&) {
   return ok();
 }
 
-Result<void> rms_norm(const Call& call, const Environment&) {
+Result<void> join_partials(const Call& call, const Environment&) {
   const Tensor& x = call.operands[0];
-  const float* weight = call.operands[1].floats();
-  const int64_t width = x.columns();
-  const auto epsilon = static_cast<float>(call.node.number("epsilon"));
+  const Tensor& y = call.operands[1];
+  float* dst = call.result->floats();
   for (int64_t r = 0; r < x.rows(); ++r) {
-    const float* src = x.floats() + r * width;
-    float* dst = call.result->floats() + r * width;
-    float squares = 0;
-    for (int64_t i = 0; i < width; ++i) squares += src[i] * src[i];
-    const float root = std::sqrt(squares / static_cast<float>(width) + epsilon);
-    for (int64_t i = 0; i < width; ++i) dst[i] = weight[i] * rounded(src[i] / root, x.type.dtype);
+    dst = std::copy_n(x.floats() + r * x.columns(), x.columns(), dst);
+    dst = std::copy_n(y.floats() + r * y.columns(), y.columns(), dst);
   }
   return ok();
 }
 
-Result<void> gated_activation(const Call& call, const Environment&) {
-  LOCKSTEP_CHECK(call.node.text("activation") == "silu", call.node.text("activation"));
-  const Tensor& gate = call.operands[0];
-  const bool packed = call.operands.size() == 1;  // [gate | up]
-  const int64_t rows = call.result->rows();
-  const int64_t width = call.result->columns();
-  const float* up = packed ? gate.floats() + width : call.operands[1].floats();
-  const int64_t stride = gate.columns();
-  float* dst = call.result->floats();
-  LOCKSTEP_TRY_VOID(aten::silu({gate.floats(), rows, width, stride}, aten::dense(dst, rows, width)));
-  for (int64_t r = 0; r < rows; ++r) {
-    for (int64_t i = 0; i < width; ++i) dst[r * width + i] *= up[r * stride + i];
-  }
+Result<void> scale(const Call& call, const Environment&) {
+  const auto factor = static_cast<float>(call.node.number("factor"));
+  const float* x = call.operands[0].floats();
+  std::transform(x, x + call.result->elements(), call.result->floats(), [=](float v) { return v * factor; });
   return ok();
 }
 

@@ -19,12 +19,21 @@ Kernel kernel_of(graph::Op op) {
     case graph::Op::kLinearBlocks: return linear_blocks;
     case graph::Op::kAllReduce: return all_reduce;
     case graph::Op::kAllGather: return all_gather;
+    case graph::Op::kLookup: return lookup;
     case graph::Op::kAdd: return add;
+    case graph::Op::kJoinPartials: return join_partials;
+    case graph::Op::kScale: return scale;
+    case graph::Op::kSoftCap: return soft_cap;
     case graph::Op::kRmsNorm: return rms_norm;
+    case graph::Op::kLayerNorm: return layer_norm;
     case graph::Op::kRope: return rope;
+    case graph::Op::kClampPositions: return clamp_positions;
     case graph::Op::kKvAppend: return kv_append;
     case graph::Op::kAttention: return attention;
+    case graph::Op::kActivation: return activation;
     case graph::Op::kGatedActivation: return gated_activation;
+    case graph::Op::kMoeRoute: return moe_route;
+    case graph::Op::kMoeExperts: return moe_experts;
     case graph::Op::kColumns: return columns;
     case graph::Op::kSelectRows: return select_rows;
     case graph::Op::kRunningSlots: return running_slots;
@@ -32,6 +41,7 @@ Kernel kernel_of(graph::Op op) {
     case graph::Op::kAdvance: return advance;
     case graph::Op::kAgree: return agree;
     case graph::Op::kSample: return sample;
+    case graph::Op::kAccept: return accept;
   }
   LOCKSTEP_CHECK(false, static_cast<int>(op));
   return nullptr;
@@ -125,7 +135,8 @@ void Executable::add_steps() {
     for (const graph::ValueId id : node.operands) step.call.operands.push_back(tensor(id));
     if (node.result) step.call.result = tensor(*node.result);
     if (node.has("blocks")) step.call.sum.emplace(BlockSplit{node.integers("blocks")});
-    if (node.op == graph::Op::kSample) vocabulary = std::max(vocabulary, step.call.operands[0].columns());
+    const bool draws = node.op == graph::Op::kSample || node.op == graph::Op::kAccept;
+    if (draws) vocabulary = std::max(vocabulary, step.call.operands[0].columns());
     steps_.push_back(std::move(step));
   }
   if (vocabulary > 0) scratch_ = std::make_unique<sampling::Scratch>(vocabulary);

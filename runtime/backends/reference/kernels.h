@@ -31,18 +31,33 @@ using Kernel = Result<void> (*)(const Call&, const Environment&);
 
 // dense.cpp
 Result<void> embedding(const Call& call, const Environment&);
+Result<void> lookup(const Call& call, const Environment&);
 Result<void> linear(const Call& call, const Environment&);
 Result<void> linear_blocks(const Call& call, const Environment&);
 Result<void> add(const Call& call, const Environment&);
-Result<void> rms_norm(const Call& call, const Environment&);
-Result<void> gated_activation(const Call& call, const Environment&);
+Result<void> join_partials(const Call& call, const Environment&);
+Result<void> scale(const Call& call, const Environment&);
 Result<void> columns(const Call& call, const Environment&);
 Result<void> select_rows(const Call& call, const Environment&);
 
-// attention.cpp
+// rowwise.cpp
+Result<void> rms_norm(const Call& call, const Environment&);
+Result<void> layer_norm(const Call& call, const Environment&);
+Result<void> soft_cap(const Call& call, const Environment&);
+Result<void> activation(const Call& call, const Environment&);
+Result<void> gated_activation(const Call& call, const Environment&);
+
+// positions.cpp
 Result<void> rope(const Call& call, const Environment&);
+Result<void> clamp_positions(const Call& call, const Environment&);
+
+// attention.cpp
 Result<void> kv_append(const Call& call, const Environment&);
 Result<void> attention(const Call& call, const Environment&);
+
+// experts.cpp
+Result<void> moe_route(const Call& call, const Environment&);
+Result<void> moe_experts(const Call& call, const Environment&);
 
 // collectives.cpp
 Result<void> all_reduce(const Call& call, const Environment&);
@@ -54,5 +69,6 @@ Result<void> running_slots(const Call& call, const Environment&);
 Result<void> mark_seen(const Call& call, const Environment&);
 Result<void> advance(const Call& call, const Environment&);
 Result<void> sample(const Call& call, const Environment&);
+Result<void> accept(const Call& call, const Environment&);
 
 }  // namespace lockstep::reference

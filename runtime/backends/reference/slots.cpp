@@ -2,44 +2,48 @@
 #include <algorithm>
 
 #include "runtime/backends/reference/kernels.h"
+#include "runtime/sampling/slot.h"
 
 namespace lockstep::reference {
 namespace {
 
-/// The operands of `sample`, in order.
-enum SampleOperand : size_t {
-  kLogits,
-  kRows,
-  kLastId,
-  kOutputIndex,
-  kFinished,
-  kSeen,
-  kTemperature,
-  kTopP,
-  kMinP,
-  kRepetitionPenalty,
-  kTopK,
-  kDoSample,
-  kMaxNewTokens,
-  kPadId,
-  kSeed,
-  kEos,
+/// The states that `sample` and `accept` draw from; `first` is the operand "seen".
+struct DrawingStates {
+  DrawingStates(const std::vector<Tensor>& in, size_t first)
+      : seen(in[first]), numbers(in[first + 1]), integers(in[first + 2]), seed(in[first + 3]), eos(in[first + 4]) {
+    LOCKSTEP_CHECK(numbers.columns() == sampling::kNumbers && integers.columns() == sampling::kIntegers,
+                   numbers.columns(), integers.columns());
+  }
+
+  sampling::SlotView slot(int64_t s, const Tensor& last_id, const Tensor& output_index, const Tensor& finished) const {
+    return {.numbers = numbers.floats() + s * numbers.columns(),
+            .integers = integers.ints() + s * integers.columns(),
+            .seed = seed.ints() + s * seed.columns(),
+            .eos = eos.ints() + s * eos.columns(),
+            .eos_ids = eos.columns(),
+            .last_id = last_id.ints() + s,
+            .output_index = output_index.ints() + s,
+            .finished = finished.ints() + s};
+  }
+  std::span<uint8_t> seen_of(int64_t s) const {
+    return {seen.bytes() + s * seen.columns(), static_cast<size_t>(seen.columns())};
+  }
+  int32_t pad_id(int64_t s) const { return integers.ints()[s * integers.columns() + sampling::kPadId]; }
+
+  const Tensor& seen;
+  const Tensor& numbers;
+  const Tensor& integers;
+  const Tensor& seed;
+  const Tensor& eos;
 };
 
-sampling::Parameters parameters_of(const std::vector<Tensor>& operands, int64_t slot) {
-  const int32_t* seed = operands[kSeed].ints() + 2 * slot;  // low word, high word
-  return {.do_sample = operands[kDoSample].ints()[slot] != 0,
-          .temperature = operands[kTemperature].floats()[slot],
-          .top_k = operands[kTopK].ints()[slot],
-          .top_p = operands[kTopP].floats()[slot],
-          .min_p = operands[kMinP].floats()[slot],
-          .repetition_penalty = operands[kRepetitionPenalty].floats()[slot],
-          .seed = static_cast<uint64_t>(static_cast<uint32_t>(seed[1])) << 32 | static_cast<uint32_t>(seed[0])};
+/// The operands of `sample`, in order, up to the drawing states.
+namespace sample_operand {
+enum : size_t { kLogits, kRows, kLastId, kOutputIndex, kFinished, kSeen };
 }
-
-bool is_eos(const Tensor& eos, int64_t slot, int32_t token) {
-  const int32_t* first = eos.ints() + slot * eos.columns();
-  return std::find(first, first + eos.columns(), token) != first + eos.columns();
+/// The operands of `accept`, in order, up to the drawing states.
+namespace accept_operand {
+enum : size_t { kLogits, kIds, kSlot, kLength, kLastId, kOutputIndex, kFinished, kSeen };
 }
 
 }  // namespace
@@ -77,21 +81,46 @@ Result<void> advance(const Call& call, const Environment&) {
 }
 
 Result<void> sample(const Call& call, const Environment& environment) {
+  using namespace sample_operand;
   const std::vector<Tensor>& in = call.operands;
+  const DrawingStates states(in, kSeen);
   const int64_t vocabulary = in[kLogits].columns();
-  int32_t* output_index = in[kOutputIndex].ints();
-  int32_t* finished = in[kFinished].ints();
   for (int64_t s = 0; s < call.result->elements(); ++s) {
     int32_t& token = call.result->ints()[s];
-    token = finished[s] != 0 ? in[kPadId].ints()[s] : -1;
-    if (in[kRows].ints()[s] < 0 || finished[s] != 0) continue;
-    const auto width = static_cast<size_t>(vocabulary);
-    token =
-        sampling::choose({in[kLogits].floats() + s * vocabulary, width}, {in[kSeen].bytes() + s * vocabulary, width},
-                         parameters_of(in, s), static_cast<uint32_t>(output_index[s]), *environment.scratch);
-    in[kLastId].ints()[s] = token;
-    ++output_index[s];
-    finished[s] = is_eos(in[kEos], s, token) || output_index[s] >= in[kMaxNewTokens].ints()[s] ? 1 : 0;
+    if (in[kFinished].ints()[s] != 0) {
+      token = states.pad_id(s);
+    } else if (in[kRows].ints()[s] < 0) {
+      token = -1;
+    } else {
+      token = sampling::take_next(states.slot(s, in[kLastId], in[kOutputIndex], in[kFinished]),
+                                  {in[kLogits].floats() + s * vocabulary, static_cast<size_t>(vocabulary)},
+                                  states.seen_of(s), *environment.scratch);
+    }
+  }
+  return ok();
+}
+
+Result<void> accept(const Call& call, const Environment& environment) {
+  using namespace accept_operand;
+  const std::vector<Tensor>& in = call.operands;
+  const DrawingStates states(in, kSeen);
+  const int64_t vocabulary = in[kLogits].columns();
+  const int64_t slots = in[kLength].elements();
+  const int64_t most = in[kSlot].elements() / slots;  // rows of a slot
+  std::fill_n(call.result->ints(), call.result->elements(), -1);
+  for (int64_t s = 0; s < slots; ++s) {
+    const int64_t first = s * most;
+    const int32_t* slot = in[kSlot].ints() + first;
+    int32_t* tokens = call.result->ints() + first;
+    if (slot[0] < 0) {
+      tokens[0] = in[kFinished].ints()[s] != 0 ? states.pad_id(s) : -1;
+      continue;
+    }
+    const auto rows = static_cast<size_t>(std::find(slot, slot + most, -1) - slot);  // then come fewer drafts
+    in[kLength].ints()[s] += sampling::take_drafted(
+        states.slot(s, in[kLastId], in[kOutputIndex], in[kFinished]), {in[kIds].ints() + first + 1, rows - 1},
+        {in[kLogits].floats() + first * vocabulary, rows * static_cast<size_t>(vocabulary)}, states.seen_of(s),
+        {tokens, rows}, *environment.scratch);
   }
   return ok();
 }

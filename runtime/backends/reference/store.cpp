@@ -143,6 +143,26 @@ Result<void> Store::read_state(device::StateId state, int64_t offset, std::span<
   return ok();
 }
 
+Result<void> Store::copy_slot(int64_t src, int64_t dst, int64_t tokens) {
+  for (const Entry& state : states_) {
+    if (!state.is_cache || src == dst) continue;
+    const Shape& shape = state.tensor.type.shape;  // [slots, heads, capacity, head_dim]
+    if (src < 0 || dst < 0 || src >= shape[0] || dst >= shape[0] || tokens < 0) {
+      return invalid(
+          fmt::format("cannot copy slot {} to {} of {}: expected slots 0 to {}", src, dst, state.name, shape[0] - 1));
+    }
+    const auto row = static_cast<size_t>(shape[3]) * size_of(state.tensor.type.dtype);
+    const size_t head = row * static_cast<size_t>(shape[2]);
+    for (int64_t g = 0; g < shape[1]; ++g) {
+      const auto at = [&](int64_t slot) {
+        return state.tensor.memory + static_cast<size_t>(slot * shape[1] + g) * head;
+      };
+      std::memcpy(at(dst), at(src), row * static_cast<size_t>(std::min(tokens, shape[2])));
+    }
+  }
+  return ok();
+}
+
 Result<std::vector<std::byte>> Store::read_cache(device::StateId state) const {
   const Entry& source = entry(state);
   if (!source.is_cache) return invalid(fmt::format("cannot read state {}: it is not a KV cache", source.name));

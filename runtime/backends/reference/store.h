@@ -40,6 +40,7 @@ class Store final : public device::Store {
   std::optional<device::StateId> find_state(std::string_view name) const override;
   Result<void> write_state(device::StateId state, int64_t offset, std::span<const std::byte> bytes) override;
   Result<void> read_state(device::StateId state, int64_t offset, std::span<std::byte> bytes) const override;
+  Result<void> copy_slot(int64_t src, int64_t dst, int64_t tokens) override;
   Result<std::vector<std::byte>> read_cache(device::StateId state) const override;
   const void* state_address(device::StateId state) const override;
   device::MemoryReport memory() const override;

@@ -72,6 +72,55 @@ TEST_P(CollectiveOperations, SumTheRootsOfEvenAndUnevenSplits) {
   }
 }
 
+/// Two products of the looked-up rows, finished together ("left", "right") and each by itself. The last of five rows is
+/// padding.
+std::vector<Case> joined_products(DType dtype, const BlockSplit& split, int64_t block) {
+  const int64_t width = split.leaves() * block;
+  const TensorData w = random_tensor({dtype, {19, width}}, 2), v = random_tensor({dtype, {70, width}}, 3);
+  std::vector<Case> cases;
+  for (int rank = 0; rank < split.ranks(); ++rank) {
+    const Range own{split.range_of(rank).begin * block, split.range_of(rank).end * block};
+    CaseBuilder b(header(split.ranks(), rank, 5));
+    const ValueId ids = b.input("ids", int_tensor({5}, {3, 1, 4, 1, 5}));
+    const ValueId table = b.weight("table", random_tensor({dtype, {6, width}}, 1));
+    const ValueId rows = b.builder.lookup(ids, table, /*offset=*/0);
+    b.builder.kv_append(rows, b.cache("kv.0.k", {dtype, {1, 1, 5, width}}),
+                        b.input("slot", int_tensor({5}, {0, 0, 0, 0, -1})),
+                        b.input("position", int_tensor({5}, {0, 1, 2, 3, 4})));
+    const ValueId x = b.builder.columns(rows, own);
+    const ValueId w_own = b.weight("w", columns_of(w, own.begin, own.end));
+    const ValueId right = b.builder.linear_blocks(x, b.weight("v", columns_of(v, own.begin, own.end)), split, block);
+    const ValueId joined = b.builder.join_partials(b.builder.linear_blocks(x, w_own, split, block), right);
+    const ValueId both = b.builder.all_reduce(joined, split, dtype);
+    b.builder.output("left", b.builder.columns(both, {0, 19}));
+    b.builder.output("right", b.builder.columns(both, {19, 89}));
+    b.builder.output("left alone", b.builder.all_reduce(b.builder.linear_blocks(x, w_own, split, block), split, dtype));
+    b.builder.output("right alone", b.builder.all_reduce(right, split, dtype));
+    cases.push_back(std::move(b).finish());
+  }
+  return cases;
+}
+
+TEST_P(CollectiveOperations, FinishJoinedSumsAsIfEachWereAlone) {
+  for (const BlockSplit& split : {BlockSplit{{0, 6}}, BlockSplit{{0, 5, 9}}, BlockSplit{{0, 1, 7, 9}}}) {
+    SCOPED_TRACE(testing::PrintToString(split.bounds));
+    const std::vector<Case> cases = joined_products(dtype(), split, /*block=*/8);
+    const std::vector<Outcome> actual = run_on_ranks(backend(), cases);
+    const std::vector<Outcome> expected = run_on_scalar_model(cases);
+    for (size_t r = 0; r < cases.size(); ++r) {
+      for (const std::string side : {"left", "right"}) {
+        const std::vector<double> joined = numbers_of(actual[r].outputs.at(side));
+        const std::vector<double> alone = numbers_of(actual[r].outputs.at(side + " alone"));
+        const std::vector<double> by_model = numbers_of(expected[r].outputs.at(side));
+        for (size_t i = 0; i < joined.size() / 5 * 4; ++i) {
+          ASSERT_EQ(joined[i], alone[i]) << side << " " << i << " of rank " << r;
+          ASSERT_NEAR(joined[i], by_model[i], tolerance_of(dtype()) * std::max(1.0, std::abs(by_model[i])));
+        }
+      }
+    }
+  }
+}
+
 TEST_P(CollectiveOperations, GatherColumnsInRankOrder) {
   const std::vector<int64_t> parts = {3, 1, 7};
   std::vector<Case> cases;

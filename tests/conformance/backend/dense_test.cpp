@@ -128,6 +128,44 @@ TEST_P(DenseOperations, NormaliseRowsByTheirRootMeanSquare) {
   }
 }
 
+TEST_P(DenseOperations, NormaliseEachHeadByItself) {
+  for (const auto& [heads, width] : {std::pair{1, 7}, {2, 16}, {5, 33}, {3, 128}}) {
+    CaseBuilder b(header(/*rows=*/3));
+    const ValueId x = b.input("x", random({3, heads * width}, 1, /*scale=*/3));
+    const ValueId w = b.weight("w", random({width}, 2, /*scale=*/2));
+    b.builder.output("y", b.builder.rms_norm(x, w, 1e-6, heads));
+    b.builder.output("with_offset", b.builder.rms_norm(x, w, 1e-6, heads, /*offset=*/1.0));
+    expect_case_conforms(std::move(b).finish(), /*roundings=*/2);
+  }
+}
+
+TEST_P(DenseOperations, RoundOnceWhereANormHasAnOffset) {
+  CaseBuilder b(header(/*rows=*/9));
+  const ValueId x = b.input("x", random({9, 96}, 1, /*scale=*/3));
+  b.builder.output("y", b.builder.rms_norm(x, b.weight("w", random({96}, 2)), 1e-6, 1, /*offset=*/1.0));
+  expect_case_conforms(std::move(b).finish());
+}
+
+TEST_P(DenseOperations, NormaliseRowsByTheirMeanAndVariance) {
+  for (const int64_t width : {1, 8, 33, 576}) {
+    CaseBuilder b(header(/*rows=*/4));
+    const ValueId x = b.input("x", random({4, width}, 1, /*scale=*/3));
+    const ValueId w = b.weight("w", random({width}, 2, /*scale=*/2));
+    b.builder.output("y", b.builder.layer_norm(x, w, b.weight("b", random({width}, 3)), 1e-5));
+    expect_case_conforms(std::move(b).finish());
+  }
+}
+
+TEST_P(DenseOperations, NormaliseRowsFarFromZeroByWhatDiffersInThem) {
+  CaseBuilder b(header(/*rows=*/1));
+  std::vector<double> far;
+  for (int i = 0; i < 64; ++i) far.push_back(128 + i % 4);  // exact in every type; its squares lose the variance in f16
+  const ValueId x = b.input("x", tensor(dtype(), {1, 64}, far));
+  const ValueId one = b.weight("w", tensor(dtype(), {64}, std::vector<double>(64, 1)));
+  b.builder.output("y", b.builder.layer_norm(x, one, b.weight("b", zeros({dtype(), {64}})), 1e-5));
+  expect_conforms(backend(), std::move(b).finish(), tolerance_of(dtype(), 2));
+}
+
 TEST_P(DenseOperations, NormaliseARowOfZerosToZeros) {
   CaseBuilder b(header(/*rows=*/1));
   const ValueId x = b.input("x", zeros({dtype(), {1, 20}}));
@@ -148,6 +186,57 @@ TEST_P(DenseOperations, GateWithSeparateAndPackedOperands) {
     b.builder.output("packed", from_packed.value());
     expect_case_conforms(std::move(b).finish());
   }
+}
+
+TEST_P(DenseOperations, ActivateWithEveryFunction) {
+  for (const char* name : {"silu", "gelu", "gelu_tanh", "relu"}) {
+    for (const double scale : {2.0, 12.0}) {
+      SCOPED_TRACE(testing::Message() << name << " up to " << scale);
+      CaseBuilder b(header(/*rows=*/3));
+      const ValueId x = b.input("x", random({3, 37}, 1, scale));
+      b.builder.output("activated", b.builder.activation(x, name));
+      b.builder.output("gated", b.builder.gated_activation(x, b.input("up", random({3, 37}, 2, /*scale=*/2)), name));
+      const Case c = std::move(b).finish();
+      expect_conforms(backend(), c, tolerance_of(dtype()));
+      // Far on the negative side 1 + erf cancels: what is left of it in f32 may be rounded anywhere.
+      if (scale == 2.0) expect_same_roundings(run_on(backend(), c), run_on_scalar_model(c));
+    }
+  }
+}
+
+TEST_P(DenseOperations, LookUpRowsBehindAnOffset) {
+  CaseBuilder b(header(/*rows=*/5));
+  const ValueId index = b.input("index", int_tensor({5}, {0, 7, 8, -2, -3}));
+  b.builder.output("y", b.builder.lookup(index, b.weight("table", random({10, 19}, 1)), /*offset=*/2));
+  const Case c = std::move(b).finish();
+  expect_conforms(backend(), c, /*tolerance=*/0);
+  const std::vector<double> rows = numbers_of(run_on(backend(), c).outputs.at("y"));
+  EXPECT_EQ(rows[0], numbers_of(c.contents.at("table"))[2 * 19]);
+  for (size_t i = 2 * 19; i < 3 * 19; ++i) EXPECT_EQ(rows[i], 0.0) << i;  // row 10 of ten
+  EXPECT_EQ(rows[3 * 19], numbers_of(c.contents.at("table"))[0]);
+  for (size_t i = 4 * 19; i < 5 * 19; ++i) EXPECT_EQ(rows[i], 0.0) << i;
+}
+
+TEST_P(DenseOperations, ScaleAndCapElements) {
+  CaseBuilder b(header(/*rows=*/3));
+  const ValueId x = b.input("x", random({3, 35}, 1, /*scale=*/60));
+  b.builder.output("scaled", b.builder.scale(x, 8.4852813742385702));
+  b.builder.output("capped", b.builder.soft_cap(x, 30));
+  expect_case_conforms(std::move(b).finish());
+}
+
+TEST_P(DenseOperations, JoinPartialSumsOfDifferentWidths) {
+  const BlockSplit split{{0, 3}};
+  CaseBuilder b(header(/*rows=*/3));
+  const ValueId x = b.input("x", random({3, 24}, 1));
+  const ValueId y = b.input("y", random({3, 12}, 2));
+  const ValueId both =
+      b.builder.join_partials(b.builder.linear_blocks(x, b.weight("w", random({21, 24}, 3)), split, 8),
+                              b.builder.linear_blocks(y, b.weight("v", random({70, 12}, 4)), split, 4));
+  b.builder.output("both", both);
+  b.builder.output("sum", b.builder.all_reduce(both, split, dtype()));
+  b.builder.output("twice", b.builder.all_reduce(b.builder.join_partials(both, both), split, dtype()));
+  expect_case_conforms(std::move(b).finish());
 }
 
 TEST_P(DenseOperations, CopyColumnsAndRows) {

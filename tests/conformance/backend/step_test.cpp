@@ -33,6 +33,11 @@ class WholeSteps : public EveryBackendAndType {
     }
   }
 
+  /// The two models of the test's type.
+  std::vector<TinyOptions> models() const {
+    return {{.dtype = dtype()}, {.dtype = dtype(), .second_layer = SecondLayer::kWindowAndExperts}};
+  }
+
   /// Some thirty roundings lie between the ids and the logits.
   double tolerance() const { return tolerance_of(dtype(), dtype() == DType::kFloat32 ? 10 : 8); }
 };
@@ -43,38 +48,51 @@ const std::vector<std::vector<int32_t>> kPrompts = {
 constexpr int kSteps = 6;
 
 TEST_P(WholeSteps, GiveTheLogitsOfTheScalarModelAndOfTheReference) {
-  const TinyOptions options{.dtype = dtype()};
-  const Transcript actual = generate_on(backend(), options, kPrompts, kSteps);
-  for (const std::vector<int32_t>& tokens : actual.tokens) EXPECT_EQ(tokens.size(), static_cast<size_t>(kSteps));
-  expect_near_runs(actual, generate_on_scalar_model(options, kPrompts, kSteps), tolerance());
-  expect_near_runs(actual, generate_on(reference_backend(), options, kPrompts, kSteps), tolerance());
+  for (const TinyOptions& options : models()) {
+    const Transcript actual = generate_on(backend(), options, kPrompts, kSteps);
+    for (const std::vector<int32_t>& tokens : actual.tokens) EXPECT_EQ(tokens.size(), static_cast<size_t>(kSteps));
+    expect_near_runs(actual, generate_on_scalar_model(options, kPrompts, kSteps), tolerance());
+    expect_near_runs(actual, generate_on(reference_backend(), options, kPrompts, kSteps), tolerance());
+  }
 }
 
 TEST_P(WholeSteps, DoNotDependOnTheChunk) {
-  const Transcript whole = generate_on(backend(), {.dtype = dtype(), .chunk = 16}, kPrompts, kSteps);
-  for (const int64_t chunk : {1, 4, 7}) {
-    SCOPED_TRACE(chunk);
-    expect_equal_runs(generate_on(backend(), {.dtype = dtype(), .chunk = chunk}, kPrompts, kSteps), whole);
+  for (TinyOptions options : models()) {
+    options.chunk = 16;
+    const Transcript whole = generate_on(backend(), options, kPrompts, kSteps);
+    for (const int64_t chunk : {1, 4, 7}) {
+      SCOPED_TRACE(chunk);
+      options.chunk = chunk;
+      expect_equal_runs(generate_on(backend(), options, kPrompts, kSteps), whole);
+    }
   }
 }
 
 TEST_P(WholeSteps, DoNotDependOnBatchMates) {
-  const Transcript together = generate_on(backend(), {.dtype = dtype()}, kPrompts, kSteps);
-  const Transcript alone = generate_on(backend(), {.dtype = dtype(), .slots = 1}, {kPrompts[0]}, kSteps);
-  expect_equal_runs(alone, {{together.tokens[0]}, {together.logits[0]}});
+  for (TinyOptions options : models()) {
+    const Transcript together = generate_on(backend(), options, kPrompts, kSteps);
+    options.slots = 1;
+    const Transcript alone = generate_on(backend(), options, {kPrompts[0]}, kSteps);
+    expect_equal_runs(alone, {{together.tokens[0]}, {together.logits[0]}});
+  }
 }
 
 TEST_P(WholeSteps, DoNotDependOnTheNumberOfRanks) {
-  const Transcript one = generate_on(backend(), {.dtype = dtype()}, kPrompts, kSteps);
-  for (const int ranks : {2, 3, 4}) {
-    SCOPED_TRACE(ranks);
-    expect_equal_runs(generate_on(backend(), {.dtype = dtype(), .ranks = ranks}, kPrompts, kSteps), one);
+  for (TinyOptions options : models()) {
+    const Transcript one = generate_on(backend(), options, kPrompts, kSteps);
+    for (const int ranks : {2, 3, 4}) {
+      SCOPED_TRACE(ranks);
+      options.ranks = ranks;
+      expect_equal_runs(generate_on(backend(), options, kPrompts, kSteps), one);
+    }
   }
 }
 
 TEST_P(WholeSteps, DoNotDependOnTheNumberOfThreads) {
-  const Transcript one = generate_on(backend(), {.dtype = dtype()}, kPrompts, kSteps, /*threads=*/1);
-  expect_equal_runs(generate_on(backend(), {.dtype = dtype()}, kPrompts, kSteps, /*threads=*/2), one);
+  for (const TinyOptions& options : models()) {
+    const Transcript one = generate_on(backend(), options, kPrompts, kSteps, /*threads=*/1);
+    expect_equal_runs(generate_on(backend(), options, kPrompts, kSteps, /*threads=*/2), one);
+  }
 }
 
 }  // namespace

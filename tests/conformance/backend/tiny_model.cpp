@@ -4,6 +4,7 @@
 #include <cmath>
 
 #include "runtime/core/hash.h"
+#include "tests/conformance/backend/drawing.h"
 
 namespace lockstep::conformance {
 namespace {
@@ -18,6 +19,9 @@ constexpr int64_t kColumns = 5 * 16 - 6;  // of the MLP: five leaves, the last o
 constexpr int64_t kBlock = 16;
 constexpr int64_t kLayers = 2;
 constexpr int64_t kCapacity = 48;
+constexpr int64_t kWindow = 6;  // of a second layer with window and experts, where those prompts are longer
+constexpr int64_t kExperts = 4;
+constexpr int64_t kChosenExperts = 2;
 
 /// The seed of the weights called `name`.
 uint64_t seed_of(const std::string& name) { return Fingerprint().add(name).value(); }
@@ -67,9 +71,6 @@ class TinyBuilder {
   ValueId ints(CaseBuilder& b, const char* name, int32_t value = 0) const {
     return b.state(name, int_tensor({options_.slots}, std::vector<int32_t>(options_.slots, value)));
   }
-  ValueId floats(CaseBuilder& b, const char* name, double value) const {
-    return b.state(name, tensor(DType::kFloat32, {options_.slots}, std::vector<double>(options_.slots, value)));
-  }
 
   /// Rows and columns of the whole model's matrix `name`.
   ValueId matrix(CaseBuilder& b, const std::string& name, Shape whole, Range rows, Range columns) const {
@@ -111,23 +112,63 @@ class TinyBuilder {
     ValueId q = b.builder.linear(x, by_rows(b, name + "q", {kQueryHeads * kHeadDim, kHidden}, q_rows));
     ValueId k = b.builder.linear(x, by_rows(b, name + "k", kv_shape, kv_rows));
     const ValueId v = b.builder.linear(x, by_rows(b, name + "v", kv_shape, kv_rows));
-    q = b.builder.rope(q, rows.position, frequencies, own_heads_.size(), 1.0);
-    k = b.builder.rope(k, rows.position, frequencies, own_kv_.size(), 1.0);
-    const TensorType cache{options_.dtype, {options_.slots, own_kv_.size(), kCapacity, kHeadDim}};
+    q = b.builder.rope({q, rows.position, frequencies}, own_heads_.size(), 1.0);
+    k = b.builder.rope({k, rows.position, frequencies}, own_kv_.size(), 1.0);
+    const int64_t window = has_window_and_experts(layer) ? kWindow : 0;
+    const int64_t capacity = window > 0 ? kWindow - 1 + options_.chunk : kCapacity;
+    const TensorType cache{options_.dtype, {options_.slots, own_kv_.size(), capacity, kHeadDim}};
     const ValueId keys = b.cache("kv." + std::to_string(layer) + ".k", cache);
     const ValueId values = b.cache("kv." + std::to_string(layer) + ".v", cache);
-    b.builder.kv_append(k, keys, rows.slot, rows.position);
-    b.builder.kv_append(v, values, rows.slot, rows.position);
-    std::vector<int64_t> head_map;
-    for (int64_t h = own_heads_.begin; h < own_heads_.end; ++h) head_map.push_back(h / kGroup - own_kv_.begin);
-    const ValueId y =
-        b.builder.attention(q, keys, values, rows.slot, rows.position, head_map, 0.35, prefill ? "prefill" : "decode");
+    b.builder.kv_append(k, keys, rows.slot, rows.position, window);
+    b.builder.kv_append(v, values, rows.slot, rows.position, window);
+    graph::AttentionOptions attention{.scale = 0.35, .kernel = prefill ? "prefill" : "decode", .window = window};
+    for (int64_t h = own_heads_.begin; h < own_heads_.end; ++h) {
+      attention.head_map.push_back(h / kGroup - own_kv_.begin);
+    }
+    if (window > 0) attention.sinks = sinks(b, name);
+    const ValueId y = b.builder.attention(q, keys, values, rows.slot, rows.position, std::move(attention));
     const ValueId o = matrix(b, name + "o", {kHidden, kQueryHeads * kHeadDim}, {0, kHidden}, q_rows);
     return b.builder.all_reduce(b.builder.linear_blocks(y, o, heads_, kHeadDim), heads_, options_.dtype);
   }
 
+  bool has_window_and_experts(int64_t layer) const {
+    return layer == 1 && options_.second_layer == SecondLayer::kWindowAndExperts;
+  }
+
+  /// A number for each of the rank's heads.
+  ValueId sinks(CaseBuilder& b, const std::string& name) const {
+    const std::vector<double> all = numbers_of(random_tensor({options_.dtype, {kQueryHeads}}, seed_of(name), 2));
+    return b.weight(name + "sinks", tensor(options_.dtype, {own_heads_.size()},
+                                           {all.begin() + own_heads_.begin, all.begin() + own_heads_.end}));
+  }
+
+  /// The rank's columns of every expert's gate or up, one expert after the other.
+  ValueId stacked(CaseBuilder& b, const std::string& name) const {
+    const std::vector<double> all =
+        numbers_of(random_tensor({options_.dtype, {kExperts * kColumns, kHidden}}, seed_of(name), 0.3));
+    std::vector<double> own;
+    for (int64_t e = 0; e < kExperts; ++e) {
+      const auto first = all.begin() + e * kColumns * kHidden;
+      own.insert(own.end(), first + own_columns_.begin * kHidden, first + own_columns_.end * kHidden);
+    }
+    return b.weight(name, tensor(options_.dtype, {kExperts * own_columns_.size(), kHidden}, own));
+  }
+
+  ValueId expert_block(CaseBuilder& b, ValueId x, const std::string& name) const {
+    const ValueId router = by_rows(b, name + "router", {kExperts, kHidden}, {0, kExperts});
+    const ValueId logits = b.builder.linear(x, router, std::nullopt, DType::kFloat32);
+    const ValueId down =
+        matrix(b, name + "experts.down", {kExperts * kHidden, kColumns}, {0, kExperts * kHidden}, own_columns_);
+    return b.builder.moe_experts({x, b.builder.moe_route(logits, kChosenExperts), stacked(b, name + "experts.gate"),
+                                  stacked(b, name + "experts.up"), down},
+                                 {.experts = {0, kExperts}, .split = leaves_, .block = kBlock, .activation = "gelu"});
+  }
+
   ValueId mlp_block(CaseBuilder& b, ValueId x, int64_t layer) const {
     const std::string name = "layers." + std::to_string(layer) + ".";
+    if (has_window_and_experts(layer)) {
+      return b.builder.all_reduce(expert_block(b, x, name), leaves_, options_.dtype);
+    }
     const ValueId gate = b.builder.linear(x, by_rows(b, name + "gate", {kColumns, kHidden}, own_columns_));
     const ValueId up = b.builder.linear(x, by_rows(b, name + "up", {kColumns, kHidden}, own_columns_));
     const ValueId down = matrix(b, name + "down", {kHidden, kColumns}, {0, kHidden}, own_columns_);
@@ -177,14 +218,13 @@ class TinyBuilder {
     b.builder.mark_seen(seen, rows.ids, rows.slot);
     b.builder.agree({chosen, step, last_id, length, index, hash, stop, finished});
     b.builder.advance(length, rows.slot);
-    const ValueId temperature = floats(b, "temperature", 1), top_p = floats(b, "top_p", 1);
-    const ValueId min_p = floats(b, "min_p", 0), penalty = floats(b, "repetition_penalty", 1.1);
-    const ValueId top_k = ints(b, "top_k"), do_sample = ints(b, "do_sample");
-    const ValueId max_new = ints(b, "max_new_tokens", 1000), pad = ints(b, "pad_id");
-    const ValueId seed = b.state("seed", zeros({DType::kInt32, {slots, 2}}));
-    const ValueId eos = b.state("eos", int_tensor({slots, 1}, std::vector<int32_t>(slots, -1)));
-    b.builder.output("tokens", b.builder.sample({logits, rows.chosen, last_id, index, finished, seen, temperature,
-                                                 top_p, min_p, penalty, top_k, do_sample, max_new, pad, seed, eos}));
+    sampling::SlotRule rule = plain_rule();
+    rule.parameters.repetition_penalty = 1.1f;
+    rule.max_new_tokens = 1000;
+    std::vector<ValueId> operands{logits, rows.chosen, last_id, index, finished, seen};
+    for (const ValueId id : add_drawing_states(b, std::vector(static_cast<size_t>(slots), rule)))
+      operands.push_back(id);
+    b.builder.output("tokens", b.builder.sample(std::move(operands)));
     b.builder.output("logits", logits);
   }
 

@@ -1,4 +1,4 @@
-// A two-layer Llama of toy size, divided over any number of ranks from 1 to 4: the graphs that a real family would
+// A two-layer decoder of toy size, divided over any number of ranks from 1 to 4: the graphs that a real family would
 // build, with weights from a hash. And a way to run prompts through it, chunk by chunk and token by token.
 #pragma once
 
@@ -9,11 +9,15 @@
 
 namespace lockstep::conformance {
 
+/// What the second layer is; the first is always a Llama's.
+enum class SecondLayer { kLlama, kWindowAndExperts };
+
 struct TinyOptions {
   DType dtype = DType::kFloat32;
   int ranks = 1;
   int64_t chunk = 8;  // rows of a prefill step
   int64_t slots = 3;
+  SecondLayer second_layer = SecondLayer::kLlama;
 };
 
 inline constexpr int64_t kTinyVocabulary = 37;

@@ -25,11 +25,13 @@ struct Product {
   int64_t x_stride = 0;                // bytes from one row to the next
   int64_t steps = 0;
   float* sums = nullptr;
-  int64_t sums_stride = 0;  // floats from one row to the next
-  bool opens = false;       // the accumulators start at 0, not at `sums`
-  float* left = nullptr;    // if set, `left += sum` is stored there (same stride), and `sums` is left as it was
-  int rows = 0;             // 1 … kTileRows
-  int strips = 0;           // 1 … kPanelStrips
+  int64_t sums_stride = 0;          // floats from one row to the next
+  bool opens = false;               // the accumulators start at 0, not at `sums`
+  float* left = nullptr;            // if set, `left += sum` is stored there (same stride), and `sums` is left as it was
+  const float* routes = nullptr;    // if set, [rows]: row r is added to row places[r] of `left`, times routes[r]
+  const int32_t* places = nullptr;  // [rows]
+  int rows = 0;                     // 1 … kTileRows
+  int strips = 0;                   // 1 … kPanelStrips
 };
 using ProductFunction = void (*)(const Product&);
 
@@ -45,12 +47,50 @@ struct TileResult {
   DType dst_type;
 };
 
+/// The functions between two products. `kClampedSwiglu` (gpt-oss's) exists gated only, with `limit` and `alpha`.
+enum class ActivationKind { kSilu, kGelu, kGeluTanh, kRelu, kClampedSwiglu };
+struct Activation {
+  ActivationKind kind = ActivationKind::kSilu;
+  float limit = 0.0f;
+  float alpha = 0.0f;
+};
+
+/// Rounds activation(gate + bias) · (up + bias) of a tile of sums into rows of a tensor.
+struct GatedTile {
+  const float* gate;  // [rows, kPanel], as `up`
+  const float* up;
+  int rows;
+  int columns;                 // at most kPanel
+  const std::byte* gate_bias;  // [columns] of `bias_type`, as `up_bias`; both or neither are null
+  const std::byte* up_bias;
+  DType bias_type;
+  Activation activation;
+  std::byte* dst;
+  int64_t dst_stride;  // bytes
+  DType dst_type;
+};
+
+/// Adds route · (sum + bias) of a tile to some rows of `totals`, each with its own route.
+struct RoutedTile {
+  const float* sums;  // [rows, kPanel]
+  int rows;
+  int columns;            // at most kPanel
+  const std::byte* bias;  // [columns] of `bias_type`
+  DType bias_type;
+  const float* routes;    // [rows]
+  const int32_t* places;  // [rows]: which row of `totals`
+  float* totals;          // [*, kPanel]; the columns up to the next strip are overwritten
+};
+
 /// One tile of keys in an online softmax: turns scores into weights and rescales what was summed before.
 struct SoftmaxTile {
-  float* scores;  // [rows, kPanel]: in q·k, out exp(scale · q·k − maximum); columns from `valid` on become 0
+  float* scores;  // [rows, kPanel]: in q·k, out exp(score − maximum); columns outside [begin, end) become 0
   int rows;
-  int valid;
-  float scale;
+  int begin, end;          // the keys that the rows see
+  float scale;             // score = scale · q·k,
+  float soft_cap;          // then c · tanh(score / c), unless 0,
+  const float* slope;      // [rows], or null: then + slope · (key − position),
+  const float* distance;   // [rows], where key − position of the tile's first key stands
   float* maximum;          // [rows], updated
   float* sum;              // [rows, kStrip], lane sums, updated
   float* result;           // [rows, result_columns], rescaled
@@ -66,6 +106,9 @@ struct Row {
   std::byte* data;
   DType dtype;
 };
+
+using RopeFunction = void (*)(ConstRow x, const float* cosines, const float* sines, Row dst, int64_t rotated,
+                              int64_t head_dim);
 
 struct Kernels {
   Isa isa;
@@ -84,12 +127,28 @@ struct Kernels {
   void (*finish_attention)(const float* result, const float* sum, Row dst, int64_t count);
   void (*convert)(ConstRow src, Row dst, int64_t count);
   void (*add)(ConstRow x, ConstRow y, Row dst, int64_t count);
-  /// dst = w · round(x / sqrt(mean(x²) + epsilon)), the inner value rounded to dst's type.
-  void (*rms_norm)(ConstRow x, ConstRow w, Row dst, int64_t count, double epsilon);
-  /// dst = silu(gate) · up.
-  void (*gated_silu)(ConstRow gate, ConstRow up, Row dst, int64_t count);
-  /// Rotates one head: pairs (i, i + rotated / 2); elements from `rotated` on are copied.
-  void (*rope_head)(ConstRow x, const float* cosines, const float* sines, Row dst, int64_t rotated, int64_t head_dim);
+  void (*scale)(ConstRow x, Row dst, int64_t count, float factor);
+  /// dst = cap · tanh(x / cap).
+  void (*soft_cap)(ConstRow x, Row dst, int64_t count, float cap);
+  /// dst = (w + offset) · (x / sqrt(mean(x²) + epsilon)); without an offset the inner value is rounded to dst's type.
+  /// x, w and dst have one type.
+  void (*rms_norm)(ConstRow x, ConstRow w, Row dst, int64_t count, double epsilon, float offset);
+  /// dst = w · (x − mean) / sqrt(variance + epsilon) + b. All four have one type.
+  void (*layer_norm)(ConstRow x, ConstRow w, ConstRow b, Row dst, int64_t count, double epsilon);
+  /// dst = activation(x). Both have one type.
+  void (*activate)(Activation activation, ConstRow x, Row dst, int64_t count);
+  /// dst = activation(gate) · up. All three have one type.
+  void (*gate)(Activation activation, ConstRow gate, ConstRow up, Row dst, int64_t count);
+  void (*gate_tile)(const GatedTile&);
+  void (*add_routed)(const RoutedTile&);
+  /// dst = softmax over the `chosen` highest of `logits` (ties to the first), 0 elsewhere; both [count]. A NaN is never
+  /// chosen; where nothing can be, all of dst is NaN.
+  void (*route)(const float* logits, float* dst, int64_t count, int64_t chosen);
+  /// Rotates one head; elements from `rotated` on are copied. `rope_halves` turns pairs (i, i + rotated / 2) by
+  /// cosines and sines [rotated / 2]; `rope_neighbours` turns pairs (2i, 2i + 1) by cosines and sines [rotated]: each
+  /// cosine twice, each sine first negated, then as it is.
+  RopeFunction rope_halves;
+  RopeFunction rope_neighbours;
 };
 
 /// The kernels of one instruction set; calling them needs a machine that has it.

@@ -100,6 +100,8 @@ LOCKSTEP_LANES_INLINE Lanes power_of_two(Lanes a) {
 LOCKSTEP_LANES_INLINE Lanes first_of(Lanes a, int n, Lanes b) {
   return {_mm512_mask_blend_ps(first_lanes(n), b.v, a.v)};
 }
+/// Lanes 2i and 2i + 1 change places.
+LOCKSTEP_LANES_INLINE Lanes swap_neighbours(Lanes a) { return {_mm512_permute_ps(a.v, 0xb1)}; }
 LOCKSTEP_LANES_INLINE float sum_of(Lanes a) { return _mm512_reduce_add_ps(a.v); }
 LOCKSTEP_LANES_INLINE float largest_of(Lanes a) { return _mm512_reduce_max_ps(a.v); }
 
@@ -169,6 +171,9 @@ LOCKSTEP_LANES_INLINE __m256 power_of_two(__m256 a) {
   return _mm256_castsi256_ps(_mm256_slli_epi32(_mm256_add_epi32(_mm256_cvtps_epi32(a), _mm256_set1_epi32(127)), 23));
 }
 LOCKSTEP_LANES_INLINE Lanes power_of_two(Lanes a) { return {power_of_two(a.lo), power_of_two(a.hi)}; }
+LOCKSTEP_LANES_INLINE Lanes swap_neighbours(Lanes a) {
+  return {_mm256_permute_ps(a.lo, 0xb1), _mm256_permute_ps(a.hi, 0xb1)};
+}
 LOCKSTEP_LANES_INLINE float sum_of(Lanes a) {
   const __m256 eight = _mm256_add_ps(a.lo, a.hi);
   const __m128 four = _mm_add_ps(_mm256_castps256_ps128(eight), _mm256_extractf128_ps(eight, 1));
@@ -249,6 +254,9 @@ LOCKSTEP_LANES_INLINE Lanes power_of_two(Lanes a) {
     return value;
   });
 }
+LOCKSTEP_LANES_INLINE Lanes swap_neighbours(Lanes a) {
+  return each_lane([a](int i) { return a.v[i ^ 1]; });
+}
 LOCKSTEP_LANES_INLINE float sum_of(Lanes a) {
   for (int width = kLanes / 2; width > 0; width /= 2) {
     for (int i = 0; i < width; ++i) a.v[i] += a.v[i + width];
@@ -305,6 +313,24 @@ LOCKSTEP_LANES_INLINE Lanes exp(Lanes x) {
   p = fma(p, r, splat(1.0f));
   const Lanes half = round_to_integer(n * splat(0.5f));  // 2^n in two factors: n may leave the range of exponents
   return p * power_of_two(half) * power_of_two(n - half);
+}
+
+/// tanh(x): within 3e-7 of it, relatively; NaN for NaN. The rational approximation of Eigen's generic_fast_tanh_float,
+/// on the range where the result is not yet 1.
+LOCKSTEP_LANES_INLINE Lanes tanh(Lanes x) {
+  const Lanes limit = splat(7.90531110763549805f);
+  const Lanes bounded = smaller(limit, larger(zero() - limit, x));
+  const Lanes square = bounded * bounded;
+  Lanes p = fma(splat(-2.76076847742355e-16f), square, splat(2.00018790482477e-13f));
+  p = fma(p, square, splat(-8.60467152213735e-11f));
+  p = fma(p, square, splat(5.12229709037114e-08f));
+  p = fma(p, square, splat(1.48572235717979e-05f));
+  p = fma(p, square, splat(6.37261928875436e-04f));
+  p = fma(p, square, splat(4.89352455891786e-03f));
+  Lanes q = fma(splat(1.19825839466702e-06f), square, splat(1.18534705686654e-04f));
+  q = fma(q, square, splat(2.26843463243900e-03f));
+  q = fma(q, square, splat(4.89352518554385e-03f));
+  return bounded * p / q;
 }
 
 }  // namespace lockstep::cpu::LOCKSTEP_CPU_ISA

@@ -67,6 +67,16 @@ static void product_tile(const Product& p) {
     w += p.weight_stride;
     x += sizeof(typename Kind::X);
   }
+  if (p.routes != nullptr) {
+#pragma GCC unroll 6
+    for (int r = 0; r < R; ++r) {
+      float* to = p.left + p.places[r] * p.sums_stride;
+      const Lanes route = splat(p.routes[r]);
+#pragma GCC unroll 4
+      for (int v = 0; v < V; ++v) store(to + v * kLanes, fma(route, sums[r][v], load(to + v * kLanes)));
+    }
+    return;
+  }
   const bool joins = p.left != nullptr;
   float* const dst = joins ? p.left : p.sums;
   const int64_t stride = p.sums_stride;

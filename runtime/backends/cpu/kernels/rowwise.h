@@ -1,4 +1,4 @@
-// Kernels over single rows: conversion, sums, norms, activations, rope. Included by the isa_*.cpp files after lanes.h.
+// Kernels over single rows: conversion, sums, norms. Included by the isa_*.cpp files after lanes.h.
 #pragma once
 
 #include "runtime/backends/cpu/kernels/kernels.h"
@@ -78,60 +78,65 @@ static void add(ConstRow x, ConstRow y, Row dst, int64_t count) {
   });
 }
 
-template <typename X, typename W, typename D>
-LOCKSTEP_LANES_INLINE void rms_norm_row(ConstRow x, ConstRow w, Row dst, int64_t count, double epsilon) {
-  Lanes squares = zero();
-  for (int64_t i = 0; i < count; i += kLanes) {
-    const Lanes value = read<X>(x.data, i, count - i);
-    squares = fma(value, value, squares);
-  }
-  const float mean = sum_of(squares) / static_cast<float>(count);
-  const Lanes factor = splat(1.0f / __builtin_sqrtf(mean + static_cast<float>(epsilon)));
-  for (int64_t i = 0; i < count; i += kLanes) {
-    const Lanes inner = rounded_to<D>(read<X>(x.data, i, count - i) * factor);
-    write<D>(dst.data, i, read<W>(w.data, i, count - i) * inner, count - i);
-  }
-}
-
-static void rms_norm(ConstRow x, ConstRow w, Row dst, int64_t count, double epsilon) {
-  with_type(x.dtype, [&](auto a) {
-    with_type(w.dtype, [&](auto b) {
-      with_type(dst.dtype, [&](auto d) {
-        rms_norm_row<typename decltype(a)::Type, typename decltype(b)::Type, typename decltype(d)::Type>(
-            x, w, dst, count, epsilon);
-      });
-    });
-  });
-}
-
-static void gated_silu(ConstRow gate, ConstRow up, Row dst, int64_t count) {
-  with_type(gate.dtype, [&](auto t) {
-    using T = typename decltype(t)::Type;
-    with_type(dst.dtype, [&](auto d) {
-      for (int64_t i = 0; i < count; i += kLanes) {
-        const Lanes x = read<T>(gate.data, i, count - i);
-        const Lanes silu = x / (splat(1.0f) + exp(zero() - x));
-        write<typename decltype(d)::Type>(dst.data, i, silu * read<T>(up.data, i, count - i), count - i);
-      }
-    });
-  });
-}
-
-static void rope_head(ConstRow x, const float* cosines, const float* sines, Row dst, int64_t rotated,
-                      int64_t head_dim) {
+static void scale(ConstRow x, Row dst, int64_t count, float factor) {
   with_type(x.dtype, [&](auto t) {
     using T = typename decltype(t)::Type;
-    const int64_t half = rotated / 2;
-    for (int64_t i = 0; i < half; i += kLanes) {
-      const int64_t n = half - i;
-      const Lanes a = read<T>(x.data, i, n), b = read<T>(x.data, half + i, n);
-      const Lanes c = n >= kLanes ? load(cosines + i) : load(cosines + i, static_cast<int>(n));
-      const Lanes s = n >= kLanes ? load(sines + i) : load(sines + i, static_cast<int>(n));
-      write<T>(dst.data, i, a * c - b * s, n);
-      write<T>(dst.data, half + i, b * c + a * s, n);
+    for (int64_t i = 0; i < count; i += kLanes) {
+      write<T>(dst.data, i, read<T>(x.data, i, count - i) * splat(factor), count - i);
     }
-    for (int64_t i = rotated; i < head_dim; i += kLanes) {
-      write<T>(dst.data, i, read<T>(x.data, i, head_dim - i), head_dim - i);
+  });
+}
+
+static void soft_cap(ConstRow x, Row dst, int64_t count, float cap) {
+  with_type(x.dtype, [&](auto t) {
+    using T = typename decltype(t)::Type;
+    for (int64_t i = 0; i < count; i += kLanes) {
+      write<T>(dst.data, i, splat(cap) * tanh(read<T>(x.data, i, count - i) / splat(cap)), count - i);
+    }
+  });
+}
+
+static void rms_norm(ConstRow x, ConstRow w, Row dst, int64_t count, double epsilon, float offset) {
+  with_type(x.dtype, [&](auto t) {
+    using T = typename decltype(t)::Type;
+    Lanes squares = zero();
+    for (int64_t i = 0; i < count; i += kLanes) {
+      const Lanes value = read<T>(x.data, i, count - i);
+      squares = fma(value, value, squares);
+    }
+    const float mean = sum_of(squares) / static_cast<float>(count);
+    const Lanes factor = splat(1.0f / __builtin_sqrtf(mean + static_cast<float>(epsilon)));
+    for (int64_t i = 0; i < count; i += kLanes) {
+      const Lanes inner = read<T>(x.data, i, count - i) * factor;
+      const Lanes weight = read<T>(w.data, i, count - i);
+      const Lanes value = offset == 0.0f ? weight * rounded_to<T>(inner) : (weight + splat(offset)) * inner;
+      write<T>(dst.data, i, value, count - i);
+    }
+  });
+}
+
+/// The mean is taken twice: the second time of what is left after the first, which removes the first one's rounding.
+static void layer_norm(ConstRow x, ConstRow w, ConstRow b, Row dst, int64_t count, double epsilon) {
+  with_type(x.dtype, [&](auto t) {
+    using T = typename decltype(t)::Type;
+    const float per_element = 1.0f / static_cast<float>(count);
+    Lanes sum = zero();
+    for (int64_t i = 0; i < count; i += kLanes) sum = sum + read<T>(x.data, i, count - i);
+    const Lanes centre = splat(sum_of(sum) * per_element);
+    Lanes rest = zero(), squares = zero();
+    for (int64_t i = 0; i < count; i += kLanes) {
+      Lanes value = read<T>(x.data, i, count - i) - centre;
+      if (count - i < kLanes) value = first_of(value, static_cast<int>(count - i), zero());
+      rest = rest + value;
+      squares = fma(value, value, squares);
+    }
+    const float shift = sum_of(rest) * per_element;
+    const float spread = sum_of(squares) * per_element - shift * shift;
+    const float variance = spread < 0.0f ? 0.0f : spread;  // a NaN stays
+    const Lanes factor = splat(1.0f / __builtin_sqrtf(variance + static_cast<float>(epsilon)));
+    for (int64_t i = 0; i < count; i += kLanes) {
+      const Lanes value = (read<T>(x.data, i, count - i) - centre - splat(shift)) * factor;
+      write<T>(dst.data, i, fma(value, read<T>(w.data, i, count - i), read<T>(b.data, i, count - i)), count - i);
     }
   });
 }

@@ -7,16 +7,34 @@
 
 namespace lockstep::cpu::LOCKSTEP_CPU_ISA {
 
-static void softmax_row(float* scores, const SoftmaxTile& tile, int row) {
+alignas(64) static constexpr float kLaneNumbers[kLanes] = {0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15};
+
+/// Sixteen scores of a row from column `at` on: what the softmax is taken of.
+template <bool kIsShaped>
+LOCKSTEP_LANES_INLINE Lanes score_of(const SoftmaxTile& tile, int row, int at) {
+  Lanes score = load(tile.scores + row * kPanel + at) * splat(tile.scale);
+  if constexpr (kIsShaped) {
+    if (tile.soft_cap != 0.0f) score = splat(tile.soft_cap) * tanh(score / splat(tile.soft_cap));
+    if (tile.slope != nullptr) {
+      const Lanes distance = splat(tile.distance[row] + static_cast<float>(at)) + load(kLaneNumbers);
+      score = score + splat(tile.slope[row]) * distance;
+    }
+  }
   const Lanes least = splat(-__builtin_inff());
-  Lanes scaled[kPanelStrips];
-  Lanes most = least;
+  const int begin = tile.begin - at, end = tile.end - at;
+  if (end < kLanes) score = first_of(score, end < 0 ? 0 : end, least);
+  if (begin > 0) score = first_of(least, begin > kLanes ? kLanes : begin, score);
+  return score;
+}
+
+template <bool kIsShaped>
+static void softmax_row(const SoftmaxTile& tile, int row) {
+  Lanes scores[kPanelStrips];
+  Lanes most = splat(-__builtin_inff());
 #pragma GCC unroll 4
   for (int v = 0; v < kPanelStrips; ++v) {
-    const int valid = tile.valid - v * kLanes;
-    scaled[v] = load(scores + v * kLanes) * splat(tile.scale);
-    if (valid < kLanes) scaled[v] = first_of(scaled[v], valid < 0 ? 0 : valid, least);
-    most = larger(scaled[v], most);
+    scores[v] = score_of<kIsShaped>(tile, row, v * kLanes);
+    most = larger(scores[v], most);
   }
   const float old_maximum = tile.maximum[row];
   const float tile_maximum = largest_of(most);
@@ -34,15 +52,22 @@ static void softmax_row(float* scores, const SoftmaxTile& tile, int row) {
   }
 #pragma GCC unroll 4
   for (int v = 0; v < kPanelStrips; ++v) {
-    const Lanes weight = exp(scaled[v] - origin);
-    store(scores + v * kLanes, weight);
+    const Lanes weight = exp(scores[v] - origin);
+    store(tile.scores + row * kPanel + v * kLanes, weight);
     sum = sum + weight;
   }
   store(tile.sum + row * kLanes, sum);
 }
 
 static void softmax_tile(const SoftmaxTile& tile) {
-  for (int row = 0; row < tile.rows; ++row) softmax_row(tile.scores + row * kPanel, tile, row);
+  const bool is_shaped = tile.soft_cap != 0.0f || tile.slope != nullptr;
+  for (int row = 0; row < tile.rows; ++row) {
+    if (is_shaped) {
+      softmax_row<true>(tile, row);
+    } else {
+      softmax_row<false>(tile, row);
+    }
+  }
 }
 
 static void finish_attention(const float* result, const float* sum, Row dst, int64_t count) {

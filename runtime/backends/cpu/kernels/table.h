@@ -1,7 +1,9 @@
 // Fills the table of one instruction set. Included by the isa_*.cpp files last.
 #pragma once
 
+#include "runtime/backends/cpu/kernels/activation.h"
 #include "runtime/backends/cpu/kernels/product.h"
+#include "runtime/backends/cpu/kernels/rope.h"
 #include "runtime/backends/cpu/kernels/rowwise.h"
 #include "runtime/backends/cpu/kernels/softmax.h"
 
@@ -17,8 +19,10 @@ constexpr Kernels make_kernels(Isa isa) {
 #endif
     .product_f32 = product<Scalar<float>>, .product_bf16 = product<Scalar<BFloat16>>,
     .product_f16 = product<Scalar<Float16>>, .add_floats = add_floats, .finish_tile = finish_tile,
-    .softmax_tile = softmax_tile, .finish_attention = finish_attention, .convert = convert, .add = add,
-    .rms_norm = rms_norm, .gated_silu = gated_silu, .rope_head = rope_head,
+    .softmax_tile = softmax_tile, .finish_attention = finish_attention, .convert = convert, .add = add, .scale = scale,
+    .soft_cap = soft_cap, .rms_norm = rms_norm, .layer_norm = layer_norm, .activate = activate, .gate = gate,
+    .gate_tile = gate_tile, .add_routed = add_routed, .route = route, .rope_halves = rope_halves,
+    .rope_neighbours = rope_neighbours,
   };
 }
 

@@ -28,7 +28,8 @@ graph::Graph cache_graph() {
     const ValueId v = builder.state("kv." + std::to_string(layer) + ".v", type);
     builder.kv_append(x, k, slot, position);
     builder.kv_append(x, v, slot, position);
-    builder.output("y" + std::to_string(layer), builder.attention(x, k, v, slot, position, {0, 1}, 0.2, "prefill"));
+    builder.output("y" + std::to_string(layer),
+                   builder.attention(x, k, v, slot, position, {.head_map = {0, 1}, .scale = 0.2, .kernel = "prefill"}));
   }
   return std::move(builder).finish();
 }

@@ -53,6 +53,54 @@ TEST(BufferPlan, CopiesColumnsThatTheHostReads) {
   EXPECT_TRUE(plan_buffers(graph).values[part.value].is_workspace);
 }
 
+/// Partial sums of token rows: [1, 4, 16], by two leaves.
+class PartialSums : public ::testing::Test {
+ protected:
+  ValueId partial() { return builder_.linear_blocks(x_, w_, split_, 16); }
+  void output_sum(ValueId partial) { builder_.output("y", builder_.all_reduce(partial, split_, DType::kFloat32)); }
+
+  const BlockSplit split_{{0, 2}};
+  GraphBuilder builder_{{.name = "prefill", .rows = 4, .slots = 1}};
+  ValueId ids_ = builder_.input("ids", {DType::kInt32, {4}});
+  ValueId table_ = builder_.weight("t", {DType::kFloat32, {8, 32}}, {{"t", {{0, 8}, {0, 32}}}});
+  ValueId w_ = builder_.weight("w", {DType::kFloat32, {16, 32}}, {{"w", {{0, 16}, {0, 32}}}});
+  ValueId x_ = builder_.lookup(ids_, table_, 0);
+};
+
+TEST_F(PartialSums, ArePackedWhereOnlyJoinsAndSumsReadThem) {
+  const ValueId read_twice = partial(), kept = partial();
+  const ValueId joined = builder_.join_partials(builder_.join_partials(read_twice, read_twice), kept);
+  builder_.output("kept", kept);
+  output_sum(joined);
+  const BufferPlan plan = plan_buffers(std::move(builder_).finish());
+  EXPECT_TRUE(plan.values[read_twice.value].packs_planes);
+  EXPECT_FALSE(plan.values[kept.value].packs_planes);  // the host reads it
+  EXPECT_TRUE(plan.values[joined.value].packs_planes);
+  EXPECT_TRUE(plan.values[joined.value].is_token_rows);
+  for (ValueId copied : {read_twice, kept}) EXPECT_FALSE(plan.values[copied.value].is_view);
+}
+
+TEST_F(PartialSums, AreWrittenSideBySideWhereTheirJoinAloneReadsThem) {
+  const ValueId first = partial();
+  const ValueId between = builder_.add(x_, x_);
+  const ValueId second = builder_.linear_blocks(between, w_, split_, 16);
+  const ValueId joined = builder_.join_partials(first, second);
+  output_sum(joined);
+  const graph::Graph graph = std::move(builder_).finish();
+  const BufferPlan plan = plan_buffers(graph);
+  EXPECT_EQ(plan.values[first.value].first_column, 0);
+  EXPECT_EQ(plan.values[second.value].first_column, 16);
+  for (ValueId part : {first, second}) {
+    EXPECT_TRUE(plan.values[part.value].is_view);
+    EXPECT_EQ(plan.values[part.value].base, joined);
+    EXPECT_TRUE(plan.values[part.value].packs_planes);
+  }
+  // The joined result has its place from the first part on.
+  const Placement &whole = plan.values[joined.value], &other = plan.values[between.value];
+  EXPECT_TRUE(other.offset >= whole.offset + graph.value(joined).type.bytes() ||
+              whole.offset >= other.offset + graph.value(between).type.bytes());
+}
+
 TEST(BufferPlan, FindsNoSlotOfRowsWhereNodesDisagree) {
   GraphBuilder builder({.name = "prefill", .rows = 4, .slots = 1});
   const ValueId x = builder.input("x", rows_of(16));

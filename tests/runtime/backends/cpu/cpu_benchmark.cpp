@@ -13,6 +13,7 @@
 #include <vector>
 
 #include "runtime/backends/cpu/attention.h"
+#include "runtime/backends/cpu/experts.h"
 #include "runtime/backends/cpu/linear.h"
 #include "runtime/backends/cpu/memory.h"
 #include "tests/runtime/backends/cpu/probes.h"
@@ -195,6 +196,102 @@ BENCHMARK(gemm)
     ->UseManualTime()
     ->Iterations(15);
 
+/// A layer of experts [2048 → columns → 2048], of which each row chooses some, in leaves of 128 columns.
+struct ExpertBench {
+  static constexpr int64_t kHidden = 2048, kBlock = 128;
+  struct Load {
+    int64_t rows, columns, experts, chosen;
+  };
+  const Kernels& kernels = kernels_for(best_isa());
+  Load load;
+  Mapping gate, up, down, x, route, result, shared, scratch;
+  std::unique_ptr<ExpertTask> task;
+
+  explicit ExpertBench(const Load& l) : load(l) {
+    const auto [rows, columns, experts, chosen] = load;
+    Packing inner = Packing::for_leaves(columns, kHidden, kHidden, DType::kBFloat16, kernels.bf16_pairs);
+    Packing outer = Packing::for_leaves(kHidden, columns, kBlock, DType::kBFloat16, kernels.bf16_pairs);
+    inner.parts = outer.parts = experts;
+    gate = filled(inner.bytes(), DType::kBFloat16);
+    up = filled(inner.bytes(), DType::kBFloat16);
+    down = filled(outer.bytes(), DType::kBFloat16);
+    x = filled(rows * kHidden * 2, DType::kBFloat16);
+    route = filled(rows * experts * 4, DType::kFloat32);
+    result = filled(rows * kHidden * 4, DType::kFloat32);
+    ExpertOperands operands{.x = tensor_over(x, DType::kBFloat16, rows, kHidden),
+                            .route = tensor_over(route, DType::kFloat32, rows, experts),
+                            .gate = {inner, gate.data()},
+                            .up = {inner, up.data()},
+                            .down = {outer, down.data()},
+                            .most_per_row = chosen,
+                            .activation = {},
+                            .result = tensor_over(result, DType::kFloat32, rows, kHidden)};
+    for (int64_t row = 0; row < rows; ++row) {
+      auto* routes = reinterpret_cast<float*>(operands.route.at(row));
+      std::vector<float> logits(routes, routes + experts);
+      kernels.route(logits.data(), routes, experts, chosen);
+    }
+    const BlockSplit split{{0, (columns + kBlock - 1) / kBlock}};
+    task = std::make_unique<ExpertTask>(kernels, operands, ExpertLeaf::blocks(outer, split, 0, kBlock));
+    shared = filled(task->shared_bytes(), DType::kFloat32);
+    scratch = filled(task->private_bytes(), DType::kFloat32);
+  }
+
+  void run() {
+    task->group(shared.data());
+    task->gather(shared.data(), {0, 1});
+    task->run_inner(shared.data(), scratch.data(), {0, 1});
+    if (task->arranges_inner()) task->arrange_inner(shared.data(), {0, 1});
+    task->run_down(shared.data(), scratch.data(), {0, 1});
+  }
+  double weights_of_one() const { return 3.0 * 2.0 * static_cast<double>(kHidden * load.columns); }
+};
+
+/// Arguments: columns, experts, chosen; one row. Beside the read bandwidth.
+void decode_experts(benchmark::State& state) {
+  ExpertBench bench({1, state.range(0), state.range(1), state.range(2)});
+  const Mapping probe = filled(int64_t{256} << 20, DType::kFloat32);
+  PairedRatio ratio;
+  double bytes = 0;
+  for (auto _ : state) {
+    const double limit = read_limit(probe);
+    const double seconds = seconds_of([&] { bench.run(); });
+    bytes = static_cast<double>(bench.load.chosen) * bench.weights_of_one() / seconds;
+    state.SetIterationTime(seconds);
+    ratio.add(bytes / limit);
+  }
+  ratio.report(state);
+  state.counters["GB/s"] = bytes * 1e-9;
+}
+BENCHMARK(decode_experts)
+    ->ArgNames({"columns", "experts", "chosen"})
+    ->Args({8192, 4, 2})
+    ->Args({2048, 16, 4})
+    ->UseManualTime()
+    ->Iterations(15);
+
+/// Arguments: columns, experts, chosen; 256 rows. Beside the multiply-add peak.
+void prefill_experts(benchmark::State& state) {
+  ExpertBench bench({256, state.range(0), state.range(1), state.range(2)});
+  PairedRatio ratio;
+  double flops = 0;
+  for (auto _ : state) {
+    const double limit = register_peak(bench.kernels.bf16_pairs);
+    const double seconds = seconds_of([&] { bench.run(); });
+    flops = static_cast<double>(bench.load.rows * bench.load.chosen) * bench.weights_of_one() / seconds;
+    state.SetIterationTime(seconds);
+    ratio.add(flops / limit);
+  }
+  ratio.report(state);
+  state.counters["GFLOP/s"] = flops * 1e-9;
+}
+BENCHMARK(prefill_experts)
+    ->ArgNames({"columns", "experts", "chosen"})
+    ->Args({8192, 4, 2})
+    ->Args({2048, 16, 4})
+    ->UseManualTime()
+    ->Iterations(9);
+
 /// Arguments: rows (the last positions of the context), context, head_dim, query heads per cache head.
 void attention(benchmark::State& state) {
   const int64_t rows = state.range(0), context = state.range(1), head_dim = state.range(2), group = state.range(3);
@@ -210,8 +307,8 @@ void attention(benchmark::State& state) {
   CacheLayout values = keys;
   values.role = CacheRole::kValues;
   values.pairs = false;
-  keys.block_stride = values.block_stride = kHeads * (keys.tile_bytes() + values.tile_bytes());
-  const Mapping cache = filled(keys.blocks() * keys.block_stride, DType::kBFloat16);
+  keys.tile_stride = values.tile_stride = kHeads * (keys.tile_bytes() + values.tile_bytes());
+  const Mapping cache = filled(keys.tiles() * keys.tile_stride, DType::kBFloat16);
   keys.base = cache.data();
   values.base = cache.data() + kHeads * keys.tile_bytes();
   std::vector<int64_t> head_map;
@@ -221,12 +318,13 @@ void attention(benchmark::State& state) {
   const int64_t columns = kHeads * group * head_dim;
   const Mapping q = filled(rows * columns * 2, DType::kBFloat16);
   const Mapping result = filled(rows * columns * 2, DType::kBFloat16);
-  AttentionTask task = AttentionTask::make(kernels, keys, values, head_map, rows);
+  AttentionTask task = AttentionTask::make(kernels, keys, values, head_map);
+  task.block_for_prefill(rows);
   task.q = tensor_over(q, DType::kBFloat16, rows, columns);
   task.result = tensor_over(result, DType::kBFloat16, rows, columns);
   task.slot = slot.data();
   task.position = position.data();
-  task.scale = 0.125f;
+  task.rule.scale = 0.125f;
   const Mapping scratch = filled(task.private_bytes(), DType::kFloat32);
   PairedRatio ratio;
   double flops = 0, limit = 0;

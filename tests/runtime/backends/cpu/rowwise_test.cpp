@@ -51,31 +51,6 @@ TEST_P(Rowwise, ConvertsAsTheDefinitionOfTheTypesDoes) {
   }
 }
 
-TEST_P(Rowwise, ActivatesWithinAFewRoundings) {
-  std::vector<float> gate, up;
-  for (float x = -120.0f; x <= 120.0f; x += 0.37f) gate.push_back(x);
-  up.assign(gate.size(), 1.5f);
-  std::vector<float> found(gate.size());
-  kernels().gated_silu(from(gate, DType::kFloat32), from(up, DType::kFloat32), to(found, DType::kFloat32),
-                       static_cast<int64_t>(gate.size()));
-  for (size_t i = 0; i < gate.size(); ++i) {
-    const double exact = double{gate[i]} / (1.0 + std::exp(-double{gate[i]})) * 1.5;
-    // e^x is within 2 units in the last place; the rest adds as much again. Below 1e-36 results may be denormal.
-    EXPECT_NEAR(found[i], exact, std::abs(exact) * 6e-7 + 1e-36) << gate[i];
-  }
-}
-
-TEST_P(Rowwise, ActivatesTheEndsOfTheRange) {
-  const std::vector<float> gate = {kNan, kInfinity, 1000.0f, -1000.0f, 0.0f}, up(5, 1.0f);
-  std::vector<float> found(5);
-  kernels().gated_silu(from(gate, DType::kFloat32), from(up, DType::kFloat32), to(found, DType::kFloat32), 5);
-  EXPECT_TRUE(std::isnan(found[0]));
-  EXPECT_EQ(found[1], kInfinity);
-  EXPECT_EQ(found[2], 1000.0f);
-  EXPECT_EQ(found[3], 0.0f);
-  EXPECT_EQ(found[4], 0.0f);
-}
-
 TEST_P(Rowwise, NormalisesRowsOfEveryWidth) {
   for (int64_t count : {1, 3, 15, 16, 17, 31, 100, 576}) {
     std::vector<float> x, w;
@@ -86,7 +61,8 @@ TEST_P(Rowwise, NormalisesRowsOfEveryWidth) {
       squares += double{x.back()} * x.back();
     }
     std::vector<float> found(static_cast<size_t>(count));
-    kernels().rms_norm(from(x, DType::kFloat32), from(w, DType::kFloat32), to(found, DType::kFloat32), count, 1e-5);
+    kernels().rms_norm(from(x, DType::kFloat32), from(w, DType::kFloat32), to(found, DType::kFloat32), count, 1e-5,
+                       0.0f);
     const double factor = 1.0 / std::sqrt(squares / static_cast<double>(count) + 1e-5);
     // The sum of squares has a relative error of at most count/16 + 4 roundings of 2^-24.
     for (int64_t i = 0; i < count; ++i) EXPECT_NEAR(found[i], w[i] * x[i] * factor, 4e-6) << count;
@@ -98,26 +74,77 @@ TEST_P(Rowwise, RoundsTheNormBeforeTheWeight) {
   const std::vector<uint16_t> x(2, to_bfloat16(3.0f).bits);
   const std::vector<uint16_t> w(2, to_bfloat16(1.5f).bits);
   std::vector<uint16_t> found(2);
-  kernels().rms_norm(from(x, DType::kBFloat16), from(w, DType::kBFloat16), to(found, DType::kBFloat16), 2, 0.0379);
+  kernels().rms_norm(from(x, DType::kBFloat16), from(w, DType::kBFloat16), to(found, DType::kBFloat16), 2, 0.0379,
+                     0.0f);
   EXPECT_EQ(to_float(BFloat16{found[0]}), 1.4921875f);
 }
 
-TEST_P(Rowwise, RotatesPairsAndCopiesTheRest) {
-  for (int64_t rotated : {2, 10, 32, 64, 66}) {
-    const int64_t head_dim = rotated + 6, half = rotated / 2;
-    std::vector<float> x, cosines, sines, found(static_cast<size_t>(head_dim));
-    for (int64_t i = 0; i < head_dim; ++i) x.push_back(static_cast<float>(i % 9) - 4.0f);
-    for (int64_t i = 0; i < half; ++i) {
-      cosines.push_back(std::cos(0.3f * static_cast<float>(i)));
-      sines.push_back(std::sin(0.3f * static_cast<float>(i)));
+TEST_P(Rowwise, AddsTheOffsetToTheWeightAndRoundsOnce) {
+  // 1.5 · 0.9979 is 1.4969, which bfloat16 rounds to 1.5; rounded before the weight it would be 1.4921875.
+  const std::vector<uint16_t> x(2, to_bfloat16(3.0f).bits);
+  const std::vector<uint16_t> w(2, to_bfloat16(0.5f).bits);
+  std::vector<uint16_t> found(2);
+  kernels().rms_norm(from(x, DType::kBFloat16), from(w, DType::kBFloat16), to(found, DType::kBFloat16), 2, 0.0379,
+                     1.0f);
+  EXPECT_EQ(to_float(BFloat16{found[0]}), 1.5f);
+}
+
+/// Rows around `mean`, whose spread is about 1.
+std::vector<float> spread_around(float mean, int64_t count) {
+  std::vector<float> x;
+  for (int64_t i = 0; i < count; ++i) x.push_back(mean + static_cast<float>((i * 7919) % 1009) / 300.0f - 1.7f);
+  return x;
+}
+
+TEST_P(Rowwise, CentresRowsOfEveryWidthAndMean) {
+  for (const float mean : {0.0f, 3.0f, -1000.0f}) {
+    for (int64_t count : {3, 15, 16, 17, 31, 100, 768, 4096}) {
+      const std::vector<float> x = spread_around(mean, count);
+      std::vector<float> w, b, found(static_cast<size_t>(count));
+      for (int64_t i = 0; i < count; ++i) w.push_back(0.5f + static_cast<float>(i % 3));
+      for (int64_t i = 0; i < count; ++i) b.push_back(static_cast<float>(i % 5) - 2.0f);
+      kernels().layer_norm(from(x, DType::kFloat32), from(w, DType::kFloat32), from(b, DType::kFloat32),
+                           to(found, DType::kFloat32), count, 1e-5);
+      double sum = 0, squares = 0;
+      for (float value : x) sum += value;
+      const double centre = sum / static_cast<double>(count);
+      for (float value : x) squares += (value - centre) * (value - centre);
+      const double factor = 1.0 / std::sqrt(squares / static_cast<double>(count) + 1e-5);
+      // A few roundings of 2^-24 of numbers that are not larger than the result's parts, whatever the mean.
+      for (int64_t i = 0; i < count; ++i) {
+        const double scaled = w[i] * (x[i] - centre) * factor;
+        ASSERT_NEAR(found[i], scaled + b[i], 1e-6 * (1.0 + std::abs(scaled))) << count << " around " << mean;
+      }
     }
-    kernels().rope_head(from(x, DType::kFloat32), cosines.data(), sines.data(), to(found, DType::kFloat32), rotated,
-                        head_dim);
-    for (int64_t i = 0; i < half; ++i) {
-      EXPECT_EQ(found[i], x[i] * cosines[i] - x[half + i] * sines[i]);
-      EXPECT_EQ(found[half + i], x[half + i] * cosines[i] + x[i] * sines[i]);
-    }
-    for (int64_t i = rotated; i < head_dim; ++i) EXPECT_EQ(found[i], x[i]);
+  }
+}
+
+TEST_P(Rowwise, CentresAConstantRowToTheBias) {
+  const std::vector<float> x(40, 0.1f), w(40, 2.0f), b(40, -3.0f);
+  std::vector<float> found(40);
+  kernels().layer_norm(from(x, DType::kFloat32), from(w, DType::kFloat32), from(b, DType::kFloat32),
+                       to(found, DType::kFloat32), 40, 1e-5);
+  for (float value : found) EXPECT_NEAR(value, -3.0f, 1e-5f);
+}
+
+TEST_P(Rowwise, Scales) {
+  for (int64_t count : {1, 16, 35}) {
+    const std::vector<uint16_t> x(static_cast<size_t>(count), to_bfloat16(3.0f).bits);
+    std::vector<uint16_t> found(static_cast<size_t>(count));
+    kernels().scale(from(x, DType::kBFloat16), to(found, DType::kBFloat16), count, 0.7f);
+    for (uint16_t bits : found) EXPECT_EQ(bits, to_bfloat16(3.0f * 0.7f).bits);
+  }
+}
+
+TEST_P(Rowwise, CapsSoftly) {
+  std::vector<float> x;
+  for (float value = -400.0f; value <= 400.0f; value += 0.83f) x.push_back(value);
+  x.insert(x.end(), {0.0f, 1e-6f, kInfinity, -kInfinity});
+  std::vector<float> found(x.size());
+  kernels().soft_cap(from(x, DType::kFloat32), to(found, DType::kFloat32), static_cast<int64_t>(x.size()), 30.0f);
+  for (size_t i = 0; i < x.size(); ++i) {
+    const double exact = 30.0 * std::tanh(double{x[i]} / 30.0);
+    EXPECT_NEAR(found[i], exact, std::abs(exact) * 5e-7) << x[i];
   }
 }
 

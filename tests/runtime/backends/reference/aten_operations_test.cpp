@@ -11,6 +11,7 @@ namespace {
 
 using ::testing::ElementsAre;
 using ::testing::FloatEq;
+using ::testing::FloatNear;
 using ::testing::HasSubstr;
 
 TEST(MultiplyTransposed, ReadsSlicesOfWiderMatrices) {
@@ -43,6 +44,15 @@ TEST(SoftmaxRows, GivesSharesOfOne) {
   EXPECT_NEAR(y[0], 0.25, 1e-6);
   EXPECT_NEAR(y[1], 0.75, 1e-6);
   EXPECT_THAT(y[2], FloatEq(0.5f));
+}
+
+TEST(Gelu, HasAnExactFormAndOneByTanh) {
+  const std::vector<float> x = {0, 1, -2};
+  std::vector<float> exact(3), tanh(3);
+  gelu(dense(x.data(), 1, 3), GeluForm::kExact, dense(exact.data(), 1, 3)).value();
+  gelu(dense(x.data(), 1, 3), GeluForm::kTanh, dense(tanh.data(), 1, 3)).value();
+  EXPECT_THAT(exact, ElementsAre(0.0f, FloatNear(0.841345f, 1e-6f), FloatNear(-0.0455003f, 1e-6f)));
+  EXPECT_THAT(tanh, ElementsAre(0.0f, FloatNear(0.841192f, 1e-6f), FloatNear(-0.0454023f, 1e-6f)));
 }
 
 TEST(AtenOperations, TurnTheLibrarysExceptionsIntoErrors) {

@@ -1,0 +1,85 @@
+// Phases of a mixture of experts: which experts a row chooses, and what they give.
+#include <algorithm>
+
+#include "runtime/backends/cpu/compiler.h"
+#include "runtime/backends/cpu/experts.h"
+#include "runtime/backends/cpu/weight_packing.h"
+
+namespace lockstep::cpu {
+namespace {
+
+/// The experts of this rank that a row can choose: `chosen` of the moe_route node that makes the routes, if one does.
+int64_t most_per_row(const graph::Graph& graph, const graph::Node& experts) {
+  const int64_t held = experts.integer("experts");
+  for (const graph::Node& node : graph.nodes) {
+    if (node.op == graph::Op::kMoeRoute && node.result == experts.operands[1]) {
+      return std::min(held, node.integer("chosen"));
+    }
+  }
+  return held;
+}
+
+}  // namespace
+
+void Compiler::lower_moe_route(const Node& node) {
+  add_shared([logits = operand(node, 0), dst = result(node), chosen = node.integer("chosen"),
+              route = kernels_.route](Part part) {
+    const Share share = share_of(dst.used_rows(), part);
+    for (int64_t row = share.begin; row < share.end; ++row) {
+      route(reinterpret_cast<const float*>(logits.at(row)), reinterpret_cast<float*>(dst.at(row)), dst.columns, chosen);
+    }
+  });
+}
+
+const int32_t* Compiler::slot_before(const Node& node) const {
+  const bool is_of_tokens = operand(node, 0).rows_in_use != nullptr;
+  if (!is_of_tokens || !slot_of_rows_ || *slot_of_rows_ > *node.result) return nullptr;
+  return tensor(*slot_of_rows_).as<int32_t>();
+}
+
+Result<void> Compiler::lower_moe_experts(const Node& node) {
+  PackedWeight weights[3];  // gate, up, down
+  for (size_t i = 0; i < 3; ++i) {
+    const auto weight =
+        store_.packed(graph_.value(node.operands[i + 2]).name, *packing_of(kernels_, graph_, node, i + 2));
+    if (!weight) return not_a_weight(node, i + 2);
+    weights[i] = *weight;
+  }
+  const Packing& down = weights[2].packing;
+  const BlockSplit split{node.integers("blocks")};
+  std::vector<ExpertLeaf> leaves = node.text("leaf") == "expert"
+                                       ? ExpertLeaf::whole(down, split, graph_.rank)
+                                       : ExpertLeaf::blocks(down, split, graph_.rank, node.integer("block"));
+  const auto bias = [&](size_t i) { return node.operands.size() > i ? operand(node, i).data : nullptr; };
+  const ExpertTask task(kernels_,
+                        {.x = operand(node, 0),
+                         .route = operand(node, 1),
+                         .slot = slot_before(node),
+                         .gate = weights[0],
+                         .up = weights[1],
+                         .down = weights[2],
+                         .gate_bias = bias(5),
+                         .up_bias = bias(6),
+                         .down_bias = bias(7),
+                         .first_expert = node.integer("first_expert"),
+                         .most_per_row = most_per_row(graph_, node),
+                         .activation = activation_of(node),
+                         .result = result(node)},
+                        std::move(leaves));
+  Scratch* scratch = &program_.scratch;
+  scratch->need_shared(task.shared_bytes());
+  scratch->need_private(task.private_bytes());
+  add_alone([task, scratch]() -> Result<void> {
+    task.group(scratch->shared_memory);
+    return ok();
+  });
+  add_shared([task, scratch](Part part) { task.gather(scratch->shared_memory, part); });
+  add_shared([task, scratch](Part part) { task.run_inner(scratch->shared_memory, scratch->private_of(part), part); });
+  if (task.arranges_inner()) {
+    add_shared([task, scratch](Part part) { task.arrange_inner(scratch->shared_memory, part); });
+  }
+  add_shared([task, scratch](Part part) { task.run_down(scratch->shared_memory, scratch->private_of(part), part); });
+  return ok();
+}
+
+}  // namespace lockstep::cpu

@@ -1,0 +1,13 @@
+// The activations by their names in graphs.
+#pragma once
+
+#include <string_view>
+
+#include "runtime/backends/aten/operations.h"
+
+namespace lockstep::reference {
+
+/// dst [R, N] = the activation called `name` (silu, gelu, gelu_tanh or relu) of x [R, N].
+Result<void> activate(std::string_view name, aten::ConstMatrix x, aten::Matrix dst);
+
+}  // namespace lockstep::reference

@@ -1,0 +1,93 @@
+// Norms, activations and caps: what looks at one row.
+#include <algorithm>
+#include <cmath>
+
+#include "runtime/backends/reference/activations.h"
+#include "runtime/backends/reference/kernels.h"
+
+namespace lockstep::reference {
+
+Result<void> activate(std::string_view name, aten::ConstMatrix x, aten::Matrix dst) {
+  if (name == "silu") return aten::silu(x, dst);
+  if (name == "gelu") return aten::gelu(x, aten::GeluForm::kExact, dst);
+  if (name == "gelu_tanh") return aten::gelu(x, aten::GeluForm::kTanh, dst);
+  LOCKSTEP_CHECK(name == "relu", name);
+  for (int64_t r = 0; r < x.rows; ++r) {
+    for (int64_t i = 0; i < x.columns; ++i) {
+      const float v = x.data[r * x.row_stride + i];
+      dst.data[r * dst.row_stride + i] = v < 0 ? 0.0f : v;  // NaN stays
+    }
+  }
+  return ok();
+}
+
+Result<void> rms_norm(const Call& call, const Environment&) {
+  const Tensor& x = call.operands[0];
+  const Tensor& weight = call.operands[1];
+  const int64_t width = weight.elements();
+  const auto epsilon = static_cast<float>(call.node.number("epsilon"));
+  const auto offset = static_cast<float>(call.node.has("offset") ? call.node.number("offset") : 0.0);
+  const DType inner = offset == 0.0f ? x.type.dtype : DType::kFloat32;  // what x / root is rounded to
+  const int64_t groups = width == 0 ? 0 : x.elements() / width;
+  for (int64_t g = 0; g < groups; ++g) {
+    const float* src = x.floats() + g * width;
+    float* dst = call.result->floats() + g * width;
+    float squares = 0;
+    for (int64_t i = 0; i < width; ++i) squares += src[i] * src[i];
+    const float root = std::sqrt(squares / static_cast<float>(width) + epsilon);
+    for (int64_t i = 0; i < width; ++i) dst[i] = (weight.floats()[i] + offset) * rounded(src[i] / root, inner);
+  }
+  return ok();
+}
+
+Result<void> layer_norm(const Call& call, const Environment&) {
+  const Tensor& x = call.operands[0];
+  const float* weight = call.operands[1].floats();
+  const float* bias = call.operands[2].floats();
+  const int64_t width = x.columns();
+  const auto epsilon = static_cast<float>(call.node.number("epsilon"));
+  for (int64_t r = 0; r < x.rows(); ++r) {
+    const float* src = x.floats() + r * width;
+    float* dst = call.result->floats() + r * width;
+    float sum = 0;
+    for (int64_t i = 0; i < width; ++i) sum += src[i];
+    const float mean = sum / static_cast<float>(width);
+    float squares = 0;
+    for (int64_t i = 0; i < width; ++i) squares += (src[i] - mean) * (src[i] - mean);
+    const float root = std::sqrt(squares / static_cast<float>(width) + epsilon);
+    for (int64_t i = 0; i < width; ++i) dst[i] = weight[i] * ((src[i] - mean) / root) + bias[i];
+  }
+  return ok();
+}
+
+Result<void> soft_cap(const Call& call, const Environment&) {
+  const auto cap = static_cast<float>(call.node.number("cap"));
+  const float* x = call.operands[0].floats();
+  std::transform(x, x + call.result->elements(), call.result->floats(),
+                 [=](float v) { return cap * std::tanh(v / cap); });
+  return ok();
+}
+
+Result<void> activation(const Call& call, const Environment&) {
+  const Tensor& x = call.operands[0];
+  return activate(call.node.text("activation"), aten::dense(x.floats(), x.rows(), x.columns()),
+                  aten::dense(call.result->floats(), x.rows(), x.columns()));
+}
+
+Result<void> gated_activation(const Call& call, const Environment&) {
+  const Tensor& gate = call.operands[0];
+  const bool packed = call.operands.size() == 1;  // [gate | up]
+  const int64_t rows = call.result->rows();
+  const int64_t width = call.result->columns();
+  const float* up = packed ? gate.floats() + width : call.operands[1].floats();
+  const int64_t stride = gate.columns();
+  float* dst = call.result->floats();
+  LOCKSTEP_TRY_VOID(
+      activate(call.node.text("activation"), {gate.floats(), rows, width, stride}, aten::dense(dst, rows, width)));
+  for (int64_t r = 0; r < rows; ++r) {
+    for (int64_t i = 0; i < width; ++i) dst[r * width + i] *= up[r * stride + i];
+  }
+  return ok();
+}
+
+}  // namespace lockstep::reference

@@ -1,0 +1,130 @@
+// Rotary positions, the KV cache and attention.
+#include <algorithm>
+#include <cmath>
+
+#include "tests/conformance/backend/scalar_operations.h"
+
+namespace lockstep::conformance::scalar {
+namespace {
+
+/// Element `i` of the cache [S, G, C, h] at a position. With a window the cache is a ring behind its pinned rows.
+double& cache_at(Array& cache, const graph::Node& node, int64_t slot, int64_t head, int64_t position, int64_t i) {
+  const int64_t pinned = integer_or(node, "pinned", 0);
+  int64_t row = position;
+  while (node.has("window") && row >= cache.dim(2)) row -= cache.dim(2) - pinned;
+  return cache.at((slot * cache.dim(1) + head) * cache.dim(2) + row, i);
+}
+
+bool is_visible(const graph::Node& node, int64_t key, int64_t position) {
+  if (key > position) return false;
+  return !node.has("window") || key > position - node.integer("window") || key < integer_or(node, "pinned", 0);
+}
+
+/// One query head of one row.
+struct Query {
+  int64_t t, slot, position, head;
+};
+
+double score_of(Rank& rank, const graph::Node& node, const Query& query, int64_t key) {
+  Array& keys = rank.operand(node, 1);
+  const int64_t h = keys.dim(3);
+  const bool is_pinned = key < integer_or(node, "pinned", 0);
+  const Array& q = rank.operand(node, is_pinned ? node.operands.size() - 1 : 0);
+  const int64_t cache_head = node.integers("head_map")[static_cast<size_t>(query.head)];
+  double score = 0;
+  for (int64_t i = 0; i < h; ++i) {
+    score += q.at(query.t, query.head * h + i) * cache_at(keys, node, query.slot, cache_head, key, i);
+  }
+  score *= node.number("scale");
+  if (const double cap = number_or(node, "soft_cap", 0.0); cap > 0) score = cap * std::tanh(score / cap);
+  if (node.has("per_head") && node.text("per_head") == "slopes") {
+    score += rank.operand(node, 5).at(0, query.head) * static_cast<double>(key - query.position);
+  }
+  return score;
+}
+
+void attend(Rank& rank, const graph::Node& node, const Query& query) {
+  Array& values = rank.operand(node, 2);
+  const int64_t h = values.dim(3);
+  const int64_t cache_head = node.integers("head_map")[static_cast<size_t>(query.head)];
+  std::vector<int64_t> visible;
+  Numbers weights;
+  for (int64_t key = 0; key <= query.position; ++key) {
+    if (!is_visible(node, key, query.position)) continue;
+    visible.push_back(key);
+    weights.push_back(score_of(rank, node, query, key));
+  }
+  if (node.has("per_head") && node.text("per_head") == "sinks") {
+    weights.push_back(rank.operand(node, 5).at(0, query.head));  // a share that no value gets
+  }
+  const double best = *std::max_element(weights.begin(), weights.end());
+  double total = 0;
+  for (double& weight : weights) total += weight = std::exp(weight - best);
+  for (int64_t i = 0; i < h; ++i) {
+    double sum = 0;
+    for (size_t p = 0; p < visible.size(); ++p) {
+      sum += weights[p] / total * cache_at(values, node, query.slot, cache_head, visible[p], i);
+    }
+    rank.result(node).at(query.t, query.head * h + i) = sum;
+  }
+}
+
+}  // namespace
+
+void rope(Rank& rank, const graph::Node& node) {
+  const Array& x = rank.operand(node, 0);
+  Array& y = rank.result(node);
+  y.v = x.v;
+  const bool neighbours = node.has("pairs") && node.text("pairs") == "neighbours";
+  const int64_t half = rank.operand(node, 2).columns();
+  const int64_t head_dim = x.columns() / node.integer("heads");
+  for (int64_t t = 0; t < x.rows(); ++t) {
+    const int64_t slot = node.operands.size() > 3 ? rank.operand(node, 5).integer(t) : -1;
+    const bool is_long = slot >= 0 && rank.operand(node, 4).integer(slot) != 0;
+    for (int64_t head = 0; head < x.columns(); head += head_dim) {
+      for (int64_t i = 0; i < half; ++i) {
+        const double frequency = rank.operand(node, is_long ? 3 : 2).at(0, i);
+        const double angle = static_cast<double>(rank.operand(node, 1).integer(t)) * frequency;
+        const double c = std::cos(angle) * node.number("scale");
+        const double s = std::sin(angle) * node.number("scale");
+        const int64_t a = head + (neighbours ? 2 * i : i);
+        const int64_t b = head + (neighbours ? 2 * i + 1 : i + half);
+        y.at(t, a) = x.at(t, a) * c - x.at(t, b) * s;
+        y.at(t, b) = x.at(t, b) * c + x.at(t, a) * s;
+      }
+    }
+  }
+}
+
+void clamp_positions(Rank& rank, const graph::Node& node) {
+  const Numbers& position = rank.operand(node, 0).v;
+  for (size_t t = 0; t < position.size(); ++t) {
+    rank.result(node).v[t] = std::min(position[t], static_cast<double>(node.integer("most")));
+  }
+}
+
+void kv_append(Rank& rank, const graph::Node& node) {
+  const Array& rows = rank.operand(node, 0);
+  Array& cache = rank.operand(node, 1);
+  for (int64_t t = 0; t < rows.rows(); ++t) {
+    const int64_t slot = rank.operand(node, 2).integer(t);
+    if (slot < 0) continue;
+    const int64_t position = rank.operand(node, 3).integer(t);
+    for (int64_t c = 0; c < rows.columns(); ++c) {
+      cache_at(cache, node, slot, c / cache.dim(3), position, c % cache.dim(3)) = rows.at(t, c);
+    }
+  }
+}
+
+void attention(Rank& rank, const graph::Node& node) {
+  const auto heads = static_cast<int64_t>(node.integers("head_map").size());
+  for (int64_t t = 0; t < rank.result(node).rows(); ++t) {
+    const int64_t slot = rank.operand(node, 3).integer(t);
+    if (slot < 0) continue;  // zeros
+    for (int64_t head = 0; head < heads; ++head) {
+      attend(rank, node, {t, slot, rank.operand(node, 4).integer(t), head});
+    }
+  }
+}
+
+}  // namespace lockstep::conformance::scalar

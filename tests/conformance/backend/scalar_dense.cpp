@@ -1,0 +1,176 @@
+// Tables, products, norms, activations and copies.
+#include <algorithm>
+#include <cmath>
+#include <numbers>
+
+#include "tests/conformance/backend/scalar_operations.h"
+
+namespace lockstep::conformance::scalar {
+namespace {
+
+/// Row `index + offset` of a table; zeros outside it.
+void look_up(const Array& index, const Array& table, int64_t offset, Array& y) {
+  for (int64_t t = 0; t < y.rows(); ++t) {
+    const int64_t row = index.integer(t) + offset;
+    for (int64_t i = 0; i < y.columns(); ++i) y.at(t, i) = row >= 0 && row < table.rows() ? table.at(row, i) : 0.0;
+  }
+}
+
+/// Σ x[t, k] · w[n, k] over k in [begin, end).
+double dot(const Array& x, int64_t t, const Array& w, int64_t n, int64_t begin, int64_t end) {
+  double sum = 0;
+  for (int64_t k = begin; k < end; ++k) sum += x.at(t, k) * w.at(n, k);
+  return sum;
+}
+
+}  // namespace
+
+void embedding(Rank& rank, const graph::Node& node) {
+  look_up(rank.operand(node, 0), rank.operand(node, 1), -node.integer("first_row"), rank.result(node));
+}
+
+void lookup(Rank& rank, const graph::Node& node) {
+  look_up(rank.operand(node, 0), rank.operand(node, 1), node.integer("offset"), rank.result(node));
+}
+
+void linear(Rank& rank, const graph::Node& node) {
+  const Array& x = rank.operand(node, 0);
+  const Array& w = rank.operand(node, 1);
+  Array& y = rank.result(node);
+  for (int64_t t = 0; t < y.dim(0); ++t) {
+    for (int64_t n = 0; n < y.dim(1); ++n) {
+      const double bias = node.operands.size() > 2 ? rank.operand(node, 2).at(0, n) : 0.0;
+      y.at(t, n) = dot(x, t, w, n, 0, x.columns()) + bias;
+    }
+  }
+}
+
+void linear_blocks(Rank& rank, const graph::Node& node) {
+  const Array& x = rank.operand(node, 0);
+  const Array& w = rank.operand(node, 1);
+  Array& y = rank.result(node);
+  const BlockSplit split{node.integers("blocks")};
+  const int64_t first = split.range_of(rank.graph->rank).begin;
+  const int64_t block = node.integer("block");
+  const std::vector<Range> roots = split.roots_of(rank.graph->rank);
+  for (size_t r = 0; r < roots.size(); ++r) {
+    const int64_t begin = (roots[r].begin - first) * block;
+    const int64_t end = std::min((roots[r].end - first) * block, x.columns());
+    for (int64_t t = 0; t < y.dim(1); ++t) {
+      for (int64_t n = 0; n < y.dim(2); ++n) {
+        y.at(static_cast<int64_t>(r) * y.dim(1) + t, n) = dot(x, t, w, n, begin, end);
+      }
+    }
+  }
+}
+
+void add(Rank& rank, const graph::Node& node) {
+  const Array& x = rank.operand(node, 0);
+  const Array& y = rank.operand(node, 1);
+  Array& z = rank.result(node);
+  for (int64_t r = 0; r < z.rows(); ++r) {
+    for (int64_t i = 0; i < z.columns(); ++i) z.at(r, i) = x.at(r, i) + y.at(y.rows() == 1 ? 0 : r, i);
+  }
+}
+
+void join_partials(Rank& rank, const graph::Node& node) {
+  const Array& x = rank.operand(node, 0);
+  const Array& y = rank.operand(node, 1);
+  Array& z = rank.result(node);
+  for (int64_t r = 0; r < z.rows(); ++r) {
+    for (int64_t i = 0; i < z.columns(); ++i) z.at(r, i) = i < x.columns() ? x.at(r, i) : y.at(r, i - x.columns());
+  }
+}
+
+void scale(Rank& rank, const graph::Node& node) {
+  const Numbers& x = rank.operand(node, 0).v;
+  for (size_t i = 0; i < x.size(); ++i) rank.result(node).v[i] = x[i] * node.number("factor");
+}
+
+void soft_cap(Rank& rank, const graph::Node& node) {
+  const double cap = node.number("cap");
+  const Numbers& x = rank.operand(node, 0).v;
+  for (size_t i = 0; i < x.size(); ++i) rank.result(node).v[i] = cap * std::tanh(x[i] / cap);
+}
+
+void rms_norm(Rank& rank, const graph::Node& node) {
+  const Array& x = rank.operand(node, 0);
+  const Array& w = rank.operand(node, 1);
+  Array& y = rank.result(node);
+  const int64_t width = w.columns();
+  const double offset = number_or(node, "offset", 0.0);
+  for (int64_t r = 0; r < x.rows(); ++r) {
+    for (int64_t first = 0; first < x.columns(); first += width) {
+      double squares = 0;
+      for (int64_t i = first; i < first + width; ++i) squares += x.at(r, i) * x.at(r, i);
+      const double root = std::sqrt(squares / static_cast<double>(width) + node.number("epsilon"));
+      for (int64_t i = first; i < first + width; ++i) {
+        const double inner = x.at(r, i) / root;
+        const double factor = w.at(0, i - first) + offset;
+        y.at(r, i) = factor * (offset == 0.0 ? round_to(x.type.dtype, inner) : inner);
+      }
+    }
+  }
+}
+
+void layer_norm(Rank& rank, const graph::Node& node) {
+  const Array& x = rank.operand(node, 0);
+  Array& y = rank.result(node);
+  const auto width = static_cast<double>(x.columns());
+  for (int64_t r = 0; r < x.rows(); ++r) {
+    double mean = 0, variance = 0;
+    for (int64_t i = 0; i < x.columns(); ++i) mean += x.at(r, i) / width;
+    for (int64_t i = 0; i < x.columns(); ++i) variance += (x.at(r, i) - mean) * (x.at(r, i) - mean) / width;
+    for (int64_t i = 0; i < x.columns(); ++i) {
+      y.at(r, i) = rank.operand(node, 1).at(0, i) * (x.at(r, i) - mean) / std::sqrt(variance + node.number("epsilon")) +
+                   rank.operand(node, 2).at(0, i);
+    }
+  }
+}
+
+double activated(const std::string& name, double v) {
+  if (name == "silu") return v / (1.0 + std::exp(-v));
+  if (name == "gelu") return v * 0.5 * std::erfc(-v / std::numbers::sqrt2);
+  if (name == "gelu_tanh") {
+    const double inner = std::sqrt(2.0 / std::numbers::pi) * (v + 0.044715 * v * v * v);
+    return 0.5 * v * (1.0 + std::tanh(inner));
+  }
+  LOCKSTEP_CHECK(name == "relu", name);
+  return std::isnan(v) ? v : std::max(v, 0.0);
+}
+
+void activation(Rank& rank, const graph::Node& node) {
+  const Numbers& x = rank.operand(node, 0).v;
+  for (size_t i = 0; i < x.size(); ++i) rank.result(node).v[i] = activated(node.text("activation"), x[i]);
+}
+
+void gated_activation(Rank& rank, const graph::Node& node) {
+  const Array& gate = rank.operand(node, 0);
+  Array& y = rank.result(node);
+  const bool packed = node.operands.size() == 1;
+  for (int64_t t = 0; t < y.rows(); ++t) {
+    for (int64_t i = 0; i < y.columns(); ++i) {
+      const double up = packed ? gate.at(t, y.columns() + i) : rank.operand(node, 1).at(t, i);
+      y.at(t, i) = activated(node.text("activation"), gate.at(t, i)) * up;
+    }
+  }
+}
+
+void columns(Rank& rank, const graph::Node& node) {
+  const Array& x = rank.operand(node, 0);
+  Array& y = rank.result(node);
+  for (int64_t r = 0; r < y.rows(); ++r) {
+    for (int64_t i = 0; i < y.columns(); ++i) y.at(r, i) = x.at(r, node.integer("begin") + i);
+  }
+}
+
+void select_rows(Rank& rank, const graph::Node& node) {
+  const Array& x = rank.operand(node, 0);
+  Array& y = rank.result(node);
+  for (int64_t s = 0; s < y.rows(); ++s) {
+    const int64_t row = rank.operand(node, 1).integer(s);
+    for (int64_t i = 0; i < y.columns(); ++i) y.at(s, i) = row < 0 ? 0.0 : x.at(row, i);
+  }
+}
+
+}  // namespace lockstep::conformance::scalar
