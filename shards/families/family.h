@@ -1,11 +1,10 @@
-// Model families: how the spec of a model and the partition of a rank become a graph. One file a family; what families
-// share is in step_builder.h. To add one: write `families/<name>.cpp` with a `build_<name>`, add its row to the table
-// in family.cpp and its config keys to runtime/checkpoint.
+// Model families: how the spec of a model and the partition of a rank become a graph. One file a family, which strings
+// together the blocks of step_builder.h in one of the ways of decoder.h. To add one: see README.md.
 #pragma once
 
-#include <functional>
 #include <map>
 #include <string>
+#include <vector>
 
 #include "runtime/checkpoint/model_spec.h"
 #include "runtime/core/result.h"
@@ -14,19 +13,23 @@
 
 namespace lockstep::families {
 
-enum class Phase { kPrefill, kDecode };
+/// A prompt's chunk; one token per slot; a slot's last token and the drafts after it, all scored at once.
+enum class Phase { kPrefill, kDecode, kVerify };
 
 /// Which step of which rank is built, and how large its static shapes are.
 struct StepShape {
   Phase phase = Phase::kDecode;
   int rank = 0;
   int64_t slots = 1;
-  int64_t chunk = 1;     // rows of a prefill step; a decode step has one row a slot
-  int64_t capacity = 1;  // tokens that a slot holds
+  int64_t chunk = 1;      // rows of a prefill step; a decode step has one row a slot
+  int64_t drafts = 0;     // of a slot in a verify step, which has 1 + drafts rows a slot
+  int64_t most_rows = 1;  // that one slot has in any step over the same states: rings hold as many beside the window
+  int64_t capacity = 1;   // tokens that a slot holds
+  int64_t bound = 0;      // positions stay below it (a length bucket); 0: below the capacity
   DType dtype = DType::kFloat32;
   enum class Logits { kDropped, kOutput } logits = Logits::kDropped;
 
-  int64_t rows() const { return phase == Phase::kPrefill ? chunk : slots; }
+  int64_t rows() const;
 };
 
 /// A step's graph and the whole shape of every checkpoint tensor that it takes slices of.
@@ -41,8 +44,24 @@ using BuildStep = Result<Step> (*)(const checkpoint::ModelSpec&, const partition
 /// The builder for `spec.model_type`. Fails with `kUnsupported`, naming the families that there are.
 Result<BuildStep> find_family(const checkpoint::ModelSpec& spec);
 
-/// Llama 2, 3, 3.1, 3.2 and everything shaped like it (SmolLM2, TinyLlama …).
-Result<Step> build_llama(const checkpoint::ModelSpec& spec, const partition::Partition& partition,
-                         const StepShape& shape);
+/// Which families there are: the model types of config.json.
+std::vector<std::string> family_names();
+
+// One function a family, each in the file of its name.
+Result<Step> build_bloom(const checkpoint::ModelSpec&, const partition::Partition&, const StepShape&);
+Result<Step> build_gemma2(const checkpoint::ModelSpec&, const partition::Partition&, const StepShape&);
+Result<Step> build_gemma3(const checkpoint::ModelSpec&, const partition::Partition&, const StepShape&);
+Result<Step> build_gpt2(const checkpoint::ModelSpec&, const partition::Partition&, const StepShape&);
+Result<Step> build_gpt_neox(const checkpoint::ModelSpec&, const partition::Partition&, const StepShape&);
+Result<Step> build_gpt_oss(const checkpoint::ModelSpec&, const partition::Partition&, const StepShape&);
+Result<Step> build_gptj(const checkpoint::ModelSpec&, const partition::Partition&, const StepShape&);
+Result<Step> build_llama(const checkpoint::ModelSpec&, const partition::Partition&, const StepShape&);
+Result<Step> build_ministral(const checkpoint::ModelSpec&, const partition::Partition&, const StepShape&);
+Result<Step> build_mistral(const checkpoint::ModelSpec&, const partition::Partition&, const StepShape&);
+Result<Step> build_mixtral(const checkpoint::ModelSpec&, const partition::Partition&, const StepShape&);
+Result<Step> build_opt(const checkpoint::ModelSpec&, const partition::Partition&, const StepShape&);
+Result<Step> build_phi3(const checkpoint::ModelSpec&, const partition::Partition&, const StepShape&);
+Result<Step> build_qwen2(const checkpoint::ModelSpec&, const partition::Partition&, const StepShape&);
+Result<Step> build_qwen3(const checkpoint::ModelSpec&, const partition::Partition&, const StepShape&);
 
 }  // namespace lockstep::families

@@ -1,12 +1,16 @@
-// The building blocks that families share: a layer's attention and MLP with their collectives, the embedding, and the
-// tail that samples. A family strings them together; each block cuts its weights to the rank's part.
+// The building blocks that families share: embedding, norms, a layer's attention and MLP with their collectives, and
+// the tail that samples. A family strings them together; each block cuts its weights to the rank's part.
 //
 //   ids ─ embedding ─ all_reduce ─┬─ norm ─ q,k,v ─ rope ─ kv_append ─ attention ─ o (blocks) ─ all_reduce ─ + ─┐
 //                                 └──────────────────────────── residual ─────────────────────────────────────┘ …
 //   … ─ select_rows ─ norm ─ agree ─ head ─ all_gather ─ sample ─ tokens
+//
+// Weights are asked for by one set of names and shapes, Llama's with [outputs, inputs] matrices, whatever the family;
+// runtime/checkpoint knows how each family's files store them.
 #pragma once
 
 #include <map>
+#include <optional>
 #include <string>
 
 #include "runtime/graph/builder.h"
@@ -14,54 +18,93 @@
 
 namespace lockstep::families {
 
+/// What a family's norms are: root mean square by w or by 1 + w, or mean and variance.
+enum class Norm { kRms, kRmsPlusOne, kLayer };
+
 class StepBuilder {
  public:
   /// Arguments outlive the builder. Declares the step's inputs and the slots' states.
-  StepBuilder(const checkpoint::ModelSpec& spec, const partition::Partition& partition, const StepShape& shape);
+  StepBuilder(const checkpoint::ModelSpec& spec, const partition::Partition& partition, const StepShape& shape,
+              Norm norm);
 
+  const checkpoint::ModelSpec& spec() const { return spec_; }
   graph::GraphBuilder& graph() { return graph_; }
 
-  /// dt[T, d]: the embedding of this step's ids; `table` is [vocabulary, d] and cut by rows.
-  graph::ValueId embedding(const std::string& table);
+  /// dt[T, d]: the scaled embedding of this step's ids, projected to the hidden size, and the learned position's where
+  /// the model has one.
+  graph::ValueId embedding();
 
-  /// dt[R, d]; `weight` [d] is whole on every rank.
-  graph::ValueId rms_norm(graph::ValueId x, const std::string& weight);
+  /// dt[R, d]; `<name>.weight` (and `.bias`) are whole on every rank.
+  graph::ValueId norm(graph::ValueId x, const std::string& name);
 
-  /// dt[T, d]: grouped-query attention with rotary positions over this layer's cache, summed over the ranks. The
-  /// projections are `<prefix>{q,k,v,o}_proj.{weight,bias}`.
-  graph::ValueId rotary_attention(graph::ValueId x, int64_t layer, const std::string& prefix);
+  /// dt[T, d]: attention over this layer's cache, summed over the ranks; `self_attn.{q,k,v,o}_proj`.
+  graph::ValueId attention(graph::ValueId x, int64_t layer);
 
-  /// dt[T, d]: activation(gate) · up, then down, summed over the ranks; `<prefix>{gate,up,down}_proj.{weight,bias}`.
-  graph::ValueId gated_mlp(graph::ValueId x, const std::string& prefix);
+  /// dt[T, d]: the MLP that the spec describes, summed over the ranks; `mlp.…`.
+  graph::ValueId mlp(graph::ValueId x, int64_t layer);
 
-  /// Ends the step: the rows whose next token is wanted are normed by `norm`, compared between ranks, projected by
-  /// `head` [vocabulary, d] and sampled.
-  Step finish(graph::ValueId x, const std::string& norm, const std::string& head) &&;
+  /// dt[T, d]: attention(x) + mlp(y), with one all-reduce of both, side by side, where they have the same leaves.
+  /// Each is summed and rounded by itself, so the bits are those of two all-reduces.
+  graph::ValueId attention_plus_mlp(graph::ValueId x, graph::ValueId y, int64_t layer);
+
+  /// Ends the step: the rows whose next token is wanted are normed (unless a post-norm model has done so), compared
+  /// between ranks, projected on the vocabulary and sampled.
+  Step finish(graph::ValueId x) &&;
 
  private:
   enum class Bias { kNone, kPresent };
 
+  /// A sum over ranks that has not been reduced yet.
+  struct Partial {
+    graph::ValueId roots;  // f32[roots, T, d]
+    const BlockSplit* blocks;
+    std::string bias;  // to add after the sum; empty: none
+  };
+
+  static Bias bias_if(bool present) { return present ? Bias::kPresent : Bias::kNone; }
   graph::ValueId slot_state(const std::string& name, DType dtype);
   /// The slice `ranges` of the checkpoint tensor `name`, whose whole shape is `whole`.
   graph::ValueId weight(const std::string& name, const Shape& whole, std::vector<Range> ranges);
+  graph::ValueId whole_weight(const std::string& name, const Shape& whole);
   /// x · (rows `rows` of the weight)ᵀ + (the same rows of the bias): this rank's part of a column-parallel product.
   graph::ValueId column_parallel(graph::ValueId x, const std::string& name, Range rows, const Shape& whole, Bias bias);
-  /// The sum over ranks of x · (columns `columns` of the weight)ᵀ, + the bias once.
-  graph::ValueId row_parallel(graph::ValueId x, const std::string& name, Range columns, const Shape& whole,
-                              const BlockSplit& blocks, int64_t block, Bias bias);
-  graph::ValueId next_tokens(graph::ValueId logits, graph::ValueId rows);
+  /// This rank's part of x · (columns `columns` of the weight)ᵀ.
+  Partial row_parallel(graph::ValueId x, const std::string& name, Range columns, const Shape& whole,
+                       const BlockSplit& blocks, int64_t block, Bias bias);
+  graph::ValueId reduce(const Partial& partial);
+  graph::ValueId with_bias(graph::ValueId x, const std::string& name);
+
+  // step_attention.cpp
+  struct Rotation;
+  Rotation rotation_of(int64_t layer);
+  graph::ValueId rotate(graph::ValueId x, const Rotation& rotation, int64_t heads, graph::ValueId position);
+  graph::ValueId head_norm(graph::ValueId x, const std::string& name, int64_t heads);
+  graph::AttentionOptions attention_options(int64_t layer, const std::string& prefix);
+  Partial attention_partial(graph::ValueId x, int64_t layer);
+  int64_t window_of(int64_t layer) const;
+
+  // step_mlp.cpp
+  Partial mlp_partial(graph::ValueId x, int64_t layer);
+  Partial dense_partial(graph::ValueId x, const std::string& prefix);
+  Partial experts_partial(graph::ValueId x, const std::string& prefix);
+  graph::ValueId expert_weights(const std::string& prefix, const std::string& name, const Shape& whole,
+                                const std::vector<Range>& ranges);
+
+  graph::ValueId own_logits(graph::ValueId hidden);
+  graph::ValueId next_tokens(graph::ValueId logits);
+  std::vector<graph::ValueId> draw_states();
 
   const checkpoint::ModelSpec& spec_;
   const partition::Partition& partition_;
   const partition::RankPart& part_;
   StepShape shape_;
-  checkpoint::RopeTable rope_;
+  Norm norm_;
   graph::GraphBuilder graph_;
   std::map<std::string, Shape> tensors_;
 
-  // Row metadata, [T]: inputs of a prefill step, states (or made from states) of a decode step.
+  // Row metadata, [T]: inputs of a prefill or verify step, states (or made from states) of a decode step.
   graph::ValueId ids_, slot_, position_;
-  graph::ValueId wanted_;  // [S]: the row whose next token slot s wants, or −1
+  graph::ValueId wanted_;  // [S]: the row whose next token slot s wants (in a verify step its first row), or −1
 };
 
 }  // namespace lockstep::families

@@ -18,15 +18,28 @@ constexpr double kBoundaryPlay = 0.04;   // of a rank's share: how far an MLP bo
 struct Costs {
   double query_head;
   double key_value_head;
-  double mlp_column;
+  double mlp_column;  // of all experts
+  double expert;
   double vocabulary_row;
 };
 
-Costs costs_of(const ModelSpec& spec) {
+/// All experts, or those that a token chooses: what a step reads of a mixture is what ranks should share evenly.
+enum class Experts { kAll, kChosen };
+
+Costs costs_of(const ModelSpec& spec, Experts counted) {
   const auto hidden = static_cast<double>(spec.hidden_size);
   const auto layers = static_cast<double>(spec.layers);
   const double head = 2.0 * static_cast<double>(spec.head_dim) * hidden * layers;  // q and o, or k and v
-  return {head, head, 3.0 * hidden * layers, spec.tied_embeddings ? hidden : 2.0 * hidden};
+  const double column = (spec.mlp == checkpoint::Mlp::kPlain ? 2.0 : 3.0) * hidden * layers;
+  const int64_t chosen = counted == Experts::kAll ? spec.experts : spec.experts_per_token;
+  const auto experts = static_cast<double>(spec.experts > 0 ? chosen : 1);
+  const auto embedding = static_cast<double>(spec.embedding_size);
+  return {.query_head = head,
+          .key_value_head = head,
+          .mlp_column = column * experts,
+          .expert = column * static_cast<double>(spec.intermediate_size) * experts /
+                    static_cast<double>(std::max<int64_t>(spec.experts, 1)),
+          .vocabulary_row = spec.tied_embeddings ? embedding : 2.0 * embedding};
 }
 
 double attention_elements(const Costs& costs, const RankHeads& heads) {
@@ -69,6 +82,47 @@ std::vector<int64_t> boundaries(const std::vector<double>& shares, int64_t total
 
 int64_t count_blocks(int64_t columns, int64_t block) { return (columns + block - 1) / block; }
 
+/// What each rank lacks to its equal share of the weights once it has its heads.
+std::vector<double> lacks_after_attention(const ModelSpec& spec, const std::vector<RankHeads>& heads) {
+  const Costs costs = costs_of(spec, Experts::kChosen);
+  double total = costs.mlp_column * static_cast<double>(spec.intermediate_size) +
+                 costs.vocabulary_row * static_cast<double>(spec.vocabulary);
+  for (const RankHeads& h : heads) total += attention_elements(costs, h);
+  std::vector<double> lacks;
+  for (const RankHeads& h : heads) {
+    lacks.push_back(std::max(0.0, total / static_cast<double>(heads.size()) - attention_elements(costs, h)));
+  }
+  return lacks;
+}
+
+/// Gives every rank its columns (or experts) and takes them from what it lacks.
+void divide_mlp(const ModelSpec& spec, std::vector<double>& lacks, Partition& partition) {
+  const Costs costs = costs_of(spec, Experts::kChosen);
+  const bool whole_experts = partition.expert_split == ExpertSplit::kWhole;
+  partition.mlp_block = mlp_block_columns(spec);
+  const int64_t blocks = count_blocks(spec.intermediate_size, partition.mlp_block);
+  const int64_t units = whole_experts ? spec.experts : blocks;
+  const double play = kBoundaryPlay * static_cast<double>(units) / static_cast<double>(lacks.size());
+  const bool follows_heads = spec.parallel_residual && blocks == spec.query_heads;
+  const std::vector<int64_t> bounds =
+      follows_heads ? partition.attention_blocks.bounds : boundaries(lacks, units, play);
+  (whole_experts ? partition.expert_blocks : partition.mlp_blocks).bounds = bounds;
+  for (size_t rank = 0; rank < lacks.size(); ++rank) {
+    RankPart& part = partition.parts[rank];
+    const Range own{bounds[rank], bounds[rank + 1]};
+    if (whole_experts) {
+      part.experts = own;
+      part.mlp_columns = {0, spec.intermediate_size};
+    } else {
+      part.mlp_columns = {own.begin * partition.mlp_block,
+                          std::min(own.end * partition.mlp_block, spec.intermediate_size)};
+    }
+    const double taken = whole_experts ? costs.expert * static_cast<double>(own.size())
+                                       : costs.mlp_column * static_cast<double>(part.mlp_columns.size());
+    lacks[rank] = std::max(0.0, lacks[rank] - taken);
+  }
+}
+
 }  // namespace
 
 BlockSplit Partition::embedding_blocks() const {
@@ -79,6 +133,8 @@ BlockSplit Partition::embedding_blocks() const {
 }
 
 int64_t mlp_block_columns(const ModelSpec& spec) {
+  const int64_t by_head = count_blocks(spec.intermediate_size, spec.query_heads);
+  if (spec.parallel_residual && count_blocks(spec.intermediate_size, by_head) == spec.query_heads) return by_head;
   const int64_t wide = count_blocks(count_blocks(spec.intermediate_size, kMostMlpBlocks), 16) * 16;
   for (int64_t block : {wide, int64_t{16}, int64_t{8}, int64_t{4}, int64_t{2}}) {
     if (count_blocks(spec.intermediate_size, block) >= spec.query_heads) return block;
@@ -86,45 +142,39 @@ int64_t mlp_block_columns(const ModelSpec& spec) {
   return 1;
 }
 
-int largest_degree(const ModelSpec& spec) {
-  const int64_t blocks = count_blocks(spec.intermediate_size, mlp_block_columns(spec));
+int largest_degree(const ModelSpec& spec, ExpertSplit experts) {
+  const int64_t blocks =
+      experts == ExpertSplit::kWhole ? spec.experts : count_blocks(spec.intermediate_size, mlp_block_columns(spec));
   return static_cast<int>(std::min({spec.query_heads, blocks, spec.vocabulary}));
 }
 
-Result<Partition> make_partition(const ModelSpec& spec, int ranks) {
-  const int largest = largest_degree(spec);
+Result<Partition> make_partition(const ModelSpec& spec, int ranks, ExpertSplit experts) {
+  if (experts == ExpertSplit::kWhole && spec.experts == 0) {
+    return Error{ErrorKind::kUnsupported,
+                 fmt::format("[shards/partition] cannot divide the model by expert: found model_type \"{}\" without "
+                             "experts, expected a mixture of experts; leave out --expert-parallel",
+                             spec.model_type)};
+  }
+  const int largest = largest_degree(spec, experts);
   if (ranks < 1 || ranks > largest) {
     return Error{ErrorKind::kUnsupported,
                  fmt::format("[shards/partition] cannot divide the model: found {} ranks, expected 1 to {} ({} query "
-                             "heads, {} MLP columns, {} vocabulary rows); start that many ranks",
-                             ranks, largest, spec.query_heads, spec.intermediate_size, spec.vocabulary)};
+                             "heads, {}, {} vocabulary rows); start that many ranks",
+                             ranks, largest, spec.query_heads,
+                             experts == ExpertSplit::kWhole ? fmt::format("{} experts", spec.experts)
+                                                            : fmt::format("{} MLP columns", spec.intermediate_size),
+                             spec.vocabulary)};
   }
   LOCKSTEP_TRY(const std::vector<RankHeads> heads, split_heads({spec.query_heads, spec.key_value_heads}, ranks));
-
-  const Costs costs = costs_of(spec);
-  double total = costs.mlp_column * static_cast<double>(spec.intermediate_size) +
-                 costs.vocabulary_row * static_cast<double>(spec.vocabulary);
-  for (const RankHeads& h : heads) total += attention_elements(costs, h);
-  const double target = total / ranks;
-
-  std::vector<double> left;  // what each rank still lacks to its equal share
-  for (const RankHeads& h : heads) left.push_back(std::max(0.0, target - attention_elements(costs, h)));
-
   Partition partition;
-  partition.mlp_block = mlp_block_columns(spec);
-  const int64_t blocks = count_blocks(spec.intermediate_size, partition.mlp_block);
-  partition.mlp_blocks.bounds = boundaries(left, blocks, kBoundaryPlay * static_cast<double>(blocks) / ranks);
+  partition.expert_split = experts;
   partition.attention_blocks.bounds = {0};
-  for (int rank = 0; rank < ranks; ++rank) {
-    const Range leaves = partition.mlp_blocks.range_of(rank);
-    const Range columns{leaves.begin * partition.mlp_block,
-                        std::min(leaves.end * partition.mlp_block, spec.intermediate_size)};
-    partition.parts.push_back({heads[static_cast<size_t>(rank)], columns, {}});
-    partition.attention_blocks.bounds.push_back(heads[static_cast<size_t>(rank)].query.end);
-    double& lacks = left[static_cast<size_t>(rank)];
-    lacks = std::max(0.0, lacks - costs.mlp_column * static_cast<double>(columns.size()));
+  for (const RankHeads& h : heads) {
+    partition.parts.push_back({h, {}, {}, {0, spec.experts}});
+    partition.attention_blocks.bounds.push_back(h.query.end);
   }
-
+  std::vector<double> left = lacks_after_attention(spec, heads);
+  divide_mlp(spec, left, partition);
   const std::vector<int64_t> rows = boundaries(left, spec.vocabulary, 16.0);
   for (size_t rank = 0; rank < partition.parts.size(); ++rank) {
     partition.parts[rank].vocabulary = {rows[rank], rows[rank + 1]};
@@ -133,10 +183,12 @@ Result<Partition> make_partition(const ModelSpec& spec, int ranks) {
 }
 
 int64_t weight_elements(const ModelSpec& spec, const Partition& partition, int rank) {
-  const Costs costs = costs_of(spec);
+  const Costs costs = costs_of(spec, Experts::kAll);
   const RankPart& part = partition.parts.at(static_cast<size_t>(rank));
-  return std::llround(attention_elements(costs, part.heads) +
-                      costs.mlp_column * static_cast<double>(part.mlp_columns.size()) +
+  const double mlp = partition.expert_split == ExpertSplit::kWhole
+                         ? costs.expert * static_cast<double>(part.experts.size())
+                         : costs.mlp_column * static_cast<double>(part.mlp_columns.size());
+  return std::llround(attention_elements(costs, part.heads) + mlp +
                       costs.vocabulary_row * static_cast<double>(part.vocabulary.size()));
 }
 
@@ -146,13 +198,14 @@ std::string to_text(const ModelSpec& spec, const Partition& partition) {
     total += static_cast<double>(weight_elements(spec, partition, rank));
   }
   std::string text = fmt::format("{:>4}  {:>12}  {:>10}  {:>15}  {:>17}  {:>6}\n", "rank", "query heads", "kv heads",
-                                 "MLP columns", "vocabulary", "share");
+                                 spec.experts > 0 ? "expert columns" : "MLP columns", "vocabulary", "share");
   for (int rank = 0; rank < partition.ranks(); ++rank) {
     const RankPart& part = partition.parts[static_cast<size_t>(rank)];
     const double share = static_cast<double>(weight_elements(spec, partition, rank)) / total;
-    text += fmt::format("{:>4}  {:>12}  {:>10}  {:>15}  {:>17}  {:>5.1f}%\n", rank, to_string(part.heads.query),
-                        to_string(part.heads.key_value), to_string(part.mlp_columns), to_string(part.vocabulary),
-                        100.0 * share);
+    text += fmt::format(
+        "{:>4}  {:>12}  {:>10}  {:>15}  {:>17}  {:>5.1f}%{}\n", rank, to_string(part.heads.query),
+        to_string(part.heads.key_value), to_string(part.mlp_columns), to_string(part.vocabulary), 100.0 * share,
+        partition.expert_split == ExpertSplit::kWhole ? fmt::format("  experts {}", to_string(part.experts)) : "");
   }
   return text;
 }

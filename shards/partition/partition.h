@@ -3,9 +3,9 @@
 //
 //   attention      whole query heads, as evenly as they go; their key/value heads follow (head_split.h)
 //   MLP            blocks of columns; the boundary prefers places where the sum tree has few roots
+//   experts        each is divided like an MLP, or whole experts go to ranks
 //   vocabulary     rows of the embedding and of the head; they make up what the heads leave uneven, so that the bytes
-//   of
-//                  the ranks are equal in total
+//                  of the ranks are equal in total (of experts those count that a token chooses)
 //
 //   SmolLM2-135M, 2 ranks     heads 0:5 | 5:9     columns 0:768 | 768:1536     vocabulary 0:22656 | 22656:49152
 #pragma once
@@ -21,11 +21,15 @@
 
 namespace lockstep::partition {
 
+/// How the experts of a mixture are divided: columns of every expert to each rank, or whole experts.
+enum class ExpertSplit { kColumns, kWhole };
+
 /// What one rank owns in every layer, and of the vocabulary.
 struct RankPart {
   RankHeads heads;
-  Range mlp_columns;
+  Range mlp_columns;  // of each expert, where there are experts
   Range vocabulary;
+  Range experts;  // empty in a model without
 
   friend bool operator==(const RankPart&, const RankPart&) = default;
 };
@@ -36,6 +40,8 @@ struct Partition {
   BlockSplit attention_blocks;  // leaves are query heads: the sum order of the attention output
   BlockSplit mlp_blocks;        // leaves are blocks of `mlp_block` columns: the sum order of the MLP output
   int64_t mlp_block = 1;        // columns of a leaf; the last leaf may be narrower
+  ExpertSplit expert_split = ExpertSplit::kColumns;
+  BlockSplit expert_blocks;  // leaves are experts: the sum order of a mixture of whole experts
 
   int ranks() const { return static_cast<int>(parts.size()); }
   /// How the embedding's rows are summed: one leaf a rank (all but one are zeros).
@@ -45,14 +51,18 @@ struct Partition {
 };
 
 /// The columns of one leaf of the MLP's sum: `intermediate_size` / 128 rounded up to a multiple of 16, or fewer (8, 4,
-/// 2, 1) where that would leave a rank of the largest degree without a leaf.
+/// 2, 1) where that would leave a rank of the largest degree without a leaf. Where attention and MLP stand side by
+/// side, as many columns as give one leaf per query head, if that can be: then one sum serves both.
 int64_t mlp_block_columns(const checkpoint::ModelSpec& spec);
 
-/// The degrees at which `spec` can be divided: 1 to the smallest of query heads, MLP blocks and vocabulary rows.
-int largest_degree(const checkpoint::ModelSpec& spec);
+/// The degrees at which `spec` can be divided: 1 to the smallest of query heads, vocabulary rows and MLP blocks (or
+/// experts, where they stay whole).
+int largest_degree(const checkpoint::ModelSpec& spec, ExpertSplit experts = ExpertSplit::kColumns);
 
-/// Divides `spec` over `ranks`. Fails with `kUnsupported` for a degree that cannot work, listing those that can.
-Result<Partition> make_partition(const checkpoint::ModelSpec& spec, int ranks);
+/// Divides `spec` over `ranks`. Fails with `kUnsupported` for a degree that cannot work, listing those that can, and
+/// for whole experts in a model that has none.
+Result<Partition> make_partition(const checkpoint::ModelSpec& spec, int ranks,
+                                 ExpertSplit experts = ExpertSplit::kColumns);
 
 /// Weight elements that `rank` holds: what the partition balances.
 int64_t weight_elements(const checkpoint::ModelSpec& spec, const Partition& partition, int rank);

@@ -14,6 +14,7 @@ checkpoint::ModelSpec smollm2() {
   checkpoint::ModelSpec spec;
   spec.model_type = "llama";
   spec.hidden_size = 576;
+  spec.embedding_size = 576;
   spec.layers = 30;
   spec.query_heads = 9;
   spec.key_value_heads = 3;
@@ -28,6 +29,7 @@ checkpoint::ModelSpec smollm2() {
 checkpoint::ModelSpec llama_1b() {
   checkpoint::ModelSpec spec = smollm2();
   spec.hidden_size = 2048;
+  spec.embedding_size = 2048;
   spec.layers = 16;
   spec.query_heads = 32;
   spec.key_value_heads = 8;
@@ -119,6 +121,70 @@ TEST(MakePartition, CutsATinyMlpFineEnoughForEveryDegree) {
   EXPECT_EQ(partition.parts.back().mlp_columns.end, 100);
   spec.intermediate_size = 5;  // fewer columns than heads: the columns bound the degree
   EXPECT_EQ(largest_degree(spec), 5);
+}
+
+checkpoint::ModelSpec mixtral() {
+  checkpoint::ModelSpec spec = llama_1b();
+  spec.mlp = checkpoint::Mlp::kExperts;
+  spec.experts = 8;
+  spec.experts_per_token = 2;
+  return spec;
+}
+
+TEST(MakePartition, DividesEveryExpertByColumnsUnlessAsked) {
+  const Partition partition = make_partition(mixtral(), 4).value();
+  for (const RankPart& part : partition.parts) {
+    EXPECT_EQ(part.experts, (Range{0, 8}));
+    EXPECT_EQ(part.mlp_columns.size(), 2048);
+  }
+}
+
+TEST(MakePartition, MakesUpForWhatAStepReadsOfTheExpertsNotForAllOfThem) {
+  checkpoint::ModelSpec spec = mixtral();
+  spec.experts = 32;
+  spec.experts_per_token = 4;
+  spec.intermediate_size = 2880;  // 90 blocks of 32 columns: ranks get 11 or 12 of them
+  const Partition partition = make_partition(spec, 8).value();
+  for (const RankPart& part : partition.parts) EXPECT_GT(part.vocabulary.size(), spec.vocabulary / 16);
+}
+
+TEST(MakePartition, GivesWholeExpertsToRanksWhenAsked) {
+  for (int ranks = 1; ranks <= 8; ++ranks) {
+    const Partition partition = make_partition(mixtral(), ranks, ExpertSplit::kWhole).value();
+    int64_t next = 0;
+    for (const RankPart& part : partition.parts) {
+      EXPECT_EQ(part.experts.begin, next);
+      EXPECT_GE(part.experts.size(), 1);
+      EXPECT_EQ(part.mlp_columns, (Range{0, 8192}));
+      next = part.experts.end;
+    }
+    EXPECT_EQ(next, 8);
+    EXPECT_EQ(partition.expert_blocks.leaves(), 8);
+  }
+  EXPECT_THAT(to_text(mixtral(), make_partition(mixtral(), 3, ExpertSplit::kWhole).value()), HasSubstr("experts 0:3"));
+}
+
+TEST(MakePartition, RefusesWholeExpertsWhereThereAreNoneOrTooFew) {
+  const auto none = make_partition(llama_1b(), 2, ExpertSplit::kWhole);
+  ASSERT_FALSE(none.has_value());
+  EXPECT_THAT(none.error().message, HasSubstr("without experts"));
+  const auto few = make_partition(mixtral(), 9, ExpertSplit::kWhole);
+  ASSERT_FALSE(few.has_value());
+  EXPECT_THAT(few.error().message, HasSubstr("8 experts"));
+}
+
+TEST(MakePartition, GivesAttentionAndMlpTheSameLeavesWhereTheyStandSideBySide) {
+  checkpoint::ModelSpec spec = llama_1b();
+  spec.mlp = checkpoint::Mlp::kPlain;
+  spec.parallel_residual = true;
+  for (const int64_t columns : {8192, 8190, 37}) {
+    spec.intermediate_size = columns;
+    for (int ranks : {1, 2, 3, 5, 32}) {
+      const Partition partition = make_partition(spec, ranks).value();
+      EXPECT_EQ(partition.mlp_blocks == partition.attention_blocks, columns != 37) << columns << " " << ranks;
+      EXPECT_EQ(partition.parts.back().mlp_columns.end, columns);
+    }
+  }
 }
 
 TEST(PartitionText, HasALineForEachRank) {

@@ -1,0 +1,142 @@
+// A layer's attention: projections, norms of the heads, rotation, the cache (whole, or a ring as long as the window),
+// and the output's partial sums.
+#include <fmt/format.h>
+
+#include <cmath>
+
+#include "shards/families/step_builder.h"
+
+namespace lockstep::families {
+namespace {
+
+using checkpoint::ModelSpec;
+using checkpoint::Positions;
+using checkpoint::RopeSpec;
+using graph::ValueId;
+
+/// Which local cache head each local query head reads.
+std::vector<int64_t> head_map(const ModelSpec& spec, const partition::RankHeads& heads) {
+  const int64_t group = spec.query_heads / spec.key_value_heads;
+  std::vector<int64_t> map;
+  for (int64_t head = heads.query.begin; head < heads.query.end; ++head) {
+    map.push_back(head / group - heads.key_value.begin);
+  }
+  return map;
+}
+
+/// The slopes of ALiBi (Press et al. 2022) for `heads` heads in all: a geometric sequence for the largest power of two
+/// below, then every other element of the sequence for twice as many.
+std::vector<float> alibi_slopes(int64_t heads, Range own) {
+  int64_t power = 1;
+  while (power * 2 <= heads) power *= 2;
+  const auto slope = [](int64_t of, int64_t index) {
+    const double base = std::pow(2.0, -std::pow(2.0, -(std::log2(static_cast<double>(of)) - 3.0)));
+    return static_cast<float>(std::pow(static_cast<float>(base), static_cast<double>(index)));
+  };
+  std::vector<float> slopes;
+  for (int64_t head = own.begin; head < own.end; ++head) {
+    slopes.push_back(head < power ? slope(power, head + 1) : slope(2 * power, 2 * (head - power) + 1));
+  }
+  return slopes;
+}
+
+Range scaled(const Range& range, int64_t by) { return {range.begin * by, range.end * by}; }
+
+}  // namespace
+
+/// How the heads of a layer turn.
+struct StepBuilder::Rotation {
+  std::vector<ValueId> tables;  // frequencies; and, where rows differ, long_frequencies, is_long, slot
+  double scale = 1.0;
+  std::string pairs;
+};
+
+StepBuilder::Rotation StepBuilder::rotation_of(int64_t layer) {
+  const RopeSpec& rope = spec_.rope_of(layer);
+  const checkpoint::RopeTable table = checkpoint::rope_table(spec_, rope).value();  // find_family has seen it succeed
+  const std::string name = &rope == &spec_.rope ? "rope." : "rope.local.";
+  Rotation rotation{{graph_.constant(name + "frequencies", table.frequencies)},
+                    table.scale,
+                    rope.pairs == RopeSpec::Pairs::kHalves ? "halves" : "neighbours"};
+  if (table.long_frequencies.empty()) return rotation;
+  rotation.tables.push_back(graph_.constant(name + "long_frequencies", table.long_frequencies));
+  rotation.tables.push_back(slot_state("long_rope", DType::kInt32));
+  rotation.tables.push_back(slot_);
+  return rotation;
+}
+
+ValueId StepBuilder::rotate(ValueId x, const Rotation& rotation, int64_t heads, ValueId position) {
+  std::vector<ValueId> operands{x, position};
+  operands.insert(operands.end(), rotation.tables.begin(), rotation.tables.end());
+  return graph_.rope(std::move(operands), heads, rotation.scale, rotation.pairs);
+}
+
+/// Norms each head by one weight, which is whole on every rank.
+ValueId StepBuilder::head_norm(ValueId x, const std::string& name, int64_t heads) {
+  return graph_.rms_norm(x, whole_weight(name, {spec_.head_dim}), spec_.norm_epsilon, heads,
+                         norm_ == Norm::kRmsPlusOne ? 1.0 : 0.0);
+}
+
+/// A window that no sequence outgrows is none.
+int64_t StepBuilder::window_of(int64_t layer) const {
+  const int64_t window = spec_.window(layer);
+  return window + spec_.pinned_sinks < shape_.capacity ? window : 0;
+}
+
+graph::AttentionOptions StepBuilder::attention_options(int64_t layer, const std::string& prefix) {
+  graph::AttentionOptions options{.head_map = head_map(spec_, part_.heads),
+                                  .scale = spec_.attention_scale / (spec_.scale_by_layer ? layer + 1.0 : 1.0),
+                                  .kernel = shape_.phase == Phase::kDecode ? "decode" : "prefill",
+                                  .window = window_of(layer),
+                                  .pinned = window_of(layer) > 0 ? spec_.pinned_sinks : 0,
+                                  .soft_cap = spec_.attention_soft_cap,
+                                  .bound = shape_.bound};
+  if (spec_.attention_sinks) {
+    options.sinks = weight(prefix + "sinks", {spec_.query_heads}, {part_.heads.query});
+  }
+  if (spec_.positions == Positions::kAlibi) {
+    options.slopes = graph_.constant("alibi.slopes", alibi_slopes(spec_.query_heads, part_.heads.query));
+  }
+  return options;
+}
+
+StepBuilder::Partial StepBuilder::attention_partial(ValueId x, int64_t layer) {
+  const std::string prefix = fmt::format("model.layers.{}.self_attn.", layer);
+  const int64_t hidden = spec_.hidden_size, width = spec_.head_dim;
+  const Range query = scaled(part_.heads.query, width), key_value = scaled(part_.heads.key_value, width);
+  const Shape query_shape{spec_.query_heads * width, hidden}, key_value_shape{spec_.key_value_heads * width, hidden};
+  const Bias bias = bias_if(spec_.attention_bias);
+
+  ValueId q = column_parallel(x, prefix + "q_proj", query, query_shape, bias);
+  ValueId k = column_parallel(x, prefix + "k_proj", key_value, key_value_shape, bias);
+  const ValueId v = column_parallel(x, prefix + "v_proj", key_value, key_value_shape, bias);
+  if (spec_.query_key_norm) {
+    q = head_norm(q, prefix + "q_norm.weight", part_.heads.query.size());
+    k = head_norm(k, prefix + "k_norm.weight", part_.heads.key_value.size());
+  }
+  graph::AttentionOptions options = attention_options(layer, prefix);
+  if (spec_.positions == Positions::kRotary) {
+    const Rotation rotation = rotation_of(layer);
+    if (options.pinned > 0) {
+      const ValueId place = graph_.clamp_positions(position_, options.pinned + options.window - 1);
+      options.pinned_q = rotate(q, rotation, part_.heads.query.size(), place);
+    }
+    q = rotate(q, rotation, part_.heads.query.size(), position_);
+    k = rotate(k, rotation, part_.heads.key_value.size(), position_);
+  } else if (options.pinned > 0) {
+    options.pinned_q = q;
+  }
+
+  const int64_t ring = options.pinned + options.window - 1 + shape_.most_rows;
+  const int64_t tokens = options.window > 0 ? std::min(ring, shape_.capacity) : shape_.capacity;
+  const TensorType cache{shape_.dtype, {shape_.slots, part_.heads.key_value.size(), tokens, width}};
+  const ValueId k_cache = graph_.state(fmt::format("kv.{}.k", layer), cache);
+  const ValueId v_cache = graph_.state(fmt::format("kv.{}.v", layer), cache);
+  graph_.kv_append(k, k_cache, slot_, position_, options.window, options.pinned);
+  graph_.kv_append(v, v_cache, slot_, position_, options.window, options.pinned);
+  const ValueId heads = graph_.attention(q, k_cache, v_cache, slot_, position_, std::move(options));
+  return row_parallel(heads, prefix + "o_proj", query, {hidden, spec_.query_heads * width}, partition_.attention_blocks,
+                      width, bias_if(spec_.attention_output_bias));
+}
+
+}  // namespace lockstep::families

@@ -1,0 +1,120 @@
+// What the graphs of the families promise, whatever the weights: one collective where one is enough, the kernel of the
+// phase, rings as long as the window.
+#include <gtest/gtest.h>
+
+#include <algorithm>
+
+#include "runtime/graph/verifier.h"
+#include "shards/families/family.h"
+
+namespace lockstep::families {
+namespace {
+
+using graph::Op;
+
+checkpoint::ModelSpec tiny(const std::string& model_type) {
+  checkpoint::ModelSpec spec;
+  spec.model_type = model_type;
+  spec.hidden_size = spec.embedding_size = 64;
+  spec.layers = 4;
+  spec.query_heads = 8;
+  spec.key_value_heads = 4;
+  spec.head_dim = 16;
+  spec.attention_scale = 0.25;
+  spec.rope.rotated = 16;
+  spec.intermediate_size = 96;
+  spec.vocabulary = 259;
+  spec.max_positions = 128;
+  return spec;
+}
+
+graph::Graph build(const checkpoint::ModelSpec& spec, const StepShape& shape, int ranks = 2) {
+  const partition::Partition partition = partition::make_partition(spec, ranks).value();
+  return find_family(spec).value()(spec, partition, shape).value().graph;
+}
+
+int64_t count(const graph::Graph& graph, Op op) {
+  return std::ranges::count_if(graph.nodes, [op](const graph::Node& node) { return node.op == op; });
+}
+
+TEST(Families, BuildSoundGraphsOfEveryPhaseForEveryFamilyAndRank) {
+  for (const std::string& name : family_names()) {
+    SCOPED_TRACE(name);
+    const checkpoint::ModelSpec spec = tiny(name);
+    for (const Phase phase : {Phase::kPrefill, Phase::kDecode, Phase::kVerify}) {
+      for (int rank = 0; rank < 3; ++rank) {
+        const StepShape shape{.phase = phase, .rank = rank, .slots = 3, .chunk = 7, .drafts = 2, .capacity = 64};
+        const auto verified = graph::verify(build(spec, shape, /*ranks=*/3));
+        EXPECT_TRUE(verified.has_value()) << verified.error().message;
+      }
+    }
+  }
+}
+
+TEST(Families, UseThePrefillKernelInPrefillAndTheDecodeKernelInDecodeOnly) {
+  for (const std::string& name : family_names()) {
+    for (const auto& [phase, kernel] : {std::pair{Phase::kPrefill, "prefill"}, {Phase::kDecode, "decode"}}) {
+      const graph::Graph graph = build(tiny(name), {.phase = phase, .slots = 2, .chunk = 8, .capacity = 64});
+      int64_t attentions = 0;
+      for (const graph::Node& node : graph.nodes) {
+        if (node.op != Op::kAttention) continue;
+        ++attentions;
+        EXPECT_EQ(node.text("kernel"), kernel) << name;
+      }
+      EXPECT_EQ(attentions, 4) << name;
+    }
+  }
+}
+
+TEST(Families, ReduceOncePerLayerWhereAttentionAndMlpStandSideBySide) {
+  checkpoint::ModelSpec spec = tiny("gpt_neox");
+  const StepShape shape{.slots = 2, .capacity = 64};
+  EXPECT_EQ(count(build(spec, shape), Op::kAllReduce), 1 + 2 * spec.layers);
+  spec.parallel_residual = true;
+  EXPECT_EQ(count(build(spec, shape), Op::kAllReduce), 1 + spec.layers);
+  spec.model_type = "gptj";
+  EXPECT_EQ(count(build(spec, shape), Op::kAllReduce), 1 + spec.layers);
+}
+
+TEST(Families, ReduceAttentionAndMlpSideBySideSoThatEachKeepsItsOrderOfSums) {
+  checkpoint::ModelSpec spec = tiny("gptj");
+  spec.parallel_residual = true;
+  const graph::Graph graph = build(spec, {.slots = 2, .capacity = 64});
+  EXPECT_EQ(count(graph, Op::kJoinPartials), spec.layers);
+  for (const graph::Node& node : graph.nodes) {
+    if (node.op != Op::kJoinPartials) continue;
+    EXPECT_EQ(graph.value(*node.result).type.shape[2], 2 * spec.hidden_size);
+  }
+}
+
+TEST(Families, KeepARingForALayerWithAWindowAndEverythingForOneWithout) {
+  checkpoint::ModelSpec spec = tiny("ministral");
+  spec.windows = {8, 0, 8, 100};
+  const graph::Graph graph = build(spec, {.slots = 2, .most_rows = 4, .capacity = 64});
+  const auto rows = [&graph](const char* cache) { return graph.value(*graph.find(cache)).type.shape[2]; };
+  EXPECT_EQ(rows("kv.0.k"), 8 - 1 + 4);
+  EXPECT_EQ(rows("kv.1.v"), 64);
+  EXPECT_EQ(rows("kv.2.v"), 8 - 1 + 4);
+  EXPECT_EQ(rows("kv.3.k"), 64);  // no sequence outgrows that window
+}
+
+TEST(Families, PinTheFirstPositionsBesideTheRing) {
+  checkpoint::ModelSpec spec = tiny("llama");
+  spec.windows = {8, 8, 8, 8};
+  spec.pinned_sinks = 4;
+  const graph::Graph graph = build(spec, {.slots = 2, .most_rows = 4, .capacity = 64});
+  EXPECT_EQ(graph.value(*graph.find("kv.0.k")).type.shape[2], 4 + 8 - 1 + 4);
+  const auto node = std::ranges::find_if(graph.nodes, [](const auto& n) { return n.op == Op::kClampPositions; });
+  ASSERT_NE(node, graph.nodes.end());
+  EXPECT_EQ(node->integer("most"), 4 + 8 - 1);
+}
+
+TEST(Families, SayWhichThereAreWhenAModelIsOfNone) {
+  const auto refused = find_family(tiny("mamba"));
+  ASSERT_FALSE(refused.has_value());
+  EXPECT_EQ(refused.error().kind, ErrorKind::kUnsupported);
+  EXPECT_NE(refused.error().message.find("gpt_oss"), std::string::npos);
+}
+
+}  // namespace
+}  // namespace lockstep::families
