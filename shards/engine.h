@@ -6,6 +6,7 @@
 #pragma once
 
 #include <cstdint>
+#include <numeric>
 #include <span>
 #include <vector>
 
@@ -18,11 +19,22 @@ namespace lockstep::shards {
 /// How a sequence in a slot ends and draws.
 struct SlotParameters {
   sampling::Parameters sampling;
-  int32_t max_new_tokens = 1;    // at least 1
+  int32_t max_new_tokens = 1;    // at least 1; of the whole sequence, `first_output` included
   std::vector<int32_t> eos_ids;  // at most `sampling::kMaxEosIds`
   int32_t pad_id = 0;
+  int32_t min_new_tokens = 0;  // end tokens cannot be chosen before
+  int32_t first_output = 0;    // index of the next output token: above 0 when a sequence goes on in another slot
+  bool long_rope = false;      // turn by the model's long factors (longrope models only)
 
   friend bool operator==(const SlotParameters&, const SlotParameters&) = default;
+};
+
+/// A slot that becomes a copy of another: caches, length, what was seen. How `dst` draws and ends stays as it was
+/// opened.
+struct SlotCopy {
+  SlotId src, dst;
+
+  friend bool operator==(const SlotCopy&, const SlotCopy&) = default;
 };
 
 /// The token rows of one prefill step: at most `chunk` of them, padding is added by the engine. The positions of a slot
@@ -30,8 +42,9 @@ struct SlotParameters {
 struct PrefillRows {
   std::vector<int32_t> ids;
   std::vector<int32_t> slot;
-  std::vector<int32_t> position;    // index in the slot's cache
-  std::vector<int32_t> logit_rows;  // [slots]: the row that holds the last token of slot s's prompt, or −1
+  std::vector<int32_t> position;      // index in the slot's cache
+  std::vector<int32_t> logit_rows;    // [slots]: the row that holds the last token of slot s's prompt, or −1
+  std::vector<SlotCopy> copies = {};  // made before the rows run: prompts that share their beginning
 
   friend bool operator==(const PrefillRows&, const PrefillRows&) = default;
 };
@@ -44,8 +57,23 @@ struct StepTag {
 
 /// What a step made. Borrowed from the engine; valid until its next step.
 struct StepOutput {
-  std::span<const int32_t> tokens;  // [slots]: the new token, pad for a finished slot, −1 for none
-  std::span<const float> logits;    // [slots, vocabulary]: raw logits; empty unless they were asked for at start
+  std::span<const int32_t> tokens;  // [slots, tokens_per_step]: the new tokens, then −1; pad for a finished slot
+  std::span<const float> logits;    // [slots, tokens_per_step, vocabulary]: raw; empty unless asked for at start
+};
+
+/// What the host of rank 0 chose after a step for slots that the graphs cannot choose for (beams, guidance, processors
+/// that need the whole history, a user's own loop). Every rank applies the same one between two replays.
+struct Decision {
+  std::vector<int32_t> tokens;    // [slots]: what the slot goes on with; −1: as the step left it
+  std::vector<int32_t> sources;   // [slots]: whose copy the slot becomes; s itself: none. No copy's source is a copy
+  std::vector<int32_t> finished;  // [slots]: 1 ends the slot
+
+  /// Leaves every slot as it is.
+  explicit Decision(int64_t slots)
+      : tokens(static_cast<size_t>(slots), -1), sources(tokens.size()), finished(tokens.size(), 0) {
+    std::iota(sources.begin(), sources.end(), 0);
+  }
+  friend bool operator==(const Decision&, const Decision&) = default;
 };
 
 /// One rank's part of the model, ready to run. Used by one thread.
@@ -54,10 +82,13 @@ class Engine {
   virtual ~Engine() = default;
 
   virtual int64_t slots() const = 0;
-  virtual int64_t chunk() const = 0;     // rows of a prefill step
-  virtual int64_t capacity() const = 0;  // tokens that a slot can hold
+  virtual int64_t chunk() const = 0;            // rows of a prefill step
+  virtual int64_t capacity() const = 0;         // tokens that a slot can hold
+  virtual int64_t tokens_per_step() const = 0;  // of a slot in a decode step: 1, or more where drafts are verified
   /// Whether all rows of one prefill step must belong to one slot.
   virtual bool rows_of_one_slot() const = 0;
+  /// Tokens of a sequence beyond which it has to be prefilled anew with `long_rope`; 0: never.
+  virtual int64_t long_rope_after() const = 0;
 
   /// Empties a slot and sets how its next sequence ends and draws.
   virtual Result<void> open_slot(SlotId slot, const SlotParameters& parameters) = 0;
@@ -66,9 +97,13 @@ class Engine {
 
   /// @collective @blocking
   virtual Result<StepOutput> prefill(const PrefillRows& rows, StepTag tag) = 0;
-  /// One token for every slot that has been prefilled and is not finished.
+  /// One token, or as many as drafts come true, for every slot that has been prefilled and is not finished.
   /// @collective @blocking
   virtual Result<StepOutput> decode(StepTag tag) = 0;
+
+  /// Gives rank 0's `decision` to every rank (elsewhere it is overwritten) and applies it: copies, then tokens.
+  /// @collective @blocking
+  virtual Result<void> decide(Decision& decision) = 0;
 
   /// Whether no open, prefilled slot is unfinished: device state, so the same on every rank.
   virtual bool all_finished() const = 0;

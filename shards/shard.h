@@ -1,58 +1,28 @@
-// One rank's part of a model, ready to run: weight slices, static KV and slot states, and two executables.
+// One rank's part of a model, ready to run: weight slices, static KV and slot states, and its closed set of
+// executables.
 //
-//   spec + partition ──family──► prefill graph, decode graph ──passes──► Backend::make_store, load, compile ──► Shard
+//   spec + partition ──families──► graphs ──passes──► Backend::make_store, load, compile ──► Shard
 //
-// A shard replays its two graphs and nothing else. What changes between requests (which slot holds what, how it draws
-// and ends) is state that `open_slot` and `close_slot` write.
+// A shard replays its graphs and nothing else. What changes between requests (which slot holds what, how it draws and
+// ends) is state that is written between two replays.
 #pragma once
 
 #include <array>
 #include <atomic>
 #include <memory>
-#include <string>
 #include <vector>
 
 #include "runtime/device/backend.h"
-#include "runtime/graph/passes.h"
 #include "shards/engine.h"
-#include "shards/families/family.h"
-#include "shards/partition/partition.h"
+#include "shards/shard_graphs.h"
+#include "shards/slot_states.h"
 #include "shards/weights.h"
 
 namespace lockstep::shards {
 
-/// The static sizes of a shard.
-struct ShardOptions {
-  int64_t slots = 1;
-  int64_t chunk = 256;      // rows of a prefill step
-  int64_t capacity = 2048;  // tokens that a slot holds
-  DType dtype = DType::kFloat32;
-  families::StepShape::Logits logits = families::StepShape::Logits::kDropped;
-
-  /// Fails with `kInvalidArgument` naming the field that makes no sense.
-  Result<void> validate() const;
-};
-
-/// The two graphs of a rank, after the passes, and the checkpoint tensors behind their weights.
-struct ShardGraphs {
-  graph::Graph prefill;
-  graph::Graph decode;
-  std::map<std::string, Shape> tensors;
-
-  /// The closed set: every graph that is compiled at start, in that order.
-  std::array<const graph::Graph*, 2> all() const { return {&prefill, &decode}; }
-};
-
-/// Builds the closed set of graphs of `rank`. Pure; `explain` prints them. `passes` may be empty.
-Result<ShardGraphs> build_graphs(const checkpoint::ModelSpec& spec, const partition::Partition& partition, int rank,
-                                 const ShardOptions& options, const std::vector<graph::Pass>& passes);
-
-/// The collectives of one rank's graphs, one a line with their sizes: the same text on every rank that agrees.
-std::string collective_list(const ShardGraphs& graphs);
-
 class Shard final : public Engine {
  public:
-  /// Reserves memory, loads weights from `source` and compiles both graphs. `backend` and `communicator` (may be null
+  /// Reserves memory, loads weights from `source` and compiles all graphs. `backend` and `communicator` (may be null
   /// in a group of one) outlive the shard. Not collective: nothing is sent before the first step.
   static Result<std::unique_ptr<Shard>> create(ShardGraphs graphs, const ShardOptions& options,
                                                device::Backend& backend, device::Communicator* communicator,
@@ -61,55 +31,73 @@ class Shard final : public Engine {
   int64_t slots() const override { return options_.slots; }
   int64_t chunk() const override { return options_.chunk; }
   int64_t capacity() const override { return options_.capacity; }
+  int64_t tokens_per_step() const override { return 1; }
   bool rows_of_one_slot() const override { return rows_of_one_slot_; }
+  int64_t long_rope_after() const override { return graphs_.long_rope_after; }
 
   Result<void> open_slot(SlotId slot, const SlotParameters& parameters) override;
   Result<void> close_slot(SlotId slot) override;
   Result<StepOutput> prefill(const PrefillRows& rows, StepTag tag) override;
   Result<StepOutput> decode(StepTag tag) override;
+  Result<void> decide(Decision& decision) override;
   bool all_finished() const override;
   Result<void> confirm(StepTag tag) override;
   void request_stop(SlotId slot) override;
 
+  /// Scores the last token of every running slot and `drafted` i32 [slots, drafts] after it (−1: no more drafts of that
+  /// slot; drafts beyond the capacity are dropped), and takes the tokens that plain decoding would have taken, to the
+  /// bit: as many as drafts come true, and one more. The output's tokens are [slots, 1 + drafts].
+  /// @collective @blocking
+  Result<StepOutput> verify(std::span<const int32_t> drafted, StepTag tag);
+
+  Result<SlotProgress> progress(SlotId slot) const { return states_->progress(slot); }
+  /// For a shard that follows another one: `slot` has come as far as the other's, and seen what it has seen.
+  Result<void> follow(SlotId slot, const Shard& other);
+
   const ShardGraphs& graphs() const { return graphs_; }
+  const ShardOptions& options() const { return options_; }
   device::Store& store() { return *store_; }
   /// Of the tensors that this rank holds whole.
   const std::vector<TensorFingerprint>& replicated_tensors() const { return replicated_; }
+  /// Replays of each graph so far, in the order of `graphs().all()`.
+  const std::vector<int64_t>& replays() const { return replays_; }
 
  private:
-  /// The states that slot updates write, found once.
-  struct States {
-    device::StateId length, active, finished, last_id, output_index, parameter_hash, stop_request, step, seen;
-    device::StateId temperature, top_p, min_p, repetition_penalty, top_k, do_sample, max_new_tokens, pad_id, seed, eos;
+  /// The host's copy of a step's row inputs: [rows] ×3 and logit_rows [slots].
+  struct RowInputs {
+    RowInputs(int64_t rows, int64_t slots);
+    void clear();  // all padding
+    std::vector<int32_t> ids, slot, position, logit_rows;
+    std::vector<device::HostTensor> tensors;  // views of them
   };
 
   Shard(ShardGraphs graphs, const ShardOptions& options, device::Communicator* communicator);
 
-  Result<void> find_states();
+  Result<void> compile(device::Backend& backend);
   Result<void> check_slot(SlotId slot, const char* operation) const;
   Result<void> check_rows(const PrefillRows& rows) const;
+  Result<void> check_decision(const Decision& decision) const;
+  Result<void> copy_slot(const SlotCopy& copy);
   Result<void> write_step(StepTag tag);
-  Result<StepOutput> run(device::Executable& executable, std::span<const device::HostTensor> inputs);
-  template <typename T>
-  Result<void> write(device::StateId state, int64_t index, std::span<const T> values);
-  template <typename T>
-  Result<void> write_one(device::StateId state, int64_t index, T value);
+  Result<size_t> decode_bucket() const;
+  Result<StepOutput> run(size_t executable, std::span<const device::HostTensor> inputs);
 
   ShardGraphs graphs_;
   ShardOptions options_;
   device::Communicator* communicator_;
   bool rows_of_one_slot_ = false;
   std::unique_ptr<device::Store> store_;
-  std::unique_ptr<device::Executable> prefill_, decode_;
+  std::vector<std::unique_ptr<device::Executable>> executables_;  // in the order of `graphs_.all()`
+  std::vector<int64_t> replays_;                                  // likewise
   std::vector<TensorFingerprint> replicated_;
-  States states_;
+  std::unique_ptr<SlotStates> states_;
 
-  std::vector<int32_t> ids_, slot_, position_, logit_rows_;  // [chunk] ×3, [slots]: inputs of a prefill step
-  std::vector<device::HostTensor> prefill_inputs_;           // views of them
-  std::vector<std::atomic<int32_t>> stop_requests_;          // [slots], set by any thread
-  std::vector<int32_t> stop_scratch_;                        // [slots]
-  std::vector<uint8_t> no_ids_seen_;                         // [vocabulary] of zeros
-  std::vector<std::byte> own_payload_, payloads_;            // of `confirm`
+  std::vector<RowInputs> prefill_inputs_;            // by context bucket
+  std::vector<RowInputs> verify_inputs_;             // none, or one
+  std::vector<std::atomic<int32_t>> stop_requests_;  // [slots], set by any thread
+  std::vector<int32_t> stop_scratch_;                // [slots]
+  std::vector<int32_t> decision_payload_;            // [3 · slots]
+  std::vector<std::byte> own_payload_, payloads_;    // of `confirm`
 };
 
 }  // namespace lockstep::shards

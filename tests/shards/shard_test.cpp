@@ -18,6 +18,9 @@ checkpoint::ModelSpec tiny_spec() {
   checkpoint::ModelSpec spec;
   spec.model_type = "llama";
   spec.hidden_size = 16;
+  spec.embedding_size = 16;
+  spec.attention_scale = 0.35;
+  spec.rope.rotated = 8;
   spec.layers = 2;
   spec.query_heads = 4;
   spec.key_value_heads = 2;
@@ -28,7 +31,7 @@ checkpoint::ModelSpec tiny_spec() {
   return spec;
 }
 
-constexpr ShardOptions kOptions{.slots = 2, .chunk = 4, .capacity = 16};
+const ShardOptions kOptions{.slots = 2, .chunk = 4, .capacity = 16};
 
 /// Dense states in a map; a run answers with fixed tokens and records what it was given.
 class FakeStore final : public device::Store {
@@ -61,6 +64,10 @@ class FakeStore final : public device::Store {
     std::memcpy(bytes.data(), contents_.at(static_cast<size_t>(state.value)).data() + offset, bytes.size());
     return ok();
   }
+  Result<void> copy_slot(int64_t src, int64_t dst, int64_t tokens) override {
+    copies.push_back({src, dst, tokens});
+    return ok();
+  }
   Result<std::vector<std::byte>> read_cache(device::StateId) const override { return std::vector<std::byte>(); }
   const void* state_address(device::StateId state) const override {
     return contents_.at(static_cast<size_t>(state.value)).data();
@@ -73,7 +80,12 @@ class FakeStore final : public device::Store {
     return found;
   }
 
+  void set(const char* name, size_t index, int32_t value) {
+    std::memcpy(contents_.at(static_cast<size_t>(find_state(name).value().value)).data() + 4 * index, &value, 4);
+  }
+
   std::map<std::string, std::vector<std::byte>> weights;
+  std::vector<std::vector<int64_t>> copies;  // src, dst, tokens
 
  private:
   std::vector<std::string> names_;
@@ -125,10 +137,10 @@ class FakeBackend final : public device::Backend {
 
 /// A shard of rank `rank` of `ranks` and the fakes below it.
 struct Fixture {
-  explicit Fixture(int ranks = 1, int rank = 0) {
+  explicit Fixture(int ranks = 1, int rank = 0, const ShardOptions& options = kOptions) {
     const auto spec = tiny_spec();
     const auto partition = partition::make_partition(spec, ranks).value();
-    shard = Shard::create(build_graphs(spec, partition, rank, kOptions, graph::default_passes()).value(), kOptions,
+    shard = Shard::create(build_graphs(spec, partition, rank, options, graph::default_passes()).value(), options,
                           backend, nullptr, RandomWeights())
                 .value();
   }
@@ -180,12 +192,15 @@ TEST(Shard, WritesHowASequenceDrawsAndEnds) {
                                   .pad_id = 2};
   ASSERT_TRUE(f.shard->open_slot(SlotId(1), parameters).has_value());
   const FakeStore& store = *f.backend.store;
-  EXPECT_EQ(store.value("do_sample", 1), 1);
-  EXPECT_EQ(store.value("top_k", 1), 7);
+  const auto integer = [&store](int column) {
+    return store.value("draw_integers", static_cast<size_t>(sampling::kIntegers + column));
+  };
+  EXPECT_EQ(integer(sampling::kDoSample), 1);
+  EXPECT_EQ(integer(sampling::kTopK), 7);
   EXPECT_EQ(store.value("seed", 2), 2);
   EXPECT_EQ(store.value("seed", 3), 1);
-  EXPECT_EQ(store.value("max_new_tokens", 1), 9);
-  EXPECT_EQ(store.value("pad_id", 1), 2);
+  EXPECT_EQ(integer(sampling::kMaxNewTokens), 9);
+  EXPECT_EQ(integer(sampling::kPadId), 2);
   EXPECT_EQ(store.value("eos", sampling::kMaxEosIds), 3);
   EXPECT_EQ(store.value("eos", sampling::kMaxEosIds + 2), -1);
   const int32_t hash = store.value("parameter_hash", 1);
@@ -204,6 +219,99 @@ TEST(Shard, HandsStopRequestsToTheNextStepAndForgetsThemOnOpening) {
   ASSERT_TRUE(f.shard->open_slot(SlotId(1), {}).has_value());
   ASSERT_TRUE(f.shard->decode({}).has_value());
   EXPECT_EQ(f.backend.store->value("stop_request", 1), 0);
+}
+
+TEST(Shard, GoesOnWithASequenceAtTheOutputIndexWhereItWas) {
+  Fixture f;
+  ASSERT_TRUE(f.shard->open_slot(SlotId(1), {.max_new_tokens = 9, .first_output = 4}).has_value());
+  EXPECT_EQ(f.backend.store->value("output_index", 1), 4);
+  EXPECT_FALSE(f.shard->open_slot(SlotId(1), {.max_new_tokens = 4, .first_output = 4}).has_value());
+}
+
+TEST(Shard, CopiesASlotBeforeTheRowsThatGoOnWithIt) {
+  Fixture f;
+  for (int32_t slot : {0, 1}) ASSERT_TRUE(f.shard->open_slot(SlotId(slot), {.max_new_tokens = 3}).has_value());
+  f.backend.store->set("length", 0, 5);
+  f.backend.store->set("last_id", 0, 17);
+  PrefillRows next = rows({7}, 1, {-1, 0});
+  next.copies = {{SlotId(0), SlotId(1)}};
+  ASSERT_TRUE(f.shard->prefill(next, {}).has_value());
+  EXPECT_EQ(f.backend.store->copies, (std::vector<std::vector<int64_t>>{{0, 1, 5}}));
+  EXPECT_EQ(f.backend.store->value("length", 1), 5);
+  EXPECT_EQ(f.backend.store->value("active", 1), 1);  // its prompt ends in this step
+  EXPECT_EQ(f.backend.store->value("active", 0), 0);
+}
+
+TEST(Shard, AppliesADecisionCopiesFirst) {
+  Fixture f;
+  for (int32_t slot : {0, 1}) ASSERT_TRUE(f.shard->open_slot(SlotId(slot), {.max_new_tokens = 3}).has_value());
+  f.backend.store->set("active", 0, 1);
+  f.backend.store->set("length", 0, 6);
+  f.backend.store->set("output_index", 0, 2);
+  Decision decision(2);
+  decision.sources = {0, 0};
+  decision.tokens = {21, 22};
+  ASSERT_TRUE(f.shard->decide(decision).has_value());
+  EXPECT_EQ(f.backend.store->copies, (std::vector<std::vector<int64_t>>{{0, 1, 6}}));
+  for (size_t slot : {0u, 1u}) {
+    EXPECT_EQ(f.backend.store->value("active", slot), 1);
+    EXPECT_EQ(f.backend.store->value("length", slot), 6);
+    EXPECT_EQ(f.backend.store->value("output_index", slot), 2);
+    EXPECT_EQ(f.backend.store->value("last_id", slot), 21 + static_cast<int32_t>(slot));
+  }
+  decision = Decision(2);
+  decision.finished = {0, 1};
+  ASSERT_TRUE(f.shard->decide(decision).has_value());
+  EXPECT_EQ(f.backend.store->value("finished", 0), 0);
+  EXPECT_EQ(f.backend.store->value("finished", 1), 1);
+  EXPECT_EQ(f.backend.store->value("last_id", 1), 22);
+}
+
+TEST(Shard, RefusesADecisionThatCopiesACopyOrNamesNoToken) {
+  Fixture f;
+  Decision swap(2);
+  swap.sources = {1, 0};
+  EXPECT_FALSE(f.shard->decide(swap).has_value());
+  Decision unknown(2);
+  unknown.tokens = {40, -1};
+  EXPECT_FALSE(f.shard->decide(unknown).has_value());
+  Decision outside(2);
+  outside.sources = {0, 2};
+  EXPECT_FALSE(f.shard->decide(outside).has_value());
+}
+
+TEST(Shard, ReplaysTheSmallestBucketThatFits) {
+  Fixture f(1, 0, {.slots = 2, .chunk = 8, .capacity = 16, .context_buckets = {2, 4, 8}, .token_buckets = {4, 8, 16}});
+  ASSERT_TRUE(f.shard->open_slot(SlotId(0), {.max_new_tokens = 3}).has_value());
+  ASSERT_TRUE(f.shard->prefill(rows({5, 6, 7}, 0, {2, -1}), {}).has_value());
+  EXPECT_EQ(f.shard->replays(), (std::vector<int64_t>{0, 1, 0, 0, 0, 0}));
+  const auto decode_at = [&](int32_t length) {
+    f.backend.store->set("length", 0, length);
+    ASSERT_TRUE(f.shard->decode({}).has_value());
+  };
+  decode_at(3);  // the new position is 3: the fourth token
+  EXPECT_EQ(f.shard->replays(), (std::vector<int64_t>{0, 1, 0, 1, 0, 0}));
+  decode_at(4);
+  decode_at(8);
+  decode_at(15);
+  EXPECT_EQ(f.shard->replays(), (std::vector<int64_t>{0, 1, 0, 1, 1, 2}));
+  std::vector<std::string> names;
+  for (const graph::Graph* graph : f.shard->graphs().all()) names.push_back(graph->name);
+  EXPECT_THAT(names,
+              ::testing::ElementsAre("prefill_2", "prefill_4", "prefill_8", "decode_4", "decode_8", "decode_16"));
+}
+
+TEST(Shard, LaysOutDraftsBehindTheLastTokenOfRunningSlots) {
+  Fixture f(1, 0, {.slots = 2, .chunk = 4, .capacity = 16, .drafts = 3});
+  f.backend.store->set("active", 1, 1);
+  f.backend.store->set("length", 1, 14);
+  f.backend.store->set("last_id", 1, 9);
+  ASSERT_TRUE(f.shard->verify(std::vector<int32_t>{1, 2, 3, 4, 5, 6}, {}).has_value());
+  const auto& seen = f.backend.executables["verify"]->seen;
+  EXPECT_EQ(seen[0], (std::vector<int32_t>{0, 0, 0, 0, 9, 4, 0, 0}));  // position 16 would be beyond the capacity
+  EXPECT_EQ(seen[1], (std::vector<int32_t>{-1, -1, -1, -1, 1, 1, -1, -1}));
+  EXPECT_EQ(seen[2], (std::vector<int32_t>{0, 0, 0, 0, 14, 15, 0, 0}));
+  EXPECT_EQ(seen[3], (std::vector<int32_t>{-1, 4}));
 }
 
 TEST(Shard, RefusesRowsAndSlotsThatItCannotHold) {
@@ -246,8 +354,8 @@ TEST(CollectiveList, IsTheSameTextOnEveryRank) {
 
 TEST(BuildGraphs, MakesExactlyOneGraphAPhaseWithItsOwnAttentionKernel) {
   Fixture f;
-  for (const auto& [graph, kernel] :
-       {std::pair(&f.shard->graphs().prefill, "prefill"), std::pair(&f.shard->graphs().decode, "decode")}) {
+  for (const auto& [graph, kernel] : {std::pair(&f.shard->graphs().prefill.front(), "prefill"),
+                                      std::pair(&f.shard->graphs().decode.front(), "decode")}) {
     int attentions = 0;
     for (const graph::Node& node : graph->nodes) {
       if (node.op != graph::Op::kAttention) continue;
@@ -256,14 +364,17 @@ TEST(BuildGraphs, MakesExactlyOneGraphAPhaseWithItsOwnAttentionKernel) {
     }
     EXPECT_EQ(attentions, 2);
   }
-  EXPECT_EQ(f.shard->graphs().prefill.rows, 4);
-  EXPECT_EQ(f.shard->graphs().decode.rows, 2);
+  EXPECT_EQ(f.shard->graphs().prefill.front().rows, 4);
+  EXPECT_EQ(f.shard->graphs().decode.front().rows, 2);
 }
 
 TEST(ShardOptions, NameTheFieldThatMakesNoSense) {
   EXPECT_THAT(ShardOptions{.slots = 0}.validate().error().message, HasSubstr("slots 0"));
   EXPECT_THAT(ShardOptions{.chunk = 0}.validate().error().message, HasSubstr("chunk 0"));
   EXPECT_THAT(ShardOptions{.capacity = -1}.validate().error().message, HasSubstr("capacity -1"));
+  EXPECT_THAT(ShardOptions{.drafts = -1}.validate().error().message, HasSubstr("drafts -1"));
+  EXPECT_THAT((ShardOptions{.capacity = 8, .token_buckets = {4, 4, 8}}.validate().error().message), HasSubstr("4,4,8"));
+  EXPECT_THAT((ShardOptions{.chunk = 8, .context_buckets = {4}}.validate().error().message), HasSubstr("rise to 8"));
   EXPECT_FALSE(ShardOptions{.dtype = DType::kInt32}.validate().has_value());
 }
 

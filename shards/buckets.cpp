@@ -1,0 +1,61 @@
+#include "shards/buckets.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <charconv>
+#include <string>
+
+namespace lockstep::shards {
+namespace {
+
+constexpr int64_t kSmallest = 128;
+
+Error wrong_list(std::string_view text, std::string_view expected) {
+  return {
+      ErrorKind::kInvalidArgument,
+      fmt::format("[shards] cannot use length buckets: found \"{}\", expected {}; correct --buckets", text, expected)};
+}
+
+}  // namespace
+
+std::vector<int64_t> token_buckets(int64_t capacity) {
+  std::vector<int64_t> buckets;
+  for (int64_t bucket = kSmallest; bucket < capacity; bucket *= 2) buckets.push_back(bucket);
+  buckets.push_back(capacity);
+  return buckets;
+}
+
+std::vector<int64_t> context_buckets(const std::vector<int64_t>& token_buckets) {
+  std::vector<int64_t> buckets;
+  for (const int64_t bucket : token_buckets) buckets.push_back(std::max<int64_t>(1, bucket / 2));
+  buckets.erase(std::unique(buckets.begin(), buckets.end()), buckets.end());
+  return buckets;
+}
+
+Result<std::vector<int64_t>> parse_token_buckets(std::string_view text, int64_t capacity) {
+  if (text == "auto") return token_buckets(capacity);
+  std::vector<int64_t> buckets;
+  for (std::string_view rest = text; !rest.empty();) {
+    const std::string_view word = rest.substr(0, rest.find(','));
+    rest.remove_prefix(std::min(rest.size(), word.size() + 1));
+    int64_t bucket = 0;
+    const auto [end, error] = std::from_chars(word.data(), word.data() + word.size(), bucket);
+    if (error != std::errc() || end != word.data() + word.size() || bucket < 1) {
+      return wrong_list(text, "auto, or lengths such as 128,512,2048");
+    }
+    if (!buckets.empty() && bucket <= buckets.back()) return wrong_list(text, "lengths that rise");
+    buckets.push_back(bucket);
+  }
+  if (buckets.empty()) return wrong_list(text, "auto, or lengths such as 128,512,2048");
+  if (buckets.back() > capacity) return wrong_list(text, fmt::format("lengths up to the capacity of {}", capacity));
+  if (buckets.back() < capacity) buckets.push_back(capacity);
+  return buckets;
+}
+
+size_t smallest_bucket(const std::vector<int64_t>& buckets, int64_t length) {
+  const auto found = std::ranges::lower_bound(buckets, length);
+  return found == buckets.end() ? buckets.size() - 1 : static_cast<size_t>(found - buckets.begin());
+}
+
+}  // namespace lockstep::shards

@@ -1,0 +1,29 @@
+// Length buckets: for backends that cannot bound attention by the length in use, a set of graphs of several lengths is
+// compiled at start, and each step replays the smallest that fits.
+//
+//   capacity 3000   token buckets    128 256 512 1024 2048 3000     a decode step's positions lie below one of them
+//                   context buckets   64 128 256  512 1024 1500     rows of a prefill step; longer prompts take several
+#pragma once
+
+#include <cstdint>
+#include <string_view>
+#include <vector>
+
+#include "runtime/core/result.h"
+
+namespace lockstep::shards {
+
+/// Powers of two from 128 up to `capacity`, which is the last even where it is none.
+std::vector<int64_t> token_buckets(int64_t capacity);
+
+/// Half of each token bucket, at least 1.
+std::vector<int64_t> context_buckets(const std::vector<int64_t>& token_buckets);
+
+/// "auto", or a rising list of token buckets such as "128,512,2048"; `capacity` is added where it is larger than the
+/// last. Fails with `kInvalidArgument` for anything else, and for a bucket beyond `capacity`.
+Result<std::vector<int64_t>> parse_token_buckets(std::string_view text, int64_t capacity);
+
+/// The first of the rising `buckets` that is at least `length`; the last when there is none.
+size_t smallest_bucket(const std::vector<int64_t>& buckets, int64_t length);
+
+}  // namespace lockstep::shards

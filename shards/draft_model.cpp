@@ -1,0 +1,75 @@
+#include "shards/draft_model.h"
+
+#include <fmt/format.h>
+
+namespace lockstep::shards {
+namespace {
+
+int64_t vocabulary_of(const Shard& shard) {
+  const graph::Graph& graph = shard.graphs().decode.front();
+  return graph.value(graph.find("seen").value()).type.shape[1];
+}
+
+class DraftModel final : public Drafter {
+ public:
+  DraftModel(std::unique_ptr<Shard> shard, int64_t drafts) : shard_(std::move(shard)), drafts_(drafts) {}
+
+  Result<void> open_slot(SlotId slot, const SlotParameters& parameters) override {
+    SlotParameters endless = parameters;  // where a sequence ends is the target's word
+    endless.eos_ids.clear();
+    endless.max_new_tokens = std::numeric_limits<int32_t>::max();
+    endless.long_rope = false;
+    return shard_->open_slot(slot, endless);
+  }
+
+  Result<void> close_slot(SlotId slot) override { return shard_->close_slot(slot); }
+
+  Result<void> prefill(const PrefillRows& rows, StepTag tag, const Shard& target, const StepOutput&) override {
+    LOCKSTEP_TRY_VOID(shard_->prefill(rows, tag));
+    return follow_all(target);
+  }
+
+  Result<void> propose(const Shard&, StepTag tag, std::span<int32_t> drafted) override {
+    for (int64_t i = 0; i <= drafts_; ++i) {
+      LOCKSTEP_TRY(const StepOutput output, shard_->decode(tag));
+      if (i == drafts_) break;  // that step was for the cache only
+      for (int64_t slot = 0; slot < shard_->slots(); ++slot) {
+        drafted[static_cast<size_t>(slot * drafts_ + i)] = output.tokens[static_cast<size_t>(slot)];
+      }
+    }
+    return ok();
+  }
+
+  Result<void> follow(const Shard& target, const StepOutput&) override { return follow_all(target); }
+
+ private:
+  Result<void> follow_all(const Shard& target) {
+    for (int32_t slot = 0; slot < shard_->slots(); ++slot) {
+      LOCKSTEP_TRY_VOID(shard_->follow(SlotId(slot), target));
+    }
+    return ok();
+  }
+
+  std::unique_ptr<Shard> shard_;
+  int64_t drafts_;
+};
+
+}  // namespace
+
+Result<std::unique_ptr<Drafter>> make_draft_model(std::unique_ptr<Shard> shard, const Shard& target) {
+  const int64_t drafts = target.options().drafts, room = target.capacity() + drafts + 1;
+  const bool fits = shard->slots() == target.slots() && shard->chunk() == target.chunk() && shard->capacity() >= room &&
+                    vocabulary_of(*shard) == vocabulary_of(target);
+  if (!fits) {
+    return Error{
+        ErrorKind::kInvalidArgument,
+        fmt::format("[shards] cannot draft with that model: found {} slots, chunk {}, capacity {} and {} tokens "
+                    "in its vocabulary, expected {}, {}, {} or more and {}; use a draft model with the target's "
+                    "tokenizer",
+                    shard->slots(), shard->chunk(), shard->capacity(), vocabulary_of(*shard), target.slots(),
+                    target.chunk(), room, vocabulary_of(target))};
+  }
+  return std::unique_ptr<Drafter>(std::make_unique<DraftModel>(std::move(shard), drafts));
+}
+
+}  // namespace lockstep::shards

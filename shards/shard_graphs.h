@@ -1,0 +1,53 @@
+// The closed set of graphs of one rank: everything that is compiled at start, before the first request.
+//
+//   prefill        one, or one for each context bucket          decode     one, or one for each token bucket
+//   verify         only where tokens are drafted: the last token of every slot and its drafts, scored at once
+#pragma once
+
+#include <cstdint>
+#include <map>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "runtime/graph/passes.h"
+#include "shards/families/family.h"
+#include "shards/partition/partition.h"
+
+namespace lockstep::shards {
+
+/// The static sizes of a shard.
+struct ShardOptions {
+  int64_t slots = 1;
+  int64_t chunk = 256;      // rows of a prefill step
+  int64_t capacity = 2048;  // tokens that a slot holds
+  int64_t drafts = 0;       // tokens of a slot that a verify step scores after its last one; 0: no such graph
+  std::vector<int64_t> context_buckets;  // rising, the last is `chunk`; empty: one prefill graph
+  std::vector<int64_t> token_buckets;    // rising, the last is `capacity`; empty: one decode graph
+  DType dtype = DType::kFloat32;
+  families::StepShape::Logits logits = families::StepShape::Logits::kDropped;
+
+  /// Fails with `kInvalidArgument` naming the field that makes no sense.
+  Result<void> validate() const;
+};
+
+/// The graphs of a rank, after the passes, and the checkpoint tensors behind their weights.
+struct ShardGraphs {
+  std::vector<graph::Graph> prefill;  // by rows, rising
+  std::vector<graph::Graph> decode;   // by the bound on positions, rising
+  std::optional<graph::Graph> verify;
+  std::map<std::string, Shape> tensors;
+  int64_t long_rope_after = 0;  // tokens beyond which a sequence turns by other factors; 0: never
+
+  /// Every graph that is compiled at start, in that order.
+  std::vector<const graph::Graph*> all() const;
+};
+
+/// Builds the closed set of graphs of `rank`. Pure; `explain` prints them. `passes` may be empty.
+Result<ShardGraphs> build_graphs(const checkpoint::ModelSpec& spec, const partition::Partition& partition, int rank,
+                                 const ShardOptions& options, const std::vector<graph::Pass>& passes);
+
+/// The collectives of one rank's graphs, one a line with their sizes: the same text on every rank that agrees.
+std::string collective_list(const ShardGraphs& graphs);
+
+}  // namespace lockstep::shards

@@ -1,0 +1,70 @@
+// The dense states of the slots, as the graphs name them: how each slot draws and ends, and how far it has come. They
+// are written between replays only, and the same on every rank.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <span>
+#include <vector>
+
+#include "runtime/device/backend.h"
+#include "runtime/sampling/slot.h"
+#include "shards/engine.h"
+
+namespace lockstep::shards {
+
+/// How far a slot has come.
+struct SlotProgress {
+  int32_t length = 0;        // tokens in the caches
+  int32_t last_id = 0;       // chosen, not yet in the caches
+  int32_t output_index = 0;  // of the next token
+  int32_t active = 0;        // 1: prefilled to its end
+  int32_t finished = 0;
+
+  bool runs() const { return active != 0 && finished == 0; }
+  friend bool operator==(const SlotProgress&, const SlotProgress&) = default;
+};
+
+class SlotStates {
+ public:
+  /// Finds the states; the store outlives this. A state that every graph has and the store lacks is a failed check.
+  SlotStates(device::Store& store, int64_t slots, int64_t vocabulary);
+
+  int64_t slots() const { return slots_; }
+  int64_t vocabulary() const { return static_cast<int64_t>(seen_row_.size()); }
+
+  /// Empties the slot and sets its rule. Fails with `kInvalidArgument` for parameters that no slot can have.
+  Result<void> open(SlotId slot, const SlotParameters& parameters);
+  Result<void> close(SlotId slot);
+
+  Result<SlotProgress> progress(SlotId slot) const;
+  Result<void> set_progress(SlotId slot, const SlotProgress& progress);
+  Result<void> activate(SlotId slot);
+
+  /// `dst` has come as far as `src` and has seen the same ids. The output index of a prompt in the making stays.
+  Result<void> copy(SlotId src, SlotId dst);
+  /// Gives `slot` what another store's slot has seen.
+  Result<void> copy_seen(const SlotStates& from, SlotId slot);
+
+  /// What every step carries: its number and the stop requests, i32 [slots].
+  Result<void> write_step(StepTag tag, std::span<const int32_t> stop_requests);
+
+  /// The checksum of what the ranks must agree on after the step before `tag`.
+  Result<uint64_t> checksum(StepTag tag) const;
+
+ private:
+  template <typename T>
+  Result<void> write(device::StateId state, SlotId slot, std::span<const T> row);
+  Result<void> write_one(device::StateId state, SlotId slot, int32_t value);
+  Result<int32_t> read_one(device::StateId state, SlotId slot) const;
+  Result<std::vector<int32_t>> read_all(device::StateId state) const;
+
+  device::Store& store_;
+  int64_t slots_;
+  device::StateId length_, active_, finished_, last_id_, output_index_, parameter_hash_, stop_request_, step_, seen_;
+  device::StateId draw_numbers_, draw_integers_, seed_, eos_;
+  std::optional<device::StateId> long_rope_;  // of models whose long sequences turn by other factors
+  std::vector<uint8_t> seen_row_;             // [vocabulary]: scratch
+};
+
+}  // namespace lockstep::shards

@@ -1,0 +1,64 @@
+// Speculative decoding: a drafter proposes k tokens for every slot, the target scores them all in one static graph and
+// takes those that it would have chosen itself (Leviathan et al. 2023, with common random numbers instead of
+// rejection).
+//
+//   drafter   t ─► a b c d                 target, one step: rows t a b c d
+//   taken     a b x        a and b came true, x is what the target chooses instead of c
+//
+// Each token is chosen from the target's own logits with the random number of its own output index, so the answer is
+// the one of the target alone, token for token, greedy or sampled; drafts change only how many steps it takes.
+#pragma once
+
+#include <memory>
+#include <vector>
+
+#include "shards/drafter.h"
+
+namespace lockstep::shards {
+
+/// How well drafts come true.
+struct DraftStatistics {
+  int64_t steps = 0;     // of a running slot
+  int64_t drafted = 0;   // tokens that were proposed
+  int64_t accepted = 0;  // … that came true
+
+  friend bool operator==(const DraftStatistics&, const DraftStatistics&) = default;
+};
+
+class SpeculativeEngine final : public Engine {
+ public:
+  /// `target` has a verify graph.
+  SpeculativeEngine(std::unique_ptr<Shard> target, std::unique_ptr<Drafter> drafter);
+
+  int64_t slots() const override { return target_->slots(); }
+  int64_t chunk() const override { return target_->chunk(); }
+  int64_t capacity() const override { return target_->capacity(); }
+  int64_t tokens_per_step() const override { return 1 + target_->options().drafts; }
+  bool rows_of_one_slot() const override { return target_->rows_of_one_slot(); }
+  int64_t long_rope_after() const override { return target_->long_rope_after(); }
+
+  Result<void> open_slot(SlotId slot, const SlotParameters& parameters) override;
+  Result<void> close_slot(SlotId slot) override;
+  Result<StepOutput> prefill(const PrefillRows& rows, StepTag tag) override;
+  Result<StepOutput> decode(StepTag tag) override;
+  /// Fails with `kUnsupported`: what the host chooses cannot be drafted.
+  Result<void> decide(Decision& decision) override;
+  bool all_finished() const override { return target_->all_finished(); }
+  Result<void> confirm(StepTag tag) override { return target_->confirm(tag); }
+  void request_stop(SlotId slot) override { target_->request_stop(slot); }
+
+  Shard& target() { return *target_; }
+  const DraftStatistics& statistics() const { return statistics_; }
+
+ private:
+  void count(const StepOutput& output);
+
+  std::unique_ptr<Shard> target_;
+  std::unique_ptr<Drafter> drafter_;
+  std::vector<int32_t> drafted_;         // [slots, drafts]
+  std::vector<int32_t> prefill_tokens_;  // [slots, 1 + drafts]: the first tokens, laid out as a decode step's
+  std::vector<uint8_t> runs_;            // [slots]: before the step
+  DraftStatistics statistics_;
+};
+
+}  // namespace lockstep::shards
