@@ -5,7 +5,6 @@
 
 #include <algorithm>
 #include <exception>
-#include <limits>
 #include <utility>
 
 #include "runtime/core/check.h"
@@ -65,6 +64,7 @@ Error known(RequestId request) {
 void Coordinator::start(Self self, CoordinatorPorts ports) {
   self_ = self;
   ports_ = std::move(ports);
+  book_ = RequestBook(ports_.choosers);
   peers_.resize(static_cast<size_t>(ports_.size));
   self_->delayed_send(self_, ports_.hello_deadline, late_atom::value);
 }
@@ -94,7 +94,7 @@ void Coordinator::late() {
 void Coordinator::begin(const PlannerLimits& limits) {
   limits_ = limits;
   planner_.emplace(limits);
-  for (const Submission& submission : std::exchange(early_, {})) admit(submission);
+  for (const Submission& submission : std::exchange(early_, {})) admit(submission.request);
   pump();
 }
 
@@ -109,33 +109,35 @@ void Coordinator::submit(const Submission& submission) {
   if (book_.has(id)) return refuse(known(id));
   book_.open(submission.request, *submission.sink);
   if (!planner_) return early_.push_back(submission);
-  admit(submission);
+  admit(submission.request);
   pump();
 }
 
-void Coordinator::admit(const Submission& submission) {
-  const RequestId id = submission.request.id;
-  if (!book_.has(id)) return;  // stopped before the session began
-  const Result<void> fits = check_request(submission.request, limits_);
-  if (!fits.has_value()) return book_.close(id, FinishReason::kError, fits.error());
-  planner_->add(submission.request);
+void Coordinator::admit(const Request& request) {
+  if (!book_.has(request.id)) return;  // stopped before the session began
+  Result<Admission> admission = lockstep::actors::admit(request, limits_);
+  if (!admission.has_value()) return book_.close(request.id, FinishReason::kError, admission.error());
+  if (admission.value().goes_on) book_.divide(request, admission.value().new_tokens);
+  if (admission.value().host_chosen) ports_.choosers->open(request, admission.value());
+  planner_->add(std::move(admission).assume_value());
 }
 
 void Coordinator::stop(RequestId request) {
   if (!book_.has(request)) return;
-  stop_slot(request);
+  stop_slots(request);
   book_.close(request, FinishReason::kStop);
   pump();
 }
 
-/// Tells the device state, so that a schedule under way need not run on for this slot alone. A slot that is another
+/// Tells the device state, so that a schedule under way need not run on for these slots alone. A slot that is another
 /// request's in any schedule under way is left alone.
-void Coordinator::stop_slot(RequestId request) {
+void Coordinator::stop_slots(RequestId request) {
   if (!planner_) return;
   const auto occupants = planner_->occupants();
-  const auto found = std::ranges::find(occupants, std::optional(request));
-  const SlotId slot(static_cast<int32_t>(found - occupants.begin()));
-  if (found != occupants.end() && book_.owns(request, slot)) ports_.request_stop(slot);
+  for (size_t s = 0; s < occupants.size(); ++s) {
+    const SlotId slot(static_cast<int32_t>(s));
+    if (occupants[s] == request && book_.owns(request, slot)) ports_.request_stop(slot);
+  }
   planner_->finish(request);
 }
 
@@ -146,10 +148,12 @@ void Coordinator::finish() {
 
 void Coordinator::take(const StepResult& result) {
   if (!is_open()) return;
-  for (const RequestBook::Ended& ended : book_.take(result)) {
-    if (ended.reason == FinishReason::kStop) stop_slot(ended.request);
+  const RequestBook::Taken taken = book_.take(result);
+  for (const RequestBook::Ended& ended : taken.ended) {
+    if (ended.reason == FinishReason::kStop) stop_slots(ended.request);
     planner_->finish(ended.request);
   }
+  for (const Request& rest : taken.rests) planner_->go_on(lockstep::actors::admit(rest, limits_).value());
   pump();
 }
 
@@ -210,11 +214,11 @@ void Coordinator::close(const std::optional<Error>& error) {
   if (!is_open()) return;
   phase_ = Phase::kClosing;
   error_ = error;
-  if (error) book_.fail_all(*error);
   const Closing closing = error ? Closing{true, to_wire(*error)} : Closing{};
   for (const Peer& peer : peers_) {
     if (peer.said_hello && !peer.is_gone) self_->send(peer.shard, close_atom::value, closing);
   }
+  if (error) book_.fail_all(*error);  // after the word to the ranks: it may wait for a client's code
   end_if_all_gone();
 }
 

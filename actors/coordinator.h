@@ -11,6 +11,7 @@
 #include <string>
 #include <vector>
 
+#include "actors/chooser_book.h"
 #include "actors/gate.h"
 #include "actors/planner.h"
 #include "actors/protocol.h"
@@ -25,6 +26,7 @@ struct CoordinatorPorts {
   int32_t in_flight = 2;  // schedules that the slowest rank may have before it
   Duration hello_deadline = std::chrono::seconds(60);
   PeerDetection detection = PeerDetection::kOn;
+  ChooserBook* choosers = nullptr;           // which rank 0's executor asks
   Gate* over = nullptr;                      // opens when every shard has closed or is gone
   std::function<void(SlotId)> request_stop;  // to rank 0's engine
   std::function<std::string()> operation;    // what rank 0's executor is doing, for messages
@@ -66,11 +68,11 @@ class Coordinator {
   bool is_open() const { return phase_ == Phase::kGathering || phase_ == Phase::kRunning; }
   bool may_plan() const { return phase_ == Phase::kRunning && planner_ && !last_; }
   int32_t slowest() const;
-  void admit(const Submission& submission);
+  void admit(const Request& request);
   void pump();
   void send(const Schedule& schedule);
   void compare_steps(int32_t rank, const ScheduleDone& done);
-  void stop_slot(RequestId request);
+  void stop_slots(RequestId request);
   void end_if_all_gone();
 
   Self self_ = nullptr;

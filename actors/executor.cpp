@@ -16,6 +16,7 @@ std::string_view to_string(Phase phase) {
     case Phase::kSlots: return "slots";
     case Phase::kPrefill: return "prefill";
     case Phase::kDecode: return "decode";
+    case Phase::kDecide: return "decide";
     case Phase::kConfirm: return "confirm";
     case Phase::kEnded: return "ended";
   }
@@ -29,7 +30,14 @@ std::string to_string(const ExecutorStatus& status) {
 
 Executor::Executor(RankId rank, shards::Engine& engine, ScheduleQueue& queue, const AbortFlag& abort,
                    ExecutorHooks hooks, IdleWait wait)
-    : rank_(rank), engine_(engine), queue_(queue), abort_(abort), hooks_(std::move(hooks)), wait_(wait) {}
+    : rank_(rank),
+      engine_(engine),
+      queue_(queue),
+      abort_(abort),
+      hooks_(std::move(hooks)),
+      wait_(wait),
+      host_slots_(static_cast<size_t>(engine.slots())),
+      with_logits_(host_slots_.size()) {}
 
 ExecutorStatus Executor::status() const {
   return {phase_, schedule_, step_, schedules_, prefill_steps_, decode_steps_};
@@ -74,7 +82,18 @@ Result<void> Executor::update_slots(const Schedule& schedule) {
   for (const OpenedSlot& opened : schedule.opened) {
     LOCKSTEP_TRY_VOID(engine_.open_slot(opened.slot, opened.parameters));
   }
+  watch_host_slots(schedule);
   return ok();
+}
+
+void Executor::watch_host_slots(const Schedule& schedule) {
+  for (const SlotId slot : schedule.closed) host_slots_[static_cast<size_t>(slot.value)] = HostSlot::kNot;
+  for (const HostSlots& host : schedule.host_chosen) {
+    for (const SlotId slot : host.slots) {
+      HostSlot& state = host_slots_[static_cast<size_t>(slot.value)];
+      if (state == HostSlot::kNot) state = HostSlot::kWaiting;
+    }
+  }
 }
 
 Result<void> Executor::run_prefills(const Schedule& schedule) {
@@ -82,7 +101,8 @@ Result<void> Executor::run_prefills(const Schedule& schedule) {
     LOCKSTEP_TRY_VOID(begin_step(Phase::kPrefill, schedule));
     LOCKSTEP_TRY(const shards::StepOutput output, engine_.prefill(rows, {schedule.number, next_step_}));
     ++prefill_steps_;
-    end_step(output);
+    note_logits_of(rows);
+    LOCKSTEP_TRY_VOID(end_step(schedule, output));
   }
   return ok();
 }
@@ -92,7 +112,8 @@ Result<void> Executor::run_decodes(const Schedule& schedule) {
     LOCKSTEP_TRY_VOID(begin_step(Phase::kDecode, schedule));
     LOCKSTEP_TRY(const shards::StepOutput output, engine_.decode({schedule.number, next_step_}));
     ++decode_steps_;
-    end_step(output);
+    note_logits_of_running();
+    LOCKSTEP_TRY_VOID(end_step(schedule, output));
   }
   return ok();
 }
@@ -114,17 +135,57 @@ Result<void> Executor::begin_step(Phase phase, const Schedule& schedule) {
   return ok();
 }
 
-/// The step went well, so what was made before it is agreed on; its own tokens wait their turn.
-void Executor::end_step(const shards::StepOutput& output) {
-  release();
-  const bool made_any = std::ranges::any_of(output.tokens, [](int32_t token) { return token >= 0; });
-  if (hooks_.released && made_any) {
-    pending_ = StepResult{.schedule = schedule_,
-                          .step = next_step_,
-                          .tokens = {output.tokens.begin(), output.tokens.end()},
-                          .logits = {output.logits.begin(), output.logits.end()}};
+void Executor::note_logits_of(const shards::PrefillRows& rows) {
+  for (size_t s = 0; s < host_slots_.size(); ++s) {
+    with_logits_[s] = host_slots_[s] == HostSlot::kWaiting && rows.logit_rows[s] >= 0 ? 1 : 0;
+    if (with_logits_[s] != 0) host_slots_[s] = HostSlot::kRunning;
   }
+}
+
+void Executor::note_logits_of_running() {
+  for (size_t s = 0; s < host_slots_.size(); ++s) with_logits_[s] = host_slots_[s] == HostSlot::kRunning ? 1 : 0;
+}
+
+/// The step went well, so what was made before it is agreed on; its own tokens wait their turn.
+Result<void> Executor::end_step(const Schedule& schedule, const shards::StepOutput& output) {
+  release();
+  StepResult result{.schedule = schedule.number, .step = next_step_, .tokens = {}};
+  if (hooks_.released) {
+    result.tokens = graph_tokens(output.tokens);
+    if (schedule.logits == Logits::kWanted) result.logits.assign(output.logits.begin(), output.logits.end());
+  }
+  const bool host_chooses = std::ranges::find(with_logits_, uint8_t{1}) != with_logits_.end();
+  if (host_chooses) {
+    LOCKSTEP_TRY(result.choices, decide(schedule, output));
+  }
+  const bool made_any = std::ranges::any_of(result.tokens, [](int32_t token) { return token >= 0; });
+  if (hooks_.released && (made_any || !result.choices.empty())) pending_ = std::move(result);
   ++next_step_;
+  return ok();
+}
+
+/// The tokens without those of the slots that the host chooses for.
+std::vector<int32_t> Executor::graph_tokens(std::span<const int32_t> tokens) const {
+  std::vector<int32_t> kept(tokens.begin(), tokens.end());
+  const size_t width = kept.size() / host_slots_.size();
+  for (size_t i = 0; i < kept.size(); ++i) {
+    if (host_slots_[i / width] != HostSlot::kNot) kept[i] = -1;
+  }
+  return kept;
+}
+
+/// Every rank takes rank 0's decision, between this step and the next.
+Result<std::vector<HostChoice>> Executor::decide(const Schedule& schedule, const shards::StepOutput& output) {
+  phase_ = Phase::kDecide;
+  shards::Decision decision(engine_.slots());
+  std::vector<HostChoice> choices;
+  if (hooks_.decide) choices = hooks_.decide(schedule, with_logits_, output, decision);
+  LOCKSTEP_TRY_VOID(engine_.decide(decision));
+  for (size_t s = 0; s < host_slots_.size(); ++s) {
+    if (decision.sources[s] != static_cast<int32_t>(s)) host_slots_[s] = HostSlot::kRunning;
+    if (decision.finished[s] != 0) host_slots_[s] = HostSlot::kFinished;
+  }
+  return choices;
 }
 
 void Executor::release() {

@@ -2,16 +2,20 @@
 //
 //   pop ─► close, open slots ─► prefill … ─► decode … ─► confirm ─► done ─► pop
 //                                  │            │           │
+//                                  ├── the host's decision follows, if a slot that it chooses for got logits
 //                                  └── a step's tokens are released when the next step, or confirm, has agreed
 //
-// Between two steps it looks at the abort flag, nothing else: no rank waits for an actor inside a schedule.
+// Between two steps it looks at the abort flag and, on rank 0, asks the choosers: no rank waits for an actor inside a
+// schedule.
 #pragma once
 
 #include <atomic>
 #include <cstdint>
 #include <functional>
 #include <optional>
+#include <span>
 #include <string>
+#include <vector>
 
 #include "actors/schedule.h"
 #include "actors/schedule_queue.h"
@@ -23,9 +27,9 @@
 namespace lockstep::actors {
 
 /// What an executor is doing.
-enum class Phase { kIdle, kSlots, kPrefill, kDecode, kConfirm, kEnded };
+enum class Phase { kIdle, kSlots, kPrefill, kDecode, kDecide, kConfirm, kEnded };
 
-/// "idle", "slots", "prefill", "decode", "confirm", "ended".
+/// "idle", "slots", "prefill", "decode", "decide", "confirm", "ended".
 std::string_view to_string(Phase phase);
 
 /// What an executor did last: a value, for exit records and reports.
@@ -53,9 +57,15 @@ struct ScheduleDone {
 
 /// Where an executor reports; all called on its thread. Empty functions are not called.
 struct ExecutorHooks {
+  /// Fills in a decision that leaves every slot as it is; `with_logits` [slots] says of which slots the host may
+  /// choose.
+  using Decide = std::function<std::vector<HostChoice>(const Schedule&, std::span<const uint8_t> with_logits,
+                                                       const shards::StepOutput&, shards::Decision&)>;
+
   std::function<void(StepResult)> released;                  // rank 0: tokens that may be shown
   std::function<void(const ScheduleDone&)> done;             // after every schedule, its results released before
   std::function<void(int32_t schedule, int32_t step)> step;  // before every step: for tests and traces
+  Decide decide;                                             // rank 0, where requests have choosers
 };
 
 /// Drives one engine. Used by one thread, but for `status`.
@@ -75,6 +85,9 @@ class Executor {
   ExecutorStatus status() const;
 
  private:
+  /// What a slot is to the host. The same on every rank: it follows from schedules and decisions.
+  enum class HostSlot : uint8_t { kNot, kWaiting, kRunning, kFinished };
+
   Result<void> run_schedules();
   Result<void> run_schedule(const Schedule& schedule);
   Result<void> update_slots(const Schedule& schedule);
@@ -82,7 +95,12 @@ class Executor {
   Result<void> run_decodes(const Schedule& schedule);
   Result<void> confirm(const Schedule& schedule);
   Result<void> begin_step(Phase phase, const Schedule& schedule);
-  void end_step(const shards::StepOutput& output);
+  void watch_host_slots(const Schedule& schedule);
+  void note_logits_of(const shards::PrefillRows& rows);
+  void note_logits_of_running();
+  Result<void> end_step(const Schedule& schedule, const shards::StepOutput& output);
+  std::vector<int32_t> graph_tokens(std::span<const int32_t> tokens) const;
+  Result<std::vector<HostChoice>> decide(const Schedule& schedule, const shards::StepOutput& output);
   void release();
   Error explain(Error error) const;
 
@@ -94,6 +112,8 @@ class Executor {
   const IdleWait wait_;
   std::optional<StepResult> pending_;  // made, not yet agreed on
   int32_t next_step_ = 0;              // of the current schedule
+  std::vector<HostSlot> host_slots_;   // [slots]
+  std::vector<uint8_t> with_logits_;   // [slots] slots of the host that the step gave logits
 
   // What `status` reads.
   std::atomic<Phase> phase_ = Phase::kIdle;

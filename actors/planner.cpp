@@ -1,10 +1,7 @@
 #include "actors/planner.h"
 
-#include <fmt/format.h>
-
 #include <algorithm>
 #include <limits>
-#include <string_view>
 #include <utility>
 
 #include "runtime/core/check.h"
@@ -12,51 +9,32 @@
 namespace lockstep::actors {
 namespace {
 
-Error refused(const Request& request, std::string_view what) {
-  return {ErrorKind::kInvalidArgument, fmt::format("[actors] cannot answer request {}: {}", request.id, what)};
-}
+constexpr std::optional<RequestId> kFree;
 
 }  // namespace
 
-Result<void> check_request(const Request& request, const PlannerLimits& limits) {
-  const auto prompt = static_cast<int64_t>(request.ids.size());
-  const int64_t new_tokens = request.parameters.max_new_tokens;
-  if (prompt == 0) return refused(request, "found an empty prompt, expected at least one token");
-  if (new_tokens < 1) {
-    return refused(request, fmt::format("found max_new_tokens {}, expected at least 1", new_tokens));
-  }
-  if (request.parameters.eos_ids.size() > sampling::kMaxEosIds) {
-    return refused(request, fmt::format("found {} EOS ids, expected at most {}", request.parameters.eos_ids.size(),
-                                        sampling::kMaxEosIds));
-  }
-  const auto negative = std::ranges::find_if(request.ids, [](int32_t id) { return id < 0; });
-  if (negative != request.ids.end()) {
-    return refused(request, fmt::format("found token id {} at index {}, expected 0 or more", *negative,
-                                        negative - request.ids.begin()));
-  }
-  if (prompt + new_tokens - 1 > limits.capacity) {
-    return refused(request, fmt::format("found {} prompt tokens and {} new ones, expected at most {} in a slot's cache "
-                                        "(the last new token needs no room); raise --max-seq-len or shorten one",
-                                        prompt, new_tokens, limits.capacity));
-  }
-  return ok();
-}
-
-Planner::Planner(PlannerLimits limits) : limits_(limits), slots_(static_cast<size_t>(limits.slots)) {
+Planner::Planner(PlannerLimits limits)
+    : limits_(limits), occupants_(static_cast<size_t>(limits.slots)), prompts_(limits) {
   LOCKSTEP_CHECK(limits.slots > 0 && limits.chunk > 0, limits.slots, limits.chunk);
   LOCKSTEP_CHECK(limits.decode_steps > 0 && limits.prefill_steps > 0, limits.decode_steps, limits.prefill_steps);
+  LOCKSTEP_CHECK(limits.shared_prefix > 0, limits.shared_prefix);
 }
 
-void Planner::add(Request request) {
-  LOCKSTEP_CHECK(check_request(request, limits_).has_value(), request.id);
-  queue_.push_back(std::move(request));
+void Planner::add(Admission admission) {
+  LOCKSTEP_CHECK(std::ssize(admission.rows) <= limits_.slots, admission.id, admission.rows.size());
+  queue_.push_back(std::move(admission));
+}
+
+void Planner::go_on(Admission rest) {
+  finish(rest.id);
+  queue_.push_front(std::move(rest));
 }
 
 void Planner::finish(RequestId request) {
-  for (Slot& slot : slots_) {
-    if (slot.request && slot.request->id == request) slot.finished = true;
+  for (Job& job : jobs_) {
+    if (job.admission.id == request) job.finished = true;
   }
-  std::erase_if(queue_, [&](const Request& queued) { return queued.id == request; });
+  std::erase_if(queue_, [&](const Admission& queued) { return queued.id == request; });
 }
 
 std::optional<Schedule> Planner::next() {
@@ -68,6 +46,7 @@ std::optional<Schedule> Planner::next() {
   add_prefills(schedule);
   add_decodes(schedule);
   LOCKSTEP_CHECK(schedule.steps() > 0, to_string(schedule));
+  describe_jobs(schedule);
   return schedule;
 }
 
@@ -75,108 +54,104 @@ Schedule Planner::last() {
   Schedule schedule;
   schedule.number = next_number_++;
   schedule.last = Last::kYes;
-  for (Slot& slot : slots_) slot.finished = true;
+  for (Job& job : jobs_) job.finished = true;
   close_slots(schedule);
   return schedule;
 }
 
-std::vector<std::optional<RequestId>> Planner::occupants() const {
-  std::vector<std::optional<RequestId>> occupants;
-  occupants.reserve(slots_.size());
-  for (const Slot& slot : slots_) {
-    occupants.push_back(slot.request ? std::optional(slot.request->id) : std::nullopt);
-  }
-  return occupants;
-}
-
 bool Planner::expects(RequestId request) const {
-  const auto is_served = [&](const Slot& slot) {
-    return slot.request && slot.request->id == request && !slot.is_over();
-  };
-  const auto is_queued = [&](const Request& queued) { return queued.id == request; };
-  return std::ranges::any_of(slots_, is_served) || std::ranges::any_of(queue_, is_queued);
+  const auto is_served = [&](const Job& job) { return job.admission.id == request && !job.is_over(); };
+  const auto is_queued = [&](const Admission& queued) { return queued.id == request; };
+  return std::ranges::any_of(jobs_, is_served) || std::ranges::any_of(queue_, is_queued);
 }
 
+/// Where no job runs every slot is free, or free once closed, so the head of the queue fits.
 bool Planner::has_work() const {
-  bool can_admit = false;
-  for (const Slot& slot : slots_) {
-    if (slot.is_filling() || slot.is_decoding()) return true;
-    can_admit = true;  // free, or over and free once closed
-  }
-  return can_admit && !queue_.empty();
+  const auto runs = [](const Job& job) { return !job.is_over(); };
+  return !queue_.empty() || std::ranges::any_of(jobs_, runs);
 }
 
 void Planner::close_slots(Schedule& schedule) {
-  for (size_t s = 0; s < slots_.size(); ++s) {
-    if (!slots_[s].is_over()) continue;
-    schedule.closed.emplace_back(static_cast<int32_t>(s));
-    slots_[s] = Slot{};
+  for (const Job& job : jobs_) {
+    if (!job.is_over()) continue;
+    for (const SlotId slot : job.slots) {
+      schedule.closed.push_back(slot);
+      occupants_[static_cast<size_t>(slot.value)].reset();
+      prompts_.drop(slot);
+    }
   }
+  std::ranges::sort(schedule.closed);
+  std::erase_if(jobs_, [](const Job& job) { return job.is_over(); });
 }
 
 void Planner::open_slots(Schedule& schedule) {
-  for (size_t s = 0; s < slots_.size() && !queue_.empty(); ++s) {
-    if (slots_[s].request) continue;
-    schedule.opened.push_back({SlotId(static_cast<int32_t>(s)), queue_.front().parameters});
-    slots_[s] = Slot{.request = std::move(queue_.front()), .admitted = admissions_++};
+  while (!queue_.empty() && std::ranges::count(occupants_, kFree) >= std::ssize(queue_.front().rows)) {
+    Admission admission = std::move(queue_.front());
     queue_.pop_front();
+    open(std::move(admission), schedule);
   }
+}
+
+void Planner::open(Admission admission, Schedule& schedule) {
+  Job& job = jobs_.emplace_back();
+  for (AdmittedRow& row : admission.rows) {
+    const SlotId slot = take_free_slot(admission.id);
+    job.slots.push_back(slot);
+    schedule.opened.push_back({slot, row.parameters});
+    if (row.ids.empty()) continue;
+    ++job.prompts;
+    prompts_.add({slot, std::move(row.ids), row.parameters.long_rope, admission.id});
+  }
+  job.admission = std::move(admission);
+}
+
+SlotId Planner::take_free_slot(RequestId request) {
+  const auto free = std::ranges::find(occupants_, kFree);
+  LOCKSTEP_CHECK(free != occupants_.end(), request);
+  *free = request;
+  return SlotId(static_cast<int32_t>(free - occupants_.begin()));
 }
 
 void Planner::add_prefills(Schedule& schedule) {
-  std::vector<SlotId> filling;
-  for (size_t s = 0; s < slots_.size(); ++s) {
-    if (slots_[s].is_filling()) filling.emplace_back(static_cast<int32_t>(s));
-  }
-  std::ranges::sort(filling, {}, [&](SlotId slot) { return at(slot).admitted; });
-  while (!filling.empty() && std::ssize(schedule.prefills) < limits_.prefill_steps) {
-    schedule.prefills.push_back(fill_chunk(filling));
+  while (!prompts_.is_empty() && std::ssize(schedule.prefills) < limits_.prefill_steps) {
+    schedule.prefills.push_back(prompts_.next_step());
+    note_ended_prompts(schedule.prefills.back());
   }
 }
 
-/// Takes rows from the front of `filling` until the chunk is full, and drops the slots whose prompts are done.
-shards::PrefillRows Planner::fill_chunk(std::vector<SlotId>& filling) {
-  shards::PrefillRows rows;
-  rows.logit_rows.assign(slots_.size(), -1);
-  while (!filling.empty() && std::ssize(rows.ids) < limits_.chunk) {
-    const SlotId id = filling.front();
-    Slot& slot = at(id);
-    const int64_t count = std::min(limits_.chunk - std::ssize(rows.ids), slot.prompt() - slot.prefilled);
-    for (int64_t i = 0; i < count; ++i) {
-      const int64_t position = slot.prefilled + i;
-      rows.ids.push_back(slot.request->ids[static_cast<size_t>(position)]);
-      rows.slot.push_back(id.value);
-      rows.position.push_back(static_cast<int32_t>(position));
-    }
-    slot.prefilled += count;
-    if (slot.prefilled == slot.prompt()) {
-      rows.logit_rows[static_cast<size_t>(id.value)] = static_cast<int32_t>(rows.ids.size()) - 1;
-      slot.made = 1;
-      filling.erase(filling.begin());
-    }
-    if (limits_.rows_of_one_slot) break;
+void Planner::note_ended_prompts(const shards::PrefillRows& rows) {
+  for (Job& job : jobs_) {
+    const auto ends = [&](SlotId slot) { return rows.logit_rows[static_cast<size_t>(slot.value)] >= 0; };
+    const auto ended = std::ranges::count_if(job.slots, ends);
+    job.prompts -= ended;
+    if (ended > 0 && job.prompts == 0) job.made = 1;
   }
-  return rows;
 }
 
 void Planner::add_decodes(Schedule& schedule) {
+  if (prompts_.is_between_prompts_of_a_request()) return;  // the first choice needs the logits of all
   int64_t smallest = std::numeric_limits<int64_t>::max();
   int64_t largest = 0;
-  bool prompts_remain = false;
-  for (const Slot& slot : slots_) {
-    if (slot.is_filling()) prompts_remain = true;
-    if (!slot.is_decoding()) continue;
-    smallest = std::min(smallest, slot.budget());
-    largest = std::max(largest, slot.budget());
+  for (const Job& job : jobs_) {
+    if (!job.is_decoding()) continue;
+    smallest = std::min(smallest, job.budget());
+    largest = std::max(largest, job.budget());
   }
   // A waiting request gets the first slot that becomes free.
   int64_t steps = std::min<int64_t>(queue_.empty() ? largest : std::min(smallest, largest), limits_.decode_steps);
   // While prompts remain, decoding and prefill take turns step by step, so that both get on.
-  if (prompts_remain) steps = std::min<int64_t>(steps, std::ssize(schedule.prefills));
-  for (Slot& slot : slots_) {
-    if (slot.is_decoding()) slot.made += std::min(steps, slot.budget());
+  if (!prompts_.is_empty()) steps = std::min<int64_t>(steps, std::ssize(schedule.prefills));
+  for (Job& job : jobs_) {
+    if (job.is_decoding()) job.made += std::min(steps, job.budget());
   }
   schedule.decode_steps = static_cast<int32_t>(steps);
+}
+
+void Planner::describe_jobs(Schedule& schedule) const {
+  for (const Job& job : jobs_) {
+    if (job.admission.host_chosen) schedule.host_chosen.push_back({job.admission.id, job.slots});
+    if (job.admission.logits == Logits::kWanted) schedule.logits = Logits::kWanted;
+  }
 }
 
 }  // namespace lockstep::actors

@@ -71,20 +71,21 @@ typename Inspector::result_type inspect(Inspector& f, OpenedSlot& x) {
   return f(x.slot, x.parameters);
 }
 template <class Inspector>
+typename Inspector::result_type inspect(Inspector& f, HostSlots& x) {
+  return f(x.request, x.slots);
+}
+template <class Inspector>
 typename Inspector::result_type inspect(Inspector& f, Schedule& x) {
-  return f(x.number, x.closed, x.opened, x.prefills, x.decode_steps, x.last);
+  return f(x.number, x.closed, x.opened, x.prefills, x.decode_steps, x.last, x.host_chosen, x.logits);
 }
 template <class Inspector>
 typename Inspector::result_type inspect(Inspector& f, ScheduleDone& x) {
   return f(x.schedule, x.steps);
 }
 template <class Inspector>
-typename Inspector::result_type inspect(Inspector& f, StepResult& x) {
-  return f(x.schedule, x.step, x.tokens, x.logits);
-}
-template <class Inspector>
 typename Inspector::result_type inspect(Inspector& f, PlannerLimits& x) {
-  return f(x.slots, x.chunk, x.capacity, x.rows_of_one_slot, x.decode_steps, x.prefill_steps);
+  return f(x.slots, x.chunk, x.capacity, x.rows_of_one_slot, x.decode_steps, x.prefill_steps, x.tokens_per_step,
+           x.long_rope_after, x.shared_prefix);
 }
 
 using hello_atom = caf::atom_constant<caf::atom("hello")>;
@@ -133,29 +134,34 @@ typename Inspector::result_type inspect(Inspector& f, StrongId<Tag, Rep>& x) {
 namespace lockstep::sampling {
 template <class Inspector>
 typename Inspector::result_type inspect(Inspector& f, Parameters& x) {
-  return f(x.do_sample, x.temperature, x.top_k, x.top_p, x.min_p, x.repetition_penalty, x.seed);
+  return f(x.do_sample, x.temperature, x.top_k, x.top_p, x.min_p, x.repetition_penalty, x.seed, x.typical_p,
+           x.epsilon_cutoff, x.eta_cutoff);
 }
 }  // namespace lockstep::sampling
 
 namespace lockstep::shards {
 template <class Inspector>
 typename Inspector::result_type inspect(Inspector& f, SlotParameters& x) {
-  return f(x.sampling, x.max_new_tokens, x.eos_ids, x.pad_id);
+  return f(x.sampling, x.max_new_tokens, x.eos_ids, x.pad_id, x.min_new_tokens, x.first_output, x.long_rope);
+}
+template <class Inspector>
+typename Inspector::result_type inspect(Inspector& f, SlotCopy& x) {
+  return f(x.src, x.dst);
 }
 template <class Inspector>
 typename Inspector::result_type inspect(Inspector& f, PrefillRows& x) {
-  return f(x.ids, x.slot, x.position, x.logit_rows);
+  return f(x.ids, x.slot, x.position, x.logit_rows, x.copies);
 }
 }  // namespace lockstep::shards
 
 CAF_ALLOW_UNSAFE_MESSAGE_TYPE(lockstep::actors::Submission)
+CAF_ALLOW_UNSAFE_MESSAGE_TYPE(lockstep::actors::StepResult)
 
 CAF_BEGIN_TYPE_ID_BLOCK(lockstep, first_custom_type_id)
 CAF_ADD_TYPE_ID(lockstep, (lockstep::actors::WireError))
 CAF_ADD_TYPE_ID(lockstep, (lockstep::actors::Closing))
 CAF_ADD_TYPE_ID(lockstep, (lockstep::actors::Schedule))
 CAF_ADD_TYPE_ID(lockstep, (lockstep::actors::ScheduleDone))
-CAF_ADD_TYPE_ID(lockstep, (lockstep::actors::StepResult))
 CAF_ADD_TYPE_ID(lockstep, (lockstep::actors::PlannerLimits))
 CAF_ADD_TYPE_ID(lockstep, (lockstep::actors::ShardHandle))
 CAF_ADD_TYPE_ID(lockstep, (lockstep::actors::CoordinatorHandle))

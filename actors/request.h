@@ -5,6 +5,7 @@
 #pragma once
 
 #include <cstdint>
+#include <memory>
 #include <optional>
 #include <span>
 #include <vector>
@@ -12,18 +13,25 @@
 #include "runtime/core/ids.h"
 #include "runtime/core/result.h"
 #include "runtime/generation/finish_reason.h"
+#include "runtime/generation/token_chooser.h"
 #include "shards/engine.h"
 
 namespace lockstep::actors {
 
 enum class Logits { kOmit, kWanted };
 
-/// One prompt. Stops that only rank 0 can judge (stop strings, time) stay with the client: its sink says when.
+/// One prompt, or the rows of one chooser. Stops that only rank 0 can judge (stop strings, time) stay with the client:
+/// its sink says when.
+///
+/// With a chooser the host picks the tokens: the prompts are the chooser's, it occupies `rows()` slots at once, and of
+/// the parameters only `max_new_tokens` and `pad_id` count. The engine must return logits. The chooser is called on
+/// rank 0's executor thread, never after `on_finish`; then the client reads its `sequences()`.
 struct Request {
   RequestId id;
   std::vector<int32_t> ids;  // the prompt; at least one
   shards::SlotParameters parameters;
   Logits logits = Logits::kOmit;
+  std::shared_ptr<generation::TokenChooser> chooser = nullptr;  // null: the graph chooses. The client keeps it as well
 
   friend bool operator==(const Request&, const Request&) = default;
 };
@@ -37,8 +45,9 @@ class Sink {
  public:
   virtual ~Sink() = default;
 
-  /// The next token of `request`, an EOS token included. `logits` is f32 [vocabulary] when the request and the engine
-  /// have them, else empty; valid during the call. `kStop` makes this token the last: nothing follows but `on_finish`.
+  /// The next token of `request`, an EOS token included; with a chooser, a token that became certain (of beams none
+  /// does). `logits` is f32 [vocabulary] when the request and the engine have them and the graph chose, else empty;
+  /// valid during the call. `kStop` makes this token the last: nothing follows but `on_finish`.
   virtual Verdict on_token(RequestId request, int32_t token, std::span<const float> logits) = 0;
 
   /// Exactly once for every submitted request. `error` is set when the reason is `kError` or `kCancelled`.

@@ -1,6 +1,6 @@
-// Rank 0's account of the requests that have not ended: which schedule gave which slot to whom, how many tokens each
+// Rank 0's account of the requests that have not ended: which schedule gave which slots to whom, how many tokens each
 // has, when it is over. It applies the same stopping rules as the device state of the ranks, to the same tokens, so the
-// two agree without a message.
+// two agree without a message. Where the host chooses, its chooser says when.
 #pragma once
 
 #include <cstdint>
@@ -8,6 +8,7 @@
 #include <optional>
 #include <vector>
 
+#include "actors/chooser_book.h"
 #include "actors/request.h"
 #include "actors/schedule.h"
 
@@ -18,10 +19,16 @@ class RequestBook {
  public:
   using Occupants = std::vector<std::optional<RequestId>>;  // [slots]
 
+  /// A request leaves `choosers`, which is borrowed, before its sink is told that it is over.
+  explicit RequestBook(ChooserBook* choosers = nullptr) : choosers_(choosers) {}
+
   /// `sink` is borrowed until `on_finish` of the request has returned. The id must be new.
   void open(const Request& request, Sink& sink);
   bool has(RequestId request) const { return requests_.contains(request); }
   bool empty() const { return requests_.empty(); }
+
+  /// After `tokens` more tokens the rest of `request` is run anew: `take` then returns it.
+  void divide(const Request& request, int64_t tokens);
 
   /// Notes who owns the slots while schedule `number` runs.
   void note_schedule(int32_t number, Occupants occupants);
@@ -36,12 +43,16 @@ class RequestBook {
   /// A request that ended while a result was taken.
   struct Ended {
     RequestId request;
-    SlotId slot;
     generation::FinishReason reason = generation::FinishReason::kError;
   };
+  /// What became of requests.
+  struct Taken {
+    std::vector<Ended> ended;
+    std::vector<Request> rests;  // of requests that were divided: to be admitted now
+  };
 
-  /// Hands the tokens of a step to the sinks of their requests. Returns the requests that this ended.
-  std::vector<Ended> take(const StepResult& result);
+  /// Hands the tokens of a step to the sinks of their requests.
+  Taken take(const StepResult& result);
 
   /// Ends a request now; nothing when it is not open.
   void close(RequestId request, generation::FinishReason reason, const std::optional<Error>& error = std::nullopt);
@@ -50,16 +61,30 @@ class RequestBook {
   void fail_all(const Error& error);
 
  private:
+  /// The first part of a request that goes on anew.
+  struct Part {
+    Request request;
+    int64_t size = 0;  // tokens
+    std::vector<int32_t> tokens;
+  };
   struct Open {
-    int32_t max_new_tokens = 1;
+    int64_t budget = 1;  // new tokens to come
     std::vector<int32_t> eos_ids;
     Logits logits = Logits::kOmit;
+    bool host_chosen = false;
     Sink* sink = nullptr;
-    int32_t made = 0;
+    std::optional<Part> part;
+    int32_t from_schedule = 0;  // what its slots make in older ones is padding
   };
+
+  void take_slot(const StepResult& result, size_t slot, RequestId request, Taken& taken);
+  void take_choice(const HostChoice& choice, Taken& taken);
+  void end(RequestId request, generation::FinishReason reason, const std::optional<Error>& error, Taken& taken);
+  bool end_part(Open& open, int32_t token, Taken& taken) const;
 
   static std::optional<generation::FinishReason> after_token(Open& open, int32_t token, Verdict verdict);
 
+  ChooserBook* choosers_;
   std::map<RequestId, Open> requests_;
   std::map<int32_t, Occupants> schedules_;
 };

@@ -23,6 +23,10 @@ std::string to_string(const Schedule& schedule) {
     part("open");
     for (const OpenedSlot& opened : schedule.opened) fmt::format_to(out, " {}", opened.slot);
   }
+  if (!schedule.host_chosen.empty()) {
+    part("host chooses for");
+    for (const HostSlots& host : schedule.host_chosen) fmt::format_to(out, " {}", host.request);
+  }
   if (!schedule.prefills.empty()) {
     part("prefill ");
     const char* plus = "";

@@ -7,9 +7,11 @@
 #pragma once
 
 #include <cstdint>
+#include <optional>
 #include <string>
 #include <vector>
 
+#include "actors/request.h"
 #include "runtime/core/ids.h"
 #include "shards/engine.h"
 
@@ -23,6 +25,15 @@ struct OpenedSlot {
   friend bool operator==(const OpenedSlot&, const OpenedSlot&) = default;
 };
 
+/// The slots of a request that the host chooses for. After a step that gave one of them logits every rank takes rank
+/// 0's decision.
+struct HostSlots {
+  RequestId request;
+  std::vector<SlotId> slots;  // [rows of the chooser], as they were opened
+
+  friend bool operator==(const HostSlots&, const HostSlots&) = default;
+};
+
 /// Whether a schedule is the session's last.
 enum class Last { kNo, kYes };
 
@@ -33,19 +44,33 @@ struct Schedule {
   std::vector<SlotId> closed;
   std::vector<OpenedSlot> opened;
   std::vector<shards::PrefillRows> prefills;
-  int32_t decode_steps = 0;  // at most; a schedule ends early when every slot has finished
-  Last last = Last::kNo;     // the executor returns after it
+  int32_t decode_steps = 0;                 // at most; a schedule ends early when every slot has finished
+  Last last = Last::kNo;                    // the executor returns after it
+  std::vector<HostSlots> host_chosen = {};  // all that are open while the schedule runs
+  Logits logits = Logits::kOmit;            // whether a request wants to see those of the graph's choices
 
   int32_t steps() const { return static_cast<int32_t>(prefills.size()) + decode_steps; }
   friend bool operator==(const Schedule&, const Schedule&) = default;
 };
 
-/// The tokens of one step, released: the ranks agreed on them afterwards.
+/// What a request's chooser said in a step.
+struct HostChoice {
+  RequestId request;
+  std::vector<int32_t> certain;                      // tokens that may be shown
+  std::optional<generation::FinishReason> finished;  // set when the request is over
+  std::optional<Error> error;                        // with `kError`
+
+  friend bool operator==(const HostChoice&, const HostChoice&) = default;
+};
+
+/// The tokens of one step, released: the ranks agreed on them afterwards. Stays in the process of rank 0.
 struct StepResult {
   int32_t schedule = 0;
   int32_t step = 0;
-  std::vector<int32_t> tokens;  // [slots]: pad for a finished slot, −1 for none
-  std::vector<float> logits;    // [slots, vocabulary], or empty
+  std::vector<int32_t> tokens;     // [slots, tokens per step]: new ones, then −1; pad for a finished slot; −1 for
+                                   // slots that the host chooses for
+  std::vector<float> logits = {};  // [slots, vocabulary], or empty
+  std::vector<HostChoice> choices = {};  // of the requests that the host chose for
 
   friend bool operator==(const StepResult&, const StepResult&) = default;
 };

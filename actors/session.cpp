@@ -8,6 +8,7 @@
 #include <set>
 #include <utility>
 
+#include "actors/chooser_book.h"
 #include "actors/coordinator.h"
 #include "actors/gate.h"
 #include "actors/protocol.h"
@@ -138,13 +139,14 @@ class Session::Impl {
 
   void spawn_shards(const CoordinatorHandle& coordinator);
   void request_stop(SlotId slot);
-  ExecutorHooks hooks(const LocalRankState& state) const;
+  ExecutorHooks hooks(const LocalRankState& state);
   PlannerLimits limits(const shards::Engine& engine) const;
 
   const SessionOptions options_;
   Address address_;
   // Shared with actors, so older than the actor system, whose destructor waits for them.
   std::vector<std::unique_ptr<LocalRankState>> ranks_;
+  ChooserBook choosers_;
   Gate over_;
   std::mutex engine_mutex_;
   shards::Engine* stoppable_engine_ = nullptr;  // rank 0's, while it runs
@@ -158,6 +160,7 @@ Result<void> Session::Impl::host() {
                          .in_flight = options_.in_flight,
                          .hello_deadline = options_.hello_deadline,
                          .detection = options_.detection,
+                         .choosers = &choosers_,
                          .over = &over_,
                          .request_stop = [this](SlotId slot) { request_stop(slot); },
                          .operation = [this] { return to_string(status(RankId(0))); }};
@@ -273,7 +276,7 @@ void Session::Impl::request_stop(SlotId slot) {
   if (stoppable_engine_ != nullptr) stoppable_engine_->request_stop(slot);
 }
 
-ExecutorHooks Session::Impl::hooks(const LocalRankState& state) const {
+ExecutorHooks Session::Impl::hooks(const LocalRankState& state) {
   ExecutorHooks hooks;
   hooks.done = [shard = state.shard](const ScheduleDone& done) { caf::anon_send(shard, done_atom::value, done); };
   if (options_.trace.step) {
@@ -285,6 +288,10 @@ ExecutorHooks Session::Impl::hooks(const LocalRankState& state) const {
     hooks.released = [coordinator = coordinator_](StepResult result) {
       caf::anon_send(coordinator, result_atom::value, std::move(result));
     };
+    hooks.decide = [this](const Schedule& schedule, std::span<const uint8_t> with_logits,
+                          const shards::StepOutput& output, shards::Decision& decision) {
+      return choosers_.decide(schedule.host_chosen, with_logits, output, decision);
+    };
   }
   return hooks;
 }
@@ -295,7 +302,9 @@ PlannerLimits Session::Impl::limits(const shards::Engine& engine) const {
           .capacity = engine.capacity(),
           .rows_of_one_slot = engine.rows_of_one_slot(),
           .decode_steps = options_.decode_steps,
-          .prefill_steps = options_.prefill_steps};
+          .prefill_steps = options_.prefill_steps,
+          .tokens_per_step = engine.tokens_per_step(),
+          .long_rope_after = engine.long_rope_after()};
 }
 
 Session::Session(std::unique_ptr<Impl> impl) : impl_(std::move(impl)) {}

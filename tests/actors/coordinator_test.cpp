@@ -182,5 +182,33 @@ TEST_F(CoordinatorTest, IsOverOnlyWhenEveryShardHasClosedOrIsGone) {
   EXPECT_EQ(over_.error()->kind, ErrorKind::kCancelled);
 }
 
+TEST_F(CoordinatorTest, SendsEveryFieldOfAScheduleOverTheWire) {
+  start(1);
+  Schedule sent{
+      .number = 3,
+      .closed = {SlotId(1)},
+      .opened = {{SlotId(1),
+                  {.sampling = {.do_sample = true, .seed = 5, .typical_p = 0.5f, .eta_cutoff = 0.1f},
+                   .max_new_tokens = 9,
+                   .eos_ids = {2},
+                   .pad_id = 1,
+                   .min_new_tokens = 4,
+                   .first_output = 2,
+                   .long_rope = true}}},
+      .prefills =
+          {{.ids = {7}, .slot = {1}, .position = {0}, .logit_rows = {-1, 0}, .copies = {{SlotId(0), SlotId(1)}}}},
+      .decode_steps = 8,
+      .last = Last::kYes,
+      .host_chosen = {{RequestId(6), {SlotId(0), SlotId(1)}}},
+      .logits = Logits::kWanted};
+  std::vector<char> bytes;
+  caf::binary_serializer writer(*system_, bytes);
+  ASSERT_FALSE(writer(sent));
+  Schedule received;
+  caf::binary_deserializer reader(*system_, bytes);
+  ASSERT_FALSE(reader(received));
+  EXPECT_EQ(received, sent);
+}
+
 }  // namespace
 }  // namespace lockstep::actors

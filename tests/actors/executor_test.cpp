@@ -5,7 +5,9 @@
 
 #include <thread>
 
+#include "actors/chooser_book.h"
 #include "actors/planner.h"
+#include "tests/actors/fake_choosers.h"
 #include "tests/actors/fake_engine.h"
 
 namespace lockstep::actors {
@@ -32,8 +34,14 @@ struct Fixture {
       steps.emplace_back(schedule, step);
       released_before_step.push_back(released.size());
     };
+    hooks.decide = [this](const Schedule& schedule, std::span<const uint8_t> with_logits,
+                          const shards::StepOutput& output, shards::Decision& decision) {
+      return choosers.decide(schedule.host_chosen, with_logits, output, decision);
+    };
     executor.emplace(RankId(0), engine, queue, abort, hooks);
   }
+
+  void add(const Request& request) { planner.add(admit(request, limits()).value()); }
 
   PlannerLimits limits() const { return {.slots = engine.slots(), .chunk = engine.chunk(), .capacity = 64}; }
 
@@ -41,6 +49,7 @@ struct Fixture {
   AbortFlag abort;
   FakeEngine engine;
   Planner planner;
+  ChooserBook choosers;
   ScheduleQueue queue;
   std::vector<StepResult> released;
   std::vector<size_t> released_before_step;
@@ -51,7 +60,7 @@ struct Fixture {
 
 TEST(Executor, RunsTheStepsOfTheSchedulesAndNoOthers) {
   Fixture f;
-  f.planner.add(request(1, {7, 8, 9, 10, 11}, 3));
+  f.add(request(1, {7, 8, 9, 10, 11}, 3));
   f.queue.push(*f.planner.next());
   f.queue.push(f.planner.last());
   ASSERT_TRUE(f.executor->run().has_value());
@@ -65,7 +74,7 @@ TEST(Executor, RunsTheStepsOfTheSchedulesAndNoOthers) {
 
 TEST(Executor, ReleasesAStepOnlyWhenTheNextOneHasRun) {
   Fixture f;
-  f.planner.add(request(1, {7}, 3));
+  f.add(request(1, {7}, 3));
   f.queue.push(*f.planner.next());
   f.queue.push(f.planner.last());
   ASSERT_TRUE(f.executor->run().has_value());
@@ -76,7 +85,7 @@ TEST(Executor, ReleasesAStepOnlyWhenTheNextOneHasRun) {
 
 TEST(Executor, KeepsBackTokensThatWereNotConfirmed) {
   Fixture f;
-  f.planner.add(request(1, {7}, 3));
+  f.add(request(1, {7}, 3));
   f.engine.fail_confirm({ErrorKind::kInternal, "ranks differ"});
   f.queue.push(*f.planner.next());
   ASSERT_FALSE(f.executor->run().has_value());
@@ -89,7 +98,7 @@ TEST(Executor, EndsAScheduleEarlyWhenEverySlotHasFinished) {
   Request early = request(1, {7}, 30);
   early.parameters.eos_ids = {expected_answer(early.ids, early.parameters)[2]};
   const size_t tokens = expected_answer(early.ids, early.parameters).size();
-  f.planner.add(early);
+  f.add(early);
   const Schedule schedule = *f.planner.next();
   EXPECT_EQ(schedule.decode_steps, 29);
   f.queue.push(schedule);
@@ -98,9 +107,47 @@ TEST(Executor, EndsAScheduleEarlyWhenEverySlotHasFinished) {
   EXPECT_EQ(f.steps.size(), tokens);
 }
 
+TEST(Executor, TakesTheHostsDecisionsAndReleasesWhatTheyMadeCertainOnceTheNextStepAgreed) {
+  Fixture f({.slots = 3, .vocabulary = kFakeVocabulary});
+  const auto chooser =
+      std::make_shared<FakeBeams>(FakeBeams::Options{.prompts = {{7, 8}, {}}, .choices = 4, .streams = true});
+  const Request beams = request_with(1, chooser, 9);
+  f.choosers.open(beams, admit(beams, f.limits()).value());
+  f.add(beams);
+  f.add(request(2, {5}, 2));
+  f.queue.push(*f.planner.next());
+  f.queue.push(f.planner.last());
+  ASSERT_TRUE(f.executor->run().has_value());
+  EXPECT_EQ(chooser->mistakes(), 0);
+  EXPECT_EQ(f.steps.size(), 4u);  // one prefill, three decodes of nine: the chooser had finished
+  EXPECT_THAT(f.released_before_step, ElementsAre(0u, 0u, 1u, 2u));
+  ASSERT_EQ(f.released.size(), 4u);
+  std::vector<int32_t> certain;
+  for (const StepResult& result : f.released) {
+    EXPECT_THAT(std::vector(result.tokens.begin(), result.tokens.begin() + 2), ElementsAre(-1, -1));
+    ASSERT_EQ(result.choices.size(), 1u);
+    certain.insert(certain.end(), result.choices[0].certain.begin(), result.choices[0].certain.end());
+    EXPECT_EQ(result.choices[0].finished.has_value(), &result == &f.released.back());
+  }
+  EXPECT_EQ(certain, chooser->streamed());
+}
+
+TEST(Executor, ReleasesLogitsOnlyWhereTheyAreWanted) {
+  for (const Logits logits : {Logits::kOmit, Logits::kWanted}) {
+    Fixture f({.vocabulary = 3});
+    Request one = request(1, {7}, 1);
+    one.logits = logits;
+    f.add(one);
+    f.queue.push(*f.planner.next());
+    f.queue.push(f.planner.last());
+    ASSERT_TRUE(f.executor->run().has_value());
+    EXPECT_EQ(f.released.at(0).logits.size(), logits == Logits::kWanted ? 6u : 0u);
+  }
+}
+
 TEST(Executor, SaysWhereTheEngineFailed) {
   Fixture f;
-  f.planner.add(request(1, {7}, 9));
+  f.add(request(1, {7}, 9));
   f.engine.fail_at(3, {ErrorKind::kResourceExhausted, "[fake engine] no memory is left"});
   f.queue.push(*f.planner.next());
   const auto ended = f.executor->run();
@@ -113,7 +160,7 @@ TEST(Executor, SaysWhereTheEngineFailed) {
 
 TEST(Executor, KeepsTheOriginOfAnErrorThatHasOne) {
   Fixture f;
-  f.planner.add(request(1, {7}, 9));
+  f.add(request(1, {7}, 9));
   const Error from_afar{ErrorKind::kPeerLost, "rank 3 was lost", 3};
   f.engine.fail_at(1, from_afar);
   f.queue.push(*f.planner.next());
@@ -122,7 +169,7 @@ TEST(Executor, KeepsTheOriginOfAnErrorThatHasOne) {
 
 TEST(Executor, TurnsAFailedCheckIntoAnInternalError) {
   Fixture f;
-  f.planner.add(request(1, {7}, 9));
+  f.add(request(1, {7}, 9));
   f.engine.break_at(1);
   f.queue.push(*f.planner.next());
   EXPECT_EQ(f.executor->run().error().kind, ErrorKind::kInternal);
@@ -149,7 +196,7 @@ TEST(Executor, ReturnsTheReasonOfTheAbortFlagWhileItWaitsForASchedule) {
 
 TEST(Executor, PrefersTheReasonOfTheAbortFlagOverWhatTheEngineSaw) {
   Fixture f;
-  f.planner.add(request(1, {7}, 9));
+  f.add(request(1, {7}, 9));
   f.engine.block_at(2);
   f.queue.push(*f.planner.next());
   const Error reason{ErrorKind::kCancelled, "cancelled", 0};

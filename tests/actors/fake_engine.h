@@ -19,11 +19,16 @@ namespace lockstep::actors {
 /// Every wait of these tests ends in time, well or with a failure.
 inline constexpr Duration kPatience = std::chrono::seconds(20);
 
-/// The new tokens that a prompt must get: the oracle of these tests.
-std::vector<int32_t> expected_answer(const std::vector<int32_t>& prompt, const shards::SlotParameters& parameters);
+/// The new tokens that a prompt must get: the oracle of these tests. Sequences of more than `long_rope_after` tokens
+/// (0: none) are continued by the long factors.
+std::vector<int32_t> expected_answer(const std::vector<int32_t>& prompt, const shards::SlotParameters& parameters,
+                                     int64_t long_rope_after = 0);
 
-/// The same without parameters: the token that follows `seen`.
-int32_t next_token(const std::vector<int32_t>& seen);
+/// The token that follows `seen`, as output `index`.
+int32_t next_token(const std::vector<int32_t>& seen, const shards::SlotParameters& parameters, int32_t index);
+
+/// The logits after `seen`: a pure function of all of it.
+std::vector<float> expected_logits(const std::vector<int32_t>& seen, int64_t vocabulary);
 
 /// Where the ranks of a group meet once a step.
 class FakeGroup {
@@ -33,6 +38,9 @@ class FakeGroup {
   /// Returns the slots that any rank wants to stop when all ranks are here, or the flag's reason.
   Result<std::vector<bool>> meet(const AbortFlag& abort, const std::vector<bool>& stops);
 
+  /// Gives rank 0's `decision` to all ranks.
+  Result<void> broadcast(const AbortFlag& abort, int rank, shards::Decision& decision);
+
  private:
   const int size_;
   std::mutex mutex_;
@@ -41,6 +49,7 @@ class FakeGroup {
   int64_t generation_ = 0;
   std::vector<bool> proposed_;
   std::vector<bool> agreed_;
+  std::optional<shards::Decision> decision_;
 };
 
 struct FakeEngineOptions {
@@ -48,7 +57,10 @@ struct FakeEngineOptions {
   int64_t chunk = 4;
   int64_t capacity = 64;
   bool rows_of_one_slot = false;
-  int64_t vocabulary = 0;  // > 0: logits rows of this width, filled with the token
+  int64_t vocabulary = 0;  // > 0: logits rows of this width
+  int64_t tokens_per_step = 1;
+  int64_t long_rope_after = 0;
+  int rank = 0;
 };
 
 class FakeEngine final : public shards::Engine {
@@ -60,11 +72,14 @@ class FakeEngine final : public shards::Engine {
   int64_t slots() const override { return options_.slots; }
   int64_t chunk() const override { return options_.chunk; }
   int64_t capacity() const override { return options_.capacity; }
+  int64_t tokens_per_step() const override { return options_.tokens_per_step; }
   bool rows_of_one_slot() const override { return options_.rows_of_one_slot; }
+  int64_t long_rope_after() const override { return options_.long_rope_after; }
   Result<void> open_slot(SlotId slot, const shards::SlotParameters& parameters) override;
   Result<void> close_slot(SlotId slot) override;
   Result<shards::StepOutput> prefill(const shards::PrefillRows& rows, shards::StepTag tag) override;
   Result<shards::StepOutput> decode(shards::StepTag tag) override;
+  Result<void> decide(shards::Decision& decision) override;
   bool all_finished() const override;
   Result<void> confirm(shards::StepTag tag) override;
   void request_stop(SlotId slot) override;
@@ -87,6 +102,8 @@ class FakeEngine final : public shards::Engine {
   };
   const std::vector<Ran>& ran() const { return ran_; }  // read after the executor has ended
   int confirms() const { return confirms_; }
+  int64_t prefilled_rows() const { return prefilled_rows_; }
+  int64_t copies() const { return copies_; }
   std::vector<SlotId> stop_requests() const;
 
  private:
@@ -94,15 +111,17 @@ class FakeEngine final : public shards::Engine {
     bool is_open = false;
     bool is_prefilled = false;
     bool is_finished = false;
-    int32_t made = 0;
-    std::vector<int32_t> seen;
+    int32_t output_index = 0;
+    std::vector<int32_t> seen;  // the last one only as the next step's input
     shards::SlotParameters parameters;
   };
 
   Result<void> begin(shards::StepTag tag);
   Result<void> wait_if_blocked(int64_t step);
+  Result<void> copy(shards::SlotCopy copy);
   Result<void> take_row(const shards::PrefillRows& rows, size_t row);
-  void make_token(size_t slot);
+  Result<void> make_token(size_t slot, size_t index);
+  Result<void> make_tokens(size_t slot);
   shards::StepOutput output();
 
   const Options options_;
@@ -113,6 +132,8 @@ class FakeEngine final : public shards::Engine {
   std::vector<float> logits_;
   std::vector<Ran> ran_;
   int confirms_ = 0;
+  int64_t prefilled_rows_ = 0;
+  int64_t copies_ = 0;
 
   std::map<int64_t, Error> failures_;
   std::optional<Error> confirm_failure_;

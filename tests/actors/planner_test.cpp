@@ -13,11 +13,11 @@ using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 using ::testing::IsEmpty;
 
-Request request(int64_t id, int length, int32_t new_tokens) {
+Admission request(int64_t id, int length, int32_t new_tokens) {
   Request made{.id = RequestId(id), .ids = {}, .parameters = {}};
   for (int i = 0; i < length; ++i) made.ids.push_back(static_cast<int32_t>(1000 * id + i));
   made.parameters.max_new_tokens = new_tokens;
-  return made;
+  return admit(made, {.capacity = 1000}).value();
 }
 
 PlannerLimits limits(int64_t slots, int64_t chunk) { return {.slots = slots, .chunk = chunk, .capacity = 100}; }
@@ -237,24 +237,66 @@ TEST(Planner, RunsEveryPromptTokenOnceAndInOrderWhateverTheSizes) {
   }
 }
 
-TEST(CheckRequest, NamesWhatDoesNotFit) {
-  const PlannerLimits small{.slots = 1, .chunk = 4, .capacity = 10};
-  EXPECT_TRUE(check_request(request(1, 5, 6), small).has_value());  // the last new token needs no room
-  const auto expect_refused = [&](Request bad, const char* what) {
-    const auto checked = check_request(bad, small);
-    ASSERT_FALSE(checked.has_value()) << what;
-    EXPECT_EQ(checked.error().kind, ErrorKind::kInvalidArgument);
-    EXPECT_THAT(checked.error().message, HasSubstr(what));
-  };
-  expect_refused(request(1, 5, 7), "at most 10");
-  expect_refused(request(1, 0, 1), "empty prompt");
-  expect_refused(request(1, 1, 0), "max_new_tokens 0");
-  Request negative = request(1, 3, 1);
-  negative.ids[1] = -4;
-  expect_refused(negative, "token id -4 at index 1");
-  Request many_eos = request(1, 1, 1);
-  many_eos.parameters.eos_ids.assign(17, 3);
-  expect_refused(many_eos, "17 EOS ids");
+/// Rows of one chooser with these prompt lengths.
+Admission rows(int64_t id, const std::vector<int>& lengths, int64_t new_tokens) {
+  Admission made{.id = RequestId(id), .rows = {}, .new_tokens = new_tokens, .host_chosen = true};
+  for (const int length : lengths) {
+    made.rows.push_back({std::vector<int32_t>(static_cast<size_t>(length), static_cast<int32_t>(id)), {}});
+  }
+  return made;
+}
+
+TEST(Planner, KeepsARequestOfManyRowsWaitingUntilAllItsSlotsAreFree) {
+  Planner planner(limits(/*slots=*/3, /*chunk=*/8));
+  planner.add(request(1, 2, 3));
+  planner.add(rows(2, {2, 0, 0}, 4));
+  planner.add(request(3, 2, 3));  // would fit beside the first, but nobody overtakes
+  EXPECT_EQ(planner.next()->opened.size(), 1u);
+  const Schedule schedule = planner.next().value();
+  EXPECT_THAT(schedule.closed, ElementsAre(SlotId(0)));
+  EXPECT_THAT(schedule.host_chosen, ElementsAre(HostSlots{RequestId(2), {SlotId(0), SlotId(1), SlotId(2)}}));
+  EXPECT_THAT(schedule.prefills.at(0).ids, ElementsAre(2, 2));  // the other rows begin as copies
+  EXPECT_EQ(schedule.decode_steps, 3);
+  const Schedule next = planner.next().value();
+  EXPECT_THAT(next.closed, ElementsAre(SlotId(0), SlotId(1), SlotId(2)));
+  EXPECT_THAT(next.host_chosen, IsEmpty());
+}
+
+TEST(Planner, DoesNotDecodeBetweenTheEndsOfTheRowsOfARequest) {
+  PlannerLimits one_row = limits(3, 1);
+  one_row.prefill_steps = 1;
+  Planner planner(one_row);
+  planner.add(request(1, 1, 90));
+  planner.next();
+  planner.add(rows(2, {2, 1}, 4));
+  EXPECT_EQ(planner.next()->decode_steps, 1);  // the first row's first token
+  EXPECT_EQ(planner.next()->decode_steps, 0);  // one row has ended
+  const Schedule both = planner.next().value();
+  EXPECT_THAT(both.prefills.at(0).logit_rows, ElementsAre(-1, -1, 0));
+  EXPECT_GT(both.decode_steps, 0);
+}
+
+TEST(Planner, RunsTheRestOfARequestBeforeTheQueue) {
+  Planner planner(limits(1, 8));
+  planner.add(request(1, 2, 2));
+  planner.add(request(2, 2, 2));
+  planner.next();
+  planner.go_on(request(1, 4, 3));
+  EXPECT_TRUE(planner.expects(RequestId(1)));
+  const Schedule rest = planner.next().value();
+  EXPECT_THAT(rest.closed, ElementsAre(SlotId(0)));
+  EXPECT_THAT(rest.prefills.at(0).ids, ElementsAre(1000, 1001, 1002, 1003));
+  EXPECT_THAT(planner.next()->prefills.at(0).ids, ElementsAre(2000, 2001));
+}
+
+TEST(Planner, SaysWhetherLogitsAreWanted) {
+  Planner planner(limits(2, 8));
+  Admission wants = request(1, 2, 2);
+  wants.logits = Logits::kWanted;
+  planner.add(wants);
+  EXPECT_EQ(planner.next()->logits, Logits::kWanted);
+  planner.add(request(2, 2, 2));
+  EXPECT_EQ(planner.next()->logits, Logits::kOmit);
 }
 
 TEST(Schedule, PrintsInOneLine) {

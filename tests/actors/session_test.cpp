@@ -3,112 +3,13 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include <set>
-#include <thread>
-
 #include "tests/actors/collecting_sink.h"
-#include "tests/actors/fake_engine.h"
+#include "tests/actors/test_session.h"
 
 namespace lockstep::actors {
 namespace {
 
 using ::testing::HasSubstr;
-
-/// A rank that runs in a thread of the test.
-struct TestRank {
-  TestRank(int number, FakeEngine::Options options, FakeGroup& group)
-      : rank(number), engine(options, group, abort), result(Error{ErrorKind::kInternal, "did not run"}) {}
-  ~TestRank() { join(); }
-
-  void start(Session& session) {
-    thread = std::thread([this, &session] { result = session.run_executor(rank, engine); });
-  }
-  void join() {
-    if (thread.joinable()) thread.join();
-  }
-
-  RankId rank;
-  AbortFlag abort;
-  FakeEngine engine;
-  Result<void> result;
-  std::thread thread;
-};
-
-enum class Processes { kOne, kOnePerRank };
-
-/// A whole session: all ranks in one actor system, or each in its own, connected over loopback TCP.
-class TestSession {
- public:
-  TestSession(int size, Processes processes, FakeEngine::Options engine = {}, SessionOptions options = {})
-      : group_(size) {
-    options.size = size;
-    options.trace.schedule = [this](RankId rank, const Schedule& schedule) {
-      std::lock_guard lock(mutex_);
-      for (int32_t step = 0; step < schedule.steps(); ++step) asked_.insert({rank.value, schedule.number, step});
-    };
-    options.trace.step = [this](RankId rank, int32_t schedule, int32_t step) {
-      std::lock_guard lock(mutex_);
-      if (!asked_.contains({rank.value, schedule, step})) ++unasked_;
-      ++steps_;
-    };
-    for (int r = 0; r < size; ++r) ranks_.push_back(std::make_unique<TestRank>(r, engine, group_));
-    if (processes == Processes::kOne) {
-      for (auto& rank : ranks_) options.ranks.push_back({rank->rank, &rank->abort});
-      sessions_.push_back(Session::host(options).value());
-    } else {
-      options.ranks = {{RankId(0), &ranks_[0]->abort}};
-      sessions_.push_back(Session::host(options).value());
-      for (int r = 1; r < size; ++r) {
-        options.ranks = {{RankId(r), &ranks_[r]->abort}};
-        sessions_.push_back(Session::join(options, sessions_[0]->address()).value());
-      }
-    }
-  }
-  ~TestSession() {
-    for (auto& session : sessions_) {
-      if (session) session->cancel();
-    }
-    join();
-  }
-
-  Session& client() { return *sessions_[0]; }
-  TestRank& rank(int r) { return *ranks_[r]; }
-  Session& session_of(int r) { return sessions_.size() == 1 ? *sessions_[0] : *sessions_[r]; }
-  /// The process of rank `r` goes away without a word.
-  void lose(int r) { sessions_[r].reset(); }
-
-  void start(int r) { rank(r).start(session_of(r)); }
-  void start() {
-    for (size_t r = 0; r < ranks_.size(); ++r) start(static_cast<int>(r));
-  }
-  void join() {
-    for (auto& rank : ranks_) rank->join();
-  }
-
-  int steps() const { return steps_; }
-  int unasked() const { return unasked_; }
-
- private:
-  FakeGroup group_;
-  std::mutex mutex_;
-  std::set<std::tuple<int32_t, int32_t, int32_t>> asked_;  // (rank, schedule, step) of the messages that came
-  int steps_ = 0;
-  int unasked_ = 0;
-  std::vector<std::unique_ptr<TestRank>> ranks_;
-  std::vector<std::unique_ptr<Session>> sessions_;
-};
-
-Request request(int64_t id, std::vector<int32_t> ids, int32_t new_tokens) {
-  Request made{.id = RequestId(id), .ids = std::move(ids), .parameters = {}};
-  made.parameters.max_new_tokens = new_tokens;
-  return made;
-}
-
-std::vector<int32_t> prompt(int length, int seed) {
-  std::vector<int32_t> ids;
-  for (int i = 0; i < length; ++i) ids.push_back((seed * 37 + i * 11) % 100 + 100);
-  return ids;
-}
 
 class SessionOfRanks : public ::testing::TestWithParam<std::tuple<int, Processes>> {
  protected:
@@ -305,8 +206,10 @@ TEST(Session, HandsLogitsToTheRequestThatWantsThem) {
   test.join();
   const Answer answer = sink.answer(wants.id);
   ASSERT_EQ(answer.tokens.size(), 5u);
+  std::vector<int32_t> seen = wants.ids;
   for (size_t i = 0; i < 5; ++i) {
-    EXPECT_EQ(answer.logits[i], std::vector<float>(3, static_cast<float>(answer.tokens[i])));
+    EXPECT_EQ(answer.logits[i], expected_logits(seen, 3));
+    seen.push_back(answer.tokens[i]);
   }
 }
 

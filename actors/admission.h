@@ -1,0 +1,65 @@
+// What a request needs before it may wait for slots: whether it fits, and the sequences that it is made of.
+//
+//   Request ──► admit ──► Admission   one row           the graph chooses
+//                                     rows of a chooser the host chooses; the graph's own choice is greedy, unused
+//
+// A longrope model turns short sequences by one table and long ones by another, and a cache holds what one table made.
+// A sequence that grows past the border is therefore run in two parts, the second prefilled anew:
+//
+//   prompt ▒▒▒▒████████ m + 1 tokens  ──►  ▒▒▒▒▒▒▒▒▒▒▒▒▒████████     ▒ prefilled  █ made
+//              short factors                      long factors        (as Hugging Face's Phi-3 does)
+#pragma once
+
+#include <cstdint>
+#include <vector>
+
+#include "actors/request.h"
+#include "runtime/core/ids.h"
+#include "runtime/core/result.h"
+
+namespace lockstep::actors {
+
+/// Prompts that begin alike share that part's prefill if it has at least this many tokens: a pause and a copy of a
+/// slot cost about as much as a short run of rows.
+inline constexpr int64_t kSharedPrefix = 16;
+
+/// What the engine can hold and how much goes into one schedule. The same on every rank.
+struct PlannerLimits {
+  int64_t slots = 1;
+  int64_t chunk = 1;     // rows of a prefill step
+  int64_t capacity = 1;  // tokens of a slot
+  bool rows_of_one_slot = false;
+  int32_t decode_steps = 32;              // of one schedule, at most
+  int32_t prefill_steps = 8;              // of one schedule, at most: bounds how long decoding slots wait
+  int64_t tokens_per_step = 1;            // of a slot in a decode step, at most; at least one
+  int64_t long_rope_after = 0;            // tokens of a sequence beyond which it needs the long factors; 0: never
+  int64_t shared_prefix = kSharedPrefix;  // at least 1
+
+  friend bool operator==(const PlannerLimits&, const PlannerLimits&) = default;
+};
+
+/// The sequence of one slot.
+struct AdmittedRow {
+  std::vector<int32_t> ids;  // the prompt; empty: the row begins as a copy of another
+  shards::SlotParameters parameters;
+};
+
+/// A request that fits.
+struct Admission {
+  RequestId id;
+  std::vector<AdmittedRow> rows;  // [slots that it occupies]
+  int64_t new_tokens = 1;         // of each row, at most
+  bool goes_on = false;           // after that many tokens it is admitted anew, with them, for the rest
+  bool host_chosen = false;
+  Logits logits = Logits::kOmit;
+};
+
+/// Fails with `kInvalidArgument` when no engine with these limits could answer `request` (an empty prompt, one that
+/// does not fit beside its new tokens, the last of which needs no room, a budget below 1, too many EOS ids, more rows
+/// than slots), with `kUnsupported` when this one cannot, and with `kInternal` when its chooser throws.
+Result<Admission> admit(const Request& request, const PlannerLimits& limits);
+
+/// The rest of a request whose first part has made `tokens`.
+Request rest_of(Request request, const std::vector<int32_t>& tokens);
+
+}  // namespace lockstep::actors

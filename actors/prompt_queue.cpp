@@ -1,0 +1,129 @@
+#include "actors/prompt_queue.h"
+
+#include <algorithm>
+#include <set>
+#include <utility>
+
+#include "runtime/core/check.h"
+
+namespace lockstep::actors {
+namespace {
+
+/// The tokens that two prompts have in common at their beginnings, without the last one of either.
+int64_t common_prefix(const std::vector<int32_t>& a, const std::vector<int32_t>& b) {
+  const auto parted = std::ranges::mismatch(a, b).in1 - a.begin();
+  return std::min({int64_t{parted}, std::ssize(a) - 1, std::ssize(b) - 1});
+}
+
+}  // namespace
+
+void PromptQueue::add(Prompt prompt) {
+  LOCKSTEP_CHECK(!prompt.ids.empty(), prompt.slot);
+  pending_.push_back({.prompt = std::move(prompt)});
+  find_source(pending_.back());
+}
+
+/// The prompt before `pending` that has most in common with it and will stand at just that length. One that waits to
+/// become a copy itself gets there only if it is one of less.
+void PromptQueue::find_source(Pending& pending) {
+  pending.source = nullptr;
+  pending.shared = limits_.shared_prefix - 1;
+  for (Pending& other : pending_) {
+    if (&other == &pending) break;
+    if (other.is_urgent || other.prompt.long_rope != pending.prompt.long_rope) continue;
+    const int64_t common = common_prefix(other.prompt.ids, pending.prompt.ids);
+    const int64_t begins_at = other.source == nullptr ? other.done : other.shared + 1;
+    if (common <= pending.shared || common < begins_at) continue;
+    pending.source = &other;
+    pending.shared = common;
+  }
+}
+
+void PromptQueue::drop(SlotId slot) {
+  const auto dropped = std::ranges::find(pending_, slot, [](const Pending& p) { return p.prompt.slot; });
+  if (dropped == pending_.end()) return;
+  std::list<Pending> gone;
+  gone.splice(gone.end(), pending_, dropped);
+  for (Pending& pending : pending_) {
+    if (pending.source == &gone.front()) find_source(pending);
+  }
+}
+
+bool PromptQueue::is_between_prompts_of_a_request() const { return std::ranges::any_of(pending_, &Pending::is_urgent); }
+
+shards::PrefillRows PromptQueue::next_step() {
+  shards::PrefillRows rows;
+  rows.logit_rows.assign(static_cast<size_t>(limits_.slots), -1);
+  copy_slots(rows);
+  let_requests_end();
+  for (Pending& pending : pending_) {
+    take_rows(pending, rows);
+    const bool is_full = std::ssize(rows.ids) == limits_.chunk;
+    if (is_full || (limits_.rows_of_one_slot && !rows.ids.empty())) break;
+  }
+  LOCKSTEP_CHECK(!rows.ids.empty(), pending_.size());
+  remove_done();
+  return rows;
+}
+
+void PromptQueue::copy_slots(shards::PrefillRows& rows) {
+  std::set<const Pending*> copies;
+  for (Pending& pending : pending_) {
+    if (pending.source == nullptr || pending.source->done != pending.shared) continue;
+    LOCKSTEP_CHECK(!copies.contains(pending.source), pending.prompt.slot);
+    rows.copies.push_back({pending.source->prompt.slot, pending.prompt.slot});
+    pending.done = pending.shared;
+    pending.source = nullptr;
+    copies.insert(&pending);
+  }
+}
+
+/// A request's prompts may end in this step if it is all that they lack.
+void PromptQueue::let_requests_end() {
+  std::set<RequestId> not_ready;
+  for (const Pending& pending : pending_) {
+    if (!pending.lacks_only_its_end()) not_ready.insert(pending.prompt.request);
+  }
+  std::set<RequestId> seen, several;
+  for (const Pending& pending : pending_) {
+    if (!seen.insert(pending.prompt.request).second) several.insert(pending.prompt.request);
+  }
+  for (Pending& pending : pending_) {
+    const RequestId request = pending.prompt.request;
+    pending.may_end = !several.contains(request) || !not_ready.contains(request);
+  }
+}
+
+/// How many tokens of `pending` this step may reach: to its own end, or to where the nearest copy is made.
+int64_t PromptQueue::limit(const Pending& pending) const {
+  if (pending.source != nullptr) return pending.done;
+  int64_t limit = pending.may_end ? pending.size() : pending.size() - 1;
+  for (const Pending& other : pending_) {
+    if (other.source == &pending) limit = std::min(limit, other.shared);
+  }
+  return limit;
+}
+
+void PromptQueue::take_rows(Pending& pending, shards::PrefillRows& rows) {
+  const int64_t room = limits_.chunk - std::ssize(rows.ids);
+  for (const int64_t end = std::min(limit(pending), pending.done + room); pending.done < end; ++pending.done) {
+    rows.ids.push_back(pending.prompt.ids[static_cast<size_t>(pending.done)]);
+    rows.slot.push_back(pending.prompt.slot.value);
+    rows.position.push_back(static_cast<int32_t>(pending.done));
+  }
+  if (!pending.is_done()) return;
+  rows.logit_rows[static_cast<size_t>(pending.prompt.slot.value)] = static_cast<int32_t>(rows.ids.size()) - 1;
+}
+
+/// What is left of a request of which a prompt has ended comes first from now on.
+void PromptQueue::remove_done() {
+  std::set<RequestId> ended;
+  for (const Pending& pending : pending_) {
+    if (pending.is_done()) ended.insert(pending.prompt.request);
+  }
+  std::erase_if(pending_, [](const Pending& pending) { return pending.is_done(); });
+  for (Pending& pending : pending_) pending.is_urgent |= ended.contains(pending.prompt.request);
+  pending_.sort([](const Pending& a, const Pending& b) { return a.is_urgent && !b.is_urgent; });
+}
+
+}  // namespace lockstep::actors

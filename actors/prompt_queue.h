@@ -1,0 +1,74 @@
+// The prompts that have slots and are not yet prefilled, packed into prefill steps in the order of their admission.
+// Prompts that begin alike run that part once: the first one pauses where they part, the others become copies of its
+// slot, and each goes on with its own rest.
+//
+//   slot 0  ▒▒▒▒▒▒▒▒▒▒|▒▒▒▒▒         step 1: slot 0's rows up to the bar
+//               copy  ├─►▒▒▒         step 2: copies, then the rests of all three
+//               copy  └─►▒▒▒▒
+//
+// The source has exactly the shared tokens when it is copied, so rings of sliding windows are right in the copy. At
+// least the last token of a prompt is its own row: it yields the prompt's logits.
+#pragma once
+
+#include <cstdint>
+#include <list>
+#include <vector>
+
+#include "actors/admission.h"
+#include "runtime/core/ids.h"
+#include "shards/engine.h"
+
+namespace lockstep::actors {
+
+/// A prompt for an open, empty slot.
+struct Prompt {
+  SlotId slot;
+  std::vector<int32_t> ids;  // at least one
+  bool long_rope = false;    // prompts of different factors share nothing
+  RequestId request;         // the last tokens of a request's prompts run together, after everything else of them
+};
+
+/// First come, first served; pure.
+class PromptQueue {
+ public:
+  explicit PromptQueue(const PlannerLimits& limits) : limits_(limits) {}
+
+  void add(Prompt prompt);
+
+  /// Forgets the prompt of `slot`, if there is one; those that waited for it find another source or none.
+  void drop(SlotId slot);
+
+  bool is_empty() const { return pending_.empty(); }
+
+  /// Whether some prompts of a request have run to their ends and others have not: its slots must not decode yet.
+  bool is_between_prompts_of_a_request() const;
+
+  /// The next step: at least one row. There must be a prompt.
+  shards::PrefillRows next_step();
+
+ private:
+  struct Pending {
+    Prompt prompt;
+    int64_t done = 0;           // tokens that the steps so far put into the slot
+    Pending* source = nullptr;  // what it waits for to become a copy of; admitted before it
+    int64_t shared = 0;         // tokens that the source has then
+    bool is_urgent = false;     // other prompts of its request have run to their ends
+    bool may_end = false;       // in this step
+
+    int64_t size() const { return static_cast<int64_t>(prompt.ids.size()); }
+    bool is_done() const { return done == size(); }
+    bool lacks_only_its_end() const { return done >= size() - 1; }
+  };
+
+  void find_source(Pending& pending);
+  void copy_slots(shards::PrefillRows& rows);
+  void let_requests_end();
+  int64_t limit(const Pending& pending) const;
+  void take_rows(Pending& pending, shards::PrefillRows& rows);
+  void remove_done();
+
+  PlannerLimits limits_;
+  std::list<Pending> pending_;  // stable addresses
+};
+
+}  // namespace lockstep::actors
