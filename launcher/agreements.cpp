@@ -1,6 +1,7 @@
 #include "launcher/agreements.h"
 
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
 #include <algorithm>
 
@@ -44,7 +45,12 @@ std::string statement_of_plan(const RunOptions& run, const checkpoint::ModelSpec
                       spec.intermediate_size, spec.vocabulary, spec.norm_epsilon, spec.tied_embeddings);
   text += fmt::format("rope theta {} factor {} kind {}\n", spec.rope.theta, spec.rope.factor,
                       static_cast<int>(spec.rope.kind));
-  text += fmt::format("slots {} chunk {} capacity {}\n", options.slots, options.chunk, options.capacity);
+  text += fmt::format("windows {} pinned {}\nexperts {} of {}\n", fmt::join(spec.windows, ","), spec.pinned_sinks,
+                      spec.experts_per_token, spec.experts);
+  text += fmt::format("slots {} chunk {} capacity {} drafts {}\n", options.slots, options.chunk, options.capacity,
+                      options.drafts);
+  text +=
+      fmt::format("buckets {} / {}\n", fmt::join(options.context_buckets, ","), fmt::join(options.token_buckets, ","));
   return text + partition::to_text(spec, partition);
 }
 
@@ -53,8 +59,10 @@ std::string statement_before_weights(const GenerateCommand& command, const check
   std::string text = fmt::format("--prefill-chunk {}\n--batch-size {}\n--max-seq-len {}\n--max-new-tokens {}\n",
                                  command.model.prefill_chunk, optional_text(command.model.batch_size),
                                  optional_text(command.model.max_seq_len), optional_text(command.max_new_tokens));
-  text += fmt::format("--output-logits {}\n--ignore-eos {}\n--chat {}\n", command.output_logits ? "yes" : "no",
-                      command.ignore_eos, command.chat);
+  text += fmt::format("--output-logits {}\n--output-scores {}\n--ignore-eos {}\n--chat {}\n",
+                      command.output_logits ? "yes" : "no", command.output_scores ? "yes" : "no", command.ignore_eos,
+                      command.chat);
+  text += fmt::format("--draft-model {}\n", command.draft_model ? "given" : "none");
   for (const auto& [name, value] : command.generation) text += fmt::format("{} {}\n", name, value);
   return text + statement_of_plan(command.run, spec, partition, options);
 }

@@ -1,69 +1,103 @@
 #include "launcher/answers.h"
 
+#include <algorithm>
+#include <numeric>
 #include <utility>
 
 namespace lockstep::launcher {
 
+void Answers::ShownText::append(std::string_view text) {
+  text_ += text;
+  if (show_ && !text.empty()) show_(text);
+}
+
+Answers::RowText::RowText(const Options& options, size_t row, std::string& text)
+    : shown(options.stop_strings, text, row == 0 ? options.show : Show()),
+      streamer(*options.tokenizer, shown, generation::PromptText::kShow) {}  // it gets new tokens only
+
 Answers::Answers(const Clock& clock, Options options)
-    : clock_(clock), options_(std::move(options)), start_(clock.now()), answers_(options_.rows), texts_(options_.rows) {
+    : clock_(clock), options_(std::move(options)), start_(clock.now()), answers_(options_.rows, Answer(clock)) {
   if (options_.tokenizer == nullptr) return;
-  for (RowText& text : texts_) {
-    text.decoder.emplace(*options_.tokenizer, text::SpecialPieces::kSkip);
-    text.stops.emplace(options_.stop_strings);
+  for (size_t row = 0; row < options_.rows; ++row) {
+    texts_.push_back(std::make_unique<RowText>(options_, row, answers_[row].text));
   }
 }
 
-void Answers::append(size_t row, std::string_view text) {
-  answers_[row].text += text;
-  if (row == 0 && options_.show && !text.empty()) options_.show(text);
+void Answers::mark_start() {
+  start_ = clock_.now();
+  for (Answer& answer : answers_) answer.times = generation::TokenTimes(clock_);
+}
+
+bool Answers::put_text(size_t row, int32_t token) {
+  if (texts_.empty()) return false;
+  RowText& text = *texts_[row];
+  const Result<void> put = text.streamer.put(std::span(&token, 1));
+  if (!put.has_value()) answers_[row].error = put.error();
+  return !put.has_value() || text.shown.stopped();
+}
+
+void Answers::finish_text(size_t row) {
+  Answer& answer = answers_[row];
+  if (texts_.empty() || answer.error) return;
+  const Result<void> ended = texts_[row]->streamer.end(answer.reason);
+  if (!ended.has_value()) answer.error = ended.error();
 }
 
 actors::Verdict Answers::on_token(RequestId request, int32_t token, std::span<const float> logits) {
   const auto row = static_cast<size_t>(request.value);
   Answer& answer = answers_.at(row);
   answer.tokens.push_back(token);
-  answer.token_times.push_back(clock_.now());
+  answer.times.record();
   answer.logits.insert(answer.logits.end(), logits.begin(), logits.end());
   const bool late = options_.max_time && clock_.now() - start_ >= *options_.max_time;
-  RowText& text = texts_[row];
-  if (!text.decoder) return late ? actors::Verdict::kStop : actors::Verdict::kContinue;
-  const auto piece = text.decoder->put(token);
-  if (!piece.has_value()) {
-    answer.error = piece.error();
-    return actors::Verdict::kStop;
-  }
-  const generation::StopStrings::Outcome outcome = text.stops->put(piece.value());
-  append(row, outcome.text);
-  return outcome.stopped || late ? actors::Verdict::kStop : actors::Verdict::kContinue;
+  return put_text(row, token) || late ? actors::Verdict::kStop : actors::Verdict::kContinue;
 }
 
 void Answers::on_finish(RequestId request, generation::FinishReason reason, const std::optional<Error>& error) {
   const auto row = static_cast<size_t>(request.value);
   Answer& answer = answers_.at(row);
   answer.reason = reason;
+  if (options_.as_made) finish_text(row);
   if (error) answer.error = error;
-  RowText& text = texts_[row];
-  if (!text.decoder) return;
-  if (text.stops->stopped()) return;
-  if (const auto rest = text.decoder->finish(); rest.has_value()) {
-    const generation::StopStrings::Outcome outcome = text.stops->put(rest.value());
-    append(row, outcome.text);
-    append(row, text.stops->finish());
+}
+
+void Answers::adopt(RequestId request, const std::vector<generation::Sequence>& sequences) {
+  const auto first = static_cast<size_t>(request.value);
+  if (answers_.at(first).error) return;
+  for (size_t i = 0; i < sequences.size(); ++i) {
+    const generation::Sequence& sequence = sequences[i];
+    Answer& answer = answers_.at(first + i);
+    answer.records = sequence.records;
+    if (options_.as_made) {
+      answer.records.resize(std::min(answer.records.size(), answer.tokens.size()));  // a stop may come before the end
+    } else {
+      answer.tokens = sequence.ids;
+      answer.score = sequence.score;
+      answer.reason = sequence.reason;
+      for (const int32_t token : answer.tokens) {
+        if (put_text(first + i, token)) break;
+      }
+      finish_text(first + i);
+    }
+    for (const auto& record : answer.records) {  // a run by the host keeps the raw logits there
+      answer.logits.insert(answer.logits.end(), record->logits.begin(), record->logits.end());
+    }
   }
 }
 
 std::optional<double> Answers::ttft_s() const {
-  if (answers_.empty() || answers_.front().token_times.empty()) return std::nullopt;
-  return to_seconds(answers_.front().token_times.front() - start_);
+  const auto first = answers_.empty() ? std::nullopt : answers_.front().times.time_to_first_token();
+  return first ? std::optional(to_seconds(*first)) : std::nullopt;
 }
 
 std::optional<double> Answers::tpot_s() const {
   Duration total{};
   int64_t intervals = 0;
   for (const Answer& answer : answers_) {
-    if (answer.token_times.size() < 2) continue;
-    total += answer.token_times.back() - answer.token_times.front();
-    intervals += static_cast<int64_t>(answer.token_times.size()) - 1;
+    const std::vector<Duration> latencies = answer.times.latencies();
+    if (latencies.size() < 2) continue;
+    total = std::accumulate(latencies.begin() + 1, latencies.end(), total);
+    intervals += std::ssize(latencies) - 1;
   }
   if (intervals == 0) return std::nullopt;
   return to_seconds(total) / static_cast<double>(intervals);
@@ -71,7 +105,7 @@ std::optional<double> Answers::tpot_s() const {
 
 int64_t Answers::tokens() const {
   int64_t count = 0;
-  for (const Answer& answer : answers_) count += static_cast<int64_t>(answer.tokens.size());
+  for (const Answer& answer : answers_) count += std::ssize(answer.tokens);
   return count;
 }
 

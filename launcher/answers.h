@@ -1,10 +1,11 @@
 // The answers of a job, collected on rank 0 while they are made: tokens, texts, logits, times; streamed to stdout when
 // the user asked for one text.
+//
+//   token ─► TextStreamer ─► ShownText: StopStrings ─► Answer::text, show
 #pragma once
 
 #include <functional>
 #include <memory>
-#include <mutex>
 #include <optional>
 #include <string>
 #include <vector>
@@ -12,18 +13,25 @@
 #include "actors/request.h"
 #include "runtime/core/clock.h"
 #include "runtime/generation/stop_strings.h"
+#include "runtime/generation/streamer.h"
+#include "runtime/generation/token_chooser.h"
 #include "runtime/text/tokenizer.h"
 
 namespace lockstep::launcher {
 
 /// One row's answer.
 struct Answer {
+  /// Borrows the clock.
+  explicit Answer(const Clock& clock) : times(clock) {}
+
   std::vector<int32_t> tokens;  // up to and with the EOS token
   std::string text;             // without special tokens, cut before a stop string
   std::vector<float> logits;    // [tokens, vocabulary] when asked for
+  std::optional<double> score;  // of a beam
+  std::vector<std::shared_ptr<const generation::TokenRecord>> records;  // [tokens] when asked for
   generation::FinishReason reason = generation::FinishReason::kError;
   std::optional<Error> error;
-  std::vector<TimePoint> token_times;
+  generation::TokenTimes times;  // none where tokens are known at the end only
 };
 
 class Answers final : public actors::Sink {
@@ -37,6 +45,7 @@ class Answers final : public actors::Sink {
     std::vector<std::string> stop_strings;
     std::optional<Duration> max_time;  // from `mark_start`: a row that is older stops with its next token
     Show show;                         // may be empty; of row 0 only
+    bool as_made = true;               // false: tokens are known at the end only
   };
 
   /// The clock and the tokenizer outlive the object.
@@ -45,10 +54,14 @@ class Answers final : public actors::Sink {
   actors::Verdict on_token(RequestId request, int32_t token, std::span<const float> logits) override;
   void on_finish(RequestId request, generation::FinishReason reason, const std::optional<Error>& error) override;
 
-  /// By row (a request's id is its row). Call when the session has ended.
+  /// What the host chose for `request`: its answers from the row of that number on. Rows whose tokens came as they were
+  /// made keep them; a request that failed keeps its error. Call when the session has ended.
+  void adopt(RequestId request, const std::vector<generation::Sequence>& sequences);
+
+  /// By row (a request's id is its first row). Call when the session has ended.
   const std::vector<Answer>& rows() const { return answers_; }
   /// The time of submission, from which times to the first token count.
-  void mark_start() { start_ = clock_.now(); }
+  void mark_start();
 
   /// Seconds to the first token of row 0; empty if there was none.
   std::optional<double> ttft_s() const;
@@ -57,18 +70,40 @@ class Answers final : public actors::Sink {
   int64_t tokens() const;
 
  private:
-  struct RowText {
-    std::optional<text::StreamDecoder> decoder;
-    std::optional<generation::StopStrings> stops;
+  /// Receives one row's text and passes on what stop strings let through.
+  class ShownText final : public generation::Streamer {
+   public:
+    ShownText(const std::vector<std::string>& stop_strings, std::string& text, Show show)
+        : stops_(stop_strings), text_(text), show_(std::move(show)) {}
+
+    void put(std::string_view text) override { append(stops_.put(text).text); }
+    void end(generation::FinishReason) override { append(stops_.finish()); }
+    bool stopped() const { return stops_.stopped(); }
+
+   private:
+    void append(std::string_view text);
+
+    generation::StopStrings stops_;
+    std::string& text_;
+    Show show_;
   };
 
-  void append(size_t row, std::string_view text);
+  struct RowText {
+    RowText(const Options& options, size_t row, std::string& text);
+
+    ShownText shown;
+    generation::TextStreamer streamer;
+  };
+
+  /// Decodes a token; whether the row ends with it, by a stop string or an id that is no token's.
+  bool put_text(size_t row, int32_t token);
+  void finish_text(size_t row);
 
   const Clock& clock_;
   Options options_;
   TimePoint start_;
-  std::vector<Answer> answers_;
-  std::vector<RowText> texts_;
+  std::vector<Answer> answers_;                  // never resized: texts are written into them
+  std::vector<std::unique_ptr<RowText>> texts_;  // [rows], or none without a tokenizer
 };
 
 }  // namespace lockstep::launcher

@@ -3,10 +3,12 @@
 //   B  sequences at once      S  prompt tokens      N  new tokens (the first comes from prefill, N − 1 from decode)
 //
 // Bytes of a decode step: every weight that a rank's decode graph reads, once (of an embedding table one row a
-// sequence; of a table that is also the output head, all of it), and the keys and values of every token in the cache,
-// on average over the N − 1 decode steps:
+// sequence; of a table that is also the output head, all of it; of E experts those that B tokens with k each choose if
+// all are alike, E · (1 − (1 − k / E)^B)), and the keys and values of every token that a layer sees (pinned sinks count
+// to its window), on average over the N − 1 decode steps:
 //
-//   bytes per step  = Σ over ranks of (weight bytes + B · (S + N / 2) · cache bytes of a token)
+//   bytes per step  = Σ over ranks of (weight bytes + B · Σ over layers of min(S + N / 2, window) · cache bytes of a
+//                     token)
 //   bytes per token = bytes per step / B
 //   of_bandwidth    = bytes per token · decode tokens/s / read probe
 //
@@ -17,7 +19,7 @@
 // causal; the output head runs once, for the last row:
 //
 //   FLOPs per prompt = 2 · S · (weights of all linear layers) + 2 · hidden · vocabulary
-//                      + layers · query heads · 2 · head_dim · S · (S + 1)
+//                      + 4 · query heads · head_dim · Σ over layers of the pairs of tokens that see each other
 //   FLOPs per token  = FLOPs per prompt / S
 //   of_peak          = FLOPs per token · prefill tokens/s / dot probe
 #pragma once
@@ -41,19 +43,19 @@ struct BenchShape {
 
 /// What one rank, or all together, read in a decode step.
 struct DecodeBytes {
-  int64_t weights = 0;
-  int64_t cache_per_token = 0;  // keys and values of one token, all layers
+  double weights = 0;
+  double cache = 0;  // keys and values of one sequence, all layers
 
   DecodeBytes& operator+=(const DecodeBytes& other) {
     weights += other.weights;
-    cache_per_token += other.cache_per_token;
+    cache += other.cache;
     return *this;
   }
   friend bool operator==(const DecodeBytes&, const DecodeBytes&) = default;
 };
 
 /// Of one rank's decode graph.
-DecodeBytes decode_bytes(const graph::Graph& decode);
+DecodeBytes decode_bytes(const graph::Graph& decode, const BenchShape& shape);
 
 /// Bytes that make one token; `all` is the sum over the ranks.
 double bytes_per_token(const DecodeBytes& all, const BenchShape& shape);

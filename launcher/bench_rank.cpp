@@ -12,6 +12,7 @@
 #include "launcher/bench_report.h"
 #include "launcher/limits_probe.h"
 #include "launcher/report.h"
+#include "launcher/serving_spec.h"
 #include "launcher/step_clock.h"
 #include "runtime/device/timed_communicator.h"
 
@@ -27,25 +28,22 @@ Result<Plan> make_plan(const BenchCommand& command, const RankContext& context) 
   Plan plan;
   const auto locally = [&]() -> Result<void> {
     LOCKSTEP_TRY_VOID(check_world_size(command.model.tp, context.bootstrap.size()));
-    LOCKSTEP_TRY(plan.spec, checkpoint::read_spec(config_of(command)));
-    LOCKSTEP_TRY(plan.partition, partition::make_partition(plan.spec, context.bootstrap.size()));
+    LOCKSTEP_TRY(plan.model.spec, serving_spec(command.model, config_of(command)));
+    LOCKSTEP_TRY(plan.model.partition,
+                 partition::make_partition(plan.model.spec, context.bootstrap.size(), command.model.experts));
     const int64_t needed = command.shape.prompt_tokens + command.shape.new_tokens - 1;  // the last is never cached
     const int64_t capacity = command.model.max_seq_len.value_or(needed);
-    if (capacity < needed || capacity > plan.spec.max_positions) {
+    const int64_t most = longest_sequence(plan.model.spec).value_or(capacity);
+    if (capacity < needed || capacity > most) {
       return Error{ErrorKind::kInvalidArgument,
                    fmt::format("[launcher] cannot size the slots: found {} tokens, expected {} (--prompt-tokens and "
-                               "--new-tokens) to {} (max_position_embeddings of the model)",
-                               capacity, needed, plan.spec.max_positions)};
+                               "--new-tokens) to {} (max_position_embeddings of the model); change them",
+                               capacity, needed, most)};
     }
-    plan.shard = {.slots = command.shape.batch,
-                  .chunk = std::min(command.model.prefill_chunk, command.shape.prompt_tokens * command.shape.batch),
-                  .capacity = capacity,
-                  .dtype = plan.spec.dtype,
-                  .logits = families::StepShape::Logits::kDropped};
-    if (command.model.dtype) {
-      LOCKSTEP_TRY(plan.shard.dtype, dtype_from_config_name(*command.model.dtype));
-    }
-    if (!command.random_weights) plan.checkpoint = command.model.model;
+    LOCKSTEP_TRY(plan.model.shard, shard_options(command.model, plan.model.spec, command.shape.batch, capacity));
+    const int64_t rows = command.shape.prompt_tokens * command.shape.batch;
+    if (plan.model.shard.context_buckets.empty()) plan.model.shard.chunk = std::min(plan.model.shard.chunk, rows);
+    if (!command.random_weights) plan.model.checkpoint = command.model.model;
     return ok();
   };
   LOCKSTEP_TRY_VOID(all_succeeded(context.bootstrap, locally()));
@@ -54,7 +52,7 @@ Result<Plan> make_plan(const BenchCommand& command, const RankContext& context) 
       context.bootstrap, "options and model",
       fmt::format("--prompt-tokens {}\n--new-tokens {}\n--repeats {}\n--warmup {}\n{}", command.shape.prompt_tokens,
                   command.shape.new_tokens, command.repeats, command.warmup,
-                  statement_of_plan(context.run, plan.spec, plan.partition, plan.shard))));
+                  statement_of_plan(context.run, plan.model.spec, plan.model.partition, plan.model.shard))));
   return plan;
 }
 
@@ -78,9 +76,9 @@ int64_t most_prefill_steps(const BenchShape& shape, int64_t chunk) {
 /// Collectives of a repetition, with room for backends that cut large ones and for the confirmations of schedules.
 size_t most_collectives(const BenchShape& shape, const Plan& plan, const shards::ShardGraphs& graphs) {
   constexpr int64_t kParts = 4;
-  const int64_t decode = most_decode_steps(shape) * (graph::cost_of(graphs.decode).collectives + 1);
+  const int64_t decode = most_decode_steps(shape) * (graph::cost_of(graphs.decode.back()).collectives + 1);
   const int64_t prefill =
-      most_prefill_steps(shape, plan.shard.chunk) * (graph::cost_of(graphs.prefill).collectives + 1);
+      most_prefill_steps(shape, plan.model.shard.chunk) * (graph::cost_of(graphs.prefill.back()).collectives + 1);
   return static_cast<size_t>(kParts * (decode + prefill));
 }
 
@@ -136,7 +134,7 @@ class Bench {
         communicator_(communicator),
         clock_(shard, communicator, context.clock,
                static_cast<size_t>(most_decode_steps(command.shape) +
-                                   most_prefill_steps(command.shape, plan.shard.chunk))) {}
+                                   most_prefill_steps(command.shape, plan.model.shard.chunk))) {}
 
   /// Opens the session of the next repetition. @collective @blocking
   Result<void> open() {
@@ -171,7 +169,7 @@ void Bench::submit_all(Answers& answers) {
     shards::SlotParameters parameters;
     parameters.max_new_tokens = static_cast<int32_t>(shape.new_tokens);
     session_->submit({.id = RequestId(row),
-                      .ids = random_prompt(row, shape.prompt_tokens, plan_.spec.vocabulary),
+                      .ids = random_prompt(row, shape.prompt_tokens, plan_.model.spec.vocabulary),
                       .parameters = parameters},
                      answers);
   }
@@ -224,10 +222,9 @@ Result<std::vector<RankSplit>> Bench::split() {
   return splits;
 }
 
-/// Warm-up and repetitions, each between two probes. @collective @blocking
-Result<std::vector<Repetition>> run_all(const BenchCommand& command, const RankContext& context, Bench& bench,
-                                        LimitsProbe& probe, Limits before) {
-  std::vector<Repetition> repetitions;
+/// Adds warm-up and repetitions, each between two probes, to `report`. @collective @blocking
+Result<void> run_all(const BenchCommand& command, const RankContext& context, Bench& bench, LimitsProbe& probe,
+                     Limits before, BenchReport& report) {
   for (int i = 0; i < command.warmup + command.repeats; ++i) {
     if (i > 0) LOCKSTEP_TRY_VOID(bench.open());
     LOCKSTEP_TRY(Repetition repetition, bench.repeat());
@@ -238,19 +235,21 @@ Result<std::vector<Repetition>> run_all(const BenchCommand& command, const RankC
                      i < command.warmup ? "warm-up" : "repetition", i < command.warmup ? i : i - command.warmup,
                      repetition.prefill_s, repetition.decode_s, repetition.decode_tokens,
                      repetition.limits.read_bytes_per_s * 1e-9, repetition.limits.flops_per_s * 1e-9);
-    if (i >= command.warmup) repetitions.push_back(std::move(repetition));
+    if (i == 0) report.very_first_ttft_s = repetition.ttft_s;
+    if (i >= command.warmup) report.repetitions.push_back(std::move(repetition));
   }
-  return repetitions;
+  return ok();
 }
 
 /// What all ranks read in a decode step. @collective @blocking
-Result<DecodeBytes> group_decode_bytes(transport::Bootstrap& bootstrap, const graph::Graph& decode) {
-  const DecodeBytes own = decode_bytes(decode);
-  LOCKSTEP_TRY(const auto told, bootstrap.exchange(fmt::format("{} {}", own.weights, own.cache_per_token)));
+Result<DecodeBytes> group_decode_bytes(transport::Bootstrap& bootstrap, const graph::Graph& decode,
+                                       const BenchShape& shape) {
+  const DecodeBytes own = decode_bytes(decode, shape);
+  LOCKSTEP_TRY(const auto told, bootstrap.exchange(fmt::format("{} {}", own.weights, own.cache)));
   DecodeBytes all;
   for (const std::string& text : told) {
     DecodeBytes rank;
-    std::istringstream(text) >> rank.weights >> rank.cache_per_token;
+    std::istringstream(text) >> rank.weights >> rank.cache;
     all += rank;
   }
   return all;
@@ -271,57 +270,65 @@ std::vector<std::pair<std::string, double>> startup_of(const Phases& phases) {
   return startup;
 }
 
+/// A communicator that records when each collective ran; null in a group of one.
+Result<std::unique_ptr<device::TimedCommunicator>> timed(const BenchCommand& command, const RankContext& context,
+                                                         const Plan& plan, const ChosenCommunicator& chosen) {
+  if (!chosen.communicator) return std::unique_ptr<device::TimedCommunicator>();
+  LOCKSTEP_TRY(const shards::ShardGraphs graphs, shards::build_graphs(plan.model.spec, plan.model.partition,
+                                                                      context.bootstrap.rank(), plan.model.shard, {}));
+  return std::make_unique<device::TimedCommunicator>(*chosen.communicator, context.clock,
+                                                     most_collectives(command.shape, plan, graphs));
+}
+
+/// What the plan tells, before anything ran.
+BenchReport report_of(const BenchCommand& command, const RankContext& context, const Plan& plan) {
+  BenchReport report;
+  report.model = (command.random_weights ? command.config : command.model.model).string();
+  report.backend = context.run.backend;
+  report.dtype = std::string(to_string(plan.model.shard.dtype));
+  report.world_size = context.bootstrap.size();
+  report.threads = plan.threads;
+  report.shape = command.shape;
+  report.prefill_chunk = plan.model.shard.chunk;
+  report.max_seq_len = plan.model.shard.capacity;
+  report.flops_per_token = flops_per_token(plan.model.spec, command.shape.prompt_tokens);
+  report.one_clock = on_one_host(plan.places);
+  return report;
+}
+
 }  // namespace
 
 Result<void> run_bench_rank(const BenchCommand& command, RankContext context, RankMonitor& monitor) {
   context.phases.enter("plan");
   LOCKSTEP_TRY(const Plan plan, make_plan(command, context));
+  BenchReport report = report_of(command, context, plan);
   context.phases.enter("connect");
   LOCKSTEP_TRY(const ChosenCommunicator chosen, connect(context, plan));
   log_plan(context, plan, chosen);
-  LOCKSTEP_TRY(const shards::ShardGraphs graphs,
-               shards::build_graphs(plan.spec, plan.partition, context.bootstrap.rank(), plan.shard, {}));
-  std::unique_ptr<device::TimedCommunicator> communicator;
-  if (chosen.communicator) {
-    communicator = std::make_unique<device::TimedCommunicator>(*chosen.communicator, context.clock,
-                                                               most_collectives(command.shape, plan, graphs));
-  }
+  LOCKSTEP_TRY(const auto communicator, timed(command, context, plan, chosen));
+  report.communicator = communicator == nullptr ? "none" : communicator->name();
   context.phases.enter("load");
-  LOCKSTEP_TRY(const LoadedShard loaded, load_shard(context, plan, communicator.get()));
+  LOCKSTEP_TRY(const LoadedModel loaded, load_model(context, plan, communicator.get()));
 
   context.phases.enter("probe");
   LOCKSTEP_TRY(LimitsProbe probe, LimitsProbe::create(context, plan, command.probe_bytes));
   LOCKSTEP_TRY(const Limits limits, probe.measure());
+  report.flops_precision = std::string(probe.precision());
   Bench bench(command, context, plan, monitor, *loaded.shard, communicator.get());
   context.phases.enter("session");
   LOCKSTEP_TRY_VOID(bench.open());
   context.phases.enter("run");
-  const auto startup = startup_of(context.phases);
-  LOCKSTEP_TRY(auto repetitions, run_all(command, context, bench, probe, limits));
+  report.startup = startup_of(context.phases);
+  LOCKSTEP_TRY_VOID(run_all(command, context, bench, probe, limits, report));
 
   context.phases.enter("report");
+  report.dropped_collectives = bench.dropped();
   LOCKSTEP_TRY(const auto memories, context.bootstrap.exchange(to_text(loaded.shard->store().memory())));
-  LOCKSTEP_TRY(const DecodeBytes bytes, group_decode_bytes(context.bootstrap, loaded.shard->graphs().decode));
-  if (context.bootstrap.rank() != 0) return ok();
-  BenchReport report{.model = (command.random_weights ? command.config : command.model.model).string(),
-                     .backend = context.run.backend,
-                     .communicator = communicator == nullptr ? "none" : communicator->name(),
-                     .dtype = std::string(to_string(plan.shard.dtype)),
-                     .flops_precision = std::string(probe.precision()),
-                     .world_size = context.bootstrap.size(),
-                     .threads = plan.threads,
-                     .shape = command.shape,
-                     .prefill_chunk = plan.shard.chunk,
-                     .max_seq_len = plan.shard.capacity,
-                     .bytes_per_token = bytes_per_token(bytes, command.shape),
-                     .flops_per_token = flops_per_token(plan.spec, command.shape.prompt_tokens),
-                     .one_clock = on_one_host(plan.places),
-                     .dropped_collectives = bench.dropped(),
-                     .repetitions = std::move(repetitions),
-                     .memory = {},
-                     .startup = startup};
   for (const std::string& memory : memories) report.memory.push_back(parse_memory(memory));
-  return write_report(command, context, report);
+  LOCKSTEP_TRY(const DecodeBytes bytes,
+               group_decode_bytes(context.bootstrap, loaded.shard->graphs().decode.back(), command.shape));
+  report.bytes_per_token = bytes_per_token(bytes, command.shape);
+  return context.bootstrap.rank() == 0 ? write_report(command, context, report) : ok();
 }
 
 }  // namespace lockstep::launcher

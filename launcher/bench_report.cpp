@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <functional>
 #include <nlohmann/json.hpp>
+#include <ranges>
 
 namespace lockstep::launcher {
 namespace {
@@ -78,6 +79,23 @@ Json repetitions_of(const BenchReport& report) {
   return list;
 }
 
+/// What was run, and how.
+void add_settings(const BenchReport& report, Json& json) {
+  json["world_size"] = report.world_size;
+  json["threads"] = report.threads;
+  json["model"] = report.model;
+  json["backend"] = report.backend;
+  json["communicator"] = report.communicator;
+  json["dtype"] = report.dtype;
+  json["batch_size"] = report.shape.batch;
+  json["prompt_tokens"] = report.shape.prompt_tokens;
+  json["new_tokens"] = report.shape.new_tokens;
+  json["prefill_chunk"] = report.prefill_chunk;
+  json["max_seq_len"] = report.max_seq_len;
+  json["one_clock"] = report.one_clock;
+  json["dropped_collectives"] = report.dropped_collectives;
+}
+
 /// One line of the table of speeds.
 std::string speed_row(std::string_view name, const Spread& spread, double scale, std::string_view unit) {
   return fmt::format("  {:<22}{:>12.4g}{:>12.4g}{:>12.4g}  {}\n", name, spread.median * scale, spread.min * scale,
@@ -101,6 +119,13 @@ std::string speed_table(const BenchReport& report) {
   text += speed_row("dot probe", over([](const Repetition& r) { return r.limits.flops_per_s; }), 1e-9,
                     fmt::format("GFLOP/s ({})", report.flops_precision));
   return text;
+}
+
+std::string first_token_line(const FirstToken& first) {
+  std::string text = fmt::format("  first token after {:.4g} ms cold (start-up included), {:.4g} ms warm",
+                                 first.cold * 1e3, first.warm * 1e3);
+  if (first.steady) text += fmt::format(", {:.4g} ms steady", *first.steady * 1e3);
+  return text + "\n";
 }
 
 std::string rank_table(const BenchReport& report) {
@@ -154,6 +179,15 @@ double BenchReport::of_bandwidth(const Repetition& r) const {
   return per_second(bytes_per_token * decode_tokens_per_s(r), r.limits.read_bytes_per_s);
 }
 
+FirstToken BenchReport::first_token() const {
+  FirstToken first{.cold = very_first_ttft_s, .warm = repetitions.front().ttft_s, .steady = std::nullopt};
+  for (const auto& [phase, seconds] : startup) first.cold += seconds;
+  std::vector<double> rest;
+  for (const Repetition& r : repetitions | std::views::drop(1)) rest.push_back(r.ttft_s);
+  if (!rest.empty()) first.steady = spread_of(std::move(rest)).median;
+  return first;
+}
+
 Spread BenchReport::spread(Quantity quantity) const {
   std::vector<double> values;
   for (const Repetition& r : repetitions) values.push_back((this->*quantity)(r));
@@ -178,6 +212,9 @@ std::string to_json(const BenchReport& report) {
       {"tokens_per_s", prefill.median}, {"flops_per_token", report.flops_per_token}, {"of_peak", of_peak.median}};
   json["ttft_s"] = median(report, [](const Repetition& r) { return r.ttft_s; });
   json["tpot_s"] = median(report, [](const Repetition& r) { return r.tpot_s; });
+  const FirstToken first = report.first_token();
+  json["first_token"] = {{"cold_s", first.cold}, {"warm_s", first.warm}, {"steady_s", nullptr}};
+  if (first.steady) json["first_token"]["steady_s"] = *first.steady;
   json["probe"] = {{"read_bytes_per_s", median(report, [](const Repetition& r) { return r.limits.read_bytes_per_s; })},
                    {"flops_per_s", median(report, [](const Repetition& r) { return r.limits.flops_per_s; })},
                    {"flops_precision", report.flops_precision}};
@@ -189,19 +226,7 @@ std::string to_json(const BenchReport& report) {
                     {"prefill_tokens_per_s", to_json(prefill)},
                     {"of_bandwidth", to_json(of_bandwidth)},
                     {"of_peak", to_json(of_peak)}};
-  json["world_size"] = report.world_size;
-  json["threads"] = report.threads;
-  json["model"] = report.model;
-  json["backend"] = report.backend;
-  json["communicator"] = report.communicator;
-  json["dtype"] = report.dtype;
-  json["batch_size"] = report.shape.batch;
-  json["prompt_tokens"] = report.shape.prompt_tokens;
-  json["new_tokens"] = report.shape.new_tokens;
-  json["prefill_chunk"] = report.prefill_chunk;
-  json["max_seq_len"] = report.max_seq_len;
-  json["one_clock"] = report.one_clock;
-  json["dropped_collectives"] = report.dropped_collectives;
+  add_settings(report, json);
   json["repetitions"] = repetitions_of(report);
   return json.dump(2, ' ', false, nlohmann::json::error_handler_t::replace) + "\n";
 }
@@ -212,7 +237,7 @@ std::string to_table(const BenchReport& report) {
                                  report.dtype, report.world_size, report.threads, report.backend, report.communicator);
   text += fmt::format("{} sequence(s) of {} prompt and {} new tokens, chunks of {}, {} repetition(s)\n\n", shape.batch,
                       shape.prompt_tokens, shape.new_tokens, report.prefill_chunk, report.repetitions.size());
-  text += speed_table(report);
+  text += speed_table(report) + first_token_line(report.first_token());
   const Limits& limits = report.repetitions.back().limits;
   text += fmt::format("  best kernels at the end: {}; {}\n", limits.read_kernel, limits.flops_kernel);
   if (report.has_bad_probe()) {

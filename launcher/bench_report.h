@@ -1,6 +1,7 @@
 // What a benchmark found, as values, as a table for people and as JSON.
 #pragma once
 
+#include <optional>
 #include <string>
 #include <utility>
 #include <vector>
@@ -48,6 +49,13 @@ struct Spread {
 };
 Spread spread_of(std::vector<double> values);
 
+/// How long a user waits for the first token, in seconds.
+struct FirstToken {
+  double cold = 0.0;             // from the program's start: start-up (weights, graphs) and the very first prompts
+  double warm = 0.0;             // the first repetition after the warm-up, from its submission
+  std::optional<double> steady;  // likewise, the median of the repetitions after that one; empty if there are none
+};
+
 /// Everything that is reported.
 struct BenchReport {
   std::string model;  // the directory or the config
@@ -61,6 +69,7 @@ struct BenchReport {
   bool one_clock = true;  // all ranks on one host: waiting and communication can be told apart
   int64_t dropped_collectives = 0;
   std::vector<Repetition> repetitions;                  // without the warm-up; at least one
+  double very_first_ttft_s = 0.0;                       // of the first repetition of all, a warm-up or not
   std::vector<device::MemoryReport> memory;             // by rank
   std::vector<std::pair<std::string, double>> startup;  // seconds by phase, rank 0
 
@@ -68,6 +77,7 @@ struct BenchReport {
   double decode_tokens_per_s(const Repetition& r) const;
   double of_peak(const Repetition& r) const;
   double of_bandwidth(const Repetition& r) const;
+  FirstToken first_token() const;
   /// A quantity over all repetitions.
   Spread spread(double (BenchReport::*quantity)(const Repetition&) const) const;
   /// Whether any ratio is above `kBadProbeRatio`.

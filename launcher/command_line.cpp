@@ -3,6 +3,10 @@
 #include <fmt/format.h>
 
 #include <CLI/CLI.hpp>
+#include <algorithm>
+#include <iterator>
+
+#include "launcher/generation_options.h"
 
 namespace lockstep::launcher {
 namespace {
@@ -10,7 +14,11 @@ namespace {
 constexpr const char* kVersion = "lockstep " LOCKSTEP_VERSION;
 constexpr int64_t kMostTokens = int64_t{1} << 24;  // of a chunk or a slot: keeps every product inside 64 bits
 
+/// What is added from now on stands below `title` in --help.
+void begin_section(CLI::App& app, const std::string& title) { app.option_defaults()->group(title); }
+
 void add_model_options(CLI::App& app, ModelOptions& options) {
+  begin_section(app, "Model");
   app.add_option("--model", options.model, "Hugging Face directory: config.json, *.safetensors, tokenizer.json")
       ->required()
       ->type_name("DIR");
@@ -30,9 +38,26 @@ void add_model_options(CLI::App& app, ModelOptions& options) {
   app.add_option("--dtype", options.dtype, "float32, bfloat16 or float16; default: the checkpoint's")
       ->check(CLI::IsMember({"float32", "bfloat16", "float16"}))
       ->type_name("TYPE");
+  app.add_flag_callback(
+      "--expert-parallel", [&options] { options.experts = partition::ExpertSplit::kWhole; },
+      "Give whole experts to ranks, instead of columns of every expert");
+  app.add_option("--window", options.window,
+                 "Tokens that a token sees, itself included, in every layer; default: what the model says")
+      ->check(CLI::Range(int64_t{1}, kMostTokens))
+      ->type_name("W");
+  app.add_option("--pinned-sinks", options.pinned_sinks,
+                 "First tokens that stay visible beyond windows (StreamingLLM); default: none")
+      ->check(CLI::Range(int64_t{1}, kMostTokens))
+      ->type_name("N");
+  app.add_option(
+         "--buckets", options.buckets,
+         "Compile graphs for several lengths: auto, or lengths such as 128,512,2048 (prefill chunks are half as "
+         "long, instead of --prefill-chunk); for backends that cannot stop at the length in use")
+      ->type_name("auto|L[,L]");
 }
 
 void add_run_options(CLI::App& app, RunOptions& options) {
+  begin_section(app, "Ranks");
   app.add_option("--launch", options.launch,
                  "mpi (one process per rank, default) or threads (all ranks in this process)")
       ->transform(
@@ -68,57 +93,39 @@ void add_run_options(CLI::App& app, RunOptions& options) {
       ->type_name("on|off");
 }
 
-/// A flag `--no-x` / `--x` or an option that lands in the generation map under Hugging Face's name.
-void add_generation_options(CLI::App& app, GenerateCommand& command) {
-  const auto number = [&](const char* name, const char* field, const char* help) {
-    app.add_option_function<std::string>(
-           name, [&command, field](const std::string& text) { command.generation[field] = text; }, help)
-        ->check(CLI::Number)
-        ->type_name("X");
-  };
-  number("--temperature", "temperature", "Divides the scores; above 0");
-  number("--top-k", "top_k", "Only the k best tokens; 0 for all (Hugging Face's default is 50)");
-  number("--top-p", "top_p", "Only the best tokens that hold this much probability");
-  number("--min-p", "min_p", "Only tokens with this share of the best one's probability");
-  number("--repetition-penalty", "repetition_penalty",
-         "Divides positive and multiplies negative scores of seen tokens");
-  number("--seed", "seed", "Of the random numbers; the same seed gives the same tokens");
-  number("--no-repeat-ngram-size", "no_repeat_ngram_size", "No n-gram of this size twice");
-  number("--min-new-tokens", "min_new_tokens", "No end before this many tokens");
-  number("--num-beams", "num_beams", "Beams of beam search");
-  number("--pad-token-id", "pad_token_id", "What a finished row emits");
-  app.add_option_function<std::vector<int32_t>>(
-         "--eos-token-id",
-         [&command](const std::vector<int32_t>& ids) {
-           command.generation["eos_token_id"] = fmt::format("[{}]", fmt::join(ids, ","));
-         },
-         "Ids that end a row, separated by commas")
-      ->delimiter(',')
-      ->type_name("I[,I]");
-  app.add_flag_callback(
-      "--do-sample", [&command] { command.generation["do_sample"] = "true"; }, "Draw at random");
-  app.add_flag_callback(
-      "--no-do-sample", [&command] { command.generation["do_sample"] = "false"; }, "Take the best token");
-  app.add_flag("--ignore-eos", command.ignore_eos, "Do not end at an end-of-sequence token");
-  app.add_option("--stop", command.stop_strings, "Text that ends a row (may be given again)")->type_name("TEXT");
-}
-
 void add_generate(CLI::App& parent, GenerateCommand& command) {
   CLI::App& app = *parent.add_subcommand("generate", "Continue prompts");
   add_model_options(app, command.model);
+  begin_section(app, "Prompts");
   auto* prompts = app.add_option_group("prompts", "Exactly one of these");
   prompts->add_option("--prompt", command.prompts.texts, "Text; may be given again")->type_name("TEXT");
   prompts->add_option("--prompt-file", command.prompts.file, "A file that holds one prompt")->type_name("F");
-  prompts->add_option("--ids-file", command.prompts.ids_file, "JSON rows of token ids, or of {ids, mask}")
+  prompts->add_option("--ids-file", command.prompts.ids_file, "JSON rows of token ids, or of {ids, mask, negative}")
       ->type_name("F");
   prompts->require_option(1);
   app.add_flag("--chat", command.chat, "Apply the model's chat template to each prompt");
-  app.add_option("--max-new-tokens", command.max_new_tokens, "Default: until an end token or the slot's capacity")
+  app.add_option(
+         "--negative-prompt", command.negative_prompts,
+         "Text that --guidance-scale leads away from: one for all prompts, or one for each; default: the prompt's last "
+         "token alone")
+      ->type_name("TEXT");
+  begin_section(app,
+                "Generation, as in Hugging Face's GenerationConfig (defaults: the model's generation_config.json)");
+  app.add_option("--max-new-tokens", command.max_new_tokens,
+                 "Most new tokens; default: until an end token or the slot's capacity")
       ->check(CLI::Range(1, 1 << 24))
       ->type_name("N");
   add_generation_options(app, command);
-  app.add_option("--json", command.json, "Write tokens, texts, timings and memory to this file")->type_name("OUT");
+  app.add_option("--draft-model", command.draft_model,
+                 "A smaller model with the same tokenizer that drafts --num-assistant-tokens tokens a step")
+      ->type_name("DIR");
+  begin_section(app, "Output");
+  app.add_option("--json", command.json, "Write tokens, texts, timings and memory to this file (JSON)")
+      ->type_name("OUT");
   app.add_option("--output-logits", command.output_logits, "Write the raw logits of every new token (safetensors)")
+      ->type_name("OUT");
+  app.add_option("--output-scores", command.output_scores,
+                 "Write the processed scores that every new token was chosen from (safetensors)")
       ->type_name("OUT");
   add_run_options(app, command.run);
 }
@@ -138,15 +145,40 @@ void add_tokenize(CLI::App& parent, TokenizeCommand& command) {
 void add_explain(CLI::App& parent, ExplainCommand& command) {
   CLI::App& app = *parent.add_subcommand("explain", "Print partition, graphs, memory and cost without reading weights");
   add_model_options(app, command.model);
+  begin_section(app, "What is printed");
   app.add_option("--rank", command.rank, "Whose graphs")
       ->check(CLI::Range(0, 4095))
       ->capture_default_str()
       ->type_name("R");
-  app.add_option("--phase", command.phase)->check(CLI::IsMember({"prefill", "decode", "both"}))->capture_default_str();
+  app.add_option("--phase", command.phase, "Graphs of which steps")
+      ->check(CLI::IsMember({"prefill", "decode", "both"}))
+      ->capture_default_str();
   app.add_option("--passes", command.passes, "Graphs before the passes, after them, or after each")
       ->check(CLI::IsMember({"before", "after", "each"}))
       ->capture_default_str();
-  app.add_option("--show", command.show)->check(CLI::IsMember({"all", "graph", "summary"}))->capture_default_str();
+  app.add_option("--show", command.show, "Graphs, the summary above them, or both")
+      ->check(CLI::IsMember({"all", "graph", "summary"}))
+      ->capture_default_str();
+}
+
+/// CLI11 takes a word in brackets for a list and cuts it at its commas ("[INST] one, two [/INST]"); a guard in front
+/// keeps it whole until `take_guards_off`.
+constexpr char kGuard = '\x01';
+
+/// The words of argv without the program's name, last first, as CLI11 wants them.
+std::vector<std::string> guarded_words(int argc, const char* const* argv) {
+  std::vector<std::string> words(std::make_reverse_iterator(argv + argc), std::make_reverse_iterator(argv + 1));
+  for (std::string& word : words) {
+    if (word.starts_with('[') && word.ends_with(']')) word.insert(word.begin(), kGuard);
+  }
+  return words;
+}
+
+void take_guards_off(CLI::App& app) {
+  for (CLI::Option* option : app.get_options()) {
+    option->transform([](std::string word) { return word.starts_with(kGuard) ? word.substr(1) : word; }, "");
+  }
+  for (CLI::App* inner : app.get_subcommands([](const CLI::App*) { return true; })) take_guards_off(*inner);
 }
 
 std::vector<std::string> command_names(const CLI::App& app) {
@@ -170,6 +202,7 @@ void add_bench(CLI::App& parent, BenchCommand& command, int64_t& probe_mib) {
   app.get_option("--model")->required(false);
   app.get_option("--batch-size")->description("Sequences at once; default: 1");
   app.get_option("--max-seq-len")->description("Tokens that a slot can hold; default: prompt and new tokens");
+  begin_section(app, "Measurement");
   auto* random =
       app.add_flag("--random-weights", command.random_weights, "Weights that exist nowhere, for the shape of --config");
   auto* config = app.add_option("--config", command.config, "A config.json")->type_name("F");
@@ -204,27 +237,47 @@ void add_bench(CLI::App& parent, BenchCommand& command, int64_t& probe_mib) {
   });
 }
 
-}  // namespace
-
-Result<Command> parse_command_line(int argc, const char* const* argv) {
-  CLI::App app("Runs one language model across many devices: [mpirun -n P] lockstep COMMAND --model DIR …", "lockstep");
-  app.set_version_flag("--version", kVersion);
-  app.require_subcommand(1);
+/// Every command with the options that were given.
+struct Commands {
   GenerateCommand generate;
   TokenizeCommand tokenize;
   ExplainCommand explain;
   BenchCommand bench;
-  int64_t probe_mib = 0;
-  add_generate(app, generate);
-  add_tokenize(app, tokenize);
-  add_explain(app, explain);
-  add_bench(app, bench, probe_mib);
-  const std::vector<std::string> commands = command_names(app);
-  if (argc > 1 && argv[1][0] != '-' && std::find(commands.begin(), commands.end(), argv[1]) == commands.end()) {
+  int64_t probe_mib = 0;  // of bench
+};
+
+void add_all(CLI::App& app, Commands& commands) {
+  app.set_version_flag("--version", kVersion);
+  app.require_subcommand(1);
+  add_generate(app, commands.generate);
+  add_tokenize(app, commands.tokenize);
+  add_explain(app, commands.explain);
+  add_bench(app, commands.bench, commands.probe_mib);
+  take_guards_off(app);
+}
+
+/// The one that argv names, which was parsed.
+Command chosen_command(const CLI::App& app, Commands commands) {
+  if (app.got_subcommand("generate")) return std::move(commands.generate);
+  if (app.got_subcommand("tokenize")) return std::move(commands.tokenize);
+  if (app.got_subcommand("explain")) return std::move(commands.explain);
+  commands.bench.shape.batch = commands.bench.model.batch_size.value_or(1);
+  if (commands.probe_mib > 0) commands.bench.probe_bytes = Bytes(commands.probe_mib << 20);
+  return std::move(commands.bench);
+}
+
+}  // namespace
+
+Result<Command> parse_command_line(int argc, const char* const* argv) {
+  CLI::App app("Runs one language model across many devices: [mpirun -n P] lockstep COMMAND --model DIR …", "lockstep");
+  Commands commands;
+  add_all(app, commands);
+  const std::vector<std::string> names = command_names(app);
+  if (argc > 1 && argv[1][0] != '-' && std::ranges::find(names, argv[1]) == names.end()) {
     return unknown_command(app, argv[1]);
   }
   try {
-    app.parse(argc, argv);
+    app.parse(guarded_words(argc, argv));
   } catch (const CLI::CallForHelp&) {
     const auto chosen = app.get_subcommands();
     return Command{PrintedText{chosen.empty() ? app.help() : chosen.front()->help("lockstep")}};
@@ -237,14 +290,7 @@ Result<Command> parse_command_line(int argc, const char* const* argv) {
                  fmt::format("[launcher] cannot read the command line: {}; see lockstep {}--help", error.what(),
                              app.get_subcommands().empty() ? "" : app.get_subcommands().front()->get_name() + " ")};
   }
-  if (app.got_subcommand("generate")) return Command{std::move(generate)};
-  if (app.got_subcommand("tokenize")) return Command{std::move(tokenize)};
-  if (app.got_subcommand("bench")) {
-    bench.shape.batch = bench.model.batch_size.value_or(1);
-    if (probe_mib > 0) bench.probe_bytes = Bytes(probe_mib << 20);
-    return Command{std::move(bench)};
-  }
-  return Command{std::move(explain)};
+  return chosen_command(app, std::move(commands));
 }
 
 }  // namespace lockstep::launcher

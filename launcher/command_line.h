@@ -12,10 +12,11 @@
 #include "launcher/bench_formulas.h"
 #include "launcher/prompts.h"
 #include "runtime/core/result.h"
+#include "shards/partition/partition.h"
 
 namespace lockstep::launcher {
 
-/// How a model is cut and how large its static shapes are; `generate` and `explain` share it.
+/// How a model is cut and how large its static shapes are; `generate`, `explain` and `bench` share it.
 struct ModelOptions {
   std::filesystem::path model;
   std::optional<int> tp;              // default: the world size
@@ -23,6 +24,10 @@ struct ModelOptions {
   int64_t prefill_chunk = 256;
   std::optional<int64_t> max_seq_len;  // capacity of a slot
   std::optional<std::string> dtype;    // default: the checkpoint's
+  partition::ExpertSplit experts = partition::ExpertSplit::kColumns;
+  std::optional<int64_t> window;       // of every layer, instead of the model's own
+  int64_t pinned_sinks = 0;            // first positions that windows keep
+  std::optional<std::string> buckets;  // "auto" or a list of lengths
 };
 
 enum class Launch { kMpi, kThreads };
@@ -47,6 +52,8 @@ struct GenerateCommand {
   RunOptions run;
   PromptSources prompts;
   bool chat = false;
+  std::vector<std::string> negative_prompts;  // of guidance: one for all prompts, or one for each
+  std::optional<std::filesystem::path> draft_model;
   std::optional<int32_t> max_new_tokens;
   /// Hugging Face's GenerationConfig fields that were given as options, by their names, as JSON text ("0.7", "[1,2]").
   std::map<std::string, std::string> generation;
@@ -54,6 +61,7 @@ struct GenerateCommand {
   std::vector<std::string> stop_strings;
   std::optional<std::filesystem::path> json;
   std::optional<std::filesystem::path> output_logits;
+  std::optional<std::filesystem::path> output_scores;
 };
 
 struct TokenizeCommand {

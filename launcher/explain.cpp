@@ -1,9 +1,14 @@
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
+#include <algorithm>
 #include <cstdio>
+#include <set>
+#include <string>
 
 #include "launcher/commands.h"
-#include "runtime/checkpoint/model_spec.h"
+#include "launcher/expert_reads.h"
+#include "launcher/serving_spec.h"
 #include "runtime/graph/passes.h"
 #include "runtime/graph/text.h"
 #include "shards/partition/partition.h"
@@ -14,22 +19,22 @@ namespace {
 
 constexpr int64_t kDefaultCapacity = 2048;
 
-Result<shards::ShardOptions> shard_options(const ModelOptions& options, const checkpoint::ModelSpec& spec) {
-  shards::ShardOptions shard{.slots = options.batch_size.value_or(1),
-                             .chunk = options.prefill_chunk,
-                             .capacity = options.max_seq_len.value_or(std::min(kDefaultCapacity, spec.max_positions)),
-                             .dtype = spec.dtype};
-  if (options.dtype) {
-    LOCKSTEP_TRY(shard.dtype, dtype_from_config_name(*options.dtype));
+/// The kernels of its attention nodes.
+std::set<std::string> attention_kernels(const graph::Graph& graph) {
+  std::set<std::string> kernels;
+  for (const graph::Node& node : graph.nodes) {
+    if (node.op == graph::Op::kAttention) kernels.insert(node.text("kernel"));
   }
-  return shard;
+  return kernels;
 }
 
 void print_summary(const graph::Graph& graph) {
   const graph::StepCost cost = graph::cost_of(graph);
-  fmt::print("{:<8} {:>4} rows  {:>12} weights  {:>12} states  {:>9.3f} GFLOP  {:>4} collectives  {:>12} sent\n",
-             graph.name, graph.rows, to_string(Bytes(cost.weight_bytes)), to_string(Bytes(cost.state_bytes)),
-             static_cast<double>(cost.flops) * 1e-9, cost.collectives, to_string(Bytes(cost.collective_bytes)));
+  fmt::print(
+      "{:<8} {:>4} rows  {:>12} weights  {:>12} states  {:>9.3f} GFLOP  {:>4} collectives  {:>12} sent  {} attention\n",
+      graph.name, graph.rows, to_string(Bytes(cost.weight_bytes)), to_string(Bytes(cost.state_bytes)),
+      static_cast<double>(cost.flops) * 1e-9, cost.collectives, to_string(Bytes(cost.collective_bytes)),
+      fmt::join(attention_kernels(graph), ", "));
 }
 
 /// The graph as the option --passes wants to see it.
@@ -51,15 +56,17 @@ Result<void> print_graph(const graph::Graph& before, const std::string& passes) 
 }  // namespace
 
 Result<void> explain(const ExplainCommand& command) {
-  LOCKSTEP_TRY(const checkpoint::ModelSpec spec, checkpoint::read_spec(command.model.model / "config.json"));
+  LOCKSTEP_TRY(const checkpoint::ModelSpec spec, serving_spec(command.model, command.model.model / "config.json"));
   const int ranks = command.model.tp.value_or(1);
-  LOCKSTEP_TRY(const partition::Partition partition, partition::make_partition(spec, ranks));
+  LOCKSTEP_TRY(const partition::Partition partition, partition::make_partition(spec, ranks, command.model.experts));
   if (command.rank >= ranks) {
     return Error{ErrorKind::kInvalidArgument,
                  fmt::format("[launcher] --rank: found {}, expected 0 to {}; ask for a rank of the {} that --tp gives",
                              command.rank, ranks - 1, ranks)};
   }
-  LOCKSTEP_TRY(const shards::ShardOptions options, shard_options(command.model, spec));
+  const int64_t capacity = command.model.max_seq_len.value_or(std::min(kDefaultCapacity, spec.max_positions));
+  LOCKSTEP_TRY(const shards::ShardOptions options,
+               shard_options(command.model, spec, command.model.batch_size.value_or(1), capacity));
   LOCKSTEP_TRY(const shards::ShardGraphs before, shards::build_graphs(spec, partition, command.rank, options, {}));
   LOCKSTEP_TRY(const shards::ShardGraphs after,
                shards::build_graphs(spec, partition, command.rank, options, graph::default_passes()));
@@ -68,14 +75,19 @@ Result<void> explain(const ExplainCommand& command) {
     fmt::print("{} layers, hidden {}, {} query and {} key/value heads of {}, MLP {}, vocabulary {}, {}\n\n",
                spec.layers, spec.hidden_size, spec.query_heads, spec.key_value_heads, spec.head_dim,
                spec.intermediate_size, spec.vocabulary, to_string(options.dtype));
-    fmt::print("{}\nrank {}, after all passes, per step with all rows in use:\n", partition::to_text(spec, partition),
-               command.rank);
-    for (const graph::Graph* graph : {&after.prefill, &after.decode}) print_summary(*graph);
+    fmt::print("{}\n", partition::to_text(spec, partition));
+    if (spec.experts > 0) fmt::print("{}\n", compare_expert_splits(spec, ranks, options.dtype, options.slots));
+    fmt::print("rank {}, after all passes, per step with all rows in use:\n", command.rank);
+    for (const graph::Graph* graph : after.all()) print_summary(*graph);
     fmt::print("\n");
   }
   if (command.show == "summary") return ok();
-  if (command.phase != "decode") LOCKSTEP_TRY_VOID(print_graph(before.prefill, command.passes));
-  if (command.phase != "prefill") LOCKSTEP_TRY_VOID(print_graph(before.decode, command.passes));
+  if (command.phase != "decode") {
+    for (const graph::Graph& graph : before.prefill) LOCKSTEP_TRY_VOID(print_graph(graph, command.passes));
+  }
+  if (command.phase != "prefill") {
+    for (const graph::Graph& graph : before.decode) LOCKSTEP_TRY_VOID(print_graph(graph, command.passes));
+  }
   return ok();
 }
 

@@ -9,13 +9,13 @@
 
 namespace lockstep::launcher {
 
-Result<void> write_logits(const std::filesystem::path& path, const std::vector<std::vector<float>>& rows,
-                          int64_t vocabulary) {
+Result<void> write_logits(const std::filesystem::path& path, std::string_view tensor,
+                          const std::vector<std::vector<float>>& rows, int64_t vocabulary) {
   size_t longest = 0;
   for (const auto& row : rows) longest = std::max(longest, row.size());
   const size_t steps = longest / static_cast<size_t>(vocabulary);
   const uint64_t bytes = rows.size() * longest * sizeof(float);
-  std::string header = fmt::format(R"({{"logits":{{"dtype":"F32","shape":[{},{},{}],"data_offsets":[0,{}]}}}})",
+  std::string header = fmt::format(R"({{"{}":{{"dtype":"F32","shape":[{},{},{}],"data_offsets":[0,{}]}}}})", tensor,
                                    rows.size(), steps, vocabulary, bytes);
   header.resize((header.size() + 7) / 8 * 8, ' ');  // keeps the data aligned
   const uint64_t header_bytes = header.size();

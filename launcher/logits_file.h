@@ -1,17 +1,18 @@
-// The file of --output-logits: a safetensors file with one tensor "logits", f32 [rows, steps, vocabulary], zeros after
-// a row's end.
+// The files of --output-logits and --output-scores: a safetensors file with one tensor, "logits" or "scores", f32
+// [rows, steps, vocabulary], zeros after a row's end.
 #pragma once
 
 #include <filesystem>
+#include <string_view>
 #include <vector>
 
 #include "runtime/core/result.h"
 
 namespace lockstep::launcher {
 
-/// `rows[r]` holds the logits of row r's tokens, one after the other, `vocabulary` floats each. The format:
+/// `rows[r]` holds what is told of row r's tokens, one after the other, `vocabulary` floats each. The format:
 /// https://github.com/huggingface/safetensors (8-byte header length, JSON header, data).
-Result<void> write_logits(const std::filesystem::path& path, const std::vector<std::vector<float>>& rows,
-                          int64_t vocabulary);
+Result<void> write_logits(const std::filesystem::path& path, std::string_view tensor,
+                          const std::vector<std::vector<float>>& rows, int64_t vocabulary);
 
 }  // namespace lockstep::launcher

@@ -68,6 +68,9 @@ Result<std::vector<Prompt>> parse_ids(std::string_view text, std::string_view or
       if (value.contains("mask")) {
         LOCKSTEP_TRY(prompt.ids, strip_padding(prompt.ids, value["mask"], origin, row));
       }
+      if (value.contains("negative")) {
+        LOCKSTEP_TRY(prompt.negative, read_ids(value["negative"], origin, row));
+      }
     } else {
       LOCKSTEP_TRY(prompt.ids, read_ids(value, origin, row));
     }
@@ -110,18 +113,20 @@ Result<std::vector<Prompt>> read_prompts(const PromptSources& sources, const tex
 
 Result<void> check_prompts(const std::vector<Prompt>& prompts, int64_t vocabulary, int64_t capacity) {
   for (size_t row = 0; row < prompts.size(); ++row) {
-    const std::vector<int32_t>& ids = prompts[row].ids;
-    const auto outside = std::find_if(ids.begin(), ids.end(), [&](int32_t id) { return id >= vocabulary; });
-    if (outside != ids.end()) {
+    const Prompt& prompt = prompts[row];
+    for (const std::vector<int32_t>* list : {&prompt.ids, &prompt.negative}) {
+      const auto outside = std::ranges::find_if(*list, [&](int32_t id) { return id >= vocabulary; });
+      if (outside == list->end()) continue;
       return bad_row(origin_of(row), row, fmt::format("token id {}", *outside),
                      fmt::format("ids below {} (the vocabulary)", vocabulary));
     }
-    if (static_cast<int64_t>(ids.size()) > capacity) {
+    const size_t longer = std::max(prompt.ids.size(), prompt.negative.size());
+    if (static_cast<int64_t>(longer) > capacity) {
       return Error{
           ErrorKind::kInvalidArgument,
           fmt::format("[launcher] prompt {} does not fit: found {} tokens, expected at most {} (the capacity of "
                       "a slot); shorten it or raise --max-seq-len",
-                      row, ids.size(), capacity)};
+                      row, longer, capacity)};
     }
   }
   return ok();

@@ -24,12 +24,14 @@ struct PromptSources {
 
 /// One prompt, ready to run.
 struct Prompt {
-  std::vector<int32_t> ids;  // without padding
-  std::string text;          // as given; empty for ids
+  std::vector<int32_t> ids;       // without padding
+  std::vector<int32_t> negative;  // what guidance leads away from; empty: the last id
+  std::string text;               // as given; empty for ids
 };
 
-/// Reads an --ids-file: an array of rows; a row is an array of ids or {"ids": […], "mask": [0|1 …]} whose zeros are all
-/// on the left or all on the right. `origin` names it in messages. Fails with `kInvalidArgument` naming the row.
+/// Reads an --ids-file: an array of rows; a row is an array of ids or {"ids": […], "mask": [0|1 …], "negative": […]};
+/// the mask's zeros are all on the left or all on the right. `origin` names it in messages. Fails with
+/// `kInvalidArgument` naming the row.
 Result<std::vector<Prompt>> parse_ids(std::string_view json, std::string_view origin);
 
 /// How a text becomes a prompt's text: chat templates wrap it.
@@ -40,8 +42,8 @@ using Wrap = std::function<Result<std::string>(const std::string&)>;
 Result<std::vector<Prompt>> read_prompts(const PromptSources& sources, const text::Tokenizer* tokenizer,
                                          text::SpecialTokens special, const Wrap& wrap);
 
-/// Refuses prompts that a model cannot hold: an id outside `vocabulary`, or more tokens than `capacity`, naming the
-/// row.
+/// Refuses prompts, and negative ones, that a model cannot hold: an id outside `vocabulary`, or more tokens than
+/// `capacity`, naming the row.
 Result<void> check_prompts(const std::vector<Prompt>& prompts, int64_t vocabulary, int64_t capacity);
 
 }  // namespace lockstep::launcher

@@ -5,15 +5,17 @@
 #include <algorithm>
 
 #include "launcher/agreements.h"
-#include "runtime/checkpoint/checkpoint.h"
+#include "runtime/checkpoint/stored_tensors.h"
 #include "runtime/graph/passes.h"
+#include "shards/draft_model.h"
+#include "shards/lookup_drafter.h"
 
 namespace lockstep::launcher {
 namespace {
 
 Result<void> check_budget(const RunOptions& run, const shards::ShardGraphs& graphs) {
   if (!run.memory_budget) return ok();
-  const graph::StepCost cost = graph::cost_of(graphs.decode);
+  const graph::StepCost cost = graph::cost_of(graphs.decode.back());
   const int64_t needed = cost.weight_bytes + cost.state_bytes;
   if (needed <= *run.memory_budget) return ok();
   return Error{ErrorKind::kResourceExhausted,
@@ -92,31 +94,75 @@ Result<ChosenCommunicator> connect(const RankContext& context, const Plan& plan)
   return make_communicator(context.run.communicator, context.bootstrap, threads, plan.places, wait_options(context));
 }
 
-Result<LoadedShard> load_shard(const RankContext& context, const Plan& plan, device::Communicator* communicator) {
+namespace {
+
+/// A shard and the checkpoint that it was read from.
+struct LoadedShard {
+  std::unique_ptr<checkpoint::Checkpoint> checkpoint;  // null: random weights
+  std::unique_ptr<shards::Shard> shard;
+};
+
+Result<LoadedShard> load_shard(const RankContext& context, const ModelPlan& plan, device::Backend& backend,
+                               device::Communicator* communicator) {
   LoadedShard loaded;
-  std::unique_ptr<checkpoint::Checkpoint> checkpoint;
+  LOCKSTEP_TRY(auto graphs, shards::build_graphs(plan.spec, plan.partition, context.bootstrap.rank(), plan.shard,
+                                                 graph::default_passes()));
+  LOCKSTEP_TRY_VOID(check_budget(context.run, graphs));
+  std::unique_ptr<shards::WeightSource> weights = std::make_unique<shards::RandomWeights>();
+  if (plan.checkpoint) {
+    LOCKSTEP_TRY(loaded.checkpoint, checkpoint::open_model_checkpoint(*plan.checkpoint, plan.spec));
+    LOCKSTEP_TRY_VOID(check_tied_head(plan.spec, *loaded.checkpoint));
+    weights = std::make_unique<shards::CheckpointWeights>(*loaded.checkpoint);
+  }
+  LOCKSTEP_TRY(loaded.shard, shards::Shard::create(std::move(graphs), plan.shard, backend, communicator, *weights));
+  return loaded;
+}
+
+/// Puts a drafter around the shard, if the plan has one.
+Result<void> add_drafter(const Plan& plan, std::unique_ptr<shards::Shard> shard, std::unique_ptr<shards::Shard> draft,
+                         LoadedModel& loaded) {
+  loaded.shard = shard.get();
+  std::unique_ptr<shards::Drafter> drafter;
+  if (plan.lookup) drafter = shards::make_lookup_drafter(*shard, *plan.lookup);
+  if (draft) {
+    LOCKSTEP_TRY(drafter, shards::make_draft_model(std::move(draft), *shard));
+  }
+  if (!drafter) {
+    loaded.engine = std::move(shard);
+    return ok();
+  }
+  auto engine = std::make_unique<shards::SpeculativeEngine>(std::move(shard), std::move(drafter));
+  loaded.speculative = engine.get();
+  loaded.engine = std::move(engine);
+  return ok();
+}
+
+}  // namespace
+
+Result<LoadedModel> load_model(const RankContext& context, const Plan& plan, device::Communicator* communicator) {
+  LoadedModel loaded;
+  std::string statement;
   const auto locally = [&]() -> Result<void> {
-    LOCKSTEP_TRY(auto graphs, shards::build_graphs(plan.spec, plan.partition, context.bootstrap.rank(), plan.shard,
-                                                   graph::default_passes()));
-    LOCKSTEP_TRY_VOID(check_budget(context.run, graphs));
-    if (plan.checkpoint) {
-      LOCKSTEP_TRY(checkpoint, checkpoint::open_checkpoint(*plan.checkpoint));
-      LOCKSTEP_TRY_VOID(check_tied_head(plan.spec, *checkpoint));
-    }
     LOCKSTEP_TRY(loaded.backend, make_backend(context.run.backend, plan.threads));
     loaded.graphs = std::make_unique<device::GraphRegister>(
         *loaded.backend, context.run.strictness == Strictness::kStrict ? device::GraphRegister::AfterClose::kRefuse
                                                                        : device::GraphRegister::AfterClose::kCount);
-    std::unique_ptr<shards::WeightSource> weights = std::make_unique<shards::RandomWeights>();
-    if (checkpoint) weights = std::make_unique<shards::CheckpointWeights>(*checkpoint);
-    LOCKSTEP_TRY(loaded.shard,
-                 shards::Shard::create(std::move(graphs), plan.shard, *loaded.graphs, communicator, *weights));
-    return ok();
+    const auto load = [&](const ModelPlan& model) -> Result<std::unique_ptr<shards::Shard>> {
+      LOCKSTEP_TRY(LoadedShard made, load_shard(context, model, *loaded.graphs, communicator));
+      loaded.graphs_expected += made.shard->graphs().all().size();
+      statement += statement_after_weights(made.checkpoint.get(), *made.shard);
+      return std::move(made.shard);
+    };
+    LOCKSTEP_TRY(std::unique_ptr<shards::Shard> shard, load(plan.model));
+    std::unique_ptr<shards::Shard> draft;
+    if (plan.draft) {
+      LOCKSTEP_TRY(draft, load(*plan.draft));
+    }
+    return add_drafter(plan, std::move(shard), std::move(draft), loaded);
   };
   LOCKSTEP_TRY_VOID(all_succeeded(context.bootstrap, locally()));
   loaded.graphs->close();
-  LOCKSTEP_TRY_VOID(transport::agree(context.bootstrap, "graphs and weights",
-                                     statement_after_weights(checkpoint.get(), *loaded.shard)));
+  LOCKSTEP_TRY_VOID(transport::agree(context.bootstrap, "graphs and weights", statement));
   return loaded;
 }
 
@@ -153,13 +199,18 @@ void log_plan(const RankContext& context, const Plan& plan, const ChosenCommunic
   for (const transport::RankPlace& place : plan.places) {
     log.info("rank {} on {}, cores {}", place.rank, place.host, fmt::join(place.cores, ","));
   }
-  if (plan.partition.ranks() > 1) log.info("partition:\n{}", partition::to_text(plan.spec, plan.partition));
+  const ModelPlan& model = plan.model;
+  if (model.partition.ranks() > 1) log.info("partition:\n{}", partition::to_text(model.spec, model.partition));
   for (const transport::Choice& choice : chosen.choices) {
     log.info("messages up to {} go by {} ({:.1f} us)", to_string(Bytes(choice.bytes)), choice.name,
              choice.microseconds);
   }
-  log.info("{} slots of {} tokens, prefill chunks of {} rows, {}, {} threads a rank", plan.shard.slots,
-           plan.shard.capacity, plan.shard.chunk, to_string(plan.shard.dtype), plan.threads);
+  log.info("{} slots of {} tokens, prefill chunks of {} rows, {}, {} threads a rank", model.shard.slots,
+           model.shard.capacity, model.shard.chunk, to_string(model.shard.dtype), plan.threads);
+  if (model.shard.drafts > 0) {
+    log.info("{} tokens are drafted a step by {}", model.shard.drafts,
+             plan.draft ? plan.draft->checkpoint->string() : "looking them up in the row's own past");
+  }
 }
 
 std::string phases_line(const Phases& phases) {

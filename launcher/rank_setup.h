@@ -17,8 +17,10 @@
 #include "runtime/core/abort_flag.h"
 #include "runtime/core/log.h"
 #include "runtime/device/graph_register.h"
+#include "runtime/generation/prompt_lookup.h"
 #include "shards/partition/partition.h"
 #include "shards/shard.h"
+#include "shards/speculative_engine.h"
 #include "transport/bootstrap.h"
 #include "transport/loopback/loopback.h"
 
@@ -66,21 +68,31 @@ class RankMonitor {
   std::optional<Status> last_;
 };
 
-/// Where this rank is in the plan: made before weights are read.
-struct Plan {
+/// One model, divided and sized: made before weights are read.
+struct ModelPlan {
   checkpoint::ModelSpec spec;
   partition::Partition partition;
-  std::vector<transport::RankPlace> places;
   shards::ShardOptions shard;
-  int threads = 1;
   std::optional<std::filesystem::path> checkpoint;  // the model's directory; empty: weights are random
 };
 
-/// What keeps a loaded shard alive, in order of destruction.
-struct LoadedShard {
+/// What this rank runs, and where it is.
+struct Plan {
+  ModelPlan model;
+  std::optional<ModelPlan> draft;                  // a model that drafts for it
+  std::optional<generation::PromptLookup> lookup;  // or what drafts without one
+  std::vector<transport::RankPlace> places;
+  int threads = 1;
+};
+
+/// What keeps a loaded model alive; each member uses those before it.
+struct LoadedModel {
   std::unique_ptr<device::Backend> backend;
   std::unique_ptr<device::GraphRegister> graphs;
-  std::unique_ptr<shards::Shard> shard;
+  std::unique_ptr<shards::Engine> engine;            // the shard, or a speculative engine around it
+  shards::Shard* shard = nullptr;                    // in the engine
+  shards::SpeculativeEngine* speculative = nullptr;  // the engine, where tokens are drafted
+  size_t graphs_expected = 0;                        // of the model and of its draft model
 };
 
 Duration duration_of(double seconds);
@@ -97,7 +109,7 @@ Result<void> find_places(const RankContext& context, Plan& plan);
 Result<ChosenCommunicator> connect(const RankContext& context, const Plan& plan);
 
 /// Weights and executables of this rank, agreed with the others. @collective @blocking
-Result<LoadedShard> load_shard(const RankContext& context, const Plan& plan, device::Communicator* communicator);
+Result<LoadedModel> load_model(const RankContext& context, const Plan& plan, device::Communicator* communicator);
 
 /// The session of this rank's process: kept in `own` between processes, in the context's `shared` between threads.
 /// @collective @blocking

@@ -1,15 +1,16 @@
 // What a run reports: the JSON of --json and the lines on stderr.
 #pragma once
 
-#include <filesystem>
-#include <map>
+#include <optional>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "launcher/answers.h"
 #include "launcher/phases.h"
 #include "runtime/device/backend.h"
 #include "runtime/device/graph_register.h"
+#include "shards/speculative_engine.h"
 
 namespace lockstep::launcher {
 
@@ -23,12 +24,13 @@ struct RunFacts {
   std::vector<std::pair<std::string, double>> startup;   // seconds by phase, rank 0
   size_t graphs_expected = 0;                            // the closed set of the start
   std::vector<std::string> graphs, graphs_after_warmup;  // as compiled
+  std::optional<shards::DraftStatistics> drafts;         // where tokens were drafted
 };
 
 /// The JSON document of `generate --json`.
 std::string to_json(const Answers& answers, const RunFacts& facts);
 
-/// Two lines for people: start-up by phase; tokens, times and memory.
+/// A line for people: tokens, times, drafts and memory.
 std::string summary(const Answers& answers, const RunFacts& facts);
 
 /// A memory report as one line of text, and back: ranks exchange them.

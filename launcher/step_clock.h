@@ -44,7 +44,9 @@ class StepClock final : public shards::Engine {
   int64_t slots() const override { return inner_.slots(); }
   int64_t chunk() const override { return inner_.chunk(); }
   int64_t capacity() const override { return inner_.capacity(); }
+  int64_t tokens_per_step() const override { return inner_.tokens_per_step(); }
   bool rows_of_one_slot() const override { return inner_.rows_of_one_slot(); }
+  int64_t long_rope_after() const override { return inner_.long_rope_after(); }
   Result<void> open_slot(SlotId slot, const shards::SlotParameters& parameters) override {
     return inner_.open_slot(slot, parameters);
   }
@@ -55,6 +57,7 @@ class StepClock final : public shards::Engine {
   Result<shards::StepOutput> decode(shards::StepTag tag) override {
     return timed(StepPhase::kDecode, [&] { return inner_.decode(tag); });
   }
+  Result<void> decide(shards::Decision& decision) override { return inner_.decide(decision); }
   bool all_finished() const override { return inner_.all_finished(); }
   Result<void> confirm(shards::StepTag tag) override { return inner_.confirm(tag); }
   void request_stop(SlotId slot) override { inner_.request_stop(slot); }

@@ -13,6 +13,7 @@
 #include "launcher/step_clock.h"
 #include "runtime/graph/passes.h"
 #include "shards/shard.h"
+#include "tests/launcher/tiny_models.h"
 
 namespace lockstep::launcher {
 namespace {
@@ -21,14 +22,7 @@ using ::testing::HasSubstr;
 using ::testing::Not;
 using Json = nlohmann::json;
 
-/// 2 layers, hidden 8, 2 query heads over 1 key/value head of 4, MLP 16, vocabulary 32.
-constexpr const char* kTinyConfig = R"({
-  "model_type": "llama", "hidden_size": 8, "num_hidden_layers": 2, "num_attention_heads": 2,
-  "num_key_value_heads": 1, "head_dim": 4, "intermediate_size": 16, "hidden_act": "silu", "vocab_size": 32,
-  "max_position_embeddings": 64, "rms_norm_eps": 1e-5, "rope_theta": 10000.0, "tie_word_embeddings": false,
-  "torch_dtype": "float32", "bos_token_id": 1, "eos_token_id": 2})";
-
-checkpoint::ModelSpec tiny_spec() { return checkpoint::parse_spec(kTinyConfig, "tiny").value(); }
+checkpoint::ModelSpec tiny_spec() { return checkpoint::parse_spec(kTinyLlama, "tiny").value(); }
 
 graph::Graph tiny_decode(int ranks, int rank, int64_t slots) {
   const checkpoint::ModelSpec spec = tiny_spec();
@@ -36,30 +30,66 @@ graph::Graph tiny_decode(int ranks, int rank, int64_t slots) {
                               {.slots = slots, .chunk = 4, .capacity = 16, .dtype = DType::kFloat32},
                               graph::default_passes())
       .value()
-      .decode;
+      .decode.back();
 }
 
 // Per layer: q and o 8·8 each, k and v 8·4 each, MLP 3·8·16: 576 weights. Two norms of 8 a layer, one at the end, the
 // head 8·32, and one row of the embedding table for each sequence.
 TEST(BenchFormulas, CountTheWeightsOfADecodeStepOnce) {
   constexpr int64_t kWeights = 2 * (576 + 16) + 8 + 256;
-  EXPECT_EQ(decode_bytes(tiny_decode(1, 0, /*slots=*/1)).weights, (kWeights + 8) * 4);
-  EXPECT_EQ(decode_bytes(tiny_decode(1, 0, /*slots=*/3)).weights, (kWeights + 3 * 8) * 4);
+  EXPECT_EQ(decode_bytes(tiny_decode(1, 0, /*slots=*/1), {}).weights, (kWeights + 8) * 4);
+  EXPECT_EQ(decode_bytes(tiny_decode(1, 0, /*slots=*/3), {}).weights, (kWeights + 3 * 8) * 4);
 }
 
-// Keys and values, 2 layers, 1 head of 4, 4 bytes.
+// Keys and values, 2 layers, 1 head of 4, 4 bytes. On average over the decode steps a sequence has 100 + 20 / 2 tokens
+// in the cache.
 TEST(BenchFormulas, CountTheCacheOfATokenOnEveryRankThatHoldsIt) {
-  EXPECT_EQ(decode_bytes(tiny_decode(1, 0, 2)).cache_per_token, 2 * 2 * 4 * 4);
+  const BenchShape shape{.prompt_tokens = 100, .new_tokens = 20};
+  EXPECT_EQ(decode_bytes(tiny_decode(1, 0, 2), shape).cache, 110 * 2 * 2 * 4 * 4);
   DecodeBytes all;
-  for (int rank = 0; rank < 2; ++rank) all += decode_bytes(tiny_decode(2, rank, 2));
-  EXPECT_EQ(all.cache_per_token, 2 * (2 * 2 * 4 * 4));  // both ranks need the one key/value head
+  for (int rank = 0; rank < 2; ++rank) all += decode_bytes(tiny_decode(2, rank, 2), shape);
+  EXPECT_EQ(all.cache, 110 * 2 * (2 * 2 * 4 * 4));  // both ranks need the one key/value head
+}
+
+TEST(BenchFormulas, CountTheWindowOfALayerThatHasOne) {
+  checkpoint::ModelSpec spec = tiny_spec();
+  spec.windows = {10, 0};
+  const auto graphs = shards::build_graphs(spec, partition::make_partition(spec, 1).value(), 0,
+                                           {.slots = 1, .chunk = 4, .capacity = 200}, {})
+                          .value();
+  EXPECT_EQ(decode_bytes(graphs.decode.back(), {.prompt_tokens = 100, .new_tokens = 20}).cache, (110 + 10) * 2 * 4 * 4);
+  spec.windows = {6, 0};
+  spec.pinned_sinks = 4;  // seen beside the window
+  const auto pinned = shards::build_graphs(spec, partition::make_partition(spec, 1).value(), 0,
+                                           {.slots = 1, .chunk = 4, .capacity = 200}, {})
+                          .value();
+  EXPECT_EQ(decode_bytes(pinned.decode.back(), {.prompt_tokens = 100, .new_tokens = 20}).cache, (110 + 10) * 2 * 4 * 4);
+  spec.windows = {1, 0};
+  spec.pinned_sinks = 1;
+  // 4 tokens: 10 pairs in the layer without a window; 1 + 2 + 2 + 2 in the other.
+  spec.intermediate_size = spec.vocabulary = 0;
+  EXPECT_DOUBLE_EQ(flops_per_token(spec, 4), 2 * 2 * (8 * (2 * 8 + 2 * 4)) + 4.0 * 8 * (10 + 7) / 4);
+}
+
+TEST(BenchFormulas, CountTheExpertsThatAreChosen) {
+  checkpoint::ModelSpec spec = tiny_spec();
+  spec.mlp = checkpoint::Mlp::kExperts;
+  spec.experts = 4;
+  spec.experts_per_token = 1;
+  const auto decode = shards::build_graphs(spec, partition::make_partition(spec, 1).value(), 0,
+                                           {.slots = 1, .chunk = 4, .capacity = 16}, {})
+                          .value()
+                          .decode.back();
+  const double all = static_cast<double>(graph::cost_of(decode).weight_bytes);
+  const double expert = 3 * 8 * 16 * 4, layers = 2;
+  EXPECT_DOUBLE_EQ(decode_bytes(decode, {.batch = 1}).weights, all - layers * 3 * expert);
+  EXPECT_DOUBLE_EQ(decode_bytes(decode, {.batch = 2}).weights, all - layers * 4 * expert * 0.5625);
 }
 
 TEST(BenchFormulas, ShareTheWeightsOfAStepBetweenItsTokens) {
-  const DecodeBytes all{.weights = 6000, .cache_per_token = 10};
-  // On average over the decode steps a sequence has 100 + 20 / 2 tokens in the cache.
-  EXPECT_DOUBLE_EQ(bytes_per_token(all, {.batch = 1, .prompt_tokens = 100, .new_tokens = 20}), 6000 + 110 * 10);
-  EXPECT_DOUBLE_EQ(bytes_per_token(all, {.batch = 4, .prompt_tokens = 100, .new_tokens = 20}), 1500 + 110 * 10);
+  const DecodeBytes all{.weights = 6000, .cache = 1100};
+  EXPECT_DOUBLE_EQ(bytes_per_token(all, {.batch = 1, .prompt_tokens = 100, .new_tokens = 20}), 6000 + 1100);
+  EXPECT_DOUBLE_EQ(bytes_per_token(all, {.batch = 4, .prompt_tokens = 100, .new_tokens = 20}), 1500 + 1100);
 }
 
 TEST(BenchFormulas, CountTwoOperationsForEachMultiplyAddOfAPrompt) {
@@ -139,6 +169,25 @@ TEST(BenchReport, DividesSpeedsByTheLimitsBesideThem) {
   EXPECT_THAT(to_table(report), Not(HasSubstr("WARNING")));
 }
 
+TEST(BenchReport, TellsColdWarmAndSteadyFirstTokens) {
+  BenchReport report = small_report();
+  report.startup = {{"load", 0.5}, {"session", 0.25}};
+  report.very_first_ttft_s = 4.0;
+  Json first = Json::parse(to_json(report))["first_token"];
+  EXPECT_DOUBLE_EQ(first["cold_s"], 4.75);
+  EXPECT_DOUBLE_EQ(first["warm_s"], 2.5);
+  EXPECT_TRUE(first["steady_s"].is_null());  // there is one repetition only
+  EXPECT_THAT(to_table(report), HasSubstr("first token after 4750 ms cold (start-up included), 2500 ms warm\n"));
+  for (const double ttft : {2.25, 1.0, 2.0}) {
+    report.repetitions.push_back(report.repetitions.front());
+    report.repetitions.back().ttft_s = ttft;
+  }
+  first = Json::parse(to_json(report))["first_token"];
+  EXPECT_DOUBLE_EQ(first["warm_s"], 2.5);
+  EXPECT_DOUBLE_EQ(first["steady_s"], 2.0);
+  EXPECT_THAT(to_table(report), HasSubstr("2500 ms warm, 2000 ms steady\n"));
+}
+
 TEST(BenchReport, CallsAProbeBadThatWasOutrun) {
   BenchReport report = small_report();
   report.repetitions.push_back(report.repetitions.front());
@@ -160,7 +209,7 @@ class BenchRun : public ::testing::Test {
         std::filesystem::path(::testing::TempDir()) / ::testing::UnitTest::GetInstance()->current_test_info()->name();
     std::filesystem::remove_all(folder_);
     std::filesystem::create_directories(folder_);
-    std::ofstream(folder_ / "config.json") << kTinyConfig;
+    std::ofstream(folder_ / "config.json") << kTinyLlama;
   }
 
   BenchCommand command() const {
@@ -188,11 +237,26 @@ TEST_F(BenchRun, WritesWhatIsPromised) {
   const auto ran = bench(command());
   ASSERT_TRUE(ran.has_value()) << ran.error().message;
   const Json json = result();
-  for (const char* pointer :
-       {"/decode/tokens_per_s", "/decode/bytes_per_token", "/decode/of_bandwidth", "/prefill/tokens_per_s",
-        "/prefill/flops_per_token", "/prefill/of_peak", "/ttft_s", "/tpot_s", "/probe/read_bytes_per_s",
-        "/probe/flops_per_s", "/startup/plan", "/startup/connect", "/startup/load", "/startup/session",
-        "/spread/decode_tokens_per_s/min", "/spread/of_peak/max", "/ranks/0/memory/weights"}) {
+  for (const char* pointer : {"/decode/tokens_per_s",
+                              "/decode/bytes_per_token",
+                              "/decode/of_bandwidth",
+                              "/prefill/tokens_per_s",
+                              "/prefill/flops_per_token",
+                              "/prefill/of_peak",
+                              "/ttft_s",
+                              "/tpot_s",
+                              "/probe/read_bytes_per_s",
+                              "/first_token/cold_s",
+                              "/first_token/warm_s",
+                              "/first_token/steady_s",
+                              "/probe/flops_per_s",
+                              "/startup/plan",
+                              "/startup/connect",
+                              "/startup/load",
+                              "/startup/session",
+                              "/spread/decode_tokens_per_s/min",
+                              "/spread/of_peak/max",
+                              "/ranks/0/memory/weights"}) {
     const Json::json_pointer at(pointer);
     ASSERT_TRUE(json.contains(at)) << pointer;
     EXPECT_GT(json[at].get<double>(), 0.0) << pointer;
@@ -209,8 +273,17 @@ TEST_F(BenchRun, WritesWhatIsPromised) {
     EXPECT_GT(rank["communication_s"].get<double>() + rank["waiting_s"].get<double>(), 0.0);
   }
   DecodeBytes all;
-  for (int rank = 0; rank < 2; ++rank) all += decode_bytes(tiny_decode(2, rank, /*slots=*/2));
+  for (int rank = 0; rank < 2; ++rank) all += decode_bytes(tiny_decode(2, rank, /*slots=*/2), command().shape);
   EXPECT_DOUBLE_EQ(json["decode"]["bytes_per_token"], bytes_per_token(all, command().shape));
+}
+
+TEST_F(BenchRun, RunsWithBucketsThatAreLongerThanThePrompts) {
+  BenchCommand buckets = command();
+  buckets.shape = {.batch = 1, .prompt_tokens = 3, .new_tokens = 20};
+  buckets.model.buckets = "8";
+  const auto ran = bench(buckets);
+  ASSERT_TRUE(ran.has_value()) << ran.error().message;
+  EXPECT_EQ(result()["prefill_chunk"], 11);  // half of the 22 tokens of a slot
 }
 
 TEST_F(BenchRun, RefusesSlotsThatAreTooSmall) {

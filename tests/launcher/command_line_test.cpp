@@ -3,11 +3,18 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <algorithm>
+#include <array>
+#include <string>
+
+#include "runtime/generation/generation_config.h"
+
 namespace lockstep::launcher {
 namespace {
 
 using ::testing::ElementsAre;
 using ::testing::HasSubstr;
+using ::testing::Pair;
 
 Result<Command> parse(std::vector<const char*> words) {
   words.insert(words.begin(), "lockstep");
@@ -48,6 +55,102 @@ TEST(CommandLine, KeepsGenerationOptionsUnderHuggingFacesNames) {
   EXPECT_EQ(generate({"--prompt", "a", "--no-do-sample"}).generation.at("do_sample"), "false");
 }
 
+TEST(CommandLine, ServesEveryGenerationFieldByItsNameWithDashes) {
+  const std::vector<std::array<const char*, 3>> cases = {
+      {"--min-p", "0.1", "0.1"},
+      {"--top-h", "0.4", "0.4"},
+      {"--typical-p", "0.9", "0.9"},
+      {"--epsilon-cutoff", "3e-4", "3e-4"},
+      {"--eta-cutoff", "0.002", "0.002"},
+      {"--seed", "7", "7"},
+      {"--encoder-repetition-penalty", "1.5", "1.5"},
+      {"--no-repeat-ngram-size", "3", "3"},
+      {"--encoder-no-repeat-ngram-size", "2", "2"},
+      {"--bad-words-ids", "[[5, 6], [7]]", "[[5, 6], [7]]"},
+      {"--sequence-bias", "[[[5, 6], -1.5]]", "[[[5, 6], -1.5]]"},
+      {"--suppress-tokens", "1,2", "[1,2]"},
+      {"--begin-suppress-tokens", "[3, 4]", "[3, 4]"},
+      {"--forced-bos-token-id", "9", "9"},
+      {"--forced-eos-token-id", "9", "[9]"},
+      {"--exponential-decay-length-penalty", "[5, 1.2]", "[5, 1.2]"},
+      {"--watermarking-config", R"({"bias": 2.5})", R"({"bias": 2.5})"},
+      {"--guidance-scale", "1.5", "1.5"},
+      {"--max-length", "40", "40"},
+      {"--min-length", "4", "4"},
+      {"--min-new-tokens", "3", "3"},
+      {"--max-time", "2.5", "2.5"},
+      {"--num-beams", "4", "4"},
+      {"--num-return-sequences", "2", "2"},
+      {"--length-penalty", "-0.5", "-0.5"},
+      {"--early-stopping", "never", "\"never\""},
+      {"--early-stopping", "true", "true"},
+      {"--num-assistant-tokens", "5", "5"},
+      {"--prompt-lookup-num-tokens", "6", "6"},
+      {"--max-matching-ngram-size", "3", "3"},
+      {"--top-logprobs", "5", "5"},
+      {"--pad-token-id", "0", "0"},
+  };
+  for (const auto& [option, given, json] : cases) {
+    const auto options = generate({"--prompt", "a", option, given}).generation;
+    std::string field = std::string(option).substr(2);
+    std::ranges::replace(field, '-', '_');
+    EXPECT_THAT(options, ElementsAre(Pair(field, json))) << option;
+    EXPECT_TRUE(generation::GenerationConfig().set(field, json).has_value()) << option;
+  }
+}
+
+TEST(CommandLine, TurnsFlagsOnAndOff) {
+  for (const char* flag : {"do-sample", "remove-invalid-values", "renormalize-logits"}) {
+    std::string field = flag;
+    std::ranges::replace(field, '-', '_');
+    EXPECT_EQ(generate({"--prompt", "a", (std::string("--") + flag).c_str()}).generation.at(field), "true");
+    EXPECT_EQ(generate({"--prompt", "a", (std::string("--no-") + flag).c_str()}).generation.at(field), "false");
+  }
+}
+
+TEST(CommandLine, KeepsTextInBracketsWhole) {
+  const GenerateCommand command =
+      generate({"--prompt", "[INST] one, two [/INST]", "plain", "--stop", "[END]", "--negative-prompt", "[]"});
+  EXPECT_THAT(command.prompts.texts, ElementsAre("[INST] one, two [/INST]", "plain"));
+  EXPECT_THAT(command.stop_strings, ElementsAre("[END]"));
+  EXPECT_THAT(command.negative_prompts, ElementsAre("[]"));
+}
+
+TEST(CommandLine, ReadsWhatDraftsWhatIsAvoidedAndWhatIsWritten) {
+  const GenerateCommand command =
+      generate({"--prompt", "a", "--draft-model", "small", "--negative-prompt", "n", "--negative-prompt", "m", "--stop",
+                "x", "--stop-strings", "y", "--output-scores", "s.st", "--output-logits", "l.st", "--ignore-eos"});
+  EXPECT_EQ(command.draft_model, "small");
+  EXPECT_THAT(command.negative_prompts, ElementsAre("n", "m"));
+  EXPECT_THAT(command.stop_strings, ElementsAre("x", "y"));
+  EXPECT_EQ(command.output_scores, "s.st");
+  EXPECT_EQ(command.output_logits, "l.st");
+  EXPECT_TRUE(command.ignore_eos);
+}
+
+TEST(CommandLine, ReadsWhatChangesTheModelForEveryCommandThatRunsOne) {
+  const std::vector<const char*> options = {"--expert-parallel", "--window", "64", "--pinned-sinks", "4", "--buckets",
+                                            "128,512",           "--model",  "dir"};
+  const auto with = [&](std::vector<const char*> words) {
+    words.insert(words.end(), options.begin(), options.end());
+    return parse(words).value();
+  };
+  const ModelOptions commands[] = {std::get<GenerateCommand>(with({"generate", "--prompt", "a"})).model,
+                                   std::get<ExplainCommand>(with({"explain"})).model,
+                                   std::get<BenchCommand>(with({"bench"})).model};
+  for (const ModelOptions& model : commands) {
+    EXPECT_EQ(model.experts, partition::ExpertSplit::kWhole);
+    EXPECT_EQ(model.window, 64);
+    EXPECT_EQ(model.pinned_sinks, 4);
+    EXPECT_EQ(model.buckets, "128,512");
+  }
+  const ModelOptions plain = generate({"--prompt", "a"}).model;
+  EXPECT_EQ(plain.experts, partition::ExpertSplit::kColumns);
+  EXPECT_FALSE(plain.window.has_value());
+  EXPECT_EQ(plain.pinned_sinks, 0);
+  EXPECT_FALSE(plain.buckets.has_value());
+}
+
 TEST(CommandLine, ReadsHowToRun) {
   const GenerateCommand command = generate({"--ids-file", "x.json", "--launch", "threads", "--tp", "3", "--threads",
                                             "2", "--no-strict", "--communicator", "shm", "--deadline-s", "5"});
@@ -73,6 +176,9 @@ TEST(CommandLine, RefusesWhatMakesNoSenseAndNamesTheOption) {
       {{"generate", "--model", "d", "--prompt", "a", "--backend", "tpu"}, "--backend"},
       {{"generate", "--model", "d", "--prompt", "a", "--temperature", "hot"}, "--temperature"},
       {{"generate", "--model", "d", "--prompt", "a", "--deadline-s", "0"}, "--deadline-s"},
+      {{"generate", "--model", "d", "--prompt", "a", "--window", "0"}, "--window"},
+      {{"generate", "--model", "d", "--prompt", "a", "--pinned-sinks", "-1"}, "--pinned-sinks"},
+      {{"generate", "--model", "d", "--prompt", "a", "--num-beams", "many"}, "--num-beams"},
       {{"generate", "--model", "d", "--prompt", "a", "--frobnicate"}, "frobnicate"},
       {{"sing"}, "sing"},
       {{}, "subcommand"},

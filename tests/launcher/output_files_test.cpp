@@ -54,7 +54,7 @@ TEST(CheckWritable, RefusesAFolderAndAMissingFolderBeforeTheWork) {
 
 TEST(LogitsFile, IsASafetensorsFilePaddedWithZeros) {
   const auto folder = fresh_folder("logits");
-  ASSERT_TRUE(write_logits(folder / "l.safetensors", {{1, 2, 3, 4}, {5, 6}}, /*vocabulary=*/2).has_value());
+  ASSERT_TRUE(write_logits(folder / "l.safetensors", "logits", {{1, 2, 3, 4}, {5, 6}}, /*vocabulary=*/2).has_value());
   const std::string bytes = read_text_file(folder / "l.safetensors", "").value();
   uint64_t header_bytes = 0;
   std::memcpy(&header_bytes, bytes.data(), 8);
@@ -65,6 +65,14 @@ TEST(LogitsFile, IsASafetensorsFilePaddedWithZeros) {
   ASSERT_EQ(bytes.size(), 8 + header_bytes + 32);
   std::memcpy(values.data(), bytes.data() + 8 + header_bytes, 32);
   EXPECT_EQ(values, (std::vector<float>{1, 2, 3, 4, 5, 6, 0, 0}));
+}
+
+TEST(LogitsFile, NamesItsTensorAndMayHoldNoSteps) {
+  const auto folder = fresh_folder("scores");
+  ASSERT_TRUE(write_logits(folder / "s.safetensors", "scores", {{}, {}}, /*vocabulary=*/3).has_value());
+  const std::string bytes = read_text_file(folder / "s.safetensors", "").value();
+  const auto header = nlohmann::json::parse(bytes.substr(8));
+  EXPECT_EQ(header["scores"]["shape"], (std::vector<int>{2, 0, 3}));
 }
 
 TEST(ExitRecord, SaysWhoWasLostAndWhere) {

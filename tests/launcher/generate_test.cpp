@@ -1,0 +1,147 @@
+// `generate` as a whole, in this process: a tiny model with random weights on two ranks that are threads.
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <fstream>
+#include <nlohmann/json.hpp>
+
+#include "launcher/commands.h"
+#include "tests/launcher/tiny_models.h"
+#include "tests/model/hashed_weights.h"
+
+namespace lockstep::launcher {
+namespace {
+
+using ::testing::Each;
+using ::testing::HasSubstr;
+using ::testing::SizeIs;
+using Json = nlohmann::json;
+using model::HashedFloats, model::HashedTensor;
+
+/// Weights for `kTinyLlama`.
+std::vector<HashedTensor> llama_tensors() {
+  const HashedFloats wide{.spread = 0.5f}, norm{.centre = 1.0f, .spread = 0.25f};
+  std::vector<HashedTensor> tensors = {{"model.embed_tokens.weight", {32, 8}, HashedFloats{.spread = 1.0f}},
+                                       {"model.norm.weight", {8}, norm},
+                                       {"lm_head.weight", {32, 8}, HashedFloats{.spread = 1.0f}}};
+  for (const std::string layer : {"model.layers.0.", "model.layers.1."}) {
+    tensors.push_back({layer + "input_layernorm.weight", {8}, norm});
+    tensors.push_back({layer + "post_attention_layernorm.weight", {8}, norm});
+    tensors.push_back({layer + "self_attn.q_proj.weight", {8, 8}, wide});
+    tensors.push_back({layer + "self_attn.k_proj.weight", {4, 8}, wide});
+    tensors.push_back({layer + "self_attn.v_proj.weight", {4, 8}, wide});
+    tensors.push_back({layer + "self_attn.o_proj.weight", {8, 8}, wide});
+    tensors.push_back({layer + "mlp.gate_proj.weight", {16, 8}, wide});
+    tensors.push_back({layer + "mlp.up_proj.weight", {16, 8}, wide});
+    tensors.push_back({layer + "mlp.down_proj.weight", {8, 16}, wide});
+  }
+  return tensors;
+}
+
+class GenerateTest : public ::testing::Test {
+ protected:
+  void SetUp() override { model::write_hashed_weights(model_.path(), llama_tensors(), /*seed=*/3, {}); }
+
+  GenerateCommand command(std::map<std::string, std::string> options = {}) const {
+    GenerateCommand command;
+    command.model.model = model_.path();
+    command.model.tp = 2;
+    command.run.launch = Launch::kThreads;
+    command.run.threads = 1;
+    command.run.deadline_s = 15;
+    command.prompts.ids_file = model_.write("ids.json", "[[1, 5, 9, 5, 9], [4]]");
+    command.max_new_tokens = 6;
+    command.ignore_eos = true;
+    command.generation = std::move(options);
+    command.json = model_.path() / "out.json";
+    return command;
+  }
+
+  Json run(const GenerateCommand& command) const {
+    const auto ran = generate(command);
+    EXPECT_TRUE(ran.has_value()) << ran.error().message;
+    return ran.has_value() ? Json::parse(std::ifstream(*command.json)) : Json();
+  }
+
+  /// The header of a safetensors file.
+  Json header(const std::filesystem::path& path) const {
+    std::ifstream file(path, std::ios::binary);
+    uint64_t bytes = 0;
+    file.read(reinterpret_cast<char*>(&bytes), sizeof bytes);
+    std::string text(bytes, ' ');
+    file.read(text.data(), static_cast<std::streamsize>(bytes));
+    return Json::parse(text);
+  }
+
+  TinyModel model_{kTinyLlama};
+};
+
+TEST_F(GenerateTest, TellsTheLatencyOfEveryToken) {
+  const Json json = run(command());
+  EXPECT_THAT(json["sequences"], Each(SizeIs(6)));
+  const Json& latencies = json["timings"]["token_latencies_s"];
+  ASSERT_EQ(latencies.size(), 2u);
+  EXPECT_THAT(latencies, Each(SizeIs(6)));
+  EXPECT_EQ(latencies[0][0], json["timings"]["ttft_s"]);
+  EXPECT_EQ(json["graphs"]["compiled"], 2);
+  EXPECT_EQ(json["graphs"]["after_warmup"], 0);
+}
+
+TEST_F(GenerateTest, AnswersTheSameWhetherTheGraphsOrTheHostChoose) {
+  const Json by_graph = run(command());
+  GenerateCommand by_host = command({{"top_logprobs", "3"}});
+  by_host.output_scores = model_.path() / "scores.safetensors";
+  by_host.output_logits = model_.path() / "logits.safetensors";
+  const Json json = run(by_host);
+  EXPECT_EQ(json["sequences"], by_graph["sequences"]);
+  EXPECT_THAT(json["logprobs"], Each(SizeIs(6)));
+  EXPECT_THAT(json["top_logprobs"][1], Each(SizeIs(3)));
+  EXPECT_EQ(json["top_logprobs"][0][2][0]["id"], json["sequences"][0][2]);  // greedy: the likeliest
+  EXPECT_EQ(header(*by_host.output_scores)["scores"]["shape"], Json({2, 6, 32}));
+  EXPECT_EQ(header(*by_host.output_logits)["logits"]["shape"], Json({2, 6, 32}));
+}
+
+TEST_F(GenerateTest, AnswersTheSameWithDrafts) {
+  const Json plain = run(command());
+  const Json lookup = run(command({{"prompt_lookup_num_tokens", "2"}}));
+  EXPECT_EQ(lookup["sequences"], plain["sequences"]);
+  EXPECT_EQ(lookup["graphs"]["compiled"], 3);
+  EXPECT_GT(lookup["speculation"]["steps"], 0);
+  GenerateCommand drafted = command({{"num_assistant_tokens", "2"}});
+  drafted.draft_model = model_.path();
+  const Json json = run(drafted);
+  EXPECT_EQ(json["sequences"], plain["sequences"]);
+  EXPECT_GT(json["speculation"]["accepted"], 0);  // it drafts for itself
+}
+
+TEST_F(GenerateTest, ReturnsTheBestBeamsOfEachPrompt) {
+  const Json json = run(command({{"num_beams", "3"}, {"num_return_sequences", "2"}}));
+  EXPECT_THAT(json["sequences"], SizeIs(4));
+  const std::vector<double> scores = json["sequences_scores"];
+  ASSERT_THAT(scores, SizeIs(4));
+  EXPECT_GE(scores[0], scores[1]);
+  EXPECT_GE(scores[2], scores[3]);
+  EXPECT_EQ(json["batch_size"], 6);
+}
+
+TEST_F(GenerateTest, GuidesAwayFromTheNegativePrompt) {
+  GenerateCommand guided = command({{"guidance_scale", "3"}});
+  guided.prompts.ids_file = model_.write("ids.json", R"([{"ids": [1, 5, 9], "negative": [7, 7]}])");
+  const Json json = run(guided);
+  EXPECT_THAT(json["sequences"], Each(SizeIs(6)));
+  EXPECT_EQ(json["batch_size"], 2);
+}
+
+TEST_F(GenerateTest, RefusesADraftModelWhosePositionsEndBefore) {
+  const TinyModel gpt2(kTinyGpt2, "draft");
+  GenerateCommand drafted = command({{"num_assistant_tokens", "2"}});
+  drafted.draft_model = gpt2.path();
+  drafted.model.max_seq_len = 62;
+  const auto ran = generate(drafted);
+  ASSERT_FALSE(ran.has_value());
+  EXPECT_EQ(ran.error().kind, ErrorKind::kInvalidArgument);
+  EXPECT_THAT(ran.error().message, HasSubstr("--draft-model: found a model of 64 positions, expected at least 65"));
+}
+
+}  // namespace
+}  // namespace lockstep::launcher
