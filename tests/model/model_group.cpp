@@ -6,7 +6,7 @@
 
 #include "actors/session.h"
 #include "launcher/wiring.h"
-#include "runtime/checkpoint/checkpoint.h"
+#include "runtime/checkpoint/stored_tensors.h"
 #include "runtime/graph/passes.h"
 #include "shards/shard.h"
 #include "transport/loopback/loopback.h"
@@ -37,6 +37,29 @@ class CollectingSink final : public actors::Sink {
   std::optional<Error> error_;
 };
 
+/// Another backend, whose compilations are counted.
+class CountingBackend final : public device::Backend {
+ public:
+  explicit CountingBackend(std::unique_ptr<device::Backend> backend) : backend_(std::move(backend)) {}
+
+  std::string_view name() const override { return backend_->name(); }
+  device::Capabilities capabilities() const override { return backend_->capabilities(); }
+  Result<std::unique_ptr<device::Store>> make_store(std::span<const graph::Graph* const> graphs) override {
+    return backend_->make_store(graphs);
+  }
+  Result<std::unique_ptr<device::Executable>> compile(const graph::Graph& graph, device::Store& store,
+                                                      const device::CompileOptions& options) override {
+    ++compiled_;
+    return backend_->compile(graph, store, options);
+  }
+
+  int compiled() const { return compiled_; }
+
+ private:
+  std::unique_ptr<device::Backend> backend_;
+  int compiled_ = 0;
+};
+
 /// What all ranks of a run share.
 struct Run {
   const std::filesystem::path& model;
@@ -46,9 +69,11 @@ struct Run {
   actors::Session& session;
 };
 
-Result<void> run_rank(const Run& run, int rank) {
+/// Takes part until the session ends; the number of graphs that were compiled.
+Result<int> run_rank(const Run& run, int rank) {
   LOCKSTEP_TRY(const checkpoint::ModelSpec spec, checkpoint::read_spec(run.model / "config.json"));
-  LOCKSTEP_TRY(const partition::Partition partition, partition::make_partition(spec, run.options.ranks));
+  LOCKSTEP_TRY(const partition::Partition partition,
+               partition::make_partition(spec, run.options.ranks, run.options.experts));
   const shards::ShardOptions shard_options{.slots = run.options.slots,
                                            .chunk = run.options.chunk,
                                            .capacity = run.options.capacity,
@@ -57,20 +82,22 @@ Result<void> run_rank(const Run& run, int rank) {
                                                          ? families::StepShape::Logits::kOutput
                                                          : families::StepShape::Logits::kDropped};
   LOCKSTEP_TRY(auto graphs, shards::build_graphs(spec, partition, rank, shard_options, graph::default_passes()));
-  LOCKSTEP_TRY(const auto checkpoint, checkpoint::open_checkpoint(run.model));
-  LOCKSTEP_TRY(const auto backend, launcher::make_backend(run.options.backend, run.options.threads));
+  LOCKSTEP_TRY(const auto checkpoint, checkpoint::open_model_checkpoint(run.model, spec));
+  LOCKSTEP_TRY(auto made, launcher::make_backend(run.options.backend, run.options.threads));
+  CountingBackend backend(std::move(made));
   const auto communicator =
       run.options.ranks == 1 ? nullptr : transport::loopback::make_communicator(run.group, rank, run.wait);
   const shards::CheckpointWeights weights(*checkpoint);
   LOCKSTEP_TRY(const auto shard,
-               shards::Shard::create(std::move(graphs), shard_options, *backend, communicator.get(), weights));
-  return run.session.run_executor(RankId(rank), *shard);
+               shards::Shard::create(std::move(graphs), shard_options, backend, communicator.get(), weights));
+  LOCKSTEP_TRY_VOID(run.session.run_executor(RankId(rank), *shard));
+  return backend.compiled();
 }
 
 }  // namespace
 
-Result<std::vector<RowAnswer>> run_rows(const std::filesystem::path& model, const GroupOptions& options,
-                                        const std::vector<Row>& rows) {
+Result<GroupAnswer> run_rows(const std::filesystem::path& model, const GroupOptions& options,
+                             const std::vector<Row>& rows) {
   const SteadyClock clock;
   AbortFlag abort;
   actors::SessionOptions session_options{.size = options.ranks};
@@ -85,10 +112,12 @@ Result<std::vector<RowAnswer>> run_rows(const std::filesystem::path& model, cons
   const transport::WaitOptions wait{.abort = &abort, .clock = &clock, .deadline = std::chrono::seconds(60)};
   const Run run{model, options, transport::loopback::make_group(options.ranks), wait, *session};
   std::vector<std::optional<Error>> errors(static_cast<size_t>(options.ranks));
+  int graphs = 0;
   std::vector<std::thread> threads;
   for (int rank = 0; rank < options.ranks; ++rank) {
     threads.emplace_back([&, rank] {
-      const Result<void> result = run_rank(run, rank);
+      const Result<int> result = run_rank(run, rank);
+      if (result.has_value() && rank == 0) graphs = result.value();
       if (result.has_value()) return;
       errors[static_cast<size_t>(rank)] = result.error();
       abort.raise(result.error());
@@ -100,7 +129,7 @@ Result<std::vector<RowAnswer>> run_rows(const std::filesystem::path& model, cons
     if (error) return *error;
   }
   if (sink.error()) return *sink.error();
-  return std::move(sink.answers());
+  return GroupAnswer{std::move(sink.answers()), graphs};
 }
 
 }  // namespace lockstep::model

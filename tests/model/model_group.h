@@ -9,6 +9,7 @@
 #include "actors/request.h"
 #include "runtime/core/dtype.h"
 #include "shards/engine.h"
+#include "shards/partition/partition.h"
 
 namespace lockstep::model {
 
@@ -21,6 +22,7 @@ struct GroupOptions {
   int64_t chunk = 16;
   int64_t capacity = 128;
   DType dtype = DType::kFloat32;
+  partition::ExpertSplit experts = partition::ExpertSplit::kColumns;
   actors::Logits logits = actors::Logits::kOmit;
 };
 
@@ -37,8 +39,14 @@ struct RowAnswer {
   generation::FinishReason reason = generation::FinishReason::kError;
 };
 
+/// What a session did.
+struct GroupAnswer {
+  std::vector<RowAnswer> rows;
+  int graphs = 0;  // that rank 0 compiled, from its start to its end
+};
+
 /// Runs all rows in one session; element i answers row i. A failure of any rank is the result's error.
-Result<std::vector<RowAnswer>> run_rows(const std::filesystem::path& model, const GroupOptions& options,
-                                        const std::vector<Row>& rows);
+Result<GroupAnswer> run_rows(const std::filesystem::path& model, const GroupOptions& options,
+                             const std::vector<Row>& rows);
 
 }  // namespace lockstep::model

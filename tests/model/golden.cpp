@@ -1,0 +1,132 @@
+#include "tests/model/golden.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <cmath>
+#include <fstream>
+#include <nlohmann/json.hpp>
+
+namespace lockstep::model {
+namespace {
+
+using nlohmann::json;
+
+constexpr std::string_view kPrefix = "family_";
+constexpr double kTolerance = 1e-4;  // of the scale: float32 rounding moves the logits by about 1e-6 of it
+
+HashedTensor tensor_of(const json& tensor) {
+  HashedTensor result{tensor["name"], Shape(tensor["shape"].get<std::vector<int64_t>>()), {}};
+  if (tensor["dtype"] == "U8") {
+    result.elements = HashedBytes{tensor["lowest"], tensor["highest"]};
+  } else {
+    result.elements = HashedFloats{tensor["centre"], tensor["spread"]};
+  }
+  return result;
+}
+
+/// A folder that no other test uses, in this program or another.
+std::filesystem::path folder_for(const std::string& golden) {
+  const auto* test = ::testing::UnitTest::GetInstance()->current_test_info();
+  std::string name = fmt::format("lockstep_{}_{}_{}", test->test_suite_name(), test->name(), golden);
+  std::replace(name.begin(), name.end(), '/', '_');
+  return std::filesystem::path(::testing::TempDir()) / name;
+}
+
+}  // namespace
+
+std::vector<Row> Golden::rows() const {
+  std::vector<Row> rows;
+  for (size_t i = 0; i < prompts.size(); ++i) {
+    rows.push_back({prompts[i], {.max_new_tokens = static_cast<int32_t>(tokens[i].size())}});
+  }
+  return rows;
+}
+
+std::vector<std::string> golden_names(const std::filesystem::path& directory) {
+  std::vector<std::string> names;
+  for (const auto& file : std::filesystem::directory_iterator(directory)) {
+    const std::string name = file.path().stem().string();
+    if (name.starts_with(kPrefix)) names.push_back(name.substr(kPrefix.size()));
+  }
+  std::sort(names.begin(), names.end());
+  return names;
+}
+
+Golden read_golden(const std::filesystem::path& directory, const std::string& name) {
+  const std::filesystem::path path = directory / fmt::format("{}{}.json", kPrefix, name);
+  std::ifstream file(path);
+  LOCKSTEP_CHECK(file.good(), path.string());
+  const json golden = json::parse(file);
+  Golden result{.name = name,
+                .family = golden["family"],
+                .window = golden["window"],
+                .stored = golden["stored"],
+                .config = golden["config"].dump(),
+                .seed = golden["seed"],
+                .prompts = golden["prompts"],
+                .tokens = golden["tokens"],
+                .scale = golden["scale"],
+                .logit_steps = golden["logit_steps"],
+                .logits = golden["logits"]};
+  for (const json& tensor : golden["tensors"]) result.tensors.push_back(tensor_of(tensor));
+  if (golden.contains("long_run")) {
+    result.long_run = LongRun{golden["long_run"]["prompt"], golden["long_run"]["tokens"]};
+  }
+  return result;
+}
+
+GoldenModel::GoldenModel(const Golden& golden, HashedModelLayout layout) : path_(folder_for(golden.name)) {
+  std::filesystem::remove_all(path_);
+  write_hashed_model(path_, golden.config, golden.tensors, golden.seed, layout);
+}
+
+GoldenModel::~GoldenModel() {
+  std::error_code ignored;
+  std::filesystem::remove_all(path_, ignored);
+}
+
+void record(const Golden& golden, const Support& support) {
+  using ::testing::Test;
+  Test::RecordProperty("family", golden.family);
+  Test::RecordProperty("model", golden.name);
+  Test::RecordProperty("window", golden.window);
+  Test::RecordProperty("stored", golden.stored);
+  Test::RecordProperty("phase", support.phase);
+  Test::RecordProperty("tp", support.ranks);
+  Test::RecordProperty("files", support.files);
+  Test::RecordProperty("backend", support.backend);
+  Test::RecordProperty("experts", support.experts);
+}
+
+double largest_difference(const float* a, const float* b, size_t count) {
+  double largest = 0.0;
+  for (size_t i = 0; i < count; ++i) largest = std::max(largest, std::abs(static_cast<double>(a[i]) - b[i]));
+  return largest;
+}
+
+void expect_golden(const Golden& golden, const std::vector<RowAnswer>& answers) {
+  ASSERT_EQ(answers.size(), golden.prompts.size());
+  for (size_t row = 0; row < answers.size(); ++row) {
+    SCOPED_TRACE(::testing::Message() << "row " << row);
+    const RowAnswer& answer = answers[row];
+    // A row may have been continued less far than the golden goes.
+    ASSERT_LE(answer.tokens.size(), golden.tokens[row].size());
+    EXPECT_THAT(answer.tokens, ::testing::ElementsAreArray(golden.tokens[row].data(), answer.tokens.size()));
+    EXPECT_EQ(answer.reason, generation::FinishReason::kLength);
+    if (answer.logits.empty()) continue;
+    for (size_t kept = 0; kept < golden.logit_steps.size(); ++kept) {
+      const size_t step = golden.logit_steps[kept], vocabulary = golden.logits[row][kept].size();
+      // Logits after a wrong token are of another text.
+      if (step >= answer.tokens.size() ||
+          !std::equal(answer.tokens.begin(), answer.tokens.begin() + step, golden.tokens[row].begin()))
+        break;
+      const float* ours = answer.logits.data() + step * vocabulary;
+      EXPECT_LE(largest_difference(ours, golden.logits[row][kept].data(), vocabulary), kTolerance * golden.scale)
+          << "step " << step;
+    }
+  }
+}
+
+}  // namespace lockstep::model

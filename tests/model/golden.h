@@ -1,0 +1,76 @@
+// What tests/model/goldens/family_*.json hold: a tiny model, prompts, and what Hugging Face transformers answers to
+// them in float32. Written by tools/make_family_goldens.py.
+#pragma once
+
+#include <filesystem>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "tests/model/hashed_weights.h"
+#include "tests/model/model_group.h"
+
+namespace lockstep::model {
+
+/// A prompt of several windows and many steps after it.
+struct LongRun {
+  std::vector<int32_t> prompt, tokens;
+};
+
+struct Golden {
+  std::string name;    // "gpt2_bare_names"
+  std::string family;  // "GPT-2"
+  std::string window;  // "none", "some layers" or "every layer"
+  std::string stored;  // "hub", "bare", "packed" …: how the tensors are called and packed
+  std::string config;  // the text of config.json
+  uint64_t seed = 1;
+  std::vector<HashedTensor> tensors;
+  std::vector<std::vector<int32_t>> prompts, tokens;    // [row][…]
+  double scale = 1.0;                                   // the largest logit
+  std::vector<size_t> logit_steps;                      // the steps whose logits are kept
+  std::vector<std::vector<std::vector<float>>> logits;  // [row][kept step][vocabulary]
+  std::optional<LongRun> long_run;
+
+  /// The rows of `prompts`, each to be continued as far as the golden goes.
+  std::vector<Row> rows() const;
+};
+
+/// The names of the goldens in `directory`, sorted.
+std::vector<std::string> golden_names(const std::filesystem::path& directory);
+
+/// Reads the golden called `name`.
+Golden read_golden(const std::filesystem::path& directory, const std::string& name);
+
+/// Writes a golden's model as a Hugging Face directory below the test's temporary directory; gone with the object.
+class GoldenModel {
+ public:
+  GoldenModel(const Golden& golden, HashedModelLayout layout);
+  ~GoldenModel();
+  GoldenModel(const GoldenModel&) = delete;
+  GoldenModel& operator=(const GoldenModel&) = delete;
+
+  const std::filesystem::path& path() const { return path_; }
+
+ private:
+  std::filesystem::path path_;
+};
+
+/// What a test of a golden is about, for docs/support.md.
+struct Support {
+  const char* phase = "decode";  // which also prefills; or "prefill", or "laps" of the window
+  int ranks = 1;
+  const char* files = "safetensors";
+  const char* backend = "cpu";
+  const char* experts = "columns";  // how they are divided; or "whole"
+};
+
+/// Records what the current test is about as its properties, which tools/make_support_matrix.py reads.
+void record(const Golden& golden, const Support& support);
+
+/// The largest difference of two arrays.
+double largest_difference(const float* a, const float* b, size_t count);
+
+/// Expects the golden's tokens of every row and, where the answers hold logits, its logits.
+void expect_golden(const Golden& golden, const std::vector<RowAnswer>& answers);
+
+}  // namespace lockstep::model

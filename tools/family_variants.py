@@ -1,0 +1,222 @@
+"""The tiny models that tools/make_family_goldens.py makes goldens of: a config.json each, and how weights are stored.
+
+Both dialects of config.json (`rope_theta`, `rope_scaling`, `torch_dtype`; `rope_parameters`, `dtype`), the hub's older
+key layouts, and keys that may be left out are spread over the variants. Sizes differ from one another wherever a family
+allows it (hidden 64, 8 heads of 16, inner 96), so that no dimension can stand in for another; windows are 8.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Any
+
+WINDOW = 8
+
+
+@dataclass(frozen=True)
+class Variant:
+    family: str  # as docs/support.md calls it
+    config: dict[str, Any]
+    stored: str = "hub"  # how the weights are called and packed: a key of STORED in make_family_goldens.py
+    long_run: bool = False  # also a prompt of 71 tokens and 180 steps
+    # Config keys that must make a difference, with the value that it is measured against (None removes the key).
+    matters: dict[str, Any] = field(default_factory=dict)
+    spreads: dict[str, float] = field(default_factory=dict)  # other than SPREADS
+    settles: bool = False  # a random model of this kind soon repeats itself, whatever its spreads
+
+
+DENSE = {
+    "hidden_size": 64, "intermediate_size": 96, "num_hidden_layers": 4, "vocab_size": 256,
+    "num_attention_heads": 8, "num_key_value_heads": 4, "head_dim": 16, "max_position_embeddings": 128,
+    "bos_token_id": 1, "eos_token_id": 2,
+}  # fmt: skip
+OLD = {"torch_dtype": "float32", "transformers_version": "4.40.0"}
+NEW = {"dtype": "float32", "transformers_version": "5.23.0"}
+
+
+def default_rope(theta: float = 10000.0, **more: Any) -> dict[str, Any]:
+    return {"rope_type": "default", "rope_theta": theta, **more}
+
+
+def named(model_type: str, architecture: str) -> dict[str, Any]:
+    return {"architectures": [architecture], "model_type": model_type}
+
+
+GPT2 = {**named("gpt2", "GPT2LMHeadModel"), "activation_function": "gelu_new", "n_positions": 128,
+        "bos_token_id": 2, "eos_token_id": 2, "layer_norm_epsilon": 1e-05}  # fmt: skip
+OPT = {**named("opt", "OPTForCausalLM"), "hidden_size": 64, "ffn_dim": 96, "num_hidden_layers": 4,
+       "num_attention_heads": 8, "max_position_embeddings": 128, "activation_function": "relu", "layerdrop": 0.0,
+       "bos_token_id": 2, "eos_token_id": 2, "pad_token_id": 1}  # fmt: skip
+NEOX = {**named("gpt_neox", "GPTNeoXForCausalLM"), "intermediate_size": 96, "num_hidden_layers": 4, "vocab_size": 256,
+        "max_position_embeddings": 128, "hidden_act": "gelu", "layer_norm_eps": 1e-05, "bos_token_id": 0,
+        "eos_token_id": 0, "tie_word_embeddings": False}  # fmt: skip
+BLOOM = {**named("bloom", "BloomForCausalLM"), "layer_norm_epsilon": 1e-05, "bos_token_id": 1, "eos_token_id": 2,
+         "pad_token_id": 3, "slow_but_exact": False, "pretraining_tp": 1}  # fmt: skip
+LLAMA = {**named("llama", "LlamaForCausalLM"), **DENSE, "hidden_act": "silu"}
+MISTRAL = {**named("mistral", "MistralForCausalLM"), **DENSE, "hidden_act": "silu", "rms_norm_eps": 1e-05,
+           "tie_word_embeddings": False}  # fmt: skip
+MIXTRAL = {**named("mixtral", "MixtralForCausalLM"), **DENSE, "hidden_act": "silu", "num_local_experts": 4,
+           "num_experts_per_tok": 2, "rms_norm_eps": 1e-05, "tie_word_embeddings": False}  # fmt: skip
+DENSE_HEADS = {key: value for key, value in DENSE.items() if key != "head_dim"}  # of hidden size / heads
+QWEN2 = {**named("qwen2", "Qwen2ForCausalLM"), **DENSE_HEADS, "hidden_act": "silu", "rms_norm_eps": 1e-06}
+QWEN3 = {**named("qwen3", "Qwen3ForCausalLM"), **DENSE, "hidden_act": "silu", "rms_norm_eps": 1e-06}
+GEMMA = {**DENSE, "hidden_activation": "gelu_pytorch_tanh", "rms_norm_eps": 1e-06, "query_pre_attn_scalar": 24,
+         "sliding_window": WINDOW, "attention_bias": False, "eos_token_id": 1, "bos_token_id": 2,
+         "pad_token_id": 0}  # fmt: skip
+GEMMA2 = {**named("gemma2", "Gemma2ForCausalLM"), **GEMMA, "attn_logit_softcapping": 3.0,
+          "final_logit_softcapping": 1.5}  # fmt: skip
+GEMMA3 = {**named("gemma3_text", "Gemma3ForCausalLM"), **GEMMA, "attn_logit_softcapping": None,
+          "final_logit_softcapping": None}  # fmt: skip
+PHI3 = {**named("phi3", "Phi3ForCausalLM"), **DENSE_HEADS, "hidden_act": "silu", "rms_norm_eps": 1e-05,
+        "hidden_size": 128, "tie_word_embeddings": False, "pad_token_id": 0,
+        "original_max_position_embeddings": 128}  # fmt: skip
+GPT_OSS = {**named("gpt_oss", "GptOssForCausalLM"), **DENSE, "hidden_act": "silu", "rms_norm_eps": 1e-05,
+           "num_local_experts": 4, "num_experts_per_tok": 2, "attention_bias": True, "swiglu_limit": 1.5,
+           "sliding_window": WINDOW, "tie_word_embeddings": False, "max_position_embeddings": 512}  # fmt: skip
+YARN = {"rope_type": "yarn", "factor": 8.0, "beta_fast": 32.0, "beta_slow": 1.0, "truncate": False,
+        "original_max_position_embeddings": 64}  # fmt: skip
+
+VARIANTS: dict[str, Variant] = {
+    "gpt2_bare_names": Variant("GPT-2", {
+        **GPT2, **OLD, "n_embd": 64, "n_layer": 4, "n_head": 8, "n_ctx": 128, "n_inner": None, "vocab_size": 257,
+    }, stored="bare", matters={"activation_function": "gelu"}),
+    "gpt2_scaled_by_layer": Variant("GPT-2", {
+        **GPT2, **NEW, "n_embd": 72, "n_layer": 4, "n_head": 9, "n_inner": 100, "vocab_size": 256,
+        "scale_attn_by_inverse_layer_idx": True, "reorder_and_upcast_attn": True,
+    }, matters={"scale_attn_by_inverse_layer_idx": False}),
+    "opt_norm_before": Variant("OPT", {
+        **OPT, **OLD, "vocab_size": 259, "word_embed_proj_dim": 64, "do_layer_norm_before": True, "enable_bias": True,
+    }, matters={"activation_function": "gelu"}),
+    "opt_norm_after_projected": Variant("OPT", {
+        **OPT, **OLD, "vocab_size": 256, "word_embed_proj_dim": 32, "do_layer_norm_before": False,
+    }, stored="bare", spreads={"matrix": 0.2, "attention": 0.6, "embedding": 1.0, "positions": 0.5, "bias": 0.1}),
+    "opt_no_biases": Variant("OPT", {
+        **OPT, **NEW, "vocab_size": 256, "word_embed_proj_dim": 64, "enable_bias": False, "ffn_dim": 100,
+    }),
+    "gptj_default": Variant("GPT-J", {
+        **named("gptj", "GPTJForCausalLM"), **OLD, "n_embd": 64, "n_layer": 4, "n_head": 4, "n_positions": 128,
+        "n_inner": None, "rotary_dim": 12, "rotary": True, "vocab_size": 257, "activation_function": "gelu_new",
+        "layer_norm_epsilon": 1e-05, "bos_token_id": 2, "eos_token_id": 2, "tie_word_embeddings": False,
+    }, stored="old_buffers", matters={"rotary_dim": 16}),
+    "neox_parallel": Variant("GPT-NeoX", {
+        **NEOX, **OLD, "hidden_size": 64, "num_attention_heads": 4, "rotary_pct": 0.25, "rotary_emb_base": 1000,
+        "use_parallel_residual": True,
+    }, stored="old_buffers", matters={"hidden_act": "gelu_new", "rotary_pct": 1.0,
+                                      "use_parallel_residual": False, "rotary_emb_base": 10000}),
+    "neox_sequential": Variant("GPT-NeoX", {
+        **NEOX, **NEW, "hidden_size": 72, "num_attention_heads": 9, "vocab_size": 259, "attention_bias": True,
+        "rope_parameters": default_rope(partial_rotary_factor=0.5), "use_parallel_residual": False,
+    }, matters={"use_parallel_residual": True}),
+    "bloom_eight_heads": Variant("BLOOM", {
+        **BLOOM, **OLD, "n_embed": 64, "n_layer": 4, "num_attention_heads": 8, "vocab_size": 256,
+        "apply_residual_connection_post_layernorm": False,
+    }, stored="bare", spreads={"matrix": 0.6, "attention": 0.5}, settles=True),
+    "bloom_twelve_heads_residual_after_norm": Variant("BLOOM", {
+        **BLOOM, **NEW, "hidden_size": 96, "n_layer": 4, "n_head": 12, "vocab_size": 259,
+        "apply_residual_connection_post_layernorm": True,
+    }, matters={"apply_residual_connection_post_layernorm": False}, spreads={"matrix": 0.6, "attention": 0.5},
+        settles=True),
+    "llama_grouped": Variant("Llama", {
+        **LLAMA, **NEW, "rms_norm_eps": 1e-05, "tie_word_embeddings": False, "rope_parameters": default_rope(),
+    }),
+    "llama_nine_heads_llama3_tied": Variant("Llama", {
+        **LLAMA, **OLD, "hidden_size": 72, "intermediate_size": 100, "vocab_size": 259, "num_attention_heads": 9,
+        "num_key_value_heads": 3, "max_position_embeddings": 256, "rms_norm_eps": 1e-06, "tie_word_embeddings": True,
+        "rope_theta": 500000.0,
+        "rope_scaling": {"rope_type": "llama3", "factor": 8.0, "low_freq_factor": 1.0, "high_freq_factor": 4.0,
+                         "original_max_position_embeddings": 64},
+    }, matters={"rope_scaling": None}),
+    "llama_one_kv_head_biases_linear": Variant("Llama", {
+        **LLAMA, **OLD, "num_key_value_heads": 1, "head_dim": None, "rms_norm_eps": 1e-05, "eos_token_id": None,
+        "tie_word_embeddings": False, "attention_bias": True, "mlp_bias": True, "rope_theta": 10000.0,
+        "rope_scaling": {"type": "linear", "factor": 4.0},
+    }, matters={"rope_scaling": None}),
+    "llama_four_heads_yarn": Variant("Llama", {
+        **LLAMA, **NEW, "num_attention_heads": 4, "num_key_value_heads": 4, "head_dim": None, "rms_norm_eps": 1e-05,
+        "tie_word_embeddings": False, "eos_token_id": [2, 7],
+        "rope_parameters": {"rope_type": "yarn", "rope_theta": 10000.0, "factor": 4.0,
+                            "original_max_position_embeddings": 32},
+    }, matters={"rope_parameters": default_rope()}),
+    "mistral_window": Variant("Mistral", {
+        **MISTRAL, **OLD, "rope_theta": 10000.0, "sliding_window": WINDOW,
+    }, matters={"sliding_window": WINDOW + 1}),
+    "mistral_no_window": Variant("Mistral", {
+        **MISTRAL, **NEW, "vocab_size": 259, "num_key_value_heads": 2, "sliding_window": None,
+        "rope_parameters": default_rope(1000000.0),
+    }),
+    "ministral_mixed_windows": Variant("Ministral", {
+        **named("ministral", "MinistralForCausalLM"), **DENSE, **NEW, "hidden_act": "silu", "rms_norm_eps": 1e-05,
+        "tie_word_embeddings": False, "sliding_window": WINDOW, "max_position_embeddings": 512,
+        "rope_parameters": default_rope(100000000.0),
+        "layer_types": ["full_attention", "sliding_attention", "sliding_attention", "sliding_attention"],
+    }, long_run=True, matters={"sliding_window": WINDOW + 1}),
+    "mixtral_hub": Variant("Mixtral", {
+        **MIXTRAL, **OLD, "rope_theta": 1000000.0, "sliding_window": None,
+    }, matters={"num_experts_per_tok": 3}),
+    "mixtral_packed_window": Variant("Mixtral", {
+        **MIXTRAL, **NEW, "vocab_size": 259, "num_local_experts": 5, "intermediate_size": 72,
+        "rope_parameters": default_rope(1000000.0), "sliding_window": WINDOW,
+    }, stored="packed", matters={"sliding_window": WINDOW + 1}),
+    "qwen2_upper_windows_tied": Variant("Qwen2", {
+        **QWEN2, **OLD, "use_sliding_window": True, "sliding_window": WINDOW, "max_window_layers": 2,
+        "rope_theta": 1000000.0, "tie_word_embeddings": True,
+    }, matters={"max_window_layers": 3, "sliding_window": WINDOW + 1}),
+    "qwen2_no_window": Variant("Qwen2", {
+        **QWEN2, **NEW, "vocab_size": 259, "num_key_value_heads": 2, "use_sliding_window": False,
+        "sliding_window": WINDOW, "max_window_layers": 2, "tie_word_embeddings": False,
+        "rope_parameters": default_rope(1000000.0),
+    }, matters={"use_sliding_window": True}),
+    "qwen3_no_window_tied": Variant("Qwen3", {
+        **QWEN3, **OLD, "use_sliding_window": False, "sliding_window": None, "max_window_layers": 4,
+        "rope_theta": 1000000.0, "tie_word_embeddings": True, "attention_bias": False,
+    }),
+    "qwen3_mixed_windows_biases": Variant("Qwen3", {
+        **QWEN3, **NEW, "num_attention_heads": 6, "num_key_value_heads": 3, "use_sliding_window": True,
+        "sliding_window": WINDOW, "max_window_layers": 1, "tie_word_embeddings": False, "attention_bias": True,
+        "layer_types": ["sliding_attention", "full_attention", "full_attention", "sliding_attention"],
+        "rope_parameters": default_rope(1000000.0),
+    }, matters={"sliding_window": WINDOW + 1}),
+    "gemma2_alternating_windows": Variant("Gemma 2", {
+        **GEMMA2, **OLD, "rope_theta": 10000.0,
+    }, matters={"attn_logit_softcapping": None, "final_logit_softcapping": None, "sliding_window": WINDOW + 1,
+                "query_pre_attn_scalar": 16}),
+    "gemma2_named_layers": Variant("Gemma 2", {
+        **GEMMA2, **NEW, "vocab_size": 259, "num_attention_heads": 4, "num_key_value_heads": 2,
+        "tie_word_embeddings": True, "rope_parameters": default_rope(),
+        "layer_types": ["full_attention", "sliding_attention", "sliding_attention", "full_attention"],
+    }, matters={"sliding_window": WINDOW + 1}),
+    "gemma3_every_sixth_full": Variant("Gemma 3 text", {
+        **GEMMA3, **OLD, "num_hidden_layers": 12, "rope_theta": 1000000.0, "rope_local_base_freq": 10000.0,
+        "rope_scaling": {"rope_type": "linear", "factor": 8.0}, "sliding_window_pattern": 6,
+    }, matters={"rope_theta": 10000.0, "rope_local_base_freq": 1000000.0, "rope_scaling": None,
+                "sliding_window": WINDOW + 1}),
+    "gemma3_nested_ropes": Variant("Gemma 3 text", {
+        **GEMMA3, **NEW, "num_hidden_layers": 4, "num_key_value_heads": 1, "vocab_size": 259,
+        "layer_types": ["sliding_attention", "sliding_attention", "full_attention", "sliding_attention"],
+        "rope_parameters": {"full_attention": default_rope(1000000.0), "sliding_attention": default_rope(5000.0)},
+    }, matters={"sliding_window": WINDOW + 1}),
+    "phi3_no_window": Variant("Phi-3", {
+        **PHI3, **OLD, "rope_theta": 10000.0, "rope_scaling": None, "sliding_window": None,
+    }),
+    "phi3_window_partial_rotary": Variant("Phi-3", {
+        **PHI3, **NEW, "vocab_size": 259, "sliding_window": WINDOW,
+        "rope_parameters": default_rope(partial_rotary_factor=0.75),
+    }, matters={"sliding_window": WINDOW + 1}),
+    "phi3_longrope": Variant("Phi-3", {
+        **PHI3, **OLD, "rope_theta": 10000.0, "sliding_window": None, "original_max_position_embeddings": 32,
+        "rope_scaling": {"type": "longrope",
+                         "short_factor": [1.0, 1.05, 1.1, 1.25, 1.4, 1.6, 1.8, 2.0],
+                         "long_factor": [1.1, 1.5, 2.2, 3.1, 4.5, 6.0, 8.5, 12.0]},
+    }, matters={"rope_scaling": None}),
+    "gpt_oss_plain": Variant("gpt-oss", {
+        **GPT_OSS, **NEW, "rope_parameters": {**YARN, "rope_theta": 150000.0},
+        "layer_types": ["sliding_attention", "full_attention"] * 2,
+    }, long_run=True, matters={"swiglu_limit": 7.0, "sliding_window": WINDOW + 1}),
+    "gpt_oss_mxfp4": Variant("gpt-oss", {
+        **GPT_OSS, **OLD, "vocab_size": 259, "num_local_experts": 5, "experts_per_token": 2, "rope_theta": 150000,
+        "rope_scaling": YARN,
+        "quantization_config": {"quant_method": "mxfp4",
+                                "modules_to_not_convert": ["model.layers.*.self_attn", "model.layers.*.mlp.router",
+                                                           "model.embed_tokens", "lm_head"]},
+    }, stored="mxfp4", matters={"swiglu_limit": 7.0}),
+}  # fmt: skip

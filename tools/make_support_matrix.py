@@ -1,0 +1,165 @@
+#!/usr/bin/env python3
+"""Writes docs/support.md from what the tests of this commit said: which family works in which phase, with which
+windows, at which degree and from which files.
+
+    python tools/make_support_matrix.py RESULTS [--check]
+
+RESULTS is the folder of GoogleTest's JSON files (`GTEST_OUTPUT=json:RESULTS/ ctest …`). Tests of model families record
+what they are about as properties (tests/model/families_matrix_test.cpp). A cell says yes when there is a test of it and
+every one passed; a skipped, disabled or failed test is a no. --check writes nothing and fails when docs/support.md is
+not what would be written. Needs Python's standard library only.
+"""
+
+from __future__ import annotations
+
+import argparse
+import difflib
+import json
+import sys
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parent.parent
+DOCUMENT = ROOT / "docs/support.md"
+
+PROPERTIES = ("family", "model", "window", "stored", "phase", "tp", "files", "backend", "experts")
+FAMILIES = ("GPT-2", "OPT", "GPT-J", "GPT-NeoX", "BLOOM", "Llama", "Mistral", "Ministral", "Mixtral", "Qwen2", "Qwen3",
+            "Gemma 2", "Gemma 3 text", "Phi-3", "gpt-oss")  # fmt: skip
+PHASES = ("prefill", "decode", "laps")  # laps: a prompt of many windows and many steps, in two graphs
+STORED = {
+    "hub": "as on the hub",
+    "bare": "without the prefix",
+    "old_buffers": "with old buffers",
+    "packed": "experts packed",
+    "mxfp4": "mxfp4 experts",
+}
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """One test of a family, and whether it passed."""
+
+    family: str
+    model: str
+    window: str
+    stored: str
+    phase: str
+    tp: int
+    files: str
+    backend: str
+    experts: str
+    passed: bool
+
+
+def outcomes_of(file: Path) -> list[Outcome]:
+    found = []
+    for suite in json.loads(file.read_text(encoding="utf-8"))["testsuites"]:
+        tests = suite["testsuite"]
+        if not any("family" in test for test in tests):
+            continue
+        for test in tests:
+            missing = [name for name in PROPERTIES if name not in test]
+            if missing:  # it did not come as far as to say what it is about
+                raise SystemExit(f"{file}: {suite['name']}.{test['name']} recorded no {missing[0]}; was it disabled?")
+            passed = test["status"] == "RUN" and test["result"] == "COMPLETED" and "failures" not in test
+            values = {name: test[name] for name in PROPERTIES}
+            found.append(Outcome(**{**values, "tp": int(values["tp"])}, passed=passed))
+    return found
+
+
+def cell(outcomes: Iterable[Outcome]) -> str:
+    judged = [outcome.passed for outcome in outcomes]
+    return "–" if not judged else "yes" if all(judged) else "**no**"
+
+
+def table(heads: list[str], rows: Iterable[list[str]]) -> list[str]:
+    return ["| " + " | ".join(heads) + " |", "|" + " --- |" * len(heads),
+            *("| " + " | ".join(row) + " |" for row in rows), ""]  # fmt: skip
+
+
+def by_column(
+    outcomes: list[Outcome], row_of: Callable[[Outcome], tuple[str, ...]], columns: dict[str, Callable[[Outcome], bool]]
+) -> list[list[str]]:
+    """One row for every different `row_of`, in the families' order; one cell for every column."""
+    keys = sorted({row_of(outcome) for outcome in outcomes}, key=lambda key: (FAMILIES.index(key[0]), key[1:]))
+    return [
+        [*key, *(cell(o for o in outcomes if row_of(o) == key and belongs(o)) for belongs in columns.values())]
+        for key in keys
+    ]
+
+
+def document(outcomes: list[Outcome]) -> str:
+    strangers = {outcome.family for outcome in outcomes} - set(FAMILIES)
+    if strangers:
+        raise SystemExit(f"families without a place in the document: {sorted(strangers)}; add them to FAMILIES")
+    usual = [o for o in outcomes if o.backend == "cpu" and o.files == "safetensors" and o.experts == "columns"]
+    whole = [o for o in outcomes if o.experts == "whole"]
+    degrees = sorted({o.tp for o in usual})
+
+    def phase_at(phase: str, tp: int) -> Callable[[Outcome], bool]:
+        return lambda o: o.phase == phase and o.tp == tp
+
+    columns = {f"{phase} tp {tp}": phase_at(phase, tp) for phase in PHASES for tp in degrees}
+    lines = [
+        "# What works",
+        "",
+        "Made by `tools/make_support_matrix.py` from the test results of this commit; not written by hand. *yes*:",
+        "random tiny models of this kind give Hugging Face's float32 tokens and logits (within 1e-4 of the largest),",
+        "over several chunk sizes and batch shapes. *laps*: a prompt of 71 tokens and 180 steps through windows of 8,",
+        "in two graphs.",
+        "**no**: a test failed or did not run. –: there is no test.",
+        "",
+        "## Families, on the cpu backend",
+        "",
+        *table(["family", "windows", "weights", *columns],
+               by_column(usual, lambda o: (o.family, o.window, STORED[o.stored]), columns)),
+        "## Files",
+        "",
+        *table(["family", *(kinds := sorted({o.files for o in outcomes}))],
+               by_column(outcomes, lambda o: (o.family,),
+                         {kind: lambda o, kind=kind: o.files == kind for kind in kinds})),
+        "## Experts as a whole to ranks (`--expert-parallel`)",
+        "",
+        *table(["family", "weights", *(f"tp {tp}" for tp in degrees)],
+               by_column(whole, lambda o: (o.family, STORED[o.stored]),
+                         {str(tp): phase_at("decode", tp) for tp in degrees})),
+        "## Backends",
+        "",
+        *table(["family", *(backends := sorted({o.backend for o in outcomes}))],
+               by_column([o for o in outcomes if o.files == "safetensors" and o.experts == "columns"],
+                         lambda o: (o.family,), {name: lambda o, name=name: o.backend == name for name in backends})),
+        "## Models behind the rows",
+        "",
+        *table(["family", "windows", "weights", "model (tests/model/goldens/family_….json)"],
+               ([o.family, o.window, STORED[o.stored], f"`{o.model}`"] for o in sorted(
+                   {Outcome(o.family, o.model, o.window, o.stored, "", 0, "", "", "", True) for o in outcomes},
+                   key=lambda o: (FAMILIES.index(o.family), o.model)))),
+    ]  # fmt: skip
+    return "\n".join(lines)
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(description="Writes docs/support.md from test results.")
+    parser.add_argument("results", type=Path, help="the folder of GoogleTest's JSON files")
+    parser.add_argument("--check", action="store_true", help="compare with docs/support.md and write nothing")
+    options = parser.parse_args()
+    outcomes = [outcome for file in sorted(options.results.glob("*.json")) for outcome in outcomes_of(file)]
+    if not outcomes:
+        raise SystemExit(f"no results of model families in {options.results}; run families_matrix_test first")
+    text = document(outcomes)
+    if not options.check:
+        DOCUMENT.write_text(text, encoding="utf-8")
+        return 0
+    written = DOCUMENT.read_text(encoding="utf-8") if DOCUMENT.exists() else ""
+    difference = list(
+        difflib.unified_diff(written.splitlines(), text.splitlines(), "docs/support.md", "test results", lineterm="")
+    )
+    if difference:
+        print("\n".join(difference))
+        print("docs/support.md is not what the tests say; run tools/make_support_matrix.py", file=sys.stderr)
+    return 1 if difference else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
