@@ -24,7 +24,9 @@ class CountingEngine final : public shards::Engine {
   int64_t slots() const override { return kSlots; }
   int64_t chunk() const override { return 4; }
   int64_t capacity() const override { return 64; }
+  int64_t tokens_per_step() const override { return 1; }
   bool rows_of_one_slot() const override { return false; }
+  int64_t long_rope_after() const override { return 0; }
 
   Result<void> open_slot(SlotId slot, const shards::SlotParameters& parameters) override {
     slots_[slot.value] = {.pad = parameters.pad_id, .left = parameters.max_new_tokens};
@@ -52,6 +54,8 @@ class CountingEngine final : public shards::Engine {
     }
     return shards::StepOutput{tokens_, {}};
   }
+
+  Result<void> decide(shards::Decision&) override { return ok(); }  // nobody chooses but the engine
 
   bool all_finished() const override {
     for (const Slot& slot : slots_) {

@@ -18,18 +18,12 @@ namespace {
 
 using namespace lockstep;
 
+/// Five heads do not divide by two: ranks get 3 and 2.
 checkpoint::ModelSpec tiny_llama() {
-  checkpoint::ModelSpec spec;
-  spec.model_type = "llama";
-  spec.hidden_size = 64;
-  spec.layers = 3;
-  spec.query_heads = 5;  // does not divide by two: ranks get 3 and 2
-  spec.key_value_heads = 5;
-  spec.head_dim = 16;
-  spec.intermediate_size = 128;
-  spec.vocabulary = 300;
-  spec.max_positions = 128;
-  return spec;
+  constexpr const char* kConfig = R"({
+    "model_type": "llama", "hidden_size": 64, "num_hidden_layers": 3, "num_attention_heads": 5, "head_dim": 16,
+    "intermediate_size": 128, "vocab_size": 300, "max_position_embeddings": 128})";
+  return checkpoint::parse_spec(kConfig, "the example").value();
 }
 
 /// Prints tokens as they are made, and keeps them.
