@@ -76,11 +76,12 @@ Result<shards::ShardOptions> shard_options(const ModelOptions& options, const Mo
     LOCKSTEP_TRY(shard.dtype, dtype_from_config_name(*options.dtype));
   }
   if (options.window && *options.window + options.pinned_sinks > capacity) {
-    return refused(
-        ErrorKind::kInvalidArgument, "--window",
-        options.pinned_sinks == 0 ? fmt::format("{}", *options.window)
-                                  : fmt::format("{} and --pinned-sinks {}", *options.window, options.pinned_sinks),
-        fmt::format("at most {} together, the capacity of a slot; lower them or raise --max-seq-len", capacity));
+    return refused(ErrorKind::kInvalidArgument, "--window",
+                   options.pinned_sinks == 0
+                       ? fmt::format("{}", *options.window)
+                       : fmt::format("{} and --pinned-sinks {}", *options.window, options.pinned_sinks),
+                   fmt::format("at most {}{}, the capacity of a slot; raise --max-seq-len or lower it", capacity,
+                               options.pinned_sinks == 0 ? "" : " together"));
   }
   if (!options.buckets) return shard;
   LOCKSTEP_TRY(shard.token_buckets, shards::parse_token_buckets(*options.buckets, capacity));

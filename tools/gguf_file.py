@@ -1,7 +1,8 @@
 """Reads GGUF files: the metadata, and the tensors dequantised to float32.
 
-Only what the demo model needs: format version 3, little endian, and the element types F32, F16, BF16, Q4_0, Q4_1 and
-Q8_0. The layout is that of the GGUF specification (github.com/ggml-org/ggml, docs/gguf.md):
+Only what our models need: format version 3, little endian, and the element types F32, F16, BF16, Q4_0, Q4_1, Q5_0,
+Q8_0, Q4_K and Q6_K. The layout is that of the GGUF specification (github.com/ggml-org/ggml, docs/gguf.md), the blocks
+are those of ggml-quants.c:
 
     "GGUF" version:u32 tensors:u64 entries:u64
     entries × (key:string type:u32 value)                          metadata
@@ -21,6 +22,7 @@ from typing import Any, Callable
 import numpy as np
 
 BLOCK = 32  # elements of a quantised block
+SUPER_BLOCK = 256  # of the "K" types, which scale the scales of smaller blocks once more
 
 
 class GgufError(Exception):
@@ -59,9 +61,48 @@ def _from_q4_1(raw: np.ndarray) -> np.ndarray:
     return _half(blocks, 0) * _nibbles(blocks[:, 4:]).astype(np.float32) + _half(blocks, 2)
 
 
+def _from_q5_0(raw: np.ndarray) -> np.ndarray:
+    blocks = raw.reshape(-1, 22)  # scale:f16, 32 fifth bits, 16 bytes of nibbles; value = scale · (5 bits − 16)
+    fifth = np.unpackbits(blocks[:, 2:6], axis=1, bitorder="little")
+    values = (_nibbles(blocks[:, 6:]) | fifth << 4).astype(np.int8) - 16
+    return _half(blocks, 0) * values.astype(np.float32)
+
+
 def _from_q8_0(raw: np.ndarray) -> np.ndarray:
     blocks = raw.reshape(-1, 34)  # scale:f16, 32 × i8; value = scale · i8
     return np.ascontiguousarray(blocks[:, 2:]).view(np.int8).astype(np.float32) * _half(blocks, 0)
+
+
+def _six_bit_scales(packed: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """u8 [blocks, 12] → the scales and the minima of 8 blocks of 32, u8 [blocks, 8] each. The first four of either are
+    the low bits of bytes 0-3 and 4-7; the others are a nibble of bytes 8-11 with the two bits left over there."""
+    first, second, rest = packed[:, :4], packed[:, 4:8], packed[:, 8:]
+    scales = np.concatenate([first & 0x3F, rest & 0x0F | first >> 2 & 0x30], axis=1)
+    minima = np.concatenate([second & 0x3F, rest >> 4 | second >> 2 & 0x30], axis=1)
+    return scales, minima
+
+
+def _from_q4_k(raw: np.ndarray) -> np.ndarray:
+    # scale:f16, scale of the minima:f16, 12 bytes of scales, 8 × 32 nibbles; value = scale · nibble − minimum
+    blocks = raw.reshape(-1, 144)
+    scales, minima = _six_bit_scales(blocks[:, 4:16])
+    scales = (_half(blocks, 0) * scales.astype(np.float32))[:, :, None]
+    minima = (_half(blocks, 2) * minima.astype(np.float32))[:, :, None]
+    # 32 bytes hold two blocks: one in the low nibbles, the next in the high ones.
+    packed = blocks[:, 16:].reshape(-1, 4, 32)
+    nibbles = np.stack([packed & 0x0F, packed >> 4], axis=2).reshape(-1, 8, 32)
+    return scales * nibbles.astype(np.float32) - minima
+
+
+def _from_q6_k(raw: np.ndarray) -> np.ndarray:
+    # 128 bytes of low nibbles, 64 of high bit pairs, 16 × i8 scales, scale:f16; value = scale · (6 bits − 32)
+    blocks = raw.reshape(-1, 210)
+    scales = _half(blocks, 208) * blocks[:, 192:208].view(np.int8).astype(np.float32)
+    low, high = blocks[:, :128].reshape(-1, 2, 64), blocks[:, 128:192].reshape(-1, 2, 32)
+    low = np.concatenate([low & 0x0F, low >> 4], axis=2)
+    high = np.concatenate([high >> shift & 0x03 for shift in (0, 2, 4, 6)], axis=2)
+    values = (low | high << 4).astype(np.int8) - 32
+    return scales[:, :, None] * values.reshape(-1, 16, 16).astype(np.float32)
 
 
 @dataclass(frozen=True)
@@ -79,7 +120,10 @@ ELEMENT_TYPES = {
     1: ElementType("F16", 1, 2, _from_f16),
     2: ElementType("Q4_0", BLOCK, 18, _from_q4_0),
     3: ElementType("Q4_1", BLOCK, 20, _from_q4_1),
+    6: ElementType("Q5_0", BLOCK, 22, _from_q5_0),
     8: ElementType("Q8_0", BLOCK, 34, _from_q8_0),
+    12: ElementType("Q4_K", SUPER_BLOCK, 144, _from_q4_k),
+    14: ElementType("Q6_K", SUPER_BLOCK, 210, _from_q6_k),
     30: ElementType("BF16", 1, 2, _from_bf16),
 }
 

@@ -1,19 +1,18 @@
 """What happens when a rank dies, is interrupted or differs: every survivor says so at once, and nothing is left.
 
-    failure_test.py PROGRAM MODEL
+    failure_test.py PROGRAM MODEL GOLDENS
 """
 import json
 import os
 import pathlib
 import shutil
 import signal
-import sys
 import tempfile
 import unittest
 
 import jobs
+import program
 
-PROGRAM = MODEL = None
 BOUND = 2.0  # seconds from a death to the last survivor's record
 
 ENDLESS = ["--prompt", "Once upon a time", "--ignore-eos", "--max-new-tokens", "6000"]
@@ -21,12 +20,12 @@ LONG_PROMPT = ["--prefill-chunk", "4", "--max-new-tokens", "8", "--ignore-eos"]
 
 
 def endless_job(ranks, *options, **more):
-    return jobs.Job(PROGRAM, ranks, ["--model", MODEL, *ENDLESS, *options], **more)
+    return jobs.Job(program.PROGRAM, ranks, ["--model", program.MODEL, *ENDLESS, *options], **more)
 
 
 class LostRank(unittest.TestCase):
     def expect_loss(self, job, ranks, victim, phases):
-        died = job.kill(PROGRAM, victim)
+        died = job.kill(program.PROGRAM, victim)
         for rank in set(range(ranks)) - {victim}:
             record = job.wait_for_record(rank)
             self.assertEqual(record["code"], 5, record)
@@ -43,7 +42,7 @@ class LostRank(unittest.TestCase):
     def test_every_survivor_names_the_rank_that_was_killed_while_decoding(self):
         for ranks, victim in ((2, 1), (2, 0), (3, 1)):
             with self.subTest(ranks=ranks, victim=victim), endless_job(ranks) as job:
-                job.wait_for_steps(PROGRAM)
+                job.wait_for_steps(program.PROGRAM)
                 self.expect_loss(job, ranks, victim, ("decode", "confirm"))
 
     def test_every_survivor_names_the_rank_that_was_killed_while_prefilling(self):
@@ -51,21 +50,21 @@ class LostRank(unittest.TestCase):
             rows = pathlib.Path(folder) / "rows.json"
             rows.write_text(json.dumps([[(7 * i) % 40000 for i in range(6000)]]))
             for victim in (1, 0):
-                arguments = ["--model", MODEL, "--ids-file", str(rows), *LONG_PROMPT]
-                with self.subTest(victim=victim), jobs.Job(PROGRAM, 2, arguments) as job:
-                    job.wait_for_steps(PROGRAM)
+                arguments = ["--model", program.MODEL, "--ids-file", str(rows), *LONG_PROMPT]
+                with self.subTest(victim=victim), jobs.Job(program.PROGRAM, 2, arguments) as job:
+                    job.wait_for_steps(program.PROGRAM)
                     self.expect_loss(job, 2, victim, ("prefill",))
 
     def test_mpi_collectives_notice_the_death_as_well(self):
         with endless_job(2, "--communicator", "mpi") as job:
-            job.wait_for_steps(PROGRAM)
+            job.wait_for_steps(program.PROGRAM)
             self.expect_loss(job, 2, 1, ("decode", "confirm", "prefill"))
 
     def test_without_detection_nobody_notices_in_time(self):
         # The test of the tests above: they must be able to fail.
         with endless_job(2, "--peer-detection", "off") as job:
-            job.wait_for_steps(PROGRAM)
-            job.kill(PROGRAM, 1)
+            job.wait_for_steps(program.PROGRAM)
+            job.kill(program.PROGRAM, 1)
             with self.assertRaises(AssertionError):
                 jobs.wait_until(lambda: job.record(0), BOUND, "a record that cannot come")
 
@@ -73,8 +72,8 @@ class LostRank(unittest.TestCase):
 class Interruption(unittest.TestCase):
     def test_a_signal_ends_all_ranks_with_130(self):
         with endless_job(2) as job:
-            job.wait_for_steps(PROGRAM)
-            os.kill(job.pids(PROGRAM)[0], signal.SIGINT)
+            job.wait_for_steps(program.PROGRAM)
+            os.kill(job.pids(program.PROGRAM)[0], signal.SIGINT)
             for rank in range(2):
                 self.assertEqual(job.wait_for_record(rank)["code"], 130)
             job.wait()
@@ -82,7 +81,7 @@ class Interruption(unittest.TestCase):
 
     def test_ctrl_c_on_mpirun_ends_all_ranks_with_130(self):
         with endless_job(2) as job:
-            job.wait_for_steps(PROGRAM)
+            job.wait_for_steps(program.PROGRAM)
             job.process.send_signal(signal.SIGINT)
             for rank in range(2):
                 self.assertEqual(job.wait_for_record(rank)["code"], 130)
@@ -102,14 +101,14 @@ class Differences(unittest.TestCase):
 
     def test_a_changed_option_is_named_before_weights_are_read(self):
         per_rank = [["--prefill-chunk", "32"], ["--prefill-chunk", "64"]]
-        arguments = ["--model", MODEL, "--prompt", "hello", "--max-new-tokens", "4"]
-        with jobs.Job(PROGRAM, 2, arguments, per_rank=per_rank) as job:
+        arguments = ["--model", program.MODEL, "--prompt", "hello", "--max-new-tokens", "4"]
+        with jobs.Job(program.PROGRAM, 2, arguments, per_rank=per_rank) as job:
             self.expect_refusal(job, 4, "rank", "1", "--prefill-chunk")
 
     def test_a_flipped_weight_is_named_before_a_token_is_made(self):
         with tempfile.TemporaryDirectory() as folder:
             other = pathlib.Path(folder) / "other"
-            shutil.copytree(MODEL, other)
+            shutil.copytree(program.MODEL, other)
             with open(other / "model.safetensors", "r+b") as weights:
                 header_bytes = int.from_bytes(weights.read(8), "little")
                 header = json.loads(weights.read(header_bytes))
@@ -118,16 +117,15 @@ class Differences(unittest.TestCase):
                 byte = weights.read(1)[0]
                 weights.seek(8 + header_bytes + begin)
                 weights.write(bytes([byte ^ 1]))
-            per_rank = [["--model", MODEL], ["--model", str(other)]]
-            with jobs.Job(PROGRAM, 2, ["--prompt", "hello", "--max-new-tokens", "4"], per_rank=per_rank) as job:
+            per_rank = [["--model", program.MODEL], ["--model", str(other)]]
+            with jobs.Job(program.PROGRAM, 2, ["--prompt", "hello", "--max-new-tokens", "4"], per_rank=per_rank) as job:
                 self.expect_refusal(job, 4, "model.layers.3.input_layernorm.weight")
 
     def test_one_rank_without_the_model_fails_everywhere_with_its_message(self):
-        per_rank = [["--model", MODEL], ["--model", "/nonexistent/model"]]
-        with jobs.Job(PROGRAM, 2, ["--prompt", "hello", "--max-new-tokens", "4"], per_rank=per_rank) as job:
+        per_rank = [["--model", program.MODEL], ["--model", "/nonexistent/model"]]
+        with jobs.Job(program.PROGRAM, 2, ["--prompt", "hello", "--max-new-tokens", "4"], per_rank=per_rank) as job:
             self.expect_refusal(job, 2, "/nonexistent/model")
 
 
 if __name__ == "__main__":
-    PROGRAM, MODEL = sys.argv[1:3]
-    unittest.main(argv=[sys.argv[0], *sys.argv[3:]], verbosity=2)
+    program.start_tests("tools/fetch_demo_model.py")

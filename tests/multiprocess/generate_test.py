@@ -10,6 +10,7 @@ import tempfile
 
 import program
 
+
 def goldens():
     return program.golden("smollm2")["runs"]
 
@@ -17,8 +18,8 @@ def goldens():
 class RealModel(program.Folder):
     def expect_goldens(self, *options, ranks=None, threads=None):
         rows = self.ids_file([golden["prompt_ids"] for golden in goldens()])
-        answer = self.answer_of("--ids-file", rows, "--max-new-tokens", 32, "--ignore-eos", "--no-do-sample", "--dtype",
-                                "float32", *options, ranks=ranks, threads=threads)
+        answer = self.answer_of("--ids-file", rows, "--max-new-tokens", 32, "--ignore-eos", "--no-do-sample",
+                                "--dtype", "float32", *options, ranks=ranks, threads=threads)
         for row, golden in enumerate(goldens()):
             self.assertEqual(answer["sequences"][row], golden["tokens"], f"row {row}")
             self.assertEqual(answer["finish_reasons"][row], "length")
@@ -39,17 +40,16 @@ class RealModel(program.Folder):
     def test_left_padding_changes_nothing(self):
         ids = goldens()[0]["prompt_ids"]
         padded = self.ids_file([{"ids": [0] * 5 + ids, "mask": [0] * 5 + [1] * len(ids)}])
-        answer = self.answer_of("--ids-file", padded, "--max-new-tokens", 32, "--ignore-eos", "--no-do-sample", "--dtype",
-                                "float32", threads=1)
+        answer = self.answer_of("--ids-file", padded, "--max-new-tokens", 32, "--ignore-eos", "--no-do-sample",
+                                "--dtype", "float32", threads=1)
         self.assertEqual(answer["sequences"][0], goldens()[0]["tokens"])
 
     def test_the_logits_file_has_the_step_that_transformers_has(self):
         golden = goldens()[2]
         rows = self.ids_file([golden["prompt_ids"]])
         out = self.folder / "logits.safetensors"
-        code, _, stderr = program.run("generate", "--model", program.MODEL, "--ids-file", rows, "--max-new-tokens", 2, "--ignore-eos",
-                              "--dtype", "float32", "--no-do-sample", "--output-logits", out)
-        self.assertEqual(code, 0, stderr)
+        self.answer_of("--ids-file", rows, "--max-new-tokens", 2, "--ignore-eos", "--no-do-sample", "--dtype",
+                       "float32", "--output-logits", out, threads=1)
         tensor = program.StepTensor(out, "logits")
         self.assertEqual(tensor.shape[:2], [1, 2])
         logits = tensor.at(0, 0)
@@ -58,24 +58,23 @@ class RealModel(program.Folder):
 
     def test_chat_streams_sensible_text_to_stdout_and_nothing_else(self):
         code, stdout, stderr = program.run("generate", "--model", program.MODEL, "--chat", "--prompt",
-                                   "What is the capital of France?", "--max-new-tokens", 12)
+                                           "What is the capital of France?", "--max-new-tokens", 12)
         self.assertEqual(code, 0, stderr)
         self.assertIn("Paris", stdout)
         self.assertNotIn("[r0]", stdout)
         self.assertNotIn("<|im_end|>", stdout)
 
     def test_several_prompts_print_whole_under_headers_in_order(self):
-        code, stdout, stderr = program.run("generate", "--model", program.MODEL, "--prompt", "One two three", "--prompt", "Hello",
-                                   "--max-new-tokens", 4, "--ignore-eos")
+        code, stdout, stderr = program.run("generate", "--model", program.MODEL, "--prompt", "One two three",
+                                           "--prompt", "Hello", "--max-new-tokens", 4, "--ignore-eos")
         self.assertEqual(code, 0, stderr)
         self.assertLess(stdout.index("=== prompt 0"), stdout.index("=== prompt 1"))
 
     def test_the_same_seed_draws_the_same_tokens_in_every_launch(self):
-        sequences = [
-            self.answer_of("--prompt", "The weather", "--max-new-tokens", 12, "--do-sample", "--temperature", 1.2, "--top-k",
-                           30, "--seed", 5, "--ignore-eos", "--dtype", "float32", threads=threads)["sequences"]
-            for threads in (1, 3)]
-        self.assertEqual(sequences[0], sequences[1])
+        arguments = ("--prompt", "The weather", "--max-new-tokens", 12, "--do-sample", "--temperature", 1.2, "--top-k",
+                     30, "--seed", 5, "--ignore-eos", "--dtype", "float32")
+        by_processes, by_threads = self.answer_of(*arguments, ranks=2), self.answer_of(*arguments, threads=3)
+        self.assertEqual(by_processes["sequences"], by_threads["sequences"])
 
 
 class BadInput(program.Folder):
@@ -88,7 +87,7 @@ class BadInput(program.Folder):
         return folder
 
     def tiny_model(self, **replaced):
-        """A whole one-layer model in float32; `replaced` tensors, by name with _ for ., have another shape or values."""
+        """A whole one-layer model in float32; `replaced` changes its config, and its tensors by their `shapes`."""
         hidden, inner, vocabulary = 8, 16, 12
         shapes = {"model.embed_tokens.weight": (vocabulary, hidden), "model.norm.weight": (hidden,)}
         layer = "model.layers.0."
@@ -122,10 +121,11 @@ class BadInput(program.Folder):
         self.assertEqual(len(json.loads(out.read_text())["sequences"][0]), 2)
         out.unlink()
         wrong = {"model.layers.0.mlp.up_proj.weight": (16, 7)}
-        self.expect_refusal(2, "up_proj", "[16,7]", "[16,8]", arguments=("--model", self.tiny_model(shapes=wrong), *rows))
+        self.expect_refusal(2, "up_proj", "[16,7]", "[16,8]",
+                            arguments=("--model", self.tiny_model(shapes=wrong), *rows))
         other_head = {"lm_head.weight": (12, 8)}
         self.expect_refusal(3, "lm_head.weight", "tie_word_embeddings",
-                    arguments=("--model", self.tiny_model(shapes=other_head), *rows))
+                            arguments=("--model", self.tiny_model(shapes=other_head), *rows))
 
     def test_each_mistake_has_its_code_and_says_what_is_wrong(self):
         prompt = ("--prompt", "hello", "--max-new-tokens", "4")
@@ -153,10 +153,11 @@ class BadInput(program.Folder):
 
     def test_singletons_instead_of_ranks_are_told_apart_from_a_launch(self):
         self.expect_refusal(4, "2", arguments=("--model", program.MODEL, "--prompt", "hello", "--max-new-tokens", "2"),
-                    environment={"PMI_SIZE": "2", "PMI_RANK": "0"})
+                            environment={"PMI_SIZE": "2", "PMI_RANK": "0"})
 
     def test_an_output_that_cannot_be_written_is_refused_before_the_work(self):
-        code, _, stderr = program.run("generate", "--model", program.MODEL, "--prompt", "hello", "--json", "/nonexistent/out.json")
+        code, _, stderr = program.run("generate", "--model", program.MODEL, "--prompt", "hello", "--json",
+                                      "/nonexistent/out.json")
         self.assertEqual(code, 2)
         self.assertIn("/nonexistent/out.json", stderr)
 
@@ -165,7 +166,7 @@ class BadInput(program.Folder):
         weights = (pathlib.Path(program.MODEL) / "model.safetensors").read_bytes()
         (folder / "model.safetensors").write_bytes(weights[:len(weights) // 2])
         self.expect_refusal(2, "model.safetensors", arguments=("--model", folder, "--ids-file", self.ids_file([[1]]),
-                                                       "--max-new-tokens", "2"))
+                                                               "--max-new-tokens", "2"))
 
 
 class OtherCommands(program.Folder):
