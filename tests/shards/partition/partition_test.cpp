@@ -143,7 +143,7 @@ TEST(MakePartition, MakesUpForWhatAStepReadsOfTheExpertsNotForAllOfThem) {
   checkpoint::ModelSpec spec = mixtral();
   spec.experts = 32;
   spec.experts_per_token = 4;
-  spec.intermediate_size = 2880;  // 90 blocks of 32 columns: ranks get 11 or 12 of them
+  spec.intermediate_size = 2880;  // 36 leaves of 80 columns: ranks get 4 or 5 of them
   const Partition partition = make_partition(spec, 8).value();
   for (const RankPart& part : partition.parts) EXPECT_GT(part.vocabulary.size(), spec.vocabulary / 16);
 }
@@ -185,6 +185,15 @@ TEST(MakePartition, GivesAttentionAndMlpTheSameLeavesWhereTheyStandSideBySide) {
       EXPECT_EQ(partition.parts.back().mlp_columns.end, columns);
     }
   }
+}
+
+TEST(MakePartition, CutsExpertsIntoFewerAndWiderLeaves) {
+  EXPECT_EQ(mlp_block_columns(mixtral()), 8192 / 32);
+  checkpoint::ModelSpec spec = mixtral();
+  spec.intermediate_size = 2880;
+  EXPECT_EQ(mlp_block_columns(spec), 80);  // 36 leaves for 32 heads; 96 columns would make 30
+  spec.query_heads = spec.key_value_heads = 64;
+  EXPECT_EQ(mlp_block_columns(spec), 32);
 }
 
 TEST(PartitionText, HasALineForEachRank) {
