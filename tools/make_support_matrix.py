@@ -4,8 +4,8 @@ windows, at which degree and from which files.
 
     python tools/make_support_matrix.py RESULTS [--check]
 
-RESULTS is the folder of GoogleTest's JSON files (`GTEST_OUTPUT=json:RESULTS/ ctest …`). Tests of model families record
-what they are about as properties (tests/model/families_matrix_test.cpp). A cell says yes when there is a test of it and
+RESULTS is the folder of GoogleTest's JSON files: ctest has the tests of model families write build/PRESET/results. They
+record what they are about as properties (tests/model/golden.cpp). A cell says yes when there is a test of it and
 every one passed; a skipped, disabled or failed test is a no. --check writes nothing and fails when docs/support.md is
 not what would be written. Needs Python's standard library only.
 """
