@@ -2,7 +2,7 @@
 // into a message and an exit code.
 #pragma once
 
-#include "launcher/command_line.h"
+#include "launcher/cli/command_line.h"
 #include "runtime/core/result.h"
 
 namespace lockstep::launcher {

@@ -8,7 +8,7 @@
 
 #include "launcher/commands.h"
 #include "launcher/expert_reads.h"
-#include "launcher/serving_spec.h"
+#include "launcher/ranks/serving_spec.h"
 #include "runtime/graph/passes.h"
 #include "runtime/graph/text.h"
 #include "shards/partition/partition.h"

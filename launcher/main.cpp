@@ -5,7 +5,7 @@
 #include <cstdlib>
 
 #include "launcher/commands.h"
-#include "launcher/guard.h"
+#include "launcher/ranks/guard.h"
 
 namespace {
 

@@ -1,11 +1,11 @@
-#include "launcher/answers.h"
+#include "launcher/generate/answers.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 #include <nlohmann/json.hpp>
 
-#include "launcher/report.h"
+#include "launcher/generate/report.h"
 #include "tests/runtime/generation/tiny_tokenizer.h"
 
 namespace lockstep::launcher {

@@ -6,11 +6,11 @@
 #include <fstream>
 #include <nlohmann/json.hpp>
 
-#include "launcher/bench_formulas.h"
-#include "launcher/bench_report.h"
+#include "launcher/bench/bench_formulas.h"
+#include "launcher/bench/bench_report.h"
+#include "launcher/bench/limits_probe.h"
+#include "launcher/bench/step_clock.h"
 #include "launcher/commands.h"
-#include "launcher/limits_probe.h"
-#include "launcher/step_clock.h"
 #include "runtime/graph/passes.h"
 #include "shards/shard.h"
 #include "tests/launcher/tiny_models.h"

@@ -1,4 +1,4 @@
-#include "launcher/command_line.h"
+#include "launcher/cli/command_line.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>

@@ -1,4 +1,4 @@
-#include "launcher/job.h"
+#include "launcher/generate/job.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>

@@ -8,8 +8,8 @@
 #include <nlohmann/json.hpp>
 
 #include "launcher/atomic_file.h"
-#include "launcher/exit_record.h"
-#include "launcher/logits_file.h"
+#include "launcher/generate/logits_file.h"
+#include "launcher/ranks/exit_record.h"
 
 namespace lockstep::launcher {
 namespace {

@@ -1,4 +1,4 @@
-#include "launcher/prompts.h"
+#include "launcher/generate/prompts.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>

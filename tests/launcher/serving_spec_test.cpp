@@ -1,4 +1,4 @@
-#include "launcher/serving_spec.h"
+#include "launcher/ranks/serving_spec.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>

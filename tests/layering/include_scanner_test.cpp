@@ -78,7 +78,8 @@ TEST(HouseRules, LetOnlyTheLauncherNameAConcreteBackend) {
 
 TEST(HouseRules, KeepABackendsHeadersPrivateExceptForTests) {
   const std::string include = "#include \"transport/shm/futex.h\"\n";
-  EXPECT_THAT(messages_of({"launcher/ranks.cpp", include}), ElementsAre(HasSubstr("is private to transport/shm")));
+  EXPECT_THAT(messages_of({"launcher/ranks/ranks.cpp", include}),
+              ElementsAre(HasSubstr("is private to transport/shm")));
   EXPECT_THAT(messages_of({"transport/shm/shm.cpp", include}), IsEmpty());
   EXPECT_THAT(messages_of({"tests/transport/futex_test.cpp", include}), IsEmpty());
 }

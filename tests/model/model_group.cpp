@@ -5,7 +5,7 @@
 #include <thread>
 
 #include "actors/session.h"
-#include "launcher/wiring.h"
+#include "launcher/ranks/wiring.h"
 #include "runtime/checkpoint/stored_tensors.h"
 #include "runtime/graph/passes.h"
 #include "shards/shard.h"

@@ -1,0 +1,19 @@
+// `lockstep bench`: refuses output files that cannot be written, then runs this process's ranks.
+#include "launcher/atomic_file.h"
+#include "launcher/bench/bench_rank.h"
+#include "launcher/commands.h"
+#include "launcher/ranks/ranks.h"
+
+namespace lockstep::launcher {
+
+Result<void> bench(const BenchCommand& command) {
+  if (command.json) LOCKSTEP_TRY_VOID(check_writable(*command.json, "--json"));
+  if (command.run.exit_record) {
+    LOCKSTEP_TRY_VOID(check_writable(*command.run.exit_record / "rank-0.json", "--exit-record"));
+  }
+  return run_ranks(command.run, command.model.tp, [&](RankContext context, RankMonitor& monitor) {
+    return run_bench_rank(command, std::move(context), monitor);
+  });
+}
+
+}  // namespace lockstep::launcher

@@ -1,0 +1,334 @@
+#include "launcher/bench/bench_rank.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cstring>
+#include <sstream>
+
+#include "launcher/atomic_file.h"
+#include "launcher/bench/bench_report.h"
+#include "launcher/bench/limits_probe.h"
+#include "launcher/bench/step_clock.h"
+#include "launcher/generate/answers.h"
+#include "launcher/generate/report.h"
+#include "launcher/ranks/agreements.h"
+#include "launcher/ranks/serving_spec.h"
+#include "runtime/device/timed_communicator.h"
+
+namespace lockstep::launcher {
+namespace {
+
+std::filesystem::path config_of(const BenchCommand& command) {
+  return command.random_weights ? command.config : command.model.model / "config.json";
+}
+
+/// Static sizes and model of the benchmark; needs no job of rank 0.
+Result<Plan> make_plan(const BenchCommand& command, const RankContext& context) {
+  Plan plan;
+  const auto locally = [&]() -> Result<void> {
+    LOCKSTEP_TRY_VOID(check_world_size(command.model.tp, context.bootstrap.size()));
+    LOCKSTEP_TRY(plan.model.spec, serving_spec(command.model, config_of(command)));
+    LOCKSTEP_TRY(plan.model.partition,
+                 partition::make_partition(plan.model.spec, context.bootstrap.size(), command.model.experts));
+    const int64_t needed = command.shape.prompt_tokens + command.shape.new_tokens - 1;  // the last is never cached
+    const int64_t capacity = command.model.max_seq_len.value_or(needed);
+    const int64_t most = longest_sequence(plan.model.spec).value_or(capacity);
+    if (capacity < needed || capacity > most) {
+      return Error{ErrorKind::kInvalidArgument,
+                   fmt::format("[launcher] cannot size the slots: found {} tokens, expected {} (--prompt-tokens and "
+                               "--new-tokens) to {} (max_position_embeddings of the model); change them",
+                               capacity, needed, most)};
+    }
+    LOCKSTEP_TRY(plan.model.shard, shard_options(command.model, plan.model.spec, command.shape.batch, capacity));
+    const int64_t rows = command.shape.prompt_tokens * command.shape.batch;
+    if (plan.model.shard.context_buckets.empty()) plan.model.shard.chunk = std::min(plan.model.shard.chunk, rows);
+    if (!command.random_weights) plan.model.checkpoint = command.model.model;
+    return ok();
+  };
+  LOCKSTEP_TRY_VOID(all_succeeded(context.bootstrap, locally()));
+  LOCKSTEP_TRY_VOID(find_places(context, plan));
+  LOCKSTEP_TRY_VOID(transport::agree(
+      context.bootstrap, "options and model",
+      fmt::format("--prompt-tokens {}\n--new-tokens {}\n--repeats {}\n--warmup {}\n{}", command.shape.prompt_tokens,
+                  command.shape.new_tokens, command.repeats, command.warmup,
+                  statement_of_plan(context.run, plan.model.spec, plan.model.partition, plan.model.shard))));
+  return plan;
+}
+
+/// Token ids that are the same in every run.
+std::vector<int32_t> random_prompt(int64_t row, int64_t tokens, int64_t vocabulary) {
+  std::vector<int32_t> ids;
+  uint64_t state = static_cast<uint64_t>(row) + 1;
+  for (int64_t i = 0; i < tokens; ++i) {
+    state = state * 6364136223846793005ull + 1442695040888963407ull;
+    ids.push_back(static_cast<int32_t>((state >> 33) % static_cast<uint64_t>(vocabulary)));
+  }
+  return ids;
+}
+
+/// Steps of a repetition, at most: while prompts remain, decoding takes turns with them.
+int64_t most_decode_steps(const BenchShape& shape) { return shape.batch * shape.new_tokens; }
+int64_t most_prefill_steps(const BenchShape& shape, int64_t chunk) {
+  return shape.batch * (shape.prompt_tokens / chunk + 2);
+}
+
+/// Collectives of a repetition, with room for backends that cut large ones and for the confirmations of schedules.
+size_t most_collectives(const BenchShape& shape, const Plan& plan, const shards::ShardGraphs& graphs) {
+  constexpr int64_t kParts = 4;
+  const int64_t decode = most_decode_steps(shape) * (graph::cost_of(graphs.decode.back()).collectives + 1);
+  const int64_t prefill =
+      most_prefill_steps(shape, plan.model.shard.chunk) * (graph::cost_of(graphs.prefill.back()).collectives + 1);
+  return static_cast<size_t>(kParts * (decode + prefill));
+}
+
+std::string packed(std::span<const device::CollectiveTimes> times) {
+  std::string bytes(times.size() * sizeof(int64_t), '\0');
+  for (size_t i = 0; i < times.size(); ++i) {
+    const int64_t enter = times[i].enter.time_since_epoch().count();
+    std::memcpy(bytes.data() + i * sizeof enter, &enter, sizeof enter);
+  }
+  return bytes;
+}
+
+/// When the last rank entered each of the collectives that all ranks recorded.
+std::vector<TimePoint> last_entries(const std::vector<std::string>& packed_by_rank) {
+  std::vector<TimePoint> last(packed_by_rank.front().size() / sizeof(int64_t));
+  for (const std::string& bytes : packed_by_rank) {
+    LOCKSTEP_CHECK(bytes.size() == last.size() * sizeof(int64_t), bytes.size(), last.size());
+    for (size_t i = 0; i < last.size(); ++i) {
+      int64_t enter = 0;
+      std::memcpy(&enter, bytes.data() + i * sizeof enter, sizeof enter);
+      last[i] = std::max(last[i], TimePoint(Duration(enter)));
+    }
+  }
+  return last;
+}
+
+std::string to_text(const RankSplit& split) {
+  std::string text;
+  for (const PhaseSplit& phase : {split.prefill, split.decode}) {
+    text += fmt::format("{} {} {} ", phase.compute_s, phase.communication_s, phase.waiting_s);
+  }
+  return text;
+}
+
+RankSplit parse_split(const std::string& text) {
+  RankSplit split;
+  std::istringstream stream(text);
+  for (PhaseSplit* phase : {&split.prefill, &split.decode}) {
+    stream >> phase->compute_s >> phase->communication_s >> phase->waiting_s;
+  }
+  return split;
+}
+
+/// One rank's benchmark once weights are loaded. Lives on the executor's thread.
+class Bench {
+ public:
+  Bench(const BenchCommand& command, const RankContext& context, const Plan& plan, RankMonitor& monitor,
+        shards::Shard& shard, device::TimedCommunicator* communicator)
+      : command_(command),
+        context_(context),
+        plan_(plan),
+        monitor_(monitor),
+        communicator_(communicator),
+        clock_(shard, communicator, context.clock,
+               static_cast<size_t>(most_decode_steps(command.shape) +
+                                   most_prefill_steps(command.shape, plan.model.shard.chunk))) {}
+
+  /// Opens the session of the next repetition. @collective @blocking
+  Result<void> open() {
+    own_session_.reset();
+    LOCKSTEP_TRY(session_, open_session(context_, plan_, own_session_));
+    return context_.bootstrap.barrier();
+  }
+
+  /// Runs it. What only rank 0 knows stays zero elsewhere. @collective @blocking
+  Result<Repetition> repeat();
+  int64_t dropped() const { return communicator_ == nullptr ? 0 : communicator_->dropped(); }
+
+ private:
+  bool is_first() const { return context_.bootstrap.rank() == 0; }
+  void submit_all(Answers& answers);
+  Result<std::vector<RankSplit>> split();
+
+  const BenchCommand& command_;
+  const RankContext& context_;
+  const Plan& plan_;
+  RankMonitor& monitor_;
+  device::TimedCommunicator* communicator_;
+  StepClock clock_;
+  std::unique_ptr<actors::Session> own_session_;
+  actors::Session* session_ = nullptr;
+};
+
+void Bench::submit_all(Answers& answers) {
+  const BenchShape& shape = command_.shape;
+  answers.mark_start();
+  for (int64_t row = 0; row < shape.batch; ++row) {
+    shards::SlotParameters parameters;
+    parameters.max_new_tokens = static_cast<int32_t>(shape.new_tokens);
+    session_->submit({.id = RequestId(row),
+                      .ids = random_prompt(row, shape.prompt_tokens, plan_.model.spec.vocabulary),
+                      .parameters = parameters},
+                     answers);
+  }
+  session_->finish();
+}
+
+Result<Repetition> Bench::repeat() {
+  const RankId rank(context_.bootstrap.rank());
+  clock_.restart();
+  Answers answers(context_.clock, {.rows = static_cast<size_t>(command_.shape.batch)});
+  monitor_.watch(session_, rank, communicator_);
+  if (is_first()) submit_all(answers);
+  const Result<void> ended = session_->run_executor(rank, clock_);
+  if (!ended.has_value()) context_.on_failure(ended.error());
+  monitor_.forget();
+  if (!ended.has_value()) return ended.error();
+  Repetition repetition;
+  LOCKSTEP_TRY(repetition.ranks, split());
+  if (!is_first()) return repetition;
+  for (const Answer& answer : answers.rows()) {
+    if (answer.error) return *answer.error;
+  }
+  repetition.prefill_s = to_seconds(phase_time(clock_.steps(), StepPhase::kPrefill));
+  repetition.decode_s = to_seconds(phase_time(clock_.steps(), StepPhase::kDecode));
+  repetition.ttft_s = answers.ttft_s().value_or(0.0);
+  repetition.tpot_s = answers.tpot_s().value_or(0.0);
+  repetition.decode_tokens = answers.tokens() - command_.shape.batch;
+  return repetition;
+}
+
+/// Where every rank's time went. @collective @blocking
+Result<std::vector<RankSplit>> Bench::split() {
+  std::vector<TimePoint> last;
+  std::span<const device::CollectiveTimes> own;
+  if (communicator_ != nullptr) {
+    own = communicator_->times();
+    LOCKSTEP_TRY(const auto entries, context_.bootstrap.exchange(packed(own)));
+    last = last_entries(on_one_host(plan_.places) ? entries : std::vector<std::string>{packed(own)});
+  }
+  const auto phase_split = [&](StepPhase phase) {
+    const auto inside = device::split_times(own, last, static_cast<int32_t>(phase));
+    const Duration steps = step_time(clock_.steps(), phase);
+    return PhaseSplit{to_seconds(steps - inside.waiting - inside.communication), to_seconds(inside.communication),
+                      to_seconds(inside.waiting)};
+  };
+  const RankSplit mine{phase_split(StepPhase::kPrefill), phase_split(StepPhase::kDecode)};
+  LOCKSTEP_TRY(const auto told, context_.bootstrap.exchange(to_text(mine)));
+  std::vector<RankSplit> splits;
+  for (const std::string& text : told) splits.push_back(parse_split(text));
+  return splits;
+}
+
+/// Adds warm-up and repetitions, each between two probes, to `report`. @collective @blocking
+Result<void> run_all(const BenchCommand& command, const RankContext& context, Bench& bench, LimitsProbe& probe,
+                     Limits before, BenchReport& report) {
+  for (int i = 0; i < command.warmup + command.repeats; ++i) {
+    if (i > 0) LOCKSTEP_TRY_VOID(bench.open());
+    LOCKSTEP_TRY(Repetition repetition, bench.repeat());
+    LOCKSTEP_TRY(const Limits after, probe.measure());
+    repetition.limits = mean_of(before, after);
+    before = after;
+    context.log.info("{} {}: prefill {:.3f} s, decode {:.3f} s for {} tokens; probes {:.1f} GB/s, {:.0f} GFLOP/s",
+                     i < command.warmup ? "warm-up" : "repetition", i < command.warmup ? i : i - command.warmup,
+                     repetition.prefill_s, repetition.decode_s, repetition.decode_tokens,
+                     repetition.limits.read_bytes_per_s * 1e-9, repetition.limits.flops_per_s * 1e-9);
+    if (i == 0) report.very_first_ttft_s = repetition.ttft_s;
+    if (i >= command.warmup) report.repetitions.push_back(std::move(repetition));
+  }
+  return ok();
+}
+
+/// What all ranks read in a decode step. @collective @blocking
+Result<DecodeBytes> group_decode_bytes(transport::Bootstrap& bootstrap, const graph::Graph& decode,
+                                       const BenchShape& shape) {
+  const DecodeBytes own = decode_bytes(decode, shape);
+  LOCKSTEP_TRY(const auto told, bootstrap.exchange(fmt::format("{} {}", own.weights, own.cache)));
+  DecodeBytes all;
+  for (const std::string& text : told) {
+    DecodeBytes rank;
+    std::istringstream(text) >> rank.weights >> rank.cache;
+    all += rank;
+  }
+  return all;
+}
+
+Result<void> write_report(const BenchCommand& command, const RankContext& context, const BenchReport& report) {
+  fmt::print("{}", to_table(report));
+  if (report.has_bad_probe()) {
+    context.log.warning("bad probe: a speed is above {} of its limit; run again on a quiet machine", kBadProbeRatio);
+  }
+  return command.json ? write_text_file(*command.json, to_json(report)) : Result<void>(ok());
+}
+
+/// The phases of start-up: what this command adds is not one.
+std::vector<std::pair<std::string, double>> startup_of(const Phases& phases) {
+  auto startup = phases.seconds();
+  std::erase_if(startup, [](const auto& phase) { return phase.first == "probe"; });
+  return startup;
+}
+
+/// A communicator that records when each collective ran; null in a group of one.
+Result<std::unique_ptr<device::TimedCommunicator>> timed(const BenchCommand& command, const RankContext& context,
+                                                         const Plan& plan, const ChosenCommunicator& chosen) {
+  if (!chosen.communicator) return std::unique_ptr<device::TimedCommunicator>();
+  LOCKSTEP_TRY(const shards::ShardGraphs graphs, shards::build_graphs(plan.model.spec, plan.model.partition,
+                                                                      context.bootstrap.rank(), plan.model.shard, {}));
+  return std::make_unique<device::TimedCommunicator>(*chosen.communicator, context.clock,
+                                                     most_collectives(command.shape, plan, graphs));
+}
+
+/// What the plan tells, before anything ran.
+BenchReport report_of(const BenchCommand& command, const RankContext& context, const Plan& plan) {
+  BenchReport report;
+  report.model = (command.random_weights ? command.config : command.model.model).string();
+  report.backend = context.run.backend;
+  report.dtype = std::string(to_string(plan.model.shard.dtype));
+  report.world_size = context.bootstrap.size();
+  report.threads = plan.threads;
+  report.shape = command.shape;
+  report.prefill_chunk = plan.model.shard.chunk;
+  report.max_seq_len = plan.model.shard.capacity;
+  report.flops_per_token = flops_per_token(plan.model.spec, command.shape.prompt_tokens);
+  report.one_clock = on_one_host(plan.places);
+  return report;
+}
+
+}  // namespace
+
+Result<void> run_bench_rank(const BenchCommand& command, RankContext context, RankMonitor& monitor) {
+  context.phases.enter("plan");
+  LOCKSTEP_TRY(const Plan plan, make_plan(command, context));
+  BenchReport report = report_of(command, context, plan);
+  context.phases.enter("connect");
+  LOCKSTEP_TRY(const ChosenCommunicator chosen, connect(context, plan));
+  log_plan(context, plan, chosen);
+  LOCKSTEP_TRY(const auto communicator, timed(command, context, plan, chosen));
+  report.communicator = communicator == nullptr ? "none" : communicator->name();
+  context.phases.enter("load");
+  LOCKSTEP_TRY(const LoadedModel loaded, load_model(context, plan, communicator.get()));
+
+  context.phases.enter("probe");
+  LOCKSTEP_TRY(LimitsProbe probe, LimitsProbe::create(context, plan, command.probe_bytes));
+  LOCKSTEP_TRY(const Limits limits, probe.measure());
+  report.flops_precision = std::string(probe.precision());
+  Bench bench(command, context, plan, monitor, *loaded.shard, communicator.get());
+  context.phases.enter("session");
+  LOCKSTEP_TRY_VOID(bench.open());
+  context.phases.enter("run");
+  report.startup = startup_of(context.phases);
+  LOCKSTEP_TRY_VOID(run_all(command, context, bench, probe, limits, report));
+
+  context.phases.enter("report");
+  report.dropped_collectives = bench.dropped();
+  LOCKSTEP_TRY(const auto memories, context.bootstrap.exchange(to_text(loaded.shard->store().memory())));
+  for (const std::string& memory : memories) report.memory.push_back(parse_memory(memory));
+  LOCKSTEP_TRY(const DecodeBytes bytes,
+               group_decode_bytes(context.bootstrap, loaded.shard->graphs().decode.back(), command.shape));
+  report.bytes_per_token = bytes_per_token(bytes, command.shape);
+  return context.bootstrap.rank() == 0 ? write_report(command, context, report) : ok();
+}
+
+}  // namespace lockstep::launcher

@@ -1,0 +1,18 @@
+// One rank of `bench`: what generate does (plan, weights, session, schedules, steps), several times over, with the
+// machine's limits measured before and after each repetition.
+//
+//   start-up ─► probe ─► warm-up ─► probe ─► repetition ─► probe ─► repetition ─► probe ─► report (rank 0)
+//
+// All ranks probe at the same time. Every repetition is a session of its own, so that time to the first token holds all
+// that a user waits for.
+#pragma once
+
+#include "launcher/cli/command_line.h"
+#include "launcher/ranks/rank_setup.h"
+
+namespace lockstep::launcher {
+
+/// @collective @blocking
+Result<void> run_bench_rank(const BenchCommand& command, RankContext context, RankMonitor& monitor);
+
+}  // namespace lockstep::launcher

@@ -1,0 +1,254 @@
+#include "launcher/bench/bench_report.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <functional>
+#include <nlohmann/json.hpp>
+#include <ranges>
+
+namespace lockstep::launcher {
+namespace {
+
+using Json = nlohmann::ordered_json;
+using Quantity = double (BenchReport::*)(const Repetition&) const;
+
+double per_second(double amount, double seconds) { return seconds > 0 ? amount / seconds : 0.0; }
+
+/// The mean over the repetitions.
+double mean(const BenchReport& report, const std::function<double(const Repetition&)>& value) {
+  double sum = 0;
+  for (const Repetition& repetition : report.repetitions) sum += value(repetition);
+  return sum / static_cast<double>(report.repetitions.size());
+}
+
+double median(const BenchReport& report, const std::function<double(const Repetition&)>& value) {
+  std::vector<double> values;
+  for (const Repetition& repetition : report.repetitions) values.push_back(value(repetition));
+  return spread_of(std::move(values)).median;
+}
+
+PhaseSplit mean_split(const BenchReport& report, size_t rank, PhaseSplit RankSplit::*phase) {
+  const auto of = [&](double PhaseSplit::*part) {
+    return mean(report, [&](const Repetition& r) { return r.ranks.at(rank).*phase.*part; });
+  };
+  return {of(&PhaseSplit::compute_s), of(&PhaseSplit::communication_s), of(&PhaseSplit::waiting_s)};
+}
+
+Json to_json(const PhaseSplit& split) {
+  return {{"compute_s", split.compute_s}, {"communication_s", split.communication_s}, {"waiting_s", split.waiting_s}};
+}
+
+Json to_json(const Spread& spread) { return {{"min", spread.min}, {"median", spread.median}, {"max", spread.max}}; }
+
+/// The mean of the repetitions, all phases together and each alone.
+Json ranks_of(const BenchReport& report) {
+  Json ranks = Json::array();
+  for (size_t rank = 0; rank < static_cast<size_t>(report.world_size); ++rank) {
+    const PhaseSplit prefill = mean_split(report, rank, &RankSplit::prefill);
+    const PhaseSplit decode = mean_split(report, rank, &RankSplit::decode);
+    Json json =
+        to_json(PhaseSplit{prefill.compute_s + decode.compute_s, prefill.communication_s + decode.communication_s,
+                           prefill.waiting_s + decode.waiting_s});
+    json["prefill"] = to_json(prefill);
+    json["decode"] = to_json(decode);
+    const device::MemoryReport& memory = report.memory.at(rank);
+    json["memory"] = {{"weights", memory.weights.value},
+                      {"states_reserved", memory.states_reserved.value},
+                      {"states_resident", memory.states_resident.value},
+                      {"workspace", memory.workspace.value}};
+    ranks.push_back(std::move(json));
+  }
+  return ranks;
+}
+
+Json repetitions_of(const BenchReport& report) {
+  Json list = Json::array();
+  for (const Repetition& r : report.repetitions) {
+    list.push_back({{"decode_tokens_per_s", report.decode_tokens_per_s(r)},
+                    {"prefill_tokens_per_s", report.prefill_tokens_per_s(r)},
+                    {"ttft_s", r.ttft_s},
+                    {"tpot_s", r.tpot_s},
+                    {"of_bandwidth", report.of_bandwidth(r)},
+                    {"of_peak", report.of_peak(r)},
+                    {"read_bytes_per_s", r.limits.read_bytes_per_s},
+                    {"read_kernel", r.limits.read_kernel},
+                    {"flops_per_s", r.limits.flops_per_s},
+                    {"flops_kernel", r.limits.flops_kernel}});
+  }
+  return list;
+}
+
+/// What was run, and how.
+void add_settings(const BenchReport& report, Json& json) {
+  json["world_size"] = report.world_size;
+  json["threads"] = report.threads;
+  json["model"] = report.model;
+  json["backend"] = report.backend;
+  json["communicator"] = report.communicator;
+  json["dtype"] = report.dtype;
+  json["batch_size"] = report.shape.batch;
+  json["prompt_tokens"] = report.shape.prompt_tokens;
+  json["new_tokens"] = report.shape.new_tokens;
+  json["prefill_chunk"] = report.prefill_chunk;
+  json["max_seq_len"] = report.max_seq_len;
+  json["one_clock"] = report.one_clock;
+  json["dropped_collectives"] = report.dropped_collectives;
+}
+
+/// One line of the table of speeds.
+std::string speed_row(std::string_view name, const Spread& spread, double scale, std::string_view unit) {
+  return fmt::format("  {:<22}{:>12.4g}{:>12.4g}{:>12.4g}  {}\n", name, spread.median * scale, spread.min * scale,
+                     spread.max * scale, unit);
+}
+
+std::string speed_table(const BenchReport& report) {
+  const auto over = [&](const std::function<double(const Repetition&)>& value) {
+    std::vector<double> values;
+    for (const Repetition& r : report.repetitions) values.push_back(value(r));
+    return spread_of(std::move(values));
+  };
+  std::string text = fmt::format("  {:<22}{:>12}{:>12}{:>12}\n", "", "median", "min", "max");
+  text += speed_row("prefill", report.spread(&BenchReport::prefill_tokens_per_s), 1, "tokens/s");
+  text += speed_row("  of peak", report.spread(&BenchReport::of_peak), 1, "");
+  text += speed_row("first token", over([](const Repetition& r) { return r.ttft_s; }), 1e3, "ms (TTFT)");
+  text += speed_row("decode", report.spread(&BenchReport::decode_tokens_per_s), 1, "tokens/s");
+  text += speed_row("  of bandwidth", report.spread(&BenchReport::of_bandwidth), 1, "");
+  text += speed_row("next token", over([](const Repetition& r) { return r.tpot_s; }), 1e3, "ms (TPOT)");
+  text += speed_row("read probe", over([](const Repetition& r) { return r.limits.read_bytes_per_s; }), 1e-9, "GB/s");
+  text += speed_row("dot probe", over([](const Repetition& r) { return r.limits.flops_per_s; }), 1e-9,
+                    fmt::format("GFLOP/s ({})", report.flops_precision));
+  return text;
+}
+
+std::string first_token_line(const FirstToken& first) {
+  std::string text = fmt::format("  first token after {:.4g} ms cold (start-up included), {:.4g} ms warm",
+                                 first.cold * 1e3, first.warm * 1e3);
+  if (first.steady) text += fmt::format(", {:.4g} ms steady", *first.steady * 1e3);
+  return text + "\n";
+}
+
+std::string rank_table(const BenchReport& report) {
+  std::string text = fmt::format("  {:<6}{:<9}{:>12}{:>15}{:>12}   {}\n", "rank", "phase", "compute", "communication",
+                                 "waiting", "seconds a repetition");
+  for (size_t rank = 0; rank < static_cast<size_t>(report.world_size); ++rank) {
+    for (const auto& [name, phase] : {std::pair{"prefill", &RankSplit::prefill}, {"decode", &RankSplit::decode}}) {
+      const PhaseSplit split = mean_split(report, rank, phase);
+      text += fmt::format("  {:<6}{:<9}{:>12.4f}{:>15.4f}{:>12.4f}\n", rank, name, split.compute_s,
+                          split.communication_s, split.waiting_s);
+    }
+  }
+  if (!report.one_clock) text += "  waiting is part of communication: the ranks' hosts have different clocks\n";
+  if (report.dropped_collectives > 0) {
+    text +=
+        fmt::format("  {} collectives found no room in the record and count as compute\n", report.dropped_collectives);
+  }
+  return text;
+}
+
+std::string memory_table(const BenchReport& report) {
+  std::string text = "  memory of a rank: weights, states in use (reserved), workspace\n";
+  for (size_t rank = 0; rank < report.memory.size(); ++rank) {
+    const device::MemoryReport& memory = report.memory[rank];
+    text += fmt::format("  {:<6}{}, {} ({}), {}\n", rank, to_string(memory.weights), to_string(memory.states_resident),
+                        to_string(memory.states_reserved), to_string(memory.workspace));
+  }
+  return text;
+}
+
+}  // namespace
+
+Spread spread_of(std::vector<double> values) {
+  LOCKSTEP_CHECK(!values.empty());
+  std::sort(values.begin(), values.end());
+  const size_t middle = values.size() / 2;
+  const double median = values.size() % 2 == 1 ? values[middle] : (values[middle - 1] + values[middle]) / 2;
+  return {values.front(), median, values.back()};
+}
+
+double BenchReport::prefill_tokens_per_s(const Repetition& r) const {
+  return per_second(static_cast<double>(shape.batch * shape.prompt_tokens), r.prefill_s);
+}
+double BenchReport::decode_tokens_per_s(const Repetition& r) const {
+  return per_second(static_cast<double>(r.decode_tokens), r.decode_s);
+}
+double BenchReport::of_peak(const Repetition& r) const {
+  return per_second(flops_per_token * prefill_tokens_per_s(r), r.limits.flops_per_s);
+}
+double BenchReport::of_bandwidth(const Repetition& r) const {
+  return per_second(bytes_per_token * decode_tokens_per_s(r), r.limits.read_bytes_per_s);
+}
+
+FirstToken BenchReport::first_token() const {
+  FirstToken first{.cold = very_first_ttft_s, .warm = repetitions.front().ttft_s, .steady = std::nullopt};
+  for (const auto& [phase, seconds] : startup) first.cold += seconds;
+  std::vector<double> rest;
+  for (const Repetition& r : repetitions | std::views::drop(1)) rest.push_back(r.ttft_s);
+  if (!rest.empty()) first.steady = spread_of(std::move(rest)).median;
+  return first;
+}
+
+Spread BenchReport::spread(Quantity quantity) const {
+  std::vector<double> values;
+  for (const Repetition& r : repetitions) values.push_back((this->*quantity)(r));
+  return spread_of(std::move(values));
+}
+
+bool BenchReport::has_bad_probe() const {
+  return std::any_of(repetitions.begin(), repetitions.end(), [&](const Repetition& r) {
+    return of_peak(r) > kBadProbeRatio || of_bandwidth(r) > kBadProbeRatio;
+  });
+}
+
+std::string to_json(const BenchReport& report) {
+  const auto spread = [&](Quantity quantity) { return report.spread(quantity); };
+  const Spread decode = spread(&BenchReport::decode_tokens_per_s), prefill = spread(&BenchReport::prefill_tokens_per_s);
+  const Spread of_bandwidth = spread(&BenchReport::of_bandwidth), of_peak = spread(&BenchReport::of_peak);
+  Json json;
+  json["decode"] = {{"tokens_per_s", decode.median},
+                    {"bytes_per_token", report.bytes_per_token},
+                    {"of_bandwidth", of_bandwidth.median}};
+  json["prefill"] = {
+      {"tokens_per_s", prefill.median}, {"flops_per_token", report.flops_per_token}, {"of_peak", of_peak.median}};
+  json["ttft_s"] = median(report, [](const Repetition& r) { return r.ttft_s; });
+  json["tpot_s"] = median(report, [](const Repetition& r) { return r.tpot_s; });
+  const FirstToken first = report.first_token();
+  json["first_token"] = {{"cold_s", first.cold}, {"warm_s", first.warm}, {"steady_s", nullptr}};
+  if (first.steady) json["first_token"]["steady_s"] = *first.steady;
+  json["probe"] = {{"read_bytes_per_s", median(report, [](const Repetition& r) { return r.limits.read_bytes_per_s; })},
+                   {"flops_per_s", median(report, [](const Repetition& r) { return r.limits.flops_per_s; })},
+                   {"flops_precision", report.flops_precision}};
+  json["bad_probe"] = report.has_bad_probe();
+  json["ranks"] = ranks_of(report);
+  json["startup"] = Json::object();
+  for (const auto& [phase, seconds] : report.startup) json["startup"][phase] = seconds;
+  json["spread"] = {{"decode_tokens_per_s", to_json(decode)},
+                    {"prefill_tokens_per_s", to_json(prefill)},
+                    {"of_bandwidth", to_json(of_bandwidth)},
+                    {"of_peak", to_json(of_peak)}};
+  add_settings(report, json);
+  json["repetitions"] = repetitions_of(report);
+  return json.dump(2, ' ', false, nlohmann::json::error_handler_t::replace) + "\n";
+}
+
+std::string to_table(const BenchReport& report) {
+  const BenchShape& shape = report.shape;
+  std::string text = fmt::format("{}, {}: {} rank(s) of {} thread(s), {} backend, communicator {}\n", report.model,
+                                 report.dtype, report.world_size, report.threads, report.backend, report.communicator);
+  text += fmt::format("{} sequence(s) of {} prompt and {} new tokens, chunks of {}, {} repetition(s)\n\n", shape.batch,
+                      shape.prompt_tokens, shape.new_tokens, report.prefill_chunk, report.repetitions.size());
+  text += speed_table(report) + first_token_line(report.first_token());
+  const Limits& limits = report.repetitions.back().limits;
+  text += fmt::format("  best kernels at the end: {}; {}\n", limits.read_kernel, limits.flops_kernel);
+  if (report.has_bad_probe()) {
+    text += fmt::format("  WARNING: a ratio is above {}: the probe is bad, or other work slowed it\n", kBadProbeRatio);
+  }
+  text += fmt::format("  {:.4g} MB read and made into one token; {:.4g} MFLOP for one prompt token\n\n",
+                      report.bytes_per_token * 1e-6, report.flops_per_token * 1e-6);
+  text += rank_table(report) + "\n" + memory_table(report) + "\n  start-up:";
+  for (const auto& [phase, seconds] : report.startup) text += fmt::format(" {} {:.2f} s,", phase, seconds);
+  text.back() = '\n';
+  return text + "\n" + std::string(formulas());
+}
+
+}  // namespace lockstep::launcher

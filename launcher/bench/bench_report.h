@@ -1,0 +1,93 @@
+// What a benchmark found, as values, as a table for people and as JSON.
+#pragma once
+
+#include <optional>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "launcher/bench/bench_formulas.h"
+#include "runtime/device/backend.h"
+
+namespace lockstep::launcher {
+
+/// Above this ratio to its limit, the limit was measured wrongly.
+constexpr double kBadProbeRatio = 1.02;
+
+/// The machine's limits at one moment, all ranks together.
+struct Limits {
+  double read_bytes_per_s = 0.0;
+  double flops_per_s = 0.0;  // of the best instruction for the data type of the model
+  std::string read_kernel, flops_kernel;
+};
+
+/// Where one rank's time went in the steps of one phase, in seconds.
+struct PhaseSplit {
+  double compute_s = 0.0;        // in steps, outside collectives
+  double communication_s = 0.0;  // in collectives, from the entry of the last rank on
+  double waiting_s = 0.0;        // in collectives, until the last rank entered
+};
+
+struct RankSplit {
+  PhaseSplit prefill, decode;
+};
+
+/// One repetition.
+struct Repetition {
+  double prefill_s = 0.0;  // of all prefill steps
+  double decode_s = 0.0;   // of all decode steps and what lies between them
+  double ttft_s = 0.0;     // from submission to the first token of the first sequence
+  double tpot_s = 0.0;     // between a sequence's tokens after its first, on average
+  int64_t decode_tokens = 0;
+  std::vector<RankSplit> ranks;
+  Limits limits;  // the mean of the probes before and after
+};
+
+/// A quantity over the repetitions.
+struct Spread {
+  double min = 0.0, median = 0.0, max = 0.0;
+};
+Spread spread_of(std::vector<double> values);
+
+/// How long a user waits for the first token, in seconds.
+struct FirstToken {
+  double cold = 0.0;             // from the program's start: start-up (weights, graphs) and the very first prompts
+  double warm = 0.0;             // the first repetition after the warm-up, from its submission
+  std::optional<double> steady;  // likewise, the median of the repetitions after that one; empty if there are none
+};
+
+/// Everything that is reported.
+struct BenchReport {
+  std::string model;  // the directory or the config
+  std::string backend, communicator, dtype, flops_precision;
+  int world_size = 1;
+  int threads = 1;  // of rank 0
+  BenchShape shape;
+  int64_t prefill_chunk = 0, max_seq_len = 0;
+  double bytes_per_token = 0.0;
+  double flops_per_token = 0.0;
+  bool one_clock = true;  // all ranks on one host: waiting and communication can be told apart
+  int64_t dropped_collectives = 0;
+  std::vector<Repetition> repetitions;                  // without the warm-up; at least one
+  double very_first_ttft_s = 0.0;                       // of the first repetition of all, a warm-up or not
+  std::vector<device::MemoryReport> memory;             // by rank
+  std::vector<std::pair<std::string, double>> startup;  // seconds by phase, rank 0
+
+  double prefill_tokens_per_s(const Repetition& r) const;
+  double decode_tokens_per_s(const Repetition& r) const;
+  double of_peak(const Repetition& r) const;
+  double of_bandwidth(const Repetition& r) const;
+  FirstToken first_token() const;
+  /// A quantity over all repetitions.
+  Spread spread(double (BenchReport::*quantity)(const Repetition&) const) const;
+  /// Whether any ratio is above `kBadProbeRatio`.
+  bool has_bad_probe() const;
+};
+
+/// The document of `bench --json`.
+std::string to_json(const BenchReport& report);
+
+/// The table on stdout.
+std::string to_table(const BenchReport& report);
+
+}  // namespace lockstep::launcher

@@ -1,0 +1,49 @@
+// The machine's limits as all ranks reach them together.
+#pragma once
+
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "launcher/bench/bench_report.h"
+#include "launcher/ranks/rank_setup.h"
+#include "runtime/probe/probe.h"
+
+namespace lockstep::launcher {
+
+/// One kernel over all ranks: `by_rank[r]` is what rank r did. Ranks of one host share a clock, so their times are put
+/// together; hosts add up.
+double group_rate(const std::vector<transport::RankPlace>& places, const std::vector<probe::Sample>& by_rank);
+
+class LimitsProbe {
+ public:
+  /// Fills the buffers of this rank: `per_thread` bytes, or what fits this machine.
+  static Result<LimitsProbe> create(const RankContext& context, const Plan& plan, std::optional<Bytes> per_thread);
+
+  /// The best kernels now. The same value on every rank. All machines are of one kind. @collective @blocking
+  Result<Limits> measure();
+
+  /// What is multiplied: "bfloat16" or "float32".
+  std::string_view precision() const { return precision_ == probe::Precision::kBFloat16 ? "bfloat16" : "float32"; }
+
+ private:
+  struct Best {
+    double rate = 0.0;
+    std::string kernel;
+  };
+
+  LimitsProbe(const RankContext& context, const Plan& plan, std::unique_ptr<probe::Prober> prober)
+      : bootstrap_(&context.bootstrap), places_(&plan.places), prober_(std::move(prober)) {}
+
+  Result<Best> best_of_group(const std::vector<probe::Figure>& own);
+
+  transport::Bootstrap* bootstrap_;
+  const std::vector<transport::RankPlace>* places_;
+  std::unique_ptr<probe::Prober> prober_;
+  probe::Precision precision_ = probe::Precision::kFloat32;
+};
+
+/// The mean of two measurements; kernels are those of `after`.
+Limits mean_of(const Limits& before, const Limits& after);
+
+}  // namespace lockstep::launcher

@@ -1,0 +1,49 @@
+#include <CLI/CLI.hpp>
+
+#include "launcher/cli/commands.h"
+#include "launcher/cli/shared_options.h"
+
+namespace lockstep::launcher {
+
+void add_bench(CLI::App& parent, BenchCommand& command, int64_t& probe_mib) {
+  CLI::App& app = *parent.add_subcommand("bench", "Measure prefill and decode beside the machine's own limits");
+  add_model_options(app, command.model);
+  app.get_option("--model")->required(false);
+  app.get_option("--batch-size")->description("Sequences at once; default: 1");
+  app.get_option("--max-seq-len")->description("Tokens that a slot can hold; default: prompt and new tokens");
+  begin_section(app, "Measurement");
+  auto* random =
+      app.add_flag("--random-weights", command.random_weights, "Weights that exist nowhere, for the shape of --config");
+  auto* config = app.add_option("--config", command.config, "A config.json")->type_name("F");
+  random->needs(config)->excludes(app.get_option("--model"));
+  config->needs(random);
+  const auto tokens = [&](const char* name, int64_t& value, int64_t least, const char* help) {
+    app.add_option(name, value, help)->check(CLI::Range(least, kMostTokens))->capture_default_str()->type_name("N");
+  };
+  command.shape = {.batch = 1, .prompt_tokens = 512, .new_tokens = 64};
+  tokens("--prompt-tokens", command.shape.prompt_tokens, 1, "Tokens of each prompt: random ids, always the same");
+  tokens("--new-tokens", command.shape.new_tokens, 2, "Tokens that follow; no end token is obeyed");
+  app.add_option("--repeats", command.repeats, "Repetitions that are reported")
+      ->check(CLI::Range(1, 1000))
+      ->capture_default_str()
+      ->type_name("N");
+  app.add_option("--warmup", command.warmup, "Repetitions before them")
+      ->check(CLI::Range(0, 1000))
+      ->capture_default_str()
+      ->type_name("N");
+  app.add_option("--probe-mib", probe_mib,
+                 "MiB that a thread reads to measure the bandwidth; default: eight times the last-level cache, at "
+                 "least 512, at most what a quarter of the free memory allows")
+      ->check(CLI::Range(int64_t{1}, int64_t{1} << 20))
+      ->type_name("N");
+  app.add_option("--json", command.json, "Write the result to this file")->type_name("OUT");
+  add_run_options(app, command.run);
+  app.footer("\n" + std::string(formulas()));
+  app.final_callback([&app] {
+    if (app.count("--model") + app.count("--random-weights") == 0) {
+      throw CLI::RequiredError("--model or --random-weights");
+    }
+  });
+}
+
+}  // namespace lockstep::launcher

@@ -1,0 +1,107 @@
+#include "launcher/cli/command_line.h"
+
+#include <fmt/format.h>
+
+#include <CLI/CLI.hpp>
+#include <algorithm>
+#include <iterator>
+
+#include "launcher/cli/commands.h"
+
+namespace lockstep::launcher {
+namespace {
+
+constexpr const char* kVersion = "lockstep " LOCKSTEP_VERSION;
+
+/// CLI11 takes a word in brackets for a list and cuts it at its commas ("[INST] one, two [/INST]"); a guard in front
+/// keeps it whole until `take_guards_off`.
+constexpr char kGuard = '\x01';
+
+/// The words of argv without the program's name, last first, as CLI11 wants them.
+std::vector<std::string> guarded_words(int argc, const char* const* argv) {
+  std::vector<std::string> words(std::make_reverse_iterator(argv + argc), std::make_reverse_iterator(argv + 1));
+  for (std::string& word : words) {
+    if (word.starts_with('[') && word.ends_with(']')) word.insert(word.begin(), kGuard);
+  }
+  return words;
+}
+
+void take_guards_off(CLI::App& app) {
+  for (CLI::Option* option : app.get_options()) {
+    option->transform([](std::string word) { return word.starts_with(kGuard) ? word.substr(1) : word; }, "");
+  }
+  for (CLI::App* inner : app.get_subcommands([](const CLI::App*) { return true; })) take_guards_off(*inner);
+}
+
+std::vector<std::string> command_names(const CLI::App& app) {
+  std::vector<std::string> names;
+  for (const CLI::App* command : app.get_subcommands([](const CLI::App*) { return true; })) {
+    names.push_back(command->get_name());
+  }
+  return names;
+}
+
+Error unknown_command(const CLI::App& app, std::string_view word) {
+  return {ErrorKind::kInvalidArgument,
+          fmt::format("[launcher] cannot read the command line: found the command \"{}\", expected one of {}; see "
+                      "lockstep --help",
+                      word, fmt::join(command_names(app), ", "))};
+}
+
+/// Every command with the options that were given.
+struct Commands {
+  GenerateCommand generate;
+  TokenizeCommand tokenize;
+  ExplainCommand explain;
+  BenchCommand bench;
+  int64_t probe_mib = 0;  // of bench
+};
+
+void add_all(CLI::App& app, Commands& commands) {
+  app.set_version_flag("--version", kVersion);
+  app.require_subcommand(1);
+  add_generate(app, commands.generate);
+  add_tokenize(app, commands.tokenize);
+  add_explain(app, commands.explain);
+  add_bench(app, commands.bench, commands.probe_mib);
+  take_guards_off(app);
+}
+
+/// The one that argv names, which was parsed.
+Command chosen_command(const CLI::App& app, Commands commands) {
+  if (app.got_subcommand("generate")) return std::move(commands.generate);
+  if (app.got_subcommand("tokenize")) return std::move(commands.tokenize);
+  if (app.got_subcommand("explain")) return std::move(commands.explain);
+  commands.bench.shape.batch = commands.bench.model.batch_size.value_or(1);
+  if (commands.probe_mib > 0) commands.bench.probe_bytes = Bytes(commands.probe_mib << 20);
+  return std::move(commands.bench);
+}
+
+}  // namespace
+
+Result<Command> parse_command_line(int argc, const char* const* argv) {
+  CLI::App app("Runs one language model across many devices: [mpirun -n P] lockstep COMMAND --model DIR …", "lockstep");
+  Commands commands;
+  add_all(app, commands);
+  const std::vector<std::string> names = command_names(app);
+  if (argc > 1 && argv[1][0] != '-' && std::ranges::find(names, argv[1]) == names.end()) {
+    return unknown_command(app, argv[1]);
+  }
+  try {
+    app.parse(guarded_words(argc, argv));
+  } catch (const CLI::CallForHelp&) {
+    const auto chosen = app.get_subcommands();
+    return Command{PrintedText{chosen.empty() ? app.help() : chosen.front()->help("lockstep")}};
+  } catch (const CLI::CallForAllHelp&) {
+    return Command{PrintedText{app.help("", CLI::AppFormatMode::All)}};
+  } catch (const CLI::CallForVersion&) {
+    return Command{PrintedText{std::string(kVersion) + "\n"}};
+  } catch (const CLI::ParseError& error) {
+    return Error{ErrorKind::kInvalidArgument,
+                 fmt::format("[launcher] cannot read the command line: {}; see lockstep {}--help", error.what(),
+                             app.get_subcommands().empty() ? "" : app.get_subcommands().front()->get_name() + " ")};
+  }
+  return chosen_command(app, std::move(commands));
+}
+
+}  // namespace lockstep::launcher

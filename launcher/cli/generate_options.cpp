@@ -1,0 +1,46 @@
+#include <CLI/CLI.hpp>
+
+#include "launcher/cli/commands.h"
+#include "launcher/cli/generation_options.h"
+#include "launcher/cli/shared_options.h"
+
+namespace lockstep::launcher {
+
+void add_generate(CLI::App& parent, GenerateCommand& command) {
+  CLI::App& app = *parent.add_subcommand("generate", "Continue prompts");
+  add_model_options(app, command.model);
+  begin_section(app, "Prompts");
+  auto* prompts = app.add_option_group("prompts", "Exactly one of these");
+  prompts->add_option("--prompt", command.prompts.texts, "Text; may be given again")->type_name("TEXT");
+  prompts->add_option("--prompt-file", command.prompts.file, "A file that holds one prompt")->type_name("F");
+  prompts->add_option("--ids-file", command.prompts.ids_file, "JSON rows of token ids, or of {ids, mask, negative}")
+      ->type_name("F");
+  prompts->require_option(1);
+  app.add_flag("--chat", command.chat, "Apply the model's chat template to each prompt");
+  app.add_option(
+         "--negative-prompt", command.negative_prompts,
+         "Text that --guidance-scale leads away from: one for all prompts, or one for each; default: the prompt's last "
+         "token alone")
+      ->type_name("TEXT");
+  begin_section(app,
+                "Generation, as in Hugging Face's GenerationConfig (defaults: the model's generation_config.json)");
+  app.add_option("--max-new-tokens", command.max_new_tokens,
+                 "Most new tokens; default: until an end token or the slot's capacity")
+      ->check(CLI::Range(1, 1 << 24))
+      ->type_name("N");
+  add_generation_options(app, command);
+  app.add_option("--draft-model", command.draft_model,
+                 "A smaller model with the same tokenizer that drafts --num-assistant-tokens tokens a step")
+      ->type_name("DIR");
+  begin_section(app, "Output");
+  app.add_option("--json", command.json, "Write tokens, texts, timings and memory to this file (JSON)")
+      ->type_name("OUT");
+  app.add_option("--output-logits", command.output_logits, "Write the raw logits of every new token (safetensors)")
+      ->type_name("OUT");
+  app.add_option("--output-scores", command.output_scores,
+                 "Write the processed scores that every new token was chosen from (safetensors)")
+      ->type_name("OUT");
+  add_run_options(app, command.run);
+}
+
+}  // namespace lockstep::launcher

@@ -1,0 +1,27 @@
+// `lockstep generate`: refuses output files that cannot be written, then runs this process's ranks.
+#include "launcher/atomic_file.h"
+#include "launcher/commands.h"
+#include "launcher/generate/rank_run.h"
+#include "launcher/ranks/ranks.h"
+
+namespace lockstep::launcher {
+namespace {
+
+Result<void> check_outputs(const GenerateCommand& command) {
+  if (command.json) LOCKSTEP_TRY_VOID(check_writable(*command.json, "--json"));
+  if (command.output_logits) LOCKSTEP_TRY_VOID(check_writable(*command.output_logits, "--output-logits"));
+  if (command.run.exit_record)
+    LOCKSTEP_TRY_VOID(check_writable(*command.run.exit_record / "rank-0.json", "--exit-record"));
+  return ok();
+}
+
+}  // namespace
+
+Result<void> generate(const GenerateCommand& command) {
+  LOCKSTEP_TRY_VOID(check_outputs(command));
+  return run_ranks(command.run, command.model.tp, [&](RankContext context, RankMonitor& monitor) {
+    return run_rank(command, std::move(context), monitor);
+  });
+}
+
+}  // namespace lockstep::launcher

@@ -1,0 +1,145 @@
+#include "launcher/generate/report.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cmath>
+#include <nlohmann/json.hpp>
+#include <sstream>
+
+namespace lockstep::launcher {
+namespace {
+
+using Json = nlohmann::ordered_json;
+
+Json optional_number(std::optional<double> value) { return value ? Json(*value) : Json(nullptr); }
+
+/// [rows][tokens] seconds: the first since the submission, the others since the token before.
+Json latencies_of(const Answers& answers) {
+  Json rows = Json::array();
+  for (const Answer& answer : answers.rows()) {
+    Json& row = rows.emplace_back(Json::array());
+    for (const Duration latency : answer.times.latencies()) row.push_back(to_seconds(latency));
+  }
+  return rows;
+}
+
+Json timings_of(const Answers& answers, const RunFacts& facts) {
+  Json timings = Json::object();
+  for (const auto& [phase, seconds] : facts.startup) timings[phase] = seconds;
+  timings["ttft_s"] = optional_number(answers.ttft_s());
+  timings["tpot_s"] = optional_number(answers.tpot_s());
+  timings["token_latencies_s"] = latencies_of(answers);
+  return timings;
+}
+
+Json memory_of(const RunFacts& facts) {
+  Json ranks = Json::array();
+  for (const device::MemoryReport& memory : facts.memory) {
+    ranks.push_back({{"weights", memory.weights.value},
+                     {"states_reserved", memory.states_reserved.value},
+                     {"states_resident", memory.states_resident.value},
+                     {"workspace", memory.workspace.value}});
+  }
+  return {{"ranks", ranks}};
+}
+
+/// −inf, of an excluded token, has no number in JSON: null.
+Json logprob_of(float logprob) { return std::isfinite(logprob) ? Json(logprob) : Json(nullptr); }
+
+/// [rows][tokens] of the chosen tokens, and [rows][tokens][n] of the likeliest.
+void add_logprobs(const Answers& answers, Json& json) {
+  Json chosen = Json::array(), likeliest = Json::array();
+  for (const Answer& answer : answers.rows()) {
+    Json& row = chosen.emplace_back(Json::array());
+    Json& top_row = likeliest.emplace_back(Json::array());
+    for (const auto& record : answer.records) {
+      row.push_back(logprob_of(record->logprob));
+      Json& top = top_row.emplace_back(Json::array());
+      for (const generation::TokenLogprob& token : record->top) {
+        top.push_back({{"id", token.id}, {"logprob", logprob_of(token.logprob)}});
+      }
+    }
+  }
+  json["logprobs"] = std::move(chosen);
+  json["top_logprobs"] = std::move(likeliest);
+}
+
+/// What only some runs have.
+void add_extras(const Answers& answers, const RunFacts& facts, Json& json) {
+  const auto& rows = answers.rows();
+  if (std::ranges::any_of(rows, [](const Answer& answer) { return answer.score.has_value(); })) {
+    Json scores = Json::array();
+    for (const Answer& answer : rows) scores.push_back(optional_number(answer.score));
+    json["sequences_scores"] = std::move(scores);
+  }
+  if (std::ranges::any_of(rows, [](const Answer& answer) { return !answer.records.empty(); })) {
+    add_logprobs(answers, json);
+  }
+  if (facts.drafts) {
+    json["speculation"] = {
+        {"steps", facts.drafts->steps}, {"drafted", facts.drafts->drafted}, {"accepted", facts.drafts->accepted}};
+  }
+}
+
+}  // namespace
+
+std::string to_json(const Answers& answers, const RunFacts& facts) {
+  Json json;
+  Json sequences = Json::array(), texts = Json::array(), reasons = Json::array();
+  for (const Answer& answer : answers.rows()) {
+    sequences.push_back(answer.tokens);
+    texts.push_back(answer.text);
+    reasons.push_back(std::string(generation::to_string(answer.reason)));
+  }
+  json["sequences"] = std::move(sequences);
+  json["texts"] = std::move(texts);
+  json["finish_reasons"] = std::move(reasons);
+  add_extras(answers, facts, json);
+  json["world_size"] = facts.world_size;
+  Json list = facts.graphs;
+  for (const std::string& graph : facts.graphs_after_warmup) list.push_back(graph);
+  json["graphs"] = {{"expected", facts.graphs_expected},
+                    {"compiled", facts.graphs.size()},
+                    {"after_warmup", facts.graphs_after_warmup.size()},
+                    {"list", std::move(list)}};
+  json["timings"] = timings_of(answers, facts);
+  json["memory"] = memory_of(facts);
+  json["backend"] = facts.backend;
+  json["communicator"] = facts.communicator;
+  json["threads"] = facts.threads;
+  json["batch_size"] = facts.slots;
+  json["prefill_chunk"] = facts.chunk;
+  json["max_seq_len"] = facts.capacity;
+  return json.dump(2, ' ', false, nlohmann::json::error_handler_t::replace) + "\n";
+}
+
+std::string summary(const Answers& answers, const RunFacts& facts) {
+  std::string line = fmt::format("{} tokens", answers.tokens());
+  if (const auto ttft = answers.ttft_s()) line += fmt::format(", first after {:.3f} s", *ttft);
+  if (const auto tpot = answers.tpot_s()) line += fmt::format(", then one each {:.2f} ms", *tpot * 1e3);
+  if (facts.drafts) {
+    line += fmt::format("; {} of {} drafts came true", facts.drafts->accepted, facts.drafts->drafted);
+  }
+  Bytes weights, states;
+  for (const device::MemoryReport& memory : facts.memory) {
+    weights = std::max(weights, memory.weights);
+    states = std::max(states, memory.states_resident);
+  }
+  line += fmt::format("; at most {} of weights and {} of states on a rank", to_string(weights), to_string(states));
+  return line;
+}
+
+std::string to_text(const device::MemoryReport& memory) {
+  return fmt::format("{} {} {} {}", memory.weights.value, memory.states_reserved.value, memory.states_resident.value,
+                     memory.workspace.value);
+}
+
+device::MemoryReport parse_memory(const std::string& text) {
+  device::MemoryReport memory;
+  std::istringstream(text) >> memory.weights.value >> memory.states_reserved.value >> memory.states_resident.value >>
+      memory.workspace.value;
+  return memory;
+}
+
+}  // namespace lockstep::launcher

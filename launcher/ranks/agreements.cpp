@@ -1,0 +1,83 @@
+#include "launcher/ranks/agreements.h"
+
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include <algorithm>
+
+namespace lockstep::launcher {
+namespace {
+
+constexpr char kWell = '+';  // begins the word of a rank that did not fail
+
+std::string to_text(const Error& error) { return fmt::format("{} {}", static_cast<int>(error.kind), error.message); }
+
+Error error_from(const std::string& text, int rank) {
+  const size_t space = text.find(' ');
+  Error error{static_cast<ErrorKind>(std::stoi(text.substr(0, space))),
+              fmt::format("{} (on rank {})", text.substr(space + 1), rank), rank};
+  return error;
+}
+
+std::string optional_text(const auto& value) { return value ? fmt::format("{}", *value) : "default"; }
+
+}  // namespace
+
+Result<void> all_succeeded(transport::Bootstrap& bootstrap, const Result<void>& mine) {
+  const std::string word = mine.has_value() ? std::string(1, kWell) : to_text(mine.error());
+  LOCKSTEP_TRY(const std::vector<std::string> words, bootstrap.exchange(word));
+  if (!mine.has_value()) return mine.error();
+  for (int rank = 0; rank < bootstrap.size(); ++rank) {
+    const std::string& said = words[static_cast<size_t>(rank)];
+    if (said.front() != kWell) return error_from(said, rank);
+  }
+  return ok();
+}
+
+std::string statement_of_plan(const RunOptions& run, const checkpoint::ModelSpec& spec,
+                              const partition::Partition& partition, const shards::ShardOptions& options) {
+  std::string text = fmt::format("program lockstep {}, compiler {}\n", LOCKSTEP_VERSION, __VERSION__);
+  text += fmt::format("--backend {}\n--communicator {}\n--dtype {}\n", run.backend, run.communicator,
+                      to_string(options.dtype));
+  text += fmt::format("model_type {}\nhidden_size {}\nlayers {}\nheads {}/{} of {}\n", spec.model_type,
+                      spec.hidden_size, spec.layers, spec.query_heads, spec.key_value_heads, spec.head_dim);
+  text += fmt::format("intermediate_size {}\nvocabulary {}\nnorm_epsilon {}\ntied_embeddings {}\n",
+                      spec.intermediate_size, spec.vocabulary, spec.norm_epsilon, spec.tied_embeddings);
+  text += fmt::format("rope theta {} factor {} kind {}\n", spec.rope.theta, spec.rope.factor,
+                      static_cast<int>(spec.rope.kind));
+  text += fmt::format("windows {} pinned {}\nexperts {} of {}\n", fmt::join(spec.windows, ","), spec.pinned_sinks,
+                      spec.experts_per_token, spec.experts);
+  text += fmt::format("slots {} chunk {} capacity {} drafts {}\n", options.slots, options.chunk, options.capacity,
+                      options.drafts);
+  text +=
+      fmt::format("buckets {} / {}\n", fmt::join(options.context_buckets, ","), fmt::join(options.token_buckets, ","));
+  return text + partition::to_text(spec, partition);
+}
+
+std::string statement_before_weights(const GenerateCommand& command, const checkpoint::ModelSpec& spec,
+                                     const partition::Partition& partition, const shards::ShardOptions& options) {
+  std::string text = fmt::format("--prefill-chunk {}\n--batch-size {}\n--max-seq-len {}\n--max-new-tokens {}\n",
+                                 command.model.prefill_chunk, optional_text(command.model.batch_size),
+                                 optional_text(command.model.max_seq_len), optional_text(command.max_new_tokens));
+  text += fmt::format("--output-logits {}\n--output-scores {}\n--ignore-eos {}\n--chat {}\n",
+                      command.output_logits ? "yes" : "no", command.output_scores ? "yes" : "no", command.ignore_eos,
+                      command.chat);
+  text += fmt::format("--draft-model {}\n", command.draft_model ? "given" : "none");
+  for (const auto& [name, value] : command.generation) text += fmt::format("{} {}\n", name, value);
+  return text + statement_of_plan(command.run, spec, partition, options);
+}
+
+std::string statement_after_weights(const checkpoint::Checkpoint* checkpoint, const shards::Shard& shard) {
+  std::string text = shards::collective_list(shard.graphs());
+  if (checkpoint != nullptr) {
+    text += fmt::format("checkpoint headers and sizes {:016x}\n", checkpoint->fingerprint());
+  }
+  auto tensors = shard.replicated_tensors();
+  std::sort(tensors.begin(), tensors.end(), [](const auto& a, const auto& b) { return a.tensor < b.tensor; });
+  for (const shards::TensorFingerprint& tensor : tensors) {
+    text += fmt::format("contents of {} {:016x}\n", tensor.tensor, tensor.fingerprint);
+  }
+  return text;
+}
+
+}  // namespace lockstep::launcher

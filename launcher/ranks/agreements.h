@@ -1,0 +1,31 @@
+// What ranks tell each other before the first collective of the model, so that a difference is a message and not a hang
+// or a wrong token. Statements hold only what must be the same on every rank.
+#pragma once
+
+#include <string>
+
+#include "launcher/cli/command_line.h"
+#include "runtime/checkpoint/checkpoint.h"
+#include "shards/partition/partition.h"
+#include "shards/shard.h"
+#include "transport/bootstrap.h"
+
+namespace lockstep::launcher {
+
+/// Ends a phase that every rank works through on its own: fails on every rank with the error of the first rank that
+/// failed, its origin kept. @collective @blocking
+Result<void> all_succeeded(transport::Bootstrap& bootstrap, const Result<void>& mine);
+
+/// Agreement 1 of every command that runs a model: program, backend, config, static sizes and partition; a fact a line.
+std::string statement_of_plan(const RunOptions& run, const checkpoint::ModelSpec& spec,
+                              const partition::Partition& partition, const shards::ShardOptions& options);
+
+/// Agreement 1 of `generate`: the plan and the command's own options.
+std::string statement_before_weights(const GenerateCommand& command, const checkpoint::ModelSpec& spec,
+                                     const partition::Partition& partition, const shards::ShardOptions& options);
+
+/// Agreement 2: the ordered collectives with their sizes, the checkpoint's headers, the contents of the tensors that
+/// every rank holds whole. `checkpoint` is null when weights are random.
+std::string statement_after_weights(const checkpoint::Checkpoint* checkpoint, const shards::Shard& shard);
+
+}  // namespace lockstep::launcher

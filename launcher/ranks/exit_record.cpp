@@ -1,0 +1,28 @@
+#include "launcher/ranks/exit_record.h"
+
+#include <fmt/format.h>
+
+#include <nlohmann/json.hpp>
+
+#include "launcher/atomic_file.h"
+
+namespace lockstep::launcher {
+
+std::string to_json(const ExitRecord& record) {
+  nlohmann::ordered_json json;
+  json["code"] = record.code;
+  json["rank"] = record.rank;
+  json["lost_rank"] = record.lost_rank ? nlohmann::ordered_json(*record.lost_rank) : nlohmann::ordered_json(nullptr);
+  json["phase"] = record.phase;
+  json["operation"] = record.operation;
+  json["sequence"] = record.sequence;
+  json["message"] = record.message;
+  json["unix_time"] = record.unix_time;
+  return json.dump(2, ' ', false, nlohmann::json::error_handler_t::replace) + "\n";
+}
+
+Result<void> write_exit_record(const std::filesystem::path& directory, const ExitRecord& record) {
+  return write_text_file(directory / fmt::format("rank-{}.json", record.rank), to_json(record));
+}
+
+}  // namespace lockstep::launcher

@@ -1,0 +1,35 @@
+#include "launcher/ranks/interruption.h"
+
+#include <pthread.h>
+#include <csignal>
+
+#include "runtime/core/check.h"
+
+namespace lockstep::launcher {
+namespace {
+
+constexpr int kLeave = SIGUSR1;  // what the destructor sends to its own thread
+
+sigset_t watched() {
+  sigset_t signals;
+  sigemptyset(&signals);
+  for (int signal : {SIGINT, SIGTERM, kLeave}) sigaddset(&signals, signal);
+  return signals;
+}
+
+}  // namespace
+
+Interruption::Interruption(std::function<void(int)> on_signal) {
+  const sigset_t signals = watched();
+  LOCKSTEP_CHECK(pthread_sigmask(SIG_BLOCK, &signals, nullptr) == 0);
+  thread_ = std::thread([act = std::move(on_signal), signals] {
+    for (int signal = 0; sigwait(&signals, &signal) == 0 && signal != kLeave;) act(signal);
+  });
+}
+
+Interruption::~Interruption() {
+  pthread_kill(thread_.native_handle(), kLeave);
+  thread_.join();
+}
+
+}  // namespace lockstep::launcher

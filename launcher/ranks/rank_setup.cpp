@@ -1,0 +1,251 @@
+#include "launcher/ranks/rank_setup.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+
+#include "launcher/ranks/agreements.h"
+#include "runtime/checkpoint/stored_tensors.h"
+#include "runtime/graph/passes.h"
+#include "shards/draft_model.h"
+#include "shards/lookup_drafter.h"
+
+namespace lockstep::launcher {
+namespace {
+
+Result<void> check_budget(const RunOptions& run, const shards::ShardGraphs& graphs) {
+  if (!run.memory_budget) return ok();
+  const graph::StepCost cost = graph::cost_of(graphs.decode.back());
+  const int64_t needed = cost.weight_bytes + cost.state_bytes;
+  if (needed <= *run.memory_budget) return ok();
+  return Error{ErrorKind::kResourceExhausted,
+               fmt::format("[launcher] --memory-budget: found {} ({} of weights and {} of states at full capacity), "
+                           "expected at most {} on a rank; use more ranks, or lower --max-seq-len or --batch-size",
+                           to_string(Bytes(needed)), to_string(Bytes(cost.weight_bytes)),
+                           to_string(Bytes(cost.state_bytes)), to_string(Bytes(*run.memory_budget)))};
+}
+
+/// A config may say that the head is the embedding while the file holds another head.
+Result<void> check_tied_head(const checkpoint::ModelSpec& spec, const checkpoint::Checkpoint& checkpoint) {
+  constexpr std::string_view kHead = "lm_head.weight", kEmbedding = "model.embed_tokens.weight";
+  if (!spec.tied_embeddings || !checkpoint.contains(kHead) || !checkpoint.contains(kEmbedding)) return ok();
+  LOCKSTEP_TRY(const bool equal, checkpoint::hold_equal_values(checkpoint, kHead, kEmbedding));
+  if (equal) return ok();
+  return Error{ErrorKind::kUnsupported,
+               fmt::format("[launcher] cannot tie the head: found a {} that differs from {}, expected none or the same "
+                           "values; set tie_word_embeddings to false in config.json to use it",
+                           kHead, kEmbedding)};
+}
+
+/// The options of a session of `size` ranks, without the ranks of this process.
+actors::SessionOptions session_options(const RunOptions& run, int size) {
+  actors::SessionOptions options;
+  options.size = size;
+  options.detection = run.peer_detection == Detection::kOn ? actors::PeerDetection::kOn : actors::PeerDetection::kOff;
+  options.hello_deadline = duration_of(run.deadline_s);
+  options.connect_deadline = duration_of(run.deadline_s);
+  return options;
+}
+
+actors::LocalRank local_rank(const RankContext& context, int rank) { return {RankId(rank), &context.abort}; }
+
+/// Threads of one process: rank 0 makes the session of all, which replaces the one before.
+Result<actors::Session*> open_shared_session(const RankContext& context) {
+  transport::Bootstrap& bootstrap = context.bootstrap;
+  const auto host = [&]() -> Result<void> {
+    if (bootstrap.rank() != 0) return ok();
+    actors::SessionOptions options = session_options(context.run, bootstrap.size());
+    for (int rank = 0; rank < bootstrap.size(); ++rank) options.ranks.push_back(local_rank(context, rank));
+    LOCKSTEP_TRY(context.shared->session, actors::Session::host(options));
+    return ok();
+  };
+  LOCKSTEP_TRY_VOID(bootstrap.barrier());  // nobody uses the one before
+  LOCKSTEP_TRY_VOID(all_succeeded(bootstrap, host()));
+  return context.shared->session.get();
+}
+
+}  // namespace
+
+Duration duration_of(double seconds) {
+  return std::chrono::duration_cast<Duration>(std::chrono::duration<double>(seconds));
+}
+
+transport::WaitOptions wait_options(const RankContext& context) {
+  return {.abort = &context.abort, .clock = &context.clock, .deadline = duration_of(context.run.deadline_s)};
+}
+
+Result<void> check_world_size(std::optional<int> tp, int size) {
+  if (!tp || *tp == size) return ok();
+  return Error{
+      ErrorKind::kFailedPrecondition,
+      fmt::format("[launcher] --tp: found {}, expected {} (the ranks that were started); start as many ranks, or "
+                  "leave --tp away",
+                  *tp, size)};
+}
+
+Result<void> find_places(const RankContext& context, Plan& plan) {
+  LOCKSTEP_TRY(plan.places, context.bootstrap.places());
+  plan.threads = context.run.threads.value_or(default_threads(plan.places, context.bootstrap.rank()));
+  return ok();
+}
+
+Result<ChosenCommunicator> connect(const RankContext& context, const Plan& plan) {
+  const auto threads = context.shared == nullptr ? nullptr : context.shared->group;
+  return make_communicator(context.run.communicator, context.bootstrap, threads, plan.places, wait_options(context));
+}
+
+namespace {
+
+/// A shard and the checkpoint that it was read from.
+struct LoadedShard {
+  std::unique_ptr<checkpoint::Checkpoint> checkpoint;  // null: random weights
+  std::unique_ptr<shards::Shard> shard;
+};
+
+Result<LoadedShard> load_shard(const RankContext& context, const ModelPlan& plan, device::Backend& backend,
+                               device::Communicator* communicator) {
+  LoadedShard loaded;
+  LOCKSTEP_TRY(auto graphs, shards::build_graphs(plan.spec, plan.partition, context.bootstrap.rank(), plan.shard,
+                                                 graph::default_passes()));
+  LOCKSTEP_TRY_VOID(check_budget(context.run, graphs));
+  std::unique_ptr<shards::WeightSource> weights = std::make_unique<shards::RandomWeights>();
+  if (plan.checkpoint) {
+    LOCKSTEP_TRY(loaded.checkpoint, checkpoint::open_model_checkpoint(*plan.checkpoint, plan.spec));
+    LOCKSTEP_TRY_VOID(check_tied_head(plan.spec, *loaded.checkpoint));
+    weights = std::make_unique<shards::CheckpointWeights>(*loaded.checkpoint);
+  }
+  LOCKSTEP_TRY(loaded.shard, shards::Shard::create(std::move(graphs), plan.shard, backend, communicator, *weights));
+  return loaded;
+}
+
+/// Puts a drafter around the shard, if the plan has one.
+Result<void> add_drafter(const Plan& plan, std::unique_ptr<shards::Shard> shard, std::unique_ptr<shards::Shard> draft,
+                         LoadedModel& loaded) {
+  loaded.shard = shard.get();
+  std::unique_ptr<shards::Drafter> drafter;
+  if (plan.lookup) drafter = shards::make_lookup_drafter(*shard, *plan.lookup);
+  if (draft) {
+    LOCKSTEP_TRY(drafter, shards::make_draft_model(std::move(draft), *shard));
+  }
+  if (!drafter) {
+    loaded.engine = std::move(shard);
+    return ok();
+  }
+  auto engine = std::make_unique<shards::SpeculativeEngine>(std::move(shard), std::move(drafter));
+  loaded.speculative = engine.get();
+  loaded.engine = std::move(engine);
+  return ok();
+}
+
+}  // namespace
+
+Result<LoadedModel> load_model(const RankContext& context, const Plan& plan, device::Communicator* communicator) {
+  LoadedModel loaded;
+  std::string statement;
+  const auto locally = [&]() -> Result<void> {
+    LOCKSTEP_TRY(loaded.backend, make_backend(context.run.backend, plan.threads));
+    loaded.graphs = std::make_unique<device::GraphRegister>(
+        *loaded.backend, context.run.strictness == Strictness::kStrict ? device::GraphRegister::AfterClose::kRefuse
+                                                                       : device::GraphRegister::AfterClose::kCount);
+    const auto load = [&](const ModelPlan& model) -> Result<std::unique_ptr<shards::Shard>> {
+      LOCKSTEP_TRY(LoadedShard made, load_shard(context, model, *loaded.graphs, communicator));
+      loaded.graphs_expected += made.shard->graphs().all().size();
+      statement += statement_after_weights(made.checkpoint.get(), *made.shard);
+      return std::move(made.shard);
+    };
+    LOCKSTEP_TRY(std::unique_ptr<shards::Shard> shard, load(plan.model));
+    std::unique_ptr<shards::Shard> draft;
+    if (plan.draft) {
+      LOCKSTEP_TRY(draft, load(*plan.draft));
+    }
+    return add_drafter(plan, std::move(shard), std::move(draft), loaded);
+  };
+  LOCKSTEP_TRY_VOID(all_succeeded(context.bootstrap, locally()));
+  loaded.graphs->close();
+  LOCKSTEP_TRY_VOID(transport::agree(context.bootstrap, "graphs and weights", statement));
+  return loaded;
+}
+
+Result<actors::Session*> open_session(const RankContext& context, const Plan& plan,
+                                      std::unique_ptr<actors::Session>& own) {
+  if (context.shared != nullptr) return open_shared_session(context);
+  transport::Bootstrap& bootstrap = context.bootstrap;
+  actors::SessionOptions options = session_options(context.run, bootstrap.size());
+  options.ranks = {local_rank(context, bootstrap.rank())};
+  const bool one_host = on_one_host(plan.places);
+  if (!one_host) options.bind_address = "0.0.0.0";
+  actors::Address address;
+  const auto host = [&]() -> Result<void> {
+    if (bootstrap.rank() != 0) return ok();
+    LOCKSTEP_TRY(own, actors::Session::host(options));
+    address = own->address();
+    if (!one_host) address.host = plan.places[0].host;
+    return ok();
+  };
+  LOCKSTEP_TRY_VOID(all_succeeded(bootstrap, host()));
+  LOCKSTEP_TRY(const auto told, bootstrap.exchange(fmt::format("{} {}", address.host, address.port)));
+  if (bootstrap.rank() != 0) {
+    const size_t space = told[0].rfind(' ');
+    const actors::Address coordinator{told[0].substr(0, space),
+                                      static_cast<uint16_t>(std::stoi(told[0].substr(space + 1)))};
+    LOCKSTEP_TRY(own, actors::Session::join(options, coordinator));
+  }
+  return own.get();
+}
+
+void log_plan(const RankContext& context, const Plan& plan, const ChosenCommunicator& chosen) {
+  if (context.bootstrap.rank() != 0) return;
+  const Log& log = context.log;
+  for (const transport::RankPlace& place : plan.places) {
+    log.info("rank {} on {}, cores {}", place.rank, place.host, fmt::join(place.cores, ","));
+  }
+  const ModelPlan& model = plan.model;
+  if (model.partition.ranks() > 1) log.info("partition:\n{}", partition::to_text(model.spec, model.partition));
+  for (const transport::Choice& choice : chosen.choices) {
+    log.info("messages up to {} go by {} ({:.1f} us)", to_string(Bytes(choice.bytes)), choice.name,
+             choice.microseconds);
+  }
+  log.info("{} slots of {} tokens, prefill chunks of {} rows, {}, {} threads a rank", model.shard.slots,
+           model.shard.capacity, model.shard.chunk, to_string(model.shard.dtype), plan.threads);
+  if (model.shard.drafts > 0) {
+    log.info("{} tokens are drafted a step by {}", model.shard.drafts,
+             plan.draft ? plan.draft->checkpoint->string() : "looking them up in the row's own past");
+  }
+}
+
+std::string phases_line(const Phases& phases) {
+  std::string line = "ready:";
+  for (const auto& [name, s] : phases.seconds()) line += fmt::format(" {} {:.2f} s,", name, s);
+  line.pop_back();
+  return line;
+}
+
+void RankMonitor::watch(actors::Session* session, RankId rank, device::Communicator* communicator) {
+  std::lock_guard lock(mutex_);
+  session_ = session;
+  rank_ = rank;
+  communicator_ = communicator;
+}
+
+void RankMonitor::forget() {
+  last_ = status();
+  std::lock_guard lock(mutex_);
+  session_ = nullptr;
+  communicator_ = nullptr;
+}
+
+bool RankMonitor::cancel() {
+  std::lock_guard lock(mutex_);
+  if (session_ == nullptr) return false;
+  session_->cancel();
+  return true;
+}
+
+std::optional<RankMonitor::Status> RankMonitor::status() const {
+  std::lock_guard lock(mutex_);
+  if (session_ == nullptr) return last_;
+  return Status{actors::to_string(session_->status(rank_)),
+                communicator_ == nullptr ? device::OperationMark{} : communicator_->last_operation()};
+}
+
+}  // namespace lockstep::launcher

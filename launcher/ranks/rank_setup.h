@@ -1,0 +1,125 @@
+// What every command that runs a model does on each rank before the first token, in pieces: plan, weights, session.
+#pragma once
+
+#include <filesystem>
+#include <functional>
+#include <memory>
+#include <mutex>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "actors/session.h"
+#include "launcher/cli/command_line.h"
+#include "launcher/ranks/phases.h"
+#include "launcher/ranks/wiring.h"
+#include "runtime/checkpoint/model_spec.h"
+#include "runtime/core/abort_flag.h"
+#include "runtime/core/log.h"
+#include "runtime/device/graph_register.h"
+#include "runtime/generation/prompt_lookup.h"
+#include "shards/partition/partition.h"
+#include "shards/shard.h"
+#include "shards/speculative_engine.h"
+#include "transport/bootstrap.h"
+#include "transport/loopback/loopback.h"
+
+namespace lockstep::launcher {
+
+/// What ranks that are threads of one process share.
+struct SharedRanks {
+  std::shared_ptr<transport::loopback::Group> group;  // shared as transport/loopback asks
+  std::unique_ptr<actors::Session> session;           // rank 0 makes it
+};
+
+/// What a rank is given. Everything is borrowed.
+struct RankContext {
+  const RunOptions& run;
+  transport::Bootstrap& bootstrap;
+  SharedRanks* shared = nullptr;  // null between processes
+  AbortFlag& abort;
+  const Clock& clock;
+  const Log& log;
+  Phases& phases;
+  std::function<void(const Error&)> on_failure;  // called at once when the executor fails, before anything may wait
+};
+
+/// What the outside may ask of a running rank: for exit records and Ctrl-C. Thread-safe.
+class RankMonitor {
+ public:
+  void watch(actors::Session* session, RankId rank, device::Communicator* communicator);
+  /// Call before the session or the communicator is destroyed.
+  void forget();
+
+  /// Asks the session to end, if there is one; returns whether there was.
+  bool cancel();
+  /// What the rank is doing, or was doing when it was forgotten.
+  struct Status {
+    std::string phase;  // "decode, schedule 3, step 5"
+    device::OperationMark operation;
+  };
+  std::optional<Status> status() const;
+
+ private:
+  mutable std::mutex mutex_;
+  actors::Session* session_ = nullptr;
+  RankId rank_;
+  device::Communicator* communicator_ = nullptr;
+  std::optional<Status> last_;
+};
+
+/// One model, divided and sized: made before weights are read.
+struct ModelPlan {
+  checkpoint::ModelSpec spec;
+  partition::Partition partition;
+  shards::ShardOptions shard;
+  std::optional<std::filesystem::path> checkpoint;  // the model's directory; empty: weights are random
+};
+
+/// What this rank runs, and where it is.
+struct Plan {
+  ModelPlan model;
+  std::optional<ModelPlan> draft;                  // a model that drafts for it
+  std::optional<generation::PromptLookup> lookup;  // or what drafts without one
+  std::vector<transport::RankPlace> places;
+  int threads = 1;
+};
+
+/// What keeps a loaded model alive; each member uses those before it.
+struct LoadedModel {
+  std::unique_ptr<device::Backend> backend;
+  std::unique_ptr<device::GraphRegister> graphs;
+  std::unique_ptr<shards::Engine> engine;            // the shard, or a speculative engine around it
+  shards::Shard* shard = nullptr;                    // in the engine
+  shards::SpeculativeEngine* speculative = nullptr;  // the engine, where tokens are drafted
+  size_t graphs_expected = 0;                        // of the model and of its draft model
+};
+
+Duration duration_of(double seconds);
+
+transport::WaitOptions wait_options(const RankContext& context);
+
+/// Refuses a --tp that is not the number of ranks.
+Result<void> check_world_size(std::optional<int> tp, int size);
+
+/// Where the ranks are and how many threads this one has. @collective @blocking
+Result<void> find_places(const RankContext& context, Plan& plan);
+
+/// The communicator of the command's options. @collective @blocking
+Result<ChosenCommunicator> connect(const RankContext& context, const Plan& plan);
+
+/// Weights and executables of this rank, agreed with the others. @collective @blocking
+Result<LoadedModel> load_model(const RankContext& context, const Plan& plan, device::Communicator* communicator);
+
+/// The session of this rank's process: kept in `own` between processes, in the context's `shared` between threads.
+/// @collective @blocking
+Result<actors::Session*> open_session(const RankContext& context, const Plan& plan,
+                                      std::unique_ptr<actors::Session>& own);
+
+/// Logs where ranks are, who owns what and how messages go; on rank 0.
+void log_plan(const RankContext& context, const Plan& plan, const ChosenCommunicator& chosen);
+
+/// "ready: plan 0.01 s, load 0.50 s".
+std::string phases_line(const Phases& phases);
+
+}  // namespace lockstep::launcher

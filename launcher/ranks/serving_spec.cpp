@@ -1,0 +1,93 @@
+#include "launcher/ranks/serving_spec.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+
+#include "shards/buckets.h"
+
+namespace lockstep::launcher {
+namespace {
+
+using checkpoint::ModelSpec;
+using checkpoint::Positions;
+
+Error refused(ErrorKind kind, std::string_view option, const std::string& found, std::string_view expected) {
+  return {kind, fmt::format("[launcher] {}: found {}, expected {}", option, found, expected)};
+}
+
+bool has_window(const ModelSpec& spec) {
+  return std::ranges::any_of(spec.windows, [](int64_t window) { return window > 0; });
+}
+
+bool has_window_everywhere(const ModelSpec& spec) {
+  return !spec.windows.empty() && std::ranges::all_of(spec.windows, [](int64_t window) { return window > 0; });
+}
+
+/// A layer with a window may turn by another rope than one without: there the window is part of what was trained.
+Result<void> set_window(ModelSpec& spec, int64_t window) {
+  if (spec.local_rope) {
+    return refused(
+        ErrorKind::kUnsupported, "--window", fmt::format("{}", window),
+        fmt::format("a model whose layers share one rope; in {} those with a window have their own; leave it "
+                    "out",
+                    spec.model_type));
+  }
+  spec.windows.assign(static_cast<size_t>(spec.layers), window);
+  return ok();
+}
+
+Result<void> pin_sinks(ModelSpec& spec, int64_t sinks) {
+  const std::string found = fmt::format("{}", sinks);
+  if (!has_window(spec)) {
+    return refused(
+        ErrorKind::kInvalidArgument, "--pinned-sinks", found,
+        fmt::format("a model with windows; in {} every layer sees everything; add --window", spec.model_type));
+  }
+  if (spec.positions != Positions::kRotary) {
+    return refused(ErrorKind::kUnsupported, "--pinned-sinks", found,
+                   fmt::format("a model with rotary positions; {} has others; leave it out", spec.model_type));
+  }
+  spec.pinned_sinks = sinks;
+  return ok();
+}
+
+}  // namespace
+
+Result<ModelSpec> serving_spec(const ModelOptions& options, const std::filesystem::path& config) {
+  LOCKSTEP_TRY(ModelSpec spec, checkpoint::read_spec(config));
+  if (options.window) LOCKSTEP_TRY_VOID(set_window(spec, *options.window));
+  if (options.pinned_sinks > 0) LOCKSTEP_TRY_VOID(pin_sinks(spec, options.pinned_sinks));
+  return spec;
+}
+
+std::optional<int64_t> longest_sequence(const ModelSpec& spec) {
+  const bool has_no_end = spec.positions == Positions::kAlibi || (spec.pinned_sinks > 0 && has_window_everywhere(spec));
+  return has_no_end ? std::nullopt : std::optional(spec.max_positions);
+}
+
+Result<shards::ShardOptions> shard_options(const ModelOptions& options, const ModelSpec& spec, int64_t slots,
+                                           int64_t capacity) {
+  shards::ShardOptions shard{.slots = slots,
+                             .chunk = std::min(options.prefill_chunk, capacity * slots),
+                             .capacity = capacity,
+                             .dtype = spec.dtype};
+  if (options.dtype) {
+    LOCKSTEP_TRY(shard.dtype, dtype_from_config_name(*options.dtype));
+  }
+  if (options.window && *options.window + options.pinned_sinks > capacity) {
+    return refused(ErrorKind::kInvalidArgument, "--window",
+                   options.pinned_sinks == 0
+                       ? fmt::format("{}", *options.window)
+                       : fmt::format("{} and --pinned-sinks {}", *options.window, options.pinned_sinks),
+                   fmt::format("at most {}{}, the capacity of a slot; raise --max-seq-len or lower it", capacity,
+                               options.pinned_sinks == 0 ? "" : " together"));
+  }
+  if (!options.buckets) return shard;
+  LOCKSTEP_TRY(shard.token_buckets, shards::parse_token_buckets(*options.buckets, capacity));
+  shard.context_buckets = shards::context_buckets(shard.token_buckets);
+  shard.chunk = shard.context_buckets.back();
+  return shard;
+}
+
+}  // namespace lockstep::launcher

@@ -1,0 +1,26 @@
+// The model as it is served: what config.json says, changed by the options that alter the architecture itself.
+#pragma once
+
+#include <filesystem>
+#include <optional>
+
+#include "launcher/cli/command_line.h"
+#include "runtime/checkpoint/model_spec.h"
+#include "shards/shard_graphs.h"
+
+namespace lockstep::launcher {
+
+/// Reads config.json and applies --window and --pinned-sinks. Fails as `checkpoint::read_spec`; with `kInvalidArgument`
+/// for pinned sinks without a window, with `kUnsupported` for options that the model cannot serve.
+Result<checkpoint::ModelSpec> serving_spec(const ModelOptions& options, const std::filesystem::path& config);
+
+/// Tokens that a sequence of the model may have; empty: as many as its slot holds (ALiBi; windows with pinned sinks in
+/// every layer, where no token meets a position beyond them).
+std::optional<int64_t> longest_sequence(const checkpoint::ModelSpec& spec);
+
+/// The static sizes of a shard of `slots` slots of `capacity` tokens: chunk, buckets and type as the options say. Fails
+/// with `kInvalidArgument` for a --window beyond the capacity and for buckets that do not fit it.
+Result<shards::ShardOptions> shard_options(const ModelOptions& options, const checkpoint::ModelSpec& spec,
+                                           int64_t slots, int64_t capacity);
+
+}  // namespace lockstep::launcher
