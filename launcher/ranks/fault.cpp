@@ -6,7 +6,9 @@
 #include <algorithm>
 #include <array>
 #include <charconv>
+#include <chrono>
 #include <csignal>
+#include <cstdio>
 #include <map>
 #include <new>
 #include <sstream>
@@ -36,7 +38,16 @@ bool read_number(const std::string& text, int64_t& value) {
 
 bool is_of_steps(const std::string& phase) { return phase == "prefill" || phase == "decode"; }
 
+/// The moment, for whoever measures what follows.
+void announce(const Fault& fault) {
+  const std::chrono::duration<double> now = std::chrono::system_clock::now().time_since_epoch();
+  fmt::print(stderr, "[r{}] --fault: rank {} fails in {} at {:.3f}\n", fault.rank, fault.rank, fault.phase,
+             now.count());
+  std::fflush(stderr);
+}
+
 void strike(const Fault& fault) {
+  announce(fault);
   switch (fault.kind) {
     case FaultKind::kKill: std::raise(SIGKILL); return;
     case FaultKind::kStop: std::raise(SIGSTOP); return;

@@ -9,6 +9,7 @@
 #include "launcher/ranks/agreements.h"
 #include "launcher/ranks/wiring.h"
 #include "runtime/core/hash.h"
+#include "transport/waiting.h"
 
 namespace lockstep::launcher {
 namespace {
@@ -98,6 +99,12 @@ Result<void> GroupWatch::open_over_tcp(transport::Bootstrap& bootstrap) {
                  bootstrap.rank()};
   };
   return all_succeeded(bootstrap, join());
+}
+
+std::string GroupWatch::missing() {
+  std::lock_guard lock(mutex_);
+  const std::vector<int> ranks = watch_ == nullptr ? std::vector<int>() : watch_->missing();
+  return ranks.empty() ? "" : fmt::format("; found no word from {}", transport::rank_list(ranks));
 }
 
 void GroupWatch::tell(const Error& error) {

@@ -29,6 +29,8 @@ class GroupWatch {
   /// Fails with `kUnavailable` when a rank cannot be reached. @collective @blocking
   Result<void> open(transport::Bootstrap& bootstrap);
 
+  /// "; no word from ranks 1, 3": who has not met the others; empty when nothing is known. Thread-safe.
+  std::string missing();
   /// Tells the other ranks. Thread-safe.
   /// @blocking
   void tell(const Error& error);

@@ -41,10 +41,11 @@ void take_signal(int signal, RankOffice& office, AbortFlag& abort, GroupWatch* w
 
 /// Ends the process where a library call does not return.
 [[noreturn]] void give_up(RankOffice& office, GroupWatch& watch, const char* operation, Duration limit) {
-  const Error error = office.settle(
-      {ErrorKind::kDeadlineExceeded, fmt::format("[launcher] {} did not end within {:.3g} s; check that every rank was "
-                                                 "started and can reach the others",
-                                                 operation, to_seconds(limit))});
+  const Error error =
+      office.settle({ErrorKind::kDeadlineExceeded,
+                     fmt::format("[launcher] {} did not end within {:.3g} s{}; check that every rank was "
+                                 "started and can reach the others",
+                                 operation, to_seconds(limit), watch.missing())});
   office.log().error("{}", error.message);
   watch.tell(error);
   std::_Exit(exit_code(error.kind));

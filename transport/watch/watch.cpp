@@ -79,7 +79,17 @@ class PeerWatch::Impl {
 
   bool wait_joined(Duration patience) {
     std::unique_lock lock(mutex_);
-    return changed_.wait_for(lock, patience, [this] { return joined_ == (is_first() ? options_.size - 1 : 1); });
+    return changed_.wait_for(lock, patience,
+                             [this] { return std::ssize(met_) == (is_first() ? options_.size - 1 : 1); });
+  }
+
+  std::vector<int> missing() const {
+    std::lock_guard lock(mutex_);
+    std::vector<int> ranks;
+    for (int rank = 0; rank < (is_first() ? options_.size : 1); ++rank) {
+      if (rank != options_.rank && std::ranges::find(met_, rank) == met_.end()) ranks.push_back(rank);
+    }
+    return ranks;
   }
 
   void tell(Error error) {
@@ -217,14 +227,14 @@ class PeerWatch::Impl {
     const auto hello = parse_hello(text);
     const bool fits = hello && hello->token == endpoint_.token && hello->size == options_.size && hello->rank >= 0 &&
                       hello->rank < options_.size && hello->rank != options_.rank;
-    const bool known = fits && std::ranges::any_of(peers_, [&](const auto& p) { return p->rank == hello->rank; });
+    const bool known = fits && std::ranges::find(met_, hello->rank) != met_.end();
     if (!fits || known) {
       peer.is_closed = true;
       return;
     }
     peer.rank = hello->rank;
     peer.host = hello->host;
-    ++joined_;
+    met_.push_back(peer.rank);
     if (!is_first()) return;
     send(peer, FrameKind::kHello, own_hello());
     if (end_) send(peer, FrameKind::kFailed, to_text(*end_));
@@ -272,10 +282,10 @@ class PeerWatch::Impl {
   const Endpoint endpoint_;
   const Descriptor listener_;
   const Descriptor wake_;
-  std::mutex mutex_;  // of all below
+  mutable std::mutex mutex_;  // of all below
   std::condition_variable changed_;
   std::vector<std::unique_ptr<Peer>> peers_;
-  int joined_ = 0;
+  std::vector<int> met_;  // ranks that said hello
   bool has_connected_ = false;
   bool left_ = false;
   bool stopping_ = false;
@@ -300,6 +310,7 @@ std::unique_ptr<PeerWatch> PeerWatch::join(WatchOptions options, Endpoint endpoi
 }
 
 const Endpoint& PeerWatch::endpoint() const { return impl_->endpoint(); }
+std::vector<int> PeerWatch::missing() const { return impl_->missing(); }
 bool PeerWatch::wait_joined(Duration patience) { return impl_->wait_joined(patience); }
 void PeerWatch::tell(const Error& error) { impl_->tell(error); }
 std::optional<Error> PeerWatch::end(Duration patience) { return impl_->end(patience); }

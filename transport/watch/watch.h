@@ -12,6 +12,7 @@
 #include <memory>
 #include <optional>
 #include <string>
+#include <vector>
 
 #include "runtime/core/clock.h"
 #include "runtime/core/result.h"
@@ -62,6 +63,9 @@ class PeerWatch {
   /// Whether, within `patience`, every rank is connected (rank 0) or rank 0 has answered (others).
   /// @blocking
   bool wait_joined(Duration patience);
+
+  /// The ranks that have never been heard; what rank 0 knows (others: rank 0 or none).
+  std::vector<int> missing() const;
 
   /// Tells every rank that this one failed, unless an end is known already. Waits a quarter of a second at most until
   /// they have heard.
