@@ -226,6 +226,21 @@ class OwnWords(unittest.TestCase):
                     self.assertIn("build ", record["message"])
 
 
+class Drift(unittest.TestCase):
+    def test_a_rank_whose_state_drifts_is_named_before_a_token_of_it_is_shown(self):
+        for victim in (0, 2)[0 if TABLE else 1:]:
+            with self.subTest(victim=victim), \
+                    jobs.Job(PROGRAM, 3, arguments(*fault(victim, "decode", "differ"))) as job:
+                moment_of_fault(job)
+                for rank in range(3):
+                    record = job.wait_for_record(rank)
+                    self.assertEqual(record["code"], 4, record)
+                    self.assertIn("ranks disagree at schedule 0 step 6", record["message"])
+                    self.assertIn(f"on ranks {victim}", record["message"])
+                job.wait()
+                self.assertNotIn("<stdout>", job.text())
+
+
 class FlightRecorder(unittest.TestCase):
     def test_a_hanging_rank_tells_where_it_waits_and_a_failing_one_why(self):
         with tempfile.TemporaryDirectory() as folder:
