@@ -1,6 +1,8 @@
 // The implementations that both programs of the suite share.
 #pragma once
 
+#include <algorithm>
+
 #include "tests/conformance/communicator/stage.h"
 #include "transport/choosing.h"
 #include "transport/shm/shm.h"
@@ -10,13 +12,31 @@ namespace lockstep::conformance {
 constexpr size_t kSmallRound = 8192;  // bytes: most messages of the suite take several rounds
 
 inline Implementation shm_with(std::string name, size_t message_bytes,
-                               transport::shm::Copies copies = transport::shm::Copies::kThroughCache) {
+                               transport::shm::Copies copies = transport::shm::Copies::kThroughCache,
+                               transport::shm::FileKind file = transport::shm::FileKind::kNameless) {
   return {.name = std::move(name),
           .message_bytes = message_bytes,
-          .make = [=](Peer& peer, const transport::WaitOptions& wait) {
-            return transport::shm::make_communicator(peer.bootstrap, wait,
-                                                     {.message_bytes = message_bytes, .copies = copies});
+          .make = [=](Peer& peer, const transport::WaitOptions& wait) -> Result<std::unique_ptr<device::Communicator>> {
+            LOCKSTEP_TRY(auto made,
+                         transport::shm::make_communicator(
+                             peer.bootstrap, wait, {.message_bytes = message_bytes, .copies = copies, .file = file}));
+            return made;
           }};
+}
+
+/// Places as if rank r ran on host `hosts[r]`, all on this machine.
+inline std::vector<transport::RankPlace> places_on(const std::vector<int>& hosts) {
+  std::vector<transport::RankPlace> places;
+  for (size_t rank = 0; rank < hosts.size(); ++rank) {
+    const auto before = std::count(hosts.begin(), hosts.begin() + static_cast<std::ptrdiff_t>(rank), hosts[rank]);
+    places.push_back({.rank = static_cast<int>(rank),
+                      .host = std::string(1, static_cast<char>('a' + hosts[rank])),
+                      .machine = "this one",
+                      .local_rank = static_cast<int>(before),
+                      .local_size = static_cast<int>(std::count(hosts.begin(), hosts.end(), hosts[rank])),
+                      .cores = transport::own_cores()});
+  }
+  return places;
 }
 
 /// A choosing communicator over two others, made by `first` and `second`.
