@@ -21,15 +21,15 @@ struct WaitOptions {
   Duration deadline = std::chrono::seconds(60);  // of one operation
 };
 
-/// Where a rank runs. A host is what its ranks share memory in: one machine, or one container of it. Hosts of one name
-/// that cannot share memory are told apart: "node", "node (2)".
+/// Where a rank runs. A host is what its ranks share memory in: a machine, or one container of several on it.
 struct RankPlace {
   int rank = 0;  // of the world
   std::string host;
-  std::string machine;  // the running kernel: hosts that share it share cores; empty: as the host
-  int local_rank = 0;   // among the ranks of that host
+  int local_rank = 0;  // among the ranks of that host
   int local_size = 1;
   std::vector<int> cores;  // that the process may run on
+  int node = 0;            // number of the host, in the order of their first ranks: names may repeat
+  std::string machine;     // the running kernel: hosts that share it share cores; empty: as the host
 
   friend bool operator==(const RankPlace&, const RankPlace&) = default;
 };

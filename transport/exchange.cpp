@@ -88,23 +88,22 @@ std::string to_text(const OwnPlace& place) {
 
 Result<std::vector<RankPlace>> places_from(const std::vector<std::string>& texts) {
   std::vector<RankPlace> places;
-  std::map<std::tuple<std::string, std::string, std::string>, std::string> host_names;
-  std::map<std::string, int> hosts_of_name;
-  std::map<std::string, int> ranks_of_host;
+  std::map<std::tuple<std::string, std::string, std::string>, int> node_of_host;
+  std::vector<int> ranks_of_node;
   for (size_t rank = 0; rank < texts.size(); ++rank) {
     LOCKSTEP_TRY(OwnPlace own, parse_place(texts[rank], rank));
-    const auto [host, is_new] = host_names.try_emplace({own.host, own.kernel, own.memory}, own.host);
-    if (is_new && ++hosts_of_name[own.host] > 1) {
-      host->second = fmt::format("{} ({})", own.host, hosts_of_name[own.host]);
-    }
+    const auto next_node = static_cast<int>(node_of_host.size());
+    const int node = node_of_host.try_emplace({own.host, own.kernel, own.memory}, next_node).first->second;
+    if (node == next_node) ranks_of_node.push_back(0);
     places.push_back({.rank = static_cast<int>(rank),
-                      .host = host->second,
-                      .machine = std::move(own.kernel),
-                      .local_rank = ranks_of_host[host->second]++,
+                      .host = std::move(own.host),
+                      .local_rank = ranks_of_node[node]++,
                       .local_size = 0,
-                      .cores = std::move(own.cores)});
+                      .cores = std::move(own.cores),
+                      .node = node,
+                      .machine = std::move(own.kernel)});
   }
-  for (RankPlace& place : places) place.local_size = ranks_of_host[place.host];
+  for (RankPlace& place : places) place.local_size = ranks_of_node[place.node];
   return places;
 }
 

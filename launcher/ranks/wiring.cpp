@@ -24,7 +24,7 @@ Error wrong_for_launch(const std::string& name, std::string_view launch, std::st
 }  // namespace
 
 bool on_one_host(const std::vector<transport::RankPlace>& places) {
-  return std::all_of(places.begin(), places.end(), [&](const auto& place) { return place.host == places[0].host; });
+  return std::all_of(places.begin(), places.end(), [&](const auto& place) { return place.node == places[0].node; });
 }
 
 int default_threads(const std::vector<transport::RankPlace>& places, int rank) {

@@ -106,9 +106,10 @@ TEST(Places, NumbersTheRanksOfEachHost) {
   const std::string b = to_text({.host = "b", .kernel = "2", .cores = {3}});
   const auto places = places_from({a, b, a, b, a}).value();
   EXPECT_EQ(places[4],
-            (RankPlace{.rank = 4, .host = "a", .machine = "1", .local_rank = 2, .local_size = 3, .cores = {0, 1}}));
-  EXPECT_EQ(places[3],
-            (RankPlace{.rank = 3, .host = "b", .machine = "2", .local_rank = 1, .local_size = 2, .cores = {3}}));
+            (RankPlace{.rank = 4, .host = "a", .local_rank = 2, .local_size = 3, .cores = {0, 1}, .machine = "1"}));
+  EXPECT_EQ(
+      places[3],
+      (RankPlace{.rank = 3, .host = "b", .local_rank = 1, .local_size = 2, .cores = {3}, .node = 1, .machine = "2"}));
 }
 
 TEST(Places, TellsApartMachinesOfOneName) {
@@ -117,8 +118,7 @@ TEST(Places, TellsApartMachinesOfOneName) {
                           .value();
   EXPECT_EQ(places[0].local_size, 1);
   EXPECT_EQ(places[1].local_rank, 0);
-  EXPECT_EQ(places[0].host, "node");
-  EXPECT_EQ(places[1].host, "node (2)");
+  EXPECT_EQ(places[1].node, 1);
 }
 
 TEST(Places, TellsApartContainersThatShareAKernelAndAName) {
@@ -128,7 +128,7 @@ TEST(Places, TellsApartContainersThatShareAKernelAndAName) {
   const auto places = places_from({in_container("1:1"), in_container("2:1"), in_container("2:1")}).value();
   EXPECT_EQ(places[0].local_size, 1);
   EXPECT_EQ(places[1].local_size, 2);
-  EXPECT_NE(places[0].host, places[1].host);
+  EXPECT_NE(places[0].node, places[1].node);
   EXPECT_EQ(places[0].machine, places[1].machine);
 }
 
@@ -137,8 +137,8 @@ TEST(Places, RefusesATextOfAnotherProgram) {
 }
 
 TEST(Crowding, CountsTheRanksOfAllContainersOfAMachine) {
-  const RankPlace one{.rank = 0, .host = "a", .machine = "m", .cores = {0}};
-  const RankPlace other{.rank = 1, .host = "b", .machine = "m", .cores = {0}};
+  const RankPlace one{.rank = 0, .host = "a", .cores = {0}, .machine = "m"};
+  const RankPlace other{.rank = 1, .host = "b", .cores = {0}, .node = 1, .machine = "m"};
   EXPECT_FALSE(is_crowded(std::vector{one}));
   EXPECT_TRUE(is_crowded(std::vector{one, other}));
 }

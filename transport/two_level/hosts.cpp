@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <limits>
 
+#include "runtime/core/check.h"
+
 namespace lockstep::transport::two_level {
 
 int Hosts::rails() const {
@@ -19,13 +21,13 @@ std::vector<int> Hosts::rail(int number) const {
 
 Hosts hosts_from(std::span<const RankPlace> places) {
   Hosts hosts;
-  for (size_t rank = 0; rank < places.size(); ++rank) {
-    auto host = std::find_if(hosts.hosts.begin(), hosts.hosts.end(),
-                             [&](const Host& known) { return known.name == places[rank].host; });
-    if (host == hosts.hosts.end()) host = hosts.hosts.insert(host, Host{.name = places[rank].host, .ranks = {}});
-    hosts.host_of.push_back(static_cast<int>(host - hosts.hosts.begin()));
-    hosts.local_of.push_back(static_cast<int>(host->ranks.size()));
-    host->ranks.push_back(static_cast<int>(rank));
+  for (const RankPlace& place : places) {
+    if (place.node == hosts.count()) hosts.hosts.push_back({.name = place.host, .ranks = {}});
+    LOCKSTEP_CHECK(0 <= place.node && place.node < hosts.count(), place.node, hosts.count());
+    Host& host = hosts.hosts[static_cast<size_t>(place.node)];
+    hosts.host_of.push_back(place.node);
+    hosts.local_of.push_back(static_cast<int>(host.ranks.size()));
+    host.ranks.push_back(static_cast<int>(hosts.host_of.size()) - 1);
   }
   return hosts;
 }

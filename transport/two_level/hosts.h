@@ -33,7 +33,7 @@ struct Hosts {
   std::vector<int> rail(int number) const;
 };
 
-/// Hosts are told apart by `RankPlace::host`. Pure.
+/// Hosts are told apart by `RankPlace::node`. Pure.
 Hosts hosts_from(std::span<const RankPlace> places);
 
 }  // namespace lockstep::transport::two_level

@@ -31,10 +31,11 @@ inline std::vector<transport::RankPlace> places_on(const std::vector<int>& hosts
     const auto before = std::count(hosts.begin(), hosts.begin() + static_cast<std::ptrdiff_t>(rank), hosts[rank]);
     places.push_back({.rank = static_cast<int>(rank),
                       .host = std::string(1, static_cast<char>('a' + hosts[rank])),
-                      .machine = "this one",
                       .local_rank = static_cast<int>(before),
                       .local_size = static_cast<int>(std::count(hosts.begin(), hosts.end(), hosts[rank])),
-                      .cores = transport::own_cores()});
+                      .cores = transport::own_cores(),
+                      .node = hosts[rank],
+                      .machine = "this one"});
   }
   return places;
 }

@@ -87,7 +87,7 @@ Implementation two_level_with(std::string name, std::vector<int> hosts, size_t m
 /// Hosts of even and of uneven sizes, ranks host by host and in turn.
 const std::vector<std::vector<int>> kHostMaps = {{0, 1},          {0, 0, 1},    {0, 1, 0},       {0, 0, 1, 1},
                                                  {0, 1, 0, 1},    {0, 1, 2},    {0, 0, 0, 1, 1}, {0, 0, 1, 1, 2},
-                                                 {0, 1, 0, 2, 1}, {1, 0, 0, 1}, {0, 1, 1, 1}};
+                                                 {0, 1, 0, 2, 1}, {0, 1, 1, 0}, {0, 1, 1, 1}};
 
 std::string map_name(const std::vector<int>& hosts) {
   std::string name;
