@@ -142,8 +142,8 @@ TEST(SharedMemory, IsNotMistakenForAnotherFileOfThatPath) {
   on_threads(2, [](int rank, const auto& group, Ends& ends) {
     const auto bootstrap = loopback::make_bootstrap(group, rank, ends.wait);
     WatchedBootstrap watched(*bootstrap, [](std::vector<std::string>& texts) {
-      const size_t mark = texts[0].find(' ') + 1;  // "ok MARK PATH"
-      if (texts[0].find('/') != std::string::npos) texts[0].replace(mark, 1, texts[0][mark] == '1' ? "2" : "1");
+      const size_t path = texts[0].find(" /");  // "ok MARK PATH"
+      if (path != std::string::npos) texts[0].replace(path - 1, 1, texts[0][path - 1] == '1' ? "2" : "1");
     });
     const auto made = shm::make_communicator(watched, ends.wait);
     ASSERT_FALSE(made.has_value());

@@ -6,6 +6,7 @@
 #include <unistd.h>
 
 #include <cerrno>
+#include <charconv>
 #include <cstring>
 #include <optional>
 #include <random>
@@ -167,6 +168,23 @@ Result<std::string> exchange_outcome(Bootstrap& bootstrap, const Result<std::str
   return first;
 }
 
+std::string to_text(const Offer& offer) { return fmt::format("{} {}", offer.mark, offer.path); }
+
+Result<Offer> offer_from(std::string_view text, int rank) {
+  Offer offer;
+  const auto [end, status] = std::from_chars(text.data(), text.data() + text.size(), offer.mark);
+  const auto read = static_cast<size_t>(end - text.data());
+  if (status != std::errc() || read == text.size()) {
+    return Error{ErrorKind::kFailedPrecondition,
+                 fmt::format("{} rank {}: cannot read where the shared memory is: found '{}', expected a number and a "
+                             "path; start the same program on every rank",
+                             kComponent, rank, text),
+                 rank};
+  }
+  offer.path = text.substr(read + 1);
+  return offer;
+}
+
 /// One kind of file, tried by all ranks together: all have it, or all have the same error.
 Result<Memory> share(Bootstrap& bootstrap, const Layout& layout, FileKind kind, std::span<const int> names) {
   const int rank = bootstrap.rank();
@@ -176,7 +194,7 @@ Result<Memory> share(Bootstrap& bootstrap, const Layout& layout, FileKind kind, 
   if (rank == 0) {
     Result<Offered> made = create_file(layout, kind, name);
     if (made.has_value()) {
-      created = fmt::format("{} {}", made.value().offer.mark, made.value().offer.path);
+      created = to_text(made.value().offer);
       own.emplace(std::move(made).value());
     } else {
       created = made.error();
@@ -184,8 +202,7 @@ Result<Memory> share(Bootstrap& bootstrap, const Layout& layout, FileKind kind, 
   }
   const Name own_name(own && kind == FileKind::kNamed ? own->offer.path : "");
   LOCKSTEP_TRY(const std::string agreed, exchange_outcome(bootstrap, created));
-  const size_t space = agreed.find(' ');
-  const Offer offer{.path = agreed.substr(space + 1), .mark = std::stoull(agreed.substr(0, space))};
+  LOCKSTEP_TRY(const Offer offer, offer_from(agreed, name));
   const Name name_of_all(kind == FileKind::kNamed ? offer.path : "");  // whoever gives up first removes it
   Result<Memory> memory = attach(offer, layout, name, rank);
   const Result<std::string> attached =
