@@ -1,8 +1,6 @@
 // The implementations that both programs of the suite share.
 #pragma once
 
-#include <algorithm>
-
 #include "tests/conformance/communicator/stage.h"
 #include "transport/choosing.h"
 #include "transport/shm/shm.h"
@@ -22,22 +20,6 @@ inline Implementation shm_with(std::string name, size_t message_bytes,
                              peer.bootstrap, wait, {.message_bytes = message_bytes, .copies = copies, .file = file}));
             return made;
           }};
-}
-
-/// Places as if rank r ran on host `hosts[r]`, all on this machine.
-inline std::vector<transport::RankPlace> places_on(const std::vector<int>& hosts) {
-  std::vector<transport::RankPlace> places;
-  for (size_t rank = 0; rank < hosts.size(); ++rank) {
-    const auto before = std::count(hosts.begin(), hosts.begin() + static_cast<std::ptrdiff_t>(rank), hosts[rank]);
-    places.push_back({.rank = static_cast<int>(rank),
-                      .host = std::string(1, static_cast<char>('a' + hosts[rank])),
-                      .local_rank = static_cast<int>(before),
-                      .local_size = static_cast<int>(std::count(hosts.begin(), hosts.end(), hosts[rank])),
-                      .cores = transport::own_cores(),
-                      .node = hosts[rank],
-                      .machine = "this one"});
-  }
-  return places;
 }
 
 /// A choosing communicator over two others, made by `first` and `second`.

@@ -4,6 +4,7 @@
 #include "launcher/ranks/wiring.h"
 #include "tests/conformance/communicator/implementations.h"
 #include "tests/conformance/communicator/suite.h"
+#include "tests/conformance/communicator/test_hosts.h"
 #include "tests/conformance/communicator/waits.h"
 #include "transport/mpi/mpi.h"
 
@@ -21,15 +22,17 @@ Implementation mpi() {
           .allocates = true};
 }
 
-/// Hosts that are parts of this machine: rank r of `ranks` runs on `host_of(r, ranks)`.
+/// Rank r of `ranks` is said to run on host `host_of(r, ranks)`; without one, ranks run where they run.
 Implementation two_level(std::string name, int (*host_of)(int rank, int ranks), size_t message_bytes,
                          transport::two_level::Options across) {
   return {.name = std::move(name),
           .message_bytes = message_bytes,
           .make = [=](Peer& peer, const transport::WaitOptions& wait) -> Result<std::unique_ptr<device::Communicator>> {
+            LOCKSTEP_TRY(std::vector<transport::RankPlace> places, peer.bootstrap.places());
             std::vector<int> hosts;
-            for (int rank = 0; rank < peer.size(); ++rank) hosts.push_back(host_of(rank, peer.size()));
-            return launcher::make_two_level(peer.bootstrap, places_on(hosts), wait,
+            for (int rank = 0; rank < peer.size() && host_of; ++rank) hosts.push_back(host_of(rank, peer.size()));
+            if (host_of) places = places_on(hosts);
+            return launcher::make_two_level(peer.bootstrap, places, wait,
                                             {.within = {.message_bytes = message_bytes}, .across = across});
           },
           .allocates = true,
@@ -51,7 +54,8 @@ INSTANTIATE_TEST_SUITE_P(Hosts, CommunicatorConformance,
                          ::testing::Values(Cast{two_level("halves", halves, 1 << 20, {})},
                                            Cast{two_level("in_turn", in_turn, kSmallRound,
                                                           {.piece_bytes = 3 * kSmallRound, .rail_bytes = 256})},
-                                           Cast{two_level("three_hosts", three_hosts, 1 << 20, {})}),
+                                           Cast{two_level("three_hosts", three_hosts, 1 << 20, {})},
+                                           Cast{two_level("as_placed", nullptr, 1 << 20, {})}),
                          name_of);
 
 }  // namespace

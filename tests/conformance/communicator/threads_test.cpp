@@ -6,6 +6,7 @@
 
 #include "tests/conformance/communicator/implementations.h"
 #include "tests/conformance/communicator/suite.h"
+#include "tests/conformance/communicator/test_hosts.h"
 #include "tests/conformance/communicator/waits.h"
 #include "transport/two_level/two_level.h"
 
@@ -39,22 +40,6 @@ Implementation loopback_with(std::string name, size_t message_bytes) {
           }};
 }
 
-/// The groups of hosts and of rails, where hosts are groups of threads.
-struct ThreadHosts {
-  std::vector<std::shared_ptr<transport::loopback::Group>> within;
-  std::vector<std::shared_ptr<transport::loopback::Group>> between;
-};
-
-std::shared_ptr<ThreadHosts> make_thread_hosts(const transport::two_level::Hosts& hosts, size_t message_bytes) {
-  const auto group = [&](size_t ranks) {
-    return transport::loopback::make_group(static_cast<int>(ranks), message_bytes, transport::Crowding::kCrowded);
-  };
-  auto groups = std::make_shared<ThreadHosts>();
-  for (const auto& host : hosts.hosts) groups->within.push_back(group(host.ranks.size()));
-  for (int rail = 0; rail < hosts.rails(); ++rail) groups->between.push_back(group(hosts.hosts.size()));
-  return groups;
-}
-
 /// Rank 0's value on every rank: they are threads of one process.
 template <typename Value>
 std::shared_ptr<Value> shared_by_all(Peer& peer, std::shared_ptr<Value> mine) {
@@ -70,16 +55,8 @@ Implementation two_level_with(std::string name, std::vector<int> hosts, size_t m
   return {.name = std::move(name),
           .message_bytes = message_bytes,
           .make = [=](Peer& peer, const transport::WaitOptions& wait) -> Result<std::unique_ptr<device::Communicator>> {
-            const auto map = transport::two_level::hosts_from(places_on(hosts));
-            const auto groups = shared_by_all(peer, make_thread_hosts(map, message_bytes));
-            const int local = map.local_of[peer.rank()];
-            const int host = map.host_of[peer.rank()];
-            transport::two_level::Parts parts;
-            parts.within = transport::loopback::make_communicator(groups->within[host], local, wait);
-            if (local < map.rails()) {
-              parts.between = transport::loopback::make_communicator(groups->between[local], host, wait);
-            }
-            return transport::two_level::make_communicator(map, peer.rank(), std::move(parts), wait, options);
+            const auto made = shared_by_all(peer, std::make_shared<ThreadHosts>(hosts, message_bytes));
+            return made->make_communicator(peer.rank(), wait, options);
           },
           .sees_all = false};
 }
