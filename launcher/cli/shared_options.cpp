@@ -60,8 +60,8 @@ void add_run_options(CLI::App& app, RunOptions& options) {
       ->check(CLI::IsMember({"cpu", "reference"}))
       ->capture_default_str()
       ->type_name("NAME");
-  app.add_option("--communicator", options.communicator, "auto, shm, mpi or loopback")
-      ->check(CLI::IsMember({"auto", "shm", "mpi", "loopback"}))
+  app.add_option("--communicator", options.communicator, "auto, shm, mpi, two-level (several hosts) or loopback")
+      ->check(CLI::IsMember({"auto", "shm", "mpi", "two-level", "loopback"}))
       ->capture_default_str()
       ->type_name("NAME");
   app.add_option("--deadline-s", options.deadline_s, "Seconds that one wait between ranks may take")

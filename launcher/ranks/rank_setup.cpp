@@ -217,6 +217,7 @@ void log_plan(const RankContext& context, const Plan& plan, const ChosenCommunic
   }
   const ModelPlan& model = plan.model;
   if (model.partition.ranks() > 1) log.info("partition:\n{}", partition::to_text(model.spec, model.partition));
+  for (const std::string& note : chosen.notes) log.warning("{}", note);
   for (const transport::Choice& choice : chosen.choices) {
     log.info("messages up to {} go by {} ({:.1f} us)", to_string(Bytes(choice.bytes)), choice.name,
              choice.microseconds);
