@@ -17,7 +17,7 @@
 namespace lockstep::launcher {
 namespace {
 
-constexpr auto kLeaveDeadline = std::chrono::seconds(5);  // of MPI_Finalize
+constexpr auto kLeaveDeadline = std::chrono::seconds(20);  // of MPI_Finalize, which spins with MPICH
 
 std::optional<std::string> environment(std::string_view name) {
   const char* value = std::getenv(std::string(name).c_str());
