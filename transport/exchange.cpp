@@ -43,6 +43,7 @@ Result<OwnPlace> parse_place(std::string_view text, size_t rank) {
   const std::string_view whole = text;
   OwnPlace place;
   for (std::string* line : {&place.host, &place.kernel, &place.memory}) *line = take_until(text, '\n');
+  bool is_count = true;  // the first number; the others are cores
   while (!text.empty()) {
     const std::string_view number = take_until(text, ',');
     int core = -1;
@@ -54,7 +55,10 @@ Result<OwnPlace> parse_place(std::string_view text, size_t rank) {
                       "core numbers; start the same program on every rank",
                       rank, whole)};
     }
-    place.cores.push_back(core);
+    if (!std::exchange(is_count, false))
+      place.cores.push_back(core);
+    else
+      place.host_cores = core;
   }
   return place;
 }
@@ -83,7 +87,9 @@ Result<std::vector<std::string>> exchange_over(device::Communicator& communicato
 }
 
 std::string to_text(const OwnPlace& place) {
-  return fmt::format("{}\n{}\n{}\n{}", place.host, place.kernel, place.memory, fmt::join(place.cores, ","));
+  const std::string separator = place.cores.empty() ? "" : ",";
+  return fmt::format("{}\n{}\n{}\n{}{}{}", place.host, place.kernel, place.memory, place.host_cores, separator,
+                     fmt::join(place.cores, ","));
 }
 
 Result<std::vector<RankPlace>> places_from(const std::vector<std::string>& texts) {
@@ -101,14 +107,19 @@ Result<std::vector<RankPlace>> places_from(const std::vector<std::string>& texts
                       .local_size = 0,
                       .cores = std::move(own.cores),
                       .node = node,
-                      .machine = std::move(own.kernel)});
+                      .machine = std::move(own.kernel),
+                      .host_cores = own.host_cores});
   }
   for (RankPlace& place : places) place.local_size = ranks_of_node[place.node];
   return places;
 }
 
 Result<std::vector<RankPlace>> exchange_places(Bootstrap& bootstrap) {
-  const OwnPlace own{.host = host_name(), .kernel = kernel_id(), .memory = memory_id(), .cores = own_cores()};
+  const OwnPlace own{.host = host_name(),
+                     .kernel = kernel_id(),
+                     .memory = memory_id(),
+                     .cores = own_cores(),
+                     .host_cores = static_cast<int>(available_cores().size())};
   LOCKSTEP_TRY(const std::vector<std::string> texts, bootstrap.exchange(to_text(own)));
   return places_from(texts);
 }

@@ -26,6 +26,7 @@ struct OwnPlace {
   std::string kernel;  // an id of the running one
   std::string memory;  // which /dev/shm is mounted; empty: unknown
   std::vector<int> cores;
+  int host_cores = 0;
 
   friend bool operator==(const OwnPlace&, const OwnPlace&) = default;
 };

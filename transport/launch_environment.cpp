@@ -71,15 +71,17 @@ Result<bool> is_slurm_step(const EnvironmentLookup& lookup) {
 std::string_view to_string(Launcher launcher) {
   switch (launcher) {
     case Launcher::kNone: return "none";
-    case Launcher::kOpenMpi: return "Open MPI mpirun";
-    case Launcher::kPmi: return "mpiexec (PMI)";
+    case Launcher::kOpenMpi: return "Open MPI's mpirun";
+    case Launcher::kPmi: return "MPICH's mpiexec (PMI)";
     case Launcher::kSlurm: return "srun";
     case Launcher::kPmix: return "a PMIx launcher";
   }
   return "unknown";
 }
 
-Result<LaunchEnvironment> read_launch_environment(const EnvironmentLookup& lookup) {
+namespace {
+
+Result<LaunchEnvironment> read_launcher(const EnvironmentLookup& lookup) {
   constexpr Names kOpenMpi{.launcher = Launcher::kOpenMpi,
                            .size = "OMPI_COMM_WORLD_SIZE",
                            .rank = "OMPI_COMM_WORLD_RANK",
@@ -123,17 +125,56 @@ Result<LaunchEnvironment> read_launch_environment(const EnvironmentLookup& looku
                            .job = {}};
 }
 
-Result<void> check_world(const LaunchEnvironment& expected, int mpi_rank, int mpi_size) {
+bool is_open_mpi(std::string_view library) { return library.starts_with("Open MPI"); }
+bool is_mpich(std::string_view library) { return library.starts_with("MPICH"); }
+
+/// How a program with this MPI is started where `launcher` was tried.
+std::string fitting_command(Launcher launcher, std::string_view library) {
+  if (!is_open_mpi(library) && !is_mpich(library)) return fmt::format("start it with the mpiexec of {}", library);
+  const bool open_mpi = is_open_mpi(library);
+  if (launcher == Launcher::kSlurm) {
+    return open_mpi ? "start it with srun --mpi=pmix, or with mpirun inside the job"
+                    : "start it with srun --mpi=pmi2, or with mpirun.mpich inside the job";
+  }
+  return open_mpi
+             ? "start it with Open MPI's mpirun (mpirun.openmpi on Debian; under Slurm: srun --mpi=pmix), or build "
+               "it with MPICH (scripts/build mpich)"
+             : "start it with MPICH's mpirun (mpirun.mpich on Debian; under Slurm: srun --mpi=pmi2), or build it "
+               "with Open MPI (scripts/build release)";
+}
+
+Error launched_by_another(const LaunchEnvironment& expected, std::string_view library, std::string_view found) {
+  const std::string size = expected.size ? fmt::format(" of {}", *expected.size) : "";
+  return {ErrorKind::kFailedPrecondition,
+          fmt::format("[transport] rank {}: the launcher does not fit this program's MPI, {}: found {}, expected rank "
+                      "{}{} as {} says; {}",
+                      expected.rank, library, found, expected.rank, size, to_string(expected.launcher),
+                      fitting_command(expected.launcher, library)),
+          expected.rank};
+}
+
+}  // namespace
+
+Result<LaunchEnvironment> read_launch_environment(const EnvironmentLookup& lookup) {
+  LOCKSTEP_TRY(LaunchEnvironment environment, read_launcher(lookup));
+  environment.speaks_pmix = lookup("PMIX_RANK").has_value() || lookup("PMIX_NAMESPACE").has_value();
+  LOCKSTEP_TRY(environment.in_slurm_step, is_slurm_step(lookup));
+  environment.speaks_pmi = lookup("PMI_RANK").has_value() || lookup("PMI_FD").has_value();
+  return environment;
+}
+
+Result<void> check_launcher(const LaunchEnvironment& environment, std::string_view library) {
+  // Open MPI in a Slurm step asks for PMIx and ends the process when there is none; elsewhere it starts as a singleton.
+  const bool aborts = is_open_mpi(library) && environment.in_slurm_step && !environment.speaks_pmix &&
+                      environment.launcher != Launcher::kOpenMpi;
+  if (!aborts || environment.size == 1) return ok();
+  return launched_by_another(environment, library, "a Slurm step without PMIx");
+}
+
+Result<void> check_world(const LaunchEnvironment& expected, int mpi_rank, int mpi_size, std::string_view library) {
   if (expected.launcher == Launcher::kNone) return ok();  // a launcher that we do not know may know more
   if (expected.rank == mpi_rank && expected.size.value_or(mpi_size) == mpi_size) return ok();
-  return Error{
-      ErrorKind::kFailedPrecondition,
-      fmt::format("[transport] rank {}: the launch does not fit this program's MPI: found MPI rank {} of {}, "
-                  "expected rank {} of {} as {} says; use the mpirun of the MPI that the program was built with "
-                  "(under Slurm: srun --mpi=pmix)",
-                  expected.rank, mpi_rank, mpi_size, expected.rank, expected.size.value_or(mpi_size),
-                  to_string(expected.launcher)),
-      expected.rank};
+  return launched_by_another(expected, library, fmt::format("MPI rank {} of {}", mpi_rank, mpi_size));
 }
 
 }  // namespace lockstep::transport

@@ -63,24 +63,22 @@ void GroupWatch::open_early() {
   if (watch_ != nullptr) watch_->wait_joined(kEarlyMeeting);
 }
 
-Result<void> GroupWatch::open(transport::Bootstrap& bootstrap) {
+Result<void> GroupWatch::open(transport::Bootstrap& bootstrap, const ControlPlane& plane) {
   if (run_.peer_detection == Detection::kOff) return ok();
   const bool is_open = watch_ != nullptr && watch_->wait_joined(Duration::zero());
   LOCKSTEP_TRY(const std::vector<std::string> told, bootstrap.exchange(is_open ? "open" : "not open"));
   if (std::ranges::count(told, "open") == bootstrap.size()) return ok();
   if (watch_ != nullptr) watch_->leave(Duration::zero());
   set_watch(nullptr);
-  return open_over_tcp(bootstrap);
+  return open_over_tcp(bootstrap, plane);
 }
 
-Result<void> GroupWatch::open_over_tcp(transport::Bootstrap& bootstrap) {
-  LOCKSTEP_TRY(const auto places, bootstrap.places());
+Result<void> GroupWatch::open_over_tcp(transport::Bootstrap& bootstrap, const ControlPlane& plane) {
   auto wanted = options();
   wanted.size = bootstrap.size();
-  const ControlAddress address = control_address(places);
   const auto host = [&]() -> Result<void> {
     if (bootstrap.rank() != 0) return ok();
-    const Endpoint free_port{.local = {}, .host = address.bind, .port = 0, .token = random_token()};
+    const Endpoint free_port{.local = {}, .host = plane.address, .port = 0, .token = random_token()};
     LOCKSTEP_TRY(Watch hosted, PeerWatch::host(wanted, free_port));
     set_watch(std::move(hosted));
     return ok();
@@ -88,14 +86,18 @@ Result<void> GroupWatch::open_over_tcp(transport::Bootstrap& bootstrap) {
   LOCKSTEP_TRY_VOID(all_succeeded(bootstrap, host()));
   LOCKSTEP_TRY(const auto told, bootstrap.exchange(watch_ == nullptr ? "" : to_text(watch_->endpoint())));
   const auto join = [&]() -> Result<void> {
-    LOCKSTEP_TRY(Endpoint endpoint, transport::watch::parse_endpoint(told[0]));
-    endpoint.host = address.host;
-    if (watch_ == nullptr) set_watch(PeerWatch::join(wanted, endpoint));
-    if (watch_->wait_joined(duration_of(run_.start_deadline_s))) return ok();
+    LOCKSTEP_TRY(const Endpoint endpoint, transport::watch::parse_endpoint(told[0]));
+    const Duration limit = duration_of(run_.start_deadline_s) / 2;  // the others wait for this rank's word
+    if (watch_ == nullptr) {
+      LOCKSTEP_TRY_VOID(check_reach(plane, bootstrap.rank(), {endpoint.host, endpoint.port}, limit));
+      set_watch(PeerWatch::join(wanted, endpoint));
+    }
+    if (watch_->wait_joined(limit)) return ok();
     return Error{ErrorKind::kUnavailable,
                  fmt::format("[launcher] rank {} on host {}: cannot watch the other ranks: found no answer at {}:{} "
-                             "within {:.3g} s, expected rank 0 to be reachable there; check firewalls and host names",
-                             bootstrap.rank(), office_.host(), endpoint.host, endpoint.port, run_.start_deadline_s),
+                             "within {:.3g} s, expected rank 0 to be reachable there; check firewalls, or name another "
+                             "network with --interface",
+                             bootstrap.rank(), office_.host(), endpoint.host, endpoint.port, to_seconds(limit)),
                  bootstrap.rank()};
   };
   return all_succeeded(bootstrap, join());

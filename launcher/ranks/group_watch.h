@@ -5,6 +5,7 @@
 #include <memory>
 #include <mutex>
 
+#include "launcher/ranks/control_plane.h"
 #include "launcher/ranks/rank_office.h"
 #include "runtime/core/abort_flag.h"
 #include "transport/launch_environment.h"
@@ -27,7 +28,7 @@ class GroupWatch {
   /// @blocking
   void open_early();
   /// Fails with `kUnavailable` when a rank cannot be reached. @collective @blocking
-  Result<void> open(transport::Bootstrap& bootstrap);
+  Result<void> open(transport::Bootstrap& bootstrap, const ControlPlane& plane);
 
   /// "; no word from ranks 1, 3": who has not met the others; empty when nothing is known. Thread-safe.
   std::string missing();
@@ -47,7 +48,7 @@ class GroupWatch {
 
   transport::watch::WatchOptions options() const;
   void set_watch(Watch watch);
-  Result<void> open_over_tcp(transport::Bootstrap& bootstrap);
+  Result<void> open_over_tcp(transport::Bootstrap& bootstrap, const ControlPlane& plane);
 
   const RunOptions& run_;
   const transport::LaunchEnvironment& place_;

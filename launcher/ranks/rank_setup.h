@@ -11,8 +11,10 @@
 
 #include "actors/session.h"
 #include "launcher/cli/command_line.h"
+#include "launcher/ranks/control_plane.h"
 #include "launcher/ranks/fault.h"
 #include "launcher/ranks/phases.h"
+#include "launcher/ranks/placement.h"
 #include "launcher/ranks/wiring.h"
 #include "runtime/checkpoint/model_spec.h"
 #include "runtime/core/abort_flag.h"
@@ -39,6 +41,8 @@ struct RankContext {
   const RunOptions& run;
   transport::Bootstrap& bootstrap;
   SharedRanks* shared = nullptr;  // null between processes
+  transport::Launcher launcher = transport::Launcher::kNone;
+  ControlPlane control_plane = {};  // between processes
   AbortFlag& abort;
   const Clock& clock;
   const Log& log;
@@ -81,6 +85,7 @@ struct Plan {
   std::optional<ModelPlan> draft;                  // a model that drafts for it
   std::optional<generation::PromptLookup> lookup;  // or what drafts without one
   std::vector<transport::RankPlace> places;
+  Placement placement;  // the same with threads and devices
   int threads = 1;
 };
 
@@ -101,7 +106,8 @@ transport::WaitOptions wait_options(const RankContext& context);
 /// Refuses a --tp that is not the number of ranks.
 Result<void> check_world_size(std::optional<int> tp, int size);
 
-/// Where the ranks are and how many threads this one has. @collective @blocking
+/// Where the ranks are and how many threads this one has. Rank 0 warns of what costs speed; fails with
+/// `kFailedPrecondition` for a placement that cannot work. @collective @blocking
 Result<void> find_places(const RankContext& context, Plan& plan);
 
 /// The communicator of the command's options. @collective @blocking

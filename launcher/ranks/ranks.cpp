@@ -8,6 +8,7 @@
 
 #include "launcher/atomic_file.h"
 #include "launcher/ranks/agreements.h"
+#include "launcher/ranks/control_plane.h"
 #include "launcher/ranks/group_watch.h"
 #include "launcher/ranks/guard.h"
 #include "launcher/ranks/interruption.h"
@@ -16,11 +17,12 @@
 #include "launcher/ranks/watchdog.h"
 #include "transport/launch_environment.h"
 #include "transport/mpi/mpi.h"
+#include "transport/network.h"
 
 namespace lockstep::launcher {
 namespace {
 
-constexpr auto kLeaveDeadline = std::chrono::seconds(5);  // of MPI_Finalize
+constexpr auto kLeaveDeadline = std::chrono::seconds(20);  // of MPI_Finalize, which spins with MPICH
 
 std::optional<std::string> environment(std::string_view name) {
   const char* value = std::getenv(std::string(name).c_str());
@@ -55,22 +57,42 @@ bool is_alone(const transport::LaunchEnvironment& place) {
   return place.launcher == transport::Launcher::kNone || place.size == 1;
 }
 
-/// MPI's group, watched and of one program. @collective @blocking
+/// Sets a variable of an MPI library unless the user has.
+void tell_mpi(const char* name, const std::string& value) { ::setenv(name, value.c_str(), /*overwrite=*/0); }
+
+/// What MPI reads from the environment when it starts. The other library's variables do no harm.
+void prepare_mpi(const RunOptions& options, const transport::LaunchEnvironment& place) {
+  // A process that no mpirun of its own MPI started must not try to start daemons: check_world tells it apart.
+  tell_mpi("OMPI_MCA_ess_singleton_isolated", "1");
+  // Waiting ranks hand over cores that they share; mpirun knows of that by itself, srun does not.
+  const auto cores = static_cast<int>(transport::own_cores().size());
+  if (place.local_size.value_or(place.size.value_or(1)) > cores) tell_mpi("OMPI_MCA_mpi_yield_when_idle", "1");
+  if (!options.interface) return;
+  const std::vector<transport::Interface> interfaces = transport::own_interfaces();
+  const auto found = transport::find_interface_towards(interfaces, *options.interface);
+  if (!found) return;  // said later, by a rank that knows all hosts
+  tell_mpi("OMPI_MCA_btl_tcp_if_include", transport::subnet_of(*found));
+  tell_mpi("FI_TCP_IFACE", found->name);  // MPICH on libfabric
+}
+
+/// MPI's group, watched and of one program, and how its hosts reach each other. @collective @blocking
 Result<std::unique_ptr<transport::Bootstrap>> meet(const transport::LaunchEnvironment& place, const RunOptions& options,
                                                    const transport::WaitOptions& wait, RankOffice& office,
-                                                   GroupWatch& watch) {
+                                                   GroupWatch& watch, ControlPlane& plane) {
   const auto limit = duration_of(options.start_deadline_s);
   const Watchdog watchdog(limit,
                           [&] { give_up(office, watch, "the start (MPI_Init and the first exchanges)", limit); });
   office.phases().enter("launch");
+  const std::string library = transport::mpi::library_name();
+  LOCKSTEP_TRY_VOID(transport::check_launcher(place, library));
   watch.open_early();
   office.phases().enter("bootstrap");
-  // A process that no mpirun of its own MPI started must not try to start daemons: it is told apart below.
-  ::setenv("OMPI_MCA_ess_singleton_isolated", "1", /*overwrite=*/0);
+  prepare_mpi(options, place);
   LOCKSTEP_TRY(auto group, transport::mpi::make_bootstrap(wait));
-  LOCKSTEP_TRY_VOID(transport::check_world(place, group->rank(), group->size()));
+  LOCKSTEP_TRY_VOID(transport::check_world(place, group->rank(), group->size(), library));
   auto bootstrap = std::make_unique<RecordedBootstrap>(std::move(group), office.recorder());
-  LOCKSTEP_TRY_VOID(watch.open(*bootstrap));
+  LOCKSTEP_TRY(plane, find_control_plane(options, *bootstrap, office.log()));
+  LOCKSTEP_TRY_VOID(watch.open(*bootstrap, plane));
   LOCKSTEP_TRY_VOID(transport::agree(*bootstrap, "the program", statement_of_program()));
   return bootstrap;
 }
@@ -81,6 +103,7 @@ Result<void> run_process_rank(const RunOptions& options, const transport::Launch
   AbortFlag abort;
   RankOffice office(place.rank, clock, options, Faults(faults, place.rank));
   GroupWatch watch(options, place, office, abort);
+  ControlPlane plane;
   GroupWatch* const others = is_alone(place) ? nullptr : &watch;
   const Interruption interruption([&](int signal) { take_signal(signal, office, abort, others); });
   const transport::WaitOptions wait{.abort = &abort, .clock = &clock, .deadline = duration_of(options.deadline_s)};
@@ -96,11 +119,13 @@ Result<void> run_process_rank(const RunOptions& options, const transport::Launch
       office.phases().enter("bootstrap");
       bootstrap = transport::make_single_bootstrap();
     } else {
-      LOCKSTEP_TRY(bootstrap, meet(place, options, wait, office, watch));
+      LOCKSTEP_TRY(bootstrap, meet(place, options, wait, office, watch, plane));
     }
     LOCKSTEP_TRY_VOID(
         work({.run = options,
               .bootstrap = *bootstrap,
+              .launcher = place.launcher,
+              .control_plane = plane,
               .abort = abort,
               .clock = clock,
               .log = office.log(),

@@ -72,6 +72,13 @@ TEST(ThreadBootstrap, PlacesEveryThreadOnOneHost) {
 
 TEST(OwnCores, HasAtLeastOne) { EXPECT_THAT(own_cores(), ::testing::SizeIs(::testing::Ge(1u))); }
 
+TEST(AvailableCores, HasThoseOfTheProcessAndLeavesItBoundAsItWas) {
+  const std::vector<int> own = own_cores();
+  const std::vector<int> available = available_cores();
+  EXPECT_THAT(available, ::testing::IsSupersetOf(own));
+  EXPECT_EQ(own_cores(), own);
+}
+
 TEST(Agree, IsContentWhenAllSayTheSame) {
   on_threads(3, [](Bootstrap& bootstrap) {
     EXPECT_TRUE(agree(bootstrap, "the options", "dtype=float32\nchunk=256").has_value());
@@ -130,6 +137,12 @@ TEST(Places, TellsApartContainersThatShareAKernelAndAName) {
   EXPECT_EQ(places[1].local_size, 2);
   EXPECT_NE(places[0].node, places[1].node);
   EXPECT_EQ(places[0].machine, places[1].machine);
+}
+
+TEST(Places, KeepsHowManyCoresTheHostHas) {
+  const auto places = places_from({to_text({.host = "a", .kernel = "1", .cores = {5}, .host_cores = 64})}).value();
+  EXPECT_EQ(places[0].host_cores, 64);
+  EXPECT_THAT(places[0].cores, ElementsAre(5));
 }
 
 TEST(Places, RefusesATextOfAnotherProgram) {
