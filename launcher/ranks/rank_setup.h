@@ -37,8 +37,8 @@ struct SharedRanks {
 struct RankContext {
   const RunOptions& run;
   transport::Bootstrap& bootstrap;
-  SharedRanks* shared = nullptr;  // null between processes
-  transport::Launcher launcher = transport::Launcher::kNone;
+  SharedRanks* shared = nullptr;             // null between processes
+  transport::LaunchEnvironment launch = {};  // what the launcher says of this process
   AbortFlag& abort;
   const Clock& clock;
   const Log& log;

@@ -128,7 +128,7 @@ Result<void> run_process_rank(const RunOptions& options, const transport::Launch
     }
     LOCKSTEP_TRY_VOID(work({.run = options,
                             .bootstrap = *bootstrap,
-                            .launcher = place.launcher,
+                            .launch = place,
                             .abort = abort,
                             .clock = clock,
                             .log = office.log(),
