@@ -159,6 +159,8 @@ Result<LaunchEnvironment> read_launch_environment(const EnvironmentLookup& looku
   LOCKSTEP_TRY(LaunchEnvironment environment, read_launcher(lookup));
   environment.speaks_pmix = lookup("PMIX_RANK").has_value() || lookup("PMIX_NAMESPACE").has_value();
   LOCKSTEP_TRY(environment.in_slurm_step, is_slurm_step(lookup));
+  LOCKSTEP_TRY(const std::optional<int64_t> job_cores, read_number(lookup, "SLURM_CPUS_ON_NODE"));
+  environment.job_cores = narrow(job_cores);
   environment.speaks_pmi = lookup("PMI_RANK").has_value() || lookup("PMI_FD").has_value();
   return environment;
 }

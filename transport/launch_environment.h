@@ -48,6 +48,7 @@ struct LaunchEnvironment {
   bool speaks_pmix = false;           // what an MPI library could ask
   bool speaks_pmi = false;
   bool in_slurm_step = false;
+  std::optional<int> job_cores;  // of this host that belong to the job (SLURM_CPUS_ON_NODE); empty: not told
 
   friend bool operator==(const LaunchEnvironment&, const LaunchEnvironment&) = default;
 };

@@ -89,8 +89,12 @@ Result<void> check_world_size(std::optional<int> tp, int size) {
 
 Result<void> find_places(const RankContext& context, Plan& plan) {
   LOCKSTEP_TRY(plan.places, context.bootstrap.places());
-  plan.placement.launcher = context.launcher;
-  for (const transport::RankPlace& place : plan.places) {
+  // Cores of a host that belong to other jobs do not idle.
+  LOCKSTEP_TRY(const auto told, context.bootstrap.exchange(fmt::format("{}", context.launch.job_cores.value_or(0))));
+  plan.placement.launcher = context.launch.launcher;
+  for (transport::RankPlace& place : plan.places) {
+    const int job_cores = std::stoi(told.at(static_cast<size_t>(place.rank)));
+    if (job_cores > 0) place.host_cores = std::min(place.host_cores, job_cores);
     const int threads = context.run.threads.value_or(default_threads(plan.places, place.rank));
     plan.placement.ranks.push_back({.place = place, .threads = threads});
   }

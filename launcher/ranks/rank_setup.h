@@ -40,9 +40,9 @@ struct SharedRanks {
 struct RankContext {
   const RunOptions& run;
   transport::Bootstrap& bootstrap;
-  SharedRanks* shared = nullptr;  // null between processes
-  transport::Launcher launcher = transport::Launcher::kNone;
-  ControlPlane control_plane = {};  // between processes
+  SharedRanks* shared = nullptr;             // null between processes
+  transport::LaunchEnvironment launch = {};  // what the launcher says of this process
+  ControlPlane control_plane = {};           // between processes
   AbortFlag& abort;
   const Clock& clock;
   const Log& log;

@@ -124,7 +124,7 @@ Result<void> run_process_rank(const RunOptions& options, const transport::Launch
     LOCKSTEP_TRY_VOID(
         work({.run = options,
               .bootstrap = *bootstrap,
-              .launcher = place.launcher,
+              .launch = place,
               .control_plane = plane,
               .abort = abort,
               .clock = clock,
