@@ -80,8 +80,9 @@ std::vector<std::string> shared_options(const CLI::App& app, const std::vector<s
     const CLI::Option* option = app.get_option_no_throw(name);
     if (option == nullptr) continue;
     std::vector<std::string> with_value{words[i]};
-    if (equals == std::string::npos && option->get_items_expected_max() > 0) {
-      if (i + 1 < words.size()) with_value.push_back(words[++i]);
+    if (option->get_items_expected_max() > 0) {  // not a flag
+      if (equals == std::string::npos && i + 1 == words.size()) break;
+      with_value = {name, equals == std::string::npos ? words[++i] : words[i].substr(equals + 1)};
     }
     if (std::ranges::find(kOwn, name) == std::end(kOwn)) found.emplace_back(name, std::move(with_value));
   }

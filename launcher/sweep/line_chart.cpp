@@ -63,6 +63,8 @@ const char* dashes(ChartLine::Kind kind) {
 
 std::string number(double value, LineChart::Numbers numbers) {
   if (numbers == LineChart::Numbers::kPercent) return fmt::format("{:.3g} %", value * 100);
+  if (value >= 1e6) return fmt::format("{:.3g}M", value * 1e-6);
+  if (value >= 1e4) return fmt::format("{:.3g}k", value * 1e-3);
   return value >= 1000 ? fmt::format("{:.0f}", value) : fmt::format("{:.3g}", value);
 }
 
@@ -77,7 +79,7 @@ class Drawing {
         if (point.value > 0) least = std::min(least, point.min > 0 ? point.min : point.value);
       }
     }
-    axis_ = axis_for(chart.numbers == LineChart::Numbers::kPercent ? most : std::min(least, most), most);
+    axis_ = axis_for(chart.scale == LineChart::Scale::kFromZero ? most : std::min(least, most), most);
     const auto measured = [](const ChartLine& line) { return line.kind == ChartLine::Kind::kMeasured; };
     for (const ChartLine& line : chart.lines) {
       if (measured(line)) looks_ = std::max(looks_, line.look + 1);

@@ -34,11 +34,13 @@ struct ChartLine {
 
 struct LineChart {
   enum class Numbers { kPlain, kPercent };
+  enum class Scale { kFitting, kFromZero };  // logarithmic where values lie far apart, or never
 
   std::string title;
   std::vector<std::string> places;
   std::vector<ChartLine> lines;
   Numbers numbers = Numbers::kPlain;
+  Scale scale = Scale::kFitting;
 };
 
 /// The y axis: what it shows and where its lines are.

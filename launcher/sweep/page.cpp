@@ -28,11 +28,11 @@ div.charts { display: grid; grid-template-columns: repeat(auto-fit, minmax(24rem
 div.charts figure { margin: 0; break-inside: avoid; }
 div.wide { overflow-x: auto; }
 table { border-collapse: collapse; font-size: .87rem; font-variant-numeric: tabular-nums; margin: .25rem 0; }
-th, td { padding: .25rem .6rem; border-bottom: 1px solid #e2e2e2; text-align: right; white-space: nowrap; }
-th { color: #555; font-weight: 600; }
+th, td { padding: .25rem .45rem; border-bottom: 1px solid #e2e2e2; text-align: right; white-space: nowrap; }
+th { color: #555; font-weight: 600; white-space: normal; vertical-align: bottom; }
 table.facts th, table.facts td { text-align: left; white-space: normal; overflow-wrap: anywhere; vertical-align: top; }
 tr.failed td { color: #a33; }
-td.message { white-space: normal; text-align: left; }
+tr td.message { white-space: normal; text-align: left; }
 dl { font-size: .87rem; } dt { font-weight: 600; } dd { margin: 0 0 .4rem 1.25rem; }
 @media print { body { margin: 0; max-width: none; font-size: 12px; } h2 { break-after: avoid; }
   div.charts { grid-template-columns: 1fr 1fr; } div.wide { overflow: visible; } table { font-size: 9px; } }
@@ -45,12 +45,14 @@ struct Quantity {
   double Prediction::*predicted;  // null: nothing is
   double scale = 1.0;
   LineChart::Numbers numbers = LineChart::Numbers::kPlain;
+  LineChart::Scale axis = LineChart::Scale::kFitting;
 };
 
 Measured alone(double value) { return {value, value, value}; }
 
 std::vector<Quantity> quantities() {
   using enum LineChart::Numbers;
+  using enum LineChart::Scale;
   const auto of = [](Measured PointResult::*field) {
     return [field](const ResultRow& row) { return (*row.result).*field; };
   };
@@ -58,16 +60,17 @@ std::vector<Quantity> quantities() {
     return [phase](const ResultRow& row) { return alone(((*row.result).*phase).communication); };
   };
   return {{"Decode, tokens/s", of(&PointResult::decode), &Prediction::decode_tokens_per_s},
-          {"Speed-up of decode", [](const ResultRow& row) { return alone(row.speed_up.value_or(0)); }, nullptr},
+          {"Speed-up of decode", [](const ResultRow& row) { return alone(row.speed_up.value_or(0)); }, nullptr, 1.0,
+           kPlain, kFromZero},
           {"Efficiency of decode", [](const ResultRow& row) { return alone(row.efficiency.value_or(0)); }, nullptr, 1.0,
-           kPercent},
+           kPercent, kFromZero},
           {"Decode step: share in collectives", share(&PointResult::decode_shares), &Prediction::decode_communication,
-           1.0, kPercent},
+           1.0, kPercent, kFromZero},
           {"Time per output token (TPOT), ms", of(&PointResult::tpot), &Prediction::tpot_s, 1e3},
           {"Time to first token (TTFT), ms", of(&PointResult::ttft), &Prediction::ttft_s, 1e3},
           {"Prefill, tokens/s", of(&PointResult::prefill), &Prediction::prefill_tokens_per_s},
           {"Prefill step: share in collectives", share(&PointResult::prefill_shares),
-           &Prediction::prefill_communication, 1.0, kPercent}};
+           &Prediction::prefill_communication, 1.0, kPercent, kFromZero}};
 }
 
 /// Degrees of points that worked.
@@ -201,7 +204,7 @@ std::string facts(const Study& study) {
     for (const ResultRow& row : series.rows) {
       last = std::max(last, row.record.unix_time);
       if (!row.result) continue;
-      how.insert(fmt::format("{}, {} backend, {} threads a rank, communicator {}", row.result->dtype,
+      how.insert(fmt::format("{}, {} backend, {} thread(s) a rank, communicator {}", row.result->dtype,
                              row.result->backend, row.result->threads, row.result->communicator));
     }
   }
@@ -229,7 +232,9 @@ std::string model_line(const ModelIdentity& model) {
 
 std::string model_name(const ModelIdentity& model) {
   const std::filesystem::path path(model.path);
-  return model.random_weights ? path.stem().string() : path.filename().string();
+  if (!model.random_weights) return path.filename().string();
+  return path.stem() == "config" ? path.parent_path().filename().string()
+                                 : path.stem().string();  // .../NAME/config.json
 }
 
 }  // namespace
@@ -238,7 +243,8 @@ std::vector<LineChart> charts_of(const Study& study) {
   const std::vector<int> degrees = degrees_of(study);
   std::vector<LineChart> charts;
   for (const Quantity& quantity : quantities()) {
-    LineChart chart{.title = quantity.title, .places = {}, .lines = {}, .numbers = quantity.numbers};
+    LineChart chart{
+        .title = quantity.title, .places = {}, .lines = {}, .numbers = quantity.numbers, .scale = quantity.axis};
     for (const int degree : degrees) chart.places.push_back(fmt::format("TP {}", degree));
     for (size_t i = 0; i < study.series.size(); ++i) {
       const std::string name = name_of(study.series[i], study);

@@ -38,7 +38,7 @@ std::string fastest(const std::string& name, const std::vector<const ResultRow*>
   const int tp = winner.record.shape.tp;
   std::string text = fmt::format("{}: TP {} is the fastest: {}", name, tp, speed(winner.result->decode.median));
   if (&winner != &base) {
-    text += fmt::format(", {:.2f} times TP {} (efficiency {})", *winner.speed_up, base.record.shape.tp,
+    text += fmt::format(", {} times TP {} (efficiency {})", short_number(*winner.speed_up), base.record.shape.tp,
                         percent(*winner.efficiency));
   }
   std::vector<int> alike;
