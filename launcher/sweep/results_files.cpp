@@ -183,7 +183,7 @@ std::span<const TableColumn> table_columns() {
       {"decode tok/s",
        [](const ResultRow& row) { return shown(row, [](const auto& r) { return with_spread(r.decode, 1); }); }},
       {"predicted", [](const ResultRow& row) { return shown(row, predicted_decode); }},
-      {"speed-up", [](const ResultRow& row) { return row.speed_up ? short_number(*row.speed_up) : kNone; }},
+      {"speed-up", [](const ResultRow& row) { return row.speed_up ? fmt::format("{:.2f}", *row.speed_up) : kNone; }},
       {"efficiency", [](const ResultRow& row) { return row.efficiency ? percent(*row.efficiency) : kNone; }},
       {"TPOT ms",
        [](const ResultRow& row) {

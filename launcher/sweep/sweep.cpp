@@ -34,7 +34,7 @@ void say(const std::string& line) { fmt::print(stderr, "[sweep] {}\n", line); }
 
 fs::path whole_path(const fs::path& path) {
   std::error_code failed;
-  fs::path whole = fs::weakly_canonical(path, failed);
+  fs::path whole = fs::weakly_canonical(fs::absolute(path), failed);  // of a relative one only what exists
   return failed ? fs::absolute(path) : whole;
 }
 

@@ -5,6 +5,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <limits>
 #include <set>
 
 namespace lockstep::launcher {
@@ -38,7 +39,7 @@ std::string fastest(const std::string& name, const std::vector<const ResultRow*>
   const int tp = winner.record.shape.tp;
   std::string text = fmt::format("{}: TP {} is the fastest: {}", name, tp, speed(winner.result->decode.median));
   if (&winner != &base) {
-    text += fmt::format(", {} times TP {} (efficiency {})", short_number(*winner.speed_up), base.record.shape.tp,
+    text += fmt::format(", {:.2f} times TP {} (efficiency {})", *winner.speed_up, base.record.shape.tp,
                         percent(*winner.efficiency));
   }
   std::vector<int> alike;
@@ -52,12 +53,11 @@ std::string fastest(const std::string& name, const std::vector<const ResultRow*>
   return text + ".";
 }
 
-/// "TP 4 spends 62 % of a decode step in collectives …".
-std::string where_time_goes(const std::string& name, const ResultRow& row, const ResultRow& winner) {
+/// "TP 4 (30 tokens/s) spends 62 % of a decode step in collectives …".
+std::string where_time_goes(const ResultRow& row) {
   const StepShares& shares = row.result->decode_shares;
-  std::string text = fmt::format("{}: TP {} is slower than TP {} ({}): it spends {} of a decode step in collectives",
-                                 name, row.record.shape.tp, winner.record.shape.tp, speed(row.result->decode.median),
-                                 percent(shares.communication));
+  std::string text = fmt::format(" TP {} ({}) spends {} of a decode step in collectives", row.record.shape.tp,
+                                 speed(row.result->decode.median), percent(shares.communication));
   if (shares.waiting > kMuchWaiting * shares.communication) {
     text += fmt::format(", {} waiting for other ranks", percent(shares.waiting));
   }
@@ -79,10 +79,11 @@ void add_series(const Series& series, const Study& study, std::vector<std::strin
                                    speed(winner.result->decode.median)));
     return;
   }
-  verdicts.push_back(fastest(name, rows, winner));
+  std::string verdict = fastest(name, rows, winner);
   for (const ResultRow* row : rows) {
-    if (row->record.shape.tp > winner.record.shape.tp) verdicts.push_back(where_time_goes(name, *row, winner));
+    if (row->record.shape.tp > winner.record.shape.tp) verdict += where_time_goes(*row);
   }
+  verdicts.push_back(std::move(verdict));
   const ResultRow& first = best(rows, [](const PointResult& r) { return -r.ttft.median; });
   if (&first != &winner && !overlap(first.result->ttft, winner.result->ttft)) {
     verdicts.push_back(fmt::format("{}: the first token comes soonest with TP {}: after {} ms, {} ms with TP {}.", name,
@@ -106,15 +107,26 @@ void add_throughput(const Study& study, std::vector<std::string>& verdicts) {
                                  most->record.shape.batch, most->record.shape.tp, speed(most->result->decode.median)));
 }
 
-void add_predictions(const Series& series, const Study& study, std::vector<std::string>& verdicts) {
-  for (const ResultRow* row : working(series)) {
-    const auto& predicted = row->result->predicted;
-    if (!predicted || predicted->decode_tokens_per_s <= 0) continue;
-    const double ratio = row->result->decode.median / predicted->decode_tokens_per_s;
-    if (std::abs(ratio - 1) <= kFarFromPrediction) continue;
-    verdicts.push_back(fmt::format("{}: TP {} decodes at {} of the {} that were predicted.", name_of(series, study),
-                                   row->record.shape.tp, percent(ratio), speed(predicted->decode_tokens_per_s)));
+/// How near the predictions came, if one of them is far off.
+void add_predictions(const Study& study, std::vector<std::string>& verdicts) {
+  double least = std::numeric_limits<double>::infinity(), most = 0, furthest = 0;
+  std::string where;
+  for (const Series& series : study.series) {
+    for (const ResultRow* row : working(series)) {
+      const auto& predicted = row->result->predicted;
+      if (!predicted || predicted->decode_tokens_per_s <= 0) continue;
+      const double ratio = row->result->decode.median / predicted->decode_tokens_per_s;
+      least = std::min(least, ratio);
+      most = std::max(most, ratio);
+      if (std::abs(ratio - 1) <= furthest) continue;
+      furthest = std::abs(ratio - 1);
+      where = fmt::format("TP {} at {}: {} of {}", row->record.shape.tp, name_of(series, study),
+                          speed(row->result->decode.median), speed(predicted->decode_tokens_per_s));
+    }
   }
+  if (furthest <= kFarFromPrediction) return;
+  verdicts.push_back(fmt::format("Decoding reaches {} to {} of the predicted speed (furthest from it: {}).",
+                                 percent(least), percent(most), where));
 }
 
 /// Impossible degrees are the same in every series: each message once.
@@ -171,7 +183,7 @@ std::vector<std::string> verdicts_of(const Study& study) {
   std::vector<std::string> verdicts;
   for (const Series& series : study.series) add_series(series, study, verdicts);
   add_throughput(study, verdicts);
-  for (const Series& series : study.series) add_predictions(series, study, verdicts);
+  add_predictions(study, verdicts);
   add_doubts(study, verdicts);
   add_failures(study, verdicts);
   return verdicts;

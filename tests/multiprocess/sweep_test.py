@@ -277,7 +277,7 @@ class SlurmArray(Sweep):
         gather = next(line for line in stdout.splitlines() if line.startswith("gather: ")).removeprefix("gather: ")
         code, table, stderr = self.run_words(["sh", "-c", gather])
         self.assertEqual(code, 0, stderr)
-        self.assertIn("TP 2 is the fastest: 80 tokens/s, 2 times TP 1 (efficiency 100 %)", table)
+        self.assertIn("TP 2 is the fastest: 80 tokens/s, 2.00 times TP 1 (efficiency 100 %)", table)
         self.assertTrue((self.out / "report.html").exists())
 
     def test_the_script_starts_ranks_by_srun_unless_told_otherwise(self):
