@@ -82,6 +82,7 @@ std::vector<ThirdPartyRule> third_parties() {
       {"time.h", system},
       {"pthread.h", system},
       {"signal.h", {"launcher"}},
+      {"poll.h", {"launcher"}},
       {"gtest/", {"tests"}},
       {"gmock/", {"tests"}},
       {"benchmark/", {"tests"}},
