@@ -13,6 +13,9 @@ Result<void> generate(const GenerateCommand& command);
 /// Measures prefill and decode of a model beside the machine's limits. @collective @blocking
 Result<void> bench(const BenchCommand& command);
 
+/// Runs `bench` over a grid of degrees, batch sizes and prompt lengths, and makes a report. @blocking
+Result<void> sweep(const SweepCommand& command);
+
 /// Prints or writes token ids and the text that they decode to.
 Result<void> tokenize(const TokenizeCommand& command);
 

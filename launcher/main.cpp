@@ -17,6 +17,7 @@ Result<void> run(const launcher::Command& command) {
     Result<void> operator()(const launcher::TokenizeCommand& c) const { return launcher::tokenize(c); }
     Result<void> operator()(const launcher::ExplainCommand& c) const { return launcher::explain(c); }
     Result<void> operator()(const launcher::BenchCommand& c) const { return launcher::bench(c); }
+    Result<void> operator()(const launcher::SweepCommand& c) const { return launcher::sweep(c); }
     Result<void> operator()(const launcher::PrintedText& printed) const {
       fmt::print("{}", printed.text);
       return ok();

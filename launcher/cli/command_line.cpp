@@ -54,7 +54,9 @@ struct Commands {
   TokenizeCommand tokenize;
   ExplainCommand explain;
   BenchCommand bench;
-  int64_t probe_mib = 0;  // of bench
+  SweepCommand sweep;
+  int64_t probe_mib = 0;        // of bench
+  int64_t sweep_probe_mib = 0;  // of sweep, which hands it on
 };
 
 void add_all(CLI::App& app, Commands& commands) {
@@ -64,6 +66,7 @@ void add_all(CLI::App& app, Commands& commands) {
   add_tokenize(app, commands.tokenize);
   add_explain(app, commands.explain);
   add_bench(app, commands.bench, commands.probe_mib);
+  add_sweep(app, commands.sweep, commands.sweep_probe_mib);
   take_guards_off(app);
 }
 
@@ -72,6 +75,10 @@ Command chosen_command(const CLI::App& app, Commands commands) {
   if (app.got_subcommand("generate")) return std::move(commands.generate);
   if (app.got_subcommand("tokenize")) return std::move(commands.tokenize);
   if (app.got_subcommand("explain")) return std::move(commands.explain);
+  if (app.got_subcommand("sweep")) {
+    commands.sweep.shared_options = shared_options(*app.get_subcommand("sweep"), commands.sweep.words);
+    return std::move(commands.sweep);
+  }
   commands.bench.shape.batch = commands.bench.model.batch_size.value_or(1);
   if (commands.probe_mib > 0) commands.bench.probe_bytes = Bytes(commands.probe_mib << 20);
   return std::move(commands.bench);
@@ -101,6 +108,7 @@ Result<Command> parse_command_line(int argc, const char* const* argv) {
                  fmt::format("[launcher] cannot read the command line: {}; see lockstep {}--help", error.what(),
                              app.get_subcommands().empty() ? "" : app.get_subcommands().front()->get_name() + " ")};
   }
+  if (argc > 2) commands.sweep.words.assign(argv + 2, argv + argc);
   return chosen_command(app, std::move(commands));
 }
 

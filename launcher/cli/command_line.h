@@ -99,12 +99,29 @@ struct BenchCommand {
   std::optional<std::filesystem::path> json;
 };
 
+enum class SweepMode { kRun, kReport, kSlurmArray };
+enum class FailedPoints { kKeep, kRetry };
+
+/// A scaling study: `bench` over a grid of degrees, batch sizes and prompt lengths.
+struct SweepCommand {
+  BenchCommand bench;                                              // what all points share, as bench reads it
+  std::vector<std::string> shared_options;                         // of bench, as they were given: "--repeats", "2"
+  std::string tp = "1", batch_sizes = "1", prompt_tokens = "512";  // lists with commas
+  std::filesystem::path out;
+  std::string launch_template;  // empty: mpirun for several ranks
+  std::optional<double> point_deadline_s;
+  FailedPoints failed_points = FailedPoints::kKeep;
+  SweepMode mode = SweepMode::kRun;
+  std::optional<int> only_point;   // of the grid; a task of a Slurm array
+  std::vector<std::string> words;  // everything behind "sweep", as it was given
+};
+
 /// Everything was said already (help, version): end with code 0 after printing the text.
 struct PrintedText {
   std::string text;
 };
 
-using Command = std::variant<GenerateCommand, TokenizeCommand, ExplainCommand, BenchCommand, PrintedText>;
+using Command = std::variant<GenerateCommand, TokenizeCommand, ExplainCommand, BenchCommand, SweepCommand, PrintedText>;
 
 /// Fails with `kInvalidArgument` whose message names the option and what it expects.
 Result<Command> parse_command_line(int argc, const char* const* argv);

@@ -95,7 +95,7 @@ std::vector<ThirdPartyRule> third_parties() {
       {"ifaddrs.h", {"transport"}},
       {"net/if.h", {"transport"}},
       {"netinet/in.h", {"transport"}},
-      {"poll.h", {"transport"}},
+      {"poll.h", {"transport", "transport/*", "launcher"}},
       {"gtest/", {"tests"}},
       {"gmock/", {"tests"}},
       {"benchmark/", {"tests"}},
