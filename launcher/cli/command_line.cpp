@@ -53,8 +53,9 @@ struct Commands {
   GenerateCommand generate;
   TokenizeCommand tokenize;
   ExplainCommand explain;
+  PlanCommand plan;
   BenchCommand bench;
-  int64_t probe_mib = 0;  // of bench
+  int64_t probe_mib = 0;  // of plan or bench
 };
 
 void add_all(CLI::App& app, Commands& commands) {
@@ -63,6 +64,7 @@ void add_all(CLI::App& app, Commands& commands) {
   add_generate(app, commands.generate);
   add_tokenize(app, commands.tokenize);
   add_explain(app, commands.explain);
+  add_plan(app, commands.plan, commands.probe_mib);
   add_bench(app, commands.bench, commands.probe_mib);
   take_guards_off(app);
 }
@@ -72,6 +74,10 @@ Command chosen_command(const CLI::App& app, Commands commands) {
   if (app.got_subcommand("generate")) return std::move(commands.generate);
   if (app.got_subcommand("tokenize")) return std::move(commands.tokenize);
   if (app.got_subcommand("explain")) return std::move(commands.explain);
+  if (app.got_subcommand("plan")) {
+    if (commands.probe_mib > 0) commands.plan.machine.probe_bytes = Bytes(commands.probe_mib << 20);
+    return std::move(commands.plan);
+  }
   commands.bench.shape.batch = commands.bench.model.batch_size.value_or(1);
   if (commands.probe_mib > 0) commands.bench.probe_bytes = Bytes(commands.probe_mib << 20);
   return std::move(commands.bench);

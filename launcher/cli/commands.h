@@ -16,6 +16,8 @@ void add_generate(CLI::App& parent, GenerateCommand& command);
 void add_tokenize(CLI::App& parent, TokenizeCommand& command);
 void add_explain(CLI::App& parent, ExplainCommand& command);
 /// `probe_mib` is 0 unless it was given.
+void add_plan(CLI::App& parent, PlanCommand& command, int64_t& probe_mib);
+/// `probe_mib` is 0 unless it was given.
 void add_bench(CLI::App& parent, BenchCommand& command, int64_t& probe_mib);
 
 }  // namespace lockstep::launcher
