@@ -7,10 +7,10 @@
 #include <string>
 
 #include "launcher/commands.h"
-#include "shards/cost/expert_reads.h"
 #include "launcher/ranks/serving_spec.h"
 #include "runtime/graph/passes.h"
 #include "runtime/graph/text.h"
+#include "shards/cost/expert_reads.h"
 #include "shards/partition/partition.h"
 #include "shards/shard.h"
 

@@ -1,5 +1,5 @@
-// What a benchmark divides by: bytes and floating-point operations, counted from the model, not measured. How a graph is
-// counted stands in shards/cost/step_work.h.
+// What a benchmark divides by: bytes and floating-point operations, counted from the model, not measured. How a graph
+// is counted stands in shards/cost/step_work.h.
 //
 //   B  sequences at once      S  prompt tokens      N  new tokens (the first comes from prefill, N − 1 from decode)
 //

@@ -53,9 +53,7 @@ void add_plan(CLI::App& parent, PlanCommand& command, int64_t& probe_mib) {
   app.get_option("--model")->required(false)->description("Hugging Face directory; only its config.json is read");
   app.get_option("--batch-size")->description("Sequences at once; default: 1");
   app.get_option("--max-seq-len")->description("Tokens that a slot can hold; default: 2048, or what the model can");
-  app.add_option("--config", command.config, "A config.json, instead of --model")
-      ->excludes("--model")
-      ->type_name("F");
+  app.add_option("--config", command.config, "A config.json, instead of --model")->excludes("--model")->type_name("F");
   begin_section(app, "Plan");
   app.add_option("--max-tp", command.max_tp, "The degrees 1 to N")
       ->check(CLI::Range(1, kMostRanks))
@@ -68,7 +66,8 @@ void add_plan(CLI::App& parent, PlanCommand& command, int64_t& probe_mib) {
       ->check(CLI::Range(int64_t{2}, kMostTokens))
       ->capture_default_str()
       ->type_name("N");
-  app.add_option("--memory-budget", command.memory_budget, "Bytes that a rank may use for weights, states and workspace")
+  app.add_option("--memory-budget", command.memory_budget,
+                 "Bytes that a rank may use for weights, states and workspace")
       ->check(CLI::PositiveNumber)
       ->type_name("BYTES");
   app.add_option("--detail", command.detail, "Print each rank of this degree")

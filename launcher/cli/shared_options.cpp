@@ -70,7 +70,8 @@ void add_run_options(CLI::App& app, RunOptions& options) {
       ->type_name("S");
   app.add_option("--exit-record", options.exit_record, "Folder for rank-R.json: how each process ended")
       ->type_name("DIR");
-  app.add_option("--memory-budget", options.memory_budget, "Bytes that a rank may use for weights and states")
+  app.add_option("--memory-budget", options.memory_budget,
+                 "Bytes that a rank may use for weights, states and workspace")
       ->check(CLI::PositiveNumber)
       ->type_name("BYTES");
   app.add_flag(

@@ -42,14 +42,15 @@ std::string why_not_more(const Degree& best, const std::vector<Degree>& degrees)
   const Degree* next = next_working(degrees, best.ranks);
   if (next == nullptr) {
     const Degree& last = degrees.back();
-    return last.working ? "the most that was looked at (--max-tp)" : fmt::format("more than {} do not work", best.ranks);
+    return last.working ? "the most that was looked at (--max-tp)"
+                        : fmt::format("more than {} do not work", best.ranks);
   }
+  const auto rest = [](const cost::StepParts& step) { return step.total() - step.communication_s; };
   const cost::StepParts& step = next->working->predicted.decode;
-  const double before = best.working->predicted.decode.total() - best.working->predicted.decode.communication_s;
-  const std::string spends = fmt::format("TP {} spends {:.0f} % of a step in collectives", next->ranks,
-                                         100 * step.communication_share());
-  if (step.total() - step.communication_s < before * 0.99) return spends;
-  return fmt::format("{}, and a rank has no less to do in the rest of it than at TP {}", spends, best.ranks);
+  const std::string spends =
+      fmt::format("TP {} spends {:.0f} % of a step in collectives", next->ranks, 100 * step.communication_share());
+  if (rest(step) < 0.99 * rest(best.working->predicted.decode)) return spends;
+  return fmt::format("{} and computes no faster", spends);
 }
 
 /// Why not fewer ranks than `best`.
@@ -118,7 +119,8 @@ std::string how_to_fit(const PlanSetting& setting, const WorkingDegree& degree) 
   };
   const int64_t tokens = has_windows(setting.spec) ? 0 : left(shard.capacity, memory.cache);
   const int64_t slots = left(shard.slots, memory.states()), rows = left(shard.chunk, memory.workspace);
-  if (tokens >= setting.load.prompt_tokens + setting.load.new_tokens - 1) ways.push_back(fmt::format("--max-seq-len {}", tokens));
+  if (tokens >= setting.load.prompt_tokens + setting.load.new_tokens - 1)
+    ways.push_back(fmt::format("--max-seq-len {}", tokens));
   if (slots > 0) ways.push_back(fmt::format("--batch-size {}", slots));
   if (rows > 0) ways.push_back(fmt::format("--prefill-chunk {}", rows));
   if (shard.dtype == DType::kFloat32) ways.push_back("--dtype bfloat16");

@@ -45,8 +45,8 @@ Result<void> measure_limits(const MachineOptions& options, DType dtype, const Cl
                             MachineDescription& machine) {
   const int cores = std::max(1, static_cast<int>(transport::own_cores().size()));
   LOCKSTEP_TRY(machine.limits.host, measure(cores, dtype, options.probe_bytes, clock));
-  machine.words.push_back(fmt::format("this machine's {} core(s) together: {}, measured", cores,
-                                      in_words(machine.limits.host)));
+  machine.words.push_back(
+      fmt::format("this machine's {} core(s) together: {}, measured", cores, in_words(machine.limits.host)));
   if (!options.rank_cores) {
     machine.words.push_back("the ranks divide these cores: more of them add memory and messages, not speed");
     return ok();
@@ -106,8 +106,8 @@ void add_assumed(const MachineOptions& options, MachineDescription& machine) {
   const auto fill = [&](double known_rate, double assumed, double& limit, std::string_view what) {
     if (known_rate < std::numeric_limits<double>::infinity()) return;
     limit = assumed;
-    machine.words.push_back(fmt::format("{} {:.4g}, assumed: give it, or use --measure or --probe", what,
-                                        assumed / kGiga));
+    machine.words.push_back(
+        fmt::format("{} {:.4g}, assumed: give it, or use --measure or --probe", what, assumed / kGiga));
   };
   fill(known.read_bytes_per_s, kAssumedRank.read_bytes_per_s, machine.limits.rank.read_bytes_per_s, "GB/s of a rank:");
   fill(known.flops_per_s, kAssumedRank.flops_per_s, machine.limits.rank.flops_per_s, "GFLOP/s of a rank:");
@@ -148,9 +148,7 @@ double number_in(const Json& json, const char* key) {
 
 }  // namespace
 
-cost::Link assumed_link() {
-  return {.rows = {{.latency_s = kAssumedLatency, .bytes_per_s = kAssumedLinkBandwidth}}};
-}
+cost::Link assumed_link() { return {.rows = {{.latency_s = kAssumedLatency, .bytes_per_s = kAssumedLinkBandwidth}}}; }
 
 Result<RecordedProbe> parse_probe(const std::string& json, const std::string& origin) {
   const Json file = Json::parse(json, nullptr, /*allow_exceptions=*/false);
@@ -167,7 +165,8 @@ Result<RecordedProbe> parse_probe(const std::string& json, const std::string& or
   for (const Json& line : *collectives) {
     const cost::LinkMeasurement measured{static_cast<int64_t>(number_in(line, "bytes")), number_in(line, "seconds")};
     const bool rises = recorded.collectives.empty() || recorded.collectives.back().bytes < measured.bytes;
-    if (measured.bytes < 1 || !(measured.seconds > 0) || !rises) return no_probe(origin, "\"collectives\" that do not rise");
+    if (measured.bytes < 1 || !(measured.seconds > 0) || !rises)
+      return no_probe(origin, "\"collectives\" that do not rise");
     recorded.collectives.push_back(measured);
   }
   return recorded;

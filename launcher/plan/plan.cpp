@@ -22,8 +22,7 @@ Result<void> size_slots(const PlanCommand& command, PlanSetting& setting, int64_
   const std::optional<int64_t> longest = longest_sequence(setting.spec);
   const int64_t roomy = std::max(default_capacity(setting.spec), command.prompt_tokens.value_or(1) + after);
   capacity = command.model.max_seq_len.value_or(longest ? std::min(roomy, *longest) : roomy);
-  load.prompt_tokens =
-      command.prompt_tokens.value_or(std::max<int64_t>(1, std::min(kDefaultPrompt, capacity - after)));
+  load.prompt_tokens = command.prompt_tokens.value_or(std::max<int64_t>(1, std::min(kDefaultPrompt, capacity - after)));
   const int64_t needed = load.prompt_tokens + after;
   if (needed <= capacity && capacity <= longest.value_or(capacity)) return ok();
   return Error{ErrorKind::kInvalidArgument,

@@ -13,8 +13,7 @@ namespace {
 using partition::RankPart;
 
 std::string to_string(const Extent& extent) {
-  return extent.least == extent.most ? fmt::format("{}", extent.most)
-                                     : fmt::format("{}-{}", extent.least, extent.most);
+  return extent.least == extent.most ? fmt::format("{}", extent.most) : fmt::format("{}-{}", extent.least, extent.most);
 }
 
 /// "0-2,5".
@@ -40,11 +39,12 @@ std::string holdings_row(const PlanReport& report, int ranks, const WorkingDegre
   const partition::Partition& parts = degree.partition;
   const cost::RankMemory& memory = degree.memory[static_cast<size_t>(degree.fullest)];
   const auto extent = [&](int64_t (*size)(const RankPart&)) { return to_string(extent_of(parts, size)); };
-  std::string row = fmt::format(
-      "  {:>4}  {:>7}  {:>8}  {:>9}  {:>11}  {:>13}", ranks, extent([](const RankPart& p) { return p.heads.query.size(); }),
-      extent([](const RankPart& p) { return p.heads.key_value.size(); }), ranges_of(shared_heads(parts)),
-      extent([](const RankPart& p) { return p.mlp_columns.size(); }),
-      extent([](const RankPart& p) { return p.vocabulary.size(); }));
+  std::string row =
+      fmt::format("  {:>4}  {:>7}  {:>8}  {:>9}  {:>11}  {:>13}", ranks,
+                  extent([](const RankPart& p) { return p.heads.query.size(); }),
+                  extent([](const RankPart& p) { return p.heads.key_value.size(); }), ranges_of(shared_heads(parts)),
+                  extent([](const RankPart& p) { return p.mlp_columns.size(); }),
+                  extent([](const RankPart& p) { return p.vocabulary.size(); }));
   if (report.setting.spec.experts > 0) {
     row += fmt::format("  {:>7}", extent([](const RankPart& p) { return p.experts.size(); }));
   }
@@ -60,10 +60,10 @@ std::string refusals(const std::vector<Degree>& degrees) {
     if (degrees[i].working) continue;
     const size_t first = i;
     while (i + 1 < degrees.size() && !degrees[i + 1].working) ++i;
-    text += fmt::format("  {:>4}  does not work: {}\n",
-                        first == i ? fmt::format("{}", degrees[i].ranks)
-                                   : fmt::format("{}-{}", degrees[first].ranks, degrees[i].ranks),
-                        degrees[first].refusal);
+    text += fmt::format(
+        "  {:>4}  does not work: {}\n",
+        first == i ? fmt::format("{}", degrees[i].ranks) : fmt::format("{}-{}", degrees[first].ranks, degrees[i].ranks),
+        degrees[first].refusal);
   }
   return text;
 }
@@ -71,8 +71,8 @@ std::string refusals(const std::vector<Degree>& degrees) {
 std::string holdings(const PlanReport& report) {
   const bool has_experts = report.setting.spec.experts > 0;
   std::string text = "what each rank holds (least-most of the ranks), and the memory of the fullest one\n";
-  text += fmt::format("  {:>4}  {:>7}  {:>8}  {:>9}  {:>11}  {:>13}{}  {:>11} {:>11} {:>11} {:>11}{}\n", "TP", "q heads",
-                      "kv heads", "kv shared", has_experts ? "expert cols" : "MLP columns", "vocabulary",
+  text += fmt::format("  {:>4}  {:>7}  {:>8}  {:>9}  {:>11}  {:>13}{}  {:>11} {:>11} {:>11} {:>11}{}\n", "TP",
+                      "q heads", "kv heads", "kv shared", has_experts ? "expert cols" : "MLP columns", "vocabulary",
                       has_experts ? "  experts" : "", "weights", "KV", "other", "sum",
                       report.setting.budget ? "  of budget" : "");
   for (const Degree& degree : report.degrees) {
@@ -90,17 +90,16 @@ std::string speed_row(int ranks, const cost::Prediction& one, const cost::Predic
   const double faster = p.decode_tokens_per_s / one.decode_tokens_per_s;
   const double prefill = p.prefill_tokens_per_s / one.prefill_tokens_per_s;
   const double first = p.ttft_s * 1e3, token = p.tpot_s * 1e3;
-  return fmt::format("  {:>4}  {:>9.4g}  {:>8.4g}  {:>9.4g}  {:>8.4g}  {:>6.1f}%  {:>6.1f}%  {:>7.2f}  {:>9.0f}%  {:>7.2f}\n",
-                     ranks, p.prefill_tokens_per_s, first, p.decode_tokens_per_s, token,
-                     100 * p.prefill.communication_share(), 100 * p.decode.communication_share(), faster,
-                     100 * faster / ranks, prefill);
+  return fmt::format(
+      "  {:>4}  {:>9.4g}  {:>8.4g}  {:>9.4g}  {:>8.4g}  {:>6.1f}%  {:>6.1f}%  {:>7.2f}  {:>9.0f}%  {:>7.2f}\n", ranks,
+      p.prefill_tokens_per_s, first, p.decode_tokens_per_s, token, 100 * p.prefill.communication_share(),
+      100 * p.decode.communication_share(), faster, 100 * faster / ranks, prefill);
 }
 
 std::string speeds(const PlanReport& report) {
   const cost::Workload& load = report.setting.load;
-  std::string text =
-      fmt::format("speed, predicted: {} sequence(s) of {} prompt and {} new tokens\n", load.batch, load.prompt_tokens,
-                  load.new_tokens);
+  std::string text = fmt::format("speed, predicted: {} sequence(s) of {} prompt and {} new tokens\n", load.batch,
+                                 load.prompt_tokens, load.new_tokens);
   text += fmt::format("  {:>4}  {:>9}  {:>8}  {:>9}  {:>8}  {:>16}  {:>7}  {:>10}  {:>7}\n", "", "prefill", "first",
                       "decode", "a token", "in collectives:", "decode", "", "prefill");
   text += fmt::format("  {:>4}  {:>9}  {:>8}  {:>9}  {:>8}  {:>7}  {:>7}  {:>7}  {:>10}  {:>7}\n", "TP", "tok/s", "ms",
@@ -117,8 +116,8 @@ std::string speeds(const PlanReport& report) {
 std::string ranks_to_text(const PlanReport& report, const WorkingDegree& degree) {
   std::string text = fmt::format("each rank at TP {}\n{}", degree.partition.ranks(),
                                  partition::to_text(report.setting.spec, degree.partition));
-  text += fmt::format("\n{:>4}  {:>11}  {:>11}  {:>11}  {:>11}  {:>11}\n", "rank", "weights", "KV", "slots", "workspace",
-                      "sum");
+  text += fmt::format("\n{:>4}  {:>11}  {:>11}  {:>11}  {:>11}  {:>11}\n", "rank", "weights", "KV", "slots",
+                      "workspace", "sum");
   for (size_t rank = 0; rank < degree.memory.size(); ++rank) {
     const cost::RankMemory& memory = degree.memory[rank];
     text += fmt::format("{:>4}  {:>11}  {:>11}  {:>11}  {:>11}  {:>11}\n", rank, lockstep::to_string(memory.weights),
@@ -126,10 +125,10 @@ std::string ranks_to_text(const PlanReport& report, const WorkingDegree& degree)
                         lockstep::to_string(memory.workspace), lockstep::to_string(memory.total()));
   }
   const cost::StepParts& step = degree.predicted.decode;
-  return text + fmt::format("a decode step: {:.4g} ms of weights, {:.4g} ms of KV, {:.4g} ms of arithmetic beyond them, "
-                            "{:.4g} ms in collectives\n",
-                            step.weights_s * 1e3, step.cache_s * 1e3, step.compute_s * 1e3,
-                            step.communication_s * 1e3);
+  return text + fmt::format(
+                    "a decode step: {:.4g} ms of weights, {:.4g} ms of KV, {:.4g} ms of arithmetic beyond them, "
+                    "{:.4g} ms in collectives\n",
+                    step.weights_s * 1e3, step.cache_s * 1e3, step.compute_s * 1e3, step.communication_s * 1e3);
 }
 
 std::string to_text(const PlanReport& report) {

@@ -3,12 +3,13 @@
 namespace lockstep::launcher {
 
 nlohmann::ordered_json to_json(const cost::Prediction& prediction) {
-  return {{"decode_tokens_per_s", prediction.decode_tokens_per_s},
-          {"prefill_tokens_per_s", prediction.prefill_tokens_per_s},
-          {"tpot_s", prediction.tpot_s},
-          {"ttft_s", prediction.ttft_s},
-          {"communication_share",
-           {{"decode", prediction.decode.communication_share()}, {"prefill", prediction.prefill.communication_share()}}}};
+  return {
+      {"decode_tokens_per_s", prediction.decode_tokens_per_s},
+      {"prefill_tokens_per_s", prediction.prefill_tokens_per_s},
+      {"tpot_s", prediction.tpot_s},
+      {"ttft_s", prediction.ttft_s},
+      {"communication_share",
+       {{"decode", prediction.decode.communication_share()}, {"prefill", prediction.prefill.communication_share()}}}};
 }
 
 nlohmann::ordered_json to_json(const cost::StepParts& parts) {

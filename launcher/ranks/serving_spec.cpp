@@ -72,9 +72,9 @@ int64_t default_capacity(const ModelSpec& spec) {
 }
 
 std::string architecture_line(const ModelSpec& spec, DType dtype) {
-  return fmt::format("{} layers, hidden {}, {} query and {} key/value heads of {}, MLP {}, vocabulary {}, {}", spec.layers,
-                     spec.hidden_size, spec.query_heads, spec.key_value_heads, spec.head_dim, spec.intermediate_size,
-                     spec.vocabulary, to_string(dtype));
+  return fmt::format("{} layers, hidden {}, {} query and {} key/value heads of {}, MLP {}, vocabulary {}, {}",
+                     spec.layers, spec.hidden_size, spec.query_heads, spec.key_value_heads, spec.head_dim,
+                     spec.intermediate_size, spec.vocabulary, to_string(dtype));
 }
 
 Result<shards::ShardOptions> shard_options(const ModelOptions& options, const ModelSpec& spec, int64_t slots,

@@ -47,8 +47,7 @@ Result<GroupWork> group_work(const checkpoint::ModelSpec& spec, const partition:
     }
     LOCKSTEP_TRY(const shards::ShardGraphs graphs,
                  shards::build_graphs(spec, partition, rank, options, graph::default_passes()));
-    group.ranks.push_back(
-        {step_work(graphs.prefill.back()), step_work(graphs.decode.back()), memory_of(graphs)});
+    group.ranks.push_back({step_work(graphs.prefill.back()), step_work(graphs.decode.back()), memory_of(graphs)});
   }
   if (partition.expert_split == partition::ExpertSplit::kWhole) {
     for (const partition::RankPart& part : partition.parts) group.experts_held.push_back(part.experts.size());

@@ -94,8 +94,8 @@ double collective_seconds(const Link& link, const std::vector<Collective>& by_ra
   if (any.kind != CollectiveKind::kAllReduce) return at_once;
   const double result = any.result_row_bytes * row_count + any.result_step_bytes;
   const auto count = static_cast<double>(ranks);
-  const double sliced = exchange_seconds(row, ranks, received / count) +
-                        exchange_seconds(row, ranks, result * (count - 1) / count);
+  const double sliced =
+      exchange_seconds(row, ranks, received / count) + exchange_seconds(row, ranks, result * (count - 1) / count);
   return std::min(at_once, sliced);
 }
 

@@ -9,9 +9,9 @@ namespace lockstep::cost {
 
 /// Bytes of one rank.
 struct RankMemory {
-  Bytes weights;    // all that it holds
-  Bytes cache;      // keys and values of all slots at full capacity; of layers with a window, as much as the window needs
-  Bytes slots;      // the other states: lengths, parameters and histories of the slots
+  Bytes weights;  // all that it holds
+  Bytes cache;    // keys and values of all slots at full capacity; of layers with a window, as much as the window needs
+  Bytes slots;    // the other states: lengths, parameters and histories of the slots
   Bytes workspace;  // results that live at the same time, each graph by itself
 
   Bytes states() const { return cache + slots; }

@@ -129,7 +129,7 @@ int64_t rows_of(const std::vector<Run>& runs) {
 
 double seeing_pairs(const Run& run, int64_t seen) {
   const auto rows = static_cast<double>(run.rows);
-  const double last = run.first + rows;                 // tokens that the last row would see without a window
+  const double last = run.first + rows;  // tokens that the last row would see without a window
   const auto up_to = [](double n) { return n * (n + 1) / 2; };
   const double all = up_to(last) - up_to(run.first);
   const auto most = static_cast<double>(seen);

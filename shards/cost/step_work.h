@@ -5,7 +5,8 @@
 //
 // Ranks meet at every collective, so a step is a row of stretches, and each of them lasts as long as its slowest rank.
 //
-// For a run of `rows` token rows of one sequence whose first stands at position p (so p tokens are in the cache before):
+// For a run of `rows` token rows of one sequence whose first stands at position p (so p tokens are in the cache
+// before):
 //
 //   weight bytes   every weight once a step; of an embedding table one row a token (unless it is also the output head);
 //                  of E experts those that the step's T rows with k each choose if all are alike:
@@ -33,9 +34,7 @@ struct Workload {
   int64_t new_tokens = 2;  // at least 2: there is a decode step
 
   /// Tokens of a sequence on average over its decode steps.
-  double mean_tokens() const {
-    return static_cast<double>(prompt_tokens) + static_cast<double>(new_tokens) / 2;
-  }
+  double mean_tokens() const { return static_cast<double>(prompt_tokens) + static_cast<double>(new_tokens) / 2; }
   friend bool operator==(const Workload&, const Workload&) = default;
 };
 
