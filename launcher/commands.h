@@ -22,4 +22,8 @@ Result<void> tokenize(const TokenizeCommand& command);
 /// Prints partition, graphs, memory and cost of a model; reads config.json only.
 Result<void> explain(const ExplainCommand& command);
 
+/// Prints which tensor-parallel degrees work, what they need and how fast they should be; reads config.json only, and
+/// the machine's limits where it is asked to. @blocking
+Result<void> plan(const PlanCommand& command);
+
 }  // namespace lockstep::launcher

@@ -16,6 +16,7 @@ Result<void> run(const launcher::Command& command) {
     Result<void> operator()(const launcher::GenerateCommand& c) const { return launcher::generate(c); }
     Result<void> operator()(const launcher::TokenizeCommand& c) const { return launcher::tokenize(c); }
     Result<void> operator()(const launcher::ExplainCommand& c) const { return launcher::explain(c); }
+    Result<void> operator()(const launcher::PlanCommand& c) const { return launcher::plan(c); }
     Result<void> operator()(const launcher::BenchCommand& c) const { return launcher::bench(c); }
     Result<void> operator()(const launcher::SweepCommand& c) const { return launcher::sweep(c); }
     Result<void> operator()(const launcher::PrintedText& printed) const {

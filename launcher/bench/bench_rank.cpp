@@ -264,6 +264,12 @@ Result<void> write_report(const BenchCommand& command, const RankContext& contex
   return command.json ? write_text_file(*command.json, to_json(report)) : Result<void>(ok());
 }
 
+/// What the model should do on the machine that was measured.
+Result<cost::Prediction> prediction_of(const Plan& plan, const BenchReport& report) {
+  LOCKSTEP_TRY(const cost::GroupWork group, cost::group_work(plan.model.spec, plan.model.partition, plan.model.shard));
+  return cost::predict(group, report.shape, measured_machine(report));
+}
+
 /// The phases of start-up: what this command adds is not one.
 std::vector<std::pair<std::string, double>> startup_of(const Phases& phases) {
   auto startup = phases.seconds();
@@ -308,6 +314,9 @@ Result<void> run_bench_rank(const BenchCommand& command, RankContext context, Ra
   log_plan(context, plan, chosen);
   LOCKSTEP_TRY(const auto communicator, timed(command, context, plan, chosen));
   report.communicator = communicator == nullptr ? "none" : communicator->name();
+  for (const transport::Choice& choice : chosen.choices) {
+    report.collectives.push_back({choice.bytes, choice.microseconds * 1e-6});
+  }
   LOCKSTEP_TRY(const LoadedModel loaded, load_model(context, plan, communicator.get()));
 
   context.phases.enter("probe");
@@ -328,7 +337,9 @@ Result<void> run_bench_rank(const BenchCommand& command, RankContext context, Ra
   LOCKSTEP_TRY(const DecodeBytes bytes,
                group_decode_bytes(context.bootstrap, loaded.shard->graphs().decode.back(), command.shape));
   report.bytes_per_token = bytes_per_token(bytes, command.shape);
-  return context.bootstrap.rank() == 0 ? write_report(command, context, report) : ok();
+  if (context.bootstrap.rank() != 0) return ok();
+  LOCKSTEP_TRY(report.predicted, prediction_of(plan, report));
+  return write_report(command, context, report);
 }
 
 }  // namespace lockstep::launcher

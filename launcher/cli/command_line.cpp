@@ -53,9 +53,10 @@ struct Commands {
   GenerateCommand generate;
   TokenizeCommand tokenize;
   ExplainCommand explain;
+  PlanCommand plan;
   BenchCommand bench;
   SweepCommand sweep;
-  int64_t probe_mib = 0;        // of bench
+  int64_t probe_mib = 0;        // of plan or bench
   int64_t sweep_probe_mib = 0;  // of sweep, which hands it on
 };
 
@@ -65,6 +66,7 @@ void add_all(CLI::App& app, Commands& commands) {
   add_generate(app, commands.generate);
   add_tokenize(app, commands.tokenize);
   add_explain(app, commands.explain);
+  add_plan(app, commands.plan, commands.probe_mib);
   add_bench(app, commands.bench, commands.probe_mib);
   add_sweep(app, commands.sweep, commands.sweep_probe_mib);
   take_guards_off(app);
@@ -75,6 +77,10 @@ Command chosen_command(const CLI::App& app, Commands commands) {
   if (app.got_subcommand("generate")) return std::move(commands.generate);
   if (app.got_subcommand("tokenize")) return std::move(commands.tokenize);
   if (app.got_subcommand("explain")) return std::move(commands.explain);
+  if (app.got_subcommand("plan")) {
+    if (commands.probe_mib > 0) commands.plan.machine.probe_bytes = Bytes(commands.probe_mib << 20);
+    return std::move(commands.plan);
+  }
   if (app.got_subcommand("sweep")) {
     commands.sweep.shared_options = shared_options(*app.get_subcommand("sweep"), commands.sweep.words);
     return std::move(commands.sweep);

@@ -17,7 +17,7 @@
 
 namespace lockstep::launcher {
 
-/// How a model is cut and how large its static shapes are; `generate`, `explain` and `bench` share it.
+/// How a model is cut and how large its static shapes are; `generate`, `explain`, `plan` and `bench` share it.
 struct ModelOptions {
   std::filesystem::path model;
   std::optional<int> tp;              // default: the world size
@@ -99,6 +99,31 @@ struct BenchCommand {
   std::optional<std::filesystem::path> json;
 };
 
+/// What `plan` knows of the machine. What is not given comes from `measure` or `probe`, or is assumed.
+struct MachineOptions {
+  std::optional<double> bandwidth, flops;            // of a rank: GB/s, GFLOP/s
+  std::optional<double> host_bandwidth, host_flops;  // that the ranks of a host share
+  std::optional<int> ranks_per_host;                 // default: all on one
+  std::optional<int> rank_cores;                     // default: the probed cores divided by the ranks
+  std::optional<double> link_latency_us, link_bandwidth;
+  double of_bandwidth = 1.0, of_peak = 1.0;  // what kernels reach of the limits
+  std::optional<std::filesystem::path> probe;
+  bool measure = false;
+  std::optional<Bytes> probe_bytes;  // of each thread's buffer, when measuring
+};
+
+struct PlanCommand {
+  ModelOptions model;
+  std::filesystem::path config;  // instead of a model directory
+  int max_tp = 8;
+  std::optional<int64_t> prompt_tokens;  // default: 512, or what a slot leaves
+  int64_t new_tokens = 64;
+  std::optional<int64_t> memory_budget;  // bytes of a rank
+  MachineOptions machine;
+  std::optional<int> detail;  // the degree whose ranks are printed
+  std::optional<std::filesystem::path> json;
+};
+
 enum class SweepMode { kRun, kReport, kSlurmArray };
 enum class FailedPoints { kKeep, kRetry };
 
@@ -121,7 +146,8 @@ struct PrintedText {
   std::string text;
 };
 
-using Command = std::variant<GenerateCommand, TokenizeCommand, ExplainCommand, BenchCommand, SweepCommand, PrintedText>;
+using Command = std::variant<GenerateCommand, TokenizeCommand, ExplainCommand, PlanCommand, BenchCommand, SweepCommand,
+                             PrintedText>;
 
 /// Fails with `kInvalidArgument` whose message names the option and what it expects.
 Result<Command> parse_command_line(int argc, const char* const* argv);

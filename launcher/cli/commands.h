@@ -18,6 +18,8 @@ void add_generate(CLI::App& parent, GenerateCommand& command);
 void add_tokenize(CLI::App& parent, TokenizeCommand& command);
 void add_explain(CLI::App& parent, ExplainCommand& command);
 /// `probe_mib` is 0 unless it was given.
+void add_plan(CLI::App& parent, PlanCommand& command, int64_t& probe_mib);
+/// `probe_mib` is 0 unless it was given.
 void add_bench(CLI::App& parent, BenchCommand& command, int64_t& probe_mib);
 /// `probe_mib` likewise; words of the command line are the caller's to fill in.
 void add_sweep(CLI::App& parent, SweepCommand& command, int64_t& probe_mib);

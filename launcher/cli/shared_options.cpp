@@ -88,7 +88,8 @@ void add_run_options(CLI::App& app, RunOptions& options) {
   app.add_option("--flight-recorder", options.flight_recorder,
                  "Folder for rank-R.json: the last operations of each rank, written when the job fails and on SIGUSR1")
       ->type_name("DIR");
-  app.add_option("--memory-budget", options.memory_budget, "Bytes that a rank may use for weights and states")
+  app.add_option("--memory-budget", options.memory_budget,
+                 "Bytes that a rank may use for weights, states and workspace")
       ->check(CLI::PositiveNumber)
       ->type_name("BYTES");
   app.add_flag(

@@ -9,6 +9,7 @@
 #include "runtime/checkpoint/stored_tensors.h"
 #include "runtime/graph/passes.h"
 #include "runtime/trace/recorded_communicator.h"
+#include "shards/cost/memory.h"
 #include "shards/draft_model.h"
 #include "shards/lookup_drafter.h"
 
@@ -17,14 +18,15 @@ namespace {
 
 Result<void> check_budget(const RunOptions& run, const shards::ShardGraphs& graphs) {
   if (!run.memory_budget) return ok();
-  const graph::StepCost cost = graph::cost_of(graphs.decode.back());
-  const int64_t needed = cost.weight_bytes + cost.state_bytes;
-  if (needed <= *run.memory_budget) return ok();
-  return Error{ErrorKind::kResourceExhausted,
-               fmt::format("[launcher] --memory-budget: found {} ({} of weights and {} of states at full capacity), "
-                           "expected at most {} on a rank; use more ranks, or lower --max-seq-len or --batch-size",
-                           to_string(Bytes(needed)), to_string(Bytes(cost.weight_bytes)),
-                           to_string(Bytes(cost.state_bytes)), to_string(Bytes(*run.memory_budget)))};
+  const cost::RankMemory memory = cost::memory_of(graphs);
+  if (memory.total().value <= *run.memory_budget) return ok();
+  return Error{
+      ErrorKind::kResourceExhausted,
+      fmt::format("[launcher] --memory-budget: found {} ({} of weights, {} of states at full capacity and {} of "
+                  "workspace), expected at most {} on a rank; use more ranks, or lower --max-seq-len, "
+                  "--batch-size or --prefill-chunk; lockstep plan says what fits",
+                  to_string(memory.total()), to_string(memory.weights), to_string(memory.states()),
+                  to_string(memory.workspace), to_string(Bytes(*run.memory_budget)))};
 }
 
 /// A config may say that the head is the embedding while the file holds another head.

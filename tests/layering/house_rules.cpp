@@ -33,6 +33,7 @@ std::vector<FolderRule> folders() {
       {"shards/partition", {"runtime/*"}},
       {"shards/families", {"runtime/*", "shards/partition"}},
       {"shards", {"runtime/*", "shards/partition", "shards/families"}},
+      {"shards/cost", {"runtime/*", "shards", "shards/partition", "shards/families"}},
       {"transport", {"runtime/core", "runtime/device"}},
       // Collectives over memory that all ranks see: what loopback (threads) and shm (processes) are made of.
       {"transport/region", {"runtime/core", "runtime/device", "transport"}},
