@@ -51,8 +51,8 @@ std::vector<ThirdPartyRule> third_parties() {
   // Kernels and the additions of a collective.
   const std::vector<std::string> kernels = {"runtime/backends/cpu", "runtime/probe", "transport", "transport/region"};
   // Files, memory maps, shared memory, cores: the system's interfaces have few users.
-  const std::vector<std::string> system = {"runtime/core", "runtime/checkpoint", "runtime/probe", "runtime/backends/*",
-                                           "transport",    "transport/*",        "launcher"};
+  const std::vector<std::string> system = {"runtime/core",    "runtime/checkpoint", "runtime/probe", "runtime/backends/*",
+                                           "runtime/journal", "transport",          "transport/*",   "launcher"};
   return {
       {"fmt/", {"**"}},
       {"boost/outcome/", {"runtime/core"}},
@@ -73,6 +73,8 @@ std::vector<ThirdPartyRule> third_parties() {
       {"emmintrin.h", kernels},
       {"arm_neon.h", kernels},
       {"CLI/", {"launcher"}},
+      {"capnp/", {"runtime/cache", "runtime/journal"}},
+      {"kj/", {"runtime/cache", "runtime/journal"}},
       {"dlfcn.h", {"runtime/backends/*", "launcher"}},
       {"sys/", system},
       {"linux/", system},
