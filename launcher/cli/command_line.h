@@ -62,6 +62,8 @@ struct GenerateCommand {
   std::optional<std::filesystem::path> json;
   std::optional<std::filesystem::path> output_logits;
   std::optional<std::filesystem::path> output_scores;
+  std::optional<std::filesystem::path> journal;  // of --prompts-file
+  std::optional<std::filesystem::path> output;   // of --prompts-file; default: stdout
 };
 
 struct TokenizeCommand {
