@@ -13,6 +13,10 @@ Result<void> generate(const GenerateCommand& command);
 /// Measures prefill and decode of a model beside the machine's limits. @collective @blocking
 Result<void> bench(const BenchCommand& command);
 
+/// Runs a batch job, and starts it again from its journal when it is lost; the code that the last start ended with.
+/// @blocking
+Result<int> supervise(const SuperviseCommand& command);
+
 /// Prints or writes token ids and the text that they decode to.
 Result<void> tokenize(const TokenizeCommand& command);
 

@@ -54,6 +54,7 @@ struct Commands {
   TokenizeCommand tokenize;
   ExplainCommand explain;
   BenchCommand bench;
+  SuperviseCommand supervise;
   int64_t probe_mib = 0;  // of bench
 };
 
@@ -64,6 +65,7 @@ void add_all(CLI::App& app, Commands& commands) {
   add_tokenize(app, commands.tokenize);
   add_explain(app, commands.explain);
   add_bench(app, commands.bench, commands.probe_mib);
+  add_supervise(app, commands.supervise);
   take_guards_off(app);
 }
 
@@ -72,9 +74,26 @@ Command chosen_command(const CLI::App& app, Commands commands) {
   if (app.got_subcommand("generate")) return std::move(commands.generate);
   if (app.got_subcommand("tokenize")) return std::move(commands.tokenize);
   if (app.got_subcommand("explain")) return std::move(commands.explain);
+  if (app.got_subcommand("supervise")) return std::move(commands.supervise);
   commands.bench.shape.batch = commands.bench.model.batch_size.value_or(1);
   if (commands.probe_mib > 0) commands.bench.probe_bytes = Bytes(commands.probe_mib << 20);
   return std::move(commands.bench);
+}
+
+/// Takes the words behind the first "--" of a command line out of it: what is supervised has options of its own.
+Result<std::vector<std::string>> cut_supervised_words(int& argc, const char* const* argv) {
+  for (int i = 2; i < argc; ++i) {
+    if (argv[i] != std::string_view("--")) continue;
+    std::vector<std::string> words(argv + i + 1, argv + argc);
+    argc = i;
+    return words;
+  }
+  if (argc > 2 && (argv[2] == std::string_view("--help") || argv[2] == std::string_view("-h"))) {
+    return std::vector<std::string>();
+  }
+  return Error{ErrorKind::kInvalidArgument,
+               "[launcher] supervise: found no command, expected it behind --, as in lockstep supervise -- mpirun -n 4 "
+               "lockstep generate …"};
 }
 
 }  // namespace
@@ -86,6 +105,9 @@ Result<Command> parse_command_line(int argc, const char* const* argv) {
   const std::vector<std::string> names = command_names(app);
   if (argc > 1 && argv[1][0] != '-' && std::ranges::find(names, argv[1]) == names.end()) {
     return unknown_command(app, argv[1]);
+  }
+  if (argc > 1 && argv[1] == std::string_view("supervise")) {
+    LOCKSTEP_TRY(commands.supervise.words, cut_supervised_words(argc, argv));
   }
   try {
     app.parse(guarded_words(argc, argv));

@@ -94,12 +94,22 @@ struct BenchCommand {
   std::optional<std::filesystem::path> json;
 };
 
+/// A batch job that is started again when it is lost.
+struct SuperviseCommand {
+  int restarts = 10;
+  int stalled_restarts = 2;
+  double backoff_s = 1.0;
+  bool shrink = false;
+  std::vector<std::string> words;  // of the job, behind "--"
+};
+
 /// Everything was said already (help, version): end with code 0 after printing the text.
 struct PrintedText {
   std::string text;
 };
 
-using Command = std::variant<GenerateCommand, TokenizeCommand, ExplainCommand, BenchCommand, PrintedText>;
+using Command =
+    std::variant<GenerateCommand, TokenizeCommand, ExplainCommand, BenchCommand, SuperviseCommand, PrintedText>;
 
 /// Fails with `kInvalidArgument` whose message names the option and what it expects.
 Result<Command> parse_command_line(int argc, const char* const* argv);
