@@ -32,13 +32,12 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   const auto bytes = std::as_bytes(std::span(data, size)).subspan(1);
   std::vector<std::byte> file(bytes.begin(), bytes.end());
   if (data[0] == 'm') file = framed(std::span(file).first(file.size() / 8 * 8));
-  const journal::Medium medium{.size = static_cast<int64_t>(file.size()),
-                               .read = [&](int64_t offset, std::span<std::byte> to) -> Result<void> {
-                                 LOCKSTEP_CHECK(offset >= 0 && offset + std::ssize(to) <= std::ssize(file), offset,
-                                                to.size(), file.size());
-                                 std::memcpy(to.data(), file.data() + offset, to.size());
-                                 return ok();
-                               }};
+  const journal::Medium medium{
+      .size = static_cast<int64_t>(file.size()), .read = [&](int64_t offset, std::span<std::byte> to) -> Result<void> {
+        LOCKSTEP_CHECK(offset >= 0 && offset + std::ssize(to) <= std::ssize(file), offset, to.size(), file.size());
+        std::memcpy(to.data(), file.data() + offset, to.size());
+        return ok();
+      }};
   journal::RowIndex index;
   const auto walked =
       journal::walk_records(medium, [&](int64_t offset, auto payload) { return index.take(offset, payload); });

@@ -27,9 +27,10 @@ class JobsFileTest : public ::testing::Test {
 };
 
 TEST_F(JobsFileTest, ReadsRowsOfEveryKind) {
-  auto jobs = open("{\"id\": \"a\", \"prompt\": \"hello\", \"stop\": \"x\"}\n\n"
-                   "{\"ids\": [1, 2], \"max_new_tokens\": 4, \"seed\": 7, \"top_p\": 0.5}\r\n"
-                   "{\"id\": 9, \"prompt\": \"z\", \"stop\": [\"a\", \"b\"]}")
+  auto jobs = open(
+                  "{\"id\": \"a\", \"prompt\": \"hello\", \"stop\": \"x\"}\n\n"
+                  "{\"ids\": [1, 2], \"max_new_tokens\": 4, \"seed\": 7, \"top_p\": 0.5}\r\n"
+                  "{\"id\": 9, \"prompt\": \"z\", \"stop\": [\"a\", \"b\"]}")
                   .value();
   ASSERT_EQ(jobs.size(), 3u);
   EXPECT_EQ(jobs.id(0), "\"a\"");

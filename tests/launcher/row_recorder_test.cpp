@@ -43,7 +43,8 @@ journal::RowResult row(uint64_t index) { return {.row = index, .answers = {}, .e
 
 TEST(RowRecorder, WritesRowsTogetherThatFinishWhileAWriteIsUnderWay) {
   SlowResults results;
-  RowRecorder recorder(results, [](const Error&) {}, [](uint64_t) {});
+  RowRecorder recorder(
+      results, [](const Error&) {}, [](uint64_t) {});
   for (uint64_t i = 0; i < 50; ++i) {
     ASSERT_TRUE(recorder.wait_for_room(50));
     recorder.put(row(i));
@@ -56,7 +57,8 @@ TEST(RowRecorder, WritesRowsTogetherThatFinishWhileAWriteIsUnderWay) {
 
 TEST(RowRecorder, GivesRoomOnlyWhenRowsAreRecorded) {
   SlowResults results;
-  RowRecorder recorder(results, [](const Error&) {}, [](uint64_t) {});
+  RowRecorder recorder(
+      results, [](const Error&) {}, [](uint64_t) {});
   ASSERT_TRUE(recorder.wait_for_room(2));
   ASSERT_TRUE(recorder.wait_for_room(2));
   auto third = std::async(std::launch::async, [&] { return recorder.wait_for_room(2); });

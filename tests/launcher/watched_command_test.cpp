@@ -22,8 +22,8 @@ Result<WatchedCommand> parse(const std::string& line) {
 std::string line_of(const std::vector<std::string>& words) { return fmt::format("{}", fmt::join(words, " ")); }
 
 TEST(WatchedCommand, FindsTheRanksOfEveryLauncher) {
-  for (const std::string launcher :
-       {"mpirun -n 4", "mpirun --bind-to core -np 4", "mpiexec --np 4", "srun --ntasks=4", "srun --ntasks 4", "srun -n4"}) {
+  for (const std::string launcher : {"mpirun -n 4", "mpirun --bind-to core -np 4", "mpiexec --np 4", "srun --ntasks=4",
+                                     "srun --ntasks 4", "srun -n4"}) {
     const auto command = parse(launcher + kJob + " --tp 4");
     ASSERT_TRUE(command.has_value()) << launcher << command.error().message;
     EXPECT_EQ(command.value().ranks, 4) << launcher;
