@@ -157,6 +157,8 @@ TEST_F(BatchTest, GoesOnWithOtherOptionsOfSpeedButNotOfTokens) {
   GenerateCommand job = command("{\"ids\": [4]}\n{\"ids\": [7]}\n");
   job.journal = model_.path() / "journal";
   const auto whole = run(job);
+  const std::string bytes = journal_bytes();
+  std::ofstream(journal::path_of_file(*job.journal), std::ios::binary) << bytes.substr(0, bytes.size() - 1);
   GenerateCommand faster = job;
   faster.model.batch_size = 1;
   faster.model.prefill_chunk = 4;
@@ -191,13 +193,12 @@ TEST_F(BatchTest, RefusesOptionsThatItCannotHave) {
   expect_refused(nowhere, "cannot use");
 }
 
-TEST_F(BatchTest, EndsRowsAtTheirOwnStops) {
+TEST_F(BatchTest, FailsRowsAloneWhoseTokensTheTokenizerDoesNotKnow) {
   model_.write("tokenizer.json", generation::kTinyTokenizer);
-  GenerateCommand job = command("{\"prompt\": \"ab\"}\n{\"ids\": [5]}\n{\"ids\": [5], \"stop\": \"zzz\"}\n");
-  job.stop_strings = {"c"};
-  const auto rows = run(job);
-  ASSERT_EQ(rows.size(), 3u);
+  const auto rows = run(command("{\"prompt\": \"ab\"}\n{\"ids\": [5]}\n"));
+  ASSERT_EQ(rows.size(), 2u);
   EXPECT_TRUE(rows[0].contains("text") || rows[0].contains("error"));
+  EXPECT_THAT(rows[1]["error"].get<std::string>(), HasSubstr("id"));
 }
 
 }  // namespace
