@@ -54,8 +54,9 @@ Result<std::vector<int64_t>> parse_token_buckets(std::string_view text, int64_t 
 }
 
 size_t smallest_bucket(const std::vector<int64_t>& buckets, int64_t length) {
-  const auto found = std::ranges::lower_bound(buckets, length);
-  return found == buckets.end() ? buckets.size() - 1 : static_cast<size_t>(found - buckets.begin());
+  if (buckets.empty()) return 0;
+  const auto found = std::lower_bound(buckets.begin(), buckets.end() - 1, length);
+  return static_cast<size_t>(found - buckets.begin());
 }
 
 }  // namespace lockstep::shards

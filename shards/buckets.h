@@ -23,7 +23,7 @@ std::vector<int64_t> context_buckets(const std::vector<int64_t>& token_buckets);
 /// last. Fails with `kInvalidArgument` for anything else, and for a bucket beyond `capacity`.
 Result<std::vector<int64_t>> parse_token_buckets(std::string_view text, int64_t capacity);
 
-/// The first of the rising `buckets` that is at least `length`; the last when there is none.
+/// The first of the rising `buckets` that is at least `length`; the last when there is none, 0 without buckets.
 size_t smallest_bucket(const std::vector<int64_t>& buckets, int64_t length);
 
 }  // namespace lockstep::shards

@@ -5,11 +5,6 @@
 namespace lockstep::shards {
 namespace {
 
-int64_t vocabulary_of(const Shard& shard) {
-  const graph::Graph& graph = shard.graphs().decode.front();
-  return graph.value(graph.find("seen").value()).type.shape[1];
-}
-
 class DraftModel final : public Drafter {
  public:
   DraftModel(std::unique_ptr<Shard> shard, int64_t drafts) : shard_(std::move(shard)), drafts_(drafts) {}
@@ -58,16 +53,17 @@ class DraftModel final : public Drafter {
 
 Result<std::unique_ptr<Drafter>> make_draft_model(std::unique_ptr<Shard> shard, const Shard& target) {
   const int64_t drafts = target.options().drafts, room = target.capacity() + drafts + 1;
+  const int64_t vocabulary = shard->graphs().vocabulary(), expected = target.graphs().vocabulary();
   const bool fits = shard->slots() == target.slots() && shard->chunk() == target.chunk() && shard->capacity() >= room &&
-                    vocabulary_of(*shard) == vocabulary_of(target);
+                    vocabulary == expected;
   if (!fits) {
     return Error{
         ErrorKind::kInvalidArgument,
         fmt::format("[shards] cannot draft with that model: found {} slots, chunk {}, capacity {} and {} tokens "
                     "in its vocabulary, expected {}, {}, {} or more and {}; use a draft model with the target's "
                     "tokenizer",
-                    shard->slots(), shard->chunk(), shard->capacity(), vocabulary_of(*shard), target.slots(),
-                    target.chunk(), room, vocabulary_of(target))};
+                    shard->slots(), shard->chunk(), shard->capacity(), vocabulary, target.slots(), target.chunk(), room,
+                    expected)};
   }
   return std::unique_ptr<Drafter>(std::make_unique<DraftModel>(std::move(shard), drafts));
 }

@@ -57,8 +57,10 @@ struct StepTag {
 
 /// What a step made. Borrowed from the engine; valid until its next step.
 struct StepOutput {
-  std::span<const int32_t> tokens;  // [slots, tokens_per_step]: the new tokens, then −1; pad for a finished slot
-  std::span<const float> logits;    // [slots, tokens_per_step, vocabulary]: raw; empty unless asked for at start
+  // [slots, width]: the new tokens, then −1; pad for a finished slot. The width is 1 in a prefill step and
+  // `tokens_per_step` in a decode step.
+  std::span<const int32_t> tokens;
+  std::span<const float> logits;  // [slots, width, vocabulary]: raw; empty unless asked for at start
 };
 
 /// What the host of rank 0 chose after a step for slots that the graphs cannot choose for (beams, guidance, processors

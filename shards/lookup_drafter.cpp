@@ -9,7 +9,7 @@ namespace {
 class LookupDrafter final : public Drafter {
  public:
   LookupDrafter(int64_t slots, int64_t drafts, int64_t capacity, const generation::PromptLookup& lookup)
-      : drafts_(drafts), capacity_(capacity), lookup_(lookup), sequences_(static_cast<size_t>(slots)) {
+      : capacity_(capacity), lookup_(lookup), sequences_(static_cast<size_t>(slots)) {
     lookup_.tokens = static_cast<int32_t>(drafts);
   }
 
@@ -23,13 +23,12 @@ class LookupDrafter final : public Drafter {
     return ok();
   }
 
-  Result<void> prefill(const PrefillRows& rows, StepTag, const Shard& target, const StepOutput& output) override {
+  Result<void> prefill(const PrefillRows& rows, StepTag, const Shard&, const StepOutput& output) override {
     for (const SlotCopy& copy : rows.copies) at(copy.dst).ids = at(copy.src).ids;
     for (size_t row = 0; row < rows.ids.size(); ++row) at(SlotId(rows.slot[row])).ids.push_back(rows.ids[row]);
     for (size_t slot = 0; slot < rows.logit_rows.size(); ++slot) {
       if (rows.logit_rows[slot] >= 0) sequences_[slot].ids.push_back(output.tokens[slot]);
     }
-    (void)target;
     return ok();
   }
 
@@ -37,23 +36,21 @@ class LookupDrafter final : public Drafter {
     std::ranges::fill(drafted, -1);
     for (size_t slot = 0; slot < sequences_.size(); ++slot) {
       const Sequence& sequence = sequences_[slot];
-      LOCKSTEP_TRY(const SlotProgress progress, target.progress(SlotId(static_cast<int32_t>(slot))));
-      if (!progress.runs()) continue;
+      LOCKSTEP_TRY(const bool runs, target.runs(SlotId(static_cast<int32_t>(slot))));
+      if (!runs) continue;
       const std::vector<int32_t> found =
           generation::draft_by_lookup(sequence.ids, lookup_, capacity_ + 1, sequence.eos);
-      const auto count = std::min<int64_t>(std::ssize(found), drafts_);
-      std::copy_n(found.begin(), count, drafted.begin() + static_cast<std::ptrdiff_t>(slot) * drafts_);
+      std::ranges::copy(found, drafted.begin() + static_cast<std::ptrdiff_t>(slot) * lookup_.tokens);
     }
     return ok();
   }
 
   Result<void> follow(const Shard&, const StepOutput& output) override {
-    const auto width = static_cast<size_t>(drafts_ + 1);
+    const auto width = static_cast<size_t>(lookup_.tokens) + 1;
     for (size_t slot = 0; slot < sequences_.size(); ++slot) {
       const auto tokens = output.tokens.subspan(slot * width, width);
-      const auto end = std::ranges::find(tokens, -1);
-      sequences_[slot].ids.insert(sequences_[slot].ids.end(), tokens.begin(),
-                                  end);  // a finished slot's pad does no harm
+      const auto taken = tokens.begin() + (std::ranges::find(tokens, -1) - tokens.begin());
+      sequences_[slot].ids.insert(sequences_[slot].ids.end(), tokens.begin(), taken);  // or pad, once it has finished
     }
     return ok();
   }
@@ -66,7 +63,6 @@ class LookupDrafter final : public Drafter {
 
   Sequence& at(SlotId slot) { return sequences_[static_cast<size_t>(slot.value)]; }
 
-  int64_t drafts_;
   int64_t capacity_;
   generation::PromptLookup lookup_;
   std::vector<Sequence> sequences_;

@@ -13,11 +13,6 @@ namespace {
 
 Error invalid(std::string message) { return {ErrorKind::kInvalidArgument, "[shards] " + std::move(message)}; }
 
-int64_t vocabulary_of(const ShardGraphs& graphs) {
-  const graph::Graph& decode = graphs.decode.front();
-  return decode.value(decode.find("seen").value()).type.shape[1];
-}
-
 }  // namespace
 
 Shard::RowInputs::RowInputs(int64_t rows, int64_t slots)
@@ -57,7 +52,7 @@ Result<std::unique_ptr<Shard>> Shard::create(ShardGraphs graphs, const ShardOpti
   LOCKSTEP_TRY(shard->replicated_,
                load_weights(shard->graphs_.decode.front(), shard->graphs_.tensors, source, *shard->store_));
   LOCKSTEP_TRY_VOID(shard->compile(backend));
-  shard->states_ = std::make_unique<SlotStates>(*shard->store_, options.slots, vocabulary_of(shard->graphs_));
+  shard->states_ = std::make_unique<SlotStates>(*shard->store_, options.slots, shard->graphs_.vocabulary());
   return shard;
 }
 
@@ -135,8 +130,7 @@ Result<StepOutput> Shard::run(size_t executable, std::span<const device::HostTen
 Result<StepOutput> Shard::prefill(const PrefillRows& rows, StepTag tag) {
   LOCKSTEP_TRY_VOID(check_rows(rows));
   for (const SlotCopy& copy : rows.copies) LOCKSTEP_TRY_VOID(copy_slot(copy));
-  const size_t bucket =
-      options_.context_buckets.empty() ? 0 : smallest_bucket(options_.context_buckets, std::ssize(rows.ids));
+  const size_t bucket = smallest_bucket(options_.context_buckets, std::ssize(rows.ids));
   RowInputs& inputs = prefill_inputs_[bucket];
   inputs.clear();
   std::ranges::copy(rows.ids, inputs.ids.begin());
@@ -152,11 +146,13 @@ Result<StepOutput> Shard::prefill(const PrefillRows& rows, StepTag tag) {
 
 /// The smallest decode graph whose bound holds every running slot's next position.
 Result<size_t> Shard::decode_bucket() const {
-  if (options_.token_buckets.empty()) return size_t{0};
+  if (options_.token_buckets.size() <= 1) return size_t{0};
   int64_t longest = 0;
   for (int32_t slot = 0; slot < options_.slots; ++slot) {
+    LOCKSTEP_TRY(const bool runs, states_->runs(SlotId(slot)));
+    if (!runs) continue;
     LOCKSTEP_TRY(const SlotProgress progress, states_->progress(SlotId(slot)));
-    if (progress.runs()) longest = std::max<int64_t>(longest, progress.length + 1);
+    longest = std::max<int64_t>(longest, progress.length + 1);
   }
   return smallest_bucket(options_.token_buckets, longest);
 }
@@ -186,7 +182,7 @@ Result<StepOutput> Shard::verify(std::span<const int32_t> drafted, StepTag tag) 
     }
   }
   LOCKSTEP_TRY_VOID(write_step(tag));
-  return run(executables_.size() - 1, inputs.tensors);
+  return run(executables_.size() - 1, inputs.tensors);  // the verify graph is the last of `graphs_.all()`
 }
 
 Result<void> Shard::follow(SlotId slot, const Shard& other) {
@@ -210,10 +206,9 @@ Result<void> Shard::check_decision(const Decision& decision) const {
                   decision.tokens.size(), decision.sources.size(), slots, states_->vocabulary()));
 }
 
-Result<void> Shard::decide(Decision& decision) {
-  const size_t slots = stop_requests_.size();
+Result<void> Shard::share(Decision& decision) {
   const auto part = [&](size_t index) {
-    return decision_payload_.begin() + static_cast<std::ptrdiff_t>(index * slots);
+    return decision_payload_.begin() + static_cast<std::ptrdiff_t>(index * stop_requests_.size());
   };
   const auto parts = {&decision.tokens, &decision.sources, &decision.finished};
   if (communicator_ == nullptr || communicator_->rank() == 0) {
@@ -221,35 +216,41 @@ Result<void> Shard::decide(Decision& decision) {
     size_t index = 0;
     for (const std::vector<int32_t>* values : parts) std::ranges::copy(*values, part(index++));
   }
-  if (communicator_ != nullptr) {
-    LOCKSTEP_TRY_VOID(communicator_->broadcast(std::as_writable_bytes(std::span(decision_payload_)), /*root=*/0,
-                                               device::Stream::host()));
-    size_t index = 0;
-    for (std::vector<int32_t>* values : parts) {
-      values->assign(part(index), part(index + 1));
-      ++index;
-    }
+  if (communicator_ == nullptr) return ok();
+  LOCKSTEP_TRY_VOID(communicator_->broadcast(std::as_writable_bytes(std::span(decision_payload_)), /*root=*/0,
+                                             device::Stream::host()));
+  size_t index = 0;
+  for (std::vector<int32_t>* values : parts) {
+    values->assign(part(index), part(index + 1));
+    ++index;
   }
-  for (size_t slot = 0; slot < slots; ++slot) {
-    const auto dst = static_cast<int32_t>(slot);
-    if (decision.sources[slot] != dst) LOCKSTEP_TRY_VOID(copy_slot({SlotId(decision.sources[slot]), SlotId(dst)}));
+  return ok();
+}
+
+Result<void> Shard::decide(Decision& decision) {
+  LOCKSTEP_TRY_VOID(share(decision));
+  const auto slots = static_cast<int32_t>(options_.slots);
+  for (int32_t slot = 0; slot < slots; ++slot) {
+    const int32_t source = decision.sources[static_cast<size_t>(slot)];
+    if (source != slot) LOCKSTEP_TRY_VOID(copy_slot({SlotId(source), SlotId(slot)}));
   }
-  for (size_t slot = 0; slot < slots; ++slot) {
-    if (decision.tokens[slot] < 0 && decision.finished[slot] == 0) continue;
-    const SlotId id(static_cast<int32_t>(slot));
-    LOCKSTEP_TRY(SlotProgress progress, states_->progress(id));
-    if (decision.tokens[slot] >= 0) progress.last_id = decision.tokens[slot];
-    if (decision.finished[slot] != 0) progress.finished = 1;
-    LOCKSTEP_TRY_VOID(states_->set_progress(id, progress));
+  for (int32_t slot = 0; slot < slots; ++slot) {
+    const int32_t token = decision.tokens[static_cast<size_t>(slot)];
+    const bool finishes = decision.finished[static_cast<size_t>(slot)] != 0;
+    if (token < 0 && !finishes) continue;
+    LOCKSTEP_TRY(SlotProgress progress, states_->progress(SlotId(slot)));
+    if (token >= 0) progress.last_id = token;
+    if (finishes) progress.finished = 1;
+    LOCKSTEP_TRY_VOID(states_->set_progress(SlotId(slot), progress));
   }
   return ok();
 }
 
 bool Shard::all_finished() const {
   for (int32_t slot = 0; slot < options_.slots; ++slot) {
-    const auto progress = states_->progress(SlotId(slot));
-    LOCKSTEP_CHECK(progress.has_value());
-    if (progress.value().runs()) return false;
+    const Result<bool> runs = states_->runs(SlotId(slot));
+    LOCKSTEP_CHECK(runs.has_value());
+    if (runs.value()) return false;
   }
   return true;
 }

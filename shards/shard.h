@@ -51,6 +51,8 @@ class Shard final : public Engine {
   Result<StepOutput> verify(std::span<const int32_t> drafted, StepTag tag);
 
   Result<SlotProgress> progress(SlotId slot) const { return states_->progress(slot); }
+  /// Whether the slot makes tokens in the next decode step.
+  Result<bool> runs(SlotId slot) const { return states_->runs(slot); }
   /// For a shard that follows another one: `slot` has come as far as the other's, and seen what it has seen.
   Result<void> follow(SlotId slot, const Shard& other);
 
@@ -77,6 +79,8 @@ class Shard final : public Engine {
   Result<void> check_slot(SlotId slot, const char* operation) const;
   Result<void> check_rows(const PrefillRows& rows) const;
   Result<void> check_decision(const Decision& decision) const;
+  /// Gives rank 0's decision to every rank. @collective @blocking
+  Result<void> share(Decision& decision);
   Result<void> copy_slot(const SlotCopy& copy);
   Result<void> write_step(StepTag tag);
   Result<size_t> decode_bucket() const;

@@ -72,6 +72,11 @@ Result<void> ShardOptions::validate() const {
   return ok();
 }
 
+int64_t ShardGraphs::vocabulary() const {
+  const graph::Graph& graph = decode.front();
+  return graph.value(graph.find("seen").value()).type.shape[1];
+}
+
 std::vector<const graph::Graph*> ShardGraphs::all() const {
   std::vector<const graph::Graph*> graphs;
   for (const graph::Graph& graph : prefill) graphs.push_back(&graph);

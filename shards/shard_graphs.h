@@ -41,6 +41,8 @@ struct ShardGraphs {
 
   /// Every graph that is compiled at start, in that order.
   std::vector<const graph::Graph*> all() const;
+  /// Tokens that the model knows.
+  int64_t vocabulary() const;
 };
 
 /// Builds the closed set of graphs of `rank`. Pure; `explain` prints them. `passes` may be empty.

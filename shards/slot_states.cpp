@@ -119,6 +119,13 @@ Result<SlotProgress> SlotStates::progress(SlotId slot) const {
   return progress;
 }
 
+Result<bool> SlotStates::runs(SlotId slot) const {
+  SlotProgress progress;
+  LOCKSTEP_TRY(progress.active, read_one(active_, slot));
+  LOCKSTEP_TRY(progress.finished, read_one(finished_, slot));
+  return progress.runs();
+}
+
 Result<void> SlotStates::set_progress(SlotId slot, const SlotProgress& progress) {
   LOCKSTEP_TRY_VOID(write_one(length_, slot, progress.length));
   LOCKSTEP_TRY_VOID(write_one(last_id_, slot, progress.last_id));

@@ -38,6 +38,8 @@ class SlotStates {
   Result<void> close(SlotId slot);
 
   Result<SlotProgress> progress(SlotId slot) const;
+  /// `progress(slot).runs()`, of two reads.
+  Result<bool> runs(SlotId slot) const;
   Result<void> set_progress(SlotId slot, const SlotProgress& progress);
   Result<void> activate(SlotId slot);
 

@@ -51,13 +51,12 @@ class SpeculativeEngine final : public Engine {
   const DraftStatistics& statistics() const { return statistics_; }
 
  private:
-  void count(const StepOutput& output);
+  Result<void> count_drafted();
+  void count_accepted(const StepOutput& output);
 
   std::unique_ptr<Shard> target_;
   std::unique_ptr<Drafter> drafter_;
-  std::vector<int32_t> drafted_;         // [slots, drafts]
-  std::vector<int32_t> prefill_tokens_;  // [slots, 1 + drafts]: the first tokens, laid out as a decode step's
-  std::vector<uint8_t> runs_;            // [slots]: before the step
+  std::vector<int32_t> drafted_;  // [slots, drafts]
   DraftStatistics statistics_;
 };
 

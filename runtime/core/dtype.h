@@ -54,6 +54,13 @@ float to_float(Float16 v);
 /// Rounds to nearest even; too large becomes infinity, a NaN stays a (quiet) NaN.
 Float16 to_float16(float v);
 
+/// The nearest value of a floating-point type; ties to even.
+inline float round_to(DType dtype, float v) {
+  if (dtype == DType::kBFloat16) return to_float(to_bfloat16(v));
+  if (dtype == DType::kFloat16) return to_float(to_float16(v));
+  return v;
+}
+
 /// Converts `count` elements between floating-point types; `src` and `dst` are row-major and do not overlap.
 void convert_elements(const std::byte* src, DType src_type, std::byte* dst, DType dst_type, size_t count);
 

@@ -100,6 +100,12 @@ graph::AttentionOptions StepBuilder::attention_options(int64_t layer, const std:
   return options;
 }
 
+ValueId StepBuilder::position_up_to(int64_t most) {
+  const auto [found, is_new] = positions_up_to_.try_emplace(most);
+  if (is_new) found->second = graph_.clamp_positions(position_, most);
+  return found->second;
+}
+
 StepBuilder::Partial StepBuilder::attention_partial(ValueId x, int64_t layer) {
   const std::string prefix = fmt::format("model.layers.{}.self_attn.", layer);
   const int64_t hidden = spec_.hidden_size, width = spec_.head_dim;
@@ -118,7 +124,7 @@ StepBuilder::Partial StepBuilder::attention_partial(ValueId x, int64_t layer) {
   if (spec_.positions == Positions::kRotary) {
     const Rotation rotation = rotation_of(layer);
     if (options.pinned > 0) {
-      const ValueId place = graph_.clamp_positions(position_, options.pinned + options.window - 1);
+      const ValueId place = position_up_to(options.pinned + options.window - 1);
       options.pinned_q = rotate(q, rotation, part_.heads.query.size(), place);
     }
     q = rotate(q, rotation, part_.heads.query.size(), position_);

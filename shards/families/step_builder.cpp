@@ -2,9 +2,6 @@
 
 #include <fmt/format.h>
 
-#include <array>
-#include <cstddef>
-
 #include "runtime/sampling/slot.h"
 
 namespace lockstep::families {
@@ -27,16 +24,6 @@ graph::GraphHeader header_of(const partition::Partition& partition, const StepSh
           .rank = shape.rank,
           .rows = shape.rows(),
           .slots = shape.slots};
-}
-
-/// `value` as a tensor of `dtype` holds it.
-double rounded(double value, DType dtype) {
-  const auto exact = static_cast<float>(value);
-  std::array<std::byte, sizeof(float)> stored;
-  float back = 0.0f;
-  convert_elements(reinterpret_cast<const std::byte*>(&exact), DType::kFloat32, stored.data(), dtype, 1);
-  convert_elements(stored.data(), dtype, reinterpret_cast<std::byte*>(&back), DType::kFloat32, 1);
-  return back;
 }
 
 }  // namespace
@@ -86,7 +73,8 @@ ValueId StepBuilder::embedding() {
       weight("model.embed_tokens.weight", {spec_.vocabulary, spec_.embedding_size}, {rows, {0, spec_.embedding_size}});
   const ValueId partial = graph_.embedding(ids_, table, rows.begin);
   ValueId x = graph_.all_reduce(partial, partition_.embedding_blocks(), shape_.dtype);
-  if (spec_.embedding_scale != 1.0) x = graph_.scale(x, rounded(spec_.embedding_scale, shape_.dtype));
+  const float scale = round_to(shape_.dtype, static_cast<float>(spec_.embedding_scale));
+  if (spec_.embedding_scale != 1.0) x = graph_.scale(x, scale);
   if (spec_.embedding_size != spec_.hidden_size) {
     x = graph_.linear(x, whole_weight("model.project_in.weight", {spec_.hidden_size, spec_.embedding_size}));
   }

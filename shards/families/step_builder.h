@@ -78,6 +78,8 @@ class StepBuilder {
   struct Rotation;
   Rotation rotation_of(int64_t layer);
   graph::ValueId rotate(graph::ValueId x, const Rotation& rotation, int64_t heads, graph::ValueId position);
+  /// The rows' positions, clamped; made once for all layers.
+  graph::ValueId position_up_to(int64_t most);
   graph::ValueId head_norm(graph::ValueId x, const std::string& name, int64_t heads);
   graph::AttentionOptions attention_options(int64_t layer, const std::string& prefix);
   Partial attention_partial(graph::ValueId x, int64_t layer);
@@ -104,6 +106,7 @@ class StepBuilder {
 
   // Row metadata, [T]: inputs of a prefill or verify step, states (or made from states) of a decode step.
   graph::ValueId ids_, slot_, position_;
+  std::map<int64_t, graph::ValueId> positions_up_to_;  // by their bound
   graph::ValueId wanted_;  // [S]: the row whose next token slot s wants (in a verify step its first row), or −1
 };
 

@@ -96,6 +96,21 @@ INSTANTIATE_TEST_SUITE_P(Families, FamilyLongRun,
                                               std::get<2>(tested.param));
                          });
 
+TEST(Model, ContinuesAPromptOf32768TokensFromTwoGraphs) {
+  const Golden golden = read_long_prompt(LOCKSTEP_GOLDENS_DIR);
+  const GoldenModel model(golden, {});
+  for (const auto& [ranks, chunk] : {std::pair{1, 1000}, {2, 512}}) {
+    SCOPED_TRACE(::testing::Message() << "ranks " << ranks << " chunk " << chunk);
+    const auto answers =
+        run_rows(model.path(),
+                 {.ranks = ranks, .slots = 1, .chunk = chunk, .capacity = 32800, .logits = actors::Logits::kWanted},
+                 golden.rows());
+    ASSERT_TRUE(answers.has_value()) << answers.error().message;
+    expect_golden(golden, answers.value().rows);
+    EXPECT_EQ(answers.value().graphs, 2);
+  }
+}
+
 TEST(Model, RunsAtEveryDegreeUpToItsQueryHeads) {
   const Golden golden = golden_called("llama_nine_heads_llama3_tied");
   const GoldenModel model(golden, {});

@@ -26,6 +26,23 @@ HashedTensor tensor_of(const json& tensor) {
   return result;
 }
 
+json read_json(const std::filesystem::path& path) {
+  std::ifstream file(path);
+  LOCKSTEP_CHECK(file.good(), path.string());
+  return json::parse(file);
+}
+
+/// What every golden says of its model; no prompts yet.
+Golden model_of(const std::string& name, const json& golden) {
+  Golden result{.name = name,
+                .family = golden["family"],
+                .config = golden["config"].dump(),
+                .seed = golden["seed"],
+                .scale = golden["scale"]};
+  for (const json& tensor : golden["tensors"]) result.tensors.push_back(tensor_of(tensor));
+  return result;
+}
+
 /// A folder that no other test uses, in this program or another.
 std::filesystem::path folder_for(const std::string& golden) {
   const auto* test = ::testing::UnitTest::GetInstance()->current_test_info();
@@ -55,25 +72,32 @@ std::vector<std::string> golden_names(const std::filesystem::path& directory) {
 }
 
 Golden read_golden(const std::filesystem::path& directory, const std::string& name) {
-  const std::filesystem::path path = directory / fmt::format("{}{}.json", kPrefix, name);
-  std::ifstream file(path);
-  LOCKSTEP_CHECK(file.good(), path.string());
-  const json golden = json::parse(file);
-  Golden result{.name = name,
-                .family = golden["family"],
-                .window = golden["window"],
-                .stored = golden["stored"],
-                .config = golden["config"].dump(),
-                .seed = golden["seed"],
-                .prompts = golden["prompts"],
-                .tokens = golden["tokens"],
-                .scale = golden["scale"],
-                .logit_steps = golden["logit_steps"],
-                .logits = golden["logits"]};
-  for (const json& tensor : golden["tensors"]) result.tensors.push_back(tensor_of(tensor));
+  const json golden = read_json(directory / fmt::format("{}{}.json", kPrefix, name));
+  Golden result = model_of(name, golden);
+  golden["window"].get_to(result.window);
+  golden["stored"].get_to(result.stored);
+  golden["prompts"].get_to(result.prompts);
+  golden["tokens"].get_to(result.tokens);
+  golden["logit_steps"].get_to(result.logit_steps);
+  golden["logits"].get_to(result.logits);
   if (golden.contains("long_run")) {
     result.long_run = LongRun{golden["long_run"]["prompt"], golden["long_run"]["tokens"]};
   }
+  return result;
+}
+
+Golden read_long_prompt(const std::filesystem::path& directory) {
+  const json golden = read_json(directory / "long_prompt.json");
+  Golden result = model_of("long_prompt", golden);
+  const int vocabulary = golden["config"]["vocab_size"];
+  std::vector<int32_t>& prompt = result.prompts.emplace_back();
+  for (int i = 0; i < golden["prompt_length"]; ++i) {
+    const double unit = hashed_unit(0, "long prompt", static_cast<uint64_t>(i));
+    prompt.push_back(static_cast<int32_t>((unit + 1) / 2 * (vocabulary - 3)) + 3);
+  }
+  golden["tokens"].get_to(result.tokens.emplace_back());
+  result.logit_steps = {0};
+  golden["logits"].get_to(result.logits.emplace_back());
   return result;
 }
 

@@ -41,6 +41,10 @@ std::vector<std::string> golden_names(const std::filesystem::path& directory);
 /// Reads the golden called `name`.
 Golden read_golden(const std::filesystem::path& directory, const std::string& name);
 
+/// Reads long_prompt.json, whose one row is a prompt of 32,768 hashed tokens. Written by
+/// tools/make_long_prompt_golden.py.
+Golden read_long_prompt(const std::filesystem::path& directory);
+
 /// Writes a golden's model as a Hugging Face directory below the test's temporary directory; gone with the object.
 class GoldenModel {
  public:

@@ -51,7 +51,7 @@ Kernel kernel_of(graph::Op op) {
 void round_elements(const Tensor& t) {
   if (!is_float(t.type.dtype) || t.type.dtype == DType::kFloat32) return;
   float* values = t.floats();
-  for (int64_t i = 0; i < t.elements(); ++i) values[i] = rounded(values[i], t.type.dtype);
+  for (int64_t i = 0; i < t.elements(); ++i) values[i] = round_to(t.type.dtype, values[i]);
 }
 
 void copy_in(std::span<const std::byte> src, const Tensor& dst) {

@@ -96,7 +96,7 @@ class Experts {
     LOCKSTEP_TRY(std::vector<float> gate, product(x, kGate, kGateBias, expert));
     LOCKSTEP_TRY(const std::vector<float> up, product(x, kUp, kUpBias, expert));
     LOCKSTEP_TRY(rows.inner, combine(std::move(gate), up, rows.size()));
-    for (float& v : rows.inner) v = rounded(v, in_[kX].type.dtype);
+    for (float& v : rows.inner) v = round_to(in_[kX].type.dtype, v);
     return rows;
   }
 

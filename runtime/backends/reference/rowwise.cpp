@@ -35,7 +35,7 @@ Result<void> rms_norm(const Call& call, const Environment&) {
     float squares = 0;
     for (int64_t i = 0; i < width; ++i) squares += src[i] * src[i];
     const float root = std::sqrt(squares / static_cast<float>(width) + epsilon);
-    for (int64_t i = 0; i < width; ++i) dst[i] = (weight.floats()[i] + offset) * rounded(src[i] / root, inner);
+    for (int64_t i = 0; i < width; ++i) dst[i] = (weight.floats()[i] + offset) * round_to(inner, src[i] / root);
   }
   return ok();
 }

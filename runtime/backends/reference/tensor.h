@@ -48,11 +48,4 @@ inline int64_t held_bytes(const TensorType& type) {
   return type.shape.elements() * static_cast<int64_t>(size_of(held_type(type.dtype)));
 }
 
-/// Rounds `v` to the nearest value of `dtype` (ties to even).
-inline float rounded(float v, DType dtype) {
-  if (dtype == DType::kBFloat16) return to_float(to_bfloat16(v));
-  if (dtype == DType::kFloat16) return to_float(to_float16(v));
-  return v;
-}
-
 }  // namespace lockstep::reference

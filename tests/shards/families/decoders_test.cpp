@@ -1,5 +1,6 @@
 // What the graphs of the families promise, whatever the weights: one collective where one is enough, the kernel of the
 // phase, rings as long as the window.
+#include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -35,6 +36,12 @@ graph::Graph build(const checkpoint::ModelSpec& spec, const StepShape& shape, in
 
 int64_t count(const graph::Graph& graph, Op op) {
   return std::ranges::count_if(graph.nodes, [op](const graph::Node& node) { return node.op == op; });
+}
+
+TEST(Families, AreThoseWhoseConfigsAreRead) {
+  std::vector<std::string> read = checkpoint::supported_model_types();
+  std::erase(read, "gemma3");  // with pictures: its text part is read, a gemma3_text
+  EXPECT_THAT(family_names(), ::testing::UnorderedElementsAreArray(read));
 }
 
 TEST(Families, BuildSoundGraphsOfEveryPhaseForEveryFamilyAndRank) {
