@@ -51,8 +51,9 @@ std::vector<ThirdPartyRule> third_parties() {
   // Kernels and the additions of a collective.
   const std::vector<std::string> kernels = {"runtime/backends/cpu", "runtime/probe", "transport", "transport/region"};
   // Files, memory maps, shared memory, cores: the system's interfaces have few users.
-  const std::vector<std::string> system = {"runtime/core",    "runtime/checkpoint", "runtime/probe", "runtime/backends/*",
-                                           "runtime/journal", "transport",          "transport/*",   "launcher"};
+  const std::vector<std::string> system = {
+      "runtime/core",    "runtime/checkpoint", "runtime/probe", "runtime/backends/*",
+      "runtime/journal", "transport",          "transport/*",   "launcher"};
   return {
       {"fmt/", {"**"}},
       {"boost/outcome/", {"runtime/core"}},
@@ -81,6 +82,7 @@ std::vector<ThirdPartyRule> third_parties() {
       {"fcntl.h", system},
       {"unistd.h", system},
       {"sched.h", system},
+      {"poll.h", {"launcher"}},
       {"time.h", system},
       {"pthread.h", system},
       {"signal.h", {"launcher"}},
