@@ -65,6 +65,14 @@ def write_jobs(path):
             file.write(json.dumps(job) + "\n")
 
 
+def kill(pid):
+    """A process may have ended by itself meanwhile."""
+    try:
+        os.kill(pid, signal.SIGKILL)
+    except ProcessLookupError:
+        pass
+
+
 class BatchJob(unittest.TestCase):
     @classmethod
     def setUpClass(cls):
@@ -112,7 +120,7 @@ class BatchJob(unittest.TestCase):
             process.kill()
         run_ranks.end_session(process.pid)
         for pid in self.ranks().values():
-            os.kill(pid, signal.SIGKILL)
+            kill(pid)
         process.wait()
 
     def text(self):
@@ -160,7 +168,7 @@ class KilledJob(BatchJob):
             victims = rng.choice([[0], [ranks - 1], list(range(ranks))])
             for rank in victims:
                 if rank in running:
-                    os.kill(running[rank], signal.SIGKILL)
+                    kill(running[rank])
             if len(victims) > 1 and process.poll() is None:
                 process.kill()
             process.wait(timeout=jobs.DEADLINE)
