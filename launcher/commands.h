@@ -16,6 +16,10 @@ Result<void> bench(const BenchCommand& command);
 /// Runs `bench` over a grid of degrees, batch sizes and prompt lengths, and makes a report. @blocking
 Result<void> sweep(const SweepCommand& command);
 
+/// Runs a batch job, and starts it again from its journal when it is lost; the code that the last start ended with.
+/// @blocking
+Result<int> supervise(const SuperviseCommand& command);
+
 /// Prints or writes token ids and the text that they decode to.
 Result<void> tokenize(const TokenizeCommand& command);
 

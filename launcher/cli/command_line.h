@@ -69,6 +69,8 @@ struct GenerateCommand {
   std::optional<std::filesystem::path> json;
   std::optional<std::filesystem::path> output_logits;
   std::optional<std::filesystem::path> output_scores;
+  std::optional<std::filesystem::path> journal;  // of --prompts-file
+  std::optional<std::filesystem::path> output;   // of --prompts-file; default: stdout
 };
 
 struct TokenizeCommand {
@@ -141,13 +143,22 @@ struct SweepCommand {
   std::vector<std::string> words;  // everything behind "sweep", as it was given
 };
 
+/// A batch job that is started again when it is lost.
+struct SuperviseCommand {
+  int restarts = 10;
+  int stalled_restarts = 2;
+  double backoff_s = 1.0;
+  bool shrink = false;
+  std::vector<std::string> words;  // of the job, behind "--"
+};
+
 /// Everything was said already (help, version): end with code 0 after printing the text.
 struct PrintedText {
   std::string text;
 };
 
 using Command = std::variant<GenerateCommand, TokenizeCommand, ExplainCommand, PlanCommand, BenchCommand, SweepCommand,
-                             PrintedText>;
+                             SuperviseCommand, PrintedText>;
 
 /// Fails with `kInvalidArgument` whose message names the option and what it expects.
 Result<Command> parse_command_line(int argc, const char* const* argv);

@@ -17,6 +17,8 @@ namespace lockstep::launcher {
 void add_generate(CLI::App& parent, GenerateCommand& command);
 void add_tokenize(CLI::App& parent, TokenizeCommand& command);
 void add_explain(CLI::App& parent, ExplainCommand& command);
+/// The words behind "--" are the caller's to fill in.
+void add_supervise(CLI::App& parent, SuperviseCommand& command);
 /// `probe_mib` is 0 unless it was given.
 void add_plan(CLI::App& parent, PlanCommand& command, int64_t& probe_mib);
 /// `probe_mib` is 0 unless it was given.

@@ -56,8 +56,9 @@ std::vector<ThirdPartyRule> third_parties() {
   // Kernels and the additions of a collective.
   const std::vector<std::string> kernels = {"runtime/backends/cpu", "runtime/probe", "transport", "transport/region"};
   // Files, memory maps, shared memory, cores: the system's interfaces have few users.
-  const std::vector<std::string> system = {"runtime/core", "runtime/checkpoint", "runtime/probe", "runtime/backends/*",
-                                           "transport",    "transport/*",        "launcher"};
+  const std::vector<std::string> system = {
+      "runtime/core",    "runtime/checkpoint", "runtime/probe", "runtime/backends/*",
+      "runtime/journal", "transport",          "transport/*",   "launcher"};
   return {
       {"fmt/", {"**"}},
       {"boost/outcome/", {"runtime/core"}},
@@ -78,11 +79,10 @@ std::vector<ThirdPartyRule> third_parties() {
       {"emmintrin.h", kernels},
       {"arm_neon.h", kernels},
       {"CLI/", {"launcher"}},
+      {"capnp/", {"runtime/cache", "runtime/journal"}},
+      {"kj/", {"runtime/cache", "runtime/journal"}},
       {"elf.h", {"launcher"}},
       {"link.h", {"launcher"}},
-      {"netdb.h", {"transport/watch"}},
-      {"netinet/", {"transport/watch"}},
-      {"poll.h", {"transport/watch"}},
       {"dlfcn.h", {"runtime/backends/*", "launcher"}},
       {"sys/", system},
       {"linux/", system},
@@ -95,7 +95,8 @@ std::vector<ThirdPartyRule> third_parties() {
       {"arpa/inet.h", {"transport"}},
       {"ifaddrs.h", {"transport"}},
       {"net/if.h", {"transport"}},
-      {"netinet/in.h", {"transport"}},
+      {"netdb.h", {"transport/watch"}},
+      {"netinet/", {"transport", "transport/watch"}},
       {"poll.h", {"transport", "transport/*", "launcher"}},
       {"gtest/", {"tests"}},
       {"gmock/", {"tests"}},
