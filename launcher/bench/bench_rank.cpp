@@ -139,7 +139,7 @@ class Bench {
   /// Opens the session of the next repetition. @collective @blocking
   Result<void> open() {
     own_session_.reset();
-    LOCKSTEP_TRY(session_, open_session(context_, plan_, own_session_));
+    LOCKSTEP_TRY(session_, open_session(context_, own_session_));
     return context_.bootstrap.barrier();
   }
 

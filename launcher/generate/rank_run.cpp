@@ -120,7 +120,7 @@ Result<void> run_rank(const GenerateCommand& command, RankContext context, RankM
 
   context.phases.enter("session");
   std::unique_ptr<actors::Session> own_session;
-  LOCKSTEP_TRY(actors::Session * session, open_session(context, plan, own_session));
+  LOCKSTEP_TRY(actors::Session * session, open_session(context, own_session));
   context.phases.enter("run");
   const bool is_first = context.bootstrap.rank() == 0;
   if (is_first) context.log.info("{}", phases_line(context.phases));

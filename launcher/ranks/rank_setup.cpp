@@ -199,8 +199,7 @@ Result<LoadedModel> load_model(const RankContext& context, const Plan& plan, dev
   return loaded;
 }
 
-Result<actors::Session*> open_session(const RankContext& context, const Plan& plan,
-                                      std::unique_ptr<actors::Session>& own) {
+Result<actors::Session*> open_session(const RankContext& context, std::unique_ptr<actors::Session>& own) {
   if (context.shared != nullptr) return open_shared_session(context);
   transport::Bootstrap& bootstrap = context.bootstrap;
   actors::SessionOptions options = session_options(context);

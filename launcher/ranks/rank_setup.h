@@ -118,8 +118,7 @@ Result<LoadedModel> load_model(const RankContext& context, const Plan& plan, dev
 
 /// The session of this rank's process: kept in `own` between processes, in the context's `shared` between threads.
 /// @collective @blocking
-Result<actors::Session*> open_session(const RankContext& context, const Plan& plan,
-                                      std::unique_ptr<actors::Session>& own);
+Result<actors::Session*> open_session(const RankContext& context, std::unique_ptr<actors::Session>& own);
 
 /// Logs where ranks are, who owns what and how messages go; on rank 0.
 void log_plan(const RankContext& context, const Plan& plan, const ChosenCommunicator& chosen);
