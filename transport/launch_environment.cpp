@@ -12,7 +12,7 @@ namespace {
 constexpr int64_t kFirstSpecialStep = 0xfffffff0;  // Slurm's batch, extern and interactive "steps" lie above
 
 Result<std::optional<int64_t>> read_number(const EnvironmentLookup& lookup, std::string_view name) {
-  const std::optional<std::string> text = lookup(name);
+  const std::optional<std::string> text = name.empty() ? std::nullopt : lookup(name);
   if (!text) return std::optional<int64_t>();
   int64_t value = -1;
   const char* const end = text->data() + text->size();
@@ -31,7 +31,15 @@ struct Names {
   std::string_view size;
   std::string_view rank;
   std::string_view local_rank;
+  std::string_view local_size;
+  std::string_view job, job_server;  // both make the job's name
 };
+
+std::string job_of(const EnvironmentLookup& lookup, const Names& names) {
+  if (names.job.empty()) return "";
+  const std::optional<std::string> job = lookup(names.job), server = lookup(names.job_server);
+  return job && server ? *job + " " + *server : "";
+}
 
 std::optional<int> narrow(std::optional<int64_t> value) {
   if (!value) return std::nullopt;
@@ -44,10 +52,13 @@ Result<std::optional<LaunchEnvironment>> read(const EnvironmentLookup& lookup, c
   LOCKSTEP_TRY(const std::optional<int64_t> rank, read_number(lookup, names.rank));
   if (!size || !rank) return std::optional<LaunchEnvironment>();
   LOCKSTEP_TRY(const std::optional<int64_t> local_rank, read_number(lookup, names.local_rank));
+  LOCKSTEP_TRY(const std::optional<int64_t> local_size, read_number(lookup, names.local_size));
   return std::optional(LaunchEnvironment{.launcher = names.launcher,
                                          .size = static_cast<int>(*size),
                                          .rank = static_cast<int>(*rank),
-                                         .local_rank = narrow(local_rank)});
+                                         .local_rank = narrow(local_rank),
+                                         .local_size = narrow(local_size),
+                                         .job = job_of(lookup, names)});
 }
 
 Result<bool> is_slurm_step(const EnvironmentLookup& lookup) {
@@ -69,23 +80,47 @@ std::string_view to_string(Launcher launcher) {
 }
 
 Result<LaunchEnvironment> read_launch_environment(const EnvironmentLookup& lookup) {
-  constexpr Names kOpenMpi{Launcher::kOpenMpi, "OMPI_COMM_WORLD_SIZE", "OMPI_COMM_WORLD_RANK",
-                           "OMPI_COMM_WORLD_LOCAL_RANK"};
-  constexpr Names kPmi{Launcher::kPmi, "PMI_SIZE", "PMI_RANK", "MPI_LOCALRANKID"};
+  constexpr Names kOpenMpi{.launcher = Launcher::kOpenMpi,
+                           .size = "OMPI_COMM_WORLD_SIZE",
+                           .rank = "OMPI_COMM_WORLD_RANK",
+                           .local_rank = "OMPI_COMM_WORLD_LOCAL_RANK",
+                           .local_size = "OMPI_COMM_WORLD_LOCAL_SIZE",
+                           .job = "PMIX_NAMESPACE",
+                           .job_server = "PMIX_SERVER_URI2"};
+  constexpr Names kPmi{.launcher = Launcher::kPmi,
+                       .size = "PMI_SIZE",
+                       .rank = "PMI_RANK",
+                       .local_rank = "MPI_LOCALRANKID",
+                       .local_size = "MPI_LOCALNRANKS",
+                       .job = {},
+                       .job_server = {}};
   for (const Names& names : {kOpenMpi, kPmi}) {
     LOCKSTEP_TRY(const auto found, read(lookup, names));
     if (found) return *found;
   }
   LOCKSTEP_TRY(const bool in_step, is_slurm_step(lookup));
+  const auto slurm = [](std::string_view size) {
+    return Names{.launcher = Launcher::kSlurm,
+                 .size = size,
+                 .rank = "SLURM_PROCID",
+                 .local_rank = "SLURM_LOCALID",
+                 .local_size = {},
+                 .job = "SLURM_JOB_ID",
+                 .job_server = "SLURM_STEP_ID"};
+  };
   for (const std::string_view size : {"SLURM_STEP_NUM_TASKS", "SLURM_NTASKS"}) {
     if (!in_step) break;
-    LOCKSTEP_TRY(const auto found, read(lookup, {Launcher::kSlurm, size, "SLURM_PROCID", "SLURM_LOCALID"}));
+    LOCKSTEP_TRY(const auto found, read(lookup, slurm(size)));
     if (found) return *found;
   }
   LOCKSTEP_TRY(const std::optional<int64_t> pmix_rank, read_number(lookup, "PMIX_RANK"));
   if (!pmix_rank) return LaunchEnvironment{};
-  return LaunchEnvironment{
-      .launcher = Launcher::kPmix, .size = std::nullopt, .rank = *narrow(pmix_rank), .local_rank = std::nullopt};
+  return LaunchEnvironment{.launcher = Launcher::kPmix,
+                           .size = std::nullopt,
+                           .rank = *narrow(pmix_rank),
+                           .local_rank = std::nullopt,
+                           .local_size = std::nullopt,
+                           .job = {}};
 }
 
 Result<void> check_world(const LaunchEnvironment& expected, int mpi_rank, int mpi_size) {

@@ -3,9 +3,10 @@
 // It answers one question before MPI does: how many ranks should there be? An `mpirun` of another MPI than the one that
 // the program is linked to starts N processes that each believe to be alone ("N singletons"); the count here tells.
 //
-//   Open MPI mpirun          OMPI_COMM_WORLD_SIZE, _RANK, _LOCAL_RANK
+//   Open MPI mpirun          OMPI_COMM_WORLD_SIZE, _RANK, _LOCAL_RANK, _LOCAL_SIZE; PMIX_NAMESPACE, PMIX_SERVER_URI2
 //   MPICH, Intel mpiexec     PMI_SIZE, PMI_RANK, MPI_LOCALRANKID
-//   srun step                SLURM_STEP_ID with SLURM_STEP_NUM_TASKS (or SLURM_NTASKS), SLURM_PROCID, SLURM_LOCALID
+//   srun step                SLURM_STEP_ID with SLURM_STEP_NUM_TASKS (or SLURM_NTASKS), SLURM_PROCID, SLURM_LOCALID;
+//                            SLURM_JOB_ID
 //   another PMIx launcher    PMIX_RANK; the size is not told
 //
 // The first that is there counts: mpirun inside a Slurm job inherits the job's variables. A batch script or an salloc
@@ -32,6 +33,8 @@ struct LaunchEnvironment {
   std::optional<int> size = 1;  // empty: not told
   int rank = 0;
   std::optional<int> local_rank = 0;  // among the ranks of the host; empty: not told
+  std::optional<int> local_size;      // ranks of the host; empty: not told
+  std::string job;                    // what no other job of the host has at the same time; empty: not told
 
   friend bool operator==(const LaunchEnvironment&, const LaunchEnvironment&) = default;
 };

@@ -45,6 +45,10 @@ struct RunOptions {
   std::optional<int64_t> memory_budget;  // bytes of a rank
   Strictness strictness = Strictness::kStrict;
   Detection peer_detection = Detection::kOn;
+  double start_deadline_s = 30.0;  // until all ranks have met
+  double silence_s = 8.0;          // of a frozen rank; 0: never noticed
+  std::optional<std::filesystem::path> flight_recorder;
+  std::vector<std::string> faults;  // ranks/fault.h reads them
 };
 
 struct GenerateCommand {

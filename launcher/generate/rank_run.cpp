@@ -156,10 +156,9 @@ Result<void> write_report(const GenerateCommand& command, const RankContext& con
 
 /// Submits the job on rank 0 and runs the session's steps until it ends. @collective @blocking
 Result<void> run_session(const RankContext& context, RankMonitor& monitor, actors::Session& session,
-                         const LoadedModel& loaded, device::Communicator* communicator, const Job& job,
-                         Answers& answers) {
+                         const LoadedModel& loaded, const Job& job, Answers& answers) {
   const RankId rank(context.bootstrap.rank());
-  monitor.watch(&session, rank, communicator);
+  monitor.watch(&session, rank);
   if (rank.value == 0) submit_all(session, job, answers);
   const Result<void> ended = session.run_executor(rank, *loaded.engine);
   if (!ended.has_value()) context.on_failure(ended.error());
@@ -203,7 +202,6 @@ Result<void> run_rank(const GenerateCommand& command, RankContext context, RankM
   device::Communicator* communicator = chosen.communicator.get();
   log_plan(context, plan, chosen);
 
-  context.phases.enter("load");
   LOCKSTEP_TRY(const LoadedModel loaded, load_model(context, plan, communicator));
 
   context.phases.enter("session");
@@ -220,7 +218,7 @@ Result<void> run_rank(const GenerateCommand& command, RankContext context, RankM
                                   .max_time = job.max_time,
                                   .show = show_on_stdout(command, job),
                                   .as_made = job.answers_as_made});
-  LOCKSTEP_TRY_VOID(run_session(context, monitor, *session, loaded, communicator, job, answers));
+  LOCKSTEP_TRY_VOID(run_session(context, monitor, *session, loaded, job, answers));
 
   context.phases.enter("report");
   LOCKSTEP_TRY(const RunFacts facts, facts_of(context, plan, loaded, communicator, startup));

@@ -7,6 +7,7 @@
 #include "launcher/ranks/agreements.h"
 #include "runtime/checkpoint/stored_tensors.h"
 #include "runtime/graph/passes.h"
+#include "runtime/trace/recorded_communicator.h"
 #include "shards/draft_model.h"
 #include "shards/lookup_drafter.h"
 
@@ -38,9 +39,11 @@ Result<void> check_tied_head(const checkpoint::ModelSpec& spec, const checkpoint
 }
 
 /// The options of a session of `size` ranks, without the ranks of this process.
-actors::SessionOptions session_options(const RunOptions& run, int size) {
+actors::SessionOptions session_options(const RankContext& context) {
+  const RunOptions& run = context.run;
   actors::SessionOptions options;
-  options.size = size;
+  options.size = context.bootstrap.size();
+  options.trace.step = context.on_step;
   options.detection = run.peer_detection == Detection::kOn ? actors::PeerDetection::kOn : actors::PeerDetection::kOff;
   options.hello_deadline = duration_of(run.deadline_s);
   options.connect_deadline = duration_of(run.deadline_s);
@@ -54,7 +57,7 @@ Result<actors::Session*> open_shared_session(const RankContext& context) {
   transport::Bootstrap& bootstrap = context.bootstrap;
   const auto host = [&]() -> Result<void> {
     if (bootstrap.rank() != 0) return ok();
-    actors::SessionOptions options = session_options(context.run, bootstrap.size());
+    actors::SessionOptions options = session_options(context);
     for (int rank = 0; rank < bootstrap.size(); ++rank) options.ranks.push_back(local_rank(context, rank));
     LOCKSTEP_TRY(context.shared->session, actors::Session::host(options));
     return ok();
@@ -91,7 +94,11 @@ Result<void> find_places(const RankContext& context, Plan& plan) {
 
 Result<ChosenCommunicator> connect(const RankContext& context, const Plan& plan) {
   const auto threads = context.shared == nullptr ? nullptr : context.shared->group;
-  return make_communicator(context.run.communicator, context.bootstrap, threads, plan.places, wait_options(context));
+  LOCKSTEP_TRY(ChosenCommunicator chosen, make_communicator(context.run.communicator, context.bootstrap, threads,
+                                                            plan.places, wait_options(context)));
+  if (!chosen.communicator) return chosen;
+  chosen.communicator = std::make_unique<trace::RecordedCommunicator>(std::move(chosen.communicator), context.recorder);
+  return chosen;
 }
 
 namespace {
@@ -147,7 +154,9 @@ Result<LoadedModel> load_model(const RankContext& context, const Plan& plan, dev
     loaded.graphs = std::make_unique<device::GraphRegister>(
         *loaded.backend, context.run.strictness == Strictness::kStrict ? device::GraphRegister::AfterClose::kRefuse
                                                                        : device::GraphRegister::AfterClose::kCount);
+    loaded.graphs->before_compile([&] { context.phases.enter("compile"); });
     const auto load = [&](const ModelPlan& model) -> Result<std::unique_ptr<shards::Shard>> {
+      context.phases.enter("load");
       LOCKSTEP_TRY(LoadedShard made, load_shard(context, model, *loaded.graphs, communicator));
       loaded.graphs_expected += made.shard->graphs().all().size();
       statement += statement_after_weights(made.checkpoint.get(), *made.shard);
@@ -160,7 +169,9 @@ Result<LoadedModel> load_model(const RankContext& context, const Plan& plan, dev
     }
     return add_drafter(plan, std::move(shard), std::move(draft), loaded);
   };
-  LOCKSTEP_TRY_VOID(all_succeeded(context.bootstrap, locally()));
+  const Result<void> mine = locally();
+  context.phases.enter("agreement");
+  LOCKSTEP_TRY_VOID(all_succeeded(context.bootstrap, mine));
   loaded.graphs->close();
   LOCKSTEP_TRY_VOID(transport::agree(context.bootstrap, "graphs and weights", statement));
   return loaded;
@@ -170,16 +181,16 @@ Result<actors::Session*> open_session(const RankContext& context, const Plan& pl
                                       std::unique_ptr<actors::Session>& own) {
   if (context.shared != nullptr) return open_shared_session(context);
   transport::Bootstrap& bootstrap = context.bootstrap;
-  actors::SessionOptions options = session_options(context.run, bootstrap.size());
+  actors::SessionOptions options = session_options(context);
   options.ranks = {local_rank(context, bootstrap.rank())};
-  const bool one_host = on_one_host(plan.places);
-  if (!one_host) options.bind_address = "0.0.0.0";
+  const ControlAddress reachable = control_address(plan.places);
+  options.bind_address = reachable.bind;
   actors::Address address;
   const auto host = [&]() -> Result<void> {
     if (bootstrap.rank() != 0) return ok();
     LOCKSTEP_TRY(own, actors::Session::host(options));
     address = own->address();
-    if (!one_host) address.host = plan.places[0].host;
+    address.host = reachable.host;
     return ok();
   };
   LOCKSTEP_TRY_VOID(all_succeeded(bootstrap, host()));
@@ -220,18 +231,15 @@ std::string phases_line(const Phases& phases) {
   return line;
 }
 
-void RankMonitor::watch(actors::Session* session, RankId rank, device::Communicator* communicator) {
+void RankMonitor::watch(actors::Session* session, RankId rank) {
   std::lock_guard lock(mutex_);
   session_ = session;
   rank_ = rank;
-  communicator_ = communicator;
 }
 
 void RankMonitor::forget() {
-  last_ = status();
   std::lock_guard lock(mutex_);
   session_ = nullptr;
-  communicator_ = nullptr;
 }
 
 bool RankMonitor::cancel() {
@@ -241,11 +249,10 @@ bool RankMonitor::cancel() {
   return true;
 }
 
-std::optional<RankMonitor::Status> RankMonitor::status() const {
+std::optional<actors::ExecutorStatus> RankMonitor::executor_status() const {
   std::lock_guard lock(mutex_);
-  if (session_ == nullptr) return last_;
-  return Status{actors::to_string(session_->status(rank_)),
-                communicator_ == nullptr ? device::OperationMark{} : communicator_->last_operation()};
+  if (session_ == nullptr) return std::nullopt;
+  return session_->status(rank_);
 }
 
 }  // namespace lockstep::launcher

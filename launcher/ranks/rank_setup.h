@@ -18,6 +18,7 @@
 #include "runtime/core/log.h"
 #include "runtime/device/graph_register.h"
 #include "runtime/generation/prompt_lookup.h"
+#include "runtime/trace/flight_recorder.h"
 #include "shards/partition/partition.h"
 #include "shards/shard.h"
 #include "shards/speculative_engine.h"
@@ -41,31 +42,27 @@ struct RankContext {
   const Clock& clock;
   const Log& log;
   Phases& phases;
+  trace::FlightRecorder& recorder;
   std::function<void(const Error&)> on_failure;  // called at once when the executor fails, before anything may wait
+  std::function<void(RankId, int32_t schedule, int32_t step)> on_step;  // before each step of a rank of this process
 };
 
 /// What the outside may ask of a running rank: for exit records and Ctrl-C. Thread-safe.
 class RankMonitor {
  public:
-  void watch(actors::Session* session, RankId rank, device::Communicator* communicator);
-  /// Call before the session or the communicator is destroyed.
+  void watch(actors::Session* session, RankId rank);
+  /// Call before the session is destroyed.
   void forget();
 
   /// Asks the session to end, if there is one; returns whether there was.
   bool cancel();
-  /// What the rank is doing, or was doing when it was forgotten.
-  struct Status {
-    std::string phase;  // "decode, schedule 3, step 5"
-    device::OperationMark operation;
-  };
-  std::optional<Status> status() const;
+  /// What the rank's executor is doing; empty while there is no session.
+  std::optional<actors::ExecutorStatus> executor_status() const;
 
  private:
   mutable std::mutex mutex_;
   actors::Session* session_ = nullptr;
   RankId rank_;
-  device::Communicator* communicator_ = nullptr;
-  std::optional<Status> last_;
 };
 
 /// One model, divided and sized: made before weights are read.

@@ -20,6 +20,11 @@ Error wrong_for_launch(const std::string& name, std::string_view launch, std::st
 
 }  // namespace
 
+ControlAddress control_address(const std::vector<transport::RankPlace>& places) {
+  if (on_one_host(places)) return {.bind = "127.0.0.1", .host = "127.0.0.1"};
+  return {.bind = "0.0.0.0", .host = places.at(0).host};
+}
+
 bool on_one_host(const std::vector<transport::RankPlace>& places) {
   return std::all_of(places.begin(), places.end(), [&](const auto& place) { return place.host == places[0].host; });
 }

@@ -13,6 +13,13 @@
 
 namespace lockstep::launcher {
 
+/// Where rank 0 listens for the others' control connections: the address that it binds and the one that they call.
+struct ControlAddress {
+  std::string bind;
+  std::string host;
+};
+ControlAddress control_address(const std::vector<transport::RankPlace>& places);
+
 /// Whether all ranks run on the same host.
 bool on_one_host(const std::vector<transport::RankPlace>& places);
 

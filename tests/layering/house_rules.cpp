@@ -39,6 +39,7 @@ std::vector<FolderRule> folders() {
       with_one_header("transport/loopback", {"runtime/core", "runtime/device", "transport", "transport/region"}),
       with_one_header("transport/shm", {"runtime/core", "runtime/device", "transport", "transport/region"}),
       with_one_header("transport/mpi", {"runtime/core", "runtime/device", "transport"}),
+      with_one_header("transport/watch", {"runtime/core", "transport"}),
       {"actors", {"runtime/*", "shards", "shards/*", "transport"}},
       {"launcher", {"runtime/*", "runtime/backends/*", "shards", "shards/*", "transport", "transport/*", "actors"}},
       {"examples", {"runtime/*", "runtime/backends/*", "shards", "shards/*", "transport", "transport/*", "actors"}},
