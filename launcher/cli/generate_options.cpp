@@ -40,6 +40,7 @@ void add_generate(CLI::App& parent, GenerateCommand& command) {
   app.add_option("--output-scores", command.output_scores,
                  "Write the processed scores that every new token was chosen from (safetensors)")
       ->type_name("OUT");
+  add_observe_options(app, command.observe);
   add_run_options(app, command.run);
 }
 

@@ -10,6 +10,7 @@
 #include "launcher/generate/logits_file.h"
 #include "launcher/generate/report.h"
 #include "launcher/ranks/agreements.h"
+#include "launcher/ranks/observation.h"
 #include "launcher/ranks/serving_spec.h"
 
 namespace lockstep::launcher {
@@ -97,9 +98,10 @@ void print_texts(const Answers& answers, const Job& job) {
   }
 }
 
-void submit_all(actors::Session& session, const Job& job, Answers& answers) {
+void submit_all(actors::Session& session, const Job& job, Answers& answers, Observation& observation) {
   answers.mark_start();
-  for (const JobRequest& made : job.requests) session.submit(made.request, answers);
+  actors::Sink& sink = observation.timed(answers, job.requests.size(), job.answers);
+  for (const JobRequest& made : job.requests) session.submit(made.request, sink);
   session.finish();
 }
 
@@ -156,11 +158,11 @@ Result<void> write_report(const GenerateCommand& command, const RankContext& con
 
 /// Submits the job on rank 0 and runs the session's steps until it ends. @collective @blocking
 Result<void> run_session(const RankContext& context, RankMonitor& monitor, actors::Session& session,
-                         const LoadedModel& loaded, const Job& job, Answers& answers) {
+                         shards::Engine& engine, const Job& job, Answers& answers, Observation& observation) {
   const RankId rank(context.bootstrap.rank());
   monitor.watch(&session, rank);
-  if (rank.value == 0) submit_all(session, job, answers);
-  const Result<void> ended = session.run_executor(rank, *loaded.engine);
+  if (rank.value == 0) submit_all(session, job, answers, observation);
+  const Result<void> ended = session.run_executor(rank, engine);
   if (!ended.has_value()) context.on_failure(ended.error());
   monitor.forget();
   return ended;
@@ -170,7 +172,8 @@ Result<void> run_session(const RankContext& context, RankMonitor& monitor, actor
 Result<RunFacts> facts_of(const RankContext& context, const Plan& plan, const LoadedModel& loaded,
                           const device::Communicator* communicator,
                           const std::vector<std::pair<std::string, double>>& startup) {
-  LOCKSTEP_TRY(const auto memories, context.bootstrap.exchange(to_text(loaded.shard->store().memory())));
+  LOCKSTEP_TRY(const auto memories,
+               context.bootstrap.exchange(to_text(memory_of(loaded.shard->store(), loaded.peak_loading))));
   RunFacts facts{.world_size = context.bootstrap.size(),
                  .threads = plan.threads,
                  .backend = context.run.backend,
@@ -183,7 +186,8 @@ Result<RunFacts> facts_of(const RankContext& context, const Plan& plan, const Lo
                  .graphs_expected = loaded.graphs_expected,
                  .graphs = loaded.graphs->compiled(),
                  .graphs_after_warmup = loaded.graphs->compiled_after_close(),
-                 .drafts = std::nullopt};
+                 .drafts = std::nullopt,
+                 .group = std::nullopt};
   if (loaded.speculative != nullptr) facts.drafts = loaded.speculative->statistics();
   for (const std::string& memory : memories) facts.memory.push_back(parse_memory(memory));
   return facts;
@@ -191,15 +195,18 @@ Result<RunFacts> facts_of(const RankContext& context, const Plan& plan, const Lo
 
 }  // namespace
 
-Result<void> run_rank(const GenerateCommand& command, RankContext context, RankMonitor& monitor) {
+Result<void> run_rank(const GenerateCommand& command, RankContext given, RankMonitor& monitor) {
+  Observation observation(command.observe, given);
+  const RankContext& context = observation.context();
   Job job;
   context.phases.enter("plan");
   LOCKSTEP_TRY(const Plan plan, make_plan(command, context, job));
+  LOCKSTEP_TRY_VOID(observation.begin(plan));
   for (const std::string& warning : job.warnings) context.log.warning("{}", warning);
 
   context.phases.enter("connect");
   LOCKSTEP_TRY(const ChosenCommunicator chosen, connect(context, plan));
-  device::Communicator* communicator = chosen.communicator.get();
+  device::Communicator* communicator = observation.timed(chosen.communicator.get());
   log_plan(context, plan, chosen);
 
   LOCKSTEP_TRY(const LoadedModel loaded, load_model(context, plan, communicator));
@@ -218,14 +225,18 @@ Result<void> run_rank(const GenerateCommand& command, RankContext context, RankM
                                   .max_time = job.max_time,
                                   .show = show_on_stdout(command, job),
                                   .as_made = job.answers_as_made});
-  LOCKSTEP_TRY_VOID(run_session(context, monitor, *session, loaded, job, answers));
+  shards::Engine& engine = observation.timed(*loaded.engine);
+  LOCKSTEP_TRY_VOID(run_session(context, monitor, *session, engine, job, answers, observation));
 
   context.phases.enter("report");
-  LOCKSTEP_TRY(const RunFacts facts, facts_of(context, plan, loaded, communicator, startup));
-  if (!is_first) return ok();
-  adopt_all(job, answers);
-  LOCKSTEP_TRY_VOID(check_answers(answers));
-  return write_report(command, context, job, plan, answers, facts);
+  LOCKSTEP_TRY(RunFacts facts, facts_of(context, plan, loaded, communicator, startup));
+  LOCKSTEP_TRY(facts.group, observation.gather());
+  if (is_first) {
+    adopt_all(job, answers);
+    LOCKSTEP_TRY_VOID(check_answers(answers));
+    LOCKSTEP_TRY_VOID(write_report(command, context, job, plan, answers, facts));
+  }
+  return observation.write(facts.group, facts.memory, answers.tokens());
 }
 
 }  // namespace lockstep::launcher
