@@ -107,8 +107,8 @@ class Bench {
   /// Runs it. What only rank 0 knows stays zero elsewhere. @collective @blocking
   Result<Repetition> repeat();
   int64_t dropped() const { return collectives_.dropped(); }
-  /// The last repetition as a timeline, on rank 0.
-  std::string to_chrome_json() && { return trace::to_chrome_json({.ranks = std::move(timelines_)}); }
+  /// The last repetition as Chrome trace events, on rank 0.
+  std::string timeline() const { return trace::to_chrome_json({.ranks = timelines_}); }
 
  private:
   bool is_first() const { return context_.bootstrap.rank() == 0; }
@@ -230,12 +230,15 @@ Result<DecodeBytes> group_decode_bytes(transport::Bootstrap& bootstrap, const gr
   return all;
 }
 
-Result<void> write_report(const BenchCommand& command, const RankContext& context, const BenchReport& report) {
+/// Table, JSON and timeline, on rank 0.
+Result<void> write_report(const BenchCommand& command, const RankContext& context, const BenchReport& report,
+                          Bench& bench) {
   fmt::print("{}", to_table(report));
   if (report.has_bad_probe()) {
     context.log.warning("bad probe: a speed is above {} of its limit; run again on a quiet machine", kBadProbeRatio);
   }
-  return command.json ? write_text_file(*command.json, to_json(report)) : Result<void>(ok());
+  if (command.json) LOCKSTEP_TRY_VOID(write_text_file(*command.json, to_json(report)));
+  return command.trace ? write_text_file(*command.trace, bench.timeline()) : ok();
 }
 
 /// The phases of start-up: what this command adds is not one.
@@ -310,7 +313,9 @@ Result<void> run_bench_rank(const BenchCommand& command, RankContext context, Ra
   LOCKSTEP_TRY(const DecodeBytes bytes,
                group_decode_bytes(context.bootstrap, loaded.shard->graphs().decode.back(), command.shape));
   report.bytes_per_token = bytes_per_token(bytes, command.shape);
-  return context.bootstrap.rank() == 0 ? write_report(command, context, report) : ok();
+  // Large files take a while: the other ranks wait here, where the deadline is the user's.
+  return all_succeeded(context.bootstrap,
+                       context.bootstrap.rank() == 0 ? write_report(command, context, report, bench) : ok());
 }
 
 }  // namespace lockstep::launcher

@@ -41,7 +41,7 @@ void expect_nested(std::vector<Json> slices) {
   for (const Json& slice : slices) {
     const double begin = slice["ts"], end = begin + slice["dur"].get<double>();
     while (!open.empty() && open.back() <= begin + kRounding) open.pop_back();
-    if (!open.empty()) EXPECT_LE(end, open.back() + kRounding) << slice;
+    EXPECT_TRUE(open.empty() || end <= open.back() + kRounding) << slice;
     open.push_back(end);
   }
 }
@@ -51,8 +51,8 @@ TEST(ChromeTrace, IsJsonWithAProcessForEveryRank) {
   std::map<int, std::string> processes;
   std::set<std::pair<int, std::string>> threads;
   for (const Json& event : events_of(file, "M")) {
-    if (event["name"] == "process_name") processes[event["pid"]] = event["args"]["name"];
-    if (event["name"] == "thread_name") threads.insert({event["pid"], event["args"]["name"]});
+    if (event["name"] == "process_name") processes[event["pid"].get<int>()] = event["args"]["name"].get<std::string>();
+    if (event["name"] == "thread_name") threads.emplace(event["pid"].get<int>(), event["args"]["name"].get<std::string>());
   }
   EXPECT_EQ(processes, (std::map<int, std::string>{{0, "rank 0 (node1)"}, {1, "rank 1 (node1)"}}));
   EXPECT_EQ(threads, (std::set<std::pair<int, std::string>>{
@@ -87,7 +87,7 @@ TEST(ChromeTrace, TellsStepsCollectivesAndTokens) {
       EXPECT_EQ(slice["pid"], 0);  // rank 1 is the late one
       EXPECT_EQ(slice["dur"], 4000.0);
     }
-    if (slice["cat"] == "communication") EXPECT_EQ(slice["dur"], 2000.0);
+    EXPECT_TRUE(slice["cat"] != "communication" || slice["dur"] == 2000.0) << slice;
   }
   std::vector<int> tokens;
   for (const Json& counter : events_of(file, "C")) tokens.push_back(counter["args"]["value"]);
