@@ -94,7 +94,7 @@ void add_run_options(CLI::App& app, RunOptions& options) {
           CLI::CheckedTransformer(std::map<std::string, Detection>{{"on", Detection::kOn}, {"off", Detection::kOff}}))
       ->type_name("on|off");
   app.add_option("--fault", options.faults,
-                 "rank=R,phase=NAME,kind=kill|stop|fail|memory[,step=N]: a rank fails on purpose (for tests)")
+                 "rank=R,phase=NAME,kind=kill|stop|fail|memory|differ[,step=N]: a rank fails on purpose (for tests)")
       ->type_name("FAULT");
 }
 

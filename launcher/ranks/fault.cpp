@@ -21,14 +21,18 @@ constexpr std::array<std::string_view, 15> kPhases = {"launch",  "bootstrap", "p
                                                       "compile", "agreement", "session", "probe",   "warm-up",
                                                       "run",     "prefill",   "decode",  "report",  "finish"};
 
-const std::map<std::string, FaultKind> kKinds = {
-    {"kill", FaultKind::kKill}, {"stop", FaultKind::kStop}, {"fail", FaultKind::kFail}, {"memory", FaultKind::kMemory}};
+const std::map<std::string, FaultKind> kKinds = {{"kill", FaultKind::kKill},
+                                                 {"stop", FaultKind::kStop},
+                                                 {"fail", FaultKind::kFail},
+                                                 {"memory", FaultKind::kMemory},
+                                                 {"differ", FaultKind::kDiffer}};
 
 Error unreadable(const std::string& text, std::string_view what) {
   return {ErrorKind::kInvalidArgument,
-          fmt::format("[launcher] --fault: found '{}', expected rank=R,phase=NAME,kind=kill|stop|fail|memory[,step=N] "
-                      "with {}",
-                      text, what)};
+          fmt::format(
+              "[launcher] --fault: found '{}', expected rank=R,phase=NAME,kind=kill|stop|fail|memory|differ[,step=N] "
+              "with {}",
+              text, what)};
 }
 
 bool read_number(const std::string& text, int64_t& value) {
@@ -51,6 +55,7 @@ void strike(const Fault& fault) {
   switch (fault.kind) {
     case FaultKind::kKill: std::raise(SIGKILL); return;
     case FaultKind::kStop: std::raise(SIGSTOP); return;
+    case FaultKind::kDiffer: return;
     case FaultKind::kMemory: throw std::bad_alloc();
     case FaultKind::kFail:
       throw AskedFailure(fmt::format("rank {} failed in {}, as --fault asked", fault.rank, fault.phase));
@@ -75,8 +80,11 @@ Result<Fault> parse_fault(const std::string& text) {
     return unreadable(text, fmt::format("a phase of {}", fmt::join(kPhases, ", ")));
   }
   const auto kind = kKinds.find(parts["kind"]);
-  if (kind == kKinds.end()) return unreadable(text, "a kind of kill, stop, fail, memory");
+  if (kind == kKinds.end()) return unreadable(text, "a kind of kill, stop, fail, memory, differ");
   fault.kind = kind->second;
+  if (fault.kind == FaultKind::kDiffer && !is_of_steps(fault.phase)) {
+    return unreadable(text, "kind=differ in prefill or decode");
+  }
   const bool has_step = parts.contains("step");
   if (has_step && (!is_of_steps(fault.phase) || !read_number(parts["step"], fault.step))) {
     return unreadable(text, "a step from 0 on of prefill or decode");
@@ -95,10 +103,14 @@ void Faults::at_phase(const char* phase) const {
   }
 }
 
-void Faults::at_step(const actors::ExecutorStatus& status) const {
+bool Faults::may_differ() const { return std::ranges::find(own_, FaultKind::kDiffer, &Fault::kind) != own_.end(); }
+
+void Faults::at_step(const actors::ExecutorStatus& status) {
   const int64_t done = status.phase == actors::Phase::kPrefill ? status.prefill_steps : status.decode_steps;
   for (const Fault& fault : own_) {
-    if (is_of_steps(fault.phase) && fault.phase == to_string(status.phase) && fault.step == done) strike(fault);
+    if (!is_of_steps(fault.phase) || fault.phase != to_string(status.phase) || fault.step != done) continue;
+    differs_ = fault.kind == FaultKind::kDiffer;
+    strike(fault);
   }
 }
 

@@ -5,6 +5,7 @@
 #include <cstdint>
 #include <stdexcept>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "actors/executor.h"
@@ -17,6 +18,7 @@ enum class FaultKind {
   kStop,    // SIGSTOP: there, but silent
   kFail,    // an error of its own
   kMemory,  // out of memory
+  kDiffer,  // a sum of a step comes out otherwise than on the other ranks
 };
 
 struct Fault {
@@ -28,7 +30,7 @@ struct Fault {
   friend bool operator==(const Fault&, const Fault&) = default;
 };
 
-/// Reads "rank=R,phase=NAME,kind=kill|stop|fail|memory[,step=N]". Fails with `kInvalidArgument` naming the part.
+/// Reads "rank=R,phase=NAME,kind=kill|stop|fail|memory|differ[,step=N]". Fails with `kInvalidArgument` naming the part.
 Result<Fault> parse_fault(const std::string& text);
 
 /// What `kFail` throws; the boundaries that catch exceptions make it an error.
@@ -36,17 +38,23 @@ struct AskedFailure : std::runtime_error {
   using std::runtime_error::runtime_error;
 };
 
-/// The faults of one rank. The functions do not return from a kill, and throw for `kFail` and `kMemory`.
+/// The faults of one rank, used by its main thread. The functions do not return from a kill, and throw for `kFail` and
+/// `kMemory`.
 class Faults {
  public:
   Faults(std::vector<Fault> all, int rank);
 
   bool empty() const { return own_.empty(); }
   void at_phase(const char* phase) const;
-  void at_step(const actors::ExecutorStatus& status) const;
+  void at_step(const actors::ExecutorStatus& status);
+  /// Whether there is a `kDiffer` among them.
+  bool may_differ() const;
+  /// Whether `kDiffer` has struck since the last call.
+  bool take_difference() { return std::exchange(differs_, false); }
 
  private:
   std::vector<Fault> own_;
+  bool differs_ = false;
 };
 
 }  // namespace lockstep::launcher

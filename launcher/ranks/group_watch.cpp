@@ -113,7 +113,8 @@ void GroupWatch::tell(const Error& error) {
 }
 
 Error GroupWatch::cause_of(const Error& error) {
-  if (watch_ == nullptr || error.kind != ErrorKind::kPeerLost) return error;
+  const bool may_be_an_effect = error.kind == ErrorKind::kPeerLost || error.kind == ErrorKind::kUnavailable;
+  if (watch_ == nullptr || !may_be_an_effect) return error;
   return watch_->end(kVerdict).value_or(error);
 }
 

@@ -34,7 +34,8 @@ class GroupWatch {
   /// Tells the other ranks. Thread-safe.
   /// @blocking
   void tell(const Error& error);
-  /// `error`, or what the watch knows of it if it is a loss: a loss is often the effect of what another rank said.
+  /// `error`, or what the watch knows of it if it may be the effect of another rank's end: a loss, a peer that cannot
+  /// be reached.
   /// @blocking
   Error cause_of(const Error& error);
   /// This rank is done; rank 0 waits for the others.

@@ -20,7 +20,8 @@ RankContext with_bootstrap(const RankContext& context, transport::Bootstrap& boo
           .phases = context.phases,
           .recorder = context.recorder,
           .on_failure = context.on_failure,
-          .on_step = context.on_step};
+          .on_step = context.on_step,
+          .faults = context.faults};
 }
 
 trace::Labels build_labels() { return {{"version", LOCKSTEP_VERSION}, {"build", build_id()}}; }
@@ -35,7 +36,7 @@ Observation::Observation(const ObserveOptions& options, const RankContext& conte
     : options_(options),
       given_(context),
       collectives_(capacity_of(options)),
-      bootstrap_(context.bootstrap, context.clock, collectives_),
+      bootstrap_(context.bootstrap, context.clock, collectives_, context.recorder.last().sequence),
       context_(with_bootstrap(context, options.is_on() ? bootstrap_ : context.bootstrap)) {}
 
 Result<void> Observation::begin(const Plan& plan) {
@@ -50,7 +51,7 @@ Result<void> Observation::begin(const Plan& plan) {
           {"threads", std::to_string(plan.threads)}};
   has_one_clock_ = on_one_host(plan.places);
   if (!has_one_clock_) {
-    LOCKSTEP_TRY(pings_, ping(given_.bootstrap, given_.clock));
+    LOCKSTEP_TRY(pings_, ping(bootstrap_, given_.clock));
   }
   return ok();
 }

@@ -34,6 +34,7 @@ class RankOffice {
   Phases& phases() { return phases_; }
   RankMonitor& monitor() { return monitor_; }
   trace::FlightRecorder& recorder() { return recorder_; }
+  Faults& faults() { return faults_; }
 
   /// A step of the model is about to run.
   void begin_step(int32_t schedule, int32_t step);
@@ -62,7 +63,7 @@ class RankOffice {
   const int rank_;
   const std::string host_;
   const RunOptions& run_;
-  const Faults faults_;
+  Faults faults_;
   Log log_;
   Phases phases_;
   RankMonitor monitor_;

@@ -5,6 +5,7 @@
 #include <algorithm>
 
 #include "launcher/ranks/agreements.h"
+#include "launcher/ranks/differing_communicator.h"
 #include "launcher/ranks/rank_memory.h"
 #include "runtime/checkpoint/stored_tensors.h"
 #include "runtime/graph/passes.h"
@@ -98,6 +99,10 @@ Result<ChosenCommunicator> connect(const RankContext& context, const Plan& plan)
   LOCKSTEP_TRY(ChosenCommunicator chosen, make_communicator(context.run.communicator, context.bootstrap, threads,
                                                             plan.places, wait_options(context)));
   if (!chosen.communicator) return chosen;
+  if (context.faults.may_differ()) {
+    chosen.communicator = std::make_unique<DifferingCommunicator>(
+        std::move(chosen.communicator), [&faults = context.faults] { return faults.take_difference(); });
+  }
   chosen.communicator = std::make_unique<trace::RecordedCommunicator>(std::move(chosen.communicator), context.recorder);
   return chosen;
 }

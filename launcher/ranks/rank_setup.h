@@ -11,6 +11,7 @@
 
 #include "actors/session.h"
 #include "launcher/cli/command_line.h"
+#include "launcher/ranks/fault.h"
 #include "launcher/ranks/phases.h"
 #include "launcher/ranks/wiring.h"
 #include "runtime/checkpoint/model_spec.h"
@@ -45,6 +46,7 @@ struct RankContext {
   trace::FlightRecorder& recorder;
   std::function<void(const Error&)> on_failure;  // called at once when the executor fails, before anything may wait
   std::function<void(RankId, int32_t schedule, int32_t step)> on_step;  // before each step of a rank of this process
+  Faults& faults;
 };
 
 /// What the outside may ask of a running rank: for exit records and Ctrl-C. Thread-safe.

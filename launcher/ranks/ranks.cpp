@@ -107,7 +107,8 @@ Result<void> run_process_rank(const RunOptions& options, const transport::Launch
               .phases = office.phases(),
               .recorder = office.recorder(),
               .on_failure = fail,
-              .on_step = [&](RankId, int32_t schedule, int32_t step) { office.begin_step(schedule, step); }},
+              .on_step = [&](RankId, int32_t schedule, int32_t step) { office.begin_step(schedule, step); },
+              .faults = office.faults()},
              office.monitor()));
     office.phases().enter("finish");
     const Watchdog watchdog(kLeaveDeadline, [&] { give_up(office, watch, "MPI_Finalize", kLeaveDeadline); });
@@ -142,19 +143,19 @@ Result<void> run_thread_ranks(const RunOptions& options, int size, const std::ve
     RankOffice& office = *offices[static_cast<size_t>(rank)];
     RecordedBootstrap bootstrap(transport::loopback::make_bootstrap(shared.group, rank, wait), office.recorder());
     const Result<void> result = guarded([&] {
-      return work(
-          {.run = options,
-           .bootstrap = bootstrap,
-           .shared = &shared,
-           .abort = abort,
-           .clock = clock,
-           .log = office.log(),
-           .phases = office.phases(),
-           .recorder = office.recorder(),
-           .on_failure = [&](const Error& error) { office.settle(error); },
-           .on_step = [&](RankId of, int32_t schedule,
-                          int32_t step) { offices[static_cast<size_t>(of.value)]->begin_step(schedule, step); }},
-          office.monitor());
+      return work({.run = options,
+                   .bootstrap = bootstrap,
+                   .shared = &shared,
+                   .abort = abort,
+                   .clock = clock,
+                   .log = office.log(),
+                   .phases = office.phases(),
+                   .recorder = office.recorder(),
+                   .on_failure = [&](const Error& error) { office.settle(error); },
+                   .on_step = [&](RankId of, int32_t schedule,
+                                  int32_t step) { offices[static_cast<size_t>(of.value)]->begin_step(schedule, step); },
+                   .faults = office.faults()},
+                  office.monitor());
     });
     if (!result.has_value()) abort.raise(office.settle(result.error()));
     if (const auto settled = office.settle_well(); !settled.has_value()) {

@@ -18,8 +18,9 @@ class TimedBootstrap final : public transport::Bootstrap {
   }
 
  public:
-  TimedBootstrap(transport::Bootstrap& inner, const Clock& clock, trace::CollectiveLog& log)
-      : inner_(inner), clock_(clock), log_(log) {}
+  /// `sequence` operations came before, as flight recorders count them.
+  TimedBootstrap(transport::Bootstrap& inner, const Clock& clock, trace::CollectiveLog& log, uint64_t sequence)
+      : inner_(inner), clock_(clock), log_(log), sequence_(sequence) {}
 
   int rank() const override { return inner_.rank(); }
   int size() const override { return inner_.size(); }
@@ -37,7 +38,7 @@ class TimedBootstrap final : public transport::Bootstrap {
   transport::Bootstrap& inner_;
   const Clock& clock_;
   trace::CollectiveLog& log_;
-  uint64_t sequence_ = 0;
+  uint64_t sequence_;
 };
 
 }  // namespace lockstep::launcher

@@ -12,7 +12,7 @@ namespace lockstep::trace {
 class TimedCommunicator final : public device::Communicator {
  public:
   TimedCommunicator(device::Communicator& inner, const Clock& clock, CollectiveLog& log)
-      : inner_(inner), clock_(clock), log_(log) {}
+      : inner_(inner), clock_(clock), log_(log), sequence_(inner.last_operation().sequence) {}
 
   int rank() const override { return inner_.rank(); }
   int size() const override { return inner_.size(); }
@@ -32,7 +32,7 @@ class TimedCommunicator final : public device::Communicator {
   device::Communicator& inner_;
   const Clock& clock_;
   CollectiveLog& log_;
-  uint64_t sequence_ = 0;
+  uint64_t sequence_;  // as the one behind it counts
 };
 
 }  // namespace lockstep::trace

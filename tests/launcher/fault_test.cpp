@@ -26,9 +26,10 @@ TEST(Fault, NamesWhatCannotBeRead) {
       {"", "a rank"},
       {"rank=-1,phase=load,kind=kill", "a rank"},
       {"rank=1,phase=lunch,kind=kill", "launch, bootstrap, plan"},
-      {"rank=1,phase=load,kind=explode", "kill, stop, fail, memory"},
+      {"rank=1,phase=load,kind=explode", "kill, stop, fail, memory, differ"},
       {"rank=1,phase=load,kind=kill,step=1", "a step"},
       {"rank=1,phase=decode,kind=kill,step=x", "a step"},
+      {"rank=1,phase=load,kind=differ", "kind=differ in prefill or decode"},
       {"rank=1,phase=load,kind=kill,color=red", "nothing else"},
   };
   for (const auto& [text, expected] : cases) {
@@ -49,7 +50,7 @@ TEST(Faults, StrikeTheirRankInTheirPhaseOnly) {
 }
 
 TEST(Faults, StrikeBeforeTheNthStepOfTheirPhase) {
-  const Faults own({{0, "decode", FaultKind::kFail, 2}}, 0);
+  Faults own({{0, "decode", FaultKind::kFail, 2}}, 0);
   actors::ExecutorStatus status{.phase = actors::Phase::kPrefill, .prefill_steps = 2, .decode_steps = 2};
   own.at_step(status);
   status.phase = actors::Phase::kDecode;
