@@ -142,7 +142,7 @@ Result<void> write_out(const GenerateCommand& command, const RankContext& contex
 /// Runs the rows that are left. @collective @blocking
 Result<void> run_rows(const RankContext& context, RankMonitor& monitor, actors::Session& session,
                       const LoadedModel& loaded, BatchFlow* flow) {
-  const Result<void> ended = run_session(context, monitor, session, loaded, [&] { flow->start(session); });
+  const Result<void> ended = run_session(context, monitor, session, *loaded.engine, [&] { flow->start(session); });
   return flow == nullptr ? ended : flow->finish(ended);
 }
 

@@ -6,6 +6,7 @@
 
 #include "launcher/ranks/agreements.h"
 #include "launcher/ranks/differing_communicator.h"
+#include "launcher/ranks/rank_memory.h"
 #include "runtime/checkpoint/stored_tensors.h"
 #include "runtime/graph/passes.h"
 #include "runtime/trace/recorded_communicator.h"
@@ -195,6 +196,7 @@ Result<LoadedModel> load_model(const RankContext& context, const Plan& plan, dev
   context.phases.enter("agreement");
   LOCKSTEP_TRY_VOID(all_succeeded(context.bootstrap, mine));
   loaded.graphs->close();
+  loaded.peak_loading = peak_resident();
   LOCKSTEP_TRY_VOID(transport::agree(context.bootstrap, "graphs and weights", statement));
   return loaded;
 }

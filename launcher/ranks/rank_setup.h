@@ -97,6 +97,7 @@ struct LoadedModel {
   shards::Shard* shard = nullptr;                    // in the engine
   shards::SpeculativeEngine* speculative = nullptr;  // the engine, where tokens are drafted
   size_t graphs_expected = 0;                        // of the model and of its draft model
+  Bytes peak_loading;                                // most memory of the process until now
 };
 
 Duration duration_of(double seconds);
