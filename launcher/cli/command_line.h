@@ -105,7 +105,7 @@ struct BenchCommand {
   int repeats = 5;
   int warmup = 1;
   std::optional<std::filesystem::path> trace;  // of the last repetition
-  std::optional<Bytes> probe_bytes;  // of each thread's buffer; default: what no cache holds
+  std::optional<Bytes> probe_bytes;            // of each thread's buffer; default: what no cache holds
   std::optional<std::filesystem::path> json;
 };
 
