@@ -162,6 +162,23 @@ TEST(CommandLine, ReadsHowToRun) {
   EXPECT_EQ(command.run.deadline_s, 5.0);
 }
 
+TEST(CommandLine, ReadsWhatIsWatched) {
+  EXPECT_FALSE(generate({"--prompt", "a", "--trace-events", "5"}).observe.is_on());
+  EXPECT_TRUE(generate({"--prompt", "a", "--profile"}).observe.is_on());
+  const ObserveOptions observe = generate({"--prompt", "a", "--trace", "t.json", "--trace-events", "5", "--metrics",
+                                           "m.prom", "--metrics-interval-s", "0.5"})
+                                     .observe;
+  EXPECT_EQ(observe.trace, "t.json");
+  EXPECT_EQ(observe.trace_events, 5);
+  EXPECT_EQ(observe.metrics, "m.prom");
+  EXPECT_EQ(observe.metrics_interval_s, 0.5);
+  for (const auto& [option, value] : {std::pair{"--trace-events", "0"}, {"--metrics-interval-s", "0"}}) {
+    const auto refused = parse({"generate", "--model", "dir", "--prompt", "a", option, value});
+    ASSERT_FALSE(refused.has_value());
+    EXPECT_THAT(refused.error().message, HasSubstr(option));
+  }
+}
+
 TEST(CommandLine, RefusesWhatMakesNoSenseAndNamesTheOption) {
   const std::vector<std::pair<std::vector<const char*>, const char*>> cases = {
       {{"generate", "--prompt", "a"}, "--model"},

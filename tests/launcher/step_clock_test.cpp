@@ -107,10 +107,14 @@ TEST_F(StepClockTest, CountsAllStepsAlsoThoseThatFindNoRoomAndAllocatesNothing) 
   prefill_both();
   engine_.answer = {1, -1, -1, -1};
   const int64_t before = conformance::allocations_of_this_thread();
-  for (int i = 0; i < 8; ++i) (void)clock_of_steps_.decode({1, i});
+  for (int i = 0; i < 8; ++i) {
+    (void)clock_of_steps_.decode({1, i});
+    collectives_.add(trace::CollectiveKind::kBarrier, 1, 0, clock_.now(), clock_.now());
+  }
   EXPECT_EQ(conformance::allocations_of_this_thread(), before);
   EXPECT_EQ(clock_of_steps_.steps().size(), 6u);
   EXPECT_EQ(clock_of_steps_.dropped(), 3);
+  EXPECT_EQ(collectives_.dropped(), 4);
   EXPECT_EQ(clock_of_steps_.totals()[1], (trace::StepTotals{8, 4, milliseconds(8)}));
   clock_of_steps_.restart();
   EXPECT_EQ(clock_of_steps_.totals()[1], trace::StepTotals{});

@@ -5,11 +5,19 @@
 import collections
 import json
 import math
+import os
 import re
+import shlex
+import subprocess
 
 import jobs
 import program
 
+# Rank 1 as on a host of another name.
+TWO_HOSTS = """#!/bin/sh
+[ "$OMPI_COMM_WORLD_RANK" = 1 ] || exec {program} "$@"
+exec unshare --uts sh -c 'hostname another-host && exec "$0" "$@"' {program} "$@"
+"""
 SAMPLE = re.compile(r'([a-z_]+)(?:\{((?:[a-z_]+="(?:[^"\\]|\\.)*",?)*)\})? (\S+)')
 
 
@@ -39,7 +47,7 @@ class Observation(program.Folder):
         answer = self.answer_of(*self.PROMPT, "--profile", "--trace", trace, "--metrics", metrics, *options, ranks=2)
         return answer, json.loads(trace.read_text()), read_metrics(metrics)
 
-    def expect_split(self, ranks):
+    def expect_sums(self, ranks):
         for rank in ranks:
             for phase in (rank["prefill"], rank["decode"], *rank["phases"].values()):
                 parts = [phase[kind] for kind in ("compute_s", "communication_s", "waiting_s")]
@@ -48,6 +56,9 @@ class Observation(program.Folder):
             steps = rank["prefill"]["seconds"] + rank["decode"]["seconds"]
             self.assertLessEqual(steps, rank["phases"]["run"]["seconds"])
             self.assertGreater(rank["phases"]["load"]["compute_s"], 0)
+
+    def expect_split(self, ranks):
+        self.expect_sums(ranks)
         for phase in ("prefill", "decode"):
             first, second = (rank[phase] for rank in ranks)
             for key in ("steps", "tokens", "collectives"):
@@ -118,6 +129,30 @@ class Observation(program.Folder):
             self.assertEqual(told["dropped_collectives"], rank["dropped_collectives"])
         self.expect_split(answer["ranks"])
 
+    def test_ranks_of_two_hosts_are_put_on_one_clock(self):
+        """A rank with a host name of its own counts as one of another host; its clock is the same in truth."""
+        if subprocess.run(["unshare", "--uts", "true"], check=False, capture_output=True).returncode != 0:
+            self.skipTest("no host names of one's own (unshare --uts)")
+        program_of_rank = self.folder / "lockstep-on-two-hosts"
+        program_of_rank.write_text(TWO_HOSTS.format(program=shlex.quote(os.path.abspath(program.PROGRAM))))
+        program_of_rank.chmod(0o755)
+        trace, out = self.folder / "trace.json", self.folder / "answer.json"
+        with jobs.Job(program_of_rank, 2, ["--model", program.MODEL, "--prompt", "Once", "--max-new-tokens", "3",
+                                           "--threads", "1", "--trace", trace, "--json", out]) as job:
+            self.assertEqual(job.wait(), 0, job.text())
+        told = json.loads(trace.read_text())
+        first, second = told["otherData"]["ranks"]
+        self.assertNotEqual(first["host"], second["host"])
+        self.assertEqual(first["clock_error_us"], 0)
+        self.assertGreater(second["clock_error_us"], 0)
+        self.expect_sums(json.loads(out.read_text())["ranks"])
+        steps = [[event for event in told["traceEvents"] if event.get("cat") == "step" and event["pid"] == rank]
+                 for rank in (0, 1)]
+        for pair in zip(*steps, strict=True):  # no rank ends a step before the other has begun it
+            latest_begin = max(step["ts"] for step in pair)
+            earliest_end = min(step["ts"] + step["dur"] for step in pair)
+            self.assertGreater(earliest_end, latest_begin - second["clock_error_us"])
+
     def test_a_run_that_fails_leaves_no_trace_file(self):
         trace, metrics = self.folder / "trace.json", self.folder / "metrics.prom"
         arguments = ["--model", program.MODEL, "--prompt", "Once", "--max-new-tokens", "2000", "--ignore-eos",
@@ -130,7 +165,7 @@ class Observation(program.Folder):
             job.kill(program.PROGRAM, 1)
             job.wait_for_record(0)
             job.wait()
-        self.assertEqual([path.name for path in self.folder.iterdir()], ["metrics.prom"])
+        self.assertFalse(trace.exists() or (self.folder / "out.json").exists())
         self.assertEqual(read_metrics(metrics)["lockstep_run_complete"][()], 0)
 
     def test_a_file_that_cannot_be_written_is_refused_at_once(self):

@@ -52,7 +52,8 @@ TEST(ChromeTrace, IsJsonWithAProcessForEveryRank) {
   std::set<std::pair<int, std::string>> threads;
   for (const Json& event : events_of(file, "M")) {
     if (event["name"] == "process_name") processes[event["pid"].get<int>()] = event["args"]["name"].get<std::string>();
-    if (event["name"] == "thread_name") threads.emplace(event["pid"].get<int>(), event["args"]["name"].get<std::string>());
+    if (event["name"] == "thread_name")
+      threads.emplace(event["pid"].get<int>(), event["args"]["name"].get<std::string>());
   }
   EXPECT_EQ(processes, (std::map<int, std::string>{{0, "rank 0 (node1)"}, {1, "rank 1 (node1)"}}));
   EXPECT_EQ(threads, (std::set<std::pair<int, std::string>>{
