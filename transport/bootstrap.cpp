@@ -69,6 +69,24 @@ std::vector<int> own_cores() {
   return {};
 }
 
+std::vector<int> available_cores() {
+  constexpr int kMostCores = 8192;
+  cpu_set_t* const before = CPU_ALLOC(kMostCores);
+  cpu_set_t* const all = CPU_ALLOC(kMostCores);
+  const size_t bytes = CPU_ALLOC_SIZE(kMostCores);
+  CPU_ZERO_S(bytes, all);
+  for (int core = 0; core < kMostCores; ++core) CPU_SET_S(core, bytes, all);
+  std::vector<int> cores;
+  // The kernel keeps of the wish what the process's cpuset allows.
+  if (sched_getaffinity(0, bytes, before) == 0 && sched_setaffinity(0, bytes, all) == 0) {
+    cores = own_cores();
+    sched_setaffinity(0, bytes, before);
+  }
+  CPU_FREE(before);
+  CPU_FREE(all);
+  return cores.empty() ? own_cores() : cores;
+}
+
 Result<void> agree(Bootstrap& bootstrap, std::string_view what, std::string_view statement) {
   LOCKSTEP_TRY(const std::vector<std::string> statements, bootstrap.exchange(statement));
   std::vector<int> others;

@@ -28,6 +28,8 @@ struct RankPlace {
   int local_rank = 0;  // among the ranks of that host
   int local_size = 1;
   std::vector<int> cores;  // that the process may run on
+  int node = 0;            // number of the host, in the order of their first ranks: names may repeat
+  int host_cores = 0;      // that the process could be given there, whatever it is bound to; 0: not known
 
   friend bool operator==(const RankPlace&, const RankPlace&) = default;
 };
@@ -39,7 +41,7 @@ class Bootstrap {
 
   virtual int rank() const = 0;
   virtual int size() const = 0;
-  /// "mpi (Open MPI v4.1.4)", "threads", "single".
+  /// "mpi (Open MPI 4.1.4, threads funneled)", "threads", "single".
   virtual std::string name() const = 0;
 
   /// What every rank passed, by rank.
@@ -63,6 +65,10 @@ std::unique_ptr<Bootstrap> make_single_bootstrap();
 
 /// The cores that this process may run on (sched_getaffinity).
 std::vector<int> own_cores();
+
+/// The cores that this process may be given by anybody: what its container or job has, whatever it is bound to now.
+/// Rebinds the calling thread for a moment to learn it.
+std::vector<int> available_cores();
 
 /// Fails with `kFailedPrecondition` naming the ranks whose `statement` differs from rank 0's and the first line in
 /// which it does; `what` says what is compared. A statement is text, one fact a line.

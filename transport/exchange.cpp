@@ -32,10 +32,11 @@ std::string_view take_until(std::string_view& text, char mark) {
 
 Result<OwnPlace> parse_place(std::string_view text, size_t rank) {
   const std::string_view whole = text;
-  OwnPlace place{
-      .host = std::string(take_until(text, '\n')), .kernel = std::string(take_until(text, '\n')), .cores = {}};
-  while (!text.empty()) {
-    const std::string_view number = take_until(text, ',');
+  OwnPlace place{.host = std::string(take_until(text, '\n')), .kernel = std::string(take_until(text, '\n'))};
+  std::string_view numbers = take_until(text, '\n');
+  bool is_count = true;  // the first number; the others are cores
+  while (!numbers.empty()) {
+    const std::string_view number = take_until(numbers, ',');
     int core = -1;
     const auto [end, status] = std::from_chars(number.data(), number.data() + number.size(), core);
     if (status != std::errc() || end != number.data() + number.size()) {
@@ -44,7 +45,10 @@ Result<OwnPlace> parse_place(std::string_view text, size_t rank) {
                                "numbers; start the same program on every rank",
                                rank, whole)};
     }
-    place.cores.push_back(core);
+    if (!std::exchange(is_count, false))
+      place.cores.push_back(core);
+    else
+      place.host_cores = core;
   }
   return place;
 }
@@ -73,13 +77,15 @@ Result<std::vector<std::string>> exchange_over(device::Communicator& communicato
 }
 
 std::string to_text(const OwnPlace& place) {
-  return fmt::format("{}\n{}\n{}", place.host, place.kernel, fmt::join(place.cores, ","));
+  const std::string separator = place.cores.empty() ? "" : ",";
+  return fmt::format("{}\n{}\n{}{}{}", place.host, place.kernel, place.host_cores, separator,
+                     fmt::join(place.cores, ","));
 }
 
 Result<std::vector<RankPlace>> places_from(const std::vector<std::string>& texts) {
   std::vector<RankPlace> places;
-  std::vector<int*> sizes;
   std::map<std::pair<std::string, std::string>, int> ranks_of_host;
+  std::map<std::pair<std::string, std::string>, int> node_of_host;
   std::vector<std::pair<std::string, std::string>> hosts;
   for (size_t rank = 0; rank < texts.size(); ++rank) {
     LOCKSTEP_TRY(OwnPlace own, parse_place(texts[rank], rank));
@@ -89,14 +95,19 @@ Result<std::vector<RankPlace>> places_from(const std::vector<std::string>& texts
                       .host = std::move(own.host),
                       .local_rank = local_rank,
                       .local_size = 0,
-                      .cores = std::move(own.cores)});
+                      .cores = std::move(own.cores),
+                      .node = node_of_host.try_emplace(hosts.back(), std::ssize(node_of_host)).first->second,
+                      .host_cores = own.host_cores});
   }
   for (RankPlace& place : places) place.local_size = ranks_of_host[hosts[place.rank]];
   return places;
 }
 
 Result<std::vector<RankPlace>> exchange_places(Bootstrap& bootstrap) {
-  const OwnPlace own{.host = host_name(), .kernel = kernel_id(), .cores = own_cores()};
+  const OwnPlace own{.host = host_name(),
+                     .kernel = kernel_id(),
+                     .cores = own_cores(),
+                     .host_cores = static_cast<int>(available_cores().size())};
   LOCKSTEP_TRY(const std::vector<std::string> texts, bootstrap.exchange(to_text(own)));
   return places_from(texts);
 }

@@ -24,6 +24,7 @@ struct OwnPlace {
   std::string host;
   std::string kernel;
   std::vector<int> cores;
+  int host_cores = 0;
 
   friend bool operator==(const OwnPlace&, const OwnPlace&) = default;
 };

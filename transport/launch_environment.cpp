@@ -12,7 +12,7 @@ namespace {
 constexpr int64_t kFirstSpecialStep = 0xfffffff0;  // Slurm's batch, extern and interactive "steps" lie above
 
 Result<std::optional<int64_t>> read_number(const EnvironmentLookup& lookup, std::string_view name) {
-  const std::optional<std::string> text = lookup(name);
+  const std::optional<std::string> text = name.empty() ? std::nullopt : lookup(name);
   if (!text) return std::optional<int64_t>();
   int64_t value = -1;
   const char* const end = text->data() + text->size();
@@ -31,6 +31,7 @@ struct Names {
   std::string_view size;
   std::string_view rank;
   std::string_view local_rank;
+  std::string_view local_size;
 };
 
 std::optional<int> narrow(std::optional<int64_t> value) {
@@ -44,10 +45,12 @@ Result<std::optional<LaunchEnvironment>> read(const EnvironmentLookup& lookup, c
   LOCKSTEP_TRY(const std::optional<int64_t> rank, read_number(lookup, names.rank));
   if (!size || !rank) return std::optional<LaunchEnvironment>();
   LOCKSTEP_TRY(const std::optional<int64_t> local_rank, read_number(lookup, names.local_rank));
+  LOCKSTEP_TRY(const std::optional<int64_t> local_size, read_number(lookup, names.local_size));
   return std::optional(LaunchEnvironment{.launcher = names.launcher,
                                          .size = static_cast<int>(*size),
                                          .rank = static_cast<int>(*rank),
-                                         .local_rank = narrow(local_rank)});
+                                         .local_rank = narrow(local_rank),
+                                         .local_size = narrow(local_size)});
 }
 
 Result<bool> is_slurm_step(const EnvironmentLookup& lookup) {
@@ -60,18 +63,20 @@ Result<bool> is_slurm_step(const EnvironmentLookup& lookup) {
 std::string_view to_string(Launcher launcher) {
   switch (launcher) {
     case Launcher::kNone: return "none";
-    case Launcher::kOpenMpi: return "Open MPI mpirun";
-    case Launcher::kPmi: return "mpiexec (PMI)";
+    case Launcher::kOpenMpi: return "Open MPI's mpirun";
+    case Launcher::kPmi: return "MPICH's mpiexec (PMI)";
     case Launcher::kSlurm: return "srun";
     case Launcher::kPmix: return "a PMIx launcher";
   }
   return "unknown";
 }
 
-Result<LaunchEnvironment> read_launch_environment(const EnvironmentLookup& lookup) {
+namespace {
+
+Result<LaunchEnvironment> read_launcher(const EnvironmentLookup& lookup) {
   constexpr Names kOpenMpi{Launcher::kOpenMpi, "OMPI_COMM_WORLD_SIZE", "OMPI_COMM_WORLD_RANK",
-                           "OMPI_COMM_WORLD_LOCAL_RANK"};
-  constexpr Names kPmi{Launcher::kPmi, "PMI_SIZE", "PMI_RANK", "MPI_LOCALRANKID"};
+                           "OMPI_COMM_WORLD_LOCAL_RANK", "OMPI_COMM_WORLD_LOCAL_SIZE"};
+  constexpr Names kPmi{Launcher::kPmi, "PMI_SIZE", "PMI_RANK", "MPI_LOCALRANKID", "MPI_LOCALNRANKS"};
   for (const Names& names : {kOpenMpi, kPmi}) {
     LOCKSTEP_TRY(const auto found, read(lookup, names));
     if (found) return *found;
@@ -79,26 +84,68 @@ Result<LaunchEnvironment> read_launch_environment(const EnvironmentLookup& looku
   LOCKSTEP_TRY(const bool in_step, is_slurm_step(lookup));
   for (const std::string_view size : {"SLURM_STEP_NUM_TASKS", "SLURM_NTASKS"}) {
     if (!in_step) break;
-    LOCKSTEP_TRY(const auto found, read(lookup, {Launcher::kSlurm, size, "SLURM_PROCID", "SLURM_LOCALID"}));
+    LOCKSTEP_TRY(const auto found, read(lookup, {Launcher::kSlurm, size, "SLURM_PROCID", "SLURM_LOCALID", ""}));
     if (found) return *found;
   }
   LOCKSTEP_TRY(const std::optional<int64_t> pmix_rank, read_number(lookup, "PMIX_RANK"));
   if (!pmix_rank) return LaunchEnvironment{};
-  return LaunchEnvironment{
-      .launcher = Launcher::kPmix, .size = std::nullopt, .rank = *narrow(pmix_rank), .local_rank = std::nullopt};
+  return LaunchEnvironment{.launcher = Launcher::kPmix,
+                           .size = std::nullopt,
+                           .rank = *narrow(pmix_rank),
+                           .local_rank = std::nullopt,
+                           .local_size = std::nullopt};
 }
 
-Result<void> check_world(const LaunchEnvironment& expected, int mpi_rank, int mpi_size) {
+bool is_open_mpi(std::string_view library) { return library.starts_with("Open MPI"); }
+bool is_mpich(std::string_view library) { return library.starts_with("MPICH"); }
+
+/// How a program with this MPI is started where `launcher` was tried.
+std::string fitting_command(Launcher launcher, std::string_view library) {
+  if (!is_open_mpi(library) && !is_mpich(library)) return fmt::format("start it with the mpiexec of {}", library);
+  const bool open_mpi = is_open_mpi(library);
+  if (launcher == Launcher::kSlurm) {
+    return open_mpi ? "start it with srun --mpi=pmix, or with mpirun inside the job"
+                    : "start it with srun --mpi=pmi2, or with mpirun.mpich inside the job";
+  }
+  return open_mpi
+             ? "start it with Open MPI's mpirun (mpirun.openmpi on Debian; under Slurm: srun --mpi=pmix), or build "
+               "it with MPICH (scripts/build mpich)"
+             : "start it with MPICH's mpirun (mpirun.mpich on Debian; under Slurm: srun --mpi=pmi2), or build it "
+               "with Open MPI (scripts/build release)";
+}
+
+Error launched_by_another(const LaunchEnvironment& expected, std::string_view library, std::string_view found) {
+  const std::string size = expected.size ? fmt::format(" of {}", *expected.size) : "";
+  return {ErrorKind::kFailedPrecondition,
+          fmt::format("[transport] rank {}: the launcher does not fit this program's MPI, {}: found {}, expected rank "
+                      "{}{} as {} says; {}",
+                      expected.rank, library, found, expected.rank, size, to_string(expected.launcher),
+                      fitting_command(expected.launcher, library)),
+          expected.rank};
+}
+
+}  // namespace
+
+Result<LaunchEnvironment> read_launch_environment(const EnvironmentLookup& lookup) {
+  LOCKSTEP_TRY(LaunchEnvironment environment, read_launcher(lookup));
+  environment.speaks_pmix = lookup("PMIX_RANK").has_value() || lookup("PMIX_NAMESPACE").has_value();
+  LOCKSTEP_TRY(environment.in_slurm_step, is_slurm_step(lookup));
+  environment.speaks_pmi = lookup("PMI_RANK").has_value() || lookup("PMI_FD").has_value();
+  return environment;
+}
+
+Result<void> check_launcher(const LaunchEnvironment& environment, std::string_view library) {
+  // Open MPI in a Slurm step asks for PMIx and ends the process when there is none; elsewhere it starts as a singleton.
+  const bool aborts = is_open_mpi(library) && environment.in_slurm_step && !environment.speaks_pmix &&
+                      environment.launcher != Launcher::kOpenMpi;
+  if (!aborts || environment.size == 1) return ok();
+  return launched_by_another(environment, library, "a Slurm step without PMIx");
+}
+
+Result<void> check_world(const LaunchEnvironment& expected, int mpi_rank, int mpi_size, std::string_view library) {
   if (expected.launcher == Launcher::kNone) return ok();  // a launcher that we do not know may know more
   if (expected.rank == mpi_rank && expected.size.value_or(mpi_size) == mpi_size) return ok();
-  return Error{
-      ErrorKind::kFailedPrecondition,
-      fmt::format("[transport] rank {}: the launch does not fit this program's MPI: found MPI rank {} of {}, "
-                  "expected rank {} of {} as {} says; use the mpirun of the MPI that the program was built with "
-                  "(under Slurm: srun --mpi=pmix)",
-                  expected.rank, mpi_rank, mpi_size, expected.rank, expected.size.value_or(mpi_size),
-                  to_string(expected.launcher)),
-      expected.rank};
+  return launched_by_another(expected, library, fmt::format("MPI rank {} of {}", mpi_rank, mpi_size));
 }
 
 }  // namespace lockstep::transport

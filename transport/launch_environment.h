@@ -8,6 +8,16 @@
 //   srun step                SLURM_STEP_ID with SLURM_STEP_NUM_TASKS (or SLURM_NTASKS), SLURM_PROCID, SLURM_LOCALID
 //   another PMIx launcher    PMIX_RANK; the size is not told
 //
+// And a second one: can the program's MPI hear this launcher at all? Each speaks PMI or PMIx, and each library knows
+// one of them:
+//
+//   launcher            speaks   Open MPI    MPICH
+//   Open MPI mpirun     PMIx     yes         N singletons
+//   MPICH mpiexec       PMI      singletons  yes
+//   srun --mpi=pmix     PMIx     yes         N singletons
+//   srun --mpi=pmi2     PMI      aborts      yes
+//   srun --mpi=none     neither  aborts      N singletons
+//
 // The first that is there counts: mpirun inside a Slurm job inherits the job's variables. A batch script or an salloc
 // shell is not a step, so its SLURM_NTASKS says nothing about this process.
 #pragma once
@@ -32,6 +42,10 @@ struct LaunchEnvironment {
   std::optional<int> size = 1;  // empty: not told
   int rank = 0;
   std::optional<int> local_rank = 0;  // among the ranks of the host; empty: not told
+  std::optional<int> local_size = 1;  // ranks of the host; empty: not told
+  bool speaks_pmix = false;           // what an MPI library could ask
+  bool speaks_pmi = false;
+  bool in_slurm_step = false;
 
   friend bool operator==(const LaunchEnvironment&, const LaunchEnvironment&) = default;
 };
@@ -42,7 +56,12 @@ using EnvironmentLookup = std::function<std::optional<std::string>(std::string_v
 /// Pure. Fails with `kFailedPrecondition` when a variable that counts is not a number, naming it.
 Result<LaunchEnvironment> read_launch_environment(const EnvironmentLookup& lookup);
 
-/// Fails with `kFailedPrecondition` when MPI sees another group than the launcher started: N singletons.
-Result<void> check_world(const LaunchEnvironment& expected, int mpi_rank, int mpi_size);
+/// Before MPI is started: fails with `kFailedPrecondition` when the launcher and the MPI `library` ("Open MPI 4.1.4",
+/// "MPICH 4.0.2") of the program cannot talk and the library would end the process without a word of use.
+Result<void> check_launcher(const LaunchEnvironment& environment, std::string_view library);
+
+/// Fails with `kFailedPrecondition` when MPI sees another group than the launcher started: N singletons. Names the
+/// launcher, the library and the command that fits.
+Result<void> check_world(const LaunchEnvironment& expected, int mpi_rank, int mpi_size, std::string_view library);
 
 }  // namespace lockstep::transport

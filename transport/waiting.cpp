@@ -32,10 +32,10 @@ WaitStages wait_stages(bool crowded) {
 }
 
 bool is_crowded(std::span<const RankPlace> places) {
-  std::map<std::string, std::set<int>> cores;
-  for (const RankPlace& place : places) cores[place.host].insert(place.cores.begin(), place.cores.end());
+  std::map<int, std::set<int>> cores;  // by host
+  for (const RankPlace& place : places) cores[place.node].insert(place.cores.begin(), place.cores.end());
   for (const RankPlace& place : places) {
-    if (static_cast<size_t>(place.local_size) > cores[place.host].size()) return true;
+    if (static_cast<size_t>(place.local_size) > cores[place.node].size()) return true;
   }
   return false;
 }

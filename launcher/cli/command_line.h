@@ -11,6 +11,7 @@
 
 #include "launcher/bench/bench_formulas.h"
 #include "launcher/generate/prompts.h"
+#include "launcher/ranks/devices.h"
 #include "runtime/core/result.h"
 #include "shards/partition/partition.h"
 
@@ -40,6 +41,8 @@ struct RunOptions {
   std::optional<int> threads;  // of each rank; default: its cores
   std::string backend = "cpu";
   std::string communicator = "auto";
+  std::optional<std::string> interface;  // of the control plane between hosts: name, address or subnet
+  DeviceSharing devices = DeviceSharing::kRefuse;
   double deadline_s = 60.0;
   std::optional<std::filesystem::path> exit_record;
   std::optional<int64_t> memory_budget;  // bytes of a rank

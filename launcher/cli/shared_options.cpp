@@ -64,6 +64,12 @@ void add_run_options(CLI::App& app, RunOptions& options) {
       ->check(CLI::IsMember({"auto", "shm", "mpi", "loopback"}))
       ->capture_default_str()
       ->type_name("NAME");
+  app.add_option("--interface", options.interface,
+                 "Network between hosts: an interface's name, address or subnet; default: the one that all hosts share")
+      ->type_name("NAME|ADDRESS|SUBNET");
+  app.add_flag_callback(
+      "--share-devices", [&options] { options.devices = DeviceSharing::kAllow; },
+      "Let several ranks compute on one GPU or accelerator core");
   app.add_option("--deadline-s", options.deadline_s, "Seconds that one wait between ranks may take")
       ->check(CLI::Range(0.1, 86400.0))
       ->capture_default_str()

@@ -5,6 +5,7 @@
 #include <algorithm>
 
 #include "launcher/ranks/agreements.h"
+#include "launcher/ranks/control_plane.h"
 #include "runtime/checkpoint/stored_tensors.h"
 #include "runtime/graph/passes.h"
 #include "shards/draft_model.h"
@@ -85,8 +86,19 @@ Result<void> check_world_size(std::optional<int> tp, int size) {
 
 Result<void> find_places(const RankContext& context, Plan& plan) {
   LOCKSTEP_TRY(plan.places, context.bootstrap.places());
-  plan.threads = context.run.threads.value_or(default_threads(plan.places, context.bootstrap.rank()));
-  return ok();
+  plan.placement.launcher = context.launcher;
+  for (const transport::RankPlace& place : plan.places) {
+    const int threads = context.run.threads.value_or(default_threads(plan.places, place.rank));
+    plan.placement.ranks.push_back({.place = place, .threads = threads});
+  }
+  const int rank = context.bootstrap.rank();
+  plan.threads = plan.placement.ranks.at(static_cast<size_t>(rank)).threads;
+  const std::vector<Finding> findings = judge(plan.placement);
+  for (const Finding& finding : findings) {
+    const bool is_told = rank == 0 && finding.severity == Severity::kWarning;
+    if (is_told) context.log.warning("warning: {}; {}", finding.what, finding.fix);
+  }
+  return refuse_fatal(findings);
 }
 
 Result<ChosenCommunicator> connect(const RankContext& context, const Plan& plan) {
@@ -172,33 +184,52 @@ Result<actors::Session*> open_session(const RankContext& context, const Plan& pl
   transport::Bootstrap& bootstrap = context.bootstrap;
   actors::SessionOptions options = session_options(context.run, bootstrap.size());
   options.ranks = {local_rank(context, bootstrap.rank())};
-  const bool one_host = on_one_host(plan.places);
-  if (!one_host) options.bind_address = "0.0.0.0";
+  LOCKSTEP_TRY(const ControlPlane plane, find_control_plane(context, plan.places));
+  options.bind_address = plane.address;
+  options.connect_deadline /= 2;  // a rank that cannot reach rank 0 says so before the others stop waiting for it
   actors::Address address;
   const auto host = [&]() -> Result<void> {
     if (bootstrap.rank() != 0) return ok();
     LOCKSTEP_TRY(own, actors::Session::host(options));
     address = own->address();
-    if (!one_host) address.host = plan.places[0].host;
     return ok();
   };
   LOCKSTEP_TRY_VOID(all_succeeded(bootstrap, host()));
   LOCKSTEP_TRY(const auto told, bootstrap.exchange(fmt::format("{} {}", address.host, address.port)));
-  if (bootstrap.rank() != 0) {
+  const auto join = [&]() -> Result<void> {
+    if (bootstrap.rank() == 0) return ok();
     const size_t space = told[0].rfind(' ');
     const actors::Address coordinator{told[0].substr(0, space),
                                       static_cast<uint16_t>(std::stoi(told[0].substr(space + 1)))};
+    LOCKSTEP_TRY_VOID(check_reach(plane, bootstrap.rank(), coordinator, options.connect_deadline));
     LOCKSTEP_TRY(own, actors::Session::join(options, coordinator));
-  }
+    return ok();
+  };
+  LOCKSTEP_TRY_VOID(all_succeeded(bootstrap, join()));
   return own.get();
 }
+
+namespace {
+
+/// "4 ranks on 2 hosts, started by srun: mpi (Open MPI 4.1.4, threads funneled)".
+std::string launch_line(const RankContext& context, const Placement& placement) {
+  const auto counted = [](int count, std::string_view noun) {
+    return fmt::format("{} {}{}", count, noun, count == 1 ? "" : "s");
+  };
+  const std::string by = placement.launcher == transport::Launcher::kNone
+                             ? ""
+                             : fmt::format(", started by {}", transport::to_string(placement.launcher));
+  return fmt::format("{} on {}{}: {}", counted(context.bootstrap.size(), "rank"), counted(placement.hosts(), "host"),
+                     by, context.bootstrap.name());
+}
+
+}  // namespace
 
 void log_plan(const RankContext& context, const Plan& plan, const ChosenCommunicator& chosen) {
   if (context.bootstrap.rank() != 0) return;
   const Log& log = context.log;
-  for (const transport::RankPlace& place : plan.places) {
-    log.info("rank {} on {}, cores {}", place.rank, place.host, fmt::join(place.cores, ","));
-  }
+  log.info("{}", launch_line(context, plan.placement));
+  log.info("where the ranks are:\n{}\n", rank_table(plan.placement));
   const ModelPlan& model = plan.model;
   if (model.partition.ranks() > 1) log.info("partition:\n{}", partition::to_text(model.spec, model.partition));
   for (const transport::Choice& choice : chosen.choices) {

@@ -12,6 +12,7 @@
 #include "actors/session.h"
 #include "launcher/cli/command_line.h"
 #include "launcher/ranks/phases.h"
+#include "launcher/ranks/placement.h"
 #include "launcher/ranks/wiring.h"
 #include "runtime/checkpoint/model_spec.h"
 #include "runtime/core/abort_flag.h"
@@ -37,6 +38,7 @@ struct RankContext {
   const RunOptions& run;
   transport::Bootstrap& bootstrap;
   SharedRanks* shared = nullptr;  // null between processes
+  transport::Launcher launcher = transport::Launcher::kNone;
   AbortFlag& abort;
   const Clock& clock;
   const Log& log;
@@ -82,6 +84,7 @@ struct Plan {
   std::optional<ModelPlan> draft;                  // a model that drafts for it
   std::optional<generation::PromptLookup> lookup;  // or what drafts without one
   std::vector<transport::RankPlace> places;
+  Placement placement;  // the same with threads and devices
   int threads = 1;
 };
 
@@ -102,7 +105,8 @@ transport::WaitOptions wait_options(const RankContext& context);
 /// Refuses a --tp that is not the number of ranks.
 Result<void> check_world_size(std::optional<int> tp, int size);
 
-/// Where the ranks are and how many threads this one has. @collective @blocking
+/// Where the ranks are and how many threads this one has. Rank 0 warns of what costs speed; fails with
+/// `kFailedPrecondition` for a placement that cannot work. @collective @blocking
 Result<void> find_places(const RankContext& context, Plan& plan);
 
 /// The communicator of the command's options. @collective @blocking

@@ -12,6 +12,7 @@
 #include "launcher/ranks/watchdog.h"
 #include "transport/launch_environment.h"
 #include "transport/mpi/mpi.h"
+#include "transport/network.h"
 
 namespace lockstep::launcher {
 namespace {
@@ -85,6 +86,24 @@ void interrupt(RankOffice& office, AbortFlag& abort) {
   std::_Exit(exit_code(error.kind));
 }
 
+/// Sets a variable of an MPI library unless the user has.
+void tell_mpi(const char* name, const std::string& value) { ::setenv(name, value.c_str(), /*overwrite=*/0); }
+
+/// What MPI reads from the environment when it starts. The other library's variables do no harm.
+void prepare_mpi(const RunOptions& options, const transport::LaunchEnvironment& place) {
+  // A process that no mpirun of its own MPI started must not try to start daemons: check_world tells it apart.
+  tell_mpi("OMPI_MCA_ess_singleton_isolated", "1");
+  // Waiting ranks hand over cores that they share; mpirun knows of that by itself, srun does not.
+  const auto cores = static_cast<int>(transport::own_cores().size());
+  if (place.local_size.value_or(place.size.value_or(1)) > cores) tell_mpi("OMPI_MCA_mpi_yield_when_idle", "1");
+  if (!options.interface) return;
+  const std::vector<transport::Interface> interfaces = transport::own_interfaces();
+  const auto found = transport::find_interface_towards(interfaces, *options.interface);
+  if (!found) return;  // said later, by a rank that knows all hosts
+  tell_mpi("OMPI_MCA_btl_tcp_if_include", transport::subnet_of(*found));
+  tell_mpi("FI_TCP_IFACE", found->name);  // MPICH on libfabric
+}
+
 Result<void> run_process_rank(const RunOptions& options, const transport::LaunchEnvironment& place,
                               const RankWork& work) {
   const SteadyClock clock;
@@ -100,14 +119,16 @@ Result<void> run_process_rank(const RunOptions& options, const transport::Launch
     if (place.launcher == transport::Launcher::kNone || place.size == 1) {
       bootstrap = transport::make_single_bootstrap();
     } else {
-      // A process that no mpirun of its own MPI started must not try to start daemons: it is told apart below.
-      ::setenv("OMPI_MCA_ess_singleton_isolated", "1", /*overwrite=*/0);
+      const std::string library = transport::mpi::library_name();
+      LOCKSTEP_TRY_VOID(transport::check_launcher(place, library));
+      prepare_mpi(options, place);
       const Watchdog watchdog(limit, [&] { give_up(office, "MPI_Init", limit); });
       LOCKSTEP_TRY(bootstrap, transport::mpi::make_bootstrap(wait));
-      LOCKSTEP_TRY_VOID(transport::check_world(place, bootstrap->rank(), bootstrap->size()));
+      LOCKSTEP_TRY_VOID(transport::check_world(place, bootstrap->rank(), bootstrap->size(), library));
     }
     LOCKSTEP_TRY_VOID(work({.run = options,
                             .bootstrap = *bootstrap,
+                            .launcher = place.launcher,
                             .abort = abort,
                             .clock = clock,
                             .log = office.log(),

@@ -21,7 +21,7 @@ Error wrong_for_launch(const std::string& name, std::string_view launch, std::st
 }  // namespace
 
 bool on_one_host(const std::vector<transport::RankPlace>& places) {
-  return std::all_of(places.begin(), places.end(), [&](const auto& place) { return place.host == places[0].host; });
+  return std::all_of(places.begin(), places.end(), [&](const auto& place) { return place.node == places[0].node; });
 }
 
 int default_threads(const std::vector<transport::RankPlace>& places, int rank) {
@@ -29,7 +29,7 @@ int default_threads(const std::vector<transport::RankPlace>& places, int rank) {
   double share = 0.0;
   for (int core : own.cores) {
     const auto users = std::count_if(places.begin(), places.end(), [&](const transport::RankPlace& place) {
-      return place.host == own.host && std::find(place.cores.begin(), place.cores.end(), core) != place.cores.end();
+      return place.node == own.node && std::find(place.cores.begin(), place.cores.end(), core) != place.cores.end();
     });
     share += 1.0 / static_cast<double>(std::max<std::ptrdiff_t>(users, 1));
   }

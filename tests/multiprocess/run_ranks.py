@@ -39,6 +39,9 @@ def arguments():
 
 def launch_command(options):
     """mpirun and the options that make it work on any machine, whatever its cores."""
+    if "mpich" in os.path.basename(options.mpirun) or "hydra" in os.path.basename(options.mpirun):
+        return [options.mpirun, "-n", str(options.ranks), "-prepend-rank", "-bind-to", "none", *options.mpirun_option,
+                *options.command]
     crowded = options.ranks > len(os.sched_getaffinity(0))
     command = [options.mpirun, "-n", str(options.ranks), "--tag-output", "--bind-to", "none"]
     if crowded:

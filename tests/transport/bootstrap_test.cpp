@@ -72,6 +72,13 @@ TEST(ThreadBootstrap, PlacesEveryThreadOnOneHost) {
 
 TEST(OwnCores, HasAtLeastOne) { EXPECT_THAT(own_cores(), ::testing::SizeIs(::testing::Ge(1u))); }
 
+TEST(AvailableCores, HasThoseOfTheProcessAndLeavesItBoundAsItWas) {
+  const std::vector<int> own = own_cores();
+  const std::vector<int> available = available_cores();
+  EXPECT_THAT(available, ::testing::IsSupersetOf(own));
+  EXPECT_EQ(own_cores(), own);
+}
+
 TEST(Agree, IsContentWhenAllSayTheSame) {
   on_threads(3, [](Bootstrap& bootstrap) {
     EXPECT_TRUE(agree(bootstrap, "the options", "dtype=float32\nchunk=256").has_value());
@@ -106,7 +113,7 @@ TEST(Places, NumbersTheRanksOfEachHost) {
   const std::string b = to_text({.host = "b", .kernel = "2", .cores = {3}});
   const auto places = places_from({a, b, a, b, a}).value();
   EXPECT_EQ(places[4], (RankPlace{.rank = 4, .host = "a", .local_rank = 2, .local_size = 3, .cores = {0, 1}}));
-  EXPECT_EQ(places[3], (RankPlace{.rank = 3, .host = "b", .local_rank = 1, .local_size = 2, .cores = {3}}));
+  EXPECT_EQ(places[3], (RankPlace{.rank = 3, .host = "b", .local_rank = 1, .local_size = 2, .cores = {3}, .node = 1}));
 }
 
 TEST(Places, TellsApartMachinesOfOneName) {
@@ -115,6 +122,13 @@ TEST(Places, TellsApartMachinesOfOneName) {
                           .value();
   EXPECT_EQ(places[0].local_size, 1);
   EXPECT_EQ(places[1].local_rank, 0);
+  EXPECT_EQ(places[1].node, 1);
+}
+
+TEST(Places, KeepsHowManyCoresTheHostHas) {
+  const auto places = places_from({to_text({.host = "a", .kernel = "1", .cores = {5}, .host_cores = 64})}).value();
+  EXPECT_EQ(places[0].host_cores, 64);
+  EXPECT_THAT(places[0].cores, ElementsAre(5));
 }
 
 TEST(Places, RefusesATextOfAnotherProgram) {

@@ -4,6 +4,7 @@
 #include <gtest/gtest.h>
 
 #include <map>
+#include <vector>
 
 namespace lockstep::transport {
 namespace {
@@ -79,17 +80,70 @@ TEST(LaunchEnvironment, NamesAVariableThatIsNoNumber) {
   }
 }
 
-TEST(CheckWorld, RefusesSingletonsOfALargerJob) {
-  const auto checked = check_world({Launcher::kPmi, 2, 1, 1}, /*mpi_rank=*/0, /*mpi_size=*/1);
+TEST(LaunchEnvironment, TellsWhatAnMpiCanAsk) {
+  const auto with_pmix = read(with(kSlurmStep, {{"PMIX_RANK", "5"}})).value();
+  EXPECT_TRUE(with_pmix.speaks_pmix);
+  EXPECT_FALSE(with_pmix.speaks_pmi);
+  const auto pmi = read({{"PMI_SIZE", "2"}, {"PMI_RANK", "0"}, {"MPI_LOCALNRANKS", "2"}}).value();
+  EXPECT_TRUE(pmi.speaks_pmi);
+  EXPECT_EQ(pmi.local_size, 2);
+}
+
+struct Mismatch {
+  const char* name;
+  LaunchEnvironment launch;
+  const char* library;
+  std::vector<const char*> words;
+};
+
+class WrongLauncher : public ::testing::TestWithParam<Mismatch> {};
+
+TEST_P(WrongLauncher, IsNamedWithTheLibraryAndWhatFits) {
+  const auto checked = check_world(GetParam().launch, /*mpi_rank=*/0, /*mpi_size=*/1, GetParam().library);
   ASSERT_FALSE(checked.has_value());
   EXPECT_EQ(checked.error().kind, ErrorKind::kFailedPrecondition);
   EXPECT_THAT(checked.error().message, HasSubstr("found MPI rank 0 of 1, expected rank 1 of 2"));
+  EXPECT_THAT(checked.error().message, HasSubstr(GetParam().library));
+  for (const char* const word : GetParam().words) EXPECT_THAT(checked.error().message, HasSubstr(word));
 }
 
+INSTANTIATE_TEST_SUITE_P(Launchers, WrongLauncher,
+                         ::testing::Values(Mismatch{"OpenMpiProgramUnderMpich",
+                                                    {Launcher::kPmi, 2, 1},
+                                                    "Open MPI 4.1.4",
+                                                    {"MPICH's mpiexec", "mpirun.openmpi", "scripts/build mpich"}},
+                                           Mismatch{"MpichProgramUnderOpenMpi",
+                                                    {Launcher::kOpenMpi, 2, 1},
+                                                    "MPICH 4.0.2",
+                                                    {"Open MPI's mpirun", "mpirun.mpich", "scripts/build release"}},
+                                           Mismatch{"MpichProgramUnderSlurmWithPmix",
+                                                    {Launcher::kSlurm, 2, 1},
+                                                    "MPICH 4.0.2",
+                                                    {"srun --mpi=pmi2"}},
+                                           Mismatch{"AnotherMpi",
+                                                    {Launcher::kOpenMpi, 2, 1},
+                                                    "Intel(R) MPI Library 2021.10",
+                                                    {"the mpiexec of Intel(R) MPI Library 2021.10"}}),
+                         [](const auto& row) { return row.param.name; });
+
 TEST(CheckWorld, AcceptsWhatItIsTold) {
-  EXPECT_TRUE(check_world({Launcher::kOpenMpi, 2, 1, 1}, 1, 2).has_value());
-  EXPECT_TRUE(check_world({Launcher::kPmix, std::nullopt, 1, std::nullopt}, 1, 2).has_value());
-  EXPECT_TRUE(check_world({}, 1, 2).has_value());
+  EXPECT_TRUE(check_world({Launcher::kOpenMpi, 2, 1, 1}, 1, 2, "Open MPI 4.1.4").has_value());
+  EXPECT_TRUE(check_world({Launcher::kPmix, std::nullopt, 1, std::nullopt}, 1, 2, "Open MPI 4.1.4").has_value());
+  EXPECT_TRUE(check_world({}, 1, 2, "Open MPI 4.1.4").has_value());
+}
+
+TEST(CheckLauncher, RefusesASlurmStepWithoutPmixBeforeOpenMpiEndsTheProcess) {
+  LaunchEnvironment step = read(kSlurmStep).value();
+  const auto checked = check_launcher(step, "Open MPI 4.1.4");
+  ASSERT_FALSE(checked.has_value());
+  EXPECT_EQ(checked.error().kind, ErrorKind::kFailedPrecondition);
+  EXPECT_THAT(checked.error().message, HasSubstr("srun --mpi=pmix"));
+  EXPECT_TRUE(check_launcher(step, "MPICH 4.0.2").has_value());
+  const auto by_pmi2 = read(with(kSlurmStep, {{"PMI_SIZE", "8"}, {"PMI_RANK", "5"}})).value();
+  EXPECT_FALSE(check_launcher(by_pmi2, "Open MPI 4.1.4").has_value());
+  EXPECT_TRUE(check_launcher(read(with(kOpenMpi, kSlurmStep)).value(), "Open MPI 4.1.4").has_value());
+  step.speaks_pmix = true;
+  EXPECT_TRUE(check_launcher(step, "Open MPI 4.1.4").has_value());
 }
 
 }  // namespace

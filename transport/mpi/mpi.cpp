@@ -2,8 +2,7 @@
 
 #include <mpi.h>
 
-#include <optional>
-#include <string>
+#include <algorithm>
 
 #include "runtime/core/check.h"
 #include "transport/exchange.h"
@@ -12,17 +11,6 @@
 
 namespace lockstep::transport::mpi {
 namespace {
-
-/// "Open MPI v4.1.4", "MPICH Version 4.0.2": the first words of what the library says.
-std::string library_name() {
-  char text[MPI_MAX_LIBRARY_VERSION_STRING] = {};
-  int length = 0;
-  MPI_Get_library_version(text, &length);
-  std::string name(text, static_cast<size_t>(length));
-  name.resize(std::min(name.find_first_of(",\n"), name.size()));
-  const size_t tab = name.find(":\t");
-  return tab == std::string::npos ? name : name.replace(tab, 2, " ");
-}
 
 std::string_view level_name(int level) {
   if (level == MPI_THREAD_MULTIPLE) return "multiple";
@@ -71,6 +59,22 @@ Error cannot_start(std::string_view found, std::string_view expected, std::strin
 }
 
 }  // namespace
+
+std::string library_name() {
+  // "Open MPI v4.1.4, package: …", "MPICH Version:\t4.0.2\nMPICH Release date: …"
+  char text[MPI_MAX_LIBRARY_VERSION_STRING] = {};
+  int length = 0;
+  MPI_Get_library_version(text, &length);
+  std::string name(text, static_cast<size_t>(length));
+  name.resize(std::min(name.find_first_of(",\n"), name.size()));
+  const size_t version = name.find_first_of("0123456789");
+  const size_t word_end = name.find_first_of(":\t");
+  if (word_end < version && version != std::string::npos && name.starts_with("MPICH")) {
+    return "MPICH " + name.substr(version);
+  }
+  if (name.starts_with("Open MPI v")) name.erase(9, 1);
+  return name;
+}
 
 Result<std::unique_ptr<Bootstrap>> make_bootstrap(const WaitOptions& wait) {
   int initialized = 0;

@@ -4,11 +4,15 @@
 #pragma once
 
 #include <memory>
+#include <string>
 
 #include "runtime/device/communicator.h"
 #include "transport/bootstrap.h"
 
 namespace lockstep::transport::mpi {
+
+/// "Open MPI 4.1.4", "MPICH 4.0.2": the library that the program runs with. May be called before MPI is started.
+std::string library_name();
 
 /// Initialises MPI (once per process). `finish()` finalises it; the destructor without `finish` leaves MPI as it is,
 /// since MPI_Finalize waits for peers.

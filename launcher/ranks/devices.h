@@ -1,0 +1,50 @@
+// Which device a rank computes on. Launchers differ in what they show to a process: all devices of the host, or only
+// the one that the task was given, which is then always number 0. One rule covers both:
+//
+//   one device visible    →  ordinal 0
+//   several               →  ordinal local_rank mod count
+//
+//   CUDA_VISIBLE_DEVICES    unset (4 installed)        2 | 3 (a task each)      0,1
+//   local rank 0, 1         0 | 1                      0 | 0: devices 2, 3      0 | 1
+//
+// Two ranks on one device are refused unless the user wants it.
+#pragma once
+
+#include <optional>
+#include <span>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "runtime/core/result.h"
+#include "transport/bootstrap.h"
+
+namespace lockstep::launcher {
+
+/// May two ranks compute on one device?
+enum class DeviceSharing { kRefuse, kAllow };
+
+/// The devices that a process sees, as CUDA_VISIBLE_DEVICES (`value`; empty: not set) says of `installed` ones: element
+/// i is what ordinal i is ("2", "GPU-8f…", "MIG-…"). The list ends at the first entry that names no device, as in CUDA.
+std::vector<std::string> visible_cuda_devices(const std::optional<std::string>& value, int installed);
+
+/// The same of NEURON_RT_VISIBLE_CORES ("0-3,6"). Fails with `kFailedPrecondition` on a text that is no such list.
+Result<std::vector<std::string>> visible_neuron_cores(const std::optional<std::string>& value, int installed);
+
+/// What one rank sees. `identities` tell devices apart on one host whatever ordinal they have: a UUID or PCI address
+/// where the backend knows it, since a container may number its only device 0 in every task.
+struct RankDevices {
+  std::vector<std::string> identities;  // by ordinal
+};
+
+/// The rule above; `visible` is at least 1.
+int device_ordinal(int local_rank, int visible);
+
+/// Element r: the ordinal of rank r's device, chosen among `devices[r]` by its `places[r]`. Pure. Fails with
+/// `kFailedPrecondition` when a rank sees none, or when two ranks of a host get one device under `kRefuse`; the message
+/// names the ranks, the device and `variable` ("CUDA_VISIBLE_DEVICES").
+Result<std::vector<int>> bind_devices(std::span<const transport::RankPlace> places,
+                                      std::span<const RankDevices> devices, DeviceSharing sharing,
+                                      std::string_view variable);
+
+}  // namespace lockstep::launcher

@@ -1,0 +1,52 @@
+"""Ranks by srun and sbatch on a Slurm of the test's own: the same tokens, and what is said of a wrong launch."""
+import hosts
+import launches
+import slurm
+
+
+class Slurm(launches.Launches):
+    @classmethod
+    def setUpClass(cls):
+        super().setUpClass()
+        cls.cluster = cls.enterClassContext(slurm.Slurm())
+
+    def test_srun_with_pmix_gives_the_same_tokens(self):
+        done = self.cluster.run(["srun", "--mpi=pmix", "-n", "2", launches.PROGRAM, *self.arguments("srun")])
+        self.expect_tokens(done, "srun", 2)
+        self.expect_words(done, "2 ranks on 1 host, started by srun: mpi (Open MPI")
+
+    def test_more_tasks_than_cores_do_not_starve_each_other(self):
+        done = self.cluster.run(["srun", "--mpi=pmix", "-n", "4", launches.PROGRAM, *self.arguments("four")],
+                                environment={"OMPI_MCA_mpi_yield_when_idle": ""})
+        self.expect_tokens(done, "four", 4)
+
+    def test_sbatch_runs_srun_and_mpirun_steps(self):
+        for step in ("srun --mpi=pmix -n 2", "mpirun --allow-run-as-root --oversubscribe -n 2"):
+            with self.subTest(step=step):
+                script = self.folder / "job.sh"
+                script.write_text(f"#!/bin/sh\n#SBATCH --ntasks=2\n#SBATCH --output={self.folder}/job.out\n"
+                                  f"{step} {launches.PROGRAM} {' '.join(self.arguments('sbatch'))}\n")
+                done = self.cluster.run(["sbatch", "--wait", script])
+                done.stdout += (self.folder / "job.out").read_text()
+                self.expect_tokens(done, "sbatch", 2)
+
+    def test_a_step_without_pmix_is_refused_before_mpi_ends_the_process(self):
+        for kind in ("none", "pmi2"):
+            with self.subTest(mpi=kind):
+                done = self.cluster.run(["srun", f"--mpi={kind}", "-n", "2", launches.PROGRAM, *self.arguments("none")])
+                self.expect_refusal(done, "the launcher does not fit this program's MPI, Open MPI", "srun --mpi=pmix")
+
+
+class SlurmOnTwoHosts(launches.Launches):
+    def test_a_step_over_two_nodes_gives_the_same_tokens(self):
+        if reason := hosts.why_not():
+            self.skipTest(reason)
+        with hosts.Hosts(2) as group, slurm.Slurm(group) as cluster:
+            done = cluster.run(["srun", "--mpi=pmix", "-N", "2", "--ntasks-per-node=1", launches.PROGRAM,
+                                *self.arguments("nodes")])
+            self.expect_tokens(done, "nodes", 2)
+            self.expect_words(done, "2 ranks on 2 hosts, started by srun", "control plane: node0 (net0 10.77.0.1/24)")
+
+
+if __name__ == "__main__":
+    launches.start_tests(slurm.why_not())

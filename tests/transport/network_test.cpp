@@ -1,0 +1,122 @@
+#include "transport/network.h"
+
+#include <arpa/inet.h>
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+#include <netinet/in.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+namespace lockstep::transport {
+namespace {
+
+using ::testing::Contains;
+using ::testing::Field;
+using ::testing::HasSubstr;
+
+constexpr uint32_t ip(int a, int b, int c, int d) {
+  return static_cast<uint32_t>(a) << 24 | static_cast<uint32_t>(b) << 16 | static_cast<uint32_t>(c) << 8 |
+         static_cast<uint32_t>(d);
+}
+
+const Interface kLoopback{"lo", ip(127, 0, 0, 1), 8, false};
+const Interface kDocker{"docker0", ip(172, 17, 0, 1), 16, false};
+
+/// eth0 10.1.0.x with the default route, ib0 10.9.0.x, and a container bridge of the same address everywhere.
+HostNetwork host(int number) {
+  return {.host = "node" + std::to_string(number),
+          .interfaces = {kLoopback,
+                         kDocker,
+                         {"ib0", ip(10, 9, 0, 5 + number), 24, false},
+                         {"eth0", ip(10, 1, 0, 5 + number), 24, true}}};
+}
+
+std::vector<std::string> names(const std::vector<Interface>& interfaces) {
+  std::vector<std::string> found;
+  for (const Interface& one : interfaces) found.push_back(one.name);
+  return found;
+}
+
+TEST(ChooseNetwork, TakesTheSharedNetworkOfTheDefaultRoute) {
+  const auto chosen = choose_network(std::vector{host(0), host(1), host(2)}, std::nullopt).value();
+  EXPECT_EQ(names(chosen), (std::vector<std::string>{"eth0", "eth0", "eth0"}));
+  EXPECT_EQ(to_text(chosen[2]), "eth0 10.1.0.7/24");
+  EXPECT_EQ(subnet_of(chosen[2]), "10.1.0.0/24");
+}
+
+TEST(ChooseNetwork, PassesOverABridgeThatHasTheSameAddressOnEveryHost) {
+  std::vector hosts{host(0), host(1)};
+  for (HostNetwork& one : hosts)
+    one.interfaces = {kLoopback, {"docker0", kDocker.address, 16, true}, one.interfaces[2]};
+  EXPECT_EQ(names(choose_network(hosts, std::nullopt).value()), (std::vector<std::string>{"ib0", "ib0"}));
+}
+
+TEST(ChooseNetwork, TakesEachDefaultRouteWhenNothingIsShared) {
+  std::vector hosts{host(0), host(1)};
+  hosts[1].interfaces = {kLoopback, {"ens3", ip(192, 168, 7, 2), 24, true}};
+  EXPECT_EQ(names(choose_network(hosts, std::nullopt).value()), (std::vector<std::string>{"eth0", "ens3"}));
+}
+
+TEST(ChooseNetwork, ObeysANameAnAddressOrASubnet) {
+  const std::vector hosts{host(0), host(1)};
+  for (const char* const wanted : {"ib0", "10.9.0.5", "10.9.0.0/24", "10.9.0.0/16"}) {
+    EXPECT_EQ(names(choose_network(hosts, wanted).value()), (std::vector<std::string>{"ib0", "ib0"})) << wanted;
+  }
+}
+
+TEST(ChooseNetwork, NamesTheHostThatLacksWhatIsWantedAndListsWhatItHas) {
+  std::vector hosts{host(0), host(1)};
+  hosts[1].interfaces = {kLoopback, {"ens3", ip(192, 168, 7, 2), 24, true}};
+  const auto chosen = choose_network(hosts, "ib0");
+  ASSERT_FALSE(chosen.has_value());
+  EXPECT_EQ(chosen.error().kind, ErrorKind::kFailedPrecondition);
+  EXPECT_THAT(chosen.error().message, HasSubstr("found lo 127.0.0.1/8, ens3 192.168.7.2/24 on node1, expected 'ib0'"));
+  EXPECT_THAT(chosen.error().message, HasSubstr("--interface"));
+  hosts[1].interfaces = {kLoopback};
+  EXPECT_FALSE(choose_network(hosts, std::nullopt).has_value());
+}
+
+TEST(FindInterface, ComparesWholeNames) {
+  EXPECT_EQ(find_interface(host(0).interfaces, "eth"), std::nullopt);
+  EXPECT_EQ(find_interface(host(0).interfaces, "10.1.0.0/33"), std::nullopt);
+}
+
+TEST(Interfaces, TravelAsALine) {
+  const HostNetwork one = host(3);
+  EXPECT_EQ(parse_interfaces(to_line(one.interfaces)).value(), one.interfaces);
+  EXPECT_EQ(parse_interfaces("eth0 x 24 0").error().kind, ErrorKind::kFailedPrecondition);
+  EXPECT_THAT(own_interfaces(), Contains(Field(&Interface::address, kLoopback.address)));
+}
+
+/// A socket that listens on loopback, or only holds its port.
+struct Listener {
+  explicit Listener(bool listens) {
+    sockaddr_in own{};
+    own.sin_family = AF_INET;
+    own.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
+    EXPECT_EQ(bind(socket, reinterpret_cast<const sockaddr*>(&own), sizeof(own)), 0);
+    if (listens) {
+      EXPECT_EQ(listen(socket, 1), 0);
+    }
+    socklen_t size = sizeof(own);
+    getsockname(socket, reinterpret_cast<sockaddr*>(&own), &size);
+    port = ntohs(own.sin_port);
+  }
+  ~Listener() { close(socket); }
+
+  int socket = ::socket(AF_INET, SOCK_STREAM, 0);
+  uint16_t port = 0;
+};
+
+TEST(TryConnect, TellsALivePortFromADeadOne) {
+  const Listener live(true), dead(false);
+  EXPECT_TRUE(try_connect("127.0.0.1", live.port, std::chrono::seconds(30)).has_value());
+  const auto refused = try_connect("127.0.0.1", dead.port, std::chrono::seconds(30));
+  ASSERT_FALSE(refused.has_value());
+  EXPECT_EQ(refused.error().kind, ErrorKind::kUnavailable);
+  EXPECT_THAT(refused.error().message, HasSubstr("refused"));
+  EXPECT_FALSE(try_connect("no address", live.port, std::chrono::seconds(30)).has_value());
+}
+
+}  // namespace
+}  // namespace lockstep::transport

@@ -1,0 +1,244 @@
+#include "transport/network.h"
+
+#include <arpa/inet.h>
+#include <fmt/ranges.h>
+#include <ifaddrs.h>
+#include <net/if.h>
+#include <netinet/in.h>
+#include <poll.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <bit>
+#include <cerrno>
+#include <charconv>
+#include <cstring>
+#include <fstream>
+#include <set>
+#include <sstream>
+
+namespace lockstep::transport {
+namespace {
+
+uint32_t mask_of(int prefix) { return prefix == 0 ? 0 : ~uint32_t{0} << (32 - prefix); }
+
+bool is_loopback(const Interface& interface) { return interface.address >> 24 == 127; }
+
+bool share_network(const Interface& a, const Interface& b) {
+  return a.prefix == b.prefix && (a.address & mask_of(a.prefix)) == (b.address & mask_of(b.prefix));
+}
+
+std::optional<uint32_t> parse_address(std::string_view text) {
+  in_addr parsed{};
+  if (inet_pton(AF_INET, std::string(text).c_str(), &parsed) != 1) return std::nullopt;
+  return ntohl(parsed.s_addr);
+}
+
+struct Subnet {
+  uint32_t address = 0;
+  int prefix = 0;
+};
+
+/// "10.1.0.0/16".
+std::optional<Subnet> parse_subnet(std::string_view text) {
+  const size_t slash = text.find('/');
+  if (slash == std::string_view::npos) return std::nullopt;
+  const std::optional<uint32_t> address = parse_address(text.substr(0, slash));
+  int prefix = -1;
+  const std::string_view digits = text.substr(slash + 1);
+  const auto [end, status] = std::from_chars(digits.data(), digits.data() + digits.size(), prefix);
+  const bool is_number = status == std::errc() && end == digits.data() + digits.size();
+  if (!address || !is_number || prefix < 0 || prefix > 32) return std::nullopt;
+  return Subnet{*address, prefix};
+}
+
+/// The interfaces that the default route leaves by.
+std::set<std::string> default_routes() {
+  std::set<std::string> names;
+  std::ifstream table("/proc/net/route");  // Iface Destination Gateway Flags RefCnt Use Metric Mask …
+  std::string line;
+  while (std::getline(table, line)) {
+    std::istringstream fields(line);
+    std::string name, destination, skipped, mask;
+    fields >> name >> destination >> skipped >> skipped >> skipped >> skipped >> skipped >> mask;
+    if (destination == "00000000" && mask == "00000000") names.insert(name);
+  }
+  return names;
+}
+
+std::string list_of(std::span<const Interface> interfaces) {
+  std::vector<std::string> texts;
+  for (const Interface& interface : interfaces) texts.push_back(to_text(interface));
+  return texts.empty() ? "none" : fmt::format("{}", fmt::join(texts, ", "));
+}
+
+Error no_interface(const HostNetwork& host, std::string_view expected) {
+  return {ErrorKind::kFailedPrecondition,
+          fmt::format("[transport] cannot choose the control plane's network: found {} on {}, expected {}; name one "
+                      "with --interface NAME, ADDRESS or SUBNET",
+                      list_of(host.interfaces), host.host, expected)};
+}
+
+/// The interfaces of all hosts in the network of `first`, if every host has an address of its own there.
+std::optional<std::vector<Interface>> all_in_network(std::span<const HostNetwork> hosts, const Interface& first) {
+  std::vector<Interface> chosen;
+  std::set<uint32_t> addresses;
+  for (const HostNetwork& host : hosts) {
+    const auto found =
+        std::ranges::find_if(host.interfaces, [&](const Interface& i) { return share_network(i, first); });
+    if (found == host.interfaces.end() || !addresses.insert(found->address).second) return std::nullopt;
+    chosen.push_back(*found);
+  }
+  return chosen;
+}
+
+std::string error_text(int code) {
+  return code == ECONNREFUSED ? "the connection was refused" : std::string(std::strerror(code));
+}
+
+/// Waits for a socket that is connecting.
+Result<void> wait_connected(int socket, Duration limit) {
+  pollfd waiting{.fd = socket, .events = POLLOUT, .revents = 0};
+  const auto milliseconds = std::chrono::duration_cast<std::chrono::milliseconds>(limit).count();
+  const int ready = poll(&waiting, 1, static_cast<int>(std::clamp<int64_t>(milliseconds, 1, 1 << 30)));
+  if (ready == 0) {
+    return Error{ErrorKind::kDeadlineExceeded, fmt::format("no answer within {:.3g} s", to_seconds(limit))};
+  }
+  int code = errno;
+  socklen_t size = sizeof(code);
+  if (ready > 0) getsockopt(socket, SOL_SOCKET, SO_ERROR, &code, &size);
+  if (code == 0) return ok();
+  return Error{code == ETIMEDOUT ? ErrorKind::kDeadlineExceeded : ErrorKind::kUnavailable, error_text(code)};
+}
+
+}  // namespace
+
+std::string to_text(uint32_t address) {
+  return fmt::format("{}.{}.{}.{}", address >> 24, address >> 16 & 255, address >> 8 & 255, address & 255);
+}
+
+std::string to_text(const Interface& interface) {
+  return fmt::format("{} {}/{}", interface.name, to_text(interface.address), interface.prefix);
+}
+
+std::string subnet_of(const Interface& interface) {
+  return fmt::format("{}/{}", to_text(interface.address & mask_of(interface.prefix)), interface.prefix);
+}
+
+std::vector<Interface> own_interfaces() {
+  const std::set<std::string> defaults = default_routes();
+  std::vector<Interface> interfaces;
+  ifaddrs* list = nullptr;
+  if (getifaddrs(&list) != 0) return interfaces;
+  for (const ifaddrs* one = list; one != nullptr; one = one->ifa_next) {
+    const bool is_ipv4 = one->ifa_addr != nullptr && one->ifa_addr->sa_family == AF_INET && one->ifa_netmask != nullptr;
+    if (!is_ipv4 || (one->ifa_flags & IFF_UP) == 0) continue;
+    const auto address_of = [](const sockaddr* from) {
+      sockaddr_in ipv4{};
+      std::memcpy(&ipv4, from, sizeof(ipv4));
+      return ntohl(ipv4.sin_addr.s_addr);
+    };
+    interfaces.push_back({.name = one->ifa_name,
+                          .address = address_of(one->ifa_addr),
+                          .prefix = std::popcount(address_of(one->ifa_netmask)),
+                          .has_default = defaults.contains(one->ifa_name)});
+  }
+  freeifaddrs(list);
+  return interfaces;
+}
+
+std::string to_line(std::span<const Interface> interfaces) {
+  std::string line;
+  for (const Interface& one : interfaces) {
+    line += fmt::format("{} {} {} {} ", one.name, one.address, one.prefix, one.has_default ? 1 : 0);
+  }
+  return line;
+}
+
+Result<std::vector<Interface>> parse_interfaces(std::string_view line) {
+  std::istringstream words{std::string(line)};
+  std::vector<Interface> interfaces;
+  Interface one;
+  while (words >> one.name) {
+    if (!(words >> one.address >> one.prefix >> one.has_default) || one.prefix < 0 || one.prefix > 32) {
+      return Error{ErrorKind::kFailedPrecondition,
+                   fmt::format("[transport] cannot read a host's network interfaces: found '{}', expected name, "
+                               "address, prefix and route of each; start the same program on every rank",
+                               line)};
+    }
+    interfaces.push_back(one);
+  }
+  return interfaces;
+}
+
+std::optional<Interface> find_interface(std::span<const Interface> interfaces, std::string_view wanted) {
+  const std::optional<uint32_t> address = parse_address(wanted);
+  const std::optional<Subnet> subnet = parse_subnet(wanted);
+  const auto fits = [&](const Interface& one) {
+    if (address) return one.address == *address;
+    if (subnet) return ((one.address ^ subnet->address) & mask_of(subnet->prefix)) == 0;
+    return one.name == wanted;
+  };
+  const auto found = std::ranges::find_if(interfaces, fits);
+  return found == interfaces.end() ? std::nullopt : std::optional(*found);
+}
+
+std::optional<Interface> find_interface_towards(std::span<const Interface> interfaces, std::string_view wanted) {
+  if (const auto found = find_interface(interfaces, wanted)) return found;
+  const std::optional<uint32_t> address = parse_address(wanted);
+  if (!address) return std::nullopt;
+  for (const Interface& interface : interfaces) {
+    if (share_network(interface, {.name = "", .address = *address, .prefix = interface.prefix})) return interface;
+  }
+  return std::nullopt;
+}
+
+Result<std::vector<Interface>> choose_network(std::span<const HostNetwork> hosts,
+                                              const std::optional<std::string>& wanted) {
+  std::vector<Interface> chosen;
+  if (wanted) {
+    for (size_t host = 0; host < hosts.size(); ++host) {
+      const std::span<const Interface> interfaces = hosts[host].interfaces;
+      const auto found = host == 0 ? find_interface(interfaces, *wanted) : find_interface_towards(interfaces, *wanted);
+      // A host without the coordinator's own address may still have a route to it.
+      if (!found && (host == 0 || !parse_address(*wanted))) return no_interface(hosts[host], "'" + *wanted + "'");
+      chosen.push_back(found.value_or(Interface{}));
+    }
+    return chosen;
+  }
+  std::vector<Interface> candidates = hosts.front().interfaces;
+  std::erase_if(candidates, is_loopback);
+  std::ranges::stable_partition(candidates, &Interface::has_default);
+  for (const Interface& candidate : candidates) {
+    if (auto all = all_in_network(hosts, candidate)) return *std::move(all);
+  }
+  for (const HostNetwork& host : hosts) {  // routed networks: nothing in common
+    std::vector<Interface> own = host.interfaces;
+    std::erase_if(own, is_loopback);
+    if (own.empty()) return no_interface(host, "an interface besides loopback");
+    const auto found = std::ranges::find_if(own, &Interface::has_default);
+    chosen.push_back(found == own.end() ? own.front() : *found);
+  }
+  return chosen;
+}
+
+Result<void> try_connect(const std::string& address, uint16_t port, Duration limit) {
+  const std::optional<uint32_t> target = parse_address(address);
+  if (!target) return Error{ErrorKind::kUnavailable, fmt::format("'{}' is not an IPv4 address", address)};
+  const int socket = ::socket(AF_INET, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0);
+  if (socket < 0) return Error{ErrorKind::kUnavailable, error_text(errno)};
+  sockaddr_in peer{};
+  peer.sin_family = AF_INET;
+  peer.sin_port = htons(port);
+  peer.sin_addr.s_addr = htonl(*target);
+  Result<void> connected = ok();
+  if (connect(socket, reinterpret_cast<const sockaddr*>(&peer), sizeof(peer)) != 0) {
+    connected = errno == EINPROGRESS ? wait_connected(socket, limit)
+                                     : Result<void>(Error{ErrorKind::kUnavailable, error_text(errno)});
+  }
+  close(socket);
+  return connected;
+}
+
+}  // namespace lockstep::transport

@@ -1,0 +1,72 @@
+// Which of a host's addresses other hosts can reach: what the control plane listens on when ranks are on several hosts.
+//
+//   node0   lo 127.0.0.1/8   docker0 172.17.0.1/16   eth0 10.1.0.5/24 (default route)   ib0 10.9.0.5/24
+//   node1   lo 127.0.0.1/8   docker0 172.17.0.1/16   eth0 10.1.0.6/24 (default route)   ib0 10.9.0.6/24
+//                            same address: no way            ▲ chosen: one network, the default route's
+//
+// A rule, not a trial: every rank computes the same choice from what all hosts say. IPv4.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <span>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "runtime/core/clock.h"
+#include "runtime/core/result.h"
+
+namespace lockstep::transport {
+
+/// One address of a host.
+struct Interface {
+  std::string name;          // "eth0"
+  uint32_t address = 0;      // in host byte order
+  int prefix = 0;            // bits of the network, 0 to 32
+  bool has_default = false;  // the default route leaves by it
+
+  friend bool operator==(const Interface&, const Interface&) = default;
+};
+
+/// "10.1.0.5".
+std::string to_text(uint32_t address);
+/// "eth0 10.1.0.5/24".
+std::string to_text(const Interface& interface);
+/// The network that it is in: "10.1.0.0/24".
+std::string subnet_of(const Interface& interface);
+
+/// The interfaces of this host that are up, loopback too, in the system's order.
+std::vector<Interface> own_interfaces();
+
+/// One line that `parse_interfaces` reads.
+std::string to_line(std::span<const Interface> interfaces);
+/// Fails with `kFailedPrecondition` on a line that `to_line` did not make.
+Result<std::vector<Interface>> parse_interfaces(std::string_view line);
+
+/// The interface of one host that `wanted` means: its name, its address or a network that it is in ("10.1.0.0/16").
+/// Empty when there is none. Pure.
+std::optional<Interface> find_interface(std::span<const Interface> interfaces, std::string_view wanted);
+
+/// The same on a host other than the coordinator's: an address also means the network that it is in. Pure.
+std::optional<Interface> find_interface_towards(std::span<const Interface> interfaces, std::string_view wanted);
+
+/// What a host has.
+struct HostNetwork {
+  std::string host;
+  std::vector<Interface> interfaces;
+};
+
+/// The interface of each host by which the hosts reach each other; the first host is the coordinator's. `wanted` as
+/// above: on the other hosts an address means the network that it is in. Without it, in this order: a network that
+/// every host has an address of its own in, the default route's before others; each host's default route; any but
+/// loopback. A nameless interface: that host has only its routes towards the wanted address. Pure. Fails with
+/// `kFailedPrecondition`, listing what there is, when a host has none that fits.
+Result<std::vector<Interface>> choose_network(std::span<const HostNetwork> hosts,
+                                              const std::optional<std::string>& wanted);
+
+/// Whether a TCP connection to `address`:`port` comes about within `limit`; closed at once. Fails with `kUnavailable`
+/// (refused, no route) or `kDeadlineExceeded`; the message is the bare reason. @blocking
+Result<void> try_connect(const std::string& address, uint16_t port, Duration limit);
+
+}  // namespace lockstep::transport
