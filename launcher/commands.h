@@ -13,6 +13,10 @@ Result<void> generate(const GenerateCommand& command);
 /// Measures prefill and decode of a model beside the machine's limits. @collective @blocking
 Result<void> bench(const BenchCommand& command);
 
+/// Checks the launch and the machine, without a model. Fails with an empty message, as all was said, when something is
+/// wrong. @collective @blocking
+Result<void> doctor(const DoctorCommand& command);
+
 /// Prints or writes token ids and the text that they decode to.
 Result<void> tokenize(const TokenizeCommand& command);
 

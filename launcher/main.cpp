@@ -17,6 +17,7 @@ Result<void> run(const launcher::Command& command) {
     Result<void> operator()(const launcher::TokenizeCommand& c) const { return launcher::tokenize(c); }
     Result<void> operator()(const launcher::ExplainCommand& c) const { return launcher::explain(c); }
     Result<void> operator()(const launcher::BenchCommand& c) const { return launcher::bench(c); }
+    Result<void> operator()(const launcher::DoctorCommand& c) const { return launcher::doctor(c); }
     Result<void> operator()(const launcher::PrintedText& printed) const {
       fmt::print("{}", printed.text);
       return ok();
@@ -34,7 +35,8 @@ int main(int argc, char** argv) {
   });
   std::fflush(stdout);
   if (result.has_value()) return 0;
-  fmt::print(stderr, "lockstep: {}\n", result.error().message);
+  const bool is_said = result.error().message.empty();
+  if (!is_said) fmt::print(stderr, "lockstep: {}\n", result.error().message);
   std::fflush(stderr);
   // Not exit(): the destructors of MPI and CAF would wait for peers that may be gone.
   std::_Exit(exit_code(result.error().kind));

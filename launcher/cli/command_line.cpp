@@ -54,7 +54,8 @@ struct Commands {
   TokenizeCommand tokenize;
   ExplainCommand explain;
   BenchCommand bench;
-  int64_t probe_mib = 0;  // of bench
+  DoctorCommand doctor;
+  int64_t probe_mib = 0;  // of bench or doctor
 };
 
 void add_all(CLI::App& app, Commands& commands) {
@@ -64,6 +65,7 @@ void add_all(CLI::App& app, Commands& commands) {
   add_tokenize(app, commands.tokenize);
   add_explain(app, commands.explain);
   add_bench(app, commands.bench, commands.probe_mib);
+  add_doctor(app, commands.doctor, commands.probe_mib);
   take_guards_off(app);
 }
 
@@ -72,6 +74,10 @@ Command chosen_command(const CLI::App& app, Commands commands) {
   if (app.got_subcommand("generate")) return std::move(commands.generate);
   if (app.got_subcommand("tokenize")) return std::move(commands.tokenize);
   if (app.got_subcommand("explain")) return std::move(commands.explain);
+  if (app.got_subcommand("doctor")) {
+    if (commands.probe_mib > 0) commands.doctor.probe_bytes = Bytes(commands.probe_mib << 20);
+    return std::move(commands.doctor);
+  }
   commands.bench.shape.batch = commands.bench.model.batch_size.value_or(1);
   if (commands.probe_mib > 0) commands.bench.probe_bytes = Bytes(commands.probe_mib << 20);
   return std::move(commands.bench);

@@ -17,5 +17,6 @@ void add_tokenize(CLI::App& parent, TokenizeCommand& command);
 void add_explain(CLI::App& parent, ExplainCommand& command);
 /// `probe_mib` is 0 unless it was given.
 void add_bench(CLI::App& parent, BenchCommand& command, int64_t& probe_mib);
+void add_doctor(CLI::App& parent, DoctorCommand& command, int64_t& probe_mib);
 
 }  // namespace lockstep::launcher
