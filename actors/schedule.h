@@ -67,9 +67,9 @@ struct HostChoice {
 struct StepResult {
   int32_t schedule = 0;
   int32_t step = 0;
-  std::vector<int32_t> tokens;     // [slots, tokens of the step]: new ones, then −1; pad for a finished slot; −1 for
-                                   // slots that the host chooses for
-  std::vector<float> logits = {};  // [slots, vocabulary], or empty
+  std::vector<int32_t> tokens;  // [slots, tokens of the step]: new ones, then −1; pad for a finished slot; −1 for
+                                // slots that the host chooses for
+  std::vector<float> logits = {};        // [slots, vocabulary], or empty
   std::vector<HostChoice> choices = {};  // of the requests that the host chose for
 
   friend bool operator==(const StepResult&, const StepResult&) = default;

