@@ -22,7 +22,6 @@ constexpr std::array<int64_t, 7> kClasses = {1 << 10, 1 << 12, 1 << 14, 1 << 16,
 
 /// Of these the first is a warm-up. Large messages are slow and steady: few rounds tell.
 int rounds_of(int64_t bytes) { return bytes <= (1 << 16) ? 8 : 4; }
-int repeats_of(int64_t bytes) { return bytes <= (1 << 16) ? 8 : 1; }
 
 size_t class_of(uint64_t bytes) {
   const auto found = std::lower_bound(kClasses.begin(), kClasses.end(), static_cast<int64_t>(bytes));
@@ -102,7 +101,7 @@ Result<Decision> measure(const Candidates& ways, const Clock& clock) {
     std::vector<std::vector<double>> seconds(ways.size());
     for (int round = 0; round < rounds_of(kClasses[i]); ++round) {
       for (size_t way = 0; way < ways.size(); ++way) {
-        LOCKSTEP_TRY(const double taken, probe.time(*ways[way], kTimed, kClasses[i], repeats_of(kClasses[i])));
+        LOCKSTEP_TRY(const double taken, probe.time(*ways[way], kTimed, kClasses[i], timed_together(kClasses[i])));
         if (round > 0) seconds[way].push_back(taken);
       }
     }

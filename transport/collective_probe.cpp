@@ -44,8 +44,8 @@ Result<void> check_sum(device::Communicator& way, size_t elements) {
 
 int byte_of(int rank, size_t i) { return (rank * 31 + static_cast<int>(i % 200)) % 251; }
 
-Result<void> compare(const device::Communicator& way, Collective collective, std::span<const std::byte> found,
-                     int src, size_t first) {
+Result<void> compare(const device::Communicator& way, Collective collective, std::span<const std::byte> found, int src,
+                     size_t first) {
   for (size_t i = 0; i < found.size(); ++i) {
     const int expected = byte_of(src, i);
     if (static_cast<int>(found[i]) == expected) continue;
@@ -93,6 +93,8 @@ std::string_view to_string(Collective collective) {
   }
   return "unknown";
 }
+
+int timed_together(int64_t bytes) { return bytes <= (1 << 16) ? 8 : 1; }
 
 CollectiveProbe::CollectiveProbe(int ranks, int64_t most_bytes, const Clock& clock)
     : clock_(clock),

@@ -18,6 +18,10 @@ enum class Collective { kAllReduce, kAllGather, kBroadcast };
 /// "all_reduce", …: as communicators call it.
 std::string_view to_string(Collective collective);
 
+/// How many collectives of `bytes` are timed as one: short ones back to back, so that the barrier before them does not
+/// count.
+int timed_together(int64_t bytes);
+
 /// Buffers for a group of `ranks`. Used by one thread.
 class CollectiveProbe {
  public:

@@ -101,7 +101,7 @@ struct DoctorCommand {
   RunOptions run;         // how ranks are started; the rest is not asked for
   std::optional<int> tp;  // ranks
   double stage_deadline_s = 10.0;
-  bool quick = false;                // without the machine's limits
+  bool quick = false;  // without the machine's limits
   Warnings warnings = Warnings::kAllow;
   std::optional<Bytes> probe_bytes;  // of each thread's buffer; default: what no cache holds
   std::optional<std::filesystem::path> model;
@@ -113,7 +113,8 @@ struct PrintedText {
   std::string text;
 };
 
-using Command = std::variant<GenerateCommand, TokenizeCommand, ExplainCommand, BenchCommand, DoctorCommand, PrintedText>;
+using Command =
+    std::variant<GenerateCommand, TokenizeCommand, ExplainCommand, BenchCommand, DoctorCommand, PrintedText>;
 
 /// Fails with `kInvalidArgument` whose message names the option and what it expects.
 Result<Command> parse_command_line(int argc, const char* const* argv);

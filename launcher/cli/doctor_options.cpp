@@ -38,8 +38,9 @@ void add_doctor(CLI::App& parent, DoctorCommand& command, int64_t& probe_mib) {
   app.add_flag("--quick", command.quick, "Leave out the machine's limits: memory bandwidth and FLOP/s");
   app.add_option("--model", command.model, "Also check that every rank sees the same files here and can read them")
       ->type_name("DIR");
-  app.add_option("--probe-mib", probe_mib, "MiB that a thread reads to measure the bandwidth; default: what no cache "
-                                           "holds")
+  app.add_option("--probe-mib", probe_mib,
+                 "MiB that a thread reads to measure the bandwidth; default: what no cache "
+                 "holds")
       ->check(CLI::Range(int64_t{1}, int64_t{1} << 20))
       ->type_name("N");
   app.add_flag_callback(

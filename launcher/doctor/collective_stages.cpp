@@ -29,7 +29,7 @@ Result<bool> go_on(device::Communicator& way, bool mine) {
   return word != std::byte{0};
 }
 
-/// Seconds of single collectives.
+/// Seconds of a collective, in rising order.
 Result<std::vector<double>> samples_of(transport::CollectiveProbe& probe, device::Communicator& way,
                                        Collective collective, int64_t bytes, const Clock& clock) {
   std::vector<double> samples;
@@ -38,7 +38,7 @@ Result<std::vector<double>> samples_of(transport::CollectiveProbe& probe, device
   const Deadline budget(clock, duration_of(kBudget));
   for (bool more = true; more && std::ssize(samples) < kMostSamples;) {
     for (int i = 0; i < kBatch; ++i) {
-      LOCKSTEP_TRY(const double seconds, probe.time(way, one, bytes, /*repeats=*/1));
+      LOCKSTEP_TRY(const double seconds, probe.time(way, one, bytes, transport::timed_together(bytes)));
       samples.push_back(seconds);
     }
     LOCKSTEP_TRY(more, go_on(way, !budget.has_passed()));
@@ -65,9 +65,9 @@ Result<void> measure(DoctorRank& rank, device::Communicator& way) {
 
 /// What was measured of `name`, a line a size.
 std::string table_of(const DoctorReport& report, const std::string& name) {
-  std::string text = fmt::format("{:>9} {:>26} {:>28}\n", "", "all-reduce median, 99 %", "all-gather");
+  std::string text = fmt::format("{:>10} {:>29} {:>29}\n", "", "all-reduce median, 99 %", "all-gather");
   for (const int64_t bytes : kSizes) {
-    std::string line = fmt::format("{:>9}", to_string(Bytes(bytes)));
+    std::string line = fmt::format("{:>10}", to_string(Bytes(bytes)));
     for (const CollectiveFigure& figure : report.collectives) {
       if (figure.communicator != name || figure.bytes != bytes) continue;
       line += figure.operation == "all_reduce"

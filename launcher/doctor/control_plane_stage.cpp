@@ -139,14 +139,15 @@ Result<double> round_trip(const DoctorRank& rank, const ControlPlane& plane, uin
   const int error = errno;
   close(socket);
   if (seconds) return *seconds;
-  return Error{ErrorKind::kFailedPrecondition,
-               fmt::format("[doctor] rank {} cannot reach rank 0 at {}:{} on {} from {}: found '{}', expected an answer "
-                           "within {:.3g} s; name the network between the hosts with --interface NAME, ADDRESS or "
-                           "SUBNET (to lockstep generate, too), and open its ports in firewalls",
-                           rank.rank(), plane.address, port, side_of(rank, plane, 0),
-                           side_of(rank, plane, static_cast<size_t>(rank.rank())), std::strerror(error),
-                           rank.command.stage_deadline_s / 2),
-               rank.rank()};
+  return Error{
+      ErrorKind::kFailedPrecondition,
+      fmt::format("[doctor] rank {} cannot reach rank 0 at {}:{} on {} from {}: found '{}', expected an answer "
+                  "within {:.3g} s; name the network between the hosts with --interface NAME, ADDRESS or "
+                  "SUBNET (to lockstep generate, too), and open its ports in firewalls",
+                  rank.rank(), plane.address, port, side_of(rank, plane, 0),
+                  side_of(rank, plane, static_cast<size_t>(rank.rank())), std::strerror(error),
+                  rank.command.stage_deadline_s / 2),
+      rank.rank()};
 }
 
 }  // namespace

@@ -28,6 +28,7 @@ struct Examination {
   StageBoard& board;
   StageDesk& desk;
   StageMail* mail = nullptr;  // between processes
+  TimePoint mpi_began{};
 };
 
 /// One rank's way through the stages that need a group.
@@ -81,7 +82,7 @@ class RankExamination {
       check = {};
       check.found = name.substr(5, name.size() - 6);
     }
-    begin_ = rank_.context.clock.now();
+    begin_ = all_.mpi_began;
     leave(kMpiStage, std::move(check));
   }
 
@@ -148,7 +149,7 @@ Result<void> result_of(const DoctorCommand& command, const DoctorReport& report)
 }
 
 /// The launch was not refused: MPI, and all that needs a group. `report` has one check and gets the others.
-Result<void> examine_group(Examination& all, DoctorReport& report) {
+Result<void> examine_group(Examination& all, const Clock& clock, DoctorReport& report) {
   const bool has_threads = all.command.run.launch == Launch::kThreads;
   const DoctorReport early = report;
   const auto work = [&](const RankContext& context, RankMonitor&) -> Result<void> {
@@ -157,6 +158,7 @@ Result<void> examine_group(Examination& all, DoctorReport& report) {
     if (!has_threads || context.bootstrap.rank() == 0) report = own.report();
     return done;
   };
+  all.mpi_began = clock.now();
   all.desk.enter(kMpiStage);
   if (all.mail != nullptr) all.mail->say(kMpiStage);
   const Result<void> ran = run_ranks(run_options(all.command), all.command.tp, work);
@@ -194,7 +196,7 @@ Result<void> doctor(const DoctorCommand& command) {
     skip_rest(report, "the launch is wrong");
   } else {
     Examination all{command, place, board, desk, mail ? &*mail : nullptr};
-    LOCKSTEP_TRY_VOID(examine_group(all, report));
+    LOCKSTEP_TRY_VOID(examine_group(all, clock, report));
   }
   LOCKSTEP_TRY_VOID(desk.close(report));
   return result_of(command, report);

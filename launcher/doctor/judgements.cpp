@@ -75,8 +75,8 @@ Check judge_launch(const LaunchFacts& facts) {
       check.status = CheckStatus::kWarning;
       check.found += ", inside a Slurm job";
       check.expected = "a rank on each of the job's tasks";
-      check.fix = facts.library.starts_with("MPICH") ? "srun --mpi=pmi2 lockstep doctor"
-                                                     : "srun --mpi=pmix lockstep doctor";
+      check.fix =
+          facts.library.starts_with("MPICH") ? "srun --mpi=pmi2 lockstep doctor" : "srun --mpi=pmix lockstep doctor";
     }
   } else {
     const std::string size = environment.size ? counted(*environment.size, "rank") : "ranks";
@@ -105,8 +105,8 @@ std::string launcher_words(const transport::LaunchEnvironment& environment, int 
 
 Check judge_places(const Placement& placement) {
   Check check;
-  check.found = fmt::format("{} on {}", counted(std::ssize(placement.ranks), "rank"),
-                            counted(placement.hosts(), "host"));
+  check.found =
+      fmt::format("{} on {}", counted(std::ssize(placement.ranks), "rank"), counted(placement.hosts(), "host"));
   check.table = rank_table(placement);
   const std::vector<Finding> findings = judge(placement);
   std::vector<std::string> what, fixes;
@@ -139,8 +139,8 @@ Check judge_hosts(const Placement& placement, std::span<const RankFacts> facts) 
     const int threads = threads_on(placement, place.node);
     if (own.core_limit && *own.core_limit < threads - 0.01 && check.fix.empty()) {
       check.status = CheckStatus::kWarning;
-      check.expected = fmt::format("the time of {} for {} on {}", counted(threads, "core"),
-                                   counted(threads, "thread"), place.host);
+      check.expected =
+          fmt::format("the time of {} for {} on {}", counted(threads, "core"), counted(threads, "thread"), place.host);
       check.fix = fmt::format("raise the limit of the container or job ({}), or --threads {}",
                               has_slurm(placement.launcher) ? "srun --cpus-per-task" : "docker --cpus",
                               std::max(1, static_cast<int>(*own.core_limit / place.local_size)));
@@ -165,8 +165,8 @@ Check judge_limits(const Placement& placement, std::span<const RankFacts> facts)
   });
   const auto rank = static_cast<size_t>(fewest - facts.begin());
   const std::string locked = fewest->locked_bytes < 0 ? "unlimited" : size_text(fewest->locked_bytes);
-  check.found = fmt::format("open files (ulimit -n): {}; locked memory (ulimit -l): {}", unlimited(fewest->open_files),
-                            locked);
+  check.found =
+      fmt::format("open files (ulimit -n): {}; locked memory (ulimit -l): {}", unlimited(fewest->open_files), locked);
   if (fewest->open_files >= 0 && fewest->open_files < needed) {
     check.status = CheckStatus::kFailed;
     check.found = fmt::format("{} may open {} files", name_of(placement, rank), fewest->open_files);
@@ -174,8 +174,8 @@ Check judge_limits(const Placement& placement, std::span<const RankFacts> facts)
     check.fix = "ulimit -n 4096 before the launcher (limits.conf or the job's settings on other hosts)";
     return check;
   }
-  const auto locked_out = std::ranges::find_if(
-      facts, [](const RankFacts& own) { return own.has_infiniband && own.locked_bytes >= 0; });
+  const auto locked_out =
+      std::ranges::find_if(facts, [](const RankFacts& own) { return own.has_infiniband && own.locked_bytes >= 0; });
   if (locked_out == facts.end()) return check;
   check.status = CheckStatus::kWarning;
   check.found = fmt::format("{} has InfiniBand and may lock {} of memory",
@@ -197,9 +197,9 @@ Check judge_program(const Placement& placement, std::span<const RankFacts> facts
   if (others.empty()) return check;
   const auto first = static_cast<size_t>(others.front());
   check.status = CheckStatus::kFailed;
-  check.found = fmt::format("{} {} another program: {} on {}", transport::rank_list(others),
-                            others.size() == 1 ? "runs" : "run", last_line(facts[first].program),
-                            placement.ranks[first].place.host);
+  check.found =
+      fmt::format("{} {} another program: {} on {}", transport::rank_list(others), others.size() == 1 ? "runs" : "run",
+                  last_line(facts[first].program), placement.ranks[first].place.host);
   check.expected = fmt::format("{} as on rank 0", last_line(facts[0].program));
   check.fix = "install one build on every host, and start it by the same path everywhere";
   return check;
@@ -240,8 +240,9 @@ Check judge_shm_space(const Placement& placement, std::span<const RankFacts> fac
     if (own.shm_free >= needed || check.status == CheckStatus::kFailed) continue;
     check.status = CheckStatus::kFailed;
     check.expected = fmt::format("at least {} free on {}", size_text(needed), place.host);
-    check.fix = "make /dev/shm larger (mount -o remount,size=1G /dev/shm; in a container --shm-size=1g), or remove "
-                "what fills it; --communicator mpi works without it, slower";
+    check.fix =
+        "make /dev/shm larger (mount -o remount,size=1G /dev/shm; in a container --shm-size=1g), or remove "
+        "what fills it; --communicator mpi works without it, slower";
   }
   check.found = fmt::format("{}", fmt::join(hosts, "; "));
   return check;

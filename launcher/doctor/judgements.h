@@ -20,9 +20,9 @@ namespace lockstep::launcher {
 struct LaunchFacts {
   transport::LaunchEnvironment environment;
   Launch launch = Launch::kMpi;
-  std::optional<int> tp;         // as the user gave it
-  std::string library;           // "Open MPI 4.1.4"
-  bool in_slurm_job = false;     // in an allocation, by whatever means
+  std::optional<int> tp;      // as the user gave it
+  std::string library;        // "Open MPI 4.1.4"
+  bool in_slurm_job = false;  // in an allocation, by whatever means
 };
 
 Check judge_launch(const LaunchFacts& facts);

@@ -45,8 +45,10 @@ Check words_of(const DoctorReport& report, const Limits& together) {
   check.found = fmt::format("all ranks together read {:.3g} GB/s and compute {:.3g} GFLOP/s ({})",
                             together.read_bytes_per_s / 1e9, together.flops_per_s / 1e9, report.limits->precision);
   if (report.ranks.size() == 1) return check;
-  check.found += fmt::format("; the slowest rank alone reads {:.3g} GB/s, so {} ranks share memory at {:.0f} %",
-                             slowest / 1e9, report.ranks.size(), 100 * together.read_bytes_per_s / read);
+  check.found += fmt::format(
+      "; the slowest rank alone reads {:.3g} GB/s, and together they reach {:.0f} % of what they "
+      "reach alone",
+      slowest / 1e9, 100 * together.read_bytes_per_s / read);
   return check;
 }
 

@@ -47,7 +47,8 @@ ModelFacts look_at(const fs::path& folder, const Clock& clock) {
   }
   if (error) facts.problem = fmt::format("{} cannot be opened: {}", folder.string(), error.message());
   std::ranges::sort(facts.files);
-  const bool has_config = std::ranges::any_of(facts.files, [](const auto& file) { return file.first == "config.json"; });
+  const bool has_config =
+      std::ranges::any_of(facts.files, [](const auto& file) { return file.first == "config.json"; });
   if (facts.problem.empty() && !has_config) facts.problem = fmt::format("{} has no config.json", folder.string());
   if (facts.problem.empty()) read_sample(largest, clock, facts);
   return facts;

@@ -83,7 +83,8 @@ int count_files(const fs::path& folder, std::string_view prefix) {
   int count = 0;
   for (fs::directory_iterator entry(folder, error), end; !error && entry != end; entry.increment(error)) {
     const std::string name = entry->path().filename().string();
-    const bool is_numbered = name.size() > prefix.size() && std::isdigit(static_cast<unsigned char>(name[prefix.size()]));
+    const bool is_numbered =
+        name.size() > prefix.size() && std::isdigit(static_cast<unsigned char>(name[prefix.size()]));
     if (name.starts_with(prefix) && (prefix.empty() || is_numbered)) ++count;
   }
   return count;
@@ -145,17 +146,11 @@ RankFacts own_facts(const transport::EnvironmentLookup& lookup) {
 }
 
 std::string to_text(const RankFacts& facts) {
-  Json json = {{"program", facts.program},
-               {"memory", facts.memory_bytes},
-               {"available", facts.available_bytes},
-               {"files", facts.open_files},
-               {"locked", facts.locked_bytes},
-               {"infiniband", facts.has_infiniband},
-               {"shm", facts.shm_bytes},
-               {"shm_free", facts.shm_free},
-               {"visible", facts.visible},
-               {"gpus", facts.installed_gpus},
-               {"neurons", facts.installed_neurons}};
+  Json json = {
+      {"program", facts.program},     {"memory", facts.memory_bytes},      {"available", facts.available_bytes},
+      {"files", facts.open_files},    {"locked", facts.locked_bytes},      {"infiniband", facts.has_infiniband},
+      {"shm", facts.shm_bytes},       {"shm_free", facts.shm_free},        {"visible", facts.visible},
+      {"gpus", facts.installed_gpus}, {"neurons", facts.installed_neurons}};
   if (facts.memory_limit) json["memory_limit"] = *facts.memory_limit;
   if (facts.core_limit) json["core_limit"] = *facts.core_limit;
   return json.dump(-1, ' ', false, Json::error_handler_t::replace);

@@ -142,11 +142,13 @@ Check failed_check(const Error& error) {
   std::string text = error.message;
   if (const size_t end = text.find("] "); text.starts_with('[') && end != std::string::npos) text.erase(0, end + 2);
   Check check{.status = CheckStatus::kFailed};
-  if (const size_t fix = text.rfind("; "); fix != std::string::npos) {
+  const size_t expected = text.rfind(kExpected);
+  const size_t fix = expected == std::string::npos ? text.rfind("; ") : text.find("; ", expected);
+  if (fix != std::string::npos) {
     check.fix = text.substr(fix + 2);
     text.resize(fix);
   }
-  if (const size_t expected = text.rfind(kExpected); expected != std::string::npos) {
+  if (expected != std::string::npos) {
     check.expected = text.substr(expected + kExpected.size());
     text.resize(expected);
   }
@@ -160,16 +162,33 @@ CheckStatus DoctorReport::verdict() const {
 }
 
 std::string to_lines(const Check& check) {
-  std::string text = fmt::format("{:<8} {:<15} {:>6.2f} s  {}\n", to_string(check.status), check.name, check.seconds,
-                                 check.found);
-  if (!check.expected.empty()) text += fmt::format("{:>36}{}\n", "expected: ", check.expected);
-  if (!check.fix.empty()) text += fmt::format("{:>36}{}\n", "fix: ", check.fix);
-  return text + indented(check.table, 26);
+  std::string text =
+      fmt::format("{:<8} {:<15} {:>6.2f} s  {}\n", to_string(check.status), check.name, check.seconds, check.found);
+  if (!check.expected.empty()) text += fmt::format("{:>35}{}\n", "expected: ", check.expected);
+  if (!check.fix.empty()) text += fmt::format("{:>35}{}\n", "fix: ", check.fix);
+  return text + indented(check.table, 9);
+}
+
+std::string to_lines(std::span<const Check> checks) {
+  std::string text;
+  for (size_t begin = 0, end = 0; begin < checks.size(); begin = end) {
+    const Check& first = checks[begin];
+    std::vector<std::string_view> names;
+    for (end = begin; end < checks.size(); ++end) {
+      const bool is_alike = checks[end].status == CheckStatus::kSkipped && checks[end].found == first.found;
+      if (end > begin && !is_alike) break;
+      names.push_back(checks[end].name);
+    }
+    text += names.size() == 1
+                ? to_lines(first)
+                : fmt::format("{:<8} {}: {}\n", to_string(first.status), fmt::join(names, ", "), first.found);
+  }
+  return text;
 }
 
 std::string closing_words(const DoctorReport& report) {
-  const std::string who = fmt::format("{} on {}", counted(static_cast<size_t>(report.world_size), "rank"),
-                                      counted(std::max<size_t>(report.hosts.size(), 1), "host"));
+  std::string who = counted(static_cast<size_t>(report.world_size), "rank");
+  if (!report.hosts.empty()) who += " on " + counted(report.hosts.size(), "host");
   if (const Check* failed = first_with(report, CheckStatus::kFailed)) {
     return fmt::format("\n{}: not ready: {} failed.\nfirst: {}\nthen run lockstep doctor again\n", who,
                        fmt::join(names_with(report, CheckStatus::kFailed), ", "),

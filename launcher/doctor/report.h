@@ -2,6 +2,7 @@
 #pragma once
 
 #include <optional>
+#include <span>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -84,6 +85,9 @@ struct DoctorReport {
 
 /// "ok       MPI start   0.31 s  Open MPI 4.1.4": a check as it is printed when it ends, with fix and table.
 std::string to_lines(const Check& check);
+
+/// The same for several; neighbours that are skipped for one reason share a line.
+std::string to_lines(std::span<const Check> checks);
 
 /// The last lines: what all of it means, and what to type or change next.
 std::string closing_words(const DoctorReport& report);

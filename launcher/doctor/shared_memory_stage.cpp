@@ -82,10 +82,9 @@ Result<void> share_a_page(DoctorRank& rank) {
   LOCKSTEP_TRY(const auto names, bootstrap.exchange(name.text));
   const auto head = std::ranges::find_if(
       places, [&](const RankPlace& place) { return place.node == own.node && place.local_rank == 0; });
-  Result<Memory> memory = own.local_size > 1 ? map(own, names[static_cast<size_t>(head->rank)])
-                                             : Memory::anonymous(kPage);
-  LOCKSTEP_TRY_VOID(
-      all_succeeded(bootstrap, memory.has_value() ? Result<void>(ok()) : Result<void>(memory.error())));
+  Result<Memory> memory =
+      own.local_size > 1 ? map(own, names[static_cast<size_t>(head->rank)]) : Memory::anonymous(kPage);
+  LOCKSTEP_TRY_VOID(all_succeeded(bootstrap, memory.has_value() ? Result<void>(ok()) : Result<void>(memory.error())));
   std::byte* const page = memory.value().data() + kPage * static_cast<size_t>(own.local_rank);
   std::fill(page, page + kPage, static_cast<std::byte>(own.local_rank + 1));
   LOCKSTEP_TRY_VOID(bootstrap.barrier());

@@ -1,8 +1,8 @@
 // Which stage each rank has reached, by means that do not hang when a stage does: small datagrams that nobody waits
 // for, a few times a second, from every rank to rank 0.
 //
-//   before MPI   an abstract Unix socket of this host, whose name follows from the job: ranks of rank 0's host are heard
-//   after it     UDP to every address of rank 0's host, which a `Bootstrap` has told: ranks of other hosts, too
+//   before MPI   an abstract Unix socket of this host, whose name follows from the job: ranks of rank 0's host are
+//   heard after it     UDP to every address of rank 0's host, which a `Bootstrap` has told: ranks of other hosts, too
 //
 // A rank that is stopped or gone falls silent; one that waits is heard and says in which stage.
 #pragma once
@@ -23,8 +23,8 @@ namespace lockstep::launcher {
 
 /// What is known of one rank.
 struct RankSign {
-  int stage = -1;       // the last that it began; −1: never heard
-  TimePoint heard{};    // the last sign of life
+  int stage = -1;     // the last that it began; −1: never heard
+  TimePoint heard{};  // the last sign of life
   friend bool operator==(const RankSign&, const RankSign&) = default;
 };
 

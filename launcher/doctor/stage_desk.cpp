@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
+#include <algorithm>
 #include <cstdio>
 #include <cstdlib>
 
@@ -33,8 +34,8 @@ void print(const std::string& text) {
 Check expired_check(int stage, const std::vector<std::string>& missing, double seconds) {
   Check check{.name = stage_of(stage).name, .status = CheckStatus::kFailed};
   check.seconds = seconds;
-  check.found = missing.empty() ? "every rank is in it, and none comes to its end"
-                                : fmt::format("{}", fmt::join(missing, "; "));
+  check.found =
+      missing.empty() ? "every rank is in it, and none comes to its end" : fmt::format("{}", fmt::join(missing, "; "));
   check.expected = fmt::format("the end of '{}' on every rank, in less than {:.1f} s", check.name, seconds);
   check.fix = stage == kMpiStage ? "check that every rank was started, that none is stopped (ps), and that the hosts "
                                    "reach each other (firewalls; --interface NAME)"
@@ -82,8 +83,8 @@ Result<void> StageDesk::close(const DoctorReport& report) {
   std::lock_guard lock(mutex_);
   stage_ = -1;
   if (rank_ != 0) return ok();
-  for (size_t i = report_.checks.size(); i < report.checks.size(); ++i) print(to_lines(report.checks[i]));
-  print(closing_words(report));
+  const size_t printed = std::min(report_.checks.size(), report.checks.size());
+  print(to_lines(std::span(report.checks).subspan(printed)) + closing_words(report));
   return command_.json ? write_text_file(*command_.json, to_json(report)) : Result<void>(ok());
 }
 
@@ -109,16 +110,17 @@ std::optional<Check> StageDesk::why_expired() const {
 void StageDesk::expire(const Check& check) {
   if (rank_ == 0) {
     report_.checks.push_back(check);
-    print(to_lines(check));
+    const size_t printed = report_.checks.size() - 1;
     skip_rest(report_, fmt::format("'{}' did not end", check.name));
-    print(closing_words(report_));
+    print(to_lines(std::span(report_.checks).subspan(printed)) + closing_words(report_));
     if (command_.json) {
       const auto written = write_text_file(*command_.json, to_json(report_));
       if (!written.has_value()) fmt::print(stderr, "lockstep: {}\n", written.error().message);
     }
   } else {
-    fmt::print(stderr, "lockstep: [doctor] rank {}: '{}' did not end in {:.1f} s, and rank 0 has not ended the job; is "
-                       "rank 0 stopped, or on a host that this one cannot reach?\n",
+    fmt::print(stderr,
+               "lockstep: [doctor] rank {}: '{}' did not end in {:.1f} s, and rank 0 has not ended the job; is "
+               "rank 0 stopped, or on a host that this one cannot reach?\n",
                rank_, check.name, check.seconds);
   }
   std::fflush(stderr);

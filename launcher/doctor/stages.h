@@ -18,9 +18,9 @@ namespace lockstep::launcher {
 struct DoctorRank {
   const DoctorCommand& command;
   const RankContext& context;
-  Plan plan{};                    // places, placement and threads, from "places" on
+  Plan plan{};                     // places, placement and threads, from "places" on
   std::vector<RankFacts> facts{};  // by rank, likewise
-  DoctorReport report{};          // of rank 0; on the others as far as they know
+  DoctorReport report{};           // of rank 0; on the others as far as they know
 
   int rank() const { return context.bootstrap.rank(); }
   int size() const { return context.bootstrap.size(); }
@@ -34,9 +34,9 @@ using RunStage = Result<Check> (*)(DoctorRank& rank);
 
 struct Stage {
   const char* name;
-  RunStage run;           // null: done before there is a group
+  RunStage run;            // null: done before there is a group
   double deadlines = 1.0;  // how many times --stage-deadline-s it may take
-  bool ends_it = false;   // when it fails, nothing after it makes sense
+  bool ends_it = false;    // when it fails, nothing after it makes sense
 };
 
 /// In the order in which they run. The first kEarlyStages need no group.

@@ -72,9 +72,8 @@ Check named(std::string name, CheckStatus status, std::string found = "", std::s
 }
 
 TEST(JudgeLaunch, SaysWhoStartedHowMany) {
-  const Check check = judge_launch({.environment = started_by(transport::Launcher::kOpenMpi, 4),
-                                    .tp = std::nullopt,
-                                    .library = "Open MPI 4.1.4"});
+  const Check check = judge_launch(
+      {.environment = started_by(transport::Launcher::kOpenMpi, 4), .tp = std::nullopt, .library = "Open MPI 4.1.4"});
   EXPECT_EQ(check.status, CheckStatus::kOk);
   EXPECT_THAT(check.found, AllOf(HasSubstr("4 ranks"), HasSubstr("mpirun"), HasSubstr("Open MPI 4.1.4")));
 }
