@@ -35,7 +35,8 @@ void add_doctor(CLI::App& parent, DoctorCommand& command, int64_t& probe_mib) {
       ->check(CLI::Range(0.1, 86400.0))
       ->capture_default_str()
       ->type_name("S");
-  app.add_flag("--quick", command.quick, "Leave out the machine's limits: memory bandwidth and FLOP/s");
+  app.add_flag("--quick", command.quick,
+               "Leave out the machine's limits (memory bandwidth and FLOP/s), time communicators more briefly");
   app.add_option("--model", command.model, "Also check that every rank sees the same files here and can read them")
       ->type_name("DIR");
   app.add_option("--probe-mib", probe_mib,

@@ -21,6 +21,7 @@ constexpr std::array<int64_t, 7> kSizes = {8, 1 << 10, 1 << 13, 1 << 16, 1 << 18
 constexpr int kBatch = 10;         // samples between two looks at the clock
 constexpr int kMostSamples = 200;  // enough for a 99th percentile
 constexpr double kBudget = 0.12;   // seconds of one size and collective
+constexpr double kQuickBudget = 0.02;
 
 /// Whether rank 0 has time for more samples; its word, on every rank.
 Result<bool> go_on(device::Communicator& way, bool mine) {
@@ -30,12 +31,12 @@ Result<bool> go_on(device::Communicator& way, bool mine) {
 }
 
 /// Seconds of a collective, in rising order.
-Result<std::vector<double>> samples_of(transport::CollectiveProbe& probe, device::Communicator& way,
-                                       Collective collective, int64_t bytes, const Clock& clock) {
+Result<std::vector<double>> samples_of(const DoctorRank& rank, transport::CollectiveProbe& probe,
+                                       device::Communicator& way, Collective collective, int64_t bytes) {
   std::vector<double> samples;
   const std::array one = {collective};
   LOCKSTEP_TRY_VOID(probe.time(way, one, bytes, /*repeats=*/1));  // a warm-up
-  const Deadline budget(clock, duration_of(kBudget));
+  const Deadline budget(rank.context.clock, duration_of(rank.command.quick ? kQuickBudget : kBudget));
   for (bool more = true; more && std::ssize(samples) < kMostSamples;) {
     for (int i = 0; i < kBatch; ++i) {
       LOCKSTEP_TRY(const double seconds, probe.time(way, one, bytes, transport::timed_together(bytes)));
@@ -51,7 +52,7 @@ Result<void> measure(DoctorRank& rank, device::Communicator& way) {
   transport::CollectiveProbe probe(way.size(), kSizes.back(), rank.context.clock);
   for (const int64_t bytes : kSizes) {
     for (const Collective collective : {Collective::kAllReduce, Collective::kAllGather}) {
-      LOCKSTEP_TRY(const auto samples, samples_of(probe, way, collective, bytes, rank.context.clock));
+      LOCKSTEP_TRY(const auto samples, samples_of(rank, probe, way, collective, bytes));
       const size_t last = samples.size() - 1;
       rank.report.collectives.push_back({.communicator = way.name(),
                                          .operation = std::string(transport::to_string(collective)),

@@ -29,13 +29,6 @@ std::string indented(std::string_view text, size_t blanks) {
   return out;
 }
 
-const CollectiveFigure* sum_of(const DoctorReport& report, const std::string& communicator, int64_t bytes) {
-  const auto found = std::ranges::find_if(report.collectives, [&](const CollectiveFigure& figure) {
-    return figure.communicator == communicator && figure.operation == "all_reduce" && figure.bytes == bytes;
-  });
-  return found == report.collectives.end() ? nullptr : &*found;
-}
-
 /// "; shm is 3.1x quicker than mpi for messages of 8 KiB".
 std::string comparison(const DoctorReport& report) {
   std::vector<const CollectiveFigure*> ways;
@@ -200,15 +193,6 @@ std::string closing_words(const DoctorReport& report) {
                        warning->fix.empty() ? warning->found : warning->fix, next_command(report));
   }
   return fmt::format("\n{}: everything works{}\nnext: {}\n", who, comparison(report), next_command(report));
-}
-
-std::optional<std::string> quickest(const DoctorReport& report, int64_t bytes) {
-  const CollectiveFigure* best = nullptr;
-  for (const CollectiveFigure& figure : report.collectives) {
-    const CollectiveFigure* own = sum_of(report, figure.communicator, bytes);
-    if (own != nullptr && (best == nullptr || own->median_us < best->median_us)) best = own;
-  }
-  return best == nullptr ? std::nullopt : std::optional(best->communicator);
 }
 
 std::string to_json(const DoctorReport& report) {

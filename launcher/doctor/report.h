@@ -92,9 +92,6 @@ std::string to_lines(std::span<const Check> checks);
 /// The last lines: what all of it means, and what to type or change next.
 std::string closing_words(const DoctorReport& report);
 
-/// The communicator with the quickest all-reduce of `bytes`; empty when none was measured.
-std::optional<std::string> quickest(const DoctorReport& report, int64_t bytes);
-
 /// The document of `doctor --json`; `lockstep plan --probe` reads its "probe".
 std::string to_json(const DoctorReport& report);
 

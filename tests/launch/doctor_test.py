@@ -123,7 +123,7 @@ class Doctor(unittest.TestCase):
         if subprocess.run(["unshare", "-m", "true"], capture_output=True, check=False).returncode != 0:
             self.skipTest("this machine refuses mount namespaces")
         done = self.doctor(ranks=2, before=["unshare", "-m", "sh", "-c", SHM_TOO_SMALL])
-        self.expect_failure(done, "shared memory", "/dev/shm has 2.0 MiB free", "--shm-size", "--communicator mpi")
+        self.expect_failure(done, "shared memory", "/dev/shm has 2.00 MiB free", "--shm-size", "--communicator mpi")
         self.assertEqual([self.status(name) for name in ("shm", "mpi")], ["skipped", "ok"])
 
     def test_ranks_on_one_core_while_others_idle(self):

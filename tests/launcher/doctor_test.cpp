@@ -132,7 +132,7 @@ TEST(JudgeHosts, WarnsWhenAJobMayUseTooLittleMemory) {
   for (RankFacts& own : facts) own.memory_limit = kGiB;
   const Check check = judge_hosts(placement_of({2}), facts);
   EXPECT_EQ(check.status, CheckStatus::kWarning);
-  EXPECT_THAT(check.expected, HasSubstr("1.0 GiB for each rank on node0"));
+  EXPECT_THAT(check.expected, HasSubstr("1.00 GiB for each rank on node0"));
 }
 
 TEST(JudgeLimits, RefusesTooFewOpenFilesAndNamesTheRank) {
@@ -235,6 +235,9 @@ TEST(FailedCheck, TakesAMessageApart) {
   EXPECT_EQ(check.expected, "a free port");
   EXPECT_EQ(check.fix, "name another");
   EXPECT_EQ(failed_check({ErrorKind::kInternal, "odd"}).found, "odd");
+  const Check other = failed_check({ErrorKind::kUnavailable, "[a] b: found c, expected d; start (e; f), or g"});
+  EXPECT_EQ(other.expected, "d");
+  EXPECT_EQ(other.fix, "start (e; f), or g");
 }
 
 TEST(WhoIsMissing, NamesRanksThatAreUnheardSilentOrBehind) {
@@ -314,7 +317,6 @@ TEST(ClosingWords, CompareTheWaysAndSayWhatToTypeNext) {
   EXPECT_THAT(closing_words(report),
               AllOf(HasSubstr("4 ranks on 1 host: everything works; shm is 3.1x quicker than mpi at 8 KiB"),
                     HasSubstr("next: mpirun -n 4 lockstep generate --communicator auto --model DIR")));
-  EXPECT_EQ(quickest(report, 8192), "shm");
   report.checks.push_back(named("places", CheckStatus::kWarning, "narrow", "bind wider"));
   EXPECT_THAT(closing_words(report), AllOf(HasSubstr("works, but could be better (places)"),
                                            HasSubstr("first: bind wider"), HasSubstr("next: mpirun")));
@@ -350,6 +352,13 @@ TEST(CheckLines, PutFixAndTableBelow) {
   EXPECT_THAT(lines, AllOf(HasSubstr("warning  places"), HasSubstr("0.50 s  two on one\n"),
                            HasSubstr("fix: bind wider\n"), HasSubstr("  rank\n")));
   EXPECT_THAT(to_lines(named("a", CheckStatus::kOk, "b")), Not(HasSubstr("fix:")));
+}
+
+TEST(CheckLines, OfChecksThatAreSkippedForOneReasonAreOne) {
+  const std::vector<Check> checks = {named("a", CheckStatus::kFailed, "x"), named("b", CheckStatus::kSkipped, "y"),
+                                     named("c", CheckStatus::kSkipped, "y"), named("d", CheckStatus::kSkipped, "z")};
+  EXPECT_THAT(to_lines(checks),
+              AllOf(HasSubstr("FAILED   a"), HasSubstr("skipped  b, c: y\n"), HasSubstr("skipped  d")));
 }
 
 TEST(LauncherWords, AreThoseOfTheLauncherAtHand) {
