@@ -20,7 +20,7 @@ using Made = Result<std::unique_ptr<device::Communicator>>;
 constexpr std::array<int64_t, 7> kSizes = {8, 1 << 10, 1 << 13, 1 << 16, 1 << 18, 1 << 20, 1 << 22};
 constexpr int kBatch = 10;         // samples between two looks at the clock
 constexpr int kMostSamples = 200;  // enough for a 99th percentile
-constexpr double kBudget = 0.12;   // seconds of one size and collective
+constexpr double kBudget = 0.06;   // seconds of one size and collective
 constexpr double kQuickBudget = 0.02;
 
 /// Whether rank 0 has time for more samples; its word, on every rank.
