@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <exception>
+#include <new>
 #include <utility>
 
 #include "runtime/core/check.h"
@@ -49,6 +50,9 @@ Result<void> Executor::run() {
     if (!ended.has_value()) return explain(std::move(ended).assume_error());
     phase_ = Phase::kEnded;
     return ok();
+  } catch (const std::bad_alloc&) {
+    return explain({ErrorKind::kResourceExhausted,
+                    "[actors] out of memory in a step; use more ranks, or lower --max-seq-len or --batch-size"});
   } catch (const std::exception& failure) {  // a failed check, or a library's surprise: a bug of ours either way
     return explain({ErrorKind::kInternal, fmt::format("[actors] executor: {}", failure.what())});
   }

@@ -114,6 +114,8 @@ class Session::Impl {
   Result<void> execute(LocalRankState& state, shards::Engine& engine);
   Result<void> leave(LocalRankState& state, Result<void> ran);
   void cancel();
+  void fail(const Error& error);
+  void end(LocalRankState& state, const Error& error);
 
   ExecutorStatus status(RankId rank) const {
     const LocalRankState& state = at(rank);
@@ -263,12 +265,19 @@ Result<void> Session::Impl::leave(LocalRankState& state, Result<void> ran) {
 
 void Session::Impl::cancel() {
   for (const auto& state : ranks_) {
-    const Error error{ErrorKind::kCancelled, fmt::format("[actors] rank {}: cancelled", state->local.rank),
-                      state->local.rank.value};
-    if (state->closed.is_open()) continue;
-    state->local.abort->raise(error);
-    caf::anon_send(state->shard, failed_atom::value, to_wire(error));
+    end(*state, {ErrorKind::kCancelled, fmt::format("[actors] rank {}: cancelled", state->local.rank),
+                 state->local.rank.value});
   }
+}
+
+void Session::Impl::fail(const Error& error) {
+  for (const auto& state : ranks_) end(*state, error);
+}
+
+void Session::Impl::end(LocalRankState& state, const Error& error) {
+  if (state.closed.is_open()) return;
+  state.local.abort->raise(error);
+  caf::anon_send(state.shard, failed_atom::value, to_wire(error));
 }
 
 void Session::Impl::request_stop(SlotId slot) {
@@ -337,6 +346,8 @@ Result<void> Session::run_executor(RankId rank, shards::Engine& engine) { return
 ExecutorStatus Session::status(RankId rank) const { return impl_->status(rank); }
 
 void Session::cancel() { impl_->cancel(); }
+
+void Session::fail(const Error& error) { impl_->fail(error); }
 
 void Session::submit(Request request, Sink& sink) {
   caf::anon_send(impl_->coordinator(), submit_atom::value, Submission{std::move(request), &sink});

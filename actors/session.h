@@ -104,6 +104,9 @@ class Session {
   /// Ends the whole session with `kCancelled`. May be called in any process, from any thread (not a signal handler).
   void cancel();
 
+  /// Ends the whole session with `error`, likewise: what a client met that makes going on useless.
+  void fail(const Error& error);
+
   // The client's side: only in the process of rank 0, from any thread.
 
   /// Queues a request. A request that cannot be answered ends through its sink; the others go on.

@@ -23,28 +23,43 @@ Error cannot_write(const std::filesystem::path& path, std::string_view why) {
 
 }  // namespace
 
-Result<void> write_file(const std::filesystem::path& path, std::span<const std::span<const std::byte>> parts) {
-  const std::filesystem::path partial = path.string() + fmt::format(".partial-{}", ::getpid());
+Result<AtomicFile> AtomicFile::create(const std::filesystem::path& path) {
+  AtomicFile file;
+  file.path_ = path;
+  file.partial_ = path.string() + fmt::format(".partial-{}", ::getpid());
+  file.file_ = std::make_unique<std::ofstream>(file.partial_, std::ios::binary | std::ios::trunc);
+  if (!*file.file_) return cannot_write(path, std::strerror(errno));
+  return file;
+}
+
+AtomicFile::~AtomicFile() {
+  if (file_ == nullptr || partial_.empty()) return;
   std::error_code ignored;
-  {
-    std::ofstream file(partial, std::ios::binary | std::ios::trunc);
-    for (const auto& part : parts) {
-      file.write(reinterpret_cast<const char*>(part.data()), static_cast<std::streamsize>(part.size()));
-    }
-    file.flush();
-    if (!file) {
-      const std::string why = std::strerror(errno);
-      std::filesystem::remove(partial, ignored);
-      return cannot_write(path, why);
-    }
-  }
-  std::error_code failed;
-  std::filesystem::rename(partial, path, failed);
-  if (failed) {
-    std::filesystem::remove(partial, ignored);
-    return cannot_write(path, failed.message());
-  }
+  std::filesystem::remove(partial_, ignored);
+}
+
+Result<void> AtomicFile::append(std::string_view text) {
+  file_->write(text.data(), static_cast<std::streamsize>(text.size()));
+  if (!*file_) return cannot_write(path_, std::strerror(errno));
   return ok();
+}
+
+Result<void> AtomicFile::commit() {
+  file_->close();
+  if (!*file_) return cannot_write(path_, std::strerror(errno));
+  std::error_code failed;
+  std::filesystem::rename(partial_, path_, failed);
+  if (failed) return cannot_write(path_, failed.message());
+  partial_.clear();
+  return ok();
+}
+
+Result<void> write_file(const std::filesystem::path& path, std::span<const std::span<const std::byte>> parts) {
+  LOCKSTEP_TRY(AtomicFile file, AtomicFile::create(path));
+  for (const auto& part : parts) {
+    LOCKSTEP_TRY_VOID(file.append({reinterpret_cast<const char*>(part.data()), part.size()}));
+  }
+  return file.commit();
 }
 
 Result<void> write_text_file(const std::filesystem::path& path, std::string_view text) {

@@ -3,6 +3,8 @@
 
 #include <cstddef>
 #include <filesystem>
+#include <fstream>
+#include <memory>
 #include <span>
 #include <string_view>
 
@@ -16,6 +18,28 @@ Result<void> write_file(const std::filesystem::path& path, std::span<const std::
 
 /// The same for text.
 Result<void> write_text_file(const std::filesystem::path& path, std::string_view text);
+
+/// A file that is written piece by piece and is there once it is whole. Destroying it before leaves nothing behind.
+class AtomicFile {
+ public:
+  /// Fails with `kInvalidArgument` when the folder is not there or not writable.
+  static Result<AtomicFile> create(const std::filesystem::path& path);
+
+  AtomicFile(AtomicFile&&) = default;
+  AtomicFile& operator=(AtomicFile&&) = default;
+  ~AtomicFile();
+
+  /// Fails with `kInvalidArgument` when the system cannot write, as does `commit`.
+  Result<void> append(std::string_view text);
+  /// The file takes its name, in place of what had it. Nothing may be appended after it.
+  Result<void> commit();
+
+ private:
+  AtomicFile() = default;
+
+  std::filesystem::path path_, partial_;  // `partial_` is empty once committed
+  std::unique_ptr<std::ofstream> file_;
+};
 
 /// Whether `path` could be written: its folder is there and writable and it is not a folder itself. For refusing a bad
 /// name before hours of work.

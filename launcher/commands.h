@@ -13,14 +13,25 @@ Result<void> generate(const GenerateCommand& command);
 /// Measures prefill and decode of a model beside the machine's limits. @collective @blocking
 Result<void> bench(const BenchCommand& command);
 
-/// Checks the launch and the machine, without a model. Fails with an empty message, as all was said, when something is
-/// wrong. @collective @blocking
-Result<void> doctor(const DoctorCommand& command);
+/// Checks the launch and the machine, without a model, and says what it found; the exit code that fits.
+/// @collective @blocking
+Result<int> doctor(const DoctorCommand& command);
+
+/// Runs `bench` over a grid of degrees, batch sizes and prompt lengths, and makes a report. @blocking
+Result<void> sweep(const SweepCommand& command);
+
+/// Runs a batch job, and starts it again from its journal when it is lost; the code that the last start ended with.
+/// @blocking
+Result<int> supervise(const SuperviseCommand& command);
 
 /// Prints or writes token ids and the text that they decode to.
 Result<void> tokenize(const TokenizeCommand& command);
 
 /// Prints partition, graphs, memory and cost of a model; reads config.json only.
 Result<void> explain(const ExplainCommand& command);
+
+/// Prints which tensor-parallel degrees work, what they need and how fast they should be; reads config.json only, and
+/// the machine's limits where it is asked to. @blocking
+Result<void> plan(const PlanCommand& command);
 
 }  // namespace lockstep::launcher

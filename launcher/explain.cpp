@@ -7,17 +7,15 @@
 #include <string>
 
 #include "launcher/commands.h"
-#include "launcher/expert_reads.h"
 #include "launcher/ranks/serving_spec.h"
 #include "runtime/graph/passes.h"
 #include "runtime/graph/text.h"
+#include "shards/cost/expert_reads.h"
 #include "shards/partition/partition.h"
 #include "shards/shard.h"
 
 namespace lockstep::launcher {
 namespace {
-
-constexpr int64_t kDefaultCapacity = 2048;
 
 /// The kernels of its attention nodes.
 std::set<std::string> attention_kernels(const graph::Graph& graph) {
@@ -64,7 +62,7 @@ Result<void> explain(const ExplainCommand& command) {
                  fmt::format("[launcher] --rank: found {}, expected 0 to {}; ask for a rank of the {} that --tp gives",
                              command.rank, ranks - 1, ranks)};
   }
-  const int64_t capacity = command.model.max_seq_len.value_or(std::min(kDefaultCapacity, spec.max_positions));
+  const int64_t capacity = command.model.max_seq_len.value_or(default_capacity(spec));
   LOCKSTEP_TRY(const shards::ShardOptions options,
                shard_options(command.model, spec, command.model.batch_size.value_or(1), capacity));
   LOCKSTEP_TRY(const shards::ShardGraphs before, shards::build_graphs(spec, partition, command.rank, options, {}));
@@ -72,11 +70,9 @@ Result<void> explain(const ExplainCommand& command) {
                shards::build_graphs(spec, partition, command.rank, options, graph::default_passes()));
 
   if (command.show != "graph") {
-    fmt::print("{} layers, hidden {}, {} query and {} key/value heads of {}, MLP {}, vocabulary {}, {}\n\n",
-               spec.layers, spec.hidden_size, spec.query_heads, spec.key_value_heads, spec.head_dim,
-               spec.intermediate_size, spec.vocabulary, to_string(options.dtype));
+    fmt::print("{}\n\n", architecture_line(spec, options.dtype));
     fmt::print("{}\n", partition::to_text(spec, partition));
-    if (spec.experts > 0) fmt::print("{}\n", compare_expert_splits(spec, ranks, options.dtype, options.slots));
+    if (spec.experts > 0) fmt::print("{}\n", cost::compare_expert_splits(spec, ranks, options.dtype, options.slots));
     fmt::print("rank {}, after all passes, per step with all rows in use:\n", command.rank);
     for (const graph::Graph* graph : after.all()) print_summary(*graph);
     fmt::print("\n");

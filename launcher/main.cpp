@@ -11,16 +11,24 @@ namespace {
 
 using namespace lockstep;
 
-Result<void> run(const launcher::Command& command) {
+/// The exit code of a command that ran to its end.
+Result<int> run(const launcher::Command& command) {
   struct Runner {
-    Result<void> operator()(const launcher::GenerateCommand& c) const { return launcher::generate(c); }
-    Result<void> operator()(const launcher::TokenizeCommand& c) const { return launcher::tokenize(c); }
-    Result<void> operator()(const launcher::ExplainCommand& c) const { return launcher::explain(c); }
-    Result<void> operator()(const launcher::BenchCommand& c) const { return launcher::bench(c); }
-    Result<void> operator()(const launcher::DoctorCommand& c) const { return launcher::doctor(c); }
-    Result<void> operator()(const launcher::PrintedText& printed) const {
+    static Result<int> ended(const Result<void>& result) {
+      if (!result.has_value()) return result.error();
+      return 0;
+    }
+    Result<int> operator()(const launcher::GenerateCommand& c) const { return ended(launcher::generate(c)); }
+    Result<int> operator()(const launcher::TokenizeCommand& c) const { return ended(launcher::tokenize(c)); }
+    Result<int> operator()(const launcher::ExplainCommand& c) const { return ended(launcher::explain(c)); }
+    Result<int> operator()(const launcher::PlanCommand& c) const { return ended(launcher::plan(c)); }
+    Result<int> operator()(const launcher::BenchCommand& c) const { return ended(launcher::bench(c)); }
+    Result<int> operator()(const launcher::SweepCommand& c) const { return ended(launcher::sweep(c)); }
+    Result<int> operator()(const launcher::DoctorCommand& c) const { return launcher::doctor(c); }
+    Result<int> operator()(const launcher::SuperviseCommand& c) const { return launcher::supervise(c); }
+    Result<int> operator()(const launcher::PrintedText& printed) const {
       fmt::print("{}", printed.text);
-      return ok();
+      return 0;
     }
   };
   return std::visit(Runner{}, command);
@@ -29,14 +37,15 @@ Result<void> run(const launcher::Command& command) {
 }  // namespace
 
 int main(int argc, char** argv) {
+  int code = 0;
   const Result<void> result = launcher::guarded([&]() -> Result<void> {
     LOCKSTEP_TRY(const launcher::Command command, launcher::parse_command_line(argc, argv));
-    return run(command);
+    LOCKSTEP_TRY(code, run(command));
+    return ok();
   });
   std::fflush(stdout);
-  if (result.has_value()) return 0;
-  const bool is_said = result.error().message.empty();
-  if (!is_said) fmt::print(stderr, "lockstep: {}\n", result.error().message);
+  if (result.has_value()) return code;
+  fmt::print(stderr, "lockstep: {}\n", result.error().message);
   std::fflush(stderr);
   // Not exit(): the destructors of MPI and CAF would wait for peers that may be gone.
   std::_Exit(exit_code(result.error().kind));

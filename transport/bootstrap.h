@@ -21,14 +21,15 @@ struct WaitOptions {
   Duration deadline = std::chrono::seconds(60);  // of one operation
 };
 
-/// Where a rank runs.
+/// Where a rank runs. A host is what its ranks share memory in: a machine, or one container of several on it.
 struct RankPlace {
-  int rank = 0;
+  int rank = 0;  // of the world
   std::string host;
   int local_rank = 0;  // among the ranks of that host
   int local_size = 1;
   std::vector<int> cores;  // that the process may run on
   int node = 0;            // number of the host, in the order of their first ranks: names may repeat
+  std::string machine;     // the running kernel: hosts that share it share cores; empty: as the host
   int host_cores = 0;      // that the process could be given there, whatever it is bound to; 0: not known
 
   friend bool operator==(const RankPlace&, const RankPlace&) = default;
@@ -59,6 +60,9 @@ class Bootstrap {
   /// @collective @blocking
   virtual Result<void> finish() = 0;
 };
+
+/// What tells apart where cores are counted: the machine of a place, or its host where that is not known.
+const std::string& machine_of(const RankPlace& place);
 
 /// The group of one: no MPI is touched.
 std::unique_ptr<Bootstrap> make_single_bootstrap();

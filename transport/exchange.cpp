@@ -1,11 +1,13 @@
 #include "transport/exchange.h"
 
 #include <fmt/ranges.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include <charconv>
 #include <fstream>
 #include <map>
+#include <tuple>
 #include <utility>
 
 namespace lockstep::transport {
@@ -23,6 +25,13 @@ std::string kernel_id() {
   return id;
 }
 
+/// Which file system /dev/shm is. Ranks that see different ones cannot share memory by name, whatever they are called.
+std::string memory_id() {
+  struct stat status {};
+  if (stat("/dev/shm", &status) != 0) return "";
+  return fmt::format("{:x}:{:x}", status.st_dev, status.st_ino);
+}
+
 std::string_view take_until(std::string_view& text, char mark) {
   const size_t end = std::min(text.find(mark), text.size());
   const std::string_view head = text.substr(0, end);
@@ -32,18 +41,19 @@ std::string_view take_until(std::string_view& text, char mark) {
 
 Result<OwnPlace> parse_place(std::string_view text, size_t rank) {
   const std::string_view whole = text;
-  OwnPlace place{.host = std::string(take_until(text, '\n')), .kernel = std::string(take_until(text, '\n'))};
-  std::string_view numbers = take_until(text, '\n');
+  OwnPlace place;
+  for (std::string* line : {&place.host, &place.kernel, &place.memory}) *line = take_until(text, '\n');
   bool is_count = true;  // the first number; the others are cores
-  while (!numbers.empty()) {
-    const std::string_view number = take_until(numbers, ',');
+  while (!text.empty()) {
+    const std::string_view number = take_until(text, ',');
     int core = -1;
     const auto [end, status] = std::from_chars(number.data(), number.data() + number.size(), core);
     if (status != std::errc() || end != number.data() + number.size()) {
-      return Error{ErrorKind::kFailedPrecondition,
-                   fmt::format("[transport] cannot read where rank {} runs: found '{}', expected host, kernel and core "
-                               "numbers; start the same program on every rank",
-                               rank, whole)};
+      return Error{
+          ErrorKind::kFailedPrecondition,
+          fmt::format("[transport] cannot read where rank {} runs: found '{}', expected host, kernel, memory and "
+                      "core numbers; start the same program on every rank",
+                      rank, whole)};
     }
     if (!std::exchange(is_count, false))
       place.cores.push_back(core);
@@ -78,34 +88,36 @@ Result<std::vector<std::string>> exchange_over(device::Communicator& communicato
 
 std::string to_text(const OwnPlace& place) {
   const std::string separator = place.cores.empty() ? "" : ",";
-  return fmt::format("{}\n{}\n{}{}{}", place.host, place.kernel, place.host_cores, separator,
+  return fmt::format("{}\n{}\n{}\n{}{}{}", place.host, place.kernel, place.memory, place.host_cores, separator,
                      fmt::join(place.cores, ","));
 }
 
 Result<std::vector<RankPlace>> places_from(const std::vector<std::string>& texts) {
   std::vector<RankPlace> places;
-  std::map<std::pair<std::string, std::string>, int> ranks_of_host;
-  std::map<std::pair<std::string, std::string>, int> node_of_host;
-  std::vector<std::pair<std::string, std::string>> hosts;
+  std::map<std::tuple<std::string, std::string, std::string>, int> node_of_host;
+  std::vector<int> ranks_of_node;
   for (size_t rank = 0; rank < texts.size(); ++rank) {
     LOCKSTEP_TRY(OwnPlace own, parse_place(texts[rank], rank));
-    hosts.emplace_back(own.host, own.kernel);
-    const int local_rank = ranks_of_host[hosts.back()]++;
+    const auto next_node = static_cast<int>(node_of_host.size());
+    const int node = node_of_host.try_emplace({own.host, own.kernel, own.memory}, next_node).first->second;
+    if (node == next_node) ranks_of_node.push_back(0);
     places.push_back({.rank = static_cast<int>(rank),
                       .host = std::move(own.host),
-                      .local_rank = local_rank,
+                      .local_rank = ranks_of_node[node]++,
                       .local_size = 0,
                       .cores = std::move(own.cores),
-                      .node = node_of_host.try_emplace(hosts.back(), std::ssize(node_of_host)).first->second,
+                      .node = node,
+                      .machine = std::move(own.kernel),
                       .host_cores = own.host_cores});
   }
-  for (RankPlace& place : places) place.local_size = ranks_of_host[hosts[place.rank]];
+  for (RankPlace& place : places) place.local_size = ranks_of_node[place.node];
   return places;
 }
 
 Result<std::vector<RankPlace>> exchange_places(Bootstrap& bootstrap) {
   const OwnPlace own{.host = host_name(),
                      .kernel = kernel_id(),
+                     .memory = memory_id(),
                      .cores = own_cores(),
                      .host_cores = static_cast<int>(available_cores().size())};
   LOCKSTEP_TRY(const std::vector<std::string> texts, bootstrap.exchange(to_text(own)));

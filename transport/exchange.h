@@ -19,10 +19,12 @@ Result<std::vector<std::string>> exchange_over(device::Communicator& communicato
 /// @collective @blocking
 Result<std::vector<RankPlace>> exchange_places(Bootstrap& bootstrap);
 
-/// One rank's line in that exchange: host name, an id of the running kernel (host names repeat), cores.
+/// One rank's line in that exchange. Ranks are on one host where name, kernel and memory are the same: names repeat
+/// between machines, kernels between containers, and a container may have a /dev/shm of its own.
 struct OwnPlace {
   std::string host;
-  std::string kernel;
+  std::string kernel;  // an id of the running one
+  std::string memory;  // which /dev/shm is mounted; empty: unknown
   std::vector<int> cores;
   int host_cores = 0;
 

@@ -32,7 +32,14 @@ struct Names {
   std::string_view rank;
   std::string_view local_rank;
   std::string_view local_size;
+  std::string_view job, job_server;  // both make the job's name
 };
+
+std::string job_of(const EnvironmentLookup& lookup, const Names& names) {
+  if (names.job.empty()) return "";
+  const std::optional<std::string> job = lookup(names.job), server = lookup(names.job_server);
+  return job && server ? *job + " " + *server : "";
+}
 
 std::optional<int> narrow(std::optional<int64_t> value) {
   if (!value) return std::nullopt;
@@ -50,7 +57,8 @@ Result<std::optional<LaunchEnvironment>> read(const EnvironmentLookup& lookup, c
                                          .size = static_cast<int>(*size),
                                          .rank = static_cast<int>(*rank),
                                          .local_rank = narrow(local_rank),
-                                         .local_size = narrow(local_size)});
+                                         .local_size = narrow(local_size),
+                                         .job = job_of(lookup, names)});
 }
 
 Result<bool> is_slurm_step(const EnvironmentLookup& lookup) {
@@ -74,17 +82,37 @@ std::string_view to_string(Launcher launcher) {
 namespace {
 
 Result<LaunchEnvironment> read_launcher(const EnvironmentLookup& lookup) {
-  constexpr Names kOpenMpi{Launcher::kOpenMpi, "OMPI_COMM_WORLD_SIZE", "OMPI_COMM_WORLD_RANK",
-                           "OMPI_COMM_WORLD_LOCAL_RANK", "OMPI_COMM_WORLD_LOCAL_SIZE"};
-  constexpr Names kPmi{Launcher::kPmi, "PMI_SIZE", "PMI_RANK", "MPI_LOCALRANKID", "MPI_LOCALNRANKS"};
+  constexpr Names kOpenMpi{.launcher = Launcher::kOpenMpi,
+                           .size = "OMPI_COMM_WORLD_SIZE",
+                           .rank = "OMPI_COMM_WORLD_RANK",
+                           .local_rank = "OMPI_COMM_WORLD_LOCAL_RANK",
+                           .local_size = "OMPI_COMM_WORLD_LOCAL_SIZE",
+                           .job = "PMIX_NAMESPACE",
+                           .job_server = "PMIX_SERVER_URI2"};
+  constexpr Names kPmi{.launcher = Launcher::kPmi,
+                       .size = "PMI_SIZE",
+                       .rank = "PMI_RANK",
+                       .local_rank = "MPI_LOCALRANKID",
+                       .local_size = "MPI_LOCALNRANKS",
+                       .job = {},
+                       .job_server = {}};
   for (const Names& names : {kOpenMpi, kPmi}) {
     LOCKSTEP_TRY(const auto found, read(lookup, names));
     if (found) return *found;
   }
   LOCKSTEP_TRY(const bool in_step, is_slurm_step(lookup));
+  const auto slurm = [](std::string_view size) {
+    return Names{.launcher = Launcher::kSlurm,
+                 .size = size,
+                 .rank = "SLURM_PROCID",
+                 .local_rank = "SLURM_LOCALID",
+                 .local_size = {},
+                 .job = "SLURM_JOB_ID",
+                 .job_server = "SLURM_STEP_ID"};
+  };
   for (const std::string_view size : {"SLURM_STEP_NUM_TASKS", "SLURM_NTASKS"}) {
     if (!in_step) break;
-    LOCKSTEP_TRY(const auto found, read(lookup, {Launcher::kSlurm, size, "SLURM_PROCID", "SLURM_LOCALID", ""}));
+    LOCKSTEP_TRY(const auto found, read(lookup, slurm(size)));
     if (found) return *found;
   }
   LOCKSTEP_TRY(const std::optional<int64_t> pmix_rank, read_number(lookup, "PMIX_RANK"));
@@ -93,7 +121,8 @@ Result<LaunchEnvironment> read_launcher(const EnvironmentLookup& lookup) {
                            .size = std::nullopt,
                            .rank = *narrow(pmix_rank),
                            .local_rank = std::nullopt,
-                           .local_size = std::nullopt};
+                           .local_size = std::nullopt,
+                           .job = {}};
 }
 
 bool is_open_mpi(std::string_view library) { return library.starts_with("Open MPI"); }
@@ -130,6 +159,8 @@ Result<LaunchEnvironment> read_launch_environment(const EnvironmentLookup& looku
   LOCKSTEP_TRY(LaunchEnvironment environment, read_launcher(lookup));
   environment.speaks_pmix = lookup("PMIX_RANK").has_value() || lookup("PMIX_NAMESPACE").has_value();
   LOCKSTEP_TRY(environment.in_slurm_step, is_slurm_step(lookup));
+  LOCKSTEP_TRY(const std::optional<int64_t> job_cores, read_number(lookup, "SLURM_CPUS_ON_NODE"));
+  environment.job_cores = narrow(job_cores);
   environment.speaks_pmi = lookup("PMI_RANK").has_value() || lookup("PMI_FD").has_value();
   return environment;
 }

@@ -3,9 +3,10 @@
 // It answers one question before MPI does: how many ranks should there be? An `mpirun` of another MPI than the one that
 // the program is linked to starts N processes that each believe to be alone ("N singletons"); the count here tells.
 //
-//   Open MPI mpirun          OMPI_COMM_WORLD_SIZE, _RANK, _LOCAL_RANK
+//   Open MPI mpirun          OMPI_COMM_WORLD_SIZE, _RANK, _LOCAL_RANK, _LOCAL_SIZE; PMIX_NAMESPACE, PMIX_SERVER_URI2
 //   MPICH, Intel mpiexec     PMI_SIZE, PMI_RANK, MPI_LOCALRANKID
-//   srun step                SLURM_STEP_ID with SLURM_STEP_NUM_TASKS (or SLURM_NTASKS), SLURM_PROCID, SLURM_LOCALID
+//   srun step                SLURM_STEP_ID with SLURM_STEP_NUM_TASKS (or SLURM_NTASKS), SLURM_PROCID, SLURM_LOCALID;
+//                            SLURM_JOB_ID
 //   another PMIx launcher    PMIX_RANK; the size is not told
 //
 // And a second one: can the program's MPI hear this launcher at all? Each speaks PMI or PMIx, and each library knows
@@ -43,9 +44,11 @@ struct LaunchEnvironment {
   int rank = 0;
   std::optional<int> local_rank = 0;  // among the ranks of the host; empty: not told
   std::optional<int> local_size = 1;  // ranks of the host; empty: not told
+  std::string job;                    // what no other job of the host has at the same time; empty: not told
   bool speaks_pmix = false;           // what an MPI library could ask
   bool speaks_pmi = false;
   bool in_slurm_step = false;
+  std::optional<int> job_cores;  // of this host that belong to the job (SLURM_CPUS_ON_NODE); empty: not told
 
   friend bool operator==(const LaunchEnvironment&, const LaunchEnvironment&) = default;
 };

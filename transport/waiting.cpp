@@ -3,6 +3,7 @@
 #include <fmt/ranges.h>
 #include <sched.h>
 
+#include <algorithm>
 #include <limits>
 #include <map>
 #include <set>
@@ -32,12 +33,14 @@ WaitStages wait_stages(bool crowded) {
 }
 
 bool is_crowded(std::span<const RankPlace> places) {
-  std::map<int, std::set<int>> cores;  // by host
-  for (const RankPlace& place : places) cores[place.node].insert(place.cores.begin(), place.cores.end());
+  std::map<std::string, std::set<int>> cores;
+  std::map<std::string, size_t> ranks;
   for (const RankPlace& place : places) {
-    if (static_cast<size_t>(place.local_size) > cores[place.node].size()) return true;
+    cores[machine_of(place)].insert(place.cores.begin(), place.cores.end());
+    ++ranks[machine_of(place)];
   }
-  return false;
+  return std::any_of(ranks.begin(), ranks.end(),
+                     [&](const auto& machine) { return machine.second > cores[machine.first].size(); });
 }
 
 Patience::Verdict Patience::after_failed_look() {
@@ -69,7 +72,8 @@ std::string rank_list(std::span<const int> ranks) {
 }
 
 Error expired_error(const ExpiredWait& wait) {
-  const std::string missing = wait.missing.empty() ? "an unfinished exchange" : rank_list(wait.missing) + " missing";
+  std::string missing = wait.missing.empty() ? "an unfinished exchange" : rank_list(wait.missing) + " missing";
+  if (!wait.where.empty()) missing += fmt::format(" ({})", wait.where);
   return {
       ErrorKind::kDeadlineExceeded,
       fmt::format("[{}] rank {}: {} (operation {}) was given up: found {} after {:.3g} s, expected every rank; look "

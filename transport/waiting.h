@@ -30,7 +30,10 @@ struct WaitStages {
 /// Stages for ranks that share cores (`crowded`) or have one each.
 WaitStages wait_stages(bool crowded);
 
-/// Whether some host has more ranks than cores that they may run on. The same on every rank, as `places` is.
+/// Whether the ranks of a group share cores: as their places say, or in any case (they may with ranks of other groups).
+enum class Crowding { kAsPlaced, kCrowded };
+
+/// Whether some machine has more ranks than cores that they may run on. The same on every rank, as `places` is.
 bool is_crowded(std::span<const RankPlace> places);
 
 /// The waiting state of one endpoint. Reads the clock only when a wait is not over at once.
@@ -73,6 +76,7 @@ struct ExpiredWait {
   device::OperationMark operation;
   std::span<const int> missing;
   Duration deadline{};
+  std::string_view where = {};  // "host b": where the missing ranks are, if that tells anything
 };
 Error expired_error(const ExpiredWait& wait);
 

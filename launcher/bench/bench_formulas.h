@@ -1,4 +1,5 @@
-// What a benchmark divides by: bytes and floating-point operations, counted from the model, not measured.
+// What a benchmark divides by: bytes and floating-point operations, counted from the model, not measured. How a graph
+// is counted stands in shards/cost/step_work.h.
 //
 //   B  sequences at once      S  prompt tokens      N  new tokens (the first comes from prefill, N − 1 from decode)
 //
@@ -29,17 +30,12 @@
 
 #include "runtime/checkpoint/model_spec.h"
 #include "runtime/graph/graph.h"
+#include "shards/cost/step_work.h"
 
 namespace lockstep::launcher {
 
 /// The sizes of a benchmark.
-struct BenchShape {
-  int64_t batch = 1;
-  int64_t prompt_tokens = 1;
-  int64_t new_tokens = 2;  // at least 2: there is a decode step
-
-  friend bool operator==(const BenchShape&, const BenchShape&) = default;
-};
+using BenchShape = cost::Workload;
 
 /// What one rank, or all together, read in a decode step.
 struct DecodeBytes {

@@ -180,7 +180,7 @@ Result<Repetition> Bench::repeat() {
   const RankId rank(context_.bootstrap.rank());
   clock_.restart();
   Answers answers(context_.clock, {.rows = static_cast<size_t>(command_.shape.batch)});
-  monitor_.watch(session_, rank, communicator_);
+  monitor_.watch(session_, rank);
   if (is_first()) submit_all(answers);
   const Result<void> ended = session_->run_executor(rank, clock_);
   if (!ended.has_value()) context_.on_failure(ended.error());
@@ -226,6 +226,7 @@ Result<std::vector<RankSplit>> Bench::split() {
 Result<void> run_all(const BenchCommand& command, const RankContext& context, Bench& bench, LimitsProbe& probe,
                      Limits before, BenchReport& report) {
   for (int i = 0; i < command.warmup + command.repeats; ++i) {
+    context.phases.enter(i < command.warmup ? "warm-up" : "run");
     if (i > 0) LOCKSTEP_TRY_VOID(bench.open());
     LOCKSTEP_TRY(Repetition repetition, bench.repeat());
     LOCKSTEP_TRY(const Limits after, probe.measure());
@@ -261,6 +262,12 @@ Result<void> write_report(const BenchCommand& command, const RankContext& contex
     context.log.warning("bad probe: a speed is above {} of its limit; run again on a quiet machine", kBadProbeRatio);
   }
   return command.json ? write_text_file(*command.json, to_json(report)) : Result<void>(ok());
+}
+
+/// What the model should do on the machine that was measured.
+Result<cost::Prediction> prediction_of(const Plan& plan, const BenchReport& report) {
+  LOCKSTEP_TRY(const cost::GroupWork group, cost::group_work(plan.model.spec, plan.model.partition, plan.model.shard));
+  return cost::predict(group, report.shape, measured_machine(report));
 }
 
 /// The phases of start-up: what this command adds is not one.
@@ -307,7 +314,9 @@ Result<void> run_bench_rank(const BenchCommand& command, RankContext context, Ra
   log_plan(context, plan, chosen);
   LOCKSTEP_TRY(const auto communicator, timed(command, context, plan, chosen));
   report.communicator = communicator == nullptr ? "none" : communicator->name();
-  context.phases.enter("load");
+  for (const transport::Choice& choice : chosen.choices) {
+    report.collectives.push_back({choice.bytes, choice.microseconds * 1e-6});
+  }
   LOCKSTEP_TRY(const LoadedModel loaded, load_model(context, plan, communicator.get()));
 
   context.phases.enter("probe");
@@ -317,7 +326,7 @@ Result<void> run_bench_rank(const BenchCommand& command, RankContext context, Ra
   Bench bench(command, context, plan, monitor, *loaded.shard, communicator.get());
   context.phases.enter("session");
   LOCKSTEP_TRY_VOID(bench.open());
-  context.phases.enter("run");
+  context.phases.close();
   report.startup = startup_of(context.phases);
   LOCKSTEP_TRY_VOID(run_all(command, context, bench, probe, limits, report));
 
@@ -328,7 +337,9 @@ Result<void> run_bench_rank(const BenchCommand& command, RankContext context, Ra
   LOCKSTEP_TRY(const DecodeBytes bytes,
                group_decode_bytes(context.bootstrap, loaded.shard->graphs().decode.back(), command.shape));
   report.bytes_per_token = bytes_per_token(bytes, command.shape);
-  return context.bootstrap.rank() == 0 ? write_report(command, context, report) : ok();
+  if (context.bootstrap.rank() != 0) return ok();
+  LOCKSTEP_TRY(report.predicted, prediction_of(plan, report));
+  return write_report(command, context, report);
 }
 
 }  // namespace lockstep::launcher

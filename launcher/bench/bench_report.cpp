@@ -7,6 +7,9 @@
 #include <nlohmann/json.hpp>
 #include <ranges>
 
+#include "launcher/plan/machine_description.h"
+#include "launcher/plan/prediction_json.h"
+
 namespace lockstep::launcher {
 namespace {
 
@@ -128,6 +131,14 @@ std::string first_token_line(const FirstToken& first) {
   return text + "\n";
 }
 
+std::string predicted_line(const cost::Prediction& p) {
+  return fmt::format(
+      "  predicted: prefill {:.4g} tokens/s, first token {:.4g} ms, decode {:.4g} tokens/s, next token "
+      "{:.4g} ms; collectives {:.3g} % of prefill, {:.3g} % of decode (docs/planning.md)\n",
+      p.prefill_tokens_per_s, p.ttft_s * 1e3, p.decode_tokens_per_s, p.tpot_s * 1e3,
+      100 * p.prefill.communication_share(), 100 * p.decode.communication_share());
+}
+
 std::string rank_table(const BenchReport& report) {
   std::string text = fmt::format("  {:<6}{:<9}{:>12}{:>15}{:>12}   {}\n", "rank", "phase", "compute", "communication",
                                  "waiting", "seconds a repetition");
@@ -200,6 +211,16 @@ bool BenchReport::has_bad_probe() const {
   });
 }
 
+cost::MachineLimits measured_machine(const BenchReport& report) {
+  const auto ranks = static_cast<double>(report.world_size);
+  cost::MachineLimits machine;
+  machine.rank = {median(report, [](const Repetition& r) { return r.limits.read_bytes_per_s; }) / ranks,
+                  median(report, [](const Repetition& r) { return r.limits.flops_per_s; }) / ranks};
+  const bool is_timed = report.world_size > 1 && !report.collectives.empty();
+  machine.link = is_timed ? cost::link_from(report.collectives, report.world_size) : assumed_link();
+  return machine;
+}
+
 std::string to_json(const BenchReport& report) {
   const auto spread = [&](Quantity quantity) { return report.spread(quantity); };
   const Spread decode = spread(&BenchReport::decode_tokens_per_s), prefill = spread(&BenchReport::prefill_tokens_per_s);
@@ -218,6 +239,10 @@ std::string to_json(const BenchReport& report) {
   json["probe"] = {{"read_bytes_per_s", median(report, [](const Repetition& r) { return r.limits.read_bytes_per_s; })},
                    {"flops_per_s", median(report, [](const Repetition& r) { return r.limits.flops_per_s; })},
                    {"flops_precision", report.flops_precision}};
+  for (const cost::LinkMeasurement& measured : report.collectives) {
+    json["probe"]["collectives"].push_back({{"bytes", measured.bytes}, {"seconds", measured.seconds}});
+  }
+  json["predicted"] = to_json(report.predicted);
   json["bad_probe"] = report.has_bad_probe();
   json["ranks"] = ranks_of(report);
   json["startup"] = Json::object();
@@ -237,7 +262,7 @@ std::string to_table(const BenchReport& report) {
                                  report.dtype, report.world_size, report.threads, report.backend, report.communicator);
   text += fmt::format("{} sequence(s) of {} prompt and {} new tokens, chunks of {}, {} repetition(s)\n\n", shape.batch,
                       shape.prompt_tokens, shape.new_tokens, report.prefill_chunk, report.repetitions.size());
-  text += speed_table(report) + first_token_line(report.first_token());
+  text += speed_table(report) + predicted_line(report.predicted) + first_token_line(report.first_token());
   const Limits& limits = report.repetitions.back().limits;
   text += fmt::format("  best kernels at the end: {}; {}\n", limits.read_kernel, limits.flops_kernel);
   if (report.has_bad_probe()) {

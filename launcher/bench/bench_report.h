@@ -8,6 +8,7 @@
 
 #include "launcher/bench/bench_formulas.h"
 #include "runtime/device/backend.h"
+#include "shards/cost/prediction.h"
 
 namespace lockstep::launcher {
 
@@ -72,6 +73,8 @@ struct BenchReport {
   double very_first_ttft_s = 0.0;                       // of the first repetition of all, a warm-up or not
   std::vector<device::MemoryReport> memory;             // by rank
   std::vector<std::pair<std::string, double>> startup;  // seconds by phase, rank 0
+  std::vector<cost::LinkMeasurement> collectives;       // as timed at start; empty where they were not
+  cost::Prediction predicted;                           // for the limits that were measured
 
   double prefill_tokens_per_s(const Repetition& r) const;
   double decode_tokens_per_s(const Repetition& r) const;
@@ -83,6 +86,9 @@ struct BenchReport {
   /// Whether any ratio is above `kBadProbeRatio`.
   bool has_bad_probe() const;
 };
+
+/// The machine as the repetitions found it: their median limits, divided evenly between the ranks.
+cost::MachineLimits measured_machine(const BenchReport& report);
 
 /// The document of `bench --json`.
 std::string to_json(const BenchReport& report);

@@ -34,7 +34,8 @@ std::vector<probe::Sample> parse_samples(const std::string& text) {
 double group_rate(const std::vector<transport::RankPlace>& places, const std::vector<probe::Sample>& by_rank) {
   LOCKSTEP_CHECK(places.size() == by_rank.size(), places.size(), by_rank.size());
   std::map<std::string, std::vector<probe::Sample>> by_host;
-  for (size_t rank = 0; rank < places.size(); ++rank) by_host[places[rank].host].push_back(by_rank[rank]);
+  for (size_t rank = 0; rank < places.size(); ++rank)
+    by_host[transport::machine_of(places[rank])].push_back(by_rank[rank]);
   double sum = 0;
   for (const auto& [host, samples] : by_host) sum += probe::rate(probe::together(samples));
   return sum;

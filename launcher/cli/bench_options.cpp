@@ -5,8 +5,7 @@
 
 namespace lockstep::launcher {
 
-void add_bench(CLI::App& parent, BenchCommand& command, int64_t& probe_mib) {
-  CLI::App& app = *parent.add_subcommand("bench", "Measure prefill and decode beside the machine's own limits");
+void add_bench_options(CLI::App& app, BenchCommand& command, int64_t& probe_mib) {
   add_model_options(app, command.model);
   app.get_option("--model")->required(false);
   app.get_option("--batch-size")->description("Sequences at once; default: 1");
@@ -38,6 +37,11 @@ void add_bench(CLI::App& parent, BenchCommand& command, int64_t& probe_mib) {
       ->type_name("N");
   app.add_option("--json", command.json, "Write the result to this file")->type_name("OUT");
   add_run_options(app, command.run);
+}
+
+void add_bench(CLI::App& parent, BenchCommand& command, int64_t& probe_mib) {
+  CLI::App& app = *parent.add_subcommand("bench", "Measure prefill and decode beside the machine's own limits");
+  add_bench_options(app, command, probe_mib);
   app.footer("\n" + std::string(formulas()));
   app.final_callback([&app] {
     if (app.count("--model") + app.count("--random-weights") == 0) {

@@ -53,9 +53,13 @@ struct Commands {
   GenerateCommand generate;
   TokenizeCommand tokenize;
   ExplainCommand explain;
+  PlanCommand plan;
   BenchCommand bench;
   DoctorCommand doctor;
-  int64_t probe_mib = 0;  // of bench or doctor
+  SuperviseCommand supervise;
+  SweepCommand sweep;
+  int64_t probe_mib = 0;        // of plan, bench or doctor
+  int64_t sweep_probe_mib = 0;  // of sweep, which hands it on
 };
 
 void add_all(CLI::App& app, Commands& commands) {
@@ -64,8 +68,11 @@ void add_all(CLI::App& app, Commands& commands) {
   add_generate(app, commands.generate);
   add_tokenize(app, commands.tokenize);
   add_explain(app, commands.explain);
+  add_plan(app, commands.plan, commands.probe_mib);
   add_bench(app, commands.bench, commands.probe_mib);
   add_doctor(app, commands.doctor, commands.probe_mib);
+  add_sweep(app, commands.sweep, commands.sweep_probe_mib);
+  add_supervise(app, commands.supervise);
   take_guards_off(app);
 }
 
@@ -78,9 +85,34 @@ Command chosen_command(const CLI::App& app, Commands commands) {
     if (commands.probe_mib > 0) commands.doctor.probe_bytes = Bytes(commands.probe_mib << 20);
     return std::move(commands.doctor);
   }
+  if (app.got_subcommand("plan")) {
+    if (commands.probe_mib > 0) commands.plan.machine.probe_bytes = Bytes(commands.probe_mib << 20);
+    return std::move(commands.plan);
+  }
+  if (app.got_subcommand("sweep")) {
+    commands.sweep.shared_options = shared_options(*app.get_subcommand("sweep"), commands.sweep.words);
+    return std::move(commands.sweep);
+  }
+  if (app.got_subcommand("supervise")) return std::move(commands.supervise);
   commands.bench.shape.batch = commands.bench.model.batch_size.value_or(1);
   if (commands.probe_mib > 0) commands.bench.probe_bytes = Bytes(commands.probe_mib << 20);
   return std::move(commands.bench);
+}
+
+/// Takes the words behind the first "--" of a command line out of it: what is supervised has options of its own.
+Result<std::vector<std::string>> cut_supervised_words(int& argc, const char* const* argv) {
+  for (int i = 2; i < argc; ++i) {
+    if (argv[i] != std::string_view("--")) continue;
+    std::vector<std::string> words(argv + i + 1, argv + argc);
+    argc = i;
+    return words;
+  }
+  if (argc > 2 && (argv[2] == std::string_view("--help") || argv[2] == std::string_view("-h"))) {
+    return std::vector<std::string>();
+  }
+  return Error{ErrorKind::kInvalidArgument,
+               "[launcher] supervise: found no command, expected it behind --, as in lockstep supervise -- mpirun -n 4 "
+               "lockstep generate …"};
 }
 
 }  // namespace
@@ -92,6 +124,9 @@ Result<Command> parse_command_line(int argc, const char* const* argv) {
   const std::vector<std::string> names = command_names(app);
   if (argc > 1 && argv[1][0] != '-' && std::ranges::find(names, argv[1]) == names.end()) {
     return unknown_command(app, argv[1]);
+  }
+  if (argc > 1 && argv[1] == std::string_view("supervise")) {
+    LOCKSTEP_TRY(commands.supervise.words, cut_supervised_words(argc, argv));
   }
   try {
     app.parse(guarded_words(argc, argv));
@@ -107,6 +142,7 @@ Result<Command> parse_command_line(int argc, const char* const* argv) {
                  fmt::format("[launcher] cannot read the command line: {}; see lockstep {}--help", error.what(),
                              app.get_subcommands().empty() ? "" : app.get_subcommands().front()->get_name() + " ")};
   }
+  if (argc > 2) commands.sweep.words.assign(argv + 2, argv + argc);
   return chosen_command(app, std::move(commands));
 }
 

@@ -17,7 +17,7 @@
 
 namespace lockstep::launcher {
 
-/// How a model is cut and how large its static shapes are; `generate`, `explain` and `bench` share it.
+/// How a model is cut and how large its static shapes are; `generate`, `explain`, `plan` and `bench` share it.
 struct ModelOptions {
   std::filesystem::path model;
   std::optional<int> tp;              // default: the world size
@@ -34,6 +34,7 @@ struct ModelOptions {
 enum class Launch { kMpi, kThreads };
 enum class Strictness { kStrict, kLenient };
 enum class Detection { kOn, kOff };
+enum class Meeting { kAgreed, kBare };
 
 /// How the processes work together.
 struct RunOptions {
@@ -48,6 +49,11 @@ struct RunOptions {
   std::optional<int64_t> memory_budget;  // bytes of a rank
   Strictness strictness = Strictness::kStrict;
   Detection peer_detection = Detection::kOn;
+  Meeting meeting = Meeting::kAgreed;  // bare: MPI's group alone, for who examines the rest
+  double start_deadline_s = 30.0;      // until all ranks have met
+  double silence_s = 8.0;              // of a frozen rank; 0: never noticed
+  std::optional<std::filesystem::path> flight_recorder;
+  std::vector<std::string> faults;  // ranks/fault.h reads them
 };
 
 struct GenerateCommand {
@@ -65,6 +71,8 @@ struct GenerateCommand {
   std::optional<std::filesystem::path> json;
   std::optional<std::filesystem::path> output_logits;
   std::optional<std::filesystem::path> output_scores;
+  std::optional<std::filesystem::path> journal;  // of --prompts-file
+  std::optional<std::filesystem::path> output;   // of --prompts-file; default: stdout
 };
 
 struct TokenizeCommand {
@@ -108,13 +116,64 @@ struct DoctorCommand {
   std::optional<std::filesystem::path> json;
 };
 
+/// What `plan` knows of the machine. What is not given comes from `measure` or `probe`, or is assumed.
+struct MachineOptions {
+  std::optional<double> bandwidth, flops;            // of a rank: GB/s, GFLOP/s
+  std::optional<double> host_bandwidth, host_flops;  // that the ranks of a host share
+  std::optional<int> ranks_per_host;                 // default: all on one
+  std::optional<int> rank_cores;                     // default: the probed cores divided by the ranks
+  std::optional<double> link_latency_us, link_bandwidth;
+  double of_bandwidth = 1.0, of_peak = 1.0;  // what kernels reach of the limits
+  std::optional<std::filesystem::path> probe;
+  bool measure = false;
+  std::optional<Bytes> probe_bytes;  // of each thread's buffer, when measuring
+};
+
+struct PlanCommand {
+  ModelOptions model;
+  std::filesystem::path config;  // instead of a model directory
+  int max_tp = 8;
+  std::optional<int64_t> prompt_tokens;  // default: 512, or what a slot leaves
+  int64_t new_tokens = 64;
+  std::optional<int64_t> memory_budget;  // bytes of a rank
+  MachineOptions machine;
+  std::optional<int> detail;  // the degree whose ranks are printed
+  std::optional<std::filesystem::path> json;
+};
+
+enum class SweepMode { kRun, kReport, kSlurmArray };
+enum class FailedPoints { kKeep, kRetry };
+
+/// A scaling study: `bench` over a grid of degrees, batch sizes and prompt lengths.
+struct SweepCommand {
+  BenchCommand bench;                                              // what all points share, as bench reads it
+  std::vector<std::string> shared_options;                         // of bench, as they were given: "--repeats", "2"
+  std::string tp = "1", batch_sizes = "1", prompt_tokens = "512";  // lists with commas
+  std::filesystem::path out;
+  std::string launch_template;  // empty: mpirun for several ranks
+  std::optional<double> point_deadline_s;
+  FailedPoints failed_points = FailedPoints::kKeep;
+  SweepMode mode = SweepMode::kRun;
+  std::optional<int> only_point;   // of the grid; a task of a Slurm array
+  std::vector<std::string> words;  // everything behind "sweep", as it was given
+};
+
+/// A batch job that is started again when it is lost.
+struct SuperviseCommand {
+  int restarts = 10;
+  int stalled_restarts = 2;
+  double backoff_s = 1.0;
+  bool shrink = false;
+  std::vector<std::string> words;  // of the job, behind "--"
+};
+
 /// Everything was said already (help, version): end with code 0 after printing the text.
 struct PrintedText {
   std::string text;
 };
 
-using Command =
-    std::variant<GenerateCommand, TokenizeCommand, ExplainCommand, BenchCommand, DoctorCommand, PrintedText>;
+using Command = std::variant<GenerateCommand, TokenizeCommand, ExplainCommand, PlanCommand, BenchCommand, SweepCommand,
+                             SuperviseCommand, DoctorCommand, PrintedText>;
 
 /// Fails with `kInvalidArgument` whose message names the option and what it expects.
 Result<Command> parse_command_line(int argc, const char* const* argv);

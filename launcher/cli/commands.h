@@ -2,6 +2,8 @@
 #pragma once
 
 #include <cstdint>
+#include <string>
+#include <vector>
 
 #include "launcher/cli/command_line.h"
 
@@ -15,8 +17,20 @@ namespace lockstep::launcher {
 void add_generate(CLI::App& parent, GenerateCommand& command);
 void add_tokenize(CLI::App& parent, TokenizeCommand& command);
 void add_explain(CLI::App& parent, ExplainCommand& command);
+/// The words behind "--" are the caller's to fill in.
+void add_supervise(CLI::App& parent, SuperviseCommand& command);
+/// `probe_mib` is 0 unless it was given.
+void add_plan(CLI::App& parent, PlanCommand& command, int64_t& probe_mib);
 /// `probe_mib` is 0 unless it was given.
 void add_bench(CLI::App& parent, BenchCommand& command, int64_t& probe_mib);
 void add_doctor(CLI::App& parent, DoctorCommand& command, int64_t& probe_mib);
+/// `probe_mib` likewise; words of the command line are the caller's to fill in.
+void add_sweep(CLI::App& parent, SweepCommand& command, int64_t& probe_mib);
+
+/// The options of bench without what only one command says about it.
+void add_bench_options(CLI::App& app, BenchCommand& command, int64_t& probe_mib);
+
+/// Of the words behind "sweep", which `app` parsed: the options of bench with their values, to be handed on, by name.
+std::vector<std::string> shared_options(const CLI::App& app, const std::vector<std::string>& words);
 
 }  // namespace lockstep::launcher

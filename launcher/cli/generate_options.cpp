@@ -15,6 +15,11 @@ void add_generate(CLI::App& parent, GenerateCommand& command) {
   prompts->add_option("--prompt-file", command.prompts.file, "A file that holds one prompt")->type_name("F");
   prompts->add_option("--ids-file", command.prompts.ids_file, "JSON rows of token ids, or of {ids, mask, negative}")
       ->type_name("F");
+  prompts
+      ->add_option("--prompts-file", command.prompts.jobs_file,
+                   "A batch job: a JSON object a line, {\"id\", \"prompt\" or \"ids\" or \"messages\" …} "
+                   "(docs/batch_jobs.md)")
+      ->type_name("F");
   prompts->require_option(1);
   app.add_flag("--chat", command.chat, "Apply the model's chat template to each prompt");
   app.add_option(
@@ -40,6 +45,12 @@ void add_generate(CLI::App& parent, GenerateCommand& command) {
   app.add_option("--output-scores", command.output_scores,
                  "Write the processed scores that every new token was chosen from (safetensors)")
       ->type_name("OUT");
+  app.add_option("--output", command.output,
+                 "With --prompts-file: write a JSON object a row to this file, in order; default: stdout")
+      ->type_name("OUT");
+  app.add_option("--journal", command.journal,
+                 "With --prompts-file: folder that keeps every finished row; the same command goes on from there")
+      ->type_name("DIR");
   add_run_options(app, command.run);
 }
 

@@ -60,8 +60,8 @@ void add_run_options(CLI::App& app, RunOptions& options) {
       ->check(CLI::IsMember({"cpu", "reference"}))
       ->capture_default_str()
       ->type_name("NAME");
-  app.add_option("--communicator", options.communicator, "auto, shm, mpi or loopback")
-      ->check(CLI::IsMember({"auto", "shm", "mpi", "loopback"}))
+  app.add_option("--communicator", options.communicator, "auto, shm, mpi, two-level (several hosts) or loopback")
+      ->check(CLI::IsMember({"auto", "shm", "mpi", "two-level", "loopback"}))
       ->capture_default_str()
       ->type_name("NAME");
   app.add_option("--interface", options.interface,
@@ -74,9 +74,22 @@ void add_run_options(CLI::App& app, RunOptions& options) {
       ->check(CLI::Range(0.1, 86400.0))
       ->capture_default_str()
       ->type_name("S");
+  app.add_option("--start-deadline-s", options.start_deadline_s, "Seconds until all ranks have started and met")
+      ->check(CLI::Range(0.1, 86400.0))
+      ->capture_default_str()
+      ->type_name("S");
+  app.add_option("--silence-s", options.silence_s,
+                 "Seconds without a sign of life after which a rank counts as lost; 0: never (for debuggers)")
+      ->check(CLI::Range(0.0, 86400.0))
+      ->capture_default_str()
+      ->type_name("S");
   app.add_option("--exit-record", options.exit_record, "Folder for rank-R.json: how each process ended")
       ->type_name("DIR");
-  app.add_option("--memory-budget", options.memory_budget, "Bytes that a rank may use for weights and states")
+  app.add_option("--flight-recorder", options.flight_recorder,
+                 "Folder for rank-R.json: the last operations of each rank, written when the job fails and on SIGUSR1")
+      ->type_name("DIR");
+  app.add_option("--memory-budget", options.memory_budget,
+                 "Bytes that a rank may use for weights, states and workspace")
       ->check(CLI::PositiveNumber)
       ->type_name("BYTES");
   app.add_flag(
@@ -87,6 +100,9 @@ void add_run_options(CLI::App& app, RunOptions& options) {
       ->transform(
           CLI::CheckedTransformer(std::map<std::string, Detection>{{"on", Detection::kOn}, {"off", Detection::kOff}}))
       ->type_name("on|off");
+  app.add_option("--fault", options.faults,
+                 "rank=R,phase=NAME,kind=kill|stop|fail|memory|differ[,step=N]: a rank fails on purpose (for tests)")
+      ->type_name("FAULT");
 }
 
 }  // namespace lockstep::launcher

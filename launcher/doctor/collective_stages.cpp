@@ -95,6 +95,17 @@ Result<Check> check_way(DoctorRank& rank, Made made) {
   return check;
 }
 
+template <typename Kind>
+Made as_communicator(Result<std::unique_ptr<Kind>> made) {
+  if (!made.has_value()) return made.error();
+  return std::unique_ptr<device::Communicator>(std::move(made).value());
+}
+
+/// Why there is nothing to share memory between; empty when there is.
+std::string no_shared_memory(const DoctorRank& rank) {
+  return rank.passed("shared memory") ? "" : "there is no shared memory, see above";
+}
+
 }  // namespace
 
 Result<Check> run_loopback(DoctorRank& rank) {
@@ -107,14 +118,25 @@ Result<Check> run_loopback(DoctorRank& rank) {
 Result<Check> run_shm(DoctorRank& rank) {
   if (rank.size() == 1) return skipped_check("one rank");
   if (!on_one_host(rank.plan.places)) return skipped_check("the ranks are on several hosts");
-  if (!rank.passed("shared memory")) return skipped_check("there is no shared memory, see above");
-  return check_way(rank, transport::shm::make_communicator(rank.context.bootstrap, wait_options(rank.context)));
+  if (std::string why = no_shared_memory(rank); !why.empty()) return skipped_check(std::move(why));
+  return check_way(
+      rank, as_communicator(transport::shm::make_communicator(rank.context.bootstrap, wait_options(rank.context))));
 }
 
 Result<Check> run_mpi(DoctorRank& rank) {
   if (rank.has_threads()) return skipped_check("the ranks are threads of one process");
   if (rank.size() == 1) return skipped_check("one rank");
-  return check_way(rank, transport::mpi::make_communicator(rank.context.bootstrap, wait_options(rank.context)));
+  return check_way(
+      rank, as_communicator(transport::mpi::make_communicator(rank.context.bootstrap, wait_options(rank.context))));
+}
+
+Result<Check> run_two_level(DoctorRank& rank) {
+  const std::vector<transport::RankPlace>& places = rank.plan.places;
+  if (on_one_host(places)) return skipped_check("the ranks are on one host");
+  const bool is_shared = std::ranges::any_of(places, [](const auto& place) { return place.local_size > 1; });
+  if (!is_shared) return skipped_check("no host has two ranks");
+  if (std::string why = no_shared_memory(rank); !why.empty()) return skipped_check(std::move(why));
+  return check_way(rank, make_two_level(rank.context.bootstrap, places, wait_options(rank.context)));
 }
 
 }  // namespace lockstep::launcher

@@ -156,7 +156,7 @@ Result<Check> run_control_plane(DoctorRank& rank) {
   if (rank.has_threads()) return skipped_check("the ranks are threads of one process");
   if (rank.size() == 1 && !rank.command.run.interface) return skipped_check("one rank");
   transport::Bootstrap& bootstrap = rank.context.bootstrap;
-  LOCKSTEP_TRY(const ControlPlane plane, find_control_plane(rank.context, rank.plan.places));
+  LOCKSTEP_TRY(const ControlPlane plane, find_control_plane(rank.command.run, bootstrap, rank.context.log));
   EchoServer server;
   uint16_t port = 0;
   const auto listen = [&]() -> Result<void> {

@@ -136,16 +136,18 @@ RunOptions run_options(const DoctorCommand& command) {
   for (const Stage& stage : stages()) longest = std::max(longest, stage.deadlines);
   RunOptions run = command.run;
   run.deadline_s = command.stage_deadline_s * longest + 60.0;
+  run.start_deadline_s = run.deadline_s;
   run.peer_detection = Detection::kOff;
+  run.meeting = Meeting::kBare;
   return run;
 }
 
-/// What the process ends with: nothing is left to say.
-Result<void> result_of(const DoctorCommand& command, const DoctorReport& report) {
+/// What the process ends with.
+int code_of(const DoctorCommand& command, const DoctorReport& report) {
   const CheckStatus worst = command.warnings == Warnings::kFail ? CheckStatus::kWarning : CheckStatus::kFailed;
   const CheckStatus verdict = report.verdict();
   const bool fails = verdict == CheckStatus::kFailed || verdict == worst;
-  return fails ? Result<void>(Error{ErrorKind::kFailedPrecondition, ""}) : Result<void>(ok());
+  return fails ? exit_code(ErrorKind::kFailedPrecondition) : 0;
 }
 
 /// The launch was not refused: MPI, and all that needs a group. `report` has one check and gets the others.
@@ -175,7 +177,7 @@ Result<void> examine_group(Examination& all, const Clock& clock, DoctorReport& r
 
 }  // namespace
 
-Result<void> doctor(const DoctorCommand& command) {
+Result<int> doctor(const DoctorCommand& command) {
   if (command.json) LOCKSTEP_TRY_VOID(check_writable(*command.json, "--json"));
   LOCKSTEP_TRY(const auto place, transport::read_launch_environment(environment));
   const SteadyClock clock;
@@ -185,7 +187,7 @@ Result<void> doctor(const DoctorCommand& command) {
   const int size = has_threads ? command.tp.value_or(1) : place.size.value_or(rank + 1);
   StageBoard board(size, clock);
   std::optional<StageMail> mail;
-  if (!has_threads && !is_alone) mail.emplace(board, rank, job_name(environment));
+  if (!has_threads && !is_alone) mail.emplace(board, rank, job_name(place));
   StageDesk desk(command, clock, board, rank, mail ? Signs::kCarried : Signs::kNone);
 
   DoctorReport report{.world_size = size};
@@ -199,7 +201,7 @@ Result<void> doctor(const DoctorCommand& command) {
     LOCKSTEP_TRY_VOID(examine_group(all, clock, report));
   }
   LOCKSTEP_TRY_VOID(desk.close(report));
-  return result_of(command, report);
+  return code_of(command, report);
 }
 
 }  // namespace lockstep::launcher

@@ -192,7 +192,10 @@ Check judge_program(const Placement& placement, std::span<const RankFacts> facts
   for (size_t rank = 1; rank < facts.size(); ++rank) {
     if (facts[rank].program != facts[0].program) others.push_back(static_cast<int>(rank));
   }
-  const auto last_line = [](const std::string& text) { return text.substr(text.rfind('\n') + 1); };
+  const auto last_line = [](std::string text) {
+    if (text.ends_with('\n')) text.pop_back();
+    return text.substr(text.rfind('\n') + 1);
+  };
   check.found = fmt::format("{} on every rank", last_line(facts[0].program));
   if (others.empty()) return check;
   const auto first = static_cast<size_t>(others.front());

@@ -10,7 +10,7 @@
 #include <nlohmann/json.hpp>
 #include <sstream>
 
-#include "launcher/ranks/build_id.h"
+#include "launcher/ranks/agreements.h"
 
 namespace lockstep::launcher {
 namespace {
@@ -125,7 +125,7 @@ std::optional<int64_t> parse_memory_max(std::string_view text) {
 
 RankFacts own_facts(const transport::EnvironmentLookup& lookup) {
   RankFacts facts;
-  facts.program = fmt::format("version {}\ncompiler {}\nbuild {}", LOCKSTEP_VERSION, __VERSION__, build_id());
+  facts.program = statement_of_program();
   facts.memory_bytes = memory_line("MemTotal:");
   facts.available_bytes = memory_line("MemAvailable:");
   read_control_groups(facts);

@@ -93,12 +93,8 @@ void StageBoard::grow(int size) {
   if (size > std::ssize(signs_)) signs_.resize(static_cast<size_t>(size));
 }
 
-std::string job_name(const transport::EnvironmentLookup& lookup) {
-  std::string name;
-  for (const char* variable : {"PMIX_NAMESPACE", "PMIX_SERVER_URI2", "SLURM_JOB_ID", "SLURM_STEP_ID", "PMI_JOBID"}) {
-    if (const auto value = lookup(variable)) name += fmt::format("{}={}\n", variable, *value);
-  }
-  return name.empty() ? fmt::format("parent {}", getppid()) : name;
+std::string job_name(const transport::LaunchEnvironment& place) {
+  return place.job.empty() ? fmt::format("parent {}", getppid()) : place.job;
 }
 
 std::thread start_deaf_thread(std::function<void()> body) {

@@ -50,7 +50,7 @@ class StageBoard {
 };
 
 /// What all ranks of a job have in common and no other job has, as far as its launcher tells.
-std::string job_name(const transport::EnvironmentLookup& lookup);
+std::string job_name(const transport::LaunchEnvironment& place);
 
 /// Carries one process's stage to rank 0, and those of the others into rank 0's board.
 class StageMail {

@@ -27,6 +27,7 @@ constexpr std::array kStages = {
     Stage{.name = "loopback", .run = run_loopback, .deadlines = 2},
     Stage{.name = "shm", .run = run_shm, .deadlines = 2},
     Stage{.name = "mpi", .run = run_mpi, .deadlines = 2},
+    Stage{.name = "two-level", .run = run_two_level, .deadlines = 2},
     Stage{.name = "model files", .run = run_model, .deadlines = 3},
     Stage{.name = "machine limits", .run = run_machine, .deadlines = 12},
 };
@@ -58,13 +59,7 @@ Check skipped_check(std::string why) {
 }
 
 Result<Check> run_places(DoctorRank& rank) {
-  LOCKSTEP_TRY(rank.plan.places, rank.context.bootstrap.places());
-  rank.plan.placement.launcher = rank.context.launcher;
-  for (const transport::RankPlace& place : rank.plan.places) {
-    const int threads = rank.context.run.threads.value_or(default_threads(rank.plan.places, place.rank));
-    rank.plan.placement.ranks.push_back({.place = place, .threads = threads});
-  }
-  rank.plan.threads = rank.plan.placement.ranks.at(static_cast<size_t>(rank.rank())).threads;
+  LOCKSTEP_TRY_VOID(place_ranks(rank.context, rank.plan));
   LOCKSTEP_TRY(const auto told, rank.context.bootstrap.exchange(to_text(own_facts(environment))));
   for (size_t other = 0; other < told.size(); ++other) {
     LOCKSTEP_TRY(RankFacts facts, parse_facts(told[other], static_cast<int>(other)));

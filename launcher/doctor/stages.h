@@ -57,6 +57,7 @@ Result<Check> run_control_plane(DoctorRank& rank);
 Result<Check> run_loopback(DoctorRank& rank);
 Result<Check> run_shm(DoctorRank& rank);
 Result<Check> run_mpi(DoctorRank& rank);
+Result<Check> run_two_level(DoctorRank& rank);
 Result<Check> run_model(DoctorRank& rank);
 Result<Check> run_machine(DoctorRank& rank);
 

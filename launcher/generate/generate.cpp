@@ -1,6 +1,8 @@
 // `lockstep generate`: refuses output files that cannot be written, then runs this process's ranks.
 #include "launcher/atomic_file.h"
 #include "launcher/commands.h"
+#include "launcher/generate/batch.h"
+#include "launcher/generate/batch_run.h"
 #include "launcher/generate/rank_run.h"
 #include "launcher/ranks/ranks.h"
 
@@ -8,6 +10,8 @@ namespace lockstep::launcher {
 namespace {
 
 Result<void> check_outputs(const GenerateCommand& command) {
+  LOCKSTEP_TRY_VOID(check_batch_options(command));
+  if (command.output) LOCKSTEP_TRY_VOID(check_writable(*command.output, "--output"));
   if (command.json) LOCKSTEP_TRY_VOID(check_writable(*command.json, "--json"));
   if (command.output_logits) LOCKSTEP_TRY_VOID(check_writable(*command.output_logits, "--output-logits"));
   if (command.run.exit_record)
@@ -20,7 +24,8 @@ Result<void> check_outputs(const GenerateCommand& command) {
 Result<void> generate(const GenerateCommand& command) {
   LOCKSTEP_TRY_VOID(check_outputs(command));
   return run_ranks(command.run, command.model.tp, [&](RankContext context, RankMonitor& monitor) {
-    return run_rank(command, std::move(context), monitor);
+    const auto run = command.prompts.jobs_file ? run_batch_rank : run_rank;
+    return run(command, std::move(context), monitor);
   });
 }
 

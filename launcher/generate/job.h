@@ -7,31 +7,14 @@
 #include <string>
 #include <vector>
 
-#include "actors/request.h"
 #include "launcher/cli/command_line.h"
 #include "launcher/generate/prompts.h"
+#include "launcher/generate/requests.h"
 #include "runtime/checkpoint/model_spec.h"
 #include "runtime/core/clock.h"
 #include "runtime/text/tokenizer.h"
 
 namespace lockstep::launcher {
-
-/// A request of the session and its place among the answers: several answers where beams return several sequences.
-struct JobRequest {
-  actors::Request request;  // its id is the index of its first answer
-  size_t answers = 1;
-};
-
-/// What rank 0 tells the others of the job: the static sizes.
-struct JobSizes {
-  int64_t slots = 1;
-  int64_t capacity = 1;
-  int64_t drafts = 0;         // tokens of a slot that are drafted in a step
-  int64_t ngram = 0;          // longest run that prompt lookup looks for; 0: no lookup
-  bool wants_logits = false;  // the host or the user reads them
-
-  friend bool operator==(const JobSizes&, const JobSizes&) = default;
-};
 
 /// Everything that only rank 0 needs.
 struct Job {

@@ -111,23 +111,24 @@ Result<std::vector<Prompt>> read_prompts(const PromptSources& sources, const tex
   return prompts;
 }
 
+Result<void> check_prompt(const Prompt& prompt, size_t row, int64_t vocabulary, int64_t capacity) {
+  for (const std::vector<int32_t>* list : {&prompt.ids, &prompt.negative}) {
+    const auto outside = std::ranges::find_if(*list, [&](int32_t id) { return id >= vocabulary; });
+    if (outside == list->end()) continue;
+    return bad_row(origin_of(row), row, fmt::format("token id {}", *outside),
+                   fmt::format("ids below {} (the vocabulary)", vocabulary));
+  }
+  const size_t longer = std::max(prompt.ids.size(), prompt.negative.size());
+  if (static_cast<int64_t>(longer) <= capacity) return ok();
+  return Error{ErrorKind::kInvalidArgument,
+               fmt::format("[launcher] prompt {} does not fit: found {} tokens, expected at most {} (the capacity of "
+                           "a slot); shorten it or raise --max-seq-len",
+                           row, longer, capacity)};
+}
+
 Result<void> check_prompts(const std::vector<Prompt>& prompts, int64_t vocabulary, int64_t capacity) {
   for (size_t row = 0; row < prompts.size(); ++row) {
-    const Prompt& prompt = prompts[row];
-    for (const std::vector<int32_t>* list : {&prompt.ids, &prompt.negative}) {
-      const auto outside = std::ranges::find_if(*list, [&](int32_t id) { return id >= vocabulary; });
-      if (outside == list->end()) continue;
-      return bad_row(origin_of(row), row, fmt::format("token id {}", *outside),
-                     fmt::format("ids below {} (the vocabulary)", vocabulary));
-    }
-    const size_t longer = std::max(prompt.ids.size(), prompt.negative.size());
-    if (static_cast<int64_t>(longer) > capacity) {
-      return Error{
-          ErrorKind::kInvalidArgument,
-          fmt::format("[launcher] prompt {} does not fit: found {} tokens, expected at most {} (the capacity of "
-                      "a slot); shorten it or raise --max-seq-len",
-                      row, longer, capacity)};
-    }
+    LOCKSTEP_TRY_VOID(check_prompt(prompts[row], row, vocabulary, capacity));
   }
   return ok();
 }

@@ -15,11 +15,12 @@
 
 namespace lockstep::launcher {
 
-/// Where prompts come from; exactly one of the three is used.
+/// Where prompts come from; exactly one of these is used.
 struct PromptSources {
-  std::vector<std::string> texts;                 // --prompt, in order
-  std::optional<std::filesystem::path> file;      // --prompt-file: the whole file is one prompt
-  std::optional<std::filesystem::path> ids_file;  // --ids-file
+  std::vector<std::string> texts;                  // --prompt, in order
+  std::optional<std::filesystem::path> file;       // --prompt-file: the whole file is one prompt
+  std::optional<std::filesystem::path> ids_file;   // --ids-file
+  std::optional<std::filesystem::path> jobs_file;  // --prompts-file: a batch job, see jobs_file.h
 };
 
 /// One prompt, ready to run.
@@ -41,6 +42,10 @@ using Wrap = std::function<Result<std::string>(const std::string&)>;
 /// on an empty prompt or text that is not UTF-8, naming the row.
 Result<std::vector<Prompt>> read_prompts(const PromptSources& sources, const text::Tokenizer* tokenizer,
                                          text::SpecialTokens special, const Wrap& wrap);
+
+/// Refuses a prompt, and its negative one, that a model cannot hold: an id outside `vocabulary`, or more tokens than
+/// `capacity`, naming `row`.
+Result<void> check_prompt(const Prompt& prompt, size_t row, int64_t vocabulary, int64_t capacity);
 
 /// Refuses prompts, and negative ones, that a model cannot hold: an id outside `vocabulary`, or more tokens than
 /// `capacity`, naming the row.

@@ -8,68 +8,11 @@
 #include "launcher/generate/answers.h"
 #include "launcher/generate/job.h"
 #include "launcher/generate/logits_file.h"
+#include "launcher/generate/rank_plan.h"
 #include "launcher/generate/report.h"
-#include "launcher/ranks/agreements.h"
-#include "launcher/ranks/serving_spec.h"
 
 namespace lockstep::launcher {
 namespace {
-
-/// The draft model of a target: its slots and chunk, and room for drafts beyond the target's capacity. Fails as
-/// `checkpoint::read_spec` and `partition::make_partition`, and with `kInvalidArgument` when its table of positions
-/// ends before.
-Result<ModelPlan> plan_draft(const std::filesystem::path& directory, const shards::ShardOptions& target, int ranks) {
-  ModelPlan draft;
-  LOCKSTEP_TRY(draft.spec, checkpoint::read_spec(directory / "config.json"));
-  LOCKSTEP_TRY(draft.partition, partition::make_partition(draft.spec, ranks));
-  draft.shard = {.slots = target.slots,
-                 .chunk = target.chunk,
-                 .capacity = target.capacity + target.drafts + 1,
-                 .dtype = target.dtype};
-  draft.checkpoint = directory;
-  const bool has_table = draft.spec.positions == checkpoint::Positions::kLearned;
-  if (!has_table || draft.shard.capacity <= draft.spec.max_positions) return draft;
-  return Error{ErrorKind::kInvalidArgument,
-               fmt::format("[launcher] --draft-model: found a model of {} positions, expected at least {} (a slot's "
-                           "capacity and the drafts); lower --max-seq-len or take another model",
-                           draft.spec.max_positions, draft.shard.capacity)};
-}
-
-/// Config, partition and static sizes; rank 0 prepares the job on the way.
-Result<Plan> make_plan(const GenerateCommand& command, const RankContext& context, Job& job) {
-  transport::Bootstrap& bootstrap = context.bootstrap;
-  Plan plan;
-  ModelPlan& model = plan.model;
-  const auto locally = [&]() -> Result<void> {
-    LOCKSTEP_TRY_VOID(check_world_size(command.model.tp, bootstrap.size()));
-    LOCKSTEP_TRY(model.spec, serving_spec(command.model, command.model.model / "config.json"));
-    LOCKSTEP_TRY(model.partition, partition::make_partition(model.spec, bootstrap.size(), command.model.experts));
-    if (bootstrap.rank() == 0) {
-      LOCKSTEP_TRY(job, prepare_job(command, model.spec, context.clock));
-    }
-    return ok();
-  };
-  LOCKSTEP_TRY_VOID(all_succeeded(bootstrap, locally()));
-  LOCKSTEP_TRY(const std::vector<std::string> told, bootstrap.exchange(to_text(job.sizes)));
-  LOCKSTEP_TRY(const JobSizes sizes, parse_sizes(told.front()));
-
-  const auto size = [&]() -> Result<void> {
-    LOCKSTEP_TRY(model.shard, shard_options(command.model, model.spec, sizes.slots, sizes.capacity));
-    model.shard.drafts = sizes.drafts;
-    if (sizes.wants_logits) model.shard.logits = families::StepShape::Logits::kOutput;
-    model.checkpoint = command.model.model;
-    if (sizes.ngram > 0) plan.lookup = {.ngram_size = static_cast<int32_t>(sizes.ngram)};
-    if (command.draft_model) {
-      LOCKSTEP_TRY(plan.draft, plan_draft(*command.draft_model, model.shard, bootstrap.size()));
-    }
-    return ok();
-  };
-  LOCKSTEP_TRY_VOID(all_succeeded(bootstrap, size()));
-  LOCKSTEP_TRY_VOID(find_places(context, plan));
-  LOCKSTEP_TRY_VOID(transport::agree(bootstrap, "options and model",
-                                     statement_before_weights(command, model.spec, model.partition, model.shard)));
-  return plan;
-}
 
 /// Streams to stdout what a single prompt produces.
 Answers::Show show_on_stdout(const GenerateCommand& command, const Job& job) {
@@ -154,48 +97,18 @@ Result<void> write_report(const GenerateCommand& command, const RankContext& con
   return ok();
 }
 
-/// Submits the job on rank 0 and runs the session's steps until it ends. @collective @blocking
-Result<void> run_session(const RankContext& context, RankMonitor& monitor, actors::Session& session,
-                         const LoadedModel& loaded, device::Communicator* communicator, const Job& job,
-                         Answers& answers) {
-  const RankId rank(context.bootstrap.rank());
-  monitor.watch(&session, rank, communicator);
-  if (rank.value == 0) submit_all(session, job, answers);
-  const Result<void> ended = session.run_executor(rank, *loaded.engine);
-  if (!ended.has_value()) context.on_failure(ended.error());
-  monitor.forget();
-  return ended;
-}
-
-/// What there is to say of the run, all ranks together. @collective @blocking
-Result<RunFacts> facts_of(const RankContext& context, const Plan& plan, const LoadedModel& loaded,
-                          const device::Communicator* communicator,
-                          const std::vector<std::pair<std::string, double>>& startup) {
-  LOCKSTEP_TRY(const auto memories, context.bootstrap.exchange(to_text(loaded.shard->store().memory())));
-  RunFacts facts{.world_size = context.bootstrap.size(),
-                 .threads = plan.threads,
-                 .backend = context.run.backend,
-                 .communicator = communicator == nullptr ? "none" : communicator->name(),
-                 .slots = plan.model.shard.slots,
-                 .chunk = plan.model.shard.chunk,
-                 .capacity = plan.model.shard.capacity,
-                 .memory = {},
-                 .startup = startup,
-                 .graphs_expected = loaded.graphs_expected,
-                 .graphs = loaded.graphs->compiled(),
-                 .graphs_after_warmup = loaded.graphs->compiled_after_close(),
-                 .drafts = std::nullopt};
-  if (loaded.speculative != nullptr) facts.drafts = loaded.speculative->statistics();
-  for (const std::string& memory : memories) facts.memory.push_back(parse_memory(memory));
-  return facts;
-}
-
 }  // namespace
 
 Result<void> run_rank(const GenerateCommand& command, RankContext context, RankMonitor& monitor) {
   Job job;
   context.phases.enter("plan");
-  LOCKSTEP_TRY(const Plan plan, make_plan(command, context, job));
+  const auto prepare = [&](const checkpoint::ModelSpec& spec) -> Result<JobSizes> {
+    LOCKSTEP_TRY(job, prepare_job(command, spec, context.clock));
+    return job.sizes;
+  };
+  LOCKSTEP_TRY(const std::optional<Plan> made, make_plan(command, context, prepare));
+  LOCKSTEP_CHECK(made.has_value());
+  const Plan& plan = *made;
   for (const std::string& warning : job.warnings) context.log.warning("{}", warning);
 
   context.phases.enter("connect");
@@ -203,7 +116,6 @@ Result<void> run_rank(const GenerateCommand& command, RankContext context, RankM
   device::Communicator* communicator = chosen.communicator.get();
   log_plan(context, plan, chosen);
 
-  context.phases.enter("load");
   LOCKSTEP_TRY(const LoadedModel loaded, load_model(context, plan, communicator));
 
   context.phases.enter("session");
@@ -220,7 +132,7 @@ Result<void> run_rank(const GenerateCommand& command, RankContext context, RankM
                                   .max_time = job.max_time,
                                   .show = show_on_stdout(command, job),
                                   .as_made = job.answers_as_made});
-  LOCKSTEP_TRY_VOID(run_session(context, monitor, *session, loaded, communicator, job, answers));
+  LOCKSTEP_TRY_VOID(run_session(context, monitor, *session, loaded, [&] { submit_all(*session, job, answers); }));
 
   context.phases.enter("report");
   LOCKSTEP_TRY(const RunFacts facts, facts_of(context, plan, loaded, communicator, startup));

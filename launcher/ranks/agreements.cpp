@@ -5,6 +5,8 @@
 
 #include <algorithm>
 
+#include "launcher/ranks/build_id.h"
+
 namespace lockstep::launcher {
 namespace {
 
@@ -34,11 +36,14 @@ Result<void> all_succeeded(transport::Bootstrap& bootstrap, const Result<void>& 
   return ok();
 }
 
+std::string statement_of_program() {
+  return fmt::format("version {}\ncompiler {}\nbuild {}\n", LOCKSTEP_VERSION, __VERSION__, build_id());
+}
+
 std::string statement_of_plan(const RunOptions& run, const checkpoint::ModelSpec& spec,
                               const partition::Partition& partition, const shards::ShardOptions& options) {
-  std::string text = fmt::format("program lockstep {}, compiler {}\n", LOCKSTEP_VERSION, __VERSION__);
-  text += fmt::format("--backend {}\n--communicator {}\n--dtype {}\n", run.backend, run.communicator,
-                      to_string(options.dtype));
+  std::string text = fmt::format("--backend {}\n--communicator {}\n--dtype {}\n", run.backend, run.communicator,
+                                 to_string(options.dtype));
   text += fmt::format("model_type {}\nhidden_size {}\nlayers {}\nheads {}/{} of {}\n", spec.model_type,
                       spec.hidden_size, spec.layers, spec.query_heads, spec.key_value_heads, spec.head_dim);
   text += fmt::format("intermediate_size {}\nvocabulary {}\nnorm_epsilon {}\ntied_embeddings {}\n",

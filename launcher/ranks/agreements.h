@@ -16,7 +16,10 @@ namespace lockstep::launcher {
 /// failed, its origin kept. @collective @blocking
 Result<void> all_succeeded(transport::Bootstrap& bootstrap, const Result<void>& mine);
 
-/// Agreement 1 of every command that runs a model: program, backend, config, static sizes and partition; a fact a line.
+/// Agreement 0: the program itself, before anything that it says is understood alike; a fact a line.
+std::string statement_of_program();
+
+/// Agreement 1 of every command that runs a model: backend, config, static sizes and partition; a fact a line.
 std::string statement_of_plan(const RunOptions& run, const checkpoint::ModelSpec& spec,
                               const partition::Partition& partition, const shards::ShardOptions& options);
 

@@ -2,15 +2,17 @@
 
 #include <fmt/ranges.h>
 
+#include "launcher/ranks/wiring.h"
 #include "transport/network.h"
 
 namespace lockstep::launcher {
 
-Result<ControlPlane> find_control_plane(const RankContext& context, const std::vector<transport::RankPlace>& places) {
+Result<ControlPlane> find_control_plane(const RunOptions& run, transport::Bootstrap& bootstrap, const Log& log) {
   ControlPlane plane;
-  const std::optional<std::string>& wanted = context.run.interface;
+  const std::optional<std::string>& wanted = run.interface;
+  LOCKSTEP_TRY(const std::vector<transport::RankPlace> places, bootstrap.places());
   if (places.size() == 1 || (on_one_host(places) && !wanted)) return plane;
-  LOCKSTEP_TRY(const auto lines, context.bootstrap.exchange(transport::to_line(transport::own_interfaces())));
+  LOCKSTEP_TRY(const auto lines, bootstrap.exchange(transport::to_line(transport::own_interfaces())));
   std::vector<transport::HostNetwork> hosts;  // by node: the coordinator's is the first
   for (const transport::RankPlace& place : places) {
     if (place.node < std::ssize(hosts)) continue;
@@ -25,7 +27,7 @@ Result<ControlPlane> find_control_plane(const RankContext& context, const std::v
     sides.push_back(hosts[node].host + interface);
   }
   for (const transport::RankPlace& place : places) plane.rank_sides.push_back(sides[static_cast<size_t>(place.node)]);
-  if (context.bootstrap.rank() == 0) context.log.info("control plane: {}", fmt::join(sides, ", "));
+  if (bootstrap.rank() == 0) log.info("control plane: {}", fmt::join(sides, ", "));
   return plane;
 }
 

@@ -6,7 +6,10 @@
 #include <vector>
 
 #include "actors/session.h"
-#include "launcher/ranks/rank_setup.h"
+#include "launcher/cli/command_line.h"
+#include "runtime/core/clock.h"
+#include "runtime/core/log.h"
+#include "transport/bootstrap.h"
 
 namespace lockstep::launcher {
 
@@ -18,7 +21,7 @@ struct ControlPlane {
 
 /// Chooses them; rank 0 logs the choice when there are several hosts. Fails as `transport::choose_network`, on every
 /// rank. @collective @blocking
-Result<ControlPlane> find_control_plane(const RankContext& context, const std::vector<transport::RankPlace>& places);
+Result<ControlPlane> find_control_plane(const RunOptions& run, transport::Bootstrap& bootstrap, const Log& log);
 
 /// Whether this rank reaches the coordinator. Fails with `kUnavailable` within `limit`, naming both ends and the flag
 /// that chooses another network. @blocking

@@ -7,12 +7,21 @@
 #include "launcher/atomic_file.h"
 
 namespace lockstep::launcher {
+namespace {
+
+nlohmann::ordered_json number_or_null(std::optional<int> number) {
+  return number ? nlohmann::ordered_json(*number) : nlohmann::ordered_json(nullptr);
+}
+
+}  // namespace
 
 std::string to_json(const ExitRecord& record) {
   nlohmann::ordered_json json;
   json["code"] = record.code;
   json["rank"] = record.rank;
-  json["lost_rank"] = record.lost_rank ? nlohmann::ordered_json(*record.lost_rank) : nlohmann::ordered_json(nullptr);
+  json["host"] = record.host;
+  json["lost_rank"] = number_or_null(record.lost_rank);
+  json["origin_rank"] = number_or_null(record.origin_rank);
   json["phase"] = record.phase;
   json["operation"] = record.operation;
   json["sequence"] = record.sequence;

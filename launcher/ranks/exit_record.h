@@ -14,12 +14,14 @@ namespace lockstep::launcher {
 struct ExitRecord {
   int code = 0;
   int rank = 0;
-  std::optional<int> lost_rank;  // the peer whose loss ended the job
-  std::string phase;             // where in the run, "decode" …
-  std::string operation;         // the last collective, "all_reduce" …
-  uint64_t sequence = 0;         // its number
-  std::string message;           // the error, empty when all went well
-  double unix_time = 0.0;        // seconds
+  std::string host;
+  std::optional<int> lost_rank;    // the peer whose loss ended the job
+  std::optional<int> origin_rank;  // where the job's end began: the lost rank, or the one that failed first
+  std::string phase;               // where in the run, "decode" …
+  std::string operation;           // the last exchange with the others, "all_reduce" …
+  uint64_t sequence = 0;           // its number
+  std::string message;             // the error, empty when all went well
+  double unix_time = 0.0;          // seconds
 
   friend bool operator==(const ExitRecord&, const ExitRecord&) = default;
 };

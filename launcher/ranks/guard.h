@@ -4,6 +4,7 @@
 #include <exception>
 #include <new>
 
+#include "launcher/ranks/fault.h"
 #include "runtime/core/result.h"
 
 namespace lockstep::launcher {
@@ -15,6 +16,8 @@ Result<void> guarded(Work&& work) {
     return work();
   } catch (const std::bad_alloc&) {
     return Error{ErrorKind::kResourceExhausted, "[launcher] out of memory; use more ranks, or lower --max-seq-len"};
+  } catch (const AskedFailure& failure) {
+    return Error{ErrorKind::kInternal, fmt::format("[launcher] {}", failure.what())};
   } catch (const std::exception& error) {
     return Error{ErrorKind::kInternal, fmt::format("[launcher] a bug in lockstep: {}; please report it", error.what())};
   }

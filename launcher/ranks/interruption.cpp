@@ -8,12 +8,10 @@
 namespace lockstep::launcher {
 namespace {
 
-constexpr int kLeave = SIGUSR1;  // what the destructor sends to its own thread
-
 sigset_t watched() {
   sigset_t signals;
   sigemptyset(&signals);
-  for (int signal : {SIGINT, SIGTERM, kLeave}) sigaddset(&signals, signal);
+  for (int signal : {SIGINT, SIGTERM, SIGUSR1}) sigaddset(&signals, signal);
   return signals;
 }
 
@@ -22,13 +20,14 @@ sigset_t watched() {
 Interruption::Interruption(std::function<void(int)> on_signal) {
   const sigset_t signals = watched();
   LOCKSTEP_CHECK(pthread_sigmask(SIG_BLOCK, &signals, nullptr) == 0);
-  thread_ = std::thread([act = std::move(on_signal), signals] {
-    for (int signal = 0; sigwait(&signals, &signal) == 0 && signal != kLeave;) act(signal);
+  thread_ = std::thread([this, act = std::move(on_signal), signals] {
+    for (int signal = 0; sigwait(&signals, &signal) == 0 && !leaving_;) act(signal);
   });
 }
 
 Interruption::~Interruption() {
-  pthread_kill(thread_.native_handle(), kLeave);
+  leaving_ = true;
+  pthread_kill(thread_.native_handle(), SIGUSR1);
   thread_.join();
 }
 

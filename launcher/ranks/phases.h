@@ -1,7 +1,9 @@
 // How long each part of a run took: start-up by phase, time to the first token, time per token. Rank 0 reports it.
 #pragma once
 
+#include <algorithm>
 #include <atomic>
+#include <functional>
 #include <string>
 #include <utility>
 #include <vector>
@@ -14,33 +16,39 @@ namespace lockstep::launcher {
 /// be called from any thread; the phases follow each other on one.
 class Phases {
  public:
-  explicit Phases(const Clock& clock) : clock_(clock), begin_(clock.now()) {}
+  /// `on_enter` is called with each name when its phase has begun; it may throw.
+  explicit Phases(const Clock& clock, std::function<void(const char*)> on_enter = {})
+      : clock_(clock), on_enter_(std::move(on_enter)), begin_(clock.now()) {}
   Phases(const Phases&) = delete;
   Phases& operator=(const Phases&) = delete;
 
-  /// Ends the phase before, if there is one. `name` is a string literal.
+  /// Ends the phase before, if there is one. `name` is a string literal. A phase that is entered again goes on.
   void enter(const char* name) {
     close();
     current_.store(name, std::memory_order_relaxed);
+    if (on_enter_) on_enter_(name);
   }
   /// Ends the last phase.
   void close() {
     const TimePoint now = clock_.now();
     if (const char* name = current_.load(std::memory_order_relaxed); name != kNone) {
-      seconds_.emplace_back(name, to_seconds(now - begin_));
+      auto known = std::ranges::find(seconds_, name, &std::pair<std::string, double>::first);
+      if (known == seconds_.end()) known = seconds_.insert(known, {name, 0.0});
+      known->second += to_seconds(now - begin_);
     }
     current_.store(kNone, std::memory_order_relaxed);
     begin_ = now;
   }
 
   const char* name() const { return current_.load(std::memory_order_relaxed); }
-  /// The closed phases in order.
+  /// The closed phases in the order in which they were entered first.
   const std::vector<std::pair<std::string, double>>& seconds() const { return seconds_; }
 
  private:
   static constexpr const char* kNone = "start";
 
   const Clock& clock_;
+  const std::function<void(const char*)> on_enter_;
   TimePoint begin_;
   std::atomic<const char*> current_ = kNone;
   std::vector<std::pair<std::string, double>> seconds_;

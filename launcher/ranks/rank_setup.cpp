@@ -5,9 +5,11 @@
 #include <algorithm>
 
 #include "launcher/ranks/agreements.h"
-#include "launcher/ranks/control_plane.h"
+#include "launcher/ranks/differing_communicator.h"
 #include "runtime/checkpoint/stored_tensors.h"
 #include "runtime/graph/passes.h"
+#include "runtime/trace/recorded_communicator.h"
+#include "shards/cost/memory.h"
 #include "shards/draft_model.h"
 #include "shards/lookup_drafter.h"
 
@@ -16,14 +18,15 @@ namespace {
 
 Result<void> check_budget(const RunOptions& run, const shards::ShardGraphs& graphs) {
   if (!run.memory_budget) return ok();
-  const graph::StepCost cost = graph::cost_of(graphs.decode.back());
-  const int64_t needed = cost.weight_bytes + cost.state_bytes;
-  if (needed <= *run.memory_budget) return ok();
-  return Error{ErrorKind::kResourceExhausted,
-               fmt::format("[launcher] --memory-budget: found {} ({} of weights and {} of states at full capacity), "
-                           "expected at most {} on a rank; use more ranks, or lower --max-seq-len or --batch-size",
-                           to_string(Bytes(needed)), to_string(Bytes(cost.weight_bytes)),
-                           to_string(Bytes(cost.state_bytes)), to_string(Bytes(*run.memory_budget)))};
+  const cost::RankMemory memory = cost::memory_of(graphs);
+  if (memory.total().value <= *run.memory_budget) return ok();
+  return Error{
+      ErrorKind::kResourceExhausted,
+      fmt::format("[launcher] --memory-budget: found {} ({} of weights, {} of states at full capacity and {} of "
+                  "workspace), expected at most {} on a rank; use more ranks, or lower --max-seq-len, "
+                  "--batch-size or --prefill-chunk; lockstep plan says what fits",
+                  to_string(memory.total()), to_string(memory.weights), to_string(memory.states()),
+                  to_string(memory.workspace), to_string(Bytes(*run.memory_budget)))};
 }
 
 /// A config may say that the head is the embedding while the file holds another head.
@@ -39,9 +42,11 @@ Result<void> check_tied_head(const checkpoint::ModelSpec& spec, const checkpoint
 }
 
 /// The options of a session of `size` ranks, without the ranks of this process.
-actors::SessionOptions session_options(const RunOptions& run, int size) {
+actors::SessionOptions session_options(const RankContext& context) {
+  const RunOptions& run = context.run;
   actors::SessionOptions options;
-  options.size = size;
+  options.size = context.bootstrap.size();
+  options.trace.step = context.on_step;
   options.detection = run.peer_detection == Detection::kOn ? actors::PeerDetection::kOn : actors::PeerDetection::kOff;
   options.hello_deadline = duration_of(run.deadline_s);
   options.connect_deadline = duration_of(run.deadline_s);
@@ -55,7 +60,7 @@ Result<actors::Session*> open_shared_session(const RankContext& context) {
   transport::Bootstrap& bootstrap = context.bootstrap;
   const auto host = [&]() -> Result<void> {
     if (bootstrap.rank() != 0) return ok();
-    actors::SessionOptions options = session_options(context.run, bootstrap.size());
+    actors::SessionOptions options = session_options(context);
     for (int rank = 0; rank < bootstrap.size(); ++rank) options.ranks.push_back(local_rank(context, rank));
     LOCKSTEP_TRY(context.shared->session, actors::Session::host(options));
     return ok();
@@ -84,18 +89,26 @@ Result<void> check_world_size(std::optional<int> tp, int size) {
                   *tp, size)};
 }
 
-Result<void> find_places(const RankContext& context, Plan& plan) {
+Result<void> place_ranks(const RankContext& context, Plan& plan) {
   LOCKSTEP_TRY(plan.places, context.bootstrap.places());
-  plan.placement.launcher = context.launcher;
-  for (const transport::RankPlace& place : plan.places) {
+  // Cores of a host that belong to other jobs do not idle.
+  LOCKSTEP_TRY(const auto told, context.bootstrap.exchange(fmt::format("{}", context.launch.job_cores.value_or(0))));
+  plan.placement.launcher = context.launch.launcher;
+  for (transport::RankPlace& place : plan.places) {
+    const int job_cores = std::stoi(told.at(static_cast<size_t>(place.rank)));
+    if (job_cores > 0) place.host_cores = std::min(place.host_cores, job_cores);
     const int threads = context.run.threads.value_or(default_threads(plan.places, place.rank));
     plan.placement.ranks.push_back({.place = place, .threads = threads});
   }
-  const int rank = context.bootstrap.rank();
-  plan.threads = plan.placement.ranks.at(static_cast<size_t>(rank)).threads;
+  plan.threads = plan.placement.ranks.at(static_cast<size_t>(context.bootstrap.rank())).threads;
+  return ok();
+}
+
+Result<void> find_places(const RankContext& context, Plan& plan) {
+  LOCKSTEP_TRY_VOID(place_ranks(context, plan));
   const std::vector<Finding> findings = judge(plan.placement);
   for (const Finding& finding : findings) {
-    const bool is_told = rank == 0 && finding.severity == Severity::kWarning;
+    const bool is_told = context.bootstrap.rank() == 0 && finding.severity == Severity::kWarning;
     if (is_told) context.log.warning("warning: {}; {}", finding.what, finding.fix);
   }
   return refuse_fatal(findings);
@@ -103,7 +116,15 @@ Result<void> find_places(const RankContext& context, Plan& plan) {
 
 Result<ChosenCommunicator> connect(const RankContext& context, const Plan& plan) {
   const auto threads = context.shared == nullptr ? nullptr : context.shared->group;
-  return make_communicator(context.run.communicator, context.bootstrap, threads, plan.places, wait_options(context));
+  LOCKSTEP_TRY(ChosenCommunicator chosen, make_communicator(context.run.communicator, context.bootstrap, threads,
+                                                            plan.places, wait_options(context)));
+  if (!chosen.communicator) return chosen;
+  if (context.faults.may_differ()) {
+    chosen.communicator = std::make_unique<DifferingCommunicator>(
+        std::move(chosen.communicator), [&faults = context.faults] { return faults.take_difference(); });
+  }
+  chosen.communicator = std::make_unique<trace::RecordedCommunicator>(std::move(chosen.communicator), context.recorder);
+  return chosen;
 }
 
 namespace {
@@ -159,7 +180,9 @@ Result<LoadedModel> load_model(const RankContext& context, const Plan& plan, dev
     loaded.graphs = std::make_unique<device::GraphRegister>(
         *loaded.backend, context.run.strictness == Strictness::kStrict ? device::GraphRegister::AfterClose::kRefuse
                                                                        : device::GraphRegister::AfterClose::kCount);
+    loaded.graphs->before_compile([&] { context.phases.enter("compile"); });
     const auto load = [&](const ModelPlan& model) -> Result<std::unique_ptr<shards::Shard>> {
+      context.phases.enter("load");
       LOCKSTEP_TRY(LoadedShard made, load_shard(context, model, *loaded.graphs, communicator));
       loaded.graphs_expected += made.shard->graphs().all().size();
       statement += statement_after_weights(made.checkpoint.get(), *made.shard);
@@ -172,7 +195,9 @@ Result<LoadedModel> load_model(const RankContext& context, const Plan& plan, dev
     }
     return add_drafter(plan, std::move(shard), std::move(draft), loaded);
   };
-  LOCKSTEP_TRY_VOID(all_succeeded(context.bootstrap, locally()));
+  const Result<void> mine = locally();
+  context.phases.enter("agreement");
+  LOCKSTEP_TRY_VOID(all_succeeded(context.bootstrap, mine));
   loaded.graphs->close();
   LOCKSTEP_TRY_VOID(transport::agree(context.bootstrap, "graphs and weights", statement));
   return loaded;
@@ -182,9 +207,9 @@ Result<actors::Session*> open_session(const RankContext& context, const Plan& pl
                                       std::unique_ptr<actors::Session>& own) {
   if (context.shared != nullptr) return open_shared_session(context);
   transport::Bootstrap& bootstrap = context.bootstrap;
-  actors::SessionOptions options = session_options(context.run, bootstrap.size());
+  actors::SessionOptions options = session_options(context);
   options.ranks = {local_rank(context, bootstrap.rank())};
-  LOCKSTEP_TRY(const ControlPlane plane, find_control_plane(context, plan.places));
+  const ControlPlane& plane = context.control_plane;
   options.bind_address = plane.address;
   options.connect_deadline /= 2;  // a rank that cannot reach rank 0 says so before the others stop waiting for it
   actors::Address address;
@@ -232,6 +257,7 @@ void log_plan(const RankContext& context, const Plan& plan, const ChosenCommunic
   log.info("where the ranks are:\n{}\n", rank_table(plan.placement));
   const ModelPlan& model = plan.model;
   if (model.partition.ranks() > 1) log.info("partition:\n{}", partition::to_text(model.spec, model.partition));
+  for (const std::string& note : chosen.notes) log.warning("{}", note);
   for (const transport::Choice& choice : chosen.choices) {
     log.info("messages up to {} go by {} ({:.1f} us)", to_string(Bytes(choice.bytes)), choice.name,
              choice.microseconds);
@@ -251,18 +277,15 @@ std::string phases_line(const Phases& phases) {
   return line;
 }
 
-void RankMonitor::watch(actors::Session* session, RankId rank, device::Communicator* communicator) {
+void RankMonitor::watch(actors::Session* session, RankId rank) {
   std::lock_guard lock(mutex_);
   session_ = session;
   rank_ = rank;
-  communicator_ = communicator;
 }
 
 void RankMonitor::forget() {
-  last_ = status();
   std::lock_guard lock(mutex_);
   session_ = nullptr;
-  communicator_ = nullptr;
 }
 
 bool RankMonitor::cancel() {
@@ -272,11 +295,10 @@ bool RankMonitor::cancel() {
   return true;
 }
 
-std::optional<RankMonitor::Status> RankMonitor::status() const {
+std::optional<actors::ExecutorStatus> RankMonitor::executor_status() const {
   std::lock_guard lock(mutex_);
-  if (session_ == nullptr) return last_;
-  return Status{actors::to_string(session_->status(rank_)),
-                communicator_ == nullptr ? device::OperationMark{} : communicator_->last_operation()};
+  if (session_ == nullptr) return std::nullopt;
+  return session_->status(rank_);
 }
 
 }  // namespace lockstep::launcher

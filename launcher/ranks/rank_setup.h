@@ -11,6 +11,8 @@
 
 #include "actors/session.h"
 #include "launcher/cli/command_line.h"
+#include "launcher/ranks/control_plane.h"
+#include "launcher/ranks/fault.h"
 #include "launcher/ranks/phases.h"
 #include "launcher/ranks/placement.h"
 #include "launcher/ranks/wiring.h"
@@ -19,6 +21,7 @@
 #include "runtime/core/log.h"
 #include "runtime/device/graph_register.h"
 #include "runtime/generation/prompt_lookup.h"
+#include "runtime/trace/flight_recorder.h"
 #include "shards/partition/partition.h"
 #include "shards/shard.h"
 #include "shards/speculative_engine.h"
@@ -37,37 +40,35 @@ struct SharedRanks {
 struct RankContext {
   const RunOptions& run;
   transport::Bootstrap& bootstrap;
-  SharedRanks* shared = nullptr;  // null between processes
-  transport::Launcher launcher = transport::Launcher::kNone;
+  SharedRanks* shared = nullptr;             // null between processes
+  transport::LaunchEnvironment launch = {};  // what the launcher says of this process
+  ControlPlane control_plane = {};           // between processes
   AbortFlag& abort;
   const Clock& clock;
   const Log& log;
   Phases& phases;
+  trace::FlightRecorder& recorder;
   std::function<void(const Error&)> on_failure;  // called at once when the executor fails, before anything may wait
+  std::function<void(RankId, int32_t schedule, int32_t step)> on_step;  // before each step of a rank of this process
+  Faults& faults;
 };
 
 /// What the outside may ask of a running rank: for exit records and Ctrl-C. Thread-safe.
 class RankMonitor {
  public:
-  void watch(actors::Session* session, RankId rank, device::Communicator* communicator);
-  /// Call before the session or the communicator is destroyed.
+  void watch(actors::Session* session, RankId rank);
+  /// Call before the session is destroyed.
   void forget();
 
   /// Asks the session to end, if there is one; returns whether there was.
   bool cancel();
-  /// What the rank is doing, or was doing when it was forgotten.
-  struct Status {
-    std::string phase;  // "decode, schedule 3, step 5"
-    device::OperationMark operation;
-  };
-  std::optional<Status> status() const;
+  /// What the rank's executor is doing; empty while there is no session.
+  std::optional<actors::ExecutorStatus> executor_status() const;
 
  private:
   mutable std::mutex mutex_;
   actors::Session* session_ = nullptr;
   RankId rank_;
-  device::Communicator* communicator_ = nullptr;
-  std::optional<Status> last_;
 };
 
 /// One model, divided and sized: made before weights are read.
@@ -104,6 +105,9 @@ transport::WaitOptions wait_options(const RankContext& context);
 
 /// Refuses a --tp that is not the number of ranks.
 Result<void> check_world_size(std::optional<int> tp, int size);
+
+/// Where the ranks are and how many threads each has: the facts, nothing judged. @collective @blocking
+Result<void> place_ranks(const RankContext& context, Plan& plan);
 
 /// Where the ranks are and how many threads this one has. Rank 0 warns of what costs speed; fails with
 /// `kFailedPrecondition` for a placement that cannot work. @collective @blocking

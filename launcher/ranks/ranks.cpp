@@ -2,13 +2,18 @@
 
 #include <fmt/format.h>
 
+#include <csignal>
 #include <cstdlib>
-#include <ctime>
 #include <thread>
 
-#include "launcher/ranks/exit_record.h"
+#include "launcher/atomic_file.h"
+#include "launcher/ranks/agreements.h"
+#include "launcher/ranks/control_plane.h"
+#include "launcher/ranks/group_watch.h"
 #include "launcher/ranks/guard.h"
 #include "launcher/ranks/interruption.h"
+#include "launcher/ranks/rank_office.h"
+#include "launcher/ranks/recorded_bootstrap.h"
 #include "launcher/ranks/watchdog.h"
 #include "transport/launch_environment.h"
 #include "transport/mpi/mpi.h"
@@ -17,73 +22,39 @@
 namespace lockstep::launcher {
 namespace {
 
-constexpr auto kLeaveDeadline = std::chrono::seconds(5);  // of MPI_Finalize
+constexpr auto kLeaveDeadline = std::chrono::seconds(20);  // of MPI_Finalize, which spins with MPICH
 
 std::optional<std::string> environment(std::string_view name) {
   const char* value = std::getenv(std::string(name).c_str());
   return value == nullptr ? std::nullopt : std::optional<std::string>(value);
 }
 
-double unix_time() {
-  timespec now{};
-  clock_gettime(CLOCK_REALTIME, &now);
-  return static_cast<double>(now.tv_sec) + static_cast<double>(now.tv_nsec) * 1e-9;
-}
-
-/// One rank's reporting: its log, its phases, what it is doing, its exit record.
-class RankOffice {
- public:
-  RankOffice(int rank, const Clock& clock, const std::optional<std::filesystem::path>& records)
-      : rank_(rank), records_(records), log_(rank, rank == 0 ? LogLevel::kInfo : LogLevel::kWarning), phases_(clock) {}
-
-  const Log& log() const { return log_; }
-  Phases& phases() { return phases_; }
-  RankMonitor& monitor() { return monitor_; }
-
-  /// Writes the exit record; the first call counts. Thread-safe.
-  void record(const std::optional<Error>& error) {
-    if (recorded_.exchange(true) || !records_) return;
-    ExitRecord record{.code = error ? exit_code(error->kind) : 0, .rank = rank_, .unix_time = unix_time()};
-    record.phase = phases_.name();
-    if (const auto status = monitor_.status()) {
-      record.phase = status->phase;
-      record.operation = status->operation.operation;
-      record.sequence = status->operation.sequence;
-    }
-    if (error) {
-      record.message = error->message;
-      if (error->kind == ErrorKind::kPeerLost) record.lost_rank = error->origin_rank;
-    }
-    if (const auto written = write_exit_record(*records_, record); !written.has_value()) {
-      log_.error("{}", written.error().message);
-    }
-  }
-
- private:
-  int rank_;
-  const std::optional<std::filesystem::path>& records_;
-  Log log_;
-  Phases phases_;
-  RankMonitor monitor_;
-  std::atomic<bool> recorded_ = false;
-};
-
 Error interrupted() { return {ErrorKind::kCancelled, "[launcher] interrupted; start again to run the job"}; }
 
-/// What Ctrl-C does: the session ends on every rank; before there is one, the abort flags end every wait.
-void interrupt(RankOffice& office, AbortFlag& abort) {
-  if (!office.monitor().cancel()) abort.raise(interrupted());
+/// What a signal does: Ctrl-C and SIGTERM end the session on every rank, and before there is one every wait.
+void take_signal(int signal, RankOffice& office, AbortFlag& abort, GroupWatch* watch) {
+  if (signal == SIGUSR1) return office.report_activity();
+  const Error error = office.settle(interrupted());
+  if (!office.monitor().cancel()) abort.raise(error);
+  if (watch == nullptr) return;
+  office.end_within(kGrace);
+  watch->tell(error);
 }
 
 /// Ends the process where a library call does not return.
-[[noreturn]] void give_up(RankOffice& office, const char* operation, Duration limit) {
-  const Error error{ErrorKind::kDeadlineExceeded,
-                    fmt::format("[launcher] {} did not return within {:.0f} s; check that "
-                                "every rank was started and can reach the others",
-                                operation, to_seconds(limit))};
+[[noreturn]] void give_up(RankOffice& office, GroupWatch& watch, const char* operation, Duration limit) {
+  const Error error =
+      office.settle({ErrorKind::kDeadlineExceeded,
+                     fmt::format("[launcher] {} did not end within {:.3g} s{}; check that every rank was "
+                                 "started and can reach the others",
+                                 operation, to_seconds(limit), watch.missing())});
   office.log().error("{}", error.message);
-  office.record(error);
+  watch.tell(error);
   std::_Exit(exit_code(error.kind));
+}
+
+bool is_alone(const transport::LaunchEnvironment& place) {
+  return place.launcher == transport::Launcher::kNone || place.size == 1;
 }
 
 /// Sets a variable of an MPI library unless the user has.
@@ -104,53 +75,91 @@ void prepare_mpi(const RunOptions& options, const transport::LaunchEnvironment& 
   tell_mpi("FI_TCP_IFACE", found->name);  // MPICH on libfabric
 }
 
+/// MPI's group, watched and of one program, and how its hosts reach each other. @collective @blocking
+Result<std::unique_ptr<transport::Bootstrap>> meet(const transport::LaunchEnvironment& place, const RunOptions& options,
+                                                   const transport::WaitOptions& wait, RankOffice& office,
+                                                   GroupWatch& watch, ControlPlane& plane) {
+  const auto limit = duration_of(options.start_deadline_s);
+  const Watchdog watchdog(limit,
+                          [&] { give_up(office, watch, "the start (MPI_Init and the first exchanges)", limit); });
+  office.phases().enter("launch");
+  const std::string library = transport::mpi::library_name();
+  LOCKSTEP_TRY_VOID(transport::check_launcher(place, library));
+  watch.open_early();
+  office.phases().enter("bootstrap");
+  prepare_mpi(options, place);
+  LOCKSTEP_TRY(auto group, transport::mpi::make_bootstrap(wait));
+  LOCKSTEP_TRY_VOID(transport::check_world(place, group->rank(), group->size(), library));
+  auto bootstrap = std::make_unique<RecordedBootstrap>(std::move(group), office.recorder());
+  if (options.meeting == Meeting::kBare) return bootstrap;
+  LOCKSTEP_TRY(plane, find_control_plane(options, *bootstrap, office.log()));
+  LOCKSTEP_TRY_VOID(watch.open(*bootstrap, plane));
+  LOCKSTEP_TRY_VOID(transport::agree(*bootstrap, "the program", statement_of_program()));
+  return bootstrap;
+}
+
 Result<void> run_process_rank(const RunOptions& options, const transport::LaunchEnvironment& place,
-                              const RankWork& work) {
+                              const std::vector<Fault>& faults, const RankWork& work) {
   const SteadyClock clock;
   AbortFlag abort;
-  RankOffice office(place.rank, clock, options.exit_record);
-  const Interruption interruption([&](int) { interrupt(office, abort); });
-  const auto limit = duration_of(options.deadline_s);
-  const transport::WaitOptions wait{.abort = &abort, .clock = &clock, .deadline = limit};
+  RankOffice office(place.rank, clock, options, Faults(faults, place.rank));
+  GroupWatch watch(options, place, office, abort);
+  ControlPlane plane;
+  GroupWatch* const others = is_alone(place) ? nullptr : &watch;
+  const Interruption interruption([&](int signal) { take_signal(signal, office, abort, others); });
+  const transport::WaitOptions wait{.abort = &abort, .clock = &clock, .deadline = duration_of(options.deadline_s)};
+  const auto fail = [&](const Error& error) {
+    const Error cause = office.settle(watch.cause_of(error));
+    watch.tell(cause);
+    return cause;
+  };
 
   const auto run = [&]() -> Result<void> {
     std::unique_ptr<transport::Bootstrap> bootstrap;
-    office.phases().enter("bootstrap");
-    if (place.launcher == transport::Launcher::kNone || place.size == 1) {
+    if (is_alone(place)) {
+      office.phases().enter("bootstrap");
       bootstrap = transport::make_single_bootstrap();
     } else {
-      const std::string library = transport::mpi::library_name();
-      LOCKSTEP_TRY_VOID(transport::check_launcher(place, library));
-      prepare_mpi(options, place);
-      const Watchdog watchdog(limit, [&] { give_up(office, "MPI_Init", limit); });
-      LOCKSTEP_TRY(bootstrap, transport::mpi::make_bootstrap(wait));
-      LOCKSTEP_TRY_VOID(transport::check_world(place, bootstrap->rank(), bootstrap->size(), library));
+      LOCKSTEP_TRY(bootstrap, meet(place, options, wait, office, watch, plane));
     }
-    LOCKSTEP_TRY_VOID(work({.run = options,
-                            .bootstrap = *bootstrap,
-                            .launcher = place.launcher,
-                            .abort = abort,
-                            .clock = clock,
-                            .log = office.log(),
-                            .phases = office.phases(),
-                            .on_failure = [&](const Error& error) { office.record(error); }},
-                           office.monitor()));
-    const Watchdog watchdog(kLeaveDeadline, [&] { give_up(office, "MPI_Finalize", kLeaveDeadline); });
-    return bootstrap->finish();
+    LOCKSTEP_TRY_VOID(
+        work({.run = options,
+              .bootstrap = *bootstrap,
+              .launch = place,
+              .control_plane = plane,
+              .abort = abort,
+              .clock = clock,
+              .log = office.log(),
+              .phases = office.phases(),
+              .recorder = office.recorder(),
+              .on_failure = fail,
+              .on_step = [&](RankId, int32_t schedule, int32_t step) { office.begin_step(schedule, step); },
+              .faults = office.faults()},
+             office.monitor()));
+    office.phases().enter("finish");
+    const Watchdog watchdog(kLeaveDeadline, [&] { give_up(office, watch, "MPI_Finalize", kLeaveDeadline); });
+    LOCKSTEP_TRY_VOID(bootstrap->finish());
+    watch.leave(kLeaveDeadline);
+    return ok();
   };
   const Result<void> result = guarded(run);  // a bug of ours leaves its exit record too
-  office.record(result.has_value() ? std::nullopt : std::optional(result.error()));
-  return result;
+  if (!result.has_value()) return fail(result.error());
+  return office.settle_well();
 }
 
-Result<void> run_thread_ranks(const RunOptions& options, int size, const RankWork& work) {
+Result<void> run_thread_ranks(const RunOptions& options, int size, const std::vector<Fault>& faults,
+                              const RankWork& work) {
   const SteadyClock clock;
   AbortFlag abort;  // one for all ranks: they share a fate
   std::vector<std::unique_ptr<RankOffice>> offices;
   for (int rank = 0; rank < size; ++rank) {
-    offices.push_back(std::make_unique<RankOffice>(rank, clock, options.exit_record));
+    offices.push_back(std::make_unique<RankOffice>(rank, clock, options, Faults(faults, rank)));
   }
-  const Interruption interruption([&](int) { interrupt(*offices.front(), abort); });
+  const Interruption interruption([&](int signal) {
+    for (const auto& office : offices) {
+      if (signal == SIGUSR1 || office == offices.front()) take_signal(signal, *office, abort, nullptr);
+    }
+  });
   const auto limit = duration_of(options.deadline_s);
   const transport::WaitOptions wait{.abort = &abort, .clock = &clock, .deadline = limit};
 
@@ -158,23 +167,26 @@ Result<void> run_thread_ranks(const RunOptions& options, int size, const RankWor
   std::vector<std::optional<Error>> errors(static_cast<size_t>(size));
   const auto run = [&](int rank) {
     RankOffice& office = *offices[static_cast<size_t>(rank)];
-    const auto bootstrap = transport::loopback::make_bootstrap(shared.group, rank, wait);
+    RecordedBootstrap bootstrap(transport::loopback::make_bootstrap(shared.group, rank, wait), office.recorder());
     const Result<void> result = guarded([&] {
       return work({.run = options,
-                   .bootstrap = *bootstrap,
+                   .bootstrap = bootstrap,
                    .shared = &shared,
                    .abort = abort,
                    .clock = clock,
                    .log = office.log(),
                    .phases = office.phases(),
-                   .on_failure = [&](const Error& error) { office.record(error); }},
+                   .recorder = office.recorder(),
+                   .on_failure = [&](const Error& error) { office.settle(error); },
+                   .on_step = [&](RankId of, int32_t schedule,
+                                  int32_t step) { offices[static_cast<size_t>(of.value)]->begin_step(schedule, step); },
+                   .faults = office.faults()},
                   office.monitor());
     });
-    if (!result.has_value()) {
-      errors[static_cast<size_t>(rank)] = result.error();
-      abort.raise(result.error());
+    if (!result.has_value()) abort.raise(office.settle(result.error()));
+    if (const auto settled = office.settle_well(); !settled.has_value()) {
+      errors[static_cast<size_t>(rank)] = settled.error();
     }
-    office.record(errors[static_cast<size_t>(rank)]);
   };
   std::vector<std::thread> others;
   for (int rank = 1; rank < size; ++rank) others.emplace_back(run, rank);
@@ -186,12 +198,29 @@ Result<void> run_thread_ranks(const RunOptions& options, int size, const RankWor
   return ok();
 }
 
+/// Both folders get a rank-R.json.
+Result<void> check_folders(const RunOptions& run) {
+  if (!run.flight_recorder) return ok();
+  LOCKSTEP_TRY_VOID(check_writable(*run.flight_recorder / "rank-0.json", "--flight-recorder"));
+  std::error_code ignored;
+  if (!run.exit_record || !std::filesystem::equivalent(*run.exit_record, *run.flight_recorder, ignored)) return ok();
+  return Error{ErrorKind::kInvalidArgument,
+               fmt::format("[launcher] --flight-recorder: found {}, the folder of --exit-record, expected another one: "
+                           "both write rank-R.json",
+                           run.flight_recorder->string())};
+}
+
 }  // namespace
 
 Result<void> run_ranks(const RunOptions& run, std::optional<int> tp, const RankWork& work) {
-  if (run.launch == Launch::kThreads) return run_thread_ranks(run, tp.value_or(1), work);
+  std::vector<Fault> faults;
+  for (const std::string& text : run.faults) {
+    LOCKSTEP_TRY(faults.emplace_back(), parse_fault(text));
+  }
+  LOCKSTEP_TRY_VOID(check_folders(run));
+  if (run.launch == Launch::kThreads) return run_thread_ranks(run, tp.value_or(1), faults, work);
   LOCKSTEP_TRY(const transport::LaunchEnvironment place, transport::read_launch_environment(environment));
-  return run_process_rank(run, place, work);
+  return run_process_rank(run, place, faults, work);
 }
 
 }  // namespace lockstep::launcher

@@ -66,6 +66,17 @@ std::optional<int64_t> longest_sequence(const ModelSpec& spec) {
   return has_no_end ? std::nullopt : std::optional(spec.max_positions);
 }
 
+int64_t default_capacity(const ModelSpec& spec) {
+  constexpr int64_t kDefaultCapacity = 2048;
+  return std::min(kDefaultCapacity, spec.max_positions);
+}
+
+std::string architecture_line(const ModelSpec& spec, DType dtype) {
+  return fmt::format("{} layers, hidden {}, {} query and {} key/value heads of {}, MLP {}, vocabulary {}, {}",
+                     spec.layers, spec.hidden_size, spec.query_heads, spec.key_value_heads, spec.head_dim,
+                     spec.intermediate_size, spec.vocabulary, to_string(dtype));
+}
+
 Result<shards::ShardOptions> shard_options(const ModelOptions& options, const ModelSpec& spec, int64_t slots,
                                            int64_t capacity) {
   shards::ShardOptions shard{.slots = slots,

@@ -3,6 +3,7 @@
 
 #include <filesystem>
 #include <optional>
+#include <string>
 
 #include "launcher/cli/command_line.h"
 #include "runtime/checkpoint/model_spec.h"
@@ -17,6 +18,12 @@ Result<checkpoint::ModelSpec> serving_spec(const ModelOptions& options, const st
 /// Tokens that a sequence of the model may have; empty: as many as its slot holds (ALiBi; windows with pinned sinks in
 /// every layer, where no token meets a position beyond them).
 std::optional<int64_t> longest_sequence(const checkpoint::ModelSpec& spec);
+
+/// The capacity of a slot where no prompt and no option says one: 2048 tokens, or what the model can.
+int64_t default_capacity(const checkpoint::ModelSpec& spec);
+
+/// "30 layers, hidden 576, 9 query and 3 key/value heads of 64, MLP 1536, vocabulary 49152, bf16".
+std::string architecture_line(const checkpoint::ModelSpec& spec, DType dtype);
 
 /// The static sizes of a shard of `slots` slots of `capacity` tokens: chunk, buckets and type as the options say. Fails
 /// with `kInvalidArgument` for a --window beyond the capacity and for buckets that do not fit it.

@@ -10,6 +10,8 @@
 #include "transport/bootstrap.h"
 #include "transport/choosing.h"
 #include "transport/loopback/loopback.h"
+#include "transport/shm/shm.h"
+#include "transport/two_level/two_level.h"
 
 namespace lockstep::launcher {
 
@@ -27,10 +29,26 @@ Result<std::unique_ptr<device::Backend>> make_backend(const std::string& name, i
 struct ChosenCommunicator {
   std::unique_ptr<device::Communicator> communicator;  // null in a group of one
   std::vector<transport::Choice> choices;
+  std::vector<std::string> notes;  // for the user, once; the same on every rank
 };
 
-/// `name`: auto, shm, mpi or loopback. `threads` is the group of `--launch threads`, null between processes.
-/// Fails with `kInvalidArgument` when the name does not fit the launch. @collective @blocking
+/// How the parts of a two-level communicator move bytes.
+struct TwoLevelOptions {
+  transport::shm::Options within;
+  transport::two_level::Options across;
+};
+
+/// Shared memory inside the hosts of `places`, MPI between them. `bootstrap` is MPI's. Fails alike on every rank, with
+/// the error of a host that cannot share memory. @collective @blocking
+Result<std::unique_ptr<device::Communicator>> make_two_level(transport::Bootstrap& bootstrap,
+                                                             const std::vector<transport::RankPlace>& places,
+                                                             const transport::WaitOptions& wait,
+                                                             TwoLevelOptions options = {});
+
+/// `name`: auto, shm, mpi, two-level or loopback. `threads` is the group of `--launch threads`, null between processes.
+/// auto takes what is fastest per message size, of shm and mpi on one host, of two-level and mpi on several; what it
+/// has to do without is said in `notes`. Fails with `kInvalidArgument` when the name does not fit the launch or the
+/// hosts, and then alike on every rank. @collective @blocking
 Result<ChosenCommunicator> make_communicator(const std::string& name, transport::Bootstrap& bootstrap,
                                              const std::shared_ptr<transport::loopback::Group>& threads,
                                              const std::vector<transport::RankPlace>& places,

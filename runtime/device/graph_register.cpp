@@ -14,6 +14,7 @@ Result<std::unique_ptr<Executable>> GraphRegister::compile(const graph::Graph& g
                     "only the graphs of the start ({}); name its shape at start, or allow it with --no-strict",
                     description, fmt::join(compiled_, "; "))};
   }
+  if (!closed_ && before_compile_) before_compile_();
   LOCKSTEP_TRY(auto executable, inner_.compile(graph, store, options));
   (closed_ ? compiled_after_close_ : compiled_).push_back(description);
   return executable;

@@ -2,6 +2,7 @@
 // mode that names the graph and its shapes, and is counted apart otherwise.
 #pragma once
 
+#include <functional>
 #include <memory>
 #include <string>
 #include <vector>
@@ -25,6 +26,9 @@ class GraphRegister final : public Backend {
   Result<std::unique_ptr<Executable>> compile(const graph::Graph& graph, Store& store,
                                               const CompileOptions& options) override;
 
+  /// Called before each compilation until `close`, on its thread.
+  void before_compile(std::function<void()> notice) { before_compile_ = std::move(notice); }
+
   /// Warm-up is over.
   void close() { closed_ = true; }
 
@@ -36,6 +40,7 @@ class GraphRegister final : public Backend {
   Backend& inner_;
   AfterClose after_close_;
   bool closed_ = false;
+  std::function<void()> before_compile_;
   std::vector<std::string> compiled_, compiled_after_close_;
 };
 

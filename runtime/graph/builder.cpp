@@ -14,14 +14,15 @@ GraphBuilder::GraphBuilder(GraphHeader header) {
 }
 
 ValueId GraphBuilder::add_value(Value value) {
-  const std::optional<ValueId> present = graph_.find(value.name);
-  if (present && value.kind != ValueKind::kInput && value.kind != ValueKind::kResult) {
-    LOCKSTEP_CHECK(graph_.value(*present) == value, value.name, to_string(value.type));
-    return *present;
+  const ValueId next(static_cast<int32_t>(graph_.values.size()));
+  const auto [known, is_new] = ids_.try_emplace(value.name, next);
+  if (!is_new && value.kind != ValueKind::kInput && value.kind != ValueKind::kResult) {
+    LOCKSTEP_CHECK(graph_.value(known->second) == value, value.name, to_string(value.type));
+    return known->second;
   }
-  LOCKSTEP_CHECK(!present, value.name);
+  LOCKSTEP_CHECK(is_new, value.name);
   graph_.values.push_back(std::move(value));
-  return ValueId(static_cast<int32_t>(graph_.values.size()) - 1);
+  return next;
 }
 
 ValueId GraphBuilder::input(std::string name, TensorType type) {

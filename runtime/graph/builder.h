@@ -3,6 +3,7 @@
 #pragma once
 
 #include <string>
+#include <unordered_map>
 #include <utility>
 #include <vector>
 
@@ -120,7 +121,8 @@ class GraphBuilder {
   ValueId add_result(Op op, std::vector<ValueId> operands, Attributes attributes);
 
   Graph graph_;
-  int64_t results_ = 0;  // made so far; a result's name is its number
+  std::unordered_map<std::string, ValueId> ids_;  // of every value, by name
+  int64_t results_ = 0;                           // made so far; a result's name is its number
 };
 
 }  // namespace lockstep::graph

@@ -33,18 +33,26 @@ int64_t bytes_read(const Graph& graph, const Node& node, size_t index) {
 }
 
 /// A weight that several nodes read (a tied embedding) counts once, by the node that reads most of it.
-int64_t weight_bytes(const Graph& graph) {
-  std::vector<int64_t> read(graph.values.size(), 0);
-  for (const Node& node : graph.nodes) {
+void add_weight_bytes(const Graph& graph, std::vector<NodeCost>& costs) {
+  struct Reader {
+    size_t node = 0;
+    int64_t bytes = 0;
+  };
+  std::vector<Reader> most(graph.values.size());
+  for (size_t n = 0; n < graph.nodes.size(); ++n) {
+    const Node& node = graph.nodes[n];
     for (size_t i = 0; i < node.operands.size(); ++i) {
       if (graph.value(node.operands[i]).kind != ValueKind::kWeight) continue;
-      int64_t& most = read[static_cast<size_t>(node.operands[i].value)];
-      most = std::max(most, bytes_read(graph, node, i));
+      Reader& reader = most[static_cast<size_t>(node.operands[i].value)];
+      const int64_t bytes = bytes_read(graph, node, i);
+      if (bytes > reader.bytes) reader = {n, bytes};
     }
   }
-  int64_t total = 0;
-  for (int64_t bytes : read) total = clipped_sum(total, bytes);
-  return total;
+  for (const Reader& reader : most) {
+    if (reader.bytes == 0) continue;
+    int64_t& bytes = costs[reader.node].weight_bytes;
+    bytes = clipped_sum(bytes, reader.bytes);
+  }
 }
 
 /// How many of all experts a row meets: what its moe_route chooses, all without one.
@@ -84,16 +92,28 @@ int64_t contributed_bytes(const Graph& graph, const Node& node) {
 
 }  // namespace
 
+std::vector<NodeCost> node_costs(const Graph& graph) {
+  std::vector<NodeCost> costs(graph.nodes.size());
+  for (size_t n = 0; n < graph.nodes.size(); ++n) {
+    const Node& node = graph.nodes[n];
+    costs[n].flops = flops_of(graph, node);
+    costs[n].sent_bytes = contributed_bytes(graph, node);
+    costs[n].is_collective = operation(node.op).is_collective;
+  }
+  add_weight_bytes(graph, costs);
+  return costs;
+}
+
 StepCost cost_of(const Graph& graph) {
   StepCost cost;
-  cost.weight_bytes = weight_bytes(graph);
   for (ValueId state : graph.values_of(ValueKind::kState)) {
     cost.state_bytes = clipped_sum(cost.state_bytes, graph.value(state).type.bytes());
   }
-  for (const Node& node : graph.nodes) {
-    cost.flops = clipped_sum(cost.flops, flops_of(graph, node));
-    cost.collectives += operation(node.op).is_collective ? 1 : 0;
-    cost.collective_bytes = clipped_sum(cost.collective_bytes, contributed_bytes(graph, node));
+  for (const NodeCost& node : node_costs(graph)) {
+    cost.weight_bytes = clipped_sum(cost.weight_bytes, node.weight_bytes);
+    cost.flops = clipped_sum(cost.flops, node.flops);
+    cost.collectives += node.is_collective ? 1 : 0;
+    cost.collective_bytes = clipped_sum(cost.collective_bytes, node.sent_bytes);
   }
   return cost;
 }

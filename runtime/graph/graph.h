@@ -150,4 +150,16 @@ struct StepCost {
 };
 StepCost cost_of(const Graph& graph);
 
+/// What one node adds to the step's cost. `cost_of` is the sum over the nodes.
+struct NodeCost {
+  int64_t weight_bytes = 0;  // of the weights that no other node reads more of
+  int64_t flops = 0;
+  int64_t sent_bytes = 0;  // what this rank contributes; 0 where nothing is sent
+  bool is_collective = false;
+
+  friend bool operator==(const NodeCost&, const NodeCost&) = default;
+};
+/// In the order of `graph.nodes`.
+std::vector<NodeCost> node_costs(const Graph& graph);
+
 }  // namespace lockstep::graph

@@ -11,14 +11,18 @@ import threading
 import time
 import unittest
 
+import hosts
 import launches
 import tiny_model
 
 DEADLINE = 60.0
+NO_HOSTS = hosts.why_not()
 SHM_TOO_SMALL = "mount -t tmpfs -o size=2m tmpfs /dev/shm && exec \"$0\" \"$@\""
 
 
-class Doctor(unittest.TestCase):
+class DoctorTest(unittest.TestCase):
+    """A folder, and what doctor said last: text, report, checks by name."""
+
     def setUp(self):
         temporary = tempfile.TemporaryDirectory(prefix="lockstep-doctor-")
         self.addCleanup(temporary.cleanup)
@@ -61,7 +65,8 @@ class Doctor(unittest.TestCase):
         for word in words:
             self.assertIn(word, said)
 
-    # What works.
+
+class HealthyLaunches(DoctorTest):
 
     def expect_measured(self, done, ranks):
         """Everything was looked at, and the words at the end are for this launch."""
@@ -117,8 +122,14 @@ class Doctor(unittest.TestCase):
         self.assertEqual(sizes, sorted(set(sizes)))
         self.assertTrue(all(line["seconds"] > 0 for line in probe["collectives"]))
         self.assertTrue(all(rank["read_bytes_per_s"] > 0 for rank in self.report["ranks"]))
+        model = tiny_model.write(self.folder / "model")
+        plan = subprocess.run([launches.PROGRAM, "plan", "--model", model, "--max-tp", "2", "--probe", self.json],
+                              capture_output=True, text=True, timeout=DEADLINE, check=False)
+        self.assertEqual(plan.returncode, 0, plan.stderr)
+        self.assertIn(str(self.json), plan.stdout)
 
-    # What is wrong.
+
+class PlantedFaults(DoctorTest):
 
     def test_singletons(self):
         done = self.doctor(environment={"PMI_SIZE": "2", "PMI_RANK": "0", "MPI_LOCALRANKID": "0"})
@@ -206,6 +217,30 @@ class Doctor(unittest.TestCase):
         self.read(text)
         self.expect_failure(subprocess.CompletedProcess(command, code, text), "machine limits", "rank 1 has been silent",
                             "last in 'machine limits'", "is the process stopped")
+
+
+@unittest.skipIf(NO_HOSTS, str(NO_HOSTS))
+class SeveralHosts(DoctorTest):
+    @classmethod
+    def setUpClass(cls):
+        cls.group = cls.enterClassContext(hosts.Hosts(2))
+        cls.group.add_blind_interface()
+
+    def test_uneven_hosts_a_network_and_two_levels(self):
+        done = self.finish([*self.group.mpirun([2, 1]), launches.PROGRAM, *self.arguments()])
+        self.assertEqual(done.returncode, 0, done.stdout)
+        self.assertIn("the hosts are uneven", self.checks["places"]["found"])
+        self.assertIn("10.77.0.1 on node0 (net0 10.77.0.1/24)", self.checks["control plane"]["found"])
+        self.assertIn("differ by at most", self.checks["clocks"]["found"])
+        self.assertEqual([self.status(name) for name in ("shared memory", "shm", "mpi", "two-level")],
+                         ["ok", "skipped", "ok", "ok"])
+        self.assertEqual([host["ranks"] for host in self.report["hosts"]], [[0, 1], [2]])
+
+    def test_a_network_that_leads_nowhere_is_named_with_both_ends(self):
+        done = self.finish([*self.group.mpirun([1, 1]), launches.PROGRAM, *self.arguments("--interface", "blind0")])
+        self.expect_failure(done, "control plane", "rank 1 cannot reach rank 0 at 172.30.0.1:",
+                            "on node0 (blind0 172.30.0.1/16) from node1 (blind0 172.30.0.1/16)", "--interface NAME")
+        self.assertEqual(self.status("mpi"), "ok")
 
 
 def kill_after_deadline(job):

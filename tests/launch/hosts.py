@@ -9,6 +9,7 @@ with this one, however it ends. Several groups may exist at a time. Needs root, 
 """
 import os
 import pathlib
+import shlex
 import shutil
 import signal
 import stat
@@ -42,11 +43,13 @@ class Host:
     def __init__(self, number, folder):
         self.name = f"node{number}"
         self.address = f"10.77.0.{number + 1}"
-        script = ("hostname \"$0\" && mount -t tmpfs tmpfs /dev/shm && mount --bind \"$1\" /etc/hosts && "
-                  "ip link set lo up && echo ready && exec cat")
+        # A /sys of its own says what network interfaces there are; the cgroups in it stay those of the machine.
+        script = ("hostname \"$0\" && mount -t tmpfs tmpfs /dev/shm && mount --bind \"$1/hosts\" /etc/hosts && "
+                  "mount --rbind /sys/fs/cgroup \"$1/cgroup\" && mount -t sysfs sysfs /sys && "
+                  "mount --rbind \"$1/cgroup\" /sys/fs/cgroup && ip link set lo up && echo ready && exec cat")
         # `cat` ends when the other end of its input does: when this process is gone.
         self.keeper = subprocess.Popen(
-            ["unshare", "--net", "--uts", "--mount", "--ipc", "sh", "-c", script, self.name, str(folder / "hosts")],
+            ["unshare", "--net", "--uts", "--mount", "--ipc", "sh", "-c", script, self.name, str(folder)],
             stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE)
         if self.keeper.stdout.readline() != b"ready\n":
             reason = self.keeper.stderr.read().decode(errors="replace").strip()
@@ -54,8 +57,8 @@ class Host:
             raise OSError(f"{self.name} cannot be made: {reason}")
 
     def enter(self):
-        """The command that runs what follows it on this host."""
-        return ["nsenter", "-t", str(self.keeper.pid), "--net", "--uts", "--mount", "--ipc", "--"]
+        """The command that runs what follows it on this host, in the same working directory."""
+        return ["sh", "-c", f"exec nsenter -t {self.keeper.pid} --net --uts --mount --ipc --wdns=\"$PWD\" -- \"$@\"", "sh"]
 
     def ip(self, arguments):
         """Runs `ip` on this host."""
@@ -144,6 +147,7 @@ class Hosts:
 
     def _make(self):
         lines = ["127.0.0.1 localhost"] + [f"10.77.0.{i + 1} node{i}" for i in range(self.count)]
+        (self.folder / "cgroup").mkdir()
         (self.folder / "hosts").write_text("\n".join(lines) + "\n")
         for number in range(self.count):
             self.hosts.append(Host(number, self.folder))
@@ -169,7 +173,7 @@ class Hosts:
     def _write_remote_shell(self):
         """A stand-in for ssh, `remote-shell [-option…] HOST COMMAND…`: mpirun starts its daemons with it."""
         path = self.folder / "remote-shell"
-        cases = "\n".join(f"  {host.name}|{host.address}) set -- {' '.join(host.enter())} /bin/sh -c \"$*\" ;;"
+        cases = "\n".join(f"  {host.name}|{host.address}) set -- {shlex.join(host.enter())} /bin/sh -c \"$*\" ;;"
                           for host in self.hosts)
         path.write_text("#!/bin/sh\n"
                         "while case $1 in -*) true ;; *) false ;; esac; do shift; done\n"

@@ -11,8 +11,8 @@ MPIRUN = "mpirun.mpich"
 
 
 class MpichBuild(launches.Launches):
-    def test_one_two_and_four_ranks_give_the_same_tokens(self):
-        for ranks in (1, 2, 4):
+    def test_one_and_two_ranks_give_the_same_tokens(self):
+        for ranks in (1, 2):
             with self.subTest(ranks=ranks):
                 done = self.run_command([MPIRUN, "-n", ranks, launches.PROGRAM, *self.arguments("mpich")])
                 self.expect_tokens(done, "mpich", ranks)
@@ -22,8 +22,8 @@ class MpichBuild(launches.Launches):
         if reason := hosts.why_not():
             self.skipTest(reason)
         with hosts.Hosts(2) as group:
-            done = self.run_command([*group.mpirun_mpich([2, 2]), launches.PROGRAM, *self.arguments("hosts")])
-        self.expect_tokens(done, "hosts", 4)
+            done = self.run_command([*group.mpirun_mpich([1, 1]), launches.PROGRAM, *self.arguments("hosts")])
+        self.expect_tokens(done, "hosts", 2)
         self.expect_words(done, "control plane: node0 (net0 10.77.0.1/24), node1 (net0 10.77.0.2/24)")
 
     def test_open_mpis_mpirun_is_named_with_what_fits(self):

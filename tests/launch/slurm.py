@@ -11,6 +11,7 @@ slurm-wlm and munge.
 import os
 import pathlib
 import pwd
+import re
 import shutil
 import signal
 import socket
@@ -22,6 +23,7 @@ import time
 NEEDED = ("slurmctld", "slurmd", "srun", "sbatch", "munged", "setpriv")
 START_SECONDS = 60.0  # until every node is idle; usually one or two
 STOP_SECONDS = 5.0
+JOB_SECONDS = 120.0  # of one batch job
 CPUS = 8  # of a node, whatever the machine has: tests start more ranks than there are cores
 
 CONFIGURATION = """\
@@ -115,6 +117,23 @@ class Slurm:
         return subprocess.run(self._on(0, command), env={**self.environment(), **(environment or {})},
                               stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True,
                               errors="replace", timeout=timeout, cwd=folder or self.folder, check=False)
+
+    def batch(self, script, arguments=(), environment=None, folder=None):
+        """Runs a batch script to its end: the finished sbatch, whose return code is the job's (the largest of an array's
+        tasks). `sbatch --wait` asks ever less often; this asks often."""
+        done = self.run(["sbatch", "--parsable", script, *arguments], environment=environment, folder=folder)
+        if done.returncode != 0:
+            return done
+        end = time.monotonic() + JOB_SECONDS
+        while True:
+            text = self.run(["scontrol", "-o", "show", "job", done.stdout.strip()]).stdout
+            if not re.search(r"JobState=(PENDING|RUNNING|CONFIGURING|COMPLETING)", text) or time.monotonic() > end:
+                break
+            time.sleep(0.2)
+        codes = [int(code) or int(number) for code, number in re.findall(r" ExitCode=(\d+):(\d+)", text)]
+        done.returncode = max(codes) if codes and time.monotonic() < end else 124
+        done.stdout += text if done.returncode else ""
+        return done
 
     def logs(self):
         """What the daemons wrote, for a failed test."""

@@ -26,7 +26,7 @@ class Slurm(launches.Launches):
                 script = self.folder / "job.sh"
                 script.write_text(f"#!/bin/sh\n#SBATCH --ntasks=2\n#SBATCH --output={self.folder}/job.out\n"
                                   f"{step} {launches.PROGRAM} {' '.join(self.arguments('sbatch'))}\n")
-                done = self.cluster.run(["sbatch", "--wait", script])
+                done = self.cluster.batch(script)
                 done.stdout += (self.folder / "job.out").read_text()
                 self.expect_tokens(done, "sbatch", 2)
 

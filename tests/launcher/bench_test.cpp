@@ -38,7 +38,7 @@ graph::Graph tiny_decode(int ranks, int rank, int64_t slots) {
 TEST(BenchFormulas, CountTheWeightsOfADecodeStepOnce) {
   constexpr int64_t kWeights = 2 * (576 + 16) + 8 + 256;
   EXPECT_EQ(decode_bytes(tiny_decode(1, 0, /*slots=*/1), {}).weights, (kWeights + 8) * 4);
-  EXPECT_EQ(decode_bytes(tiny_decode(1, 0, /*slots=*/3), {}).weights, (kWeights + 3 * 8) * 4);
+  EXPECT_EQ(decode_bytes(tiny_decode(1, 0, /*slots=*/3), {.batch = 3}).weights, (kWeights + 3 * 8) * 4);
 }
 
 // Keys and values, 2 layers, 1 head of 4, 4 bytes. On average over the decode steps a sequence has 100 + 20 / 2 tokens
@@ -83,7 +83,8 @@ TEST(BenchFormulas, CountTheExpertsThatAreChosen) {
   const double all = static_cast<double>(graph::cost_of(decode).weight_bytes);
   const double expert = 3 * 8 * 16 * 4, layers = 2;
   EXPECT_DOUBLE_EQ(decode_bytes(decode, {.batch = 1}).weights, all - layers * 3 * expert);
-  EXPECT_DOUBLE_EQ(decode_bytes(decode, {.batch = 2}).weights, all - layers * 4 * expert * 0.5625);
+  const double row = 8 * 4;  // of the embedding: one a sequence
+  EXPECT_DOUBLE_EQ(decode_bytes(decode, {.batch = 2}).weights, all + row - layers * 4 * expert * 0.5625);
 }
 
 TEST(BenchFormulas, ShareTheWeightsOfAStepBetweenItsTokens) {
@@ -188,6 +189,30 @@ TEST(BenchReport, TellsColdWarmAndSteadyFirstTokens) {
   EXPECT_THAT(to_table(report), HasSubstr("2500 ms warm, 2000 ms steady\n"));
 }
 
+TEST(BenchReport, PutsThePredictionBesideTheMeasurement) {
+  BenchReport report = small_report();
+  report.world_size = 2;
+  report.repetitions.front().ranks.resize(2);
+  report.memory.resize(2);
+  EXPECT_EQ(measured_machine(report).of_each(2), (cost::Rates{50.0, 500.0}));
+  report.collectives = {{1024, 2e-6}};
+  EXPECT_EQ(measured_machine(report).link, cost::link_from(report.collectives, 2));
+  report.predicted = {.decode = {.weights_s = 0.15, .communication_s = 0.05},
+                      .prefill = {.compute_s = 1.0},
+                      .decode_tokens_per_s = 5,
+                      .prefill_tokens_per_s = 6,
+                      .tpot_s = 0.2,
+                      .ttft_s = 1.2};
+  const Json json = Json::parse(to_json(report));
+  EXPECT_EQ(json["predicted"], (Json{{"decode_tokens_per_s", 5.0},
+                                     {"prefill_tokens_per_s", 6.0},
+                                     {"tpot_s", 0.2},
+                                     {"ttft_s", 1.2},
+                                     {"communication_share", {{"decode", 0.25}, {"prefill", 0.0}}}}));
+  EXPECT_EQ(json["probe"]["collectives"], (Json::array({{{"bytes", 1024}, {"seconds", 2e-6}}})));
+  EXPECT_THAT(to_table(report), HasSubstr("predicted: prefill 6 tokens/s, first token 1200 ms, decode 5 tokens/s"));
+}
+
 TEST(BenchReport, CallsAProbeBadThatWasOutrun) {
   BenchReport report = small_report();
   report.repetitions.push_back(report.repetitions.front());
@@ -250,6 +275,12 @@ TEST_F(BenchRun, WritesWhatIsPromised) {
                               "/first_token/warm_s",
                               "/first_token/steady_s",
                               "/probe/flops_per_s",
+                              "/predicted/decode_tokens_per_s",
+                              "/predicted/prefill_tokens_per_s",
+                              "/predicted/tpot_s",
+                              "/predicted/ttft_s",
+                              "/predicted/communication_share/decode",
+                              "/predicted/communication_share/prefill",
                               "/startup/plan",
                               "/startup/connect",
                               "/startup/load",

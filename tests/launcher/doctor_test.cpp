@@ -41,7 +41,7 @@ Placement placement_of(const std::vector<int>& per_host) {
 }
 
 RankFacts healthy_facts() {
-  return {.program = "version 1\ncompiler x\nbuild aa",
+  return {.program = "version 1\ncompiler x\nbuild aa\n",
           .memory_bytes = 16 * kGiB,
           .available_bytes = 8 * kGiB,
           .memory_limit = std::nullopt,

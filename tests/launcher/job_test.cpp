@@ -306,7 +306,8 @@ TEST(JobSizes, ReadBackFromTheirText) {
   const JobSizes sizes{.slots = 3, .capacity = 700, .drafts = 5, .ngram = 2, .wants_logits = true};
   EXPECT_EQ(parse_sizes(to_text(sizes)).value(), sizes);
   EXPECT_EQ(parse_sizes(to_text(JobSizes{})).value(), JobSizes{});
-  for (const char* wrong : {"", "3", "0 5 0 0 0", "1 2 3 4 yes"}) {
+  EXPECT_EQ(parse_sizes("0 5 0 0 0").value().slots, 0);  // nothing to do
+  for (const char* wrong : {"", "3", "-1 5 0 0 0", "3 0 0 0 0", "1 2 3 4 yes"}) {
     EXPECT_EQ(parse_sizes(wrong).error().kind, ErrorKind::kInternal) << wrong;
   }
 }

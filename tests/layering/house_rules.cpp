@@ -33,12 +33,17 @@ std::vector<FolderRule> folders() {
       {"shards/partition", {"runtime/*"}},
       {"shards/families", {"runtime/*", "shards/partition"}},
       {"shards", {"runtime/*", "shards/partition", "shards/families"}},
+      {"shards/cost", {"runtime/*", "shards", "shards/partition", "shards/families"}},
       {"transport", {"runtime/core", "runtime/device"}},
       // Collectives over memory that all ranks see: what loopback (threads) and shm (processes) are made of.
       {"transport/region", {"runtime/core", "runtime/device", "transport"}},
       with_one_header("transport/loopback", {"runtime/core", "runtime/device", "transport", "transport/region"}),
       with_one_header("transport/shm", {"runtime/core", "runtime/device", "transport", "transport/region"}),
       with_one_header("transport/mpi", {"runtime/core", "runtime/device", "transport"}),
+      with_one_header("transport/watch", {"runtime/core", "transport"}),
+      {"transport/two_level",
+       {"runtime/core", "runtime/device", "transport"},
+       {"transport/two_level/two_level.h", "transport/two_level/hosts.h"}},
       {"actors", {"runtime/*", "shards", "shards/*", "transport"}},
       {"launcher", {"runtime/*", "runtime/backends/*", "shards", "shards/*", "transport", "transport/*", "actors"}},
       {"examples", {"runtime/*", "runtime/backends/*", "shards", "shards/*", "transport", "transport/*", "actors"}},
@@ -51,8 +56,9 @@ std::vector<ThirdPartyRule> third_parties() {
   // Kernels and the additions of a collective.
   const std::vector<std::string> kernels = {"runtime/backends/cpu", "runtime/probe", "transport", "transport/region"};
   // Files, memory maps, shared memory, cores: the system's interfaces have few users.
-  const std::vector<std::string> system = {"runtime/core", "runtime/checkpoint", "runtime/probe", "runtime/backends/*",
-                                           "transport",    "transport/*",        "launcher"};
+  const std::vector<std::string> system = {
+      "runtime/core",    "runtime/checkpoint", "runtime/probe", "runtime/backends/*",
+      "runtime/journal", "transport",          "transport/*",   "launcher"};
   return {
       {"fmt/", {"**"}},
       {"boost/outcome/", {"runtime/core"}},
@@ -73,6 +79,10 @@ std::vector<ThirdPartyRule> third_parties() {
       {"emmintrin.h", kernels},
       {"arm_neon.h", kernels},
       {"CLI/", {"launcher"}},
+      {"capnp/", {"runtime/cache", "runtime/journal"}},
+      {"kj/", {"runtime/cache", "runtime/journal"}},
+      {"elf.h", {"launcher"}},
+      {"link.h", {"launcher"}},
       {"dlfcn.h", {"runtime/backends/*", "launcher"}},
       {"sys/", system},
       {"linux/", system},
@@ -82,6 +92,12 @@ std::vector<ThirdPartyRule> third_parties() {
       {"time.h", system},
       {"pthread.h", system},
       {"signal.h", {"launcher"}},
+      {"arpa/inet.h", {"transport"}},
+      {"ifaddrs.h", {"transport"}},
+      {"net/if.h", {"transport"}},
+      {"netdb.h", {"transport/watch"}},
+      {"netinet/", {"transport", "transport/watch"}},
+      {"poll.h", {"transport", "transport/*", "launcher"}},
       {"gtest/", {"tests"}},
       {"gmock/", {"tests"}},
       {"benchmark/", {"tests"}},

@@ -23,22 +23,26 @@ int query_heads_of(const std::filesystem::path& model) {
 class Family : public ::testing::TestWithParam<const char*> {};
 
 TEST_P(Family, GivesTheSameBitsHoweverItIsCut) {
-  // Degree, chunk, batch mates and threads change nothing.
+  // Degree, chunk, batch mates, threads and hosts change nothing.
   const Golden golden = golden_called(GetParam());
   const GoldenModel model(golden, {});
   const int heads = query_heads_of(model.path());
   for (const DType dtype : {DType::kFloat32, DType::kBFloat16}) {
     std::vector<RowAnswer> first;
-    for (const auto& [ranks, chunk, slots, threads] : {std::tuple{1, 64, 5, 1},
-                                                       {1, 4, 1, 1},
-                                                       {2, 16, 5, 1},
-                                                       {3, 4, 3, 1},
-                                                       {5, 64, 2, 1},
-                                                       {9, 7, 5, 1},
-                                                       {1, 16, 5, 2}}) {
+    using Hosts = std::vector<int>;  // of each rank
+    for (const auto& [ranks, chunk, slots, threads, hosts] :
+         std::initializer_list<std::tuple<int, int, int, int, Hosts>>{{1, 64, 5, 1, {}},
+                                                                      {1, 4, 1, 1, {}},
+                                                                      {2, 16, 5, 1, {}},
+                                                                      {3, 4, 3, 1, {}},
+                                                                      {4, 16, 5, 1, {0, 0, 1, 1}},
+                                                                      {5, 64, 2, 1, {0, 1, 0, 2, 1}},
+                                                                      {9, 7, 5, 1, {}},
+                                                                      {1, 16, 5, 2, {}}}) {
       if (ranks > heads) continue;
       SCOPED_TRACE(::testing::Message() << to_string(dtype) << " ranks " << ranks << " chunk " << chunk << " slots "
-                                        << slots << " threads " << threads);
+                                        << slots << " threads " << threads << " hosts "
+                                        << ::testing::PrintToString(hosts));
       auto answers = run_rows(model.path(),
                               {.ranks = ranks,
                                .threads = threads,
@@ -46,7 +50,8 @@ TEST_P(Family, GivesTheSameBitsHoweverItIsCut) {
                                .chunk = chunk,
                                .capacity = kCapacity,
                                .dtype = dtype,
-                               .logits = actors::Logits::kWanted},
+                               .logits = actors::Logits::kWanted,
+                               .hosts = hosts},
                               golden.rows());
       ASSERT_TRUE(answers.has_value()) << answers.error().message;
       if (first.empty()) first = answers.value().rows;

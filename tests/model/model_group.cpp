@@ -9,6 +9,7 @@
 #include "runtime/checkpoint/stored_tensors.h"
 #include "runtime/graph/passes.h"
 #include "shards/shard.h"
+#include "tests/conformance/communicator/test_hosts.h"
 #include "transport/loopback/loopback.h"
 
 namespace lockstep::model {
@@ -65,6 +66,7 @@ struct Run {
   const std::filesystem::path& model;
   const GroupOptions& options;
   std::shared_ptr<transport::loopback::Group> group;
+  const conformance::ThreadHosts* hosts;  // or null
   transport::WaitOptions wait;
   actors::Session& session;
 };
@@ -85,8 +87,9 @@ Result<int> run_rank(const Run& run, int rank) {
   LOCKSTEP_TRY(const auto checkpoint, checkpoint::open_model_checkpoint(run.model, spec));
   LOCKSTEP_TRY(auto made, launcher::make_backend(run.options.backend, run.options.threads));
   CountingBackend backend(std::move(made));
-  const auto communicator =
-      run.options.ranks == 1 ? nullptr : transport::loopback::make_communicator(run.group, rank, run.wait);
+  std::unique_ptr<device::Communicator> communicator;
+  if (run.options.ranks > 1) communicator = transport::loopback::make_communicator(run.group, rank, run.wait);
+  if (run.hosts != nullptr) communicator = run.hosts->make_communicator(rank, run.wait);
   const shards::CheckpointWeights weights(*checkpoint);
   LOCKSTEP_TRY(const auto shard,
                shards::Shard::create(std::move(graphs), shard_options, backend, communicator.get(), weights));
@@ -110,7 +113,10 @@ Result<GroupAnswer> run_rows(const std::filesystem::path& model, const GroupOpti
   session->finish();
 
   const transport::WaitOptions wait{.abort = &abort, .clock = &clock, .deadline = std::chrono::seconds(60)};
-  const Run run{model, options, transport::loopback::make_group(options.ranks), wait, *session};
+  std::optional<conformance::ThreadHosts> hosts;
+  if (!options.hosts.empty()) hosts.emplace(options.hosts);
+  const Run run{model, options, transport::loopback::make_group(options.ranks), hosts ? &*hosts : nullptr,
+                wait,  *session};
   std::vector<std::optional<Error>> errors(static_cast<size_t>(options.ranks));
   int graphs = 0;
   std::vector<std::thread> threads;

@@ -24,6 +24,7 @@ struct GroupOptions {
   DType dtype = DType::kFloat32;
   partition::ExpertSplit experts = partition::ExpertSplit::kColumns;
   actors::Logits logits = actors::Logits::kOmit;
+  std::vector<int> hosts = {};  // rank r is on host hosts[r], as far as its communicator goes; empty: all on one
 };
 
 /// One row to continue.

@@ -33,15 +33,21 @@ def cpu_seconds(pid):
 class Job:
     """A running mpirun. Use as a context manager: leaving it kills what is left."""
 
-    def __init__(self, program, ranks, arguments, mpirun_options=(), environment=None, per_rank=None):
+    def __init__(self, program, ranks, arguments, mpirun_options=(), environment=None, per_rank=None,
+                 before=(), per_program=None):
+        """`before`: words between the program and its command; `per_program`: such a word for each rank."""
         self.folder = pathlib.Path(tempfile.mkdtemp(prefix="lockstep-job-"))
         self.records = self.folder / "records"
         self.records.mkdir()
         self.ranks = ranks
         options = ["--enable-recovery", "--tag-output", "--bind-to", "none", "--oversubscribe", *mpirun_options]
-        common = [str(program), "generate", "--exit-record", str(self.records)]
+        tail = ["generate", "--exit-record", str(self.records)]
+        common = [str(program), *before, *tail]
         command = [os.environ.get("LOCKSTEP_MPIRUN", "mpirun"), *options]
-        if per_rank is None:
+        if per_program is not None:
+            for rank, word in enumerate(per_program):
+                command += ([":"] if rank else []) + ["-n", "1", str(program), word, *tail, *arguments]
+        elif per_rank is None:
             command += ["-n", str(ranks), *common, *arguments]
         else:  # ranks with different arguments
             for rank in range(ranks):

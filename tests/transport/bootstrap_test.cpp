@@ -112,8 +112,11 @@ TEST(Places, NumbersTheRanksOfEachHost) {
   const std::string a = to_text({.host = "a", .kernel = "1", .cores = {0, 1}});
   const std::string b = to_text({.host = "b", .kernel = "2", .cores = {3}});
   const auto places = places_from({a, b, a, b, a}).value();
-  EXPECT_EQ(places[4], (RankPlace{.rank = 4, .host = "a", .local_rank = 2, .local_size = 3, .cores = {0, 1}}));
-  EXPECT_EQ(places[3], (RankPlace{.rank = 3, .host = "b", .local_rank = 1, .local_size = 2, .cores = {3}, .node = 1}));
+  EXPECT_EQ(places[4],
+            (RankPlace{.rank = 4, .host = "a", .local_rank = 2, .local_size = 3, .cores = {0, 1}, .machine = "1"}));
+  EXPECT_EQ(
+      places[3],
+      (RankPlace{.rank = 3, .host = "b", .local_rank = 1, .local_size = 2, .cores = {3}, .node = 1, .machine = "2"}));
 }
 
 TEST(Places, TellsApartMachinesOfOneName) {
@@ -125,6 +128,17 @@ TEST(Places, TellsApartMachinesOfOneName) {
   EXPECT_EQ(places[1].node, 1);
 }
 
+TEST(Places, TellsApartContainersThatShareAKernelAndAName) {
+  const auto in_container = [](std::string memory) {
+    return to_text({.host = "node", .kernel = "1", .memory = std::move(memory), .cores = {0, 1}});
+  };
+  const auto places = places_from({in_container("1:1"), in_container("2:1"), in_container("2:1")}).value();
+  EXPECT_EQ(places[0].local_size, 1);
+  EXPECT_EQ(places[1].local_size, 2);
+  EXPECT_NE(places[0].node, places[1].node);
+  EXPECT_EQ(places[0].machine, places[1].machine);
+}
+
 TEST(Places, KeepsHowManyCoresTheHostHas) {
   const auto places = places_from({to_text({.host = "a", .kernel = "1", .cores = {5}, .host_cores = 64})}).value();
   EXPECT_EQ(places[0].host_cores, 64);
@@ -132,7 +146,14 @@ TEST(Places, KeepsHowManyCoresTheHostHas) {
 }
 
 TEST(Places, RefusesATextOfAnotherProgram) {
-  EXPECT_EQ(places_from({"host\nkernel\n0,x"}).error().kind, ErrorKind::kFailedPrecondition);
+  EXPECT_EQ(places_from({"host\nkernel\nmemory\n0,x"}).error().kind, ErrorKind::kFailedPrecondition);
+}
+
+TEST(Crowding, CountsTheRanksOfAllContainersOfAMachine) {
+  const RankPlace one{.rank = 0, .host = "a", .cores = {0}, .machine = "m"};
+  const RankPlace other{.rank = 1, .host = "b", .cores = {0}, .node = 1, .machine = "m"};
+  EXPECT_FALSE(is_crowded(std::vector{one}));
+  EXPECT_TRUE(is_crowded(std::vector{one, other}));
 }
 
 TEST(Crowding, IsMoreRanksThanCoresOnSomeHost) {

@@ -87,6 +87,7 @@ TEST(LaunchEnvironment, TellsWhatAnMpiCanAsk) {
   const auto pmi = read({{"PMI_SIZE", "2"}, {"PMI_RANK", "0"}, {"MPI_LOCALNRANKS", "2"}}).value();
   EXPECT_TRUE(pmi.speaks_pmi);
   EXPECT_EQ(pmi.local_size, 2);
+  EXPECT_EQ(read(with(kSlurmStep, {{"SLURM_CPUS_ON_NODE", "16"}})).value().job_cores, 16);
 }
 
 struct Mismatch {

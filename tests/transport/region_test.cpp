@@ -85,6 +85,74 @@ TEST(SharedMemory, HasNoNameOnceEveryRankHasIt) {
   });
 }
 
+/// Another bootstrap, whose exchanges a test sees and changes.
+class WatchedBootstrap final : public Bootstrap {
+ public:
+  using Change = std::function<void(std::vector<std::string>&)>;
+  WatchedBootstrap(Bootstrap& bootstrap, Change change) : bootstrap_(bootstrap), change_(std::move(change)) {}
+
+  int rank() const override { return bootstrap_.rank(); }
+  int size() const override { return bootstrap_.size(); }
+  std::string name() const override { return bootstrap_.name(); }
+  Result<std::vector<std::string>> exchange(std::string_view mine) override {
+    LOCKSTEP_TRY(std::vector<std::string> texts, bootstrap_.exchange(mine));
+    change_(texts);
+    return texts;
+  }
+  Result<void> barrier() override { return bootstrap_.barrier(); }
+  Result<std::vector<RankPlace>> places() override { return bootstrap_.places(); }
+  Result<void> finish() override { return bootstrap_.finish(); }
+
+ private:
+  Bootstrap& bootstrap_;
+  Change change_;
+};
+
+TEST(SharedMemory, HasNoNameAtAnyTimeSoThatAKilledRankLeavesNone) {
+  on_threads(3, [](int rank, const auto& group, Ends& ends) {
+    const auto bootstrap = loopback::make_bootstrap(group, rank, ends.wait);
+    int exchanges = 0;
+    WatchedBootstrap watched(*bootstrap, [&](std::vector<std::string>&) {
+      ++exchanges;
+      EXPECT_THAT(names_in_shared_memory(), ::testing::IsEmpty());
+    });
+    EXPECT_TRUE(shm::make_communicator(watched, ends.wait).has_value());
+    EXPECT_EQ(exchanges, 2);
+  });
+}
+
+/// What rank 0 offers lies elsewhere for the others, as where processes do not see each other.
+void lead_astray(std::vector<std::string>& texts) {
+  const size_t path = texts[0].find("/proc/");
+  if (path != std::string::npos) texts[0].replace(path, 6, "/nowhere/");
+}
+
+TEST(SharedMemory, TakesANameWhereTheOthersCannotOpenTheFileWithoutOne) {
+  on_threads(3, [](int rank, const auto& group, Ends& ends) {
+    const auto bootstrap = loopback::make_bootstrap(group, rank, ends.wait);
+    WatchedBootstrap watched(*bootstrap, lead_astray);
+    const auto communicator = shm::make_communicator(watched, ends.wait);
+    ASSERT_TRUE(communicator.has_value()) << communicator.error().message;
+    EXPECT_TRUE(communicator.value()->barrier(Stream::host()).has_value());
+    EXPECT_THAT(names_in_shared_memory(), ::testing::IsEmpty());
+  });
+}
+
+TEST(SharedMemory, IsNotMistakenForAnotherFileOfThatPath) {
+  on_threads(2, [](int rank, const auto& group, Ends& ends) {
+    const auto bootstrap = loopback::make_bootstrap(group, rank, ends.wait);
+    WatchedBootstrap watched(*bootstrap, [](std::vector<std::string>& texts) {
+      const size_t path = texts[0].find(" /");  // "ok MARK PATH"
+      if (path != std::string::npos) texts[0].replace(path - 1, 1, texts[0][path - 1] == '1' ? "2" : "1");
+    });
+    const auto made = shm::make_communicator(watched, ends.wait);
+    ASSERT_FALSE(made.has_value());
+    EXPECT_EQ(made.error().kind, ErrorKind::kUnavailable);
+    EXPECT_THAT(made.error().message, HasSubstr("cannot open shared memory"));
+    EXPECT_THAT(names_in_shared_memory(), ::testing::IsEmpty());
+  });
+}
+
 TEST(SharedMemory, SaysOnEveryRankWhatIsNeededWhenThereIsTooLittle) {
   on_threads(2, [](int rank, const auto& group, Ends& ends) {
     const auto bootstrap = loopback::make_bootstrap(group, rank, ends.wait);
@@ -92,7 +160,8 @@ TEST(SharedMemory, SaysOnEveryRankWhatIsNeededWhenThereIsTooLittle) {
     ASSERT_FALSE(made.has_value());
     EXPECT_EQ(made.error().kind, ErrorKind::kResourceExhausted);
     EXPECT_THAT(made.error().message, HasSubstr("/dev/shm is too small"));
-    EXPECT_THAT(made.error().message, HasSubstr("expected 140737488363520"));
+    EXPECT_THAT(made.error().message, HasSubstr("expected 128.00 TiB"));
+    EXPECT_THAT(made.error().message, HasSubstr("--communicator mpi"));
   });
   EXPECT_THAT(names_in_shared_memory(), ::testing::IsEmpty());
 }

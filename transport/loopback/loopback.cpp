@@ -22,10 +22,10 @@ enum Purpose { kForBootstrap, kForCommunicator, kPurposes };
 /// The regions of the group. The k-th endpoint that one rank makes for a purpose meets the k-th of every other.
 class Group {
  public:
-  Group(int size, size_t message_bytes)
+  Group(int size, size_t message_bytes, Crowding crowding)
       : size_(size),
         layouts_{Layout::of(size, kBootstrapMessage), Layout::of(size, message_bytes)},
-        crowded_(static_cast<size_t>(size) > own_cores().size()),
+        crowded_(crowding == Crowding::kCrowded || static_cast<size_t>(size) > own_cores().size()),
         made_{std::vector<size_t>(size), std::vector<size_t>(size)} {}
 
   int size() const { return size_; }
@@ -85,17 +85,16 @@ class ThreadBootstrap final : public Bootstrap {
 
 }  // namespace
 
-std::shared_ptr<Group> make_group(int size, size_t message_bytes) {
+std::shared_ptr<Group> make_group(int size, size_t message_bytes, Crowding crowding) {
   LOCKSTEP_CHECK(size >= 1, size);
-  return std::make_shared<Group>(size, message_bytes);
+  return std::make_shared<Group>(size, message_bytes, crowding);
 }
 
 std::unique_ptr<Bootstrap> make_bootstrap(std::shared_ptr<Group> group, int rank, const WaitOptions& wait) {
   return std::make_unique<ThreadBootstrap>(make_endpoint(group, kForBootstrap, rank, wait));
 }
 
-std::unique_ptr<device::Communicator> make_communicator(std::shared_ptr<Group> group, int rank,
-                                                        const WaitOptions& wait) {
+std::unique_ptr<HostCommunicator> make_communicator(std::shared_ptr<Group> group, int rank, const WaitOptions& wait) {
   return make_endpoint(group, kForCommunicator, rank, wait);
 }
 

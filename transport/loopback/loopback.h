@@ -4,8 +4,9 @@
 
 #include <memory>
 
-#include "runtime/device/communicator.h"
 #include "transport/bootstrap.h"
+#include "transport/parts.h"
+#include "transport/waiting.h"
 
 namespace lockstep::transport::loopback {
 
@@ -14,11 +15,11 @@ class Group;
 
 /// A group of `size` ranks; one per process run, shared by reference between its threads. `message_bytes` is the
 /// largest piece that one round moves (larger messages go in several).
-std::shared_ptr<Group> make_group(int size, size_t message_bytes = 1 << 20);  // shared: ranks end in any order
+std::shared_ptr<Group> make_group(int size, size_t message_bytes = 1 << 20,  // shared: ranks end in any order
+                                  Crowding crowding = Crowding::kAsPlaced);
 
 std::unique_ptr<Bootstrap> make_bootstrap(std::shared_ptr<Group> group, int rank, const WaitOptions& wait);
 
-std::unique_ptr<device::Communicator> make_communicator(std::shared_ptr<Group> group, int rank,
-                                                        const WaitOptions& wait);
+std::unique_ptr<HostCommunicator> make_communicator(std::shared_ptr<Group> group, int rank, const WaitOptions& wait);
 
 }  // namespace lockstep::transport::loopback

@@ -1,6 +1,7 @@
 #include "transport/mpi/messages.h"
 
 #include <algorithm>
+#include <numeric>
 
 #include "runtime/core/check.h"
 #include "transport/mpi/mpi_status.h"
@@ -19,21 +20,34 @@ bool is_finalized() {
 
 }  // namespace
 
-Messages::Messages(const WaitOptions& wait, bool crowded) : patience_(wait, wait_stages(crowded)) {}
+Messages::Messages(const WaitOptions& wait, bool crowded, std::vector<int> members)
+    : patience_(wait, wait_stages(crowded)), members_(std::move(members)) {}
 
-Result<std::unique_ptr<Messages>> Messages::open(const WaitOptions& wait, bool crowded) {
-  std::unique_ptr<Messages> messages(new Messages(wait, crowded));
+Result<std::unique_ptr<Messages>> Messages::open(const WaitOptions& wait, bool crowded, std::vector<int> members) {
+  std::unique_ptr<Messages> messages(new Messages(wait, crowded, std::move(members)));
   LOCKSTEP_TRY_VOID(messages->duplicate_world());
   return messages;
+}
+
+void Messages::find_own_place() {
+  int world_rank = 0, world_size = 1;
+  MPI_Comm_rank(MPI_COMM_WORLD, &world_rank);
+  MPI_Comm_size(MPI_COMM_WORLD, &world_size);
+  if (members_.empty()) {
+    members_.resize(static_cast<size_t>(world_size));
+    std::iota(members_.begin(), members_.end(), 0);
+  }
+  const auto own = std::find(members_.begin(), members_.end(), world_rank);
+  LOCKSTEP_CHECK(own != members_.end(), world_rank);
+  rank_ = static_cast<int>(own - members_.begin());
 }
 
 Result<void> Messages::duplicate_world() {
   const device::OperationMark opening{.operation = "opening a communicator"};
   MPI_Comm_set_errhandler(MPI_COMM_WORLD, MPI_ERRORS_RETURN);  // a failing exchange must not end the process
-  MPI_Comm_rank(MPI_COMM_WORLD, &rank_);
-  MPI_Comm_size(MPI_COMM_WORLD, &size_);
-  requests_.reserve(4 * static_cast<size_t>(size_));
-  pending_.reserve(4 * static_cast<size_t>(size_));
+  find_own_place();
+  requests_.reserve(4 * members_.size());
+  pending_.reserve(4 * members_.size());
   MPI_Comm duplicate = MPI_COMM_NULL;
   requests_.push_back(MPI_REQUEST_NULL);
   pending_.push_back({.peer = rank_});
@@ -41,7 +55,7 @@ Result<void> Messages::duplicate_world() {
   patience_.begin_operation();
   LOCKSTEP_TRY_VOID(finish_all(opening));
   comm_ = duplicate;
-  return check(MPI_Comm_set_errhandler(comm_, MPI_ERRORS_RETURN), rank_, opening.operation);
+  return check(MPI_Comm_set_errhandler(comm_, MPI_ERRORS_RETURN), members_[rank_], opening.operation);
 }
 
 Messages::~Messages() {
@@ -60,7 +74,7 @@ void Messages::receive(int peer, std::span<std::byte> bytes) {
     const int count = static_cast<int>(part.size());
     requests_.push_back(MPI_REQUEST_NULL);
     pending_.push_back({.peer = peer, .receive_bytes = count});
-    status_ = MPI_Irecv(part.data(), count, MPI_BYTE, peer, kTag, comm_, &requests_.back());
+    status_ = MPI_Irecv(part.data(), count, MPI_BYTE, members_[peer], kTag, comm_, &requests_.back());
     bytes = bytes.subspan(part.size());
   }
 }
@@ -70,14 +84,15 @@ void Messages::send(int peer, std::span<const std::byte> bytes) {
     const auto part = bytes.first(std::min(bytes.size(), kLongestMessage));
     requests_.push_back(MPI_REQUEST_NULL);
     pending_.push_back({.peer = peer});
-    status_ = MPI_Isend(part.data(), static_cast<int>(part.size()), MPI_BYTE, peer, kTag, comm_, &requests_.back());
+    status_ =
+        MPI_Isend(part.data(), static_cast<int>(part.size()), MPI_BYTE, members_[peer], kTag, comm_, &requests_.back());
     bytes = bytes.subspan(part.size());
   }
 }
 
 Result<void> Messages::finish_all(const device::OperationMark& operation) {
   LOCKSTEP_CHECK(std::this_thread::get_id() == thread_);  // FUNNELED: one thread owns MPI
-  LOCKSTEP_TRY_VOID(check(status_, rank_, operation.operation));
+  LOCKSTEP_TRY_VOID(check(status_, members_[rank_], operation.operation));
   LOCKSTEP_TRY_VOID(drive(operation));
   requests_.clear();
   pending_.clear();
@@ -94,9 +109,10 @@ Result<void> Messages::drive(const device::OperationMark& operation) {
     const int status = MPI_Testsome(posted, requests_.data(), &done, completed_.data(), statuses_.data());
     if (done == MPI_UNDEFINED) return ok();  // nothing is active any more
     if (status == MPI_ERR_IN_STATUS) {
-      for (int i = 0; i < done; ++i) LOCKSTEP_TRY_VOID(check(statuses_[i].MPI_ERROR, rank_, operation.operation));
+      for (int i = 0; i < done; ++i)
+        LOCKSTEP_TRY_VOID(check(statuses_[i].MPI_ERROR, members_[rank_], operation.operation));
     }
-    LOCKSTEP_TRY_VOID(check(status, rank_, operation.operation));
+    LOCKSTEP_TRY_VOID(check(status, members_[rank_], operation.operation));
     if (done > 0) {
       LOCKSTEP_TRY_VOID(check_received(operation, done));
       patience_.begin_wait();
@@ -121,25 +137,34 @@ Result<void> Messages::check_received(const device::OperationMark& operation, in
         ErrorKind::kFailedPrecondition,
         fmt::format("[transport/mpi] rank {}: the ranks disagree on {} (operation {}): found {} bytes from rank "
                     "{}, expected {}; every rank must run the same steps",
-                    rank_, operation.operation, operation.sequence, received, pending.peer, pending.receive_bytes),
-        pending.peer};
+                    members_[rank_], operation.operation, operation.sequence, received, members_[pending.peer],
+                    pending.receive_bytes),
+        members_[pending.peer]};
   }
   return ok();
 }
 
 Error Messages::gave_up(Patience::Verdict verdict, const device::OperationMark& operation) {
   if (verdict == Patience::Verdict::kAborted) return patience_.abort_reason();
-  std::vector<int> missing;
+  expired_ = true;
+  missing_.clear();
   for (size_t i = 0; i < requests_.size(); ++i) {
-    if (requests_[i] != MPI_REQUEST_NULL && pending_[i].peer != rank_) missing.push_back(pending_[i].peer);
+    if (requests_[i] != MPI_REQUEST_NULL && pending_[i].peer != rank_) missing_.push_back(pending_[i].peer);
   }
-  std::sort(missing.begin(), missing.end());
-  missing.erase(std::unique(missing.begin(), missing.end()), missing.end());
+  std::sort(missing_.begin(), missing_.end());
+  missing_.erase(std::unique(missing_.begin(), missing_.end()), missing_.end());
+  std::vector<int> names;
+  for (const int peer : missing_) names.push_back(members_[peer]);
   return expired_error({.component = "transport/mpi",
-                        .rank = rank_,
+                        .rank = members_[rank_],
                         .operation = operation,
-                        .missing = missing,
+                        .missing = names,
                         .deadline = patience_.deadline()});
+}
+
+std::optional<std::span<const int>> Messages::missing() const {
+  if (!expired_) return std::nullopt;
+  return std::span<const int>(missing_);
 }
 
 }  // namespace lockstep::transport::mpi

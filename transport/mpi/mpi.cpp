@@ -94,12 +94,13 @@ Result<std::unique_ptr<Bootstrap>> make_bootstrap(const WaitOptions& wait) {
   return std::make_unique<MpiBootstrap>(std::make_unique<MpiCommunicator>(std::move(messages)), level);
 }
 
-Result<std::unique_ptr<device::Communicator>> make_communicator(Bootstrap& bootstrap, const WaitOptions& wait) {
+Result<std::unique_ptr<PartCommunicator>> make_communicator(Bootstrap& bootstrap, const WaitOptions& wait,
+                                                            std::vector<int> members) {
   int initialized = 0;
   MPI_Initialized(&initialized);
   LOCKSTEP_CHECK(initialized != 0);
   LOCKSTEP_TRY(const std::vector<RankPlace> places, bootstrap.places());
-  LOCKSTEP_TRY(auto messages, Messages::open(wait, is_crowded(places)));
+  LOCKSTEP_TRY(auto messages, Messages::open(wait, is_crowded(places), std::move(members)));
   return std::make_unique<MpiCommunicator>(std::move(messages));
 }
 

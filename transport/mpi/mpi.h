@@ -5,9 +5,10 @@
 
 #include <memory>
 #include <string>
+#include <vector>
 
-#include "runtime/device/communicator.h"
 #include "transport/bootstrap.h"
+#include "transport/parts.h"
 
 namespace lockstep::transport::mpi {
 
@@ -20,7 +21,10 @@ std::string library_name();
 Result<std::unique_ptr<Bootstrap>> make_bootstrap(const WaitOptions& wait);
 
 /// A communicator over its own duplicate of MPI_COMM_WORLD. `bootstrap` must come from `make_bootstrap` above.
+/// With `members`, between those ranks only, numbered in that order (this rank is one of them): every rank of the world
+/// calls it, and ranks that name each other name the same members. Errors call ranks by their numbers in the world.
 /// @collective @blocking
-Result<std::unique_ptr<device::Communicator>> make_communicator(Bootstrap& bootstrap, const WaitOptions& wait);
+Result<std::unique_ptr<PartCommunicator>> make_communicator(Bootstrap& bootstrap, const WaitOptions& wait,
+                                                            std::vector<int> members = {});
 
 }  // namespace lockstep::transport::mpi

@@ -29,8 +29,11 @@ void for_each_peer(int rank, int size, Visit visit) {
 
 Result<void> MpiCommunicator::all_reduce(const device::TreeSum& sum, std::span<const float> roots, std::span<float> dst,
                                          device::Stream) {
-  const TreeFinish& plan = sum.finish;
   LOCKSTEP_CHECK(sum.split.ranks() == size(), sum.split.ranks(), size());
+  return finish_sum(sum.finish, roots, dst);
+}
+
+Result<void> MpiCommunicator::finish_sum(const TreeFinish& plan, std::span<const float> roots, std::span<float> dst) {
   LOCKSTEP_CHECK(roots.size() == dst.size() * static_cast<size_t>(roots_of(plan, rank())), roots.size(), dst.size());
   LOCKSTEP_TRY_VOID(enter("all_reduce", roots.size_bytes()));
   const auto elements = static_cast<int64_t>(dst.size());

@@ -11,11 +11,12 @@
 
 #include "transport/mpi/messages.h"
 #include "transport/operation_log.h"
+#include "transport/parts.h"
 #include "transport/tree_finisher.h"
 
 namespace lockstep::transport::mpi {
 
-class MpiCommunicator final : public device::Communicator {
+class MpiCommunicator final : public PartCommunicator {
  public:
   explicit MpiCommunicator(std::unique_ptr<Messages> messages) : messages_(std::move(messages)) {}
 
@@ -29,6 +30,8 @@ class MpiCommunicator final : public device::Communicator {
                           device::Stream stream) override;
   Result<void> broadcast(std::span<std::byte> bytes, int root, device::Stream stream) override;
   Result<void> barrier(device::Stream stream) override;
+  Result<void> finish_sum(const TreeFinish& plan, std::span<const float> roots, std::span<float> dst) override;
+  std::optional<std::span<const int>> missing() const override { return messages_->missing(); }
   device::OperationMark last_operation() const override { return log_.last(); }
 
  private:

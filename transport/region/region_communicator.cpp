@@ -38,7 +38,7 @@ int64_t piece_elements(const TreeFinish& plan, size_t message_bytes) {
   return elements;
 }
 
-constexpr const char* kNames[] = {"none", "all_reduce", "all_gather", "broadcast", "barrier"};
+constexpr const char* kNames[] = {"none", "all_reduce", "all_gather", "broadcast", "barrier", "reduce_slices"};
 
 void copy_bytes(void* dst, const void* src, size_t bytes) {
   if (bytes != 0 && dst != src) std::memcpy(dst, src, bytes);
@@ -48,7 +48,7 @@ void copy_bytes(void* dst, const void* src, size_t bytes) {
 
 /// Packed into a word that lies beside the flag, so that ranks that call different collectives hear of it.
 struct RegionCommunicator::Operation {
-  enum Kind : uint8_t { kNone, kAllReduce, kAllGather, kBroadcast, kBarrier };
+  enum Kind : uint8_t { kNone, kAllReduce, kAllGather, kBroadcast, kBarrier, kReduceSlices };
   Kind kind = kNone;
   int root = 0;        // of a broadcast
   uint64_t bytes = 0;  // of the result
@@ -78,8 +78,12 @@ RegionCommunicator::RegionCommunicator(View view, Member member, const WaitOptio
 
 Result<void> RegionCommunicator::all_reduce(const device::TreeSum& sum, std::span<const float> roots,
                                             std::span<float> dst, device::Stream) {
-  const TreeFinish& plan = sum.finish;
   LOCKSTEP_CHECK(sum.split.ranks() == size(), sum.split.ranks(), size());
+  return finish_sum(sum.finish, roots, dst);
+}
+
+Result<void> RegionCommunicator::finish_sum(const TreeFinish& plan, std::span<const float> roots,
+                                            std::span<float> dst) {
   LOCKSTEP_CHECK(roots.size() == dst.size() * static_cast<size_t>(roots_of(plan, rank())), roots.size(), dst.size());
   if (!enter({.kind = Operation::kAllReduce, .bytes = dst.size_bytes()}, roots.size_bytes())) return *failure_;
   const auto elements = static_cast<int64_t>(dst.size());
@@ -94,25 +98,10 @@ Result<void> RegionCommunicator::all_reduce(const device::TreeSum& sum, std::spa
 
 bool RegionCommunicator::reduce_piece(const TreeFinish& plan, std::span<const float> roots, std::span<float> dst,
                                       Range piece) {
-  const auto elements = static_cast<size_t>(piece.size());
-  const size_t stride = row_stride(piece);
-  for (int root = 0; root < roots_of(plan, rank()); ++root) {
-    copy_to_buffer(root * stride * sizeof(float), roots.data() + root * dst.size() + piece.begin,
-                   elements * sizeof(float));
-  }
-  if (!meet()) return false;
+  if (!show_roots(roots_of(plan, rank()), roots, dst.size(), piece)) return false;
   const bool sliced = prefers_slices(plan, size(), piece.size(), round_bytes_);
   const Range part = sliced ? slice_of(piece.size(), size(), rank()) : Range{0, piece.size()};
-  const std::span<const float*> sources = finisher_.sources(plan.roots());
-  for (int peer = 0; peer < size(); ++peer) {
-    // Own roots are read where they were: that copy is in this core's cache.
-    const bool own = peer == rank();
-    const float* row = own ? roots.data() + piece.begin : reinterpret_cast<const float*>(met_buffer(peer));
-    for (int root = plan.first_root[peer]; root < plan.first_root[peer + 1]; ++root) {
-      sources[root] = row + part.begin;
-      row += own ? dst.size() : stride;
-    }
-  }
+  set_sources(plan, roots, dst.size(), piece, part.begin);
   const auto count = static_cast<size_t>(part.size());
   if (!sliced) {
     finisher_.finish(plan, dst.subspan(piece.begin, count));
@@ -120,6 +109,58 @@ bool RegionCommunicator::reduce_piece(const TreeFinish& plan, std::span<const fl
   }
   finisher_.finish(plan, {reinterpret_cast<float*>(own_buffer()), count});
   return gather_slices(dst, piece);
+}
+
+bool RegionCommunicator::show_roots(int rows, std::span<const float> roots, size_t width, Range piece) {
+  const size_t row_bytes = row_stride(piece) * sizeof(float);
+  for (int root = 0; root < rows; ++root) {
+    copy_to_buffer(root * row_bytes, roots.data() + root * width + piece.begin,
+                   static_cast<size_t>(piece.size()) * sizeof(float));
+  }
+  return meet();
+}
+
+void RegionCommunicator::set_sources(const TreeFinish& plan, std::span<const float> roots, size_t width, Range piece,
+                                     int64_t begin) {
+  const size_t stride = row_stride(piece);
+  const std::span<const float*> sources = finisher_.sources(plan.roots());
+  for (int peer = 0; peer < size(); ++peer) {
+    // Own roots are read where they were: that copy is in this core's cache.
+    const bool own = peer == rank();
+    const float* row = own ? roots.data() + piece.begin : reinterpret_cast<const float*>(met_buffer(peer));
+    for (int root = plan.first_root[peer]; root < plan.first_root[peer + 1]; ++root) {
+      sources[root] = row + begin;
+      row += own ? width : stride;
+    }
+  }
+}
+
+Result<void> RegionCommunicator::reduce_slices(const SliceSums& wanted, std::span<const float> roots, size_t width,
+                                               std::span<float> dst) {
+  const Range own = wanted.slices[static_cast<size_t>(rank())];
+  const auto own_width = static_cast<size_t>(own.size());
+  LOCKSTEP_CHECK(static_cast<int>(wanted.slices.size()) == size(), wanted.slices.size(), size());
+  LOCKSTEP_CHECK(dst.size() == wanted.sums.size() * own_width, dst.size(), wanted.sums.size(), own_width);
+  const auto bytes = static_cast<uint64_t>(wanted.columns.size()) * sizeof(float);
+  if (!enter({.kind = Operation::kReduceSlices, .bytes = bytes}, roots.size_bytes())) return *failure_;
+  // A host that has no root of its own to bring meets all the same.
+  const int64_t step = wanted.sums.empty() ? std::max<int64_t>(wanted.columns.size(), 1)
+                                           : piece_elements(wanted.sums.front(), view_.layout().message_bytes);
+  const int rows = wanted.sums.empty() ? 0 : roots_of(wanted.sums.front(), rank());
+  int64_t begin = 0;
+  do {
+    const Range piece{wanted.columns.begin + begin,
+                      wanted.columns.begin + std::min(begin + step, wanted.columns.size())};
+    if (!show_roots(rows, roots, width, piece)) return *failure_;
+    const Range part{std::max(own.begin, begin), std::min(own.end, begin + step)};
+    if (!wanted.sums.empty()) set_sources(wanted.sums.front(), roots, width, piece, part.begin - begin);
+    for (size_t sum = 0; sum < wanted.sums.size() && part.size() > 0; ++sum) {
+      finisher_.finish(wanted.sums[sum], dst.subspan(sum * own_width + static_cast<size_t>(part.begin - own.begin),
+                                                     static_cast<size_t>(part.size())));
+    }
+    begin += step;
+  } while (begin < wanted.columns.size());
+  return ok();
 }
 
 bool RegionCommunicator::gather_slices(std::span<float> dst, Range piece) {
@@ -241,22 +282,31 @@ Error RegionCommunicator::disagreement(int peer) const {
           fmt::format(
               "[transport/{}] rank {}: the ranks disagree on collective {}: found {} on rank {}, expected {}; every "
               "rank must run the same steps",
-              name(), rank(), log_.last().sequence, Operation::unpack(theirs).describe(), peer,
+              name(), name_of(rank()), log_.last().sequence, Operation::unpack(theirs).describe(), name_of(peer),
               Operation::unpack(operation_).describe()),
-          peer};
+          name_of(peer)};
 }
 
 Error RegionCommunicator::expired() {
+  expired_ = true;
   missing_.clear();
+  std::vector<int> names;
   for (int peer = 0; peer < size(); ++peer) {
-    if (!arrival_of(peer).has_entered(round_)) missing_.push_back(peer);
+    if (arrival_of(peer).has_entered(round_)) continue;
+    missing_.push_back(peer);
+    names.push_back(name_of(peer));
   }
   const std::string component = "transport/" + name();
   return expired_error({.component = component,
-                        .rank = rank(),
+                        .rank = name_of(rank()),
                         .operation = log_.last(),
-                        .missing = missing_,
+                        .missing = names,
                         .deadline = patience_.deadline()});
+}
+
+std::optional<std::span<const int>> RegionCommunicator::missing() const {
+  if (!expired_) return std::nullopt;
+  return std::span<const int>(missing_);
 }
 
 bool RegionCommunicator::fail(Error error) {

@@ -17,6 +17,7 @@
 #include <vector>
 
 #include "transport/operation_log.h"
+#include "transport/parts.h"
 #include "transport/region/region.h"
 #include "transport/tree_finisher.h"
 #include "transport/waiting.h"
@@ -29,10 +30,11 @@ struct Member {
   int rank = 0;
   bool crowded = false;         // ranks share cores; the same on every rank
   bool past_cache = false;      // copies out by stores that go past the cache (copy_out.h)
+  std::vector<int> names;       // [ranks]: what errors call them; empty: by their numbers
   std::shared_ptr<void> owner;  // shared: keeps the memory mapped, which may be one group's for all its ranks
 };
 
-class RegionCommunicator final : public device::Communicator {
+class RegionCommunicator final : public HostCommunicator {
  public:
   /// Each rank of `view` makes one, over memory in which no round has taken place.
   RegionCommunicator(View view, Member member, const WaitOptions& wait);
@@ -47,6 +49,10 @@ class RegionCommunicator final : public device::Communicator {
                           device::Stream stream) override;
   Result<void> broadcast(std::span<std::byte> bytes, int root, device::Stream stream) override;
   Result<void> barrier(device::Stream stream) override;
+  Result<void> finish_sum(const TreeFinish& plan, std::span<const float> roots, std::span<float> dst) override;
+  Result<void> reduce_slices(const SliceSums& wanted, std::span<const float> roots, size_t width,
+                             std::span<float> dst) override;
+  std::optional<std::span<const int>> missing() const override;
   device::OperationMark last_operation() const override { return log_.last(); }
 
  private:
@@ -57,6 +63,10 @@ class RegionCommunicator final : public device::Communicator {
   bool meet();
   bool wait_for(int peer);
   bool reduce_piece(const TreeFinish& plan, std::span<const float> roots, std::span<float> dst, Range piece);
+  /// Columns `piece` of own roots, f32 [rows, width], into the own buffer; then the next round.
+  bool show_roots(int rows, std::span<const float> roots, size_t width, Range piece);
+  /// Where everyone's roots lie from column `begin` of `piece` on, after `show_roots`.
+  void set_sources(const TreeFinish& plan, std::span<const float> roots, size_t width, Range piece, int64_t begin);
   bool gather_slices(std::span<float> dst, Range piece);
   void copy_to_buffer(size_t at, const void* src, size_t bytes);
   bool fail(Error error);
@@ -66,6 +76,7 @@ class RegionCommunicator final : public device::Communicator {
   Arrival arrival_of(int peer) const {
     return Arrival::unpack(view_.line(peer).arrival.load(std::memory_order_acquire));
   }
+  int name_of(int peer) const { return member_.names.empty() ? peer : member_.names[static_cast<size_t>(peer)]; }
   Error disagreement(int peer) const;
   Error expired();
 
@@ -79,6 +90,7 @@ class RegionCommunicator final : public device::Communicator {
   uint32_t digest_ = 0;     // of it
   double round_bytes_;      // what a round costs, in bytes read from a peer
   std::vector<int> missing_;
+  bool expired_ = false;
   std::optional<Error> failure_;  // the first; the communicator is unusable after it
 };
 

@@ -2,15 +2,16 @@
 
 #include <fcntl.h>
 #include <fmt/format.h>
-#include <sys/mman.h>
 #include <sys/statvfs.h>
 #include <unistd.h>
 
 #include <cerrno>
+#include <charconv>
 #include <cstring>
 #include <optional>
 #include <random>
 
+#include "runtime/core/ids.h"
 #include "transport/region/region_communicator.h"
 
 namespace lockstep::transport::shm {
@@ -26,7 +27,7 @@ Error cannot(std::string_view what, int rank, int error) {
   const ErrorKind kind = error == ENOSPC || error == ENOMEM ? ErrorKind::kResourceExhausted : ErrorKind::kUnavailable;
   return {kind,
           fmt::format("{} rank {}: cannot {} shared memory: found '{}', expected a usable /dev/shm; make it larger, or "
-                      "choose another communicator",
+                      "choose --communicator mpi",
                       kComponent, rank, what, std::strerror(error)),
           rank};
 }
@@ -45,24 +46,37 @@ class Descriptor {
   int value_;
 };
 
-/// A name in /dev/shm that is gone at the end, whoever removes it first.
+constexpr std::string_view kFolder = "/dev/shm";
+
+/// Removes a name at the end, whoever removes it first; "" is none.
 class Name {
  public:
-  explicit Name(std::string text) : text_(std::move(text)) {}
+  explicit Name(std::string path) : path_(std::move(path)) {}
   Name(const Name&) = delete;
   Name& operator=(const Name&) = delete;
-  ~Name() { shm_unlink(text_.c_str()); }
-  const std::string& text() const { return text_; }
+  ~Name() {
+    if (!path_.empty()) unlink(path_.c_str());
+  }
 
  private:
-  std::string text_;
+  std::string path_;
 };
 
-/// Not used by anyone else, and hard to guess.
-std::string fresh_name() {
-  std::random_device random;
-  return fmt::format("/lockstep-{}-{:08x}{:08x}", getpid(), random(), random());
-}
+/// How the other ranks get at the first one's file.
+struct Offer {
+  std::string path;
+  uint64_t mark = 0;  // is in the file: a path may mean another file to another rank
+};
+
+/// A file that the first rank keeps open until all have it.
+struct Offered {
+  Descriptor file;
+  Offer offer;
+};
+
+/// The mark lies behind the first rank's flags, in the same page.
+constexpr off_t kMarkAt = region::kPageBytes - sizeof(uint64_t);
+static_assert(sizeof(region::RankLine) <= kMarkAt);
 
 Result<void> check_one_host(const std::vector<RankPlace>& places) {
   for (const RankPlace& place : places) {
@@ -70,46 +84,61 @@ Result<void> check_one_host(const std::vector<RankPlace>& places) {
     return Error{
         ErrorKind::kUnavailable,
         fmt::format("{} ranks cannot share memory: found rank {} on {} with {} of {} ranks, expected all on one "
-                    "host; choose another communicator",
+                    "host; choose --communicator auto, two-level or mpi",
                     kComponent, place.rank, place.host, place.local_size, places.size())};
   }
   return ok();
 }
 
-Result<void> check_space(size_t needed) {
+Result<void> check_space(int rank, size_t needed) {
   struct statvfs space {};
-  if (statvfs("/dev/shm", &space) != 0) return cannot("look at", 0, errno);
+  if (statvfs(kFolder.data(), &space) != 0) return cannot("look at", rank, errno);
   const uint64_t free = static_cast<uint64_t>(space.f_bavail) * space.f_frsize;
   if (free >= needed) return ok();
-  return Error{
-      ErrorKind::kResourceExhausted,
-      fmt::format("{} /dev/shm is too small: found {} bytes free, expected {}; make it larger (in a container: "
-                  "--shm-size), or choose a smaller message size or another communicator",
-                  kComponent, free, needed),
-      0};
+  return Error{ErrorKind::kResourceExhausted,
+               fmt::format("{} rank {}: {} is too small: found {} free, expected {}; make it larger (in a container: "
+                           "--shm-size), or choose --communicator mpi",
+                           kComponent, rank, kFolder, to_string(Bytes(static_cast<int64_t>(free))),
+                           to_string(Bytes(static_cast<int64_t>(needed)))),
+               rank};
 }
 
-/// Rank 0's part of the agreement: a file of the right size under a fresh name.
-Result<std::string> create_file(const Layout& layout) {
-  LOCKSTEP_TRY_VOID(check_space(layout.bytes()));
-  std::string name = fresh_name();
-  const Descriptor file(shm_open(name.c_str(), O_CREAT | O_EXCL | O_RDWR, 0600));
-  if (file.get() < 0) return cannot("create", 0, errno);
-  if (ftruncate(file.get(), static_cast<off_t>(layout.bytes())) != 0) {
+uint64_t random_number() {
+  std::random_device random;
+  return static_cast<uint64_t>(random()) << 32 | random();
+}
+
+/// The first rank's part of the agreement: a file of the right size. A nameless one leaves nothing behind whenever the
+/// process ends; the others open it through this process's descriptor.
+Result<Offered> create_file(const Layout& layout, FileKind kind, int rank) {
+  LOCKSTEP_TRY_VOID(check_space(rank, layout.bytes()));
+  const uint64_t mark = random_number();
+  std::string path = fmt::format("{}/lockstep-{}-{:016x}", kFolder, getpid(), random_number());
+  Descriptor file(kind == FileKind::kNamed ? open(path.c_str(), O_CREAT | O_EXCL | O_RDWR | O_CLOEXEC, 0600)
+                                           : open(kFolder.data(), O_TMPFILE | O_RDWR | O_CLOEXEC, 0600));
+  if (file.get() < 0) return cannot("create", rank, errno);
+  if (kind == FileKind::kNameless) path = fmt::format("/proc/{}/fd/{}", getpid(), file.get());
+  const bool sized = ftruncate(file.get(), static_cast<off_t>(layout.bytes())) == 0 &&
+                     pwrite(file.get(), &mark, sizeof(mark), kMarkAt) == sizeof(mark);
+  if (!sized) {
     const int error = errno;
-    shm_unlink(name.c_str());
-    return cannot("size", 0, error);
+    if (kind == FileKind::kNamed) unlink(path.c_str());
+    return cannot("size", rank, error);
   }
-  return name;
+  return Offered{std::move(file), {std::move(path), mark}};
 }
 
-/// Maps the file, after reserving the rank's own part: a full /dev/shm is an error here, not a crash at first use.
-Result<Memory> attach(const std::string& name, const Layout& layout, int rank) {
-  const Descriptor file(shm_open(name.c_str(), O_RDWR, 0));
-  if (file.get() < 0) return cannot("open", rank, errno);
+/// Maps the file, after reserving the rank's own part: too little memory is an error here, not a crash at first use.
+Result<Memory> attach(const Offer& offer, const Layout& layout, int name, int rank) {
+  const Descriptor file(open(offer.path.c_str(), O_RDWR | O_CLOEXEC));
+  if (file.get() < 0) return cannot("open", name, errno);
+  uint64_t mark = 0;
+  if (pread(file.get(), &mark, sizeof(mark), kMarkAt) != sizeof(mark) || mark != offer.mark) {
+    return cannot("open", name, ENOENT);  // another file of that path
+  }
   const auto begin = static_cast<off_t>(layout.part_bytes() * static_cast<size_t>(rank));
   const int error = posix_fallocate(file.get(), begin, static_cast<off_t>(layout.part_bytes()));
-  if (error != 0) return cannot("reserve", rank, error);
+  if (error != 0) return cannot("reserve", name, error);
   return Memory::of_file(file.get(), layout.bytes());
 }
 
@@ -139,36 +168,80 @@ Result<std::string> exchange_outcome(Bootstrap& bootstrap, const Result<std::str
   return first;
 }
 
-}  // namespace
+std::string to_text(const Offer& offer) { return fmt::format("{} {}", offer.mark, offer.path); }
 
-Result<std::unique_ptr<device::Communicator>> make_communicator(Bootstrap& bootstrap, const WaitOptions& wait,
-                                                                const Options& options) {
-  LOCKSTEP_TRY(const std::vector<RankPlace> places, bootstrap.places());
-  LOCKSTEP_TRY_VOID(check_one_host(places));
+Result<Offer> offer_from(std::string_view text, int rank) {
+  Offer offer;
+  const auto [end, status] = std::from_chars(text.data(), text.data() + text.size(), offer.mark);
+  const auto read = static_cast<size_t>(end - text.data());
+  if (status != std::errc() || read == text.size()) {
+    return Error{ErrorKind::kFailedPrecondition,
+                 fmt::format("{} rank {}: cannot read where the shared memory is: found '{}', expected a number and a "
+                             "path; start the same program on every rank",
+                             kComponent, rank, text),
+                 rank};
+  }
+  offer.path = text.substr(read + 1);
+  return offer;
+}
+
+/// One kind of file, tried by all ranks together: all have it, or all have the same error.
+Result<Memory> share(Bootstrap& bootstrap, const Layout& layout, FileKind kind, std::span<const int> names) {
   const int rank = bootstrap.rank();
-  const Layout layout = Layout::of(bootstrap.size(), options.message_bytes);
-
-  const Result<std::string> created = rank == 0 ? create_file(layout) : Result<std::string>(std::string());
-  std::optional<Name> name;  // removed below, or by the first rank that gives up on the way
-  if (rank == 0 && created.has_value()) name.emplace(created.value());
+  const int name = names[static_cast<size_t>(rank)];
+  std::optional<Offered> own;
+  Result<std::string> created = std::string();
+  if (rank == 0) {
+    Result<Offered> made = create_file(layout, kind, name);
+    if (made.has_value()) {
+      created = to_text(made.value().offer);
+      own.emplace(std::move(made).value());
+    } else {
+      created = made.error();
+    }
+  }
+  const Name own_name(own && kind == FileKind::kNamed ? own->offer.path : "");
   LOCKSTEP_TRY(const std::string agreed, exchange_outcome(bootstrap, created));
-  if (rank != 0) name.emplace(agreed);
-
-  Result<Memory> memory = attach(agreed, layout, rank);
+  LOCKSTEP_TRY(const Offer offer, offer_from(agreed, name));
+  const Name name_of_all(kind == FileKind::kNamed ? offer.path : "");  // whoever gives up first removes it
+  Result<Memory> memory = attach(offer, layout, name, rank);
   const Result<std::string> attached =
       memory.has_value() ? Result<std::string>(std::string()) : Result<std::string>(memory.error());
   LOCKSTEP_TRY_VOID(exchange_outcome(bootstrap, attached));
-  name.reset();
+  return memory;
+}
 
+/// A nameless file, or a named one where the ranks may not open the first.
+Result<Memory> share_somehow(Bootstrap& bootstrap, const Layout& layout, FileKind kind, std::span<const int> names) {
+  Result<Memory> memory = share(bootstrap, layout, kind, names);
+  const bool may_help = kind == FileKind::kNameless && !memory.has_value();
+  if (may_help && memory.error().kind == ErrorKind::kUnavailable) {
+    return share(bootstrap, layout, FileKind::kNamed, names);
+  }
+  return memory;
+}
+
+}  // namespace
+
+Result<std::unique_ptr<HostCommunicator>> make_communicator(Bootstrap& bootstrap, const WaitOptions& wait,
+                                                            const Options& options) {
+  LOCKSTEP_TRY(const std::vector<RankPlace> places, bootstrap.places());
+  LOCKSTEP_TRY_VOID(check_one_host(places));
+  std::vector<int> names;
+  for (const RankPlace& place : places) names.push_back(place.rank);
+  const Layout layout = Layout::of(bootstrap.size(), options.message_bytes);
+  LOCKSTEP_TRY(Memory memory, share_somehow(bootstrap, layout, options.file, names));
   const bool past_cache = options.copies == Copies::kPastCache;
-  const auto owner = std::make_shared<Memory>(std::move(memory).value());
-  return std::make_unique<region::RegionCommunicator>(View(owner->data(), layout),
-                                                      region::Member{.name = past_cache ? "shm past cache" : "shm",
-                                                                     .rank = rank,
-                                                                     .crowded = is_crowded(places),
-                                                                     .past_cache = past_cache,
-                                                                     .owner = owner},
-                                                      wait);
+  const auto owner = std::make_shared<Memory>(std::move(memory));
+  return std::make_unique<region::RegionCommunicator>(
+      View(owner->data(), layout),
+      region::Member{.name = past_cache ? "shm past cache" : "shm",
+                     .rank = bootstrap.rank(),
+                     .crowded = options.crowding == Crowding::kCrowded || is_crowded(places),
+                     .past_cache = past_cache,
+                     .names = std::move(names),
+                     .owner = owner},
+      wait);
 }
 
 }  // namespace lockstep::transport::shm

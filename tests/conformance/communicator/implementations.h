@@ -10,12 +10,15 @@ namespace lockstep::conformance {
 constexpr size_t kSmallRound = 8192;  // bytes: most messages of the suite take several rounds
 
 inline Implementation shm_with(std::string name, size_t message_bytes,
-                               transport::shm::Copies copies = transport::shm::Copies::kThroughCache) {
+                               transport::shm::Copies copies = transport::shm::Copies::kThroughCache,
+                               transport::shm::FileKind file = transport::shm::FileKind::kNameless) {
   return {.name = std::move(name),
           .message_bytes = message_bytes,
-          .make = [=](Peer& peer, const transport::WaitOptions& wait) {
-            return transport::shm::make_communicator(peer.bootstrap, wait,
-                                                     {.message_bytes = message_bytes, .copies = copies});
+          .make = [=](Peer& peer, const transport::WaitOptions& wait) -> Result<std::unique_ptr<device::Communicator>> {
+            LOCKSTEP_TRY(auto made,
+                         transport::shm::make_communicator(
+                             peer.bootstrap, wait, {.message_bytes = message_bytes, .copies = copies, .file = file}));
+            return made;
           }};
 }
 

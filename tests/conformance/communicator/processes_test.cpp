@@ -1,8 +1,10 @@
 // The suite with ranks as processes: run by mpirun, every process is one rank and runs the same tests.
 #include <cstdio>
 
+#include "launcher/ranks/wiring.h"
 #include "tests/conformance/communicator/implementations.h"
 #include "tests/conformance/communicator/suite.h"
+#include "tests/conformance/communicator/test_hosts.h"
 #include "tests/conformance/communicator/waits.h"
 #include "transport/mpi/mpi.h"
 
@@ -13,17 +15,47 @@ transport::Bootstrap* world = nullptr;  // set in main, before any test runs
 
 Implementation mpi() {
   return {.name = "mpi",
-          .make =
-              [](Peer& peer, const transport::WaitOptions& wait) {
-                return transport::mpi::make_communicator(peer.bootstrap, wait);
-              },
+          .make = [](Peer& peer, const transport::WaitOptions& wait) -> Result<std::unique_ptr<device::Communicator>> {
+            LOCKSTEP_TRY(auto made, transport::mpi::make_communicator(peer.bootstrap, wait));
+            return made;
+          },
           .allocates = true};
 }
+
+/// Rank r of `ranks` is said to run on host `host_of(r, ranks)`; without one, ranks run where they run.
+Implementation two_level(std::string name, int (*host_of)(int rank, int ranks), size_t message_bytes,
+                         transport::two_level::Options across) {
+  return {.name = std::move(name),
+          .message_bytes = message_bytes,
+          .make = [=](Peer& peer, const transport::WaitOptions& wait) -> Result<std::unique_ptr<device::Communicator>> {
+            LOCKSTEP_TRY(std::vector<transport::RankPlace> places, peer.bootstrap.places());
+            std::vector<int> hosts;
+            for (int rank = 0; rank < peer.size() && host_of; ++rank) hosts.push_back(host_of(rank, peer.size()));
+            if (host_of) places = places_on(hosts);
+            return launcher::make_two_level(peer.bootstrap, places, wait,
+                                            {.within = {.message_bytes = message_bytes}, .across = across});
+          },
+          .allocates = true,
+          .sees_all = false};
+}
+
+/// Two hosts, the first with more ranks where they are odd.
+int halves(int rank, int ranks) { return rank < (ranks + 1) / 2 ? 0 : 1; }
+int in_turn(int rank, int) { return rank % 2; }
+int three_hosts(int rank, int ranks) { return rank * 3 / std::max(ranks, 3); }
 
 INSTANTIATE_TEST_SUITE_P(Processes, CommunicatorConformance,
                          ::testing::Values(Cast{mpi()}, Cast{shm_with("shm", 1 << 20)},
                                            Cast{shm_with("shm_small_rounds", kSmallRound)},
                                            Cast{choosing_from(shm_with("shm", 1 << 20), mpi())}),
+                         name_of);
+
+INSTANTIATE_TEST_SUITE_P(Hosts, CommunicatorConformance,
+                         ::testing::Values(Cast{two_level("halves", halves, 1 << 20, {})},
+                                           Cast{two_level("in_turn", in_turn, kSmallRound,
+                                                          {.piece_bytes = 3 * kSmallRound, .rail_bytes = 256})},
+                                           Cast{two_level("three_hosts", three_hosts, 1 << 20, {})},
+                                           Cast{two_level("as_placed", nullptr, 1 << 20, {})}),
                          name_of);
 
 }  // namespace

@@ -15,7 +15,7 @@
 #include "runtime/checkpoint/model_spec.h"
 #include "shards/partition/partition.h"
 
-namespace lockstep::launcher {
+namespace lockstep::cost {
 
 /// How many different experts `rows` rows choose of `experts`, `each` by each row: element d is the probability of d
 /// different ones. [experts + 1]
@@ -37,4 +37,4 @@ ExpertReads expert_reads(const checkpoint::ModelSpec& spec, const partition::Par
 /// Both ways to divide the experts between `ranks`, what each reads, which is cheaper and how to get it.
 std::string compare_expert_splits(const checkpoint::ModelSpec& spec, int ranks, DType dtype, int64_t rows);
 
-}  // namespace lockstep::launcher
+}  // namespace lockstep::cost

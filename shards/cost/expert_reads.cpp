@@ -1,4 +1,4 @@
-#include "launcher/expert_reads.h"
+#include "shards/cost/expert_reads.h"
 
 #include <fmt/format.h>
 
@@ -7,7 +7,7 @@
 
 #include "runtime/core/ids.h"
 
-namespace lockstep::launcher {
+namespace lockstep::cost {
 namespace {
 
 using partition::ExpertSplit;
@@ -127,4 +127,4 @@ std::string compare_expert_splits(const checkpoint::ModelSpec& spec, int ranks, 
          verdict_on(columns, whole) + "\n";
 }
 
-}  // namespace lockstep::launcher
+}  // namespace lockstep::cost

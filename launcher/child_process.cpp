@@ -1,0 +1,386 @@
+#include "launcher/child_process.h"
+
+#include <fcntl.h>
+#include <fmt/format.h>
+#include <poll.h>
+#include <signal.h>
+#include <sys/eventfd.h>
+#include <sys/prctl.h>
+#include <sys/syscall.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <array>
+#include <cerrno>
+#include <charconv>
+#include <cstring>
+#include <filesystem>
+#include <fstream>
+
+extern char** environ;
+
+namespace lockstep::launcher {
+namespace {
+
+/// How long processes that were killed may take to be gone.
+constexpr Duration kAfterKill = std::chrono::seconds(5);
+
+/// A file descriptor that is closed with it.
+class Descriptor {
+ public:
+  Descriptor() = default;
+  explicit Descriptor(int number) : number_(number) {}
+  ~Descriptor() { close(); }
+  Descriptor(Descriptor&& other) noexcept : number_(std::exchange(other.number_, -1)) {}
+  Descriptor& operator=(Descriptor&& other) noexcept {
+    std::swap(number_, other.number_);
+    return *this;
+  }
+
+  int get() const { return number_; }
+  bool is_open() const { return number_ >= 0; }
+  void close() {
+    if (number_ >= 0) ::close(number_);
+    number_ = -1;
+  }
+
+ private:
+  int number_ = -1;
+};
+
+struct Pipe {
+  Descriptor read, write;
+};
+
+Error cannot_start(const std::string& program, int code) {
+  const bool missing = code == ENOENT || code == EACCES || code == ENOTDIR;
+  return {missing ? ErrorKind::kNotFound : ErrorKind::kUnavailable,
+          fmt::format("[launcher] cannot start {}: {}; {}", program, std::strerror(code),
+                      missing ? "name a program that exists, or put it into PATH" : "free processes or memory")};
+}
+
+Result<Pipe> make_pipe() {
+  std::array<int, 2> ends{};
+  if (::pipe2(ends.data(), O_CLOEXEC) != 0) return cannot_start("a program", errno);
+  return Pipe{Descriptor(ends[0]), Descriptor(ends[1])};
+}
+
+/// The file that `name` stands for, looked for in the PATH of the child.
+Result<std::string> find_program(const std::string& name, const EnvironmentMap& environment) {
+  if (name.find('/') != std::string::npos) return name;
+  const auto path = environment.find("PATH");
+  const std::string folders = path == environment.end() ? "/usr/local/bin:/usr/bin:/bin" : path->second;
+  for (size_t begin = 0; begin <= folders.size();) {
+    const size_t end = std::min(folders.find(':', begin), folders.size());
+    const std::string candidate = folders.substr(begin, end - begin) + "/" + name;
+    std::error_code failed;
+    if (end > begin && ::access(candidate.c_str(), X_OK) == 0 && !std::filesystem::is_directory(candidate, failed)) {
+      return candidate;
+    }
+    begin = end + 1;
+  }
+  return cannot_start(name, ENOENT);
+}
+
+std::vector<char*> pointers(std::vector<std::string>& words) {
+  std::vector<char*> list;
+  for (std::string& word : words) list.push_back(word.data());
+  list.push_back(nullptr);
+  return list;
+}
+
+/// Everything that the new process needs between fork and exec, made before: only calls that are safe in a signal
+/// handler may follow a fork.
+struct Launch {
+  const char* program;
+  char* const* words;
+  char* const* environment;
+  int input, output, errors;  // descriptors; -1: as they are
+  int failure;                // where the error number of a failed exec goes
+  int orphan_signal;
+  pid_t parent;
+};
+
+[[noreturn]] void become(const Launch& launch) {
+  ::setsid();
+  if (launch.orphan_signal != 0) {
+    ::prctl(PR_SET_PDEATHSIG, launch.orphan_signal);
+    if (::getppid() != launch.parent) ::_exit(127);  // it died before we asked
+  }
+  for (int number = 1; number < NSIG; ++number) ::signal(number, SIG_DFL);
+  sigset_t none;
+  sigemptyset(&none);
+  ::sigprocmask(SIG_SETMASK, &none, nullptr);
+  ::dup2(launch.input, STDIN_FILENO);
+  if (launch.output >= 0) ::dup2(launch.output, STDOUT_FILENO);
+  if (launch.errors >= 0) ::dup2(launch.errors, STDERR_FILENO);
+  ::execve(launch.program, launch.words, launch.environment);
+  const int code = errno;
+  [[maybe_unused]] const auto written = ::write(launch.failure, &code, sizeof code);
+  ::_exit(127);
+}
+
+/// Processes whose session is `session`, without those that ended.
+std::vector<pid_t> processes_of_session(pid_t session) {
+  std::vector<pid_t> found;
+  std::error_code failed;
+  for (const auto& entry : std::filesystem::directory_iterator("/proc", failed)) {
+    const std::string name = entry.path().filename();
+    pid_t pid = 0;
+    if (std::from_chars(name.data(), name.data() + name.size(), pid).ptr != name.data() + name.size()) continue;
+    std::string stat;
+    std::getline(std::ifstream(entry.path() / "stat"), stat);
+    const size_t after_name = stat.rfind(')');
+    if (after_name == std::string::npos) continue;
+    char state = 'Z';
+    int parent = 0, group = 0, its_session = 0;
+    if (std::sscanf(stat.c_str() + after_name + 1, " %c %d %d %d", &state, &parent, &group, &its_session) != 4)
+      continue;
+    if (its_session == session && state != 'Z' && state != 'X') found.push_back(pid);
+  }
+  return found;
+}
+
+/// What is read from one stream of a child.
+class Tail {
+ public:
+  Tail(Descriptor pipe, size_t kept, int copy) : pipe_(std::move(pipe)), kept_(kept), copy_(copy) {}
+
+  int descriptor() const { return pipe_.get(); }
+  bool is_open() const { return pipe_.is_open(); }
+
+  /// Takes what is there; closes at the end of the stream.
+  void read() {
+    std::array<char, 65536> buffer;
+    const ssize_t size = ::read(pipe_.get(), buffer.data(), buffer.size());
+    if (size < 0 && (errno == EAGAIN || errno == EINTR)) return;
+    if (size <= 0) return pipe_.close();
+    text_.append(buffer.data(), static_cast<size_t>(size));
+    if (text_.size() > kept_) text_.erase(0, text_.size() - kept_);
+    if (copy_ >= 0) pass_on(std::string_view(buffer.data(), static_cast<size_t>(size)));
+  }
+
+  /// What is there without waiting for more.
+  std::string finish() {
+    if (is_open()) ::fcntl(pipe_.get(), F_SETFL, O_NONBLOCK);
+    for (pollfd ready{.fd = pipe_.get(), .events = POLLIN, .revents = 0};
+         is_open() && ::poll(&ready, 1, 0) > 0 && ready.revents != 0;) {
+      read();
+    }
+    return std::move(text_);
+  }
+
+ private:
+  void pass_on(std::string_view text) const {
+    while (!text.empty()) {
+      const ssize_t written = ::write(copy_, text.data(), text.size());
+      if (written < 0 && errno != EINTR) return;
+      if (written > 0) text.remove_prefix(static_cast<size_t>(written));
+    }
+  }
+
+  Descriptor pipe_;
+  size_t kept_;
+  int copy_;
+  std::string text_;
+};
+
+class RunningChild final : public ChildProcess {
+ public:
+  RunningChild(pid_t pid, Descriptor handle, TimePoint started, std::vector<Tail> tails)
+      : pid_(pid), handle_(std::move(handle)), started_(started), tails_(std::move(tails)) {}
+  ~RunningChild() override {
+    if (!reaped_) reap();
+  }
+
+  pid_t pid() const override { return pid_; }
+  ChildOutcome wait(const ChildLimits& limits, const ChildStop* stop) override;
+
+ private:
+  enum class Event { kEnded, kStopped, kTime };
+
+  Event wait_until(std::optional<TimePoint> limit, const ChildStop* stop);
+  void empty_session();
+  int reap();
+
+  pid_t pid_;
+  Descriptor handle_;  // readable once the process ended
+  TimePoint started_;
+  std::vector<Tail> tails_;  // output, errors
+  bool reaped_ = false;
+  const SteadyClock clock_;
+};
+
+/// Reads streams until the child ended, `stop` is raised or `limit` is there.
+RunningChild::Event RunningChild::wait_until(std::optional<TimePoint> limit, const ChildStop* stop) {
+  while (true) {
+    std::vector<pollfd> waits{{.fd = handle_.get(), .events = POLLIN, .revents = 0},
+                              {.fd = stop == nullptr ? -1 : stop->descriptor(), .events = POLLIN, .revents = 0}};
+    for (const Tail& tail : tails_) waits.push_back({.fd = tail.descriptor(), .events = POLLIN, .revents = 0});
+    int milliseconds = 60000;
+    if (limit) {
+      const auto left = std::chrono::ceil<std::chrono::milliseconds>(*limit - clock_.now()).count();
+      if (left <= 0) return Event::kTime;
+      milliseconds = static_cast<int>(std::min<int64_t>(left, milliseconds));
+    }
+    if (::poll(waits.data(), waits.size(), milliseconds) <= 0) continue;
+    for (size_t i = 0; i < tails_.size(); ++i) {
+      if (waits[i + 2].revents != 0) tails_[i].read();
+    }
+    if (waits[0].revents != 0) return Event::kEnded;
+    if (waits[1].revents != 0) return Event::kStopped;
+  }
+}
+
+/// Kills what the child left behind. It is not reaped yet, so its number cannot mean another session.
+void RunningChild::empty_session() {
+  const Deadline limit(clock_, kAfterKill);
+  for (auto left = processes_of_session(pid_); !left.empty() && !limit.has_passed();
+       left = processes_of_session(pid_)) {
+    for (const pid_t pid : left) ::kill(pid, SIGKILL);
+    ::poll(nullptr, 0, 2);
+  }
+}
+
+/// The child's status, after everything of its session ended.
+int RunningChild::reap() {
+  ::kill(-pid_, SIGKILL);
+  empty_session();
+  int status = 0;
+  while (::waitpid(pid_, &status, 0) < 0 && errno == EINTR) {
+  }
+  reaped_ = true;
+  return status;
+}
+
+ChildOutcome RunningChild::wait(const ChildLimits& limits, const ChildStop* stop) {
+  std::optional<TimePoint> limit;
+  if (limits.deadline) limit = started_ + *limits.deadline;
+  ChildOutcome outcome;
+  const Event event = wait_until(limit, stop);
+  if (event != Event::kEnded) {
+    outcome.end = event == Event::kTime ? ChildOutcome::End::kDeadline : ChildOutcome::End::kStop;
+    ::kill(-pid_, limits.end_signal);
+    wait_until(clock_.now() + limits.grace, nullptr);
+  }
+  outcome.took = clock_.now() - started_;
+  const int status = reap();
+  if (WIFEXITED(status)) outcome.code = WEXITSTATUS(status);
+  if (WIFSIGNALED(status)) outcome.signal = WTERMSIG(status);
+  outcome.output = tails_[0].finish();
+  outcome.errors = tails_[1].finish();
+  return outcome;
+}
+
+/// One stream as the child sees it (-1: ours) and as we do.
+struct Stream {
+  Descriptor child;
+  Descriptor ours;
+};
+
+Result<Stream> make_stream(ChildStream kind) {
+  if (kind == ChildStream::kInherit) return Stream{};
+  if (kind == ChildStream::kDiscard) return Stream{Descriptor(::open("/dev/null", O_WRONLY | O_CLOEXEC)), {}};
+  LOCKSTEP_TRY(Pipe pipe, make_pipe());
+  return Stream{std::move(pipe.write), std::move(pipe.read)};
+}
+
+/// The error number that the new process sent instead of becoming the program; 0 when it became it.
+int failure_of(Pipe& pipe) {
+  pipe.write.close();
+  int code = 0;
+  ssize_t size = 0;
+  do {
+    size = ::read(pipe.read.get(), &code, sizeof code);
+  } while (size < 0 && errno == EINTR);
+  return size == sizeof code ? code : 0;
+}
+
+std::vector<std::string> as_words(const EnvironmentMap& environment) {
+  std::vector<std::string> words;
+  for (const auto& [name, value] : environment) words.push_back(name + "=" + value);
+  return words;
+}
+
+}  // namespace
+
+EnvironmentMap own_environment() {
+  EnvironmentMap all;
+  for (char** entry = environ; entry != nullptr && *entry != nullptr; ++entry) {
+    const std::string_view text = *entry;
+    if (const size_t equals = text.find('='); equals != std::string_view::npos) {
+      all.emplace(text.substr(0, equals), text.substr(equals + 1));
+    }
+  }
+  return all;
+}
+
+std::string to_string(const ChildOutcome& outcome) {
+  const std::string how =
+      outcome.code ? fmt::format("exit code {}", *outcome.code)
+                   : fmt::format("signal {} ({})", outcome.signal.value_or(0), ::strsignal(outcome.signal.value_or(0)));
+  switch (outcome.end) {
+    case ChildOutcome::End::kItself: return how;
+    case ChildOutcome::End::kDeadline: return "ended at its deadline: " + how;
+    case ChildOutcome::End::kStop: return "ended on request: " + how;
+  }
+  return how;
+}
+
+ChildStop::ChildStop() : descriptor_(::eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK)) { LOCKSTEP_CHECK(descriptor_ >= 0); }
+ChildStop::~ChildStop() { ::close(descriptor_); }
+
+void ChildStop::raise() {
+  const uint64_t one = 1;
+  [[maybe_unused]] const auto written = ::write(descriptor_, &one, sizeof one);
+}
+
+bool ChildStop::is_raised() const {
+  pollfd ready{.fd = descriptor_, .events = POLLIN, .revents = 0};
+  return ::poll(&ready, 1, 0) > 0;
+}
+
+Result<std::unique_ptr<ChildProcess>> ChildProcess::start(const ChildCommand& command) {
+  LOCKSTEP_CHECK(!command.words.empty());
+  LOCKSTEP_TRY(const std::string program, find_program(command.words.front(), command.environment));
+  LOCKSTEP_TRY(Stream output, make_stream(command.output));
+  LOCKSTEP_TRY(Stream errors, make_stream(command.errors));
+  LOCKSTEP_TRY(Pipe failure, make_pipe());
+  const Descriptor input(::open("/dev/null", O_RDONLY | O_CLOEXEC));
+  std::vector<std::string> words = command.words, settings = as_words(command.environment);
+  const std::vector<char*> word_list = pointers(words), setting_list = pointers(settings);
+  const Launch launch{.program = program.c_str(),
+                      .words = word_list.data(),
+                      .environment = setting_list.data(),
+                      .input = input.get(),
+                      .output = output.child.get(),
+                      .errors = errors.child.get(),
+                      .failure = failure.write.get(),
+                      .orphan_signal = command.orphan_signal,
+                      .parent = ::getpid()};
+  const TimePoint started = SteadyClock().now();
+  const pid_t pid = ::fork();
+  if (pid == 0) become(launch);
+  if (pid < 0) return cannot_start(program, errno);
+  if (const int code = failure_of(failure); code != 0) {
+    ::waitpid(pid, nullptr, 0);
+    return cannot_start(program, code);
+  }
+  const auto copy = [](ChildStream kind, int target) { return kind == ChildStream::kPassOn ? target : -1; };
+  std::vector<Tail> tails;
+  tails.emplace_back(std::move(output.ours), command.kept_bytes, copy(command.output, STDOUT_FILENO));
+  tails.emplace_back(std::move(errors.ours), command.kept_bytes, copy(command.errors, STDERR_FILENO));
+  Descriptor handle(static_cast<int>(::syscall(SYS_pidfd_open, pid, 0)));
+  const int refused = handle.is_open() ? 0 : errno;
+  auto child = std::make_unique<RunningChild>(pid, std::move(handle), started, std::move(tails));
+  if (refused != 0) return cannot_start(program, refused);  // the child is killed
+  return std::unique_ptr<ChildProcess>(std::move(child));
+}
+
+Result<ChildOutcome> run_child(const ChildCommand& command, const ChildLimits& limits, const ChildStop* stop) {
+  LOCKSTEP_TRY(const std::unique_ptr<ChildProcess> child, ChildProcess::start(command));
+  return child->wait(limits, stop);
+}
+
+}  // namespace lockstep::launcher

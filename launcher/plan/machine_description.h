@@ -1,0 +1,39 @@
+// The machine that a plan is made for: given, measured, read from a recorded probe, or assumed; and in words which.
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "launcher/cli/command_line.h"
+#include "runtime/core/clock.h"
+#include "runtime/core/dtype.h"
+#include "shards/cost/machine.h"
+
+namespace lockstep::launcher {
+
+struct MachineDescription {
+  cost::MachineLimits limits;
+  std::vector<std::string> words;  // where each number comes from, a sentence each
+};
+
+/// Limits for a model of `dtype`. Reads the file of --probe; probes this machine where --measure says so. Fails with
+/// `kNotFound` or `kInvalidArgument` for a probe that is not there or says nothing, and as `probe::Prober`. @blocking
+Result<MachineDescription> describe_machine(const MachineOptions& options, DType dtype, const Clock& clock);
+
+/// What a file of `bench --json` says of its machine.
+struct RecordedProbe {
+  cost::Rates rates;  // of all cores that were probed, together
+  int ranks = 1;
+  int cores = 1;
+  std::vector<cost::LinkMeasurement> collectives;  // between `ranks` ranks; may be empty
+
+  friend bool operator==(const RecordedProbe&, const RecordedProbe&) = default;
+};
+
+/// Fails with `kInvalidArgument` that names `origin` and the field.
+Result<RecordedProbe> parse_probe(const std::string& json, const std::string& origin);
+
+/// Messages within a host as they are assumed where nothing is known.
+cost::Link assumed_link();
+
+}  // namespace lockstep::launcher

@@ -1,0 +1,60 @@
+// Failures on purpose, for tests: `--fault rank=1,phase=load,kind=kill`. A rank does it to itself, where a real failure
+// would strike: at the beginning of a phase, or before its n-th prefill or decode step.
+#pragma once
+
+#include <cstdint>
+#include <stdexcept>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "actors/executor.h"
+#include "runtime/core/result.h"
+
+namespace lockstep::launcher {
+
+enum class FaultKind {
+  kKill,    // SIGKILL: gone without a word
+  kStop,    // SIGSTOP: there, but silent
+  kFail,    // an error of its own
+  kMemory,  // out of memory
+  kDiffer,  // a sum of a step comes out otherwise than on the other ranks
+};
+
+struct Fault {
+  int rank = 0;
+  std::string phase;  // as in exit records
+  FaultKind kind = FaultKind::kFail;
+  int64_t step = 0;  // of prefill or decode, counted from 0 over the whole run
+
+  friend bool operator==(const Fault&, const Fault&) = default;
+};
+
+/// Reads "rank=R,phase=NAME,kind=kill|stop|fail|memory|differ[,step=N]". Fails with `kInvalidArgument` naming the part.
+Result<Fault> parse_fault(const std::string& text);
+
+/// What `kFail` throws; the boundaries that catch exceptions make it an error.
+struct AskedFailure : std::runtime_error {
+  using std::runtime_error::runtime_error;
+};
+
+/// The faults of one rank, used by its main thread. The functions do not return from a kill, and throw for `kFail` and
+/// `kMemory`.
+class Faults {
+ public:
+  Faults(std::vector<Fault> all, int rank);
+
+  bool empty() const { return own_.empty(); }
+  void at_phase(const char* phase) const;
+  void at_step(const actors::ExecutorStatus& status);
+  /// Whether there is a `kDiffer` among them.
+  bool may_differ() const;
+  /// Whether `kDiffer` has struck since the last call.
+  bool take_difference() { return std::exchange(differs_, false); }
+
+ private:
+  std::vector<Fault> own_;
+  bool differs_ = false;
+};
+
+}  // namespace lockstep::launcher

@@ -1,0 +1,127 @@
+#include "launcher/ranks/group_watch.h"
+
+#include <fmt/format.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <random>
+
+#include "launcher/ranks/agreements.h"
+#include "launcher/ranks/wiring.h"
+#include "runtime/core/hash.h"
+#include "transport/waiting.h"
+
+namespace lockstep::launcher {
+namespace {
+
+using transport::watch::Endpoint;
+using transport::watch::PeerWatch;
+
+constexpr auto kEarlyMeeting = std::chrono::seconds(5);    // before MPI_Init, which would wait anyway
+constexpr auto kVerdict = std::chrono::milliseconds(300);  // for a word that is on its way
+
+/// Where the ranks of one host meet: every rank of the job finds the same name, no other job does.
+Endpoint early_endpoint(const std::string& job) {
+  const uint64_t token = Fingerprint().add(job).value();
+  return {.local = fmt::format("lockstep-{}-{:016x}", geteuid(), token), .host = {}, .port = 0, .token = token};
+}
+
+uint64_t random_token() {
+  std::random_device random;
+  return static_cast<uint64_t>(random()) << 32 | random();
+}
+
+}  // namespace
+
+transport::watch::WatchOptions GroupWatch::options() const {
+  return {.rank = office_.rank(),
+          .size = place_.size.value_or(1),
+          .host = office_.host(),
+          .silence = duration_of(run_.silence_s),
+          .activity = [this] { return office_.activity(); },
+          .on_end =
+              [this](const Error& error) {
+                abort_.raise(office_.settle(error));
+                office_.end_within(kGrace);
+              }};
+}
+
+void GroupWatch::set_watch(Watch watch) {
+  std::lock_guard lock(mutex_);
+  watch_ = std::move(watch);
+}
+
+void GroupWatch::open_early() {
+  const bool one_host = place_.size && place_.local_size == place_.size && !place_.job.empty();
+  if (run_.peer_detection == Detection::kOff || !one_host) return;
+  const Endpoint endpoint = early_endpoint(place_.job);
+  if (place_.rank != 0) {
+    set_watch(PeerWatch::join(options(), endpoint));
+  } else if (auto hosted = PeerWatch::host(options(), endpoint); hosted.has_value()) {
+    set_watch(std::move(hosted).value());
+  }
+  if (watch_ != nullptr) watch_->wait_joined(kEarlyMeeting);
+}
+
+Result<void> GroupWatch::open(transport::Bootstrap& bootstrap, const ControlPlane& plane) {
+  if (run_.peer_detection == Detection::kOff) return ok();
+  const bool is_open = watch_ != nullptr && watch_->wait_joined(Duration::zero());
+  LOCKSTEP_TRY(const std::vector<std::string> told, bootstrap.exchange(is_open ? "open" : "not open"));
+  if (std::ranges::count(told, "open") == bootstrap.size()) return ok();
+  if (watch_ != nullptr) watch_->leave(Duration::zero());
+  set_watch(nullptr);
+  return open_over_tcp(bootstrap, plane);
+}
+
+Result<void> GroupWatch::open_over_tcp(transport::Bootstrap& bootstrap, const ControlPlane& plane) {
+  auto wanted = options();
+  wanted.size = bootstrap.size();
+  const auto host = [&]() -> Result<void> {
+    if (bootstrap.rank() != 0) return ok();
+    const Endpoint free_port{.local = {}, .host = plane.address, .port = 0, .token = random_token()};
+    LOCKSTEP_TRY(Watch hosted, PeerWatch::host(wanted, free_port));
+    set_watch(std::move(hosted));
+    return ok();
+  };
+  LOCKSTEP_TRY_VOID(all_succeeded(bootstrap, host()));
+  LOCKSTEP_TRY(const auto told, bootstrap.exchange(watch_ == nullptr ? "" : to_text(watch_->endpoint())));
+  const auto join = [&]() -> Result<void> {
+    LOCKSTEP_TRY(const Endpoint endpoint, transport::watch::parse_endpoint(told[0]));
+    const Duration limit = duration_of(run_.start_deadline_s) / 2;  // the others wait for this rank's word
+    if (watch_ == nullptr) {
+      LOCKSTEP_TRY_VOID(check_reach(plane, bootstrap.rank(), {endpoint.host, endpoint.port}, limit));
+      set_watch(PeerWatch::join(wanted, endpoint));
+    }
+    if (watch_->wait_joined(limit)) return ok();
+    return Error{ErrorKind::kUnavailable,
+                 fmt::format("[launcher] rank {} on host {}: cannot watch the other ranks: found no answer at {}:{} "
+                             "within {:.3g} s, expected rank 0 to be reachable there; check firewalls, or name another "
+                             "network with --interface",
+                             bootstrap.rank(), office_.host(), endpoint.host, endpoint.port, to_seconds(limit)),
+                 bootstrap.rank()};
+  };
+  return all_succeeded(bootstrap, join());
+}
+
+std::string GroupWatch::missing() {
+  std::lock_guard lock(mutex_);
+  const std::vector<int> ranks = watch_ == nullptr ? std::vector<int>() : watch_->missing();
+  return ranks.empty() ? "" : fmt::format("; found no word from {}", transport::rank_list(ranks));
+}
+
+void GroupWatch::tell(const Error& error) {
+  std::lock_guard lock(mutex_);
+  if (watch_ != nullptr) watch_->tell(error);
+}
+
+Error GroupWatch::cause_of(const Error& error) {
+  const bool may_be_an_effect = error.kind == ErrorKind::kPeerLost || error.kind == ErrorKind::kUnavailable;
+  if (watch_ == nullptr || !may_be_an_effect) return error;
+  return watch_->end(kVerdict).value_or(error);
+}
+
+void GroupWatch::leave(Duration patience) {
+  if (watch_ != nullptr) watch_->leave(patience);
+}
+
+}  // namespace lockstep::launcher

@@ -1,0 +1,47 @@
+// A bootstrap that tells a flight recorder what it enters and leaves.
+#pragma once
+
+#include <memory>
+
+#include "runtime/trace/flight_recorder.h"
+#include "transport/bootstrap.h"
+
+namespace lockstep::launcher {
+
+/// Borrows the recorder.
+class RecordedBootstrap final : public transport::Bootstrap {
+  template <typename Operation>
+  auto recorded(const char* name, size_t bytes, Operation&& operation) {
+    recorder_.enter("setup", name, ++sequence_, bytes);
+    auto done = operation();
+    if (done.has_value()) recorder_.leave();
+    return done;
+  }
+
+ public:
+  RecordedBootstrap(std::unique_ptr<transport::Bootstrap> inner, trace::FlightRecorder& recorder)
+      : inner_(std::move(inner)), recorder_(recorder) {}
+
+  int rank() const override { return inner_->rank(); }
+  int size() const override { return inner_->size(); }
+  std::string name() const override { return inner_->name(); }
+  Result<std::vector<std::string>> exchange(std::string_view mine) override {
+    return recorded("exchange", mine.size(), [&] { return inner_->exchange(mine); });
+  }
+  Result<void> barrier() override {
+    return recorded("barrier", 0, [&] { return inner_->barrier(); });
+  }
+  Result<std::vector<transport::RankPlace>> places() override {
+    return recorded("places", 0, [&] { return inner_->places(); });
+  }
+  Result<void> finish() override {
+    return recorded("finish", 0, [&] { return inner_->finish(); });
+  }
+
+ private:
+  std::unique_ptr<transport::Bootstrap> inner_;
+  trace::FlightRecorder& recorder_;
+  uint64_t sequence_ = 0;
+};
+
+}  // namespace lockstep::launcher

@@ -1,0 +1,71 @@
+// The last operations that a rank took part in with others, for the time after a failure: compare the ranks' recorders
+// and see who has not entered what.
+//
+//   rank 0   … all_reduce 811 │ all_reduce 812 entered, not left         waits
+//   rank 1   … all_reduce 811 │                                          never came to 812: look here
+#pragma once
+
+#include <array>
+#include <cstdint>
+#include <mutex>
+#include <optional>
+#include <string>
+
+#include "runtime/core/clock.h"
+
+namespace lockstep::trace {
+
+/// One operation of one rank.
+struct RecordedOperation {
+  const char* group = "none";      // "setup" or "model": each counts for itself. A string literal
+  const char* operation = "none";  // "exchange", "all_reduce", …: a string literal
+  uint64_t sequence = 0;           // its number in the group: the same on every rank
+  uint64_t bytes = 0;              // that this rank contributed
+  int32_t schedule = -1;           // of the step that it belongs to; −1: none yet
+  int32_t step = -1;
+  TimePoint entered{};
+  std::optional<TimePoint> left;  // empty while the rank is inside, or when it failed there
+
+  friend bool operator==(const RecordedOperation&, const RecordedOperation&) = default;
+};
+
+/// What a dump says besides the operations.
+struct FlightFacts {
+  int rank = 0;
+  std::string host;
+  std::string phase;     // "decode, schedule 3, step 5"
+  std::string why;       // the error that ended the job; "asked" after SIGUSR1
+  double unix_time = 0;  // seconds, of the dump
+};
+
+/// Thread-safe; `enter` and `leave` come from one thread, in turn.
+class FlightRecorder {
+ public:
+  static constexpr size_t kCapacity = 256;
+
+  explicit FlightRecorder(const Clock& clock) : clock_(clock) {}
+  FlightRecorder(const FlightRecorder&) = delete;
+  FlightRecorder& operator=(const FlightRecorder&) = delete;
+
+  void enter(const char* group, const char* operation, uint64_t sequence, uint64_t bytes);
+  /// The operation that was entered last has ended well.
+  void leave();
+  /// What is entered from now on belongs to this step.
+  void begin_step(int32_t schedule, int32_t step);
+
+  /// The operation that was entered last.
+  RecordedOperation last() const;
+
+  /// Everything as JSON, oldest first; times in seconds of unix time.
+  std::string to_json(const FlightFacts& facts) const;
+
+ private:
+  const Clock& clock_;
+  mutable std::mutex mutex_;  // of all below
+  std::array<RecordedOperation, kCapacity> ring_{};
+  uint64_t entered_ = 0;
+  int32_t schedule_ = -1;
+  int32_t step_ = -1;
+};
+
+}  // namespace lockstep::trace

@@ -1,0 +1,59 @@
+#include "shards/cost/group_work.h"
+
+#include <algorithm>
+#include <array>
+#include <map>
+
+#include "runtime/graph/passes.h"
+
+namespace lockstep::cost {
+namespace {
+
+/// Roots that a rank sends of a sum; 0 of one that the partition does not have.
+int64_t roots_of(const BlockSplit& split, int rank) {
+  return split.bounds.empty() ? 0 : static_cast<int64_t>(split.roots_of(rank).size());
+}
+
+/// All that the sizes of a rank's graphs depend on.
+std::array<int64_t, 8> sizes_of(const partition::Partition& partition, int rank) {
+  const partition::RankPart& part = partition.parts[static_cast<size_t>(rank)];
+  return {part.heads.query.size(),
+          part.heads.key_value.size(),
+          part.mlp_columns.size(),
+          part.vocabulary.size(),
+          part.experts.size(),
+          roots_of(partition.attention_blocks, rank),
+          roots_of(partition.mlp_blocks, rank),
+          roots_of(partition.expert_blocks, rank)};
+}
+
+}  // namespace
+
+int GroupWork::fullest() const {
+  const auto most = std::ranges::max_element(ranks, {}, [](const RankWork& rank) { return rank.memory.total(); });
+  return static_cast<int>(most - ranks.begin());
+}
+
+Result<GroupWork> group_work(const checkpoint::ModelSpec& spec, const partition::Partition& partition,
+                             const shards::ShardOptions& options) {
+  GroupWork group;
+  group.chunk = options.chunk;
+  std::map<std::array<int64_t, 8>, size_t> known;  // sizes and the first rank that has them
+  for (int rank = 0; rank < partition.ranks(); ++rank) {
+    const auto [found, is_new] = known.try_emplace(sizes_of(partition, rank), group.ranks.size());
+    if (!is_new) {
+      group.ranks.push_back(RankWork(group.ranks[found->second]));
+      continue;
+    }
+    LOCKSTEP_TRY(const shards::ShardGraphs graphs,
+                 shards::build_graphs(spec, partition, rank, options, graph::default_passes()));
+    group.ranks.push_back({step_work(graphs.prefill.back()), step_work(graphs.decode.back()), memory_of(graphs)});
+  }
+  if (partition.expert_split == partition::ExpertSplit::kWhole) {
+    for (const partition::RankPart& part : partition.parts) group.experts_held.push_back(part.experts.size());
+    group.experts_chosen = spec.experts_per_token;
+  }
+  return group;
+}
+
+}  // namespace lockstep::cost

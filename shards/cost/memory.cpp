@@ -1,0 +1,70 @@
+#include "shards/cost/memory.h"
+
+#include <algorithm>
+#include <set>
+#include <string_view>
+
+namespace lockstep::cost {
+namespace {
+
+using graph::Graph;
+using graph::ValueKind;
+
+/// The states that are appended to by position.
+std::set<std::string_view> cache_names(const Graph& graph) {
+  std::set<std::string_view> names;
+  for (const graph::Node& node : graph.nodes) {
+    if (node.op == graph::Op::kKvAppend) names.insert(graph.value(node.operands[1]).name);
+  }
+  return names;
+}
+
+/// The most bytes of inputs and results that some node finds alive.
+int64_t workspace_of(const Graph& graph) {
+  const size_t nodes = graph.nodes.size();
+  std::vector<size_t> last(graph.values.size(), 0);
+  for (size_t n = 0; n < nodes; ++n) {
+    for (const graph::ValueId operand : graph.nodes[n].operands) last[static_cast<size_t>(operand.value)] = n;
+    if (graph.nodes[n].result) last[static_cast<size_t>(graph.nodes[n].result->value)] = n;
+  }
+  for (const graph::Output& output : graph.outputs) last[static_cast<size_t>(output.value.value)] = nodes;
+  int64_t alive = 0;
+  std::vector<int64_t> dying(nodes + 1, 0);  // bytes that are last used by a node
+  const auto begin_life = [&](graph::ValueId id) {
+    const int64_t bytes = graph.value(id).type.bytes();
+    alive += bytes;
+    dying[last[static_cast<size_t>(id.value)]] += bytes;
+  };
+  for (const ValueKind kind : {ValueKind::kInput, ValueKind::kConstant}) {
+    for (const graph::ValueId id : graph.values_of(kind)) alive += graph.value(id).type.bytes();
+  }
+  int64_t most = alive;
+  for (size_t n = 0; n < nodes; ++n) {
+    if (graph.nodes[n].result) begin_life(*graph.nodes[n].result);
+    most = std::max(most, alive);
+    alive -= dying[n];
+  }
+  return most;
+}
+
+}  // namespace
+
+RankMemory memory_of(const shards::ShardGraphs& graphs) {
+  RankMemory memory;
+  std::set<std::string_view> counted;
+  for (const Graph* graph : graphs.all()) {
+    const std::set<std::string_view> caches = cache_names(*graph);
+    for (const graph::Value& value : graph->values) {
+      const bool stays = value.kind == ValueKind::kWeight || value.kind == ValueKind::kState;
+      if (!stays || !counted.insert(value.name).second) continue;
+      Bytes& kind = value.kind == ValueKind::kWeight ? memory.weights
+                    : caches.contains(value.name)    ? memory.cache
+                                                     : memory.slots;
+      kind += Bytes(value.type.bytes());
+    }
+    memory.workspace += Bytes(workspace_of(*graph));
+  }
+  return memory;
+}
+
+}  // namespace lockstep::cost

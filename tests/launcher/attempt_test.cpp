@@ -1,0 +1,72 @@
+#include "launcher/supervise/attempt.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "tests/launcher/tiny_models.h"
+
+namespace lockstep::launcher {
+namespace {
+
+using ::testing::ElementsAre;
+using ::testing::IsEmpty;
+
+ChildOutcome ended(int code, std::string errors = "") { return {.code = code, .errors = std::move(errors)}; }
+ChildOutcome killed(int signal) { return {.code = {}, .signal = signal}; }
+ExitRecord record(int rank, int code, std::optional<int> lost = {}) {
+  return {.code = code, .rank = rank, .lost_rank = lost, .message = "of rank " + std::to_string(rank)};
+}
+
+TEST(JudgeAttempt, KnowsAJobThatIsDone) { EXPECT_EQ(judge_attempt(ended(0), {record(0, 0)}, 1).code, 0); }
+
+TEST(JudgeAttempt, BelievesTheRanksBeforeTheLauncher) {
+  const AttemptEnd lost = judge_attempt(ended(137), {record(0, 5, 2), record(1, 5, 2)}, 3);
+  EXPECT_EQ(lost.code, 5);
+  EXPECT_THAT(lost.lost_ranks, ElementsAre(2));
+  EXPECT_EQ(lost.message, "of rank 0");
+  EXPECT_EQ(judge_attempt(ended(143), {record(0, 2), record(1, 2)}, 2).code, 2);
+  EXPECT_EQ(judge_attempt(ended(1), {record(0, 6)}, 2).code, 6);
+  // A rank's own fault is why the others lost it.
+  EXPECT_EQ(judge_attempt(ended(1), {record(0, 5, 1), record(1, 7)}, 2).code, 7);
+}
+
+TEST(JudgeAttempt, TellsALossFromAnInterruption) {
+  EXPECT_EQ(judge_attempt(ended(130), {record(0, 130), record(1, 130)}, 2).code, 130);
+  const AttemptEnd lost = judge_attempt(ended(143), {record(0, 130)}, 2);
+  EXPECT_EQ(lost.code, 5);
+  EXPECT_THAT(lost.lost_ranks, ElementsAre(1));
+}
+
+TEST(JudgeAttempt, KnowsThatEverythingWasKilled) {
+  const AttemptEnd end = judge_attempt(killed(9), {}, 2);
+  EXPECT_EQ(end.code, 137);
+  EXPECT_TRUE(end.started);
+  EXPECT_THAT(end.lost_ranks, IsEmpty());
+  EXPECT_TRUE(judge_attempt(ended(137), {}, 2).started);
+}
+
+TEST(JudgeAttempt, KnowsALauncherThatRefused) {
+  const AttemptEnd slots = judge_attempt(ended(1, "There are not enough slots available in the system"), {}, 9);
+  EXPECT_FALSE(slots.started);
+  EXPECT_TRUE(slots.lacks_slots);
+  EXPECT_FALSE(judge_attempt(ended(1, "mpirun was unable to find lockstep"), {}, 2).lacks_slots);
+}
+
+TEST(ExitRecords, AreReadAndRemoved) {
+  const TinyModel folder("{}");
+  ASSERT_TRUE(write_exit_record(folder.path(), record(1, 5, 0)).has_value());
+  ASSERT_TRUE(write_exit_record(folder.path(), record(0, 6)).has_value());
+  folder.write("rank-2.json", "{\"code\": ");
+  folder.write("rank-3.json", "[]");
+  const auto records = read_exit_records(folder.path());
+  ASSERT_EQ(records.size(), 2u);
+  EXPECT_EQ(records[0].code, 6);
+  EXPECT_EQ(records[1].lost_rank, 0);
+  EXPECT_EQ(records[1].message, "of rank 1");
+  remove_exit_records(folder.path());
+  EXPECT_THAT(read_exit_records(folder.path()), IsEmpty());
+  EXPECT_TRUE(std::filesystem::exists(folder.path() / "config.json"));
+}
+
+}  // namespace
+}  // namespace lockstep::launcher

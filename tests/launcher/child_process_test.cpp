@@ -1,0 +1,163 @@
+#include "launcher/child_process.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <csignal>
+#include <cstdlib>
+#include <filesystem>
+#include <fstream>
+#include <thread>
+
+namespace lockstep::launcher {
+namespace {
+
+using ::testing::HasSubstr;
+using ::testing::StartsWith;
+using namespace std::chrono_literals;
+
+/// A shell that captures everything; each test says what it does.
+ChildCommand shell(const std::string& script) {
+  return {.words = {"sh", "-c", script},
+          .environment = {{"PATH", "/usr/bin:/bin"}},
+          .output = ChildStream::kCapture,
+          .errors = ChildStream::kCapture};
+}
+
+ChildOutcome outcome_of(const ChildCommand& command, const ChildLimits& limits = {.deadline = 60s},
+                        const ChildStop* stop = nullptr) {
+  return run_child(command, limits, stop).value();
+}
+
+bool is_running(const std::string& pid) { return std::filesystem::exists("/proc/" + pid); }
+
+TEST(ChildProcess, TellsCodesFromSignals) {
+  EXPECT_TRUE(outcome_of(shell("exit 0")).succeeded());
+  const ChildOutcome failed = outcome_of(shell("exit 3"));
+  EXPECT_EQ(failed.code, 3);
+  EXPECT_EQ(failed.signal, std::nullopt);
+  EXPECT_EQ(to_string(failed), "exit code 3");
+  const ChildOutcome killed = outcome_of(shell("kill -9 $$"));
+  EXPECT_EQ(killed.code, std::nullopt);
+  EXPECT_EQ(killed.signal, SIGKILL);
+  EXPECT_EQ(killed.shell_code(), 137);
+  EXPECT_THAT(to_string(killed), StartsWith("signal 9"));
+}
+
+TEST(ChildProcess, KeepsTheEndOfEachStream) {
+  ChildCommand command = shell("seq 1 20000; echo at last >&2");
+  command.kept_bytes = 12;
+  const ChildOutcome outcome = outcome_of(command);
+  EXPECT_EQ(outcome.output, "19999\n20000\n");
+  EXPECT_EQ(outcome.errors, "at last\n");
+}
+
+TEST(ChildProcess, SeesOnlyTheEnvironmentThatItIsGiven) {
+  ChildCommand command = shell("env");
+  command.environment["ONE"] = "1 and 2";
+  EXPECT_THAT(outcome_of(command).output, HasSubstr("ONE=1 and 2\n"));
+  ASSERT_TRUE(own_environment().contains("PATH"));
+  EXPECT_EQ(outcome_of(command).output.find("HOME="), std::string::npos);
+}
+
+TEST(ChildProcess, LooksForTheProgramInThePathOfTheChild) {
+  ChildCommand command = shell("exit 0");
+  command.environment["PATH"] = "/nowhere";
+  const auto started = ChildProcess::start(command);
+  ASSERT_FALSE(started.has_value());
+  EXPECT_EQ(started.error().kind, ErrorKind::kNotFound);
+  EXPECT_THAT(started.error().message, HasSubstr("sh"));
+}
+
+TEST(ChildProcess, SaysWhenAFileIsNoProgram) {
+  const auto started = ChildProcess::start({.words = {"/etc/hostname-that-is-not-there"}, .environment = {}});
+  ASSERT_FALSE(started.has_value());
+  EXPECT_EQ(started.error().kind, ErrorKind::kNotFound);
+}
+
+TEST(ChildProcess, IsEndedAtItsDeadline) {
+  const ChildOutcome outcome = outcome_of(shell("sleep 600"), {.deadline = 100ms});
+  EXPECT_EQ(outcome.end, ChildOutcome::End::kDeadline);
+  EXPECT_EQ(outcome.signal, SIGTERM);
+  EXPECT_FALSE(outcome.succeeded());
+  EXPECT_THAT(to_string(outcome), HasSubstr("deadline"));
+}
+
+/// Runs a shell that says `echo > $READY` once it is ready, and asks for its end then.
+ChildOutcome ended_when_ready(const std::string& script, Duration grace) {
+  const std::string fifo =
+      ::testing::TempDir() + "lockstep_ready_" + ::testing::UnitTest::GetInstance()->current_test_info()->name();
+  std::filesystem::remove(fifo);
+  EXPECT_EQ(std::system(("mkfifo '" + fifo + "'").c_str()), 0);
+  ChildStop stop;
+  std::thread other([&] {
+    std::string line;
+    std::ifstream ready(fifo);  // opens once the child opens it
+    std::getline(ready, line);
+    stop.raise();
+  });
+  ChildCommand command = shell(script);
+  command.environment["READY"] = fifo;
+  ChildOutcome outcome = outcome_of(command, {.grace = grace}, &stop);
+  other.join();
+  std::filesystem::remove(fifo);
+  return outcome;
+}
+
+TEST(ChildProcess, IsKilledWhenItDoesNotObeyInTime) {
+  const ChildOutcome outcome = ended_when_ready("trap '' TERM; echo > $READY; while true; do sleep 600; done", 100ms);
+  EXPECT_EQ(outcome.end, ChildOutcome::End::kStop);
+  EXPECT_EQ(outcome.signal, SIGKILL);
+}
+
+TEST(ChildProcess, MayAnswerTheEndSignalInItsGrace) {
+  const ChildOutcome outcome =
+      ended_when_ready("trap 'echo bye; exit 7' TERM; echo > $READY; while true; do sleep 0.05; done", 60s);
+  EXPECT_EQ(outcome.end, ChildOutcome::End::kStop);
+  EXPECT_EQ(outcome.code, 7);
+  EXPECT_EQ(outcome.output, "bye\n");
+}
+
+TEST(ChildProcess, EndsWhenAnotherThreadAsksForIt) {
+  ChildStop stop;
+  EXPECT_FALSE(stop.is_raised());
+  std::thread other([&] { stop.raise(); });
+  const ChildOutcome outcome = outcome_of(shell("sleep 600"), {}, &stop);
+  other.join();
+  EXPECT_TRUE(stop.is_raised());
+  EXPECT_EQ(outcome.end, ChildOutcome::End::kStop);
+}
+
+TEST(ChildProcess, LeavesNothingOfItsSessionBehind) {
+  // The inner one has a process group of its own, as the ranks of mpirun have, and holds the pipe open.
+  const ChildOutcome outcome = outcome_of(shell("set -m; (trap '' TERM; exec sleep 600) & echo $!; exit 5"));
+  EXPECT_EQ(outcome.code, 5);
+  const std::string inner = outcome.output.substr(0, outcome.output.find('\n'));
+  ASSERT_FALSE(inner.empty());
+  std::ifstream stat("/proc/" + inner + "/stat");
+  const std::string text((std::istreambuf_iterator<char>(stat)), std::istreambuf_iterator<char>());
+  EXPECT_TRUE(!is_running(inner) || text.find(") Z") != std::string::npos) << text;
+}
+
+TEST(ChildProcess, EndsWithTheObjectThatHoldsIt) {
+  pid_t pid = 0;
+  {
+    const auto child = ChildProcess::start(shell("sleep 600")).value();
+    pid = child->pid();
+    EXPECT_TRUE(is_running(std::to_string(pid)));
+  }
+  EXPECT_FALSE(is_running(std::to_string(pid)));
+}
+
+TEST(ChildProcess, DoesNotInheritBlockedSignals) {
+  sigset_t blocked, before;
+  sigemptyset(&blocked);
+  sigaddset(&blocked, SIGTERM);
+  pthread_sigmask(SIG_BLOCK, &blocked, &before);
+  const ChildOutcome outcome = outcome_of(shell("kill -TERM $$; exit 0"));
+  pthread_sigmask(SIG_SETMASK, &before, nullptr);
+  EXPECT_EQ(outcome.signal, SIGTERM);
+}
+
+}  // namespace
+}  // namespace lockstep::launcher

@@ -1,0 +1,180 @@
+#include "launcher/sweep/grid.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <set>
+
+#include "launcher/cli/command_line.h"
+#include "launcher/sweep/launch_words.h"
+#include "launcher/sweep/slurm_array.h"
+
+namespace lockstep::launcher {
+namespace {
+
+using ::testing::ElementsAre;
+using ::testing::HasSubstr;
+using ::testing::Key;
+using ::testing::UnorderedElementsAre;
+
+constexpr PointShape kShape{.tp = 2, .batch = 8, .prompt_tokens = 128, .new_tokens = 16};
+
+TEST(SweepGrid, VariesTheDegreeFastest) {
+  const auto grid = make_grid({.tp = {1, 2}, .batch = {1, 8}, .prompt_tokens = {16, 32}, .new_tokens = 4});
+  ASSERT_EQ(grid.size(), 8);
+  EXPECT_EQ(grid[0], (PointShape{1, 1, 16, 4}));
+  EXPECT_EQ(grid[1], (PointShape{2, 1, 16, 4}));
+  EXPECT_EQ(grid[2], (PointShape{1, 1, 32, 4}));
+  EXPECT_EQ(grid[7], (PointShape{2, 8, 32, 4}));
+}
+
+TEST(SweepGrid, ReadsListsInAscendingOrderWithoutRepeats) {
+  EXPECT_THAT(parse_counts("4,1,2,1", "--tp", 1, 8).value(), ElementsAre(1, 2, 4));
+  EXPECT_THAT(parse_counts("7", "--tp", 1, 8).value(), ElementsAre(7));
+}
+
+TEST(SweepGrid, RefusesWhatIsNoListNamingTheOption) {
+  for (const char* wrong : {"", "1,", ",1", "1,,2", "1 2", "x", "0", "9", "-1", "1.5", "99999999999999999999"}) {
+    const auto parsed = parse_counts(wrong, "--tp", 1, 8);
+    ASSERT_FALSE(parsed.has_value()) << wrong;
+    EXPECT_EQ(parsed.error().kind, ErrorKind::kInvalidArgument);
+    EXPECT_THAT(parsed.error().message, HasSubstr("--tp"));
+  }
+}
+
+TEST(SweepGrid, GivesEveryPointThatDiffersItsOwnKey) {
+  const SweepVariant variant{.version = "1", .launch = "", .options = {"--repeats", "2"}};
+  std::set<std::string> keys{key_of(kShape, variant)};
+  for (const PointShape& other : {PointShape{1, 8, 128, 16}, {2, 1, 128, 16}, {2, 8, 64, 16}, {2, 8, 128, 8}}) {
+    EXPECT_TRUE(keys.insert(key_of(other, variant)).second);
+  }
+  EXPECT_TRUE(keys.insert(key_of(kShape, {"2", "", {"--repeats", "2"}})).second) << "version";
+  EXPECT_TRUE(keys.insert(key_of(kShape, {"1", "threads", {"--repeats", "2"}})).second) << "launch";
+  EXPECT_TRUE(keys.insert(key_of(kShape, {"1", "", {"--repeats", "3"}})).second) << "options";
+}
+
+TEST(SweepGrid, RunsNoPointAgainForAnotherDeadline) {
+  const SweepVariant variant{.version = "1", .launch = "", .options = {"--repeats", "2"}};
+  EXPECT_EQ(key_of(kShape, variant), key_of(kShape, {"1", "", {"--deadline-s", "9", "--repeats", "2"}}));
+}
+
+TEST(LaunchWords, AreSplitAsAShellSplitsPlainQuoting) {
+  EXPECT_THAT(split_words("  mpirun -n\t2 ").value(), ElementsAre("mpirun", "-n", "2"));
+  EXPECT_THAT(split_words("").value(), ElementsAre());
+  EXPECT_THAT(split_words("sh -c 'a \"b\" \\c' ''").value(), ElementsAre("sh", "-c", "a \"b\" \\c", ""));
+  EXPECT_THAT(split_words("a\"b c\"d \"x\\\"y\\n\" e\\ f").value(), ElementsAre("ab cd", "x\"y\\n", "e f"));
+  EXPECT_THAT(split_words("$HOME *").value(), ElementsAre("$HOME", "*"));
+  for (const char* open : {"'a", "\"a", "a 'b\" c"}) EXPECT_FALSE(split_words(open).has_value()) << open;
+}
+
+TEST(LaunchWords, AreReadBackFromTheirQuotedForm) {
+  const std::vector<std::string> words{"plain-1.0/x", "", "two words", "it's", "$x \"y\" \\", "{ranks}"};
+  EXPECT_EQ(split_words(quoted(words)).value(), words);
+}
+
+BenchCommandLine bench_line() {
+  return {.program = "lockstep", .model = {"--model", "m"}, .options = {"--repeats", "2"}};
+}
+
+std::string line(const char* launch, const PointShape& shape) {
+  return quoted(point_words(parse_launch_template(launch, shape.tp).value(), bench_line(), shape, "out.json"));
+}
+
+TEST(PointWords, StartOneRankAsItIsAndMoreByMpirun) {
+  const std::string bench =
+      "lockstep bench --model m --tp 2 --batch-size 8 --prompt-tokens 128 --new-tokens 16 --repeats 2";
+  EXPECT_EQ(line("", kShape), "mpirun -n 2 " + bench + " --json out.json");
+  EXPECT_THAT(line("", {1, 1, 1, 2}), ::testing::StartsWith("lockstep bench --model m --tp 1 "));
+  EXPECT_EQ(line("threads", kShape), bench + " --launch threads --json out.json");
+}
+
+TEST(PointWords, FillTheRanksIntoATemplate) {
+  EXPECT_THAT(line("srun -n{ranks} -c {ranks}", kShape), ::testing::StartsWith("srun -n2 -c 2 lockstep bench "));
+  EXPECT_THAT(line("srun -n {ranks}", {1, 1, 1, 2}), ::testing::StartsWith("srun -n 1 lockstep bench "));
+}
+
+TEST(PointWords, RefuseATemplateThatStartsAlwaysTheSameRanks) {
+  const auto parsed = parse_launch_template("mpirun -n 2", 4);
+  ASSERT_FALSE(parsed.has_value());
+  EXPECT_THAT(parsed.error().message, HasSubstr("{ranks}"));
+  EXPECT_TRUE(parse_launch_template("env A=1", 1).has_value());
+}
+
+const EnvironmentMap kCrowded = {{"PATH", "/bin"},
+                                 {"HOME", "/x"},
+                                 {"OMPI_COMM_WORLD_RANK", "0"},
+                                 {"OMPI_MCA_btl", "self"},
+                                 {"OMPI_ALLOW_RUN_AS_ROOT", "1"},
+                                 {"OMPI_ALLOW_RUN_AS_ROOT_CONFIRM", "1"},
+                                 {"PMIX_RANK", "0"},
+                                 {"PMI_SIZE", "2"},
+                                 {"SLURM_CONF", "/etc/s"},
+                                 {"SLURM_JOB_ID", "7"},
+                                 {"SLURM_JOB_NODELIST", "n[1-2]"},
+                                 {"SLURM_STEP_ID", "0"},
+                                 {"SLURM_PROCID", "1"}};
+
+TEST(ScrubbedEnvironment, LosesEveryOuterJobAndKeepsWhatUsersSet) {
+  EXPECT_THAT(scrubbed(kCrowded, parse_launch_template("mpirun -n {ranks}", 2).value()),
+              UnorderedElementsAre(Key("PATH"), Key("HOME"), Key("OMPI_MCA_btl"), Key("OMPI_ALLOW_RUN_AS_ROOT"),
+                                   Key("OMPI_ALLOW_RUN_AS_ROOT_CONFIRM"), Key("SLURM_CONF")));
+}
+
+TEST(ScrubbedEnvironment, KeepsTheSlurmJobForSrunButNotItsSteps) {
+  const auto clean = scrubbed(kCrowded, parse_launch_template("/usr/bin/srun -n {ranks}", 2).value());
+  EXPECT_TRUE(clean.contains("SLURM_JOB_ID"));
+  EXPECT_TRUE(clean.contains("SLURM_JOB_NODELIST"));
+  EXPECT_FALSE(clean.contains("SLURM_STEP_ID"));
+  EXPECT_FALSE(clean.contains("SLURM_PROCID"));
+  EXPECT_FALSE(clean.contains("PMIX_RANK"));
+}
+
+TEST(SlurmArrayFiles, HaveATaskForEachPoint) {
+  const SlurmArray array{.program = "lockstep",
+                         .sweep_words = {"--out", "my study", "--tp", "1,4"},
+                         .working_folder = "here",
+                         .folder = "my study",
+                         .points = make_grid({{1, 4}, {1}, {16}, 4}),
+                         .threads = 2};
+  const std::string script = batch_script(array);
+  EXPECT_THAT(script, HasSubstr("#SBATCH --array=0-1\n"));
+  EXPECT_THAT(script, HasSubstr("#SBATCH --ntasks=4\n"));
+  EXPECT_THAT(script, HasSubstr("#SBATCH --cpus-per-task=2\n"));
+  EXPECT_THAT(script,
+              HasSubstr("exec lockstep sweep --out 'my study' --tp 1,4 --only-point \"$SLURM_ARRAY_TASK_ID\"\n"));
+  EXPECT_EQ(points_text(array),
+            "0    tp 1, batch 1, 16 prompt and 4 new tokens\n1    tp 4, batch 1, 16 prompt and 4 new tokens\n");
+}
+
+Result<Command> parse(std::vector<const char*> words) {
+  words.insert(words.begin(), {"lockstep", "sweep"});
+  return parse_command_line(static_cast<int>(words.size()), words.data());
+}
+
+TEST(SweepCommandLine, HandsOptionsOfBenchOnByName) {
+  const auto command = std::get<SweepCommand>(
+      parse({"--model", "dir", "--tp", "1,2", "--out", "o", "--repeats=2", "--no-strict", "--dtype", "bfloat16",
+             "--point-deadline-s", "9", "--new-tokens", "4", "--retry-failed", "--communicator", "shm"})
+          .value());
+  EXPECT_THAT(command.shared_options,
+              ElementsAre("--communicator", "shm", "--dtype", "bfloat16", "--no-strict", "--repeats", "2"));
+  EXPECT_EQ(command.tp, "1,2");
+  EXPECT_EQ(command.bench.shape.new_tokens, 4);
+  EXPECT_EQ(command.failed_points, FailedPoints::kRetry);
+  EXPECT_EQ(command.point_deadline_s, 9.0);
+  EXPECT_THAT(command.words, ::testing::SizeIs(17));
+}
+
+TEST(SweepCommandLine, RefusesWhatBenchWouldRefuse) {
+  for (const std::vector<const char*>& wrong : {std::vector<const char*>{"--out", "o"},
+                                                {"--model", "dir"},
+                                                {"--model", "dir", "--out", "o", "--repeats", "0"},
+                                                {"--model", "dir", "--out", "o", "--json", "f"},
+                                                {"--model", "dir", "--out", "o", "--report", "--slurm-array"}}) {
+    EXPECT_FALSE(parse(wrong).has_value()) << wrong.back();
+  }
+  EXPECT_TRUE(parse({"--out", "o", "--report"}).has_value());
+}
+
+}  // namespace
+}  // namespace lockstep::launcher

@@ -1,0 +1,206 @@
+#include "launcher/sweep/results.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <nlohmann/json.hpp>
+
+#include "launcher/sweep/page.h"
+#include "launcher/sweep/results_files.h"
+#include "launcher/sweep/verdicts.h"
+#include "tests/launcher/sweep/sweep_values.h"
+
+namespace lockstep::launcher {
+namespace {
+
+using ::testing::Contains;
+using ::testing::ElementsAre;
+using ::testing::HasSubstr;
+using ::testing::Not;
+using ::testing::SizeIs;
+
+constexpr const char* kPrediction =
+    R"({"decode_tokens_per_s":90.0,"prefill_tokens_per_s":800.0,"tpot_s":0.0111,"ttft_s":0.1,)"
+    R"("communication_share":{"decode":0.2,"prefill":0.1}})";
+
+/// TP 2 is the fastest; TP 4 waits; 9 is impossible.
+Study usual_study() {
+  return study_of(
+      {record_of_bench({.tp = 4, .decode = 50, .ttft = 0.1, .compute = 0.38, .communication = 0.12, .waiting = 0.5}),
+       record_of_bench({.tp = 1, .decode = 40}),
+       record_of_bench({.tp = 2, .decode = 64, .ttft = 0.15, .communication = 0.25, .predicted = kPrediction}),
+       failed_record(9, PointStatus::kImpossible, "[shards/partition] found 9 ranks, expected 1 to 4")});
+}
+
+TEST(SweepResults, PutDegreesInOrderAndCompareThemWithTheSmallest) {
+  const Study study = usual_study();
+  ASSERT_THAT(study.series, SizeIs(1));
+  const std::vector<ResultRow>& rows = study.series[0].rows;
+  ASSERT_THAT(rows, SizeIs(4));
+  EXPECT_DOUBLE_EQ(*rows[0].speed_up, 1.0);
+  EXPECT_DOUBLE_EQ(*rows[1].speed_up, 1.6);
+  EXPECT_DOUBLE_EQ(*rows[1].efficiency, 0.8);
+  EXPECT_DOUBLE_EQ(*rows[2].efficiency, 50.0 / 40 / 4);
+  EXPECT_EQ(rows[3].speed_up, std::nullopt);
+  EXPECT_EQ(rows[3].result, std::nullopt);
+}
+
+TEST(SweepResults, CompareWithTheSmallestDegreeThatWorked) {
+  const Study study = study_of({failed_record(1, PointStatus::kFailed, "out of memory"),
+                                record_of_bench({.tp = 2, .decode = 10}), record_of_bench({.tp = 4, .decode = 15})});
+  EXPECT_DOUBLE_EQ(*study.series[0].rows[2].speed_up, 1.5);
+  EXPECT_DOUBLE_EQ(*study.series[0].rows[2].efficiency, 0.75);
+}
+
+TEST(SweepResults, TakeSpreadAndSharesFromTheDocument) {
+  const PointResult result =
+      parse_result(FakeBench{.tp = 2, .decode = 50, .compute = 0.6, .communication = 0.1, .waiting = 0.3, .spread = 0.5}
+                       .document())
+          .value();
+  EXPECT_EQ(result.decode, (Measured{50, 25, 75}));
+  EXPECT_DOUBLE_EQ(result.decode_shares.communication, 0.4);
+  EXPECT_DOUBLE_EQ(result.decode_shares.waiting, 0.3);
+  EXPECT_FALSE(result.predicted.has_value());
+  EXPECT_FALSE(parse_result("{}").has_value());
+}
+
+TEST(SweepResults, ShowAPredictionWhereThereIsOne) {
+  const auto predicted = parse_result(FakeBench{.predicted = kPrediction}.document()).value().predicted;
+  ASSERT_TRUE(predicted.has_value());
+  EXPECT_EQ(predicted->decode_tokens_per_s, 90.0);
+  EXPECT_EQ(predicted->prefill_communication, 0.1);
+  EXPECT_FALSE(parse_result(FakeBench{.predicted = R"({"other":1})"}.document()).value().predicted.has_value());
+}
+
+TEST(SweepResults, KeepVariantsApart) {
+  PointRecord other = record_of_bench({.tp = 2});
+  other.variant.options = {"--repeats", "9"};
+  const Study study = study_of({record_of_bench({.tp = 1}), other});
+  ASSERT_THAT(study.series, SizeIs(2));
+  EXPECT_THAT(name_of(study.series[1], study), HasSubstr("--repeats 9"));
+  EXPECT_EQ(name_of(usual_study().series[0], usual_study()), "batch 1, 128 prompt tokens");
+}
+
+TEST(SweepResults, AreReadBackFromJson) {
+  const auto json = nlohmann::json::parse(to_json(usual_study(), {"a verdict"}));
+  EXPECT_EQ(json.at("format"), 1);
+  EXPECT_EQ(json.at("verdicts").at(0), "a verdict");
+  ASSERT_EQ(json.at("points").size(), 4);
+  EXPECT_EQ(json.at("points").at(1).at("decode_tokens_per_s"), 64.0);
+  EXPECT_EQ(json.at("points").at(1).at("predicted_ttft_s"), 0.1);
+  EXPECT_EQ(json.at("points").at(3).at("status"), "impossible");
+  EXPECT_TRUE(json.at("points").at(3).at("decode_tokens_per_s").is_null());
+}
+
+TEST(SweepResults, QuoteTheFieldsOfCsv) {
+  const std::string csv = to_csv(
+      study_of({failed_record(2, PointStatus::kFailed, "a \"word\", and\nanother"), record_of_bench({.tp = 1})}));
+  EXPECT_THAT(csv,
+              ::testing::StartsWith("tp,batch_size,prompt_tokens,new_tokens,status,exit_code,decode_tokens_per_s,"));
+  EXPECT_THAT(csv, HasSubstr("\"a \"\"word\"\", and\nanother\"\r\n"));
+  EXPECT_THAT(csv, HasSubstr("\r\n1,1,128,16,ok,0,40.0,36.0,44.0,"));
+}
+
+TEST(SweepTable, HasARowForEachPointAndTheVerdictsBelow) {
+  const std::string table = to_table(usual_study(), {"A verdict."});
+  EXPECT_THAT(table, HasSubstr("batch 1, 128 prompt tokens\n"));
+  EXPECT_THAT(table, HasSubstr("64 (57.6–70.4)"));
+  EXPECT_THAT(table, HasSubstr("impossible\n"));
+  EXPECT_THAT(table, ::testing::EndsWith("\nA verdict.\n"));
+  EXPECT_THAT(short_number(0.01234), "0.0123");
+  EXPECT_THAT(short_number(41.26), "41.3");
+  EXPECT_THAT(short_number(156400), "156400");
+}
+
+TEST(Verdicts, NameTheFastestDegreeAndWhereTheTimeOfOthersGoes) {
+  const auto verdicts = verdicts_of(usual_study());
+  EXPECT_EQ(verdicts.front(),
+            "batch 1, 128 prompt tokens: TP 2 is the fastest: 64 tokens/s, 1.60 times TP 1 (efficiency 80 %). TP 4 (50 "
+            "tokens/s) spends 62 % of a decode step in collectives, 50 % waiting for other ranks.");
+  EXPECT_THAT(verdicts, Contains(HasSubstr("the first token comes soonest with TP 4: after 100 ms, 150 ms with TP 2")));
+  EXPECT_THAT(verdicts, Contains("Decoding reaches 71 % to 71 % of the predicted speed (furthest from it: TP 2 at "
+                                 "batch 1, 128 prompt tokens: 64 tokens/s of 90 tokens/s)."));
+  EXPECT_THAT(verdicts, Contains(HasSubstr("TP 9 is impossible: [shards/partition] found 9 ranks")));
+}
+
+TEST(Verdicts, SayWhenRepetitionsOverlap) {
+  const Study study = study_of({record_of_bench({.tp = 1, .decode = 40}), record_of_bench({.tp = 2, .decode = 44})});
+  EXPECT_THAT(verdicts_of(study), Contains(HasSubstr("the repetitions of TP 1 reach as far, so it may be as fast.")));
+}
+
+TEST(Verdicts, DoNotCompareASingleDegree) {
+  EXPECT_THAT(verdicts_of(study_of({record_of_bench({.tp = 2})})),
+              ElementsAre("batch 1, 128 prompt tokens: TP 2 makes 40 tokens/s; no other degree was measured."));
+}
+
+TEST(Verdicts, WarnOfCrowdedCoresBadProbesAndSeveralMachines) {
+  PointRecord elsewhere = record_of_bench({.tp = 1});
+  elsewhere.machine.host = "node2";
+  EXPECT_THAT(verdicts_of(study_of({record_of_bench({.tp = 4, .threads = 3, .bad_probe = true})})),
+              Contains(HasSubstr("TP 4 had more compute threads than the machine's 8 cores")));
+  EXPECT_THAT(verdicts_of(study_of({record_of_bench({.tp = 4, .bad_probe = true})})),
+              Contains(HasSubstr("disturbed the probe")));
+  EXPECT_THAT(verdicts_of(study_of({record_of_bench({.tp = 2}), elsewhere})),
+              Contains(HasSubstr("started from 2 machines")));
+}
+
+TEST(Verdicts, SayWhichBatchMakesMostTokens) {
+  EXPECT_THAT(verdicts_of(study_of({record_of_bench({.tp = 2}), record_of_bench({.tp = 2, .decode = 200}, 8)})),
+              Contains("Most tokens in all come from 8 sequences at once with TP 2: 200 tokens/s."));
+}
+
+TEST(Verdicts, TellWhatFailedOnceForAllSeries) {
+  PointRecord failed = failed_record(2, PointStatus::kFailed, "exit code 5: rank 1 was lost\nmore");
+  const auto verdicts = verdicts_of(study_of({failed, failed_record(9, PointStatus::kImpossible, "no")}));
+  EXPECT_THAT(verdicts,
+              ElementsAre("batch 1, 128 prompt tokens: TP 2 has no result (failed): exit code 5: rank 1 was lost",
+                          "TP 9 is impossible: no"));
+}
+
+TEST(ChartAxes, BeginAtZeroUnlessValuesLieFarApart) {
+  const ChartAxis plain = axis_for(20, 64);
+  EXPECT_FALSE(plain.is_logarithmic);
+  EXPECT_THAT(plain.ticks, ElementsAre(0, 20, 40, 60, 80));
+  EXPECT_DOUBLE_EQ(plain.position(40), 0.5);
+  const ChartAxis wide = axis_for(3, 900);
+  EXPECT_TRUE(wide.is_logarithmic);
+  EXPECT_THAT(wide.ticks, ElementsAre(2, 5, 10, 20, 50, 100, 200, 500, 1000));
+  EXPECT_DOUBLE_EQ(wide.position(2), 0.0);
+  EXPECT_DOUBLE_EQ(wide.position(1000), 1.0);
+  for (const double most : {1e-9, 0.3, 1.0, 7.0, 99.9, 1e12}) {
+    const ChartAxis axis = axis_for(most, most);
+    EXPECT_LE(axis.position(most), 1.0 + 1e-9);
+    EXPECT_GE(axis.ticks.size(), 2);
+    EXPECT_LE(axis.ticks.size(), 9);
+  }
+  EXPECT_THAT(axis_for(0, 0).ticks, SizeIs(2));
+}
+
+TEST(Charts, HaveALineForEachSeriesAndItsPrediction) {
+  const auto charts = charts_of(usual_study());
+  ASSERT_THAT(charts, SizeIs(8));
+  EXPECT_THAT(charts[0].places, ElementsAre("TP 1", "TP 2", "TP 4"));
+  ASSERT_THAT(charts[0].lines, SizeIs(2));
+  EXPECT_THAT(charts[0].lines[0].points, SizeIs(1));
+  EXPECT_THAT(charts[0].lines[1].points, SizeIs(3));
+  const std::string svg = to_svg(charts[0]);
+  EXPECT_THAT(svg, ::testing::StartsWith("<svg "));
+  EXPECT_THAT(svg, HasSubstr("64 (57.6 to 70.4)"));
+  EXPECT_THAT(svg, Not(HasSubstr("nan")));
+}
+
+TEST(ReportPage, NeedsNothingFromAnywhereAndEscapesWhatItShows) {
+  const Study study = study_of({failed_record(2, PointStatus::kFailed, "<script>alert(1)</script> & \x01 more")});
+  const std::string page = to_page(study, verdicts_of(study));
+  EXPECT_THAT(page, Not(HasSubstr("<script")));
+  EXPECT_THAT(page, HasSubstr("&lt;script&gt;alert(1)&lt;/script&gt; &amp;  more"));
+  const std::string whole = to_page(usual_study(), verdicts_of(usual_study()));
+  for (const char* outside : {"src=", "href=", "url(", "@import", "<link", "<script", "<iframe"}) {
+    EXPECT_THAT(whole, Not(HasSubstr(outside)));
+  }
+  EXPECT_THAT(whole, HasSubstr("predicted</li>"));
+}
+
+}  // namespace
+}  // namespace lockstep::launcher

@@ -1,0 +1,72 @@
+// Records and results of sweeps as tests make them up.
+#pragma once
+
+#include <fmt/format.h>
+
+#include <string>
+
+#include "launcher/sweep/results.h"
+
+namespace lockstep::launcher {
+
+/// What `bench --json` writes, with the parts that a sweep reads. Seconds of a rank's decode steps are `compute`,
+/// `communication` and `waiting`; repetitions lie 10 % below and above.
+struct FakeBench {
+  int tp = 1;
+  double decode = 40.0, prefill = 400.0, ttft = 0.2;
+  double compute = 1.0, communication = 0.0, waiting = 0.0;
+  int threads = 1;
+  bool bad_probe = false;
+  std::string predicted = "null";
+  double spread = 0.1;
+
+  std::string document() const {
+    const std::string split =
+        fmt::format(R"({{"compute_s":{},"communication_s":{},"waiting_s":{}}})", compute, communication, waiting);
+    std::string ranks, repetitions;
+    for (int rank = 0; rank < tp; ++rank) {
+      ranks += fmt::format(R"({}{{"decode":{},"prefill":{}}})", rank == 0 ? "" : ",", split, split);
+    }
+    for (const double factor : {1.0 - spread, 1.0, 1.0 + spread}) {
+      repetitions += fmt::format(R"({}{{"decode_tokens_per_s":{},"prefill_tokens_per_s":{},"ttft_s":{},"tpot_s":{}}})",
+                                 repetitions.empty() ? "" : ",", decode * factor, prefill * factor, ttft * factor,
+                                 factor / decode);
+    }
+    return fmt::format(R"({{"decode":{{"tokens_per_s":{},"of_bandwidth":0.5}},"prefill":{{"tokens_per_s":{},)"
+                       R"("of_peak":0.6}},"ttft_s":{},"tpot_s":{},"probe":{{"read_bytes_per_s":2e10,)"
+                       R"("flops_per_s":5e10}},"bad_probe":{},"ranks":[{}],"repetitions":[{}],"threads":{},)"
+                       R"("dtype":"f32","backend":"cpu","communicator":"shm","world_size":{},"predicted":{}}})",
+                       decode, prefill, ttft, 1 / decode, bad_probe, ranks, repetitions, threads, tp, predicted);
+  }
+};
+
+inline SweepVariant plain_variant() { return {.version = "0.1.0", .launch = "", .options = {"--repeats", "3"}}; }
+
+inline PointRecord record_of_bench(const FakeBench& bench, int64_t batch = 1) {
+  const PointShape shape{.tp = bench.tp, .batch = batch, .prompt_tokens = 128, .new_tokens = 16};
+  return {.key = key_of(shape, plain_variant()),
+          .shape = shape,
+          .variant = plain_variant(),
+          .seconds = 12.5,
+          .unix_time = 1000.0,
+          .machine = {.host = "node1", .cpu = "a processor", .cores = 8},
+          .command = "lockstep bench",
+          .result = bench.document()};
+}
+
+inline PointRecord failed_record(int tp, PointStatus status, std::string message) {
+  PointRecord record = record_of_bench({.tp = tp});
+  record.status = status;
+  record.code = status == PointStatus::kImpossible ? 3 : 1;
+  record.message = std::move(message);
+  record.result.clear();
+  return record;
+}
+
+inline Study study_of(std::vector<PointRecord> records) {
+  return make_study(
+             {.model = ModelIdentity{.path = "models/tiny", .config_hash = "00ff"}, .points = std::move(records)})
+      .value();
+}
+
+}  // namespace lockstep::launcher

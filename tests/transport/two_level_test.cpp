@@ -1,0 +1,209 @@
+// What the two-level communicator adds to the conformance suite: which additions are done where, and who is said to be
+// missing.
+#include "transport/two_level/two_level.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <cmath>
+
+#include "tests/conformance/communicator/tree_reference.h"
+#include "tests/conformance/communicator/waits.h"
+#include "transport/subgroup.h"
+#include "transport/tree_finisher.h"
+#include "transport/two_level/levels.h"
+
+namespace lockstep::transport::two_level {
+namespace {
+
+using conformance::Ends;
+using device::Stream;
+using ::testing::ElementsAre;
+using ::testing::HasSubstr;
+
+/// Rank r runs on host `nodes[r]`, which is called by a letter.
+std::vector<RankPlace> places_of(const std::vector<int>& nodes) {
+  std::vector<RankPlace> places;
+  for (const int node : nodes) {
+    places.push_back(
+        {.rank = static_cast<int>(places.size()), .host = std::string(1, static_cast<char>('a' + node)), .node = node});
+  }
+  return places;
+}
+
+Hosts hosts_of(const std::vector<int>& nodes) { return hosts_from(places_of(nodes)); }
+
+TEST(Hosts, NumberTheirRanksAndHaveARailForEachOfTheFewest) {
+  const Hosts hosts = hosts_of({0, 1, 0, 1, 0});
+  EXPECT_EQ(hosts.count(), 2);
+  EXPECT_EQ(hosts.hosts[0], (Host{.name = "a", .ranks = {0, 2, 4}}));
+  EXPECT_EQ(hosts.of(3), (Host{.name = "b", .ranks = {1, 3}}));
+  EXPECT_THAT(hosts.local_of, ElementsAre(0, 0, 1, 1, 2));
+  EXPECT_EQ(hosts.rails(), 2);
+  EXPECT_THAT(hosts.rail(1), ElementsAre(2, 3));
+}
+
+TreeFinish even_sum(int ranks, int64_t leaves) {
+  BlockSplit split;
+  for (int rank = 0; rank <= ranks; ++rank) split.bounds.push_back(leaves * rank / ranks);
+  return plan_finish(split);
+}
+
+TEST(Levels, BringOneRootWhereAHostHoldsAWholeSubtree) {
+  const Hosts hosts = hosts_of({0, 0, 1, 1});
+  for (int host = 0; host < 2; ++host) {
+    const Levels levels = divide(even_sum(4, 4), hosts, host);
+    ASSERT_EQ(levels.within.size(), 1u);
+    EXPECT_THAT(levels.within[0].steps, ElementsAre(TreeFinish::Step{0, 1}));
+    EXPECT_THAT(levels.between.first_root, ElementsAre(0, 1, 2));
+    EXPECT_THAT(levels.between.steps, ElementsAre(TreeFinish::Step{0, 1}));
+  }
+}
+
+TEST(Levels, BringEveryRootWhereNoTwoMeetOnAHost) {
+  const Levels levels = divide(even_sum(4, 4), hosts_of({0, 1, 0, 1}), 1);
+  EXPECT_EQ(levels.within.size(), 2u);
+  for (const TreeFinish& root : levels.within) EXPECT_TRUE(root.steps.empty());
+  EXPECT_THAT(levels.between.first_root, ElementsAre(0, 2, 4));
+  EXPECT_EQ(levels.between.steps.size(), 3u);
+}
+
+TEST(Levels, LeaveNothingToDoWhereOneHostHoldsAll) {
+  const TreeFinish finish = plan_finish({.bounds = {0, 2, 4, 4}});
+  const Levels holder = divide(finish, hosts_of({0, 0, 1}), 0);
+  const Levels other = divide(finish, hosts_of({0, 0, 1}), 1);
+  EXPECT_EQ(holder.within.size(), 1u);
+  EXPECT_TRUE(other.within.empty());
+  EXPECT_EQ(holder.between.first_root, other.between.first_root);
+  EXPECT_TRUE(holder.between.steps.empty());
+}
+
+/// One column of a sum, taken level by level.
+float sum_by_levels(const BlockSplit& split, const Hosts& hosts, int64_t column) {
+  const TreeFinish finish = plan_finish(split);
+  TreeFinisher finisher;
+  std::vector<float> brought;
+  for (int host = 0; host < hosts.count(); ++host) {
+    std::vector<float> roots;
+    for (const int rank : hosts.hosts[host].ranks) {
+      for (const Range& root : split.roots_of(rank)) {
+        roots.push_back(
+            conformance::node_sum({root.begin, root.begin + conformance::tree_width(root.size())}, root.end, column));
+      }
+    }
+    for (const TreeFinish& sum : divide(finish, hosts, host).within) {
+      const std::span<const float*> sources = finisher.sources(sum.roots());
+      for (size_t root = 0; root < roots.size(); ++root) sources[root] = &roots[root];
+      finisher.finish(sum, std::span(&brought.emplace_back(), 1));
+    }
+  }
+  const TreeFinish between = divide(finish, hosts, 0).between;
+  const std::span<const float*> sources = finisher.sources(between.roots());
+  for (size_t root = 0; root < brought.size(); ++root) sources[root] = &brought[root];
+  float sum = 0;
+  finisher.finish(between, std::span(&sum, 1));
+  return sum;
+}
+
+TEST(Levels, AreTheAdditionsOfTheTreeForEveryMapAndSplit) {
+  for (int ranks = 2; ranks <= 6; ++ranks) {
+    for (int map = 0; map < 1 << (ranks - 1); ++map) {  // every way to spread the ranks over two hosts
+      std::vector<int> nodes(static_cast<size_t>(ranks));
+      for (int rank = 1; rank < ranks; ++rank) nodes[rank] = map >> (rank - 1) & 1;
+      for (const BlockSplit& split : conformance::splits_for(ranks)) {
+        for (int64_t column = 0; column < 20; ++column) {
+          const float expected = conformance::reference_sum(split.leaves(), column + 1).back();
+          EXPECT_EQ(sum_by_levels(split, hosts_of(nodes), column), expected) << ranks << " ranks, map " << map;
+        }
+      }
+    }
+  }
+}
+
+/// A part whose operations do well, but for one that ends at its deadline.
+class ScriptedPart final : public HostCommunicator {
+ public:
+  ScriptedPart(int rank, int size) : rank_(rank), size_(size) {}
+
+  int rank() const override { return rank_; }
+  int size() const override { return size_; }
+  std::string name() const override { return "scripted"; }
+  Result<void> all_reduce(const device::TreeSum&, std::span<const float>, std::span<float>, Stream) override {
+    return next();
+  }
+  Result<void> all_gather(std::span<const std::byte>, std::span<const int64_t>, std::span<std::byte>, Stream) override {
+    return next();
+  }
+  Result<void> broadcast(std::span<std::byte>, int, Stream) override { return next(); }
+  Result<void> barrier(Stream) override { return next(); }
+  Result<void> finish_sum(const TreeFinish&, std::span<const float>, std::span<float>) override { return next(); }
+  Result<void> reduce_slices(const SliceSums&, std::span<const float>, size_t, std::span<float>) override {
+    return next();
+  }
+  std::optional<std::span<const int>> missing() const override {
+    if (operations_ < fails_at) return std::nullopt;
+    return std::span<const int>(missing_);
+  }
+  device::OperationMark last_operation() const override { return {}; }
+
+  int fails_at = 1000;        // this operation, counted from 1
+  std::vector<int> missing_;  // then
+
+ private:
+  Result<void> next() {
+    if (++operations_ < fails_at) return ok();
+    return Error{ErrorKind::kDeadlineExceeded, "[test] in the part's own words"};
+  }
+
+  int rank_;
+  int size_;
+  int operations_ = 0;
+};
+
+/// What rank 1 of hosts a: 0 1 4, b: 2 3 says of a barrier whose parts fail.
+std::string barrier_error(int rank, bool within_fails, int at, std::vector<int> missing) {
+  const Hosts hosts = hosts_of({0, 0, 1, 1, 0});
+  const Ends ends;
+  auto within = std::make_unique<ScriptedPart>(hosts.local_of[rank], static_cast<int>(hosts.of(rank).ranks.size()));
+  auto between = std::make_unique<ScriptedPart>(hosts.host_of[rank], 2);
+  ScriptedPart& failing = within_fails ? *within : *between;
+  failing.fails_at = at;
+  failing.missing_ = std::move(missing);
+  const auto communicator =
+      make_communicator(hosts, rank, {.within = std::move(within), .between = std::move(between)}, ends.wait);
+  const Result<void> done = communicator->barrier(Stream::host());
+  EXPECT_EQ(communicator->barrier(Stream::host()).error(), done.error());
+  EXPECT_EQ(done.error().kind, ErrorKind::kDeadlineExceeded);
+  EXPECT_EQ(done.error().origin_rank, rank);
+  return done.error().message;
+}
+
+TEST(TwoLevel, NamesRanksOfItsOwnHostOneByOne) {
+  EXPECT_THAT(barrier_error(0, true, 1, {1, 2}),
+              HasSubstr("[transport/two_level] rank 0: barrier (operation 1) was given up: found ranks 1, 4 missing "
+                        "(host a)"));
+}
+
+TEST(TwoLevel, NamesAnotherHostWithAllItsRanks) {
+  EXPECT_THAT(barrier_error(0, false, 1, {1}), HasSubstr("found ranks 2, 3 missing (host b)"));
+}
+
+TEST(TwoLevel, KnowsThatItsNeighbourMayWaitForAnotherHost) {
+  EXPECT_THAT(barrier_error(1, true, 2, {0}), HasSubstr("found ranks 0, 2, 3 missing (hosts a, b)"));
+}
+
+TEST(TwoLevel, DoesNotSuspectOtherHostsForARankWithoutARail) {
+  EXPECT_THAT(barrier_error(1, true, 2, {2}), HasSubstr("found rank 4 missing (host a)"));
+}
+
+TEST(Subgroup, IsAGroupOfItsRanksThatKeepTheirNumbersInTheWorld) {
+  const auto places = std::vector{RankPlace{.rank = 2, .host = "b"}, RankPlace{.rank = 3, .host = "b"}};
+  const auto group = make_subgroup(std::make_unique<ScriptedPart>(1, 2), places);
+  EXPECT_EQ(group->rank(), 1);
+  EXPECT_EQ(group->size(), 2);
+  EXPECT_EQ(group->places().value(), places);
+  EXPECT_TRUE(group->barrier().has_value());
+}
+
+}  // namespace
+}  // namespace lockstep::transport::two_level

@@ -1,0 +1,39 @@
+// Which rank is on which host, and who speaks for the host.
+#pragma once
+
+#include <span>
+#include <string>
+#include <vector>
+
+#include "transport/bootstrap.h"
+
+namespace lockstep::transport::two_level {
+
+/// One host and its ranks, ascending; the place in the list is the rank's number on the host.
+struct Host {
+  std::string name;
+  std::vector<int> ranks;
+
+  friend bool operator==(const Host&, const Host&) = default;
+};
+
+/// All hosts in the order of their first ranks. The same value on every rank.
+struct Hosts {
+  std::vector<Host> hosts;
+  std::vector<int> host_of;   // [ranks]
+  std::vector<int> local_of;  // [ranks]: its number on its host
+
+  int count() const { return static_cast<int>(hosts.size()); }
+  int ranks() const { return static_cast<int>(host_of.size()); }
+  const Host& of(int rank) const { return hosts[static_cast<size_t>(host_of[static_cast<size_t>(rank)])]; }
+
+  /// How many rails there are: rail k connects the ranks that are number k on their hosts, one of every host.
+  int rails() const;
+  /// The ranks of a rail, by host.
+  std::vector<int> rail(int number) const;
+};
+
+/// Hosts are told apart by `RankPlace::node`. Pure.
+Hosts hosts_from(std::span<const RankPlace> places);
+
+}  // namespace lockstep::transport::two_level

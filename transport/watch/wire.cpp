@@ -1,0 +1,210 @@
+#include "transport/watch/wire.h"
+
+#include <fmt/format.h>
+#include <netdb.h>
+#include <netinet/in.h>
+#include <netinet/tcp.h>
+#include <sys/socket.h>
+#include <sys/un.h>
+#include <unistd.h>
+
+#include <array>
+#include <cerrno>
+#include <cstddef>
+#include <cstring>
+#include <memory>
+#include <sstream>
+
+namespace lockstep::transport::watch {
+namespace {
+
+constexpr uint32_t kLongestFrame = 1 << 20;
+constexpr size_t kLongestText = 1 << 16;  // of an error: what a socket takes at once
+
+struct SocketAddress {
+  sockaddr_storage storage{};
+  socklen_t bytes = 0;
+  const sockaddr* get() const { return reinterpret_cast<const sockaddr*>(&storage); }
+};
+
+/// An abstract name begins with a zero byte and leaves nothing in the file system.
+SocketAddress local_address(const std::string& name) {
+  SocketAddress address;
+  auto* const unix_address = reinterpret_cast<sockaddr_un*>(&address.storage);
+  unix_address->sun_family = AF_UNIX;
+  const size_t length = std::min(name.size(), sizeof unix_address->sun_path - 1);
+  std::memcpy(unix_address->sun_path + 1, name.data(), length);
+  address.bytes = static_cast<socklen_t>(offsetof(sockaddr_un, sun_path) + 1 + length);
+  return address;
+}
+
+/// The addresses of a host, the usual one first.
+std::vector<SocketAddress> tcp_addresses(const std::string& host, uint16_t port) {
+  addrinfo hints{};
+  hints.ai_socktype = SOCK_STREAM;
+  hints.ai_flags = AI_ADDRCONFIG;
+  addrinfo* found = nullptr;
+  std::vector<SocketAddress> addresses;
+  if (getaddrinfo(host.c_str(), std::to_string(port).c_str(), &hints, &found) != 0) return addresses;
+  const std::unique_ptr<addrinfo, void (*)(addrinfo*)> owner(found, &freeaddrinfo);
+  for (const addrinfo* at = found; at != nullptr; at = at->ai_next) {
+    SocketAddress address;
+    std::memcpy(&address.storage, at->ai_addr, at->ai_addrlen);
+    address.bytes = at->ai_addrlen;
+    addresses.push_back(address);
+  }
+  return addresses;
+}
+
+std::vector<SocketAddress> addresses_of(const Endpoint& endpoint) {
+  if (!endpoint.local.empty()) return {local_address(endpoint.local)};
+  return tcp_addresses(endpoint.host, endpoint.port);
+}
+
+void send_at_once(const Descriptor& socket) {
+  const int on = 1;
+  setsockopt(socket.get(), IPPROTO_TCP, TCP_NODELAY, &on, sizeof on);  // no matter if it is no TCP
+}
+
+bool is_of_this_user(const Descriptor& socket) {
+  ucred peer{};
+  socklen_t bytes = sizeof peer;
+  return getsockopt(socket.get(), SOL_SOCKET, SO_PEERCRED, &peer, &bytes) == 0 && peer.uid == geteuid();
+}
+
+Error cannot_listen(const Endpoint& endpoint, std::string_view why) {
+  return {ErrorKind::kUnavailable,
+          fmt::format("[transport/watch] rank 0: cannot listen for the other ranks at {}: found '{}', expected an "
+                      "address of this machine",
+                      endpoint.local.empty() ? endpoint.host : endpoint.local, why)};
+}
+
+}  // namespace
+
+Descriptor::~Descriptor() {
+  if (value_ >= 0) close(value_);
+}
+
+std::string to_text(const Hello& hello) {
+  return fmt::format("{} {} {} {}", hello.rank, hello.size, hello.token, hello.host);
+}
+
+std::optional<Hello> parse_hello(const std::string& text) {
+  Hello hello;
+  std::istringstream stream(text);
+  if (!(stream >> hello.rank >> hello.size >> hello.token >> hello.host)) return std::nullopt;
+  return hello;
+}
+
+std::string to_text(const Error& error) {
+  return fmt::format("{} {} {}", static_cast<int>(error.kind), error.origin_rank.value_or(-1),
+                     error.message.substr(0, kLongestText));
+}
+
+Error parse_error(const std::string& text) {
+  std::istringstream stream(text);
+  int kind = -1, origin = -1;
+  if (!(stream >> kind >> origin) || kind < 0 || kind > static_cast<int>(ErrorKind::kCancelled)) {
+    return {ErrorKind::kInternal, fmt::format("[transport/watch] found an error that cannot be read: '{}'", text)};
+  }
+  stream.get();
+  std::string message(std::istreambuf_iterator<char>(stream), {});
+  return {static_cast<ErrorKind>(kind), std::move(message), origin < 0 ? std::nullopt : std::optional(origin)};
+}
+
+std::string to_text(const Endpoint& endpoint) {
+  return fmt::format("{} {} {} {}", endpoint.port, endpoint.token, endpoint.local.empty() ? "tcp" : "local",
+                     endpoint.local.empty() ? endpoint.host : endpoint.local);
+}
+
+Result<Endpoint> parse_endpoint(const std::string& text) {
+  std::istringstream stream(text);
+  Endpoint endpoint;
+  std::string kind, name;
+  if (stream >> endpoint.port >> endpoint.token >> kind >> name) {
+    (kind == "local" ? endpoint.local : endpoint.host) = name;
+    return endpoint;
+  }
+  return Error{ErrorKind::kFailedPrecondition,
+               fmt::format("[transport/watch] cannot read where rank 0 listens: found '{}', expected port, token and "
+                           "host; start the same program on every rank",
+                           text)};
+}
+
+Result<Descriptor> listen_at(const Endpoint& endpoint, uint16_t& port) {
+  for (const SocketAddress& address : addresses_of(endpoint)) {
+    Descriptor socket(::socket(address.storage.ss_family, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0));
+    if (!socket || bind(socket.get(), address.get(), address.bytes) != 0 || listen(socket.get(), SOMAXCONN) != 0) {
+      continue;
+    }
+    SocketAddress bound;
+    bound.bytes = sizeof bound.storage;
+    getsockname(socket.get(), reinterpret_cast<sockaddr*>(&bound.storage), &bound.bytes);
+    const bool is_v6 = bound.storage.ss_family == AF_INET6;
+    if (is_v6) port = ntohs(reinterpret_cast<const sockaddr_in6*>(&bound.storage)->sin6_port);
+    if (bound.storage.ss_family == AF_INET)
+      port = ntohs(reinterpret_cast<const sockaddr_in*>(&bound.storage)->sin_port);
+    return socket;
+  }
+  return cannot_listen(endpoint, std::strerror(errno));
+}
+
+Descriptor accept_from(const Descriptor& listener, const Endpoint& endpoint) {
+  Descriptor socket(accept4(listener.get(), nullptr, nullptr, SOCK_CLOEXEC));
+  if (!socket) return socket;
+  if (!endpoint.local.empty() && !is_of_this_user(socket)) return Descriptor();
+  send_at_once(socket);
+  return socket;
+}
+
+Descriptor connect_to(const Endpoint& endpoint) {
+  for (const SocketAddress& address : addresses_of(endpoint)) {
+    Descriptor socket(::socket(address.storage.ss_family, SOCK_STREAM | SOCK_CLOEXEC, 0));
+    const timeval second{.tv_sec = 1, .tv_usec = 0};
+    setsockopt(socket.get(), SOL_SOCKET, SO_SNDTIMEO, &second, sizeof second);  // bounds connect, too
+    if (!socket || connect(socket.get(), address.get(), address.bytes) != 0) continue;
+    if (!endpoint.local.empty() && !is_of_this_user(socket)) continue;
+    send_at_once(socket);
+    return socket;
+  }
+  return Descriptor();
+}
+
+bool send_frame(const Descriptor& socket, FrameKind kind, std::string_view text) {
+  const auto length = static_cast<uint32_t>(text.size() + 1);
+  std::string frame;
+  for (int shift = 0; shift < 32; shift += 8) frame += static_cast<char>(length >> shift & 0xff);
+  frame += static_cast<char>(kind);
+  frame += text;
+  const ssize_t sent = send(socket.get(), frame.data(), frame.size(), MSG_NOSIGNAL | MSG_DONTWAIT);
+  if (sent == static_cast<ssize_t>(frame.size())) return true;
+  return sent < 0 && (errno == EAGAIN || errno == EWOULDBLOCK);  // a peer that does not read is told nothing more
+}
+
+bool receive(const Descriptor& socket, std::string& inbox) {
+  std::array<char, 4096> bytes;
+  while (true) {
+    const ssize_t count = recv(socket.get(), bytes.data(), bytes.size(), MSG_DONTWAIT);
+    if (count > 0) inbox.append(bytes.data(), static_cast<size_t>(count));
+    if (count == 0) return false;
+    if (count < 0 && errno == EINTR) continue;
+    if (count < 0) return errno == EAGAIN || errno == EWOULDBLOCK;
+  }
+}
+
+std::optional<Frame> take_frame(std::string& inbox) {
+  constexpr size_t kHead = 4;
+  if (inbox.size() < kHead + 1) return std::nullopt;
+  uint32_t length = 0;
+  for (size_t i = 0; i < kHead; ++i) length |= static_cast<uint32_t>(static_cast<unsigned char>(inbox[i])) << (8 * i);
+  if (length == 0 || length > kLongestFrame) {
+    inbox.clear();
+    return std::nullopt;
+  }
+  if (inbox.size() < kHead + length) return std::nullopt;
+  Frame frame{.kind = static_cast<FrameKind>(inbox[kHead]), .text = inbox.substr(kHead + 1, length - 1)};
+  inbox.erase(0, kHead + length);
+  return frame;
+}
+
+}  // namespace lockstep::transport::watch

@@ -1,0 +1,77 @@
+// Sockets and frames of the watch: what travels between rank 0 and each other rank.
+//
+//   frame   ┌──────────────┬────────┬─────────┐
+//           │ u32 length   │ u8 kind│ text    │     length counts kind and text; numbers are little-endian
+//           └──────────────┴────────┴─────────┘
+#pragma once
+
+#include <optional>
+#include <string>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+#include "runtime/core/result.h"
+#include "transport/watch/watch.h"
+
+namespace lockstep::transport::watch {
+
+/// A file descriptor that is closed at the end; −1: none.
+class Descriptor {
+ public:
+  explicit Descriptor(int value = -1) : value_(value) {}
+  Descriptor(Descriptor&& other) noexcept : value_(std::exchange(other.value_, -1)) {}
+  Descriptor& operator=(Descriptor&& other) noexcept {
+    std::swap(value_, other.value_);
+    return *this;
+  }
+  ~Descriptor();
+  int get() const { return value_; }
+  explicit operator bool() const { return value_ >= 0; }
+
+ private:
+  int value_;
+};
+
+enum class FrameKind : char { kHello = 'h', kAlive = 'a', kFailed = 'f', kHeard = 'k', kBye = 'b' };
+
+struct Frame {
+  FrameKind kind = FrameKind::kAlive;
+  std::string text;
+};
+
+/// What a rank says first.
+struct Hello {
+  int rank = 0;
+  int size = 1;
+  uint64_t token = 0;
+  std::string host;
+};
+std::string to_text(const Hello& hello);
+std::optional<Hello> parse_hello(const std::string& text);
+
+std::string to_text(const Error& error);
+/// An error of another rank; `kInternal` with the text itself when it cannot be read.
+Error parse_error(const std::string& text);
+
+/// A socket that listens at `endpoint` (port 0: a free one) without blocking; `port` becomes the port of a TCP socket.
+/// Fails with `kUnavailable`.
+Result<Descriptor> listen_at(const Endpoint& endpoint, uint16_t& port);
+
+/// The next connection of this user, not blocking; empty when there is none.
+Descriptor accept_from(const Descriptor& listener, const Endpoint& endpoint);
+
+/// A connection to `endpoint`, tried for a second at most; empty when nobody answers.
+/// @blocking
+Descriptor connect_to(const Endpoint& endpoint);
+
+/// Sends without waiting; false when the connection is of no more use.
+bool send_frame(const Descriptor& socket, FrameKind kind, std::string_view text);
+
+/// Appends what has come to `inbox`; false when the other end is gone.
+bool receive(const Descriptor& socket, std::string& inbox);
+
+/// Takes the next whole frame from `inbox`. A length that no frame has empties it.
+std::optional<Frame> take_frame(std::string& inbox);
+
+}  // namespace lockstep::transport::watch
