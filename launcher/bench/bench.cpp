@@ -8,6 +8,7 @@ namespace lockstep::launcher {
 
 Result<void> bench(const BenchCommand& command) {
   if (command.json) LOCKSTEP_TRY_VOID(check_writable(*command.json, "--json"));
+  if (command.trace) LOCKSTEP_TRY_VOID(check_writable(*command.trace, "--trace"));
   if (command.run.exit_record) {
     LOCKSTEP_TRY_VOID(check_writable(*command.run.exit_record / "rank-0.json", "--exit-record"));
   }

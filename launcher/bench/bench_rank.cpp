@@ -3,18 +3,19 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <cstring>
 #include <sstream>
 
 #include "launcher/atomic_file.h"
 #include "launcher/bench/bench_report.h"
 #include "launcher/bench/limits_probe.h"
-#include "launcher/bench/step_clock.h"
 #include "launcher/generate/answers.h"
-#include "launcher/generate/report.h"
 #include "launcher/ranks/agreements.h"
+#include "launcher/ranks/gathering.h"
 #include "launcher/ranks/serving_spec.h"
-#include "runtime/device/timed_communicator.h"
+#include "launcher/ranks/step_clock.h"
+#include "runtime/trace/chrome_trace.h"
+#include "runtime/trace/rank_report.h"
+#include "runtime/trace/timed_communicator.h"
 
 namespace lockstep::launcher {
 namespace {
@@ -82,82 +83,46 @@ size_t most_collectives(const BenchShape& shape, const Plan& plan, const shards:
   return static_cast<size_t>(kParts * (decode + prefill));
 }
 
-std::string packed(std::span<const device::CollectiveTimes> times) {
-  std::string bytes(times.size() * sizeof(int64_t), '\0');
-  for (size_t i = 0; i < times.size(); ++i) {
-    const int64_t enter = times[i].enter.time_since_epoch().count();
-    std::memcpy(bytes.data() + i * sizeof enter, &enter, sizeof enter);
-  }
-  return bytes;
-}
-
-/// When the last rank entered each of the collectives that all ranks recorded.
-std::vector<TimePoint> last_entries(const std::vector<std::string>& packed_by_rank) {
-  std::vector<TimePoint> last(packed_by_rank.front().size() / sizeof(int64_t));
-  for (const std::string& bytes : packed_by_rank) {
-    LOCKSTEP_CHECK(bytes.size() == last.size() * sizeof(int64_t), bytes.size(), last.size());
-    for (size_t i = 0; i < last.size(); ++i) {
-      int64_t enter = 0;
-      std::memcpy(&enter, bytes.data() + i * sizeof enter, sizeof enter);
-      last[i] = std::max(last[i], TimePoint(Duration(enter)));
-    }
-  }
-  return last;
-}
-
-std::string to_text(const RankSplit& split) {
-  std::string text;
-  for (const PhaseSplit& phase : {split.prefill, split.decode}) {
-    text += fmt::format("{} {} {} ", phase.compute_s, phase.communication_s, phase.waiting_s);
-  }
-  return text;
-}
-
-RankSplit parse_split(const std::string& text) {
-  RankSplit split;
-  std::istringstream stream(text);
-  for (PhaseSplit* phase : {&split.prefill, &split.decode}) {
-    stream >> phase->compute_s >> phase->communication_s >> phase->waiting_s;
-  }
-  return split;
-}
-
 /// One rank's benchmark once weights are loaded. Lives on the executor's thread.
 class Bench {
  public:
   Bench(const BenchCommand& command, const RankContext& context, const Plan& plan, RankMonitor& monitor,
-        shards::Shard& shard, device::TimedCommunicator* communicator)
+        shards::Shard& shard, trace::CollectiveLog& collectives)
       : command_(command),
         context_(context),
         plan_(plan),
         monitor_(monitor),
-        communicator_(communicator),
-        clock_(shard, communicator, context.clock,
+        collectives_(collectives),
+        steps_(shard, collectives, context.clock,
                static_cast<size_t>(most_decode_steps(command.shape) +
                                    most_prefill_steps(command.shape, plan.model.shard.chunk))) {}
 
   /// Opens the session of the next repetition. @collective @blocking
   Result<void> open() {
     own_session_.reset();
-    LOCKSTEP_TRY(session_, open_session(context_, plan_, own_session_));
+    LOCKSTEP_TRY(session_, open_session(context_, own_session_));
     return context_.bootstrap.barrier();
   }
 
   /// Runs it. What only rank 0 knows stays zero elsewhere. @collective @blocking
   Result<Repetition> repeat();
-  int64_t dropped() const { return communicator_ == nullptr ? 0 : communicator_->dropped(); }
+  int64_t dropped() const { return collectives_.dropped(); }
+  /// The last repetition as Chrome trace events, on rank 0.
+  std::string timeline() const { return trace::to_chrome_json({.ranks = timelines_}); }
 
  private:
   bool is_first() const { return context_.bootstrap.rank() == 0; }
   void submit_all(Answers& answers);
-  Result<std::vector<RankSplit>> split();
+  Result<trace::RankTimeline> run_timed(Answers& answers);
+  void add_split(Repetition& repetition) const;
 
   const BenchCommand& command_;
   const RankContext& context_;
   const Plan& plan_;
   RankMonitor& monitor_;
-  device::TimedCommunicator* communicator_;
-  StepClock clock_;
+  trace::CollectiveLog& collectives_;
+  StepClock steps_;
+  std::vector<trace::RankTimeline> timelines_;  // of the last repetition, on rank 0
   std::unique_ptr<actors::Session> own_session_;
   actors::Session* session_ = nullptr;
 };
@@ -176,50 +141,59 @@ void Bench::submit_all(Answers& answers) {
   session_->finish();
 }
 
-Result<Repetition> Bench::repeat() {
+/// Runs the session and says when what happened on this rank. @collective @blocking
+Result<trace::RankTimeline> Bench::run_timed(Answers& answers) {
   const RankId rank(context_.bootstrap.rank());
-  clock_.restart();
-  Answers answers(context_.clock, {.rows = static_cast<size_t>(command_.shape.batch)});
+  const transport::RankPlace& place = plan_.places[static_cast<size_t>(rank.value)];
+  trace::RankTimeline mine{.rank = rank.value, .host = place.host, .cores = place.cores};
+  const bool has_one_clock = on_one_host(plan_.places);
+  if (!has_one_clock) {
+    LOCKSTEP_TRY(mine.pings_at_begin, ping(context_.bootstrap, context_.clock));
+  }
+  steps_.restart();
   monitor_.watch(session_, rank);
   if (is_first()) submit_all(answers);
-  const Result<void> ended = session_->run_executor(rank, clock_);
+  const Result<void> ended = session_->run_executor(rank, steps_);
   if (!ended.has_value()) context_.on_failure(ended.error());
   monitor_.forget();
   if (!ended.has_value()) return ended.error();
+  if (!has_one_clock) {
+    LOCKSTEP_TRY(mine.pings_at_end, ping(context_.bootstrap, context_.clock));
+  }
+  mine.steps.assign(steps_.steps().begin(), steps_.steps().end());
+  mine.collectives.assign(collectives_.entries().begin(), collectives_.entries().end());
+  mine.dropped_collectives = collectives_.dropped();
+  mine.step_totals = steps_.totals();
+  mine.collective_totals = collectives_.totals();
+  return mine;
+}
+
+Result<Repetition> Bench::repeat() {
+  Answers answers(context_.clock, {.rows = static_cast<size_t>(command_.shape.batch)});
+  LOCKSTEP_TRY(const trace::RankTimeline mine, run_timed(answers));
+  LOCKSTEP_TRY(timelines_, gather_timelines(context_.bootstrap, mine));
   Repetition repetition;
-  LOCKSTEP_TRY(repetition.ranks, split());
   if (!is_first()) return repetition;
   for (const Answer& answer : answers.rows()) {
     if (answer.error) return *answer.error;
   }
-  repetition.prefill_s = to_seconds(phase_time(clock_.steps(), StepPhase::kPrefill));
-  repetition.decode_s = to_seconds(phase_time(clock_.steps(), StepPhase::kDecode));
+  add_split(repetition);
+  repetition.prefill_s = to_seconds(trace::phase_time(steps_.steps(), trace::StepPhase::kPrefill));
+  repetition.decode_s = to_seconds(trace::phase_time(steps_.steps(), trace::StepPhase::kDecode));
   repetition.ttft_s = answers.ttft_s().value_or(0.0);
   repetition.tpot_s = answers.tpot_s().value_or(0.0);
   repetition.decode_tokens = answers.tokens() - command_.shape.batch;
   return repetition;
 }
 
-/// Where every rank's time went. @collective @blocking
-Result<std::vector<RankSplit>> Bench::split() {
-  std::vector<TimePoint> last;
-  std::span<const device::CollectiveTimes> own;
-  if (communicator_ != nullptr) {
-    own = communicator_->times();
-    LOCKSTEP_TRY(const auto entries, context_.bootstrap.exchange(packed(own)));
-    last = last_entries(on_one_host(plan_.places) ? entries : std::vector<std::string>{packed(own)});
+/// Where every rank's time went.
+void Bench::add_split(Repetition& repetition) const {
+  const trace::GroupReport group = trace::report_of(timelines_);
+  for (const trace::RankReport& rank : group.ranks) {
+    repetition.ranks.push_back({rank.prefill.split, rank.decode.split});
+    repetition.clock_error_s = std::max(repetition.clock_error_s, rank.clock_error_s);
   }
-  const auto phase_split = [&](StepPhase phase) {
-    const auto inside = device::split_times(own, last, static_cast<int32_t>(phase));
-    const Duration steps = step_time(clock_.steps(), phase);
-    return PhaseSplit{to_seconds(steps - inside.waiting - inside.communication), to_seconds(inside.communication),
-                      to_seconds(inside.waiting)};
-  };
-  const RankSplit mine{phase_split(StepPhase::kPrefill), phase_split(StepPhase::kDecode)};
-  LOCKSTEP_TRY(const auto told, context_.bootstrap.exchange(to_text(mine)));
-  std::vector<RankSplit> splits;
-  for (const std::string& text : told) splits.push_back(parse_split(text));
-  return splits;
+  repetition.stragglers = group.stragglers;
 }
 
 /// Adds warm-up and repetitions, each between two probes, to `report`. @collective @blocking
@@ -256,12 +230,15 @@ Result<DecodeBytes> group_decode_bytes(transport::Bootstrap& bootstrap, const gr
   return all;
 }
 
-Result<void> write_report(const BenchCommand& command, const RankContext& context, const BenchReport& report) {
+/// Table, JSON and timeline, on rank 0.
+Result<void> write_report(const BenchCommand& command, const RankContext& context, const BenchReport& report,
+                          Bench& bench) {
   fmt::print("{}", to_table(report));
   if (report.has_bad_probe()) {
     context.log.warning("bad probe: a speed is above {} of its limit; run again on a quiet machine", kBadProbeRatio);
   }
-  return command.json ? write_text_file(*command.json, to_json(report)) : Result<void>(ok());
+  if (command.json) LOCKSTEP_TRY_VOID(write_text_file(*command.json, to_json(report)));
+  return command.trace ? write_text_file(*command.trace, bench.timeline()) : ok();
 }
 
 /// What the model should do on the machine that was measured.
@@ -277,14 +254,19 @@ std::vector<std::pair<std::string, double>> startup_of(const Phases& phases) {
   return startup;
 }
 
-/// A communicator that records when each collective ran; null in a group of one.
-Result<std::unique_ptr<device::TimedCommunicator>> timed(const BenchCommand& command, const RankContext& context,
-                                                         const Plan& plan, const ChosenCommunicator& chosen) {
-  if (!chosen.communicator) return std::unique_ptr<device::TimedCommunicator>();
+/// Room for the collectives of a repetition: none in a group of one.
+Result<size_t> room_for_collectives(const BenchCommand& command, const RankContext& context, const Plan& plan) {
+  if (context.bootstrap.size() == 1) return 0;
   LOCKSTEP_TRY(const shards::ShardGraphs graphs, shards::build_graphs(plan.model.spec, plan.model.partition,
                                                                       context.bootstrap.rank(), plan.model.shard, {}));
-  return std::make_unique<device::TimedCommunicator>(*chosen.communicator, context.clock,
-                                                     most_collectives(command.shape, plan, graphs));
+  return most_collectives(command.shape, plan, graphs);
+}
+
+/// A communicator that records when each collective ran; null in a group of one.
+std::unique_ptr<trace::TimedCommunicator> timed(const RankContext& context, const ChosenCommunicator& chosen,
+                                                trace::CollectiveLog& collectives) {
+  if (!chosen.communicator) return nullptr;
+  return std::make_unique<trace::TimedCommunicator>(*chosen.communicator, context.clock, collectives);
 }
 
 /// What the plan tells, before anything ran.
@@ -312,7 +294,9 @@ Result<void> run_bench_rank(const BenchCommand& command, RankContext context, Ra
   context.phases.enter("connect");
   LOCKSTEP_TRY(const ChosenCommunicator chosen, connect(context, plan));
   log_plan(context, plan, chosen);
-  LOCKSTEP_TRY(const auto communicator, timed(command, context, plan, chosen));
+  LOCKSTEP_TRY(const size_t room, room_for_collectives(command, context, plan));
+  trace::CollectiveLog collectives(room);
+  const auto communicator = timed(context, chosen, collectives);
   report.communicator = communicator == nullptr ? "none" : communicator->name();
   for (const transport::Choice& choice : chosen.choices) {
     report.collectives.push_back({choice.bytes, choice.microseconds * 1e-6});
@@ -323,7 +307,7 @@ Result<void> run_bench_rank(const BenchCommand& command, RankContext context, Ra
   LOCKSTEP_TRY(LimitsProbe probe, LimitsProbe::create(context, plan, command.probe_bytes));
   LOCKSTEP_TRY(const Limits limits, probe.measure());
   report.flops_precision = std::string(probe.precision());
-  Bench bench(command, context, plan, monitor, *loaded.shard, communicator.get());
+  Bench bench(command, context, plan, monitor, *loaded.shard, collectives);
   context.phases.enter("session");
   LOCKSTEP_TRY_VOID(bench.open());
   context.phases.close();
@@ -332,14 +316,16 @@ Result<void> run_bench_rank(const BenchCommand& command, RankContext context, Ra
 
   context.phases.enter("report");
   report.dropped_collectives = bench.dropped();
-  LOCKSTEP_TRY(const auto memories, context.bootstrap.exchange(to_text(loaded.shard->store().memory())));
+  LOCKSTEP_TRY(const auto memories,
+               context.bootstrap.exchange(to_text(memory_of(loaded.shard->store(), loaded.peak_loading))));
   for (const std::string& memory : memories) report.memory.push_back(parse_memory(memory));
   LOCKSTEP_TRY(const DecodeBytes bytes,
                group_decode_bytes(context.bootstrap, loaded.shard->graphs().decode.back(), command.shape));
   report.bytes_per_token = bytes_per_token(bytes, command.shape);
-  if (context.bootstrap.rank() != 0) return ok();
-  LOCKSTEP_TRY(report.predicted, prediction_of(plan, report));
-  return write_report(command, context, report);
+  const bool is_first = context.bootstrap.rank() == 0;
+  if (is_first) LOCKSTEP_TRY(report.predicted, prediction_of(plan, report));
+  // Large files take a while: the other ranks wait here, where the deadline is the user's.
+  return all_succeeded(context.bootstrap, is_first ? write_report(command, context, report, bench) : ok());
 }
 
 }  // namespace lockstep::launcher

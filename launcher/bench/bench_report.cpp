@@ -9,10 +9,12 @@
 
 #include "launcher/plan/machine_description.h"
 #include "launcher/plan/prediction_json.h"
+#include "launcher/ranks/report_json.h"
 
 namespace lockstep::launcher {
 namespace {
 
+using trace::PhaseSplit;
 using Json = nlohmann::ordered_json;
 using Quantity = double (BenchReport::*)(const Repetition&) const;
 
@@ -38,11 +40,7 @@ PhaseSplit mean_split(const BenchReport& report, size_t rank, PhaseSplit RankSpl
   return {of(&PhaseSplit::compute_s), of(&PhaseSplit::communication_s), of(&PhaseSplit::waiting_s)};
 }
 
-Json to_json(const PhaseSplit& split) {
-  return {{"compute_s", split.compute_s}, {"communication_s", split.communication_s}, {"waiting_s", split.waiting_s}};
-}
-
-Json to_json(const Spread& spread) { return {{"min", spread.min}, {"median", spread.median}, {"max", spread.max}}; }
+Json spread_json(const Spread& spread) { return {{"min", spread.min}, {"median", spread.median}, {"max", spread.max}}; }
 
 /// The mean of the repetitions, all phases together and each alone.
 Json ranks_of(const BenchReport& report) {
@@ -50,16 +48,10 @@ Json ranks_of(const BenchReport& report) {
   for (size_t rank = 0; rank < static_cast<size_t>(report.world_size); ++rank) {
     const PhaseSplit prefill = mean_split(report, rank, &RankSplit::prefill);
     const PhaseSplit decode = mean_split(report, rank, &RankSplit::decode);
-    Json json =
-        to_json(PhaseSplit{prefill.compute_s + decode.compute_s, prefill.communication_s + decode.communication_s,
-                           prefill.waiting_s + decode.waiting_s});
+    Json json = to_json(prefill + decode);
     json["prefill"] = to_json(prefill);
     json["decode"] = to_json(decode);
-    const device::MemoryReport& memory = report.memory.at(rank);
-    json["memory"] = {{"weights", memory.weights.value},
-                      {"states_reserved", memory.states_reserved.value},
-                      {"states_resident", memory.states_resident.value},
-                      {"workspace", memory.workspace.value}};
+    json["memory"] = to_json(report.memory.at(rank));
     ranks.push_back(std::move(json));
   }
   return ranks;
@@ -96,6 +88,8 @@ void add_settings(const BenchReport& report, Json& json) {
   json["prefill_chunk"] = report.prefill_chunk;
   json["max_seq_len"] = report.max_seq_len;
   json["one_clock"] = report.one_clock;
+  json["clock_error_s"] = report.repetitions.back().clock_error_s;
+  json["stragglers"] = report.repetitions.back().stragglers;
   json["dropped_collectives"] = report.dropped_collectives;
 }
 
@@ -149,20 +143,27 @@ std::string rank_table(const BenchReport& report) {
                           split.communication_s, split.waiting_s);
     }
   }
-  if (!report.one_clock) text += "  waiting is part of communication: the ranks' hosts have different clocks\n";
+  const Repetition& last = report.repetitions.back();
+  if (!report.one_clock) {
+    text += fmt::format("  the hosts' clocks were compared to within {:.0f} us: waiting is as certain as that\n",
+                        last.clock_error_s * 1e6);
+  }
+  for (const std::string& sentence : last.stragglers) text += "  " + sentence + "\n";
   if (report.dropped_collectives > 0) {
-    text +=
-        fmt::format("  {} collectives found no room in the record and count as compute\n", report.dropped_collectives);
+    text += fmt::format("  {} collectives found no room in the record and count as communication\n",
+                        report.dropped_collectives);
   }
   return text;
 }
 
 std::string memory_table(const BenchReport& report) {
-  std::string text = "  memory of a rank: weights, states in use (reserved), workspace\n";
+  std::string text =
+      "  memory of a rank: weights, states in use (reserved), workspace; peak of its process (loading)\n";
   for (size_t rank = 0; rank < report.memory.size(); ++rank) {
-    const device::MemoryReport& memory = report.memory[rank];
-    text += fmt::format("  {:<6}{}, {} ({}), {}\n", rank, to_string(memory.weights), to_string(memory.states_resident),
-                        to_string(memory.states_reserved), to_string(memory.workspace));
+    const device::MemoryReport& store = report.memory[rank].store;
+    text += fmt::format("  {:<6}{}, {} ({}), {}; {} ({})\n", rank, to_string(store.weights),
+                        to_string(store.states_resident), to_string(store.states_reserved), to_string(store.workspace),
+                        to_string(report.memory[rank].peak), to_string(report.memory[rank].peak_loading));
   }
   return text;
 }
@@ -247,10 +248,10 @@ std::string to_json(const BenchReport& report) {
   json["ranks"] = ranks_of(report);
   json["startup"] = Json::object();
   for (const auto& [phase, seconds] : report.startup) json["startup"][phase] = seconds;
-  json["spread"] = {{"decode_tokens_per_s", to_json(decode)},
-                    {"prefill_tokens_per_s", to_json(prefill)},
-                    {"of_bandwidth", to_json(of_bandwidth)},
-                    {"of_peak", to_json(of_peak)}};
+  json["spread"] = {{"decode_tokens_per_s", spread_json(decode)},
+                    {"prefill_tokens_per_s", spread_json(prefill)},
+                    {"of_bandwidth", spread_json(of_bandwidth)},
+                    {"of_peak", spread_json(of_peak)}};
   add_settings(report, json);
   json["repetitions"] = repetitions_of(report);
   return json.dump(2, ' ', false, nlohmann::json::error_handler_t::replace) + "\n";

@@ -7,7 +7,8 @@
 #include <vector>
 
 #include "launcher/bench/bench_formulas.h"
-#include "runtime/device/backend.h"
+#include "launcher/ranks/rank_memory.h"
+#include "runtime/trace/time_split.h"
 #include "shards/cost/prediction.h"
 
 namespace lockstep::launcher {
@@ -22,15 +23,9 @@ struct Limits {
   std::string read_kernel, flops_kernel;
 };
 
-/// Where one rank's time went in the steps of one phase, in seconds.
-struct PhaseSplit {
-  double compute_s = 0.0;        // in steps, outside collectives
-  double communication_s = 0.0;  // in collectives, from the entry of the last rank on
-  double waiting_s = 0.0;        // in collectives, until the last rank entered
-};
-
+/// Where one rank's time went in the steps of each phase.
 struct RankSplit {
-  PhaseSplit prefill, decode;
+  trace::PhaseSplit prefill, decode;
 };
 
 /// One repetition.
@@ -41,7 +36,9 @@ struct Repetition {
   double tpot_s = 0.0;     // between a sequence's tokens after its first, on average
   int64_t decode_tokens = 0;
   std::vector<RankSplit> ranks;
-  Limits limits;  // the mean of the probes before and after
+  std::vector<std::string> stragglers;  // a sentence for each phase in which a rank stands out
+  double clock_error_s = 0.0;           // of the rank whose clock is compared worst
+  Limits limits;                        // the mean of the probes before and after
 };
 
 /// A quantity over the repetitions.
@@ -67,11 +64,11 @@ struct BenchReport {
   int64_t prefill_chunk = 0, max_seq_len = 0;
   double bytes_per_token = 0.0;
   double flops_per_token = 0.0;
-  bool one_clock = true;  // all ranks on one host: waiting and communication can be told apart
+  bool one_clock = true;  // all ranks on one host; else waiting is only as certain as the comparison of clocks
   int64_t dropped_collectives = 0;
   std::vector<Repetition> repetitions;                  // without the warm-up; at least one
   double very_first_ttft_s = 0.0;                       // of the first repetition of all, a warm-up or not
-  std::vector<device::MemoryReport> memory;             // by rank
+  std::vector<RankMemory> memory;                       // by rank
   std::vector<std::pair<std::string, double>> startup;  // seconds by phase, rank 0
   std::vector<cost::LinkMeasurement> collectives;       // as timed at start; empty where they were not
   cost::Prediction predicted;                           // for the limits that were measured

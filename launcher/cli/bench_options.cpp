@@ -36,6 +36,9 @@ void add_bench_options(CLI::App& app, BenchCommand& command, int64_t& probe_mib)
       ->check(CLI::Range(int64_t{1}, int64_t{1} << 20))
       ->type_name("N");
   app.add_option("--json", command.json, "Write the result to this file")->type_name("OUT");
+  app.add_option("--trace", command.trace,
+                 "Write a timeline of the last repetition, all ranks (Chrome trace events; Perfetto opens it)")
+      ->type_name("OUT");
   add_run_options(app, command.run);
 }
 

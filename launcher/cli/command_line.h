@@ -56,9 +56,21 @@ struct RunOptions {
   std::vector<std::string> faults;  // ranks/fault.h reads them
 };
 
+/// What is recorded of a run besides its result.
+struct ObserveOptions {
+  bool profile = false;
+  std::optional<std::filesystem::path> trace;
+  int64_t trace_events = 100'000;  // steps, and collectives, of a rank that are kept
+  std::optional<std::filesystem::path> metrics;
+  double metrics_interval_s = 10.0;
+
+  bool is_on() const { return profile || trace || metrics; }
+};
+
 struct GenerateCommand {
   ModelOptions model;
   RunOptions run;
+  ObserveOptions observe;
   PromptSources prompts;
   bool chat = false;
   std::vector<std::string> negative_prompts;  // of guidance: one for all prompts, or one for each
@@ -99,7 +111,8 @@ struct BenchCommand {
   BenchShape shape;
   int repeats = 5;
   int warmup = 1;
-  std::optional<Bytes> probe_bytes;  // of each thread's buffer; default: what no cache holds
+  std::optional<std::filesystem::path> trace;  // of the last repetition
+  std::optional<Bytes> probe_bytes;            // of each thread's buffer; default: what no cache holds
   std::optional<std::filesystem::path> json;
 };
 

@@ -51,6 +51,7 @@ void add_generate(CLI::App& parent, GenerateCommand& command) {
   app.add_option("--journal", command.journal,
                  "With --prompts-file: folder that keeps every finished row; the same command goes on from there")
       ->type_name("DIR");
+  add_observe_options(app, command.observe);
   add_run_options(app, command.run);
 }
 

@@ -105,4 +105,22 @@ void add_run_options(CLI::App& app, RunOptions& options) {
       ->type_name("FAULT");
 }
 
+void add_observe_options(CLI::App& app, ObserveOptions& options) {
+  begin_section(app, "Observation (docs/observability.md)");
+  app.add_flag("--profile", options.profile,
+               "Say where each rank's time went, computing, communicating or waiting, and which rank is late");
+  app.add_option("--trace", options.trace, "Write a timeline of all ranks (Chrome trace events; Perfetto opens it)")
+      ->type_name("OUT");
+  app.add_option("--trace-events", options.trace_events, "Steps, and collectives, of a rank that are kept")
+      ->check(CLI::Range(int64_t{1}, int64_t{100'000'000}))
+      ->capture_default_str()
+      ->type_name("N");
+  app.add_option("--metrics", options.metrics, "Write metrics, while it runs and at the end (Prometheus text format)")
+      ->type_name("OUT");
+  app.add_option("--metrics-interval-s", options.metrics_interval_s, "Seconds from one writing to the next")
+      ->check(CLI::Range(0.1, 86400.0))
+      ->capture_default_str()
+      ->type_name("S");
+}
+
 }  // namespace lockstep::launcher

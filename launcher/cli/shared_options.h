@@ -21,5 +21,6 @@ void begin_section(CLI::App& app, const std::string& title);
 /// Adds what fills `options`, which outlives the parse.
 void add_model_options(CLI::App& app, ModelOptions& options);
 void add_run_options(CLI::App& app, RunOptions& options);
+void add_observe_options(CLI::App& app, ObserveOptions& options);
 
 }  // namespace lockstep::launcher

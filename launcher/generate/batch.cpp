@@ -121,6 +121,9 @@ Result<void> check_batch_options(const GenerateCommand& command) {
     return contradiction("--output-logits or --output-scores with --prompts-file",
                          "tokens and log-probabilities alone");
   }
+  if (is_batch && command.observe.is_on()) {
+    return contradiction("--profile, --trace or --metrics with --prompts-file", "them with other prompts, or in bench");
+  }
   return ok();
 }
 

@@ -14,6 +14,8 @@ Result<void> check_outputs(const GenerateCommand& command) {
   if (command.output) LOCKSTEP_TRY_VOID(check_writable(*command.output, "--output"));
   if (command.json) LOCKSTEP_TRY_VOID(check_writable(*command.json, "--json"));
   if (command.output_logits) LOCKSTEP_TRY_VOID(check_writable(*command.output_logits, "--output-logits"));
+  if (command.observe.trace) LOCKSTEP_TRY_VOID(check_writable(*command.observe.trace, "--trace"));
+  if (command.observe.metrics) LOCKSTEP_TRY_VOID(check_writable(*command.observe.metrics, "--metrics"));
   if (command.run.exit_record)
     LOCKSTEP_TRY_VOID(check_writable(*command.run.exit_record / "rank-0.json", "--exit-record"));
   return ok();

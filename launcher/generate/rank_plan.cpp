@@ -71,11 +71,11 @@ Result<std::optional<Plan>> make_plan(const GenerateCommand& command, const Rank
 }
 
 Result<void> run_session(const RankContext& context, RankMonitor& monitor, actors::Session& session,
-                         const LoadedModel& loaded, const std::function<void()>& submit) {
+                         shards::Engine& engine, const std::function<void()>& submit) {
   const RankId rank(context.bootstrap.rank());
   monitor.watch(&session, rank);
   if (rank.value == 0) submit();
-  const Result<void> ended = session.run_executor(rank, *loaded.engine);
+  const Result<void> ended = session.run_executor(rank, engine);
   if (!ended.has_value()) context.on_failure(ended.error());
   monitor.forget();
   return ended;
@@ -84,7 +84,8 @@ Result<void> run_session(const RankContext& context, RankMonitor& monitor, actor
 Result<RunFacts> facts_of(const RankContext& context, const Plan& plan, const LoadedModel& loaded,
                           const device::Communicator* communicator,
                           const std::vector<std::pair<std::string, double>>& startup) {
-  LOCKSTEP_TRY(const auto memories, context.bootstrap.exchange(to_text(loaded.shard->store().memory())));
+  LOCKSTEP_TRY(const auto memories,
+               context.bootstrap.exchange(to_text(memory_of(loaded.shard->store(), loaded.peak_loading))));
   RunFacts facts{.world_size = context.bootstrap.size(),
                  .threads = plan.threads,
                  .backend = context.run.backend,
@@ -97,7 +98,8 @@ Result<RunFacts> facts_of(const RankContext& context, const Plan& plan, const Lo
                  .graphs_expected = loaded.graphs_expected,
                  .graphs = loaded.graphs->compiled(),
                  .graphs_after_warmup = loaded.graphs->compiled_after_close(),
-                 .drafts = std::nullopt};
+                 .drafts = std::nullopt,
+                 .group = std::nullopt};
   if (loaded.speculative != nullptr) facts.drafts = loaded.speculative->statistics();
   for (const std::string& memory : memories) facts.memory.push_back(parse_memory(memory));
   return facts;

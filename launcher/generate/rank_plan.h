@@ -24,7 +24,7 @@ Result<std::optional<Plan>> make_plan(const GenerateCommand& command, const Rank
 
 /// Runs the session's steps until it ends; rank 0 calls `submit` before. @collective @blocking
 Result<void> run_session(const RankContext& context, RankMonitor& monitor, actors::Session& session,
-                         const LoadedModel& loaded, const std::function<void()>& submit);
+                         shards::Engine& engine, const std::function<void()>& submit);
 
 /// What there is to say of the run, all ranks together. @collective @blocking
 Result<RunFacts> facts_of(const RankContext& context, const Plan& plan, const LoadedModel& loaded,

@@ -10,6 +10,7 @@
 #include "launcher/generate/logits_file.h"
 #include "launcher/generate/rank_plan.h"
 #include "launcher/generate/report.h"
+#include "launcher/ranks/observation.h"
 
 namespace lockstep::launcher {
 namespace {
@@ -40,9 +41,10 @@ void print_texts(const Answers& answers, const Job& job) {
   }
 }
 
-void submit_all(actors::Session& session, const Job& job, Answers& answers) {
+void submit_all(actors::Session& session, const Job& job, Answers& answers, Observation& observation) {
   answers.mark_start();
-  for (const JobRequest& made : job.requests) session.submit(made.request, answers);
+  actors::Sink& sink = observation.timed(answers, job.requests.size(), job.answers);
+  for (const JobRequest& made : job.requests) session.submit(made.request, sink);
   session.finish();
 }
 
@@ -99,7 +101,9 @@ Result<void> write_report(const GenerateCommand& command, const RankContext& con
 
 }  // namespace
 
-Result<void> run_rank(const GenerateCommand& command, RankContext context, RankMonitor& monitor) {
+Result<void> run_rank(const GenerateCommand& command, RankContext given, RankMonitor& monitor) {
+  Observation observation(command.observe, given);
+  const RankContext& context = observation.context();
   Job job;
   context.phases.enter("plan");
   const auto prepare = [&](const checkpoint::ModelSpec& spec) -> Result<JobSizes> {
@@ -109,18 +113,19 @@ Result<void> run_rank(const GenerateCommand& command, RankContext context, RankM
   LOCKSTEP_TRY(const std::optional<Plan> made, make_plan(command, context, prepare));
   LOCKSTEP_CHECK(made.has_value());
   const Plan& plan = *made;
+  LOCKSTEP_TRY_VOID(observation.begin(plan));
   for (const std::string& warning : job.warnings) context.log.warning("{}", warning);
 
   context.phases.enter("connect");
   LOCKSTEP_TRY(const ChosenCommunicator chosen, connect(context, plan));
-  device::Communicator* communicator = chosen.communicator.get();
+  device::Communicator* communicator = observation.timed(chosen.communicator.get());
   log_plan(context, plan, chosen);
 
   LOCKSTEP_TRY(const LoadedModel loaded, load_model(context, plan, communicator));
 
   context.phases.enter("session");
   std::unique_ptr<actors::Session> own_session;
-  LOCKSTEP_TRY(actors::Session * session, open_session(context, plan, own_session));
+  LOCKSTEP_TRY(actors::Session * session, open_session(context, own_session));
   context.phases.enter("run");
   const bool is_first = context.bootstrap.rank() == 0;
   if (is_first) context.log.info("{}", phases_line(context.phases));
@@ -132,14 +137,18 @@ Result<void> run_rank(const GenerateCommand& command, RankContext context, RankM
                                   .max_time = job.max_time,
                                   .show = show_on_stdout(command, job),
                                   .as_made = job.answers_as_made});
-  LOCKSTEP_TRY_VOID(run_session(context, monitor, *session, loaded, [&] { submit_all(*session, job, answers); }));
+  LOCKSTEP_TRY_VOID(run_session(context, monitor, *session, observation.timed(*loaded.engine),
+                                [&] { submit_all(*session, job, answers, observation); }));
 
   context.phases.enter("report");
-  LOCKSTEP_TRY(const RunFacts facts, facts_of(context, plan, loaded, communicator, startup));
-  if (!is_first) return ok();
-  adopt_all(job, answers);
-  LOCKSTEP_TRY_VOID(check_answers(answers));
-  return write_report(command, context, job, plan, answers, facts);
+  LOCKSTEP_TRY(RunFacts facts, facts_of(context, plan, loaded, communicator, startup));
+  LOCKSTEP_TRY(facts.group, observation.gather());
+  if (is_first) {
+    adopt_all(job, answers);
+    LOCKSTEP_TRY_VOID(check_answers(answers));
+    LOCKSTEP_TRY_VOID(write_report(command, context, job, plan, answers, facts));
+  }
+  return observation.write(facts.group, facts.memory, answers.tokens());
 }
 
 }  // namespace lockstep::launcher

@@ -5,7 +5,8 @@
 #include <algorithm>
 #include <cmath>
 #include <nlohmann/json.hpp>
-#include <sstream>
+
+#include "launcher/ranks/report_json.h"
 
 namespace lockstep::launcher {
 namespace {
@@ -35,12 +36,7 @@ Json timings_of(const Answers& answers, const RunFacts& facts) {
 
 Json memory_of(const RunFacts& facts) {
   Json ranks = Json::array();
-  for (const device::MemoryReport& memory : facts.memory) {
-    ranks.push_back({{"weights", memory.weights.value},
-                     {"states_reserved", memory.states_reserved.value},
-                     {"states_resident", memory.states_resident.value},
-                     {"workspace", memory.workspace.value}});
-  }
+  for (const RankMemory& memory : facts.memory) ranks.push_back(to_json(memory));
   return {{"ranks", ranks}};
 }
 
@@ -105,6 +101,10 @@ std::string to_json(const Answers& answers, const RunFacts& facts) {
                     {"list", std::move(list)}};
   json["timings"] = timings_of(answers, facts);
   json["memory"] = memory_of(facts);
+  if (facts.group) {
+    json["ranks"] = to_json(facts.group->ranks);
+    json["stragglers"] = facts.group->stragglers;
+  }
   json["backend"] = facts.backend;
   json["communicator"] = facts.communicator;
   json["threads"] = facts.threads;
@@ -121,25 +121,17 @@ std::string summary(const Answers& answers, const RunFacts& facts) {
   if (facts.drafts) {
     line += fmt::format("; {} of {} drafts came true", facts.drafts->accepted, facts.drafts->drafted);
   }
-  Bytes weights, states;
-  for (const device::MemoryReport& memory : facts.memory) {
-    weights = std::max(weights, memory.weights);
-    states = std::max(states, memory.states_resident);
+  RankMemory most;
+  for (const RankMemory& memory : facts.memory) {
+    most.store.weights = std::max(most.store.weights, memory.store.weights);
+    most.store.states_resident = std::max(most.store.states_resident, memory.store.states_resident);
+    most.peak_loading = std::max(most.peak_loading, memory.peak_loading);
+    most.peak = std::max(most.peak, memory.peak);
   }
-  line += fmt::format("; at most {} of weights and {} of states on a rank", to_string(weights), to_string(states));
+  line += fmt::format("; at most {} of weights and {} of states on a rank, {} in its process ({} while loading)",
+                      to_string(most.store.weights), to_string(most.store.states_resident), to_string(most.peak),
+                      to_string(most.peak_loading));
   return line;
-}
-
-std::string to_text(const device::MemoryReport& memory) {
-  return fmt::format("{} {} {} {}", memory.weights.value, memory.states_reserved.value, memory.states_resident.value,
-                     memory.workspace.value);
-}
-
-device::MemoryReport parse_memory(const std::string& text) {
-  device::MemoryReport memory;
-  std::istringstream(text) >> memory.weights.value >> memory.states_reserved.value >> memory.states_resident.value >>
-      memory.workspace.value;
-  return memory;
 }
 
 }  // namespace lockstep::launcher

@@ -68,6 +68,8 @@ std::string statement_before_weights(const GenerateCommand& command, const check
                       command.output_logits ? "yes" : "no", command.output_scores ? "yes" : "no", command.ignore_eos,
                       command.chat);
   text += fmt::format("--draft-model {}\n", command.draft_model ? "given" : "none");
+  text += fmt::format("--trace, --metrics or --profile {}\n--trace-events {}\n",
+                      command.observe.is_on() ? "given" : "none", command.observe.trace_events);
   for (const auto& [name, value] : command.generation) text += fmt::format("{} {}\n", name, value);
   return text + statement_of_plan(command.run, spec, partition, options);
 }

@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "runtime/core/clock.h"
+#include "runtime/trace/timeline.h"
 
 namespace lockstep::launcher {
 
@@ -35,6 +36,7 @@ class Phases {
       auto known = std::ranges::find(seconds_, name, &std::pair<std::string, double>::first);
       if (known == seconds_.end()) known = seconds_.insert(known, {name, 0.0});
       known->second += to_seconds(now - begin_);
+      spans_.push_back({name, begin_, now});
     }
     current_.store(kNone, std::memory_order_relaxed);
     begin_ = now;
@@ -43,6 +45,8 @@ class Phases {
   const char* name() const { return current_.load(std::memory_order_relaxed); }
   /// The closed phases in the order in which they were entered first.
   const std::vector<std::pair<std::string, double>>& seconds() const { return seconds_; }
+  /// When each of them ran, every entry by itself.
+  const std::vector<trace::PhaseSpan>& spans() const { return spans_; }
 
  private:
   static constexpr const char* kNone = "start";
@@ -52,6 +56,7 @@ class Phases {
   TimePoint begin_;
   std::atomic<const char*> current_ = kNone;
   std::vector<std::pair<std::string, double>> seconds_;
+  std::vector<trace::PhaseSpan> spans_;
 };
 
 }  // namespace lockstep::launcher

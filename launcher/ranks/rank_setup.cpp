@@ -6,6 +6,7 @@
 
 #include "launcher/ranks/agreements.h"
 #include "launcher/ranks/differing_communicator.h"
+#include "launcher/ranks/rank_memory.h"
 #include "runtime/checkpoint/stored_tensors.h"
 #include "runtime/graph/passes.h"
 #include "runtime/trace/recorded_communicator.h"
@@ -199,12 +200,12 @@ Result<LoadedModel> load_model(const RankContext& context, const Plan& plan, dev
   context.phases.enter("agreement");
   LOCKSTEP_TRY_VOID(all_succeeded(context.bootstrap, mine));
   loaded.graphs->close();
+  loaded.peak_loading = peak_resident();
   LOCKSTEP_TRY_VOID(transport::agree(context.bootstrap, "graphs and weights", statement));
   return loaded;
 }
 
-Result<actors::Session*> open_session(const RankContext& context, const Plan& plan,
-                                      std::unique_ptr<actors::Session>& own) {
+Result<actors::Session*> open_session(const RankContext& context, std::unique_ptr<actors::Session>& own) {
   if (context.shared != nullptr) return open_shared_session(context);
   transport::Bootstrap& bootstrap = context.bootstrap;
   actors::SessionOptions options = session_options(context);

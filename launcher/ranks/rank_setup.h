@@ -97,6 +97,7 @@ struct LoadedModel {
   shards::Shard* shard = nullptr;                    // in the engine
   shards::SpeculativeEngine* speculative = nullptr;  // the engine, where tokens are drafted
   size_t graphs_expected = 0;                        // of the model and of its draft model
+  Bytes peak_loading;                                // most memory of the process until now
 };
 
 Duration duration_of(double seconds);
@@ -121,8 +122,7 @@ Result<LoadedModel> load_model(const RankContext& context, const Plan& plan, dev
 
 /// The session of this rank's process: kept in `own` between processes, in the context's `shared` between threads.
 /// @collective @blocking
-Result<actors::Session*> open_session(const RankContext& context, const Plan& plan,
-                                      std::unique_ptr<actors::Session>& own);
+Result<actors::Session*> open_session(const RankContext& context, std::unique_ptr<actors::Session>& own);
 
 /// Logs where ranks are, who owns what and how messages go; on rank 0.
 void log_plan(const RankContext& context, const Plan& plan, const ChosenCommunicator& chosen);

@@ -9,7 +9,6 @@
 #include "launcher/bench/bench_formulas.h"
 #include "launcher/bench/bench_report.h"
 #include "launcher/bench/limits_probe.h"
-#include "launcher/bench/step_clock.h"
 #include "launcher/commands.h"
 #include "runtime/graph/passes.h"
 #include "shards/shard.h"
@@ -107,18 +106,6 @@ TEST(BenchFormulas, AreToldInHelpAndTable) {
 }
 
 TimePoint at(int ms) { return TimePoint(std::chrono::milliseconds(ms)); }
-
-TEST(StepClock, CountsWhatLiesBetweenTwoStepsOfOnePhase) {
-  const std::vector<StepTimes> steps = {{StepPhase::kPrefill, at(5), at(10)},
-                                        {StepPhase::kPrefill, at(11), at(20)},
-                                        {StepPhase::kDecode, at(30), at(34)},
-                                        {StepPhase::kDecode, at(36), at(40)},
-                                        {StepPhase::kPrefill, at(50), at(57)}};
-  EXPECT_EQ(phase_time(steps, StepPhase::kPrefill), std::chrono::milliseconds(15 + 7));
-  EXPECT_EQ(phase_time(steps, StepPhase::kDecode), std::chrono::milliseconds(10));
-  EXPECT_EQ(step_time(steps, StepPhase::kPrefill), std::chrono::milliseconds(5 + 9 + 7));
-  EXPECT_EQ(step_time(steps, StepPhase::kDecode), std::chrono::milliseconds(8));
-}
 
 TEST(GroupRate, PutsRanksOfOneHostOnOneClockAndAddsHosts) {
   const std::vector<transport::RankPlace> places = {

@@ -4,6 +4,7 @@
 
 #include <fstream>
 #include <nlohmann/json.hpp>
+#include <sstream>
 
 #include "launcher/commands.h"
 #include "tests/launcher/tiny_models.h"
@@ -75,6 +76,29 @@ class GenerateTest : public ::testing::Test {
 
   TinyModel model_{kTinyLlama};
 };
+
+TEST_F(GenerateTest, IsWatchedWithoutChangingTheAnswer) {
+  for (const auto& options : {std::map<std::string, std::string>{}, {{"num_beams", "2"}}}) {
+    const Json alone = run(command(options));
+    EXPECT_FALSE(alone.contains("ranks"));
+    EXPECT_GT(alone["memory"]["ranks"][0]["peak_resident"], 0);
+    GenerateCommand watched = command(options);
+    watched.observe = {.profile = true,
+                       .trace = model_.path() / "trace.json",
+                       .trace_events = 1000,
+                       .metrics = model_.path() / "metrics.prom"};
+    const Json json = run(watched);
+    EXPECT_EQ(json["sequences"], alone["sequences"]);
+    ASSERT_THAT(json["ranks"], SizeIs(2));
+    EXPECT_GT(json["ranks"][1]["decode"]["steps"], 0);
+    EXPECT_EQ(json["ranks"][1]["decode"]["collectives"], json["ranks"][0]["decode"]["collectives"]);
+    const Json trace = Json::parse(std::ifstream(*watched.observe.trace));
+    EXPECT_GT(trace["traceEvents"].size(), 20u);
+    std::stringstream metrics;
+    metrics << std::ifstream(*watched.observe.metrics).rdbuf();
+    EXPECT_THAT(metrics.str(), HasSubstr("lockstep_generated_tokens_total 12\n"));
+  }
+}
 
 TEST_F(GenerateTest, TellsTheLatencyOfEveryToken) {
   const Json json = run(command());

@@ -1,0 +1,31 @@
+// The memory of a rank: what its store holds, and the most that its process ever held.
+#pragma once
+
+#include <nlohmann/json_fwd.hpp>
+#include <string>
+
+#include "runtime/device/backend.h"
+
+namespace lockstep::launcher {
+
+/// In bytes. Ranks that are threads of one process share the peaks.
+struct RankMemory {
+  device::MemoryReport store;
+  Bytes peak_loading;  // resident in the process until the model was loaded, at most
+  Bytes peak;          // likewise, until now
+};
+
+/// The most memory that was ever resident in this process (VmHWM of /proc/self/status, proc(5)); zero if unknown.
+Bytes peak_resident();
+
+/// Of a loaded model, now.
+RankMemory memory_of(const device::Store& store, Bytes peak_loading);
+
+/// As one line of text, and back: ranks exchange them.
+std::string to_text(const RankMemory& memory);
+RankMemory parse_memory(const std::string& text);
+
+/// As in the "memory" of --json.
+nlohmann::ordered_json to_json(const RankMemory& memory);
+
+}  // namespace lockstep::launcher

@@ -1,0 +1,17 @@
+// Where ranks' time went, as --json of `generate` and of `bench` says it.
+#pragma once
+
+#include <nlohmann/json_fwd.hpp>
+#include <vector>
+
+#include "runtime/trace/rank_report.h"
+
+namespace lockstep::launcher {
+
+/// {"compute_s", "communication_s", "waiting_s"}.
+nlohmann::ordered_json to_json(const trace::PhaseSplit& split);
+
+/// By rank.
+nlohmann::ordered_json to_json(const std::vector<trace::RankReport>& ranks);
+
+}  // namespace lockstep::launcher

@@ -1,0 +1,40 @@
+// Timelines as Chrome trace events ("Trace Event Format", Google, 2016: the JSON object format), which Perfetto
+// (https://ui.perfetto.dev) and chrome://tracing open.
+//
+//   process   rank 0 (node0)
+//     thread  executor       phases ▸ schedules ▸ steps
+//     thread  collectives    waiting, then the collective itself
+//     thread  requests       from submission to the last token (rank 0)
+//     counter tokens of a step
+#pragma once
+
+#include <optional>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "runtime/trace/timeline.h"
+
+namespace lockstep::trace {
+
+/// One request, on the clock of rank 0.
+struct RequestSpan {
+  int64_t request = 0;
+  TimePoint begin;
+  std::optional<TimePoint> first_token;
+  TimePoint end;
+  int64_t tokens = 0;
+  std::string reason;  // why it ended
+};
+
+/// A run, all ranks on one clock.
+struct RunTrace {
+  std::vector<RankTimeline> ranks;
+  std::vector<RequestSpan> requests;
+  std::vector<std::pair<std::string, std::string>> facts;  // of the file's metadata: program, model, …
+};
+
+/// The file's text. Times are microseconds since the earliest event. Pure.
+std::string to_chrome_json(const RunTrace& run);
+
+}  // namespace lockstep::trace
