@@ -13,6 +13,10 @@ Result<void> generate(const GenerateCommand& command);
 /// Measures prefill and decode of a model beside the machine's limits. @collective @blocking
 Result<void> bench(const BenchCommand& command);
 
+/// Checks the launch and the machine, without a model, and says what it found; the exit code that fits.
+/// @collective @blocking
+Result<int> doctor(const DoctorCommand& command);
+
 /// Runs `bench` over a grid of degrees, batch sizes and prompt lengths, and makes a report. @blocking
 Result<void> sweep(const SweepCommand& command);
 

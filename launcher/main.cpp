@@ -24,6 +24,7 @@ Result<int> run(const launcher::Command& command) {
     Result<int> operator()(const launcher::PlanCommand& c) const { return ended(launcher::plan(c)); }
     Result<int> operator()(const launcher::BenchCommand& c) const { return ended(launcher::bench(c)); }
     Result<int> operator()(const launcher::SweepCommand& c) const { return ended(launcher::sweep(c)); }
+    Result<int> operator()(const launcher::DoctorCommand& c) const { return launcher::doctor(c); }
     Result<int> operator()(const launcher::SuperviseCommand& c) const { return launcher::supervise(c); }
     Result<int> operator()(const launcher::PrintedText& printed) const {
       fmt::print("{}", printed.text);

@@ -5,11 +5,11 @@
 #include <algorithm>
 #include <array>
 #include <limits>
-#include <numeric>
 #include <optional>
 #include <sstream>
 
 #include "runtime/core/check.h"
+#include "transport/collective_probe.h"
 #include "transport/operation_log.h"
 
 namespace lockstep::transport {
@@ -22,7 +22,6 @@ constexpr std::array<int64_t, 7> kClasses = {1 << 10, 1 << 12, 1 << 14, 1 << 16,
 
 /// Of these the first is a warm-up. Large messages are slow and steady: few rounds tell.
 int rounds_of(int64_t bytes) { return bytes <= (1 << 16) ? 8 : 4; }
-int repeats_of(int64_t bytes) { return bytes <= (1 << 16) ? 8 : 1; }
 
 size_t class_of(uint64_t bytes) {
   const auto found = std::lower_bound(kClasses.begin(), kClasses.end(), static_cast<int64_t>(bytes));
@@ -85,46 +84,8 @@ class ChoosingCommunicator final : public device::Communicator {
   std::optional<Error> failure_;  // the first of any way; what the others hold is out of step then
 };
 
-/// Times one way at one size: an all-reduce and an all-gather with results of `bytes`.
-class Stopwatch {
- public:
-  Stopwatch(int ranks, const Clock& clock) : clock_(clock), sum_(one_leaf_each(ranks)), counts_(ranks) {
-    src_.resize(kClasses.back() / sizeof(float));
-    dst_.resize(src_.size());
-  }
-
-  /// Seconds of one pair of operations.
-  Result<double> time(device::Communicator& way, int64_t bytes) {
-    const auto elements = static_cast<size_t>(bytes) / sizeof(float);
-    const int repeats = repeats_of(bytes);
-    const int64_t share = bytes / way.size();
-    std::fill(counts_.begin(), counts_.end(), share);
-    const auto dst = std::span(dst_).first(elements);
-    const auto gathered = std::as_writable_bytes(dst).first(static_cast<size_t>(share * way.size()));
-    LOCKSTEP_TRY_VOID(way.barrier(device::Stream::host()));
-    const TimePoint start = clock_.now();
-    for (int i = 0; i < repeats; ++i) {
-      LOCKSTEP_TRY_VOID(way.all_reduce(sum_, std::span(src_).first(elements), dst, device::Stream::host()));
-      const auto src = std::as_bytes(std::span(src_)).first(static_cast<size_t>(share));
-      LOCKSTEP_TRY_VOID(way.all_gather(src, counts_, gathered, device::Stream::host()));
-    }
-    return to_seconds(clock_.now() - start) / repeats;
-  }
-
- private:
-  static BlockSplit one_leaf_each(int ranks) {
-    BlockSplit split;
-    split.bounds.resize(static_cast<size_t>(ranks) + 1);
-    std::iota(split.bounds.begin(), split.bounds.end(), 0);
-    return split;
-  }
-
-  const Clock& clock_;
-  const device::TreeSum sum_;
-  std::vector<int64_t> counts_;
-  std::vector<float> src_;
-  std::vector<float> dst_;
-};
+/// What is timed: the two collectives of a step, one after the other.
+constexpr std::array kTimed = {Collective::kAllReduce, Collective::kAllGather};
 
 double median(std::vector<double> values) {
   const auto middle = values.begin() + static_cast<std::ptrdiff_t>(values.size() / 2);
@@ -134,13 +95,13 @@ double median(std::vector<double> values) {
 
 /// This rank's opinion. The ways take turns, so a disturbance of the machine meets all of them.
 Result<Decision> measure(const Candidates& ways, const Clock& clock) {
-  Stopwatch stopwatch(ways.front()->size(), clock);
+  CollectiveProbe probe(ways.front()->size(), kClasses.back(), clock);
   Decision decision;
   for (size_t i = 0; i < kClasses.size(); ++i) {
     std::vector<std::vector<double>> seconds(ways.size());
     for (int round = 0; round < rounds_of(kClasses[i]); ++round) {
       for (size_t way = 0; way < ways.size(); ++way) {
-        LOCKSTEP_TRY(const double taken, stopwatch.time(*ways[way], kClasses[i]));
+        LOCKSTEP_TRY(const double taken, probe.time(*ways[way], kTimed, kClasses[i], timed_together(kClasses[i])));
         if (round > 0) seconds[way].push_back(taken);
       }
     }

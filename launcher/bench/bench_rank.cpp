@@ -323,7 +323,9 @@ Result<void> run_bench_rank(const BenchCommand& command, RankContext context, Ra
                group_decode_bytes(context.bootstrap, loaded.shard->graphs().decode.back(), command.shape));
   report.bytes_per_token = bytes_per_token(bytes, command.shape);
   const bool is_first = context.bootstrap.rank() == 0;
-  if (is_first) LOCKSTEP_TRY(report.predicted, prediction_of(plan, report));
+  if (is_first) {
+    LOCKSTEP_TRY(report.predicted, prediction_of(plan, report));
+  }
   // Large files take a while: the other ranks wait here, where the deadline is the user's.
   return all_succeeded(context.bootstrap, is_first ? write_report(command, context, report, bench) : ok());
 }

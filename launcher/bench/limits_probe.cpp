@@ -2,6 +2,7 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <map>
 #include <sstream>
 
@@ -78,6 +79,19 @@ Result<Limits> LimitsProbe::measure() {
   LOCKSTEP_TRY(const auto dots, prober_->multiply(precision_, meet));
   LOCKSTEP_TRY(const Best dot, best_of_group(dots));
   return Limits{read.rate, dot.rate, read.kernel, dot.kernel};
+}
+
+Result<Limits> LimitsProbe::measure_alone() {
+  LOCKSTEP_TRY(const auto reads, prober_->read({}));
+  LOCKSTEP_TRY(const auto dots, prober_->multiply(precision_, {}));
+  Limits limits;
+  for (const probe::Figure& figure : reads) {
+    limits.read_bytes_per_s = std::max(limits.read_bytes_per_s, probe::rate(figure.sample));
+  }
+  for (const probe::Figure& figure : dots) {
+    limits.flops_per_s = std::max(limits.flops_per_s, probe::rate(figure.sample));
+  }
+  return limits;
 }
 
 Limits mean_of(const Limits& before, const Limits& after) {

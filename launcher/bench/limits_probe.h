@@ -23,6 +23,9 @@ class LimitsProbe {
   /// The best kernels now. The same value on every rank. All machines are of one kind. @collective @blocking
   Result<Limits> measure();
 
+  /// This rank's best kernels now, whatever the others do. @blocking
+  Result<Limits> measure_alone();
+
   /// What is multiplied: "bfloat16" or "float32".
   std::string_view precision() const { return precision_ == probe::Precision::kBFloat16 ? "bfloat16" : "float32"; }
 

@@ -55,9 +55,10 @@ struct Commands {
   ExplainCommand explain;
   PlanCommand plan;
   BenchCommand bench;
+  DoctorCommand doctor;
   SuperviseCommand supervise;
   SweepCommand sweep;
-  int64_t probe_mib = 0;        // of plan or bench
+  int64_t probe_mib = 0;        // of plan, bench or doctor
   int64_t sweep_probe_mib = 0;  // of sweep, which hands it on
 };
 
@@ -69,6 +70,7 @@ void add_all(CLI::App& app, Commands& commands) {
   add_explain(app, commands.explain);
   add_plan(app, commands.plan, commands.probe_mib);
   add_bench(app, commands.bench, commands.probe_mib);
+  add_doctor(app, commands.doctor, commands.probe_mib);
   add_sweep(app, commands.sweep, commands.sweep_probe_mib);
   add_supervise(app, commands.supervise);
   take_guards_off(app);
@@ -79,6 +81,10 @@ Command chosen_command(const CLI::App& app, Commands commands) {
   if (app.got_subcommand("generate")) return std::move(commands.generate);
   if (app.got_subcommand("tokenize")) return std::move(commands.tokenize);
   if (app.got_subcommand("explain")) return std::move(commands.explain);
+  if (app.got_subcommand("doctor")) {
+    if (commands.probe_mib > 0) commands.doctor.probe_bytes = Bytes(commands.probe_mib << 20);
+    return std::move(commands.doctor);
+  }
   if (app.got_subcommand("plan")) {
     if (commands.probe_mib > 0) commands.plan.machine.probe_bytes = Bytes(commands.probe_mib << 20);
     return std::move(commands.plan);

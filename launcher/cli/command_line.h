@@ -34,6 +34,7 @@ struct ModelOptions {
 enum class Launch { kMpi, kThreads };
 enum class Strictness { kStrict, kLenient };
 enum class Detection { kOn, kOff };
+enum class Meeting { kAgreed, kBare };
 
 /// How the processes work together.
 struct RunOptions {
@@ -48,8 +49,9 @@ struct RunOptions {
   std::optional<int64_t> memory_budget;  // bytes of a rank
   Strictness strictness = Strictness::kStrict;
   Detection peer_detection = Detection::kOn;
-  double start_deadline_s = 30.0;  // until all ranks have met
-  double silence_s = 8.0;          // of a frozen rank; 0: never noticed
+  Meeting meeting = Meeting::kAgreed;  // bare: MPI's group alone, for who examines the rest
+  double start_deadline_s = 30.0;      // until all ranks have met
+  double silence_s = 8.0;              // of a frozen rank; 0: never noticed
   std::optional<std::filesystem::path> flight_recorder;
   std::vector<std::string> faults;  // ranks/fault.h reads them
 };
@@ -114,6 +116,19 @@ struct BenchCommand {
   std::optional<std::filesystem::path> json;
 };
 
+enum class Warnings { kAllow, kFail };
+
+struct DoctorCommand {
+  RunOptions run;         // how ranks are started; the rest is not asked for
+  std::optional<int> tp;  // ranks
+  double stage_deadline_s = 10.0;
+  bool quick = false;  // without the machine's limits
+  Warnings warnings = Warnings::kAllow;
+  std::optional<Bytes> probe_bytes;  // of each thread's buffer; default: what no cache holds
+  std::optional<std::filesystem::path> model;
+  std::optional<std::filesystem::path> json;
+};
+
 /// What `plan` knows of the machine. What is not given comes from `measure` or `probe`, or is assumed.
 struct MachineOptions {
   std::optional<double> bandwidth, flops;            // of a rank: GB/s, GFLOP/s
@@ -171,7 +186,7 @@ struct PrintedText {
 };
 
 using Command = std::variant<GenerateCommand, TokenizeCommand, ExplainCommand, PlanCommand, BenchCommand, SweepCommand,
-                             SuperviseCommand, PrintedText>;
+                             SuperviseCommand, DoctorCommand, PrintedText>;
 
 /// Fails with `kInvalidArgument` whose message names the option and what it expects.
 Result<Command> parse_command_line(int argc, const char* const* argv);

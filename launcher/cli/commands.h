@@ -23,6 +23,7 @@ void add_supervise(CLI::App& parent, SuperviseCommand& command);
 void add_plan(CLI::App& parent, PlanCommand& command, int64_t& probe_mib);
 /// `probe_mib` is 0 unless it was given.
 void add_bench(CLI::App& parent, BenchCommand& command, int64_t& probe_mib);
+void add_doctor(CLI::App& parent, DoctorCommand& command, int64_t& probe_mib);
 /// `probe_mib` likewise; words of the command line are the caller's to fill in.
 void add_sweep(CLI::App& parent, SweepCommand& command, int64_t& probe_mib);
 

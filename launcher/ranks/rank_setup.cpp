@@ -90,7 +90,7 @@ Result<void> check_world_size(std::optional<int> tp, int size) {
                   *tp, size)};
 }
 
-Result<void> find_places(const RankContext& context, Plan& plan) {
+Result<void> place_ranks(const RankContext& context, Plan& plan) {
   LOCKSTEP_TRY(plan.places, context.bootstrap.places());
   // Cores of a host that belong to other jobs do not idle.
   LOCKSTEP_TRY(const auto told, context.bootstrap.exchange(fmt::format("{}", context.launch.job_cores.value_or(0))));
@@ -101,11 +101,15 @@ Result<void> find_places(const RankContext& context, Plan& plan) {
     const int threads = context.run.threads.value_or(default_threads(plan.places, place.rank));
     plan.placement.ranks.push_back({.place = place, .threads = threads});
   }
-  const int rank = context.bootstrap.rank();
-  plan.threads = plan.placement.ranks.at(static_cast<size_t>(rank)).threads;
+  plan.threads = plan.placement.ranks.at(static_cast<size_t>(context.bootstrap.rank())).threads;
+  return ok();
+}
+
+Result<void> find_places(const RankContext& context, Plan& plan) {
+  LOCKSTEP_TRY_VOID(place_ranks(context, plan));
   const std::vector<Finding> findings = judge(plan.placement);
   for (const Finding& finding : findings) {
-    const bool is_told = rank == 0 && finding.severity == Severity::kWarning;
+    const bool is_told = context.bootstrap.rank() == 0 && finding.severity == Severity::kWarning;
     if (is_told) context.log.warning("warning: {}; {}", finding.what, finding.fix);
   }
   return refuse_fatal(findings);

@@ -107,6 +107,9 @@ transport::WaitOptions wait_options(const RankContext& context);
 /// Refuses a --tp that is not the number of ranks.
 Result<void> check_world_size(std::optional<int> tp, int size);
 
+/// Where the ranks are and how many threads each has: the facts, nothing judged. @collective @blocking
+Result<void> place_ranks(const RankContext& context, Plan& plan);
+
 /// Where the ranks are and how many threads this one has. Rank 0 warns of what costs speed; fails with
 /// `kFailedPrecondition` for a placement that cannot work. @collective @blocking
 Result<void> find_places(const RankContext& context, Plan& plan);

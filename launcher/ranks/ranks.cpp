@@ -91,6 +91,7 @@ Result<std::unique_ptr<transport::Bootstrap>> meet(const transport::LaunchEnviro
   LOCKSTEP_TRY(auto group, transport::mpi::make_bootstrap(wait));
   LOCKSTEP_TRY_VOID(transport::check_world(place, group->rank(), group->size(), library));
   auto bootstrap = std::make_unique<RecordedBootstrap>(std::move(group), office.recorder());
+  if (options.meeting == Meeting::kBare) return bootstrap;
   LOCKSTEP_TRY(plane, find_control_plane(options, *bootstrap, office.log()));
   LOCKSTEP_TRY_VOID(watch.open(*bootstrap, plane));
   LOCKSTEP_TRY_VOID(transport::agree(*bootstrap, "the program", statement_of_program()));
