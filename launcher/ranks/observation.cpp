@@ -14,6 +14,8 @@ RankContext with_bootstrap(const RankContext& context, transport::Bootstrap& boo
   return {.run = context.run,
           .bootstrap = bootstrap,
           .shared = context.shared,
+          .launch = context.launch,
+          .control_plane = context.control_plane,
           .abort = context.abort,
           .clock = context.clock,
           .log = context.log,
