@@ -4,6 +4,8 @@
 #include <fmt/ranges.h>
 
 #include <algorithm>
+#include <map>
+#include <sstream>
 
 #include "launcher/ranks/build_id.h"
 
@@ -79,12 +81,33 @@ std::string statement_after_weights(const checkpoint::Checkpoint* checkpoint, co
   if (checkpoint != nullptr) {
     text += fmt::format("checkpoint headers and sizes {:016x}\n", checkpoint->fingerprint());
   }
+  return text;
+}
+
+std::string whole_contents(std::string_view model, const shards::Shard& shard) {
   auto tensors = shard.replicated_tensors();
   std::sort(tensors.begin(), tensors.end(), [](const auto& a, const auto& b) { return a.tensor < b.tensor; });
+  std::string text;
   for (const shards::TensorFingerprint& tensor : tensors) {
-    text += fmt::format("contents of {} {:016x}\n", tensor.tensor, tensor.fingerprint);
+    text += fmt::format("contents of {} of {} {:016x}\n", tensor.tensor, model, tensor.fingerprint);
   }
   return text;
+}
+
+Result<std::string> common_contents(transport::Bootstrap& bootstrap, const std::string& contents) {
+  LOCKSTEP_TRY(const std::vector<std::string> told, bootstrap.exchange(contents));
+  const auto name_of = [](const std::string& line) { return line.substr(0, line.rfind(' ')); };
+  std::map<std::string, int> holders;
+  for (const std::string& lines : told) {
+    std::istringstream stream(lines);
+    for (std::string line; std::getline(stream, line);) ++holders[name_of(line)];
+  }
+  std::string common;
+  std::istringstream own(contents);
+  for (std::string line; std::getline(own, line);) {
+    if (holders[name_of(line)] == bootstrap.size()) common += line + "\n";
+  }
+  return common;
 }
 
 }  // namespace lockstep::launcher

@@ -27,8 +27,15 @@ std::string statement_of_plan(const RunOptions& run, const checkpoint::ModelSpec
 std::string statement_before_weights(const GenerateCommand& command, const checkpoint::ModelSpec& spec,
                                      const partition::Partition& partition, const shards::ShardOptions& options);
 
-/// Agreement 2: the ordered collectives with their sizes, the checkpoint's headers, the contents of the tensors that
-/// every rank holds whole. `checkpoint` is null when weights are random.
+/// Agreement 2: the ordered collectives with their sizes, and the checkpoint's headers. `checkpoint` is null when
+/// weights are random.
 std::string statement_after_weights(const checkpoint::Checkpoint* checkpoint, const shards::Shard& shard);
+
+/// The contents of the tensors of `model` ("the draft model") that this rank holds whole, one a line. An uneven split
+/// can leave other ranks only a part of one.
+std::string whole_contents(std::string_view model, const shards::Shard& shard);
+
+/// The lines about tensors that every rank holds whole, of this rank's `contents`. @collective @blocking
+Result<std::string> common_contents(transport::Bootstrap& bootstrap, const std::string& contents);
 
 }  // namespace lockstep::launcher

@@ -175,24 +175,25 @@ Result<void> add_drafter(const Plan& plan, std::unique_ptr<shards::Shard> shard,
 
 Result<LoadedModel> load_model(const RankContext& context, const Plan& plan, device::Communicator* communicator) {
   LoadedModel loaded;
-  std::string statement;
+  std::string statement, contents;
   const auto locally = [&]() -> Result<void> {
     LOCKSTEP_TRY(loaded.backend, make_backend(context.run.backend, plan.threads));
     loaded.graphs = std::make_unique<device::GraphRegister>(
         *loaded.backend, context.run.strictness == Strictness::kStrict ? device::GraphRegister::AfterClose::kRefuse
                                                                        : device::GraphRegister::AfterClose::kCount);
     loaded.graphs->before_compile([&] { context.phases.enter("compile"); });
-    const auto load = [&](const ModelPlan& model) -> Result<std::unique_ptr<shards::Shard>> {
+    const auto load = [&](std::string_view name, const ModelPlan& model) -> Result<std::unique_ptr<shards::Shard>> {
       context.phases.enter("load");
       LOCKSTEP_TRY(LoadedShard made, load_shard(context, model, *loaded.graphs, communicator));
       loaded.graphs_expected += made.shard->graphs().all().size();
       statement += statement_after_weights(made.checkpoint.get(), *made.shard);
+      contents += whole_contents(name, *made.shard);
       return std::move(made.shard);
     };
-    LOCKSTEP_TRY(std::unique_ptr<shards::Shard> shard, load(plan.model));
+    LOCKSTEP_TRY(std::unique_ptr<shards::Shard> shard, load("the model", plan.model));
     std::unique_ptr<shards::Shard> draft;
     if (plan.draft) {
-      LOCKSTEP_TRY(draft, load(*plan.draft));
+      LOCKSTEP_TRY(draft, load("the draft model", *plan.draft));
     }
     return add_drafter(plan, std::move(shard), std::move(draft), loaded);
   };
@@ -201,7 +202,8 @@ Result<LoadedModel> load_model(const RankContext& context, const Plan& plan, dev
   LOCKSTEP_TRY_VOID(all_succeeded(context.bootstrap, mine));
   loaded.graphs->close();
   loaded.peak_loading = peak_resident();
-  LOCKSTEP_TRY_VOID(transport::agree(context.bootstrap, "graphs and weights", statement));
+  LOCKSTEP_TRY(const std::string common, common_contents(context.bootstrap, contents));
+  LOCKSTEP_TRY_VOID(transport::agree(context.bootstrap, "graphs and weights", statement + common));
   return loaded;
 }
 

@@ -19,8 +19,9 @@ using ::testing::SizeIs;
 using Json = nlohmann::json;
 using model::HashedFloats, model::HashedTensor;
 
-/// Weights for `kTinyLlama`.
-std::vector<HashedTensor> llama_tensors() {
+/// Weights for `kTinyLlama`, or for more heads of its size.
+std::vector<HashedTensor> llama_tensors(int64_t heads = 2, int64_t key_value_heads = 1) {
+  const int64_t query = 4 * heads, key_value = 4 * key_value_heads;
   const HashedFloats wide{.spread = 0.5f}, norm{.centre = 1.0f, .spread = 0.25f};
   std::vector<HashedTensor> tensors = {{"model.embed_tokens.weight", {32, 8}, HashedFloats{.spread = 1.0f}},
                                        {"model.norm.weight", {8}, norm},
@@ -28,10 +29,10 @@ std::vector<HashedTensor> llama_tensors() {
   for (const std::string layer : {"model.layers.0.", "model.layers.1."}) {
     tensors.push_back({layer + "input_layernorm.weight", {8}, norm});
     tensors.push_back({layer + "post_attention_layernorm.weight", {8}, norm});
-    tensors.push_back({layer + "self_attn.q_proj.weight", {8, 8}, wide});
-    tensors.push_back({layer + "self_attn.k_proj.weight", {4, 8}, wide});
-    tensors.push_back({layer + "self_attn.v_proj.weight", {4, 8}, wide});
-    tensors.push_back({layer + "self_attn.o_proj.weight", {8, 8}, wide});
+    tensors.push_back({layer + "self_attn.q_proj.weight", {query, 8}, wide});
+    tensors.push_back({layer + "self_attn.k_proj.weight", {key_value, 8}, wide});
+    tensors.push_back({layer + "self_attn.v_proj.weight", {key_value, 8}, wide});
+    tensors.push_back({layer + "self_attn.o_proj.weight", {8, query}, wide});
     tensors.push_back({layer + "mlp.gate_proj.weight", {16, 8}, wide});
     tensors.push_back({layer + "mlp.up_proj.weight", {16, 8}, wide});
     tensors.push_back({layer + "mlp.down_proj.weight", {8, 16}, wide});
@@ -76,6 +77,21 @@ class GenerateTest : public ::testing::Test {
 
   TinyModel model_{kTinyLlama};
 };
+
+TEST_F(GenerateTest, RunsWhereOneRankAloneHoldsAllKeyValueHeads) {
+  // 6 query heads over 2: the middle one of three ranks reads both, the others one each.
+  Json config = Json::parse(kTinyLlama);
+  config["num_attention_heads"] = 6;
+  config["num_key_value_heads"] = 2;
+  const TinyModel model(config.dump(), "six_heads");
+  model::write_hashed_weights(model.path(), llama_tensors(6, 2), /*seed=*/3, {});
+  GenerateCommand whole = command();
+  whole.model.model = model.path();
+  whole.model.tp = 1;
+  GenerateCommand divided = whole;
+  divided.model.tp = 3;
+  EXPECT_EQ(run(divided)["sequences"], run(whole)["sequences"]);
+}
 
 TEST_F(GenerateTest, IsWatchedWithoutChangingTheAnswer) {
   for (const auto& options : {std::map<std::string, std::string>{}, {{"num_beams", "2"}}}) {
