@@ -126,7 +126,8 @@ class HealthyLaunches(DoctorTest):
         plan = subprocess.run([launches.PROGRAM, "plan", "--model", model, "--max-tp", "2", "--probe", self.json],
                               capture_output=True, text=True, timeout=DEADLINE, check=False)
         self.assertEqual(plan.returncode, 0, plan.stderr)
-        self.assertIn(str(self.json), plan.stdout)
+        self.assertIn("messages: as recorded between 2 ranks", plan.stdout)
+        self.assertIn("2 core(s) together", plan.stdout)
 
 
 class PlantedFaults(DoctorTest):
