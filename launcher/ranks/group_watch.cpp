@@ -87,7 +87,8 @@ Result<void> GroupWatch::open_over_tcp(transport::Bootstrap& bootstrap, const Co
   LOCKSTEP_TRY(const auto told, bootstrap.exchange(watch_ == nullptr ? "" : to_text(watch_->endpoint())));
   const auto join = [&]() -> Result<void> {
     LOCKSTEP_TRY(const Endpoint endpoint, transport::watch::parse_endpoint(told[0]));
-    const Duration limit = duration_of(run_.start_deadline_s) / 2;  // the others wait for this rank's word
+    // Half of what the others wait for this rank's word.
+    const Duration limit = duration_of(std::min(run_.start_deadline_s, run_.deadline_s)) / 2;
     if (watch_ == nullptr) {
       LOCKSTEP_TRY_VOID(check_reach(plane, bootstrap.rank(), {endpoint.host, endpoint.port}, limit));
       set_watch(PeerWatch::join(wanted, endpoint));

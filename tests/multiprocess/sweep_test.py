@@ -170,7 +170,7 @@ class Points(Sweep):
     def test_a_rank_of_mpirun_is_no_place_for_a_sweep(self):
         code, _, stderr = self.run_words(["mpirun", "-n", "1", *self.command("--tp", "1")])
         self.assertEqual(code, 4, stderr)
-        self.assertIn("found a process started by Open MPI mpirun", stderr)
+        self.assertIn("found a process started by Open MPI's mpirun", stderr)
         self.assertFalse(self.out.exists())
 
     def test_points_see_nothing_of_an_outer_job(self):
