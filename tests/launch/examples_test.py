@@ -2,6 +2,7 @@
 
     examples_test.py PROGRAM
 """
+import csv
 import json
 import pathlib
 
@@ -32,20 +33,19 @@ class OneNode(Templates):
     def test_one_node(self):
         self.expect_tokens(self.submit(self.cluster, "one-node.sbatch", self.arguments("node")[1:]), "node", 2)
 
-    def test_sweep_measures_each_degree_that_has_no_file_yet(self):
+    def test_sweep_measures_each_degree_once(self):
         config = self.folder / "config.json"
         config.write_text(json.dumps(tiny_model.CONFIG))
         arguments = ["--random-weights", "--config", config, "--prompt-tokens", 8, "--new-tokens", 4, "--repeats", 1,
                      "--warmup", 0, "--probe-mib", 1, "--threads", 1]
-        results = self.folder / "results"
-        results.mkdir()
-        (results / "tp-1.json").write_text("{}")
         done = self.submit(self.cluster, "sweep.sbatch", arguments)
         self.assertEqual(done.returncode, 0, done.stdout)
-        self.expect_words(done, "tp 1: there already")
-        self.assertEqual((results / "tp-1.json").read_text(), "{}")
-        for degree in (2, 4):
-            self.assertEqual(json.loads((results / f"tp-{degree}.json").read_text())["world_size"], degree)
+        report = self.run_command([launches.PROGRAM, "sweep", "--out", self.folder / "sweep", "--report"])
+        self.assertEqual(report.returncode, 0, report.stdout)
+        with open(self.folder / "sweep" / "results.csv", newline="") as file:
+            self.assertEqual(sorted(int(row["tp"]) for row in csv.DictReader(file)), [1, 2, 4])
+        again = self.submit(self.cluster, "sweep.sbatch", arguments)
+        self.expect_words(again, "in the journal already")
 
 
 class SeveralHosts(Templates):
