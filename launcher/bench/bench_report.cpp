@@ -10,6 +10,7 @@
 #include "launcher/plan/machine_description.h"
 #include "launcher/plan/prediction_json.h"
 #include "launcher/ranks/report_json.h"
+#include "launcher/short_number.h"
 
 namespace lockstep::launcher {
 namespace {
@@ -119,18 +120,19 @@ std::string speed_table(const BenchReport& report) {
 }
 
 std::string first_token_line(const FirstToken& first) {
-  std::string text = fmt::format("  first token after {:.4g} ms cold (start-up included), {:.4g} ms warm",
-                                 first.cold * 1e3, first.warm * 1e3);
-  if (first.steady) text += fmt::format(", {:.4g} ms steady", *first.steady * 1e3);
+  const auto ms = [](double seconds) { return short_number(seconds * 1e3, 4); };
+  std::string text =
+      fmt::format("  first token after {} ms cold (start-up included), {} ms warm", ms(first.cold), ms(first.warm));
+  if (first.steady) text += fmt::format(", {} ms steady", ms(*first.steady));
   return text + "\n";
 }
 
 std::string predicted_line(const cost::Prediction& p) {
   return fmt::format(
-      "  predicted: prefill {:.4g} tokens/s, first token {:.4g} ms, decode {:.4g} tokens/s, next token "
-      "{:.4g} ms; collectives {:.3g} % of prefill, {:.3g} % of decode (docs/planning.md)\n",
-      p.prefill_tokens_per_s, p.ttft_s * 1e3, p.decode_tokens_per_s, p.tpot_s * 1e3,
-      100 * p.prefill.communication_share(), 100 * p.decode.communication_share());
+      "  predicted: prefill {} tokens/s, first token {} ms, decode {} tokens/s, next token {} ms; collectives {:.3g} % "
+      "of prefill, {:.3g} % of decode (docs/planning.md)\n",
+      short_number(p.prefill_tokens_per_s, 4), short_number(p.ttft_s * 1e3, 4), short_number(p.decode_tokens_per_s, 4),
+      short_number(p.tpot_s * 1e3, 4), 100 * p.prefill.communication_share(), 100 * p.decode.communication_share());
 }
 
 std::string rank_table(const BenchReport& report) {
@@ -269,8 +271,8 @@ std::string to_table(const BenchReport& report) {
   if (report.has_bad_probe()) {
     text += fmt::format("  WARNING: a ratio is above {}: the probe is bad, or other work slowed it\n", kBadProbeRatio);
   }
-  text += fmt::format("  {:.4g} MB read and made into one token; {:.4g} MFLOP for one prompt token\n\n",
-                      report.bytes_per_token * 1e-6, report.flops_per_token * 1e-6);
+  text += fmt::format("  {} MB read and made into one token; {} MFLOP for one prompt token\n\n",
+                      short_number(report.bytes_per_token * 1e-6, 4), short_number(report.flops_per_token * 1e-6, 4));
   text += rank_table(report) + "\n" + memory_table(report) + "\n  start-up:";
   for (const auto& [phase, seconds] : report.startup) text += fmt::format(" {} {:.2f} s,", phase, seconds);
   text.back() = '\n';

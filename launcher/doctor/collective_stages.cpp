@@ -6,6 +6,7 @@
 
 #include "launcher/doctor/stages.h"
 #include "launcher/ranks/agreements.h"
+#include "launcher/short_number.h"
 #include "runtime/core/ids.h"
 #include "transport/collective_probe.h"
 #include "transport/mpi/mpi.h"
@@ -89,8 +90,8 @@ Result<Check> check_way(DoctorRank& rank, Made made) {
   Check check;
   const auto& figures = rank.report.collectives;
   const auto smallest = std::ranges::find(figures, way.name(), &CollectiveFigure::communicator);
-  check.found = fmt::format("results are right; all-reduce {:.3g} us at 8 bytes, all-gather {:.3g} GB/s at 4 MiB",
-                            smallest->median_us, figures.back().bytes_per_s() / 1e9);
+  check.found = fmt::format("results are right; all-reduce {} us at 8 bytes, all-gather {} GB/s at 4 MiB",
+                            short_number(smallest->median_us), short_number(figures.back().bytes_per_s() / 1e9));
   check.table = table_of(rank.report, way.name());
   return check;
 }

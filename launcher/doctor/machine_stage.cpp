@@ -6,6 +6,7 @@
 #include "launcher/bench/limits_probe.h"
 #include "launcher/doctor/stages.h"
 #include "launcher/ranks/agreements.h"
+#include "launcher/short_number.h"
 
 namespace lockstep::launcher {
 namespace {
@@ -42,8 +43,9 @@ Check words_of(const DoctorReport& report, const Limits& together) {
     slowest = slowest == 0.0 ? *line.read_bytes_per_s : std::min(slowest, *line.read_bytes_per_s);
   }
   Check check;
-  check.found = fmt::format("all ranks together read {:.3g} GB/s and compute {:.3g} GFLOP/s ({})",
-                            together.read_bytes_per_s / 1e9, together.flops_per_s / 1e9, report.limits->precision);
+  check.found = fmt::format("all ranks together read {} GB/s and compute {} GFLOP/s ({})",
+                            short_number(together.read_bytes_per_s / 1e9), short_number(together.flops_per_s / 1e9),
+                            report.limits->precision);
   if (report.ranks.size() == 1) return check;
   check.found += fmt::format(
       "; the slowest rank alone reads {:.3g} GB/s, and together they reach {:.0f} % of what they "

@@ -1,4 +1,5 @@
 #include "launcher/plan/degree.h"
+#include "launcher/short_number.h"
 
 #include <fmt/format.h>
 #include <fmt/ranges.h>
@@ -136,8 +137,8 @@ Best best_of(const PlanSetting& setting, const std::vector<Degree>& degrees) {
     if (best == nullptr || speed_of(*degree.working) > kWorthARank * speed_of(*best->working)) best = &degree;
   }
   if (best == nullptr) return {0, "none fits the budget"};
-  return {best->ranks, fmt::format("{:.4g} tok/s; {}{}", speed_of(*best->working), why_not_more(*best, degrees),
-                                   why_not_fewer(setting, *best, degrees))};
+  return {best->ranks, fmt::format("{} tok/s; {}{}", short_number(speed_of(*best->working), 4),
+                                   why_not_more(*best, degrees), why_not_fewer(setting, *best, degrees))};
 }
 
 }  // namespace lockstep::launcher

@@ -6,6 +6,7 @@
 #include <nlohmann/json.hpp>
 
 #include "launcher/atomic_file.h"
+#include "launcher/short_number.h"
 #include "runtime/probe/probe.h"
 #include "transport/bootstrap.h"
 
@@ -22,7 +23,8 @@ constexpr double kAssumedLatency = 2e-6;
 constexpr double kAssumedLinkBandwidth = 5e9;
 
 std::string in_words(const cost::Rates& rates) {
-  return fmt::format("{:.4g} GB/s and {:.4g} GFLOP/s", rates.read_bytes_per_s / kGiga, rates.flops_per_s / kGiga);
+  return fmt::format("{} GB/s and {} GFLOP/s", short_number(rates.read_bytes_per_s / kGiga, 4),
+                     short_number(rates.flops_per_s / kGiga, 4));
 }
 
 /// The best kernels of this machine with `threads` threads.
@@ -87,7 +89,7 @@ void add_given(const MachineOptions& options, MachineDescription& machine) {
   const auto set = [&](const std::optional<double>& given, double unit, double& limit, std::string_view what) {
     if (!given) return;
     limit = *given * unit;
-    machine.words.push_back(fmt::format("{} {:.4g}, given", what, *given));
+    machine.words.push_back(fmt::format("{} {}, given", what, short_number(*given, 4)));
   };
   cost::MachineLimits& limits = machine.limits;
   set(options.bandwidth, kGiga, limits.rank.read_bytes_per_s, "GB/s of a rank:");
@@ -107,7 +109,7 @@ void add_assumed(const MachineOptions& options, MachineDescription& machine) {
     if (known_rate < std::numeric_limits<double>::infinity()) return;
     limit = assumed;
     machine.words.push_back(
-        fmt::format("{} {:.4g}, assumed: give it, or use --measure or --probe", what, assumed / kGiga));
+        fmt::format("{} {}, assumed: give it, or use --measure or --probe", what, short_number(assumed / kGiga, 4)));
   };
   fill(known.read_bytes_per_s, kAssumedRank.read_bytes_per_s, machine.limits.rank.read_bytes_per_s, "GB/s of a rank:");
   fill(known.flops_per_s, kAssumedRank.flops_per_s, machine.limits.rank.flops_per_s, "GFLOP/s of a rank:");

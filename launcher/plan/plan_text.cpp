@@ -5,6 +5,7 @@
 
 #include "launcher/plan/plan_report.h"
 #include "launcher/ranks/serving_spec.h"
+#include "launcher/short_number.h"
 #include "runtime/core/ids.h"
 
 namespace lockstep::launcher {
@@ -90,10 +91,11 @@ std::string speed_row(int ranks, const cost::Prediction& one, const cost::Predic
   const double faster = p.decode_tokens_per_s / one.decode_tokens_per_s;
   const double prefill = p.prefill_tokens_per_s / one.prefill_tokens_per_s;
   const double first = p.ttft_s * 1e3, token = p.tpot_s * 1e3;
-  return fmt::format(
-      "  {:>4}  {:>9.4g}  {:>8.4g}  {:>9.4g}  {:>8.4g}  {:>6.1f}%  {:>6.1f}%  {:>7.2f}  {:>9.0f}%  {:>7.2f}\n", ranks,
-      p.prefill_tokens_per_s, first, p.decode_tokens_per_s, token, 100 * p.prefill.communication_share(),
-      100 * p.decode.communication_share(), faster, 100 * faster / ranks, prefill);
+  return fmt::format("  {:>4}  {:>9}  {:>8}  {:>9}  {:>8}  {:>6.1f}%  {:>6.1f}%  {:>7.2f}  {:>9.0f}%  {:>7.2f}\n",
+                     ranks, short_number(p.prefill_tokens_per_s, 4), short_number(first, 4),
+                     short_number(p.decode_tokens_per_s, 4), short_number(token, 4),
+                     100 * p.prefill.communication_share(), 100 * p.decode.communication_share(), faster,
+                     100 * faster / ranks, prefill);
 }
 
 std::string speeds(const PlanReport& report) {

@@ -120,10 +120,6 @@ void put_in_order(Study& study) {
 
 }  // namespace
 
-std::string short_number(double value) {
-  return std::abs(value) >= 1000 ? fmt::format("{:.0f}", value) : fmt::format("{:.3g}", value);
-}
-
 Result<PointResult> parse_result(const std::string& document) {
   try {
     return result_of(Json::parse(document));

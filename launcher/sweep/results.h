@@ -12,12 +12,10 @@
 #include <string>
 #include <vector>
 
+#include "launcher/short_number.h"
 #include "launcher/sweep/journal.h"
 
 namespace lockstep::launcher {
-
-/// Three digits or all before the point: "0.0199", "41.2", "156400".
-std::string short_number(double value);
 
 /// A quantity over the repetitions of a point.
 struct Measured {
