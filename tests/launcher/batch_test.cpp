@@ -8,6 +8,7 @@
 #include "launcher/commands.h"
 #include "runtime/journal/journal_file.h"
 #include "tests/launcher/tiny_models.h"
+#include "tests/launcher/tiny_weights.h"
 #include "tests/model/hashed_weights.h"
 #include "tests/runtime/generation/tiny_tokenizer.h"
 
@@ -16,28 +17,6 @@ namespace {
 
 using ::testing::HasSubstr;
 using Json = nlohmann::json;
-using model::HashedFloats, model::HashedTensor;
-
-std::vector<HashedTensor> llama_tensors() {
-  const HashedFloats wide{.spread = 0.5f}, norm{.centre = 1.0f, .spread = 0.25f};
-  std::vector<HashedTensor> tensors = {{"model.embed_tokens.weight", {32, 8}, HashedFloats{.spread = 1.0f}},
-                                       {"model.norm.weight", {8}, norm},
-                                       {"lm_head.weight", {32, 8}, HashedFloats{.spread = 1.0f}}};
-  for (const std::string layer : {"model.layers.0.", "model.layers.1."}) {
-    tensors.push_back({layer + "input_layernorm.weight", {8}, norm});
-    tensors.push_back({layer + "post_attention_layernorm.weight", {8}, norm});
-    for (const char* name : {"q_proj", "o_proj"}) {
-      tensors.push_back({layer + "self_attn." + name + ".weight", {8, 8}, wide});
-    }
-    for (const char* name : {"k_proj", "v_proj"}) {
-      tensors.push_back({layer + "self_attn." + name + ".weight", {4, 8}, wide});
-    }
-    for (const char* name : {"gate_proj", "up_proj"})
-      tensors.push_back({layer + "mlp." + name + ".weight", {16, 8}, wide});
-    tensors.push_back({layer + "mlp.down_proj.weight", {8, 16}, wide});
-  }
-  return tensors;
-}
 
 class BatchTest : public ::testing::Test {
  protected:

@@ -43,6 +43,20 @@ class JournalTest : public ::testing::Test {
     return std::move(journal).value();
   }
 
+  /// A journal with rows 3 and 1, as it was written.
+  struct TwoRows {
+    std::string whole;
+    size_t last = 0;  // where the record of row 1 begins
+  };
+  TwoRows write_two_rows() const {
+    const auto journal = open();
+    EXPECT_TRUE(journal->begin(kJob).has_value());
+    EXPECT_TRUE(journal->append(std::vector<RowResult>{row(3)}).has_value());
+    const size_t last = bytes().size();
+    EXPECT_TRUE(journal->append(std::vector<RowResult>{row(1)}).has_value());
+    return {bytes(), last};
+  }
+
   std::string bytes() const {
     std::ifstream file(path_of_file(folder_), std::ios::binary);
     return {std::istreambuf_iterator<char>(file), std::istreambuf_iterator<char>()};
@@ -77,16 +91,7 @@ TEST_F(JournalTest, RemembersRowsAfterItWasClosed) {
 }
 
 TEST_F(JournalTest, GoesOnAfterALastRecordThatWasTornAtAnyByte) {
-  std::string whole;
-  size_t last = 0;
-  {
-    const auto journal = open();
-    ASSERT_TRUE(journal->begin(kJob).has_value());
-    ASSERT_TRUE(journal->append(std::vector<RowResult>{row(3)}).has_value());
-    last = bytes().size();
-    ASSERT_TRUE(journal->append(std::vector<RowResult>{row(1)}).has_value());
-    whole = bytes();
-  }
+  const auto [whole, last] = write_two_rows();
   for (size_t size = last; size < whole.size(); ++size) {
     write(whole.substr(0, size));
     {
@@ -112,16 +117,7 @@ TEST_F(JournalTest, BeginsAnewAfterAFirstRecordThatWasTornAtAnyByte) {
 }
 
 TEST_F(JournalTest, NoticesAFlippedBitAtEveryByteBeforeTheLastRecord) {
-  std::string whole;
-  size_t last = 0;
-  {
-    const auto journal = open();
-    ASSERT_TRUE(journal->begin(kJob).has_value());
-    ASSERT_TRUE(journal->append(std::vector<RowResult>{row(3)}).has_value());
-    last = bytes().size();
-    ASSERT_TRUE(journal->append(std::vector<RowResult>{row(1)}).has_value());
-    whole = bytes();
-  }
+  const auto [whole, last] = write_two_rows();
   for (size_t at = 0; at < last; ++at) {
     std::string damaged = whole;
     damaged[at] = static_cast<char>(damaged[at] ^ (1 << (at % 8)));
