@@ -9,23 +9,6 @@
 namespace lockstep::launcher {
 namespace {
 
-/// `context` with another bootstrap.
-RankContext with_bootstrap(const RankContext& context, transport::Bootstrap& bootstrap) {
-  return {.run = context.run,
-          .bootstrap = bootstrap,
-          .shared = context.shared,
-          .launch = context.launch,
-          .control_plane = context.control_plane,
-          .abort = context.abort,
-          .clock = context.clock,
-          .log = context.log,
-          .phases = context.phases,
-          .recorder = context.recorder,
-          .on_failure = context.on_failure,
-          .on_step = context.on_step,
-          .faults = context.faults};
-}
-
 trace::Labels build_labels() { return {{"version", LOCKSTEP_VERSION}, {"build", build_id()}}; }
 
 size_t capacity_of(const ObserveOptions& options) {
@@ -39,7 +22,7 @@ Observation::Observation(const ObserveOptions& options, const RankContext& conte
       given_(context),
       collectives_(capacity_of(options)),
       bootstrap_(context.bootstrap, context.clock, collectives_, context.recorder.last().sequence),
-      context_(with_bootstrap(context, options.is_on() ? bootstrap_ : context.bootstrap)) {}
+      context_(context.with(options.is_on() ? bootstrap_ : context.bootstrap)) {}
 
 Result<void> Observation::begin(const Plan& plan) {
   if (!options_.is_on()) return ok();

@@ -51,6 +51,23 @@ struct RankContext {
   std::function<void(const Error&)> on_failure;  // called at once when the executor fails, before anything may wait
   std::function<void(RankId, int32_t schedule, int32_t step)> on_step;  // before each step of a rank of this process
   Faults& faults;
+
+  /// The same with another bootstrap. References cannot be set anew, so it names every field: a new one, too.
+  RankContext with(transport::Bootstrap& other) const {
+    return {.run = run,
+            .bootstrap = other,
+            .shared = shared,
+            .launch = launch,
+            .control_plane = control_plane,
+            .abort = abort,
+            .clock = clock,
+            .log = log,
+            .phases = phases,
+            .recorder = recorder,
+            .on_failure = on_failure,
+            .on_step = on_step,
+            .faults = faults};
+  }
 };
 
 /// What the outside may ask of a running rank: for exit records and Ctrl-C. Thread-safe.
