@@ -1,6 +1,7 @@
 #include "runtime/backends/cpu/attention.h"
 
 #include <algorithm>
+#include <cmath>
 #include <cstring>
 #include <limits>
 #include <type_traits>
@@ -8,7 +9,8 @@
 namespace lockstep::cpu {
 namespace {
 
-constexpr int64_t kBlockRows = 48;  // rows (token, head) of a block: their sums stay in the first-level cache
+constexpr int64_t kBlockRows = 48;         // rows (token, head) of a block: their sums stay in the first-level cache
+constexpr int64_t kPairedBlockRows = 192;  // in the second-level cache, from where they are fast enough for 6 rows
 
 int64_t round_up(int64_t value, int64_t unit) { return (value + unit - 1) / unit * unit; }
 
@@ -67,7 +69,8 @@ AttentionTask AttentionTask::make(const Kernels& kernels, const CacheLayout& key
 }
 
 void AttentionTask::block_for_prefill(int64_t rows) {
-  block_tokens = std::clamp<int64_t>(kBlockRows / static_cast<int64_t>(most_readers()), 1, std::max<int64_t>(rows, 1));
+  const int64_t most = is_paired() ? kPairedBlockRows : kBlockRows;
+  block_tokens = std::clamp<int64_t>(most / static_cast<int64_t>(most_readers()), 1, std::max<int64_t>(rows, 1));
 }
 
 void AttentionTask::block_for_decode(int64_t rows_per_slot) { block_tokens = std::max<int64_t>(rows_per_slot, 1); }
@@ -86,7 +89,7 @@ int64_t AttentionTask::lay_out(std::byte* scratch, Run& run) const {
     if (scratch != nullptr) pointer = reinterpret_cast<Element*>(scratch + bytes);
     bytes += round_up(count * static_cast<int64_t>(sizeof(Element)), 64);
   };
-  take(run.scores, kTileRows * kPanel);
+  if (!is_paired()) take(run.scores, kTileRows * kPanel);
   take(run.result, rows * values.padded_dim());
   take(run.sum, rows * kStrip);
   take(run.maximum, rows);
@@ -154,10 +157,15 @@ void AttentionTask::open_row(const Run& run, int64_t r) const {
   if (slopes.data != nullptr) per_head(slopes, run.slopes + r);
   std::memset(run.result + r * values.padded_dim(), 0, values.padded_dim() * sizeof(float));
   std::memset(run.sum + r * kStrip, 0, kStrip * sizeof(float));
-  run.maximum[r] = -std::numeric_limits<float>::infinity();
+  constexpr float kNone = std::numeric_limits<float>::max();
+  run.maximum[r] = is_paired() ? -kNone : -std::numeric_limits<float>::infinity();
   if (sinks.data == nullptr) return;
   per_head(sinks, run.maximum + r);
   run.sum[r * kStrip] = 1;  // its own weight, e^(sink − maximum)
+  if (!is_paired()) return;
+  const float exponent = run.maximum[r] * kLog2E;
+  run.maximum[r] = std::max(std::ceil(exponent), -kNone);
+  run.sum[r * kStrip] = std::exp2(exponent - run.maximum[r]);
 }
 
 void AttentionTask::load_query(const Tensor& from, int64_t row, int64_t column, std::byte* dst) const {
@@ -168,12 +176,64 @@ void AttentionTask::load_query(const Tensor& from, int64_t row, int64_t column, 
 
 void AttentionTask::run_pass(const Run& run, const std::byte* queries,
                              Range (AttentionRule::*keys_of)(int64_t) const) const {
-  Range all{std::numeric_limits<int64_t>::max(), 0};  // from the first key that a row sees to the last
+  constexpr int64_t kMost = std::numeric_limits<int64_t>::max();
+  Range all{kMost, 0};     // from the first key that a row sees to the last
+  Range common{0, kMost};  // what every row sees
   for (int64_t r = 0; r < run.rows(); ++r) {
     const Range seen = run.seen[r] = (rule.*keys_of)(position[run.token(r)]);
     if (seen.size() > 0) all = {std::min(all.begin, seen.begin), std::max(all.end, seen.end)};
+    common = {std::max(common.begin, seen.begin), std::min(common.end, seen.end)};
   }
-  for (int64_t tile = all.begin / kTileTokens; tile * kTileTokens < all.end; ++tile) run_tile(run, queries, tile);
+  for (int64_t tile = all.begin / kTileTokens; tile * kTileTokens < all.end; ++tile) {
+    if (is_paired()) {
+      run_paired_tile(run, queries, tile, common);
+    } else {
+      run_tile(run, queries, tile);
+    }
+  }
+}
+
+void AttentionTask::run_paired_tile(const Run& run, const std::byte* queries, int64_t number, Range common) const {
+  const int64_t columns = values.padded_dim();
+  const bool has_next = (number + 1) * kTileTokens < common.end;
+  float distance[kTileRows];
+  PairedTile tile{.q = queries,
+                  .q_stride = q_row_bytes(),
+                  .keys = keys.tile(run.slot, number, run.head),
+                  .values = values.tile(run.slot, number, run.head),
+                  .next_keys = has_next ? keys.tile(run.slot, number + 1, run.head) : nullptr,
+                  .next_values = has_next ? values.tile(run.slot, number + 1, run.head) : nullptr,
+                  .steps = keys.padded_dim() / 2,
+                  .columns = columns,
+                  .rows = 0,
+                  .is_whole = part_in_tile(common, number) == Range{0, kTileTokens},
+                  .begin = {},
+                  .end = {},
+                  .scale = rule.scale,
+                  .soft_cap = rule.soft_cap,
+                  .slope = nullptr,
+                  .distance = distance,
+                  .origin = nullptr,
+                  .sum = nullptr,
+                  .result = nullptr};
+  for (int64_t first = 0; first < run.rows(); first += kTileRows) {
+    tile.rows = static_cast<int>(std::min<int64_t>(kTileRows, run.rows() - first));
+    for (int i = 0; !tile.is_whole && i < tile.rows; ++i) {
+      const Range seen = part_in_tile(run.seen[first + i], number);
+      tile.begin[i] = static_cast<int>(seen.begin);
+      tile.end[i] = static_cast<int>(seen.end);
+    }
+    for (int i = 0; slopes.data != nullptr && i < tile.rows; ++i) {
+      distance[i] = static_cast<float>(number * kTileTokens - position[run.token(first + i)]);
+    }
+    tile.q = queries + first * q_row_bytes();
+    tile.slope = slopes.data != nullptr ? run.slopes + first : nullptr;
+    tile.origin = run.maximum + first;
+    tile.sum = run.sum + first * kStrip;
+    tile.result = run.result + first * columns;
+    kernels->attend_pairs(tile);
+    tile.next_keys = tile.next_values = nullptr;
+  }
 }
 
 void AttentionTask::run_tile(const Run& run, const std::byte* queries, int64_t tile) const {

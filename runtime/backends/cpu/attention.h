@@ -68,6 +68,7 @@ struct AttentionTask {
   struct Run;
   size_t most_readers() const;
   int64_t q_row_bytes() const { return keys.padded_dim() * (keys.pairs ? 2 : 4); }
+  bool is_paired() const { return keys.pairs && values.pairs; }
   int64_t lay_out(std::byte* scratch, Run& run) const;
   void run_block(Run& run) const;
   void run_tokens(const Run& run) const;
@@ -75,6 +76,7 @@ struct AttentionTask {
   void load_query(const Tensor& from, int64_t row, int64_t column, std::byte* dst) const;
   void run_pass(const Run& run, const std::byte* queries, Range (AttentionRule::*keys_of)(int64_t) const) const;
   void run_tile(const Run& run, const std::byte* queries, int64_t tile) const;
+  void run_paired_tile(const Run& run, const std::byte* queries, int64_t tile, Range common) const;
   void weigh_rows(const Run& run, int64_t tile, float* scores, Range rows, Range seen) const;
 };
 

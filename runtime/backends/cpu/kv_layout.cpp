@@ -29,7 +29,7 @@ void CacheLayout::write(int64_t slot, int64_t position, int64_t begin, int64_t e
   for (int64_t head = begin; head < end; ++head) {
     std::byte* to = tile(slot, position / kTileTokens, head);
     const std::byte* from = rows + head * bytes;
-    if (role == CacheRole::kValues) {
+    if (role == CacheRole::kValues && !pairs) {
       std::memcpy(to + element(token, 0) * static_cast<int64_t>(size_of(dtype)), from, bytes);
     } else if (size_of(dtype) == 4) {
       scatter<uint32_t>(*this, token, from, to);

@@ -4,7 +4,8 @@
 //
 // so the memory of a sequence fills from the front of its slot, tile by tile, whatever the number of layers. A tile of
 // keys is transposed, like a packed weight panel whose 64 outputs are the tokens: [head_dim][64], or
-// [head_dim / 2][64][2] where the machine multiplies bfloat16 pairs. A tile of values is [64][head_dim rounded to 16].
+// [head_dim / 2][64][2] where the machine multiplies bfloat16 pairs. A tile of values is [64][head_dim rounded to 16], or
+// [32][head_dim rounded to 16][2] with pairs of tokens.
 //
 // A ring keeps its pinned tiles and turns the others. Tiles stay cut at multiples of 64 positions, so that sums over a
 // window have the same order at every lap; hence up to 63 more tokens than the graph's ring of `capacity` rows:
@@ -29,7 +30,7 @@ enum class CacheRole { kKeys, kValues };
 struct CacheLayout {
   CacheRole role = CacheRole::kKeys;
   DType dtype = DType::kFloat32;
-  bool pairs = false;  // keys only
+  bool pairs = false;  // of dimensions (keys) or tokens (values)
   int64_t slots = 0;
   int64_t heads = 0;
   int64_t capacity = 0;  // rows of the graph's state
@@ -64,6 +65,7 @@ struct CacheLayout {
   }
   /// The element (not byte) offset of a token's dimension `d` in its tile.
   int64_t element(int64_t token, int64_t d) const {
+    if (role == CacheRole::kValues && pairs) return (token / 2 * padded_dim() + d) * 2 + token % 2;
     if (role == CacheRole::kValues) return token * padded_dim() + d;
     return pairs ? (d / 2 * kTileTokens + token) * 2 + d % 2 : d * kTileTokens + token;
   }

@@ -166,27 +166,30 @@ void LinearTask::run_panel(int64_t panel, Strips strips, const std::byte* arrang
   Product tile = product_of(packing, weight.data, panel, strips);
   tile.x_stride = arrange ? cpu::arranged_bytes(packing) : x.stride;
   const int64_t column = panel * kPanel + strips.begin * kStrip;
+  const std::byte* weights = tile.weights;
   for (size_t slab = 0; slab + 1 < plan.slabs.size(); ++slab) {
     for (int64_t t = 0; t < tiles; ++t) {
       const Range of = rows_of_tile(rows, t);
       tile.rows = static_cast<int>(of.size());
-      tile.x = x_data + of.begin * tile.x_stride;
+      const std::byte* x_rows = x_data + of.begin * tile.x_stride;
       float* stack = sums + t * plan.levels * kTileFloats;
       for (int64_t s = plan.slabs[slab]; s < plan.slabs[slab + 1]; ++s) {
-        run_segment(plan.segments[s], tile, stack, of.begin, column);
+        // Field by field: a copy of the whole would wait for what was just stored to it.
+        const Segment& segment = plan.segments[s];
+        tile.weights = weights + segment.begin * tile.weight_stride;
+        tile.x = x_rows + segment.begin * kStepOfX;
+        run_segment(segment, tile, stack, of.begin, column);
       }
     }
   }
 }
 
-void LinearTask::run_segment(const Segment& segment, Product tile, float* stack, int64_t row, int64_t column) const {
+void LinearTask::run_segment(const Segment& segment, Product& tile, float* stack, int64_t row, int64_t column) const {
   float* top = stack + segment.level * kTileFloats;
-  tile.weights += segment.begin * tile.weight_stride;
-  tile.x += segment.begin * kStepOfX;
   tile.steps = segment.steps;
   tile.sums = top;
   tile.opens = segment.opens;
-  if (segment.merges > 0) tile.left = top - kTileFloats;  // the first merge happens in registers
+  tile.left = segment.merges > 0 ? top - kTileFloats : nullptr;  // the first merge happens in registers
   product(tile);
   for (int i = 0; i < segment.merges; ++i) {
     if (i > 0) kernels->add_floats(top - kTileFloats, top, tile.rows * kPanel);

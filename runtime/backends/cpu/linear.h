@@ -111,7 +111,7 @@ struct LinearTask {
 
  private:
   void run_panel(int64_t panel, Strips strips, const std::byte* arranged, float* sums) const;
-  void run_segment(const Segment& segment, Product product_of_tile, float* stack, int64_t row, int64_t column) const;
+  void run_segment(const Segment& segment, Product& tile, float* stack, int64_t row, int64_t column) const;
 };
 
 }  // namespace lockstep::cpu

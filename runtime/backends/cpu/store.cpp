@@ -167,7 +167,7 @@ CacheLayout Store::layout_of(const State& state) const {
   const Ring ring = state.ring.value_or(Ring{});
   return {.role = *state.role,
           .dtype = state.type.dtype,
-          .pairs = kernels_.bf16_pairs && *state.role == CacheRole::kKeys && state.type.dtype == DType::kBFloat16,
+          .pairs = kernels_.bf16_pairs && state.type.dtype == DType::kBFloat16,
           .slots = shape[0],
           .heads = shape[1],
           .capacity = shape[2],

@@ -97,6 +97,30 @@ struct SoftmaxTile {
   int64_t result_columns;  // a multiple of kStrip
 };
 
+/// Some rows over one tile of keys and values in pairs of bfloat16 (kv_layout.h). Weights are powers of two, rounded to
+/// bfloat16: 2^(score · log2 e − origin).
+struct PairedTile {
+  const std::byte* q;          // [rows, 2 · steps] bfloat16
+  int64_t q_stride;            // bytes
+  const std::byte* keys;       // [steps, kPanel, 2]
+  const std::byte* values;     // [kPanel / 2, columns, 2]
+  const std::byte* next_keys;  // of the tile that comes next, to ask memory for; or null, as next_values
+  const std::byte* next_values;
+  int64_t steps;
+  int64_t columns;  // of values and result, a multiple of kStrip
+  int rows;         // 1 … kTileRows
+  bool is_whole;    // every row sees the whole tile; otherwise row r sees the keys [begin[r], end[r])
+  int begin[kTileRows], end[kTileRows];
+  float scale;  // as in SoftmaxTile
+  float soft_cap;
+  const float* slope;
+  const float* distance;
+  float* origin;  // [rows], whole numbers, or −FLT_MAX before the first key; updated
+  float* sum;     // [rows, kStrip], lane sums of the weights, updated
+  float* result;  // [rows, columns], weighted sums of the values, updated
+};
+constexpr float kLog2E = 1.44269504f;
+
 /// A row and what it is made of.
 struct ConstRow {
   const std::byte* data;
@@ -114,10 +138,11 @@ struct Kernels {
   Isa isa;
   bool bf16_pairs;  // bfloat16 weights are packed in pairs for `product_pairs`; otherwise x is float32
 
-  ProductFunction product_pairs;  // weights and x bfloat16 pairs; null without `bf16_pairs`
-  ProductFunction product_f32;    // weights float32, x float32
-  ProductFunction product_bf16;   // weights bfloat16 (not paired), x float32
-  ProductFunction product_f16;    // weights float16, x float32
+  ProductFunction product_pairs;            // weights and x bfloat16 pairs; null without `bf16_pairs`
+  void (*attend_pairs)(const PairedTile&);  // over caches in pairs; null without `bf16_pairs`
+  ProductFunction product_f32;              // weights float32, x float32
+  ProductFunction product_bf16;             // weights bfloat16 (not paired), x float32
+  ProductFunction product_f16;              // weights float16, x float32
 
   /// dst[i] += src[i].
   void (*add_floats)(float* dst, const float* src, int64_t count);

@@ -2,6 +2,7 @@
 #pragma once
 
 #include "runtime/backends/cpu/kernels/activation.h"
+#include "runtime/backends/cpu/kernels/attend.h"
 #include "runtime/backends/cpu/kernels/product.h"
 #include "runtime/backends/cpu/kernels/rope.h"
 #include "runtime/backends/cpu/kernels/rowwise.h"
@@ -13,9 +14,9 @@ constexpr Kernels make_kernels(Isa isa) {
   return {
     .isa = isa,
 #if defined(__AVX512BF16__)
-    .bf16_pairs = true, .product_pairs = product<Pairs>,
+    .bf16_pairs = true, .product_pairs = product<Pairs>, .attend_pairs = attend_pairs,
 #else
-    .bf16_pairs = false, .product_pairs = nullptr,
+    .bf16_pairs = false, .product_pairs = nullptr, .attend_pairs = nullptr,
 #endif
     .product_f32 = product<Scalar<float>>, .product_bf16 = product<Scalar<BFloat16>>,
     .product_f16 = product<Scalar<Float16>>, .add_floats = add_floats, .finish_tile = finish_tile,

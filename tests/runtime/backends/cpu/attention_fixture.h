@@ -37,6 +37,7 @@ struct AttentionSetup {
   bool has_sinks = false;
   bool has_slopes = false;
   int64_t ring_rows = 0;
+  bool is_flat = false;  // every q · k counts as 0: the weights are known exactly
 };
 
 /// Two slots of a small cache, random tokens, and queries that depend on the token alone.
@@ -55,7 +56,7 @@ class AttentionFixture {
     values_ = make_cache(CacheRole::kValues, value_memory_);
     keys_.written = written_.data();
     values_.written = written_.data() + kSlots * setup.ring_rows;
-    rule_.scale = 1.0f / std::sqrt(static_cast<float>(setup.head_dim));
+    rule_.scale = setup.is_flat ? 0.0f : 1.0f / std::sqrt(static_cast<float>(setup.head_dim));
     if (setup.window > 0) rule_.window = setup.window;
     rule_.pinned = setup.pinned;
     rule_.soft_cap = setup.soft_cap;
@@ -124,6 +125,14 @@ class AttentionFixture {
   }
   std::vector<float> run_alone(int32_t slot, int32_t position) const { return run({{slot}, {position}}); }
 
+  /// How far a result may be from `exact`, values being in [-1, 1]. Scores and weights are float32 with errors of a few
+  /// 2^-24 times their length, soft caps add a relative 3e-7 of a score below 10; weights of pairs are rounded to
+  /// bfloat16, by 2^-9 of each and of their sum, unless they are powers of two.
+  double tolerance() const {
+    const double weights = keys_.pairs && !setup_.is_flat ? 0x1.1p-8 : 0.0;
+    return weights + (setup_.soft_cap > 0 || setup_.has_slopes ? 8e-6 : 4e-6);
+  }
+
   /// Attention of one token and head in double precision.
   std::vector<double> exact(int32_t slot, int32_t position, int64_t head) const {
     std::vector<double> result(static_cast<size_t>(head_dim()));
@@ -166,7 +175,7 @@ class AttentionFixture {
   CacheLayout make_cache(CacheRole role, std::vector<std::byte>& memory) const {
     CacheLayout cache{.role = role,
                       .dtype = dtype_,
-                      .pairs = role == CacheRole::kKeys && kernels_.bf16_pairs && dtype_ == DType::kBFloat16,
+                      .pairs = kernels_.bf16_pairs && dtype_ == DType::kBFloat16,
                       .slots = kSlots,
                       .heads = kCacheHeads,
                       .capacity = setup_.ring_rows > 0 ? setup_.ring_rows : setup_.tokens,

@@ -306,7 +306,6 @@ void attention(benchmark::State& state) {
                    .head_dim = head_dim};
   CacheLayout values = keys;
   values.role = CacheRole::kValues;
-  values.pairs = false;
   keys.tile_stride = values.tile_stride = kHeads * (keys.tile_bytes() + values.tile_bytes());
   const Mapping cache = filled(keys.tiles() * keys.tile_stride, DType::kBFloat16);
   keys.base = cache.data();
