@@ -4,20 +4,16 @@
 
 #include <algorithm>
 #include <array>
+#include <atomic>
 #include <bit>
 #include <cmath>
 #include <cstring>
+#include <deque>
 
 #include "runtime/core/hash.h"
 
 namespace lockstep::shards {
 namespace {
-
-int64_t elements_of(std::span<const Range> ranges) {
-  int64_t elements = 1;
-  for (const Range& range : ranges) elements *= range.size();
-  return elements;
-}
 
 bool is_whole(std::span<const Range> ranges, const Shape& whole) {
   for (size_t axis = 0; axis < ranges.size(); ++axis) {
@@ -125,30 +121,121 @@ Result<void> RandomWeights::read(const std::string& tensor, const Shape& whole, 
   return ok();
 }
 
+namespace {
+
+/// Reads the slices of a graph's weights, and takes fingerprints of tensors that the rank holds whole. Such a
+/// fingerprint is a sum over rows, so that it does not depend on how many are read at a time, nor by whom.
+class SliceReader final : public device::WeightReader {
+ public:
+  SliceReader(const graph::Graph& graph, const std::map<std::string, Shape>& tensors, const WeightSource& source);
+
+  Result<void> read(const graph::Value& weight, Range rows, std::span<std::byte> dst) const override;
+  int64_t rows_at_once(const graph::Value& weight) const override;
+  void expect(const graph::Value& weight, Range rows) const override;
+
+  std::vector<TensorFingerprint> replicated() const;
+
+ private:
+  struct Whole {
+    explicit Whole(std::string name) : tensor(std::move(name)) {}
+    std::string tensor;
+    std::atomic<uint64_t> sum = 0;
+  };
+  const Shape& shape_of(const std::string& tensor) const;
+  /// Calls `visit(slice, ranges, rows)` for the part of each slice that lies in `rows` of the weight: `ranges` of its
+  /// tensor, `rows` of the part.
+  template <typename Visit>
+  Result<void> for_slices(const graph::Value& weight, Range rows, const Visit& visit) const;
+
+  const std::map<std::string, Shape>& tensors_;
+  const WeightSource& source_;
+  mutable std::deque<Whole> whole_;
+  std::map<const graph::WeightSlice*, Whole*> whole_of_;
+};
+
+SliceReader::SliceReader(const graph::Graph& graph, const std::map<std::string, Shape>& tensors,
+                         const WeightSource& source)
+    : tensors_(tensors), source_(source) {
+  if (graph.ranks == 1) return;  // nobody to compare with
+  for (const graph::ValueId id : graph.values_of(graph::ValueKind::kWeight)) {
+    for (const graph::WeightSlice& slice : graph.value(id).slices) {
+      if (is_whole(slice.range, shape_of(slice.tensor))) whole_of_[&slice] = &whole_.emplace_back(slice.tensor);
+    }
+  }
+}
+
+const Shape& SliceReader::shape_of(const std::string& tensor) const {
+  const auto found = tensors_.find(tensor);
+  LOCKSTEP_CHECK(found != tensors_.end(), tensor);
+  return found->second;
+}
+
+template <typename Visit>
+Result<void> SliceReader::for_slices(const graph::Value& weight, Range rows, const Visit& visit) const {
+  int64_t first = 0;  // row of the weight at which the slice begins
+  for (const graph::WeightSlice& slice : weight.slices) {
+    const int64_t count = slice.range.empty() ? 1 : slice.range[0].size();
+    const Range part{std::max(rows.begin, first), std::min(rows.end, first + count)};
+    if (part.begin < part.end) {
+      std::vector<Range> ranges = slice.range;
+      if (!ranges.empty()) {
+        const int64_t offset = ranges[0].begin - first;
+        ranges[0] = {part.begin + offset, part.end + offset};
+      }
+      LOCKSTEP_TRY_VOID(visit(slice, ranges, part));
+    }
+    first += count;
+  }
+  return ok();
+}
+
+Result<void> SliceReader::read(const graph::Value& weight, Range rows, std::span<std::byte> dst) const {
+  LOCKSTEP_CHECK(rows.size() > 0 && dst.size() % static_cast<size_t>(rows.size()) == 0, weight.name, dst.size());
+  const size_t row_bytes = dst.size() / static_cast<size_t>(rows.size());
+  return for_slices(weight, rows, [&](const auto& slice, const std::vector<Range>& ranges, Range part) -> Result<void> {
+    const std::span<std::byte> bytes = dst.subspan(static_cast<size_t>(part.begin - rows.begin) * row_bytes,
+                                                   static_cast<size_t>(part.size()) * row_bytes);
+    LOCKSTEP_TRY_VOID(source_.read(slice.tensor, shape_of(slice.tensor), ranges, weight.type.dtype, bytes));
+    const auto whole = whole_of_.find(&slice);
+    if (whole == whole_of_.end()) return ok();
+    uint64_t sum = 0;
+    for (int64_t row = 0; row < part.size(); ++row) {
+      const int64_t number = ranges.empty() ? 0 : ranges[0].begin + row;
+      const std::span<std::byte> of_row = bytes.subspan(static_cast<size_t>(row) * row_bytes, row_bytes);
+      sum += Fingerprint().add(number).add_bytes(of_row).value();
+    }
+    whole->second->sum.fetch_add(sum, std::memory_order_relaxed);
+    return ok();
+  });
+}
+
+int64_t SliceReader::rows_at_once(const graph::Value& weight) const {
+  int64_t rows = 1;
+  for (const graph::WeightSlice& slice : weight.slices) rows = std::max(rows, source_.rows_at_once(slice.tensor));
+  return rows;
+}
+
+void SliceReader::expect(const graph::Value& weight, Range rows) const {
+  (void)for_slices(weight, rows, [&](const auto& slice, const std::vector<Range>& ranges, Range) -> Result<void> {
+    source_.expect(slice.tensor, ranges);
+    return ok();
+  });
+}
+
+std::vector<TensorFingerprint> SliceReader::replicated() const {
+  std::vector<TensorFingerprint> fingerprints;
+  for (const Whole& whole : whole_) fingerprints.push_back({whole.tensor, whole.sum.load(std::memory_order_relaxed)});
+  return fingerprints;
+}
+
+}  // namespace
+
 Result<std::vector<TensorFingerprint>> load_weights(const graph::Graph& graph,
                                                     const std::map<std::string, Shape>& tensors,
                                                     const WeightSource& source, device::Store& store) {
-  std::vector<TensorFingerprint> replicated;
-  std::vector<std::byte> staging;
-  for (const graph::ValueId id : graph.values_of(graph::ValueKind::kWeight)) {
-    const graph::Value& weight = graph.value(id);
-    staging.resize(static_cast<size_t>(weight.type.bytes()));
-    size_t offset = 0;
-    for (const graph::WeightSlice& slice : weight.slices) {
-      const auto whole = tensors.find(slice.tensor);
-      LOCKSTEP_CHECK(whole != tensors.end(), slice.tensor);
-      const size_t bytes = static_cast<size_t>(elements_of(slice.range)) * size_of(weight.type.dtype);
-      LOCKSTEP_CHECK(offset + bytes <= staging.size(), slice.tensor, offset, bytes, staging.size());
-      const std::span<std::byte> part = std::span(staging).subspan(offset, bytes);
-      LOCKSTEP_TRY_VOID(source.read(slice.tensor, whole->second, slice.range, weight.type.dtype, part));
-      if (graph.ranks > 1 && is_whole(slice.range, whole->second)) {
-        replicated.push_back({slice.tensor, Fingerprint().add_bytes(part).value()});
-      }
-      offset += bytes;
-    }
-    LOCKSTEP_TRY_VOID(store.set_weight(weight.name, staging));
-  }
-  return replicated;
+  const SliceReader reader(graph, tensors, source);
+  LOCKSTEP_TRY_VOID(store.load(graph, reader));
+  return reader.replicated();
 }
 
 }  // namespace lockstep::shards

@@ -1,5 +1,5 @@
-// Where a shard's weights come from, and how they stream into a store: tensor by tensor, so the host never holds more
-// than one weight beside the packed ones.
+// Where a shard's weights come from, and how they stream into a store: some rows at a time, so the host holds little
+// more than the packed weights.
 #pragma once
 
 #include <map>
@@ -21,6 +21,15 @@ class WeightSource {
   /// Writes `ranges` of `tensor` (whole shape `whole`), row-major as `dtype`, to `dst`.
   virtual Result<void> read(const std::string& tensor, const Shape& whole, std::span<const Range> ranges, DType dtype,
                             std::span<std::byte> dst) const = 0;
+
+  /// How many neighbouring rows of `tensor` are best read together, at least 1.
+  virtual int64_t rows_at_once(const std::string& tensor) const {
+    (void)tensor;
+    return 1;
+  }
+
+  /// These ranges will be read soon. Never waits.
+  virtual void expect(const std::string& tensor, std::span<const Range> ranges) const { (void)tensor, (void)ranges; }
 };
 
 /// The tensors of an open checkpoint, which outlives the source.
@@ -31,6 +40,10 @@ class CheckpointWeights final : public WeightSource {
   Result<void> read(const std::string& tensor, const Shape& whole, std::span<const Range> ranges, DType dtype,
                     std::span<std::byte> dst) const override {
     return checkpoint_.read(tensor, whole, ranges, dtype, dst);
+  }
+  int64_t rows_at_once(const std::string& tensor) const override { return checkpoint_.rows_at_once(tensor); }
+  void expect(const std::string& tensor, std::span<const Range> ranges) const override {
+    checkpoint_.expect(tensor, ranges);
   }
 
  private:

@@ -92,6 +92,7 @@ class Bench {
         context_(context),
         plan_(plan),
         monitor_(monitor),
+        shard_(shard),
         collectives_(collectives),
         steps_(shard, collectives, context.clock,
                static_cast<size_t>(most_decode_steps(command.shape) +
@@ -100,6 +101,7 @@ class Bench {
   /// Opens the session of the next repetition. @collective @blocking
   Result<void> open() {
     own_session_.reset();
+    if (command_.kv == KvMemory::kFresh) shard_.store().release_caches();
     LOCKSTEP_TRY(session_, open_session(context_, own_session_));
     return context_.bootstrap.barrier();
   }
@@ -120,6 +122,7 @@ class Bench {
   const RankContext& context_;
   const Plan& plan_;
   RankMonitor& monitor_;
+  shards::Shard& shard_;
   trace::CollectiveLog& collectives_;
   StepClock steps_;
   std::vector<trace::RankTimeline> timelines_;  // of the last repetition, on rank 0
@@ -281,6 +284,7 @@ BenchReport report_of(const BenchCommand& command, const RankContext& context, c
   report.prefill_chunk = plan.model.shard.chunk;
   report.max_seq_len = plan.model.shard.capacity;
   report.flops_per_token = flops_per_token(plan.model.spec, command.shape.prompt_tokens);
+  report.kv = command.kv == KvMemory::kFresh ? "fresh" : "kept";
   report.one_clock = on_one_host(plan.places);
   return report;
 }
@@ -317,7 +321,7 @@ Result<void> run_bench_rank(const BenchCommand& command, RankContext context, Ra
   context.phases.enter("report");
   report.dropped_collectives = bench.dropped();
   LOCKSTEP_TRY(const auto memories,
-               context.bootstrap.exchange(to_text(memory_of(loaded.shard->store(), loaded.peak_loading))));
+               context.bootstrap.exchange(to_text(memory_of(loaded.shard->store(), loaded.loading))));
   for (const std::string& memory : memories) report.memory.push_back(parse_memory(memory));
   LOCKSTEP_TRY(const DecodeBytes bytes,
                group_decode_bytes(context.bootstrap, loaded.shard->graphs().decode.back(), command.shape));

@@ -88,6 +88,7 @@ void add_settings(const BenchReport& report, Json& json) {
   json["new_tokens"] = report.shape.new_tokens;
   json["prefill_chunk"] = report.prefill_chunk;
   json["max_seq_len"] = report.max_seq_len;
+  json["kv"] = report.kv;
   json["one_clock"] = report.one_clock;
   json["clock_error_s"] = report.repetitions.back().clock_error_s;
   json["stragglers"] = report.repetitions.back().stragglers;
@@ -165,9 +166,21 @@ std::string memory_table(const BenchReport& report) {
     const device::MemoryReport& store = report.memory[rank].store;
     text += fmt::format("  {:<6}{}, {} ({}), {}; {} ({})\n", rank, to_string(store.weights),
                         to_string(store.states_resident), to_string(store.states_reserved), to_string(store.workspace),
-                        to_string(report.memory[rank].peak), to_string(report.memory[rank].peak_loading));
+                        to_string(report.memory[rank].peak), to_string(report.memory[rank].loading.peak));
   }
   return text;
+}
+
+/// What the rank that reads most reads of the files; nothing where weights are random.
+std::string files_line(const BenchReport& report) {
+  LoadingCost most;
+  for (const RankMemory& memory : report.memory) {
+    if (memory.loading.read.value > most.read.value) most = memory.loading;
+  }
+  if (most.files.value == 0) return "";
+  const double share = static_cast<double>(most.read.value) / static_cast<double>(most.files.value);
+  return fmt::format("  read from the files: at most {} a rank, {:.3f} of their {}\n", to_string(most.read), share,
+                     to_string(most.files));
 }
 
 }  // namespace
@@ -276,6 +289,7 @@ std::string to_table(const BenchReport& report) {
   text += rank_table(report) + "\n" + memory_table(report) + "\n  start-up:";
   for (const auto& [phase, seconds] : report.startup) text += fmt::format(" {} {:.2f} s,", phase, seconds);
   text.back() = '\n';
+  text += files_line(report);
   return text + "\n" + std::string(formulas());
 }
 

@@ -1,4 +1,6 @@
 #include <CLI/CLI.hpp>
+#include <map>
+#include <string>
 
 #include "launcher/cli/commands.h"
 #include "launcher/cli/shared_options.h"
@@ -30,6 +32,13 @@ void add_bench_options(CLI::App& app, BenchCommand& command, int64_t& probe_mib)
       ->check(CLI::Range(0, 1000))
       ->capture_default_str()
       ->type_name("N");
+  app.add_option(
+         "--kv", command.kv,
+         "The memory of keys and values when a repetition begins: kept from the one before (default), or fresh: "
+         "none, it grows as tokens arrive")
+      ->transform(CLI::CheckedTransformer(
+          std::map<std::string, KvMemory>{{"kept", KvMemory::kKept}, {"fresh", KvMemory::kFresh}}))
+      ->type_name("kept|fresh");
   app.add_option("--probe-mib", probe_mib,
                  "MiB that a thread reads to measure the bandwidth; default: eight times the last-level cache, at "
                  "least 512, at most what a quarter of the free memory allows")

@@ -103,6 +103,12 @@ struct ExplainCommand {
   std::string show = "all";      // all, graph or summary
 };
 
+/// The memory behind keys and values when a repetition of `bench` begins.
+enum class KvMemory {
+  kKept,   // as the repetition before left it: committed after the warm-up
+  kFresh,  // none: it grows as tokens arrive
+};
+
 struct BenchCommand {
   ModelOptions model;
   RunOptions run;
@@ -111,6 +117,7 @@ struct BenchCommand {
   BenchShape shape;
   int repeats = 5;
   int warmup = 1;
+  KvMemory kv = KvMemory::kKept;
   std::optional<std::filesystem::path> trace;  // of the last repetition
   std::optional<Bytes> probe_bytes;            // of each thread's buffer; default: what no cache holds
   std::optional<std::filesystem::path> json;

@@ -85,7 +85,7 @@ Result<RunFacts> facts_of(const RankContext& context, const Plan& plan, const Lo
                           const device::Communicator* communicator,
                           const std::vector<std::pair<std::string, double>>& startup) {
   LOCKSTEP_TRY(const auto memories,
-               context.bootstrap.exchange(to_text(memory_of(loaded.shard->store(), loaded.peak_loading))));
+               context.bootstrap.exchange(to_text(memory_of(loaded.shard->store(), loaded.loading))));
   RunFacts facts{.world_size = context.bootstrap.size(),
                  .threads = plan.threads,
                  .backend = context.run.backend,

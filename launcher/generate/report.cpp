@@ -125,12 +125,12 @@ std::string summary(const Answers& answers, const RunFacts& facts) {
   for (const RankMemory& memory : facts.memory) {
     most.store.weights = std::max(most.store.weights, memory.store.weights);
     most.store.states_resident = std::max(most.store.states_resident, memory.store.states_resident);
-    most.peak_loading = std::max(most.peak_loading, memory.peak_loading);
+    most.loading.peak = std::max(most.loading.peak, memory.loading.peak);
     most.peak = std::max(most.peak, memory.peak);
   }
   line += fmt::format("; at most {} of weights and {} of states on a rank, {} in its process ({} while loading)",
                       to_string(most.store.weights), to_string(most.store.states_resident), to_string(most.peak),
-                      to_string(most.peak_loading));
+                      to_string(most.loading.peak));
   return line;
 }
 

@@ -29,6 +29,9 @@ class Phases {
     current_.store(name, std::memory_order_relaxed);
     if (on_enter_) on_enter_(name);
   }
+  /// Time that passed before this object was made, as a phase.
+  void add_before(const char* name, double seconds) { seconds_.push_back({name, seconds}); }
+
   /// Ends the last phase.
   void close() {
     const TimePoint now = clock_.now();

@@ -116,11 +116,16 @@ std::optional<Finding> more_threads_than_cores(const Placement& placement, const
   if (crowded != load.ranks.end()) {
     const PlacedRank& rank = **crowded;
     const auto cores = static_cast<int>(rank.place.cores.size());
-    const bool has_more = load.idle() > 0;
+    const int possible = std::max(1, load.available / load.size());  // cores for each rank
+    std::string fix = fmt::format("--threads {}", cores);
+    if (load.idle() > 0 && possible > cores) {
+      fix = more_cores_flag(placement.launcher, std::min(rank.threads, possible));
+      if (rank.threads > possible) fix += fmt::format(", with --threads {}", possible);
+    }
     return Finding{Severity::kWarning,
                    fmt::format("rank {} on {} computes with {} on {}", rank.place.rank, load.host,
                                counted(rank.threads, "thread"), counted(cores, "core")),
-                   has_more ? more_cores_flag(placement.launcher, rank.threads) : fmt::format("--threads {}", cores)};
+                   fix};
   }
   if (load.threads <= load.used()) return std::nullopt;
   return Finding{Severity::kWarning,

@@ -8,6 +8,7 @@
 
 #include "launcher/atomic_file.h"
 #include "launcher/ranks/exit_record.h"
+#include "launcher/ranks/rank_memory.h"
 
 namespace lockstep::launcher {
 namespace {
@@ -32,7 +33,9 @@ RankOffice::RankOffice(int rank, const Clock& clock, const RunOptions& run, Faul
       faults_(std::move(faults)),
       log_(rank, rank == 0 ? LogLevel::kInfo : LogLevel::kWarning),
       phases_(clock, [this](const char* phase) { faults_.at_phase(phase); }),
-      recorder_(clock) {}
+      recorder_(clock) {
+  phases_.add_before("exec", process_age_s());
+}
 
 void RankOffice::begin_step(int32_t schedule, int32_t step) {
   recorder_.begin_step(schedule, step);

@@ -6,7 +6,6 @@
 
 #include "launcher/ranks/agreements.h"
 #include "launcher/ranks/differing_communicator.h"
-#include "launcher/ranks/rank_memory.h"
 #include "runtime/checkpoint/stored_tensors.h"
 #include "runtime/graph/passes.h"
 #include "runtime/trace/recorded_communicator.h"
@@ -30,11 +29,11 @@ Result<void> check_budget(const RunOptions& run, const shards::ShardGraphs& grap
                   to_string(memory.workspace), to_string(Bytes(*run.memory_budget)))};
 }
 
-/// A config may say that the head is the embedding while the file holds another head.
-Result<void> check_tied_head(const checkpoint::ModelSpec& spec, const checkpoint::Checkpoint& checkpoint) {
+/// A config may say that the head is the embedding while the file holds another head. Each rank compares its rows.
+Result<void> check_tied_head(const checkpoint::ModelSpec& spec, const checkpoint::Checkpoint& checkpoint, Range rows) {
   constexpr std::string_view kHead = "lm_head.weight", kEmbedding = "model.embed_tokens.weight";
   if (!spec.tied_embeddings || !checkpoint.contains(kHead) || !checkpoint.contains(kEmbedding)) return ok();
-  LOCKSTEP_TRY(const bool equal, checkpoint::hold_equal_values(checkpoint, kHead, kEmbedding));
+  LOCKSTEP_TRY(const bool equal, checkpoint::hold_equal_values(checkpoint, kHead, kEmbedding, rows));
   if (equal) return ok();
   return Error{ErrorKind::kUnsupported,
                fmt::format("[launcher] cannot tie the head: found a {} that differs from {}, expected none or the same "
@@ -145,7 +144,8 @@ Result<LoadedShard> load_shard(const RankContext& context, const ModelPlan& plan
   std::unique_ptr<shards::WeightSource> weights = std::make_unique<shards::RandomWeights>();
   if (plan.checkpoint) {
     LOCKSTEP_TRY(loaded.checkpoint, checkpoint::open_model_checkpoint(*plan.checkpoint, plan.spec));
-    LOCKSTEP_TRY_VOID(check_tied_head(plan.spec, *loaded.checkpoint));
+    const Range rows = plan.partition.parts.at(static_cast<size_t>(context.bootstrap.rank())).vocabulary;
+    LOCKSTEP_TRY_VOID(check_tied_head(plan.spec, *loaded.checkpoint, rows));
     weights = std::make_unique<shards::CheckpointWeights>(*loaded.checkpoint);
   }
   LOCKSTEP_TRY(loaded.shard, shards::Shard::create(std::move(graphs), plan.shard, backend, communicator, *weights));
@@ -188,6 +188,10 @@ Result<LoadedModel> load_model(const RankContext& context, const Plan& plan, dev
       loaded.graphs_expected += made.shard->graphs().all().size();
       statement += statement_after_weights(made.checkpoint.get(), *made.shard);
       contents += whole_contents(name, *made.shard);
+      if (made.checkpoint) {
+        loaded.loading.read += Bytes(made.checkpoint->bytes_read());
+        loaded.loading.files += Bytes(made.checkpoint->bytes_of_files());
+      }
       return std::move(made.shard);
     };
     LOCKSTEP_TRY(std::unique_ptr<shards::Shard> shard, load("the model", plan.model));
@@ -201,7 +205,7 @@ Result<LoadedModel> load_model(const RankContext& context, const Plan& plan, dev
   context.phases.enter("agreement");
   LOCKSTEP_TRY_VOID(all_succeeded(context.bootstrap, mine));
   loaded.graphs->close();
-  loaded.peak_loading = peak_resident();
+  loaded.loading.peak = peak_resident();
   LOCKSTEP_TRY(const std::string common, common_contents(context.bootstrap, contents));
   LOCKSTEP_TRY_VOID(transport::agree(context.bootstrap, "graphs and weights", statement + common));
   return loaded;

@@ -15,6 +15,7 @@
 #include "launcher/ranks/fault.h"
 #include "launcher/ranks/phases.h"
 #include "launcher/ranks/placement.h"
+#include "launcher/ranks/rank_memory.h"
 #include "launcher/ranks/wiring.h"
 #include "runtime/checkpoint/model_spec.h"
 #include "runtime/core/abort_flag.h"
@@ -114,7 +115,7 @@ struct LoadedModel {
   shards::Shard* shard = nullptr;                    // in the engine
   shards::SpeculativeEngine* speculative = nullptr;  // the engine, where tokens are drafted
   size_t graphs_expected = 0;                        // of the model and of its draft model
-  Bytes peak_loading;                                // most memory of the process until now
+  LoadingCost loading;                               // memory until now, and what was read
 };
 
 Duration duration_of(double seconds);

@@ -61,7 +61,7 @@ class RankFamilies {
                                       {"states", memory.store.states_resident},
                                       {"states_reserved", memory.store.states_reserved},
                                       {"workspace", memory.store.workspace},
-                                      {"loading_peak", memory.peak_loading}}) {
+                                      {"loading_peak", memory.loading.peak}}) {
       memory_.samples.push_back({with({{"kind", kind}}), static_cast<double>(bytes.value)});
     }
   }

@@ -7,6 +7,7 @@
 #include <filesystem>
 #include <map>
 #include <memory>
+#include <optional>
 #include <span>
 #include <string>
 #include <string_view>
@@ -50,11 +51,22 @@ class Checkpoint {
   virtual Result<void> read(std::string_view name, const Shape& expected, std::span<const Range> ranges, DType dtype,
                             std::span<std::byte> dst) const = 0;
 
+  /// How many neighbouring rows of the tensor `name` are best read together: 1 where the file keeps rows, many where it
+  /// keeps the matrix transposed.
+  virtual int64_t rows_at_once(std::string_view name) const = 0;
+
+  /// `ranges` of the tensor `name` will be read soon: where the file is not in memory yet, its bytes start on their
+  /// way. Never waits for them; does nothing for a tensor that cannot be read.
+  virtual void expect(std::string_view name, std::span<const Range> ranges) const = 0;
+
   /// A fingerprint of names, types and file sizes: equal checkpoints have equal ones on every host.
   virtual uint64_t fingerprint() const = 0;
 
   /// Bytes read from the files so far, headers included.
   virtual int64_t bytes_read() const = 0;
+
+  /// Size of all its files together.
+  virtual int64_t bytes_of_files() const = 0;
 };
 
 /// Opens `directory`, its tensors under the names of the files: model.safetensors, or else the shards of
@@ -66,7 +78,8 @@ Result<std::unique_ptr<Checkpoint>> open_checkpoint(const std::filesystem::path&
 
 /// Whether the tensors `a` and `b` have one shape and equal values; both must be there, with 1 or 2 dimensions. For a
 /// tied model whose file also holds a `lm_head.weight`: the two may differ, and then transformers keeps them apart.
-/// Reads both in blocks. @blocking (disk)
-Result<bool> hold_equal_values(const Checkpoint& checkpoint, std::string_view a, std::string_view b);
+/// Only `rows` of them are compared, if given: ranks can share the work. Reads both in blocks. @blocking (disk)
+Result<bool> hold_equal_values(const Checkpoint& checkpoint, std::string_view a, std::string_view b,
+                               std::optional<Range> rows = std::nullopt);
 
 }  // namespace lockstep::checkpoint

@@ -2,6 +2,7 @@
 
 #include <fcntl.h>
 #include <fmt/format.h>
+#include <sys/mman.h>
 #include <sys/stat.h>
 
 #include <algorithm>
@@ -19,6 +20,24 @@ Error system_error(const std::filesystem::path& path, int code) {
   return {kind, fmt::format("[runtime/checkpoint] cannot read {}: found \"{}\", expected a readable file; check the "
                             "model directory",
                             path.string(), std::generic_category().message(code))};
+}
+
+/// Whether the system has the file in memory, judged by pages spread over it. A system that does not tell says yes.
+bool is_cached(int descriptor, int64_t size) {
+  constexpr int64_t kSamples = 256, kMostMissing = 2;
+  const int64_t page = ::sysconf(_SC_PAGESIZE);
+  if (size <= 0) return true;
+  void* map = ::mmap(nullptr, static_cast<size_t>(size), PROT_READ, MAP_SHARED, descriptor, 0);
+  if (map == MAP_FAILED) return true;
+  const int64_t pages = (size + page - 1) / page, samples = std::min(pages, kSamples);
+  int64_t missing = 0;
+  for (int64_t i = 0; i < samples; ++i) {
+    unsigned char present = 1;
+    char* at = static_cast<char*>(map) + pages * i / samples * page;
+    if (::mincore(at, static_cast<size_t>(page), &present) == 0 && (present & 1) == 0) ++missing;
+  }
+  ::munmap(map, static_cast<size_t>(size));
+  return missing <= std::min(kMostMissing, samples / 2);
 }
 
 }  // namespace
@@ -40,9 +59,17 @@ Result<std::unique_ptr<RandomAccessFile>> RandomAccessFile::open(const std::file
 }
 
 RandomAccessFile::RandomAccessFile(std::filesystem::path path, int descriptor, int64_t size, PositionalRead call)
-    : path_(std::move(path)), descriptor_(descriptor), size_(size), call_(call) {}
+    : path_(std::move(path)),
+      descriptor_(descriptor),
+      size_(size),
+      was_cached_(is_cached(descriptor, size)),
+      call_(call) {}
 
 RandomAccessFile::~RandomAccessFile() { ::close(descriptor_); }
+
+void RandomAccessFile::expect(int64_t offset, int64_t bytes) const {
+  if (bytes > 0) (void)::posix_fadvise(descriptor_, offset, bytes, POSIX_FADV_WILLNEED);
+}
 
 Result<void> RandomAccessFile::read(int64_t offset, std::span<std::byte> dst) const {
   while (!dst.empty()) {

@@ -36,12 +36,19 @@ class RandomAccessFile {
   /// file ends before that, and with `kFailedPrecondition` when the system cannot read it. @blocking
   Result<void> read(int64_t offset, std::span<std::byte> dst) const;
 
+  /// Whether (nearly) all of the file was in the system's memory when it was opened, as far as the system tells.
+  bool was_cached() const { return was_cached_; }
+
+  /// The bytes will be read soon: the system starts to fetch what it does not have. Never waits for the disk.
+  void expect(int64_t offset, int64_t bytes) const;
+
  private:
   RandomAccessFile(std::filesystem::path path, int descriptor, int64_t size, PositionalRead call);
 
   std::filesystem::path path_;
   int descriptor_;
   int64_t size_;
+  bool was_cached_;
   PositionalRead call_;
 };
 

@@ -107,6 +107,12 @@ Result<void> StoredFiles::read(const RandomAccessFile& file, int64_t offset, std
   return ok();
 }
 
+int64_t StoredFiles::bytes_of_files() const {
+  int64_t bytes = 0;
+  for (const auto& [path, file] : files_) bytes += file->size();
+  return bytes;
+}
+
 uint64_t StoredFiles::fingerprint() const {
   Fingerprint print;
   for (const auto& [path, file] : files_) print.add(path.filename().string()).add(file->size());

@@ -42,6 +42,9 @@ class StoredFiles {
   /// `Checkpoint::bytes_read`.
   int64_t bytes_read() const { return bytes_read_.load(std::memory_order_relaxed); }
 
+  /// `Checkpoint::bytes_of_files`.
+  int64_t bytes_of_files() const;
+
  private:
   using HeaderReader = Result<TensorMap> (*)(const ByteSource& file);
 

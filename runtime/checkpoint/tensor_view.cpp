@@ -9,6 +9,7 @@ namespace lockstep::checkpoint {
 namespace {
 
 constexpr int64_t kBufferBytes = int64_t{1} << 20;
+constexpr int64_t kPageBytes = 4096;
 constexpr int64_t kNarrowGap = 4;   // elements from one to the next up to which a vector is read in one go
 constexpr int64_t kLeastRuns = 32;  // of a tile that is transposed, so that what is written is not too thin
 
@@ -179,6 +180,39 @@ Result<void> read_view(const StoredFiles& files, const TensorView& view, Range r
     row += count;
   }
   return ok();
+}
+
+int64_t rows_at_once(const TensorView& view) {
+  if (view.columns <= 1 || view.row_stride >= view.column_stride) return 1;
+  return kPageBytes / (std::max<int64_t>(1, view.row_stride) * static_cast<int64_t>(size_of(view.dtype)));
+}
+
+void expect_view(const StoredFiles& files, const TensorView& view, Range rows, Range columns) {
+  const RandomAccessFile& file = files.file(view.file);
+  if (file.was_cached() || rows.size() == 0 || columns.size() == 0) return;
+  const auto size = static_cast<int64_t>(size_of(view.dtype));
+  Range wanted;  // bytes, not announced yet
+  const auto add = [&](int64_t offset, int64_t bytes) {
+    if (wanted.size() > 0 && offset >= wanted.begin && offset - wanted.end <= kPageBytes) {
+      wanted.end = std::max(wanted.end, offset + bytes);
+      return;
+    }
+    file.expect(wanted.begin, wanted.size());
+    wanted = {offset, offset + bytes};
+  };
+  const bool columns_lie_together = view.row_stride < view.column_stride && columns.size() > 1;
+  for (int64_t row = rows.begin; row < rows.end && !columns_lie_together; ++row) {
+    const int64_t first = row / view.group * view.group_stride + row % view.group * view.row_stride;
+    add(view.offset + (first + columns.begin * view.column_stride) * size,
+        ((columns.size() - 1) * view.column_stride + 1) * size);
+  }
+  for (int64_t column = columns.begin; column < columns.end && columns_lie_together; ++column) {
+    const auto place = [&](int64_t row) {
+      return row / view.group * view.group_stride + row % view.group * view.row_stride + column * view.column_stride;
+    };
+    add(view.offset + place(rows.begin) * size, (place(rows.end - 1) - place(rows.begin) + 1) * size);
+  }
+  file.expect(wanted.begin, wanted.size());
 }
 
 }  // namespace lockstep::checkpoint

@@ -40,4 +40,11 @@ struct TensorView {
 Result<void> read_view(const StoredFiles& files, const TensorView& view, Range rows, Range columns, DType dtype,
                        std::span<std::byte> dst);
 
+/// How many neighbouring rows are best read together: so many that their part of a column is a page of the file, where
+/// columns are what lies together; else 1.
+int64_t rows_at_once(const TensorView& view);
+
+/// That part of `view` will be read soon (`RandomAccessFile::expect`).
+void expect_view(const StoredFiles& files, const TensorView& view, Range rows, Range columns);
+
 }  // namespace lockstep::checkpoint

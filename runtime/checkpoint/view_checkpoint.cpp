@@ -83,4 +83,22 @@ Result<void> ViewCheckpoint::read(std::string_view name, const Shape& expected, 
   return read_view(*files_, stored->view, rows, columns, dtype, dst);
 }
 
+int64_t ViewCheckpoint::rows_at_once(std::string_view name) const {
+  const auto it = stored_.find(name);
+  return it == stored_.end() ? 1 : checkpoint::rows_at_once(it->second.view);
+}
+
+void ViewCheckpoint::expect(std::string_view name, std::span<const Range> ranges) const {
+  const auto it = stored_.find(name);
+  if (it == stored_.end() || !it->second.entry.can_be_read || ranges.size() > 2) return;
+  const StoredTensor& stored = it->second;
+  const Range rows = ranges.empty() ? Range{0, 1} : ranges[0];
+  if (stored.scales) {  // both parts of the rows, whole: they are dense
+    expect_view(*files_, stored.view, rows, {0, stored.view.columns});
+    expect_view(*files_, *stored.scales, rows, {0, stored.scales->columns});
+    return;
+  }
+  expect_view(*files_, stored.view, rows, ranges.size() < 2 ? Range{0, 1} : ranges[1]);
+}
+
 }  // namespace lockstep::checkpoint

@@ -34,8 +34,11 @@ class ViewCheckpoint final : public Checkpoint {
   const TensorMap& tensors() const override { return tensors_; }
   Result<void> read(std::string_view name, const Shape& expected, std::span<const Range> ranges, DType dtype,
                     std::span<std::byte> dst) const override;
+  int64_t rows_at_once(std::string_view name) const override;
+  void expect(std::string_view name, std::span<const Range> ranges) const override;
   uint64_t fingerprint() const override { return files_->fingerprint(); }
   int64_t bytes_read() const override { return files_->bytes_read(); }
+  int64_t bytes_of_files() const override { return files_->bytes_of_files(); }
 
  private:
   Result<const StoredTensor*> find_readable(std::string_view name, const Shape& expected) const;

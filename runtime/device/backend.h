@@ -16,6 +16,7 @@
 #include <string_view>
 #include <vector>
 
+#include "runtime/core/block_tree.h"
 #include "runtime/core/shape.h"
 #include "runtime/device/communicator.h"
 #include "runtime/graph/graph.h"
@@ -44,6 +45,27 @@ struct MemoryReport {
   Bytes workspace;        // activations and buffers of the executables
 };
 
+/// Where a store reads weights from, some rows at a time. Called by several threads at once.
+class WeightReader {
+ public:
+  virtual ~WeightReader() = default;
+
+  /// Writes rows `rows` of `weight` (a range of dimension 0 of its type; 0:1 of a scalar), row-major, into `dst`, which
+  /// has exactly their size. Each row of a weight is asked for once. @blocking (disk)
+  virtual Result<void> read(const graph::Value& weight, Range rows, std::span<std::byte> dst) const = 0;
+
+  /// How many neighbouring rows of `weight` are best read together, at least 1: many where a file keeps it transposed.
+  virtual int64_t rows_at_once(const graph::Value& weight) const = 0;
+
+  /// These rows will be read soon, so their bytes may start on their way. Never waits for them.
+  virtual void expect(const graph::Value& weight, Range rows) const = 0;
+};
+
+/// The range of dimension 0 that is all of a weight.
+inline Range rows_of(const graph::Value& weight) {
+  return {0, weight.type.shape.rank() == 0 ? 1 : weight.type.shape[0]};
+}
+
 /// A state's index in its store; valid as long as the store.
 using StateId = StrongId<struct StateTag, int32_t>;
 
@@ -56,6 +78,10 @@ class Store {
   /// the backend may repack. Once per weight, before the first run.
   virtual Result<void> set_weight(std::string_view name, std::span<const std::byte> bytes) = 0;
 
+  /// Fills every weight of `graph` from `reader`. Here one after the other; a backend with threads reads and repacks
+  /// with all of them. Fails with the reader's error. Once, before the first run. @blocking (disk)
+  virtual Result<void> load(const graph::Graph& graph, const WeightReader& reader);
+
   /// The state called `name`, if the graphs have one.
   virtual std::optional<StateId> find_state(std::string_view name) const = 0;
   /// Overwrites part of a dense state (not a KV cache), from byte `offset` on. Does not allocate.
@@ -66,6 +92,10 @@ class Store {
   /// Slot `dst` of every KV cache becomes a copy of slot `src`, of which the first `tokens` positions have been written
   /// (of a ring: what it still holds of them). Does not allocate.
   virtual Result<void> copy_slot(int64_t src, int64_t dst, int64_t tokens) = 0;
+
+  /// Gives the memory of the KV caches back to the system, where a backend commits it as tokens arrive; what they held
+  /// is lost. Between steps; every slot is opened anew before it is used again.
+  virtual void release_caches() {}
 
   /// The logical contents [slots, heads, capacity, head_dim] of a KV cache, for tests and tools; may allocate.
   virtual Result<std::vector<std::byte>> read_cache(StateId state) const = 0;

@@ -196,6 +196,24 @@ Result<Merges> parse_merges(const JsonField& list, const Vocabulary& vocabulary,
   return merges;
 }
 
+/// The same of merges that were read apart; empty where one of them would be an error.
+std::optional<Merges> merges_of(const std::vector<MergeTables::Pair>& pairs, const Vocabulary& vocabulary,
+                                const std::string& prefix) {
+  if (pairs.size() >= static_cast<size_t>(INT32_MAX)) return std::nullopt;
+  Merges merges;
+  merges.reserve(pairs.size());
+  for (size_t rank = 0; rank < pairs.size(); ++rank) {
+    const MergeTables::Pair& pair = pairs[rank];
+    const auto left = vocabulary.id_of(pair.left()), right = vocabulary.id_of(pair.right());
+    const bool skips = !prefix.empty() && pair.right().starts_with(prefix);
+    const auto result = skips ? vocabulary.id_of(std::string(pair.left()).append(pair.right().substr(prefix.size())))
+                              : vocabulary.id_of(pair.both);
+    if (!left || !right || !result) return std::nullopt;
+    merges[pair_key(*left, *right)] = {static_cast<int32_t>(rank), *result};
+  }
+  return merges;
+}
+
 Result<BpeOptions> parse_options(const JsonField& field, const Vocabulary& vocabulary) {
   BpeOptions options;
   LOCKSTEP_TRY(options.continuing_prefix, field.string_or("continuing_subword_prefix", ""));
@@ -212,7 +230,15 @@ Result<BpeOptions> parse_options(const JsonField& field, const Vocabulary& vocab
 
 }  // namespace
 
-Result<std::unique_ptr<Model>> parse_bpe(const JsonField& field) {
+Result<std::unique_ptr<Model>> parse_bpe(const JsonField& field, const MergeTables* tables) {
+  if (tables != nullptr) {
+    auto vocabulary = Vocabulary::of(tables->vocabulary);
+    if (!vocabulary) return field.invalid("a vocabulary with an error", "one token for each id");
+    LOCKSTEP_TRY(BpeOptions options, parse_options(field, *vocabulary));
+    auto merges = merges_of(tables->merges, *vocabulary, options.continuing_prefix);
+    if (!merges) return field.invalid("a merge with an error", "tokens that the vocabulary holds");
+    return std::make_unique<Bpe>(*std::move(vocabulary), *std::move(merges), std::move(options));
+  }
   LOCKSTEP_TRY(const JsonField vocabulary_field, field.at("vocab"));
   LOCKSTEP_TRY(Vocabulary vocabulary, Vocabulary::parse(vocabulary_field));
   LOCKSTEP_TRY(BpeOptions options, parse_options(field, vocabulary));

@@ -2,10 +2,11 @@
 
 namespace lockstep::text {
 
-Result<std::unique_ptr<Model>> parse_model(const JsonField& field) {
+Result<std::unique_ptr<Model>> parse_model(const JsonField& field, const MergeTables* tables) {
   // Files from before the type was written down hold BPE when they have merges.
   LOCKSTEP_TRY(const std::string type, field.string_or("type", field.find("merges") ? "BPE" : "none"));
-  if (type == "BPE") return parse_bpe(field);
+  if (type == "BPE") return parse_bpe(field, tables);
+  if (tables != nullptr) return field.unsupported(fmt::format("merges for the model \"{}\"", type), "BPE");
   if (type == "Unigram") return parse_unigram(field);
   return field.unsupported(fmt::format("the model \"{}\"", type), "BPE, Unigram");
 }

@@ -8,6 +8,7 @@
 
 #include "runtime/core/result.h"
 #include "runtime/text/json_field.h"
+#include "runtime/text/merge_tables.h"
 #include "runtime/text/vocabulary.h"
 
 namespace lockstep::text {
@@ -21,10 +22,11 @@ class Model {
   virtual const Vocabulary& vocabulary() const = 0;
 };
 
-Result<std::unique_ptr<Model>> parse_bpe(const JsonField& field);
+/// `tables` are the vocabulary and the merges if they were read apart from `field`, else null.
+Result<std::unique_ptr<Model>> parse_bpe(const JsonField& field, const MergeTables* tables);
 Result<std::unique_ptr<Model>> parse_unigram(const JsonField& field);
 
 /// Fails with `kUnsupported` on a type that is not known, naming it.
-Result<std::unique_ptr<Model>> parse_model(const JsonField& field);
+Result<std::unique_ptr<Model>> parse_model(const JsonField& field, const MergeTables* tables);
 
 }  // namespace lockstep::text

@@ -192,10 +192,11 @@ class FileTokenizer final : public Tokenizer {
   Parts parts_;
 };
 
-Result<Parts> parse_parts(const JsonField& root) {
+/// `tables` are those of the model, if they were read apart from the document.
+Result<Parts> parse_parts(const JsonField& root, const MergeTables* tables) {
   Parts parts;
   LOCKSTEP_TRY(const JsonField model, root.at("model"));
-  LOCKSTEP_TRY(parts.model, parse_model(model));
+  LOCKSTEP_TRY(parts.model, parse_model(model, tables));
   if (const auto field = root.find("normalizer")) {
     LOCKSTEP_TRY(parts.normalizer, parse_normalizer(*field));
   }
@@ -219,10 +220,14 @@ Result<Parts> parse_parts(const JsonField& root) {
 }  // namespace
 
 Result<std::unique_ptr<Tokenizer>> parse_tokenizer(std::string_view json, std::string_view origin) {
+  if (const auto apart = read_with_tables(json)) {
+    Result<Parts> parts = parse_parts(JsonField(apart->document, std::string(origin)), &apart->tables);
+    if (parts.has_value()) return std::make_unique<FileTokenizer>(std::move(parts).assume_value());
+  }  // else a plain parse says what is wrong, and where
   const auto document = nlohmann::json::parse(json, nullptr, /*allow_exceptions=*/false);
   const JsonField root(document, std::string(origin));
   if (document.is_discarded()) return root.invalid("text that is no JSON", "a tokenizer as JSON");
-  LOCKSTEP_TRY(Parts parts, parse_parts(root));
+  LOCKSTEP_TRY(Parts parts, parse_parts(root, nullptr));
   return std::make_unique<FileTokenizer>(std::move(parts));
 }
 

@@ -19,6 +19,15 @@ Result<Vocabulary> Vocabulary::parse(const JsonField& field) {
   return vocabulary;
 }
 
+std::optional<Vocabulary> Vocabulary::of(const std::vector<std::pair<std::string, int64_t>>& tokens) {
+  Vocabulary vocabulary;
+  vocabulary.reserve(tokens.size());
+  for (const auto& [token, id] : tokens) {
+    if (id < 0 || id >= kMaxIds || !vocabulary.add(token, static_cast<int32_t>(id))) return std::nullopt;
+  }
+  return vocabulary;
+}
+
 bool Vocabulary::add(std::string token, int32_t id) {
   if (id >= end()) tokens_.resize(static_cast<size_t>(id) + 1, nullptr);
   if (tokens_[id] != nullptr) return *tokens_[id] == token;

@@ -7,6 +7,7 @@
 #include <string>
 #include <string_view>
 #include <unordered_map>
+#include <utility>
 #include <vector>
 
 #include "runtime/core/result.h"
@@ -32,6 +33,9 @@ class Vocabulary {
 
   /// From an object {token: id}. Fails with `kInvalidArgument` on ids that are no ids or belong to two tokens.
   static Result<Vocabulary> parse(const JsonField& field);
+
+  /// From tokens and ids; empty where `parse` would fail.
+  static std::optional<Vocabulary> of(const std::vector<std::pair<std::string, int64_t>>& tokens);
 
   /// False when the id or the token is taken by another.
   bool add(std::string token, int32_t id);

@@ -66,7 +66,7 @@ RunMetrics small_metrics() {
   rank.report = trace::RankReport{.rank = 1, .host = "node1", .phases = {{"load", {1.5, 0.25, 0.25}}, {"run", {}}}};
   rank.report->decode.split = {3.0, 0.5, 0.125};
   rank.report->decode.collectives = {61, 4096, {}};
-  rank.memory = {.store = {.weights = Bytes(1000)}, .peak_loading = Bytes(4000), .peak = Bytes(5000)};
+  rank.memory = {.store = {.weights = Bytes(1000)}, .loading = {.peak = Bytes(4000)}, .peak = Bytes(5000)};
   return {.build = {{"version", "1"}},
           .run = {{"model", "m"}},
           .is_complete = true,
@@ -106,9 +106,10 @@ TEST(RunMetrics, WhileItRunsTellWhatIsKnown) {
 
 TEST(RankMemory, TravelsAsTextAndHasAPeak) {
   const RankMemory memory{
-      .store = {Bytes(1), Bytes(2), Bytes(3), Bytes(4)}, .peak_loading = Bytes(5), .peak = Bytes(6)};
+      .store = {Bytes(1), Bytes(2), Bytes(3), Bytes(4)}, .loading = {Bytes(5), Bytes(6), Bytes(7)}, .peak = Bytes(8)};
   EXPECT_EQ(to_json(parse_memory(to_text(memory))), to_json(memory));
   EXPECT_EQ(to_json(memory)["peak_resident_loading"], 5);
+  EXPECT_EQ(to_json(memory)["bytes_read_loading"], 6);
   const Bytes before = peak_resident();
   EXPECT_GT(before.value, 0);
   const std::vector<char> large(before.value + (8 << 20), 'x');

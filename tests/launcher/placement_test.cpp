@@ -96,6 +96,11 @@ TEST(Judge, SeesMoreThreadsThanCores) {
             finding.fix == "mpirun --bind-to none, or mpirun --map-by slot:PE=4";
   }
   EXPECT_TRUE(said);
+  Placement many{Launcher::kSlurm, {}};  // 8 cores cannot give each of two ranks eight
+  for (int rank = 0; rank < 2; ++rank) place(many, 0, {rank}, 8, 8);
+  std::vector<std::string> fixes;
+  for (const Finding& finding : judge(many)) fixes.push_back(finding.fix);
+  EXPECT_THAT(fixes, testing::Contains("srun --cpus-per-task=4 (or --cpu-bind=none), with --threads 4"));
   Placement together{Launcher::kOpenMpi, {}};
   for (int rank = 0; rank < 2; ++rank) place(together, 0, cores(0, 4), 4, 4);
   EXPECT_THAT(judge(together).at(0).what, HasSubstr("ranks 0, 1 on node0 compute with 8 threads on 4 cores"));

@@ -20,7 +20,7 @@ class Backend final : public device::Backend {
   }
 
   Result<std::unique_ptr<device::Store>> make_store(std::span<const graph::Graph* const> graphs) override {
-    LOCKSTEP_TRY(std::unique_ptr<device::Store> store, Store::create(graphs, kernels_));
+    LOCKSTEP_TRY(std::unique_ptr<device::Store> store, Store::create(graphs, kernels_, *team_));
     return store;
   }
 

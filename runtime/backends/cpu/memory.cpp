@@ -44,6 +44,10 @@ Result<Mapping> Mapping::create(int64_t bytes, Pages pages, const char* what) {
   return mapping;
 }
 
+void Mapping::release() {
+  if (data_ != nullptr) madvise(data_, size_, MADV_DONTNEED);
+}
+
 int64_t Mapping::resident() const {
   const int64_t page = sysconf(_SC_PAGESIZE);
   constexpr int64_t kPagesAtOnce = int64_t{1} << 16;

@@ -28,6 +28,8 @@ class Mapping {
   int64_t size() const { return size_; }
   /// Bytes that are physically there now.
   int64_t resident() const;
+  /// Gives all of it back to the system; it starts at zero again.
+  void release();
 
  private:
   std::byte* data_ = nullptr;

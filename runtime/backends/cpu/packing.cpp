@@ -1,40 +1,106 @@
 #include "runtime/backends/cpu/packing.h"
 
 #include <algorithm>
+#include <array>
+#include <cstring>
 
 namespace lockstep::cpu {
 namespace {
 
-/// `Element` is an unsigned integer as wide as the matrix's elements.
-template <typename Element>
-void pack_panel(const Packing& packing, int64_t panel, const Element* src, Element* dst) {
-  const int64_t width = packing.strips_of_panel(panel) * kStrip;
-  const int64_t first = panel * kPanel;
-  const int64_t rows = std::min(packing.n - first, width);
-  const int64_t per_step = packing.pairs ? 2 : 1;
-  // A few columns of all rows at a time: the reads of a row use whole cache lines before those are evicted.
-  constexpr int64_t kColumnsAtOnce = 64;
-  for (int64_t begin = 0; begin < packing.padded_k(); begin += kColumnsAtOnce) {
-    const int64_t end = std::min(begin + kColumnsAtOnce, packing.padded_k());
-    for (int64_t row = 0; row < width; ++row) {
-      Element* to = dst + row * per_step;
-      const Element* from = src + std::min(first + row, packing.n - 1) * packing.k;
-      for (int64_t c = begin; c < end; ++c) {
-        const int64_t column = row < rows ? packing.column_of(c) : -1;
-        to[c / per_step * width * per_step + c % per_step] = column < 0 ? Element{0} : from[column];
-      }
+/// Vectors of 16 bytes, which every machine has: packing waits for memory, not for them.
+template <typename Word>
+struct VectorOf;
+template <>
+struct VectorOf<uint32_t> {
+  using Type [[gnu::vector_size(16)]] = uint32_t;
+  static Type low(Type a, Type b) { return __builtin_shufflevector(a, b, 0, 4, 1, 5); }
+  static Type high(Type a, Type b) { return __builtin_shufflevector(a, b, 2, 6, 3, 7); }
+};
+template <>
+struct VectorOf<uint16_t> {
+  using Type [[gnu::vector_size(16)]] = uint16_t;
+  static Type low(Type a, Type b) { return __builtin_shufflevector(a, b, 0, 8, 1, 9, 2, 10, 3, 11); }
+  static Type high(Type a, Type b) { return __builtin_shufflevector(a, b, 4, 12, 5, 13, 6, 14, 7, 15); }
+};
+
+/// Transposes a square whose sides have 16 bytes; row i of `src` starts `src_pitch` bytes after the one before, of
+/// `dst` `dst_pitch`. Each round interleaves the first half of the rows with the second; after log2 of their number
+/// columns have become rows.
+template <typename Word>
+void transpose_square(const std::byte* src, int64_t src_pitch, std::byte* dst, int64_t dst_pitch) {
+  using Vector = VectorOf<Word>;
+  constexpr int kSide = 16 / sizeof(Word);
+  std::array<typename Vector::Type, kSide> rows, next;
+  for (int i = 0; i < kSide; ++i) std::memcpy(&rows[i], src + i * src_pitch, 16);
+  for (int round = 1; round < kSide; round *= 2) {
+    for (int i = 0; i < kSide / 2; ++i) {
+      next[2 * i] = Vector::low(rows[i], rows[i + kSide / 2]);
+      next[2 * i + 1] = Vector::high(rows[i], rows[i + kSide / 2]);
+    }
+    rows = next;
+  }
+  for (int i = 0; i < kSide; ++i) std::memcpy(dst + i * dst_pitch, &rows[i], 16);
+}
+
+/// Where words come from and go to: word [row][step] of `src` becomes word [step][row] of `dst`. Pitches are bytes.
+struct Interleaving {
+  const std::byte* src;
+  int64_t src_pitch;
+  std::byte* dst;
+  int64_t dst_pitch;
+  int64_t rows;
+};
+
+/// Interleaves steps [begin, end) word by word, for rows [first_row, rows).
+template <typename Word>
+void interleave_slowly(const Interleaving& of, int64_t first_row, Range steps) {
+  constexpr int64_t kSize = sizeof(Word);
+  for (int64_t row = first_row; row < of.rows; ++row) {
+    for (int64_t step = steps.begin; step < steps.end; ++step) {
+      std::memcpy(of.dst + step * of.dst_pitch + row * kSize, of.src + row * of.src_pitch + step * kSize, kSize);
     }
   }
 }
 
-template <typename Element>
-void pack_all(const Packing& packing, const std::byte* src, std::byte* dst) {
-  for (int64_t part = 0; part < packing.parts; ++part) {
-    const Element* from = reinterpret_cast<const Element*>(src) + part * packing.n * packing.k;
-    std::byte* to = dst + part * packing.bytes_of_part();
-    for (int64_t panel = 0; panel < packing.panels(); ++panel) {
-      pack_panel(packing, panel, from, reinterpret_cast<Element*>(to + packing.panel_offset(panel)));
+/// Interleaves `steps` steps: a cache line of each row at a time, so that a line is read once and written whole.
+template <typename Word>
+void interleave(const Interleaving& of, int64_t steps) {
+  constexpr int64_t kSize = sizeof(Word), kSide = 16 / kSize, kLine = 64 / kSize;
+  const int64_t square_rows = of.rows / kSide * kSide;
+  for (int64_t begin = 0; begin < steps; begin += kLine) {
+    const int64_t end = std::min(begin + kLine, steps);
+    const int64_t square_end = begin + (end - begin) / kSide * kSide;
+    for (int64_t row = 0; row < square_rows; row += kSide) {
+      for (int64_t step = begin; step < square_end; step += kSide) {
+        transpose_square<Word>(of.src + row * of.src_pitch + step * kSize, of.src_pitch,
+                               of.dst + step * of.dst_pitch + row * kSize, of.dst_pitch);
+      }
     }
+    interleave_slowly<Word>(of, square_rows, {begin, square_end});
+    interleave_slowly<Word>(of, 0, {square_end, end});
+  }
+}
+
+/// The columns of one leaf of a panel, packed one after the other; pairs are words of two elements, and the last of an
+/// odd leaf is half zero.
+template <typename Element>
+void interleave_leaf(const Packing& packing, Interleaving of, int64_t columns) {
+  if (!packing.pairs) return interleave<Element>(of, columns);
+  const int64_t whole = columns / 2;
+  interleave<uint32_t>(of, whole);
+  for (int64_t row = 0; columns % 2 != 0 && row < of.rows; ++row) {
+    std::array<uint16_t, 2> pair{};
+    std::memcpy(pair.data(), of.src + row * of.src_pitch + 4 * whole, 2);
+    std::memcpy(of.dst + whole * of.dst_pitch + 4 * row, pair.data(), 4);
+  }
+}
+
+/// Rows that fill up the last strip are zeros.
+void clear_missing_rows(const Packing& packing, int64_t width, int64_t rows, std::byte* dst) {
+  if (rows == width) return;
+  const int64_t row_bytes = packing.bytes_per_strip_step() / kStrip;
+  for (int64_t step = 0; step < packing.steps(); ++step) {
+    std::memset(dst + (step * width + rows) * row_bytes, 0, static_cast<size_t>((width - rows) * row_bytes));
   }
 }
 
@@ -60,9 +126,30 @@ int64_t Packing::column_of(int64_t packed) const {
   return packed % padded < leaf && column < k ? column : -1;
 }
 
+void pack_panel(const Packing& packing, int64_t panel, const std::byte* src, std::byte* dst) {
+  const int64_t size = static_cast<int64_t>(size_of(packing.dtype));
+  const int64_t in_part = panel % packing.panels();
+  const int64_t step_bytes = packing.step_stride(in_part);
+  std::byte* to = dst + panel / packing.panels() * packing.bytes_of_part() + packing.panel_offset(in_part);
+  const int64_t rows = packing.rows_of_panel(panel).size();
+  const int64_t leaf_steps = packing.padded_leaf(packing.leaf) / (packing.pairs ? 2 : 1);
+  for (int64_t column = 0, step = 0; column < packing.k; column += packing.leaf, step += leaf_steps) {
+    const int64_t columns = std::min(packing.leaf, packing.k - column);
+    const Interleaving of{src + column * size, packing.k * size, to + step * step_bytes, step_bytes, rows};
+    if (size == 4) {
+      interleave_leaf<uint32_t>(packing, of, columns);
+    } else {
+      interleave_leaf<uint16_t>(packing, of, columns);
+    }
+  }
+  clear_missing_rows(packing, packing.strips_of_panel(in_part) * kStrip, rows, to);
+}
+
 void pack(const Packing& packing, const std::byte* src, std::byte* dst) {
-  if (size_of(packing.dtype) == 4) return pack_all<uint32_t>(packing, src, dst);
-  pack_all<uint16_t>(packing, src, dst);
+  const int64_t row_bytes = packing.k * static_cast<int64_t>(size_of(packing.dtype));
+  for (int64_t panel = 0; panel < packing.parts * packing.panels(); ++panel) {
+    pack_panel(packing, panel, src + packing.rows_of_panel(panel).begin * row_bytes, dst);
+  }
 }
 
 void unpack_row(const Packing& packing, const std::byte* packed, int64_t row, std::byte* dst) {

@@ -13,6 +13,7 @@
 #include <cstdint>
 
 #include "runtime/backends/cpu/kernels/kernels.h"
+#include "runtime/core/block_tree.h"
 #include "runtime/core/dtype.h"
 
 namespace lockstep::cpu {
@@ -47,6 +48,11 @@ struct Packing {
   /// Bytes from one step of a panel to the next.
   int64_t step_stride(int64_t panel) const { return strips_of_panel(panel) * bytes_per_strip_step(); }
   int64_t panel_offset(int64_t panel) const { return panel * kPanelStrips * bytes_per_strip_step() * steps(); }
+  /// The rows of the matrix that a panel holds; panels are counted through all parts.
+  Range rows_of_panel(int64_t panel) const {
+    const int64_t first = panel / panels() * n + panel % panels() * kPanel;
+    return {first, std::min(first + kPanel, (panel / panels() + 1) * n)};
+  }
   int64_t bytes_of_part() const { return strips() * bytes_per_strip_step() * steps(); }
   int64_t bytes() const { return parts * bytes_of_part(); }
   /// The column of x that the packed column stands for, or −1 for padding: packed leaves start at multiples of
@@ -58,6 +64,10 @@ struct Packing {
 
 /// Packs `src`, row-major [parts · n, k], into `dst` of `packing.bytes()`.
 void pack(const Packing& packing, const std::byte* src, std::byte* dst);
+
+/// Packs one panel, counted through all parts: `src` is its first row (`rows_of_panel`), `dst` the whole packed matrix.
+/// Panels may be packed by several threads at once.
+void pack_panel(const Packing& packing, int64_t panel, const std::byte* src, std::byte* dst);
 
 /// Copies row `row` (of parts · n) out of a packed matrix; `dst` has k elements.
 void unpack_row(const Packing& packing, const std::byte* packed, int64_t row, std::byte* dst);

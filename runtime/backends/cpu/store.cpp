@@ -18,8 +18,9 @@ int64_t round_up(int64_t value, int64_t unit) { return (value + unit - 1) / unit
 
 }  // namespace
 
-Result<std::unique_ptr<Store>> Store::create(std::span<const graph::Graph* const> graphs, const Kernels& kernels) {
-  std::unique_ptr<Store> store(new Store(kernels));
+Result<std::unique_ptr<Store>> Store::create(std::span<const graph::Graph* const> graphs, const Kernels& kernels,
+                                             ThreadTeam& team) {
+  std::unique_ptr<Store> store(new Store(kernels, team));
   for (const graph::Graph* graph : graphs) LOCKSTEP_TRY_VOID(store->add_values(*graph));
   for (const graph::Graph* graph : graphs) LOCKSTEP_TRY_VOID(store->add_uses(*graph));
   for (const graph::Graph* graph : graphs) LOCKSTEP_TRY_VOID(store->add_appends(*graph));
@@ -207,23 +208,53 @@ int64_t Store::lay_out_caches() {
   return bytes;
 }
 
-Result<void> Store::set_weight(std::string_view name, std::span<const std::byte> bytes) {
+Result<Store::Weight*> Store::find_weight(std::string_view name, int64_t bytes) {
   const auto found = weights_.find(name);
   if (found == weights_.end()) {
     return Error{ErrorKind::kNotFound,
                  fmt::format("[runtime/backends/cpu] cannot set weight {}: no graph of this store has it", name)};
   }
-  Weight& weight = found->second;
-  if (static_cast<int64_t>(bytes.size()) != weight.type.bytes()) {
-    return invalid(fmt::format("cannot set weight {}: found {} bytes, expected {} for {}", name, bytes.size(),
-                               weight.type.bytes(), to_string(weight.type)));
+  if (bytes != found->second.type.bytes()) {
+    return invalid(fmt::format("cannot set weight {}: found {} bytes, expected {} for {}", name, bytes,
+                               found->second.type.bytes(), to_string(found->second.type)));
   }
-  if (bytes.size() > 0) {
-    for (const Form& form : weight.panels) pack(form.packing, bytes.data(), weight_memory_.data() + form.offset);
-    if (weight.rows_offset >= 0) std::memcpy(weight_memory_.data() + weight.rows_offset, bytes.data(), bytes.size());
-  }
+  return &found->second;
+}
+
+WeightPlace Store::place_of(const Weight& weight, const graph::Value& value) const {
+  WeightPlace place{.value = &value};
+  if (weight.rows_offset >= 0) place.rows = weight_memory_.data() + weight.rows_offset;
+  for (const Form& form : weight.panels)
+    place.panels.push_back(panel_form(form.packing, weight_memory_.data() + form.offset));
+  return place;
+}
+
+void Store::mark_set(Weight& weight) {
   if (!weight.is_set) --unset_weights_;
   weight.is_set = true;
+}
+
+Result<void> Store::set_weight(std::string_view name, std::span<const std::byte> bytes) {
+  LOCKSTEP_TRY(Weight* const weight, find_weight(name, static_cast<int64_t>(bytes.size())));
+  if (!bytes.empty()) {
+    std::byte* const memory = weight_memory_.data();
+    for (const Form& form : weight->panels) pack(form.packing, bytes.data(), memory + form.offset);
+    if (weight->rows_offset >= 0) std::memcpy(memory + weight->rows_offset, bytes.data(), bytes.size());
+  }
+  mark_set(*weight);
+  return ok();
+}
+
+Result<void> Store::load(const graph::Graph& graph, const device::WeightReader& reader) {
+  std::vector<WeightPlace> places;
+  std::vector<Weight*> weights;
+  for (const graph::ValueId id : graph.values_of(graph::ValueKind::kWeight)) {
+    const graph::Value& value = graph.value(id);
+    LOCKSTEP_TRY(weights.emplace_back(), find_weight(value.name, value.type.bytes()));
+    places.push_back(place_of(*weights.back(), value));
+  }
+  LOCKSTEP_TRY_VOID(load_weights(places, reader, team_));
+  for (Weight* const weight : weights) mark_set(*weight);
   return ok();
 }
 
@@ -268,6 +299,11 @@ Result<void> Store::copy_slot(int64_t src, int64_t dst, int64_t tokens) {
     state.cache.copy_slot(src, dst, tokens);
   }
   return ok();
+}
+
+void Store::release_caches() {
+  cache_memory_.release();
+  written_memory_.release();
 }
 
 Result<std::vector<std::byte>> Store::read_cache(device::StateId id) const {

@@ -11,6 +11,8 @@
 #include "runtime/backends/cpu/kv_layout.h"
 #include "runtime/backends/cpu/memory.h"
 #include "runtime/backends/cpu/packing.h"
+#include "runtime/backends/cpu/thread_team.h"
+#include "runtime/backends/cpu/weight_loading.h"
 #include "runtime/device/backend.h"
 
 namespace lockstep::cpu {
@@ -23,14 +25,17 @@ struct PackedWeight {
 
 class Store final : public device::Store {
  public:
-  /// Reserves what `graphs` name; weights are packed for `kernels`.
-  static Result<std::unique_ptr<Store>> create(std::span<const graph::Graph* const> graphs, const Kernels& kernels);
+  /// Reserves what `graphs` name; weights are packed for `kernels`, by `team` (both borrowed).
+  static Result<std::unique_ptr<Store>> create(std::span<const graph::Graph* const> graphs, const Kernels& kernels,
+                                               ThreadTeam& team);
 
   Result<void> set_weight(std::string_view name, std::span<const std::byte> bytes) override;
+  Result<void> load(const graph::Graph& graph, const device::WeightReader& reader) override;
   std::optional<device::StateId> find_state(std::string_view name) const override;
   Result<void> write_state(device::StateId state, int64_t offset, std::span<const std::byte> bytes) override;
   Result<void> read_state(device::StateId state, int64_t offset, std::span<std::byte> bytes) const override;
   Result<void> copy_slot(int64_t src, int64_t dst, int64_t tokens) override;
+  void release_caches() override;
   Result<std::vector<std::byte>> read_cache(device::StateId state) const override;
   const void* state_address(device::StateId state) const override;
   device::MemoryReport memory() const override;
@@ -75,11 +80,14 @@ class Store final : public device::Store {
     int64_t offset = 0;                       // dense states: into their mapping; caches: into a tile of their region
   };
 
-  explicit Store(const Kernels& kernels) : kernels_(kernels) {}
+  Store(const Kernels& kernels, ThreadTeam& team) : kernels_(kernels), team_(team) {}
   Result<void> add_values(const graph::Graph& graph);
   Result<void> add_uses(const graph::Graph& graph);
   Result<void> add_role(std::string_view name, CacheRole role);
   static void add_packing(Weight& weight, const Packing& packing);
+  Result<Weight*> find_weight(std::string_view name, int64_t bytes);
+  WeightPlace place_of(const Weight& weight, const graph::Value& value) const;
+  void mark_set(Weight& weight);
   Result<void> map_weights();
   Result<void> map_states();
   Result<void> add_appends(const graph::Graph& graph);
@@ -92,6 +100,7 @@ class Store final : public device::Store {
   Result<void> check_range(const State& state, int64_t offset, size_t bytes) const;
 
   const Kernels& kernels_;
+  ThreadTeam& team_;
   std::map<std::string, Weight, std::less<>> weights_;
   std::vector<State> states_;
   std::map<std::string, int32_t, std::less<>> state_index_;

@@ -190,6 +190,7 @@ TEST(HoldEqualValues, TellsATiedHeadFromOneOfItsOwn) {
   EXPECT_TRUE(hold_equal_values(*checkpoint, "embed", "same").value());
   EXPECT_FALSE(hold_equal_values(*checkpoint, "embed", "wide").value());
   EXPECT_FALSE(hold_equal_values(*checkpoint, "embed", "other").value());
+  EXPECT_TRUE(hold_equal_values(*checkpoint, "embed", "other", Range{0, 1}).value());
 }
 
 TEST(Checkpoint, FailsWhenAFileShrinksAfterItWasOpened) {

@@ -73,5 +73,17 @@ TEST(RandomAccessFile, RefusesADirectoryAndAMissingFile) {
   EXPECT_EQ(RandomAccessFile::open(directory.path() / "absent").error().kind, ErrorKind::kNotFound);
 }
 
+TEST(RandomAccessFile, TakesAnnouncementsOfBytesThatAreNotThere) {
+  const TemporaryDirectory directory;
+  directory.write("text", kText);
+  const auto file = RandomAccessFile::open(directory.path() / "text").value();
+  EXPECT_TRUE(file->was_cached());  // just written
+  file->expect(30, 1'000'000);
+  file->expect(0, 0);
+  std::vector<std::byte> bytes(kText.size());
+  ASSERT_TRUE(file->read(0, bytes).has_value());
+  EXPECT_EQ(text_of(bytes), kText);
+}
+
 }  // namespace
 }  // namespace lockstep::checkpoint

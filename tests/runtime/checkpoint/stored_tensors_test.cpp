@@ -386,5 +386,22 @@ TEST(OpenModelCheckpoint, RefusesMxfp4WhoseBlocksAndScalesDiffer) {
   EXPECT_THAT(opened.error().message, HasSubstr("expected U8 [experts, 1, 1, 16]"));
 }
 
+TEST(StoredTensors, AreBestReadManyRowsAtATimeWhereTheFileKeepsThemTransposed) {
+  const TemporaryDirectory directory;
+  const auto gpt2 = open_with(directory, "gpt2",
+                              {counting("wte.weight", {5, kHidden}), counting("h.0.mlp.c_fc.weight", {kHidden, 24}),
+                               counting("h.0.mlp.c_fc.bias", {24})})
+                        .value();
+  EXPECT_EQ(gpt2->rows_at_once("model.layers.0.mlp.up_proj.weight"), 1024);  // a page of floats
+  EXPECT_EQ(gpt2->rows_at_once("model.layers.0.mlp.up_proj.bias"), 1);
+  EXPECT_EQ(gpt2->rows_at_once("model.embed_tokens.weight"), 1);
+  EXPECT_EQ(gpt2->rows_at_once("no such tensor"), 1);
+  const std::vector<Range> part = {{3, 20}, {1, 4}};
+  gpt2->expect("model.layers.0.mlp.up_proj.weight", part);
+  gpt2->expect("model.embed_tokens.weight", part);
+  gpt2->expect("no such tensor", part);
+  EXPECT_EQ(read_part(*gpt2, "model.layers.0.mlp.up_proj.weight", {24, kHidden}, part).front(), 1 * 24 + 3);
+}
+
 }  // namespace
 }  // namespace lockstep::checkpoint

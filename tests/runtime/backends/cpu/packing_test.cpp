@@ -56,5 +56,48 @@ TEST(Packing, PadsOnlyLeavesThatWouldShareAPair) {
             Packing::for_leaves(16, 30, 30, DType::kBFloat16, true));
 }
 
+/// What packing means, an element at a time.
+template <typename Element>
+std::vector<Element> packed_slowly(const Packing& packing, const std::vector<Element>& source) {
+  std::vector<Element> packed(static_cast<size_t>(packing.bytes()) / sizeof(Element));
+  const int64_t per_step = packing.pairs ? 2 : 1;
+  for (int64_t row = 0; row < packing.parts * packing.n; ++row) {
+    const int64_t in_part = row % packing.n, panel = in_part / kPanel;
+    const int64_t width = packing.strips_of_panel(panel) * kStrip;
+    const int64_t base = (row / packing.n * packing.bytes_of_part() + packing.panel_offset(panel)) /
+                         static_cast<int64_t>(sizeof(Element));
+    for (int64_t c = 0; c < packing.padded_k(); ++c) {
+      const int64_t column = packing.column_of(c);
+      const int64_t at = base + (c / per_step * width + in_part % kPanel) * per_step + c % per_step;
+      if (column >= 0) packed[static_cast<size_t>(at)] = source[static_cast<size_t>(row * packing.k + column)];
+    }
+  }
+  return packed;
+}
+
+template <typename Element>
+void expect_packed_as_slowly(Packing packing, int64_t parts) {
+  packing.parts = parts;
+  std::vector<Element> source(static_cast<size_t>(parts * packing.n * packing.k));
+  std::iota(source.begin(), source.end(), Element{1});
+  std::vector<Element> packed(static_cast<size_t>(packing.bytes()) / sizeof(Element), Element{0xee});
+  pack(packing, reinterpret_cast<const std::byte*>(source.data()), reinterpret_cast<std::byte*>(packed.data()));
+  ASSERT_EQ(packed, packed_slowly(packing, source)) << parts << " x " << packing.n << " x " << packing.k << " leaf "
+                                                    << packing.leaf << (packing.pairs ? " pairs" : "");
+}
+
+TEST(Packing, IsThatOfOneElementAfterTheOtherForEveryShape) {
+  for (const int64_t n : {1, 3, 4, 8, 15, 16, 17, 60, 63, 64, 65, 100, 129}) {
+    for (const int64_t k : {1, 2, 3, 4, 5, 8, 15, 16, 17, 31, 32, 33, 66, 127, 200}) {
+      for (const int64_t leaf : {k, int64_t{1}, int64_t{5}, int64_t{8}, int64_t{33}}) {
+        expect_packed_as_slowly<uint16_t>(Packing::for_leaves(n, k, leaf, DType::kBFloat16, true), 1);
+      }
+      expect_packed_as_slowly<uint16_t>(Packing::for_leaves(n, k, 7, DType::kBFloat16, true), 3);
+      expect_packed_as_slowly<uint16_t>(Packing::for_leaves(n, k, k, DType::kFloat16, false), 2);
+      expect_packed_as_slowly<uint32_t>(Packing::for_leaves(n, k, k, DType::kFloat32, false), 2);
+    }
+  }
+}
+
 }  // namespace
 }  // namespace lockstep::cpu

@@ -1,0 +1,42 @@
+// The vocabulary and the merges are nearly all of a byte-pair tokenizer.json: half a million values, of which a plain
+// parse makes a tree to search. Here they go straight from the text into two lists, and the rest becomes the document:
+//
+//   {"model": {"type": "BPE", "vocab": {…}, "merges": […]}, "decoder": …}
+//                                      │            │          └─► document, with an empty vocab and merges
+//                                      └────────────┴─► MergeTables
+#pragma once
+
+#include <cstdint>
+#include <nlohmann/json.hpp>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+namespace lockstep::text {
+
+struct MergeTables {
+  /// Two tokens, one after the other.
+  struct Pair {
+    std::string both;
+    size_t split = 0;  // where the right one begins
+
+    std::string_view left() const { return std::string_view(both).substr(0, split); }
+    std::string_view right() const { return std::string_view(both).substr(split); }
+  };
+
+  std::vector<std::pair<std::string, int64_t>> vocabulary;
+  std::vector<Pair> merges;  // by rank
+};
+
+struct TokenizerDocument {
+  nlohmann::json document;
+  MergeTables tables;
+};
+
+/// Empty where the text is no JSON, or its model has no such tables, or anything in them is unusual: then a plain parse
+/// says what it is.
+std::optional<TokenizerDocument> read_with_tables(std::string_view text);
+
+}  // namespace lockstep::text

@@ -1,0 +1,157 @@
+// What loading reads and tells: whole models from files into the CPU backend's store.
+#include "shards/weights.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <array>
+#include <cstring>
+#include <fstream>
+#include <set>
+
+#include "runtime/backends/cpu/cpu.h"
+#include "runtime/checkpoint/stored_tensors.h"
+#include "runtime/graph/passes.h"
+#include "shards/shard_graphs.h"
+#include "tests/model/stored_tensor.h"
+#include "tests/runtime/checkpoint/temporary_directory.h"
+
+namespace lockstep::shards {
+namespace {
+
+using ::testing::HasSubstr;
+
+const ShardOptions kOptions{.slots = 1, .chunk = 4, .capacity = 16, .dtype = DType::kBFloat16};
+
+checkpoint::ModelSpec small_spec() {
+  checkpoint::ModelSpec spec;
+  spec.model_type = "llama";
+  spec.hidden_size = spec.embedding_size = 64;
+  spec.attention_scale = 0.35;
+  spec.rope.rotated = 16;
+  spec.layers = 2;
+  spec.query_heads = 4;
+  spec.key_value_heads = 2;
+  spec.head_dim = 16;
+  spec.intermediate_size = 256;
+  spec.vocabulary = 512;
+  spec.max_positions = 64;
+  spec.tied_embeddings = true;
+  return spec;
+}
+
+/// The same in every graph of every degree.
+std::map<std::string, Shape> tensors_of(const checkpoint::ModelSpec& spec) {
+  return build_graphs(spec, partition::make_partition(spec, 1).value(), 0, kOptions, {}).value().tensors;
+}
+
+/// A model directory with every tensor of `spec`, in bfloat16.
+class WrittenModel {
+ public:
+  explicit WrittenModel(const checkpoint::ModelSpec& spec) {
+    std::vector<model::StoredTensor> tensors;
+    uint16_t next = 0x3c00;
+    for (const auto& [name, shape] : tensors_of(spec)) {
+      std::vector<std::byte> bytes(static_cast<size_t>(shape.elements()) * 2);
+      for (size_t i = 0; i < bytes.size(); i += 2) {
+        next = static_cast<uint16_t>(0x3c00 + (next + 1) % 0x300);
+        std::memcpy(&bytes[i], &next, 2);
+      }
+      tensors.push_back({name, {DType::kBFloat16, shape}, std::move(bytes)});
+    }
+    model::write_safetensors(file(), tensors);
+  }
+  std::filesystem::path file() const { return directory_.path() / "model.safetensors"; }
+  const std::filesystem::path& path() const { return directory_.path(); }
+  int64_t bytes() const { return static_cast<int64_t>(std::filesystem::file_size(file())); }
+
+ private:
+  checkpoint::TemporaryDirectory directory_;
+};
+
+using Fingerprints = std::vector<TensorFingerprint>;
+
+/// A rank's weights of a written model, and what was read for them.
+struct Loaded {
+  Loaded(const checkpoint::Checkpoint& checkpoint, int ranks, int rank, int threads)
+      : graphs(build_graphs(small_spec(), partition::make_partition(small_spec(), ranks).value(), rank, kOptions,
+                            graph::default_passes())
+                   .value()),
+        backend(cpu::make_backend({.threads = threads}).value()),
+        store(backend->make_store(graphs.all()).value()),
+        replicated(load_weights(graphs.decode.front(), graphs.tensors, CheckpointWeights(checkpoint), *store)) {}
+
+  ShardGraphs graphs;
+  std::unique_ptr<device::Backend> backend;
+  std::unique_ptr<device::Store> store;
+  Result<Fingerprints> replicated;
+};
+
+std::unique_ptr<checkpoint::Checkpoint> open(const WrittenModel& model) {
+  return checkpoint::open_model_checkpoint(model.path(), small_spec()).value();
+}
+
+Fingerprints fingerprints_of(const WrittenModel& model, int rank, int threads) {
+  const auto checkpoint = open(model);
+  return Loaded(*checkpoint, 2, rank, threads).replicated.value();
+}
+
+TEST(LoadWeights, ReadsEveryByteOfTheFileOnceOnOneRank) {
+  const WrittenModel model(small_spec());
+  for (const int threads : {1, 3}) {
+    const auto checkpoint = open(model);
+    ASSERT_TRUE(Loaded(*checkpoint, 1, 0, threads).replicated.has_value());
+    EXPECT_EQ(checkpoint->bytes_read(), model.bytes());
+    EXPECT_EQ(checkpoint->bytes_of_files(), model.bytes());
+  }
+}
+
+TEST(LoadWeights, ReadsHardlyMoreThanHalfOfTheFileOnEachOfTwoRanks) {
+  const WrittenModel model(small_spec());
+  for (const int rank : {0, 1}) {
+    const auto checkpoint = open(model);
+    ASSERT_TRUE(Loaded(*checkpoint, 2, rank, 2).replicated.has_value());
+    EXPECT_LE(static_cast<double>(checkpoint->bytes_read()), 0.55 * static_cast<double>(model.bytes()));
+  }
+}
+
+TEST(LoadWeights, GivesTheSameFingerprintsOfWholeTensorsOnEveryRankWithEveryNumberOfThreads) {
+  const WrittenModel model(small_spec());
+  const Fingerprints fingerprints = fingerprints_of(model, /*rank=*/0, /*threads=*/1);
+  EXPECT_EQ(fingerprints, fingerprints_of(model, /*rank=*/1, /*threads=*/3));
+  std::set<uint64_t> different;
+  for (const TensorFingerprint& tensor : fingerprints) different.insert(tensor.fingerprint);
+  EXPECT_EQ(fingerprints.size(), 5u);  // the norms
+  EXPECT_EQ(different.size(), fingerprints.size());
+}
+
+TEST(LoadWeights, HasAnotherFingerprintWhenTwoValuesChangePlaces) {
+  const WrittenModel model(small_spec());
+  const Fingerprints before = fingerprints_of(model, 0, 1);
+  const int64_t at = open(model)->tensors().find("model.norm.weight")->second.offset;
+  std::fstream file(model.file(), std::ios::binary | std::ios::in | std::ios::out);
+  std::array<char, 4> two{};
+  file.seekg(at).read(two.data(), 4);
+  std::swap(two[0], two[2]);
+  std::swap(two[1], two[3]);
+  file.seekp(at).write(two.data(), 4);
+  file.close();
+  const Fingerprints after = fingerprints_of(model, 0, 1);
+  ASSERT_EQ(after.size(), before.size());
+  for (size_t i = 0; i < after.size(); ++i) {
+    EXPECT_EQ(after[i].fingerprint == before[i].fingerprint, after[i].tensor != "model.norm.weight") << after[i].tensor;
+  }
+}
+
+TEST(LoadWeights, SaysWhereAFileEndsThatBecameShorter) {
+  const WrittenModel model(small_spec());
+  const auto checkpoint = open(model);
+  std::filesystem::resize_file(model.file(), static_cast<uintmax_t>(model.bytes() - 1000));
+  const auto loaded = Loaded(*checkpoint, 1, 0, 3).replicated;
+  ASSERT_FALSE(loaded.has_value());
+  EXPECT_EQ(loaded.error().kind, ErrorKind::kInvalidArgument);
+  EXPECT_THAT(loaded.error().message, HasSubstr("the file is truncated, fetch it again"));
+}
+
+}  // namespace
+}  // namespace lockstep::shards
