@@ -1,0 +1,111 @@
+// Operations that exchange with the other ranks: instructions of the module. A group of one has none.
+#include <algorithm>
+
+#include "runtime/backends/neuron/lowering/arithmetic.h"
+#include "runtime/backends/neuron/lowering/step.h"
+
+namespace lockstep::neuron {
+namespace {
+
+using hlo::Builder;
+using hlo::Direction;
+using hlo::Element;
+using hlo::Value;
+
+/// The operands of `agree`, in order.
+enum AgreeOperand : size_t {
+  kHidden,
+  kStep,
+  kLastId,
+  kLength,
+  kOutputIndex,
+  kParameterHash,
+  kStopRequest,
+  kFinished,
+};
+
+/// [ranks, n]: what each rank holds of a vector [n].
+Value gathered(const NodeView& node, Value own) {
+  Builder& b = node.builder();
+  const int64_t count = b.dims_of(own)[0];
+  return b.reshape(b.all_gather(own, 0, node.step().ranks()), {node.step().ranks(), count});
+}
+
+/// The first 16 bytes of each row of the hidden state, as f32 [rows · elements].
+Value hidden_sample(const NodeView& node) {
+  constexpr int64_t kSampledBytes = 16;
+  Builder& b = node.builder();
+  const Value hidden = node.operand(kHidden);
+  const auto element = static_cast<int64_t>(hlo::size_of(b.element_of(hidden)));
+  const int64_t width = std::min(b.dims_of(hidden)[1], kSampledBytes / element);
+  const Value sample = to_f32(b, b.slice_dimension(hidden, 1, {0, width}));
+  return b.reshape(sample, {b.dims_of(hidden)[0] * width});
+}
+
+/// f32 [ranks]: how many numbers of each rank's row differ from rank 0's. A NaN differs from numbers only.
+Value differences(Builder& b, Value facts) {
+  const std::vector<int64_t> dims = b.dims_of(facts);
+  const Value first = b.broadcast(b.reshape(b.slice_dimension(facts, 0, {0, 1}), {dims[1]}), dims, {1});
+  Value differs = b.compare(Direction::kNe, facts, first);
+  if (hlo::is_float(b.element_of(facts))) {
+    const Value both = b.logical_and(b.compare(Direction::kNe, facts, facts), b.compare(Direction::kNe, first, first));
+    differs = b.logical_and(differs, b.logical_not(both));
+  }
+  return b.reduce_add(b.convert(differs, Element::kF32), {1});
+}
+
+}  // namespace
+
+/// The device adds in f32 and in its own order.
+Result<void> lower_all_reduce(const NodeView& node) {
+  Builder& b = node.builder();
+  const Value own = node.operand(0);
+  node.set_result(node.step().ranks() == 1 ? own : b.all_reduce(own, node.step().ranks()));
+  return ok();
+}
+
+/// Ranks send as many columns as the largest; what pads is cut off after.
+Result<void> lower_all_gather(const NodeView& node) {
+  Builder& b = node.builder();
+  const Value own = node.operand(0);
+  const int ranks = node.step().ranks();
+  if (ranks == 1) {
+    node.set_result(own);
+    return ok();
+  }
+  const std::vector<int64_t>& parts = node.node().integers("parts");
+  const int64_t width = b.dims_of(own)[1];
+  const Value all = b.all_gather(own, 1, ranks);
+  std::vector<Value> columns;
+  for (int rank = 0; rank < ranks; ++rank) {
+    columns.push_back(b.slice_dimension(all, 1, {rank * width, rank * width + parts[static_cast<size_t>(rank)]}));
+  }
+  const bool are_even = std::all_of(parts.begin(), parts.end(), [&](int64_t part) { return part == width; });
+  node.set_result(are_even ? all : b.concatenate(columns, 1));
+  return ok();
+}
+
+/// The facts themselves are compared, not a checksum: they are few, and the device's sums of integers are not exact.
+/// The output "agreement", s32 [ranks], says how much of each rank's differs from rank 0's; the host makes the error.
+Result<void> lower_agree(const NodeView& node) {
+  Builder& b = node.builder();
+  const int64_t slots = node.dims(kFinished)[0];
+  Value stop = b.reshape(node.operand(kStopRequest), {1, slots});
+  if (node.step().ranks() > 1) {
+    std::vector<Value> facts;
+    for (const size_t i : {kStep, kLastId, kLength, kOutputIndex, kParameterHash}) facts.push_back(node.operand(i));
+    const int64_t compared = 2 + 4 * slots;
+    facts.push_back(node.operand(kStopRequest));
+    const Value all = gathered(node, b.concatenate(facts, 0));
+    stop = b.slice(all, {0, compared}, {1, compared + slots});  // rank 0's word
+    const Value words = differences(b, b.slice_dimension(all, 1, {0, compared}));
+    const Value hidden = differences(b, gathered(node, hidden_sample(node)));
+    node.step().add_output("agreement", b.convert(b.add(words, hidden), Element::kS32));
+  }
+  const Value stops = b.compare(Direction::kNe, b.reshape(stop, {slots}), 0.0);
+  const Value finished = node.operand(kFinished);
+  node.set_state(kFinished, b.select(stops, b.fill_like(finished, 1.0), finished));
+  return ok();
+}
+
+}  // namespace lockstep::neuron

@@ -1,0 +1,76 @@
+// Norms, activations and caps: what looks at one row.
+#include "runtime/backends/neuron/lowering/arithmetic.h"
+#include "runtime/backends/neuron/lowering/step.h"
+
+namespace lockstep::neuron {
+
+using hlo::Builder;
+using hlo::Element;
+using hlo::Opcode;
+using hlo::Value;
+
+Result<void> lower_soft_cap(const NodeView& node) {
+  Builder& b = node.builder();
+  const double cap = node.node().number("cap");
+  const Value x = to_f32(b, node.operand(0));
+  node.set_result(b.multiply(b.unary(Opcode::kTanh, b.divide(x, b.fill_like(x, cap))), cap));
+  return ok();
+}
+
+/// Heads that only pad have nothing but zeros, and stay zero.
+Result<void> lower_rms_norm(const NodeView& node) {
+  Builder& b = node.builder();
+  const int64_t rows = node.dims(0)[0], width = node.dims(1)[0];
+  const Value x = b.reshape(to_f32(b, node.operand(0)), {rows, node.dims(0)[1] / width, width});
+  const Value mean = b.multiply(b.reduce_add(b.multiply(x, x), {2}), 1.0 / static_cast<double>(width));
+  const Value root = b.unary(Opcode::kRsqrt, b.add(mean, node.node().number("epsilon")));
+  Value inner = b.multiply(x, b.broadcast(root, b.dims_of(x), {0, 1}));
+  const double offset = node.number_or("offset", 0.0);
+  if (offset == 0.0) inner = to_f32(b, b.convert(inner, node.result_element()));
+  Value weight = to_f32(b, node.operand(1));
+  if (offset != 0.0) weight = b.add(weight, offset);
+  node.set_result(b.reshape(b.multiply(inner, along(b, weight, b.dims_of(x), 2)), node.dims(0)));
+  return ok();
+}
+
+Result<void> lower_layer_norm(const NodeView& node) {
+  Builder& b = node.builder();
+  const Value x = to_f32(b, node.operand(0));
+  const std::vector<int64_t> dims = b.dims_of(x);
+  const auto mean_of = [&](Value v) { return b.multiply(b.reduce_add(v, {1}), 1.0 / static_cast<double>(dims[1])); };
+  const Value centred = b.subtract(x, along(b, mean_of(x), dims, 0));
+  const Value variance = mean_of(b.multiply(centred, centred));
+  const Value root = b.unary(Opcode::kRsqrt, b.add(variance, node.node().number("epsilon")));
+  const Value normed = b.multiply(centred, along(b, root, dims, 0));
+  const Value weight = along(b, to_f32(b, node.operand(1)), dims, 1);
+  node.set_result(b.add(b.multiply(normed, weight), along(b, to_f32(b, node.operand(2)), dims, 1)));
+  return ok();
+}
+
+Result<void> lower_activation(const NodeView& node) {
+  Builder& b = node.builder();
+  node.set_result(activate(b, node.node().text("activation"), to_f32(b, node.operand(0))));
+  return ok();
+}
+
+Result<void> lower_gated_activation(const NodeView& node) {
+  Builder& b = node.builder();
+  Value gate = to_f32(b, node.operand(0)), up = gate;
+  if (node.operands() > 1) {
+    up = to_f32(b, node.operand(1));
+  } else {
+    const int64_t width = node.dims(0)[1] / 2;
+    for (int rank = 0; rank < node.step().ranks(); ++rank) {
+      const graph::Graph& graph = node.step().graph(rank);
+      if (graph.value(*node.node(rank).result).type.shape[1] != width) {
+        return node.unsupported("ranks hold different widths; lower the graphs before gate and up are joined");
+      }
+    }
+    up = b.slice_dimension(gate, 1, {width, 2 * width});
+    gate = b.slice_dimension(gate, 1, {0, width});
+  }
+  node.set_result(b.multiply(activate(b, node.node().text("activation"), gate), up));
+  return ok();
+}
+
+}  // namespace lockstep::neuron

@@ -1,0 +1,191 @@
+// Whole models: the tiny ones of tests/model/goldens, prefilled in chunks of one slot and decoded for some steps, at
+// several degrees.
+#include <fmt/format.h>
+
+#include <filesystem>
+#include <fstream>
+
+#include "runtime/checkpoint/stored_tensors.h"
+#include "shards/shard_graphs.h"
+#include "tests/conformance/backend/drawing.h"
+#include "tests/model/golden.h"
+#include "tests/runtime/backends/neuron/oracle_case.h"
+
+namespace lockstep::neuron {
+namespace {
+
+using conformance::Contents;
+using conformance::int_tensor;
+using conformance::TensorData;
+
+constexpr int64_t kSlots = 3;
+constexpr int64_t kChunk = 8;
+constexpr int64_t kCapacity = 40;
+constexpr int kDecodeSteps = 14;
+
+/// How a golden's model is run.
+struct FamilyRun {
+  std::string golden;
+  int ranks = 1;
+  std::string variant = "";  // what is particular about the case, in its name
+  DType dtype = DType::kFloat32;
+  double tolerance = 1e-4;
+  bool draws = false;
+  std::vector<int64_t> token_buckets = {};
+  partition::ExpertSplit experts = partition::ExpertSplit::kColumns;
+};
+
+/// A directory that is gone with the object.
+class ModelDirectory {
+ public:
+  explicit ModelDirectory(const std::string& name)
+      : path_(std::filesystem::temp_directory_path() / fmt::format("lockstep_neuron_{}_{}", ::getpid(), name)) {
+    std::filesystem::create_directories(path_);
+  }
+  ~ModelDirectory() { std::filesystem::remove_all(path_); }
+  ModelDirectory(const ModelDirectory&) = delete;
+  ModelDirectory& operator=(const ModelDirectory&) = delete;
+
+  const std::filesystem::path& path() const { return path_; }
+
+ private:
+  std::filesystem::path path_;
+};
+
+model::Golden golden_of(const FamilyRun& run) { return model::read_golden(LOCKSTEP_GOLDENS_DIR, run.golden); }
+
+checkpoint::ModelSpec spec_of(const model::Golden& golden) {
+  const ModelDirectory directory(golden.name);
+  std::ofstream(directory.path() / "config.json") << golden.config;
+  return checkpoint::read_spec(directory.path() / "config.json").value();
+}
+
+std::vector<shards::ShardGraphs> graphs_of(const FamilyRun& run, const checkpoint::ModelSpec& spec) {
+  const auto partition = partition::make_partition(spec, run.ranks, run.experts).value();
+  const shards::ShardOptions options{.slots = kSlots,
+                                     .chunk = kChunk,
+                                     .capacity = kCapacity,
+                                     .token_buckets = run.token_buckets,
+                                     .dtype = run.dtype,
+                                     .logits = families::StepShape::Logits::kOutput};
+  std::vector<shards::ShardGraphs> graphs;
+  for (int rank = 0; rank < run.ranks; ++rank) {
+    graphs.push_back(shards::build_graphs(spec, partition, rank, options, {}).value());
+  }
+  return graphs;
+}
+
+/// The states that say how slots draw, and that slots 0 and 2 are in use.
+Contents states_of(const FamilyRun& run) {
+  std::vector<sampling::SlotRule> rules(kSlots, conformance::plain_rule());
+  rules[2].parameters.repetition_penalty = 1.1f;
+  if (run.draws) {
+    for (size_t i = 0; i < rules.size(); ++i) rules[i].parameters.seed = 11 + i;
+    rules[0].parameters.do_sample = rules[2].parameters.do_sample = true;
+    rules[0].parameters.top_k = 20;
+    rules[2].parameters.top_p = 0.9f;
+  }
+  conformance::CaseBuilder b({.name = "states", .rows = 1, .slots = kSlots});
+  add_drawing_states(b, rules);
+  Contents states = std::move(b).finish().contents;
+  states.insert_or_assign("active", int_tensor({kSlots}, {1, 0, 1}));
+  states.insert_or_assign("step", int_tensor({2}, {1, 2}));
+  states.insert_or_assign("parameter_hash", int_tensor({kSlots}, {5, 6, 7}));
+  return states;
+}
+
+std::vector<Contents> contents_of(const FamilyRun& run) {
+  const model::Golden golden = golden_of(run);
+  const ModelDirectory directory(golden.name);
+  model::write_hashed_model(directory.path(), golden.config, golden.tensors, golden.seed, {});
+  const checkpoint::ModelSpec spec = checkpoint::read_spec(directory.path() / "config.json").value();
+  const auto checkpoint = checkpoint::open_model_checkpoint(directory.path(), spec).value();
+  std::vector<Contents> contents;
+  for (const shards::ShardGraphs& graphs : graphs_of(run, spec)) {
+    Contents& own = contents.emplace_back(states_of(run));
+    const graph::Graph& graph = graphs.decode.front();
+    for (const graph::ValueId id : graph.values_of(graph::ValueKind::kWeight)) {
+      const graph::Value& weight = graph.value(id);
+      TensorData data{weight.type, std::vector<std::byte>(static_cast<size_t>(weight.type.bytes()))};
+      std::span<std::byte> rest(data.bytes);
+      for (const graph::WeightSlice& slice : weight.slices) {
+        size_t bytes = size_of(weight.type.dtype);
+        for (const Range& range : slice.range) bytes *= static_cast<size_t>(range.size());
+        checkpoint
+            ->read(slice.tensor, graphs.tensors.at(slice.tensor), slice.range, weight.type.dtype, rest.first(bytes))
+            .value();
+        rest = rest.subspan(bytes);
+      }
+      own.insert_or_assign(weight.name, std::move(data));
+    }
+  }
+  return contents;
+}
+
+/// A prompt of 13 in slot 2 (two chunks), one of 5 in slot 0, then decode steps; their bucket grows with them.
+std::vector<ScriptedStep> script_of(const FamilyRun& run, int64_t vocabulary) {
+  std::vector<ScriptedStep> script;
+  const auto add = [&](size_t graph, Contents inputs) {
+    script.push_back({graph, std::vector<Contents>(static_cast<size_t>(run.ranks), inputs)});
+  };
+  const auto add_chunk = [&](int32_t slot, int32_t from, int32_t to, bool is_last) {
+    std::vector<int32_t> ids(kChunk, 0), slots(kChunk, -1), position(kChunk, 0), wanted(kSlots, -1);
+    for (int32_t p = from; p < to; ++p) {
+      const auto row = static_cast<size_t>(p - from);
+      ids[row] = static_cast<int32_t>((p * 37 + slot * 11 + 3) % vocabulary);
+      slots[row] = slot;
+      position[row] = p;
+    }
+    if (is_last) wanted[static_cast<size_t>(slot)] = to - from - 1;
+    add(0, {{"ids", int_tensor({kChunk}, ids)},
+            {"slot", int_tensor({kChunk}, slots)},
+            {"position", int_tensor({kChunk}, position)},
+            {"logit_rows", int_tensor({kSlots}, wanted)}});
+  };
+  add_chunk(2, 0, 8, false);
+  add_chunk(2, 8, 13, true);
+  add_chunk(0, 0, 5, true);
+  for (int i = 0; i < kDecodeSteps; ++i) {
+    size_t graph = 1;
+    while (graph < run.token_buckets.size() && run.token_buckets[graph - 1] <= 13 + i) ++graph;
+    add(graph, {});
+  }
+  return script;
+}
+
+OracleCase family_case(const FamilyRun& run) {
+  const checkpoint::ModelSpec spec = spec_of(golden_of(run));
+  OracleCase c{.name = fmt::format("{}{}_tp{}", run.golden, run.variant, run.ranks), .tolerance = run.tolerance};
+  if (!run.draws) c.options.sampling = LoweringOptions::Sampling::kGreedy;
+  for (shards::ShardGraphs& graphs : graphs_of(run, spec)) {
+    std::vector<graph::Graph> steps = std::move(graphs.prefill);
+    for (graph::Graph& graph : graphs.decode) steps.push_back(std::move(graph));
+    c.graphs.resize(steps.size());
+    for (size_t i = 0; i < steps.size(); ++i) c.graphs[i].push_back(std::move(steps[i]));
+  }
+  c.script = script_of(run, spec.vocabulary);
+  c.contents = [run] { return contents_of(run); };
+  return c;
+}
+
+}  // namespace
+
+std::vector<OracleCase> family_cases() {
+  std::vector<OracleCase> cases;
+  for (const std::string& name : model::golden_names(LOCKSTEP_GOLDENS_DIR)) {
+    for (const int ranks : {1, 2, 4}) cases.push_back(family_case({.golden = name, .ranks = ranks}));
+  }
+  for (const int ranks : {1, 2}) {
+    const std::string llama = "llama_nine_heads_llama3_tied";
+    cases.push_back(family_case({.golden = llama, .ranks = ranks, .variant = "_draws", .draws = true}));
+    cases.push_back(
+        family_case({.golden = llama, .ranks = ranks, .variant = "_buckets", .token_buckets = {16, 24, 40}}));
+    cases.push_back(family_case(
+        {.golden = "llama_grouped", .ranks = ranks, .variant = "_bf16", .dtype = DType::kBFloat16, .tolerance = 4e-2}));
+  }
+  cases.push_back(family_case(
+      {.golden = "mixtral_hub", .ranks = 2, .variant = "_whole_experts", .experts = partition::ExpertSplit::kWhole}));
+  return cases;
+}
+
+}  // namespace lockstep::neuron

@@ -1,0 +1,216 @@
+#!/usr/bin/env python3
+"""Runs lowered modules through XLA's CPU client and compares with the reference backend.
+
+Development tool, not a test: it needs jaxlib (tools/requirements-hlo.txt, 590 MB), whose Python module is private API,
+hence the pinned version. In a virtual environment of its own:
+
+    python3 -m venv V && V/bin/pip install -r tools/requirements-hlo.txt
+    build/release/bin/neuron_oracle_cases DIR            # writes the cases; needs no jaxlib
+    V/bin/python tools/check_hlo.py DIR [NAME ...]       # checks them, each in a process of its own
+    V/bin/python tools/check_hlo.py DIR --approve FILE   # and writes the digests of what passed
+
+Ranks are virtual CPU devices of one process. States are fed back from the module's own outputs; integers must be equal,
+floats within the case's tolerance of the largest expected magnitude. What passes is valid HLO and computes the right
+numbers; what neuronx-cc makes of it, only neuronx-cc can say.
+"""
+import argparse
+import concurrent.futures
+import hashlib
+import json
+import os
+import pathlib
+import subprocess
+import sys
+
+PINNED = "0.10.2"
+
+
+class Oracle:
+    """XLA's CPU client with a virtual device per rank."""
+
+    def __init__(self, ranks):
+        import collections
+
+        from jaxlib import _jax, xla_client
+
+        self.xc, self.jax, self.ranks = xla_client, _jax, ranks
+        self.client = xla_client.make_cpu_client(asynchronous=False, num_devices=ranks)
+        self.devices = xla_client.DeviceList(tuple(self.client.devices()[:ranks]))
+        self.aval = collections.namedtuple("Aval", "shape dtype weak_type")
+
+        class Placed(xla_client.GSPMDSharding):  # batched_device_put asks for these two
+            memory_kind = None
+
+            def _to_xla_hlo_sharding(self, _):
+                return self.hlo_sharding
+
+        self.placed = Placed
+
+    def compile(self, module):
+        import numpy as np
+
+        xc = self.xc
+        mlir = self.jax.mlir.xla_computation_to_mlir_module(xc.XlaComputation(module))
+        options = xc.CompileOptions()
+        options.num_replicas, options.num_partitions = self.ranks, 1
+        options.device_assignment = xc.DeviceAssignment.create(np.arange(self.ranks, dtype=np.int32).reshape(-1, 1))
+        return self.client.compile_and_load(mlir, self.devices, options)
+
+    def put(self, by_rank):
+        """One array per rank, as shards of one array that is cut along its first dimension."""
+        import numpy as np
+
+        xc = self.xc
+        by_rank = [np.array(array) for array in by_rank]  # the same object twice is refused
+        shape = by_rank[0].shape
+        if self.ranks == 1:
+            sharding, whole = xc.HloSharding.replicate(), shape
+        else:
+            proto = xc.OpSharding()
+            proto.type = xc.OpSharding.Type.OTHER
+            proto.tile_assignment_dimensions = [self.ranks] + [1] * (len(shape) - 1)
+            proto.tile_assignment_devices = list(range(self.ranks))
+            sharding, whole = xc.HloSharding.from_proto(proto), (self.ranks * shape[0],) + shape[1:]
+        placed = self.placed(self.devices, sharding)
+        placed.hlo_sharding = sharding
+        return xc.batched_device_put(
+            self.aval(whole, by_rank[0].dtype, False), placed, by_rank, list(self.devices), True, True,
+            xc.HostBufferSemantics.IMMUTABLE_ONLY_DURING_CALL, enable_x64=True)
+
+    def run(self, executable, parameters):
+        """-> [output][rank]"""
+        arrays = [self.put(parameter) for parameter in parameters]
+        outputs = executable.execute_sharded(arrays).disassemble_into_single_device_arrays()
+        return [[array._single_device_array_to_np_array_did_copy()[0] for array in output] for output in outputs]
+
+
+class Case:
+    def __init__(self, directory):
+        import ml_dtypes
+        import numpy as np
+
+        self.np = np
+        self.dtypes = {"f32": np.float32, "i32": np.int32, "u8": np.uint8, "bf16": ml_dtypes.bfloat16,
+                       "f16": np.float16}
+        self.directory = directory
+        self.described = json.loads((directory / "case.json").read_text())
+        self.data = (directory / "data.bin").read_bytes()
+        self.worst = 0.0
+        self.failures = []
+
+    def tensor(self, described, rank, shape=None):
+        np, dtype = self.np, self.dtypes[described["dtype"]]
+        shape = described["shape"] if shape is None else shape
+        offset = described["offsets"][rank]
+        if offset < 0:
+            return np.zeros(shape, dtype)
+        count = int(np.prod(shape))
+        return np.frombuffer(self.data, dtype, count, offset).reshape(shape)
+
+    def tensors(self, described):
+        return [self.tensor(described, rank) for rank in range(self.described["ranks"])]
+
+    def compare(self, what, found, expected):
+        np = self.np
+        if expected.dtype.kind in "iu":
+            wrong = int((found != expected).sum())
+            if wrong:
+                self.failures.append(f"{what}: {wrong} of {expected.size} integers differ: found "
+                                     f"{found.reshape(-1)[:8]}, expected {expected.reshape(-1)[:8]}")
+            return
+        found, expected = found.astype(np.float64), expected.astype(np.float64)
+        scale = max(np.abs(expected).max(initial=0.0), 1e-6)
+        error = float(np.abs(found - expected).max(initial=0.0)) / scale
+        error = error if error == error else float("inf")
+        self.worst = max(self.worst, error)
+        if error > self.described["tolerance"]:
+            self.failures.append(f"{what}: off by {error:.1e} of the scale")
+
+    def run(self):
+        described, ranks = self.described, self.described["ranks"]
+        oracle = Oracle(ranks)
+        executables = [oracle.compile((self.directory / m["file"]).read_bytes()) for m in described["modules"]]
+        held = {name: self.tensors(tensor) for name, tensor in (described["initial"] or {}).items()}
+        for number, step in enumerate(described["steps"]):
+            module = described["modules"][step["module"]]
+            parameters = [self.value(parameter, step, held) for parameter in module["parameters"]]
+            outputs = oracle.run(executables[step["module"]], parameters)
+            for output, by_rank in zip(module["outputs"], outputs):
+                if output["parameter"] is not None:
+                    held[module["parameters"][output["parameter"]]["name"]] = by_rank
+                elif output["name"] == "agreement":
+                    for found in by_rank:
+                        self.compare(f"step {number} agreement", found, self.np.zeros(ranks, self.np.int32))
+                else:
+                    self.compare_output(number, output["name"], by_rank, step["outputs"][output["name"]])
+        for name, expected in (described.get("final") or {}).items():
+            for rank in range(ranks):
+                rows = expected["rows"]
+                self.compare(f"state {name} rank {rank}", held[name][rank][:rows], self.tensor(expected, rank)[:rows])
+
+    def value(self, parameter, step, held):
+        if parameter["role"] == "rank":
+            return self.tensors(parameter)
+        if parameter["role"] == "input":
+            return self.tensors(step["inputs"][parameter["name"]])
+        return held[parameter["name"]]
+
+    def compare_output(self, number, name, by_rank, expected):
+        for rank, found in enumerate(by_rank):
+            shape = expected["shapes"][rank]  # a rank may hold less than the widest
+            cut = found[tuple(slice(0, size) for size in shape)]
+            self.compare(f"step {number} {name} rank {rank}", cut, self.tensor(expected, rank, shape))
+
+
+def check(directory):
+    case = Case(directory)
+    case.run()
+    return {"name": case.described["name"], "worst": case.worst, "failures": case.failures}
+
+
+def check_in_child(directory):
+    """In a process of its own: some faults end it."""
+    child = subprocess.run([sys.executable, __file__, "--one", str(directory)], capture_output=True, text=True,
+                           timeout=900, env={**os.environ, "TF_CPP_MIN_LOG_LEVEL": "1"})
+    if child.returncode == 0:
+        return json.loads(child.stdout.splitlines()[-1])
+    return {"name": directory.name, "worst": float("inf"), "failures": [f"the process ended: {child.stderr[-2000:]}"]}
+
+
+def digests(directory):
+    files = sorted(directory.glob("*.pb"), key=lambda path: int(path.stem.rsplit("_", 1)[1]))
+    return [hashlib.sha256(path.read_bytes()).hexdigest() for path in files]
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("directory", type=pathlib.Path)
+    parser.add_argument("names", nargs="*", help="only cases whose name contains one of these")
+    parser.add_argument("--one", action="store_true", help="check this one case in this process")
+    parser.add_argument("--approve", type=pathlib.Path, help="write the digests of all cases, if all pass")
+    parser.add_argument("--jobs", type=int, default=2)
+    arguments = parser.parse_args()
+    if arguments.one:
+        print(json.dumps(check(arguments.directory)))
+        return 0
+    directories = sorted(path.parent for path in arguments.directory.glob("*/case.json"))
+    if arguments.names:
+        directories = [d for d in directories if any(name in d.name for name in arguments.names)]
+    failed = 0
+    with concurrent.futures.ThreadPoolExecutor(arguments.jobs) as pool:
+        for result in pool.map(check_in_child, directories):
+            failed += bool(result["failures"])
+            print(f"{'FAILED' if result['failures'] else 'ok':<7} {result['worst']:.1e}  {result['name']}", flush=True)
+            for failure in result["failures"][:4]:
+                print(f"        {failure}", flush=True)
+    print(f"{len(directories) - failed} of {len(directories)} cases agree (jaxlib {PINNED})")
+    if arguments.approve and not failed:
+        lines = [f"# Modules that XLA's CPU client (jaxlib {PINNED}) ran with the reference backend's results: case, then",
+                 "# SHA-256 of each module's bytes. Written by tools/check_hlo.py --approve."]
+        lines += [" ".join([d.name, *digests(d)]) for d in directories]
+        arguments.approve.write_text("\n".join(lines) + "\n")
+    return 1 if failed else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
