@@ -30,6 +30,9 @@ void add_bench_options(CLI::App& app, BenchCommand& command, int64_t& probe_mib)
       ->check(CLI::Range(0, 1000))
       ->capture_default_str()
       ->type_name("N");
+  app.add_flag("--invariance-cost", command.invariance_cost,
+               "Run each repetition with fast numerics, too, and report what invariant ones cost (loads two models)")
+      ->excludes(app.get_option("--numerics"));
   app.add_option("--probe-mib", probe_mib,
                  "MiB that a thread reads to measure the bandwidth; default: eight times the last-level cache, at "
                  "least 512, at most what a quarter of the free memory allows")
