@@ -31,7 +31,7 @@ Result<Plan> make_plan(const BenchCommand& command, const RankContext& context) 
     LOCKSTEP_TRY_VOID(check_world_size(command.model.tp, context.bootstrap.size()));
     LOCKSTEP_TRY(plan.model.spec, serving_spec(command.model, config_of(command)));
     LOCKSTEP_TRY(plan.model.partition,
-                 partition::make_partition(plan.model.spec, context.bootstrap.size(), command.model.experts));
+                 partition::make_partition(plan.model.spec, context.bootstrap.size(), command.model.experts, command.model.numerics));
     const int64_t needed = command.shape.prompt_tokens + command.shape.new_tokens - 1;  // the last is never cached
     const int64_t capacity = command.model.max_seq_len.value_or(needed);
     const int64_t most = longest_sequence(plan.model.spec).value_or(capacity);
@@ -199,13 +199,29 @@ void Bench::add_split(Repetition& repetition) const {
   repetition.stragglers = group.stragglers;
 }
 
+/// Opens a session and runs one repetition. @collective @blocking
+Result<PhaseSeconds> seconds_of(Bench& bench) {
+  LOCKSTEP_TRY_VOID(bench.open());
+  LOCKSTEP_TRY(const Repetition repetition, bench.repeat());
+  return PhaseSeconds{repetition.prefill_s, repetition.decode_s};
+}
+
 /// Adds warm-up and repetitions, each between two probes, to `report`. @collective @blocking
-Result<void> run_all(const BenchCommand& command, const RankContext& context, Bench& bench, LimitsProbe& probe,
-                     Limits before, BenchReport& report) {
+/// `fast` repeats the same with the other order of sums, before and after `bench` in turn; null: nobody asked.
+Result<void> run_all(const BenchCommand& command, const RankContext& context, Bench& bench, Bench* fast,
+                     LimitsProbe& probe, Limits before, BenchReport& report) {
   for (int i = 0; i < command.warmup + command.repeats; ++i) {
     context.phases.enter(i < command.warmup ? "warm-up" : "run");
+    PhaseSeconds beside;
+    if (fast != nullptr && i % 2 == 1) {
+      LOCKSTEP_TRY(beside, seconds_of(*fast));
+    }
     if (i > 0) LOCKSTEP_TRY_VOID(bench.open());
     LOCKSTEP_TRY(Repetition repetition, bench.repeat());
+    if (fast != nullptr && i % 2 == 0) {
+      LOCKSTEP_TRY(beside, seconds_of(*fast));
+    }
+    if (fast != nullptr) repetition.fast = beside;
     LOCKSTEP_TRY(const Limits after, probe.measure());
     repetition.limits = mean_of(before, after);
     before = after;
@@ -272,6 +288,22 @@ std::unique_ptr<trace::TimedCommunicator> timed(const RankContext& context, cons
   return std::make_unique<trace::TimedCommunicator>(*chosen.communicator, context.clock, collectives);
 }
 
+/// The same model with fast numerics.
+struct FastModel {
+  Plan plan;
+  LoadedModel loaded;
+};
+
+/// Null unless the command asks what invariance costs. @collective @blocking
+Result<std::unique_ptr<FastModel>> load_fast(const BenchCommand& command, const RankContext& context, const Plan& plan,
+                                             device::Communicator* communicator) {
+  if (!command.invariance_cost) return std::unique_ptr<FastModel>();
+  auto fast = std::make_unique<FastModel>(FastModel{plan, {}});
+  fast->plan.model.partition.numerics = partition::Numerics::kFast;
+  LOCKSTEP_TRY(fast->loaded, load_model(context, fast->plan, communicator));
+  return fast;
+}
+
 /// What the plan tells, before anything ran.
 BenchReport report_of(const BenchCommand& command, const RankContext& context, const Plan& plan) {
   BenchReport report;
@@ -312,11 +344,14 @@ Result<void> run_bench_rank(const BenchCommand& command, RankContext context, Ra
   LOCKSTEP_TRY(const Limits limits, probe.measure());
   report.flops_precision = std::string(probe.precision());
   Bench bench(command, context, plan, monitor, *loaded.shard, collectives);
+  LOCKSTEP_TRY(const std::unique_ptr<FastModel> fast, load_fast(command, context, plan, communicator.get()));
+  std::optional<Bench> fast_bench;
+  if (fast) fast_bench.emplace(command, context, fast->plan, monitor, *fast->loaded.shard, collectives);
   context.phases.enter("session");
   LOCKSTEP_TRY_VOID(bench.open());
   context.phases.close();
   report.startup = startup_of(context.phases);
-  LOCKSTEP_TRY_VOID(run_all(command, context, bench, probe, limits, report));
+  LOCKSTEP_TRY_VOID(run_all(command, context, bench, fast_bench ? &*fast_bench : nullptr, probe, limits, report));
 
   context.phases.enter("report");
   report.dropped_collectives = bench.dropped();

@@ -206,6 +206,15 @@ double BenchReport::of_bandwidth(const Repetition& r) const {
   return per_second(bytes_per_token * decode_tokens_per_s(r), r.limits.read_bytes_per_s);
 }
 
+std::optional<InvarianceCost> BenchReport::cost_of_invariance() const {
+  std::vector<NumericsPair> pairs;
+  for (const Repetition& r : repetitions) {
+    if (r.fast) pairs.push_back({{r.prefill_s, r.decode_s}, *r.fast});
+  }
+  if (pairs.empty()) return std::nullopt;
+  return invariance_cost(pairs);
+}
+
 FirstToken BenchReport::first_token() const {
   FirstToken first{.cold = very_first_ttft_s, .warm = repetitions.front().ttft_s, .steady = std::nullopt};
   for (const auto& [phase, seconds] : startup) first.cold += seconds;
@@ -267,6 +276,10 @@ std::string to_json(const BenchReport& report) {
                     {"prefill_tokens_per_s", spread_json(prefill)},
                     {"of_bandwidth", spread_json(of_bandwidth)},
                     {"of_peak", spread_json(of_peak)}};
+  if (const auto cost = report.cost_of_invariance()) {
+    const auto of = [&](const CostSpread& s) { return spread_json({s.min, s.median, s.max}); };
+    json["invariance_cost"] = {{"prefill", of(cost->prefill)}, {"decode", of(cost->decode)}};
+  }
   add_settings(report, json);
   json["repetitions"] = repetitions_of(report);
   return json.dump(2, ' ', false, nlohmann::json::error_handler_t::replace) + "\n";
@@ -279,6 +292,7 @@ std::string to_table(const BenchReport& report) {
   text += fmt::format("{} sequence(s) of {} prompt and {} new tokens, chunks of {}, {} repetition(s)\n\n", shape.batch,
                       shape.prompt_tokens, shape.new_tokens, report.prefill_chunk, report.repetitions.size());
   text += speed_table(report) + predicted_line(report.predicted) + first_token_line(report.first_token());
+  if (const auto cost = report.cost_of_invariance()) text += to_line(*cost);
   const Limits& limits = report.repetitions.back().limits;
   text += fmt::format("  best kernels at the end: {}; {}\n", limits.read_kernel, limits.flops_kernel);
   if (report.has_bad_probe()) {

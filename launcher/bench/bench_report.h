@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "launcher/bench/bench_formulas.h"
+#include "launcher/bench/invariance_cost.h"
 #include "launcher/ranks/rank_memory.h"
 #include "runtime/trace/time_split.h"
 #include "shards/cost/prediction.h"
@@ -38,6 +39,7 @@ struct Repetition {
   std::vector<RankSplit> ranks;
   std::vector<std::string> stragglers;  // a sentence for each phase in which a rank stands out
   double clock_error_s = 0.0;           // of the rank whose clock is compared worst
+  std::optional<PhaseSeconds> fast;     // the same with fast numerics, beside it; if asked for
   Limits limits;                        // the mean of the probes before and after
 };
 
@@ -81,6 +83,8 @@ struct BenchReport {
   FirstToken first_token() const;
   /// A quantity over all repetitions.
   Spread spread(double (BenchReport::*quantity)(const Repetition&) const) const;
+  /// Absent unless it was asked for.
+  std::optional<InvarianceCost> cost_of_invariance() const;
   /// Whether any ratio is above `kBadProbeRatio`.
   bool has_bad_probe() const;
 };

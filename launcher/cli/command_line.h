@@ -26,6 +26,7 @@ struct ModelOptions {
   std::optional<int64_t> max_seq_len;  // capacity of a slot
   std::optional<std::string> dtype;    // default: the checkpoint's
   partition::ExpertSplit experts = partition::ExpertSplit::kColumns;
+  partition::Numerics numerics = partition::Numerics::kInvariant;
   std::optional<int64_t> window;       // of every layer, instead of the model's own
   int64_t pinned_sinks = 0;            // first positions that windows keep
   std::optional<std::string> buckets;  // "auto" or a list of lengths
@@ -118,6 +119,7 @@ struct BenchCommand {
   int repeats = 5;
   int warmup = 1;
   KvMemory kv = KvMemory::kKept;
+  bool invariance_cost = false;                // each repetition also with fast numerics
   std::optional<std::filesystem::path> trace;  // of the last repetition
   std::optional<Bytes> probe_bytes;            // of each thread's buffer; default: what no cache holds
   std::optional<std::filesystem::path> json;

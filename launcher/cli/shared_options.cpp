@@ -31,6 +31,11 @@ void add_model_options(CLI::App& app, ModelOptions& options) {
   app.add_flag_callback(
       "--expert-parallel", [&options] { options.experts = partition::ExpertSplit::kWhole; },
       "Give whole experts to ranks, instead of columns of every expert");
+  app.add_option("--numerics", options.numerics,
+                 "invariant (default: the same bits at every degree) or fast (each rank sums its share in one go)")
+      ->transform(CLI::CheckedTransformer(std::map<std::string, partition::Numerics>{
+          {"invariant", partition::Numerics::kInvariant}, {"fast", partition::Numerics::kFast}}))
+      ->type_name("HOW");
   app.add_option("--window", options.window,
                  "Tokens that a token sees, itself included, in every layer; default: what the model says")
       ->check(CLI::Range(int64_t{1}, kMostTokens))

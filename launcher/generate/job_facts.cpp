@@ -104,6 +104,7 @@ Result<journal::JobDescription> describe_job(const GenerateCommand& command, con
                                      {"--window", or_default(model.window)},
                                      {"--pinned-sinks", fmt::format("{}", model.pinned_sinks)},
                                      {"--expert-parallel", yes_or_no(model.experts == partition::ExpertSplit::kWhole)},
+                                     {"--numerics", std::string(name_of(model.numerics))},
                                      {"--chat", yes_or_no(command.chat)},
                                      {"--negative-prompt", quoted(command.negative_prompts)},
                                      {"--max-new-tokens", or_default(command.max_new_tokens)},

@@ -19,7 +19,7 @@ double speed_of(const WorkingDegree& degree) { return degree.predicted.decode_to
 
 Result<WorkingDegree> work_out(const PlanSetting& setting, int ranks) {
   WorkingDegree degree;
-  LOCKSTEP_TRY(degree.partition, partition::make_partition(setting.spec, ranks, setting.experts));
+  LOCKSTEP_TRY(degree.partition, partition::make_partition(setting.spec, ranks, setting.experts, setting.numerics));
   LOCKSTEP_TRY(const cost::GroupWork group, cost::group_work(setting.spec, degree.partition, setting.shard));
   for (const cost::RankWork& rank : group.ranks) degree.memory.push_back(rank.memory);
   degree.fullest = group.fullest();

@@ -47,6 +47,7 @@ struct PlanSetting {
   checkpoint::ModelSpec spec;
   shards::ShardOptions shard;
   partition::ExpertSplit experts = partition::ExpertSplit::kColumns;
+  partition::Numerics numerics = partition::Numerics::kInvariant;
   cost::Workload load;
   cost::MachineLimits machine;
   std::optional<int64_t> budget;  // bytes of a rank

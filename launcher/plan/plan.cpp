@@ -54,6 +54,7 @@ Result<void> plan(const PlanCommand& command) {
   LOCKSTEP_TRY(setting.spec,
                serving_spec(command.model, is_directory ? command.model.model / "config.json" : command.config));
   setting.experts = command.model.experts;
+  setting.numerics = command.model.numerics;
   setting.budget = command.memory_budget;
   int64_t capacity = 0;
   LOCKSTEP_TRY_VOID(size_slots(command, setting, capacity));

@@ -108,7 +108,7 @@ Result<std::map<int, Error>> impossible_degrees(const BenchCommand& bench, const
   LOCKSTEP_TRY(const checkpoint::ModelSpec spec, serving_spec(bench.model, config_of(bench)));
   std::map<int, Error> impossible;
   for (const PointShape& shape : grid) {
-    const auto partition = partition::make_partition(spec, shape.tp, bench.model.experts);
+    const auto partition = partition::make_partition(spec, shape.tp, bench.model.experts, bench.model.numerics);
     if (!partition.has_value()) impossible.emplace(shape.tp, partition.error());
   }
   return impossible;

@@ -17,13 +17,14 @@ int64_t roots_of(const BlockSplit& split, int rank) {
 /// All that the sizes of a rank's graphs depend on.
 std::array<int64_t, 8> sizes_of(const partition::Partition& partition, int rank) {
   const partition::RankPart& part = partition.parts[static_cast<size_t>(rank)];
+  const bool sums_by_rank = partition.numerics == partition::Numerics::kFast;
   return {part.heads.query.size(),
           part.heads.key_value.size(),
           part.mlp_columns.size(),
           part.vocabulary.size(),
           part.experts.size(),
-          roots_of(partition.attention_blocks, rank),
-          roots_of(partition.mlp_blocks, rank),
+          sums_by_rank ? 1 : roots_of(partition.attention_blocks, rank),
+          sums_by_rank ? 1 : roots_of(partition.mlp_blocks, rank),
           roots_of(partition.expert_blocks, rank)};
 }
 

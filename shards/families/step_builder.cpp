@@ -33,6 +33,7 @@ StepBuilder::StepBuilder(const checkpoint::ModelSpec& spec, const partition::Par
     : spec_(spec),
       partition_(partition),
       part_(partition.parts.at(static_cast<size_t>(shape.rank))),
+      rank_blocks_(partition.rank_blocks()),
       shape_(shape),
       norm_(norm),
       graph_(header_of(partition, shape)) {
@@ -72,7 +73,7 @@ ValueId StepBuilder::embedding() {
   const ValueId table =
       weight("model.embed_tokens.weight", {spec_.vocabulary, spec_.embedding_size}, {rows, {0, spec_.embedding_size}});
   const ValueId partial = graph_.embedding(ids_, table, rows.begin);
-  ValueId x = graph_.all_reduce(partial, partition_.embedding_blocks(), shape_.dtype);
+  ValueId x = graph_.all_reduce(partial, rank_blocks_, shape_.dtype);
   const float scale = round_to(shape_.dtype, static_cast<float>(spec_.embedding_scale));
   if (spec_.embedding_scale != 1.0) x = graph_.scale(x, scale);
   if (spec_.embedding_size != spec_.hidden_size) {
@@ -104,7 +105,9 @@ ValueId StepBuilder::column_parallel(ValueId x, const std::string& name, Range r
 StepBuilder::Partial StepBuilder::row_parallel(ValueId x, const std::string& name, Range columns, const Shape& whole,
                                                const BlockSplit& blocks, int64_t block, Bias bias) {
   const ValueId weights = weight(name + ".weight", whole, {{0, whole[0]}, columns});
-  return {graph_.linear_blocks(x, weights, blocks, block), &blocks, bias == Bias::kPresent ? name + ".bias" : ""};
+  const BlockSplit& split = sums_by_rank() ? rank_blocks_ : blocks;
+  const int64_t leaf = sums_by_rank() ? columns.size() : block;
+  return {graph_.linear_blocks(x, weights, split, leaf), &split, bias == Bias::kPresent ? name + ".bias" : ""};
 }
 
 ValueId StepBuilder::with_bias(ValueId x, const std::string& name) {

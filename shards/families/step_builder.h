@@ -68,10 +68,11 @@ class StepBuilder {
   graph::ValueId whole_weight(const std::string& name, const Shape& whole);
   /// x · (rows `rows` of the weight)ᵀ + (the same rows of the bias): this rank's part of a column-parallel product.
   graph::ValueId column_parallel(graph::ValueId x, const std::string& name, Range rows, const Shape& whole, Bias bias);
-  /// This rank's part of x · (columns `columns` of the weight)ᵀ.
+  /// This rank's part of x · (columns `columns` of the weight)ᵀ; `block` columns are a leaf of `blocks`.
   Partial row_parallel(graph::ValueId x, const std::string& name, Range columns, const Shape& whole,
                        const BlockSplit& blocks, int64_t block, Bias bias);
   graph::ValueId reduce(const Partial& partial);
+  bool sums_by_rank() const { return partition_.numerics == partition::Numerics::kFast; }
   graph::ValueId with_bias(graph::ValueId x, const std::string& name);
 
   // step_attention.cpp
@@ -99,6 +100,7 @@ class StepBuilder {
   const checkpoint::ModelSpec& spec_;
   const partition::Partition& partition_;
   const partition::RankPart& part_;
+  const BlockSplit rank_blocks_;  // one leaf a rank
   StepShape shape_;
   Norm norm_;
   graph::GraphBuilder graph_;

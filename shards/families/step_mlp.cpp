@@ -59,11 +59,13 @@ StepBuilder::Partial StepBuilder::experts_partial(ValueId x, const std::string& 
     operands.push_back(expert_weights(prefix, "down_proj.bias", {hidden}, {all}));
   }
   const bool by_expert = partition_.expert_split == partition::ExpertSplit::kWhole;
-  const BlockSplit& blocks = by_expert ? partition_.expert_blocks : partition_.mlp_blocks;
+  const BlockSplit& by_column = sums_by_rank() ? rank_blocks_ : partition_.mlp_blocks;
+  const BlockSplit& blocks = by_expert ? partition_.expert_blocks : by_column;
+  const int64_t block = sums_by_rank() ? columns.size() : partition_.mlp_block;
   const ValueId roots = graph_.moe_experts(std::move(operands), {.experts = part_.experts,
                                                                  .leaf_is_expert = by_expert,
                                                                  .split = blocks,
-                                                                 .block = by_expert ? 1 : partition_.mlp_block,
+                                                                 .block = by_expert ? 1 : block,
                                                                  .activation = spec_.activation,
                                                                  .limit = spec_.swiglu_limit,
                                                                  .alpha = spec_.swiglu_alpha});

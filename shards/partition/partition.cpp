@@ -126,7 +126,9 @@ void divide_mlp(const ModelSpec& spec, std::vector<double>& lacks, Partition& pa
 
 }  // namespace
 
-BlockSplit Partition::embedding_blocks() const {
+std::string_view name_of(Numerics numerics) { return numerics == Numerics::kInvariant ? "invariant" : "fast"; }
+
+BlockSplit Partition::rank_blocks() const {
   BlockSplit split;
   split.bounds.resize(parts.size() + 1);
   std::iota(split.bounds.begin(), split.bounds.end(), 0);
@@ -150,7 +152,7 @@ int largest_degree(const ModelSpec& spec, ExpertSplit experts) {
   return static_cast<int>(std::min({spec.query_heads, blocks, spec.vocabulary}));
 }
 
-Result<Partition> make_partition(const ModelSpec& spec, int ranks, ExpertSplit experts) {
+Result<Partition> make_partition(const ModelSpec& spec, int ranks, ExpertSplit experts, Numerics numerics) {
   if (experts == ExpertSplit::kWhole && spec.experts == 0) {
     return Error{ErrorKind::kUnsupported,
                  fmt::format("[shards/partition] cannot divide the model by expert: found model_type \"{}\" without "
@@ -170,6 +172,7 @@ Result<Partition> make_partition(const ModelSpec& spec, int ranks, ExpertSplit e
   LOCKSTEP_TRY(const std::vector<RankHeads> heads, split_heads({spec.query_heads, spec.key_value_heads}, ranks));
   Partition partition;
   partition.expert_split = experts;
+  partition.numerics = numerics;
   partition.attention_blocks.bounds = {0};
   for (const RankHeads& h : heads) {
     partition.parts.push_back({h, {}, {}, {0, spec.experts}});

@@ -12,6 +12,7 @@
 
 #include <cstdint>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "runtime/checkpoint/model_spec.h"
@@ -23,6 +24,14 @@ namespace lockstep::partition {
 
 /// How the experts of a mixture are divided: columns of every expert to each rank, or whole experts.
 enum class ExpertSplit { kColumns, kWhole };
+
+/// In which order a sum over ranks is taken. Invariant: along a tree over blocks that the configuration fixes, so that
+/// it is the same to the bit at every degree. Fast: each rank's share in one go, then the ranks in turn; how it is
+/// rounded depends on the degree.
+enum class Numerics { kInvariant, kFast };
+
+/// "invariant" or "fast".
+std::string_view name_of(Numerics numerics);
 
 /// What one rank owns in every layer, and of the vocabulary.
 struct RankPart {
@@ -42,10 +51,11 @@ struct Partition {
   int64_t mlp_block = 1;        // columns of a leaf; the last leaf may be narrower
   ExpertSplit expert_split = ExpertSplit::kColumns;
   BlockSplit expert_blocks;  // leaves are experts: the sum order of a mixture of whole experts
+  Numerics numerics = Numerics::kInvariant;
 
   int ranks() const { return static_cast<int>(parts.size()); }
-  /// How the embedding's rows are summed: one leaf a rank (all but one are zeros).
-  BlockSplit embedding_blocks() const;
+  /// One leaf a rank: how the embedding's rows are summed (all but one are zeros), and every fast sum.
+  BlockSplit rank_blocks() const;
 
   friend bool operator==(const Partition&, const Partition&) = default;
 };
@@ -63,7 +73,8 @@ int largest_degree(const checkpoint::ModelSpec& spec, ExpertSplit experts = Expe
 /// Divides `spec` over `ranks`. Fails with `kUnsupported` for a degree that cannot work, listing those that can, and
 /// for whole experts in a model that has none.
 Result<Partition> make_partition(const checkpoint::ModelSpec& spec, int ranks,
-                                 ExpertSplit experts = ExpertSplit::kColumns);
+                                 ExpertSplit experts = ExpertSplit::kColumns,
+                                 Numerics numerics = Numerics::kInvariant);
 
 /// Weight elements that `rank` holds: what the partition balances.
 int64_t weight_elements(const checkpoint::ModelSpec& spec, const Partition& partition, int rank);

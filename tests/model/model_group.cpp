@@ -1,16 +1,19 @@
 #include "tests/model/model_group.h"
 
+#include <algorithm>
 #include <memory>
 #include <optional>
 #include <thread>
 
 #include "actors/session.h"
 #include "launcher/ranks/wiring.h"
+#include "runtime/backends/cpu/cpu.h"
 #include "runtime/checkpoint/stored_tensors.h"
 #include "runtime/graph/passes.h"
 #include "shards/shard.h"
 #include "tests/conformance/communicator/test_hosts.h"
 #include "transport/loopback/loopback.h"
+#include "transport/shm/shm.h"
 
 namespace lockstep::model {
 namespace {
@@ -71,11 +74,62 @@ struct Run {
   actors::Session& session;
 };
 
+/// Random weights with NaN for the embedding of token 0: its bytes are all ones, in every type.
+class PoisonedWeights final : public shards::WeightSource {
+ public:
+  Result<void> read(const std::string& tensor, const Shape& whole, std::span<const Range> ranges, DType dtype,
+                    std::span<std::byte> dst) const override {
+    LOCKSTEP_TRY_VOID(weights_.read(tensor, whole, ranges, dtype, dst));
+    if (tensor != "model.embed_tokens.weight" || ranges[0].begin > 0) return ok();
+    const size_t row_bytes = static_cast<size_t>(ranges[1].size()) * size_of(dtype);
+    std::fill_n(dst.begin(), row_bytes, std::byte{0xff});
+    return ok();
+  }
+
+ private:
+  const shards::RandomWeights weights_;
+};
+
+struct Source {
+  std::unique_ptr<checkpoint::Checkpoint> checkpoint;  // what `weights` reads, if it does
+  std::unique_ptr<shards::WeightSource> weights;
+};
+
+Result<Source> open_weights(const Run& run, const checkpoint::ModelSpec& spec) {
+  Source source;
+  if (run.options.weights == Weights::kRandom) source.weights = std::make_unique<shards::RandomWeights>();
+  if (run.options.weights == Weights::kRandomNanOfToken0) source.weights = std::make_unique<PoisonedWeights>();
+  if (source.weights) return source;
+  LOCKSTEP_TRY(source.checkpoint, checkpoint::open_model_checkpoint(run.model, spec));
+  source.weights = std::make_unique<shards::CheckpointWeights>(*source.checkpoint);
+  return source;
+}
+
+Result<std::unique_ptr<device::Backend>> make_backend(const GroupOptions& options) {
+  if (!options.isa) return launcher::make_backend(options.backend, options.threads);
+  return cpu::make_backend({.threads = options.threads, .cores = {}, .isa = options.isa});
+}
+
+/// Null in a group of one. @collective @blocking
+Result<std::unique_ptr<device::Communicator>> connect(const Run& run, int rank) {
+  std::unique_ptr<device::Communicator> communicator;
+  if (run.options.ranks == 1) return communicator;
+  if (run.hosts != nullptr) return run.hosts->make_communicator(rank, run.wait);
+  if (run.options.wire == Wire::kLoopback) {
+    communicator = transport::loopback::make_communicator(run.group, rank, run.wait);
+    return communicator;
+  }
+  const auto bootstrap = transport::loopback::make_bootstrap(run.group, rank, run.wait);
+  LOCKSTEP_TRY(communicator,
+               transport::shm::make_communicator(*bootstrap, run.wait, {.crowding = transport::Crowding::kCrowded}));
+  return communicator;
+}
+
 /// Takes part until the session ends; the number of graphs that were compiled.
 Result<int> run_rank(const Run& run, int rank) {
   LOCKSTEP_TRY(const checkpoint::ModelSpec spec, checkpoint::read_spec(run.model / "config.json"));
   LOCKSTEP_TRY(const partition::Partition partition,
-               partition::make_partition(spec, run.options.ranks, run.options.experts));
+               partition::make_partition(spec, run.options.ranks, run.options.experts, run.options.numerics));
   const shards::ShardOptions shard_options{.slots = run.options.slots,
                                            .chunk = run.options.chunk,
                                            .capacity = run.options.capacity,
@@ -84,15 +138,12 @@ Result<int> run_rank(const Run& run, int rank) {
                                                          ? families::StepShape::Logits::kOutput
                                                          : families::StepShape::Logits::kDropped};
   LOCKSTEP_TRY(auto graphs, shards::build_graphs(spec, partition, rank, shard_options, graph::default_passes()));
-  LOCKSTEP_TRY(const auto checkpoint, checkpoint::open_model_checkpoint(run.model, spec));
-  LOCKSTEP_TRY(auto made, launcher::make_backend(run.options.backend, run.options.threads));
+  LOCKSTEP_TRY(const Source source, open_weights(run, spec));
+  LOCKSTEP_TRY(auto made, make_backend(run.options));
   CountingBackend backend(std::move(made));
-  std::unique_ptr<device::Communicator> communicator;
-  if (run.options.ranks > 1) communicator = transport::loopback::make_communicator(run.group, rank, run.wait);
-  if (run.hosts != nullptr) communicator = run.hosts->make_communicator(rank, run.wait);
-  const shards::CheckpointWeights weights(*checkpoint);
+  LOCKSTEP_TRY(const auto communicator, connect(run, rank));
   LOCKSTEP_TRY(const auto shard,
-               shards::Shard::create(std::move(graphs), shard_options, backend, communicator.get(), weights));
+               shards::Shard::create(std::move(graphs), shard_options, backend, communicator.get(), *source.weights));
   LOCKSTEP_TRY_VOID(run.session.run_executor(RankId(rank), *shard));
   return backend.compiled();
 }

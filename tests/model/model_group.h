@@ -3,15 +3,24 @@
 #pragma once
 
 #include <filesystem>
+#include <optional>
 #include <string>
 #include <vector>
 
 #include "actors/request.h"
+#include "runtime/backends/cpu/isa.h"
 #include "runtime/core/dtype.h"
 #include "shards/engine.h"
 #include "shards/partition/partition.h"
 
 namespace lockstep::model {
+
+/// Where weights come from: the directory's files; a hash of their names and places (shards::RandomWeights); or the
+/// same with NaN for the embedding of token 0.
+enum class Weights { kStored, kRandom, kRandomNanOfToken0 };
+
+/// How ranks that are threads reach each other.
+enum class Wire { kLoopback, kShm };
 
 /// How a model is run.
 struct GroupOptions {
@@ -25,6 +34,10 @@ struct GroupOptions {
   partition::ExpertSplit experts = partition::ExpertSplit::kColumns;
   actors::Logits logits = actors::Logits::kOmit;
   std::vector<int> hosts = {};  // rank r is on host hosts[r], as far as its communicator goes; empty: all on one
+  Wire wire = Wire::kLoopback;  // of ranks on one host
+  Weights weights = Weights::kStored;
+  std::optional<cpu::Isa> isa = std::nullopt;  // of the cpu backend; default: the machine's best
+  partition::Numerics numerics = partition::Numerics::kInvariant;
 };
 
 /// One row to continue.

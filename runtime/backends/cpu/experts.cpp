@@ -94,8 +94,10 @@ void ExpertTask::group(std::byte* shared) const {
     for (int64_t row = 0; row < rows; ++row) {
       const bool is_padding = operands_.slot != nullptr && operands_.slot[row] < 0;
       const float route = *reinterpret_cast<const float*>(operands_.route.at(row, operands_.first_expert + expert));
-      // A row of NaN routes chooses every expert; the lists end where they end.
-      if (is_padding || route == 0.0f || count == entries_) continue;
+      // Routes of a row that could not choose are NaN, all of them. Its first experts stand for the rest: a row may not
+      // take the entries of its neighbours.
+      const bool is_too_many = route != route && expert >= operands_.most_per_row;
+      if (is_padding || route == 0.0f || is_too_many || count == entries_) continue;
       lists.rows[count] = static_cast<int32_t>(row);
       lists.routes[count] = route;
       ++count;

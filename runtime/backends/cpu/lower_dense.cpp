@@ -53,13 +53,15 @@ Result<void> Compiler::lower_embedding(const Node& node) {
   const DType dtype = table.type.dtype;
   const int64_t width = rows.columns;
   program_.scratch.need_private(width * static_cast<int64_t>(size_of(dtype)));
+  // What a rank adds for a row of another's: x + −0 is x, also where x is −0.
+  const float nothing = graph_.ranks > 1 ? -0.0f : 0.0f;
   add_shared([=, this_rows = table.type.shape[0], first = node.integer("first_row"), ids = operand(node, 0),
               dst = result(node), kernels = &kernels_, scratch = &program_.scratch](Part part) {
     const Share share = share_of(dst.used_rows(), part);
     for (int64_t row = share.begin; row < share.end; ++row) {
       const int64_t id = int64_t{ids.as<int32_t>()[row]} - first;
       if (id < 0 || id >= this_rows) {
-        std::memset(dst.at(row), 0, dst.stride);
+        std::fill_n(reinterpret_cast<float*>(dst.at(row)), width, nothing);
       } else if (rows.data != nullptr) {
         kernels->convert(rows.const_row(id), dst.row(row), width);
       } else {

@@ -38,6 +38,7 @@ struct AttentionSetup {
   bool has_slopes = false;
   int64_t ring_rows = 0;
   bool is_flat = false;  // every q · k counts as 0: the weights are known exactly
+  std::byte memory{0};  // what stands in the caches before tokens are written; 0xff is NaN in every type
 };
 
 /// Two slots of a small cache, random tokens, and queries that depend on the token alone.
@@ -184,7 +185,7 @@ class AttentionFixture {
                       .pinned = setup_.pinned};
     cache.tile_stride = kCacheHeads * cache.tile_bytes();
     cache.slot_stride = cache.tiles() * cache.tile_stride;
-    memory.resize(static_cast<size_t>(kSlots * cache.slot_stride));
+    memory.resize(static_cast<size_t>(kSlots * cache.slot_stride), setup_.memory);
     cache.base = memory.data();
     return cache;
   }

@@ -88,5 +88,34 @@ TEST(AttentionScratch, DoesNotGrowWithTheContext) {
             AttentionFixture(kernels, DType::kBFloat16, large).task(512).private_bytes());
 }
 
+TEST_P(Attention, NeverSeesWhatLiesBesideTheKeysOfARow) {
+  // NaN in the other slot, at later positions, in memory without tokens, and in rows of the step that are another's.
+  const AttentionSetup setups[] = {{}, {.window = 40, .has_sinks = true}, {.soft_cap = 2.0f, .has_slopes = true}};
+  for (const AttentionSetup& setup : setups) {
+    const AttentionFixture clean(kernels(), dtype(), setup);
+    AttentionSetup garbage = setup;
+    garbage.memory = std::byte{0xff};
+    AttentionFixture poisoned(kernels(), dtype(), garbage);
+    constexpr int64_t kLast = 100;  // of slot 0
+    const int64_t first_nan = (kLast + 1) * poisoned.token_size();
+    for (std::vector<float>* tokens : {&poisoned.k, &poisoned.v}) {
+      std::fill(tokens->begin() + first_nan, tokens->end(), std::numeric_limits<float>::quiet_NaN());
+    }
+    poisoned.append(0, {kLast + 1, setup.tokens});
+    poisoned.append(1, {0, setup.tokens});
+    AttentionRows rows;
+    for (const int32_t begin : {0, 15, 62, 94}) rows.add(0, begin, begin + 7);
+    const auto seen = static_cast<int64_t>(rows.slot.size());
+    rows.add(1, 90, 97);
+    const std::vector<float> expected = clean.run(rows), found = poisoned.run(rows);
+    for (int64_t row = 0; row < seen; ++row) {
+      EXPECT_EQ(poisoned.row_of(found, row), clean.row_of(expected, row)) << "position " << rows.position[row];
+    }
+    for (int64_t i = seen * clean.columns(); i < static_cast<int64_t>(found.size()); ++i) {
+      ASSERT_TRUE(std::isnan(found[i]));
+    }
+  }
+}
+
 }  // namespace
 }  // namespace lockstep::cpu

@@ -159,6 +159,25 @@ TEST_P(Experts, KeepRoutesOfNanInsideTheLists) {
   EXPECT_TRUE(std::isnan(experts.run()[0]));
 }
 
+TEST_P(Experts, KeepARowOfNanFromTheExpertsOfItsNeighbours) {
+  // All routes of a row that could not choose are NaN: it takes no more entries than any other row.
+  for (const Case& c : {kCases[1], kCases[3]}) {
+    ExpertFixture experts = make(c);
+    const std::vector<float> before = experts.run();
+    const int64_t hidden = c.shape.hidden;
+    std::fill_n(experts.x.begin(), hidden, kNan);
+    std::fill_n(experts.routes.begin(), c.shape.experts, kNan);
+    const std::vector<float> found = experts.run();
+    for (int64_t i = 0; i < static_cast<int64_t>(found.size()); ++i) {
+      if (i % (c.shape.rows * hidden) < hidden) {
+        EXPECT_TRUE(std::isnan(found[i])) << i;
+      } else {
+        EXPECT_EQ(found[i], before[i]) << i;
+      }
+    }
+  }
+}
+
 TEST_P(Experts, GiveZerosWhereNothingIsChosen) {
   ExpertFixture experts = make(kCases[1], /*has_bias=*/true);
   std::fill(experts.routes.begin(), experts.routes.end(), 0.0f);

@@ -1,0 +1,100 @@
+// How far a number reaches: each element of each operand of a kernel is replaced by NaN, infinities, zeros, denormals
+// and the largest numbers of its type. Outputs that do not read it keep every bit; those that do are what a model in
+// double precision says.
+#pragma once
+
+#include <fmt/format.h>
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <bit>
+#include <cmath>
+#include <functional>
+#include <limits>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "runtime/core/dtype.h"
+
+namespace lockstep::cpu {
+
+/// An operand by reference: values of `dtype` held as float32.
+struct ReachOperand {
+  const char* name;
+  std::vector<float>* values;
+  DType dtype = DType::kFloat32;
+};
+
+/// A kernel over the operands, and what it should give.
+struct ReachCase {
+  std::string name;
+  std::vector<ReachOperand> operands;
+  std::function<std::vector<float>()> run;
+  std::function<std::vector<double>()> model;
+  double tolerance = 1e-5;  // relative, but for numbers below 1
+};
+
+/// `value` as `dtype` holds it.
+inline float rounded_to_type(float value, DType dtype) {
+  if (dtype == DType::kBFloat16) return to_float(to_bfloat16(value));
+  return dtype == DType::kFloat16 ? to_float(to_float16(value)) : value;
+}
+
+inline std::vector<float> special_numbers(DType dtype) {
+  constexpr float kInfinity = std::numeric_limits<float>::infinity();
+  std::vector<float> numbers = {std::numeric_limits<float>::quiet_NaN(), kInfinity, -kInfinity, 0.0f, -0.0f};
+  if (dtype == DType::kFloat16) {
+    numbers.insert(numbers.end(), {65504.0f, -65504.0f, 6e-8f});
+  } else if (dtype == DType::kBFloat16) {
+    numbers.insert(numbers.end(), {3.3895314e38f, -3.3895314e38f, 1e-40f});
+  } else {
+    numbers.insert(numbers.end(), {std::numeric_limits<float>::max(), -std::numeric_limits<float>::max(), 1e-40f});
+  }
+  for (float& number : numbers) number = rounded_to_type(number, dtype);
+  return numbers;
+}
+
+/// Whether `found` is `exact`, rounded: the same infinity, or near.
+inline bool is_rounded(float found, double exact, double tolerance) {
+  if (std::isnan(exact)) return std::isnan(found);
+  const auto rounded = static_cast<float>(exact);
+  if (std::isinf(rounded) || std::isinf(found)) {
+    // At the border of the range a rounding decides between the largest number and infinity.
+    const double border = std::numeric_limits<float>::max() * (1.0 - 8 * tolerance);
+    return found == rounded || (std::abs(exact) > border && std::signbit(found) == std::signbit(exact));
+  }
+  return std::abs(found - exact) <= tolerance * std::max(1.0, std::abs(exact));
+}
+
+/// Expects what stands at the top of this file.
+inline void expect_exact_reach(const ReachCase& c) {
+  const std::vector<float> before = c.run();
+  const std::vector<double> exact_before = c.model();
+  ASSERT_EQ(before.size(), exact_before.size()) << c.name;
+  for (size_t i = 0; i < before.size(); ++i) {
+    ASSERT_TRUE(is_rounded(before[i], exact_before[i], c.tolerance))
+        << c.name << ", output " << i << ": found " << before[i] << ", expected " << exact_before[i];
+  }
+  for (const ReachOperand& operand : c.operands) {
+    for (size_t at = 0; at < operand.values->size(); ++at) {
+      for (const float number : special_numbers(operand.dtype)) {
+        const float kept = std::exchange((*operand.values)[at], number);
+        const std::vector<float> found = c.run();
+        const std::vector<double> exact = c.model();
+        (*operand.values)[at] = kept;
+        for (size_t i = 0; i < found.size(); ++i) {
+          const bool is_unchanged = std::bit_cast<uint64_t>(exact[i]) == std::bit_cast<uint64_t>(exact_before[i]);
+          const bool is_right = is_unchanged
+                                    ? std::bit_cast<uint32_t>(found[i]) == std::bit_cast<uint32_t>(before[i])
+                                    : is_rounded(found[i], exact[i], c.tolerance);
+          ASSERT_TRUE(is_right) << c.name << ", " << operand.name << "[" << at << "] = " << number << ", output " << i
+                                << ": found " << found[i] << ", expected " << exact[i]
+                                << (is_unchanged ? fmt::format(", as before ({})", before[i]) : "");
+        }
+      }
+    }
+  }
+}
+
+}  // namespace lockstep::cpu
