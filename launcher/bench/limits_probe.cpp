@@ -6,6 +6,8 @@
 #include <map>
 #include <sstream>
 
+#include "launcher/ranks/serving_spec.h"
+
 namespace lockstep::launcher {
 namespace {
 
@@ -48,10 +50,9 @@ Result<LimitsProbe> LimitsProbe::create(const RankContext& context, const Plan& 
       .per_thread = per_thread.value_or(probe::default_per_thread(plan.threads * place.local_size))};
   LOCKSTEP_TRY(auto prober, probe::Prober::create(options, context.clock));
   LimitsProbe limits(context, plan, std::move(prober));
-  if (plan.model.shard.dtype == DType::kBFloat16) {
-    LOCKSTEP_TRY(const auto dots, limits.prober_->multiply(probe::Precision::kBFloat16, {}));
-    if (!dots.empty()) limits.precision_ = probe::Precision::kBFloat16;
-  }
+  const probe::Precision wanted = precision_of(plan.model.spec, plan.model.shard.dtype);
+  LOCKSTEP_TRY(const auto dots, limits.prober_->multiply(wanted, {}));
+  if (!dots.empty()) limits.precision_ = wanted;
   return limits;
 }
 

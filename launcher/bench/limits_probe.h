@@ -26,8 +26,8 @@ class LimitsProbe {
   /// This rank's best kernels now, whatever the others do. @blocking
   Result<Limits> measure_alone();
 
-  /// What is multiplied: "bfloat16" or "float32".
-  std::string_view precision() const { return precision_ == probe::Precision::kBFloat16 ? "bfloat16" : "float32"; }
+  /// What is multiplied: "int8", "bfloat16" or "float32".
+  std::string_view precision() const { return probe::to_string(precision_); }
 
  private:
   struct Best {

@@ -25,6 +25,7 @@ struct ModelOptions {
   int64_t prefill_chunk = 256;
   std::optional<int64_t> max_seq_len;  // capacity of a slot
   std::optional<std::string> dtype;    // default: the checkpoint's
+  std::optional<std::string> weights;  // "int8" or "int8:GROUP"; default: in that type
   partition::ExpertSplit experts = partition::ExpertSplit::kColumns;
   partition::Numerics numerics = partition::Numerics::kInvariant;
   std::optional<int64_t> window;       // of every layer, instead of the model's own

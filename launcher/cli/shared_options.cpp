@@ -28,6 +28,10 @@ void add_model_options(CLI::App& app, ModelOptions& options) {
   app.add_option("--dtype", options.dtype, "float32, bfloat16 or float16; default: the checkpoint's")
       ->check(CLI::IsMember({"float32", "bfloat16", "float16"}))
       ->type_name("TYPE");
+  app.add_option("--weights", options.weights,
+                 "int8: multiply with 8-bit integers, GROUP columns to a scale (docs/quantization.md); default: as "
+                 "--dtype says")
+      ->type_name("int8[:GROUP]");
   app.add_flag_callback(
       "--expert-parallel", [&options] { options.experts = partition::ExpertSplit::kWhole; },
       "Give whole experts to ranks, instead of columns of every expert");

@@ -7,6 +7,7 @@
 #include <fstream>
 
 #include "launcher/atomic_file.h"
+#include "launcher/ranks/serving_spec.h"
 #include "runtime/core/hash.h"
 
 namespace lockstep::launcher {
@@ -100,6 +101,7 @@ Result<journal::JobDescription> describe_job(const GenerateCommand& command, con
   const std::vector<Fact> options = {{"version of lockstep", LOCKSTEP_VERSION},
                                      {"--backend", command.run.backend},
                                      {"--dtype", model.dtype.value_or(std::string(to_string(spec.dtype)))},
+                                     {"--weights", weights_in_words(spec)},
                                      {"--max-seq-len", or_default(model.max_seq_len)},
                                      {"--window", or_default(model.window)},
                                      {"--pinned-sinks", fmt::format("{}", model.pinned_sinks)},

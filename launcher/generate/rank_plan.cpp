@@ -9,12 +9,14 @@
 namespace lockstep::launcher {
 namespace {
 
-/// The draft model of a target: its slots and chunk, and room for drafts beyond the target's capacity. Fails as
+/// The draft model of a target: its slots, chunk and weights, and room for drafts beyond the target's capacity. Fails as
 /// `checkpoint::read_spec` and `partition::make_partition`, and with `kInvalidArgument` when its table of positions
 /// ends before.
-Result<ModelPlan> plan_draft(const std::filesystem::path& directory, const shards::ShardOptions& target, int ranks) {
+Result<ModelPlan> plan_draft(const std::filesystem::path& directory, const ModelPlan& target_model, int ranks) {
+  const shards::ShardOptions& target = target_model.shard;
   ModelPlan draft;
   LOCKSTEP_TRY(draft.spec, checkpoint::read_spec(directory / "config.json"));
+  if (draft.spec.experts == 0) draft.spec.int8_group = target_model.spec.int8_group;
   LOCKSTEP_TRY(draft.partition, partition::make_partition(draft.spec, ranks));
   draft.shard = {.slots = target.slots,
                  .chunk = target.chunk,
@@ -59,7 +61,7 @@ Result<std::optional<Plan>> make_plan(const GenerateCommand& command, const Rank
     model.checkpoint = command.model.model;
     if (sizes.ngram > 0) plan.lookup = {.ngram_size = static_cast<int32_t>(sizes.ngram)};
     if (command.draft_model) {
-      LOCKSTEP_TRY(plan.draft, plan_draft(*command.draft_model, model.shard, bootstrap.size()));
+      LOCKSTEP_TRY(plan.draft, plan_draft(*command.draft_model, model, bootstrap.size()));
     }
     return ok();
   };

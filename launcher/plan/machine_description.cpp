@@ -7,7 +7,6 @@
 
 #include "launcher/atomic_file.h"
 #include "launcher/short_number.h"
-#include "runtime/probe/probe.h"
 #include "transport/bootstrap.h"
 
 namespace lockstep::launcher {
@@ -28,25 +27,22 @@ std::string in_words(const cost::Rates& rates) {
 }
 
 /// The best kernels of this machine with `threads` threads.
-Result<cost::Rates> measure(int threads, DType dtype, std::optional<Bytes> per_thread, const Clock& clock) {
+Result<cost::Rates> measure(int threads, probe::Precision precision, std::optional<Bytes> per_thread, const Clock& clock) {
   const probe::Options options{.threads = threads,
                                .per_thread = per_thread.value_or(probe::default_per_thread(threads))};
   LOCKSTEP_TRY(const auto prober, probe::Prober::create(options, clock));
   LOCKSTEP_TRY(const auto reads, prober->read({}));
-  std::vector<probe::Figure> dots;
-  if (dtype == DType::kBFloat16) {
-    LOCKSTEP_TRY(dots, prober->multiply(probe::Precision::kBFloat16, {}));
-  }
+  LOCKSTEP_TRY(std::vector<probe::Figure> dots, prober->multiply(precision, {}));
   if (dots.empty()) {
     LOCKSTEP_TRY(dots, prober->multiply(probe::Precision::kFloat32, {}));
   }
   return cost::Rates{probe::rate(probe::best(reads).sample), probe::rate(probe::best(dots).sample)};
 }
 
-Result<void> measure_limits(const MachineOptions& options, DType dtype, const Clock& clock,
+Result<void> measure_limits(const MachineOptions& options, probe::Precision precision, const Clock& clock,
                             MachineDescription& machine) {
   const int cores = std::max(1, static_cast<int>(transport::own_cores().size()));
-  LOCKSTEP_TRY(machine.limits.host, measure(cores, dtype, options.probe_bytes, clock));
+  LOCKSTEP_TRY(machine.limits.host, measure(cores, precision, options.probe_bytes, clock));
   machine.words.push_back(
       fmt::format("this machine's {} core(s) together: {}, measured", cores, in_words(machine.limits.host)));
   if (!options.rank_cores) {
@@ -55,7 +51,7 @@ Result<void> measure_limits(const MachineOptions& options, DType dtype, const Cl
   }
   machine.limits.rank = machine.limits.host;
   if (*options.rank_cores < cores) {
-    LOCKSTEP_TRY(machine.limits.rank, measure(*options.rank_cores, dtype, options.probe_bytes, clock));
+    LOCKSTEP_TRY(machine.limits.rank, measure(*options.rank_cores, precision, options.probe_bytes, clock));
   }
   machine.words.push_back(
       fmt::format("a rank of {} core(s): {}, measured", *options.rank_cores, in_words(machine.limits.rank)));
@@ -174,11 +170,11 @@ Result<RecordedProbe> parse_probe(const std::string& json, const std::string& or
   return recorded;
 }
 
-Result<MachineDescription> describe_machine(const MachineOptions& options, DType dtype, const Clock& clock) {
+Result<MachineDescription> describe_machine(const MachineOptions& options, probe::Precision precision, const Clock& clock) {
   MachineDescription machine;
   machine.limits.link = assumed_link();
   machine.limits.ranks_per_host = options.ranks_per_host.value_or(0);
-  if (options.measure) LOCKSTEP_TRY_VOID(measure_limits(options, dtype, clock, machine));
+  if (options.measure) LOCKSTEP_TRY_VOID(measure_limits(options, precision, clock, machine));
   if (options.probe) LOCKSTEP_TRY_VOID(read_probe(options, machine));
   if (options.rank_cores && !options.measure && !options.probe) {
     return Error{ErrorKind::kInvalidArgument,

@@ -6,7 +6,7 @@
 
 #include "launcher/cli/command_line.h"
 #include "runtime/core/clock.h"
-#include "runtime/core/dtype.h"
+#include "runtime/probe/probe.h"
 #include "shards/cost/machine.h"
 
 namespace lockstep::launcher {
@@ -16,9 +16,9 @@ struct MachineDescription {
   std::vector<std::string> words;  // where each number comes from, a sentence each
 };
 
-/// Limits for a model of `dtype`. Reads the file of --probe; probes this machine where --measure says so. Fails with
+/// Limits for products of `precision`. Reads the file of --probe; probes this machine where --measure says so. Fails with
 /// `kNotFound` or `kInvalidArgument` for a probe that is not there or says nothing, and as `probe::Prober`. @blocking
-Result<MachineDescription> describe_machine(const MachineOptions& options, DType dtype, const Clock& clock);
+Result<MachineDescription> describe_machine(const MachineOptions& options, probe::Precision precision, const Clock& clock);
 
 /// What a file of `bench --json` says of its machine.
 struct RecordedProbe {

@@ -3,7 +3,9 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <charconv>
 
+#include "runtime/core/int8_groups.h"
 #include "shards/buckets.h"
 
 namespace lockstep::launcher {
@@ -52,13 +54,46 @@ Result<void> pin_sinks(ModelSpec& spec, int64_t sinks) {
   return ok();
 }
 
+/// Columns that share a scale where --weights says only int8: docs/quantization.md tells why.
+constexpr int64_t kDefaultInt8Group = 128;
+
+/// "int8" or "int8:GROUP".
+Result<void> set_weights(ModelSpec& spec, const std::string& weights) {
+  constexpr std::string_view kPrefix = "int8:";
+  int64_t group = 0;
+  if (weights == "int8") {
+    group = kDefaultInt8Group;
+  } else if (weights.starts_with(kPrefix)) {
+    const char* const end = weights.data() + weights.size();
+    const auto [stop, failure] = std::from_chars(weights.data() + kPrefix.size(), end, group);
+    if (failure != std::errc{} || stop != end) group = 0;
+  }
+  if (!is_int8_group(group)) {
+    return refused(ErrorKind::kInvalidArgument, "--weights", weights,
+                   fmt::format("int8 or int8:GROUP, a GROUP of columns being a multiple of {} up to {}",
+                               kLeastInt8Group, kMostInt8Group));
+  }
+  if (spec.experts > 0) {
+    return refused(ErrorKind::kUnsupported, "--weights", weights,
+                   fmt::format("a model without experts; those of {} stay in the model's type; leave it out",
+                               spec.model_type));
+  }
+  spec.int8_group = group;
+  return ok();
+}
+
 }  // namespace
 
 Result<ModelSpec> serving_spec(const ModelOptions& options, const std::filesystem::path& config) {
   LOCKSTEP_TRY(ModelSpec spec, checkpoint::read_spec(config));
   if (options.window) LOCKSTEP_TRY_VOID(set_window(spec, *options.window));
   if (options.pinned_sinks > 0) LOCKSTEP_TRY_VOID(pin_sinks(spec, options.pinned_sinks));
+  if (options.weights) LOCKSTEP_TRY_VOID(set_weights(spec, *options.weights));
   return spec;
+}
+
+std::string weights_in_words(const ModelSpec& spec) {
+  return spec.int8_group > 0 ? fmt::format("int8:{}", spec.int8_group) : "dtype";
 }
 
 std::optional<int64_t> longest_sequence(const ModelSpec& spec) {
@@ -71,10 +106,16 @@ int64_t default_capacity(const ModelSpec& spec) {
   return std::min(kDefaultCapacity, spec.max_positions);
 }
 
+probe::Precision precision_of(const ModelSpec& spec, DType dtype) {
+  if (spec.int8_group > 0) return probe::Precision::kInt8;
+  return dtype == DType::kBFloat16 ? probe::Precision::kBFloat16 : probe::Precision::kFloat32;
+}
+
 std::string architecture_line(const ModelSpec& spec, DType dtype) {
-  return fmt::format("{} layers, hidden {}, {} query and {} key/value heads of {}, MLP {}, vocabulary {}, {}",
+  return fmt::format("{} layers, hidden {}, {} query and {} key/value heads of {}, MLP {}, vocabulary {}, {}{}",
                      spec.layers, spec.hidden_size, spec.query_heads, spec.key_value_heads, spec.head_dim,
-                     spec.intermediate_size, spec.vocabulary, to_string(dtype));
+                     spec.intermediate_size, spec.vocabulary, to_string(dtype),
+                     spec.int8_group > 0 ? fmt::format(", {} weights", weights_in_words(spec)) : "");
 }
 
 Result<shards::ShardOptions> shard_options(const ModelOptions& options, const ModelSpec& spec, int64_t slots,

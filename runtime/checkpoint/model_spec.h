@@ -95,6 +95,7 @@ struct ModelSpec {
   bool residual_after_norm = false;  // the residual is what the norm gave (BLOOM's option)
 
   DType dtype = DType::kFloat32;  // of the checkpoint, as the config states it
+  int64_t int8_group = 0;         // of the matrices as they are served: columns that share a scale; 0: not in 8 bits
   std::vector<int32_t> eos_ids;
   std::optional<int32_t> bos_id, pad_id;
 

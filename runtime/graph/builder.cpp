@@ -61,16 +61,21 @@ ValueId GraphBuilder::embedding(ValueId ids, ValueId table, int64_t first_row) {
   return add_result(Op::kEmbedding, {ids, table}, {{"first_row", first_row}});
 }
 
-ValueId GraphBuilder::linear(ValueId x, ValueId weight, std::optional<ValueId> bias, std::optional<DType> result) {
+ValueId GraphBuilder::linear(ValueId x, ValueId weight, std::optional<ValueId> bias, std::optional<DType> result,
+                             int64_t int8_group) {
   std::vector<ValueId> operands{x, weight};
   if (bias) operands.push_back(*bias);
   Attributes attributes;
   if (result && *result != type_of(x).dtype) attributes.emplace("dtype", std::string(to_string(*result)));
+  if (int8_group > 0) attributes.emplace("int8", int8_group);
   return add_result(Op::kLinear, std::move(operands), std::move(attributes));
 }
 
-ValueId GraphBuilder::linear_blocks(ValueId x, ValueId weight, const BlockSplit& split, int64_t block) {
-  return add_result(Op::kLinearBlocks, {x, weight}, {{"blocks", split.bounds}, {"block", block}});
+ValueId GraphBuilder::linear_blocks(ValueId x, ValueId weight, const BlockSplit& split, int64_t block,
+                                    int64_t int8_group) {
+  Attributes attributes{{"blocks", split.bounds}, {"block", block}};
+  if (int8_group > 0) attributes.emplace("int8", int8_group);
+  return add_result(Op::kLinearBlocks, {x, weight}, std::move(attributes));
 }
 
 ValueId GraphBuilder::all_reduce(ValueId partial, const BlockSplit& split, DType result) {

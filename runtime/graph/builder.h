@@ -62,11 +62,12 @@ class GraphBuilder {
 
   /// f32[1, T, d]: row t is `table[ids[t] − first_row]`, zeros where that row is another rank's.
   ValueId embedding(ValueId ids, ValueId table, int64_t first_row);
-  /// dt[T, N] = x · wᵀ (+ bias), summed in f32; `result` may ask for f32.
+  /// dt[T, N] = x · wᵀ (+ bias), summed in f32; `result` may ask for f32, and `int8_group` for products in 8 bits,
+  /// by groups of that many columns (0: none).
   ValueId linear(ValueId x, ValueId weight, std::optional<ValueId> bias = std::nullopt,
-                 std::optional<DType> result = std::nullopt);
+                 std::optional<DType> result = std::nullopt, int64_t int8_group = 0);
   /// f32[roots, T, N]: the partial sums of rank `rank`'s blocks of `block` columns, by the tree of `split`.
-  ValueId linear_blocks(ValueId x, ValueId weight, const BlockSplit& split, int64_t block);
+  ValueId linear_blocks(ValueId x, ValueId weight, const BlockSplit& split, int64_t block, int64_t int8_group = 0);
   /// dt[T, N]: the sum over all ranks' roots, rounded once to `result`.
   ValueId all_reduce(ValueId partial, const BlockSplit& split, DType result);
   /// dt[R, Σ parts]: the ranks' columns side by side; `parts[r]` columns come from rank r.

@@ -2,6 +2,7 @@
 #include <limits>
 #include <vector>
 
+#include "runtime/core/int8_groups.h"
 #include "runtime/graph/graph.h"
 #include "runtime/graph/operations.h"
 
@@ -22,9 +23,22 @@ const TensorType& operand_type(const Graph& graph, const Node& node, size_t inde
   return graph.value(node.operands.at(index)).type;
 }
 
+/// Whether `node` multiplies with its operand `index` in 8 bits.
+bool is_int8(const Node& node, size_t index) { return index == 1 && node.has("int8"); }
+
+/// Bytes of operand 1 of such a node.
+int64_t int8_bytes_of(const Graph& graph, const Node& node) {
+  const Shape& shape = operand_type(graph, node, 1).shape;
+  const int64_t columns = std::max<int64_t>(shape[1], 1);
+  const int64_t leaf = node.op == Op::kLinearBlocks ? node.integer("block") : columns;
+  const Int8Groups groups{.columns = shape[1], .leaf = leaf, .width = node.integer("int8")};
+  return clipped_product(shape[0], int8_bytes(1, groups));
+}
+
 /// The bytes of operand `index` that `node` reads in one step: a gather reads one row per token. Of experts all that
 /// are held: which ones a step meets is not known, and a batch soon meets all.
 int64_t bytes_read(const Graph& graph, const Node& node, size_t index) {
+  if (is_int8(node, index)) return int8_bytes_of(graph, node);
   const TensorType& type = operand_type(graph, node, index);
   const bool is_gathered = (node.op == Op::kEmbedding || node.op == Op::kLookup) && index == 1;
   if (!is_gathered || type.shape[0] == 0) return type.bytes();
@@ -91,6 +105,21 @@ int64_t contributed_bytes(const Graph& graph, const Node& node) {
 }
 
 }  // namespace
+
+int64_t stored_bytes(const Graph& graph, ValueId weight) {
+  int64_t as_it_is = 0, in_8_bits = 0;
+  for (const Node& node : graph.nodes) {
+    for (size_t i = 0; i < node.operands.size(); ++i) {
+      if (node.operands[i] != weight) continue;
+      if (is_int8(node, i)) {
+        in_8_bits = int8_bytes_of(graph, node);
+      } else {
+        as_it_is = graph.value(weight).type.bytes();
+      }
+    }
+  }
+  return as_it_is + in_8_bits == 0 ? graph.value(weight).type.bytes() : clipped_sum(as_it_is, in_8_bits);
+}
 
 std::vector<NodeCost> node_costs(const Graph& graph) {
   std::vector<NodeCost> costs(graph.nodes.size());

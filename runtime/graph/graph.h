@@ -150,6 +150,10 @@ struct StepCost {
 };
 StepCost cost_of(const Graph& graph);
 
+/// Bytes that a store keeps of `weight`: its elements where a node reads them as they are, integers and scales
+/// (runtime/core/int8_groups.h) where a product does, both where there are both.
+int64_t stored_bytes(const Graph& graph, ValueId weight);
+
 /// What one node adds to the step's cost. `cost_of` is the sum over the nodes.
 struct NodeCost {
   int64_t weight_bytes = 0;  // of the weights that no other node reads more of

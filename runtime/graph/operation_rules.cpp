@@ -7,6 +7,8 @@
 #include <initializer_list>
 #include <string>
 
+#include "runtime/core/int8_groups.h"
+
 namespace lockstep::graph {
 namespace {
 
@@ -66,6 +68,12 @@ Result<void> check_window(const OperationUse& use) {
   return ok();
 }
 
+Result<void> check_int8(const OperationUse& use) {
+  if (!use.node.has("int8") || is_int8_group(use.node.integer("int8"))) return ok();
+  return attribute_misfit("int8", use.node.integer("int8"),
+                          fmt::format("a multiple of {} up to {}", kLeastInt8Group, kMostInt8Group));
+}
+
 }  // namespace
 
 Result<void> check_embedding(OperationUse& use) {
@@ -74,9 +82,13 @@ Result<void> check_embedding(OperationUse& use) {
   return ok();
 }
 
-Result<void> check_linear(OperationUse& use) { return bind_result_type(use, use.symbols.type("dt")); }
+Result<void> check_linear(OperationUse& use) {
+  LOCKSTEP_TRY_VOID(check_int8(use));
+  return bind_result_type(use, use.symbols.type("dt"));
+}
 
 Result<void> check_linear_blocks(OperationUse& use) {
+  LOCKSTEP_TRY_VOID(check_int8(use));
   LOCKSTEP_TRY(const BlockSplit split, read_blocks(use));
   const int64_t block = use.node.integer("block");
   if (block < 1 || block > kMaxSize) return attribute_misfit("block", block, "1 or more columns");

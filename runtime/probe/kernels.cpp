@@ -28,6 +28,12 @@ std::vector<DotKernel> dot_kernels(Precision precision) {
     if (has) append(kernels, avx512_bf16_dot_kernels());
     return kernels;
   }
+  if (precision == Precision::kInt8) {
+    if (has_avx512() && __builtin_cpu_supports("avx512vnni")) append(kernels, avx512_vnni_dot_kernels());
+    if (has_avx2() && __builtin_cpu_supports("avxvnni")) append(kernels, avx_vnni_dot_kernels());
+    if (has_avx2()) append(kernels, avx2_byte_dot_kernels());
+    return kernels;
+  }
   if (has_avx512()) append(kernels, avx512_dot_kernels());
   if (has_avx2()) append(kernels, avx2_dot_kernels());
   if (kernels.empty()) append(kernels, portable_dot_kernels());

@@ -1,5 +1,6 @@
 #include <immintrin.h>
 
+#include "runtime/probe/byte_dots.h"
 #include "runtime/probe/kernels.h"
 #include "runtime/probe/read_loop.h"
 
@@ -26,6 +27,16 @@ double multiply_add(int64_t rounds, float a, float b) {
   return total;
 }
 
+/// Bytes to sums of 16 bits, those to 32: what there is without an instruction for all of it.
+struct WidenedDots {
+  using Vector = __m256i;
+  static Vector splat(int8_t value) { return _mm256_set1_epi8(value); }
+  static Vector add(Vector sums, Vector positive, Vector any) {
+    asm volatile("" : "+x"(positive));  // or the products would be computed once
+    return _mm256_add_epi32(sums, _mm256_madd_epi16(_mm256_maddubs_epi16(positive, any), _mm256_set1_epi16(1)));
+  }
+};
+
 }  // namespace
 
 std::span<const ReadKernel> avx2_read_kernels() {
@@ -40,6 +51,12 @@ std::span<const DotKernel> avx2_dot_kernels() {
   static constexpr DotKernel kKernels[] = {
       {"256-bit fused multiply-add, 8 sums", Precision::kFloat32, 2 * 8 * 8, multiply_add<8>},
       {"256-bit fused multiply-add, 12 sums", Precision::kFloat32, 2 * 8 * 12, multiply_add<12>}};
+  return kKernels;
+}
+
+std::span<const DotKernel> avx2_byte_dot_kernels() {
+  static constexpr DotKernel kKernels[] = {
+      {"256-bit products of bytes, widened, 8 sums", Precision::kInt8, 8 * 8 * 8, byte_dots<WidenedDots, 8>}};
   return kKernels;
 }
 

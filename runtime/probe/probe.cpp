@@ -142,6 +142,15 @@ Sample together(std::span<const Sample> samples) {
   return all;
 }
 
+std::string_view to_string(Precision precision) {
+  switch (precision) {
+    case Precision::kFloat32: return "float32";
+    case Precision::kBFloat16: return "bfloat16";
+    case Precision::kInt8: return "int8";
+  }
+  return "";
+}
+
 double rate(const Sample& sample) {
   return sample.end > sample.begin ? sample.amount / to_seconds(sample.end - sample.begin) : 0.0;
 }

@@ -15,6 +15,7 @@
 #include <memory>
 #include <span>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "runtime/core/clock.h"
@@ -51,8 +52,11 @@ const Figure& best(std::span<const Figure> figures);
 /// How often each dot kernel runs in one probe: there are few of them, and each may be interrupted.
 constexpr int kDotPasses = 3;
 
-/// What is multiplied. Sums are float32 in both.
-enum class Precision { kFloat32, kBFloat16 };
+/// What is multiplied. Sums are float32, of integers integers.
+enum class Precision { kFloat32, kBFloat16, kInt8 };
+
+/// "float32", "bfloat16" or "int8".
+std::string_view to_string(Precision precision);
 
 /// Called before each kernel, so that ranks begin together; empty when there is one. An error ends the probe.
 using Meet = std::function<Result<void>()>;

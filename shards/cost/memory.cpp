@@ -54,13 +54,15 @@ RankMemory memory_of(const shards::ShardGraphs& graphs) {
   std::set<std::string_view> counted;
   for (const Graph* graph : graphs.all()) {
     const std::set<std::string_view> caches = cache_names(*graph);
-    for (const graph::Value& value : graph->values) {
+    for (size_t v = 0; v < graph->values.size(); ++v) {
+      const graph::Value& value = graph->values[v];
       const bool stays = value.kind == ValueKind::kWeight || value.kind == ValueKind::kState;
       if (!stays || !counted.insert(value.name).second) continue;
       Bytes& kind = value.kind == ValueKind::kWeight ? memory.weights
                     : caches.contains(value.name)    ? memory.cache
                                                      : memory.slots;
-      kind += Bytes(value.type.bytes());
+      const graph::ValueId id(static_cast<int32_t>(v));
+      kind += Bytes(value.kind == ValueKind::kWeight ? graph::stored_bytes(*graph, id) : value.type.bytes());
     }
     memory.workspace += Bytes(workspace_of(*graph));
   }

@@ -98,8 +98,9 @@ ValueId StepBuilder::norm(ValueId x, const std::string& name) {
 
 ValueId StepBuilder::column_parallel(ValueId x, const std::string& name, Range rows, const Shape& whole, Bias bias) {
   const ValueId weights = weight(name + ".weight", whole, {rows, {0, whole[1]}});
-  if (bias == Bias::kNone) return graph_.linear(x, weights);
-  return graph_.linear(x, weights, weight(name + ".bias", {whole[0]}, {rows}));
+  std::optional<ValueId> bias_rows;
+  if (bias == Bias::kPresent) bias_rows = weight(name + ".bias", {whole[0]}, {rows});
+  return graph_.linear(x, weights, bias_rows, std::nullopt, spec_.int8_group);
 }
 
 StepBuilder::Partial StepBuilder::row_parallel(ValueId x, const std::string& name, Range columns, const Shape& whole,
@@ -107,7 +108,8 @@ StepBuilder::Partial StepBuilder::row_parallel(ValueId x, const std::string& nam
   const ValueId weights = weight(name + ".weight", whole, {{0, whole[0]}, columns});
   const BlockSplit& split = sums_by_rank() ? rank_blocks_ : blocks;
   const int64_t leaf = sums_by_rank() ? columns.size() : block;
-  return {graph_.linear_blocks(x, weights, split, leaf), &split, bias == Bias::kPresent ? name + ".bias" : ""};
+  return {graph_.linear_blocks(x, weights, split, leaf, spec_.int8_group), &split,
+          bias == Bias::kPresent ? name + ".bias" : ""};
 }
 
 ValueId StepBuilder::with_bias(ValueId x, const std::string& name) {
@@ -141,7 +143,7 @@ ValueId StepBuilder::own_logits(ValueId hidden) {
       weight(name + ".weight", {spec_.vocabulary, spec_.embedding_size}, {rows, {0, spec_.embedding_size}});
   std::optional<ValueId> bias;
   if (spec_.head_bias) bias = weight("lm_head.bias", {spec_.vocabulary}, {rows});
-  const ValueId logits = graph_.linear(hidden, weights, bias, DType::kFloat32);
+  const ValueId logits = graph_.linear(hidden, weights, bias, DType::kFloat32, spec_.int8_group);
   return spec_.logit_soft_cap > 0 ? graph_.soft_cap(logits, spec_.logit_soft_cap) : logits;
 }
 

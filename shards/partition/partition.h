@@ -61,7 +61,7 @@ struct Partition {
 };
 
 /// The columns of one leaf of the MLP's sum: `intermediate_size` / 128 (of an expert / 32) rounded up to a multiple of
-/// 16, or fewer (then 8, 4, 2, 1) where that would leave a rank of the largest degree without a leaf. Where attention
+/// 16 (and at least a group of 8-bit integers where the model is served in such), or fewer (then 8, 4, 2, 1) where that would leave a rank of the largest degree without a leaf. Where attention
 /// and MLP stand side by side, as many columns as give one leaf per query head, if that can be: then one sum serves
 /// both.
 int64_t mlp_block_columns(const checkpoint::ModelSpec& spec);

@@ -42,14 +42,14 @@ TEST(DescribeMachine, DividesRecordedCoresOrGivesEachRankItsOwn) {
   const SteadyClock clock;
   MachineOptions options;
   options.probe = std::filesystem::path(LOCKSTEP_PLANS_DIR) / "two_cores.json";
-  const auto divided = describe_machine(options, DType::kBFloat16, clock).value().limits;
+  const auto divided = describe_machine(options, probe::Precision::kBFloat16, clock).value().limits;
   EXPECT_EQ(divided.of_each(4), (cost::Rates{5e9, 40e9}));
   options.rank_cores = 1;
-  const auto own = describe_machine(options, DType::kBFloat16, clock).value().limits;
+  const auto own = describe_machine(options, probe::Precision::kBFloat16, clock).value().limits;
   EXPECT_EQ(own.of_each(4), (cost::Rates{10e9, 80e9}));
   options.host_bandwidth = 24.0;
   options.of_bandwidth = 0.5;
-  const auto shared = describe_machine(options, DType::kBFloat16, clock).value().limits;
+  const auto shared = describe_machine(options, probe::Precision::kBFloat16, clock).value().limits;
   EXPECT_EQ(shared.of_each(4), (cost::Rates{3e9, 80e9}));
 }
 

@@ -52,6 +52,27 @@ TEST(ServingSpec, LeavesTheWindowsOfAModelWhoseLayersTurnDifferently) {
   expect_refused(served(kTinyGemma3, {.window = 12}), ErrorKind::kUnsupported, "--window: found 12");
 }
 
+TEST(ServingSpec, ServesMatricesIn8BitsByGroups) {
+  EXPECT_EQ(served(kTinyLlama, {}).value().int8_group, 0);
+  EXPECT_EQ(served(kTinyLlama, {.weights = "int8"}).value().int8_group, 128);
+  const auto spec = served(kTinyLlama, {.weights = "int8:32"}).value();
+  EXPECT_EQ(spec.int8_group, 32);
+  EXPECT_EQ(weights_in_words(spec), "int8:32");
+  EXPECT_THAT(architecture_line(spec, DType::kBFloat16), HasSubstr("bf16, int8:32 weights"));
+  EXPECT_EQ(precision_of(spec, DType::kBFloat16), probe::Precision::kInt8);
+}
+
+TEST(ServingSpec, RefusesWeightsThatMakeNoSense) {
+  for (const char* weights : {"", "int4", "int8:", "int8:6", "int8:0", "int8:2048", "int8:32x"}) {
+    expect_refused(served(kTinyLlama, {.weights = weights}), ErrorKind::kInvalidArgument,
+                   "expected int8 or int8:GROUP");
+  }
+}
+
+TEST(ServingSpec, RefusesExpertsIn8Bits) {
+  expect_refused(served(kTinyMixtral, {.weights = "int8"}), ErrorKind::kUnsupported, "expected a model without experts");
+}
+
 TEST(LongestSequence, EndsWhereThePositionsEnd) {
   EXPECT_EQ(longest_sequence(served(kTinyLlama, {}).value()), 64);
   EXPECT_EQ(longest_sequence(served(kTinyLlama, {.window = 12}).value()), 64);

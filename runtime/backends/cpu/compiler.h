@@ -51,6 +51,7 @@ class Compiler {
   Result<void> lower_embedding(const Node& node);
   Result<void> lower_linear(const Node& node);
   Result<void> lower_linear_blocks(const Node& node);
+  Result<void> lower_linear_int8(const Node& node);
   void lower_lookup(const Node& node);
   void lower_add(const Node& node);
   void lower_join_partials(const Node& node);

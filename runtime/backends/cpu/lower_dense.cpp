@@ -6,6 +6,7 @@
 
 #include "runtime/backends/cpu/compiler.h"
 #include "runtime/backends/cpu/linear.h"
+#include "runtime/backends/cpu/linear_int8.h"
 #include "runtime/backends/cpu/weight_packing.h"
 
 namespace lockstep::cpu {
@@ -89,6 +90,7 @@ Result<void> Compiler::add_linear(const Node& node, LinearTask task) {
 }
 
 Result<void> Compiler::lower_linear(const Node& node) {
+  if (node.has("int8")) return lower_linear_int8(node);
   const auto weight = store_.packed(graph_.value(node.operands[1]).name, *packing_of(kernels_, graph_, node, 1));
   if (!weight) return not_a_weight(node, 1);
   return add_linear(
@@ -96,11 +98,33 @@ Result<void> Compiler::lower_linear(const Node& node) {
 }
 
 Result<void> Compiler::lower_linear_blocks(const Node& node) {
+  if (node.has("int8")) return lower_linear_int8(node);
   const auto weight = store_.packed(graph_.value(node.operands[1]).name, *packing_of(kernels_, graph_, node, 1));
   if (!weight) return not_a_weight(node, 1);
   LinearPlan plan =
       LinearPlan::blocks(weight->packing, BlockSplit{node.integers("blocks")}, graph_.rank, node.integer("block"));
   return add_linear(node, LinearTask::make(kernels_, *weight, std::move(plan), operand(node, 0), result(node)));
+}
+
+Result<void> Compiler::lower_linear_int8(const Node& node) {
+  const Int8Packing packing = *int8_packing_of(graph_, node, 1);
+  const Int8Weight weight{packing, store_.packed_int8(graph_.value(node.operands[1]).name, packing)};
+  if (weight.data == nullptr) return not_a_weight(node, 1);
+  Int8LinearTask task = node.op == graph::Op::kLinear
+                            ? Int8LinearTask::plain(kernels_, weight, operand(node, 0), result(node))
+                            : Int8LinearTask::blocks(kernels_, weight, BlockSplit{node.integers("blocks")}, graph_.rank,
+                                                     operand(node, 0), result(node));
+  if (node.op == graph::Op::kLinear && node.operands.size() > 2) {
+    task.set_bias(operand(node, 2).data, operand(node, 2).dtype);
+  }
+  Scratch* scratch = &program_.scratch;
+  scratch->need_shared(task.arranged_bytes());
+  scratch->need_private(task.private_bytes());
+  add_shared([task, scratch](Part part) { task.arrange(scratch->shared_memory, part); });
+  add_shared([task = std::move(task), scratch](Part part) {
+    task.run(scratch->shared_memory, scratch->private_of(part), part);
+  });
+  return ok();
 }
 
 void Compiler::lower_lookup(const Node& node) {

@@ -78,7 +78,11 @@ Result<void> Store::add_uses(const graph::Graph& graph) {
       const graph::Value& value = graph.value(node.operands[i]);
       if (value.kind != graph::ValueKind::kWeight) continue;
       Weight& weight = weights_.find(value.name)->second;
-      if (const std::optional<Packing> packing = packing_of(kernels_, graph, node, i)) {
+      if (const std::optional<Int8Packing> int8 = int8_packing_of(graph, node, i)) {
+        const bool is_known =
+            std::ranges::any_of(weight.integers, [&](const Int8Form& f) { return f.packing == *int8; });
+        if (!is_known) weight.integers.push_back({*int8});
+      } else if (const std::optional<Packing> packing = packing_of(kernels_, graph, node, i)) {
         add_packing(weight, *packing);
       } else if (node.op == graph::Op::kEmbedding) {
         weight.is_table = true;
@@ -126,7 +130,10 @@ Result<void> Store::map_weights() {
   };
   for (auto& [name, weight] : weights_) {
     for (Form& form : weight.panels) form.offset = place(form.packing.bytes());
-    if (weight.needs_rows || weight.panels.empty()) weight.rows_offset = place(weight.type.bytes());
+    for (Int8Form& form : weight.integers) form.offset = place(form.packing.bytes());
+    // A table can be read from panels, though not from integers; what nobody reads is kept as it came.
+    const bool is_only_table = weight.panels.empty() && (weight.is_table || weight.integers.empty());
+    if (weight.needs_rows || is_only_table) weight.rows_offset = place(weight.type.bytes());
   }
   unset_weights_ = static_cast<int64_t>(weights_.size());
   LOCKSTEP_TRY(weight_memory_, Mapping::create(bytes, Pages::kHuge, "the weights"));
@@ -226,6 +233,8 @@ WeightPlace Store::place_of(const Weight& weight, const graph::Value& value) con
   if (weight.rows_offset >= 0) place.rows = weight_memory_.data() + weight.rows_offset;
   for (const Form& form : weight.panels)
     place.panels.push_back(panel_form(form.packing, weight_memory_.data() + form.offset));
+  for (const Int8Form& form : weight.integers)
+    place.panels.push_back(int8_panel_form(kernels_, form.packing, weight_memory_.data() + form.offset));
   return place;
 }
 
@@ -239,6 +248,7 @@ Result<void> Store::set_weight(std::string_view name, std::span<const std::byte>
   if (!bytes.empty()) {
     std::byte* const memory = weight_memory_.data();
     for (const Form& form : weight->panels) pack(form.packing, bytes.data(), memory + form.offset);
+    for (const Int8Form& form : weight->integers) pack_int8(kernels_, form.packing, bytes.data(), memory + form.offset);
     if (weight->rows_offset >= 0) std::memcpy(memory + weight->rows_offset, bytes.data(), bytes.size());
   }
   mark_set(*weight);
@@ -349,6 +359,15 @@ std::optional<PackedWeight> Store::any_packed(std::string_view name) const {
   if (found == weights_.end() || found->second.panels.empty()) return std::nullopt;
   const Form& form = found->second.panels.front();
   return PackedWeight{form.packing, weight_memory_.data() + form.offset};
+}
+
+const std::byte* Store::packed_int8(std::string_view name, const Int8Packing& packing) const {
+  const auto found = weights_.find(name);
+  if (found == weights_.end()) return nullptr;
+  for (const Int8Form& form : found->second.integers) {
+    if (form.packing == packing) return weight_memory_.data() + form.offset;
+  }
+  return nullptr;
 }
 
 const std::byte* Store::rows(std::string_view name) const {

@@ -1,6 +1,6 @@
 // The weights and states of one rank. Weights lie in one mapping of huge pages, each in the forms that the graphs read
-// it in (packed panels, rows, or both); KV caches in reserved regions (kv_layout.h); the small states one after the
-// other.
+// it in (packed panels, 8-bit integers, rows); KV caches in reserved regions (kv_layout.h); the small states one after
+// the other.
 #pragma once
 
 #include <map>
@@ -8,6 +8,7 @@
 #include <string>
 #include <vector>
 
+#include "runtime/backends/cpu/int8_packing.h"
 #include "runtime/backends/cpu/kv_layout.h"
 #include "runtime/backends/cpu/memory.h"
 #include "runtime/backends/cpu/packing.h"
@@ -43,6 +44,7 @@ class Store final : public device::Store {
   /// For the compiler. Each is empty (null) when the store has no such thing.
   std::optional<PackedWeight> packed(std::string_view name, const Packing& packing) const;
   std::optional<PackedWeight> any_packed(std::string_view name) const;
+  const std::byte* packed_int8(std::string_view name, const Int8Packing& packing) const;
   const std::byte* rows(std::string_view name) const;
   std::byte* dense_state(std::string_view name) const;
   const CacheLayout* cache(std::string_view name) const;
@@ -57,12 +59,17 @@ class Store final : public device::Store {
     Packing packing;
     int64_t offset = 0;
   };
+  struct Int8Form {
+    Int8Packing packing;
+    int64_t offset = 0;
+  };
   struct Weight {
     TensorType type;
     bool needs_rows = false;
     bool is_table = false;     // read by `embedding`, which can read panels too
     int64_t rows_offset = -1;  // in the mapping
     std::vector<Form> panels = {};
+    std::vector<Int8Form> integers = {};
     bool is_set = false;
   };
   /// How rows are appended to a cache.

@@ -160,6 +160,12 @@ PanelForm panel_form(const Packing& packing, std::byte* dst) {
           .pack = [packing, dst](int64_t panel, const std::byte* src) { pack_panel(packing, panel, src, dst); }};
 }
 
+PanelForm int8_panel_form(const Kernels& kernels, const Int8Packing& packing, std::byte* dst) {
+  return {.rows_of_part = packing.n, .parts = 1, .pack = [&kernels, packing, dst](int64_t panel, const std::byte* src) {
+            pack_int8_panel(kernels, packing, panel, src, dst);
+          }};
+}
+
 int64_t WeightPlace::row_bytes() const {
   const int64_t count = device::rows_of(*value).size();
   return count == 0 ? 0 : value->type.bytes() / count;

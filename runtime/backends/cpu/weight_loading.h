@@ -10,6 +10,7 @@
 #include <span>
 #include <vector>
 
+#include "runtime/backends/cpu/int8_packing.h"
 #include "runtime/backends/cpu/packing.h"
 #include "runtime/backends/cpu/thread_team.h"
 #include "runtime/device/backend.h"
@@ -30,6 +31,9 @@ struct PanelForm {
 
 /// Panels of floating-point numbers; `dst` is the whole packed matrix.
 PanelForm panel_form(const Packing& packing, std::byte* dst);
+
+/// Panels of 8-bit integers; the same. Borrows `kernels`.
+PanelForm int8_panel_form(const Kernels& kernels, const Int8Packing& packing, std::byte* dst);
 
 /// One weight and the memory that it goes to. Borrows everything.
 struct WeightPlace {

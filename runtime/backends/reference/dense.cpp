@@ -2,6 +2,7 @@
 #include <algorithm>
 
 #include "runtime/backends/aten/operations.h"
+#include "runtime/backends/reference/int8.h"
 #include "runtime/backends/reference/kernels.h"
 #include "runtime/backends/reference/tree_sum.h"
 
@@ -10,6 +11,14 @@ namespace {
 
 aten::ConstMatrix matrix(const Tensor& t) { return aten::dense(t.floats(), t.rows(), t.columns()); }
 
+int64_t int8_group_of(const graph::Node& node) { return node.has("int8") ? node.integer("int8") : 0; }
+
+/// dst = x · wᵀ, of one leaf.
+Result<void> multiply(aten::ConstMatrix x, aten::ConstMatrix w, int64_t int8_group, aten::Matrix dst) {
+  if (int8_group == 0) return aten::multiply_transposed(x, w, dst);
+  return multiply_int8(x, w, {.columns = w.columns, .leaf = std::max<int64_t>(w.columns, 1), .width = int8_group}, dst);
+}
+
 /// The partial products of one rank's leaves: leaf `i` of the tree is the rank's columns
 /// [(i − first) · block, …), the last one possibly narrower.
 struct BlockProduct {
@@ -17,14 +26,15 @@ struct BlockProduct {
   aten::ConstMatrix w;
   int64_t first = 0;  // the rank's first leaf
   int64_t block = 0;
+  int64_t int8_group = 0;  // 0: multiplied as they are
 
   Result<std::vector<float>> leaf(int64_t i) const {
     const int64_t begin = (i - first) * block;
     const int64_t width = std::min(block, x.columns - begin);
     std::vector<float> product(static_cast<size_t>(x.rows * w.rows));
-    LOCKSTEP_TRY_VOID(aten::multiply_transposed({x.data + begin, x.rows, width, x.row_stride},
-                                                {w.data + begin, w.rows, width, w.row_stride},
-                                                aten::dense(product.data(), x.rows, w.rows)));
+    const aten::Matrix dst = aten::dense(product.data(), x.rows, w.rows);
+    LOCKSTEP_TRY_VOID(multiply({x.data + begin, x.rows, width, x.row_stride},
+                               {w.data + begin, w.rows, width, w.row_stride}, int8_group, dst));
     return product;
   }
 };
@@ -58,7 +68,7 @@ Result<void> lookup(const Call& call, const Environment&) {
 Result<void> linear(const Call& call, const Environment&) {
   const Tensor& result = *call.result;
   const aten::Matrix dst = aten::dense(result.floats(), result.rows(), result.columns());
-  LOCKSTEP_TRY_VOID(aten::multiply_transposed(matrix(call.operands[0]), matrix(call.operands[1]), dst));
+  LOCKSTEP_TRY_VOID(multiply(matrix(call.operands[0]), matrix(call.operands[1]), int8_group_of(call.node), dst));
   if (call.operands.size() < 3) return ok();
   const float* bias = call.operands[2].floats();
   for (int64_t t = 0; t < dst.rows; ++t) {
@@ -70,7 +80,7 @@ Result<void> linear(const Call& call, const Environment&) {
 Result<void> linear_blocks(const Call& call, const Environment& environment) {
   const BlockSplit& split = call.sum->split;
   const BlockProduct product{matrix(call.operands[0]), matrix(call.operands[1]), split.range_of(environment.rank).begin,
-                             call.node.integer("block")};
+                             call.node.integer("block"), int8_group_of(call.node)};
   float* dst = call.result->floats();
   for (const Range& root : split.roots_of(environment.rank)) {
     LOCKSTEP_TRY(const std::vector<float> sum, sum_leaves(root, [&](int64_t i) { return product.leaf(i); }));

@@ -126,6 +126,21 @@ TEST(CostOf, CountsBytesArithmeticAndMessagesOfAStep) {
   EXPECT_EQ(cost.collective_bytes, 64 + 64 + 128 + 40);
 }
 
+TEST(CostOf, CountsIntegersAndScalesOfProductsIn8Bits) {
+  GraphBuilder b({.name = "prefill", .ranks = 1, .rank = 0, .rows = 3, .slots = 1});
+  const ValueId x = b.input("x", {DType::kBFloat16, {3, 40}});
+  const ValueId table = b.weight("table", {DType::kBFloat16, {10, 40}}, {{"table", {{0, 10}, {0, 40}}}});
+  const ValueId down = b.weight("down", {DType::kBFloat16, {6, 40}}, {{"down", {{0, 6}, {0, 40}}}});
+  b.embedding(b.input("ids", {DType::kInt32, {3}}), table, 0);
+  b.linear(x, table, std::nullopt, DType::kFloat32, 16);                       // 16 + 16 + 8 columns
+  b.linear_blocks(x, down, BlockSplit{{0, 2}}, /*block=*/24, /*int8_group=*/16);  // 16 + 8, 16 columns
+  const Graph graph = std::move(b).finish();
+  EXPECT_EQ(cost_of(graph).weight_bytes, (10 + 6) * (40 + 3 * 4));
+  EXPECT_EQ(stored_bytes(graph, *graph.find("table")), 10 * (40 + 3 * 4) + 10 * 40 * 2);  // the embedding reads rows
+  EXPECT_EQ(stored_bytes(graph, *graph.find("down")), 6 * (40 + 3 * 4));
+  EXPECT_EQ(cost_of(graph).flops, 2 * 3 * 40 * 16);
+}
+
 TEST(CostOf, CountsOneRowPerTokenOfATableThatIsOnlyLookedUp) {
   GraphBuilder b({.name = "prefill", .ranks = 1, .rank = 0, .rows = 3, .slots = 1});
   const ValueId ids = b.input("ids", {DType::kInt32, {3}});

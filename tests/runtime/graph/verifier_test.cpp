@@ -104,6 +104,9 @@ INSTANTIATE_TEST_SUITE_P(
         BadStatement{"%0 = linear_blocks(%x, %w) blocks=[0,1,3] block=2 : f32[2,4,5]",
                      "found 6 columns, expected 3 to 4 (leaves 1:3 of 2 columns each)"},
         BadStatement{"%0 = linear_blocks(%x, %w) blocks=[0,1,3] block=6 : f32[2,4,5]", "expected 7 to 12"},
+        BadStatement{"%0 = linear(%x, %w) int8=6 : f32[4,5]", "attribute int8: found 6, expected a multiple of 4"},
+        BadStatement{"%0 = linear_blocks(%x, %w) blocks=[0,1,3] block=3 int8=2048 : f32[2,4,5]",
+                     "attribute int8: found 2048"},
         BadStatement{"%0 = linear_blocks(%x, %w) blocks=[0,1,3] block=0 : f32[2,4,5]", "attribute block: found 0"}));
 
 INSTANTIATE_TEST_SUITE_P(

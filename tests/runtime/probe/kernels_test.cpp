@@ -43,7 +43,9 @@ std::vector<ReadKernel> all_read_kernels() {
 
 std::vector<DotKernel> all_dot_kernels() {
   std::vector<DotKernel> kernels = dot_kernels(Precision::kFloat32);
-  for (const DotKernel& kernel : dot_kernels(Precision::kBFloat16)) kernels.push_back(kernel);
+  for (const Precision precision : {Precision::kBFloat16, Precision::kInt8}) {
+    for (const DotKernel& kernel : dot_kernels(precision)) kernels.push_back(kernel);
+  }
   for (const DotKernel& kernel : portable_dot_kernels()) kernels.push_back(kernel);
   return kernels;
 }
@@ -91,7 +93,7 @@ TEST(DotKernels, CountEveryMultiplyAdd) {
 }
 
 TEST(DotKernels, HaveThePrecisionThatWasAskedFor) {
-  for (const Precision precision : {Precision::kFloat32, Precision::kBFloat16}) {
+  for (const Precision precision : {Precision::kFloat32, Precision::kBFloat16, Precision::kInt8}) {
     for (const DotKernel& kernel : dot_kernels(precision)) EXPECT_EQ(kernel.precision, precision) << kernel.name;
   }
   EXPECT_FALSE(dot_kernels(Precision::kFloat32).empty());

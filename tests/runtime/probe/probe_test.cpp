@@ -54,7 +54,7 @@ TEST(Prober, ReadsEveryBufferWithEveryKernelOverBothPageSizes) {
 TEST(Prober, MultipliesWithEveryKernelOfAPrecision) {
   const SteadyClock clock;
   const auto prober = Prober::create({.threads = 2, .per_thread = kSmall}, clock).value();
-  for (const Precision precision : {Precision::kFloat32, Precision::kBFloat16}) {
+  for (const Precision precision : {Precision::kFloat32, Precision::kBFloat16, Precision::kInt8}) {
     const auto figures = prober->multiply(precision, {}).value();
     EXPECT_EQ(figures.size(), kDotPasses * dot_kernels(precision).size());
     for (const Figure& figure : figures) EXPECT_GT(rate(figure.sample), 0.0) << figure.kernel;

@@ -71,18 +71,22 @@ TEST(MemoryOf, IsWhatAShardOnTheCpuAllocates) {
   spec.key_value_heads = 2;
   spec.intermediate_size = 64;
   spec.vocabulary = 128;
-  const shards::ShardOptions options{.slots = 2, .chunk = 16, .capacity = 64, .dtype = DType::kFloat32};
-  const shards::ShardGraphs graphs = graphs_of(spec, options);
-  const RankMemory counted = memory_of(graphs);
-  const auto backend = cpu::make_backend({.threads = 1});
-  ASSERT_TRUE(backend.has_value());
-  const auto shard = shards::Shard::create(graphs, options, *backend.value(), nullptr, shards::RandomWeights());
-  ASSERT_TRUE(shard.has_value()) << shard.error().message;
-  const device::MemoryReport found = shard.value()->store().memory();
-  expect_near_above(found.weights, counted.weights, kPage + 64 * 64, "weights");
-  expect_near_above(found.states_reserved, counted.states(), 6 * kPage, "states");
-  EXPECT_GE(found.workspace.value, counted.workspace.value);
-  EXPECT_LE(found.workspace.value, 2 * counted.workspace.value + 8 * kPage);  // gaps, and rows laid out for products
+  for (const int64_t group : {0, 16}) {
+    SCOPED_TRACE(testing::Message() << "weights in 8 bits by groups of " << group);
+    spec.int8_group = group;
+    const shards::ShardOptions options{.slots = 2, .chunk = 16, .capacity = 64, .dtype = DType::kFloat32};
+    const shards::ShardGraphs graphs = graphs_of(spec, options);
+    const RankMemory counted = memory_of(graphs);
+    const auto backend = cpu::make_backend({.threads = 1});
+    ASSERT_TRUE(backend.has_value());
+    const auto shard = shards::Shard::create(graphs, options, *backend.value(), nullptr, shards::RandomWeights());
+    ASSERT_TRUE(shard.has_value()) << shard.error().message;
+    const device::MemoryReport found = shard.value()->store().memory();
+    expect_near_above(found.weights, counted.weights, kPage + 64 * 64, "weights");
+    expect_near_above(found.states_reserved, counted.states(), 6 * kPage, "states");
+    EXPECT_GE(found.workspace.value, counted.workspace.value);
+    EXPECT_LE(found.workspace.value, 2 * counted.workspace.value + 8 * kPage);  // gaps, and rows laid out for products
+  }
 }
 
 }  // namespace

@@ -187,6 +187,14 @@ TEST(MakePartition, GivesAttentionAndMlpTheSameLeavesWhereTheyStandSideBySide) {
   }
 }
 
+TEST(MakePartition, MakesLeavesAsWideAsAGroupOf8BitIntegersIfEveryDegreeKeepsOne) {
+  checkpoint::ModelSpec spec = smollm2();
+  spec.int8_group = 128;
+  EXPECT_EQ(mlp_block_columns(spec), 128);  // 12 leaves for 9 heads
+  spec.int8_group = 256;
+  EXPECT_EQ(mlp_block_columns(spec), 176);  // 9 leaves
+}
+
 TEST(MakePartition, CutsExpertsIntoFewerAndWiderLeaves) {
   EXPECT_EQ(mlp_block_columns(mixtral()), 8192 / 32);
   checkpoint::ModelSpec spec = mixtral();

@@ -1,0 +1,294 @@
+// Dot products of 8-bit integers: up to 6 rows times 4 strips. Included by the int8_*.cpp files after lanes.h.
+//
+//   a step of a strip    w[0][k … k+3] w[1][k … k+3] … w[15][k … k+3]    64 bytes, unsigned: w + 128
+//   times                x[k … k+3] in every lane                        signed
+//   is added to          16 integer sums, which begin at −128 · Σ x
+//
+// So the correction for the 128 is one number per row and group, known when x is quantised, and weights are one stream.
+// Instruction sets whose only byte product saturates multiply w, made signed again, by |x| with the sign moved over.
+#pragma once
+
+#include "runtime/backends/cpu/kernels/int8.h"
+#include "runtime/backends/cpu/kernels/lanes.h"
+
+namespace lockstep::cpu::LOCKSTEP_CPU_ISA {
+
+/// How far ahead of a single stream of weights the next lines are asked for; may reach beyond them.
+constexpr int64_t kInt8PrefetchBytes = 4096;
+
+#if defined(__AVX512F__)
+
+struct Integers {
+  __m512i v;
+};
+struct Bytes4 {
+  __m512i v;
+#if !defined(__AVX512VNNI__)
+  __m512i magnitude;
+  __mmask64 is_negative;
+#endif
+};
+LOCKSTEP_LANES_INLINE Integers splat_integer(int32_t x) { return {_mm512_set1_epi32(x)}; }
+LOCKSTEP_LANES_INLINE Lanes to_floats(Integers a) { return {_mm512_cvtepi32_ps(a.v)}; }
+LOCKSTEP_LANES_INLINE Integers load_step(const std::byte* p) { return {_mm512_loadu_si512(p)}; }
+
+#if defined(__AVX512VNNI__)
+constexpr bool kOpensAtOffset = true;
+LOCKSTEP_LANES_INLINE Bytes4 broadcast_step(int32_t x) { return {_mm512_set1_epi32(x)}; }
+LOCKSTEP_LANES_INLINE Integers dot(Integers sum, Integers w, Bytes4 x) {
+  return {_mm512_dpbusd_epi32(sum.v, w.v, x.v)};
+}
+#else
+constexpr bool kOpensAtOffset = false;
+LOCKSTEP_LANES_INLINE Bytes4 broadcast_step(int32_t x) {
+  const __m512i v = _mm512_set1_epi32(x);
+  return {v, _mm512_abs_epi8(v), _mm512_movepi8_mask(v)};
+}
+LOCKSTEP_LANES_INLINE Integers dot(Integers sum, Integers w, Bytes4 x) {
+  const __m512i value = _mm512_xor_si512(w.v, _mm512_set1_epi8(static_cast<char>(0x80)));
+  const __m512i turned = _mm512_mask_sub_epi8(value, x.is_negative, _mm512_setzero_si512(), value);
+  const __m512i pairs = _mm512_maddubs_epi16(x.magnitude, turned);
+  return {_mm512_add_epi32(sum.v, _mm512_madd_epi16(pairs, _mm512_set1_epi16(1)))};
+}
+#endif
+
+LOCKSTEP_LANES_INLINE void store_integers(int8_t* p, Lanes a) {
+  _mm_storeu_si128(reinterpret_cast<__m128i*>(p), _mm512_cvtepi32_epi8(_mm512_cvtps_epi32(a.v)));
+}
+
+#elif defined(__AVX2__)
+
+struct Integers {
+  __m256i lo, hi;
+};
+LOCKSTEP_LANES_INLINE Integers splat_integer(int32_t x) { return {_mm256_set1_epi32(x), _mm256_set1_epi32(x)}; }
+LOCKSTEP_LANES_INLINE Lanes to_floats(Integers a) { return {_mm256_cvtepi32_ps(a.lo), _mm256_cvtepi32_ps(a.hi)}; }
+LOCKSTEP_LANES_INLINE Integers load_step(const std::byte* p) {
+  const __m256i* q = reinterpret_cast<const __m256i*>(p);
+  return {_mm256_loadu_si256(q), _mm256_loadu_si256(q + 1)};
+}
+
+#if defined(__AVXVNNI__)
+constexpr bool kOpensAtOffset = true;
+struct Bytes4 {
+  __m256i v;
+};
+LOCKSTEP_LANES_INLINE Bytes4 broadcast_step(int32_t x) { return {_mm256_set1_epi32(x)}; }
+LOCKSTEP_LANES_INLINE Integers dot(Integers sum, Integers w, Bytes4 x) {
+  return {_mm256_dpbusd_avx_epi32(sum.lo, w.lo, x.v), _mm256_dpbusd_avx_epi32(sum.hi, w.hi, x.v)};
+}
+#else
+constexpr bool kOpensAtOffset = false;
+struct Bytes4 {
+  __m256i v, magnitude;
+};
+LOCKSTEP_LANES_INLINE Bytes4 broadcast_step(int32_t x) {
+  const __m256i v = _mm256_set1_epi32(x);
+  return {v, _mm256_abs_epi8(v)};
+}
+LOCKSTEP_LANES_INLINE __m256i dot_half(__m256i sum, __m256i w, Bytes4 x) {
+  const __m256i value = _mm256_xor_si256(w, _mm256_set1_epi8(static_cast<char>(0x80)));
+  const __m256i pairs = _mm256_maddubs_epi16(x.magnitude, _mm256_sign_epi8(value, x.v));
+  return _mm256_add_epi32(sum, _mm256_madd_epi16(pairs, _mm256_set1_epi16(1)));
+}
+LOCKSTEP_LANES_INLINE Integers dot(Integers sum, Integers w, Bytes4 x) {
+  return {dot_half(sum.lo, w.lo, x), dot_half(sum.hi, w.hi, x)};
+}
+#endif
+
+LOCKSTEP_LANES_INLINE void store_integers(int8_t* p, Lanes a) {
+  const __m256i words = _mm256_packs_epi32(_mm256_cvtps_epi32(a.lo), _mm256_cvtps_epi32(a.hi));
+  const __m256i in_order = _mm256_permute4x64_epi64(words, 0xd8);
+  const __m128i bytes = _mm_packs_epi16(_mm256_castsi256_si128(in_order), _mm256_extracti128_si256(in_order, 1));
+  _mm_storeu_si128(reinterpret_cast<__m128i*>(p), bytes);
+}
+
+#else
+
+constexpr bool kOpensAtOffset = true;
+struct Integers {
+  typedef int32_t Vector __attribute__((vector_size(64)));
+  Vector v;
+};
+struct Bytes4 {
+  int16_t v[kInt8Columns];
+};
+LOCKSTEP_LANES_INLINE Integers splat_integer(int32_t x) { return {Integers::Vector{} + x}; }
+LOCKSTEP_LANES_INLINE Lanes to_floats(Integers a) { return {__builtin_convertvector(a.v, Lanes::Vector)}; }
+LOCKSTEP_LANES_INLINE Integers load_step(const std::byte* p) {
+  Integers a;
+  __builtin_memcpy(&a.v, p, sizeof a.v);
+  return a;
+}
+LOCKSTEP_LANES_INLINE Bytes4 broadcast_step(int32_t x) {
+  int8_t bytes[kInt8Columns];
+  __builtin_memcpy(bytes, &x, sizeof bytes);
+  return {{bytes[0], bytes[1], bytes[2], bytes[3]}};
+}
+/// Lane i of w holds its four columns from the least significant byte on: the machine is little-endian.
+LOCKSTEP_LANES_INLINE Integers dot(Integers sum, Integers w, Bytes4 x) {
+  Integers::Vector total = sum.v;
+  for (int k = 0; k < kInt8Columns; ++k) total += ((w.v >> (8 * k)) & 0xff) * int32_t{x.v[k]};
+  return {total};
+}
+LOCKSTEP_LANES_INLINE void store_integers(int8_t* p, Lanes a) {
+  for (int i = 0; i < kLanes; ++i) p[i] = static_cast<int8_t>(a.v[i]);
+}
+
+#endif
+
+/// The integer sums of one group of `steps`.
+template <int R, int V>
+LOCKSTEP_LANES_INLINE void sum_group(const Int8Product& p, const std::byte* w, const std::byte* x, int64_t steps,
+                                     int64_t group, Integers (&sums)[R][V]) {
+  const int64_t x_stride = p.x_stride, step_stride = p.step_stride;
+#pragma GCC unroll 6
+  for (int r = 0; r < R; ++r) {
+    const auto* offsets =
+        reinterpret_cast<const int32_t*>(reinterpret_cast<const std::byte*>(p.x_offsets) + r * x_stride);
+#pragma GCC unroll 4
+    for (int v = 0; v < V; ++v) sums[r][v] = splat_integer(kOpensAtOffset ? offsets[group] : 0);
+  }
+  for (int64_t step = 0; step < steps; ++step) {
+    Integers weights[V];
+#pragma GCC unroll 4
+    for (int v = 0; v < V; ++v) weights[v] = load_step(w + v * kInt8StripStep);
+    if constexpr (R <= 2) {  // with more rows the core is busy enough, and its own prefetcher does better
+#pragma GCC unroll 4
+      for (int v = 0; v < V; ++v) __builtin_prefetch(w + kInt8PrefetchBytes + v * kInt8StripStep);
+    }
+#pragma GCC unroll 6
+    for (int r = 0; r < R; ++r) {
+      int32_t four;
+      __builtin_memcpy(&four, x + r * x_stride, sizeof four);
+      const Bytes4 broadcast = broadcast_step(four);
+#pragma GCC unroll 4
+      for (int v = 0; v < V; ++v) sums[r][v] = dot(sums[r][v], weights[v], broadcast);
+    }
+    w += step_stride;
+    x += kInt8Columns;
+  }
+}
+
+template <int R, int V>
+static void int8_tile(const Int8Product& p) {
+  Lanes sums[R][V];
+#pragma GCC unroll 6
+  for (int r = 0; r < R; ++r) {
+#pragma GCC unroll 4
+    for (int v = 0; v < V; ++v) sums[r][v] = p.opens ? zero() : load(p.sums + r * p.sums_stride + v * kLanes);
+  }
+  const std::byte* w = p.weights;
+  const std::byte* x = p.x;
+  for (int64_t group = 0; group < p.groups; ++group) {
+    const int64_t steps = group + 1 < p.groups ? p.group_steps : p.last_steps;
+    Integers dots[R][V];
+    sum_group<R, V>(p, w, x, steps, group, dots);
+    w += steps * p.step_stride;
+    x += steps * kInt8Columns;
+#pragma GCC unroll 4
+    for (int v = 0; v < V; ++v) {
+      const Lanes w_scale = load(reinterpret_cast<const float*>(w + v * kInt8StripStep));
+#pragma GCC unroll 6
+      for (int r = 0; r < R; ++r) {
+        const auto* x_scales =
+            reinterpret_cast<const float*>(reinterpret_cast<const std::byte*>(p.x_scales) + r * p.x_stride);
+        sums[r][v] = fma(to_floats(dots[r][v]) * w_scale, splat(x_scales[group]), sums[r][v]);
+      }
+    }
+    w += p.step_stride;
+  }
+  const bool joins = p.left != nullptr;
+  float* const dst = joins ? p.left : p.sums;
+#pragma GCC unroll 6
+  for (int r = 0; r < R; ++r) {
+#pragma GCC unroll 4
+    for (int v = 0; v < V; ++v) {
+      float* to = dst + r * p.sums_stride + v * kLanes;
+      store(to, joins ? load(to) + sums[r][v] : sums[r][v]);
+    }
+  }
+}
+
+template <int R>
+static void int8_rows(const Int8Product& p) {
+  switch (p.strips) {
+    case 1: return int8_tile<R, 1>(p);
+    case 2: return int8_tile<R, 2>(p);
+    case 3: return int8_tile<R, 3>(p);
+    default: return int8_tile<R, 4>(p);
+  }
+}
+
+#if defined(__AVX512F__)
+
+static void int8_product(const Int8Product& p) {
+  switch (p.rows) {
+    case 1: return int8_rows<1>(p);
+    case 2: return int8_rows<2>(p);
+    case 3: return int8_rows<3>(p);
+    case 4: return int8_rows<4>(p);
+    case 5: return int8_rows<5>(p);
+    default: return int8_rows<6>(p);
+  }
+}
+
+#else
+
+/// With 16 registers of half the width, one row takes all strips and several rows take one strip at a time. Scales lie
+/// as far from a strip's steps as in a whole panel, so a strip is a panel that begins later.
+static void int8_product(const Int8Product& p) {
+  if (p.rows == 1) return int8_rows<1>(p);
+  for (int strip = 0; strip < p.strips; ++strip) {
+    Int8Product part = p;
+    part.weights += strip * kInt8StripStep;
+    part.sums += strip * kLanes;
+    if (part.left != nullptr) part.left += strip * kLanes;
+    switch (p.rows) {
+      case 2: int8_tile<2, 1>(part); break;
+      case 3: int8_tile<3, 1>(part); break;
+      case 4: int8_tile<4, 1>(part); break;
+      case 5: int8_tile<5, 1>(part); break;
+      default: int8_tile<6, 1>(part); break;
+    }
+  }
+}
+
+#endif
+
+/// As `to_int8` of runtime/core/int8_groups.h.
+static Int8Group quantise(const float* values, int64_t count, int8_t* integers) {
+  const int64_t padded = (count + kInt8Columns - 1) / kInt8Columns * kInt8Columns;
+  Lanes most = zero(), poison = zero();
+  for (int64_t i = 0; i < count; i += kLanes) {
+    const Lanes x = count - i >= kLanes ? load(values + i) : load(values + i, static_cast<int>(count - i));
+    most = larger(larger(x, zero() - x), most);  // a NaN leaves it as it was
+    poison = poison + (x - x);                   // NaN for a NaN and for an infinity
+  }
+  const float largest = largest_of(most);
+  const float not_finite = sum_of(poison);
+  if (not_finite != not_finite || largest < 0x1p-100f) {
+    for (int64_t i = 0; i < padded; ++i) integers[i] = 0;
+    return {not_finite, 0};
+  }
+  const Lanes inverse = splat(127.0f / largest);
+  Lanes sum = zero();
+  for (int64_t i = 0; i < count; i += kLanes) {
+    const int n = count - i >= kLanes ? kLanes : static_cast<int>(count - i);
+    const Lanes x = n == kLanes ? load(values + i) : load(values + i, n);
+    const Lanes rounded = round_to_integer(x * inverse);
+    sum = sum + rounded;
+    if (n == kLanes) {
+      store_integers(integers + i, rounded);
+    } else {
+      int8_t last[kLanes];
+      store_integers(last, rounded);
+      for (int64_t k = i; k < padded; ++k) integers[k] = last[k - i];
+    }
+  }
+  return {largest / 127.0f, static_cast<int32_t>(sum_of(sum))};
+}
+
+constexpr Int8Kernels make_int8_kernels() { return {.product = int8_product, .quantise = quantise}; }
+
+}  // namespace lockstep::cpu::LOCKSTEP_CPU_ISA
