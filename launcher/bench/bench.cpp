@@ -1,12 +1,15 @@
-// `lockstep bench`: refuses output files that cannot be written, then runs this process's ranks.
+// `lockstep bench`: refuses output files that cannot be written, then runs this process's ranks. With --suite it starts
+// others instead.
 #include "launcher/atomic_file.h"
 #include "launcher/bench/bench_rank.h"
+#include "launcher/bench/suite/suite.h"
 #include "launcher/commands.h"
 #include "launcher/ranks/ranks.h"
 
 namespace lockstep::launcher {
 
 Result<void> bench(const BenchCommand& command) {
+  if (!command.suite.name.empty()) return suite::run(command);
   if (command.json) LOCKSTEP_TRY_VOID(check_writable(*command.json, "--json"));
   if (command.trace) LOCKSTEP_TRY_VOID(check_writable(*command.trace, "--trace"));
   if (command.run.exit_record) {

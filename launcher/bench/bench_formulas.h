@@ -23,6 +23,11 @@
 //                      + 4 · query heads · head_dim · Σ over layers of the pairs of tokens that see each other
 //   FLOPs per token  = FLOPs per prompt / S
 //   of_peak          = FLOPs per token · prefill tokens/s / dot probe
+//
+// FLOPs of a decode token: the linear layers, the head, and attention to the mean length of a sequence. With many
+// sequences they may bind before the bytes do:
+//
+//   of_limit = decode tokens/s / min(read probe / bytes per token, dot probe / FLOPs of a decode token)
 #pragma once
 
 #include <cstdint>
@@ -58,6 +63,9 @@ double bytes_per_token(const DecodeBytes& all, const BenchShape& shape);
 
 /// Floating-point operations that prefill one token of a prompt.
 double flops_per_token(const checkpoint::ModelSpec& spec, int64_t prompt_tokens);
+
+/// Floating-point operations that decode one token of one sequence, halfway through.
+double decode_flops_per_token(const checkpoint::ModelSpec& spec, const BenchShape& shape);
 
 /// The formulas as text, for --help and the table's footer.
 std::string_view formulas();

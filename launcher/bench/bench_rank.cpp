@@ -317,6 +317,7 @@ BenchReport report_of(const BenchCommand& command, const RankContext& context, c
   report.max_seq_len = plan.model.shard.capacity;
   report.flops_per_token = flops_per_token(plan.model.spec, command.shape.prompt_tokens);
   report.kv = command.kv == KvMemory::kFresh ? "fresh" : "kept";
+  report.decode_flops_per_token = decode_flops_per_token(plan.model.spec, command.shape);
   report.one_clock = on_one_host(plan.places);
   return report;
 }

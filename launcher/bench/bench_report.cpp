@@ -67,6 +67,7 @@ Json repetitions_of(const BenchReport& report) {
                     {"tpot_s", r.tpot_s},
                     {"of_bandwidth", report.of_bandwidth(r)},
                     {"of_peak", report.of_peak(r)},
+                    {"decode_of_limit", report.decode_of_limit(r)},
                     {"read_bytes_per_s", r.limits.read_bytes_per_s},
                     {"read_kernel", r.limits.read_kernel},
                     {"flops_per_s", r.limits.flops_per_s},
@@ -113,6 +114,7 @@ std::string speed_table(const BenchReport& report) {
   text += speed_row("first token", over([](const Repetition& r) { return r.ttft_s; }), 1e3, "ms (TTFT)");
   text += speed_row("decode", report.spread(&BenchReport::decode_tokens_per_s), 1, "tokens/s");
   text += speed_row("  of bandwidth", report.spread(&BenchReport::of_bandwidth), 1, "");
+  if (report.shape.batch > 1) text += speed_row("  of limit", report.spread(&BenchReport::decode_of_limit), 1, "");
   text += speed_row("next token", over([](const Repetition& r) { return r.tpot_s; }), 1e3, "ms (TPOT)");
   text += speed_row("read probe", over([](const Repetition& r) { return r.limits.read_bytes_per_s; }), 1e-9, "GB/s");
   text += speed_row("dot probe", over([](const Repetition& r) { return r.limits.flops_per_s; }), 1e-9,
@@ -215,6 +217,12 @@ std::optional<InvarianceCost> BenchReport::cost_of_invariance() const {
   return invariance_cost(pairs);
 }
 
+double BenchReport::decode_of_limit(const Repetition& r) const {
+  const double by_bytes = per_second(r.limits.read_bytes_per_s, bytes_per_token);
+  const double by_flops = per_second(r.limits.flops_per_s, decode_flops_per_token);
+  return per_second(decode_tokens_per_s(r), std::min(by_bytes, by_flops));
+}
+
 FirstToken BenchReport::first_token() const {
   FirstToken first{.cold = very_first_ttft_s, .warm = repetitions.front().ttft_s, .steady = std::nullopt};
   for (const auto& [phase, seconds] : startup) first.cold += seconds;
@@ -253,7 +261,9 @@ std::string to_json(const BenchReport& report) {
   Json json;
   json["decode"] = {{"tokens_per_s", decode.median},
                     {"bytes_per_token", report.bytes_per_token},
-                    {"of_bandwidth", of_bandwidth.median}};
+                    {"flops_per_token", report.decode_flops_per_token},
+                    {"of_bandwidth", of_bandwidth.median},
+                    {"of_limit", spread(&BenchReport::decode_of_limit).median}};
   json["prefill"] = {
       {"tokens_per_s", prefill.median}, {"flops_per_token", report.flops_per_token}, {"of_peak", of_peak.median}};
   json["ttft_s"] = median(report, [](const Repetition& r) { return r.ttft_s; });

@@ -67,6 +67,7 @@ struct BenchReport {
   double bytes_per_token = 0.0;
   double flops_per_token = 0.0;
   std::string kv;         // "kept" or "fresh": the memory of keys and values when a repetition begins
+  double decode_flops_per_token = 0.0;
   bool one_clock = true;  // all ranks on one host; else waiting is only as certain as the comparison of clocks
   int64_t dropped_collectives = 0;
   std::vector<Repetition> repetitions;                  // without the warm-up; at least one
@@ -80,6 +81,8 @@ struct BenchReport {
   double decode_tokens_per_s(const Repetition& r) const;
   double of_peak(const Repetition& r) const;
   double of_bandwidth(const Repetition& r) const;
+  /// Decode over what bandwidth and arithmetic allow, whichever is less.
+  double decode_of_limit(const Repetition& r) const;
   FirstToken first_token() const;
   /// A quantity over all repetitions.
   Spread spread(double (BenchReport::*quantity)(const Repetition&) const) const;

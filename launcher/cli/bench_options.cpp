@@ -57,10 +57,11 @@ void add_bench_options(CLI::App& app, BenchCommand& command, int64_t& probe_mib)
 void add_bench(CLI::App& parent, BenchCommand& command, int64_t& probe_mib) {
   CLI::App& app = *parent.add_subcommand("bench", "Measure prefill and decode beside the machine's own limits");
   add_bench_options(app, command, probe_mib);
+  add_suite_options(app, command.suite);
   app.footer("\n" + std::string(formulas()));
   app.final_callback([&app] {
-    if (app.count("--model") + app.count("--random-weights") == 0) {
-      throw CLI::RequiredError("--model or --random-weights");
+    if (app.count("--model") + app.count("--random-weights") + app.count("--suite") == 0) {
+      throw CLI::RequiredError("--model, --random-weights or --suite");
     }
   });
 }

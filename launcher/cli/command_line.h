@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "launcher/bench/bench_formulas.h"
+#include "launcher/bench/suite/suite_options.h"
 #include "launcher/generate/prompts.h"
 #include "launcher/ranks/devices.h"
 #include "runtime/core/result.h"
@@ -124,6 +125,7 @@ struct BenchCommand {
   std::optional<std::filesystem::path> trace;  // of the last repetition
   std::optional<Bytes> probe_bytes;            // of each thread's buffer; default: what no cache holds
   std::optional<std::filesystem::path> json;
+  SuiteOptions suite;
 };
 
 enum class Warnings { kAllow, kFail };

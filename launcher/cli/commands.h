@@ -30,6 +30,9 @@ void add_sweep(CLI::App& parent, SweepCommand& command, int64_t& probe_mib);
 /// The options of bench without what only one command says about it.
 void add_bench_options(CLI::App& app, BenchCommand& command, int64_t& probe_mib);
 
+/// What `bench --suite` takes besides; refused without --suite.
+void add_suite_options(CLI::App& app, SuiteOptions& options);
+
 /// Of the words behind "sweep", which `app` parsed: the options of bench with their values, to be handed on, by name.
 std::vector<std::string> shared_options(const CLI::App& app, const std::vector<std::string>& words);
 

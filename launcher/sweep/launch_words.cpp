@@ -131,11 +131,16 @@ Result<LaunchTemplate> parse_launch_template(std::string_view text, int most_ran
   return launch;
 }
 
+std::vector<std::string> words_before(const LaunchTemplate& launch, int ranks) {
+  std::vector<std::string> words;
+  for (const std::string& word : launch.words) words.push_back(with_ranks(word, ranks));
+  if (launch.words.empty() && !launch.threads && ranks > 1) words = {"mpirun", "-n", std::to_string(ranks)};
+  return words;
+}
+
 std::vector<std::string> point_words(const LaunchTemplate& launch, const BenchCommandLine& bench,
                                      const PointShape& shape, const std::filesystem::path& json) {
-  std::vector<std::string> words;
-  for (const std::string& word : launch.words) words.push_back(with_ranks(word, shape.tp));
-  if (launch.words.empty() && !launch.threads && shape.tp > 1) words = {"mpirun", "-n", std::to_string(shape.tp)};
+  std::vector<std::string> words = words_before(launch, shape.tp);
   words.insert(words.end(), {bench.program, "bench"});
   words.insert(words.end(), bench.model.begin(), bench.model.end());
   words.insert(words.end(),

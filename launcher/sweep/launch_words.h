@@ -45,6 +45,9 @@ struct BenchCommandLine {
   std::vector<std::string> options;  // handed on
 };
 
+/// What stands before the program that runs as `ranks` ranks: the template's words, or mpirun for more than one.
+std::vector<std::string> words_before(const LaunchTemplate& launch, int ranks);
+
 /// The command of one point, which writes its result to `json`.
 std::vector<std::string> point_words(const LaunchTemplate& launch, const BenchCommandLine& bench,
                                      const PointShape& shape, const std::filesystem::path& json);

@@ -1,12 +1,9 @@
 // `lockstep sweep`: plans the grid, runs what the journal lacks, makes the report of what it holds.
 #include <fmt/format.h>
-#include <sched.h>
 #include <unistd.h>
 
 #include <algorithm>
-#include <array>
 #include <cstdio>
-#include <fstream>
 #include <map>
 #include <set>
 
@@ -18,10 +15,10 @@
 #include "launcher/sweep/results_files.h"
 #include "launcher/sweep/runner.h"
 #include "launcher/sweep/slurm_array.h"
+#include "launcher/sweep/starting_place.h"
 #include "launcher/sweep/verdicts.h"
 #include "runtime/core/hash.h"
 #include "shards/partition/partition.h"
-#include "transport/launch_environment.h"
 
 namespace lockstep::launcher {
 namespace {
@@ -49,34 +46,6 @@ Result<ModelIdentity> identity_of(const BenchCommand& bench) {
   return ModelIdentity{.path = whole_path(bench.random_weights ? bench.config : bench.model.model).string(),
                        .random_weights = bench.random_weights,
                        .config_hash = hash};
-}
-
-Machine this_machine() {
-  Machine machine;
-  std::array<char, 256> host{};
-  if (::gethostname(host.data(), host.size() - 1) == 0) machine.host = host.data();
-  cpu_set_t cores;
-  if (::sched_getaffinity(0, sizeof cores, &cores) == 0) machine.cores = CPU_COUNT(&cores);
-  std::ifstream about("/proc/cpuinfo");
-  for (std::string line; machine.cpu.empty() && std::getline(about, line);) {
-    if (line.starts_with("model name")) machine.cpu = line.substr(std::min(line.find(':') + 2, line.size()));
-  }
-  return machine;
-}
-
-/// A sweep starts launchers itself; as a rank of one it would start them once a rank.
-Result<void> check_not_launched() {
-  const EnvironmentMap own = own_environment();
-  LOCKSTEP_TRY(const auto place,
-               transport::read_launch_environment([&](std::string_view name) -> std::optional<std::string> {
-                 const auto found = own.find(std::string(name));
-                 return found == own.end() ? std::nullopt : std::optional(found->second);
-               }));
-  if (place.launcher == transport::Launcher::kNone) return ok();
-  return Error{ErrorKind::kFailedPrecondition,
-               fmt::format("[launcher/sweep] cannot run here: found a process started by {}, expected none; start "
-                           "lockstep sweep by itself (in a batch job: without srun): it starts the ranks of each point",
-                           transport::to_string(place.launcher))};
 }
 
 Result<void> make_folder(const fs::path& folder) {
@@ -272,7 +241,7 @@ Result<void> report(const SweepCommand& command) {
 }  // namespace
 
 Result<void> sweep(const SweepCommand& command) {
-  LOCKSTEP_TRY_VOID(check_not_launched());
+  LOCKSTEP_TRY_VOID(check_not_launched("sweep"));
   switch (command.mode) {
     case SweepMode::kRun: return run_sweep(command);
     case SweepMode::kReport: return report(command);

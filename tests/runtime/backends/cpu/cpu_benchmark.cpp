@@ -2,64 +2,18 @@
 // (memory read, dot-product peak), because a shared machine's limits drift: "ratio" is the median of the paired ratios,
 // "low" and "high" are their quartiles.
 //
-//   cpu_benchmark [--benchmark_filter=…]
+//   cpu_benchmark [--benchmark_filter=…]          products and attention here, everything else in row_benchmark.cpp
 #include <benchmark/benchmark.h>
 
-#include <algorithm>
-#include <cmath>
-#include <cstring>
-#include <ctime>
-#include <random>
 #include <vector>
 
 #include "runtime/backends/cpu/attention.h"
 #include "runtime/backends/cpu/experts.h"
 #include "runtime/backends/cpu/linear.h"
-#include "runtime/backends/cpu/memory.h"
-#include "tests/runtime/backends/cpu/probes.h"
+#include "tests/runtime/backends/cpu/benchmark_limits.h"
 
 namespace lockstep::cpu {
 namespace {
-
-/// Processor time of this thread: other programs on the machine take the core away, not the time.
-double thread_seconds() {
-  timespec now{};
-  clock_gettime(CLOCK_THREAD_CPUTIME_ID, &now);
-  return static_cast<double>(now.tv_sec) + 1e-9 * static_cast<double>(now.tv_nsec);
-}
-
-double seconds_of(auto&& work) {
-  const double begin = thread_seconds();
-  work();
-  return thread_seconds() - begin;
-}
-
-/// Memory that is physically there, filled with small numbers of `dtype`.
-Mapping filled(int64_t bytes, DType dtype) {
-  Mapping mapping = Mapping::create(bytes, Pages::kHuge, "a benchmark").value();
-  std::minstd_rand random(1);
-  for (int64_t at = 0; at < mapping.size(); at += static_cast<int64_t>(size_of(dtype))) {
-    const float value = static_cast<float>(random() % 2001) / 1000.0f - 1.0f;
-    if (dtype == DType::kFloat32) {
-      std::memcpy(mapping.data() + at, &value, 4);
-    } else {
-      const BFloat16 narrow = to_bfloat16(value);
-      std::memcpy(mapping.data() + at, &narrow, 2);
-    }
-  }
-  return mapping;
-}
-
-/// Bytes per second of reading memory once, the best of two ways to do it.
-double read_limit(const Mapping& memory) {
-  double best = 0;
-  for (int streams : {1, 4}) {
-    const double seconds =
-        seconds_of([&] { benchmark::DoNotOptimize(read_memory(memory.data(), memory.size(), streams)); });
-    best = std::max(best, static_cast<double>(memory.size()) / seconds);
-  }
-  return best;
-}
 
 /// Operations per second of `product` on 6 rows and one panel that lie in the first-level cache.
 double dot_limit(ProductFunction product, bool pairs) {
@@ -76,41 +30,11 @@ double dot_limit(ProductFunction product, bool pairs) {
   tile.sums_stride = kPanel;
   tile.rows = kTileRows;
   tile.strips = 4;
-  constexpr int kRepeats = 4000;
+  const int repeats = runs_once() ? 1 : 4000;
   const double seconds = seconds_of([&] {
-    for (int i = 0; i < kRepeats; ++i) product(tile);
+    for (int i = 0; i < repeats; ++i) product(tile);
   });
-  return 2.0 * kTileRows * kPanel * kSteps * (pairs ? 2 : 1) * kRepeats / seconds;
-}
-
-/// Operations per second of independent multiply-adds in registers: what no kernel can pass.
-double register_peak(bool pairs) {
-  constexpr int64_t kRepeats = 1'000'000;
-  const double seconds =
-      seconds_of([&] { benchmark::DoNotOptimize(multiply_in_registers(kRepeats, pairs ? 16 : 32)); });
-  return 32.0 * (pairs ? 2 : 1) * kProbeChains * kRepeats / seconds;
-}
-
-/// Ratios of a measurement to its probe, taken in turn.
-class PairedRatio {
- public:
-  void add(double ratio) { ratios_.push_back(ratio); }
-  void report(benchmark::State& state) {
-    std::sort(ratios_.begin(), ratios_.end());
-    const auto at = [&](double quantile) { return ratios_[static_cast<size_t>(quantile * (ratios_.size() - 1))]; };
-    state.counters["ratio"] = at(0.5);
-    state.counters["low"] = at(0.25);
-    state.counters["high"] = at(0.75);
-  }
-
- private:
-  std::vector<double> ratios_;
-};
-
-Tensor tensor_over(const Mapping& memory, DType dtype, int64_t rows, int64_t columns) {
-  Tensor tensor{.data = memory.data(), .dtype = dtype, .rows = rows, .columns = columns};
-  tensor.stride = columns * tensor.element_size();
-  return tensor;
+  return 2.0 * kTileRows * kPanel * kSteps * (pairs ? 2 : 1) * repeats / seconds;
 }
 
 /// A product [rows, k] · [n, k]ᵀ, plain or in leaves of `block` columns.
@@ -144,7 +68,7 @@ DType dtype_of(int64_t bits) { return bits == 16 ? DType::kBFloat16 : DType::kFl
 /// Arguments: bits, rows, n, k, block (0: plain).
 void matvec(benchmark::State& state) {
   Bench bench(dtype_of(state.range(0)), state.range(1), state.range(2), state.range(3), state.range(4));
-  const Mapping probe = filled(int64_t{256} << 20, DType::kFloat32);
+  const Mapping probe = filled(probe_bytes(), DType::kFloat32);
   PairedRatio ratio;
   double bytes = 0, limit = 0;
   for (auto _ : state) {
@@ -166,7 +90,7 @@ BENCHMARK(matvec)
     ->Args({16, 8, 32768, 2048, 0})
     ->Args({32, 1, 16384, 2048, 0})
     ->UseManualTime()
-    ->Iterations(15);
+    ->Iterations(iterations(15));
 
 void gemm(benchmark::State& state) {
   const bool pairs = state.range(0) == 16 && kernels_for(best_isa()).bf16_pairs;
@@ -194,7 +118,7 @@ BENCHMARK(gemm)
     ->Args({16, 256, 576, 1536, 32})
     ->Args({32, 256, 2048, 2048, 0})
     ->UseManualTime()
-    ->Iterations(15);
+    ->Iterations(iterations(15));
 
 /// A layer of experts [2048 → columns → 2048], of which each row chooses some, in leaves of 128 columns.
 struct ExpertBench {
@@ -250,7 +174,7 @@ struct ExpertBench {
 /// Arguments: columns, experts, chosen; one row. Beside the read bandwidth.
 void decode_experts(benchmark::State& state) {
   ExpertBench bench({1, state.range(0), state.range(1), state.range(2)});
-  const Mapping probe = filled(int64_t{256} << 20, DType::kFloat32);
+  const Mapping probe = filled(probe_bytes(), DType::kFloat32);
   PairedRatio ratio;
   double bytes = 0;
   for (auto _ : state) {
@@ -268,7 +192,7 @@ BENCHMARK(decode_experts)
     ->Args({8192, 4, 2})
     ->Args({2048, 16, 4})
     ->UseManualTime()
-    ->Iterations(15);
+    ->Iterations(iterations(15));
 
 /// Arguments: columns, experts, chosen; 256 rows. Beside the multiply-add peak.
 void prefill_experts(benchmark::State& state) {
@@ -290,7 +214,7 @@ BENCHMARK(prefill_experts)
     ->Args({8192, 4, 2})
     ->Args({2048, 16, 4})
     ->UseManualTime()
-    ->Iterations(9);
+    ->Iterations(iterations(9));
 
 /// Arguments: rows (the last positions of the context), context, head_dim, query heads per cache head.
 void attention(benchmark::State& state) {
@@ -347,9 +271,7 @@ BENCHMARK(attention)
     ->Args({256, 2048, 128, 4})
     ->Args({1, 8192, 64, 4})
     ->UseManualTime()
-    ->Iterations(9);
+    ->Iterations(iterations(9));
 
 }  // namespace
 }  // namespace lockstep::cpu
-
-BENCHMARK_MAIN();

@@ -1,0 +1,26 @@
+// The page cache under a folder of files: emptied of them, and timed while they are read.
+#pragma once
+
+#include <cstdint>
+#include <filesystem>
+
+#include "runtime/core/result.h"
+
+namespace lockstep::launcher::suite {
+
+/// Reading every file of a folder once.
+struct FileReading {
+  int64_t bytes = 0;
+  double seconds = 0.0;
+};
+
+/// Reads the files of `folder` (not of folders inside it) with `threads` threads, which share them by pieces, into
+/// buffers that stay in a cache. Fails with `kNotFound` when there are none, with `kUnavailable` when one cannot be
+/// read. @blocking
+Result<FileReading> read_files(const std::filesystem::path& folder, int threads);
+
+/// Asks the system to forget what it keeps of the files, as far as it is written. Fails with `kUnavailable` when it
+/// still holds more than a hundredth of them afterwards. @blocking
+Result<void> drop_from_cache(const std::filesystem::path& folder);
+
+}  // namespace lockstep::launcher::suite

@@ -1,0 +1,107 @@
+"""`lockstep bench --suite cpu` as a program, with a tiny model.
+
+    suite_test.py PROGRAM …
+"""
+import json
+import os
+import pathlib
+import subprocess
+import sys
+import tempfile
+import unittest
+
+import run_ranks
+from sweep_test import Page
+
+PROGRAM = None
+CONFIG = {"model_type": "llama", "hidden_size": 64, "num_hidden_layers": 2, "num_attention_heads": 4,
+          "num_key_value_heads": 2, "head_dim": 16, "intermediate_size": 128, "hidden_act": "silu", "vocab_size": 256,
+          "max_position_embeddings": 32768, "rms_norm_eps": 1e-5, "rope_theta": 10000.0, "tie_word_embeddings": True,
+          "torch_dtype": "bfloat16", "bos_token_id": 1, "eos_token_id": 2}
+
+# Stands in for tools/compare/compare.py.
+COMPARE = """
+import json, sys
+rows = {"decode": {"ratios": [1.2, 1.1], "ours": 12.0, "fastest": 10.0}}
+rivals = [{"name": "ik", "state": "missing", "reason": "build it", "version": ""}]
+with open(sys.argv[sys.argv.index("--json") + 1], "w") as out:
+    json.dump({"rows": rows, "rivals": rivals}, out)
+"""
+
+
+class Suite(unittest.TestCase):
+    def setUp(self):
+        folder = tempfile.TemporaryDirectory()
+        self.addCleanup(folder.cleanup)
+        self.folder = pathlib.Path(folder.name)
+        (self.folder / "tiny.json").write_text(json.dumps(CONFIG))
+        (self.folder / "scripts").mkdir()
+        (self.folder / "scripts" / "compare.py").write_text(COMPARE)
+
+    def run_suite(self, *options):
+        words = [PROGRAM, "bench", "--suite", "cpu", "--random-weights", "--config", str(self.folder / "tiny.json"),
+                 "--out", str(self.folder / "out"), "--pairs", "1", "--quick", "--probe-mib", "1", "--rival-scripts",
+                 str(self.folder / "scripts"), "--tp", "2", "--child-deadline-s", "60", *options]
+        return subprocess.run(words, env=run_ranks.launch_environment(), stdin=subprocess.DEVNULL, capture_output=True,
+                              text=True, timeout=150, check=False)
+
+    def rows(self):
+        report = json.loads((self.folder / "out" / "suite.json").read_text())
+        return {row["id"]: row for row in report["rows"]}, report
+
+    def test_measures_rows_and_writes_json_and_pictures(self):
+        ran = self.run_suite("--only", "decode,ranks,batch-8,start,rivals-l1b-decode")
+        self.assertEqual(ran.returncode, 0, ran.stderr)
+        rows, report = self.rows()
+        self.assertEqual(list(rows), ["decode", "ranks-decode", "ranks-prefill", "ranks-speed-up", "start-warm",
+                                      "start-cold", "start-bytes", "start-seconds", "batch-8", "rivals-l1b-decode",
+                                      "rivals-l1b-decode-8"])
+        for row in ("decode", "ranks-decode", "ranks-speed-up", "batch-8"):
+            self.assertIn(rows[row]["verdict"], ("aim", "pass", "below"), rows[row])
+            self.assertEqual(len(rows[row]["pairs"]), 1)
+            self.assertGreater(rows[row]["median"], 0)
+        self.assertEqual(rows["start-warm"]["verdict"], "missing")
+        self.assertIn("--checkpoint", rows["start-warm"]["reason"])
+        self.assertEqual((rows["rivals-l1b-decode"]["verdict"], rows["rivals-l1b-decode"]["median"]), ("aim", 1.15))
+        self.assertEqual(rows["rivals-l1b-decode-8"]["verdict"], "not available")
+        self.assertEqual([child["side"] for child in report["children"] if child["measurement"] == "ranks"],
+                         ["ranks", "whole", "single"])
+        self.assertRegex(ran.stdout, r"ranks-decode +[0-9.]+ +≥ 0.97 +≥ 1 ")
+        self.assertRegex(ran.stdout, r"ik +missing +build it")
+        page = Page((self.folder / "out" / "suite.html").read_text())
+        self.assertEqual((page.open, page.references), ([], []))
+        self.assertNotIn("script", page.tags)
+        self.assertTrue((self.folder / "out" / "suite.svg").read_text().startswith("<svg"))
+
+    def test_a_launcher_that_fails_costs_its_rows_and_no_others(self):
+        ran = self.run_suite("--only", "decode,small-decode", "--launch-template", "false {ranks}")
+        rows, _ = self.rows()
+        self.assertEqual((rows["small-decode"]["verdict"], rows["decode"]["verdict"] in ("aim", "pass", "below")),
+                         ("failed", True), rows)
+        self.assertIn("exit code 1", rows["small-decode"]["reason"])
+        self.assertNotEqual(ran.returncode, 0)
+        self.assertIn('the measurement "small" failed', ran.stderr)
+
+    def test_start_up_is_measured_where_a_checkpoint_is(self):
+        checkpoint = self.folder / "checkpoint"
+        maker = pathlib.Path(__file__).resolve().parents[2] / "tools" / "compare" / "make_model.py"
+        subprocess.run([sys.executable, str(maker), str(self.folder / "tiny.json"), str(checkpoint), "--safetensors"],
+                       check=True, timeout=60)
+        ran = self.run_suite("--only", "start-warm,start-seconds", "--checkpoint", str(checkpoint),
+                             "--launch-template", "threads")
+        rows, report = self.rows()
+        self.assertIn(rows["start-seconds"]["verdict"], ("aim", "pass", "below"), ran.stderr)
+        warm = next(child for child in report["children"] if child["side"] == "warm")
+        files = sum(file.stat().st_size for file in checkpoint.iterdir())
+        self.assertEqual(warm["result"]["suite"]["files"]["bytes"], files)
+
+    def test_options_of_a_suite_want_one(self):
+        for words in (["--quick"], ["--suite", "gpu"], ["--suite", "cpu", "--only", "speed", "--out", str(self.folder)]):
+            ran = subprocess.run([PROGRAM, "bench", *words], env=os.environ, capture_output=True, text=True, timeout=60,
+                                 check=False)
+            self.assertEqual(ran.returncode, 2, words)
+
+
+if __name__ == "__main__":
+    PROGRAM = sys.argv[1]
+    unittest.main(argv=sys.argv[:1])

@@ -1,0 +1,103 @@
+// What a benchmark of kernels divides by, and how: the limits of this machine's first core, measured in turn with the
+// kernel, because a shared machine's limits drift.
+#pragma once
+
+#include <benchmark/benchmark.h>
+
+#include <algorithm>
+#include <cstdlib>
+#include <cstring>
+#include <ctime>
+#include <random>
+#include <vector>
+
+#include "runtime/backends/cpu/memory.h"
+#include "runtime/backends/cpu/tensor.h"
+#include "tests/runtime/backends/cpu/probes.h"
+
+namespace lockstep::cpu {
+
+/// Whether everything runs only once, over little memory: a check that the benchmarks still work.
+inline bool runs_once() { return std::getenv("LOCKSTEP_BENCHMARK_ONCE") != nullptr; }
+
+/// Iterations of a benchmark whose figures need `wanted` of them.
+inline int64_t iterations(int64_t wanted) { return runs_once() ? 1 : wanted; }
+
+/// Bytes that no cache holds.
+inline int64_t probe_bytes() { return runs_once() ? int64_t{1} << 20 : int64_t{256} << 20; }
+
+/// Processor time of this thread: other programs on the machine take the core away, not the time.
+inline double thread_seconds() {
+  timespec now{};
+  clock_gettime(CLOCK_THREAD_CPUTIME_ID, &now);
+  return static_cast<double>(now.tv_sec) + 1e-9 * static_cast<double>(now.tv_nsec);
+}
+
+inline double seconds_of(auto&& work) {
+  const double begin = thread_seconds();
+  work();
+  return thread_seconds() - begin;
+}
+
+/// Memory that is physically there, filled with small numbers of `dtype`: a megabyte of them, again and again.
+inline Mapping filled(int64_t bytes, DType dtype) {
+  constexpr int64_t kPeriod = int64_t{1} << 20;
+  Mapping mapping = Mapping::create(bytes, Pages::kHuge, "a benchmark").value();
+  std::minstd_rand random(1);
+  const int64_t first = std::min(mapping.size(), kPeriod);
+  for (int64_t at = 0; at < first; at += static_cast<int64_t>(size_of(dtype))) {
+    const float value = static_cast<float>(random() % 2001) / 1000.0f - 1.0f;
+    if (dtype == DType::kFloat32) {
+      std::memcpy(mapping.data() + at, &value, 4);
+    } else {
+      const BFloat16 narrow = to_bfloat16(value);
+      std::memcpy(mapping.data() + at, &narrow, 2);
+    }
+  }
+  for (int64_t at = first; at < mapping.size(); at += kPeriod) {
+    std::memcpy(mapping.data() + at, mapping.data(), static_cast<size_t>(std::min(kPeriod, mapping.size() - at)));
+  }
+  return mapping;
+}
+
+/// Bytes per second of reading memory once, the best of two ways to do it.
+inline double read_limit(const Mapping& memory) {
+  double best = 0;
+  for (int streams : {1, 4}) {
+    const double seconds =
+        seconds_of([&] { benchmark::DoNotOptimize(read_memory(memory.data(), memory.size(), streams)); });
+    best = std::max(best, static_cast<double>(memory.size()) / seconds);
+  }
+  return best;
+}
+
+/// Operations per second of independent multiply-adds in registers: what no kernel can pass.
+inline double register_peak(bool pairs) {
+  const int64_t repeats = runs_once() ? 1000 : 1'000'000;
+  const double seconds = seconds_of([&] { benchmark::DoNotOptimize(multiply_in_registers(repeats, pairs ? 16 : 32)); });
+  return 32.0 * (pairs ? 2 : 1) * kProbeChains * static_cast<double>(repeats) / seconds;
+}
+
+/// Ratios of a measurement to its probe, taken in turn.
+class PairedRatio {
+ public:
+  void add(double ratio) { ratios_.push_back(ratio); }
+  void report(benchmark::State& state) {
+    std::sort(ratios_.begin(), ratios_.end());
+    const auto at = [&](double quantile) { return ratios_[static_cast<size_t>(quantile * (ratios_.size() - 1))]; };
+    state.counters["ratio"] = at(0.5);
+    state.counters["low"] = at(0.25);
+    state.counters["high"] = at(0.75);
+  }
+
+ private:
+  std::vector<double> ratios_;
+};
+
+inline Tensor tensor_over(const Mapping& memory, DType dtype, int64_t rows, int64_t columns) {
+  Tensor tensor{.data = memory.data(), .dtype = dtype, .rows = rows, .columns = columns};
+  tensor.stride = columns * tensor.element_size();
+  return tensor;
+}
+
+}  // namespace lockstep::cpu
