@@ -71,6 +71,7 @@ Json repetitions_of(const BenchReport& report) {
                     {"read_kernel", r.limits.read_kernel},
                     {"flops_per_s", r.limits.flops_per_s},
                     {"flops_kernel", r.limits.flops_kernel}});
+    if (r.replay) list.back()["replay"] = {{"prefill_s", r.replay->prefill_s}, {"decode_s", r.replay->decode_s}};
   }
   return list;
 }
@@ -112,6 +113,10 @@ std::string speed_table(const BenchReport& report) {
   text += speed_row("first token", over([](const Repetition& r) { return r.ttft_s; }), 1e3, "ms (TTFT)");
   text += speed_row("decode", report.spread(&BenchReport::decode_tokens_per_s), 1, "tokens/s");
   text += speed_row("  of bandwidth", report.spread(&BenchReport::of_bandwidth), 1, "");
+  if (report.has_replay()) {
+    text += speed_row("  served over replay", report.spread(&BenchReport::decode_over_replay), 1, "");
+    text += speed_row("  (prefill)", report.spread(&BenchReport::prefill_over_replay), 1, "");
+  }
   text += speed_row("next token", over([](const Repetition& r) { return r.tpot_s; }), 1e3, "ms (TPOT)");
   text += speed_row("read probe", over([](const Repetition& r) { return r.limits.read_bytes_per_s; }), 1e-9, "GB/s");
   text += speed_row("dot probe", over([](const Repetition& r) { return r.limits.flops_per_s; }), 1e-9,
@@ -193,6 +198,13 @@ double BenchReport::of_bandwidth(const Repetition& r) const {
   return per_second(bytes_per_token * decode_tokens_per_s(r), r.limits.read_bytes_per_s);
 }
 
+double BenchReport::prefill_over_replay(const Repetition& r) const {
+  return r.replay ? per_second(r.replay->prefill_s, r.prefill_s) : 0.0;
+}
+double BenchReport::decode_over_replay(const Repetition& r) const {
+  return r.replay ? per_second(r.replay->decode_s, r.decode_s) : 0.0;
+}
+
 FirstToken BenchReport::first_token() const {
   FirstToken first{.cold = very_first_ttft_s, .warm = repetitions.front().ttft_s, .steady = std::nullopt};
   for (const auto& [phase, seconds] : startup) first.cold += seconds;
@@ -254,6 +266,10 @@ std::string to_json(const BenchReport& report) {
                     {"prefill_tokens_per_s", spread_json(prefill)},
                     {"of_bandwidth", spread_json(of_bandwidth)},
                     {"of_peak", spread_json(of_peak)}};
+  if (report.has_replay()) {
+    json["served_over_replay"] = {{"decode", spread_json(spread(&BenchReport::decode_over_replay))},
+                                  {"prefill", spread_json(spread(&BenchReport::prefill_over_replay))}};
+  }
   add_settings(report, json);
   json["repetitions"] = repetitions_of(report);
   return json.dump(2, ' ', false, nlohmann::json::error_handler_t::replace) + "\n";

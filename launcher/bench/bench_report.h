@@ -28,6 +28,11 @@ struct RankSplit {
   trace::PhaseSplit prefill, decode;
 };
 
+/// The same steps in a bare loop beside a repetition.
+struct ReplayTimes {
+  double prefill_s = 0.0, decode_s = 0.0;
+};
+
 /// One repetition.
 struct Repetition {
   double prefill_s = 0.0;  // of all prefill steps
@@ -39,6 +44,7 @@ struct Repetition {
   std::vector<std::string> stragglers;  // a sentence for each phase in which a rank stands out
   double clock_error_s = 0.0;           // of the rank whose clock is compared worst
   Limits limits;                        // the mean of the probes before and after
+  std::optional<ReplayTimes> replay;    // where it was asked for
 };
 
 /// A quantity over the repetitions.
@@ -77,6 +83,10 @@ struct BenchReport {
   double decode_tokens_per_s(const Repetition& r) const;
   double of_peak(const Repetition& r) const;
   double of_bandwidth(const Repetition& r) const;
+  /// The speed of the served repetition over that of its bare replay; 0 without one.
+  double prefill_over_replay(const Repetition& r) const;
+  double decode_over_replay(const Repetition& r) const;
+  bool has_replay() const { return repetitions.front().replay.has_value(); }
   FirstToken first_token() const;
   /// A quantity over all repetitions.
   Spread spread(double (BenchReport::*quantity)(const Repetition&) const) const;

@@ -30,6 +30,8 @@ void add_bench_options(CLI::App& app, BenchCommand& command, int64_t& probe_mib)
       ->check(CLI::Range(0, 1000))
       ->capture_default_str()
       ->type_name("N");
+  app.add_flag("--replay", command.replay,
+               "Run the steps of each repetition once more in a bare loop, without actors and streaming, and compare");
   app.add_option("--probe-mib", probe_mib,
                  "MiB that a thread reads to measure the bandwidth; default: eight times the last-level cache, at "
                  "least 512, at most what a quarter of the free memory allows")

@@ -111,6 +111,7 @@ struct BenchCommand {
   BenchShape shape;
   int repeats = 5;
   int warmup = 1;
+  bool replay = false;                         // time a bare replay of the same steps beside each repetition
   std::optional<std::filesystem::path> trace;  // of the last repetition
   std::optional<Bytes> probe_bytes;            // of each thread's buffer; default: what no cache holds
   std::optional<std::filesystem::path> json;
