@@ -8,6 +8,7 @@
 #include "launcher/atomic_file.h"
 #include "launcher/bench/bench_report.h"
 #include "launcher/bench/limits_probe.h"
+#include "launcher/bench/replay.h"
 #include "launcher/generate/answers.h"
 #include "launcher/ranks/agreements.h"
 #include "launcher/ranks/gathering.h"
@@ -51,8 +52,9 @@ Result<Plan> make_plan(const BenchCommand& command, const RankContext& context) 
   LOCKSTEP_TRY_VOID(find_places(context, plan));
   LOCKSTEP_TRY_VOID(transport::agree(
       context.bootstrap, "options and model",
-      fmt::format("--prompt-tokens {}\n--new-tokens {}\n--repeats {}\n--warmup {}\n{}", command.shape.prompt_tokens,
-                  command.shape.new_tokens, command.repeats, command.warmup,
+      fmt::format("--prompt-tokens {}\n--new-tokens {}\n--repeats {}\n--warmup {}\n--replay {}\n{}",
+                  command.shape.prompt_tokens, command.shape.new_tokens, command.repeats, command.warmup,
+                  command.replay,
                   statement_of_plan(context.run, plan.model.spec, plan.model.partition, plan.model.shard))));
   return plan;
 }
@@ -94,7 +96,8 @@ class Bench {
         monitor_(monitor),
         shard_(shard),
         collectives_(collectives),
-        steps_(shard, collectives, context.clock,
+        recorder_(shard),
+        steps_(recorder_, collectives, context.clock,
                static_cast<size_t>(most_decode_steps(command.shape) +
                                    most_prefill_steps(command.shape, plan.model.shard.chunk))) {}
 
@@ -108,6 +111,11 @@ class Bench {
 
   /// Runs it. What only rank 0 knows stays zero elsewhere. @collective @blocking
   Result<Repetition> repeat();
+  /// Keeps what `repeat` asks of the engine, for `replay`.
+  void record() { recorder_.start(); }
+  void end_record() { recorded_ = recorder_.stop(); }
+  /// The recorded steps once more, by themselves. @collective @blocking
+  Result<ReplayTimes> replay();
   int64_t dropped() const { return collectives_.dropped(); }
   /// The last repetition as Chrome trace events, on rank 0.
   std::string timeline() const { return trace::to_chrome_json({.ranks = timelines_}); }
@@ -124,6 +132,8 @@ class Bench {
   RankMonitor& monitor_;
   shards::Shard& shard_;
   trace::CollectiveLog& collectives_;
+  CallRecorder recorder_;
+  EngineCalls recorded_;
   StepClock steps_;
   std::vector<trace::RankTimeline> timelines_;  // of the last repetition, on rank 0
   std::unique_ptr<actors::Session> own_session_;
@@ -189,6 +199,14 @@ Result<Repetition> Bench::repeat() {
   return repetition;
 }
 
+Result<ReplayTimes> Bench::replay() {
+  LOCKSTEP_TRY_VOID(context_.bootstrap.barrier());
+  steps_.restart();
+  LOCKSTEP_TRY_VOID(launcher::replay(recorded_, steps_));
+  return ReplayTimes{to_seconds(trace::phase_time(steps_.steps(), trace::StepPhase::kPrefill)),
+                     to_seconds(trace::phase_time(steps_.steps(), trace::StepPhase::kDecode))};
+}
+
 /// Where every rank's time went.
 void Bench::add_split(Repetition& repetition) const {
   const trace::GroupReport group = trace::report_of(timelines_);
@@ -217,11 +235,16 @@ Result<void> run_all(const BenchCommand& command, const RankContext& context, Be
       LOCKSTEP_TRY(beside, seconds_of(*fast));
     }
     if (i > 0) LOCKSTEP_TRY_VOID(bench.open());
+    if (i == 0 && command.replay) bench.record();
     LOCKSTEP_TRY(Repetition repetition, bench.repeat());
     if (fast != nullptr && i % 2 == 0) {
       LOCKSTEP_TRY(beside, seconds_of(*fast));
     }
     if (fast != nullptr) repetition.fast = beside;
+    if (i == 0) bench.end_record();
+    if (command.replay) {
+      LOCKSTEP_TRY(repetition.replay, bench.replay());
+    }
     LOCKSTEP_TRY(const Limits after, probe.measure());
     repetition.limits = mean_of(before, after);
     before = after;

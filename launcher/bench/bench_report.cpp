@@ -72,6 +72,7 @@ Json repetitions_of(const BenchReport& report) {
                     {"read_kernel", r.limits.read_kernel},
                     {"flops_per_s", r.limits.flops_per_s},
                     {"flops_kernel", r.limits.flops_kernel}});
+    if (r.replay) list.back()["replay"] = {{"prefill_s", r.replay->prefill_s}, {"decode_s", r.replay->decode_s}};
   }
   return list;
 }
@@ -115,6 +116,10 @@ std::string speed_table(const BenchReport& report) {
   text += speed_row("decode", report.spread(&BenchReport::decode_tokens_per_s), 1, "tokens/s");
   text += speed_row("  of bandwidth", report.spread(&BenchReport::of_bandwidth), 1, "");
   if (report.shape.batch > 1) text += speed_row("  of limit", report.spread(&BenchReport::decode_of_limit), 1, "");
+  if (report.has_replay()) {
+    text += speed_row("  served over replay", report.spread(&BenchReport::decode_over_replay), 1, "");
+    text += speed_row("  (prefill)", report.spread(&BenchReport::prefill_over_replay), 1, "");
+  }
   text += speed_row("next token", over([](const Repetition& r) { return r.tpot_s; }), 1e3, "ms (TPOT)");
   text += speed_row("read probe", over([](const Repetition& r) { return r.limits.read_bytes_per_s; }), 1e-9, "GB/s");
   text += speed_row("dot probe", over([](const Repetition& r) { return r.limits.flops_per_s; }), 1e-9,
@@ -223,6 +228,13 @@ double BenchReport::decode_of_limit(const Repetition& r) const {
   return per_second(decode_tokens_per_s(r), std::min(by_bytes, by_flops));
 }
 
+double BenchReport::prefill_over_replay(const Repetition& r) const {
+  return r.replay ? per_second(r.replay->prefill_s, r.prefill_s) : 0.0;
+}
+double BenchReport::decode_over_replay(const Repetition& r) const {
+  return r.replay ? per_second(r.replay->decode_s, r.decode_s) : 0.0;
+}
+
 FirstToken BenchReport::first_token() const {
   FirstToken first{.cold = very_first_ttft_s, .warm = repetitions.front().ttft_s, .steady = std::nullopt};
   for (const auto& [phase, seconds] : startup) first.cold += seconds;
@@ -289,6 +301,10 @@ std::string to_json(const BenchReport& report) {
   if (const auto cost = report.cost_of_invariance()) {
     const auto of = [&](const CostSpread& s) { return spread_json({s.min, s.median, s.max}); };
     json["invariance_cost"] = {{"prefill", of(cost->prefill)}, {"decode", of(cost->decode)}};
+  }
+  if (report.has_replay()) {
+    json["served_over_replay"] = {{"decode", spread_json(spread(&BenchReport::decode_over_replay))},
+                                  {"prefill", spread_json(spread(&BenchReport::prefill_over_replay))}};
   }
   add_settings(report, json);
   json["repetitions"] = repetitions_of(report);

@@ -29,6 +29,11 @@ struct RankSplit {
   trace::PhaseSplit prefill, decode;
 };
 
+/// The same steps in a bare loop beside a repetition.
+struct ReplayTimes {
+  double prefill_s = 0.0, decode_s = 0.0;
+};
+
 /// One repetition.
 struct Repetition {
   double prefill_s = 0.0;  // of all prefill steps
@@ -41,6 +46,7 @@ struct Repetition {
   double clock_error_s = 0.0;           // of the rank whose clock is compared worst
   std::optional<PhaseSeconds> fast;     // the same with fast numerics, beside it; if asked for
   Limits limits;                        // the mean of the probes before and after
+  std::optional<ReplayTimes> replay;    // where it was asked for
 };
 
 /// A quantity over the repetitions.
@@ -83,6 +89,10 @@ struct BenchReport {
   double of_bandwidth(const Repetition& r) const;
   /// Decode over what bandwidth and arithmetic allow, whichever is less.
   double decode_of_limit(const Repetition& r) const;
+  /// The speed of the served repetition over that of its bare replay; 0 without one.
+  double prefill_over_replay(const Repetition& r) const;
+  double decode_over_replay(const Repetition& r) const;
+  bool has_replay() const { return repetitions.front().replay.has_value(); }
   FirstToken first_token() const;
   /// A quantity over all repetitions.
   Spread spread(double (BenchReport::*quantity)(const Repetition&) const) const;

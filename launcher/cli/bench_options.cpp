@@ -42,6 +42,8 @@ void add_bench_options(CLI::App& app, BenchCommand& command, int64_t& probe_mib)
   app.add_flag("--invariance-cost", command.invariance_cost,
                "Run each repetition with fast numerics, too, and report what invariant ones cost (loads two models)")
       ->excludes(app.get_option("--numerics"));
+  app.add_flag("--replay", command.replay,
+               "Run the steps of each repetition once more in a bare loop, without actors and streaming, and compare");
   app.add_option("--probe-mib", probe_mib,
                  "MiB that a thread reads to measure the bandwidth; default: eight times the last-level cache, at "
                  "least 512, at most what a quarter of the free memory allows")

@@ -122,6 +122,7 @@ struct BenchCommand {
   int warmup = 1;
   KvMemory kv = KvMemory::kKept;
   bool invariance_cost = false;                // each repetition also with fast numerics
+  bool replay = false;                         // time a bare replay of the same steps beside each repetition
   std::optional<std::filesystem::path> trace;  // of the last repetition
   std::optional<Bytes> probe_bytes;            // of each thread's buffer; default: what no cache holds
   std::optional<std::filesystem::path> json;

@@ -103,6 +103,10 @@ Result<std::vector<std::unique_ptr<device::Communicator>>> candidates_for(
   };
   if (one_host && (any || name == "shm")) {
     LOCKSTEP_TRY_VOID(add(transport::shm::make_communicator(bootstrap, wait), "mpi"));
+    if (any && !candidates.empty()) {  // how far apart the cores are decides which copies are quicker
+      LOCKSTEP_TRY_VOID(add(
+          transport::shm::make_communicator(bootstrap, wait, {.copies = transport::shm::Copies::kPastCache}), "shm"));
+    }
   }
   if (!one_host && (name == "two-level" || (any && some_share_a_host(places)))) {
     LOCKSTEP_TRY_VOID(add(make_two_level(bootstrap, places, wait), "mpi"));

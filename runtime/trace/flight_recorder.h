@@ -6,8 +6,8 @@
 #pragma once
 
 #include <array>
+#include <atomic>
 #include <cstdint>
-#include <mutex>
 #include <optional>
 #include <string>
 
@@ -38,7 +38,8 @@ struct FlightFacts {
   double unix_time = 0;  // seconds, of the dump
 };
 
-/// Thread-safe; `enter` and `leave` come from one thread, in turn.
+/// One thread writes (`enter`, `leave`, `begin_step`) and never waits; any thread may read at the same time. What is
+/// overwritten while it is read is left out.
 class FlightRecorder {
  public:
   static constexpr size_t kCapacity = 256;
@@ -60,10 +61,26 @@ class FlightRecorder {
   std::string to_json(const FlightFacts& facts) const;
 
  private:
+  /// One `RecordedOperation` that may be read while it is overwritten: a sequence lock.
+  struct Entry {
+    std::atomic<uint64_t> version = 0;  // 2n when it holds operation n of the recorder (from 1), odd before
+    std::atomic<const char*> group = nullptr;
+    std::atomic<const char*> operation = nullptr;
+    std::atomic<uint64_t> sequence = 0;
+    std::atomic<uint64_t> bytes = 0;
+    std::atomic<int32_t> schedule = -1;
+    std::atomic<int32_t> step = -1;
+    std::atomic<Duration::rep> entered = 0;  // since the clock's zero
+    std::atomic<Duration::rep> left = 0;     // the smallest number: not yet
+  };
+
+  /// Operation `number`; nothing if it has been overwritten.
+  std::optional<RecordedOperation> read(uint64_t number) const;
+
   const Clock& clock_;
-  mutable std::mutex mutex_;  // of all below
-  std::array<RecordedOperation, kCapacity> ring_{};
-  uint64_t entered_ = 0;
+  std::array<Entry, kCapacity> ring_{};
+  std::atomic<uint64_t> entered_ = 0;
+  // The writer's own.
   int32_t schedule_ = -1;
   int32_t step_ = -1;
 };

@@ -9,9 +9,12 @@
 #include "launcher/bench/bench_formulas.h"
 #include "launcher/bench/bench_report.h"
 #include "launcher/bench/limits_probe.h"
+#include "launcher/bench/replay.h"
 #include "launcher/commands.h"
+#include "launcher/ranks/wiring.h"
 #include "runtime/graph/passes.h"
 #include "shards/shard.h"
+#include "shards/weights.h"
 #include "tests/launcher/tiny_models.h"
 
 namespace lockstep::launcher {
@@ -295,6 +298,40 @@ TEST_F(BenchRun, WritesWhatIsPromised) {
   EXPECT_DOUBLE_EQ(json["decode"]["bytes_per_token"], bytes_per_token(all, command().shape));
 }
 
+TEST_F(BenchRun, ComparesEachRepetitionWithABareReplayOfItsSteps) {
+  BenchCommand with_replay = command();
+  with_replay.replay = true;
+  const auto ran = bench(with_replay);  // fails if the replay's tokens are not those of the served repetition
+  ASSERT_TRUE(ran.has_value()) << ran.error().message;
+  const Json json = result();
+  for (const char* phase : {"decode", "prefill"}) {
+    const Json& ratio = json["served_over_replay"][phase];
+    EXPECT_GT(ratio["min"].get<double>(), 0.0) << phase;
+    EXPECT_LE(ratio["min"], ratio["median"]) << phase;
+  }
+  for (const Json& repetition : json["repetitions"]) EXPECT_GT(repetition["replay"]["decode_s"].get<double>(), 0.0);
+}
+
+TEST(BenchReplay, FindsOtherTokens) {
+  shards::ShardOptions options{.slots = 1, .chunk = 4, .capacity = 16, .dtype = DType::kFloat32};
+  const checkpoint::ModelSpec spec = tiny_spec();
+  auto graphs = shards::build_graphs(spec, partition::make_partition(spec, 1).value(), 0, options, {}).value();
+  const auto backend = make_backend("cpu", 1).value();
+  const auto shard =
+      shards::Shard::create(std::move(graphs), options, *backend, nullptr, shards::RandomWeights()).value();
+  CallRecorder recorder(*shard);
+  recorder.start();
+  ASSERT_TRUE(recorder.open_slot(SlotId(0), {.max_new_tokens = 4}).has_value());
+  ASSERT_TRUE(recorder.prefill({.ids = {3, 1}, .slot = {0, 0}, .position = {0, 1}, .logit_rows = {1}}, {}).has_value());
+  ASSERT_TRUE(recorder.decode({0, 1}).has_value());
+  EngineCalls calls = recorder.stop();
+  EXPECT_EQ(calls.calls.size(), 3u);
+  EXPECT_TRUE(replay(calls, *shard).has_value());
+  EXPECT_TRUE(recorder.stop().calls.empty());
+  calls.tokens ^= 1;
+  EXPECT_EQ(replay(calls, *shard).error().kind, ErrorKind::kInternal);
+}
+
 TEST_F(BenchRun, RunsWithBucketsThatAreLongerThanThePrompts) {
   BenchCommand buckets = command();
   buckets.shape = {.batch = 1, .prompt_tokens = 3, .new_tokens = 20};
@@ -330,15 +367,34 @@ TEST(BenchCommandLine, ReadsDefaultsAndOptions) {
   EXPECT_FALSE(defaults.random_weights);
   EXPECT_EQ(defaults.shape, (BenchShape{.batch = 1, .prompt_tokens = 512, .new_tokens = 64}));
   EXPECT_EQ(defaults.repeats, 5);
-  const auto other = std::get<BenchCommand>(
-      parse({"--random-weights", "--config", "c.json", "--prompt-tokens", "7", "--new-tokens", "3", "--batch-size", "4",
-             "--repeats", "9", "--warmup", "0", "--probe-mib", "2", "--tp", "2", "--launch", "threads"})
-          .value());
+  const auto other = std::get<BenchCommand>(parse({"--random-weights",
+                                                   "--config",
+                                                   "c.json",
+                                                   "--prompt-tokens",
+                                                   "7",
+                                                   "--new-tokens",
+                                                   "3",
+                                                   "--batch-size",
+                                                   "4",
+                                                   "--repeats",
+                                                   "9",
+                                                   "--warmup",
+                                                   "0",
+                                                   "--replay",
+                                                   "--probe-mib",
+                                                   "2",
+                                                   "--tp",
+                                                   "2",
+                                                   "--launch",
+                                                   "threads"})
+                                                .value());
   EXPECT_TRUE(other.random_weights);
   EXPECT_EQ(other.config, "c.json");
   EXPECT_EQ(other.shape, (BenchShape{.batch = 4, .prompt_tokens = 7, .new_tokens = 3}));
   EXPECT_EQ(other.repeats, 9);
   EXPECT_EQ(other.warmup, 0);
+  EXPECT_FALSE(defaults.replay);
+  EXPECT_TRUE(other.replay);
   EXPECT_EQ(other.probe_bytes, Bytes(2 << 20));
   EXPECT_EQ(other.run.launch, Launch::kThreads);
 }

@@ -55,7 +55,11 @@ std::unique_ptr<RegionCommunicator> make_endpoint(const std::shared_ptr<Group>& 
   LOCKSTEP_CHECK(0 <= rank && rank < group->size(), rank, group->size());
   return std::make_unique<RegionCommunicator>(
       group->next_region(purpose, rank),
-      region::Member{.name = "loopback", .rank = rank, .crowded = group->is_crowded(), .owner = group}, wait);
+      // Past the cache: how far apart the threads' cores are is not asked here, and that is the safer choice
+      // (copy_out.h).
+      region::Member{
+          .name = "loopback", .rank = rank, .crowded = group->is_crowded(), .past_cache = true, .owner = group},
+      wait);
 }
 
 class ThreadBootstrap final : public Bootstrap {

@@ -7,7 +7,6 @@
 #include <numeric>
 
 #include "runtime/core/check.h"
-#include "transport/region/copy_out.h"
 #include "transport/region/futex.h"
 
 namespace lockstep::transport::region {
@@ -70,6 +69,7 @@ struct RegionCommunicator::Operation {
 RegionCommunicator::RegionCommunicator(View view, Member member, const WaitOptions& wait)
     : view_(view),
       member_(std::move(member)),
+      copy_out_(member_.past_cache ? copy_past_cache() : copy_through_cache),
       patience_(wait, wait_stages(member_.crowded)),
       // Measured: a flag's way between two cores is worth some 8 KiB of reading, a change of process far more.
       round_bytes_(member_.crowded ? 256.0 * 1024 : 8.0 * 1024) {
@@ -114,8 +114,8 @@ bool RegionCommunicator::reduce_piece(const TreeFinish& plan, std::span<const fl
 bool RegionCommunicator::show_roots(int rows, std::span<const float> roots, size_t width, Range piece) {
   const size_t row_bytes = row_stride(piece) * sizeof(float);
   for (int root = 0; root < rows; ++root) {
-    copy_to_buffer(root * row_bytes, roots.data() + root * width + piece.begin,
-                   static_cast<size_t>(piece.size()) * sizeof(float));
+    copy_out_(own_buffer() + root * row_bytes, roots.data() + root * width + piece.begin,
+              static_cast<size_t>(piece.size()) * sizeof(float));
   }
   return meet();
 }
@@ -187,7 +187,7 @@ Result<void> RegionCommunicator::all_gather(std::span<const std::byte> src, std:
     const auto piece = [&](int peer) {
       return static_cast<size_t>(std::clamp<int64_t>(counts[peer] - begin, 0, step));
     };
-    if (piece(rank()) != 0) copy_to_buffer(0, src.data() + begin, piece(rank()));
+    if (piece(rank()) != 0) copy_out_(own_buffer(), src.data() + begin, piece(rank()));
     if (!meet()) return *failure_;
     int64_t at = 0;
     for (int peer = 0; peer < size(); at += counts[peer++]) {
@@ -207,7 +207,7 @@ Result<void> RegionCommunicator::broadcast(std::span<std::byte> bytes, int root,
   size_t begin = 0;
   do {
     const std::span<std::byte> piece = bytes.subspan(begin, std::min(step, bytes.size() - begin));
-    if (root == rank()) copy_to_buffer(0, piece.data(), piece.size());
+    if (root == rank()) copy_out_(own_buffer(), piece.data(), piece.size());
     if (!meet()) return *failure_;
     if (root != rank()) copy_bytes(piece.data(), met_buffer(root), piece.size());
     begin += step;
@@ -228,14 +228,6 @@ bool RegionCommunicator::enter(const Operation& operation, uint64_t own_bytes) {
   view_.line(rank()).operation.store(operation_, std::memory_order_relaxed);
   patience_.begin_operation();
   return patience_.is_aborted() ? fail(patience_.abort_reason()) : true;
-}
-
-void RegionCommunicator::copy_to_buffer(size_t at, const void* src, size_t bytes) {
-  if (member_.past_cache) {
-    copy_past_cache(own_buffer() + at, src, bytes);
-  } else {
-    copy_bytes(own_buffer() + at, src, bytes);
-  }
 }
 
 /// Shows what `own_buffer()` holds to the others and waits for theirs.

@@ -18,6 +18,7 @@
 
 #include "transport/operation_log.h"
 #include "transport/parts.h"
+#include "transport/region/copy_out.h"
 #include "transport/region/region.h"
 #include "transport/tree_finisher.h"
 #include "transport/waiting.h"
@@ -68,7 +69,6 @@ class RegionCommunicator final : public HostCommunicator {
   /// Where everyone's roots lie from column `begin` of `piece` on, after `show_roots`.
   void set_sources(const TreeFinish& plan, std::span<const float> roots, size_t width, Range piece, int64_t begin);
   bool gather_slices(std::span<float> dst, Range piece);
-  void copy_to_buffer(size_t at, const void* src, size_t bytes);
   bool fail(Error error);
 
   std::byte* own_buffer() const { return view_.buffer(member_.rank, round_); }
@@ -82,6 +82,7 @@ class RegionCommunicator final : public HostCommunicator {
 
   View view_;
   Member member_;
+  const CopyOut copy_out_;  // to the own buffer
   Patience patience_;
   TreeFinisher finisher_;
   OperationLog log_;

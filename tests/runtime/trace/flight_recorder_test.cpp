@@ -3,7 +3,9 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <atomic>
 #include <nlohmann/json.hpp>
+#include <thread>
 
 #include "runtime/core/abort_flag.h"
 #include "runtime/trace/recorded_communicator.h"
@@ -44,6 +46,30 @@ TEST(FlightRecorder, KeepsTheLastOperationsInOrder) {
   ASSERT_EQ(json["operations"].size(), FlightRecorder::kCapacity);
   EXPECT_EQ(json["operations"].front()["sequence"], 11);
   EXPECT_EQ(json["operations"].back()["sequence"], kEntered);
+}
+
+TEST(FlightRecorder, IsReadWhileItIsWritten) {
+  const SteadyClock clock;
+  FlightRecorder recorder(clock);
+  std::atomic<bool> is_over = false;
+  std::thread reader([&] {
+    uint64_t seen = 0;
+    while (!is_over) {
+      const RecordedOperation last = recorder.last();
+      EXPECT_GE(last.sequence, seen);
+      EXPECT_EQ(last.bytes, 3 * last.sequence);  // of one operation, not of two
+      seen = last.sequence;
+      for (const auto& each : nlohmann::json::parse(recorder.to_json({}))["operations"]) {
+        EXPECT_EQ(each["bytes"], 3 * each["sequence"].get<uint64_t>());
+      }
+    }
+  });
+  for (uint64_t i = 1; i <= 100'000; ++i) {
+    recorder.enter("model", "barrier", i, 3 * i);
+    recorder.leave();
+  }
+  is_over = true;
+  reader.join();
 }
 
 TEST(FlightRecorder, TellsTimesInUnixTimeAndWhy) {

@@ -1,0 +1,195 @@
+// What a rank's thread asks of heap, locks and system inside a decode step, and between two steps of a schedule, while
+// a whole session runs: coordinator, schedules, executor, step clock, flight recorder, streaming.
+#include <fmt/format.h>
+#include <gtest/gtest.h>
+#include <sched.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+
+#include <atomic>
+#include <barrier>
+#include <mutex>
+#include <thread>
+
+#include "actors/session.h"
+#include "launcher/ranks/step_clock.h"
+#include "runtime/trace/recorded_communicator.h"
+#include "runtime/trace/timed_communicator.h"
+#include "tests/step/tiny_rank.h"
+#include "tests/step/watch.h"
+#include "transport/loopback/loopback.h"
+
+namespace lockstep::step {
+namespace {
+
+constexpr int32_t kFirst = 4, kLast = 28;  // watched steps of a schedule of `kSteps`
+constexpr int32_t kSteps = 32;
+
+/// Counts from the begin of step `kFirst` to the begin of step `kLast`, in the first schedule that has both.
+class WatchedEngine final : public shards::Engine {
+ public:
+  explicit WatchedEngine(shards::Engine& inner) : inner_(inner) {}
+
+  Asked in_steps, between;
+  bool was_watched = false;
+
+  int64_t slots() const override { return inner_.slots(); }
+  int64_t chunk() const override { return inner_.chunk(); }
+  int64_t capacity() const override { return inner_.capacity(); }
+  int64_t tokens_per_step() const override { return inner_.tokens_per_step(); }
+  bool rows_of_one_slot() const override { return inner_.rows_of_one_slot(); }
+  int64_t long_rope_after() const override { return inner_.long_rope_after(); }
+  Result<void> open_slot(SlotId slot, const shards::SlotParameters& parameters) override {
+    return inner_.open_slot(slot, parameters);
+  }
+  Result<void> close_slot(SlotId slot) override { return inner_.close_slot(slot); }
+  Result<shards::StepOutput> prefill(const shards::PrefillRows& rows, shards::StepTag tag) override {
+    return inner_.prefill(rows, tag);
+  }
+  Result<shards::StepOutput> decode(shards::StepTag tag) override {
+    if (!was_watched && !is_watching_ && tag.step == kFirst) {
+      if (!is_trapped_) is_trapped_ = watch_this_thread();
+      is_watching_ = is_trapped_;
+      end_of_step_ = asked_by_this_thread();
+    }
+    const Asked begin = asked_by_this_thread();
+    if (is_watching_) between += begin - end_of_step_;
+    if (is_watching_ && tag.step == kLast) {
+      is_watching_ = false;
+      was_watched = true;
+    }
+    Result<shards::StepOutput> output = inner_.decode(tag);
+    end_of_step_ = asked_by_this_thread();
+    if (is_watching_) in_steps += end_of_step_ - begin;
+    return output;
+  }
+  Result<void> decide(shards::Decision& decision) override { return inner_.decide(decision); }
+  bool all_finished() const override { return inner_.all_finished(); }
+  Result<void> confirm(shards::StepTag tag) override {
+    if (tag.step < kLast) is_watching_ = false;  // the schedule was short
+    return inner_.confirm(tag);
+  }
+  void request_stop(SlotId slot) override { inner_.request_stop(slot); }
+
+ private:
+  shards::Engine& inner_;
+  bool is_trapped_ = false, is_watching_ = false;
+  Asked end_of_step_;
+};
+
+struct CountingSink final : actors::Sink {
+  std::atomic<int> tokens = 0;
+  std::optional<Error> failure;
+
+  actors::Verdict on_token(RequestId, int32_t, std::span<const float>) override {
+    ++tokens;
+    return actors::Verdict::kContinue;
+  }
+  void on_finish(RequestId, generation::FinishReason, const std::optional<Error>& error) override { failure = error; }
+};
+
+/// What was seen on a rank.
+struct Seen {
+  Asked in_steps, between;
+  bool was_watched = false;
+  std::optional<Error> failure;
+};
+
+/// One rank of the session: what the launcher puts around a shard, and the counter.
+Seen run_rank(actors::Session& session, int ranks, int rank, const std::shared_ptr<transport::loopback::Group>& group,
+              AbortFlag& abort, std::barrier<>& ready) {
+  const SteadyClock clock;
+  trace::FlightRecorder recorder(clock);
+  trace::CollectiveLog collectives(4096);
+  std::unique_ptr<device::Communicator> communicator;
+  if (ranks > 1) {
+    communicator = std::make_unique<trace::RecordedCommunicator>(
+        transport::loopback::make_communicator(group, rank, {.abort = &abort, .clock = &clock}), recorder);
+  }
+  std::unique_ptr<trace::TimedCommunicator> timed;
+  if (communicator) timed = std::make_unique<trace::TimedCommunicator>(*communicator, clock, collectives);
+  const TinyRank tiny = make_tiny_rank(ranks, rank, timed.get());
+  launcher::StepClock step_clock(*tiny.shard, collectives, clock, 256);
+  WatchedEngine engine(step_clock);
+  ready.arrive_and_wait();
+  const auto ran = session.run_executor(RankId(rank), engine);
+  Seen seen{engine.in_steps, engine.between, engine.was_watched, std::nullopt};
+  if (!ran.has_value()) seen.failure = ran.error();
+  return seen;
+}
+
+/// Runs a session of ranks that are threads; element r is of rank r. What those threads refer to is never freed: they
+/// do not end.
+std::vector<Seen>& run_session(int ranks) {
+  AbortFlag& abort = *new AbortFlag;
+  const auto& group = *new auto(transport::loopback::make_group(ranks, 1 << 20));
+  actors::SessionOptions options{.size = ranks, .decode_steps = kSteps};
+  for (int rank = 0; rank < ranks; ++rank) options.ranks.push_back({RankId(rank), &abort});
+  actors::Session& session = *actors::Session::host(options).value().release();
+  CountingSink& sink = *new CountingSink;
+  session.submit({.id = RequestId(0), .ids = prompt_rows().ids, .parameters = {.max_new_tokens = 3 * kSteps}}, sink);
+  session.finish();
+  auto& seen = *new std::vector<Seen>(static_cast<size_t>(ranks));
+  auto& ready = *new std::barrier<>(ranks);
+  auto& done = *new std::barrier<>(ranks + 1);
+  for (int rank = 0; rank < ranks; ++rank) {
+    std::thread([&, rank] {
+      seen[static_cast<size_t>(rank)] = run_rank(session, ranks, rank, group, abort, ready);
+      done.arrive_and_wait();
+      while (true) pause();
+    }).detach();
+  }
+  done.arrive_and_wait();
+  for (const Seen& each : seen) {
+    if (each.failure) fmt::print(stderr, "{}\n", each.failure->message);
+  }
+  return seen;
+}
+
+/// Leaves the process with 0, or with 1 after saying what was found.
+[[noreturn]] void judge(int ranks) {
+  int code = 0;
+  const std::vector<Seen>& seen = run_session(ranks);
+  for (int rank = 0; rank < ranks; ++rank) {
+    const Seen& each = seen[static_cast<size_t>(rank)];
+    fmt::print(stderr, "rank {}, {} steps: {}; between them: {}\n", rank, kLast - kFirst, to_string(each.in_steps),
+               to_string(each.between));
+    const bool never_waits = ranks > 1 || each.in_steps.waits == 0;  // alone there is nobody to wait for
+    // Between two steps rank 0 sends tokens to the coordinator: a message, and a call that wakes its thread.
+    const bool is_fine = each.was_watched && !each.failure && each.in_steps.is_nothing() && never_waits &&
+                         (rank == 0 || each.between.is_nothing());
+    if (!is_fine) code = 1;
+  }
+  _exit(code);
+}
+
+void expect_quiet(int ranks) {
+  if (!can_watch()) GTEST_SKIP() << "this machine does not let a thread trap its own system calls";
+  EXPECT_EXIT(judge(ranks), ::testing::ExitedWithCode(0), "");
+}
+
+TEST(WatchedStep, SeesWhatAThreadAsksFor) {
+  if (!can_watch()) GTEST_SKIP() << "this machine does not let a thread trap its own system calls";
+  EXPECT_EXIT(
+      {
+        watch_this_thread();
+        const Asked before = asked_by_this_thread();
+        std::mutex mutex;
+        mutex.lock();
+        mutex.unlock();
+        const std::vector<int> block(1000);
+        syscall(SYS_getppid);
+        sched_yield();
+        const Asked asked = asked_by_this_thread() - before;
+        const bool saw_all = asked.allocations >= 1 && asked.locks == 1 && asked.system_calls == 1 && asked.waits == 1;
+        _exit(saw_all && asked.last_call == SYS_getppid ? 0 : 1);
+      },
+      ::testing::ExitedWithCode(0), "");
+}
+
+TEST(WatchedStep, OfOneRankAsksForNothing) { expect_quiet(1); }
+
+TEST(WatchedStep, OfTwoRanksAsksForNothingButToWait) { expect_quiet(2); }
+
+}  // namespace
+}  // namespace lockstep::step

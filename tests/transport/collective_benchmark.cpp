@@ -1,0 +1,205 @@
+// All-reduce as a decode step has it, beside MPI_Allreduce on the same buffers, in turn. Run by hand:
+//
+//   mpirun --bind-to core -n 2 build/release/bin/collective_benchmark [--rounds N] [--way auto|shm|past-cache] [--json
+//   F]
+//
+// A round is: work (reads memory of its own, writes the source from the last result) │ meet │ ours │ work │ meet │
+// MPI's. What is timed is the slowest rank's time from after the meeting to its result. Sizes are those of the result;
+// the ratio is that of medians in blocks of rounds, as median (least … most).
+#include <fmt/format.h>
+#include <mpi.h>
+
+#include <algorithm>
+#include <cstdlib>
+#include <fstream>
+#include <nlohmann/json.hpp>
+#include <string_view>
+
+#include "launcher/ranks/wiring.h"
+#include "runtime/core/abort_flag.h"
+#include "runtime/trace/recorded_communicator.h"
+#include "transport/mpi/mpi.h"
+
+namespace lockstep {
+namespace {
+
+constexpr int kBlocks = 7;
+constexpr size_t kOwnBytes = 512 * 1024;  // read between two collectives: what was in the first cache is gone
+
+struct Settings {
+  int rounds = 1400;  // of all blocks
+  std::string json;
+  std::string way = "auto";  // as --communicator, or "past-cache"
+};
+
+/// What a step does between two collectives.
+class Work {
+ public:
+  Work() : own_(kOwnBytes / sizeof(float), 1.0f) {}
+
+  void run(std::span<const float> result, std::span<float> src) {
+    float sum = 0;
+    for (size_t i = 0; i < own_.size(); i += 16) sum += own_[i];
+    for (size_t i = 0; i < src.size(); ++i) src[i] = 0.25f * result[i] + static_cast<float>(i % 7);
+    own_[0] = sum > 0 ? 1.0f : 2.0f;
+  }
+
+ private:
+  std::vector<float> own_;
+};
+
+/// Buffers begin cache lines, as in a step.
+struct alignas(64) Line {
+  float floats[16] = {};
+};
+
+/// Seconds of each round, of the slowest rank.
+struct Samples {
+  std::vector<double> ours, mpi;
+};
+
+class Measurement {
+ public:
+  Measurement(device::Communicator& communicator, int64_t bytes)
+      : communicator_(communicator),
+        sum_(split_of(communicator.size())),
+        memory_(2 * static_cast<size_t>(bytes) / sizeof(Line)),
+        src_(memory_.front().floats, static_cast<size_t>(bytes) / sizeof(float)),
+        dst_(memory_[memory_.size() / 2].floats, src_.size()) {}
+
+  Result<Samples> run(int rounds) {
+    Samples samples;
+    for (int round = -20; round < rounds; ++round) {  // the first ones warm up
+      LOCKSTEP_TRY(const double ours, timed([&]() -> Result<void> {
+                     return communicator_.all_reduce(sum_, src_, dst_, device::Stream::host());
+                   }));
+      LOCKSTEP_TRY(const double mpi, timed([&]() -> Result<void> {
+                     MPI_Allreduce(src_.data(), dst_.data(), static_cast<int>(src_.size()), MPI_FLOAT, MPI_SUM,
+                                   MPI_COMM_WORLD);
+                     return ok();
+                   }));
+      if (round < 0) continue;
+      samples.ours.push_back(ours);
+      samples.mpi.push_back(mpi);
+    }
+    for (std::vector<double>* each : {&samples.ours, &samples.mpi}) {
+      MPI_Allreduce(MPI_IN_PLACE, each->data(), static_cast<int>(each->size()), MPI_DOUBLE, MPI_MAX, MPI_COMM_WORLD);
+    }
+    return samples;
+  }
+
+ private:
+  static BlockSplit split_of(int ranks) {
+    BlockSplit split;
+    for (int64_t leaf = 0; leaf <= ranks; ++leaf) split.bounds.push_back(leaf);
+    return split;
+  }
+
+  template <typename Collective>
+  Result<double> timed(Collective collective) {
+    work_.run(dst_, src_);
+    LOCKSTEP_TRY_VOID(communicator_.barrier(device::Stream::host()));
+    const TimePoint begin = clock_.now();
+    LOCKSTEP_TRY_VOID(collective());
+    return to_seconds(clock_.now() - begin);
+  }
+
+  device::Communicator& communicator_;
+  const SteadyClock clock_;
+  const device::TreeSum sum_;
+  Work work_;
+  std::vector<Line> memory_;  // of both
+  std::span<float> src_, dst_;
+};
+
+double quantile(std::vector<double> values, double share) {
+  std::sort(values.begin(), values.end());
+  return values[static_cast<size_t>(share * static_cast<double>(values.size() - 1) + 0.5)];
+}
+
+nlohmann::ordered_json summary_of(int64_t bytes, const Samples& samples) {
+  std::vector<double> ratios;
+  const size_t block = samples.ours.size() / kBlocks;
+  const auto middle = [&](const std::vector<double>& all, size_t i) {
+    const auto begin = all.begin() + static_cast<std::ptrdiff_t>(i * block);
+    return quantile({begin, begin + static_cast<std::ptrdiff_t>(block)}, 0.5);
+  };
+  for (size_t i = 0; i < kBlocks; ++i) ratios.push_back(middle(samples.ours, i) / middle(samples.mpi, i));
+  return {
+      {"bytes", bytes},
+      {"ours_p50_us", 1e6 * quantile(samples.ours, 0.5)},
+      {"ours_p99_us", 1e6 * quantile(samples.ours, 0.99)},
+      {"mpi_p50_us", 1e6 * quantile(samples.mpi, 0.5)},
+      {"mpi_p99_us", 1e6 * quantile(samples.mpi, 0.99)},
+      {"ratio_p50", {{"median", quantile(ratios, 0.5)}, {"min", quantile(ratios, 0)}, {"max", quantile(ratios, 1)}}},
+      {"ratio_p99", quantile(samples.ours, 0.99) / quantile(samples.mpi, 0.99)}};
+}
+
+std::string line_of(const nlohmann::ordered_json& size) {
+  return fmt::format("{:>9}{:>10.2f}{:>10.2f}{:>12.2f}{:>10.2f}{:>10.3f} ({:.3f} … {:.3f}){:>9.3f}\n",
+                     size["bytes"].get<int64_t>(), size["ours_p50_us"].get<double>(), size["ours_p99_us"].get<double>(),
+                     size["mpi_p50_us"].get<double>(), size["mpi_p99_us"].get<double>(),
+                     size["ratio_p50"]["median"].get<double>(), size["ratio_p50"]["min"].get<double>(),
+                     size["ratio_p50"]["max"].get<double>(), size["ratio_p99"].get<double>());
+}
+
+Result<void> measure_all(const Settings& settings, transport::Bootstrap& bootstrap,
+                         device::Communicator& communicator) {
+  nlohmann::ordered_json json = {{"ranks", bootstrap.size()},
+                                 {"mpi", transport::mpi::library_name()},
+                                 {"communicator", communicator.name()},
+                                 {"sizes", nlohmann::ordered_json::array()}};
+  std::string table = fmt::format("{:>9}{:>10}{:>10}{:>12}{:>10}{:>10}{:>26}\n", "bytes", "ours p50", "p99", "MPI p50",
+                                  "p99", "ratio", "p99's, in µs");
+  for (const int64_t kib : {4, 8, 16, 32, 64, 256}) {
+    Measurement measurement(communicator, kib << 10);
+    LOCKSTEP_TRY(const Samples samples, measurement.run(settings.rounds));
+    json["sizes"].push_back(summary_of(kib << 10, samples));
+    table += line_of(json["sizes"].back());
+  }
+  if (bootstrap.rank() != 0) return ok();
+  fmt::print("{}", table);
+  if (!settings.json.empty()) std::ofstream(settings.json) << json.dump(2) << "\n";
+  return ok();
+}
+
+Result<void> run(const Settings& settings) {
+  const SteadyClock clock;
+  AbortFlag abort;
+  trace::FlightRecorder recorder(clock);
+  const transport::WaitOptions wait{.abort = &abort, .clock = &clock, .deadline = std::chrono::seconds(30)};
+  LOCKSTEP_TRY(const auto bootstrap, transport::mpi::make_bootstrap(wait));
+  if (bootstrap->size() < 2) {
+    return Error{ErrorKind::kFailedPrecondition,
+                 "[collective_benchmark] found 1 rank, expected 2 or more; start it with mpirun -n 2"};
+  }
+  LOCKSTEP_TRY(const auto places, bootstrap->places());
+  launcher::ChosenCommunicator chosen;
+  if (settings.way == "past-cache") {
+    LOCKSTEP_TRY(chosen.communicator,
+                 transport::shm::make_communicator(*bootstrap, wait, {.copies = transport::shm::Copies::kPastCache}));
+  } else {
+    LOCKSTEP_TRY(chosen, launcher::make_communicator(settings.way, *bootstrap, nullptr, places, wait));
+  }
+  {
+    trace::RecordedCommunicator communicator(std::move(chosen.communicator), recorder);  // as a step has it
+    LOCKSTEP_TRY_VOID(measure_all(settings, *bootstrap, communicator));
+  }
+  return bootstrap->finish();
+}
+
+}  // namespace
+}  // namespace lockstep
+
+int main(int argc, char** argv) {
+  lockstep::Settings settings;
+  for (int i = 1; i + 1 < argc; i += 2) {
+    if (std::string_view(argv[i]) == "--rounds") settings.rounds = std::max(70, std::atoi(argv[i + 1]));
+    if (std::string_view(argv[i]) == "--way") settings.way = argv[i + 1];
+    if (std::string_view(argv[i]) == "--json") settings.json = argv[i + 1];
+  }
+  const auto ran = lockstep::run(settings);
+  if (ran.has_value()) return 0;
+  fmt::print(stderr, "{}\n", ran.error().message);
+  return lockstep::exit_code(ran.error().kind);
+}
