@@ -116,6 +116,7 @@ void AttentionTask::run(std::byte* private_scratch, Part part) const {
     run.heads = static_cast<int64_t>(readers[run.head].size());
     run.begin = unit / keys.heads * block_tokens;
     run.end = std::min(rows, run.begin + block_tokens);
+    for (int64_t row = run.begin; prepare && row < run.end; ++row) prepare(row, run.head);
     if (run.heads > 0) run_block(run);
   }
 }

@@ -11,6 +11,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <functional>
 #include <limits>
 #include <vector>
 
@@ -50,6 +51,7 @@ struct AttentionTask {
   Tensor result;                          // [rows, heads · head_dim]
   std::vector<std::vector<int>> readers;  // per cache head, the query heads that read it
   int64_t block_tokens = 1;               // token rows that share the reading of a tile
+  std::function<void(int64_t row, int64_t head)> prepare;  // if set, called for each row and cache head before its turn
 
   static AttentionTask make(const Kernels& kernels, const CacheLayout& keys, const CacheLayout& values,
                             const std::vector<int64_t>& head_map);

@@ -155,17 +155,47 @@ void mark_rows_and_views(const Graph& graph, std::vector<Placement>& values) {
   }
 }
 
-/// The index of the last node that reads or writes each value; views stand for their base.
+/// Whether `next` may run without a barrier after the node before it (fused_linear.h, AttentionTask::prepare).
+bool may_share_phase(Op before, Op next) {
+  const bool is_norm = before == Op::kRmsNorm || before == Op::kLayerNorm;
+  switch (next) {
+    case Op::kLinear: return is_norm;
+    case Op::kAllReduce:
+    case Op::kAdd:
+    case Op::kScale:
+    case Op::kSoftCap:
+    case Op::kActivation:
+    case Op::kGatedActivation:
+    case Op::kColumns:
+    case Op::kRope:
+    case Op::kKvAppend:
+    case Op::kAttention: return true;
+    default: return false;
+  }
+}
+
+/// By node: the last one that may run before every worker is done with this one.
+std::vector<int64_t> phase_ends(const Graph& graph) {
+  std::vector<int64_t> ends(graph.nodes.size());
+  for (size_t i = graph.nodes.size(); i-- > 0;) {
+    const bool shares = i + 1 < ends.size() && may_share_phase(graph.nodes[i].op, graph.nodes[i + 1].op);
+    ends[i] = shares ? ends[i + 1] : static_cast<int64_t>(i);
+  }
+  return ends;
+}
+
+/// The index of the last node that reads or writes each value, or runs beside one that does; views stand for their base.
 std::vector<int64_t> last_uses(const Graph& graph, const std::vector<Placement>& values) {
   std::vector<int64_t> last(values.size(), -1);
+  const std::vector<int64_t> ends = phase_ends(graph);
   const auto use = [&](ValueId value, int64_t at) {
     const Placement& placement = values[value.value];
     int64_t& when = last[placement.is_view ? placement.base.value : value.value];
     when = std::max(when, at);
   };
   for (size_t i = 0; i < graph.nodes.size(); ++i) {
-    for (ValueId operand : graph.nodes[i].operands) use(operand, static_cast<int64_t>(i));
-    if (graph.nodes[i].result) use(*graph.nodes[i].result, static_cast<int64_t>(i));
+    for (ValueId operand : graph.nodes[i].operands) use(operand, ends[i]);
+    if (graph.nodes[i].result) use(*graph.nodes[i].result, ends[i]);
   }
   for (const graph::Output& output : graph.outputs) use(output.value, kForever);
   return last;

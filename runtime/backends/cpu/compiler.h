@@ -84,6 +84,19 @@ class Compiler {
   void check_rows(const Node& node, graph::ValueId slot, graph::ValueId position, const RowLimits& limits);
   struct AttentionTask attention_task(const Node& node, const CacheLayout& keys, const CacheLayout& values) const;
   Result<void> add_linear(const Node& node, struct LinearTask task);
+  /// Does `work` on the columns that a worker takes of each row of `dst`: after the product that made `x`, if that was
+  /// the last phase, else in a phase of its own.
+  using ColumnWork = std::function<void(int64_t row, int64_t column, int64_t count)>;
+  void add_columnwise(const Tensor& dst, graph::ValueId x, ColumnWork work);
+  /// The node after `node`, if it alone reads the result; else null.
+  const Node* only_reader_next(const Node& node) const;
+  /// Whether the product after this norm makes the rows itself; then nothing else is to be done.
+  bool leaves_norm_to_product(const Node& node, std::function<void(int64_t, std::byte*)> make_row);
+  /// What is done to a cache head of a row. With one row per slot it is left to the attention that follows, whose
+  /// workers do it for the heads that they then attend to.
+  using HeadWork = std::function<void(int64_t row, int64_t head)>;
+  /// That attention, if nothing but such work stands between `node` and it; else null.
+  const Node* attention_of_heads(const Node& node) const;
   /// The slots of the token rows that `node` reads, if they are known by then.
   const int32_t* slot_before(const Node& node) const;
   /// An operand that has to be packed is no weight.
@@ -91,8 +104,12 @@ class Compiler {
   /// Cosines, then sines, of each row of a rope node; made once per step for nodes that share them.
   const float* rope_table(const Node& node);
 
-  void add_shared(std::function<void(Part)> work) { program_.phases.push_back({.shared = std::move(work)}); }
-  void add_alone(std::function<Result<void>()> work) { program_.phases.push_back({.alone = std::move(work)}); }
+  void add_shared(std::function<void(Part)> work) { add({.shared = std::move(work)}); }
+  void add_alone(std::function<Result<void>()> work) { add({.alone = std::move(work)}); }
+  void add(Phase phase) {
+    program_.phases.push_back(std::move(phase));
+    open_linear_ = nullptr;
+  }
   const Tensor& tensor(graph::ValueId id) const { return tensors_[id.value]; }
   const Tensor& operand(const Node& node, size_t i) const { return tensor(node.operands.at(i)); }
   const Tensor& result(const Node& node) const { return tensor(*node.result); }
@@ -109,6 +126,10 @@ class Compiler {
   using RopeKey = std::tuple<std::vector<graph::ValueId>, double, bool>;  // operands but x, scale, turns neighbours
   std::map<RopeKey, const float*> rope_tables_;
   std::set<std::tuple<graph::ValueId, graph::ValueId, RowLimits>> checked_rows_;  // slot, position
+  struct FusedLinear* open_linear_ = nullptr;  // of the last phase, which still takes work on its columns
+  graph::ValueId open_result_{0};              // what that phase makes
+  std::function<void(int64_t, std::byte*)> make_row_;  // the norm before the next product
+  std::vector<HeadWork> head_work_;                    // before the next attention
 };
 
 }  // namespace lockstep::cpu

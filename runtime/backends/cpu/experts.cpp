@@ -189,7 +189,7 @@ void ExpertTask::arrange_inner(std::byte* shared, Part part) const {
 void ExpertTask::run_down(std::byte* shared, std::byte* private_scratch, Part part) const {
   if (leaves_.empty()) return;
   const Lists lists = lists_in(shared);
-  for_panels(share_of_strips(operands_.down.packing, part), [&](int64_t panel, Strips strips) {
+  for_panels(share_of_strips(operands_.down.packing.strips(), part), [&](int64_t panel, Strips strips) {
     run_down_tile(lists, {panel, strips}, reinterpret_cast<float*>(private_scratch));
   });
 }

@@ -1,7 +1,7 @@
 #include "runtime/backends/cpu/linear.h"
 
 #include <algorithm>
-#include <cstring>
+#include <limits>
 
 namespace lockstep::cpu {
 namespace {
@@ -10,41 +10,90 @@ namespace {
 constexpr int64_t kSlabSteps = 512;
 constexpr int64_t kStepOfX = 4;  // bytes: a float32, or a pair of bfloat16
 
-/// Adds the segments of leaf [begin, end) steps, at `level`.
-void add_leaf(LinearPlan& plan, Range steps, int level) {
-  bool opens = true;
+/// Steps of a panel whose weights stay in the first-level cache while the tiles of few rows pass: a page of 4 KiB.
+constexpr int64_t kFewSlabSteps = 16;
+
+/// Adds the segments of a leaf, [begin, end) steps, at `level`.
+void add_leaf(std::vector<Segment>& segments, Range steps, Segment like, int64_t most_steps) {
   do {
-    const int64_t count = std::min(steps.size(), kSlabSteps);
-    plan.segments.push_back({.begin = steps.begin, .steps = count, .level = level, .opens = opens});
-    steps.begin += count;
-    opens = false;
+    Segment segment = like;
+    segment.begin = steps.begin;
+    segment.steps = std::min(steps.size(), most_steps);
+    steps.begin += segment.steps;
+    if (steps.size() > 0) {
+      segment.merges = 0;
+      segment.root = -1;
+    }
+    segments.push_back(segment);
+    like.opens = false;
   } while (steps.size() > 0);
-  plan.levels = std::max(plan.levels, level + 1);
+}
+
+void add_leaf(LinearPlan& plan, Range steps, const Segment& like) {
+  add_leaf(plan.segments, steps, like, kSlabSteps);
+  add_leaf(plan.few, steps, like, kFewSlabSteps);
+  plan.levels = std::max(plan.levels, like.level + 1);
+}
+
+std::vector<int64_t> slabs_of(const std::vector<Segment>& segments, int64_t most_steps) {
+  std::vector<int64_t> slabs = {0};
+  int64_t steps = 0;
+  for (size_t i = 0; i < segments.size(); ++i) {
+    const bool is_after_root = i > 0 && segments[i - 1].root >= 0;
+    if (steps > 0 && (is_after_root || steps + segments[i].steps > most_steps)) {
+      slabs.push_back(static_cast<int64_t>(i));
+      steps = 0;
+    }
+    steps += segments[i].steps;
+  }
+  slabs.push_back(static_cast<int64_t>(segments.size()));
+  return slabs;
 }
 
 void cut_into_slabs(LinearPlan& plan) {
-  plan.slabs = {0};
-  int64_t steps = 0;
-  for (size_t i = 0; i < plan.segments.size(); ++i) {
-    if (steps > 0 && steps + plan.segments[i].steps > kSlabSteps) {
-      plan.slabs.push_back(static_cast<int64_t>(i));
-      steps = 0;
-    }
-    steps += plan.segments[i].steps;
+  plan.slabs = slabs_of(plan.segments, kSlabSteps);
+  plan.few_slabs = slabs_of(plan.few, kFewSlabSteps);
+  plan.few_roots = {0};
+  if (plan.few.empty()) return;
+  for (size_t slab = 0; slab + 1 < plan.few_slabs.size(); ++slab) {
+    if (plan.few[plan.few_slabs[slab + 1] - 1].root >= 0) plan.few_roots.push_back(slab + 1);
   }
-  plan.slabs.push_back(static_cast<int64_t>(plan.segments.size()));
+}
+
+/// How few rows pass the weights: in tiles, each over some slabs of a panel at a time.
+struct FewTiles {
+  int64_t count = 1;
+  size_t slabs = std::numeric_limits<size_t>::max();
+  bool ahead = false;  // the next slabs come into the cache meanwhile
+
+  static FewTiles of(const Kernels& kernels, int64_t rows) {
+    if (rows <= kernels.streamed_rows) return {};
+    // Asking ahead pays where four tiles hide how few lines a core can ask for at once.
+    constexpr int64_t kRowsToAskAhead = 16;
+    const bool ahead = kernels.streamed_rows > 1 && rows >= kRowsToAskAhead;
+    if (ahead) return {.count = std::max<int64_t>(4, tiles_of(rows)), .slabs = 4, .ahead = true};
+    return {.count = tiles_of(rows), .slabs = 1, .ahead = false};
+  }
+  Range rows_of(int64_t tile, int64_t rows) const { return {rows * tile / count, rows * (tile + 1) / count}; }
+};
+
+FewRowsFunction few_rows_for(const Kernels& kernels, const Packing& packing) {
+  if (packing.pairs) return kernels.few_rows_pairs;
+  if (packing.dtype == DType::kFloat32) return kernels.few_rows_f32;
+  return packing.dtype == DType::kBFloat16 ? kernels.few_rows_bf16 : kernels.few_rows_f16;
 }
 
 }  // namespace
 
 int64_t sums_bytes(int64_t rows) { return tiles_of(rows) * kTileFloats * static_cast<int64_t>(sizeof(float)); }
 
-Strips share_of_strips(const Packing& packing, Part part) {
+Strips share_of_strips(int64_t strips, Part part) {
   // Whole panels where there are many, so that a worker reads one stream; single strips where there are few.
-  const bool whole = packing.panels() >= 8 * part.workers;
-  const Share share = share_of(whole ? packing.panels() : packing.strips(), part);
+  const int64_t panels = (strips + kPanelStrips - 1) / kPanelStrips;
+  const bool whole = panels >= 8 * part.workers;
+  const Share share = share_of(whole ? panels : strips, part);
   const int64_t unit = whole ? kPanelStrips : 1;
-  return {share.begin * unit, std::min(share.end * unit, packing.strips())};
+  return {share.begin * unit, std::min(share.end * unit, strips)};
 }
 
 Product product_of(const Packing& packing, const std::byte* weights, int64_t panel, Strips strips) {
@@ -104,8 +153,7 @@ Range steps_of_leaf(const Packing& packing, int64_t leaf, int64_t block) {
 
 LinearPlan LinearPlan::plain(const Packing& packing) {
   LinearPlan plan;
-  add_leaf(plan, {0, packing.steps()}, 0);
-  plan.segments.back().root = 0;
+  add_leaf(plan, {0, packing.steps()}, {.opens = true, .root = 0});
   cut_into_slabs(plan);
   return plan;
 }
@@ -113,9 +161,8 @@ LinearPlan LinearPlan::plain(const Packing& packing) {
 LinearPlan LinearPlan::blocks(const Packing& packing, const BlockSplit& split, int rank, int64_t block) {
   LinearPlan plan;
   for (const TreeLeaf& leaf : leaves_of(split, rank)) {
-    add_leaf(plan, steps_of_leaf(packing, leaf.number - split.range_of(rank).begin, block), leaf.level);
-    plan.segments.back().merges = leaf.merges;
-    plan.segments.back().root = leaf.root;
+    add_leaf(plan, steps_of_leaf(packing, leaf.number - split.range_of(rank).begin, block),
+             {.level = leaf.level, .opens = true, .merges = leaf.merges, .root = leaf.root});
   }
   cut_into_slabs(plan);
   return plan;
@@ -135,36 +182,52 @@ LinearTask LinearTask::make(const Kernels& kernels, PackedWeight weight, LinearP
   task.x = x;
   task.result = result;
   task.product = product_for(kernels, weight.packing);
+  task.few_rows = few_rows_for(kernels, weight.packing);
   task.arrange = needs_arranging(weight.packing, x.dtype);
   return task;
 }
 
-int64_t LinearTask::arranged_bytes() const { return arrange ? x.rows * cpu::arranged_bytes(weight.packing) : 0; }
+int64_t LinearTask::arranged_bytes() const { return arrange ? x.rows * arranged_stride() : 0; }
 
-int64_t LinearTask::private_bytes() const { return plan.levels * sums_bytes(x.rows); }
+int64_t LinearTask::arranged_stride() const {
+  // Rows that lie a multiple of 4 KiB apart would share few sets of the first-level cache.
+  const int64_t bytes = cpu::arranged_bytes(weight.packing);
+  return bytes % 1024 == 0 ? bytes + 64 : bytes;
+}
+
+int64_t LinearTask::private_bytes() const {
+  const int64_t few = std::max<int64_t>(4, tiles_of(std::min(x.rows, kFewRows)));  // tiles
+  return plan.levels * std::max(sums_bytes(x.rows), few * kFewRowsFloats * static_cast<int64_t>(sizeof(float)));
+}
 
 void LinearTask::arrange_rows(std::byte* arranged, Part part) const {
   const Share share = share_of(x.used_rows(), part);
   for (int64_t row = share.begin; row < share.end; ++row) {
-    arrange_row(*kernels, weight.packing, x.const_row(row), arranged + row * cpu::arranged_bytes(weight.packing));
+    arrange_row(*kernels, weight.packing, x.const_row(row), arranged + row * arranged_stride());
   }
 }
 
 void LinearTask::run(const std::byte* arranged, std::byte* private_scratch, Part part) const {
   if (plan.segments.empty()) return;
-  const Strips share = share_of_strips(weight.packing, part);
-  for_panels(share, [&](int64_t panel, Strips strips) {
-    run_panel(panel, strips, arranged, reinterpret_cast<float*>(private_scratch));
-  });
+  const int64_t strips = weight.packing.strips() / (has_halves ? 2 : 1);
+  const Strips share = share_of_strips(strips, part);
+  const auto pass = [&](int64_t first_strip) {
+    for_panels({first_strip + share.begin, first_strip + share.end}, [&](int64_t panel, Strips of_panel) {
+      run_panel(panel, of_panel, arranged, reinterpret_cast<float*>(private_scratch));
+    });
+  };
+  pass(0);
+  if (has_halves) pass(strips);
 }
 
 void LinearTask::run_panel(int64_t panel, Strips strips, const std::byte* arranged, float* sums) const {
   const Packing& packing = weight.packing;
   const int64_t rows = x.used_rows();
+  if (rows <= kFewRows) return run_few_rows(panel, strips, arranged, sums);
   const int64_t tiles = tiles_of(rows);
   const std::byte* x_data = arrange ? arranged : x.data;
   Product tile = product_of(packing, weight.data, panel, strips);
-  tile.x_stride = arrange ? cpu::arranged_bytes(packing) : x.stride;
+  tile.x_stride = arrange ? arranged_stride() : x.stride;
   const int64_t column = panel * kPanel + strips.begin * kStrip;
   const std::byte* weights = tile.weights;
   for (size_t slab = 0; slab + 1 < plan.slabs.size(); ++slab) {
@@ -195,15 +258,52 @@ void LinearTask::run_segment(const Segment& segment, Product& tile, float* stack
     if (i > 0) kernels->add_floats(top - kTileFloats, top, tile.rows * kPanel);
     top -= kTileFloats;
   }
-  if (segment.root < 0) return;
-  const int64_t columns = std::min<int64_t>(tile.strips * kStrip, weight.packing.n - column);
+  if (segment.root >= 0) finish(segment.root, top, {row, row + tile.rows}, column, tile.strips);
+}
+
+void LinearTask::run_few_rows(int64_t panel, Strips strips, const std::byte* arranged, float* sums) const {
+  const Product whole = product_of(weight.packing, weight.data, panel, strips);
+  const int64_t rows = x.used_rows();
+  const FewTiles tiles = FewTiles::of(*kernels, rows);
+  const std::byte* x_data = arrange ? arranged : x.data;
+  FewRows call;
+  call.weights = whole.weights;
+  call.weight_stride = whole.weight_stride;
+  call.x_stride = arrange ? arranged_stride() : x.stride;
+  call.strips = whole.strips;
+  for (size_t root = 0; root + 1 < plan.few_roots.size(); ++root) {
+    const size_t end = plan.few_roots[root + 1];
+    for (size_t slab = plan.few_roots[root], next = 0; slab < end; slab = next) {
+      next = std::min(end - slab, tiles.slabs) + slab;
+      call.begin = plan.few.data() + plan.few_slabs[slab];
+      call.end = plan.few.data() + plan.few_slabs[next];
+      for (int64_t tile = 0; tile < tiles.count; ++tile) {
+        const Range of = tiles.rows_of(tile, rows);
+        call.rows = static_cast<int>(of.size());
+        call.x = x_data + of.begin * call.x_stride;
+        call.stack = sums + tile * plan.levels * kFewRowsFloats;
+        if (tiles.ahead) {
+          call.ahead = (call.end[-1].begin + call.end[-1].steps - call.begin->begin) * call.weight_stride;
+          call.ahead_stride = call.weight_stride / tiles.count;
+          call.ahead_offset = tile * call.ahead_stride;
+        }
+        few_rows(call);
+        const int64_t column = panel * kPanel + strips.begin * kStrip;
+        if (next == end) finish(call.end[-1].root, call.stack, of, column, call.strips);
+      }
+    }
+  }
+}
+
+void LinearTask::finish(int root, const float* sums, Range of, int64_t column, int strips) const {
+  const int64_t columns = std::min<int64_t>(strips * kStrip, weight.packing.n - column);
   const bool has_bias = bias != nullptr;
-  kernels->finish_tile({.sums = top,
-                        .rows = tile.rows,
+  kernels->finish_tile({.sums = sums,
+                        .rows = static_cast<int>(of.size()),
                         .columns = static_cast<int>(columns),
                         .bias = has_bias ? bias + column * static_cast<int64_t>(size_of(bias_type)) : nullptr,
                         .bias_type = bias_type,
-                        .dst = result.at(row, column) + segment.root * result.plane_stride(),
+                        .dst = result.at(of.begin, column) + root * result.plane_stride(),
                         .dst_stride = result.stride,
                         .dst_type = result.dtype});
 }

@@ -19,20 +19,13 @@
 
 namespace lockstep::cpu {
 
-/// A stretch of K that is summed into the accumulators at `level` of the stack.
-struct Segment {
-  int64_t begin = 0;  // first step
-  int64_t steps = 0;
-  int level = 0;
-  bool opens = false;  // the accumulators start at 0
-  int merges = 0;      // afterwards, how often the two topmost are added
-  int root = -1;       // afterwards, the root that is complete
-};
-
 /// The sums of one product: roots, leaves, and the slabs of K whose weights stay in a core's cache while all rows pass.
 struct LinearPlan {
   std::vector<Segment> segments;
   std::vector<int64_t> slabs;  // slab i is segments slabs[i] … slabs[i + 1] − 1
+  std::vector<Segment> few;         // the same sums, cut for few rows
+  std::vector<int64_t> few_slabs;   // as `slabs`; none goes beyond a root
+  std::vector<size_t> few_roots;    // root i is slabs few_roots[i] … few_roots[i + 1] − 1
   int levels = 1;
 
   /// One sum over all of K.
@@ -55,8 +48,8 @@ Range steps_of_leaf(const Packing& packing, int64_t leaf, int64_t block);
 
 /// Strips of a packed matrix, or of one of its panels.
 using Strips = Range;
-/// What a worker computes of a product.
-Strips share_of_strips(const Packing& packing, Part part);
+/// What a worker computes of a product of so many strips, and of what is made of its columns in the same phase.
+Strips share_of_strips(int64_t strips, Part part);
 /// Calls `work(panel, strips of the panel)` for all of `strips`.
 template <typename Work>
 void for_panels(Strips strips, Work work) {
@@ -76,6 +69,9 @@ constexpr Range rows_of_tile(int64_t rows, int64_t tile) {
   return {rows * tile / tiles_of(rows), rows * (tile + 1) / tiles_of(rows)};
 }
 
+/// Steps of up to so many rows take `LinearPlan::few`.
+constexpr int64_t kFewRows = 36;
+
 ProductFunction product_for(const Kernels& kernels, const Packing& packing);
 /// The product with `strips` of a panel, from step 0 on; x, rows and sums are left to be set.
 Product product_of(const Packing& packing, const std::byte* weights, int64_t panel, Strips strips);
@@ -89,18 +85,22 @@ int64_t sums_bytes(int64_t rows);
 struct LinearTask {
   const Kernels* kernels = nullptr;
   ProductFunction product = nullptr;
+  FewRowsFunction few_rows = nullptr;
   PackedWeight weight;
   LinearPlan plan;
   Tensor x;              // [rows, k]
   bool arrange = false;  // x is first converted or padded into scratch
   const std::byte* bias = nullptr;
   DType bias_type = DType::kFloat32;
-  Tensor result;  // [roots, rows, n]
+  Tensor result;            // [roots, rows, n]
+  bool has_halves = false;  // a worker takes the same share of both halves of n (each whole strips): gate and up
 
   static LinearTask make(const Kernels& kernels, PackedWeight weight, LinearPlan plan, Tensor x, Tensor result);
 
   /// Bytes of the scratch that `arrange_rows` fills, shared by the workers.
   int64_t arranged_bytes() const;
+  /// Bytes from one arranged row to the next.
+  int64_t arranged_stride() const;
   /// Bytes of scratch that each worker needs for itself.
   int64_t private_bytes() const;
 
@@ -112,6 +112,8 @@ struct LinearTask {
  private:
   void run_panel(int64_t panel, Strips strips, const std::byte* arranged, float* sums) const;
   void run_segment(const Segment& segment, Product& tile, float* stack, int64_t row, int64_t column) const;
+  void run_few_rows(int64_t panel, Strips strips, const std::byte* arranged, float* sums) const;
+  void finish(int root, const float* sums, Range of, int64_t column, int strips) const;
 };
 
 }  // namespace lockstep::cpu

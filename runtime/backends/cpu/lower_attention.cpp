@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <cmath>
 #include <limits>
+#include <utility>
 
 #include "runtime/backends/cpu/attention.h"
 #include "runtime/backends/cpu/compiler.h"
@@ -112,16 +113,50 @@ void Compiler::lower_rope(const Node& node) {
   const int64_t sines_at = neighbours ? rotated : rotated / 2;
   const RopeFunction turn = neighbours ? kernels_.rope_neighbours : kernels_.rope_halves;
   const float* table = rope_table(node);
-  add_shared([=, x = operand(node, 0), dst = result(node)](Part part) {
+  const HeadWork turn_head = [=, x = operand(node, 0), dst = result(node)](int64_t row, int64_t head) {
     const int64_t head_dim = dst.columns / heads;
-    const Share share = share_of(dst.used_rows() * heads, part);
-    for (int64_t i = share.begin; i < share.end; ++i) {
-      const int64_t row = i / heads;
-      const int64_t column = i % heads * head_dim;
-      const float* cosines = table + row * 2 * sines_at;
-      turn(x.const_row(row, column), cosines, cosines + sines_at, dst.row(row, column), rotated, head_dim);
+    const int64_t column = head * head_dim;
+    const float* cosines = table + row * 2 * sines_at;
+    turn(x.const_row(row, column), cosines, cosines + sines_at, dst.row(row, column), rotated, head_dim);
+  };
+  if (const Node* attention = attention_of_heads(node)) {
+    if (*node.result != attention->operands[0]) {
+      head_work_.push_back(turn_head);
+      return;
     }
+    head_work_.push_back([turn_head, head_map = attention->integers("head_map")](int64_t row, int64_t cache_head) {
+      for (size_t head = 0; head < head_map.size(); ++head) {
+        if (head_map[head] == cache_head) turn_head(row, static_cast<int64_t>(head));
+      }
+    });
+    return;
+  }
+  add_shared([turn_head, heads, dst = result(node)](Part part) {
+    const Share share = share_of(dst.used_rows() * heads, part);
+    for (int64_t i = share.begin; i < share.end; ++i) turn_head(i / heads, i % heads);
   });
+}
+
+const graph::Node* Compiler::attention_of_heads(const Node& node) const {
+  const Node* const end = graph_.nodes.data() + graph_.nodes.size();
+  const Node* attention = &node;
+  while (attention != end && attention->op != graph::Op::kAttention) ++attention;
+  const bool has_row_per_slot = graph_.rows == graph_.slots;
+  if (attention == end || attention->text("kernel") != "decode" || !has_row_per_slot) return nullptr;
+  const auto appends = [&](const Node& n, size_t cache) {
+    return n.op == graph::Op::kKvAppend && n.operands[1] == attention->operands[cache];
+  };
+  const auto is_key = [&](ValueId value) {
+    return std::any_of(&node, attention, [&](const Node& n) { return appends(n, 1) && n.operands[0] == value; });
+  };
+  const CacheLayout* keys = store_.cache(graph_.value(attention->operands[1]).name);
+  const auto belongs = [&](const Node& n) {
+    if (n.op == graph::Op::kColumns) return plan_.values[n.result->value].is_view;
+    if (n.op != graph::Op::kRope) return appends(n, 1) || appends(n, 2);
+    if (*n.result == attention->operands[0]) return n.integer("heads") == int64_t(attention->integers("head_map").size());
+    return is_key(*n.result) && keys != nullptr && n.integer("heads") == keys->heads;
+  };
+  return std::all_of(&node, attention, belongs) ? attention : nullptr;
 }
 
 void Compiler::lower_clamp_positions(const Node& node) {
@@ -161,14 +196,17 @@ Result<void> Compiler::lower_kv_append(const Node& node) {
   RowLimits limits{.slots = cache->slots, .positions = cache->capacity};
   if (cache->is_ring) limits.positions = std::numeric_limits<int32_t>::max();
   check_rows(node, node.operands[2], node.operands[3], limits);
-  add_shared([layout = *cache, rows = operand(node, 0), slot = operand(node, 2).as<int32_t>(),
-              position = operand(node, 3).as<int32_t>()](Part part) {
-    const Share share = share_of(rows.used_rows() * layout.heads, part);
-    for (int64_t i = share.begin; i < share.end; ++i) {
-      const int64_t row = i / layout.heads;
-      const int64_t head = i % layout.heads;
-      if (slot[row] >= 0) layout.write(slot[row], position[row], head, head + 1, rows.at(row));
-    }
+  const HeadWork write_head = [layout = *cache, rows = operand(node, 0), slot = operand(node, 2).as<int32_t>(),
+                               position = operand(node, 3).as<int32_t>()](int64_t row, int64_t head) {
+    if (slot[row] >= 0) layout.write(slot[row], position[row], head, head + 1, rows.at(row));
+  };
+  if (attention_of_heads(node) != nullptr) {
+    head_work_.push_back(write_head);
+    return ok();
+  }
+  add_shared([write_head, rows = operand(node, 0), heads = cache->heads](Part part) {
+    const Share share = share_of(rows.used_rows() * heads, part);
+    for (int64_t i = share.begin; i < share.end; ++i) write_head(i / heads, i % heads);
   });
   return ok();
 }
@@ -201,6 +239,11 @@ Result<void> Compiler::lower_attention(const Node& node) {
   AttentionTask task = attention_task(node, *keys, *values);
   for (const CacheLayout* cache : {keys, values}) {
     check_rows(node, node.operands[3], node.operands[4], limits_of(task.rule, *cache));
+  }
+  if (!head_work_.empty()) {
+    task.prepare = [work = std::exchange(head_work_, {})](int64_t row, int64_t head) {
+      for (const HeadWork& one : work) one(row, head);
+    };
   }
   Scratch* scratch = &program_.scratch;
   scratch->need_private(task.private_bytes());

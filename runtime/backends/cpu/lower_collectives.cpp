@@ -28,6 +28,14 @@ void Compiler::lower_all_reduce(const Node& node) {
   const Tensor dst = result(node);
   if (graph_.ranks == 1) {
     LOCKSTEP_CHECK(partial.planes == 1, partial.planes);  // one rank holds the whole tree: one root
+    if (open_linear_ != nullptr && open_result_ == node.operands[0]) {
+      add_columnwise(dst, open_result_, [partial, dst, convert = kernels_.convert](int64_t row, int64_t column,
+                                                                                   int64_t count) {
+        convert(partial.const_row(row, column), dst.row(row, column), count);
+      });
+      open_result_ = *node.result;
+      return;
+    }
     add_shared(
         [partial, dst, kernels = &kernels_](Part part) { round_rows(*kernels, partial.as<float>(), dst, part); });
     return;

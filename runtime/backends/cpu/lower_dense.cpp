@@ -3,8 +3,11 @@
 
 #include <algorithm>
 #include <cstring>
+#include <memory>
+#include <utility>
 
 #include "runtime/backends/cpu/compiler.h"
+#include "runtime/backends/cpu/fused_linear.h"
 #include "runtime/backends/cpu/linear.h"
 #include "runtime/backends/cpu/linear_int8.h"
 #include "runtime/backends/cpu/weight_packing.h"
@@ -80,13 +83,52 @@ Result<void> Compiler::add_linear(const Node& node, LinearTask task) {
     task.bias_type = operand(node, 2).dtype;
   }
   Scratch* scratch = &program_.scratch;
-  scratch->need_shared(task.arranged_bytes());
-  scratch->need_private(task.private_bytes());
-  if (task.arrange) add_shared([task, scratch](Part part) { task.arrange_rows(scratch->shared_memory, part); });
-  add_shared([task = std::move(task), scratch](Part part) {
-    task.run(scratch->shared_memory, scratch->private_of(part), part);
-  });
+  auto fused = std::make_shared<FusedLinear>(FusedLinear{.task = std::move(task)});  // shared: phases are copyable
+  fused->make_row = std::exchange(make_row_, nullptr);
+  if (fused->make_row) {
+    fused->task.arrange = true;
+  } else {
+    scratch->need_shared(fused->task.arranged_bytes());
+    if (fused->task.arrange) {
+      add_shared([fused, scratch](Part part) { fused->task.arrange_rows(scratch->shared_memory, part); });
+    }
+  }
+  scratch->need_private(fused->private_bytes());
+  add_shared([fused, scratch](Part part) { fused->run(scratch->shared_memory, scratch->private_of(part), part); });
+  open_linear_ = fused.get();
+  open_result_ = *node.result;
   return ok();
+}
+
+const graph::Node* Compiler::only_reader_next(const Node& node) const {
+  const Node* next = &node + 1;
+  if (next == graph_.nodes.data() + graph_.nodes.size() || next->operands.empty()) return nullptr;
+  int64_t reads = 0;
+  for (const Node& other : graph_.nodes)
+    reads += std::count(other.operands.begin(), other.operands.end(), *node.result);
+  for (const graph::Output& output : graph_.outputs) reads += output.value == *node.result ? 1 : 0;
+  return reads == 1 && next->operands.front() == *node.result ? next : nullptr;
+}
+
+bool Compiler::leaves_norm_to_product(const Node& node, std::function<void(int64_t, std::byte*)> make_row) {
+  const Node* next = only_reader_next(node);
+  if (next == nullptr || next->op != graph::Op::kLinear || graph_.rows > kRowsMadeTwice) return false;
+  // Weights of other types and of 8 bits lay their rows out themselves.
+  if (next->has("int8") || graph_.value(next->operands[1]).type.dtype != graph_.value(*node.result).type.dtype) {
+    return false;
+  }
+  make_row_ = std::move(make_row);
+  return true;
+}
+
+void Compiler::add_columnwise(const Tensor& dst, graph::ValueId x, ColumnWork work) {
+  if (open_linear_ != nullptr && open_result_ == x) {
+    open_linear_->tails.push_back([dst, work = std::move(work)](Range columns) {
+      for (int64_t row = 0; row < dst.used_rows(); ++row) work(row, columns.begin, columns.size());
+    });
+    return;
+  }
+  add_shared([dst, work = std::move(work)](Part part) { for_share(dst.used_rows(), dst.columns, part, work); });
 }
 
 Result<void> Compiler::lower_linear(const Node& node) {
@@ -144,11 +186,13 @@ void Compiler::lower_lookup(const Node& node) {
 
 void Compiler::lower_add(const Node& node) {
   const bool one_row = graph_.value(node.operands[1]).type.shape.rank() == 1;
-  add_shared([one_row, x = operand(node, 0), y = operand(node, 1), dst = result(node), add = kernels_.add](Part part) {
-    for_share(dst.used_rows(), dst.columns, part, [&](int64_t row, int64_t column, int64_t count) {
-      add(x.const_row(row, column), y.const_row(one_row ? 0 : row, column), dst.row(row, column), count);
-    });
-  });
+  const bool second_is_open = open_linear_ != nullptr && open_result_ == node.operands[1];
+  add_columnwise(result(node), node.operands[second_is_open ? 1 : 0],
+                 [one_row, x = operand(node, 0), y = operand(node, 1), dst = result(node), add = kernels_.add](
+                     int64_t row, int64_t column, int64_t count) {
+                   add(x.const_row(row, column), y.const_row(one_row ? 0 : row, column), dst.row(row, column), count);
+                 });
+  open_result_ = *node.result;
 }
 
 void Compiler::lower_join_partials(const Node& node) {
@@ -169,26 +213,32 @@ void Compiler::lower_join_partials(const Node& node) {
 }
 
 void Compiler::lower_scale(const Node& node) {
-  add_shared([x = operand(node, 0), dst = result(node), factor = static_cast<float>(node.number("factor")),
-              scale = kernels_.scale](Part part) {
-    for_share(dst.used_rows(), dst.columns, part, [&](int64_t row, int64_t column, int64_t count) {
-      scale(x.const_row(row, column), dst.row(row, column), count, factor);
-    });
-  });
+  add_columnwise(result(node), node.operands[0],
+                 [x = operand(node, 0), dst = result(node), factor = static_cast<float>(node.number("factor")),
+                  scale = kernels_.scale](int64_t row, int64_t column, int64_t count) {
+                   scale(x.const_row(row, column), dst.row(row, column), count, factor);
+                 });
+  open_result_ = *node.result;
 }
 
 void Compiler::lower_soft_cap(const Node& node) {
-  add_shared([x = operand(node, 0), dst = result(node), cap = static_cast<float>(node.number("cap")),
-              soft_cap = kernels_.soft_cap](Part part) {
-    for_share(dst.used_rows(), dst.columns, part, [&](int64_t row, int64_t column, int64_t count) {
-      soft_cap(x.const_row(row, column), dst.row(row, column), count, cap);
-    });
-  });
+  add_columnwise(result(node), node.operands[0],
+                 [x = operand(node, 0), dst = result(node), cap = static_cast<float>(node.number("cap")),
+                  soft_cap = kernels_.soft_cap](int64_t row, int64_t column, int64_t count) {
+                   soft_cap(x.const_row(row, column), dst.row(row, column), count, cap);
+                 });
+  open_result_ = *node.result;
 }
 
 void Compiler::lower_rms_norm(const Node& node) {
   const int64_t heads = node.has("heads") ? node.integer("heads") : 1;
   const double offset = node.has("offset") ? node.number("offset") : 0.0;
+  const auto one_row = [x = operand(node, 0), w = operand(node, 1), dtype = result(node).dtype,
+                        epsilon = node.number("epsilon"), offset,
+                        rms_norm = kernels_.rms_norm](int64_t row, std::byte* dst) {
+    rms_norm(x.const_row(row), w.const_row(0), {dst, dtype}, w.columns, epsilon, static_cast<float>(offset));
+  };
+  if (heads == 1 && leaves_norm_to_product(node, one_row)) return;
   add_shared([x = operand(node, 0), w = operand(node, 1), dst = result(node), heads, epsilon = node.number("epsilon"),
               offset = static_cast<float>(offset), rms_norm = kernels_.rms_norm](Part part) {
     const Share share = share_of(dst.used_rows() * heads, part);
@@ -200,6 +250,12 @@ void Compiler::lower_rms_norm(const Node& node) {
 }
 
 void Compiler::lower_layer_norm(const Node& node) {
+  const auto one_row = [x = operand(node, 0), w = operand(node, 1), b = operand(node, 2), like = result(node),
+                        epsilon = node.number("epsilon"),
+                        layer_norm = kernels_.layer_norm](int64_t row, std::byte* dst) {
+    layer_norm(x.const_row(row), w.const_row(0), b.const_row(0), {dst, like.dtype}, like.columns, epsilon);
+  };
+  if (leaves_norm_to_product(node, one_row)) return;
   add_shared([x = operand(node, 0), w = operand(node, 1), b = operand(node, 2), dst = result(node),
               epsilon = node.number("epsilon"), layer_norm = kernels_.layer_norm](Part part) {
     const Share share = share_of(dst.used_rows(), part);
@@ -210,25 +266,32 @@ void Compiler::lower_layer_norm(const Node& node) {
 }
 
 void Compiler::lower_activation(const Node& node) {
-  add_shared([x = operand(node, 0), dst = result(node), activation = activation_of(node),
-              activate = kernels_.activate](Part part) {
-    for_share(dst.used_rows(), dst.columns, part, [&](int64_t row, int64_t column, int64_t count) {
-      activate(activation, x.const_row(row, column), dst.row(row, column), count);
-    });
-  });
+  add_columnwise(result(node), node.operands[0],
+                 [x = operand(node, 0), dst = result(node), activation = activation_of(node),
+                  activate = kernels_.activate](int64_t row, int64_t column, int64_t count) {
+                   activate(activation, x.const_row(row, column), dst.row(row, column), count);
+                 });
+  open_result_ = *node.result;
 }
 
 void Compiler::lower_gated_activation(const Node& node) {
   const bool is_packed = node.operands.size() == 1;
   const Tensor gate = operand(node, 0);
   const Tensor up = operand(node, is_packed ? 0 : 1);
-  add_shared([gate, up, dst = result(node), first_up = is_packed ? result(node).columns : 0,
-              activation = activation_of(node), multiply = kernels_.gate](Part part) {
-    for_share(dst.used_rows(), dst.columns, part, [&](int64_t row, int64_t column, int64_t count) {
-      multiply(activation, gate.const_row(row, column), up.const_row(row, first_up + column), dst.row(row, column),
-               count);
-    });
-  });
+  const Tensor dst = result(node);
+  const bool is_open = open_linear_ != nullptr && open_result_ == node.operands[0];
+  if (is_open && is_packed && open_linear_->tails.empty() && dst.columns % kStrip == 0) {
+    open_linear_->task.has_halves = true;
+  } else {
+    open_linear_ = nullptr;
+  }
+  add_columnwise(dst, node.operands[0],
+                 [gate, up, dst, first_up = is_packed ? dst.columns : 0, activation = activation_of(node),
+                  multiply = kernels_.gate](int64_t row, int64_t column, int64_t count) {
+                   multiply(activation, gate.const_row(row, column), up.const_row(row, first_up + column),
+                            dst.row(row, column), count);
+                 });
+  open_linear_ = nullptr;
 }
 
 void Compiler::lower_columns(const Node& node) {

@@ -35,6 +35,37 @@ struct Product {
 };
 using ProductFunction = void (*)(const Product&);
 
+/// A stretch of K that is summed into the accumulators at `level` of a stack (linear.h).
+struct Segment {
+  int64_t begin = 0;  // first step
+  int64_t steps = 0;
+  int level = 0;
+  bool opens = false;  // the accumulators start at 0
+  int merges = 0;      // afterwards, how often the two topmost are added
+  int root = -1;       // afterwards, the root that is complete
+};
+
+/// Segments in order, as `product` and the merges would take them one by one, for few rows and one panel.
+struct FewRows {
+  const std::byte* weights = nullptr;  // step 0, first strip
+  int64_t weight_stride = 0;           // bytes from one step to the next
+  const std::byte* x = nullptr;        // row 0, step 0: float32, or bfloat16 pairs
+  int64_t x_stride = 0;                // bytes from one row to the next
+  const Segment* begin = nullptr;
+  const Segment* end = nullptr;
+  float* stack = nullptr;  // [levels, kFewRowsTile, kPanel]
+  int rows = 0;            // 1 … kFewRowsTile; without AVX-512 1 … kTileRows
+  int strips = 0;          // 1 … kPanelStrips
+  // With 4 to 6 rows, weights that come into the cache meanwhile: step i of a segment asks for the line at (the
+  // segment's first weights + ahead + its steps · ahead_offset + i · ahead_stride).
+  int64_t ahead = 0;  // 0: none
+  int64_t ahead_offset = 0;
+  int64_t ahead_stride = 0;
+};
+constexpr int kFewRowsTile = 8;
+constexpr int64_t kFewRowsFloats = kFewRowsTile * kPanel;
+using FewRowsFunction = void (*)(const FewRows&);
+
 /// Rounds a tile of sums into rows of a tensor.
 struct TileResult {
   const float* sums;  // [rows, kPanel]
@@ -143,6 +174,11 @@ struct Kernels {
   ProductFunction product_f32;              // weights float32, x float32
   ProductFunction product_bf16;             // weights bfloat16 (not paired), x float32
   ProductFunction product_f16;              // weights float16, x float32
+  int streamed_rows;                        // up to so many rows, the next four take all segments of a plan in one call
+  FewRowsFunction few_rows_pairs;           // the same kinds of weights as above
+  FewRowsFunction few_rows_f32;
+  FewRowsFunction few_rows_bf16;
+  FewRowsFunction few_rows_f16;
 
   /// dst[i] += src[i].
   void (*add_floats)(float* dst, const float* src, int64_t count);

@@ -3,6 +3,7 @@
 
 #include "runtime/backends/cpu/kernels/activation.h"
 #include "runtime/backends/cpu/kernels/attend.h"
+#include "runtime/backends/cpu/kernels/few_rows.h"
 #include "runtime/backends/cpu/kernels/product.h"
 #include "runtime/backends/cpu/kernels/rope.h"
 #include "runtime/backends/cpu/kernels/rowwise.h"
@@ -19,7 +20,14 @@ constexpr Kernels make_kernels(Isa isa) {
     .bf16_pairs = false, .product_pairs = nullptr, .attend_pairs = nullptr,
 #endif
     .product_f32 = product<Scalar<float>>, .product_bf16 = product<Scalar<BFloat16>>,
-    .product_f16 = product<Scalar<Float16>>, .add_floats = add_floats, .finish_tile = finish_tile,
+    .product_f16 = product<Scalar<Float16>>, .streamed_rows = kStreamedRows,
+#if defined(__AVX512BF16__)
+    .few_rows_pairs = few_rows<Pairs>,
+#else
+    .few_rows_pairs = nullptr,
+#endif
+    .few_rows_f32 = few_rows<Scalar<float>>, .few_rows_bf16 = few_rows<Scalar<BFloat16>>,
+    .few_rows_f16 = few_rows<Scalar<Float16>>, .add_floats = add_floats, .finish_tile = finish_tile,
     .softmax_tile = softmax_tile, .finish_attention = finish_attention, .convert = convert, .add = add, .scale = scale,
     .soft_cap = soft_cap, .rms_norm = rms_norm, .layer_norm = layer_norm, .activate = activate, .gate = gate,
     .gate_tile = gate_tile, .add_routed = add_routed, .route = route, .rope_halves = rope_halves,
