@@ -78,7 +78,8 @@ Result<void> Store::add_uses(const graph::Graph& graph) {
       if (value.kind != graph::ValueKind::kWeight) continue;
       Weight& weight = weights_.find(value.name)->second;
       if (const std::optional<Int8Packing> int8 = int8_packing_of(graph, node, i)) {
-        const bool is_known = std::ranges::any_of(weight.integers, [&](const Int8Form& f) { return f.packing == *int8; });
+        const bool is_known =
+            std::ranges::any_of(weight.integers, [&](const Int8Form& f) { return f.packing == *int8; });
         if (!is_known) weight.integers.push_back({*int8});
       } else if (const std::optional<Packing> packing = packing_of(kernels_, graph, node, i)) {
         add_packing(weight, *packing);
