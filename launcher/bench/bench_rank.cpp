@@ -333,6 +333,7 @@ BenchReport report_of(const BenchCommand& command, const RankContext& context, c
   report.model = (command.random_weights ? command.config : command.model.model).string();
   report.backend = context.run.backend;
   report.dtype = std::string(to_string(plan.model.shard.dtype));
+  if (plan.model.spec.int8_group > 0) report.dtype += fmt::format(" ({} weights)", weights_in_words(plan.model.spec));
   report.world_size = context.bootstrap.size();
   report.threads = plan.threads;
   report.shape = command.shape;

@@ -9,8 +9,8 @@
 namespace lockstep::launcher {
 namespace {
 
-/// The draft model of a target: its slots, chunk and weights, and room for drafts beyond the target's capacity. Fails as
-/// `checkpoint::read_spec` and `partition::make_partition`, and with `kInvalidArgument` when its table of positions
+/// The draft model of a target: its slots, chunk and weights, and room for drafts beyond the target's capacity. Fails
+/// as `checkpoint::read_spec` and `partition::make_partition`, and with `kInvalidArgument` when its table of positions
 /// ends before.
 Result<ModelPlan> plan_draft(const std::filesystem::path& directory, const ModelPlan& target_model, int ranks) {
   const shards::ShardOptions& target = target_model.shard;

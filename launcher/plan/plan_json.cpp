@@ -3,6 +3,7 @@
 
 #include "launcher/plan/plan_report.h"
 #include "launcher/plan/prediction_json.h"
+#include "launcher/ranks/serving_spec.h"
 
 namespace lockstep::launcher {
 namespace {
@@ -103,6 +104,7 @@ std::string to_json(const PlanReport& report) {
   Json json = {{"model", report.model},
                {"model_type", setting.spec.model_type},
                {"dtype", std::string(to_string(setting.shard.dtype))},
+               {"weights", weights_in_words(setting.spec)},
                {"batch_size", setting.load.batch},
                {"max_seq_len", setting.shard.capacity},
                {"prefill_chunk", setting.shard.chunk},

@@ -55,7 +55,7 @@ Result<void> pin_sinks(ModelSpec& spec, int64_t sinks) {
 }
 
 /// Columns that share a scale where --weights says only int8: docs/quantization.md tells why.
-constexpr int64_t kDefaultInt8Group = 128;
+constexpr int64_t kDefaultInt8Group = 64;
 
 /// "int8" or "int8:GROUP".
 Result<void> set_weights(ModelSpec& spec, const std::string& weights) {
@@ -74,9 +74,9 @@ Result<void> set_weights(ModelSpec& spec, const std::string& weights) {
                                kLeastInt8Group, kMostInt8Group));
   }
   if (spec.experts > 0) {
-    return refused(ErrorKind::kUnsupported, "--weights", weights,
-                   fmt::format("a model without experts; those of {} stay in the model's type; leave it out",
-                               spec.model_type));
+    return refused(
+        ErrorKind::kUnsupported, "--weights", weights,
+        fmt::format("a model without experts; those of {} stay in the model's type; leave it out", spec.model_type));
   }
   spec.int8_group = group;
   return ok();

@@ -29,11 +29,12 @@ double multiply_add(int64_t rounds, float a, float b) {
 
 /// Bytes to sums of 16 bits, those to 32: what there is without an instruction for all of it.
 struct WidenedDots {
-  using Vector = __m256i;
-  static Vector splat(int8_t value) { return _mm256_set1_epi8(value); }
-  static Vector add(Vector sums, Vector positive, Vector any) {
+  typedef int32_t Vector __attribute__((vector_size(32)));
+  static __m256i splat(int8_t value) { return _mm256_set1_epi8(value); }
+  static Vector add(Vector sums, __m256i positive, __m256i any) {
     asm volatile("" : "+x"(positive));  // or the products would be computed once
-    return _mm256_add_epi32(sums, _mm256_madd_epi16(_mm256_maddubs_epi16(positive, any), _mm256_set1_epi16(1)));
+    const __m256i pairs = _mm256_maddubs_epi16(positive, any);
+    return sums + reinterpret_cast<Vector>(_mm256_madd_epi16(pairs, _mm256_set1_epi16(1)));
   }
 };
 

@@ -7,9 +7,11 @@ namespace lockstep::probe {
 namespace {
 
 struct Dots {
-  using Vector = __m512i;
-  static Vector splat(int8_t value) { return _mm512_set1_epi8(value); }
-  static Vector add(Vector sums, Vector positive, Vector any) { return _mm512_dpbusd_epi32(sums, positive, any); }
+  typedef int32_t Vector __attribute__((vector_size(64)));
+  static __m512i splat(int8_t value) { return _mm512_set1_epi8(value); }
+  static Vector add(Vector sums, __m512i positive, __m512i any) {
+    return reinterpret_cast<Vector>(_mm512_dpbusd_epi32(reinterpret_cast<__m512i>(sums), positive, any));
+  }
 };
 
 }  // namespace

@@ -7,9 +7,11 @@ namespace lockstep::probe {
 namespace {
 
 struct Dots {
-  using Vector = __m256i;
-  static Vector splat(int8_t value) { return _mm256_set1_epi8(value); }
-  static Vector add(Vector sums, Vector positive, Vector any) { return _mm256_dpbusd_avx_epi32(sums, positive, any); }
+  typedef int32_t Vector __attribute__((vector_size(32)));
+  static __m256i splat(int8_t value) { return _mm256_set1_epi8(value); }
+  static Vector add(Vector sums, __m256i positive, __m256i any) {
+    return reinterpret_cast<Vector>(_mm256_dpbusd_avx_epi32(reinterpret_cast<__m256i>(sums), positive, any));
+  }
 };
 
 }  // namespace

@@ -139,8 +139,8 @@ int64_t mlp_block_columns(const ModelSpec& spec) {
   const int64_t by_head = count_blocks(spec.intermediate_size, spec.query_heads);
   if (spec.parallel_residual && count_blocks(spec.intermediate_size, by_head) == spec.query_heads) return by_head;
   const int64_t most = spec.experts > 0 ? kMostExpertBlocks : kMostMlpBlocks;
-  // Groups of 8-bit integers lie within leaves: as wide as a group, if it can be.
-  const int64_t least = std::max(count_blocks(spec.intermediate_size, most), spec.int8_group);
+  // Groups of 8-bit integers lie within leaves: room for four, if it can be.
+  const int64_t least = std::max(count_blocks(spec.intermediate_size, most), 4 * spec.int8_group);
   int64_t block = count_blocks(least, 16) * 16;
   while (block > 1 && count_blocks(spec.intermediate_size, block) < spec.query_heads) {
     block = block > 16 ? block - 16 : block / 2;

@@ -54,7 +54,7 @@ TEST(ServingSpec, LeavesTheWindowsOfAModelWhoseLayersTurnDifferently) {
 
 TEST(ServingSpec, ServesMatricesIn8BitsByGroups) {
   EXPECT_EQ(served(kTinyLlama, {}).value().int8_group, 0);
-  EXPECT_EQ(served(kTinyLlama, {.weights = "int8"}).value().int8_group, 128);
+  EXPECT_EQ(served(kTinyLlama, {.weights = "int8"}).value().int8_group, 64);
   const auto spec = served(kTinyLlama, {.weights = "int8:32"}).value();
   EXPECT_EQ(spec.int8_group, 32);
   EXPECT_EQ(weights_in_words(spec), "int8:32");
@@ -70,7 +70,8 @@ TEST(ServingSpec, RefusesWeightsThatMakeNoSense) {
 }
 
 TEST(ServingSpec, RefusesExpertsIn8Bits) {
-  expect_refused(served(kTinyMixtral, {.weights = "int8"}), ErrorKind::kUnsupported, "expected a model without experts");
+  expect_refused(served(kTinyMixtral, {.weights = "int8"}), ErrorKind::kUnsupported,
+                 "expected a model without experts");
 }
 
 TEST(LongestSequence, EndsWhereThePositionsEnd) {

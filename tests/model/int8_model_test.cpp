@@ -63,7 +63,8 @@ TEST_P(Int8Model, GivesTheSameBitsHoweverItIsCut) {
 
 TEST_P(Int8Model, MeansTheSameOnTheReferenceBackend) {
   // An activation that falls between two integers may go either way after another rounding: a hundredth of a group.
-  const auto by_cpu = run({.slots = 5, .chunk = 64}), by_reference = run({.backend = "reference", .slots = 5, .chunk = 64});
+  const auto by_cpu = run({.slots = 5, .chunk = 64}),
+             by_reference = run({.backend = "reference", .slots = 5, .chunk = 64});
   EXPECT_LT(difference(by_cpu, by_reference), 0.01);
 }
 

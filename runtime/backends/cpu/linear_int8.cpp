@@ -29,58 +29,76 @@ Strips share_of_int8(const Int8Packing& packing, Part part) {
 }  // namespace
 
 Int8LinearTask::Int8LinearTask(const Kernels& kernels, Int8Weight weight, Tensor x, Tensor result)
-    : kernels_(&kernels), int8_(&int8_kernels_for(kernels.isa)), weight_(weight), x_(x), result_(result) {}
+    : kernels_(&kernels), int8_(&int8_kernels_for(kernels.isa)), weight_(weight), x_(x), result_(result) {
+  x_stride_ = weight.packing.arranged_bytes();
+  scales_offset_ = weight.packing.scales_offset();
+  offsets_offset_ = weight.packing.offsets_offset();
+}
 
 Int8LinearTask Int8LinearTask::plain(const Kernels& kernels, Int8Weight weight, Tensor x, Tensor result) {
   Int8LinearTask task(kernels, weight, x, result);
-  task.add_leaf({0, weight.packing.groups.count()}, 0);
-  task.segments_.back().root = 0;
-  task.cut_into_slabs();
+  task.plan({{.number = 0, .level = 0, .merges = 0, .root = 0}}, 0);
   return task;
 }
 
 Int8LinearTask Int8LinearTask::blocks(const Kernels& kernels, Int8Weight weight, const BlockSplit& split, int rank,
                                       Tensor x, Tensor result) {
   Int8LinearTask task(kernels, weight, x, result);
-  const Int8Groups& groups = weight.packing.groups;
-  for (const TreeLeaf& leaf : leaves_of(split, rank)) {
-    const int64_t own = leaf.number - split.range_of(rank).begin;
-    task.add_leaf({own * groups.per_leaf(), std::min((own + 1) * groups.per_leaf(), groups.count())}, leaf.level);
-    task.segments_.back().merges = leaf.merges;
-    task.segments_.back().root = leaf.root;
-  }
-  task.cut_into_slabs();
+  task.plan(leaves_of(split, rank), split.range_of(rank).begin);
   return task;
 }
 
-void Int8LinearTask::add_leaf(Range groups, int level) {
-  const int64_t at_once = std::max<int64_t>(1, kSlabSteps * kInt8Columns / weight_.packing.groups.width);
-  bool opens = true;
-  do {
-    const int64_t count = std::min(groups.size(), at_once);
-    segments_.push_back({.begin = groups.begin, .steps = count, .level = level, .opens = opens});
-    groups.begin += count;
-    opens = false;
-  } while (groups.size() > 0);
-  levels_ = std::max(levels_, level + 1);
+Int8LinearTask::Stretch Int8LinearTask::stretch_of(Range groups) const {
+  const Int8Packing& packing = weight_.packing;
+  return {.first_step = packing.steps_before(groups.begin),
+          .first_group = groups.begin,
+          .groups = groups.size(),
+          .last_steps = groups.size() > 0 ? packing.steps_of(groups.end - 1) : 0};
+}
+
+void Int8LinearTask::plan(const std::vector<TreeLeaf>& leaves, int64_t first) {
+  const Int8Groups& cut = weight_.packing.groups;
+  const int64_t at_once = std::max<int64_t>(1, kSlabSteps * kInt8Columns / cut.width);  // groups of a slab
+  for (const TreeLeaf& leaf : leaves) {
+    const int64_t own = leaf.number - first;
+    const Range groups{own * cut.per_leaf(), std::min((own + 1) * cut.per_leaf(), cut.count())};
+    Stretch whole = stretch_of(groups);
+    leaves_.push_back({whole, leaf.level, leaf.merges, leaf.root});
+    const bool is_alike =
+        !few_.empty() && few_.back().groups == whole.groups && few_.back().last_steps == whole.last_steps;
+    if (is_alike) {
+      ++few_.back().leaves;
+    } else {
+      few_.push_back(whole);
+    }
+    int64_t begin = groups.begin;
+    do {
+      const int64_t end = std::min(begin + at_once, groups.end);
+      segments_.push_back({.stretch = stretch_of({begin, end}), .level = leaf.level});
+      segments_.back().stretch.opens = begin == groups.begin;
+      begin = end;
+    } while (begin < groups.end);
+    segments_.back().merges = leaf.merges;
+    segments_.back().root = leaf.root;
+    levels_ = std::max(levels_, leaf.level + 1);
+  }
+  cut_into_slabs();
 }
 
 void Int8LinearTask::cut_into_slabs() {
-  const Int8Packing& packing = weight_.packing;
   slabs_ = {0};
-  int64_t first = 0;  // step of the slab
-  for (size_t i = 0; i < segments_.size(); ++i) {
-    const int64_t end = packing.steps_before(segments_[i].begin + segments_[i].steps);
-    if (end - first > kSlabSteps && slabs_.back() < static_cast<int64_t>(i)) {
-      slabs_.push_back(static_cast<int64_t>(i));
-      first = packing.steps_before(segments_[i].begin);
-    }
+  for (size_t i = 1; i < segments_.size(); ++i) {
+    const Stretch& last = segments_[i].stretch;
+    const int64_t end = weight_.packing.steps_before(last.first_group + last.groups);
+    if (end - segments_[slabs_.back()].stretch.first_step > kSlabSteps) slabs_.push_back(static_cast<int64_t>(i));
   }
   slabs_.push_back(static_cast<int64_t>(segments_.size()));
 }
 
 int64_t Int8LinearTask::private_bytes() const {
-  return levels_ * tile_count(x_.rows) * kTileFloats8 * static_cast<int64_t>(sizeof(float));
+  const int64_t for_few = static_cast<int64_t>(leaves_.size());
+  const int64_t for_many = x_.rows > kInt8TileRows ? levels_ * tile_count(x_.rows) : 0;
+  return std::max(for_few, for_many) * kTileFloats8 * static_cast<int64_t>(sizeof(float));
 }
 
 void Int8LinearTask::arrange(std::byte* arranged, Part part) const {
@@ -93,68 +111,104 @@ void Int8LinearTask::arrange(std::byte* arranged, Part part) const {
   for (int64_t i = share.begin; i < share.end; ++i) {
     const int64_t row = i / stretches, first = i % stretches * kGroupsAtOnce;
     arrange_int8(*kernels_, packing, x_.const_row(row), {first, std::min(first + kGroupsAtOnce, groups)},
-                 arranged + row * packing.arranged_bytes());
+                 arranged + row * x_stride_);
   }
 }
 
 void Int8LinearTask::run(const std::byte* arranged, std::byte* private_scratch, Part part) const {
-  if (segments_.empty()) return;
+  if (leaves_.empty()) return;
+  const bool has_few = x_.used_rows() <= kInt8TileRows;
   for_panels(share_of_int8(weight_.packing, part), [&](int64_t panel, Strips strips) {
-    run_panel(panel, strips, arranged, reinterpret_cast<float*>(private_scratch));
+    auto* const sums = reinterpret_cast<float*>(private_scratch);
+    has_few ? run_few(panel, strips, arranged, sums) : run_many(panel, strips, arranged, sums);
   });
 }
 
-void Int8LinearTask::run_panel(int64_t panel, Strips strips, const std::byte* arranged, float* sums) const {
+Int8Product Int8LinearTask::product_of(int64_t panel, Strips strips) const {
   const Int8Packing& packing = weight_.packing;
-  const int64_t rows = x_.used_rows();
   Int8Product product;
   product.weights = weight_.data + packing.panel_offset(panel) + strips.begin * kInt8StripStep;
   product.step_stride = packing.step_stride(panel);
-  product.x_stride = packing.arranged_bytes();
+  product.x_stride = x_stride_;
   product.group_steps = packing.groups.width / kInt8Columns;
   product.sums_stride = kPanel;
+  product.leaf_stride = kTileFloats8;
   product.strips = static_cast<int>(strips.size());
-  const int64_t column = panel * kPanel + strips.begin * kStrip;
+  return product;
+}
+
+void Int8LinearTask::multiply(const Stretch& stretch, Int8Product product, float* sums) const {
+  product.weights += (stretch.first_step + stretch.first_group) * product.step_stride;
+  product.x_scales = reinterpret_cast<const float*>(product.x + scales_offset_) + stretch.first_group;
+  product.x_offsets = reinterpret_cast<const int32_t*>(product.x + offsets_offset_) + stretch.first_group;
+  product.x += stretch.first_step * kInt8Columns;
+  product.leaves = stretch.leaves;
+  product.groups = stretch.groups;
+  product.last_steps = stretch.last_steps;
+  product.opens = stretch.opens;
+  product.sums = sums;
+  int8_->product(product);
+}
+
+void Int8LinearTask::run_few(int64_t panel, Strips strips, const std::byte* arranged, float* sums) const {
+  Int8Product product = product_of(panel, strips);
+  product.rows = static_cast<int>(x_.used_rows());
+  if (product.rows == 0) return;
+  product.x = arranged;
+  float* leaf = sums;
+  for (const Stretch& stretch : few_) {
+    multiply(stretch, product, leaf);
+    leaf += stretch.leaves * kTileFloats8;
+  }
+  // The stack of the tree grows over leaves that are merged already.
+  leaf = sums;
+  for (const Segment8& of_tree : leaves_) {
+    float* const top = sums + of_tree.level * kTileFloats8;
+    if (top != leaf) std::copy_n(leaf, product.rows * kPanel, top);
+    leaf += kTileFloats8;
+    merge(of_tree, top, product.rows);
+    finish(of_tree.root, top - of_tree.merges * kTileFloats8, {0, product.rows}, panel, strips);
+  }
+}
+
+void Int8LinearTask::run_many(int64_t panel, Strips strips, const std::byte* arranged, float* sums) const {
+  const int64_t rows = x_.used_rows();
+  Int8Product product = product_of(panel, strips);
   for (size_t slab = 0; slab + 1 < slabs_.size(); ++slab) {
     for (int64_t tile = 0; tile < tile_count(rows); ++tile) {
       const Range of = rows_of(rows, tile);
       product.rows = static_cast<int>(of.size());
       product.x = arranged + of.begin * product.x_stride;
-      float* stack = sums + tile * levels_ * kTileFloats8;
+      float* const stack = sums + tile * levels_ * kTileFloats8;
       for (int64_t s = slabs_[slab]; s < slabs_[slab + 1]; ++s) {
-        run_segment(segments_[s], product, stack, of.begin, column);
+        const Segment8& segment = segments_[s];
+        float* const top = stack + segment.level * kTileFloats8;
+        multiply(segment.stretch, product, top);
+        merge(segment, top, product.rows);
+        finish(segment.root, top - segment.merges * kTileFloats8, of, panel, strips);
       }
     }
   }
 }
 
-void Int8LinearTask::run_segment(const Segment& segment, Int8Product product, float* stack, int64_t row,
-                                 int64_t column) const {
-  const Int8Packing& packing = weight_.packing;
-  const int64_t first_step = packing.steps_before(segment.begin);
-  float* top = stack + segment.level * kTileFloats8;
-  product.weights += (first_step + segment.begin) * product.step_stride;
-  product.x_scales = reinterpret_cast<const float*>(product.x + packing.scales_offset()) + segment.begin;
-  product.x_offsets = reinterpret_cast<const int32_t*>(product.x + packing.offsets_offset()) + segment.begin;
-  product.x += first_step * kInt8Columns;
-  product.groups = segment.steps;
-  product.last_steps = segment.steps > 0 ? packing.steps_of(segment.begin + segment.steps - 1) : 0;
-  product.sums = top;
-  product.opens = segment.opens;
-  if (segment.merges > 0) product.left = top - kTileFloats8;  // the first merge happens in registers
-  int8_->product(product);
+void Int8LinearTask::merge(const Segment8& segment, float* top, int rows) const {
   for (int i = 0; i < segment.merges; ++i) {
-    if (i > 0) kernels_->add_floats(top - kTileFloats8, top, product.rows * kPanel);
+    kernels_->add_floats(top - kTileFloats8, top, rows * kPanel);
     top -= kTileFloats8;
   }
-  if (segment.root < 0) return;
-  const int64_t columns = std::min<int64_t>(product.strips * kStrip, packing.n - column);
-  kernels_->finish_tile({.sums = top,
-                         .rows = product.rows,
+}
+
+void Int8LinearTask::finish(int root, const float* sums, Range rows, int64_t panel, Strips strips) const {
+  if (root < 0) return;
+  const int64_t column = panel * kPanel + strips.begin * kStrip;
+  const int64_t columns = std::min<int64_t>(strips.size() * kStrip, weight_.packing.n - column);
+  const auto bias_bytes = static_cast<int64_t>(size_of(bias_type_));
+  kernels_->finish_tile({.sums = sums,
+                         .rows = static_cast<int>(rows.size()),
                          .columns = static_cast<int>(columns),
-                         .bias = bias_ != nullptr ? bias_ + column * static_cast<int64_t>(size_of(bias_type_)) : nullptr,
+                         .bias = bias_ != nullptr ? bias_ + column * bias_bytes : nullptr,
                          .bias_type = bias_type_,
-                         .dst = result_.at(row, column) + segment.root * result_.plane_stride(),
+                         .dst = result_.at(rows.begin, column) + root * result_.plane_stride(),
                          .dst_stride = result_.stride,
                          .dst_type = result_.dtype});
 }

@@ -40,19 +40,47 @@ class Int8LinearTask {
   void run(const std::byte* arranged, std::byte* private_scratch, Part part) const;
 
  private:
+  /// Leaves that are alike, or a stretch of one that has many groups.
+  struct Stretch {
+    int64_t first_step = 0, first_group = 0;
+    int64_t leaves = 1;
+    int64_t groups = 0;      // of each leaf
+    int64_t last_steps = 0;  // of the last group of each
+    bool opens = true;       // the sums start at 0
+  };
+  /// What many rows take of K before they go on, and what becomes of the leaf's sums then.
+  struct Segment8 {
+    Stretch stretch;
+    int level = 0;   // of the stack
+    int merges = 0;  // afterwards, how often the two topmost are added
+    int root = -1;   // afterwards, the root that is complete
+  };
+
   Int8LinearTask(const Kernels& kernels, Int8Weight weight, Tensor x, Tensor result);
-  /// Adds the segments of a leaf's groups, at `level` of the stack.
-  void add_leaf(Range groups, int level);
+  /// `leaves` in order, the first of them being leaf `first` of the tree.
+  void plan(const std::vector<TreeLeaf>& leaves, int64_t first);
+  Stretch stretch_of(Range groups) const;
   void cut_into_slabs();
-  void run_panel(int64_t panel, Strips strips, const std::byte* arranged, float* sums) const;
-  void run_segment(const Segment& segment, Int8Product product, float* stack, int64_t row, int64_t column) const;
+  Int8Product product_of(int64_t panel, Strips strips) const;
+  /// The sums of `stretch` for the rows that `product` has, into `sums`.
+  void multiply(const Stretch& stretch, Int8Product product, float* sums) const;
+  /// Few rows: all leaves' sums lie side by side before they are added, so that weights are one unbroken stream.
+  void run_few(int64_t panel, Strips strips, const std::byte* arranged, float* sums) const;
+  /// Many rows: each slab of K is taken by all rows while its weights are in the cache.
+  void run_many(int64_t panel, Strips strips, const std::byte* arranged, float* sums) const;
+  /// Merges the sums at the top of a stack of [leaves or levels][kInt8TileRows][kPanel].
+  void merge(const Segment8& segment, float* top, int rows) const;
+  void finish(int root, const float* sums, Range rows, int64_t panel, Strips strips) const;
 
   const Kernels* kernels_;
   const Int8Kernels* int8_;
   Int8Weight weight_;
-  std::vector<Segment> segments_;  // in groups
-  std::vector<int64_t> slabs_;     // slab i is segments slabs_[i] … slabs_[i + 1] − 1
+  std::vector<Segment8> segments_;
+  std::vector<int64_t> slabs_;    // slab i is segments slabs_[i] … slabs_[i + 1] − 1
+  std::vector<Stretch> few_;      // all of K in as few stretches as can be
+  std::vector<Segment8> leaves_;  // of the tree, in order
   int levels_ = 1;
+  int64_t x_stride_ = 0, scales_offset_ = 0, offsets_offset_ = 0;  // of arranged rows
   Tensor x_;
   Tensor result_;
   const std::byte* bias_ = nullptr;

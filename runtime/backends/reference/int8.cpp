@@ -41,7 +41,8 @@ Result<void> multiply_int8(aten::ConstMatrix x, aten::ConstMatrix w, const Int8G
       float* row = dst.data + t * dst.row_stride;
       const float scale = of_x.scales[static_cast<size_t>(t)];
       for (int64_t n = 0; n < w.rows; ++n) {
-        row[n] = std::fma(sums[static_cast<size_t>(t * w.rows + n)] * of_w.scales[static_cast<size_t>(n)], scale, row[n]);
+        row[n] =
+            std::fma(sums[static_cast<size_t>(t * w.rows + n)] * of_w.scales[static_cast<size_t>(n)], scale, row[n]);
       }
     }
   }

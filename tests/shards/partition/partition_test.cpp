@@ -187,11 +187,11 @@ TEST(MakePartition, GivesAttentionAndMlpTheSameLeavesWhereTheyStandSideBySide) {
   }
 }
 
-TEST(MakePartition, MakesLeavesAsWideAsAGroupOf8BitIntegersIfEveryDegreeKeepsOne) {
+TEST(MakePartition, MakesLeavesAsWideAsFourGroupsOf8BitIntegersIfEveryDegreeKeepsOne) {
   checkpoint::ModelSpec spec = smollm2();
-  spec.int8_group = 128;
+  spec.int8_group = 32;
   EXPECT_EQ(mlp_block_columns(spec), 128);  // 12 leaves for 9 heads
-  spec.int8_group = 256;
+  spec.int8_group = 64;
   EXPECT_EQ(mlp_block_columns(spec), 176);  // 9 leaves
 }
 

@@ -1,6 +1,6 @@
-// The inner loops of products in 8 bits (runtime/core/int8_groups.h), compiled once per instruction set. Sums of a group
-// are integers and exact, and what is done in float32 is the same operations in the same order in all of them, so they
-// agree to the bit wherever a multiplication and an addition are fused.
+// The inner loops of products in 8 bits (runtime/core/int8_groups.h), compiled once per instruction set. Sums of a
+// group are integers and exact, and what is done in float32 is the same operations in the same order in all of them, so
+// they agree to the bit wherever a multiplication and an addition are fused.
 #pragma once
 
 #include <cstddef>
@@ -12,13 +12,15 @@
 
 namespace lockstep::cpu {
 
-constexpr int kInt8Columns = 4;                       // columns of K that one lane multiplies at once: a step
+constexpr int kInt8Columns = 4;                        // columns of K that one lane multiplies at once: a step
 constexpr int kInt8StripStep = kStrip * kInt8Columns;  // bytes of a strip's step
-constexpr int kInt8TileRows = 6;                      // most rows of one call of `product`
+constexpr int kInt8TileRows = 6;                       // most rows of one call of `product`
 
-/// Columns of K with rows of integers, as `quantise` leaves them: unsigned in the weights (128 added), signed in x.
+/// Some leaves that are alike and follow each other in K, of one or many groups. Weights are unsigned (128 added), x is
+/// signed, as `quantise` leaves it.
 ///
-/// `sums[row][column] += Σ over groups, in order, of (Σ of the group's products) · scale of w · scale of x`.
+/// `sums[leaf][row][column] += Σ over the leaf's groups, in order, of (Σ of the group's products) · scale of w · scale
+/// of x`.
 struct Int8Product {
   const std::byte* weights = nullptr;  // first group, first strip: its steps, then the scales f32 [strips, kStrip]
   int64_t step_stride = 0;             // bytes from one step to the next, and of the scales
@@ -26,15 +28,16 @@ struct Int8Product {
   const float* x_scales = nullptr;     // row 0, first group
   const int32_t* x_offsets = nullptr;  // row 0, first group: −128 · Σ of its integers
   int64_t x_stride = 0;                // bytes from one row to the next, in all three
-  int64_t groups = 0;
-  int64_t group_steps = 0;   // of each group
-  int64_t last_steps = 0;    // of the last one
-  float* sums = nullptr;     // row 0
-  int64_t sums_stride = 0;   // floats from one row to the next
-  bool opens = false;        // the accumulators start at 0, not at `sums`
-  float* left = nullptr;     // if set, `left += sum` is stored there (same stride), and `sums` is left as it was
-  int rows = 0;              // 1 … kInt8TileRows
-  int strips = 0;            // 1 … kPanelStrips
+  int64_t leaves = 1;
+  int64_t groups = 0;       // of each leaf
+  int64_t group_steps = 0;  // of each group
+  int64_t last_steps = 0;   // of a leaf's last group
+  float* sums = nullptr;    // row 0 of the first leaf
+  int64_t sums_stride = 0;  // floats from one row to the next
+  int64_t leaf_stride = 0;  // floats from one leaf to the next
+  bool opens = false;       // the accumulators start at 0, not at `sums`
+  int rows = 0;             // 1 … kInt8TileRows
+  int strips = 0;           // 1 … kPanelStrips
 };
 
 /// A group as integers.

@@ -4,6 +4,8 @@
 //   times                x[k … k+3] in every lane                        signed
 //   is added to          16 integer sums, which begin at −128 · Σ x
 //
+// Nothing is prefetched by hand: the core's own prefetchers follow the one stream better (docs/performance.md).
+//
 // So the correction for the 128 is one number per row and group, known when x is quantised, and weights are one stream.
 // Instruction sets whose only byte product saturates multiply w, made signed again, by |x| with the sign moved over.
 #pragma once
@@ -13,42 +15,36 @@
 
 namespace lockstep::cpu::LOCKSTEP_CPU_ISA {
 
-/// How far ahead of a single stream of weights the next lines are asked for; may reach beyond them.
-constexpr int64_t kInt8PrefetchBytes = 4096;
-
 #if defined(__AVX512F__)
 
-struct Integers {
-  __m512i v;
-};
-struct Bytes4 {
-  __m512i v;
-#if !defined(__AVX512VNNI__)
-  __m512i magnitude;
-  __mmask64 is_negative;
-#endif
-};
-LOCKSTEP_LANES_INLINE Integers splat_integer(int32_t x) { return {_mm512_set1_epi32(x)}; }
-LOCKSTEP_LANES_INLINE Lanes to_floats(Integers a) { return {_mm512_cvtepi32_ps(a.v)}; }
-LOCKSTEP_LANES_INLINE Integers load_step(const std::byte* p) { return {_mm512_loadu_si512(p)}; }
+/// Typed as what the instructions add: as __m512i, whose elements are 64 bits, GCC 12 keeps a copy of each in memory.
+typedef int32_t Integers __attribute__((vector_size(64)));
+LOCKSTEP_LANES_INLINE Integers splat_integer(int32_t x) { return Integers{} + x; }
+LOCKSTEP_LANES_INLINE Lanes to_floats(Integers a) { return {_mm512_cvtepi32_ps(reinterpret_cast<__m512i>(a))}; }
+LOCKSTEP_LANES_INLINE __m512i load_step(const std::byte* p) { return _mm512_loadu_si512(p); }
 
 #if defined(__AVX512VNNI__)
 constexpr bool kOpensAtOffset = true;
-LOCKSTEP_LANES_INLINE Bytes4 broadcast_step(int32_t x) { return {_mm512_set1_epi32(x)}; }
-LOCKSTEP_LANES_INLINE Integers dot(Integers sum, Integers w, Bytes4 x) {
-  return {_mm512_dpbusd_epi32(sum.v, w.v, x.v)};
+using Bytes4 = __m512i;
+LOCKSTEP_LANES_INLINE Bytes4 broadcast_step(int32_t x) { return _mm512_set1_epi32(x); }
+LOCKSTEP_LANES_INLINE Integers dot(Integers sum, __m512i w, Bytes4 x) {
+  return reinterpret_cast<Integers>(_mm512_dpbusd_epi32(reinterpret_cast<__m512i>(sum), w, x));
 }
 #else
 constexpr bool kOpensAtOffset = false;
+struct Bytes4 {
+  __m512i magnitude;
+  __mmask64 is_negative;
+};
 LOCKSTEP_LANES_INLINE Bytes4 broadcast_step(int32_t x) {
   const __m512i v = _mm512_set1_epi32(x);
-  return {v, _mm512_abs_epi8(v), _mm512_movepi8_mask(v)};
+  return {_mm512_abs_epi8(v), _mm512_movepi8_mask(v)};
 }
-LOCKSTEP_LANES_INLINE Integers dot(Integers sum, Integers w, Bytes4 x) {
-  const __m512i value = _mm512_xor_si512(w.v, _mm512_set1_epi8(static_cast<char>(0x80)));
+LOCKSTEP_LANES_INLINE Integers dot(Integers sum, __m512i w, Bytes4 x) {
+  const __m512i value = _mm512_xor_si512(w, _mm512_set1_epi8(static_cast<char>(0x80)));
   const __m512i turned = _mm512_mask_sub_epi8(value, x.is_negative, _mm512_setzero_si512(), value);
   const __m512i pairs = _mm512_maddubs_epi16(x.magnitude, turned);
-  return {_mm512_add_epi32(sum.v, _mm512_madd_epi16(pairs, _mm512_set1_epi16(1)))};
+  return sum + reinterpret_cast<Integers>(_mm512_madd_epi16(pairs, _mm512_set1_epi16(1)));
 }
 #endif
 
@@ -58,12 +54,18 @@ LOCKSTEP_LANES_INLINE void store_integers(int8_t* p, Lanes a) {
 
 #elif defined(__AVX2__)
 
+typedef int32_t Half __attribute__((vector_size(32)));
 struct Integers {
+  Half lo, hi;
+};
+struct Step {
   __m256i lo, hi;
 };
-LOCKSTEP_LANES_INLINE Integers splat_integer(int32_t x) { return {_mm256_set1_epi32(x), _mm256_set1_epi32(x)}; }
-LOCKSTEP_LANES_INLINE Lanes to_floats(Integers a) { return {_mm256_cvtepi32_ps(a.lo), _mm256_cvtepi32_ps(a.hi)}; }
-LOCKSTEP_LANES_INLINE Integers load_step(const std::byte* p) {
+LOCKSTEP_LANES_INLINE Integers splat_integer(int32_t x) { return {Half{} + x, Half{} + x}; }
+LOCKSTEP_LANES_INLINE Lanes to_floats(Integers a) {
+  return {_mm256_cvtepi32_ps(reinterpret_cast<__m256i>(a.lo)), _mm256_cvtepi32_ps(reinterpret_cast<__m256i>(a.hi))};
+}
+LOCKSTEP_LANES_INLINE Step load_step(const std::byte* p) {
   const __m256i* q = reinterpret_cast<const __m256i*>(p);
   return {_mm256_loadu_si256(q), _mm256_loadu_si256(q + 1)};
 }
@@ -74,8 +76,8 @@ struct Bytes4 {
   __m256i v;
 };
 LOCKSTEP_LANES_INLINE Bytes4 broadcast_step(int32_t x) { return {_mm256_set1_epi32(x)}; }
-LOCKSTEP_LANES_INLINE Integers dot(Integers sum, Integers w, Bytes4 x) {
-  return {_mm256_dpbusd_avx_epi32(sum.lo, w.lo, x.v), _mm256_dpbusd_avx_epi32(sum.hi, w.hi, x.v)};
+LOCKSTEP_LANES_INLINE Half dot_half(Half sum, __m256i w, Bytes4 x) {
+  return reinterpret_cast<Half>(_mm256_dpbusd_avx_epi32(reinterpret_cast<__m256i>(sum), w, x.v));
 }
 #else
 constexpr bool kOpensAtOffset = false;
@@ -86,16 +88,16 @@ LOCKSTEP_LANES_INLINE Bytes4 broadcast_step(int32_t x) {
   const __m256i v = _mm256_set1_epi32(x);
   return {v, _mm256_abs_epi8(v)};
 }
-LOCKSTEP_LANES_INLINE __m256i dot_half(__m256i sum, __m256i w, Bytes4 x) {
+LOCKSTEP_LANES_INLINE Half dot_half(Half sum, __m256i w, Bytes4 x) {
   const __m256i value = _mm256_xor_si256(w, _mm256_set1_epi8(static_cast<char>(0x80)));
   const __m256i pairs = _mm256_maddubs_epi16(x.magnitude, _mm256_sign_epi8(value, x.v));
-  return _mm256_add_epi32(sum, _mm256_madd_epi16(pairs, _mm256_set1_epi16(1)));
-}
-LOCKSTEP_LANES_INLINE Integers dot(Integers sum, Integers w, Bytes4 x) {
-  return {dot_half(sum.lo, w.lo, x), dot_half(sum.hi, w.hi, x)};
+  return sum + reinterpret_cast<Half>(_mm256_madd_epi16(pairs, _mm256_set1_epi16(1)));
 }
 #endif
 
+LOCKSTEP_LANES_INLINE Integers dot(Integers sum, Step w, Bytes4 x) {
+  return {dot_half(sum.lo, w.lo, x), dot_half(sum.hi, w.hi, x)};
+}
 LOCKSTEP_LANES_INLINE void store_integers(int8_t* p, Lanes a) {
   const __m256i words = _mm256_packs_epi32(_mm256_cvtps_epi32(a.lo), _mm256_cvtps_epi32(a.hi));
   const __m256i in_order = _mm256_permute4x64_epi64(words, 0xd8);
@@ -137,76 +139,73 @@ LOCKSTEP_LANES_INLINE void store_integers(int8_t* p, Lanes a) {
 
 #endif
 
-/// The integer sums of one group of `steps`.
+/// Field `first` of an arranged row of x, `row` rows further on.
+template <typename T>
+LOCKSTEP_LANES_INLINE const T* of_row(const T* first, int row, int64_t stride) {
+  return reinterpret_cast<const T*>(reinterpret_cast<const std::byte*>(first) + row * stride);
+}
+
+/// Adds one group of `steps`, whose weights begin at `w`, to the sums `to`.
 template <int R, int V>
-LOCKSTEP_LANES_INLINE void sum_group(const Int8Product& p, const std::byte* w, const std::byte* x, int64_t steps,
-                                     int64_t group, Integers (&sums)[R][V]) {
+LOCKSTEP_LANES_INLINE void add_group(const Int8Product& p, const std::byte* w, const std::byte* x, int64_t steps,
+                                     int64_t group, float* to) {
   const int64_t x_stride = p.x_stride, step_stride = p.step_stride;
+  Integers dots[R][V];
 #pragma GCC unroll 6
   for (int r = 0; r < R; ++r) {
-    const auto* offsets =
-        reinterpret_cast<const int32_t*>(reinterpret_cast<const std::byte*>(p.x_offsets) + r * x_stride);
+    const int32_t offset = kOpensAtOffset ? of_row(p.x_offsets, r, x_stride)[group] : 0;
 #pragma GCC unroll 4
-    for (int v = 0; v < V; ++v) sums[r][v] = splat_integer(kOpensAtOffset ? offsets[group] : 0);
+    for (int v = 0; v < V; ++v) dots[r][v] = splat_integer(offset);
   }
   for (int64_t step = 0; step < steps; ++step) {
-    Integers weights[V];
+    decltype(load_step(w)) weights[V];
 #pragma GCC unroll 4
     for (int v = 0; v < V; ++v) weights[v] = load_step(w + v * kInt8StripStep);
-    if constexpr (R <= 2) {  // with more rows the core is busy enough, and its own prefetcher does better
-#pragma GCC unroll 4
-      for (int v = 0; v < V; ++v) __builtin_prefetch(w + kInt8PrefetchBytes + v * kInt8StripStep);
-    }
 #pragma GCC unroll 6
     for (int r = 0; r < R; ++r) {
       int32_t four;
       __builtin_memcpy(&four, x + r * x_stride, sizeof four);
       const Bytes4 broadcast = broadcast_step(four);
 #pragma GCC unroll 4
-      for (int v = 0; v < V; ++v) sums[r][v] = dot(sums[r][v], weights[v], broadcast);
+      for (int v = 0; v < V; ++v) dots[r][v] = dot(dots[r][v], weights[v], broadcast);
     }
     w += step_stride;
     x += kInt8Columns;
   }
+#pragma GCC unroll 4
+  for (int v = 0; v < V; ++v) {
+    const Lanes w_scale = load(reinterpret_cast<const float*>(w + v * kInt8StripStep));
+#pragma GCC unroll 6
+    for (int r = 0; r < R; ++r) {
+      float* const at = to + r * p.sums_stride + v * kLanes;
+      const Lanes x_scale = splat(of_row(p.x_scales, r, x_stride)[group]);
+      store(at, fma(to_floats(dots[r][v]) * w_scale, x_scale, load(at)));
+    }
+  }
 }
 
+/// Sums are kept in memory between groups: registers are for the integers.
 template <int R, int V>
 static void int8_tile(const Int8Product& p) {
-  Lanes sums[R][V];
-#pragma GCC unroll 6
-  for (int r = 0; r < R; ++r) {
-#pragma GCC unroll 4
-    for (int v = 0; v < V; ++v) sums[r][v] = p.opens ? zero() : load(p.sums + r * p.sums_stride + v * kLanes);
-  }
   const std::byte* w = p.weights;
   const std::byte* x = p.x;
-  for (int64_t group = 0; group < p.groups; ++group) {
-    const int64_t steps = group + 1 < p.groups ? p.group_steps : p.last_steps;
-    Integers dots[R][V];
-    sum_group<R, V>(p, w, x, steps, group, dots);
-    w += steps * p.step_stride;
-    x += steps * kInt8Columns;
-#pragma GCC unroll 4
-    for (int v = 0; v < V; ++v) {
-      const Lanes w_scale = load(reinterpret_cast<const float*>(w + v * kInt8StripStep));
+  float* to = p.sums;
+  int64_t group = 0;
+  for (int64_t leaf = 0; leaf < p.leaves; ++leaf) {
+    if (p.opens) {
 #pragma GCC unroll 6
       for (int r = 0; r < R; ++r) {
-        const auto* x_scales =
-            reinterpret_cast<const float*>(reinterpret_cast<const std::byte*>(p.x_scales) + r * p.x_stride);
-        sums[r][v] = fma(to_floats(dots[r][v]) * w_scale, splat(x_scales[group]), sums[r][v]);
+#pragma GCC unroll 4
+        for (int v = 0; v < V; ++v) store(to + r * p.sums_stride + v * kLanes, zero());
       }
     }
-    w += p.step_stride;
-  }
-  const bool joins = p.left != nullptr;
-  float* const dst = joins ? p.left : p.sums;
-#pragma GCC unroll 6
-  for (int r = 0; r < R; ++r) {
-#pragma GCC unroll 4
-    for (int v = 0; v < V; ++v) {
-      float* to = dst + r * p.sums_stride + v * kLanes;
-      store(to, joins ? load(to) + sums[r][v] : sums[r][v]);
+    for (int64_t g = 0; g < p.groups; ++g, ++group) {
+      const int64_t steps = g + 1 < p.groups ? p.group_steps : p.last_steps;
+      add_group<R, V>(p, w, x, steps, group, to);
+      w += (steps + 1) * p.step_stride;
+      x += steps * kInt8Columns;
     }
+    to += p.leaf_stride;
   }
 }
 
@@ -243,7 +242,6 @@ static void int8_product(const Int8Product& p) {
     Int8Product part = p;
     part.weights += strip * kInt8StripStep;
     part.sums += strip * kLanes;
-    if (part.left != nullptr) part.left += strip * kLanes;
     switch (p.rows) {
       case 2: int8_tile<2, 1>(part); break;
       case 3: int8_tile<3, 1>(part); break;

@@ -10,6 +10,8 @@
 #include "runtime/backends/cpu/attention.h"
 #include "runtime/backends/cpu/experts.h"
 #include "runtime/backends/cpu/linear.h"
+#include "runtime/backends/cpu/linear_int8.h"
+#include "runtime/backends/cpu/memory.h"
 #include "tests/runtime/backends/cpu/benchmark_limits.h"
 
 namespace lockstep::cpu {
@@ -119,6 +121,91 @@ BENCHMARK(gemm)
     ->Args({32, 256, 2048, 2048, 0})
     ->UseManualTime()
     ->Iterations(iterations(15));
+
+/// A product in 8 bits of bfloat16 rows, plain or in leaves of `block` columns.
+struct Int8Bench {
+  Kernels kernels = kernels_for(best_isa());
+  Int8Packing packing;
+  Mapping weights, x, result, arranged, scratch;
+  std::unique_ptr<Int8LinearTask> task;
+
+  Int8Bench(int64_t group, int64_t rows, int64_t n, int64_t k, int64_t block)
+      : packing{.n = n,
+                .groups = {.columns = k, .leaf = block > 0 ? block : k, .width = group},
+                .dtype = DType::kBFloat16} {
+    weights = filled(packing.bytes(), DType::kFloat32);
+    x = filled(rows * k * 2, DType::kBFloat16);
+    result = filled(rows * n * 4, DType::kFloat32);
+    const Tensor from = tensor_over(x, DType::kBFloat16, rows, k), to = tensor_over(result, DType::kFloat32, rows, n);
+    const Int8Weight weight{packing, weights.data()};
+    const BlockSplit split{{0, block > 0 ? (k + block - 1) / block : 1}};
+    task = std::make_unique<Int8LinearTask>(block > 0 ? Int8LinearTask::blocks(kernels, weight, split, 0, from, to)
+                                                      : Int8LinearTask::plain(kernels, weight, from, to));
+    arranged = filled(task->arranged_bytes(), DType::kFloat32);
+    scratch = filled(task->private_bytes(), DType::kFloat32);
+  }
+
+  void run() {
+    task->arrange(arranged.data(), {0, 1});
+    task->run(arranged.data(), scratch.data(), {0, 1});
+  }
+};
+
+/// Arguments: group, rows, n, k, block (0: plain).
+void matvec_int8(benchmark::State& state) {
+  Int8Bench bench(state.range(0), state.range(1), state.range(2), state.range(3), state.range(4));
+  const Mapping probe = filled(probe_bytes(), DType::kFloat32);
+  PairedRatio ratio;
+  double bytes = 0, limit = 0;
+  for (auto _ : state) {
+    limit = read_limit(probe);
+    const double seconds = seconds_of([&] { bench.run(); });
+    bytes = static_cast<double>(bench.packing.bytes()) / seconds;
+    state.SetIterationTime(seconds);
+    ratio.add(bytes / limit);
+  }
+  ratio.report(state);
+  state.counters["GB/s"] = bytes * 1e-9;
+  state.counters["probe"] = limit * 1e-9;
+}
+BENCHMARK(matvec_int8)
+    ->ArgNames({"group", "rows", "n", "k", "block"})
+    ->Args({128, 1, 65536, 2048, 0})
+    ->Args({64, 1, 65536, 2048, 0})
+    ->Args({128, 1, 16384, 8192, 128})
+    ->Args({64, 1, 65536, 2048, 64})
+    ->Args({128, 4, 65536, 2048, 0})
+    ->Args({128, 8, 65536, 2048, 0})
+    ->UseManualTime()
+    ->Iterations(iterations(9));
+
+/// The ratio is to the peak of dots of bytes, twice that of pairs of bfloat16.
+void gemm_int8(benchmark::State& state) {
+  Int8Bench bench(state.range(0), state.range(1), state.range(2), state.range(3), state.range(4));
+  PairedRatio ratio;
+  double flops = 0, limit = 0;
+  for (auto _ : state) {
+    limit = 2 * register_peak(/*pairs=*/true);
+    const double seconds = seconds_of([&] { bench.run(); });
+    flops = 2.0 * static_cast<double>(state.range(1) * state.range(2) * state.range(3)) / seconds;
+    state.SetIterationTime(seconds);
+    ratio.add(flops / limit);
+  }
+  ratio.report(state);
+  state.counters["GFLOP/s"] = flops * 1e-9;
+  state.counters["peak"] = limit * 1e-9;
+}
+BENCHMARK(gemm_int8)
+    ->ArgNames({"group", "rows", "n", "k", "block"})
+    ->Args({128, 256, 2048, 2048, 0})
+    ->Args({64, 256, 2048, 2048, 0})
+    ->Args({32, 256, 2048, 2048, 0})
+    ->Args({256, 256, 2048, 2048, 0})
+    ->Args({128, 256, 2048, 8192, 128})
+    ->Args({128, 256, 2048, 8192, 256})
+    ->Args({64, 256, 2048, 2048, 64})
+    ->UseManualTime()
+    ->Iterations(iterations(9));
 
 /// A layer of experts [2048 → columns → 2048], of which each row chooses some, in leaves of 128 columns.
 struct ExpertBench {

@@ -17,9 +17,9 @@ struct Shape8 {
   int64_t group = 32;
 };
 /// Odd sizes, tails of steps, groups, strips and panels, K longer than a slab.
-const std::vector<Shape8> kShapes = {{{1, 1, 1}, 4},       {{1, 16, 7}, 4},       {{2, 17, 33}, 16},   {{3, 64, 64}, 64},
-                                     {{5, 65, 31}, 128},   {{6, 48, 2}, 32},      {{7, 100, 129}, 32}, {{13, 130, 257}, 64},
-                                     {{8, 33, 4300}, 128}, {{25, 72, 1030}, 1024}};
+const std::vector<Shape8> kShapes = {
+    {{1, 1, 1}, 4},   {{1, 16, 7}, 4},     {{2, 17, 33}, 16},    {{3, 64, 64}, 64},    {{5, 65, 31}, 128},
+    {{6, 48, 2}, 32}, {{7, 100, 129}, 32}, {{13, 130, 257}, 64}, {{8, 33, 4300}, 128}, {{25, 72, 1030}, 1024}};
 
 bool same_bits(const std::vector<float>& a, const std::vector<float>& b) {
   return a.size() == b.size() && std::memcmp(a.data(), b.data(), a.size() * sizeof(float)) == 0;
