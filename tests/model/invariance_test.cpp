@@ -177,7 +177,7 @@ const std::vector<int> kFactors = {
 constexpr int kMostWorkers = 4;
 
 Cut cut_of(std::span<const int> choices) {
-  Cut cut{.dtype = choices[0] == 0 ? DType::kFloat32 : DType::kBFloat16,
+  Cut cut{.dtype = kTypes[choices[0]],
           .ranks = kRanks[choices[1]],
           .chunk = kChunks[choices[2]],
           .mix = static_cast<Mix>(choices[3]),
