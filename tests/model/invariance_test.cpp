@@ -26,6 +26,7 @@ enum class Mix { kTogether, kAlone, kQueued, kReversed };
 constexpr const char* kMixNames[] = {"all together", "one slot, one after the other", "two slots, joining midway",
                                      "in reverse order beside idle slots"};
 
+constexpr DType kTypes[] = {DType::kFloat32, DType::kBFloat16, DType::kFloat16};
 constexpr int kRanks[] = {1, 2, 3, 4, 5, 8, 9};
 constexpr int kChunks[] = {64, 1, 3, 7, 16};
 constexpr int kThreads[] = {1, 2, 3};
