@@ -171,8 +171,8 @@ class Subject {
 };
 
 /// The factors of a cut but for the model, in the order of `cut_of`'s numbers.
-const std::vector<int> kFactors = {
-    2, std::size(kRanks), std::size(kChunks), std::size(kMixNames), std::size(kThreads), std::size(kRoadNames)};
+const std::vector<int> kFactors = {std::size(kTypes),    std::size(kRanks),   std::size(kChunks),
+                                   std::size(kMixNames), std::size(kThreads), std::size(kRoadNames)};
 
 /// Workers spin: more of them than a small machine has cores would take their time for nothing.
 constexpr int kMostWorkers = 4;
