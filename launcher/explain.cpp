@@ -56,7 +56,8 @@ Result<void> print_graph(const graph::Graph& before, const std::string& passes) 
 Result<void> explain(const ExplainCommand& command) {
   LOCKSTEP_TRY(const checkpoint::ModelSpec spec, serving_spec(command.model, command.model.model / "config.json"));
   const int ranks = command.model.tp.value_or(1);
-  LOCKSTEP_TRY(const partition::Partition partition, partition::make_partition(spec, ranks, command.model.experts, command.model.numerics));
+  LOCKSTEP_TRY(const partition::Partition partition,
+               partition::make_partition(spec, ranks, command.model.experts, command.model.numerics));
   if (command.rank >= ranks) {
     return Error{ErrorKind::kInvalidArgument,
                  fmt::format("[launcher] --rank: found {}, expected 0 to {}; ask for a rank of the {} that --tp gives",

@@ -42,7 +42,8 @@ Result<std::optional<Plan>> make_plan(const GenerateCommand& command, const Rank
   const auto locally = [&]() -> Result<void> {
     LOCKSTEP_TRY_VOID(check_world_size(command.model.tp, bootstrap.size()));
     LOCKSTEP_TRY(model.spec, serving_spec(command.model, command.model.model / "config.json"));
-    LOCKSTEP_TRY(model.partition, partition::make_partition(model.spec, bootstrap.size(), command.model.experts, command.model.numerics));
+    LOCKSTEP_TRY(model.partition, partition::make_partition(model.spec, bootstrap.size(), command.model.experts,
+                                                            command.model.numerics));
     if (bootstrap.rank() == 0) {
       LOCKSTEP_TRY(own, prepare(model.spec));
     }

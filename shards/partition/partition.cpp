@@ -11,8 +11,7 @@ namespace {
 
 using checkpoint::ModelSpec;
 
-constexpr int64_t kMostMlpBlocks = 128;    // bounds the tree's depth, and with it the roots of an uneven boundary
-constexpr int64_t kMostExpertBlocks = 32;  // every expert pays for each of its leaves anew: fewer and wider ones
+constexpr int64_t kMostMlpBlocks = 32;  // each leaf costs its products about 100 cycles (docs/performance.md)
 constexpr double kBoundaryPlay = 0.04;     // of a rank's share: how far an MLP boundary may move to save roots
 
 /// Weight elements per unit, all layers together.
@@ -138,9 +137,8 @@ BlockSplit Partition::rank_blocks() const {
 int64_t mlp_block_columns(const ModelSpec& spec) {
   const int64_t by_head = count_blocks(spec.intermediate_size, spec.query_heads);
   if (spec.parallel_residual && count_blocks(spec.intermediate_size, by_head) == spec.query_heads) return by_head;
-  const int64_t most = spec.experts > 0 ? kMostExpertBlocks : kMostMlpBlocks;
   // Groups of 8-bit integers lie within leaves: room for four, if it can be.
-  const int64_t least = std::max(count_blocks(spec.intermediate_size, most), 4 * spec.int8_group);
+  const int64_t least = std::max(count_blocks(spec.intermediate_size, kMostMlpBlocks), 4 * spec.int8_group);
   int64_t block = count_blocks(least, 16) * 16;
   while (block > 1 && count_blocks(spec.intermediate_size, block) < spec.query_heads) {
     block = block > 16 ? block - 16 : block / 2;

@@ -60,10 +60,10 @@ struct Partition {
   friend bool operator==(const Partition&, const Partition&) = default;
 };
 
-/// The columns of one leaf of the MLP's sum: `intermediate_size` / 128 (of an expert / 32) rounded up to a multiple of
-/// 16 (and at least a group of 8-bit integers where the model is served in such), or fewer (then 8, 4, 2, 1) where that would leave a rank of the largest degree without a leaf. Where attention
-/// and MLP stand side by side, as many columns as give one leaf per query head, if that can be: then one sum serves
-/// both.
+/// The columns of one leaf of the MLP's sum, or of an expert's: `intermediate_size` / 32 rounded up to a multiple of 16
+/// (and at least four groups of 8-bit integers where the model is served in such), or fewer (then 8, 4, 2, 1) where
+/// that would leave a rank of the largest degree without a leaf. Where attention and MLP stand side by side, as many
+/// columns as give one leaf per query head, if that can be: then one sum serves both.
 int64_t mlp_block_columns(const checkpoint::ModelSpec& spec);
 
 /// The degrees at which `spec` can be divided: 1 to the smallest of query heads, vocabulary rows and MLP blocks (or
@@ -73,8 +73,7 @@ int largest_degree(const checkpoint::ModelSpec& spec, ExpertSplit experts = Expe
 /// Divides `spec` over `ranks`. Fails with `kUnsupported` for a degree that cannot work, listing those that can, and
 /// for whole experts in a model that has none.
 Result<Partition> make_partition(const checkpoint::ModelSpec& spec, int ranks,
-                                 ExpertSplit experts = ExpertSplit::kColumns,
-                                 Numerics numerics = Numerics::kInvariant);
+                                 ExpertSplit experts = ExpertSplit::kColumns, Numerics numerics = Numerics::kInvariant);
 
 /// Weight elements that `rank` holds: what the partition balances.
 int64_t weight_elements(const checkpoint::ModelSpec& spec, const Partition& partition, int rank);

@@ -217,6 +217,23 @@ TEST(BenchReport, CallsAProbeBadThatWasOutrun) {
   EXPECT_TRUE(report.has_bad_probe());
 }
 
+TEST(BenchReport, DividesTheTimesOfInvariantSumsByThoseOfFastOnesBesideThem) {
+  BenchReport report = small_report();
+  EXPECT_FALSE(Json::parse(to_json(report)).contains("invariance_cost"));
+  for (const double fast : {0.8, 1.0, 0.5}) {
+    Repetition repetition = report.repetitions.front();
+    repetition.fast = PhaseSeconds{.prefill = 2.0, .decode = fast};
+    report.repetitions.push_back(repetition);
+  }
+  report.repetitions.erase(report.repetitions.begin());
+  const Json cost = Json::parse(to_json(report))["invariance_cost"];
+  EXPECT_DOUBLE_EQ(cost["prefill"]["median"], 0.0);
+  EXPECT_DOUBLE_EQ(cost["decode"]["min"], 0.0);
+  EXPECT_DOUBLE_EQ(cost["decode"]["median"], 0.25);
+  EXPECT_DOUBLE_EQ(cost["decode"]["max"], 1.0);
+  EXPECT_THAT(to_table(report), HasSubstr("+25.0 % (+0.0 … +100.0) of decode"));
+}
+
 class BenchRun : public ::testing::Test {
  protected:
   void SetUp() override {
@@ -332,6 +349,19 @@ TEST(BenchReplay, FindsOtherTokens) {
   EXPECT_EQ(replay(calls, *shard).error().kind, ErrorKind::kInternal);
 }
 
+TEST_F(BenchRun, SaysWhatInvarianceCostsWhereAsked) {
+  BenchCommand both = command();
+  both.invariance_cost = true;
+  const auto ran = bench(both);
+  ASSERT_TRUE(ran.has_value()) << ran.error().message;
+  for (const char* phase : {"prefill", "decode"}) {
+    const Json cost = result()["invariance_cost"][phase];
+    EXPECT_LE(cost["min"], cost["median"]);
+    EXPECT_LE(cost["median"], cost["max"]);
+    EXPECT_GT(cost["min"].get<double>(), -1.0);
+  }
+}
+
 TEST_F(BenchRun, RunsWithBucketsThatAreLongerThanThePrompts) {
   BenchCommand buckets = command();
   buckets.shape = {.batch = 1, .prompt_tokens = 3, .new_tokens = 20};
@@ -406,6 +436,7 @@ TEST(BenchCommandLine, WantsAModelOrRandomWeightsWithAConfig) {
                                                 {"--model", "dir", "--random-weights", "--config", "c.json"},
                                                 {"--model", "dir", "--new-tokens", "1"},
                                                 {"--model", "dir", "--repeats", "0"},
+                                                {"--model", "dir", "--invariance-cost", "--numerics", "fast"},
                                                 {"--model", "dir", "--prompt", "text"}}) {
     const auto parsed = parse(wrong);
     ASSERT_FALSE(parsed.has_value()) << (wrong.empty() ? "nothing" : wrong.back());

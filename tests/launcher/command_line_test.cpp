@@ -129,8 +129,9 @@ TEST(CommandLine, ReadsWhatDraftsWhatIsAvoidedAndWhatIsWritten) {
 }
 
 TEST(CommandLine, ReadsWhatChangesTheModelForEveryCommandThatRunsOne) {
-  const std::vector<const char*> options = {"--expert-parallel", "--window", "64", "--pinned-sinks", "4", "--buckets",
-                                            "128,512",           "--model",  "dir"};
+  const std::vector<const char*> options = {
+      "--expert-parallel", "--window", "64",  "--pinned-sinks", "4",   "--buckets",
+      "128,512",           "--model",  "dir", "--numerics",     "fast"};
   const auto with = [&](std::vector<const char*> words) {
     words.insert(words.end(), options.begin(), options.end());
     return parse(words).value();
@@ -140,12 +141,14 @@ TEST(CommandLine, ReadsWhatChangesTheModelForEveryCommandThatRunsOne) {
                                    std::get<BenchCommand>(with({"bench"})).model};
   for (const ModelOptions& model : commands) {
     EXPECT_EQ(model.experts, partition::ExpertSplit::kWhole);
+    EXPECT_EQ(model.numerics, partition::Numerics::kFast);
     EXPECT_EQ(model.window, 64);
     EXPECT_EQ(model.pinned_sinks, 4);
     EXPECT_EQ(model.buckets, "128,512");
   }
   const ModelOptions plain = generate({"--prompt", "a"}).model;
   EXPECT_EQ(plain.experts, partition::ExpertSplit::kColumns);
+  EXPECT_EQ(plain.numerics, partition::Numerics::kInvariant);
   EXPECT_FALSE(plain.window.has_value());
   EXPECT_EQ(plain.pinned_sinks, 0);
   EXPECT_FALSE(plain.buckets.has_value());

@@ -13,8 +13,8 @@
 
 #include "runtime/core/hash.h"
 #include "tests/model/cuts.h"
-#include "tests/model/odd_models.h"
 #include "tests/model/model_group.h"
+#include "tests/model/odd_models.h"
 
 namespace lockstep::model {
 namespace {
@@ -26,6 +26,7 @@ enum class Mix { kTogether, kAlone, kQueued, kReversed };
 constexpr const char* kMixNames[] = {"all together", "one slot, one after the other", "two slots, joining midway",
                                      "in reverse order beside idle slots"};
 
+constexpr DType kTypes[] = {DType::kFloat32, DType::kBFloat16, DType::kFloat16};
 constexpr int kRanks[] = {1, 2, 3, 4, 5, 8, 9};
 constexpr int kChunks[] = {64, 1, 3, 7, 16};
 constexpr int kThreads[] = {1, 2, 3};
@@ -170,14 +171,14 @@ class Subject {
 };
 
 /// The factors of a cut but for the model, in the order of `cut_of`'s numbers.
-const std::vector<int> kFactors = {2, std::size(kRanks), std::size(kChunks), std::size(kMixNames), std::size(kThreads),
-                                   std::size(kRoadNames)};
+const std::vector<int> kFactors = {std::size(kTypes),    std::size(kRanks),   std::size(kChunks),
+                                   std::size(kMixNames), std::size(kThreads), std::size(kRoadNames)};
 
 /// Workers spin: more of them than a small machine has cores would take their time for nothing.
 constexpr int kMostWorkers = 4;
 
 Cut cut_of(std::span<const int> choices) {
-  Cut cut{.dtype = choices[0] == 0 ? DType::kFloat32 : DType::kBFloat16,
+  Cut cut{.dtype = kTypes[choices[0]],
           .ranks = kRanks[choices[1]],
           .chunk = kChunks[choices[2]],
           .mix = static_cast<Mix>(choices[3]),

@@ -1,6 +1,6 @@
 // Tiny models whose numbers divide badly: nine to eleven query heads over few key/value heads, MLP widths and
-// vocabularies that no power of two divides, heads narrower than a vector. One or two of every family, each with what is
-// particular about it: biases, windows, sinks, soft caps, ALiBi, scaled rotations, experts, parallel branches.
+// vocabularies that no power of two divides, heads narrower than a vector. One or two of every family, each with what
+// is particular about it: biases, windows, sinks, soft caps, ALiBi, scaled rotations, experts, parallel branches.
 //
 // Their weights are a hash of names and places (shards::RandomWeights), so a directory with a config.json is a model.
 #pragma once

@@ -58,6 +58,26 @@ TEST(Families, BuildSoundGraphsOfEveryPhaseForEveryFamilyAndRank) {
   }
 }
 
+TEST(Families, SendOneRootARankWhereSumsAreTakenByRank) {
+  for (const std::string& name : family_names()) {
+    SCOPED_TRACE(name);
+    const checkpoint::ModelSpec spec = tiny(name);
+    const partition::Partition partition =
+        partition::make_partition(spec, 3, partition::ExpertSplit::kColumns, partition::Numerics::kFast).value();
+    for (int rank = 0; rank < 3; ++rank) {
+      const StepShape shape{.rank = rank, .slots = 2, .chunk = 8, .capacity = 64};
+      const graph::Graph graph = find_family(spec).value()(spec, partition, shape).value().graph;
+      const auto verified = graph::verify(graph);
+      ASSERT_TRUE(verified.has_value()) << verified.error().message;
+      for (const graph::Node& node : graph.nodes) {
+        if (node.op != Op::kAllReduce) continue;
+        EXPECT_EQ(node.integers("blocks"), (std::vector<int64_t>{0, 1, 2, 3}));
+        EXPECT_EQ(graph.value(node.operands[0]).type.shape[0], 1);
+      }
+    }
+  }
+}
+
 TEST(Families, UseThePrefillKernelInPrefillAndTheDecodeKernelInDecodeOnly) {
   for (const std::string& name : family_names()) {
     for (const auto& [phase, kernel] : {std::pair{Phase::kPrefill, "prefill"}, {Phase::kDecode, "decode"}}) {

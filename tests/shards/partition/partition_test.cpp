@@ -90,7 +90,7 @@ TEST(MakePartition, MovesNoBoundaryWhereHeadsAreEven) {
 
 TEST(MakePartition, PrefersMlpBoundariesWithFewRoots) {
   const Partition partition = make_partition(smollm2(), 2).value();
-  EXPECT_EQ(partition.mlp_blocks.leaves(), 96);
+  EXPECT_EQ(partition.mlp_blocks.leaves(), 32);
   EXPECT_LE(partition.mlp_blocks.roots_of(0).size(), 2u);
   EXPECT_LE(partition.mlp_blocks.roots_of(1).size(), 2u);
 }
@@ -195,7 +195,7 @@ TEST(MakePartition, MakesLeavesAsWideAsFourGroupsOf8BitIntegersIfEveryDegreeKeep
   EXPECT_EQ(mlp_block_columns(spec), 176);  // 9 leaves
 }
 
-TEST(MakePartition, CutsExpertsIntoFewerAndWiderLeaves) {
+TEST(MakePartition, CutsExpertsByTheSameRule) {
   EXPECT_EQ(mlp_block_columns(mixtral()), 8192 / 32);
   checkpoint::ModelSpec spec = mixtral();
   spec.intermediate_size = 2880;

@@ -133,7 +133,7 @@ static void layer_norm(ConstRow x, ConstRow w, ConstRow b, Row dst, int64_t coun
     const float shift = sum_of(rest) * per_element;
     const float mean_square = sum_of(squares) * per_element;
     float variance = mean_square - shift * shift;
-    if (variance < 0.0f) variance = 0.0f;                           // a NaN stays
+    if (variance < 0.0f) variance = 0.0f;                         // a NaN stays
     if (mean_square == __builtin_inff()) variance = mean_square;  // beyond the range: no NaN of ∞ − ∞
     const Lanes factor = splat(1.0f / __builtin_sqrtf(variance + static_cast<float>(epsilon)));
     for (int64_t i = 0; i < count; i += kLanes) {

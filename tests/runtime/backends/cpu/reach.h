@@ -85,9 +85,8 @@ inline void expect_exact_reach(const ReachCase& c) {
         (*operand.values)[at] = kept;
         for (size_t i = 0; i < found.size(); ++i) {
           const bool is_unchanged = std::bit_cast<uint64_t>(exact[i]) == std::bit_cast<uint64_t>(exact_before[i]);
-          const bool is_right = is_unchanged
-                                    ? std::bit_cast<uint32_t>(found[i]) == std::bit_cast<uint32_t>(before[i])
-                                    : is_rounded(found[i], exact[i], c.tolerance);
+          const bool is_right = is_unchanged ? std::bit_cast<uint32_t>(found[i]) == std::bit_cast<uint32_t>(before[i])
+                                             : is_rounded(found[i], exact[i], c.tolerance);
           ASSERT_TRUE(is_right) << c.name << ", " << operand.name << "[" << at << "] = " << number << ", output " << i
                                 << ": found " << found[i] << ", expected " << exact[i]
                                 << (is_unchanged ? fmt::format(", as before ({})", before[i]) : "");

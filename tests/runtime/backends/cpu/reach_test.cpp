@@ -147,9 +147,8 @@ TEST_P(Reach, OfActivationsIsOneElement) {
                           .operands = {{"x", &x}},
                           .run =
                               [&] {
-                                return written(DType::kFloat32, count, [&](Row dst) {
-                                  kernels().activate(activation, bytes(x), dst, count);
-                                });
+                                return written(DType::kFloat32, count,
+                                               [&](Row dst) { kernels().activate(activation, bytes(x), dst, count); });
                               },
                           .model = each([&](float g, float) { return activated(kind, g); })});
     }
@@ -164,48 +163,48 @@ TEST_P(Reach, OfNormsIsTheirRowAndOfTheirWeightsOneColumn) {
       return ConstRow{reinterpret_cast<const std::byte*>(values.data()), DType::kFloat32};
     };
     for (const float offset : {0.0f, 1.0f}) {
-      expect_exact_reach({.name = fmt::format("rms_norm {} offset {}", count, offset),
-                          .operands = {{"x", &x}, {"w", &w}},
-                          .run =
-                              [&] {
-                                return written(DType::kFloat32, count, [&](Row dst) {
-                                  kernels().rms_norm(row(x), row(w), dst, count, kEpsilon, offset);
-                                });
-                              },
-                          .model =
-                              [&] {
-                                double squares = 0;
-                                for (float value : x) squares += double{value} * value;
-                                const double mean = static_cast<float>(squares) / static_cast<double>(count);
-                                std::vector<double> result;
-                                for (int64_t i = 0; i < count; ++i) {
-                                  result.push_back((double{w[i]} + offset) * (x[i] * (1.0 / std::sqrt(mean + kEpsilon))));
-                                }
-                                return result;
-                              }});
+      expect_exact_reach(
+          {.name = fmt::format("rms_norm {} offset {}", count, offset),
+           .operands = {{"x", &x}, {"w", &w}},
+           .run =
+               [&] {
+                 return written(DType::kFloat32, count,
+                                [&](Row dst) { kernels().rms_norm(row(x), row(w), dst, count, kEpsilon, offset); });
+               },
+           .model =
+               [&] {
+                 double squares = 0;
+                 for (float value : x) squares += double{value} * value;
+                 const double mean = static_cast<float>(squares) / static_cast<double>(count);
+                 std::vector<double> result;
+                 for (int64_t i = 0; i < count; ++i) {
+                   result.push_back((double{w[i]} + offset) * (x[i] * (1.0 / std::sqrt(mean + kEpsilon))));
+                 }
+                 return result;
+               }});
     }
-    expect_exact_reach({.name = fmt::format("layer_norm {}", count),
-                        .operands = {{"x", &x}, {"w", &w}, {"b", &b}},
-                        .run =
-                            [&] {
-                              return written(DType::kFloat32, count, [&](Row dst) {
-                                kernels().layer_norm(row(x), row(w), row(b), dst, count, kEpsilon);
-                              });
-                            },
-                        .model =
-                            [&] {
-                              double sum = 0, squares = 0;
-                              for (float value : x) sum += value;
-                              const double centre = sum / static_cast<double>(count);
-                              for (float value : x) squares += (value - centre) * (value - centre);
-                              const double variance = static_cast<float>(squares) / static_cast<double>(count);
-                              std::vector<double> result;
-                              for (int64_t i = 0; i < count; ++i) {
-                                result.push_back((x[i] - centre) * (1.0 / std::sqrt(variance + kEpsilon)) * w[i] + b[i]);
-                              }
-                              return result;
-                            },
-                        .tolerance = 1e-4});
+    expect_exact_reach(
+        {.name = fmt::format("layer_norm {}", count),
+         .operands = {{"x", &x}, {"w", &w}, {"b", &b}},
+         .run =
+             [&] {
+               return written(DType::kFloat32, count,
+                              [&](Row dst) { kernels().layer_norm(row(x), row(w), row(b), dst, count, kEpsilon); });
+             },
+         .model =
+             [&] {
+               double sum = 0, squares = 0;
+               for (float value : x) sum += value;
+               const double centre = sum / static_cast<double>(count);
+               for (float value : x) squares += (value - centre) * (value - centre);
+               const double variance = static_cast<float>(squares) / static_cast<double>(count);
+               std::vector<double> result;
+               for (int64_t i = 0; i < count; ++i) {
+                 result.push_back((x[i] - centre) * (1.0 / std::sqrt(variance + kEpsilon)) * w[i] + b[i]);
+               }
+               return result;
+             },
+         .tolerance = 1e-4});
   }
 }
 
@@ -244,11 +243,11 @@ TEST_P(Reach, OfRotationsIsTwoElements) {
         }
         return result;
       };
-      expect_exact_reach({.name = fmt::format("rope of {} of {}{}", shape.rotated, shape.head_dim,
-                                              neighbours ? ", neighbours" : ""),
-                          .operands = {{"x", &x}, {"cosines", &cosines}, {"sines", &sines}},
-                          .run = run,
-                          .model = model});
+      expect_exact_reach(
+          {.name = fmt::format("rope of {} of {}{}", shape.rotated, shape.head_dim, neighbours ? ", neighbours" : ""),
+           .operands = {{"x", &x}, {"cosines", &cosines}, {"sines", &sines}},
+           .run = run,
+           .model = model});
     }
   }
 }
@@ -285,27 +284,27 @@ TEST_P(Reach, OfTilesIsOneColumnOfTheirRowsAndOfABiasAColumn) {
                             },
                         .model = over([&](int row, int i) { return double{gate[row * kPanel + i]} + bias[i]; })});
     const Activation swiglu{.kind = ActivationKind::kClampedSwiglu, .limit = kLimit, .alpha = kAlpha};
-    expect_exact_reach(
-        {.name = fmt::format("gate_tile {}", columns),
-         .operands = {{"gate", &gate}, {"up", &up}, {"gate_bias", &bias}, {"up_bias", &up_bias}},
-         .run =
-             [&] {
-               kernels().gate_tile({.gate = gate.data(),
-                                    .up = up.data(),
-                                    .rows = kRows,
-                                    .columns = columns,
-                                    .gate_bias = bytes(bias),
-                                    .up_bias = bytes(up_bias),
-                                    .bias_type = DType::kFloat32,
-                                    .activation = swiglu,
-                                    .dst = bytes(dst),
-                                    .dst_stride = columns * 4,
-                                    .dst_type = DType::kFloat32});
-               return dst;
-             },
-         .model = over([&](int row, int i) {
-           return gated(swiglu.kind, double{gate[row * kPanel + i]} + bias[i], double{up[row * kPanel + i]} + up_bias[i]);
-         })});
+    expect_exact_reach({.name = fmt::format("gate_tile {}", columns),
+                        .operands = {{"gate", &gate}, {"up", &up}, {"gate_bias", &bias}, {"up_bias", &up_bias}},
+                        .run =
+                            [&] {
+                              kernels().gate_tile({.gate = gate.data(),
+                                                   .up = up.data(),
+                                                   .rows = kRows,
+                                                   .columns = columns,
+                                                   .gate_bias = bytes(bias),
+                                                   .up_bias = bytes(up_bias),
+                                                   .bias_type = DType::kFloat32,
+                                                   .activation = swiglu,
+                                                   .dst = bytes(dst),
+                                                   .dst_stride = columns * 4,
+                                                   .dst_type = DType::kFloat32});
+                              return dst;
+                            },
+                        .model = over([&](int row, int i) {
+                          return gated(swiglu.kind, double{gate[row * kPanel + i]} + bias[i],
+                                       double{up[row * kPanel + i]} + up_bias[i]);
+                        })});
     std::vector<float> routes = numbers(kRows, 15), totals = numbers(5 * kPanel, 16);
     const int32_t places[kRows] = {4, 0, 2};
     expect_exact_reach({.name = fmt::format("add_routed {}", columns),
@@ -322,7 +321,8 @@ TEST_P(Reach, OfTilesIsOneColumnOfTheirRowsAndOfABiasAColumn) {
                                                     .places = places,
                                                     .totals = to.data()});
                               for (int row = 0; row < 5; ++row) {
-                                result.insert(result.end(), to.begin() + row * kPanel, to.begin() + row * kPanel + columns);
+                                result.insert(result.end(), to.begin() + row * kPanel,
+                                              to.begin() + row * kPanel + columns);
                               }
                               return result;
                             },
@@ -421,9 +421,8 @@ TEST_P(Reach, OfAScoreIsItsRowAndNothingWhereTheRowDoesNotSeeIt) {
 TEST_P(Reach, OfARowWithoutASumIsNan) {
   // No key was seen, or none but −∞: 0 / 0, as a softmax over nothing.
   const std::vector<float> result(17, 0.0f), sum(kStrip, 0.0f);
-  for (float value : written(DType::kFloat32, 17, [&](Row dst) {
-         kernels().finish_attention(result.data(), sum.data(), dst, 17);
-       })) {
+  for (float value :
+       written(DType::kFloat32, 17, [&](Row dst) { kernels().finish_attention(result.data(), sum.data(), dst, 17); })) {
     EXPECT_TRUE(std::isnan(value));
   }
 }
@@ -481,7 +480,10 @@ TEST_P(Reach, OfAProductIsARowOrAColumn) {
         expect_exact_reach({.name = fmt::format("product of {} {}x{}x{}{}", to_string(dtype), s.rows, s.n, s.k,
                                                 in_leaves ? " in leaves of 3" : ""),
                             .operands = {{"x", &product.x, dtype}, {"w", &product.w, dtype}},
-                            .run = [&] { return in_leaves ? product.run(1, BlockSplit{{0, leaves}}, 0, 3) : product.run(); },
+                            .run =
+                                [&] {
+                                  return in_leaves ? product.run(1, BlockSplit{{0, leaves}}, 0, 3) : product.run();
+                                },
                             .model = [&] { return product.exact(); },
                             .tolerance = 1e-4});
       }
