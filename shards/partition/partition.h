@@ -60,9 +60,10 @@ struct Partition {
   friend bool operator==(const Partition&, const Partition&) = default;
 };
 
-/// The columns of one leaf of the MLP's sum, or of an expert's: `intermediate_size` / 32 rounded up to a multiple of 16,
-/// or fewer (then 8, 4, 2, 1) where that would leave a rank of the largest degree without a leaf. Where attention and
-/// MLP stand side by side, as many columns as give one leaf per query head, if that can be: then one sum serves both.
+/// The columns of one leaf of the MLP's sum, or of an expert's: `intermediate_size` / 32 rounded up to a multiple of
+/// 16, or fewer (then 8, 4, 2, 1) where that would leave a rank of the largest degree without a leaf. Where attention
+/// and MLP stand side by side, as many columns as give one leaf per query head, if that can be: then one sum serves
+/// both.
 int64_t mlp_block_columns(const checkpoint::ModelSpec& spec);
 
 /// The degrees at which `spec` can be divided: 1 to the smallest of query heads, vocabulary rows and MLP blocks (or
