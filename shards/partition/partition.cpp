@@ -12,7 +12,7 @@ namespace {
 using checkpoint::ModelSpec;
 
 constexpr int64_t kMostMlpBlocks = 32;  // each leaf costs its products about 100 cycles (docs/performance.md)
-constexpr double kBoundaryPlay = 0.04;     // of a rank's share: how far an MLP boundary may move to save roots
+constexpr double kBoundaryPlay = 0.04;  // of a rank's share: how far an MLP boundary may move to save roots
 
 /// Weight elements per unit, all layers together.
 struct Costs {
