@@ -26,13 +26,20 @@ void cut_into_slabs(LinearPlan& plan) {
   plan.slabs = {0};
   int64_t steps = 0;
   for (size_t i = 0; i < plan.segments.size(); ++i) {
-    if (steps > 0 && steps + plan.segments[i].steps > kSlabSteps) {
+    const int64_t more = plan.segments[i].steps + plan.segments[i].next_steps;
+    if (steps > 0 && steps + more > kSlabSteps) {
       plan.slabs.push_back(static_cast<int64_t>(i));
       steps = 0;
     }
-    steps += plan.segments[i].steps;
+    steps += more;
   }
   plan.slabs.push_back(static_cast<int64_t>(plan.segments.size()));
+}
+
+/// Asks for a part of what will be read next: its first reader would wait for memory.
+void ask_for(const std::byte* next, Range bytes) {
+  constexpr int64_t kLine = 64;
+  for (int64_t at = bytes.begin / kLine * kLine; at < bytes.end; at += kLine) __builtin_prefetch(next + at, 0, 2);
 }
 
 }  // namespace
@@ -121,6 +128,25 @@ LinearPlan LinearPlan::blocks(const Packing& packing, const BlockSplit& split, i
   return plan;
 }
 
+LinearPlan LinearPlan::in_pairs() const {
+  LinearPlan paired;
+  paired.levels = levels;
+  for (size_t i = 0; i < segments.size(); ++i) {
+    Segment segment = segments[i];
+    const Segment next = i + 1 < segments.size() ? segments[i + 1] : Segment{};
+    const bool is_left_leaf = segment.opens && segment.merges == 0 && segment.root < 0;
+    if (is_left_leaf && next.opens && next.merges > 0 && next.steps > 0 && segment.steps + next.steps <= kSlabSteps) {
+      segment.next_steps = next.steps;
+      segment.merges = next.merges - 1;
+      segment.root = next.root;
+      ++i;
+    }
+    paired.segments.push_back(segment);
+  }
+  cut_into_slabs(paired);
+  return paired;
+}
+
 ProductFunction product_for(const Kernels& kernels, const Packing& packing) {
   if (packing.pairs) return kernels.product_pairs;
   if (packing.dtype == DType::kFloat32) return kernels.product_f32;
@@ -132,6 +158,7 @@ LinearTask LinearTask::make(const Kernels& kernels, PackedWeight weight, LinearP
   task.kernels = &kernels;
   task.weight = weight;
   task.plan = std::move(plan);
+  task.paired = kernels.joins_leaves ? task.plan.in_pairs() : task.plan;
   task.x = x;
   task.result = result;
   task.product = product_for(kernels, weight.packing);
@@ -167,15 +194,23 @@ void LinearTask::run_panel(int64_t panel, Strips strips, const std::byte* arrang
   tile.x_stride = arrange ? cpu::arranged_bytes(packing) : x.stride;
   const int64_t column = panel * kPanel + strips.begin * kStrip;
   const std::byte* weights = tile.weights;
-  for (size_t slab = 0; slab + 1 < plan.slabs.size(); ++slab) {
+  const LinearPlan& cut = rows > kTileRows ? paired : plan;
+  tile.dst_stride = result.stride;
+  tile.dst_type = result.dtype;
+  for (size_t slab = 0; slab + 1 < cut.slabs.size(); ++slab) {
+    const Segment& last = cut.segments[cut.slabs[slab + 1] - 1];
+    const int64_t end = last.begin + last.steps + last.next_steps;
+    const int64_t bytes = (end - cut.segments[cut.slabs[slab]].begin) * tile.weight_stride;
     for (int64_t t = 0; t < tiles; ++t) {
+      // The next slab, or panel, follows in memory.
+      if (tiles > 1) ask_for(weights + end * tile.weight_stride, {bytes * t / tiles, bytes * (t + 1) / tiles});
       const Range of = rows_of_tile(rows, t);
       tile.rows = static_cast<int>(of.size());
       const std::byte* x_rows = x_data + of.begin * tile.x_stride;
       float* stack = sums + t * plan.levels * kTileFloats;
-      for (int64_t s = plan.slabs[slab]; s < plan.slabs[slab + 1]; ++s) {
+      for (int64_t s = cut.slabs[slab]; s < cut.slabs[slab + 1]; ++s) {
         // Field by field: a copy of the whole would wait for what was just stored to it.
-        const Segment& segment = plan.segments[s];
+        const Segment& segment = cut.segments[s];
         tile.weights = weights + segment.begin * tile.weight_stride;
         tile.x = x_rows + segment.begin * kStepOfX;
         run_segment(segment, tile, stack, of.begin, column);
@@ -184,26 +219,31 @@ void LinearTask::run_panel(int64_t panel, Strips strips, const std::byte* arrang
   }
 }
 
+bool LinearTask::rounds_in_product(int64_t column, int strips) const {
+  return bias == nullptr && column + strips * kStrip <= weight.packing.n && result.dtype != DType::kFloat16;
+}
+
 void LinearTask::run_segment(const Segment& segment, Product& tile, float* stack, int64_t row, int64_t column) const {
   float* top = stack + segment.level * kTileFloats;
   tile.steps = segment.steps;
+  tile.next_steps = segment.next_steps;
   tile.sums = top;
   tile.opens = segment.opens;
-  tile.left = segment.merges > 0 ? top - kTileFloats : nullptr;  // the first merge happens in registers
+  tile.left = segment.merges > 0 ? top - kTileFloats : nullptr;
+  tile.further = segment.merges - 1;
+  const bool is_complete = segment.root >= 0;
+  std::byte* const dst = is_complete ? result.at(row, column) + segment.root * result.plane_stride() : nullptr;
+  tile.dst = is_complete && rounds_in_product(column, tile.strips) ? dst : nullptr;
   product(tile);
-  for (int i = 0; i < segment.merges; ++i) {
-    if (i > 0) kernels->add_floats(top - kTileFloats, top, tile.rows * kPanel);
-    top -= kTileFloats;
-  }
-  if (segment.root < 0) return;
+  if (!is_complete || tile.dst != nullptr) return;
   const int64_t columns = std::min<int64_t>(tile.strips * kStrip, weight.packing.n - column);
   const bool has_bias = bias != nullptr;
-  kernels->finish_tile({.sums = top,
+  kernels->finish_tile({.sums = top - segment.merges * kTileFloats,
                         .rows = tile.rows,
                         .columns = static_cast<int>(columns),
                         .bias = has_bias ? bias + column * static_cast<int64_t>(size_of(bias_type)) : nullptr,
                         .bias_type = bias_type,
-                        .dst = result.at(row, column) + segment.root * result.plane_stride(),
+                        .dst = dst,
                         .dst_stride = result.stride,
                         .dst_type = result.dtype});
 }

@@ -23,6 +23,7 @@ namespace lockstep::cpu {
 struct Segment {
   int64_t begin = 0;  // first step
   int64_t steps = 0;
+  int64_t next_steps = 0;  // of a second leaf that follows and is added (Product)
   int level = 0;
   bool opens = false;  // the accumulators start at 0
   int merges = 0;      // afterwards, how often the two topmost are added
@@ -39,6 +40,8 @@ struct LinearPlan {
   static LinearPlan plain(const Packing& packing);
   /// The roots that `split` gives to `rank`, leaves being `block` columns wide.
   static LinearPlan blocks(const Packing& packing, const BlockSplit& split, int rank, int64_t block);
+  /// The same sums, a leaf and the next one taken as one segment where the next one closes it.
+  LinearPlan in_pairs() const;
 };
 
 /// A leaf of the tree of `split`, which a rank sums: the stack's height before it, the merges after it.
@@ -69,7 +72,6 @@ void for_panels(Strips strips, Work work) {
 }
 
 /// Rows pass in tiles of equal size, one more or less.
-constexpr int64_t kTileFloats = kTileRows * kPanel;
 constexpr int64_t tiles_of(int64_t rows) { return (rows + kTileRows - 1) / kTileRows; }
 constexpr Range rows_of_tile(int64_t rows, int64_t tile) {
   if (rows <= kTileRows) return {0, rows};  // a decode step has no time for divisions
@@ -91,6 +93,7 @@ struct LinearTask {
   ProductFunction product = nullptr;
   PackedWeight weight;
   LinearPlan plan;
+  LinearPlan paired;     // for more rows than a tile has, where `kernels` join leaves; else like `plan`
   Tensor x;              // [rows, k]
   bool arrange = false;  // x is first converted or padded into scratch
   const std::byte* bias = nullptr;
@@ -110,6 +113,7 @@ struct LinearTask {
   void run(const std::byte* arranged, std::byte* private_scratch, Part part) const;
 
  private:
+  bool rounds_in_product(int64_t column, int strips) const;
   void run_panel(int64_t panel, Strips strips, const std::byte* arranged, float* sums) const;
   void run_segment(const Segment& segment, Product& tile, float* stack, int64_t row, int64_t column) const;
 };
