@@ -110,8 +110,11 @@ void AttentionTask::run(std::byte* private_scratch, Part part) const {
   lay_out(private_scratch, run);
   const int64_t rows = q.used_rows();
   const int64_t blocks = (rows + block_tokens - 1) / block_tokens;
-  // Dealt in turn, since later blocks read more.
-  for (int64_t unit = part.worker; unit < blocks * keys.heads; unit += part.workers) {
+  // Dealt in turn, there and back, since later blocks read more.
+  const int64_t units = blocks * keys.heads;
+  for (int64_t round = 0; round * part.workers < units; ++round) {
+    const int64_t unit = round * part.workers + (round % 2 == 0 ? part.worker : part.workers - 1 - part.worker);
+    if (unit >= units) continue;
     run.head = unit % keys.heads;
     run.heads = static_cast<int64_t>(readers[run.head].size());
     run.begin = unit / keys.heads * block_tokens;

@@ -6,11 +6,15 @@
 namespace lockstep::cpu {
 namespace {
 
-template <typename Element>
-void scatter(const CacheLayout& cache, int64_t token, const std::byte* src, std::byte* tile) {
-  const Element* from = reinterpret_cast<const Element*>(src);
-  Element* to = reinterpret_cast<Element*>(tile);
-  for (int64_t d = 0; d < cache.head_dim; ++d) to[cache.element(token, d)] = from[d];
+/// Writes `count` units, `distance` apart.
+template <typename Unit>
+void scatter(const std::byte* src, int64_t count, int64_t distance, std::byte* dst) {
+  Unit* to = reinterpret_cast<Unit*>(dst);
+  for (int64_t i = 0; i < count; ++i) {
+    Unit unit;
+    std::memcpy(&unit, src + i * sizeof unit, sizeof unit);
+    to[i * distance] = unit;
+  }
 }
 
 template <typename Element>
@@ -23,18 +27,23 @@ void gather(const CacheLayout& cache, int64_t token, const std::byte* tile, std:
 }  // namespace
 
 void CacheLayout::write(int64_t slot, int64_t position, int64_t begin, int64_t end, const std::byte* rows) const {
-  const int64_t bytes = head_dim * static_cast<int64_t>(size_of(dtype));
+  const auto size = static_cast<int64_t>(size_of(dtype));
   const int64_t token = position % kTileTokens;
+  const int64_t first = element(token, 0);
+  const int64_t distance = element(token, 1) - first;
   if (is_ring && begin == 0) written[slot * capacity + row_of(position)] = static_cast<int32_t>(position + 1);
   for (int64_t head = begin; head < end; ++head) {
     std::byte* to = tile(slot, position / kTileTokens, head);
-    const std::byte* from = rows + head * bytes;
+    const std::byte* from = rows + head * head_dim * size;
     if (role == CacheRole::kValues && !pairs) {
-      std::memcpy(to + element(token, 0) * static_cast<int64_t>(size_of(dtype)), from, bytes);
-    } else if (size_of(dtype) == 4) {
-      scatter<uint32_t>(*this, token, from, to);
+      std::memcpy(to + first * size, from, head_dim * size);
+    } else if (role == CacheRole::kKeys && pairs) {
+      scatter<uint32_t>(from, head_dim / 2, kTileTokens, to + first * size);
+      if (head_dim % 2 != 0) std::memcpy(to + element(token, head_dim - 1) * size, from + (head_dim - 1) * size, size);
+    } else if (size == 4) {
+      scatter<uint32_t>(from, head_dim, distance, to + first * size);
     } else {
-      scatter<uint16_t>(*this, token, from, to);
+      scatter<uint16_t>(from, head_dim, distance, to + first * size);
     }
   }
 }

@@ -40,11 +40,12 @@ std::vector<int64_t> slabs_of(const std::vector<Segment>& segments, int64_t most
   int64_t steps = 0;
   for (size_t i = 0; i < segments.size(); ++i) {
     const bool is_after_root = i > 0 && segments[i - 1].root >= 0;
-    if (steps > 0 && (is_after_root || steps + segments[i].steps > most_steps)) {
+    const int64_t more = segments[i].steps + segments[i].next_steps;
+    if (steps > 0 && (is_after_root || steps + more > most_steps)) {
       slabs.push_back(static_cast<int64_t>(i));
       steps = 0;
     }
-    steps += segments[i].steps;
+    steps += more;
   }
   slabs.push_back(static_cast<int64_t>(segments.size()));
   return slabs;
@@ -81,6 +82,12 @@ FewRowsFunction few_rows_for(const Kernels& kernels, const Packing& packing) {
   if (packing.pairs) return kernels.few_rows_pairs;
   if (packing.dtype == DType::kFloat32) return kernels.few_rows_f32;
   return packing.dtype == DType::kBFloat16 ? kernels.few_rows_bf16 : kernels.few_rows_f16;
+}
+
+/// Asks for a part of what will be read next: its first reader would wait for memory.
+void ask_for(const std::byte* next, Range bytes) {
+  constexpr int64_t kLine = 64;
+  for (int64_t at = bytes.begin / kLine * kLine; at < bytes.end; at += kLine) __builtin_prefetch(next + at, 0, 2);
 }
 
 }  // namespace
@@ -168,6 +175,25 @@ LinearPlan LinearPlan::blocks(const Packing& packing, const BlockSplit& split, i
   return plan;
 }
 
+LinearPlan LinearPlan::in_pairs() const {
+  LinearPlan paired;
+  paired.levels = levels;
+  for (size_t i = 0; i < segments.size(); ++i) {
+    Segment segment = segments[i];
+    const Segment next = i + 1 < segments.size() ? segments[i + 1] : Segment{};
+    const bool is_left_leaf = segment.opens && segment.merges == 0 && segment.root < 0;
+    if (is_left_leaf && next.opens && next.merges > 0 && next.steps > 0 && segment.steps + next.steps <= kSlabSteps) {
+      segment.next_steps = next.steps;
+      segment.merges = next.merges - 1;
+      segment.root = next.root;
+      ++i;
+    }
+    paired.segments.push_back(segment);
+  }
+  cut_into_slabs(paired);
+  return paired;
+}
+
 ProductFunction product_for(const Kernels& kernels, const Packing& packing) {
   if (packing.pairs) return kernels.product_pairs;
   if (packing.dtype == DType::kFloat32) return kernels.product_f32;
@@ -179,6 +205,7 @@ LinearTask LinearTask::make(const Kernels& kernels, PackedWeight weight, LinearP
   task.kernels = &kernels;
   task.weight = weight;
   task.plan = std::move(plan);
+  task.paired = kernels.joins_leaves ? task.plan.in_pairs() : task.plan;
   task.x = x;
   task.result = result;
   task.product = product_for(kernels, weight.packing);
@@ -230,15 +257,22 @@ void LinearTask::run_panel(int64_t panel, Strips strips, const std::byte* arrang
   tile.x_stride = arrange ? arranged_stride() : x.stride;
   const int64_t column = panel * kPanel + strips.begin * kStrip;
   const std::byte* weights = tile.weights;
-  for (size_t slab = 0; slab + 1 < plan.slabs.size(); ++slab) {
+  tile.dst_stride = result.stride;
+  tile.dst_type = result.dtype;
+  for (size_t slab = 0; slab + 1 < paired.slabs.size(); ++slab) {
+    const Segment& last = paired.segments[paired.slabs[slab + 1] - 1];
+    const int64_t end = last.begin + last.steps + last.next_steps;
+    const int64_t bytes = (end - paired.segments[paired.slabs[slab]].begin) * tile.weight_stride;
     for (int64_t t = 0; t < tiles; ++t) {
+      // The next slab, or panel, follows in memory.
+      if (tiles > 1) ask_for(weights + end * tile.weight_stride, {bytes * t / tiles, bytes * (t + 1) / tiles});
       const Range of = rows_of_tile(rows, t);
       tile.rows = static_cast<int>(of.size());
       const std::byte* x_rows = x_data + of.begin * tile.x_stride;
       float* stack = sums + t * plan.levels * kTileFloats;
-      for (int64_t s = plan.slabs[slab]; s < plan.slabs[slab + 1]; ++s) {
+      for (int64_t s = paired.slabs[slab]; s < paired.slabs[slab + 1]; ++s) {
         // Field by field: a copy of the whole would wait for what was just stored to it.
-        const Segment& segment = plan.segments[s];
+        const Segment& segment = paired.segments[s];
         tile.weights = weights + segment.begin * tile.weight_stride;
         tile.x = x_rows + segment.begin * kStepOfX;
         run_segment(segment, tile, stack, of.begin, column);
@@ -247,18 +281,25 @@ void LinearTask::run_panel(int64_t panel, Strips strips, const std::byte* arrang
   }
 }
 
+bool LinearTask::rounds_in_product(int64_t column, int strips) const {
+  return bias == nullptr && column + strips * kStrip <= weight.packing.n && result.dtype != DType::kFloat16;
+}
+
 void LinearTask::run_segment(const Segment& segment, Product& tile, float* stack, int64_t row, int64_t column) const {
   float* top = stack + segment.level * kTileFloats;
   tile.steps = segment.steps;
+  tile.next_steps = segment.next_steps;
   tile.sums = top;
   tile.opens = segment.opens;
-  tile.left = segment.merges > 0 ? top - kTileFloats : nullptr;  // the first merge happens in registers
+  tile.left = segment.merges > 0 ? top - kTileFloats : nullptr;
+  tile.further = segment.merges - 1;
+  const bool is_complete = segment.root >= 0;
+  std::byte* const dst = is_complete ? result.at(row, column) + segment.root * result.plane_stride() : nullptr;
+  tile.dst = is_complete && rounds_in_product(column, tile.strips) ? dst : nullptr;
   product(tile);
-  for (int i = 0; i < segment.merges; ++i) {
-    if (i > 0) kernels->add_floats(top - kTileFloats, top, tile.rows * kPanel);
-    top -= kTileFloats;
+  if (is_complete && tile.dst == nullptr) {
+    finish(segment.root, top - segment.merges * kTileFloats, {row, row + tile.rows}, column, tile.strips);
   }
-  if (segment.root >= 0) finish(segment.root, top, {row, row + tile.rows}, column, tile.strips);
 }
 
 void LinearTask::run_few_rows(int64_t panel, Strips strips, const std::byte* arranged, float* sums) const {

@@ -32,6 +32,8 @@ struct LinearPlan {
   static LinearPlan plain(const Packing& packing);
   /// The roots that `split` gives to `rank`, leaves being `block` columns wide.
   static LinearPlan blocks(const Packing& packing, const BlockSplit& split, int rank, int64_t block);
+  /// The same sums, a leaf and the next one taken as one segment where the next one closes it.
+  LinearPlan in_pairs() const;
 };
 
 /// A leaf of the tree of `split`, which a rank sums: the stack's height before it, the merges after it.
@@ -62,7 +64,6 @@ void for_panels(Strips strips, Work work) {
 }
 
 /// Rows pass in tiles of equal size, one more or less.
-constexpr int64_t kTileFloats = kTileRows * kPanel;
 constexpr int64_t tiles_of(int64_t rows) { return (rows + kTileRows - 1) / kTileRows; }
 constexpr Range rows_of_tile(int64_t rows, int64_t tile) {
   if (rows <= kTileRows) return {0, rows};  // a decode step has no time for divisions
@@ -88,6 +89,7 @@ struct LinearTask {
   FewRowsFunction few_rows = nullptr;
   PackedWeight weight;
   LinearPlan plan;
+  LinearPlan paired;     // for many rows, where `kernels` join leaves; else like `plan`
   Tensor x;              // [rows, k]
   bool arrange = false;  // x is first converted or padded into scratch
   const std::byte* bias = nullptr;
@@ -110,6 +112,7 @@ struct LinearTask {
   void run(const std::byte* arranged, std::byte* private_scratch, Part part) const;
 
  private:
+  bool rounds_in_product(int64_t column, int strips) const;
   void run_panel(int64_t panel, Strips strips, const std::byte* arranged, float* sums) const;
   void run_segment(const Segment& segment, Product& tile, float* stack, int64_t row, int64_t column) const;
   void run_few_rows(int64_t panel, Strips strips, const std::byte* arranged, float* sums) const;

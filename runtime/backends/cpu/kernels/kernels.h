@@ -15,6 +15,7 @@ constexpr int kStrip = 16;       // columns of one strip: one vector of float32
 constexpr int kPanelStrips = 4;  // strips side by side in a packed panel
 constexpr int kPanel = kStrip * kPanelStrips;
 constexpr int kTileRows = 6;  // most rows of one call of `product`
+constexpr int64_t kTileFloats = kTileRows * kPanel;
 
 /// `sums[row][column] += Σ over steps, in order, of x[row][step] · weights[step][column]`, one accumulator per element.
 /// A step is one column of x, or two where the weights are pairs of bfloat16.
@@ -24,14 +25,19 @@ struct Product {
   const std::byte* x = nullptr;        // row 0, step 0: float32, or bfloat16 pairs
   int64_t x_stride = 0;                // bytes from one row to the next
   int64_t steps = 0;
+  int64_t next_steps = 0;  // if set (Kernels::joins_leaves), the steps that follow are summed alone and then added
   float* sums = nullptr;
-  int64_t sums_stride = 0;          // floats from one row to the next
-  bool opens = false;               // the accumulators start at 0, not at `sums`
-  float* left = nullptr;            // if set, `left += sum` is stored there (same stride), and `sums` is left as it was
-  const float* routes = nullptr;    // if set, [rows]: row r is added to row places[r] of `left`, times routes[r]
-  const int32_t* places = nullptr;  // [rows]
-  int rows = 0;                     // 1 … kTileRows
-  int strips = 0;                   // 1 … kPanelStrips
+  int64_t sums_stride = 0;   // floats from one row to the next
+  bool opens = false;        // the accumulators start at 0, not at `sums`
+  float* left = nullptr;     // if set, `left += sum` is stored there (same stride), and `sums` is left as it was
+  int further = 0;           // then so many more to the left join, each kTileFloats before the last
+  std::byte* dst = nullptr;  // if set, the result is rounded to rows there instead, `dst_stride` bytes apart
+  int64_t dst_stride = 0;
+  DType dst_type = DType::kFloat32;  // or bfloat16
+  const float* routes = nullptr;     // if set, [rows]: row r is added to row places[r] of `left`, times routes[r]
+  const int32_t* places = nullptr;   // [rows]
+  int rows = 0;                      // 1 … kTileRows
+  int strips = 0;                    // 1 … kPanelStrips
 };
 using ProductFunction = void (*)(const Product&);
 
@@ -39,6 +45,7 @@ using ProductFunction = void (*)(const Product&);
 struct Segment {
   int64_t begin = 0;  // first step
   int64_t steps = 0;
+  int64_t next_steps = 0;  // of a second leaf that follows and is added (Product); not for few rows
   int level = 0;
   bool opens = false;  // the accumulators start at 0
   int merges = 0;      // afterwards, how often the two topmost are added
@@ -167,7 +174,8 @@ using RopeFunction = void (*)(ConstRow x, const float* cosines, const float* sin
 
 struct Kernels {
   Isa isa;
-  bool bf16_pairs;  // bfloat16 weights are packed in pairs for `product_pairs`; otherwise x is float32
+  bool bf16_pairs;    // bfloat16 weights are packed in pairs for `product_pairs`; otherwise x is float32
+  bool joins_leaves;  // the products take `next_steps`: there are registers enough
 
   ProductFunction product_pairs;            // weights and x bfloat16 pairs; null without `bf16_pairs`
   void (*attend_pairs)(const PairedTile&);  // over caches in pairs; null without `bf16_pairs`

@@ -39,19 +39,13 @@ struct Pairs {
 };
 #endif
 
+/// Runs the accumulators over `steps` steps from `w` and `x` on.
 template <typename Kind, int R, int V>
-static void product_tile(const Product& p) {
-  const bool opens = p.opens;
-  Lanes sums[R][V];
-#pragma GCC unroll 6
-  for (int r = 0; r < R; ++r) {
-#pragma GCC unroll 4
-    for (int v = 0; v < V; ++v) sums[r][v] = opens ? zero() : load(p.sums + r * p.sums_stride + v * kLanes);
-  }
-  const std::byte* w = p.weights;
-  const std::byte* x = p.x;
+LOCKSTEP_LANES_INLINE void add_steps(const Product& p, const std::byte* w, const std::byte* x, int64_t steps,
+                                     Lanes (&sums)[R][V]) {
   const int64_t x_stride = p.x_stride;
-  for (int64_t step = 0; step < p.steps; ++step) {
+  const int64_t weight_stride = p.weight_stride;
+  for (int64_t step = 0; step < steps; ++step) {
     typename Kind::Vector weights[V];
 #pragma GCC unroll 4
     for (int v = 0; v < V; ++v) weights[v] = Kind::weights(w + v * Kind::kStepBytes);
@@ -64,29 +58,68 @@ static void product_tile(const Product& p) {
 #pragma GCC unroll 4
       for (int v = 0; v < V; ++v) sums[r][v] = Kind::accumulate(sums[r][v], weights[v], broadcast);
     }
-    w += p.weight_stride;
+    w += weight_stride;
     x += sizeof(typename Kind::X);
   }
-  if (p.routes != nullptr) {
+}
+
+/// Stores complete sums of the strips from `first` on as rows of a tensor.
+template <int R, int V>
+LOCKSTEP_LANES_INLINE void round_strips(const Product& p, int first, const Lanes (&sums)[R][V]) {
+  const bool is_narrow = p.dst_type == DType::kBFloat16;
+#pragma GCC unroll 6
+  for (int r = 0; r < R; ++r) {
+    std::byte* row = p.dst + r * p.dst_stride;
+#pragma GCC unroll 4
+    for (int v = 0; v < V; ++v) {
+      const int column = (first + v) * kLanes;
+      if (is_narrow) {
+        store(reinterpret_cast<BFloat16*>(row) + column, sums[r][v]);
+      } else {
+        store(reinterpret_cast<float*>(row) + column, sums[r][v]);
+      }
+    }
+  }
+}
+
+/// Joins the sums of the strips from `first` on with what stands to the left, and stores them.
+template <int R, int V>
+LOCKSTEP_LANES_INLINE void join_and_store(const Product& p, int first, Lanes (&sums)[R][V]) {
+  const int64_t stride = p.sums_stride;
+  float* dst = (p.left != nullptr ? p.left : p.sums) + first * kLanes;
+  for (int joins = p.left != nullptr ? p.further : -1; joins >= 0; --joins) {
 #pragma GCC unroll 6
     for (int r = 0; r < R; ++r) {
-      float* to = p.left + p.places[r] * p.sums_stride;
-      const Lanes route = splat(p.routes[r]);
 #pragma GCC unroll 4
-      for (int v = 0; v < V; ++v) store(to + v * kLanes, fma(route, sums[r][v], load(to + v * kLanes)));
+      for (int v = 0; v < V; ++v) sums[r][v] = load(dst + r * stride + v * kLanes) + sums[r][v];
     }
-    return;
+    if (joins > 0) dst -= kTileFloats;
   }
-  const bool joins = p.left != nullptr;
-  float* const dst = joins ? p.left : p.sums;
-  const int64_t stride = p.sums_stride;
+  if (p.dst != nullptr) return round_strips<R, V>(p, first, sums);
 #pragma GCC unroll 6
   for (int r = 0; r < R; ++r) {
 #pragma GCC unroll 4
-    for (int v = 0; v < V; ++v) {
-      float* to = dst + r * stride + v * kLanes;
-      store(to, joins ? load(to) + sums[r][v] : sums[r][v]);
-    }
+    for (int v = 0; v < V; ++v) store(dst + r * stride + v * kLanes, sums[r][v]);
+  }
+}
+
+template <typename Kind, int R, int V>
+static void product_tile(const Product& p) {
+  const bool opens = p.opens;
+  Lanes sums[R][V];
+#pragma GCC unroll 6
+  for (int r = 0; r < R; ++r) {
+#pragma GCC unroll 4
+    for (int v = 0; v < V; ++v) sums[r][v] = opens ? zero() : load(p.sums + r * p.sums_stride + v * kLanes);
+  }
+  add_steps<Kind, R, V>(p, p.weights, p.x, p.steps, sums);
+  if (p.routes == nullptr) return join_and_store<R, V>(p, 0, sums);
+#pragma GCC unroll 6
+  for (int r = 0; r < R; ++r) {
+    float* to = p.left + p.places[r] * p.sums_stride;
+    const Lanes route = splat(p.routes[r]);
+#pragma GCC unroll 4
+    for (int v = 0; v < V; ++v) store(to + v * kLanes, fma(route, sums[r][v], load(to + v * kLanes)));
   }
 }
 
@@ -107,14 +140,58 @@ static Product strips_of(const Product& p, int first, int count) {
   part.weights += first * Kind::kStepBytes;
   part.sums += first * kLanes;
   if (part.left != nullptr) part.left += first * kLanes;
+  if (part.dst != nullptr) part.dst += first * kLanes * (part.dst_type == DType::kBFloat16 ? 2 : 4);
   part.strips = count;
   return part;
 }
 
 #if defined(__AVX512F__)
 
+constexpr bool kJoinsLeaves = true;
+
+/// Two leaves of `steps` and `next_steps` steps, each in its own accumulators, so that the first need not be stored.
+template <typename Kind, int R, int V>
+static void pair_of_leaves(const Product& p, int first) {
+  Lanes sums[R][V], next[R][V];
+#pragma GCC unroll 6
+  for (int r = 0; r < R; ++r) {
+#pragma GCC unroll 2
+    for (int v = 0; v < V; ++v) sums[r][v] = next[r][v] = zero();
+  }
+  const std::byte* w = p.weights + first * Kind::kStepBytes;
+  add_steps<Kind, R, V>(p, w, p.x, p.steps, sums);
+  w += p.steps * p.weight_stride;
+  add_steps<Kind, R, V>(p, w, p.x + p.steps * static_cast<int64_t>(sizeof(typename Kind::X)), p.next_steps, next);
+#pragma GCC unroll 6
+  for (int r = 0; r < R; ++r) {
+#pragma GCC unroll 2
+    for (int v = 0; v < V; ++v) sums[r][v] = sums[r][v] + next[r][v];
+  }
+  join_and_store<R, V>(p, first, sums);
+}
+
+template <typename Kind, int R>
+static void pair_of_leaves(const Product& p) {
+  int first = 0;
+  for (; first + 2 <= p.strips; first += 2) pair_of_leaves<Kind, R, 2>(p, first);
+  if (first < p.strips) pair_of_leaves<Kind, R, 1>(p, first);
+}
+
+template <typename Kind>
+static void product_of_two(const Product& p) {
+  switch (p.rows) {
+    case 1: return pair_of_leaves<Kind, 1>(p);
+    case 2: return pair_of_leaves<Kind, 2>(p);
+    case 3: return pair_of_leaves<Kind, 3>(p);
+    case 4: return pair_of_leaves<Kind, 4>(p);
+    case 5: return pair_of_leaves<Kind, 5>(p);
+    default: return pair_of_leaves<Kind, 6>(p);
+  }
+}
+
 template <typename Kind>
 static void product(const Product& p) {
+  if (p.next_steps > 0) return product_of_two<Kind>(p);
   switch (p.rows) {
     case 1: return product_rows<Kind, 1>(p);
     case 2: return product_rows<Kind, 2>(p);
@@ -126,6 +203,8 @@ static void product(const Product& p) {
 }
 
 #else
+
+constexpr bool kJoinsLeaves = false;
 
 /// With 16 registers of half the width, one row takes all strips and several rows take one strip at a time.
 template <typename Kind>

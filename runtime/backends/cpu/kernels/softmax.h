@@ -72,9 +72,10 @@ static void softmax_tile(const SoftmaxTile& tile) {
 
 static void finish_attention(const float* result, const float* sum, Row dst, int64_t count) {
   const Lanes total = splat(sum_of(load(sum)));
+  // A sum that underflowed to −0 is 0, as beside rows that see more keys, whose weights of 0 were added to it.
   with_type(dst.dtype, [&](auto d) {
     for (int64_t i = 0; i < count; i += kLanes) {
-      write<typename decltype(d)::Type>(dst.data, i, load(result + i) / total, count - i);
+      write<typename decltype(d)::Type>(dst.data, i, (load(result + i) + zero()) / total, count - i);
     }
   });
 }

@@ -15,9 +15,9 @@ constexpr Kernels make_kernels(Isa isa) {
   return {
     .isa = isa,
 #if defined(__AVX512BF16__)
-    .bf16_pairs = true, .product_pairs = product<Pairs>, .attend_pairs = attend_pairs,
+    .bf16_pairs = true, .joins_leaves = kJoinsLeaves, .product_pairs = product<Pairs>, .attend_pairs = attend_pairs,
 #else
-    .bf16_pairs = false, .product_pairs = nullptr, .attend_pairs = nullptr,
+    .bf16_pairs = false, .joins_leaves = kJoinsLeaves, .product_pairs = nullptr, .attend_pairs = nullptr,
 #endif
     .product_f32 = product<Scalar<float>>, .product_bf16 = product<Scalar<BFloat16>>,
     .product_f16 = product<Scalar<Float16>>, .streamed_rows = kStreamedRows,

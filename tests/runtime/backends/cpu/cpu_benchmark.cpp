@@ -118,6 +118,8 @@ BENCHMARK(gemm)
     ->Args({16, 256, 2048, 8192, 256})
     ->Args({16, 256, 2048, 2048, 64})
     ->Args({16, 256, 576, 1536, 32})
+    ->Args({16, 512, 4096, 2048, 0})
+    ->Args({16, 512, 2048, 8192, 256})
     ->Args({32, 256, 2048, 2048, 0})
     ->UseManualTime()
     ->Iterations(iterations(15));
@@ -353,10 +355,14 @@ void attention(benchmark::State& state) {
 }
 BENCHMARK(attention)
     ->ArgNames({"rows", "context", "head_dim", "group"})
-    ->Args({256, 512, 64, 4})
-    ->Args({256, 8192, 64, 4})
-    ->Args({256, 2048, 128, 4})
+    ->Args({512, 512, 64, 4})
+    ->Args({512, 512, 64, 3})
+    ->Args({512, 2048, 64, 3})
+    ->Args({512, 2048, 128, 4})
+    ->Args({512, 8192, 64, 4})
     ->Args({1, 8192, 64, 4})
+    ->Args({1, 8192, 64, 3})
+    ->Args({1, 8192, 128, 4})
     ->UseManualTime()
     ->Iterations(iterations(9));
 

@@ -118,6 +118,32 @@ TEST_P(Linear, SumsBlocksToTheSameBitsAtEveryDegree) {
   }
 }
 
+TEST_P(Linear, SumsTheLeavesOfARowToTheSameBitsWhateverTheOtherRows) {
+  struct Case {
+    int64_t leaves, block, k;
+  };
+  for (const Case& c : {Case{9, 16, 144}, Case{8, 64, 500}, Case{7, 5, 33}, Case{6, 600, 3500}, Case{2, 3, 4}}) {
+    const ProductFixture product{kernels(), dtype(), {15, 75, c.k}};
+    const BlockSplit split{{0, c.leaves}};
+    const std::vector<float> together = product.run(2, split, 0, c.block);
+    for (int64_t row = 0; row < product.shape.rows; ++row) {
+      const std::vector<float> alone = product.with_rows(row, row + 1).run(1, split, 0, c.block);
+      const auto begin = together.begin() + row * product.shape.n;
+      EXPECT_TRUE(same_bits(alone, {begin, begin + product.shape.n})) << "row " << row << ", leaves of " << c.block;
+    }
+  }
+}
+
+TEST_P(Linear, RoundsASumOnce) {
+  for (const ProductShape& shape : kShapes) {
+    ProductFixture product{kernels(), dtype(), shape};
+    std::vector<float> expected = product.run();
+    for (float& number : expected) number = to_float(to_bfloat16(number));
+    product.result_type = DType::kBFloat16;
+    EXPECT_TRUE(same_bits(product.run(), expected)) << shape.rows;
+  }
+}
+
 TEST_P(Linear, AddsLeavesInTheOrderOfTheTree) {
   // 2^24 + 1 + 1: from left to right each 1 is lost, as (2^24) + (1 + 1) neither is.
   ProductFixture product{kernels(), dtype(), {1, 1, 4}};

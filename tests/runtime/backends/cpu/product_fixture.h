@@ -38,6 +38,7 @@ struct ProductFixture {
   ProductShape shape;
   std::vector<float> x = random_numbers(shape.rows * shape.k, 1);
   std::vector<float> w = random_numbers(shape.n * shape.k, 2);
+  DType result_type = DType::kFloat32;
 
   /// f32 [roots, rows, n] by `workers` workers, one after the other. With a split: the roots of `rank`, w and x being
   /// that rank's columns.
@@ -50,14 +51,16 @@ struct ProductFixture {
     std::vector<std::byte> x_bytes = encode(x, dtype);
     const int64_t roots = split ? static_cast<int64_t>(split->roots_of(rank).size()) : 1;
     std::vector<float> result(static_cast<size_t>(roots * shape.rows * shape.n), -77.0f);
+    std::vector<std::byte> rounded = encode(result, result_type);
 
     Tensor from{.data = x_bytes.data(), .dtype = dtype, .rows = shape.rows, .columns = shape.k};
     from.stride = shape.k * from.element_size();
-    const Tensor to{.data = reinterpret_cast<std::byte*>(result.data()),
+    const Tensor to{.data = rounded.data(),
+                    .dtype = result_type,
                     .planes = roots,
                     .rows = shape.rows,
                     .columns = shape.n,
-                    .stride = shape.n * 4};
+                    .stride = shape.n * static_cast<int64_t>(size_of(result_type))};
     LinearPlan plan = split ? LinearPlan::blocks(packing, *split, rank, block) : LinearPlan::plain(packing);
     const LinearTask task = LinearTask::make(kernels, {packing, packed.data()}, plan, from, to);
     // NaN in the scratch: nothing may be read that was not written before.
@@ -70,6 +73,8 @@ struct ProductFixture {
     for (int worker = 0; worker < workers; ++worker) {
       task.run(as_bytes(arranged), as_bytes(scratch), {worker, workers});
     }
+    kernels.convert({rounded.data(), result_type}, {as_bytes(result), DType::kFloat32},
+                    static_cast<int64_t>(result.size()));
     return result;
   }
 
