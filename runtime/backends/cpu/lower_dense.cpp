@@ -81,18 +81,18 @@ Result<void> Compiler::add_linear(const Node& node, LinearTask task) {
   Scratch* scratch = &program_.scratch;
   auto fused = std::make_shared<FusedLinear>(FusedLinear{.task = std::move(task)});  // shared: phases are copyable
   fused->make_row = std::exchange(make_row_, nullptr);
-  if (fused->make_row) {
-    fused->task.arrange = true;
-  } else {
+  // Several rows that lie a multiple of 4 KiB apart would share few sets of the first-level cache.
+  const bool collides = fused->task.x.stride % 4096 == 0 && graph_.rows >= 4 && graph_.rows <= kFewRows;
+  fused->task.arrange = fused->task.arrange || fused->make_row != nullptr || collides;
+  if (!fused->make_row) {
     scratch->need_shared(fused->task.arranged_bytes());
     if (fused->task.arrange) {
       add_shared([fused, scratch](Part part) { fused->task.arrange_rows(scratch->shared_memory, part); });
     }
   }
   scratch->need_private(fused->private_bytes());
-  add_shared([fused, scratch](Part part) {
-    fused->run(scratch->shared_memory, scratch->private_of(part), part);
-  });
+  add_shared([fused, scratch](Part part) { fused->run(scratch->shared_memory, scratch->private_of(part), part); });
+  program_.phases.back().reads = [fused](Part part) { return fused->task.first_weights(part); };
   open_linear_ = fused.get();
   open_result_ = *node.result;
   return ok();
@@ -102,7 +102,8 @@ const graph::Node* Compiler::only_reader_next(const Node& node) const {
   const Node* next = &node + 1;
   if (next == graph_.nodes.data() + graph_.nodes.size() || next->operands.empty()) return nullptr;
   int64_t reads = 0;
-  for (const Node& other : graph_.nodes) reads += std::count(other.operands.begin(), other.operands.end(), *node.result);
+  for (const Node& other : graph_.nodes)
+    reads += std::count(other.operands.begin(), other.operands.end(), *node.result);
   for (const graph::Output& output : graph_.outputs) reads += output.value == *node.result ? 1 : 0;
   return reads == 1 && next->operands.front() == *node.result ? next : nullptr;
 }
@@ -206,8 +207,8 @@ void Compiler::lower_rms_norm(const Node& node) {
   const int64_t heads = node.has("heads") ? node.integer("heads") : 1;
   const double offset = node.has("offset") ? node.number("offset") : 0.0;
   const auto one_row = [x = operand(node, 0), w = operand(node, 1), dtype = result(node).dtype,
-                        epsilon = node.number("epsilon"), offset, rms_norm = kernels_.rms_norm](int64_t row,
-                                                                                               std::byte* dst) {
+                        epsilon = node.number("epsilon"), offset,
+                        rms_norm = kernels_.rms_norm](int64_t row, std::byte* dst) {
     rms_norm(x.const_row(row), w.const_row(0), {dst, dtype}, w.columns, epsilon, static_cast<float>(offset));
   };
   if (heads == 1 && leaves_norm_to_product(node, one_row)) return;
@@ -223,8 +224,8 @@ void Compiler::lower_rms_norm(const Node& node) {
 
 void Compiler::lower_layer_norm(const Node& node) {
   const auto one_row = [x = operand(node, 0), w = operand(node, 1), b = operand(node, 2), like = result(node),
-                        epsilon = node.number("epsilon"), layer_norm = kernels_.layer_norm](int64_t row,
-                                                                                           std::byte* dst) {
+                        epsilon = node.number("epsilon"),
+                        layer_norm = kernels_.layer_norm](int64_t row, std::byte* dst) {
     layer_norm(x.const_row(row), w.const_row(0), b.const_row(0), {dst, like.dtype}, like.columns, epsilon);
   };
   if (leaves_norm_to_product(node, one_row)) return;

@@ -53,11 +53,11 @@ struct FewRows {
   int64_t x_stride = 0;                // bytes from one row to the next
   const Segment* begin = nullptr;
   const Segment* end = nullptr;
-  float* stack = nullptr;    // [levels, kFewRowsTile, kPanel]
-  int rows = 0;              // 1 … kFewRowsTile; without AVX-512 1 … kTileRows
-  int strips = 0;            // 1 … kPanelStrips
-  // With 4 to 6 rows, weights that come into the cache meanwhile: step i of a segment asks for the line at (the segment's
-  // first weights + ahead + its steps · ahead_offset + i · ahead_stride).
+  float* stack = nullptr;  // [levels, kFewRowsTile, kPanel]
+  int rows = 0;            // 1 … kFewRowsTile; without AVX-512 1 … kTileRows
+  int strips = 0;          // 1 … kPanelStrips
+  // With 4 to 6 rows, weights that come into the cache meanwhile: step i of a segment asks for the line at (the
+  // segment's first weights + ahead + its steps · ahead_offset + i · ahead_stride).
   int64_t ahead = 0;  // 0: none
   int64_t ahead_offset = 0;
   int64_t ahead_stride = 0;
@@ -145,11 +145,11 @@ struct Kernels {
   Isa isa;
   bool bf16_pairs;  // bfloat16 weights are packed in pairs for `product_pairs`; otherwise x is float32
 
-  ProductFunction product_pairs;  // weights and x bfloat16 pairs; null without `bf16_pairs`
-  ProductFunction product_f32;    // weights float32, x float32
-  ProductFunction product_bf16;   // weights bfloat16 (not paired), x float32
-  ProductFunction product_f16;    // weights float16, x float32
-  int streamed_rows;              // up to so many rows, the next four take all segments of a plan in one call
+  ProductFunction product_pairs;   // weights and x bfloat16 pairs; null without `bf16_pairs`
+  ProductFunction product_f32;     // weights float32, x float32
+  ProductFunction product_bf16;    // weights bfloat16 (not paired), x float32
+  ProductFunction product_f16;     // weights float16, x float32
+  int streamed_rows;               // up to so many rows, the next four take all segments of a plan in one call
   FewRowsFunction few_rows_pairs;  // the same kinds of weights as above
   FewRowsFunction few_rows_f32;
   FewRowsFunction few_rows_bf16;
