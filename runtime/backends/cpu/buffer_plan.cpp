@@ -155,21 +155,36 @@ void mark_rows_and_views(const Graph& graph, std::vector<Placement>& values) {
   }
 }
 
-/// Whether `next` may run without a barrier after the node before it (fused_linear.h, AttentionTask::prepare).
-bool may_share_phase(Op before, Op next) {
-  const bool is_norm = before == Op::kRmsNorm || before == Op::kLayerNorm;
-  switch (next) {
-    case Op::kLinear: return is_norm;
+/// Nodes that may run without a barrier in between, by the kind of the first: a product and what is done to its columns
+/// (fused_linear.h), or what is done to heads before attention (AttentionTask::prepare).
+enum class Group { kNone, kNorm, kColumns, kHeads };
+
+Group group_of_first(Op op) {
+  switch (op) {
+    case Op::kRmsNorm:
+    case Op::kLayerNorm: return Group::kNorm;
+    case Op::kLinear:
+    case Op::kLinearBlocks: return Group::kColumns;
+    case Op::kRope:
+    case Op::kKvAppend: return Group::kHeads;
+    default: return Group::kNone;
+  }
+}
+
+bool goes_on(Group group, Op op) {
+  if (group == Group::kNorm) return op == Op::kLinear;
+  if (group == Group::kHeads) {
+    return op == Op::kColumns || op == Op::kRope || op == Op::kKvAppend || op == Op::kAttention;
+  }
+  switch (op) {
     case Op::kAllReduce:
+    case Op::kAllGather:
     case Op::kAdd:
     case Op::kScale:
     case Op::kSoftCap:
     case Op::kActivation:
     case Op::kGatedActivation:
-    case Op::kColumns:
-    case Op::kRope:
-    case Op::kKvAppend:
-    case Op::kAttention: return true;
+    case Op::kColumns: return group == Group::kColumns;
     default: return false;
   }
 }
@@ -177,14 +192,18 @@ bool may_share_phase(Op before, Op next) {
 /// By node: the last one that may run before every worker is done with this one.
 std::vector<int64_t> phase_ends(const Graph& graph) {
   std::vector<int64_t> ends(graph.nodes.size());
-  for (size_t i = graph.nodes.size(); i-- > 0;) {
-    const bool shares = i + 1 < ends.size() && may_share_phase(graph.nodes[i].op, graph.nodes[i + 1].op);
-    ends[i] = shares ? ends[i + 1] : static_cast<int64_t>(i);
+  for (size_t begin = 0, end = 0; begin < ends.size(); begin = end) {
+    Group group = group_of_first(graph.nodes[begin].op);
+    for (end = begin + 1; end < ends.size() && goes_on(group, graph.nodes[end].op); ++end) {
+      if (group == Group::kNorm) group = Group::kColumns;  // the product that makes its rows itself
+    }
+    std::fill(ends.begin() + begin, ends.begin() + end, static_cast<int64_t>(end) - 1);
   }
   return ends;
 }
 
-/// The index of the last node that reads or writes each value, or runs beside one that does; views stand for their base.
+/// The index of the last node that reads or writes each value, or runs beside one that does; views stand for their
+/// base.
 std::vector<int64_t> last_uses(const Graph& graph, const std::vector<Placement>& values) {
   std::vector<int64_t> last(values.size(), -1);
   const std::vector<int64_t> ends = phase_ends(graph);

@@ -32,7 +32,19 @@ Result<void> Compiler::compile() {
     LOCKSTEP_TRY_VOID(lower(node));
     if (node.result && slot_of_rows_ == node.result) bound_rows_by(*node.result);
   }
+  tell_what_comes();
   return map_scratch();
+}
+
+void Compiler::tell_what_comes() {
+  constexpr size_t kSoon = 2;  // attention stands between two products
+  std::vector<Phase>& phases = program_.phases;
+  for (size_t i = 0; i < phases.size(); ++i) {
+    const size_t end = std::min(phases.size(), i + 1 + kSoon);
+    const auto next =
+        std::find_if(phases.begin() + i + 1, phases.begin() + end, [](const Phase& p) { return !!p.reads; });
+    if (next != phases.begin() + end) phases[i].next_reads = next->reads;
+  }
 }
 
 Result<void> Compiler::check_communicator() const {

@@ -43,6 +43,8 @@ class Compiler {
   Result<void> check_communicator() const;
   Result<void> map_workspace();
   Result<void> map_scratch();
+  /// Lets each phase's barrier ask for the weights of the next product.
+  void tell_what_comes();
   void bind_inputs_and_outputs();
   Result<void> place_values();
   Result<Tensor> place(graph::ValueId id) const;
@@ -126,8 +128,8 @@ class Compiler {
   using RopeKey = std::tuple<std::vector<graph::ValueId>, double, bool>;  // operands but x, scale, turns neighbours
   std::map<RopeKey, const float*> rope_tables_;
   std::set<std::tuple<graph::ValueId, graph::ValueId, RowLimits>> checked_rows_;  // slot, position
-  struct FusedLinear* open_linear_ = nullptr;  // of the last phase, which still takes work on its columns
-  graph::ValueId open_result_{0};              // what that phase makes
+  struct FusedLinear* open_linear_ = nullptr;          // of the last phase, which still takes work on its columns
+  graph::ValueId open_result_{0};                      // what that phase makes
   std::function<void(int64_t, std::byte*)> make_row_;  // the norm before the next product
   std::vector<HeadWork> head_work_;                    // before the next attention
 };

@@ -71,7 +71,7 @@ void Executable::run_phases(Part part) {
     } catch (const std::exception& bug) {
       fail(i, {ErrorKind::kInternal, fmt::format("[runtime/backends/cpu] {}", bug.what())});
     }
-    team_.meet();
+    team_.meet(phase.next_reads ? phase.next_reads(part) : std::span<const std::byte>());
     // Worker 0 may be ahead and fail in the next phase; that one's barrier is still to be met.
     if (failed_phase_.load(std::memory_order_relaxed) <= i) return;
   }

@@ -234,6 +234,15 @@ void LinearTask::arrange_rows(std::byte* arranged, Part part) const {
   }
 }
 
+std::span<const std::byte> LinearTask::first_weights(Part part) const {
+  constexpr int64_t kMostBytes = int64_t{64} << 10;  // a small part of a second-level cache
+  const Strips share = share_of_strips(weight.packing.strips() / (has_halves ? 2 : 1), part);
+  const int64_t panel = share.begin / kPanelStrips;
+  if (share.size() <= 0 || share.begin % kPanelStrips != 0) return {};  // nothing, or a share of a panel's lines
+  const std::byte* begin = weight.data + weight.packing.panel_offset(panel);
+  return {begin, static_cast<size_t>(std::min(kMostBytes, weight.packing.bytes_of_part() - (begin - weight.data)))};
+}
+
 void LinearTask::run(const std::byte* arranged, std::byte* private_scratch, Part part) const {
   if (plan.segments.empty()) return;
   const int64_t strips = weight.packing.strips() / (has_halves ? 2 : 1);

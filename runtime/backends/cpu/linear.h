@@ -9,6 +9,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <span>
 #include <vector>
 
 #include "runtime/backends/cpu/packing.h"
@@ -22,10 +23,10 @@ namespace lockstep::cpu {
 /// The sums of one product: roots, leaves, and the slabs of K whose weights stay in a core's cache while all rows pass.
 struct LinearPlan {
   std::vector<Segment> segments;
-  std::vector<int64_t> slabs;  // slab i is segments slabs[i] … slabs[i + 1] − 1
-  std::vector<Segment> few;         // the same sums, cut for few rows
-  std::vector<int64_t> few_slabs;   // as `slabs`; none goes beyond a root
-  std::vector<size_t> few_roots;    // root i is slabs few_roots[i] … few_roots[i + 1] − 1
+  std::vector<int64_t> slabs;      // slab i is segments slabs[i] … slabs[i + 1] − 1
+  std::vector<Segment> few;        // the same sums, cut for few rows
+  std::vector<int64_t> few_slabs;  // as `slabs`; none goes beyond a root
+  std::vector<size_t> few_roots;   // root i is slabs few_roots[i] … few_roots[i + 1] − 1
   int levels = 1;
 
   /// One sum over all of K.
@@ -108,6 +109,8 @@ struct LinearTask {
 
   /// Lays x out as the kernels read it; only where `arrange` says so, and before `run`.
   void arrange_rows(std::byte* arranged, Part part) const;
+  /// The first weights that the part will read.
+  std::span<const std::byte> first_weights(Part part) const;
   /// Computes the part's share of the columns.
   void run(const std::byte* arranged, std::byte* private_scratch, Part part) const;
 

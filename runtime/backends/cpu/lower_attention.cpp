@@ -153,7 +153,8 @@ const graph::Node* Compiler::attention_of_heads(const Node& node) const {
   const auto belongs = [&](const Node& n) {
     if (n.op == graph::Op::kColumns) return plan_.values[n.result->value].is_view;
     if (n.op != graph::Op::kRope) return appends(n, 1) || appends(n, 2);
-    if (*n.result == attention->operands[0]) return n.integer("heads") == int64_t(attention->integers("head_map").size());
+    if (*n.result == attention->operands[0])
+      return n.integer("heads") == int64_t(attention->integers("head_map").size());
     return is_key(*n.result) && keys != nullptr && n.integer("heads") == keys->heads;
   };
   return std::all_of(&node, attention, belongs) ? attention : nullptr;

@@ -29,10 +29,10 @@ void Compiler::lower_all_reduce(const Node& node) {
   if (graph_.ranks == 1) {
     LOCKSTEP_CHECK(partial.planes == 1, partial.planes);  // one rank holds the whole tree: one root
     if (open_linear_ != nullptr && open_result_ == node.operands[0]) {
-      add_columnwise(dst, open_result_, [partial, dst, convert = kernels_.convert](int64_t row, int64_t column,
-                                                                                   int64_t count) {
-        convert(partial.const_row(row, column), dst.row(row, column), count);
-      });
+      add_columnwise(dst, open_result_,
+                     [partial, dst, convert = kernels_.convert](int64_t row, int64_t column, int64_t count) {
+                       convert(partial.const_row(row, column), dst.row(row, column), count);
+                     });
       open_result_ = *node.result;
       return;
     }
@@ -63,6 +63,13 @@ void Compiler::lower_all_gather(const Node& node) {
   const Tensor x = operand(node, 0);
   const Tensor dst = result(node);
   const std::vector<int64_t> parts = node.integers("parts");
+  if (graph_.ranks == 1 && x.planes == 1) {
+    add_columnwise(dst, node.operands[0], [x, dst](int64_t row, int64_t column, int64_t count) {
+      std::memcpy(dst.at(row, column), x.at(row, column), static_cast<size_t>(count * dst.element_size()));
+    });
+    open_linear_ = nullptr;
+    return;
+  }
   Scratch* scratch = &program_.scratch;
   const int64_t own_bytes = x.rows * x.columns * x.element_size();
   const int64_t gathered = (own_bytes + 63) / 64 * 64;  // where the ranks' parts arrive: after our own, made dense

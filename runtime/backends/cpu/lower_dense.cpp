@@ -85,9 +85,10 @@ Result<void> Compiler::add_linear(const Node& node, LinearTask task) {
   Scratch* scratch = &program_.scratch;
   auto fused = std::make_shared<FusedLinear>(FusedLinear{.task = std::move(task)});  // shared: phases are copyable
   fused->make_row = std::exchange(make_row_, nullptr);
-  if (fused->make_row) {
-    fused->task.arrange = true;
-  } else {
+  // Several rows that lie a multiple of 4 KiB apart would share few sets of the first-level cache.
+  const bool collides = fused->task.x.stride % 4096 == 0 && graph_.rows >= 4 && graph_.rows <= kFewRows;
+  fused->task.arrange = fused->task.arrange || fused->make_row != nullptr || collides;
+  if (!fused->make_row) {
     scratch->need_shared(fused->task.arranged_bytes());
     if (fused->task.arrange) {
       add_shared([fused, scratch](Part part) { fused->task.arrange_rows(scratch->shared_memory, part); });
@@ -95,6 +96,7 @@ Result<void> Compiler::add_linear(const Node& node, LinearTask task) {
   }
   scratch->need_private(fused->private_bytes());
   add_shared([fused, scratch](Part part) { fused->run(scratch->shared_memory, scratch->private_of(part), part); });
+  program_.phases.back().reads = [fused](Part part) { return fused->task.first_weights(part); };
   open_linear_ = fused.get();
   open_result_ = *node.result;
   return ok();

@@ -6,6 +6,7 @@
 #include <cstdint>
 #include <functional>
 #include <map>
+#include <span>
 #include <string>
 #include <vector>
 
@@ -20,6 +21,8 @@ namespace lockstep::cpu {
 struct Phase {
   std::function<void(Part)> shared = {};     // every worker does its part
   std::function<Result<void>()> alone = {};  // worker 0, the executor's thread: collectives, serial work
+  std::function<std::span<const std::byte>(Part)> reads = {};  // where known, the memory that a worker will read first
+  std::function<std::span<const std::byte>(Part)> next_reads = {};  // the same of a phase that follows soon
 };
 
 /// Memory that the phases of one executable use in turn; sized while they are made, mapped before the first step.

@@ -84,9 +84,15 @@ void ThreadTeam::help(int worker) {
   }
 }
 
-void ThreadTeam::meet_others() {
+void ThreadTeam::meet_others(std::span<const std::byte> upcoming) {
   const uint32_t meeting = meetings_.load(std::memory_order_relaxed);
-  if (arrived_.fetch_add(1, std::memory_order_acq_rel) + 1 < threads_) return wait_for_change(meetings_, meeting);
+  if (arrived_.fetch_add(1, std::memory_order_acq_rel) + 1 < threads_) {
+    for (size_t at = 0; at < upcoming.size(); at += 64) {
+      if (meetings_.load(std::memory_order_acquire) != meeting) return;
+      __builtin_prefetch(upcoming.data() + at);
+    }
+    return wait_for_change(meetings_, meeting);
+  }
   arrived_.store(0, std::memory_order_relaxed);
   meetings_.store(meeting + 1, std::memory_order_release);
   meetings_.notify_all();

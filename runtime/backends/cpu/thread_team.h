@@ -8,6 +8,7 @@
 #include <atomic>
 #include <cstdint>
 #include <memory>
+#include <span>
 #include <thread>
 #include <vector>
 
@@ -44,15 +45,16 @@ class ThreadTeam {
   /// Calls `job(context, part)` on every worker and returns when all have returned. Does not allocate.
   void run(void (*job)(void* context, Part part), void* context);
 
-  /// Inside a job: returns when every worker has called it.
-  void meet() {
-    if (threads_ > 1) meet_others();
+  /// Inside a job: returns when every worker has called it. Meanwhile asks for `upcoming`, memory that this worker will
+  /// read next.
+  void meet(std::span<const std::byte> upcoming = {}) {
+    if (threads_ > 1) meet_others(upcoming);
   }
 
  private:
   explicit ThreadTeam(int threads) : threads_(threads) {}
   void help(int worker);
-  void meet_others();
+  void meet_others(std::span<const std::byte> upcoming);
 
   int threads_;
   std::vector<std::thread> helpers_;

@@ -6,6 +6,7 @@
 #include <cstring>
 #include <limits>
 
+#include "runtime/backends/cpu/fused_linear.h"
 #include "tests/runtime/backends/cpu/product_fixture.h"
 
 namespace lockstep::cpu {
@@ -55,6 +56,74 @@ TEST_P(Linear, GivesARowTheSameBitsWhateverTheOtherRows) {
       const std::vector<float> alone = product.with_rows(row, row + 1).run();
       const auto begin = together.begin() + row * shape.n;
       EXPECT_TRUE(same_bits(alone, {begin, begin + shape.n})) << "row " << row << " of " << shape.rows;
+    }
+  }
+}
+
+TEST_P(Linear, GivesTheSameBitsAtEveryRowCountOfADecodeStep) {
+  // Beyond `kFewRows` too, where other kernels run; leaves of 8 and 1 steps, K of some slabs, a panel of 3 strips.
+  const ProductFixture most{kernels(), dtype(), {40, 112, 150}};
+  const BlockSplit split{{0, 10}};
+  const std::vector<float> plain = most.run(), leaves = most.run(1, split, 0, 16);
+  for (int64_t rows = 1; rows < 40; ++rows) {
+    const ProductFixture some = most.with_rows(40 - rows, 40);
+    EXPECT_TRUE(same_bits(some.run(2), {plain.end() - rows * 112, plain.end()})) << rows;
+    EXPECT_TRUE(same_bits(some.run(3, split, 0, 16), {leaves.end() - rows * 112, leaves.end()})) << rows;
+  }
+}
+
+TEST_P(Linear, KeepsInfinityAndNanInTheirRowsAtEveryRowCountOfADecodeStep) {
+  for (int64_t rows : {4, 6, 7, 8, 9, 16, 31, 36}) {
+    ProductFixture product{kernels(), dtype(), {rows, 64, 96}};
+    const std::vector<float> before = product.run();
+    product.x[96] = std::numeric_limits<float>::infinity();  // row 1
+    product.x[3 * 96 + 95] = std::numeric_limits<float>::quiet_NaN();
+    const std::vector<float> found = product.run();
+    for (int64_t i = 0; i < rows * 64; ++i) {
+      if (i / 64 == 3) {
+        EXPECT_TRUE(std::isnan(found[i])) << rows;
+      } else if (i / 64 != 1) {
+        EXPECT_EQ(found[i], before[i]) << rows;
+      }
+    }
+  }
+}
+
+/// gate and up [2 · columns, k] with a made x: the same bits as the plain product of what `make_row` makes.
+TEST_P(Linear, MakesItsRowsAndWorksOnItsColumnsWhateverTheWorkers) {
+  const ProductFixture product{kernels(), dtype(), {3, 2 * 80, 64}};
+  const std::vector<float> plain = product.run();
+  const bool pairs = kernels().bf16_pairs && dtype() == DType::kBFloat16;
+  const Packing packing = Packing::for_leaves(160, 64, 64, dtype(), pairs);
+  std::vector<std::byte> packed(static_cast<size_t>(packing.bytes()));
+  pack(packing, encode(product.w, dtype()).data(), packed.data());
+  const std::vector<std::byte> x = encode(product.x, dtype());
+  std::vector<float> gate_up(3 * 160), sums(3 * 80);
+  Tensor from{.dtype = dtype(), .rows = 3, .columns = 64};  // no data: every row is made
+  from.stride = 64 * from.element_size();
+  const Tensor to{.data = reinterpret_cast<std::byte*>(gate_up.data()), .rows = 3, .columns = 160, .stride = 160 * 4};
+  FusedLinear fused{.task =
+                        LinearTask::make(kernels(), {packing, packed.data()}, LinearPlan::plain(packing), from, to)};
+  fused.task.arrange = true;
+  fused.task.has_halves = true;
+  fused.make_row = [&](int64_t row, std::byte* dst) { std::memcpy(dst, x.data() + row * from.stride, from.stride); };
+  fused.tails.push_back([&](Range columns) {
+    for (int64_t row = 0; row < 3; ++row) {
+      for (int64_t c = columns.begin; c < columns.end; ++c) {
+        sums[row * 80 + c] = gate_up[row * 160 + c] - gate_up[row * 160 + 80 + c];
+      }
+    }
+  });
+  std::vector<float> scratch(static_cast<size_t>(fused.private_bytes() / 4), __builtin_nanf(""));
+  for (int workers : {1, 2, 3, 7}) {
+    std::fill(sums.begin(), sums.end(), __builtin_nanf(""));
+    std::fill(gate_up.begin(), gate_up.end(), __builtin_nanf(""));
+    for (int worker = 0; worker < workers; ++worker) {
+      fused.run(nullptr, reinterpret_cast<std::byte*>(scratch.data()), {worker, workers});
+    }
+    EXPECT_TRUE(same_bits(gate_up, plain)) << workers;
+    for (int64_t i = 0; i < 3 * 80; ++i) {
+      EXPECT_EQ(sums[i], plain[i / 80 * 160 + i % 80] - plain[i / 80 * 160 + 80 + i % 80]) << workers;
     }
   }
 }
