@@ -3,11 +3,13 @@
 
 #include <algorithm>
 #include <cstdio>
+#include <iterator>
 #include <set>
 #include <string>
 
 #include "launcher/commands.h"
 #include "launcher/ranks/serving_spec.h"
+#include "runtime/backends/neuron/neuron.h"
 #include "runtime/graph/passes.h"
 #include "runtime/graph/text.h"
 #include "shards/cost/expert_reads.h"
@@ -51,6 +53,25 @@ Result<void> print_graph(const graph::Graph& before, const std::string& passes) 
   return ok();
 }
 
+/// What the Neuron backend makes of every graph of `phase`: ranks together, since they run one module.
+Result<void> print_modules(const ExplainCommand& command, const checkpoint::ModelSpec& spec,
+                           const partition::Partition& partition, const shards::ShardOptions& options) {
+  std::vector<std::vector<graph::Graph>> steps;  // [graph][rank]
+  for (int rank = 0; rank < partition.ranks(); ++rank) {
+    LOCKSTEP_TRY(shards::ShardGraphs graphs, shards::build_graphs(spec, partition, rank, options, {}));
+    std::vector<graph::Graph> own;
+    if (command.phase != "decode") std::ranges::move(graphs.prefill, std::back_inserter(own));
+    if (command.phase != "prefill") std::ranges::move(graphs.decode, std::back_inserter(own));
+    steps.resize(own.size());
+    for (size_t i = 0; i < own.size(); ++i) steps[i].push_back(std::move(own[i]));
+  }
+  for (const std::vector<graph::Graph>& ranks : steps) {
+    LOCKSTEP_TRY(const std::string text, neuron::explain(ranks));
+    fmt::print("{}\n", text);
+  }
+  return ok();
+}
+
 }  // namespace
 
 Result<void> explain(const ExplainCommand& command) {
@@ -66,6 +87,7 @@ Result<void> explain(const ExplainCommand& command) {
   const int64_t capacity = command.model.max_seq_len.value_or(default_capacity(spec));
   LOCKSTEP_TRY(const shards::ShardOptions options,
                shard_options(command.model, spec, command.model.batch_size.value_or(1), capacity));
+  if (command.backend == "neuron") return print_modules(command, spec, partition, options);
   LOCKSTEP_TRY(const shards::ShardGraphs before, shards::build_graphs(spec, partition, command.rank, options, {}));
   LOCKSTEP_TRY(const shards::ShardGraphs after,
                shards::build_graphs(spec, partition, command.rank, options, graph::default_passes()));

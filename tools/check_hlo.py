@@ -7,7 +7,9 @@ hence the pinned version. In a virtual environment of its own:
     python3 -m venv V && V/bin/pip install -r tools/requirements-hlo.txt
     build/release/bin/neuron_oracle_cases DIR            # writes the cases; needs no jaxlib
     V/bin/python tools/check_hlo.py DIR [NAME ...]       # checks them, each in a process of its own
-    V/bin/python tools/check_hlo.py DIR --approve FILE   # and writes the digests of what passed
+    V/bin/python tools/check_hlo.py DIR --approve tests/runtime/backends/neuron/approved.txt
+
+and, for the indices of gather and scatter, the same with `neuron_oracle_cases --indices DIR`, without --approve.
 
 Ranks are virtual CPU devices of one process. States are fed back from the module's own outputs; integers must be equal,
 floats within the case's tolerance of the largest expected magnitude. What passes is valid HLO and computes the right
@@ -15,10 +17,10 @@ numbers; what neuronx-cc makes of it, only neuronx-cc can say.
 """
 import argparse
 import concurrent.futures
-import hashlib
 import json
 import os
 import pathlib
+import struct
 import subprocess
 import sys
 
@@ -138,6 +140,8 @@ class Case:
             for output, by_rank in zip(module["outputs"], outputs):
                 if output["parameter"] is not None:
                     held[module["parameters"][output["parameter"]]["name"]] = by_rank
+                elif output["name"].startswith("index"):
+                    self.check_indices(number, output["name"], by_rank)
                 elif output["name"] == "agreement":
                     for found in by_rank:
                         self.compare(f"step {number} agreement", found, self.np.zeros(ranks, self.np.int32))
@@ -147,6 +151,14 @@ class Case:
             for rank in range(ranks):
                 rows = expected["rows"]
                 self.compare(f"state {name} rank {rank}", held[name][rank][:rows], self.tensor(expected, rank)[:rows])
+
+    def check_indices(self, number, name, by_rank):
+        """What neuron_oracle_cases --indices adds: one outside is an error on the device."""
+        limits = [int(limit) for limit in name.split(" below ")[1].split(",")]
+        for found in by_rank:
+            vectors = found.reshape(-1, len(limits))
+            if (vectors < 0).any() or (vectors >= self.np.array(limits)).any():
+                self.failures.append(f"step {number} {name}: found {vectors.min(0)} to {vectors.max(0)}")
 
     def value(self, parameter, step, held):
         if parameter["role"] == "rank":
@@ -177,9 +189,32 @@ def check_in_child(directory):
     return {"name": directory.name, "worst": float("inf"), "failures": [f"the process ended: {child.stderr[-2000:]}"]}
 
 
+def fingerprint(data):
+    """lockstep::Fingerprint (runtime/core/hash.h)."""
+    mask, state = (1 << 64) - 1, 0xCBF29CE484222325
+    whole = len(data) // 8 * 8
+    words = list(struct.unpack(f"<{whole // 8}Q", data[:whole])) + list(data[whole:])
+    for word in words:
+        state = (state ^ word ^ (state >> 32)) * 0x100000001B3 & mask
+    state = (state ^ (state >> 30)) * 0xBF58476D1CE4E5B9 & mask
+    state = (state ^ (state >> 27)) * 0x94D049BB133111EB & mask
+    return state ^ (state >> 31)
+
+
 def digests(directory):
     files = sorted(directory.glob("*.pb"), key=lambda path: int(path.stem.rsplit("_", 1)[1]))
-    return [hashlib.sha256(path.read_bytes()).hexdigest() for path in files]
+    return [f"{fingerprint(path.read_bytes()):016x}" for path in files]
+
+
+def approve(path, directories):
+    held = {}
+    if path.exists():
+        lines = [line.split() for line in path.read_text().splitlines() if line and not line.startswith("#")]
+        held = {name: rest for name, *rest in lines}
+    held |= {directory.name: digests(directory) for directory in directories}
+    lines = [f"# Modules that XLA's CPU client (jaxlib {PINNED}) ran with the reference backend's results: case, then",
+             "# the fingerprint of each module's bytes. Written by tools/check_hlo.py --approve."]
+    path.write_text("\n".join(lines + [" ".join([name, *held[name]]) for name in sorted(held)]) + "\n")
 
 
 def main():
@@ -187,7 +222,7 @@ def main():
     parser.add_argument("directory", type=pathlib.Path)
     parser.add_argument("names", nargs="*", help="only cases whose name contains one of these")
     parser.add_argument("--one", action="store_true", help="check this one case in this process")
-    parser.add_argument("--approve", type=pathlib.Path, help="write the digests of all cases, if all pass")
+    parser.add_argument("--approve", type=pathlib.Path, help="write the fingerprints of what passes to this file, beside those that it holds")
     parser.add_argument("--jobs", type=int, default=2)
     arguments = parser.parse_args()
     if arguments.one:
@@ -196,19 +231,16 @@ def main():
     directories = sorted(path.parent for path in arguments.directory.glob("*/case.json"))
     if arguments.names:
         directories = [d for d in directories if any(name in d.name for name in arguments.names)]
-    failed = 0
+    failed = set()
     with concurrent.futures.ThreadPoolExecutor(arguments.jobs) as pool:
         for result in pool.map(check_in_child, directories):
-            failed += bool(result["failures"])
+            failed |= {result["name"]} if result["failures"] else set()
             print(f"{'FAILED' if result['failures'] else 'ok':<7} {result['worst']:.1e}  {result['name']}", flush=True)
             for failure in result["failures"][:4]:
                 print(f"        {failure}", flush=True)
-    print(f"{len(directories) - failed} of {len(directories)} cases agree (jaxlib {PINNED})")
-    if arguments.approve and not failed:
-        lines = [f"# Modules that XLA's CPU client (jaxlib {PINNED}) ran with the reference backend's results: case, then",
-                 "# SHA-256 of each module's bytes. Written by tools/check_hlo.py --approve."]
-        lines += [" ".join([d.name, *digests(d)]) for d in directories]
-        arguments.approve.write_text("\n".join(lines) + "\n")
+    print(f"{len(directories) - len(failed)} of {len(directories)} cases agree (jaxlib {PINNED})")
+    if arguments.approve:
+        approve(arguments.approve, [directory for directory in directories if directory.name not in failed])
     return 1 if failed else 0
 
 

@@ -104,6 +104,7 @@ struct ExplainCommand {
   std::string phase = "both";    // prefill, decode or both
   std::string passes = "after";  // before, after or each
   std::string show = "all";      // all, graph or summary
+  std::string backend;           // whose compiler input is printed instead of the graphs; empty: none
 };
 
 /// The memory behind keys and values when a repetition of `bench` begins.

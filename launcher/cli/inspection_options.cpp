@@ -35,6 +35,10 @@ void add_explain(CLI::App& parent, ExplainCommand& command) {
   app.add_option("--show", command.show, "Graphs, the summary above them, or both")
       ->check(CLI::IsMember({"all", "graph", "summary"}))
       ->capture_default_str();
+  app.add_option("--backend", command.backend,
+                 "Instead of graphs, what a backend hands to its compiler: neuron, one HLO module for all ranks")
+      ->check(CLI::IsMember({"neuron"}))
+      ->type_name("NAME");
 }
 
 }  // namespace lockstep::launcher

@@ -24,6 +24,8 @@ std::vector<FolderRule> folders() {
                       {"runtime/core", "runtime/graph", "runtime/device", "runtime/sampling", "runtime/backends/aten"}),
       with_one_header("runtime/backends/cpu",
                       {"runtime/core", "runtime/graph", "runtime/device", "runtime/sampling", "runtime/backends/aten"}),
+      with_one_header("runtime/backends/neuron",
+                      {"runtime/core", "runtime/graph", "runtime/device", "runtime/sampling"}),
       {"runtime/cache", {"runtime/core", "runtime/device"}},
       {"runtime/journal", {"runtime/core", "runtime/device"}},
       {"runtime/trace", {"runtime/core", "runtime/device"}},

@@ -20,6 +20,10 @@ struct LoweringOptions {
   /// What the module can do for slots that sample: choose the highest score only (a slot's `do_sample` is not looked
   /// at), or everything that runtime/sampling defines, which sorts the vocabulary twice a step.
   enum class Sampling { kGreedy, kDraw } sampling = Sampling::kDraw;
+
+  /// Tests: every index that the module gathers or scatters by is an output "index<n> below <limit>[,<limit>]", because
+  /// one outside is an error on the device and passes unseen on XLA's CPU client.
+  enum class Indices { kInside, kOutput } indices = Indices::kInside;
 };
 
 struct LoweredStep {

@@ -41,12 +41,6 @@ uint64_t fingerprint_of(const Instruction& instruction) {
   return hash.add_bytes(instruction.literal).value();
 }
 
-/// Everything but the name.
-bool is_same(const Instruction& a, Instruction b) {
-  b.name = a.name;
-  return a == b;
-}
-
 std::vector<int64_t> without(const std::vector<int64_t>& dims, const std::vector<int64_t>& removed) {
   std::vector<int64_t> left;
   for (size_t i = 0; i < dims.size(); ++i) {
@@ -65,19 +59,16 @@ std::vector<std::vector<int64_t>> everyone(int ranks) {
 
 Builder::Builder(std::string module_name) : name_(std::move(module_name)) {}
 
-std::string Builder::fresh_name(Opcode opcode) { return fmt::format("{}.{}", to_string(opcode), names_++); }
-
 Value Builder::push(Instruction instruction) {
   const bool is_unique = instruction.opcode != Opcode::kParameter;
   const uint64_t key = fingerprint_of(instruction);
   if (is_unique) {
     const auto [begin, end] = seen_.equal_range(key);
     for (auto it = begin; it != end; ++it) {
-      if (is_same(entry_[static_cast<size_t>(it->second)], instruction)) return {it->second};
+      if (entry_[static_cast<size_t>(it->second)] == instruction) return {it->second};
     }
   }
   const auto index = static_cast<int>(entry_.size());
-  if (instruction.name.empty()) instruction.name = fresh_name(instruction.opcode);
   entry_.push_back(std::move(instruction));
   if (is_unique) seen_.emplace(key, index);
   return {index};
@@ -298,6 +289,7 @@ Value Builder::take(Value table, Value indices, int64_t dimension) {
   for (int64_t i = 0; i < type_of(table).rank(); ++i) {
     if (i != dimension) index.window.push_back(i);
   }
+  indexings_.push_back({indices, {dims_of(table)[static_cast<size_t>(dimension)]}});
   return push({.opcode = Opcode::kGather,
                .type = {element_of(table), std::move(dims), {}},
                .operands = {table.index, indices.index},
@@ -310,6 +302,7 @@ Value Builder::put_rows(Value table, Value rows, Value updates) {
   LOCKSTEP_CHECK(element_of(table) == element_of(updates) && dims_of(updates).at(0) == dims_of(rows).at(0) &&
                      without(dims_of(table), {0}) == without(dims_of(updates), {0}),
                  to_string(type_of(table)), to_string(type_of(updates)));
+  indexings_.push_back({rows, {dims_of(table)[0]}});
   return push({.opcode = Opcode::kScatter,
                .type = type_of(table),
                .operands = {table.index, rows.index, updates.index},
@@ -321,6 +314,7 @@ Value Builder::put_elements(Value table, Value elements, Value updates) {
   LOCKSTEP_CHECK(dims_of(table).size() == 2 && dims_of(elements).at(1) == 2 &&
                      dims_of(updates) == std::vector{dims_of(elements)[0]},
                  to_string(type_of(table)), to_string(type_of(elements)));
+  indexings_.push_back({elements, dims_of(table)});
   return push({.opcode = Opcode::kScatter,
                .type = type_of(table),
                .operands = {table.index, elements.index, updates.index},
@@ -405,6 +399,37 @@ int Builder::ascending(Element companion) {
       {.opcode = Opcode::kCompare, .type = {Element::kPred, {}, {}}, .operands = {0, 1}, .direction = Direction::kLt});
 }
 
+namespace {
+
+/// The instructions that `root` needs, operands first, in an order that depends on the data flow alone (not on the
+/// order of creation, which C++ leaves open within an expression); parameters come before all, by number.
+std::vector<int> in_flow_order(const std::vector<Instruction>& instructions, int root) {
+  std::vector<int> order, parameters;
+  std::vector<size_t> operands_seen(instructions.size());
+  std::vector<bool> is_entered(instructions.size());
+  std::vector<int> open{root};
+  is_entered[static_cast<size_t>(root)] = true;
+  while (!open.empty()) {
+    const auto top = static_cast<size_t>(open.back());
+    const Instruction& instruction = instructions[top];
+    if (operands_seen[top] < instruction.operands.size()) {
+      const int operand = instruction.operands[operands_seen[top]++];
+      if (is_entered[static_cast<size_t>(operand)]) continue;
+      is_entered[static_cast<size_t>(operand)] = true;
+      open.push_back(operand);
+      continue;
+    }
+    (instruction.opcode == Opcode::kParameter ? parameters : order).push_back(static_cast<int>(top));
+    open.pop_back();
+  }
+  const auto number_of = [&](int index) { return instructions[static_cast<size_t>(index)].number; };
+  std::sort(parameters.begin(), parameters.end(), [&](int a, int b) { return number_of(a) < number_of(b); });
+  order.insert(order.begin(), parameters.begin(), parameters.end());
+  return order;
+}
+
+}  // namespace
+
 Builder::Finished Builder::finish(std::vector<Value> outputs) && {
   Instruction root{.name = "outputs", .opcode = Opcode::kTuple};
   for (Value& output : outputs) {
@@ -414,24 +439,27 @@ Builder::Finished Builder::finish(std::vector<Value> outputs) && {
   }
   entry_.push_back(std::move(root));
 
-  std::vector<bool> used(entry_.size());
-  used.back() = true;
-  for (size_t i = entry_.size(); i-- > 0;) {
-    if (!used[i]) continue;
-    for (const int operand : entry_[i].operands) used[static_cast<size_t>(operand)] = true;
-  }
-  Finished finished{.module = {.name = name_, .computations = std::move(called_), .aliases = {}}, .kept = {}};
+  Finished finished{.module = {.name = name_, .computations = {}, .aliases = {}}, .kept = {}};
   Computation main{.name = "main", .instructions = {}, .root = 0};
-  std::vector<int> place(entry_.size(), -1);
-  for (size_t i = 0; i < entry_.size(); ++i) {
-    if (!used[i]) continue;
-    Instruction& instruction = entry_[i];
+  std::vector<int> place(entry_.size(), -1), called(called_.size(), -1);
+  for (const int index : in_flow_order(entry_, static_cast<int>(entry_.size()) - 1)) {
+    Instruction& instruction = entry_[static_cast<size_t>(index)];
+    place[static_cast<size_t>(index)] = static_cast<int>(main.instructions.size());
+    for (int& operand : instruction.operands) operand = place[static_cast<size_t>(operand)];
     if (instruction.opcode == Opcode::kParameter) {
       finished.kept.push_back(instruction.number);
       instruction.number = static_cast<int64_t>(finished.kept.size()) - 1;
+    } else if (instruction.opcode != Opcode::kTuple) {
+      instruction.name = fmt::format("{}.{}", to_string(instruction.opcode), main.instructions.size());
     }
-    for (int& operand : instruction.operands) operand = place[static_cast<size_t>(operand)];
-    place[i] = static_cast<int>(main.instructions.size());
+    if (instruction.called >= 0) {
+      int& moved = called[static_cast<size_t>(instruction.called)];
+      if (moved < 0) {
+        moved = static_cast<int>(finished.module.computations.size());
+        finished.module.computations.push_back(std::move(called_[static_cast<size_t>(instruction.called)]));
+      }
+      instruction.called = moved;
+    }
     main.instructions.push_back(std::move(instruction));
   }
   main.root = static_cast<int>(main.instructions.size()) - 1;

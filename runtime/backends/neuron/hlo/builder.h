@@ -93,6 +93,13 @@ class Builder {
   /// table [N, M] with `updates` [R] written to the elements s32 [R, 2]. They must lie inside.
   Value put_elements(Value table, Value elements, Value updates);
 
+  /// The indices that `take…` and `put…` were given, and how many there are along each indexed dimension.
+  struct Indexing {
+    Value indices;
+    std::vector<int64_t> limits;
+  };
+  const std::vector<Indexing>& indexings() const { return indexings_; }
+
   /// Sorts rows of `keys` [R, N] (f32) upwards, and `companions` with them; equal keys keep their order.
   struct Sorted {
     Value keys, companions;
@@ -127,15 +134,14 @@ class Builder {
   /// The comparator of `sort_rows`.
   int ascending(Element companion);
   int add_computation(std::string name, std::vector<Type> parameters, Instruction result);
-  std::string fresh_name(Opcode opcode);
 
   std::string name_;
   std::vector<Instruction> entry_;
   std::vector<Computation> called_;
   std::map<std::string, int> called_by_name_;
   std::unordered_multimap<uint64_t, int> seen_;  // instructions by fingerprint
+  std::vector<Indexing> indexings_;
   int64_t parameters_ = 0;
-  int64_t names_ = 0;
 };
 
 }  // namespace lockstep::neuron::hlo

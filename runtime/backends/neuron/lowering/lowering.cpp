@@ -54,13 +54,16 @@ LowerNode lowering_of(Op op) {
 constexpr std::array<std::string_view, 7> kRankAttributes = {"begin",     "end",      "experts", "first_expert",
                                                              "first_row", "head_map", "heads"};
 
+/// The attributes that ranks must share; one that may differ may also be absent ("heads" is, where it is 1).
+graph::Attributes shared_attributes(const Node& node) {
+  graph::Attributes shared = node.attributes;
+  for (const std::string_view name : kRankAttributes) shared.erase(std::string(name));
+  return shared;
+}
+
 bool is_same_node(const Node& a, const Node& b) {
-  if (a.op != b.op || a.operands != b.operands || a.result != b.result) return false;
-  if (a.attributes.size() != b.attributes.size()) return false;
-  return std::equal(a.attributes.begin(), a.attributes.end(), b.attributes.begin(), [](const auto& x, const auto& y) {
-    const bool may_differ = std::find(kRankAttributes.begin(), kRankAttributes.end(), x.first) != kRankAttributes.end();
-    return x.first == y.first && (may_differ || x.second == y.second);
-  });
+  return a.op == b.op && a.operands == b.operands && a.result == b.result &&
+         shared_attributes(a) == shared_attributes(b);
 }
 
 bool is_same_value(const graph::Value& a, const graph::Value& b) {

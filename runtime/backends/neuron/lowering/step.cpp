@@ -1,6 +1,7 @@
 #include "runtime/backends/neuron/lowering/step.h"
 
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
 #include <algorithm>
 #include <cstring>
@@ -211,6 +212,11 @@ LoweredStep Step::finish() && {
   };
   for (const graph::Output& output : graph().outputs) add(output.name, value(output.value), -1);
   for (const auto& [name, value] : extra_outputs_) add(name, value, -1);
+  if (options_.indices == LoweringOptions::Indices::kOutput) {
+    for (const hlo::Builder::Indexing& use : builder_.indexings()) {
+      add(fmt::format("index{} below {}", outputs.size(), fmt::join(use.limits, ",")), use.indices, -1);
+    }
+  }
   for (const ValueId id : graph().values_of(ValueKind::kState)) {
     const auto index = static_cast<size_t>(id.value);
     if (updated_[index]) add(graph().value(id).name, value(id), parameter_of_[index]);

@@ -1,6 +1,7 @@
 // Tables, products, norms, activations, experts, sums and gathers over ranks with uneven shares.
 #include <fmt/format.h>
 
+#include "runtime/core/hash.h"
 #include "tests/runtime/backends/neuron/oracle_case.h"
 
 namespace lockstep::neuron {
@@ -32,13 +33,15 @@ OracleCase node_case(const std::string& name, const AddNode& add, int ranks = 1,
   return single_step(name, std::move(cases), tolerance);
 }
 
+uint64_t seed_of(const std::string& name) { return Fingerprint().add(name).value(); }
+
 ValueId input(CaseBuilder& b, const std::string& name, Shape shape, DType dtype = DType::kFloat32) {
-  return b.input(name, random_tensor({dtype, std::move(shape)}, std::hash<std::string>()(name)));
+  return b.input(name, random_tensor({dtype, std::move(shape)}, seed_of(name)));
 }
 
 /// Different on every rank, as a rank's own part is.
 ValueId weight(CaseBuilder& b, const std::string& name, Shape shape, int rank = 0, DType dtype = DType::kFloat32) {
-  const auto seed = std::hash<std::string>()(name) + static_cast<uint64_t>(rank) * 977;
+  const auto seed = seed_of(name) + static_cast<uint64_t>(rank) * 977;
   return b.weight(name, random_tensor({dtype, std::move(shape)}, seed, 0.5));
 }
 

@@ -31,6 +31,7 @@ struct FamilyRun {
   DType dtype = DType::kFloat32;
   double tolerance = 1e-4;
   bool draws = false;
+  int64_t drafts = 0;  // above 0: verify steps instead of decode steps
   std::vector<int64_t> token_buckets = {};
   partition::ExpertSplit experts = partition::ExpertSplit::kColumns;
 };
@@ -65,6 +66,7 @@ std::vector<shards::ShardGraphs> graphs_of(const FamilyRun& run, const checkpoin
   const shards::ShardOptions options{.slots = kSlots,
                                      .chunk = kChunk,
                                      .capacity = kCapacity,
+                                     .drafts = run.drafts,
                                      .token_buckets = run.token_buckets,
                                      .dtype = run.dtype,
                                      .logits = families::StepShape::Logits::kOutput};
@@ -89,6 +91,7 @@ Contents states_of(const FamilyRun& run) {
   add_drawing_states(b, rules);
   Contents states = std::move(b).finish().contents;
   states.insert_or_assign("active", int_tensor({kSlots}, {1, 0, 1}));
+  states.insert_or_assign("long_rope", int_tensor({kSlots}, {0, 0, 1}));  // where a family has it
   states.insert_or_assign("step", int_tensor({2}, {1, 2}));
   states.insert_or_assign("parameter_hash", int_tensor({kSlots}, {5, 6, 7}));
   return states;
@@ -122,6 +125,25 @@ std::vector<Contents> contents_of(const FamilyRun& run) {
   return contents;
 }
 
+/// The inputs of a verify step: `rows` a slot from its position on, one fewer in slot 0, none in slot 1.
+Contents verify_inputs(int64_t rows, int32_t step, int64_t vocabulary) {
+  std::vector<int32_t> ids, slots, position, wanted;
+  for (int32_t slot = 0; slot < kSlots; ++slot) {
+    wanted.push_back(slot == 1 ? -1 : static_cast<int32_t>(slot * rows));
+    for (int32_t i = 0; i < rows; ++i) {
+      const bool is_padding = slot == 1 || (slot == 0 && i + 1 == rows);
+      ids.push_back(static_cast<int32_t>((step * 29 + slot * 7 + i * 13 + 1) % vocabulary));
+      slots.push_back(is_padding ? -1 : slot);
+      position.push_back((slot == 2 ? 13 : 5) + step + i);
+    }
+  }
+  const Shape shape{kSlots * rows};
+  return {{"ids", int_tensor(shape, ids)},
+          {"slot", int_tensor(shape, slots)},
+          {"position", int_tensor(shape, position)},
+          {"logit_rows", int_tensor({kSlots}, wanted)}};
+}
+
 /// A prompt of 13 in slot 2 (two chunks), one of 5 in slot 0, then decode steps; their bucket grows with them.
 std::vector<ScriptedStep> script_of(const FamilyRun& run, int64_t vocabulary) {
   std::vector<ScriptedStep> script;
@@ -146,6 +168,10 @@ std::vector<ScriptedStep> script_of(const FamilyRun& run, int64_t vocabulary) {
   add_chunk(2, 8, 13, true);
   add_chunk(0, 0, 5, true);
   for (int i = 0; i < kDecodeSteps; ++i) {
+    if (run.drafts > 0) {
+      add(2, verify_inputs(run.drafts + 1, i, vocabulary));
+      continue;
+    }
     size_t graph = 1;
     while (graph < run.token_buckets.size() && run.token_buckets[graph - 1] <= 13 + i) ++graph;
     add(graph, {});
@@ -160,6 +186,7 @@ OracleCase family_case(const FamilyRun& run) {
   for (shards::ShardGraphs& graphs : graphs_of(run, spec)) {
     std::vector<graph::Graph> steps = std::move(graphs.prefill);
     for (graph::Graph& graph : graphs.decode) steps.push_back(std::move(graph));
+    if (graphs.verify) steps.push_back(std::move(*graphs.verify));
     c.graphs.resize(steps.size());
     for (size_t i = 0; i < steps.size(); ++i) c.graphs[i].push_back(std::move(steps[i]));
   }

@@ -1,4 +1,5 @@
-// neuron_oracle_cases DIR [NAME…]: writes every case, or those whose name contains a NAME, for tools/check_hlo.py:
+// neuron_oracle_cases [--indices] DIR [NAME…]: writes every case, or those whose name contains a NAME, for
+// tools/check_hlo.py; with --indices the modules put out their indices, too:
 //
 //   DIR/<case>/case.json      modules, their signatures, initial contents, steps, what each step must give
 //   DIR/<case>/<graph>.pb     the bytes of each module
@@ -170,12 +171,15 @@ class CaseWriter {
   std::vector<RankRecord> records_;
 };
 
-int run(const std::vector<std::string>& arguments) {
+int run(std::vector<std::string> arguments) {
+  const bool puts_out_indices = !arguments.empty() && arguments.front() == "--indices";
+  if (puts_out_indices) arguments.erase(arguments.begin());
   if (arguments.empty()) {
-    fmt::print(stderr, "usage: neuron_oracle_cases DIR [NAME…]\n");
+    fmt::print(stderr, "usage: neuron_oracle_cases [--indices] DIR [NAME…]\n");
     return 2;
   }
-  for (const OracleCase& c : oracle_cases()) {
+  for (OracleCase& c : oracle_cases()) {
+    if (puts_out_indices) c.options.indices = LoweringOptions::Indices::kOutput;
     bool is_wanted = arguments.size() == 1;
     for (size_t i = 1; i < arguments.size(); ++i) is_wanted |= c.name.find(arguments[i]) != std::string::npos;
     if (!is_wanted) continue;
