@@ -51,9 +51,9 @@ struct Partition {
 };
 
 /// The columns of one leaf of the MLP's sum: `intermediate_size` / 128 (of an expert / 32) rounded up to a multiple of
-/// 16 (and at least a group of 8-bit integers where the model is served in such), or fewer (then 8, 4, 2, 1) where that would leave a rank of the largest degree without a leaf. Where attention
-/// and MLP stand side by side, as many columns as give one leaf per query head, if that can be: then one sum serves
-/// both.
+/// 16 (and at least four groups of 8-bit integers where it is served in such), or fewer (then 8, 4, 2, 1) where that
+/// would leave a rank of the largest degree without a leaf. Where attention and MLP stand side by side, as many columns
+/// as give one leaf per query head, if that can be: then one sum serves both.
 int64_t mlp_block_columns(const checkpoint::ModelSpec& spec);
 
 /// The degrees at which `spec` can be divided: 1 to the smallest of query heads, vocabulary rows and MLP blocks (or

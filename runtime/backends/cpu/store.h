@@ -1,6 +1,6 @@
 // The weights and states of one rank. Weights lie in one mapping of huge pages, each in the forms that the graphs read
-// it in (packed panels, 8-bit integers, rows); KV caches in reserved regions (kv_layout.h); the small states one after the
-// other.
+// it in (packed panels, 8-bit integers, rows); KV caches in reserved regions (kv_layout.h); the small states one after
+// the other.
 #pragma once
 
 #include <map>
