@@ -27,7 +27,8 @@ std::string in_words(const cost::Rates& rates) {
 }
 
 /// The best kernels of this machine with `threads` threads.
-Result<cost::Rates> measure(int threads, probe::Precision precision, std::optional<Bytes> per_thread, const Clock& clock) {
+Result<cost::Rates> measure(int threads, probe::Precision precision, std::optional<Bytes> per_thread,
+                            const Clock& clock) {
   const probe::Options options{.threads = threads,
                                .per_thread = per_thread.value_or(probe::default_per_thread(threads))};
   LOCKSTEP_TRY(const auto prober, probe::Prober::create(options, clock));
@@ -170,7 +171,8 @@ Result<RecordedProbe> parse_probe(const std::string& json, const std::string& or
   return recorded;
 }
 
-Result<MachineDescription> describe_machine(const MachineOptions& options, probe::Precision precision, const Clock& clock) {
+Result<MachineDescription> describe_machine(const MachineOptions& options, probe::Precision precision,
+                                            const Clock& clock) {
   MachineDescription machine;
   machine.limits.link = assumed_link();
   machine.limits.ranks_per_host = options.ranks_per_host.value_or(0);

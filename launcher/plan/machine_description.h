@@ -16,9 +16,11 @@ struct MachineDescription {
   std::vector<std::string> words;  // where each number comes from, a sentence each
 };
 
-/// Limits for products of `precision`. Reads the file of --probe; probes this machine where --measure says so. Fails with
-/// `kNotFound` or `kInvalidArgument` for a probe that is not there or says nothing, and as `probe::Prober`. @blocking
-Result<MachineDescription> describe_machine(const MachineOptions& options, probe::Precision precision, const Clock& clock);
+/// Limits for products of `precision`. Reads the file of --probe; probes this machine where --measure says so. Fails
+/// with `kNotFound` or `kInvalidArgument` for a probe that is not there or says nothing, and as `probe::Prober`.
+/// @blocking
+Result<MachineDescription> describe_machine(const MachineOptions& options, probe::Precision precision,
+                                            const Clock& clock);
 
 /// What a file of `bench --json` says of its machine.
 struct RecordedProbe {

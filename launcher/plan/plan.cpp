@@ -60,7 +60,8 @@ Result<void> plan(const PlanCommand& command) {
   LOCKSTEP_TRY_VOID(size_slots(command, setting, capacity));
   LOCKSTEP_TRY(setting.shard, shard_options(command.model, setting.spec, setting.load.batch, capacity));
   const SteadyClock clock;
-  LOCKSTEP_TRY(MachineDescription machine, describe_machine(command.machine, precision_of(setting.spec, setting.shard.dtype), clock));
+  LOCKSTEP_TRY(MachineDescription machine,
+               describe_machine(command.machine, precision_of(setting.spec, setting.shard.dtype), clock));
   setting.machine = std::move(machine.limits);
   report.assumptions = std::move(machine.words);
   LOCKSTEP_TRY(report.degrees, plan_degrees(setting, command.max_tp));

@@ -30,8 +30,8 @@ std::string weights_in_words(const checkpoint::ModelSpec& spec);
 /// What its matrix products multiply: the peak of that is their limit where the machine has it, else that of float32.
 probe::Precision precision_of(const checkpoint::ModelSpec& spec, DType dtype);
 
-/// "30 layers, hidden 576, 9 query and 3 key/value heads of 64, MLP 1536, vocabulary 49152, bf16", and ", int8:64 weights"
-/// where they are in 8 bits.
+/// "30 layers, hidden 576, 9 query and 3 key/value heads of 64, MLP 1536, vocabulary 49152, bf16", and ", int8:64
+/// weights" where they are in 8 bits.
 std::string architecture_line(const checkpoint::ModelSpec& spec, DType dtype);
 
 /// The static sizes of a shard of `slots` slots of `capacity` tokens: chunk, buckets and type as the options say. Fails

@@ -132,7 +132,7 @@ TEST(CostOf, CountsIntegersAndScalesOfProductsIn8Bits) {
   const ValueId table = b.weight("table", {DType::kBFloat16, {10, 40}}, {{"table", {{0, 10}, {0, 40}}}});
   const ValueId down = b.weight("down", {DType::kBFloat16, {6, 40}}, {{"down", {{0, 6}, {0, 40}}}});
   b.embedding(b.input("ids", {DType::kInt32, {3}}), table, 0);
-  b.linear(x, table, std::nullopt, DType::kFloat32, 16);                       // 16 + 16 + 8 columns
+  b.linear(x, table, std::nullopt, DType::kFloat32, 16);                          // 16 + 16 + 8 columns
   b.linear_blocks(x, down, BlockSplit{{0, 2}}, /*block=*/24, /*int8_group=*/16);  // 16 + 8, 16 columns
   const Graph graph = std::move(b).finish();
   EXPECT_EQ(cost_of(graph).weight_bytes, (10 + 6) * (40 + 3 * 4));
