@@ -224,9 +224,10 @@ def row_of(samples: Samples, pairs: int) -> dict[str, Any]:
     whole = {name: speeds for name, speeds in samples.speeds.items() if len(speeds) == pairs}
     ours = whole.pop(OURS)
     row: dict[str, Any] = {"ours": statistics.median(ours), "engines": {OURS: ours, **whole}}
-    limit = statistics.median(samples.limits)
-    if limit > 0:
-        row["of_limit"] = {name: statistics.median(speeds) / limit for name, speeds in {OURS: ours, **whole}.items()}
+    if all(limit > 0 for limit in samples.limits):
+        row["limits"] = samples.limits
+        row["of_limit"] = {name: statistics.median(speed / limit for speed, limit in zip(speeds, samples.limits))
+                           for name, speeds in {OURS: ours, **whole}.items()}
     if whole:
         fastest = max(whole, key=lambda name: statistics.median(whole[name]))
         row |= {"fastest": statistics.median(whole[fastest]), "fastest_name": fastest,

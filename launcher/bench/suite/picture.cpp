@@ -15,10 +15,10 @@
 namespace lockstep::launcher::suite {
 namespace {
 
-constexpr double kWidth = 900, kTop = 54, kRowHeight = 26, kBar = 14;
+constexpr double kWidth = 900, kTop = 68, kRowHeight = 26, kBar = 14;
 constexpr double kLeft = 190, kRight = 640;  // of the bars
 constexpr double kMost = 1.25;               // in parts of the aim, at the right end
-constexpr size_t kShownReason = 58;          // characters of it in the picture
+constexpr size_t kShownReason = 92;          // characters of it in the picture
 
 /// Colours of Okabe and Ito ("Color Universal Design", 2008), told apart with any colour vision; dark pages get lighter
 /// ones. The verdict also stands beside the bar in words.
@@ -30,7 +30,7 @@ svg.suite { --ink: #1a1a1a; --soft: #666; --line: #d9d9d9; --back: #fff; --aim: 
 svg.suite text { fill: var(--ink); } svg.suite .soft { fill: var(--soft); } svg.suite .title { font-weight: bold; }
 svg.suite .aim { fill: var(--aim); } svg.suite .pass { fill: var(--pass); } svg.suite .below { fill: var(--below); }
 svg.suite path { fill: none; stroke: var(--line); } svg.suite path.mark { stroke: var(--ink); stroke-width: 1.5; }
-svg.suite path.shared { stroke: var(--ink); stroke-dasharray: 3 3; }
+svg.suite text.reason { paint-order: stroke; stroke: var(--back); stroke-width: 5px; } svg.suite path.shared { stroke: var(--ink); stroke-dasharray: 3 3; }
 )";
 
 constexpr std::string_view kStyle = R"(
@@ -92,7 +92,7 @@ std::string drawn(const Row& row, double y) {
     svg += bar(row, y);
   } else {
     const std::string first = row.reason.substr(0, row.reason.find('\n'));
-    svg += fmt::format("<text class=\"soft\" x=\"{}\" y=\"{:.1f}\">{}: {}</text>", kLeft + 6, y + kBar / 2 + 4.5,
+    svg += fmt::format("<text class=\"soft reason\" x=\"{}\" y=\"{:.1f}\">{}: {}</text>", kLeft + 6, y + kBar / 2 + 4.5,
                        to_string(row.verdict), escaped(beginning(first, kShownReason)));
   }
   return svg + "</g>\n";
@@ -148,9 +148,10 @@ std::string to_svg(const Report& report) {
       "<svg class=\"suite\" xmlns=\"http://www.w3.org/2000/svg\" viewBox=\"0 0 {} {}\" role=\"img\" "
       "aria-label=\"{}\">\n<style>{}</style>\n",
       kWidth, height, escaped(summary(report)), kColours);
-  svg += fmt::format("<text class=\"title\" x=\"8\" y=\"20\">lockstep {}, suite {}: {}</text>\n",
-                     escaped(report.version), escaped(report.suite), escaped(summary(report)));
-  svg += fmt::format("<text class=\"soft\" x=\"{:.1f}\" y=\"42\" text-anchor=\"middle\">aim</text>\n", x_of(1));
+  svg += fmt::format("<text class=\"title\" x=\"8\" y=\"18\">lockstep {}, suite {}</text>\n", escaped(report.version),
+                     escaped(report.suite));
+  svg += fmt::format("<text class=\"soft\" x=\"8\" y=\"38\">{}</text>\n", escaped(summary(report)));
+  svg += fmt::format("<text class=\"soft\" x=\"{:.1f}\" y=\"57\" text-anchor=\"middle\">aim</text>\n", x_of(1));
   svg += fmt::format("<path d=\"M{0} {1}V{2}\"/><path class=\"shared\" d=\"M{3:.1f} {1}V{2}\"/>\n", kLeft, kTop - 6,
                      height - 8, x_of(1));
   double y = kTop;

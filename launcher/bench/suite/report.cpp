@@ -23,7 +23,7 @@ std::string in_columns(const std::string& text, size_t width) {
 }
 
 std::string row_text(const Row& row) {
-  std::string line = fmt::format("{:<22}", row.goal.id);
+  std::string line = fmt::format("{:<26}", row.goal.id);
   const bool measured = is_measured(row.verdict);
   line += in_columns(measured ? short_number(row.spread.median) : "–", 8);
   line += in_columns(limit(row.goal, row.goal.floor), 9) + in_columns(limit(row.goal, row.goal.aim), 9);
@@ -113,7 +113,7 @@ std::string to_table(const Report& report) {
                                  report.machine.host, report.machine.cores, report.machine.cpu);
   text += fmt::format("rows about several ranks: {} of {} thread(s); {} pairs asked for\n\n", report.ranks,
                       report.threads, report.pairs);
-  text += fmt::format("{:<22}{:>8}{:>9}{:>9}  {:<14}{}\n", "row", "median", "floor", "aim", "verdict", "least … most");
+  text += fmt::format("{:<26}{:>8}{:>9}{:>9}  {:<14}{}\n", "row", "median", "floor", "aim", "verdict", "least … most");
   for (const Row& row : report.rows) text += row_text(row);
   if (!report.rivals.empty()) text += "\nother engines\n";
   for (const Rival& rival : report.rivals) {

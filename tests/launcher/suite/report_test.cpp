@@ -44,8 +44,8 @@ TEST(SuiteReport, CountsWhatBecameOfTheRows) {
 
 TEST(SuiteReport, TheTableShowsEveryFigureBesideItsLimits) {
   const std::string table = to_table(report());
-  EXPECT_THAT(table, HasSubstr("fast                      1.05    ≥ 0.9      ≥ 1  aim           1 … 1.1, 3 pair(s)\n"));
-  EXPECT_THAT(table, HasSubstr("later                        –    ≤ 0.5    ≤ 0.3  not available "));
+  EXPECT_THAT(table, HasSubstr("fast                          1.05    ≥ 0.9      ≥ 1  aim           1 … 1.1, 3 pair(s)\n"));
+  EXPECT_THAT(table, HasSubstr("later                            –    ≤ 0.5    ≤ 0.3  not available "));
   EXPECT_THAT(table, HasSubstr("      ours 17.5 tokens/s\n"));
   EXPECT_THAT(table, HasSubstr("unknown & <new>"));
   EXPECT_THAT(table, HasSubstr("  ik                  missing  build it\n"));
@@ -66,13 +66,13 @@ TEST(SuiteReport, TheJsonHoldsPairsAndWhatProgramsReported) {
 TEST(SuiteReport, TheBarOfARowReachesToItsShareOfTheAim) {
   // The aim of every row lies at 190 + 450 / 1.25 = 550; half of it is 180 wide.
   const std::string svg = to_svg(report());
-  EXPECT_THAT(svg, HasSubstr("<rect x=\"190.0\" y=\"80.0\" width=\"180.0\" height=\"14\" class=\"below\"/>"
-                             "<path class=\"mark\" d=\"M370.0 84.0v6m0 -3H370.0m0 -3v6\"/>"
-                             "<path class=\"mark\" d=\"M514.0 77.0v20\"/>"
-                             "<text x=\"654\" y=\"91.5\">0.5 (0.5 … 0.5)  below</text></g>\n"));
+  EXPECT_THAT(svg, HasSubstr("<rect x=\"190.0\" y=\"94.0\" width=\"180.0\" height=\"14\" class=\"below\"/>"
+                             "<path class=\"mark\" d=\"M370.0 98.0v6m0 -3H370.0m0 -3v6\"/>"
+                             "<path class=\"mark\" d=\"M514.0 91.0v20\"/>"
+                             "<text x=\"654\" y=\"105.5\">0.5 (0.5 … 0.5)  below</text></g>\n"));
   EXPECT_THAT(svg, HasSubstr("width=\"378.0\" height=\"14\" class=\"aim\"/>"
-                             "<path class=\"mark\" d=\"M550.0 58.0v6m0 -3H586.0m0 -3v6\"/>"));
-  EXPECT_THAT(svg, HasSubstr("<path class=\"shared\" d=\"M550.0 48V136\"/>"));
+                             "<path class=\"mark\" d=\"M550.0 72.0v6m0 -3H586.0m0 -3v6\"/>"));
+  EXPECT_THAT(svg, HasSubstr("<path class=\"shared\" d=\"M550.0 62V150\"/>"));
 }
 
 TEST(SuiteReport, PicturesHaveDarkColoursAndReferToNothing) {
