@@ -18,6 +18,7 @@ Result<void> lower_embedding(const NodeView& node) {
 }
 
 Result<void> lower_linear(const NodeView& node) {
+  if (node.node().has("int8")) return node.unsupported("products in 8 bits; leave out --weights int8");
   Builder& b = node.builder();
   Value y = product(b, node.operand(0), node.operand(1));
   if (node.operands() > 2) y = b.add(y, along(b, to_f32(b, node.operand(2)), b.dims_of(y), 1));
@@ -27,6 +28,7 @@ Result<void> lower_linear(const NodeView& node) {
 
 /// One sum: the device adds in its own order, whatever the leaves.
 Result<void> lower_linear_blocks(const NodeView& node) {
+  if (node.node().has("int8")) return node.unsupported("products in 8 bits; leave out --weights int8");
   node.set_result(product(node.builder(), node.operand(0), node.operand(1)));
   return ok();
 }
