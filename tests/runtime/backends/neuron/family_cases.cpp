@@ -207,8 +207,6 @@ std::vector<OracleCase> family_cases() {
     cases.push_back(family_case({.golden = llama, .ranks = ranks, .variant = "_draws", .draws = true}));
     cases.push_back(
         family_case({.golden = llama, .ranks = ranks, .variant = "_buckets", .token_buckets = {16, 24, 40}}));
-    cases.push_back(family_case(
-        {.golden = "llama_grouped", .ranks = ranks, .variant = "_bf16", .dtype = DType::kBFloat16, .tolerance = 4e-2}));
   }
   cases.push_back(family_case(
       {.golden = "mixtral_hub", .ranks = 2, .variant = "_whole_experts", .experts = partition::ExpertSplit::kWhole}));
