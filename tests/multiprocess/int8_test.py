@@ -11,7 +11,7 @@ import operator
 import program
 
 STRIDE = 4
-# Measured over all 128 places, by groups of 64: 0.10 and 126 of 128 (docs/quantization.md).
+# A simulation over all 128 places, by groups of 64, gives 0.10 and 126 of 128 (docs/quantization.md).
 MEAN_ERROR = 0.15  # root mean square of the difference over that of the logits' own spread
 LEAST_AGREEMENT = 0.9
 
