@@ -152,7 +152,7 @@ std::vector<Seen>& run_session(int ranks) {
   const std::vector<Seen>& seen = run_session(ranks);
   for (int rank = 0; rank < ranks; ++rank) {
     const Seen& each = seen[static_cast<size_t>(rank)];
-    fmt::print(stderr, "rank {}, {} steps: {}; between them: {}\n", rank, kLast - kFirst, to_string(each.in_steps),
+    fmt::print("rank {}, {} steps: {}; between them: {}\n", rank, kLast - kFirst, to_string(each.in_steps),
                to_string(each.between));
     const bool never_waits = ranks > 1 || each.in_steps.waits == 0;  // alone there is nobody to wait for
     // Between two steps rank 0 sends tokens to the coordinator: a message, and a call that wakes its thread.
@@ -160,6 +160,7 @@ std::vector<Seen>& run_session(int ranks) {
                          (rank == 0 || each.between.is_nothing());
     if (!is_fine) code = 1;
   }
+  fflush(stdout);  // the standard error is kept from who runs the test
   _exit(code);
 }
 
