@@ -4,8 +4,8 @@
 //
 // so the memory of a sequence fills from the front of its slot, tile by tile, whatever the number of layers. A tile of
 // keys is transposed, like a packed weight panel whose 64 outputs are the tokens: [head_dim][64], or
-// [head_dim / 2][64][2] where the machine multiplies bfloat16 pairs. A tile of values is [64][head_dim rounded to 16], or
-// [32][head_dim rounded to 16][2] with pairs of tokens.
+// [head_dim / 2][64][2] where the machine multiplies bfloat16 pairs. A tile of values is [64][head_dim rounded to 16],
+// or [32][head_dim rounded to 16][2] with pairs of tokens.
 //
 // A ring keeps its pinned tiles and turns the others. Tiles stay cut at multiples of 64 positions, so that sums over a
 // window have the same order at every lap; hence up to 63 more tokens than the graph's ring of `capacity` rows:

@@ -9,9 +9,10 @@ namespace {
 /// The CPU backend with each instruction set that this machine has.
 void add_cpu_backends(std::vector<BackendUnderTest>& backends) {
   for (const cpu::Isa isa : cpu::available_isas()) {
-    backends.push_back({"Cpu_" + std::string(to_string(isa)), [isa](int threads) {
-                          return cpu::make_backend({.threads = threads, .cores = {}, .isa = isa});
-                        }});
+    backends.push_back(
+        {.name = "Cpu_" + std::string(to_string(isa)),
+         .make = [isa](int threads) { return cpu::make_backend({.threads = threads, .cores = {}, .isa = isa}); },
+         .rounds_weights_of_attention = isa == cpu::Isa::kAvx512Bf16});
   }
 }
 
