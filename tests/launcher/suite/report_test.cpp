@@ -44,7 +44,8 @@ TEST(SuiteReport, CountsWhatBecameOfTheRows) {
 
 TEST(SuiteReport, TheTableShowsEveryFigureBesideItsLimits) {
   const std::string table = to_table(report());
-  EXPECT_THAT(table, HasSubstr("fast                          1.05    ≥ 0.9      ≥ 1  aim           1 … 1.1, 3 pair(s)\n"));
+  EXPECT_THAT(table,
+              HasSubstr("fast                          1.05    ≥ 0.9      ≥ 1  aim           1 … 1.1, 3 pair(s)\n"));
   EXPECT_THAT(table, HasSubstr("later                            –    ≤ 0.5    ≤ 0.3  not available "));
   EXPECT_THAT(table, HasSubstr("      ours 17.5 tokens/s\n"));
   EXPECT_THAT(table, HasSubstr("unknown & <new>"));
