@@ -50,7 +50,9 @@ TEST(SourceTree, BreaksNoHouseRule) {
 
 /// The file that an include comes from: a header, or the schema that the build makes a header of.
 fs::path origin_of(const std::string& include) {
-  return include.ends_with(".capnp.h") ? kRoot / include.substr(0, include.size() - 2) : kRoot / include;
+  if (include.ends_with(".capnp.h")) return kRoot / include.substr(0, include.size() - 2);
+  if (include.ends_with(".pb.h")) return kRoot / (include.substr(0, include.size() - 5) + ".proto");
+  return kRoot / include;
 }
 
 TEST(SourceTree, IncludesOnlyHeadersThatExist) {

@@ -2,6 +2,7 @@
 // border, the device sorts; excluded ids have a score of −inf and a weight of 0 in both.
 #include "runtime/backends/neuron/lowering/draw.h"
 
+#include <algorithm>
 #include <limits>
 #include <string_view>
 

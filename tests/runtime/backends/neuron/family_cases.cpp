@@ -1,6 +1,7 @@
 // Whole models: the tiny ones of tests/model/goldens, prefilled in chunks of one slot and decoded for some steps, at
 // several degrees.
 #include <fmt/format.h>
+#include <unistd.h>
 
 #include <filesystem>
 #include <fstream>

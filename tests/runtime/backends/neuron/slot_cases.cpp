@@ -1,6 +1,8 @@
 // Operations on the slots: marks, lengths, agreement, the choice of tokens.
 #include <fmt/format.h>
 
+#include <algorithm>
+
 #include "tests/conformance/backend/drawing.h"
 #include "tests/runtime/backends/neuron/oracle_case.h"
 
