@@ -37,8 +37,9 @@ void add_bench_options(CLI::App& app, BenchCommand& command, int64_t& probe_mib)
          "The memory of keys and values when a repetition begins: kept from the one before (default), or fresh: "
          "none, it grows as tokens arrive")
       ->transform(CLI::CheckedTransformer(
-          std::map<std::string, KvMemory>{{"kept", KvMemory::kKept}, {"fresh", KvMemory::kFresh}}))
-      ->type_name("kept|fresh");
+                      std::map<std::string, KvMemory>{{"kept", KvMemory::kKept}, {"fresh", KvMemory::kFresh}})
+                      .description("{kept,fresh}"))
+      ->type_name("HOW");
   app.add_flag("--invariance-cost", command.invariance_cost,
                "Run each repetition with fast numerics, too, and report what invariant ones cost (loads two models)")
       ->excludes(app.get_option("--numerics"));

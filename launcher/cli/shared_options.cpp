@@ -37,8 +37,10 @@ void add_model_options(CLI::App& app, ModelOptions& options) {
       "Give whole experts to ranks, instead of columns of every expert");
   app.add_option("--numerics", options.numerics,
                  "invariant (default: the same bits at every degree) or fast (each rank sums its share in one go)")
-      ->transform(CLI::CheckedTransformer(std::map<std::string, partition::Numerics>{
-          {"invariant", partition::Numerics::kInvariant}, {"fast", partition::Numerics::kFast}}))
+      ->transform(CLI::CheckedTransformer(
+                      std::map<std::string, partition::Numerics>{{"invariant", partition::Numerics::kInvariant},
+                                                                 {"fast", partition::Numerics::kFast}})
+                      .description("{invariant,fast}"))
       ->type_name("HOW");
   app.add_option("--window", options.window,
                  "Tokens that a token sees, itself included, in every layer; default: what the model says")
@@ -60,7 +62,8 @@ void add_run_options(CLI::App& app, RunOptions& options) {
   app.add_option("--launch", options.launch,
                  "mpi (one process per rank, default) or threads (all ranks in this process)")
       ->transform(
-          CLI::CheckedTransformer(std::map<std::string, Launch>{{"mpi", Launch::kMpi}, {"threads", Launch::kThreads}}))
+          CLI::CheckedTransformer(std::map<std::string, Launch>{{"mpi", Launch::kMpi}, {"threads", Launch::kThreads}})
+              .description("{mpi,threads}"))
       ->type_name("HOW");
   app.add_option("--threads", options.threads, "Compute threads of a rank; default: the cores that it was given")
       ->check(CLI::Range(1, 1024))
@@ -107,8 +110,9 @@ void add_run_options(CLI::App& app, RunOptions& options) {
       "A compilation after warm-up is an error (default)");
   app.add_option("--peer-detection", options.peer_detection, "off: do not notice lost ranks (for tests)")
       ->transform(
-          CLI::CheckedTransformer(std::map<std::string, Detection>{{"on", Detection::kOn}, {"off", Detection::kOff}}))
-      ->type_name("on|off");
+          CLI::CheckedTransformer(std::map<std::string, Detection>{{"on", Detection::kOn}, {"off", Detection::kOff}})
+              .description("{on,off}"))
+      ->type_name("HOW");
   app.add_option("--fault", options.faults,
                  "rank=R,phase=NAME,kind=kill|stop|fail|memory|differ[,step=N]: a rank fails on purpose (for tests)")
       ->type_name("FAULT");

@@ -34,6 +34,17 @@ class Int8Model : public ::testing::TestWithParam<const char*> {
     return most / golden_.scale;
   }
 
+  /// The same as a mean over all logits of all first tokens.
+  double mean_difference(const std::vector<RowAnswer>& a, const std::vector<RowAnswer>& b) const {
+    double sum = 0, count = 0;
+    for (size_t row = 0; row < a.size(); ++row) {
+      const size_t vocabulary = a[row].logits.size() / std::max<size_t>(a[row].tokens.size(), 1);
+      for (size_t i = 0; i < vocabulary; ++i) sum += std::abs(a[row].logits[i] - b[row].logits[i]);
+      count += static_cast<double>(vocabulary);
+    }
+    return sum / count / golden_.scale;
+  }
+
   const Golden golden_ = read_golden(LOCKSTEP_GOLDENS_DIR, GetParam());
   const GoldenModel model_{golden_, {}};
 };
@@ -62,10 +73,13 @@ TEST_P(Int8Model, GivesTheSameBitsHoweverItIsCut) {
 }
 
 TEST_P(Int8Model, MeansTheSameOnTheReferenceBackend) {
-  // An activation that falls between two integers may go either way after another rounding: a hundredth of a group.
+  // An activation that falls between two integers may go either way after another rounding: a hundredth of a group's
+  // largest, in some places. Another scale, group or correction would move every logit.
   const auto by_cpu = run({.slots = 5, .chunk = 64}),
              by_reference = run({.backend = "reference", .slots = 5, .chunk = 64});
-  EXPECT_LT(difference(by_cpu, by_reference), 0.01);
+  const auto exact = run({.slots = 5, .chunk = 64}, 0);
+  EXPECT_LT(mean_difference(by_cpu, by_reference), mean_difference(by_cpu, exact) / 8);
+  EXPECT_LT(difference(by_cpu, by_reference), 0.03);
 }
 
 TEST_P(Int8Model, StaysNearFloat32AndNearerWithSmallerGroups) {

@@ -20,7 +20,7 @@ constexpr int64_t kChunk = 1024;
 
 /// Calls `work(row, first column, columns)` for the part's share of a [rows, columns] result.
 template <typename Work>
-void for_share(int64_t rows, int64_t columns, Part part, Work work) {
+void for_share(int64_t rows, int64_t columns, Part part, const Work& work) {
   const int64_t chunks = (columns + kChunk - 1) / kChunk;
   const Share share = share_of(rows * chunks, part);
   for (int64_t i = share.begin; i < share.end; ++i) {
