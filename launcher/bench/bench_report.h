@@ -72,7 +72,7 @@ struct BenchReport {
   int64_t prefill_chunk = 0, max_seq_len = 0;
   double bytes_per_token = 0.0;
   double flops_per_token = 0.0;
-  std::string kv;         // "kept" or "fresh": the memory of keys and values when a repetition begins
+  std::string kv;  // "kept" or "fresh": the memory of keys and values when a repetition begins
   double decode_flops_per_token = 0.0;
   bool one_clock = true;  // all ranks on one host; else waiting is only as certain as the comparison of clocks
   int64_t dropped_collectives = 0;

@@ -85,7 +85,8 @@ TEST(MemoryOf, IsWhatAShardOnTheCpuAllocates) {
     expect_near_above(found.weights, counted.weights, kPage + 64 * 64, "weights");
     expect_near_above(found.states_reserved, counted.states(), 6 * kPage, "states");
     EXPECT_GE(found.workspace.value, counted.workspace.value);
-    EXPECT_LE(found.workspace.value, 2 * counted.workspace.value + 9 * kPage);  // gaps, sums, and rows laid out for products
+    EXPECT_LE(found.workspace.value,
+              2 * counted.workspace.value + 9 * kPage);  // gaps, sums, and rows laid out for products
   }
 }
 

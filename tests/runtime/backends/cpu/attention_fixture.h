@@ -38,7 +38,7 @@ struct AttentionSetup {
   bool has_slopes = false;
   int64_t ring_rows = 0;
   bool is_flat = false;  // every q · k counts as 0: the weights are known exactly
-  std::byte memory{0};  // what stands in the caches before tokens are written; 0xff is NaN in every type
+  std::byte memory{0};   // what stands in the caches before tokens are written; 0xff is NaN in every type
 };
 
 /// Two slots of a small cache, random tokens, and queries that depend on the token alone.
