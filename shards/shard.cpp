@@ -48,7 +48,7 @@ Result<std::unique_ptr<Shard>> Shard::create(ShardGraphs graphs, const ShardOpti
                                              device::Communicator* communicator, const WeightSource& source) {
   LOCKSTEP_TRY_VOID(options.validate());
   std::unique_ptr<Shard> shard(new Shard(std::move(graphs), options, communicator));
-  LOCKSTEP_TRY(shard->store_, backend.make_store(shard->graphs_.all()));
+  LOCKSTEP_TRY(shard->store_, backend.make_store(shard->graphs_.steps()));
   LOCKSTEP_TRY(shard->replicated_,
                load_weights(shard->graphs_.decode.front(), shard->graphs_.tensors, source, *shard->store_));
   LOCKSTEP_TRY_VOID(shard->compile(backend));
@@ -57,8 +57,8 @@ Result<std::unique_ptr<Shard>> Shard::create(ShardGraphs graphs, const ShardOpti
 }
 
 Result<void> Shard::compile(device::Backend& backend) {
-  for (const graph::Graph* graph : graphs_.all()) {
-    LOCKSTEP_TRY(executables_.emplace_back(), backend.compile(*graph, *store_, {.communicator = communicator_}));
+  for (const device::StepGraph& step : graphs_.steps()) {
+    LOCKSTEP_TRY(executables_.emplace_back(), backend.compile(step, *store_, {.communicator = communicator_}));
     replays_.push_back(0);
   }
   rows_of_one_slot_ = backend.capabilities().rows_of_one_slot;

@@ -85,6 +85,15 @@ std::vector<const graph::Graph*> ShardGraphs::all() const {
   return graphs;
 }
 
+std::vector<device::StepGraph> ShardGraphs::steps() const {
+  const std::vector<const graph::Graph*> own = all();
+  std::vector<device::StepGraph> steps;
+  for (size_t i = 0; i < own.size(); ++i) {
+    steps.emplace_back(*own[i], group.empty() ? std::span<const graph::Graph>() : group[i]);
+  }
+  return steps;
+}
+
 Result<ShardGraphs> build_graphs(const checkpoint::ModelSpec& spec, const partition::Partition& partition, int rank,
                                  const ShardOptions& options, const std::vector<graph::Pass>& passes) {
   LOCKSTEP_TRY_VOID(options.validate());

@@ -10,6 +10,7 @@
 #include <string>
 #include <vector>
 
+#include "runtime/device/backend.h"
 #include "runtime/graph/passes.h"
 #include "shards/families/family.h"
 #include "shards/partition/partition.h"
@@ -36,11 +37,15 @@ struct ShardGraphs {
   std::vector<graph::Graph> prefill;  // by rows, rising
   std::vector<graph::Graph> decode;   // by the bound on positions, rising
   std::optional<graph::Graph> verify;
+  std::vector<std::vector<graph::Graph>>
+      group;  // in the order of `all`: the step of every rank; empty unless asked for
   std::map<std::string, Shape> tensors;
   int64_t long_rope_after = 0;  // tokens beyond which a sequence turns by other factors; 0: never
 
   /// Every graph that is compiled at start, in that order.
   std::vector<const graph::Graph*> all() const;
+  /// The same as a backend is given them. They borrow the graphs.
+  std::vector<device::StepGraph> steps() const;
   /// Tokens that the model knows.
   int64_t vocabulary() const;
 };

@@ -115,7 +115,7 @@ class Bench {
   void record() { recorder_.start(); }
   void end_record() { recorded_ = recorder_.stop(); }
   /// The recorded steps once more, by themselves. @collective @blocking
-  Result<ReplayTimes> replay();
+  Result<PhaseSeconds> replay();
   int64_t dropped() const { return collectives_.dropped(); }
   /// The last repetition as Chrome trace events, on rank 0.
   std::string timeline() const { return trace::to_chrome_json({.ranks = timelines_}); }
@@ -125,6 +125,7 @@ class Bench {
   void submit_all(Answers& answers);
   Result<trace::RankTimeline> run_timed(Answers& answers);
   void add_split(Repetition& repetition) const;
+  PhaseSeconds seconds_of_steps() const;
 
   const BenchCommand& command_;
   const RankContext& context_;
@@ -191,20 +192,25 @@ Result<Repetition> Bench::repeat() {
     if (answer.error) return *answer.error;
   }
   add_split(repetition);
-  repetition.prefill_s = to_seconds(trace::phase_time(steps_.steps(), trace::StepPhase::kPrefill));
-  repetition.decode_s = to_seconds(trace::phase_time(steps_.steps(), trace::StepPhase::kDecode));
+  const auto [prefill_s, decode_s] = seconds_of_steps();
+  repetition.prefill_s = prefill_s;
+  repetition.decode_s = decode_s;
   repetition.ttft_s = answers.ttft_s().value_or(0.0);
   repetition.tpot_s = answers.tpot_s().value_or(0.0);
   repetition.decode_tokens = answers.tokens() - command_.shape.batch;
   return repetition;
 }
 
-Result<ReplayTimes> Bench::replay() {
+Result<PhaseSeconds> Bench::replay() {
   LOCKSTEP_TRY_VOID(context_.bootstrap.barrier());
   steps_.restart();
   LOCKSTEP_TRY_VOID(launcher::replay(recorded_, steps_));
-  return ReplayTimes{to_seconds(trace::phase_time(steps_.steps(), trace::StepPhase::kPrefill)),
-                     to_seconds(trace::phase_time(steps_.steps(), trace::StepPhase::kDecode))};
+  return seconds_of_steps();
+}
+
+PhaseSeconds Bench::seconds_of_steps() const {
+  return {to_seconds(trace::phase_time(steps_.steps(), trace::StepPhase::kPrefill)),
+          to_seconds(trace::phase_time(steps_.steps(), trace::StepPhase::kDecode))};
 }
 
 /// Where every rank's time went.

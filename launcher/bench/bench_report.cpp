@@ -72,7 +72,7 @@ Json repetitions_of(const BenchReport& report) {
                     {"read_kernel", r.limits.read_kernel},
                     {"flops_per_s", r.limits.flops_per_s},
                     {"flops_kernel", r.limits.flops_kernel}});
-    if (r.replay) list.back()["replay"] = {{"prefill_s", r.replay->prefill_s}, {"decode_s", r.replay->decode_s}};
+    if (r.replay) list.back()["replay"] = {{"prefill_s", r.replay->prefill}, {"decode_s", r.replay->decode}};
   }
   return list;
 }
@@ -192,14 +192,6 @@ std::string files_line(const BenchReport& report) {
 
 }  // namespace
 
-Spread spread_of(std::vector<double> values) {
-  LOCKSTEP_CHECK(!values.empty());
-  std::sort(values.begin(), values.end());
-  const size_t middle = values.size() / 2;
-  const double median = values.size() % 2 == 1 ? values[middle] : (values[middle - 1] + values[middle]) / 2;
-  return {values.front(), median, values.back()};
-}
-
 double BenchReport::prefill_tokens_per_s(const Repetition& r) const {
   return per_second(static_cast<double>(shape.batch * shape.prompt_tokens), r.prefill_s);
 }
@@ -229,10 +221,10 @@ double BenchReport::decode_of_limit(const Repetition& r) const {
 }
 
 double BenchReport::prefill_over_replay(const Repetition& r) const {
-  return r.replay ? per_second(r.replay->prefill_s, r.prefill_s) : 0.0;
+  return r.replay ? per_second(r.replay->prefill, r.prefill_s) : 0.0;
 }
 double BenchReport::decode_over_replay(const Repetition& r) const {
-  return r.replay ? per_second(r.replay->decode_s, r.decode_s) : 0.0;
+  return r.replay ? per_second(r.replay->decode, r.decode_s) : 0.0;
 }
 
 FirstToken BenchReport::first_token() const {
@@ -299,8 +291,7 @@ std::string to_json(const BenchReport& report) {
                     {"of_bandwidth", spread_json(of_bandwidth)},
                     {"of_peak", spread_json(of_peak)}};
   if (const auto cost = report.cost_of_invariance()) {
-    const auto of = [&](const CostSpread& s) { return spread_json({s.min, s.median, s.max}); };
-    json["invariance_cost"] = {{"prefill", of(cost->prefill)}, {"decode", of(cost->decode)}};
+    json["invariance_cost"] = {{"prefill", spread_json(cost->prefill)}, {"decode", spread_json(cost->decode)}};
   }
   if (report.has_replay()) {
     json["served_over_replay"] = {{"decode", spread_json(spread(&BenchReport::decode_over_replay))},

@@ -29,11 +29,6 @@ struct RankSplit {
   trace::PhaseSplit prefill, decode;
 };
 
-/// The same steps in a bare loop beside a repetition.
-struct ReplayTimes {
-  double prefill_s = 0.0, decode_s = 0.0;
-};
-
 /// One repetition.
 struct Repetition {
   double prefill_s = 0.0;  // of all prefill steps
@@ -46,14 +41,8 @@ struct Repetition {
   double clock_error_s = 0.0;           // of the rank whose clock is compared worst
   std::optional<PhaseSeconds> fast;     // the same with fast numerics, beside it; if asked for
   Limits limits;                        // the mean of the probes before and after
-  std::optional<ReplayTimes> replay;    // where it was asked for
+  std::optional<PhaseSeconds> replay;   // the same steps in a bare loop, beside it; if asked for
 };
-
-/// A quantity over the repetitions.
-struct Spread {
-  double min = 0.0, median = 0.0, max = 0.0;
-};
-Spread spread_of(std::vector<double> values);
 
 /// How long a user waits for the first token, in seconds.
 struct FirstToken {

@@ -2,22 +2,21 @@
 
 #include <fmt/format.h>
 
-#include "launcher/bench/bench_report.h"
+#include <utility>
 
 namespace lockstep::launcher {
 namespace {
 
-CostSpread cost_of(const std::vector<NumericsPair>& pairs, double PhaseSeconds::*phase) {
+Spread cost_of(const std::vector<NumericsPair>& pairs, double PhaseSeconds::*phase) {
   std::vector<double> costs;
   for (const NumericsPair& pair : pairs) {
     const double fast = pair.fast.*phase;
     costs.push_back(fast > 0 ? pair.invariant.*phase / fast - 1.0 : 0.0);
   }
-  const Spread spread = spread_of(std::move(costs));
-  return {spread.min, spread.median, spread.max};
+  return spread_of(std::move(costs));
 }
 
-std::string to_text(const CostSpread& cost) {
+std::string to_text(const Spread& cost) {
   return fmt::format("{:+.1f} % ({:+.1f} … {:+.1f})", 100 * cost.median, 100 * cost.min, 100 * cost.max);
 }
 

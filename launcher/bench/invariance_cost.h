@@ -5,13 +5,9 @@
 #include <string>
 #include <vector>
 
-namespace lockstep::launcher {
+#include "launcher/bench/spread.h"
 
-/// How long one repetition's phases took, in seconds.
-struct PhaseSeconds {
-  double prefill = 0.0;
-  double decode = 0.0;
-};
+namespace lockstep::launcher {
 
 /// A repetition with invariant sums, and the one beside it with fast ones.
 struct NumericsPair {
@@ -19,11 +15,8 @@ struct NumericsPair {
 };
 
 /// Time of invariant sums over time of fast ones, less 1, over the pairs.
-struct CostSpread {
-  double min = 0.0, median = 0.0, max = 0.0;
-};
 struct InvarianceCost {
-  CostSpread prefill, decode;
+  Spread prefill, decode;
 };
 
 /// `pairs` are not empty.

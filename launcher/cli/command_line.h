@@ -39,6 +39,27 @@ enum class Strictness { kStrict, kLenient };
 enum class Detection { kOn, kOff };
 enum class Meeting { kAgreed, kBare };
 
+/// Where what a backend compiled is kept.
+struct CacheOptions {
+  std::optional<std::filesystem::path> directory;  // default: lockstep in the user's cache folder
+  std::vector<std::string> remotes;                // further tiers, asked in order: folders or http(s) addresses
+  std::optional<std::filesystem::path> artifacts;  // an exported folder; nothing outside it is looked at or compiled
+  bool require_cached = false;                     // a miss is an error
+  bool retry_failed = false;                       // compile again what failed before
+  double wait_s = 3600.0;                          // for another process that compiles the same
+};
+
+/// How graphs are compiled for AWS Neuron devices and run on them.
+struct NeuronOptions {
+  std::string target = "trn1";  // trn1, trn2 or inf2
+  std::filesystem::path compiler = "neuronx-cc";
+  std::string prefill_flags, decode_flags;  // added to the compiler's command line
+  double compile_deadline_s = 7200.0;
+  std::filesystem::path runtime = "libnrt.so.1";
+  std::string cores;  // of this host: a count, a list such as 8-15, or empty: the first ones
+  double load_deadline_s = 600.0;
+};
+
 /// How the processes work together.
 struct RunOptions {
   Launch launch = Launch::kMpi;
@@ -57,6 +78,8 @@ struct RunOptions {
   double silence_s = 8.0;              // of a frozen rank; 0: never noticed
   std::optional<std::filesystem::path> flight_recorder;
   std::vector<std::string> faults;  // ranks/fault.h reads them
+  CacheOptions cache;
+  NeuronOptions neuron;
 };
 
 /// What is recorded of a run besides its result.

@@ -5,6 +5,8 @@
 #include <algorithm>
 #include <cstring>
 
+#include "runtime/graph/agree.h"
+
 namespace lockstep::device {
 namespace {
 
@@ -49,7 +51,7 @@ uint64_t agreement_checksum(const AgreedFacts& facts) {
   hash.add(facts.length);
   hash.add(facts.output_index);
   hash.add(facts.parameter_hash);
-  const auto sampled = static_cast<size_t>(std::min<int64_t>(facts.hidden_row_bytes, 16));
+  const auto sampled = static_cast<size_t>(std::min(facts.hidden_row_bytes, graph::kAgreedBytes));
   for (int64_t row = 0; row < facts.hidden_rows; ++row) {
     uint64_t words[2] = {0, 0};
     if (sampled > 0) std::memcpy(words, facts.hidden + row * facts.hidden_stride, sampled);

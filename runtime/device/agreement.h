@@ -29,7 +29,7 @@ struct AgreedFacts {
   const std::byte* hidden = nullptr;        // row i starts at hidden + i · hidden_stride
   int64_t hidden_rows = 0;                  // rows that hold values; rows after them are not sampled
   int64_t hidden_stride = 0;                // bytes from one row to the next
-  int64_t hidden_row_bytes = 0;             // bytes of one row; at most the first 16 are sampled
+  int64_t hidden_row_bytes = 0;             // bytes of one row; at most graph::kAgreedBytes count
 };
 
 /// The fingerprint of `facts`: equal facts have equal ones.

@@ -1,8 +1,8 @@
 // What compiles and runs graphs. One `Backend` object serves one rank:
 //
-//   Backend ──make_store(graphs)──► Store        weights (immutable) and states, at fixed addresses, shared by the
-//      │                              ▲           executables of one rank
-//      └──compile(graph, store)──► Executable    replays one graph; refuses every other shape
+//   Backend ──make_store(steps)──► Store        weights (immutable) and states, at fixed addresses, shared by the
+//      │                             ▲           executables of one rank
+//      └──compile(step, store)──► Executable     replays one graph; refuses every other shape
 //
 // Implementations live in runtime/backends/<name>. A store outlives its executables, a backend outlives its stores.
 #pragma once
@@ -29,6 +29,15 @@ struct Capabilities {
   bool rows_of_one_slot = false;   // every prefill chunk must hold rows of one slot only
   bool bounded_attention = false;  // attention costs the length in use, not the capacity
   bool invariant_sums = false;     // results do not depend on rows, columns or ranks, to the bit
+  bool whole_group = false;  // one program serves all ranks: it is made of the graphs of every rank, before passes
+};
+
+/// One step, as a backend is given it. Borrows the graphs.
+struct StepGraph {
+  const graph::Graph& own;                     // this rank's
+  std::span<const graph::Graph> of_all_ranks;  // the same step of every rank, in order; where `whole_group` asks for it
+
+  StepGraph(const graph::Graph& graph, std::span<const graph::Graph> group = {}) : own(graph), of_all_ranks(group) {}
 };
 
 /// A tensor in host memory, row-major. Borrows the bytes.
@@ -133,12 +142,12 @@ class Backend {
   virtual std::string_view name() const = 0;
   virtual Capabilities capabilities() const = 0;
 
-  /// Reserves the weights and states of `graphs`; what two graphs call by the same name is one tensor, and must have
+  /// Reserves the weights and states of `steps`; what two graphs call by the same name is one tensor, and must have
   /// the same type. Fails with `kResourceExhausted` when the memory cannot be had.
-  virtual Result<std::unique_ptr<Store>> make_store(std::span<const graph::Graph* const> graphs) = 0;
+  virtual Result<std::unique_ptr<Store>> make_store(std::span<const StepGraph> steps) = 0;
 
-  /// Prepares `graph` for replay over `store`, which this backend made for it (and others).
-  virtual Result<std::unique_ptr<Executable>> compile(const graph::Graph& graph, Store& store,
+  /// Prepares a step for replay over `store`, which this backend made for it (and others).
+  virtual Result<std::unique_ptr<Executable>> compile(const StepGraph& step, Store& store,
                                                       const CompileOptions& options) = 0;
 };
 

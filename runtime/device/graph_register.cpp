@@ -4,9 +4,9 @@
 
 namespace lockstep::device {
 
-Result<std::unique_ptr<Executable>> GraphRegister::compile(const graph::Graph& graph, Store& store,
+Result<std::unique_ptr<Executable>> GraphRegister::compile(const StepGraph& step, Store& store,
                                                            const CompileOptions& options) {
-  const std::string description = fmt::format("{} rows={} slots={}", graph.name, graph.rows, graph.slots);
+  const std::string description = fmt::format("{} rows={} slots={}", step.own.name, step.own.rows, step.own.slots);
   if (closed_ && after_close_ == AfterClose::kRefuse) {
     return Error{
         ErrorKind::kFailedPrecondition,
@@ -15,7 +15,7 @@ Result<std::unique_ptr<Executable>> GraphRegister::compile(const graph::Graph& g
                     description, fmt::join(compiled_, "; "))};
   }
   if (!closed_ && before_compile_) before_compile_();
-  LOCKSTEP_TRY(auto executable, inner_.compile(graph, store, options));
+  LOCKSTEP_TRY(auto executable, inner_.compile(step, store, options));
   (closed_ ? compiled_after_close_ : compiled_).push_back(description);
   return executable;
 }

@@ -20,10 +20,10 @@ class GraphRegister final : public Backend {
 
   std::string_view name() const override { return inner_.name(); }
   Capabilities capabilities() const override { return inner_.capabilities(); }
-  Result<std::unique_ptr<Store>> make_store(std::span<const graph::Graph* const> graphs) override {
-    return inner_.make_store(graphs);
+  Result<std::unique_ptr<Store>> make_store(std::span<const StepGraph> steps) override {
+    return inner_.make_store(steps);
   }
-  Result<std::unique_ptr<Executable>> compile(const graph::Graph& graph, Store& store,
+  Result<std::unique_ptr<Executable>> compile(const StepGraph& step, Store& store,
                                               const CompileOptions& options) override;
 
   /// Called before each compilation until `close`, on its thread.

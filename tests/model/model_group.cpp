@@ -48,13 +48,13 @@ class CountingBackend final : public device::Backend {
 
   std::string_view name() const override { return backend_->name(); }
   device::Capabilities capabilities() const override { return backend_->capabilities(); }
-  Result<std::unique_ptr<device::Store>> make_store(std::span<const graph::Graph* const> graphs) override {
-    return backend_->make_store(graphs);
+  Result<std::unique_ptr<device::Store>> make_store(std::span<const device::StepGraph> steps) override {
+    return backend_->make_store(steps);
   }
-  Result<std::unique_ptr<device::Executable>> compile(const graph::Graph& graph, device::Store& store,
+  Result<std::unique_ptr<device::Executable>> compile(const device::StepGraph& step, device::Store& store,
                                                       const device::CompileOptions& options) override {
     ++compiled_;
-    return backend_->compile(graph, store, options);
+    return backend_->compile(step, store, options);
   }
 
   int compiled() const { return compiled_; }

@@ -36,10 +36,10 @@ const ShardOptions kOptions{.slots = 2, .chunk = 4, .capacity = 16};
 /// Dense states in a map; a run answers with fixed tokens and records what it was given.
 class FakeStore final : public device::Store {
  public:
-  explicit FakeStore(std::span<const graph::Graph* const> graphs) {
-    for (const graph::Graph* graph : graphs) {
-      for (const graph::ValueId id : graph->values_of(graph::ValueKind::kState)) {
-        const graph::Value& state = graph->value(id);
+  explicit FakeStore(std::span<const device::StepGraph> steps) {
+    for (const device::StepGraph& step : steps) {
+      for (const graph::ValueId id : step.own.values_of(graph::ValueKind::kState)) {
+        const graph::Value& state = step.own.value(id);
         if (find_state(state.name)) continue;
         names_.push_back(state.name);
         contents_.emplace_back(static_cast<size_t>(state.type.bytes()));
@@ -119,15 +119,15 @@ class FakeBackend final : public device::Backend {
  public:
   std::string_view name() const override { return "fake"; }
   device::Capabilities capabilities() const override { return {}; }
-  Result<std::unique_ptr<device::Store>> make_store(std::span<const graph::Graph* const> graphs) override {
-    auto made = std::make_unique<FakeStore>(graphs);
+  Result<std::unique_ptr<device::Store>> make_store(std::span<const device::StepGraph> steps) override {
+    auto made = std::make_unique<FakeStore>(steps);
     store = made.get();
     return std::unique_ptr<device::Store>(std::move(made));
   }
-  Result<std::unique_ptr<device::Executable>> compile(const graph::Graph& graph, device::Store&,
+  Result<std::unique_ptr<device::Executable>> compile(const device::StepGraph& step, device::Store&,
                                                       const device::CompileOptions&) override {
-    auto made = std::make_unique<FakeExecutable>(graph);
-    executables[graph.name] = made.get();
+    auto made = std::make_unique<FakeExecutable>(step.own);
+    executables[step.own.name] = made.get();
     return std::unique_ptr<device::Executable>(std::move(made));
   }
 

@@ -4,6 +4,7 @@
 #include "runtime/backends/cpu/cpu.h"
 #include "runtime/graph/passes.h"
 #include "shards/shard.h"
+#include "tests/shards/small_llama.h"
 
 namespace lockstep::shards {
 namespace {
@@ -12,19 +13,12 @@ constexpr int64_t kPage = 4096;
 const ShardOptions kOptions{.slots = 8, .chunk = 64, .capacity = 131'072, .dtype = DType::kBFloat16};
 
 checkpoint::ModelSpec spec() {
-  checkpoint::ModelSpec spec;
-  spec.model_type = "llama";
-  spec.hidden_size = spec.embedding_size = 32;
-  spec.attention_scale = 0.35;
-  spec.rope.rotated = 16;
-  spec.layers = 2;
-  spec.query_heads = 2;
-  spec.key_value_heads = 1;
-  spec.head_dim = 16;
-  spec.intermediate_size = 48;
-  spec.vocabulary = 64;
-  spec.max_positions = kOptions.capacity;
-  return spec;
+  return spec_of({.hidden = 32,
+                  .query_heads = 2,
+                  .key_value_heads = 1,
+                  .intermediate = 48,
+                  .vocabulary = 64,
+                  .positions = kOptions.capacity});
 }
 
 /// Keys and values of 64 tokens: 2 layers of 16 dimensions, 2 bytes each.

@@ -15,6 +15,7 @@
 #include "shards/shard_graphs.h"
 #include "tests/model/stored_tensor.h"
 #include "tests/runtime/checkpoint/temporary_directory.h"
+#include "tests/shards/small_llama.h"
 
 namespace lockstep::shards {
 namespace {
@@ -24,18 +25,8 @@ using ::testing::HasSubstr;
 const ShardOptions kOptions{.slots = 1, .chunk = 4, .capacity = 16, .dtype = DType::kBFloat16};
 
 checkpoint::ModelSpec small_spec() {
-  checkpoint::ModelSpec spec;
-  spec.model_type = "llama";
-  spec.hidden_size = spec.embedding_size = 64;
-  spec.attention_scale = 0.35;
-  spec.rope.rotated = 16;
-  spec.layers = 2;
-  spec.query_heads = 4;
-  spec.key_value_heads = 2;
-  spec.head_dim = 16;
-  spec.intermediate_size = 256;
-  spec.vocabulary = 512;
-  spec.max_positions = 64;
+  checkpoint::ModelSpec spec = spec_of(
+      {.hidden = 64, .query_heads = 4, .key_value_heads = 2, .intermediate = 256, .vocabulary = 512, .positions = 64});
   spec.tied_embeddings = true;
   return spec;
 }
@@ -78,7 +69,7 @@ struct Loaded {
                             graph::default_passes())
                    .value()),
         backend(cpu::make_backend({.threads = threads}).value()),
-        store(backend->make_store(graphs.all()).value()),
+        store(backend->make_store(graphs.steps()).value()),
         replicated(load_weights(graphs.decode.front(), graphs.tensors, CheckpointWeights(checkpoint), *store)) {}
 
   ShardGraphs graphs;

@@ -105,8 +105,4 @@ struct Setting {
 /// The rows of `--suite cpu`. Pure.
 Suite cpu_suite(const Setting& setting);
 
-/// `suite` with only the goals whose ids are `ids` or begin with one of them and a dash, and what they need. Fails with
-/// `kInvalidArgument` for an id that names nothing.
-Result<Suite> only(const Suite& suite, const std::vector<std::string>& ids);
-
 }  // namespace lockstep::launcher::suite

@@ -10,6 +10,7 @@
 #include "launcher/atomic_file.h"
 #include "launcher/bench/suite/measure.h"
 #include "launcher/bench/suite/report.h"
+#include "launcher/bench/suite/selection.h"
 #include "launcher/bench/suite/shapes.h"
 #include "launcher/ranks/interruption.h"
 #include "launcher/sweep/starting_place.h"

@@ -19,17 +19,17 @@ class Backend final : public device::Backend {
             .invariant_sums = true};
   }
 
-  Result<std::unique_ptr<device::Store>> make_store(std::span<const graph::Graph* const> graphs) override {
-    LOCKSTEP_TRY(std::unique_ptr<device::Store> store, Store::create(graphs, kernels_, *team_));
+  Result<std::unique_ptr<device::Store>> make_store(std::span<const device::StepGraph> steps) override {
+    LOCKSTEP_TRY(std::unique_ptr<device::Store> store, Store::create(steps, kernels_, *team_));
     return store;
   }
 
-  Result<std::unique_ptr<device::Executable>> compile(const graph::Graph& graph, device::Store& store,
+  Result<std::unique_ptr<device::Executable>> compile(const device::StepGraph& step, device::Store& store,
                                                       const device::CompileOptions& options) override {
     auto* own = dynamic_cast<Store*>(&store);
     LOCKSTEP_CHECK(own != nullptr);
     LOCKSTEP_TRY(std::unique_ptr<device::Executable> executable,
-                 Executable::compile(graph, *own, kernels_, *team_, options.communicator));
+                 Executable::compile(step.own, *own, kernels_, *team_, options.communicator));
     return executable;
   }
 

@@ -176,8 +176,8 @@ LinearPlan LinearPlan::blocks(const Packing& packing, const BlockSplit& split, i
 }
 
 LinearPlan LinearPlan::in_pairs() const {
-  LinearPlan paired;
-  paired.levels = levels;
+  LinearPlan paired = *this;
+  paired.segments.clear();
   for (size_t i = 0; i < segments.size(); ++i) {
     Segment segment = segments[i];
     const Segment next = i + 1 < segments.size() ? segments[i + 1] : Segment{};
@@ -204,8 +204,7 @@ LinearTask LinearTask::make(const Kernels& kernels, PackedWeight weight, LinearP
   LinearTask task;
   task.kernels = &kernels;
   task.weight = weight;
-  task.plan = std::move(plan);
-  task.paired = kernels.joins_leaves ? task.plan.in_pairs() : task.plan;
+  task.plan = kernels.joins_leaves ? plan.in_pairs() : std::move(plan);
   task.x = x;
   task.result = result;
   task.product = product_for(kernels, weight.packing);
@@ -268,10 +267,10 @@ void LinearTask::run_panel(int64_t panel, Strips strips, const std::byte* arrang
   const std::byte* weights = tile.weights;
   tile.dst_stride = result.stride;
   tile.dst_type = result.dtype;
-  for (size_t slab = 0; slab + 1 < paired.slabs.size(); ++slab) {
-    const Segment& last = paired.segments[paired.slabs[slab + 1] - 1];
+  for (size_t slab = 0; slab + 1 < plan.slabs.size(); ++slab) {
+    const Segment& last = plan.segments[plan.slabs[slab + 1] - 1];
     const int64_t end = last.begin + last.steps + last.next_steps;
-    const int64_t bytes = (end - paired.segments[paired.slabs[slab]].begin) * tile.weight_stride;
+    const int64_t bytes = (end - plan.segments[plan.slabs[slab]].begin) * tile.weight_stride;
     for (int64_t t = 0; t < tiles; ++t) {
       // The next slab, or panel, follows in memory.
       if (tiles > 1) ask_for(weights + end * tile.weight_stride, {bytes * t / tiles, bytes * (t + 1) / tiles});
@@ -279,9 +278,9 @@ void LinearTask::run_panel(int64_t panel, Strips strips, const std::byte* arrang
       tile.rows = static_cast<int>(of.size());
       const std::byte* x_rows = x_data + of.begin * tile.x_stride;
       float* stack = sums + t * plan.levels * kTileFloats;
-      for (int64_t s = paired.slabs[slab]; s < paired.slabs[slab + 1]; ++s) {
+      for (int64_t s = plan.slabs[slab]; s < plan.slabs[slab + 1]; ++s) {
         // Field by field: a copy of the whole would wait for what was just stored to it.
-        const Segment& segment = paired.segments[s];
+        const Segment& segment = plan.segments[s];
         tile.weights = weights + segment.begin * tile.weight_stride;
         tile.x = x_rows + segment.begin * kStepOfX;
         run_segment(segment, tile, stack, of.begin, column);

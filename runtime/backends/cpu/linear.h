@@ -90,7 +90,6 @@ struct LinearTask {
   FewRowsFunction few_rows = nullptr;
   PackedWeight weight;
   LinearPlan plan;
-  LinearPlan paired;     // for many rows, where `kernels` join leaves; else like `plan`
   Tensor x;              // [rows, k]
   bool arrange = false;  // x is first converted or padded into scratch
   const std::byte* bias = nullptr;

@@ -4,6 +4,7 @@
 
 #include "runtime/backends/cpu/compiler.h"
 #include "runtime/device/agreement.h"
+#include "runtime/graph/agree.h"
 
 namespace lockstep::cpu {
 namespace {
@@ -106,21 +107,22 @@ void Compiler::lower_all_gather(const Node& node) {
 void Compiler::lower_agree(const Node& node) {
   const int64_t slots = graph_.slots;
   const int ranks = graph_.ranks;
-  const Tensor hidden = operand(node, 0);
+  using Of = graph::AgreeOperand;
+  const Tensor hidden = operand(node, Of::kHidden);
   const auto ids = [&](size_t i, int64_t count) {
     return std::span<const int32_t>(operand(node, i).as<int32_t>(), static_cast<size_t>(count));
   };
-  const device::AgreedFacts facts{.step = ids(1, 2),
-                                  .last_id = ids(2, slots),
-                                  .length = ids(3, slots),
-                                  .output_index = ids(4, slots),
-                                  .parameter_hash = ids(5, slots),
+  const device::AgreedFacts facts{.step = ids(Of::kStep, 2),
+                                  .last_id = ids(Of::kLastId, slots),
+                                  .length = ids(Of::kLength, slots),
+                                  .output_index = ids(Of::kOutputIndex, slots),
+                                  .parameter_hash = ids(Of::kParameterHash, slots),
                                   .hidden = hidden.data,
                                   .hidden_rows = 0,
                                   .hidden_stride = hidden.stride,
                                   .hidden_row_bytes = hidden.columns * hidden.element_size()};
-  const std::span<const int32_t> stop = ids(6, slots);
-  int32_t* finished = operand(node, 7).as<int32_t>();
+  const std::span<const int32_t> stop = ids(Of::kStopRequest, slots);
+  int32_t* finished = operand(node, Of::kFinished).as<int32_t>();
   if (ranks == 1) {
     add_alone([=]() -> Result<void> {
       for (int64_t slot = 0; slot < slots; ++slot) {

@@ -18,12 +18,12 @@ int64_t round_up(int64_t value, int64_t unit) { return (value + unit - 1) / unit
 
 }  // namespace
 
-Result<std::unique_ptr<Store>> Store::create(std::span<const graph::Graph* const> graphs, const Kernels& kernels,
+Result<std::unique_ptr<Store>> Store::create(std::span<const device::StepGraph> steps, const Kernels& kernels,
                                              ThreadTeam& team) {
   std::unique_ptr<Store> store(new Store(kernels, team));
-  for (const graph::Graph* graph : graphs) LOCKSTEP_TRY_VOID(store->add_values(*graph));
-  for (const graph::Graph* graph : graphs) LOCKSTEP_TRY_VOID(store->add_uses(*graph));
-  for (const graph::Graph* graph : graphs) LOCKSTEP_TRY_VOID(store->add_appends(*graph));
+  for (const device::StepGraph& step : steps) LOCKSTEP_TRY_VOID(store->add_values(step.own));
+  for (const device::StepGraph& step : steps) LOCKSTEP_TRY_VOID(store->add_uses(step.own));
+  for (const device::StepGraph& step : steps) LOCKSTEP_TRY_VOID(store->add_appends(step.own));
   LOCKSTEP_TRY_VOID(store->map_weights());
   LOCKSTEP_TRY_VOID(store->map_states());
   return store;

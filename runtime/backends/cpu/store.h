@@ -26,8 +26,8 @@ struct PackedWeight {
 
 class Store final : public device::Store {
  public:
-  /// Reserves what `graphs` name; weights are packed for `kernels`, by `team` (both borrowed).
-  static Result<std::unique_ptr<Store>> create(std::span<const graph::Graph* const> graphs, const Kernels& kernels,
+  /// Reserves what the graphs of `steps` name; weights are packed for `kernels`, by `team` (both borrowed).
+  static Result<std::unique_ptr<Store>> create(std::span<const device::StepGraph> steps, const Kernels& kernels,
                                                ThreadTeam& team);
 
   Result<void> set_weight(std::string_view name, std::span<const std::byte> bytes) override;

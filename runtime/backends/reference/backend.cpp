@@ -12,16 +12,16 @@ device::Capabilities Backend::capabilities() const {
           .invariant_sums = false};  // libtorch's products sum in an order that varies with the shape
 }
 
-Result<std::unique_ptr<device::Store>> Backend::make_store(std::span<const graph::Graph* const> graphs) {
-  LOCKSTEP_TRY(std::unique_ptr<device::Store> store, Store::make(graphs));
+Result<std::unique_ptr<device::Store>> Backend::make_store(std::span<const device::StepGraph> steps) {
+  LOCKSTEP_TRY(std::unique_ptr<device::Store> store, Store::make(steps));
   return store;
 }
 
-Result<std::unique_ptr<device::Executable>> Backend::compile(const graph::Graph& graph, device::Store& store,
+Result<std::unique_ptr<device::Executable>> Backend::compile(const device::StepGraph& step, device::Store& store,
                                                              const device::CompileOptions& options) {
   auto* own = dynamic_cast<Store*>(&store);
   LOCKSTEP_CHECK(own != nullptr);  // a store of another backend
-  LOCKSTEP_TRY(std::unique_ptr<Executable> executable, Executable::make(graph, *own, options));
+  LOCKSTEP_TRY(std::unique_ptr<Executable> executable, Executable::make(step.own, *own, options));
   own->add_workspace(Bytes(executable->workspace_bytes()));
   return std::unique_ptr<device::Executable>(std::move(executable));
 }

@@ -9,8 +9,8 @@ class Backend final : public device::Backend {
  public:
   std::string_view name() const override { return "reference"; }
   device::Capabilities capabilities() const override;
-  Result<std::unique_ptr<device::Store>> make_store(std::span<const graph::Graph* const> graphs) override;
-  Result<std::unique_ptr<device::Executable>> compile(const graph::Graph& graph, device::Store& store,
+  Result<std::unique_ptr<device::Store>> make_store(std::span<const device::StepGraph> steps) override;
+  Result<std::unique_ptr<device::Executable>> compile(const device::StepGraph& step, device::Store& store,
                                                       const device::CompileOptions& options) override;
 };
 

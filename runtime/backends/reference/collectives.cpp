@@ -4,9 +4,12 @@
 
 #include "runtime/backends/reference/kernels.h"
 #include "runtime/device/agreement.h"
+#include "runtime/graph/agree.h"
 
 namespace lockstep::reference {
 namespace {
+
+using graph::AgreeOperand;
 
 /// Tree sum over the roots of a single rank.
 void finish_locally(const TreeFinish& finish, std::vector<float> roots, size_t elements, float* dst) {
@@ -18,26 +21,13 @@ void finish_locally(const TreeFinish& finish, std::vector<float> roots, size_t e
   std::copy_n(roots.data() + static_cast<size_t>(finish.result) * elements, elements, dst);
 }
 
-/// The operands of `agree`, in order.
-enum AgreeOperand : size_t {
-  kHidden,
-  kStep,
-  kLastId,
-  kLength,
-  kOutputIndex,
-  kParameterHash,
-  kStopRequest,
-  kFinished,
-};
-
 std::span<const int32_t> ints(const Tensor& t) { return {t.ints(), static_cast<size_t>(t.elements())}; }
 
 /// The first bytes of each row of `hidden` in the type that the graph gives it, as every backend samples them.
 struct HiddenSample {
   explicit HiddenSample(const Tensor& hidden) {
-    constexpr int64_t kSampledBytes = 16;
     const auto element = static_cast<int64_t>(size_of(hidden.type.dtype));
-    const int64_t width = std::min(hidden.columns(), kSampledBytes / element);
+    const int64_t width = std::min(hidden.columns(), graph::kAgreedBytes / element);
     row_bytes = width * element;
     bytes.resize(static_cast<size_t>(hidden.rows() * row_bytes));
     for (int64_t r = 0; r < hidden.rows(); ++r) {
@@ -51,14 +41,14 @@ struct HiddenSample {
 };
 
 uint64_t checksum_of(const std::vector<Tensor>& in) {
-  const HiddenSample hidden(in[kHidden]);
-  return device::agreement_checksum({.step = ints(in[kStep]),
-                                     .last_id = ints(in[kLastId]),
-                                     .length = ints(in[kLength]),
-                                     .output_index = ints(in[kOutputIndex]),
-                                     .parameter_hash = ints(in[kParameterHash]),
+  const HiddenSample hidden(in[AgreeOperand::kHidden]);
+  return device::agreement_checksum({.step = ints(in[AgreeOperand::kStep]),
+                                     .last_id = ints(in[AgreeOperand::kLastId]),
+                                     .length = ints(in[AgreeOperand::kLength]),
+                                     .output_index = ints(in[AgreeOperand::kOutputIndex]),
+                                     .parameter_hash = ints(in[AgreeOperand::kParameterHash]),
                                      .hidden = hidden.bytes.data(),
-                                     .hidden_rows = in[kHidden].rows(),
+                                     .hidden_rows = in[AgreeOperand::kHidden].rows(),
                                      .hidden_stride = hidden.row_bytes,
                                      .hidden_row_bytes = hidden.row_bytes});
 }
@@ -104,10 +94,10 @@ Result<void> all_gather(const Call& call, const Environment& environment) {
 
 Result<void> agree(const Call& call, const Environment& environment) {
   const std::vector<Tensor>& in = call.operands;
-  const int64_t slots = in[kFinished].elements();
+  const int64_t slots = in[AgreeOperand::kFinished].elements();
   const int64_t bytes = device::agreement_payload_bytes(slots);
   std::vector<std::byte> own(static_cast<size_t>(bytes));
-  device::write_agreement_payload(checksum_of(in), ints(in[kStopRequest]), own);
+  device::write_agreement_payload(checksum_of(in), ints(in[AgreeOperand::kStopRequest]), own);
   std::vector<std::byte> all = own;
   if (environment.ranks > 1) {
     all.resize(static_cast<size_t>(bytes * environment.ranks));
@@ -115,10 +105,12 @@ Result<void> agree(const Call& call, const Environment& environment) {
     LOCKSTEP_TRY_VOID(environment.communicator->all_gather(own, counts, all, device::Stream::host()));
   }
   if (!device::payloads_agree(all, environment.ranks, slots)) {
-    return device::disagreement_error("runtime/backends/reference", ints(in[kStep]), all, environment.ranks, slots);
+    return device::disagreement_error("runtime/backends/reference", ints(in[AgreeOperand::kStep]), all,
+                                      environment.ranks, slots);
   }
   for (int64_t s = 0; s < slots; ++s) {
-    if (device::payload_requests_stop(all.data(), s)) in[kFinished].ints()[s] = 1;  // rank 0's word comes first
+    if (device::payload_requests_stop(all.data(), s))
+      in[AgreeOperand::kFinished].ints()[s] = 1;  // rank 0's word comes first
   }
   return ok();
 }

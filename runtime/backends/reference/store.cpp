@@ -57,9 +57,9 @@ int64_t Pages::resident() const {
   return std::min(bytes_, pages * page);
 }
 
-Result<std::unique_ptr<Store>> Store::make(std::span<const graph::Graph* const> graphs) {
+Result<std::unique_ptr<Store>> Store::make(std::span<const device::StepGraph> steps) {
   std::unique_ptr<Store> store(new Store);
-  for (const graph::Graph* graph : graphs) LOCKSTEP_TRY_VOID(store->add_graph(*graph));
+  for (const device::StepGraph& step : steps) LOCKSTEP_TRY_VOID(store->add_graph(step.own));
   return store;
 }
 

@@ -34,7 +34,7 @@ class Pages {
 
 class Store final : public device::Store {
  public:
-  static Result<std::unique_ptr<Store>> make(std::span<const graph::Graph* const> graphs);
+  static Result<std::unique_ptr<Store>> make(std::span<const device::StepGraph> steps);
 
   Result<void> set_weight(std::string_view name, std::span<const std::byte> bytes) override;
   std::optional<device::StateId> find_state(std::string_view name) const override;

@@ -107,9 +107,9 @@ TEST_P(BackendContract, RefusesGraphsThatDisagreeAboutAName) {
   CaseBuilder b({.name = "other", .ranks = 1, .rank = 0, .rows = 1, .slots = 3});
   b.builder.advance(b.state("length", zeros({DType::kInt32, {3}})), b.input("slot", int_tensor({1}, {0})));
   const Case second = std::move(b).finish();
-  const std::vector<const graph::Graph*> graphs = {&first.graph, &second.graph};
+  const device::StepGraph steps[] = {first.graph, second.graph};
   const auto backend = GetParam().make(1).value();
-  EXPECT_EQ(backend->make_store(graphs).error().kind, ErrorKind::kInvalidArgument);
+  EXPECT_EQ(backend->make_store(steps).error().kind, ErrorKind::kInvalidArgument);
 }
 
 TEST_P(BackendContract, KnowsNothingByNamesThatTheGraphsLack) {
@@ -126,8 +126,8 @@ TEST_P(BackendContract, RefusesToCompileForRanksWithoutACommunicator) {
   b.builder.output("y", b.builder.all_gather(b.input("x", zeros({DType::kFloat32, {1, 2}})), {2, 2}));
   const Case c = std::move(b).finish();
   const auto backend = GetParam().make(1).value();
-  const graph::Graph* graph = &c.graph;
-  const auto store = backend->make_store({&graph, 1}).value();
+  const device::StepGraph step = c.graph;
+  const auto store = backend->make_store({&step, 1}).value();
   EXPECT_TRUE(backend->compile(c.graph, *store, {}).has_error());
 }
 

@@ -53,9 +53,7 @@ Case CaseBuilder::finish() && { return {std::move(builder).finish(), std::move(c
 Session::Session(const BackendUnderTest& backend, std::vector<graph::Graph> graphs, device::Communicator* communicator,
                  int threads)
     : graphs_(std::move(graphs)), backend_(backend.make(threads).value()) {
-  std::vector<const graph::Graph*> pointers;
-  for (const graph::Graph& graph : graphs_) pointers.push_back(&graph);
-  store_ = backend_->make_store(pointers).value();
+  store_ = backend_->make_store(std::vector<device::StepGraph>(graphs_.begin(), graphs_.end())).value();
   for (const graph::Graph& graph : graphs_) {
     executables_.push_back(backend_->compile(graph, *store_, {.communicator = communicator}).value());
   }

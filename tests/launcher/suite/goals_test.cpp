@@ -10,6 +10,7 @@
 #include <iterator>
 #include <set>
 
+#include "launcher/bench/suite/selection.h"
 #include "launcher/bench/suite/shapes.h"
 #include "launcher/bench/suite/suite.h"
 

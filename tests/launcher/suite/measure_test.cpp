@@ -3,11 +3,12 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include <cstdlib>
+#include <filesystem>
 #include <fstream>
 #include <sstream>
 
 #include "launcher/bench/suite/file_cache.h"
+#include "tests/runtime/checkpoint/temporary_directory.h"
 
 namespace lockstep::launcher::suite {
 namespace {
@@ -21,12 +22,6 @@ constexpr auto kOk = ChildRecord::Status::kOk;
 /// A folder that goes with the test, and programs that note in it that they ran.
 class SuiteMeasure : public ::testing::Test {
  protected:
-  SuiteMeasure() {
-    std::string name = fs::temp_directory_path() / "lockstep-suite-XXXXXX";
-    folder_ = ::mkdtemp(name.data());
-  }
-  ~SuiteMeasure() override { fs::remove_all(folder_); }
-
   /// Its command behind the note; "$0" is the file for the result.
   Side side(const std::string& name, const std::string& script) const {
     // The suite adds "--json FILE": sh takes the first for $0 and the second for $1.
@@ -44,7 +39,8 @@ class SuiteMeasure : public ::testing::Test {
                    [this](const std::string& line) { lines_.push_back(line); });
   }
 
-  fs::path folder_;
+  const checkpoint::TemporaryDirectory directory_;
+  const fs::path folder_ = directory_.path();
   ChildStop stop_;
   std::vector<std::string> lines_;
 };

@@ -3,26 +3,16 @@
 
 #include "runtime/backends/neuron/lowering/arithmetic.h"
 #include "runtime/backends/neuron/lowering/step.h"
+#include "runtime/graph/agree.h"
 
 namespace lockstep::neuron {
 namespace {
 
+using graph::AgreeOperand;
 using hlo::Builder;
 using hlo::Direction;
 using hlo::Element;
 using hlo::Value;
-
-/// The operands of `agree`, in order.
-enum AgreeOperand : size_t {
-  kHidden,
-  kStep,
-  kLastId,
-  kLength,
-  kOutputIndex,
-  kParameterHash,
-  kStopRequest,
-  kFinished,
-};
 
 /// [ranks, n]: what each rank holds of a vector [n].
 Value gathered(const NodeView& node, Value own) {
@@ -33,11 +23,10 @@ Value gathered(const NodeView& node, Value own) {
 
 /// The first 16 bytes of each row of the hidden state, as f32 [rows · elements].
 Value hidden_sample(const NodeView& node) {
-  constexpr int64_t kSampledBytes = 16;
   Builder& b = node.builder();
-  const Value hidden = node.operand(kHidden);
+  const Value hidden = node.operand(AgreeOperand::kHidden);
   const auto element = static_cast<int64_t>(hlo::size_of(b.element_of(hidden)));
-  const int64_t width = std::min(b.dims_of(hidden)[1], kSampledBytes / element);
+  const int64_t width = std::min(b.dims_of(hidden)[1], graph::kAgreedBytes / element);
   const Value sample = to_f32(b, b.slice_dimension(hidden, 1, {0, width}));
   return b.reshape(sample, {b.dims_of(hidden)[0] * width});
 }
@@ -89,13 +78,15 @@ Result<void> lower_all_gather(const NodeView& node) {
 /// The output "agreement", s32 [ranks], says how much of each rank's differs from rank 0's; the host makes the error.
 Result<void> lower_agree(const NodeView& node) {
   Builder& b = node.builder();
-  const int64_t slots = node.dims(kFinished)[0];
-  Value stop = b.reshape(node.operand(kStopRequest), {1, slots});
+  const int64_t slots = node.dims(AgreeOperand::kFinished)[0];
+  Value stop = b.reshape(node.operand(AgreeOperand::kStopRequest), {1, slots});
   if (node.step().ranks() > 1) {
     std::vector<Value> facts;
-    for (const size_t i : {kStep, kLastId, kLength, kOutputIndex, kParameterHash}) facts.push_back(node.operand(i));
+    for (const size_t i : {AgreeOperand::kStep, AgreeOperand::kLastId, AgreeOperand::kLength,
+                           AgreeOperand::kOutputIndex, AgreeOperand::kParameterHash})
+      facts.push_back(node.operand(i));
     const int64_t compared = 2 + 4 * slots;
-    facts.push_back(node.operand(kStopRequest));
+    facts.push_back(node.operand(AgreeOperand::kStopRequest));
     const Value all = gathered(node, b.concatenate(facts, 0));
     stop = b.slice(all, {0, compared}, {1, compared + slots});  // rank 0's word
     const Value words = differences(b, b.slice_dimension(all, 1, {0, compared}));
@@ -103,8 +94,8 @@ Result<void> lower_agree(const NodeView& node) {
     node.step().add_output("agreement", b.convert(b.add(words, hidden), Element::kS32));
   }
   const Value stops = b.compare(Direction::kNe, b.reshape(stop, {slots}), 0.0);
-  const Value finished = node.operand(kFinished);
-  node.set_state(kFinished, b.select(stops, b.fill_like(finished, 1.0), finished));
+  const Value finished = node.operand(AgreeOperand::kFinished);
+  node.set_state(AgreeOperand::kFinished, b.select(stops, b.fill_like(finished, 1.0), finished));
   return ok();
 }
 

@@ -212,20 +212,4 @@ class AttentionFixture {
   CacheLayout keys_, values_;
 };
 
-/// Tests that run on every instruction set and type.
-class AttentionOnEveryMachine : public ::testing::TestWithParam<std::tuple<Isa, DType>> {
- protected:
-  static const Kernels& kernels() { return kernels_for(std::get<0>(GetParam())); }
-  static DType dtype() { return std::get<1>(GetParam()); }
-};
-
-inline auto every_isa_and_dtype() {
-  return ::testing::Combine(::testing::ValuesIn(available_isas()),
-                            ::testing::Values(DType::kFloat32, DType::kBFloat16, DType::kFloat16));
-}
-inline std::string name_of_isa_and_dtype(const ::testing::TestParamInfo<std::tuple<Isa, DType>>& test) {
-  return std::string(to_string(std::get<0>(test.param))) + "_" +
-         std::string(lockstep::to_string(std::get<1>(test.param)));
-}
-
 }  // namespace lockstep::cpu

@@ -8,7 +8,7 @@
 namespace lockstep::cpu {
 namespace {
 
-class AttentionRules : public AttentionOnEveryMachine {
+class AttentionRules : public OnEveryMachine {
  protected:
   /// Every token of a prompt in one chunk against double precision.
   void expect_exact(const AttentionSetup& setup) {

@@ -9,7 +9,7 @@
 namespace lockstep::cpu {
 namespace {
 
-class Attention : public AttentionOnEveryMachine {};
+class Attention : public OnEveryMachine {};
 INSTANTIATE_TEST_SUITE_P(EveryIsa, Attention, every_isa_and_dtype(), name_of_isa_and_dtype);
 
 TEST_P(Attention, IsTheWeightedMeanOfTheValues) {

@@ -39,8 +39,8 @@ struct CacheRun {
   std::unique_ptr<device::Backend> backend = make_backend({.threads = threads}).value();
   graph::Graph graph = cache_graph();
   std::unique_ptr<device::Store> store = [this] {
-    const graph::Graph* graphs[] = {&graph};
-    return backend->make_store(graphs).value();
+    const device::StepGraph steps[] = {graph};
+    return backend->make_store(steps).value();
   }();
   std::unique_ptr<device::Executable> executable = backend->compile(graph, *store, {}).value();
 
@@ -113,9 +113,9 @@ TEST(CpuBackend, KeepsATiedTableOnce) {
   builder.output("rows", builder.embedding(ids, table, 0));
   builder.output("logits", builder.linear(x, table, std::nullopt, DType::kFloat32));
   const graph::Graph graph = std::move(builder).finish();
-  const graph::Graph* graphs[] = {&graph};
+  const device::StepGraph steps[] = {graph};
   const auto backend = make_backend({}).value();
-  EXPECT_EQ(backend->make_store(graphs).value()->memory().weights.value, 1024 * 2048 * 2);
+  EXPECT_EQ(backend->make_store(steps).value()->memory().weights.value, 1024 * 2048 * 2);
 }
 
 TEST(CpuBackend, RefusesToRunBeforeEveryWeightIsSet) {
@@ -124,9 +124,9 @@ TEST(CpuBackend, RefusesToRunBeforeEveryWeightIsSet) {
   const ValueId x = builder.input("x", {DType::kFloat32, {1, 4}});
   builder.output("y", builder.linear(x, w));
   const graph::Graph graph = std::move(builder).finish();
-  const graph::Graph* graphs[] = {&graph};
+  const device::StepGraph steps[] = {graph};
   const auto backend = make_backend({}).value();
-  const auto store = backend->make_store(graphs).value();
+  const auto store = backend->make_store(steps).value();
   const auto executable = backend->compile(graph, *store, {}).value();
   const std::vector<float> numbers(4, 1.0f);
   const std::vector<device::HostTensor> inputs = {{{DType::kFloat32, {1, 4}}, std::as_bytes(std::span(numbers))}};

@@ -94,6 +94,41 @@ class PairedRatio {
   std::vector<double> ratios_;
 };
 
+/// Runs `work`, which takes `amount` (of bytes or operations) a call, in turn with the limit per second that
+/// `limit_of` measures. Counters: the ratio; the speed, in 1e9 a second, as `unit`; the last limit as `limit_name`.
+template <typename Limit, typename Work>
+void run_beside(benchmark::State& state, Limit limit_of, const char* limit_name, double amount, const char* unit,
+                Work work, int calls = 1) {
+  PairedRatio ratio;
+  double speed = 0, limit = 0;
+  for (auto _ : state) {
+    limit = limit_of();
+    const double seconds = seconds_of([&] {
+      for (int i = 0; i < calls; ++i) work();
+    });
+    speed = amount * calls / seconds;
+    state.SetIterationTime(seconds / calls);
+    ratio.add(speed / limit);
+  }
+  ratio.report(state);
+  state.counters[unit] = speed * 1e-9;
+  state.counters[limit_name] = limit * 1e-9;
+}
+
+/// Beside the read bandwidth; `bytes` is what a call reads.
+template <typename Work>
+void run_beside_reads(benchmark::State& state, double bytes, Work work, int calls = 1) {
+  const Mapping probe = filled(probe_bytes(), DType::kFloat32);
+  run_beside(
+      state, [&] { return read_limit(probe); }, "probe", bytes, "GB/s", work, calls);
+}
+
+/// Beside the multiply-add peak `peak_of()`; `flops` is what a call computes.
+template <typename Peak, typename Work>
+void run_beside_peak(benchmark::State& state, Peak peak_of, double flops, Work work) {
+  run_beside(state, peak_of, "peak", flops, "GFLOP/s", work);
+}
+
 inline Tensor tensor_over(const Mapping& memory, DType dtype, int64_t rows, int64_t columns) {
   Tensor tensor{.data = memory.data(), .dtype = dtype, .rows = rows, .columns = columns};
   tensor.stride = columns * tensor.element_size();

@@ -70,19 +70,7 @@ DType dtype_of(int64_t bits) { return bits == 16 ? DType::kBFloat16 : DType::kFl
 /// Arguments: bits, rows, n, k, block (0: plain).
 void matvec(benchmark::State& state) {
   Bench bench(dtype_of(state.range(0)), state.range(1), state.range(2), state.range(3), state.range(4));
-  const Mapping probe = filled(probe_bytes(), DType::kFloat32);
-  PairedRatio ratio;
-  double bytes = 0, limit = 0;
-  for (auto _ : state) {
-    limit = read_limit(probe);
-    const double seconds = seconds_of([&] { bench.run(); });
-    bytes = static_cast<double>(bench.task.weight.packing.bytes()) / seconds;
-    state.SetIterationTime(seconds);
-    ratio.add(bytes / limit);
-  }
-  ratio.report(state);
-  state.counters["GB/s"] = bytes * 1e-9;
-  state.counters["probe"] = limit * 1e-9;
+  run_beside_reads(state, static_cast<double>(bench.task.weight.packing.bytes()), [&] { bench.run(); });
 }
 BENCHMARK(matvec)
     ->ArgNames({"bits", "rows", "n", "k", "block"})
@@ -99,18 +87,9 @@ BENCHMARK(matvec)
 void gemm(benchmark::State& state) {
   const bool pairs = state.range(0) == 16 && kernels_for(best_isa()).bf16_pairs;
   Bench bench(dtype_of(state.range(0)), state.range(1), state.range(2), state.range(3), state.range(4));
-  PairedRatio ratio;
-  double flops = 0, limit = 0;
-  for (auto _ : state) {
-    limit = register_peak(pairs);
-    const double seconds = seconds_of([&] { bench.run(); });
-    flops = 2.0 * static_cast<double>(state.range(1) * state.range(2) * state.range(3)) / seconds;
-    state.SetIterationTime(seconds);
-    ratio.add(flops / limit);
-  }
-  ratio.report(state);
-  state.counters["GFLOP/s"] = flops * 1e-9;
-  state.counters["peak"] = limit * 1e-9;
+  const double flops = 2.0 * static_cast<double>(state.range(1) * state.range(2) * state.range(3));
+  run_beside_peak(
+      state, [&] { return register_peak(pairs); }, flops, [&] { bench.run(); });
   state.counters["tile"] = dot_limit(bench.task.product, pairs) * 1e-9;
 }
 BENCHMARK(gemm)
@@ -161,19 +140,7 @@ struct Int8Bench {
 /// Arguments: group, rows, n, k, block (0: plain).
 void matvec_int8(benchmark::State& state) {
   Int8Bench bench(state.range(0), state.range(1), state.range(2), state.range(3), state.range(4));
-  const Mapping probe = filled(probe_bytes(), DType::kFloat32);
-  PairedRatio ratio;
-  double bytes = 0, limit = 0;
-  for (auto _ : state) {
-    limit = read_limit(probe);
-    const double seconds = seconds_of([&] { bench.run(); });
-    bytes = static_cast<double>(bench.packing.bytes()) / seconds;
-    state.SetIterationTime(seconds);
-    ratio.add(bytes / limit);
-  }
-  ratio.report(state);
-  state.counters["GB/s"] = bytes * 1e-9;
-  state.counters["probe"] = limit * 1e-9;
+  run_beside_reads(state, static_cast<double>(bench.packing.bytes()), [&] { bench.run(); });
 }
 BENCHMARK(matvec_int8)
     ->ArgNames({"group", "rows", "n", "k", "block"})
@@ -189,18 +156,9 @@ BENCHMARK(matvec_int8)
 /// The ratio is to the peak of dots of bytes, twice that of pairs of bfloat16.
 void gemm_int8(benchmark::State& state) {
   Int8Bench bench(state.range(0), state.range(1), state.range(2), state.range(3), state.range(4));
-  PairedRatio ratio;
-  double flops = 0, limit = 0;
-  for (auto _ : state) {
-    limit = 2 * register_peak(/*pairs=*/true);
-    const double seconds = seconds_of([&] { bench.run(); });
-    flops = 2.0 * static_cast<double>(state.range(1) * state.range(2) * state.range(3)) / seconds;
-    state.SetIterationTime(seconds);
-    ratio.add(flops / limit);
-  }
-  ratio.report(state);
-  state.counters["GFLOP/s"] = flops * 1e-9;
-  state.counters["peak"] = limit * 1e-9;
+  const double flops = 2.0 * static_cast<double>(state.range(1) * state.range(2) * state.range(3));
+  run_beside_peak(
+      state, [] { return 2 * register_peak(/*pairs=*/true); }, flops, [&] { bench.run(); });
 }
 BENCHMARK(gemm_int8)
     ->ArgNames({"group", "rows", "n", "k", "block"})
@@ -268,18 +226,8 @@ struct ExpertBench {
 /// Arguments: columns, experts, chosen; one row. Beside the read bandwidth.
 void decode_experts(benchmark::State& state) {
   ExpertBench bench({1, state.range(0), state.range(1), state.range(2)});
-  const Mapping probe = filled(probe_bytes(), DType::kFloat32);
-  PairedRatio ratio;
-  double bytes = 0;
-  for (auto _ : state) {
-    const double limit = read_limit(probe);
-    const double seconds = seconds_of([&] { bench.run(); });
-    bytes = static_cast<double>(bench.load.chosen) * bench.weights_of_one() / seconds;
-    state.SetIterationTime(seconds);
-    ratio.add(bytes / limit);
-  }
-  ratio.report(state);
-  state.counters["GB/s"] = bytes * 1e-9;
+  const double bytes = static_cast<double>(bench.load.chosen) * bench.weights_of_one();
+  run_beside_reads(state, bytes, [&] { bench.run(); });
 }
 BENCHMARK(decode_experts)
     ->ArgNames({"columns", "experts", "chosen"})
@@ -291,17 +239,9 @@ BENCHMARK(decode_experts)
 /// Arguments: columns, experts, chosen; 256 rows. Beside the multiply-add peak.
 void prefill_experts(benchmark::State& state) {
   ExpertBench bench({256, state.range(0), state.range(1), state.range(2)});
-  PairedRatio ratio;
-  double flops = 0;
-  for (auto _ : state) {
-    const double limit = register_peak(bench.kernels.bf16_pairs);
-    const double seconds = seconds_of([&] { bench.run(); });
-    flops = static_cast<double>(bench.load.rows * bench.load.chosen) * bench.weights_of_one() / seconds;
-    state.SetIterationTime(seconds);
-    ratio.add(flops / limit);
-  }
-  ratio.report(state);
-  state.counters["GFLOP/s"] = flops * 1e-9;
+  const double flops = static_cast<double>(bench.load.rows * bench.load.chosen) * bench.weights_of_one();
+  run_beside_peak(
+      state, [&] { return register_peak(bench.kernels.bf16_pairs); }, flops, [&] { bench.run(); });
 }
 BENCHMARK(prefill_experts)
     ->ArgNames({"columns", "experts", "chosen"})
@@ -343,20 +283,15 @@ void attention(benchmark::State& state) {
   task.position = position.data();
   task.rule.scale = 0.125f;
   const Mapping scratch = filled(task.private_bytes(), DType::kFloat32);
-  PairedRatio ratio;
-  double flops = 0, limit = 0;
   const double pairs_of_rows = static_cast<double>(rows) * (context - rows) + 0.5 * rows * (rows + 1);
-  for (auto _ : state) {
-    limit = register_peak(kernels.bf16_pairs);
-    const double seconds = seconds_of([&] { task.run(scratch.data(), {0, 1}); });
-    flops = 4.0 * pairs_of_rows * static_cast<double>(columns) / seconds;
-    state.SetIterationTime(seconds);
-    ratio.add(flops / limit);
-    state.counters["GB/s"] = static_cast<double>(cache.size()) / seconds * 1e-9;
-  }
-  ratio.report(state);
-  state.counters["GFLOP/s"] = flops * 1e-9;
-  state.counters["peak"] = limit * 1e-9;
+  const double flops = 4.0 * pairs_of_rows * static_cast<double>(columns);
+  run_beside_peak(
+      state, [&] { return register_peak(kernels.bf16_pairs); }, flops,
+      [&] {
+        task.run(scratch.data(), {0, 1});
+      });
+  const double cache_bytes = static_cast<double>(cache.size());
+  state.counters["GB/s"] = cache_bytes / flops * state.counters["GFLOP/s"];  // of keys and values
 }
 BENCHMARK(attention)
     ->ArgNames({"rows", "context", "head_dim", "group"})

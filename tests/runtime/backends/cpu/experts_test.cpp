@@ -13,10 +13,6 @@ namespace {
 
 constexpr float kNan = std::numeric_limits<float>::quiet_NaN();
 
-bool same_bits(const std::vector<float>& a, const std::vector<float>& b) {
-  return a.size() == b.size() && std::memcmp(a.data(), b.data(), a.size() * sizeof(float)) == 0;
-}
-
 /// One rank, leaves of every kind and odd sizes; the last has leaves longer than a slab of 512 steps.
 struct Case {
   ExpertShape shape;
@@ -30,21 +26,14 @@ const std::vector<Case> kCases = {
     {{.rows = 3, .hidden = 20, .columns = 1300, .experts = 3, .chosen = 1}, {{{0, 3}}, 1, true}},
 };
 
-/// Over every instruction set of this machine and every dtype.
-class Experts : public ::testing::TestWithParam<std::tuple<Isa, DType>> {
+class Experts : public OnEveryMachine {
  protected:
   ExpertFixture make(const Case& c, bool has_bias = false) const {
-    return {kernels_for(std::get<0>(GetParam())), std::get<1>(GetParam()), c.shape, c.cut, {}, has_bias};
+    return {kernels(), dtype(), c.shape, c.cut, {}, has_bias};
   }
 };
 
-INSTANTIATE_TEST_SUITE_P(EveryIsa, Experts,
-                         ::testing::Combine(::testing::ValuesIn(available_isas()),
-                                            ::testing::Values(DType::kFloat32, DType::kBFloat16, DType::kFloat16)),
-                         [](const auto& test) {
-                           return std::string(to_string(std::get<0>(test.param))) + "_" +
-                                  std::string(lockstep::to_string(std::get<1>(test.param)));
-                         });
+INSTANTIATE_TEST_SUITE_P(EveryIsa, Experts, every_isa_and_dtype(), name_of_isa_and_dtype);
 
 /// Element (row, column) by a plain loop in double precision, and the sum of the sizes of what is added.
 struct Exact {

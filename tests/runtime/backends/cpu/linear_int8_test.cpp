@@ -21,10 +21,6 @@ const std::vector<Shape8> kShapes = {
     {{1, 1, 1}, 4},   {{1, 16, 7}, 4},     {{2, 17, 33}, 16},    {{3, 64, 64}, 64},    {{5, 65, 31}, 128},
     {{6, 48, 2}, 32}, {{7, 100, 129}, 32}, {{13, 130, 257}, 64}, {{8, 33, 4300}, 128}, {{25, 72, 1030}, 1024}};
 
-bool same_bits(const std::vector<float>& a, const std::vector<float>& b) {
-  return a.size() == b.size() && std::memcmp(a.data(), b.data(), a.size() * sizeof(float)) == 0;
-}
-
 /// Operands of a product and ways to compute it.
 struct Product8 {
   const Kernels& kernels;
@@ -97,20 +93,9 @@ struct Product8 {
   }
 };
 
-/// Over every instruction set of this machine and every dtype.
-class LinearInt8 : public ::testing::TestWithParam<std::tuple<Isa, DType>> {
- protected:
-  const Kernels& kernels() const { return kernels_for(std::get<0>(GetParam())); }
-  DType dtype() const { return std::get<1>(GetParam()); }
-};
+class LinearInt8 : public OnEveryMachine {};
 
-INSTANTIATE_TEST_SUITE_P(EveryIsa, LinearInt8,
-                         ::testing::Combine(::testing::ValuesIn(available_isas()),
-                                            ::testing::Values(DType::kFloat32, DType::kBFloat16, DType::kFloat16)),
-                         [](const auto& test) {
-                           return std::string(to_string(std::get<0>(test.param))) + "_" +
-                                  std::string(lockstep::to_string(std::get<1>(test.param)));
-                         });
+INSTANTIATE_TEST_SUITE_P(EveryIsa, LinearInt8, every_isa_and_dtype(), name_of_isa_and_dtype);
 
 TEST_P(LinearInt8, MultipliesEveryShapeAsDefined) {
   for (const Shape8& shape : kShapes) {

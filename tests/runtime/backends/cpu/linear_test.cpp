@@ -16,24 +16,9 @@ namespace {
 const std::vector<ProductShape> kShapes = {{1, 1, 1},  {1, 16, 7},    {2, 17, 33},    {3, 64, 64},   {5, 65, 31},
                                            {6, 48, 2}, {7, 100, 129}, {13, 130, 257}, {8, 33, 1100}, {25, 72, 515}};
 
-bool same_bits(const std::vector<float>& a, const std::vector<float>& b) {
-  return a.size() == b.size() && std::memcmp(a.data(), b.data(), a.size() * sizeof(float)) == 0;
-}
+class Linear : public OnEveryMachine {};
 
-/// Over every instruction set of this machine and every dtype.
-class Linear : public ::testing::TestWithParam<std::tuple<Isa, DType>> {
- protected:
-  const Kernels& kernels() const { return kernels_for(std::get<0>(GetParam())); }
-  DType dtype() const { return std::get<1>(GetParam()); }
-};
-
-INSTANTIATE_TEST_SUITE_P(EveryIsa, Linear,
-                         ::testing::Combine(::testing::ValuesIn(available_isas()),
-                                            ::testing::Values(DType::kFloat32, DType::kBFloat16, DType::kFloat16)),
-                         [](const auto& test) {
-                           return std::string(to_string(std::get<0>(test.param))) + "_" +
-                                  std::string(lockstep::to_string(std::get<1>(test.param)));
-                         });
+INSTANTIATE_TEST_SUITE_P(EveryIsa, Linear, every_isa_and_dtype(), name_of_isa_and_dtype);
 
 TEST_P(Linear, MultipliesEveryShape) {
   for (const ProductShape& shape : kShapes) {

@@ -1,9 +1,14 @@
 // Matrix products over random data, run directly on the kernels: x [rows, k] · w [n, k]ᵀ.
 #pragma once
 
+#include <gtest/gtest.h>
+
 #include <cstdint>
+#include <cstring>
 #include <optional>
 #include <random>
+#include <string>
+#include <tuple>
 #include <vector>
 
 #include "runtime/backends/cpu/linear.h"
@@ -23,6 +28,26 @@ inline std::vector<std::byte> encode(const std::vector<float>& numbers, DType dt
   convert_elements(reinterpret_cast<const std::byte*>(numbers.data()), DType::kFloat32, bytes.data(), dtype,
                    numbers.size());
   return bytes;
+}
+
+inline bool same_bits(const std::vector<float>& a, const std::vector<float>& b) {
+  return a.size() == b.size() && std::memcmp(a.data(), b.data(), a.size() * sizeof(float)) == 0;
+}
+
+/// Tests that run on every instruction set and type.
+class OnEveryMachine : public ::testing::TestWithParam<std::tuple<Isa, DType>> {
+ protected:
+  static const Kernels& kernels() { return kernels_for(std::get<0>(GetParam())); }
+  static DType dtype() { return std::get<1>(GetParam()); }
+};
+
+inline auto every_isa_and_dtype() {
+  return ::testing::Combine(::testing::ValuesIn(available_isas()),
+                            ::testing::Values(DType::kFloat32, DType::kBFloat16, DType::kFloat16));
+}
+inline std::string name_of_isa_and_dtype(const ::testing::TestParamInfo<std::tuple<Isa, DType>>& test) {
+  return std::string(to_string(std::get<0>(test.param))) + "_" +
+         std::string(lockstep::to_string(std::get<1>(test.param)));
 }
 
 struct ProductShape {

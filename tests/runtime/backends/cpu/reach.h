@@ -9,15 +9,23 @@
 #include <algorithm>
 #include <bit>
 #include <cmath>
+#include <cstring>
 #include <functional>
 #include <limits>
 #include <string>
 #include <utility>
 #include <vector>
 
+#include "runtime/backends/cpu/kernels/kernels.h"
 #include "runtime/core/dtype.h"
+#include "tests/runtime/backends/cpu/product_fixture.h"
 
 namespace lockstep::cpu {
+
+inline constexpr float kInfinity = std::numeric_limits<float>::infinity();
+inline constexpr int64_t kTails[] = {1, 2, 15, 16, 17, 33};  // around one vector and two
+inline constexpr DType kTypes[] = {DType::kFloat32, DType::kBFloat16, DType::kFloat16};
+inline constexpr uint16_t kGuard = 0xabcd;
 
 /// An operand by reference: values of `dtype` held as float32.
 struct ReachOperand {
@@ -42,7 +50,6 @@ inline float rounded_to_type(float value, DType dtype) {
 }
 
 inline std::vector<float> special_numbers(DType dtype) {
-  constexpr float kInfinity = std::numeric_limits<float>::infinity();
   std::vector<float> numbers = {std::numeric_limits<float>::quiet_NaN(), kInfinity, -kInfinity, 0.0f, -0.0f};
   if (dtype == DType::kFloat16) {
     numbers.insert(numbers.end(), {65504.0f, -65504.0f, 6e-8f});
@@ -95,5 +102,39 @@ inline void expect_exact_reach(const ReachCase& c) {
     }
   }
 }
+
+/// Relative error of a result that is rounded to `dtype` once.
+inline double tolerance_of(DType dtype) {
+  if (dtype == DType::kFloat32) return 4e-6;
+  return dtype == DType::kBFloat16 ? 1.0 / 200 : 1.0 / 1600;
+}
+
+/// Numbers between 0.25 and 2 of both signs, exact in every type, with nothing that cancels to zero.
+inline std::vector<float> numbers(int64_t count, uint32_t seed) {
+  std::vector<float> values = random_numbers(count, seed);
+  for (float& value : values) value = std::copysign(0.25f + std::abs(value) * 0.75f, value == 0.0f ? 1.0f : value);
+  for (float& value : values) value = rounded_to_type(value, DType::kBFloat16);
+  return values;
+}
+
+inline ConstRow row_of(const std::vector<std::byte>& bytes, DType dtype) { return {bytes.data(), dtype}; }
+
+/// Calls `kernel(dst)` for a row of `count` elements with a guard behind it; what it wrote, as float32.
+template <typename Kernel>
+std::vector<float> written(DType dtype, int64_t count, Kernel kernel) {
+  std::vector<std::byte> bytes(static_cast<size_t>(count) * size_of(dtype) + sizeof kGuard);
+  std::memcpy(bytes.data() + bytes.size() - sizeof kGuard, &kGuard, sizeof kGuard);
+  kernel(Row{bytes.data(), dtype});
+  EXPECT_EQ(std::memcmp(bytes.data() + bytes.size() - sizeof kGuard, &kGuard, sizeof kGuard), 0) << "overrun";
+  std::vector<float> values(static_cast<size_t>(count));
+  convert_elements(bytes.data(), dtype, reinterpret_cast<std::byte*>(values.data()), DType::kFloat32, values.size());
+  return values;
+}
+
+/// Tests of every instruction set.
+class Reach : public ::testing::TestWithParam<Isa> {
+ protected:
+  const Kernels& kernels() const { return kernels_for(GetParam()); }
+};
 
 }  // namespace lockstep::cpu

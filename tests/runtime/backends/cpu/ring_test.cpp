@@ -52,8 +52,8 @@ struct TwoLayers {
   std::unique_ptr<device::Backend> backend = make_backend({}).value();
   graph::Graph graph = two_layers(sizes);
   std::unique_ptr<device::Store> store = [this] {
-    const graph::Graph* graphs[] = {&graph};
-    return backend->make_store(graphs).value();
+    const device::StepGraph steps[] = {graph};
+    return backend->make_store(steps).value();
   }();
   std::unique_ptr<device::Executable> executable = backend->compile(graph, *store, {}).value();
 
@@ -133,8 +133,8 @@ TEST(Rings, KeepTheBoundOfFullLayers) {
 
 TEST(Rings, RefuseGraphsThatAppendInDifferentWays) {
   const graph::Graph first = two_layers({}), second = two_layers({.pinned = 2});
-  const graph::Graph* graphs[] = {&first, &second};
-  const auto store = make_backend({}).value()->make_store(graphs);
+  const device::StepGraph steps[] = {first, second};
+  const auto store = make_backend({}).value()->make_store(steps);
   ASSERT_FALSE(store.has_value());
   EXPECT_THAT(store.error().message, HasSubstr("found it appended to as a ring behind 2 pinned rows, expected a ring "
                                                "behind 3 pinned rows as before"));

@@ -67,9 +67,9 @@ TEST_P(Rope, TurnsNeighboursAndCopiesTheRest) {
 /// Runs a graph with inputs x [rows, 8], position, slot and is_long [slots]; the result is its output y.
 std::vector<float> run_rope(graph::Graph graph, std::vector<float> x, std::vector<int32_t> position,
                             std::vector<int32_t> slot, std::vector<int32_t> is_long) {
-  const graph::Graph* graphs[] = {&graph};
+  const device::StepGraph steps[] = {graph};
   const auto backend = make_backend({}).value();
-  const auto store = backend->make_store(graphs).value();
+  const auto store = backend->make_store(steps).value();
   const auto executable = backend->compile(graph, *store, {}).value();
   std::vector<device::HostTensor> inputs;
   for (const graph::ValueId id : graph.values_of(graph::ValueKind::kInput)) {

@@ -29,23 +29,9 @@ int64_t many_rows() { return runs_once() ? 64 : 32768; }
 
 /// Runs `work`, which moves `bytes`, in turn with the read probe.
 void beside_reading(benchmark::State& state, double bytes, const std::function<void()>& work) {
-  const Mapping probe = filled(probe_bytes(), DType::kFloat32);
   const int calls = runs_once() ? 1 : static_cast<int>(1 + 16e6 / bytes);  // long enough for the clock
-  PairedRatio ratio;
-  double speed = 0, limit = 0;
   work();
-  for (auto _ : state) {
-    limit = read_limit(probe);
-    const double seconds = seconds_of([&] {
-      for (int i = 0; i < calls; ++i) work();
-    });
-    speed = bytes * calls / seconds;
-    state.SetIterationTime(seconds / calls);
-    ratio.add(speed / limit);
-  }
-  ratio.report(state);
-  state.counters["GB/s"] = speed * 1e-9;
-  state.counters["probe"] = limit * 1e-9;
+  run_beside_reads(state, bytes, work, calls);
 }
 
 /// Rows of one element type: what row kernels read and write.

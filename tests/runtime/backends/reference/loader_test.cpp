@@ -78,8 +78,8 @@ graph::Graph product_graph() {
 TEST(ReferenceBackend, RefusesToRunBeforeEveryWeightIsSet) {
   const auto backend = make_backend({}).value();
   const graph::Graph graph = product_graph();
-  const graph::Graph* graphs[] = {&graph};
-  const auto store = backend->make_store(graphs).value();
+  const device::StepGraph steps[] = {graph};
+  const auto store = backend->make_store(steps).value();
   const auto executable = backend->compile(graph, *store, {}).value();
   const std::vector<std::byte> x(8);
   const device::HostTensor input{{DType::kFloat32, {1, 2}}, x};
@@ -103,8 +103,8 @@ TEST(ReferenceBackend, RefusesAStoreThatWasMadeForOtherGraphs) {
 TEST(ReferenceBackend, ReportsItsWorkspace) {
   const auto backend = make_backend({}).value();
   const graph::Graph graph = product_graph();
-  const graph::Graph* graphs[] = {&graph};
-  const auto store = backend->make_store(graphs).value();
+  const device::StepGraph steps[] = {graph};
+  const auto store = backend->make_store(steps).value();
   EXPECT_EQ(store->memory().workspace.value, 0);
   const auto executable = backend->compile(graph, *store, {}).value();
   EXPECT_EQ(store->memory().workspace.value, 2 * 4 + 3 * 4 + 3 * 4);  // x, y and the copy of y that the host reads

@@ -1,0 +1,26 @@
+// The operation `agree` (OPERATIONS.md), for the backends that lower it.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+
+namespace lockstep::graph {
+
+/// Its operands, in order.
+struct AgreeOperand {
+  enum : size_t {
+    kHidden,
+    kStep,
+    kLastId,
+    kLength,
+    kOutputIndex,
+    kParameterHash,
+    kStopRequest,
+    kFinished,
+  };
+};
+
+/// Bytes of each row of the hidden state that are compared, at most.
+inline constexpr int64_t kAgreedBytes = 16;
+
+}  // namespace lockstep::graph

@@ -1,0 +1,175 @@
+// Whole runs of `bench` on a tiny model.
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <filesystem>
+#include <fstream>
+#include <nlohmann/json.hpp>
+
+#include "launcher/bench/bench_formulas.h"
+#include "launcher/bench/replay.h"
+#include "launcher/commands.h"
+#include "launcher/ranks/wiring.h"
+#include "shards/weights.h"
+#include "tests/launcher/tiny_decode.h"
+
+namespace lockstep::launcher {
+namespace {
+
+using ::testing::HasSubstr;
+using Json = nlohmann::json;
+
+class BenchRun : public ::testing::Test {
+ protected:
+  void SetUp() override {
+    folder_ =
+        std::filesystem::path(::testing::TempDir()) / ::testing::UnitTest::GetInstance()->current_test_info()->name();
+    std::filesystem::remove_all(folder_);
+    std::filesystem::create_directories(folder_);
+    std::ofstream(folder_ / "config.json") << kTinyLlama;
+  }
+
+  BenchCommand command() const {
+    BenchCommand command;
+    command.random_weights = true;
+    command.config = folder_ / "config.json";
+    command.model.tp = 2;
+    command.run.launch = Launch::kThreads;
+    command.run.threads = 1;
+    command.run.deadline_s = 15;
+    command.shape = {.batch = 2, .prompt_tokens = 10, .new_tokens = 4};
+    command.repeats = 2;
+    command.warmup = 1;
+    command.probe_bytes = Bytes(1 << 20);
+    command.json = folder_ / "out.json";
+    return command;
+  }
+
+  Json result() const { return Json::parse(std::ifstream(folder_ / "out.json")); }
+
+  std::filesystem::path folder_;
+};
+
+TEST_F(BenchRun, WritesWhatIsPromised) {
+  const auto ran = bench(command());
+  ASSERT_TRUE(ran.has_value()) << ran.error().message;
+  const Json json = result();
+  for (const char* pointer : {"/decode/tokens_per_s",
+                              "/decode/bytes_per_token",
+                              "/decode/of_bandwidth",
+                              "/prefill/tokens_per_s",
+                              "/prefill/flops_per_token",
+                              "/prefill/of_peak",
+                              "/ttft_s",
+                              "/tpot_s",
+                              "/probe/read_bytes_per_s",
+                              "/first_token/cold_s",
+                              "/first_token/warm_s",
+                              "/first_token/steady_s",
+                              "/probe/flops_per_s",
+                              "/predicted/decode_tokens_per_s",
+                              "/predicted/prefill_tokens_per_s",
+                              "/predicted/tpot_s",
+                              "/predicted/ttft_s",
+                              "/predicted/communication_share/decode",
+                              "/predicted/communication_share/prefill",
+                              "/startup/plan",
+                              "/startup/connect",
+                              "/startup/load",
+                              "/startup/session",
+                              "/spread/decode_tokens_per_s/min",
+                              "/spread/of_peak/max",
+                              "/ranks/0/memory/weights"}) {
+    const Json::json_pointer at(pointer);
+    ASSERT_TRUE(json.contains(at)) << pointer;
+    EXPECT_GT(json[at].get<double>(), 0.0) << pointer;
+  }
+  EXPECT_EQ(json["world_size"], 2);
+  EXPECT_EQ(json["threads"], 1);
+  EXPECT_EQ(json["repetitions"].size(), 2u);
+  EXPECT_FALSE(json["startup"].contains("probe"));
+  EXPECT_EQ(json["dropped_collectives"], 0);
+  // 2 layers on 2 ranks: every collective took some time, and one of the ranks came last.
+  ASSERT_EQ(json["ranks"].size(), 2u);
+  for (const Json& rank : json["ranks"]) {
+    EXPECT_GT(rank["compute_s"].get<double>(), 0.0);
+    EXPECT_GT(rank["communication_s"].get<double>() + rank["waiting_s"].get<double>(), 0.0);
+  }
+  DecodeBytes all;
+  for (int rank = 0; rank < 2; ++rank) all += decode_bytes(tiny_decode(2, rank, /*slots=*/2), command().shape);
+  EXPECT_DOUBLE_EQ(json["decode"]["bytes_per_token"], bytes_per_token(all, command().shape));
+}
+
+TEST_F(BenchRun, ComparesEachRepetitionWithABareReplayOfItsSteps) {
+  BenchCommand with_replay = command();
+  with_replay.replay = true;
+  const auto ran = bench(with_replay);  // fails if the replay's tokens are not those of the served repetition
+  ASSERT_TRUE(ran.has_value()) << ran.error().message;
+  const Json json = result();
+  for (const char* phase : {"decode", "prefill"}) {
+    const Json& ratio = json["served_over_replay"][phase];
+    EXPECT_GT(ratio["min"].get<double>(), 0.0) << phase;
+    EXPECT_LE(ratio["min"], ratio["median"]) << phase;
+  }
+  for (const Json& repetition : json["repetitions"]) EXPECT_GT(repetition["replay"]["decode_s"].get<double>(), 0.0);
+}
+
+TEST(BenchReplay, FindsOtherTokens) {
+  shards::ShardOptions options{.slots = 1, .chunk = 4, .capacity = 16, .dtype = DType::kFloat32};
+  const checkpoint::ModelSpec spec = tiny_spec();
+  auto graphs = shards::build_graphs(spec, partition::make_partition(spec, 1).value(), 0, options, {}).value();
+  const auto backend = make_backend("cpu", 1).value();
+  const auto shard =
+      shards::Shard::create(std::move(graphs), options, *backend, nullptr, shards::RandomWeights()).value();
+  CallRecorder recorder(*shard);
+  recorder.start();
+  ASSERT_TRUE(recorder.open_slot(SlotId(0), {.max_new_tokens = 4}).has_value());
+  ASSERT_TRUE(recorder.prefill({.ids = {3, 1}, .slot = {0, 0}, .position = {0, 1}, .logit_rows = {1}}, {}).has_value());
+  ASSERT_TRUE(recorder.decode({0, 1}).has_value());
+  EngineCalls calls = recorder.stop();
+  EXPECT_EQ(calls.calls.size(), 3u);
+  EXPECT_TRUE(replay(calls, *shard).has_value());
+  EXPECT_TRUE(recorder.stop().calls.empty());
+  calls.tokens ^= 1;
+  EXPECT_EQ(replay(calls, *shard).error().kind, ErrorKind::kInternal);
+}
+
+TEST_F(BenchRun, SaysWhatInvarianceCostsWhereAsked) {
+  BenchCommand both = command();
+  both.invariance_cost = true;
+  const auto ran = bench(both);
+  ASSERT_TRUE(ran.has_value()) << ran.error().message;
+  for (const char* phase : {"prefill", "decode"}) {
+    const Json cost = result()["invariance_cost"][phase];
+    EXPECT_LE(cost["min"], cost["median"]);
+    EXPECT_LE(cost["median"], cost["max"]);
+    EXPECT_GT(cost["min"].get<double>(), -1.0);
+  }
+}
+
+TEST_F(BenchRun, RunsWithBucketsThatAreLongerThanThePrompts) {
+  BenchCommand buckets = command();
+  buckets.shape = {.batch = 1, .prompt_tokens = 3, .new_tokens = 20};
+  buckets.model.buckets = "8";
+  const auto ran = bench(buckets);
+  ASSERT_TRUE(ran.has_value()) << ran.error().message;
+  EXPECT_EQ(result()["prefill_chunk"], 11);  // half of the 22 tokens of a slot
+}
+
+TEST_F(BenchRun, RefusesSlotsThatAreTooSmall) {
+  BenchCommand small = command();
+  small.model.max_seq_len = 12;  // 10 + 4 − 1 are needed
+  const auto ran = bench(small);
+  ASSERT_FALSE(ran.has_value());
+  EXPECT_EQ(ran.error().kind, ErrorKind::kInvalidArgument);
+  EXPECT_THAT(ran.error().message, HasSubstr("found 12 tokens, expected 13"));
+}
+
+TEST_F(BenchRun, RefusesAnOutputThatCannotBeWritten) {
+  BenchCommand nowhere = command();
+  nowhere.json = folder_ / "absent" / "out.json";
+  EXPECT_EQ(bench(nowhere).error().kind, ErrorKind::kInvalidArgument);
+}
+
+}  // namespace
+}  // namespace lockstep::launcher
