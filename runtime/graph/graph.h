@@ -50,6 +50,8 @@ enum class Op {
   kColumns,
   kSelectRows,
   kRunningSlots,
+  kOwnSlots,
+  kRowsOfOwners,
   kMarkSeen,
   kAdvance,
   kAgree,
