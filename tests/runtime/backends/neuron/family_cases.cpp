@@ -35,6 +35,7 @@ struct FamilyRun {
   int64_t drafts = 0;  // above 0: verify steps instead of decode steps
   std::vector<int64_t> token_buckets = {};
   partition::ExpertSplit experts = partition::ExpertSplit::kColumns;
+  int64_t int8_group = 0;  // above 0: weights in 8 bits
 };
 
 /// A directory that is gone with the object.
@@ -102,7 +103,8 @@ std::vector<Contents> contents_of(const FamilyRun& run) {
   const model::Golden golden = golden_of(run);
   const ModelDirectory directory(golden.name);
   model::write_hashed_model(directory.path(), golden.config, golden.tensors, golden.seed, {});
-  const checkpoint::ModelSpec spec = checkpoint::read_spec(directory.path() / "config.json").value();
+  checkpoint::ModelSpec spec = checkpoint::read_spec(directory.path() / "config.json").value();
+  spec.int8_group = run.int8_group;
   const auto checkpoint = checkpoint::open_model_checkpoint(directory.path(), spec).value();
   std::vector<Contents> contents;
   for (const shards::ShardGraphs& graphs : graphs_of(run, spec)) {
@@ -181,7 +183,8 @@ std::vector<ScriptedStep> script_of(const FamilyRun& run, int64_t vocabulary) {
 }
 
 OracleCase family_case(const FamilyRun& run) {
-  const checkpoint::ModelSpec spec = spec_of(golden_of(run));
+  checkpoint::ModelSpec spec = spec_of(golden_of(run));
+  spec.int8_group = run.int8_group;
   OracleCase c{.name = fmt::format("{}{}_tp{}", run.golden, run.variant, run.ranks), .tolerance = run.tolerance};
   if (!run.draws) c.options.sampling = LoweringOptions::Sampling::kGreedy;
   for (shards::ShardGraphs& graphs : graphs_of(run, spec)) {
@@ -206,6 +209,7 @@ std::vector<OracleCase> family_cases() {
   for (const int ranks : {1, 2}) {
     const std::string llama = "llama_nine_heads_llama3_tied";
     cases.push_back(family_case({.golden = llama, .ranks = ranks, .variant = "_draws", .draws = true}));
+    cases.push_back(family_case({.golden = llama, .ranks = ranks, .variant = "_int8", .int8_group = 16}));
     cases.push_back(
         family_case({.golden = llama, .ranks = ranks, .variant = "_buckets", .token_buckets = {16, 24, 40}}));
   }
