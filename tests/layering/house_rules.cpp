@@ -67,6 +67,8 @@ std::vector<ThirdPartyRule> third_parties() {
       {"boost/outcome/", {"runtime/core"}},
       {"boost/beast", {"launcher"}},
       {"spdlog/", {"runtime/core"}},
+      {"openssl/", {"runtime/core"}},
+      {"curl/", {"runtime/cache"}},
       {"nlohmann/",
        {"runtime/cache", "runtime/journal", "runtime/trace", "runtime/checkpoint", "runtime/text", "runtime/generation",
         "launcher"}},
