@@ -70,6 +70,11 @@ Result<void> lower_columns(const NodeView& node) {
   return ok();
 }
 
+Result<void> lower_first_rows(const NodeView& node) {
+  node.set_result(node.builder().slice_dimension(node.operand(0), 0, {0, node.step().graph().rows}));
+  return ok();
+}
+
 Result<void> lower_select_rows(const NodeView& node) {
   Builder& b = node.builder();
   const Value x = node.operand(0), rows = node.operand(1);

@@ -12,7 +12,8 @@
 
 namespace lockstep::neuron {
 
-/// To which slots the token rows of a step belong: all to one (a prefill chunk), or rows s·r … s·r + r − 1 to slot s.
+/// To which slots the token rows of a step belong: all to one (a prefill chunk), or rows s·r … s·r + r − 1 to slot s (of all
+/// slots, or, one row each, of the first ones).
 enum class RowLayout { kOfOneSlot, kOfEachSlot };
 
 class Step {
@@ -115,6 +116,7 @@ Result<void> lower_join_partials(const NodeView& node);
 Result<void> lower_scale(const NodeView& node);
 Result<void> lower_columns(const NodeView& node);
 Result<void> lower_select_rows(const NodeView& node);
+Result<void> lower_first_rows(const NodeView& node);
 
 Result<void> lower_soft_cap(const NodeView& node);
 Result<void> lower_rms_norm(const NodeView& node);
