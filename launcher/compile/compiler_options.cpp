@@ -2,7 +2,8 @@
 
 #include <fmt/format.h>
 
-#include "launcher/child_process.h"
+#include "launcher/own_environment.h"
+#include "runtime/process/child_process.h"
 
 namespace lockstep::launcher {
 
