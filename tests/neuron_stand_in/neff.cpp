@@ -84,11 +84,12 @@ void append_file(const std::string& name, std::span<const std::byte> contents, s
   TarHeader header;
   put_text(name, header.name);
   put_text(fmt::format("{:011o}", contents.size()), header.size);
-  const auto bytes = std::as_bytes(std::span(&header, 1));
   unsigned sum = 0;
-  for (const std::byte byte : bytes) sum += static_cast<unsigned>(byte);
+  for (const std::byte byte : std::as_bytes(std::span(&header, 1))) sum += static_cast<unsigned>(byte);
   put_text(fmt::format("{:06o}", sum), header.checksum);
-  archive.insert(archive.end(), bytes.begin(), bytes.end());
+  const size_t begin = archive.size();
+  archive.resize(begin + kBlock);
+  std::memcpy(archive.data() + begin, &header, sizeof header);
   archive.insert(archive.end(), contents.begin(), contents.end());
   archive.resize(whole_blocks(archive.size()));
 }
@@ -157,9 +158,9 @@ std::vector<std::byte> write_neff(const Neff& neff) {
   put_text(kNeffMark, header.build_version);
   put_text(neff.name, header.name);
   std::copy_n(header.hash.begin(), header.uuid.size(), header.uuid.begin());
-  const auto first = std::as_bytes(std::span(&header, 1));
-  std::vector<std::byte> bytes(first.begin(), first.end());
-  bytes.insert(bytes.end(), archive.begin(), archive.end());
+  std::vector<std::byte> bytes(kNeffHeaderBytes + archive.size());
+  std::memcpy(bytes.data(), &header, sizeof header);
+  std::copy(archive.begin(), archive.end(), bytes.begin() + kNeffHeaderBytes);
   return bytes;
 }
 
