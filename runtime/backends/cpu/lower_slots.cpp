@@ -90,10 +90,11 @@ void Compiler::lower_running_slots(const Node& node) {
 }
 
 void Compiler::lower_first_rows(const Node& node) {
-  add_alone([from = operand(node, 0).as<int32_t>(), dst = result(node).as<int32_t>(), rows = graph_.rows]() -> Result<void> {
-    std::copy_n(from, rows, dst);
-    return ok();
-  });
+  add_alone(
+      [from = operand(node, 0).as<int32_t>(), dst = result(node).as<int32_t>(), rows = graph_.rows]() -> Result<void> {
+        std::copy_n(from, rows, dst);
+        return ok();
+      });
 }
 
 void Compiler::lower_mark_seen(const Node& node) {
