@@ -120,7 +120,7 @@ Result<void> run_compiler(const CompilerOptions& options, const std::string& ste
                           .errors = process::ChildStream::kLog,
                           .folder = workspace.folder,
                           .log = workspace.log},
-                         {.deadline = options.deadline}, nullptr);
+                         {.deadline = options.deadline}, options.stop);
   if (!outcome.has_value()) return cannot_start(options, outcome.error());
   append_file(workspace.folder / kOwnLog, workspace.log);
   if (outcome.value().succeeded() && is_artifact(workspace.artifact)) return ok();

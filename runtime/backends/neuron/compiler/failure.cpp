@@ -88,6 +88,9 @@ Meaning meaning_of(const FailedCompilation& failed) {
     return {ErrorKind::kDeadlineExceeded, "it and what it had started were ended",
             "raise --neuron-compile-deadline-s, or add -O1 to the flags of this phase"};
   }
+  if (outcome.end == process::ChildOutcome::End::kStop) {
+    return {ErrorKind::kCancelled, "compilation was interrupted", "compile again"};
+  }
   if (outcome.signal == SIGKILL || outcome.code == 128 + SIGKILL) {
     return {kHostMemory.kind, "somebody killed it, most often the system because memory ran out", kHostMemory.advice};
   }
