@@ -83,7 +83,7 @@ class Shard final : public Engine {
   Result<void> share(Decision& decision);
   Result<void> copy_slot(const SlotCopy& copy);
   Result<void> write_step(StepTag tag);
-  Result<size_t> decode_bucket() const;
+  Result<size_t> decode_graph() const;
   Result<StepOutput> run(size_t executable, std::span<const device::HostTensor> inputs);
 
   ShardGraphs graphs_;

@@ -21,6 +21,8 @@ struct RunFacts {
   int threads = 1;
   std::string backend, communicator;
   int64_t slots = 0, chunk = 0, capacity = 0;
+  std::vector<int64_t> batch_sizes, context_buckets, token_buckets;  // empty: one
+  std::string dtype, weights;                                        // weights: "dtype" or "int8:64"
   std::vector<RankMemory> memory;                        // by rank
   std::vector<std::pair<std::string, double>> startup;   // seconds by phase, rank 0
   size_t graphs_expected = 0;                            // the closed set of the start

@@ -101,6 +101,8 @@ class GraphBuilder {
   ValueId moe_experts(std::vector<ValueId> operands, const ExpertOptions& options);
   ValueId columns(ValueId x, Range range);
   ValueId select_rows(ValueId x, ValueId rows);
+  /// i32[T]: the first elements of `x` i32[S]; for steps of fewer rows than slots.
+  ValueId first_rows(ValueId x);
   ValueId running_slots(ValueId active, ValueId finished);
   void mark_seen(ValueId seen, ValueId ids, ValueId slot);
   void advance(ValueId length, ValueId slot);

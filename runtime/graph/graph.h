@@ -49,6 +49,7 @@ enum class Op {
   kMoeExperts,
   kColumns,
   kSelectRows,
+  kFirstRows,
   kRunningSlots,
   kMarkSeen,
   kAdvance,

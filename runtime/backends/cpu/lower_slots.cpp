@@ -89,6 +89,13 @@ void Compiler::lower_running_slots(const Node& node) {
   });
 }
 
+void Compiler::lower_first_rows(const Node& node) {
+  add_alone([from = operand(node, 0).as<int32_t>(), dst = result(node).as<int32_t>(), rows = graph_.rows]() -> Result<void> {
+    std::copy_n(from, rows, dst);
+    return ok();
+  });
+}
+
 void Compiler::lower_mark_seen(const Node& node) {
   add_alone([seen = operand(node, 0), ids = operand(node, 1).as<int32_t>(), slot = operand(node, 2).as<int32_t>(),
              rows = graph_.rows]() -> Result<void> {
