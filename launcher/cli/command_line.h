@@ -30,6 +30,7 @@ struct ModelOptions {
   std::optional<std::string> weights;  // "int8" or "int8:GROUP"; default: in that type
   partition::ExpertSplit experts = partition::ExpertSplit::kColumns;
   partition::Numerics numerics = partition::Numerics::kInvariant;
+  partition::GqaMode gqa = partition::GqaMode::kAuto;
   std::optional<int64_t> window;       // of every layer, instead of the model's own
   int64_t pinned_sinks = 0;            // first positions that windows keep
   std::optional<std::string> buckets;  // "auto" or a list of lengths

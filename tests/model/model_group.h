@@ -39,6 +39,7 @@ struct GroupOptions {
   Weights weights = Weights::kStored;
   std::optional<cpu::Isa> isa = std::nullopt;  // of the cpu backend; default: the machine's best
   partition::Numerics numerics = partition::Numerics::kInvariant;
+  partition::GqaMode gqa = partition::GqaMode::kAuto;
 };
 
 /// One row to continue.
