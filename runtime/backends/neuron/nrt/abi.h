@@ -170,9 +170,6 @@ void nrt_tensor_free(nrt_tensor_t** tensor);
 NRT_STATUS nrt_tensor_read(const nrt_tensor_t* tensor, void* buf, size_t offset, size_t size);
 NRT_STATUS nrt_tensor_write(nrt_tensor_t* tensor, const void* buf, size_t offset, size_t size);
 NRT_STATUS nrt_tensor_memset(nrt_tensor_t* tensor, uint64_t offset, int value, size_t size);
-NRT_STATUS nrt_tensor_copy(const nrt_tensor_t* src, size_t src_offset, nrt_tensor_t* dst, size_t dst_offset,
-                           size_t size);
-size_t nrt_tensor_get_size(const nrt_tensor_t* tensor);
 void* nrt_tensor_get_va(const nrt_tensor_t* tensor);
 // nrt_experimental.h
 NRT_STATUS nrt_get_model_tensor_info(nrt_model_t* model, nrt_tensor_info_array_t** tensor_info);
@@ -198,8 +195,6 @@ NRT_STATUS nrt_free_model_tensor_info(nrt_tensor_info_array_t* tensor_info);
   FUNCTION(tensor_read)                           \
   FUNCTION(tensor_write)                          \
   FUNCTION(tensor_memset)                         \
-  FUNCTION(tensor_copy)                           \
-  FUNCTION(tensor_get_size)                       \
   FUNCTION(tensor_get_va)
 #define LOCKSTEP_NRT_OPTIONAL_FUNCTIONS(FUNCTION) \
   FUNCTION(get_total_vnc_count)                   \
