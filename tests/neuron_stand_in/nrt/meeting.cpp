@@ -13,6 +13,7 @@
 #include <cerrno>
 #include <cstring>
 #include <thread>
+#include <utility>
 
 #include "tests/neuron_stand_in/nrt/report.h"
 
@@ -158,8 +159,8 @@ nrt::NRT_STATUS Meeting::listen(Deadline deadline) {
   if (!resolve(options_, addresses)) return refuse(nrt::NRT_FAILURE, "NEURON_RT_ROOT_COMM_ID: no such host");
   const Socket listener(listening_socket(addresses, static_cast<int>(options_.ranks)));
   if (listener.file() < 0) {
-    return refuse(nrt::NRT_FAILURE, fmt::format("cannot listen at {}:{}: {}", options_.host, options_.port,
-                                                std::strerror(errno)));
+    return refuse(nrt::NRT_FAILURE,
+                  fmt::format("cannot listen at {}:{}: {}", options_.host, options_.port, std::strerror(errno)));
   }
   for (uint32_t missing = options_.ranks - 1; missing > 0;) {
     if (!wait_for(listener.file(), POLLIN, deadline)) {
@@ -243,8 +244,8 @@ Outcome Meeting::gather_at_root(std::span<const int64_t> group, std::span<const 
     PartHeader header;
     if (Outcome fault = receive(rank, &header, sizeof header, deadline)) return fault;
     if (header.bytes != own.size() || header.members > options_.ranks) {
-      return Fault{Fault::Kind::kPeerMissing, fmt::format("rank {} came with {} bytes to a collective of {}", rank,
-                                                          header.bytes, own.size())};
+      return Fault{Fault::Kind::kPeerMissing,
+                   fmt::format("rank {} came with {} bytes to a collective of {}", rank, header.bytes, own.size())};
     }
     Part& part = parts[rank];
     part.group.resize(header.members);

@@ -41,8 +41,7 @@ class Meeting final : public Exchange {
   /// Whether the last fault was a deadline that passed, and not a rank that left.
   bool has_timed_out() const { return has_timed_out_; }
 
-  Outcome all_gather(std::span<const int64_t> group, std::span<const std::byte> own,
-                     std::span<std::byte> all) override;
+  Outcome all_gather(std::span<const int64_t> group, std::span<const std::byte> own, std::span<std::byte> all) override;
 
  private:
   using Deadline = std::chrono::steady_clock::time_point;

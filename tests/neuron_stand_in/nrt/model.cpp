@@ -113,8 +113,8 @@ nrt::NRT_STATUS load_model(const LoadRequest& request, const Settings& settings,
   if (program.value()->has_collectives() && !request.with_collectives) {
     return refuse(nrt::NRT_INVALID, "a model with collectives is loaded by nrt_load_collectives");
   }
-  model = std::make_unique<nrt::nrt_model_t>(
-      nrt::nrt_model_t{neff.value().name, request.vnc, std::move(program).value()});
+  model =
+      std::make_unique<nrt::nrt_model_t>(nrt::nrt_model_t{neff.value().name, request.vnc, std::move(program).value()});
   return nrt::NRT_SUCCESS;
 }
 

@@ -40,7 +40,7 @@ nrt::NRT_STATUS agree_on_module(const LoadRequest& request, Meeting& meeting);
 nrt::NRT_STATUS execute_model(nrt::nrt_model_t& model, const TensorSet& inputs, const TensorSet& outputs,
                               Meeting* meeting);
 
-/// What nrt_get_model_tensor_info gives; freed with delete[] of its bytes.
+/// What nrt_get_model_tensor_info gives; `free_description` frees it.
 nrt::nrt_tensor_info_array_t* describe_tensors(const nrt::nrt_model_t& model);
 void free_description(nrt::nrt_tensor_info_array_t* description);
 

@@ -1,5 +1,5 @@
-// Memory of the stand-in's cores: tensors, sets of tensors by name, and a budget per core. Handles that were never given
-// out, or freed, are found out.
+// Memory of the stand-in's cores: tensors, sets of tensors by name, and a budget per core. Handles that were never
+// given out, or freed, are found out.
 #pragma once
 
 #include <cstddef>
