@@ -39,6 +39,19 @@ TEST(CommandLine, ReadsTheDefaultsOfGenerate) {
   EXPECT_TRUE(command.generation.empty());
 }
 
+TEST(CommandLine, ReadsWhatNeuronDevicesNeed) {
+  const NeuronOptions neuron =
+      generate({"--prompt", "a", "--backend", "neuron", "--neuron-target", "trn2", "--neuron-cores", "2-3",
+                "--neuron-runtime", "/x/libnrt.so.1", "--neuron-cc-flags-decode", "-O3 --lnc=1"})
+          .run.neuron;
+  EXPECT_EQ(neuron.target, "trn2");
+  EXPECT_EQ(neuron.cores, "2-3");
+  EXPECT_EQ(neuron.runtime, "/x/libnrt.so.1");
+  EXPECT_EQ(neuron.decode_flags, "-O3 --lnc=1");
+  EXPECT_EQ(neuron.prefill_flags, "");
+  EXPECT_FALSE(parse({"generate", "--model", "dir", "--prompt", "a", "--neuron-target", "trn9"}).has_value());
+}
+
 TEST(CommandLine, TakesSeveralPromptsInOrder) {
   EXPECT_THAT(generate({"--prompt", "a", "--prompt", "b c"}).prompts.texts, ElementsAre("a", "b c"));
 }
