@@ -12,7 +12,6 @@
 #include <algorithm>
 #include <cerrno>
 #include <cstring>
-#include <thread>
 #include <utility>
 
 #include "tests/neuron_stand_in/nrt/report.h"
@@ -23,6 +22,7 @@ namespace {
 using Clock = std::chrono::steady_clock;
 
 constexpr uint32_t kMagic = 0x4c4b5331;
+constexpr int kRetryMilliseconds = 5;  // between two tries to reach rank 0
 
 /// A rank's first words to rank 0.
 struct Hello {
@@ -187,7 +187,7 @@ nrt::NRT_STATUS Meeting::connect(Deadline deadline) {
   if (!resolve(options_, addresses)) return refuse(nrt::NRT_FAILURE, "NEURON_RT_ROOT_COMM_ID: no such host");
   while ((sockets_[0] = try_to_connect(addresses)) < 0) {  // rank 0 may come later
     if (Clock::now() > deadline) return refuse(nrt::NRT_TIMEOUT, "rank 0 did not come");
-    std::this_thread::sleep_for(std::chrono::milliseconds(5));
+    ::poll(nullptr, 0, kRetryMilliseconds);
   }
   prepare(sockets_[0]);
   const Hello hello{.rank = options_.rank, .ranks = options_.ranks};
