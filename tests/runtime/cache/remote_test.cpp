@@ -176,8 +176,8 @@ std::string part(const std::string& authorization, const std::string& name) {
   return authorization.substr(begin, authorization.find_first_of(", ", begin) - begin);
 }
 
-/// What AWS's guide says that the signature of `request` is ("Signature Version 4 signing process"), computed apart from
-/// libcurl.
+/// What AWS's guide says that the signature of `request` is ("Signature Version 4 signing process"), computed apart
+/// from libcurl.
 std::string expected_signature(const SeenRequest& request, const std::string& secret, const std::string& region) {
   const std::string authorization = request.headers.at("authorization");
   const std::string names = part(authorization, "SignedHeaders=");
@@ -250,8 +250,7 @@ TEST(RemoteAddress, IsRefusedWhereItCannotBeMeant) {
     ASSERT_FALSE(address.has_value()) << url;
     EXPECT_EQ(address.error().kind, ErrorKind::kInvalidArgument);
   }
-  EXPECT_EQ(make_cache({.folder = "cache", .further = {"ftp://host/path"}}).error().kind,
-            ErrorKind::kInvalidArgument);
+  EXPECT_EQ(make_cache({.folder = "cache", .further = {"ftp://host/path"}}).error().kind, ErrorKind::kInvalidArgument);
 }
 
 }  // namespace
