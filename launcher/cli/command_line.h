@@ -130,6 +130,25 @@ struct ExplainCommand {
   std::string backend;           // whose compiler input is printed instead of the graphs; empty: none
 };
 
+/// Every graph that a backend compiles, compiled ahead of time; no devices, weights or other processes are needed.
+struct CompileCommand {
+  ModelOptions model;
+  std::filesystem::path config;  // instead of a model directory
+  CacheOptions cache;
+  NeuronOptions neuron;
+  int64_t drafts = 0;                            // as ShardOptions has them
+  bool logits = false;                           // graphs that put out logits
+  int jobs = 1;                                  // compilations at once
+  std::optional<std::filesystem::path> modules;  // folder where each graph's HLO module is written
+  std::optional<std::filesystem::path> json;
+};
+
+/// The same, and then copied to a folder for --artifacts.
+struct ExportCommand {
+  CompileCommand compile;
+  std::filesystem::path to;
+};
+
 /// The memory behind keys and values when a repetition of `bench` begins.
 enum class KvMemory {
   kKept,   // as the repetition before left it: committed after the warm-up
@@ -223,7 +242,7 @@ struct PrintedText {
 };
 
 using Command = std::variant<GenerateCommand, TokenizeCommand, ExplainCommand, PlanCommand, BenchCommand, SweepCommand,
-                             SuperviseCommand, DoctorCommand, PrintedText>;
+                             SuperviseCommand, DoctorCommand, CompileCommand, ExportCommand, PrintedText>;
 
 /// Fails with `kInvalidArgument` whose message names the option and what it expects.
 Result<Command> parse_command_line(int argc, const char* const* argv);

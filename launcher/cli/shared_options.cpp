@@ -68,8 +68,8 @@ void add_run_options(CLI::App& app, RunOptions& options) {
   app.add_option("--threads", options.threads, "Compute threads of a rank; default: the cores that it was given")
       ->check(CLI::Range(1, 1024))
       ->type_name("N");
-  app.add_option("--backend", options.backend, "cpu or reference")
-      ->check(CLI::IsMember({"cpu", "reference"}))
+  app.add_option("--backend", options.backend, "cpu, reference or neuron (docs/neuron.md)")
+      ->check(CLI::IsMember({"cpu", "reference", "neuron"}))
       ->capture_default_str()
       ->type_name("NAME");
   app.add_option("--communicator", options.communicator, "auto, shm, mpi, two-level (several hosts) or loopback")

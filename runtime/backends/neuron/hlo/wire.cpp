@@ -2,7 +2,9 @@
 #include "runtime/backends/neuron/hlo/wire.h"
 
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
+#include <algorithm>
 #include <array>
 #include <cstring>
 #include <map>
@@ -147,6 +149,18 @@ Error invalid(const std::string& message) {
   return {ErrorKind::kInvalidArgument, "[runtime/backends/neuron] cannot read an HLO module: " + message};
 }
 
+/// Sizes are not negative, and their product fits an index.
+Result<void> check_dims(const std::vector<int64_t>& dims) {
+  int64_t elements = 1;
+  for (const int64_t dim : dims) {
+    if (dim < 0 || (dim > 0 && elements > (int64_t{1} << 48) / dim)) {
+      return invalid(fmt::format("found dimensions {}, expected sizes", fmt::join(dims, ",")));
+    }
+    elements *= std::max<int64_t>(dim, 1);
+  }
+  return ok();
+}
+
 Result<Type> read_shape(const wire::Shape& shape) {
   Type type;
   if (shape.element_type() == kTupleNumber) {
@@ -159,6 +173,7 @@ Result<Type> read_shape(const wire::Shape& shape) {
     if (kElementNumbers[i] != shape.element_type()) continue;
     type.element = static_cast<Element>(i);
     type.dims = all_of(shape.dimensions());
+    LOCKSTEP_TRY_VOID(check_dims(type.dims));
     return type;
   }
   return invalid(fmt::format("found element type {}, expected one that this backend writes", shape.element_type()));
@@ -184,6 +199,22 @@ std::vector<std::byte> read_literal(const wire::Literal& literal, Element elemen
   return {};
 }
 
+Result<void> read_ranges(const wire::Instruction& in, Instruction& instruction) {
+  for (const auto& dimension : in.slice_dimensions()) {
+    if (dimension.stride() != 1) {
+      return invalid(fmt::format("{}: found a stride of {}, expected 1", in.name(), dimension.stride()));
+    }
+    instruction.start.push_back(dimension.start());
+    instruction.limit.push_back(dimension.limit());
+  }
+  for (const auto& dimension : in.padding_config().dimensions()) {
+    if (dimension.interior_padding() != 0) return invalid(in.name() + ": found interior padding, expected none");
+    instruction.start.push_back(dimension.edge_padding_low());
+    instruction.limit.push_back(dimension.edge_padding_high());
+  }
+  return ok();
+}
+
 void read_indexing(const wire::Instruction& in, Instruction& instruction) {
   if (in.has_gather_dimension_numbers()) {
     const auto& numbers = in.gather_dimension_numbers();
@@ -203,14 +234,6 @@ void read_indexing(const wire::Instruction& in, Instruction& instruction) {
     const auto& numbers = in.dot_dimension_numbers();
     instruction.dot = {all_of(numbers.lhs_contracting_dimensions()), all_of(numbers.rhs_contracting_dimensions()),
                        all_of(numbers.lhs_batch_dimensions()), all_of(numbers.rhs_batch_dimensions())};
-  }
-  for (const auto& dimension : in.slice_dimensions()) {
-    instruction.start.push_back(dimension.start());
-    instruction.limit.push_back(dimension.limit());
-  }
-  for (const auto& dimension : in.padding_config().dimensions()) {
-    instruction.start.push_back(dimension.edge_padding_low());
-    instruction.limit.push_back(dimension.edge_padding_high());
   }
 }
 
@@ -239,6 +262,7 @@ Result<Instruction> read_instruction(const wire::Instruction& in, const Places& 
   instruction.direction = read_direction(in.comparison_direction());
   instruction.is_stable = in.is_stable();
   read_indexing(in, instruction);
+  LOCKSTEP_TRY_VOID(read_ranges(in, instruction));
   for (const auto& group : in.replica_groups()) instruction.groups.push_back(all_of(group.replica_ids()));
   for (const int64_t id : in.operand_ids()) {
     const auto found = places.instructions.find(id);
