@@ -63,6 +63,10 @@ struct Parameter {
   /// Whose bytes the host passes for it: a loader that is given weight W fills every parameter of that name by
   /// `to_device`.
   const std::string& host_name() const { return int8 ? int8->weight : name; }
+  /// Whether one tensor on the device serves both: the same name, type, places and numbers.
+  bool is_same_tensor(const Parameter& other) const {
+    return name == other.name && type == other.type && placement == other.placement && int8 == other.int8;
+  }
 
   friend bool operator==(const Parameter&, const Parameter&) = default;
 };
