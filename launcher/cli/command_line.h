@@ -50,6 +50,7 @@ struct CacheOptions {
   bool require_cached = false;                     // a miss is an error
   bool retry_failed = false;                       // compile again what failed before
   double wait_s = 3600.0;                          // for another process that compiles the same
+  std::optional<int64_t> limit;                    // bytes of the directory; default: none
 };
 
 /// How graphs are compiled for AWS Neuron devices and run on them.

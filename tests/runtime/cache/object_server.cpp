@@ -68,6 +68,7 @@ std::optional<SeenRequest> read_request(int connection) {
   }
   SeenRequest request = parse_head(text.substr(0, head));
   request.body = text.substr(head + 4);
+  if (request.headers.contains("expect")) send_all(connection, "HTTP/1.1 100 Continue\r\n\r\n");
   const auto length = request.headers.find("content-length");
   const size_t size = length == request.headers.end() ? 0 : std::stoul(length->second);
   while (request.body.size() < size) {
