@@ -81,8 +81,7 @@ Result<void> explain(const ExplainCommand& command) {
                              command.rank, ranks - 1, ranks)};
   }
   const int64_t capacity = command.model.max_seq_len.value_or(default_capacity(spec));
-  LOCKSTEP_TRY(const shards::ShardOptions options,
-               shard_options(command.model, spec, slots, capacity));
+  LOCKSTEP_TRY(const shards::ShardOptions options, shard_options(command.model, spec, slots, capacity));
   if (command.backend == "neuron") return print_modules(command, spec, partition, options);
   LOCKSTEP_TRY(const shards::ShardGraphs before, shards::build_graphs(spec, partition, command.rank, options, {}));
   LOCKSTEP_TRY(const shards::ShardGraphs after,

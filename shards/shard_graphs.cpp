@@ -79,6 +79,14 @@ int64_t ShardGraphs::vocabulary() const {
   return graph.value(graph.find("seen").value()).type.shape[1];
 }
 
+int64_t ShardGraphs::cache_slots() const {
+  const graph::Graph& graph = decode.front();
+  for (const graph::Node& node : graph.nodes) {
+    if (node.op == graph::Op::kKvAppend) return graph.value(node.operands[1]).type.shape[0];
+  }
+  return graph.slots;
+}
+
 std::vector<const graph::Graph*> ShardGraphs::all() const {
   std::vector<const graph::Graph*> graphs;
   for (const graph::Graph& graph : prefill) graphs.push_back(&graph);

@@ -24,8 +24,8 @@ Result<WorkingDegree> work_out(const PlanSetting& setting, int ranks) {
                partition::choose_gqa(setting.gqa, setting.spec, ranks, setting.shard.slots));
   degree.gqa_fallback = choice.why_not;
   if (choice.mode != degree.partition.gqa) {
-    LOCKSTEP_TRY(degree.partition, partition::make_partition(setting.spec, ranks, setting.experts, setting.numerics,
-                                                             choice.mode));
+    LOCKSTEP_TRY(degree.partition,
+                 partition::make_partition(setting.spec, ranks, setting.experts, setting.numerics, choice.mode));
   }
   LOCKSTEP_TRY(const cost::GroupWork group, cost::group_work(setting.spec, degree.partition, setting.shard));
   for (const cost::RankWork& rank : group.ranks) degree.memory.push_back(rank.memory);
