@@ -79,6 +79,14 @@ int64_t ShardGraphs::vocabulary() const {
   return graph.value(graph.find("seen").value()).type.shape[1];
 }
 
+int64_t ShardGraphs::cache_slots() const {
+  const graph::Graph& graph = decode.front();
+  for (const graph::Node& node : graph.nodes) {
+    if (node.op == graph::Op::kKvAppend) return graph.value(node.operands[1]).type.shape[0];
+  }
+  return graph.slots;
+}
+
 std::vector<const graph::Graph*> ShardGraphs::all() const {
   std::vector<const graph::Graph*> graphs;
   for (const graph::Graph& graph : prefill) graphs.push_back(&graph);
@@ -100,6 +108,12 @@ Result<ShardGraphs> build_graphs(const checkpoint::ModelSpec& spec, const partit
                                  const ShardOptions& options, const std::vector<graph::Pass>& passes) {
   LOCKSTEP_TRY_VOID(options.validate());
   LOCKSTEP_TRY(const families::BuildStep build, families::find_family(spec));
+  if (partition.gqa == partition::GqaMode::kBatch && options.slots % partition.ranks() != 0) {
+    return invalid(
+        fmt::format("cannot divide slots: found {} over {} ranks, expected a multiple; take another mode of "
+                    "--gqa or number of slots",
+                    options.slots, partition.ranks()));
+  }
   const StepShape whole{.rank = rank,
                         .slots = options.slots,
                         .chunk = options.chunk,
@@ -149,6 +163,9 @@ std::string collective_list(const ShardGraphs& graphs) {
       } else if (node.op == graph::Op::kAllGather) {
         text += fmt::format("{} all_gather {} rows, columns {}\n", graph->name, operand[0],
                             fmt::join(node.integers("parts"), ","));
+      } else if (node.op == graph::Op::kRowsOfOwners) {
+        text += fmt::format("{} rows_of_owners {} rows of {} columns, {} slots each, columns {}\n", graph->name,
+                            operand[0], operand[1], node.integer("slots"), fmt::join(node.integers("parts"), ","));
       } else if (node.op == graph::Op::kAgree) {
         text += fmt::format("{} agree {} slots\n", graph->name, graph->slots);
       }

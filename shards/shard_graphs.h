@@ -49,6 +49,8 @@ struct ShardGraphs {
   std::vector<device::StepGraph> steps() const;
   /// Tokens that the model knows.
   int64_t vocabulary() const;
+  /// Slots of this rank's caches: all, or its share where whole sequences lie on one rank.
+  int64_t cache_slots() const;
 };
 
 /// Builds the closed set of graphs of `rank`. Pure; `explain` prints them. `passes` may be empty.

@@ -56,6 +56,7 @@ void add_bench_options(CLI::App& app, BenchCommand& command, int64_t& probe_mib)
       ->type_name("OUT");
   add_run_options(app, command.run);
   add_neuron_options(app, command.run.neuron);
+  add_cache_options(app, command.run.cache);
 }
 
 void add_bench(CLI::App& parent, BenchCommand& command, int64_t& probe_mib) {

@@ -31,6 +31,7 @@ struct ModelOptions {
   std::optional<std::string> weights;  // "int8" or "int8:GROUP"; default: in that type
   partition::ExpertSplit experts = partition::ExpertSplit::kColumns;
   partition::Numerics numerics = partition::Numerics::kInvariant;
+  partition::GqaMode gqa = partition::GqaMode::kAuto;
   std::optional<int64_t> window;         // of every layer, instead of the model's own
   int64_t pinned_sinks = 0;              // first positions that windows keep
   std::optional<std::string> buckets;    // "auto" or a list of lengths
@@ -50,6 +51,7 @@ struct CacheOptions {
   bool require_cached = false;                     // a miss is an error
   bool retry_failed = false;                       // compile again what failed before
   double wait_s = 3600.0;                          // for another process that compiles the same
+  std::optional<int64_t> limit;                    // bytes of the directory; default: none
 };
 
 /// How graphs are compiled for AWS Neuron devices and run on them.

@@ -120,6 +120,13 @@ void add_model_options(CLI::App& app, ModelOptions& options) {
                                                                  {"fast", partition::Numerics::kFast}})
                       .description("{invariant,fast}"))
       ->type_name("HOW");
+  std::map<std::string, partition::GqaMode> gqa_modes{{"auto", partition::GqaMode::kAuto}};
+  for (const partition::GqaMode mode : partition::kGqaModes) gqa_modes.emplace(partition::name_of(mode), mode);
+  app.add_option("--gqa", options.gqa,
+                 "Where key/value heads are computed and kept (docs/gqa.md): heads, replicated, all-gather or batch; "
+                 "auto (default): heads, or replicated where ranks share a head")
+      ->transform(CLI::CheckedTransformer(std::move(gqa_modes)).description("{auto,heads,replicated,all-gather,batch}"))
+      ->type_name("MODE");
   app.add_option("--window", options.window,
                  "Tokens that a token sees, itself included, in every layer; default: what the model says")
       ->check(CLI::Range(int64_t{1}, kMostTokens))

@@ -125,6 +125,20 @@ std::string architecture_line(const ModelSpec& spec, DType dtype) {
                      spec.int8_group > 0 ? fmt::format(", {} weights", weights_in_words(spec)) : "");
 }
 
+Result<DividedModel> divide_model(const ModelOptions& options, const checkpoint::ModelSpec& spec, int ranks,
+                                  std::optional<int64_t> slots) {
+  DividedModel model;
+  LOCKSTEP_TRY(model.partition, partition::make_partition(spec, ranks, options.experts, options.numerics));
+  if (options.gqa == partition::GqaMode::kAuto) return model;
+  LOCKSTEP_TRY(const partition::GqaChoice choice, partition::choose_gqa(options.gqa, spec, ranks, slots));
+  LOCKSTEP_TRY(model.partition, partition::make_partition(spec, ranks, options.experts, options.numerics, choice.mode));
+  if (!choice.why_not.empty()) {
+    model.warning = fmt::format("--gqa {}: {}; it is {} instead", partition::name_of(options.gqa), choice.why_not,
+                                partition::name_of(choice.mode));
+  }
+  return model;
+}
+
 Result<shards::ShardOptions> shard_options(const ModelOptions& options, const ModelSpec& spec, int64_t slots,
                                            int64_t capacity) {
   shards::ShardOptions shard{.slots = slots,

@@ -119,6 +119,14 @@ ValueId GraphBuilder::clamp_positions(ValueId position, int64_t most) {
   return add_result(Op::kClampPositions, {position}, {{"most", most}});
 }
 
+ValueId GraphBuilder::own_slots(ValueId slot, int64_t slots) {
+  return add_result(Op::kOwnSlots, {slot}, {{"first_slot", graph_.rank * slots}, {"slots", slots}});
+}
+
+ValueId GraphBuilder::rows_of_owners(ValueId x, ValueId slot, int64_t slots, std::vector<int64_t> parts) {
+  return add_result(Op::kRowsOfOwners, {x, slot}, {{"slots", slots}, {"parts", std::move(parts)}});
+}
+
 void GraphBuilder::kv_append(ValueId rows, ValueId cache, ValueId slot, ValueId position, int64_t window,
                              int64_t pinned) {
   Attributes attributes;

@@ -51,6 +51,8 @@ enum class Op {
   kSelectRows,
   kFirstRows,
   kRunningSlots,
+  kOwnSlots,
+  kRowsOfOwners,
   kMarkSeen,
   kAdvance,
   kAgree,

@@ -18,6 +18,8 @@ Result<void> check_rms_norm(OperationUse& use);
 Result<void> check_layer_norm(OperationUse& use);
 Result<void> check_rope(OperationUse& use);
 Result<void> check_clamp_positions(OperationUse& use);
+Result<void> check_own_slots(OperationUse& use);
+Result<void> check_rows_of_owners(OperationUse& use);
 Result<void> check_kv_append(OperationUse& use);
 Result<void> check_attention(OperationUse& use);
 Result<void> check_activation(OperationUse& use);

@@ -42,13 +42,14 @@ StepBuilder::StepBuilder(const checkpoint::ModelSpec& spec, const partition::Par
     wanted_ = graph_.running_slots(slot_state("active", DType::kInt32), slot_state("finished", DType::kInt32));
     slot_ = of_rows(wanted_);  // row i is slot i
     position_ = of_rows(slot_state("length", DType::kInt32));
-    return;
+  } else {
+    const TensorType rows{DType::kInt32, {shape.rows()}};
+    ids_ = graph_.input("ids", rows);
+    slot_ = graph_.input("slot", rows);
+    position_ = graph_.input("position", rows);
+    wanted_ = graph_.input("logit_rows", {DType::kInt32, {shape.slots}});
   }
-  const TensorType rows{DType::kInt32, {shape.rows()}};
-  ids_ = graph_.input("ids", rows);
-  slot_ = graph_.input("slot", rows);
-  position_ = graph_.input("position", rows);
-  wanted_ = graph_.input("logit_rows", {DType::kInt32, {shape.slots}});
+  cache_slot_ = is_over_batch() ? graph_.own_slots(slot_, cache_slots()) : slot_;
 }
 
 ValueId StepBuilder::slot_state(const std::string& name, DType dtype) {

@@ -39,6 +39,19 @@ TEST(CommandLine, ReadsTheDefaultsOfGenerate) {
   EXPECT_TRUE(command.generation.empty());
 }
 
+TEST(CommandLine, ReadsWhatNeuronDevicesNeed) {
+  const NeuronOptions neuron =
+      generate({"--prompt", "a", "--backend", "neuron", "--neuron-target", "trn2", "--neuron-cores", "2-3",
+                "--neuron-runtime", "/x/libnrt.so.1", "--neuron-cc-flags-decode", "-O3 --lnc=1"})
+          .run.neuron;
+  EXPECT_EQ(neuron.target, "trn2");
+  EXPECT_EQ(neuron.cores, "2-3");
+  EXPECT_EQ(neuron.runtime, "/x/libnrt.so.1");
+  EXPECT_EQ(neuron.decode_flags, "-O3 --lnc=1");
+  EXPECT_EQ(neuron.prefill_flags, "");
+  EXPECT_FALSE(parse({"generate", "--model", "dir", "--prompt", "a", "--neuron-target", "trn9"}).has_value());
+}
+
 TEST(CommandLine, TakesSeveralPromptsInOrder) {
   EXPECT_THAT(generate({"--prompt", "a", "--prompt", "b c"}).prompts.texts, ElementsAre("a", "b c"));
 }
@@ -224,6 +237,22 @@ TEST(CommandLine, ReadsWhatIsWatched) {
   }
 }
 
+TEST(CommandLine, ReadsWhereCompiledStepsAre) {
+  const CacheOptions plain = generate({"--prompt", "a"}).run.cache;
+  EXPECT_FALSE(plain.directory.has_value() || plain.artifacts.has_value() || plain.limit.has_value());
+  const CacheOptions cache =
+      generate({"--prompt", "a", "--compile-cache", "c", "--compile-cache-remote", "s3://b/p", "--compile-cache-remote",
+                "/shared", "--require-cached", "--retry-failed", "--compile-wait-s", "5", "--compile-cache-limit", "9"})
+          .run.cache;
+  EXPECT_EQ(cache.directory, "c");
+  EXPECT_THAT(cache.remotes, ElementsAre("s3://b/p", "/shared"));
+  EXPECT_TRUE(cache.require_cached && cache.retry_failed);
+  EXPECT_EQ(cache.wait_s, 5.0);
+  EXPECT_EQ(cache.limit, 9);
+  EXPECT_EQ(std::get<BenchCommand>(parse({"bench", "--model", "d", "--artifacts", "a"}).value()).run.cache.artifacts,
+            "a");
+}
+
 TEST(CommandLine, RefusesWhatMakesNoSenseAndNamesTheOption) {
   const std::vector<std::pair<std::vector<const char*>, const char*>> cases = {
       {{"generate", "--prompt", "a"}, "--model"},
@@ -241,6 +270,9 @@ TEST(CommandLine, RefusesWhatMakesNoSenseAndNamesTheOption) {
       {{"generate", "--model", "d", "--prompt", "a", "--window", "0"}, "--window"},
       {{"generate", "--model", "d", "--prompt", "a", "--pinned-sinks", "-1"}, "--pinned-sinks"},
       {{"generate", "--model", "d", "--prompt", "a", "--num-beams", "many"}, "--num-beams"},
+      {{"generate", "--model", "d", "--prompt", "a", "--artifacts", "a", "--compile-cache", "c"}, "--artifacts"},
+      {{"generate", "--model", "d", "--prompt", "a", "--artifacts", "a", "--retry-failed"}, "--artifacts"},
+      {{"generate", "--model", "d", "--prompt", "a", "--compile-wait-s", "-1"}, "--compile-wait-s"},
       {{"generate", "--model", "d", "--prompt", "a", "--frobnicate"}, "frobnicate"},
       {{"sing"}, "sing"},
       {{}, "subcommand"},

@@ -60,9 +60,9 @@ std::vector<ThirdPartyRule> third_parties() {
   // Kernels and the additions of a collective.
   const std::vector<std::string> kernels = {"runtime/backends/cpu", "runtime/probe", "transport", "transport/region"};
   // Files, memory maps, shared memory, cores: the system's interfaces have few users.
-  const std::vector<std::string> system = {"runtime/core",    "runtime/checkpoint", "runtime/probe",
-                                           "runtime/process", "runtime/backends/*", "runtime/journal",
-                                           "transport",       "transport/*",        "launcher"};
+  const std::vector<std::string> system = {
+      "runtime/core",    "runtime/checkpoint", "runtime/probe", "runtime/process", "runtime/backends/*",
+      "runtime/journal", "runtime/cache",      "transport",     "transport/*",     "launcher"};
   return {
       {"fmt/", {"**"}},
       {"boost/outcome/", {"runtime/core"}},
@@ -89,7 +89,7 @@ std::vector<ThirdPartyRule> third_parties() {
       {"kj/", {"runtime/cache", "runtime/journal"}},
       {"elf.h", {"launcher"}},
       {"link.h", {"launcher"}},
-      {"dlfcn.h", {"runtime/backends/*", "launcher"}},
+      {"dlfcn.h", {"runtime/backends/*", "runtime/cache", "launcher"}},
       {"sys/", system},
       {"linux/", system},
       {"fcntl.h", system},
@@ -104,7 +104,7 @@ std::vector<ThirdPartyRule> third_parties() {
       {"net/if.h", {"transport"}},
       {"netdb.h", {"transport/watch"}},
       {"netinet/", {"transport", "transport/watch", "launcher"}},
-      {"poll.h", {"runtime/process", "transport", "transport/*", "launcher"}},
+      {"poll.h", {"runtime/cache", "runtime/process", "transport", "transport/*", "launcher"}},
       {"gtest/", {"tests"}},
       {"gmock/", {"tests"}},
       {"benchmark/", {"tests"}},

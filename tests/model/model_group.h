@@ -42,6 +42,7 @@ struct GroupOptions {
   Weights weights = Weights::kStored;
   std::optional<cpu::Isa> isa = std::nullopt;  // of the cpu backend; default: the machine's best
   partition::Numerics numerics = partition::Numerics::kInvariant;
+  partition::GqaMode gqa = partition::GqaMode::kAuto;
   std::vector<int64_t> batch_sizes = {}, context_buckets = {}, token_buckets = {};  // as shards::ShardOptions
   Passes passes = Passes::kDefault;
 };

@@ -74,8 +74,10 @@ class Compiler {
   Result<void> lower_attention(const Node& node);
   void lower_all_reduce(const Node& node);
   void lower_all_gather(const Node& node);
+  void lower_rows_of_owners(const Node& node);
   void lower_agree(const Node& node);
   void lower_running_slots(const Node& node);
+  void lower_own_slots(const Node& node);
   void lower_mark_seen(const Node& node);
   void lower_advance(const Node& node);
   void lower_sample(const Node& node);

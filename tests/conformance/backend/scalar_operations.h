@@ -79,6 +79,7 @@ void moe_experts(Rank& rank, const graph::Node& node);
 
 // scalar_slots.cpp
 void running_slots(Rank& rank, const graph::Node& node);
+void own_slots(Rank& rank, const graph::Node& node);
 void mark_seen(Rank& rank, const graph::Node& node);
 void advance(Rank& rank, const graph::Node& node);
 void sample(Rank& rank, const graph::Node& node);

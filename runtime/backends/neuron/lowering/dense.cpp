@@ -59,14 +59,16 @@ Result<void> lower_scale(const NodeView& node) {
 }
 
 Result<void> lower_columns(const NodeView& node) {
-  const Range range{node.node().integer("begin"), node.node().integer("end")};
-  for (int rank = 1; rank < node.step().ranks(); ++rank) {
-    const graph::Node& other = node.node(rank);
-    if (other.integer("begin") != range.begin || other.integer("end") != range.end) {
+  const graph::ValueId x = node.node().operands[0];
+  std::vector<Range> ranges;
+  for (int rank = 0; rank < node.step().ranks(); ++rank) {
+    ranges.push_back({node.node(rank).integer("begin"), node.node(rank).integer("end")});
+    const bool is_padded = node.step().graph(rank).value(x).type.shape[1] != node.dims(0)[1];
+    if (is_padded && ranges.back() != ranges.front()) {
       return node.unsupported("ranks take different columns; lower the graphs before weights are joined");
     }
   }
-  node.set_result(node.builder().slice_dimension(node.operand(0), 1, range));
+  node.set_result(columns_of_each_rank(node.step(), node.operand(0), ranges));
   return ok();
 }
 

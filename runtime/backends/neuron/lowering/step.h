@@ -134,9 +134,11 @@ Result<void> lower_moe_experts(const NodeView& node);
 
 Result<void> lower_all_reduce(const NodeView& node);
 Result<void> lower_all_gather(const NodeView& node);
+Result<void> lower_rows_of_owners(const NodeView& node);
 Result<void> lower_agree(const NodeView& node);
 
 Result<void> lower_running_slots(const NodeView& node);
+Result<void> lower_own_slots(const NodeView& node);
 Result<void> lower_mark_seen(const NodeView& node);
 Result<void> lower_advance(const NodeView& node);
 Result<void> lower_sample(const NodeView& node);
