@@ -34,4 +34,10 @@ Result<void> explain(const ExplainCommand& command);
 /// the machine's limits where it is asked to. @blocking
 Result<void> plan(const PlanCommand& command);
 
+/// Compiles the graphs of a model for the Neuron backend into the cache; reads config.json only. @blocking
+Result<void> compile(const CompileCommand& command);
+
+/// The same, and copies what was compiled to a folder. @blocking
+Result<void> export_artifacts(const ExportCommand& command);
+
 }  // namespace lockstep::launcher

@@ -3,12 +3,13 @@
 
 #include <algorithm>
 #include <cstdio>
-#include <iterator>
 #include <set>
 #include <string>
 
 #include "launcher/commands.h"
+#include "launcher/compile/step_graphs.h"
 #include "launcher/ranks/serving_spec.h"
+#include "runtime/backends/neuron/compiler/compiler.h"
 #include "runtime/backends/neuron/neuron.h"
 #include "runtime/graph/passes.h"
 #include "runtime/graph/text.h"
@@ -56,16 +57,10 @@ Result<void> print_graph(const graph::Graph& before, const std::string& passes) 
 /// What the Neuron backend makes of every graph of `phase`: ranks together, since they run one module.
 Result<void> print_modules(const ExplainCommand& command, const checkpoint::ModelSpec& spec,
                            const partition::Partition& partition, const shards::ShardOptions& options) {
-  std::vector<std::vector<graph::Graph>> steps;  // [graph][rank]
-  for (int rank = 0; rank < partition.ranks(); ++rank) {
-    LOCKSTEP_TRY(shards::ShardGraphs graphs, shards::build_graphs(spec, partition, rank, options, {}));
-    std::vector<graph::Graph> own;
-    if (command.phase != "decode") std::ranges::move(graphs.prefill, std::back_inserter(own));
-    if (command.phase != "prefill") std::ranges::move(graphs.decode, std::back_inserter(own));
-    steps.resize(own.size());
-    for (size_t i = 0; i < own.size(); ++i) steps[i].push_back(std::move(own[i]));
-  }
+  LOCKSTEP_TRY(const std::vector<std::vector<graph::Graph>> steps, graphs_of_group(spec, partition, options));
   for (const std::vector<graph::Graph>& ranks : steps) {
+    const bool is_prefill = neuron::phase_of(ranks.front().name) == neuron::Phase::kPrefill;
+    if (command.phase == (is_prefill ? "decode" : "prefill")) continue;
     LOCKSTEP_TRY(const std::string text, neuron::explain(ranks));
     fmt::print("{}\n", text);
   }

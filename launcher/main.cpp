@@ -26,6 +26,8 @@ Result<int> run(const launcher::Command& command) {
     Result<int> operator()(const launcher::SweepCommand& c) const { return ended(launcher::sweep(c)); }
     Result<int> operator()(const launcher::DoctorCommand& c) const { return launcher::doctor(c); }
     Result<int> operator()(const launcher::SuperviseCommand& c) const { return launcher::supervise(c); }
+    Result<int> operator()(const launcher::CompileCommand& c) const { return ended(launcher::compile(c)); }
+    Result<int> operator()(const launcher::ExportCommand& c) const { return ended(launcher::export_artifacts(c)); }
     Result<int> operator()(const launcher::PrintedText& printed) const {
       fmt::print("{}", printed.text);
       return 0;

@@ -165,23 +165,25 @@ Result<StepOutput> Shard::prefill(const PrefillRows& rows, StepTag tag) {
   return run(bucket, inputs.tensors);
 }
 
-/// The smallest decode graph whose bound holds every running slot's next position.
-Result<size_t> Shard::decode_bucket() const {
-  if (options_.token_buckets.size() <= 1) return size_t{0};
-  int64_t longest = 0;
+/// The smallest decode graph that runs every running slot and whose bound holds all of their next positions.
+Result<size_t> Shard::decode_graph() const {
+  if (graphs_.decode.size() == 1) return size_t{0};
+  int64_t longest = 0, batch = 0;
   for (int32_t slot = 0; slot < options_.slots; ++slot) {
     LOCKSTEP_TRY(const bool runs, states_->runs(SlotId(slot)));
     if (!runs) continue;
     LOCKSTEP_TRY(const SlotProgress progress, states_->progress(SlotId(slot)));
     longest = std::max<int64_t>(longest, progress.length + 1);
+    batch = slot + 1;
   }
-  return smallest_bucket(options_.token_buckets, longest);
+  const size_t lengths = std::max<size_t>(1, options_.token_buckets.size());
+  return smallest_bucket(options_.batch_sizes, batch) * lengths + smallest_bucket(options_.token_buckets, longest);
 }
 
 Result<StepOutput> Shard::decode(StepTag tag) {
-  LOCKSTEP_TRY(const size_t bucket, decode_bucket());
+  LOCKSTEP_TRY(const size_t chosen, decode_graph());
   LOCKSTEP_TRY_VOID(write_step(tag));
-  return run(graphs_.prefill.size() + bucket, {});
+  return run(graphs_.prefill.size() + chosen, {});
 }
 
 Result<StepOutput> Shard::verify(std::span<const int32_t> drafted, StepTag tag) {

@@ -86,7 +86,7 @@ class Shard final : public Engine {
   Result<void> copy_slot(const SlotCopy& copy);
   Result<void> copy_cache(const SlotCopy& copy, int64_t tokens);
   Result<void> write_step(StepTag tag);
-  Result<size_t> decode_bucket() const;
+  Result<size_t> decode_graph() const;
   Result<StepOutput> run(size_t executable, std::span<const device::HostTensor> inputs);
 
   ShardGraphs graphs_;

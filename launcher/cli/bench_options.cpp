@@ -55,6 +55,8 @@ void add_bench_options(CLI::App& app, BenchCommand& command, int64_t& probe_mib)
                  "Write a timeline of the last repetition, all ranks (Chrome trace events; Perfetto opens it)")
       ->type_name("OUT");
   add_run_options(app, command.run);
+  add_neuron_options(app, command.run.neuron);
+  add_cache_options(app, command.run.cache);
 }
 
 void add_bench(CLI::App& parent, BenchCommand& command, int64_t& probe_mib) {

@@ -56,6 +56,8 @@ struct Commands {
   PlanCommand plan;
   BenchCommand bench;
   DoctorCommand doctor;
+  CompileCommand compile;
+  ExportCommand exporting;
   SuperviseCommand supervise;
   SweepCommand sweep;
   int64_t probe_mib = 0;        // of plan, bench or doctor
@@ -73,6 +75,8 @@ void add_all(CLI::App& app, Commands& commands) {
   add_doctor(app, commands.doctor, commands.probe_mib);
   add_sweep(app, commands.sweep, commands.sweep_probe_mib);
   add_supervise(app, commands.supervise);
+  add_compile(app, commands.compile);
+  add_export(app, commands.exporting);
   take_guards_off(app);
 }
 
@@ -93,6 +97,8 @@ Command chosen_command(const CLI::App& app, Commands commands) {
     commands.sweep.shared_options = shared_options(*app.get_subcommand("sweep"), commands.sweep.words);
     return std::move(commands.sweep);
   }
+  if (app.got_subcommand("compile")) return std::move(commands.compile);
+  if (app.got_subcommand("export")) return std::move(commands.exporting);
   if (app.got_subcommand("supervise")) return std::move(commands.supervise);
   commands.bench.shape.batch = commands.bench.model.batch_size.value_or(1);
   if (commands.probe_mib > 0) commands.bench.probe_bytes = Bytes(commands.probe_mib << 20);

@@ -23,6 +23,8 @@ struct ModelOptions {
   std::filesystem::path model;
   std::optional<int> tp;              // default: the world size
   std::optional<int64_t> batch_size;  // slots; default: the number of prompts, at most 8
+  std::vector<int64_t>
+      batch_sizes;  // rising, the last is `batch_size`: a decode graph of each; empty: one of all slots
   int64_t prefill_chunk = 256;
   std::optional<int64_t> max_seq_len;  // capacity of a slot
   std::optional<std::string> dtype;    // default: the checkpoint's
@@ -30,9 +32,10 @@ struct ModelOptions {
   partition::ExpertSplit experts = partition::ExpertSplit::kColumns;
   partition::Numerics numerics = partition::Numerics::kInvariant;
   partition::GqaMode gqa = partition::GqaMode::kAuto;
-  std::optional<int64_t> window;       // of every layer, instead of the model's own
-  int64_t pinned_sinks = 0;            // first positions that windows keep
-  std::optional<std::string> buckets;  // "auto" or a list of lengths
+  std::optional<int64_t> window;         // of every layer, instead of the model's own
+  int64_t pinned_sinks = 0;              // first positions that windows keep
+  std::optional<std::string> buckets;    // "auto" or a list of lengths
+  std::vector<int64_t> context_buckets;  // rising rows of prefill steps; {0}: token by token; empty: as `buckets` says
 };
 
 enum class Launch { kMpi, kThreads };
@@ -48,6 +51,7 @@ struct CacheOptions {
   bool require_cached = false;                     // a miss is an error
   bool retry_failed = false;                       // compile again what failed before
   double wait_s = 3600.0;                          // for another process that compiles the same
+  std::optional<int64_t> limit;                    // bytes of the directory; default: none
 };
 
 /// How graphs are compiled for AWS Neuron devices and run on them.
@@ -129,6 +133,25 @@ struct ExplainCommand {
   std::string passes = "after";  // before, after or each
   std::string show = "all";      // all, graph or summary
   std::string backend;           // whose compiler input is printed instead of the graphs; empty: none
+};
+
+/// Every graph that a backend compiles, compiled ahead of time; no devices, weights or other processes are needed.
+struct CompileCommand {
+  ModelOptions model;
+  std::filesystem::path config;  // instead of a model directory
+  CacheOptions cache;
+  NeuronOptions neuron;
+  int64_t drafts = 0;                            // as ShardOptions has them
+  bool logits = false;                           // graphs that put out logits
+  int jobs = 1;                                  // compilations at once
+  std::optional<std::filesystem::path> modules;  // folder where each graph's HLO module is written
+  std::optional<std::filesystem::path> json;
+};
+
+/// The same, and then copied to a folder for --artifacts.
+struct ExportCommand {
+  CompileCommand compile;
+  std::filesystem::path to;
 };
 
 /// The memory behind keys and values when a repetition of `bench` begins.
@@ -224,7 +247,7 @@ struct PrintedText {
 };
 
 using Command = std::variant<GenerateCommand, TokenizeCommand, ExplainCommand, PlanCommand, BenchCommand, SweepCommand,
-                             SuperviseCommand, DoctorCommand, PrintedText>;
+                             SuperviseCommand, DoctorCommand, CompileCommand, ExportCommand, PrintedText>;
 
 /// Fails with `kInvalidArgument` whose message names the option and what it expects.
 Result<Command> parse_command_line(int argc, const char* const* argv);

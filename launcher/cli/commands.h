@@ -27,6 +27,9 @@ void add_doctor(CLI::App& parent, DoctorCommand& command, int64_t& probe_mib);
 /// `probe_mib` likewise; words of the command line are the caller's to fill in.
 void add_sweep(CLI::App& parent, SweepCommand& command, int64_t& probe_mib);
 
+void add_compile(CLI::App& parent, CompileCommand& command);
+void add_export(CLI::App& parent, ExportCommand& command);
+
 /// The options of bench without what only one command says about it.
 void add_bench_options(CLI::App& app, BenchCommand& command, int64_t& probe_mib);
 

@@ -53,6 +53,8 @@ void add_generate(CLI::App& parent, GenerateCommand& command) {
       ->type_name("DIR");
   add_observe_options(app, command.observe);
   add_run_options(app, command.run);
+  add_neuron_options(app, command.run.neuron);
+  add_cache_options(app, command.run.cache);
 }
 
 }  // namespace lockstep::launcher

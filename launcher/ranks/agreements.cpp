@@ -58,8 +58,8 @@ std::string statement_of_plan(const RunOptions& run, const checkpoint::ModelSpec
                       spec.experts_per_token, spec.experts);
   text += fmt::format("slots {} chunk {} capacity {} drafts {}\n", options.slots, options.chunk, options.capacity,
                       options.drafts);
-  text +=
-      fmt::format("buckets {} / {}\n", fmt::join(options.context_buckets, ","), fmt::join(options.token_buckets, ","));
+  text += fmt::format("batch sizes {}\nbuckets {} / {}\n", fmt::join(options.batch_sizes, ","),
+                      fmt::join(options.context_buckets, ","), fmt::join(options.token_buckets, ","));
   return text + partition::to_text(spec, partition);
 }
 

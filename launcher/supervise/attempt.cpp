@@ -66,7 +66,7 @@ std::set<int> lost_ranks(const std::vector<ExitRecord>& records, std::optional<i
   return silent;
 }
 
-bool speaks_of_slots(const ChildOutcome& child) {
+bool speaks_of_slots(const process::ChildOutcome& child) {
   return std::ranges::any_of(kNoSlots, [&](std::string_view words) {
     return child.errors.find(words) != std::string::npos || child.output.find(words) != std::string::npos;
   });
@@ -98,7 +98,8 @@ void remove_exit_records(const std::filesystem::path& folder) {
   for (const std::filesystem::path& file : record_files(folder)) std::filesystem::remove(file, ignored);
 }
 
-AttemptEnd judge_attempt(const ChildOutcome& child, const std::vector<ExitRecord>& records, std::optional<int> ranks) {
+AttemptEnd judge_attempt(const process::ChildOutcome& child, const std::vector<ExitRecord>& records,
+                         std::optional<int> ranks) {
   AttemptEnd end{.message = to_string(child)};
   if (child.succeeded()) return end;
   const bool all_spoke = ranks && std::ssize(records) >= *ranks;

@@ -8,9 +8,9 @@
 #include <string>
 #include <vector>
 
-#include "launcher/child_process.h"
 #include "launcher/ranks/exit_record.h"
 #include "runtime/core/result.h"
+#include "runtime/process/child_process.h"
 
 namespace lockstep::launcher {
 
@@ -30,6 +30,7 @@ std::vector<ExitRecord> read_exit_records(const std::filesystem::path& folder);
 void remove_exit_records(const std::filesystem::path& folder);
 
 /// Pure. `ranks` is how many there were, if that is known.
-AttemptEnd judge_attempt(const ChildOutcome& child, const std::vector<ExitRecord>& records, std::optional<int> ranks);
+AttemptEnd judge_attempt(const process::ChildOutcome& child, const std::vector<ExitRecord>& records,
+                         std::optional<int> ranks);
 
 }  // namespace lockstep::launcher

@@ -8,6 +8,7 @@
 
 #include "launcher/atomic_file.h"
 #include "launcher/commands.h"
+#include "launcher/own_environment.h"
 #include "launcher/ranks/interruption.h"
 #include "launcher/ranks/rank_setup.h"
 #include "launcher/ranks/serving_spec.h"
@@ -68,7 +69,7 @@ uint64_t rows_done(const fs::path& journal) {
 }
 
 /// Waits, unless `stop` is raised.
-void pause(double seconds, const ChildStop& stop) {
+void pause(double seconds, const process::ChildStop& stop) {
   pollfd ready{.fd = stop.descriptor(), .events = POLLIN, .revents = 0};
   ::poll(&ready, 1, static_cast<int>(seconds * 1000.0));
 }
@@ -81,11 +82,11 @@ class Supervisor {
         limits_{
             .restarts = options.restarts, .stalled_restarts = options.stalled_restarts, .may_shrink = options.shrink} {}
 
-  Result<int> run(const ChildStop& stop);
+  Result<int> run(const process::ChildStop& stop);
 
  private:
-  Result<AttemptEnd> attempt(const ChildStop& stop);
-  Result<void> prepare_next(const RestartDecision& decision, const ChildStop& stop);
+  Result<AttemptEnd> attempt(const process::ChildStop& stop);
+  Result<void> prepare_next(const RestartDecision& decision, const process::ChildStop& stop);
   double pause_seconds() const;
 
   const SuperviseCommand& options_;
@@ -95,13 +96,14 @@ class Supervisor {
 };
 
 /// One start, from the first word to the last process.
-Result<AttemptEnd> Supervisor::attempt(const ChildStop& stop) {
+Result<AttemptEnd> Supervisor::attempt(const process::ChildStop& stop) {
   LOCKSTEP_TRY(const fs::path records, record_folder(command_.generate));
-  const ChildCommand child{
-      .words = with_exit_record(command_, records), .environment = own_environment(), .errors = ChildStream::kPassOn};
+  const process::ChildCommand child{.words = with_exit_record(command_, records),
+                                    .environment = own_environment(),
+                                    .errors = process::ChildStream::kPassOn};
   say("start {}: {}{}", history_.restarts + 1, fmt::join(child.words, " "),
       command_.ranks ? fmt::format(" ({} ranks)", *command_.ranks) : "");
-  LOCKSTEP_TRY(const ChildOutcome outcome, run_child(child, {}, &stop));
+  LOCKSTEP_TRY(const process::ChildOutcome outcome, process::run_child(child, {}, &stop));
   return judge_attempt(outcome, read_exit_records(records), command_.ranks);
 }
 
@@ -109,7 +111,7 @@ double Supervisor::pause_seconds() const {
   return std::min(kLongestPause_s, options_.backoff_s * static_cast<double>(1 << std::min(history_.stalled, 10)));
 }
 
-Result<void> Supervisor::prepare_next(const RestartDecision& decision, const ChildStop& stop) {
+Result<void> Supervisor::prepare_next(const RestartDecision& decision, const process::ChildStop& stop) {
   if (decision.next == Next::kShrink) {
     LOCKSTEP_TRY(command_, shrink(command_));
     say("{}: going on with {} ranks", decision.why, command_.ranks.value_or(1));
@@ -120,7 +122,7 @@ Result<void> Supervisor::prepare_next(const RestartDecision& decision, const Chi
   return ok();
 }
 
-Result<int> Supervisor::run(const ChildStop& stop) {
+Result<int> Supervisor::run(const process::ChildStop& stop) {
   const fs::path& journal = *command_.generate.journal;
   uint64_t done = rows_done(journal);
   while (true) {
@@ -149,7 +151,7 @@ Result<int> Supervisor::run(const ChildStop& stop) {
 Result<int> supervise(const SuperviseCommand& options) {
   LOCKSTEP_TRY(WatchedCommand command, parse_watched_command(options.words));
   if (options.shrink) LOCKSTEP_TRY_VOID(with_ranks(command, command.ranks.value_or(1)));
-  ChildStop stop;
+  process::ChildStop stop;
   const Interruption interruption([&](int) { stop.raise(); });
   return Supervisor(options, std::move(command)).run(stop);
 }

@@ -152,8 +152,8 @@ std::vector<std::string> point_words(const LaunchTemplate& launch, const BenchCo
   return words;
 }
 
-EnvironmentMap scrubbed(const EnvironmentMap& own, const LaunchTemplate& launch) {
-  EnvironmentMap clean;
+process::EnvironmentMap scrubbed(const process::EnvironmentMap& own, const LaunchTemplate& launch) {
+  process::EnvironmentMap clean;
   for (const auto& [name, value] : own) {
     if (stays(name, launch.program() == "srun")) clean.emplace(name, value);
   }

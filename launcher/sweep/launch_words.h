@@ -12,8 +12,8 @@
 #include <string_view>
 #include <vector>
 
-#include "launcher/child_process.h"
 #include "launcher/sweep/grid.h"
+#include "runtime/process/child_process.h"
 
 namespace lockstep::launcher {
 
@@ -56,6 +56,6 @@ std::vector<std::string> point_words(const LaunchTemplate& launch, const BenchCo
 /// job. Kept on purpose: OMPI_MCA_*, PMIX_MCA_* and OMPI_ALLOW_RUN_AS_ROOT*, which users set (a sweep does not run
 /// inside a rank, whose OMPI_MCA_* would be the outer mpirun's), SLURM_CONF, and for srun the variables of the Slurm
 /// job, without those of a step or a task.
-EnvironmentMap scrubbed(const EnvironmentMap& own, const LaunchTemplate& launch);
+process::EnvironmentMap scrubbed(const process::EnvironmentMap& own, const LaunchTemplate& launch);
 
 }  // namespace lockstep::launcher

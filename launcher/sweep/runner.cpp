@@ -60,16 +60,16 @@ std::optional<std::string> read_if_there(const std::filesystem::path& path) {
   return std::move(text).value();
 }
 
-Result<PointRecord> run_point(const PlannedPoint& point, const SweepRun& run, const ChildStop& stop) {
+Result<PointRecord> run_point(const PlannedPoint& point, const SweepRun& run, const process::ChildStop& stop) {
   if (point.impossible) return impossible_record(point, run);
   const std::filesystem::path json = result_file(point, run);
   std::error_code ignored;
   std::filesystem::remove(json, ignored);
-  const ChildCommand command{.words = point_words(run.launch, run.bench, point.shape, json),
-                             .environment = run.environment,
-                             .output = ChildStream::kDiscard,
-                             .errors = ChildStream::kCapture};
-  const Result<ChildOutcome> outcome = run_child(command, {.deadline = run.point_deadline}, &stop);
+  const process::ChildCommand command{.words = point_words(run.launch, run.bench, point.shape, json),
+                                      .environment = run.environment,
+                                      .output = process::ChildStream::kDiscard,
+                                      .errors = process::ChildStream::kCapture};
+  const Result<process::ChildOutcome> outcome = process::run_child(command, {.deadline = run.point_deadline}, &stop);
   if (!outcome.has_value()) {  // no such launcher: the next point may have another
     PointRecord record = blank_record(point, run);
     record.status = PointStatus::kFailed;
@@ -79,7 +79,7 @@ Result<PointRecord> run_point(const PlannedPoint& point, const SweepRun& run, co
   }
   const auto document = read_if_there(json);
   std::filesystem::remove(json, ignored);
-  if (outcome.value().end == ChildOutcome::End::kStop || stop.is_raised()) {
+  if (outcome.value().end == process::ChildOutcome::End::kStop || stop.is_raised()) {
     return Error{ErrorKind::kCancelled,
                  "[launcher/sweep] interrupted; what was measured is in the journal: start the same command again to "
                  "go on"};
@@ -110,7 +110,7 @@ std::string reason_of(std::string_view errors) {
   return own.empty() ? fmt::format("{}", fmt::join(lines, "\n")) : own;
 }
 
-PointRecord record_of(const PlannedPoint& point, const SweepRun& run, const ChildOutcome& outcome,
+PointRecord record_of(const PlannedPoint& point, const SweepRun& run, const process::ChildOutcome& outcome,
                       std::optional<std::string> document) {
   PointRecord record = blank_record(point, run);
   record.seconds = to_seconds(outcome.took);
@@ -123,7 +123,7 @@ PointRecord record_of(const PlannedPoint& point, const SweepRun& run, const Chil
   }
   const std::string reason = reason_of(outcome.errors);
   record.message = fmt::format("{}{}{}", to_string(outcome), reason.empty() ? "" : ": ", reason);
-  if (outcome.end == ChildOutcome::End::kDeadline) {
+  if (outcome.end == process::ChildOutcome::End::kDeadline) {
     record.status = PointStatus::kDeadline;
     record.code = exit_code(ErrorKind::kDeadlineExceeded);
     return record;
@@ -153,7 +153,8 @@ std::string outcome_in_words(const PointRecord& record) {
 }
 
 Result<std::vector<PointRecord>> run_points(const std::vector<PlannedPoint>& points, const SweepRun& run,
-                                            Journal& journal, const ChildStop& stop, const Progress& progress) {
+                                            Journal& journal, const process::ChildStop& stop,
+                                            const Progress& progress) {
   std::vector<PointRecord> records;
   double spent = 0, started = 0;
   auto left = static_cast<double>(std::ranges::count_if(points, [](const auto& point) { return !point.impossible; }));

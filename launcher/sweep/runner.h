@@ -6,9 +6,9 @@
 #include <string>
 #include <vector>
 
-#include "launcher/child_process.h"
 #include "launcher/sweep/journal.h"
 #include "launcher/sweep/launch_words.h"
+#include "runtime/process/child_process.h"
 
 namespace lockstep::launcher {
 
@@ -26,7 +26,7 @@ struct SweepRun {
   BenchCommandLine bench;
   SweepVariant variant;
   Machine machine;
-  EnvironmentMap environment;  // as the points see it
+  process::EnvironmentMap environment;  // as the points see it
   std::optional<Duration> point_deadline;
 };
 
@@ -34,7 +34,7 @@ struct SweepRun {
 using Progress = std::function<void(const std::string&)>;
 
 /// A run of bench that is over, as it goes into the journal. `document` is its --json, if it wrote one. Pure.
-PointRecord record_of(const PlannedPoint& point, const SweepRun& run, const ChildOutcome& outcome,
+PointRecord record_of(const PlannedPoint& point, const SweepRun& run, const process::ChildOutcome& outcome,
                       std::optional<std::string> document);
 
 /// What a failed program said: its last line that begins with "lockstep: ", or else its last lines. Pure.
@@ -47,6 +47,6 @@ std::string outcome_in_words(const PointRecord& record);
 /// with `kCancelled` once `stop` is raised (the point that was running is not recorded), and when the journal cannot be
 /// written. @blocking
 Result<std::vector<PointRecord>> run_points(const std::vector<PlannedPoint>& points, const SweepRun& run,
-                                            Journal& journal, const ChildStop& stop, const Progress& progress);
+                                            Journal& journal, const process::ChildStop& stop, const Progress& progress);
 
 }  // namespace lockstep::launcher

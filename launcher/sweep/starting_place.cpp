@@ -9,7 +9,8 @@
 #include <fstream>
 #include <optional>
 
-#include "launcher/child_process.h"
+#include "launcher/own_environment.h"
+#include "runtime/process/child_process.h"
 #include "transport/launch_environment.h"
 
 namespace lockstep::launcher {
@@ -28,7 +29,7 @@ Machine this_machine() {
 }
 
 Result<void> check_not_launched(std::string_view command) {
-  const EnvironmentMap own = own_environment();
+  const process::EnvironmentMap own = own_environment();
   LOCKSTEP_TRY(const auto place,
                transport::read_launch_environment([&](std::string_view name) -> std::optional<std::string> {
                  const auto found = own.find(std::string(name));

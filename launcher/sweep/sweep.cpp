@@ -9,6 +9,7 @@
 
 #include "launcher/atomic_file.h"
 #include "launcher/commands.h"
+#include "launcher/own_environment.h"
 #include "launcher/ranks/interruption.h"
 #include "launcher/ranks/serving_spec.h"
 #include "launcher/sweep/page.h"
@@ -176,7 +177,7 @@ Result<void> check_only_point(const SweepCommand& command, const SweepPlan& plan
 }
 
 Result<void> run_sweep(const SweepCommand& command) {
-  ChildStop stop;
+  process::ChildStop stop;
   const Interruption interruption([&](int) { stop.raise(); });  // before any other thread
   LOCKSTEP_TRY(const SweepPlan plan, make_plan(command));
   LOCKSTEP_TRY_VOID(check_only_point(command, plan));

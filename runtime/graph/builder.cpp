@@ -183,6 +183,8 @@ ValueId GraphBuilder::columns(ValueId x, Range range) {
 
 ValueId GraphBuilder::select_rows(ValueId x, ValueId rows) { return add_result(Op::kSelectRows, {x, rows}, {}); }
 
+ValueId GraphBuilder::first_rows(ValueId x) { return add_result(Op::kFirstRows, {x}, {}); }
+
 ValueId GraphBuilder::running_slots(ValueId active, ValueId finished) {
   return add_result(Op::kRunningSlots, {active, finished}, {});
 }

@@ -101,6 +101,8 @@ class GraphBuilder {
   ValueId moe_experts(std::vector<ValueId> operands, const ExpertOptions& options);
   ValueId columns(ValueId x, Range range);
   ValueId select_rows(ValueId x, ValueId rows);
+  /// i32[T]: the first elements of `x` i32[S]; for steps of fewer rows than slots.
+  ValueId first_rows(ValueId x);
   ValueId running_slots(ValueId active, ValueId finished);
   /// i32[T]: the slots of this rank, counted from 0, where ranks hold `slots` each one after the other; else −1.
   ValueId own_slots(ValueId slot, int64_t slots);

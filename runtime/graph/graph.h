@@ -49,6 +49,7 @@ enum class Op {
   kMoeExperts,
   kColumns,
   kSelectRows,
+  kFirstRows,
   kRunningSlots,
   kOwnSlots,
   kRowsOfOwners,

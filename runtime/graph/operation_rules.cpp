@@ -154,6 +154,15 @@ Result<void> check_columns(OperationUse& use) {
   return ok();
 }
 
+Result<void> check_first_rows(OperationUse& use) {
+  if (use.graph.rows > use.graph.slots) {
+    return misfit(
+        fmt::format("found a step of {} rows, expected at most its {} slots", use.graph.rows, use.graph.slots));
+  }
+  use.symbols.bind_size("T", use.graph.rows);
+  return ok();
+}
+
 Result<void> check_join_partials(OperationUse& use) {
   const int64_t n = use.symbols.size("N"), m = use.symbols.size("M");
   if (m > kMaxSize - n) {

@@ -10,6 +10,7 @@ Result<void> check_linear(OperationUse& use);
 Result<void> check_linear_blocks(OperationUse& use);
 Result<void> check_all_reduce(OperationUse& use);
 Result<void> check_all_gather(OperationUse& use);
+Result<void> check_first_rows(OperationUse& use);
 Result<void> check_columns(OperationUse& use);
 Result<void> check_join_partials(OperationUse& use);
 Result<void> check_lookup(OperationUse& use);

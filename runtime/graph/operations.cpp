@@ -147,6 +147,7 @@ std::vector<Operation> make_operations() {
        "any[R,n]",
        check_columns},
       {Op::kSelectRows, "select_rows", {{"x", "any[T,d]"}, {"rows", "i32[S]"}}, {}, "any[S,d]"},
+      {Op::kFirstRows, "first_rows", {{"x", "i32[S]"}}, {}, "i32[T]", check_first_rows},
       {Op::kRunningSlots, "running_slots", {{"active", "i32[S]"}, {"finished", "i32[S]"}}, {}, "i32[S]"},
       {Op::kOwnSlots,
        "own_slots",

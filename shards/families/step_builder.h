@@ -65,6 +65,8 @@ class StepBuilder {
 
   static Bias bias_if(bool present) { return present ? Bias::kPresent : Bias::kNone; }
   graph::ValueId slot_state(const std::string& name, DType dtype);
+  /// What the rows of a decode step have of an i32[S].
+  graph::ValueId of_rows(graph::ValueId slots);
   /// The slice `ranges` of the checkpoint tensor `name`, whose whole shape is `whole`.
   graph::ValueId weight(const std::string& name, const Shape& whole, std::vector<Range> ranges);
   graph::ValueId whole_weight(const std::string& name, const Shape& whole);

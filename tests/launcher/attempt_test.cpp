@@ -11,8 +11,8 @@ namespace {
 using ::testing::ElementsAre;
 using ::testing::IsEmpty;
 
-ChildOutcome ended(int code, std::string errors = "") { return {.code = code, .errors = std::move(errors)}; }
-ChildOutcome killed(int signal) { return {.code = {}, .signal = signal}; }
+process::ChildOutcome ended(int code, std::string errors = "") { return {.code = code, .errors = std::move(errors)}; }
+process::ChildOutcome killed(int signal) { return {.code = {}, .signal = signal}; }
 ExitRecord record(int rank, int code, std::optional<int> lost = {}) {
   return {.code = code, .rank = rank, .lost_rank = lost, .message = "of rank " + std::to_string(rank)};
 }

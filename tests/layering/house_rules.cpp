@@ -17,6 +17,7 @@ std::vector<FolderRule> folders() {
       {"runtime/device", {"runtime/core", "runtime/graph"}},
       {"runtime/sampling", {"runtime/core"}},
       {"runtime/probe", {"runtime/core"}},
+      {"runtime/process", {"runtime/core"}},
       {"runtime/backends/aten",
        {"runtime/core", "runtime/graph", "runtime/device", "runtime/sampling"},
        {"runtime/backends/aten/operations.h"}},
@@ -24,8 +25,9 @@ std::vector<FolderRule> folders() {
                       {"runtime/core", "runtime/graph", "runtime/device", "runtime/sampling", "runtime/backends/aten"}),
       with_one_header("runtime/backends/cpu",
                       {"runtime/core", "runtime/graph", "runtime/device", "runtime/sampling", "runtime/backends/aten"}),
-      with_one_header("runtime/backends/neuron",
-                      {"runtime/core", "runtime/graph", "runtime/device", "runtime/sampling"}),
+      {"runtime/backends/neuron",
+       {"runtime/core", "runtime/graph", "runtime/device", "runtime/sampling", "runtime/process"},
+       {"runtime/backends/neuron/neuron.h", "runtime/backends/neuron/compiler/compiler.h"}},
       {"runtime/cache", {"runtime/core", "runtime/device"}},
       {"runtime/journal", {"runtime/core", "runtime/device"}},
       {"runtime/trace", {"runtime/core", "runtime/device"}},
@@ -59,13 +61,15 @@ std::vector<ThirdPartyRule> third_parties() {
   const std::vector<std::string> kernels = {"runtime/backends/cpu", "runtime/probe", "transport", "transport/region"};
   // Files, memory maps, shared memory, cores: the system's interfaces have few users.
   const std::vector<std::string> system = {
-      "runtime/core",    "runtime/checkpoint", "runtime/probe", "runtime/backends/*",
-      "runtime/journal", "transport",          "transport/*",   "launcher"};
+      "runtime/core",    "runtime/checkpoint", "runtime/probe", "runtime/process", "runtime/backends/*",
+      "runtime/journal", "runtime/cache",      "transport",     "transport/*",     "launcher"};
   return {
       {"fmt/", {"**"}},
       {"boost/outcome/", {"runtime/core"}},
       {"boost/beast", {"launcher"}},
       {"spdlog/", {"runtime/core"}},
+      {"openssl/", {"runtime/core"}},
+      {"curl/", {"runtime/cache"}},
       {"nlohmann/",
        {"runtime/cache", "runtime/journal", "runtime/trace", "runtime/checkpoint", "runtime/text", "runtime/generation",
         "launcher"}},
@@ -85,7 +89,7 @@ std::vector<ThirdPartyRule> third_parties() {
       {"kj/", {"runtime/cache", "runtime/journal"}},
       {"elf.h", {"launcher"}},
       {"link.h", {"launcher"}},
-      {"dlfcn.h", {"runtime/backends/*", "launcher"}},
+      {"dlfcn.h", {"runtime/backends/*", "runtime/cache", "launcher"}},
       {"sys/", system},
       {"linux/", system},
       {"fcntl.h", system},
@@ -93,14 +97,14 @@ std::vector<ThirdPartyRule> third_parties() {
       {"sched.h", system},
       {"time.h", system},
       {"pthread.h", system},
-      {"signal.h", {"launcher"}},
+      {"signal.h", {"runtime/process", "launcher"}},
       // doctor tries the network itself.
       {"arpa/inet.h", {"transport", "launcher"}},
       {"ifaddrs.h", {"transport"}},
       {"net/if.h", {"transport"}},
       {"netdb.h", {"transport/watch"}},
       {"netinet/", {"transport", "transport/watch", "launcher"}},
-      {"poll.h", {"transport", "transport/*", "launcher"}},
+      {"poll.h", {"runtime/cache", "runtime/process", "transport", "transport/*", "launcher"}},
       {"gtest/", {"tests"}},
       {"gmock/", {"tests"}},
       {"benchmark/", {"tests"}},
@@ -113,7 +117,7 @@ std::vector<WordRule> words() {
        {"launcher", "examples", "tests"},
        "library code returns text or takes a Log; it never prints"},
       {R"(\bstd::(exit|_Exit|quick_exit|abort|terminate)\b|\b(_exit|_Exit|quick_exit)\s*\(|(^|[;{}\s])(::)?exit\s*\(|(^|[;{}\s])::abort\s*\()",
-       {"launcher", "examples", "tests"},
+       {"runtime/process", "launcher", "examples", "tests"},  // process: a fork that could not become a program
        "only the launcher ends the process; return an Error or use LOCKSTEP_CHECK"},
       {R"(\b(secure_)?getenv\b|\b(un)?setenv\b|\bputenv\b|\benviron\b)",
        {"launcher", "tests"},

@@ -13,8 +13,8 @@
 #include <string>
 #include <vector>
 
-#include "launcher/child_process.h"
 #include "launcher/sweep/launch_words.h"
+#include "runtime/process/child_process.h"
 
 namespace lockstep::launcher::suite {
 

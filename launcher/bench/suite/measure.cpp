@@ -34,13 +34,13 @@ std::optional<std::string> with_own_facts(const std::string& text, const ChildRe
   return document.dump(-1, ' ', false, Json::error_handler_t::replace);
 }
 
-void take_result(ChildRecord& record, const ChildOutcome& outcome, const std::filesystem::path& json,
+void take_result(ChildRecord& record, const process::ChildOutcome& outcome, const std::filesystem::path& json,
                  const std::optional<FileReading>& files) {
   record.code = outcome.shell_code();
   record.seconds = to_seconds(outcome.took);
   if (!outcome.succeeded()) {
     const std::string why = reason_of(outcome.errors);
-    const bool refused = outcome.end == ChildOutcome::End::kItself && is_refusal(record.code);
+    const bool refused = outcome.end == process::ChildOutcome::End::kItself && is_refusal(record.code);
     return fail(record, refused ? ChildRecord::Status::kRefused : ChildRecord::Status::kFailed,
                 fmt::format("{}{}{}", to_string(outcome), why.empty() ? "" : ": ", why));
   }
@@ -68,10 +68,10 @@ Result<ChildRecord> run_turn(const Measurement& measurement, const Turn& turn, c
   const std::filesystem::path json = options.folder / fmt::format("running-{}-{}.json", measurement.id, side.name);
   std::error_code ignored;
   std::filesystem::remove(json, ignored);
-  ChildCommand command{.words = side.words,
-                       .environment = options.environment,
-                       .output = ChildStream::kDiscard,
-                       .errors = ChildStream::kCapture};
+  process::ChildCommand command{.words = side.words,
+                                .environment = options.environment,
+                                .output = process::ChildStream::kDiscard,
+                                .errors = process::ChildStream::kCapture};
   command.words.insert(command.words.end(), {"--json", json.string()});
   ChildRecord record{.side = side.name, .round = turn.round, .command = quoted(command.words)};
   const auto files = prepare(side.files, measurement.files, options.threads);
@@ -79,9 +79,9 @@ Result<ChildRecord> run_turn(const Measurement& measurement, const Turn& turn, c
     fail(record, ChildRecord::Status::kRefused, files.error().message);
     return record;
   }
-  const ChildLimits limits{
+  const process::ChildLimits limits{
       .deadline = std::chrono::duration_cast<Duration>(std::chrono::duration<double>(measurement.deadline_s))};
-  const Result<ChildOutcome> outcome = run_child(command, limits, options.stop);
+  const Result<process::ChildOutcome> outcome = process::run_child(command, limits, options.stop);
   if (options.stop != nullptr && options.stop->is_raised()) {
     std::filesystem::remove(json, ignored);
     return Error{ErrorKind::kCancelled, "[launcher/bench] interrupted; the report holds what was measured until then"};

@@ -5,7 +5,7 @@
 #include <vector>
 
 #include "launcher/bench/suite/figures.h"
-#include "launcher/child_process.h"
+#include "runtime/process/child_process.h"
 
 namespace lockstep::launcher::suite {
 
@@ -21,10 +21,10 @@ struct Turn {
 std::vector<Turn> turns_of(const Measurement& measurement);
 
 struct MeasureOptions {
-  std::filesystem::path folder;  // where results lie while a program runs
-  EnvironmentMap environment;    // that programs see
-  int threads = 1;               // that read files, where a measurement is about them
-  const ChildStop* stop = nullptr;
+  std::filesystem::path folder;         // where results lie while a program runs
+  process::EnvironmentMap environment;  // that programs see
+  int threads = 1;                      // that read files, where a measurement is about them
+  const process::ChildStop* stop = nullptr;
 };
 
 /// Takes a line without its end.

@@ -1,4 +1,5 @@
 #include "launcher/bench/suite/suite.h"
+#include "launcher/own_environment.h"
 
 #include <fmt/format.h>
 #include <unistd.h>
@@ -24,7 +25,7 @@ constexpr int kPairs = 5, kQuickPairs = 2;
 
 void say(const std::string& line) { fmt::print(stderr, "[suite] {}\n", line); }
 
-bool is_on_path(std::string_view program, const EnvironmentMap& environment) {
+bool is_on_path(std::string_view program, const process::EnvironmentMap& environment) {
   const auto found = environment.find("PATH");
   std::string_view rest = found == environment.end() ? "" : std::string_view(found->second);
   while (!rest.empty()) {
@@ -177,7 +178,7 @@ RankShape rank_shape(int cores, std::optional<int> ranks) {
 
 Result<void> run(const BenchCommand& command) {
   LOCKSTEP_TRY_VOID(check_not_launched("bench --suite"));
-  ChildStop stop;
+  process::ChildStop stop;
   const Interruption interruption([&](int) { stop.raise(); });  // before any other thread
   const Machine machine = this_machine();
   LOCKSTEP_TRY(const fs::path folder, make_folder(command.suite.out));

@@ -157,6 +157,7 @@ Result<void> Compiler::lower(const Node& node) {
     case Op::kMoeExperts: return lower_moe_experts(node);
     case Op::kColumns: lower_columns(node); break;
     case Op::kSelectRows: lower_select_rows(node); break;
+    case Op::kFirstRows: lower_first_rows(node); break;
     case Op::kRunningSlots: lower_running_slots(node); break;
     case Op::kOwnSlots: lower_own_slots(node); break;
     case Op::kRowsOfOwners: lower_rows_of_owners(node); break;

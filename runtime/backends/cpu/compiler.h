@@ -67,6 +67,7 @@ class Compiler {
   Result<void> lower_moe_experts(const Node& node);
   void lower_columns(const Node& node);
   void lower_select_rows(const Node& node);
+  void lower_first_rows(const Node& node);
   void lower_rope(const Node& node);
   void lower_clamp_positions(const Node& node);
   Result<void> lower_kv_append(const Node& node);

@@ -89,6 +89,14 @@ void Compiler::lower_running_slots(const Node& node) {
   });
 }
 
+void Compiler::lower_first_rows(const Node& node) {
+  add_alone(
+      [from = operand(node, 0).as<int32_t>(), dst = result(node).as<int32_t>(), rows = graph_.rows]() -> Result<void> {
+        std::copy_n(from, rows, dst);
+        return ok();
+      });
+}
+
 void Compiler::lower_own_slots(const Node& node) {
   add_alone([slot = operand(node, 0).as<int32_t>(), dst = result(node).as<int32_t>(), rows = graph_.rows,
              first = node.integer("first_slot"), count = node.integer("slots")]() -> Result<void> {

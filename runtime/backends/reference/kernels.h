@@ -39,6 +39,7 @@ Result<void> join_partials(const Call& call, const Environment&);
 Result<void> scale(const Call& call, const Environment&);
 Result<void> columns(const Call& call, const Environment&);
 Result<void> select_rows(const Call& call, const Environment&);
+Result<void> first_rows(const Call& call, const Environment&);
 
 // rowwise.cpp
 Result<void> rms_norm(const Call& call, const Environment&);

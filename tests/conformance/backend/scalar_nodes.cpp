@@ -77,6 +77,7 @@ void run_local(Rank& rank, const graph::Node& node) {
     case graph::Op::kMoeExperts: return moe_experts(rank, node);
     case graph::Op::kColumns: return columns(rank, node);
     case graph::Op::kSelectRows: return select_rows(rank, node);
+    case graph::Op::kFirstRows: return first_rows(rank, node);
     case graph::Op::kRunningSlots: return running_slots(rank, node);
     case graph::Op::kOwnSlots: return own_slots(rank, node);
     case graph::Op::kMarkSeen: return mark_seen(rank, node);

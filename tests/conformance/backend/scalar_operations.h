@@ -63,6 +63,7 @@ void activation(Rank& rank, const graph::Node& node);
 void gated_activation(Rank& rank, const graph::Node& node);
 void columns(Rank& rank, const graph::Node& node);
 void select_rows(Rank& rank, const graph::Node& node);
+void first_rows(Rank& rank, const graph::Node& node);
 /// silu, gelu, gelu_tanh or relu of v.
 double activated(const std::string& name, double v);
 

@@ -1,4 +1,5 @@
 #include "launcher/bench/suite/measure.h"
+#include "launcher/own_environment.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -41,7 +42,7 @@ class SuiteMeasure : public ::testing::Test {
 
   const checkpoint::TemporaryDirectory directory_;
   const fs::path folder_ = directory_.path();
-  ChildStop stop_;
+  process::ChildStop stop_;
   std::vector<std::string> lines_;
 };
 

@@ -100,19 +100,19 @@ TEST(PointWords, RefuseATemplateThatStartsAlwaysTheSameRanks) {
   EXPECT_TRUE(parse_launch_template("env A=1", 1).has_value());
 }
 
-const EnvironmentMap kCrowded = {{"PATH", "/bin"},
-                                 {"HOME", "/x"},
-                                 {"OMPI_COMM_WORLD_RANK", "0"},
-                                 {"OMPI_MCA_btl", "self"},
-                                 {"OMPI_ALLOW_RUN_AS_ROOT", "1"},
-                                 {"OMPI_ALLOW_RUN_AS_ROOT_CONFIRM", "1"},
-                                 {"PMIX_RANK", "0"},
-                                 {"PMI_SIZE", "2"},
-                                 {"SLURM_CONF", "/etc/s"},
-                                 {"SLURM_JOB_ID", "7"},
-                                 {"SLURM_JOB_NODELIST", "n[1-2]"},
-                                 {"SLURM_STEP_ID", "0"},
-                                 {"SLURM_PROCID", "1"}};
+const process::EnvironmentMap kCrowded = {{"PATH", "/bin"},
+                                          {"HOME", "/x"},
+                                          {"OMPI_COMM_WORLD_RANK", "0"},
+                                          {"OMPI_MCA_btl", "self"},
+                                          {"OMPI_ALLOW_RUN_AS_ROOT", "1"},
+                                          {"OMPI_ALLOW_RUN_AS_ROOT_CONFIRM", "1"},
+                                          {"PMIX_RANK", "0"},
+                                          {"PMI_SIZE", "2"},
+                                          {"SLURM_CONF", "/etc/s"},
+                                          {"SLURM_JOB_ID", "7"},
+                                          {"SLURM_JOB_NODELIST", "n[1-2]"},
+                                          {"SLURM_STEP_ID", "0"},
+                                          {"SLURM_PROCID", "1"}};
 
 TEST(ScrubbedEnvironment, LosesEveryOuterJobAndKeepsWhatUsersSet) {
   EXPECT_THAT(scrubbed(kCrowded, parse_launch_template("mpirun -n {ranks}", 2).value()),

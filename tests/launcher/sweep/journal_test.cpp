@@ -132,7 +132,7 @@ TEST_F(SweepJournal, IsEmptyInAFolderWithoutOne) {
 
 const PlannedPoint kPoint{.shape = {2, 1, 128, 16}, .key = "key", .impossible = std::nullopt};
 
-PointRecord judged(const ChildOutcome& outcome, std::optional<std::string> document) {
+PointRecord judged(const process::ChildOutcome& outcome, std::optional<std::string> document) {
   return record_of(kPoint, {.folder = "out", .launch = {}, .bench = {}, .variant = plain_variant()}, outcome,
                    std::move(document));
 }
@@ -159,7 +159,7 @@ TEST(PointRecords, KeepTheCodeAndTheReasonOfAFailure) {
 }
 
 TEST(PointRecords, TellADeadlineFromAFailure) {
-  const PointRecord record = judged({.end = ChildOutcome::End::kDeadline, .signal = 15}, {});
+  const PointRecord record = judged({.end = process::ChildOutcome::End::kDeadline, .signal = 15}, {});
   EXPECT_EQ(record.status, PointStatus::kDeadline);
   EXPECT_EQ(record.code, 6);
 }

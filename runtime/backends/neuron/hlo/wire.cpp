@@ -2,7 +2,9 @@
 #include "runtime/backends/neuron/hlo/wire.h"
 
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
+#include <algorithm>
 #include <array>
 #include <cstring>
 #include <map>
@@ -15,7 +17,7 @@ namespace lockstep::neuron::hlo {
 namespace {
 
 // Values of OpenXLA's enumerations (xla/xla_data.proto, PrimitiveType; xla/service/hlo.proto, Kind).
-constexpr std::array<int, 7> kElementNumbers = {1, 4, 8, 6, 11, 16, 10};  // in the order of `Element`
+constexpr std::array<int, 8> kElementNumbers = {1, 4, 8, 6, 11, 16, 10, 2};  // in the order of `Element`
 constexpr int kTupleNumber = 13;
 constexpr int kMustAlias = 2;
 
@@ -67,6 +69,7 @@ void write_literal(const Instruction& constant, wire::Literal* literal) {
     case Element::kU8: literal->set_u8s(raw); break;
     case Element::kBF16: literal->set_bf16s(raw); break;
     case Element::kF16: literal->set_f16s(raw); break;
+    case Element::kS8: literal->set_s8s(raw); break;
   }
 }
 
@@ -147,6 +150,18 @@ Error invalid(const std::string& message) {
   return {ErrorKind::kInvalidArgument, "[runtime/backends/neuron] cannot read an HLO module: " + message};
 }
 
+/// Sizes are not negative, and their product fits an index.
+Result<void> check_dims(const std::vector<int64_t>& dims) {
+  int64_t elements = 1;
+  for (const int64_t dim : dims) {
+    if (dim < 0 || (dim > 0 && elements > (int64_t{1} << 48) / dim)) {
+      return invalid(fmt::format("found dimensions {}, expected sizes", fmt::join(dims, ",")));
+    }
+    elements *= std::max<int64_t>(dim, 1);
+  }
+  return ok();
+}
+
 Result<Type> read_shape(const wire::Shape& shape) {
   Type type;
   if (shape.element_type() == kTupleNumber) {
@@ -159,6 +174,7 @@ Result<Type> read_shape(const wire::Shape& shape) {
     if (kElementNumbers[i] != shape.element_type()) continue;
     type.element = static_cast<Element>(i);
     type.dims = all_of(shape.dimensions());
+    LOCKSTEP_TRY_VOID(check_dims(type.dims));
     return type;
   }
   return invalid(fmt::format("found element type {}, expected one that this backend writes", shape.element_type()));
@@ -180,8 +196,25 @@ std::vector<std::byte> read_literal(const wire::Literal& literal, Element elemen
     case Element::kU8: return element_bytes<char>(literal.u8s());
     case Element::kBF16: return element_bytes<char>(literal.bf16s());
     case Element::kF16: return element_bytes<char>(literal.f16s());
+    case Element::kS8: return element_bytes<char>(literal.s8s());
   }
   return {};
+}
+
+Result<void> read_ranges(const wire::Instruction& in, Instruction& instruction) {
+  for (const auto& dimension : in.slice_dimensions()) {
+    if (dimension.stride() != 1) {
+      return invalid(fmt::format("{}: found a stride of {}, expected 1", in.name(), dimension.stride()));
+    }
+    instruction.start.push_back(dimension.start());
+    instruction.limit.push_back(dimension.limit());
+  }
+  for (const auto& dimension : in.padding_config().dimensions()) {
+    if (dimension.interior_padding() != 0) return invalid(in.name() + ": found interior padding, expected none");
+    instruction.start.push_back(dimension.edge_padding_low());
+    instruction.limit.push_back(dimension.edge_padding_high());
+  }
+  return ok();
 }
 
 void read_indexing(const wire::Instruction& in, Instruction& instruction) {
@@ -203,14 +236,6 @@ void read_indexing(const wire::Instruction& in, Instruction& instruction) {
     const auto& numbers = in.dot_dimension_numbers();
     instruction.dot = {all_of(numbers.lhs_contracting_dimensions()), all_of(numbers.rhs_contracting_dimensions()),
                        all_of(numbers.lhs_batch_dimensions()), all_of(numbers.rhs_batch_dimensions())};
-  }
-  for (const auto& dimension : in.slice_dimensions()) {
-    instruction.start.push_back(dimension.start());
-    instruction.limit.push_back(dimension.limit());
-  }
-  for (const auto& dimension : in.padding_config().dimensions()) {
-    instruction.start.push_back(dimension.edge_padding_low());
-    instruction.limit.push_back(dimension.edge_padding_high());
   }
 }
 
@@ -239,6 +264,7 @@ Result<Instruction> read_instruction(const wire::Instruction& in, const Places& 
   instruction.direction = read_direction(in.comparison_direction());
   instruction.is_stable = in.is_stable();
   read_indexing(in, instruction);
+  LOCKSTEP_TRY_VOID(read_ranges(in, instruction));
   for (const auto& group : in.replica_groups()) instruction.groups.push_back(all_of(group.replica_ids()));
   for (const int64_t id : in.operand_ids()) {
     const auto found = places.instructions.find(id);

@@ -1,5 +1,6 @@
 // Attention over the caches, for g groups of r token rows, a group reading one slot: every slot has a group in a decode
-// step, a prefill chunk is one group. With H query heads, P of them over each of G cache heads, and R cache rows read:
+// step (or the first ones have), a prefill chunk is one group. With H query heads, P of them over each of G cache
+// heads, and R cache rows read:
 //
 //   q [g, r, G, P, h] · K [R, g, G, h]  ─► scores [g, G, r, P, R] ─ mask, softmax ─► · V ─► [g, r, G · P · h]
 //
@@ -33,7 +34,7 @@ class AttentionLowering {
   explicit AttentionLowering(const NodeView& node)
       : node_(node), b_(node.builder()), cache_(cache_of(node, kKeys)), rows_(node.dims(kQ)[0]) {
     const bool one_slot = node.step().row_layout() == RowLayout::kOfOneSlot;
-    groups_ = one_slot ? 1 : cache_.slots;
+    groups_ = one_slot ? 1 : std::min(cache_.slots, rows_);  // fewer rows than slots: the first ones
     if (!one_slot && cache_.slots < node.step().slots()) take_own_rows();
     read_rows_ = cache_.capacity;
     const int64_t bound = node.integer_or("bound", 0);
@@ -43,6 +44,7 @@ class AttentionLowering {
   }
 
   Result<void> lower() {
+    if (rows_ == 0) return node_.unsupported("ranks hold whole sequences (--gqa batch), and the step runs some slots");
     if (rows_ % groups_ != 0) return node_.unsupported("its rows are no multiple of the slots");
     const Value shares = shares_of(masked_scores());
     const Value v = read(node_.operand(kValues));
@@ -108,7 +110,9 @@ class AttentionLowering {
     const int64_t slots = cache_.slots;
     Value rows = b_.slice_dimension(cache, 0, {0, read_rows_ * slots});
     rows = b_.reshape(rows, {read_rows_, slots, cache_.heads, cache_.head_dim});
-    if (groups_ < slots) {
+    if (groups_ < slots && node_.step().row_layout() == RowLayout::kOfEachSlot) {
+      rows = b_.slice_dimension(rows, 1, {0, groups_});
+    } else if (groups_ < slots) {
       const Value zero = b_.constant(int32_t{0});
       rows =
           b_.dynamic_slice(rows, {zero, slot_of_chunk(), zero, zero}, {read_rows_, 1, cache_.heads, cache_.head_dim});

@@ -18,9 +18,8 @@ Result<void> lower_embedding(const NodeView& node) {
 }
 
 Result<void> lower_linear(const NodeView& node) {
-  if (node.node().has("int8")) return node.unsupported("products in 8 bits; leave out --weights int8");
   Builder& b = node.builder();
-  Value y = product(b, node.operand(0), node.operand(1));
+  Value y = product_with_weight(node, b.dims_of(node.operand(0))[1]);
   if (node.operands() > 2) y = b.add(y, along(b, to_f32(b, node.operand(2)), b.dims_of(y), 1));
   node.set_result(y);
   return ok();
@@ -28,8 +27,7 @@ Result<void> lower_linear(const NodeView& node) {
 
 /// One sum: the device adds in its own order, whatever the leaves.
 Result<void> lower_linear_blocks(const NodeView& node) {
-  if (node.node().has("int8")) return node.unsupported("products in 8 bits; leave out --weights int8");
-  node.set_result(product(node.builder(), node.operand(0), node.operand(1)));
+  node.set_result(product_with_weight(node, node.node().integer("block")));
   return ok();
 }
 
@@ -71,6 +69,11 @@ Result<void> lower_columns(const NodeView& node) {
     }
   }
   node.set_result(columns_of_each_rank(node, node.operand(0), ranges));
+  return ok();
+}
+
+Result<void> lower_first_rows(const NodeView& node) {
+  node.set_result(node.builder().slice_dimension(node.operand(0), 0, {0, node.step().graph().rows}));
   return ok();
 }
 

@@ -40,6 +40,7 @@ LowerNode lowering_of(Op op) {
     case Op::kMoeExperts: return lower_moe_experts;
     case Op::kColumns: return lower_columns;
     case Op::kSelectRows: return lower_select_rows;
+    case Op::kFirstRows: return lower_first_rows;
     case Op::kRunningSlots: return lower_running_slots;
     case Op::kOwnSlots: return lower_own_slots;
     case Op::kRowsOfOwners: return lower_rows_of_owners;

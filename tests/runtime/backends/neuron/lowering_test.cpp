@@ -102,9 +102,11 @@ TEST(EveryModule, HasOnlyOpcodesThatTheCompilerTakes) {
 TEST(EveryModule, IsTheSameAfterItsBytes) {
   for (const Lowered& c : lowered_cases()) {
     for (const LoweredStep& step : c.steps) {
-      const auto read = hlo::from_bytes(hlo::to_bytes(step.module));
+      const std::vector<std::byte> bytes = hlo::to_bytes(step.module);
+      const auto read = hlo::from_bytes(bytes);
       ASSERT_TRUE(read.has_value()) << c.name << ": " << read.error().message;
       EXPECT_TRUE(read.value() == step.module) << c.name;
+      EXPECT_TRUE(hlo::to_bytes(read.value()) == bytes) << c.name;
     }
   }
 }

@@ -13,7 +13,7 @@
 #include <nlohmann/json.hpp>
 
 #include "runtime/backends/neuron/hlo/wire.h"
-#include "tests/runtime/backends/neuron/oracle_case.h"
+#include "tests/runtime/backends/neuron/reference_run.h"
 
 namespace lockstep::neuron {
 namespace {
@@ -21,29 +21,6 @@ namespace {
 using conformance::Contents;
 using conformance::TensorData;
 using nlohmann::json;
-
-/// What a rank's reference run gave: outputs of each step, and all states after the last.
-struct RankRecord {
-  std::vector<Contents> outputs;
-  Contents states;
-};
-
-std::vector<RankRecord> run_reference(const OracleCase& c, const std::vector<Contents>& contents) {
-  std::vector<RankRecord> records(contents.size());
-  conformance::run_ranks(c.ranks(), [&](int rank, device::Communicator& communicator) {
-    const auto r = static_cast<size_t>(rank);
-    std::vector<graph::Graph> graphs;
-    for (const auto& ranks : c.graphs) graphs.push_back(ranks[r]);
-    conformance::Session session(conformance::reference_backend(), graphs, &communicator);
-    session.set(contents[r]);
-    for (const ScriptedStep& step : c.script) {
-      session.run(step.graph, step.inputs[r]).value();
-      records[r].outputs.push_back(session.outcome(step.graph).outputs);
-    }
-    for (size_t i = 0; i < graphs.size(); ++i) records[r].states.merge(session.outcome(i).states);
-  });
-  return records;
-}
 
 class CaseWriter {
  public:
@@ -125,7 +102,7 @@ class CaseWriter {
     for (const Parameter& parameter : signature.parameters) {
       if (parameter.role != Role::kWeight && parameter.role != Role::kState) continue;
       if (out.contains(parameter.name)) continue;
-      out[parameter.name] = placed(parameter, [&](size_t r) { return find(contents_[r], parameter.name); });
+      out[parameter.name] = placed(parameter, [&](size_t r) { return find(contents_[r], parameter.host_name()); });
     }
   }
 

@@ -1,4 +1,4 @@
-#include "launcher/child_process.h"
+#include "runtime/process/child_process.h"
 
 #include <fcntl.h>
 #include <fmt/format.h>
@@ -18,9 +18,7 @@
 #include <filesystem>
 #include <fstream>
 
-extern char** environ;
-
-namespace lockstep::launcher {
+namespace lockstep::process {
 namespace {
 
 /// How long processes that were killed may take to be gone.
@@ -56,7 +54,7 @@ struct Pipe {
 Error cannot_start(const std::string& program, int code) {
   const bool missing = code == ENOENT || code == EACCES || code == ENOTDIR;
   return {missing ? ErrorKind::kNotFound : ErrorKind::kUnavailable,
-          fmt::format("[launcher] cannot start {}: {}; {}", program, std::strerror(code),
+          fmt::format("[runtime/process] cannot start {}: {}; {}", program, std::strerror(code),
                       missing ? "name a program that exists, or put it into PATH" : "free processes or memory")};
 }
 
@@ -94,6 +92,7 @@ std::vector<char*> pointers(std::vector<std::string>& words) {
 /// handler may follow a fork.
 struct Launch {
   const char* program;
+  const char* folder;  // null: where we are
   char* const* words;
   char* const* environment;
   int input, output, errors;  // descriptors; -1: as they are
@@ -115,7 +114,9 @@ struct Launch {
   ::dup2(launch.input, STDIN_FILENO);
   if (launch.output >= 0) ::dup2(launch.output, STDOUT_FILENO);
   if (launch.errors >= 0) ::dup2(launch.errors, STDERR_FILENO);
-  ::execve(launch.program, launch.words, launch.environment);
+  if (launch.folder == nullptr || ::chdir(launch.folder) == 0) {
+    ::execve(launch.program, launch.words, launch.environment);
+  }
   const int code = errno;
   [[maybe_unused]] const auto written = ::write(launch.failure, &code, sizeof code);
   ::_exit(127);
@@ -279,8 +280,15 @@ struct Stream {
   Descriptor ours;
 };
 
-Result<Stream> make_stream(ChildStream kind) {
+Result<Stream> make_stream(ChildStream kind, const std::filesystem::path& log) {
   if (kind == ChildStream::kInherit) return Stream{};
+  if (kind == ChildStream::kLog) {
+    Descriptor file(::open(log.c_str(), O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC, 0644));
+    if (file.is_open()) return Stream{std::move(file), {}};
+    return Error{ErrorKind::kUnavailable,
+                 fmt::format("[runtime/process] cannot write {}: {}; choose a folder that can be written to",
+                             log.string(), std::strerror(errno))};
+  }
   if (kind == ChildStream::kDiscard) return Stream{Descriptor(::open("/dev/null", O_WRONLY | O_CLOEXEC)), {}};
   LOCKSTEP_TRY(Pipe pipe, make_pipe());
   return Stream{std::move(pipe.write), std::move(pipe.read)};
@@ -304,17 +312,6 @@ std::vector<std::string> as_words(const EnvironmentMap& environment) {
 }
 
 }  // namespace
-
-EnvironmentMap own_environment() {
-  EnvironmentMap all;
-  for (char** entry = environ; entry != nullptr && *entry != nullptr; ++entry) {
-    const std::string_view text = *entry;
-    if (const size_t equals = text.find('='); equals != std::string_view::npos) {
-      all.emplace(text.substr(0, equals), text.substr(equals + 1));
-    }
-  }
-  return all;
-}
 
 std::string to_string(const ChildOutcome& outcome) {
   const std::string how =
@@ -344,13 +341,14 @@ bool ChildStop::is_raised() const {
 Result<std::unique_ptr<ChildProcess>> ChildProcess::start(const ChildCommand& command) {
   LOCKSTEP_CHECK(!command.words.empty());
   LOCKSTEP_TRY(const std::string program, find_program(command.words.front(), command.environment));
-  LOCKSTEP_TRY(Stream output, make_stream(command.output));
-  LOCKSTEP_TRY(Stream errors, make_stream(command.errors));
+  LOCKSTEP_TRY(Stream output, make_stream(command.output, command.log));
+  LOCKSTEP_TRY(Stream errors, make_stream(command.errors, command.log));
   LOCKSTEP_TRY(Pipe failure, make_pipe());
   const Descriptor input(::open("/dev/null", O_RDONLY | O_CLOEXEC));
   std::vector<std::string> words = command.words, settings = as_words(command.environment);
   const std::vector<char*> word_list = pointers(words), setting_list = pointers(settings);
   const Launch launch{.program = program.c_str(),
+                      .folder = command.folder.empty() ? nullptr : command.folder.c_str(),
                       .words = word_list.data(),
                       .environment = setting_list.data(),
                       .input = input.get(),
@@ -383,4 +381,4 @@ Result<ChildOutcome> run_child(const ChildCommand& command, const ChildLimits& l
   return child->wait(limits, stop);
 }
 
-}  // namespace lockstep::launcher
+}  // namespace lockstep::process

@@ -15,6 +15,7 @@
 
 #include <sys/types.h>
 
+#include <filesystem>
 #include <functional>
 #include <map>
 #include <memory>
@@ -26,13 +27,10 @@
 #include "runtime/core/clock.h"
 #include "runtime/core/result.h"
 
-namespace lockstep::launcher {
+namespace lockstep::process {
 
 /// Names and values.
 using EnvironmentMap = std::map<std::string, std::string>;
-
-/// This process's own environment.
-EnvironmentMap own_environment();
 
 /// Where one of a child's two outputs goes.
 enum class ChildStream {
@@ -40,6 +38,7 @@ enum class ChildStream {
   kDiscard,  // nowhere
   kCapture,  // its last bytes into the outcome
   kPassOn,   // where ours goes, and its last bytes into the outcome
+  kLog,      // to the end of the command's log file
 };
 
 /// What is started, and how.
@@ -48,8 +47,10 @@ struct ChildCommand {
   EnvironmentMap environment;      // all of it; nothing is inherited
   ChildStream output = ChildStream::kInherit;
   ChildStream errors = ChildStream::kInherit;
-  size_t kept_bytes = 16384;  // of each captured stream: its end
-  int orphan_signal = 15;     // SIGTERM; what the child gets when the thread that started it ends; 0: nothing
+  std::filesystem::path folder;  // where it runs; empty: where we do
+  std::filesystem::path log;     // made when it is not there; both streams may go to it
+  size_t kept_bytes = 16384;     // of each captured stream: its end
+  int orphan_signal = 15;        // SIGTERM; what the child gets when the thread that started it ends; 0: nothing
 };
 
 /// How long a child may run and how it is ended.
@@ -118,4 +119,4 @@ class ChildProcess {
 /// Starts `command` and waits for it. @blocking
 Result<ChildOutcome> run_child(const ChildCommand& command, const ChildLimits& limits, const ChildStop* stop);
 
-}  // namespace lockstep::launcher
+}  // namespace lockstep::process

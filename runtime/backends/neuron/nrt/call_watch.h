@@ -1,0 +1,68 @@
+// Gives calls a deadline that the runtime cannot be asked to keep: a load waits for the other ranks for ever, and a
+// step for a collective of a rank that ended. The calling thread is inside the call, so a thread of its own looks at
+// the clock, and tells when time is over.
+#pragma once
+
+#include <atomic>
+#include <condition_variable>
+#include <functional>
+#include <mutex>
+#include <string>
+#include <thread>
+
+#include "runtime/core/abort_flag.h"
+#include "runtime/core/clock.h"
+#include "runtime/core/result.h"
+
+namespace lockstep::nrt {
+
+/// Watches the calls of one thread.
+class CallWatch {
+ public:
+  struct Options {
+    const AbortFlag* abort = nullptr;  // polled, too; may be null
+    /// Called on the watch's thread with why the call must not go on: `kDeadlineExceeded`, or the flag's reason. It
+    /// usually ends the process. Empty: nothing is watched.
+    std::function<void(const Error&)> on_stuck;
+    Duration period = std::chrono::milliseconds(100);  // between two looks
+    Duration abort_grace = std::chrono::seconds(2);    // for a call to end by itself once the flag is raised
+  };
+
+  explicit CallWatch(Options options);
+  ~CallWatch();
+  CallWatch(const CallWatch&) = delete;
+  CallWatch& operator=(const CallWatch&) = delete;
+
+  /// While it lives, a call is watched. Calls do not nest.
+  class Guard {
+   public:
+    Guard(Guard&& other) noexcept : watch_(std::exchange(other.watch_, nullptr)) {}
+    Guard& operator=(Guard&&) = delete;
+    ~Guard() {
+      if (watch_ != nullptr) watch_->until_.store(0, std::memory_order_release);
+    }
+
+   private:
+    friend class CallWatch;
+    explicit Guard(CallWatch& watch) : watch_(&watch) {}
+    CallWatch* watch_;
+  };
+
+  /// The call may take `limit`; `operation` is "load decode (all ranks take part)" and outlives the guard. Makes no
+  /// system call and does not allocate.
+  [[nodiscard]] Guard watch(const std::string& operation, Duration limit);
+
+ private:
+  void look();
+
+  const Options options_;
+  std::atomic<const std::string*> operation_ = nullptr;
+  std::atomic<int64_t> limit_ns_ = 0;
+  std::atomic<int64_t> until_ = 0;  // nanoseconds of the steady clock; 0: no call
+  std::mutex mutex_;
+  std::condition_variable changed_;
+  bool ends_ = false;
+  std::thread thread_;
+};
+
+}  // namespace lockstep::nrt

@@ -1,0 +1,38 @@
+// What lies beside an artifact and says what it is, as a value and as bytes (manifest.capnp).
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <optional>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "runtime/core/digest.h"
+#include "runtime/device/artifact_cache.h"
+
+namespace lockstep::cache {
+
+/// The version of the format; another one is refused.
+inline constexpr uint32_t kManifestVersion = 1;
+
+/// Bytes that no manifest exceeds.
+inline constexpr uint64_t kMostManifestBytes = uint64_t{1} << 20;
+
+struct Manifest {
+  device::ArtifactKey key;
+  FileDigest artifact;
+  int64_t made_at = 0;  // milliseconds since 1970
+  double took_s = 0.0;
+  std::string build, host;
+  std::optional<Error> failure;  // of an attempt that made no artifact
+
+  friend bool operator==(const Manifest&, const Manifest&) = default;
+};
+
+std::vector<std::byte> encode(const Manifest& manifest);
+
+/// The manifest again. Fails with `kInvalidArgument` when the bytes are no manifest of this version.
+Result<Manifest> decode_manifest(std::span<const std::byte> bytes);
+
+}  // namespace lockstep::cache
