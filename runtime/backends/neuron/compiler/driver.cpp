@@ -92,12 +92,15 @@ Result<std::string> ask_version(const CompilerOptions& options) {
                                                                   .environment = options.environment,
                                                                   .output = process::ChildStream::kCapture,
                                                                   .errors = process::ChildStream::kCapture},
-                                                                 {.deadline = kVersionDeadline}, nullptr);
+                                                                 {.deadline = kVersionDeadline}, options.stop);
   if (!asked.has_value()) {
     if (asked.error().kind == ErrorKind::kNotFound) return std::string();
     return asked.error();
   }
   const process::ChildOutcome& outcome = asked.value();
+  if (outcome.end == process::ChildOutcome::End::kStop) {
+    return Error{ErrorKind::kCancelled, "[runtime/backends/neuron] asking for the compiler's version was interrupted"};
+  }
   // It has been seen to answer on either stream.
   const std::string version = outcome.succeeded() ? version_in(outcome.output + "\n" + outcome.errors) : "";
   if (!version.empty()) return version;
