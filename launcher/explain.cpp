@@ -72,16 +72,16 @@ Result<void> print_modules(const ExplainCommand& command, const checkpoint::Mode
 Result<void> explain(const ExplainCommand& command) {
   LOCKSTEP_TRY(const checkpoint::ModelSpec spec, serving_spec(command.model, command.model.model / "config.json"));
   const int ranks = command.model.tp.value_or(1);
-  LOCKSTEP_TRY(const partition::Partition partition,
-               partition::make_partition(spec, ranks, command.model.experts, command.model.numerics));
+  const int64_t slots = command.model.batch_size.value_or(1);
+  LOCKSTEP_TRY(const DividedModel divided, divide_model(command.model, spec, ranks, slots));
+  const partition::Partition& partition = divided.partition;
   if (command.rank >= ranks) {
     return Error{ErrorKind::kInvalidArgument,
                  fmt::format("[launcher] --rank: found {}, expected 0 to {}; ask for a rank of the {} that --tp gives",
                              command.rank, ranks - 1, ranks)};
   }
   const int64_t capacity = command.model.max_seq_len.value_or(default_capacity(spec));
-  LOCKSTEP_TRY(const shards::ShardOptions options,
-               shard_options(command.model, spec, command.model.batch_size.value_or(1), capacity));
+  LOCKSTEP_TRY(const shards::ShardOptions options, shard_options(command.model, spec, slots, capacity));
   if (command.backend == "neuron") return print_modules(command, spec, partition, options);
   LOCKSTEP_TRY(const shards::ShardGraphs before, shards::build_graphs(spec, partition, command.rank, options, {}));
   LOCKSTEP_TRY(const shards::ShardGraphs after,
@@ -90,6 +90,7 @@ Result<void> explain(const ExplainCommand& command) {
   if (command.show != "graph") {
     fmt::print("{}\n\n", architecture_line(spec, options.dtype));
     fmt::print("{}\n", partition::to_text(spec, partition));
+    if (!divided.warning.empty()) fmt::print("{}\n\n", divided.warning);
     if (spec.experts > 0) fmt::print("{}\n", cost::compare_expert_splits(spec, ranks, options.dtype, options.slots));
     fmt::print("rank {}, after all passes, per step with all rows in use:\n", command.rank);
     for (const graph::Graph* graph : after.all()) print_summary(*graph);

@@ -31,12 +31,6 @@ std::string_view advice(int code) {
   }
 }
 
-/// Makes names in a folder durable. Some file systems refuse it for folders; then there is nothing more to do.
-void sync_folder(const fs::path& folder) {
-  const OpenFile file(::open(folder.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC));
-  if (file.is_open()) ::fsync(file.get());
-}
-
 Result<void> write_all(const OpenFile& file, std::span<const std::byte> bytes, const fs::path& path) {
   while (!bytes.empty()) {
     const ssize_t size = ::write(file.get(), bytes.data(), bytes.size());
@@ -157,12 +151,10 @@ PrivateFolder::~PrivateFolder() {
 }
 
 Result<bool> PrivateFolder::rename_to(const fs::path& to) {
-  sync_folder(path_);
   std::error_code failed;
   fs::rename(path_, to, failed);
   if (failed == std::errc::directory_not_empty || failed == std::errc::file_exists) return false;
   if (failed) return file_error("make", to, failed.value());
-  sync_folder(to.parent_path());
   path_.clear();
   return true;
 }

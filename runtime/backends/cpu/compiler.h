@@ -67,14 +67,17 @@ class Compiler {
   Result<void> lower_moe_experts(const Node& node);
   void lower_columns(const Node& node);
   void lower_select_rows(const Node& node);
+  void lower_first_rows(const Node& node);
   void lower_rope(const Node& node);
   void lower_clamp_positions(const Node& node);
   Result<void> lower_kv_append(const Node& node);
   Result<void> lower_attention(const Node& node);
   void lower_all_reduce(const Node& node);
   void lower_all_gather(const Node& node);
+  void lower_rows_of_owners(const Node& node);
   void lower_agree(const Node& node);
   void lower_running_slots(const Node& node);
+  void lower_own_slots(const Node& node);
   void lower_mark_seen(const Node& node);
   void lower_advance(const Node& node);
   void lower_sample(const Node& node);

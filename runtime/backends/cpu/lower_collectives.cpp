@@ -1,6 +1,10 @@
 // Phases of the operations that all ranks run together. The communicator is used by worker 0 alone.
+#include <fmt/format.h>
+
 #include <algorithm>
 #include <cstring>
+#include <memory>
+#include <numeric>
 
 #include "runtime/backends/cpu/compiler.h"
 #include "runtime/device/agreement.h"
@@ -21,6 +25,65 @@ void round_rows(const Kernels& kernels, const float* src, const Tensor& dst, Par
   kernels.convert({reinterpret_cast<const std::byte*>(src + begin), DType::kFloat32},
                   {dst.data + begin * dst.element_size(), dst.dtype}, end - begin);
 }
+
+/// The rows of a rows_of_owners node: each goes from the rank that holds its slot to all, which take their columns.
+struct RowExchange {
+  Tensor x, dst;
+  const int32_t* slot;  // [rows]
+  int64_t slots;        // of each rank
+  int rank;
+  int64_t column;               // bytes into a row: the first column that this rank takes
+  int64_t gathered;             // where in the scratch the rows arrive: after our own, made dense
+  std::vector<int64_t> counts;  // [ranks]: bytes of their rows in this step
+  std::vector<int64_t> places;  // [rows]: where each one lies among those that arrived
+
+  int64_t row_bytes() const { return x.columns * x.element_size(); }
+  size_t owner_of(int64_t row) const { return static_cast<size_t>(slot[row] / slots); }
+
+  Result<void> gather(std::byte* memory, device::Communicator* communicator) {
+    const int64_t rows = dst.used_rows();
+    std::ranges::fill(counts, 0);
+    for (int64_t row = 0; row < rows; ++row) {
+      if (slot[row] < 0) continue;
+      if (owner_of(row) >= counts.size()) return row_of_nobody(row);
+      int64_t& count = counts[owner_of(row)];
+      places[static_cast<size_t>(row)] = count;  // among the owner's, until the others' are known
+      if (static_cast<int>(owner_of(row)) == rank) std::memcpy(memory + count, x.at(row), row_bytes());
+      count += row_bytes();
+    }
+    for (int64_t row = 0; row < rows; ++row) {
+      if (slot[row] < 0) continue;
+      const auto before = counts.begin() + static_cast<std::ptrdiff_t>(owner_of(row));
+      places[static_cast<size_t>(row)] += std::accumulate(counts.begin(), before, int64_t{0});
+    }
+    const std::span<std::byte> own(memory, static_cast<size_t>(counts[static_cast<size_t>(rank)]));
+    const auto all = static_cast<size_t>(std::accumulate(counts.begin(), counts.end(), int64_t{0}));
+    if (communicator != nullptr) {
+      return communicator->all_gather(own, counts, {memory + gathered, all}, device::Stream::host());
+    }
+    std::ranges::copy(own, memory + gathered);
+    return ok();
+  }
+
+  Error row_of_nobody(int64_t row) const {
+    return {ErrorKind::kInvalidArgument,
+            fmt::format("[runtime/backends/cpu] cannot run row {}: found slot {}, expected a slot below {}", row,
+                        slot[row], slots * std::ssize(counts))};
+  }
+
+  void take(const std::byte* memory, Part part) const {
+    const int64_t bytes = dst.columns * dst.element_size();
+    const Share share = share_of(dst.used_rows(), part);
+    for (int64_t row = share.begin; row < share.end; ++row) {
+      if (slot[row] < 0) {
+        std::memset(dst.at(row), 0, static_cast<size_t>(bytes));
+      } else {
+        const int64_t place = places[static_cast<size_t>(row)];
+        std::memcpy(dst.at(row), memory + gathered + place + column, static_cast<size_t>(bytes));
+      }
+    }
+  }
+};
 
 }  // namespace
 
@@ -102,6 +165,27 @@ void Compiler::lower_all_gather(const Node& node) {
       column += columns;
     }
   });
+}
+
+void Compiler::lower_rows_of_owners(const Node& node) {
+  const std::vector<int64_t>& parts = node.integers("parts");
+  const Tensor x = operand(node, 0);
+  const auto exchange = std::make_shared<RowExchange>(
+      RowExchange{.x = x,
+                  .dst = result(node),
+                  .slot = operand(node, 1).as<int32_t>(),
+                  .slots = node.integer("slots"),
+                  .rank = graph_.rank,
+                  .column = std::accumulate(parts.begin(), parts.begin() + graph_.rank, int64_t{0}) * x.element_size(),
+                  .gathered = (graph_.rows * x.stride + 63) / 64 * 64,
+                  .counts = std::vector<int64_t>(parts.size()),
+                  .places = std::vector<int64_t>(static_cast<size_t>(graph_.rows))});
+  Scratch* scratch = &program_.scratch;
+  scratch->need_shared(exchange->gathered + graph_.rows * x.stride);
+  add_alone([exchange, scratch, communicator = graph_.ranks == 1 ? nullptr : communicator_]() {
+    return exchange->gather(scratch->shared_memory, communicator);
+  });
+  add_shared([exchange, scratch](Part part) { exchange->take(scratch->shared_memory, part); });
 }
 
 void Compiler::lower_agree(const Node& node) {
