@@ -20,10 +20,10 @@ namespace lockstep::shards {
 /// The static sizes of a shard.
 struct ShardOptions {
   int64_t slots = 1;
-  int64_t chunk = 256;      // rows of a prefill step
-  int64_t capacity = 2048;  // tokens that a slot holds
-  int64_t drafts = 0;       // tokens of a slot that a verify step scores after its last one; 0: no such graph
-  std::vector<int64_t> batch_sizes;      // rising, the last is `slots`; empty: decode steps of all slots
+  int64_t chunk = 256;               // rows of a prefill step
+  int64_t capacity = 2048;           // tokens that a slot holds
+  int64_t drafts = 0;                // tokens of a slot that a verify step scores after its last one; 0: no such graph
+  std::vector<int64_t> batch_sizes;  // rising, the last is `slots`; empty: decode steps of all slots
   std::vector<int64_t> context_buckets;  // rising, the last is `chunk`; empty: one prefill graph
   std::vector<int64_t> token_buckets;    // rising, the last is `capacity`; empty: one decode graph
   DType dtype = DType::kFloat32;

@@ -23,7 +23,8 @@ struct ModelOptions {
   std::filesystem::path model;
   std::optional<int> tp;              // default: the world size
   std::optional<int64_t> batch_size;  // slots; default: the number of prompts, at most 8
-  std::vector<int64_t> batch_sizes;   // rising, the last is `batch_size`: a decode graph of each; empty: one of all slots
+  std::vector<int64_t>
+      batch_sizes;  // rising, the last is `batch_size`: a decode graph of each; empty: one of all slots
   int64_t prefill_chunk = 256;
   std::optional<int64_t> max_seq_len;  // capacity of a slot
   std::optional<std::string> dtype;    // default: the checkpoint's
@@ -31,9 +32,9 @@ struct ModelOptions {
   partition::ExpertSplit experts = partition::ExpertSplit::kColumns;
   partition::Numerics numerics = partition::Numerics::kInvariant;
   partition::GqaMode gqa = partition::GqaMode::kAuto;
-  std::optional<int64_t> window;       // of every layer, instead of the model's own
-  int64_t pinned_sinks = 0;            // first positions that windows keep
-  std::optional<std::string> buckets;  // "auto" or a list of lengths
+  std::optional<int64_t> window;         // of every layer, instead of the model's own
+  int64_t pinned_sinks = 0;              // first positions that windows keep
+  std::optional<std::string> buckets;    // "auto" or a list of lengths
   std::vector<int64_t> context_buckets;  // rising rows of prefill steps; {0}: token by token; empty: as `buckets` says
 };
 

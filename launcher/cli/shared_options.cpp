@@ -20,9 +20,10 @@ std::vector<int64_t> numbers_of(const std::string& option, const std::string& te
     int64_t number = 0;
     const auto [stop, failure] = std::from_chars(next, end, number);
     if (failure != std::errc{} || number < least || number > most || (stop != end && *stop != ',')) {
-      throw CLI::ValidationError(option, fmt::format("found \"{}\", expected a number from {} to {}, or several such as "
-                                                     "1,4,8",
-                                                     text, least, most));
+      throw CLI::ValidationError(option,
+                                 fmt::format("found \"{}\", expected a number from {} to {}, or several such as "
+                                             "1,4,8",
+                                             text, least, most));
     }
     numbers.push_back(number);
     next = stop;
@@ -75,10 +76,12 @@ void add_shape_options(CLI::App& app, ModelOptions& options) {
          [&options](const std::string& text) {
            options.context_buckets = numbers_of("--context-buckets", text, 0, kMostTokens);
            if (options.context_buckets.front() == 0 && options.context_buckets.size() > 1) {
-             throw CLI::ValidationError("--context-buckets", "found 0 beside others, expected 0 alone (token by token)");
+             throw CLI::ValidationError("--context-buckets",
+                                        "found 0 beside others, expected 0 alone (token by token)");
            }
          },
-         "Token rows of prefill steps, one or several, of which the smallest that holds a chunk is used; longer prompts "
+         "Token rows of prefill steps, one or several, of which the smallest that holds a chunk is used; longer "
+         "prompts "
          "take several steps; 0: prompts go in token by token")
       ->excludes(chunk)
       ->type_name("C[,C]");
@@ -99,8 +102,8 @@ void add_model_options(CLI::App& app, ModelOptions& options) {
   add_shape_options(app, options);
   app.add_option("--dtype,--amp", options.dtype,
                  "float32 (f32), bfloat16 (bf16) or float16 (f16); default: the checkpoint's")
-      ->transform(CLI::CheckedTransformer(std::map<std::string, std::string>{
-                                              {"f32", "float32"}, {"bf16", "bfloat16"}, {"f16", "float16"}})
+      ->transform(CLI::CheckedTransformer(
+                      std::map<std::string, std::string>{{"f32", "float32"}, {"bf16", "bfloat16"}, {"f16", "float16"}})
                       .description("{float32,f32,bfloat16,bf16,float16,f16}"))
       ->type_name("TYPE");
   app.add_option("--weights", options.weights,

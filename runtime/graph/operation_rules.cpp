@@ -156,7 +156,8 @@ Result<void> check_columns(OperationUse& use) {
 
 Result<void> check_first_rows(OperationUse& use) {
   if (use.graph.rows > use.graph.slots) {
-    return misfit(fmt::format("found a step of {} rows, expected at most its {} slots", use.graph.rows, use.graph.slots));
+    return misfit(
+        fmt::format("found a step of {} rows, expected at most its {} slots", use.graph.rows, use.graph.slots));
   }
   use.symbols.bind_size("T", use.graph.rows);
   return ok();

@@ -56,9 +56,7 @@ ValueId StepBuilder::slot_state(const std::string& name, DType dtype) {
   return graph_.state(name, {dtype, {shape_.slots}});
 }
 
-ValueId StepBuilder::of_rows(ValueId slots) {
-  return shape_.rows() < shape_.slots ? graph_.first_rows(slots) : slots;
-}
+ValueId StepBuilder::of_rows(ValueId slots) { return shape_.rows() < shape_.slots ? graph_.first_rows(slots) : slots; }
 
 ValueId StepBuilder::weight(const std::string& name, const Shape& whole, std::vector<Range> ranges) {
   tensors_.emplace(name, whole);

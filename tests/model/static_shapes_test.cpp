@@ -52,11 +52,8 @@ TEST_P(StaticShapes, GiveTheSameBitsWithAListOfBatchSizes) {
 }
 
 TEST_P(StaticShapes, GiveTheSameBitsOnTwoRanksWithListsOfEverything) {
-  const GroupOptions lists{.ranks = 2,
-                           .chunk = 16,
-                           .batch_sizes = {1, 3, 5},
-                           .context_buckets = {4, 16},
-                           .token_buckets = {16, 32, 64}};
+  const GroupOptions lists{
+      .ranks = 2, .chunk = 16, .batch_sizes = {1, 3, 5}, .context_buckets = {4, 16}, .token_buckets = {16, 32, 64}};
   expect_same(lists, run({.threads = 2}));
   EXPECT_EQ(run(lists).graphs, 2 + 3 * 3);
 }

@@ -41,10 +41,10 @@ struct Placement {
 ///   "<weight>.scales"   f32 [groups, N]
 struct Int8Part {
   enum class Holds : uint8_t { kIntegers, kScales } holds = Holds::kIntegers;
-  std::string weight;           // its name in the graph, by which a host's tensor comes
+  std::string weight;            // its name in the graph, by which a host's tensor comes
   DType host = DType::kFloat32;  // what that tensor holds
-  int64_t leaf = 1;             // columns of the host's tensor that are cut into groups by themselves
-  int64_t width = 4;            // columns of a group
+  int64_t leaf = 1;              // columns of the host's tensor that are cut into groups by themselves
+  int64_t width = 4;             // columns of a group
 
   int64_t groups_per_leaf() const { return (leaf + width - 1) / width; }
   friend bool operator==(const Int8Part&, const Int8Part&) = default;

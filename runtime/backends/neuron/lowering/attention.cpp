@@ -1,5 +1,6 @@
 // Attention over the caches, for g groups of r token rows, a group reading one slot: every slot has a group in a decode
-// step (or the first ones have), a prefill chunk is one group. With H query heads, P of them over each of G cache heads, and R cache rows read:
+// step (or the first ones have), a prefill chunk is one group. With H query heads, P of them over each of G cache
+// heads, and R cache rows read:
 //
 //   q [g, r, G, P, h] · K [R, g, G, h]  ─► scores [g, G, r, P, R] ─ mask, softmax ─► · V ─► [g, r, G · P · h]
 //

@@ -1,11 +1,13 @@
 // Products in 8 bits, as runtime/core/int8_groups.h defines them, for a device whose integer products may lose bits.
 //
 //   x [T, K] ──► integers bf16 [T, g, w], scales f32 [T, g] ─┐
-//   weight   ──► integers s8   [N, g · w] ─► bf16            ├─ dot by group ─► f32 [g, T, N] · scales ─ Σ over g ─► [T, N]
+//   weight   ──► integers s8   [N, g · w] ─► bf16            ├─ dot by group ─► f32 [g, T, N] · scales ─ Σ over g ─►
+//   [T, N]
 //                scales   f32  [g, N]  ──────────────────────┘
 //
 // Integers up to 127 are exact in bf16, their products and the sums of a group's (at most 1024, so below 2^24) exact in
-// f32: each group's sum is the definition's to the bit if the device adds in f32. The sum over groups has its own order.
+// f32: each group's sum is the definition's to the bit if the device adds in f32. The sum over groups has its own
+// order.
 #include <algorithm>
 
 #include "runtime/backends/neuron/lowering/arithmetic.h"
@@ -68,9 +70,8 @@ Value product_in_8_bits(const NodeView& node, int64_t leaf) {
   const Step::Int8Weight weight = node.step().in_8_bits(node.node().operands[1], leaf, width);
   const int64_t rows = b.dims_of(integers)[0], groups = b.dims_of(integers)[1], outputs = b.dims_of(weight.scales)[1];
   const Value w = b.reshape(b.convert(weight.integers, Element::kBF16), {outputs, groups, width});
-  const Value sums =
-      b.dot(integers, w, {.lhs_contracting = {2}, .rhs_contracting = {2}, .lhs_batch = {1}, .rhs_batch = {1}},
-            Element::kF32);
+  const Value sums = b.dot(
+      integers, w, {.lhs_contracting = {2}, .rhs_contracting = {2}, .lhs_batch = {1}, .rhs_batch = {1}}, Element::kF32);
   const std::vector<int64_t> dims{groups, rows, outputs};
   const Value by_weight = b.multiply(sums, b.broadcast(weight.scales, dims, {0, 2}));
   return b.reduce_add(b.multiply(by_weight, b.broadcast(b.transpose(scales, {1, 0}), dims, {0, 1})), {0});

@@ -222,8 +222,8 @@ hlo::Value Step::of_each_rank(const std::string& name, const std::vector<std::ve
 namespace {
 
 TensorType host_type(const hlo::Type& type) {
-  for (const DType dtype : {DType::kFloat32, DType::kBFloat16, DType::kFloat16, DType::kInt32, DType::kUInt8,
-                            DType::kInt8}) {
+  for (const DType dtype :
+       {DType::kFloat32, DType::kBFloat16, DType::kFloat16, DType::kInt32, DType::kUInt8, DType::kInt8}) {
     if (hlo::element_of(dtype) == type.element) return {dtype, Shape(type.dims)};
   }
   LOCKSTEP_CHECK(false, to_string(type));

@@ -12,8 +12,8 @@
 
 namespace lockstep::neuron {
 
-/// To which slots the token rows of a step belong: all to one (a prefill chunk), or rows s·r … s·r + r − 1 to slot s (of all
-/// slots, or, one row each, of the first ones).
+/// To which slots the token rows of a step belong: all to one (a prefill chunk), or rows s·r … s·r + r − 1 to slot s
+/// (of all slots, or, one row each, of the first ones).
 enum class RowLayout { kOfOneSlot, kOfEachSlot };
 
 class Step {
@@ -63,11 +63,11 @@ class Step {
   LoweringOptions options_;
   RowLayout row_layout_;
   hlo::Builder builder_;
-  std::vector<hlo::Value> values_;             // by the graph's ValueId
-  std::vector<bool> updated_;                  // the same: states that the step has changed
-  std::vector<int> parameter_of_;              // the same: index into parameters_, or −1
-  std::vector<Parameter> parameters_;          // in the order of the builder's
-  std::map<std::string, hlo::Value> by_rank_;  // parameters in which ranks differ, by contents
+  std::vector<hlo::Value> values_;                                // by the graph's ValueId
+  std::vector<bool> updated_;                                     // the same: states that the step has changed
+  std::vector<int> parameter_of_;                                 // the same: index into parameters_, or −1
+  std::vector<Parameter> parameters_;                             // in the order of the builder's
+  std::map<std::string, hlo::Value> by_rank_;                     // parameters in which ranks differ, by contents
   std::map<int32_t, std::pair<Int8Weight, Int8Part>> in_8_bits_;  // by the weight's ValueId
   std::vector<std::pair<std::string, hlo::Value>> extra_outputs_;
 };
@@ -107,8 +107,8 @@ class NodeView {
 Result<void> lower_embedding(const NodeView& node);
 Result<void> lower_linear(const NodeView& node);
 Result<void> lower_linear_blocks(const NodeView& node);
-/// x [T, K] · (the weight of operand 1)ᵀ in f32 [T, N]: plain, or in 8 bits with leaves of `leaf` columns where the node
-/// says so.
+/// x [T, K] · (the weight of operand 1)ᵀ in f32 [T, N]: plain, or in 8 bits with leaves of `leaf` columns where the
+/// node says so.
 hlo::Value product_with_weight(const NodeView& node, int64_t leaf);
 Result<void> lower_lookup(const NodeView& node);
 Result<void> lower_add(const NodeView& node);

@@ -213,7 +213,9 @@ std::vector<OracleCase> family_cases() {
     const std::string llama = "llama_nine_heads_llama3_tied";
     cases.push_back(family_case({.golden = llama, .ranks = ranks, .variant = "_draws", .draws = true}));
     cases.push_back(family_case({.golden = llama, .ranks = ranks, .variant = "_batches", .batch_sizes = {1, 2, 3}}));
-    cases.push_back(family_case({.golden = llama, .ranks = ranks, .variant = "_int8", .int8_group = 16}));
+    // An activation between two integers may go either way after another rounding, which moves single logits.
+    cases.push_back(
+        family_case({.golden = llama, .ranks = ranks, .variant = "_int8", .tolerance = 3e-2, .int8_group = 16}));
     cases.push_back(
         family_case({.golden = llama, .ranks = ranks, .variant = "_buckets", .token_buckets = {16, 24, 40}}));
   }
