@@ -17,6 +17,8 @@ void add_compile_options(CLI::App& app, CompileCommand& command) {
   app.get_option("--max-seq-len")
       ->description("Tokens that a slot can hold, as the runs will have it; default: 2048, or what the model can");
   app.add_option("--config", command.config, "A config.json, instead of --model")->excludes("--model")->type_name("F");
+  add_neuron_compiler_options(app, command.neuron);
+  add_cache_options(app, command.cache);
   begin_section(app, "What is compiled");
   app.add_option("--drafts", command.drafts,
                  "Tokens that are drafted a step, as --prompt-lookup-num-tokens says in runs")
@@ -31,6 +33,9 @@ void add_compile_options(CLI::App& app, CompileCommand& command) {
                  "Also write each HLO module (NAME.hlo.pb) there, to run the compiler by hand")
       ->type_name("DIR");
   app.add_option("--json", command.json, "Write every graph and what became of it to this file")->type_name("OUT");
+  app.final_callback([&app] {
+    if (app.count("--model") + app.count("--config") == 0) throw CLI::RequiredError("--model or --config");
+  });
 }
 
 }  // namespace

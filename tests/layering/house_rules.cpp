@@ -104,7 +104,7 @@ std::vector<ThirdPartyRule> third_parties() {
       {"net/if.h", {"transport"}},
       {"netdb.h", {"transport/watch"}},
       {"netinet/", {"transport", "transport/watch", "launcher"}},
-      {"poll.h", {"runtime/process", "runtime/cache", "transport", "transport/*", "launcher"}},
+      {"poll.h", {"runtime/cache", "runtime/process", "transport", "transport/*", "launcher"}},
       {"gtest/", {"tests"}},
       {"gmock/", {"tests"}},
       {"benchmark/", {"tests"}},

@@ -22,6 +22,8 @@ std::string joined(std::vector<std::string> words) {
 
 }  // namespace
 
+std::vector<std::byte> module_bytes(const LoweredStep& step) { return hlo::to_bytes(step.module); }
+
 Compiler::Compiler(CompilerOptions options, std::string version)
     : options_(std::move(options)), version_(std::move(version)) {}
 
@@ -35,7 +37,7 @@ device::ArtifactKey Compiler::key(const LoweredStep& step) const {
   const std::string& name = step.module.name;
   return {.backend = "neuron",
           .step = name,
-          .fields = {{"module", sha256_hex(hlo::to_bytes(step.module))},
+          .fields = {{"module", sha256_hex(module_bytes(step))},
                      {"signature", sha256_hex(to_text(step.signature))},
                      {"compiler", version_},
                      {"flags", joined(compiler_flags(options_, phase_of(name)))},
@@ -45,7 +47,7 @@ device::ArtifactKey Compiler::key(const LoweredStep& step) const {
 
 Result<device::Artifact> Compiler::compile(const LoweredStep& step, device::ArtifactCache& cache) const {
   return cache.get(key(step), [&](const device::ArtifactWorkspace& workspace) {
-    return run_compiler(options_, step.module.name, hlo::to_bytes(step.module), workspace);
+    return run_compiler(options_, step.module.name, module_bytes(step), workspace);
   });
 }
 

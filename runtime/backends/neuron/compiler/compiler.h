@@ -18,6 +18,7 @@
 #include "runtime/core/clock.h"
 #include "runtime/core/result.h"
 #include "runtime/device/artifact_cache.h"
+#include "runtime/process/child_process.h"
 
 namespace lockstep::neuron {
 
@@ -38,6 +39,7 @@ struct CompilerOptions {
   Target target = Target::kTrn1;
   std::vector<std::string> prefill_flags, decode_flags;  // replace the default of the same name, or are added
   Duration deadline = std::chrono::hours(2);             // of one graph
+  const process::ChildStop* stop = nullptr;              // raised, it ends what runs; outlives the compiler
 
   /// Fails with `kInvalidArgument` naming the option: a deadline that is not positive, a flag that this program itself
   /// gives (--target, --framework, --output), phases that disagree about the size of a logical core.
@@ -47,6 +49,9 @@ struct CompilerOptions {
   /// runtime's NEURON_LOGICAL_NC_CONFIG must be the same. Of valid options.
   int cores_per_logical_core() const;
 };
+
+/// What the compiler is given: an HloModuleProto.
+std::vector<std::byte> module_bytes(const LoweredStep& step);
 
 /// Cuts what a user wrote as one option into words at its blanks; quotes ('…' or "…") keep blanks, a backslash the next
 /// character. Fails with `kInvalidArgument` for a quote that is not closed.
@@ -70,9 +75,9 @@ class Compiler {
   device::ArtifactKey key(const LoweredStep& step) const;
 
   /// The NEFF of `step`, compiled unless `cache` has it. Fails as the cache does; with `kUnavailable` where there is no
-  /// compiler; with `kDeadlineExceeded` when it took too long and was ended; with `kUnsupported`, `kResourceExhausted`
-  /// or `kFailedPrecondition` when it refused the module, the memory, or anything else: the message has the end of its
-  /// log and, for known failures, what to do. Thread-safe. @blocking
+  /// compiler; with `kDeadlineExceeded` when it took too long and was ended, `kCancelled` when `stop` was raised; with
+  /// `kUnsupported`, `kResourceExhausted` or `kFailedPrecondition` when it refused the module, the memory, or anything
+  /// else: the message has the end of its log and, for known failures, what to do. Thread-safe. @blocking
   Result<device::Artifact> compile(const LoweredStep& step, device::ArtifactCache& cache) const;
 
  private:

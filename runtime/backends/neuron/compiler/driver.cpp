@@ -61,7 +61,7 @@ Error cannot_start(const CompilerOptions& options, const Error& why) {
   if (why.kind != ErrorKind::kNotFound) return why;
   return {ErrorKind::kUnavailable,
           fmt::format("[runtime/backends/neuron] cannot compile: found no program {}, expected AWS's compiler "
-                      "neuronx-cc; install it, say where it is with --neuron-compiler, or use what another machine "
+                      "neuronx-cc; install it, say where it is with --neuron-cc, or use what another machine "
                       "compiled (--artifacts)",
                       options.program.string())};
 }
@@ -92,19 +92,22 @@ Result<std::string> ask_version(const CompilerOptions& options) {
                                                                   .environment = options.environment,
                                                                   .output = process::ChildStream::kCapture,
                                                                   .errors = process::ChildStream::kCapture},
-                                                                 {.deadline = kVersionDeadline}, nullptr);
+                                                                 {.deadline = kVersionDeadline}, options.stop);
   if (!asked.has_value()) {
     if (asked.error().kind == ErrorKind::kNotFound) return std::string();
     return asked.error();
   }
   const process::ChildOutcome& outcome = asked.value();
+  if (outcome.end == process::ChildOutcome::End::kStop) {
+    return Error{ErrorKind::kCancelled, "[runtime/backends/neuron] asking for the compiler's version was interrupted"};
+  }
   // It has been seen to answer on either stream.
   const std::string version = outcome.succeeded() ? version_in(outcome.output + "\n" + outcome.errors) : "";
   if (!version.empty()) return version;
   return Error{ErrorKind::kFailedPrecondition,
                fmt::format("[runtime/backends/neuron] cannot tell the version of {}: found {} of `{} --version`, "
                            "expected its version; repair the installation, or say where another one is with "
-                           "--neuron-compiler{}{}",
+                           "--neuron-cc{}{}",
                            options.program.string(), to_string(outcome), options.program.string(),
                            outcome.errors.empty() ? "" : ". It said:\n    ", outcome.errors)};
 }
@@ -120,7 +123,7 @@ Result<void> run_compiler(const CompilerOptions& options, const std::string& ste
                           .errors = process::ChildStream::kLog,
                           .folder = workspace.folder,
                           .log = workspace.log},
-                         {.deadline = options.deadline}, nullptr);
+                         {.deadline = options.deadline}, options.stop);
   if (!outcome.has_value()) return cannot_start(options, outcome.error());
   append_file(workspace.folder / kOwnLog, workspace.log);
   if (outcome.value().succeeded() && is_artifact(workspace.artifact)) return ok();

@@ -25,7 +25,8 @@ struct Meaning {
 constexpr Meaning kHostMemory{ErrorKind::kResourceExhausted, "this machine's memory ran out",
                               "compile on a machine with more memory, fewer graphs at once (--jobs), or with -O1"};
 constexpr Meaning kTooManyInstructions{ErrorKind::kUnsupported, "the graph becomes too many instructions",
-                                       "add -O1 to the flags of this phase, lower --prefill-chunk or --batch-size, or "
+                                       "add -O1 to the flags of this phase (--neuron-cc-flags-prefill, "
+                                       "--neuron-cc-flags-decode), lower --prefill-chunk or --batch-size, or "
                                        "use more ranks (--tp)"};
 constexpr Meaning kDeviceMemory{ErrorKind::kResourceExhausted, "the graph does not fit the memory of a core",
                                 "use more ranks (--tp), or lower --batch-size, --max-seq-len or --prefill-chunk"};
@@ -35,8 +36,9 @@ constexpr Meaning kUnknownOperation{ErrorKind::kUnsupported, "it does not know a
 constexpr Meaning kRefusedModule{ErrorKind::kInternal, "it refused the module as malformed",
                                  "this is a bug of Lockstep: report it with the log and with what `lockstep compile "
                                  "--modules DIR` writes"};
-constexpr Meaning kUnknownFlag{ErrorKind::kInvalidArgument, "it does not know a flag",
-                               "see `neuronx-cc compile --help`, and change the flags of this phase"};
+constexpr Meaning kUnknownFlag{
+    ErrorKind::kInvalidArgument, "it does not know a flag",
+    "see `neuronx-cc compile --help`, and change --neuron-cc-flags-prefill or --neuron-cc-flags-decode"};
 constexpr Meaning kCores{ErrorKind::kInvalidArgument, "the target has no logical cores of that size",
                          "change --lnc in the flags of both phases"};
 constexpr Meaning kDiskFull{ErrorKind::kUnavailable, "no space is left on a disk",
@@ -87,6 +89,9 @@ Meaning meaning_of(const FailedCompilation& failed) {
   if (outcome.end == process::ChildOutcome::End::kDeadline) {
     return {ErrorKind::kDeadlineExceeded, "it and what it had started were ended",
             "raise --neuron-compile-deadline-s, or add -O1 to the flags of this phase"};
+  }
+  if (outcome.end == process::ChildOutcome::End::kStop) {
+    return {ErrorKind::kCancelled, "compilation was interrupted", "compile again"};
   }
   if (outcome.signal == SIGKILL || outcome.code == 128 + SIGKILL) {
     return {kHostMemory.kind, "somebody killed it, most often the system because memory ran out", kHostMemory.advice};

@@ -139,8 +139,8 @@ Result<void> CompilerOptions::validate() const {
     return invalid(fmt::format("cannot compile within {} s, expected a positive deadline", to_seconds(deadline)));
   }
   if (program.empty()) return invalid("cannot compile: found no program, expected neuronx-cc or a path to it");
-  LOCKSTEP_TRY_VOID(check_flags(prefill_flags, "flags of prefill"));
-  LOCKSTEP_TRY_VOID(check_flags(decode_flags, "flags of decode"));
+  LOCKSTEP_TRY_VOID(check_flags(prefill_flags, "--neuron-cc-flags-prefill"));
+  LOCKSTEP_TRY_VOID(check_flags(decode_flags, "--neuron-cc-flags-decode"));
   const int prefill = cores_in(compiler_flags(*this, Phase::kPrefill));
   const int decode = cores_in(compiler_flags(*this, Phase::kDecode));
   const int most = target == Target::kTrn2 ? 2 : 1;

@@ -51,7 +51,7 @@ INSTANTIATE_TEST_SUITE_P(
                 "fewer graphs at once (--jobs)"},
         LogCase{"MemoryError", ErrorKind::kResourceExhausted, "this machine's memory ran out", "-O1"},
         LogCase{"Too many instructions after unroll for function sg0000", ErrorKind::kUnsupported,
-                "too many instructions", "add -O1 to the flags of this phase, lower --prefill-chunk"},
+                "too many instructions", "add -O1 to the flags of this phase (--neuron-cc-flags-prefill"},
         LogCase{"[NCC_EBVF030] limit", ErrorKind::kUnsupported, "too many instructions", "--tp"},
         LogCase{"Estimated peak HBM usage exceeds 16GB", ErrorKind::kResourceExhausted,
                 "does not fit the memory of a core", "--max-seq-len"},

@@ -83,8 +83,9 @@ std::string refusal(const CompilerOptions& options) {
 
 TEST(CompilerFlags, MustNotSayWhatThisProgramSays) {
   EXPECT_THAT(refusal(with_flags(Target::kTrn1, {"--target=trn2"}, {})),
-              HasSubstr("flags of prefill: found --target, expected other flags; choose the target with"));
-  EXPECT_THAT(refusal(with_flags(Target::kTrn1, {}, {"-o", "x"})), HasSubstr("flags of decode: found --output"));
+              HasSubstr("--neuron-cc-flags-prefill: found --target, expected other flags; choose the target with"));
+  EXPECT_THAT(refusal(with_flags(Target::kTrn1, {}, {"-o", "x"})),
+              HasSubstr("--neuron-cc-flags-decode: found --output"));
 }
 
 TEST(CompilerFlags, MustAgreeAboutLogicalCores) {
