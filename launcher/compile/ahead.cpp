@@ -60,11 +60,10 @@ CompiledStep compile_step(const neuron::Compiler& compiler, const neuron::Lowere
 Result<std::vector<neuron::LoweredStep>> steps_to_compile(const CompileCommand& command) {
   const std::filesystem::path config = command.config.empty() ? command.model.model / "config.json" : command.config;
   LOCKSTEP_TRY(const checkpoint::ModelSpec spec, serving_spec(command.model, config));
-  LOCKSTEP_TRY(
-      const partition::Partition partition,
-      partition::make_partition(spec, command.model.tp.value_or(1), command.model.experts, command.model.numerics));
   LOCKSTEP_TRY(const shards::ShardOptions sizes, sizes_of(command, spec));
-  LOCKSTEP_TRY(const auto graphs, graphs_of_group(spec, partition, sizes));
+  LOCKSTEP_TRY(const DividedModel divided,
+               divide_model(command.model, spec, command.model.tp.value_or(1), sizes.slots));
+  LOCKSTEP_TRY(const auto graphs, graphs_of_group(spec, divided.partition, sizes));
   std::vector<neuron::LoweredStep> steps;
   for (const std::vector<graph::Graph>& ranks : graphs) {
     LOCKSTEP_TRY(steps.emplace_back(), neuron::lower(ranks));
