@@ -16,6 +16,7 @@ namespace {
 
 using ::testing::AllOf;
 using ::testing::ElementsAre;
+using ::testing::EndsWith;
 using ::testing::HasSubstr;
 using ::testing::StartsWith;
 
@@ -27,7 +28,7 @@ std::vector<std::string> names_of(const std::vector<neuron::LoweredStep>& steps)
 
 /// Of the tiny Llama.
 std::vector<neuron::LoweredStep> steps_of(CompileCommand command) {
-  const TinyModel model(kTinyLlama);
+  const TinyModel model(kTinyLlama, "steps");
   command.model.model = model.path();
   return steps_to_compile(command).value();
 }
@@ -69,7 +70,7 @@ class ScriptedCache final : public device::ArtifactCache {
   Result<device::Artifact> get(const device::ArtifactKey& key, const device::MakeArtifact&) override {
     const std::lock_guard lock(mutex_);
     asked_.insert(key.step);
-    if (key.step == "decode") return Error{ErrorKind::kUnsupported, "[test] cannot: too large"};
+    if (key.step == "decode") return Error{ErrorKind::kUnsupported, "[test] cannot: too large\nits log"};
     return device::Artifact{.path = artifact_, .was_made = key.step != "prefill", .origin = "from a test"};
   }
   const std::multiset<std::string>& asked() const { return asked_; }
@@ -113,14 +114,15 @@ TEST_F(CompileSteps, AsksForEachOnceAndGoesOnAfterAFailure) {
 TEST_F(CompileSteps, AreReportedByLineAndAsJson) {
   std::vector<CompiledStep> steps = compile(1);
   steps[2].seconds = 12.34;
-  EXPECT_THAT(to_line(steps[1]), AllOf(StartsWith("decode         failed "), HasSubstr("[test] cannot: too large")));
+  EXPECT_THAT(to_line(steps[1]), AllOf(StartsWith("decode         failed "), EndsWith("s  [test] cannot: too large")));
   EXPECT_THAT(to_line(steps[2]), AllOf(StartsWith("verify         compiled      12.3 s      2.00 KiB  "),
                                        HasSubstr(steps[2].artifact.value().path.string())));
-  EXPECT_EQ(to_summary(compiler_, steps, 1.25), "3 graphs for trn1: 1 compiled, 1 cached, 1 failed; 1.2 s");
+  EXPECT_EQ(to_summary(compiler_, steps, 1.25),
+            "3 graphs for trn1, compiler of unknown version: 1 compiled, 1 cached, 1 failed; 1.2 s");
   const auto json = nlohmann::json::parse(to_json(compiler_, steps, 1.25));
   EXPECT_EQ(json["version"], "");
   EXPECT_EQ(json["failed"], 1);
-  EXPECT_EQ(json["graphs"][1]["error"], "[test] cannot: too large");
+  EXPECT_EQ(json["graphs"][1]["error"], "[test] cannot: too large\nits log");
   EXPECT_EQ(json["graphs"][2]["bytes"], 2048);
   EXPECT_EQ(json["graphs"][2]["key"]["target"], "trn1");
 }
