@@ -58,6 +58,10 @@ Result<void> print_graph(const graph::Graph& before, const std::string& passes) 
 Result<void> print_modules(const ExplainCommand& command, const checkpoint::ModelSpec& spec,
                            const partition::Partition& partition, const shards::ShardOptions& options) {
   LOCKSTEP_TRY(const std::vector<std::vector<graph::Graph>> steps, graphs_of_group(spec, partition, options));
+  std::vector<device::StepGraph> all;
+  for (const std::vector<graph::Graph>& ranks : steps) all.emplace_back(ranks.front(), ranks);
+  LOCKSTEP_TRY(const neuron::MemoryEstimate memory, neuron::estimate_memory(all));
+  fmt::print("memory of a core: {}, and what the compiler and the runtime add\n\n", neuron::to_string(memory));
   for (const std::vector<graph::Graph>& ranks : steps) {
     const bool is_prefill = neuron::phase_of(ranks.front().name) == neuron::Phase::kPrefill;
     if (command.phase == (is_prefill ? "decode" : "prefill")) continue;
@@ -72,16 +76,16 @@ Result<void> print_modules(const ExplainCommand& command, const checkpoint::Mode
 Result<void> explain(const ExplainCommand& command) {
   LOCKSTEP_TRY(const checkpoint::ModelSpec spec, serving_spec(command.model, command.model.model / "config.json"));
   const int ranks = command.model.tp.value_or(1);
-  LOCKSTEP_TRY(const partition::Partition partition,
-               partition::make_partition(spec, ranks, command.model.experts, command.model.numerics));
+  const int64_t slots = command.model.batch_size.value_or(1);
+  LOCKSTEP_TRY(const DividedModel divided, divide_model(command.model, spec, ranks, slots));
+  const partition::Partition& partition = divided.partition;
   if (command.rank >= ranks) {
     return Error{ErrorKind::kInvalidArgument,
                  fmt::format("[launcher] --rank: found {}, expected 0 to {}; ask for a rank of the {} that --tp gives",
                              command.rank, ranks - 1, ranks)};
   }
   const int64_t capacity = command.model.max_seq_len.value_or(default_capacity(spec));
-  LOCKSTEP_TRY(const shards::ShardOptions options,
-               shard_options(command.model, spec, command.model.batch_size.value_or(1), capacity));
+  LOCKSTEP_TRY(const shards::ShardOptions options, shard_options(command.model, spec, slots, capacity));
   if (command.backend == "neuron") return print_modules(command, spec, partition, options);
   LOCKSTEP_TRY(const shards::ShardGraphs before, shards::build_graphs(spec, partition, command.rank, options, {}));
   LOCKSTEP_TRY(const shards::ShardGraphs after,
@@ -90,6 +94,7 @@ Result<void> explain(const ExplainCommand& command) {
   if (command.show != "graph") {
     fmt::print("{}\n\n", architecture_line(spec, options.dtype));
     fmt::print("{}\n", partition::to_text(spec, partition));
+    if (!divided.warning.empty()) fmt::print("{}\n\n", divided.warning);
     if (spec.experts > 0) fmt::print("{}\n", cost::compare_expert_splits(spec, ranks, options.dtype, options.slots));
     fmt::print("rank {}, after all passes, per step with all rows in use:\n", command.rank);
     for (const graph::Graph* graph : after.all()) print_summary(*graph);

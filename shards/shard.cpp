@@ -6,6 +6,7 @@
 
 #include "runtime/core/check.h"
 #include "runtime/device/agreement.h"
+#include "runtime/device/slot_carrier.h"
 #include "shards/buckets.h"
 
 namespace lockstep::shards {
@@ -85,8 +86,28 @@ Result<void> Shard::copy_slot(const SlotCopy& copy) {
   LOCKSTEP_TRY_VOID(check_slot(copy.src, "copy"));
   LOCKSTEP_TRY_VOID(check_slot(copy.dst, "copy to"));
   LOCKSTEP_TRY(const SlotProgress progress, states_->progress(copy.src));
-  LOCKSTEP_TRY_VOID(store_->copy_slot(copy.src.value, copy.dst.value, progress.length));
+  LOCKSTEP_TRY_VOID(copy_cache(copy, progress.length));
   return states_->copy(copy.src, copy.dst);
+}
+
+Result<void> Shard::copy_cache(const SlotCopy& copy, int64_t tokens) {
+  const int64_t each = graphs_.cache_slots();
+  if (each == options_.slots) return store_->copy_slot(copy.src.value, copy.dst.value, tokens);
+  const int64_t rank = communicator_->rank(), from = copy.src.value / each, to = copy.dst.value / each;
+  const int64_t src = copy.src.value % each, dst = copy.dst.value % each;
+  if (from == to) return rank == from ? store_->copy_slot(src, dst, tokens) : Result<void>(ok());
+  auto* const carrier = dynamic_cast<device::SlotCarrier*>(store_.get());
+  if (carrier == nullptr) {
+    return Error{
+        ErrorKind::kUnsupported,
+        fmt::format("[shards] cannot copy slot {} of rank {} to slot {} of rank {}: found a backend whose slots "
+                    "stay on their rank, expected one that hands them over; take another mode of --gqa",
+                    copy.src, from, copy.dst, to)};
+  }
+  carried_.resize(static_cast<size_t>(carrier->slot_bytes(tokens)));
+  if (rank == from) LOCKSTEP_TRY_VOID(carrier->take_slot(src, tokens, carried_));
+  LOCKSTEP_TRY_VOID(communicator_->broadcast(carried_, static_cast<int>(from), device::Stream::host()));
+  return rank == to ? carrier->put_slot(dst, tokens, carried_) : Result<void>(ok());
 }
 
 Result<void> Shard::check_rows(const PrefillRows& rows) const {
@@ -144,23 +165,25 @@ Result<StepOutput> Shard::prefill(const PrefillRows& rows, StepTag tag) {
   return run(bucket, inputs.tensors);
 }
 
-/// The smallest decode graph whose bound holds every running slot's next position.
-Result<size_t> Shard::decode_bucket() const {
-  if (options_.token_buckets.size() <= 1) return size_t{0};
-  int64_t longest = 0;
+/// The smallest decode graph that runs every running slot and whose bound holds all of their next positions.
+Result<size_t> Shard::decode_graph() const {
+  if (graphs_.decode.size() == 1) return size_t{0};
+  int64_t longest = 0, batch = 0;
   for (int32_t slot = 0; slot < options_.slots; ++slot) {
     LOCKSTEP_TRY(const bool runs, states_->runs(SlotId(slot)));
     if (!runs) continue;
     LOCKSTEP_TRY(const SlotProgress progress, states_->progress(SlotId(slot)));
     longest = std::max<int64_t>(longest, progress.length + 1);
+    batch = slot + 1;
   }
-  return smallest_bucket(options_.token_buckets, longest);
+  const size_t lengths = std::max<size_t>(1, options_.token_buckets.size());
+  return smallest_bucket(options_.batch_sizes, batch) * lengths + smallest_bucket(options_.token_buckets, longest);
 }
 
 Result<StepOutput> Shard::decode(StepTag tag) {
-  LOCKSTEP_TRY(const size_t bucket, decode_bucket());
+  LOCKSTEP_TRY(const size_t chosen, decode_graph());
   LOCKSTEP_TRY_VOID(write_step(tag));
-  return run(graphs_.prefill.size() + bucket, {});
+  return run(graphs_.prefill.size() + chosen, {});
 }
 
 Result<StepOutput> Shard::verify(std::span<const int32_t> drafted, StepTag tag) {

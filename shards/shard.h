@@ -81,9 +81,12 @@ class Shard final : public Engine {
   Result<void> check_decision(const Decision& decision) const;
   /// Gives rank 0's decision to every rank. @collective @blocking
   Result<void> share(Decision& decision);
+  /// Where slots are divided between ranks, what the copied one holds goes to the rank of the other.
+  /// @collective @blocking
   Result<void> copy_slot(const SlotCopy& copy);
+  Result<void> copy_cache(const SlotCopy& copy, int64_t tokens);
   Result<void> write_step(StepTag tag);
-  Result<size_t> decode_bucket() const;
+  Result<size_t> decode_graph() const;
   Result<StepOutput> run(size_t executable, std::span<const device::HostTensor> inputs);
 
   ShardGraphs graphs_;
@@ -102,6 +105,7 @@ class Shard final : public Engine {
   std::vector<int32_t> stop_scratch_;                // [slots]
   std::vector<int32_t> decision_payload_;            // [3 · slots]
   std::vector<std::byte> own_payload_, payloads_;    // of `confirm`
+  std::vector<std::byte> carried_;                   // keys and values on their way to another rank
 };
 
 }  // namespace lockstep::shards

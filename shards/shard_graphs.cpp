@@ -21,7 +21,7 @@ Result<void> require_at_least(std::string_view name, int64_t value, int64_t leas
 Result<void> require_buckets(std::string_view name, const std::vector<int64_t>& buckets, int64_t last) {
   const bool rise = std::ranges::adjacent_find(buckets, std::greater_equal()) == buckets.end();
   if (buckets.empty() || (rise && buckets.front() >= 1 && buckets.back() == last)) return ok();
-  return invalid(fmt::format("cannot size a shard: found {} {}, expected lengths that rise to {}", name,
+  return invalid(fmt::format("cannot size a shard: found {} {}, expected numbers that rise to {}", name,
                              fmt::join(buckets, ","), last));
 }
 
@@ -32,11 +32,12 @@ class GraphSet {
            const std::vector<graph::Pass>& passes, families::BuildStep build_step)
       : spec_(spec), partition_(partition), passes_(passes), build_step_(build_step) {}
 
-  /// `bucket` 0: the only graph of its phase.
+  /// `bucket` 0: of no length, and `shape.batch` 0: of all slots, which needs no word in the name.
   Result<graph::Graph> build(const StepShape& shape, int64_t bucket) {
     LOCKSTEP_TRY(families::Step step, build_step_(spec_, partition_, shape));
     tensors_.merge(step.tensors);
     LOCKSTEP_TRY(graph::Graph graph, graph::run_passes(step.graph, passes_));
+    if (shape.batch > 0) graph.name += fmt::format("_b{}", shape.batch);
     if (bucket > 0) graph.name += fmt::format("_{}", bucket);
     return graph;
   }
@@ -65,6 +66,7 @@ Result<void> ShardOptions::validate() const {
   LOCKSTEP_TRY_VOID(require_at_least("chunk", chunk, 1));
   LOCKSTEP_TRY_VOID(require_at_least("capacity", capacity, 1));
   LOCKSTEP_TRY_VOID(require_at_least("drafts", drafts, 0));
+  LOCKSTEP_TRY_VOID(require_buckets("batch sizes", batch_sizes, slots));
   LOCKSTEP_TRY_VOID(require_buckets("context buckets", context_buckets, chunk));
   LOCKSTEP_TRY_VOID(require_buckets("token buckets", token_buckets, capacity));
   if (!is_float(dtype))
@@ -75,6 +77,14 @@ Result<void> ShardOptions::validate() const {
 int64_t ShardGraphs::vocabulary() const {
   const graph::Graph& graph = decode.front();
   return graph.value(graph.find("seen").value()).type.shape[1];
+}
+
+int64_t ShardGraphs::cache_slots() const {
+  const graph::Graph& graph = decode.front();
+  for (const graph::Node& node : graph.nodes) {
+    if (node.op == graph::Op::kKvAppend) return graph.value(node.operands[1]).type.shape[0];
+  }
+  return graph.slots;
 }
 
 std::vector<const graph::Graph*> ShardGraphs::all() const {
@@ -98,6 +108,12 @@ Result<ShardGraphs> build_graphs(const checkpoint::ModelSpec& spec, const partit
                                  const ShardOptions& options, const std::vector<graph::Pass>& passes) {
   LOCKSTEP_TRY_VOID(options.validate());
   LOCKSTEP_TRY(const families::BuildStep build, families::find_family(spec));
+  if (partition.gqa == partition::GqaMode::kBatch && options.slots % partition.ranks() != 0) {
+    return invalid(
+        fmt::format("cannot divide slots: found {} over {} ranks, expected a multiple; take another mode of "
+                    "--gqa or number of slots",
+                    options.slots, partition.ranks()));
+  }
   const StepShape whole{.rank = rank,
                         .slots = options.slots,
                         .chunk = options.chunk,
@@ -117,11 +133,14 @@ Result<ShardGraphs> build_graphs(const checkpoint::ModelSpec& spec, const partit
     if (bucket > 0) shape.chunk = bucket;
     LOCKSTEP_TRY(graphs.prefill.emplace_back(), set.build(shape, bucket));
   }
-  for (const int64_t bucket : or_one(options.token_buckets)) {
-    StepShape shape = whole;
-    shape.phase = Phase::kDecode;
-    shape.bound = bucket;
-    LOCKSTEP_TRY(graphs.decode.emplace_back(), set.build(shape, bucket));
+  for (const int64_t batch : or_one(options.batch_sizes)) {
+    for (const int64_t bucket : or_one(options.token_buckets)) {
+      StepShape shape = whole;
+      shape.phase = Phase::kDecode;
+      shape.batch = batch;
+      shape.bound = bucket;
+      LOCKSTEP_TRY(graphs.decode.emplace_back(), set.build(shape, bucket));
+    }
   }
   if (options.drafts > 0) {
     StepShape shape = whole;
@@ -144,6 +163,9 @@ std::string collective_list(const ShardGraphs& graphs) {
       } else if (node.op == graph::Op::kAllGather) {
         text += fmt::format("{} all_gather {} rows, columns {}\n", graph->name, operand[0],
                             fmt::join(node.integers("parts"), ","));
+      } else if (node.op == graph::Op::kRowsOfOwners) {
+        text += fmt::format("{} rows_of_owners {} rows of {} columns, {} slots each, columns {}\n", graph->name,
+                            operand[0], operand[1], node.integer("slots"), fmt::join(node.integers("parts"), ","));
       } else if (node.op == graph::Op::kAgree) {
         text += fmt::format("{} agree {} slots\n", graph->name, graph->slots);
       }

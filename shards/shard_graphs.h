@@ -1,6 +1,6 @@
 // The closed set of graphs of one rank: everything that is compiled at start, before the first request.
 //
-//   prefill        one, or one for each context bucket          decode     one, or one for each token bucket
+//   prefill        one, or one for each context bucket          decode     one for each batch size and token bucket
 //   verify         only where tokens are drafted: the last token of every slot and its drafts, scored at once
 #pragma once
 
@@ -20,9 +20,10 @@ namespace lockstep::shards {
 /// The static sizes of a shard.
 struct ShardOptions {
   int64_t slots = 1;
-  int64_t chunk = 256;      // rows of a prefill step
-  int64_t capacity = 2048;  // tokens that a slot holds
-  int64_t drafts = 0;       // tokens of a slot that a verify step scores after its last one; 0: no such graph
+  int64_t chunk = 256;               // rows of a prefill step
+  int64_t capacity = 2048;           // tokens that a slot holds
+  int64_t drafts = 0;                // tokens of a slot that a verify step scores after its last one; 0: no such graph
+  std::vector<int64_t> batch_sizes;  // rising, the last is `slots`; empty: decode steps of all slots
   std::vector<int64_t> context_buckets;  // rising, the last is `chunk`; empty: one prefill graph
   std::vector<int64_t> token_buckets;    // rising, the last is `capacity`; empty: one decode graph
   DType dtype = DType::kFloat32;
@@ -35,7 +36,7 @@ struct ShardOptions {
 /// The graphs of a rank, after the passes, and the checkpoint tensors behind their weights.
 struct ShardGraphs {
   std::vector<graph::Graph> prefill;  // by rows, rising
-  std::vector<graph::Graph> decode;   // by the bound on positions, rising
+  std::vector<graph::Graph> decode;   // by the slots that they run, rising, then by the bound on positions, rising
   std::optional<graph::Graph> verify;
   std::vector<std::vector<graph::Graph>>
       group;  // in the order of `all`: the step of every rank; empty unless asked for
@@ -48,6 +49,8 @@ struct ShardGraphs {
   std::vector<device::StepGraph> steps() const;
   /// Tokens that the model knows.
   int64_t vocabulary() const;
+  /// Slots of this rank's caches: all, or its share where whole sequences lie on one rank.
+  int64_t cache_slots() const;
 };
 
 /// Builds the closed set of graphs of `rank`. Pure; `explain` prints them. `passes` may be empty.

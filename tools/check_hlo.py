@@ -92,7 +92,7 @@ class Case:
         import numpy as np
 
         self.np = np
-        self.dtypes = {"f32": np.float32, "i32": np.int32, "u8": np.uint8, "bf16": ml_dtypes.bfloat16,
+        self.dtypes = {"f32": np.float32, "i32": np.int32, "u8": np.uint8, "i8": np.int8, "bf16": ml_dtypes.bfloat16,
                        "f16": np.float16}
         self.directory = directory
         self.described = json.loads((directory / "case.json").read_text())

@@ -30,9 +30,17 @@ Result<Plan> make_plan(const BenchCommand& command, const RankContext& context) 
   Plan plan;
   const auto locally = [&]() -> Result<void> {
     LOCKSTEP_TRY_VOID(check_world_size(command.model.tp, context.bootstrap.size()));
+    if (command.invariance_cost && context.run.backend == "neuron") {
+      return Error{
+          ErrorKind::kUnsupported,
+          "[launcher] --invariance-cost: found --backend neuron, expected one whose sums are invariant; leave it "
+          "away"};
+    }
     LOCKSTEP_TRY(plan.model.spec, serving_spec(command.model, config_of(command)));
-    LOCKSTEP_TRY(plan.model.partition, partition::make_partition(plan.model.spec, context.bootstrap.size(),
-                                                                 command.model.experts, command.model.numerics));
+    LOCKSTEP_TRY(DividedModel divided,
+                 divide_model(command.model, plan.model.spec, context.bootstrap.size(), command.shape.batch));
+    plan.model.partition = std::move(divided.partition);
+    if (context.bootstrap.rank() == 0 && !divided.warning.empty()) context.log.warning("warning: {}", divided.warning);
     const int64_t needed = command.shape.prompt_tokens + command.shape.new_tokens - 1;  // the last is never cached
     const int64_t capacity = command.model.max_seq_len.value_or(needed);
     const int64_t most = longest_sequence(plan.model.spec).value_or(capacity);

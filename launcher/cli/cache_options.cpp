@@ -26,6 +26,11 @@ void add_cache_options(CLI::App& app, CacheOptions& options) {
       ->check(CLI::Range(0.0, 1e6))
       ->capture_default_str()
       ->type_name("S");
+  auto* limit = app.add_option("--compile-cache-limit", options.limit,
+                               "Bytes of the folder; what was not used for longest makes room; default: no limit")
+                    ->check(CLI::Range(int64_t{1}, int64_t{1} << 60))
+                    ->type_name("BYTES");
+  artifacts->excludes(limit);
 }
 
 }  // namespace lockstep::launcher

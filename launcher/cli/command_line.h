@@ -23,15 +23,19 @@ struct ModelOptions {
   std::filesystem::path model;
   std::optional<int> tp;              // default: the world size
   std::optional<int64_t> batch_size;  // slots; default: the number of prompts, at most 8
+  std::vector<int64_t>
+      batch_sizes;  // rising, the last is `batch_size`: a decode graph of each; empty: one of all slots
   int64_t prefill_chunk = 256;
   std::optional<int64_t> max_seq_len;  // capacity of a slot
   std::optional<std::string> dtype;    // default: the checkpoint's
   std::optional<std::string> weights;  // "int8" or "int8:GROUP"; default: in that type
   partition::ExpertSplit experts = partition::ExpertSplit::kColumns;
   partition::Numerics numerics = partition::Numerics::kInvariant;
-  std::optional<int64_t> window;       // of every layer, instead of the model's own
-  int64_t pinned_sinks = 0;            // first positions that windows keep
-  std::optional<std::string> buckets;  // "auto" or a list of lengths
+  partition::GqaMode gqa = partition::GqaMode::kAuto;
+  std::optional<int64_t> window;         // of every layer, instead of the model's own
+  int64_t pinned_sinks = 0;              // first positions that windows keep
+  std::optional<std::string> buckets;    // "auto" or a list of lengths
+  std::vector<int64_t> context_buckets;  // rising rows of prefill steps; {0}: token by token; empty: as `buckets` says
 };
 
 enum class Launch { kMpi, kThreads };
@@ -47,6 +51,7 @@ struct CacheOptions {
   bool require_cached = false;                     // a miss is an error
   bool retry_failed = false;                       // compile again what failed before
   double wait_s = 3600.0;                          // for another process that compiles the same
+  std::optional<int64_t> limit;                    // bytes of the directory; default: none
 };
 
 /// How graphs are compiled for AWS Neuron devices and run on them.

@@ -1,9 +1,93 @@
 #include "launcher/cli/shared_options.h"
 
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
 #include <CLI/CLI.hpp>
+#include <algorithm>
+#include <charconv>
 #include <map>
 
 namespace lockstep::launcher {
+
+namespace {
+
+/// "1,4,8" as numbers from `least` to `most`, rising, each once. CLI11 catches what is thrown and names the option.
+std::vector<int64_t> numbers_of(const std::string& option, const std::string& text, int64_t least, int64_t most) {
+  std::vector<int64_t> numbers;
+  const char* const end = text.data() + text.size();
+  for (const char* next = text.data();; ++next) {
+    int64_t number = 0;
+    const auto [stop, failure] = std::from_chars(next, end, number);
+    if (failure != std::errc{} || number < least || number > most || (stop != end && *stop != ',')) {
+      throw CLI::ValidationError(option,
+                                 fmt::format("found \"{}\", expected a number from {} to {}, or several such as "
+                                             "1,4,8",
+                                             text, least, most));
+    }
+    numbers.push_back(number);
+    next = stop;
+    if (stop == end) break;
+  }
+  std::ranges::sort(numbers);
+  numbers.erase(std::unique(numbers.begin(), numbers.end()), numbers.end());
+  return numbers;
+}
+
+void set_buckets(ModelOptions& options, const std::string& buckets) {
+  if (options.buckets) {
+    throw CLI::ValidationError("--buckets", "found it beside several lengths of --max-seq-len, expected one of them");
+  }
+  options.buckets = buckets;
+}
+
+/// Batch sizes, lengths and chunks: numbers, or lists of them, of each of which a graph is compiled.
+void add_shape_options(CLI::App& app, ModelOptions& options) {
+  app.add_option_function<std::string>(
+         "--batch-size",
+         [&options](const std::string& text) {
+           options.batch_sizes = numbers_of("--batch-size", text, 1, 65536);
+           options.batch_size = options.batch_sizes.back();
+           if (options.batch_sizes.size() == 1) options.batch_sizes.clear();
+         },
+         "Sequences at once; several such as 1,4,8: a decode step runs the smallest that holds those in use; default: "
+         "the number of prompts, at most 8")
+      ->type_name("B[,B]");
+  auto* chunk = app.add_option("--prefill-chunk", options.prefill_chunk, "Token rows of a prefill step")
+                    ->check(CLI::Range(int64_t{1}, kMostTokens))
+                    ->capture_default_str()
+                    ->type_name("C");
+  app.add_option_function<std::string>(
+         "--max-seq-len,--n-positions",
+         [&options](const std::string& text) {
+           const std::vector<int64_t> lengths = numbers_of("--max-seq-len", text, 1, kMostTokens);
+           options.max_seq_len = lengths.back();
+           if (lengths.size() > 1) set_buckets(options, fmt::format("{}", fmt::join(lengths, ",")));
+         },
+         "Tokens that a slot can hold; several: the --buckets up to the last; default: what the prompts need")
+      ->type_name("L[,L]");
+  app.add_option_function<std::string>(
+         "--buckets", [&options](const std::string& text) { set_buckets(options, text); },
+         "Compile graphs for several lengths: auto, or lengths such as 128,512,2048 (prefill chunks are half as "
+         "long, instead of --prefill-chunk); for backends that cannot stop at the length in use")
+      ->type_name("auto|L[,L]");
+  app.add_option_function<std::string>(
+         "--context-buckets,--context-length-estimate",
+         [&options](const std::string& text) {
+           options.context_buckets = numbers_of("--context-buckets", text, 0, kMostTokens);
+           if (options.context_buckets.front() == 0 && options.context_buckets.size() > 1) {
+             throw CLI::ValidationError("--context-buckets",
+                                        "found 0 beside others, expected 0 alone (token by token)");
+           }
+         },
+         "Token rows of prefill steps, one or several, of which the smallest that holds a chunk is used; longer "
+         "prompts "
+         "take several steps; 0: prompts go in token by token")
+      ->excludes(chunk)
+      ->type_name("C[,C]");
+}
+
+}  // namespace
 
 void begin_section(CLI::App& app, const std::string& title) { app.option_defaults()->group(title); }
 
@@ -12,21 +96,15 @@ void add_model_options(CLI::App& app, ModelOptions& options) {
   app.add_option("--model", options.model, "Hugging Face directory: config.json, *.safetensors, tokenizer.json")
       ->required()
       ->type_name("DIR");
-  app.add_option("--tp", options.tp, "Tensor-parallel degree; default: the number of ranks")
+  app.add_option("--tp,--tp-degree", options.tp, "Tensor-parallel degree; default: the number of ranks")
       ->check(CLI::Range(1, 4096))
       ->type_name("P");
-  app.add_option("--batch-size", options.batch_size, "Sequences at once; default: the number of prompts, at most 8")
-      ->check(CLI::Range(int64_t{1}, int64_t{65536}))
-      ->type_name("B");
-  app.add_option("--prefill-chunk", options.prefill_chunk, "Token rows of a prefill step")
-      ->check(CLI::Range(int64_t{1}, kMostTokens))
-      ->capture_default_str()
-      ->type_name("C");
-  app.add_option("--max-seq-len", options.max_seq_len, "Tokens that a slot can hold; default: what the prompts need")
-      ->check(CLI::Range(int64_t{1}, kMostTokens))
-      ->type_name("L");
-  app.add_option("--dtype", options.dtype, "float32, bfloat16 or float16; default: the checkpoint's")
-      ->check(CLI::IsMember({"float32", "bfloat16", "float16"}))
+  add_shape_options(app, options);
+  app.add_option("--dtype,--amp", options.dtype,
+                 "float32 (f32), bfloat16 (bf16) or float16 (f16); default: the checkpoint's")
+      ->transform(CLI::CheckedTransformer(
+                      std::map<std::string, std::string>{{"f32", "float32"}, {"bf16", "bfloat16"}, {"f16", "float16"}})
+                      .description("{float32,f32,bfloat16,bf16,float16,f16}"))
       ->type_name("TYPE");
   app.add_option("--weights", options.weights,
                  "int8: multiply with 8-bit integers, GROUP columns to a scale (docs/quantization.md); default: as "
@@ -42,6 +120,13 @@ void add_model_options(CLI::App& app, ModelOptions& options) {
                                                                  {"fast", partition::Numerics::kFast}})
                       .description("{invariant,fast}"))
       ->type_name("HOW");
+  std::map<std::string, partition::GqaMode> gqa_modes{{"auto", partition::GqaMode::kAuto}};
+  for (const partition::GqaMode mode : partition::kGqaModes) gqa_modes.emplace(partition::name_of(mode), mode);
+  app.add_option("--gqa", options.gqa,
+                 "Where key/value heads are computed and kept (docs/gqa.md): heads, replicated, all-gather or batch; "
+                 "auto (default): heads, or replicated where ranks share a head")
+      ->transform(CLI::CheckedTransformer(std::move(gqa_modes)).description("{auto,heads,replicated,all-gather,batch}"))
+      ->type_name("MODE");
   app.add_option("--window", options.window,
                  "Tokens that a token sees, itself included, in every layer; default: what the model says")
       ->check(CLI::Range(int64_t{1}, kMostTokens))
@@ -50,11 +135,6 @@ void add_model_options(CLI::App& app, ModelOptions& options) {
                  "First tokens that stay visible beyond windows (StreamingLLM); default: none")
       ->check(CLI::Range(int64_t{1}, kMostTokens))
       ->type_name("N");
-  app.add_option(
-         "--buckets", options.buckets,
-         "Compile graphs for several lengths: auto, or lengths such as 128,512,2048 (prefill chunks are half as "
-         "long, instead of --prefill-chunk); for backends that cannot stop at the length in use")
-      ->type_name("auto|L[,L]");
 }
 
 void add_run_options(CLI::App& app, RunOptions& options) {

@@ -42,8 +42,7 @@ Result<std::optional<Plan>> make_plan(const GenerateCommand& command, const Rank
   const auto locally = [&]() -> Result<void> {
     LOCKSTEP_TRY_VOID(check_world_size(command.model.tp, bootstrap.size()));
     LOCKSTEP_TRY(model.spec, serving_spec(command.model, command.model.model / "config.json"));
-    LOCKSTEP_TRY(model.partition, partition::make_partition(model.spec, bootstrap.size(), command.model.experts,
-                                                            command.model.numerics));
+    LOCKSTEP_TRY_VOID(divide_model(command.model, model.spec, bootstrap.size(), std::nullopt));
     if (bootstrap.rank() == 0) {
       LOCKSTEP_TRY(own, prepare(model.spec));
     }
@@ -56,6 +55,9 @@ Result<std::optional<Plan>> make_plan(const GenerateCommand& command, const Rank
   if (sizes.slots == 0) return std::optional<Plan>();
 
   const auto size = [&]() -> Result<void> {
+    LOCKSTEP_TRY(DividedModel divided, divide_model(command.model, model.spec, bootstrap.size(), sizes.slots));
+    model.partition = std::move(divided.partition);
+    if (bootstrap.rank() == 0 && !divided.warning.empty()) context.log.warning("warning: {}", divided.warning);
     LOCKSTEP_TRY(model.shard, shard_options(command.model, model.spec, sizes.slots, sizes.capacity));
     model.shard.drafts = sizes.drafts;
     if (sizes.wants_logits) model.shard.logits = families::StepShape::Logits::kOutput;
@@ -96,6 +98,11 @@ Result<RunFacts> facts_of(const RankContext& context, const Plan& plan, const Lo
                  .slots = plan.model.shard.slots,
                  .chunk = plan.model.shard.chunk,
                  .capacity = plan.model.shard.capacity,
+                 .batch_sizes = plan.model.shard.batch_sizes,
+                 .context_buckets = plan.model.shard.context_buckets,
+                 .token_buckets = plan.model.shard.token_buckets,
+                 .dtype = std::string(to_string(plan.model.shard.dtype)),
+                 .weights = weights_in_words(plan.model.spec),
                  .memory = {},
                  .startup = startup,
                  .graphs_expected = loaded.graphs_expected,

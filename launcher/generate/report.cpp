@@ -108,6 +108,14 @@ std::string to_json(const Answers& answers, const RunFacts& facts) {
   json["backend"] = facts.backend;
   json["communicator"] = facts.communicator;
   json["threads"] = facts.threads;
+  const auto or_one = [](const std::vector<int64_t>& sizes, int64_t one) {
+    return sizes.empty() ? std::vector<int64_t>{one} : sizes;
+  };
+  json["batch_sizes"] = or_one(facts.batch_sizes, facts.slots);
+  json["context_buckets"] = or_one(facts.context_buckets, facts.chunk);
+  json["token_buckets"] = or_one(facts.token_buckets, facts.capacity);
+  json["dtype"] = facts.dtype;
+  json["weights"] = facts.weights;
   json["batch_size"] = facts.slots;
   json["prefill_chunk"] = facts.chunk;
   json["max_seq_len"] = facts.capacity;

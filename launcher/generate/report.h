@@ -21,12 +21,14 @@ struct RunFacts {
   int threads = 1;
   std::string backend, communicator;
   int64_t slots = 0, chunk = 0, capacity = 0;
-  std::vector<RankMemory> memory;                        // by rank
-  std::vector<std::pair<std::string, double>> startup;   // seconds by phase, rank 0
-  size_t graphs_expected = 0;                            // the closed set of the start
-  std::vector<std::string> graphs, graphs_after_warmup;  // as compiled
-  std::optional<shards::DraftStatistics> drafts;         // where tokens were drafted
-  std::optional<trace::GroupReport> group;               // where the run was watched
+  std::vector<int64_t> batch_sizes, context_buckets, token_buckets;  // empty: one
+  std::string dtype, weights;                                        // weights: "dtype" or "int8:64"
+  std::vector<RankMemory> memory;                                    // by rank
+  std::vector<std::pair<std::string, double>> startup;               // seconds by phase, rank 0
+  size_t graphs_expected = 0;                                        // the closed set of the start
+  std::vector<std::string> graphs, graphs_after_warmup;              // as compiled
+  std::optional<shards::DraftStatistics> drafts;                     // where tokens were drafted
+  std::optional<trace::GroupReport> group;                           // where the run was watched
 };
 
 /// The JSON document of `generate --json`.

@@ -20,6 +20,13 @@ double speed_of(const WorkingDegree& degree) { return degree.predicted.decode_to
 Result<WorkingDegree> work_out(const PlanSetting& setting, int ranks) {
   WorkingDegree degree;
   LOCKSTEP_TRY(degree.partition, partition::make_partition(setting.spec, ranks, setting.experts, setting.numerics));
+  LOCKSTEP_TRY(const partition::GqaChoice choice,
+               partition::choose_gqa(setting.gqa, setting.spec, ranks, setting.shard.slots));
+  degree.gqa_fallback = choice.why_not;
+  if (choice.mode != degree.partition.gqa) {
+    LOCKSTEP_TRY(degree.partition,
+                 partition::make_partition(setting.spec, ranks, setting.experts, setting.numerics, choice.mode));
+  }
   LOCKSTEP_TRY(const cost::GroupWork group, cost::group_work(setting.spec, degree.partition, setting.shard));
   for (const cost::RankWork& rank : group.ranks) degree.memory.push_back(rank.memory);
   degree.fullest = group.fullest();

@@ -32,6 +32,7 @@ struct WorkingDegree {
   std::vector<cost::RankMemory> memory;  // by rank
   int fullest = 0;                       // the rank that needs most
   cost::Prediction predicted;
+  std::string gqa_fallback;  // why `gqa` of the setting is not the partition's; empty: it is
 
   int64_t needed() const { return memory.at(static_cast<size_t>(fullest)).total().value; }
 };
@@ -48,6 +49,7 @@ struct PlanSetting {
   shards::ShardOptions shard;
   partition::ExpertSplit experts = partition::ExpertSplit::kColumns;
   partition::Numerics numerics = partition::Numerics::kInvariant;
+  partition::GqaMode gqa = partition::GqaMode::kAuto;
   cost::Workload load;
   cost::MachineLimits machine;
   std::optional<int64_t> budget;  // bytes of a rank

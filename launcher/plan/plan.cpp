@@ -55,6 +55,7 @@ Result<void> plan(const PlanCommand& command) {
                serving_spec(command.model, is_directory ? command.model.model / "config.json" : command.config));
   setting.experts = command.model.experts;
   setting.numerics = command.model.numerics;
+  setting.gqa = command.model.gqa;
   setting.budget = command.memory_budget;
   int64_t capacity = 0;
   LOCKSTEP_TRY_VOID(size_slots(command, setting, capacity));

@@ -45,9 +45,9 @@ std::string statement_of_program() {
 
 std::string statement_of_plan(const RunOptions& run, const checkpoint::ModelSpec& spec,
                               const partition::Partition& partition, const shards::ShardOptions& options) {
-  std::string text = fmt::format("--backend {}\n--communicator {}\n--dtype {}\n--weights {}\n--numerics {}\n",
+  std::string text = fmt::format("--backend {}\n--communicator {}\n--dtype {}\n--weights {}\n--numerics {}\n--gqa {}\n",
                                  run.backend, run.communicator, to_string(options.dtype), weights_in_words(spec),
-                                 partition::name_of(partition.numerics));
+                                 partition::name_of(partition.numerics), partition::name_of(partition.gqa));
   text += fmt::format("model_type {}\nhidden_size {}\nlayers {}\nheads {}/{} of {}\n", spec.model_type,
                       spec.hidden_size, spec.layers, spec.query_heads, spec.key_value_heads, spec.head_dim);
   text += fmt::format("intermediate_size {}\nvocabulary {}\nnorm_epsilon {}\ntied_embeddings {}\n",
@@ -58,8 +58,8 @@ std::string statement_of_plan(const RunOptions& run, const checkpoint::ModelSpec
                       spec.experts_per_token, spec.experts);
   text += fmt::format("slots {} chunk {} capacity {} drafts {}\n", options.slots, options.chunk, options.capacity,
                       options.drafts);
-  text +=
-      fmt::format("buckets {} / {}\n", fmt::join(options.context_buckets, ","), fmt::join(options.token_buckets, ","));
+  text += fmt::format("batch sizes {}\nbuckets {} / {}\n", fmt::join(options.batch_sizes, ","),
+                      fmt::join(options.context_buckets, ","), fmt::join(options.token_buckets, ","));
   return text + partition::to_text(spec, partition);
 }
 

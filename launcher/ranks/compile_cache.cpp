@@ -56,6 +56,7 @@ Result<std::unique_ptr<device::ArtifactCache>> make_compile_cache(const CacheOpt
                             .require_cached = options.require_cached,
                             .retry_failed = options.retry_failed,
                             .wait_s = options.wait_s,
+                            .size_limit = options.limit ? std::optional<uint64_t>(*options.limit) : std::nullopt,
                             .build = build_id(),
                             .abort = abort,
                             .say = say});

@@ -55,23 +55,6 @@ std::vector<std::string> visible_cuda_devices(const std::optional<std::string>& 
   return names;
 }
 
-Result<std::vector<std::string>> visible_neuron_cores(const std::optional<std::string>& value, int installed) {
-  if (!value) return all_of(installed);
-  std::vector<std::string> names;
-  for (const std::string_view entry : split(*value)) {
-    const size_t dash = entry.find('-');
-    const std::optional<int> first = number(entry.substr(0, dash));
-    const std::optional<int> last = dash == std::string_view::npos ? first : number(entry.substr(dash + 1));
-    if (!first || !last || *first > *last || *last >= installed) {
-      return Error{ErrorKind::kFailedPrecondition,
-                   fmt::format("[launcher] NEURON_RT_VISIBLE_CORES: found '{}', expected cores below {} such as 0-3,6",
-                               *value, installed)};
-    }
-    for (int core = *first; core <= *last; ++core) names.push_back(fmt::format("{}", core));
-  }
-  return names;
-}
-
 int device_ordinal(int local_rank, int visible) {
   LOCKSTEP_CHECK(visible >= 1 && local_rank >= 0, visible, local_rank);
   return local_rank % visible;  // of one device: 0

@@ -28,9 +28,6 @@ enum class DeviceSharing { kRefuse, kAllow };
 /// i is what ordinal i is ("2", "GPU-8f…", "MIG-…"). The list ends at the first entry that names no device, as in CUDA.
 std::vector<std::string> visible_cuda_devices(const std::optional<std::string>& value, int installed);
 
-/// The same of NEURON_RT_VISIBLE_CORES ("0-3,6"). Fails with `kFailedPrecondition` on a text that is no such list.
-Result<std::vector<std::string>> visible_neuron_cores(const std::optional<std::string>& value, int installed);
-
 /// What one rank sees. `identities` tell devices apart on one host whatever ordinal they have: a UUID or PCI address
 /// where the backend knows it, since a container may number its only device 0 in every task.
 struct RankDevices {

@@ -4,7 +4,10 @@
 
 #include <algorithm>
 
+#include "launcher/compile/step_graphs.h"
+#include "launcher/neuron/neuron_backend.h"
 #include "launcher/ranks/agreements.h"
+#include "launcher/ranks/compile_cache.h"
 #include "launcher/ranks/differing_communicator.h"
 #include "runtime/checkpoint/stored_tensors.h"
 #include "runtime/graph/passes.h"
@@ -111,7 +114,8 @@ Result<void> find_places(const RankContext& context, Plan& plan) {
     const bool is_told = context.bootstrap.rank() == 0 && finding.severity == Severity::kWarning;
     if (is_told) context.log.warning("warning: {}; {}", finding.what, finding.fix);
   }
-  return refuse_fatal(findings);
+  LOCKSTEP_TRY_VOID(refuse_fatal(findings));
+  return check_neuron_plan(context, plan);
 }
 
 Result<ChosenCommunicator> connect(const RankContext& context, const Plan& plan) {
@@ -135,12 +139,22 @@ struct LoadedShard {
   std::unique_ptr<shards::Shard> shard;
 };
 
+/// The rank's graphs as `backend` wants them: after the passes, or before them and with those of all ranks.
+Result<shards::ShardGraphs> build_graphs_for(const device::Backend& backend, const ModelPlan& plan, int rank) {
+  const bool whole_group = backend.capabilities().whole_group;
+  LOCKSTEP_TRY(auto graphs, shards::build_graphs(plan.spec, plan.partition, rank, plan.shard,
+                                                 whole_group ? std::vector<graph::Pass>() : graph::default_passes()));
+  if (!whole_group) return graphs;
+  LOCKSTEP_TRY(graphs.group, graphs_of_group(plan.spec, plan.partition, plan.shard));
+  return graphs;
+}
+
 Result<LoadedShard> load_shard(const RankContext& context, const ModelPlan& plan, device::Backend& backend,
                                device::Communicator* communicator) {
   LoadedShard loaded;
-  LOCKSTEP_TRY(auto graphs, shards::build_graphs(plan.spec, plan.partition, context.bootstrap.rank(), plan.shard,
-                                                 graph::default_passes()));
+  LOCKSTEP_TRY(auto graphs, build_graphs_for(backend, plan, context.bootstrap.rank()));
   LOCKSTEP_TRY_VOID(check_budget(context.run, graphs));
+  LOCKSTEP_TRY_VOID(check_neuron_memory(context.run, graphs));
   std::unique_ptr<shards::WeightSource> weights = std::make_unique<shards::RandomWeights>();
   if (plan.checkpoint) {
     LOCKSTEP_TRY(loaded.checkpoint, checkpoint::open_model_checkpoint(*plan.checkpoint, plan.spec));
@@ -171,13 +185,28 @@ Result<void> add_drafter(const Plan& plan, std::unique_ptr<shards::Shard> shard,
   return ok();
 }
 
+/// The backend of the command's options, and the cache of one that compiles ahead of time. @collective @blocking
+Result<void> start_backend(const RankContext& context, const Plan& plan, LoadedModel& loaded) {
+  if (context.run.backend != "neuron") {
+    LOCKSTEP_TRY(loaded.backend, make_backend(context.run.backend, plan.threads));
+    return ok();
+  }
+  const auto open = [&]() -> Result<void> {
+    LOCKSTEP_TRY(loaded.cache, make_compile_cache(context.run.cache, context.log, &context.abort));
+    return ok();
+  };
+  LOCKSTEP_TRY_VOID(all_succeeded(context.bootstrap, open()));
+  LOCKSTEP_TRY(loaded.backend, make_neuron_backend(context, plan, *loaded.cache));
+  return ok();
+}
+
 }  // namespace
 
 Result<LoadedModel> load_model(const RankContext& context, const Plan& plan, device::Communicator* communicator) {
   LoadedModel loaded;
   std::string statement, contents;
   const auto locally = [&]() -> Result<void> {
-    LOCKSTEP_TRY(loaded.backend, make_backend(context.run.backend, plan.threads));
+    LOCKSTEP_TRY_VOID(start_backend(context, plan, loaded));
     loaded.graphs = std::make_unique<device::GraphRegister>(
         *loaded.backend, context.run.strictness == Strictness::kStrict ? device::GraphRegister::AfterClose::kRefuse
                                                                        : device::GraphRegister::AfterClose::kCount);
@@ -202,6 +231,8 @@ Result<LoadedModel> load_model(const RankContext& context, const Plan& plan, dev
     return add_drafter(plan, std::move(shard), std::move(draft), loaded);
   };
   const Result<void> mine = locally();
+  // Ranks that compile and load together may wait for this one there: its end is told by its leaving.
+  if (!mine.has_value() && loaded.backend && loaded.backend->capabilities().whole_group) return mine.error();
   context.phases.enter("agreement");
   LOCKSTEP_TRY_VOID(all_succeeded(context.bootstrap, mine));
   loaded.graphs->close();

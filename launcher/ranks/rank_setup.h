@@ -20,6 +20,7 @@
 #include "runtime/checkpoint/model_spec.h"
 #include "runtime/core/abort_flag.h"
 #include "runtime/core/log.h"
+#include "runtime/device/artifact_cache.h"
 #include "runtime/device/graph_register.h"
 #include "runtime/generation/prompt_lookup.h"
 #include "runtime/trace/flight_recorder.h"
@@ -50,6 +51,9 @@ struct RankContext {
   Phases& phases;
   trace::FlightRecorder& recorder;
   std::function<void(const Error&)> on_failure;  // called at once when the executor fails, before anything may wait
+  /// Ends the process: the rank's thread is in a call that does not return. Called on another thread; empty where ranks
+  /// are threads.
+  std::function<void(const Error&)> on_stuck = {};
   std::function<void(RankId, int32_t schedule, int32_t step)> on_step;  // before each step of a rank of this process
   Faults& faults;
 
@@ -66,6 +70,7 @@ struct RankContext {
             .phases = phases,
             .recorder = recorder,
             .on_failure = on_failure,
+            .on_stuck = on_stuck,
             .on_step = on_step,
             .faults = faults};
   }
@@ -109,6 +114,7 @@ struct Plan {
 
 /// What keeps a loaded model alive; each member uses those before it.
 struct LoadedModel {
+  std::unique_ptr<device::ArtifactCache> cache;  // of a backend that compiles ahead of time
   std::unique_ptr<device::Backend> backend;
   std::unique_ptr<device::GraphRegister> graphs;
   std::unique_ptr<shards::Engine> engine;            // the shard, or a speculative engine around it

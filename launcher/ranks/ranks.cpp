@@ -133,6 +133,12 @@ Result<void> run_process_rank(const RunOptions& options, const transport::Launch
               .phases = office.phases(),
               .recorder = office.recorder(),
               .on_failure = fail,
+              .on_stuck =
+                  [&](const Error& error) {
+                    const Error cause = fail(error);
+                    office.log().error("{}", cause.message);
+                    std::_Exit(exit_code(cause.kind));
+                  },
               .on_step = [&](RankId, int32_t schedule, int32_t step) { office.begin_step(schedule, step); },
               .faults = office.faults()},
              office.monitor()));

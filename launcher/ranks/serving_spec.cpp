@@ -57,6 +57,13 @@ Result<void> pin_sinks(ModelSpec& spec, int64_t sinks) {
 /// Columns that share a scale where --weights says only int8: docs/quantization.md tells why.
 constexpr int64_t kDefaultInt8Group = 64;
 
+/// Rows of prefill steps, of which there are never more than `most`; token by token is a step of one.
+std::vector<int64_t> fitting(std::vector<int64_t> buckets, int64_t most) {
+  for (int64_t& bucket : buckets) bucket = std::clamp<int64_t>(bucket, 1, most);
+  buckets.erase(std::unique(buckets.begin(), buckets.end()), buckets.end());
+  return buckets;
+}
+
 /// "int8" or "int8:GROUP".
 Result<void> set_weights(ModelSpec& spec, const std::string& weights) {
   constexpr std::string_view kPrefix = "int8:";
@@ -118,6 +125,20 @@ std::string architecture_line(const ModelSpec& spec, DType dtype) {
                      spec.int8_group > 0 ? fmt::format(", {} weights", weights_in_words(spec)) : "");
 }
 
+Result<DividedModel> divide_model(const ModelOptions& options, const checkpoint::ModelSpec& spec, int ranks,
+                                  std::optional<int64_t> slots) {
+  DividedModel model;
+  LOCKSTEP_TRY(model.partition, partition::make_partition(spec, ranks, options.experts, options.numerics));
+  if (options.gqa == partition::GqaMode::kAuto) return model;
+  LOCKSTEP_TRY(const partition::GqaChoice choice, partition::choose_gqa(options.gqa, spec, ranks, slots));
+  LOCKSTEP_TRY(model.partition, partition::make_partition(spec, ranks, options.experts, options.numerics, choice.mode));
+  if (!choice.why_not.empty()) {
+    model.warning = fmt::format("--gqa {}: {}; it is {} instead", partition::name_of(options.gqa), choice.why_not,
+                                partition::name_of(choice.mode));
+  }
+  return model;
+}
+
 Result<shards::ShardOptions> shard_options(const ModelOptions& options, const ModelSpec& spec, int64_t slots,
                                            int64_t capacity) {
   shards::ShardOptions shard{.slots = slots,
@@ -135,10 +156,16 @@ Result<shards::ShardOptions> shard_options(const ModelOptions& options, const Mo
                    fmt::format("at most {}{}, the capacity of a slot; raise --max-seq-len or lower it", capacity,
                                options.pinned_sinks == 0 ? "" : " together"));
   }
-  if (!options.buckets) return shard;
-  LOCKSTEP_TRY(shard.token_buckets, shards::parse_token_buckets(*options.buckets, capacity));
-  shard.context_buckets = shards::context_buckets(shard.token_buckets);
+  if (slots == options.batch_size) shard.batch_sizes = options.batch_sizes;
+  if (options.buckets) {
+    LOCKSTEP_TRY(shard.token_buckets, shards::parse_token_buckets(*options.buckets, capacity));
+    shard.context_buckets = shards::context_buckets(shard.token_buckets);
+  }
+  const bool is_explicit = !options.context_buckets.empty();
+  if (is_explicit) shard.context_buckets = fitting(options.context_buckets, capacity * slots);
+  if (shard.context_buckets.empty()) return shard;
   shard.chunk = shard.context_buckets.back();
+  if (is_explicit && shard.context_buckets.size() == 1) shard.context_buckets.clear();  // like --prefill-chunk
   return shard;
 }
 

@@ -34,6 +34,16 @@ probe::Precision precision_of(const checkpoint::ModelSpec& spec, DType dtype);
 /// weights" where they are in 8 bits.
 std::string architecture_line(const checkpoint::ModelSpec& spec, DType dtype);
 
+/// A model divided between ranks.
+struct DividedModel {
+  partition::Partition partition;
+  std::string warning;  // why --gqa is not what was asked for, and what it is; empty: it is
+};
+
+/// Divides `spec` as the options say, for `slots` sequences (none: not known yet). Fails as `make_partition`.
+Result<DividedModel> divide_model(const ModelOptions& options, const checkpoint::ModelSpec& spec, int ranks,
+                                  std::optional<int64_t> slots);
+
 /// The static sizes of a shard of `slots` slots of `capacity` tokens: chunk, buckets and type as the options say. Fails
 /// with `kInvalidArgument` for a --window beyond the capacity and for buckets that do not fit it.
 Result<shards::ShardOptions> shard_options(const ModelOptions& options, const checkpoint::ModelSpec& spec,

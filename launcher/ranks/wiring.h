@@ -22,7 +22,7 @@ bool on_one_host(const std::vector<transport::RankPlace>& places);
 /// those that it does.
 int default_threads(const std::vector<transport::RankPlace>& places, int rank);
 
-/// "cpu" or "reference".
+/// "cpu" or "reference"; launcher/neuron makes the third.
 Result<std::unique_ptr<device::Backend>> make_backend(const std::string& name, int threads);
 
 /// A communicator and, when it was measured, what was chosen for which size.

@@ -21,10 +21,10 @@ namespace {
 using device::Artifact;
 using device::ArtifactKey;
 
-/// Failures that say more about a machine at a moment than about the artifact: the next start tries again.
+/// Failures that say more about a machine at a moment (no compiler, no room) than about the artifact: the next start
+/// tries again.
 bool may_pass(ErrorKind kind) {
-  return kind == ErrorKind::kUnavailable || kind == ErrorKind::kNotFound || kind == ErrorKind::kResourceExhausted ||
-         kind == ErrorKind::kDeadlineExceeded || kind == ErrorKind::kPeerLost;
+  return kind == ErrorKind::kUnavailable || kind == ErrorKind::kNotFound || kind == ErrorKind::kPeerLost;
 }
 
 std::string replaced(std::string text, const std::string& from, const std::string& to) {
@@ -72,8 +72,8 @@ class TieredCache final : public device::ArtifactCache {
   Result<KeyLock> lock(const ArtifactKey& key) const;
 
   Result<std::optional<Artifact>> fetch(const ArtifactKey& key);
-  Result<std::optional<Entry>> fetch_from(Tier& tier, const ArtifactKey& key) const;
-  void offer(const Entry& entry);
+  Result<std::optional<Entry>> fetch_from(Further& further, const ArtifactKey& key);
+  void offer(const Entry& entry, size_t tiers);
   bool is_lost(const Further& further) const;
   void note_trouble(Further& further, const ArtifactKey& key, const Error& error);
 
@@ -81,6 +81,7 @@ class TieredCache final : public device::ArtifactCache {
   Error keep_failure(Draft draft, Manifest manifest) const;
   void make_room(const ArtifactKey& key) const;
   Artifact use(Entry entry, std::string origin);
+  Artifact hold(Entry entry, std::string origin);
 
   std::string why_missing(const ArtifactKey& key) const;
   std::string places() const;
@@ -120,8 +121,10 @@ Result<void> TieredCache::open_further_tiers() {
 Result<Artifact> TieredCache::get(const ArtifactKey& key, const device::MakeArtifact& make) {
   LOCKSTEP_TRY(LookUp found, look(key));
   if (found.entry) return use(std::move(*found.entry), fmt::format("from {}", folder_.root().string()));
-  if (auto failed = remembered_failure(key)) return std::move(*failed);
-  if (options_.require_cached && further_.empty()) return not_cached(key, why_missing(key), places());
+  if (further_.empty()) {
+    if (auto failed = remembered_failure(key)) return std::move(*failed);
+    if (options_.require_cached) return not_cached(key, why_missing(key), places());
+  }
   LOCKSTEP_TRY(const KeyLock locked, lock(key));
   return get_locked(key, make, locked);
 }
@@ -133,12 +136,12 @@ Result<Artifact> TieredCache::get_locked(const ArtifactKey& key, const device::M
     return use(std::move(*found.entry),
                fmt::format("from {}, where another process has just put it", folder_.root().string()));
   }
-  if (auto failed = remembered_failure(key)) return std::move(*failed);
   if (locked.excludes()) folder_.remove_left_drafts(address_of(key));
   const std::string why = why_missing(key);
   for (const Damage& damage : found.damage) LOCKSTEP_TRY_VOID(folder_.set_aside(damage.address));
   LOCKSTEP_TRY(std::optional<Artifact> fetched, fetch(key));
   if (fetched) return std::move(*fetched);
+  if (auto failed = remembered_failure(key)) return std::move(*failed);
   if (options_.require_cached) return not_cached(key, why, places());
   say(LogLevel::kInfo, key, fmt::format("not there ({}), so it is compiled", why));
   return make_it(key, make);
@@ -161,10 +164,10 @@ std::optional<Error> TieredCache::remembered_failure(const ArtifactKey& key) con
   const bool is_old = attempt->made_at < opened_at_;
   if (is_old && (options_.retry_failed || may_pass(attempt->failure->kind))) return std::nullopt;
   return Error{attempt->failure->kind,
-               fmt::format("{} (so it ended on {}, after {:.1f} s on {}, and is not tried again without "
-                           "--retry-failed; log: {})",
-                           attempt->failure->message, time_text(attempt->made_at), attempt->took_s, attempt->host,
-                           folder_.failure_log(address).string())};
+               fmt::format("{} ({} on {}, after {:.1f} s on {}; log: {}{})", attempt->failure->message,
+                           is_old ? "so it ended" : "so it ended in this run", time_text(attempt->made_at),
+                           attempt->took_s, attempt->host, folder_.failure_log(address).string(),
+                           is_old ? "; --retry-failed compiles it again" : "")};
 }
 
 Result<KeyLock> TieredCache::lock(const ArtifactKey& key) const {
@@ -177,34 +180,40 @@ Result<KeyLock> TieredCache::lock(const ArtifactKey& key) const {
 // --- further tiers -------------------------------------------------------------------------------------------------
 
 Result<std::optional<Artifact>> TieredCache::fetch(const ArtifactKey& key) {
-  for (Further& further : further_) {
-    if (is_lost(further)) continue;
-    auto entry = fetch_from(*further.tier, key);
-    if (!entry.has_value()) {
-      if (entry.error().kind == ErrorKind::kCancelled) return entry.error();
-      note_trouble(further, key, entry.error());
-      continue;
-    }
-    if (!entry.value()) continue;
+  for (size_t i = 0; i < further_.size(); ++i) {
+    if (is_lost(further_[i])) continue;
+    LOCKSTEP_TRY(std::optional<Entry> entry, fetch_from(further_[i], key));
+    if (!entry) continue;
+    folder_.forget_failure(entry->address);
+    offer(*entry, i);  // to those that were asked before
     make_room(key);
-    return std::optional(use(std::move(*entry.value()), fmt::format("from {}", further.tier->name())));
+    return std::optional(use(std::move(*entry), fmt::format("from {}", further_[i].tier->name())));
   }
   return std::optional<Artifact>();
 }
 
-Result<std::optional<Entry>> TieredCache::fetch_from(Tier& tier, const ArtifactKey& key) const {
+/// What is wrong with the tier is said; what is wrong here, or an abort, is an error.
+Result<std::optional<Entry>> TieredCache::fetch_from(Further& further, const ArtifactKey& key) {
   LOCKSTEP_TRY(Draft draft, folder_.begin(address_of(key)));
-  LOCKSTEP_TRY(std::optional<Manifest> manifest, tier.fetch(key, draft));
-  if (!manifest) return std::optional<Entry>();
-  LOCKSTEP_TRY(Entry entry, folder_.commit(std::move(draft), std::move(*manifest)));
-  return std::optional(std::move(entry));
+  auto manifest = further.tier->fetch(key, draft);
+  if (!manifest.has_value()) {
+    if (manifest.error().kind == ErrorKind::kCancelled) return manifest.error();
+    note_trouble(further, key, manifest.error());
+    return std::optional<Entry>();
+  }
+  if (!manifest.value()) return std::optional<Entry>();
+  auto entry = folder_.commit(std::move(draft), std::move(*manifest.value()));
+  if (entry.has_value()) return std::optional(std::move(entry).value());
+  if (entry.error().kind != ErrorKind::kFailedPrecondition) return entry.error();
+  note_trouble(further, key, entry.error());
+  return std::optional<Entry>();
 }
 
-void TieredCache::offer(const Entry& entry) {
-  for (Further& further : further_) {
-    if (is_lost(further)) continue;
-    const auto offered = further.tier->offer(entry);
-    if (!offered.has_value()) note_trouble(further, entry.manifest.key, offered.error());
+void TieredCache::offer(const Entry& entry, size_t tiers) {
+  for (size_t i = 0; i < tiers; ++i) {
+    if (is_lost(further_[i])) continue;
+    const auto offered = further_[i].tier->offer(entry);
+    if (!offered.has_value()) note_trouble(further_[i], entry.manifest.key, offered.error());
   }
 }
 
@@ -238,11 +247,12 @@ Result<Artifact> TieredCache::make_it(const ArtifactKey& key, const device::Make
     manifest.failure = made.error();
     return keep_failure(std::move(draft), std::move(manifest));
   }
-  const double took_s = manifest.took_s;
+  std::string origin = fmt::format("compiled in {:.1f} s", manifest.took_s);
   LOCKSTEP_TRY(Entry entry, folder_.commit(std::move(draft), std::move(manifest)));
+  say(LogLevel::kInfo, key, fmt::format("{} ({})", origin, size_text(entry.manifest.artifact.size)));
   folder_.forget_failure(address);
-  offer(entry);
-  Artifact artifact = use(std::move(entry), fmt::format("compiled in {:.1f} s", took_s));
+  offer(entry, further_.size());
+  Artifact artifact = hold(std::move(entry), std::move(origin));
   artifact.was_made = true;
   make_room(key);
   return artifact;
@@ -286,8 +296,12 @@ Artifact TieredCache::use(Entry entry, std::string origin) {
   say(LogLevel::kInfo, manifest.key,
       fmt::format("{} ({}, made on {} in {:.1f} s)", origin, size_text(manifest.artifact.size),
                   time_text(manifest.made_at), manifest.took_s));
+  return hold(std::move(entry), std::move(origin));
+}
+
+Artifact TieredCache::hold(Entry entry, std::string origin) {
   std::lock_guard lock(mutex_);
-  used_.try_emplace(entry.address, std::move(entry.use));
+  used_.insert_or_assign(entry.address, std::move(entry.use));
   return {.path = std::move(entry.artifact), .was_made = false, .origin = std::move(origin)};
 }
 

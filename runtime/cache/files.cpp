@@ -7,6 +7,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <array>
 #include <atomic>
 #include <cerrno>
@@ -29,12 +30,6 @@ std::string_view advice(int code) {
     case EPERM: return "name a folder that can be read and written with --compile-cache";
     default: return "name another folder with --compile-cache";
   }
-}
-
-/// Makes names in a folder durable. Some file systems refuse it for folders; then there is nothing more to do.
-void sync_folder(const fs::path& folder) {
-  const OpenFile file(::open(folder.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC));
-  if (file.is_open()) ::fsync(file.get());
 }
 
 Result<void> write_all(const OpenFile& file, std::span<const std::byte> bytes, const fs::path& path) {
@@ -157,12 +152,10 @@ PrivateFolder::~PrivateFolder() {
 }
 
 Result<bool> PrivateFolder::rename_to(const fs::path& to) {
-  sync_folder(path_);
   std::error_code failed;
   fs::rename(path_, to, failed);
   if (failed == std::errc::directory_not_empty || failed == std::errc::file_exists) return false;
   if (failed) return file_error("make", to, failed.value());
-  sync_folder(to.parent_path());
   path_.clear();
   return true;
 }
@@ -185,7 +178,9 @@ int64_t unix_milliseconds() {
 }
 
 std::string time_text(int64_t unix_milliseconds) {
-  return fmt::format("{:%Y-%m-%d %H:%M:%S} UTC", fmt::gmtime(static_cast<std::time_t>(unix_milliseconds / 1000)));
+  constexpr int64_t kYear9999 = 253'402'300'799;  // a damaged manifest may hold any number
+  const auto seconds = static_cast<std::time_t>(std::clamp<int64_t>(unix_milliseconds / 1000, 0, kYear9999));
+  return fmt::format("{:%Y-%m-%d %H:%M:%S} UTC", fmt::gmtime(seconds));
 }
 
 }  // namespace lockstep::cache

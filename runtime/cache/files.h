@@ -80,8 +80,8 @@ class PrivateFolder {
 
   const std::filesystem::path& path() const { return path_; }
 
-  /// Gives it the name `to`, whole or not at all; returns false when a folder with something in it has that name. Fails
-  /// with `kUnavailable`.
+  /// Gives it the name `to`, whole or not at all; returns false when a folder with something in it has that name. A
+  /// crash of the machine soon after may undo it. Fails with `kUnavailable`.
   Result<bool> rename_to(const std::filesystem::path& to);
 
  private:

@@ -5,6 +5,7 @@
 #include <sys/stat.h>
 
 #include <algorithm>
+#include <chrono>
 #include <system_error>
 #include <utility>
 
@@ -18,6 +19,7 @@ namespace fs = std::filesystem;
 constexpr const char* kManifest = "manifest";
 constexpr const char* kArtifact = "artifact";
 constexpr const char* kLog = "log";
+constexpr auto kOldDraft = std::chrono::hours(24);
 
 /// The folders and files in `folder`; none when it cannot be read.
 std::vector<fs::path> inside(const fs::path& folder) {
@@ -225,6 +227,19 @@ bool Folder::evict(const fs::path& path) const {
   return !failed;
 }
 
+/// Removes drafts of makers that died, if nobody has asked for the same artifact since.
+void Folder::remove_old_drafts() const {
+  for (const fs::path& path : inside(root_ / "making")) {
+    std::error_code failed;
+    const auto age = fs::file_time_type::clock::now() - fs::last_write_time(path, failed);
+    if (failed || age < kOldDraft) continue;
+    const std::string name = path.filename().string();
+    const auto lock = open_to_lock(lock_path(name.substr(0, name.find('.'))));
+    if (!lock.has_value() || try_lock(lock.value(), LockKind::kExclusive) != LockAttempt::kLocked) continue;
+    fs::remove_all(path, failed);
+  }
+}
+
 Usage Folder::make_room(std::optional<uint64_t> limit) const {
   struct Candidate {
     fs::path path;
@@ -239,6 +254,7 @@ Usage Folder::make_room(std::optional<uint64_t> limit) const {
     candidates.push_back({path, size_of(path), failed ? fs::file_time_type::min() : used});
     usage.bytes += candidates.back().size;
   }
+  remove_old_drafts();
   std::ranges::sort(candidates, {}, &Candidate::used);
   for (const Candidate& candidate : candidates) {
     if (!limit || usage.bytes <= *limit) break;

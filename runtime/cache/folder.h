@@ -38,7 +38,7 @@ struct LookUp {
   std::vector<Damage> damage;
 };
 
-/// What was not removed to make room, and how much is there now.
+/// What there is, after room was made.
 struct Usage {
   uint64_t bytes = 0;
   int entries = 0;
@@ -89,7 +89,8 @@ class Folder {
 
   std::filesystem::path lock_path(const std::string& address) const;
 
-  /// Removes what was used longest ago until at most `limit` bytes are left, but nothing that is in use.
+  /// Removes what was used longest ago until the entries take at most `limit` bytes, but nothing that is in use; and
+  /// drafts that died a day ago.
   Usage make_room(std::optional<uint64_t> limit) const;
 
  private:
@@ -98,6 +99,7 @@ class Folder {
   Result<std::optional<Entry>> open_entry(const std::string& address, const device::ArtifactKey& key,
                                           std::vector<Damage>& damage) const;
   bool evict(const std::filesystem::path& entry) const;
+  void remove_old_drafts() const;
 
   std::filesystem::path root_;
 };

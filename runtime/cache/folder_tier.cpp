@@ -1,5 +1,6 @@
 #include <fmt/format.h>
 
+#include "runtime/cache/key_lock.h"
 #include "runtime/cache/tier.h"
 
 namespace lockstep::cache {
@@ -26,6 +27,11 @@ class FolderTier final : public Tier {
   Result<void> offer(const Entry& entry) override {
     LOCKSTEP_TRY(LookUp found, folder_.find(entry.manifest.key));
     if (found.entry) return ok();
+    const auto lock = KeyLock::acquire(folder_.lock_path(entry.address), {.most_s = 0.0});
+    if (!lock.has_value()) {  // whoever has it makes, or brings, the same
+      if (lock.error().kind == ErrorKind::kDeadlineExceeded) return ok();
+      return lock.error();
+    }
     for (const Damage& damage : found.damage) LOCKSTEP_TRY_VOID(folder_.set_aside(damage.address));
     LOCKSTEP_TRY(Draft draft, folder_.begin(entry.address));
     LOCKSTEP_TRY_VOID(copy_durably(entry.artifact, draft.artifact()));

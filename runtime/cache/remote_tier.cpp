@@ -17,13 +17,18 @@ std::string error_code(const std::string& said) {
              : said.substr(begin + 6, end - begin - 6);
 }
 
+std::string_view advice(int status) {
+  if (status == 401 || status == 403) return "; check the account and its rights";
+  if (status >= 300 && status < 400) return "; check the address, and the region of a bucket";
+  return "";
+}
+
 /// A status that is neither success nor a plain "there is none".
 Error refusal(std::string_view what, const HttpAnswer& answer) {
   const std::string code = error_code(answer.said);
   return {ErrorKind::kFailedPrecondition,
           fmt::format("[runtime/cache] {}: found HTTP status {}{}, expected 200{}", what, answer.status,
-                      code.empty() ? "" : fmt::format(" ({})", code),
-                      answer.status == 403 || answer.status == 401 ? "; check the account and its rights" : "")};
+                      code.empty() ? "" : fmt::format(" ({})", code), advice(answer.status))};
 }
 
 bool is_absent(const HttpAnswer& answer) { return answer.status == 404 && error_code(answer.said) != "NoSuchBucket"; }

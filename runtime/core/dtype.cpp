@@ -13,11 +13,12 @@ struct DTypeRow {
   size_t size;
 };
 
-constexpr std::array<DTypeRow, 5> kTypes = {{{DType::kFloat32, "f32", "float32", 4},
+constexpr std::array<DTypeRow, 6> kTypes = {{{DType::kFloat32, "f32", "float32", 4},
                                              {DType::kBFloat16, "bf16", "bfloat16", 2},
                                              {DType::kFloat16, "f16", "float16", 2},
                                              {DType::kInt32, "i32", "int32", 4},
-                                             {DType::kUInt8, "u8", "uint8", 1}}};
+                                             {DType::kUInt8, "u8", "uint8", 1},
+                                             {DType::kInt8, "i8", "int8", 1}}};
 
 const DTypeRow& row_of(DType dtype) { return kTypes[static_cast<size_t>(dtype)]; }
 

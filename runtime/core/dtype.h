@@ -12,12 +12,12 @@
 
 namespace lockstep {
 
-enum class DType : uint8_t { kFloat32, kBFloat16, kFloat16, kInt32, kUInt8 };
+enum class DType : uint8_t { kFloat32, kBFloat16, kFloat16, kInt32, kUInt8, kInt8 };
 
 /// Bytes of one element.
 size_t size_of(DType dtype);
 
-/// The short name of the graph's text form: "f32", "bf16", "f16", "i32", "u8".
+/// The short name of the graph's text form: "f32", "bf16", "f16", "i32", "u8", "i8".
 std::string_view to_string(DType dtype);
 
 /// The inverse of `to_string`; empty for any other text.

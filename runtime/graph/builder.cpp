@@ -119,6 +119,14 @@ ValueId GraphBuilder::clamp_positions(ValueId position, int64_t most) {
   return add_result(Op::kClampPositions, {position}, {{"most", most}});
 }
 
+ValueId GraphBuilder::own_slots(ValueId slot, int64_t slots) {
+  return add_result(Op::kOwnSlots, {slot}, {{"first_slot", graph_.rank * slots}, {"slots", slots}});
+}
+
+ValueId GraphBuilder::rows_of_owners(ValueId x, ValueId slot, int64_t slots, std::vector<int64_t> parts) {
+  return add_result(Op::kRowsOfOwners, {x, slot}, {{"slots", slots}, {"parts", std::move(parts)}});
+}
+
 void GraphBuilder::kv_append(ValueId rows, ValueId cache, ValueId slot, ValueId position, int64_t window,
                              int64_t pinned) {
   Attributes attributes;
@@ -174,6 +182,8 @@ ValueId GraphBuilder::columns(ValueId x, Range range) {
 }
 
 ValueId GraphBuilder::select_rows(ValueId x, ValueId rows) { return add_result(Op::kSelectRows, {x, rows}, {}); }
+
+ValueId GraphBuilder::first_rows(ValueId x) { return add_result(Op::kFirstRows, {x}, {}); }
 
 ValueId GraphBuilder::running_slots(ValueId active, ValueId finished) {
   return add_result(Op::kRunningSlots, {active, finished}, {});

@@ -101,7 +101,13 @@ class GraphBuilder {
   ValueId moe_experts(std::vector<ValueId> operands, const ExpertOptions& options);
   ValueId columns(ValueId x, Range range);
   ValueId select_rows(ValueId x, ValueId rows);
+  /// i32[T]: the first elements of `x` i32[S]; for steps of fewer rows than slots.
+  ValueId first_rows(ValueId x);
   ValueId running_slots(ValueId active, ValueId finished);
+  /// i32[T]: the slots of this rank, counted from 0, where ranks hold `slots` each one after the other; else −1.
+  ValueId own_slots(ValueId slot, int64_t slots);
+  /// dt[T, parts[rank]]: this rank's columns of each row as the rank has it that holds the row's slot.
+  ValueId rows_of_owners(ValueId x, ValueId slot, int64_t slots, std::vector<int64_t> parts);
   void mark_seen(ValueId seen, ValueId ids, ValueId slot);
   void advance(ValueId length, ValueId slot);
   void agree(std::vector<ValueId> operands);

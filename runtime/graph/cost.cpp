@@ -99,6 +99,8 @@ int64_t flops_of(const Graph& graph, const Node& node) {
 
 int64_t contributed_bytes(const Graph& graph, const Node& node) {
   if (!operation(node.op).is_collective) return 0;
+  // Which rows are a rank's own is known when the step runs; on average, and in a decode step always, its share.
+  if (node.op == Op::kRowsOfOwners) return operand_type(graph, node, 0).bytes() / graph.ranks;
   if (node.op != Op::kAgree) return operand_type(graph, node, 0).bytes();
   constexpr int64_t kChecksumBytes = 8;
   return kChecksumBytes + graph.slots * 4;  // and a stop request per slot

@@ -68,6 +68,14 @@ Result<void> check_window(const OperationUse& use) {
   return ok();
 }
 
+/// A cache holds all slots of the graph, or those of its rank.
+Result<void> check_cache_slots(const OperationUse& use) {
+  const int64_t slots = use.symbols.size("Z");
+  if (slots <= use.graph.slots) return ok();
+  return misfit(
+      fmt::format("operand 1 (cache): found {} slots, expected at most the graph's {}", slots, use.graph.slots));
+}
+
 Result<void> check_int8(const OperationUse& use) {
   if (!use.node.has("int8") || is_int8_group(use.node.integer("int8"))) return ok();
   return attribute_misfit("int8", use.node.integer("int8"),
@@ -146,6 +154,15 @@ Result<void> check_columns(OperationUse& use) {
   return ok();
 }
 
+Result<void> check_first_rows(OperationUse& use) {
+  if (use.graph.rows > use.graph.slots) {
+    return misfit(
+        fmt::format("found a step of {} rows, expected at most its {} slots", use.graph.rows, use.graph.slots));
+  }
+  use.symbols.bind_size("T", use.graph.rows);
+  return ok();
+}
+
 Result<void> check_join_partials(OperationUse& use) {
   const int64_t n = use.symbols.size("N"), m = use.symbols.size("M");
   if (m > kMaxSize - n) {
@@ -198,7 +215,34 @@ Result<void> check_clamp_positions(OperationUse& use) {
   return ok();
 }
 
+Result<void> check_own_slots(OperationUse& use) {
+  const int64_t first = use.node.integer("first_slot"), count = use.node.integer("slots"), slots = use.graph.slots;
+  if (first >= 0 && count >= 0 && first <= slots && count <= slots - first) return ok();
+  return misfit(fmt::format("attributes first_slot and slots: found {} and {}, expected a range of the {} slots", first,
+                            count, slots));
+}
+
+Result<void> check_rows_of_owners(OperationUse& use) {
+  const int64_t each = use.node.integer("slots");
+  if (each < 0 || each > kMaxSize || each * use.graph.ranks != use.graph.slots) {
+    return attribute_misfit("slots", each, fmt::format("{} slots / {} ranks", use.graph.slots, use.graph.ranks));
+  }
+  const std::vector<int64_t>& parts = use.node.integers("parts");
+  if (parts.size() != static_cast<size_t>(use.graph.ranks)) {
+    return attribute_misfit("parts", fmt::format("{} parts", parts.size()), fmt::format("{}", use.graph.ranks));
+  }
+  int64_t rest = use.symbols.size("N");
+  for (const int64_t part : parts) {
+    if (part < 0 || part > rest) return attribute_misfit("parts", part, "the columns of x in all");
+    rest -= part;
+  }
+  if (rest != 0) return attribute_misfit("parts", fmt::format("{} columns less than x", rest), "those of x in all");
+  use.symbols.bind_size("n", parts[static_cast<size_t>(use.graph.rank)]);
+  return ok();
+}
+
 Result<void> check_kv_append(OperationUse& use) {
+  LOCKSTEP_TRY_VOID(check_cache_slots(use));
   LOCKSTEP_TRY_VOID(check_window(use));
   const int64_t expected = use.symbols.size("G") * use.symbols.size("h");
   if (use.symbols.size("Gh") == expected) return ok();
@@ -241,6 +285,7 @@ Result<void> check_attention_extras(const OperationUse& use) {
 }
 
 Result<void> check_attention(OperationUse& use) {
+  LOCKSTEP_TRY_VOID(check_cache_slots(use));
   LOCKSTEP_TRY_VOID(check_head_map(use));
   LOCKSTEP_TRY_VOID(check_window(use));
   LOCKSTEP_TRY_VOID(check_attention_extras(use));

@@ -15,7 +15,7 @@ int64_t roots_of(const BlockSplit& split, int rank) {
 }
 
 /// All that the sizes of a rank's graphs depend on.
-std::array<int64_t, 8> sizes_of(const partition::Partition& partition, int rank) {
+std::array<int64_t, 9> sizes_of(const partition::Partition& partition, int rank) {
   const partition::RankPart& part = partition.parts[static_cast<size_t>(rank)];
   const bool sums_by_rank = partition.numerics == partition::Numerics::kFast;
   return {part.heads.query.size(),
@@ -25,7 +25,8 @@ std::array<int64_t, 8> sizes_of(const partition::Partition& partition, int rank)
           part.experts.size(),
           sums_by_rank ? 1 : roots_of(partition.attention_blocks, rank),
           sums_by_rank ? 1 : roots_of(partition.mlp_blocks, rank),
-          roots_of(partition.expert_blocks, rank)};
+          roots_of(partition.expert_blocks, rank),
+          part.key_value_rows.size()};
 }
 
 }  // namespace
@@ -39,7 +40,7 @@ Result<GroupWork> group_work(const checkpoint::ModelSpec& spec, const partition:
                              const shards::ShardOptions& options) {
   GroupWork group;
   group.chunk = options.chunk;
-  std::map<std::array<int64_t, 8>, size_t> known;  // sizes and the first rank that has them
+  std::map<std::array<int64_t, 9>, size_t> known;  // sizes and the first rank that has them
   for (int rank = 0; rank < partition.ranks(); ++rank) {
     const auto [found, is_new] = known.try_emplace(sizes_of(partition, rank), group.ranks.size());
     if (!is_new) {

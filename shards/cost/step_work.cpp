@@ -34,6 +34,8 @@ Attention attention_of(const Graph& graph, const Node& node) {
     attention.token_bytes +=
         static_cast<double>(cache.shape[1] * cache.shape[3]) * static_cast<double>(size_of(cache.dtype));
   }
+  const int64_t own_slots = graph.value(node.operands[1]).type.shape[0];
+  if (own_slots < graph.slots) attention.sequences = own_slots;
   attention.pair_flops = 4.0 * static_cast<double>(graph.value(node.operands[0]).type.shape[1]);
   return attention;
 }
@@ -67,9 +69,9 @@ class Counter {
  private:
   void add_collective(const Node& node, const graph::NodeCost& cost) {
     Collective collective;
-    collective.kind = node.op == Op::kAllReduce   ? CollectiveKind::kAllReduce
-                      : node.op == Op::kAllGather ? CollectiveKind::kAllGather
-                                                  : CollectiveKind::kAgree;
+    collective.kind = node.op == Op::kAllReduce ? CollectiveKind::kAllReduce
+                      : node.op == Op::kAgree   ? CollectiveKind::kAgree
+                                                : CollectiveKind::kAllGather;
     const auto sent = static_cast<double>(cost.sent_bytes);
     double result = sent * graph_.ranks;  // agree: every rank's word
     if (node.result) {
@@ -164,7 +166,8 @@ Amounts amounts_of(const Stretch& stretch, const std::vector<Run>& runs, std::op
   }
   for (const Attention& attention : stretch.attention) {
     for (const Run& run : runs) {
-      const auto count = static_cast<double>(run.count);
+      const int64_t most = attention.sequences > 0 ? attention.sequences : run.count;
+      const auto count = static_cast<double>(std::min(run.count, most));
       double tokens = run.first + static_cast<double>(run.rows);
       if (attention.seen > 0) tokens = std::min(tokens, static_cast<double>(attention.seen + run.rows - 1));
       amounts.cache_bytes += count * tokens * attention.token_bytes;

@@ -16,6 +16,9 @@
 //   FLOPs          2 · rows · weights of the linear layers (of experts those that evenly spread rows choose)
 //                  + 4 · query heads · head_dim · pairs of tokens that see each other
 //
+// Where a rank holds whole sequences (the cache has fewer slots than the step), it is charged those of the rank that
+// has most: of a run of several its slots' worth, and of a single one that one.
+//
 // Norms, rotations, activations and sampling count nothing: they stay in caches and are small beside the rest.
 #pragma once
 
@@ -64,6 +67,7 @@ struct Attention {
   int64_t seen = 0;        // the most tokens that a token sees; 0: all
   double token_bytes = 0;  // keys and values of one token
   double pair_flops = 0;   // of one pair of tokens, all heads
+  int64_t sequences = 0;   // at most so many of a step's are this rank's; 0: all
 
   friend bool operator==(const Attention&, const Attention&) = default;
 };

@@ -26,7 +26,7 @@ constexpr std::array kFamilies = {
 int64_t StepShape::rows() const {
   switch (phase) {
     case Phase::kPrefill: return chunk;
-    case Phase::kDecode: return slots;
+    case Phase::kDecode: return batch > 0 ? batch : slots;
     case Phase::kVerify: return slots * (1 + drafts);
   }
   return 0;

@@ -21,7 +21,8 @@ struct StepShape {
   Phase phase = Phase::kDecode;
   int rank = 0;
   int64_t slots = 1;
-  int64_t chunk = 1;      // rows of a prefill step; a decode step has one row a slot
+  int64_t chunk = 1;      // rows of a prefill step; a decode step has one row a slot that it runs
+  int64_t batch = 0;      // of a decode step: it runs the first `batch` slots only; 0: all of them
   int64_t drafts = 0;     // of a slot in a verify step, which has 1 + drafts rows a slot
   int64_t most_rows = 1;  // that one slot has in any step over the same states: rings hold as many beside the window
   int64_t capacity = 1;   // tokens that a slot holds

@@ -2,6 +2,7 @@
 // and the output's partial sums.
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <cmath>
 
 #include "shards/families/step_builder.h"
@@ -84,7 +85,7 @@ int64_t StepBuilder::window_of(int64_t layer) const {
 }
 
 graph::AttentionOptions StepBuilder::attention_options(int64_t layer, const std::string& prefix) {
-  graph::AttentionOptions options{.head_map = head_map(spec_, part_.heads),
+  graph::AttentionOptions options{.head_map = head_map(spec_, attended_heads()),
                                   .scale = spec_.attention_scale / (spec_.scale_by_layer ? layer + 1.0 : 1.0),
                                   .kernel = shape_.phase == Phase::kDecode ? "decode" : "prefill",
                                   .window = window_of(layer),
@@ -92,10 +93,10 @@ graph::AttentionOptions StepBuilder::attention_options(int64_t layer, const std:
                                   .soft_cap = spec_.attention_soft_cap,
                                   .bound = shape_.bound};
   if (spec_.attention_sinks) {
-    options.sinks = weight(prefix + "sinks", {spec_.query_heads}, {part_.heads.query});
+    options.sinks = weight(prefix + "sinks", {spec_.query_heads}, {attended_heads().query});
   }
   if (spec_.positions == Positions::kAlibi) {
-    options.slopes = graph_.constant("alibi.slopes", alibi_slopes(spec_.query_heads, part_.heads.query));
+    options.slopes = graph_.constant("alibi.slopes", alibi_slopes(spec_.query_heads, attended_heads().query));
   }
   return options;
 }
@@ -106,43 +107,99 @@ ValueId StepBuilder::position_up_to(int64_t most) {
   return found->second;
 }
 
+partition::RankHeads StepBuilder::attended_heads() const {
+  if (!is_over_batch()) return part_.heads;
+  return {{0, spec_.query_heads}, {0, spec_.key_value_heads}};
+}
+
+std::vector<int64_t> StepBuilder::query_columns() const {
+  std::vector<int64_t> columns;
+  for (const partition::RankPart& part : partition_.parts) columns.push_back(part.heads.query.size() * spec_.head_dim);
+  return columns;
+}
+
+ValueId StepBuilder::queries_of_all(ValueId q) { return is_over_batch() ? graph_.all_gather(q, query_columns()) : q; }
+
+/// The weights or biases (`kind`) of the rows that this rank computes of k's projection and v's, one after the other.
+ValueId StepBuilder::key_value_rows(const std::string& prefix, const std::string& kind, const Shape& whole) {
+  std::vector<graph::WeightSlice> slices;
+  int64_t first = 0;  // of the projection among the rows of both
+  for (const char* const projection : {"k_proj.", "v_proj."}) {
+    const std::string name = prefix + projection + kind;
+    tensors_.emplace(name, whole);
+    const Range rows{std::max<int64_t>(part_.key_value_rows.begin - first, 0),
+                     std::min(part_.key_value_rows.end - first, whole[0])};
+    first += whole[0];
+    if (rows.size() <= 0) continue;
+    slices.push_back({name, {rows}});
+    for (size_t axis = 1; axis < whole.rank(); ++axis) slices.back().range.push_back({0, whole[axis]});
+  }
+  std::vector<int64_t> dims = whole.dims();
+  dims[0] = part_.key_value_rows.size();
+  return graph_.weight(prefix + "kv_proj." + kind, {shape_.dtype, Shape(std::move(dims))}, std::move(slices));
+}
+
+std::pair<ValueId, ValueId> StepBuilder::key_values(ValueId x, const std::string& prefix) {
+  const int64_t width = spec_.key_value_heads * spec_.head_dim;
+  const Range own = scaled(part_.heads.key_value, spec_.head_dim);
+  const Shape whole{width, spec_.hidden_size};
+  if (!partition_.gathers_key_values()) {
+    const Bias bias = bias_if(spec_.attention_bias);
+    const ValueId k = column_parallel(x, prefix + "k_proj", own, whole, bias);
+    return {k, column_parallel(x, prefix + "v_proj", own, whole, bias)};
+  }
+  std::optional<ValueId> bias;
+  const ValueId weights = key_value_rows(prefix, "weight", whole);
+  if (spec_.attention_bias) bias = key_value_rows(prefix, "bias", {width});
+  const ValueId pieces = graph_.linear(x, weights, bias, std::nullopt, spec_.int8_group);
+  std::vector<int64_t> parts;
+  for (const partition::RankPart& part : partition_.parts) parts.push_back(part.key_value_rows.size());
+  const ValueId all = graph_.all_gather(pieces, std::move(parts));
+  const ValueId k = graph_.columns(all, own);
+  return {k, graph_.columns(all, {width + own.begin, width + own.end})};
+}
+
 StepBuilder::Partial StepBuilder::attention_partial(ValueId x, int64_t layer) {
   const std::string prefix = fmt::format("model.layers.{}.self_attn.", layer);
   const int64_t hidden = spec_.hidden_size, width = spec_.head_dim;
-  const Range query = scaled(part_.heads.query, width), key_value = scaled(part_.heads.key_value, width);
-  const Shape query_shape{spec_.query_heads * width, hidden}, key_value_shape{spec_.key_value_heads * width, hidden};
-  const Bias bias = bias_if(spec_.attention_bias);
+  const partition::RankHeads& own = part_.heads;
+  const Range query = scaled(own.query, width);
+  const Shape query_shape{spec_.query_heads * width, hidden};
 
-  ValueId q = column_parallel(x, prefix + "q_proj", query, query_shape, bias);
-  ValueId k = column_parallel(x, prefix + "k_proj", key_value, key_value_shape, bias);
-  const ValueId v = column_parallel(x, prefix + "v_proj", key_value, key_value_shape, bias);
+  ValueId q = column_parallel(x, prefix + "q_proj", query, query_shape, bias_if(spec_.attention_bias));
+  auto [k, v] = key_values(x, prefix);
   if (spec_.query_key_norm) {
-    q = head_norm(q, prefix + "q_norm.weight", part_.heads.query.size());
-    k = head_norm(k, prefix + "k_norm.weight", part_.heads.key_value.size());
+    q = head_norm(q, prefix + "q_norm.weight", own.query.size());
+    k = head_norm(k, prefix + "k_norm.weight", own.key_value.size());
   }
   graph::AttentionOptions options = attention_options(layer, prefix);
+  if (options.pinned > 0) options.pinned_q = q;
   if (spec_.positions == Positions::kRotary) {
     const Rotation rotation = rotation_of(layer);
     if (options.pinned > 0) {
       const ValueId place = position_up_to(options.pinned + options.window - 1);
-      options.pinned_q = rotate(q, rotation, part_.heads.query.size(), place);
+      options.pinned_q = rotate(q, rotation, own.query.size(), place);
     }
-    q = rotate(q, rotation, part_.heads.query.size(), position_);
-    k = rotate(k, rotation, part_.heads.key_value.size(), position_);
-  } else if (options.pinned > 0) {
-    options.pinned_q = q;
+    q = rotate(q, rotation, own.query.size(), position_);
+    k = rotate(k, rotation, own.key_value.size(), position_);
   }
-
-  const int64_t ring = options.pinned + options.window - 1 + shape_.most_rows;
-  const int64_t tokens = options.window > 0 ? std::min(ring, shape_.capacity) : shape_.capacity;
-  const TensorType cache{shape_.dtype, {shape_.slots, part_.heads.key_value.size(), tokens, width}};
-  const ValueId k_cache = graph_.state(fmt::format("kv.{}.k", layer), cache);
-  const ValueId v_cache = graph_.state(fmt::format("kv.{}.v", layer), cache);
-  graph_.kv_append(k, k_cache, slot_, position_, options.window, options.pinned);
-  graph_.kv_append(v, v_cache, slot_, position_, options.window, options.pinned);
-  const ValueId heads = graph_.attention(q, k_cache, v_cache, slot_, position_, std::move(options));
+  q = queries_of_all(q);
+  if (options.pinned_q) options.pinned_q = queries_of_all(*options.pinned_q);
+  const ValueId heads = attend(q, k, v, layer, std::move(options));
   return row_parallel(heads, prefix + "o_proj", query, {hidden, spec_.query_heads * width}, partition_.attention_blocks,
                       width, bias_if(spec_.attention_output_bias));
+}
+
+ValueId StepBuilder::attend(ValueId q, ValueId k, ValueId v, int64_t layer, graph::AttentionOptions options) {
+  const int64_t ring = options.pinned + options.window - 1 + shape_.most_rows;
+  const int64_t tokens = options.window > 0 ? std::min(ring, shape_.capacity) : shape_.capacity;
+  const TensorType cache{shape_.dtype, {cache_slots(), part_.heads.key_value.size(), tokens, spec_.head_dim}};
+  const ValueId k_cache = graph_.state(fmt::format("kv.{}.k", layer), cache);
+  const ValueId v_cache = graph_.state(fmt::format("kv.{}.v", layer), cache);
+  graph_.kv_append(k, k_cache, cache_slot_, position_, options.window, options.pinned);
+  graph_.kv_append(v, v_cache, cache_slot_, position_, options.window, options.pinned);
+  const ValueId heads = graph_.attention(q, k_cache, v_cache, cache_slot_, position_, std::move(options));
+  return is_over_batch() ? graph_.rows_of_owners(heads, slot_, cache_slots(), query_columns()) : heads;
 }
 
 }  // namespace lockstep::families

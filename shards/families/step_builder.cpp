@@ -38,22 +38,25 @@ StepBuilder::StepBuilder(const checkpoint::ModelSpec& spec, const partition::Par
       norm_(norm),
       graph_(header_of(partition, shape)) {
   if (shape.phase == Phase::kDecode) {
-    ids_ = slot_state("last_id", DType::kInt32);
-    slot_ = graph_.running_slots(slot_state("active", DType::kInt32), slot_state("finished", DType::kInt32));
-    position_ = slot_state("length", DType::kInt32);
-    wanted_ = slot_;  // row i is slot i
-    return;
+    ids_ = of_rows(slot_state("last_id", DType::kInt32));
+    wanted_ = graph_.running_slots(slot_state("active", DType::kInt32), slot_state("finished", DType::kInt32));
+    slot_ = of_rows(wanted_);  // row i is slot i
+    position_ = of_rows(slot_state("length", DType::kInt32));
+  } else {
+    const TensorType rows{DType::kInt32, {shape.rows()}};
+    ids_ = graph_.input("ids", rows);
+    slot_ = graph_.input("slot", rows);
+    position_ = graph_.input("position", rows);
+    wanted_ = graph_.input("logit_rows", {DType::kInt32, {shape.slots}});
   }
-  const TensorType rows{DType::kInt32, {shape.rows()}};
-  ids_ = graph_.input("ids", rows);
-  slot_ = graph_.input("slot", rows);
-  position_ = graph_.input("position", rows);
-  wanted_ = graph_.input("logit_rows", {DType::kInt32, {shape.slots}});
+  cache_slot_ = is_over_batch() ? graph_.own_slots(slot_, cache_slots()) : slot_;
 }
 
 ValueId StepBuilder::slot_state(const std::string& name, DType dtype) {
   return graph_.state(name, {dtype, {shape_.slots}});
 }
+
+ValueId StepBuilder::of_rows(ValueId slots) { return shape_.rows() < shape_.slots ? graph_.first_rows(slots) : slots; }
 
 ValueId StepBuilder::weight(const std::string& name, const Shape& whole, std::vector<Range> ranges) {
   tensors_.emplace(name, whole);

@@ -12,6 +12,8 @@
 #include <map>
 #include <optional>
 #include <string>
+#include <utility>
+#include <vector>
 
 #include "runtime/graph/builder.h"
 #include "shards/families/family.h"
@@ -63,6 +65,8 @@ class StepBuilder {
 
   static Bias bias_if(bool present) { return present ? Bias::kPresent : Bias::kNone; }
   graph::ValueId slot_state(const std::string& name, DType dtype);
+  /// What the rows of a decode step have of an i32[S].
+  graph::ValueId of_rows(graph::ValueId slots);
   /// The slice `ranges` of the checkpoint tensor `name`, whose whole shape is `whole`.
   graph::ValueId weight(const std::string& name, const Shape& whole, std::vector<Range> ranges);
   graph::ValueId whole_weight(const std::string& name, const Shape& whole);
@@ -83,6 +87,19 @@ class StepBuilder {
   graph::ValueId position_up_to(int64_t most);
   graph::ValueId head_norm(graph::ValueId x, const std::string& name, int64_t heads);
   graph::AttentionOptions attention_options(int64_t layer, const std::string& prefix);
+  /// This rank's key/value heads of k and of v: own products, or columns of pieces that the ranks gather.
+  std::pair<graph::ValueId, graph::ValueId> key_values(graph::ValueId x, const std::string& prefix);
+  graph::ValueId key_value_rows(const std::string& prefix, const std::string& kind, const Shape& whole);
+  bool is_over_batch() const { return partition_.gqa == partition::GqaMode::kBatch; }
+  int64_t cache_slots() const { return is_over_batch() ? shape_.slots / partition_.ranks() : shape_.slots; }
+  /// The heads whose queries meet this rank's caches: over batch, those of all ranks.
+  partition::RankHeads attended_heads() const;
+  /// dt[T, all query heads]: each rank's heads of all rows.
+  graph::ValueId queries_of_all(graph::ValueId q);
+  std::vector<int64_t> query_columns() const;
+  /// Appends k and v to the layer's cache and lets q read it: this rank's query heads of all rows.
+  graph::ValueId attend(graph::ValueId q, graph::ValueId k, graph::ValueId v, int64_t layer,
+                        graph::AttentionOptions options);
   Partial attention_partial(graph::ValueId x, int64_t layer);
   int64_t window_of(int64_t layer) const;
 
@@ -108,6 +125,7 @@ class StepBuilder {
 
   // Row metadata, [T]: inputs of a prefill or verify step, states (or made from states) of a decode step.
   graph::ValueId ids_, slot_, position_;
+  graph::ValueId cache_slot_;  // [T]: where the row's keys and values lie in this rank's caches, or −1
   std::map<int64_t, graph::ValueId> positions_up_to_;  // by their bound
   graph::ValueId wanted_;  // [S]: the row whose next token slot s wants (in a verify step its first row), or −1
 };

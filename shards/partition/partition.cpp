@@ -42,9 +42,12 @@ Costs costs_of(const ModelSpec& spec, Experts counted) {
           .vocabulary_row = spec.tied_embeddings ? embedding : 2.0 * embedding};
 }
 
-double attention_elements(const Costs& costs, const RankHeads& heads) {
-  return costs.query_head * static_cast<double>(heads.query.size()) +
-         costs.key_value_head * static_cast<double>(heads.key_value.size());
+/// Heads, of which gathered k and v are in pieces.
+double attention_elements(const ModelSpec& spec, const Costs& costs, const RankPart& part) {
+  const auto rows = static_cast<double>(part.key_value_rows.size());
+  const double key_value_heads =
+      rows > 0.0 ? rows / (2.0 * static_cast<double>(spec.head_dim)) : static_cast<double>(part.heads.key_value.size());
+  return costs.query_head * static_cast<double>(part.heads.query.size()) + costs.key_value_head * key_value_heads;
 }
 
 /// The power of two that divides `n`; boundaries with a large one split the sum tree into few roots.
@@ -83,16 +86,33 @@ std::vector<int64_t> boundaries(const std::vector<double>& shares, int64_t total
 int64_t count_blocks(int64_t columns, int64_t block) { return (columns + block - 1) / block; }
 
 /// What each rank lacks to its equal share of the weights once it has its heads.
-std::vector<double> lacks_after_attention(const ModelSpec& spec, const std::vector<RankHeads>& heads) {
+std::vector<double> lacks_after_attention(const ModelSpec& spec, const std::vector<RankPart>& parts) {
   const Costs costs = costs_of(spec, Experts::kChosen);
   double total = costs.mlp_column * static_cast<double>(spec.intermediate_size) +
                  costs.vocabulary_row * static_cast<double>(spec.vocabulary);
-  for (const RankHeads& h : heads) total += attention_elements(costs, h);
+  for (const RankPart& part : parts) total += attention_elements(spec, costs, part);
   std::vector<double> lacks;
-  for (const RankHeads& h : heads) {
-    lacks.push_back(std::max(0.0, total / static_cast<double>(heads.size()) - attention_elements(costs, h)));
+  for (const RankPart& part : parts) {
+    lacks.push_back(std::max(0.0, total / static_cast<double>(parts.size()) - attention_elements(spec, costs, part)));
   }
   return lacks;
+}
+
+/// Gives every rank its heads, and where k and v are gathered its rows of them: as evenly as rows go.
+Result<void> divide_attention(const ModelSpec& spec, int ranks, GqaMode gqa, Partition& partition) {
+  LOCKSTEP_TRY(const std::vector<RankHeads> heads, split_heads({spec.query_heads, spec.key_value_heads}, ranks));
+  LOCKSTEP_TRY(const GqaChoice choice, choose_gqa(gqa, spec, ranks, std::nullopt));
+  partition.gqa = choice.mode;
+  partition.attention_blocks.bounds = {0};
+  const int64_t rows = 2 * spec.key_value_heads * spec.head_dim;
+  for (int rank = 0; rank < ranks; ++rank) {
+    RankPart part{heads[static_cast<size_t>(rank)], {}, {}, {0, spec.experts}};
+    if (partition.gathers_key_values()) part.key_value_rows = {rows * rank / ranks, rows * (rank + 1) / ranks};
+    if (partition.gqa == GqaMode::kBatch) part.heads.key_value = {0, spec.key_value_heads};
+    partition.attention_blocks.bounds.push_back(part.heads.query.end);
+    partition.parts.push_back(part);
+  }
+  return ok();
 }
 
 /// Gives every rank its columns (or experts) and takes them from what it lacks.
@@ -152,7 +172,8 @@ int largest_degree(const ModelSpec& spec, ExpertSplit experts) {
   return static_cast<int>(std::min({spec.query_heads, blocks, spec.vocabulary}));
 }
 
-Result<Partition> make_partition(const ModelSpec& spec, int ranks, ExpertSplit experts, Numerics numerics) {
+Result<Partition> make_partition(const ModelSpec& spec, int ranks, ExpertSplit experts, Numerics numerics,
+                                 GqaMode gqa) {
   if (experts == ExpertSplit::kWhole && spec.experts == 0) {
     return Error{ErrorKind::kUnsupported,
                  fmt::format("[shards/partition] cannot divide the model by expert: found model_type \"{}\" without "
@@ -169,16 +190,11 @@ Result<Partition> make_partition(const ModelSpec& spec, int ranks, ExpertSplit e
                                                             : fmt::format("{} MLP columns", spec.intermediate_size),
                              spec.vocabulary)};
   }
-  LOCKSTEP_TRY(const std::vector<RankHeads> heads, split_heads({spec.query_heads, spec.key_value_heads}, ranks));
   Partition partition;
   partition.expert_split = experts;
   partition.numerics = numerics;
-  partition.attention_blocks.bounds = {0};
-  for (const RankHeads& h : heads) {
-    partition.parts.push_back({h, {}, {}, {0, spec.experts}});
-    partition.attention_blocks.bounds.push_back(h.query.end);
-  }
-  std::vector<double> left = lacks_after_attention(spec, heads);
+  LOCKSTEP_TRY_VOID(divide_attention(spec, ranks, gqa, partition));
+  std::vector<double> left = lacks_after_attention(spec, partition.parts);
   divide_mlp(spec, left, partition);
   const std::vector<int64_t> rows = boundaries(left, spec.vocabulary, 16.0);
   for (size_t rank = 0; rank < partition.parts.size(); ++rank) {
@@ -193,7 +209,7 @@ int64_t weight_elements(const ModelSpec& spec, const Partition& partition, int r
   const double mlp = partition.expert_split == ExpertSplit::kWhole
                          ? costs.expert * static_cast<double>(part.experts.size())
                          : costs.mlp_column * static_cast<double>(part.mlp_columns.size());
-  return std::llround(attention_elements(costs, part.heads) + mlp +
+  return std::llround(attention_elements(spec, costs, part) + mlp +
                       costs.vocabulary_row * static_cast<double>(part.vocabulary.size()));
 }
 
@@ -211,6 +227,12 @@ std::string to_text(const ModelSpec& spec, const Partition& partition) {
         "{:>4}  {:>12}  {:>10}  {:>15}  {:>17}  {:>5.1f}%{}\n", rank, to_string(part.heads.query),
         to_string(part.heads.key_value), to_string(part.mlp_columns), to_string(part.vocabulary), 100.0 * share,
         partition.expert_split == ExpertSplit::kWhole ? fmt::format("  experts {}", to_string(part.experts)) : "");
+  }
+  if (partition.gathers_key_values()) {
+    text +=
+        fmt::format("key/value heads: {}; a rank computes at most {} of the {} rows of k and v\n",
+                    name_of(partition.gqa), count_blocks(partition.parts.back().key_value_rows.end, partition.ranks()),
+                    partition.parts.back().key_value_rows.end);
   }
   return text;
 }

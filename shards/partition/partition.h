@@ -18,6 +18,7 @@
 #include "runtime/checkpoint/model_spec.h"
 #include "runtime/core/block_tree.h"
 #include "runtime/core/result.h"
+#include "shards/partition/gqa_mode.h"
 #include "shards/partition/head_split.h"
 
 namespace lockstep::partition {
@@ -35,10 +36,12 @@ std::string_view name_of(Numerics numerics);
 
 /// What one rank owns in every layer, and of the vocabulary.
 struct RankPart {
-  RankHeads heads;
+  RankHeads heads;    // that it attends with; over batch, all key/value heads (of its slots) and its query heads' share
   Range mlp_columns;  // of each expert, where there are experts
   Range vocabulary;
   Range experts;  // empty in a model without
+  // The rows of k's projection, and of v's after them, that it computes where they are gathered: whole heads or pieces.
+  Range key_value_rows = {};
 
   friend bool operator==(const RankPart&, const RankPart&) = default;
 };
@@ -52,10 +55,13 @@ struct Partition {
   ExpertSplit expert_split = ExpertSplit::kColumns;
   BlockSplit expert_blocks;  // leaves are experts: the sum order of a mixture of whole experts
   Numerics numerics = Numerics::kInvariant;
+  GqaMode gqa = GqaMode::kHeads;  // never auto
 
   int ranks() const { return static_cast<int>(parts.size()); }
   /// One leaf a rank: how the embedding's rows are summed (all but one are zeros), and every fast sum.
   BlockSplit rank_blocks() const;
+  /// Whether k and v are computed in pieces that the ranks gather.
+  bool gathers_key_values() const { return gqa == GqaMode::kAllGather || gqa == GqaMode::kBatch; }
 
   friend bool operator==(const Partition&, const Partition&) = default;
 };
@@ -70,10 +76,12 @@ int64_t mlp_block_columns(const checkpoint::ModelSpec& spec);
 /// experts, where they stay whole).
 int largest_degree(const checkpoint::ModelSpec& spec, ExpertSplit experts = ExpertSplit::kColumns);
 
-/// Divides `spec` over `ranks`. Fails with `kUnsupported` for a degree that cannot work, listing those that can, and
+/// Divides `spec` over `ranks`; a `gqa` mode that cannot be had becomes heads or replicated (`choose_gqa`; a slot count
+/// is not looked at). Fails with `kUnsupported` for a degree that cannot work, listing those that can, and
 /// for whole experts in a model that has none.
 Result<Partition> make_partition(const checkpoint::ModelSpec& spec, int ranks,
-                                 ExpertSplit experts = ExpertSplit::kColumns, Numerics numerics = Numerics::kInvariant);
+                                 ExpertSplit experts = ExpertSplit::kColumns, Numerics numerics = Numerics::kInvariant,
+                                 GqaMode gqa = GqaMode::kAuto);
 
 /// Weight elements that `rank` holds: what the partition balances.
 int64_t weight_elements(const checkpoint::ModelSpec& spec, const Partition& partition, int rank);

@@ -1,8 +1,11 @@
 """Ranks by Open MPI's mpirun and by threads, on one host: the same tokens, and what is said of a wrong launch."""
 import os
+import pathlib
 import shutil
 
 import launches
+
+SCRIPT = pathlib.Path(__file__).resolve().parents[2] / "examples" / "cluster" / "two-jobs.sh"
 
 
 class Mpirun(launches.Launches):
@@ -33,6 +36,26 @@ class Mpirun(launches.Launches):
                                  *self.arguments("bound")])
         self.expect_tokens(done, "bound", 2)
         self.expect_words(done, f"share 1 core ({cores[0]}) while", "mpirun --bind-to none, or mpirun --map-by slot:PE=")
+
+    def test_two_jobs_on_cores_of_their_own_run_side_by_side(self):
+        cores = sorted(os.sched_getaffinity(0))
+        if len(cores) < 2:
+            self.skipTest("this machine has one core")
+        jobs = [[word for word in self.arguments(name)[1:] if word not in ("--threads", "1")] for name in ("j1", "j2")]
+        done = self.run_command([SCRIPT, cores[0], cores[1], *jobs[0], "--", *jobs[1]],
+                                {"LOCKSTEP": launches.PROGRAM})
+        self.assertEqual(done.returncode, 0, done.stdout)
+        for name in ("j1", "j2"):
+            answer = self.answer(name)
+            self.assertEqual(answer["sequences"], self.expected)
+            self.assertEqual(answer["threads"], 1)  # as many as the job has cores, not as the machine has
+
+    def test_a_job_that_fails_beside_another_is_told_by_its_code(self):
+        words = self.arguments("good")[1:]
+        done = self.run_command([SCRIPT, 0, 0, "--model", self.folder / "nowhere", "--prompt", "a", "--", *words],
+                                {"LOCKSTEP": launches.PROGRAM})
+        self.assertNotEqual(done.returncode, 0, done.stdout)
+        self.assertEqual(self.answer("good")["sequences"], self.expected)
 
     def test_more_threads_than_cores_are_told(self):
         done = self.mpirun(2, self.arguments("many", threads=4), "--bind-to", "core")

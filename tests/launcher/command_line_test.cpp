@@ -39,6 +39,19 @@ TEST(CommandLine, ReadsTheDefaultsOfGenerate) {
   EXPECT_TRUE(command.generation.empty());
 }
 
+TEST(CommandLine, ReadsWhatNeuronDevicesNeed) {
+  const NeuronOptions neuron =
+      generate({"--prompt", "a", "--backend", "neuron", "--neuron-target", "trn2", "--neuron-cores", "2-3",
+                "--neuron-runtime", "/x/libnrt.so.1", "--neuron-cc-flags-decode", "-O3 --lnc=1"})
+          .run.neuron;
+  EXPECT_EQ(neuron.target, "trn2");
+  EXPECT_EQ(neuron.cores, "2-3");
+  EXPECT_EQ(neuron.runtime, "/x/libnrt.so.1");
+  EXPECT_EQ(neuron.decode_flags, "-O3 --lnc=1");
+  EXPECT_EQ(neuron.prefill_flags, "");
+  EXPECT_FALSE(parse({"generate", "--model", "dir", "--prompt", "a", "--neuron-target", "trn9"}).has_value());
+}
+
 TEST(CommandLine, TakesSeveralPromptsInOrder) {
   EXPECT_THAT(generate({"--prompt", "a", "--prompt", "b c"}).prompts.texts, ElementsAre("a", "b c"));
 }
@@ -154,6 +167,48 @@ TEST(CommandLine, ReadsWhatChangesTheModelForEveryCommandThatRunsOne) {
   EXPECT_FALSE(plain.buckets.has_value());
 }
 
+TEST(CommandLine, TakesTheWordsOfTransformersNeuronx) {
+  const ModelOptions model = generate({"--prompt", "a", "--tp-degree", "4", "--amp", "bf16", "--n-positions", "2048",
+                                       "--context-length-estimate", "512,256", "--batch-size", "8,1,4,4"})
+                                 .model;
+  EXPECT_EQ(model.tp, 4);
+  EXPECT_EQ(model.dtype, "bfloat16");
+  EXPECT_EQ(model.max_seq_len, 2048);
+  EXPECT_THAT(model.context_buckets, ElementsAre(256, 512));
+  EXPECT_THAT(model.batch_sizes, ElementsAre(1, 4, 8));
+  EXPECT_EQ(model.batch_size, 8);
+  EXPECT_FALSE(model.buckets.has_value());
+  const ModelOptions lists = generate({"--prompt", "a", "--n-positions", "128,3000,512", "--amp", "f16"}).model;
+  EXPECT_EQ(lists.max_seq_len, 3000);
+  EXPECT_EQ(lists.buckets, "128,512,3000");
+  EXPECT_EQ(lists.dtype, "float16");
+  EXPECT_THAT(generate({"--prompt", "a", "--context-length-estimate", "0"}).model.context_buckets, ElementsAre(0));
+  const ModelOptions one = generate({"--prompt", "a", "--batch-size", "5", "--dtype", "float32"}).model;
+  EXPECT_EQ(one.batch_size, 5);
+  EXPECT_TRUE(one.batch_sizes.empty());
+  EXPECT_EQ(one.dtype, "float32");
+}
+
+TEST(CommandLine, RefusesShapesThatMakeNoSenseAndSaysWhatDoes) {
+  const auto message = [](std::vector<const char*> words) {
+    words.insert(words.begin(), {"generate", "--model", "dir", "--prompt", "a"});
+    const auto parsed = parse(words);
+    EXPECT_FALSE(parsed.has_value());
+    return parsed.has_value() ? "" : parsed.error().message;
+  };
+  EXPECT_THAT(message({"--amp", "f8"}), HasSubstr("bfloat16"));
+  EXPECT_THAT(message({"--tp-degree", "0"}), HasSubstr("--tp"));
+  for (const char* sizes : {"0", "1,", ",1", "1;2", "two", "70000", ""}) {
+    EXPECT_THAT(message({"--batch-size", sizes}), HasSubstr("--batch-size")) << sizes;
+  }
+  EXPECT_THAT(message({"--batch-size", "0"}), HasSubstr("a number from 1 to 65536, or several such as 1,4,8"));
+  EXPECT_THAT(message({"--n-positions", "-1"}), HasSubstr("--max-seq-len"));
+  EXPECT_THAT(message({"--context-length-estimate", "0,64"}), HasSubstr("0 alone"));
+  EXPECT_THAT(message({"--context-length-estimate", "64", "--prefill-chunk", "8"}), HasSubstr("--prefill-chunk"));
+  EXPECT_THAT(message({"--n-positions", "64,128", "--buckets", "auto"}), HasSubstr("--buckets"));
+  EXPECT_THAT(message({"--buckets", "auto", "--n-positions", "64,128"}), HasSubstr("--buckets"));
+}
+
 TEST(CommandLine, ReadsHowToRun) {
   const GenerateCommand command = generate({"--ids-file", "x.json", "--launch", "threads", "--tp", "3", "--threads",
                                             "2", "--no-strict", "--communicator", "shm", "--deadline-s", "5"});
@@ -182,6 +237,22 @@ TEST(CommandLine, ReadsWhatIsWatched) {
   }
 }
 
+TEST(CommandLine, ReadsWhereCompiledStepsAre) {
+  const CacheOptions plain = generate({"--prompt", "a"}).run.cache;
+  EXPECT_FALSE(plain.directory.has_value() || plain.artifacts.has_value() || plain.limit.has_value());
+  const CacheOptions cache =
+      generate({"--prompt", "a", "--compile-cache", "c", "--compile-cache-remote", "s3://b/p", "--compile-cache-remote",
+                "/shared", "--require-cached", "--retry-failed", "--compile-wait-s", "5", "--compile-cache-limit", "9"})
+          .run.cache;
+  EXPECT_EQ(cache.directory, "c");
+  EXPECT_THAT(cache.remotes, ElementsAre("s3://b/p", "/shared"));
+  EXPECT_TRUE(cache.require_cached && cache.retry_failed);
+  EXPECT_EQ(cache.wait_s, 5.0);
+  EXPECT_EQ(cache.limit, 9);
+  EXPECT_EQ(std::get<BenchCommand>(parse({"bench", "--model", "d", "--artifacts", "a"}).value()).run.cache.artifacts,
+            "a");
+}
+
 TEST(CommandLine, RefusesWhatMakesNoSenseAndNamesTheOption) {
   const std::vector<std::pair<std::vector<const char*>, const char*>> cases = {
       {{"generate", "--prompt", "a"}, "--model"},
@@ -199,6 +270,9 @@ TEST(CommandLine, RefusesWhatMakesNoSenseAndNamesTheOption) {
       {{"generate", "--model", "d", "--prompt", "a", "--window", "0"}, "--window"},
       {{"generate", "--model", "d", "--prompt", "a", "--pinned-sinks", "-1"}, "--pinned-sinks"},
       {{"generate", "--model", "d", "--prompt", "a", "--num-beams", "many"}, "--num-beams"},
+      {{"generate", "--model", "d", "--prompt", "a", "--artifacts", "a", "--compile-cache", "c"}, "--artifacts"},
+      {{"generate", "--model", "d", "--prompt", "a", "--artifacts", "a", "--retry-failed"}, "--artifacts"},
+      {{"generate", "--model", "d", "--prompt", "a", "--compile-wait-s", "-1"}, "--compile-wait-s"},
       {{"generate", "--model", "d", "--prompt", "a", "--frobnicate"}, "frobnicate"},
       {{"sing"}, "sing"},
       {{}, "subcommand"},

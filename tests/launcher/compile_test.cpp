@@ -30,7 +30,7 @@ std::vector<std::string> names_of(const std::vector<neuron::LoweredStep>& steps)
 std::vector<neuron::LoweredStep> steps_of(CompileCommand command) {
   const TinyModel model(kTinyLlama, "steps");
   command.model.model = model.path();
-  return steps_to_compile(command).value();
+  return plan_compilation(command).value().steps;
 }
 
 bool puts_out(const neuron::LoweredStep& step, std::string_view name) {
@@ -47,6 +47,15 @@ TEST(StepsToCompile, AreTheClosedSetOfARun) {
   for (const neuron::LoweredStep& step : steps) EXPECT_EQ(step.signature.ranks, 2);
 }
 
+TEST(StepsToCompile, AreThoseOfTheModeThatKeyValueHeadsAreDividedBy) {
+  CompileCommand replicated;
+  replicated.model.tp = 2;
+  CompileCommand batch = replicated;
+  batch.model.batch_size = replicated.model.batch_size = 2;
+  batch.model.gqa = partition::GqaMode::kBatch;
+  EXPECT_NE(steps_of(batch).back().module, steps_of(replicated).back().module);
+}
+
 TEST(StepsToCompile, PutOutLogitsWhereTheyAreAskedFor) {
   EXPECT_FALSE(puts_out(steps_of({}).back(), "logits"));
   EXPECT_TRUE(puts_out(steps_of({.logits = true}).back(), "logits"));
@@ -57,7 +66,7 @@ TEST(StepsToCompile, NeedACapacityThatTheModelHas) {
   CompileCommand command;
   command.config = model.path() / "config.json";
   command.model.max_seq_len = 65;
-  const auto steps = steps_to_compile(command);
+  const auto steps = plan_compilation(command);
   ASSERT_FALSE(steps.has_value());
   EXPECT_EQ(steps.error().kind, ErrorKind::kInvalidArgument);
   EXPECT_THAT(steps.error().message, HasSubstr("--max-seq-len: found 65, expected 1 to 64"));

@@ -25,14 +25,6 @@ TEST(VisibleCudaDevices, KeepTheOrderAndEndAtWhatNamesNoDevice) {
   EXPECT_THAT(visible_cuda_devices("GPU-8f3a,MIG-22", 3), ElementsAre("GPU-8f3a", "MIG-22"));
 }
 
-TEST(VisibleNeuronCores, MayBeRanges) {
-  EXPECT_THAT(visible_neuron_cores("0-3,6", 8).value(), ElementsAre("0", "1", "2", "3", "6"));
-  EXPECT_THAT(visible_neuron_cores(std::nullopt, 2).value(), ElementsAre("0", "1"));
-  for (const char* const bad : {"3-1", "x", "0-8", "-1"}) {
-    EXPECT_EQ(visible_neuron_cores(bad, 8).error().kind, ErrorKind::kFailedPrecondition) << bad;
-  }
-}
-
 /// Two ranks on each of two hosts.
 std::vector<RankPlace> four_ranks() {
   std::vector<RankPlace> places;

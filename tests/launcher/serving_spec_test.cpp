@@ -117,6 +117,21 @@ TEST(ShardOptions, MakeBucketsUpToTheCapacity) {
   EXPECT_THAT(shard_options({}, llama(), 1, 300).value().token_buckets, IsEmpty());
 }
 
+TEST(ShardOptions, TakeChunksAndBatchSizesAsGiven) {
+  const ModelOptions lists{.batch_size = 4, .batch_sizes = {1, 4}, .buckets = "auto", .context_buckets = {32, 100}};
+  const auto shard = shard_options(lists, llama(), 4, 300).value();
+  EXPECT_THAT(shard.batch_sizes, ElementsAre(1, 4));
+  EXPECT_THAT(shard.token_buckets, ElementsAre(128, 256, 300));
+  EXPECT_THAT(shard.context_buckets, ElementsAre(32, 100));
+  EXPECT_EQ(shard.chunk, 100);
+  EXPECT_TRUE(shard.validate().has_value());
+  const auto small = shard_options({.context_buckets = {8, 64, 128}}, llama(), 1, 20).value();
+  EXPECT_THAT(small.context_buckets, ElementsAre(8, 20));  // no step has more rows than the slots
+  const auto alone = shard_options({.context_buckets = {0}}, llama(), 1, 20).value();
+  EXPECT_THAT(alone.context_buckets, IsEmpty());
+  EXPECT_EQ(alone.chunk, 1);  // token by token
+}
+
 TEST(ShardOptions, RefuseBucketsThatMakeNoSense) {
   for (const char* buckets : {"", "some", "16,16", "32,16", "16,65", "0"}) {
     expect_refused(shard_options({.buckets = buckets}, llama(), 1, 64), ErrorKind::kInvalidArgument, "length buckets");

@@ -130,15 +130,20 @@ Result<int> run_rank(const Run& run, int rank) {
   LOCKSTEP_TRY(checkpoint::ModelSpec spec, checkpoint::read_spec(run.model / "config.json"));
   spec.int8_group = run.options.int8_group;
   LOCKSTEP_TRY(const partition::Partition partition,
-               partition::make_partition(spec, run.options.ranks, run.options.experts, run.options.numerics));
+               partition::make_partition(spec, run.options.ranks, run.options.experts, run.options.numerics,
+                                         run.options.gqa));
   const shards::ShardOptions shard_options{.slots = run.options.slots,
                                            .chunk = run.options.chunk,
                                            .capacity = run.options.capacity,
+                                           .batch_sizes = run.options.batch_sizes,
+                                           .context_buckets = run.options.context_buckets,
+                                           .token_buckets = run.options.token_buckets,
                                            .dtype = run.options.dtype,
                                            .logits = run.options.logits == actors::Logits::kWanted
                                                          ? families::StepShape::Logits::kOutput
                                                          : families::StepShape::Logits::kDropped};
-  LOCKSTEP_TRY(auto graphs, shards::build_graphs(spec, partition, rank, shard_options, graph::default_passes()));
+  const auto passes = run.options.passes == Passes::kDefault ? graph::default_passes() : std::vector<graph::Pass>();
+  LOCKSTEP_TRY(auto graphs, shards::build_graphs(spec, partition, rank, shard_options, passes));
   LOCKSTEP_TRY(const Source source, open_weights(run, spec));
   LOCKSTEP_TRY(auto made, make_backend(run.options));
   CountingBackend backend(std::move(made));

@@ -22,6 +22,9 @@ enum class Weights { kStored, kRandom, kRandomNanOfToken0 };
 /// How ranks that are threads reach each other.
 enum class Wire { kLoopback, kShm };
 
+/// What is done to the graphs before they are compiled: joined weights and so on, or nothing.
+enum class Passes { kDefault, kNone };
+
 /// How a model is run.
 struct GroupOptions {
   std::string backend = "cpu";  // or "reference"
@@ -39,6 +42,9 @@ struct GroupOptions {
   Weights weights = Weights::kStored;
   std::optional<cpu::Isa> isa = std::nullopt;  // of the cpu backend; default: the machine's best
   partition::Numerics numerics = partition::Numerics::kInvariant;
+  partition::GqaMode gqa = partition::GqaMode::kAuto;
+  std::vector<int64_t> batch_sizes = {}, context_buckets = {}, token_buckets = {};  // as shards::ShardOptions
+  Passes passes = Passes::kDefault;
 };
 
 /// One row to continue.

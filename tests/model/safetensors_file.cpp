@@ -13,6 +13,7 @@ std::string_view stored_name(DType dtype) {
     case DType::kFloat16: return "F16";
     case DType::kInt32: return "I32";
     case DType::kUInt8: return "U8";
+    case DType::kInt8: return "I8";
   }
   LOCKSTEP_CHECK(false, static_cast<int>(dtype));
   return {};

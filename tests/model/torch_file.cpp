@@ -170,6 +170,7 @@ std::string storage_class(DType dtype) {
     case DType::kFloat16: return "torch\nHalfStorage\n";
     case DType::kInt32: return "torch\nIntStorage\n";
     case DType::kUInt8: return "torch\nByteStorage\n";
+    case DType::kInt8: return "torch\nCharStorage\n";
   }
   LOCKSTEP_CHECK(false, static_cast<int>(dtype));
   return {};

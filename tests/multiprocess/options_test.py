@@ -112,6 +112,31 @@ class Options(program.Folder):
                 self.assertEqual(self.tokens_of(*self.PROMPT, *self.GREEDY, "--max-seq-len", 200, "--buckets", buckets,
                                                 threads=2), alone)
 
+    def test_lists_of_batch_sizes_and_chunks_change_nothing(self):
+        prompts = [[11, 45, 900, 3], [7] * 21, [29, 4], [8, 15, 16, 23, 42]]
+        rows = ("--ids-file", self.ids_file(prompts), "--max-new-tokens", 12, "--max-seq-len", 64)
+        for how in (self.GREEDY, self.SAMPLED):
+            alone = self.tokens_of(*rows, *how, "--batch-size", 4)
+            lists = self.answer_of(*rows, *how, "--batch-size", "4,1,2", "--context-length-estimate", "4,16", "--buckets",
+                                   "32", ranks=2)
+            self.assertEqual(lists["sequences"], alone)
+        self.assertEqual([lists[name] for name in ("batch_size", "batch_sizes", "context_buckets", "token_buckets",
+                                                   "dtype", "weights")], [4, [1, 2, 4], [4, 16], [32, 64], "f32", "dtype"])
+        names = [graph.split()[0] for graph in lists["graphs"]["list"]]
+        for name in ("prefill_4", "prefill_16", "decode_b1_32", "decode_b2_64", "decode_b4_64"):
+            self.assertIn(name, names)
+
+    def test_a_prompt_goes_in_token_by_token_or_in_chunks_alike(self):
+        alone = self.tokens_of(*self.PROMPT, *self.GREEDY)
+        for chunks in ("0", "4"):  # the prompt is longer than 4
+            with self.subTest(chunks=chunks):
+                self.assertEqual(self.tokens_of(*self.PROMPT, *self.GREEDY, "--context-length-estimate", chunks), alone)
+
+    def test_a_prompt_for_several_rows_is_prefilled_once(self):
+        prompt = [list(range(40, 60))] * 5
+        answer = self.answer_of("--ids-file", self.ids_file(prompt), *self.GREEDY, "--max-new-tokens", 6, threads=2)
+        self.assertEqual(len({tuple(tokens) for tokens in answer["sequences"]}), 1)
+
     def test_a_window_counts_only_where_it_is_shorter_than_the_text(self):
         alone = self.tokens_of(*self.PROMPT, *self.GREEDY)
         wide, narrow, pinned = (self.tokens_of(*self.PROMPT, *self.GREEDY, *window, threads=2) for window in (
@@ -148,6 +173,8 @@ class Contradictions(program.Folder):
             (2, ("early_stopping",), (*beams, "--early-stopping", "perhaps")),
             (2, ("bad_words_ids", "JSON"), ("--bad-words-ids", "[[1,")),
             (2, ("--buckets",), ("--buckets", "sometimes")),
+            (2, ("--batch-size", "1,4,8"), ("--batch-size", "1,none")),
+            (2, ("--batch-size", "beams"), (*beams, "--batch-size", "1,2")),
             (3, ("--expert-parallel", "llama"), ("--expert-parallel",)),
         ):
             with self.subTest(options=options):

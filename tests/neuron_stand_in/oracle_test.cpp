@@ -48,7 +48,7 @@ class RankRun {
  private:
   std::vector<std::byte> on_device(const Parameter& parameter, const Contents& contents) const {
     if (parameter.role == Role::kRank) return parameter.contents[static_cast<size_t>(rank_)];
-    const auto found = contents.find(parameter.name);
+    const auto found = contents.find(parameter.host_name());
     if (found != contents.end()) return to_device(parameter, rank_, found->second.bytes).value();
     return std::vector<std::byte>(static_cast<size_t>(parameter.type.shape.elements()) * size_of(parameter.type.dtype));
   }

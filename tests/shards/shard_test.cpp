@@ -301,6 +301,33 @@ TEST(Shard, ReplaysTheSmallestBucketThatFits) {
               ::testing::ElementsAre("prefill_2", "prefill_4", "prefill_8", "decode_4", "decode_8", "decode_16"));
 }
 
+TEST(Shard, ReplaysTheSmallestBatchThatHoldsTheRunningSlots) {
+  Fixture f(1, 0, {.slots = 4, .chunk = 4, .capacity = 16, .batch_sizes = {1, 2, 4}, .token_buckets = {8, 16}});
+  std::vector<std::string> names;
+  for (const graph::Graph& graph : f.shard->graphs().decode) names.push_back(graph.name);
+  EXPECT_THAT(names, ::testing::ElementsAre("decode_b1_8", "decode_b1_16", "decode_b2_8", "decode_b2_16", "decode_b4_8",
+                                            "decode_b4_16"));
+  const auto decoded_by = [&]() -> std::string {
+    const std::vector<int64_t> before = f.shard->replays();
+    EXPECT_TRUE(f.shard->decode({}).has_value());
+    for (size_t i = 0; i < before.size(); ++i) {
+      if (f.shard->replays()[i] != before[i]) return f.shard->graphs().all()[i]->name;
+    }
+    return "";
+  };
+  EXPECT_EQ(decoded_by(), "decode_b1_8");  // nothing runs
+  f.backend.store->set("active", 0, 1);
+  EXPECT_EQ(decoded_by(), "decode_b1_8");
+  f.backend.store->set("active", 1, 1);
+  f.backend.store->set("length", 1, 8);
+  EXPECT_EQ(decoded_by(), "decode_b2_16");
+  f.backend.store->set("active", 2, 1);
+  EXPECT_EQ(decoded_by(), "decode_b4_16");
+  f.backend.store->set("finished", 2, 1);
+  f.backend.store->set("finished", 1, 1);
+  EXPECT_EQ(decoded_by(), "decode_b1_8");
+}
+
 TEST(Shard, LaysOutDraftsBehindTheLastTokenOfRunningSlots) {
   Fixture f(1, 0, {.slots = 2, .chunk = 4, .capacity = 16, .drafts = 3});
   f.backend.store->set("active", 1, 1);
@@ -375,6 +402,8 @@ TEST(ShardOptions, NameTheFieldThatMakesNoSense) {
   EXPECT_THAT(ShardOptions{.drafts = -1}.validate().error().message, HasSubstr("drafts -1"));
   EXPECT_THAT((ShardOptions{.capacity = 8, .token_buckets = {4, 4, 8}}.validate().error().message), HasSubstr("4,4,8"));
   EXPECT_THAT((ShardOptions{.chunk = 8, .context_buckets = {4}}.validate().error().message), HasSubstr("rise to 8"));
+  EXPECT_THAT((ShardOptions{.slots = 4, .batch_sizes = {1, 2}}.validate().error().message),
+              HasSubstr("batch sizes 1,2, expected numbers that rise to 4"));
   EXPECT_FALSE(ShardOptions{.dtype = DType::kInt32}.validate().has_value());
 }
 

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <limits>
+#include <map>
 
 namespace lockstep::cpu {
 namespace {
@@ -67,6 +68,7 @@ bool keeps_rows(Op op) {
     case Op::kLinearBlocks:
     case Op::kAllReduce:
     case Op::kAllGather:
+    case Op::kRowsOfOwners:
     case Op::kAdd:
     case Op::kJoinPartials:
     case Op::kScale:
@@ -223,10 +225,13 @@ std::vector<int64_t> last_uses(const Graph& graph, const std::vector<Placement>&
 }  // namespace
 
 std::optional<ValueId> slot_of_rows(const Graph& graph) {
+  std::map<ValueId, ValueId> all_slots;  // behind the slots that are a rank's own: ranks use equally many rows
   std::optional<ValueId> slot;
   for (const Node& node : graph.nodes) {
+    if (node.op == Op::kOwnSlots) all_slots.emplace(*node.result, node.operands[0]);
     if (node.op != Op::kKvAppend && node.op != Op::kAttention) continue;
-    const ValueId found = node.operands.at(node.op == Op::kKvAppend ? 2 : 3);
+    ValueId found = node.operands.at(node.op == Op::kKvAppend ? 2 : 3);
+    if (const auto all = all_slots.find(found); all != all_slots.end()) found = all->second;
     if (slot && *slot != found) return std::nullopt;
     slot = found;
   }

@@ -157,7 +157,10 @@ Result<void> Compiler::lower(const Node& node) {
     case Op::kMoeExperts: return lower_moe_experts(node);
     case Op::kColumns: lower_columns(node); break;
     case Op::kSelectRows: lower_select_rows(node); break;
+    case Op::kFirstRows: lower_first_rows(node); break;
     case Op::kRunningSlots: lower_running_slots(node); break;
+    case Op::kOwnSlots: lower_own_slots(node); break;
+    case Op::kRowsOfOwners: lower_rows_of_owners(node); break;
     case Op::kMarkSeen: lower_mark_seen(node); break;
     case Op::kAdvance: lower_advance(node); break;
     case Op::kAgree: lower_agree(node); break;

@@ -14,6 +14,7 @@
 //   positions 0 … 300                               holds    │ 0 │ 4 │ 2 │ 3 │      took the place of tile 1
 #pragma once
 
+#include <algorithm>
 #include <cstddef>
 #include <cstdint>
 
@@ -76,6 +77,16 @@ struct CacheLayout {
   void read(int64_t slot, int64_t position, int64_t head, std::byte* dst) const;
   /// Makes `dst` a copy of `src`, of which `tokens` positions have been written.
   void copy_slot(int64_t src, int64_t dst, int64_t tokens) const;
+  /// Calls `visit(memory, bytes)` for every stretch of `slot` that `tokens` written positions take.
+  template <typename Visit>
+  void for_each_stretch(int64_t slot, int64_t tokens, Visit visit) const {
+    const int64_t used = std::min((tokens + kTileTokens - 1) / kTileTokens, tiles());
+    for (int64_t index = 0; index < used; ++index) {
+      visit(base + slot * slot_stride + index * tile_stride, heads * tile_bytes());
+    }
+    if (!is_ring) return;
+    visit(reinterpret_cast<std::byte*>(written + slot * capacity), capacity * static_cast<int64_t>(sizeof(int32_t)));
+  }
   /// Reads one head of a row of the graph's state: in a ring, of the position that was last written to it (zeros if
   /// there is none). Rows left by an earlier, longer sequence of the slot may be lost.
   void read_row(int64_t slot, int64_t row, int64_t head, std::byte* dst) const;

@@ -137,11 +137,20 @@ void Compiler::lower_rope(const Node& node) {
   });
 }
 
+namespace {
+
+/// Whether row t is slot t, of the first slots only.
+bool runs_first_slots(const graph::Graph& graph) {
+  return std::ranges::any_of(graph.nodes, [](const graph::Node& node) { return node.op == graph::Op::kFirstRows; });
+}
+
+}  // namespace
+
 const graph::Node* Compiler::attention_of_heads(const Node& node) const {
   const Node* const end = graph_.nodes.data() + graph_.nodes.size();
   const Node* attention = &node;
   while (attention != end && attention->op != graph::Op::kAttention) ++attention;
-  const bool has_row_per_slot = graph_.rows == graph_.slots;
+  const bool has_row_per_slot = graph_.rows == graph_.slots || runs_first_slots(graph_);
   if (attention == end || attention->text("kernel") != "decode" || !has_row_per_slot) return nullptr;
   const auto appends = [&](const Node& n, size_t cache) {
     return n.op == graph::Op::kKvAppend && n.operands[1] == attention->operands[cache];
@@ -217,7 +226,7 @@ AttentionTask Compiler::attention_task(const Node& node, const CacheLayout& keys
   if (node.text("kernel") == "prefill") {
     task.block_for_prefill(graph_.rows);
   } else {
-    task.block_for_decode(graph_.rows / std::max<int64_t>(graph_.slots, 1));
+    task.block_for_decode(std::max<int64_t>(1, graph_.rows / std::max<int64_t>(graph_.slots, 1)));
   }
   task.rule.scale = static_cast<float>(node.number("scale"));
   if (node.has("window")) task.rule.window = node.integer("window");

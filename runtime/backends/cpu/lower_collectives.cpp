@@ -1,8 +1,13 @@
 // Phases of the operations that all ranks run together. The communicator is used by worker 0 alone.
+#include <fmt/format.h>
+
 #include <algorithm>
 #include <cstring>
+#include <memory>
+#include <numeric>
 
 #include "runtime/backends/cpu/compiler.h"
+#include "runtime/backends/cpu/fused_linear.h"
 #include "runtime/device/agreement.h"
 #include "runtime/graph/agree.h"
 
@@ -22,7 +27,87 @@ void round_rows(const Kernels& kernels, const float* src, const Tensor& dst, Par
                   {dst.data + begin * dst.element_size(), dst.dtype}, end - begin);
 }
 
+/// The rows of a rows_of_owners node: each goes from the rank that holds its slot to all, which take their columns.
+struct RowExchange {
+  Tensor x, dst;
+  const int32_t* slot;  // [rows]
+  int64_t slots;        // of each rank
+  int rank;
+  int64_t column;               // bytes into a row: the first column that this rank takes
+  int64_t gathered;             // where in the scratch the rows arrive: after our own, made dense
+  std::vector<int64_t> counts;  // [ranks]: bytes of their rows in this step
+  std::vector<int64_t> places;  // [rows]: where each one lies among those that arrived
+
+  int64_t row_bytes() const { return x.columns * x.element_size(); }
+  size_t owner_of(int64_t row) const { return static_cast<size_t>(slot[row] / slots); }
+
+  Result<void> gather(std::byte* memory, device::Communicator* communicator) {
+    const int64_t rows = dst.used_rows();
+    std::ranges::fill(counts, 0);
+    for (int64_t row = 0; row < rows; ++row) {
+      if (slot[row] < 0) continue;
+      if (owner_of(row) >= counts.size()) return row_of_nobody(row);
+      int64_t& count = counts[owner_of(row)];
+      places[static_cast<size_t>(row)] = count;  // among the owner's, until the others' are known
+      if (static_cast<int>(owner_of(row)) == rank) std::memcpy(memory + count, x.at(row), row_bytes());
+      count += row_bytes();
+    }
+    for (int64_t row = 0; row < rows; ++row) {
+      if (slot[row] < 0) continue;
+      const auto before = counts.begin() + static_cast<std::ptrdiff_t>(owner_of(row));
+      places[static_cast<size_t>(row)] += std::accumulate(counts.begin(), before, int64_t{0});
+    }
+    const std::span<std::byte> own(memory, static_cast<size_t>(counts[static_cast<size_t>(rank)]));
+    const auto all = static_cast<size_t>(std::accumulate(counts.begin(), counts.end(), int64_t{0}));
+    if (communicator != nullptr) {
+      return communicator->all_gather(own, counts, {memory + gathered, all}, device::Stream::host());
+    }
+    std::ranges::copy(own, memory + gathered);
+    return ok();
+  }
+
+  Error row_of_nobody(int64_t row) const {
+    return {ErrorKind::kInvalidArgument,
+            fmt::format("[runtime/backends/cpu] cannot run row {}: found slot {}, expected a slot below {}", row,
+                        slot[row], slots * std::ssize(counts))};
+  }
+
+  void take(const std::byte* memory, Part part) const {
+    const int64_t bytes = dst.columns * dst.element_size();
+    const Share share = share_of(dst.used_rows(), part);
+    for (int64_t row = share.begin; row < share.end; ++row) {
+      if (slot[row] < 0) {
+        std::memset(dst.at(row), 0, static_cast<size_t>(bytes));
+      } else {
+        const int64_t place = places[static_cast<size_t>(row)];
+        std::memcpy(dst.at(row), memory + gathered + place + column, static_cast<size_t>(bytes));
+      }
+    }
+  }
+};
+
+/// Of roots: planes that are not packed lie `rows` apart, so all rows are sent.
+int64_t rows_to_send(const Tensor& partial) {
+  return partial.packs_planes || partial.planes <= 1 ? partial.used_rows() : partial.rows;
+}
+
 }  // namespace
+
+const FusedLinear* Compiler::lend_place_for_roots(const Node& node, const device::TreeSum& sum) {
+  const bool is_of_product = open_linear_ != nullptr && open_result_ == node.operands[0];
+  if (!is_of_product || !last_collective_ || only_reader_next(*(&node - 1)) != &node) return nullptr;
+  // Asked for after the collective before, when the product has not begun: all workers meet in between.
+  std::function<Result<void>()>& before = program_.phases[*last_collective_].alone;
+  before = [collective = std::move(before), product = open_linear_, partial = operand(node, 0), sum,
+            communicator = communicator_]() -> Result<void> {
+    LOCKSTEP_TRY_VOID(collective());
+    const auto elements = static_cast<size_t>(rows_to_send(partial) * partial.columns);
+    const std::span<float> place = communicator->place_for_roots(sum, elements);
+    product->task.result.data = place.empty() ? partial.data : reinterpret_cast<std::byte*>(place.data());
+    return ok();
+  };
+  return open_linear_;
+}
 
 void Compiler::lower_all_reduce(const Node& node) {
   const Tensor partial = operand(node, 0);
@@ -45,14 +130,13 @@ void Compiler::lower_all_reduce(const Node& node) {
   Scratch* scratch = &program_.scratch;
   if (!is_float) scratch->need_shared(dst.rows * dst.columns * static_cast<int64_t>(sizeof(float)));
   device::TreeSum sum{BlockSplit{node.integers("blocks")}};
-  // Planes that are not packed lie `rows` apart, so all rows are sent.
-  const bool sends_used_rows = partial.packs_planes || partial.planes <= 1;
-  add_alone([=, sum = std::move(sum), communicator = communicator_]() -> Result<void> {
-    const int64_t rows = sends_used_rows ? partial.used_rows() : partial.rows;
-    const auto elements = static_cast<size_t>(rows * partial.columns);
+  const FusedLinear* product = lend_place_for_roots(node, sum);
+  add_collective([=, sum = std::move(sum), communicator = communicator_]() -> Result<void> {
+    const auto elements = static_cast<size_t>(rows_to_send(partial) * partial.columns);
+    const float* roots = product == nullptr ? partial.as<float>() : product->task.result.as<float>();
     float* to = is_float ? dst.as<float>() : reinterpret_cast<float*>(scratch->shared_memory);
-    return communicator->all_reduce(sum, {partial.as<float>(), elements * static_cast<size_t>(partial.planes)},
-                                    {to, elements}, device::Stream::host());
+    return communicator->all_reduce(sum, {roots, elements * static_cast<size_t>(partial.planes)}, {to, elements},
+                                    device::Stream::host());
   });
   if (is_float) return;
   add_shared([dst, scratch, kernels = &kernels_](Part part) {
@@ -76,17 +160,18 @@ void Compiler::lower_all_gather(const Node& node) {
   const int64_t gathered = (own_bytes + 63) / 64 * 64;  // where the ranks' parts arrive: after our own, made dense
   scratch->need_shared(gathered + dst.rows * dst.stride);
   if (graph_.ranks > 1) {
-    add_alone([=, counts = std::vector<int64_t>(parts.size()), communicator = communicator_]() mutable -> Result<void> {
-      const int64_t rows = dst.used_rows();
-      const int64_t row_bytes = x.columns * x.element_size();
-      for (int64_t row = 0; row < rows; ++row) {
-        std::memcpy(scratch->shared_memory + row * row_bytes, x.at(row), row_bytes);
-      }
-      for (size_t rank = 0; rank < parts.size(); ++rank) counts[rank] = rows * parts[rank] * x.element_size();
-      return communicator->all_gather({scratch->shared_memory, static_cast<size_t>(rows * row_bytes)}, counts,
-                                      {scratch->shared_memory + gathered, static_cast<size_t>(rows * dst.stride)},
-                                      device::Stream::host());
-    });
+    add_collective(
+        [=, counts = std::vector<int64_t>(parts.size()), communicator = communicator_]() mutable -> Result<void> {
+          const int64_t rows = dst.used_rows();
+          const int64_t row_bytes = x.columns * x.element_size();
+          for (int64_t row = 0; row < rows; ++row) {
+            std::memcpy(scratch->shared_memory + row * row_bytes, x.at(row), row_bytes);
+          }
+          for (size_t rank = 0; rank < parts.size(); ++rank) counts[rank] = rows * parts[rank] * x.element_size();
+          return communicator->all_gather({scratch->shared_memory, static_cast<size_t>(rows * row_bytes)}, counts,
+                                          {scratch->shared_memory + gathered, static_cast<size_t>(rows * dst.stride)},
+                                          device::Stream::host());
+        });
   }
   add_shared([=, is_alone = graph_.ranks == 1](Part part) {
     const int64_t rows = dst.used_rows();
@@ -102,6 +187,27 @@ void Compiler::lower_all_gather(const Node& node) {
       column += columns;
     }
   });
+}
+
+void Compiler::lower_rows_of_owners(const Node& node) {
+  const std::vector<int64_t>& parts = node.integers("parts");
+  const Tensor x = operand(node, 0);
+  const auto exchange = std::make_shared<RowExchange>(
+      RowExchange{.x = x,
+                  .dst = result(node),
+                  .slot = operand(node, 1).as<int32_t>(),
+                  .slots = node.integer("slots"),
+                  .rank = graph_.rank,
+                  .column = std::accumulate(parts.begin(), parts.begin() + graph_.rank, int64_t{0}) * x.element_size(),
+                  .gathered = (graph_.rows * x.stride + 63) / 64 * 64,
+                  .counts = std::vector<int64_t>(parts.size()),
+                  .places = std::vector<int64_t>(static_cast<size_t>(graph_.rows))});
+  Scratch* scratch = &program_.scratch;
+  scratch->need_shared(exchange->gathered + graph_.rows * x.stride);
+  add_alone([exchange, scratch, communicator = graph_.ranks == 1 ? nullptr : communicator_]() {
+    return exchange->gather(scratch->shared_memory, communicator);
+  });
+  add_shared([exchange, scratch](Part part) { exchange->take(scratch->shared_memory, part); });
 }
 
 void Compiler::lower_agree(const Node& node) {
@@ -135,8 +241,8 @@ void Compiler::lower_agree(const Node& node) {
   const auto bytes = static_cast<size_t>(device::agreement_payload_bytes(slots));
   Scratch* scratch = &program_.scratch;
   scratch->need_shared(static_cast<int64_t>(bytes) * (ranks + 1));
-  add_alone([=, counts = std::vector<int64_t>(ranks, static_cast<int64_t>(bytes)),
-             communicator = communicator_]() -> Result<void> {
+  add_collective([=, counts = std::vector<int64_t>(ranks, static_cast<int64_t>(bytes)),
+                  communicator = communicator_]() -> Result<void> {
     device::AgreedFacts now = facts;
     now.hidden_rows = hidden.used_rows();
     const std::span<std::byte> own(scratch->shared_memory, bytes);

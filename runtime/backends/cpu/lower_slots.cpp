@@ -89,6 +89,25 @@ void Compiler::lower_running_slots(const Node& node) {
   });
 }
 
+void Compiler::lower_first_rows(const Node& node) {
+  add_alone(
+      [from = operand(node, 0).as<int32_t>(), dst = result(node).as<int32_t>(), rows = graph_.rows]() -> Result<void> {
+        std::copy_n(from, rows, dst);
+        return ok();
+      });
+}
+
+void Compiler::lower_own_slots(const Node& node) {
+  add_alone([slot = operand(node, 0).as<int32_t>(), dst = result(node).as<int32_t>(), rows = graph_.rows,
+             first = node.integer("first_slot"), count = node.integer("slots")]() -> Result<void> {
+    for (int64_t row = 0; row < rows; ++row) {
+      const int64_t own = slot[row] - first;
+      dst[row] = own >= 0 && own < count ? static_cast<int32_t>(own) : -1;
+    }
+    return ok();
+  });
+}
+
 void Compiler::lower_mark_seen(const Node& node) {
   add_alone([seen = operand(node, 0), ids = operand(node, 1).as<int32_t>(), slot = operand(node, 2).as<int32_t>(),
              rows = graph_.rows]() -> Result<void> {

@@ -15,6 +15,7 @@
 #include "runtime/backends/cpu/thread_team.h"
 #include "runtime/backends/cpu/weight_loading.h"
 #include "runtime/device/backend.h"
+#include "runtime/device/slot_carrier.h"
 
 namespace lockstep::cpu {
 
@@ -24,7 +25,7 @@ struct PackedWeight {
   const std::byte* data = nullptr;
 };
 
-class Store final : public device::Store {
+class Store final : public device::Store, public device::SlotCarrier {
  public:
   /// Reserves what the graphs of `steps` name; weights are packed for `kernels`, by `team` (both borrowed).
   static Result<std::unique_ptr<Store>> create(std::span<const device::StepGraph> steps, const Kernels& kernels,
@@ -40,6 +41,9 @@ class Store final : public device::Store {
   Result<std::vector<std::byte>> read_cache(device::StateId state) const override;
   const void* state_address(device::StateId state) const override;
   device::MemoryReport memory() const override;
+  int64_t slot_bytes(int64_t tokens) const override;
+  Result<void> take_slot(int64_t slot, int64_t tokens, std::span<std::byte> dst) const override;
+  Result<void> put_slot(int64_t slot, int64_t tokens, std::span<const std::byte> src) override;
 
   /// For the compiler. Each is empty (null) when the store has no such thing.
   std::optional<PackedWeight> packed(std::string_view name, const Packing& packing) const;
@@ -104,6 +108,7 @@ class Store final : public device::Store {
   int64_t lay_out_caches();
   Result<void> map_caches();
   const State& state(device::StateId id) const;
+  Result<void> check_carried(int64_t slot, int64_t tokens, size_t bytes) const;
   Result<void> check_range(const State& state, int64_t offset, size_t bytes) const;
 
   const Kernels& kernels_;

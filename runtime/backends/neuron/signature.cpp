@@ -7,6 +7,7 @@
 #include <iterator>
 
 #include "runtime/core/check.h"
+#include "runtime/core/int8_groups.h"
 
 namespace lockstep::neuron {
 namespace {
@@ -29,6 +30,35 @@ void for_each_run(const Placement& placement, int rank, Visit visit) {
     }
     visit(r * run, device, run);
   }
+}
+
+/// Calls `visit(row, device group, first column in the host's row, columns)` for every group of a rank's tensor.
+template <typename Visit>
+void for_each_group(const Int8Part& part, const Shape& view, Visit visit) {
+  const Int8Groups groups{.columns = view[1], .leaf = part.leaf, .width = part.width};
+  for (int64_t row = 0; row < view[0]; ++row) {
+    for (int64_t group = 0; group < groups.count(); ++group) {
+      visit(row, group, groups.of(group).begin, groups.of(group).size());
+    }
+  }
+}
+
+void place_int8(const Parameter& parameter, const Shape& view, std::span<const std::byte> host,
+                std::span<std::byte> device) {
+  const Int8Part& part = *parameter.int8;
+  std::vector<float> values(static_cast<size_t>(view.elements()));
+  convert_elements(host.data(), part.host, reinterpret_cast<std::byte*>(values.data()), DType::kFloat32, values.size());
+  const bool is_scales = part.holds == Int8Part::Holds::kScales;
+  const int64_t columns = parameter.type.shape[1];
+  std::vector<int8_t> integers(static_cast<size_t>(part.width));
+  for_each_group(part, view, [&](int64_t row, int64_t group, int64_t begin, int64_t count) {
+    const float scale = to_int8(values.data() + row * view[1] + begin, count, integers.data());
+    if (is_scales) {
+      std::memcpy(device.data() + static_cast<size_t>(group * columns + row) * sizeof scale, &scale, sizeof scale);
+    } else {
+      std::memcpy(device.data() + row * columns + group * part.width, integers.data(), static_cast<size_t>(count));
+    }
+  });
 }
 
 }  // namespace
@@ -68,15 +98,20 @@ std::string to_text(const ModuleSignature& signature) {
 }
 
 Result<std::vector<std::byte>> to_device(const Parameter& parameter, int rank, std::span<const std::byte> host) {
-  const size_t element = size_of(parameter.type.dtype);
+  const DType held = parameter.int8 ? parameter.int8->host : parameter.type.dtype;
+  const size_t element = size_of(held);
   const Shape& view = parameter.placement.views.at(static_cast<size_t>(rank));
   const size_t expected = static_cast<size_t>(view.elements()) * element;
   if (host.size() != expected) {
     return Error{ErrorKind::kInvalidArgument,
                  fmt::format("[runtime/backends/neuron] cannot place {}: found {} bytes, expected {} ({} as {})",
-                             parameter.name, host.size(), expected, to_string(parameter.type.dtype), to_string(view))};
+                             parameter.name, host.size(), expected, to_string(held), to_string(view))};
   }
   std::vector<std::byte> device(static_cast<size_t>(parameter.type.bytes()));
+  if (parameter.int8) {
+    place_int8(parameter, view, host, device);
+    return device;
+  }
   for_each_run(parameter.placement, rank, [&](int64_t from, int64_t to, int64_t count) {
     std::memcpy(device.data() + static_cast<size_t>(to) * element, host.data() + static_cast<size_t>(from) * element,
                 static_cast<size_t>(count) * element);
@@ -85,6 +120,7 @@ Result<std::vector<std::byte>> to_device(const Parameter& parameter, int rank, s
 }
 
 std::vector<std::byte> to_host(const Parameter& parameter, int rank, std::span<const std::byte> device) {
+  LOCKSTEP_CHECK(!parameter.int8, parameter.name);
   const size_t element = size_of(parameter.type.dtype);
   LOCKSTEP_CHECK(device.size() == static_cast<size_t>(parameter.type.bytes()), parameter.name, device.size());
   const Shape& view = parameter.placement.views.at(static_cast<size_t>(rank));

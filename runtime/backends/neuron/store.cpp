@@ -94,10 +94,18 @@ Result<void> Store::add_value(const graph::Value& value, std::vector<Entry>& ent
 
 Result<void> Store::add_parameters(const ModuleSignature& signature) {
   for (const Parameter& parameter : signature.parameters) {
+    if (parameter.int8) {  // no tensor of the graph: it is made of the weight's when that comes
+      const Entry* weight = find(Role::kWeight, parameter.host_name());
+      LOCKSTEP_CHECK(weight != nullptr, parameter.host_name());
+      graph::Value made;
+      made.name = parameter.name;
+      made.type = weight->type;
+      LOCKSTEP_TRY_VOID(add_value(made, weights_, weight_index_));
+    }
     Entry* entry = find(parameter.role, parameter.name);
     if (entry == nullptr) continue;  // the executable's own
     if (!entry->parameter) entry->parameter = parameter;
-    if (entry->parameter->type == parameter.type && entry->parameter->placement == parameter.placement) continue;
+    if (entry->parameter->is_same_tensor(parameter)) continue;
     return invalid(fmt::format("two modules lay {} out differently: found {}, expected {} as in the first module",
                                parameter.name, to_string(parameter.type), to_string(entry->parameter->type)));
   }
@@ -166,13 +174,22 @@ Result<void> Store::set_weight(std::string_view name, std::span<const std::byte>
     return invalid(fmt::format("cannot set weight {}: found {} bytes, expected {} for {}", name, bytes.size(),
                                weight->type.bytes(), to_string(weight->type)));
   }
-  if (weight->tensor && is_prefix(*weight->parameter, rank_)) {
-    LOCKSTEP_TRY_VOID(weight->tensor->write(0, bytes));
-  } else if (weight->tensor) {
-    LOCKSTEP_TRY(const std::vector<std::byte> placed, to_device(*weight->parameter, rank_, bytes));
-    LOCKSTEP_TRY_VOID(weight->tensor->write(0, placed));
+  LOCKSTEP_TRY_VOID(fill(*weight, bytes));
+  for (Entry& other : weights_) {
+    const bool is_made_of_it = other.parameter && other.parameter->int8 && other.parameter->host_name() == name;
+    if (is_made_of_it) LOCKSTEP_TRY_VOID(fill(other, bytes));
   }
-  weight->has_contents = true;
+  return ok();
+}
+
+Result<void> Store::fill(Entry& weight, std::span<const std::byte> bytes) {
+  if (weight.tensor && !weight.parameter->int8 && is_prefix(*weight.parameter, rank_)) {
+    LOCKSTEP_TRY_VOID(weight.tensor->write(0, bytes));
+  } else if (weight.tensor) {
+    LOCKSTEP_TRY(const std::vector<std::byte> placed, to_device(*weight.parameter, rank_, bytes));
+    LOCKSTEP_TRY_VOID(weight.tensor->write(0, placed));
+  }
+  weight.has_contents = true;
   return ok();
 }
 
@@ -295,10 +312,7 @@ Result<const nrt::Tensor*> Store::bound(const Parameter& parameter) const {
   const Index& index = is_weight ? weight_index_ : state_index_;
   const auto found = index.find(parameter.name);
   const Entry* entry = found == index.end() ? nullptr : &(is_weight ? weights_ : states_)[found->second];
-  if (entry != nullptr && entry->tensor && entry->parameter->type == parameter.type &&
-      entry->parameter->placement == parameter.placement) {
-    return &*entry->tensor;
-  }
+  if (entry != nullptr && entry->tensor && entry->parameter->is_same_tensor(parameter)) return &*entry->tensor;
   return invalid(
       fmt::format("cannot bind {} {}: the store was not made for it", to_string(parameter.role), parameter.name));
 }

@@ -71,6 +71,8 @@ class Store final : public device::Store {
   Result<void> add_graph(const graph::Graph& graph);
   Result<void> add_value(const graph::Value& value, std::vector<Entry>& entries, Index& index);
   Result<void> add_parameters(const ModuleSignature& signature);
+  /// Gives a weight's tensor what a host's tensor says. A weight in 8 bits has several.
+  Result<void> fill(Entry& weight, std::span<const std::byte> bytes);
   Result<void> check_budget() const;
   Result<void> allocate();
   const Entry& entry(device::StateId state) const;

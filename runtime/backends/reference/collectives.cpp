@@ -1,6 +1,7 @@
 // Operations that exchange with the other ranks. A group of one finishes them locally.
 #include <algorithm>
 #include <cstring>
+#include <numeric>
 
 #include "runtime/backends/reference/kernels.h"
 #include "runtime/device/agreement.h"
@@ -88,6 +89,42 @@ Result<void> all_gather(const Call& call, const Environment& environment) {
       std::copy_n(src, part * element, result.memory + (r * result.columns() + column) * element);
     }
     column += part;
+  }
+  return ok();
+}
+
+Result<void> rows_of_owners(const Call& call, const Environment& environment) {
+  const Tensor& x = call.operands[0];
+  const Tensor& result = *call.result;
+  const int32_t* slot = call.operands[1].ints();
+  const int64_t each = call.node.integer("slots");
+  const std::vector<int64_t>& parts = call.node.integers("parts");
+  const auto element = static_cast<int64_t>(size_of(x.held));
+  const int64_t row_bytes = x.columns() * element;
+  std::vector<std::byte> own;
+  std::vector<int64_t> counts(parts.size(), 0);
+  for (int64_t t = 0; t < x.rows(); ++t) {
+    if (slot[t] < 0) continue;
+    const int64_t owner = slot[t] / each;
+    counts.at(static_cast<size_t>(owner)) += row_bytes;
+    const std::byte* row = x.memory + t * row_bytes;
+    if (owner == environment.rank) own.insert(own.end(), row, row + row_bytes);
+  }
+  std::vector<std::byte> all = own;
+  if (environment.ranks > 1) {
+    all.resize(static_cast<size_t>(std::accumulate(counts.begin(), counts.end(), int64_t{0})));
+    LOCKSTEP_TRY_VOID(environment.communicator->all_gather(own, counts, all, device::Stream::host()));
+  }
+  std::vector<int64_t> next(parts.size(), 0);  // where the next row of each owner begins
+  std::exclusive_scan(counts.begin(), counts.end(), next.begin(), int64_t{0});
+  const int64_t column = std::accumulate(parts.begin(), parts.begin() + environment.rank, int64_t{0});
+  const int64_t kept_bytes = result.columns() * element;
+  std::fill_n(result.memory, held_bytes(result.type), std::byte{0});
+  for (int64_t t = 0; t < x.rows(); ++t) {
+    if (slot[t] < 0) continue;
+    int64_t& from = next[static_cast<size_t>(slot[t] / each)];
+    std::copy_n(all.data() + from + column * element, kept_bytes, result.memory + t * kept_bytes);
+    from += row_bytes;
   }
   return ok();
 }

@@ -36,7 +36,10 @@ Kernel kernel_of(graph::Op op) {
     case graph::Op::kMoeExperts: return moe_experts;
     case graph::Op::kColumns: return columns;
     case graph::Op::kSelectRows: return select_rows;
+    case graph::Op::kFirstRows: return first_rows;
     case graph::Op::kRunningSlots: return running_slots;
+    case graph::Op::kOwnSlots: return own_slots;
+    case graph::Op::kRowsOfOwners: return rows_of_owners;
     case graph::Op::kMarkSeen: return mark_seen;
     case graph::Op::kAdvance: return advance;
     case graph::Op::kAgree: return agree;

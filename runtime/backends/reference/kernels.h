@@ -39,6 +39,7 @@ Result<void> join_partials(const Call& call, const Environment&);
 Result<void> scale(const Call& call, const Environment&);
 Result<void> columns(const Call& call, const Environment&);
 Result<void> select_rows(const Call& call, const Environment&);
+Result<void> first_rows(const Call& call, const Environment&);
 
 // rowwise.cpp
 Result<void> rms_norm(const Call& call, const Environment&);
@@ -62,10 +63,12 @@ Result<void> moe_experts(const Call& call, const Environment&);
 // collectives.cpp
 Result<void> all_reduce(const Call& call, const Environment&);
 Result<void> all_gather(const Call& call, const Environment&);
+Result<void> rows_of_owners(const Call& call, const Environment&);
 Result<void> agree(const Call& call, const Environment&);
 
 // slots.cpp
 Result<void> running_slots(const Call& call, const Environment&);
+Result<void> own_slots(const Call& call, const Environment&);
 Result<void> mark_seen(const Call& call, const Environment&);
 Result<void> advance(const Call& call, const Environment&);
 Result<void> sample(const Call& call, const Environment&);

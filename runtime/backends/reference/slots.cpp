@@ -57,6 +57,16 @@ Result<void> running_slots(const Call& call, const Environment&) {
   return ok();
 }
 
+Result<void> own_slots(const Call& call, const Environment&) {
+  const int32_t* slot = call.operands[0].ints();
+  const auto first = static_cast<int32_t>(call.node.integer("first_slot"));
+  const auto count = static_cast<int32_t>(call.node.integer("slots"));
+  std::transform(slot, slot + call.result->elements(), call.result->ints(), [=](int32_t s) {
+    return first <= s && s < first + count ? s - first : -1;
+  });
+  return ok();
+}
+
 Result<void> mark_seen(const Call& call, const Environment&) {
   const Tensor& seen = call.operands[0];
   const int32_t* ids = call.operands[1].ints();

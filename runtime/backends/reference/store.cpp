@@ -163,6 +163,42 @@ Result<void> Store::copy_slot(int64_t src, int64_t dst, int64_t tokens) {
   return ok();
 }
 
+template <typename Visit>
+void Store::for_each_stretch(int64_t slot, int64_t tokens, Visit visit) const {
+  for (const Entry& state : states_) {
+    if (!state.is_cache) continue;
+    const Shape& shape = state.tensor.type.shape;  // [slots, heads, capacity, head_dim]
+    LOCKSTEP_CHECK(slot >= 0 && slot < shape[0] && tokens >= 0, slot, shape[0], tokens);
+    const auto row = shape[3] * static_cast<int64_t>(size_of(state.tensor.type.dtype));
+    for (int64_t g = 0; g < shape[1]; ++g) {
+      visit(state.tensor.memory + (slot * shape[1] + g) * shape[2] * row, row * std::min(tokens, shape[2]));
+    }
+  }
+}
+
+int64_t Store::slot_bytes(int64_t tokens) const {
+  int64_t all = 0;
+  for_each_stretch(0, tokens, [&](const std::byte*, int64_t bytes) { all += bytes; });
+  return all;
+}
+
+Result<void> Store::take_slot(int64_t slot, int64_t tokens, std::span<std::byte> dst) const {
+  LOCKSTEP_CHECK(std::ssize(dst) == slot_bytes(tokens), dst.size(), tokens);
+  std::byte* to = dst.data();
+  for_each_stretch(slot, tokens, [&](const std::byte* memory, int64_t bytes) { to = std::copy_n(memory, bytes, to); });
+  return ok();
+}
+
+Result<void> Store::put_slot(int64_t slot, int64_t tokens, std::span<const std::byte> src) {
+  LOCKSTEP_CHECK(std::ssize(src) == slot_bytes(tokens), src.size(), tokens);
+  const std::byte* from = src.data();
+  for_each_stretch(slot, tokens, [&](std::byte* memory, int64_t bytes) {
+    std::copy_n(from, bytes, memory);
+    from += bytes;
+  });
+  return ok();
+}
+
 Result<std::vector<std::byte>> Store::read_cache(device::StateId state) const {
   const Entry& source = entry(state);
   if (!source.is_cache) return invalid(fmt::format("cannot read state {}: it is not a KV cache", source.name));

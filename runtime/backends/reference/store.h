@@ -7,6 +7,7 @@
 
 #include "runtime/backends/reference/tensor.h"
 #include "runtime/device/backend.h"
+#include "runtime/device/slot_carrier.h"
 
 namespace lockstep::reference {
 
@@ -32,7 +33,7 @@ class Pages {
   int64_t bytes_;
 };
 
-class Store final : public device::Store {
+class Store final : public device::Store, public device::SlotCarrier {
  public:
   static Result<std::unique_ptr<Store>> make(std::span<const device::StepGraph> steps);
 
@@ -44,6 +45,9 @@ class Store final : public device::Store {
   Result<std::vector<std::byte>> read_cache(device::StateId state) const override;
   const void* state_address(device::StateId state) const override;
   device::MemoryReport memory() const override;
+  int64_t slot_bytes(int64_t tokens) const override;
+  Result<void> take_slot(int64_t slot, int64_t tokens, std::span<std::byte> dst) const override;
+  Result<void> put_slot(int64_t slot, int64_t tokens, std::span<const std::byte> src) override;
 
   /// The tensor of a weight or state; empty when the store was not made for a graph that has it.
   std::optional<Tensor> weight(std::string_view name) const;
@@ -56,6 +60,9 @@ class Store final : public device::Store {
   Result<void> require_weights() const;
 
  private:
+  /// Calls `visit(memory, bytes)` for every stretch of `slot` that `tokens` written positions take.
+  template <typename Visit>
+  void for_each_stretch(int64_t slot, int64_t tokens, Visit visit) const;
   struct Entry {
     std::string name;
     Tensor tensor;

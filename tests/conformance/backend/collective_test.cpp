@@ -137,6 +137,44 @@ TEST_P(CollectiveOperations, GatherColumnsInRankOrder) {
   for (size_t r = 0; r < 3; ++r) expect_same(actual[r], expected[r], "rank " + std::to_string(r));
 }
 
+/// Three ranks with two slots each, and rows of their slots in any order: x as each rank has it, its own slots, and the
+/// rows as their owners have them.
+std::vector<Case> owned_rows(const std::vector<int32_t>& slot, const std::vector<int64_t>& parts, DType dtype) {
+  const auto rows = static_cast<int64_t>(slot.size());
+  std::vector<Case> cases;
+  for (int rank = 0; rank < 3; ++rank) {
+    CaseBuilder b(header(3, rank, rows, /*slots=*/6));
+    const ValueId of_row = b.input("slot", int_tensor({rows}, slot));
+    const ValueId x =
+        b.input("x", tensor(dtype, {rows, 9}, numbers_of(random({rows, 9}, 20 + static_cast<uint64_t>(rank)))));
+    b.builder.output("own", b.builder.own_slots(of_row, 2));
+    b.builder.output("rows", b.builder.rows_of_owners(x, of_row, 2, parts));
+    cases.push_back(std::move(b).finish());
+  }
+  return cases;
+}
+
+TEST_P(CollectiveOperations, TakeRowsFromTheRanksThatHoldTheirSlots) {
+  for (const std::vector<int32_t>& slot :
+       {std::vector<int32_t>{0, 1, 2, 3, 4, 5}, {5, -1, 0, 4, 0, 5}, {3, 3, 3, 3, 3, -1}, {-1, -1, -1, -1, -1, -1}}) {
+    SCOPED_TRACE(testing::PrintToString(slot));
+    const std::vector<Case> cases = owned_rows(slot, {4, 2, 3}, dtype());
+    const std::vector<Outcome> actual = run_on_ranks(backend(), cases);
+    const std::vector<Outcome> expected = run_on_scalar_model(cases);
+    for (size_t r = 0; r < 3; ++r) expect_same(actual[r], expected[r], "rank " + std::to_string(r));
+  }
+}
+
+TEST_P(CollectiveOperations, TakeNoRowsOfPadding) {
+  const Outcome alone = run_on(backend(), [&] {
+    CaseBuilder b(header(1, 0, 3, /*slots=*/2));
+    const ValueId x = b.input("x", tensor(dtype(), {3, 2}, {1, 2, 3, 4, 5, 6}));
+    b.builder.output("rows", b.builder.rows_of_owners(x, b.input("slot", int_tensor({3}, {1, -1, 0})), 2, {2}));
+    return std::move(b).finish();
+  }());
+  EXPECT_THAT(numbers_of(alone.outputs.at("rows")), ElementsAre(1, 2, 0, 0, 5, 6));
+}
+
 TEST_P(CollectiveOperations, EmbedWithATableThatIsDividedByRows) {
   const BlockSplit one_leaf_each{{0, 1, 2, 3}};
   std::vector<double> all = numbers_of(random({11, 6}, 1));

@@ -194,6 +194,11 @@ void columns(Rank& rank, const graph::Node& node) {
   }
 }
 
+void first_rows(Rank& rank, const graph::Node& node) {
+  Numbers& y = rank.result(node).v;
+  std::copy_n(rank.operand(node, 0).v.begin(), y.size(), y.begin());
+}
+
 void select_rows(Rank& rank, const graph::Node& node) {
   const Array& x = rank.operand(node, 0);
   Array& y = rank.result(node);

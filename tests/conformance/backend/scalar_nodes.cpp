@@ -28,6 +28,22 @@ void all_gather(std::vector<Rank>& ranks, size_t index) {
   }
 }
 
+void rows_of_owners(std::vector<Rank>& ranks, size_t index) {
+  int64_t first = 0;  // column of the receiver
+  for (Rank& receiver : ranks) {
+    const graph::Node& node = receiver.graph->nodes[index];
+    Array& y = receiver.result(node);
+    const Array& slot = receiver.operand(node, 1);
+    for (int64_t r = 0; r < y.rows(); ++r) {
+      const double of_row = slot.v[static_cast<size_t>(r)];
+      const auto owner = static_cast<size_t>(std::max(of_row, 0.0)) / static_cast<size_t>(node.integer("slots"));
+      const Array& x = ranks[owner].operand(ranks[owner].graph->nodes[index], 0);
+      for (int64_t i = 0; i < y.columns(); ++i) y.at(r, i) = of_row < 0 ? 0.0 : x.at(r, first + i);
+    }
+    first += y.columns();
+  }
+}
+
 void agree(std::vector<Rank>& ranks, size_t index) {
   const Numbers requests = ranks[0].operand(ranks[0].graph->nodes[index], 6).v;  // rank 0's word
   for (Rank& rank : ranks) {
@@ -59,13 +75,16 @@ void run_local(Rank& rank, const graph::Node& node) {
     case graph::Op::kMoeExperts: return moe_experts(rank, node);
     case graph::Op::kColumns: return columns(rank, node);
     case graph::Op::kSelectRows: return select_rows(rank, node);
+    case graph::Op::kFirstRows: return first_rows(rank, node);
     case graph::Op::kRunningSlots: return running_slots(rank, node);
+    case graph::Op::kOwnSlots: return own_slots(rank, node);
     case graph::Op::kMarkSeen: return mark_seen(rank, node);
     case graph::Op::kAdvance: return advance(rank, node);
     case graph::Op::kSample: return sample(rank, node);
     case graph::Op::kAccept: return accept(rank, node);
     case graph::Op::kAllReduce:
     case graph::Op::kAllGather:
+    case graph::Op::kRowsOfOwners:
     case graph::Op::kAgree: break;
   }
   LOCKSTEP_CHECK(false, to_string(node.op));
@@ -77,6 +96,7 @@ void run_node(std::vector<Rank>& ranks, size_t index) {
   const graph::Op op = ranks[0].graph->nodes[index].op;
   if (op == graph::Op::kAllReduce) return all_reduce(ranks, index);
   if (op == graph::Op::kAllGather) return all_gather(ranks, index);
+  if (op == graph::Op::kRowsOfOwners) return rows_of_owners(ranks, index);
   if (op == graph::Op::kAgree) return agree(ranks, index);
   for (Rank& rank : ranks) run_local(rank, rank.graph->nodes[index]);
 }

@@ -63,6 +63,7 @@ void activation(Rank& rank, const graph::Node& node);
 void gated_activation(Rank& rank, const graph::Node& node);
 void columns(Rank& rank, const graph::Node& node);
 void select_rows(Rank& rank, const graph::Node& node);
+void first_rows(Rank& rank, const graph::Node& node);
 /// silu, gelu, gelu_tanh or relu of v.
 double activated(const std::string& name, double v);
 
@@ -78,6 +79,7 @@ void moe_experts(Rank& rank, const graph::Node& node);
 
 // scalar_slots.cpp
 void running_slots(Rank& rank, const graph::Node& node);
+void own_slots(Rank& rank, const graph::Node& node);
 void mark_seen(Rank& rank, const graph::Node& node);
 void advance(Rank& rank, const graph::Node& node);
 void sample(Rank& rank, const graph::Node& node);

@@ -73,6 +73,14 @@ void running_slots(Rank& rank, const graph::Node& node) {
   }
 }
 
+void own_slots(Rank& rank, const graph::Node& node) {
+  Array& y = rank.result(node);
+  for (size_t t = 0; t < y.v.size(); ++t) {
+    const double own = rank.operand(node, 0).v[t] - static_cast<double>(node.integer("first_slot"));
+    y.v[t] = own >= 0 && own < static_cast<double>(node.integer("slots")) ? own : -1;
+  }
+}
+
 void mark_seen(Rank& rank, const graph::Node& node) {
   for (int64_t t = 0; t < rank.operand(node, 1).columns(); ++t) {
     const int64_t slot = rank.operand(node, 2).integer(t);

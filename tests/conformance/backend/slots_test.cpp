@@ -23,6 +23,17 @@ TEST_P(SlotOperations, RunWhereActiveAndNotFinished) {
   EXPECT_THAT(ints_of(run_on(GetParam(), std::move(b).finish()).outputs.at("slot")), ElementsAre(-1, 1, -1, -1));
 }
 
+TEST_P(SlotOperations, GiveAStepOfFewerRowsTheFirstSlots) {
+  CaseBuilder b(header(2, 3));
+  const ValueId length = b.state("length", int_tensor({3}, {10, 20, 30}));
+  const ValueId rows = b.builder.first_rows(length);
+  b.builder.advance(length, b.builder.first_rows(b.input("slot", int_tensor({3}, {0, -1, 2}))));
+  b.builder.output("rows", rows);
+  const auto ran = run_on(GetParam(), std::move(b).finish());
+  EXPECT_THAT(ints_of(ran.outputs.at("rows")), ElementsAre(10, 20));  // as they were before
+  EXPECT_THAT(ints_of(ran.states.at("length")), ElementsAre(11, 20, 30));
+}
+
 TEST_P(SlotOperations, MarkTheIdsOfRowsThatAreNotPadding) {
   CaseBuilder b(header(5, 2));
   const ValueId seen = b.state("seen", zeros({DType::kUInt8, {2, 9}}));

@@ -23,6 +23,7 @@ struct F32 : Plain<float> {};
 struct S32 : Plain<int32_t> {};
 struct U32 : Plain<uint32_t> {};
 struct U8 : Plain<uint8_t> {};
+struct S8 : Plain<int8_t> {};
 
 struct Pred {
   using Raw = uint8_t;
@@ -54,6 +55,7 @@ auto with_element(neuron::hlo::Element element, Visit&& visit) {
     case Element::kS32: return visit(S32());
     case Element::kU32: return visit(U32());
     case Element::kU8: return visit(U8());
+    case Element::kS8: return visit(S8());
     case Element::kBF16: return visit(BF16());
     case Element::kF16: return visit(F16());
     case Element::kF32: break;

@@ -3,6 +3,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <cmath>
 #include <limits>
 #include <vector>
@@ -36,6 +37,27 @@ TEST(ToInt8, MakesTheNearestMultiplesOfTheScale) {
   std::vector<int8_t> integers(values.size());
   EXPECT_EQ(to_int8(values.data(), 6, integers.data()), 2.0f);
   EXPECT_THAT(integers, ElementsAre(-127, 64, 2, 0, 2, 0));
+}
+
+/// A group as wide as the row is one scale for each output: max |w| / 127, clamp(round(w / scale)).
+TEST(ToInt8, RebuildsARowOfAnOutputWithinHalfItsScaleAndInHalfTheBytesOfBfloat16) {
+  constexpr int64_t kColumns = 768;
+  std::vector<float> row(kColumns);
+  for (int64_t i = 0; i < kColumns; ++i) {
+    row[static_cast<size_t>(i)] = 0.03f * std::sin(static_cast<float>(i * i)) * static_cast<float>(i % 7);
+  }
+  std::vector<int8_t> integers(row.size());
+  const float scale = to_int8(row.data(), kColumns, integers.data());
+  float most = 0.0f;
+  for (const float w : row) most = std::max(most, std::abs(w));
+  EXPECT_EQ(scale, most / 127.0f);
+  for (size_t i = 0; i < row.size(); ++i) {
+    EXPECT_LE(std::abs(integers[i]), 127);
+    EXPECT_LE(std::abs(integers[i] * double(scale) - row[i]), scale / 2.0 * (1 + 1e-5)) << i;
+  }
+  const Int8Groups whole_row{.columns = kColumns, .leaf = kColumns, .width = kColumns};
+  EXPECT_EQ(int8_bytes(1, whole_row), kColumns + 4);
+  EXPECT_LT(int8_bytes(1, whole_row), 0.51 * 2 * kColumns);
 }
 
 TEST(ToInt8, MarksAGroupThatHoldsNoNumber) {

@@ -176,6 +176,7 @@ INSTANTIATE_TEST_SUITE_P(
                      "found 4 operands, expected 3, or 6 with long_frequencies, is_long and slot"},
         BadStatement{"%0 = rope(%x, %ids, %f, %norm, %rows, %ids) heads=1 scale=1 : f32[4,6]",
                      "operand 3 (long_frequencies)"},
+        BadStatement{"%0 = first_rows(%x) : i32[4]", "operand 0 (x)"},
         BadStatement{"%0 = clamp_positions(%ids) most=-1 : i32[4]", "attribute most: found -1, expected 0 or more"},
         BadStatement{"%0 = clamp_positions(%x) most=1 : i32[4]", "operand 0 (position)"},
         BadStatement{"%0 = activation(%x) activation=\"swish\" : f32[4,6]",

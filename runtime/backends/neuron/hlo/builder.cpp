@@ -19,6 +19,7 @@ std::vector<std::byte> element_bytes(Element element, double value) {
   switch (element) {
     case Element::kPred:
     case Element::kU8: store(static_cast<uint8_t>(value)); break;
+    case Element::kS8: store(static_cast<int8_t>(value)); break;
     case Element::kS32: store(static_cast<int32_t>(value)); break;
     case Element::kU32: store(static_cast<uint32_t>(value)); break;
     case Element::kF32: store(static_cast<float>(value)); break;

@@ -64,6 +64,7 @@ std::string_view to_string(Element element) {
     case Element::kF32: return "f32";
     case Element::kBF16: return "bf16";
     case Element::kF16: return "f16";
+    case Element::kS8: return "s8";
   }
   return "";
 }
@@ -71,7 +72,8 @@ std::string_view to_string(Element element) {
 size_t size_of(Element element) {
   switch (element) {
     case Element::kPred:
-    case Element::kU8: return 1;
+    case Element::kU8:
+    case Element::kS8: return 1;
     case Element::kBF16:
     case Element::kF16: return 2;
     default: return 4;
@@ -89,6 +91,7 @@ Element element_of(DType dtype) {
     case DType::kFloat16: return Element::kF16;
     case DType::kInt32: return Element::kS32;
     case DType::kUInt8: return Element::kU8;
+    case DType::kInt8: return Element::kS8;
   }
   return Element::kF32;
 }

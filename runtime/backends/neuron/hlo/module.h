@@ -18,9 +18,9 @@
 namespace lockstep::neuron::hlo {
 
 /// Element types, by the subset that models need.
-enum class Element : uint8_t { kPred, kS32, kU32, kU8, kF32, kBF16, kF16 };
+enum class Element : uint8_t { kPred, kS32, kU32, kU8, kF32, kBF16, kF16, kS8 };
 
-/// "pred", "s32", "u32", "u8", "f32", "bf16", "f16".
+/// "pred", "s32", "u32", "u8", "f32", "bf16", "f16", "s8".
 std::string_view to_string(Element element);
 size_t size_of(Element element);
 bool is_float(Element element);

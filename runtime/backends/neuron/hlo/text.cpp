@@ -26,6 +26,7 @@ std::string element_text(const Instruction& constant, int64_t index) {
   switch (constant.type.element) {
     case Element::kPred: return element_at<uint8_t>(constant, index) != 0 ? "true" : "false";
     case Element::kU8: return fmt::format("{}", element_at<uint8_t>(constant, index));
+    case Element::kS8: return fmt::format("{}", element_at<int8_t>(constant, index));
     case Element::kS32: return fmt::format("{}", element_at<int32_t>(constant, index));
     case Element::kU32: return fmt::format("{}", element_at<uint32_t>(constant, index));
     case Element::kF32: return float_text(element_at<float>(constant, index));

@@ -17,7 +17,7 @@ namespace lockstep::neuron::hlo {
 namespace {
 
 // Values of OpenXLA's enumerations (xla/xla_data.proto, PrimitiveType; xla/service/hlo.proto, Kind).
-constexpr std::array<int, 7> kElementNumbers = {1, 4, 8, 6, 11, 16, 10};  // in the order of `Element`
+constexpr std::array<int, 8> kElementNumbers = {1, 4, 8, 6, 11, 16, 10, 2};  // in the order of `Element`
 constexpr int kTupleNumber = 13;
 constexpr int kMustAlias = 2;
 
@@ -69,6 +69,7 @@ void write_literal(const Instruction& constant, wire::Literal* literal) {
     case Element::kU8: literal->set_u8s(raw); break;
     case Element::kBF16: literal->set_bf16s(raw); break;
     case Element::kF16: literal->set_f16s(raw); break;
+    case Element::kS8: literal->set_s8s(raw); break;
   }
 }
 
@@ -195,6 +196,7 @@ std::vector<std::byte> read_literal(const wire::Literal& literal, Element elemen
     case Element::kU8: return element_bytes<char>(literal.u8s());
     case Element::kBF16: return element_bytes<char>(literal.bf16s());
     case Element::kF16: return element_bytes<char>(literal.f16s());
+    case Element::kS8: return element_bytes<char>(literal.s8s());
   }
   return {};
 }

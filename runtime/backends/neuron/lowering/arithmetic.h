@@ -5,6 +5,7 @@
 #include <vector>
 
 #include "runtime/backends/neuron/hlo/builder.h"
+#include "runtime/backends/neuron/lowering/step.h"
 
 namespace lockstep::neuron {
 
@@ -26,6 +27,10 @@ hlo::Value keep_rows(hlo::Builder& b, hlo::Value rows, hlo::Value value);
 
 /// [R, …]: row `rows[r]` of `table`, zeros where it has no such row. The device never sees an index outside.
 hlo::Value rows_or_zeros(hlo::Builder& b, hlo::Value table, hlo::Value rows);
+
+/// x [R, N] ─► [R, n]: the columns that each rank takes of it, n being those of the rank with most; the others' are
+/// zeros at the end.
+hlo::Value columns_of_each_rank(Step& step, hlo::Value x, const std::vector<Range>& ranges);
 
 /// The number of true elements of each row of a pred [R, N], as s32 [R].
 hlo::Value count_rows(hlo::Builder& b, hlo::Value condition);

@@ -1,5 +1,6 @@
 // Attention over the caches, for g groups of r token rows, a group reading one slot: every slot has a group in a decode
-// step, a prefill chunk is one group. With H query heads, P of them over each of G cache heads, and R cache rows read:
+// step (or the first ones have), a prefill chunk is one group. With H query heads, P of them over each of G cache
+// heads, and R cache rows read:
 //
 //   q [g, r, G, P, h] · K [R, g, G, h]  ─► scores [g, G, r, P, R] ─ mask, softmax ─► · V ─► [g, r, G · P · h]
 //
@@ -11,6 +12,7 @@
 #include "runtime/backends/neuron/lowering/arithmetic.h"
 #include "runtime/backends/neuron/lowering/cache.h"
 #include "runtime/backends/neuron/lowering/step.h"
+#include "runtime/core/check.h"
 
 namespace lockstep::neuron {
 namespace {
@@ -32,7 +34,9 @@ class AttentionLowering {
   explicit AttentionLowering(const NodeView& node)
       : node_(node), b_(node.builder()), cache_(cache_of(node, kKeys)), rows_(node.dims(kQ)[0]) {
     const bool one_slot = node.step().row_layout() == RowLayout::kOfOneSlot;
-    groups_ = one_slot ? 1 : cache_.slots;
+    groups_ = one_slot ? 1 : std::min(cache_.slots, rows_);  // fewer rows than slots: the first ones
+    is_divided_by_slots_ = !one_slot && cache_.slots < node.step().slots();
+    if (is_divided_by_slots_ && rows_ >= node.step().slots()) take_own_rows();
     read_rows_ = cache_.capacity;
     const int64_t bound = node.integer_or("bound", 0);
     if (bound > 0) read_rows_ = std::min(read_rows_, bound);
@@ -41,6 +45,11 @@ class AttentionLowering {
   }
 
   Result<void> lower() {
+    if (is_divided_by_slots_ && !first_row_) {
+      return node_.unsupported(
+          "fewer rows than slots where ranks hold the caches of some slots; give one --batch-size, or "
+          "another --gqa than batch");
+    }
     if (rows_ % groups_ != 0) return node_.unsupported("its rows are no multiple of the slots");
     const Value shares = shares_of(masked_scores());
     const Value v = read(node_.operand(kValues));
@@ -49,13 +58,41 @@ class AttentionLowering {
                      Element::kF32);  // [g, G, r, P, h]
     y = b_.transpose(y, {0, 2, 1, 3, 4});
     y = b_.reshape(y, {rows_, heads_ * cache_.head_dim});
-    node_.set_result(keep_rows(b_, is_row(), y));
+    if (first_row_) y = b_.concatenate(std::vector<Value>(static_cast<size_t>(node_.dims(kQ)[0] / rows_), y), 0);
+    node_.set_result(keep_rows(b_, b_.compare(Direction::kGe, node_.operand(kSlot), 0.0), y));
     return ok();
   }
 
  private:
   int64_t rows_of_group() const { return rows_ / groups_; }
-  Value is_row() { return b_.compare(Direction::kGe, node_.operand(kSlot), 0.0); }
+  Value is_row() { return b_.compare(Direction::kGe, operand(kSlot), 0.0); }
+
+  /// Where the cache holds this rank's slots alone: their rows stand together.
+  void take_own_rows() {
+    const graph::ValueId slot = node_.node().operands[kSlot];
+    const int64_t of_slot = rows_ / node_.step().slots();
+    std::vector<std::vector<int32_t>> first;
+    for (int rank = 0; rank < node_.step().ranks(); ++rank) {
+      for (const graph::Node& maker : node_.step().graph(rank).nodes) {
+        if (maker.op != graph::Op::kOwnSlots || maker.result != slot) continue;
+        first.push_back({static_cast<int32_t>(maker.integer("first_slot") * of_slot)});
+      }
+    }
+    LOCKSTEP_CHECK(static_cast<int>(first.size()) == node_.step().ranks(), first.size());
+    first_row_ = b_.reshape(node_.step().of_each_rank("first_own_row", first), {});
+    rows_ = of_slot * cache_.slots;
+  }
+
+  /// An operand with a dimension of token rows: those of the groups.
+  Value operand(size_t index) {
+    const Value all = node_.operand(index);
+    if (!first_row_) return all;
+    std::vector<Value> start{*first_row_};
+    std::vector<int64_t> sizes = b_.dims_of(all);
+    for (size_t axis = 1; axis < sizes.size(); ++axis) start.push_back(b_.constant(int32_t{0}));
+    sizes[0] = rows_;
+    return b_.dynamic_slice(all, start, sizes);
+  }
 
   /// A regular map, the same on every rank, needs no gather.
   void find_head_map() {
@@ -78,7 +115,9 @@ class AttentionLowering {
     const int64_t slots = cache_.slots;
     Value rows = b_.slice_dimension(cache, 0, {0, read_rows_ * slots});
     rows = b_.reshape(rows, {read_rows_, slots, cache_.heads, cache_.head_dim});
-    if (groups_ < slots) {
+    if (groups_ < slots && node_.step().row_layout() == RowLayout::kOfEachSlot) {
+      rows = b_.slice_dimension(rows, 1, {0, groups_});
+    } else if (groups_ < slots) {
       const Value zero = b_.constant(int32_t{0});
       rows =
           b_.dynamic_slice(rows, {zero, slot_of_chunk(), zero, zero}, {read_rows_, 1, cache_.heads, cache_.head_dim});
@@ -88,7 +127,7 @@ class AttentionLowering {
 
   /// The slot of a chunk: that of any row which is not padding.
   Value slot_of_chunk() {
-    const Value highest = b_.reduce_max(to_f32(b_, node_.operand(kSlot)), {0});
+    const Value highest = b_.reduce_max(to_f32(b_, operand(kSlot)), {0});
     return b_.convert(b_.maximum(highest, b_.constant(0.0f)), Element::kS32);
   }
 
@@ -106,18 +145,18 @@ class AttentionLowering {
   /// q · K, where the pinned keys meet their own query: f32 [g, G, r, P, R].
   Value raw_scores() {
     const Value keys = read(node_.operand(kKeys));
-    if (cache_.pinned == 0) return products(node_.operand(kQ), keys);
-    const Value pinned_q = node_.operand(node_.operands() - 1);
+    if (cache_.pinned == 0) return products(operand(kQ), keys);
+    const Value pinned_q = operand(node_.operands() - 1);
     const int64_t pinned = std::min(cache_.pinned, read_rows_);
     const Value first = products(pinned_q, b_.slice_dimension(keys, 0, {0, pinned}));
     if (pinned == read_rows_) return first;
-    const Value others = products(node_.operand(kQ), b_.slice_dimension(keys, 0, {pinned, read_rows_}));
+    const Value others = products(operand(kQ), b_.slice_dimension(keys, 0, {pinned, read_rows_}));
     return b_.concatenate({first, others}, 4);
   }
 
   /// s32 [g, r]; 0 for padding.
   Value positions() {
-    const Value position = node_.operand(kPosition);
+    const Value position = operand(kPosition);
     const Value known = b_.select(is_row(), position, b_.fill_like(position, 0.0));
     return b_.reshape(known, {groups_, rows_of_group()});
   }
@@ -183,8 +222,10 @@ class AttentionLowering {
   const NodeView& node_;
   Builder& b_;
   const CacheShape cache_;
-  const int64_t rows_;
+  int64_t rows_;                    // of the groups
+  std::optional<Value> first_row_;  // of the groups among the step's; none: they are all
   int64_t groups_ = 1;
+  bool is_divided_by_slots_ = false;  // a decode or verify step over caches of this rank's slots alone
   int64_t read_rows_ = 0;
   int64_t heads_ = 0;        // query heads of the largest rank
   int64_t cache_heads_ = 0;  // G

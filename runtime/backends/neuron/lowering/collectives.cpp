@@ -74,6 +74,42 @@ Result<void> lower_all_gather(const NodeView& node) {
   return ok();
 }
 
+/// Every slot's rows lie where the slot does, so that ranks send theirs; a chunk is of one slot, whose rank sends while
+/// the others add zeros.
+Result<void> lower_rows_of_owners(const NodeView& node) {
+  Builder& b = node.builder();
+  Step& step = node.step();
+  const int ranks = step.ranks();
+  const std::vector<int64_t> dims = node.dims(0);
+  Value rows = keep_rows(b, b.compare(Direction::kGe, node.operand(1), 0.0), node.operand(0));
+  if (ranks == 1) {
+    node.set_result(rows);
+    return ok();
+  }
+  std::vector<Range> columns;
+  std::vector<std::vector<int32_t>> ranges;
+  const int64_t slots = node.node().integer("slots");
+  for (int rank = 0; rank < ranks; ++rank) {
+    const int64_t begin = columns.empty() ? 0 : columns.back().end;
+    columns.push_back({begin, begin + node.node().integers("parts")[static_cast<size_t>(rank)]});
+    ranges.push_back({static_cast<int32_t>(rank * slots)});
+  }
+  const Value first = step.of_each_rank("first_slot", ranges);
+  if (step.row_layout() == RowLayout::kOfEachSlot) {
+    const int64_t of_slot = dims[0] / step.slots();
+    const Value begin = b.reshape(b.multiply(first, static_cast<double>(of_slot)), {});
+    const Value own = b.dynamic_slice(rows, {begin, b.constant(int32_t{0})}, {of_slot * slots, dims[1]});
+    rows = b.all_gather(own, 0, ranks);
+  } else {
+    const Value own = b.subtract(node.operand(1), everywhere(b, first, {dims[0]}));
+    const Value is_own =
+        b.logical_and(b.compare(Direction::kGe, own, 0.0), b.compare(Direction::kLt, own, static_cast<double>(slots)));
+    rows = b.all_reduce(to_f32(b, keep_rows(b, is_own, rows)), ranks);
+  }
+  node.set_result(columns_of_each_rank(step, rows, columns));
+  return ok();
+}
+
 /// The facts themselves are compared, not a checksum: they are few, and the device's sums of integers are not exact.
 /// The output "agreement", s32 [ranks], says how much of each rank's differs from rank 0's; the host makes the error.
 Result<void> lower_agree(const NodeView& node) {

@@ -18,9 +18,8 @@ Result<void> lower_embedding(const NodeView& node) {
 }
 
 Result<void> lower_linear(const NodeView& node) {
-  if (node.node().has("int8")) return node.unsupported("products in 8 bits; leave out --weights int8");
   Builder& b = node.builder();
-  Value y = product(b, node.operand(0), node.operand(1));
+  Value y = product_with_weight(node, b.dims_of(node.operand(0))[1]);
   if (node.operands() > 2) y = b.add(y, along(b, to_f32(b, node.operand(2)), b.dims_of(y), 1));
   node.set_result(y);
   return ok();
@@ -28,8 +27,7 @@ Result<void> lower_linear(const NodeView& node) {
 
 /// One sum: the device adds in its own order, whatever the leaves.
 Result<void> lower_linear_blocks(const NodeView& node) {
-  if (node.node().has("int8")) return node.unsupported("products in 8 bits; leave out --weights int8");
-  node.set_result(product(node.builder(), node.operand(0), node.operand(1)));
+  node.set_result(product_with_weight(node, node.node().integer("block")));
   return ok();
 }
 
@@ -61,14 +59,21 @@ Result<void> lower_scale(const NodeView& node) {
 }
 
 Result<void> lower_columns(const NodeView& node) {
-  const Range range{node.node().integer("begin"), node.node().integer("end")};
-  for (int rank = 1; rank < node.step().ranks(); ++rank) {
-    const graph::Node& other = node.node(rank);
-    if (other.integer("begin") != range.begin || other.integer("end") != range.end) {
+  const graph::ValueId x = node.node().operands[0];
+  std::vector<Range> ranges;
+  for (int rank = 0; rank < node.step().ranks(); ++rank) {
+    ranges.push_back({node.node(rank).integer("begin"), node.node(rank).integer("end")});
+    const bool is_padded = node.step().graph(rank).value(x).type.shape[1] != node.dims(0)[1];
+    if (is_padded && ranges.back() != ranges.front()) {
       return node.unsupported("ranks take different columns; lower the graphs before weights are joined");
     }
   }
-  node.set_result(node.builder().slice_dimension(node.operand(0), 1, range));
+  node.set_result(columns_of_each_rank(node.step(), node.operand(0), ranges));
+  return ok();
+}
+
+Result<void> lower_first_rows(const NodeView& node) {
+  node.set_result(node.builder().slice_dimension(node.operand(0), 0, {0, node.step().graph().rows}));
   return ok();
 }
 

@@ -40,7 +40,10 @@ LowerNode lowering_of(Op op) {
     case Op::kMoeExperts: return lower_moe_experts;
     case Op::kColumns: return lower_columns;
     case Op::kSelectRows: return lower_select_rows;
+    case Op::kFirstRows: return lower_first_rows;
     case Op::kRunningSlots: return lower_running_slots;
+    case Op::kOwnSlots: return lower_own_slots;
+    case Op::kRowsOfOwners: return lower_rows_of_owners;
     case Op::kMarkSeen: return lower_mark_seen;
     case Op::kAdvance: return lower_advance;
     case Op::kAgree: return lower_agree;
@@ -51,8 +54,8 @@ LowerNode lowering_of(Op op) {
 }
 
 /// What may differ between ranks; the lowering passes it in as data, or pads it.
-constexpr std::array<std::string_view, 7> kRankAttributes = {"begin",     "end",      "experts", "first_expert",
-                                                             "first_row", "head_map", "heads"};
+constexpr std::array<std::string_view, 8> kRankAttributes = {"begin",     "end",        "experts",  "first_expert",
+                                                             "first_row", "first_slot", "head_map", "heads"};
 
 /// The attributes that ranks must share; one that may differ may also be absent ("heads" is, where it is 1).
 graph::Attributes shared_attributes(const Node& node) {

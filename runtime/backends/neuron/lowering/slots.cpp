@@ -74,6 +74,16 @@ Result<void> lower_running_slots(const NodeView& node) {
   return ok();
 }
 
+Result<void> lower_own_slots(const NodeView& node) {
+  Builder& b = node.builder();
+  const Value slot = node.operand(0);
+  const Value own = b.subtract(slot, everywhere(b, node.integer_of_each_rank("first_slot"), b.dims_of(slot)));
+  const auto count = static_cast<double>(node.node().integer("slots"));
+  const Value is_own = b.logical_and(b.compare(Direction::kGe, own, 0.0), b.compare(Direction::kLt, own, count));
+  node.set_result(b.select(is_own, own, b.fill_like(own, -1.0)));
+  return ok();
+}
+
 Result<void> lower_mark_seen(const NodeView& node) {
   Builder& b = node.builder();
   const Value slot = node.operand(2);

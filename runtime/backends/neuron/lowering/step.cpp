@@ -6,6 +6,7 @@
 #include <algorithm>
 #include <cstring>
 
+#include "runtime/core/check.h"
 #include "runtime/core/hash.h"
 
 namespace lockstep::neuron {
@@ -129,10 +130,38 @@ void Step::declare_parameter(ValueId id, Role role) {
   const graph::Value& value = graph().value(id);
   Parameter parameter{.name = value.name, .role = role, .type = value.type};
   parameter.placement = placement_of(id, parameter.type);
-  const hlo::Type type{hlo::element_of(parameter.type.dtype), parameter.type.shape.dims(), {}};
-  set_value(id, builder_.parameter(value.name, type));
   parameter_of_[static_cast<size_t>(id.value)] = static_cast<int>(parameters_.size());
+  set_value(id, add_parameter(std::move(parameter)));
+}
+
+hlo::Value Step::add_parameter(Parameter parameter) {
+  const hlo::Type type{hlo::element_of(parameter.type.dtype), parameter.type.shape.dims(), {}};
+  const hlo::Value value = builder_.parameter(parameter.name, type);
   parameters_.push_back(std::move(parameter));
+  return value;
+}
+
+Step::Int8Weight Step::in_8_bits(ValueId weight, int64_t leaf, int64_t width) {
+  const graph::Value& value = graph().value(weight);
+  const Int8Part part{.weight = value.name, .host = value.type.dtype, .leaf = leaf, .width = width};
+  const auto [found, is_new] = in_8_bits_.try_emplace(weight.value, Int8Weight{}, part);
+  LOCKSTEP_CHECK(found->second.second == part, value.name, leaf, width);
+  if (!is_new) return found->second.first;
+  const std::vector<Shape> views = shapes_of(weight);
+  const Shape whole = largest(views);
+  const int64_t groups = (whole[1] + leaf - 1) / leaf * part.groups_per_leaf();
+  Parameter parameter{.name = value.name + ".integers",
+                      .role = Role::kWeight,
+                      .type = {DType::kInt8, {whole[0], groups * width}},
+                      .placement = {views, {}},
+                      .int8 = part};
+  Int8Weight& made = found->second.first;
+  made.integers = add_parameter(parameter);
+  parameter.name = value.name + ".scales";
+  parameter.type = {DType::kFloat32, {groups, whole[0]}};
+  parameter.int8->holds = Int8Part::Holds::kScales;
+  made.scales = add_parameter(std::move(parameter));
+  return made;
 }
 
 void Step::set_state(ValueId id, hlo::Value value) {
@@ -193,7 +222,8 @@ hlo::Value Step::of_each_rank(const std::string& name, const std::vector<std::ve
 namespace {
 
 TensorType host_type(const hlo::Type& type) {
-  for (const DType dtype : {DType::kFloat32, DType::kBFloat16, DType::kFloat16, DType::kInt32, DType::kUInt8}) {
+  for (const DType dtype :
+       {DType::kFloat32, DType::kBFloat16, DType::kFloat16, DType::kInt32, DType::kUInt8, DType::kInt8}) {
     if (hlo::element_of(dtype) == type.element) return {dtype, Shape(type.dims)};
   }
   LOCKSTEP_CHECK(false, to_string(type));

@@ -12,7 +12,8 @@
 
 namespace lockstep::neuron {
 
-/// To which slots the token rows of a step belong: all to one (a prefill chunk), or rows s·r … s·r + r − 1 to slot s.
+/// To which slots the token rows of a step belong: all to one (a prefill chunk), or rows s·r … s·r + r − 1 to slot s
+/// (of all slots, or, one row each, of the first ones).
 enum class RowLayout { kOfOneSlot, kOfEachSlot };
 
 class Step {
@@ -37,6 +38,13 @@ class Step {
   hlo::Value of_each_rank(const std::string& name, const std::vector<std::vector<int32_t>>& values);
   hlo::Value of_each_rank(const std::string& name, const std::vector<std::vector<float>>& values);
 
+  /// The integers s8 [N, groups · width] and the scales f32 [groups, N] of a weight [N, K], which become parameters of
+  /// their own (`Int8Part`). A weight has one form.
+  struct Int8Weight {
+    hlo::Value integers, scales;
+  };
+  Int8Weight in_8_bits(graph::ValueId weight, int64_t leaf, int64_t width);
+
   /// What the host reads besides the graph's outputs.
   void add_output(std::string name, hlo::Value value) { extra_outputs_.emplace_back(std::move(name), value); }
 
@@ -45,6 +53,7 @@ class Step {
  private:
   void declare(graph::ValueId id);
   void declare_parameter(graph::ValueId id, Role role);
+  hlo::Value add_parameter(Parameter parameter);
   Placement placement_of(graph::ValueId id, TensorType& device) const;
   template <typename T>
   hlo::Value rank_parameter(const std::string& name, DType dtype, const std::vector<std::vector<T>>& values);
@@ -54,11 +63,12 @@ class Step {
   LoweringOptions options_;
   RowLayout row_layout_;
   hlo::Builder builder_;
-  std::vector<hlo::Value> values_;             // by the graph's ValueId
-  std::vector<bool> updated_;                  // the same: states that the step has changed
-  std::vector<int> parameter_of_;              // the same: index into parameters_, or −1
-  std::vector<Parameter> parameters_;          // in the order of the builder's
-  std::map<std::string, hlo::Value> by_rank_;  // parameters in which ranks differ, by contents
+  std::vector<hlo::Value> values_;                                // by the graph's ValueId
+  std::vector<bool> updated_;                                     // the same: states that the step has changed
+  std::vector<int> parameter_of_;                                 // the same: index into parameters_, or −1
+  std::vector<Parameter> parameters_;                             // in the order of the builder's
+  std::map<std::string, hlo::Value> by_rank_;                     // parameters in which ranks differ, by contents
+  std::map<int32_t, std::pair<Int8Weight, Int8Part>> in_8_bits_;  // by the weight's ValueId
   std::vector<std::pair<std::string, hlo::Value>> extra_outputs_;
 };
 
@@ -97,12 +107,16 @@ class NodeView {
 Result<void> lower_embedding(const NodeView& node);
 Result<void> lower_linear(const NodeView& node);
 Result<void> lower_linear_blocks(const NodeView& node);
+/// x [T, K] · (the weight of operand 1)ᵀ in f32 [T, N]: plain, or in 8 bits with leaves of `leaf` columns where the
+/// node says so.
+hlo::Value product_with_weight(const NodeView& node, int64_t leaf);
 Result<void> lower_lookup(const NodeView& node);
 Result<void> lower_add(const NodeView& node);
 Result<void> lower_join_partials(const NodeView& node);
 Result<void> lower_scale(const NodeView& node);
 Result<void> lower_columns(const NodeView& node);
 Result<void> lower_select_rows(const NodeView& node);
+Result<void> lower_first_rows(const NodeView& node);
 
 Result<void> lower_soft_cap(const NodeView& node);
 Result<void> lower_rms_norm(const NodeView& node);
@@ -120,9 +134,11 @@ Result<void> lower_moe_experts(const NodeView& node);
 
 Result<void> lower_all_reduce(const NodeView& node);
 Result<void> lower_all_gather(const NodeView& node);
+Result<void> lower_rows_of_owners(const NodeView& node);
 Result<void> lower_agree(const NodeView& node);
 
 Result<void> lower_running_slots(const NodeView& node);
+Result<void> lower_own_slots(const NodeView& node);
 Result<void> lower_mark_seen(const NodeView& node);
 Result<void> lower_advance(const NodeView& node);
 Result<void> lower_sample(const NodeView& node);

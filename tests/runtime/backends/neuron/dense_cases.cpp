@@ -52,6 +52,29 @@ ValueId ids(CaseBuilder& b, const std::string& name, std::vector<int32_t> values
 
 constexpr double kHalfTolerance = 1e-2;  // one unit in the last place of bf16
 
+/// Groups of 4 in a row of 14, whose last is narrower, and one group that is as wide as the row.
+void add_int8_products(std::vector<OracleCase>& cases) {
+  for (const int64_t group : {4, 64}) {
+    for (const DType dtype : {DType::kFloat32, DType::kBFloat16}) {
+      cases.push_back(node_case(fmt::format("linear_int8_{}_{}", group, to_string(dtype)), [=](CaseBuilder& b, int) {
+        return b.builder.linear(input(b, "x", {kRows, 14}, dtype), weight(b, "w", {7, 14}, 0, dtype),
+                                weight(b, "bias", {7}, 0, dtype), DType::kFloat32, group);
+      }));
+    }
+  }
+  const BlockSplit split{{0, 3, 5}};  // 3 leaves of 6 columns, then 2 of which the last has 4
+  cases.push_back(node_case(
+      "linear_blocks_int8_uneven",
+      [=](CaseBuilder& b, int rank) {
+        const int64_t columns = rank == 0 ? 18 : 10;
+        const ValueId x =
+            b.input("x", random_tensor({DType::kFloat32, {kRows, columns}}, 5 + static_cast<uint64_t>(rank)));
+        const ValueId y = b.builder.linear_blocks(x, weight(b, "w", {6, columns}, rank), split, 6, /*int8_group=*/4);
+        return b.builder.all_reduce(y, split, DType::kFloat32);
+      },
+      2));
+}
+
 void add_products(std::vector<OracleCase>& cases) {
   for (const DType dtype : {DType::kFloat32, DType::kBFloat16, DType::kFloat16}) {
     const double tolerance = dtype == DType::kFloat32 ? 1e-5 : kHalfTolerance;
@@ -79,6 +102,7 @@ void add_products(std::vector<OracleCase>& cases) {
         return b.builder.all_reduce(b.builder.join_partials(y, z), split, DType::kFloat32);
       },
       2));
+  add_int8_products(cases);
   cases.push_back(node_case(
       "all_gather_uneven",
       [](CaseBuilder& b, int rank) {

@@ -45,6 +45,35 @@ TEST(Placement, LaysACacheOutByPositionWithAScratchRow) {
   EXPECT_EQ(to_host(cache, 0, device), host);
 }
 
+std::vector<std::byte> bytes_of_floats(const std::vector<float>& values) {
+  const auto bytes = std::as_bytes(std::span(values));
+  return {bytes.begin(), bytes.end()};
+}
+
+/// Leaves of 3 columns, groups of 2: rank 0 has 2 outputs of 6 columns, rank 1 one of 5.
+TEST(Placement, MakesIntegersAndScalesOfOneTensor) {
+  Parameter integers{.name = "w.integers",
+                     .role = Role::kWeight,
+                     .type = {DType::kInt8, {2, 8}},
+                     .placement = {{Shape{2, 6}, Shape{1, 5}}, {}},
+                     .int8 = Int8Part{.weight = "w", .leaf = 3, .width = 2}};
+  Parameter scales = integers;
+  scales.name = "w.scales";
+  scales.type = {DType::kFloat32, {4, 2}};
+  scales.int8->holds = Int8Part::Holds::kScales;
+  EXPECT_EQ(scales.host_name(), "w");
+  const std::vector<std::byte> host = bytes_of_floats({-127, 127, 64, 12.7f, 254});
+  const std::vector<std::byte> placed = to_device(integers, 1, host).value();
+  std::vector<int> found;
+  for (const std::byte byte : placed) found.push_back(static_cast<int8_t>(byte));
+  EXPECT_THAT(found, ElementsAre(-127, 127, 127, 0, 6, 127, 0, 0, /* a second output */ 0, 0, 0, 0, 0, 0, 0, 0));
+  const std::vector<std::byte> scale_bytes = to_device(scales, 1, host).value();
+  std::vector<float> numbers(8);
+  std::memcpy(numbers.data(), scale_bytes.data(), scale_bytes.size());
+  EXPECT_THAT(numbers, ElementsAre(1, 0, 64.0f / 127, 0, 2, 0, 0, 0));
+  EXPECT_FALSE(to_device(integers, 0, host).has_value());
+}
+
 TEST(Placement, RefusesATensorOfAnotherSize) {
   const auto placed = to_device(kPadded, 1, bytes_of({7, 8, 9}));
   ASSERT_FALSE(placed.has_value());

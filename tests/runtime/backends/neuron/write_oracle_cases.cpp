@@ -102,7 +102,7 @@ class CaseWriter {
     for (const Parameter& parameter : signature.parameters) {
       if (parameter.role != Role::kWeight && parameter.role != Role::kState) continue;
       if (out.contains(parameter.name)) continue;
-      out[parameter.name] = placed(parameter, [&](size_t r) { return find(contents_[r], parameter.name); });
+      out[parameter.name] = placed(parameter, [&](size_t r) { return find(contents_[r], parameter.host_name()); });
     }
   }
 

@@ -1,0 +1,81 @@
+#include "launcher/neuron/instances.h"
+
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include <algorithm>
+#include <array>
+#include <set>
+
+#include "runtime/core/check.h"
+
+namespace lockstep::launcher {
+namespace {
+
+constexpr Bytes kGiB(int64_t{1} << 30);
+
+// Degrees: libraries/nxd-inference/developer_guides/feature-guide.rst; cores and memory: the instances' pages; one
+// instance on inf2: tools/neuron-sys-tools/nccom-test.rst, all of aws-neuron/aws-neuron-sdk (SDK 2.32).
+const std::array<InstanceFamily, 3>& families() {
+  static const std::array<InstanceFamily, 3> kFamilies{{
+      {neuron::Target::kTrn1, {1, 2, 8, 16, 32}, 32, "trn1.32xlarge", Bytes(16 * kGiB.value), true},
+      {neuron::Target::kTrn2, {1, 2, 4, 8, 16, 32, 64}, 64, "trn2.48xlarge", Bytes(24 * kGiB.value), true},
+      {neuron::Target::kInf2, {1, 2, 4, 8, 24}, 24, "inf2.48xlarge", Bytes(16 * kGiB.value), false},
+  }};
+  return kFamilies;
+}
+
+std::string wrong_degree(const InstanceFamily& family, size_t ranks) {
+  return fmt::format("found {} ranks on {}, expected {} (the degrees that AWS documents)", ranks,
+                     to_string(family.target), fmt::join(family.degrees, ", "));
+}
+
+}  // namespace
+
+const InstanceFamily& family_of(neuron::Target target) {
+  const auto found = std::ranges::find(families(), target, &InstanceFamily::target);
+  LOCKSTEP_CHECK(found != families().end(), static_cast<int>(target));
+  return *found;
+}
+
+Result<std::vector<std::string>> check_instances(const InstanceFamily& family,
+                                                 std::span<const transport::RankPlace> places, Strictness strictness) {
+  std::vector<std::string> warnings;
+  std::set<int> hosts;
+  for (const transport::RankPlace& place : places) hosts.insert(place.node);
+  if (hosts.size() > 1 && !family.between_hosts) {
+    return Error{ErrorKind::kUnsupported,
+                 fmt::format("[launcher] --neuron-target: found {} hosts on {}, expected one: its collectives do not "
+                             "leave an instance; start all ranks on one host, or use trn1 or trn2",
+                             hosts.size(), to_string(family.target))};
+  }
+  for (const transport::RankPlace& place : places) {
+    if (place.local_size <= family.most_cores) continue;
+    return Error{
+        ErrorKind::kFailedPrecondition,
+        fmt::format("[launcher] --neuron-target: found {} ranks on {}, expected at most {}, the cores of a {}; "
+                    "start fewer there",
+                    place.local_size, place.host, family.most_cores, family.largest)};
+  }
+  const auto ranks = static_cast<int>(places.size());
+  const bool beyond = hosts.size() > 1 && ranks % family.degrees.back() == 0;  // whole instances
+  if (beyond || std::ranges::find(family.degrees, ranks) != family.degrees.end()) return warnings;
+  if (strictness == Strictness::kStrict) {
+    return Error{ErrorKind::kUnsupported,
+                 fmt::format("[launcher] --neuron-target: {}; start as many ranks, or try it with --no-strict",
+                             wrong_degree(family, places.size()))};
+  }
+  warnings.push_back(
+      fmt::format("--neuron-target: {}; going on, as --no-strict asks", wrong_degree(family, places.size())));
+  return warnings;
+}
+
+Result<void> check_core_memory(const InstanceFamily& family, const neuron::MemoryEstimate& estimate) {
+  if (estimate.total() <= family.core_memory) return ok();
+  return Error{ErrorKind::kResourceExhausted,
+               fmt::format("[launcher] --neuron-target: found {}, expected at most {}, the memory of a core of {}; use "
+                           "more ranks, or lower --max-seq-len, --batch-size or --prefill-chunk",
+                           to_string(estimate), to_string(family.core_memory), to_string(family.target))};
+}
+
+}  // namespace lockstep::launcher

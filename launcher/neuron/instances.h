@@ -1,0 +1,36 @@
+// What AWS says of the instances that a target is compiled for, as a table, and the rules that follow: they are looked
+// at before weights are read.
+#pragma once
+
+#include <span>
+#include <string>
+#include <vector>
+
+#include "launcher/cli/command_line.h"
+#include "runtime/backends/neuron/neuron.h"
+#include "transport/bootstrap.h"
+
+namespace lockstep::launcher {
+
+/// One kind of device.
+struct InstanceFamily {
+  neuron::Target target = neuron::Target::kTrn1;
+  std::vector<int> degrees;   // tensor-parallel degrees that AWS documents
+  int most_cores = 0;         // of the largest instance: logical cores
+  std::string largest;        // its name
+  Bytes core_memory;          // of one logical core
+  bool between_hosts = true;  // collectives reach other instances
+};
+
+const InstanceFamily& family_of(neuron::Target target);
+
+/// Whether ranks at `places` can work together there. Returns warnings: a degree that AWS does not document is only
+/// one where `strictness` is lenient. Pure. Fails with `kUnsupported` for a degree or for several hosts, and with
+/// `kFailedPrecondition` for more ranks on a host than any instance has cores.
+Result<std::vector<std::string>> check_instances(const InstanceFamily& family,
+                                                 std::span<const transport::RankPlace> places, Strictness strictness);
+
+/// Fails with `kResourceExhausted` when `estimate` cannot fit a core. Pure.
+Result<void> check_core_memory(const InstanceFamily& family, const neuron::MemoryEstimate& estimate);
+
+}  // namespace lockstep::launcher

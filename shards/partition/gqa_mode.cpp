@@ -1,0 +1,75 @@
+#include "shards/partition/gqa_mode.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <vector>
+
+namespace lockstep::partition {
+namespace {
+
+/// How many key/value heads several ranks need, because they hold query heads of each.
+int64_t count_shared(const std::vector<RankHeads>& split, int64_t key_value_heads) {
+  std::vector<int> holders(static_cast<size_t>(key_value_heads), 0);
+  for (const RankHeads& rank : split) {
+    for (int64_t head = rank.key_value.begin; head < rank.key_value.end; ++head) ++holders[static_cast<size_t>(head)];
+  }
+  return std::ranges::count_if(holders, [](int ranks) { return ranks > 1; });
+}
+
+/// Gathered rows are at least one a rank.
+std::string why_not_gathered(const checkpoint::ModelSpec& spec, int ranks) {
+  const int64_t rows = 2 * spec.key_value_heads * spec.head_dim;
+  if (rows >= ranks) return "";
+  return fmt::format("found {} rows of k and v, expected at least {}, one a rank", rows, ranks);
+}
+
+std::string why_not_batch(int ranks, std::optional<int64_t> slots) {
+  if (ranks == 1) return "one rank holds every sequence anyway";
+  if (!slots || *slots % ranks == 0) return "";
+  return fmt::format("found {} slots, expected a multiple of {} ranks (--batch-size)", *slots, ranks);
+}
+
+std::string why_not(GqaMode wanted, const checkpoint::ModelSpec& spec, int ranks, int64_t shared,
+                    std::optional<int64_t> slots) {
+  switch (wanted) {
+    case GqaMode::kHeads:
+      return shared == 0 ? ""
+                         : fmt::format("found {} of {} key/value heads that several of {} ranks need, expected none",
+                                       shared, spec.key_value_heads, ranks);
+    case GqaMode::kAllGather:
+      return shared > 0 ? why_not_gathered(spec, ranks) : "no two ranks need the same key/value head";
+    case GqaMode::kBatch: {
+      const std::string batch = why_not_batch(ranks, slots);
+      return batch.empty() ? why_not_gathered(spec, ranks) : batch;
+    }
+    case GqaMode::kAuto:
+    case GqaMode::kReplicated: return "";
+  }
+  return "";
+}
+
+}  // namespace
+
+std::string_view name_of(GqaMode mode) {
+  switch (mode) {
+    case GqaMode::kAuto: return "auto";
+    case GqaMode::kHeads: return "heads";
+    case GqaMode::kReplicated: return "replicated";
+    case GqaMode::kAllGather: return "all-gather";
+    case GqaMode::kBatch: return "batch";
+  }
+  return "";
+}
+
+Result<GqaChoice> choose_gqa(GqaMode wanted, const checkpoint::ModelSpec& spec, int ranks,
+                             std::optional<int64_t> slots) {
+  LOCKSTEP_TRY(const std::vector<RankHeads> split, split_heads({spec.query_heads, spec.key_value_heads}, ranks));
+  const int64_t shared = count_shared(split, spec.key_value_heads);
+  const GqaMode usual = shared == 0 ? GqaMode::kHeads : GqaMode::kReplicated;
+  std::string reason = why_not(wanted, spec, ranks, shared, slots);
+  const bool is_usual = wanted == GqaMode::kAuto || wanted == GqaMode::kReplicated || !reason.empty();
+  return GqaChoice{is_usual ? usual : wanted, std::move(reason)};
+}
+
+}  // namespace lockstep::partition

@@ -1,0 +1,46 @@
+// How the key/value heads of grouped-query attention meet their query heads when there are more ranks than key/value
+// heads, or when a sequence's keys and values are to lie in one place. Two key/value heads (a, b), four ranks:
+//
+//   mode          projections of k, v     cache of a rank              sent beside the usual sums
+//   heads         whole heads, each once  its heads of every slot      nothing (needs no head that ranks share)
+//   replicated    a | a | b | b           a | a | b | b                nothing
+//   all-gather    a/2 | a/2 | b/2 | b/2   a | a | b | b                the pieces of k and v
+//   batch         a/2 | a/2 | b/2 | b/2   a, b of a quarter of slots   q, pieces of k and v; what attention gives
+//
+// The names follow transformers-neuronx (SHARD_OVER_HEADS, REPLICATED_HEADS, ALL_GATHER_HEADS, SHARD_OVER_BATCH), and
+// so does the rule of what is done where a mode cannot be had: heads, else replicated.
+#pragma once
+
+#include <array>
+#include <optional>
+#include <string>
+#include <string_view>
+
+#include "runtime/checkpoint/model_spec.h"
+#include "runtime/core/result.h"
+#include "shards/partition/head_split.h"
+
+namespace lockstep::partition {
+
+enum class GqaMode { kAuto, kHeads, kReplicated, kAllGather, kBatch };
+
+/// The modes that a model can run in: all but auto.
+inline constexpr std::array kGqaModes = {GqaMode::kHeads, GqaMode::kReplicated, GqaMode::kAllGather, GqaMode::kBatch};
+
+/// "auto", "heads", "replicated", "all-gather", "batch".
+std::string_view name_of(GqaMode mode);
+
+/// What is done where a mode is asked for.
+struct GqaChoice {
+  GqaMode mode = GqaMode::kHeads;  // never auto
+  std::string why_not;             // the mode that was asked for; empty: it is the one
+
+  friend bool operator==(const GqaChoice&, const GqaChoice&) = default;
+};
+
+/// The mode for the heads of `spec` over `ranks` with `slots` sequences (none: as many as the mode wants). Auto is
+/// heads where no head is shared, else replicated; what cannot be had becomes the same. Pure. Fails as `split_heads`.
+Result<GqaChoice> choose_gqa(GqaMode wanted, const checkpoint::ModelSpec& spec, int ranks,
+                             std::optional<int64_t> slots);
+
+}  // namespace lockstep::partition

@@ -1,0 +1,74 @@
+#include "launcher/neuron/instances.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+namespace lockstep::launcher {
+namespace {
+
+using neuron::Target;
+using ::testing::ElementsAre;
+using ::testing::HasSubstr;
+using ::testing::IsEmpty;
+
+std::vector<transport::RankPlace> places_on(int hosts, int ranks) {
+  std::vector<transport::RankPlace> places;
+  for (int rank = 0; rank < hosts * ranks; ++rank) {
+    places.push_back({.rank = rank,
+                      .host = "node" + std::to_string(rank / ranks),
+                      .local_rank = rank % ranks,
+                      .local_size = ranks,
+                      .cores = {},
+                      .node = rank / ranks,
+                      .machine = {}});
+  }
+  return places;
+}
+
+Result<std::vector<std::string>> check(Target target, int hosts, int ranks,
+                                       Strictness strictness = Strictness::kStrict) {
+  return check_instances(family_of(target), places_on(hosts, ranks), strictness);
+}
+
+TEST(Instances, TakeTheDegreesThatAwsDocuments) {
+  EXPECT_THAT(check(Target::kTrn1, 1, 2).value(), IsEmpty());
+  EXPECT_THAT(check(Target::kTrn2, 1, 64).value(), IsEmpty());
+  EXPECT_THAT(check(Target::kInf2, 1, 24).value(), IsEmpty());
+  EXPECT_THAT(check(Target::kTrn1, 2, 32).value(), IsEmpty());  // two whole instances
+}
+
+TEST(Instances, RefuseOtherDegreesUnlessTheUserIsLenient) {
+  const auto refused = check(Target::kTrn1, 1, 4);
+  ASSERT_FALSE(refused.has_value());
+  EXPECT_EQ(refused.error().kind, ErrorKind::kUnsupported);
+  EXPECT_THAT(refused.error().message, HasSubstr("found 4 ranks on trn1, expected 1, 2, 8, 16, 32"));
+  EXPECT_THAT(refused.error().message, HasSubstr("--no-strict"));
+  EXPECT_THAT(check(Target::kTrn1, 1, 4, Strictness::kLenient).value(), ElementsAre(HasSubstr("found 4 ranks")));
+}
+
+TEST(Instances, OfInf2DoNotReachEachOther) {
+  const auto refused = check(Target::kInf2, 2, 2, Strictness::kLenient);
+  ASSERT_FALSE(refused.has_value());
+  EXPECT_EQ(refused.error().kind, ErrorKind::kUnsupported);
+  EXPECT_THAT(refused.error().message, HasSubstr("found 2 hosts on inf2, expected one"));
+}
+
+TEST(Instances, HaveSoManyCores) {
+  const auto refused = check(Target::kInf2, 1, 32);
+  ASSERT_FALSE(refused.has_value());
+  EXPECT_EQ(refused.error().kind, ErrorKind::kFailedPrecondition);
+  EXPECT_THAT(refused.error().message, HasSubstr("found 32 ranks on node0, expected at most 24"));
+}
+
+TEST(Instances, HaveSoMuchMemoryACore) {
+  constexpr int64_t kGiB = int64_t{1} << 30;
+  const neuron::MemoryEstimate estimate{Bytes(17 * kGiB), Bytes(2 * kGiB), Bytes(1024)};
+  const auto refused = check_core_memory(family_of(Target::kTrn1), estimate);
+  ASSERT_FALSE(refused.has_value());
+  EXPECT_EQ(refused.error().kind, ErrorKind::kResourceExhausted);
+  EXPECT_THAT(refused.error().message, HasSubstr("17.00 GiB of weights, 2.00 GiB of states"));
+  EXPECT_TRUE(check_core_memory(family_of(Target::kTrn2), estimate).has_value());  // 24 GiB
+}
+
+}  // namespace
+}  // namespace lockstep::launcher

@@ -1,0 +1,147 @@
+// Tokens and logits are the same to the bit whichever way key/value heads are computed and kept: over heads,
+// replicated, in pieces that are gathered, or whole sequences on one rank (shards/partition/gqa_mode.h). What is
+// compared with is one rank.
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <bit>
+
+#include "tests/model/model_group.h"
+#include "tests/model/odd_models.h"
+
+namespace lockstep::model {
+namespace {
+
+using partition::GqaMode;
+
+/// Llama of eight query heads of 8 columns.
+OddModel llama_with(int key_value_heads) {
+  return {fmt::format("llama_{}", key_value_heads),
+          fmt::format(R"({{"model_type": "llama", "architectures": ["LlamaForCausalLM"], "hidden_size": 64,
+            "intermediate_size": 96, "num_hidden_layers": 2, "num_attention_heads": 8, "num_key_value_heads": {},
+            "vocab_size": 67, "rms_norm_eps": 1e-5, "max_position_embeddings": 256, "rope_theta": 10000.0,
+            "hidden_act": "silu", "tie_word_embeddings": false, "torch_dtype": "float32"}})",
+                      key_value_heads)};
+}
+
+/// Ragged prompts: two that begin alike, one that is drawn, more of them than slots.
+std::vector<Row> requests() {
+  const auto prompt = [](int seed, int tokens) {
+    std::vector<int32_t> ids;
+    for (int i = 0; i < tokens; ++i) ids.push_back(3 + (seed * 31 + i * i * 7 + i) % 58);
+    return ids;
+  };
+  std::vector<Row> rows = {{prompt(1, 9), {.max_new_tokens = 6}},
+                           {prompt(2, 1), {.max_new_tokens = 4}},
+                           {prompt(3, 40), {.max_new_tokens = 3}},
+                           {prompt(3, 25), {.max_new_tokens = 5}},
+                           {prompt(5, 17), {.max_new_tokens = 6}}};
+  rows[3].parameters.sampling = {.do_sample = true, .temperature = 1.3f, .top_p = 0.9f, .seed = 7};
+  return rows;
+}
+
+struct Cut {
+  int ranks = 1;
+  GqaMode gqa = GqaMode::kAuto;
+  DType dtype = DType::kFloat32;
+  int64_t slots = 6;
+  int64_t chunk = 16;
+  int threads = 1;
+  int64_t int8_group = 0;
+};
+
+std::vector<RowAnswer> answers_to(const OddModelDirectory& model, const Cut& cut, const std::string& backend = "cpu") {
+  const GroupOptions options{.backend = backend,
+                             .ranks = cut.ranks,
+                             .threads = cut.threads,
+                             .slots = cut.slots,
+                             .chunk = cut.chunk,
+                             .capacity = 96,
+                             .dtype = cut.dtype,
+                             .int8_group = cut.int8_group,
+                             .logits = actors::Logits::kWanted,
+                             .weights = Weights::kRandom,
+                             .gqa = cut.gqa};
+  auto answer = run_rows(model.path(), options, requests());
+  if (answer.has_value()) return std::move(answer.value().rows);
+  ADD_FAILURE() << answer.error().message;
+  return {};
+}
+
+void expect_same_bits(const std::vector<RowAnswer>& found, const std::vector<RowAnswer>& expected) {
+  ASSERT_EQ(found.size(), expected.size());
+  for (size_t row = 0; row < found.size(); ++row) {
+    EXPECT_EQ(found[row].tokens, expected[row].tokens) << "request " << row;
+    ASSERT_EQ(found[row].logits.size(), expected[row].logits.size()) << "request " << row;
+    for (size_t i = 0; i < found[row].logits.size(); ++i) {
+      ASSERT_EQ(std::bit_cast<uint32_t>(found[row].logits[i]), std::bit_cast<uint32_t>(expected[row].logits[i]))
+          << "request " << row << ", logit " << i;
+    }
+  }
+}
+
+class GqaModes : public ::testing::TestWithParam<int> {};
+INSTANTIATE_TEST_SUITE_P(KeyValueHeads, GqaModes, ::testing::Values(1, 2, 4));
+
+TEST_P(GqaModes, GiveTheBitsOfOneRank) {
+  const OddModelDirectory model(llama_with(GetParam()));
+  for (const DType dtype : {DType::kFloat32, DType::kBFloat16}) {
+    const std::vector<RowAnswer> expected = answers_to(model, {.dtype = dtype});
+    for (const GqaMode gqa : {GqaMode::kReplicated, GqaMode::kAllGather, GqaMode::kBatch}) {
+      for (const int ranks : {2, 3, 4, 8}) {
+        SCOPED_TRACE(fmt::format("{}, {} ranks, {}", partition::name_of(gqa), ranks, to_string(dtype)));
+        const bool is_over_batch = gqa == GqaMode::kBatch;
+        const int64_t slots = is_over_batch && ranks > 3 ? ranks : 6;  // a multiple of the ranks
+        expect_same_bits(answers_to(model, {.ranks = ranks, .gqa = gqa, .dtype = dtype, .slots = slots}), expected);
+      }
+    }
+  }
+}
+
+TEST(GqaModes, GiveTheBitsOfOneRankWithAnyChunkAndNumberOfThreads) {
+  const OddModelDirectory model(llama_with(2));
+  const std::vector<RowAnswer> expected = answers_to(model, {.dtype = DType::kBFloat16});
+  for (const GqaMode gqa : {GqaMode::kAllGather, GqaMode::kBatch}) {
+    for (const int64_t chunk : {1, 7, 64}) {
+      const Cut cut{.ranks = 3, .gqa = gqa, .dtype = DType::kBFloat16, .slots = 3, .chunk = chunk, .threads = 2};
+      expect_same_bits(answers_to(model, cut), expected);
+    }
+  }
+}
+
+TEST(GqaModes, GiveTheBitsOfOneRankInEveryFamily) {
+  // Biases, norms of heads, windows, sinks, soft caps, ALiBi, longrope, experts, parallel branches.
+  for (const OddModel& odd : odd_models()) {
+    const OddModelDirectory model(odd);
+    const std::vector<RowAnswer> expected = answers_to(model, {});
+    for (const GqaMode gqa : {GqaMode::kAllGather, GqaMode::kBatch}) {
+      SCOPED_TRACE(fmt::format("{}, {}", odd.name, partition::name_of(gqa)));
+      expect_same_bits(answers_to(model, {.ranks = 3, .gqa = gqa}), expected);
+    }
+  }
+}
+
+TEST(GqaModes, GiveTheBitsOfOneRankWithWeightsInEightBits) {
+  const OddModelDirectory model(llama_with(2));
+  const std::vector<RowAnswer> expected = answers_to(model, {.int8_group = 32});
+  for (const GqaMode gqa : {GqaMode::kAllGather, GqaMode::kBatch}) {
+    expect_same_bits(answers_to(model, {.ranks = 4, .gqa = gqa, .slots = 4, .int8_group = 32}), expected);
+  }
+}
+
+TEST(GqaModes, GiveTheReferenceBackendsTokens) {
+  const OddModelDirectory model(llama_with(2));
+  const std::vector<RowAnswer> expected = answers_to(model, {}, "reference");
+  for (const GqaMode gqa : {GqaMode::kReplicated, GqaMode::kAllGather, GqaMode::kBatch}) {
+    const std::vector<RowAnswer> found = answers_to(model, {.ranks = 3, .gqa = gqa}, "reference");
+    ASSERT_EQ(found.size(), expected.size());
+    for (size_t row = 0; row < found.size(); ++row) {
+      EXPECT_EQ(found[row].tokens, expected[row].tokens) << partition::name_of(gqa) << ", request " << row;
+      EXPECT_THAT(found[row].logits,
+                  ::testing::Pointwise(::testing::FloatNear(1e-4f), expected[row].logits));  // sums in another order
+    }
+  }
+}
+
+}  // namespace
+}  // namespace lockstep::model

@@ -1,0 +1,161 @@
+"""`lockstep generate --backend neuron` over the stand-ins of AWS's compiler and runtime: tokens, starts, failures.
+
+    end_to_end_test.py PROGRAM COMPILER RUNTIME WRITER GOLDENS [unittest arguments]
+
+Models and expected tokens are goldens (tests/model/goldens): what Hugging Face transformers answers, with no token
+near a tie. WRITER makes a golden's model.
+"""
+import json
+import os
+import pathlib
+import subprocess
+import sys
+import tempfile
+import time
+import unittest
+
+sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[1] / "multiprocess"))
+import jobs  # noqa: E402  (needs the path above)
+
+PROGRAM = COMPILER = RUNTIME = WRITER = GOLDENS = None
+MODELS = None  # a folder for all tests: models, and a compile cache that they share
+
+BOUND = 20.0  # seconds from a failure to the last record: generous, a stuck rank would take minutes
+DEADLINE_S = "4"
+
+
+def golden(name):
+    return json.loads((pathlib.Path(GOLDENS) / f"family_{name}.json").read_text())
+
+
+def model_of(name):
+    folder = MODELS / name
+    if not folder.exists():
+        subprocess.run([WRITER, GOLDENS, name, folder], check=True, timeout=jobs.DEADLINE)
+    return folder
+
+
+class Folder(unittest.TestCase):
+    def setUp(self):
+        temporary = tempfile.TemporaryDirectory()
+        self.addCleanup(temporary.cleanup)
+        self.folder = pathlib.Path(temporary.name)
+        self.cache = MODELS / "cache"
+        self.environment = {"STAND_IN_NRT_MACHINE": str(self.folder / "machine"),
+                            "STAND_IN_CC_LOG": str(self.folder / "compiled")}
+
+    def compiled(self):
+        """How many modules were compiled in this test."""
+        log = self.folder / "compiled"
+        return len(log.read_text().splitlines()) if log.exists() else 0
+
+    def rows(self, prompts):
+        path = self.folder / "rows.json"
+        path.write_text(json.dumps(prompts))
+        return path
+
+    def neuron(self, *more):
+        return ["--backend", "neuron", "--neuron-cc", COMPILER, "--neuron-runtime", RUNTIME, "--compile-cache",
+                str(self.cache), "--threads", "1", *map(str, more)]
+
+    def job(self, ranks, arguments, environment=None):
+        return jobs.Job(PROGRAM, ranks, list(map(str, arguments)),
+                        environment={**self.environment, **(environment or {})})
+
+    def sequences(self, ranks, arguments, environment=None):
+        """The new tokens of a run that ends well."""
+        out = self.folder / "answer.json"
+        with self.job(ranks, [*arguments, "--json", out], environment) as job:
+            self.assertEqual(job.wait(), 0, job.text())
+            self.assertEqual(job.left_behind(), ([], []))
+        answer = json.loads(out.read_text())
+        self.assertEqual(answer["graphs"]["after_warmup"], 0)
+        return answer["sequences"]
+
+
+class Tokens(Folder):
+    def expect_golden(self, name, ranks, *options):
+        expected = golden(name)
+        steps = len(expected["tokens"][0])
+        found = self.sequences(ranks, ["--model", model_of(name), "--ids-file", self.rows(expected["prompts"]),
+                                       "--max-new-tokens", steps, "--ignore-eos", "--dtype", "float32",
+                                       *self.neuron(*options)])
+        self.assertEqual(found, expected["tokens"], name)
+
+    def test_greedy_tokens_of_families_are_those_of_hugging_face(self):
+        for name in ("llama_grouped", "gpt2_bare_names", "bloom_eight_heads", "gemma3_every_sixth_full",
+                     "mixtral_hub"):
+            for ranks in (1, 2):
+                with self.subTest(name=name, ranks=ranks):
+                    self.expect_golden(name, ranks, "--batch-size", 4, "--prefill-chunk", 16)
+
+    def test_a_prompt_of_many_chunks_gives_the_same(self):
+        self.expect_golden("llama_grouped", 2, "--batch-size", 3, "--prefill-chunk", 5)
+
+    def test_four_ranks_share_what_does_not_divide(self):
+        self.expect_golden("llama_nine_heads_llama3_tied", 2, "--batch-size", 2, "--prefill-chunk", 16)
+
+    def test_sampled_tokens_are_those_of_the_reference_backend(self):
+        prompts = self.rows(golden("llama_grouped")["prompts"])
+        arguments = ["--model", model_of("llama_grouped"), "--ids-file", prompts, "--max-new-tokens", 16,
+                     "--ignore-eos", "--dtype", "float32", "--do-sample", "--temperature", "0.8", "--top-k", "40",
+                     "--top-p", "0.9", "--seed", "11", "--repetition-penalty", "1.2", "--batch-size", 4]
+        expected = self.sequences(1, [*arguments, "--backend", "reference"])
+        self.assertEqual(self.sequences(2, [*arguments, *self.neuron()]), expected)
+
+
+class Starts(Folder):
+    ARGUMENTS = ("--prompt-ids-of", "llama_grouped")
+
+    def run_once(self, *more, environment=None):
+        expected = golden("llama_grouped")
+        found = self.sequences(2, ["--model", model_of("llama_grouped"), "--ids-file",
+                                   self.rows(expected["prompts"][:2]), "--max-new-tokens", 6, "--ignore-eos",
+                                   "--dtype", "float32", *self.neuron(*more)], environment)
+        self.assertEqual(found, [row[:6] for row in expected["tokens"][:2]])
+
+    def test_the_second_compiles_nothing(self):
+        self.cache = self.folder / "cache"
+        self.run_once()
+        self.assertEqual(self.compiled(), 2)  # prefill and decode, each by one rank
+        self.run_once("--require-cached")
+        self.assertEqual(self.compiled(), 2)
+
+    def test_decode_steps_write_no_input(self):
+        log = self.folder / "calls"
+        log.mkdir()
+        self.run_once(environment={"STAND_IN_NRT_LOG": str(log)})
+        calls = (log / "core-0.log").read_text().split()
+        steps = [i for i, call in enumerate(calls) if call == "execute"]
+        last = calls[steps[-4]:steps[-1]]
+        self.assertNotIn("tensor_write", last)
+        self.assertNotIn("tensor_allocate", last)
+
+
+class PlantedFailures(Folder):
+    """Each ends in bounded time, with records that say what failed where, and what to do."""
+
+    def records(self, faults, *options, environment=None):
+        """The exit records of two ranks, one of which was made to fail."""
+        prompts = self.rows(golden("llama_grouped")["prompts"][:2])
+        arguments = ["--model", model_of("llama_grouped"), "--ids-file", prompts, "--max-new-tokens", 16,
+                     "--ignore-eos", "--dtype", "float32", "--deadline-s", DEADLINE_S, *self.neuron(*options)]
+        begin = time.monotonic()
+        with self.job(2, arguments, {"STAND_IN_NRT_FAULTS": faults, **(environment or {})}) as job:
+            records = [job.wait_for_record(rank) for rank in range(2)]
+            self.assertLess(time.monotonic() - begin, BOUND, job.text())
+            job.wait()
+            self.assertEqual(job.left_behind(), ([], []))
+            return records
+
+
+def main():
+    global PROGRAM, COMPILER, RUNTIME, WRITER, GOLDENS, MODELS
+    PROGRAM, COMPILER, RUNTIME, WRITER, GOLDENS = (os.path.abspath(path) for path in sys.argv[1:6])
+    with tempfile.TemporaryDirectory() as folder:
+        MODELS = pathlib.Path(folder)
+        unittest.main("__main__", argv=[sys.argv[0], *sys.argv[6:]], verbosity=2)
+
+
+if __name__ == "__main__":
+    main()
