@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <cstring>
+#include <type_traits>
 
 #include "runtime/core/check.h"
 
@@ -290,10 +291,10 @@ int64_t Store::slot_bytes(int64_t tokens) const {
   return all;
 }
 
-template <typename Change>
-Result<void> Store::visit_slot(int64_t slot, int64_t tokens, Back back, std::span<std::byte> scratch,
-                               Change change) const {
-  for (const Entry& cache : states_) {
+template <typename Entries, typename Change>
+Result<void> Store::visit_slot(Entries& states, int64_t slot, int64_t tokens, std::span<std::byte> scratch,
+                               Change change) {
+  for (auto& cache : states) {
     if (!cache.is_cache || !cache.tensor) continue;
     LOCKSTEP_CHECK(slot >= 0 && slot < cache.type.shape[0], slot, cache.type.shape[0]);
     const auto element = static_cast<int64_t>(size_of(cache.type.dtype));
@@ -307,7 +308,7 @@ Result<void> Store::visit_slot(int64_t slot, int64_t tokens, Back back, std::spa
       for (int64_t i = 0; i < count; ++i) {
         change(rows.subspan(static_cast<size_t>(i * position + slot * own), static_cast<size_t>(own)));
       }
-      if (back == Back::kYes) LOCKSTEP_TRY_VOID(cache.tensor->write(begin * position, rows));
+      if constexpr (!std::is_const_v<Entries>) LOCKSTEP_TRY_VOID(cache.tensor->write(begin * position, rows));
     }
   }
   return ok();
@@ -316,13 +317,13 @@ Result<void> Store::visit_slot(int64_t slot, int64_t tokens, Back back, std::spa
 Result<void> Store::take_slot(int64_t slot, int64_t tokens, std::span<std::byte> dst) const {
   LOCKSTEP_CHECK(std::ssize(dst) == slot_bytes(tokens), dst.size(), tokens);
   std::vector<std::byte> scratch(copy_scratch_.size());
-  return visit_slot(slot, tokens, Back::kNo, scratch,
+  return visit_slot(states_, slot, tokens, scratch,
                     [to = dst.begin()](std::span<std::byte> own) mutable { to = std::ranges::copy(own, to).out; });
 }
 
 Result<void> Store::put_slot(int64_t slot, int64_t tokens, std::span<const std::byte> src) {
   LOCKSTEP_CHECK(std::ssize(src) == slot_bytes(tokens), src.size(), tokens);
-  return visit_slot(slot, tokens, Back::kYes, copy_scratch_, [src](std::span<std::byte> own) mutable {
+  return visit_slot(states_, slot, tokens, copy_scratch_, [src](std::span<std::byte> own) mutable {
     std::ranges::copy(src.first(own.size()), own.begin());
     src = src.subspan(own.size());
   });

@@ -83,10 +83,10 @@ class Store final : public device::Store, public device::SlotCarrier {
   Result<void> check_access(const Entry& state, int64_t offset, size_t bytes) const;
   Result<void> refresh(const Entry& state) const;
   /// Brings the first `tokens` positions of each cache to the host in turns, calls `change(a slot's bytes of one
-  /// position)` for each, and writes them back if `Back` says so.
-  enum class Back { kNo, kYes };
-  template <typename Change>
-  Result<void> visit_slot(int64_t slot, int64_t tokens, Back back, std::span<std::byte> scratch, Change change) const;
+  /// position)` for each, and writes them back where the states may be changed.
+  template <typename Entries, typename Change>
+  static Result<void> visit_slot(Entries& states, int64_t slot, int64_t tokens, std::span<std::byte> scratch,
+                                 Change change);
   Result<void> copy_slot_of(Entry& cache, int64_t src, int64_t dst, int64_t tokens);
   Entry* find(Role role, std::string_view name);
 

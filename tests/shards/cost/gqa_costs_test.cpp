@@ -4,6 +4,7 @@
 #include <gtest/gtest.h>
 
 #include "runtime/graph/passes.h"
+#include "shards/cost/group_work.h"
 
 namespace lockstep::cost {
 namespace {
