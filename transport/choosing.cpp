@@ -53,6 +53,9 @@ class ChoosingCommunicator final : public device::Communicator {
     return run("all_reduce", dst.size_bytes(), roots.size_bytes(),
                [&](Communicator& way) { return way.all_reduce(sum, roots, dst, stream); });
   }
+  std::span<float> place_for_roots(const device::TreeSum& sum, size_t elements) override {
+    return way_of_class_[class_of(elements * sizeof(float))]->place_for_roots(sum, elements);
+  }
   Result<void> all_gather(std::span<const std::byte> src, std::span<const int64_t> counts, std::span<std::byte> dst,
                           device::Stream stream) override {
     return run("all_gather", dst.size(), src.size(),

@@ -24,6 +24,9 @@ class DifferingCommunicator final : public device::Communicator {
     if (is_due_()) dst.front() = 1.0F - dst.front();
     return ok();
   }
+  std::span<float> place_for_roots(const device::TreeSum& sum, size_t elements) override {
+    return inner_->place_for_roots(sum, elements);
+  }
   Result<void> all_gather(std::span<const std::byte> src, std::span<const int64_t> counts, std::span<std::byte> dst,
                           device::Stream stream) override {
     return inner_->all_gather(src, counts, dst, stream);

@@ -57,6 +57,11 @@ class Communicator {
   virtual Result<void> all_reduce(const TreeSum& sum, std::span<const float> roots, std::span<float> dst,
                                   Stream stream) = 0;
 
+  /// Where this rank may put its roots of the collective that it calls next, if that is an `all_reduce` of `sum` into
+  /// `elements`, so that they need no copy: f32 [own roots, elements]. Valid until that call, which takes it as
+  /// `roots`. Empty where there is no such place.
+  virtual std::span<float> place_for_roots(const TreeSum& /*sum*/, size_t /*elements*/) { return {}; }
+
   /// `dst` becomes the ranks' `src` one after the other; `counts[r]` bytes come from rank r (0 is allowed).
   /// @collective @blocking
   virtual Result<void> all_gather(std::span<const std::byte> src, std::span<const int64_t> counts,

@@ -15,6 +15,9 @@ class ObservedCommunicator : public device::Communicator {
   std::string name() const final { return inner_.name(); }
   Result<void> all_reduce(const device::TreeSum& sum, std::span<const float> roots, std::span<float> dst,
                           device::Stream stream) final;
+  std::span<float> place_for_roots(const device::TreeSum& sum, size_t elements) final {
+    return inner_.place_for_roots(sum, elements);
+  }
   Result<void> all_gather(std::span<const std::byte> src, std::span<const int64_t> counts, std::span<std::byte> dst,
                           device::Stream stream) final;
   Result<void> broadcast(std::span<std::byte> bytes, int root, device::Stream stream) final;

@@ -1,11 +1,13 @@
 // All-reduce as a decode step has it, beside MPI_Allreduce on the same buffers, in turn. Run by hand:
 //
-//   mpirun --bind-to core -n 2 build/release/bin/collective_benchmark [--rounds N] [--way auto|shm|past-cache] [--json
-//   F]
+//   mpirun --bind-to core -n 2 build/release/bin/collective_benchmark [--rounds N] [--way auto|shm|past-cache]
+//                                                                     [--roots lent|own] [--json F]
 //
 // A round is: work (reads memory of its own, writes the source from the last result) │ meet │ ours │ work │ meet │
-// MPI's. What is timed is the slowest rank's time from after the meeting to its result. Sizes are those of the result;
-// the ratio is that of medians in blocks of rounds, as median (least … most).
+// MPI's. What is timed is the slowest rank's time from after the meeting to its result. Our source is where the
+// communicator wants it, as a product's sums are in a step, or with `--roots own` where MPI's is; what it costs to
+// write there is seen in the time of the work. Sizes are those of the result; the ratio is that of medians in blocks of
+// rounds, as median (least … most).
 #include <fmt/format.h>
 #include <mpi.h>
 
@@ -30,6 +32,7 @@ struct Settings {
   int rounds = 1400;  // of all blocks
   std::string json;
   std::string way = "auto";  // as --communicator, or "past-cache"
+  bool lends_roots = true;
 };
 
 /// What a step does between two collectives.
@@ -56,12 +59,16 @@ struct alignas(64) Line {
 /// Seconds of each round, of the slowest rank.
 struct Samples {
   std::vector<double> ours, mpi;
+  std::vector<double> ours_work, mpi_work;  // before them
 };
 
 class Measurement {
  public:
-  Measurement(device::Communicator& communicator, int64_t bytes)
+  /// Ranks meet by `meeting`: a collective of `communicator` between the work and the sum would take the roots' place.
+  Measurement(device::Communicator& communicator, device::Communicator& meeting, int64_t bytes, bool lends_roots)
       : communicator_(communicator),
+        meeting_(meeting),
+        lends_roots_(lends_roots),
         sum_(split_of(communicator.size())),
         memory_(2 * static_cast<size_t>(bytes) / sizeof(Line)),
         src_(memory_.front().floats, static_cast<size_t>(bytes) / sizeof(float)),
@@ -70,19 +77,23 @@ class Measurement {
   Result<Samples> run(int rounds) {
     Samples samples;
     for (int round = -20; round < rounds; ++round) {  // the first ones warm up
-      LOCKSTEP_TRY(const double ours, timed([&]() -> Result<void> {
-                     return communicator_.all_reduce(sum_, src_, dst_, device::Stream::host());
+      const std::span<float> place = lends_roots_ ? communicator_.place_for_roots(sum_, src_.size()) : src_;
+      const std::span<float> roots = place.empty() ? src_ : place;
+      LOCKSTEP_TRY(const Times ours, timed(roots, [&]() -> Result<void> {
+                     return communicator_.all_reduce(sum_, roots, dst_, device::Stream::host());
                    }));
-      LOCKSTEP_TRY(const double mpi, timed([&]() -> Result<void> {
+      LOCKSTEP_TRY(const Times mpi, timed(src_, [&]() -> Result<void> {
                      MPI_Allreduce(src_.data(), dst_.data(), static_cast<int>(src_.size()), MPI_FLOAT, MPI_SUM,
                                    MPI_COMM_WORLD);
                      return ok();
                    }));
       if (round < 0) continue;
-      samples.ours.push_back(ours);
-      samples.mpi.push_back(mpi);
+      samples.ours.push_back(ours.collective);
+      samples.mpi.push_back(mpi.collective);
+      samples.ours_work.push_back(ours.work);
+      samples.mpi_work.push_back(mpi.work);
     }
-    for (std::vector<double>* each : {&samples.ours, &samples.mpi}) {
+    for (std::vector<double>* each : {&samples.ours, &samples.mpi, &samples.ours_work, &samples.mpi_work}) {
       MPI_Allreduce(MPI_IN_PLACE, each->data(), static_cast<int>(each->size()), MPI_DOUBLE, MPI_MAX, MPI_COMM_WORLD);
     }
     return samples;
@@ -95,16 +106,26 @@ class Measurement {
     return split;
   }
 
+  /// Seconds.
+  struct Times {
+    double work = 0;
+    double collective = 0;
+  };
+
   template <typename Collective>
-  Result<double> timed(Collective collective) {
-    work_.run(dst_, src_);
-    LOCKSTEP_TRY_VOID(communicator_.barrier(device::Stream::host()));
+  Result<Times> timed(std::span<float> src, Collective collective) {
+    const TimePoint start = clock_.now();
+    work_.run(dst_, src);
+    const double work = to_seconds(clock_.now() - start);
+    LOCKSTEP_TRY_VOID(meeting_.barrier(device::Stream::host()));
     const TimePoint begin = clock_.now();
     LOCKSTEP_TRY_VOID(collective());
-    return to_seconds(clock_.now() - begin);
+    return Times{work, to_seconds(clock_.now() - begin)};
   }
 
   device::Communicator& communicator_;
+  device::Communicator& meeting_;
+  const bool lends_roots_;
   const SteadyClock clock_;
   const device::TreeSum sum_;
   Work work_;
@@ -132,27 +153,30 @@ nlohmann::ordered_json summary_of(int64_t bytes, const Samples& samples) {
       {"mpi_p50_us", 1e6 * quantile(samples.mpi, 0.5)},
       {"mpi_p99_us", 1e6 * quantile(samples.mpi, 0.99)},
       {"ratio_p50", {{"median", quantile(ratios, 0.5)}, {"min", quantile(ratios, 0)}, {"max", quantile(ratios, 1)}}},
-      {"ratio_p99", quantile(samples.ours, 0.99) / quantile(samples.mpi, 0.99)}};
+      {"ratio_p99", quantile(samples.ours, 0.99) / quantile(samples.mpi, 0.99)},
+      {"ours_work_us", 1e6 * quantile(samples.ours_work, 0.5)},
+      {"mpi_work_us", 1e6 * quantile(samples.mpi_work, 0.5)}};
 }
 
 std::string line_of(const nlohmann::ordered_json& size) {
-  return fmt::format("{:>9}{:>10.2f}{:>10.2f}{:>12.2f}{:>10.2f}{:>10.3f} ({:.3f} … {:.3f}){:>9.3f}\n",
+  return fmt::format("{:>9}{:>10.2f}{:>10.2f}{:>12.2f}{:>10.2f}{:>10.3f} ({:.3f} … {:.3f}){:>9.3f}{:>11.1f}{:>7.1f}\n",
                      size["bytes"].get<int64_t>(), size["ours_p50_us"].get<double>(), size["ours_p99_us"].get<double>(),
                      size["mpi_p50_us"].get<double>(), size["mpi_p99_us"].get<double>(),
                      size["ratio_p50"]["median"].get<double>(), size["ratio_p50"]["min"].get<double>(),
-                     size["ratio_p50"]["max"].get<double>(), size["ratio_p99"].get<double>());
+                     size["ratio_p50"]["max"].get<double>(), size["ratio_p99"].get<double>(),
+                     size["ours_work_us"].get<double>(), size["mpi_work_us"].get<double>());
 }
 
-Result<void> measure_all(const Settings& settings, transport::Bootstrap& bootstrap,
-                         device::Communicator& communicator) {
+Result<void> measure_all(const Settings& settings, transport::Bootstrap& bootstrap, device::Communicator& communicator,
+                         device::Communicator& meeting) {
   nlohmann::ordered_json json = {{"ranks", bootstrap.size()},
                                  {"mpi", transport::mpi::library_name()},
                                  {"communicator", communicator.name()},
                                  {"sizes", nlohmann::ordered_json::array()}};
-  std::string table = fmt::format("{:>9}{:>10}{:>10}{:>12}{:>10}{:>10}{:>26}\n", "bytes", "ours p50", "p99", "MPI p50",
-                                  "p99", "ratio", "p99's, in µs");
+  std::string table = fmt::format("{:>9}{:>10}{:>10}{:>12}{:>10}{:>10}{:>26}{:>11}{:>7}\n", "bytes", "ours p50", "p99",
+                                  "MPI p50", "p99", "ratio", "p99's", "work, ours", "MPI's");
   for (const int64_t kib : {4, 8, 16, 32, 64, 256}) {
-    Measurement measurement(communicator, kib << 10);
+    Measurement measurement(communicator, meeting, kib << 10, settings.lends_roots);
     LOCKSTEP_TRY(const Samples samples, measurement.run(settings.rounds));
     json["sizes"].push_back(summary_of(kib << 10, samples));
     table += line_of(json["sizes"].back());
@@ -183,7 +207,8 @@ Result<void> run(const Settings& settings) {
   }
   {
     trace::RecordedCommunicator communicator(std::move(chosen.communicator), recorder);  // as a step has it
-    LOCKSTEP_TRY_VOID(measure_all(settings, *bootstrap, communicator));
+    LOCKSTEP_TRY(const auto meeting, transport::shm::make_communicator(*bootstrap, wait));
+    LOCKSTEP_TRY_VOID(measure_all(settings, *bootstrap, communicator, *meeting));
   }
   return bootstrap->finish();
 }
@@ -196,6 +221,7 @@ int main(int argc, char** argv) {
   for (int i = 1; i + 1 < argc; i += 2) {
     if (std::string_view(argv[i]) == "--rounds") settings.rounds = std::max(70, std::atoi(argv[i + 1]));
     if (std::string_view(argv[i]) == "--way") settings.way = argv[i + 1];
+    if (std::string_view(argv[i]) == "--roots") settings.lends_roots = std::string_view(argv[i + 1]) != "own";
     if (std::string_view(argv[i]) == "--json") settings.json = argv[i + 1];
   }
   const auto ran = lockstep::run(settings);

@@ -82,6 +82,14 @@ Result<void> RegionCommunicator::all_reduce(const device::TreeSum& sum, std::spa
   return finish_sum(sum.finish, roots, dst);
 }
 
+std::span<float> RegionCommunicator::place_for_roots(const device::TreeSum& sum, size_t elements) {
+  const auto count = static_cast<int64_t>(elements);
+  const int roots = roots_of(sum.finish, rank());
+  const bool is_dense = roots == 1 || row_stride({0, count}) == elements;  // as peers read it
+  if (roots == 0 || !is_dense || count > piece_elements(sum.finish, view_.layout().message_bytes)) return {};
+  return {reinterpret_cast<float*>(own_buffer()), elements * static_cast<size_t>(roots)};
+}
+
 Result<void> RegionCommunicator::finish_sum(const TreeFinish& plan, std::span<const float> roots,
                                             std::span<float> dst) {
   LOCKSTEP_CHECK(roots.size() == dst.size() * static_cast<size_t>(roots_of(plan, rank())), roots.size(), dst.size());
@@ -113,7 +121,8 @@ bool RegionCommunicator::reduce_piece(const TreeFinish& plan, std::span<const fl
 
 bool RegionCommunicator::show_roots(int rows, std::span<const float> roots, size_t width, Range piece) {
   const size_t row_bytes = row_stride(piece) * sizeof(float);
-  for (int root = 0; root < rows; ++root) {
+  const bool is_there = reinterpret_cast<const std::byte*>(roots.data()) == own_buffer();  // `place_for_roots`
+  for (int root = 0; root < rows && !is_there; ++root) {
     copy_out_(own_buffer() + root * row_bytes, roots.data() + root * width + piece.begin,
               static_cast<size_t>(piece.size()) * sizeof(float));
   }

@@ -6,6 +6,8 @@
 //   rank 0   write even │ flag 1 │ wait │ read even │ write odd │ flag 2 │ wait │ read odd │ write even …
 //   rank 1     write even  │ flag 1 │ wait │ read even │ write odd │ flag 2 │ …
 //
+// What is already in the own buffer is not copied: `place_for_roots` lends it to whoever makes the roots of a sum.
+//
 // Two buffers in turn make one flag per round enough: whoever writes an even buffer again has seen everyone's flag of
 // the odd round between, so everyone has finished reading the even one. A large sum takes two rounds per piece: each
 // rank finishes a slice of it, then they gather the slices.
@@ -46,6 +48,8 @@ class RegionCommunicator final : public HostCommunicator {
 
   Result<void> all_reduce(const device::TreeSum& sum, std::span<const float> roots, std::span<float> dst,
                           device::Stream stream) override;
+  /// The own buffer of the next round, for sums of one round.
+  std::span<float> place_for_roots(const device::TreeSum& sum, size_t elements) override;
   Result<void> all_gather(std::span<const std::byte> src, std::span<const int64_t> counts, std::span<std::byte> dst,
                           device::Stream stream) override;
   Result<void> broadcast(std::span<std::byte> bytes, int root, device::Stream stream) override;

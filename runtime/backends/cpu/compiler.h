@@ -73,6 +73,9 @@ class Compiler {
   Result<void> lower_kv_append(const Node& node);
   Result<void> lower_attention(const Node& node);
   void lower_all_reduce(const Node& node);
+  /// Lets the product that has just been lowered, if it makes the roots of the sum `node`, write them where the
+  /// communicator wants them. Returns it, else null.
+  const struct FusedLinear* lend_place_for_roots(const Node& node, const device::TreeSum& sum);
   void lower_all_gather(const Node& node);
   void lower_rows_of_owners(const Node& node);
   void lower_agree(const Node& node);
@@ -109,6 +112,11 @@ class Compiler {
   /// Cosines, then sines, of each row of a rope node; made once per step for nodes that share them.
   const float* rope_table(const Node& node);
 
+  /// A phase of worker 0 that ends with a collective.
+  void add_collective(std::function<Result<void>()> work) {
+    add_alone(std::move(work));
+    last_collective_ = program_.phases.size() - 1;
+  }
   void add_shared(std::function<void(Part)> work) { add({.shared = std::move(work)}); }
   void add_alone(std::function<Result<void>()> work) { add({.alone = std::move(work)}); }
   void add(Phase phase) {
@@ -133,6 +141,7 @@ class Compiler {
   std::set<std::tuple<graph::ValueId, graph::ValueId, RowLimits>> checked_rows_;  // slot, position
   struct FusedLinear* open_linear_ = nullptr;          // of the last phase, which still takes work on its columns
   graph::ValueId open_result_{0};                      // what that phase makes
+  std::optional<size_t> last_collective_;              // the phase
   std::function<void(int64_t, std::byte*)> make_row_;  // the norm before the next product
   std::vector<HeadWork> head_work_;                    // before the next attention
 };

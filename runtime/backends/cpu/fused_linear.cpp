@@ -30,7 +30,7 @@ void FusedLinear::run(const std::byte* arranged, std::byte* private_scratch, Par
   task.run(arranged, private_scratch + made_bytes(), part);
   if (tails.empty()) return;
   const int64_t columns = task.weight.packing.n / (task.has_halves ? 2 : 1);
-  const Strips share = share_of_strips((columns + kStrip - 1) / kStrip, part);
+  const Strips share = task.share(part);
   const Range mine{std::min(share.begin * kStrip, columns), std::min(share.end * kStrip, columns)};
   if (mine.size() <= 0) return;
   for (const auto& tail : tails) tail(mine);

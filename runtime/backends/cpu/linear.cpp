@@ -94,10 +94,9 @@ void ask_for(const std::byte* next, Range bytes) {
 
 int64_t sums_bytes(int64_t rows) { return tiles_of(rows) * kTileFloats * static_cast<int64_t>(sizeof(float)); }
 
-Strips share_of_strips(int64_t strips, Part part) {
-  // Whole panels where there are many, so that a worker reads one stream; single strips where there are few.
+Strips share_of_strips(int64_t strips, Part part, int64_t fewest_panels) {
   const int64_t panels = (strips + kPanelStrips - 1) / kPanelStrips;
-  const bool whole = panels >= 8 * part.workers;
+  const bool whole = panels >= fewest_panels * part.workers;
   const Share share = share_of(whole ? panels : strips, part);
   const int64_t unit = whole ? kPanelStrips : 1;
   return {share.begin * unit, std::min(share.end * unit, strips)};
@@ -235,17 +234,25 @@ void LinearTask::arrange_rows(std::byte* arranged, Part part) const {
 
 std::span<const std::byte> LinearTask::first_weights(Part part) const {
   constexpr int64_t kMostBytes = int64_t{64} << 10;  // a small part of a second-level cache
-  const Strips share = share_of_strips(weight.packing.strips() / (has_halves ? 2 : 1), part);
+  const Strips share = this->share(part);
   const int64_t panel = share.begin / kPanelStrips;
   if (share.size() <= 0 || share.begin % kPanelStrips != 0) return {};  // nothing, or a share of a panel's lines
   const std::byte* begin = weight.data + weight.packing.panel_offset(panel);
   return {begin, static_cast<size_t>(std::min(kMostBytes, weight.packing.bytes_of_part() - (begin - weight.data)))};
 }
 
+Strips LinearTask::share(Part part) const {
+  // Rows so few that a product waits for memory: two workers who read every other line of a panel lose more time there
+  // than one of them who has half a panel more to read.
+  constexpr int64_t kStreamingRows = 4;
+  const int64_t strips = weight.packing.strips() / (has_halves ? 2 : 1);
+  return x.rows <= kStreamingRows ? share_of_strips(strips, part, /*fewest_panels=*/4) : share_of_strips(strips, part);
+}
+
 void LinearTask::run(const std::byte* arranged, std::byte* private_scratch, Part part) const {
   if (plan.segments.empty()) return;
   const int64_t strips = weight.packing.strips() / (has_halves ? 2 : 1);
-  const Strips share = share_of_strips(strips, part);
+  const Strips share = this->share(part);
   const auto pass = [&](int64_t first_strip) {
     for_panels({first_strip + share.begin, first_strip + share.end}, [&](int64_t panel, Strips of_panel) {
       run_panel(panel, of_panel, arranged, reinterpret_cast<float*>(private_scratch));

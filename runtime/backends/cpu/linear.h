@@ -52,7 +52,8 @@ Range steps_of_leaf(const Packing& packing, int64_t leaf, int64_t block);
 /// Strips of a packed matrix, or of one of its panels.
 using Strips = Range;
 /// What a worker computes of a product of so many strips, and of what is made of its columns in the same phase.
-Strips share_of_strips(int64_t strips, Part part);
+/// Whole panels where every worker has so many, so that each reads one stream; else single strips.
+Strips share_of_strips(int64_t strips, Part part, int64_t fewest_panels = 8);
 /// Calls `work(panel, strips of the panel)` for all of `strips`.
 template <typename Work>
 void for_panels(Strips strips, Work work) {
@@ -110,7 +111,9 @@ struct LinearTask {
   void arrange_rows(std::byte* arranged, Part part) const;
   /// The first weights that the part will read.
   std::span<const std::byte> first_weights(Part part) const;
-  /// Computes the part's share of the columns.
+  /// What the part computes: strips of the columns, or of each of their halves.
+  Strips share(Part part) const;
+  /// Computes the part's share.
   void run(const std::byte* arranged, std::byte* private_scratch, Part part) const;
 
  private:

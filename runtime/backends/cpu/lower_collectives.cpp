@@ -7,6 +7,7 @@
 #include <numeric>
 
 #include "runtime/backends/cpu/compiler.h"
+#include "runtime/backends/cpu/fused_linear.h"
 #include "runtime/device/agreement.h"
 #include "runtime/graph/agree.h"
 
@@ -85,7 +86,28 @@ struct RowExchange {
   }
 };
 
+/// Of roots: planes that are not packed lie `rows` apart, so all rows are sent.
+int64_t rows_to_send(const Tensor& partial) {
+  return partial.packs_planes || partial.planes <= 1 ? partial.used_rows() : partial.rows;
+}
+
 }  // namespace
+
+const FusedLinear* Compiler::lend_place_for_roots(const Node& node, const device::TreeSum& sum) {
+  const bool is_of_product = open_linear_ != nullptr && open_result_ == node.operands[0];
+  if (!is_of_product || !last_collective_ || only_reader_next(*(&node - 1)) != &node) return nullptr;
+  // Asked for after the collective before, when the product has not begun: all workers meet in between.
+  std::function<Result<void>()>& before = program_.phases[*last_collective_].alone;
+  before = [collective = std::move(before), product = open_linear_, partial = operand(node, 0), sum,
+            communicator = communicator_]() -> Result<void> {
+    LOCKSTEP_TRY_VOID(collective());
+    const auto elements = static_cast<size_t>(rows_to_send(partial) * partial.columns);
+    const std::span<float> place = communicator->place_for_roots(sum, elements);
+    product->task.result.data = place.empty() ? partial.data : reinterpret_cast<std::byte*>(place.data());
+    return ok();
+  };
+  return open_linear_;
+}
 
 void Compiler::lower_all_reduce(const Node& node) {
   const Tensor partial = operand(node, 0);
@@ -108,14 +130,13 @@ void Compiler::lower_all_reduce(const Node& node) {
   Scratch* scratch = &program_.scratch;
   if (!is_float) scratch->need_shared(dst.rows * dst.columns * static_cast<int64_t>(sizeof(float)));
   device::TreeSum sum{BlockSplit{node.integers("blocks")}};
-  // Planes that are not packed lie `rows` apart, so all rows are sent.
-  const bool sends_used_rows = partial.packs_planes || partial.planes <= 1;
-  add_alone([=, sum = std::move(sum), communicator = communicator_]() -> Result<void> {
-    const int64_t rows = sends_used_rows ? partial.used_rows() : partial.rows;
-    const auto elements = static_cast<size_t>(rows * partial.columns);
+  const FusedLinear* product = lend_place_for_roots(node, sum);
+  add_collective([=, sum = std::move(sum), communicator = communicator_]() -> Result<void> {
+    const auto elements = static_cast<size_t>(rows_to_send(partial) * partial.columns);
+    const float* roots = product == nullptr ? partial.as<float>() : product->task.result.as<float>();
     float* to = is_float ? dst.as<float>() : reinterpret_cast<float*>(scratch->shared_memory);
-    return communicator->all_reduce(sum, {partial.as<float>(), elements * static_cast<size_t>(partial.planes)},
-                                    {to, elements}, device::Stream::host());
+    return communicator->all_reduce(sum, {roots, elements * static_cast<size_t>(partial.planes)}, {to, elements},
+                                    device::Stream::host());
   });
   if (is_float) return;
   add_shared([dst, scratch, kernels = &kernels_](Part part) {
@@ -139,17 +160,18 @@ void Compiler::lower_all_gather(const Node& node) {
   const int64_t gathered = (own_bytes + 63) / 64 * 64;  // where the ranks' parts arrive: after our own, made dense
   scratch->need_shared(gathered + dst.rows * dst.stride);
   if (graph_.ranks > 1) {
-    add_alone([=, counts = std::vector<int64_t>(parts.size()), communicator = communicator_]() mutable -> Result<void> {
-      const int64_t rows = dst.used_rows();
-      const int64_t row_bytes = x.columns * x.element_size();
-      for (int64_t row = 0; row < rows; ++row) {
-        std::memcpy(scratch->shared_memory + row * row_bytes, x.at(row), row_bytes);
-      }
-      for (size_t rank = 0; rank < parts.size(); ++rank) counts[rank] = rows * parts[rank] * x.element_size();
-      return communicator->all_gather({scratch->shared_memory, static_cast<size_t>(rows * row_bytes)}, counts,
-                                      {scratch->shared_memory + gathered, static_cast<size_t>(rows * dst.stride)},
-                                      device::Stream::host());
-    });
+    add_collective(
+        [=, counts = std::vector<int64_t>(parts.size()), communicator = communicator_]() mutable -> Result<void> {
+          const int64_t rows = dst.used_rows();
+          const int64_t row_bytes = x.columns * x.element_size();
+          for (int64_t row = 0; row < rows; ++row) {
+            std::memcpy(scratch->shared_memory + row * row_bytes, x.at(row), row_bytes);
+          }
+          for (size_t rank = 0; rank < parts.size(); ++rank) counts[rank] = rows * parts[rank] * x.element_size();
+          return communicator->all_gather({scratch->shared_memory, static_cast<size_t>(rows * row_bytes)}, counts,
+                                          {scratch->shared_memory + gathered, static_cast<size_t>(rows * dst.stride)},
+                                          device::Stream::host());
+        });
   }
   add_shared([=, is_alone = graph_.ranks == 1](Part part) {
     const int64_t rows = dst.used_rows();
@@ -219,8 +241,8 @@ void Compiler::lower_agree(const Node& node) {
   const auto bytes = static_cast<size_t>(device::agreement_payload_bytes(slots));
   Scratch* scratch = &program_.scratch;
   scratch->need_shared(static_cast<int64_t>(bytes) * (ranks + 1));
-  add_alone([=, counts = std::vector<int64_t>(ranks, static_cast<int64_t>(bytes)),
-             communicator = communicator_]() -> Result<void> {
+  add_collective([=, counts = std::vector<int64_t>(ranks, static_cast<int64_t>(bytes)),
+                  communicator = communicator_]() -> Result<void> {
     device::AgreedFacts now = facts;
     now.hidden_rows = hidden.used_rows();
     const std::span<std::byte> own(scratch->shared_memory, bytes);

@@ -19,7 +19,8 @@ inline Implementation shm_with(std::string name, size_t message_bytes,
                          transport::shm::make_communicator(
                              peer.bootstrap, wait, {.message_bytes = message_bytes, .copies = copies, .file = file}));
             return made;
-          }};
+          },
+          .lends_places = true};
 }
 
 /// A choosing communicator over two others, made by `first` and `second`.

@@ -27,9 +27,10 @@ struct Implementation {
   size_t message_bytes = 1 << 20;  // of one round, where there is such a thing
   /// @collective
   std::function<Result<std::unique_ptr<device::Communicator>>(Peer&, const transport::WaitOptions&)> make;
-  bool allocates = false;  // in steady state: a library below it may
-  bool counts_all = true;  // its errors count the operations of the test and no others
-  bool sees_all = true;    // a rank that gives up knows of every other whether it has come
+  bool allocates = false;     // in steady state: a library below it may
+  bool counts_all = true;     // its errors count the operations of the test and no others
+  bool lends_places = false;  // for the roots of sums
+  bool sees_all = true;       // a rank that gives up knows of every other whether it has come
 };
 
 /// An implementation and how many ranks: 0 for as many as mpirun started.

@@ -62,6 +62,21 @@ void reduce_and_check(Communicator& communicator, const TreeSum& sum, int64_t el
                    fmt::format("{} leaves, {} elements", sum.split.leaves(), elements));
 }
 
+/// The same with the roots where the communicator wants them, if it has a place. Returns whether it had one.
+bool reduce_in_place_and_check(Communicator& communicator, const TreeSum& sum, int64_t elements) {
+  const std::vector<float> roots = reference_roots(sum.split, communicator.rank(), elements);
+  const std::span<float> place = communicator.place_for_roots(sum, static_cast<size_t>(elements));
+  if (place.empty()) return reduce_and_check(communicator, sum, elements), false;
+  EXPECT_EQ(place.size(), roots.size());
+  std::ranges::copy(roots, place.begin());
+  std::vector<float> dst(static_cast<size_t>(elements), -1.0f);
+  const Result<void> done = communicator.all_reduce(sum, place, dst, kHost);
+  EXPECT_TRUE(done.has_value()) << done.error().message;
+  expect_same_bits(dst, reference_sum(sum.split.leaves(), elements),
+                   fmt::format("in place: {} leaves, {} elements", sum.split.leaves(), elements));
+  return true;
+}
+
 std::byte pattern(int rank, int64_t i) { return static_cast<std::byte>(rank * 37 + i * 11 + i / 251); }
 
 std::vector<std::byte> pattern_of(int rank, int64_t bytes) {
@@ -143,6 +158,25 @@ TEST_P(CommunicatorConformance, SumsAlongTheTreeToTheBit) {
         reduce_and_check(*communicator, sum, elements);
       }
     }
+  });
+}
+
+TEST_P(CommunicatorConformance, SumsRootsThatWereWrittenInItsOwnPlace) {
+  run_ranks(GetParam(), [&](Peer& peer) {
+    Ends ends;
+    const auto communicator = make(GetParam(), peer, ends);
+    int places = 0;
+    for (const BlockSplit& split : splits_for(peer.size())) {
+      const TreeSum sum(split);
+      for (const int64_t elements : element_counts(GetParam().implementation)) {
+        // A rank may lend for one sum and copy for the next, whatever its peers do.
+        for (int i = 0; i < 3; ++i) places += reduce_in_place_and_check(*communicator, sum, elements) ? 1 : 0;
+        if (peer.rank() % 2 == 0) reduce_and_check(*communicator, sum, elements);
+        if (peer.rank() % 2 == 1) reduce_in_place_and_check(*communicator, sum, elements);
+        gather_and_check(*communicator, std::vector<int64_t>(static_cast<size_t>(peer.size()), 100));
+      }
+    }
+    EXPECT_TRUE(places > 0 || !GetParam().implementation.lends_places);
   });
 }
 

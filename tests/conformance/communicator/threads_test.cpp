@@ -37,7 +37,8 @@ Implementation loopback_with(std::string name, size_t message_bytes) {
           .message_bytes = message_bytes,
           .make = [](Peer& peer, const transport::WaitOptions& wait) -> Result<std::unique_ptr<device::Communicator>> {
             return transport::loopback::make_communicator(peer.group, peer.rank(), wait);
-          }};
+          },
+          .lends_places = true};
 }
 
 /// Rank 0's value on every rank: they are threads of one process.

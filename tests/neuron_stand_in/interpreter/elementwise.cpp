@@ -20,7 +20,7 @@ using hlo::Opcode;
 template <Opcode kOp, typename V>
 constexpr bool defines_unary() {
   if (kOp == Opcode::kNot) return !std::is_floating_point_v<V>;
-  if (kOp == Opcode::kAbs) return std::is_floating_point_v<V> || std::is_same_v<V, int32_t>;
+  if (kOp == Opcode::kAbs) return std::is_signed_v<V>;
   return std::is_floating_point_v<V>;
 }
 

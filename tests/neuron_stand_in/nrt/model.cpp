@@ -69,6 +69,7 @@ nrt::nrt_dtype_t dtype_of(hlo::Element element) {
     case hlo::Element::kF16: return nrt::NRT_DTYPE_FLOAT16;
     case hlo::Element::kS32: return nrt::NRT_DTYPE_INT32;
     case hlo::Element::kU32: return nrt::NRT_DTYPE_UINT32;
+    case hlo::Element::kS8: return nrt::NRT_DTYPE_INT8;
     default: return nrt::NRT_DTYPE_UINT8;
   }
 }
