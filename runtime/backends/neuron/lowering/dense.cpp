@@ -61,12 +61,14 @@ Result<void> lower_scale(const NodeView& node) {
 Result<void> lower_columns(const NodeView& node) {
   const graph::ValueId x = node.node().operands[0];
   std::vector<Range> ranges;
+  bool is_padded = false, differ = false;
   for (int rank = 0; rank < node.step().ranks(); ++rank) {
     ranges.push_back({node.node(rank).integer("begin"), node.node(rank).integer("end")});
-    const bool is_padded = node.step().graph(rank).value(x).type.shape[1] != node.dims(0)[1];
-    if (is_padded && ranges.back() != ranges.front()) {
-      return node.unsupported("ranks take different columns; lower the graphs before weights are joined");
-    }
+    is_padded = is_padded || node.step().graph(rank).value(x).type.shape[1] != node.dims(0)[1];
+    differ = differ || ranges.back() != ranges.front();
+  }
+  if (is_padded && differ) {
+    return node.unsupported("ranks take different columns; lower the graphs before weights are joined");
   }
   node.set_result(columns_of_each_rank(node, node.operand(0), ranges));
   return ok();

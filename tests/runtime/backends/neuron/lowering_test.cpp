@@ -195,18 +195,20 @@ TEST(Lowering, RefusesGraphsThatAreNotOneOfEachRank) {
   EXPECT_THAT(lowered.error().message, HasSubstr("found rank 0 of 1 in place 0 of 2"));
 }
 
-TEST(Lowering, RefusesColumnsThatDifferBetweenRanks) {
+TEST(Lowering, RefusesColumnsThatDifferBetweenRanksOfWhatIsPadded) {
+  // As in a product of joined weights, where a rank's padding would stand between the parts.
   std::vector<graph::Graph> graphs;
   for (int rank = 0; rank < 2; ++rank) {
     graph::GraphBuilder b({.name = "step", .ranks = 2, .rank = rank, .rows = 2, .slots = 1});
-    const auto x = b.input("x", {DType::kFloat32, {2, 8}});
+    const auto weight = b.weight("w", {DType::kFloat32, {8 + rank, 3}}, {{"w", {{0, 8 + rank}, {0, 3}}}});
+    const auto x = b.linear(b.input("x", {DType::kFloat32, {2, 3}}), weight);
     b.output("y", b.columns(x, {rank, rank + 4}));
     graphs.push_back(std::move(b).finish());
   }
   const auto lowered = lower(graphs);
   ASSERT_FALSE(lowered.has_value());
   EXPECT_EQ(lowered.error().kind, ErrorKind::kUnsupported);
-  EXPECT_THAT(lowered.error().message, HasSubstr("node 0 (columns) of step"));
+  EXPECT_THAT(lowered.error().message, HasSubstr("node 1 (columns) of step"));
 }
 
 /// Uneven shares of the vocabulary over two ranks: what pads, what differs, what is exchanged.
