@@ -58,6 +58,10 @@ Result<void> print_graph(const graph::Graph& before, const std::string& passes) 
 Result<void> print_modules(const ExplainCommand& command, const checkpoint::ModelSpec& spec,
                            const partition::Partition& partition, const shards::ShardOptions& options) {
   LOCKSTEP_TRY(const std::vector<std::vector<graph::Graph>> steps, graphs_of_group(spec, partition, options));
+  std::vector<device::StepGraph> all;
+  for (const std::vector<graph::Graph>& ranks : steps) all.emplace_back(ranks.front(), ranks);
+  LOCKSTEP_TRY(const neuron::MemoryEstimate memory, neuron::estimate_memory(all));
+  fmt::print("memory of a core: {}, and what the compiler and the runtime add\n\n", neuron::to_string(memory));
   for (const std::vector<graph::Graph>& ranks : steps) {
     const bool is_prefill = neuron::phase_of(ranks.front().name) == neuron::Phase::kPrefill;
     if (command.phase == (is_prefill ? "decode" : "prefill")) continue;

@@ -6,6 +6,12 @@
 # each, 1 by default. On Neuron devices give each job a list of its own with --neuron-cores as well.
 # Ends with 0 when both do, else with the code of the first that failed.
 set -euo pipefail
+usage() {
+  sed -n "2s/^# //p" "$0" >&2
+  exit 2
+}
+[[ $# -ge 4 ]] || usage
+
 lockstep=${LOCKSTEP:-build/release/bin/lockstep}
 cores=("$1" "$2")
 shift 2
@@ -15,6 +21,7 @@ while [[ $# -gt 0 && $1 != -- ]]; do
   first+=("$1")
   shift
 done
+[[ $# -gt 0 ]] || usage
 shift # --
 
 start() { # CORES OPTION…

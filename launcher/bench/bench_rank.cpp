@@ -30,6 +30,12 @@ Result<Plan> make_plan(const BenchCommand& command, const RankContext& context) 
   Plan plan;
   const auto locally = [&]() -> Result<void> {
     LOCKSTEP_TRY_VOID(check_world_size(command.model.tp, context.bootstrap.size()));
+    if (command.invariance_cost && context.run.backend == "neuron") {
+      return Error{
+          ErrorKind::kUnsupported,
+          "[launcher] --invariance-cost: found --backend neuron, expected one whose sums are invariant; leave it "
+          "away"};
+    }
     LOCKSTEP_TRY(plan.model.spec, serving_spec(command.model, config_of(command)));
     LOCKSTEP_TRY(DividedModel divided,
                  divide_model(command.model, plan.model.spec, context.bootstrap.size(), command.shape.batch));

@@ -13,7 +13,6 @@
 
 #include "launcher/compile/step_graphs.h"
 #include "launcher/ranks/serving_spec.h"
-#include "shards/partition/partition.h"
 
 namespace lockstep::launcher {
 namespace {
@@ -57,19 +56,18 @@ CompiledStep compile_step(const neuron::Compiler& compiler, const neuron::Lowere
 
 }  // namespace
 
-Result<std::vector<neuron::LoweredStep>> steps_to_compile(const CompileCommand& command) {
+Result<CompilePlan> plan_compilation(const CompileCommand& command) {
   const std::filesystem::path config = command.config.empty() ? command.model.model / "config.json" : command.config;
   LOCKSTEP_TRY(const checkpoint::ModelSpec spec, serving_spec(command.model, config));
-  LOCKSTEP_TRY(
-      const partition::Partition partition,
-      partition::make_partition(spec, command.model.tp.value_or(1), command.model.experts, command.model.numerics));
   LOCKSTEP_TRY(const shards::ShardOptions sizes, sizes_of(command, spec));
-  LOCKSTEP_TRY(const auto graphs, graphs_of_group(spec, partition, sizes));
-  std::vector<neuron::LoweredStep> steps;
+  LOCKSTEP_TRY(const DividedModel divided,
+               divide_model(command.model, spec, command.model.tp.value_or(1), sizes.slots));
+  LOCKSTEP_TRY(const auto graphs, graphs_of_group(spec, divided.partition, sizes));
+  CompilePlan plan{.warning = divided.warning};
   for (const std::vector<graph::Graph>& ranks : graphs) {
-    LOCKSTEP_TRY(steps.emplace_back(), neuron::lower(ranks));
+    LOCKSTEP_TRY(plan.steps.emplace_back(), neuron::lower(ranks));
   }
-  return steps;
+  return plan;
 }
 
 std::string_view CompiledStep::status() const {

@@ -14,9 +14,15 @@
 
 namespace lockstep::launcher {
 
-/// Every step that a run with these options compiles at start. Reads config.json only. Fails with `kInvalidArgument`
-/// for sizes that the model cannot serve, and as partitioning, building and lowering do.
-Result<std::vector<neuron::LoweredStep>> steps_to_compile(const CompileCommand& command);
+/// What a run compiles at start.
+struct CompilePlan {
+  std::vector<neuron::LoweredStep> steps;
+  std::string warning;  // of DividedModel
+};
+
+/// Of a run with these options. Reads config.json only. Fails with `kInvalidArgument` for sizes that the model cannot
+/// serve, and as partitioning, building and lowering do.
+Result<CompilePlan> plan_compilation(const CompileCommand& command);
 
 /// What became of one step.
 struct CompiledStep {

@@ -76,8 +76,9 @@ Result<std::vector<CompiledStep>> compile_and_report(const CompileCommand& comma
   if (command.json) LOCKSTEP_TRY_VOID(check_writable(*command.json, "--json"));
   Ending ending;  // before any other thread
   const Log log(0, LogLevel::kInfo);
-  LOCKSTEP_TRY(const std::vector<neuron::LoweredStep> steps, steps_to_compile(command));
-  if (command.modules) LOCKSTEP_TRY_VOID(write_modules(*command.modules, steps));
+  LOCKSTEP_TRY(const CompilePlan plan, plan_compilation(command));
+  if (!plan.warning.empty()) log.warning("{}", plan.warning);
+  if (command.modules) LOCKSTEP_TRY_VOID(write_modules(*command.modules, plan.steps));
   LOCKSTEP_TRY(neuron::CompilerOptions options, compiler_options(command.neuron));
   options.stop = &ending.stop();
   LOCKSTEP_TRY(const neuron::Compiler compiler, neuron::Compiler::open(std::move(options)));
@@ -85,7 +86,7 @@ Result<std::vector<CompiledStep>> compile_and_report(const CompileCommand& comma
   const SteadyClock clock;
   const TimePoint begin = clock.now();
   std::vector<CompiledStep> compiled =
-      compile_steps(compiler, steps, *cache, command.jobs, [](const CompiledStep& step) {
+      compile_steps(compiler, plan.steps, *cache, command.jobs, [](const CompiledStep& step) {
         fmt::print("{}\n", to_line(step));
         std::fflush(stdout);
       });

@@ -32,20 +32,27 @@ Json to_json(const CompiledStep& step) {
   return json;
 }
 
+/// How large the artifact is and where, or the first line of why there is none.
+std::string outcome_of(const CompiledStep& step) {
+  if (step.artifact.has_value()) {
+    return fmt::format("{:>12}  {}", to_string(step.size), step.artifact.value().path.string());
+  }
+  const std::string& message = step.artifact.error().message;
+  return message.substr(0, message.find('\n'));
+}
+
 }  // namespace
 
 std::string to_line(const CompiledStep& step) {
-  const std::string where = step.artifact.has_value()
-                                ? fmt::format("{:>12}  {}", to_string(step.size), step.artifact.value().path.string())
-                                : step.artifact.error().message;
-  return fmt::format("{:<14} {:<8} {:>9.1f} s  {}", step.name, step.status(), step.seconds, where);
+  return fmt::format("{:<14} {:<8} {:>9.1f} s  {}", step.name, step.status(), step.seconds, outcome_of(step));
 }
 
 std::string to_summary(const neuron::Compiler& compiler, std::span<const CompiledStep> steps, double seconds) {
   const int64_t failed = count(steps, "failed");
-  return fmt::format("{} graphs for {}: {} compiled, {} cached{}; {:.1f} s", steps.size(),
-                     neuron::to_string(compiler.options().target), count(steps, "compiled"), count(steps, "cached"),
-                     failed > 0 ? fmt::format(", {} failed", failed) : "", seconds);
+  const std::string version = compiler.version().empty() ? "of unknown version" : compiler.version();
+  return fmt::format("{} graphs for {}, compiler {}: {} compiled, {} cached{}; {:.1f} s", steps.size(),
+                     neuron::to_string(compiler.options().target), version, count(steps, "compiled"),
+                     count(steps, "cached"), failed > 0 ? fmt::format(", {} failed", failed) : "", seconds);
 }
 
 std::string to_json(const neuron::Compiler& compiler, std::span<const CompiledStep> steps, double seconds) {

@@ -73,17 +73,9 @@ Result<std::vector<std::string>> check_instances(const InstanceFamily& family,
 Result<void> check_core_memory(const InstanceFamily& family, const neuron::MemoryEstimate& estimate) {
   if (estimate.total() <= family.core_memory) return ok();
   return Error{ErrorKind::kResourceExhausted,
-               fmt::format("[launcher] --neuron-target: found that {} on {}, expected that it fits; use more ranks, or "
-                           "lower --max-seq-len, --batch-size or --prefill-chunk",
-                           memory_line(family, estimate), to_string(family.target))};
-}
-
-std::string memory_line(const InstanceFamily& family, const neuron::MemoryEstimate& estimate) {
-  return fmt::format(
-      "a core holds {} of weights, {} of states and {} of inputs and outputs, and what the compiler adds, "
-      "in {}",
-      to_string(estimate.weights), to_string(estimate.states), to_string(estimate.exchanged),
-      to_string(family.core_memory));
+               fmt::format("[launcher] --neuron-target: found {}, expected at most {}, the memory of a core of {}; use "
+                           "more ranks, or lower --max-seq-len, --batch-size or --prefill-chunk",
+                           to_string(estimate), to_string(family.core_memory), to_string(family.target))};
 }
 
 }  // namespace lockstep::launcher

@@ -33,7 +33,4 @@ Result<std::vector<std::string>> check_instances(const InstanceFamily& family,
 /// Fails with `kResourceExhausted` when `estimate` cannot fit a core. Pure.
 Result<void> check_core_memory(const InstanceFamily& family, const neuron::MemoryEstimate& estimate);
 
-/// "a core holds 1.20 GiB of weights, 0.30 GiB of states … of 16.00 GiB".
-std::string memory_line(const InstanceFamily& family, const neuron::MemoryEstimate& estimate);
-
 }  // namespace lockstep::launcher

@@ -70,7 +70,10 @@ Result<void> plan(const PlanCommand& command) {
   report.best = best_of(setting, report.degrees);
   fmt::print("{}", to_text(report));
   if (command.detail) {
-    fmt::print("\n{}", ranks_to_text(report, *report.degrees[static_cast<size_t>(*command.detail - 1)].working));
+    const WorkingDegree& degree = *report.degrees[static_cast<size_t>(*command.detail - 1)].working;
+    LOCKSTEP_TRY(report.gqa, cost::gqa_costs(setting.spec, degree.partition, setting.shard));
+    fmt::print("\n{}\nkey/value heads at TP {} (docs/gqa.md): what the rank with most keeps and sends in a step\n{}",
+               ranks_to_text(report, degree), degree.partition.ranks(), cost::to_text(report.gqa));
   }
   return command.json ? write_text_file(*command.json, to_json(report)) : Result<void>(ok());
 }

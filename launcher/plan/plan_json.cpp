@@ -66,6 +66,7 @@ void add_parts(const partition::Partition& partition, Json& json) {
   json["query_heads"] = extent([](const RankPart& p) { return p.heads.query.size(); });
   json["key_value_heads"] = extent([](const RankPart& p) { return p.heads.key_value.size(); });
   json["shared_key_value_heads"] = shared_heads(partition);
+  json["gqa"] = std::string(partition::name_of(partition.gqa));
   json["mlp_columns"] = extent([](const RankPart& p) { return p.mlp_columns.size(); });
   json["vocabulary"] = extent([](const RankPart& p) { return p.vocabulary.size(); });
   json["experts"] = extent([](const RankPart& p) { return p.experts.size(); });
@@ -81,6 +82,7 @@ Json degree_of(const PlanReport& report, const Degree& degree) {
   add_parts(working.partition, json);
   json["memory"] = memory_of(working.memory[static_cast<size_t>(working.fullest)]);
   json["memory"]["fullest_rank"] = working.fullest;
+  if (!working.gqa_fallback.empty()) json["gqa_fallback"] = working.gqa_fallback;
   const bool fitting = fits(report.setting, working);
   json["fits"] = report.setting.budget ? Json(fitting) : Json(nullptr);
   if (!fitting) json["how_to_fit"] = how_to_fit(report.setting, working);
@@ -95,6 +97,23 @@ Json degree_of(const PlanReport& report, const Degree& degree) {
   json["efficiency"] = {{"decode", decode / degree.ranks}, {"prefill", prefill / degree.ranks}};
   json["ranks"] = ranks_of(working);
   return json;
+}
+
+Json gqa_modes_of(const PlanReport& report) {
+  Json modes = Json::array();
+  for (const cost::GqaCost& cost : report.gqa) {
+    modes.push_back({{"gqa", std::string(partition::name_of(cost.wanted))},
+                     {"runs_as", std::string(partition::name_of(cost.mode))},
+                     {"why_not", cost.why_not},
+                     {"weights", cost.weights.value},
+                     {"cache", cost.cache.value},
+                     {"slots", cost.slots},
+                     {"slot_cache", cost.slot_cache.value},
+                     {"decode_collectives", cost.collectives},
+                     {"decode_sent", cost.decode_sent.value},
+                     {"prefill_sent", cost.prefill_sent.value}});
+  }
+  return modes;
 }
 
 }  // namespace
@@ -116,6 +135,7 @@ std::string to_json(const PlanReport& report) {
                {"degrees", Json::array()},
                {"best", nullptr}};
   for (const Degree& degree : report.degrees) json["degrees"].push_back(degree_of(report, degree));
+  if (!report.gqa.empty()) json["gqa_modes"] = gqa_modes_of(report);
   if (report.best.ranks > 0) json["best"] = {{"degree", report.best.ranks}, {"why", report.best.why}};
   return json.dump(2, ' ', false, nlohmann::json::error_handler_t::replace) + "\n";
 }

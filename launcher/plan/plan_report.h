@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "launcher/plan/degree.h"
+#include "shards/cost/gqa_costs.h"
 
 namespace lockstep::launcher {
 
@@ -14,6 +15,7 @@ struct PlanReport {
   PlanSetting setting;
   std::vector<std::string> assumptions;  // of the machine, a sentence each
   std::vector<Degree> degrees;           // from 1 on
+  std::vector<cost::GqaCost> gqa;        // of the degree that --detail asks for; else none
   Best best;
 };
 

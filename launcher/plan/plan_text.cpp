@@ -69,6 +69,18 @@ std::string refusals(const std::vector<Degree>& degrees) {
   return text;
 }
 
+/// Where --gqa is not what was asked for.
+std::string fallbacks(const PlanReport& report) {
+  std::string text;
+  for (const Degree& degree : report.degrees) {
+    if (degree.ranks == 1 || !degree.working || degree.working->gqa_fallback.empty()) continue;
+    text += fmt::format("  TP {} runs with --gqa {}, not {}: {}\n", degree.ranks,
+                        partition::name_of(degree.working->partition.gqa), partition::name_of(report.setting.gqa),
+                        degree.working->gqa_fallback);
+  }
+  return text;
+}
+
 std::string holdings(const PlanReport& report) {
   const bool has_experts = report.setting.spec.experts > 0;
   std::string text = "what each rank holds (least-most of the ranks), and the memory of the fullest one\n";
@@ -79,7 +91,7 @@ std::string holdings(const PlanReport& report) {
   for (const Degree& degree : report.degrees) {
     if (degree.working) text += holdings_row(report, degree.ranks, *degree.working);
   }
-  text += refusals(report.degrees);
+  text += refusals(report.degrees) + fallbacks(report);
   for (const Degree& degree : report.degrees) {
     if (!degree.working || fits(report.setting, *degree.working)) continue;
     text += fmt::format("  TP {} is {}\n", degree.ranks, how_to_fit(report.setting, *degree.working));

@@ -2,7 +2,6 @@
 
 #include <fmt/format.h>
 
-#include <algorithm>
 #include <map>
 #include <mutex>
 #include <utility>
@@ -116,16 +115,6 @@ Result<uint64_t> export_artifacts(const std::filesystem::path& folder, std::span
   std::error_code ignored;  // where drafts were
   std::filesystem::remove(folder / "making", ignored);
   return bytes;
-}
-
-Result<std::vector<ListedArtifact>> list_artifacts(const std::filesystem::path& folder) {
-  if (!Folder(folder).exists()) return no_artifacts(folder);
-  std::vector<ListedArtifact> list;
-  for (Manifest& manifest : Folder(folder).manifests()) {
-    list.push_back({std::move(manifest.key), manifest.artifact.size, manifest.made_at, manifest.took_s});
-  }
-  std::ranges::sort(list, {}, &ListedArtifact::made_at);
-  return list;
 }
 
 }  // namespace lockstep::cache

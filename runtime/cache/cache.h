@@ -81,15 +81,4 @@ struct ExportedArtifact {
 Result<uint64_t> export_artifacts(const std::filesystem::path& folder, std::span<const ExportedArtifact> artifacts,
                                   const std::string& build);
 
-/// What a folder holds, oldest first.
-struct ListedArtifact {
-  device::ArtifactKey key;
-  uint64_t size = 0;    // bytes
-  int64_t made_at = 0;  // milliseconds since 1970
-  double took_s = 0.0;
-};
-
-/// Fails with `kNotFound` when there is no such folder.
-Result<std::vector<ListedArtifact>> list_artifacts(const std::filesystem::path& folder);
-
 }  // namespace lockstep::cache

@@ -7,6 +7,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <array>
 #include <atomic>
 #include <cerrno>
@@ -177,7 +178,9 @@ int64_t unix_milliseconds() {
 }
 
 std::string time_text(int64_t unix_milliseconds) {
-  return fmt::format("{:%Y-%m-%d %H:%M:%S} UTC", fmt::gmtime(static_cast<std::time_t>(unix_milliseconds / 1000)));
+  constexpr int64_t kYear9999 = 253'402'300'799;  // a damaged manifest may hold any number
+  const auto seconds = static_cast<std::time_t>(std::clamp<int64_t>(unix_milliseconds / 1000, 0, kYear9999));
+  return fmt::format("{:%Y-%m-%d %H:%M:%S} UTC", fmt::gmtime(seconds));
 }
 
 }  // namespace lockstep::cache

@@ -340,7 +340,8 @@ bool ChildStop::is_raised() const {
 
 Result<std::unique_ptr<ChildProcess>> ChildProcess::start(const ChildCommand& command) {
   LOCKSTEP_CHECK(!command.words.empty());
-  LOCKSTEP_TRY(const std::string program, find_program(command.words.front(), command.environment));
+  LOCKSTEP_TRY(std::string program, find_program(command.words.front(), command.environment));
+  if (!command.folder.empty()) program = std::filesystem::absolute(program);  // it is ours that it was named in
   LOCKSTEP_TRY(Stream output, make_stream(command.output, command.log));
   LOCKSTEP_TRY(Stream errors, make_stream(command.errors, command.log));
   LOCKSTEP_TRY(Pipe failure, make_pipe());

@@ -47,7 +47,7 @@ struct ChildCommand {
   EnvironmentMap environment;      // all of it; nothing is inherited
   ChildStream output = ChildStream::kInherit;
   ChildStream errors = ChildStream::kInherit;
-  std::filesystem::path folder;  // where it runs; empty: where we do
+  std::filesystem::path folder;  // where it runs, once it was found; empty: where we do
   std::filesystem::path log;     // made when it is not there; both streams may go to it
   size_t kept_bytes = 16384;     // of each captured stream: its end
   int orphan_signal = 15;        // SIGTERM; what the child gets when the thread that started it ends; 0: nothing

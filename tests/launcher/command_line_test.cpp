@@ -143,8 +143,8 @@ TEST(CommandLine, ReadsWhatDraftsWhatIsAvoidedAndWhatIsWritten) {
 
 TEST(CommandLine, ReadsWhatChangesTheModelForEveryCommandThatRunsOne) {
   const std::vector<const char*> options = {
-      "--expert-parallel", "--window", "64",  "--pinned-sinks", "4",   "--buckets",
-      "128,512",           "--model",  "dir", "--numerics",     "fast"};
+      "--expert-parallel", "--window", "64",         "--pinned-sinks", "4",     "--buckets", "128,512",
+      "--model",           "dir",      "--numerics", "fast",           "--gqa", "batch"};
   const auto with = [&](std::vector<const char*> words) {
     words.insert(words.end(), options.begin(), options.end());
     return parse(words).value();
@@ -155,6 +155,7 @@ TEST(CommandLine, ReadsWhatChangesTheModelForEveryCommandThatRunsOne) {
   for (const ModelOptions& model : commands) {
     EXPECT_EQ(model.experts, partition::ExpertSplit::kWhole);
     EXPECT_EQ(model.numerics, partition::Numerics::kFast);
+    EXPECT_EQ(model.gqa, partition::GqaMode::kBatch);
     EXPECT_EQ(model.window, 64);
     EXPECT_EQ(model.pinned_sinks, 4);
     EXPECT_EQ(model.buckets, "128,512");
@@ -162,6 +163,7 @@ TEST(CommandLine, ReadsWhatChangesTheModelForEveryCommandThatRunsOne) {
   const ModelOptions plain = generate({"--prompt", "a"}).model;
   EXPECT_EQ(plain.experts, partition::ExpertSplit::kColumns);
   EXPECT_EQ(plain.numerics, partition::Numerics::kInvariant);
+  EXPECT_EQ(plain.gqa, partition::GqaMode::kAuto);
   EXPECT_FALSE(plain.window.has_value());
   EXPECT_EQ(plain.pinned_sinks, 0);
   EXPECT_FALSE(plain.buckets.has_value());

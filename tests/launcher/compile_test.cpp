@@ -16,6 +16,7 @@ namespace {
 
 using ::testing::AllOf;
 using ::testing::ElementsAre;
+using ::testing::EndsWith;
 using ::testing::HasSubstr;
 using ::testing::StartsWith;
 
@@ -27,9 +28,9 @@ std::vector<std::string> names_of(const std::vector<neuron::LoweredStep>& steps)
 
 /// Of the tiny Llama.
 std::vector<neuron::LoweredStep> steps_of(CompileCommand command) {
-  const TinyModel model(kTinyLlama);
+  const TinyModel model(kTinyLlama, "steps");
   command.model.model = model.path();
-  return steps_to_compile(command).value();
+  return plan_compilation(command).value().steps;
 }
 
 bool puts_out(const neuron::LoweredStep& step, std::string_view name) {
@@ -46,6 +47,15 @@ TEST(StepsToCompile, AreTheClosedSetOfARun) {
   for (const neuron::LoweredStep& step : steps) EXPECT_EQ(step.signature.ranks, 2);
 }
 
+TEST(StepsToCompile, AreThoseOfTheModeThatKeyValueHeadsAreDividedBy) {
+  CompileCommand replicated;
+  replicated.model.tp = 2;
+  CompileCommand batch = replicated;
+  batch.model.batch_size = replicated.model.batch_size = 2;
+  batch.model.gqa = partition::GqaMode::kBatch;
+  EXPECT_NE(steps_of(batch).back().module, steps_of(replicated).back().module);
+}
+
 TEST(StepsToCompile, PutOutLogitsWhereTheyAreAskedFor) {
   EXPECT_FALSE(puts_out(steps_of({}).back(), "logits"));
   EXPECT_TRUE(puts_out(steps_of({.logits = true}).back(), "logits"));
@@ -56,7 +66,7 @@ TEST(StepsToCompile, NeedACapacityThatTheModelHas) {
   CompileCommand command;
   command.config = model.path() / "config.json";
   command.model.max_seq_len = 65;
-  const auto steps = steps_to_compile(command);
+  const auto steps = plan_compilation(command);
   ASSERT_FALSE(steps.has_value());
   EXPECT_EQ(steps.error().kind, ErrorKind::kInvalidArgument);
   EXPECT_THAT(steps.error().message, HasSubstr("--max-seq-len: found 65, expected 1 to 64"));
@@ -69,7 +79,7 @@ class ScriptedCache final : public device::ArtifactCache {
   Result<device::Artifact> get(const device::ArtifactKey& key, const device::MakeArtifact&) override {
     const std::lock_guard lock(mutex_);
     asked_.insert(key.step);
-    if (key.step == "decode") return Error{ErrorKind::kUnsupported, "[test] cannot: too large"};
+    if (key.step == "decode") return Error{ErrorKind::kUnsupported, "[test] cannot: too large\nits log"};
     return device::Artifact{.path = artifact_, .was_made = key.step != "prefill", .origin = "from a test"};
   }
   const std::multiset<std::string>& asked() const { return asked_; }
@@ -113,14 +123,15 @@ TEST_F(CompileSteps, AsksForEachOnceAndGoesOnAfterAFailure) {
 TEST_F(CompileSteps, AreReportedByLineAndAsJson) {
   std::vector<CompiledStep> steps = compile(1);
   steps[2].seconds = 12.34;
-  EXPECT_THAT(to_line(steps[1]), AllOf(StartsWith("decode         failed "), HasSubstr("[test] cannot: too large")));
+  EXPECT_THAT(to_line(steps[1]), AllOf(StartsWith("decode         failed "), EndsWith("s  [test] cannot: too large")));
   EXPECT_THAT(to_line(steps[2]), AllOf(StartsWith("verify         compiled      12.3 s      2.00 KiB  "),
                                        HasSubstr(steps[2].artifact.value().path.string())));
-  EXPECT_EQ(to_summary(compiler_, steps, 1.25), "3 graphs for trn1: 1 compiled, 1 cached, 1 failed; 1.2 s");
+  EXPECT_EQ(to_summary(compiler_, steps, 1.25),
+            "3 graphs for trn1, compiler of unknown version: 1 compiled, 1 cached, 1 failed; 1.2 s");
   const auto json = nlohmann::json::parse(to_json(compiler_, steps, 1.25));
   EXPECT_EQ(json["version"], "");
   EXPECT_EQ(json["failed"], 1);
-  EXPECT_EQ(json["graphs"][1]["error"], "[test] cannot: too large");
+  EXPECT_EQ(json["graphs"][1]["error"], "[test] cannot: too large\nits log");
   EXPECT_EQ(json["graphs"][2]["bytes"], 2048);
   EXPECT_EQ(json["graphs"][2]["key"]["target"], "trn1");
 }

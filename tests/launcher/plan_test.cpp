@@ -205,6 +205,21 @@ TEST_F(PlanRun, PrintsEachRankOfADegree) {
   EXPECT_THAT(text(), AllOf(HasSubstr("each rank at TP 2"), HasSubstr("0:5"), HasSubstr("5:9"), HasSubstr("1:3")));
 }
 
+TEST_F(PlanRun, ComparesTheModesOfKeyValueHeadsAndSaysWhichCannotBe) {
+  PlanCommand command = small_plan(3);
+  command.detail = 2;
+  command.model.gqa = partition::GqaMode::kBatch;
+  command.model.batch_size = 2;
+  const Json plan = planned(kNineHeads, command);
+  EXPECT_EQ(plan["degrees"][1]["gqa"], "batch");
+  EXPECT_EQ(plan["degrees"][2]["gqa"], "heads");
+  EXPECT_THAT(plan["degrees"][2]["gqa_fallback"], HasSubstr("found 2 slots, expected a multiple of 3 ranks"));
+  ASSERT_EQ(plan["gqa_modes"].size(), 4u);
+  EXPECT_EQ(plan["gqa_modes"][0]["runs_as"], "replicated");
+  EXPECT_GT(plan["gqa_modes"][1]["cache"], plan["gqa_modes"][3]["cache"]);
+  EXPECT_THAT(text(), AllOf(HasSubstr("TP 3 runs with --gqa heads, not batch"), HasSubstr("key/value heads at TP 2")));
+}
+
 TEST_F(PlanRun, SaysWhatItAssumed) {
   planned(kTinyLlama, small_plan(1));
   EXPECT_THAT(text(), AllOf(HasSubstr("assumed"), HasSubstr("--measure"), HasSubstr("cost nothing")));

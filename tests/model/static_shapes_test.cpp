@@ -11,7 +11,7 @@ class StaticShapes : public ::testing::TestWithParam<const char*> {
  protected:
   GroupAnswer run(GroupOptions options) const {
     options.capacity = 64;
-    options.slots = 5;
+    if (options.slots == 1) options.slots = 5;
     options.logits = actors::Logits::kWanted;
     std::vector<Row> rows = golden_.rows();
     for (size_t row = 0; row < rows.size(); ++row) {  // so that slots end one after the other
@@ -56,6 +56,11 @@ TEST_P(StaticShapes, GiveTheSameBitsOnTwoRanksWithListsOfEverything) {
       .ranks = 2, .chunk = 16, .batch_sizes = {1, 3, 5}, .context_buckets = {4, 16}, .token_buckets = {16, 32, 64}};
   expect_same(lists, run({.threads = 2}));
   EXPECT_EQ(run(lists).graphs, 2 + 3 * 3);
+}
+
+TEST_P(StaticShapes, GiveTheSameBitsWhereRanksHoldTheCachesOfSomeSlots) {
+  expect_same({.ranks = 2, .slots = 4, .gqa = partition::GqaMode::kBatch, .batch_sizes = {1, 2, 4}},
+              run({.ranks = 2, .slots = 4, .gqa = partition::GqaMode::kBatch}));
 }
 
 TEST_P(StaticShapes, GiveTheSameBitsWhetherQueriesKeysAndValuesAreOneProductOrThree) {

@@ -38,7 +38,8 @@ class Compile(unittest.TestCase):
 
     def words(self, *more, command="compile", compiler=STAND_IN):
         cache = [] if "--artifacts" in more else ["--compile-cache", str(self.folder / "cache")]
-        return [PROGRAM, command, "--config", str(self.config), "--tp", "2", "--max-seq-len", "32", "--buckets", "16,32",
+        buckets = [] if "--buckets" in more else ["--buckets", "16,32"]
+        return [PROGRAM, command, "--config", str(self.config), "--tp", "2", "--max-seq-len", "32", *buckets,
                 "--neuron-cc", compiler, "--json", str(self.folder / "out.json"), *cache, *map(str, more)]
 
     def lockstep(self, *more, command="compile", compiler=STAND_IN, expect=0, **variables):
@@ -64,7 +65,7 @@ class Compile(unittest.TestCase):
     def test_compiles_every_graph_once(self):
         stdout, _ = self.lockstep("--jobs", 3)
         self.assertEqual(self.new_runs(), sorted(BUCKETS))
-        self.assertIn("4 graphs for trn1: 4 compiled, 0 cached", stdout)
+        self.assertIn("4 graphs for trn1, compiler 0.0.0+stand-in: 4 compiled, 0 cached", stdout)
         report = self.report()
         self.assertEqual([graph["name"] for graph in report["graphs"]], BUCKETS)
         self.assertEqual(report["version"], "0.0.0+stand-in")
@@ -182,7 +183,7 @@ class Compile(unittest.TestCase):
         for words, code, expected in [
                 (["--neuron-cc-flags-decode", "--target=trn2"], 2, "--neuron-cc-flags-decode: found --target"),
                 (["--neuron-cc-flags-prefill", "'-O1"], 2, "not closed"),
-                (["--model", "."], 2, "--config excludes --model")]:
+                (["--model", "."], 2, "--model excludes --config")]:
             with self.subTest(words=words):
                 _, stderr = self.lockstep(*words, expect=code)
                 self.assertIn(expected, stderr)

@@ -209,8 +209,10 @@ void Builder::add_collectives() {
 }
 
 void Builder::add_path_and_memory() {
-  constexpr int kNew = 64;
+  // Many short pairs: a shared machine changes its speed within one long half.
+  constexpr int kNew = 25;
   Run served = alone_with_pairs(whole(128, kNew));
+  served.repeats *= 4;
   served.more = {"--replay"};
   measure("served", {side("whole", served)});
   add({.id = "served",

@@ -124,6 +124,11 @@ Result<std::unique_ptr<device::Backend>> make_backend(const Options& options, de
       std::make_unique<Backend>(options, std::move(compiler), std::move(started), cache));
 }
 
+std::string to_string(const MemoryEstimate& estimate) {
+  return fmt::format("{} of weights, {} of states, {} of inputs and outputs", lockstep::to_string(estimate.weights),
+                     lockstep::to_string(estimate.states), lockstep::to_string(estimate.exchanged));
+}
+
 Result<MemoryEstimate> estimate_memory(std::span<const device::StepGraph> steps) {
   MemoryEstimate estimate;
   std::set<std::string> counted;  // weights and states are shared by all steps

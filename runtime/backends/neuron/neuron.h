@@ -56,6 +56,9 @@ struct MemoryEstimate {
   Bytes total() const { return weights + states + exchanged; }
 };
 
+/// "1.20 GiB of weights, 300.00 MiB of states, 12 B of inputs and outputs".
+std::string to_string(const MemoryEstimate& estimate);
+
 /// Of `steps`, each with the graphs of all ranks. Fails as `lower` does. Pure.
 Result<MemoryEstimate> estimate_memory(std::span<const device::StepGraph> steps);
 

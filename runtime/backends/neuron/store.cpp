@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <cstring>
+#include <type_traits>
 
 #include "runtime/core/check.h"
 
@@ -278,6 +279,54 @@ Result<void> Store::copy_slot_of(Entry& cache, int64_t src, int64_t dst, int64_t
     LOCKSTEP_TRY_VOID(cache.tensor->write(begin * position, rows));
   }
   return ok();
+}
+
+int64_t Store::slot_bytes(int64_t tokens) const {
+  int64_t all = 0;
+  for (const Entry& cache : states_) {
+    if (!cache.is_cache || !cache.tensor) continue;
+    const auto element = static_cast<int64_t>(size_of(cache.type.dtype));
+    all += std::min(tokens, cache.type.shape[2]) * cache.parameter->placement.strides[0] * element;
+  }
+  return all;
+}
+
+template <typename Entries, typename Change>
+Result<void> Store::visit_slot(Entries& states, int64_t slot, int64_t tokens, std::span<std::byte> scratch,
+                               Change change) {
+  for (auto& cache : states) {
+    if (!cache.is_cache || !cache.tensor) continue;
+    LOCKSTEP_CHECK(slot >= 0 && slot < cache.type.shape[0], slot, cache.type.shape[0]);
+    const auto element = static_cast<int64_t>(size_of(cache.type.dtype));
+    const std::vector<int64_t>& strides = cache.parameter->placement.strides;
+    const int64_t own = strides[0] * element, position = strides[2] * element;
+    const int64_t most = std::min(tokens, cache.type.shape[2]), at_once = std::ssize(scratch) / position;
+    for (int64_t begin = 0; begin < most; begin += at_once) {
+      const int64_t count = std::min(at_once, most - begin);
+      const std::span<std::byte> rows = scratch.first(static_cast<size_t>(count * position));
+      LOCKSTEP_TRY_VOID(cache.tensor->read(begin * position, rows));
+      for (int64_t i = 0; i < count; ++i) {
+        change(rows.subspan(static_cast<size_t>(i * position + slot * own), static_cast<size_t>(own)));
+      }
+      if constexpr (!std::is_const_v<Entries>) LOCKSTEP_TRY_VOID(cache.tensor->write(begin * position, rows));
+    }
+  }
+  return ok();
+}
+
+Result<void> Store::take_slot(int64_t slot, int64_t tokens, std::span<std::byte> dst) const {
+  LOCKSTEP_CHECK(std::ssize(dst) == slot_bytes(tokens), dst.size(), tokens);
+  std::vector<std::byte> scratch(copy_scratch_.size());
+  return visit_slot(states_, slot, tokens, scratch,
+                    [to = dst.begin()](std::span<std::byte> own) mutable { to = std::ranges::copy(own, to).out; });
+}
+
+Result<void> Store::put_slot(int64_t slot, int64_t tokens, std::span<const std::byte> src) {
+  LOCKSTEP_CHECK(std::ssize(src) == slot_bytes(tokens), src.size(), tokens);
+  return visit_slot(states_, slot, tokens, copy_scratch_, [src](std::span<std::byte> own) mutable {
+    std::ranges::copy(src.first(own.size()), own.begin());
+    src = src.subspan(own.size());
+  });
 }
 
 Result<std::vector<std::byte>> Store::read_cache(device::StateId state) const {

@@ -11,13 +11,14 @@
 #include "runtime/backends/neuron/lowering.h"
 #include "runtime/backends/neuron/nrt/runtime.h"
 #include "runtime/device/backend.h"
+#include "runtime/device/slot_carrier.h"
 
 namespace lockstep::neuron {
 
 /// The graphs of all ranks: of a group of one, its own.
 std::span<const graph::Graph> group_of(const device::StepGraph& step);
 
-class Store final : public device::Store {
+class Store final : public device::Store, public device::SlotCarrier {
  public:
   /// Lowers `steps` and reserves what they name. The runtime outlives the store. Fails as `lower`, and with
   /// `kResourceExhausted` when the core has not enough memory left.
@@ -31,6 +32,9 @@ class Store final : public device::Store {
   Result<std::vector<std::byte>> read_cache(device::StateId state) const override;
   const void* state_address(device::StateId state) const override;
   device::MemoryReport memory() const override;
+  int64_t slot_bytes(int64_t tokens) const override;
+  Result<void> take_slot(int64_t slot, int64_t tokens, std::span<std::byte> dst) const override;
+  Result<void> put_slot(int64_t slot, int64_t tokens, std::span<const std::byte> src) override;
 
   nrt::Runtime& runtime() { return runtime_; }
 
@@ -78,6 +82,11 @@ class Store final : public device::Store {
   const Entry& entry(device::StateId state) const;
   Result<void> check_access(const Entry& state, int64_t offset, size_t bytes) const;
   Result<void> refresh(const Entry& state) const;
+  /// Brings the first `tokens` positions of each cache to the host in turns, calls `change(a slot's bytes of one
+  /// position)` for each, and writes them back where the states may be changed.
+  template <typename Entries, typename Change>
+  static Result<void> visit_slot(Entries& states, int64_t slot, int64_t tokens, std::span<std::byte> scratch,
+                                 Change change);
   Result<void> copy_slot_of(Entry& cache, int64_t src, int64_t dst, int64_t tokens);
   Entry* find(Role role, std::string_view name);
 

@@ -145,8 +145,7 @@ std::vector<Case> owned_rows(const std::vector<int32_t>& slot, const std::vector
   for (int rank = 0; rank < 3; ++rank) {
     CaseBuilder b(header(3, rank, rows, /*slots=*/6));
     const ValueId of_row = b.input("slot", int_tensor({rows}, slot));
-    const ValueId x =
-        b.input("x", tensor(dtype, {rows, 9}, numbers_of(random({rows, 9}, 20 + static_cast<uint64_t>(rank)))));
+    const ValueId x = b.input("x", random_tensor({dtype, {rows, 9}}, 20 + static_cast<uint64_t>(rank)));
     b.builder.output("own", b.builder.own_slots(of_row, 2));
     b.builder.output("rows", b.builder.rows_of_owners(x, of_row, 2, parts));
     cases.push_back(std::move(b).finish());

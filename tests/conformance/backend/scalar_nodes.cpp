@@ -1,4 +1,6 @@
 // Which function runs an operation, and the operations that look at all ranks.
+#include <algorithm>
+
 #include "tests/conformance/backend/scalar_operations.h"
 
 namespace lockstep::conformance::scalar {

@@ -82,5 +82,11 @@ TEST(KeyLock, SaysForWhomItWaits) {
   EXPECT_THAT(told, HasSubstr(" on " + host_name() + " since 20"));
 }
 
+TEST(TimeText, IsWhatPeopleWriteWhateverTheNumber) {
+  EXPECT_EQ(time_text(1'790'000'000'123), "2026-09-21 14:13:20 UTC");
+  EXPECT_EQ(time_text(-5), "1970-01-01 00:00:00 UTC");
+  EXPECT_EQ(time_text(INT64_MAX), "9999-12-31 23:59:59 UTC");
+}
+
 }  // namespace
 }  // namespace lockstep::cache

@@ -68,6 +68,17 @@ TEST(ChildProcess, AddsBothStreamsToALogInTheFolderWhereItRuns) {
   std::filesystem::remove_all(folder);
 }
 
+TEST(ChildProcess, IsFoundBeforeItGoesToItsFolder) {
+  const std::filesystem::path script = "child_process_script";  // where this test runs
+  std::ofstream(script) << "#!/bin/sh\npwd\n";
+  std::filesystem::permissions(script, std::filesystem::perms::owner_all);
+  ChildCommand command = shell("");
+  command.words = {"./" + script.string()};
+  command.folder = "/";
+  EXPECT_EQ(outcome_of(command).output, "/\n");
+  std::filesystem::remove(script);
+}
+
 TEST(ChildProcess, SaysWhenItsLogCannotBeWritten) {
   ChildCommand command = shell("exit 0");
   command.output = ChildStream::kLog;

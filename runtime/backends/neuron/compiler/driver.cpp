@@ -114,10 +114,12 @@ Result<std::string> ask_version(const CompilerOptions& options) {
 
 Result<void> run_compiler(const CompilerOptions& options, const std::string& step, std::span<const std::byte> bytes,
                           const device::ArtifactWorkspace& workspace) {
-  const std::filesystem::path module = workspace.folder / (step + ".hlo.pb");
+  // Absolute: the compiler runs in the workspace.
+  const std::filesystem::path module = std::filesystem::absolute(workspace.folder / (step + ".hlo.pb"));
+  const std::filesystem::path artifact = std::filesystem::absolute(workspace.artifact);
   LOCKSTEP_TRY_VOID(write_module(module, bytes));
   const Result<process::ChildOutcome> outcome =
-      process::run_child({.words = compile_words(options, phase_of(step), module, workspace.artifact),
+      process::run_child({.words = compile_words(options, phase_of(step), module, artifact),
                           .environment = options.environment,
                           .output = process::ChildStream::kLog,
                           .errors = process::ChildStream::kLog,

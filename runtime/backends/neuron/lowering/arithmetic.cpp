@@ -50,8 +50,8 @@ Value rows_or_zeros(Builder& b, Value table, Value rows) {
   return keep_rows(b, inside, b.take_rows(table, safe));
 }
 
-Value columns_of_each_rank(Step& step, Value x, const std::vector<Range>& ranges) {
-  Builder& b = step.builder();
+Value columns_of_each_rank(const NodeView& node, Value x, const std::vector<Range>& ranges) {
+  Builder& b = node.builder();
   const auto is_first = [&](const Range& range) { return range == ranges.front(); };
   if (std::ranges::all_of(ranges, is_first)) return b.slice_dimension(x, 1, ranges.front());
   std::vector<std::vector<int32_t>> begins, counts;
@@ -65,12 +65,12 @@ Value columns_of_each_rank(Step& step, Value x, const std::vector<Range>& ranges
   for (const Range& range : ranges) room = std::max(room, range.begin + width - dims[1]);
   // A slice never leaves its operand: the device would move it back inside.
   if (room > 0) x = b.concatenate({x, b.fill_like(b.slice_dimension(x, 1, {0, room}), 0.0)}, 1);
-  const Value begin = b.reshape(step.of_each_rank("begin", begins), {});
+  const Value begin = b.reshape(node.step().of_each_rank(node.own_name("begin"), begins), {});
   const Value taken = b.dynamic_slice(x, {b.constant(int32_t{0}), begin}, {dims[0], width});
   const bool are_even = std::ranges::all_of(counts, [&](const auto& count) { return count == counts.front(); });
   if (are_even) return taken;
   const Value place = b.iota({Element::kS32, {dims[0], width}, {}}, 1);
-  const Value count = everywhere(b, step.of_each_rank("columns", counts), {dims[0], width});
+  const Value count = everywhere(b, node.step().of_each_rank(node.own_name("columns"), counts), {dims[0], width});
   return b.select(b.compare(Direction::kLt, place, count), taken, b.fill_like(taken, 0.0));
 }
 

@@ -30,7 +30,7 @@ hlo::Value rows_or_zeros(hlo::Builder& b, hlo::Value table, hlo::Value rows);
 
 /// x [R, N] ─► [R, n]: the columns that each rank takes of it, n being those of the rank with most; the others' are
 /// zeros at the end.
-hlo::Value columns_of_each_rank(Step& step, hlo::Value x, const std::vector<Range>& ranges);
+hlo::Value columns_of_each_rank(const NodeView& node, hlo::Value x, const std::vector<Range>& ranges);
 
 /// The number of true elements of each row of a pred [R, N], as s32 [R].
 hlo::Value count_rows(hlo::Builder& b, hlo::Value condition);

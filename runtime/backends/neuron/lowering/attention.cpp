@@ -35,7 +35,8 @@ class AttentionLowering {
       : node_(node), b_(node.builder()), cache_(cache_of(node, kKeys)), rows_(node.dims(kQ)[0]) {
     const bool one_slot = node.step().row_layout() == RowLayout::kOfOneSlot;
     groups_ = one_slot ? 1 : std::min(cache_.slots, rows_);  // fewer rows than slots: the first ones
-    if (!one_slot && cache_.slots < node.step().slots()) take_own_rows();
+    is_divided_by_slots_ = !one_slot && cache_.slots < node.step().slots();
+    if (is_divided_by_slots_ && rows_ >= node.step().slots()) take_own_rows();
     read_rows_ = cache_.capacity;
     const int64_t bound = node.integer_or("bound", 0);
     if (bound > 0) read_rows_ = std::min(read_rows_, bound);
@@ -44,6 +45,11 @@ class AttentionLowering {
   }
 
   Result<void> lower() {
+    if (is_divided_by_slots_ && !first_row_) {
+      return node_.unsupported(
+          "fewer rows than slots where ranks hold the caches of some slots; give one --batch-size, or "
+          "another --gqa than batch");
+    }
     if (rows_ % groups_ != 0) return node_.unsupported("its rows are no multiple of the slots");
     const Value shares = shares_of(masked_scores());
     const Value v = read(node_.operand(kValues));
@@ -219,6 +225,7 @@ class AttentionLowering {
   int64_t rows_;                    // of the groups
   std::optional<Value> first_row_;  // of the groups among the step's; none: they are all
   int64_t groups_ = 1;
+  bool is_divided_by_slots_ = false;  // a decode or verify step over caches of this rank's slots alone
   int64_t read_rows_ = 0;
   int64_t heads_ = 0;        // query heads of the largest rank
   int64_t cache_heads_ = 0;  // G

@@ -106,7 +106,7 @@ Result<void> lower_rows_of_owners(const NodeView& node) {
         b.logical_and(b.compare(Direction::kGe, own, 0.0), b.compare(Direction::kLt, own, static_cast<double>(slots)));
     rows = b.all_reduce(to_f32(b, keep_rows(b, is_own, rows)), ranks);
   }
-  node.set_result(columns_of_each_rank(step, rows, columns));
+  node.set_result(columns_of_each_rank(node, rows, columns));
   return ok();
 }
 

@@ -68,7 +68,7 @@ Result<void> lower_columns(const NodeView& node) {
       return node.unsupported("ranks take different columns; lower the graphs before weights are joined");
     }
   }
-  node.set_result(columns_of_each_rank(node.step(), node.operand(0), ranges));
+  node.set_result(columns_of_each_rank(node, node.operand(0), ranges));
   return ok();
 }
 

@@ -35,8 +35,9 @@ constexpr std::array<StatusMeaning, 27> kMeanings{{
     {NRT_HW_ERROR, "NRT_HW_ERROR", ErrorKind::kUnavailable, "the hardware failed", kHardware},
     {NRT_QUEUE_FULL, "NRT_QUEUE_FULL", ErrorKind::kInternal, "the execution queue is full", kReport},
     {NRT_LOAD_NOT_ENOUGH_NC, "NRT_LOAD_NOT_ENOUGH_NC", ErrorKind::kFailedPrecondition,
-     "the module needs more cores than this process sees",
-     "give each rank one core with --neuron-cores, and on trn2 the logical core size (--lnc) that it was compiled for"},
+     "the cores are taken by another process, or the module needs more than this process sees",
+     "see with neuron-ls who uses which cores, name free ones with --neuron-cores, one for each rank; on trn2 compile for "
+     "the logical core size that is set (--lnc)"},
     {NRT_UNSUPPORTED_NEFF_VERSION, "NRT_UNSUPPORTED_NEFF_VERSION", ErrorKind::kFailedPrecondition,
      "the NEFF was compiled by a newer compiler than this runtime knows",
      "install neuronx-cc and aws-neuronx-runtime-lib of one SDK release, then compile again"},

@@ -36,6 +36,7 @@ struct FamilyRun {
   std::vector<int64_t> token_buckets = {};
   std::vector<int64_t> batch_sizes = {};  // used by turns, with slot 0 alone running
   partition::ExpertSplit experts = partition::ExpertSplit::kColumns;
+  partition::GqaMode gqa = partition::GqaMode::kAuto;
   int64_t int8_group = 0;  // above 0: weights in 8 bits
 };
 
@@ -65,7 +66,8 @@ checkpoint::ModelSpec spec_of(const model::Golden& golden) {
 }
 
 std::vector<shards::ShardGraphs> graphs_of(const FamilyRun& run, const checkpoint::ModelSpec& spec) {
-  const auto partition = partition::make_partition(spec, run.ranks, run.experts).value();
+  const auto partition =
+      partition::make_partition(spec, run.ranks, run.experts, partition::Numerics::kInvariant, run.gqa).value();
   const shards::ShardOptions options{.slots = kSlots,
                                      .chunk = kChunk,
                                      .capacity = kCapacity,
@@ -202,6 +204,25 @@ OracleCase family_case(const FamilyRun& run) {
   return c;
 }
 
+/// Where key/value heads are computed and kept, in the modes that are not the default; over batch with a slot a rank.
+void add_gqa_cases(std::vector<OracleCase>& cases) {
+  using partition::GqaMode;
+  const auto add = [&](const std::string& golden, int ranks, GqaMode gqa, int64_t drafts = 0) {
+    const bool is_over_batch = gqa == GqaMode::kBatch;
+    const std::string variant =
+        fmt::format("{}{}", is_over_batch ? "_batch" : "_all_gather", drafts > 0 ? "_verify" : "");
+    cases.push_back(family_case({.golden = golden, .ranks = ranks, .variant = variant, .drafts = drafts, .gqa = gqa}));
+  };
+  for (const char* const golden : {"llama_grouped", "llama_one_kv_head_biases_linear", "qwen3_mixed_windows_biases",
+                                   "mistral_window", "gpt_oss_plain"}) {
+    add(golden, 3, GqaMode::kAllGather);
+    add(golden, 3, GqaMode::kBatch);
+  }
+  add("llama_one_kv_head_biases_linear", 4, GqaMode::kAllGather);
+  add("bloom_eight_heads", 3, GqaMode::kBatch);
+  add("llama_grouped", 3, GqaMode::kBatch, 2);
+}
+
 }  // namespace
 
 std::vector<OracleCase> family_cases() {
@@ -221,6 +242,7 @@ std::vector<OracleCase> family_cases() {
   }
   cases.push_back(family_case(
       {.golden = "mixtral_hub", .ranks = 2, .variant = "_whole_experts", .experts = partition::ExpertSplit::kWhole}));
+  add_gqa_cases(cases);
   return cases;
 }
 
