@@ -7,9 +7,9 @@
 namespace lockstep::launcher {
 namespace {
 
-/// Options of bench that a sweep decides itself.
-constexpr const char* kNotOfSweeps[] = {"--tp",     "--batch-size",  "--prompt-tokens", "--json",
-                                        "--launch", "--exit-record", "--peer-detection"};
+/// Options of bench that a sweep decides itself, or means otherwise.
+constexpr const char* kNotOfSweeps[] = {"--tp",     "--batch-size",  "--prompt-tokens",  "--json",
+                                        "--launch", "--exit-record", "--peer-detection", "--retry-failed"};
 
 /// Options that are not handed on as they are: they name the model and the grid, or are not bench's.
 constexpr std::string_view kOwn[] = {"--model",        "--random-weights",  "--config",          "--tp",
