@@ -129,9 +129,9 @@ Result<std::unique_ptr<device::Communicator>> connect(const Run& run, int rank) 
 Result<int> run_rank(const Run& run, int rank) {
   LOCKSTEP_TRY(checkpoint::ModelSpec spec, checkpoint::read_spec(run.model / "config.json"));
   spec.int8_group = run.options.int8_group;
-  LOCKSTEP_TRY(const partition::Partition partition,
-               partition::make_partition(spec, run.options.ranks, run.options.experts, run.options.numerics,
-                                         run.options.gqa));
+  LOCKSTEP_TRY(
+      const partition::Partition partition,
+      partition::make_partition(spec, run.options.ranks, run.options.experts, run.options.numerics, run.options.gqa));
   const shards::ShardOptions shard_options{.slots = run.options.slots,
                                            .chunk = run.options.chunk,
                                            .capacity = run.options.capacity,

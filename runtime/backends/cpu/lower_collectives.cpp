@@ -204,7 +204,7 @@ void Compiler::lower_rows_of_owners(const Node& node) {
                   .places = std::vector<int64_t>(static_cast<size_t>(graph_.rows))});
   Scratch* scratch = &program_.scratch;
   scratch->need_shared(exchange->gathered + graph_.rows * x.stride);
-  add_alone([exchange, scratch, communicator = graph_.ranks == 1 ? nullptr : communicator_]() {
+  add_collective([exchange, scratch, communicator = graph_.ranks == 1 ? nullptr : communicator_]() {
     return exchange->gather(scratch->shared_memory, communicator);
   });
   add_shared([exchange, scratch](Part part) { exchange->take(scratch->shared_memory, part); });

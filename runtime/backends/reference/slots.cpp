@@ -61,9 +61,8 @@ Result<void> own_slots(const Call& call, const Environment&) {
   const int32_t* slot = call.operands[0].ints();
   const auto first = static_cast<int32_t>(call.node.integer("first_slot"));
   const auto count = static_cast<int32_t>(call.node.integer("slots"));
-  std::transform(slot, slot + call.result->elements(), call.result->ints(), [=](int32_t s) {
-    return first <= s && s < first + count ? s - first : -1;
-  });
+  std::transform(slot, slot + call.result->elements(), call.result->ints(),
+                 [=](int32_t s) { return first <= s && s < first + count ? s - first : -1; });
   return ok();
 }
 
