@@ -56,7 +56,7 @@ TEST(AssignCores, RefusesOneCoreForTwoRanks) {
   const auto cores = assign(places_on(1, 2), {"", "5"});
   ASSERT_FALSE(cores.has_value());
   EXPECT_EQ(cores.error().kind, ErrorKind::kFailedPrecondition);
-  EXPECT_THAT(cores.error().message, HasSubstr("found ranks 0 and 1 on core 5 of node0"));
+  EXPECT_THAT(cores.error().message, HasSubstr("found ranks 0, 1 on core 5 of node0"));
 }
 
 }  // namespace
