@@ -282,7 +282,8 @@ void TieredCache::make_room(const ArtifactKey& key) const {
   const Usage usage = folder_.make_room(options_.size_limit);
   say(LogLevel::kInfo, key,
       fmt::format(
-          "{} now holds {} artifacts, {}{}", folder_.root().string(), usage.entries, size_text(usage.bytes),
+          "{} now holds {} artifact{}, {}{}", folder_.root().string(), usage.entries, usage.entries == 1 ? "" : "s",
+          size_text(usage.bytes),
           usage.evicted == 0 ? "" : fmt::format("; {} that had not been used for longest made room", usage.evicted)));
   if (options_.size_limit && usage.bytes > *options_.size_limit) {
     say(LogLevel::kWarning, key,

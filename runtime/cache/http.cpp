@@ -5,10 +5,10 @@
 #include <dlfcn.h>
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <cmath>
-#include <cstdio>
 #include <fstream>
-#include <optional>
+#include <functional>
 
 #include "runtime/core/digest.h"
 

@@ -29,10 +29,10 @@ class Cores(unittest.TestCase):
         self.rows = self.folder / "rows.json"
         self.rows.write_text(json.dumps(EXPECTED["prompts"][:1]))
 
-    def job(self, ranks, name, *more, environment=None):
+    def job(self, ranks, name, *more, environment=None, runtime=None):
         arguments = ["--model", MODEL, "--ids-file", self.rows, "--max-new-tokens", 4, "--ignore-eos", "--dtype",
                      "float32", "--threads", 1, "--backend", "neuron", "--neuron-cc", COMPILER, "--neuron-runtime",
-                     RUNTIME, "--compile-cache", SHARED / "cache", "--json", self.folder / f"{name}.json", *more]
+                     runtime or RUNTIME, "--compile-cache", SHARED / "cache", "--json", self.folder / f"{name}.json", *more]
         return jobs.Job(PROGRAM, ranks, list(map(str, arguments)),
                         environment={"STAND_IN_NRT_MACHINE": str(self.machine), **(environment or {})})
 
@@ -41,8 +41,8 @@ class Cores(unittest.TestCase):
         found = json.loads((self.folder / f"{name}.json").read_text())["sequences"]
         self.assertEqual(found, [row[:4] for row in EXPECTED["tokens"][:1]])
 
-    def expect_failure(self, code, *texts, ranks=1, options=(), environment=None):
-        with self.job(ranks, "failed", *options, environment=environment) as job:
+    def expect_failure(self, code, *texts, ranks=1, options=(), **job_options):
+        with self.job(ranks, "failed", *options, **job_options) as job:
             record = job.wait_for_record(0)
             job.wait()
             self.assertEqual(record["code"], code, job.text())
@@ -80,13 +80,13 @@ class Cores(unittest.TestCase):
                             environment={"STAND_IN_NRT_CORE_MEMORY": "4096"})
 
     def test_a_runtime_that_is_not_there_says_what_to_install(self):
-        self.expect_failure(4, "aws-neuronx-runtime-lib", options=["--neuron-runtime", "/nowhere/libnrt.so.1"])
+        self.expect_failure(4, "aws-neuronx-runtime-lib", runtime="/nowhere/libnrt.so.1")
 
     def test_a_runtime_of_another_version_is_refused(self):
         self.expect_failure(4, "found version 3.1.0.0", "expected 2.x", environment={"STAND_IN_NRT_VERSION": "3.1.0.0"})
 
     def test_threads_cannot_be_ranks(self):
-        done = subprocess.run([PROGRAM, "generate", "--model", MODEL, "--prompt", "a", "--backend", "neuron", "--launch",
+        done = subprocess.run([PROGRAM, "generate", "--model", MODEL, "--ids-file", self.rows, "--backend", "neuron", "--launch",
                                "threads", "--tp", "2"], capture_output=True, text=True, timeout=jobs.DEADLINE)
         self.assertEqual(done.returncode, 3, done.stderr)
         self.assertIn("a process for each", done.stderr)

@@ -53,9 +53,14 @@ class RankRun {
     return std::vector<std::byte>(static_cast<size_t>(parameter.type.shape.elements()) * size_of(parameter.type.dtype));
   }
 
+  /// Whether all modules have the same tensor of this name.
+  static bool is_shared(const Parameter& parameter) {
+    return parameter.role == Role::kState || parameter.role == Role::kWeight;
+  }
+
   void place_initial(const neuron::ModuleSignature& signature, const Contents& contents) {
     for (const Parameter& parameter : signature.parameters) {
-      if (parameter.role == Role::kInput) continue;
+      if (!is_shared(parameter)) continue;
       held_.try_emplace(parameter.name, on_device(parameter, contents));
     }
   }
@@ -66,7 +71,7 @@ class RankRun {
     DeviceTensors given;
     std::vector<std::byte*> inputs, outputs;
     for (const Parameter& parameter : signature.parameters) {
-      if (parameter.role == Role::kInput) {
+      if (!is_shared(parameter)) {
         given[parameter.name] = on_device(parameter, step.inputs[static_cast<size_t>(rank_)]);
         inputs.push_back(given[parameter.name].data());
       } else {

@@ -79,7 +79,6 @@ class Backend final : public device::Backend {
     LOCKSTEP_TRY_VOID(agree_on_module(group, graph.name, hash));
     LOCKSTEP_TRY(const device::Artifact artifact,
                  get_together(group, graph.name, [&] { return compiler_.compile(lowered, cache_); }));
-    if (options_.log != nullptr) options_.log->info("{}: {}", graph.name, artifact.origin);
     LOCKSTEP_TRY(const std::vector<std::byte> neff, read_file(artifact.path));
     return nrt::Model::load(*runtime_, graph.name, neff, {graph.rank, graph.ranks}, options_.load_deadline);
   }

@@ -101,6 +101,15 @@ Result<void> Executable::add_own_output(size_t index) {
   const ModuleOutput& output = signature_.outputs[index];
   TensorType type = output.type;
   if (index < graph_.outputs.size()) type = graph_.value(graph_.outputs[index].value).type;
+  // A module keeps one sum where the graph has a row of partial ones.
+  if (type.shape.elements() == output.type.shape.elements()) type = output.type;
+  if (type.shape.rank() != output.type.shape.rank()) {
+    return Error{
+        ErrorKind::kUnsupported,
+        fmt::format("[runtime/backends/neuron] cannot put out {}: found {} on the device, expected {}; put out a "
+                    "whole sum instead of parts of one",
+                    output.name, to_string(output.type), to_string(type))};
+  }
   std::vector<int64_t> strides(type.shape.rank(), 1);
   for (size_t axis = strides.size(); axis-- > 1;) strides[axis - 1] = strides[axis] * output.type.shape[axis];
   Parameter layout{.name = output.name, .type = output.type, .placement = {{type.shape}, std::move(strides)}};

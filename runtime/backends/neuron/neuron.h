@@ -33,7 +33,7 @@ struct Options {
   /// Called on a thread of its own when a load or a step must not go on and cannot be stopped: its time is over, or the
   /// flag was raised. It ends the process. Empty: deadlines are not kept.
   std::function<void(const Error&)> on_stuck;
-  const Log* log = nullptr;  // where artifacts come from; may be null
+  const Log* log = nullptr;  // says which runtime was started; may be null
 
   /// Fails with `kInvalidArgument`.
   Result<void> validate() const;

@@ -3,27 +3,14 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include "tests/launcher/neuron/places.h"
+
 namespace lockstep::launcher {
 namespace {
 
 using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 using ::testing::IsEmpty;
-
-/// `hosts` hosts of `ranks` ranks each.
-std::vector<transport::RankPlace> places_on(int hosts, int ranks) {
-  std::vector<transport::RankPlace> places;
-  for (int rank = 0; rank < hosts * ranks; ++rank) {
-    places.push_back({.rank = rank,
-                      .host = "node" + std::to_string(rank / ranks),
-                      .local_rank = rank % ranks,
-                      .local_size = ranks,
-                      .cores = {},
-                      .node = rank / ranks,
-                      .machine = {}});
-  }
-  return places;
-}
 
 Result<std::vector<int>> assign(const std::vector<transport::RankPlace>& places, const WantedCores& wanted) {
   return assign_cores(places, std::vector<WantedCores>(places.size(), wanted));
@@ -69,7 +56,7 @@ TEST(AssignCores, RefusesOneCoreForTwoRanks) {
   const auto cores = assign(places_on(1, 2), {"", "5"});
   ASSERT_FALSE(cores.has_value());
   EXPECT_EQ(cores.error().kind, ErrorKind::kFailedPrecondition);
-  EXPECT_THAT(cores.error().message, HasSubstr("found ranks 0 and 1 on core 5 of node0"));
+  EXPECT_THAT(cores.error().message, HasSubstr("found ranks 0, 1 on core 5 of node0"));
 }
 
 }  // namespace

@@ -3,6 +3,8 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include "tests/launcher/neuron/places.h"
+
 namespace lockstep::launcher {
 namespace {
 
@@ -10,20 +12,6 @@ using neuron::Target;
 using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 using ::testing::IsEmpty;
-
-std::vector<transport::RankPlace> places_on(int hosts, int ranks) {
-  std::vector<transport::RankPlace> places;
-  for (int rank = 0; rank < hosts * ranks; ++rank) {
-    places.push_back({.rank = rank,
-                      .host = "node" + std::to_string(rank / ranks),
-                      .local_rank = rank % ranks,
-                      .local_size = ranks,
-                      .cores = {},
-                      .node = rank / ranks,
-                      .machine = {}});
-  }
-  return places;
-}
 
 Result<std::vector<std::string>> check(Target target, int hosts, int ranks,
                                        Strictness strictness = Strictness::kStrict) {

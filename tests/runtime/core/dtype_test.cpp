@@ -84,7 +84,7 @@ TEST(BFloat16, KeepsASignallingNaNANaN) {
 
 TEST(DType, KnowsItsNamesAndSizes) {
   const DType all[] = {DType::kFloat32, DType::kBFloat16, DType::kFloat16, DType::kInt32, DType::kUInt8, DType::kInt8};
-  const size_t sizes[] = {4, 2, 2, 4, 1};
+  const size_t sizes[] = {4, 2, 2, 4, 1, 1};
   for (size_t i = 0; i < std::size(all); ++i) {
     EXPECT_EQ(dtype_from_short_name(to_string(all[i])), all[i]);
     EXPECT_EQ(size_of(all[i]), sizes[i]);

@@ -93,7 +93,7 @@ TEST(GraphText, KeepsEveryOperationAndAttribute) {
   for (const Operation& row : operations()) {
     Attributes attributes;
     for (const AttributeRule& rule : row.attributes) attributes.emplace(rule.name, some_attribute(rule.kind));
-    Graph graph{.name = "g", .rows = 1, .slots = 1};
+    Graph graph{.name = "g", .rows = 1, .slots = 2};
     graph.values.push_back({ValueKind::kInput, "x", {DType::kInt32, {1}}, {}, {}});
     std::optional<ValueId> result;
     if (!row.result.empty()) {

@@ -36,7 +36,8 @@ constexpr std::array<StatusMeaning, 27> kMeanings{{
     {NRT_QUEUE_FULL, "NRT_QUEUE_FULL", ErrorKind::kInternal, "the execution queue is full", kReport},
     {NRT_LOAD_NOT_ENOUGH_NC, "NRT_LOAD_NOT_ENOUGH_NC", ErrorKind::kFailedPrecondition,
      "the cores are taken by another process, or the module needs more than this process sees",
-     "see with neuron-ls who uses which cores, name free ones with --neuron-cores, one for each rank; on trn2 compile for "
+     "see with neuron-ls who uses which cores, name free ones with --neuron-cores, one for each rank; on trn2 compile "
+     "for "
      "the logical core size that is set (--lnc)"},
     {NRT_UNSUPPORTED_NEFF_VERSION, "NRT_UNSUPPORTED_NEFF_VERSION", ErrorKind::kFailedPrecondition,
      "the NEFF was compiled by a newer compiler than this runtime knows",

@@ -11,7 +11,20 @@ struct NotApplicable {
   const char* why;
 };
 
-const std::vector<NotApplicable> kNotApplicable = {};
+const std::vector<NotApplicable> kNotApplicable = {
+    {"*AttentionOperations.AttendOverLengths*:*AttentionOperations.MapQueryHeads*:*AttentionOperations.DecodeOneRow*:"
+     "*AttentionOperations.CapScores*:*Windows.DecodeStepsOver*:*Windows.CopyASlot*:*WindowedAttention.Conforms*:"
+     "*WholeSteps.GiveTheLogits*:*WholeSteps.DoNotDependOnTheChunk*:*WholeSteps.DoNotDependOnBatchMates*",
+     "chunks with rows of several slots (rows_of_one_slot); neuron_interpreter_test has the same with one"},
+    {"*CollectiveOperations.*:*WholeSteps.DoNotDependOnTheNumberOfRanks*:*BackendContract.RefusesToCompileForRanks*:"
+     "*Experts.SumToTheSame*",
+     "ranks that are threads, each with its own graph; here a rank is a process: neuron_end_to_end_test"},
+    {"*DenseOperations.MultiplyIn8Bits*:*DenseOperations.EmbedFromATableThatTheHead*", "8-bit weights"},
+    {"*AttentionOperations.NeverLookBeyond*:*DenseOperations.CarryInfinity*:*Experts.SkipWhatTheRouteLeavesOut*",
+     "a number that is not finite ends a step with status 1003, and masked rows and experts are computed, with the "
+     "weight 0"},
+    {"*BackendContract.CommitsCacheMemory*", "a core's memory is reserved as a whole"},
+};
 
 }  // namespace
 
