@@ -68,12 +68,14 @@ Result<void> check_window(const OperationUse& use) {
   return ok();
 }
 
-/// A cache holds all slots of the graph, or those of its rank.
+/// A cache holds all slots of the graph, or its rank's share of them.
 Result<void> check_cache_slots(const OperationUse& use) {
-  const int64_t slots = use.symbols.size("Z");
-  if (slots <= use.graph.slots) return ok();
+  const int64_t slots = use.symbols.size("Z"), all = use.graph.slots;
+  if (slots == all || slots * use.graph.ranks == all) return ok();
   return misfit(
-      fmt::format("operand 1 (cache): found {} slots, expected at most the graph's {}", slots, use.graph.slots));
+      fmt::format("operand 1 (cache): found \"{}\" of {} slots, expected the graph's {}, or those of one of {} "
+                  "ranks",
+                  use.graph.value(use.node.operands[1]).name, slots, all, use.graph.ranks));
 }
 
 Result<void> check_int8(const OperationUse& use) {
