@@ -14,6 +14,7 @@
 #include "runtime/cache/misses.h"
 #include "runtime/cache/remote_address.h"
 #include "runtime/cache/tier.h"
+#include "runtime/core/ids.h"
 
 namespace lockstep::cache {
 namespace {
@@ -34,10 +35,7 @@ std::string replaced(std::string text, const std::string& from, const std::strin
   return text;
 }
 
-std::string size_text(uint64_t bytes) {
-  return bytes < 10'000'000 ? fmt::format("{:.1f} kB", static_cast<double>(bytes) * 1e-3)
-                            : fmt::format("{:.1f} MB", static_cast<double>(bytes) * 1e-6);
-}
+std::string size_text(uint64_t bytes) { return to_string(Bytes(static_cast<int64_t>(bytes))); }
 
 Error not_cached(const ArtifactKey& key, const std::string& why, const std::string& places) {
   return {

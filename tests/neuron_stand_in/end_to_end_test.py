@@ -91,6 +91,12 @@ class Tokens(Folder):
     def test_prompts_of_many_chunks_and_heads_that_do_not_divide_give_the_same(self):
         self.expect_golden("llama_nine_heads_llama3_tied", 2, "--batch-size", 3, "--prefill-chunk", 5)
 
+    def test_modes_of_key_value_heads_and_lists_of_batch_sizes_give_the_same(self):
+        for options in (["--gqa", "all-gather"], ["--gqa", "batch"], ["--batch-size", "1,4"]):
+            with self.subTest(options=options):
+                sizes = [] if "--batch-size" in options else ["--batch-size", 4]
+                self.expect_golden("llama_nine_heads_llama3_tied", 2, "--prefill-chunk", 8, *sizes, *options)
+
     def test_sampled_tokens_are_those_of_the_reference_backend(self):
         prompts = self.rows(golden("llama_grouped")["prompts"])
         arguments = ["--model", model_of("llama_grouped"), "--ids-file", prompts, "--max-new-tokens", 16,

@@ -19,7 +19,7 @@ Result<void> lower_embedding(const NodeView& node) {
 
 Result<void> lower_linear(const NodeView& node) {
   Builder& b = node.builder();
-  Value y = product_with_weight(node, b.dims_of(node.operand(0))[1]);
+  LOCKSTEP_TRY(Value y, product_with_weight(node, b.dims_of(node.operand(0))[1]));
   if (node.operands() > 2) y = b.add(y, along(b, to_f32(b, node.operand(2)), b.dims_of(y), 1));
   node.set_result(y);
   return ok();
@@ -27,7 +27,8 @@ Result<void> lower_linear(const NodeView& node) {
 
 /// One sum: the device adds in its own order, whatever the leaves.
 Result<void> lower_linear_blocks(const NodeView& node) {
-  node.set_result(product_with_weight(node, node.node().integer("block")));
+  LOCKSTEP_TRY(const Value y, product_with_weight(node, node.node().integer("block")));
+  node.set_result(y);
   return ok();
 }
 

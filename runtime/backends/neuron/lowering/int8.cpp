@@ -63,11 +63,11 @@ Rows8 to_8_bits(Builder& b, Value groups) {
   return {b.convert(nearest(b, scaled), Element::kBF16), scales};
 }
 
-Value product_in_8_bits(const NodeView& node, int64_t leaf) {
+Result<Value> product_in_8_bits(const NodeView& node, int64_t leaf) {
   Builder& b = node.builder();
   const int64_t width = std::min(node.node().integer("int8"), leaf);
   const auto [integers, scales] = to_8_bits(b, in_groups(b, to_f32(b, node.operand(0)), leaf, width));
-  const Step::Int8Weight weight = node.step().in_8_bits(node.node().operands[1], leaf, width);
+  LOCKSTEP_TRY(const Step::Int8Weight weight, node.step().in_8_bits(node.node().operands[1], leaf, width));
   const int64_t rows = b.dims_of(integers)[0], groups = b.dims_of(integers)[1], outputs = b.dims_of(weight.scales)[1];
   const Value w = b.reshape(b.convert(weight.integers, Element::kBF16), {outputs, groups, width});
   const Value sums = b.dot(
@@ -79,7 +79,7 @@ Value product_in_8_bits(const NodeView& node, int64_t leaf) {
 
 }  // namespace
 
-Value product_with_weight(const NodeView& node, int64_t leaf) {
+Result<Value> product_with_weight(const NodeView& node, int64_t leaf) {
   if (node.node().has("int8")) return product_in_8_bits(node, leaf);
   return product(node.builder(), node.operand(0), node.operand(1));
 }

@@ -141,11 +141,16 @@ hlo::Value Step::add_parameter(Parameter parameter) {
   return value;
 }
 
-Step::Int8Weight Step::in_8_bits(ValueId weight, int64_t leaf, int64_t width) {
+Result<Step::Int8Weight> Step::in_8_bits(ValueId weight, int64_t leaf, int64_t width) {
   const graph::Value& value = graph().value(weight);
   const Int8Part part{.weight = value.name, .host = value.type.dtype, .leaf = leaf, .width = width};
   const auto [found, is_new] = in_8_bits_.try_emplace(weight.value, Int8Weight{}, part);
-  LOCKSTEP_CHECK(found->second.second == part, value.name, leaf, width);
+  if (found->second.second != part) {
+    return Error{ErrorKind::kUnsupported,
+                 fmt::format("[runtime/backends/neuron] cannot lower weight {}: found it in 8 bits in groups of {} and "
+                             "of {} columns, expected one form",
+                             value.name, found->second.second.width, width)};
+  }
   if (!is_new) return found->second.first;
   const std::vector<Shape> views = shapes_of(weight);
   const Shape whole = largest(views);

@@ -39,11 +39,12 @@ class Step {
   hlo::Value of_each_rank(const std::string& name, const std::vector<std::vector<float>>& values);
 
   /// The integers s8 [N, groups · width] and the scales f32 [groups, N] of a weight [N, K], which become parameters of
-  /// their own (`Int8Part`). A weight has one form.
+  /// their own (`Int8Part`). A weight has one form: fails
+  /// with `kUnsupported` where two products want others.
   struct Int8Weight {
     hlo::Value integers, scales;
   };
-  Int8Weight in_8_bits(graph::ValueId weight, int64_t leaf, int64_t width);
+  Result<Int8Weight> in_8_bits(graph::ValueId weight, int64_t leaf, int64_t width);
 
   /// What the host reads besides the graph's outputs.
   void add_output(std::string name, hlo::Value value) { extra_outputs_.emplace_back(std::move(name), value); }
@@ -109,7 +110,7 @@ Result<void> lower_linear(const NodeView& node);
 Result<void> lower_linear_blocks(const NodeView& node);
 /// x [T, K] · (the weight of operand 1)ᵀ in f32 [T, N]: plain, or in 8 bits with leaves of `leaf` columns where the
 /// node says so.
-hlo::Value product_with_weight(const NodeView& node, int64_t leaf);
+Result<hlo::Value> product_with_weight(const NodeView& node, int64_t leaf);
 Result<void> lower_lookup(const NodeView& node);
 Result<void> lower_add(const NodeView& node);
 Result<void> lower_join_partials(const NodeView& node);

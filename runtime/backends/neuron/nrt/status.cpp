@@ -9,15 +9,13 @@ namespace lockstep::nrt {
 namespace {
 
 constexpr std::string_view kReport =
-    "this is a bug in how lockstep calls the runtime, please report it with the output of NEURON_RT_LOG_LEVEL=INFO";
+    "this is a bug of lockstep, please report it with the output of NEURON_RT_LOG_LEVEL=INFO";
 constexpr std::string_view kHardware =
     "look at dmesg and neuron-top, restart the job, and if it comes back stop and start the instance, which moves it "
-    "to "
-    "other hardware";
+    "to other hardware";
 constexpr std::string_view kMemory =
     "use more ranks, lower --batch-size, --max-seq-len or --prefill-chunk, name fewer --buckets, and see with "
-    "neuron-top "
-    "whether another process holds memory of these cores";
+    "neuron-top whether another process holds memory of these cores";
 
 // Codes and names: nrt_status.h of aws-neuron/aws-neuron-sdk. What is met in practice: its troubleshooting guide
 // (neuron-runtime/nrt-troubleshoot.rst) and issues 820 (code 10) and 779 (differing modules).
@@ -37,8 +35,7 @@ constexpr std::array<StatusMeaning, 27> kMeanings{{
     {NRT_LOAD_NOT_ENOUGH_NC, "NRT_LOAD_NOT_ENOUGH_NC", ErrorKind::kFailedPrecondition,
      "the cores are taken by another process, or the module needs more than this process sees",
      "see with neuron-ls who uses which cores, name free ones with --neuron-cores, one for each rank; on trn2 compile "
-     "for "
-     "the logical core size that is set (--lnc)"},
+     "for the logical core size that is set (--lnc)"},
     {NRT_UNSUPPORTED_NEFF_VERSION, "NRT_UNSUPPORTED_NEFF_VERSION", ErrorKind::kFailedPrecondition,
      "the NEFF was compiled by a newer compiler than this runtime knows",
      "install neuronx-cc and aws-neuronx-runtime-lib of one SDK release, then compile again"},
