@@ -209,7 +209,8 @@ struct PlanCommand {
   int max_tp = 8;
   std::optional<int64_t> prompt_tokens;  // default: 512, or what a slot leaves
   int64_t new_tokens = 64;
-  std::optional<int64_t> memory_budget;  // bytes of a rank
+  std::optional<int64_t> memory_budget;      // bytes of a rank
+  std::optional<std::string> neuron_target;  // whose rules count: trn1, trn2 or inf2
   MachineOptions machine;
   std::optional<int> detail;  // the degree whose ranks are printed
   std::optional<std::filesystem::path> json;

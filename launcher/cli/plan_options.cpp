@@ -70,6 +70,10 @@ void add_plan(CLI::App& parent, PlanCommand& command, int64_t& probe_mib) {
                  "Bytes that a rank may use for weights, states and workspace")
       ->check(CLI::PositiveNumber)
       ->type_name("BYTES");
+  app.add_option("--neuron-target", command.neuron_target,
+                 "Devices of AWS Neuron: degrees that they do not have are refused, the budget is a core's memory")
+      ->check(CLI::IsMember({"trn1", "trn2", "inf2"}))
+      ->type_name("NAME");
   app.add_option("--detail", command.detail, "Print each rank of this degree")
       ->check(CLI::Range(1, kMostRanks))
       ->type_name("P");

@@ -12,6 +12,7 @@
 #include <utility>
 
 #include "launcher/compile/step_graphs.h"
+#include "launcher/neuron/instances.h"
 #include "launcher/ranks/serving_spec.h"
 
 namespace lockstep::launcher {
@@ -63,7 +64,13 @@ Result<CompilePlan> plan_compilation(const CompileCommand& command) {
   LOCKSTEP_TRY(const DividedModel divided,
                divide_model(command.model, spec, command.model.tp.value_or(1), sizes.slots));
   LOCKSTEP_TRY(const auto graphs, graphs_of_group(spec, divided.partition, sizes));
-  CompilePlan plan{.warning = divided.warning};
+  CompilePlan plan;
+  if (!divided.warning.empty()) plan.warnings.push_back(divided.warning);
+  const neuron::Target target = neuron::target_from_name(command.neuron.target).value();
+  const std::string why_not = why_not_degree(family_of(target), divided.partition.ranks());
+  if (!why_not.empty()) {
+    plan.warnings.push_back(fmt::format("--tp: {}; compiling all the same, a run needs --no-strict", why_not));
+  }
   for (const std::vector<graph::Graph>& ranks : graphs) {
     LOCKSTEP_TRY(plan.steps.emplace_back(), neuron::lower(ranks));
   }

@@ -17,7 +17,7 @@ namespace lockstep::launcher {
 /// What a run compiles at start.
 struct CompilePlan {
   std::vector<neuron::LoweredStep> steps;
-  std::string warning;  // of DividedModel
+  std::vector<std::string> warnings;  // for the user; steps are compiled all the same
 };
 
 /// Of a run with these options. Reads config.json only. Fails with `kInvalidArgument` for sizes that the model cannot

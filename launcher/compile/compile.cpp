@@ -77,7 +77,7 @@ Result<std::vector<CompiledStep>> compile_and_report(const CompileCommand& comma
   Ending ending;  // before any other thread
   const Log log(0, LogLevel::kInfo);
   LOCKSTEP_TRY(const CompilePlan plan, plan_compilation(command));
-  if (!plan.warning.empty()) log.warning("{}", plan.warning);
+  for (const std::string& warning : plan.warnings) log.warning("warning: {}", warning);
   if (command.modules) LOCKSTEP_TRY_VOID(write_modules(*command.modules, plan.steps));
   LOCKSTEP_TRY(neuron::CompilerOptions options, compiler_options(command.neuron));
   options.stop = &ending.stop();

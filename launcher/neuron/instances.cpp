@@ -25,17 +25,20 @@ const std::array<InstanceFamily, 3>& families() {
   return kFamilies;
 }
 
-std::string wrong_degree(const InstanceFamily& family, size_t ranks) {
-  return fmt::format("found {} ranks on {}, expected {} (the degrees that AWS documents)", ranks,
-                     to_string(family.target), fmt::join(family.degrees, ", "));
-}
-
 }  // namespace
 
 const InstanceFamily& family_of(neuron::Target target) {
   const auto found = std::ranges::find(families(), target, &InstanceFamily::target);
   LOCKSTEP_CHECK(found != families().end(), static_cast<int>(target));
   return *found;
+}
+
+std::string why_not_degree(const InstanceFamily& family, int ranks, std::optional<int> hosts) {
+  const bool are_several = hosts.value_or((ranks + family.most_cores - 1) / family.most_cores) > 1;
+  const bool are_whole_instances = are_several && family.between_hosts && ranks % family.degrees.back() == 0;
+  if (are_whole_instances || std::ranges::find(family.degrees, ranks) != family.degrees.end()) return "";
+  return fmt::format("found {} ranks on {}, expected {} (the degrees that AWS documents)", ranks,
+                     to_string(family.target), fmt::join(family.degrees, ", "));
 }
 
 Result<std::vector<std::string>> check_instances(const InstanceFamily& family,
@@ -57,16 +60,14 @@ Result<std::vector<std::string>> check_instances(const InstanceFamily& family,
                     "start fewer there",
                     place.local_size, place.host, family.most_cores, family.largest)};
   }
-  const auto ranks = static_cast<int>(places.size());
-  const bool beyond = hosts.size() > 1 && ranks % family.degrees.back() == 0;  // whole instances
-  if (beyond || std::ranges::find(family.degrees, ranks) != family.degrees.end()) return warnings;
+  const std::string why_not = why_not_degree(family, static_cast<int>(places.size()), static_cast<int>(hosts.size()));
+  if (why_not.empty()) return warnings;
   if (strictness == Strictness::kStrict) {
-    return Error{ErrorKind::kUnsupported,
-                 fmt::format("[launcher] --neuron-target: {}; start as many ranks, or try it with --no-strict",
-                             wrong_degree(family, places.size()))};
+    return Error{
+        ErrorKind::kUnsupported,
+        fmt::format("[launcher] --neuron-target: {}; start as many ranks, or try it with --no-strict", why_not)};
   }
-  warnings.push_back(
-      fmt::format("--neuron-target: {}; going on, as --no-strict asks", wrong_degree(family, places.size())));
+  warnings.push_back(fmt::format("--neuron-target: {}; going on, as --no-strict asks", why_not));
   return warnings;
 }
 

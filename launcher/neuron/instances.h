@@ -2,6 +2,7 @@
 // at before weights are read.
 #pragma once
 
+#include <optional>
 #include <span>
 #include <string>
 #include <vector>
@@ -23,6 +24,10 @@ struct InstanceFamily {
 };
 
 const InstanceFamily& family_of(neuron::Target target);
+
+/// Why `ranks` ranks are no degree of the family, on `hosts` hosts (default: as few as have the cores); empty: they are
+/// one, or whole instances. Pure.
+std::string why_not_degree(const InstanceFamily& family, int ranks, std::optional<int> hosts = std::nullopt);
 
 /// Whether ranks at `places` can work together there. Returns warnings: a degree that AWS does not document is only
 /// one where `strictness` is lenient. Pure. Fails with `kUnsupported` for a degree or for several hosts, and with

@@ -34,6 +34,12 @@ Result<WorkingDegree> work_out(const PlanSetting& setting, int ranks) {
   return degree;
 }
 
+std::string why_not_devices(const PlanSetting& setting, int ranks) {
+  if (setting.devices == nullptr) return "";
+  const std::string why_not = why_not_degree(*setting.devices, ranks);
+  return why_not.empty() ? "" : "[launcher] --neuron-target: " + why_not;
+}
+
 bool has_windows(const checkpoint::ModelSpec& spec) {
   return std::ranges::any_of(spec.windows, [](int64_t window) { return window > 0; });
 }
@@ -100,7 +106,11 @@ bool fits(const PlanSetting& setting, const WorkingDegree& degree) {
 Result<std::vector<Degree>> plan_degrees(const PlanSetting& setting, int most) {
   std::vector<Degree> degrees;
   for (int ranks = 1; ranks <= most; ++ranks) {
-    Degree degree{.ranks = ranks, .working = std::nullopt, .refusal = ""};
+    Degree degree{.ranks = ranks, .working = std::nullopt, .refusal = why_not_devices(setting, ranks)};
+    if (!degree.refusal.empty()) {
+      degrees.push_back(std::move(degree));
+      continue;
+    }
     Result<WorkingDegree> working = work_out(setting, ranks);
     if (working.has_value()) {
       degree.working = std::move(working).value();

@@ -6,6 +6,7 @@
 #include <string>
 #include <vector>
 
+#include "launcher/neuron/instances.h"
 #include "runtime/checkpoint/model_spec.h"
 #include "shards/cost/prediction.h"
 #include "shards/partition/partition.h"
@@ -52,7 +53,8 @@ struct PlanSetting {
   partition::GqaMode gqa = partition::GqaMode::kAuto;
   cost::Workload load;
   cost::MachineLimits machine;
-  std::optional<int64_t> budget;  // bytes of a rank
+  std::optional<int64_t> budget;            // bytes of a rank
+  const InstanceFamily* devices = nullptr;  // whose degrees count; null: any
 };
 
 bool fits(const PlanSetting& setting, const WorkingDegree& degree);

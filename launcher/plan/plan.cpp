@@ -1,5 +1,6 @@
 // `lockstep plan`: config.json ─► spec ─► every degree ─► tables and JSON. No weights, no MPI.
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
 #include <algorithm>
 
@@ -31,6 +32,13 @@ Result<void> size_slots(const PlanCommand& command, PlanSetting& setting, int64_
                            capacity, needed, longest.value_or(capacity))};
 }
 
+std::string words_of(const InstanceFamily& devices) {
+  return fmt::format(
+      "{}: degrees {} and {} of memory for a core, as AWS documents them; speeds are those of the numbers "
+      "above, give --bandwidth and --flops of a core",
+      to_string(devices.target), fmt::join(devices.degrees, ", "), to_string(devices.core_memory));
+}
+
 Result<void> check_detail(const PlanCommand& command, const std::vector<Degree>& degrees) {
   if (!command.detail) return ok();
   if (*command.detail > static_cast<int>(degrees.size())) {
@@ -57,6 +65,10 @@ Result<void> plan(const PlanCommand& command) {
   setting.numerics = command.model.numerics;
   setting.gqa = command.model.gqa;
   setting.budget = command.memory_budget;
+  if (command.neuron_target) {
+    setting.devices = &family_of(neuron::target_from_name(*command.neuron_target).value());
+    if (!setting.budget) setting.budget = setting.devices->core_memory.value;
+  }
   int64_t capacity = 0;
   LOCKSTEP_TRY_VOID(size_slots(command, setting, capacity));
   LOCKSTEP_TRY(setting.shard, shard_options(command.model, setting.spec, setting.load.batch, capacity));
@@ -65,6 +77,7 @@ Result<void> plan(const PlanCommand& command) {
                describe_machine(command.machine, precision_of(setting.spec, setting.shard.dtype), clock));
   setting.machine = std::move(machine.limits);
   report.assumptions = std::move(machine.words);
+  if (setting.devices != nullptr) report.assumptions.push_back(words_of(*setting.devices));
   LOCKSTEP_TRY(report.degrees, plan_degrees(setting, command.max_tp));
   LOCKSTEP_TRY_VOID(check_detail(command, report.degrees));
   report.best = best_of(setting, report.degrees);

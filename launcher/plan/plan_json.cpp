@@ -120,20 +120,22 @@ Json gqa_modes_of(const PlanReport& report) {
 
 std::string to_json(const PlanReport& report) {
   const PlanSetting& setting = report.setting;
-  Json json = {{"model", report.model},
-               {"model_type", setting.spec.model_type},
-               {"dtype", std::string(to_string(setting.shard.dtype))},
-               {"weights", weights_in_words(setting.spec)},
-               {"batch_size", setting.load.batch},
-               {"max_seq_len", setting.shard.capacity},
-               {"prefill_chunk", setting.shard.chunk},
-               {"prompt_tokens", setting.load.prompt_tokens},
-               {"new_tokens", setting.load.new_tokens},
-               {"memory_budget", setting.budget ? Json(*setting.budget) : Json(nullptr)},
-               {"machine", machine_of(report)},
-               {"largest_degree", partition::largest_degree(setting.spec, setting.experts)},
-               {"degrees", Json::array()},
-               {"best", nullptr}};
+  Json json = {
+      {"model", report.model},
+      {"model_type", setting.spec.model_type},
+      {"dtype", std::string(to_string(setting.shard.dtype))},
+      {"weights", weights_in_words(setting.spec)},
+      {"batch_size", setting.load.batch},
+      {"max_seq_len", setting.shard.capacity},
+      {"prefill_chunk", setting.shard.chunk},
+      {"prompt_tokens", setting.load.prompt_tokens},
+      {"new_tokens", setting.load.new_tokens},
+      {"memory_budget", setting.budget ? Json(*setting.budget) : Json(nullptr)},
+      {"neuron_target", setting.devices ? Json(std::string(to_string(setting.devices->target))) : Json(nullptr)},
+      {"machine", machine_of(report)},
+      {"largest_degree", partition::largest_degree(setting.spec, setting.experts)},
+      {"degrees", Json::array()},
+      {"best", nullptr}};
   for (const Degree& degree : report.degrees) json["degrees"].push_back(degree_of(report, degree));
   if (!report.gqa.empty()) json["gqa_modes"] = gqa_modes_of(report);
   if (report.best.ranks > 0) json["best"] = {{"degree", report.best.ranks}, {"why", report.best.why}};

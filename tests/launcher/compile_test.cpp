@@ -18,6 +18,7 @@ using ::testing::AllOf;
 using ::testing::ElementsAre;
 using ::testing::EndsWith;
 using ::testing::HasSubstr;
+using ::testing::IsEmpty;
 using ::testing::StartsWith;
 
 std::vector<std::string> names_of(const std::vector<neuron::LoweredStep>& steps) {
@@ -54,6 +55,20 @@ TEST(StepsToCompile, AreThoseOfTheModeThatKeyValueHeadsAreDividedBy) {
   batch.model.batch_size = replicated.model.batch_size = 2;
   batch.model.gqa = partition::GqaMode::kBatch;
   EXPECT_NE(steps_of(batch).back().module, steps_of(replicated).back().module);
+}
+
+TEST(StepsToCompile, WarnOfADegreeThatTheDevicesDoNotHave) {
+  std::string three_heads = kTinyLlama;
+  three_heads.replace(three_heads.find("heads\": 2"), 9, "heads\": 3");
+  const TinyModel model(three_heads);
+  CompileCommand command;
+  command.model.model = model.path();
+  command.model.tp = 3;
+  const CompilePlan of_three = plan_compilation(command).value();
+  EXPECT_THAT(of_three.warnings, ElementsAre(HasSubstr("found 3 ranks on trn1, expected 1, 2, 8, 16, 32")));
+  EXPECT_EQ(of_three.steps.size(), 2u);
+  command.model.tp = 2;
+  EXPECT_THAT(plan_compilation(command).value().warnings, IsEmpty());
 }
 
 TEST(StepsToCompile, PutOutLogitsWhereTheyAreAskedFor) {

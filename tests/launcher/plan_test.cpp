@@ -73,6 +73,19 @@ PlanCommand small_plan(int max_tp) {
   return command;
 }
 
+TEST_F(PlanRun, RefusesDegreesThatNeuronDevicesDoNotHave) {
+  PlanCommand command;
+  command.neuron_target = "inf2";
+  command.max_tp = 9;
+  const Json json = planned(kNineHeads, command);
+  EXPECT_EQ(json["memory_budget"], int64_t{16} << 30);
+  EXPECT_EQ(json["neuron_target"], "inf2");
+  EXPECT_THAT(text(), HasSubstr("3  does not work: [launcher] --neuron-target: found 3 ranks on inf2, expected "
+                                "1, 2, 4, 8, 24"));
+  EXPECT_THAT(text(), AllOf(HasSubstr("5-7  does not work"), HasSubstr("   9  does not work"),
+                            HasSubstr("inf2: degrees 1, 2, 4, 8, 24 and 16.00 GiB of memory for a core")));
+}
+
 TEST_F(PlanRun, TellsUnevenHeadsAndSharedOnesOfEveryDegree) {
   const Json plan = planned(kNineHeads, small_plan(9));
   ASSERT_EQ(plan["degrees"].size(), 9u);

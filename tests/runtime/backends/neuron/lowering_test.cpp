@@ -13,7 +13,9 @@
 #include "runtime/backends/neuron/neuron.h"
 #include "runtime/core/hash.h"
 #include "runtime/graph/builder.h"
+#include "shards/shard_graphs.h"
 #include "tests/runtime/backends/neuron/oracle_case.h"
+#include "tests/shards/small_llama.h"
 
 namespace lockstep::neuron {
 namespace {
@@ -193,6 +195,26 @@ TEST(Lowering, RefusesGraphsThatAreNotOneOfEachRank) {
   ASSERT_FALSE(lowered.has_value());
   EXPECT_EQ(lowered.error().kind, ErrorKind::kInvalidArgument);
   EXPECT_THAT(lowered.error().message, HasSubstr("found rank 0 of 1 in place 0 of 2"));
+}
+
+TEST(Lowering, RefusesStepsOfSomeSlotsWhereRanksHoldWholeSequences) {
+  const auto spec = shards::spec_of(
+      {.hidden = 64, .query_heads = 4, .key_value_heads = 2, .intermediate = 64, .vocabulary = 32, .positions = 64});
+  const auto partition = partition::make_partition(spec, 2, partition::ExpertSplit::kColumns,
+                                                   partition::Numerics::kInvariant, partition::GqaMode::kBatch);
+  const shards::ShardOptions options{.slots = 4, .chunk = 8, .capacity = 16, .batch_sizes = {2, 4}};
+  std::vector<graph::Graph> of_two_slots, of_all;
+  for (int rank = 0; rank < 2; ++rank) {
+    const auto graphs = shards::build_graphs(spec, partition.value(), rank, options, {}).value();
+    of_two_slots.push_back(graphs.decode.front());
+    of_all.push_back(graphs.decode.back());
+  }
+  ASSERT_EQ(of_two_slots.front().rows, 2);
+  const auto lowered = lower(of_two_slots);
+  ASSERT_TRUE(lowered.has_error());
+  EXPECT_EQ(lowered.error().kind, ErrorKind::kUnsupported);
+  EXPECT_THAT(lowered.error().message, HasSubstr("give one --batch-size, or another --gqa than batch"));
+  EXPECT_TRUE(lower(of_all).has_value());
 }
 
 TEST(Lowering, RefusesColumnsThatDifferBetweenRanksOfWhatIsPadded) {
