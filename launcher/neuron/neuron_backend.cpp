@@ -44,6 +44,12 @@ Result<std::vector<WantedCores>> wanted_cores(const RankContext& context) {
   return wanted;
 }
 
+/// Element r: the core of rank r among its host's. @collective @blocking
+Result<std::vector<int>> cores_of_ranks(const RankContext& context, const Plan& plan) {
+  LOCKSTEP_TRY(const std::vector<WantedCores> wanted, wanted_cores(context));
+  return assign_cores(plan.places, wanted);  // the same facts on every rank
+}
+
 /// Where the ranks' runtimes meet: rank 0's word. @collective @blocking
 Result<std::string> meeting_place(const RankContext& context) {
   if (context.bootstrap.size() == 1) return std::string();
@@ -77,7 +83,7 @@ Result<void> set_environment(const RankContext& context, const RankEnvironment& 
 
 }  // namespace
 
-Result<void> check_neuron_plan(const RankContext& context, const Plan& plan) {
+Result<void> plan_neuron(const RankContext& context, Plan& plan) {
   if (context.run.backend != "neuron") return ok();
   if (context.shared != nullptr && context.bootstrap.size() > 1) {
     return Error{ErrorKind::kUnsupported,
@@ -90,6 +96,10 @@ Result<void> check_neuron_plan(const RankContext& context, const Plan& plan) {
                check_instances(family_of(target), plan.places, context.run.strictness));
   for (const std::string& warning : warnings) {
     if (context.bootstrap.rank() == 0) context.log.warning("warning: {}", warning);
+  }
+  LOCKSTEP_TRY(const std::vector<int> cores, cores_of_ranks(context, plan));
+  for (size_t rank = 0; rank < cores.size(); ++rank) {
+    plan.placement.ranks.at(rank).device = fmt::format("neuron:{}", cores[rank]);
   }
   return ok();
 }
@@ -105,8 +115,7 @@ Result<std::unique_ptr<device::Backend>> make_neuron_backend(const RankContext& 
                                                              device::ArtifactCache& cache) {
   const int rank = context.bootstrap.rank();
   const RunOptions& run = context.run;
-  LOCKSTEP_TRY(const std::vector<WantedCores> wanted, wanted_cores(context));
-  LOCKSTEP_TRY(const std::vector<int> cores, assign_cores(plan.places, wanted));  // the same facts on every rank
+  LOCKSTEP_TRY(const std::vector<int> cores, cores_of_ranks(context, plan));
   LOCKSTEP_TRY(const std::string root, meeting_place(context));
   std::unique_ptr<device::Backend> backend;
   const auto start = [&]() -> Result<void> {

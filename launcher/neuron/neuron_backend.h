@@ -10,9 +10,10 @@
 
 namespace lockstep::launcher {
 
-/// Looks at what can be known before weights are read: instances, degree, one process a rank. Rank 0 warns. Fails alike
-/// on every rank, as `check_instances`.
-Result<void> check_neuron_plan(const RankContext& context, const Plan& plan);
+/// Looks at what can be known before weights are read, instances, degree, one process a rank, and puts the ranks' cores
+/// into `plan`'s table. Rank 0 warns. Fails alike on every rank, as `check_instances` and `assign_cores`.
+/// @collective @blocking
+Result<void> plan_neuron(const RankContext& context, Plan& plan);
 
 /// Fails as `check_core_memory` when `graphs`, which hold the group's, need more than a core of the target has.
 Result<void> check_neuron_memory(const RunOptions& run, const shards::ShardGraphs& graphs);

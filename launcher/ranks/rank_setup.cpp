@@ -115,7 +115,7 @@ Result<void> find_places(const RankContext& context, Plan& plan) {
     if (is_told) context.log.warning("warning: {}; {}", finding.what, finding.fix);
   }
   LOCKSTEP_TRY_VOID(refuse_fatal(findings));
-  return check_neuron_plan(context, plan);
+  return plan_neuron(context, plan);
 }
 
 Result<ChosenCommunicator> connect(const RankContext& context, const Plan& plan) {

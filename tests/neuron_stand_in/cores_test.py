@@ -54,6 +54,7 @@ class Cores(unittest.TestCase):
             with self.job(2, "second", "--neuron-cores", "2-3") as second:
                 self.expect_tokens(first, "first")
                 self.expect_tokens(second, "second")
+                self.assertRegex(second.text(), r"0 +\S+ +0/2 +neuron:2")  # in the table of ranks
         self.assertEqual({path.name for path in self.machine.iterdir()}, {f"core-{i}.lock" for i in range(4)})
 
     def test_a_core_of_another_process_is_an_error_that_says_so(self):
