@@ -8,14 +8,9 @@
 #include "launcher/atomic_file.h"
 #include "launcher/bench/bench_report.h"
 #include "launcher/bench/limits_probe.h"
-#include "launcher/bench/replay.h"
-#include "launcher/generate/answers.h"
+#include "launcher/bench/repeater.h"
 #include "launcher/ranks/agreements.h"
-#include "launcher/ranks/gathering.h"
 #include "launcher/ranks/serving_spec.h"
-#include "launcher/ranks/step_clock.h"
-#include "runtime/trace/chrome_trace.h"
-#include "runtime/trace/rank_report.h"
 #include "runtime/trace/timed_communicator.h"
 
 namespace lockstep::launcher {
@@ -67,172 +62,8 @@ Result<Plan> make_plan(const BenchCommand& command, const RankContext& context) 
   return plan;
 }
 
-/// Token ids that are the same in every run.
-std::vector<int32_t> random_prompt(int64_t row, int64_t tokens, int64_t vocabulary) {
-  std::vector<int32_t> ids;
-  uint64_t state = static_cast<uint64_t>(row) + 1;
-  for (int64_t i = 0; i < tokens; ++i) {
-    state = state * 6364136223846793005ull + 1442695040888963407ull;
-    ids.push_back(static_cast<int32_t>((state >> 33) % static_cast<uint64_t>(vocabulary)));
-  }
-  return ids;
-}
-
-/// Steps of a repetition, at most: while prompts remain, decoding takes turns with them.
-int64_t most_decode_steps(const BenchShape& shape) { return shape.batch * shape.new_tokens; }
-int64_t most_prefill_steps(const BenchShape& shape, int64_t chunk) {
-  return shape.batch * (shape.prompt_tokens / chunk + 2);
-}
-
-/// Collectives of a repetition, with room for backends that cut large ones and for the confirmations of schedules.
-size_t most_collectives(const BenchShape& shape, const Plan& plan, const shards::ShardGraphs& graphs) {
-  constexpr int64_t kParts = 4;
-  const int64_t decode = most_decode_steps(shape) * (graph::cost_of(graphs.decode.back()).collectives + 1);
-  const int64_t prefill =
-      most_prefill_steps(shape, plan.model.shard.chunk) * (graph::cost_of(graphs.prefill.back()).collectives + 1);
-  return static_cast<size_t>(kParts * (decode + prefill));
-}
-
-/// One rank's benchmark once weights are loaded. Lives on the executor's thread.
-class Bench {
- public:
-  Bench(const BenchCommand& command, const RankContext& context, const Plan& plan, RankMonitor& monitor,
-        shards::Shard& shard, trace::CollectiveLog& collectives)
-      : command_(command),
-        context_(context),
-        plan_(plan),
-        monitor_(monitor),
-        shard_(shard),
-        collectives_(collectives),
-        recorder_(shard),
-        steps_(recorder_, collectives, context.clock,
-               static_cast<size_t>(most_decode_steps(command.shape) +
-                                   most_prefill_steps(command.shape, plan.model.shard.chunk))) {}
-
-  /// Opens the session of the next repetition. @collective @blocking
-  Result<void> open() {
-    own_session_.reset();
-    if (command_.kv == KvMemory::kFresh) shard_.store().release_caches();
-    LOCKSTEP_TRY(session_, open_session(context_, own_session_));
-    return context_.bootstrap.barrier();
-  }
-
-  /// Runs it. What only rank 0 knows stays zero elsewhere. @collective @blocking
-  Result<Repetition> repeat();
-  /// Keeps what `repeat` asks of the engine, for `replay`.
-  void record() { recorder_.start(); }
-  void end_record() { recorded_ = recorder_.stop(); }
-  /// The recorded steps once more, by themselves. @collective @blocking
-  Result<PhaseSeconds> replay();
-  int64_t dropped() const { return collectives_.dropped(); }
-  /// The last repetition as Chrome trace events, on rank 0.
-  std::string timeline() const { return trace::to_chrome_json({.ranks = timelines_}); }
-
- private:
-  bool is_first() const { return context_.bootstrap.rank() == 0; }
-  void submit_all(Answers& answers);
-  Result<trace::RankTimeline> run_timed(Answers& answers);
-  void add_split(Repetition& repetition) const;
-  PhaseSeconds seconds_of_steps() const;
-
-  const BenchCommand& command_;
-  const RankContext& context_;
-  const Plan& plan_;
-  RankMonitor& monitor_;
-  shards::Shard& shard_;
-  trace::CollectiveLog& collectives_;
-  CallRecorder recorder_;
-  EngineCalls recorded_;
-  StepClock steps_;
-  std::vector<trace::RankTimeline> timelines_;  // of the last repetition, on rank 0
-  std::unique_ptr<actors::Session> own_session_;
-  actors::Session* session_ = nullptr;
-};
-
-void Bench::submit_all(Answers& answers) {
-  const BenchShape& shape = command_.shape;
-  answers.mark_start();
-  for (int64_t row = 0; row < shape.batch; ++row) {
-    shards::SlotParameters parameters;
-    parameters.max_new_tokens = static_cast<int32_t>(shape.new_tokens);
-    session_->submit({.id = RequestId(row),
-                      .ids = random_prompt(row, shape.prompt_tokens, plan_.model.spec.vocabulary),
-                      .parameters = parameters},
-                     answers);
-  }
-  session_->finish();
-}
-
-/// Runs the session and says when what happened on this rank. @collective @blocking
-Result<trace::RankTimeline> Bench::run_timed(Answers& answers) {
-  const RankId rank(context_.bootstrap.rank());
-  const transport::RankPlace& place = plan_.places[static_cast<size_t>(rank.value)];
-  trace::RankTimeline mine{.rank = rank.value, .host = place.host, .cores = place.cores};
-  const bool has_one_clock = on_one_host(plan_.places);
-  if (!has_one_clock) {
-    LOCKSTEP_TRY(mine.pings_at_begin, ping(context_.bootstrap, context_.clock));
-  }
-  steps_.restart();
-  monitor_.watch(session_, rank);
-  if (is_first()) submit_all(answers);
-  const Result<void> ended = session_->run_executor(rank, steps_);
-  if (!ended.has_value()) context_.on_failure(ended.error());
-  monitor_.forget();
-  if (!ended.has_value()) return ended.error();
-  if (!has_one_clock) {
-    LOCKSTEP_TRY(mine.pings_at_end, ping(context_.bootstrap, context_.clock));
-  }
-  mine.steps.assign(steps_.steps().begin(), steps_.steps().end());
-  mine.collectives.assign(collectives_.entries().begin(), collectives_.entries().end());
-  mine.dropped_collectives = collectives_.dropped();
-  mine.step_totals = steps_.totals();
-  mine.collective_totals = collectives_.totals();
-  return mine;
-}
-
-Result<Repetition> Bench::repeat() {
-  Answers answers(context_.clock, {.rows = static_cast<size_t>(command_.shape.batch)});
-  LOCKSTEP_TRY(const trace::RankTimeline mine, run_timed(answers));
-  LOCKSTEP_TRY(timelines_, gather_timelines(context_.bootstrap, mine));
-  Repetition repetition;
-  if (!is_first()) return repetition;
-  for (const Answer& answer : answers.rows()) {
-    if (answer.error) return *answer.error;
-  }
-  add_split(repetition);
-  const auto [prefill_s, decode_s] = seconds_of_steps();
-  repetition.prefill_s = prefill_s;
-  repetition.decode_s = decode_s;
-  repetition.ttft_s = answers.ttft_s().value_or(0.0);
-  repetition.tpot_s = answers.tpot_s().value_or(0.0);
-  repetition.decode_tokens = answers.tokens() - command_.shape.batch;
-  return repetition;
-}
-
-Result<PhaseSeconds> Bench::replay() {
-  LOCKSTEP_TRY_VOID(context_.bootstrap.barrier());
-  steps_.restart();
-  LOCKSTEP_TRY_VOID(launcher::replay(recorded_, steps_));
-  return seconds_of_steps();
-}
-
-PhaseSeconds Bench::seconds_of_steps() const {
-  return {to_seconds(trace::phase_time(steps_.steps(), trace::StepPhase::kPrefill)),
-          to_seconds(trace::phase_time(steps_.steps(), trace::StepPhase::kDecode))};
-}
-
-/// Where every rank's time went.
-void Bench::add_split(Repetition& repetition) const {
-  const trace::GroupReport group = trace::report_of(timelines_);
-  for (const trace::RankReport& rank : group.ranks) {
-    repetition.ranks.push_back({rank.prefill.split, rank.decode.split});
-    repetition.clock_error_s = std::max(repetition.clock_error_s, rank.clock_error_s);
-  }
-  repetition.stragglers = group.stragglers;
-}
-
 /// Opens a session and runs one repetition. @collective @blocking
-Result<PhaseSeconds> seconds_of(Bench& bench) {
+Result<PhaseSeconds> seconds_of(Repeater& bench) {
   LOCKSTEP_TRY_VOID(bench.open());
   LOCKSTEP_TRY(const Repetition repetition, bench.repeat());
   return PhaseSeconds{repetition.prefill_s, repetition.decode_s};
@@ -240,7 +71,7 @@ Result<PhaseSeconds> seconds_of(Bench& bench) {
 
 /// Adds warm-up and repetitions, each between two probes, to `report`. @collective @blocking
 /// `fast` repeats the same with the other order of sums, before and after `bench` in turn; null: nobody asked.
-Result<void> run_all(const BenchCommand& command, const RankContext& context, Bench& bench, Bench* fast,
+Result<void> run_all(const BenchCommand& command, const RankContext& context, Repeater& bench, Repeater* fast,
                      LimitsProbe& probe, Limits before, BenchReport& report) {
   for (int i = 0; i < command.warmup + command.repeats; ++i) {
     context.phases.enter(i < command.warmup ? "warm-up" : "run");
@@ -288,7 +119,7 @@ Result<DecodeBytes> group_decode_bytes(transport::Bootstrap& bootstrap, const gr
 
 /// Table, JSON and timeline, on rank 0.
 Result<void> write_report(const BenchCommand& command, const RankContext& context, const BenchReport& report,
-                          Bench& bench) {
+                          Repeater& bench) {
   fmt::print("{}", to_table(report));
   if (report.has_bad_probe()) {
     context.log.warning("bad probe: a speed is above {} of its limit; run again on a quiet machine", kBadProbeRatio);
@@ -382,9 +213,9 @@ Result<void> run_bench_rank(const BenchCommand& command, RankContext context, Ra
   LOCKSTEP_TRY(LimitsProbe probe, LimitsProbe::create(context, plan, command.probe_bytes));
   LOCKSTEP_TRY(const Limits limits, probe.measure());
   report.flops_precision = std::string(probe.precision());
-  Bench bench(command, context, plan, monitor, *loaded.shard, collectives);
+  Repeater bench(command, context, plan, monitor, *loaded.shard, collectives);
   LOCKSTEP_TRY(const std::unique_ptr<FastModel> fast, load_fast(command, context, plan, communicator.get()));
-  std::optional<Bench> fast_bench;
+  std::optional<Repeater> fast_bench;
   if (fast) fast_bench.emplace(command, context, fast->plan, monitor, *fast->loaded.shard, collectives);
   context.phases.enter("session");
   LOCKSTEP_TRY_VOID(bench.open());

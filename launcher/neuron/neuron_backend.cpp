@@ -44,12 +44,6 @@ Result<std::vector<WantedCores>> wanted_cores(const RankContext& context) {
   return wanted;
 }
 
-/// Element r: the core of rank r among its host's. @collective @blocking
-Result<std::vector<int>> cores_of_ranks(const RankContext& context, const Plan& plan) {
-  LOCKSTEP_TRY(const std::vector<WantedCores> wanted, wanted_cores(context));
-  return assign_cores(plan.places, wanted);  // the same facts on every rank
-}
-
 /// Where the ranks' runtimes meet: rank 0's word. @collective @blocking
 Result<std::string> meeting_place(const RankContext& context) {
   if (context.bootstrap.size() == 1) return std::string();
@@ -97,9 +91,10 @@ Result<void> plan_neuron(const RankContext& context, Plan& plan) {
   for (const std::string& warning : warnings) {
     if (context.bootstrap.rank() == 0) context.log.warning("warning: {}", warning);
   }
-  LOCKSTEP_TRY(const std::vector<int> cores, cores_of_ranks(context, plan));
-  for (size_t rank = 0; rank < cores.size(); ++rank) {
-    plan.placement.ranks.at(rank).device = fmt::format("neuron:{}", cores[rank]);
+  LOCKSTEP_TRY(const std::vector<WantedCores> wanted, wanted_cores(context));
+  LOCKSTEP_TRY(plan.neuron_cores, assign_cores(plan.places, wanted));  // the same facts on every rank
+  for (size_t rank = 0; rank < plan.neuron_cores.size(); ++rank) {
+    plan.placement.ranks.at(rank).device = fmt::format("neuron:{}", plan.neuron_cores[rank]);
   }
   return ok();
 }
@@ -115,14 +110,13 @@ Result<std::unique_ptr<device::Backend>> make_neuron_backend(const RankContext& 
                                                              device::ArtifactCache& cache) {
   const int rank = context.bootstrap.rank();
   const RunOptions& run = context.run;
-  LOCKSTEP_TRY(const std::vector<int> cores, cores_of_ranks(context, plan));
   LOCKSTEP_TRY(const std::string root, meeting_place(context));
   std::unique_ptr<device::Backend> backend;
   const auto start = [&]() -> Result<void> {
     neuron::Options options;
     LOCKSTEP_TRY(options.compiler, compiler_options(run.neuron));
     const Duration step = duration_of(run.deadline_s);
-    LOCKSTEP_TRY_VOID(set_environment(context, {.core = cores[static_cast<size_t>(rank)],
+    LOCKSTEP_TRY_VOID(set_environment(context, {.core = plan.neuron_cores.at(static_cast<size_t>(rank)),
                                                 .root = root,
                                                 .step_deadline = step,
                                                 .logical_core = options.compiler.cores_per_logical_core()}));

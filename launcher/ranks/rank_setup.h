@@ -108,7 +108,8 @@ struct Plan {
   std::optional<ModelPlan> draft;                  // a model that drafts for it
   std::optional<generation::PromptLookup> lookup;  // or what drafts without one
   std::vector<transport::RankPlace> places;
-  Placement placement;  // the same with threads and devices
+  Placement placement;            // the same with threads and devices
+  std::vector<int> neuron_cores;  // by rank, among those of its host; empty: another backend
   int threads = 1;
 };
 

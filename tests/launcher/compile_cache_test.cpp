@@ -7,7 +7,7 @@
 #include <fstream>
 #include <map>
 
-#include "tests/runtime/checkpoint/temporary_directory.h"
+#include "tests/temporary_directory.h"
 
 namespace lockstep::launcher {
 namespace {
@@ -50,7 +50,7 @@ std::string folder_that_is_used(const CacheOptions& options) {
 }
 
 TEST(CompileCache, IsInTheUsersCacheFolder) {
-  checkpoint::TemporaryDirectory directory;
+  TemporaryDirectory directory;
   const std::string home = directory.path().string();
   {
     Environment set({{"XDG_CACHE_HOME", home + "/xdg"}, {"HOME", home}});
@@ -80,7 +80,7 @@ TEST(CompileCache, IsRefusedWithHalfAnAccount) {
 
 TEST(CompileCache, IsOnlyTheArtifactsWhereTheyAreNamed) {
   const Log log(0, LogLevel::kError);
-  checkpoint::TemporaryDirectory directory;
+  TemporaryDirectory directory;
   EXPECT_EQ(make_compile_cache({.artifacts = directory.path()}, log).error().kind, ErrorKind::kNotFound);
   folder_that_is_used({.directory = directory.path()});  // a cache's folder is one of artifacts, too
   const auto artifacts = make_compile_cache({.artifacts = directory.path()}, log).value();

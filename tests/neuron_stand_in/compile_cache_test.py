@@ -4,25 +4,17 @@ over HTTP, damage, misses.
     compile_cache_test.py PROGRAM STAND_IN
 """
 import http.server
-import json
-import os
-import pathlib
 import signal
 import subprocess
 import sys
-import tempfile
 import threading
 import time
 import unittest
 
-PROGRAM, STAND_IN = sys.argv[1:3]
-DEADLINE = 120  # seconds; of one command, on a machine that does other things
-STEPS = 2       # prefill and decode
+from compile_case import DEADLINE, CompileCase
 
-CONFIG = {"model_type": "llama", "hidden_size": 16, "num_hidden_layers": 1, "num_attention_heads": 4,
-          "num_key_value_heads": 2, "head_dim": 4, "intermediate_size": 32, "hidden_act": "silu", "vocab_size": 64,
-          "max_position_embeddings": 64, "rms_norm_eps": 1e-5, "rope_theta": 10000.0, "tie_word_embeddings": False,
-          "torch_dtype": "float32", "bos_token_id": 1, "eos_token_id": 2}
+PROGRAM, STAND_IN = sys.argv[1:3]
+STEPS = 2  # prefill and decode
 
 
 class Objects(http.server.BaseHTTPRequestHandler):
@@ -46,35 +38,24 @@ class Objects(http.server.BaseHTTPRequestHandler):
         pass
 
 
-class CompileCache(unittest.TestCase):
+class CompileCache(CompileCase):
+    layers = 1
+
     def setUp(self):
-        temporary = tempfile.TemporaryDirectory()
-        self.addCleanup(temporary.cleanup)
-        self.folder = pathlib.Path(temporary.name)
-        self.config = self.folder / "config.json"
-        self.config.write_text(json.dumps(CONFIG))
+        super().setUp()
         self.cache = self.folder / "cache"
-        self.runs = self.folder / "runs"
 
     def words(self, *more, cache=None):
         return [PROGRAM, "compile", "--config", str(self.config), "--tp", "2", "--max-seq-len", "32", "--prefill-chunk",
                 "8", "--neuron-cc", STAND_IN, "--compile-cache", str(cache or self.cache), *map(str, more)]
 
-    def environment(self, **variables):
-        drop = ("STAND_IN_CC", "http_proxy", "HTTP_PROXY", "all_proxy", "ALL_PROXY")
-        own = {name: value for name, value in os.environ.items() if not name.startswith(drop)}
-        return {**own, "STAND_IN_CC_LOG": str(self.runs), **variables}
-
     def lockstep(self, *more, cache=None, expect=0, **variables):
         """Runs it: (stderr, how many compilations were begun)."""
-        before = self.begun()
+        before = len(self.begun())
         done = subprocess.run(self.words(*more, cache=cache), capture_output=True, text=True, timeout=DEADLINE,
                               env=self.environment(**variables), check=False)
         self.assertEqual(done.returncode, expect, done.stdout + done.stderr)
-        return done.stderr, self.begun() - before
-
-    def begun(self):
-        return len(self.runs.read_text().splitlines()) if self.runs.exists() else 0
+        return done.stderr, len(self.begun()) - before
 
     def start_slow_one(self, wait_ms):
         """A process in the middle of a compilation that takes so long."""
@@ -83,7 +64,7 @@ class CompileCache(unittest.TestCase):
         self.addCleanup(process.wait)
         self.addCleanup(process.kill)
         end = time.monotonic() + DEADLINE
-        while self.begun() == 0:
+        while not self.begun():
             self.assertLess(time.monotonic(), end, "no compilation began")
             time.sleep(0.02)
         return process

@@ -3,7 +3,6 @@
     compile_test.py PROGRAM STAND_IN
 """
 import json
-import os
 import pathlib
 import signal
 import subprocess
@@ -12,29 +11,16 @@ import tempfile
 import time
 import unittest
 
-PROGRAM, STAND_IN = sys.argv[1:3]
-DEADLINE = 120  # seconds; of one command, on a machine that does other things
+from compile_case import DEADLINE, CompileCase
 
-CONFIG = {"model_type": "llama", "hidden_size": 16, "num_hidden_layers": 2, "num_attention_heads": 4,
-          "num_key_value_heads": 2, "head_dim": 4, "intermediate_size": 32, "hidden_act": "silu", "vocab_size": 64,
-          "max_position_embeddings": 64, "rms_norm_eps": 1e-5, "rope_theta": 10000.0, "tie_word_embeddings": False,
-          "torch_dtype": "float32", "bos_token_id": 1, "eos_token_id": 2}
+PROGRAM, STAND_IN = sys.argv[1:3]
 BUCKETS = ["prefill_8", "prefill_16", "decode_16", "decode_32"]  # of --buckets 16,32
 
 
-class Compile(unittest.TestCase):
+class Compile(CompileCase):
     def setUp(self):
-        temporary = tempfile.TemporaryDirectory()
-        self.addCleanup(temporary.cleanup)
-        self.folder = pathlib.Path(temporary.name)
-        self.config = self.folder / "config.json"
-        self.config.write_text(json.dumps(CONFIG))
-        self.runs_file = self.folder / "runs"
+        super().setUp()
         self.seen = 0
-
-    def environment(self, **variables):
-        own = {name: value for name, value in os.environ.items() if not name.startswith("STAND_IN_CC")}
-        return {**own, "STAND_IN_CC_LOG": str(self.runs_file), **variables}
 
     def words(self, *more, command="compile", compiler=STAND_IN):
         cache = [] if "--artifacts" in more else ["--compile-cache", str(self.folder / "cache")]
@@ -52,7 +38,7 @@ class Compile(unittest.TestCase):
 
     def new_runs(self):
         """Modules that the compiler was started for since the last call."""
-        lines = self.runs_file.read_text().splitlines() if self.runs_file.exists() else []
+        lines = self.begun()
         new, self.seen = lines[self.seen:], len(lines)
         return sorted(line.split()[0] for line in new)
 
@@ -157,10 +143,10 @@ class Compile(unittest.TestCase):
         process = subprocess.Popen(self.words(), stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True,
                                    env=self.environment(STAND_IN_CC="hang"))
         end = time.monotonic() + DEADLINE
-        while not self.runs_file.exists() or not self.runs_file.read_text().endswith("\n"):
+        while not self.runs.exists() or not self.runs.read_text().endswith("\n"):
             self.assertLess(time.monotonic(), end)
             time.sleep(0.02)
-        compiler = int(self.runs_file.read_text().split()[2])
+        compiler = int(self.runs.read_text().split()[2])
         process.send_signal(signal.SIGINT)
         text = process.communicate(timeout=DEADLINE)[0]
         self.assertEqual(process.returncode, 130, text)

@@ -14,8 +14,8 @@
 #include "runtime/graph/passes.h"
 #include "shards/shard_graphs.h"
 #include "tests/model/stored_tensor.h"
-#include "tests/runtime/checkpoint/temporary_directory.h"
 #include "tests/shards/small_llama.h"
+#include "tests/temporary_directory.h"
 
 namespace lockstep::shards {
 namespace {
@@ -57,7 +57,7 @@ class WrittenModel {
   int64_t bytes() const { return static_cast<int64_t>(std::filesystem::file_size(file())); }
 
  private:
-  checkpoint::TemporaryDirectory directory_;
+  TemporaryDirectory directory_;
 };
 
 using Fingerprints = std::vector<TensorFingerprint>;

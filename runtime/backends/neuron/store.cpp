@@ -257,26 +257,11 @@ Result<void> Store::copy_slot(int64_t src, int64_t dst, int64_t tokens) {
       return invalid(
           fmt::format("cannot copy slot {} to {} of {}: expected slots 0 to {}", src, dst, state.name, shape[0] - 1));
     }
-    if (state.tensor) LOCKSTEP_TRY_VOID(copy_slot_of(state, src, dst, std::min(tokens, shape[2])));
-  }
-  return ok();
-}
-
-/// A position of all slots is one run of bytes, so many of them come to the host at once, and go back.
-Result<void> Store::copy_slot_of(Entry& cache, int64_t src, int64_t dst, int64_t tokens) {
-  const auto element = static_cast<int64_t>(size_of(cache.type.dtype));
-  const std::vector<int64_t>& strides = cache.parameter->placement.strides;
-  const int64_t slot = strides[0] * element, position = strides[2] * element;
-  const int64_t at_once = std::ssize(copy_scratch_) / position;
-  for (int64_t begin = 0; begin < tokens; begin += at_once) {
-    const int64_t count = std::min(at_once, tokens - begin);
-    const std::span<std::byte> rows(copy_scratch_.data(), static_cast<size_t>(count * position));
-    LOCKSTEP_TRY_VOID(cache.tensor->read(begin * position, rows));
-    for (int64_t i = 0; i < count; ++i) {
-      std::memcpy(rows.data() + i * position + dst * slot, rows.data() + i * position + src * slot,
-                  static_cast<size_t>(slot));
-    }
-    LOCKSTEP_TRY_VOID(cache.tensor->write(begin * position, rows));
+    if (!state.tensor) continue;
+    const Range from = bytes_of(state, src), to = bytes_of(state, dst);
+    LOCKSTEP_TRY_VOID(visit_positions(state, tokens, copy_scratch_, [&](std::span<std::byte> position) {
+      std::memcpy(position.data() + to.begin, position.data() + from.begin, static_cast<size_t>(from.size()));
+    }));
   }
   return ok();
 }
@@ -285,10 +270,33 @@ int64_t Store::slot_bytes(int64_t tokens) const {
   int64_t all = 0;
   for (const Entry& cache : states_) {
     if (!cache.is_cache || !cache.tensor) continue;
-    const auto element = static_cast<int64_t>(size_of(cache.type.dtype));
-    all += std::min(tokens, cache.type.shape[2]) * cache.parameter->placement.strides[0] * element;
+    all += std::min(tokens, cache.type.shape[2]) * bytes_of(cache, 0).size();
   }
   return all;
+}
+
+/// A position of all slots is one run of bytes, so many of them come to the host at once, and go back.
+template <typename CacheEntry, typename Change>
+Result<void> Store::visit_positions(CacheEntry& cache, int64_t tokens, std::span<std::byte> scratch, Change change) {
+  const int64_t position = cache.parameter->placement.strides[2] * static_cast<int64_t>(size_of(cache.type.dtype));
+  const int64_t most = std::min(tokens, cache.type.shape[2]), at_once = std::ssize(scratch) / position;
+  for (int64_t begin = 0; begin < most; begin += at_once) {
+    const int64_t count = std::min(at_once, most - begin);
+    const std::span<std::byte> rows = scratch.first(static_cast<size_t>(count * position));
+    LOCKSTEP_TRY_VOID(cache.tensor->read(begin * position, rows));
+    for (int64_t i = 0; i < count; ++i) {
+      change(rows.subspan(static_cast<size_t>(i * position), static_cast<size_t>(position)));
+    }
+    if constexpr (!std::is_const_v<CacheEntry>) LOCKSTEP_TRY_VOID(cache.tensor->write(begin * position, rows));
+  }
+  return ok();
+}
+
+/// Where `slot` lies in a position of `cache`.
+Range Store::bytes_of(const Entry& cache, int64_t slot) {
+  LOCKSTEP_CHECK(slot >= 0 && slot < cache.type.shape[0], slot, cache.type.shape[0]);
+  const int64_t own = cache.parameter->placement.strides[0] * static_cast<int64_t>(size_of(cache.type.dtype));
+  return {slot * own, (slot + 1) * own};
 }
 
 template <typename Entries, typename Change>
@@ -296,20 +304,10 @@ Result<void> Store::visit_slot(Entries& states, int64_t slot, int64_t tokens, st
                                Change change) {
   for (auto& cache : states) {
     if (!cache.is_cache || !cache.tensor) continue;
-    LOCKSTEP_CHECK(slot >= 0 && slot < cache.type.shape[0], slot, cache.type.shape[0]);
-    const auto element = static_cast<int64_t>(size_of(cache.type.dtype));
-    const std::vector<int64_t>& strides = cache.parameter->placement.strides;
-    const int64_t own = strides[0] * element, position = strides[2] * element;
-    const int64_t most = std::min(tokens, cache.type.shape[2]), at_once = std::ssize(scratch) / position;
-    for (int64_t begin = 0; begin < most; begin += at_once) {
-      const int64_t count = std::min(at_once, most - begin);
-      const std::span<std::byte> rows = scratch.first(static_cast<size_t>(count * position));
-      LOCKSTEP_TRY_VOID(cache.tensor->read(begin * position, rows));
-      for (int64_t i = 0; i < count; ++i) {
-        change(rows.subspan(static_cast<size_t>(i * position + slot * own), static_cast<size_t>(own)));
-      }
-      if constexpr (!std::is_const_v<Entries>) LOCKSTEP_TRY_VOID(cache.tensor->write(begin * position, rows));
-    }
+    const Range own = bytes_of(cache, slot);
+    LOCKSTEP_TRY_VOID(visit_positions(cache, tokens, scratch, [&](std::span<std::byte> position) {
+      change(position.subspan(static_cast<size_t>(own.begin), static_cast<size_t>(own.size())));
+    }));
   }
   return ok();
 }

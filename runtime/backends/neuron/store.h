@@ -82,12 +82,15 @@ class Store final : public device::Store, public device::SlotCarrier {
   const Entry& entry(device::StateId state) const;
   Result<void> check_access(const Entry& state, int64_t offset, size_t bytes) const;
   Result<void> refresh(const Entry& state) const;
-  /// Brings the first `tokens` positions of each cache to the host in turns, calls `change(a slot's bytes of one
-  /// position)` for each, and writes them back where the states may be changed.
+  /// Brings the first `tokens` positions of a cache to the host in turns, calls `change(bytes of all slots)` for each,
+  /// and writes them back where the cache may be changed.
+  template <typename CacheEntry, typename Change>
+  static Result<void> visit_positions(CacheEntry& cache, int64_t tokens, std::span<std::byte> scratch, Change change);
+  static Range bytes_of(const Entry& cache, int64_t slot);
+  /// The same of every cache with the bytes of one slot.
   template <typename Entries, typename Change>
   static Result<void> visit_slot(Entries& states, int64_t slot, int64_t tokens, std::span<std::byte> scratch,
                                  Change change);
-  Result<void> copy_slot_of(Entry& cache, int64_t src, int64_t dst, int64_t tokens);
   Entry* find(Role role, std::string_view name);
 
   nrt::Runtime& runtime_;

@@ -1,7 +1,6 @@
 #include "tests/conformance/backend/backends.h"
 
 #include "runtime/backends/cpu/cpu.h"
-#include "runtime/backends/reference/reference.h"
 
 namespace lockstep::conformance {
 namespace {
@@ -17,12 +16,6 @@ void add_cpu_backends(std::vector<BackendUnderTest>& backends) {
 }
 
 }  // namespace
-
-const BackendUnderTest& reference_backend() {
-  static const BackendUnderTest kReference{
-      "Reference", [](int threads) { return reference::make_backend({.threads = threads}); }, true};
-  return kReference;
-}
 
 const std::vector<BackendUnderTest>& backends_under_test() {
   static const std::vector<BackendUnderTest> kBackends = [] {

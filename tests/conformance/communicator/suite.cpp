@@ -9,26 +9,13 @@
 #include <thread>
 
 #include "tests/conformance/communicator/allocation_count.h"
-#include "tests/conformance/communicator/tree_reference.h"
-#include "tests/conformance/communicator/waits.h"
+#include "tests/conformance/communicator/operations.h"
 
 namespace lockstep::conformance {
 namespace {
 
-using device::Communicator;
 using device::OperationMark;
-using device::Stream;
-using device::TreeSum;
 using ::testing::HasSubstr;
-
-const Stream kHost = Stream::host();
-
-/// Makes the communicator of a rank; the test goes on only with one.
-std::unique_ptr<Communicator> make(const Cast& cast, Peer& peer, const Ends& ends) {
-  auto made = cast.implementation.make(peer, ends.wait);
-  EXPECT_TRUE(made.has_value()) << made.error().message;
-  return std::move(made).value();
-}
 
 void expect_ok(const Result<void>& result) { EXPECT_TRUE(result.has_value()) << result.error().message; }
 
@@ -77,14 +64,6 @@ bool reduce_in_place_and_check(Communicator& communicator, const TreeSum& sum, i
   return true;
 }
 
-std::byte pattern(int rank, int64_t i) { return static_cast<std::byte>(rank * 37 + i * 11 + i / 251); }
-
-std::vector<std::byte> pattern_of(int rank, int64_t bytes) {
-  std::vector<std::byte> values(static_cast<size_t>(bytes));
-  for (int64_t i = 0; i < bytes; ++i) values[i] = pattern(rank, i);
-  return values;
-}
-
 void gather_and_check(Communicator& communicator, const std::vector<int64_t>& counts) {
   std::vector<std::byte> expected;
   for (int rank = 0; rank < communicator.size(); ++rank) {
@@ -106,36 +85,6 @@ void broadcast_and_check(Communicator& communicator, int root, int64_t bytes) {
 }
 
 TreeSum uneven_sum(int ranks) { return TreeSum(splits_for(ranks)[1]); }
-
-/// Every operation once, of a size that every rank has a part in; broadcasts come from the last rank.
-struct NamedOperation {
-  const char* name;
-  Result<void> (*run)(Communicator&);
-};
-
-Result<void> run_all_reduce(Communicator& communicator) {
-  const TreeSum sum(splits_for(communicator.size())[0]);
-  std::vector<float> dst(64);
-  return communicator.all_reduce(sum, reference_roots(sum.split, communicator.rank(), 64), dst, kHost);
-}
-
-Result<void> run_all_gather(Communicator& communicator) {
-  const std::vector<int64_t> counts(static_cast<size_t>(communicator.size()), 24);
-  std::vector<std::byte> dst(24 * counts.size());
-  return communicator.all_gather(pattern_of(communicator.rank(), 24), counts, dst, kHost);
-}
-
-Result<void> run_broadcast(Communicator& communicator) {
-  std::vector<std::byte> values = pattern_of(communicator.rank(), 100);
-  return communicator.broadcast(values, communicator.size() - 1, kHost);
-}
-
-Result<void> run_barrier(Communicator& communicator) { return communicator.barrier(kHost); }
-
-constexpr NamedOperation kOperations[] = {{"all_reduce", run_all_reduce},
-                                          {"all_gather", run_all_gather},
-                                          {"broadcast", run_broadcast},
-                                          {"barrier", run_barrier}};
 
 TEST(TreeReference, TellsOrdersOfAdditionApart) {
   int different = 0;
@@ -338,77 +287,6 @@ TEST_P(CommunicatorConformance, TakesNothingFromTheHeapInSteadyState) {
     }
     EXPECT_EQ(allocations_of_this_thread() - before, 0);
     EXPECT_TRUE(all_ok);
-  });
-}
-
-TEST_P(CommunicatorConformance, EndsAWaitWithTheReasonOfTheAbort) {
-  for (const NamedOperation& operation : kOperations) {
-    run_ranks(GetParam(), [&](Peer& peer) {
-      Ends ends;
-      const auto communicator = make(GetParam(), peer, ends);
-      if (peer.size() == 1 || peer.rank() == peer.size() - 1) return;  // the last rank never comes
-      const Error reason{ErrorKind::kPeerLost, "[test] rank 7 is gone", 7};
-      TimePoint raised;
-      std::thread monitor([&] {
-        while (communicator->last_operation().sequence == 0) std::this_thread::yield();
-        raised = ends.clock.now();
-        ends.abort.raise(reason);
-      });
-      const Result<void> ended = operation.run(*communicator);
-      monitor.join();
-      ASSERT_FALSE(ended.has_value()) << operation.name;
-      EXPECT_EQ(ended.error(), reason) << operation.name;
-      EXPECT_LT(to_seconds(ends.clock.now() - raised), 2.0) << operation.name;  // loaded machines; it polls each ms
-      EXPECT_STREQ(communicator->last_operation().operation, operation.name);
-    });
-  }
-}
-
-TEST_P(CommunicatorConformance, StartsNothingOnceTheFlagIsUp) {
-  run_ranks(GetParam(), [&](Peer& peer) {
-    Ends ends;
-    const auto communicator = make(GetParam(), peer, ends);
-    const Error reason{ErrorKind::kCancelled, "[test] interrupted"};
-    ends.abort.raise(reason);
-    for (const NamedOperation& operation : kOperations) EXPECT_EQ(operation.run(*communicator).error(), reason);
-  });
-}
-
-TEST_P(CommunicatorConformance, NamesOperationSequenceAndMissingRankAtTheDeadline) {
-  for (const NamedOperation& operation : kOperations) {
-    run_ranks(GetParam(), [&](Peer& peer) {
-      Ends ends;
-      const auto communicator = make(GetParam(), peer, ends);
-      const int last = peer.size() - 1;
-      if (peer.size() == 1 || peer.rank() == last) return;  // the last rank never comes
-      ends.clock.run_fast();
-      const Result<void> ended = operation.run(*communicator);
-      ASSERT_FALSE(ended.has_value()) << operation.name;
-      EXPECT_EQ(ended.error().kind, ErrorKind::kDeadlineExceeded);
-      EXPECT_THAT(ended.error().message, HasSubstr(operation.name));
-      const std::string missing = GetParam().implementation.sees_all ? std::to_string(last) : "[0-9]+";
-      EXPECT_THAT(ended.error().message,
-                  ::testing::ContainsRegex(fmt::format("ranks? ([0-9]+, )*{} missing", missing)));
-      if (GetParam().implementation.counts_all) {
-        EXPECT_THAT(ended.error().message, HasSubstr("operation 1)"));
-      }
-    });
-  }
-}
-
-TEST_P(CommunicatorConformance, StaysUnusableAfterAnError) {
-  run_ranks(GetParam(), [&](Peer& peer) {
-    Ends ends;
-    const auto communicator = make(GetParam(), peer, ends);
-    if (peer.size() == 1 || peer.rank() == peer.size() - 1) return;
-    ends.clock.run_fast();
-    const Result<void> first = run_barrier(*communicator);
-    ASSERT_FALSE(first.has_value());
-    for (const NamedOperation& operation : kOperations) {
-      EXPECT_EQ(operation.run(*communicator).error(), first.error());
-    }
-    EXPECT_STREQ(communicator->last_operation().operation, "barrier");
-    EXPECT_EQ(communicator->last_operation().sequence, 1u);
   });
 }
 

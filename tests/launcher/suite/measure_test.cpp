@@ -9,7 +9,7 @@
 #include <sstream>
 
 #include "launcher/bench/suite/file_cache.h"
-#include "tests/runtime/checkpoint/temporary_directory.h"
+#include "tests/temporary_directory.h"
 
 namespace lockstep::launcher::suite {
 namespace {
@@ -40,7 +40,7 @@ class SuiteMeasure : public ::testing::Test {
                    [this](const std::string& line) { lines_.push_back(line); });
   }
 
-  const checkpoint::TemporaryDirectory directory_;
+  const TemporaryDirectory directory_;
   const fs::path folder_ = directory_.path();
   process::ChildStop stop_;
   std::vector<std::string> lines_;

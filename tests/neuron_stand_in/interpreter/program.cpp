@@ -118,8 +118,9 @@ Result<void> check(const hlo::Module& module) {
 }  // namespace
 
 Error Placed::unsupported(const std::string& what) const {
-  return {ErrorKind::kUnsupported, fmt::format("[stand-in] cannot run {}: {} of {} is not implemented",
-                                               instruction.name, what, to_string(instruction.opcode))};
+  return {ErrorKind::kUnsupported,
+          fmt::format("[stand-in] cannot run {}: found {} of {}, expected what the lowering writes", instruction.name,
+                      what, to_string(instruction.opcode))};
 }
 
 Result<std::unique_ptr<Program>> Program::compile(hlo::Module module, int rank) {

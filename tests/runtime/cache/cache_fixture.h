@@ -10,7 +10,7 @@
 #include "runtime/cache/cache.h"
 #include "runtime/cache/key.h"
 #include "tests/runtime/cache/cases.h"
-#include "tests/runtime/checkpoint/temporary_directory.h"
+#include "tests/temporary_directory.h"
 
 namespace lockstep::cache {
 
@@ -34,7 +34,7 @@ class CacheTest : public ::testing::Test {
   fs::path folder() const { return directory_.path() / "cache"; }
   fs::path entry(const device::ArtifactKey& key) const { return folder() / "entries" / address_of(key); }
 
-  checkpoint::TemporaryDirectory directory_;
+  TemporaryDirectory directory_;
   Lines lines_;
   Maker maker_;
   FailingMaker failing_;

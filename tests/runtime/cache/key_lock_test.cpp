@@ -6,7 +6,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-#include "tests/runtime/checkpoint/temporary_directory.h"
+#include "tests/temporary_directory.h"
 
 namespace lockstep::cache {
 namespace {
@@ -48,7 +48,7 @@ class HoldingProcess {
 };
 
 TEST(KeyLock, IsFreeAtOnceWhenItsHolderWasKilled) {
-  checkpoint::TemporaryDirectory directory;
+  TemporaryDirectory directory;
   const auto path = directory.path() / "locks" / "a";
   HoldingProcess holder(path);
   const auto refused = KeyLock::acquire(path, {.most_s = 0.05});
@@ -62,13 +62,13 @@ TEST(KeyLock, IsFreeAtOnceWhenItsHolderWasKilled) {
 }
 
 TEST(KeyLock, EndsWithTheObject) {
-  checkpoint::TemporaryDirectory directory;
+  TemporaryDirectory directory;
   const auto path = directory.path() / "a";
   for (int i = 0; i < 3; ++i) EXPECT_TRUE(KeyLock::acquire(path, {.most_s = 0.0}).has_value());
 }
 
 TEST(KeyLock, SaysForWhomItWaits) {
-  checkpoint::TemporaryDirectory directory;
+  TemporaryDirectory directory;
   const auto path = directory.path() / "a";
   HoldingProcess holder(path);
   std::string told;

@@ -9,7 +9,7 @@
 #include "runtime/core/digest.h"
 #include "tests/runtime/cache/cases.h"
 #include "tests/runtime/cache/object_server.h"
-#include "tests/runtime/checkpoint/temporary_directory.h"
+#include "tests/temporary_directory.h"
 
 namespace lockstep::cache {
 namespace {
@@ -46,7 +46,7 @@ class RemoteTest : public ::testing::Test {
   static std::string path_of(const char* kind) { return "/bucket/prefix/" + address_of(key_of()) + "." + kind; }
 
   ObjectServer server_;
-  checkpoint::TemporaryDirectory directory_;
+  TemporaryDirectory directory_;
   Lines lines_;
   Maker maker_;
 };

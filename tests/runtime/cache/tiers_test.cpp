@@ -139,7 +139,7 @@ TEST_F(ArtifactsTest, AreNotExportedWhenTheyAreDamaged) {
 }
 
 TEST(Artifacts, AreNotFoundWhereThereAreNone) {
-  checkpoint::TemporaryDirectory directory;
+  TemporaryDirectory directory;
   EXPECT_EQ(open_artifacts(directory.path(), [](LogLevel, const std::string&) {}).error().kind, ErrorKind::kNotFound);
 }
 

@@ -7,7 +7,7 @@
 #include <thread>
 
 #include "tests/model/hashed_weights.h"
-#include "tests/runtime/checkpoint/temporary_directory.h"
+#include "tests/temporary_directory.h"
 
 namespace lockstep::checkpoint {
 namespace {

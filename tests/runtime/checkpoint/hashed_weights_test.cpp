@@ -3,7 +3,7 @@
 #include <gtest/gtest.h>
 
 #include "runtime/checkpoint/checkpoint.h"
-#include "tests/runtime/checkpoint/temporary_directory.h"
+#include "tests/temporary_directory.h"
 
 namespace lockstep::model {
 namespace {
@@ -25,7 +25,7 @@ TEST(HashedWeights, DifferBetweenSeeds) {
 }
 
 TEST(HashedWeights, MakeAModelThatOpensWithItsTensors) {
-  const checkpoint::TemporaryDirectory directory;
+  const TemporaryDirectory directory;
   const auto path = directory.path() / "model";
   write_hashed_model(path, R"({"model_type": "llama"})", {{"norm.weight", {24}}, {"head.weight", {8, 24}}}, 1, {});
   EXPECT_TRUE(std::filesystem::exists(path / "config.json"));

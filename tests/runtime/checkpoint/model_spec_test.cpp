@@ -6,7 +6,7 @@
 #include <nlohmann/json.hpp>
 
 #include "tests/runtime/checkpoint/spec_testing.h"
-#include "tests/runtime/checkpoint/temporary_directory.h"
+#include "tests/temporary_directory.h"
 
 namespace lockstep::checkpoint {
 namespace {

@@ -7,7 +7,7 @@
 #include <cerrno>
 #include <string>
 
-#include "tests/runtime/checkpoint/temporary_directory.h"
+#include "tests/temporary_directory.h"
 
 namespace lockstep::checkpoint {
 namespace {

@@ -7,7 +7,7 @@
 #include <functional>
 
 #include "tests/runtime/checkpoint/counting_tensor.h"
-#include "tests/runtime/checkpoint/temporary_directory.h"
+#include "tests/temporary_directory.h"
 
 namespace lockstep::checkpoint {
 namespace {

@@ -4,8 +4,8 @@
 #include <gtest/gtest.h>
 
 #include "tests/runtime/checkpoint/counting_tensor.h"
-#include "tests/runtime/checkpoint/temporary_directory.h"
 #include "tests/runtime/checkpoint/written_torch_file.h"
+#include "tests/temporary_directory.h"
 
 namespace lockstep::checkpoint {
 namespace {

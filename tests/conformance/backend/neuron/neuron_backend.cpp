@@ -6,7 +6,6 @@
 #include <filesystem>
 
 #include "runtime/backends/neuron/neuron.h"
-#include "runtime/backends/reference/reference.h"
 #include "runtime/cache/cache.h"
 #include "tests/conformance/backend/backends.h"
 
@@ -58,12 +57,6 @@ class SharedBackend final : public device::Backend {
 };
 
 }  // namespace
-
-const BackendUnderTest& reference_backend() {
-  static const BackendUnderTest kReference{
-      "Reference", [](int threads) { return reference::make_backend({.threads = threads}); }, true};
-  return kReference;
-}
 
 const std::vector<BackendUnderTest>& backends_under_test() {
   static const std::vector<BackendUnderTest> kBackends = {

@@ -14,6 +14,7 @@
 #include "runtime/backends/neuron/compiler/driver.h"
 #include "runtime/backends/neuron/hlo/wire.h"
 #include "tests/neuron_stand_in/neff.h"
+#include "tests/temporary_directory.h"
 
 namespace lockstep::neuron {
 namespace {
@@ -51,20 +52,15 @@ std::string text_of(const fs::path& path) {
 
 class CompilerDriver : public ::testing::Test {
  protected:
-  CompilerDriver() {
-    std::string pattern = (fs::path(::testing::TempDir()) / "neuron_compiler_XXXXXX").string();
-    folder_ = ::mkdtemp(pattern.data());
-  }
-  ~CompilerDriver() override { fs::remove_all(folder_); }
-
   /// The stand-in, misbehaving as `how` says.
   CompilerOptions stand_in(const std::string& how = "") const {
     return {.program = LOCKSTEP_STAND_IN_CC,
-            .environment = {{"STAND_IN_CC", how}, {"STAND_IN_CC_LOG", (folder_ / "runs").string()}},
+            .environment = {{"STAND_IN_CC", how}, {"STAND_IN_CC_LOG", (directory_.path() / "runs").string()}},
             .deadline = 120s};
   }
   device::ArtifactWorkspace workspace() const {
-    return {.folder = folder_, .artifact = folder_ / "artifact.neff", .log = folder_ / "log"};
+    return {
+        .folder = directory_.path(), .artifact = directory_.path() / "artifact.neff", .log = directory_.path() / "log"};
   }
   /// The error of compiling `step`.
   Error failure(const CompilerOptions& options, const LoweredStep& step) const {
@@ -73,7 +69,7 @@ class CompilerDriver : public ::testing::Test {
     return made.has_value() ? Error{ErrorKind::kInternal, "it did compile"} : made.error();
   }
 
-  fs::path folder_;
+  TemporaryDirectory directory_;
 };
 
 /// Makes everything, and remembers the keys.
@@ -108,7 +104,7 @@ TEST_F(CompilerDriver, GivesTheModuleAndTheFlagsAndTakesTheArtifact) {
   EXPECT_EQ(neff.logical_cores, 2u);
   EXPECT_THAT(neff.flags, AllOf(Contains("-O1"), Contains("--auto-cast=none")));
   EXPECT_EQ(neff.module, hlo::to_bytes(step.module));
-  EXPECT_THAT(text_of(folder_ / "log"), HasSubstr("neuronx-cc-stand-in: checked prefill_64"));
+  EXPECT_THAT(text_of(directory_.path() / "log"), HasSubstr("neuronx-cc-stand-in: checked prefill_64"));
 }
 
 TEST_F(CompilerDriver, KeysAnArtifactByAllThatItDependsOn) {
@@ -157,7 +153,7 @@ TEST_F(CompilerDriver, KeepsTheLogOfAFailureAndSaysItsEnd) {
   EXPECT_EQ(error.kind, ErrorKind::kFailedPrecondition);
   EXPECT_THAT(error.message, AllOf(HasSubstr("did not compile decode for trn1: found exit code 70"),
                                    HasSubstr("\n    neuronx-cc-stand-in: failed on request")));
-  EXPECT_THAT(text_of(folder_ / "log"), HasSubstr("a line about nothing"));
+  EXPECT_THAT(text_of(directory_.path() / "log"), HasSubstr("a line about nothing"));
 }
 
 TEST_F(CompilerDriver, TellsFailuresApart) {
@@ -217,7 +213,7 @@ TEST_F(CompilerDriver, EndsACompilerThatHangsWithAllThatItStarted) {
   const Error error = failure(options, copying_step("decode"));
   EXPECT_EQ(error.kind, ErrorKind::kDeadlineExceeded);
   EXPECT_THAT(error.message, HasSubstr("did not end within 1 s: it and what it had started were ended"));
-  std::istringstream runs(text_of(folder_ / "runs"));
+  std::istringstream runs(text_of(directory_.path() / "runs"));
   std::string name, target;
   int process = 0;
   runs >> name >> target >> process;

@@ -8,26 +8,12 @@
 
 #include "runtime/backends/reference/reference.h"
 #include "runtime/graph/builder.h"
+#include "tests/temporary_directory.h"
 
 namespace lockstep::reference {
 namespace {
 
 using ::testing::HasSubstr;
-
-/// A folder of this test, removed at its end.
-class Folder {
- public:
-  Folder() {
-    std::string name = (std::filesystem::temp_directory_path() / "lockstep-reference-XXXXXX").string();
-    LOCKSTEP_CHECK(mkdtemp(name.data()) != nullptr, name);
-    path_ = name;
-  }
-  ~Folder() { std::filesystem::remove_all(path_); }
-  const std::filesystem::path& path() const { return path_; }
-
- private:
-  std::filesystem::path path_;
-};
 
 TEST(MakeBackend, FindsTheModuleBesideTheProgramByDefault) {
   const auto backend = make_backend({});
@@ -46,7 +32,7 @@ TEST(MakeBackend, RefusesAThreadCountBelowOne) {
 }
 
 TEST(MakeBackend, NamesThePathOfAModuleThatIsNotThere) {
-  const Folder folder;
+  const TemporaryDirectory folder;
   const auto backend = make_backend({.module_directory = folder.path()});
   ASSERT_TRUE(backend.has_error());
   EXPECT_EQ(backend.error().kind, ErrorKind::kUnavailable);
@@ -55,7 +41,7 @@ TEST(MakeBackend, NamesThePathOfAModuleThatIsNotThere) {
 }
 
 TEST(MakeBackend, RefusesAFileThatIsNoModule) {
-  const Folder folder;
+  const TemporaryDirectory folder;
   std::ofstream(folder.path() / module_file_name()) << "text";
   EXPECT_EQ(make_backend({.module_directory = folder.path()}).error().kind, ErrorKind::kUnavailable);
 }

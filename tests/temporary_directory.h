@@ -1,4 +1,4 @@
-// A directory that a test fills with damaged files.
+// A directory that a test fills.
 #pragma once
 
 #include <stdlib.h>
@@ -10,13 +10,13 @@
 
 #include "runtime/core/check.h"
 
-namespace lockstep::checkpoint {
+namespace lockstep {
 
 /// Made empty, removed with everything in it.
 class TemporaryDirectory {
  public:
   TemporaryDirectory() {
-    std::string name = (std::filesystem::temp_directory_path() / "lockstep-checkpoint-XXXXXX").string();
+    std::string name = (std::filesystem::temp_directory_path() / "lockstep-test-XXXXXX").string();
     LOCKSTEP_CHECK(::mkdtemp(name.data()) != nullptr, name);
     path_ = name;
   }
@@ -46,4 +46,4 @@ class TemporaryDirectory {
   std::filesystem::path path_;
 };
 
-}  // namespace lockstep::checkpoint
+}  // namespace lockstep

@@ -1,0 +1,14 @@
+// The measure of every list of backends.
+#include "runtime/backends/reference/reference.h"
+
+#include "tests/conformance/backend/backends.h"
+
+namespace lockstep::conformance {
+
+const BackendUnderTest& reference_backend() {
+  static const BackendUnderTest kReference{
+      "Reference", [](int threads) { return reference::make_backend({.threads = threads}); }, true};
+  return kReference;
+}
+
+}  // namespace lockstep::conformance
