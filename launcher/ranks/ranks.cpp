@@ -41,6 +41,9 @@ void take_signal(int signal, RankOffice& office, AbortFlag& abort, GroupWatch* w
   watch->tell(error);
 }
 
+/// Rank 0 alone knows who has not come: at the start's deadline the others leave it this long to say so first.
+constexpr auto kWordOfRank0 = std::chrono::milliseconds(500);
+
 /// Ends the process where a library call does not return.
 [[noreturn]] void give_up(RankOffice& office, GroupWatch& watch, const char* operation, Duration limit) {
   const Error error =
@@ -80,7 +83,7 @@ Result<std::unique_ptr<transport::Bootstrap>> meet(const transport::LaunchEnviro
                                                    const transport::WaitOptions& wait, RankOffice& office,
                                                    GroupWatch& watch, ControlPlane& plane) {
   const auto limit = duration_of(options.start_deadline_s);
-  const Watchdog watchdog(limit,
+  const Watchdog watchdog(limit + (place.rank == 0 ? Duration{} : kWordOfRank0),
                           [&] { give_up(office, watch, "the start (MPI_Init and the first exchanges)", limit); });
   office.phases().enter("launch");
   const std::string library = transport::mpi::library_name();

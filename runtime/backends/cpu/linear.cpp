@@ -64,18 +64,24 @@ void cut_into_slabs(LinearPlan& plan) {
 /// How few rows pass the weights: in tiles, each over some slabs of a panel at a time.
 struct FewTiles {
   int64_t count = 1;
+  int64_t first = 0;  // rows of tile 0, where it has more than its share: it asks for the weights that come next
   size_t slabs = std::numeric_limits<size_t>::max();
-  bool ahead = false;  // the next slabs come into the cache meanwhile
+  bool ahead = false;  // all tiles together ask for the next slabs
 
   static FewTiles of(const Kernels& kernels, int64_t rows) {
     if (rows <= kernels.streamed_rows) return {};
-    // Asking ahead pays where four tiles hide how few lines a core can ask for at once.
+    if (kernels.streamed_rows == 1) return {.count = tiles_of(rows), .slabs = 1};
+    // From here on four tiles of equal size hide how few lines a core can ask for at once.
     constexpr int64_t kRowsToAskAhead = 16;
-    const bool ahead = kernels.streamed_rows > 1 && rows >= kRowsToAskAhead;
-    if (ahead) return {.count = std::max<int64_t>(4, tiles_of(rows)), .slabs = 4, .ahead = true};
-    return {.count = tiles_of(rows), .slabs = 1, .ahead = false};
+    if (rows >= kRowsToAskAhead) return {.count = std::max<int64_t>(4, tiles_of(rows)), .slabs = 4, .ahead = true};
+    return {.count = 1 + tiles_of(rows - kFewRowsTile), .first = kFewRowsTile, .slabs = 4};
   }
-  Range rows_of(int64_t tile, int64_t rows) const { return {rows * tile / count, rows * (tile + 1) / count}; }
+  Range rows_of(int64_t tile, int64_t rows) const {
+    if (first == 0) return {rows * tile / count, rows * (tile + 1) / count};
+    if (tile == 0) return {0, first};
+    const int64_t rest = rows - first, others = count - 1;
+    return {first + rest * (tile - 1) / others, first + rest * tile / others};
+  }
 };
 
 FewRowsFunction few_rows_for(const Kernels& kernels, const Packing& packing) {

@@ -11,17 +11,24 @@
 //
 // Up to seven rows keep their accumulators in registers; of eight rows those of the last strip stay in the first-level
 // cache, which is faster than passing the weights twice. There is no prefetch in a stream that memory alone holds back:
-// the core's own prefetcher does better (docs/performance.md). Included by the isa_*.cpp files after lanes.h.
+// the core's own prefetcher does better. With eight rows a core that waits for a line does no dots, so each line is
+// asked for well ahead, into the second-level cache (docs/performance.md). Included by the isa_*.cpp files after
+// lanes.h.
 #pragma once
 
 #include "runtime/backends/cpu/kernels/product.h"
 
 namespace lockstep::cpu::LOCKSTEP_CPU_ISA {
 
+constexpr int64_t kLine = 64;
+constexpr int64_t kFarBytes = 16384;
+constexpr int kToFirstLevel = 3, kToSecondLevel = 2;  // of the caches, as __builtin_prefetch counts
+
 /// The accumulators of R rows times V strips.
 template <typename Kind, int R, int V, bool kAhead>
 struct FewRowsTile {
   static constexpr int kHeld = R == 8 && V == 4 ? 3 : V;  // strips in registers; another one stays where it is stored
+  static constexpr bool kFar = R == 8 && V * Kind::kStepBytes == 4 * kLine;  // every second row asks for a line
   Lanes sums[R][kHeld];
 
   template <typename Work>
@@ -71,9 +78,10 @@ struct FewRowsTile {
       typename Kind::Vector weights[V];
 #pragma GCC unroll 4
       for (int v = 0; v < V; ++v) weights[v] = Kind::weights(w + v * Kind::kStepBytes);
-      if constexpr (kAhead) __builtin_prefetch(ahead);
+      if constexpr (kAhead) __builtin_prefetch(ahead, 0, R == 4 ? kToSecondLevel : kToFirstLevel);
 #pragma GCC unroll 8
       for (int r = 0; r < R; ++r) {
+        if (kFar && r % 2 == 0) __builtin_prefetch(w + kFarBytes + r / 2 * kLine, 0, kToSecondLevel);
         const typename Kind::Vector broadcast = Kind::broadcast(x + r * p.x_stride);
 #pragma GCC unroll 4
         for (int v = 0; v < kHeld; ++v) sums[r][v] = Kind::accumulate(sums[r][v], weights[v], broadcast);
