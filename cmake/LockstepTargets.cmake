@@ -35,8 +35,13 @@ endfunction()
 
 lockstep_add_precompiled(NAME lockstep_library_headers HEADERS ${lockstep_common_headers} LIBRARIES fmt::fmt)
 set_target_properties(lockstep_library_headers PROPERTIES POSITION_INDEPENDENT_CODE ON)
+
+# Tests are compiled more often than run: what they test has the optimisation of its own library.
+add_library(lockstep_test_flags INTERFACE)
+target_link_libraries(lockstep_test_flags INTERFACE lockstep_flags)
+target_compile_options(lockstep_test_flags INTERFACE $<$<CONFIG:Release>:-O1>)
 lockstep_add_precompiled(NAME lockstep_test_headers HEADERS ${lockstep_common_headers} <gmock/gmock.h>
-                         LIBRARIES fmt::fmt GTest::gmock)
+                         LIBRARIES lockstep_test_flags fmt::fmt GTest::gmock)
 
 # lockstep_add_library(NAME target SOURCES file… [PUBLIC target…] [PRIVATE target…])
 # A static library of position-independent code (backend modules link it too).
@@ -59,7 +64,7 @@ function(lockstep_add_test)
     set(ARG_TIMEOUT 120)
   endif()
   add_executable(${ARG_NAME} ${ARG_SOURCES})
-  target_link_libraries(${ARG_NAME} PRIVATE lockstep_flags ${ARG_LIBRARIES} GTest::gmock GTest::gtest_main)
+  target_link_libraries(${ARG_NAME} PRIVATE lockstep_test_flags ${ARG_LIBRARIES} GTest::gmock GTest::gtest_main)
   target_precompile_headers(${ARG_NAME} REUSE_FROM lockstep_test_headers)
   add_test(NAME ${ARG_NAME} COMMAND ${ARG_NAME})
   set_tests_properties(${ARG_NAME} PROPERTIES LABELS "${ARG_LABELS}" TIMEOUT ${ARG_TIMEOUT})
