@@ -24,7 +24,7 @@ int checked_depth(int inner) {
   return inner + 1;
 }
 
-std::string quoted(std::string_view text) {
+std::string quoted_text(std::string_view text) {
   const bool use_double = text.find('\'') != std::string_view::npos && text.find('"') == std::string_view::npos;
   const char quote = use_double ? '"' : '\'';
   std::string out(1, quote);
@@ -194,7 +194,7 @@ std::string float_repr(double value) {
 }
 
 std::string to_repr(const Value& value) {
-  if (const std::string* text = value.string()) return quoted(*text);
+  if (const std::string* text = value.string()) return quoted_text(*text);
   std::string out;
   if (const List* list = value.list()) {
     for (const Value& item : list->items) out += (out.empty() ? "" : ", ") + to_repr(item);
