@@ -1,5 +1,7 @@
 #include "runtime/backends/cpu/isa.h"
 
+#include "runtime/core/tile_unit.h"
+
 namespace lockstep::cpu {
 
 std::string_view to_string(Isa isa) {
@@ -8,6 +10,7 @@ std::string_view to_string(Isa isa) {
     case Isa::kAvx2: return "avx2";
     case Isa::kAvx512: return "avx512";
     case Isa::kAvx512Bf16: return "avx512_bf16";
+    case Isa::kAmx: return "amx";
   }
   return "unknown";
 }
@@ -21,12 +24,13 @@ Isa best_isa() {
       !__builtin_cpu_supports("avx512dq") || !__builtin_cpu_supports("avx512vl")) {
     return Isa::kAvx2;
   }
-  return __builtin_cpu_supports("avx512bf16") ? Isa::kAvx512Bf16 : Isa::kAvx512;
+  if (!__builtin_cpu_supports("avx512bf16")) return Isa::kAvx512;
+  return has_tile_unit() ? Isa::kAmx : Isa::kAvx512Bf16;
 }
 
 std::vector<Isa> available_isas() {
   std::vector<Isa> isas;
-  for (Isa isa : {Isa::kPortable, Isa::kAvx2, Isa::kAvx512, Isa::kAvx512Bf16}) {
+  for (Isa isa : {Isa::kPortable, Isa::kAvx2, Isa::kAvx512, Isa::kAvx512Bf16, Isa::kAmx}) {
     if (isa <= best_isa()) isas.push_back(isa);
   }
   return isas;
