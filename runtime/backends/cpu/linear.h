@@ -130,6 +130,7 @@ struct LinearTask {
   void stream_tiled(Range rows, Strips strips, const std::byte* arranged, float* scratch) const;
   void walk_tiled(Range rows, Strips strips, const std::byte* arranged, float* scratch) const;
   TiledRows tiled_call(Range rows, const std::byte* arranged) const;
+  const std::byte* weights_of(Strips strips, int64_t panel, size_t slab) const;
   void run_tiled_call(TiledRows& call, Range rows, int64_t panel, Strips strips) const;
   int64_t tiled_scratch_floats() const;
   void run_few_rows(int64_t panel, Strips strips, const std::byte* arranged, float* sums) const;

@@ -16,7 +16,8 @@ namespace {
 
 constexpr int64_t kStepBytes = 4;        // of a row of x: a pair of bfloat16
 constexpr int64_t kTiledSlabSteps = 64;
-constexpr int64_t kStreamedRows = 32;    // up to so many, the weights of a panel pass in one call
+constexpr int64_t kStreamedRows = 128;    // up to so many, the weights of a panel pass in one call
+constexpr int64_t kAheadBytes = 1024;    // how far ahead of one tile of rows weights are asked for
 constexpr int64_t kCacheBytes = 1 << 20; // half of a second-level cache
 constexpr int64_t kMostPanels = 4;       // of a group
 constexpr int64_t kPadFloats = 80;       // between stacks, so that they begin in different sets of a cache
@@ -125,16 +126,7 @@ void LinearTask::walk_tiled(Range rows, Strips strips, const std::byte* arranged
     call.begin = plan.segments.data() + plan.slabs[walk.slab];
     call.end = plan.segments.data() + plan.slabs[walk.slab + 1];
     call.stack = scratch + (walk.panel - walk.first) * stack_floats;
-    call.weights_ahead = {};
-    if (!next.is_done()) {
-      const Segment& from = plan.segments[plan.slabs[next.slab]];
-      const Segment& last = plan.segments[plan.slabs[next.slab + 1] - 1];
-      const Product whole = product_of(weight.packing, weight.data, next.panel, strips_in_panel(strips, next.panel));
-      call.weights_ahead = {.data = whole.weights + from.begin * whole.weight_stride,
-                            .rows = last.begin + last.steps - from.begin,
-                            .stride = whole.weight_stride,
-                            .lines = whole.strips};
-    }
+    call.next_weights = next.is_done() ? nullptr : weights_of(strips, next.panel, next.slab);
     run_tiled_call(call, rows, walk.panel, strips);
     walk = next;
   }
@@ -144,18 +136,31 @@ void LinearTask::stream_tiled(Range rows, Strips strips, const std::byte* arrang
   if (rows.size() == 0) return;
   TiledRows call = tiled_call(rows, arranged);
   call.stack = scratch;
+  const bool is_one_tile = rows.size() <= kTileSteps;
   for (int64_t panel = strips.begin / kPanelStrips; panel * kPanelStrips < strips.end; ++panel) {
+    const std::byte* const weights = weights_of(strips, panel, 0);
+    const int64_t stride = weight.packing.step_stride(panel);
+    const bool is_whole = strips_in_panel(strips, panel).size() == weight.packing.strips_of_panel(panel);
     for (size_t slab = 0; slab + 1 < plan.slabs.size();) {
       call.begin = plan.segments.data() + plan.slabs[slab];
-      // As many slabs as have one shape, up to a root.
-      for (++slab; slab + 1 < plan.slabs.size(); ++slab) {
+      // One tile of rows takes as many slabs as have one shape, up to a root.
+      for (++slab; is_one_tile && slab + 1 < plan.slabs.size(); ++slab) {
         const Segment& next = plan.segments[plan.slabs[slab]];
         if ((&next)[-1].root >= 0 || remainder_of(next) != remainder_of(*call.begin)) break;
       }
       call.end = plan.segments.data() + plan.slabs[slab];
+      const int64_t end = call.end[-1].begin + call.end[-1].steps;
+      // The next slab, or panel, follows in memory.
+      call.next_weights = weights + (is_one_tile ? call.begin->begin * stride + kAheadBytes : end * stride);
+      if (!is_whole) call.next_weights = nullptr;  // half of what lies there is another worker's
       run_tiled_call(call, rows, panel, strips);
     }
   }
+}
+
+const std::byte* LinearTask::weights_of(Strips strips, int64_t panel, size_t slab) const {
+  const Product whole = product_of(weight.packing, weight.data, panel, strips_in_panel(strips, panel));
+  return whole.weights + plan.segments[plan.slabs[slab]].begin * whole.weight_stride;
 }
 
 TiledRows LinearTask::tiled_call(Range rows, const std::byte* arranged) const {

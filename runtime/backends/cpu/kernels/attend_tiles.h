@@ -27,9 +27,9 @@ struct ValuePanel {
 /// Adds weights · values to `result`, as many rows as the unit is configured for.
 static void add_weighted(const std::byte* weights, const ValuePanel& values, float* result, int64_t result_stride) {
   const auto add = [&]<int V>() __attribute__((always_inline)) {
-    WideSums<V>::resume(result, result_stride);
-    WideSums<V>::add(values.data, values.stride, weights, kWeightBytes, kPanel / 2);
-    WideSums<V>::close(result, result_stride);
+    WideSums<MultiplyPairs, V>::resume(result, result_stride);
+    WideSums<MultiplyPairs, V>::add(values.data, values.stride, weights, kWeightBytes, kPanel / 2);
+    WideSums<MultiplyPairs, V>::close(result, result_stride);
   };
   switch (values.strips) {
     case 1: add.template operator()<1>(); break;
@@ -92,9 +92,9 @@ template <bool kIsShaped>
 static void attend_tile_rows(const PairedTile& tile, int first, int rows) {
   alignas(64) float scores[kTileSide * kPanel];
   alignas(64) std::byte weights[kTileSide * kWeightBytes];
-  WideSums<4>::open();
-  WideSums<4>::add(tile.keys, kPanelStrips * 64, tile.q + first * tile.q_stride, tile.q_stride, tile.steps);
-  WideSums<4>::close(scores, kPanel);
+  WideSums<MultiplyPairs, 4>::open();
+  WideSums<MultiplyPairs, 4>::add(tile.keys, kPanelStrips * 64, tile.q + first * tile.q_stride, tile.q_stride, tile.steps);
+  WideSums<MultiplyPairs, 4>::close(scores, kPanel);
   for (int r = 0; r < rows; ++r) {
     Lanes products[kPanelStrips];
 #pragma GCC unroll 4
@@ -132,13 +132,10 @@ static void attend_on_tiles(const PairedTile& tile) {
       attend_tile_rows<false>(tile, first, rows);
     }
     if (first > 0 || tile.next_keys == nullptr) continue;
-    const LinesAhead keys{.data = tile.next_keys, .rows = tile.steps, .stride = kPanelStrips * 64, .lines = 4};
-    const LinesAhead values{
-        .data = tile.next_values, .rows = kPanel / 2, .stride = tile.columns * kStepBytes, .lines = tile.columns / 16};
-    ask_for(keys, 0, 1);
-    ask_for(values, 0, 1);
+    for (int64_t at = 0; at < tile.steps * kPanelStrips * 64; at += 64) __builtin_prefetch(tile.next_keys + at, 0, 2);
+    for (int64_t at = 0; at < kPanel * tile.columns * 2; at += 64) __builtin_prefetch(tile.next_values + at, 0, 2);
   }
-  _tile_release();
+  release();
 }
 
 }  // namespace lockstep::cpu::LOCKSTEP_CPU_ISA

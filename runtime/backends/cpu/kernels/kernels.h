@@ -73,14 +73,6 @@ constexpr int kFewRowsTile = 8;
 constexpr int64_t kFewRowsFloats = kFewRowsTile * kPanel;
 using FewRowsFunction = void (*)(const FewRows&);
 
-/// Lines of memory that are read later.
-struct LinesAhead {
-  const std::byte* data = nullptr;
-  int64_t rows = 0;
-  int64_t stride = 0;  // bytes from one row to the next
-  int64_t lines = 0;   // of 64 bytes, of each row
-};
-
 /// Segments in order, as for few rows, for any number of rows, on a unit that multiplies tiles. The steps of all the
 /// segments leave the same remainder when they are divided by kTileSteps.
 struct TiledRows {
@@ -94,7 +86,8 @@ struct TiledRows {
   int64_t level_floats = 0;  // from one level to the next
   int64_t rows = 0;
   int strips = 0;            // 1 … kPanelStrips
-  LinesAhead weights_ahead;  // asked for meanwhile
+  // Weights of the next call, of as many bytes as this one's, which are asked for meanwhile; null: there are none.
+  const std::byte* next_weights = nullptr;
 };
 constexpr int kTileSteps = 16;
 using TiledFunction = void (*)(const TiledRows&);

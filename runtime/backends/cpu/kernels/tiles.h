@@ -16,167 +16,60 @@
 #include "runtime/backends/cpu/kernels/kernels.h"
 #include "runtime/backends/cpu/kernels/lanes.h"
 #include "runtime/backends/cpu/kernels/product.h"
+#include "runtime/backends/cpu/kernels/tile_unit.h"
 
 namespace lockstep::cpu::LOCKSTEP_CPU_ISA {
 
-constexpr int kTileSide = 16;  // rows of a tile, and strips' width
-constexpr int kStepBytes = 4;  // of a row of x: a pair
-
-/// What LDTILECFG reads.
-struct alignas(64) TileShapes {
-  uint8_t palette = 1;
-  uint8_t start_row = 0;
-  uint8_t reserved[14] = {};
-  uint16_t row_bytes[16] = {};
-  uint8_t rows[16] = {};
-
-  void set(int tile, int tile_rows, int bytes) {
-    rows[tile] = static_cast<uint8_t>(tile_rows);
-    row_bytes[tile] = static_cast<uint16_t>(bytes);
-  }
-};
-
-/// The intrinsics do not say that they read and write memory.
-LOCKSTEP_LANES_INLINE void memory_fence() { asm volatile("" ::: "memory"); }
-
-LOCKSTEP_LANES_INLINE void configure(const TileShapes& shapes) {
-  asm volatile("ldtilecfg %0" ::"m"(shapes) : "memory");
-}
-
-/// Shapes for sums in tiles 0 to 3, of which `second` rows belong to tiles 2 and 3.
-LOCKSTEP_LANES_INLINE void configure_square(int first, int second, int steps) {
+/// Shapes for `SquareSums` of 16 + `second` rows and blocks of `steps`.
+LOCKSTEP_LANES_INLINE void configure_square(int second, int steps) {
   TileShapes shapes;
-  for (int tile = 0; tile < 4; ++tile) shapes.set(tile, tile < 2 ? first : second, 64);
-  shapes.set(4, first, steps * kStepBytes);
+  for (int tile = 0; tile < 4; ++tile) shapes.set(tile, tile < 2 ? kTileSide : second, 64);
+  shapes.set(4, kTileSide, steps * kStepBytes);
   shapes.set(5, second, steps * kStepBytes);
   shapes.set(6, steps, 64);
   shapes.set(7, steps, 64);
   configure(shapes);
 }
 
-/// Shapes for four strips side by side: tiles 4 and 6 for whole blocks, 5 and 7 for the last one of a leaf.
-LOCKSTEP_LANES_INLINE void configure_wide(int rows, int last_steps) {
-  TileShapes shapes;
-  for (int tile = 0; tile < 4; ++tile) shapes.set(tile, rows, 64);
-  shapes.set(4, rows, kTileSide * kStepBytes);
-  shapes.set(6, kTileSide, 64);
-  if (last_steps > 0) {
-    shapes.set(5, rows, last_steps * kStepBytes);
-    shapes.set(7, last_steps, 64);
-  }
-  configure(shapes);
-}
-
-/// Sums of up to 16 rows of x and V strips; `last_steps` is the size of the shorter blocks, of tiles 5 and 7.
-template <int V>
-struct WideSums {
-  [[gnu::always_inline]] static inline void open() {
-    _tile_zero(0);
-    if constexpr (V > 1) _tile_zero(1);
-    if constexpr (V > 2) _tile_zero(2);
-    if constexpr (V > 3) _tile_zero(3);
-  }
-  [[gnu::always_inline]] static inline void resume(const float* from, int64_t stride) {
-    const int64_t bytes = stride * 4;
-    memory_fence();
-    _tile_loadd(0, from, bytes);
-    if constexpr (V > 1) _tile_loadd(1, from + kLanes, bytes);
-    if constexpr (V > 2) _tile_loadd(2, from + 2 * kLanes, bytes);
-    if constexpr (V > 3) _tile_loadd(3, from + 3 * kLanes, bytes);
-  }
-  [[gnu::always_inline]] static inline void close(float* to, int64_t stride) {
-    const int64_t bytes = stride * 4;
-    _tile_stored(0, to, bytes);
-    if constexpr (V > 1) _tile_stored(1, to + kLanes, bytes);
-    if constexpr (V > 2) _tile_stored(2, to + 2 * kLanes, bytes);
-    if constexpr (V > 3) _tile_stored(3, to + 3 * kLanes, bytes);
-    memory_fence();
-  }
-  [[gnu::always_inline]] static inline void add(const std::byte* w, int64_t weight_stride, const std::byte* x,
-                                                int64_t x_stride, int64_t steps) {
-    for (; steps >= kTileSide; steps -= kTileSide) {
-      _tile_loadd(4, x, x_stride);
-      _tile_loadd(6, w, weight_stride);
-      _tile_dpbf16ps(0, 4, 6);
-      if constexpr (V > 1) {
-        _tile_loadd(6, w + 64, weight_stride);
-        _tile_dpbf16ps(1, 4, 6);
-      }
-      if constexpr (V > 2) {
-        _tile_loadd(6, w + 128, weight_stride);
-        _tile_dpbf16ps(2, 4, 6);
-      }
-      if constexpr (V > 3) {
-        _tile_loadd(6, w + 192, weight_stride);
-        _tile_dpbf16ps(3, 4, 6);
-      }
-      w += kTileSide * weight_stride;
-      x += kTileSide * kStepBytes;
-    }
-    if (steps == 0) return;
-    _tile_loadd(5, x, x_stride);
-    _tile_loadd(7, w, weight_stride);
-    _tile_dpbf16ps(0, 5, 7);
-    if constexpr (V > 1) {
-      _tile_loadd(7, w + 64, weight_stride);
-      _tile_dpbf16ps(1, 5, 7);
-    }
-    if constexpr (V > 2) {
-      _tile_loadd(7, w + 128, weight_stride);
-      _tile_dpbf16ps(2, 5, 7);
-    }
-    if constexpr (V > 3) {
-      _tile_loadd(7, w + 192, weight_stride);
-      _tile_dpbf16ps(3, 5, 7);
-    }
-  }
-};
-
 /// Sums of 17 to 32 rows and V strips, 1 or 2, where all blocks have equally many steps.
 template <int V>
 struct SquareSums {
-  [[gnu::always_inline]] static inline void open() {
-    _tile_zero(0);
-    _tile_zero(2);
-    if constexpr (V > 1) {
-      _tile_zero(1);
-      _tile_zero(3);
-    }
+  LOCKSTEP_LANES_INLINE void open() {
+    for_strips<V>([](auto v) {
+      zero_tile<v.value>();
+      zero_tile<2 + v.value>();
+    });
   }
-  [[gnu::always_inline]] static inline void resume(const float* from, int64_t stride) {
-    const int64_t bytes = stride * 4;
+  LOCKSTEP_LANES_INLINE void resume(const float* from, int64_t stride) {
     memory_fence();
-    _tile_loadd(0, from, bytes);
-    _tile_loadd(2, from + kTileSide * stride, bytes);
-    if constexpr (V > 1) {
-      _tile_loadd(1, from + kLanes, bytes);
-      _tile_loadd(3, from + kTileSide * stride + kLanes, bytes);
-    }
+    for_strips<V>([&](auto v) {
+      load_tile<v.value>(from + v.value * kLanes, stride * 4);
+      load_tile<2 + v.value>(from + kTileSide * stride + v.value * kLanes, stride * 4);
+    });
   }
-  [[gnu::always_inline]] static inline void close(float* to, int64_t stride) {
-    const int64_t bytes = stride * 4;
-    _tile_stored(0, to, bytes);
-    _tile_stored(2, to + kTileSide * stride, bytes);
-    if constexpr (V > 1) {
-      _tile_stored(1, to + kLanes, bytes);
-      _tile_stored(3, to + kTileSide * stride + kLanes, bytes);
-    }
+  LOCKSTEP_LANES_INLINE void close(float* to, int64_t stride) {
+    for_strips<V>([&](auto v) {
+      store_tile<v.value>(to + v.value * kLanes, stride * 4);
+      store_tile<2 + v.value>(to + kTileSide * stride + v.value * kLanes, stride * 4);
+    });
     memory_fence();
   }
-  [[gnu::always_inline]] static inline void add(const std::byte* w, int64_t weight_stride, const std::byte* x,
-                                                int64_t x_stride, int64_t steps) {
+  LOCKSTEP_LANES_INLINE void add(const std::byte* w, int64_t weight_stride, const std::byte* x, int64_t x_stride,
+                                 int64_t steps, LinesAhead& ahead) {
     const int64_t block = steps < kTileSide ? steps : kTileSide;
     const std::byte* second = x + kTileSide * x_stride;
     for (; steps > 0; steps -= block) {
-      _tile_loadd(6, w, weight_stride);
-      _tile_loadd(4, x, x_stride);
-      _tile_dpbf16ps(0, 4, 6);
-      _tile_loadd(5, second, x_stride);
-      _tile_dpbf16ps(2, 5, 6);
+      LinesAhead::ask(ahead);
+      load_tile<6>(w, weight_stride);
+      load_tile<4>(x, x_stride);
+      MultiplyPairs::run<0, 4, 6>();
+      load_tile<5>(second, x_stride);
+      MultiplyPairs::run<2, 5, 6>();
       if constexpr (V > 1) {
-        _tile_loadd(7, w + 64, weight_stride);
-        _tile_dpbf16ps(1, 4, 7);
-        _tile_dpbf16ps(3, 5, 7);
+        LinesAhead::ask(ahead);
+        load_tile<7>(w + 64, weight_stride);
+        MultiplyPairs::run<1, 4, 7>();
+        MultiplyPairs::run<3, 5, 7>();
       }
       w += block * weight_stride;
       x += block * kStepBytes;
@@ -204,8 +97,8 @@ static void merge_levels(float* top, int64_t level_floats, int merges, int rows)
 }
 
 /// All segments for the rows [first, first + rows) and V strips from `strip` on.
-template <typename Sums, int V>
-static void run_segments(const TiledRows& p, int64_t first, int rows, int strip) {
+template <typename Sums, int V, typename Ahead>
+static void run_segments(const TiledRows& p, int64_t first, int rows, int strip, Ahead ahead) {
   bool goes_on = false;           // from the segment before
   const Segment* done = nullptr;  // a leaf that is still to be merged: meanwhile the unit is at the next one
   float* const stack = p.stack + first * kPanel + strip * kLanes;
@@ -221,7 +114,7 @@ static void run_segments(const TiledRows& p, int64_t first, int rows, int strip)
       Sums::resume(top, kPanel);
     }
     Sums::add(weights + segment->begin * weight_stride, weight_stride, x + segment->begin * kStepBytes, x_stride,
-              segment->steps);
+              segment->steps, ahead);
     goes_on = segment + 1 != end && !segment[1].opens;
     if (goes_on) continue;
     if (done != nullptr) merge_levels<V>(stack + done->level * level_floats, level_floats, done->merges, rows);
@@ -231,36 +124,53 @@ static void run_segments(const TiledRows& p, int64_t first, int rows, int strip)
   if (done != nullptr) merge_levels<V>(stack + done->level * level_floats, level_floats, done->merges, rows);
 }
 
-/// Asks for part `part` of `parts` of what comes next, into the second-level cache.
-static void ask_for(const LinesAhead& ahead, int64_t part, int64_t parts) {
-  const int64_t end = ahead.rows * (part + 1) / parts;
-  for (int64_t row = ahead.rows * part / parts; row < end; ++row) {
-    const std::byte* line = ahead.data + row * ahead.stride;
-    for (int64_t i = 0; i < ahead.lines; ++i) __builtin_prefetch(line + i * 64, 0, 2);
+/// Steps of all segments, which follow each other.
+LOCKSTEP_LANES_INLINE int64_t steps_of(const TiledRows& p) { return p.end[-1].begin + p.end[-1].steps - p.begin->begin; }
+
+/// What unit `number` of `count` units of equal work asks for; in each it does so once for every tile of weights, of
+/// which there are `tiles`. The last units may have nothing left to ask for.
+LOCKSTEP_LANES_INLINE LinesAhead share_of_next(const TiledRows& p, int64_t number, int64_t count, int64_t tiles) {
+  if (p.next_weights == nullptr) return {};
+  const int64_t all = steps_of(p) * p.weight_stride / 64;
+  const int64_t lines = (all + count * tiles - 1) / (count * tiles);
+  const int64_t begin = number * tiles * lines;
+  if (begin >= all) return {};
+  return {p.next_weights + begin * 64, static_cast<int>(lines)};
+}
+
+template <typename Ahead>
+static void run_wide_block(const TiledRows& p, int64_t first, int rows, Ahead ahead) {
+  switch (p.strips) {
+    case 1: return run_segments<WideSums<MultiplyPairs, 1>, 1>(p, first, rows, 0, ahead);
+    case 2: return run_segments<WideSums<MultiplyPairs, 2>, 2>(p, first, rows, 0, ahead);
+    case 3: return run_segments<WideSums<MultiplyPairs, 3>, 3>(p, first, rows, 0, ahead);
+    default: return run_segments<WideSums<MultiplyPairs, 4>, 4>(p, first, rows, 0, ahead);
   }
 }
 
 static void run_wide(const TiledRows& p, int last_steps) {
   const int64_t blocks = (p.rows + kTileSide - 1) / kTileSide;
+  const int64_t tiles = steps_of(p) / kTileSide * p.strips;
   int configured = 0;
   for (int64_t block = 0; block < blocks; ++block) {
     const int64_t first = p.rows * block / blocks;
     const int rows = static_cast<int>(p.rows * (block + 1) / blocks - first);
     if (rows != configured) configure_wide(configured = rows, last_steps);
-    ask_for(p.weights_ahead, block, blocks);
-    switch (p.strips) {
-      case 1: run_segments<WideSums<1>, 1>(p, first, rows, 0); break;
-      case 2: run_segments<WideSums<2>, 2>(p, first, rows, 0); break;
-      case 3: run_segments<WideSums<3>, 3>(p, first, rows, 0); break;
-      default: run_segments<WideSums<4>, 4>(p, first, rows, 0); break;
+    if (p.next_weights == nullptr || tiles == 0) {
+      run_wide_block(p, first, rows, NothingAhead{});
+    } else if (blocks == 1) {
+      run_wide_block(p, first, rows, StreamAhead{p.next_weights});
+    } else {
+      run_wide_block(p, first, rows, share_of_next(p, block, blocks, tiles));
     }
   }
 }
 
 template <int V>
-static void run_pair_of_strips(const TiledRows& p, int64_t first, int rows, int strip) {
-  if (rows > kTileSide) return run_segments<SquareSums<V>, V>(p, first, rows, strip);
-  run_segments<WideSums<V>, V>(p, first, rows, strip);
+static void run_pair_of_strips(const TiledRows& p, int64_t first, int rows, int strip,
+                               LinesAhead ahead) {
+  if (rows > kTileSide) return run_segments<SquareSums<V>, V>(p, first, rows, strip, ahead);
+  run_segments<WideSums<MultiplyPairs, V>, V>(p, first, rows, strip, ahead);
 }
 
 /// Two strips at a time, so that their weights stay in the first-level cache while all rows pass.
@@ -268,6 +178,7 @@ static void run_square(const TiledRows& p, int last_steps) {
   constexpr int kMostRows = 2 * kTileSide;
   const int64_t blocks = (p.rows + kMostRows - 1) / kMostRows;
   const int64_t passes = (p.strips + 1) / 2;
+  const int64_t tiles = steps_of(p) / (last_steps > 0 ? last_steps : kTileSide) * (p.strips > 1 ? 2 : 1);
   int configured = 0;
   for (int64_t pass = 0; pass < passes; ++pass) {
     const int strip = static_cast<int>(2 * pass);
@@ -278,32 +189,35 @@ static void run_square(const TiledRows& p, int last_steps) {
       if (rows != configured) {
         configured = rows;
         if (rows > kTileSide) {
-          configure_square(kTileSide, rows - kTileSide, last_steps > 0 ? last_steps : kTileSide);
+          configure_square(rows - kTileSide, last_steps > 0 ? last_steps : kTileSide);
         } else {
           configure_wide(rows, last_steps);
         }
       }
-      ask_for(p.weights_ahead, pass * blocks + block, passes * blocks);
+      const LinesAhead ahead = share_of_next(p, pass * blocks + block, passes * blocks, tiles);
       if (strip + 1 < p.strips) {
-        run_pair_of_strips<2>(p, first, rows, strip);
+        run_pair_of_strips<2>(p, first, rows, strip, ahead);
       } else {
-        run_pair_of_strips<1>(p, first, rows, strip);
+        run_pair_of_strips<1>(p, first, rows, strip, ahead);
       }
     }
   }
 }
+
+/// Up to so many rows a product waits for memory: weights pass in one stream, four strips side by side.
+constexpr int kMostWideRows = 128;
 
 /// See TiledRows.
 static void tiled_rows(const TiledRows& p) {
   const int64_t steps = p.begin->steps;
   const int last_steps = static_cast<int>(steps % kTileSide);
   const bool has_two_sizes = last_steps != 0 && steps > kTileSide;
-  if (p.rows <= kTileSide || has_two_sizes) {
+  if (p.rows <= kMostWideRows || has_two_sizes) {
     run_wide(p, last_steps);
   } else {
     run_square(p, last_steps);
   }
-  _tile_release();
+  release();
 }
 
 /// The same for the few rows and columns of a Product, whose sums pass through memory: the registers of the two units
@@ -320,10 +234,10 @@ struct TiledPairs : Pairs {
       for (int v = 0; v < V; ++v) store(memory + (r * V + v) * kLanes, sums[r][v]);
     }
     configure_wide(R, static_cast<int>(steps % kTileSide));
-    WideSums<V>::resume(memory, V * kLanes);
-    WideSums<V>::add(w, p.weight_stride, x, p.x_stride, steps);
-    WideSums<V>::close(memory, V * kLanes);
-    _tile_release();
+    WideSums<MultiplyPairs, V>::resume(memory, V * kLanes);
+    WideSums<MultiplyPairs, V>::add(w, p.weight_stride, x, p.x_stride, steps);
+    WideSums<MultiplyPairs, V>::close(memory, V * kLanes);
+    release();
 #pragma GCC unroll 6
     for (int r = 0; r < R; ++r) {
 #pragma GCC unroll 4
