@@ -9,8 +9,9 @@
 namespace lockstep::cpu {
 namespace {
 
-constexpr int64_t kBlockRows = 48;         // rows (token, head) of a block: their sums stay in the first-level cache
-constexpr int64_t kPairedBlockRows = kMostAttendedRows;  // in the second-level cache, from where they are fast enough for 6 rows
+constexpr int64_t kBlockRows = 48;  // rows (token, head) of a block: their sums stay in the first-level cache
+constexpr int64_t kPairedBlockRows =
+    kMostAttendedRows;  // in the second-level cache, from where they are fast enough for 6 rows
 
 int64_t round_up(int64_t value, int64_t unit) { return (value + unit - 1) / unit * unit; }
 

@@ -3,6 +3,11 @@
 #include "runtime/core/tile_unit.h"
 
 namespace lockstep::cpu {
+namespace {
+
+constexpr Isa kIsas[] = {Isa::kPortable, Isa::kAvx2, Isa::kAvx512, Isa::kAvx512Bf16, Isa::kAmx};
+
+}  // namespace
 
 std::string_view to_string(Isa isa) {
   switch (isa) {
@@ -13,6 +18,13 @@ std::string_view to_string(Isa isa) {
     case Isa::kAmx: return "amx";
   }
   return "unknown";
+}
+
+std::optional<Isa> isa_of(std::string_view name) {
+  for (const Isa isa : kIsas) {
+    if (to_string(isa) == name) return isa;
+  }
+  return std::nullopt;
 }
 
 Isa best_isa() {
@@ -30,7 +42,7 @@ Isa best_isa() {
 
 std::vector<Isa> available_isas() {
   std::vector<Isa> isas;
-  for (Isa isa : {Isa::kPortable, Isa::kAvx2, Isa::kAvx512, Isa::kAvx512Bf16, Isa::kAmx}) {
+  for (const Isa isa : kIsas) {
     if (isa <= best_isa()) isas.push_back(isa);
   }
   return isas;

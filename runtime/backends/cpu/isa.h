@@ -1,6 +1,7 @@
 // The instruction sets that the kernels are compiled for, and the choice between them at run time.
 #pragma once
 
+#include <optional>
 #include <string_view>
 #include <vector>
 
@@ -16,6 +17,8 @@ enum class Isa {
 };
 
 std::string_view to_string(Isa isa);
+/// The inverse; empty for any other text.
+std::optional<Isa> isa_of(std::string_view name);
 
 /// The most capable instruction set of this machine (and of its operating system).
 Isa best_isa();

@@ -1,6 +1,6 @@
 // Products on a unit that multiplies tiles, which is so fast that all but the second-level cache is too slow for it.
-// Weights come once, from memory; where x is larger than a second-level cache, a slab of its columns stays there while a
-// group of panels passes:
+// Weights come once, from memory; where x is larger than a second-level cache, a slab of its columns stays there while
+// a group of panels passes:
 //
 //                  slab 0     slab 1          panels of a group × slabs of K: 0 1 2 3, then 4 5 6 7
 //   panel 0        0          4
@@ -14,13 +14,13 @@
 namespace lockstep::cpu {
 namespace {
 
-constexpr int64_t kStepBytes = 4;        // of a row of x: a pair of bfloat16
+constexpr int64_t kStepBytes = 4;  // of a row of x: a pair of bfloat16
 constexpr int64_t kTiledSlabSteps = 64;
 constexpr int64_t kStreamedRows = 128;    // up to so many, the weights of a panel pass in one call
-constexpr int64_t kAheadBytes = 1024;    // how far ahead of one tile of rows weights are asked for
-constexpr int64_t kCacheBytes = 1 << 20; // half of a second-level cache
-constexpr int64_t kMostPanels = 4;       // of a group
-constexpr int64_t kPadFloats = 80;       // between stacks, so that they begin in different sets of a cache
+constexpr int64_t kAheadBytes = 1024;     // how far ahead of one tile of rows weights are asked for
+constexpr int64_t kCacheBytes = 1 << 20;  // half of a second-level cache
+constexpr int64_t kMostPanels = 4;        // of a group
+constexpr int64_t kPadFloats = 80;        // between stacks, so that they begin in different sets of a cache
 
 /// What of `strips` lies in a panel.
 Strips strips_in_panel(Strips strips, int64_t panel) {

@@ -93,7 +93,8 @@ static void attend_tile_rows(const PairedTile& tile, int first, int rows) {
   alignas(64) float scores[kTileSide * kPanel];
   alignas(64) std::byte weights[kTileSide * kWeightBytes];
   WideSums<MultiplyPairs, 4>::open();
-  WideSums<MultiplyPairs, 4>::add(tile.keys, kPanelStrips * 64, tile.q + first * tile.q_stride, tile.q_stride, tile.steps);
+  WideSums<MultiplyPairs, 4>::add(tile.keys, kPanelStrips * 64, tile.q + first * tile.q_stride, tile.q_stride,
+                                  tile.steps);
   WideSums<MultiplyPairs, 4>::close(scores, kPanel);
   for (int r = 0; r < rows; ++r) {
     Lanes products[kPanelStrips];

@@ -54,7 +54,7 @@ static void tiled_int8_strips(const Int8Product& p) {
     const int last_steps = static_cast<int>(steps % kTileSide);
     if (last_steps != configured) configure_wide(p.rows, configured = last_steps);
     Sums::open();
-      Sums::add(w, p.step_stride, x, p.x_stride, steps);
+    Sums::add(w, p.step_stride, x, p.x_stride, steps);
     if (before->scales != nullptr) add_scaled<V>(p, *before);
     Sums::close(now->integers, kPanel);
     now->scales = w + steps * p.step_stride;

@@ -85,7 +85,7 @@ struct TiledRows {
   float* stack = nullptr;    // [levels, rows, kPanel]
   int64_t level_floats = 0;  // from one level to the next
   int64_t rows = 0;
-  int strips = 0;            // 1 … kPanelStrips
+  int strips = 0;  // 1 … kPanelStrips
   // Weights of the next call, of as many bytes as this one's, which are asked for meanwhile; null: there are none.
   const std::byte* next_weights = nullptr;
 };

@@ -1,6 +1,6 @@
 // The unit that multiplies tiles (AMX): its eight registers, tmm0 to tmm7, of up to 16 rows of 64 bytes, and what is
-// done with them. The compiler's own intrinsics want literal numbers and do not say which memory they touch. Included by
-// the files that are compiled for the unit, after lanes.h.
+// done with them. The compiler's own intrinsics want literal numbers and do not say which memory they touch. Included
+// by the files that are compiled for the unit, after lanes.h.
 #pragma once
 
 #include "runtime/backends/cpu/kernels/kernels.h"

@@ -7,10 +7,10 @@
 //
 // With up to 16 rows there are four strips side by side instead.
 //
-// One multiplication adds to each element (Σ even columns) + (Σ odd columns) of its block of 16 steps, each of the two a
-// chain of fused multiply-adds from 0 on ("Intel Architecture Instruction Set Extensions", TDPBF16PS; denormals count as
-// 0). So sums depend on where blocks begin: at the first step of a leaf, everywhere. A leaf's last block may have fewer
-// steps. Included by isa_amx.cpp after product.h.
+// One multiplication adds to each element (Σ even columns) + (Σ odd columns) of its block of 16 steps, each of the two
+// a chain of fused multiply-adds from 0 on ("Intel Architecture Instruction Set Extensions", TDPBF16PS; denormals count
+// as 0). So sums depend on where blocks begin: at the first step of a leaf, everywhere. A leaf's last block may have
+// fewer steps. Included by isa_amx.cpp after product.h.
 #pragma once
 
 #include "runtime/backends/cpu/kernels/kernels.h"
@@ -125,7 +125,9 @@ static void run_segments(const TiledRows& p, int64_t first, int rows, int strip,
 }
 
 /// Steps of all segments, which follow each other.
-LOCKSTEP_LANES_INLINE int64_t steps_of(const TiledRows& p) { return p.end[-1].begin + p.end[-1].steps - p.begin->begin; }
+LOCKSTEP_LANES_INLINE int64_t steps_of(const TiledRows& p) {
+  return p.end[-1].begin + p.end[-1].steps - p.begin->begin;
+}
 
 /// What unit `number` of `count` units of equal work asks for; in each it does so once for every tile of weights, of
 /// which there are `tiles`. The last units may have nothing left to ask for.
@@ -167,8 +169,7 @@ static void run_wide(const TiledRows& p, int last_steps) {
 }
 
 template <int V>
-static void run_pair_of_strips(const TiledRows& p, int64_t first, int rows, int strip,
-                               LinesAhead ahead) {
+static void run_pair_of_strips(const TiledRows& p, int64_t first, int rows, int strip, LinesAhead ahead) {
   if (rows > kTileSide) return run_segments<SquareSums<V>, V>(p, first, rows, strip, ahead);
   run_segments<WideSums<MultiplyPairs, V>, V>(p, first, rows, strip, ahead);
 }
