@@ -18,7 +18,7 @@ if(LOCKSTEP_SANITIZE)
 endif()
 
 # Headers that most sources include, parsed once: for libraries, and for tests with GoogleTest. A source with compiler
-# options of its own (SKIP_PRECOMPILE_HEADERS) cannot use them. That a header includes what it needs is for
+# options of its own (lockstep_source_options) cannot use them. That a header includes what it needs is for
 # `scripts/check headers` to see, which does without.
 set(lockstep_common_headers <algorithm> <array> <cstdint> <filesystem> <functional> <map> <memory> <optional> <span>
                             <string> <string_view> <utility> <variant> <vector> <fmt/format.h>)
@@ -51,6 +51,12 @@ function(lockstep_add_library)
   set_target_properties(${ARG_NAME} PROPERTIES POSITION_INDEPENDENT_CODE ON)
   target_link_libraries(${ARG_NAME} PUBLIC lockstep_flags ${ARG_PUBLIC} PRIVATE ${ARG_PRIVATE})
   target_precompile_headers(${ARG_NAME} REUSE_FROM lockstep_library_headers)
+endfunction()
+
+# lockstep_source_options(source option…)
+# Compiler options of one source of this folder. It parses its headers itself: precompiled ones are of other options.
+function(lockstep_source_options source)
+  set_source_files_properties(${source} PROPERTIES SKIP_PRECOMPILE_HEADERS ON COMPILE_OPTIONS "${ARGN}")
 endfunction()
 
 # lockstep_add_test(NAME name SOURCES file… LIBRARIES target… [LABELS label…] [TIMEOUT s])

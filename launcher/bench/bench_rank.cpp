@@ -63,15 +63,15 @@ Result<Plan> make_plan(const BenchCommand& command, const RankContext& context) 
 }
 
 /// Opens a session and runs one repetition. @collective @blocking
-Result<PhaseSeconds> seconds_of(Repeater& bench) {
-  LOCKSTEP_TRY_VOID(bench.open());
-  LOCKSTEP_TRY(const Repetition repetition, bench.repeat());
+Result<PhaseSeconds> seconds_of(Repeater& repeater) {
+  LOCKSTEP_TRY_VOID(repeater.open());
+  LOCKSTEP_TRY(const Repetition repetition, repeater.repeat());
   return PhaseSeconds{repetition.prefill_s, repetition.decode_s};
 }
 
 /// Adds warm-up and repetitions, each between two probes, to `report`. @collective @blocking
-/// `fast` repeats the same with the other order of sums, before and after `bench` in turn; null: nobody asked.
-Result<void> run_all(const BenchCommand& command, const RankContext& context, Repeater& bench, Repeater* fast,
+/// `fast` repeats the same with the other order of sums, before and after `repeater` in turn; null: nobody asked.
+Result<void> run_all(const BenchCommand& command, const RankContext& context, Repeater& repeater, Repeater* fast,
                      LimitsProbe& probe, Limits before, BenchReport& report) {
   for (int i = 0; i < command.warmup + command.repeats; ++i) {
     context.phases.enter(i < command.warmup ? "warm-up" : "run");
@@ -79,16 +79,16 @@ Result<void> run_all(const BenchCommand& command, const RankContext& context, Re
     if (fast != nullptr && i % 2 == 1) {
       LOCKSTEP_TRY(beside, seconds_of(*fast));
     }
-    if (i > 0) LOCKSTEP_TRY_VOID(bench.open());
-    if (i == 0 && command.replay) bench.record();
-    LOCKSTEP_TRY(Repetition repetition, bench.repeat());
+    if (i > 0) LOCKSTEP_TRY_VOID(repeater.open());
+    if (i == 0 && command.replay) repeater.record();
+    LOCKSTEP_TRY(Repetition repetition, repeater.repeat());
     if (fast != nullptr && i % 2 == 0) {
       LOCKSTEP_TRY(beside, seconds_of(*fast));
     }
     if (fast != nullptr) repetition.fast = beside;
-    if (i == 0) bench.end_record();
+    if (i == 0) repeater.end_record();
     if (command.replay) {
-      LOCKSTEP_TRY(repetition.replay, bench.replay());
+      LOCKSTEP_TRY(repetition.replay, repeater.replay());
     }
     LOCKSTEP_TRY(const Limits after, probe.measure());
     repetition.limits = mean_of(before, after);
@@ -119,13 +119,13 @@ Result<DecodeBytes> group_decode_bytes(transport::Bootstrap& bootstrap, const gr
 
 /// Table, JSON and timeline, on rank 0.
 Result<void> write_report(const BenchCommand& command, const RankContext& context, const BenchReport& report,
-                          Repeater& bench) {
+                          Repeater& repeater) {
   fmt::print("{}", to_table(report));
   if (report.has_bad_probe()) {
     context.log.warning("bad probe: a speed is above {} of its limit; run again on a quiet machine", kBadProbeRatio);
   }
   if (command.json) LOCKSTEP_TRY_VOID(write_text_file(*command.json, to_json(report)));
-  return command.trace ? write_text_file(*command.trace, bench.timeline()) : ok();
+  return command.trace ? write_text_file(*command.trace, repeater.timeline()) : ok();
 }
 
 /// What the model should do on the machine that was measured.
@@ -213,18 +213,19 @@ Result<void> run_bench_rank(const BenchCommand& command, RankContext context, Ra
   LOCKSTEP_TRY(LimitsProbe probe, LimitsProbe::create(context, plan, command.probe_bytes));
   LOCKSTEP_TRY(const Limits limits, probe.measure());
   report.flops_precision = std::string(probe.precision());
-  Repeater bench(command, context, plan, monitor, *loaded.shard, collectives);
+  Repeater repeater(command, context, plan, monitor, *loaded.shard, collectives);
   LOCKSTEP_TRY(const std::unique_ptr<FastModel> fast, load_fast(command, context, plan, communicator.get()));
-  std::optional<Repeater> fast_bench;
-  if (fast) fast_bench.emplace(command, context, fast->plan, monitor, *fast->loaded.shard, collectives);
+  std::optional<Repeater> fast_repeater;
+  if (fast) fast_repeater.emplace(command, context, fast->plan, monitor, *fast->loaded.shard, collectives);
   context.phases.enter("session");
-  LOCKSTEP_TRY_VOID(bench.open());
+  LOCKSTEP_TRY_VOID(repeater.open());
   context.phases.close();
   report.startup = startup_of(context.phases);
-  LOCKSTEP_TRY_VOID(run_all(command, context, bench, fast_bench ? &*fast_bench : nullptr, probe, limits, report));
+  LOCKSTEP_TRY_VOID(
+      run_all(command, context, repeater, fast_repeater ? &*fast_repeater : nullptr, probe, limits, report));
 
   context.phases.enter("report");
-  report.dropped_collectives = bench.dropped();
+  report.dropped_collectives = repeater.dropped();
   LOCKSTEP_TRY(const auto memories,
                context.bootstrap.exchange(to_text(memory_of(loaded.shard->store(), loaded.loading))));
   for (const std::string& memory : memories) report.memory.push_back(parse_memory(memory));
@@ -236,7 +237,7 @@ Result<void> run_bench_rank(const BenchCommand& command, RankContext context, Ra
     LOCKSTEP_TRY(report.predicted, prediction_of(plan, report));
   }
   // Large files take a while: the other ranks wait here, where the deadline is the user's.
-  return all_succeeded(context.bootstrap, is_first ? write_report(command, context, report, bench) : ok());
+  return all_succeeded(context.bootstrap, is_first ? write_report(command, context, report, repeater) : ok());
 }
 
 }  // namespace lockstep::launcher

@@ -70,6 +70,7 @@ struct RunOptions {
   Launch launch = Launch::kMpi;
   std::optional<int> threads;  // of each rank; default: its cores
   std::string backend = "cpu";
+  std::optional<std::string> instruction_set;  // of the backend cpu; default: the best of the machine
   std::string communicator = "auto";
   std::optional<std::string> interface;  // of the control plane between hosts: name, address or subnet
   DeviceSharing devices = DeviceSharing::kRefuse;

@@ -152,6 +152,12 @@ void add_run_options(CLI::App& app, RunOptions& options) {
       ->check(CLI::IsMember({"cpu", "reference", "neuron"}))
       ->capture_default_str()
       ->type_name("NAME");
+  app.add_option(
+         "--instruction-set", options.instruction_set,
+         "Of the backend cpu, for ranks on unlike machines: portable, avx2, avx512, avx512_bf16 or amx; default: "
+         "the machine's best (docs/numerics.md)")
+      ->check(CLI::IsMember({"portable", "avx2", "avx512", "avx512_bf16", "amx"}))
+      ->type_name("NAME");
   app.add_option("--communicator", options.communicator, "auto, shm, mpi, two-level (several hosts) or loopback")
       ->check(CLI::IsMember({"auto", "shm", "mpi", "two-level", "loopback"}))
       ->capture_default_str()

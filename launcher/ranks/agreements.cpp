@@ -9,6 +9,7 @@
 
 #include "launcher/ranks/build_id.h"
 #include "launcher/ranks/serving_spec.h"
+#include "launcher/ranks/wiring.h"
 
 namespace lockstep::launcher {
 namespace {
@@ -48,6 +49,7 @@ std::string statement_of_plan(const RunOptions& run, const checkpoint::ModelSpec
   std::string text = fmt::format("--backend {}\n--communicator {}\n--dtype {}\n--weights {}\n--numerics {}\n--gqa {}\n",
                                  run.backend, run.communicator, to_string(options.dtype), weights_in_words(spec),
                                  partition::name_of(partition.numerics), partition::name_of(partition.gqa));
+  if (run.backend == "cpu") text += fmt::format("--instruction-set {}\n", instruction_set_of(run));
   text += fmt::format("model_type {}\nhidden_size {}\nlayers {}\nheads {}/{} of {}\n", spec.model_type,
                       spec.hidden_size, spec.layers, spec.query_heads, spec.key_value_heads, spec.head_dim);
   text += fmt::format("intermediate_size {}\nvocabulary {}\nnorm_epsilon {}\ntied_embeddings {}\n",

@@ -188,7 +188,7 @@ Result<void> add_drafter(const Plan& plan, std::unique_ptr<shards::Shard> shard,
 /// The backend of the command's options, and the cache of one that compiles ahead of time. @collective @blocking
 Result<void> start_backend(const RankContext& context, const Plan& plan, LoadedModel& loaded) {
   if (context.run.backend != "neuron") {
-    LOCKSTEP_TRY(loaded.backend, make_backend(context.run.backend, plan.threads));
+    LOCKSTEP_TRY(loaded.backend, make_backend(context.run, plan.threads));
     return ok();
   }
   const auto open = [&]() -> Result<void> {

@@ -40,10 +40,14 @@ int default_threads(const std::vector<transport::RankPlace>& places, int rank) {
   return std::max(1, static_cast<int>(share + 1e-9));
 }
 
-Result<std::unique_ptr<device::Backend>> make_backend(const std::string& name, int threads) {
-  if (name == "reference") return reference::make_backend({.threads = threads, .module_directory = {}});
-  LOCKSTEP_CHECK(name == "cpu", name);
-  return cpu::make_backend({.threads = threads});
+Result<std::unique_ptr<device::Backend>> make_backend(const RunOptions& run, int threads) {
+  if (run.backend == "reference") return reference::make_backend({.threads = threads, .module_directory = {}});
+  LOCKSTEP_CHECK(run.backend == "cpu", run.backend);
+  return cpu::make_backend({.threads = threads, .isa = cpu::isa_of(instruction_set_of(run))});
+}
+
+std::string instruction_set_of(const RunOptions& run) {
+  return run.instruction_set.value_or(std::string(cpu::to_string(cpu::best_isa())));
 }
 
 Result<std::unique_ptr<device::Communicator>> make_two_level(transport::Bootstrap& bootstrap,

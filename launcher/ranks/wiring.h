@@ -5,6 +5,7 @@
 #include <string>
 #include <vector>
 
+#include "launcher/cli/command_line.h"
 #include "runtime/device/backend.h"
 #include "runtime/device/communicator.h"
 #include "transport/bootstrap.h"
@@ -23,7 +24,10 @@ bool on_one_host(const std::vector<transport::RankPlace>& places);
 int default_threads(const std::vector<transport::RankPlace>& places, int rank);
 
 /// "cpu" or "reference"; launcher/neuron makes the third.
-Result<std::unique_ptr<device::Backend>> make_backend(const std::string& name, int threads);
+Result<std::unique_ptr<device::Backend>> make_backend(const RunOptions& run, int threads);
+
+/// The instruction set that the backend "cpu" would take here, as the command line spells it.
+std::string instruction_set_of(const RunOptions& run);
 
 /// A communicator and, when it was measured, what was chosen for which size.
 struct ChosenCommunicator {

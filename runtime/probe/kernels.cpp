@@ -1,5 +1,7 @@
 #include "runtime/probe/kernels.h"
 
+#include "runtime/core/tile_unit.h"
+
 namespace lockstep::probe {
 namespace {
 
@@ -25,10 +27,12 @@ std::vector<DotKernel> dot_kernels(Precision precision) {
   std::vector<DotKernel> kernels;
   if (precision == Precision::kBFloat16) {
     const bool has = has_avx512() && __builtin_cpu_supports("avx512bf16");
+    if (has_tile_unit()) append(kernels, amx_dot_kernels());
     if (has) append(kernels, avx512_bf16_dot_kernels());
     return kernels;
   }
   if (precision == Precision::kInt8) {
+    if (has_tile_unit()) append(kernels, amx_byte_dot_kernels());
     if (has_avx512() && __builtin_cpu_supports("avx512vnni")) append(kernels, avx512_vnni_dot_kernels());
     if (has_avx2() && __builtin_cpu_supports("avxvnni")) append(kernels, avx_vnni_dot_kernels());
     if (has_avx2()) append(kernels, avx2_byte_dot_kernels());

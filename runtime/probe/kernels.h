@@ -43,6 +43,8 @@ std::span<const DotKernel> portable_dot_kernels();
 std::span<const DotKernel> avx2_dot_kernels();
 std::span<const DotKernel> avx512_dot_kernels();
 std::span<const DotKernel> avx512_bf16_dot_kernels();
+std::span<const DotKernel> amx_dot_kernels();
+std::span<const DotKernel> amx_byte_dot_kernels();
 std::span<const DotKernel> avx2_byte_dot_kernels();
 std::span<const DotKernel> avx_vnni_dot_kernels();
 std::span<const DotKernel> avx512_vnni_dot_kernels();

@@ -212,8 +212,10 @@ TEST(CommandLine, RefusesShapesThatMakeNoSenseAndSaysWhatDoes) {
 }
 
 TEST(CommandLine, ReadsHowToRun) {
-  const GenerateCommand command = generate({"--ids-file", "x.json", "--launch", "threads", "--tp", "3", "--threads",
-                                            "2", "--no-strict", "--communicator", "shm", "--deadline-s", "5"});
+  const GenerateCommand command =
+      generate({"--ids-file", "x.json", "--launch", "threads", "--tp", "3", "--threads", "2", "--no-strict",
+                "--communicator", "shm", "--deadline-s", "5", "--instruction-set", "avx2"});
+  EXPECT_EQ(command.run.instruction_set, "avx2");
   EXPECT_EQ(command.run.launch, Launch::kThreads);
   EXPECT_EQ(command.model.tp, 3);
   EXPECT_EQ(command.run.threads, 2);

@@ -84,6 +84,7 @@ std::vector<ThirdPartyRule> third_parties() {
       {"immintrin.h", kernels},
       {"emmintrin.h", kernels},
       {"arm_neon.h", kernels},
+      {"cpuid.h", {"runtime/core"}},
       {"CLI/", {"launcher"}},
       {"capnp/", {"runtime/cache", "runtime/journal"}},
       {"kj/", {"runtime/cache", "runtime/journal"}},

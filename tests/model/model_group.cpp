@@ -106,7 +106,7 @@ Result<Source> open_weights(const Run& run, const checkpoint::ModelSpec& spec) {
 }
 
 Result<std::unique_ptr<device::Backend>> make_backend(const GroupOptions& options) {
-  if (!options.isa) return launcher::make_backend(options.backend, options.threads);
+  if (!options.isa) return launcher::make_backend({.backend = options.backend}, options.threads);
   return cpu::make_backend({.threads = options.threads, .cores = {}, .isa = options.isa});
 }
 

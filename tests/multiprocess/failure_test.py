@@ -107,6 +107,14 @@ class Differences(unittest.TestCase):
         with jobs.Job(program.PROGRAM, 2, arguments, per_rank=per_rank) as job:
             self.expect_refusal(job, 4, "rank", "1", "--prefill-chunk")
 
+    def test_ranks_of_unlike_instruction_sets_are_named_with_the_option_that_makes_them_alike(self):
+        per_rank = [["--instruction-set", "portable"], []]
+        arguments = ["--model", program.MODEL, "--prompt", "hello", "--max-new-tokens", "4"]
+        if cpu_flags().isdisjoint(["avx2"]):
+            self.skipTest("this machine has one instruction set")
+        with jobs.Job(program.PROGRAM, 2, arguments, per_rank=per_rank) as job:
+            self.expect_refusal(job, 4, "--instruction-set portable", "--instruction-set a")
+
     def test_a_flipped_weight_is_named_before_a_token_is_made(self):
         with tempfile.TemporaryDirectory() as folder:
             other = pathlib.Path(folder) / "other"
@@ -127,6 +135,11 @@ class Differences(unittest.TestCase):
         per_rank = [["--model", program.MODEL], ["--model", "/nonexistent/model"]]
         with jobs.Job(program.PROGRAM, 2, ["--prompt", "hello", "--max-new-tokens", "4"], per_rank=per_rank) as job:
             self.expect_refusal(job, 2, "/nonexistent/model")
+
+
+def cpu_flags():
+    lines = pathlib.Path("/proc/cpuinfo").read_text().splitlines()
+    return {flag for line in lines if line.startswith("flags") for flag in line.split()}
 
 
 if __name__ == "__main__":

@@ -9,24 +9,18 @@
 
 #include "runtime/graph/passes.h"
 #include "shards/shard.h"
+#include "tests/shards/small_llama.h"
 
 namespace lockstep::shards {
 
 inline checkpoint::ModelSpec tiny_spec() {
-  checkpoint::ModelSpec spec;
-  spec.model_type = "llama";
-  spec.hidden_size = 16;
-  spec.embedding_size = 16;
-  spec.attention_scale = 0.35;
-  spec.rope.rotated = 8;
-  spec.layers = 2;
-  spec.query_heads = 4;
-  spec.key_value_heads = 2;
-  spec.head_dim = 8;
-  spec.intermediate_size = 24;
-  spec.vocabulary = 40;
-  spec.max_positions = 64;
-  return spec;
+  return spec_of({.hidden = 16,
+                  .query_heads = 4,
+                  .key_value_heads = 2,
+                  .intermediate = 24,
+                  .vocabulary = 40,
+                  .positions = 64,
+                  .head_dim = 8});
 }
 
 inline const ShardOptions kOptions{.slots = 2, .chunk = 4, .capacity = 16};

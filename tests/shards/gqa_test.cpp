@@ -10,6 +10,7 @@
 #include "runtime/core/clock.h"
 #include "runtime/graph/passes.h"
 #include "shards/shard.h"
+#include "tests/shards/small_llama.h"
 #include "transport/loopback/loopback.h"
 
 namespace lockstep::shards {
@@ -21,19 +22,13 @@ constexpr int64_t kChunk = 7;
 constexpr int64_t kDrafts = 3;
 
 checkpoint::ModelSpec llama(int64_t key_value_heads) {
-  checkpoint::ModelSpec spec;
-  spec.model_type = "llama";
-  spec.hidden_size = spec.embedding_size = 32;
-  spec.layers = 2;
-  spec.query_heads = 8;
-  spec.key_value_heads = key_value_heads;
-  spec.head_dim = 8;
-  spec.attention_scale = 0.35;
-  spec.rope.rotated = 8;
-  spec.intermediate_size = 48;
-  spec.vocabulary = 40;
-  spec.max_positions = 256;
-  return spec;
+  return spec_of({.hidden = 32,
+                  .query_heads = 8,
+                  .key_value_heads = key_value_heads,
+                  .intermediate = 48,
+                  .vocabulary = 40,
+                  .positions = 256,
+                  .head_dim = 8});
 }
 
 struct Variant {

@@ -9,8 +9,9 @@
 namespace lockstep::cpu {
 namespace {
 
-constexpr int64_t kBlockRows = 48;         // rows (token, head) of a block: their sums stay in the first-level cache
-constexpr int64_t kPairedBlockRows = 192;  // in the second-level cache, from where they are fast enough for 6 rows
+constexpr int64_t kBlockRows = 48;  // rows (token, head) of a block: their sums stay in the first-level cache
+constexpr int64_t kPairedBlockRows =
+    kMostAttendedRows;  // in the second-level cache, from where they are fast enough for 6 rows
 
 int64_t round_up(int64_t value, int64_t unit) { return (value + unit - 1) / unit * unit; }
 
@@ -200,7 +201,8 @@ void AttentionTask::run_pass(const Run& run, const std::byte* queries,
 void AttentionTask::run_paired_tile(const Run& run, const std::byte* queries, int64_t number, Range common) const {
   const int64_t columns = values.padded_dim();
   const bool has_next = (number + 1) * kTileTokens < common.end;
-  float distance[kTileRows];
+  float distance[kMostAttendedRows];
+  int begin[kMostAttendedRows], end[kMostAttendedRows];
   PairedTile tile{.q = queries,
                   .q_stride = q_row_bytes(),
                   .keys = keys.tile(run.slot, number, run.head),
@@ -211,8 +213,8 @@ void AttentionTask::run_paired_tile(const Run& run, const std::byte* queries, in
                   .columns = columns,
                   .rows = 0,
                   .is_whole = part_in_tile(common, number) == Range{0, kTileTokens},
-                  .begin = {},
-                  .end = {},
+                  .begin = begin,
+                  .end = end,
                   .scale = rule.scale,
                   .soft_cap = rule.soft_cap,
                   .slope = nullptr,
@@ -220,12 +222,12 @@ void AttentionTask::run_paired_tile(const Run& run, const std::byte* queries, in
                   .origin = nullptr,
                   .sum = nullptr,
                   .result = nullptr};
-  for (int64_t first = 0; first < run.rows(); first += kTileRows) {
-    tile.rows = static_cast<int>(std::min<int64_t>(kTileRows, run.rows() - first));
+  for (int64_t first = 0; first < run.rows(); first += kernels->attended_rows) {
+    tile.rows = static_cast<int>(std::min<int64_t>(kernels->attended_rows, run.rows() - first));
     for (int i = 0; !tile.is_whole && i < tile.rows; ++i) {
       const Range seen = part_in_tile(run.seen[first + i], number);
-      tile.begin[i] = static_cast<int>(seen.begin);
-      tile.end[i] = static_cast<int>(seen.end);
+      begin[i] = static_cast<int>(seen.begin);
+      end[i] = static_cast<int>(seen.end);
     }
     for (int i = 0; slopes.data != nullptr && i < tile.rows; ++i) {
       distance[i] = static_cast<float>(number * kTileTokens - position[run.token(first + i)]);

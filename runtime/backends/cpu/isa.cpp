@@ -1,6 +1,13 @@
 #include "runtime/backends/cpu/isa.h"
 
+#include "runtime/core/tile_unit.h"
+
 namespace lockstep::cpu {
+namespace {
+
+constexpr Isa kIsas[] = {Isa::kPortable, Isa::kAvx2, Isa::kAvx512, Isa::kAvx512Bf16, Isa::kAmx};
+
+}  // namespace
 
 std::string_view to_string(Isa isa) {
   switch (isa) {
@@ -8,8 +15,16 @@ std::string_view to_string(Isa isa) {
     case Isa::kAvx2: return "avx2";
     case Isa::kAvx512: return "avx512";
     case Isa::kAvx512Bf16: return "avx512_bf16";
+    case Isa::kAmx: return "amx";
   }
   return "unknown";
+}
+
+std::optional<Isa> isa_of(std::string_view name) {
+  for (const Isa isa : kIsas) {
+    if (to_string(isa) == name) return isa;
+  }
+  return std::nullopt;
 }
 
 Isa best_isa() {
@@ -21,12 +36,13 @@ Isa best_isa() {
       !__builtin_cpu_supports("avx512dq") || !__builtin_cpu_supports("avx512vl")) {
     return Isa::kAvx2;
   }
-  return __builtin_cpu_supports("avx512bf16") ? Isa::kAvx512Bf16 : Isa::kAvx512;
+  if (!__builtin_cpu_supports("avx512bf16")) return Isa::kAvx512;
+  return has_tile_unit() ? Isa::kAmx : Isa::kAvx512Bf16;
 }
 
 std::vector<Isa> available_isas() {
   std::vector<Isa> isas;
-  for (Isa isa : {Isa::kPortable, Isa::kAvx2, Isa::kAvx512, Isa::kAvx512Bf16}) {
+  for (const Isa isa : kIsas) {
     if (isa <= best_isa()) isas.push_back(isa);
   }
   return isas;

@@ -1,6 +1,7 @@
 // The instruction sets that the kernels are compiled for, and the choice between them at run time.
 #pragma once
 
+#include <optional>
 #include <string_view>
 #include <vector>
 
@@ -12,9 +13,12 @@ enum class Isa {
   kAvx2,        // AVX2, FMA, F16C
   kAvx512,      // AVX-512 F, BW, DQ, VL
   kAvx512Bf16,  // the same and dot products of bfloat16 pairs
+  kAmx,         // the same and products of tiles of bfloat16 pairs
 };
 
 std::string_view to_string(Isa isa);
+/// The inverse; empty for any other text.
+std::optional<Isa> isa_of(std::string_view name);
 
 /// The most capable instruction set of this machine (and of its operating system).
 Isa best_isa();

@@ -209,7 +209,12 @@ LinearTask LinearTask::make(const Kernels& kernels, PackedWeight weight, LinearP
   LinearTask task;
   task.kernels = &kernels;
   task.weight = weight;
-  task.plan = kernels.joins_leaves ? plan.in_pairs() : std::move(plan);
+  task.tiled = weight.packing.pairs ? kernels.tiled_pairs : nullptr;
+  if (task.tiled != nullptr) {
+    task.plan = plan.in_tiles();
+  } else {
+    task.plan = kernels.joins_leaves ? plan.in_pairs() : std::move(plan);
+  }
   task.x = x;
   task.result = result;
   task.product = product_for(kernels, weight.packing);
@@ -226,7 +231,13 @@ int64_t LinearTask::arranged_stride() const {
   return bytes % 1024 == 0 ? bytes + 64 : bytes;
 }
 
+bool LinearTask::collides() const {
+  if (x.rows < 4) return false;
+  return tiled != nullptr ? x.stride % 1024 == 0 : x.stride % 4096 == 0 && x.rows <= kFewRows;
+}
+
 int64_t LinearTask::private_bytes() const {
+  if (tiled != nullptr) return tiled_scratch_floats() * static_cast<int64_t>(sizeof(float));
   const int64_t few = std::max<int64_t>(4, tiles_of(std::min(x.rows, kFewRows)));  // tiles
   return plan.levels * std::max(sums_bytes(x.rows), few * kFewRowsFloats * static_cast<int64_t>(sizeof(float)));
 }
@@ -260,6 +271,10 @@ void LinearTask::run(const std::byte* arranged, std::byte* private_scratch, Part
   const int64_t strips = weight.packing.strips() / (has_halves ? 2 : 1);
   const Strips share = this->share(part);
   const auto pass = [&](int64_t first_strip) {
+    if (tiled != nullptr) {
+      return run_tiled({first_strip + share.begin, first_strip + share.end}, arranged,
+                       reinterpret_cast<float*>(private_scratch));
+    }
     for_panels({first_strip + share.begin, first_strip + share.end}, [&](int64_t panel, Strips of_panel) {
       run_panel(panel, of_panel, arranged, reinterpret_cast<float*>(private_scratch));
     });

@@ -35,6 +35,9 @@ struct LinearPlan {
   static LinearPlan blocks(const Packing& packing, const BlockSplit& split, int rank, int64_t block);
   /// The same sums, a leaf and the next one taken as one segment where the next one closes it.
   LinearPlan in_pairs() const;
+  /// The same sums, cut for `Kernels::tiled_pairs`: slabs of one shape, the weights of two strips of which stay in a
+  /// core's first-level cache.
+  LinearPlan in_tiles() const;
 };
 
 /// A leaf of the tree of `split`, which a rank sums: the stack's height before it, the merges after it.
@@ -89,6 +92,7 @@ struct LinearTask {
   const Kernels* kernels = nullptr;
   ProductFunction product = nullptr;
   FewRowsFunction few_rows = nullptr;
+  TiledFunction tiled = nullptr;  // if set, it stands for the other two (linear_tiles.cpp)
   PackedWeight weight;
   LinearPlan plan;
   Tensor x;              // [rows, k]
@@ -102,6 +106,8 @@ struct LinearTask {
 
   /// Bytes of the scratch that `arrange_rows` fills, shared by the workers.
   int64_t arranged_bytes() const;
+  /// Whether rows of x lie so that several of them would share few sets of the first-level cache.
+  bool collides() const;
   /// Bytes from one arranged row to the next.
   int64_t arranged_stride() const;
   /// Bytes of scratch that each worker needs for itself.
@@ -120,6 +126,13 @@ struct LinearTask {
   bool rounds_in_product(int64_t column, int strips) const;
   void run_panel(int64_t panel, Strips strips, const std::byte* arranged, float* sums) const;
   void run_segment(const Segment& segment, Product& tile, float* stack, int64_t row, int64_t column) const;
+  void run_tiled(Strips strips, const std::byte* arranged, float* scratch) const;
+  void stream_tiled(Range rows, Strips strips, const std::byte* arranged, float* scratch) const;
+  void walk_tiled(Range rows, Strips strips, const std::byte* arranged, float* scratch) const;
+  TiledRows tiled_call(Range rows, const std::byte* arranged) const;
+  const std::byte* weights_of(Strips strips, int64_t panel, size_t slab) const;
+  void run_tiled_call(TiledRows& call, Range rows, int64_t panel, Strips strips) const;
+  int64_t tiled_scratch_floats() const;
   void run_few_rows(int64_t panel, Strips strips, const std::byte* arranged, float* sums) const;
   void finish(int root, const float* sums, Range of, int64_t column, int strips) const;
 };

@@ -5,18 +5,11 @@
 namespace lockstep::cpu {
 namespace {
 
-/// Steps of a panel (of 256 bytes each at most) whose weights stay in a core's second-level cache with the rows.
+/// Steps of a panel (of 256 bytes each at most) whose weights stay in a core's second-level cache with the rows; in the
+/// first-level cache, where a unit for tiles is too fast for the second.
 constexpr int64_t kSlabSteps = 512;
-constexpr int64_t kTileFloats8 = kInt8TileRows * kPanel;
-
-int64_t tile_count(int64_t rows) { return (rows + kInt8TileRows - 1) / kInt8TileRows; }
-
-/// Rows pass in tiles of equal size, one more or less.
-Range rows_of(int64_t rows, int64_t tile) {
-  if (rows <= kInt8TileRows) return {0, rows};
-  const int64_t tiles = tile_count(rows);
-  return {rows * tile / tiles, rows * (tile + 1) / tiles};
-}
+constexpr int64_t kTiledSlabSteps = 128;
+constexpr int64_t kFewFloats = kInt8TileRows * kPanel;
 
 /// The strips of a worker: whole panels where there are many, so that it reads one stream; else single strips.
 Strips share_of_int8(const Int8Packing& packing, Part part) {
@@ -58,7 +51,7 @@ Int8LinearTask::Stretch Int8LinearTask::stretch_of(Range groups) const {
 
 void Int8LinearTask::plan(const std::vector<TreeLeaf>& leaves, int64_t first) {
   const Int8Groups& cut = weight_.packing.groups;
-  const int64_t at_once = std::max<int64_t>(1, kSlabSteps * kInt8Columns / cut.width);  // groups of a slab
+  const int64_t at_once = std::max<int64_t>(1, slab_steps() * kInt8Columns / cut.width);  // groups of a slab
   for (const TreeLeaf& leaf : leaves) {
     const int64_t own = leaf.number - first;
     const Range groups{own * cut.per_leaf(), std::min((own + 1) * cut.per_leaf(), cut.count())};
@@ -90,7 +83,7 @@ void Int8LinearTask::cut_into_slabs() {
   for (size_t i = 1; i < segments_.size(); ++i) {
     const Stretch& last = segments_[i].stretch;
     const int64_t end = weight_.packing.steps_before(last.first_group + last.groups);
-    if (end - segments_[slabs_.back()].stretch.first_step > kSlabSteps) slabs_.push_back(static_cast<int64_t>(i));
+    if (end - segments_[slabs_.back()].stretch.first_step > slab_steps()) slabs_.push_back(static_cast<int64_t>(i));
   }
   slabs_.push_back(static_cast<int64_t>(segments_.size()));
 }
@@ -98,7 +91,7 @@ void Int8LinearTask::cut_into_slabs() {
 int64_t Int8LinearTask::private_bytes() const {
   const int64_t for_few = static_cast<int64_t>(leaves_.size());
   const int64_t for_many = x_.rows > kInt8TileRows ? levels_ * tile_count(x_.rows) : 0;
-  return std::max(for_few, for_many) * kTileFloats8 * static_cast<int64_t>(sizeof(float));
+  return std::max(for_few * kFewFloats, for_many * tile_floats()) * static_cast<int64_t>(sizeof(float));
 }
 
 void Int8LinearTask::arrange(std::byte* arranged, Part part) const {
@@ -132,7 +125,7 @@ Int8Product Int8LinearTask::product_of(int64_t panel, Strips strips) const {
   product.x_stride = x_stride_;
   product.group_steps = packing.groups.width / kInt8Columns;
   product.sums_stride = kPanel;
-  product.leaf_stride = kTileFloats8;
+  product.leaf_stride = kFewFloats;
   product.strips = static_cast<int>(strips.size());
   return product;
 }
@@ -147,7 +140,8 @@ void Int8LinearTask::multiply(const Stretch& stretch, Int8Product product, float
   product.last_steps = stretch.last_steps;
   product.opens = stretch.opens;
   product.sums = sums;
-  int8_->product(product);
+  const bool is_tiled = int8_->tiled_product != nullptr && product.rows > kInt8TileRows;
+  is_tiled ? int8_->tiled_product(product) : int8_->product(product);
 }
 
 void Int8LinearTask::run_few(int64_t panel, Strips strips, const std::byte* arranged, float* sums) const {
@@ -158,16 +152,16 @@ void Int8LinearTask::run_few(int64_t panel, Strips strips, const std::byte* arra
   float* leaf = sums;
   for (const Stretch& stretch : few_) {
     multiply(stretch, product, leaf);
-    leaf += stretch.leaves * kTileFloats8;
+    leaf += stretch.leaves * kFewFloats;
   }
   // The stack of the tree grows over leaves that are merged already.
   leaf = sums;
   for (const Segment8& of_tree : leaves_) {
-    float* const top = sums + of_tree.level * kTileFloats8;
+    float* const top = sums + of_tree.level * kFewFloats;
     if (top != leaf) std::copy_n(leaf, product.rows * kPanel, top);
-    leaf += kTileFloats8;
-    merge(of_tree, top, product.rows);
-    finish(of_tree.root, top - of_tree.merges * kTileFloats8, {0, product.rows}, panel, strips);
+    leaf += kFewFloats;
+    merge(of_tree, top, kFewFloats, product.rows);
+    finish(of_tree.root, top - of_tree.merges * kFewFloats, {0, product.rows}, panel, strips);
   }
 }
 
@@ -176,26 +170,39 @@ void Int8LinearTask::run_many(int64_t panel, Strips strips, const std::byte* arr
   Int8Product product = product_of(panel, strips);
   for (size_t slab = 0; slab + 1 < slabs_.size(); ++slab) {
     for (int64_t tile = 0; tile < tile_count(rows); ++tile) {
-      const Range of = rows_of(rows, tile);
+      const Range of = rows_of_tile(rows, tile);
       product.rows = static_cast<int>(of.size());
       product.x = arranged + of.begin * product.x_stride;
-      float* const stack = sums + tile * levels_ * kTileFloats8;
+      float* const stack = sums + tile * levels_ * tile_floats();
       for (int64_t s = slabs_[slab]; s < slabs_[slab + 1]; ++s) {
         const Segment8& segment = segments_[s];
-        float* const top = stack + segment.level * kTileFloats8;
+        float* const top = stack + segment.level * tile_floats();
         multiply(segment.stretch, product, top);
-        merge(segment, top, product.rows);
-        finish(segment.root, top - segment.merges * kTileFloats8, of, panel, strips);
+        merge(segment, top, tile_floats(), product.rows);
+        finish(segment.root, top - segment.merges * tile_floats(), of, panel, strips);
       }
     }
   }
 }
 
-void Int8LinearTask::merge(const Segment8& segment, float* top, int rows) const {
+void Int8LinearTask::merge(const Segment8& segment, float* top, int64_t level_floats, int rows) const {
   for (int i = 0; i < segment.merges; ++i) {
-    kernels_->add_floats(top - kTileFloats8, top, rows * kPanel);
-    top -= kTileFloats8;
+    kernels_->add_floats(top - level_floats, top, rows * kPanel);
+    top -= level_floats;
   }
+}
+
+int64_t Int8LinearTask::slab_steps() const { return int8_->tiled_product != nullptr ? kTiledSlabSteps : kSlabSteps; }
+
+int64_t Int8LinearTask::tile_rows() const { return int8_->tiled_product != nullptr ? kInt8TiledRows : kInt8TileRows; }
+
+int64_t Int8LinearTask::tile_floats() const { return tile_rows() * kPanel; }
+
+int64_t Int8LinearTask::tile_count(int64_t rows) const { return (rows + tile_rows() - 1) / tile_rows(); }
+
+Range Int8LinearTask::rows_of_tile(int64_t rows, int64_t tile) const {
+  const int64_t tiles = tile_count(rows);
+  return {rows * tile / tiles, rows * (tile + 1) / tiles};
 }
 
 void Int8LinearTask::finish(int root, const float* sums, Range rows, int64_t panel, Strips strips) const {

@@ -68,8 +68,14 @@ class Int8LinearTask {
   void run_few(int64_t panel, Strips strips, const std::byte* arranged, float* sums) const;
   /// Many rows: each slab of K is taken by all rows while its weights are in the cache.
   void run_many(int64_t panel, Strips strips, const std::byte* arranged, float* sums) const;
-  /// Merges the sums at the top of a stack of [leaves or levels][kInt8TileRows][kPanel].
-  void merge(const Segment8& segment, float* top, int rows) const;
+  /// Merges the sums at the top of a stack whose levels are so far apart.
+  void merge(const Segment8& segment, float* top, int64_t level_floats, int rows) const;
+  int64_t slab_steps() const;
+  /// Many rows pass in tiles of equal size, one more or less.
+  int64_t tile_rows() const;
+  int64_t tile_floats() const;
+  int64_t tile_count(int64_t rows) const;
+  Range rows_of_tile(int64_t rows, int64_t tile) const;
   void finish(int root, const float* sums, Range rows, int64_t panel, Strips strips) const;
 
   const Kernels* kernels_;

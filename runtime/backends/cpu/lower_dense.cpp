@@ -85,9 +85,7 @@ Result<void> Compiler::add_linear(const Node& node, LinearTask task) {
   Scratch* scratch = &program_.scratch;
   auto fused = std::make_shared<FusedLinear>(FusedLinear{.task = std::move(task)});  // shared: phases are copyable
   fused->make_row = std::exchange(make_row_, nullptr);
-  // Several rows that lie a multiple of 4 KiB apart would share few sets of the first-level cache.
-  const bool collides = fused->task.x.stride % 4096 == 0 && graph_.rows >= 4 && graph_.rows <= kFewRows;
-  fused->task.arrange = fused->task.arrange || fused->make_row != nullptr || collides;
+  fused->task.arrange = fused->task.arrange || fused->make_row != nullptr || fused->task.collides();
   if (!fused->make_row) {
     scratch->need_shared(fused->task.arranged_bytes());
     if (fused->task.arrange) {

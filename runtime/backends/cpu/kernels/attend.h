@@ -295,7 +295,7 @@ static void attend_rows(const PairedTile& tile) {
   attend_rows<false, R>(tile);
 }
 
-static void attend_pairs(const PairedTile& tile) {
+[[maybe_unused]] static void attend_pairs(const PairedTile& tile) {
   switch (tile.rows) {
     case 1: return attend_rows<1>(tile);
     case 2: return attend_rows<2>(tile);

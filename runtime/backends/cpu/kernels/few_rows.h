@@ -21,6 +21,7 @@
 namespace lockstep::cpu::LOCKSTEP_CPU_ISA {
 
 constexpr int64_t kLine = 64;
+// How far ahead eight rows ask for a line of weights, into the second-level cache.
 constexpr int64_t kFarBytes = 16384;
 constexpr int kToFirstLevel = 3, kToSecondLevel = 2;  // of the caches, as __builtin_prefetch counts
 
@@ -28,7 +29,8 @@ constexpr int kToFirstLevel = 3, kToSecondLevel = 2;  // of the caches, as __bui
 template <typename Kind, int R, int V, bool kAhead>
 struct FewRowsTile {
   static constexpr int kHeld = R == 8 && V == 4 ? 3 : V;  // strips in registers; another one stays where it is stored
-  static constexpr bool kFar = R == 8 && V * Kind::kStepBytes == 4 * kLine;  // every second row asks for a line
+  static constexpr bool kAsksFar = R == 8 && V * Kind::kStepBytes == 4 * kLine;  // every second row asks for a line
+  static constexpr int kAheadLevel = R == 4 ? kToSecondLevel : kToFirstLevel;
   Lanes sums[R][kHeld];
 
   template <typename Work>
@@ -78,10 +80,10 @@ struct FewRowsTile {
       typename Kind::Vector weights[V];
 #pragma GCC unroll 4
       for (int v = 0; v < V; ++v) weights[v] = Kind::weights(w + v * Kind::kStepBytes);
-      if constexpr (kAhead) __builtin_prefetch(ahead, 0, R == 4 ? kToSecondLevel : kToFirstLevel);
+      if constexpr (kAhead) __builtin_prefetch(ahead, 0, kAheadLevel);
 #pragma GCC unroll 8
       for (int r = 0; r < R; ++r) {
-        if (kFar && r % 2 == 0) __builtin_prefetch(w + kFarBytes + r / 2 * kLine, 0, kToSecondLevel);
+        if (kAsksFar && r % 2 == 0) __builtin_prefetch(w + kFarBytes + r / 2 * kLine, 0, kToSecondLevel);
         const typename Kind::Vector broadcast = Kind::broadcast(x + r * p.x_stride);
 #pragma GCC unroll 4
         for (int v = 0; v < kHeld; ++v) sums[r][v] = Kind::accumulate(sums[r][v], weights[v], broadcast);

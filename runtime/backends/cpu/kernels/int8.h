@@ -15,6 +15,7 @@ namespace lockstep::cpu {
 constexpr int kInt8Columns = 4;                        // columns of K that one lane multiplies at once: a step
 constexpr int kInt8StripStep = kStrip * kInt8Columns;  // bytes of a strip's step
 constexpr int kInt8TileRows = 6;                       // most rows of one call of `product`
+constexpr int kInt8TiledRows = 16;                     // and of `tiled_product`
 
 /// Some leaves that are alike and follow each other in K, of one or many groups. Weights are unsigned (128 added), x is
 /// signed, as `quantise` leaves it.
@@ -36,7 +37,7 @@ struct Int8Product {
   int64_t sums_stride = 0;  // floats from one row to the next
   int64_t leaf_stride = 0;  // floats from one leaf to the next
   bool opens = false;       // the accumulators start at 0, not at `sums`
-  int rows = 0;             // 1 … kInt8TileRows
+  int rows = 0;             // 1 … kInt8TileRows, or kInt8TiledRows
   int strips = 0;           // 1 … kPanelStrips
 };
 
@@ -48,12 +49,13 @@ struct Int8Group {
 
 struct Int8Kernels {
   void (*product)(const Int8Product&);
+  void (*tiled_product)(const Int8Product&);  // the same for one leaf and more rows; null without a unit for tiles
   /// `to_int8`: integers [count, rounded up to a step], zeros at the end.
   Int8Group (*quantise)(const float* values, int64_t count, int8_t* integers);
 };
 
 /// What multiplies bytes, from the least to the most capable; an `Isa` may come with either of two.
-enum class Int8Isa { kPortable, kAvx2, kAvxVnni, kAvx512, kAvx512Vnni };
+enum class Int8Isa { kPortable, kAvx2, kAvxVnni, kAvx512, kAvx512Vnni, kAmx };
 
 /// Those that this machine has, ascending.
 std::vector<Int8Isa> available_int8_isas();

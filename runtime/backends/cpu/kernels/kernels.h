@@ -73,6 +73,25 @@ constexpr int kFewRowsTile = 8;
 constexpr int64_t kFewRowsFloats = kFewRowsTile * kPanel;
 using FewRowsFunction = void (*)(const FewRows&);
 
+/// Segments in order, as for few rows, for any number of rows, on a unit that multiplies tiles. The steps of all the
+/// segments leave the same remainder when they are divided by kTileSteps.
+struct TiledRows {
+  const std::byte* weights = nullptr;  // step 0, first strip
+  int64_t weight_stride = 0;           // bytes from one step to the next
+  const std::byte* x = nullptr;        // row 0, step 0: bfloat16 pairs
+  int64_t x_stride = 0;                // bytes from one row to the next
+  const Segment* begin = nullptr;      // without `next_steps`
+  const Segment* end = nullptr;
+  float* stack = nullptr;    // [levels, rows, kPanel]
+  int64_t level_floats = 0;  // from one level to the next
+  int64_t rows = 0;
+  int strips = 0;  // 1 … kPanelStrips
+  // Weights of the next call, of as many bytes as this one's, which are asked for meanwhile; null: there are none.
+  const std::byte* next_weights = nullptr;
+};
+constexpr int kTileSteps = 16;
+using TiledFunction = void (*)(const TiledRows&);
+
 /// Rounds a tile of sums into rows of a tensor.
 struct TileResult {
   const float* sums;  // [rows, kPanel]
@@ -145,10 +164,11 @@ struct PairedTile {
   const std::byte* next_keys;  // of the tile that comes next, to ask memory for; or null, as next_values
   const std::byte* next_values;
   int64_t steps;
-  int64_t columns;  // of values and result, a multiple of kStrip
-  int rows;         // 1 … kTileRows
-  bool is_whole;    // every row sees the whole tile; otherwise row r sees the keys [begin[r], end[r])
-  int begin[kTileRows], end[kTileRows];
+  int64_t columns;   // of values and result, a multiple of kStrip
+  int rows;          // 1 … Kernels::attended_rows
+  bool is_whole;     // every row sees the whole tile; otherwise row r sees the keys [begin[r], end[r])
+  const int* begin;  // [rows]
+  const int* end;
   float scale;  // as in SoftmaxTile
   float soft_cap;
   const float* slope;
@@ -158,6 +178,7 @@ struct PairedTile {
   float* result;  // [rows, columns], weighted sums of the values, updated
 };
 constexpr float kLog2E = 1.44269504f;
+constexpr int kMostAttendedRows = 192;
 
 /// A row and what it is made of.
 struct ConstRow {
@@ -178,7 +199,9 @@ struct Kernels {
   bool joins_leaves;  // the products take `next_steps`: there are registers enough
 
   ProductFunction product_pairs;            // weights and x bfloat16 pairs; null without `bf16_pairs`
+  TiledFunction tiled_pairs;                // the same for whole plans; null without a unit for tiles
   void (*attend_pairs)(const PairedTile&);  // over caches in pairs; null without `bf16_pairs`
+  int attended_rows;                        // most rows of one call of it, at most kMostAttendedRows
   ProductFunction product_f32;              // weights float32, x float32
   ProductFunction product_bf16;             // weights bfloat16 (not paired), x float32
   ProductFunction product_f16;              // weights float16, x float32

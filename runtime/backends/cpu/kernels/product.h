@@ -13,6 +13,7 @@ constexpr int64_t kPrefetchBytes = 4096;
 /// Weights of type T, one column of x per step.
 template <typename T>
 struct Scalar {
+  static constexpr bool kIsTiled = false;
   using X = float;
   using Vector = Lanes;
   static constexpr int kStepBytes = sizeof(T) * kLanes;  // of one strip
@@ -24,6 +25,7 @@ struct Scalar {
 #if defined(__AVX512BF16__)
 /// Pairs of bfloat16, two columns of x per step.
 struct Pairs {
+  static constexpr bool kIsTiled = false;
   using X = uint32_t;
   using Vector = __m512i;
   static constexpr int kStepBytes = 64;
@@ -43,6 +45,7 @@ struct Pairs {
 template <typename Kind, int R, int V>
 LOCKSTEP_LANES_INLINE void add_steps(const Product& p, const std::byte* w, const std::byte* x, int64_t steps,
                                      Lanes (&sums)[R][V]) {
+  if constexpr (Kind::kIsTiled) return Kind::template add_steps<R, V>(p, w, x, steps, sums);
   const int64_t x_stride = p.x_stride;
   const int64_t weight_stride = p.weight_stride;
   for (int64_t step = 0; step < steps; ++step) {

@@ -287,6 +287,8 @@ static Int8Group quantise(const float* values, int64_t count, int8_t* integers) 
   return {largest / 127.0f, static_cast<int32_t>(sum_of(sum))};
 }
 
-constexpr Int8Kernels make_int8_kernels() { return {.product = int8_product, .quantise = quantise}; }
+[[maybe_unused]] constexpr Int8Kernels make_int8_kernels() {
+  return {.product = int8_product, .tiled_product = nullptr, .quantise = quantise};
+}
 
 }  // namespace lockstep::cpu::LOCKSTEP_CPU_ISA

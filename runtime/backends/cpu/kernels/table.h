@@ -8,20 +8,28 @@
 #include "runtime/backends/cpu/kernels/rope.h"
 #include "runtime/backends/cpu/kernels/rowwise.h"
 #include "runtime/backends/cpu/kernels/softmax.h"
+#if defined(__AMX_BF16__)
+#include "runtime/backends/cpu/kernels/attend_tiles.h"
+#endif
 
 namespace lockstep::cpu::LOCKSTEP_CPU_ISA {
 
 constexpr Kernels make_kernels(Isa isa) {
   return {
     .isa = isa,
-#if defined(__AVX512BF16__)
-    .bf16_pairs = true, .joins_leaves = kJoinsLeaves, .product_pairs = product<Pairs>, .attend_pairs = attend_pairs,
+#if defined(__AMX_BF16__)
+    .bf16_pairs = true, .joins_leaves = kJoinsLeaves, .product_pairs = product<TiledPairs>, .tiled_pairs = tiled_rows,
+    .attend_pairs = attend_on_tiles, .attended_rows = kMostAttendedRows,
+#elif defined(__AVX512BF16__)
+    .bf16_pairs = true, .joins_leaves = kJoinsLeaves, .product_pairs = product<Pairs>, .tiled_pairs = nullptr,
+    .attend_pairs = attend_pairs, .attended_rows = kTileRows,
 #else
-    .bf16_pairs = false, .joins_leaves = kJoinsLeaves, .product_pairs = nullptr, .attend_pairs = nullptr,
+    .bf16_pairs = false, .joins_leaves = kJoinsLeaves, .product_pairs = nullptr, .tiled_pairs = nullptr,
+    .attend_pairs = nullptr, .attended_rows = 0,
 #endif
     .product_f32 = product<Scalar<float>>, .product_bf16 = product<Scalar<BFloat16>>,
     .product_f16 = product<Scalar<Float16>>, .streamed_rows = kStreamedRows,
-#if defined(__AVX512BF16__)
+#if defined(__AVX512BF16__) && !defined(__AMX_BF16__)
     .few_rows_pairs = few_rows<Pairs>,
 #else
     .few_rows_pairs = nullptr,

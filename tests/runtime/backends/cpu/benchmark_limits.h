@@ -13,6 +13,7 @@
 
 #include "runtime/backends/cpu/memory.h"
 #include "runtime/backends/cpu/tensor.h"
+#include "runtime/probe/kernels.h"
 #include "tests/runtime/backends/cpu/probes.h"
 
 namespace lockstep::cpu {
@@ -42,7 +43,7 @@ inline double seconds_of(auto&& work) {
 /// Memory that is physically there, filled with small numbers of `dtype`: a megabyte of them, again and again.
 inline Mapping filled(int64_t bytes, DType dtype) {
   constexpr int64_t kPeriod = int64_t{1} << 20;
-  Mapping mapping = Mapping::create(bytes, Pages::kHuge, "a benchmark").value();
+  Mapping mapping = Mapping::create(std::max<int64_t>(bytes, 2 << 20), Pages::kHuge, "a benchmark").value();
   std::minstd_rand random(1);
   const int64_t first = std::min(mapping.size(), kPeriod);
   for (int64_t at = 0; at < first; at += static_cast<int64_t>(size_of(dtype))) {
@@ -71,11 +72,17 @@ inline double read_limit(const Mapping& memory) {
   return best;
 }
 
-/// Operations per second of independent multiply-adds in registers: what no kernel can pass.
+/// Operations per second of independent multiply-adds in registers, of float32 or of bfloat16 pairs, the best of all
+/// ways to do them: what no kernel can pass.
 inline double register_peak(bool pairs) {
-  const int64_t repeats = runs_once() ? 1000 : 1'000'000;
-  const double seconds = seconds_of([&] { benchmark::DoNotOptimize(multiply_in_registers(repeats, pairs ? 16 : 32)); });
-  return 32.0 * (pairs ? 2 : 1) * kProbeChains * static_cast<double>(repeats) / seconds;
+  double best = 0;
+  for (const probe::DotKernel& kernel :
+       probe::dot_kernels(pairs ? probe::Precision::kBFloat16 : probe::Precision::kFloat32)) {
+    const int64_t rounds = runs_once() ? 100 : 1'000'000'000 / kernel.flops_per_round;
+    const double seconds = seconds_of([&] { benchmark::DoNotOptimize(kernel.run(rounds, 1.0f, 0.5f)); });
+    best = std::max(best, static_cast<double>(kernel.flops_per_round * rounds) / seconds);
+  }
+  return best;
 }
 
 /// Ratios of a measurement to its probe, taken in turn.

@@ -224,7 +224,6 @@ TEST_P(Int8KernelsOf, SumTheLargestProductsExactly) {
       const std::vector<int8_t> x(kMostInt8Group, of_x);
       const float x_scale = 2.0f;
       const int32_t offset = -128 * of_x * int32_t{kMostInt8Group};
-      std::vector<float> sums(kStrip, 1.0f);
       Int8Product product;
       product.weights = reinterpret_cast<const std::byte*>(weights.data());
       product.step_stride = kInt8StripStep;
@@ -233,23 +232,30 @@ TEST_P(Int8KernelsOf, SumTheLargestProductsExactly) {
       product.x_offsets = &offset;
       product.groups = 1;
       product.last_steps = kSteps;
-      product.sums = sums.data();
       product.sums_stride = kStrip;
       product.rows = 1;
       product.strips = 1;
-      kernels().product(product);
-      for (const float sum : sums) EXPECT_EQ(sum, 1.0f + static_cast<float>(of_x * of_w * kMostInt8Group));
+      for (const auto multiply : {kernels().product, kernels().tiled_product}) {
+        if (multiply == nullptr) continue;
+        std::vector<float> sums(kStrip, 1.0f);
+        product.sums = sums.data();
+        multiply(product);
+        for (const float sum : sums) EXPECT_EQ(sum, 1.0f + static_cast<float>(of_x * of_w * kMostInt8Group));
+      }
     }
   }
 }
 
 TEST(LinearInt8Kernels, AgreeToTheBitWhereverMultiplicationAndAdditionAreFused) {
-  std::vector<float> first;
-  for (const Isa isa : available_isas()) {
-    if (isa == Isa::kPortable) continue;
-    const std::vector<float> found = Product8{kernels_for(isa), DType::kFloat32, {{7, 65, 300}, 64}}.run();
-    if (first.empty()) first = found;
-    EXPECT_TRUE(same_bits(found, first)) << to_string(isa);
+  // Rows in one tile and in three; groups of whole blocks of 16 steps, of less, and with a rest.
+  for (const Shape8& shape : {Shape8{{7, 65, 300}, 64}, Shape8{{37, 65, 300}, 28}, Shape8{{16, 64, 1100}, 128}}) {
+    std::vector<float> first;
+    for (const Isa isa : available_isas()) {
+      if (isa == Isa::kPortable) continue;
+      const std::vector<float> found = Product8{kernels_for(isa), DType::kFloat32, shape}.run();
+      if (first.empty()) first = found;
+      EXPECT_TRUE(same_bits(found, first)) << to_string(isa) << ", " << shape.of.rows << " rows";
+    }
   }
 }
 

@@ -57,6 +57,21 @@ TEST_P(Linear, GivesTheSameBitsAtEveryRowCountOfADecodeStep) {
   }
 }
 
+TEST_P(Linear, GivesTheSameBitsWhereXIsLargerThanACache) {
+  // 1.1 MiB of bfloat16, nine panels and a part of one: groups of panels take turns at slabs of K.
+  const ProductFixture many{kernels(), dtype(), {36 + 33, 9 * 64 + 24, 8000}};
+  const BlockSplit split{{0, 32}};
+  const std::vector<float> plain = many.run(), leaves = many.run(2, split, 0, 250);
+  for (const Range of : {Range{0, 1}, Range{35, 37}, Range{37, 69}}) {
+    const ProductFixture some = many.with_rows(of.begin, of.end);
+    const auto rows_of = [&](const std::vector<float>& all) {
+      return std::vector<float>(all.begin() + of.begin * many.shape.n, all.begin() + of.end * many.shape.n);
+    };
+    EXPECT_TRUE(same_bits(some.run(), rows_of(plain))) << to_string(of);
+    EXPECT_TRUE(same_bits(some.run(3, split, 0, 250), rows_of(leaves))) << to_string(of);
+  }
+}
+
 TEST_P(Linear, KeepsInfinityAndNanInTheirRowsAtEveryRowCountOfADecodeStep) {
   for (int64_t rows : {4, 6, 7, 8, 9, 16, 31, 36}) {
     ProductFixture product{kernels(), dtype(), {rows, 64, 96}};
@@ -233,6 +248,20 @@ TEST(LinearPlan, CutsLongSumsIntoSlabsThatContinue) {
   EXPECT_FALSE(plan.segments[1].opens);
   EXPECT_EQ(plan.segments[2].root, 0);
   EXPECT_EQ(plan.levels, 1);
+}
+
+TEST(LinearPlan, CutsSumsForTilesIntoSlabsOfOneShape) {
+  // Leaves of 12 steps, the last one of 4; then one sum of 136 steps, whose last 8 are a slab of their own.
+  const Packing leaves = Packing::for_leaves(16, 3 * 24 + 8, 24, DType::kBFloat16, true);
+  const LinearPlan tiled = LinearPlan::blocks(leaves, BlockSplit{{0, 4}}, 0, 24).in_tiles();
+  EXPECT_EQ(tiled.segments.size(), 4u);
+  EXPECT_EQ(tiled.slabs, (std::vector<int64_t>{0, 3, 4}));
+  const Packing plain = Packing::for_leaves(16, 272, 272, DType::kBFloat16, true);
+  const LinearPlan long_sum = LinearPlan::plain(plain).in_tiles();
+  EXPECT_EQ(long_sum.slabs, (std::vector<int64_t>{0, 1, 2, 3}));
+  EXPECT_EQ(long_sum.segments[2].steps, 8);
+  EXPECT_FALSE(long_sum.segments[2].opens);
+  EXPECT_EQ(long_sum.segments[2].root, 0);
 }
 
 TEST(LinearPlan, HasNothingToDoForARankWithoutLeaves) {

@@ -164,6 +164,8 @@ TEST(InstructionSets, AreListedFromTheLeastOnAndIncludeTheBest) {
   ASSERT_FALSE(isas.empty());
   EXPECT_EQ(isas.front(), Isa::kPortable);
   EXPECT_EQ(isas.back(), best_isa());
+  for (const Isa isa : isas) EXPECT_EQ(isa_of(to_string(isa)), isa);
+  EXPECT_EQ(isa_of("mmx"), std::nullopt);
   for (Isa isa : isas) EXPECT_EQ(kernels_for(isa).isa, isa);
 }
 

@@ -1,0 +1,9 @@
+#define LOCKSTEP_CPU_ISA int8_amx
+#include "runtime/backends/cpu/kernels/int8_tiles.h"
+
+namespace lockstep::cpu::LOCKSTEP_CPU_ISA {
+
+extern const Int8Kernels kKernels;
+const Int8Kernels kKernels = {.product = int8_product, .tiled_product = tiled_int8_product, .quantise = quantise};
+
+}  // namespace lockstep::cpu::LOCKSTEP_CPU_ISA
