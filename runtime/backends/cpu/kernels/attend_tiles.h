@@ -13,6 +13,8 @@
 #include "runtime/backends/cpu/kernels/kernels.h"
 #include "runtime/backends/cpu/kernels/tiles.h"
 
+#if defined(__AMX_BF16__)
+
 namespace lockstep::cpu::LOCKSTEP_CPU_ISA {
 
 constexpr int64_t kWeightBytes = kPanel * 2;  // of a row of weights
@@ -140,3 +142,5 @@ static void attend_on_tiles(const PairedTile& tile) {
 }
 
 }  // namespace lockstep::cpu::LOCKSTEP_CPU_ISA
+
+#endif

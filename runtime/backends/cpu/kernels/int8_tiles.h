@@ -9,6 +9,8 @@
 #include "runtime/backends/cpu/kernels/product_int8.h"
 #include "runtime/backends/cpu/kernels/tile_unit.h"
 
+#if defined(__AMX_INT8__)
+
 namespace lockstep::cpu::LOCKSTEP_CPU_ISA {
 
 /// The integers of a group, as the unit left them.
@@ -80,3 +82,5 @@ static void tiled_int8_product(const Int8Product& p) {
 }
 
 }  // namespace lockstep::cpu::LOCKSTEP_CPU_ISA
+
+#endif

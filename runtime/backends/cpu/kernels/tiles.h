@@ -18,6 +18,8 @@
 #include "runtime/backends/cpu/kernels/product.h"
 #include "runtime/backends/cpu/kernels/tile_unit.h"
 
+#if defined(__AMX_BF16__)
+
 namespace lockstep::cpu::LOCKSTEP_CPU_ISA {
 
 /// Shapes for `SquareSums` of 16 + `second` rows and blocks of `steps`.
@@ -248,3 +250,5 @@ struct TiledPairs : Pairs {
 };
 
 }  // namespace lockstep::cpu::LOCKSTEP_CPU_ISA
+
+#endif
