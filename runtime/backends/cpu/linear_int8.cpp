@@ -166,16 +166,26 @@ void Int8LinearTask::run_few(int64_t panel, Strips strips, const std::byte* arra
 }
 
 void Int8LinearTask::run_many(int64_t panel, Strips strips, const std::byte* arranged, float* sums) const {
-  const int64_t rows = x_.used_rows();
+  const int64_t rows = x_.used_rows(), tiles = tile_count(rows);
   Int8Product product = product_of(panel, strips);
   for (size_t slab = 0; slab + 1 < slabs_.size(); ++slab) {
-    for (int64_t tile = 0; tile < tile_count(rows); ++tile) {
+    const Stretch& last = segments_[slabs_[slab + 1] - 1].stretch;
+    const std::byte* const next = product.weights + lines_before(last.first_group + last.groups) * product.step_stride;
+    const int64_t first_line = lines_before(segments_[slabs_[slab]].stretch.first_group);
+    for (int64_t tile = 0; tile < tiles; ++tile) {
       const Range of = rows_of_tile(rows, tile);
       product.rows = static_cast<int>(of.size());
       product.x = arranged + of.begin * product.x_stride;
       float* const stack = sums + tile * levels_ * tile_floats();
       for (int64_t s = slabs_[slab]; s < slabs_[slab + 1]; ++s) {
         const Segment8& segment = segments_[s];
+        // The next slab follows in memory; each tile of rows asks for a part of what lies there as this segment here.
+        const Range lines{lines_before(segment.stretch.first_group) - first_line,
+                          lines_before(segment.stretch.first_group + segment.stretch.groups) - first_line};
+        const int64_t times = std::max<int64_t>(lines.size() / kInt8TiledSteps, 1) * tiles;
+        product.next_lines =
+            static_cast<int>((lines.size() * product.step_stride / 64 / product.strips + times - 1) / times);
+        product.next = next + lines.begin * product.step_stride + lines.size() * product.step_stride * tile / tiles;
         float* const top = stack + segment.level * tile_floats();
         multiply(segment.stretch, product, top);
         merge(segment, top, tile_floats(), product.rows);
@@ -191,6 +201,8 @@ void Int8LinearTask::merge(const Segment8& segment, float* top, int64_t level_fl
     top -= level_floats;
   }
 }
+
+int64_t Int8LinearTask::lines_before(int64_t group) const { return weight_.packing.steps_before(group) + group; }
 
 int64_t Int8LinearTask::slab_steps() const { return int8_->tiled_product != nullptr ? kTiledSlabSteps : kSlabSteps; }
 

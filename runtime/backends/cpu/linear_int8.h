@@ -70,6 +70,8 @@ class Int8LinearTask {
   void run_many(int64_t panel, Strips strips, const std::byte* arranged, float* sums) const;
   /// Merges the sums at the top of a stack whose levels are so far apart.
   void merge(const Segment8& segment, float* top, int64_t level_floats, int rows) const;
+  /// Steps and scales of a panel before a group.
+  int64_t lines_before(int64_t group) const;
   int64_t slab_steps() const;
   /// Many rows pass in tiles of equal size, one more or less.
   int64_t tile_rows() const;

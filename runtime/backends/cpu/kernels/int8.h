@@ -16,6 +16,7 @@ constexpr int kInt8Columns = 4;                        // columns of K that one 
 constexpr int kInt8StripStep = kStrip * kInt8Columns;  // bytes of a strip's step
 constexpr int kInt8TileRows = 6;                       // most rows of one call of `product`
 constexpr int kInt8TiledRows = 16;                     // and of `tiled_product`
+constexpr int kInt8TiledSteps = 16;                    // that it multiplies at once
 
 /// Some leaves that are alike and follow each other in K, of one or many groups. Weights are unsigned (128 added), x is
 /// signed, as `quantise` leaves it.
@@ -39,6 +40,9 @@ struct Int8Product {
   bool opens = false;       // the accumulators start at 0, not at `sums`
   int rows = 0;             // 1 … kInt8TileRows, or kInt8TiledRows
   int strips = 0;           // 1 … kPanelStrips
+  // `tiled_product` asks for so many lines from here on with each tile of weights: what is read later.
+  const std::byte* next = nullptr;
+  int next_lines = 0;
 };
 
 /// A group as integers.

@@ -46,6 +46,7 @@ static void tiled_int8_strips(const Int8Product& p) {
   GroupSums* before = &two[1];
   const std::byte* w = p.weights;
   const std::byte* x = p.x;
+  LinesAhead ahead{p.next, p.next_lines};
   int configured = -1;
   for (int r = 0; p.opens && r < p.rows; ++r) {
 #pragma GCC unroll 4
@@ -56,7 +57,7 @@ static void tiled_int8_strips(const Int8Product& p) {
     const int last_steps = static_cast<int>(steps % kTileSide);
     if (last_steps != configured) configure_wide(p.rows, configured = last_steps);
     Sums::open();
-    Sums::add(w, p.step_stride, x, p.x_stride, steps);
+    Sums::add(w, p.step_stride, x, p.x_stride, steps, ahead);
     if (before->scales != nullptr) add_scaled<V>(p, *before);
     Sums::close(now->integers, kPanel);
     now->scales = w + steps * p.step_stride;
