@@ -4,8 +4,6 @@
 //   times                x[k … k+3] in every lane                        signed
 //   is added to          16 integer sums, which begin at −128 · Σ x
 //
-// Nothing is prefetched by hand: the core's own prefetchers follow the one stream better (docs/performance.md).
-//
 // So the correction for the 128 is one number per row and group, known when x is quantised, and weights are one stream.
 // Instruction sets whose only byte product saturates multiply w, made signed again, by |x| with the sign moved over.
 #pragma once
@@ -145,6 +143,15 @@ LOCKSTEP_LANES_INLINE const T* of_row(const T* first, int row, int64_t stride) {
   return reinterpret_cast<const T*>(reinterpret_cast<const std::byte*>(first) + row * stride);
 }
 
+/// How far ahead of one or two rows the next lines are asked for, on machines with a unit for tiles. Other machines' own
+/// prefetchers follow the one stream better (docs/performance.md).
+#if defined(__AMX_INT8__)
+constexpr int kAskingRows = 2;
+#else
+constexpr int kAskingRows = 0;
+#endif
+constexpr int64_t kAheadBytes = 1024;
+
 /// Adds one group of `steps`, whose weights begin at `w`, to the sums `to`.
 template <int R, int V>
 LOCKSTEP_LANES_INLINE void add_group(const Int8Product& p, const std::byte* w, const std::byte* x, int64_t steps,
@@ -161,6 +168,9 @@ LOCKSTEP_LANES_INLINE void add_group(const Int8Product& p, const std::byte* w, c
     decltype(load_step(w)) weights[V];
 #pragma GCC unroll 4
     for (int v = 0; v < V; ++v) weights[v] = load_step(w + v * kInt8StripStep);
+    if constexpr (R <= kAskingRows) {
+      for (int v = 0; v < V; ++v) __builtin_prefetch(w + kAheadBytes + v * kInt8StripStep);
+    }
 #pragma GCC unroll 6
     for (int r = 0; r < R; ++r) {
       int32_t four;
