@@ -143,8 +143,8 @@ LOCKSTEP_LANES_INLINE const T* of_row(const T* first, int row, int64_t stride) {
   return reinterpret_cast<const T*>(reinterpret_cast<const std::byte*>(first) + row * stride);
 }
 
-/// How far ahead of one or two rows the next lines are asked for, on machines with a unit for tiles. Other machines' own
-/// prefetchers follow the one stream better (docs/performance.md).
+/// How far ahead of one or two rows the next lines are asked for, on machines with a unit for tiles. Other machines'
+/// own prefetchers follow the one stream better (docs/performance.md).
 #if defined(__AMX_INT8__)
 constexpr int kAskingRows = 2;
 #else
