@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "runtime/cache/cache.h"
+#include "runtime/cache/files.h"
 #include "runtime/cache/key.h"
 #include "tests/runtime/cache/cases.h"
 #include "tests/temporary_directory.h"
@@ -30,6 +31,13 @@ class CacheTest : public ::testing::Test {
   }
   std::unique_ptr<device::ArtifactCache> open() { return open(options()); }
   static std::unique_ptr<device::ArtifactCache> open(Options options) { return make_cache(std::move(options)).value(); }
+
+  /// Failures are dated in milliseconds: returns when what is opened next is later than all that has failed.
+  static void wait_for_next_start() {
+    const int64_t begin = unix_milliseconds();
+    while (unix_milliseconds() <= begin) {
+    }
+  }
 
   fs::path folder() const { return directory_.path() / "cache"; }
   fs::path entry(const device::ArtifactKey& key) const { return folder() / "entries" / address_of(key); }

@@ -109,6 +109,7 @@ TEST_F(CacheTest, RemembersAFailureWithItsLogUntilARetryIsAskedFor) {
   const fs::path log = folder() / "failures" / address_of(key_of()) / "log";
   EXPECT_THAT(first.message, HasSubstr("see " + log.string()));  // where the log is now, not where it was written
   EXPECT_EQ(read_text(log), "error: sort is not supported");
+  wait_for_next_start();
   const Error again = open()->get(key_of(), never()).error();
   EXPECT_EQ(again.kind, ErrorKind::kUnsupported);
   EXPECT_THAT(again.message,
@@ -124,10 +125,7 @@ TEST_F(CacheTest, RetriesOnceAStart) {
   open()->get(key_of(), failing_.function()).error();
   Options retry = options();
   retry.retry_failed = true;
-  // The clock of `made_at` has milliseconds: the first attempt must be older than the second start.
-  const int64_t begin = unix_milliseconds();
-  while (unix_milliseconds() <= begin) {
-  }
+  wait_for_next_start();
   const auto cache = open(retry);
   cache->get(key_of(), failing_.function()).error();
   cache->get(key_of(), failing_.function()).error();
@@ -139,9 +137,7 @@ TEST_F(CacheTest, TriesAgainAtTheNextStartWhatTheMachineMadeFail) {
   const auto cache = open();
   cache->get(key_of(), failing_.function()).error();
   EXPECT_EQ(cache->get(key_of(), never()).error().kind, ErrorKind::kUnavailable);
-  const int64_t begin = unix_milliseconds();
-  while (unix_milliseconds() <= begin) {
-  }
+  wait_for_next_start();
   EXPECT_TRUE(open()->get(key_of(), maker_.function()).has_value());
 }
 

@@ -43,6 +43,7 @@ TEST_F(CacheTest, FillsTheFoldersThatItAskedBefore) {
 
 TEST_F(CacheTest, TakesFromAFurtherFolderWhatFailedHere) {
   open()->get(key_of(), failing_.function()).error();
+  wait_for_next_start();
   Options elsewhere = options();
   elsewhere.folder = directory_.path() / "shared";
   open(elsewhere)->get(key_of(), maker_.function()).value();
