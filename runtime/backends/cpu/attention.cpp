@@ -10,8 +10,8 @@ namespace lockstep::cpu {
 namespace {
 
 constexpr int64_t kBlockRows = 48;  // rows (token, head) of a block: their sums stay in the first-level cache
-constexpr int64_t kPairedBlockRows =
-    kMostAttendedRows;  // in the second-level cache, from where they are fast enough for 6 rows
+/// In the second-level cache, from where they are fast enough where several rows share a tile.
+constexpr int64_t kPairedBlockRows = kMostAttendedRows;
 
 int64_t round_up(int64_t value, int64_t unit) { return (value + unit - 1) / unit * unit; }
 

@@ -13,7 +13,7 @@ enum class Isa {
   kAvx2,        // AVX2, FMA, F16C
   kAvx512,      // AVX-512 F, BW, DQ, VL
   kAvx512Bf16,  // the same and dot products of bfloat16 pairs
-  kAmx,         // the same and products of tiles of bfloat16 pairs
+  kAmx,         // the same and products of tiles, of bfloat16 pairs and of bytes
 };
 
 std::string_view to_string(Isa isa);

@@ -169,9 +169,6 @@ void Int8LinearTask::run_many(int64_t panel, Strips strips, const std::byte* arr
   const int64_t rows = x_.used_rows(), tiles = tile_count(rows);
   Int8Product product = product_of(panel, strips);
   for (size_t slab = 0; slab + 1 < slabs_.size(); ++slab) {
-    const Stretch& last = segments_[slabs_[slab + 1] - 1].stretch;
-    const std::byte* const next = product.weights + lines_before(last.first_group + last.groups) * product.step_stride;
-    const int64_t first_line = lines_before(segments_[slabs_[slab]].stretch.first_group);
     for (int64_t tile = 0; tile < tiles; ++tile) {
       const Range of = rows_of_tile(rows, tile);
       product.rows = static_cast<int>(of.size());
@@ -179,13 +176,7 @@ void Int8LinearTask::run_many(int64_t panel, Strips strips, const std::byte* arr
       float* const stack = sums + tile * levels_ * tile_floats();
       for (int64_t s = slabs_[slab]; s < slabs_[slab + 1]; ++s) {
         const Segment8& segment = segments_[s];
-        // The next slab follows in memory; each tile of rows asks for a part of what lies there as this segment here.
-        const Range lines{lines_before(segment.stretch.first_group) - first_line,
-                          lines_before(segment.stretch.first_group + segment.stretch.groups) - first_line};
-        const int64_t times = std::max<int64_t>(lines.size() / kInt8TiledSteps, 1) * tiles;
-        product.next_lines =
-            static_cast<int>((lines.size() * product.step_stride / 64 / product.strips + times - 1) / times);
-        product.next = next + lines.begin * product.step_stride + lines.size() * product.step_stride * tile / tiles;
+        if (int8_->tiled_product != nullptr) ask_for_next_slab(slab, segment.stretch, tile, tiles, product);
         float* const top = stack + segment.level * tile_floats();
         multiply(segment.stretch, product, top);
         merge(segment, top, tile_floats(), product.rows);
@@ -193,6 +184,20 @@ void Int8LinearTask::run_many(int64_t panel, Strips strips, const std::byte* arr
       }
     }
   }
+}
+
+void Int8LinearTask::ask_for_next_slab(size_t slab, const Stretch& stretch, int64_t tile, int64_t tiles,
+                                       Int8Product& product) const {
+  const Stretch& last = segments_[slabs_[slab + 1] - 1].stretch;
+  const int64_t begin = lines_before(stretch.first_group);
+  const int64_t lines = lines_before(stretch.first_group + stretch.groups) - begin;
+  // As far from the next slab's first line as the stretch is from this one's.
+  const int64_t next =
+      lines_before(last.first_group + last.groups) + begin - lines_before(segments_[slabs_[slab]].stretch.first_group);
+  const int64_t times = std::max<int64_t>(lines / kTileSteps, 1) * tiles;
+  const int64_t lines_of_strip = lines * product.step_stride / 64 / product.strips;
+  product.next_lines = static_cast<int>((lines_of_strip + times - 1) / times);
+  product.next = product.weights + next * product.step_stride + lines * product.step_stride * tile / tiles;
 }
 
 void Int8LinearTask::merge(const Segment8& segment, float* top, int64_t level_floats, int rows) const {

@@ -68,6 +68,8 @@ class Int8LinearTask {
   void run_few(int64_t panel, Strips strips, const std::byte* arranged, float* sums) const;
   /// Many rows: each slab of K is taken by all rows while its weights are in the cache.
   void run_many(int64_t panel, Strips strips, const std::byte* arranged, float* sums) const;
+  /// The next slab follows in memory: each tile of rows asks for its part of what lies there as `stretch` does here.
+  void ask_for_next_slab(size_t slab, const Stretch& stretch, int64_t tile, int64_t tiles, Int8Product& product) const;
   /// Merges the sums at the top of a stack whose levels are so far apart.
   void merge(const Segment8& segment, float* top, int64_t level_floats, int rows) const;
   /// Steps and scales of a panel before a group.

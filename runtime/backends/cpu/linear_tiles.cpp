@@ -14,9 +14,7 @@
 namespace lockstep::cpu {
 namespace {
 
-constexpr int64_t kStepBytes = 4;  // of a row of x: a pair of bfloat16
 constexpr int64_t kTiledSlabSteps = 64;
-constexpr int64_t kStreamedRows = 128;    // up to so many, the weights of a panel pass in one call
 constexpr int64_t kAheadBytes = 1024;     // how far ahead of one tile of rows weights are asked for
 constexpr int64_t kCacheBytes = 1 << 20;  // half of a second-level cache
 constexpr int64_t kMostPanels = 4;        // of a group
@@ -67,10 +65,9 @@ struct Walk {
 }  // namespace
 
 LinearPlan LinearPlan::in_tiles() const {
-  LinearPlan tiled = *this;
-  tiled.segments.clear();
+  LinearPlan tiled;
+  tiled.levels = levels;
   tiled.slabs = {0};
-  tiled.few.clear();
   int64_t steps = 0;  // of the last slab
   const auto append = [&](const Segment& segment) {
     if (!tiled.segments.empty()) {
@@ -107,8 +104,8 @@ int64_t LinearTask::tiled_scratch_floats() const {
 
 void LinearTask::run_tiled(Strips strips, const std::byte* arranged, float* scratch) const {
   const int64_t rows = x.used_rows(), passes = (rows + rows_of_pass(plan) - 1) / rows_of_pass(plan);
-  if (strips.size() <= 0) return;
-  if (rows <= kStreamedRows) return stream_tiled({0, rows}, strips, arranged, scratch);
+  if (rows == 0 || strips.size() <= 0) return;
+  if (rows <= kMostStreamedRows) return stream_tiled({0, rows}, strips, arranged, scratch);
   for (int64_t pass = 0; pass < passes; ++pass) {
     walk_tiled({rows * pass / passes, rows * (pass + 1) / passes}, strips, arranged, scratch);
   }
@@ -133,7 +130,6 @@ void LinearTask::walk_tiled(Range rows, Strips strips, const std::byte* arranged
 }
 
 void LinearTask::stream_tiled(Range rows, Strips strips, const std::byte* arranged, float* scratch) const {
-  if (rows.size() == 0) return;
   TiledRows call = tiled_call(rows, arranged);
   call.stack = scratch;
   const bool is_one_tile = rows.size() <= kTileSteps;

@@ -16,7 +16,6 @@ constexpr int kInt8Columns = 4;                        // columns of K that one 
 constexpr int kInt8StripStep = kStrip * kInt8Columns;  // bytes of a strip's step
 constexpr int kInt8TileRows = 6;                       // most rows of one call of `product`
 constexpr int kInt8TiledRows = 16;                     // and of `tiled_product`
-constexpr int kInt8TiledSteps = 16;                    // that it multiplies at once
 
 /// Some leaves that are alike and follow each other in K, of one or many groups. Weights are unsigned (128 added), x is
 /// signed, as `quantise` leaves it.

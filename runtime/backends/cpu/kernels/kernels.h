@@ -90,6 +90,8 @@ struct TiledRows {
   const std::byte* next_weights = nullptr;
 };
 constexpr int kTileSteps = 16;
+/// Up to so many rows a product of tiles waits for memory, and takes its weights in one stream.
+constexpr int kMostStreamedRows = 128;
 using TiledFunction = void (*)(const TiledRows&);
 
 /// Rounds a tile of sums into rows of a tensor.
@@ -199,15 +201,15 @@ struct Kernels {
   bool joins_leaves;  // the products take `next_steps`: there are registers enough
 
   ProductFunction product_pairs;            // weights and x bfloat16 pairs; null without `bf16_pairs`
-  TiledFunction tiled_pairs;                // the same for whole plans; null without a unit for tiles
+  FewRowsFunction few_rows_pairs;           // the same for few rows of a whole plan; null where tiles stand for it
+  TiledFunction tiled_pairs;                // the same for all rows of one; null without a unit for tiles
   void (*attend_pairs)(const PairedTile&);  // over caches in pairs; null without `bf16_pairs`
   int attended_rows;                        // most rows of one call of it, at most kMostAttendedRows
   ProductFunction product_f32;              // weights float32, x float32
   ProductFunction product_bf16;             // weights bfloat16 (not paired), x float32
   ProductFunction product_f16;              // weights float16, x float32
   int streamed_rows;                        // up to so many rows, the next four take all segments of a plan in one call
-  FewRowsFunction few_rows_pairs;           // the same kinds of weights as above
-  FewRowsFunction few_rows_f32;
+  FewRowsFunction few_rows_f32;             // the same kinds of weights as above
   FewRowsFunction few_rows_bf16;
   FewRowsFunction few_rows_f16;
 

@@ -18,28 +18,22 @@ constexpr Kernels make_kernels(Isa isa) {
   return {
     .isa = isa,
 #if defined(__AMX_BF16__)
-    .bf16_pairs = true, .joins_leaves = kJoinsLeaves, .product_pairs = product<TiledPairs>, .tiled_pairs = tiled_rows,
-    .attend_pairs = attend_on_tiles, .attended_rows = kMostAttendedRows,
+    .bf16_pairs = true, .joins_leaves = kJoinsLeaves, .product_pairs = product<TiledPairs>, .few_rows_pairs = nullptr,
+    .tiled_pairs = tiled_rows, .attend_pairs = attend_on_tiles, .attended_rows = kMostAttendedRows,
 #elif defined(__AVX512BF16__)
-    .bf16_pairs = true, .joins_leaves = kJoinsLeaves, .product_pairs = product<Pairs>, .tiled_pairs = nullptr,
-    .attend_pairs = attend_pairs, .attended_rows = kTileRows,
+    .bf16_pairs = true, .joins_leaves = kJoinsLeaves, .product_pairs = product<Pairs>,
+    .few_rows_pairs = few_rows<Pairs>, .tiled_pairs = nullptr, .attend_pairs = attend_pairs, .attended_rows = kTileRows,
 #else
-    .bf16_pairs = false, .joins_leaves = kJoinsLeaves, .product_pairs = nullptr, .tiled_pairs = nullptr,
-    .attend_pairs = nullptr, .attended_rows = 0,
+    .bf16_pairs = false, .joins_leaves = kJoinsLeaves, .product_pairs = nullptr, .few_rows_pairs = nullptr,
+    .tiled_pairs = nullptr, .attend_pairs = nullptr, .attended_rows = 0,
 #endif
     .product_f32 = product<Scalar<float>>, .product_bf16 = product<Scalar<BFloat16>>,
-    .product_f16 = product<Scalar<Float16>>, .streamed_rows = kStreamedRows,
-#if defined(__AVX512BF16__) && !defined(__AMX_BF16__)
-    .few_rows_pairs = few_rows<Pairs>,
-#else
-    .few_rows_pairs = nullptr,
-#endif
-    .few_rows_f32 = few_rows<Scalar<float>>, .few_rows_bf16 = few_rows<Scalar<BFloat16>>,
-    .few_rows_f16 = few_rows<Scalar<Float16>>, .add_floats = add_floats, .finish_tile = finish_tile,
-    .softmax_tile = softmax_tile, .finish_attention = finish_attention, .convert = convert, .add = add, .scale = scale,
-    .soft_cap = soft_cap, .rms_norm = rms_norm, .layer_norm = layer_norm, .activate = activate, .gate = gate,
-    .gate_tile = gate_tile, .add_routed = add_routed, .route = route, .rope_halves = rope_halves,
-    .rope_neighbours = rope_neighbours,
+    .product_f16 = product<Scalar<Float16>>, .streamed_rows = kStreamedRows, .few_rows_f32 = few_rows<Scalar<float>>,
+    .few_rows_bf16 = few_rows<Scalar<BFloat16>>, .few_rows_f16 = few_rows<Scalar<Float16>>, .add_floats = add_floats,
+    .finish_tile = finish_tile, .softmax_tile = softmax_tile, .finish_attention = finish_attention, .convert = convert,
+    .add = add, .scale = scale, .soft_cap = soft_cap, .rms_norm = rms_norm, .layer_norm = layer_norm,
+    .activate = activate, .gate = gate, .gate_tile = gate_tile, .add_routed = add_routed, .route = route,
+    .rope_halves = rope_halves, .rope_neighbours = rope_neighbours,
   };
 }
 

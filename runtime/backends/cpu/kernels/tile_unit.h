@@ -8,8 +8,8 @@
 
 namespace lockstep::cpu::LOCKSTEP_CPU_ISA {
 
-constexpr int kTileSide = 16;  // rows of a tile, and strips' width
-constexpr int kStepBytes = 4;  // of a row of x: a pair of bfloat16, or four bytes
+constexpr int kTileSide = kTileSteps;  // a tile has as many rows, and a strip is as wide
+constexpr int kStepBytes = 4;          // of a row of x: a pair of bfloat16, or four bytes
 
 /// What LDTILECFG reads.
 struct alignas(64) TileShapes {

@@ -207,15 +207,12 @@ static void run_square(const TiledRows& p, int last_steps) {
   }
 }
 
-/// Up to so many rows a product waits for memory: weights pass in one stream, four strips side by side.
-constexpr int kMostWideRows = 128;
-
 /// See TiledRows.
 static void tiled_rows(const TiledRows& p) {
   const int64_t steps = p.begin->steps;
   const int last_steps = static_cast<int>(steps % kTileSide);
   const bool has_two_sizes = last_steps != 0 && steps > kTileSide;
-  if (p.rows <= kMostWideRows || has_two_sizes) {
+  if (p.rows <= kMostStreamedRows || has_two_sizes) {
     run_wide(p, last_steps);
   } else {
     run_square(p, last_steps);

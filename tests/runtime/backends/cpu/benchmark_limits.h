@@ -43,7 +43,8 @@ inline double seconds_of(auto&& work) {
 /// Memory that is physically there, filled with small numbers of `dtype`: a megabyte of them, again and again.
 inline Mapping filled(int64_t bytes, DType dtype) {
   constexpr int64_t kPeriod = int64_t{1} << 20;
-  Mapping mapping = Mapping::create(std::max<int64_t>(bytes, 2 << 20), Pages::kHuge, "a benchmark").value();
+  constexpr int64_t kHugePage = int64_t{2} << 20;  // on which a step's memory lies, too
+  Mapping mapping = Mapping::create(std::max(bytes, kHugePage), Pages::kHuge, "a benchmark").value();
   std::minstd_rand random(1);
   const int64_t first = std::min(mapping.size(), kPeriod);
   for (int64_t at = 0; at < first; at += static_cast<int64_t>(size_of(dtype))) {
