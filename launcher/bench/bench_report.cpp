@@ -62,6 +62,7 @@ Json repetitions_of(const BenchReport& report) {
   Json list = Json::array();
   for (const Repetition& r : report.repetitions) {
     list.push_back({{"decode_tokens_per_s", report.decode_tokens_per_s(r)},
+                    {"decode_tokens", r.decode_tokens},
                     {"prefill_tokens_per_s", report.prefill_tokens_per_s(r)},
                     {"ttft_s", r.ttft_s},
                     {"tpot_s", r.tpot_s},
@@ -119,6 +120,12 @@ std::string speed_table(const BenchReport& report) {
   if (report.has_replay()) {
     text += speed_row("  served over replay", report.spread(&BenchReport::decode_over_replay), 1, "");
     text += speed_row("  (prefill)", report.spread(&BenchReport::prefill_over_replay), 1, "");
+  }
+  if (report.repetitions.front().all_decode_steps && report.shape.new_tokens > 1) {
+    text += fmt::format(
+        "    no decode step had all {} sequences, so it is slower than its limits allow for: the first ones ended while "
+        "others' prompts were read; more --new-tokens, or a larger --prefill-chunk\n",
+        report.shape.batch);
   }
   text += speed_row("next token", over([](const Repetition& r) { return r.tpot_s; }), 1e3, "ms (TPOT)");
   text += speed_row("read probe", over([](const Repetition& r) { return r.limits.read_bytes_per_s; }), 1e-9, "GB/s");

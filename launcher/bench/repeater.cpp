@@ -108,9 +108,10 @@ Result<Repetition> Repeater::repeat() {
   const auto [prefill_s, decode_s] = seconds_of_steps();
   repetition.prefill_s = prefill_s;
   repetition.decode_s = decode_s;
+  repetition.decode_tokens = decode_steps().tokens;
+  repetition.all_decode_steps = full_decode_steps().steps == 0;
   repetition.ttft_s = answers.ttft_s().value_or(0.0);
   repetition.tpot_s = answers.tpot_s().value_or(0.0);
-  repetition.decode_tokens = answers.tokens() - command_.shape.batch;
   return repetition;
 }
 
@@ -124,8 +125,17 @@ Result<PhaseSeconds> Repeater::replay() {
 std::string Repeater::timeline() const { return trace::to_chrome_json({.ranks = timelines_}); }
 
 PhaseSeconds Repeater::seconds_of_steps() const {
-  return {to_seconds(trace::phase_time(steps_.steps(), trace::StepPhase::kPrefill)),
-          to_seconds(trace::phase_time(steps_.steps(), trace::StepPhase::kDecode))};
+  return {to_seconds(trace::totals_of(steps_.steps(), trace::StepPhase::kPrefill).time),
+          to_seconds(decode_steps().time)};
+}
+
+trace::StepTotals Repeater::full_decode_steps() const {
+  return trace::totals_of(steps_.steps(), trace::StepPhase::kDecode, static_cast<int32_t>(command_.shape.batch));
+}
+
+trace::StepTotals Repeater::decode_steps() const {
+  const trace::StepTotals full = full_decode_steps();
+  return full.steps > 0 ? full : trace::totals_of(steps_.steps(), trace::StepPhase::kDecode);
 }
 
 void Repeater::add_split(Repetition& repetition) const {

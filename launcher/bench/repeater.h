@@ -49,6 +49,10 @@ class Repeater {
   /// Where every rank's time went.
   void add_split(Repetition& repetition) const;
   PhaseSeconds seconds_of_steps() const;
+  /// The decode steps in which every sequence took part: while prompts remain, and at the end, some are not there.
+  trace::StepTotals full_decode_steps() const;
+  /// Those, or all decode steps if there was none.
+  trace::StepTotals decode_steps() const;
 
   const BenchCommand& command_;
   const RankContext& context_;

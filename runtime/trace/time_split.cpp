@@ -46,14 +46,20 @@ PhaseSplit split_of(const RankTimeline& rank, std::span<const TimePoint> last, c
                   [&](const CollectiveTimes& each) { return each.enter >= span.begin && each.leave <= span.end; });
 }
 
-Duration phase_time(std::span<const StepTimes> steps, StepPhase phase) {
-  Duration time{};
-  for (size_t i = 0; i < steps.size(); ++i) {
-    if (steps[i].phase != phase) continue;
-    const bool follows = i > 0 && steps[i - 1].phase == phase;
-    time += steps[i].end - (follows ? steps[i - 1].end : steps[i].begin);
+StepTotals totals_of(std::span<const StepTimes> steps, StepPhase phase, int32_t fewest_slots) {
+  StepTotals totals;
+  const StepTimes* before = nullptr;  // if it counts
+  for (const StepTimes& step : steps) {
+    if (step.phase != phase || step.slots < fewest_slots) {
+      before = nullptr;
+      continue;
+    }
+    ++totals.steps;
+    totals.tokens += step.tokens;
+    totals.time += step.end - (before != nullptr ? before->end : step.begin);
+    before = &step;
   }
-  return time;
+  return totals;
 }
 
 }  // namespace lockstep::trace

@@ -114,6 +114,27 @@ TEST_F(BenchRun, ComparesEachRepetitionWithABareReplayOfItsSteps) {
   for (const Json& repetition : json["repetitions"]) EXPECT_GT(repetition["replay"]["decode_s"].get<double>(), 0.0);
 }
 
+// Chunks hold one prompt, so the first sequence decodes twice alone or with the second one, and ends two steps early.
+TEST_F(BenchRun, CountsDecodeStepsOfAllSequences) {
+  BenchCommand batch = command();
+  batch.shape = {.batch = 3, .prompt_tokens = 10, .new_tokens = 6};
+  batch.model.prefill_chunk = 10;
+  const auto ran = bench(batch);
+  ASSERT_TRUE(ran.has_value()) << ran.error().message;
+  for (const Json& repetition : result()["repetitions"]) EXPECT_EQ(repetition["decode_tokens"], 3 * 3);
+}
+
+TEST_F(BenchRun, SaysWhereNoDecodeStepHadAllSequences) {
+  BenchCommand batch = command();
+  batch.shape = {.batch = 3, .prompt_tokens = 10, .new_tokens = 2};
+  batch.model.prefill_chunk = 10;
+  testing::internal::CaptureStdout();
+  const auto ran = bench(batch);
+  EXPECT_THAT(testing::internal::GetCapturedStdout(), HasSubstr("no decode step had all 3 sequences"));
+  ASSERT_TRUE(ran.has_value()) << ran.error().message;
+  for (const Json& repetition : result()["repetitions"]) EXPECT_EQ(repetition["decode_tokens"], 3);
+}
+
 TEST(BenchReplay, FindsOtherTokens) {
   shards::ShardOptions options{.slots = 1, .chunk = 4, .capacity = 16, .dtype = DType::kFloat32};
   const checkpoint::ModelSpec spec = tiny_spec();

@@ -73,18 +73,34 @@ TEST(TimeSplit, DividesAPhaseOfTheProcessByItsExchanges) {
   EXPECT_THAT(split_of(ranks[1], last, ranks[1].phases[0]), is_split(0.098, 0.002, 0.0));
 }
 
-TEST(PhaseTime, CountsWhatLiesBetweenTwoStepsOfOnePhase) {
+TEST(TotalsOfSteps, CountWhatLiesBetweenTwoStepsOfOnePhase) {
   std::vector<StepTimes> steps;
   const auto add = [&](StepPhase phase, int begin, int end) {
-    steps.push_back({.phase = phase, .begin = at(begin), .end = at(end)});
+    steps.push_back({.phase = phase, .tokens = 2, .begin = at(begin), .end = at(end)});
   };
   add(StepPhase::kPrefill, 5, 10);
   add(StepPhase::kPrefill, 11, 20);
   add(StepPhase::kDecode, 30, 34);
   add(StepPhase::kDecode, 36, 40);
   add(StepPhase::kPrefill, 50, 57);
-  EXPECT_EQ(phase_time(steps, StepPhase::kPrefill), milliseconds(15 + 7));
-  EXPECT_EQ(phase_time(steps, StepPhase::kDecode), milliseconds(10));
+  EXPECT_EQ(totals_of(steps, StepPhase::kPrefill),
+            (StepTotals{.steps = 3, .tokens = 6, .time = milliseconds(15 + 7)}));
+  EXPECT_EQ(totals_of(steps, StepPhase::kDecode), (StepTotals{.steps = 2, .tokens = 4, .time = milliseconds(10)}));
+}
+
+TEST(TotalsOfSteps, LeaveOutStepsOfFewerSlots) {
+  std::vector<StepTimes> steps;
+  const auto add = [&](int32_t slots, int begin, int end) {
+    steps.push_back({.phase = StepPhase::kDecode, .slots = slots, .tokens = slots, .begin = at(begin), .end = at(end)});
+  };
+  add(1, 0, 5);
+  add(3, 6, 10);  // what lies before it is the smaller step's
+  add(3, 12, 20);
+  add(2, 21, 30);
+  add(3, 31, 33);
+  EXPECT_EQ(totals_of(steps, StepPhase::kDecode, 3),
+            (StepTotals{.steps = 3, .tokens = 9, .time = milliseconds(14 + 2)}));
+  EXPECT_EQ(totals_of(steps, StepPhase::kDecode, 4), StepTotals{});
 }
 
 TEST(RankReport, TellsEveryRankByPhase) {
