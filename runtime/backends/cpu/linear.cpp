@@ -10,8 +10,11 @@ namespace {
 constexpr int64_t kSlabSteps = 512;
 constexpr int64_t kStepOfX = 4;  // bytes: a float32, or a pair of bfloat16
 
-/// Steps of a panel whose weights stay in the first-level cache while the tiles of few rows pass: a page of 4 KiB.
-constexpr int64_t kFewSlabSteps = 16;
+/// Steps of a panel whose weights stay in the first-level cache while the tiles of few rows pass, one strip after the
+/// other where half of the registers are missing: 16 KiB at most, or a page of 4 KiB.
+constexpr int64_t kFewSlabSteps = 64, kShortSlabSteps = 16;
+/// Slabs in the second-level cache while tiles of 16 rows and more pass and ask for the next ones.
+constexpr size_t kSlabsOfManyTiles = 8;
 
 /// Adds the segments of a leaf, [begin, end) steps, at `level`.
 void add_leaf(std::vector<Segment>& segments, Range steps, Segment like, int64_t most_steps) {
@@ -51,9 +54,9 @@ std::vector<int64_t> slabs_of(const std::vector<Segment>& segments, int64_t most
   return slabs;
 }
 
-void cut_into_slabs(LinearPlan& plan) {
+void cut_into_slabs(LinearPlan& plan, int64_t few_steps = kFewSlabSteps) {
   plan.slabs = slabs_of(plan.segments, kSlabSteps);
-  plan.few_slabs = slabs_of(plan.few, kFewSlabSteps);
+  plan.few_slabs = slabs_of(plan.few, few_steps);
   plan.few_roots = {0};
   if (plan.few.empty()) return;
   for (size_t slab = 0; slab + 1 < plan.few_slabs.size(); ++slab) {
@@ -73,8 +76,8 @@ struct FewTiles {
     if (kernels.streamed_rows == 1) return {.count = tiles_of(rows), .slabs = 1};
     // From here on four tiles of equal size hide how few lines a core can ask for at once.
     constexpr int64_t kRowsToAskAhead = 16;
-    if (rows >= kRowsToAskAhead) return {.count = std::max<int64_t>(4, tiles_of(rows)), .slabs = 4, .ahead = true};
-    return {.count = 1 + tiles_of(rows - kFewRowsTile), .first = kFewRowsTile, .slabs = 4};
+    if (rows >= kRowsToAskAhead) return {.count = std::max<int64_t>(4, tiles_of(rows)), .slabs = kSlabsOfManyTiles, .ahead = true};
+    return {.count = 1 + tiles_of(rows - kFewRowsTile), .first = kFewRowsTile, .slabs = 1};
   }
   Range rows_of(int64_t tile, int64_t rows) const {
     if (first == 0) return {rows * tile / count, rows * (tile + 1) / count};
@@ -199,6 +202,16 @@ LinearPlan LinearPlan::in_pairs() const {
   return paired;
 }
 
+LinearPlan LinearPlan::in_short_slabs() const {
+  LinearPlan cut = *this;
+  cut.few.clear();
+  for (const Segment& segment : few) {
+    add_leaf(cut.few, {segment.begin, segment.begin + segment.steps}, segment, kShortSlabSteps);
+  }
+  cut_into_slabs(cut, kShortSlabSteps);
+  return cut;
+}
+
 ProductFunction product_for(const Kernels& kernels, const Packing& packing) {
   if (packing.pairs) return kernels.product_pairs;
   if (packing.dtype == DType::kFloat32) return kernels.product_f32;
@@ -213,7 +226,7 @@ LinearTask LinearTask::make(const Kernels& kernels, PackedWeight weight, LinearP
   if (task.tiled != nullptr) {
     task.plan = plan.in_tiles();
   } else {
-    task.plan = kernels.joins_leaves ? plan.in_pairs() : std::move(plan);
+    task.plan = kernels.joins_leaves ? plan.in_pairs() : plan.in_short_slabs();
   }
   task.x = x;
   task.result = result;

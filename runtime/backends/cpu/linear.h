@@ -35,6 +35,8 @@ struct LinearPlan {
   static LinearPlan blocks(const Packing& packing, const BlockSplit& split, int rank, int64_t block);
   /// The same sums, a leaf and the next one taken as one segment where the next one closes it.
   LinearPlan in_pairs() const;
+  /// The same sums, cut for kernels that take few rows one strip after the other.
+  LinearPlan in_short_slabs() const;
   /// The same sums, cut for `Kernels::tiled_pairs`: slabs of one shape, the weights of two strips of which stay in a
   /// core's first-level cache.
   LinearPlan in_tiles() const;

@@ -250,6 +250,22 @@ TEST(LinearPlan, CutsLongSumsIntoSlabsThatContinue) {
   EXPECT_EQ(plan.levels, 1);
 }
 
+TEST(LinearPlan, CutsSumsOfFewRowsShorterWhereStripsPassOneAfterTheOther) {
+  // Leaves of 100 steps, the second of which closes the root.
+  const Packing packing = Packing::for_leaves(16, 200, 100, DType::kFloat32, false);
+  const LinearPlan plan = LinearPlan::blocks(packing, BlockSplit{{0, 2}}, 0, 100);
+  ASSERT_EQ(plan.few.size(), 4u);
+  const LinearPlan cut = plan.in_short_slabs();
+  ASSERT_EQ(cut.few.size(), 14u);  // of a leaf 64 and 36: four of 16, two of 16, one of 4
+  EXPECT_EQ(cut.few[6].steps, 4);
+  EXPECT_FALSE(cut.few[4].opens);
+  EXPECT_TRUE(cut.few[7].opens);
+  EXPECT_EQ(cut.few[12].merges, 0);
+  EXPECT_EQ(cut.few[13].merges, 1);
+  EXPECT_EQ(cut.few[13].root, 0);
+  EXPECT_EQ(cut.few_roots, (std::vector<size_t>{0, cut.few_slabs.size() - 1}));
+}
+
 TEST(LinearPlan, CutsSumsForTilesIntoSlabsOfOneShape) {
   // Leaves of 12 steps, the last one of 4; then one sum of 136 steps, whose last 8 are a slab of their own.
   const Packing leaves = Packing::for_leaves(16, 3 * 24 + 8, 24, DType::kBFloat16, true);
