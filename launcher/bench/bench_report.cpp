@@ -123,7 +123,8 @@ std::string speed_table(const BenchReport& report) {
   }
   if (report.repetitions.front().all_decode_steps && report.shape.new_tokens > 1) {
     text += fmt::format(
-        "    no decode step had all {} sequences, so it is slower than its limits allow for: the first ones ended while "
+        "    no decode step had all {} sequences, so it is slower than its limits allow for: the first ones ended "
+        "while "
         "others' prompts were read; more --new-tokens, or a larger --prefill-chunk\n",
         report.shape.batch);
   }

@@ -43,8 +43,8 @@ PhaseSplit split_of(const RankTimeline& rank, std::span<const TimePoint> last, S
 /// Where a phase of the process went, by the collectives that were entered in it.
 PhaseSplit split_of(const RankTimeline& rank, std::span<const TimePoint> last, const PhaseSpan& span);
 
-/// The steps of `phase` that served at least `fewest_slots`. Their time includes what lies between two of them (messages,
-/// slot updates): from the end of the step before, if it counts too, else from its own begin.
+/// The steps of `phase` that served at least `fewest_slots`. Their time includes what lies between two of them
+/// (messages, slot updates): from the end of the step before, if it counts too, else from its own begin.
 StepTotals totals_of(std::span<const StepTimes> steps, StepPhase phase, int32_t fewest_slots = 0);
 
 }  // namespace lockstep::trace

@@ -76,7 +76,8 @@ struct FewTiles {
     if (kernels.streamed_rows == 1) return {.count = tiles_of(rows), .slabs = 1};
     // From here on four tiles of equal size hide how few lines a core can ask for at once.
     constexpr int64_t kRowsToAskAhead = 16;
-    if (rows >= kRowsToAskAhead) return {.count = std::max<int64_t>(4, tiles_of(rows)), .slabs = kSlabsOfManyTiles, .ahead = true};
+    if (rows >= kRowsToAskAhead)
+      return {.count = std::max<int64_t>(4, tiles_of(rows)), .slabs = kSlabsOfManyTiles, .ahead = true};
     return {.count = 1 + tiles_of(rows - kFewRowsTile), .first = kFewRowsTile, .slabs = 1};
   }
   Range rows_of(int64_t tile, int64_t rows) const {

@@ -83,8 +83,7 @@ TEST(TotalsOfSteps, CountWhatLiesBetweenTwoStepsOfOnePhase) {
   add(StepPhase::kDecode, 30, 34);
   add(StepPhase::kDecode, 36, 40);
   add(StepPhase::kPrefill, 50, 57);
-  EXPECT_EQ(totals_of(steps, StepPhase::kPrefill),
-            (StepTotals{.steps = 3, .tokens = 6, .time = milliseconds(15 + 7)}));
+  EXPECT_EQ(totals_of(steps, StepPhase::kPrefill), (StepTotals{.steps = 3, .tokens = 6, .time = milliseconds(15 + 7)}));
   EXPECT_EQ(totals_of(steps, StepPhase::kDecode), (StepTotals{.steps = 2, .tokens = 4, .time = milliseconds(10)}));
 }
 
