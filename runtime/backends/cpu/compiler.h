@@ -75,7 +75,7 @@ class Compiler {
   void lower_all_reduce(const Node& node);
   /// Lets the product that has just been lowered, if it makes the roots of the sum `node`, write them where the
   /// communicator wants them. Returns it, else null.
-  const struct FusedLinear* lend_place_for_roots(const Node& node, const device::TreeSum& sum);
+  class FusedLinear* lend_place_for_roots(const Node& node, const device::TreeSum& sum);
   void lower_all_gather(const Node& node);
   void lower_rows_of_owners(const Node& node);
   void lower_agree(const Node& node);
@@ -91,7 +91,7 @@ class Compiler {
   /// Refuses rows outside `limits`, once per step.
   void check_rows(const Node& node, graph::ValueId slot, graph::ValueId position, const RowLimits& limits);
   struct AttentionTask attention_task(const Node& node, const CacheLayout& keys, const CacheLayout& values) const;
-  Result<void> add_linear(const Node& node, struct LinearTask task);
+  Result<void> add_linear(const Node& node, class FusedLinear product);
   /// Does `work` on the columns that a worker takes of each row of `dst`: after the product that made `x`, if that was
   /// the last phase, else in a phase of its own.
   using ColumnWork = std::function<void(int64_t row, int64_t column, int64_t count)>;
@@ -139,7 +139,7 @@ class Compiler {
   using RopeKey = std::tuple<std::vector<graph::ValueId>, double, bool>;  // operands but x, scale, turns neighbours
   std::map<RopeKey, const float*> rope_tables_;
   std::set<std::tuple<graph::ValueId, graph::ValueId, RowLimits>> checked_rows_;  // slot, position
-  struct FusedLinear* open_linear_ = nullptr;          // of the last phase, which still takes work on its columns
+  class FusedLinear* open_linear_ = nullptr;           // of the last phase, which still takes work on its columns
   graph::ValueId open_result_{0};                      // what that phase makes
   std::optional<size_t> last_collective_;              // the phase
   std::function<void(int64_t, std::byte*)> make_row_;  // the norm before the next product

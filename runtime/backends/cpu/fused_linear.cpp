@@ -7,33 +7,87 @@ namespace {
 
 int64_t to_lines(int64_t bytes) { return (bytes + 63) / 64 * 64; }
 
-}  // namespace
-
-int64_t FusedLinear::made_bytes() const {
-  if (!make_row) return 0;
-  return to_lines(task.arranged_bytes()) + to_lines(task.x.columns * task.x.element_size());  // and one row before it
+/// Bytes of a worker's own rows of x, and of one row before it is laid out.
+template <typename Task>
+int64_t own_bytes(const Task& task) {
+  return to_lines(task.arranged_bytes()) + to_lines(task.x.columns * task.x.element_size());
 }
 
-int64_t FusedLinear::private_bytes() const { return made_bytes() + task.private_bytes(); }
+/// Fills a worker's own rows of x.
+template <typename Task>
+void fill_own_rows(const Task& task, const FusedLinear::MakeRow& make_row, std::byte* own) {
+  std::byte* const row_made = own + to_lines(task.arranged_bytes());
+  for (int64_t row = 0; row < task.x.used_rows(); ++row) {
+    std::byte* const to = own + row * task.arranged_stride();
+    if (!make_row) {
+      task.arrange_made(task.x.const_row(row), to);
+    } else if (task.reads_rows_as_made()) {
+      make_row(row, to);
+    } else {
+      make_row(row, row_made);
+      task.arrange_made({row_made, task.x.dtype}, to);
+    }
+  }
+}
+
+}  // namespace
+
+void FusedLinear::set_bias(const std::byte* values, DType type) {
+  std::visit([&](auto& of) { of.set_bias(values, type); }, task_);
+}
+
+void FusedLinear::arrange_alone() {
+  arranges_alone_ = true;
+  if (auto* plain = std::get_if<LinearTask>(&task_)) plain->arrange = true;
+}
+
+void FusedLinear::make_rows(MakeRow make_row) {
+  make_row_ = std::move(make_row);
+  arrange_alone();
+}
+
+Tensor& FusedLinear::result() {
+  return std::visit([](auto& of) -> Tensor& { return of.result; }, task_);
+}
+
+void FusedLinear::take_halves() {
+  std::visit([](auto& of) { of.has_halves = true; }, task_);
+}
+
+int64_t FusedLinear::shared_bytes() const {
+  if (arranges_alone_) return 0;
+  return std::visit([](const auto& of) { return of.arrange ? of.arranged_bytes() : 0; }, task_);
+}
+
+void FusedLinear::arrange_rows(std::byte* arranged, Part part) const {
+  std::visit([&](const auto& of) { of.arrange_rows(arranged, part); }, task_);
+}
+
+int64_t FusedLinear::private_bytes() const {
+  return std::visit([&](const auto& of) { return of.private_bytes() + (arranges_alone_ ? own_bytes(of) : 0); }, task_);
+}
+
+std::span<const std::byte> FusedLinear::first_weights(Part part) const {
+  return std::visit([&](const auto& of) { return of.first_weights(part); }, task_);
+}
 
 void FusedLinear::run(const std::byte* arranged, std::byte* private_scratch, Part part) const {
-  if (make_row) {
-    std::byte* const row_made = private_scratch + to_lines(task.arranged_bytes());
-    const bool is_as_made = !needs_arranging(task.weight.packing, task.x.dtype);
-    for (int64_t row = 0; row < task.x.used_rows(); ++row) {
-      std::byte* const to = private_scratch + row * task.arranged_stride();
-      make_row(row, is_as_made ? to : row_made);
-      if (!is_as_made) arrange_row(*task.kernels, task.weight.packing, {row_made, task.x.dtype}, to);
-    }
-    arranged = private_scratch;
-  }
-  task.run(arranged, private_scratch + made_bytes(), part);
-  if (tails.empty()) return;
-  const int64_t columns = task.weight.packing.n / (task.has_halves ? 2 : 1);
-  const Strips share = task.share(part);
-  const Range mine{std::min(share.begin * kStrip, columns), std::min(share.end * kStrip, columns)};
-  if (mine.size() <= 0) return;
-  for (const auto& tail : tails) tail(mine);
+  std::visit(
+      [&](const auto& of) {
+        if (arranges_alone_) {
+          fill_own_rows(of, make_row_, private_scratch);
+          arranged = private_scratch;
+          private_scratch += own_bytes(of);
+        }
+        of.run(arranged, private_scratch, part);
+        if (tails_.empty()) return;
+        const int64_t columns = of.weight.packing.n / (of.has_halves ? 2 : 1);
+        const Strips share = of.share(part);
+        const Range mine{std::min(share.begin * kStrip, columns), std::min(share.end * kStrip, columns)};
+        if (mine.size() <= 0) return;
+        for (const auto& tail : tails_) tail(mine);
+      },
+      task_);
 }
 
 }  // namespace lockstep::cpu

@@ -10,29 +10,54 @@
 #pragma once
 
 #include <functional>
+#include <span>
+#include <variant>
 #include <vector>
 
-#include "runtime/backends/cpu/linear.h"
+#include "runtime/backends/cpu/linear_int8.h"
 
 namespace lockstep::cpu {
 
 /// Up to so many rows, each worker makes all rows of x for itself instead of meeting the others.
 constexpr int64_t kRowsMadeTwice = 8;
+/// Up to so many, quantised ones that no norm makes.
+constexpr int64_t kRowsQuantisedTwice = 2;
 
-struct FusedLinear {
-  LinearTask task;
-  /// If set, makes a row of x, of task.x's type, from what stands in its place; `task.arrange` is then set.
-  std::function<void(int64_t row, std::byte* dst)> make_row = {};
-  /// Then, in order, for the columns that the worker computed (of the result, or of each of its halves).
-  std::vector<std::function<void(Range columns)>> tails = {};
+class FusedLinear {
+ public:
+  using MakeRow = std::function<void(int64_t row, std::byte* dst)>;
+  using Tail = std::function<void(Range columns)>;
 
+  explicit FusedLinear(LinearTask task) : task_(std::move(task)) {}
+  explicit FusedLinear(Int8LinearTask task) : task_(std::move(task)) {}
+
+  void set_bias(const std::byte* values, DType type);
+  /// Each worker lays all rows of x out for itself.
+  void arrange_alone();
+  /// And makes each of them first, of x's type, from what stands in its place.
+  void make_rows(MakeRow make_row);
+  /// Is done afterwards, in order, for the columns that the worker computed (of the result, or of each of its halves).
+  void add_tail(Tail tail) { tails_.push_back(std::move(tail)); }
+  bool has_tails() const { return !tails_.empty(); }
+
+  /// Where the sums go, which may be set anew before each step.
+  Tensor& result();
+  /// A worker takes the same share of both halves of the columns.
+  void take_halves();
+  /// Bytes of scratch that `arrange_rows` fills, if that has to be done, by all workers together, before `run`.
+  int64_t shared_bytes() const;
+  void arrange_rows(std::byte* arranged, Part part) const;
   /// Bytes of scratch that each worker needs for itself.
   int64_t private_bytes() const;
-  /// Computes the part's share; `arranged` as for LinearTask, where no row is made here.
+  std::span<const std::byte> first_weights(Part part) const;
+  /// Computes the part's share; `arranged` is what `arrange_rows` made.
   void run(const std::byte* arranged, std::byte* private_scratch, Part part) const;
 
  private:
-  int64_t made_bytes() const;
+  std::variant<LinearTask, Int8LinearTask> task_;
+  MakeRow make_row_;
+  bool arranges_alone_ = false;
+  std::vector<Tail> tails_;
 };
 
 }  // namespace lockstep::cpu

@@ -112,6 +112,20 @@ Strips share_of_strips(int64_t strips, Part part, int64_t fewest_panels) {
   return {share.begin * unit, std::min(share.end * unit, strips)};
 }
 
+Strips share_of_product(int64_t strips, int64_t rows, Part part) {
+  // Rows so few that a product waits for memory: two workers who read every other line of a panel lose more time there
+  // than one of them who has half a panel more to read.
+  constexpr int64_t kStreamingRows = 4;
+  return rows <= kStreamingRows ? share_of_strips(strips, part, /*fewest_panels=*/4) : share_of_strips(strips, part);
+}
+
+std::span<const std::byte> first_of_share(Strips share, std::span<const std::byte> weights, int64_t panel_bytes) {
+  constexpr size_t kMostBytes = size_t{64} << 10;                       // a small part of a second-level cache
+  if (share.size() <= 0 || share.begin % kPanelStrips != 0) return {};  // nothing, or a share of a panel's lines
+  const std::span<const std::byte> own = weights.subspan(static_cast<size_t>(share.begin / kPanelStrips * panel_bytes));
+  return own.first(std::min(kMostBytes, own.size()));
+}
+
 Product product_of(const Packing& packing, const std::byte* weights, int64_t panel, Strips strips) {
   Product product;
   product.weights = weights + packing.panel_offset(panel) + strips.begin * packing.bytes_per_strip_step();
@@ -233,7 +247,7 @@ LinearTask LinearTask::make(const Kernels& kernels, PackedWeight weight, LinearP
   task.result = result;
   task.product = product_for(kernels, weight.packing);
   task.few_rows = few_rows_for(kernels, weight.packing);
-  task.arrange = needs_arranging(weight.packing, x.dtype);
+  task.arrange = needs_arranging(weight.packing, x.dtype) || task.collides();
   return task;
 }
 
@@ -263,21 +277,16 @@ void LinearTask::arrange_rows(std::byte* arranged, Part part) const {
   }
 }
 
+void LinearTask::arrange_made(ConstRow row, std::byte* to) const { arrange_row(*kernels, weight.packing, row, to); }
+
 std::span<const std::byte> LinearTask::first_weights(Part part) const {
-  constexpr int64_t kMostBytes = int64_t{64} << 10;  // a small part of a second-level cache
-  const Strips share = this->share(part);
-  const int64_t panel = share.begin / kPanelStrips;
-  if (share.size() <= 0 || share.begin % kPanelStrips != 0) return {};  // nothing, or a share of a panel's lines
-  const std::byte* begin = weight.data + weight.packing.panel_offset(panel);
-  return {begin, static_cast<size_t>(std::min(kMostBytes, weight.packing.bytes_of_part() - (begin - weight.data)))};
+  const Packing& packing = weight.packing;
+  return first_of_share(share(part), {weight.data, static_cast<size_t>(packing.bytes_of_part())},
+                        packing.panel_offset(1));
 }
 
 Strips LinearTask::share(Part part) const {
-  // Rows so few that a product waits for memory: two workers who read every other line of a panel lose more time there
-  // than one of them who has half a panel more to read.
-  constexpr int64_t kStreamingRows = 4;
-  const int64_t strips = weight.packing.strips() / (has_halves ? 2 : 1);
-  return x.rows <= kStreamingRows ? share_of_strips(strips, part, /*fewest_panels=*/4) : share_of_strips(strips, part);
+  return share_of_product(weight.packing.strips() / (has_halves ? 2 : 1), x.rows, part);
 }
 
 void LinearTask::run(const std::byte* arranged, std::byte* private_scratch, Part part) const {

@@ -59,6 +59,10 @@ using Strips = Range;
 /// What a worker computes of a product of so many strips, and of what is made of its columns in the same phase.
 /// Whole panels where every worker has so many, so that each reads one stream; else single strips.
 Strips share_of_strips(int64_t strips, Part part, int64_t fewest_panels = 8);
+/// The same for a product of so many rows.
+Strips share_of_product(int64_t strips, int64_t rows, Part part);
+/// What a worker with such a share reads first of `weights`, whose panels are `panel_bytes` each.
+std::span<const std::byte> first_of_share(Strips share, std::span<const std::byte> weights, int64_t panel_bytes);
 /// Calls `work(panel, strips of the panel)` for all of `strips`.
 template <typename Work>
 void for_panels(Strips strips, Work work) {
@@ -106,10 +110,13 @@ struct LinearTask {
 
   static LinearTask make(const Kernels& kernels, PackedWeight weight, LinearPlan plan, Tensor x, Tensor result);
 
+  void set_bias(const std::byte* values, DType type) {
+    bias = values;
+    bias_type = type;
+  }
+
   /// Bytes of the scratch that `arrange_rows` fills, shared by the workers.
   int64_t arranged_bytes() const;
-  /// Whether rows of x lie so that several of them would share few sets of the first-level cache.
-  bool collides() const;
   /// Bytes from one arranged row to the next.
   int64_t arranged_stride() const;
   /// Bytes of scratch that each worker needs for itself.
@@ -117,6 +124,9 @@ struct LinearTask {
 
   /// Lays x out as the kernels read it; only where `arrange` says so, and before `run`.
   void arrange_rows(std::byte* arranged, Part part) const;
+  /// The same for one row of `x.dtype` that stands elsewhere; not needed where the kernels read it as it is.
+  void arrange_made(ConstRow row, std::byte* to) const;
+  bool reads_rows_as_made() const { return !needs_arranging(weight.packing, x.dtype); }
   /// The first weights that the part will read.
   std::span<const std::byte> first_weights(Part part) const;
   /// What the part computes: strips of the columns, or of each of their halves.
@@ -125,6 +135,8 @@ struct LinearTask {
   void run(const std::byte* arranged, std::byte* private_scratch, Part part) const;
 
  private:
+  /// Whether rows of x lie so that several of them would share few sets of the first-level cache.
+  bool collides() const;
   bool rounds_in_product(int64_t column, int strips) const;
   void run_panel(int64_t panel, Strips strips, const std::byte* arranged, float* sums) const;
   void run_segment(const Segment& segment, Product& tile, float* stack, int64_t row, int64_t column) const;

@@ -11,38 +11,36 @@ constexpr int64_t kSlabSteps = 512;
 constexpr int64_t kTiledSlabSteps = 128;
 constexpr int64_t kFewFloats = kInt8TileRows * kPanel;
 
-/// The strips of a worker: whole panels where there are many, so that it reads one stream; else single strips.
-Strips share_of_int8(const Int8Packing& packing, Part part) {
-  const bool whole = packing.panels() >= 8 * part.workers;
-  const Share share = share_of(whole ? packing.panels() : packing.strips(), part);
-  const int64_t unit = whole ? kPanelStrips : 1;
-  return {share.begin * unit, std::min(share.end * unit, packing.strips())};
-}
-
 }  // namespace
 
-Int8LinearTask::Int8LinearTask(const Kernels& kernels, Int8Weight weight, Tensor x, Tensor result)
-    : kernels_(&kernels), int8_(&int8_kernels_for(kernels.isa)), weight_(weight), x_(x), result_(result) {
-  x_stride_ = weight.packing.arranged_bytes();
-  scales_offset_ = weight.packing.scales_offset();
-  offsets_offset_ = weight.packing.offsets_offset();
+Int8LinearTask Int8LinearTask::make(const Kernels& kernels, Int8Weight weight, Tensor x, Tensor result) {
+  Int8LinearTask task;
+  task.kernels = &kernels;
+  task.int8_ = &int8_kernels_for(kernels.isa);
+  task.weight = weight;
+  task.x = x;
+  task.result = result;
+  task.arranged_stride_ = weight.packing.arranged_bytes();
+  task.scales_offset_ = weight.packing.scales_offset();
+  task.offsets_offset_ = weight.packing.offsets_offset();
+  return task;
 }
 
 Int8LinearTask Int8LinearTask::plain(const Kernels& kernels, Int8Weight weight, Tensor x, Tensor result) {
-  Int8LinearTask task(kernels, weight, x, result);
+  Int8LinearTask task = make(kernels, weight, x, result);
   task.plan({{.number = 0, .level = 0, .merges = 0, .root = 0}}, 0);
   return task;
 }
 
 Int8LinearTask Int8LinearTask::blocks(const Kernels& kernels, Int8Weight weight, const BlockSplit& split, int rank,
                                       Tensor x, Tensor result) {
-  Int8LinearTask task(kernels, weight, x, result);
+  Int8LinearTask task = make(kernels, weight, x, result);
   task.plan(leaves_of(split, rank), split.range_of(rank).begin);
   return task;
 }
 
 Int8LinearTask::Stretch Int8LinearTask::stretch_of(Range groups) const {
-  const Int8Packing& packing = weight_.packing;
+  const Int8Packing& packing = weight.packing;
   return {.first_step = packing.steps_before(groups.begin),
           .first_group = groups.begin,
           .groups = groups.size(),
@@ -50,7 +48,7 @@ Int8LinearTask::Stretch Int8LinearTask::stretch_of(Range groups) const {
 }
 
 void Int8LinearTask::plan(const std::vector<TreeLeaf>& leaves, int64_t first) {
-  const Int8Groups& cut = weight_.packing.groups;
+  const Int8Groups& cut = weight.packing.groups;
   const int64_t at_once = std::max<int64_t>(1, slab_steps() * kInt8Columns / cut.width);  // groups of a slab
   for (const TreeLeaf& leaf : leaves) {
     const int64_t own = leaf.number - first;
@@ -82,7 +80,7 @@ void Int8LinearTask::cut_into_slabs() {
   slabs_ = {0};
   for (size_t i = 1; i < segments_.size(); ++i) {
     const Stretch& last = segments_[i].stretch;
-    const int64_t end = weight_.packing.steps_before(last.first_group + last.groups);
+    const int64_t end = weight.packing.steps_before(last.first_group + last.groups);
     if (end - segments_[slabs_.back()].stretch.first_step > slab_steps()) slabs_.push_back(static_cast<int64_t>(i));
   }
   slabs_.push_back(static_cast<int64_t>(segments_.size()));
@@ -90,39 +88,57 @@ void Int8LinearTask::cut_into_slabs() {
 
 int64_t Int8LinearTask::private_bytes() const {
   const int64_t for_few = static_cast<int64_t>(leaves_.size());
-  const int64_t for_many = x_.rows > kInt8TileRows ? levels_ * tile_count(x_.rows) : 0;
+  const int64_t for_many = x.rows > kInt8TileRows ? levels_ * tile_count(x.rows) : 0;
   return std::max(for_few * kFewFloats, for_many * tile_floats()) * static_cast<int64_t>(sizeof(float));
 }
 
-void Int8LinearTask::arrange(std::byte* arranged, Part part) const {
+void Int8LinearTask::arrange_rows(std::byte* arranged, Part part) const {
   // Stretches of a row, so that a single row has work for all; each has whole lines of the caches to itself.
   constexpr int64_t kGroupsAtOnce = 16;
-  const Int8Packing& packing = weight_.packing;
+  const Int8Packing& packing = weight.packing;
   const int64_t groups = packing.groups.count();
   const int64_t stretches = (groups + kGroupsAtOnce - 1) / kGroupsAtOnce;
-  const Share share = share_of(x_.used_rows() * stretches, part);
+  const Share share = share_of(x.used_rows() * stretches, part);
   for (int64_t i = share.begin; i < share.end; ++i) {
     const int64_t row = i / stretches, first = i % stretches * kGroupsAtOnce;
-    arrange_int8(*kernels_, packing, x_.const_row(row), {first, std::min(first + kGroupsAtOnce, groups)},
-                 arranged + row * x_stride_);
+    arrange_int8(*kernels, packing, x.const_row(row), {first, std::min(first + kGroupsAtOnce, groups)},
+                 arranged + row * arranged_stride());
   }
+}
+
+void Int8LinearTask::arrange_made(ConstRow row, std::byte* to) const {
+  arrange_int8(*kernels, weight.packing, row, {0, weight.packing.groups.count()}, to);
+}
+
+std::span<const std::byte> Int8LinearTask::first_weights(Part part) const {
+  const Int8Packing& packing = weight.packing;
+  return first_of_share(share(part), {weight.data, static_cast<size_t>(packing.bytes())}, packing.panel_offset(1));
+}
+
+Strips Int8LinearTask::share(Part part) const {
+  return share_of_product(weight.packing.strips() / (has_halves ? 2 : 1), x.rows, part);
 }
 
 void Int8LinearTask::run(const std::byte* arranged, std::byte* private_scratch, Part part) const {
   if (leaves_.empty()) return;
-  const bool has_few = x_.used_rows() <= kInt8TileRows;
-  for_panels(share_of_int8(weight_.packing, part), [&](int64_t panel, Strips strips) {
-    auto* const sums = reinterpret_cast<float*>(private_scratch);
-    has_few ? run_few(panel, strips, arranged, sums) : run_many(panel, strips, arranged, sums);
-  });
+  const bool has_few = x.used_rows() <= kInt8TileRows;
+  auto* const sums = reinterpret_cast<float*>(private_scratch);
+  const Strips share = this->share(part);
+  const auto pass = [&](int64_t first_strip) {
+    for_panels({first_strip + share.begin, first_strip + share.end}, [&](int64_t panel, Strips strips) {
+      has_few ? run_few(panel, strips, arranged, sums) : run_many(panel, strips, arranged, sums);
+    });
+  };
+  pass(0);
+  if (has_halves) pass(weight.packing.strips() / 2);
 }
 
 Int8Product Int8LinearTask::product_of(int64_t panel, Strips strips) const {
-  const Int8Packing& packing = weight_.packing;
+  const Int8Packing& packing = weight.packing;
   Int8Product product;
-  product.weights = weight_.data + packing.panel_offset(panel) + strips.begin * kInt8StripStep;
+  product.weights = weight.data + packing.panel_offset(panel) + strips.begin * kInt8StripStep;
   product.step_stride = packing.step_stride(panel);
-  product.x_stride = x_stride_;
+  product.x_stride = arranged_stride();
   product.group_steps = packing.groups.width / kInt8Columns;
   product.sums_stride = kPanel;
   product.leaf_stride = kFewFloats;
@@ -146,7 +162,7 @@ void Int8LinearTask::multiply(const Stretch& stretch, Int8Product product, float
 
 void Int8LinearTask::run_few(int64_t panel, Strips strips, const std::byte* arranged, float* sums) const {
   Int8Product product = product_of(panel, strips);
-  product.rows = static_cast<int>(x_.used_rows());
+  product.rows = static_cast<int>(x.used_rows());
   if (product.rows == 0) return;
   product.x = arranged;
   float* leaf = sums;
@@ -166,7 +182,7 @@ void Int8LinearTask::run_few(int64_t panel, Strips strips, const std::byte* arra
 }
 
 void Int8LinearTask::run_many(int64_t panel, Strips strips, const std::byte* arranged, float* sums) const {
-  const int64_t rows = x_.used_rows(), tiles = tile_count(rows);
+  const int64_t rows = x.used_rows(), tiles = tile_count(rows);
   Int8Product product = product_of(panel, strips);
   for (size_t slab = 0; slab + 1 < slabs_.size(); ++slab) {
     for (int64_t tile = 0; tile < tiles; ++tile) {
@@ -202,12 +218,12 @@ void Int8LinearTask::ask_for_next_slab(size_t slab, const Stretch& stretch, int6
 
 void Int8LinearTask::merge(const Segment8& segment, float* top, int64_t level_floats, int rows) const {
   for (int i = 0; i < segment.merges; ++i) {
-    kernels_->add_floats(top - level_floats, top, rows * kPanel);
+    kernels->add_floats(top - level_floats, top, rows * kPanel);
     top -= level_floats;
   }
 }
 
-int64_t Int8LinearTask::lines_before(int64_t group) const { return weight_.packing.steps_before(group) + group; }
+int64_t Int8LinearTask::lines_before(int64_t group) const { return weight.packing.steps_before(group) + group; }
 
 int64_t Int8LinearTask::slab_steps() const { return int8_->tiled_product != nullptr ? kTiledSlabSteps : kSlabSteps; }
 
@@ -225,16 +241,16 @@ Range Int8LinearTask::rows_of_tile(int64_t rows, int64_t tile) const {
 void Int8LinearTask::finish(int root, const float* sums, Range rows, int64_t panel, Strips strips) const {
   if (root < 0) return;
   const int64_t column = panel * kPanel + strips.begin * kStrip;
-  const int64_t columns = std::min<int64_t>(strips.size() * kStrip, weight_.packing.n - column);
-  const auto bias_bytes = static_cast<int64_t>(size_of(bias_type_));
-  kernels_->finish_tile({.sums = sums,
-                         .rows = static_cast<int>(rows.size()),
-                         .columns = static_cast<int>(columns),
-                         .bias = bias_ != nullptr ? bias_ + column * bias_bytes : nullptr,
-                         .bias_type = bias_type_,
-                         .dst = result_.at(rows.begin, column) + root * result_.plane_stride(),
-                         .dst_stride = result_.stride,
-                         .dst_type = result_.dtype});
+  const int64_t columns = std::min<int64_t>(strips.size() * kStrip, weight.packing.n - column);
+  const auto bias_bytes = static_cast<int64_t>(size_of(bias_type));
+  kernels->finish_tile({.sums = sums,
+                        .rows = static_cast<int>(rows.size()),
+                        .columns = static_cast<int>(columns),
+                        .bias = bias != nullptr ? bias + column * bias_bytes : nullptr,
+                        .bias_type = bias_type,
+                        .dst = result.at(rows.begin, column) + root * result.plane_stride(),
+                        .dst_stride = result.stride,
+                        .dst_type = result.dtype});
 }
 
 }  // namespace lockstep::cpu

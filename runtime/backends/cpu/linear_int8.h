@@ -1,7 +1,8 @@
-// Matrix products in 8 bits: rows of x are quantised once by all workers, then each worker multiplies its panels. The
-// order of sums is that of linear.h: groups in the order of K within a leaf, leaves along the tree.
+// Matrix products in 8 bits: rows of x are quantised, then each worker multiplies its panels. The order of sums is that
+// of linear.h: groups in the order of K within a leaf, leaves along the tree.
 #pragma once
 
+#include <span>
 #include <vector>
 
 #include "runtime/backends/cpu/int8_packing.h"
@@ -15,28 +16,39 @@ struct Int8Weight {
   const std::byte* data = nullptr;
 };
 
-/// A product that is ready to run.
-class Int8LinearTask {
- public:
+/// A product that is ready to run; what stands in `LinearTask`, too, means the same there.
+struct Int8LinearTask {
+  static constexpr bool arrange = true;  // x is quantised into scratch
+  const Kernels* kernels = nullptr;
+  Int8Weight weight;
+  Tensor x;  // [rows, k]
+  const std::byte* bias = nullptr;
+  DType bias_type = DType::kFloat32;
+  Tensor result;  // [roots, rows, n]
+  bool has_halves = false;
+
   /// One sum over all of K; `result` is [rows, n].
   static Int8LinearTask plain(const Kernels& kernels, Int8Weight weight, Tensor x, Tensor result);
   /// The sums of the leaves that `split` gives to `rank`; `result` is [roots, rows, n].
   static Int8LinearTask blocks(const Kernels& kernels, Int8Weight weight, const BlockSplit& split, int rank, Tensor x,
                                Tensor result);
 
-  void set_bias(const std::byte* bias, DType type) {
-    bias_ = bias;
-    bias_type_ = type;
+  void set_bias(const std::byte* values, DType type) {
+    bias = values;
+    bias_type = type;
   }
 
-  /// Bytes of the scratch that `arrange` fills, shared by the workers.
-  int64_t arranged_bytes() const { return x_.rows * weight_.packing.arranged_bytes(); }
-  /// Bytes of scratch that each worker needs for itself.
+  /// Bytes of the scratch that `arrange_rows` fills.
+  int64_t arranged_bytes() const { return x.rows * arranged_stride(); }
+  int64_t arranged_stride() const { return arranged_stride_; }
+  bool reads_rows_as_made() const { return false; }
   int64_t private_bytes() const;
 
-  /// Quantises the part's share of x; before `run`.
-  void arrange(std::byte* arranged, Part part) const;
-  /// Computes the part's share of the columns.
+  void arrange_rows(std::byte* arranged, Part part) const;
+  /// Quantises one row of `x.dtype`.
+  void arrange_made(ConstRow row, std::byte* to) const;
+  std::span<const std::byte> first_weights(Part part) const;
+  Strips share(Part part) const;
   void run(const std::byte* arranged, std::byte* private_scratch, Part part) const;
 
  private:
@@ -56,7 +68,7 @@ class Int8LinearTask {
     int root = -1;   // afterwards, the root that is complete
   };
 
-  Int8LinearTask(const Kernels& kernels, Int8Weight weight, Tensor x, Tensor result);
+  static Int8LinearTask make(const Kernels& kernels, Int8Weight weight, Tensor x, Tensor result);
   /// `leaves` in order, the first of them being leaf `first` of the tree.
   void plan(const std::vector<TreeLeaf>& leaves, int64_t first);
   Stretch stretch_of(Range groups) const;
@@ -82,19 +94,13 @@ class Int8LinearTask {
   Range rows_of_tile(int64_t rows, int64_t tile) const;
   void finish(int root, const float* sums, Range rows, int64_t panel, Strips strips) const;
 
-  const Kernels* kernels_;
-  const Int8Kernels* int8_;
-  Int8Weight weight_;
+  const Int8Kernels* int8_ = nullptr;
   std::vector<Segment8> segments_;
   std::vector<int64_t> slabs_;    // slab i is segments slabs_[i] … slabs_[i + 1] − 1
   std::vector<Stretch> few_;      // all of K in as few stretches as can be
   std::vector<Segment8> leaves_;  // of the tree, in order
   int levels_ = 1;
-  int64_t x_stride_ = 0, scales_offset_ = 0, offsets_offset_ = 0;  // of arranged rows
-  Tensor x_;
-  Tensor result_;
-  const std::byte* bias_ = nullptr;
-  DType bias_type_ = DType::kFloat32;
+  int64_t arranged_stride_ = 0, scales_offset_ = 0, offsets_offset_ = 0;  // of arranged rows
 };
 
 }  // namespace lockstep::cpu

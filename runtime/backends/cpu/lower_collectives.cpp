@@ -93,7 +93,7 @@ int64_t rows_to_send(const Tensor& partial) {
 
 }  // namespace
 
-const FusedLinear* Compiler::lend_place_for_roots(const Node& node, const device::TreeSum& sum) {
+FusedLinear* Compiler::lend_place_for_roots(const Node& node, const device::TreeSum& sum) {
   const bool is_of_product = open_linear_ != nullptr && open_result_ == node.operands[0];
   if (!is_of_product || !last_collective_ || only_reader_next(*(&node - 1)) != &node) return nullptr;
   // Asked for after the collective before, when the product has not begun: all workers meet in between.
@@ -103,7 +103,7 @@ const FusedLinear* Compiler::lend_place_for_roots(const Node& node, const device
     LOCKSTEP_TRY_VOID(collective());
     const auto elements = static_cast<size_t>(rows_to_send(partial) * partial.columns);
     const std::span<float> place = communicator->place_for_roots(sum, elements);
-    product->task.result.data = place.empty() ? partial.data : reinterpret_cast<std::byte*>(place.data());
+    product->result().data = place.empty() ? partial.data : reinterpret_cast<std::byte*>(place.data());
     return ok();
   };
   return open_linear_;
@@ -130,10 +130,10 @@ void Compiler::lower_all_reduce(const Node& node) {
   Scratch* scratch = &program_.scratch;
   if (!is_float) scratch->need_shared(dst.rows * dst.columns * static_cast<int64_t>(sizeof(float)));
   device::TreeSum sum{BlockSplit{node.integers("blocks")}};
-  const FusedLinear* product = lend_place_for_roots(node, sum);
+  FusedLinear* product = lend_place_for_roots(node, sum);
   add_collective([=, sum = std::move(sum), communicator = communicator_]() -> Result<void> {
     const auto elements = static_cast<size_t>(rows_to_send(partial) * partial.columns);
-    const float* roots = product == nullptr ? partial.as<float>() : product->task.result.as<float>();
+    const float* roots = product == nullptr ? partial.as<float>() : product->result().as<float>();
     float* to = is_float ? dst.as<float>() : reinterpret_cast<float*>(scratch->shared_memory);
     return communicator->all_reduce(sum, {roots, elements * static_cast<size_t>(partial.planes)}, {to, elements},
                                     device::Stream::host());

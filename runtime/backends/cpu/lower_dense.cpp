@@ -77,24 +77,19 @@ Result<void> Compiler::lower_embedding(const Node& node) {
   return ok();
 }
 
-Result<void> Compiler::add_linear(const Node& node, LinearTask task) {
-  if (node.op == graph::Op::kLinear && node.operands.size() > 2) {
-    task.bias = operand(node, 2).data;
-    task.bias_type = operand(node, 2).dtype;
-  }
+Result<void> Compiler::add_linear(const Node& node, FusedLinear product) {
+  auto fused = std::make_shared<FusedLinear>(std::move(product));  // shared: phases are copyable
+  const bool has_bias = node.op == graph::Op::kLinear && node.operands.size() > 2;
+  if (has_bias) fused->set_bias(operand(node, 2).data, operand(node, 2).dtype);
+  if (make_row_) fused->make_rows(std::exchange(make_row_, nullptr));
   Scratch* scratch = &program_.scratch;
-  auto fused = std::make_shared<FusedLinear>(FusedLinear{.task = std::move(task)});  // shared: phases are copyable
-  fused->make_row = std::exchange(make_row_, nullptr);
-  fused->task.arrange = fused->task.arrange || fused->make_row != nullptr || fused->task.collides();
-  if (!fused->make_row) {
-    scratch->need_shared(fused->task.arranged_bytes());
-    if (fused->task.arrange) {
-      add_shared([fused, scratch](Part part) { fused->task.arrange_rows(scratch->shared_memory, part); });
-    }
+  if (const int64_t bytes = fused->shared_bytes(); bytes > 0) {
+    scratch->need_shared(bytes);
+    add_shared([fused, scratch](Part part) { fused->arrange_rows(scratch->shared_memory, part); });
   }
   scratch->need_private(fused->private_bytes());
   add_shared([fused, scratch](Part part) { fused->run(scratch->shared_memory, scratch->private_of(part), part); });
-  program_.phases.back().reads = [fused](Part part) { return fused->task.first_weights(part); };
+  program_.phases.back().reads = [fused](Part part) { return fused->first_weights(part); };
   open_linear_ = fused.get();
   open_result_ = *node.result;
   return ok();
@@ -113,17 +108,16 @@ const graph::Node* Compiler::only_reader_next(const Node& node) const {
 bool Compiler::leaves_norm_to_product(const Node& node, std::function<void(int64_t, std::byte*)> make_row) {
   const Node* next = only_reader_next(node);
   if (next == nullptr || next->op != graph::Op::kLinear || graph_.rows > kRowsMadeTwice) return false;
-  // Weights of other types and of 8 bits lay their rows out themselves.
-  if (next->has("int8") || graph_.value(next->operands[1]).type.dtype != graph_.value(*node.result).type.dtype) {
-    return false;
-  }
+  // Weights of other types lay their rows out themselves.
+  const bool is_alike = graph_.value(next->operands[1]).type.dtype == graph_.value(*node.result).type.dtype;
+  if (!is_alike && !next->has("int8")) return false;
   make_row_ = std::move(make_row);
   return true;
 }
 
 void Compiler::add_columnwise(const Tensor& dst, graph::ValueId x, ColumnWork work) {
   if (open_linear_ != nullptr && open_result_ == x) {
-    open_linear_->tails.push_back([dst, work = std::move(work)](Range columns) {
+    open_linear_->add_tail([dst, work = std::move(work)](Range columns) {
       for (int64_t row = 0; row < dst.used_rows(); ++row) work(row, columns.begin, columns.size());
     });
     return;
@@ -135,8 +129,8 @@ Result<void> Compiler::lower_linear(const Node& node) {
   if (node.has("int8")) return lower_linear_int8(node);
   const auto weight = store_.packed(graph_.value(node.operands[1]).name, *packing_of(kernels_, graph_, node, 1));
   if (!weight) return not_a_weight(node, 1);
-  return add_linear(
-      node, LinearTask::make(kernels_, *weight, LinearPlan::plain(weight->packing), operand(node, 0), result(node)));
+  return add_linear(node, FusedLinear(LinearTask::make(kernels_, *weight, LinearPlan::plain(weight->packing),
+                                                       operand(node, 0), result(node))));
 }
 
 Result<void> Compiler::lower_linear_blocks(const Node& node) {
@@ -145,28 +139,21 @@ Result<void> Compiler::lower_linear_blocks(const Node& node) {
   if (!weight) return not_a_weight(node, 1);
   LinearPlan plan =
       LinearPlan::blocks(weight->packing, BlockSplit{node.integers("blocks")}, graph_.rank, node.integer("block"));
-  return add_linear(node, LinearTask::make(kernels_, *weight, std::move(plan), operand(node, 0), result(node)));
+  return add_linear(node,
+                    FusedLinear(LinearTask::make(kernels_, *weight, std::move(plan), operand(node, 0), result(node))));
 }
 
 Result<void> Compiler::lower_linear_int8(const Node& node) {
   const Int8Packing packing = *int8_packing_of(graph_, node, 1);
   const Int8Weight weight{packing, store_.packed_int8(graph_.value(node.operands[1]).name, packing)};
   if (weight.data == nullptr) return not_a_weight(node, 1);
-  Int8LinearTask task = node.op == graph::Op::kLinear
-                            ? Int8LinearTask::plain(kernels_, weight, operand(node, 0), result(node))
-                            : Int8LinearTask::blocks(kernels_, weight, BlockSplit{node.integers("blocks")}, graph_.rank,
-                                                     operand(node, 0), result(node));
-  if (node.op == graph::Op::kLinear && node.operands.size() > 2) {
-    task.set_bias(operand(node, 2).data, operand(node, 2).dtype);
-  }
-  Scratch* scratch = &program_.scratch;
-  scratch->need_shared(task.arranged_bytes());
-  scratch->need_private(task.private_bytes());
-  add_shared([task, scratch](Part part) { task.arrange(scratch->shared_memory, part); });
-  add_shared([task = std::move(task), scratch](Part part) {
-    task.run(scratch->shared_memory, scratch->private_of(part), part);
-  });
-  return ok();
+  const Tensor x = operand(node, 0);
+  FusedLinear product(node.op == graph::Op::kLinear
+                          ? Int8LinearTask::plain(kernels_, weight, x, result(node))
+                          : Int8LinearTask::blocks(kernels_, weight, BlockSplit{node.integers("blocks")}, graph_.rank,
+                                                   x, result(node)));
+  if (x.rows <= kRowsQuantisedTwice) product.arrange_alone();
+  return add_linear(node, std::move(product));
 }
 
 void Compiler::lower_lookup(const Node& node) {
@@ -280,8 +267,8 @@ void Compiler::lower_gated_activation(const Node& node) {
   const Tensor up = operand(node, is_packed ? 0 : 1);
   const Tensor dst = result(node);
   const bool is_open = open_linear_ != nullptr && open_result_ == node.operands[0];
-  if (is_open && is_packed && open_linear_->tails.empty() && dst.columns % kStrip == 0) {
-    open_linear_->task.has_halves = true;
+  if (is_open && is_packed && !open_linear_->has_tails() && dst.columns % kStrip == 0) {
+    open_linear_->take_halves();
   } else {
     open_linear_ = nullptr;
   }

@@ -140,7 +140,7 @@ struct Int8Bench {
   }
 
   void run() {
-    task->arrange(arranged.data(), {0, 1});
+    task->arrange_rows(arranged.data(), {0, 1});
     task->run(arranged.data(), scratch.data(), {0, 1});
   }
 };

@@ -7,6 +7,7 @@
 #include <cstring>
 #include <limits>
 
+#include "runtime/backends/cpu/fused_linear.h"
 #include "tests/runtime/backends/cpu/product_fixture.h"
 
 namespace lockstep::cpu {
@@ -55,7 +56,7 @@ struct Product8 {
     std::vector<float> arranged(static_cast<size_t>(task.arranged_bytes() / 4 + 1), __builtin_nanf(""));
     std::vector<float> scratch(static_cast<size_t>(task.private_bytes() / 4), __builtin_nanf(""));
     const auto as_bytes = [](std::vector<float>& floats) { return reinterpret_cast<std::byte*>(floats.data()); };
-    for (int worker = 0; worker < workers; ++worker) task.arrange(as_bytes(arranged), {worker, workers});
+    for (int worker = 0; worker < workers; ++worker) task.arrange_rows(as_bytes(arranged), {worker, workers});
     for (int worker = 0; worker < workers; ++worker) {
       task.run(as_bytes(arranged), as_bytes(scratch), {worker, workers});
     }
@@ -96,6 +97,39 @@ struct Product8 {
 class LinearInt8 : public OnEveryMachine {};
 
 INSTANTIATE_TEST_SUITE_P(EveryIsa, LinearInt8, every_isa_and_dtype(), name_of_isa_and_dtype);
+
+/// As a phase in which each worker makes or takes all rows, quantises them for itself and has a share of both halves.
+TEST_P(LinearInt8, QuantisesRowsInEveryWorkerAloneWithTheSameBits) {
+  const Product8 product{kernels(), dtype(), {{3, 2 * 80, 200}, 64}};
+  const auto& [rows, n, k] = product.shape.of;
+  const std::vector<float> expected = product.run();
+  const Int8Packing packing{.n = n, .groups = product.groups(k), .dtype = dtype()};
+  std::vector<std::byte> packed(static_cast<size_t>(packing.bytes()));
+  pack_int8(kernels(), packing, encode(product.w, dtype()).data(), packed.data());
+  std::vector<std::byte> x = encode(product.x, dtype());
+  for (const bool is_made : {false, true}) {
+    std::vector<float> found(expected.size());
+    Tensor from{.data = is_made ? nullptr : x.data(), .dtype = dtype(), .rows = rows, .columns = k};
+    from.stride = k * from.element_size();
+    const Tensor to{.data = reinterpret_cast<std::byte*>(found.data()), .rows = rows, .columns = n, .stride = n * 4};
+    FusedLinear fused(Int8LinearTask::plain(kernels(), {packing, packed.data()}, from, to));
+    fused.take_halves();
+    fused.arrange_alone();
+    if (is_made) {
+      fused.make_rows(
+          [&](int64_t row, std::byte* dst) { std::memcpy(dst, x.data() + row * from.stride, from.stride); });
+    }
+    EXPECT_EQ(fused.shared_bytes(), 0);
+    for (const int workers : {1, 2, 3, 7}) {
+      std::fill(found.begin(), found.end(), -77.0f);
+      for (int worker = 0; worker < workers; ++worker) {
+        std::vector<float> scratch(static_cast<size_t>(fused.private_bytes() / 4), __builtin_nanf(""));
+        fused.run(nullptr, reinterpret_cast<std::byte*>(scratch.data()), {worker, workers});
+      }
+      EXPECT_TRUE(same_bits(found, expected)) << is_made << " " << workers;
+    }
+  }
+}
 
 TEST_P(LinearInt8, MultipliesEveryShapeAsDefined) {
   for (const Shape8& shape : kShapes) {

@@ -102,12 +102,10 @@ TEST_P(Linear, MakesItsRowsAndWorksOnItsColumnsWhateverTheWorkers) {
   Tensor from{.dtype = dtype(), .rows = 3, .columns = 64};  // no data: every row is made
   from.stride = 64 * from.element_size();
   const Tensor to{.data = reinterpret_cast<std::byte*>(gate_up.data()), .rows = 3, .columns = 160, .stride = 160 * 4};
-  FusedLinear fused{.task =
-                        LinearTask::make(kernels(), {packing, packed.data()}, LinearPlan::plain(packing), from, to)};
-  fused.task.arrange = true;
-  fused.task.has_halves = true;
-  fused.make_row = [&](int64_t row, std::byte* dst) { std::memcpy(dst, x.data() + row * from.stride, from.stride); };
-  fused.tails.push_back([&](Range columns) {
+  FusedLinear fused(LinearTask::make(kernels(), {packing, packed.data()}, LinearPlan::plain(packing), from, to));
+  fused.take_halves();
+  fused.make_rows([&](int64_t row, std::byte* dst) { std::memcpy(dst, x.data() + row * from.stride, from.stride); });
+  fused.add_tail([&](Range columns) {
     for (int64_t row = 0; row < 3; ++row) {
       for (int64_t c = columns.begin; c < columns.end; ++c) {
         sums[row * 80 + c] = gate_up[row * 160 + c] - gate_up[row * 160 + 80 + c];
