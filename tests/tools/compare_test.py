@@ -12,6 +12,7 @@ import sys
 import tempfile
 import textwrap
 import unittest
+import unittest.mock
 
 FOLDER = pathlib.Path(__file__).resolve().parents[2] / "tools" / "compare"
 sys.path.insert(0, str(FOLDER))
@@ -98,6 +99,16 @@ class Parsers(unittest.TestCase):
             self.assertEqual(run_llama_bench.parse_batched(text, 8), (6.4, 512))
         with self.assertRaisesRegex(ValueError, "no batch of 32"):
             run_llama_bench.parse_batched(BATCHED_TABLE, 32)
+
+    def test_a_table_that_llama_batched_bench_writes_to_its_log(self):
+        folder = folder_of(self)
+        for name, text in (("llama-bench", ""), ("llama-batched-bench", BATCHED_TABLE)):
+            (folder / name).write_text(f"#!/bin/sh\ncat >&2 <<'END'\n{text}\nEND\n")
+            (folder / name).chmod(0o755)
+        with unittest.mock.patch.object(sys, "argv", ["run_llama_bench.py", str(folder / "llama-bench")]):
+            engine = run_llama_bench.Engine({"gguf": "model.gguf", "threads": 2})
+        job = {"kind": "decode", "prompt_tokens": 128, "new_tokens": 64, "batch": 8}
+        self.assertEqual(engine.run(job), (6.4, 512))
 
 
 class Protocol(unittest.TestCase):

@@ -9,6 +9,7 @@ import os
 import pathlib
 import subprocess
 import sys
+import tempfile
 
 import protocol
 
@@ -43,18 +44,20 @@ class Engine:
         programs = [word for word in sys.argv[1:] if not word.startswith("-")]
         if not programs or not os.access(programs[0], os.X_OK):
             raise protocol.Missing(INSTALL)
-        self._bench, self._setup = pathlib.Path(programs[0]), setup
+        self._bench, self._setup = pathlib.Path(programs[0]).resolve(), setup
         self.version = str(self._bench.name)
         self._help = self._output([str(self._bench), "--help"])
 
-    def _output(self, words: list[str]) -> str:
-        ran = subprocess.run(words, stdin=subprocess.DEVNULL, capture_output=True, text=True, timeout=DEADLINE_S)
+    def _output(self, words: list[str], with_log: bool = False) -> str:
+        with tempfile.TemporaryDirectory() as folder:  # some builds leave a log where they run
+            ran = subprocess.run(words, cwd=folder, stdin=subprocess.DEVNULL, capture_output=True, text=True,
+                                 timeout=DEADLINE_S)
         if ran.returncode != 0 and "--help" not in words:
             raise RuntimeError(f"{pathlib.Path(words[0]).name} ended with {ran.returncode}: {ran.stderr[-300:].strip()}")
-        return ran.stdout
+        return ran.stdout + ran.stderr if with_log else ran.stdout
 
     def _common(self) -> list[str]:
-        return ["-m", self._setup["gguf"], "-t", str(self._setup["threads"])]
+        return ["-m", str(pathlib.Path(self._setup["gguf"]).resolve()), "-t", str(self._setup["threads"])]
 
     def _run_batched(self, job: protocol.Job) -> tuple[float, int]:
         program = self._bench.with_name("llama-batched-bench")
@@ -65,7 +68,7 @@ class Engine:
                  str(job["new_tokens"]), "-npl", str(job["batch"])]
         if "--output-format" in self._output([str(program), "--help"]):
             words += ["--output-format", "jsonl"]
-        return parse_batched(self._output(words), job["batch"])
+        return parse_batched(self._output(words, with_log=True), job["batch"])  # ik_llama.cpp's table is in its log
 
     def run(self, job: protocol.Job) -> tuple[float, int]:
         if job["batch"] > 1:

@@ -12,7 +12,7 @@ std::vector<std::string> model_words(const Setting& setting, const Run& run) {
 
 std::vector<std::string> launcher_words(const Setting& setting, int ranks) {
   if (ranks == 1) return {};
-  // All cores are every rank's by default: each binds its threads itself.
+  // Bound by core, a rank of several threads would have one core.
   std::vector<std::string> words = words_before(setting.launch, ranks);
   if (setting.launch.words.empty() && !words.empty()) words.insert(words.end(), {"--bind-to", "none"});
   return words;
