@@ -114,25 +114,29 @@ TEST_F(BenchRun, ComparesEachRepetitionWithABareReplayOfItsSteps) {
   for (const Json& repetition : json["repetitions"]) EXPECT_GT(repetition["replay"]["decode_s"].get<double>(), 0.0);
 }
 
-// Chunks hold one prompt, so the first sequence decodes twice alone or with the second one, and ends two steps early.
+// A schedule reads eight prompts, one a chunk, and lets them decode eight times; then comes the ninth.
 TEST_F(BenchRun, CountsDecodeStepsOfAllSequences) {
   BenchCommand batch = command();
-  batch.shape = {.batch = 3, .prompt_tokens = 10, .new_tokens = 6};
+  batch.shape = {.batch = 9, .prompt_tokens = 10, .new_tokens = 12};
   batch.model.prefill_chunk = 10;
   const auto ran = bench(batch);
   ASSERT_TRUE(ran.has_value()) << ran.error().message;
-  for (const Json& repetition : result()["repetitions"]) EXPECT_EQ(repetition["decode_tokens"], 3 * 3);
+  const Json json = result();
+  ASSERT_EQ(json["repetitions"].size(), 2u);
+  for (const Json& repetition : json["repetitions"]) EXPECT_EQ(repetition["decode_tokens"], (11 - 8) * 9);
 }
 
 TEST_F(BenchRun, SaysWhereNoDecodeStepHadAllSequences) {
   BenchCommand batch = command();
-  batch.shape = {.batch = 3, .prompt_tokens = 10, .new_tokens = 2};
+  batch.shape = {.batch = 9, .prompt_tokens = 10, .new_tokens = 6};
   batch.model.prefill_chunk = 10;
   testing::internal::CaptureStdout();
   const auto ran = bench(batch);
-  EXPECT_THAT(testing::internal::GetCapturedStdout(), HasSubstr("no decode step had all 3 sequences"));
+  EXPECT_THAT(testing::internal::GetCapturedStdout(), HasSubstr("no decode step had all 9 sequences"));
   ASSERT_TRUE(ran.has_value()) << ran.error().message;
-  for (const Json& repetition : result()["repetitions"]) EXPECT_EQ(repetition["decode_tokens"], 3);
+  const Json json = result();
+  ASSERT_EQ(json["repetitions"].size(), 2u);
+  for (const Json& repetition : json["repetitions"]) EXPECT_EQ(repetition["decode_tokens"], 5 * 9);
 }
 
 TEST(BenchReplay, FindsOtherTokens) {

@@ -9,6 +9,7 @@
 #include <atomic>
 #include <chrono>
 #include <cstring>
+#include <string_view>
 #include <thread>
 #include <vector>
 
@@ -43,15 +44,23 @@ Error unreadable(const std::filesystem::path& path, std::string_view what) {
                                                path.string(), std::strerror(errno))};
 }
 
-Result<std::vector<File>> files_of(const std::filesystem::path& folder) {
+std::vector<File> files_that_end_with(std::string_view extension, const std::filesystem::path& folder) {
   std::vector<File> files;
   std::error_code failed;
   for (const auto& entry : std::filesystem::directory_iterator(folder, failed)) {
-    if (entry.is_regular_file(failed)) files.push_back({entry.path(), static_cast<int64_t>(entry.file_size(failed))});
+    if (!entry.is_regular_file(failed) || entry.path().extension() != extension) continue;
+    files.push_back({entry.path(), static_cast<int64_t>(entry.file_size(failed))});
   }
+  return files;
+}
+
+/// What loading reads: folders often hold the same weights in other formats, too.
+Result<std::vector<File>> files_of(const std::filesystem::path& folder) {
+  std::vector<File> files = files_that_end_with(".safetensors", folder);
+  if (files.empty()) files = files_that_end_with(".bin", folder);
   if (!files.empty()) return files;
-  return Error{ErrorKind::kNotFound, fmt::format("[launcher/bench] --checkpoint: found no files in {}, expected a "
-                                                 "Hugging Face directory",
+  return Error{ErrorKind::kNotFound, fmt::format("[launcher/bench] --checkpoint: found no *.safetensors or *.bin in "
+                                                 "{}, expected a Hugging Face directory",
                                                  folder.string())};
 }
 

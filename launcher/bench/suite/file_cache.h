@@ -1,4 +1,4 @@
-// The page cache under a folder of files: emptied of them, and timed while they are read.
+// The page cache under the weights of a checkpoint: emptied of them, and timed while they are read.
 #pragma once
 
 #include <cstdint>
@@ -8,15 +8,15 @@
 
 namespace lockstep::launcher::suite {
 
-/// Reading every file of a folder once.
+/// Reading every file of weights once.
 struct FileReading {
   int64_t bytes = 0;
   double seconds = 0.0;
 };
 
-/// Reads the files of `folder` (not of folders inside it) with `threads` threads, which share them by pieces, into
-/// buffers that stay in a cache. Fails with `kNotFound` when there are none, with `kUnavailable` when one cannot be
-/// read. @blocking
+/// Reads *.safetensors of `folder`, or *.bin where there are none of those, with `threads` threads, which share them by
+/// pieces, into buffers that stay in a cache. Fails with `kNotFound` when there are neither, with `kUnavailable` when
+/// one cannot be read. @blocking
 Result<FileReading> read_files(const std::filesystem::path& folder, int threads);
 
 /// Asks the system to forget what it keeps of the files, as far as it is written. Fails with `kUnavailable` when it

@@ -104,7 +104,10 @@ TEST_F(SuiteMeasure, WhatIsAbsentIsNotStarted) {
 
 TEST_F(SuiteMeasure, FilesAreReadBeforeAProgramThatWantsThemWarm) {
   fs::create_directory(folder_ / "checkpoint");
-  std::ofstream(folder_ / "checkpoint" / "model") << std::string(100'000, 'x');
+  std::ofstream(folder_ / "checkpoint" / "pytorch_model.bin") << std::string(70'000, 'x');
+  EXPECT_EQ(read_files(folder_ / "checkpoint", 3).value().bytes, 70'000);
+  std::ofstream(folder_ / "checkpoint" / "model.safetensors") << std::string(100'000, 'x');
+  std::ofstream(folder_ / "checkpoint" / "model.gguf") << std::string(10, 'x');  // the same weights for others
   EXPECT_EQ(read_files(folder_ / "checkpoint", 3).value().bytes, 100'000);
   EXPECT_EQ(read_files(folder_ / "no such folder", 1).error().kind, ErrorKind::kNotFound);
   Measurement measurement{.id = "m", .sides = {side("warm", "echo '{}' > $1")}, .files = folder_ / "checkpoint"};
