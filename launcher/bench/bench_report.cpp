@@ -121,11 +121,10 @@ std::string speed_table(const BenchReport& report) {
     text += speed_row("  served over replay", report.spread(&BenchReport::decode_over_replay), 1, "");
     text += speed_row("  (prefill)", report.spread(&BenchReport::prefill_over_replay), 1, "");
   }
-  if (report.repetitions.front().all_decode_steps && report.shape.new_tokens > 1) {
+  if (report.repetitions.front().lacks_full_steps && report.shape.new_tokens > 1) {
     text += fmt::format(
         "    no decode step had all {} sequences, so it is slower than its limits allow for: the first ones ended "
-        "while "
-        "others' prompts were read; more --new-tokens, or a larger --prefill-chunk\n",
+        "while others' prompts were read; more --new-tokens, or a larger --prefill-chunk\n",
         report.shape.batch);
   }
   text += speed_row("next token", over([](const Repetition& r) { return r.tpot_s; }), 1e3, "ms (TPOT)");

@@ -36,7 +36,7 @@ struct Repetition {
   double ttft_s = 0.0;            // from submission to the first token of the first sequence
   double tpot_s = 0.0;            // between a sequence's tokens after its first, on average
   int64_t decode_tokens = 0;      // of those steps
-  bool all_decode_steps = false;  // there was no step of all sequences: these are figures of all decode steps
+  bool lacks_full_steps = false;  // there was no step of all sequences: these are figures of all decode steps
   std::vector<RankSplit> ranks;
   std::vector<std::string> stragglers;  // a sentence for each phase in which a rank stands out
   double clock_error_s = 0.0;           // of the rank whose clock is compared worst

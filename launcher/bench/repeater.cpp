@@ -109,7 +109,7 @@ Result<Repetition> Repeater::repeat() {
   repetition.prefill_s = prefill_s;
   repetition.decode_s = decode_s;
   repetition.decode_tokens = decode_steps().tokens;
-  repetition.all_decode_steps = full_decode_steps().steps == 0;
+  repetition.lacks_full_steps = full_decode_steps().steps == 0;
   repetition.ttft_s = answers.ttft_s().value_or(0.0);
   repetition.tpot_s = answers.tpot_s().value_or(0.0);
   return repetition;

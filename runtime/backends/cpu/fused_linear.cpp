@@ -33,7 +33,11 @@ void fill_own_rows(const Task& task, const FusedLinear::MakeRow& make_row, std::
 }  // namespace
 
 void FusedLinear::set_bias(const std::byte* values, DType type) {
-  std::visit([&](auto& of) { of.set_bias(values, type); }, task_);
+  const auto set = [&](auto& of) {
+    of.bias = values;
+    of.bias_type = type;
+  };
+  std::visit(set, task_);
 }
 
 void FusedLinear::arrange_alone() {

@@ -11,6 +11,7 @@
 
 #include <functional>
 #include <span>
+#include <utility>
 #include <variant>
 #include <vector>
 

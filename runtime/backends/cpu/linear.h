@@ -1,58 +1,17 @@
-// Matrix products over packed weights. A plan cuts K into segments once; every row and every panel of a product then
-// takes the same sums in the same order, whether there is one row or a thousand, one worker or many.
-//
-//   leaf sums are pushed on a stack and merged like the bits of a counter, so four leaves are added as (a+b)+(c+d):
-//
-//   segment   0      1          2      3
-//   stack     a      a b → ab   ab c   ab c d → ab cd → abcd ─► root 0
+// Matrix products over packed weights. A plan (linear_plan.h) cuts K into segments once; every row and every panel of a
+// product then takes the same sums in the same order, whether there is one row or a thousand, one worker or many.
 #pragma once
 
 #include <cstddef>
 #include <cstdint>
 #include <span>
-#include <vector>
 
-#include "runtime/backends/cpu/packing.h"
+#include "runtime/backends/cpu/linear_plan.h"
 #include "runtime/backends/cpu/store.h"
 #include "runtime/backends/cpu/tensor.h"
 #include "runtime/backends/cpu/thread_team.h"
-#include "runtime/core/block_tree.h"
 
 namespace lockstep::cpu {
-
-/// The sums of one product: roots, leaves, and the slabs of K whose weights stay in a core's cache while all rows pass.
-struct LinearPlan {
-  std::vector<Segment> segments;
-  std::vector<int64_t> slabs;      // slab i is segments slabs[i] … slabs[i + 1] − 1
-  std::vector<Segment> few;        // the same sums, cut for few rows
-  std::vector<int64_t> few_slabs;  // as `slabs`; none goes beyond a root
-  std::vector<size_t> few_roots;   // root i is slabs few_roots[i] … few_roots[i + 1] − 1
-  int levels = 1;
-
-  /// One sum over all of K.
-  static LinearPlan plain(const Packing& packing);
-  /// The roots that `split` gives to `rank`, leaves being `block` columns wide.
-  static LinearPlan blocks(const Packing& packing, const BlockSplit& split, int rank, int64_t block);
-  /// The same sums, a leaf and the next one taken as one segment where the next one closes it.
-  LinearPlan in_pairs() const;
-  /// The same sums, cut for kernels that take few rows one strip after the other.
-  LinearPlan in_short_slabs() const;
-  /// The same sums, cut for `Kernels::tiled_pairs`: slabs of one shape, the weights of two strips of which stay in a
-  /// core's first-level cache.
-  LinearPlan in_tiles() const;
-};
-
-/// A leaf of the tree of `split`, which a rank sums: the stack's height before it, the merges after it.
-struct TreeLeaf {
-  int64_t number = 0;  // of all leaves
-  int level = 0;
-  int merges = 0;
-  int root = -1;  // afterwards, the root that is complete
-};
-/// The leaves of `rank`, in order.
-std::vector<TreeLeaf> leaves_of(const BlockSplit& split, int rank);
-/// The steps of a rank's `leaf`, counted from its first, of `block` columns.
-Range steps_of_leaf(const Packing& packing, int64_t leaf, int64_t block);
 
 /// Strips of a packed matrix, or of one of its panels.
 using Strips = Range;
@@ -72,6 +31,13 @@ void for_panels(Strips strips, Work work) {
     work(panel, Strips{strips.begin - panel * kPanelStrips, end - panel * kPanelStrips});
     strips.begin = end;
   }
+}
+
+/// Calls `work(strips)` for a worker's `share`, of a matrix of so many strips or of each of its halves.
+template <typename Work>
+void for_halves(int64_t strips, bool has_halves, Strips share, Work work) {
+  work(share);
+  if (has_halves) work(Strips{strips / 2 + share.begin, strips / 2 + share.end});
 }
 
 /// Rows pass in tiles of equal size, one more or less.
@@ -109,11 +75,6 @@ struct LinearTask {
   bool has_halves = false;  // a worker takes the same share of both halves of n (each whole strips): gate and up
 
   static LinearTask make(const Kernels& kernels, PackedWeight weight, LinearPlan plan, Tensor x, Tensor result);
-
-  void set_bias(const std::byte* values, DType type) {
-    bias = values;
-    bias_type = type;
-  }
 
   /// Bytes of the scratch that `arrange_rows` fills, shared by the workers.
   int64_t arranged_bytes() const;

@@ -5,9 +5,7 @@
 namespace lockstep::cpu {
 namespace {
 
-/// Steps of a panel (of 256 bytes each at most) whose weights stay in a core's second-level cache with the rows; in the
-/// first-level cache, where a unit for tiles is too fast for the second.
-constexpr int64_t kSlabSteps = 512;
+/// Instead of `kSlabSteps`, in the first-level cache, where a unit for tiles is too fast for the second.
 constexpr int64_t kTiledSlabSteps = 128;
 constexpr int64_t kFewFloats = kInt8TileRows * kPanel;
 
@@ -123,14 +121,11 @@ void Int8LinearTask::run(const std::byte* arranged, std::byte* private_scratch, 
   if (leaves_.empty()) return;
   const bool has_few = x.used_rows() <= kInt8TileRows;
   auto* const sums = reinterpret_cast<float*>(private_scratch);
-  const Strips share = this->share(part);
-  const auto pass = [&](int64_t first_strip) {
-    for_panels({first_strip + share.begin, first_strip + share.end}, [&](int64_t panel, Strips strips) {
+  for_halves(weight.packing.strips(), has_halves, share(part), [&](Strips of_half) {
+    for_panels(of_half, [&](int64_t panel, Strips strips) {
       has_few ? run_few(panel, strips, arranged, sums) : run_many(panel, strips, arranged, sums);
     });
-  };
-  pass(0);
-  if (has_halves) pass(weight.packing.strips() / 2);
+  });
 }
 
 Int8Product Int8LinearTask::product_of(int64_t panel, Strips strips) const {

@@ -33,11 +33,6 @@ struct Int8LinearTask {
   static Int8LinearTask blocks(const Kernels& kernels, Int8Weight weight, const BlockSplit& split, int rank, Tensor x,
                                Tensor result);
 
-  void set_bias(const std::byte* values, DType type) {
-    bias = values;
-    bias_type = type;
-  }
-
   /// Bytes of the scratch that `arrange_rows` fills.
   int64_t arranged_bytes() const { return x.rows * arranged_stride(); }
   int64_t arranged_stride() const { return arranged_stride_; }
