@@ -75,7 +75,7 @@ std::span<const std::byte> FusedLinear::first_weights(Part part) const {
   return std::visit([&](const auto& of) { return of.first_weights(part); }, task_);
 }
 
-void FusedLinear::run(const std::byte* arranged, std::byte* private_scratch, Part part) const {
+void FusedLinear::run(const std::byte* arranged, std::byte* private_scratch, Part part) {
   std::visit(
       [&](const auto& of) {
         if (arranges_alone_) {
@@ -83,15 +83,26 @@ void FusedLinear::run(const std::byte* arranged, std::byte* private_scratch, Par
           arranged = private_scratch;
           private_scratch += own_bytes(of);
         }
-        of.run(arranged, private_scratch, part);
-        if (tails_.empty()) return;
-        const int64_t columns = of.weight.packing.n / (of.has_halves ? 2 : 1);
-        const Strips share = of.share(part);
-        const Range mine{std::min(share.begin * kStrip, columns), std::min(share.end * kStrip, columns)};
-        if (mine.size() <= 0) return;
-        for (const auto& tail : tails_) tail(mine);
+        const Strips own = of.share(part);
+        if (shares_.workers() != part.workers || !of.has_panels_to_steal(part.workers)) {
+          return run_strips(of, arranged, private_scratch, own);
+        }
+        shares_.open(part, {own.begin / kPanelStrips, (own.end + kPanelStrips - 1) / kPanelStrips});
+        for (Share panels = shares_.take(part); panels.begin < panels.end; panels = shares_.take(part)) {
+          run_strips(of, arranged, private_scratch,
+                     {panels.begin * kPanelStrips, std::min(panels.end * kPanelStrips, of.strips())});
+        }
       },
       task_);
+}
+
+template <typename Task>
+void FusedLinear::run_strips(const Task& task, const std::byte* arranged, std::byte* scratch, Strips strips) const {
+  task.run(arranged, scratch, strips);
+  const int64_t columns = task.weight.packing.n / (task.has_halves ? 2 : 1);
+  const Range of{std::min(strips.begin * kStrip, columns), std::min(strips.end * kStrip, columns)};
+  if (of.size() <= 0) return;
+  for (const auto& tail : tails_) tail(of);
 }
 
 }  // namespace lockstep::cpu

@@ -16,6 +16,7 @@
 #include <vector>
 
 #include "runtime/backends/cpu/linear_int8.h"
+#include "runtime/backends/cpu/stealable_shares.h"
 
 namespace lockstep::cpu {
 
@@ -37,9 +38,12 @@ class FusedLinear {
   void arrange_alone();
   /// And makes each of them first, of x's type, from what stands in its place.
   void make_rows(MakeRow make_row);
-  /// Is done afterwards, in order, for the columns that the worker computed (of the result, or of each of its halves).
+  /// Is done afterwards, in order, for columns that the worker computed (of the result, or of each of its halves).
   void add_tail(Tail tail) { tails_.push_back(std::move(tail)); }
   bool has_tails() const { return !tails_.empty(); }
+
+  /// Workers who are done take over panels that others have not begun.
+  void steal_between(int workers) { shares_ = StealableShares(workers); }
 
   /// Where the sums go, which may be set anew before each step.
   Tensor& result();
@@ -51,13 +55,18 @@ class FusedLinear {
   /// Bytes of scratch that each worker needs for itself.
   int64_t private_bytes() const;
   std::span<const std::byte> first_weights(Part part) const;
-  /// Computes the part's share; `arranged` is what `arrange_rows` made.
-  void run(const std::byte* arranged, std::byte* private_scratch, Part part) const;
+  /// Computes the part's share, more or less; `arranged` is what `arrange_rows` made.
+  void run(const std::byte* arranged, std::byte* private_scratch, Part part);
 
  private:
+  /// Computes some columns and what follows them.
+  template <typename Task>
+  void run_strips(const Task& task, const std::byte* arranged, std::byte* scratch, Strips strips) const;
+
   std::variant<LinearTask, Int8LinearTask> task_;
   MakeRow make_row_;
   bool arranges_alone_ = false;
+  StealableShares shares_{0};
   std::vector<Tail> tails_;
 };
 

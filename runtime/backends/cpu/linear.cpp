@@ -42,6 +42,19 @@ FewRowsFunction few_rows_for(const Kernels& kernels, const Packing& packing) {
   return packing.dtype == DType::kBFloat16 ? kernels.few_rows_bf16 : kernels.few_rows_f16;
 }
 
+/// Whether every worker has so many panels at least.
+bool has_panels(int64_t strips, int64_t fewest, int workers) {
+  return (strips + kPanelStrips - 1) / kPanelStrips >= fewest * workers;
+}
+
+/// From how many panels a worker on shares are whole panels. Where rows are so few that a product waits for memory, two
+/// workers who read every other line of a panel lose more time there than one of them who has half a panel more to
+/// read.
+int64_t fewest_panels_for(int64_t rows) {
+  constexpr int64_t kStreamingRows = 4;
+  return rows <= kStreamingRows ? 4 : 8;
+}
+
 /// Asks for a part of what will be read next: its first reader would wait for memory.
 void ask_for(const std::byte* next, Range bytes) {
   constexpr int64_t kLine = 64;
@@ -53,18 +66,18 @@ void ask_for(const std::byte* next, Range bytes) {
 int64_t sums_bytes(int64_t rows) { return tiles_of(rows) * kTileFloats * static_cast<int64_t>(sizeof(float)); }
 
 Strips share_of_strips(int64_t strips, Part part, int64_t fewest_panels) {
-  const int64_t panels = (strips + kPanelStrips - 1) / kPanelStrips;
-  const bool whole = panels >= fewest_panels * part.workers;
-  const Share share = share_of(whole ? panels : strips, part);
+  const bool whole = has_panels(strips, fewest_panels, part.workers);
   const int64_t unit = whole ? kPanelStrips : 1;
+  const Share share = share_of((strips + unit - 1) / unit, part);
   return {share.begin * unit, std::min(share.end * unit, strips)};
 }
 
 Strips share_of_product(int64_t strips, int64_t rows, Part part) {
-  // Rows so few that a product waits for memory: two workers who read every other line of a panel lose more time there
-  // than one of them who has half a panel more to read.
-  constexpr int64_t kStreamingRows = 4;
-  return rows <= kStreamingRows ? share_of_strips(strips, part, /*fewest_panels=*/4) : share_of_strips(strips, part);
+  return share_of_strips(strips, part, fewest_panels_for(rows));
+}
+
+bool shares_are_panels(int64_t strips, int64_t rows, int workers) {
+  return has_panels(strips, fewest_panels_for(rows), workers);
 }
 
 std::span<const std::byte> first_of_share(Strips share, std::span<const std::byte> weights, int64_t panel_bytes) {
@@ -165,16 +178,16 @@ std::span<const std::byte> LinearTask::first_weights(Part part) const {
                         packing.panel_offset(1));
 }
 
-Strips LinearTask::share(Part part) const {
-  return share_of_product(weight.packing.strips() / (has_halves ? 2 : 1), x.rows, part);
+bool LinearTask::has_panels_to_steal(int workers) const {
+  return shares_are_panels(strips(), x.rows, workers) && !groups_panels();
 }
 
-void LinearTask::run(const std::byte* arranged, std::byte* private_scratch, Part part) const {
+void LinearTask::run(const std::byte* arranged, std::byte* private_scratch, Strips strips) const {
   if (plan.segments.empty()) return;
   auto* const sums = reinterpret_cast<float*>(private_scratch);
-  for_halves(weight.packing.strips(), has_halves, share(part), [&](Strips strips) {
-    if (tiled != nullptr) return run_tiled(strips, arranged, sums);
-    for_panels(strips, [&](int64_t panel, Strips of_panel) { run_panel(panel, of_panel, arranged, sums); });
+  for_halves(weight.packing.strips(), has_halves, strips, [&](Strips of_half) {
+    if (tiled != nullptr) return run_tiled(of_half, arranged, sums);
+    for_panels(of_half, [&](int64_t panel, Strips of_panel) { run_panel(panel, of_panel, arranged, sums); });
   });
 }
 

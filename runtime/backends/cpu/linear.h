@@ -20,6 +20,8 @@ using Strips = Range;
 Strips share_of_strips(int64_t strips, Part part, int64_t fewest_panels = 8);
 /// The same for a product of so many rows.
 Strips share_of_product(int64_t strips, int64_t rows, Part part);
+/// Whether those shares are whole panels.
+bool shares_are_panels(int64_t strips, int64_t rows, int workers);
 /// What a worker with such a share reads first of `weights`, whose panels are `panel_bytes` each.
 std::span<const std::byte> first_of_share(Strips share, std::span<const std::byte> weights, int64_t panel_bytes);
 /// Calls `work(panel, strips of the panel)` for all of `strips`.
@@ -90,10 +92,14 @@ struct LinearTask {
   bool reads_rows_as_made() const { return !needs_arranging(weight.packing, x.dtype); }
   /// The first weights that the part will read.
   std::span<const std::byte> first_weights(Part part) const;
-  /// What the part computes: strips of the columns, or of each of their halves.
-  Strips share(Part part) const;
-  /// Computes the part's share.
-  void run(const std::byte* arranged, std::byte* private_scratch, Part part) const;
+  /// Strips of the columns, or of each of their halves.
+  int64_t strips() const { return weight.packing.strips() / (has_halves ? 2 : 1); }
+  /// What the part computes of them.
+  Strips share(Part part) const { return share_of_product(strips(), x.rows, part); }
+  /// Whether a panel of a share may as well be computed by another worker.
+  bool has_panels_to_steal(int workers) const;
+  /// Computes some strips, of a share.
+  void run(const std::byte* arranged, std::byte* private_scratch, Strips strips) const;
 
  private:
   /// Whether rows of x lie so that several of them would share few sets of the first-level cache.
@@ -102,6 +108,8 @@ struct LinearTask {
   void run_panel(int64_t panel, Strips strips, const std::byte* arranged, float* sums) const;
   void run_segment(const Segment& segment, Product& tile, float* stack, int64_t row, int64_t column) const;
   void run_tiled(Strips strips, const std::byte* arranged, float* scratch) const;
+  /// Whether several panels of a share pass together.
+  bool groups_panels() const;
   void stream_tiled(Range rows, Strips strips, const std::byte* arranged, float* scratch) const;
   void walk_tiled(Range rows, Strips strips, const std::byte* arranged, float* scratch) const;
   TiledRows tiled_call(Range rows, const std::byte* arranged) const;

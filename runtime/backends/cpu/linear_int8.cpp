@@ -113,17 +113,13 @@ std::span<const std::byte> Int8LinearTask::first_weights(Part part) const {
   return first_of_share(share(part), {weight.data, static_cast<size_t>(packing.bytes())}, packing.panel_offset(1));
 }
 
-Strips Int8LinearTask::share(Part part) const {
-  return share_of_product(weight.packing.strips() / (has_halves ? 2 : 1), x.rows, part);
-}
-
-void Int8LinearTask::run(const std::byte* arranged, std::byte* private_scratch, Part part) const {
+void Int8LinearTask::run(const std::byte* arranged, std::byte* private_scratch, Strips strips) const {
   if (leaves_.empty()) return;
   const bool has_few = x.used_rows() <= kInt8TileRows;
   auto* const sums = reinterpret_cast<float*>(private_scratch);
-  for_halves(weight.packing.strips(), has_halves, share(part), [&](Strips of_half) {
-    for_panels(of_half, [&](int64_t panel, Strips strips) {
-      has_few ? run_few(panel, strips, arranged, sums) : run_many(panel, strips, arranged, sums);
+  for_halves(weight.packing.strips(), has_halves, strips, [&](Strips of_half) {
+    for_panels(of_half, [&](int64_t panel, Strips of_panel) {
+      has_few ? run_few(panel, of_panel, arranged, sums) : run_many(panel, of_panel, arranged, sums);
     });
   });
 }

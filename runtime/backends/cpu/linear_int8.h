@@ -43,8 +43,10 @@ struct Int8LinearTask {
   /// Quantises one row of `x.dtype`.
   void arrange_made(ConstRow row, std::byte* to) const;
   std::span<const std::byte> first_weights(Part part) const;
-  Strips share(Part part) const;
-  void run(const std::byte* arranged, std::byte* private_scratch, Part part) const;
+  int64_t strips() const { return weight.packing.strips() / (has_halves ? 2 : 1); }
+  Strips share(Part part) const { return share_of_product(strips(), x.rows, part); }
+  bool has_panels_to_steal(int workers) const { return shares_are_panels(strips(), x.rows, workers); }
+  void run(const std::byte* arranged, std::byte* private_scratch, Strips strips) const;
 
  private:
   /// Leaves that are alike, or a stretch of one that has many groups.

@@ -111,6 +111,8 @@ void LinearTask::run_tiled(Strips strips, const std::byte* arranged, float* scra
   }
 }
 
+bool LinearTask::groups_panels() const { return tiled != nullptr && x.rows > kMostStreamedRows; }
+
 void LinearTask::walk_tiled(Range rows, Strips strips, const std::byte* arranged, float* scratch) const {
   TiledRows call = tiled_call(rows, arranged);
   const int64_t stack_floats = plan.levels * call.level_floats;

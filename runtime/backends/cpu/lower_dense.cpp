@@ -82,6 +82,7 @@ Result<void> Compiler::add_linear(const Node& node, FusedLinear product) {
   const bool has_bias = node.op == graph::Op::kLinear && node.operands.size() > 2;
   if (has_bias) fused->set_bias(operand(node, 2).data, operand(node, 2).dtype);
   if (make_row_) fused->make_rows(std::exchange(make_row_, nullptr));
+  fused->steal_between(workers_);
   Scratch* scratch = &program_.scratch;
   if (const int64_t bytes = fused->shared_bytes(); bytes > 0) {
     scratch->need_shared(bytes);

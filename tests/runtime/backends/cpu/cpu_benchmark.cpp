@@ -61,7 +61,7 @@ struct Bench {
 
   void run() {
     if (task.arrange) task.arrange_rows(arranged.data(), {0, 1});
-    task.run(arranged.data(), scratch.data(), {0, 1});
+    task.run(arranged.data(), scratch.data(), task.share({0, 1}));
   }
 };
 
@@ -141,7 +141,7 @@ struct Int8Bench {
 
   void run() {
     task->arrange_rows(arranged.data(), {0, 1});
-    task->run(arranged.data(), scratch.data(), {0, 1});
+    task->run(arranged.data(), scratch.data(), task->share({0, 1}));
   }
 };
 

@@ -58,7 +58,7 @@ struct Product8 {
     const auto as_bytes = [](std::vector<float>& floats) { return reinterpret_cast<std::byte*>(floats.data()); };
     for (int worker = 0; worker < workers; ++worker) task.arrange_rows(as_bytes(arranged), {worker, workers});
     for (int worker = 0; worker < workers; ++worker) {
-      task.run(as_bytes(arranged), as_bytes(scratch), {worker, workers});
+      task.run(as_bytes(arranged), as_bytes(scratch), task.share({worker, workers}));
     }
     return result;
   }

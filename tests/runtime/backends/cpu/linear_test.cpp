@@ -1,7 +1,10 @@
 #include "runtime/backends/cpu/linear.h"
 
 #include <gtest/gtest.h>
+#include <sched.h>
 
+#include <atomic>
+#include <chrono>
 #include <cmath>
 #include <cstring>
 #include <limits>
@@ -124,6 +127,56 @@ TEST_P(Linear, MakesItsRowsAndWorksOnItsColumnsWhateverTheWorkers) {
       EXPECT_EQ(sums[i], plain[i / 80 * 160 + i % 80] - plain[i / 80 * 160 + 80 + i % 80]) << workers;
     }
   }
+}
+
+/// Worker 0 goes on only when a column of its share is done, which then another must have taken over.
+TEST_P(Linear, LeavesPanelsOfALateWorkerToTheOthers) {
+  const int64_t half = 10 * kPanel;
+  const ProductFixture product{kernels(), dtype(), {2, 2 * half, 64}};
+  const bool pairs = kernels().bf16_pairs && dtype() == DType::kBFloat16;
+  const Packing packing = Packing::for_leaves(2 * half, 64, 64, dtype(), pairs);
+  std::vector<std::byte> packed(static_cast<size_t>(packing.bytes())), x = encode(product.x, dtype());
+  pack(packing, encode(product.w, dtype()).data(), packed.data());
+  std::vector<float> found(2 * 2 * half, -77.0f);
+  Tensor from{.data = x.data(), .dtype = dtype(), .rows = 2, .columns = 64};
+  from.stride = 64 * from.element_size();
+  const Tensor to{
+      .data = reinterpret_cast<std::byte*>(found.data()), .rows = 2, .columns = 2 * half, .stride = 2 * half * 4};
+  FusedLinear fused(LinearTask::make(kernels(), {packing, packed.data()}, LinearPlan::plain(packing), from, to));
+  fused.take_halves();
+  fused.arrange_alone();
+  fused.steal_between(2);
+  std::atomic<bool> has_begun = false, is_stolen = false;
+  const auto wait_for = [](const std::atomic<bool>& flag) {
+    const auto deadline = std::chrono::steady_clock::now() + std::chrono::seconds(20);
+    while (!flag && std::chrono::steady_clock::now() < deadline) sched_yield();
+  };
+  std::vector<std::atomic<int>> tails(static_cast<size_t>(half));
+  fused.add_tail([&](Range columns) {
+    for (int64_t c = columns.begin; c < columns.end; ++c) ++tails[static_cast<size_t>(c)];
+    if (columns.begin == 0) {
+      has_begun = true;
+      wait_for(is_stolen);
+    } else if (columns.end == half / 2) {
+      is_stolen = true;
+    } else {
+      wait_for(has_begun);
+    }
+  });
+  struct Job {
+    FusedLinear& fused;
+    std::vector<std::vector<float>> scratches;
+  } job{fused, {2, std::vector<float>(static_cast<size_t>(fused.private_bytes() / 4), __builtin_nanf(""))}};
+  const auto team = ThreadTeam::start(2, {}).value();
+  team->run(
+      [](void* context, Part part) {
+        auto& [late, scratches] = *static_cast<Job*>(context);
+        late.run(nullptr, reinterpret_cast<std::byte*>(scratches[static_cast<size_t>(part.worker)].data()), part);
+      },
+      &job);
+  EXPECT_TRUE(is_stolen);
+  EXPECT_TRUE(same_bits(found, product.run()));
+  for (const auto& times : tails) EXPECT_EQ(times, 1);
 }
 
 TEST_P(Linear, GivesTheSameBitsWhateverTheWorkers) {

@@ -96,7 +96,7 @@ struct ProductFixture {
       task.arrange_rows(as_bytes(arranged), {worker, workers});
     }
     for (int worker = 0; worker < workers; ++worker) {
-      task.run(as_bytes(arranged), as_bytes(scratch), {worker, workers});
+      task.run(as_bytes(arranged), as_bytes(scratch), task.share({worker, workers}));
     }
     kernels.convert({rounded.data(), result_type}, {as_bytes(result), DType::kFloat32},
                     static_cast<int64_t>(result.size()));
