@@ -122,7 +122,8 @@ Result<void> write_report(const BenchCommand& command, const RankContext& contex
                           Repeater& repeater) {
   fmt::print("{}", to_table(report));
   if (report.has_bad_probe()) {
-    context.log.warning("bad probe: a speed is above {} of its limit; run again on a quiet machine", kBadProbeRatio);
+    context.log.warning("bad probe: the median of a speed is above {} of its limit; run again on a quiet machine",
+                        kBadProbeRatio);
   }
   if (command.json) LOCKSTEP_TRY_VOID(write_text_file(*command.json, to_json(report)));
   return command.trace ? write_text_file(*command.trace, repeater.timeline()) : ok();

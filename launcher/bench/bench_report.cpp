@@ -250,9 +250,8 @@ Spread BenchReport::spread(Quantity quantity) const {
 }
 
 bool BenchReport::has_bad_probe() const {
-  return std::any_of(repetitions.begin(), repetitions.end(), [&](const Repetition& r) {
-    return of_peak(r) > kBadProbeRatio || of_bandwidth(r) > kBadProbeRatio;
-  });
+  return spread(&BenchReport::of_peak).median > kBadProbeRatio ||
+         spread(&BenchReport::of_bandwidth).median > kBadProbeRatio;
 }
 
 cost::MachineLimits measured_machine(const BenchReport& report) {
@@ -320,7 +319,8 @@ std::string to_table(const BenchReport& report) {
   const Limits& limits = report.repetitions.back().limits;
   text += fmt::format("  best kernels at the end: {}; {}\n", limits.read_kernel, limits.flops_kernel);
   if (report.has_bad_probe()) {
-    text += fmt::format("  WARNING: a ratio is above {}: the probe is bad, or other work slowed it\n", kBadProbeRatio);
+    text += fmt::format("  WARNING: a median ratio is above {}: the probe is bad, or other work slowed it\n",
+                        kBadProbeRatio);
   }
   text += fmt::format("  {} MB read and made into one token; {} MFLOP for one prompt token\n\n",
                       short_number(report.bytes_per_token * 1e-6, 4), short_number(report.flops_per_token * 1e-6, 4));

@@ -14,7 +14,7 @@
 
 namespace lockstep::launcher {
 
-/// Above this ratio to its limit, the limit was measured wrongly.
+/// With a median above this ratio to its limit, the limit was measured wrongly.
 constexpr double kBadProbeRatio = 1.02;
 
 /// The machine's limits at one moment, all ranks together.
@@ -88,7 +88,7 @@ struct BenchReport {
   Spread spread(double (BenchReport::*quantity)(const Repetition&) const) const;
   /// Absent unless it was asked for.
   std::optional<InvarianceCost> cost_of_invariance() const;
-  /// Whether any ratio is above `kBadProbeRatio`.
+  /// Whether a median ratio is above `kBadProbeRatio`. Single ones may be where the machine changes its speed.
   bool has_bad_probe() const;
 };
 

@@ -3,7 +3,9 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <functional>
 #include <map>
+#include <numeric>
 #include <sstream>
 
 #include "launcher/ranks/serving_spec.h"
@@ -11,7 +13,13 @@
 namespace lockstep::launcher {
 namespace {
 
-/// A line for each kernel: begin, end (nanoseconds) and amount.
+/// How often each read kernel is looked at before some are chosen, and how many are. In those looks the best of a
+/// kernel counts, so that one which met a slow moment is not lost.
+constexpr int kLooks = 2;
+constexpr size_t kReadKernels = 3;
+constexpr int kReadPasses = 5;
+
+/// A line for each figure: begin, end (nanoseconds) and amount.
 std::string to_text(const std::vector<probe::Figure>& figures) {
   std::string text;
   for (const probe::Figure& figure : figures) {
@@ -56,43 +64,54 @@ Result<LimitsProbe> LimitsProbe::create(const RankContext& context, const Plan& 
   return limits;
 }
 
-Result<LimitsProbe::Best> LimitsProbe::best_of_group(const std::vector<probe::Figure>& own) {
+probe::Meet LimitsProbe::meet_of(const Group& group) {
+  if (!group.is_all) return {};
+  return [this] { return bootstrap_->barrier(); };
+}
+
+Result<std::vector<double>> LimitsProbe::rates(const Group& group, const std::vector<probe::Figure>& own) {
+  std::vector<double> rates;
+  if (!group.is_all) {
+    for (const probe::Figure& figure : own) rates.push_back(probe::rate(figure.sample));
+    return rates;
+  }
   LOCKSTEP_TRY(const auto told, bootstrap_->exchange(to_text(own)));
   std::vector<std::vector<probe::Sample>> by_rank;
   for (const std::string& text : told) {
     by_rank.push_back(parse_samples(text));
     LOCKSTEP_CHECK(by_rank.back().size() == own.size(), by_rank.size() - 1, by_rank.back().size(), own.size());
   }
-  Best best;
-  for (size_t kernel = 0; kernel < own.size(); ++kernel) {
+  for (size_t figure = 0; figure < own.size(); ++figure) {
     std::vector<probe::Sample> samples;
-    for (const auto& rank : by_rank) samples.push_back(rank[kernel]);
-    const double rate = group_rate(*places_, samples);
-    if (rate > best.rate) best = {rate, own[kernel].kernel};
+    for (const auto& rank : by_rank) samples.push_back(rank[figure]);
+    rates.push_back(group_rate(*places_, samples));
   }
-  return best;
+  return rates;
 }
 
-Result<Limits> LimitsProbe::measure() {
-  const probe::Meet meet = [this] { return bootstrap_->barrier(); };
-  LOCKSTEP_TRY(const auto reads, prober_->read(meet));
-  LOCKSTEP_TRY(const Best read, best_of_group(reads));
-  LOCKSTEP_TRY(const auto dots, prober_->multiply(precision_, meet));
-  LOCKSTEP_TRY(const Best dot, best_of_group(dots));
-  return Limits{read.rate, dot.rate, read.kernel, dot.kernel};
+Result<void> LimitsProbe::choose_read_kernels(Group& group) {
+  std::vector<double> best;  // by kernel
+  for (int look = 0; look < kLooks; ++look) {
+    LOCKSTEP_TRY(const auto reads, prober_->read(meet_of(group)));
+    LOCKSTEP_TRY(const auto reached, rates(group, reads));
+    best.resize(reached.size());
+    for (size_t kernel = 0; kernel < best.size(); ++kernel) best[kernel] = std::max(best[kernel], reached[kernel]);
+  }
+  group.read_kernels.resize(best.size());
+  std::iota(group.read_kernels.begin(), group.read_kernels.end(), size_t{0});
+  std::ranges::stable_sort(group.read_kernels, std::greater(), [&](size_t kernel) { return best[kernel]; });
+  group.read_kernels.resize(std::min(kReadKernels, best.size()));
+  return ok();
 }
 
-Result<Limits> LimitsProbe::measure_alone() {
-  LOCKSTEP_TRY(const auto reads, prober_->read({}));
-  LOCKSTEP_TRY(const auto dots, prober_->multiply(precision_, {}));
-  Limits limits;
-  for (const probe::Figure& figure : reads) {
-    limits.read_bytes_per_s = std::max(limits.read_bytes_per_s, probe::rate(figure.sample));
-  }
-  for (const probe::Figure& figure : dots) {
-    limits.flops_per_s = std::max(limits.flops_per_s, probe::rate(figure.sample));
-  }
-  return limits;
+Result<Limits> LimitsProbe::measure(Group& group) {
+  if (group.read_kernels.empty()) LOCKSTEP_TRY_VOID(choose_read_kernels(group));
+  LOCKSTEP_TRY(const auto reads, prober_->read_again(group.read_kernels, kReadPasses, meet_of(group)));
+  LOCKSTEP_TRY(const auto read_rates, rates(group, reads));
+  LOCKSTEP_TRY(const auto dots, prober_->multiply(precision_, meet_of(group)));
+  LOCKSTEP_TRY(const auto dot_rates, rates(group, dots));
+  const size_t read = probe::best_median(reads, read_rates), dot = probe::best_median(dots, dot_rates);
+  return Limits{read_rates[read], dot_rates[dot], reads[read].kernel, dots[dot].kernel};
 }
 
 Limits mean_of(const Limits& before, const Limits& after) {

@@ -20,30 +20,37 @@ class LimitsProbe {
   /// Fills the buffers of this rank: `per_thread` bytes, or what fits this machine.
   static Result<LimitsProbe> create(const RankContext& context, const Plan& plan, std::optional<Bytes> per_thread);
 
-  /// The best kernels now. The same value on every rank. All machines are of one kind. @collective @blocking
-  Result<Limits> measure();
+  /// The best kernels now, each by the median of a few passes. The same value on every rank. All machines are of one
+  /// kind. The first call looks which kernels are worth a second one. @collective @blocking
+  Result<Limits> measure() { return measure(all_); }
 
-  /// This rank's best kernels now, whatever the others do. @blocking
-  Result<Limits> measure_alone();
+  /// The same of this rank, whatever the others do. @blocking
+  Result<Limits> measure_alone() { return measure(alone_); }
 
   /// What is multiplied: "int8", "bfloat16" or "float32".
   std::string_view precision() const { return probe::to_string(precision_); }
 
  private:
-  struct Best {
-    double rate = 0.0;
-    std::string kernel;
+  /// Who is measured.
+  struct Group {
+    bool is_all = false;
+    std::vector<size_t> read_kernels = {};  // worth measuring; empty: not known yet
   };
 
   LimitsProbe(const RankContext& context, const Plan& plan, std::unique_ptr<probe::Prober> prober)
       : bootstrap_(&context.bootstrap), places_(&plan.places), prober_(std::move(prober)) {}
 
-  Result<Best> best_of_group(const std::vector<probe::Figure>& own);
+  Result<Limits> measure(Group& group);
+  Result<void> choose_read_kernels(Group& group);
+  /// What all of the group reached together, by figure.
+  Result<std::vector<double>> rates(const Group& group, const std::vector<probe::Figure>& own);
+  probe::Meet meet_of(const Group& group);
 
   transport::Bootstrap* bootstrap_;
   const std::vector<transport::RankPlace>* places_;
   std::unique_ptr<probe::Prober> prober_;
   probe::Precision precision_ = probe::Precision::kFloat32;
+  Group all_{.is_all = true}, alone_;
 };
 
 /// The mean of two measurements; kernels are those of `after`.

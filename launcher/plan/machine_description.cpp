@@ -37,7 +37,7 @@ Result<cost::Rates> measure(int threads, probe::Precision precision, std::option
   if (dots.empty()) {
     LOCKSTEP_TRY(dots, prober->multiply(probe::Precision::kFloat32, {}));
   }
-  return cost::Rates{probe::rate(probe::best(reads).sample), probe::rate(probe::best(dots).sample)};
+  return cost::Rates{probe::rate(probe::best_median(reads).sample), probe::rate(probe::best_median(dots).sample)};
 }
 
 Result<void> measure_limits(const MachineOptions& options, probe::Precision precision, const Clock& clock,

@@ -3,6 +3,8 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <map>
+#include <numeric>
 #include <thread>
 
 #include "runtime/probe/buffer.h"
@@ -46,6 +48,7 @@ class HostProber final : public Prober {
 
   Result<void> fill(Bytes per_thread);
   Result<std::vector<Figure>> read(const Meet& meet) override;
+  Result<std::vector<Figure>> read_again(std::span<const size_t> kernels, int passes, const Meet& meet) override;
   Result<std::vector<Figure>> multiply(Precision precision, const Meet& meet) override;
 
  private:
@@ -55,6 +58,7 @@ class HostProber final : public Prober {
     std::vector<Buffer> buffers;  // by thread
   };
 
+  Result<Figure> read_with(const ReadKernel& kernel, const Pages& pages, const Meet& meet);
   int calls_of(const DotKernel& kernel) const;
 
   const int threads_;
@@ -78,21 +82,33 @@ Result<void> HostProber::fill(Bytes per_thread) {
   return ok();
 }
 
-Result<std::vector<Figure>> HostProber::read(const Meet& meet) {
-  std::vector<Figure> figures;
+Result<Figure> HostProber::read_with(const ReadKernel& kernel, const Pages& pages, const Meet& meet) {
   std::vector<uint64_t> sums(static_cast<size_t>(threads_));
-  for (const Pages& pages : pages_) {
-    for (const ReadKernel& kernel : read_kernels()) {
-      const auto work = [&](int thread) {
-        const Buffer& buffer = pages.buffers[static_cast<size_t>(thread)];
-        sums[static_cast<size_t>(thread)] = kernel.run(buffer.data(), buffer.size());
-      };
-      const auto bytes = static_cast<double>(pages.buffers.front().size());
-      LOCKSTEP_TRY(const Sample sample, run_together(threads_, clock_, meet, bytes, work));
-      for (size_t thread = 0; thread < sums.size(); ++thread) {
-        LOCKSTEP_CHECK(sums[thread] == pages.buffers[thread].checksum(), kernel.name, thread);
-      }
-      figures.push_back({fmt::format("{}, {}", kernel.name, pages.name), sample});
+  const auto work = [&](int thread) {
+    const Buffer& buffer = pages.buffers[static_cast<size_t>(thread)];
+    sums[static_cast<size_t>(thread)] = kernel.run(buffer.data(), buffer.size());
+  };
+  const auto bytes = static_cast<double>(pages.buffers.front().size());
+  LOCKSTEP_TRY(const Sample sample, run_together(threads_, clock_, meet, bytes, work));
+  for (size_t thread = 0; thread < sums.size(); ++thread) {
+    LOCKSTEP_CHECK(sums[thread] == pages.buffers[thread].checksum(), kernel.name, thread);
+  }
+  return Figure{fmt::format("{}, {}", kernel.name, pages.name), sample};
+}
+
+Result<std::vector<Figure>> HostProber::read(const Meet& meet) {
+  std::vector<size_t> all(pages_.size() * read_kernels().size());
+  std::iota(all.begin(), all.end(), size_t{0});
+  return read_again(all, 1, meet);
+}
+
+Result<std::vector<Figure>> HostProber::read_again(std::span<const size_t> kernels, int passes, const Meet& meet) {
+  const std::vector<ReadKernel> known = read_kernels();
+  std::vector<Figure> figures;
+  for (int pass = 0; pass < passes; ++pass) {
+    for (const size_t kernel : kernels) {
+      LOCKSTEP_TRY(Figure figure, read_with(known[kernel % known.size()], pages_.at(kernel / known.size()), meet));
+      figures.push_back(std::move(figure));
     }
   }
   return figures;
@@ -155,10 +171,24 @@ double rate(const Sample& sample) {
   return sample.end > sample.begin ? sample.amount / to_seconds(sample.end - sample.begin) : 0.0;
 }
 
-const Figure& best(std::span<const Figure> figures) {
-  LOCKSTEP_CHECK(!figures.empty());
-  return *std::max_element(figures.begin(), figures.end(),
-                           [](const Figure& a, const Figure& b) { return rate(a.sample) < rate(b.sample); });
+size_t best_median(std::span<const Figure> figures, std::span<const double> rates) {
+  LOCKSTEP_CHECK(!figures.empty() && figures.size() == rates.size(), figures.size(), rates.size());
+  const auto is_slower = [&](size_t a, size_t b) { return rates[a] < rates[b]; };
+  std::map<std::string_view, std::vector<size_t>> by_kernel;
+  for (size_t i = 0; i < figures.size(); ++i) by_kernel[figures[i].kernel].push_back(i);
+  std::vector<size_t> medians;
+  for (auto& [kernel, passes] : by_kernel) {
+    const auto median = passes.begin() + (static_cast<std::ptrdiff_t>(passes.size()) - 1) / 2;
+    std::nth_element(passes.begin(), median, passes.end(), is_slower);
+    medians.push_back(*median);
+  }
+  return *std::max_element(medians.begin(), medians.end(), is_slower);
+}
+
+const Figure& best_median(std::span<const Figure> figures) {
+  std::vector<double> rates;
+  for (const Figure& figure : figures) rates.push_back(rate(figure.sample));
+  return figures[best_median(figures, rates)];
 }
 
 Result<void> Options::validate() const {

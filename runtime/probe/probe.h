@@ -6,8 +6,9 @@
 //           end
 //   rank 1, thread 0   meet ─┤ kernel over its own buffer   ├
 //
-// A limit is the best of several kernels and page sizes, since a kernel may be unlucky with prefetchers and pages: a
-// speed above its limit says that the probe is bad, not that the program is fast.
+// A limit is that of the best of several kernels and page sizes, since a kernel may be unlucky with prefetchers and
+// pages. Of several passes of a kernel the median counts (`best_median`): machines that others share are faster and
+// slower from one moment to the next, and what runs for seconds beside a probe meets both.
 #pragma once
 
 #include <cstdint>
@@ -46,8 +47,11 @@ struct Figure {
   Sample sample;
 };
 
-/// The figure with the highest rate. There is at least one.
-const Figure& best(std::span<const Figure> figures);
+/// Of each kernel the figure with the median rate (the lower one of two), of these the one with the highest. `rates`
+/// are those of `figures`, of which there is at least one.
+size_t best_median(std::span<const Figure> figures, std::span<const double> rates);
+/// That figure, by the figures' own rates.
+const Figure& best_median(std::span<const Figure> figures);
 
 /// How often each dot kernel runs in one probe: there are few of them, and each may be interrupted.
 constexpr int kDotPasses = 3;
@@ -83,6 +87,9 @@ class Prober {
   /// Each thread reads its buffer once, with every kernel of this machine over 4 KiB and 2 MiB pages. Every rank gets
   /// the same kernels in the same order on machines of one kind. @blocking
   virtual Result<std::vector<Figure>> read(const Meet& meet) = 0;
+
+  /// The same with some of these kernels, numbered as the figures of `read`, all of them `passes` times. @blocking
+  virtual Result<std::vector<Figure>> read_again(std::span<const size_t> kernels, int passes, const Meet& meet) = 0;
 
   /// Each thread multiplies and adds in registers, with every kernel of this machine, `kDotPasses` times; no figures
   /// where it has no instruction for `precision`. @blocking

@@ -77,6 +77,12 @@ class Builder {
     return run;
   }
 
+  /// The same with four times as many: a shared machine changes its speed within one repetition.
+  Run alone_with_many_pairs(Run run) const {
+    run.repeats = setting_.pairs * 4;
+    return run;
+  }
+
   Measurement& measure(const std::string& id, std::vector<Side> sides) {
     const int rounds = sides.size() > 1 ? setting_.pairs : 1;
     suite_.measurements.push_back(
@@ -110,7 +116,7 @@ class Builder {
 };
 
 void Builder::add_decode() {
-  measure("decode", {side("whole", alone_with_pairs(whole(128, 64)))});
+  measure("decode", {side("whole", alone_with_many_pairs(whole(128, 64)))});
   add({.id = "decode",
        .name = "decode, bf16, 128 + 64 tokens: bytes/s over the read probe",
        .measurement = "decode",
@@ -209,10 +215,8 @@ void Builder::add_collectives() {
 }
 
 void Builder::add_path_and_memory() {
-  // Many short pairs: a shared machine changes its speed within one long half.
   constexpr int kNew = 25;
-  Run served = alone_with_pairs(whole(128, kNew));
-  served.repeats *= 4;
+  Run served = alone_with_many_pairs(whole(128, kNew));
   served.more = {"--replay"};
   measure("served", {side("whole", served)});
   add({.id = "served",
@@ -305,7 +309,7 @@ void Builder::add_batches() {
 }
 
 void Builder::add_small() {
-  Run run = alone_with_pairs(group(128, 64));
+  Run run = alone_with_many_pairs(group(128, 64));
   run.config = setting_.small;
   measure_group("small", {side("ranks", run)});
   add({.id = "small-decode",

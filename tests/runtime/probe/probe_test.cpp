@@ -32,9 +32,15 @@ TEST(Together, OfNothingIsNothing) {
   EXPECT_EQ(rate(together({})), 0.0);
 }
 
-TEST(Best, IsTheHighestRateNotTheLargestAmount) {
+TEST(BestMedian, IsTheHighestRateNotTheLargestAmount) {
   const std::vector<Figure> figures = {{"much", {at(0), at(100), 1000.0}}, {"fast", {at(0), at(1), 50.0}}};
-  EXPECT_EQ(best(figures).kernel, "fast");
+  EXPECT_EQ(best_median(figures).kernel, "fast");
+}
+
+TEST(BestMedian, IsNotThePassThatMetTheFastestMoment) {
+  const std::vector<Figure> figures = {{"a", {}}, {"b", {}}, {"a", {}}, {"b", {}}, {"a", {}}, {"b", {}}};
+  EXPECT_EQ(best_median(figures, std::vector<double>{10, 11, 90, 13, 12, 14}), 3u);             // medians 12 and 13
+  EXPECT_EQ(best_median(std::span(figures).first(4), std::vector<double>{10, 11, 90, 9}), 0u);  // the lower of two
 }
 
 TEST(Prober, ReadsEveryBufferWithEveryKernelOverBothPageSizes) {
@@ -49,6 +55,16 @@ TEST(Prober, ReadsEveryBufferWithEveryKernelOverBothPageSizes) {
     names.insert(figure.kernel);
   }
   EXPECT_EQ(names.size(), figures.size());
+}
+
+TEST(Prober, ReadsAgainWithTheKernelsThatItIsAskedFor) {
+  const SteadyClock clock;
+  const auto prober = Prober::create({.threads = 1, .per_thread = kSmall}, clock).value();
+  const auto all = prober->read({}).value();
+  const std::vector<size_t> some = {all.size() - 1, 0};
+  const auto figures = prober->read_again(some, 2, {}).value();
+  ASSERT_EQ(figures.size(), 4u);
+  for (const size_t i : {0, 1, 2, 3}) EXPECT_EQ(figures[i].kernel, all[some[i % 2]].kernel);
 }
 
 TEST(Prober, MultipliesWithEveryKernelOfAPrecision) {
