@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "launcher/ranks/binding.h"
 #include "launcher/ranks/gathering.h"
 #include "runtime/trace/chrome_trace.h"
 
@@ -80,7 +81,10 @@ Result<trace::RankTimeline> Repeater::run_timed(Answers& answers) {
   steps_.restart();
   monitor_.watch(session_, rank);
   if (is_first()) submit_all(answers);
-  const Result<void> ended = session_->run_executor(rank, steps_);
+  const Result<void> ended = [&] {
+    const BoundThread bound(plan_.cores);
+    return session_->run_executor(rank, steps_);
+  }();
   if (!ended.has_value()) context_.on_failure(ended.error());
   monitor_.forget();
   if (!ended.has_value()) return ended.error();
@@ -118,6 +122,7 @@ Result<Repetition> Repeater::repeat() {
 Result<PhaseSeconds> Repeater::replay() {
   LOCKSTEP_TRY_VOID(context_.bootstrap.barrier());
   steps_.restart();
+  const BoundThread bound(plan_.cores);
   LOCKSTEP_TRY_VOID(launcher::replay(recorded_, steps_));
   return seconds_of_steps();
 }

@@ -41,6 +41,7 @@ struct ModelOptions {
 enum class Launch { kMpi, kThreads };
 enum class Strictness { kStrict, kLenient };
 enum class Detection { kOn, kOff };
+enum class Binding { kOwnCores, kNone };  // of compute threads: to cores that are their rank's alone (ranks/binding.h)
 enum class Meeting { kAgreed, kBare };
 
 /// Where what a backend compiled is kept.
@@ -69,6 +70,7 @@ struct NeuronOptions {
 struct RunOptions {
   Launch launch = Launch::kMpi;
   std::optional<int> threads;  // of each rank; default: its cores
+  Binding binding = Binding::kOwnCores;
   std::string backend = "cpu";
   std::optional<std::string> instruction_set;  // of the backend cpu; default: the best of the machine
   std::string communicator = "auto";

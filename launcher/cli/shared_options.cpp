@@ -148,6 +148,13 @@ void add_run_options(CLI::App& app, RunOptions& options) {
   app.add_option("--threads", options.threads, "Compute threads of a rank; default: the cores that it was given")
       ->check(CLI::Range(1, 1024))
       ->type_name("N");
+  app.add_option("--bind-threads", options.binding,
+                 "auto (default): bind each compute thread to a core where a rank's cores are its alone; none: never "
+                 "(docs/launching.md)")
+      ->transform(CLI::CheckedTransformer(
+                      std::map<std::string, Binding>{{"auto", Binding::kOwnCores}, {"none", Binding::kNone}})
+                      .description("{auto,none}"))
+      ->type_name("HOW");
   app.add_option("--backend", options.backend, "cpu, reference or neuron (docs/neuron.md)")
       ->check(CLI::IsMember({"cpu", "reference", "neuron"}))
       ->capture_default_str()

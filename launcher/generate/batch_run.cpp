@@ -140,9 +140,10 @@ Result<void> write_out(const GenerateCommand& command, const RankContext& contex
 }
 
 /// Runs the rows that are left. @collective @blocking
-Result<void> run_rows(const RankContext& context, RankMonitor& monitor, actors::Session& session,
+Result<void> run_rows(const RankContext& context, const Plan& plan, RankMonitor& monitor, actors::Session& session,
                       const LoadedModel& loaded, BatchFlow* flow) {
-  const Result<void> ended = run_session(context, monitor, session, *loaded.engine, [&] { flow->start(session); });
+  const Result<void> ended =
+      run_session(context, plan, monitor, session, *loaded.engine, [&] { flow->start(session); });
   return flow == nullptr ? ended : flow->finish(ended);
 }
 
@@ -175,7 +176,7 @@ Result<void> run_batch_rank(const GenerateCommand& command, RankContext context,
   LOCKSTEP_TRY(actors::Session * session, open_session(context, own_session));
   context.phases.enter("run");
   if (batch) context.log.info("{}", phases_line(context.phases));
-  LOCKSTEP_TRY_VOID(run_rows(context, monitor, *session, loaded, flow.get()));
+  LOCKSTEP_TRY_VOID(run_rows(context, *plan, monitor, *session, loaded, flow.get()));
 
   context.phases.enter("report");
   if (!batch) return ok();

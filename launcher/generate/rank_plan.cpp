@@ -4,6 +4,7 @@
 
 #include "launcher/generate/job.h"
 #include "launcher/ranks/agreements.h"
+#include "launcher/ranks/binding.h"
 #include "launcher/ranks/serving_spec.h"
 
 namespace lockstep::launcher {
@@ -75,12 +76,15 @@ Result<std::optional<Plan>> make_plan(const GenerateCommand& command, const Rank
   return std::optional(std::move(plan));
 }
 
-Result<void> run_session(const RankContext& context, RankMonitor& monitor, actors::Session& session,
+Result<void> run_session(const RankContext& context, const Plan& plan, RankMonitor& monitor, actors::Session& session,
                          shards::Engine& engine, const std::function<void()>& submit) {
   const RankId rank(context.bootstrap.rank());
   monitor.watch(&session, rank);
   if (rank.value == 0) submit();
-  const Result<void> ended = session.run_executor(rank, engine);
+  const Result<void> ended = [&] {
+    const BoundThread bound(plan.cores);
+    return session.run_executor(rank, engine);
+  }();
   if (!ended.has_value()) context.on_failure(ended.error());
   monitor.forget();
   return ended;

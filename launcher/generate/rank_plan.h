@@ -23,7 +23,7 @@ Result<std::optional<Plan>> make_plan(const GenerateCommand& command, const Rank
                                       const PrepareJob& prepare);
 
 /// Runs the session's steps until it ends; rank 0 calls `submit` before. @collective @blocking
-Result<void> run_session(const RankContext& context, RankMonitor& monitor, actors::Session& session,
+Result<void> run_session(const RankContext& context, const Plan& plan, RankMonitor& monitor, actors::Session& session,
                          shards::Engine& engine, const std::function<void()>& submit);
 
 /// What there is to say of the run, all ranks together. @collective @blocking

@@ -137,7 +137,7 @@ Result<void> run_rank(const GenerateCommand& command, RankContext given, RankMon
                                   .max_time = job.max_time,
                                   .show = show_on_stdout(command, job),
                                   .as_made = job.answers_as_made});
-  LOCKSTEP_TRY_VOID(run_session(context, monitor, *session, observation.timed(*loaded.engine),
+  LOCKSTEP_TRY_VOID(run_session(context, plan, monitor, *session, observation.timed(*loaded.engine),
                                 [&] { submit_all(*session, job, answers, observation); }));
 
   context.phases.enter("report");

@@ -7,6 +7,7 @@
 #include "launcher/compile/step_graphs.h"
 #include "launcher/neuron/neuron_backend.h"
 #include "launcher/ranks/agreements.h"
+#include "launcher/ranks/binding.h"
 #include "launcher/ranks/compile_cache.h"
 #include "launcher/ranks/differing_communicator.h"
 #include "runtime/checkpoint/stored_tensors.h"
@@ -104,6 +105,8 @@ Result<void> place_ranks(const RankContext& context, Plan& plan) {
     plan.placement.ranks.push_back({.place = place, .threads = threads});
   }
   plan.threads = plan.placement.ranks.at(static_cast<size_t>(context.bootstrap.rank())).threads;
+  const bool binds = context.run.backend == "cpu" && context.run.binding == Binding::kOwnCores;
+  if (binds) plan.cores = cores_of_threads(plan.placement, context.bootstrap.rank());
   return ok();
 }
 
@@ -188,7 +191,7 @@ Result<void> add_drafter(const Plan& plan, std::unique_ptr<shards::Shard> shard,
 /// The backend of the command's options, and the cache of one that compiles ahead of time. @collective @blocking
 Result<void> start_backend(const RankContext& context, const Plan& plan, LoadedModel& loaded) {
   if (context.run.backend != "neuron") {
-    LOCKSTEP_TRY(loaded.backend, make_backend(context.run, plan.threads));
+    LOCKSTEP_TRY(loaded.backend, make_backend(context.run, plan.threads, plan.cores));
     return ok();
   }
   const auto open = [&]() -> Result<void> {
@@ -206,6 +209,7 @@ Result<LoadedModel> load_model(const RankContext& context, const Plan& plan, dev
   LoadedModel loaded;
   std::string statement, contents;
   const auto locally = [&]() -> Result<void> {
+    const BoundThread bound(plan.cores);  // memory comes from where it is first written
     LOCKSTEP_TRY_VOID(start_backend(context, plan, loaded));
     loaded.graphs = std::make_unique<device::GraphRegister>(
         *loaded.backend, context.run.strictness == Strictness::kStrict ? device::GraphRegister::AfterClose::kRefuse
@@ -300,8 +304,9 @@ void log_plan(const RankContext& context, const Plan& plan, const ChosenCommunic
     log.info("messages up to {} go by {} ({:.1f} us)", to_string(Bytes(choice.bytes)), choice.name,
              choice.microseconds);
   }
-  log.info("{} slots of {} tokens, prefill chunks of {} rows, {}, {} threads a rank", model.shard.slots,
-           model.shard.capacity, model.shard.chunk, to_string(model.shard.dtype), plan.threads);
+  log.info("{} slots of {} tokens, prefill chunks of {} rows, {}, {} threads a rank{}", model.shard.slots,
+           model.shard.capacity, model.shard.chunk, to_string(model.shard.dtype), plan.threads,
+           plan.cores.empty() ? "" : ", each bound to a core");
   if (model.shard.drafts > 0) {
     log.info("{} tokens are drafted a step by {}", model.shard.drafts,
              plan.draft ? plan.draft->checkpoint->string() : "looking them up in the row's own past");

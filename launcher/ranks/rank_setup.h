@@ -111,6 +111,7 @@ struct Plan {
   Placement placement;            // the same with threads and devices
   std::vector<int> neuron_cores;  // by rank, among those of its host; empty: another backend
   int threads = 1;
+  std::vector<int> cores;  // that these are bound to, one each; empty: not bound
 };
 
 /// What keeps a loaded model alive; each member uses those before it.

@@ -40,10 +40,11 @@ int default_threads(const std::vector<transport::RankPlace>& places, int rank) {
   return std::max(1, static_cast<int>(share + 1e-9));
 }
 
-Result<std::unique_ptr<device::Backend>> make_backend(const RunOptions& run, int threads) {
+Result<std::unique_ptr<device::Backend>> make_backend(const RunOptions& run, int threads, std::vector<int> cores) {
   if (run.backend == "reference") return reference::make_backend({.threads = threads, .module_directory = {}});
   LOCKSTEP_CHECK(run.backend == "cpu", run.backend);
-  return cpu::make_backend({.threads = threads, .isa = cpu::isa_of(instruction_set_of(run))});
+  return cpu::make_backend(
+      {.threads = threads, .cores = std::move(cores), .isa = cpu::isa_of(instruction_set_of(run))});
 }
 
 std::string instruction_set_of(const RunOptions& run) {

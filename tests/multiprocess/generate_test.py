@@ -3,12 +3,28 @@
     generate_test.py PROGRAM MODEL GOLDENS
 """
 import json
+import os
 import pathlib
 import struct
 import subprocess
 import tempfile
 
+import jobs
 import program
+
+
+def bound_cores(pid):
+    """The cores that some thread of a process is bound to, alone, at this moment."""
+    cores = set()
+    for status in pathlib.Path(f"/proc/{pid}/task").glob("*/status"):
+        try:
+            words = dict(line.split(":", 1) for line in status.read_text().splitlines())
+        except (FileNotFoundError, ProcessLookupError):  # ended meanwhile
+            continue
+        allowed = words["Cpus_allowed_list"].strip()
+        if allowed.isdecimal():
+            cores.add(int(allowed))
+    return cores
 
 
 def goldens():
@@ -75,6 +91,41 @@ class RealModel(program.Folder):
                      30, "--seed", 5, "--ignore-eos", "--dtype", "float32")
         by_processes, by_threads = self.answer_of(*arguments, ranks=2), self.answer_of(*arguments, threads=3)
         self.assertEqual(by_processes["sequences"], by_threads["sequences"])
+
+
+class Threads(program.Folder):
+    """A thread for each core that the process may use."""
+    cores = os.sched_getaffinity(0)
+
+    def run_with(self, *options):
+        """Cores that threads were bound to while it ran, and what it said."""
+        words = ["generate", "--model", program.MODEL, "--prompt", "Once", "--max-new-tokens", "48", "--ignore-eos",
+                 "--threads", str(len(self.cores)), *options]
+        log = self.folder / "log"
+        with open(log, "wb") as output, subprocess.Popen([program.PROGRAM, *words], stdout=subprocess.DEVNULL,
+                                                         stdin=subprocess.DEVNULL, stderr=output) as process:
+            cores = set()
+
+            def has_ended():
+                cores.update(bound_cores(process.pid))
+                return process.poll() is not None
+
+            try:
+                jobs.wait_until(has_ended, what="the program's end")
+            finally:
+                process.kill()
+        self.assertEqual(process.returncode, 0, log.read_text())
+        return cores, log.read_text()
+
+    def test_each_is_bound_to_its_core(self):
+        cores, log = self.run_with()
+        self.assertEqual(cores, self.cores)
+        self.assertIn("each bound to a core", log)
+
+    def test_none_is_bound_where_the_user_says_so(self):
+        cores, log = self.run_with("--bind-threads", "none")
+        self.assertLess(len(cores), max(2, len(self.cores)))  # on one core everything is
+        self.assertNotIn("bound", log)
 
 
 class BadInput(program.Folder):

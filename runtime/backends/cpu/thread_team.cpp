@@ -48,7 +48,6 @@ Result<std::unique_ptr<ThreadTeam>> ThreadTeam::start(int threads, const std::ve
   LOCKSTEP_CHECK(threads >= 1, threads);
   LOCKSTEP_CHECK(cores.empty() || static_cast<int>(cores.size()) == threads, cores.size(), threads);
   std::unique_ptr<ThreadTeam> team(new ThreadTeam(threads));
-  if (!cores.empty()) LOCKSTEP_TRY_VOID(bind(pthread_self(), cores[0]));
   for (int worker = 1; worker < threads; ++worker) {
     team->helpers_.emplace_back([t = team.get(), worker] { t->help(worker); });
     if (!cores.empty()) LOCKSTEP_TRY_VOID(bind(team->helpers_.back().native_handle(), cores[worker]));

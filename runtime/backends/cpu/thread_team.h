@@ -34,7 +34,8 @@ constexpr Share share_of(int64_t count, Part part) {
 /// Used by one thread, which is worker 0 of every job.
 class ThreadTeam {
  public:
-  /// Starts `threads` − 1 helpers and binds worker i (the calling thread for 0) to `cores[i]` unless `cores` is empty.
+  /// Starts `threads` − 1 helpers and binds each worker i of them to `cores[i]` unless `cores` is empty. The calling
+  /// thread, worker 0, stays as it is: threads that it starts later would inherit its binding.
   static Result<std::unique_ptr<ThreadTeam>> start(int threads, const std::vector<int>& cores);
   ~ThreadTeam();
   ThreadTeam(const ThreadTeam&) = delete;

@@ -66,23 +66,28 @@ TEST(ThreadTeam, RunsAJobOncePerWorkerAndReturnsWhenAllAreDone) {
   }
 }
 
-TEST(ThreadTeam, BindsEachWorkerToItsCore) {
+TEST(ThreadTeam, BindsEachHelperToItsCoreAndLeavesTheCallerAsItIs) {
   cpu_set_t before;
   ASSERT_EQ(sched_getaffinity(0, sizeof before, &before), 0);
   int core = 0;
   while (!CPU_ISSET(core, &before)) ++core;
-  {
-    const auto team = ThreadTeam::start(2, {core, core}).value();
-    std::array<int, 2> found{-1, -1};
-    team->run([](void* cells, Part part) { (*static_cast<std::array<int, 2>*>(cells))[part.worker] = sched_getcpu(); },
-              &found);
-    EXPECT_EQ(found, (std::array<int, 2>{core, core}));
+  const auto team = ThreadTeam::start(3, {core, core, core}).value();
+  std::array<cpu_set_t, 3> found{};
+  team->run(
+      [](void* sets, Part part) {
+        cpu_set_t& own = (*static_cast<std::array<cpu_set_t, 3>*>(sets))[part.worker];
+        sched_getaffinity(0, sizeof own, &own);
+      },
+      &found);
+  EXPECT_TRUE(CPU_EQUAL(&found[0], &before));
+  for (const int worker : {1, 2}) {
+    EXPECT_EQ(CPU_COUNT(&found[worker]), 1);
+    EXPECT_TRUE(CPU_ISSET(core, &found[worker]));
   }
-  sched_setaffinity(0, sizeof before, &before);
 }
 
 TEST(ThreadTeam, RefusesACoreThatTheMachineLacks) {
-  const auto team = ThreadTeam::start(1, {1000000});
+  const auto team = ThreadTeam::start(2, {0, 1000000});
   ASSERT_FALSE(team.has_value());
   EXPECT_EQ(team.error().kind, ErrorKind::kUnavailable);
 }
