@@ -73,6 +73,10 @@ Json repetitions_of(const BenchReport& report) {
                     {"read_kernel", r.limits.read_kernel},
                     {"flops_per_s", r.limits.flops_per_s},
                     {"flops_kernel", r.limits.flops_kernel}});
+    if (const auto pair = report.numerics_pair(r)) {
+      const InvarianceCost cost = invariance_cost({*pair});
+      list.back()["invariance_cost"] = {{"prefill", cost.prefill.median}, {"decode", cost.decode.median}};
+    }
     if (r.replay) list.back()["replay"] = {{"prefill_s", r.replay->prefill}, {"decode_s", r.replay->decode}};
   }
   return list;
@@ -212,10 +216,15 @@ double BenchReport::of_bandwidth(const Repetition& r) const {
   return per_second(bytes_per_token * decode_tokens_per_s(r), r.limits.read_bytes_per_s);
 }
 
+std::optional<NumericsPair> BenchReport::numerics_pair(const Repetition& r) const {
+  if (!r.fast) return std::nullopt;
+  return NumericsPair{{r.prefill_s, r.decode_s}, *r.fast};
+}
+
 std::optional<InvarianceCost> BenchReport::cost_of_invariance() const {
   std::vector<NumericsPair> pairs;
   for (const Repetition& r : repetitions) {
-    if (r.fast) pairs.push_back({{r.prefill_s, r.decode_s}, *r.fast});
+    if (const auto pair = numerics_pair(r)) pairs.push_back(*pair);
   }
   if (pairs.empty()) return std::nullopt;
   return invariance_cost(pairs);

@@ -86,7 +86,8 @@ struct BenchReport {
   FirstToken first_token() const;
   /// A quantity over all repetitions.
   Spread spread(double (BenchReport::*quantity)(const Repetition&) const) const;
-  /// Absent unless it was asked for.
+  /// Both absent unless it was asked for.
+  std::optional<NumericsPair> numerics_pair(const Repetition& r) const;
   std::optional<InvarianceCost> cost_of_invariance() const;
   /// Whether a median ratio is above `kBadProbeRatio`. Single ones may be where the machine changes its speed.
   bool has_bad_probe() const;

@@ -209,7 +209,10 @@ TEST(BenchReport, DividesTheTimesOfInvariantSumsByThoseOfFastOnesBesideThem) {
     report.repetitions.push_back(repetition);
   }
   report.repetitions.erase(report.repetitions.begin());
-  const Json cost = Json::parse(to_json(report))["invariance_cost"];
+  const Json json = Json::parse(to_json(report));
+  EXPECT_DOUBLE_EQ(json["repetitions"][2]["invariance_cost"]["decode"], report.repetitions[2].decode_s / 0.5 - 1);
+  EXPECT_DOUBLE_EQ(json["repetitions"][0]["invariance_cost"]["prefill"], report.repetitions[0].prefill_s / 2 - 1);
+  const Json cost = json["invariance_cost"];
   EXPECT_DOUBLE_EQ(cost["prefill"]["median"], 0.0);
   EXPECT_DOUBLE_EQ(cost["decode"]["min"], 0.0);
   EXPECT_DOUBLE_EQ(cost["decode"]["median"], 0.25);

@@ -17,6 +17,7 @@
 #include <nlohmann/json.hpp>
 #include <string_view>
 
+#include "launcher/ranks/binding.h"
 #include "launcher/ranks/wiring.h"
 #include "runtime/core/abort_flag.h"
 #include "runtime/trace/recorded_communicator.h"
@@ -198,6 +199,10 @@ Result<void> run(const Settings& settings) {
                  "[collective_benchmark] found 1 rank, expected 2 or more; start it with mpirun -n 2"};
   }
   LOCKSTEP_TRY(const auto places, bootstrap->places());
+  launcher::Placement placement;
+  for (const transport::RankPlace& place : places) placement.ranks.push_back({.place = place});
+  // As the threads of a rank are.
+  const launcher::BoundThread bound(launcher::cores_of_threads(placement, bootstrap->rank()));
   launcher::ChosenCommunicator chosen;
   if (settings.way == "past-cache") {
     LOCKSTEP_TRY(chosen.communicator,
