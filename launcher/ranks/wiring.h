@@ -24,7 +24,7 @@ bool on_one_host(const std::vector<transport::RankPlace>& places);
 int default_threads(const std::vector<transport::RankPlace>& places, int rank);
 
 /// "cpu" or "reference"; launcher/neuron makes the third.
-Result<std::unique_ptr<device::Backend>> make_backend(const RunOptions& run, int threads, std::vector<int> cores);
+Result<std::unique_ptr<device::Backend>> make_backend(const RunOptions& run, int threads, std::vector<int> cores = {});
 
 /// The instruction set that the backend "cpu" would take here, as the command line spells it.
 std::string instruction_set_of(const RunOptions& run);

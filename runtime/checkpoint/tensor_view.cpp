@@ -10,6 +10,9 @@ namespace {
 
 constexpr int64_t kBufferBytes = int64_t{1} << 20;
 constexpr int64_t kPageBytes = 4096;
+// Between two wanted places, announced with them: a disk brings so many bytes in about the time that a request more
+// takes, and where ranks of one host each take a part of every row, another rank wants them.
+constexpr int64_t kBytesOfARequest = 64 << 10;
 constexpr int64_t kNarrowGap = 4;   // elements from one to the next up to which a vector is read in one go
 constexpr int64_t kLeastRuns = 32;  // of a tile that is transposed, so that what is written is not too thin
 
@@ -193,7 +196,7 @@ void expect_view(const StoredFiles& files, const TensorView& view, Range rows, R
   const auto size = static_cast<int64_t>(size_of(view.dtype));
   Range wanted;  // bytes, not announced yet
   const auto add = [&](int64_t offset, int64_t bytes) {
-    if (wanted.size() > 0 && offset >= wanted.begin && offset - wanted.end <= kPageBytes) {
+    if (wanted.size() > 0 && offset >= wanted.begin && offset - wanted.end <= kBytesOfARequest) {
       wanted.end = std::max(wanted.end, offset + bytes);
       return;
     }
