@@ -67,9 +67,8 @@ std::string_view formulas() {
          "  of peak          FLOPs per token · prefill tokens/s / dot probe\n"
          "  of limit         decode tokens/s / min(read probe / bytes per token, dot probe / FLOPs of a decode token)\n"
          "A probe is the best of several kernels (and page sizes), each by the median of its passes, before and after\n"
-         "each repetition; the ratio of a repetition is to the mean of the two. A median ratio above 1.02 says that "
-         "the\n"
-         "probe is bad.\n";
+         "each repetition; the ratio of a repetition is to the mean of the two. A median ratio above 1.02 says\n"
+         "that the probe is bad.\n";
 }
 
 }  // namespace lockstep::launcher

@@ -79,15 +79,7 @@ Result<trace::RankTimeline> Repeater::run_timed(Answers& answers) {
     LOCKSTEP_TRY(mine.pings_at_begin, ping(context_.bootstrap, context_.clock));
   }
   steps_.restart();
-  monitor_.watch(session_, rank);
-  if (is_first()) submit_all(answers);
-  const Result<void> ended = [&] {
-    const BoundThread bound(plan_.cores);
-    return session_->run_executor(rank, steps_);
-  }();
-  if (!ended.has_value()) context_.on_failure(ended.error());
-  monitor_.forget();
-  if (!ended.has_value()) return ended.error();
+  LOCKSTEP_TRY_VOID(run_session(context_, plan_, monitor_, *session_, steps_, [&] { submit_all(answers); }));
   if (!has_one_clock) {
     LOCKSTEP_TRY(mine.pings_at_end, ping(context_.bootstrap, context_.clock));
   }

@@ -4,7 +4,6 @@
 
 #include "launcher/generate/job.h"
 #include "launcher/ranks/agreements.h"
-#include "launcher/ranks/binding.h"
 #include "launcher/ranks/serving_spec.h"
 
 namespace lockstep::launcher {
@@ -74,20 +73,6 @@ Result<std::optional<Plan>> make_plan(const GenerateCommand& command, const Rank
   LOCKSTEP_TRY_VOID(transport::agree(bootstrap, "options and model",
                                      statement_before_weights(command, model.spec, model.partition, model.shard)));
   return std::optional(std::move(plan));
-}
-
-Result<void> run_session(const RankContext& context, const Plan& plan, RankMonitor& monitor, actors::Session& session,
-                         shards::Engine& engine, const std::function<void()>& submit) {
-  const RankId rank(context.bootstrap.rank());
-  monitor.watch(&session, rank);
-  if (rank.value == 0) submit();
-  const Result<void> ended = [&] {
-    const BoundThread bound(plan.cores);
-    return session.run_executor(rank, engine);
-  }();
-  if (!ended.has_value()) context.on_failure(ended.error());
-  monitor.forget();
-  return ended;
 }
 
 Result<RunFacts> facts_of(const RankContext& context, const Plan& plan, const LoadedModel& loaded,

@@ -1,4 +1,4 @@
-// What the ranks of `generate` do alike, whatever the job: plan, run the session's steps, tell of the run.
+// What the ranks of `generate` do alike, whatever the job: plan, and tell of the run.
 #pragma once
 
 #include <functional>
@@ -7,7 +7,6 @@
 #include <utility>
 #include <vector>
 
-#include "actors/session.h"
 #include "launcher/cli/command_line.h"
 #include "launcher/generate/report.h"
 #include "launcher/generate/requests.h"
@@ -21,10 +20,6 @@ using PrepareJob = std::function<Result<JobSizes>(const checkpoint::ModelSpec& s
 /// Config, partition and static sizes; nothing when there is nothing to do (no slots). @collective @blocking
 Result<std::optional<Plan>> make_plan(const GenerateCommand& command, const RankContext& context,
                                       const PrepareJob& prepare);
-
-/// Runs the session's steps until it ends; rank 0 calls `submit` before. @collective @blocking
-Result<void> run_session(const RankContext& context, const Plan& plan, RankMonitor& monitor, actors::Session& session,
-                         shards::Engine& engine, const std::function<void()>& submit);
 
 /// What there is to say of the run, all ranks together. @collective @blocking
 Result<RunFacts> facts_of(const RankContext& context, const Plan& plan, const LoadedModel& loaded,

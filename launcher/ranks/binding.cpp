@@ -1,7 +1,6 @@
 #include "launcher/ranks/binding.h"
 
 #include <algorithm>
-#include <iterator>
 
 namespace lockstep::launcher {
 namespace {
@@ -27,11 +26,13 @@ std::vector<int> cores_of_threads(const Placement& placement, int rank) {
   }
   const auto threads = static_cast<size_t>(own.threads);
   const bool is_restricted = static_cast<int>(cores.size()) < own.place.host_cores;
-  const bool are_given = are_own && (threads == cores.size() || (is_restricted && threads < cores.size()));
-  if (!are_given && (!are_common || together != cores.size())) return {};
-  if (are_given) before = 0;
-  return {cores.begin() + static_cast<std::ptrdiff_t>(before),
-          cores.begin() + static_cast<std::ptrdiff_t>(before + threads)};
+  const auto from = [&](size_t first) {
+    const auto begin = cores.begin() + static_cast<std::ptrdiff_t>(first);
+    return std::vector<int>(begin, begin + static_cast<std::ptrdiff_t>(threads));
+  };
+  if (are_own && (threads == cores.size() || (is_restricted && threads < cores.size()))) return from(0);
+  if (are_common && together == cores.size()) return from(before);
+  return {};
 }
 
 BoundThread::BoundThread(std::span<const int> cores) {

@@ -276,6 +276,20 @@ Result<actors::Session*> open_session(const RankContext& context, std::unique_pt
   return own.get();
 }
 
+Result<void> run_session(const RankContext& context, const Plan& plan, RankMonitor& monitor, actors::Session& session,
+                         shards::Engine& engine, const std::function<void()>& submit) {
+  const RankId rank(context.bootstrap.rank());
+  monitor.watch(&session, rank);
+  if (rank.value == 0) submit();
+  const Result<void> ended = [&] {
+    const BoundThread bound(plan.cores);
+    return session.run_executor(rank, engine);
+  }();
+  if (!ended.has_value()) context.on_failure(ended.error());
+  monitor.forget();
+  return ended;
+}
+
 namespace {
 
 /// "4 ranks on 2 hosts, started by srun: mpi (Open MPI 4.1.4, threads funneled)".

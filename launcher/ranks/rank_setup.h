@@ -150,6 +150,10 @@ Result<LoadedModel> load_model(const RankContext& context, const Plan& plan, dev
 /// @collective @blocking
 Result<actors::Session*> open_session(const RankContext& context, std::unique_ptr<actors::Session>& own);
 
+/// Runs the session's steps until it ends; rank 0 calls `submit` before. @collective @blocking
+Result<void> run_session(const RankContext& context, const Plan& plan, RankMonitor& monitor, actors::Session& session,
+                         shards::Engine& engine, const std::function<void()>& submit);
+
 /// Logs where ranks are, who owns what and how messages go; on rank 0.
 void log_plan(const RankContext& context, const Plan& plan, const ChosenCommunicator& chosen);
 

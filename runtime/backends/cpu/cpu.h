@@ -13,7 +13,7 @@ namespace lockstep::cpu {
 
 struct Options {
   int threads = 1;         // workers of a step; the thread that runs the executables is worker 0
-  std::vector<int> cores;  // worker i is bound to cores[i]; empty: no binding. Worker 0 binds itself, where it wants to
+  std::vector<int> cores;  // of the workers: all but worker 0, the caller's thread, are bound to theirs; empty: none is
   std::optional<Isa> isa = std::nullopt;  // at most the machine's best, which is the default
 
   /// Fails with `kInvalidArgument` for a count below 1 or cores that are not one per thread.

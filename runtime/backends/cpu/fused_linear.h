@@ -66,7 +66,7 @@ class FusedLinear {
   std::variant<LinearTask, Int8LinearTask> task_;
   MakeRow make_row_;
   bool arranges_alone_ = false;
-  StealableShares shares_{0};
+  StealableShares shares_{0};  // of no workers: panels stay where they are
   std::vector<Tail> tails_;
 };
 

@@ -10,6 +10,7 @@
 
 #include <atomic>
 #include <cstdint>
+#include <utility>
 #include <vector>
 
 #include "runtime/backends/cpu/thread_team.h"
@@ -32,25 +33,33 @@ class StealableShares {
   /// passed over, for its units are its own then.
   Share take(Part part) {
     for (int i = 0; i < workers(); ++i) {
-      const int of = (part.worker + i) % workers();
-      std::atomic<uint64_t>& left = left_[static_cast<size_t>(of)].units;
-      uint64_t word = left.load(std::memory_order_relaxed);
-      for (Share all = share_of_word(word); all.begin < all.end; all = share_of_word(word)) {
-        const int64_t half = (all.end - all.begin + 1) / 2;
-        const bool is_own = i == 0;
-        const int64_t cut = is_own ? all.begin + (workers() == 1 ? all.end - all.begin : half) : all.end - half;
-        const Share rest = is_own ? Share{cut, all.end} : Share{all.begin, cut};
-        if (!left.compare_exchange_weak(word, word_of(rest), std::memory_order_relaxed)) continue;
-        return is_own ? Share{all.begin, cut} : Share{cut, all.end};
-      }
+      const int owner = (part.worker + i) % workers();
+      const Share piece = cut_off(owner, i == 0 ? Side::kFront : Side::kEnd);
+      if (piece.begin < piece.end) return piece;
     }
     return {};
   }
 
  private:
+  enum class Side { kFront, kEnd };
   struct alignas(64) Left {
     std::atomic<uint64_t> units = 0;  // begin, end
   };
+
+  /// Half of what is left of a worker's share, or all of it where nobody could take the rest.
+  Share cut_off(int owner, Side side) {
+    std::atomic<uint64_t>& left = left_[static_cast<size_t>(owner)].units;
+    uint64_t word = left.load(std::memory_order_relaxed);
+    for (Share all = share_of_word(word); all.begin < all.end; all = share_of_word(word)) {
+      const int64_t count = all.end - all.begin, size = workers() == 1 ? count : (count + 1) / 2;
+      const int64_t cut = side == Side::kFront ? all.begin + size : all.end - size;
+      Share piece{all.begin, cut}, rest{cut, all.end};
+      if (side == Side::kEnd) std::swap(piece, rest);
+      if (left.compare_exchange_weak(word, word_of(rest), std::memory_order_relaxed)) return piece;
+    }
+    return {};
+  }
+
   static uint64_t word_of(Share share) {
     return static_cast<uint64_t>(share.begin) << 32 | static_cast<uint64_t>(share.end);
   }
