@@ -131,6 +131,7 @@ class SliceReader final : public device::WeightReader {
 
   Result<void> read(const graph::Value& weight, Range rows, std::span<std::byte> dst) const override;
   int64_t rows_at_once(const graph::Value& weight) const override;
+  int64_t place_of(const graph::Value& weight) const override;
   void expect(const graph::Value& weight, Range rows) const override;
 
   std::vector<TensorFingerprint> replicated() const;
@@ -213,6 +214,10 @@ int64_t SliceReader::rows_at_once(const graph::Value& weight) const {
   int64_t rows = 1;
   for (const graph::WeightSlice& slice : weight.slices) rows = std::max(rows, source_.rows_at_once(slice.tensor));
   return rows;
+}
+
+int64_t SliceReader::place_of(const graph::Value& weight) const {
+  return weight.slices.empty() ? 0 : source_.place_of(weight.slices.front().tensor);
 }
 
 void SliceReader::expect(const graph::Value& weight, Range rows) const {

@@ -28,26 +28,38 @@ class WeightSource {
     return 1;
   }
 
+  /// Where `tensor` lies among all of them: they are best read in ascending order.
+  virtual int64_t place_of(const std::string& tensor) const {
+    (void)tensor;
+    return 0;
+  }
+
   /// These ranges will be read soon. Never waits.
   virtual void expect(const std::string& tensor, std::span<const Range> ranges) const { (void)tensor, (void)ranges; }
 };
 
+/// Whether the system is told what will be read next, or others read it ahead (checkpoint::ReadAhead).
+enum class Fetching { kAnnounced, kReadAhead };
+
 /// The tensors of an open checkpoint, which outlives the source.
 class CheckpointWeights final : public WeightSource {
  public:
-  explicit CheckpointWeights(const checkpoint::Checkpoint& checkpoint) : checkpoint_(checkpoint) {}
+  explicit CheckpointWeights(const checkpoint::Checkpoint& checkpoint, Fetching fetching = Fetching::kAnnounced)
+      : checkpoint_(checkpoint), fetching_(fetching) {}
 
   Result<void> read(const std::string& tensor, const Shape& whole, std::span<const Range> ranges, DType dtype,
                     std::span<std::byte> dst) const override {
     return checkpoint_.read(tensor, whole, ranges, dtype, dst);
   }
   int64_t rows_at_once(const std::string& tensor) const override { return checkpoint_.rows_at_once(tensor); }
+  int64_t place_of(const std::string& tensor) const override { return checkpoint_.place_of(tensor); }
   void expect(const std::string& tensor, std::span<const Range> ranges) const override {
-    checkpoint_.expect(tensor, ranges);
+    if (fetching_ == Fetching::kAnnounced) checkpoint_.expect(tensor, ranges);
   }
 
  private:
   const checkpoint::Checkpoint& checkpoint_;
+  const Fetching fetching_;
 };
 
 /// Weights that exist nowhere: pseudo-random values of a trained model's size, a function of (tensor, row, column), so

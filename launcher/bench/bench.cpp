@@ -15,7 +15,7 @@ Result<void> bench(const BenchCommand& command) {
   if (command.run.exit_record) {
     LOCKSTEP_TRY_VOID(check_writable(*command.run.exit_record / "rank-0.json", "--exit-record"));
   }
-  return run_ranks(command.run, command.model.tp, [&](RankContext context, RankMonitor& monitor) {
+  return run_ranks(command.run, command.model.tp, command.model.model, [&](RankContext context, RankMonitor& monitor) {
     return run_bench_rank(command, std::move(context), monitor);
   });
 }

@@ -163,7 +163,7 @@ Result<void> examine_group(Examination& all, const Clock& clock, DoctorReport& r
   all.mpi_began = clock.now();
   all.desk.enter(kMpiStage);
   if (all.mail != nullptr) all.mail->say(kMpiStage);
-  const Result<void> ran = run_ranks(run_options(all.command), all.command.tp, work);
+  const Result<void> ran = run_ranks(run_options(all.command), all.command.tp, /*model=*/{}, work);
   if (ran.has_value()) return ok();
   if (ran.error().kind == ErrorKind::kCancelled) return ran;
   Check check = failed_check(ran.error());

@@ -25,7 +25,7 @@ Result<void> check_outputs(const GenerateCommand& command) {
 
 Result<void> generate(const GenerateCommand& command) {
   LOCKSTEP_TRY_VOID(check_outputs(command));
-  return run_ranks(command.run, command.model.tp, [&](RankContext context, RankMonitor& monitor) {
+  return run_ranks(command.run, command.model.tp, command.model.model, [&](RankContext context, RankMonitor& monitor) {
     const auto run = command.prompts.jobs_file ? run_batch_rank : run_rank;
     return run(command, std::move(context), monitor);
   });

@@ -48,9 +48,10 @@ RankMemory memory_of(const device::Store& store, const LoadingCost& loading) {
 
 std::string to_text(const RankMemory& memory) {
   const device::MemoryReport& store = memory.store;
-  return fmt::format("{} {} {} {} {} {} {} {}", store.weights.value, store.states_reserved.value,
+  return fmt::format("{} {} {} {} {} {} {} {} {}", store.weights.value, store.states_reserved.value,
                      store.states_resident.value, store.workspace.value, memory.loading.peak.value,
-                     memory.loading.read.value, memory.loading.files.value, memory.peak.value);
+                     memory.loading.read.value, memory.loading.files.value, memory.loading.ahead.value,
+                     memory.peak.value);
 }
 
 RankMemory parse_memory(const std::string& text) {
@@ -58,7 +59,7 @@ RankMemory parse_memory(const std::string& text) {
   device::MemoryReport& store = memory.store;
   std::istringstream(text) >> store.weights.value >> store.states_reserved.value >> store.states_resident.value >>
       store.workspace.value >> memory.loading.peak.value >> memory.loading.read.value >> memory.loading.files.value >>
-      memory.peak.value;
+      memory.loading.ahead.value >> memory.peak.value;
   return memory;
 }
 
@@ -70,6 +71,7 @@ nlohmann::ordered_json to_json(const RankMemory& memory) {
           {"peak_resident_loading", memory.loading.peak.value},
           {"bytes_read_loading", memory.loading.read.value},
           {"bytes_of_files", memory.loading.files.value},
+          {"bytes_read_ahead", memory.loading.ahead.value},
           {"peak_resident", memory.peak.value}};
 }
 

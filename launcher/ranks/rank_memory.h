@@ -13,6 +13,7 @@ struct LoadingCost {
   Bytes peak;   // resident in the process until the model was loaded, at most
   Bytes read;   // from the files of weights, headers included
   Bytes files;  // size of those files; zero where weights are random
+  Bytes ahead;  // read by this process into the page cache before they were loaded (checkpoint::ReadAhead)
 };
 
 /// In bytes. Ranks that are threads of one process share the peaks.

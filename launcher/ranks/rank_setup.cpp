@@ -163,7 +163,9 @@ Result<LoadedShard> load_shard(const RankContext& context, const ModelPlan& plan
     LOCKSTEP_TRY(loaded.checkpoint, checkpoint::open_model_checkpoint(*plan.checkpoint, plan.spec));
     const Range rows = plan.partition.parts.at(static_cast<size_t>(context.bootstrap.rank())).vocabulary;
     LOCKSTEP_TRY_VOID(check_tied_head(plan.spec, *loaded.checkpoint, rows));
-    weights = std::make_unique<shards::CheckpointWeights>(*loaded.checkpoint);
+    const bool is_read_ahead = context.read_ahead != nullptr && context.read_ahead->is_reading();
+    weights = std::make_unique<shards::CheckpointWeights>(
+        *loaded.checkpoint, is_read_ahead ? shards::Fetching::kReadAhead : shards::Fetching::kAnnounced);
   }
   LOCKSTEP_TRY(loaded.shard, shards::Shard::create(std::move(graphs), plan.shard, backend, communicator, *weights));
   return loaded;
@@ -241,6 +243,7 @@ Result<LoadedModel> load_model(const RankContext& context, const Plan& plan, dev
   LOCKSTEP_TRY_VOID(all_succeeded(context.bootstrap, mine));
   loaded.graphs->close();
   loaded.loading.peak = peak_resident();
+  if (context.read_ahead != nullptr) loaded.loading.ahead = context.read_ahead->bytes_read();
   LOCKSTEP_TRY(const std::string common, common_contents(context.bootstrap, contents));
   LOCKSTEP_TRY_VOID(transport::agree(context.bootstrap, "graphs and weights", statement + common));
   return loaded;

@@ -18,6 +18,7 @@
 #include "launcher/ranks/rank_memory.h"
 #include "launcher/ranks/wiring.h"
 #include "runtime/checkpoint/model_spec.h"
+#include "runtime/checkpoint/read_ahead.h"
 #include "runtime/core/abort_flag.h"
 #include "runtime/core/log.h"
 #include "runtime/device/artifact_cache.h"
@@ -42,9 +43,10 @@ struct SharedRanks {
 struct RankContext {
   const RunOptions& run;
   transport::Bootstrap& bootstrap;
-  SharedRanks* shared = nullptr;             // null between processes
-  transport::LaunchEnvironment launch = {};  // what the launcher says of this process
-  ControlPlane control_plane = {};           // between processes
+  SharedRanks* shared = nullptr;                      // null between processes
+  transport::LaunchEnvironment launch = {};           // what the launcher says of this process
+  ControlPlane control_plane = {};                    // between processes
+  const checkpoint::ReadAhead* read_ahead = nullptr;  // of the model's weights; null where there is none
   AbortFlag& abort;
   const Clock& clock;
   const Log& log;
@@ -64,6 +66,7 @@ struct RankContext {
             .shared = shared,
             .launch = launch,
             .control_plane = control_plane,
+            .read_ahead = read_ahead,
             .abort = abort,
             .clock = clock,
             .log = log,

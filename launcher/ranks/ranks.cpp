@@ -4,6 +4,7 @@
 
 #include <csignal>
 #include <cstdlib>
+#include <memory>
 #include <thread>
 
 #include "launcher/atomic_file.h"
@@ -15,6 +16,8 @@
 #include "launcher/ranks/rank_office.h"
 #include "launcher/ranks/recorded_bootstrap.h"
 #include "launcher/ranks/watchdog.h"
+#include "runtime/checkpoint/read_ahead.h"
+#include "runtime/probe/buffer.h"
 #include "transport/launch_environment.h"
 #include "transport/mpi/mpi.h"
 #include "transport/network.h"
@@ -63,6 +66,16 @@ bool is_alone(const transport::LaunchEnvironment& place) {
 /// Sets a variable of an MPI library unless the user has.
 void tell_mpi(const char* name, const std::string& value) { ::setenv(name, value.c_str(), /*overwrite=*/0); }
 
+/// What brings the weights into memory while MPI starts; null where this host needs a part of them only, or may. Of
+/// what the system has free, half is left for the weights as they are packed.
+std::unique_ptr<checkpoint::ReadAhead> read_ahead(const std::filesystem::path& model,
+                                                  const transport::LaunchEnvironment& place) {
+  const bool is_one_host = place.size && place.local_size == place.size && place.local_rank;
+  if (model.empty() || !is_one_host) return nullptr;
+  const checkpoint::ReadAhead::Share share{.index = *place.local_rank, .of = *place.local_size};
+  return std::make_unique<checkpoint::ReadAhead>(model, share, Bytes(probe::available_memory().value / 2));
+}
+
 /// What MPI reads from the environment when it starts. The other library's variables do no harm.
 void prepare_mpi(const RunOptions& options, const transport::LaunchEnvironment& place) {
   // A process that no mpirun of its own MPI started must not try to start daemons: check_world tells it apart.
@@ -102,7 +115,8 @@ Result<std::unique_ptr<transport::Bootstrap>> meet(const transport::LaunchEnviro
 }
 
 Result<void> run_process_rank(const RunOptions& options, const transport::LaunchEnvironment& place,
-                              const std::vector<Fault>& faults, const RankWork& work) {
+                              const std::vector<Fault>& faults, const checkpoint::ReadAhead* ahead,
+                              const RankWork& work) {
   const SteadyClock clock;
   AbortFlag abort;
   RankOffice office(place.rank, clock, options, Faults(faults, place.rank));
@@ -130,6 +144,7 @@ Result<void> run_process_rank(const RunOptions& options, const transport::Launch
               .bootstrap = *bootstrap,
               .launch = place,
               .control_plane = plane,
+              .read_ahead = ahead,
               .abort = abort,
               .clock = clock,
               .log = office.log(),
@@ -157,7 +172,7 @@ Result<void> run_process_rank(const RunOptions& options, const transport::Launch
 }
 
 Result<void> run_thread_ranks(const RunOptions& options, int size, const std::vector<Fault>& faults,
-                              const RankWork& work) {
+                              const checkpoint::ReadAhead* ahead, const RankWork& work) {
   const SteadyClock clock;
   AbortFlag abort;  // one for all ranks: they share a fate
   std::vector<std::unique_ptr<RankOffice>> offices;
@@ -181,6 +196,7 @@ Result<void> run_thread_ranks(const RunOptions& options, int size, const std::ve
       return work({.run = options,
                    .bootstrap = bootstrap,
                    .shared = &shared,
+                   .read_ahead = ahead,
                    .abort = abort,
                    .clock = clock,
                    .log = office.log(),
@@ -221,15 +237,20 @@ Result<void> check_folders(const RunOptions& run) {
 
 }  // namespace
 
-Result<void> run_ranks(const RunOptions& run, std::optional<int> tp, const RankWork& work) {
+Result<void> run_ranks(const RunOptions& run, std::optional<int> tp, const std::filesystem::path& model,
+                       const RankWork& work) {
   std::vector<Fault> faults;
   for (const std::string& text : run.faults) {
     LOCKSTEP_TRY(faults.emplace_back(), parse_fault(text));
   }
   LOCKSTEP_TRY_VOID(check_folders(run));
-  if (run.launch == Launch::kThreads) return run_thread_ranks(run, tp.value_or(1), faults, work);
-  LOCKSTEP_TRY(const transport::LaunchEnvironment place, transport::read_launch_environment(environment));
-  return run_process_rank(run, place, faults, work);
+  transport::LaunchEnvironment place;  // of ranks that are threads: one process, alone
+  if (run.launch == Launch::kMpi) {
+    LOCKSTEP_TRY(place, transport::read_launch_environment(environment));
+  }
+  const auto ahead = read_ahead(model, place);
+  if (run.launch == Launch::kThreads) return run_thread_ranks(run, tp.value_or(1), faults, ahead.get(), work);
+  return run_process_rank(run, place, faults, ahead.get(), work);
 }
 
 }  // namespace lockstep::launcher

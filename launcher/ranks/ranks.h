@@ -2,6 +2,7 @@
 // the watchdogs around MPI.
 #pragma once
 
+#include <filesystem>
 #include <functional>
 #include <optional>
 
@@ -13,7 +14,10 @@ namespace lockstep::launcher {
 /// The work of one rank.
 using RankWork = std::function<Result<void>(RankContext context, RankMonitor& monitor)>;
 
-/// Runs `work` once per rank of this process; `tp` says how many ranks there are when they are threads. @blocking
-Result<void> run_ranks(const RunOptions& run, std::optional<int> tp, const RankWork& work);
+/// Runs `work` once per rank of this process; `tp` says how many ranks there are when they are threads. The weights of
+/// the folder `model` are read ahead meanwhile, where all ranks are on this host: together they need all of them.
+/// Empty: nothing is. @blocking
+Result<void> run_ranks(const RunOptions& run, std::optional<int> tp, const std::filesystem::path& model,
+                       const RankWork& work);
 
 }  // namespace lockstep::launcher

@@ -55,6 +55,10 @@ class Checkpoint {
   /// keeps the matrix transposed.
   virtual int64_t rows_at_once(std::string_view name) const = 0;
 
+  /// Where the tensor `name` begins among the bytes of all files, one file after the other: disks like to be read in
+  /// this order. 0 for one that is not there.
+  virtual int64_t place_of(std::string_view name) const = 0;
+
   /// `ranges` of the tensor `name` will be read soon: where the file is not in memory yet, its bytes start on their
   /// way. Never waits for them; does nothing for a tensor that cannot be read.
   virtual void expect(std::string_view name, std::span<const Range> ranges) const = 0;

@@ -113,6 +113,22 @@ int64_t StoredFiles::bytes_of_files() const {
   return bytes;
 }
 
+std::vector<const RandomAccessFile*> StoredFiles::files_on_disk() const {
+  std::vector<const RandomAccessFile*> files;
+  for (const auto& [path, file] : files_) {
+    if (!file->was_cached()) files.push_back(file.get());
+  }
+  return files;
+}
+
+int64_t StoredFiles::place_of(const std::filesystem::path& path, int64_t offset) const {
+  for (const auto& [before, file] : files_) {
+    if (before == path) break;
+    offset += file->size();
+  }
+  return offset;
+}
+
 uint64_t StoredFiles::fingerprint() const {
   Fingerprint print;
   for (const auto& [path, file] : files_) print.add(path.filename().string()).add(file->size());

@@ -9,6 +9,7 @@
 #include <memory>
 #include <span>
 #include <string>
+#include <vector>
 
 #include "runtime/checkpoint/byte_source.h"
 #include "runtime/checkpoint/checkpoint.h"
@@ -44,6 +45,12 @@ class StoredFiles {
 
   /// `Checkpoint::bytes_of_files`.
   int64_t bytes_of_files() const;
+
+  /// Those that were not in the system's memory when they were opened, in the order of their names.
+  std::vector<const RandomAccessFile*> files_on_disk() const;
+
+  /// A number that ascends with the names of the files, and in a file with `offset`.
+  int64_t place_of(const std::filesystem::path& path, int64_t offset) const;
 
  private:
   using HeaderReader = Result<TensorMap> (*)(const ByteSource& file);

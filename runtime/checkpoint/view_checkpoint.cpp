@@ -88,6 +88,11 @@ int64_t ViewCheckpoint::rows_at_once(std::string_view name) const {
   return it == stored_.end() ? 1 : checkpoint::rows_at_once(it->second.view);
 }
 
+int64_t ViewCheckpoint::place_of(std::string_view name) const {
+  const auto it = stored_.find(name);
+  return it == stored_.end() ? 0 : files_->place_of(it->second.entry.file, it->second.entry.offset);
+}
+
 void ViewCheckpoint::expect(std::string_view name, std::span<const Range> ranges) const {
   const auto it = stored_.find(name);
   if (it == stored_.end() || !it->second.entry.can_be_read || ranges.size() > 2) return;

@@ -35,6 +35,7 @@ class ViewCheckpoint final : public Checkpoint {
   Result<void> read(std::string_view name, const Shape& expected, std::span<const Range> ranges, DType dtype,
                     std::span<std::byte> dst) const override;
   int64_t rows_at_once(std::string_view name) const override;
+  int64_t place_of(std::string_view name) const override;
   void expect(std::string_view name, std::span<const Range> ranges) const override;
   uint64_t fingerprint() const override { return files_->fingerprint(); }
   int64_t bytes_read() const override { return files_->bytes_read(); }

@@ -66,6 +66,9 @@ class WeightReader {
   /// How many neighbouring rows of `weight` are best read together, at least 1: many where a file keeps it transposed.
   virtual int64_t rows_at_once(const graph::Value& weight) const = 0;
 
+  /// Where a file keeps `weight`: weights are best read in ascending order.
+  virtual int64_t place_of(const graph::Value& weight) const = 0;
+
   /// These rows will be read soon, so their bytes may start on their way. Never waits for them.
   virtual void expect(const graph::Value& weight, Range rows) const = 0;
 };

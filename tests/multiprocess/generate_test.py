@@ -5,9 +5,11 @@
 import json
 import os
 import pathlib
+import shutil
 import struct
 import subprocess
 import tempfile
+import unittest.mock
 
 import jobs
 import program
@@ -25,6 +27,16 @@ def bound_cores(pid):
         if allowed.isdecimal():
             cores.add(int(allowed))
     return cores
+
+
+def forget(path):
+    """Asks the system to drop a file from its memory; gives what it still holds, 0 to 1."""
+    with open(path, "rb") as file:
+        os.fsync(file.fileno())  # only what is on the disk can be dropped
+        os.posix_fadvise(file.fileno(), 0, 0, os.POSIX_FADV_DONTNEED)
+    told = subprocess.run(["fincore", "--bytes", "--noheadings", "--output", "RES", str(path)], capture_output=True,
+                          text=True, check=True)
+    return int(told.stdout) / path.stat().st_size
 
 
 def goldens():
@@ -49,6 +61,20 @@ class RealModel(program.Folder):
 
     def test_three_ranks_over_mpi_with_a_small_chunk_and_two_slots_give_the_same(self):
         self.expect_goldens("--communicator", "mpi", "--prefill-chunk", 16, "--batch-size", 2, ranks=3)
+
+    def test_weights_that_are_on_the_disk_are_read_ahead(self):
+        copy = self.folder / "model"  # other tests read the model itself meanwhile
+        shutil.copytree(program.MODEL, copy)
+        weights = copy / "model.safetensors"
+        self.enterContext(unittest.mock.patch.object(program, "MODEL", str(copy)))
+        if forget(weights) > 0.5:
+            self.skipTest("this file system keeps its files in memory")
+        answer = self.expect_goldens(ranks=2)
+        ahead = [rank["bytes_read_ahead"] for rank in answer["memory"]["ranks"]]
+        self.assertTrue(all(ahead), ahead)
+        self.assertLessEqual(sum(ahead), weights.stat().st_size)
+        again = self.expect_goldens(threads=2)
+        self.assertEqual([rank["bytes_read_ahead"] for rank in again["memory"]["ranks"]], [0, 0])
 
     def test_threads_of_one_process_give_the_same(self):
         self.expect_goldens(threads=2)

@@ -4,9 +4,11 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <array>
 #include <cstring>
 #include <fstream>
+#include <functional>
 #include <set>
 
 #include "runtime/backends/cpu/cpu.h"
@@ -60,6 +62,48 @@ class WrittenModel {
   TemporaryDirectory directory_;
 };
 
+/// Zeros, kept in the reverse order of their names; notes what is read.
+class ReversedWeights final : public WeightSource {
+ public:
+  explicit ReversedWeights(const std::map<std::string, Shape>& tensors) {
+    for (const auto& [name, shape] : tensors) place_.emplace(name, std::ssize(tensors) - std::ssize(place_));
+  }
+  Result<void> read(const std::string& tensor, const Shape&, std::span<const Range>, DType,
+                    std::span<std::byte> dst) const override {
+    std::ranges::fill(dst, std::byte{0});
+    if (names_read.empty() || names_read.back() != tensor) names_read.push_back(tensor);
+    return ok();
+  }
+  int64_t place_of(const std::string& tensor) const override { return place_.at(tensor); }
+
+  mutable std::vector<std::string> names_read;
+
+ private:
+  std::map<std::string, int64_t> place_;
+};
+
+/// A checkpoint that counts what it is told to expect, and else is the one behind it.
+class Announced final : public checkpoint::Checkpoint {
+ public:
+  explicit Announced(const checkpoint::Checkpoint& inner) : inner_(inner) {}
+  const checkpoint::TensorMap& tensors() const override { return inner_.tensors(); }
+  Result<void> read(std::string_view name, const Shape& expected, std::span<const Range> ranges, DType dtype,
+                    std::span<std::byte> dst) const override {
+    return inner_.read(name, expected, ranges, dtype, dst);
+  }
+  int64_t rows_at_once(std::string_view name) const override { return inner_.rows_at_once(name); }
+  int64_t place_of(std::string_view name) const override { return inner_.place_of(name); }
+  void expect(std::string_view, std::span<const Range>) const override { ++announcements; }
+  uint64_t fingerprint() const override { return inner_.fingerprint(); }
+  int64_t bytes_read() const override { return inner_.bytes_read(); }
+  int64_t bytes_of_files() const override { return inner_.bytes_of_files(); }
+
+  mutable int announcements = 0;
+
+ private:
+  const checkpoint::Checkpoint& inner_;
+};
+
 using Fingerprints = std::vector<TensorFingerprint>;
 
 /// A rank's weights of a written model, and what was read for them.
@@ -104,6 +148,33 @@ TEST(LoadWeights, ReadsHardlyMoreThanHalfOfTheFileOnEachOfTwoRanks) {
     ASSERT_TRUE(Loaded(*checkpoint, 2, rank, 2).replicated.has_value());
     EXPECT_LE(static_cast<double>(checkpoint->bytes_read()), 0.55 * static_cast<double>(model.bytes()));
   }
+}
+
+TEST(LoadWeights, ReadsTensorsInTheOrderOfTheFiles) {
+  const auto graphs = build_graphs(small_spec(), partition::make_partition(small_spec(), 1).value(), 0, kOptions,
+                                   graph::default_passes())
+                          .value();
+  const auto backend = cpu::make_backend({.threads = 1}).value();
+  const auto store = backend->make_store(graphs.steps()).value();
+  const ReversedWeights weights(graphs.tensors);
+  ASSERT_TRUE(load_weights(graphs.decode.front(), graphs.tensors, weights, *store).has_value());
+  std::vector<std::string> first_of_each;  // of a weight that holds several tensors, its place is that of the first
+  for (const std::string& name : weights.names_read) {
+    if (name.ends_with("norm.weight") || name.ends_with("o_proj.weight")) first_of_each.push_back(name);
+  }
+  EXPECT_GE(first_of_each.size(), 4u);
+  EXPECT_TRUE(std::ranges::is_sorted(first_of_each, std::greater<>()));
+}
+
+TEST(LoadWeights, AnnouncesWhatNobodyReadsAhead) {
+  const WrittenModel model(small_spec());
+  const auto stored = open(model);
+  const Announced checkpoint(*stored);
+  const std::vector<Range> ranges = {{0, 1}, {0, 1}};
+  CheckpointWeights(checkpoint, Fetching::kReadAhead).expect("model.embed_tokens.weight", ranges);
+  EXPECT_EQ(checkpoint.announcements, 0);
+  CheckpointWeights(checkpoint).expect("model.embed_tokens.weight", ranges);
+  EXPECT_EQ(checkpoint.announcements, 1);
 }
 
 TEST(LoadWeights, GivesTheSameFingerprintsOfWholeTensorsOnEveryRankWithEveryNumberOfThreads) {

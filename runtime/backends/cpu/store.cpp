@@ -258,7 +258,9 @@ Result<void> Store::set_weight(std::string_view name, std::span<const std::byte>
 Result<void> Store::load(const graph::Graph& graph, const device::WeightReader& reader) {
   std::vector<WeightPlace> places;
   std::vector<Weight*> weights;
-  for (const graph::ValueId id : graph.values_of(graph::ValueKind::kWeight)) {
+  std::vector<graph::ValueId> in_file_order = graph.values_of(graph::ValueKind::kWeight);
+  std::ranges::stable_sort(in_file_order, {}, [&](graph::ValueId id) { return reader.place_of(graph.value(id)); });
+  for (const graph::ValueId id : in_file_order) {
     const graph::Value& value = graph.value(id);
     LOCKSTEP_TRY(weights.emplace_back(), find_weight(value.name, value.type.bytes()));
     places.push_back(place_of(*weights.back(), value));

@@ -83,6 +83,27 @@ TEST(Checkpoint, KnowsWhichTensorsAreThere) {
   EXPECT_EQ(checkpoint->tensors().size(), 3u);
 }
 
+TEST(Checkpoint, KnowsInWhichOrderTensorsLieInAllFiles) {
+  const TemporaryDirectory directory;
+  for (const int files : {1, 3}) {
+    write_model(directory, {DType::kFloat32, files});
+    const auto checkpoint = open_checkpoint(directory.path()).value();
+    std::vector<std::pair<int64_t, int64_t>> places;  // from the first byte to the last of each
+    for (const auto& [name, entry] : checkpoint->tensors()) {
+      const int64_t place = checkpoint->place_of(name);
+      places.emplace_back(place, place + entry.bytes);
+      if (files == 1) {
+        EXPECT_EQ(place, entry.offset);
+      }
+    }
+    std::ranges::sort(places);
+    EXPECT_GE(places[1].first, places[0].second);
+    EXPECT_GE(places[2].first, places[1].second);
+    EXPECT_LE(places[2].second, checkpoint->bytes_of_files());
+    std::filesystem::remove(directory.path() / "model.safetensors");
+  }
+}
+
 TEST(Checkpoint, ReadsOnlyTheBytesOfARanksOwnSlices) {
   const TemporaryDirectory directory;
   write_model(directory, {DType::kBFloat16, 1});

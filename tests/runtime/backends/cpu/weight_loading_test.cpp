@@ -40,6 +40,7 @@ class Source final : public device::WeightReader {
     return ok();
   }
   int64_t rows_at_once(const graph::Value&) const override { return at_once; }
+  int64_t place_of(const graph::Value&) const override { return 0; }
   void expect(const graph::Value&, Range range) const override {
     std::lock_guard lock(mutex);
     expected += range.size();
