@@ -21,7 +21,7 @@ namespace {
 
 constexpr float kBinsPerNat = 64.0f;
 
-/// The highest of `scores`, none of which is NaN. Eight running maxima, because one would wait for itself.
+/// The highest of `scores`, NaN aside. Eight running maxima, because one would wait for itself.
 float highest(std::span<const float> scores) {
   constexpr size_t kLanes = 8;
   std::array<float, kLanes> best;
@@ -41,6 +41,21 @@ float highest(std::span<const float> scores) {
 int32_t first_number(std::span<const float> logits) {
   const auto number = std::find_if(logits.begin(), logits.end(), [](float logit) { return !std::isnan(logit); });
   return number == logits.end() ? 0 : static_cast<int32_t>(number - logits.begin());
+}
+
+int32_t highest_id(std::span<const float> logits) {
+  constexpr size_t kBlock = 1024;  // the best one is searched for the place of its highest
+  float best = kExcluded;
+  std::span<const float> of_best;
+  for (size_t begin = 0; begin < logits.size(); begin += kBlock) {
+    const std::span<const float> block = logits.subspan(begin, std::min(kBlock, logits.size() - begin));
+    const float most = highest(block);
+    if (most <= best) continue;
+    best = most;
+    of_best = block;
+  }
+  if (of_best.empty()) return first_number(logits);
+  return static_cast<int32_t>(&*std::ranges::find(of_best, best) - logits.data());
 }
 
 Candidates::Candidates(std::span<const float> logits, std::span<float> scores, Scratch& scratch)

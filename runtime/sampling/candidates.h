@@ -17,6 +17,10 @@ inline constexpr float kExcluded = -std::numeric_limits<float>::infinity();
 /// What is chosen when nothing can be: the lowest id that is not NaN, or 0.
 int32_t first_number(std::span<const float> logits);
 
+/// What is chosen greedily where nothing changes the scores: the highest of `logits`, f32 [V], in one pass; ties go to
+/// the lowest id, NaN is passed over, and where nothing can be chosen it is `first_number`.
+int32_t highest_id(std::span<const float> logits);
+
 /// Scores by id, f32 [V]; NaN becomes `kExcluded`. The filters are those of Hugging Face, edge cases included; `keep`
 /// ids stay whatever their share. Borrows the scores and the scratch, which it needs alone. Does not allocate.
 class Candidates {

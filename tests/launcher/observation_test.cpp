@@ -105,8 +105,9 @@ TEST(RunMetrics, WhileItRunsTellWhatIsKnown) {
 }
 
 TEST(RankMemory, TravelsAsTextAndHasAPeak) {
-  const RankMemory memory{
-      .store = {Bytes(1), Bytes(2), Bytes(3), Bytes(4)}, .loading = {Bytes(5), Bytes(6), Bytes(7), Bytes(8)}, .peak = Bytes(9)};
+  const RankMemory memory{.store = {Bytes(1), Bytes(2), Bytes(3), Bytes(4)},
+                          .loading = {Bytes(5), Bytes(6), Bytes(7), Bytes(8)},
+                          .peak = Bytes(9)};
   EXPECT_EQ(to_json(parse_memory(to_text(memory))), to_json(memory));
   EXPECT_EQ(to_json(memory)["peak_resident_loading"], 5);
   EXPECT_EQ(to_json(memory)["bytes_read_loading"], 6);

@@ -7,6 +7,7 @@
 #include <fstream>
 #include <limits>
 #include <nlohmann/json.hpp>
+#include <random>
 #include <vector>
 
 #include "runtime/core/check.h"
@@ -49,6 +50,24 @@ TEST(ChooseGreedy, LooksAtTheScoreAfterThePenaltyAndIgnoresTheRest) {
   const std::vector<float> logits{-1.0f, 4.0f, 3.0f};
   EXPECT_EQ(choose(logits, std::vector<uint8_t>{0, 1, 0}, parameters, 0, scratch), 2);
   EXPECT_THAT(processed(logits, {1, 1, 0}, parameters), ElementsAre(-2.0f, 2.0f, 3.0f));
+}
+
+TEST(ChooseGreedy, TakesTheSameInOnePassAsAfterProcessing) {
+  std::mt19937 random(7);
+  const std::vector<int32_t> nobody = {-1};  // outside the vocabulary: forbids nothing, but is looked at
+  for (const int size : {1, 7, 8, 1023, 1024, 1025, 3000, 4096}) {
+    for (int round = 0; round < 50; ++round) {
+      std::vector<float> logits(static_cast<size_t>(size));
+      for (float& logit : logits) {
+        const auto draw = static_cast<int>(random() % 40);  // few values: ties everywhere
+        logit = draw == 39 ? kNaN : draw == 38 ? -kInfinity : static_cast<float>(draw - round);
+      }
+      Scratch scratch(size);
+      const std::vector<uint8_t> seen(logits.size(), 0);
+      const int32_t processed = choose(logits, seen, {}, 0, scratch, nobody);
+      EXPECT_EQ(choose(logits, seen, {}, 0, scratch), processed) << size << " " << round;
+    }
+  }
 }
 
 TEST(Choose, NeverTakesNaN) {
