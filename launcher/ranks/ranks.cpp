@@ -68,8 +68,8 @@ void tell_mpi(const char* name, const std::string& value) { ::setenv(name, value
 
 /// What brings the weights into memory while MPI starts; null where this host needs a part of them only, or may. Of
 /// what the system has free, half is left for the weights as they are packed.
-std::unique_ptr<checkpoint::ReadAhead> read_ahead(const std::filesystem::path& model,
-                                                  const transport::LaunchEnvironment& place) {
+std::unique_ptr<checkpoint::ReadAhead> start_reading_ahead(const std::filesystem::path& model,
+                                                           const transport::LaunchEnvironment& place) {
   const bool is_one_host = place.size && place.local_size == place.size && place.local_rank;
   if (model.empty() || !is_one_host) return nullptr;
   const checkpoint::ReadAhead::Share share{.index = *place.local_rank, .of = *place.local_size};
@@ -248,7 +248,7 @@ Result<void> run_ranks(const RunOptions& run, std::optional<int> tp, const std::
   if (run.launch == Launch::kMpi) {
     LOCKSTEP_TRY(place, transport::read_launch_environment(environment));
   }
-  const auto ahead = read_ahead(model, place);
+  const auto ahead = start_reading_ahead(model, place);
   if (run.launch == Launch::kThreads) return run_thread_ranks(run, tp.value_or(1), faults, ahead.get(), work);
   return run_process_rank(run, place, faults, ahead.get(), work);
 }

@@ -120,8 +120,9 @@ class Sweep(unittest.TestCase):
         return process
 
     def noted(self):
-        """What each stand-in wrote when it started."""
-        return [json.loads(line) for line in self.notes.read_text().splitlines()] if self.notes.exists() else []
+        """What each stand-in wrote when it started; a line that one is still writing is not there yet."""
+        lines = self.notes.read_text().splitlines(keepends=True) if self.notes.exists() else []
+        return [json.loads(line) for line in lines if line.endswith("\n")]
 
     def points(self, name="journal.jsonl"):
         return [json.loads(line) for line in (self.out / name).read_text().splitlines()[1:]]
