@@ -35,7 +35,7 @@ class ReadAhead {
   ReadAhead(const ReadAhead&) = delete;
   ReadAhead& operator=(const ReadAhead&) = delete;
 
-  /// Whether files are being read, or have been: then nobody need announce to the system what he will read.
+  /// Whether files are being read, or have been: then loading need not announce its reads to the system.
   bool is_reading() const { return is_reading_.load(std::memory_order_relaxed); }
   /// Of the weight files, so far.
   Bytes bytes_read() const { return Bytes(bytes_read_.load(std::memory_order_relaxed)); }

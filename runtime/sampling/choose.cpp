@@ -34,8 +34,8 @@ Scratch::Scratch(int64_t capacity)
 int32_t choose(std::span<const float> logits, std::span<const uint8_t> seen, const Parameters& parameters,
                uint32_t output_index, Scratch& scratch, std::span<const int32_t> forbidden) {
   LOCKSTEP_CHECK(static_cast<int64_t>(logits.size()) <= scratch.capacity(), logits.size(), scratch.capacity());
-  const bool are_final = parameters.repetition_penalty == 1.0f && forbidden.empty();
-  if (!parameters.do_sample && are_final) return highest_id(logits);
+  const bool scores_are_logits = parameters.repetition_penalty == 1.0f && forbidden.empty();
+  if (!parameters.do_sample && scores_are_logits) return highest_id(logits);
   Candidates candidates = process(logits, {scratch.scores(), logits.size()}, seen, parameters, scratch, forbidden);
   if (candidates.is_empty()) return first_number(logits);
   return parameters.do_sample ? candidates.draw(uniform(parameters.seed, output_index)) : candidates.greedy();

@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <cstring>
+#include <utility>
 
 #include "runtime/backends/cpu/weight_packing.h"
 
@@ -258,9 +259,12 @@ Result<void> Store::set_weight(std::string_view name, std::span<const std::byte>
 Result<void> Store::load(const graph::Graph& graph, const device::WeightReader& reader) {
   std::vector<WeightPlace> places;
   std::vector<Weight*> weights;
-  std::vector<graph::ValueId> in_file_order = graph.values_of(graph::ValueKind::kWeight);
-  std::ranges::stable_sort(in_file_order, {}, [&](graph::ValueId id) { return reader.place_of(graph.value(id)); });
-  for (const graph::ValueId id : in_file_order) {
+  std::vector<std::pair<int64_t, graph::ValueId>> in_file_order;  // places, asked for once: they are looked up by name
+  for (const graph::ValueId id : graph.values_of(graph::ValueKind::kWeight)) {
+    in_file_order.emplace_back(reader.place_of(graph.value(id)), id);
+  }
+  std::ranges::stable_sort(in_file_order, {}, &std::pair<int64_t, graph::ValueId>::first);
+  for (const auto& [place, id] : in_file_order) {
     const graph::Value& value = graph.value(id);
     LOCKSTEP_TRY(weights.emplace_back(), find_weight(value.name, value.type.bytes()));
     places.push_back(place_of(*weights.back(), value));
