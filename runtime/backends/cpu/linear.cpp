@@ -1,7 +1,6 @@
 #include "runtime/backends/cpu/linear.h"
 
 #include <algorithm>
-#include <limits>
 
 namespace lockstep::cpu {
 namespace {
@@ -11,22 +10,21 @@ constexpr int64_t kStepOfX = 4;  // bytes: a float32, or a pair of bfloat16
 /// Slabs in the second-level cache while tiles of 16 rows and more pass and ask for the next ones.
 constexpr size_t kSlabsOfManyTiles = 8;
 
-/// How few rows pass the weights: in tiles, each over some slabs of a panel at a time.
+/// How rows beyond those of one stream pass the weights: in tiles, each over some slabs of a panel at a time.
 struct FewTiles {
   int64_t count = 1;
   int64_t first = 0;  // rows of tile 0, where it has more than its share: it asks for the weights that come next
-  size_t slabs = std::numeric_limits<size_t>::max();
+  size_t slabs = 1;
   bool ahead = false;  // all tiles together ask for the next slabs
 
   static FewTiles of(const Kernels& kernels, int64_t rows) {
-    if (rows <= kernels.streamed_rows) return {};
-    if (kernels.streamed_rows == 1) return {.count = tiles_of(rows), .slabs = 1};
+    if (kernels.streamed_rows == 1) return {.count = tiles_of(rows)};
     // From here on four tiles of equal size hide how few lines a core can ask for at once.
     constexpr int64_t kRowsToAskAhead = 16;
     if (rows >= kRowsToAskAhead) {
       return {.count = std::max<int64_t>(4, tiles_of(rows)), .slabs = kSlabsOfManyTiles, .ahead = true};
     }
-    return {.count = 1 + tiles_of(rows - kFewRowsTile), .first = kFewRowsTile, .slabs = 1};
+    return {.count = 1 + tiles_of(rows - kFewRowsTile), .first = kFewRowsTile};
   }
   Range rows_of(int64_t tile, int64_t rows) const {
     if (first == 0) return {rows * tile / count, rows * (tile + 1) / count};
@@ -187,6 +185,7 @@ void LinearTask::run(const std::byte* arranged, std::byte* private_scratch, Stri
   auto* const sums = reinterpret_cast<float*>(private_scratch);
   for_halves(weight.packing.strips(), has_halves, strips, [&](Strips of_half) {
     if (tiled != nullptr) return run_tiled(of_half, arranged, sums);
+    if (x.used_rows() <= kernels->streamed_rows) return stream(of_half, arranged, sums);
     for_panels(of_half, [&](int64_t panel, Strips of_panel) { run_panel(panel, of_panel, arranged, sums); });
   });
 }
@@ -246,51 +245,75 @@ void LinearTask::run_segment(const Segment& segment, Product& tile, float* stack
   }
 }
 
+void LinearTask::stream(Strips strips, const std::byte* arranged, float* sums) const {
+  const Range rows{0, x.used_rows()};
+  while (strips.begin < strips.end) {
+    const int64_t panel = strips.begin / kPanelStrips, first = panel * kPanelStrips;
+    const int64_t whole = strips.begin == first ? strips.size() / kPanelStrips : 0;  // panels
+    const int64_t end = whole > 0 ? first + kPanelStrips : std::min(first + kPanelStrips, strips.end);
+    FewRows call = few_rows_call(panel, {strips.begin - first, end - first}, rows, arranged, sums);
+    call.begin = plan.streamed.data();
+    call.end = call.begin + plan.streamed.size();
+    call.panels = std::max<int64_t>(whole, 1);
+    few_rows(call);
+    strips.begin = first + std::max(whole * kPanelStrips, end - first);
+  }
+}
+
 void LinearTask::run_few_rows(int64_t panel, Strips strips, const std::byte* arranged, float* sums) const {
-  const Product whole = product_of(weight.packing, weight.data, panel, strips);
   const int64_t rows = x.used_rows();
   const FewTiles tiles = FewTiles::of(*kernels, rows);
-  const std::byte* x_data = arrange ? arranged : x.data;
-  FewRows call;
-  call.weights = whole.weights;
-  call.weight_stride = whole.weight_stride;
-  call.x_stride = arrange ? arranged_stride() : x.stride;
-  call.strips = whole.strips;
-  for (size_t root = 0; root + 1 < plan.few_roots.size(); ++root) {
-    const size_t end = plan.few_roots[root + 1];
-    for (size_t slab = plan.few_roots[root], next = 0; slab < end; slab = next) {
-      next = std::min(end - slab, tiles.slabs) + slab;
+  const size_t slabs = plan.few_slabs.size() - 1;
+  for (size_t slab = 0, next = 0; slab < slabs; slab = next) {
+    next = std::min(slabs, slab + tiles.slabs);
+    for (int64_t tile = 0; tile < tiles.count; ++tile) {
+      float* const stack = sums + tile * plan.levels * kFewRowsFloats;
+      FewRows call = few_rows_call(panel, strips, tiles.rows_of(tile, rows), arranged, stack);
       call.begin = plan.few.data() + plan.few_slabs[slab];
       call.end = plan.few.data() + plan.few_slabs[next];
-      for (int64_t tile = 0; tile < tiles.count; ++tile) {
-        const Range of = tiles.rows_of(tile, rows);
-        call.rows = static_cast<int>(of.size());
-        call.x = x_data + of.begin * call.x_stride;
-        call.stack = sums + tile * plan.levels * kFewRowsFloats;
-        if (tiles.ahead) {
-          call.ahead = (call.end[-1].begin + call.end[-1].steps - call.begin->begin) * call.weight_stride;
-          call.ahead_stride = call.weight_stride / tiles.count;
-          call.ahead_offset = tile * call.ahead_stride;
-        }
-        few_rows(call);
-        const int64_t column = panel * kPanel + strips.begin * kStrip;
-        if (next == end) finish(call.end[-1].root, call.stack, of, column, call.strips);
+      if (tiles.ahead) {
+        call.ahead = (call.end[-1].begin + call.end[-1].steps - call.begin->begin) * call.weight_stride;
+        call.ahead_stride = call.weight_stride / tiles.count;
+        call.ahead_offset = tile * call.ahead_stride;
       }
+      few_rows(call);
     }
   }
 }
 
+FewRows LinearTask::few_rows_call(int64_t panel, Strips strips, Range of, const std::byte* arranged,
+                                  float* stack) const {
+  const Product whole = product_of(weight.packing, weight.data, panel, strips);
+  FewRows call;
+  call.weights = whole.weights;
+  call.weight_stride = whole.weight_stride;
+  call.panel_stride = weight.packing.panel_offset(1);
+  call.x_stride = arrange ? arranged_stride() : x.stride;
+  call.x = (arrange ? arranged : x.data) + of.begin * call.x_stride;
+  call.stack = stack;
+  call.result = result_at(of.begin, panel * kPanel + strips.begin * kStrip);
+  call.root_stride = result.plane_stride();
+  call.rows = static_cast<int>(of.size());
+  call.strips = whole.strips;
+  return call;
+}
+
+TileResult LinearTask::result_at(int64_t row, int64_t column) const {
+  return {.columns = weight.packing.n - column,
+          .bias = bias != nullptr ? bias + column * static_cast<int64_t>(size_of(bias_type)) : nullptr,
+          .bias_type = bias_type,
+          .dst = result.at(row, column),
+          .dst_stride = result.stride,
+          .dst_type = result.dtype};
+}
+
 void LinearTask::finish(int root, const float* sums, Range of, int64_t column, int strips) const {
-  const int64_t columns = std::min<int64_t>(strips * kStrip, weight.packing.n - column);
-  const bool has_bias = bias != nullptr;
-  kernels->finish_tile({.sums = sums,
-                        .rows = static_cast<int>(of.size()),
-                        .columns = static_cast<int>(columns),
-                        .bias = has_bias ? bias + column * static_cast<int64_t>(size_of(bias_type)) : nullptr,
-                        .bias_type = bias_type,
-                        .dst = result.at(of.begin, column) + root * result.plane_stride(),
-                        .dst_stride = result.stride,
-                        .dst_type = result.dtype});
+  TileResult tile = result_at(of.begin, column);
+  tile.sums = sums;
+  tile.rows = static_cast<int>(of.size());
+  tile.columns = std::min<int64_t>(strips * kStrip, tile.columns);
+  tile.dst += root * result.plane_stride();
+  kernels->finish_tile(tile);
 }
 
 }  // namespace lockstep::cpu

@@ -27,6 +27,7 @@ void add_leaf(std::vector<Segment>& segments, Range steps, Segment like, int64_t
 void add_leaf(LinearPlan& plan, Range steps, const Segment& like) {
   add_leaf(plan.segments, steps, like, kSlabSteps);
   add_leaf(plan.few, steps, like, kFewSlabSteps);
+  add_leaf(plan.streamed, steps, like, steps.size());
   plan.levels = std::max(plan.levels, like.level + 1);
 }
 
@@ -49,11 +50,6 @@ std::vector<int64_t> slabs_of(const std::vector<Segment>& segments, int64_t most
 void cut_into_slabs(LinearPlan& plan, int64_t few_steps = kFewSlabSteps) {
   plan.slabs = slabs_of(plan.segments, kSlabSteps);
   plan.few_slabs = slabs_of(plan.few, few_steps);
-  plan.few_roots = {0};
-  if (plan.few.empty()) return;
-  for (size_t slab = 0; slab + 1 < plan.few_slabs.size(); ++slab) {
-    if (plan.few[plan.few_slabs[slab + 1] - 1].root >= 0) plan.few_roots.push_back(slab + 1);
-  }
 }
 
 }  // namespace

@@ -24,8 +24,8 @@ struct LinearPlan {
   std::vector<Segment> segments;
   std::vector<int64_t> slabs;      // slab i is segments slabs[i] … slabs[i + 1] − 1
   std::vector<Segment> few;        // the same sums, cut for few rows
-  std::vector<int64_t> few_slabs;  // as `slabs`; none goes beyond a root
-  std::vector<size_t> few_roots;   // root i is slabs few_roots[i] … few_roots[i + 1] − 1
+  std::vector<int64_t> few_slabs;  // as `slabs`
+  std::vector<Segment> streamed;   // the same sums, each leaf whole, for rows so few that weights pass in one stream
   int levels = 1;
 
   /// One sum over all of K.

@@ -8,6 +8,7 @@
 //   row 1    a        a        a        a         ◄─ x[1][s]
 //
 //   end of a leaf   a = top of the stack + a, as often as the leaf completes a subtree
+//   end of a root   a, rounded, is stored as the result, and the stream goes on with the next panel
 //
 // Up to seven rows keep their accumulators in registers; of eight rows those of the last strip stay in the first-level
 // cache, which is faster than passing the weights twice. There is no prefetch in a stream that memory alone holds back:
@@ -17,6 +18,7 @@
 #pragma once
 
 #include "runtime/backends/cpu/kernels/product.h"
+#include "runtime/backends/cpu/kernels/rowwise.h"
 
 namespace lockstep::cpu::LOCKSTEP_CPU_ISA {
 
@@ -24,6 +26,15 @@ constexpr int64_t kLine = 64;
 // How far ahead eight rows ask for a line of weights, into the second-level cache.
 constexpr int64_t kFarBytes = 16384;
 constexpr int kToFirstLevel = 3, kToSecondLevel = 2;  // of the caches, as __builtin_prefetch counts
+
+/// What lies of a result from `column` on.
+static TileResult result_from(TileResult result, int64_t column) {
+  const auto bytes_before = [column](DType type) { return column * (type == DType::kFloat32 ? 4 : 2); };
+  result.columns -= column;
+  result.dst += bytes_before(result.dst_type);
+  if (result.bias != nullptr) result.bias += bytes_before(result.bias_type);
+  return result;
+}
 
 /// The accumulators of R rows times V strips.
 template <typename Kind, int R, int V, bool kAhead>
@@ -72,8 +83,32 @@ struct FewRowsTile {
       }
     });
   }
-  [[gnu::always_inline]] inline void add_steps(const FewRows& p, const Segment& segment, float* top) {
-    const std::byte* w = p.weights + segment.begin * p.weight_stride;
+  /// Rounds complete sums into the result of `root`.
+  [[gnu::always_inline]] inline void finish(const FewRows& p, int64_t panel, int root, float* top) {
+    const bool is_narrow = p.result.dst_type == DType::kBFloat16;
+    const int64_t column = panel * kPanel;
+    if (p.result.bias != nullptr || p.result.columns - column < V * kLanes || p.result.dst_type == DType::kFloat16) {
+      close(top);
+      return finish_oddly(p, panel, root, top);
+    }
+    std::byte* const row = p.result.dst + root * p.root_stride;
+    each([&](int r, int v, int at) {
+      const Lanes sum = v < kHeld ? sums[r][v] : load(top + at);
+      round_to_row(row + r * p.result.dst_stride, column + v * kLanes, is_narrow, sum);
+    });
+  }
+  /// The same with a bias, for fewer columns or for other types.
+  [[gnu::noinline]] static void finish_oddly(const FewRows& p, int64_t panel, int root, const float* top) {
+    TileResult result = result_from(p.result, panel * kPanel);
+    result.sums = top;
+    result.rows = R;
+    if (result.columns > V * kLanes) result.columns = V * kLanes;
+    result.dst += root * p.root_stride;
+    finish_tile(result);
+  }
+  [[gnu::always_inline]] inline void add_steps(const FewRows& p, const std::byte* w, const Segment& segment,
+                                               float* top) {
+    w += segment.begin * p.weight_stride;
     const std::byte* x = p.x + segment.begin * static_cast<int64_t>(sizeof(typename Kind::X));
     const std::byte* ahead = w + p.ahead + segment.steps * p.ahead_offset;
     for (int64_t step = 0; step < segment.steps; ++step) {
@@ -103,19 +138,26 @@ struct FewRowsTile {
 template <typename Kind, int R, int V, bool kAhead>
 static void few_rows_tile(const FewRows& p) {
   FewRowsTile<Kind, R, V, kAhead> tile;
-  bool goes_on = false;  // from the segment before
-  for (const Segment* segment = p.begin; segment != p.end; ++segment) {
-    float* top = p.stack + segment->level * kFewRowsFloats;
-    if (segment->opens) {
-      tile.open(top);
-    } else if (!goes_on) {
-      tile.resume(top);
+  const std::byte* weights = p.weights;
+  for (int64_t panel = 0; panel < p.panels; ++panel, weights += p.panel_stride) {
+    bool goes_on = false;  // from the segment before
+    for (const Segment* segment = p.begin; segment != p.end; ++segment) {
+      float* top = p.stack + segment->level * kFewRowsFloats;
+      if (segment->opens) {
+        tile.open(top);
+      } else if (!goes_on) {
+        tile.resume(top);
+      }
+      tile.add_steps(p, weights, *segment, top);
+      goes_on = segment + 1 != p.end && !segment[1].opens;
+      if (goes_on) continue;
+      for (int i = 0; i < segment->merges; ++i, top -= kFewRowsFloats) tile.merge(top);
+      if (segment->root >= 0) {
+        tile.finish(p, panel, segment->root, top);
+      } else {
+        tile.close(top);
+      }
     }
-    tile.add_steps(p, *segment, top);
-    goes_on = segment + 1 != p.end && !segment[1].opens;
-    if (goes_on) continue;
-    for (int i = 0; i < segment->merges; ++i, top -= kFewRowsFloats) tile.merge(top);
-    tile.close(top);
   }
 }
 
@@ -160,6 +202,7 @@ static void few_rows(const FewRows& p) {
     FewRows part = p;
     part.weights += strip * Kind::kStepBytes;
     part.stack += strip * kLanes;
+    part.result = result_from(p.result, strip * kLanes);
     switch (p.rows) {
       case 2: few_rows_tile<Kind, 2, 1, false>(part); break;
       case 3: few_rows_tile<Kind, 3, 1, false>(part); break;

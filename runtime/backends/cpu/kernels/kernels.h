@@ -52,7 +52,19 @@ struct Segment {
   int root = -1;       // afterwards, the root that is complete
 };
 
-/// Segments in order, as `product` and the merges would take them one by one, for few rows and one panel.
+/// Rounds a tile of sums into rows of a tensor.
+struct TileResult {
+  const float* sums = nullptr;  // [rows, kPanel]
+  int rows = 0;
+  int64_t columns = 0;              // at most kPanel
+  const std::byte* bias = nullptr;  // [columns] of `bias_type`, or null
+  DType bias_type = DType::kFloat32;
+  std::byte* dst = nullptr;
+  int64_t dst_stride = 0;  // bytes
+  DType dst_type = DType::kFloat32;
+};
+
+/// Segments in order, as `product` and the merges would take them one by one, for few rows; complete roots are rounded.
 struct FewRows {
   const std::byte* weights = nullptr;  // step 0, first strip
   int64_t weight_stride = 0;           // bytes from one step to the next
@@ -60,9 +72,13 @@ struct FewRows {
   int64_t x_stride = 0;                // bytes from one row to the next
   const Segment* begin = nullptr;
   const Segment* end = nullptr;
-  float* stack = nullptr;  // [levels, kFewRowsTile, kPanel]
-  int rows = 0;            // 1 … kFewRowsTile; without AVX-512 1 … kTileRows
-  int strips = 0;          // 1 … kPanelStrips
+  float* stack = nullptr;    // [levels, kFewRowsTile, kPanel]
+  TileResult result;         // of root 0, from the first panel's column on; without `sums` and `rows`
+  int64_t root_stride = 0;   // bytes from a root's result to the next one's
+  int64_t panels = 1;        // that take all segments, one after the other
+  int64_t panel_stride = 0;  // bytes from a panel's weights to the next one's
+  int rows = 0;              // 1 … kFewRowsTile; without AVX-512 1 … kTileRows
+  int strips = 0;            // 1 … kPanelStrips, of each panel
   // With 4 to 6 rows, weights that come into the cache meanwhile: step i of a segment asks for the line at (the
   // segment's first weights + ahead + its steps · ahead_offset + i · ahead_stride).
   int64_t ahead = 0;  // 0: none
@@ -93,18 +109,6 @@ constexpr int kTileSteps = 16;
 /// Up to so many rows a product of tiles waits for memory, and takes its weights in one stream.
 constexpr int kMostStreamedRows = 128;
 using TiledFunction = void (*)(const TiledRows&);
-
-/// Rounds a tile of sums into rows of a tensor.
-struct TileResult {
-  const float* sums;  // [rows, kPanel]
-  int rows;
-  int columns;            // at most kPanel
-  const std::byte* bias;  // [columns] of `bias_type`, or null
-  DType bias_type;
-  std::byte* dst;
-  int64_t dst_stride;  // bytes
-  DType dst_type;
-};
 
 /// The functions between two products. `kClampedSwiglu` (gpt-oss's) exists gated only, with `limit` and `alpha`.
 enum class ActivationKind { kSilu, kGelu, kGeluTanh, kRelu, kClampedSwiglu };
@@ -208,8 +212,8 @@ struct Kernels {
   ProductFunction product_f32;              // weights float32, x float32
   ProductFunction product_bf16;             // weights bfloat16 (not paired), x float32
   ProductFunction product_f16;              // weights float16, x float32
-  int streamed_rows;                        // up to so many rows, the next four take all segments of a plan in one call
-  FewRowsFunction few_rows_f32;             // the same kinds of weights as above
+  int streamed_rows;             // up to so many rows, the next four take all segments of many panels in one call
+  FewRowsFunction few_rows_f32;  // the same kinds of weights as above
   FewRowsFunction few_rows_bf16;
   FewRowsFunction few_rows_f16;
 

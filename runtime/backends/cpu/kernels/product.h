@@ -66,6 +66,15 @@ LOCKSTEP_LANES_INLINE void add_steps(const Product& p, const std::byte* w, const
   }
 }
 
+/// Stores sixteen complete sums as the elements from `column` on of a tensor's row, of bfloat16 or float32.
+LOCKSTEP_LANES_INLINE void round_to_row(std::byte* row, int64_t column, bool is_narrow, Lanes sums) {
+  if (is_narrow) {
+    store(reinterpret_cast<BFloat16*>(row) + column, sums);
+  } else {
+    store(reinterpret_cast<float*>(row) + column, sums);
+  }
+}
+
 /// Stores complete sums of the strips from `first` on as rows of a tensor.
 template <int R, int V>
 LOCKSTEP_LANES_INLINE void round_strips(const Product& p, int first, const Lanes (&sums)[R][V]) {
@@ -74,14 +83,7 @@ LOCKSTEP_LANES_INLINE void round_strips(const Product& p, int first, const Lanes
   for (int r = 0; r < R; ++r) {
     std::byte* row = p.dst + r * p.dst_stride;
 #pragma GCC unroll 4
-    for (int v = 0; v < V; ++v) {
-      const int column = (first + v) * kLanes;
-      if (is_narrow) {
-        store(reinterpret_cast<BFloat16*>(row) + column, sums[r][v]);
-      } else {
-        store(reinterpret_cast<float*>(row) + column, sums[r][v]);
-      }
-    }
+    for (int v = 0; v < V; ++v) round_to_row(row, (first + v) * kLanes, is_narrow, sums[r][v]);
   }
 }
 
