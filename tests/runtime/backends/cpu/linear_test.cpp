@@ -60,6 +60,36 @@ TEST_P(Linear, GivesTheSameBitsAtEveryRowCountOfADecodeStep) {
   }
 }
 
+TEST_P(Linear, GivesTheSameBitsWhereManyPanelsPassInOneCall) {
+  // Five panels and two and a half strips; a plain sum, then ranks with two roots each.
+  const BlockSplit split{{0, 3, 7}};
+  for (const DType result : {DType::kFloat32, DType::kBFloat16, DType::kFloat16}) {
+    for (const bool has_bias : {false, true}) {
+      ProductFixture most{kernels(), dtype(), {40, 5 * 64 + 40, 7 * 10}};
+      most.result_type = result;
+      if (has_bias) most.bias = random_numbers(most.shape.n, 3);
+      for (int rank = -1; rank < 2; ++rank) {
+        const ProductFixture own = rank < 0 ? most : most.with_columns(rank * 30, rank == 0 ? 30 : 70);
+        const auto run = [&](const ProductFixture& some, int workers) {
+          return rank < 0 ? some.run(workers) : some.run(workers, split, rank, 10);
+        };
+        const std::vector<float> all = run(own, 1);
+        for (int64_t rows = 1; rows <= 9; ++rows) {
+          const std::vector<float> found = run(own.with_rows(0, rows), rows % 2 == 0 ? 1 : 2);
+          const int64_t plane = rows * own.shape.n, roots = std::ssize(found) / plane;
+          EXPECT_EQ(roots, rank < 0 ? 1 : 2);
+          for (int64_t root = 0; root < roots; ++root) {
+            const auto expected = all.begin() + root * 40 * own.shape.n;
+            EXPECT_TRUE(same_bits({found.begin() + root * plane, found.begin() + (root + 1) * plane},
+                                  {expected, expected + plane}))
+                << "rank " << rank << ", root " << root << ", " << rows << " rows, result " << to_string(result);
+          }
+        }
+      }
+    }
+  }
+}
+
 TEST_P(Linear, GivesTheSameBitsWhereXIsLargerThanACache) {
   // 1.1 MiB of bfloat16, nine panels and a part of one: groups of panels take turns at slabs of K.
   const ProductFixture many{kernels(), dtype(), {36 + 33, 9 * 64 + 24, 8000}};
@@ -314,7 +344,11 @@ TEST(LinearPlan, CutsSumsOfFewRowsShorterWhereStripsPassOneAfterTheOther) {
   EXPECT_EQ(cut.few[12].merges, 0);
   EXPECT_EQ(cut.few[13].merges, 1);
   EXPECT_EQ(cut.few[13].root, 0);
-  EXPECT_EQ(cut.few_roots, (std::vector<size_t>{0, cut.few_slabs.size() - 1}));
+  ASSERT_EQ(cut.streamed.size(), 2u);  // leaves are whole
+  EXPECT_EQ(cut.streamed[1].begin, 100);
+  EXPECT_EQ(cut.streamed[1].steps, 100);
+  EXPECT_EQ(cut.streamed[1].merges, 1);
+  EXPECT_EQ(cut.streamed[1].root, 0);
 }
 
 TEST(LinearPlan, CutsSumsForTilesIntoSlabsOfOneShape) {

@@ -64,6 +64,7 @@ struct ProductFixture {
   std::vector<float> x = random_numbers(shape.rows * shape.k, 1);
   std::vector<float> w = random_numbers(shape.n * shape.k, 2);
   DType result_type = DType::kFloat32;
+  std::vector<float> bias = {};  // [n], or empty: none
 
   /// f32 [roots, rows, n] by `workers` workers, one after the other. With a split: the roots of `rank`, w and x being
   /// that rank's columns.
@@ -87,7 +88,10 @@ struct ProductFixture {
                     .columns = shape.n,
                     .stride = shape.n * static_cast<int64_t>(size_of(result_type))};
     LinearPlan plan = split ? LinearPlan::blocks(packing, *split, rank, block) : LinearPlan::plain(packing);
-    const LinearTask task = LinearTask::make(kernels, {packing, packed.data()}, plan, from, to);
+    LinearTask task = LinearTask::make(kernels, {packing, packed.data()}, plan, from, to);
+    const std::vector<std::byte> encoded_bias = encode(bias, dtype);
+    if (!bias.empty()) task.bias = encoded_bias.data();
+    task.bias_type = dtype;
     // NaN in the scratch: nothing may be read that was not written before.
     std::vector<float> arranged(static_cast<size_t>(task.arranged_bytes() / 4 + 1), __builtin_nanf(""));
     std::vector<float> scratch(static_cast<size_t>(task.private_bytes() / 4), __builtin_nanf(""));
@@ -121,6 +125,8 @@ struct ProductFixture {
     ProductFixture part{kernels, dtype, {end - begin, shape.n, shape.k}};
     part.x.assign(x.begin() + begin * shape.k, x.begin() + end * shape.k);
     part.w = w;
+    part.result_type = result_type;
+    part.bias = bias;
     return part;
   }
   /// Only these rows of w.
@@ -128,6 +134,8 @@ struct ProductFixture {
     ProductFixture part{kernels, dtype, {shape.rows, end - begin, shape.k}};
     part.x = x;
     part.w.assign(w.begin() + begin * shape.k, w.begin() + end * shape.k);
+    part.result_type = result_type;
+    if (!bias.empty()) part.bias.assign(bias.begin() + begin, bias.begin() + end);
     return part;
   }
   /// Only these columns of x and w.
@@ -141,6 +149,8 @@ struct ProductFixture {
     };
     cut(x, part.x);
     cut(w, part.w);
+    part.result_type = result_type;
+    part.bias = bias;
     return part;
   }
 };
