@@ -146,15 +146,20 @@ void Coordinator::finish() {
   pump();
 }
 
+void Coordinator::take(std::span<const StepResult> results) {
+  for (const StepResult& result : results) {
+    if (is_open()) take(result);
+  }
+  pump();
+}
+
 void Coordinator::take(const StepResult& result) {
-  if (!is_open()) return;
   const RequestBook::Taken taken = book_.take(result);
   for (const RequestBook::Ended& ended : taken.ended) {
     if (ended.reason == FinishReason::kStop) stop_slots(ended.request);
     planner_->finish(ended.request);
   }
   for (const Request& rest : taken.rests) planner_->go_on(lockstep::actors::admit(rest, limits_).value());
-  pump();
 }
 
 void Coordinator::done(int32_t rank, const ScheduleDone& done) {
@@ -265,7 +270,7 @@ LocalCoordinator::behavior_type coordinator_actor(Coordinator::Self self, Coordi
       [=](submit_atom, const Submission& submission) { guarded([&](Coordinator& c) { c.submit(submission); }); },
       [=](stop_atom, int64_t request) { guarded([&](Coordinator& c) { c.stop(RequestId(request)); }); },
       [=](finish_atom) { guarded([&](Coordinator& c) { c.finish(); }); },
-      [=](result_atom, const StepResult& result) { guarded([&](Coordinator& c) { c.take(result); }); },
+      [=](results_atom, const Released& results) { guarded([&](Coordinator& c) { c.take(results.steps); }); },
       [=](late_atom) { guarded([&](Coordinator& c) { c.late(); }); },
       [=](quit_atom) { guarded([&](Coordinator& c) { c.quit(); }); },
   };

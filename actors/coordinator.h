@@ -8,6 +8,7 @@
 #include <functional>
 #include <map>
 #include <optional>
+#include <span>
 #include <string>
 #include <vector>
 
@@ -49,7 +50,7 @@ class Coordinator {
   void submit(const Submission& submission);
   void stop(RequestId request);
   void finish();
-  void take(const StepResult& result);
+  void take(std::span<const StepResult> results);
 
   /// Ends the session; `error` is what every rank and every open request is told. The first call counts.
   void close(const std::optional<Error>& error);
@@ -69,6 +70,7 @@ class Coordinator {
   bool may_plan() const { return phase_ == Phase::kRunning && planner_ && !last_; }
   int32_t slowest() const;
   void admit(const Request& request);
+  void take(const StepResult& result);
   void pump();
   void send(const Schedule& schedule);
   void compare_steps(int32_t rank, const ScheduleDone& done);

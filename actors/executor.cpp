@@ -30,13 +30,14 @@ std::string to_string(const ExecutorStatus& status) {
 }
 
 Executor::Executor(RankId rank, shards::Engine& engine, ScheduleQueue& queue, const AbortFlag& abort,
-                   ExecutorHooks hooks, IdleWait wait)
+                   ExecutorHooks hooks, IdleWait wait, Duration hand_on_period)
     : rank_(rank),
       engine_(engine),
       queue_(queue),
       abort_(abort),
       hooks_(std::move(hooks)),
       wait_(wait),
+      hand_on_period_(hand_on_period),
       host_slots_(static_cast<size_t>(engine.slots())),
       with_logits_(host_slots_.size()) {}
 
@@ -47,6 +48,7 @@ ExecutorStatus Executor::status() const {
 Result<void> Executor::run() {
   try {
     Result<void> ended = run_schedules();
+    hand_on();
     if (!ended.has_value()) return explain(std::move(ended).assume_error());
     phase_ = Phase::kEnded;
     return ok();
@@ -128,6 +130,7 @@ Result<void> Executor::confirm(const Schedule& schedule) {
   phase_ = Phase::kConfirm;
   LOCKSTEP_TRY_VOID(engine_.confirm({schedule.number, next_step_}));
   release();
+  hand_on();
   return ok();
 }
 
@@ -153,6 +156,7 @@ void Executor::note_logits_of_running() {
 /// The step went well, so what was made before it is agreed on; its own tokens wait their turn.
 Result<void> Executor::end_step(const Schedule& schedule, const shards::StepOutput& output) {
   release();
+  if (!handed_on_ || SteadyClock().now() - *handed_on_ >= hand_on_period_) hand_on();
   StepResult result{.schedule = schedule.number, .step = next_step_, .tokens = {}};
   if (hooks_.released) {
     result.tokens = graph_tokens(output.tokens);
@@ -194,7 +198,13 @@ Result<std::vector<HostChoice>> Executor::decide(const Schedule& schedule, const
 
 void Executor::release() {
   if (!pending_) return;
-  hooks_.released(*std::exchange(pending_, std::nullopt));
+  released_.push_back(*std::exchange(pending_, std::nullopt));
+}
+
+void Executor::hand_on() {
+  if (released_.empty()) return;
+  hooks_.released(std::exchange(released_, {}));
+  handed_on_ = SteadyClock().now();
 }
 
 Error Executor::explain(Error error) const {

@@ -3,7 +3,8 @@
 //   pop ─► close, open slots ─► prefill … ─► decode … ─► confirm ─► done ─► pop
 //                                  │            │           │
 //                                  ├── the host's decision follows, if a slot that it chooses for got logits
-//                                  └── a step's tokens are released when the next step, or confirm, has agreed
+//                                  └── a step's tokens are released when the next step, or confirm, has agreed, and
+//                                      handed on with those of a few more: who takes them must be woken
 //
 // Between two steps it looks at the abort flag and, on rank 0, asks the choosers: no rank waits for an actor inside a
 // schedule.
@@ -20,6 +21,7 @@
 #include "actors/schedule.h"
 #include "actors/schedule_queue.h"
 #include "runtime/core/abort_flag.h"
+#include "runtime/core/clock.h"
 #include "runtime/core/ids.h"
 #include "runtime/core/result.h"
 #include "shards/engine.h"
@@ -62,7 +64,7 @@ struct ExecutorHooks {
   using Decide = std::function<std::vector<HostChoice>(const Schedule&, std::span<const uint8_t> with_logits,
                                                        const shards::StepOutput&, shards::Decision&)>;
 
-  std::function<void(StepResult)> released;                  // rank 0: tokens that may be shown
+  std::function<void(std::vector<StepResult>)> released;     // rank 0: tokens that may be shown, of one or more steps
   std::function<void(const ScheduleDone&)> done;             // after every schedule, its results released before
   std::function<void(int32_t schedule, int32_t step)> step;  // before every step: for tests and traces
   Decide decide;                                             // rank 0, where requests have choosers
@@ -71,9 +73,10 @@ struct ExecutorHooks {
 /// Drives one engine. Used by one thread, but for `status`.
 class Executor {
  public:
-  /// Borrows the engine, the queue and the flag.
+  /// Borrows the engine, the queue and the flag. Released tokens are handed on at once where none were for
+  /// `hand_on_period`, and with a schedule's end or an error; else those of some steps together.
   Executor(RankId rank, shards::Engine& engine, ScheduleQueue& queue, const AbortFlag& abort, ExecutorHooks hooks,
-           IdleWait wait = {});
+           IdleWait wait = {}, Duration hand_on_period = Duration::zero());
 
   /// Runs schedules until the last one, or until the first error: the abort flag's reason if it is raised, else the
   /// engine's own (with this rank as its origin when it names none, and with phase, schedule and step in its message).
@@ -102,6 +105,7 @@ class Executor {
   std::vector<int32_t> graph_tokens(std::span<const int32_t> tokens) const;
   Result<std::vector<HostChoice>> decide(const Schedule& schedule, const shards::StepOutput& output);
   void release();
+  void hand_on();
   Error explain(Error error) const;
 
   const RankId rank_;
@@ -110,10 +114,13 @@ class Executor {
   const AbortFlag& abort_;
   const ExecutorHooks hooks_;
   const IdleWait wait_;
+  const Duration hand_on_period_;
   std::optional<StepResult> pending_;  // made, not yet agreed on
-  int32_t next_step_ = 0;              // of the current schedule
-  std::vector<HostSlot> host_slots_;   // [slots]
-  std::vector<uint8_t> with_logits_;   // [slots] slots of the host that the step gave logits
+  std::vector<StepResult> released_;   // agreed on, not yet handed on
+  std::optional<TimePoint> handed_on_;
+  int32_t next_step_ = 0;             // of the current schedule
+  std::vector<HostSlot> host_slots_;  // [slots]
+  std::vector<uint8_t> with_logits_;  // [slots] slots of the host that the step gave logits
 
   // What `status` reads.
   std::atomic<Phase> phase_ = Phase::kIdle;

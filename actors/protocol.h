@@ -4,7 +4,7 @@
 //     │ hello r, size, me ───────────────►│                                             │
 //     │                                   │◄─────────────── begin limits, submit, finish │
 //     │◄──────────── schedule k, k+1 ─────│                                             │
-//     │ done r, k ───────────────────────►│◄──────────────────────── result (schedule, step)
+//     │ done r, k ───────────────────────►│◄───────────────────── results (schedule, step …)
 //     │ failed r, error ─────────────────►│  the first failure, loss or cancellation closes the session,
 //     │◄──────────────────── close error? │  and so does the end of the last schedule
 //     │ closed r ────────────────────────►│  all closed or lost: rank 0 may leave
@@ -16,6 +16,7 @@
 #include <cstdint>
 #include <optional>
 #include <string>
+#include <vector>
 
 #include "actors/executor.h"
 #include "actors/planner.h"
@@ -51,10 +52,15 @@ inline std::optional<Error> error_of(const Closing& closing) {
   return closing.failed ? std::optional(from_wire(closing.error)) : std::nullopt;
 }
 
-/// Stays inside the process of rank 0.
+/// Stays inside the process of rank 0, as `Released`.
 struct Submission {
   Request request;
   Sink* sink = nullptr;
+};
+
+/// Of one or more steps, in their order.
+struct Released {
+  std::vector<StepResult> steps;
 };
 
 // How CAF reads and writes the values above and those inside them.
@@ -98,7 +104,7 @@ using begin_atom = caf::atom_constant<caf::atom("begin")>;
 using submit_atom = caf::atom_constant<caf::atom("submit")>;
 using stop_atom = caf::atom_constant<caf::atom("stop")>;
 using finish_atom = caf::atom_constant<caf::atom("finish")>;
-using result_atom = caf::atom_constant<caf::atom("result")>;
+using results_atom = caf::atom_constant<caf::atom("results")>;
 using late_atom = caf::atom_constant<caf::atom("late")>;
 using quit_atom = caf::atom_constant<caf::atom("quit")>;
 
@@ -119,7 +125,7 @@ using CoordinatorHandle =
 using LocalCoordinator =
     CoordinatorHandle::extend<caf::reacts_to<begin_atom, PlannerLimits>, caf::reacts_to<submit_atom, Submission>,
                               caf::reacts_to<stop_atom, int64_t>, caf::reacts_to<finish_atom>,
-                              caf::reacts_to<result_atom, StepResult>, caf::reacts_to<late_atom>,
+                              caf::reacts_to<results_atom, Released>, caf::reacts_to<late_atom>,
                               caf::reacts_to<quit_atom>>;
 
 }  // namespace lockstep::actors
@@ -155,7 +161,7 @@ typename Inspector::result_type inspect(Inspector& f, PrefillRows& x) {
 }  // namespace lockstep::shards
 
 CAF_ALLOW_UNSAFE_MESSAGE_TYPE(lockstep::actors::Submission)
-CAF_ALLOW_UNSAFE_MESSAGE_TYPE(lockstep::actors::StepResult)
+CAF_ALLOW_UNSAFE_MESSAGE_TYPE(lockstep::actors::Released)
 
 CAF_BEGIN_TYPE_ID_BLOCK(lockstep, first_custom_type_id)
 CAF_ADD_TYPE_ID(lockstep, (lockstep::actors::WireError))

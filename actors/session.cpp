@@ -83,6 +83,9 @@ Result<void> SessionOptions::validate() const {
   if (decode_steps < 1) return invalid("decode_steps", fmt::format("found {}, expected at least 1", decode_steps));
   if (prefill_steps < 1) return invalid("prefill_steps", fmt::format("found {}, expected at least 1", prefill_steps));
   if (in_flight < 1) return invalid("in_flight", fmt::format("found {}, expected at least 1", in_flight));
+  if (hand_on_period < Duration::zero()) {
+    return invalid("hand_on_period", fmt::format("found {} s, expected none or more", to_seconds(hand_on_period)));
+  }
   if ((heartbeat > Duration::zero()) != (silence > Duration::zero()) || silence < 5 * heartbeat) {
     return invalid("silence", "expected both heartbeat and silence or neither, and silence of 5 heartbeats or more");
   }
@@ -236,7 +239,8 @@ Result<void> Session::Impl::run_executor(RankId rank, shards::Engine& engine) {
 }
 
 Result<void> Session::Impl::execute(LocalRankState& state, shards::Engine& engine) {
-  Executor executor(state.local.rank, engine, state.queue, *state.local.abort, hooks(state), options_.idle);
+  Executor executor(state.local.rank, engine, state.queue, *state.local.abort, hooks(state), options_.idle,
+                    options_.hand_on_period);
   {
     std::lock_guard lock(state.mutex);
     state.running = &executor;
@@ -294,8 +298,8 @@ ExecutorHooks Session::Impl::hooks(const LocalRankState& state) {
     };
   }
   if (state.local.rank == RankId(0)) {
-    hooks.released = [coordinator = coordinator_](StepResult result) {
-      caf::anon_send(coordinator, result_atom::value, std::move(result));
+    hooks.released = [coordinator = coordinator_](std::vector<StepResult> results) {
+      caf::anon_send(coordinator, results_atom::value, Released{std::move(results)});
     };
     hooks.decide = [this](const Schedule& schedule, std::span<const uint8_t> with_logits,
                           const shards::StepOutput& output, shards::Decision& decision) {

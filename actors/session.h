@@ -61,6 +61,9 @@ struct SessionOptions {
   int32_t decode_steps = 32;  // of one schedule, at most
   int32_t prefill_steps = 8;  // of one schedule, at most
   int32_t in_flight = 2;      // schedules sent ahead, at least 1
+  // How long a sequence's next tokens may wait for those of the steps that follow. Handing them to the coordinator's
+  // thread takes 50 to 150 µs of rank 0, for which all ranks wait; zero: after every step.
+  Duration hand_on_period = std::chrono::milliseconds(20);
   SessionTrace trace = {};
 
   /// Fails with `kInvalidArgument` naming the field.

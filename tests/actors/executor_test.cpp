@@ -26,9 +26,13 @@ Request request(int64_t id, std::vector<int32_t> ids, int32_t new_tokens) {
 
 /// One executor with its engine, its queue and what it reported.
 struct Fixture {
-  explicit Fixture(FakeEngine::Options options = {}) : engine(options, group, abort), planner(limits()) {
+  explicit Fixture(FakeEngine::Options options = {}, Duration hand_on_period = Duration::zero())
+      : engine(options, group, abort), planner(limits()) {
     ExecutorHooks hooks;
-    hooks.released = [this](StepResult result) { released.push_back(std::move(result)); };
+    hooks.released = [this](std::vector<StepResult> results) {
+      handed_on.push_back(results.size());
+      std::ranges::move(results, std::back_inserter(released));
+    };
     hooks.done = [this](const ScheduleDone& schedule) { done.push_back(schedule); };
     hooks.step = [this](int32_t schedule, int32_t step) {
       steps.emplace_back(schedule, step);
@@ -38,7 +42,7 @@ struct Fixture {
                           const shards::StepOutput& output, shards::Decision& decision) {
       return choosers.decide(schedule.host_chosen, with_logits, output, decision);
     };
-    executor.emplace(RankId(0), engine, queue, abort, hooks);
+    executor.emplace(RankId(0), engine, queue, abort, hooks, IdleWait{}, hand_on_period);
   }
 
   void add(const Request& request) { planner.add(admit(request, limits()).value()); }
@@ -52,6 +56,7 @@ struct Fixture {
   ChooserBook choosers;
   ScheduleQueue queue;
   std::vector<StepResult> released;
+  std::vector<size_t> handed_on;  // results at a time
   std::vector<size_t> released_before_step;
   std::vector<ScheduleDone> done;
   std::vector<std::pair<int32_t, int32_t>> steps;
@@ -81,6 +86,26 @@ TEST(Executor, ReleasesAStepOnlyWhenTheNextOneHasRun) {
   EXPECT_THAT(f.released_before_step, ElementsAre(0u, 0u, 1u));
   ASSERT_EQ(f.released.size(), 3u);
   EXPECT_EQ(f.released[2].step, 2);
+}
+
+TEST(Executor, HandsOnTheFirstTokenAtOnceAndThoseThatFollowTogether) {
+  Fixture f({}, std::chrono::hours(1));
+  f.add(request(1, {7}, 5));
+  f.queue.push(*f.planner.next());
+  f.queue.push(f.planner.last());
+  ASSERT_TRUE(f.executor->run().has_value());
+  EXPECT_THAT(f.released_before_step, ElementsAre(0u, 0u, 1u, 1u, 1u));
+  EXPECT_THAT(f.handed_on, ElementsAre(1u, 4u));
+  for (size_t i = 0; i < f.released.size(); ++i) EXPECT_EQ(f.released[i].step, static_cast<int32_t>(i));
+}
+
+TEST(Executor, HandsOnWhatWasAgreedOnBeforeAnError) {
+  Fixture f({}, std::chrono::hours(1));
+  f.add(request(1, {7}, 5));
+  f.engine.fail_confirm({ErrorKind::kInternal, "ranks differ"});
+  f.queue.push(*f.planner.next());
+  ASSERT_FALSE(f.executor->run().has_value());
+  EXPECT_THAT(f.handed_on, ElementsAre(1u, 3u));  // the last one was not agreed on
 }
 
 TEST(Executor, KeepsBackTokensThatWereNotConfirmed) {
