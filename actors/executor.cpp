@@ -109,6 +109,7 @@ Result<void> Executor::run_prefills(const Schedule& schedule) {
     ++prefill_steps_;
     note_logits_of(rows);
     LOCKSTEP_TRY_VOID(end_step(schedule, output));
+    handed_on_.reset();  // first tokens do not wait for others
   }
   return ok();
 }

@@ -73,8 +73,8 @@ struct ExecutorHooks {
 /// Drives one engine. Used by one thread, but for `status`.
 class Executor {
  public:
-  /// Borrows the engine, the queue and the flag. Released tokens are handed on at once where none were for
-  /// `hand_on_period`, and with a schedule's end or an error; else those of some steps together.
+  /// Borrows the engine, the queue and the flag. Released tokens are handed on at once where they are a sequence's
+  /// first or none were for `hand_on_period`, and with a schedule's end or an error; else those of some steps together.
   Executor(RankId rank, shards::Engine& engine, ScheduleQueue& queue, const AbortFlag& abort, ExecutorHooks hooks,
            IdleWait wait = {}, Duration hand_on_period = Duration::zero());
 

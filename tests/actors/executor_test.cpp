@@ -88,15 +88,19 @@ TEST(Executor, ReleasesAStepOnlyWhenTheNextOneHasRun) {
   EXPECT_EQ(f.released[2].step, 2);
 }
 
-TEST(Executor, HandsOnTheFirstTokenAtOnceAndThoseThatFollowTogether) {
+TEST(Executor, HandsOnFirstTokensAtOnceAndThoseThatFollowTogether) {
   Fixture f({}, std::chrono::hours(1));
   f.add(request(1, {7}, 5));
   f.queue.push(*f.planner.next());
+  f.planner.finish(RequestId(1));
+  f.add(request(2, {8}, 3));
+  f.queue.push(*f.planner.next());
   f.queue.push(f.planner.last());
   ASSERT_TRUE(f.executor->run().has_value());
-  EXPECT_THAT(f.released_before_step, ElementsAre(0u, 0u, 1u, 1u, 1u));
-  EXPECT_THAT(f.handed_on, ElementsAre(1u, 4u));
-  for (size_t i = 0; i < f.released.size(); ++i) EXPECT_EQ(f.released[i].step, static_cast<int32_t>(i));
+  EXPECT_THAT(f.released_before_step, ElementsAre(0u, 0u, 1u, 1u, 1u, 5u, 5u, 6u));
+  EXPECT_THAT(f.handed_on, ElementsAre(1u, 4u, 1u, 2u));
+  EXPECT_TRUE(std::ranges::is_sorted(f.released, {},
+                                     [](const StepResult& result) { return std::pair(result.schedule, result.step); }));
 }
 
 TEST(Executor, HandsOnWhatWasAgreedOnBeforeAnError) {
