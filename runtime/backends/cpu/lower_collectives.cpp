@@ -155,6 +155,17 @@ void Compiler::lower_all_gather(const Node& node) {
     open_linear_ = nullptr;
     return;
   }
+  if (dst.rows == 1 && x.planes == 1) {  // the ranks' parts of a row follow each other
+    std::vector<int64_t> counts = parts;
+    for (int64_t& count : counts) count *= x.element_size();
+    const auto row_of = [](const Tensor& t) {
+      return std::span(t.data, static_cast<size_t>(t.columns * t.element_size()));
+    };
+    add_collective([own = row_of(x), all = row_of(dst), counts = std::move(counts), communicator = communicator_]() {
+      return communicator->all_gather(own, counts, all, device::Stream::host());
+    });
+    return;
+  }
   Scratch* scratch = &program_.scratch;
   const int64_t own_bytes = x.rows * x.columns * x.element_size();
   const int64_t gathered = (own_bytes + 63) / 64 * 64;  // where the ranks' parts arrive: after our own, made dense
