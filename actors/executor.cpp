@@ -109,7 +109,7 @@ Result<void> Executor::run_prefills(const Schedule& schedule) {
     ++prefill_steps_;
     note_logits_of(rows);
     LOCKSTEP_TRY_VOID(end_step(schedule, output));
-    handed_on_.reset();  // first tokens do not wait for others
+    last_hand_on_.reset();  // first tokens do not wait for others
   }
   return ok();
 }
@@ -157,7 +157,7 @@ void Executor::note_logits_of_running() {
 /// The step went well, so what was made before it is agreed on; its own tokens wait their turn.
 Result<void> Executor::end_step(const Schedule& schedule, const shards::StepOutput& output) {
   release();
-  if (!handed_on_ || SteadyClock().now() - *handed_on_ >= hand_on_period_) hand_on();
+  if (!last_hand_on_ || SteadyClock().now() - *last_hand_on_ >= hand_on_period_) hand_on();
   StepResult result{.schedule = schedule.number, .step = next_step_, .tokens = {}};
   if (hooks_.released) {
     result.tokens = graph_tokens(output.tokens);
@@ -205,7 +205,7 @@ void Executor::release() {
 void Executor::hand_on() {
   if (released_.empty()) return;
   hooks_.released(std::exchange(released_, {}));
-  handed_on_ = SteadyClock().now();
+  last_hand_on_ = SteadyClock().now();
 }
 
 Error Executor::explain(Error error) const {

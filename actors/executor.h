@@ -115,12 +115,12 @@ class Executor {
   const ExecutorHooks hooks_;
   const IdleWait wait_;
   const Duration hand_on_period_;
-  std::optional<StepResult> pending_;  // made, not yet agreed on
-  std::vector<StepResult> released_;   // agreed on, not yet handed on
-  std::optional<TimePoint> handed_on_;
-  int32_t next_step_ = 0;             // of the current schedule
-  std::vector<HostSlot> host_slots_;  // [slots]
-  std::vector<uint8_t> with_logits_;  // [slots] slots of the host that the step gave logits
+  std::optional<StepResult> pending_;      // made, not yet agreed on
+  std::vector<StepResult> released_;       // agreed on, not yet handed on
+  std::optional<TimePoint> last_hand_on_;  // empty: what is released next is handed on at once
+  int32_t next_step_ = 0;                  // of the current schedule
+  std::vector<HostSlot> host_slots_;       // [slots]
+  std::vector<uint8_t> with_logits_;       // [slots] slots of the host that the step gave logits
 
   // What `status` reads.
   std::atomic<Phase> phase_ = Phase::kIdle;

@@ -246,31 +246,34 @@ void LinearTask::run_segment(const Segment& segment, Product& tile, float* stack
 }
 
 void LinearTask::stream(Strips strips, const std::byte* arranged, float* sums) const {
-  const Range rows{0, x.used_rows()};
   while (strips.begin < strips.end) {
     const int64_t panel = strips.begin / kPanelStrips, first = panel * kPanelStrips;
-    const int64_t whole = strips.begin == first ? strips.size() / kPanelStrips : 0;  // panels
-    const int64_t end = whole > 0 ? first + kPanelStrips : std::min(first + kPanelStrips, strips.end);
-    FewRows call = few_rows_call(panel, {strips.begin - first, end - first}, rows, arranged, sums);
+    const Strips of_panel{strips.begin - first, std::min<int64_t>(strips.end - first, kPanelStrips)};
+    FewRows call = few_rows_call(panel, of_panel, arranged, sums);
     call.begin = plan.streamed.data();
     call.end = call.begin + plan.streamed.size();
-    call.panels = std::max<int64_t>(whole, 1);
+    if (of_panel.size() == kPanelStrips) call.panels = strips.size() / kPanelStrips;
     few_rows(call);
-    strips.begin = first + std::max(whole * kPanelStrips, end - first);
+    strips.begin += call.panels * of_panel.size();
   }
 }
 
 void LinearTask::run_few_rows(int64_t panel, Strips strips, const std::byte* arranged, float* sums) const {
   const int64_t rows = x.used_rows();
   const FewTiles tiles = FewTiles::of(*kernels, rows);
+  const FewRows all = few_rows_call(panel, strips, arranged, sums);
+  FewRows call = all;
   const size_t slabs = plan.few_slabs.size() - 1;
   for (size_t slab = 0, next = 0; slab < slabs; slab = next) {
     next = std::min(slabs, slab + tiles.slabs);
+    call.begin = plan.few.data() + plan.few_slabs[slab];
+    call.end = plan.few.data() + plan.few_slabs[next];
     for (int64_t tile = 0; tile < tiles.count; ++tile) {
-      float* const stack = sums + tile * plan.levels * kFewRowsFloats;
-      FewRows call = few_rows_call(panel, strips, tiles.rows_of(tile, rows), arranged, stack);
-      call.begin = plan.few.data() + plan.few_slabs[slab];
-      call.end = plan.few.data() + plan.few_slabs[next];
+      const Range of = tiles.rows_of(tile, rows);
+      call.rows = static_cast<int>(of.size());
+      call.x = all.x + of.begin * all.x_stride;
+      call.result.dst = all.result.dst + of.begin * all.result.dst_stride;
+      call.stack = sums + tile * plan.levels * kFewRowsFloats;
       if (tiles.ahead) {
         call.ahead = (call.end[-1].begin + call.end[-1].steps - call.begin->begin) * call.weight_stride;
         call.ahead_stride = call.weight_stride / tiles.count;
@@ -281,19 +284,18 @@ void LinearTask::run_few_rows(int64_t panel, Strips strips, const std::byte* arr
   }
 }
 
-FewRows LinearTask::few_rows_call(int64_t panel, Strips strips, Range of, const std::byte* arranged,
-                                  float* stack) const {
+FewRows LinearTask::few_rows_call(int64_t panel, Strips strips, const std::byte* arranged, float* stack) const {
   const Product whole = product_of(weight.packing, weight.data, panel, strips);
   FewRows call;
   call.weights = whole.weights;
   call.weight_stride = whole.weight_stride;
   call.panel_stride = weight.packing.panel_offset(1);
   call.x_stride = arrange ? arranged_stride() : x.stride;
-  call.x = (arrange ? arranged : x.data) + of.begin * call.x_stride;
+  call.x = arrange ? arranged : x.data;
   call.stack = stack;
-  call.result = result_at(of.begin, panel * kPanel + strips.begin * kStrip);
+  call.result = result_at(0, panel * kPanel + strips.begin * kStrip);
   call.root_stride = result.plane_stride();
-  call.rows = static_cast<int>(of.size());
+  call.rows = static_cast<int>(x.used_rows());
   call.strips = whole.strips;
   return call;
 }

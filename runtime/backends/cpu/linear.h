@@ -119,8 +119,8 @@ struct LinearTask {
   /// For so few rows that weights pass in one stream: neighbouring panels in one call.
   void stream(Strips strips, const std::byte* arranged, float* sums) const;
   void run_few_rows(int64_t panel, Strips strips, const std::byte* arranged, float* sums) const;
-  /// Some rows times one panel, from column `strips.begin` of it on; which segments is left to be set.
-  FewRows few_rows_call(int64_t panel, Strips strips, Range of, const std::byte* arranged, float* stack) const;
+  /// All rows times some strips of a panel; which segments is left to be set.
+  FewRows few_rows_call(int64_t panel, Strips strips, const std::byte* arranged, float* stack) const;
   /// Where the columns from `column` on go, of the rows from `row` on.
   TileResult result_at(int64_t row, int64_t column) const;
   void finish(int root, const float* sums, Range of, int64_t column, int strips) const;

@@ -89,7 +89,7 @@ struct FewRowsTile {
     const int64_t column = panel * kPanel;
     if (p.result.bias != nullptr || p.result.columns - column < V * kLanes || p.result.dst_type == DType::kFloat16) {
       close(top);
-      return finish_oddly(p, panel, root, top);
+      return finish_through_stack(p, panel, root, top);
     }
     std::byte* const row = p.result.dst + root * p.root_stride;
     each([&](int r, int v, int at) {
@@ -97,8 +97,8 @@ struct FewRowsTile {
       round_to_row(row + r * p.result.dst_stride, column + v * kLanes, is_narrow, sum);
     });
   }
-  /// The same with a bias, for fewer columns or for other types.
-  [[gnu::noinline]] static void finish_oddly(const FewRows& p, int64_t panel, int root, const float* top) {
+  /// The same from `top`, where the sums lie: with a bias, for fewer columns or for other types.
+  [[gnu::noinline]] static void finish_through_stack(const FewRows& p, int64_t panel, int root, const float* top) {
     TileResult result = result_from(p.result, panel * kPanel);
     result.sums = top;
     result.rows = R;

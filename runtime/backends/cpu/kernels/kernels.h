@@ -73,7 +73,7 @@ struct FewRows {
   const Segment* begin = nullptr;
   const Segment* end = nullptr;
   float* stack = nullptr;    // [levels, kFewRowsTile, kPanel]
-  TileResult result;         // of root 0, from the first panel's column on; without `sums` and `rows`
+  TileResult result;         // of root 0: all columns from the first panel's on; without `sums`, `rows`
   int64_t root_stride = 0;   // bytes from a root's result to the next one's
   int64_t panels = 1;        // that take all segments, one after the other
   int64_t panel_stride = 0;  // bytes from a panel's weights to the next one's
