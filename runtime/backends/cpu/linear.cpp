@@ -124,6 +124,24 @@ ProductFunction product_for(const Kernels& kernels, const Packing& packing) {
   return packing.dtype == DType::kBFloat16 ? kernels.product_bf16 : kernels.product_f16;
 }
 
+TileResult LinearResult::result_at(int64_t row, int64_t column) const {
+  return {.columns = result.columns - column,
+          .bias = bias != nullptr ? bias + column * static_cast<int64_t>(size_of(bias_type)) : nullptr,
+          .bias_type = bias_type,
+          .dst = result.at(row, column),
+          .dst_stride = result.stride,
+          .dst_type = result.dtype};
+}
+
+void LinearResult::finish(int root, const float* sums, Range of, int64_t column, int64_t strips) const {
+  TileResult tile = result_at(of.begin, column);
+  tile.sums = sums;
+  tile.rows = static_cast<int>(of.size());
+  tile.columns = std::min(strips * kStrip, tile.columns);
+  tile.dst += root * result.plane_stride();
+  kernels->finish_tile(tile);
+}
+
 LinearTask LinearTask::make(const Kernels& kernels, PackedWeight weight, LinearPlan plan, Tensor x, Tensor result) {
   LinearTask task;
   task.kernels = &kernels;
@@ -246,16 +264,13 @@ void LinearTask::run_segment(const Segment& segment, Product& tile, float* stack
 }
 
 void LinearTask::stream(Strips strips, const std::byte* arranged, float* sums) const {
-  while (strips.begin < strips.end) {
-    const int64_t panel = strips.begin / kPanelStrips, first = panel * kPanelStrips;
-    const Strips of_panel{strips.begin - first, std::min<int64_t>(strips.end - first, kPanelStrips)};
+  for_streams(strips, [&](int64_t panel, Strips of_panel, int64_t panels) {
     FewRows call = few_rows_call(panel, of_panel, arranged, sums);
     call.begin = plan.streamed.data();
     call.end = call.begin + plan.streamed.size();
-    if (of_panel.size() == kPanelStrips) call.panels = strips.size() / kPanelStrips;
+    call.panels = panels;
     few_rows(call);
-    strips.begin += call.panels * of_panel.size();
-  }
+  });
 }
 
 void LinearTask::run_few_rows(int64_t panel, Strips strips, const std::byte* arranged, float* sums) const {
@@ -298,24 +313,6 @@ FewRows LinearTask::few_rows_call(int64_t panel, Strips strips, const std::byte*
   call.rows = static_cast<int>(x.used_rows());
   call.strips = whole.strips;
   return call;
-}
-
-TileResult LinearTask::result_at(int64_t row, int64_t column) const {
-  return {.columns = weight.packing.n - column,
-          .bias = bias != nullptr ? bias + column * static_cast<int64_t>(size_of(bias_type)) : nullptr,
-          .bias_type = bias_type,
-          .dst = result.at(row, column),
-          .dst_stride = result.stride,
-          .dst_type = result.dtype};
-}
-
-void LinearTask::finish(int root, const float* sums, Range of, int64_t column, int strips) const {
-  TileResult tile = result_at(of.begin, column);
-  tile.sums = sums;
-  tile.rows = static_cast<int>(of.size());
-  tile.columns = std::min<int64_t>(strips * kStrip, tile.columns);
-  tile.dst += root * result.plane_stride();
-  kernels->finish_tile(tile);
 }
 
 }  // namespace lockstep::cpu

@@ -2,6 +2,7 @@
 // product then takes the same sums in the same order, whether there is one row or a thousand, one worker or many.
 #pragma once
 
+#include <algorithm>
 #include <cstddef>
 #include <cstdint>
 #include <span>
@@ -29,9 +30,21 @@ template <typename Work>
 void for_panels(Strips strips, Work work) {
   while (strips.begin < strips.end) {
     const int64_t panel = strips.begin / kPanelStrips;
-    const int64_t end = strips.end < (panel + 1) * kPanelStrips ? strips.end : (panel + 1) * kPanelStrips;
+    const int64_t end = std::min(strips.end, (panel + 1) * kPanelStrips);
     work(panel, Strips{strips.begin - panel * kPanelStrips, end - panel * kPanelStrips});
     strips.begin = end;
+  }
+}
+
+/// The same for work that takes many panels at once: calls `work(first panel, strips of each panel, panels)`.
+template <typename Work>
+void for_streams(Strips strips, Work work) {
+  while (strips.begin < strips.end) {
+    const int64_t panel = strips.begin / kPanelStrips, first = panel * kPanelStrips;
+    const Strips of_panel{strips.begin - first, std::min<int64_t>(strips.end - first, kPanelStrips)};
+    const int64_t panels = of_panel.size() == kPanelStrips ? strips.size() / kPanelStrips : 1;
+    work(panel, of_panel, panels);
+    strips.begin += panels * of_panel.size();
   }
 }
 
@@ -61,19 +74,29 @@ void sum_rows(ProductFunction function, Product product, Range steps, int64_t ro
 /// Bytes of such sums.
 int64_t sums_bytes(int64_t rows);
 
-/// A product that is ready to run.
-struct LinearTask {
+/// Where the sums of a product go, with the bias that is added before they are rounded.
+struct LinearResult {
   const Kernels* kernels = nullptr;
+  const std::byte* bias = nullptr;  // [n] of `bias_type`, or none
+  DType bias_type = DType::kFloat32;
+  Tensor result;  // [roots, rows, n]
+
+ protected:
+  /// Of root 0, the columns from `column` on of the rows from `row` on; which sums is left to be set.
+  TileResult result_at(int64_t row, int64_t column) const;
+  /// Rounds complete sums, [rows of `of`, kPanel], of so many strips from `column` on.
+  void finish(int root, const float* sums, Range of, int64_t column, int64_t strips) const;
+};
+
+/// A product that is ready to run.
+struct LinearTask : LinearResult {
   ProductFunction product = nullptr;
   FewRowsFunction few_rows = nullptr;
   TiledFunction tiled = nullptr;  // if set, it stands for the other two (linear_tiles.cpp)
   PackedWeight weight;
   LinearPlan plan;
-  Tensor x;              // [rows, k]
-  bool arrange = false;  // x is first converted or padded into scratch
-  const std::byte* bias = nullptr;
-  DType bias_type = DType::kFloat32;
-  Tensor result;            // [roots, rows, n]
+  Tensor x;                 // [rows, k]
+  bool arrange = false;     // x is first converted or padded into scratch
   bool has_halves = false;  // a worker takes the same share of both halves of n (each whole strips): gate and up
 
   static LinearTask make(const Kernels& kernels, PackedWeight weight, LinearPlan plan, Tensor x, Tensor result);
@@ -121,9 +144,6 @@ struct LinearTask {
   void run_few_rows(int64_t panel, Strips strips, const std::byte* arranged, float* sums) const;
   /// All rows times some strips of a panel; which segments is left to be set.
   FewRows few_rows_call(int64_t panel, Strips strips, const std::byte* arranged, float* stack) const;
-  /// Where the columns from `column` on go, of the rows from `row` on.
-  TileResult result_at(int64_t row, int64_t column) const;
-  void finish(int root, const float* sums, Range of, int64_t column, int strips) const;
 };
 
 }  // namespace lockstep::cpu

@@ -7,7 +7,6 @@ namespace {
 
 /// Instead of `kSlabSteps`, in the first-level cache, where a unit for tiles is too fast for the second.
 constexpr int64_t kTiledSlabSteps = 128;
-constexpr int64_t kFewFloats = kInt8TileRows * kPanel;
 
 }  // namespace
 
@@ -37,12 +36,14 @@ Int8LinearTask Int8LinearTask::blocks(const Kernels& kernels, Int8Weight weight,
   return task;
 }
 
-Int8LinearTask::Stretch Int8LinearTask::stretch_of(Range groups) const {
+Int8Segment Int8LinearTask::segment_of(Range groups) const {
   const Int8Packing& packing = weight.packing;
-  return {.first_step = packing.steps_before(groups.begin),
-          .first_group = groups.begin,
-          .groups = groups.size(),
-          .last_steps = groups.size() > 0 ? packing.steps_of(groups.end - 1) : 0};
+  Int8Segment segment;
+  segment.first_step = packing.steps_before(groups.begin);
+  segment.first_group = groups.begin;
+  segment.groups = groups.size();
+  segment.last_steps = groups.size() > 0 ? packing.steps_of(groups.end - 1) : 0;
+  return segment;
 }
 
 void Int8LinearTask::plan(const std::vector<TreeLeaf>& leaves, int64_t first) {
@@ -51,24 +52,20 @@ void Int8LinearTask::plan(const std::vector<TreeLeaf>& leaves, int64_t first) {
   for (const TreeLeaf& leaf : leaves) {
     const int64_t own = leaf.number - first;
     const Range groups{own * cut.per_leaf(), std::min((own + 1) * cut.per_leaf(), cut.count())};
-    Stretch whole = stretch_of(groups);
-    leaves_.push_back({whole, leaf.level, leaf.merges, leaf.root});
-    const bool is_alike =
-        !few_.empty() && few_.back().groups == whole.groups && few_.back().last_steps == whole.last_steps;
-    if (is_alike) {
-      ++few_.back().leaves;
-    } else {
-      few_.push_back(whole);
-    }
+    const auto add = [&leaf](std::vector<Int8Segment>& to, Int8Segment segment, bool is_first, bool is_last) {
+      segment.level = leaf.level;
+      segment.opens = is_first;
+      segment.merges = is_last ? leaf.merges : 0;
+      segment.root = is_last ? leaf.root : -1;
+      to.push_back(segment);
+    };
+    add(leaves_, segment_of(groups), true, true);
     int64_t begin = groups.begin;
     do {
       const int64_t end = std::min(begin + at_once, groups.end);
-      segments_.push_back({.stretch = stretch_of({begin, end}), .level = leaf.level});
-      segments_.back().stretch.opens = begin == groups.begin;
+      add(segments_, segment_of({begin, end}), begin == groups.begin, end == groups.end);
       begin = end;
     } while (begin < groups.end);
-    segments_.back().merges = leaf.merges;
-    segments_.back().root = leaf.root;
     levels_ = std::max(levels_, leaf.level + 1);
   }
   cut_into_slabs();
@@ -77,17 +74,16 @@ void Int8LinearTask::plan(const std::vector<TreeLeaf>& leaves, int64_t first) {
 void Int8LinearTask::cut_into_slabs() {
   slabs_ = {0};
   for (size_t i = 1; i < segments_.size(); ++i) {
-    const Stretch& last = segments_[i].stretch;
+    const Int8Segment& last = segments_[i];
     const int64_t end = weight.packing.steps_before(last.first_group + last.groups);
-    if (end - segments_[slabs_.back()].stretch.first_step > slab_steps()) slabs_.push_back(static_cast<int64_t>(i));
+    if (end - segments_[slabs_.back()].first_step > slab_steps()) slabs_.push_back(static_cast<int64_t>(i));
   }
   slabs_.push_back(static_cast<int64_t>(segments_.size()));
 }
 
 int64_t Int8LinearTask::private_bytes() const {
-  const int64_t for_few = static_cast<int64_t>(leaves_.size());
-  const int64_t for_many = x.rows > kInt8TileRows ? levels_ * tile_count(x.rows) : 0;
-  return std::max(for_few * kFewFloats, for_many * tile_floats()) * static_cast<int64_t>(sizeof(float));
+  const int64_t for_many = x.rows > kInt8TileRows ? tile_count(x.rows) * tile_floats() : 0;
+  return levels_ * std::max(kFewRowsFloats, for_many) * static_cast<int64_t>(sizeof(float));
 }
 
 void Int8LinearTask::arrange_rows(std::byte* arranged, Part part) const {
@@ -114,104 +110,94 @@ std::span<const std::byte> Int8LinearTask::first_weights(Part part) const {
 }
 
 void Int8LinearTask::run(const std::byte* arranged, std::byte* private_scratch, Strips strips) const {
-  if (leaves_.empty()) return;
-  const bool has_few = x.used_rows() <= kInt8TileRows;
-  auto* const sums = reinterpret_cast<float*>(private_scratch);
+  if (leaves_.empty() || x.used_rows() == 0) return;
+  auto* const stack = reinterpret_cast<float*>(private_scratch);
   for_halves(weight.packing.strips(), has_halves, strips, [&](Strips of_half) {
-    for_panels(of_half, [&](int64_t panel, Strips of_panel) {
-      has_few ? run_few(panel, of_panel, arranged, sums) : run_many(panel, of_panel, arranged, sums);
-    });
+    if (x.used_rows() <= kInt8TileRows) return stream(of_half, arranged, stack);
+    for_panels(of_half, [&](int64_t panel, Strips of_panel) { run_many(panel, of_panel, arranged, stack); });
   });
 }
 
-Int8Product Int8LinearTask::product_of(int64_t panel, Strips strips) const {
+Int8Operands Int8LinearTask::operands_of(int64_t panel, Strips strips, const std::byte* arranged, Range rows) const {
   const Int8Packing& packing = weight.packing;
-  Int8Product product;
-  product.weights = weight.data + packing.panel_offset(panel) + strips.begin * kInt8StripStep;
-  product.step_stride = packing.step_stride(panel);
-  product.x_stride = arranged_stride();
-  product.group_steps = packing.groups.width / kInt8Columns;
-  product.sums_stride = kPanel;
-  product.leaf_stride = kFewFloats;
-  product.strips = static_cast<int>(strips.size());
-  return product;
+  arranged += rows.begin * arranged_stride();
+  Int8Operands operands;
+  operands.weights = weight.data + packing.panel_offset(panel) + strips.begin * kInt8StripStep;
+  operands.step_stride = packing.step_stride(panel);
+  operands.x = arranged;
+  operands.x_scales = reinterpret_cast<const float*>(arranged + scales_offset_);
+  operands.x_offsets = reinterpret_cast<const int32_t*>(arranged + offsets_offset_);
+  operands.x_stride = arranged_stride();
+  operands.group_steps = packing.groups.width / kInt8Columns;
+  operands.rows = static_cast<int>(rows.size());
+  operands.strips = static_cast<int>(strips.size());
+  return operands;
 }
 
-void Int8LinearTask::multiply(const Stretch& stretch, Int8Product product, float* sums) const {
-  product.weights += (stretch.first_step + stretch.first_group) * product.step_stride;
-  product.x_scales = reinterpret_cast<const float*>(product.x + scales_offset_) + stretch.first_group;
-  product.x_offsets = reinterpret_cast<const int32_t*>(product.x + offsets_offset_) + stretch.first_group;
-  product.x += stretch.first_step * kInt8Columns;
-  product.leaves = stretch.leaves;
-  product.groups = stretch.groups;
-  product.last_steps = stretch.last_steps;
-  product.opens = stretch.opens;
-  product.sums = sums;
-  const bool is_tiled = int8_->tiled_product != nullptr && product.rows > kInt8TileRows;
-  is_tiled ? int8_->tiled_product(product) : int8_->product(product);
-}
-
-void Int8LinearTask::run_few(int64_t panel, Strips strips, const std::byte* arranged, float* sums) const {
-  Int8Product product = product_of(panel, strips);
-  product.rows = static_cast<int>(x.used_rows());
-  if (product.rows == 0) return;
-  product.x = arranged;
-  float* leaf = sums;
-  for (const Stretch& stretch : few_) {
-    multiply(stretch, product, leaf);
-    leaf += stretch.leaves * kFewFloats;
-  }
-  // The stack of the tree grows over leaves that are merged already.
-  leaf = sums;
-  for (const Segment8& of_tree : leaves_) {
-    float* const top = sums + of_tree.level * kFewFloats;
-    if (top != leaf) std::copy_n(leaf, product.rows * kPanel, top);
-    leaf += kFewFloats;
-    merge(of_tree, top, kFewFloats, product.rows);
-    finish(of_tree.root, top - of_tree.merges * kFewFloats, {0, product.rows}, panel, strips);
-  }
+void Int8LinearTask::stream(Strips strips, const std::byte* arranged, float* stack) const {
+  for_streams(strips, [&](int64_t panel, Strips of_panel, int64_t panels) {
+    Int8FewRows call;
+    call.of = operands_of(panel, of_panel, arranged, {0, x.used_rows()});
+    call.begin = leaves_.data();
+    call.end = call.begin + leaves_.size();
+    call.stack = stack;
+    call.result = result_at(0, panel * kPanel + of_panel.begin * kStrip);
+    call.root_stride = result.plane_stride();
+    call.panels = panels;
+    call.panel_stride = weight.packing.panel_offset(1);
+    int8_->few_rows(call);
+  });
 }
 
 void Int8LinearTask::run_many(int64_t panel, Strips strips, const std::byte* arranged, float* sums) const {
   const int64_t rows = x.used_rows(), tiles = tile_count(rows);
-  Int8Product product = product_of(panel, strips);
+  const int64_t column = panel * kPanel + strips.begin * kStrip;
+  Int8Product product;
   for (size_t slab = 0; slab + 1 < slabs_.size(); ++slab) {
     for (int64_t tile = 0; tile < tiles; ++tile) {
       const Range of = rows_of_tile(rows, tile);
-      product.rows = static_cast<int>(of.size());
-      product.x = arranged + of.begin * product.x_stride;
+      const Int8Operands operands = operands_of(panel, strips, arranged, of);
       float* const stack = sums + tile * levels_ * tile_floats();
       for (int64_t s = slabs_[slab]; s < slabs_[slab + 1]; ++s) {
-        const Segment8& segment = segments_[s];
-        if (int8_->tiled_product != nullptr) ask_for_next_slab(slab, segment.stretch, tile, tiles, product);
-        float* const top = stack + segment.level * tile_floats();
-        multiply(segment.stretch, product, top);
-        merge(segment, top, tile_floats(), product.rows);
-        finish(segment.root, top - segment.merges * tile_floats(), of, panel, strips);
+        const Int8Segment& segment = segments_[s];
+        product.of = operands.from(segment);
+        if (int8_->tiled_product != nullptr) ask_for_next_slab(slab, segment, tile, tiles, product);
+        run_segment(segment, product, stack);
+        if (segment.root < 0) continue;
+        finish(segment.root, stack + (segment.level - segment.merges) * tile_floats(), of, column, strips.size());
       }
     }
   }
 }
 
-void Int8LinearTask::ask_for_next_slab(size_t slab, const Stretch& stretch, int64_t tile, int64_t tiles,
-                                       Int8Product& product) const {
-  const Stretch& last = segments_[slabs_[slab + 1] - 1].stretch;
-  const int64_t begin = lines_before(stretch.first_group);
-  const int64_t lines = lines_before(stretch.first_group + stretch.groups) - begin;
-  // As far from the next slab's first line as the stretch is from this one's.
-  const int64_t next =
-      lines_before(last.first_group + last.groups) + begin - lines_before(segments_[slabs_[slab]].stretch.first_group);
-  const int64_t times = std::max<int64_t>(lines / kTileSteps, 1) * tiles;
-  const int64_t lines_of_strip = lines * product.step_stride / 64 / product.strips;
-  product.next_lines = static_cast<int>((lines_of_strip + times - 1) / times);
-  product.next = product.weights + next * product.step_stride + lines * product.step_stride * tile / tiles;
+void Int8LinearTask::run_segment(const Int8Segment& segment, Int8Product& product, float* stack) const {
+  const int rows = product.of.rows;
+  float* top = stack + segment.level * tile_floats();
+  product.groups = segment.groups;
+  product.last_steps = segment.last_steps;
+  product.sums = top;
+  product.opens = segment.opens;
+  if (int8_->tiled_product != nullptr && rows > kInt8TileRows) {
+    int8_->tiled_product(product);
+  } else {
+    int8_->product(product);
+  }
+  for (int i = 0; i < segment.merges; ++i, top -= tile_floats()) {
+    kernels->add_floats(top - tile_floats(), top, rows * kPanel);
+  }
 }
 
-void Int8LinearTask::merge(const Segment8& segment, float* top, int64_t level_floats, int rows) const {
-  for (int i = 0; i < segment.merges; ++i) {
-    kernels->add_floats(top - level_floats, top, rows * kPanel);
-    top -= level_floats;
-  }
+void Int8LinearTask::ask_for_next_slab(size_t slab, const Int8Segment& segment, int64_t tile, int64_t tiles,
+                                       Int8Product& product) const {
+  const auto lines_in = [&](const Int8Segment& first, const Int8Segment& last) {
+    return lines_before(last.first_group + last.groups) - lines_before(first.first_group);
+  };
+  const int64_t lines = lines_in(segment, segment);
+  const int64_t to_next = lines_in(segments_[slabs_[slab]], segments_[slabs_[slab + 1] - 1]);
+  const int64_t times = std::max<int64_t>(lines / kTileSteps, 1) * tiles;
+  const int64_t stride = product.of.step_stride, lines_of_strip = lines * stride / 64 / product.of.strips;
+  product.next_lines = static_cast<int>((lines_of_strip + times - 1) / times);
+  product.next = product.of.weights + to_next * stride + lines * stride * tile / tiles;
 }
 
 int64_t Int8LinearTask::lines_before(int64_t group) const { return weight.packing.steps_before(group) + group; }
@@ -227,21 +213,6 @@ int64_t Int8LinearTask::tile_count(int64_t rows) const { return (rows + tile_row
 Range Int8LinearTask::rows_of_tile(int64_t rows, int64_t tile) const {
   const int64_t tiles = tile_count(rows);
   return {rows * tile / tiles, rows * (tile + 1) / tiles};
-}
-
-void Int8LinearTask::finish(int root, const float* sums, Range rows, int64_t panel, Strips strips) const {
-  if (root < 0) return;
-  const int64_t column = panel * kPanel + strips.begin * kStrip;
-  const int64_t columns = std::min<int64_t>(strips.size() * kStrip, weight.packing.n - column);
-  const auto bias_bytes = static_cast<int64_t>(size_of(bias_type));
-  kernels->finish_tile({.sums = sums,
-                        .rows = static_cast<int>(rows.size()),
-                        .columns = static_cast<int>(columns),
-                        .bias = bias != nullptr ? bias + column * bias_bytes : nullptr,
-                        .bias_type = bias_type,
-                        .dst = result.at(rows.begin, column) + root * result.plane_stride(),
-                        .dst_stride = result.stride,
-                        .dst_type = result.dtype});
 }
 
 }  // namespace lockstep::cpu

@@ -17,14 +17,10 @@ struct Int8Weight {
 };
 
 /// A product that is ready to run; what stands in `LinearTask`, too, means the same there.
-struct Int8LinearTask {
+struct Int8LinearTask : LinearResult {
   static constexpr bool arrange = true;  // x is quantised into scratch
-  const Kernels* kernels = nullptr;
   Int8Weight weight;
   Tensor x;  // [rows, k]
-  const std::byte* bias = nullptr;
-  DType bias_type = DType::kFloat32;
-  Tensor result;  // [roots, rows, n]
   bool has_halves = false;
 
   /// One sum over all of K; `result` is [rows, n].
@@ -49,38 +45,20 @@ struct Int8LinearTask {
   void run(const std::byte* arranged, std::byte* private_scratch, Strips strips) const;
 
  private:
-  /// Leaves that are alike, or a stretch of one that has many groups.
-  struct Stretch {
-    int64_t first_step = 0, first_group = 0;
-    int64_t leaves = 1;
-    int64_t groups = 0;      // of each leaf
-    int64_t last_steps = 0;  // of the last group of each
-    bool opens = true;       // the sums start at 0
-  };
-  /// What many rows take of K before they go on, and what becomes of the leaf's sums then.
-  struct Segment8 {
-    Stretch stretch;
-    int level = 0;   // of the stack
-    int merges = 0;  // afterwards, how often the two topmost are added
-    int root = -1;   // afterwards, the root that is complete
-  };
-
   static Int8LinearTask make(const Kernels& kernels, Int8Weight weight, Tensor x, Tensor result);
   /// `leaves` in order, the first of them being leaf `first` of the tree.
   void plan(const std::vector<TreeLeaf>& leaves, int64_t first);
-  Stretch stretch_of(Range groups) const;
+  Int8Segment segment_of(Range groups) const;
   void cut_into_slabs();
-  Int8Product product_of(int64_t panel, Strips strips) const;
-  /// The sums of `stretch` for the rows that `product` has, into `sums`.
-  void multiply(const Stretch& stretch, Int8Product product, float* sums) const;
-  /// Few rows: all leaves' sums lie side by side before they are added, so that weights are one unbroken stream.
-  void run_few(int64_t panel, Strips strips, const std::byte* arranged, float* sums) const;
+  Int8Operands operands_of(int64_t panel, Strips strips, const std::byte* arranged, Range rows) const;
+  /// Few rows: all leaves of many panels in one call, so that weights are one unbroken stream.
+  void stream(Strips strips, const std::byte* arranged, float* stack) const;
   /// Many rows: each slab of K is taken by all rows while its weights are in the cache.
   void run_many(int64_t panel, Strips strips, const std::byte* arranged, float* sums) const;
-  /// The next slab follows in memory: each tile of rows asks for its part of what lies there as `stretch` does here.
-  void ask_for_next_slab(size_t slab, const Stretch& stretch, int64_t tile, int64_t tiles, Int8Product& product) const;
-  /// Merges the sums at the top of a stack whose levels are so far apart.
-  void merge(const Segment8& segment, float* top, int64_t level_floats, int rows) const;
+  void run_segment(const Int8Segment& segment, Int8Product& product, float* stack) const;
+  /// The next slab follows in memory: each tile of rows asks for its part of what lies there as `segment` does here.
+  void ask_for_next_slab(size_t slab, const Int8Segment& segment, int64_t tile, int64_t tiles,
+                         Int8Product& product) const;
   /// Steps and scales of a panel before a group.
   int64_t lines_before(int64_t group) const;
   int64_t slab_steps() const;
@@ -89,13 +67,11 @@ struct Int8LinearTask {
   int64_t tile_floats() const;
   int64_t tile_count(int64_t rows) const;
   Range rows_of_tile(int64_t rows, int64_t tile) const;
-  void finish(int root, const float* sums, Range rows, int64_t panel, Strips strips) const;
 
   const Int8Kernels* int8_ = nullptr;
-  std::vector<Segment8> segments_;
-  std::vector<int64_t> slabs_;    // slab i is segments slabs_[i] … slabs_[i + 1] − 1
-  std::vector<Stretch> few_;      // all of K in as few stretches as can be
-  std::vector<Segment8> leaves_;  // of the tree, in order
+  std::vector<Int8Segment> leaves_;    // of the tree, in order
+  std::vector<Int8Segment> segments_;  // the same, none longer than a slab
+  std::vector<int64_t> slabs_;         // slab i is segments slabs_[i] … slabs_[i + 1] − 1
   int levels_ = 1;
   int64_t arranged_stride_ = 0, scales_offset_ = 0, offsets_offset_ = 0;  // of arranged rows
 };

@@ -18,7 +18,7 @@
 #pragma once
 
 #include "runtime/backends/cpu/kernels/product.h"
-#include "runtime/backends/cpu/kernels/rowwise.h"
+#include "runtime/backends/cpu/kernels/row_sums.h"
 
 namespace lockstep::cpu::LOCKSTEP_CPU_ISA {
 
@@ -27,136 +27,57 @@ constexpr int64_t kLine = 64;
 constexpr int64_t kFarBytes = 16384;
 constexpr int kToFirstLevel = 3, kToSecondLevel = 2;  // of the caches, as __builtin_prefetch counts
 
-/// What lies of a result from `column` on.
-static TileResult result_from(TileResult result, int64_t column) {
-  const auto bytes_before = [column](DType type) { return column * (type == DType::kFloat32 ? 4 : 2); };
-  result.columns -= column;
-  result.dst += bytes_before(result.dst_type);
-  if (result.bias != nullptr) result.bias += bytes_before(result.bias_type);
-  return result;
-}
-
 /// The accumulators of R rows times V strips.
-template <typename Kind, int R, int V, bool kAhead>
-struct FewRowsTile {
-  static constexpr int kHeld = R == 8 && V == 4 ? 3 : V;  // strips in registers; another one stays where it is stored
-  static constexpr bool kAsksFar = R == 8 && V * Kind::kStepBytes == 4 * kLine;  // every second row asks for a line
-  static constexpr int kAheadLevel = R == 4 ? kToSecondLevel : kToFirstLevel;
-  Lanes sums[R][kHeld];
+template <int R, int V>
+using FewRowsSums = RowSums<R, V, R == 8 && V == 4 ? 3 : V>;
 
-  template <typename Work>
-  [[gnu::always_inline]] static inline void each(Work work) {
+/// Adds the steps of a segment of a panel, whose weights begin at `w`.
+template <typename Kind, int R, int V, bool kAhead>
+LOCKSTEP_LANES_INLINE void add_segment(const FewRows& p, const std::byte* w, const Segment& segment,
+                                       FewRowsSums<R, V>& sums, float* top) {
+  constexpr bool kAsksFar = R == 8 && V * Kind::kStepBytes == 4 * kLine;  // every second row asks for a line
+  constexpr int kAheadLevel = R == 4 ? kToSecondLevel : kToFirstLevel;
+  w += segment.begin * p.weight_stride;
+  const std::byte* x = p.x + segment.begin * static_cast<int64_t>(sizeof(typename Kind::X));
+  const std::byte* ahead = w + p.ahead + segment.steps * p.ahead_offset;
+  for (int64_t step = 0; step < segment.steps; ++step) {
+    typename Kind::Vector weights[V];
+#pragma GCC unroll 4
+    for (int v = 0; v < V; ++v) weights[v] = Kind::weights(w + v * Kind::kStepBytes);
+    if constexpr (kAhead) __builtin_prefetch(ahead, 0, kAheadLevel);
 #pragma GCC unroll 8
     for (int r = 0; r < R; ++r) {
+      if (kAsksFar && r % 2 == 0) __builtin_prefetch(w + kFarBytes + r / 2 * kLine, 0, kToSecondLevel);
+      const typename Kind::Vector broadcast = Kind::broadcast(x + r * p.x_stride);
 #pragma GCC unroll 4
-      for (int v = 0; v < V; ++v) work(r, v, r * kPanel + v * kLanes);
-    }
-  }
-
-  [[gnu::always_inline]] inline void open(float* top) {
-    each([&](int r, int v, int at) {
-      if (v < kHeld) {
-        sums[r][v] = zero();
-      } else {
-        store(top + at, zero());
+      for (int v = 0; v < V; ++v) {
+        sums.advance(r, v, top, [&](Lanes sum) { return Kind::accumulate(sum, weights[v], broadcast); });
       }
-    });
-  }
-  [[gnu::always_inline]] inline void resume(const float* top) {
-    each([&](int r, int v, int at) {
-      if (v < kHeld) sums[r][v] = load(top + at);
-    });
-  }
-  [[gnu::always_inline]] inline void close(float* top) {
-    each([&](int r, int v, int at) {
-      if (v < kHeld) store(top + at, sums[r][v]);
-    });
-  }
-  /// Adds the sums to those under `top`.
-  [[gnu::always_inline]] inline void merge(const float* top) {
-    each([&](int r, int v, int at) {
-      const Lanes under = load(top - kFewRowsFloats + at);
-      if (v < kHeld) {
-        sums[r][v] = under + sums[r][v];
-      } else {
-        store(const_cast<float*>(top) - kFewRowsFloats + at, under + load(top + at));
-      }
-    });
-  }
-  /// Rounds complete sums into the result of `root`.
-  [[gnu::always_inline]] inline void finish(const FewRows& p, int64_t panel, int root, float* top) {
-    const bool is_narrow = p.result.dst_type == DType::kBFloat16;
-    const int64_t column = panel * kPanel;
-    if (p.result.bias != nullptr || p.result.columns - column < V * kLanes || p.result.dst_type == DType::kFloat16) {
-      close(top);
-      return finish_through_stack(p, panel, root, top);
     }
-    std::byte* const row = p.result.dst + root * p.root_stride;
-    each([&](int r, int v, int at) {
-      const Lanes sum = v < kHeld ? sums[r][v] : load(top + at);
-      round_to_row(row + r * p.result.dst_stride, column + v * kLanes, is_narrow, sum);
-    });
+    // Or the compiler moves accumulators out of registers.
+    if constexpr (FewRowsSums<R, V>::kIsPartlyStored) asm volatile("" ::: "memory");
+    w += p.weight_stride;
+    x += sizeof(typename Kind::X);
+    ahead += p.ahead_stride;
   }
-  /// The same from `top`, where the sums lie: with a bias, for fewer columns or for other types.
-  [[gnu::noinline]] static void finish_through_stack(const FewRows& p, int64_t panel, int root, const float* top) {
-    TileResult result = result_from(p.result, panel * kPanel);
-    result.sums = top;
-    result.rows = R;
-    if (result.columns > V * kLanes) result.columns = V * kLanes;
-    result.dst += root * p.root_stride;
-    finish_tile(result);
-  }
-  [[gnu::always_inline]] inline void add_steps(const FewRows& p, const std::byte* w, const Segment& segment,
-                                               float* top) {
-    w += segment.begin * p.weight_stride;
-    const std::byte* x = p.x + segment.begin * static_cast<int64_t>(sizeof(typename Kind::X));
-    const std::byte* ahead = w + p.ahead + segment.steps * p.ahead_offset;
-    for (int64_t step = 0; step < segment.steps; ++step) {
-      typename Kind::Vector weights[V];
-#pragma GCC unroll 4
-      for (int v = 0; v < V; ++v) weights[v] = Kind::weights(w + v * Kind::kStepBytes);
-      if constexpr (kAhead) __builtin_prefetch(ahead, 0, kAheadLevel);
-#pragma GCC unroll 8
-      for (int r = 0; r < R; ++r) {
-        if (kAsksFar && r % 2 == 0) __builtin_prefetch(w + kFarBytes + r / 2 * kLine, 0, kToSecondLevel);
-        const typename Kind::Vector broadcast = Kind::broadcast(x + r * p.x_stride);
-#pragma GCC unroll 4
-        for (int v = 0; v < kHeld; ++v) sums[r][v] = Kind::accumulate(sums[r][v], weights[v], broadcast);
-        if constexpr (kHeld < V) {
-          float* last = top + r * kPanel + kHeld * kLanes;
-          store(last, Kind::accumulate(load(last), weights[kHeld], broadcast));
-        }
-      }
-      if constexpr (kHeld < V) asm volatile("" ::: "memory");  // or the compiler moves other accumulators out
-      w += p.weight_stride;
-      x += sizeof(typename Kind::X);
-      ahead += p.ahead_stride;
-    }
-  }
-};
+}
 
 template <typename Kind, int R, int V, bool kAhead>
 static void few_rows_tile(const FewRows& p) {
-  FewRowsTile<Kind, R, V, kAhead> tile;
+  FewRowsSums<R, V> sums;
   const std::byte* weights = p.weights;
   for (int64_t panel = 0; panel < p.panels; ++panel, weights += p.panel_stride) {
     bool goes_on = false;  // from the segment before
     for (const Segment* segment = p.begin; segment != p.end; ++segment) {
-      float* top = p.stack + segment->level * kFewRowsFloats;
+      float* const top = p.stack + segment->level * kFewRowsFloats;
       if (segment->opens) {
-        tile.open(top);
+        sums.open(top);
       } else if (!goes_on) {
-        tile.resume(top);
+        sums.resume(top);
       }
-      tile.add_steps(p, weights, *segment, top);
+      add_segment<Kind, R, V, kAhead>(p, weights, *segment, sums, top);
       goes_on = segment + 1 != p.end && !segment[1].opens;
-      if (goes_on) continue;
-      for (int i = 0; i < segment->merges; ++i, top -= kFewRowsFloats) tile.merge(top);
-      if (segment->root >= 0) {
-        tile.finish(p, panel, segment->root, top);
-      } else {
-        tile.close(top);
-      }
+      if (!goes_on) sums.end_leaf(p, panel, *segment, top);
     }
   }
 }

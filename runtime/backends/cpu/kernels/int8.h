@@ -17,31 +17,64 @@ constexpr int kInt8StripStep = kStrip * kInt8Columns;  // bytes of a strip's ste
 constexpr int kInt8TileRows = 6;                       // most rows of one call of `product`
 constexpr int kInt8TiledRows = 16;                     // and of `tiled_product`
 
-/// Some leaves that are alike and follow each other in K, of one or many groups. Weights are unsigned (128 added), x is
-/// signed, as `quantise` leaves it.
-///
-/// `sums[leaf][row][column] += Σ over the leaf's groups, in order, of (Σ of the group's products) · scale of w · scale
-/// of x`.
-struct Int8Product {
+/// A stretch of groups of K that is summed into the accumulators at `level` of a stack, as `Segment`.
+struct Int8Segment {
+  int64_t first_step = 0, first_group = 0;
+  int64_t groups = 0;
+  int64_t last_steps = 0;  // of the last group
+  int level = 0;
+  bool opens = true;  // the accumulators start at 0
+  int merges = 0;     // afterwards, how often the two topmost are added
+  int root = -1;      // afterwards, the root that is complete
+};
+
+/// What the two ways to multiply take. Weights are unsigned (128 added), x is signed, as `quantise` leaves it.
+struct Int8Operands {
   const std::byte* weights = nullptr;  // first group, first strip: its steps, then the scales f32 [strips, kStrip]
   int64_t step_stride = 0;             // bytes from one step to the next, and of the scales
   const std::byte* x = nullptr;        // row 0, first group: int8, four columns a step
   const float* x_scales = nullptr;     // row 0, first group
   const int32_t* x_offsets = nullptr;  // row 0, first group: −128 · Σ of its integers
   int64_t x_stride = 0;                // bytes from one row to the next, in all three
-  int64_t leaves = 1;
-  int64_t groups = 0;       // of each leaf
-  int64_t group_steps = 0;  // of each group
-  int64_t last_steps = 0;   // of a leaf's last group
-  float* sums = nullptr;    // row 0 of the first leaf
-  int64_t sums_stride = 0;  // floats from one row to the next
-  int64_t leaf_stride = 0;  // floats from one leaf to the next
-  bool opens = false;       // the accumulators start at 0, not at `sums`
-  int rows = 0;             // 1 … kInt8TileRows, or kInt8TiledRows
-  int strips = 0;           // 1 … kPanelStrips
+  int64_t group_steps = 0;             // of each group but a stretch's last
+  int rows = 0;
+  int strips = 0;  // 1 … kPanelStrips
+
+  /// The same from the first group of `segment` on. Always inline: kernels of every instruction set call it.
+  [[gnu::always_inline]] Int8Operands from(const Int8Segment& segment) const {
+    Int8Operands part = *this;
+    part.weights += (segment.first_step + segment.first_group) * step_stride;
+    part.x += segment.first_step * kInt8Columns;
+    part.x_scales += segment.first_group;
+    part.x_offsets += segment.first_group;
+    return part;
+  }
+};
+
+/// One stretch.
+///
+/// `sums[row][column] += Σ over the groups, in order, of (Σ of the group's products) · scale of w · scale of x`.
+struct Int8Product {
+  Int8Operands of;  // rows: 1 … kInt8TileRows, or kInt8TiledRows
+  int64_t groups = 0;
+  int64_t last_steps = 0;  // of the last group
+  float* sums = nullptr;   // [rows, kPanel]
+  bool opens = false;      // the accumulators start at 0, not at `sums`
   // `tiled_product` asks for so many lines from here on with each tile of weights: what is read later.
   const std::byte* next = nullptr;
   int next_lines = 0;
+};
+
+/// All leaves of a plan in order, for few rows; complete roots are rounded.
+struct Int8FewRows {
+  Int8Operands of;  // of the first panel; rows: 1 … kInt8TileRows
+  const Int8Segment* begin = nullptr;
+  const Int8Segment* end = nullptr;
+  float* stack = nullptr;    // [levels, kFewRowsTile, kPanel]
+  TileResult result;         // of root 0: all columns from the first panel's on; without `sums`, `rows`
+  int64_t root_stride = 0;   // bytes from a root's result to the next one's
+  int64_t panels = 1;        // that take all leaves, one after the other
+  int64_t panel_stride = 0;  // bytes from a panel's weights to the next one's
 };
 
 /// A group as integers.
@@ -51,8 +84,9 @@ struct Int8Group {
 };
 
 struct Int8Kernels {
+  void (*few_rows)(const Int8FewRows&);
   void (*product)(const Int8Product&);
-  void (*tiled_product)(const Int8Product&);  // the same for one leaf and more rows; null without a unit for tiles
+  void (*tiled_product)(const Int8Product&);  // the same for more rows; null without a unit for tiles
   /// `to_int8`: integers [count, rounded up to a step], zeros at the end.
   Int8Group (*quantise)(const float* values, int64_t count, int8_t* integers);
 };

@@ -4,6 +4,7 @@
 namespace lockstep::cpu::LOCKSTEP_CPU_ISA {
 
 extern const Int8Kernels kKernels;
-const Int8Kernels kKernels = {.product = int8_product, .tiled_product = tiled_int8_product, .quantise = quantise};
+const Int8Kernels kKernels = {
+  .few_rows = int8_few_rows, .product = int8_product, .tiled_product = tiled_int8_product, .quantise = quantise};
 
 }  // namespace lockstep::cpu::LOCKSTEP_CPU_ISA

@@ -25,10 +25,10 @@ static void add_scaled(const Int8Product& p, const GroupSums& done) {
   Lanes w_scale[V];
 #pragma GCC unroll 4
   for (int v = 0; v < V; ++v) w_scale[v] = load(reinterpret_cast<const float*>(done.scales + v * kInt8StripStep));
-  for (int r = 0; r < p.rows; ++r) {
-    const Integers offset = splat_integer(of_row(p.x_offsets, r, p.x_stride)[done.group]);
-    const Lanes x_scale = splat(of_row(p.x_scales, r, p.x_stride)[done.group]);
-    float* const to = p.sums + r * p.sums_stride;
+  for (int r = 0; r < p.of.rows; ++r) {
+    const Integers offset = splat_integer(of_row(p.of.x_offsets, r, p.of.x_stride)[done.group]);
+    const Lanes x_scale = splat(of_row(p.of.x_scales, r, p.of.x_stride)[done.group]);
+    float* const to = p.sums + r * kPanel;
 #pragma GCC unroll 4
     for (int v = 0; v < V; ++v) {
       Integers dots;
@@ -44,25 +44,25 @@ static void tiled_int8_strips(const Int8Product& p) {
   GroupSums two[2];
   GroupSums* now = &two[0];
   GroupSums* before = &two[1];
-  const std::byte* w = p.weights;
-  const std::byte* x = p.x;
+  const std::byte* w = p.of.weights;
+  const std::byte* x = p.of.x;
   LinesAhead ahead{p.next, p.next_lines};
   int configured = -1;
-  for (int r = 0; p.opens && r < p.rows; ++r) {
+  for (int r = 0; p.opens && r < p.of.rows; ++r) {
 #pragma GCC unroll 4
-    for (int v = 0; v < V; ++v) store(p.sums + r * p.sums_stride + v * kLanes, zero());
+    for (int v = 0; v < V; ++v) store(p.sums + r * kPanel + v * kLanes, zero());
   }
   for (int64_t group = 0; group < p.groups; ++group) {
-    const int64_t steps = group + 1 < p.groups ? p.group_steps : p.last_steps;
+    const int64_t steps = group + 1 < p.groups ? p.of.group_steps : p.last_steps;
     const int last_steps = static_cast<int>(steps % kTileSide);
-    if (last_steps != configured) configure_wide(p.rows, configured = last_steps);
+    if (last_steps != configured) configure_wide(p.of.rows, configured = last_steps);
     Sums::open();
-    Sums::add(w, p.step_stride, x, p.x_stride, steps, ahead);
+    Sums::add(w, p.of.step_stride, x, p.of.x_stride, steps, ahead);
     if (before->scales != nullptr) add_scaled<V>(p, *before);
     Sums::close(now->integers, kPanel);
-    now->scales = w + steps * p.step_stride;
+    now->scales = w + steps * p.of.step_stride;
     now->group = group;
-    w += (steps + 1) * p.step_stride;
+    w += (steps + 1) * p.of.step_stride;
     x += steps * kInt8Columns;
     GroupSums* const free = before;
     before = now;
@@ -74,7 +74,7 @@ static void tiled_int8_strips(const Int8Product& p) {
 
 /// See Int8Kernels::tiled_product.
 static void tiled_int8_product(const Int8Product& p) {
-  switch (p.strips) {
+  switch (p.of.strips) {
     case 1: return tiled_int8_strips<1>(p);
     case 2: return tiled_int8_strips<2>(p);
     case 3: return tiled_int8_strips<3>(p);

@@ -4,6 +4,7 @@
 
 #include "runtime/backends/cpu/kernels/kernels.h"
 #include "runtime/backends/cpu/kernels/lanes.h"
+#include "runtime/backends/cpu/kernels/row_sums.h"
 
 namespace lockstep::cpu::LOCKSTEP_CPU_ISA {
 
@@ -63,15 +64,6 @@ LOCKSTEP_LANES_INLINE void add_steps(const Product& p, const std::byte* w, const
     }
     w += weight_stride;
     x += sizeof(typename Kind::X);
-  }
-}
-
-/// Stores sixteen complete sums as the elements from `column` on of a tensor's row, of bfloat16 or float32.
-LOCKSTEP_LANES_INLINE void round_to_row(std::byte* row, int64_t column, bool is_narrow, Lanes sums) {
-  if (is_narrow) {
-    store(reinterpret_cast<BFloat16*>(row) + column, sums);
-  } else {
-    store(reinterpret_cast<float*>(row) + column, sums);
   }
 }
 

@@ -1,4 +1,5 @@
-// Dot products of 8-bit integers: up to 6 rows times 4 strips. Included by the int8_*.cpp files after lanes.h.
+// Dot products of 8-bit integers: up to 6 rows times 4 strips, of one stretch of K or of all leaves of a plan. Included
+// by the int8_*.cpp files after lanes.h.
 //
 //   a step of a strip    w[0][k … k+3] w[1][k … k+3] … w[15][k … k+3]    64 bytes, unsigned: w + 128
 //   times                x[k … k+3] in every lane                        signed
@@ -10,11 +11,13 @@
 
 #include "runtime/backends/cpu/kernels/int8.h"
 #include "runtime/backends/cpu/kernels/lanes.h"
+#include "runtime/backends/cpu/kernels/row_sums.h"
 
 namespace lockstep::cpu::LOCKSTEP_CPU_ISA {
 
 #if defined(__AVX512F__)
 
+constexpr bool kHoldsSums = true;  // there are registers for them
 /// Typed as what the instructions add: as __m512i, whose elements are 64 bits, GCC 12 keeps a copy of each in memory.
 typedef int32_t Integers __attribute__((vector_size(64)));
 LOCKSTEP_LANES_INLINE Integers splat_integer(int32_t x) { return Integers{} + x; }
@@ -52,6 +55,7 @@ LOCKSTEP_LANES_INLINE void store_integers(int8_t* p, Lanes a) {
 
 #elif defined(__AVX2__)
 
+constexpr bool kHoldsSums = false;
 typedef int32_t Half __attribute__((vector_size(32)));
 struct Integers {
   Half lo, hi;
@@ -105,6 +109,7 @@ LOCKSTEP_LANES_INLINE void store_integers(int8_t* p, Lanes a) {
 
 #else
 
+constexpr bool kHoldsSums = false;
 constexpr bool kOpensAtOffset = true;
 struct Integers {
   typedef int32_t Vector __attribute__((vector_size(64)));
@@ -152,10 +157,14 @@ constexpr int kAskingRows = 0;
 #endif
 constexpr int64_t kAheadBytes = 1024;
 
-/// Adds one group of `steps`, whose weights begin at `w`, to the sums `to`.
+/// Of more than two rows sums are kept in memory between groups: registers are for the integers.
 template <int R, int V>
-LOCKSTEP_LANES_INLINE void add_group(const Int8Product& p, const std::byte* w, const std::byte* x, int64_t steps,
-                                     int64_t group, float* to) {
+using Int8Sums = RowSums<R, V, kHoldsSums && R <= 2 ? V : 0>;
+
+/// Adds one group of `steps`, whose weights begin at `w`, to the sums.
+template <int R, int V>
+LOCKSTEP_LANES_INLINE void add_group(const Int8Operands& p, const std::byte* w, const std::byte* x, int64_t steps,
+                                     int64_t group, Int8Sums<R, V>& sums, float* top) {
   const int64_t x_stride = p.x_stride, step_stride = p.step_stride;
   Integers dots[R][V];
 #pragma GCC unroll 6
@@ -187,41 +196,54 @@ LOCKSTEP_LANES_INLINE void add_group(const Int8Product& p, const std::byte* w, c
     const Lanes w_scale = load(reinterpret_cast<const float*>(w + v * kInt8StripStep));
 #pragma GCC unroll 6
     for (int r = 0; r < R; ++r) {
-      float* const at = to + r * p.sums_stride + v * kLanes;
       const Lanes x_scale = splat(of_row(p.x_scales, r, x_stride)[group]);
-      store(at, fma(to_floats(dots[r][v]) * w_scale, x_scale, load(at)));
+      sums.advance(r, v, top, [&](Lanes sum) { return fma(to_floats(dots[r][v]) * w_scale, x_scale, sum); });
     }
   }
 }
 
-/// Sums are kept in memory between groups: registers are for the integers.
 template <int R, int V>
-static void int8_tile(const Int8Product& p) {
+LOCKSTEP_LANES_INLINE void add_groups(const Int8Operands& p, int64_t groups, int64_t last_steps, Int8Sums<R, V>& sums,
+                                      float* top) {
   const std::byte* w = p.weights;
   const std::byte* x = p.x;
-  float* to = p.sums;
-  int64_t group = 0;
-  for (int64_t leaf = 0; leaf < p.leaves; ++leaf) {
-    if (p.opens) {
-#pragma GCC unroll 6
-      for (int r = 0; r < R; ++r) {
-#pragma GCC unroll 4
-        for (int v = 0; v < V; ++v) store(to + r * p.sums_stride + v * kLanes, zero());
-      }
-    }
-    for (int64_t g = 0; g < p.groups; ++g, ++group) {
-      const int64_t steps = g + 1 < p.groups ? p.group_steps : p.last_steps;
-      add_group<R, V>(p, w, x, steps, group, to);
-      w += (steps + 1) * p.step_stride;
-      x += steps * kInt8Columns;
-    }
-    to += p.leaf_stride;
+  for (int64_t group = 0; group < groups; ++group) {
+    const int64_t steps = group + 1 < groups ? p.group_steps : last_steps;
+    add_group<R, V>(p, w, x, steps, group, sums, top);
+    w += (steps + 1) * p.step_stride;
+    x += steps * kInt8Columns;
   }
 }
 
-template <int R>
-static void int8_rows(const Int8Product& p) {
-  switch (p.strips) {
+template <int R, int V>
+static void int8_tile(const Int8Product& p) {
+  Int8Sums<R, V> sums;
+  if (p.opens) {
+    sums.open(p.sums);
+  } else {
+    sums.resume(p.sums);
+  }
+  add_groups<R, V>(p.of, p.groups, p.last_steps, sums, p.sums);
+  sums.close(p.sums);
+}
+
+template <int R, int V>
+static void int8_tile(const Int8FewRows& p) {
+  Int8Sums<R, V> sums;
+  Int8Operands operands = p.of;
+  for (int64_t panel = 0; panel < p.panels; ++panel, operands.weights += p.panel_stride) {
+    for (const Int8Segment* leaf = p.begin; leaf != p.end; ++leaf) {
+      float* const top = p.stack + leaf->level * kFewRowsFloats;
+      sums.open(top);
+      add_groups<R, V>(operands.from(*leaf), leaf->groups, leaf->last_steps, sums, top);
+      sums.end_leaf(p, panel, *leaf, top);
+    }
+  }
+}
+
+template <int R, typename Call>
+static void int8_strips(const Call& p) {
+  switch (p.of.strips) {
     case 1: return int8_tile<R, 1>(p);
     case 2: return int8_tile<R, 2>(p);
     case 3: return int8_tile<R, 3>(p);
@@ -231,28 +253,42 @@ static void int8_rows(const Int8Product& p) {
 
 #if defined(__AVX512F__)
 
-static void int8_product(const Int8Product& p) {
-  switch (p.rows) {
-    case 1: return int8_rows<1>(p);
-    case 2: return int8_rows<2>(p);
-    case 3: return int8_rows<3>(p);
-    case 4: return int8_rows<4>(p);
-    case 5: return int8_rows<5>(p);
-    default: return int8_rows<6>(p);
+template <typename Call>
+static void int8_rows(const Call& p) {
+  switch (p.of.rows) {
+    case 1: return int8_strips<1>(p);
+    case 2: return int8_strips<2>(p);
+    case 3: return int8_strips<3>(p);
+    case 4: return int8_strips<4>(p);
+    case 5: return int8_strips<5>(p);
+    default: return int8_strips<6>(p);
   }
 }
 
+static void int8_few_rows(const Int8FewRows& p) { int8_rows(p); }
+
 #else
 
-/// With 16 registers of half the width, one row takes all strips and several rows take one strip at a time. Scales lie
-/// as far from a strip's steps as in a whole panel, so a strip is a panel that begins later.
-static void int8_product(const Int8Product& p) {
-  if (p.rows == 1) return int8_rows<1>(p);
-  for (int strip = 0; strip < p.strips; ++strip) {
-    Int8Product part = p;
-    part.weights += strip * kInt8StripStep;
-    part.sums += strip * kLanes;
-    switch (p.rows) {
+// Scales lie as far from a strip's steps as in a whole panel, so a strip is a panel that begins later.
+static Int8Product strip_of(Int8Product p, int strip) {
+  p.of.weights += strip * kInt8StripStep;
+  p.sums += strip * kLanes;
+  return p;
+}
+static Int8FewRows strip_of(Int8FewRows p, int strip) {
+  p.of.weights += strip * kInt8StripStep;
+  p.stack += strip * kLanes;
+  p.result = result_from(p.result, strip * kLanes);
+  return p;
+}
+
+/// With 16 registers of half the width, one row takes all strips and several rows take one strip at a time.
+template <typename Call>
+static void int8_rows(const Call& p) {
+  if (p.of.rows == 1) return int8_strips<1>(p);
+  for (int strip = 0; strip < p.of.strips; ++strip) {
+    const Call part = strip_of(p, strip);
+    switch (p.of.rows) {
       case 2: int8_tile<2, 1>(part); break;
       case 3: int8_tile<3, 1>(part); break;
       case 4: int8_tile<4, 1>(part); break;
@@ -262,7 +298,19 @@ static void int8_product(const Int8Product& p) {
   }
 }
 
+static void int8_few_rows(const Int8FewRows& p) {
+  Int8FewRows of_panel = p;
+  of_panel.panels = 1;
+  for (int64_t panel = 0; panel < p.panels; ++panel) {
+    of_panel.result = result_from(p.result, panel * kPanel);
+    int8_rows(of_panel);
+    of_panel.of.weights += p.panel_stride;
+  }
+}
+
 #endif
+
+static void int8_product(const Int8Product& p) { int8_rows(p); }
 
 /// As `to_int8` of runtime/core/int8_groups.h.
 static Int8Group quantise(const float* values, int64_t count, int8_t* integers) {
@@ -298,7 +346,7 @@ static Int8Group quantise(const float* values, int64_t count, int8_t* integers) 
 }
 
 [[maybe_unused]] constexpr Int8Kernels make_int8_kernels() {
-  return {.product = int8_product, .tiled_product = nullptr, .quantise = quantise};
+  return {.few_rows = int8_few_rows, .product = int8_product, .tiled_product = nullptr, .quantise = quantise};
 }
 
 }  // namespace lockstep::cpu::LOCKSTEP_CPU_ISA

@@ -1,36 +1,11 @@
 // Kernels over single rows: conversion, sums, norms. Included by the isa_*.cpp files after lanes.h.
 #pragma once
 
+#include "runtime/backends/cpu/kernels/elements.h"
 #include "runtime/backends/cpu/kernels/kernels.h"
 #include "runtime/backends/cpu/kernels/lanes.h"
 
 namespace lockstep::cpu::LOCKSTEP_CPU_ISA {
-
-/// A floating-point type as a value, to pick a template by.
-template <typename T>
-struct TypeTag {
-  using Type = T;
-};
-
-template <typename Function>
-LOCKSTEP_LANES_INLINE void with_type(DType dtype, Function function) {
-  if (dtype == DType::kFloat32) return function(TypeTag<float>{});
-  if (dtype == DType::kBFloat16) return function(TypeTag<BFloat16>{});
-  function(TypeTag<Float16>{});
-}
-
-/// Sixteen elements from `at` on (or the `n` that are left), as float32.
-template <typename T>
-LOCKSTEP_LANES_INLINE Lanes read(const std::byte* data, int64_t at, int64_t n) {
-  const T* p = reinterpret_cast<const T*>(data) + at;
-  return n >= kLanes ? load(p) : load(p, static_cast<int>(n));
-}
-template <typename T>
-LOCKSTEP_LANES_INLINE void write(std::byte* data, int64_t at, Lanes value, int64_t n) {
-  T* p = reinterpret_cast<T*>(data) + at;
-  if (n >= kLanes) return store(p, value);
-  store(p, value, static_cast<int>(n));
-}
 
 /// `value` as it is after being stored as a T and loaded again.
 template <typename T>
@@ -139,23 +114,6 @@ static void layer_norm(ConstRow x, ConstRow w, ConstRow b, Row dst, int64_t coun
     for (int64_t i = 0; i < count; i += kLanes) {
       const Lanes value = (read<T>(x.data, i, count - i) - centre - splat(shift)) * factor;
       write<T>(dst.data, i, fma(value, read<T>(w.data, i, count - i), read<T>(b.data, i, count - i)), count - i);
-    }
-  });
-}
-
-/// What leaves a linear operation: sums plus bias, rounded once.
-static void finish_tile(const TileResult& tile) {
-  with_type(tile.dst_type, [&](auto d) {
-    using D = typename decltype(d)::Type;
-    for (int row = 0; row < tile.rows; ++row) {
-      for (int64_t i = 0; i < tile.columns; i += kLanes) {
-        const int64_t n = tile.columns - i;
-        Lanes value = load(tile.sums + row * kPanel + i);
-        if (tile.bias != nullptr) {
-          with_type(tile.bias_type, [&](auto b) { value = value + read<typename decltype(b)::Type>(tile.bias, i, n); });
-        }
-        write<D>(tile.dst + row * tile.dst_stride, i, value, n);
-      }
     }
   });
 }

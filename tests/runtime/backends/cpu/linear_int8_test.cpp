@@ -29,6 +29,8 @@ struct Product8 {
   Shape8 shape;
   std::vector<float> x = random_numbers(shape.of.rows * shape.of.k, 1);
   std::vector<float> w = random_numbers(shape.of.n * shape.of.k, 2);
+  DType result_type = DType::kFloat32;
+  std::vector<float> bias = {};  // [n], or empty: none
 
   Int8Groups groups(int64_t leaf) const { return {.columns = shape.of.k, .leaf = leaf, .width = shape.group}; }
 
@@ -42,16 +44,21 @@ struct Product8 {
     std::vector<std::byte> x_bytes = encode(x, dtype);
     const int64_t roots = split ? static_cast<int64_t>(split->roots_of(rank).size()) : 1;
     std::vector<float> result(static_cast<size_t>(roots * rows * n), -77.0f);
+    std::vector<std::byte> rounded = encode(result, result_type);
     Tensor from{.data = x_bytes.data(), .dtype = dtype, .rows = rows, .columns = k};
     from.stride = k * from.element_size();
-    const Tensor to{.data = reinterpret_cast<std::byte*>(result.data()),
+    const Tensor to{.data = rounded.data(),
+                    .dtype = result_type,
                     .planes = roots,
                     .rows = rows,
                     .columns = n,
-                    .stride = n * 4};
+                    .stride = n * static_cast<int64_t>(size_of(result_type))};
     const Int8Weight weight{packing, packed.data()};
-    const Int8LinearTask task = split ? Int8LinearTask::blocks(kernels, weight, *split, rank, from, to)
-                                      : Int8LinearTask::plain(kernels, weight, from, to);
+    Int8LinearTask task = split ? Int8LinearTask::blocks(kernels, weight, *split, rank, from, to)
+                                : Int8LinearTask::plain(kernels, weight, from, to);
+    const std::vector<std::byte> encoded_bias = encode(bias, dtype);
+    if (!bias.empty()) task.bias = encoded_bias.data();
+    task.bias_type = dtype;
     // NaN in the scratch: nothing may be read that was not written before.
     std::vector<float> arranged(static_cast<size_t>(task.arranged_bytes() / 4 + 1), __builtin_nanf(""));
     std::vector<float> scratch(static_cast<size_t>(task.private_bytes() / 4), __builtin_nanf(""));
@@ -60,6 +67,8 @@ struct Product8 {
     for (int worker = 0; worker < workers; ++worker) {
       task.run(as_bytes(arranged), as_bytes(scratch), task.share({worker, workers}));
     }
+    kernels.convert({rounded.data(), result_type}, {as_bytes(result), DType::kFloat32},
+                    static_cast<int64_t>(result.size()));
     return result;
   }
 
@@ -79,9 +88,18 @@ struct Product8 {
     return sum;
   }
 
+  /// Only the first rows of x.
+  Product8 with_rows(int64_t rows) const {
+    Product8 part = *this;
+    part.shape.of.rows = rows;
+    part.x.resize(static_cast<size_t>(rows * shape.of.k));
+    return part;
+  }
+
   /// Only these columns of x and w.
   Product8 with_columns(int64_t begin, int64_t end) const {
-    Product8 part{kernels, dtype, {{shape.of.rows, shape.of.n, end - begin}, shape.group}};
+    Product8 part = *this;
+    part.shape.of.k = end - begin;
     const auto cut = [&](const std::vector<float>& from, std::vector<float>& to) {
       to.clear();
       for (size_t at = 0; at < from.size(); at += static_cast<size_t>(shape.of.k)) {
@@ -195,6 +213,36 @@ TEST_P(LinearInt8, SumsBlocksToTheSameBitsAtEveryDegree) {
   }
 }
 
+TEST_P(LinearInt8, GivesTheSameBitsWhereManyPanelsPassInOneCall) {
+  // Five panels and two and a half strips; a plain sum, then ranks with two roots each, of leaves of two groups.
+  const BlockSplit split{{0, 3, 7}};
+  for (const DType result : {DType::kFloat32, DType::kBFloat16, DType::kFloat16}) {
+    for (const bool has_bias : {false, true}) {
+      Product8 most{kernels(), dtype(), {{20, 5 * 64 + 40, 7 * 24}, 16}};
+      most.result_type = result;
+      if (has_bias) most.bias = random_numbers(most.shape.of.n, 3);
+      for (int rank = -1; rank < 2; ++rank) {
+        const Product8 own = rank < 0 ? most : most.with_columns(rank * 72, rank == 0 ? 72 : 168);
+        const auto run = [&](const Product8& some, int workers) {
+          return rank < 0 ? some.run(workers) : some.run(workers, split, rank, 24);
+        };
+        const std::vector<float> all = run(own, 1);  // in tiles of many rows, a panel at a time
+        for (int64_t rows = 1; rows <= 7; ++rows) {
+          const std::vector<float> found = run(own.with_rows(rows), rows % 2 == 0 ? 1 : 2);
+          const int64_t plane = rows * own.shape.of.n, roots = std::ssize(found) / plane;
+          EXPECT_EQ(roots, rank < 0 ? 1 : 2);
+          for (int64_t root = 0; root < roots; ++root) {
+            const auto expected = all.begin() + root * 20 * own.shape.of.n;
+            EXPECT_TRUE(same_bits({found.begin() + root * plane, found.begin() + (root + 1) * plane},
+                                  {expected, expected + plane}))
+                << "rank " << rank << ", root " << root << ", " << rows << " rows, result " << to_string(result);
+          }
+        }
+      }
+    }
+  }
+}
+
 TEST_P(LinearInt8, SumsTheGroupsOfALeafAsDefined) {
   const Product8 product{kernels(), dtype(), {{2, 20, 100}, 16}};
   const std::vector<float> roots = product.run(1, BlockSplit{{0, 1, 2}}, 0, 100);
@@ -259,16 +307,15 @@ TEST_P(Int8KernelsOf, SumTheLargestProductsExactly) {
       const float x_scale = 2.0f;
       const int32_t offset = -128 * of_x * int32_t{kMostInt8Group};
       Int8Product product;
-      product.weights = reinterpret_cast<const std::byte*>(weights.data());
-      product.step_stride = kInt8StripStep;
-      product.x = reinterpret_cast<const std::byte*>(x.data());
-      product.x_scales = &x_scale;
-      product.x_offsets = &offset;
+      product.of.weights = reinterpret_cast<const std::byte*>(weights.data());
+      product.of.step_stride = kInt8StripStep;
+      product.of.x = reinterpret_cast<const std::byte*>(x.data());
+      product.of.x_scales = &x_scale;
+      product.of.x_offsets = &offset;
+      product.of.rows = 1;
+      product.of.strips = 1;
       product.groups = 1;
       product.last_steps = kSteps;
-      product.sums_stride = kStrip;
-      product.rows = 1;
-      product.strips = 1;
       for (const auto multiply : {kernels().product, kernels().tiled_product}) {
         if (multiply == nullptr) continue;
         std::vector<float> sums(kStrip, 1.0f);
