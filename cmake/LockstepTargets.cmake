@@ -60,7 +60,8 @@ function(lockstep_source_options source)
 endfunction()
 
 # lockstep_add_test(NAME name SOURCES file… LIBRARIES target… [LABELS label…] [TIMEOUT s])
-# One GoogleTest program, run by ctest under `name`. The default label is unit.
+# One GoogleTest program, run by ctest under `name`. The default label is unit. What testing::TempDir() holds stays in the
+# build folder.
 function(lockstep_add_test)
   cmake_parse_arguments(ARG "" "NAME;TIMEOUT" "SOURCES;LIBRARIES;LABELS" ${ARGN})
   if(NOT ARG_LABELS)
@@ -73,5 +74,8 @@ function(lockstep_add_test)
   target_link_libraries(${ARG_NAME} PRIVATE lockstep_test_flags ${ARG_LIBRARIES} GTest::gmock GTest::gtest_main)
   target_precompile_headers(${ARG_NAME} REUSE_FROM lockstep_test_headers)
   add_test(NAME ${ARG_NAME} COMMAND ${ARG_NAME})
-  set_tests_properties(${ARG_NAME} PROPERTIES LABELS "${ARG_LABELS}" TIMEOUT ${ARG_TIMEOUT})
+  set(files ${CMAKE_BINARY_DIR}/test-files/${ARG_NAME})
+  file(MAKE_DIRECTORY ${files})
+  set_tests_properties(${ARG_NAME} PROPERTIES LABELS "${ARG_LABELS}" TIMEOUT ${ARG_TIMEOUT}
+    ENVIRONMENT "TEST_TMPDIR=${files}")
 endfunction()

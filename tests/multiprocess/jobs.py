@@ -2,10 +2,12 @@
 import json
 import os
 import pathlib
+import shutil
 import signal
 import subprocess
 import tempfile
 import time
+import weakref
 
 import run_ranks
 
@@ -37,6 +39,7 @@ class Job:
                  before=(), per_program=None):
         """`before`: words between the program and its command; `per_program`: such a word for each rank."""
         self.folder = pathlib.Path(tempfile.mkdtemp(prefix="lockstep-job-"))
+        weakref.finalize(self, shutil.rmtree, self.folder, ignore_errors=True)  # tests read records of an ended job
         self.records = self.folder / "records"
         self.records.mkdir()
         self.ranks = ranks
