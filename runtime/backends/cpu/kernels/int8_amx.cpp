@@ -5,6 +5,6 @@ namespace lockstep::cpu::LOCKSTEP_CPU_ISA {
 
 extern const Int8Kernels kKernels;
 const Int8Kernels kKernels = {
-  .few_rows = int8_few_rows, .product = int8_product, .tiled_product = tiled_int8_product, .quantise = quantise};
+    .few_rows = int8_few_rows, .product = int8_product, .tiled_product = tiled_int8_product, .quantise = quantise};
 
 }  // namespace lockstep::cpu::LOCKSTEP_CPU_ISA
