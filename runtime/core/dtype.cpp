@@ -102,7 +102,7 @@ Float16 to_float16(float v) {
 void convert_elements(const std::byte* src, DType src_type, std::byte* dst, DType dst_type, size_t count) {
   LOCKSTEP_CHECK(is_float(src_type) && is_float(dst_type), to_string(src_type), to_string(dst_type));
   if (src_type == dst_type) {
-    std::memcpy(dst, src, count * size_of(src_type));
+    if (count > 0) std::memcpy(dst, src, count * size_of(src_type));  // an empty array may have no address
     return;
   }
   for (size_t i = 0; i < count; ++i) store(dst, dst_type, i, load(src, src_type, i));

@@ -221,7 +221,7 @@ struct Kernels {
   void (*add_floats)(float* dst, const float* src, int64_t count);
   void (*finish_tile)(const TileResult&);
   void (*softmax_tile)(const SoftmaxTile&);
-  /// dst[i] = result[i] / (sum of the 16 lanes of `sum`).
+  /// dst[i] = result[i] / (sum of the 16 lanes of `sum`). `result` is [count], filled up to a whole strip.
   void (*finish_attention)(const float* result, const float* sum, Row dst, int64_t count);
   void (*convert)(ConstRow src, Row dst, int64_t count);
   void (*add)(ConstRow x, ConstRow y, Row dst, int64_t count);

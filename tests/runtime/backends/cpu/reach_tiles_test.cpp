@@ -247,7 +247,7 @@ TEST_P(ReachInTiles, OfAScoreIsItsRowAndNothingWhereTheRowDoesNotSeeIt) {
 
 TEST_P(ReachInTiles, OfARowWithoutASumIsNan) {
   // No key was seen, or none but −∞: 0 / 0, as a softmax over nothing.
-  const std::vector<float> result(17, 0.0f), sum(kStrip, 0.0f);
+  const std::vector<float> result(2 * kStrip, 0.0f), sum(kStrip, 0.0f);
   for (float value :
        written(DType::kFloat32, 17, [&](Row dst) { kernels().finish_attention(result.data(), sum.data(), dst, 17); })) {
     EXPECT_TRUE(std::isnan(value));
