@@ -51,7 +51,7 @@ LOCKSTEP_LANES_INLINE void add_segment(const FewRows& p, const std::byte* w, con
       const typename Kind::Vector broadcast = Kind::broadcast(x + r * p.x_stride);
 #pragma GCC unroll 4
       for (int v = 0; v < V; ++v) {
-        sums.advance(r, v, top, [&](Lanes sum) { return Kind::accumulate(sum, weights[v], broadcast); });
+        sums.set(r, v, top, Kind::accumulate(sums.get(r, v, top), weights[v], broadcast));
       }
     }
     // Or the compiler moves accumulators out of registers.

@@ -197,9 +197,11 @@ LOCKSTEP_LANES_INLINE void add_group(const Int8Operands& p, const std::byte* w, 
 #pragma GCC unroll 6
     for (int r = 0; r < R; ++r) {
       const Lanes x_scale = splat(of_row(p.x_scales, r, x_stride)[group]);
-      sums.advance(r, v, top, [&](Lanes sum) { return fma(to_floats(dots[r][v]) * w_scale, x_scale, sum); });
+      sums.set(r, v, top, fma(to_floats(dots[r][v]) * w_scale, x_scale, sums.get(r, v, top)));
     }
   }
+  // Or the compiler keeps what it stored, too, in registers that the next group's integers need.
+  if constexpr (Int8Sums<R, V>::kIsPartlyStored) asm volatile("" ::: "memory");
 }
 
 template <int R, int V>

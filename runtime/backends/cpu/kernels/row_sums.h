@@ -75,13 +75,15 @@ class RowSums {
       if (v < kHeld) store(top + at, sums_[r][v]);
     });
   }
-  /// One accumulator becomes what `next` makes of it.
-  template <typename Next>
-  [[gnu::always_inline]] inline void advance(int r, int v, float* top, Next next) {
+  /// One accumulator.
+  [[gnu::always_inline]] inline Lanes get(int r, int v, const float* top) const {
+    return v < kHeld ? sums_[r][v] : load(top + r * kPanel + v * kLanes);
+  }
+  [[gnu::always_inline]] inline void set(int r, int v, float* top, Lanes sum) {
     if (v < kHeld) {
-      sums_[r][v] = next(sums_[r][v]);
+      sums_[r][v] = sum;
     } else {
-      store(top + r * kPanel + v * kLanes, next(load(top + r * kPanel + v * kLanes)));
+      store(top + r * kPanel + v * kLanes, sum);
     }
   }
   /// After the last segment of a leaf: the subtrees that it completes, then a root's result or the new top of the
