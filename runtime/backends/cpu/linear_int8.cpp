@@ -137,7 +137,7 @@ Int8Operands Int8LinearTask::operands_of(int64_t panel, Strips strips, const std
 void Int8LinearTask::stream(Strips strips, const std::byte* arranged, float* stack) const {
   for_streams(strips, [&](int64_t panel, Strips of_panel, int64_t panels) {
     Int8FewRows call;
-    call.of = operands_of(panel, of_panel, arranged, {0, x.used_rows()});
+    call.operands = operands_of(panel, of_panel, arranged, {0, x.used_rows()});
     call.begin = leaves_.data();
     call.end = call.begin + leaves_.size();
     call.stack = stack;
@@ -160,7 +160,7 @@ void Int8LinearTask::run_many(int64_t panel, Strips strips, const std::byte* arr
       float* const stack = sums + tile * levels_ * tile_floats();
       for (int64_t s = slabs_[slab]; s < slabs_[slab + 1]; ++s) {
         const Int8Segment& segment = segments_[s];
-        product.of = operands.from(segment);
+        product.operands = operands.from(segment);
         if (int8_->tiled_product != nullptr) ask_for_next_slab(slab, segment, tile, tiles, product);
         run_segment(segment, product, stack);
         if (segment.root < 0) continue;
@@ -171,7 +171,7 @@ void Int8LinearTask::run_many(int64_t panel, Strips strips, const std::byte* arr
 }
 
 void Int8LinearTask::run_segment(const Int8Segment& segment, Int8Product& product, float* stack) const {
-  const int rows = product.of.rows;
+  const int rows = product.operands.rows;
   float* top = stack + segment.level * tile_floats();
   product.groups = segment.groups;
   product.last_steps = segment.last_steps;
@@ -195,9 +195,9 @@ void Int8LinearTask::ask_for_next_slab(size_t slab, const Int8Segment& segment, 
   const int64_t lines = lines_in(segment, segment);
   const int64_t to_next = lines_in(segments_[slabs_[slab]], segments_[slabs_[slab + 1] - 1]);
   const int64_t times = std::max<int64_t>(lines / kTileSteps, 1) * tiles;
-  const int64_t stride = product.of.step_stride, lines_of_strip = lines * stride / 64 / product.of.strips;
+  const int64_t stride = product.operands.step_stride, lines_of_strip = lines * stride / 64 / product.operands.strips;
   product.next_lines = static_cast<int>((lines_of_strip + times - 1) / times);
-  product.next = product.of.weights + to_next * stride + lines * stride * tile / tiles;
+  product.next = product.operands.weights + to_next * stride + lines * stride * tile / tiles;
 }
 
 int64_t Int8LinearTask::lines_before(int64_t group) const { return weight.packing.steps_before(group) + group; }

@@ -77,7 +77,7 @@ static void few_rows_tile(const FewRows& p) {
       }
       add_segment<Kind, R, V, kAhead>(p, weights, *segment, sums, top);
       goes_on = segment + 1 != p.end && !segment[1].opens;
-      if (!goes_on) sums.end_leaf(p, panel, *segment, top);
+      if (!goes_on) sums.end_leaf(p, panel, segment->merges, segment->root, top);
     }
   }
 }

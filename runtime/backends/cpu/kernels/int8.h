@@ -55,7 +55,7 @@ struct Int8Operands {
 ///
 /// `sums[row][column] += Σ over the groups, in order, of (Σ of the group's products) · scale of w · scale of x`.
 struct Int8Product {
-  Int8Operands of;  // rows: 1 … kInt8TileRows, or kInt8TiledRows
+  Int8Operands operands;  // rows: 1 … kInt8TileRows, or kInt8TiledRows
   int64_t groups = 0;
   int64_t last_steps = 0;  // of the last group
   float* sums = nullptr;   // [rows, kPanel]
@@ -65,16 +65,11 @@ struct Int8Product {
   int next_lines = 0;
 };
 
-/// All leaves of a plan in order, for few rows; complete roots are rounded.
-struct Int8FewRows {
-  Int8Operands of;  // of the first panel; rows: 1 … kInt8TileRows
+/// All leaves of a plan in order, for few rows.
+struct Int8FewRows : PanelStream {
+  Int8Operands operands;  // of the first panel; rows: 1 … kInt8TileRows
   const Int8Segment* begin = nullptr;
   const Int8Segment* end = nullptr;
-  float* stack = nullptr;    // [levels, kFewRowsTile, kPanel]
-  TileResult result;         // of root 0: all columns from the first panel's on; without `sums`, `rows`
-  int64_t root_stride = 0;   // bytes from a root's result to the next one's
-  int64_t panels = 1;        // that take all leaves, one after the other
-  int64_t panel_stride = 0;  // bytes from a panel's weights to the next one's
 };
 
 /// A group as integers.

@@ -25,9 +25,9 @@ static void add_scaled(const Int8Product& p, const GroupSums& done) {
   Lanes w_scale[V];
 #pragma GCC unroll 4
   for (int v = 0; v < V; ++v) w_scale[v] = load(reinterpret_cast<const float*>(done.scales + v * kInt8StripStep));
-  for (int r = 0; r < p.of.rows; ++r) {
-    const Integers offset = splat_integer(of_row(p.of.x_offsets, r, p.of.x_stride)[done.group]);
-    const Lanes x_scale = splat(of_row(p.of.x_scales, r, p.of.x_stride)[done.group]);
+  for (int r = 0; r < p.operands.rows; ++r) {
+    const Integers offset = splat_integer(of_row(p.operands.x_offsets, r, p.operands.x_stride)[done.group]);
+    const Lanes x_scale = splat(of_row(p.operands.x_scales, r, p.operands.x_stride)[done.group]);
     float* const to = p.sums + r * kPanel;
 #pragma GCC unroll 4
     for (int v = 0; v < V; ++v) {
@@ -44,25 +44,25 @@ static void tiled_int8_strips(const Int8Product& p) {
   GroupSums two[2];
   GroupSums* now = &two[0];
   GroupSums* before = &two[1];
-  const std::byte* w = p.of.weights;
-  const std::byte* x = p.of.x;
+  const std::byte* w = p.operands.weights;
+  const std::byte* x = p.operands.x;
   LinesAhead ahead{p.next, p.next_lines};
   int configured = -1;
-  for (int r = 0; p.opens && r < p.of.rows; ++r) {
+  for (int r = 0; p.opens && r < p.operands.rows; ++r) {
 #pragma GCC unroll 4
     for (int v = 0; v < V; ++v) store(p.sums + r * kPanel + v * kLanes, zero());
   }
   for (int64_t group = 0; group < p.groups; ++group) {
-    const int64_t steps = group + 1 < p.groups ? p.of.group_steps : p.last_steps;
+    const int64_t steps = group + 1 < p.groups ? p.operands.group_steps : p.last_steps;
     const int last_steps = static_cast<int>(steps % kTileSide);
-    if (last_steps != configured) configure_wide(p.of.rows, configured = last_steps);
+    if (last_steps != configured) configure_wide(p.operands.rows, configured = last_steps);
     Sums::open();
-    Sums::add(w, p.of.step_stride, x, p.of.x_stride, steps, ahead);
+    Sums::add(w, p.operands.step_stride, x, p.operands.x_stride, steps, ahead);
     if (before->scales != nullptr) add_scaled<V>(p, *before);
     Sums::close(now->integers, kPanel);
-    now->scales = w + steps * p.of.step_stride;
+    now->scales = w + steps * p.operands.step_stride;
     now->group = group;
-    w += (steps + 1) * p.of.step_stride;
+    w += (steps + 1) * p.operands.step_stride;
     x += steps * kInt8Columns;
     GroupSums* const free = before;
     before = now;
@@ -74,7 +74,7 @@ static void tiled_int8_strips(const Int8Product& p) {
 
 /// See Int8Kernels::tiled_product.
 static void tiled_int8_product(const Int8Product& p) {
-  switch (p.of.strips) {
+  switch (p.operands.strips) {
     case 1: return tiled_int8_strips<1>(p);
     case 2: return tiled_int8_strips<2>(p);
     case 3: return tiled_int8_strips<3>(p);

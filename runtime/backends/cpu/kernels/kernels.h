@@ -64,21 +64,25 @@ struct TileResult {
   DType dst_type = DType::kFloat32;
 };
 
-/// Segments in order, as `product` and the merges would take them one by one, for few rows; complete roots are rounded.
-struct FewRows {
+/// Neighbouring panels that each take a whole plan, one after the other, and where their complete roots are rounded to.
+struct PanelStream {
+  float* stack = nullptr;   // [levels, kFewRowsTile, kPanel]
+  TileResult result;        // of root 0: all columns from the first panel's on; without `sums`, `rows`
+  int64_t root_stride = 0;  // bytes from a root's result to the next one's
+  int64_t panels = 1;
+  int64_t panel_stride = 0;  // bytes from a panel's weights to the next one's
+};
+
+/// Segments in order, as `product` and the merges would take them one by one, for few rows.
+struct FewRows : PanelStream {
   const std::byte* weights = nullptr;  // step 0, first strip
   int64_t weight_stride = 0;           // bytes from one step to the next
   const std::byte* x = nullptr;        // row 0, step 0: float32, or bfloat16 pairs
   int64_t x_stride = 0;                // bytes from one row to the next
   const Segment* begin = nullptr;
   const Segment* end = nullptr;
-  float* stack = nullptr;    // [levels, kFewRowsTile, kPanel]
-  TileResult result;         // of root 0: all columns from the first panel's on; without `sums`, `rows`
-  int64_t root_stride = 0;   // bytes from a root's result to the next one's
-  int64_t panels = 1;        // that take all segments, one after the other
-  int64_t panel_stride = 0;  // bytes from a panel's weights to the next one's
-  int rows = 0;              // 1 … kFewRowsTile; without AVX-512 1 … kTileRows
-  int strips = 0;            // 1 … kPanelStrips, of each panel
+  int rows = 0;    // 1 … kFewRowsTile; without AVX-512 1 … kTileRows
+  int strips = 0;  // 1 … kPanelStrips, of each panel
   // With 4 to 6 rows, weights that come into the cache meanwhile: step i of a segment asks for the line at (the
   // segment's first weights + ahead + its steps · ahead_offset + i · ahead_stride).
   int64_t ahead = 0;  // 0: none

@@ -225,27 +225,27 @@ static void int8_tile(const Int8Product& p) {
   } else {
     sums.resume(p.sums);
   }
-  add_groups<R, V>(p.of, p.groups, p.last_steps, sums, p.sums);
+  add_groups<R, V>(p.operands, p.groups, p.last_steps, sums, p.sums);
   sums.close(p.sums);
 }
 
 template <int R, int V>
 static void int8_tile(const Int8FewRows& p) {
   Int8Sums<R, V> sums;
-  Int8Operands operands = p.of;
-  for (int64_t panel = 0; panel < p.panels; ++panel, operands.weights += p.panel_stride) {
+  Int8Operands of_panel = p.operands;
+  for (int64_t panel = 0; panel < p.panels; ++panel, of_panel.weights += p.panel_stride) {
     for (const Int8Segment* leaf = p.begin; leaf != p.end; ++leaf) {
       float* const top = p.stack + leaf->level * kFewRowsFloats;
       sums.open(top);
-      add_groups<R, V>(operands.from(*leaf), leaf->groups, leaf->last_steps, sums, top);
-      sums.end_leaf(p, panel, *leaf, top);
+      add_groups<R, V>(of_panel.from(*leaf), leaf->groups, leaf->last_steps, sums, top);
+      sums.end_leaf(p, panel, leaf->merges, leaf->root, top);
     }
   }
 }
 
 template <int R, typename Call>
 static void int8_strips(const Call& p) {
-  switch (p.of.strips) {
+  switch (p.operands.strips) {
     case 1: return int8_tile<R, 1>(p);
     case 2: return int8_tile<R, 2>(p);
     case 3: return int8_tile<R, 3>(p);
@@ -257,7 +257,7 @@ static void int8_strips(const Call& p) {
 
 template <typename Call>
 static void int8_rows(const Call& p) {
-  switch (p.of.rows) {
+  switch (p.operands.rows) {
     case 1: return int8_strips<1>(p);
     case 2: return int8_strips<2>(p);
     case 3: return int8_strips<3>(p);
@@ -273,12 +273,12 @@ static void int8_few_rows(const Int8FewRows& p) { int8_rows(p); }
 
 // Scales lie as far from a strip's steps as in a whole panel, so a strip is a panel that begins later.
 static Int8Product strip_of(Int8Product p, int strip) {
-  p.of.weights += strip * kInt8StripStep;
+  p.operands.weights += strip * kInt8StripStep;
   p.sums += strip * kLanes;
   return p;
 }
 static Int8FewRows strip_of(Int8FewRows p, int strip) {
-  p.of.weights += strip * kInt8StripStep;
+  p.operands.weights += strip * kInt8StripStep;
   p.stack += strip * kLanes;
   p.result = result_from(p.result, strip * kLanes);
   return p;
@@ -287,10 +287,10 @@ static Int8FewRows strip_of(Int8FewRows p, int strip) {
 /// With 16 registers of half the width, one row takes all strips and several rows take one strip at a time.
 template <typename Call>
 static void int8_rows(const Call& p) {
-  if (p.of.rows == 1) return int8_strips<1>(p);
-  for (int strip = 0; strip < p.of.strips; ++strip) {
+  if (p.operands.rows == 1) return int8_strips<1>(p);
+  for (int strip = 0; strip < p.operands.strips; ++strip) {
     const Call part = strip_of(p, strip);
-    switch (p.of.rows) {
+    switch (p.operands.rows) {
       case 2: int8_tile<2, 1>(part); break;
       case 3: int8_tile<3, 1>(part); break;
       case 4: int8_tile<4, 1>(part); break;
@@ -306,7 +306,7 @@ static void int8_few_rows(const Int8FewRows& p) {
   for (int64_t panel = 0; panel < p.panels; ++panel) {
     of_panel.result = result_from(p.result, panel * kPanel);
     int8_rows(of_panel);
-    of_panel.of.weights += p.panel_stride;
+    of_panel.operands.weights += p.panel_stride;
   }
 }
 

@@ -46,7 +46,7 @@ static TileResult result_from(TileResult result, int64_t column) {
   return result;
 }
 
-/// The accumulators of R rows times V strips of a plan's `Call` (FewRows, Int8FewRows). Those of the first `kHeld`
+/// The accumulators of R rows times V strips of a plan. Those of the first `kHeld`
 /// strips are in registers, the others where they are stored: [R, kPanel] at the top of the stack.
 template <int R, int V, int kHeld>
 class RowSums {
@@ -88,11 +88,10 @@ class RowSums {
   }
   /// After the last segment of a leaf: the subtrees that it completes, then a root's result or the new top of the
   /// stack.
-  template <typename Call, typename Last>
-  [[gnu::always_inline]] inline void end_leaf(const Call& p, int64_t panel, const Last& segment, float* top) {
-    for (int i = 0; i < segment.merges; ++i, top -= kFewRowsFloats) merge(top);
-    if (segment.root >= 0) {
-      finish(p, panel, segment.root, top);
+  [[gnu::always_inline]] inline void end_leaf(const PanelStream& p, int64_t panel, int merges, int root, float* top) {
+    for (int i = 0; i < merges; ++i, top -= kFewRowsFloats) merge(top);
+    if (root >= 0) {
+      finish(p, panel, root, top);
     } else {
       close(top);
     }
@@ -119,8 +118,7 @@ class RowSums {
     });
   }
   /// Rounds complete sums into the result of `root`.
-  template <typename Call>
-  [[gnu::always_inline]] inline void finish(const Call& p, int64_t panel, int root, float* top) {
+  [[gnu::always_inline]] inline void finish(const PanelStream& p, int64_t panel, int root, float* top) {
     const bool is_narrow = p.result.dst_type == DType::kBFloat16;
     const int64_t column = panel * kPanel;
     if (p.result.bias != nullptr || p.result.columns - column < V * kLanes || p.result.dst_type == DType::kFloat16) {
@@ -134,8 +132,7 @@ class RowSums {
     });
   }
   /// The same from `top`, where the sums lie: with a bias, for fewer columns or for other types.
-  template <typename Call>
-  [[gnu::noinline]] static void finish_through_stack(const Call& p, int64_t panel, int root, const float* top) {
+  [[gnu::noinline]] static void finish_through_stack(const PanelStream& p, int64_t panel, int root, const float* top) {
     TileResult result = result_from(p.result, panel * kPanel);
     result.sums = top;
     result.rows = R;

@@ -307,13 +307,13 @@ TEST_P(Int8KernelsOf, SumTheLargestProductsExactly) {
       const float x_scale = 2.0f;
       const int32_t offset = -128 * of_x * int32_t{kMostInt8Group};
       Int8Product product;
-      product.of.weights = reinterpret_cast<const std::byte*>(weights.data());
-      product.of.step_stride = kInt8StripStep;
-      product.of.x = reinterpret_cast<const std::byte*>(x.data());
-      product.of.x_scales = &x_scale;
-      product.of.x_offsets = &offset;
-      product.of.rows = 1;
-      product.of.strips = 1;
+      product.operands.weights = reinterpret_cast<const std::byte*>(weights.data());
+      product.operands.step_stride = kInt8StripStep;
+      product.operands.x = reinterpret_cast<const std::byte*>(x.data());
+      product.operands.x_scales = &x_scale;
+      product.operands.x_offsets = &offset;
+      product.operands.rows = 1;
+      product.operands.strips = 1;
       product.groups = 1;
       product.last_steps = kSteps;
       for (const auto multiply : {kernels().product, kernels().tiled_product}) {
