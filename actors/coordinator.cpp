@@ -64,7 +64,7 @@ Error known(RequestId request) {
 void Coordinator::start(Self self, CoordinatorPorts ports) {
   self_ = self;
   ports_ = std::move(ports);
-  book_ = RequestBook(ports_.choosers);
+  book_ = ActiveRequests(ports_.choosers);
   peers_.resize(static_cast<size_t>(ports_.size));
   self_->delayed_send(self_, ports_.hello_deadline, late_atom::value);
 }
@@ -154,8 +154,8 @@ void Coordinator::take(std::span<const StepResult> results) {
 }
 
 void Coordinator::take(const StepResult& result) {
-  const RequestBook::Taken taken = book_.take(result);
-  for (const RequestBook::Ended& ended : taken.ended) {
+  const ActiveRequests::Taken taken = book_.take(result);
+  for (const ActiveRequests::Ended& ended : taken.ended) {
     if (ended.reason == FinishReason::kStop) stop_slots(ended.request);
     planner_->finish(ended.request);
   }

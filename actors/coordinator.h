@@ -12,11 +12,11 @@
 #include <string>
 #include <vector>
 
-#include "actors/chooser_book.h"
-#include "actors/gate.h"
+#include "actors/active_requests.h"
+#include "actors/completion_event.h"
+#include "actors/host_choosers.h"
 #include "actors/planner.h"
 #include "actors/protocol.h"
-#include "actors/request_book.h"
 #include "actors/session.h"
 
 namespace lockstep::actors {
@@ -27,8 +27,8 @@ struct CoordinatorPorts {
   int32_t in_flight = 2;  // schedules that the slowest rank may have before it
   Duration hello_deadline = std::chrono::seconds(60);
   PeerDetection detection = PeerDetection::kOn;
-  ChooserBook* choosers = nullptr;           // which rank 0's executor asks
-  Gate* over = nullptr;                      // opens when every shard has closed or is gone
+  HostChoosers* choosers = nullptr;          // which rank 0's executor asks
+  CompletionEvent* over = nullptr;           // opens when every shard has closed or is gone
   std::function<void(SlotId)> request_stop;  // to rank 0's engine
   std::function<std::string()> operation;    // what rank 0's executor is doing, for messages
 };
@@ -85,7 +85,7 @@ class Coordinator {
   std::optional<Planner> planner_;  // from `begin` on
   PlannerLimits limits_;
   std::vector<Submission> early_;  // submitted before `begin`
-  RequestBook book_;
+  ActiveRequests book_;
   std::map<int32_t, int32_t> steps_;  // of schedules that not every rank has done: as the first rank reported
   int32_t sent_ = 0;                  // schedules
   bool no_more_requests_ = false;

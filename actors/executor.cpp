@@ -29,7 +29,7 @@ std::string to_string(const ExecutorStatus& status) {
   return fmt::format("{}, schedule {}, step {}", to_string(status.phase), status.schedule, status.step);
 }
 
-Executor::Executor(RankId rank, shards::Engine& engine, ScheduleQueue& queue, const AbortFlag& abort,
+Executor::Executor(RankId rank, shards::StepEngine& engine, ScheduleQueue& queue, const AbortFlag& abort,
                    ExecutorHooks hooks, IdleWait wait, Duration hand_on_period)
     : rank_(rank),
       engine_(engine),

@@ -24,7 +24,7 @@
 #include "runtime/core/clock.h"
 #include "runtime/core/ids.h"
 #include "runtime/core/result.h"
-#include "shards/engine.h"
+#include "shards/step_engine.h"
 
 namespace lockstep::actors {
 
@@ -75,7 +75,7 @@ class Executor {
  public:
   /// Borrows the engine, the queue and the flag. Released tokens are handed on at once where they are a sequence's
   /// first or none were for `hand_on_period`, and with a schedule's end or an error; else those of some steps together.
-  Executor(RankId rank, shards::Engine& engine, ScheduleQueue& queue, const AbortFlag& abort, ExecutorHooks hooks,
+  Executor(RankId rank, shards::StepEngine& engine, ScheduleQueue& queue, const AbortFlag& abort, ExecutorHooks hooks,
            IdleWait wait = {}, Duration hand_on_period = Duration::zero());
 
   /// Runs schedules until the last one, or until the first error: the abort flag's reason if it is raised, else the
@@ -109,7 +109,7 @@ class Executor {
   Error explain(Error error) const;
 
   const RankId rank_;
-  shards::Engine& engine_;
+  shards::StepEngine& engine_;
   ScheduleQueue& queue_;
   const AbortFlag& abort_;
   const ExecutorHooks hooks_;

@@ -16,7 +16,7 @@
 
 #include "actors/admission.h"
 #include "runtime/core/ids.h"
-#include "shards/engine.h"
+#include "shards/step_engine.h"
 
 namespace lockstep::actors {
 

@@ -14,7 +14,7 @@
 #include "runtime/core/result.h"
 #include "runtime/generation/finish_reason.h"
 #include "runtime/generation/token_chooser.h"
-#include "shards/engine.h"
+#include "shards/step_engine.h"
 
 namespace lockstep::actors {
 

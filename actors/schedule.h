@@ -13,7 +13,7 @@
 
 #include "actors/request.h"
 #include "runtime/core/ids.h"
-#include "shards/engine.h"
+#include "shards/step_engine.h"
 
 namespace lockstep::actors {
 

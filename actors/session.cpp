@@ -8,9 +8,9 @@
 #include <set>
 #include <utility>
 
-#include "actors/chooser_book.h"
+#include "actors/completion_event.h"
 #include "actors/coordinator.h"
-#include "actors/gate.h"
+#include "actors/host_choosers.h"
 #include "actors/protocol.h"
 #include "actors/shard_actor.h"
 #include "runtime/core/check.h"
@@ -60,7 +60,7 @@ struct ActorConfig : caf::actor_system_config {
 struct LocalRankState {
   LocalRank local;
   ScheduleQueue queue;
-  Gate closed;
+  CompletionEvent closed;
   LocalShard shard;
   mutable std::mutex mutex;     // of the two below
   Executor* running = nullptr;  // during `run_executor`
@@ -113,8 +113,8 @@ class Session::Impl {
 
   Result<void> host();
   Result<void> join(const Address& coordinator);
-  Result<void> run_executor(RankId rank, shards::Engine& engine);
-  Result<void> execute(LocalRankState& state, shards::Engine& engine);
+  Result<void> run_executor(RankId rank, shards::StepEngine& engine);
+  Result<void> execute(LocalRankState& state, shards::StepEngine& engine);
   Result<void> leave(LocalRankState& state, Result<void> ran);
   void cancel();
   void fail(const Error& error);
@@ -145,16 +145,16 @@ class Session::Impl {
   void spawn_shards(const CoordinatorHandle& coordinator);
   void request_stop(SlotId slot);
   ExecutorHooks hooks(const LocalRankState& state);
-  PlannerLimits limits(const shards::Engine& engine) const;
+  PlannerLimits limits(const shards::StepEngine& engine) const;
 
   const SessionOptions options_;
   Address address_;
   // Shared with actors, so older than the actor system, whose destructor waits for them.
   std::vector<std::unique_ptr<LocalRankState>> ranks_;
-  ChooserBook choosers_;
-  Gate over_;
+  HostChoosers choosers_;
+  CompletionEvent over_;
   std::mutex engine_mutex_;
-  shards::Engine* stoppable_engine_ = nullptr;  // rank 0's, while it runs
+  shards::StepEngine* stoppable_engine_ = nullptr;  // rank 0's, while it runs
   ActorConfig config_;
   caf::actor_system system_;
   LocalCoordinator coordinator_;  // empty where rank 0 is elsewhere
@@ -220,7 +220,7 @@ void Session::Impl::spawn_shards(const CoordinatorHandle& coordinator) {
   }
 }
 
-Result<void> Session::Impl::run_executor(RankId rank, shards::Engine& engine) {
+Result<void> Session::Impl::run_executor(RankId rank, shards::StepEngine& engine) {
   LocalRankState& state = at(rank);
   const bool decides = rank == RankId(0);
   if (decides) {
@@ -238,7 +238,7 @@ Result<void> Session::Impl::run_executor(RankId rank, shards::Engine& engine) {
   return leave(state, std::move(ran));
 }
 
-Result<void> Session::Impl::execute(LocalRankState& state, shards::Engine& engine) {
+Result<void> Session::Impl::execute(LocalRankState& state, shards::StepEngine& engine) {
   Executor executor(state.local.rank, engine, state.queue, *state.local.abort, hooks(state), options_.idle,
                     options_.hand_on_period);
   {
@@ -309,7 +309,7 @@ ExecutorHooks Session::Impl::hooks(const LocalRankState& state) {
   return hooks;
 }
 
-PlannerLimits Session::Impl::limits(const shards::Engine& engine) const {
+PlannerLimits Session::Impl::limits(const shards::StepEngine& engine) const {
   return {.slots = engine.slots(),
           .chunk = engine.chunk(),
           .capacity = engine.capacity(),
@@ -345,7 +345,9 @@ Result<std::unique_ptr<Session>> Session::join(SessionOptions options, const Add
 
 const Address& Session::address() const { return impl_->address(); }
 
-Result<void> Session::run_executor(RankId rank, shards::Engine& engine) { return impl_->run_executor(rank, engine); }
+Result<void> Session::run_executor(RankId rank, shards::StepEngine& engine) {
+  return impl_->run_executor(rank, engine);
+}
 
 ExecutorStatus Session::status(RankId rank) const { return impl_->status(rank); }
 

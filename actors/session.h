@@ -27,7 +27,7 @@
 #include "runtime/core/clock.h"
 #include "runtime/core/ids.h"
 #include "runtime/core/result.h"
-#include "shards/engine.h"
+#include "shards/step_engine.h"
 
 namespace lockstep::actors {
 
@@ -99,7 +99,7 @@ class Session {
   /// Runs the steps of one local rank on the calling thread until the session ends. Call once per local rank; `engine`
   /// is borrowed during the call. Planning starts with rank 0's call, so requests submitted before it start together.
   /// @blocking
-  Result<void> run_executor(RankId rank, shards::Engine& engine);
+  Result<void> run_executor(RankId rank, shards::StepEngine& engine);
 
   /// What a local rank's executor is doing, or did last: for exit records. May be called from any thread.
   ExecutorStatus status(RankId rank) const;

@@ -2,7 +2,7 @@
 // rank's abort flag when the session fails or the coordinator is lost. Private to this folder.
 #pragma once
 
-#include "actors/gate.h"
+#include "actors/completion_event.h"
 #include "actors/protocol.h"
 #include "actors/schedule_queue.h"
 #include "actors/session.h"
@@ -16,7 +16,7 @@ struct ShardPorts {
   int32_t size = 1;
   ScheduleQueue* queue = nullptr;
   AbortFlag* abort = nullptr;
-  Gate* gate = nullptr;  // opens when the session is closed for this rank
+  CompletionEvent* gate = nullptr;  // opens when the session is closed for this rank
   PeerDetection detection = PeerDetection::kOn;
   std::function<void(RankId, const Schedule&)> trace;
 };

@@ -19,7 +19,7 @@ namespace {
 constexpr int64_t kSlots = 2;
 
 /// Answers a prompt that ends in n with n + 1, n + 2, …
-class CountingEngine final : public shards::Engine {
+class CountingEngine final : public shards::StepEngine {
  public:
   int64_t slots() const override { return kSlots; }
   int64_t chunk() const override { return 4; }

@@ -4,7 +4,7 @@
 #include <cstdio>
 #include <cstdlib>
 
-#include "launcher/commands.h"
+#include "launcher/commands/commands.h"
 #include "launcher/ranks/guard.h"
 
 namespace {

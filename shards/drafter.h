@@ -5,8 +5,8 @@
 #include <cstdint>
 #include <span>
 
-#include "shards/engine.h"
 #include "shards/shard.h"
+#include "shards/step_engine.h"
 
 namespace lockstep::shards {
 

@@ -6,7 +6,7 @@
 
 #include "runtime/core/check.h"
 #include "runtime/device/agreement.h"
-#include "runtime/device/slot_carrier.h"
+#include "runtime/device/slot_transfer.h"
 #include "shards/buckets.h"
 
 namespace lockstep::shards {
@@ -96,7 +96,7 @@ Result<void> Shard::copy_cache(const SlotCopy& copy, int64_t tokens) {
   const int64_t rank = communicator_->rank(), from = copy.src.value / each, to = copy.dst.value / each;
   const int64_t src = copy.src.value % each, dst = copy.dst.value % each;
   if (from == to) return rank == from ? store_->copy_slot(src, dst, tokens) : Result<void>(ok());
-  auto* const carrier = dynamic_cast<device::SlotCarrier*>(store_.get());
+  auto* const carrier = dynamic_cast<device::SlotTransfer*>(store_.get());
   if (carrier == nullptr) {
     return Error{
         ErrorKind::kUnsupported,

@@ -13,14 +13,14 @@
 #include <vector>
 
 #include "runtime/device/backend.h"
-#include "shards/engine.h"
 #include "shards/shard_graphs.h"
 #include "shards/slot_states.h"
+#include "shards/step_engine.h"
 #include "shards/weights.h"
 
 namespace lockstep::shards {
 
-class Shard final : public Engine {
+class Shard final : public StepEngine {
  public:
   /// Reserves memory, loads weights from `source` and compiles all graphs. `backend` and `communicator` (may be null
   /// in a group of one) outlive the shard. Not collective: nothing is sent before the first step.

@@ -9,7 +9,7 @@
 
 #include "runtime/device/backend.h"
 #include "runtime/sampling/slot.h"
-#include "shards/engine.h"
+#include "shards/step_engine.h"
 
 namespace lockstep::shards {
 

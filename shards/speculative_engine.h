@@ -25,7 +25,7 @@ struct DraftStatistics {
   friend bool operator==(const DraftStatistics&, const DraftStatistics&) = default;
 };
 
-class SpeculativeEngine final : public Engine {
+class SpeculativeEngine final : public StepEngine {
  public:
   /// `target` has a verify graph.
   SpeculativeEngine(std::unique_ptr<Shard> target, std::unique_ptr<Drafter> drafter);

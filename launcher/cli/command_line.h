@@ -9,9 +9,9 @@
 #include <variant>
 #include <vector>
 
-#include "launcher/bench/bench_formulas.h"
-#include "launcher/bench/suite/suite_options.h"
-#include "launcher/generate/prompts.h"
+#include "launcher/commands/prompts.h"
+#include "launcher/measure/bench/bench_formulas.h"
+#include "launcher/measure/bench/suite/suite_options.h"
 #include "launcher/ranks/devices.h"
 #include "runtime/core/result.h"
 #include "shards/partition/partition.h"

@@ -8,7 +8,7 @@
 #include <vector>
 
 #include "launcher/cli/command_line.h"
-#include "launcher/generate/prompts.h"
+#include "launcher/commands/prompts.h"
 #include "launcher/generate/requests.h"
 #include "runtime/checkpoint/model_spec.h"
 #include "runtime/core/clock.h"

@@ -8,7 +8,7 @@
 #include <vector>
 
 #include "launcher/cli/command_line.h"
-#include "launcher/generate/report.h"
+#include "launcher/commands/generate_report.h"
 #include "launcher/generate/requests.h"
 #include "launcher/ranks/rank_setup.h"
 

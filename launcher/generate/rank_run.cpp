@@ -4,13 +4,13 @@
 
 #include <cstdio>
 
-#include "launcher/atomic_file.h"
+#include "launcher/commands/generate_report.h"
+#include "launcher/commands/logits_file.h"
 #include "launcher/generate/answers.h"
 #include "launcher/generate/job.h"
-#include "launcher/generate/logits_file.h"
 #include "launcher/generate/rank_plan.h"
-#include "launcher/generate/report.h"
 #include "launcher/ranks/observation.h"
+#include "runtime/core/atomic_file.h"
 
 namespace lockstep::launcher {
 namespace {

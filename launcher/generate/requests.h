@@ -9,7 +9,7 @@
 
 #include "actors/request.h"
 #include "launcher/cli/command_line.h"
-#include "launcher/generate/prompts.h"
+#include "launcher/commands/prompts.h"
 #include "runtime/checkpoint/model_spec.h"
 #include "runtime/core/clock.h"
 #include "runtime/generation/generation_config.h"

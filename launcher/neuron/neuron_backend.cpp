@@ -4,7 +4,7 @@
 
 #include <cstdlib>
 
-#include "launcher/compile/compiler_options.h"
+#include "launcher/inspect/compiler_options.h"
 #include "launcher/neuron/cores.h"
 #include "launcher/neuron/environment.h"
 #include "launcher/neuron/instances.h"

@@ -5,8 +5,8 @@
 #include <memory>
 #include <mutex>
 
+#include "launcher/process/rank_lifecycle.h"
 #include "launcher/ranks/control_plane.h"
-#include "launcher/ranks/rank_office.h"
 #include "runtime/core/abort_flag.h"
 #include "transport/launch_environment.h"
 #include "transport/watch/watch.h"
@@ -21,7 +21,7 @@ inline constexpr auto kGrace = std::chrono::milliseconds(700);
 class GroupWatch {
  public:
   /// Everything is borrowed.
-  GroupWatch(const RunOptions& run, const transport::LaunchEnvironment& place, RankOffice& office, AbortFlag& abort)
+  GroupWatch(const RunOptions& run, const transport::LaunchEnvironment& place, RankLifecycle& office, AbortFlag& abort)
       : run_(run), place_(place), office_(office), abort_(abort) {}
 
   /// Before MPI: meets the ranks if the launcher says that all are on this host. Failing that, `open` will.
@@ -52,7 +52,7 @@ class GroupWatch {
 
   const RunOptions& run_;
   const transport::LaunchEnvironment& place_;
-  RankOffice& office_;
+  RankLifecycle& office_;
   AbortFlag& abort_;
   std::mutex mutex_;  // of the pointer: `tell` comes from any thread
   Watch watch_;

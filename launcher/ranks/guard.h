@@ -4,7 +4,7 @@
 #include <exception>
 #include <new>
 
-#include "launcher/ranks/fault.h"
+#include "launcher/process/fault.h"
 #include "runtime/core/result.h"
 
 namespace lockstep::launcher {

@@ -48,7 +48,7 @@ device::Communicator* Observation::timed(device::Communicator* communicator) {
   return communicator_.get();
 }
 
-shards::Engine& Observation::timed(shards::Engine& engine) {
+shards::StepEngine& Observation::timed(shards::StepEngine& engine) {
   if (!options_.is_on()) return engine;
   steps_ = std::make_unique<StepClock>(engine, collectives_, given_.clock, capacity_of(options_));
   return *steps_;

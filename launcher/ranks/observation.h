@@ -43,7 +43,7 @@ class Observation {
 
   /// What to use instead of `communicator`; null stays null.
   device::Communicator* timed(device::Communicator* communicator);
-  shards::Engine& timed(shards::Engine& engine);
+  shards::StepEngine& timed(shards::StepEngine& engine);
   /// `submitted` requests with ids below `most` are about to be submitted.
   actors::Sink& timed(actors::Sink& sink, size_t submitted, size_t most);
 

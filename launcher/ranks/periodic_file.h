@@ -8,7 +8,7 @@
 #include <string>
 #include <thread>
 
-#include "launcher/atomic_file.h"
+#include "runtime/core/atomic_file.h"
 #include "runtime/core/clock.h"
 
 namespace lockstep::launcher {

@@ -4,17 +4,17 @@
 
 #include <algorithm>
 
-#include "launcher/compile/step_graphs.h"
 #include "launcher/neuron/neuron_backend.h"
+#include "launcher/process/differing_communicator.h"
 #include "launcher/ranks/agreements.h"
 #include "launcher/ranks/binding.h"
 #include "launcher/ranks/compile_cache.h"
-#include "launcher/ranks/differing_communicator.h"
 #include "runtime/checkpoint/stored_tensors.h"
 #include "runtime/graph/passes.h"
 #include "runtime/trace/recorded_communicator.h"
 #include "shards/cost/memory.h"
 #include "shards/draft_model.h"
+#include "shards/group_graphs.h"
 #include "shards/lookup_drafter.h"
 
 namespace lockstep::launcher {
@@ -280,7 +280,7 @@ Result<actors::Session*> open_session(const RankContext& context, std::unique_pt
 }
 
 Result<void> run_session(const RankContext& context, const Plan& plan, RankMonitor& monitor, actors::Session& session,
-                         shards::Engine& engine, const std::function<void()>& submit) {
+                         shards::StepEngine& engine, const std::function<void()>& submit) {
   const RankId rank(context.bootstrap.rank());
   monitor.watch(&session, rank);
   if (rank.value == 0) submit();

@@ -11,8 +11,8 @@
 
 #include "actors/session.h"
 #include "launcher/cli/command_line.h"
+#include "launcher/process/fault.h"
 #include "launcher/ranks/control_plane.h"
-#include "launcher/ranks/fault.h"
 #include "launcher/ranks/phases.h"
 #include "launcher/ranks/placement.h"
 #include "launcher/ranks/rank_memory.h"
@@ -122,7 +122,7 @@ struct LoadedModel {
   std::unique_ptr<device::ArtifactCache> cache;  // of a backend that compiles ahead of time
   std::unique_ptr<device::Backend> backend;
   std::unique_ptr<device::GraphRegister> graphs;
-  std::unique_ptr<shards::Engine> engine;            // the shard, or a speculative engine around it
+  std::unique_ptr<shards::StepEngine> engine;        // the shard, or a speculative engine around it
   shards::Shard* shard = nullptr;                    // in the engine
   shards::SpeculativeEngine* speculative = nullptr;  // the engine, where tokens are drafted
   size_t graphs_expected = 0;                        // of the model and of its draft model
@@ -155,7 +155,7 @@ Result<actors::Session*> open_session(const RankContext& context, std::unique_pt
 
 /// Runs the session's steps until it ends; rank 0 calls `submit` before. @collective @blocking
 Result<void> run_session(const RankContext& context, const Plan& plan, RankMonitor& monitor, actors::Session& session,
-                         shards::Engine& engine, const std::function<void()>& submit);
+                         shards::StepEngine& engine, const std::function<void()>& submit);
 
 /// Logs where ranks are, who owns what and how messages go; on rank 0.
 void log_plan(const RankContext& context, const Plan& plan, const ChosenCommunicator& chosen);

@@ -7,16 +7,16 @@
 #include <memory>
 #include <thread>
 
-#include "launcher/atomic_file.h"
+#include "launcher/process/interruption.h"
+#include "launcher/process/rank_lifecycle.h"
+#include "launcher/process/recorded_bootstrap.h"
 #include "launcher/ranks/agreements.h"
 #include "launcher/ranks/control_plane.h"
 #include "launcher/ranks/group_watch.h"
 #include "launcher/ranks/guard.h"
-#include "launcher/ranks/interruption.h"
-#include "launcher/ranks/rank_office.h"
-#include "launcher/ranks/recorded_bootstrap.h"
 #include "launcher/ranks/watchdog.h"
 #include "runtime/checkpoint/read_ahead.h"
+#include "runtime/core/atomic_file.h"
 #include "runtime/probe/buffer.h"
 #include "transport/launch_environment.h"
 #include "transport/mpi/mpi.h"
@@ -35,7 +35,7 @@ std::optional<std::string> environment(std::string_view name) {
 Error interrupted() { return {ErrorKind::kCancelled, "[launcher] interrupted; start again to run the job"}; }
 
 /// What a signal does: Ctrl-C and SIGTERM end the session on every rank, and before there is one every wait.
-void take_signal(int signal, RankOffice& office, AbortFlag& abort, GroupWatch* watch) {
+void take_signal(int signal, RankLifecycle& office, AbortFlag& abort, GroupWatch* watch) {
   if (signal == SIGUSR1) return office.report_activity();
   const Error error = office.settle(interrupted());
   if (!office.monitor().cancel()) abort.raise(error);
@@ -48,7 +48,7 @@ void take_signal(int signal, RankOffice& office, AbortFlag& abort, GroupWatch* w
 constexpr auto kWordOfRank0 = std::chrono::milliseconds(500);
 
 /// Ends the process where a library call does not return.
-[[noreturn]] void give_up(RankOffice& office, GroupWatch& watch, const char* operation, Duration limit) {
+[[noreturn]] void give_up(RankLifecycle& office, GroupWatch& watch, const char* operation, Duration limit) {
   const Error error =
       office.settle({ErrorKind::kDeadlineExceeded,
                      fmt::format("[launcher] {} did not end within {:.3g} s{}; check that every rank was "
@@ -93,7 +93,7 @@ void prepare_mpi(const RunOptions& options, const transport::LaunchEnvironment& 
 
 /// MPI's group, watched and of one program, and how its hosts reach each other. @collective @blocking
 Result<std::unique_ptr<transport::Bootstrap>> meet(const transport::LaunchEnvironment& place, const RunOptions& options,
-                                                   const transport::WaitOptions& wait, RankOffice& office,
+                                                   const transport::WaitOptions& wait, RankLifecycle& office,
                                                    GroupWatch& watch, ControlPlane& plane) {
   const auto limit = duration_of(options.start_deadline_s);
   const Watchdog watchdog(limit + (place.rank == 0 ? Duration{} : kWordOfRank0),
@@ -119,7 +119,7 @@ Result<void> run_process_rank(const RunOptions& options, const transport::Launch
                               const RankWork& work) {
   const SteadyClock clock;
   AbortFlag abort;
-  RankOffice office(place.rank, clock, options, Faults(faults, place.rank));
+  RankLifecycle office(place.rank, clock, options, Faults(faults, place.rank));
   GroupWatch watch(options, place, office, abort);
   ControlPlane plane;
   GroupWatch* const others = is_alone(place) ? nullptr : &watch;
@@ -175,9 +175,9 @@ Result<void> run_thread_ranks(const RunOptions& options, int size, const std::ve
                               const checkpoint::ReadAhead* ahead, const RankWork& work) {
   const SteadyClock clock;
   AbortFlag abort;  // one for all ranks: they share a fate
-  std::vector<std::unique_ptr<RankOffice>> offices;
+  std::vector<std::unique_ptr<RankLifecycle>> offices;
   for (int rank = 0; rank < size; ++rank) {
-    offices.push_back(std::make_unique<RankOffice>(rank, clock, options, Faults(faults, rank)));
+    offices.push_back(std::make_unique<RankLifecycle>(rank, clock, options, Faults(faults, rank)));
   }
   const Interruption interruption([&](int signal) {
     for (const auto& office : offices) {
@@ -190,7 +190,7 @@ Result<void> run_thread_ranks(const RunOptions& options, int size, const std::ve
   SharedRanks shared{.group = transport::loopback::make_group(size), .session = nullptr};
   std::vector<std::optional<Error>> errors(static_cast<size_t>(size));
   const auto run = [&](int rank) {
-    RankOffice& office = *offices[static_cast<size_t>(rank)];
+    RankLifecycle& office = *offices[static_cast<size_t>(rank)];
     RecordedBootstrap bootstrap(transport::loopback::make_bootstrap(shared.group, rank, wait), office.recorder());
     const Result<void> result = guarded([&] {
       return work({.run = options,

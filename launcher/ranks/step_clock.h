@@ -8,7 +8,7 @@
 
 #include "runtime/core/clock.h"
 #include "runtime/trace/timeline.h"
-#include "shards/engine.h"
+#include "shards/step_engine.h"
 
 namespace lockstep::launcher {
 
@@ -38,10 +38,10 @@ class RunningSlots {
 };
 
 /// Used by the executor's thread, but for `totals`.
-class StepClock final : public shards::Engine {
+class StepClock final : public shards::StepEngine {
  public:
   /// Borrows everything. Keeps room for `capacity` steps.
-  StepClock(shards::Engine& inner, trace::CollectiveLog& collectives, const Clock& clock, size_t capacity)
+  StepClock(shards::StepEngine& inner, trace::CollectiveLog& collectives, const Clock& clock, size_t capacity)
       : inner_(inner), collectives_(collectives), clock_(clock), steps_(capacity), running_(inner.slots()) {}
 
   /// Forgets all steps and collectives.
@@ -101,7 +101,7 @@ class StepClock final : public shards::Engine {
   }
   void add(trace::StepPhase phase, shards::StepTag tag, TimePoint begin, TimePoint end, trace::StepTimes step);
 
-  shards::Engine& inner_;
+  shards::StepEngine& inner_;
   trace::CollectiveLog& collectives_;
   const Clock& clock_;
   trace::FixedLog<trace::StepTimes> steps_;

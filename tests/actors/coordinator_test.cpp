@@ -96,7 +96,7 @@ class CoordinatorTest : public ::testing::Test {
   }
 
   CollectingSink sink_;
-  Gate over_;
+  CompletionEvent over_;
   std::vector<SlotId> stops_;
   std::vector<Ear> ears_;
   std::vector<ShardHandle> shards_;

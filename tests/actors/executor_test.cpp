@@ -5,7 +5,7 @@
 
 #include <thread>
 
-#include "actors/chooser_book.h"
+#include "actors/host_choosers.h"
 #include "actors/planner.h"
 #include "tests/actors/fake_choosers.h"
 #include "tests/actors/fake_engine.h"
@@ -53,7 +53,7 @@ struct Fixture {
   AbortFlag abort;
   FakeEngine engine;
   Planner planner;
-  ChooserBook choosers;
+  HostChoosers choosers;
   ScheduleQueue queue;
   std::vector<StepResult> released;
   std::vector<size_t> handed_on;  // results at a time

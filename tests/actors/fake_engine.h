@@ -12,7 +12,7 @@
 
 #include "runtime/core/abort_flag.h"
 #include "runtime/core/clock.h"
-#include "shards/engine.h"
+#include "shards/step_engine.h"
 
 namespace lockstep::actors {
 
@@ -63,7 +63,7 @@ struct FakeEngineOptions {
   int rank = 0;
 };
 
-class FakeEngine final : public shards::Engine {
+class FakeEngine final : public shards::StepEngine {
  public:
   using Options = FakeEngineOptions;
 

@@ -5,7 +5,7 @@
 
 #include <nlohmann/json.hpp>
 
-#include "launcher/generate/report.h"
+#include "launcher/commands/generate_report.h"
 #include "tests/runtime/generation/tiny_tokenizer.h"
 
 namespace lockstep::launcher {

@@ -1,4 +1,4 @@
-#include "launcher/supervise/attempt.h"
+#include "launcher/batch/attempt.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>

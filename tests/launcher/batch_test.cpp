@@ -5,7 +5,7 @@
 #include <fstream>
 #include <nlohmann/json.hpp>
 
-#include "launcher/commands.h"
+#include "launcher/commands/commands.h"
 #include "runtime/journal/journal_file.h"
 #include "tests/launcher/tiny_models.h"
 #include "tests/launcher/tiny_weights.h"

@@ -6,9 +6,9 @@
 #include <fstream>
 #include <nlohmann/json.hpp>
 
-#include "launcher/bench/bench_formulas.h"
-#include "launcher/bench/replay.h"
-#include "launcher/commands.h"
+#include "launcher/commands/commands.h"
+#include "launcher/measure/bench/bench_formulas.h"
+#include "launcher/measure/bench/replay.h"
 #include "launcher/ranks/wiring.h"
 #include "shards/weights.h"
 #include "tests/launcher/tiny_decode.h"

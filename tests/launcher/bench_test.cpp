@@ -3,10 +3,10 @@
 
 #include <nlohmann/json.hpp>
 
-#include "launcher/bench/bench_formulas.h"
-#include "launcher/bench/bench_report.h"
-#include "launcher/bench/limits_probe.h"
-#include "launcher/commands.h"
+#include "launcher/commands/commands.h"
+#include "launcher/measure/bench/bench_formulas.h"
+#include "launcher/measure/bench/bench_report.h"
+#include "launcher/measure/bench/limits_probe.h"
 #include "tests/launcher/tiny_decode.h"
 
 namespace lockstep::launcher {

@@ -7,8 +7,8 @@
 #include <set>
 #include <variant>
 
-#include "launcher/compile/ahead.h"
-#include "launcher/compile/report.h"
+#include "launcher/inspect/ahead.h"
+#include "launcher/inspect/compile_report.h"
 #include "tests/launcher/tiny_models.h"
 
 namespace lockstep::launcher {

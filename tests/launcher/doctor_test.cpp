@@ -3,12 +3,12 @@
 
 #include <nlohmann/json.hpp>
 
-#include "launcher/doctor/judgements.h"
-#include "launcher/doctor/rank_facts.h"
-#include "launcher/doctor/report.h"
-#include "launcher/doctor/stage_board.h"
-#include "launcher/doctor/stage_desk.h"
-#include "launcher/doctor/stages.h"
+#include "launcher/measure/doctor/doctor_report.h"
+#include "launcher/measure/doctor/judgements.h"
+#include "launcher/measure/doctor/rank_facts.h"
+#include "launcher/measure/doctor/stage_reporter.h"
+#include "launcher/measure/doctor/stage_table.h"
+#include "launcher/measure/doctor/stages.h"
 
 namespace lockstep::launcher {
 namespace {
@@ -249,9 +249,9 @@ TEST(WhoIsMissing, NamesRanksThatAreUnheardSilentOrBehind) {
                           "rank 3 has been silent for 9.0 s, last in 'places' (stopped, or gone)"));
 }
 
-TEST(StageBoard, KeepsTheLastStageOfEachRank) {
+TEST(StageTable, KeepsTheLastStageOfEachRank) {
   ManualClock clock;
-  StageBoard board(1, clock);
+  StageTable board(1, clock);
   board.note(0, 3);
   board.note(0, 2);   // late
   board.note(7, 1);   // nobody
@@ -262,11 +262,11 @@ TEST(StageBoard, KeepsTheLastStageOfEachRank) {
   EXPECT_EQ(board.signs()[1].stage, -1);
 }
 
-TEST(StageMail, CarriesStagesToRank0BeforeAndAfterTheNetworkIsKnown) {
+TEST(StageBeacon, CarriesStagesToRank0BeforeAndAfterTheNetworkIsKnown) {
   const SteadyClock clock;
   const std::string job = "job of a test " + std::to_string(getpid());
-  StageBoard board(3, clock), others(3, clock);
-  StageMail first(board, 0, job), second(others, 1, job), far(others, 2, job + " unheard");
+  StageTable board(3, clock), others(3, clock);
+  StageBeacon first(board, 0, job), second(others, 1, job), far(others, 2, job + " unheard");
   const auto heard = [&](int rank, int stage) {
     const Deadline deadline(clock, std::chrono::seconds(30));
     while (board.signs()[static_cast<size_t>(rank)].stage != stage && !deadline.has_passed()) std::this_thread::yield();

@@ -1,7 +1,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include "launcher/commands.h"
+#include "launcher/commands/commands.h"
 #include "tests/launcher/tiny_models.h"
 
 namespace lockstep::launcher {

@@ -1,4 +1,4 @@
-#include "launcher/ranks/fault.h"
+#include "launcher/process/fault.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>

@@ -6,7 +6,7 @@
 #include <nlohmann/json.hpp>
 #include <sstream>
 
-#include "launcher/commands.h"
+#include "launcher/commands/commands.h"
 #include "tests/launcher/tiny_models.h"
 #include "tests/launcher/tiny_weights.h"
 #include "tests/model/hashed_weights.h"

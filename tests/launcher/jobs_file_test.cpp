@@ -1,4 +1,4 @@
-#include "launcher/generate/jobs_file.h"
+#include "launcher/batch/jobs_file.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>

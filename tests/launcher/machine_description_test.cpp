@@ -1,4 +1,4 @@
-#include "launcher/plan/machine_description.h"
+#include "launcher/measure/plan/machine_description.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>

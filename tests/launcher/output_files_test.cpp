@@ -7,9 +7,9 @@
 #include <iterator>
 #include <nlohmann/json.hpp>
 
-#include "launcher/atomic_file.h"
-#include "launcher/generate/logits_file.h"
-#include "launcher/ranks/exit_record.h"
+#include "launcher/commands/logits_file.h"
+#include "launcher/process/exit_record.h"
+#include "runtime/core/atomic_file.h"
 
 namespace lockstep::launcher {
 namespace {

@@ -5,7 +5,7 @@
 #include <nlohmann/json.hpp>
 #include <sstream>
 
-#include "launcher/commands.h"
+#include "launcher/commands/commands.h"
 #include "tests/launcher/tiny_models.h"
 
 namespace lockstep::launcher {

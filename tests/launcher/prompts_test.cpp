@@ -1,4 +1,4 @@
-#include "launcher/generate/prompts.h"
+#include "launcher/commands/prompts.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>

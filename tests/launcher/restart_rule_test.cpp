@@ -1,4 +1,4 @@
-#include "launcher/supervise/restart_rule.h"
+#include "launcher/batch/restart_rule.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>

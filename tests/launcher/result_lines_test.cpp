@@ -1,4 +1,4 @@
-#include "launcher/generate/result_lines.h"
+#include "launcher/batch/result_lines.h"
 
 #include <gtest/gtest.h>
 

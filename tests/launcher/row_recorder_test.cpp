@@ -1,4 +1,4 @@
-#include "launcher/generate/row_recorder.h"
+#include "launcher/batch/row_recorder.h"
 
 #include <gtest/gtest.h>
 

@@ -12,7 +12,7 @@ using std::chrono::milliseconds;
 using trace::StepPhase;
 
 /// Two slots that answer what the test says, and take a millisecond for it.
-class ScriptedEngine final : public shards::Engine {
+class ScriptedEngine final : public shards::StepEngine {
  public:
   explicit ScriptedEngine(ManualClock& clock) : clock_(clock) {}
 

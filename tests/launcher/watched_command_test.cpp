@@ -1,4 +1,4 @@
-#include "launcher/supervise/watched_command.h"
+#include "launcher/batch/watched_command.h"
 
 #include <fmt/ranges.h>
 #include <gmock/gmock.h>

@@ -41,7 +41,7 @@ TEST(IncludeScanner, ABlankedRawLiteralEndsAtItsDelimiter) {
 
 TEST(IncludeScanner, FindsTheRowWithTheLongestName) {
   const Rules rules = house_rules();
-  EXPECT_EQ(folder_of(rules, "shards/engine.h")->folder, "shards");
+  EXPECT_EQ(folder_of(rules, "shards/step_engine.h")->folder, "shards");
   EXPECT_EQ(folder_of(rules, "shards/partition/head_split.h")->folder, "shards/partition");
   EXPECT_EQ(folder_of(rules, "tests/shards/partition/head_split_test.cpp")->folder, "tests");
   EXPECT_EQ(folder_of(rules, "shards_of_glass/a.h"), nullptr);
@@ -57,13 +57,13 @@ TEST(HouseRules, LetAFolderIncludeItselfAndWhatItsRowLists) {
 TEST(HouseRules, KeepShardsAndTransportApart) {
   EXPECT_THAT(messages_of({"shards/shard.cpp", "#include \"transport/bootstrap.h\"\n"}),
               ElementsAre(HasSubstr("shards/shard.cpp:1: shards may not include transport")));
-  EXPECT_THAT(messages_of({"transport/choosing.cpp", "\n#include \"shards/engine.h\"\n"}),
+  EXPECT_THAT(messages_of({"transport/choosing.cpp", "\n#include \"shards/step_engine.h\"\n"}),
               ElementsAre(HasSubstr("transport/choosing.cpp:2: transport may not include shards")));
 }
 
 TEST(HouseRules, KeepTheRuntimeBelowEverythingElse) {
   for (const char* header :
-       {"shards/engine.h", "transport/bootstrap.h", "actors/coordinator.h", "launcher/options.h"}) {
+       {"shards/step_engine.h", "transport/bootstrap.h", "actors/coordinator.h", "launcher/options.h"}) {
     EXPECT_THAT(messages_of({"runtime/device/backend.cpp", "#include \"" + std::string(header) + "\"\n"}), SizeIs(1))
         << header;
   }

@@ -10,8 +10,8 @@
 #include "actors/request.h"
 #include "runtime/backends/cpu/isa.h"
 #include "runtime/core/dtype.h"
-#include "shards/engine.h"
 #include "shards/partition/partition.h"
+#include "shards/step_engine.h"
 
 namespace lockstep::model {
 

@@ -48,12 +48,12 @@ Result<std::unique_ptr<Shard>> make_shard(const checkpoint::ModelSpec& spec, int
   return Shard::create(std::move(graphs), options, backend, communicator, RandomWeights());
 }
 
-Result<std::unique_ptr<Engine>> make_engine(DraftKind kind, int ranks, int rank, device::Backend& backend,
-                                            device::Communicator* communicator) {
+Result<std::unique_ptr<StepEngine>> make_engine(DraftKind kind, int ranks, int rank, device::Backend& backend,
+                                                device::Communicator* communicator) {
   ShardOptions options{.slots = kSlots, .chunk = 8, .capacity = kCapacity, .drafts = kDrafts};
   if (kind == DraftKind::kNone) options.drafts = 0;
   LOCKSTEP_TRY(auto target, make_shard(spec_of(2), ranks, rank, options, backend, communicator));
-  if (kind == DraftKind::kNone) return std::unique_ptr<Engine>(std::move(target));
+  if (kind == DraftKind::kNone) return std::unique_ptr<StepEngine>(std::move(target));
   std::unique_ptr<Drafter> drafter;
   if (kind == DraftKind::kLookup) {
     drafter = make_lookup_drafter(*target, {.tokens = kDrafts, .ngram_size = 2});
@@ -63,7 +63,7 @@ Result<std::unique_ptr<Engine>> make_engine(DraftKind kind, int ranks, int rank,
     LOCKSTEP_TRY(auto shard, make_shard(spec_of(layers), ranks, rank, draft, backend, communicator));
     LOCKSTEP_TRY(drafter, make_draft_model(std::move(shard), *target));
   }
-  return std::unique_ptr<Engine>(std::make_unique<SpeculativeEngine>(std::move(target), std::move(drafter)));
+  return std::unique_ptr<StepEngine>(std::make_unique<SpeculativeEngine>(std::move(target), std::move(drafter)));
 }
 
 struct Answer {
@@ -87,7 +87,7 @@ bool is_over(const std::vector<int32_t>& tokens, const SlotParameters& parameter
   return std::ssize(tokens) >= parameters.max_new_tokens || std::ranges::find(eos, tokens.back()) != eos.end();
 }
 
-Result<Answer> run_rank(Engine& engine, const std::vector<SlotParameters>& parameters) {
+Result<Answer> run_rank(StepEngine& engine, const std::vector<SlotParameters>& parameters) {
   Answer answer;
   const std::vector<std::vector<int32_t>> prompts = {{1, 2, 3, 1, 2}, {5}, {7, 0, 7, 0, 7, 0, 9}};
   std::vector<bool> runs(kSlots, false);

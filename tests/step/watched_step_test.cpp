@@ -26,9 +26,9 @@ constexpr int32_t kFirst = 4, kLast = 28;  // watched steps of a schedule of `kS
 constexpr int32_t kSteps = 32;
 
 /// Counts from the begin of step `kFirst` to the begin of step `kLast`, in the first schedule that has both.
-class WatchedEngine final : public shards::Engine {
+class WatchedEngine final : public shards::StepEngine {
  public:
-  explicit WatchedEngine(shards::Engine& inner) : inner_(inner) {}
+  explicit WatchedEngine(shards::StepEngine& inner) : inner_(inner) {}
 
   Asked in_steps, between;
   bool was_watched = false;
@@ -72,7 +72,7 @@ class WatchedEngine final : public shards::Engine {
   void request_stop(SlotId slot) override { inner_.request_stop(slot); }
 
  private:
-  shards::Engine& inner_;
+  shards::StepEngine& inner_;
   bool is_trapped_ = false, is_watching_ = false;
   Asked end_of_step_;
 };

@@ -15,7 +15,7 @@
 #include "runtime/backends/cpu/thread_team.h"
 #include "runtime/backends/cpu/weight_loading.h"
 #include "runtime/device/backend.h"
-#include "runtime/device/slot_carrier.h"
+#include "runtime/device/slot_transfer.h"
 
 namespace lockstep::cpu {
 
@@ -25,7 +25,7 @@ struct PackedWeight {
   const std::byte* data = nullptr;
 };
 
-class Store final : public device::Store, public device::SlotCarrier {
+class Store final : public device::Store, public device::SlotTransfer {
  public:
   /// Reserves what the graphs of `steps` name; weights are packed for `kernels`, by `team` (both borrowed).
   static Result<std::unique_ptr<Store>> create(std::span<const device::StepGraph> steps, const Kernels& kernels,

@@ -11,14 +11,14 @@
 #include "runtime/backends/neuron/lowering.h"
 #include "runtime/backends/neuron/nrt/runtime.h"
 #include "runtime/device/backend.h"
-#include "runtime/device/slot_carrier.h"
+#include "runtime/device/slot_transfer.h"
 
 namespace lockstep::neuron {
 
 /// The graphs of all ranks: of a group of one, its own.
 std::span<const graph::Graph> group_of(const device::StepGraph& step);
 
-class Store final : public device::Store, public device::SlotCarrier {
+class Store final : public device::Store, public device::SlotTransfer {
  public:
   /// Lowers `steps` and reserves what they name. The runtime outlives the store. Fails as `lower`, and with
   /// `kResourceExhausted` when the core has not enough memory left.

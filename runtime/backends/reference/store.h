@@ -7,7 +7,7 @@
 
 #include "runtime/backends/reference/tensor.h"
 #include "runtime/device/backend.h"
-#include "runtime/device/slot_carrier.h"
+#include "runtime/device/slot_transfer.h"
 
 namespace lockstep::reference {
 
@@ -33,7 +33,7 @@ class Pages {
   int64_t bytes_;
 };
 
-class Store final : public device::Store, public device::SlotCarrier {
+class Store final : public device::Store, public device::SlotTransfer {
  public:
   static Result<std::unique_ptr<Store>> make(std::span<const device::StepGraph> steps);
 

@@ -1,4 +1,4 @@
-#include "launcher/bench/suite/figures.h"
+#include "launcher/measure/bench/suite/figures.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>

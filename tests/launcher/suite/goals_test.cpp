@@ -1,4 +1,4 @@
-#include "launcher/bench/suite/goals.h"
+#include "launcher/measure/bench/suite/goals.h"
 
 #include <fmt/format.h>
 #include <fmt/ranges.h>
@@ -10,9 +10,9 @@
 #include <iterator>
 #include <set>
 
-#include "launcher/bench/suite/selection.h"
-#include "launcher/bench/suite/shapes.h"
-#include "launcher/bench/suite/suite.h"
+#include "launcher/measure/bench/suite/selection.h"
+#include "launcher/measure/bench/suite/shapes.h"
+#include "launcher/measure/bench/suite/suite.h"
 
 namespace lockstep::launcher::suite {
 namespace {

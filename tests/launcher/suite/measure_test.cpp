@@ -1,5 +1,5 @@
-#include "launcher/bench/suite/measure.h"
-#include "launcher/own_environment.h"
+#include "launcher/measure/bench/suite/measure.h"
+#include "launcher/process/own_environment.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -8,7 +8,7 @@
 #include <fstream>
 #include <sstream>
 
-#include "launcher/bench/suite/file_cache.h"
+#include "launcher/measure/bench/suite/file_cache.h"
 #include "tests/temporary_directory.h"
 
 namespace lockstep::launcher::suite {

@@ -1,4 +1,4 @@
-#include "launcher/bench/suite/report.h"
+#include "launcher/measure/bench/suite/report.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>

@@ -1,4 +1,4 @@
-#include "launcher/sweep/grid.h"
+#include "launcher/measure/sweep/grid.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -6,8 +6,8 @@
 #include <set>
 
 #include "launcher/cli/command_line.h"
-#include "launcher/sweep/launch_words.h"
-#include "launcher/sweep/slurm_array.h"
+#include "launcher/measure/sweep/launch_words.h"
+#include "launcher/measure/sweep/slurm_array.h"
 
 namespace lockstep::launcher {
 namespace {

@@ -1,4 +1,4 @@
-#include "launcher/sweep/journal.h"
+#include "launcher/measure/sweep/journal.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -7,7 +7,7 @@
 #include <fstream>
 #include <iterator>
 
-#include "launcher/sweep/runner.h"
+#include "launcher/measure/sweep/runner.h"
 #include "tests/launcher/sweep/sweep_values.h"
 
 namespace lockstep::launcher {

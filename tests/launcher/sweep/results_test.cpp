@@ -1,4 +1,4 @@
-#include "launcher/sweep/results.h"
+#include "launcher/measure/sweep/results.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -6,9 +6,9 @@
 #include <algorithm>
 #include <nlohmann/json.hpp>
 
-#include "launcher/sweep/page.h"
-#include "launcher/sweep/results_files.h"
-#include "launcher/sweep/verdicts.h"
+#include "launcher/measure/sweep/page.h"
+#include "launcher/measure/sweep/results_files.h"
+#include "launcher/measure/sweep/verdicts.h"
 #include "tests/launcher/sweep/sweep_values.h"
 
 namespace lockstep::launcher {

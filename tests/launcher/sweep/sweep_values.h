@@ -5,7 +5,7 @@
 
 #include <string>
 
-#include "launcher/sweep/results.h"
+#include "launcher/measure/sweep/results.h"
 
 namespace lockstep::launcher {
 

@@ -1,0 +1,132 @@
+#include "actors/active_requests.h"
+
+#include <algorithm>
+#include <span>
+#include <utility>
+
+#include "runtime/core/check.h"
+
+namespace lockstep::actors {
+
+using generation::FinishReason;
+
+void ActiveRequests::open(const Request& request, Sink& sink) {
+  const shards::SlotParameters& parameters = request.parameters;
+  const Open open{.budget = int64_t{parameters.max_new_tokens} - parameters.first_output,
+                  .eos_ids = parameters.eos_ids,
+                  .logits = request.logits,
+                  .host_chosen = request.chooser != nullptr,
+                  .sink = &sink,
+                  .part = {}};
+  const bool is_new = requests_.emplace(request.id, open).second;
+  LOCKSTEP_CHECK(is_new, request.id);
+}
+
+void ActiveRequests::divide(const Request& request, int64_t tokens) {
+  requests_.at(request.id).part = Part{.request = request, .size = tokens, .tokens = {}};
+}
+
+void ActiveRequests::note_schedule(int32_t number, Occupants occupants) {
+  const bool is_new = schedules_.emplace(number, std::move(occupants)).second;
+  LOCKSTEP_CHECK(is_new, number);
+}
+
+std::vector<RequestId> ActiveRequests::drop_schedule(int32_t number) {
+  const auto schedule = schedules_.extract(number);
+  LOCKSTEP_CHECK(!schedule.empty(), number);
+  std::vector<RequestId> left;
+  for (const auto& occupant : schedule.mapped()) {
+    if (!occupant || !has(*occupant)) continue;
+    const auto holds = [&](const auto& noted) {
+      return std::ranges::find(noted.second, occupant) != noted.second.end();
+    };
+    if (std::ranges::none_of(schedules_, holds)) left.push_back(*occupant);
+  }
+  return left;
+}
+
+bool ActiveRequests::owns(RequestId request, SlotId slot) const {
+  const auto is_owner = [&](const auto& noted) { return noted.second[static_cast<size_t>(slot.value)] == request; };
+  return !schedules_.empty() && std::ranges::all_of(schedules_, is_owner);
+}
+
+ActiveRequests::Taken ActiveRequests::take(const StepResult& result) {
+  const auto schedule = schedules_.find(result.schedule);
+  LOCKSTEP_CHECK(schedule != schedules_.end(), to_string(result));
+  const Occupants& occupants = schedule->second;
+  LOCKSTEP_CHECK(result.tokens.size() % occupants.size() == 0, result.tokens.size(), occupants.size());
+  Taken taken;
+  for (size_t s = 0; s < occupants.size(); ++s) {
+    if (occupants[s]) take_slot(result, s, *occupants[s], taken);
+  }
+  for (const HostChoice& choice : result.choices) take_choice(choice, taken);
+  return taken;
+}
+
+/// The tokens of one slot, up to the one that ends its request; what drafts made beyond it is dropped.
+void ActiveRequests::take_slot(const StepResult& result, size_t slot, RequestId request, Taken& taken) {
+  const size_t slots = schedules_.at(result.schedule).size();
+  const size_t width = result.tokens.size() / slots, vocabulary = result.logits.size() / slots;
+  for (const int32_t token : std::span(result.tokens).subspan(slot * width, width)) {
+    const auto found = requests_.find(request);
+    if (token < 0 || found == requests_.end() || result.schedule < found->second.from_schedule) return;
+    Open& open = found->second;
+    const std::span<const float> row = std::span(result.logits).subspan(slot * vocabulary, vocabulary);
+    const Verdict verdict =
+        open.sink->on_token(request, token, open.logits == Logits::kWanted ? row : std::span<const float>());
+    if (const auto reason = after_token(open, token, verdict)) return end(request, *reason, std::nullopt, taken);
+    if (end_part(open, token, taken)) return;
+  }
+}
+
+void ActiveRequests::take_choice(const HostChoice& choice, Taken& taken) {
+  const auto found = requests_.find(choice.request);
+  if (found == requests_.end()) return;
+  for (const int32_t token : choice.certain) {
+    const Verdict verdict = found->second.sink->on_token(choice.request, token, {});
+    if (verdict == Verdict::kStop && !choice.finished) {
+      return end(choice.request, FinishReason::kStop, std::nullopt, taken);
+    }
+  }
+  if (choice.finished) end(choice.request, *choice.finished, choice.error, taken);
+}
+
+void ActiveRequests::end(RequestId request, FinishReason reason, const std::optional<Error>& error, Taken& taken) {
+  taken.ended.push_back({request, reason});
+  close(request, reason, error);
+}
+
+/// Whether `token` was the last of the request's first part. Until the rest runs its slot makes padding.
+bool ActiveRequests::end_part(Open& open, int32_t token, Taken& taken) const {
+  if (!open.part) return false;
+  open.part->tokens.push_back(token);
+  if (std::ssize(open.part->tokens) < open.part->size) return false;
+  taken.rests.push_back(rest_of(std::move(open.part->request), open.part->tokens));
+  open.part.reset();
+  open.from_schedule = schedules_.rbegin()->first + 1;
+  return true;
+}
+
+std::optional<FinishReason> ActiveRequests::after_token(Open& open, int32_t token, Verdict verdict) {
+  --open.budget;
+  if (std::ranges::find(open.eos_ids, token) != open.eos_ids.end()) return FinishReason::kEos;
+  if (verdict == Verdict::kStop) return FinishReason::kStop;
+  if (open.budget == 0) return FinishReason::kLength;
+  return std::nullopt;
+}
+
+void ActiveRequests::close(RequestId request, FinishReason reason, const std::optional<Error>& error) {
+  const auto found = requests_.find(request);
+  if (found == requests_.end()) return;
+  Sink* sink = found->second.sink;
+  if (found->second.host_chosen && choosers_ != nullptr) choosers_->close(request);
+  requests_.erase(found);
+  sink->on_finish(request, reason, error);
+}
+
+void ActiveRequests::fail_all(const Error& error) {
+  const auto reason = error.kind == ErrorKind::kCancelled ? FinishReason::kCancelled : FinishReason::kError;
+  while (!requests_.empty()) close(requests_.begin()->first, reason, error);
+}
+
+}  // namespace lockstep::actors

@@ -1,0 +1,122 @@
+#include "launcher/batch/attempt.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <array>
+#include <nlohmann/json.hpp>
+#include <string_view>
+
+#include "runtime/core/atomic_file.h"
+
+namespace lockstep::launcher {
+namespace {
+
+using Json = nlohmann::json;
+
+constexpr int kLost = 5, kTooLate = 6, kInterrupted = 130, kSignals = 128;
+
+/// What launchers say when there are not enough places: Open MPI, MPICH's hydra, srun.
+constexpr std::string_view kNoSlots[] = {"not enough slots", "More processors requested than permitted",
+                                         "Requested node configuration is not available"};
+
+bool is_record(const std::filesystem::path& path) {
+  const std::string name = path.filename().string();
+  return name.starts_with("rank-") && name.ends_with(".json");
+}
+
+std::vector<std::filesystem::path> record_files(const std::filesystem::path& folder) {
+  std::vector<std::filesystem::path> files;
+  std::error_code failed;
+  for (const auto& entry : std::filesystem::directory_iterator(folder, failed)) {
+    if (is_record(entry.path())) files.push_back(entry.path());
+  }
+  return files;
+}
+
+std::optional<ExitRecord> parse_record(const std::string& text) {
+  const Json json = Json::parse(text, nullptr, /*allow_exceptions=*/false);
+  if (!json.is_object()) return std::nullopt;
+  const auto is_number = [&](const char* name) { return json.contains(name) && json[name].is_number_integer(); };
+  if (!is_number("code") || !is_number("rank")) return std::nullopt;
+  ExitRecord record{.code = json["code"], .rank = json["rank"]};
+  if (is_number("lost_rank")) record.lost_rank = json["lost_rank"].get<int>();
+  if (json.contains("message") && json["message"].is_string()) record.message = json["message"];
+  return record;
+}
+
+/// The first record whose code is one of `codes`; null when there is none.
+const ExitRecord* find_code(const std::vector<ExitRecord>& records, std::initializer_list<int> codes) {
+  for (const int code : codes) {
+    const auto found = std::ranges::find(records, code, &ExitRecord::code);
+    if (found != records.end()) return &*found;
+  }
+  return nullptr;
+}
+
+/// The ranks that others name, or else those that left no word where others did.
+std::set<int> lost_ranks(const std::vector<ExitRecord>& records, std::optional<int> ranks) {
+  std::set<int> named, silent;
+  for (const ExitRecord& record : records) {
+    if (record.code == kLost && record.lost_rank) named.insert(*record.lost_rank);
+  }
+  if (!named.empty() || records.empty() || !ranks) return named;
+  for (int rank = 0; rank < *ranks; ++rank) silent.insert(rank);
+  for (const ExitRecord& record : records) silent.erase(record.rank);
+  return silent;
+}
+
+bool speaks_of_slots(const process::ChildOutcome& child) {
+  return std::ranges::any_of(kNoSlots, [&](std::string_view words) {
+    return child.errors.find(words) != std::string::npos || child.output.find(words) != std::string::npos;
+  });
+}
+
+/// What the ranks say together; null: nothing that decides.
+const ExitRecord* deciding_record(const std::vector<ExitRecord>& records, bool all_spoke) {
+  if (const ExitRecord* own = find_code(records, {2, 3, 4, 7, 1})) return own;
+  if (const ExitRecord* lost = find_code(records, {kLost, kTooLate})) return lost;
+  // A launcher ends the survivors of a loss by a signal, too.
+  return all_spoke ? find_code(records, {kInterrupted}) : nullptr;
+}
+
+}  // namespace
+
+std::vector<ExitRecord> read_exit_records(const std::filesystem::path& folder) {
+  std::vector<ExitRecord> records;
+  for (const std::filesystem::path& file : record_files(folder)) {
+    const auto text = read_text_file(file, "--exit-record");
+    if (!text.has_value()) continue;
+    if (auto record = parse_record(text.value())) records.push_back(*std::move(record));
+  }
+  std::ranges::sort(records, {}, &ExitRecord::rank);
+  return records;
+}
+
+void remove_exit_records(const std::filesystem::path& folder) {
+  std::error_code ignored;
+  for (const std::filesystem::path& file : record_files(folder)) std::filesystem::remove(file, ignored);
+}
+
+AttemptEnd judge_attempt(const process::ChildOutcome& child, const std::vector<ExitRecord>& records,
+                         std::optional<int> ranks) {
+  AttemptEnd end{.message = to_string(child)};
+  if (child.succeeded()) return end;
+  const bool all_spoke = ranks && std::ssize(records) >= *ranks;
+  end.lost_ranks = lost_ranks(records, ranks);
+  if (const ExitRecord* record = deciding_record(records, all_spoke)) {
+    end.code = record->code;
+    end.message = record->message;
+    return end;
+  }
+  end.code = child.shell_code();
+  if (!records.empty()) {  // some left in order, others without a word
+    end.code = end.lost_ranks.empty() ? end.code : kLost;
+    return end;
+  }
+  end.started = end.code >= kSignals;
+  end.lacks_slots = !end.started && speaks_of_slots(child);
+  return end;
+}
+
+}  // namespace lockstep::launcher

@@ -1,0 +1,44 @@
+// Whether a job that ended is started again. Pure.
+//
+//   ended as                                          with progress      without
+//   done, interrupted                                 stop               stop
+//   lost: a rank, a deadline, a signal                again              again, but only so often in a row
+//   bad input, unsupported, wrong launch, memory …    again              stop
+//   a rank lost twice in a row, or no place for all   with fewer ranks, where --shrink allows it
+#pragma once
+
+#include <optional>
+#include <set>
+#include <string>
+
+#include "launcher/batch/attempt.h"
+
+namespace lockstep::launcher {
+
+struct RestartLimits {
+  int restarts = 10;         // of the whole job
+  int stalled_restarts = 2;  // in a row after starts that finished no row
+  bool may_shrink = false;
+};
+
+/// What came before, kept from attempt to attempt.
+struct RestartHistory {
+  int restarts = 0;
+  int stalled = 0;           // starts in a row that finished no row
+  std::set<int> lost_ranks;  // of the attempt before
+};
+
+struct RestartDecision {
+  enum class Next { kStop, kAgain, kShrink };
+
+  Next next = Next::kStop;
+  std::string why;
+
+  friend bool operator==(const RestartDecision&, const RestartDecision&) = default;
+};
+
+/// Judges an attempt after which `rows` more rows were done, and takes it into `history`.
+RestartDecision decide_restart(const AttemptEnd& end, uint64_t rows, const RestartLimits& limits,
+                               RestartHistory& history);
+
+}  // namespace lockstep::launcher

@@ -1,0 +1,119 @@
+#include "launcher/batch/watched_command.h"
+
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include <algorithm>
+#include <charconv>
+#include <string_view>
+
+namespace lockstep::launcher {
+namespace {
+
+/// Options of mpirun, mpiexec and srun that say how many ranks there are.
+constexpr std::string_view kRankOptions[] = {"-n", "-np", "--np", "--n", "--ntasks"};
+
+Error cannot_watch(std::string_view found, std::string_view expected) {
+  return {ErrorKind::kInvalidArgument, fmt::format("[launcher] supervise: found {}, expected {}", found, expected)};
+}
+
+std::optional<int> number_of(std::string_view text) {
+  int number = 0;
+  const auto [end, failed] = std::from_chars(text.data(), text.data() + text.size(), number);
+  if (failed != std::errc() || end != text.data() + text.size() || number < 1) return std::nullopt;
+  return number;
+}
+
+/// A number in a word of its own, or behind the option's name in the same one.
+struct NumberPlace {
+  size_t word = 0;
+  size_t begin = 0;  // of the number in the word
+  int number = 1;
+};
+
+/// The value of one of `names` among words[begin, end).
+std::optional<NumberPlace> find_number(const std::vector<std::string>& words, size_t begin, size_t end,
+                                       std::span<const std::string_view> names) {
+  for (size_t i = begin; i < end; ++i) {
+    for (const std::string_view name : names) {
+      if (words[i] == name && i + 1 < end) {
+        if (const auto number = number_of(words[i + 1])) return NumberPlace{i + 1, 0, *number};
+      }
+      const bool is_long = name.starts_with("--");
+      const std::string prefix = is_long ? fmt::format("{}=", name) : std::string(name);
+      if (!words[i].starts_with(prefix)) continue;
+      if (const auto number = number_of(words[i].substr(prefix.size()))) return NumberPlace{i, prefix.size(), *number};
+    }
+  }
+  return std::nullopt;
+}
+
+std::optional<NumberPlace> ranks_of_launcher(const std::vector<std::string>& words, size_t program) {
+  return find_number(words, 0, program, kRankOptions);
+}
+
+std::optional<NumberPlace> degree_of(const std::vector<std::string>& words, size_t program) {
+  constexpr std::string_view kName[] = {"--tp"};
+  return find_number(words, program, words.size(), kName);
+}
+
+void put_number(std::vector<std::string>& words, const NumberPlace& place, int number) {
+  words[place.word].replace(place.begin, std::string::npos, fmt::format("{}", number));
+}
+
+Result<GenerateCommand> parse_generate(const std::vector<std::string>& words, size_t program) {
+  std::vector<const char*> argv;
+  for (size_t i = program; i < words.size(); ++i) argv.push_back(words[i].c_str());
+  LOCKSTEP_TRY(const Command command, parse_command_line(static_cast<int>(argv.size()), argv.data()));
+  const auto* generate = std::get_if<GenerateCommand>(&command);
+  if (generate == nullptr) return cannot_watch("a command that prints its help", "one that runs");
+  return *generate;
+}
+
+}  // namespace
+
+Result<WatchedCommand> parse_watched_command(std::vector<std::string> words) {
+  const auto generate = std::ranges::find(words, "generate");
+  if (generate == words.end() || generate == words.begin()) {
+    return cannot_watch(fmt::format("the command \"{}\"", fmt::join(words, " ")),
+                        "[mpirun -n P] lockstep generate --prompts-file F --journal DIR …");
+  }
+  WatchedCommand command;
+  command.program = static_cast<size_t>(generate - words.begin()) - 1;
+  LOCKSTEP_TRY(command.generate, parse_generate(words, command.program));
+  if (!command.generate.journal || !command.generate.prompts.jobs_file) {
+    return cannot_watch("a job without a journal",
+                        "--prompts-file F --journal DIR: without them a restart begins anew");
+  }
+  if (command.generate.run.launch == Launch::kThreads) {
+    command.ranks = command.generate.model.tp.value_or(1);
+  } else if (const auto place = ranks_of_launcher(words, command.program)) {
+    command.ranks = place->number;
+  } else if (command.program == 0) {
+    command.ranks = 1;
+  }
+  command.words = std::move(words);
+  return command;
+}
+
+Result<WatchedCommand> with_ranks(const WatchedCommand& command, int ranks) {
+  std::vector<std::string> words = command.words;
+  const auto place = ranks_of_launcher(words, command.program);
+  const auto degree = degree_of(words, command.program);
+  const bool is_threads = command.generate.run.launch == Launch::kThreads;
+  if (!(is_threads ? degree : place)) {
+    return cannot_watch(fmt::format("the command \"{}\"", fmt::join(words, " ")),
+                        "a number of ranks that can be lowered: -n P, -np P or --ntasks P");
+  }
+  if (place) put_number(words, *place, ranks);
+  if (degree) put_number(words, *degree, ranks);
+  return parse_watched_command(std::move(words));
+}
+
+std::vector<std::string> with_exit_record(const WatchedCommand& command, const std::filesystem::path& folder) {
+  std::vector<std::string> words = command.words;
+  if (!command.generate.run.exit_record) words.insert(words.end(), {"--exit-record", folder.string()});
+  return words;
+}
+
+}  // namespace lockstep::launcher

@@ -1,0 +1,71 @@
+#include "launcher/inspect/compile_report.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <nlohmann/json.hpp>
+
+namespace lockstep::launcher {
+namespace {
+
+using Json = nlohmann::ordered_json;
+
+int64_t count(std::span<const CompiledStep> steps, std::string_view status) {
+  return std::ranges::count(steps, status, &CompiledStep::status);
+}
+
+Json to_json(const CompiledStep& step) {
+  Json fields = Json::object();
+  for (const auto& [name, value] : step.key.fields) fields[name] = value;
+  Json json{{"name", step.name},
+            {"status", step.status()},
+            {"seconds", step.seconds},
+            {"module_bytes", step.module.value},
+            {"key", fields}};
+  if (step.artifact.has_value()) {
+    json["bytes"] = step.size.value;
+    json["path"] = step.artifact.value().path.string();
+    json["origin"] = step.artifact.value().origin;
+  } else {
+    json["error"] = step.artifact.error().message;
+  }
+  return json;
+}
+
+/// How large the artifact is and where, or the first line of why there is none.
+std::string outcome_of(const CompiledStep& step) {
+  if (step.artifact.has_value()) {
+    return fmt::format("{:>12}  {}", to_string(step.size), step.artifact.value().path.string());
+  }
+  const std::string& message = step.artifact.error().message;
+  return message.substr(0, message.find('\n'));
+}
+
+}  // namespace
+
+std::string to_line(const CompiledStep& step) {
+  return fmt::format("{:<14} {:<8} {:>9.1f} s  {}", step.name, step.status(), step.seconds, outcome_of(step));
+}
+
+std::string to_summary(const neuron::Compiler& compiler, std::span<const CompiledStep> steps, double seconds) {
+  const int64_t failed = count(steps, "failed");
+  const std::string version = compiler.version().empty() ? "of unknown version" : compiler.version();
+  return fmt::format("{} graphs for {}, compiler {}: {} compiled, {} cached{}; {:.1f} s", steps.size(),
+                     neuron::to_string(compiler.options().target), version, count(steps, "compiled"),
+                     count(steps, "cached"), failed > 0 ? fmt::format(", {} failed", failed) : "", seconds);
+}
+
+std::string to_json(const neuron::Compiler& compiler, std::span<const CompiledStep> steps, double seconds) {
+  Json json{{"compiler", compiler.options().program.string()},
+            {"version", compiler.version()},
+            {"target", neuron::to_string(compiler.options().target)},
+            {"compiled", count(steps, "compiled")},
+            {"cached", count(steps, "cached")},
+            {"failed", count(steps, "failed")},
+            {"seconds", seconds},
+            {"graphs", Json::array()}};
+  for (const CompiledStep& step : steps) json["graphs"].push_back(to_json(step));
+  return json.dump(2) + "\n";
+}
+
+}  // namespace lockstep::launcher

@@ -1,0 +1,113 @@
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include <algorithm>
+#include <cstdio>
+#include <set>
+#include <string>
+
+#include "launcher/commands/commands.h"
+#include "launcher/ranks/serving_spec.h"
+#include "runtime/backends/neuron/compiler/compiler.h"
+#include "runtime/backends/neuron/neuron.h"
+#include "runtime/graph/passes.h"
+#include "runtime/graph/text.h"
+#include "shards/cost/expert_reads.h"
+#include "shards/group_graphs.h"
+#include "shards/partition/partition.h"
+#include "shards/shard.h"
+
+namespace lockstep::launcher {
+namespace {
+
+/// The kernels of its attention nodes.
+std::set<std::string> attention_kernels(const graph::Graph& graph) {
+  std::set<std::string> kernels;
+  for (const graph::Node& node : graph.nodes) {
+    if (node.op == graph::Op::kAttention) kernels.insert(node.text("kernel"));
+  }
+  return kernels;
+}
+
+void print_summary(const graph::Graph& graph) {
+  const graph::StepCost cost = graph::cost_of(graph);
+  fmt::print(
+      "{:<8} {:>4} rows  {:>12} weights  {:>12} states  {:>9.3f} GFLOP  {:>4} collectives  {:>12} sent  {} attention\n",
+      graph.name, graph.rows, to_string(Bytes(cost.weight_bytes)), to_string(Bytes(cost.state_bytes)),
+      static_cast<double>(cost.flops) * 1e-9, cost.collectives, to_string(Bytes(cost.collective_bytes)),
+      fmt::join(attention_kernels(graph), ", "));
+}
+
+/// The graph as the option --passes wants to see it.
+Result<void> print_graph(const graph::Graph& before, const std::string& passes) {
+  if (passes == "before") {
+    fmt::print("{}\n", graph::to_text(before));
+    return ok();
+  }
+  graph::Graph graph = before;
+  if (passes == "each") fmt::print("# as the family builds it\n{}\n", graph::to_text(graph));
+  for (const graph::Pass& pass : graph::default_passes()) {
+    LOCKSTEP_TRY(graph, graph::run_passes(graph, {pass}));
+    if (passes == "each") fmt::print("# after {}\n{}\n", pass.name, graph::to_text(graph));
+  }
+  if (passes == "after") fmt::print("{}\n", graph::to_text(graph));
+  return ok();
+}
+
+/// What the Neuron backend makes of every graph of `phase`: ranks together, since they run one module.
+Result<void> print_modules(const ExplainCommand& command, const checkpoint::ModelSpec& spec,
+                           const partition::Partition& partition, const shards::ShardOptions& options) {
+  LOCKSTEP_TRY(const std::vector<std::vector<graph::Graph>> steps, graphs_of_group(spec, partition, options));
+  std::vector<device::StepGraph> all;
+  for (const std::vector<graph::Graph>& ranks : steps) all.emplace_back(ranks.front(), ranks);
+  LOCKSTEP_TRY(const neuron::MemoryEstimate memory, neuron::estimate_memory(all));
+  fmt::print("memory of a core: {}, and what the compiler and the runtime add\n\n", neuron::to_string(memory));
+  for (const std::vector<graph::Graph>& ranks : steps) {
+    const bool is_prefill = neuron::phase_of(ranks.front().name) == neuron::Phase::kPrefill;
+    if (command.phase == (is_prefill ? "decode" : "prefill")) continue;
+    LOCKSTEP_TRY(const std::string text, neuron::explain(ranks));
+    fmt::print("{}\n", text);
+  }
+  return ok();
+}
+
+}  // namespace
+
+Result<void> explain(const ExplainCommand& command) {
+  LOCKSTEP_TRY(const checkpoint::ModelSpec spec, serving_spec(command.model, command.model.model / "config.json"));
+  const int ranks = command.model.tp.value_or(1);
+  const int64_t slots = command.model.batch_size.value_or(1);
+  LOCKSTEP_TRY(const DividedModel divided, divide_model(command.model, spec, ranks, slots));
+  const partition::Partition& partition = divided.partition;
+  if (command.rank >= ranks) {
+    return Error{ErrorKind::kInvalidArgument,
+                 fmt::format("[launcher] --rank: found {}, expected 0 to {}; ask for a rank of the {} that --tp gives",
+                             command.rank, ranks - 1, ranks)};
+  }
+  const int64_t capacity = command.model.max_seq_len.value_or(default_capacity(spec));
+  LOCKSTEP_TRY(const shards::ShardOptions options, shard_options(command.model, spec, slots, capacity));
+  if (command.backend == "neuron") return print_modules(command, spec, partition, options);
+  LOCKSTEP_TRY(const shards::ShardGraphs before, shards::build_graphs(spec, partition, command.rank, options, {}));
+  LOCKSTEP_TRY(const shards::ShardGraphs after,
+               shards::build_graphs(spec, partition, command.rank, options, graph::default_passes()));
+
+  if (command.show != "graph") {
+    fmt::print("{}\n\n", architecture_line(spec, options.dtype));
+    fmt::print("{}\n", partition::to_text(spec, partition));
+    if (!divided.warning.empty()) fmt::print("{}\n\n", divided.warning);
+    if (spec.experts > 0) fmt::print("{}\n", cost::compare_expert_splits(spec, ranks, options.dtype, options.slots));
+    fmt::print("rank {}, after all passes, per step with all rows in use:\n", command.rank);
+    for (const graph::Graph* graph : after.all()) print_summary(*graph);
+    fmt::print("\n");
+  }
+  if (command.show == "summary") return ok();
+  if (command.phase != "decode") {
+    for (const graph::Graph& graph : before.prefill) LOCKSTEP_TRY_VOID(print_graph(graph, command.passes));
+  }
+  if (command.phase != "prefill") {
+    for (const graph::Graph& graph : before.decode) LOCKSTEP_TRY_VOID(print_graph(graph, command.passes));
+  }
+  return ok();
+}
+
+}  // namespace lockstep::launcher

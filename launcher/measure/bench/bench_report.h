@@ -1,0 +1,105 @@
+// What a benchmark found, as values, as a table for people and as JSON.
+#pragma once
+
+#include <optional>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "launcher/measure/bench/bench_formulas.h"
+#include "launcher/measure/bench/invariance_cost.h"
+#include "launcher/ranks/rank_memory.h"
+#include "runtime/trace/time_split.h"
+#include "shards/cost/prediction.h"
+
+namespace lockstep::launcher {
+
+/// With a median above this ratio to its limit, the limit was measured wrongly.
+constexpr double kBadProbeRatio = 1.02;
+
+/// The machine's limits at one moment, all ranks together.
+struct Limits {
+  double read_bytes_per_s = 0.0;
+  double flops_per_s = 0.0;  // of the best instruction for the data type of the model
+  std::string read_kernel, flops_kernel;
+};
+
+/// Where one rank's time went in the steps of each phase.
+struct RankSplit {
+  trace::PhaseSplit prefill, decode;
+};
+
+/// One repetition.
+struct Repetition {
+  double prefill_s = 0.0;         // of all prefill steps
+  double decode_s = 0.0;          // of the decode steps of all sequences together, and what lies between them
+  double ttft_s = 0.0;            // from submission to the first token of the first sequence
+  double tpot_s = 0.0;            // between a sequence's tokens after its first, on average
+  int64_t decode_tokens = 0;      // of those steps
+  bool lacks_full_steps = false;  // there was no step of all sequences: these are figures of all decode steps
+  std::vector<RankSplit> ranks;
+  std::vector<std::string> stragglers;  // a sentence for each phase in which a rank stands out
+  double clock_error_s = 0.0;           // of the rank whose clock is compared worst
+  std::optional<PhaseSeconds> fast;     // the same with fast numerics, beside it; if asked for
+  Limits limits;                        // the mean of the probes before and after
+  std::optional<PhaseSeconds> replay;   // the same steps in a bare loop, beside it; if asked for
+};
+
+/// How long a user waits for the first token, in seconds.
+struct FirstToken {
+  double cold = 0.0;             // from the program's start: start-up (weights, graphs) and the very first prompts
+  double warm = 0.0;             // the first repetition after the warm-up, from its submission
+  std::optional<double> steady;  // likewise, the median of the repetitions after that one; empty if there are none
+};
+
+/// Everything that is reported.
+struct BenchReport {
+  std::string model;  // the directory or the config
+  std::string backend, communicator, dtype, flops_precision;
+  int world_size = 1;
+  int threads = 1;  // of rank 0
+  BenchShape shape;
+  int64_t prefill_chunk = 0, max_seq_len = 0;
+  double bytes_per_token = 0.0;
+  double flops_per_token = 0.0;
+  std::string kv;  // "kept" or "fresh": the memory of keys and values when a repetition begins
+  double decode_flops_per_token = 0.0;
+  bool one_clock = true;  // all ranks on one host; else waiting is only as certain as the comparison of clocks
+  int64_t dropped_collectives = 0;
+  std::vector<Repetition> repetitions;                  // without the warm-up; at least one
+  double very_first_ttft_s = 0.0;                       // of the first repetition of all, a warm-up or not
+  std::vector<RankMemory> memory;                       // by rank
+  std::vector<std::pair<std::string, double>> startup;  // seconds by phase, rank 0
+  std::vector<cost::LinkMeasurement> collectives;       // as timed at start; empty where they were not
+  cost::Prediction predicted;                           // for the limits that were measured
+
+  double prefill_tokens_per_s(const Repetition& r) const;
+  double decode_tokens_per_s(const Repetition& r) const;
+  double of_peak(const Repetition& r) const;
+  double of_bandwidth(const Repetition& r) const;
+  /// Decode over what bandwidth and arithmetic allow, whichever is less.
+  double decode_of_limit(const Repetition& r) const;
+  /// The speed of the served repetition over that of its bare replay; 0 without one.
+  double prefill_over_replay(const Repetition& r) const;
+  double decode_over_replay(const Repetition& r) const;
+  bool has_replay() const { return repetitions.front().replay.has_value(); }
+  FirstToken first_token() const;
+  /// A quantity over all repetitions.
+  Spread spread(double (BenchReport::*quantity)(const Repetition&) const) const;
+  /// Both absent unless it was asked for.
+  std::optional<NumericsPair> numerics_pair(const Repetition& r) const;
+  std::optional<InvarianceCost> cost_of_invariance() const;
+  /// Whether a median ratio is above `kBadProbeRatio`. Single ones may be where the machine changes its speed.
+  bool has_bad_probe() const;
+};
+
+/// The machine as the repetitions found it: their median limits, divided evenly between the ranks.
+cost::MachineLimits measured_machine(const BenchReport& report);
+
+/// The document of `bench --json`.
+std::string to_json(const BenchReport& report);
+
+/// The table on stdout.
+std::string to_table(const BenchReport& report);
+
+}  // namespace lockstep::launcher

@@ -1,0 +1,124 @@
+#include "launcher/measure/bench/limits_probe.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <functional>
+#include <map>
+#include <numeric>
+#include <sstream>
+
+#include "launcher/ranks/serving_spec.h"
+
+namespace lockstep::launcher {
+namespace {
+
+/// How often each read kernel is looked at before some are chosen, and how many are. In those looks the best of a
+/// kernel counts, so that one which met a slow moment is not lost.
+constexpr int kLooks = 2;
+constexpr size_t kReadKernels = 3;
+constexpr int kReadPasses = 5;
+
+/// A line for each figure: begin, end (nanoseconds) and amount.
+std::string to_text(const std::vector<probe::Figure>& figures) {
+  std::string text;
+  for (const probe::Figure& figure : figures) {
+    text += fmt::format("{} {} {:.17g}\n", figure.sample.begin.time_since_epoch().count(),
+                        figure.sample.end.time_since_epoch().count(), figure.sample.amount);
+  }
+  return text;
+}
+
+std::vector<probe::Sample> parse_samples(const std::string& text) {
+  std::vector<probe::Sample> samples;
+  std::istringstream lines(text);
+  int64_t begin = 0, end = 0;
+  for (double amount = 0; lines >> begin >> end >> amount;) {
+    samples.push_back({TimePoint(Duration(begin)), TimePoint(Duration(end)), amount});
+  }
+  return samples;
+}
+
+}  // namespace
+
+double group_rate(const std::vector<transport::RankPlace>& places, const std::vector<probe::Sample>& by_rank) {
+  LOCKSTEP_CHECK(places.size() == by_rank.size(), places.size(), by_rank.size());
+  std::map<std::string, std::vector<probe::Sample>> by_host;
+  for (size_t rank = 0; rank < places.size(); ++rank)
+    by_host[transport::machine_of(places[rank])].push_back(by_rank[rank]);
+  double sum = 0;
+  for (const auto& [host, samples] : by_host) sum += probe::rate(probe::together(samples));
+  return sum;
+}
+
+Result<LimitsProbe> LimitsProbe::create(const RankContext& context, const Plan& plan, std::optional<Bytes> per_thread) {
+  const transport::RankPlace& place = plan.places.at(static_cast<size_t>(context.bootstrap.rank()));
+  const probe::Options options{
+      .threads = plan.threads,
+      .per_thread = per_thread.value_or(probe::default_per_thread(plan.threads * place.local_size))};
+  LOCKSTEP_TRY(auto prober, probe::Prober::create(options, context.clock));
+  LimitsProbe limits(context, plan, std::move(prober));
+  const probe::Precision wanted = precision_of(plan.model.spec, plan.model.shard.dtype);
+  LOCKSTEP_TRY(const auto dots, limits.prober_->multiply(wanted, {}));
+  if (!dots.empty()) limits.precision_ = wanted;
+  return limits;
+}
+
+probe::Meet LimitsProbe::meet_of(const Group& group) {
+  if (!group.is_all) return {};
+  return [this] { return bootstrap_->barrier(); };
+}
+
+Result<std::vector<double>> LimitsProbe::rates(const Group& group, const std::vector<probe::Figure>& own) {
+  std::vector<double> rates;
+  if (!group.is_all) {
+    for (const probe::Figure& figure : own) rates.push_back(probe::rate(figure.sample));
+    return rates;
+  }
+  LOCKSTEP_TRY(const auto told, bootstrap_->exchange(to_text(own)));
+  std::vector<std::vector<probe::Sample>> by_rank;
+  for (const std::string& text : told) {
+    by_rank.push_back(parse_samples(text));
+    LOCKSTEP_CHECK(by_rank.back().size() == own.size(), by_rank.size() - 1, by_rank.back().size(), own.size());
+  }
+  for (size_t figure = 0; figure < own.size(); ++figure) {
+    std::vector<probe::Sample> samples;
+    for (const auto& rank : by_rank) samples.push_back(rank[figure]);
+    rates.push_back(group_rate(*places_, samples));
+  }
+  return rates;
+}
+
+Result<void> LimitsProbe::choose_read_kernels(Group& group) {
+  std::vector<double> best;  // by kernel
+  for (int look = 0; look < kLooks; ++look) {
+    LOCKSTEP_TRY(const auto reads, prober_->read(meet_of(group)));
+    LOCKSTEP_TRY(const auto reached, rates(group, reads));
+    best.resize(reached.size());
+    for (size_t kernel = 0; kernel < best.size(); ++kernel) best[kernel] = std::max(best[kernel], reached[kernel]);
+  }
+  group.read_kernels.resize(best.size());
+  std::iota(group.read_kernels.begin(), group.read_kernels.end(), size_t{0});
+  std::ranges::stable_sort(group.read_kernels, std::greater(), [&](size_t kernel) { return best[kernel]; });
+  group.read_kernels.resize(std::min(kReadKernels, best.size()));
+  return ok();
+}
+
+Result<Limits> LimitsProbe::measure(Group& group) {
+  if (group.read_kernels.empty()) LOCKSTEP_TRY_VOID(choose_read_kernels(group));
+  LOCKSTEP_TRY(const auto reads, prober_->read_again(group.read_kernels, kReadPasses, meet_of(group)));
+  LOCKSTEP_TRY(const auto read_rates, rates(group, reads));
+  LOCKSTEP_TRY(const auto dots, prober_->multiply(precision_, meet_of(group)));
+  LOCKSTEP_TRY(const auto dot_rates, rates(group, dots));
+  const size_t read = probe::best_median(reads, read_rates), dot = probe::best_median(dots, dot_rates);
+  return Limits{read_rates[read], dot_rates[dot], reads[read].kernel, dots[dot].kernel};
+}
+
+Limits mean_of(const Limits& before, const Limits& after) {
+  Limits mean = after;
+  mean.read_bytes_per_s = (before.read_bytes_per_s + after.read_bytes_per_s) / 2;
+  mean.flops_per_s = (before.flops_per_s + after.flops_per_s) / 2;
+  return mean;
+}
+
+}  // namespace lockstep::launcher

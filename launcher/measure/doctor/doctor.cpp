@@ -1,0 +1,207 @@
+// `lockstep doctor`: the stages of this process's ranks, one after the other, and what they say together.
+#include <fmt/format.h>
+
+#include <cstdlib>
+
+#include "launcher/commands/commands.h"
+#include "launcher/measure/doctor/judgements.h"
+#include "launcher/measure/doctor/stage_reporter.h"
+#include "launcher/measure/doctor/stages.h"
+#include "launcher/ranks/agreements.h"
+#include "launcher/ranks/guard.h"
+#include "launcher/ranks/ranks.h"
+#include "runtime/core/atomic_file.h"
+#include "transport/mpi/mpi.h"
+
+namespace lockstep::launcher {
+namespace {
+
+std::optional<std::string> environment(std::string_view name) {
+  const char* value = std::getenv(std::string(name).c_str());
+  return value == nullptr ? std::nullopt : std::optional<std::string>(value);
+}
+
+/// What the ranks of this process share.
+struct Examination {
+  const DoctorCommand& command;
+  const transport::LaunchEnvironment& place;
+  StageTable& board;
+  StageReporter& desk;
+  StageBeacon* mail = nullptr;  // between processes
+  TimePoint mpi_began{};
+};
+
+/// One rank's way through the stages that need a group.
+class RankExamination {
+ public:
+  RankExamination(Examination& all, const RankContext& context, DoctorReport report)
+      : all_(all), rank_{.command = all.command, .context = context, .report = std::move(report)} {
+    rank_.report.world_size = rank_.size();
+    rank_.report.launcher = rank_.has_threads() || rank_.size() == 1 ? "" : launcher_words(all.place, rank_.size());
+  }
+
+  Result<void> run() {
+    finish_mpi_start();
+    if (all_.mail != nullptr) LOCKSTEP_TRY_VOID(open_network_mail());
+    for (int stage = kEarlyStages; stage < std::ssize(stages()); ++stage) {
+      const Result<bool> goes_on = run_stage(stage);
+      if (goes_on.has_value() && goes_on.value()) continue;
+      skip_rest(rank_.report, fmt::format("'{}' failed", rank_.report.checks.back().name));
+      return goes_on.has_value() ? Result<void>(ok()) : Result<void>(goes_on.error());
+    }
+    return ok();
+  }
+
+  const DoctorReport& report() const { return rank_.report; }
+
+ private:
+  bool has_desk() const { return !rank_.has_threads() || rank_.rank() == 0; }
+
+  void enter(int stage) {
+    begin_ = rank_.context.clock.now();
+    if (has_desk()) all_.desk.enter(stage);
+    if (all_.mail != nullptr) {
+      all_.mail->say(stage);
+    } else {
+      all_.board.note(rank_.rank(), stage);
+    }
+  }
+
+  void leave(int stage, Check check) {
+    check.name = stages()[static_cast<size_t>(stage)].name;
+    if (check.status != CheckStatus::kSkipped) check.seconds = to_seconds(rank_.context.clock.now() - begin_);
+    rank_.report.checks.push_back(std::move(check));
+    if (has_desk()) all_.desk.leave(rank_.report);
+  }
+
+  /// MPI has started, or there is none.
+  void finish_mpi_start() {
+    Check check = skipped_check(rank_.has_threads() ? "the ranks are threads of one process" : "one rank needs no MPI");
+    const std::string name = rank_.context.bootstrap.name();
+    if (name.starts_with("mpi (")) {
+      check = {};
+      check.found = name.substr(5, name.size() - 6);
+    }
+    begin_ = all_.mpi_began;
+    leave(kMpiStage, std::move(check));
+  }
+
+  Result<void> open_network_mail() {
+    all_.board.grow(rank_.size());
+    LOCKSTEP_TRY(const auto told, rank_.context.bootstrap.exchange(rank_.rank() == 0 ? all_.mail->listen() : ""));
+    if (rank_.rank() != 0) all_.mail->add_targets(told.front());
+    return ok();
+  }
+
+  /// Whether it makes sense to go on. Fails when the ranks cannot talk any more.
+  Result<bool> run_stage(int number) {
+    const Stage& stage = stages()[static_cast<size_t>(number)];
+    enter(number);
+    Check check;
+    const Result<void> mine = guarded([&]() -> Result<void> {
+      LOCKSTEP_TRY(check, stage.run(rank_));
+      return ok();
+    });
+    const Result<void> all = all_succeeded(rank_.context.bootstrap, mine);
+    if (!all.has_value()) {
+      check = failed_check(all.error());
+      if (const auto talks = rank_.context.bootstrap.barrier(); !talks.has_value()) {
+        leave(number, std::move(check));
+        return talks.error();
+      }
+    }
+    const bool goes_on = check.status != CheckStatus::kFailed || !stage.ends_it;
+    leave(number, std::move(check));
+    return goes_on;
+  }
+
+  Examination& all_;
+  DoctorRank rank_;
+  TimePoint begin_{};
+};
+
+Check launch_check(const DoctorCommand& command, const transport::LaunchEnvironment& place) {
+  Check check = judge_launch({.environment = place,
+                              .launch = command.run.launch,
+                              .tp = command.tp,
+                              .library = transport::mpi::library_name(),
+                              .in_slurm_job = environment("SLURM_JOB_ID").has_value() && !place.in_slurm_step});
+  check.name = stages()[kLaunchStage].name;
+  return check;
+}
+
+/// How the ranks of doctor are started: its own deadlines end a stage, and nothing else may.
+RunOptions run_options(const DoctorCommand& command) {
+  double longest = 1.0;
+  for (const Stage& stage : stages()) longest = std::max(longest, stage.deadlines);
+  RunOptions run = command.run;
+  run.deadline_s = command.stage_deadline_s * longest + 60.0;
+  run.start_deadline_s = run.deadline_s;
+  run.peer_detection = Detection::kOff;
+  run.meeting = Meeting::kBare;
+  return run;
+}
+
+/// What the process ends with.
+int code_of(const DoctorCommand& command, const DoctorReport& report) {
+  const CheckStatus worst = command.warnings == Warnings::kFail ? CheckStatus::kWarning : CheckStatus::kFailed;
+  const CheckStatus verdict = report.verdict();
+  const bool fails = verdict == CheckStatus::kFailed || verdict == worst;
+  return fails ? exit_code(ErrorKind::kFailedPrecondition) : 0;
+}
+
+/// The launch was not refused: MPI, and all that needs a group. `report` has one check and gets the others.
+Result<void> examine_group(Examination& all, const Clock& clock, DoctorReport& report) {
+  const bool has_threads = all.command.run.launch == Launch::kThreads;
+  const DoctorReport early = report;
+  const auto work = [&](const RankContext& context, RankMonitor&) -> Result<void> {
+    RankExamination own(all, context, early);
+    const Result<void> done = own.run();
+    if (!has_threads || context.bootstrap.rank() == 0) report = own.report();
+    return done;
+  };
+  all.mpi_began = clock.now();
+  all.desk.enter(kMpiStage);
+  if (all.mail != nullptr) all.mail->say(kMpiStage);
+  const Result<void> ran = run_ranks(run_options(all.command), all.command.tp, /*model=*/{}, work);
+  if (ran.has_value()) return ok();
+  if (ran.error().kind == ErrorKind::kCancelled) return ran;
+  Check check = failed_check(ran.error());
+  const bool is_over = report.checks.size() == stages().size();
+  if (is_over && report.verdict() == CheckStatus::kFailed) return ok();  // said already
+  check.name = is_over ? "end" : stages()[report.checks.size()].name;
+  report.checks.push_back(std::move(check));
+  if (!is_over) skip_rest(report, "the ranks cannot talk to each other");
+  return ok();
+}
+
+}  // namespace
+
+Result<int> doctor(const DoctorCommand& command) {
+  if (command.json) LOCKSTEP_TRY_VOID(check_writable(*command.json, "--json"));
+  LOCKSTEP_TRY(const auto place, transport::read_launch_environment(environment));
+  const SteadyClock clock;
+  const bool has_threads = command.run.launch == Launch::kThreads;
+  const bool is_alone = place.launcher == transport::Launcher::kNone || place.size == 1;
+  const int rank = has_threads ? 0 : place.rank;
+  const int size = has_threads ? command.tp.value_or(1) : place.size.value_or(rank + 1);
+  StageTable board(size, clock);
+  std::optional<StageBeacon> mail;
+  if (!has_threads && !is_alone) mail.emplace(board, rank, job_name(place));
+  StageReporter desk(command, clock, board, rank, mail ? Signs::kCarried : Signs::kNone);
+
+  DoctorReport report{.world_size = size};
+  report.threads = has_threads;
+  report.checks.push_back(launch_check(command, place));
+  desk.leave(report);
+  if (report.verdict() == CheckStatus::kFailed) {
+    skip_rest(report, "the launch is wrong");
+  } else {
+    Examination all{command, place, board, desk, mail ? &*mail : nullptr};
+    LOCKSTEP_TRY_VOID(examine_group(all, clock, report));
+  }
+  LOCKSTEP_TRY_VOID(desk.close(report));
+  return code_of(command, report);
+}
+
+}  // namespace lockstep::launcher

@@ -1,0 +1,65 @@
+// Facts in, verdicts out: what can be judged without touching the machine. Pure; every rank judges alike.
+#pragma once
+
+#include <optional>
+#include <span>
+#include <string>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+#include "launcher/cli/command_line.h"
+#include "launcher/measure/doctor/doctor_report.h"
+#include "launcher/measure/doctor/rank_facts.h"
+#include "launcher/ranks/placement.h"
+#include "transport/launch_environment.h"
+
+namespace lockstep::launcher {
+
+/// What one process knows of its launch before MPI is started.
+struct LaunchFacts {
+  transport::LaunchEnvironment environment;
+  Launch launch = Launch::kMpi;
+  std::optional<int> tp;      // as the user gave it
+  std::string library;        // "Open MPI 4.1.4"
+  bool in_slurm_job = false;  // in an allocation, by whatever means
+};
+
+Check judge_launch(const LaunchFacts& facts);
+
+/// "mpirun -n 4": how the next command is started like this one; empty for threads and a single rank.
+std::string launcher_words(const transport::LaunchEnvironment& environment, int ranks);
+
+/// placement.h's findings, with the table of ranks.
+Check judge_places(const Placement& placement);
+
+// `facts` are by rank, as `placement.ranks`.
+
+/// Memory and cores of each host, and what a container or job allows of them.
+Check judge_hosts(const Placement& placement, std::span<const RankFacts> facts);
+/// ulimit -n and -l.
+Check judge_limits(const Placement& placement, std::span<const RankFacts> facts);
+Check judge_program(const Placement& placement, std::span<const RankFacts> facts);
+Check judge_devices(const Placement& placement, std::span<const RankFacts> facts);
+/// Whether /dev/shm of each host with several ranks has the room that a communicator needs.
+Check judge_shm_space(const Placement& placement, std::span<const RankFacts> facts);
+/// Bytes of shared memory that a communicator between `ranks` ranks of one host takes.
+int64_t shm_need(int ranks);
+
+/// `seconds[r]`: rank r's wall clock minus rank 0's.
+Check judge_clocks(const Placement& placement, std::span<const double> seconds);
+
+/// What one rank found in the folder of a model.
+struct ModelFacts {
+  std::string problem;                                 // it cannot be read; empty: it can
+  std::vector<std::pair<std::string, int64_t>> files;  // names and bytes, by name
+  int64_t sample_bytes = 0;                            // that were read to see whether and how fast it goes
+  double sample_seconds = 0.0;
+};
+Check judge_model(const Placement& placement, std::span<const ModelFacts> facts, std::string_view folder);
+
+/// The machine for --json.
+std::vector<HostLine> host_lines(const Placement& placement, std::span<const RankFacts> facts);
+std::vector<RankLine> rank_lines(const Placement& placement);
+
+}  // namespace lockstep::launcher

@@ -1,0 +1,75 @@
+// The machine's limits by runtime/probe: every rank of a host alone, one after the other, then all ranks together.
+#include <fmt/format.h>
+
+#include <algorithm>
+
+#include "launcher/measure/bench/limits_probe.h"
+#include "launcher/measure/doctor/stages.h"
+#include "launcher/ranks/agreements.h"
+#include "runtime/core/short_number.h"
+
+namespace lockstep::launcher {
+namespace {
+
+/// What this rank reaches while its neighbours wait; hosts go side by side.
+Result<Limits> measure_alone(const DoctorRank& rank, LimitsProbe& probe) {
+  const transport::RankPlace& own = rank.plan.places[static_cast<size_t>(rank.rank())];
+  int turns = 0;
+  for (const transport::RankPlace& place : rank.plan.places) turns = std::max(turns, place.local_size);
+  Limits alone;
+  for (int turn = 0; turn < turns; ++turn) {
+    LOCKSTEP_TRY_VOID(rank.context.bootstrap.barrier());
+    if (own.local_rank != turn) continue;
+    LOCKSTEP_TRY(alone, probe.measure_alone());
+  }
+  return alone;
+}
+
+Result<void> gather(DoctorRank& rank, const Limits& alone) {
+  LOCKSTEP_TRY(const auto told, rank.context.bootstrap.exchange(
+                                    fmt::format("{:.6g} {:.6g}", alone.read_bytes_per_s, alone.flops_per_s)));
+  for (size_t other = 0; other < told.size(); ++other) {
+    char* rest = nullptr;
+    rank.report.ranks[other].read_bytes_per_s = std::strtod(told[other].c_str(), &rest);
+    rank.report.ranks[other].flops_per_s = std::strtod(rest, nullptr);
+  }
+  return ok();
+}
+
+Check words_of(const DoctorReport& report, const Limits& together) {
+  double read = 0.0, slowest = 0.0;
+  for (const RankLine& line : report.ranks) {
+    read += *line.read_bytes_per_s;
+    slowest = slowest == 0.0 ? *line.read_bytes_per_s : std::min(slowest, *line.read_bytes_per_s);
+  }
+  Check check;
+  check.found = fmt::format("all ranks together read {} GB/s and compute {} GFLOP/s ({})",
+                            short_number(together.read_bytes_per_s / 1e9), short_number(together.flops_per_s / 1e9),
+                            report.limits->precision);
+  if (report.ranks.size() == 1) return check;
+  check.found += fmt::format(
+      "; the slowest rank alone reads {:.3g} GB/s, and together they reach {:.0f} % of what they "
+      "reach alone",
+      slowest / 1e9, 100 * together.read_bytes_per_s / read);
+  return check;
+}
+
+}  // namespace
+
+Result<Check> run_machine(DoctorRank& rank) {
+  if (rank.command.quick) return skipped_check("left out by --quick");
+  rank.plan.model.shard.dtype = DType::kBFloat16;  // where the machine multiplies it
+  Result<LimitsProbe> made = LimitsProbe::create(rank.context, rank.plan, rank.command.probe_bytes);
+  LOCKSTEP_TRY_VOID(
+      all_succeeded(rank.context.bootstrap, made.has_value() ? Result<void>(ok()) : Result<void>(made.error())));
+  LimitsProbe probe = std::move(made).value();
+  LOCKSTEP_TRY(const Limits alone, measure_alone(rank, probe));
+  LOCKSTEP_TRY_VOID(gather(rank, alone));
+  LOCKSTEP_TRY(const Limits together, probe.measure());
+  rank.report.limits = LimitsLine{.read_bytes_per_s = together.read_bytes_per_s,
+                                  .flops_per_s = together.flops_per_s,
+                                  .precision = std::string(probe.precision())};
+  return words_of(rank.report, together);
+}
+
+}  // namespace lockstep::launcher

@@ -1,0 +1,85 @@
+// Whether every rank sees the same files of a model and can read them.
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <cstring>
+#include <fstream>
+#include <nlohmann/json.hpp>
+
+#include "launcher/measure/doctor/judgements.h"
+#include "launcher/measure/doctor/stages.h"
+
+namespace lockstep::launcher {
+namespace {
+
+namespace fs = std::filesystem;
+using Json = nlohmann::ordered_json;
+
+constexpr int64_t kSample = 64 << 20;  // bytes of the largest file: enough to tell a slow disk from a quick one
+constexpr size_t kPiece = 4 << 20;
+
+void read_sample(const fs::path& file, const Clock& clock, ModelFacts& facts) {
+  std::ifstream stream(file, std::ios::binary);
+  std::vector<char> piece(kPiece);
+  const TimePoint begin = clock.now();
+  while (stream && facts.sample_bytes < kSample) {
+    stream.read(piece.data(), static_cast<std::streamsize>(piece.size()));
+    facts.sample_bytes += stream.gcount();
+  }
+  facts.sample_seconds = to_seconds(clock.now() - begin);
+}
+
+ModelFacts look_at(const fs::path& folder, const Clock& clock) {
+  ModelFacts facts;
+  std::error_code error;
+  fs::path largest;
+  int64_t most = -1;
+  for (fs::directory_iterator entry(folder, error), end; !error && entry != end; entry.increment(error)) {
+    std::error_code ignored;
+    if (!entry->is_regular_file(ignored)) continue;
+    const auto bytes = static_cast<int64_t>(entry->file_size(ignored));
+    facts.files.emplace_back(entry->path().filename().string(), bytes);
+    if (!std::ifstream(entry->path())) {
+      facts.problem = fmt::format("{} cannot be read: {}", entry->path().string(), std::strerror(errno));
+    }
+    if (std::exchange(most, std::max(most, bytes)) < bytes) largest = entry->path();
+  }
+  if (error) facts.problem = fmt::format("{} cannot be opened: {}", folder.string(), error.message());
+  std::ranges::sort(facts.files);
+  const bool has_config =
+      std::ranges::any_of(facts.files, [](const auto& file) { return file.first == "config.json"; });
+  if (facts.problem.empty() && !has_config) facts.problem = fmt::format("{} has no config.json", folder.string());
+  if (facts.problem.empty()) read_sample(largest, clock, facts);
+  return facts;
+}
+
+std::string to_text(const ModelFacts& facts) {
+  return Json({{"problem", facts.problem},
+               {"files", facts.files},
+               {"bytes", facts.sample_bytes},
+               {"seconds", facts.sample_seconds}})
+      .dump(-1, ' ', false, Json::error_handler_t::replace);
+}
+
+ModelFacts parse(const std::string& text) {
+  const Json json = Json::parse(text, nullptr, /*allow_exceptions=*/false);
+  if (!json.is_object()) return {.problem = "its word about the model cannot be read"};
+  return {.problem = json.value("problem", ""),
+          .files = json.value("files", std::vector<std::pair<std::string, int64_t>>()),
+          .sample_bytes = json.value("bytes", int64_t{0}),
+          .sample_seconds = json.value("seconds", 0.0)};
+}
+
+}  // namespace
+
+Result<Check> run_model(DoctorRank& rank) {
+  if (!rank.command.model) return skipped_check("no --model given");
+  const ModelFacts own = look_at(*rank.command.model, rank.context.clock);
+  LOCKSTEP_TRY(const auto told, rank.context.bootstrap.exchange(to_text(own)));
+  std::vector<ModelFacts> facts;
+  std::ranges::transform(told, std::back_inserter(facts), parse);
+  return judge_model(rank.plan.placement, facts, rank.command.model->string());
+}
+
+}  // namespace lockstep::launcher

@@ -1,0 +1,64 @@
+// The stages of `lockstep doctor` on one rank, in order. Each gathers facts, has them judged, and says one check; its
+// error stops the doctor where the others cannot go on. A table, so that a new check is a row and a function.
+#pragma once
+
+#include <optional>
+#include <span>
+#include <vector>
+
+#include "launcher/cli/command_line.h"
+#include "launcher/measure/doctor/doctor_report.h"
+#include "launcher/measure/doctor/rank_facts.h"
+#include "launcher/ranks/placement.h"
+#include "launcher/ranks/rank_setup.h"
+
+namespace lockstep::launcher {
+
+/// What stages know and add to. Everything else is borrowed.
+struct DoctorRank {
+  const DoctorCommand& command;
+  const RankContext& context;
+  Plan plan{};                     // places, placement and threads, from "places" on
+  std::vector<RankFacts> facts{};  // by rank, likewise
+  DoctorReport report{};           // of rank 0; on the others as far as they know
+
+  int rank() const { return context.bootstrap.rank(); }
+  int size() const { return context.bootstrap.size(); }
+  bool has_threads() const { return context.shared != nullptr; }  // ranks are threads of one process
+  bool passed(const char* name) const;                            // an earlier check was not failed
+};
+
+/// Every rank runs it and gets the same check, or an error. A rank that fails alone says so to the others by
+/// `all_succeeded` before it returns. @collective @blocking
+using RunStage = Result<Check> (*)(DoctorRank& rank);
+
+struct Stage {
+  const char* name;
+  RunStage run;            // null: done before there is a group
+  double deadlines = 1.0;  // how many times --stage-deadline-s it may take
+  bool ends_it = false;    // when it fails, nothing after it makes sense
+};
+
+/// In the order in which they run. The first kEarlyStages need no group.
+std::span<const Stage> stages();
+inline constexpr int kLaunchStage = 0, kMpiStage = 1, kEarlyStages = 2;
+
+/// A check that was not made, and why.
+Check skipped_check(std::string why);
+
+Result<Check> run_places(DoctorRank& rank);
+Result<Check> run_program(DoctorRank& rank);
+Result<Check> run_hosts(DoctorRank& rank);
+Result<Check> run_limits(DoctorRank& rank);
+Result<Check> run_devices(DoctorRank& rank);
+Result<Check> run_clocks(DoctorRank& rank);
+Result<Check> run_shared_memory(DoctorRank& rank);
+Result<Check> run_control_plane(DoctorRank& rank);
+Result<Check> run_loopback(DoctorRank& rank);
+Result<Check> run_shm(DoctorRank& rank);
+Result<Check> run_mpi(DoctorRank& rank);
+Result<Check> run_two_level(DoctorRank& rank);
+Result<Check> run_model(DoctorRank& rank);
+Result<Check> run_machine(DoctorRank& rank);
+
+}  // namespace lockstep::launcher

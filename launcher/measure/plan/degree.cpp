@@ -1,0 +1,161 @@
+#include "launcher/measure/plan/degree.h"
+#include "runtime/core/short_number.h"
+
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include <algorithm>
+#include <map>
+
+#include "runtime/core/ids.h"
+
+namespace lockstep::launcher {
+namespace {
+
+// Two degrees whose speeds are nearer than this are equally fast: the one with fewer ranks is better.
+constexpr double kWorthARank = 1.01;
+
+double speed_of(const WorkingDegree& degree) { return degree.predicted.decode_tokens_per_s; }
+
+Result<WorkingDegree> work_out(const PlanSetting& setting, int ranks) {
+  WorkingDegree degree;
+  LOCKSTEP_TRY(degree.partition, partition::make_partition(setting.spec, ranks, setting.experts, setting.numerics));
+  LOCKSTEP_TRY(const partition::GqaChoice choice,
+               partition::choose_gqa(setting.gqa, setting.spec, ranks, setting.shard.slots));
+  degree.gqa_fallback = choice.why_not;
+  if (choice.mode != degree.partition.gqa) {
+    LOCKSTEP_TRY(degree.partition,
+                 partition::make_partition(setting.spec, ranks, setting.experts, setting.numerics, choice.mode));
+  }
+  LOCKSTEP_TRY(const cost::GroupWork group, cost::group_work(setting.spec, degree.partition, setting.shard));
+  for (const cost::RankWork& rank : group.ranks) degree.memory.push_back(rank.memory);
+  degree.fullest = group.fullest();
+  degree.predicted = cost::predict(group, setting.load, setting.machine);
+  return degree;
+}
+
+std::string why_not_devices(const PlanSetting& setting, int ranks) {
+  if (setting.devices == nullptr) return "";
+  const std::string why_not = why_not_degree(*setting.devices, ranks);
+  return why_not.empty() ? "" : "[launcher] --neuron-target: " + why_not;
+}
+
+bool has_windows(const checkpoint::ModelSpec& spec) {
+  return std::ranges::any_of(spec.windows, [](int64_t window) { return window > 0; });
+}
+
+const Degree* next_working(const std::vector<Degree>& degrees, int after) {
+  for (const Degree& degree : degrees) {
+    if (degree.ranks > after && degree.working) return &degree;
+  }
+  return nullptr;
+}
+
+/// Why not more ranks than `best`.
+std::string why_not_more(const Degree& best, const std::vector<Degree>& degrees) {
+  const Degree* next = next_working(degrees, best.ranks);
+  if (next == nullptr) {
+    const Degree& last = degrees.back();
+    return last.working ? "the most that was looked at (--max-tp)"
+                        : fmt::format("more than {} do not work", best.ranks);
+  }
+  const auto rest = [](const cost::StepParts& step) { return step.total() - step.communication_s; };
+  const cost::StepParts& step = next->working->predicted.decode;
+  const std::string spends =
+      fmt::format("TP {} spends {:.0f} % of a step in collectives", next->ranks, 100 * step.communication_share());
+  if (rest(step) < 0.99 * rest(best.working->predicted.decode)) return spends;
+  return fmt::format("{} and computes no faster", spends);
+}
+
+/// Why not fewer ranks than `best`.
+std::string why_not_fewer(const PlanSetting& setting, const Degree& best, const std::vector<Degree>& degrees) {
+  for (auto below = degrees.rbegin(); below != degrees.rend(); ++below) {
+    if (below->ranks >= best.ranks || !below->working || fits(setting, *below->working)) continue;
+    return fmt::format("; TP {} does not fit the budget", below->ranks);
+  }
+  return "";
+}
+
+}  // namespace
+
+Extent extent_of(const partition::Partition& partition, int64_t (*size)(const partition::RankPart&)) {
+  Extent extent{size(partition.parts.front()), 0};
+  for (const partition::RankPart& part : partition.parts) {
+    extent.least = std::min(extent.least, size(part));
+    extent.most = std::max(extent.most, size(part));
+  }
+  return extent;
+}
+
+std::vector<int64_t> shared_heads(const partition::Partition& partition) {
+  std::map<int64_t, int> holders;
+  for (const partition::RankPart& part : partition.parts) {
+    for (int64_t head = part.heads.key_value.begin; head < part.heads.key_value.end; ++head) ++holders[head];
+  }
+  std::vector<int64_t> shared;
+  for (const auto& [head, ranks] : holders) {
+    if (ranks > 1) shared.push_back(head);
+  }
+  return shared;
+}
+
+bool fits(const PlanSetting& setting, const WorkingDegree& degree) {
+  return !setting.budget || degree.needed() <= *setting.budget;
+}
+
+Result<std::vector<Degree>> plan_degrees(const PlanSetting& setting, int most) {
+  std::vector<Degree> degrees;
+  for (int ranks = 1; ranks <= most; ++ranks) {
+    Degree degree{.ranks = ranks, .working = std::nullopt, .refusal = why_not_devices(setting, ranks)};
+    if (!degree.refusal.empty()) {
+      degrees.push_back(std::move(degree));
+      continue;
+    }
+    Result<WorkingDegree> working = work_out(setting, ranks);
+    if (working.has_value()) {
+      degree.working = std::move(working).value();
+    } else if (ranks == 1 || working.error().kind != ErrorKind::kUnsupported) {
+      return working.error();
+    } else {
+      degree.refusal = working.error().message;
+    }
+    degrees.push_back(std::move(degree));
+  }
+  return degrees;
+}
+
+std::string how_to_fit(const PlanSetting& setting, const WorkingDegree& degree) {
+  const cost::RankMemory& memory = degree.memory[static_cast<size_t>(degree.fullest)];
+  const int64_t over = degree.needed() - *setting.budget;
+  std::vector<std::string> ways;
+  const shards::ShardOptions& shard = setting.shard;
+  // What is left of `units` when the bytes that go with them give way.
+  const auto left = [over](int64_t units, Bytes bytes) {
+    if (bytes.value <= over) return int64_t{0};
+    return static_cast<int64_t>(static_cast<double>(units) * static_cast<double>(bytes.value - over) /
+                                static_cast<double>(bytes.value));
+  };
+  const int64_t tokens = has_windows(setting.spec) ? 0 : left(shard.capacity, memory.cache);
+  const int64_t slots = left(shard.slots, memory.states()), rows = left(shard.chunk, memory.workspace);
+  if (tokens >= setting.load.prompt_tokens + setting.load.new_tokens - 1)
+    ways.push_back(fmt::format("--max-seq-len {}", tokens));
+  if (slots > 0) ways.push_back(fmt::format("--batch-size {}", slots));
+  if (rows > 0) ways.push_back(fmt::format("--prefill-chunk {}", rows));
+  if (shard.dtype == DType::kFloat32) ways.push_back("--dtype bfloat16");
+  if (degree.partition.ranks() < partition::largest_degree(setting.spec, setting.experts)) ways.push_back("more ranks");
+  if (ways.empty()) ways.push_back("a larger budget");
+  return fmt::format("{} over the budget: {}", to_string(Bytes(over)), fmt::join(ways, ", or "));
+}
+
+Best best_of(const PlanSetting& setting, const std::vector<Degree>& degrees) {
+  const Degree* best = nullptr;
+  for (const Degree& degree : degrees) {
+    if (!degree.working || !fits(setting, *degree.working)) continue;
+    if (best == nullptr || speed_of(*degree.working) > kWorthARank * speed_of(*best->working)) best = &degree;
+  }
+  if (best == nullptr) return {0, "none fits the budget"};
+  return {best->ranks, fmt::format("{} tok/s; {}{}", short_number(speed_of(*best->working), 4),
+                                   why_not_more(*best, degrees), why_not_fewer(setting, *best, degrees))};
+}
+
+}  // namespace lockstep::launcher

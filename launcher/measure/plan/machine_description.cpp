@@ -1,0 +1,194 @@
+#include "launcher/measure/plan/machine_description.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <nlohmann/json.hpp>
+
+#include "runtime/core/atomic_file.h"
+#include "runtime/core/short_number.h"
+#include "transport/bootstrap.h"
+
+namespace lockstep::launcher {
+namespace {
+
+using Json = nlohmann::json;
+
+constexpr double kGiga = 1e9;
+
+// A rank as a middling server socket, and shared memory between the ranks of a host.
+constexpr cost::Rates kAssumedRank{.read_bytes_per_s = 100e9, .flops_per_s = 2000e9};
+constexpr double kAssumedLatency = 2e-6;
+constexpr double kAssumedLinkBandwidth = 5e9;
+
+std::string in_words(const cost::Rates& rates) {
+  return fmt::format("{} GB/s and {} GFLOP/s", short_number(rates.read_bytes_per_s / kGiga, 4),
+                     short_number(rates.flops_per_s / kGiga, 4));
+}
+
+/// The best kernels of this machine with `threads` threads.
+Result<cost::Rates> measure(int threads, probe::Precision precision, std::optional<Bytes> per_thread,
+                            const Clock& clock) {
+  const probe::Options options{.threads = threads,
+                               .per_thread = per_thread.value_or(probe::default_per_thread(threads))};
+  LOCKSTEP_TRY(const auto prober, probe::Prober::create(options, clock));
+  LOCKSTEP_TRY(const auto reads, prober->read({}));
+  LOCKSTEP_TRY(std::vector<probe::Figure> dots, prober->multiply(precision, {}));
+  if (dots.empty()) {
+    LOCKSTEP_TRY(dots, prober->multiply(probe::Precision::kFloat32, {}));
+  }
+  return cost::Rates{probe::rate(probe::best_median(reads).sample), probe::rate(probe::best_median(dots).sample)};
+}
+
+Result<void> measure_limits(const MachineOptions& options, probe::Precision precision, const Clock& clock,
+                            MachineDescription& machine) {
+  const int cores = std::max(1, static_cast<int>(transport::own_cores().size()));
+  LOCKSTEP_TRY(machine.limits.host, measure(cores, precision, options.probe_bytes, clock));
+  machine.words.push_back(
+      fmt::format("this machine's {} core(s) together: {}, measured", cores, in_words(machine.limits.host)));
+  if (!options.rank_cores) {
+    machine.words.push_back("the ranks divide these cores: more of them add memory and messages, not speed");
+    return ok();
+  }
+  machine.limits.rank = machine.limits.host;
+  if (*options.rank_cores < cores) {
+    LOCKSTEP_TRY(machine.limits.rank, measure(*options.rank_cores, precision, options.probe_bytes, clock));
+  }
+  machine.words.push_back(
+      fmt::format("a rank of {} core(s): {}, measured", *options.rank_cores, in_words(machine.limits.rank)));
+  return ok();
+}
+
+Result<void> read_probe(const MachineOptions& options, MachineDescription& machine) {
+  LOCKSTEP_TRY(const std::string text, read_text_file(*options.probe, "--probe"));
+  LOCKSTEP_TRY(const RecordedProbe recorded, parse_probe(text, options.probe->string()));
+  if (recorded.ranks > 1 && !recorded.collectives.empty()) {
+    machine.limits.link = cost::link_from(recorded.collectives, recorded.ranks);
+    machine.words.push_back(fmt::format("messages: as recorded between {} ranks", recorded.ranks));
+  }
+  if (!options.rank_cores) {
+    machine.limits.host = recorded.rates;
+    machine.words.push_back(
+        fmt::format("{} core(s) together: {}, recorded; the ranks divide them: more of them add memory and messages, "
+                    "not speed",
+                    recorded.cores, in_words(recorded.rates)));
+    return ok();
+  }
+  const double share = static_cast<double>(*options.rank_cores) / static_cast<double>(recorded.cores);
+  machine.limits.rank = {recorded.rates.read_bytes_per_s * share, recorded.rates.flops_per_s * share};
+  machine.words.push_back(fmt::format("a rank of {} core(s): {}, each as quick as a core of those {} recorded",
+                                      *options.rank_cores, in_words(machine.limits.rank), recorded.cores));
+  return ok();
+}
+
+/// What was given by hand, over what was found.
+void add_given(const MachineOptions& options, MachineDescription& machine) {
+  const auto set = [&](const std::optional<double>& given, double unit, double& limit, std::string_view what) {
+    if (!given) return;
+    limit = *given * unit;
+    machine.words.push_back(fmt::format("{} {}, given", what, short_number(*given, 4)));
+  };
+  cost::MachineLimits& limits = machine.limits;
+  set(options.bandwidth, kGiga, limits.rank.read_bytes_per_s, "GB/s of a rank:");
+  set(options.flops, kGiga, limits.rank.flops_per_s, "GFLOP/s of a rank:");
+  set(options.host_bandwidth, kGiga, limits.host.read_bytes_per_s, "GB/s of a host:");
+  set(options.host_flops, kGiga, limits.host.flops_per_s, "GFLOP/s of a host:");
+  for (cost::LinkRow& row : limits.link.rows) {
+    if (options.link_latency_us) row.latency_s = *options.link_latency_us * 1e-6;
+    if (options.link_bandwidth) row.bytes_per_s = *options.link_bandwidth * kGiga;
+  }
+}
+
+/// Fills what nobody told.
+void add_assumed(const MachineOptions& options, MachineDescription& machine) {
+  const cost::Rates known = machine.limits.of_each(1);
+  const auto fill = [&](double known_rate, double assumed, double& limit, std::string_view what) {
+    if (known_rate < std::numeric_limits<double>::infinity()) return;
+    limit = assumed;
+    machine.words.push_back(
+        fmt::format("{} {}, assumed: give it, or use --measure or --probe", what, short_number(assumed / kGiga, 4)));
+  };
+  fill(known.read_bytes_per_s, kAssumedRank.read_bytes_per_s, machine.limits.rank.read_bytes_per_s, "GB/s of a rank:");
+  fill(known.flops_per_s, kAssumedRank.flops_per_s, machine.limits.rank.flops_per_s, "GFLOP/s of a rank:");
+  const cost::LinkRow& row = machine.limits.link.rows.front();
+  if (machine.limits.link.rows.size() > 1) return;
+  machine.words.push_back(fmt::format("messages between ranks: {:.4g} us{} and {:.4g} GB/s{}", row.latency_s * 1e6,
+                                      options.link_latency_us ? "" : " (assumed)", row.bytes_per_s / kGiga,
+                                      options.link_bandwidth ? "" : " (assumed)"));
+}
+
+/// What kernels reach of the limits.
+void scale(const MachineOptions& options, MachineDescription& machine) {
+  for (cost::Rates* rates : {&machine.limits.rank, &machine.limits.host}) {
+    rates->read_bytes_per_s *= options.of_bandwidth;
+    rates->flops_per_s *= options.of_peak;
+  }
+  machine.words.push_back(fmt::format(
+      "kernels reach {:.3g} of the bandwidth and {:.3g} of the FLOP/s{}; norms, sampling and what lies between steps "
+      "cost nothing",
+      options.of_bandwidth, options.of_peak,
+      options.of_bandwidth == 1.0 && options.of_peak == 1.0
+          ? " (bench tells what yours reach: --of-bandwidth, --of-peak)"
+          : ""));
+}
+
+Error no_probe(const std::string& origin, std::string_view found) {
+  return {ErrorKind::kInvalidArgument,
+          fmt::format("[launcher] --probe: found {} in {}, expected \"probe\" with \"read_bytes_per_s\" and "
+                      "\"flops_per_s\" above 0, as bench --json writes it",
+                      found, origin)};
+}
+
+/// A number of `json`, or 0.
+double number_in(const Json& json, const char* key) {
+  const auto found = json.find(key);
+  return found != json.end() && found->is_number() ? found->get<double>() : 0.0;
+}
+
+}  // namespace
+
+cost::Link assumed_link() { return {.rows = {{.latency_s = kAssumedLatency, .bytes_per_s = kAssumedLinkBandwidth}}}; }
+
+Result<RecordedProbe> parse_probe(const std::string& json, const std::string& origin) {
+  const Json file = Json::parse(json, nullptr, /*allow_exceptions=*/false);
+  if (!file.is_object()) return no_probe(origin, "no JSON object");
+  const auto probe = file.find("probe");
+  if (probe == file.end() || !probe->is_object()) return no_probe(origin, "no \"probe\"");
+  RecordedProbe recorded{.rates = {number_in(*probe, "read_bytes_per_s"), number_in(*probe, "flops_per_s")}};
+  if (!(recorded.rates.read_bytes_per_s > 0)) return no_probe(origin, "no \"read_bytes_per_s\"");
+  if (!(recorded.rates.flops_per_s > 0)) return no_probe(origin, "no \"flops_per_s\"");
+  recorded.ranks = std::max(1, static_cast<int>(number_in(file, "world_size")));
+  recorded.cores = recorded.ranks * std::max(1, static_cast<int>(number_in(file, "threads")));
+  const auto collectives = probe->find("collectives");
+  if (collectives == probe->end() || !collectives->is_array()) return recorded;
+  for (const Json& line : *collectives) {
+    const cost::LinkMeasurement measured{static_cast<int64_t>(number_in(line, "bytes")), number_in(line, "seconds")};
+    const bool rises = recorded.collectives.empty() || recorded.collectives.back().bytes < measured.bytes;
+    if (measured.bytes < 1 || !(measured.seconds > 0) || !rises)
+      return no_probe(origin, "\"collectives\" that do not rise");
+    recorded.collectives.push_back(measured);
+  }
+  return recorded;
+}
+
+Result<MachineDescription> describe_machine(const MachineOptions& options, probe::Precision precision,
+                                            const Clock& clock) {
+  MachineDescription machine;
+  machine.limits.link = assumed_link();
+  machine.limits.ranks_per_host = options.ranks_per_host.value_or(0);
+  if (options.measure) LOCKSTEP_TRY_VOID(measure_limits(options, precision, clock, machine));
+  if (options.probe) LOCKSTEP_TRY_VOID(read_probe(options, machine));
+  if (options.rank_cores && !options.measure && !options.probe) {
+    return Error{ErrorKind::kInvalidArgument,
+                 fmt::format("[launcher] --rank-cores: found {} cores of an unknown machine, expected --measure or "
+                             "--probe beside it; or describe a rank by --bandwidth and --flops",
+                             *options.rank_cores)};
+  }
+  add_given(options, machine);
+  add_assumed(options, machine);
+  scale(options, machine);
+  LOCKSTEP_TRY_VOID(machine.limits.validate());
+  return machine;
+}
+
+}  // namespace lockstep::launcher

@@ -1,0 +1,94 @@
+// `lockstep plan`: config.json ─► spec ─► every degree ─► tables and JSON. No weights, no MPI.
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include <algorithm>
+
+#include "launcher/commands/commands.h"
+#include "launcher/measure/plan/machine_description.h"
+#include "launcher/measure/plan/plan_report.h"
+#include "launcher/ranks/serving_spec.h"
+#include "runtime/core/atomic_file.h"
+
+namespace lockstep::launcher {
+namespace {
+
+/// Prompt and capacity: what is given, and around it what the model can.
+Result<void> size_slots(const PlanCommand& command, PlanSetting& setting, int64_t& capacity) {
+  constexpr int64_t kDefaultPrompt = 512;
+  cost::Workload& load = setting.load;
+  load.batch = command.model.batch_size.value_or(1);
+  load.new_tokens = command.new_tokens;
+  const int64_t after = load.new_tokens - 1;  // the last token is never cached
+  const std::optional<int64_t> longest = longest_sequence(setting.spec);
+  const int64_t roomy = std::max(default_capacity(setting.spec), command.prompt_tokens.value_or(1) + after);
+  capacity = command.model.max_seq_len.value_or(longest ? std::min(roomy, *longest) : roomy);
+  load.prompt_tokens = command.prompt_tokens.value_or(std::max<int64_t>(1, std::min(kDefaultPrompt, capacity - after)));
+  const int64_t needed = load.prompt_tokens + after;
+  if (needed <= capacity && capacity <= longest.value_or(capacity)) return ok();
+  return Error{ErrorKind::kInvalidArgument,
+               fmt::format("[launcher] cannot size the slots: found {} tokens, expected {} (--prompt-tokens and "
+                           "--new-tokens) to {} (max_position_embeddings of the model); change them or --max-seq-len",
+                           capacity, needed, longest.value_or(capacity))};
+}
+
+std::string words_of(const InstanceFamily& devices) {
+  return fmt::format(
+      "{}: degrees {} and {} of memory for a core, as AWS documents them; speeds are those of the numbers "
+      "above, give --bandwidth and --flops of a core",
+      to_string(devices.target), fmt::join(devices.degrees, ", "), to_string(devices.core_memory));
+}
+
+Result<void> check_detail(const PlanCommand& command, const std::vector<Degree>& degrees) {
+  if (!command.detail) return ok();
+  if (*command.detail > static_cast<int>(degrees.size())) {
+    return Error{ErrorKind::kInvalidArgument,
+                 fmt::format("[launcher] --detail: found {}, expected 1 to {}; raise --max-tp or lower it",
+                             *command.detail, degrees.size())};
+  }
+  const Degree& degree = degrees[static_cast<size_t>(*command.detail - 1)];
+  if (degree.working) return ok();
+  return Error{ErrorKind::kUnsupported, degree.refusal};
+}
+
+}  // namespace
+
+Result<void> plan(const PlanCommand& command) {
+  if (command.json) LOCKSTEP_TRY_VOID(check_writable(*command.json, "--json"));
+  const bool is_directory = command.config.empty();
+  PlanReport report;
+  report.model = (is_directory ? command.model.model : command.config).string();
+  PlanSetting& setting = report.setting;
+  LOCKSTEP_TRY(setting.spec,
+               serving_spec(command.model, is_directory ? command.model.model / "config.json" : command.config));
+  setting.experts = command.model.experts;
+  setting.numerics = command.model.numerics;
+  setting.gqa = command.model.gqa;
+  setting.budget = command.memory_budget;
+  if (command.neuron_target) {
+    setting.devices = &family_of(neuron::target_from_name(*command.neuron_target).value());
+    if (!setting.budget) setting.budget = setting.devices->core_memory.value;
+  }
+  int64_t capacity = 0;
+  LOCKSTEP_TRY_VOID(size_slots(command, setting, capacity));
+  LOCKSTEP_TRY(setting.shard, shard_options(command.model, setting.spec, setting.load.batch, capacity));
+  const SteadyClock clock;
+  LOCKSTEP_TRY(MachineDescription machine,
+               describe_machine(command.machine, precision_of(setting.spec, setting.shard.dtype), clock));
+  setting.machine = std::move(machine.limits);
+  report.assumptions = std::move(machine.words);
+  if (setting.devices != nullptr) report.assumptions.push_back(words_of(*setting.devices));
+  LOCKSTEP_TRY(report.degrees, plan_degrees(setting, command.max_tp));
+  LOCKSTEP_TRY_VOID(check_detail(command, report.degrees));
+  report.best = best_of(setting, report.degrees);
+  fmt::print("{}", to_text(report));
+  if (command.detail) {
+    const WorkingDegree& degree = *report.degrees[static_cast<size_t>(*command.detail - 1)].working;
+    LOCKSTEP_TRY(report.gqa, cost::gqa_costs(setting.spec, degree.partition, setting.shard));
+    fmt::print("\n{}\nkey/value heads at TP {} (docs/gqa.md): what the rank with most keeps and sends in a step\n{}",
+               ranks_to_text(report, degree), degree.partition.ranks(), cost::to_text(report.gqa));
+  }
+  return command.json ? write_text_file(*command.json, to_json(report)) : Result<void>(ok());
+}
+
+}  // namespace lockstep::launcher

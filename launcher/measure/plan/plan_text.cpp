@@ -1,0 +1,159 @@
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include <algorithm>
+
+#include "launcher/measure/plan/plan_report.h"
+#include "launcher/ranks/serving_spec.h"
+#include "runtime/core/ids.h"
+#include "runtime/core/short_number.h"
+
+namespace lockstep::launcher {
+namespace {
+
+using partition::RankPart;
+
+std::string to_string(const Extent& extent) {
+  return extent.least == extent.most ? fmt::format("{}", extent.most) : fmt::format("{}-{}", extent.least, extent.most);
+}
+
+/// "0-2,5".
+std::string ranges_of(const std::vector<int64_t>& rising) {
+  std::string text;
+  for (size_t i = 0; i < rising.size(); ++i) {
+    const size_t first = i;
+    while (i + 1 < rising.size() && rising[i + 1] == rising[i] + 1) ++i;
+    text += text.empty() ? "" : ",";
+    text += first == i ? fmt::format("{}", rising[i]) : fmt::format("{}-{}", rising[first], rising[i]);
+  }
+  return text.empty() ? "none" : text;
+}
+
+/// "0.42 of it", or "over".
+std::string share_of_budget(const PlanReport& report, const WorkingDegree& degree) {
+  if (!report.setting.budget) return "";
+  const double share = static_cast<double>(degree.needed()) / static_cast<double>(*report.setting.budget);
+  return fmt::format("  {:>5.0f}%{}", 100 * share, fits(report.setting, degree) ? " fits" : " OVER");
+}
+
+std::string holdings_row(const PlanReport& report, int ranks, const WorkingDegree& degree) {
+  const partition::Partition& parts = degree.partition;
+  const cost::RankMemory& memory = degree.memory[static_cast<size_t>(degree.fullest)];
+  const auto extent = [&](int64_t (*size)(const RankPart&)) { return to_string(extent_of(parts, size)); };
+  std::string row =
+      fmt::format("  {:>4}  {:>7}  {:>8}  {:>9}  {:>11}  {:>13}", ranks,
+                  extent([](const RankPart& p) { return p.heads.query.size(); }),
+                  extent([](const RankPart& p) { return p.heads.key_value.size(); }), ranges_of(shared_heads(parts)),
+                  extent([](const RankPart& p) { return p.mlp_columns.size(); }),
+                  extent([](const RankPart& p) { return p.vocabulary.size(); }));
+  if (report.setting.spec.experts > 0) {
+    row += fmt::format("  {:>7}", extent([](const RankPart& p) { return p.experts.size(); }));
+  }
+  return row + fmt::format("  {:>11} {:>11} {:>11} {:>11}{}\n", lockstep::to_string(memory.weights),
+                           lockstep::to_string(memory.cache), lockstep::to_string(memory.slots + memory.workspace),
+                           lockstep::to_string(memory.total()), share_of_budget(report, degree));
+}
+
+/// One line for neighbouring degrees that do not work, with the partition's own words for the first.
+std::string refusals(const std::vector<Degree>& degrees) {
+  std::string text;
+  for (size_t i = 0; i < degrees.size(); ++i) {
+    if (degrees[i].working) continue;
+    const size_t first = i;
+    while (i + 1 < degrees.size() && !degrees[i + 1].working) ++i;
+    text += fmt::format(
+        "  {:>4}  does not work: {}\n",
+        first == i ? fmt::format("{}", degrees[i].ranks) : fmt::format("{}-{}", degrees[first].ranks, degrees[i].ranks),
+        degrees[first].refusal);
+  }
+  return text;
+}
+
+/// Where --gqa is not what was asked for.
+std::string fallbacks(const PlanReport& report) {
+  std::string text;
+  for (const Degree& degree : report.degrees) {
+    if (degree.ranks == 1 || !degree.working || degree.working->gqa_fallback.empty()) continue;
+    text += fmt::format("  TP {} runs with --gqa {}, not {}: {}\n", degree.ranks,
+                        partition::name_of(degree.working->partition.gqa), partition::name_of(report.setting.gqa),
+                        degree.working->gqa_fallback);
+  }
+  return text;
+}
+
+std::string holdings(const PlanReport& report) {
+  const bool has_experts = report.setting.spec.experts > 0;
+  std::string text = "what each rank holds (least-most of the ranks), and the memory of the fullest one\n";
+  text += fmt::format("  {:>4}  {:>7}  {:>8}  {:>9}  {:>11}  {:>13}{}  {:>11} {:>11} {:>11} {:>11}{}\n", "TP",
+                      "q heads", "kv heads", "kv shared", has_experts ? "expert cols" : "MLP columns", "vocabulary",
+                      has_experts ? "  experts" : "", "weights", "KV", "other", "sum",
+                      report.setting.budget ? "  of budget" : "");
+  for (const Degree& degree : report.degrees) {
+    if (degree.working) text += holdings_row(report, degree.ranks, *degree.working);
+  }
+  text += refusals(report.degrees) + fallbacks(report);
+  for (const Degree& degree : report.degrees) {
+    if (!degree.working || fits(report.setting, *degree.working)) continue;
+    text += fmt::format("  TP {} is {}\n", degree.ranks, how_to_fit(report.setting, *degree.working));
+  }
+  return text;
+}
+
+std::string speed_row(int ranks, const cost::Prediction& one, const cost::Prediction& p) {
+  const double faster = p.decode_tokens_per_s / one.decode_tokens_per_s;
+  const double prefill = p.prefill_tokens_per_s / one.prefill_tokens_per_s;
+  const double first = p.ttft_s * 1e3, token = p.tpot_s * 1e3;
+  return fmt::format("  {:>4}  {:>9}  {:>8}  {:>9}  {:>8}  {:>6.1f}%  {:>6.1f}%  {:>7.2f}  {:>9.0f}%  {:>7.2f}\n",
+                     ranks, short_number(p.prefill_tokens_per_s, 4), short_number(first, 4),
+                     short_number(p.decode_tokens_per_s, 4), short_number(token, 4),
+                     100 * p.prefill.communication_share(), 100 * p.decode.communication_share(), faster,
+                     100 * faster / ranks, prefill);
+}
+
+std::string speeds(const PlanReport& report) {
+  const cost::Workload& load = report.setting.load;
+  std::string text = fmt::format("speed, predicted: {} sequence(s) of {} prompt and {} new tokens\n", load.batch,
+                                 load.prompt_tokens, load.new_tokens);
+  text += fmt::format("  {:>4}  {:>9}  {:>8}  {:>9}  {:>8}  {:>16}  {:>7}  {:>10}  {:>7}\n", "", "prefill", "first",
+                      "decode", "a token", "in collectives:", "decode", "", "prefill");
+  text += fmt::format("  {:>4}  {:>9}  {:>8}  {:>9}  {:>8}  {:>7}  {:>7}  {:>7}  {:>10}  {:>7}\n", "TP", "tok/s", "ms",
+                      "tok/s", "ms", "prefill", "decode", "speedup", "efficiency", "speedup");
+  const cost::Prediction& one = report.degrees.front().working->predicted;
+  for (const Degree& degree : report.degrees) {
+    if (degree.working) text += speed_row(degree.ranks, one, degree.working->predicted);
+  }
+  return text;
+}
+
+}  // namespace
+
+std::string ranks_to_text(const PlanReport& report, const WorkingDegree& degree) {
+  std::string text = fmt::format("each rank at TP {}\n{}", degree.partition.ranks(),
+                                 partition::to_text(report.setting.spec, degree.partition));
+  text += fmt::format("\n{:>4}  {:>11}  {:>11}  {:>11}  {:>11}  {:>11}\n", "rank", "weights", "KV", "slots",
+                      "workspace", "sum");
+  for (size_t rank = 0; rank < degree.memory.size(); ++rank) {
+    const cost::RankMemory& memory = degree.memory[rank];
+    text += fmt::format("{:>4}  {:>11}  {:>11}  {:>11}  {:>11}  {:>11}\n", rank, lockstep::to_string(memory.weights),
+                        lockstep::to_string(memory.cache), lockstep::to_string(memory.slots),
+                        lockstep::to_string(memory.workspace), lockstep::to_string(memory.total()));
+  }
+  const cost::StepParts& step = degree.predicted.decode;
+  return text + fmt::format(
+                    "a decode step: {:.4g} ms of weights, {:.4g} ms of KV, {:.4g} ms of arithmetic beyond them, "
+                    "{:.4g} ms in collectives\n",
+                    step.weights_s * 1e3, step.cache_s * 1e3, step.compute_s * 1e3, step.communication_s * 1e3);
+}
+
+std::string to_text(const PlanReport& report) {
+  const PlanSetting& setting = report.setting;
+  std::string text = fmt::format("{}: {}\n{} slot(s) of {} tokens, prefill chunks of {} rows\n\n", report.model,
+                                 architecture_line(setting.spec, setting.shard.dtype), setting.shard.slots,
+                                 setting.shard.capacity, setting.shard.chunk);
+  text += holdings(report) + "\n" + speeds(report) + "\n";
+  text += report.best.ranks == 0 ? fmt::format("best: {}\n", report.best.why)
+                                 : fmt::format("best: TP {}: {}\n", report.best.ranks, report.best.why);
+  return text + fmt::format("predicted for: {}\n", fmt::join(report.assumptions, "\n               "));
+}
+
+}  // namespace lockstep::launcher

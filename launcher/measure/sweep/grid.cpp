@@ -1,0 +1,78 @@
+#include "launcher/measure/sweep/grid.h"
+
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include <algorithm>
+#include <charconv>
+
+namespace lockstep::launcher {
+namespace {
+
+/// Options that decide when a run is given up, not what it measures.
+bool changes_results(std::string_view option) { return option != "--deadline-s" && option != "--memory-budget"; }
+
+/// The words of `options` that matter; each option is followed by at most one value.
+std::vector<std::string> words_that_matter(const std::vector<std::string>& options) {
+  std::vector<std::string> words;
+  bool matters = true;
+  for (const std::string& word : options) {
+    if (word.starts_with("--")) matters = changes_results(word);
+    if (matters) words.push_back(word);
+  }
+  return words;
+}
+
+}  // namespace
+
+std::string to_string(const PointShape& shape) {
+  return fmt::format("tp {}, batch {}, {} prompt and {} new tokens", shape.tp, shape.batch, shape.prompt_tokens,
+                     shape.new_tokens);
+}
+
+Result<std::vector<int64_t>> parse_counts(std::string_view list, std::string_view option, int64_t least, int64_t most) {
+  std::vector<int64_t> counts;
+  for (size_t begin = 0; begin <= list.size();) {
+    const size_t end = std::min(list.find(',', begin), list.size());
+    const std::string_view word = list.substr(begin, end - begin);
+    int64_t count = 0;
+    const auto [stop, status] = std::from_chars(word.data(), word.data() + word.size(), count);
+    if (status != std::errc() || stop != word.data() + word.size() || count < least || count > most) {
+      return Error{ErrorKind::kInvalidArgument,
+                   fmt::format("[launcher/sweep] {}: found \"{}\" in \"{}\", expected numbers from {} to {}, with "
+                               "commas between them",
+                               option, word, list, least, most)};
+    }
+    counts.push_back(count);
+    begin = end + 1;
+  }
+  std::ranges::sort(counts);
+  counts.erase(std::unique(counts.begin(), counts.end()), counts.end());
+  return counts;
+}
+
+std::vector<PointShape> make_grid(const GridAxes& axes) {
+  std::vector<PointShape> grid;
+  for (const int64_t batch : axes.batch) {
+    for (const int64_t prompt : axes.prompt_tokens) {
+      for (const int64_t tp : axes.tp) {
+        grid.push_back(
+            {.tp = static_cast<int>(tp), .batch = batch, .prompt_tokens = prompt, .new_tokens = axes.new_tokens});
+      }
+    }
+  }
+  return grid;
+}
+
+std::string to_string(const SweepVariant& variant) {
+  std::string text = fmt::format("{}", fmt::join(words_that_matter(variant.options), " "));
+  if (!variant.launch.empty()) text += fmt::format("{}launched by {}", text.empty() ? "" : ", ", variant.launch);
+  return text + (text.empty() ? "" : ", ") + "lockstep " + variant.version;
+}
+
+std::string key_of(const PointShape& shape, const SweepVariant& variant) {
+  return fmt::format("{} | {} | {}", to_string(shape), to_string(variant),
+                     variant.launch.empty() ? "default launch" : variant.launch);
+}
+
+}  // namespace lockstep::launcher

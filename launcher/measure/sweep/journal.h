@@ -1,0 +1,118 @@
+// The journal of a sweep: what became of every point, written at once and never changed, so that an interrupted sweep
+// goes on where it stopped.
+//
+//   DIR/journal.jsonl      {"journal": "lockstep sweep", "format": 1, "model": {…}}        which model this folder is
+//   about
+//                          {"key": "tp 1, batch 1, …", "status": "ok", "result": {…}, …}   one line a point
+//   DIR/journal-7.jsonl    the same, of one task of a Slurm array: no two processes write one file
+//
+// A line counts once its end is there; whatever follows the last such line was torn and is dropped.
+#pragma once
+
+#include <filesystem>
+#include <memory>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "launcher/measure/sweep/grid.h"
+
+namespace lockstep::launcher {
+
+/// The model that a folder's sweeps are about.
+struct ModelIdentity {
+  std::string path;  // the directory, or the config of random weights; absolute
+  bool random_weights = false;
+  std::string config_hash;  // of the text of config.json, hexadecimal
+
+  friend bool operator==(const ModelIdentity&, const ModelIdentity&) = default;
+};
+
+/// Where a sweep was started.
+struct Machine {
+  std::string host, cpu;
+  int cores = 0;  // that the sweep may use
+
+  friend bool operator==(const Machine&, const Machine&) = default;
+};
+
+enum class PointStatus {
+  kOk,
+  kFailed,
+  kImpossible,  // the model cannot be cut this way; nothing was started
+  kDeadline,    // it ran too long and was ended
+};
+
+/// "ok", "failed", "impossible", "deadline".
+std::string_view to_string(PointStatus status);
+
+/// What became of one point.
+struct PointRecord {
+  std::string key;
+  PointShape shape;
+  SweepVariant variant;
+  PointStatus status = PointStatus::kOk;
+  int code = 0;         // of the program, as a shell gives it
+  std::string message;  // why it did not work, from its stderr
+  double seconds = 0.0;
+  double unix_time = 0.0;  // when it ended
+  Machine machine;
+  std::string command;  // what was started
+  std::string result;   // the document of bench --json; empty unless it worked
+
+  friend bool operator==(const PointRecord&, const PointRecord&) = default;
+};
+
+/// One line of a journal, with its end. Pure.
+std::string to_line(const PointRecord& record);
+std::string to_line(const ModelIdentity& model);
+
+/// A journal's text, read. Pure.
+struct JournalText {
+  std::optional<ModelIdentity> model;  // empty: not even the first line is whole
+  std::vector<PointRecord> points;     // in their order
+  size_t whole_bytes = 0;              // of the lines that count
+};
+
+/// Fails with `kInvalidArgument` naming `path` and the line for what is whole but no line of a journal (a damaged
+/// file).
+Result<JournalText> parse_journal(std::string_view text, const std::filesystem::path& path);
+
+/// All journals of a folder.
+struct JournalFolder {
+  std::optional<ModelIdentity> model;  // empty: there is no journal
+  std::vector<PointRecord> points;     // the last record of each key, in the order in which keys appeared
+};
+
+/// Reads every journal of `folder`; changes none. Fails as `parse_journal`, and with `kInvalidArgument` when two are
+/// about different models.
+Result<JournalFolder> read_journals(const std::filesystem::path& folder);
+
+/// Fails with `kInvalidArgument` unless `found` is `expected`: a folder is about one model.
+Result<void> check_same_model(const ModelIdentity& found, const ModelIdentity& expected,
+                              const std::filesystem::path& folder);
+
+/// A journal that is being written. It is locked: a second process cannot open it.
+class Journal {
+ public:
+  /// Opens or makes `path` and drops a torn end. Fails with `kFailedPrecondition` when another process has it open, as
+  /// `check_same_model` and `parse_journal`, and with `kInvalidArgument` when it cannot be written.
+  static Result<std::unique_ptr<Journal>> open(const std::filesystem::path& path, const ModelIdentity& model);
+
+  ~Journal();
+  Journal(const Journal&) = delete;
+  Journal& operator=(const Journal&) = delete;
+
+  /// Returns once the line is on the disk.
+  Result<void> append(const PointRecord& record) { return write(to_line(record)); }
+
+ private:
+  Journal(std::filesystem::path path, int file) : path_(std::move(path)), file_(file) {}
+  Result<void> write(const std::string& line);
+
+  std::filesystem::path path_;
+  int file_;
+};
+
+}  // namespace lockstep::launcher

@@ -1,0 +1,163 @@
+#include "launcher/measure/sweep/launch_words.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+
+namespace lockstep::launcher {
+namespace {
+
+constexpr std::string_view kRanks = "{ranks}";
+constexpr std::string_view kBlanks = " \t\n\r";
+
+Error open_quote(std::string_view text) {
+  return {ErrorKind::kInvalidArgument,
+          fmt::format("[launcher/sweep] --launch-template: found a quote that is not closed in {}; close it", text)};
+}
+
+std::string with_ranks(std::string word, int ranks) {
+  for (size_t at = word.find(kRanks); at != std::string::npos; at = word.find(kRanks, at)) {
+    word.replace(at, kRanks.size(), std::to_string(ranks));
+  }
+  return word;
+}
+
+/// Reads the word that begins at `at`, and moves `at` behind it. Empty: a quote is not closed.
+std::optional<std::string> read_word(std::string_view text, size_t& at) {
+  std::string word;
+  char quote = 0;
+  for (; at < text.size(); ++at) {
+    const char c = text[at];
+    if (quote == 0 && kBlanks.find(c) != std::string_view::npos) break;
+    if (c == quote) {
+      quote = 0;
+    } else if (quote == 0 && (c == '\'' || c == '"')) {
+      quote = c;
+    } else if (c == '\\' && quote != '\'' && at + 1 < text.size() &&
+               (quote == 0 || std::string_view("\"\\$`").find(text[at + 1]) != std::string_view::npos)) {
+      word += text[++at];
+    } else {
+      word += c;
+    }
+  }
+  if (quote != 0) return std::nullopt;
+  return word;
+}
+
+struct Prefix {
+  std::string_view text;
+  bool of_slurm_job;  // stays for srun
+};
+
+/// Variables that name a job, step or task; the first that fits decides.
+constexpr Prefix kOfJobs[] = {
+    {"OMPI_", false},
+    {"PMIX_", false},
+    {"PMI_", false},
+    {"PMI2_", false},
+    {"MPI_LOCAL", false},
+    {"HYDI_", false},
+    {"SLURM_STEP", false},
+    {"SLURM_PROCID", false},
+    {"SLURM_LOCALID", false},
+    {"SLURM_NODEID", false},
+    {"SLURM_GTIDS", false},
+    {"SLURM_TASK_PID", false},
+    {"SLURM_SRUN_", false},
+    {"SLURM_PMI", false},
+    {"SLURM_LAUNCH", false},
+    {"SLURM_NTASKS_PER", false},
+    {"SLURM_CPU_BIND", false},
+    {"SLURM_MEM_BIND", false},
+    {"SLURM_DISTRIBUTION", false},
+    {"SLURM_", true},
+};
+
+/// What stays although a prefix of `kOfJobs` fits.
+constexpr std::string_view kOfUsers[] = {"OMPI_MCA_", "PMIX_MCA_", "OMPI_ALLOW_RUN_AS_ROOT", "SLURM_CONF"};
+
+bool stays(std::string_view name, bool for_srun) {
+  if (std::ranges::any_of(kOfUsers, [&](std::string_view prefix) { return name.starts_with(prefix); })) return true;
+  const auto fits = [&](const Prefix& prefix) { return name.starts_with(prefix.text); };
+  const auto* found = std::ranges::find_if(kOfJobs, fits);
+  return found == std::end(kOfJobs) || (for_srun && found->of_slurm_job);
+}
+
+}  // namespace
+
+Result<std::vector<std::string>> split_words(std::string_view text) {
+  std::vector<std::string> words;
+  for (size_t at = text.find_first_not_of(kBlanks); at < text.size(); at = text.find_first_not_of(kBlanks, at)) {
+    const std::optional<std::string> word = read_word(text, at);
+    if (!word) return open_quote(text);
+    words.push_back(*word);
+  }
+  return words;
+}
+
+std::string quoted(const std::vector<std::string>& words) {
+  constexpr std::string_view kPlain = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789-_./=:,+@%";
+  std::string line;
+  for (const std::string& word : words) {
+    if (!line.empty()) line += ' ';
+    if (!word.empty() && word.find_first_not_of(kPlain) == std::string::npos) {
+      line += word;
+      continue;
+    }
+    line += '\'';
+    for (const char c : word) line += c == '\'' ? std::string("'\\''") : std::string(1, c);
+    line += '\'';
+  }
+  return line;
+}
+
+std::string LaunchTemplate::program() const {
+  return words.empty() ? "" : std::filesystem::path(words.front()).filename().string();
+}
+
+Result<LaunchTemplate> parse_launch_template(std::string_view text, int most_ranks) {
+  LaunchTemplate launch;
+  LOCKSTEP_TRY(launch.words, split_words(text));
+  if (launch.words == std::vector<std::string>{"threads"}) return LaunchTemplate{.words = {}, .threads = true};
+  const bool says_ranks =
+      std::ranges::any_of(launch.words, [](const std::string& word) { return word.find(kRanks) != std::string::npos; });
+  if (!launch.words.empty() && most_ranks > 1 && !says_ranks) {
+    return Error{
+        ErrorKind::kInvalidArgument,
+        fmt::format("[launcher/sweep] --launch-template: found \"{}\", expected {{ranks}} in it, for points of "
+                    "up to {} ranks; write for example \"mpirun -n {{ranks}}\"",
+                    text, most_ranks)};
+  }
+  return launch;
+}
+
+std::vector<std::string> words_before(const LaunchTemplate& launch, int ranks) {
+  std::vector<std::string> words;
+  for (const std::string& word : launch.words) words.push_back(with_ranks(word, ranks));
+  if (launch.words.empty() && !launch.threads && ranks > 1) words = {"mpirun", "-n", std::to_string(ranks)};
+  return words;
+}
+
+std::vector<std::string> point_words(const LaunchTemplate& launch, const BenchCommandLine& bench,
+                                     const PointShape& shape, const std::filesystem::path& json) {
+  std::vector<std::string> words = words_before(launch, shape.tp);
+  words.insert(words.end(), {bench.program, "bench"});
+  words.insert(words.end(), bench.model.begin(), bench.model.end());
+  words.insert(words.end(),
+               {"--tp", std::to_string(shape.tp), "--batch-size", std::to_string(shape.batch), "--prompt-tokens",
+                std::to_string(shape.prompt_tokens), "--new-tokens", std::to_string(shape.new_tokens)});
+  words.insert(words.end(), bench.options.begin(), bench.options.end());
+  if (launch.threads) words.insert(words.end(), {"--launch", "threads"});
+  words.insert(words.end(), {"--json", json.string()});
+  return words;
+}
+
+process::EnvironmentMap scrubbed(const process::EnvironmentMap& own, const LaunchTemplate& launch) {
+  process::EnvironmentMap clean;
+  for (const auto& [name, value] : own) {
+    if (stays(name, launch.program() == "srun")) clean.emplace(name, value);
+  }
+  return clean;
+}
+
+}  // namespace lockstep::launcher

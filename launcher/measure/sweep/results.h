@@ -1,0 +1,84 @@
+// What a sweep found, as rows: the records of the journal beside what they say of one another. Pure.
+//
+// A series is what can be compared: the same variant, batch and prompt over the degrees.
+//
+//   speed-up       decode tokens/s over that of the smallest degree of the series that worked
+//   efficiency     speed-up · that degree / this degree
+//   communication  share of the time of decode (prefill) steps that ranks spend in collectives, mean of the ranks;
+//                  `waiting` is the part of it in which other ranks had not come yet
+#pragma once
+
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "launcher/measure/sweep/journal.h"
+#include "runtime/core/short_number.h"
+
+namespace lockstep::launcher {
+
+/// A quantity over the repetitions of a point.
+struct Measured {
+  double median = 0.0, min = 0.0, max = 0.0;
+
+  friend bool operator==(const Measured&, const Measured&) = default;
+};
+
+/// Shares of the time of a phase's steps, 0 to 1.
+struct StepShares {
+  double communication = 0.0;  // in collectives, waiting included
+  double waiting = 0.0;
+};
+
+/// What bench predicted from the machine's limits, before it measured.
+struct Prediction {
+  double decode_tokens_per_s = 0.0, prefill_tokens_per_s = 0.0, ttft_s = 0.0, tpot_s = 0.0;
+  double decode_communication = 0.0, prefill_communication = 0.0;  // shares
+};
+
+/// What a point that worked measured.
+struct PointResult {
+  Measured decode, prefill;  // tokens/s
+  Measured ttft, tpot;       // seconds
+  StepShares decode_shares, prefill_shares;
+  double of_bandwidth = 0.0, of_peak = 0.0;          // ratios to the probes
+  double read_bytes_per_s = 0.0, flops_per_s = 0.0;  // the probes
+  bool bad_probe = false;
+  int threads = 1;  // of a rank
+  std::string dtype, backend, communicator;
+  std::optional<Prediction> predicted;
+};
+
+/// Of the document of bench --json. Fails with `kInvalidArgument` when something that it must hold is missing.
+Result<PointResult> parse_result(const std::string& document);
+
+struct ResultRow {
+  PointRecord record;                          // without its document
+  std::optional<PointResult> result;           // empty unless it worked
+  std::optional<double> speed_up, efficiency;  // empty without a result
+};
+
+/// Rows of one series by degree.
+struct Series {
+  SweepVariant variant;
+  int64_t batch = 1, prompt_tokens = 1, new_tokens = 2;
+  std::vector<ResultRow> rows;  // not empty; degrees ascend
+};
+
+struct Study {
+  ModelIdentity model;
+  std::vector<Series> series;  // by variant as they appeared, then batch, prompt and new tokens
+
+  /// More than one: then a series' name says which.
+  size_t variants() const;
+  /// Machines that the points were started from, each once.
+  std::vector<Machine> machines() const;
+};
+
+/// Fails as `parse_result`, naming the point.
+Result<Study> make_study(const JournalFolder& journals);
+
+/// "batch 1, 128 prompt tokens", and the new tokens and the variant if the study has several.
+std::string name_of(const Series& series, const Study& study);
+
+}  // namespace lockstep::launcher

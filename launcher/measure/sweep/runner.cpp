@@ -1,0 +1,180 @@
+#include "launcher/measure/sweep/runner.h"
+
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+#include <time.h>
+
+#include <algorithm>
+#include <deque>
+#include <nlohmann/json.hpp>
+
+#include "launcher/measure/sweep/results.h"
+#include "runtime/core/atomic_file.h"
+#include "runtime/core/hash.h"
+
+namespace lockstep::launcher {
+namespace {
+
+using Json = nlohmann::ordered_json;
+
+constexpr size_t kShownLines = 6;  // of a failed program's stderr
+constexpr int kLaunchFailed = 4;   // the exit code of a launch or machine that is wrong
+constexpr int kInternal = 1;
+constexpr std::string_view kOwnMessage = "lockstep: ";
+
+double unix_time() {
+  timespec now{};
+  ::clock_gettime(CLOCK_REALTIME, &now);
+  return static_cast<double>(now.tv_sec) + static_cast<double>(now.tv_nsec) * 1e-9;
+}
+
+PointRecord blank_record(const PlannedPoint& point, const SweepRun& run) {
+  return {
+      .key = point.key, .shape = point.shape, .variant = run.variant, .unix_time = unix_time(), .machine = run.machine};
+}
+
+PointRecord impossible_record(const PlannedPoint& point, const SweepRun& run) {
+  PointRecord record = blank_record(point, run);
+  record.status = PointStatus::kImpossible;
+  record.code = exit_code(point.impossible->kind);
+  record.message = point.impossible->message;
+  return record;
+}
+
+/// Of this point alone, so that a run that was killed leaves nothing that another one takes for its own.
+std::filesystem::path result_file(const PlannedPoint& point, const SweepRun& run) {
+  return run.folder / fmt::format("running-{:016x}.json", Fingerprint().add(point.key).value());
+}
+
+/// The document of bench without its blanks, if it is one and has the size that was asked for.
+std::optional<std::string> checked_document(const std::optional<std::string>& document, const PointShape& shape) {
+  if (!document) return std::nullopt;
+  const Json json = Json::parse(*document, nullptr, /*allow_exceptions=*/false);
+  if (!json.is_object() || json.value("world_size", 0) != shape.tp || !json.contains("decode")) return std::nullopt;
+  return json.dump();
+}
+
+std::optional<std::string> read_if_there(const std::filesystem::path& path) {
+  auto text = read_text_file(path, "--json");
+  if (!text.has_value()) return std::nullopt;
+  return std::move(text).value();
+}
+
+Result<PointRecord> run_point(const PlannedPoint& point, const SweepRun& run, const process::ChildStop& stop) {
+  if (point.impossible) return impossible_record(point, run);
+  const std::filesystem::path json = result_file(point, run);
+  std::error_code ignored;
+  std::filesystem::remove(json, ignored);
+  const process::ChildCommand command{.words = point_words(run.launch, run.bench, point.shape, json),
+                                      .environment = run.environment,
+                                      .output = process::ChildStream::kDiscard,
+                                      .errors = process::ChildStream::kCapture};
+  const Result<process::ChildOutcome> outcome = process::run_child(command, {.deadline = run.point_deadline}, &stop);
+  if (!outcome.has_value()) {  // no such launcher: the next point may have another
+    PointRecord record = blank_record(point, run);
+    record.status = PointStatus::kFailed;
+    record.code = kLaunchFailed;
+    record.message = outcome.error().message;
+    return record;
+  }
+  const auto document = read_if_there(json);
+  std::filesystem::remove(json, ignored);
+  if (outcome.value().end == process::ChildOutcome::End::kStop || stop.is_raised()) {
+    return Error{ErrorKind::kCancelled,
+                 "[launcher/sweep] interrupted; what was measured is in the journal: start the same command again to "
+                 "go on"};
+  }
+  return record_of(point, run, outcome.value(), document);
+}
+
+/// Seconds in words: "40 s", "12 min", "3.5 h".
+std::string span_in_words(double seconds) {
+  if (seconds < 90) return fmt::format("{:.0f} s", seconds);
+  if (seconds < 5400) return fmt::format("{:.0f} min", seconds / 60);
+  return fmt::format("{:.1f} h", seconds / 3600);
+}
+
+}  // namespace
+
+std::string reason_of(std::string_view errors) {
+  std::deque<std::string> lines;
+  std::string own;
+  for (size_t begin = 0; begin < errors.size();) {
+    const size_t end = std::min(errors.find('\n', begin), errors.size());
+    const std::string line(errors.substr(begin, end - begin));
+    if (const size_t at = line.find(kOwnMessage); at != std::string::npos) own = line.substr(at + kOwnMessage.size());
+    if (line.find_first_not_of(" \t\r-") != std::string::npos) lines.push_back(line);
+    if (lines.size() > kShownLines) lines.pop_front();
+    begin = end + 1;
+  }
+  return own.empty() ? fmt::format("{}", fmt::join(lines, "\n")) : own;
+}
+
+PointRecord record_of(const PlannedPoint& point, const SweepRun& run, const process::ChildOutcome& outcome,
+                      std::optional<std::string> document) {
+  PointRecord record = blank_record(point, run);
+  record.seconds = to_seconds(outcome.took);
+  record.command = quoted(point_words(run.launch, run.bench, point.shape, result_file(point, run)));
+  record.code = outcome.shell_code();
+  const std::optional<std::string> good = checked_document(document, point.shape);
+  if (outcome.succeeded() && good) {
+    record.result = *good;
+    return record;
+  }
+  const std::string reason = reason_of(outcome.errors);
+  record.message = fmt::format("{}{}{}", to_string(outcome), reason.empty() ? "" : ": ", reason);
+  if (outcome.end == process::ChildOutcome::End::kDeadline) {
+    record.status = PointStatus::kDeadline;
+    record.code = exit_code(ErrorKind::kDeadlineExceeded);
+    return record;
+  }
+  record.status = PointStatus::kFailed;
+  if (outcome.succeeded()) {
+    record.code = kLaunchFailed;
+    record.message = fmt::format(
+        "the program ended well without a result of {} ranks; does the launch template start "
+        "what follows it?",
+        point.shape.tp);
+  } else if (record.code == kInternal && outcome.errors.find(kOwnMessage) == std::string::npos) {
+    record.code = kLaunchFailed;  // the launcher's 1, not ours
+  }
+  return record;
+}
+
+std::string outcome_in_words(const PointRecord& record) {
+  if (record.status != PointStatus::kOk) {
+    const std::string first = record.message.substr(0, record.message.find('\n'));
+    return fmt::format("{} (exit code {}): {}", to_string(record.status), record.code, first);
+  }
+  const Json json = Json::parse(record.result, nullptr, /*allow_exceptions=*/false);
+  const double decode = json.value(Json::json_pointer("/decode/tokens_per_s"), 0.0);
+  return fmt::format("{} tokens/s, first after {} ms", short_number(decode),
+                     short_number(json.value("ttft_s", 0.0) * 1e3));
+}
+
+Result<std::vector<PointRecord>> run_points(const std::vector<PlannedPoint>& points, const SweepRun& run,
+                                            Journal& journal, const process::ChildStop& stop,
+                                            const Progress& progress) {
+  std::vector<PointRecord> records;
+  double spent = 0, started = 0;
+  auto left = static_cast<double>(std::ranges::count_if(points, [](const auto& point) { return !point.impossible; }));
+  for (size_t i = 0; i < points.size(); ++i) {
+    const std::string name = fmt::format("{} of {}: {}", i + 1, points.size(), to_string(points[i].shape));
+    if (!points[i].impossible) progress(name + " …");
+    LOCKSTEP_TRY(const PointRecord record, run_point(points[i], run, stop));
+    LOCKSTEP_TRY_VOID(journal.append(record));
+    records.push_back(record);
+    std::string line = fmt::format("{}: {}", name, outcome_in_words(record));
+    if (!points[i].impossible) {
+      spent += record.seconds;
+      started += 1;
+      left -= 1;
+      line += fmt::format("; took {}", span_in_words(record.seconds));
+      if (left > 0) line += fmt::format(", about {} left", span_in_words(spent / started * left));
+    }
+    progress(line);
+  }
+  return records;
+}
+
+}  // namespace lockstep::launcher

@@ -1,0 +1,31 @@
+// A sweep as a Slurm job array: one task a point. Pure.
+#pragma once
+
+#include <filesystem>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "launcher/measure/sweep/grid.h"
+
+namespace lockstep::launcher {
+
+/// The launch of a task when no template was given.
+inline constexpr const char* kSlurmLaunch = "srun --mpi=pmix --ntasks={ranks}";
+
+struct SlurmArray {
+  std::string program;                   // lockstep itself
+  std::vector<std::string> sweep_words;  // of the sweep without --slurm-array, as they were given
+  std::filesystem::path working_folder;  // that relative paths in them begin at
+  std::filesystem::path folder;          // --out, absolute
+  std::vector<PointShape> points;
+  std::optional<int> threads;  // of a rank
+};
+
+/// The file points.txt: a line for each point, beginning with its number.
+std::string points_text(const SlurmArray& array);
+
+/// The batch script.
+std::string batch_script(const SlurmArray& array);
+
+}  // namespace lockstep::launcher

@@ -1,0 +1,121 @@
+// What an executor drives: one rank's slots, a prefill step and a decode step. `Shard` is the real one; tests of the
+// actors drive a small fake.
+//
+// Every rank makes the same calls with the same arguments in the same order. That is the whole protocol: the steps
+// themselves hold the collectives.
+#pragma once
+
+#include <cstdint>
+#include <numeric>
+#include <span>
+#include <vector>
+
+#include "runtime/core/ids.h"
+#include "runtime/core/result.h"
+#include "runtime/sampling/sampling.h"
+
+namespace lockstep::shards {
+
+/// How a sequence in a slot ends and draws.
+struct SlotParameters {
+  sampling::Parameters sampling;
+  int32_t max_new_tokens = 1;    // at least 1; of the whole sequence, `first_output` included
+  std::vector<int32_t> eos_ids;  // at most `sampling::kMaxEosIds`
+  int32_t pad_id = 0;
+  int32_t min_new_tokens = 0;  // end tokens cannot be chosen before
+  int32_t first_output = 0;    // index of the next output token: above 0 when a sequence goes on in another slot
+  bool long_rope = false;      // turn by the model's long factors (longrope models only)
+
+  friend bool operator==(const SlotParameters&, const SlotParameters&) = default;
+};
+
+/// A slot that becomes a copy of another: caches, length, what was seen. How `dst` draws and ends stays as it was
+/// opened.
+struct SlotCopy {
+  SlotId src, dst;
+
+  friend bool operator==(const SlotCopy&, const SlotCopy&) = default;
+};
+
+/// The token rows of one prefill step: at most `chunk` of them, padding is added by the engine. The positions of a slot
+/// follow one another over the steps.
+struct PrefillRows {
+  std::vector<int32_t> ids;
+  std::vector<int32_t> slot;
+  std::vector<int32_t> position;      // index in the slot's cache
+  std::vector<int32_t> logit_rows;    // [slots]: the row that holds the last token of slot s's prompt, or −1
+  std::vector<SlotCopy> copies = {};  // made before the rows run: prompts that share their beginning
+
+  friend bool operator==(const PrefillRows&, const PrefillRows&) = default;
+};
+
+/// Which step of which schedule: part of the ranks' checksum, so a rank that is off by one is found.
+struct StepTag {
+  int32_t schedule = 0;
+  int32_t step = 0;
+};
+
+/// What a step made. Borrowed from the engine; valid until its next step.
+struct StepOutput {
+  // [slots, width]: the new tokens, then −1; pad for a finished slot. The width is 1 in a prefill step and
+  // `tokens_per_step` in a decode step.
+  std::span<const int32_t> tokens;
+  std::span<const float> logits;  // [slots, width, vocabulary]: raw; empty unless asked for at start
+};
+
+/// What the host of rank 0 chose after a step for slots that the graphs cannot choose for (beams, guidance, processors
+/// that need the whole history, a user's own loop). Every rank applies the same one between two replays.
+struct Decision {
+  std::vector<int32_t> tokens;    // [slots]: what the slot goes on with; −1: as the step left it
+  std::vector<int32_t> sources;   // [slots]: whose copy the slot becomes; s itself: none. No copy's source is a copy
+  std::vector<int32_t> finished;  // [slots]: 1 ends the slot
+
+  /// Leaves every slot as it is.
+  explicit Decision(int64_t slots)
+      : tokens(static_cast<size_t>(slots), -1), sources(tokens.size()), finished(tokens.size(), 0) {
+    std::iota(sources.begin(), sources.end(), 0);
+  }
+  friend bool operator==(const Decision&, const Decision&) = default;
+};
+
+/// One rank's part of the model, ready to run. Used by one thread.
+class StepEngine {
+ public:
+  virtual ~StepEngine() = default;
+
+  virtual int64_t slots() const = 0;
+  virtual int64_t chunk() const = 0;            // rows of a prefill step
+  virtual int64_t capacity() const = 0;         // tokens that a slot can hold
+  virtual int64_t tokens_per_step() const = 0;  // of a slot in a decode step: 1, or more where drafts are verified
+  /// Whether all rows of one prefill step must belong to one slot.
+  virtual bool rows_of_one_slot() const = 0;
+  /// Tokens of a sequence beyond which it has to be prefilled anew with `long_rope`; 0: never.
+  virtual int64_t long_rope_after() const = 0;
+
+  /// Empties a slot and sets how its next sequence ends and draws.
+  virtual Result<void> open_slot(SlotId slot, const SlotParameters& parameters) = 0;
+  /// Takes the slot out of decoding; its tokens are forgotten.
+  virtual Result<void> close_slot(SlotId slot) = 0;
+
+  /// @collective @blocking
+  virtual Result<StepOutput> prefill(const PrefillRows& rows, StepTag tag) = 0;
+  /// One token, or as many as drafts come true, for every slot that has been prefilled and is not finished.
+  /// @collective @blocking
+  virtual Result<StepOutput> decode(StepTag tag) = 0;
+
+  /// Gives rank 0's `decision` to every rank (elsewhere it is overwritten) and applies it: copies, then tokens.
+  /// @collective @blocking
+  virtual Result<void> decide(Decision& decision) = 0;
+
+  /// Whether no open, prefilled slot is unfinished: device state, so the same on every rank.
+  virtual bool all_finished() const = 0;
+
+  /// Compares the state of all ranks after the last step of a schedule, so that its tokens may be released.
+  /// @collective @blocking
+  virtual Result<void> confirm(StepTag tag) = 0;
+
+  /// Asks that a slot finish at the next agreed step. Counts on rank 0 only. May be called from any thread.
+  virtual void request_stop(SlotId slot) = 0;
+};
+
+}  // namespace lockstep::shards
