@@ -59,7 +59,7 @@ ActiveRequests::Taken ActiveRequests::take(const StepResult& result) {
   for (size_t s = 0; s < occupants.size(); ++s) {
     if (occupants[s]) take_slot(result, s, *occupants[s], taken);
   }
-  for (const HostChoice& choice : result.choices) take_choice(choice, taken);
+  for (const HostChoice& choice : result.choices) take_choice(choice, result.made, taken);
   return taken;
 }
 
@@ -72,18 +72,21 @@ void ActiveRequests::take_slot(const StepResult& result, size_t slot, RequestId 
     if (token < 0 || found == requests_.end() || result.schedule < found->second.from_schedule) return;
     Open& open = found->second;
     const std::span<const float> row = std::span(result.logits).subspan(slot * vocabulary, vocabulary);
-    const Verdict verdict =
-        open.sink->on_token(request, token, open.logits == Logits::kWanted ? row : std::span<const float>());
+    const bool wants_logits = open.logits == Logits::kWanted;
+    const Verdict verdict = open.sink->on_token(
+        request, {.id = token, .made = result.made, .logits = wants_logits ? row : std::span<const float>()});
     if (const auto reason = after_token(open, token, verdict)) return end(request, *reason, std::nullopt, taken);
     if (end_part(open, token, taken)) return;
   }
 }
 
-void ActiveRequests::take_choice(const HostChoice& choice, Taken& taken) {
+void ActiveRequests::take_choice(const HostChoice& choice, TimePoint made, Taken& taken) {
   const auto found = requests_.find(choice.request);
   if (found == requests_.end()) return;
-  for (const int32_t token : choice.certain) {
-    const Verdict verdict = found->second.sink->on_token(choice.request, token, {});
+  for (size_t i = 0; i < choice.certain.size(); ++i) {
+    const Verdict verdict = found->second.sink->on_token(
+        choice.request,
+        {.id = choice.certain[i], .made = made, .record = i < choice.records.size() ? choice.records[i] : nullptr});
     if (verdict == Verdict::kStop && !choice.finished) {
       return end(choice.request, FinishReason::kStop, std::nullopt, taken);
     }

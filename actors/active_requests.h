@@ -78,7 +78,7 @@ class ActiveRequests {
   };
 
   void take_slot(const StepResult& result, size_t slot, RequestId request, Taken& taken);
-  void take_choice(const HostChoice& choice, Taken& taken);
+  void take_choice(const HostChoice& choice, TimePoint made, Taken& taken);
   void end(RequestId request, generation::FinishReason reason, const std::optional<Error>& error, Taken& taken);
   bool end_part(Open& open, int32_t token, Taken& taken) const;
 

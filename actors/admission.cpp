@@ -132,7 +132,8 @@ Result<Admission> admit(const Request& request, const PlannerLimits& limits) {
                       .rows = {},
                       .new_tokens = remaining(request.parameters),
                       .host_chosen = request.chooser != nullptr,
-                      .logits = request.chooser ? Logits::kOmit : request.logits};
+                      .logits = request.chooser ? Logits::kOmit : request.logits,
+                      .delivery = request.delivery};
   shards::SlotParameters parameters = row_parameters(request);
   if (!request.chooser && crosses(prompts.front(), admission.new_tokens, limits)) {
     admission.goes_on = true;

@@ -52,6 +52,7 @@ struct Admission {
   bool goes_on = false;           // after that many tokens it is admitted anew, with them, for the rest
   bool host_chosen = false;
   Logits logits = Logits::kOmit;
+  Delivery delivery = Delivery::kTogether;
 };
 
 /// Fails with `kInvalidArgument` when no engine with these limits could answer `request` (an empty prompt, one that

@@ -104,7 +104,7 @@ void Executor::watch_host_slots(const Schedule& schedule) {
 
 Result<void> Executor::run_prefills(const Schedule& schedule) {
   for (const shards::PrefillRows& rows : schedule.prefills) {
-    LOCKSTEP_TRY_VOID(begin_step(Phase::kPrefill, schedule));
+    LOCKSTEP_TRY_VOID(begin_step(Phase::kPrefill));
     LOCKSTEP_TRY(const shards::StepOutput output, engine_.prefill(rows, {schedule.number, next_step_}));
     ++prefill_steps_;
     note_logits_of(rows);
@@ -116,7 +116,7 @@ Result<void> Executor::run_prefills(const Schedule& schedule) {
 
 Result<void> Executor::run_decodes(const Schedule& schedule) {
   for (int32_t i = 0; i < schedule.decode_steps && !engine_.all_finished(); ++i) {
-    LOCKSTEP_TRY_VOID(begin_step(Phase::kDecode, schedule));
+    LOCKSTEP_TRY_VOID(begin_step(Phase::kDecode));
     LOCKSTEP_TRY(const shards::StepOutput output, engine_.decode({schedule.number, next_step_}));
     ++decode_steps_;
     note_logits_of_running();
@@ -135,11 +135,11 @@ Result<void> Executor::confirm(const Schedule& schedule) {
   return ok();
 }
 
-Result<void> Executor::begin_step(Phase phase, const Schedule& schedule) {
+Result<void> Executor::begin_step(Phase phase) {
   if (const auto reason = abort_.is_raised() ? abort_.reason() : std::nullopt) return *reason;
   phase_ = phase;
   step_ = next_step_;
-  if (hooks_.step) hooks_.step(schedule.number, next_step_);
+  if (hooks_.step) hooks_.step(status());
   return ok();
 }
 
@@ -157,8 +157,10 @@ void Executor::note_logits_of_running() {
 /// The step went well, so what was made before it is agreed on; its own tokens wait their turn.
 Result<void> Executor::end_step(const Schedule& schedule, const shards::StepOutput& output) {
   release();
-  if (!last_hand_on_ || SteadyClock().now() - *last_hand_on_ >= hand_on_period_) hand_on();
-  StepResult result{.schedule = schedule.number, .step = next_step_, .tokens = {}};
+  const TimePoint now = SteadyClock().now();
+  const bool is_due = !last_hand_on_ || now - *last_hand_on_ >= hand_on_period_;
+  if (is_due || schedule.delivery == Delivery::kAtOnce) hand_on();
+  StepResult result{.schedule = schedule.number, .step = next_step_, .tokens = {}, .made = now};
   if (hooks_.released) {
     result.tokens = graph_tokens(output.tokens);
     if (schedule.logits == Logits::kWanted) result.logits.assign(output.logits.begin(), output.logits.end());

@@ -64,10 +64,10 @@ struct ExecutorHooks {
   using Decide = std::function<std::vector<HostChoice>(const Schedule&, std::span<const uint8_t> with_logits,
                                                        const shards::StepOutput&, shards::Decision&)>;
 
-  std::function<void(std::vector<StepResult>)> released;     // rank 0: tokens that may be shown, of one or more steps
-  std::function<void(const ScheduleDone&)> done;             // after every schedule, its results released before
-  std::function<void(int32_t schedule, int32_t step)> step;  // before every step: for tests and traces
-  Decide decide;                                             // rank 0, where requests have choosers
+  std::function<void(std::vector<StepResult>)> released;  // rank 0: tokens that may be shown, of one or more steps
+  std::function<void(const ScheduleDone&)> done;          // after every schedule, its results released before
+  std::function<void(const ExecutorStatus&)> step;        // before every step: for tests and traces
+  Decide decide;                                          // rank 0, where requests have choosers
 };
 
 /// Drives one engine. Used by one thread, but for `status`.
@@ -97,7 +97,7 @@ class Executor {
   Result<void> run_prefills(const Schedule& schedule);
   Result<void> run_decodes(const Schedule& schedule);
   Result<void> confirm(const Schedule& schedule);
-  Result<void> begin_step(Phase phase, const Schedule& schedule);
+  Result<void> begin_step(Phase phase);
   void watch_host_slots(const Schedule& schedule);
   void note_logits_of(const shards::PrefillRows& rows);
   void note_logits_of_running();

@@ -130,7 +130,11 @@ Result<std::optional<HostChoice>> HostChoosers::advance(RequestId request, Entry
   for (Row& row : entry.rows) row.has_logits = false;
   const Choice choice = entry.chooser->choose(entry.logits);
   const std::span<const int32_t> certain = entry.chooser->certain();
-  HostChoice told{.request = request, .certain = {certain.begin(), certain.end()}, .finished = {}, .error = {}};
+  HostChoice told{.request = request,
+                  .certain = {certain.begin(), certain.end()},
+                  .records = entry.chooser->certain_records(),
+                  .finished = {},
+                  .error = {}};
   ++entry.made;
   if (choice.finished) {
     told.finished = reason_of(*entry.chooser);

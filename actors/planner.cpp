@@ -151,6 +151,7 @@ void Planner::describe_jobs(Schedule& schedule) const {
   for (const Job& job : jobs_) {
     if (job.admission.host_chosen) schedule.host_chosen.push_back({job.admission.id, job.slots});
     if (job.admission.logits == Logits::kWanted) schedule.logits = Logits::kWanted;
+    if (job.admission.delivery == Delivery::kAtOnce) schedule.delivery = Delivery::kAtOnce;
   }
 }
 

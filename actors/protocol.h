@@ -82,7 +82,7 @@ typename Inspector::result_type inspect(Inspector& f, HostSlots& x) {
 }
 template <class Inspector>
 typename Inspector::result_type inspect(Inspector& f, Schedule& x) {
-  return f(x.number, x.closed, x.opened, x.prefills, x.decode_steps, x.last, x.host_chosen, x.logits);
+  return f(x.number, x.closed, x.opened, x.prefills, x.decode_steps, x.last, x.host_chosen, x.logits, x.delivery);
 }
 template <class Inspector>
 typename Inspector::result_type inspect(Inspector& f, ScheduleDone& x) {

@@ -10,6 +10,7 @@
 #include <span>
 #include <vector>
 
+#include "runtime/core/clock.h"
 #include "runtime/core/ids.h"
 #include "runtime/core/result.h"
 #include "runtime/generation/finish_reason.h"
@@ -19,6 +20,10 @@
 namespace lockstep::actors {
 
 enum class Logits { kOmit, kWanted };
+
+/// When a request's tokens are handed to its sink: with those of the steps that follow, which costs the ranks least, or
+/// each at once, for a person who reads along.
+enum class Delivery { kTogether, kAtOnce };
 
 /// One prompt, or the rows of one chooser. Stops that only rank 0 can judge (stop strings, time) stay with the client:
 /// its sink says when.
@@ -31,9 +36,19 @@ struct Request {
   std::vector<int32_t> ids;  // the prompt; at least one
   shards::SlotParameters parameters;
   Logits logits = Logits::kOmit;
+  Delivery delivery = Delivery::kTogether;
   std::shared_ptr<generation::TokenChooser> chooser = nullptr;  // null: the graph chooses. The client keeps it as well
 
   friend bool operator==(const Request&, const Request&) = default;
+};
+
+/// A token as the ranks made it. Valid during the call.
+struct MadeToken {
+  int32_t id = 0;
+  TimePoint made;                      // when the step that made it had ended, on rank 0's clock
+  std::span<const float> logits = {};  // f32 [vocabulary]: raw, when the request and the engine have them and the graph
+                                       // chose
+  std::shared_ptr<const generation::TokenRecord> record = nullptr;  // of a token that a chooser chose, where it has one
 };
 
 /// Whether a sequence goes on after a token.
@@ -46,9 +61,8 @@ class Sink {
   virtual ~Sink() = default;
 
   /// The next token of `request`, an EOS token included; with a chooser, a token that became certain (of beams none
-  /// does). `logits` is f32 [vocabulary] when the request and the engine have them and the graph chose, else empty;
-  /// valid during the call. `kStop` makes this token the last: nothing follows but `on_finish`.
-  virtual Verdict on_token(RequestId request, int32_t token, std::span<const float> logits) = 0;
+  /// does). `kStop` makes this token the last: nothing follows but `on_finish`.
+  virtual Verdict on_token(RequestId request, const MadeToken& token) = 0;
 
   /// Exactly once for every submitted request. `error` is set when the reason is `kError` or `kCancelled`.
   virtual void on_finish(RequestId request, generation::FinishReason reason, const std::optional<Error>& error) = 0;

@@ -48,6 +48,7 @@ struct Schedule {
   Last last = Last::kNo;                    // the executor returns after it
   std::vector<HostSlots> host_chosen = {};  // all that are open while the schedule runs
   Logits logits = Logits::kOmit;            // whether a request wants to see those of the graph's choices
+  Delivery delivery = Delivery::kTogether;  // at once where a request wants it so
 
   int32_t steps() const { return static_cast<int32_t>(prefills.size()) + decode_steps; }
   friend bool operator==(const Schedule&, const Schedule&) = default;
@@ -56,9 +57,10 @@ struct Schedule {
 /// What a request's chooser said in a step.
 struct HostChoice {
   RequestId request;
-  std::vector<int32_t> certain;                      // tokens that may be shown
-  std::optional<generation::FinishReason> finished;  // set when the request is over
-  std::optional<Error> error;                        // with `kError`
+  std::vector<int32_t> certain;                                              // tokens that may be shown
+  std::vector<std::shared_ptr<const generation::TokenRecord>> records = {};  // [certain], or none
+  std::optional<generation::FinishReason> finished;                          // set when the request is over
+  std::optional<Error> error;                                                // with `kError`
 
   friend bool operator==(const HostChoice&, const HostChoice&) = default;
 };
@@ -69,6 +71,7 @@ struct StepResult {
   int32_t step = 0;
   std::vector<int32_t> tokens;  // [slots, tokens of the step]: new ones, then −1; pad for a finished slot; −1 for
                                 // slots that the host chooses for
+  TimePoint made = {};          // when the step had ended
   std::vector<float> logits = {};        // [slots, vocabulary], or empty
   std::vector<HostChoice> choices = {};  // of the requests that the host chose for
 

@@ -293,9 +293,7 @@ ExecutorHooks Session::Impl::hooks(const LocalRankState& state) {
   ExecutorHooks hooks;
   hooks.done = [shard = state.shard](const ScheduleDone& done) { caf::anon_send(shard, done_atom::value, done); };
   if (options_.trace.step) {
-    hooks.step = [this, rank = state.local.rank](int32_t schedule, int32_t step) {
-      options_.trace.step(rank, schedule, step);
-    };
+    hooks.step = [this, rank = state.local.rank](const ExecutorStatus& status) { options_.trace.step(rank, status); };
   }
   if (state.local.rank == RankId(0)) {
     hooks.released = [coordinator = coordinator_](std::vector<StepResult> results) {

@@ -43,8 +43,8 @@ struct LocalRank {
 /// Called for what happens in this process, on the thread where it does: for timelines, and for tests that every step
 /// was asked for. Empty functions are not called.
 struct SessionTrace {
-  std::function<void(RankId, const Schedule&)> schedule;             // a schedule message arrived
-  std::function<void(RankId, int32_t schedule, int32_t step)> step;  // a step is about to run
+  std::function<void(RankId, const Schedule&)> schedule;    // a schedule message arrived
+  std::function<void(RankId, const ExecutorStatus&)> step;  // a step is about to run
 };
 
 struct SessionOptions {

@@ -87,8 +87,8 @@ class CountingEngine final : public shards::StepEngine {
 /// Keeps every answer. The calls come one at a time, on the coordinator's thread.
 class Answers final : public actors::Sink {
  public:
-  actors::Verdict on_token(RequestId request, int32_t token, std::span<const float>) override {
-    tokens[request.value].push_back(token);
+  actors::Verdict on_token(RequestId request, const actors::MadeToken& token) override {
+    tokens[request.value].push_back(token.id);
     return actors::Verdict::kContinue;
   }
   void on_finish(RequestId request, generation::FinishReason reason, const std::optional<Error>& error) override {

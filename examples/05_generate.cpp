@@ -29,9 +29,9 @@ checkpoint::ModelSpec tiny_llama() {
 /// Prints tokens as they are made, and keeps them.
 class PrintingSink final : public actors::Sink {
  public:
-  actors::Verdict on_token(RequestId, int32_t token, std::span<const float>) override {
-    tokens.push_back(token);
-    fmt::print("{} ", token);
+  actors::Verdict on_token(RequestId, const actors::MadeToken& token) override {
+    tokens.push_back(token.id);
+    fmt::print("{} ", token.id);
     return actors::Verdict::kContinue;
   }
   void on_finish(RequestId, generation::FinishReason reason, const std::optional<Error>&) override {

@@ -115,7 +115,7 @@ checkpoint::ModelSpec tiny_llama() {
 /// Tokens go to the choosers; only failures matter here.
 class FailureSink final : public actors::Sink {
  public:
-  actors::Verdict on_token(RequestId, int32_t, std::span<const float>) override { return actors::Verdict::kContinue; }
+  actors::Verdict on_token(RequestId, const actors::MadeToken&) override { return actors::Verdict::kContinue; }
   void on_finish(RequestId, generation::FinishReason, const std::optional<Error>& error) override {
     LOCKSTEP_CHECK(!error.has_value(), error ? error->message : "");
   }

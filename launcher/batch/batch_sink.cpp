@@ -31,8 +31,8 @@ RequestId BatchSink::inside(RequestId request) const {
   return RequestId(request.value % static_cast<int64_t>(options_.answers_of_row));
 }
 
-actors::Verdict BatchSink::on_token(RequestId request, int32_t token, std::span<const float> logits) {
-  return at(request).answers->on_token(inside(request), token, logits);
+actors::Verdict BatchSink::on_token(RequestId request, const actors::MadeToken& token) {
+  return at(request).answers->on_token(inside(request), token);
 }
 
 void BatchSink::on_finish(RequestId request, generation::FinishReason reason, const std::optional<Error>& error) {

@@ -30,7 +30,7 @@ class BatchSink final : public actors::Sink {
   /// A row is about to be submitted. Any thread.
   void open(size_t row, const PreparedRow& prepared);
 
-  actors::Verdict on_token(RequestId request, int32_t token, std::span<const float> logits) override;
+  actors::Verdict on_token(RequestId request, const actors::MadeToken& token) override;
   void on_finish(RequestId request, generation::FinishReason reason, const std::optional<Error>& error) override;
 
   /// Rows that the session refused or could not answer. They are rows without an answer if the session ended well, and

@@ -16,7 +16,8 @@ Answers::RowText::RowText(const Options& options, size_t row, std::string& text)
       streamer(*options.tokenizer, shown, generation::PromptText::kShow) {}  // it gets new tokens only
 
 Answers::Answers(const Clock& clock, Options options)
-    : clock_(clock), options_(std::move(options)), start_(clock.now()), answers_(options_.rows, Answer(clock)) {
+    : clock_(clock), options_(std::move(options)), start_(clock.now()), answers_(options_.rows) {
+  for (Answer& answer : answers_) answer.times.submitted = start_;
   if (options_.tokenizer == nullptr) return;
   for (size_t row = 0; row < options_.rows; ++row) {
     texts_.push_back(std::make_unique<RowText>(options_, row, answers_[row].text));
@@ -25,7 +26,7 @@ Answers::Answers(const Clock& clock, Options options)
 
 void Answers::mark_start() {
   start_ = clock_.now();
-  for (Answer& answer : answers_) answer.times = generation::TokenTimes(clock_);
+  for (Answer& answer : answers_) answer.times = {.submitted = start_, .made = {}};
 }
 
 bool Answers::put_text(size_t row, int32_t token) {
@@ -43,14 +44,14 @@ void Answers::finish_text(size_t row) {
   if (!ended.has_value()) answer.error = ended.error();
 }
 
-actors::Verdict Answers::on_token(RequestId request, int32_t token, std::span<const float> logits) {
+actors::Verdict Answers::on_token(RequestId request, const actors::MadeToken& token) {
   const auto row = static_cast<size_t>(request.value);
   Answer& answer = answers_.at(row);
-  answer.tokens.push_back(token);
-  answer.times.record();
-  answer.logits.insert(answer.logits.end(), logits.begin(), logits.end());
+  answer.tokens.push_back(token.id);
+  answer.times.made.push_back(token.made);
+  answer.logits.insert(answer.logits.end(), token.logits.begin(), token.logits.end());
   const bool late = options_.max_time && clock_.now() - start_ >= *options_.max_time;
-  return put_text(row, token) || late ? actors::Verdict::kStop : actors::Verdict::kContinue;
+  return put_text(row, token.id) || late ? actors::Verdict::kStop : actors::Verdict::kContinue;
 }
 
 void Answers::on_finish(RequestId request, generation::FinishReason reason, const std::optional<Error>& error) {

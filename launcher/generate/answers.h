@@ -15,15 +15,13 @@
 #include "runtime/generation/stop_strings.h"
 #include "runtime/generation/streamer.h"
 #include "runtime/generation/token_chooser.h"
+#include "runtime/generation/token_times.h"
 #include "runtime/text/tokenizer.h"
 
 namespace lockstep::launcher {
 
 /// One row's answer.
 struct Answer {
-  /// Borrows the clock.
-  explicit Answer(const Clock& clock) : times(clock) {}
-
   std::vector<int32_t> tokens;  // up to and with the EOS token
   std::string text;             // without special tokens, cut before a stop string
   std::vector<float> logits;    // [tokens, vocabulary] when asked for
@@ -51,7 +49,7 @@ class Answers final : public actors::Sink {
   /// The clock and the tokenizer outlive the object.
   Answers(const Clock& clock, Options options);
 
-  actors::Verdict on_token(RequestId request, int32_t token, std::span<const float> logits) override;
+  actors::Verdict on_token(RequestId request, const actors::MadeToken& token) override;
   void on_finish(RequestId request, generation::FinishReason reason, const std::optional<Error>& error) override;
 
   /// What the host chose for `request`: its answers from the row of that number on. Rows whose tokens came as they were

@@ -13,6 +13,7 @@
 #include "launcher/inspect/compile_report.h"
 #include "launcher/inspect/compiler_options.h"
 #include "launcher/process/interruption.h"
+#include "launcher/process/stderr_log.h"
 #include "launcher/ranks/build_id.h"
 #include "launcher/ranks/compile_cache.h"
 #include "runtime/cache/cache.h"
@@ -75,7 +76,7 @@ Result<void> judge(std::span<const CompiledStep> steps) {
 Result<std::vector<CompiledStep>> compile_and_report(const CompileCommand& command) {
   if (command.json) LOCKSTEP_TRY_VOID(check_writable(*command.json, "--json"));
   Ending ending;  // before any other thread
-  const Log log(0, LogLevel::kInfo);
+  const Log log(stderr_sink(0));
   LOCKSTEP_TRY(const CompilePlan plan, plan_compilation(command));
   for (const std::string& warning : plan.warnings) log.warning("warning: {}", warning);
   if (command.modules) LOCKSTEP_TRY_VOID(write_modules(*command.modules, plan.steps));

@@ -7,6 +7,7 @@
 #include <ctime>
 
 #include "launcher/process/exit_record.h"
+#include "launcher/process/stderr_log.h"
 #include "launcher/ranks/rank_memory.h"
 #include "runtime/core/atomic_file.h"
 
@@ -31,16 +32,15 @@ RankLifecycle::RankLifecycle(int rank, const Clock& clock, const RunOptions& run
       host_(host_name()),
       run_(run),
       faults_(std::move(faults)),
-      log_(rank, rank == 0 ? LogLevel::kInfo : LogLevel::kWarning),
+      log_(stderr_sink(rank)),
       phases_(clock, [this](const char* phase) { faults_.at_phase(phase); }),
       recorder_(clock) {
   phases_.add_before("exec", process_age_s());
 }
 
-void RankLifecycle::begin_step(int32_t schedule, int32_t step) {
-  recorder_.begin_step(schedule, step);
-  if (faults_.empty()) return;
-  if (const auto status = monitor_.executor_status()) faults_.at_step(*status);
+void RankLifecycle::begin_step(const actors::ExecutorStatus& status) {
+  recorder_.begin_step(status.schedule, status.step);
+  faults_.at_step(status);
 }
 
 std::string RankLifecycle::phase() const {

@@ -37,7 +37,7 @@ class RankLifecycle {
   Faults& faults() { return faults_; }
 
   /// A step of the model is about to run.
-  void begin_step(int32_t schedule, int32_t step);
+  void begin_step(const actors::ExecutorStatus& status);
 
   /// "load, at exchange (operation 4)".
   std::string activity() const;

@@ -56,7 +56,7 @@ struct RankContext {
   /// Ends the process: the rank's thread is in a call that does not return. Called on another thread; empty where ranks
   /// are threads.
   std::function<void(const Error&)> on_stuck = {};
-  std::function<void(RankId, int32_t schedule, int32_t step)> on_step;  // before each step of a rank of this process
+  std::function<void(RankId, const actors::ExecutorStatus&)> on_step;  // before each step of a rank of this process
   Faults& faults;
 
   /// The same with another bootstrap. References cannot be set anew, so it names every field: a new one, too.

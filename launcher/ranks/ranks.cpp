@@ -139,27 +139,26 @@ Result<void> run_process_rank(const RunOptions& options, const transport::Launch
     } else {
       LOCKSTEP_TRY(bootstrap, meet(place, options, wait, office, watch, plane));
     }
-    LOCKSTEP_TRY_VOID(
-        work({.run = options,
-              .bootstrap = *bootstrap,
-              .launch = place,
-              .control_plane = plane,
-              .read_ahead = ahead,
-              .abort = abort,
-              .clock = clock,
-              .log = office.log(),
-              .phases = office.phases(),
-              .recorder = office.recorder(),
-              .on_failure = fail,
-              .on_stuck =
-                  [&](const Error& error) {
-                    const Error cause = fail(error);
-                    office.log().error("{}", cause.message);
-                    std::_Exit(exit_code(cause.kind));
-                  },
-              .on_step = [&](RankId, int32_t schedule, int32_t step) { office.begin_step(schedule, step); },
-              .faults = office.faults()},
-             office.monitor()));
+    LOCKSTEP_TRY_VOID(work({.run = options,
+                            .bootstrap = *bootstrap,
+                            .launch = place,
+                            .control_plane = plane,
+                            .read_ahead = ahead,
+                            .abort = abort,
+                            .clock = clock,
+                            .log = office.log(),
+                            .phases = office.phases(),
+                            .recorder = office.recorder(),
+                            .on_failure = fail,
+                            .on_stuck =
+                                [&](const Error& error) {
+                                  const Error cause = fail(error);
+                                  office.log().error("{}", cause.message);
+                                  std::_Exit(exit_code(cause.kind));
+                                },
+                            .on_step = [&](RankId, const actors::ExecutorStatus& status) { office.begin_step(status); },
+                            .faults = office.faults()},
+                           office.monitor()));
     office.phases().enter("finish");
     const Watchdog watchdog(kLeaveDeadline, [&] { give_up(office, watch, "MPI_Finalize", kLeaveDeadline); });
     LOCKSTEP_TRY_VOID(bootstrap->finish());
@@ -203,8 +202,10 @@ Result<void> run_thread_ranks(const RunOptions& options, int size, const std::ve
                    .phases = office.phases(),
                    .recorder = office.recorder(),
                    .on_failure = [&](const Error& error) { office.settle(error); },
-                   .on_step = [&](RankId of, int32_t schedule,
-                                  int32_t step) { offices[static_cast<size_t>(of.value)]->begin_step(schedule, step); },
+                   .on_step =
+                       [&](RankId of, const actors::ExecutorStatus& status) {
+                         offices[static_cast<size_t>(of.value)]->begin_step(status);
+                       },
                    .faults = office.faults()},
                   office.monitor());
     });

@@ -20,8 +20,8 @@ RequestLog::RequestLog(actors::Sink& inner, const Clock& clock, size_t submitted
               .first_token_s = trace::Histogram(kFirstToken),
               .token_s = trace::Histogram(kToken)} {}
 
-actors::Verdict RequestLog::on_token(RequestId request, int32_t token, std::span<const float> logits) {
-  const TimePoint now = clock_.now();
+actors::Verdict RequestLog::on_token(RequestId request, const actors::MadeToken& token) {
+  const TimePoint now = token.made;
   trace::RequestSpan& span = spans_.at(static_cast<size_t>(request.value));
   const bool is_first = span.tokens++ == 0;
   if (is_first) span.first_token = now;
@@ -31,7 +31,7 @@ actors::Verdict RequestLog::on_token(RequestId request, int32_t token, std::span
     ++totals_.tokens;
     if (is_first) totals_.first_token_s.observe(to_seconds(now - begin_));
   }
-  return inner_.on_token(request, token, logits);
+  return inner_.on_token(request, token);
 }
 
 void RequestLog::on_finish(RequestId request, generation::FinishReason reason, const std::optional<Error>& error) {

@@ -27,7 +27,7 @@ class RequestLog final : public actors::Sink {
   /// Borrows everything. Requests have ids from 0 to `most` − 1, and count as submitted now.
   RequestLog(actors::Sink& inner, const Clock& clock, size_t submitted, size_t most);
 
-  actors::Verdict on_token(RequestId request, int32_t token, std::span<const float> logits) override;
+  actors::Verdict on_token(RequestId request, const actors::MadeToken& token) override;
   void on_finish(RequestId request, generation::FinishReason reason, const std::optional<Error>& error) override;
 
   RequestTotals totals() const;

@@ -1,31 +1,30 @@
-// One logger per process, tagged with its rank. Rank 0 speaks at info, the others at warning; everything goes to
-// stderr, so stdout belongs to the generated text. The launcher makes it and passes it down.
+// What ranks have to say while they work, for whoever listens. Libraries take a Log; what becomes of its lines is the
+// program's business.
 #pragma once
 
 #include <fmt/format.h>
 
-#include <memory>
-#include <string>
+#include <functional>
 #include <string_view>
-
-namespace spdlog {
-class logger;
-}
+#include <utility>
 
 namespace lockstep {
 
 enum class LogLevel { kDebug, kInfo, kWarning, kError };
 
-/// Writes lines to stderr: "[r3] message". Thread-safe.
+/// Passes lines to a sink. As thread-safe as that is.
 class Log {
  public:
-  /// Messages below `level` are dropped.
-  Log(int rank, LogLevel level);
-  ~Log();
+  using Sink = std::function<void(LogLevel level, std::string_view line)>;
+
+  /// Without a sink nothing is said.
+  explicit Log(Sink sink = {}) : sink_(std::move(sink)) {}
   Log(const Log&) = delete;
   Log& operator=(const Log&) = delete;
 
-  void write(LogLevel level, std::string_view message) const;
+  void write(LogLevel level, std::string_view line) const {
+    if (sink_) sink_(level, line);
+  }
 
   template <typename... Args>
   void info(fmt::format_string<Args...> format, Args&&... args) const {
@@ -41,7 +40,7 @@ class Log {
   }
 
  private:
-  std::unique_ptr<spdlog::logger> logger_;
+  const Sink sink_;
 };
 
 }  // namespace lockstep

@@ -45,6 +45,10 @@ class GrowingRow {
   int32_t grow(std::span<const float> logits, std::span<float> scores);
 
   const std::vector<int32_t>& ids() const { return ids_; }
+  /// Of the last id; empty where none are kept.
+  std::vector<std::shared_ptr<const TokenRecord>> last_record() const {
+    return records_.empty() ? records_ : std::vector{records_.back()};
+  }
   bool is_finished() const { return reason_.has_value(); }
   Sequence sequence() const;
 
@@ -71,6 +75,7 @@ class SampledChooser final : public TokenChooser {
   std::vector<std::vector<int32_t>> prompts() const override;
   Choice choose(std::span<const float> logits) override;
   std::span<const int32_t> certain() const override { return std::span(row_.ids()).last(1); }
+  std::vector<std::shared_ptr<const TokenRecord>> certain_records() const override { return row_.last_record(); }
   std::vector<Sequence> sequences() const override { return {row_.sequence()}; }
 
  private:
@@ -91,6 +96,7 @@ class GuidedChooser final : public TokenChooser {
   std::vector<std::vector<int32_t>> prompts() const override;
   Choice choose(std::span<const float> logits) override;
   std::span<const int32_t> certain() const override { return std::span(row_.ids()).last(1); }
+  std::vector<std::shared_ptr<const TokenRecord>> certain_records() const override { return row_.last_record(); }
   std::vector<Sequence> sequences() const override { return {row_.sequence()}; }
 
  private:

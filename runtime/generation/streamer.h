@@ -1,14 +1,11 @@
-// Where generated tokens and text go as they are made, and when each token came.
+// Where generated tokens and text go as they are made.
 //
 //   put(prompt) put(token) put(token) … end ─► TokenStreamer ─ TextStreamer ─► Streamer: put(text) … end
 #pragma once
 
-#include <optional>
 #include <span>
 #include <string_view>
-#include <vector>
 
-#include "runtime/core/clock.h"
 #include "runtime/core/result.h"
 #include "runtime/generation/finish_reason.h"
 #include "runtime/text/tokenizer.h"
@@ -53,32 +50,6 @@ class TextStreamer final : public TokenStreamer {
   text::StreamDecoder decoder_;
   Streamer* receiver_;
   bool skips_next_;
-};
-
-/// When the tokens of one sequence came. Borrows its clock.
-class TokenTimes {
- public:
-  /// The sequence was asked for now.
-  explicit TokenTimes(const Clock& clock) : clock_(&clock), asked_(clock.now()) {}
-
-  /// A token came now.
-  void record() { came_.push_back(clock_->now()); }
-
-  size_t tokens() const { return came_.size(); }
-
-  /// From the request to the first token (TTFT); empty while there is none.
-  std::optional<Duration> time_to_first_token() const;
-
-  /// The mean time from one token to the next (TPOT); empty with fewer than two tokens.
-  std::optional<Duration> time_per_output_token() const;
-
-  /// How long each token took: the first since the request, the others since the one before. [tokens]
-  std::vector<Duration> latencies() const;
-
- private:
-  const Clock* clock_;
-  TimePoint asked_;
-  std::vector<TimePoint> came_;
 };
 
 }  // namespace lockstep::generation

@@ -52,6 +52,9 @@ class TokenChooser {
   /// The ids that became certain with the last choice, for a streamer; empty when only the end tells.
   virtual std::span<const int32_t> certain() const = 0;
 
+  /// The records of those ids, where there are any; else empty.
+  virtual std::vector<std::shared_ptr<const TokenRecord>> certain_records() const { return {}; }
+
   /// The answers, best first, as far as they are: all of them when finished.
   virtual std::vector<Sequence> sequences() const = 0;
 };

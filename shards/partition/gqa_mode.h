@@ -11,24 +11,15 @@
 // so does the rule of what is done where a mode cannot be had: heads, else replicated.
 #pragma once
 
-#include <array>
 #include <optional>
 #include <string>
-#include <string_view>
 
 #include "runtime/checkpoint/model_spec.h"
 #include "runtime/core/result.h"
 #include "shards/partition/head_split.h"
+#include "shards/partition/options.h"
 
 namespace lockstep::partition {
-
-enum class GqaMode { kAuto, kHeads, kReplicated, kAllGather, kBatch };
-
-/// The modes that a model can run in: all but auto.
-inline constexpr std::array kGqaModes = {GqaMode::kHeads, GqaMode::kReplicated, GqaMode::kAllGather, GqaMode::kBatch};
-
-/// "auto", "heads", "replicated", "all-gather", "batch".
-std::string_view name_of(GqaMode mode);
 
 /// What is done where a mode is asked for.
 struct GqaChoice {

@@ -20,19 +20,9 @@
 #include "runtime/core/result.h"
 #include "shards/partition/gqa_mode.h"
 #include "shards/partition/head_split.h"
+#include "shards/partition/options.h"
 
 namespace lockstep::partition {
-
-/// How the experts of a mixture are divided: columns of every expert to each rank, or whole experts.
-enum class ExpertSplit { kColumns, kWhole };
-
-/// In which order a sum over ranks is taken. Invariant: along a tree over blocks that the configuration fixes, so that
-/// it is the same to the bit at every degree. Fast: each rank's share in one go, then the ranks in turn; how it is
-/// rounded depends on the degree.
-enum class Numerics { kInvariant, kFast };
-
-/// "invariant" or "fast".
-std::string_view name_of(Numerics numerics);
 
 /// What one rank owns in every layer, and of the vocabulary.
 struct RankPart {

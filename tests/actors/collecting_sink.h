@@ -15,6 +15,7 @@ namespace lockstep::actors {
 
 struct Answer {
   std::vector<int32_t> tokens;
+  std::vector<TimePoint> made;  // when
   std::vector<std::vector<float>> logits;
   std::optional<generation::FinishReason> reason;
   std::optional<Error> error;
@@ -27,11 +28,12 @@ class CollectingSink final : public Sink {
 
   explicit CollectingSink(Judge judge = {}) : judge_(std::move(judge)) {}
 
-  Verdict on_token(RequestId request, int32_t token, std::span<const float> logits) override {
+  Verdict on_token(RequestId request, const MadeToken& token) override {
     std::lock_guard lock(mutex_);
     Answer& answer = answers_[request];
-    answer.tokens.push_back(token);
-    answer.logits.emplace_back(logits.begin(), logits.end());
+    answer.tokens.push_back(token.id);
+    answer.made.push_back(token.made);
+    answer.logits.emplace_back(token.logits.begin(), token.logits.end());
     changed_.notify_all();
     return judge_ ? judge_(request, answer.tokens) : Verdict::kContinue;
   }

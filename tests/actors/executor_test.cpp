@@ -34,9 +34,10 @@ struct Fixture {
       std::ranges::move(results, std::back_inserter(released));
     };
     hooks.done = [this](const ScheduleDone& schedule) { done.push_back(schedule); };
-    hooks.step = [this](int32_t schedule, int32_t step) {
-      steps.emplace_back(schedule, step);
+    hooks.step = [this](const ExecutorStatus& status) {
+      steps.emplace_back(status.schedule, status.step);
       released_before_step.push_back(released.size());
+      began.push_back(SteadyClock().now());
     };
     hooks.decide = [this](const Schedule& schedule, std::span<const uint8_t> with_logits,
                           const shards::StepOutput& output, shards::Decision& decision) {
@@ -58,6 +59,7 @@ struct Fixture {
   std::vector<StepResult> released;
   std::vector<size_t> handed_on;  // results at a time
   std::vector<size_t> released_before_step;
+  std::vector<TimePoint> began;  // of each step
   std::vector<ScheduleDone> done;
   std::vector<std::pair<int32_t, int32_t>> steps;
   std::optional<Executor> executor;
@@ -101,6 +103,31 @@ TEST(Executor, HandsOnFirstTokensAtOnceAndThoseThatFollowTogether) {
   EXPECT_THAT(f.handed_on, ElementsAre(1u, 4u, 1u, 2u));
   EXPECT_TRUE(std::ranges::is_sorted(f.released, {},
                                      [](const StepResult& result) { return std::pair(result.schedule, result.step); }));
+}
+
+TEST(Executor, TakesTheTimeOfATokenWhereItsStepEnds) {
+  Fixture f({}, std::chrono::hours(1));
+  f.add(request(1, {7}, 5));
+  f.queue.push(*f.planner.next());
+  f.queue.push(f.planner.last());
+  ASSERT_TRUE(f.executor->run().has_value());
+  f.began.push_back(TimePoint::max());
+  ASSERT_THAT(f.handed_on, ElementsAre(1u, 4u));  // four steps travel together, each with its own time
+  for (size_t step = 0; step < f.released.size(); ++step) {
+    EXPECT_GE(f.released[step].made, f.began[step]) << step;
+    EXPECT_LE(f.released[step].made, f.began[step + 1]) << step;
+  }
+}
+
+TEST(Executor, HandsOnEveryTokenAtOnceWhereSomeoneReadsAlong) {
+  Fixture f({}, std::chrono::hours(1));
+  Request read_along = request(1, {7}, 4);
+  read_along.delivery = Delivery::kAtOnce;
+  f.add(read_along);
+  f.queue.push(*f.planner.next());
+  f.queue.push(f.planner.last());
+  ASSERT_TRUE(f.executor->run().has_value());
+  EXPECT_THAT(f.handed_on, ElementsAre(1u, 1u, 1u, 1u));
 }
 
 TEST(Executor, HandsOnWhatWasAgreedOnBeforeAnError) {

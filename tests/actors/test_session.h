@@ -47,9 +47,9 @@ class TestSession {
       std::lock_guard lock(mutex_);
       for (int32_t step = 0; step < schedule.steps(); ++step) asked_.insert({rank.value, schedule.number, step});
     };
-    options.trace.step = [this](RankId rank, int32_t schedule, int32_t step) {
+    options.trace.step = [this](RankId rank, const ExecutorStatus& status) {
       std::lock_guard lock(mutex_);
-      if (!asked_.contains({rank.value, schedule, step})) ++unasked_;
+      if (!asked_.contains({rank.value, status.schedule, status.step})) ++unasked_;
       ++steps_;
     };
     for (int r = 0; r < size; ++r) {

@@ -24,7 +24,7 @@ class AnswersTest : public ::testing::Test {
  protected:
   actors::Verdict put(Answers& answers, RequestId request, int32_t token, std::vector<float> logits = {}) {
     clock_.advance(milliseconds(10));
-    return answers.on_token(request, token, logits);
+    return answers.on_token(request, {.id = token, .made = clock_.now(), .logits = logits});
   }
 
   ManualClock clock_;

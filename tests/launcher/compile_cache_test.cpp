@@ -45,7 +45,7 @@ Result<void> make(const device::ArtifactWorkspace& workspace) {
 }
 
 std::string folder_that_is_used(const CacheOptions& options) {
-  const Log log(0, LogLevel::kError);
+  const Log log;
   return make_compile_cache(options, log).value()->get(key_of("aa"), make).value().path.string();
 }
 
@@ -62,7 +62,7 @@ TEST(CompileCache, IsInTheUsersCacheFolder) {
 }
 
 TEST(CompileCache, NeedsANameWhereThereIsNoHome) {
-  const Log log(0, LogLevel::kError);
+  const Log log;
   Environment set({{"XDG_CACHE_HOME", ""}, {"HOME", ""}});
   const auto cache = make_compile_cache({}, log);
   ASSERT_FALSE(cache.has_value());
@@ -71,7 +71,7 @@ TEST(CompileCache, NeedsANameWhereThereIsNoHome) {
 }
 
 TEST(CompileCache, IsRefusedWithHalfAnAccount) {
-  const Log log(0, LogLevel::kError);
+  const Log log;
   Environment set({{"AWS_ACCESS_KEY_ID", "key"}, {"AWS_SECRET_ACCESS_KEY", ""}, {"HOME", "/nowhere"}});
   const auto cache = make_compile_cache({.remotes = {"s3://bucket/prefix"}}, log);
   ASSERT_FALSE(cache.has_value());
@@ -79,7 +79,7 @@ TEST(CompileCache, IsRefusedWithHalfAnAccount) {
 }
 
 TEST(CompileCache, IsOnlyTheArtifactsWhereTheyAreNamed) {
-  const Log log(0, LogLevel::kError);
+  const Log log;
   TemporaryDirectory directory;
   EXPECT_EQ(make_compile_cache({.artifacts = directory.path()}, log).error().kind, ErrorKind::kNotFound);
   folder_that_is_used({.directory = directory.path()});  // a cache's folder is one of artifacts, too

@@ -25,9 +25,9 @@ using ::testing::ElementsAre;
 
 /// Counts calls and stops at a token of 7.
 struct CountingSink final : actors::Sink {
-  actors::Verdict on_token(RequestId, int32_t token, std::span<const float>) override {
+  actors::Verdict on_token(RequestId, const actors::MadeToken& token) override {
     ++tokens;
-    return token == 7 ? actors::Verdict::kStop : actors::Verdict::kContinue;
+    return token.id == 7 ? actors::Verdict::kStop : actors::Verdict::kContinue;
   }
   void on_finish(RequestId, FinishReason, const std::optional<Error>&) override { ++finished; }
   int tokens = 0, finished = 0;
@@ -39,7 +39,7 @@ TEST(RequestLog, PassesEverythingOnAndTellsWhatHappened) {
   RequestLog log(sink, clock, 3, 3);
   const auto token = [&](int64_t request, int32_t id, int ms) {
     clock.advance(milliseconds(ms));
-    return log.on_token(RequestId(request), id, {});
+    return log.on_token(RequestId(request), {.id = id, .made = clock.now()});
   };
   EXPECT_EQ(token(1, 5, 30), actors::Verdict::kContinue);
   EXPECT_EQ(token(0, 5, 10), actors::Verdict::kContinue);

@@ -67,7 +67,7 @@ std::vector<ThirdPartyRule> third_parties() {
       {"fmt/", {"**"}},
       {"boost/outcome/", {"runtime/core"}},
       {"boost/beast", {"launcher"}},
-      {"spdlog/", {"runtime/core"}},
+      {"spdlog/", {"launcher/process"}},
       {"openssl/", {"runtime/core"}},
       {"curl/", {"runtime/cache"}},
       {"nlohmann/",

@@ -22,10 +22,10 @@ class CollectingSink final : public actors::Sink {
  public:
   explicit CollectingSink(size_t rows) : answers_(rows) {}
 
-  actors::Verdict on_token(RequestId request, int32_t token, std::span<const float> logits) override {
+  actors::Verdict on_token(RequestId request, const actors::MadeToken& token) override {
     RowAnswer& answer = answers_.at(static_cast<size_t>(request.value));
-    answer.tokens.push_back(token);
-    answer.logits.insert(answer.logits.end(), logits.begin(), logits.end());
+    answer.tokens.push_back(token.id);
+    answer.logits.insert(answer.logits.end(), token.logits.begin(), token.logits.end());
     return actors::Verdict::kContinue;
   }
   void on_finish(RequestId request, generation::FinishReason reason, const std::optional<Error>& error) override {

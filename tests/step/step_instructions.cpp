@@ -27,7 +27,7 @@ Result<int64_t> decode(int32_t steps) {
               .last = actors::Last::kYes});
   int64_t released = 0;
   actors::ExecutorHooks hooks;
-  hooks.step = [&](int32_t schedule, int32_t step) { recorder.begin_step(schedule, step); };
+  hooks.step = [&](const actors::ExecutorStatus& status) { recorder.begin_step(status.schedule, status.step); };
   hooks.released = [&](const std::vector<actors::StepResult>& results) { released += std::ssize(results); };
   actors::Executor executor(RankId(0), engine, queue, abort, std::move(hooks));
   LOCKSTEP_TRY_VOID(executor.run());

@@ -81,7 +81,7 @@ struct CountingSink final : actors::Sink {
   std::atomic<int> tokens = 0;
   std::optional<Error> failure;
 
-  actors::Verdict on_token(RequestId, int32_t, std::span<const float>) override {
+  actors::Verdict on_token(RequestId, const actors::MadeToken&) override {
     ++tokens;
     return actors::Verdict::kContinue;
   }

@@ -3,6 +3,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include "runtime/generation/token_times.h"
 #include "tests/runtime/generation/tiny_tokenizer.h"
 
 namespace lockstep::generation {
@@ -50,17 +51,12 @@ TEST(TextStreamer, RefusesAnUnknownId) {
 }
 
 TEST(TokenTimes, MeasuresFromTheRequestAndFromTokenToToken) {
-  ManualClock clock;
-  TokenTimes times(clock);
+  const TimePoint submitted = TimePoint() + milliseconds(5);
+  TokenTimes times{.submitted = submitted, .made = {}};
   EXPECT_EQ(times.time_to_first_token(), std::nullopt);
-  clock.advance(milliseconds(30));
-  times.record();
+  times.made = {submitted + milliseconds(30)};
   EXPECT_EQ(times.time_per_output_token(), std::nullopt);
-  clock.advance(milliseconds(4));
-  times.record();
-  clock.advance(milliseconds(6));
-  times.record();
-  EXPECT_EQ(times.tokens(), 3u);
+  times.made = {submitted + milliseconds(30), submitted + milliseconds(34), submitted + milliseconds(40)};
   EXPECT_EQ(times.time_to_first_token(), milliseconds(30));
   EXPECT_EQ(times.time_per_output_token(), milliseconds(5));
   EXPECT_THAT(times.latencies(), ElementsAre(milliseconds(30), milliseconds(4), milliseconds(6)));
