@@ -8,7 +8,7 @@
 namespace lockstep::shards {
 namespace {
 
-using families::Phase;
+using families::StepKind;
 using families::StepShape;
 
 Error invalid(std::string message) { return {ErrorKind::kInvalidArgument, "[shards] " + std::move(message)}; }
@@ -29,12 +29,12 @@ Result<void> require_buckets(std::string_view name, const std::vector<int64_t>& 
 class GraphSet {
  public:
   GraphSet(const checkpoint::ModelSpec& spec, const partition::Partition& partition,
-           const std::vector<graph::Pass>& passes, families::BuildStep build_step)
-      : spec_(spec), partition_(partition), passes_(passes), build_step_(build_step) {}
+           const std::vector<graph::Pass>& passes)
+      : spec_(spec), partition_(partition), passes_(passes) {}
 
   /// `bucket` 0: of no length, and `shape.batch` 0: of all slots, which needs no word in the name.
   Result<graph::Graph> build(const StepShape& shape, int64_t bucket) {
-    LOCKSTEP_TRY(families::Step step, build_step_(spec_, partition_, shape));
+    LOCKSTEP_TRY(families::Step step, families::build_step(spec_, partition_, shape));
     tensors_.merge(step.tensors);
     LOCKSTEP_TRY(graph::Graph graph, graph::run_passes(step.graph, passes_));
     if (shape.batch > 0) graph.name += fmt::format("_b{}", shape.batch);
@@ -48,7 +48,6 @@ class GraphSet {
   const checkpoint::ModelSpec& spec_;
   const partition::Partition& partition_;
   const std::vector<graph::Pass>& passes_;
-  families::BuildStep build_step_;
   std::map<std::string, Shape> tensors_;
 };
 
@@ -107,7 +106,6 @@ std::vector<device::StepGraph> ShardGraphs::steps() const {
 Result<ShardGraphs> build_graphs(const checkpoint::ModelSpec& spec, const partition::Partition& partition, int rank,
                                  const ShardOptions& options, const std::vector<graph::Pass>& passes) {
   LOCKSTEP_TRY_VOID(options.validate());
-  LOCKSTEP_TRY(const families::BuildStep build, families::find_family(spec));
   if (partition.gqa == partition::GqaMode::kBatch && options.slots % partition.ranks() != 0) {
     return invalid(
         fmt::format("cannot divide slots: found {} over {} ranks, expected a multiple; take another mode of "
@@ -122,21 +120,21 @@ Result<ShardGraphs> build_graphs(const checkpoint::ModelSpec& spec, const partit
                         .capacity = options.capacity,
                         .dtype = options.dtype,
                         .logits = options.logits};
-  GraphSet set(spec, partition, passes, build);
+  GraphSet set(spec, partition, passes);
   ShardGraphs graphs;
   const auto or_one = [](const std::vector<int64_t>& buckets) {
     return buckets.empty() ? std::vector<int64_t>{0} : buckets;
   };
   for (const int64_t bucket : or_one(options.context_buckets)) {
     StepShape shape = whole;
-    shape.phase = Phase::kPrefill;
+    shape.kind = StepKind::kPrefill;
     if (bucket > 0) shape.chunk = bucket;
     LOCKSTEP_TRY(graphs.prefill.emplace_back(), set.build(shape, bucket));
   }
   for (const int64_t batch : or_one(options.batch_sizes)) {
     for (const int64_t bucket : or_one(options.token_buckets)) {
       StepShape shape = whole;
-      shape.phase = Phase::kDecode;
+      shape.kind = StepKind::kDecode;
       shape.batch = batch;
       shape.bound = bucket;
       LOCKSTEP_TRY(graphs.decode.emplace_back(), set.build(shape, bucket));
@@ -144,7 +142,7 @@ Result<ShardGraphs> build_graphs(const checkpoint::ModelSpec& spec, const partit
   }
   if (options.drafts > 0) {
     StepShape shape = whole;
-    shape.phase = Phase::kVerify;
+    shape.kind = StepKind::kVerify;
     LOCKSTEP_TRY(graphs.verify, set.build(shape, 0));
   }
   graphs.tensors = std::move(set).tensors();

@@ -12,48 +12,46 @@ std::string layer_name(int64_t layer, const char* part) { return fmt::format("mo
 constexpr const char* kInputNorm = "input_layernorm";
 constexpr const char* kSecondNorm = "post_attention_layernorm";
 
+ValueId sequential_layer(StepBuilder& step, ValueId x, int64_t layer) {
+  const bool normed_residual = step.spec().residual_after_norm;
+  const ValueId attention_in = step.norm(x, layer_name(layer, kInputNorm));
+  x = step.graph().add(normed_residual ? attention_in : x, step.attention(attention_in, layer));
+  const ValueId mlp_in = step.norm(x, layer_name(layer, kSecondNorm));
+  return step.graph().add(normed_residual ? mlp_in : x, step.mlp(mlp_in, layer));
+}
+
+ValueId post_norm_layer(StepBuilder& step, ValueId x, int64_t layer) {
+  x = step.norm(step.graph().add(x, step.attention(x, layer)), layer_name(layer, kInputNorm));
+  return step.norm(step.graph().add(x, step.mlp(x, layer)), layer_name(layer, kSecondNorm));
+}
+
+ValueId parallel_layer(StepBuilder& step, ValueId x, int64_t layer, Layout layout) {
+  const ValueId attention_in = step.norm(x, layer_name(layer, kInputNorm));
+  const ValueId mlp_in =
+      layout == Layout::kParallelOneNorm ? attention_in : step.norm(x, layer_name(layer, kSecondNorm));
+  return step.graph().add(x, step.attention_plus_mlp(attention_in, mlp_in, layer));
+}
+
+ValueId sandwich_layer(StepBuilder& step, ValueId x, int64_t layer) {
+  const ValueId attended = step.attention(step.norm(x, layer_name(layer, kInputNorm)), layer);
+  x = step.graph().add(x, step.norm(attended, layer_name(layer, kSecondNorm)));
+  const ValueId fed = step.mlp(step.norm(x, layer_name(layer, "pre_feedforward_layernorm")), layer);
+  return step.graph().add(x, step.norm(fed, layer_name(layer, "post_feedforward_layernorm")));
+}
+
+ValueId build_layer(StepBuilder& step, ValueId x, int64_t layer, Layout layout) {
+  const bool is_parallel = layout == Layout::kParallelOneNorm || layout == Layout::kParallelTwoNorms;
+  if (is_parallel && step.spec().parallel_residual) return parallel_layer(step, x, layer, layout);
+  if (layout == Layout::kSandwich) return sandwich_layer(step, x, layer);
+  return step.spec().norm_before ? sequential_layer(step, x, layer) : post_norm_layer(step, x, layer);
+}
+
 }  // namespace
 
-Step sequential_decoder(StepBuilder step, EmbeddingNorm embedding_norm) {
+Step build_layers(StepBuilder step, Layout layout) {
   ValueId x = step.embedding();
-  if (embedding_norm == EmbeddingNorm::kPresent) x = step.norm(x, "model.embed_norm");
-  const bool normed_residual = step.spec().residual_after_norm;
-  for (int64_t layer = 0; layer < step.spec().layers; ++layer) {
-    const ValueId attention_in = step.norm(x, layer_name(layer, kInputNorm));
-    x = step.graph().add(normed_residual ? attention_in : x, step.attention(attention_in, layer));
-    const ValueId mlp_in = step.norm(x, layer_name(layer, kSecondNorm));
-    x = step.graph().add(normed_residual ? mlp_in : x, step.mlp(mlp_in, layer));
-  }
-  return std::move(step).finish(x);
-}
-
-Step parallel_decoder(StepBuilder step, ParallelNorms norms) {
-  ValueId x = step.embedding();
-  for (int64_t layer = 0; layer < step.spec().layers; ++layer) {
-    const ValueId attention_in = step.norm(x, layer_name(layer, kInputNorm));
-    const ValueId mlp_in = norms == ParallelNorms::kOne ? attention_in : step.norm(x, layer_name(layer, kSecondNorm));
-    x = step.graph().add(x, step.attention_plus_mlp(attention_in, mlp_in, layer));
-  }
-  return std::move(step).finish(x);
-}
-
-Step sandwich_decoder(StepBuilder step) {
-  ValueId x = step.embedding();
-  for (int64_t layer = 0; layer < step.spec().layers; ++layer) {
-    const ValueId attended = step.attention(step.norm(x, layer_name(layer, kInputNorm)), layer);
-    x = step.graph().add(x, step.norm(attended, layer_name(layer, kSecondNorm)));
-    const ValueId fed = step.mlp(step.norm(x, layer_name(layer, "pre_feedforward_layernorm")), layer);
-    x = step.graph().add(x, step.norm(fed, layer_name(layer, "post_feedforward_layernorm")));
-  }
-  return std::move(step).finish(x);
-}
-
-Step post_norm_decoder(StepBuilder step) {
-  ValueId x = step.embedding();
-  for (int64_t layer = 0; layer < step.spec().layers; ++layer) {
-    x = step.norm(step.graph().add(x, step.attention(x, layer)), layer_name(layer, kInputNorm));
-    x = step.norm(step.graph().add(x, step.mlp(x, layer)), layer_name(layer, kSecondNorm));
-  }
+  if (layout == Layout::kNormedEmbedding) x = step.norm(x, "model.embed_norm");
+  for (int64_t layer = 0; layer < step.spec().layers; ++layer) x = build_layer(step, x, layer, layout);
   return std::move(step).finish(x);
 }
 

@@ -3,53 +3,69 @@
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
-#include <array>
+#include <algorithm>
+
+#include "shards/families/decoder.h"
 
 namespace lockstep::families {
 namespace {
 
-struct Row {
+struct Family {
   std::string_view model_type;
-  BuildStep build;
+  Layout layout;
+  Norm norm;
 };
 
-constexpr std::array kFamilies = {
-    Row{"bloom", build_bloom},     Row{"gemma2", build_gemma2},     Row{"gemma3_text", build_gemma3},
-    Row{"gpt2", build_gpt2},       Row{"gpt_neox", build_gpt_neox}, Row{"gpt_oss", build_gpt_oss},
-    Row{"gptj", build_gptj},       Row{"llama", build_llama},       Row{"ministral", build_ministral},
-    Row{"mistral", build_mistral}, Row{"mixtral", build_mixtral},   Row{"opt", build_opt},
-    Row{"phi3", build_phi3},       Row{"qwen2", build_qwen2},       Row{"qwen3", build_qwen3},
+// What else a family has (biases, windows, caps, sinks, rotations, experts) is in its spec; README.md names the papers.
+constexpr Family kFamilies[] = {
+    {"bloom", Layout::kNormedEmbedding, Norm::kLayer},
+    {"gemma2", Layout::kSandwich, Norm::kRmsPlusOne},
+    {"gemma3_text", Layout::kSandwich, Norm::kRmsPlusOne},
+    {"gpt2", Layout::kSequential, Norm::kLayer},
+    {"gpt_neox", Layout::kParallelTwoNorms, Norm::kLayer},  // sequential where its config says so
+    {"gpt_oss", Layout::kSequential, Norm::kRms},
+    {"gptj", Layout::kParallelOneNorm, Norm::kLayer},
+    {"llama", Layout::kSequential, Norm::kRms},
+    {"ministral", Layout::kSequential, Norm::kRms},
+    {"mistral", Layout::kSequential, Norm::kRms},
+    {"mixtral", Layout::kSequential, Norm::kRms},
+    {"opt", Layout::kSequential, Norm::kLayer},  // post-norm where its config says so
+    {"phi3", Layout::kSequential, Norm::kRms},
+    {"qwen2", Layout::kSequential, Norm::kRms},
+    {"qwen3", Layout::kSequential, Norm::kRms},
 };
 
 }  // namespace
 
 int64_t StepShape::rows() const {
-  switch (phase) {
-    case Phase::kPrefill: return chunk;
-    case Phase::kDecode: return batch > 0 ? batch : slots;
-    case Phase::kVerify: return slots * (1 + drafts);
+  switch (kind) {
+    case StepKind::kPrefill: return chunk;
+    case StepKind::kDecode: return batch > 0 ? batch : slots;
+    case StepKind::kVerify: return slots * (1 + drafts);
   }
   return 0;
 }
 
 std::vector<std::string> family_names() {
   std::vector<std::string> names;
-  for (const Row& row : kFamilies) names.emplace_back(row.model_type);
+  for (const Family& family : kFamilies) names.emplace_back(family.model_type);
   return names;
 }
 
-Result<BuildStep> find_family(const checkpoint::ModelSpec& spec) {
-  if (spec.positions == checkpoint::Positions::kRotary) {  // the builders rely on the tables
+Result<Step> build_step(const checkpoint::ModelSpec& spec, const partition::Partition& partition,
+                        const StepShape& shape) {
+  if (spec.positions == checkpoint::Positions::kRotary) {  // the builder relies on the tables
     LOCKSTEP_TRY_VOID(checkpoint::rope_table(spec, spec.rope));
     if (spec.local_rope) LOCKSTEP_TRY_VOID(checkpoint::rope_table(spec, *spec.local_rope));
   }
-  for (const Row& row : kFamilies) {
-    if (row.model_type == spec.model_type) return row.build;
+  const auto* const family = std::ranges::find(kFamilies, spec.model_type, &Family::model_type);
+  if (family == std::end(kFamilies)) {
+    return Error{ErrorKind::kUnsupported,
+                 fmt::format("[shards/families] cannot build the model: found model_type \"{}\", expected one of {}; "
+                             "use a model of these families",
+                             spec.model_type, fmt::join(family_names(), ", "))};
   }
-  return Error{ErrorKind::kUnsupported,
-               fmt::format("[shards/families] cannot build the model: found model_type \"{}\", expected one of {}; use "
-                           "a model of these families",
-                           spec.model_type, fmt::join(family_names(), ", "))};
+  return build_layers(StepBuilder(spec, partition, shape, family->norm), family->layout);
 }
 
 }  // namespace lockstep::families

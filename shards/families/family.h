@@ -1,5 +1,5 @@
-// Model families: how the spec of a model and the partition of a rank become a graph. One file a family, which strings
-// together the blocks of step_builder.h in one of the ways of decoder.h. To add one: see README.md.
+// Model families: how the spec of a model and the partition of a rank become a graph. A family is a row of the table in
+// family.cpp, which says how its layers are put together; all else follows from the spec. To add one: see README.md.
 #pragma once
 
 #include <map>
@@ -14,11 +14,11 @@
 namespace lockstep::families {
 
 /// A prompt's chunk; one token per slot; a slot's last token and the drafts after it, all scored at once.
-enum class Phase { kPrefill, kDecode, kVerify };
+enum class StepKind { kPrefill, kDecode, kVerify };
 
 /// Which step of which rank is built, and how large its static shapes are.
 struct StepShape {
-  Phase phase = Phase::kDecode;
+  StepKind kind = StepKind::kDecode;
   int rank = 0;
   int64_t slots = 1;
   int64_t chunk = 1;      // rows of a prefill step; a decode step has one row a slot that it runs
@@ -39,30 +39,12 @@ struct Step {
   std::map<std::string, Shape> tensors;
 };
 
-/// Builds one step of one rank. Pure: every rank can build every rank's graph.
-using BuildStep = Result<Step> (*)(const checkpoint::ModelSpec&, const partition::Partition&, const StepShape&);
-
-/// The builder for `spec.model_type`. Fails with `kUnsupported`, naming the families that there are.
-Result<BuildStep> find_family(const checkpoint::ModelSpec& spec);
+/// Builds one step of one rank. Pure: every rank can build every rank's graph. Fails with `kUnsupported`, naming the
+/// families that there are, when `spec.model_type` is none of them, and as `checkpoint::rope_table`.
+Result<Step> build_step(const checkpoint::ModelSpec& spec, const partition::Partition& partition,
+                        const StepShape& shape);
 
 /// Which families there are: the model types of config.json.
 std::vector<std::string> family_names();
-
-// One function a family, each in the file of its name.
-Result<Step> build_bloom(const checkpoint::ModelSpec&, const partition::Partition&, const StepShape&);
-Result<Step> build_gemma2(const checkpoint::ModelSpec&, const partition::Partition&, const StepShape&);
-Result<Step> build_gemma3(const checkpoint::ModelSpec&, const partition::Partition&, const StepShape&);
-Result<Step> build_gpt2(const checkpoint::ModelSpec&, const partition::Partition&, const StepShape&);
-Result<Step> build_gpt_neox(const checkpoint::ModelSpec&, const partition::Partition&, const StepShape&);
-Result<Step> build_gpt_oss(const checkpoint::ModelSpec&, const partition::Partition&, const StepShape&);
-Result<Step> build_gptj(const checkpoint::ModelSpec&, const partition::Partition&, const StepShape&);
-Result<Step> build_llama(const checkpoint::ModelSpec&, const partition::Partition&, const StepShape&);
-Result<Step> build_ministral(const checkpoint::ModelSpec&, const partition::Partition&, const StepShape&);
-Result<Step> build_mistral(const checkpoint::ModelSpec&, const partition::Partition&, const StepShape&);
-Result<Step> build_mixtral(const checkpoint::ModelSpec&, const partition::Partition&, const StepShape&);
-Result<Step> build_opt(const checkpoint::ModelSpec&, const partition::Partition&, const StepShape&);
-Result<Step> build_phi3(const checkpoint::ModelSpec&, const partition::Partition&, const StepShape&);
-Result<Step> build_qwen2(const checkpoint::ModelSpec&, const partition::Partition&, const StepShape&);
-Result<Step> build_qwen3(const checkpoint::ModelSpec&, const partition::Partition&, const StepShape&);
 
 }  // namespace lockstep::families

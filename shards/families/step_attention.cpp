@@ -54,7 +54,7 @@ struct StepBuilder::Rotation {
 
 StepBuilder::Rotation StepBuilder::rotation_of(int64_t layer) {
   const RopeSpec& rope = spec_.rope_of(layer);
-  const checkpoint::RopeTable table = checkpoint::rope_table(spec_, rope).value();  // find_family has seen it succeed
+  const checkpoint::RopeTable table = checkpoint::rope_table(spec_, rope).value();  // build_step has seen it succeed
   const std::string name = &rope == &spec_.rope ? "rope." : "rope.local.";
   Rotation rotation{{graph_.constant(name + "frequencies", table.frequencies)},
                     table.scale,
@@ -87,7 +87,7 @@ int64_t StepBuilder::window_of(int64_t layer) const {
 graph::AttentionOptions StepBuilder::attention_options(int64_t layer, const std::string& prefix) {
   graph::AttentionOptions options{.head_map = head_map(spec_, attended_heads()),
                                   .scale = spec_.attention_scale / (spec_.scale_by_layer ? layer + 1.0 : 1.0),
-                                  .kernel = shape_.phase == Phase::kDecode ? "decode" : "prefill",
+                                  .kernel = shape_.kind == StepKind::kDecode ? "decode" : "prefill",
                                   .window = window_of(layer),
                                   .pinned = window_of(layer) > 0 ? spec_.pinned_sinks : 0,
                                   .soft_cap = spec_.attention_soft_cap,

@@ -9,17 +9,17 @@ namespace {
 
 using graph::ValueId;
 
-const char* name_of(Phase phase) {
-  switch (phase) {
-    case Phase::kPrefill: return "prefill";
-    case Phase::kDecode: return "decode";
-    case Phase::kVerify: return "verify";
+const char* name_of(StepKind kind) {
+  switch (kind) {
+    case StepKind::kPrefill: return "prefill";
+    case StepKind::kDecode: return "decode";
+    case StepKind::kVerify: return "verify";
   }
   return "";
 }
 
 graph::GraphHeader header_of(const partition::Partition& partition, const StepShape& shape) {
-  return {.name = name_of(shape.phase),
+  return {.name = name_of(shape.kind),
           .ranks = partition.ranks(),
           .rank = shape.rank,
           .rows = shape.rows(),
@@ -37,7 +37,7 @@ StepBuilder::StepBuilder(const checkpoint::ModelSpec& spec, const partition::Par
       shape_(shape),
       norm_(norm),
       graph_(header_of(partition, shape)) {
-  if (shape.phase == Phase::kDecode) {
+  if (shape.kind == StepKind::kDecode) {
     ids_ = of_rows(slot_state("last_id", DType::kInt32));
     wanted_ = graph_.running_slots(slot_state("active", DType::kInt32), slot_state("finished", DType::kInt32));
     slot_ = of_rows(wanted_);  // row i is slot i
@@ -166,7 +166,7 @@ ValueId StepBuilder::next_tokens(ValueId logits) {
   const ValueId finished = slot_state("finished", DType::kInt32);
   const std::vector<ValueId> draw = draw_states();
   std::vector<ValueId> operands;
-  if (shape_.phase == Phase::kVerify) {
+  if (shape_.kind == StepKind::kVerify) {
     operands = {logits, ids_, slot_, slot_state("length", DType::kInt32), last_id, output_index, finished, seen};
     operands.insert(operands.end(), draw.begin(), draw.end());
     return graph_.accept(std::move(operands));
@@ -178,7 +178,7 @@ ValueId StepBuilder::next_tokens(ValueId logits) {
 }
 
 Step StepBuilder::finish(ValueId x) && {
-  const bool verifies = shape_.phase == Phase::kVerify;
+  const bool verifies = shape_.kind == StepKind::kVerify;
   if (!verifies) graph_.advance(slot_state("length", DType::kInt32), slot_);
   ValueId hidden = verifies ? x : graph_.select_rows(x, wanted_);
   if (spec_.norm_before) hidden = norm(hidden, "model.norm");

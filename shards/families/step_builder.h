@@ -1,5 +1,5 @@
 // The building blocks that families share: embedding, norms, a layer's attention and MLP with their collectives, and
-// the tail that samples. A family strings them together; each block cuts its weights to the rank's part.
+// the tail that samples. decoder.h strings them together; each block cuts its weights to the rank's part.
 //
 //   ids ─ embedding ─ all_reduce ─┬─ norm ─ q,k,v ─ rope ─ kv_append ─ attention ─ o (blocks) ─ all_reduce ─ + ─┐
 //                                 └──────────────────────────── residual ─────────────────────────────────────┘ …

@@ -1,5 +1,5 @@
 // What the graphs of the families promise, whatever the weights: one collective where one is enough, the kernel of the
-// phase, rings as long as the window.
+// step, rings as long as the window.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -31,7 +31,7 @@ checkpoint::ModelSpec tiny(const std::string& model_type) {
 
 graph::Graph build(const checkpoint::ModelSpec& spec, const StepShape& shape, int ranks = 2) {
   const partition::Partition partition = partition::make_partition(spec, ranks).value();
-  return find_family(spec).value()(spec, partition, shape).value().graph;
+  return build_step(spec, partition, shape).value().graph;
 }
 
 int64_t count(const graph::Graph& graph, Op op) {
@@ -44,13 +44,13 @@ TEST(Families, AreThoseWhoseConfigsAreRead) {
   EXPECT_THAT(family_names(), ::testing::UnorderedElementsAreArray(read));
 }
 
-TEST(Families, BuildSoundGraphsOfEveryPhaseForEveryFamilyAndRank) {
+TEST(Families, BuildSoundGraphsOfEveryKindForEveryFamilyAndRank) {
   for (const std::string& name : family_names()) {
     SCOPED_TRACE(name);
     const checkpoint::ModelSpec spec = tiny(name);
-    for (const Phase phase : {Phase::kPrefill, Phase::kDecode, Phase::kVerify}) {
+    for (const StepKind kind : {StepKind::kPrefill, StepKind::kDecode, StepKind::kVerify}) {
       for (int rank = 0; rank < 3; ++rank) {
-        const StepShape shape{.phase = phase, .rank = rank, .slots = 3, .chunk = 7, .drafts = 2, .capacity = 64};
+        const StepShape shape{.kind = kind, .rank = rank, .slots = 3, .chunk = 7, .drafts = 2, .capacity = 64};
         const auto verified = graph::verify(build(spec, shape, /*ranks=*/3));
         EXPECT_TRUE(verified.has_value()) << verified.error().message;
       }
@@ -66,7 +66,7 @@ TEST(Families, SendOneRootARankWhereSumsAreTakenByRank) {
         partition::make_partition(spec, 3, partition::ExpertSplit::kColumns, partition::Numerics::kFast).value();
     for (int rank = 0; rank < 3; ++rank) {
       const StepShape shape{.rank = rank, .slots = 2, .chunk = 8, .capacity = 64};
-      const graph::Graph graph = find_family(spec).value()(spec, partition, shape).value().graph;
+      const graph::Graph graph = build_step(spec, partition, shape).value().graph;
       const auto verified = graph::verify(graph);
       ASSERT_TRUE(verified.has_value()) << verified.error().message;
       for (const graph::Node& node : graph.nodes) {
@@ -80,8 +80,8 @@ TEST(Families, SendOneRootARankWhereSumsAreTakenByRank) {
 
 TEST(Families, UseThePrefillKernelInPrefillAndTheDecodeKernelInDecodeOnly) {
   for (const std::string& name : family_names()) {
-    for (const auto& [phase, kernel] : {std::pair{Phase::kPrefill, "prefill"}, {Phase::kDecode, "decode"}}) {
-      const graph::Graph graph = build(tiny(name), {.phase = phase, .slots = 2, .chunk = 8, .capacity = 64});
+    for (const auto& [kind, kernel] : {std::pair{StepKind::kPrefill, "prefill"}, {StepKind::kDecode, "decode"}}) {
+      const graph::Graph graph = build(tiny(name), {.kind = kind, .slots = 2, .chunk = 8, .capacity = 64});
       int64_t attentions = 0;
       for (const graph::Node& node : graph.nodes) {
         if (node.op != Op::kAttention) continue;
@@ -137,7 +137,8 @@ TEST(Families, PinTheFirstPositionsBesideTheRing) {
 }
 
 TEST(Families, SayWhichThereAreWhenAModelIsOfNone) {
-  const auto refused = find_family(tiny("mamba"));
+  const checkpoint::ModelSpec spec = tiny("mamba");
+  const auto refused = build_step(spec, partition::make_partition(spec, 1).value(), {.capacity = 64});
   ASSERT_FALSE(refused.has_value());
   EXPECT_EQ(refused.error().kind, ErrorKind::kUnsupported);
   EXPECT_NE(refused.error().message.find("gpt_oss"), std::string::npos);
