@@ -14,6 +14,7 @@
 #include <vector>
 
 #include "actors/request.h"
+#include "runtime/core/field_list.h"
 #include "runtime/core/ids.h"
 #include "runtime/core/result.h"
 
@@ -37,6 +38,8 @@ struct PlannerLimits {
 
   friend bool operator==(const PlannerLimits&, const PlannerLimits&) = default;
 };
+LOCKSTEP_FIELDS(PlannerLimits, slots, chunk, capacity, rows_of_one_slot, decode_steps, prefill_steps, tokens_per_step,
+                long_rope_after, shared_prefix);
 
 /// The sequence of one slot.
 struct AdmittedRow {

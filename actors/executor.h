@@ -22,6 +22,7 @@
 #include "actors/schedule_queue.h"
 #include "runtime/core/abort_flag.h"
 #include "runtime/core/clock.h"
+#include "runtime/core/field_list.h"
 #include "runtime/core/ids.h"
 #include "runtime/core/result.h"
 #include "shards/step_engine.h"
@@ -56,6 +57,7 @@ struct ScheduleDone {
 
   friend bool operator==(const ScheduleDone&, const ScheduleDone&) = default;
 };
+LOCKSTEP_FIELDS(ScheduleDone, schedule, steps);
 
 /// Where an executor reports; all called on its thread. Empty functions are not called.
 struct ExecutorHooks {

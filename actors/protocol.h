@@ -22,6 +22,7 @@
 #include "actors/planner.h"
 #include "actors/request.h"
 #include "actors/schedule.h"
+#include "runtime/core/field_list.h"
 #include "runtime/core/result.h"
 
 namespace lockstep::actors {
@@ -32,6 +33,7 @@ struct WireError {
   std::string message;
   int32_t origin_rank = -1;  // −1: unknown
 };
+LOCKSTEP_FIELDS(WireError, kind, message, origin_rank);
 
 inline WireError to_wire(const Error& error) {
   return {static_cast<int32_t>(error.kind), error.message, error.origin_rank.value_or(-1)};
@@ -47,6 +49,7 @@ struct Closing {
   bool failed = false;
   WireError error;
 };
+LOCKSTEP_FIELDS(Closing, failed, error);
 
 inline std::optional<Error> error_of(const Closing& closing) {
   return closing.failed ? std::optional(from_wire(closing.error)) : std::nullopt;
@@ -63,35 +66,10 @@ struct Released {
   std::vector<StepResult> steps;
 };
 
-// How CAF reads and writes the values above and those inside them.
-template <class Inspector>
-typename Inspector::result_type inspect(Inspector& f, WireError& x) {
-  return f(x.kind, x.message, x.origin_rank);
-}
-template <class Inspector>
-typename Inspector::result_type inspect(Inspector& f, Closing& x) {
-  return f(x.failed, x.error);
-}
-template <class Inspector>
-typename Inspector::result_type inspect(Inspector& f, OpenedSlot& x) {
-  return f(x.slot, x.parameters);
-}
-template <class Inspector>
-typename Inspector::result_type inspect(Inspector& f, HostSlots& x) {
-  return f(x.request, x.slots);
-}
-template <class Inspector>
-typename Inspector::result_type inspect(Inspector& f, Schedule& x) {
-  return f(x.number, x.closed, x.opened, x.prefills, x.decode_steps, x.last, x.host_chosen, x.logits, x.delivery);
-}
-template <class Inspector>
-typename Inspector::result_type inspect(Inspector& f, ScheduleDone& x) {
-  return f(x.schedule, x.steps);
-}
-template <class Inspector>
-typename Inspector::result_type inspect(Inspector& f, PlannerLimits& x) {
-  return f(x.slots, x.chunk, x.capacity, x.rows_of_one_slot, x.decode_steps, x.prefill_steps, x.tokens_per_step,
-           x.long_rope_after, x.shared_prefix);
+/// How CAF reads and writes the values above and those inside them: by their lists of fields.
+template <class Inspector, HasFields Value>
+typename Inspector::result_type inspect(Inspector& f, Value& x) {
+  return std::apply([&f](const auto&... fields) { return f(fields.value...); }, fields_of(x));
 }
 
 using hello_atom = caf::atom_constant<caf::atom("hello")>;
@@ -137,28 +115,13 @@ typename Inspector::result_type inspect(Inspector& f, StrongId<Tag, Rep>& x) {
 }
 }  // namespace lockstep
 
+// CAF looks for `inspect` beside the values.
 namespace lockstep::sampling {
-template <class Inspector>
-typename Inspector::result_type inspect(Inspector& f, Parameters& x) {
-  return f(x.do_sample, x.temperature, x.top_k, x.top_p, x.min_p, x.repetition_penalty, x.seed, x.typical_p,
-           x.epsilon_cutoff, x.eta_cutoff);
+using actors::inspect;
 }
-}  // namespace lockstep::sampling
-
 namespace lockstep::shards {
-template <class Inspector>
-typename Inspector::result_type inspect(Inspector& f, SlotParameters& x) {
-  return f(x.sampling, x.max_new_tokens, x.eos_ids, x.pad_id, x.min_new_tokens, x.first_output, x.long_rope);
+using actors::inspect;
 }
-template <class Inspector>
-typename Inspector::result_type inspect(Inspector& f, SlotCopy& x) {
-  return f(x.src, x.dst);
-}
-template <class Inspector>
-typename Inspector::result_type inspect(Inspector& f, PrefillRows& x) {
-  return f(x.ids, x.slot, x.position, x.logit_rows, x.copies);
-}
-}  // namespace lockstep::shards
 
 CAF_ALLOW_UNSAFE_MESSAGE_TYPE(lockstep::actors::Submission)
 CAF_ALLOW_UNSAFE_MESSAGE_TYPE(lockstep::actors::Released)

@@ -12,6 +12,7 @@
 #include <vector>
 
 #include "actors/request.h"
+#include "runtime/core/field_list.h"
 #include "runtime/core/ids.h"
 #include "shards/step_engine.h"
 
@@ -24,6 +25,7 @@ struct OpenedSlot {
 
   friend bool operator==(const OpenedSlot&, const OpenedSlot&) = default;
 };
+LOCKSTEP_FIELDS(OpenedSlot, slot, parameters);
 
 /// The slots of a request that the host chooses for. After a step that gave one of them logits every rank takes rank
 /// 0's decision.
@@ -33,6 +35,7 @@ struct HostSlots {
 
   friend bool operator==(const HostSlots&, const HostSlots&) = default;
 };
+LOCKSTEP_FIELDS(HostSlots, request, slots);
 
 /// Whether a schedule is the session's last.
 enum class Last { kNo, kYes };
@@ -53,6 +56,7 @@ struct Schedule {
   int32_t steps() const { return static_cast<int32_t>(prefills.size()) + decode_steps; }
   friend bool operator==(const Schedule&, const Schedule&) = default;
 };
+LOCKSTEP_FIELDS(Schedule, number, closed, opened, prefills, decode_steps, last, host_chosen, logits, delivery);
 
 /// What a request's chooser said in a step.
 struct HostChoice {

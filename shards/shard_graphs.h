@@ -10,6 +10,7 @@
 #include <string>
 #include <vector>
 
+#include "runtime/core/field_list.h"
 #include "runtime/device/backend.h"
 #include "runtime/graph/passes.h"
 #include "shards/families/family.h"
@@ -32,6 +33,8 @@ struct ShardOptions {
   /// Fails with `kInvalidArgument` naming the field that makes no sense.
   Result<void> validate() const;
 };
+LOCKSTEP_FIELDS(ShardOptions, slots, chunk, capacity, drafts, batch_sizes, context_buckets, token_buckets, dtype,
+                logits);
 
 /// The graphs of a rank, after the passes, and the checkpoint tensors behind their weights.
 struct ShardGraphs {

@@ -26,16 +26,8 @@ sampling::SlotRule rule_of(const SlotParameters& parameters) {
   return rule;
 }
 
-int32_t hash_of(const SlotParameters& parameters, const sampling::PackedRule& packed) {
-  const uint64_t hash = Fingerprint()
-                            .add_bytes(std::as_bytes(std::span(packed.numbers)))
-                            .add_bytes(std::as_bytes(std::span(packed.integers)))
-                            .add_bytes(std::as_bytes(std::span(packed.seed)))
-                            .add_bytes(std::as_bytes(std::span(packed.eos)))
-                            .add(parameters.first_output)
-                            .add(static_cast<int32_t>(parameters.long_rope))
-                            .value();
-  return static_cast<int32_t>(hash);
+int32_t hash_of(const SlotParameters& parameters) {
+  return static_cast<int32_t>(Fingerprint().add(fields_to_text(parameters)).value());
 }
 
 }  // namespace
@@ -101,7 +93,7 @@ Result<void> SlotStates::open(SlotId slot, const SlotParameters& parameters) {
   LOCKSTEP_TRY_VOID(write<int32_t>(seed_, slot, packed.seed));
   LOCKSTEP_TRY_VOID(write<int32_t>(eos_, slot, packed.eos));
   if (long_rope_) LOCKSTEP_TRY_VOID(write_one(*long_rope_, slot, parameters.long_rope ? 1 : 0));
-  return write_one(parameter_hash_, slot, hash_of(parameters, packed));
+  return write_one(parameter_hash_, slot, hash_of(parameters));
 }
 
 Result<void> SlotStates::close(SlotId slot) {

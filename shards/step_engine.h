@@ -10,6 +10,7 @@
 #include <span>
 #include <vector>
 
+#include "runtime/core/field_list.h"
 #include "runtime/core/ids.h"
 #include "runtime/core/result.h"
 #include "runtime/sampling/sampling.h"
@@ -28,6 +29,7 @@ struct SlotParameters {
 
   friend bool operator==(const SlotParameters&, const SlotParameters&) = default;
 };
+LOCKSTEP_FIELDS(SlotParameters, sampling, max_new_tokens, eos_ids, pad_id, min_new_tokens, first_output, long_rope);
 
 /// A slot that becomes a copy of another: caches, length, what was seen. How `dst` draws and ends stays as it was
 /// opened.
@@ -36,6 +38,7 @@ struct SlotCopy {
 
   friend bool operator==(const SlotCopy&, const SlotCopy&) = default;
 };
+LOCKSTEP_FIELDS(SlotCopy, src, dst);
 
 /// The token rows of one prefill step: at most `chunk` of them, padding is added by the engine. The positions of a slot
 /// follow one another over the steps.
@@ -48,6 +51,7 @@ struct PrefillRows {
 
   friend bool operator==(const PrefillRows&, const PrefillRows&) = default;
 };
+LOCKSTEP_FIELDS(PrefillRows, ids, slot, position, logit_rows, copies);
 
 /// Which step of which schedule: part of the ranks' checksum, so a rank that is off by one is found.
 struct StepTag {

@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "runtime/core/dtype.h"
+#include "runtime/core/field_list.h"
 #include "runtime/core/result.h"
 
 namespace lockstep::checkpoint {
@@ -38,6 +39,9 @@ struct RopeSpec {
 
   friend bool operator==(const RopeSpec&, const RopeSpec&) = default;
 };
+LOCKSTEP_FIELDS(RopeSpec, kind, pairs, rotated, theta, factor, low_frequency_factor, high_frequency_factor,
+                original_max_positions, beta_fast, beta_slow, truncate, attention_factor, mscale, mscale_all_dim,
+                short_factors, long_factors);
 
 /// How a model knows where a token stands.
 enum class Positions { kRotary, kLearned, kAlibi };
@@ -106,6 +110,12 @@ struct ModelSpec {
 
   friend bool operator==(const ModelSpec&, const ModelSpec&) = default;
 };
+LOCKSTEP_FIELDS(ModelSpec, model_type, hidden_size, embedding_size, layers, vocabulary, max_positions, norm_epsilon,
+                embedding_scale, logit_soft_cap, tied_embeddings, head_bias, query_heads, key_value_heads, head_dim,
+                attention_scale, attention_soft_cap, attention_bias, attention_output_bias, query_key_norm,
+                attention_sinks, scale_by_layer, windows, pinned_sinks, positions, position_offset, rope, local_rope,
+                mlp, intermediate_size, activation, swiglu_limit, swiglu_alpha, mlp_bias, experts, experts_per_token,
+                norm_before, parallel_residual, residual_after_norm, dtype, int8_group, eos_ids, bos_id, pad_id);
 
 /// The model types that `read_spec` accepts, for messages.
 std::vector<std::string> supported_model_types();

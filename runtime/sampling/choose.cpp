@@ -1,7 +1,6 @@
 #include <span>
 
 #include "runtime/core/check.h"
-#include "runtime/core/hash.h"
 #include "runtime/sampling/candidates.h"
 #include "runtime/sampling/sampling.h"
 
@@ -44,14 +43,6 @@ int32_t choose(std::span<const float> logits, std::span<const uint8_t> seen, con
 void processed_scores(std::span<const float> logits, std::span<const uint8_t> seen, const Parameters& parameters,
                       std::span<float> dst, Scratch& scratch, std::span<const int32_t> forbidden) {
   process(logits, dst, seen, parameters, scratch, forbidden);
-}
-
-uint32_t fingerprint(const Parameters& parameters) {
-  Fingerprint hash;
-  hash.add(static_cast<uint8_t>(parameters.do_sample)).add(parameters.temperature).add(parameters.top_k);
-  hash.add(parameters.top_p).add(parameters.min_p).add(parameters.repetition_penalty).add(parameters.seed);
-  hash.add(parameters.typical_p).add(parameters.epsilon_cutoff).add(parameters.eta_cutoff);
-  return static_cast<uint32_t>(hash.value() ^ hash.value() >> 32);
 }
 
 }  // namespace lockstep::sampling

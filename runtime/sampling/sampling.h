@@ -14,6 +14,8 @@
 #include <span>
 #include <vector>
 
+#include "runtime/core/field_list.h"
+
 namespace lockstep::sampling {
 
 /// A sequence may end on any of this many token ids.
@@ -34,9 +36,8 @@ struct Parameters {
 
   friend bool operator==(const Parameters&, const Parameters&) = default;
 };
-
-/// A fingerprint of the parameters, for the agreement between ranks.
-uint32_t fingerprint(const Parameters& parameters);
+LOCKSTEP_FIELDS(Parameters, do_sample, temperature, top_k, top_p, min_p, repetition_penalty, seed, typical_p,
+                epsilon_cutoff, eta_cutoff);
 
 /// 32 random bits from a counter, by Philox4x32-10 (Salmon et al., SC 2011): `key` and `counter` give the same bits on
 /// every machine.

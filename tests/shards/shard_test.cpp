@@ -4,6 +4,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include "tests/changed_fields.h"
 #include "tests/shards/fake_backend.h"
 
 namespace lockstep::shards {
@@ -66,11 +67,20 @@ TEST(Shard, WritesHowASequenceDrawsAndEnds) {
   EXPECT_EQ(integer(sampling::kPadId), 2);
   EXPECT_EQ(store.value("eos", sampling::kMaxEosIds), 3);
   EXPECT_EQ(store.value("eos", sampling::kMaxEosIds + 2), -1);
-  const int32_t hash = store.value("parameter_hash", 1);
-  SlotParameters changed = parameters;
-  changed.sampling.top_k = 8;
-  ASSERT_TRUE(f.shard->open_slot(SlotId(1), changed).has_value());
-  EXPECT_NE(store.value("parameter_hash", 1), hash);
+}
+
+TEST(Shard, TellsTheOtherRanksOfEveryParameterOfASequenceByAHash) {
+  Fixture f;
+  const SlotParameters parameters{.max_new_tokens = 9, .eos_ids = {3, 4}};
+  const auto hash_of = [&f](const SlotParameters& opened) {
+    EXPECT_TRUE(f.shard->open_slot(SlotId(1), opened).has_value());
+    return f.backend.store->value("parameter_hash", 1);
+  };
+  const int32_t hash = hash_of(parameters);
+  EXPECT_EQ(hash_of(parameters), hash);
+  for_each_changed_field(parameters, [&](const std::string& name, const SlotParameters& changed) {
+    EXPECT_NE(hash_of(changed), hash) << name;
+  });
 }
 
 TEST(Shard, HandsStopRequestsToTheNextStepAndForgetsThemOnOpening) {

@@ -282,15 +282,5 @@ TEST(RowSeed, DiffersBetweenRowsAndFromTheDraws) {
   EXPECT_NE(static_cast<uint32_t>(row_seed(1, 0)), draw.word[0]);
 }
 
-TEST(ParametersFingerprint, ChangesWithEveryField) {
-  const Parameters neutral;
-  const Parameters changed[] = {{.do_sample = true}, {.temperature = 0.5f}, {.top_k = 1},
-                                {.top_p = 0.5f},     {.min_p = 0.5f},       {.repetition_penalty = 2.0f},
-                                {.seed = 1},         {.typical_p = 0.5f},   {.epsilon_cutoff = 0.5f},
-                                {.eta_cutoff = 0.5f}};
-  for (const Parameters& parameters : changed) EXPECT_NE(fingerprint(parameters), fingerprint(neutral));
-  EXPECT_EQ(fingerprint(neutral), fingerprint(Parameters{}));
-}
-
 }  // namespace
 }  // namespace lockstep::sampling

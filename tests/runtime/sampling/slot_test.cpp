@@ -5,6 +5,8 @@
 
 #include <vector>
 
+#include "tests/changed_fields.h"
+
 namespace lockstep::sampling {
 namespace {
 
@@ -54,6 +56,16 @@ std::vector<float> one_likely(int32_t id) {
   std::vector<float> logits(kVocabulary, 0.0f);
   logits[static_cast<size_t>(id)] = 9.0f;
   return logits;
+}
+
+TEST(Pack, KeepsEveryParameter) {
+  const auto words_of = [](const Parameters& parameters) {
+    const PackedRule packed = pack({.parameters = parameters});
+    return std::tuple(packed.numbers, packed.integers, packed.seed);
+  };
+  for_each_changed_field(Parameters(), [&](const std::string& name, const Parameters& changed) {
+    EXPECT_NE(words_of(changed), words_of({})) << name;
+  });
 }
 
 TEST(Pack, KeepsEveryFieldInItsColumn) {
