@@ -70,8 +70,8 @@ Result<std::optional<Plan>> make_plan(const GenerateCommand& command, const Rank
   };
   LOCKSTEP_TRY_VOID(all_succeeded(bootstrap, size()));
   LOCKSTEP_TRY_VOID(find_places(context, plan));
-  LOCKSTEP_TRY_VOID(transport::agree(bootstrap, "options and model",
-                                     statement_before_weights(command, model.spec, model.partition, model.shard)));
+  LOCKSTEP_TRY_VOID(
+      agree_on_plan(bootstrap, statement_before_weights(command, plan), command.model.model / "config.json"));
   return std::optional(std::move(plan));
 }
 

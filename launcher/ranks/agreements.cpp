@@ -1,15 +1,16 @@
 #include "launcher/ranks/agreements.h"
 
 #include <fmt/format.h>
-#include <fmt/ranges.h>
 
 #include <algorithm>
 #include <map>
 #include <sstream>
 
+#include "launcher/atomic_file.h"
 #include "launcher/ranks/build_id.h"
 #include "launcher/ranks/serving_spec.h"
 #include "launcher/ranks/wiring.h"
+#include "runtime/checkpoint/config_difference.h"
 
 namespace lockstep::launcher {
 namespace {
@@ -23,6 +24,24 @@ Error error_from(const std::string& text, int rank) {
   Error error{static_cast<ErrorKind>(std::stoi(text.substr(0, space))),
               fmt::format("{} (on rank {})", text.substr(space + 1), rank), rank};
   return error;
+}
+
+/// The model that runs, or the one that drafts for it: `name` begins every line.
+std::string statement_of_model(std::string_view name, const ModelPlan& model) {
+  return fields_to_text(model.spec, fmt::format("{}: ", name)) +
+         fields_to_text(model.shard, fmt::format("{}: ", name)) + partition::to_text(model.spec, model.partition);
+}
+
+/// "; config.json has rope_theta 1e4 on rank 1, 1e6 on rank 0".
+std::string differences_in_words(const std::vector<checkpoint::DifferingKey>& keys, int rank) {
+  constexpr size_t kShown = 6;
+  std::string text;
+  for (size_t i = 0; i < std::min(keys.size(), kShown); ++i) {
+    text += fmt::format("; config.json has {} {} on rank {}, {} on rank 0", keys[i].key, keys[i].found, rank,
+                        keys[i].expected);
+  }
+  if (keys.size() > kShown) text += fmt::format("; {} more keys differ", keys.size() - kShown);
+  return text;
 }
 
 std::string optional_text(const auto& value) { return value ? fmt::format("{}", *value) : "default"; }
@@ -44,29 +63,19 @@ std::string statement_of_program() {
   return fmt::format("version {}\ncompiler {}\nbuild {}\n", LOCKSTEP_VERSION, __VERSION__, build_id());
 }
 
-std::string statement_of_plan(const RunOptions& run, const checkpoint::ModelSpec& spec,
-                              const partition::Partition& partition, const shards::ShardOptions& options) {
-  std::string text = fmt::format("--backend {}\n--communicator {}\n--dtype {}\n--weights {}\n--numerics {}\n--gqa {}\n",
-                                 run.backend, run.communicator, to_string(options.dtype), weights_in_words(spec),
-                                 partition::name_of(partition.numerics), partition::name_of(partition.gqa));
+std::string statement_of_plan(const RunOptions& run, const Plan& plan) {
+  const ModelPlan& model = plan.model;
+  std::string text =
+      fmt::format("--backend {}\n--communicator {}\n--dtype {}\n--weights {}\n--numerics {}\n--gqa {}\n", run.backend,
+                  run.communicator, to_string(model.shard.dtype), weights_in_words(model.spec),
+                  partition::name_of(model.partition.numerics), partition::name_of(model.partition.gqa));
   if (run.backend == "cpu") text += fmt::format("--instruction-set {}\n", instruction_set_of(run));
-  text += fmt::format("model_type {}\nhidden_size {}\nlayers {}\nheads {}/{} of {}\n", spec.model_type,
-                      spec.hidden_size, spec.layers, spec.query_heads, spec.key_value_heads, spec.head_dim);
-  text += fmt::format("intermediate_size {}\nvocabulary {}\nnorm_epsilon {}\ntied_embeddings {}\n",
-                      spec.intermediate_size, spec.vocabulary, spec.norm_epsilon, spec.tied_embeddings);
-  text += fmt::format("rope theta {} factor {} kind {}\n", spec.rope.theta, spec.rope.factor,
-                      static_cast<int>(spec.rope.kind));
-  text += fmt::format("windows {} pinned {}\nexperts {} of {}\n", fmt::join(spec.windows, ","), spec.pinned_sinks,
-                      spec.experts_per_token, spec.experts);
-  text += fmt::format("slots {} chunk {} capacity {} drafts {}\n", options.slots, options.chunk, options.capacity,
-                      options.drafts);
-  text += fmt::format("batch sizes {}\nbuckets {} / {}\n", fmt::join(options.batch_sizes, ","),
-                      fmt::join(options.context_buckets, ","), fmt::join(options.token_buckets, ","));
-  return text + partition::to_text(spec, partition);
+  text += statement_of_model("model", model);
+  if (plan.draft) text += statement_of_model("draft model", *plan.draft);
+  return text;
 }
 
-std::string statement_before_weights(const GenerateCommand& command, const checkpoint::ModelSpec& spec,
-                                     const partition::Partition& partition, const shards::ShardOptions& options) {
+std::string statement_before_weights(const GenerateCommand& command, const Plan& plan) {
   std::string text = fmt::format("--prefill-chunk {}\n--batch-size {}\n--max-seq-len {}\n--max-new-tokens {}\n",
                                  command.model.prefill_chunk, optional_text(command.model.batch_size),
                                  optional_text(command.model.max_seq_len), optional_text(command.max_new_tokens));
@@ -77,7 +86,20 @@ std::string statement_before_weights(const GenerateCommand& command, const check
   text += fmt::format("--trace, --metrics or --profile {}\n--trace-events {}\n",
                       command.observe.is_on() ? "given" : "none", command.observe.trace_events);
   for (const auto& [name, value] : command.generation) text += fmt::format("{} {}\n", name, value);
-  return text + statement_of_plan(command.run, spec, partition, options);
+  return text + statement_of_plan(command.run, plan);
+}
+
+Result<void> agree_on_plan(transport::Bootstrap& bootstrap, const std::string& statement,
+                           const std::filesystem::path& config) {
+  const Result<void> agreed = transport::agree(bootstrap, "options and model", statement);
+  if (agreed.has_value() || agreed.error().kind != ErrorKind::kFailedPrecondition) return agreed;
+  Error error = agreed.error();
+  const Result<std::string> own = read_text_file(config, "--model");
+  LOCKSTEP_TRY(const auto configs, bootstrap.exchange(own.has_value() ? own.value() : std::string()));
+  const int rank = error.origin_rank.value_or(0);
+  error.message +=
+      differences_in_words(checkpoint::differing_keys(configs.at(static_cast<size_t>(rank)), configs[0]), rank);
+  return error;
 }
 
 std::string statement_after_weights(const checkpoint::Checkpoint* checkpoint, const shards::Shard& shard) {

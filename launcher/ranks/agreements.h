@@ -2,11 +2,13 @@
 // or a wrong token. Statements hold only what must be the same on every rank.
 #pragma once
 
+#include <filesystem>
 #include <string>
+#include <string_view>
 
 #include "launcher/cli/command_line.h"
+#include "launcher/ranks/rank_setup.h"
 #include "runtime/checkpoint/checkpoint.h"
-#include "shards/partition/partition.h"
 #include "shards/shard.h"
 #include "transport/bootstrap.h"
 
@@ -19,13 +21,18 @@ Result<void> all_succeeded(transport::Bootstrap& bootstrap, const Result<void>& 
 /// Agreement 0: the program itself, before anything that it says is understood alike; a fact a line.
 std::string statement_of_program();
 
-/// Agreement 1 of every command that runs a model: backend, config, static sizes and partition; a fact a line.
-std::string statement_of_plan(const RunOptions& run, const checkpoint::ModelSpec& spec,
-                              const partition::Partition& partition, const shards::ShardOptions& options);
+/// What agreement 1 of every command that runs a model compares: the backend, every field of each model's spec and of
+/// its static sizes, and the partition; a fact a line.
+std::string statement_of_plan(const RunOptions& run, const Plan& plan);
 
-/// Agreement 1 of `generate`: the plan and the command's own options.
-std::string statement_before_weights(const GenerateCommand& command, const checkpoint::ModelSpec& spec,
-                                     const partition::Partition& partition, const shards::ShardOptions& options);
+/// Of `generate`: the plan and the command's own options.
+std::string statement_before_weights(const GenerateCommand& command, const Plan& plan);
+
+/// Agreement 1. Fails on every rank with `kFailedPrecondition` where statements differ; the message names the first
+/// line that does and the keys in which `config`, the model's config.json, is another on that rank. @collective
+/// @blocking
+Result<void> agree_on_plan(transport::Bootstrap& bootstrap, const std::string& statement,
+                           const std::filesystem::path& config);
 
 /// Agreement 2: the ordered collectives with their sizes, and the checkpoint's headers. `checkpoint` is null when
 /// weights are random.

@@ -53,12 +53,12 @@ Result<Plan> make_plan(const BenchCommand& command, const RankContext& context) 
   };
   LOCKSTEP_TRY_VOID(all_succeeded(context.bootstrap, locally()));
   LOCKSTEP_TRY_VOID(find_places(context, plan));
-  LOCKSTEP_TRY_VOID(transport::agree(
-      context.bootstrap, "options and model",
-      fmt::format("--prompt-tokens {}\n--new-tokens {}\n--repeats {}\n--warmup {}\n--replay {}\n{}",
-                  command.shape.prompt_tokens, command.shape.new_tokens, command.repeats, command.warmup,
-                  command.replay,
-                  statement_of_plan(context.run, plan.model.spec, plan.model.partition, plan.model.shard))));
+  LOCKSTEP_TRY_VOID(
+      agree_on_plan(context.bootstrap,
+                    fmt::format("--prompt-tokens {}\n--new-tokens {}\n--repeats {}\n--warmup {}\n--replay {}\n{}",
+                                command.shape.prompt_tokens, command.shape.new_tokens, command.repeats, command.warmup,
+                                command.replay, statement_of_plan(context.run, plan)),
+                    config_of(command)));
   return plan;
 }
 
