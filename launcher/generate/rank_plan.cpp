@@ -72,6 +72,8 @@ Result<std::optional<Plan>> make_plan(const GenerateCommand& command, const Rank
   LOCKSTEP_TRY_VOID(find_places(context, plan));
   LOCKSTEP_TRY_VOID(
       agree_on_plan(bootstrap, statement_before_weights(command, plan), command.model.model / "config.json"));
+  LOCKSTEP_TRY_VOID(find_own_head(context, model));
+  if (plan.draft) LOCKSTEP_TRY_VOID(find_own_head(context, *plan.draft));
   return std::optional(std::move(plan));
 }
 

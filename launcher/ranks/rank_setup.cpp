@@ -33,18 +33,6 @@ Result<void> check_budget(const RunOptions& run, const shards::ShardGraphs& grap
                   to_string(memory.workspace), to_string(Bytes(*run.memory_budget)))};
 }
 
-/// A config may say that the head is the embedding while the file holds another head. Each rank compares its rows.
-Result<void> check_tied_head(const checkpoint::ModelSpec& spec, const checkpoint::Checkpoint& checkpoint, Range rows) {
-  constexpr std::string_view kHead = "lm_head.weight", kEmbedding = "model.embed_tokens.weight";
-  if (!spec.tied_embeddings || !checkpoint.contains(kHead) || !checkpoint.contains(kEmbedding)) return ok();
-  LOCKSTEP_TRY(const bool equal, checkpoint::hold_equal_values(checkpoint, kHead, kEmbedding, rows));
-  if (equal) return ok();
-  return Error{ErrorKind::kUnsupported,
-               fmt::format("[launcher] cannot tie the head: found a {} that differs from {}, expected none or the same "
-                           "values; set tie_word_embeddings to false in config.json to use it",
-                           kHead, kEmbedding)};
-}
-
 /// The options of a session of `size` ranks, without the ranks of this process.
 actors::SessionOptions session_options(const RankContext& context) {
   const RunOptions& run = context.run;
@@ -121,6 +109,28 @@ Result<void> find_places(const RankContext& context, Plan& plan) {
   return plan_neuron(context, plan);
 }
 
+Result<void> find_own_head(const RankContext& context, ModelPlan& model) {
+  if (!model.spec.tied_embeddings || !model.checkpoint) return ok();
+  const int64_t rows = model.spec.vocabulary, rank = context.bootstrap.rank(), ranks = context.bootstrap.size();
+  const Result<bool> mine =
+      checkpoint::holds_own_head(*model.checkpoint, model.spec, {rows * rank / ranks, rows * (rank + 1) / ranks});
+  LOCKSTEP_TRY_VOID(all_succeeded(context.bootstrap, mine.has_value() ? Result<void>(ok()) : mine.error()));
+  constexpr std::string_view kDiffers = "differs";
+  LOCKSTEP_TRY(const std::vector<std::string> found, context.bootstrap.exchange(mine.value() ? kDiffers : "equal"));
+  if (std::ranges::find(found, kDiffers) == found.end()) return ok();
+  if (rank == 0) {
+    context.log.warning(
+        "warning: config.json ties the head to the embedding, but {} holds another lm_head.weight, which "
+        "is used; set tie_word_embeddings to false",
+        model.checkpoint->string());
+  }
+  model.spec.tied_embeddings = false;
+  LOCKSTEP_TRY(model.partition,
+               partition::make_partition(model.spec, context.bootstrap.size(), model.partition.expert_split,
+                                         model.partition.numerics, model.partition.gqa));
+  return ok();
+}
+
 Result<ChosenCommunicator> connect(const RankContext& context, const Plan& plan) {
   const auto threads = context.shared == nullptr ? nullptr : context.shared->group;
   LOCKSTEP_TRY(ChosenCommunicator chosen, make_communicator(context.run.communicator, context.bootstrap, threads,
@@ -161,8 +171,6 @@ Result<LoadedShard> load_shard(const RankContext& context, const ModelPlan& plan
   std::unique_ptr<shards::WeightSource> weights = std::make_unique<shards::RandomWeights>();
   if (plan.checkpoint) {
     LOCKSTEP_TRY(loaded.checkpoint, checkpoint::open_model_checkpoint(*plan.checkpoint, plan.spec));
-    const Range rows = plan.partition.parts.at(static_cast<size_t>(context.bootstrap.rank())).vocabulary;
-    LOCKSTEP_TRY_VOID(check_tied_head(plan.spec, *loaded.checkpoint, rows));
     const bool is_read_ahead = context.read_ahead != nullptr && context.read_ahead->is_reading();
     weights = std::make_unique<shards::CheckpointWeights>(
         *loaded.checkpoint, is_read_ahead ? shards::Fetching::kReadAhead : shards::Fetching::kAnnounced);

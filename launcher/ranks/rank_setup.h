@@ -143,6 +143,10 @@ Result<void> place_ranks(const RankContext& context, Plan& plan);
 /// `kFailedPrecondition` for a placement that cannot work. @collective @blocking
 Result<void> find_places(const RankContext& context, Plan& plan);
 
+/// Unties a model whose files hold a head of its own beside the embedding, and divides it again. Each rank compares its
+/// share of the rows, so that all decide alike. Call when config and options are agreed on. @collective @blocking
+Result<void> find_own_head(const RankContext& context, ModelPlan& model);
+
 /// The communicator of the command's options. @collective @blocking
 Result<ChosenCommunicator> connect(const RankContext& context, const Plan& plan);
 

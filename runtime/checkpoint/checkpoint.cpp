@@ -20,6 +20,11 @@ bool equal_floats(const std::vector<std::byte>& left, const std::vector<std::byt
   return std::equal(a, a + left.size() / sizeof(float), b);
 }
 
+/// Whether two tensors of one shape are one in the file, as tied ones of a .bin are.
+bool share_bytes(const TensorEntry& a, const TensorEntry& b) {
+  return a.file == b.file && a.offset == b.offset && a.stored_dtype == b.stored_dtype && a.strides == b.strides;
+}
+
 }  // namespace
 
 Result<std::unique_ptr<Checkpoint>> open_checkpoint(const std::filesystem::path& directory) {
@@ -33,10 +38,12 @@ Result<std::unique_ptr<Checkpoint>> open_checkpoint(const std::filesystem::path&
 Result<bool> hold_equal_values(const Checkpoint& checkpoint, std::string_view a, std::string_view b,
                                std::optional<Range> rows) {
   LOCKSTEP_CHECK(checkpoint.contains(a) && checkpoint.contains(b), a, b);
-  const TensorType& type = checkpoint.tensors().find(a)->second.type;
-  const TensorType& other = checkpoint.tensors().find(b)->second.type;
+  const TensorEntry& first = checkpoint.tensors().find(a)->second;
+  const TensorEntry& second = checkpoint.tensors().find(b)->second;
+  const TensorType &type = first.type, &other = second.type;
   const Shape& shape = type.shape;
   if (other.shape != shape) return false;
+  if (share_bytes(first, second)) return true;
   LOCKSTEP_CHECK(shape.rank() == 1 || shape.rank() == 2, a, lockstep::to_string(shape));
   const int64_t columns = shape.rank() == 2 ? shape[1] : 1;
   const int64_t block = std::max<int64_t>(1, kComparedBytes / (4 * std::max<int64_t>(1, columns)));  // rows

@@ -80,9 +80,9 @@ class Checkpoint {
 /// than tensors and plain containers, or is older than torch 1.6.
 Result<std::unique_ptr<Checkpoint>> open_checkpoint(const std::filesystem::path& directory);
 
-/// Whether the tensors `a` and `b` have one shape and equal values; both must be there, with 1 or 2 dimensions. For a
-/// tied model whose file also holds a `lm_head.weight`: the two may differ, and then transformers keeps them apart.
-/// Only `rows` of them are compared, if given: ranks can share the work. Reads both in blocks. @blocking (disk)
+/// Whether the tensors `a` and `b` have one shape and equal values; both must be there, with 1 or 2 dimensions. Only
+/// `rows` of them are compared, if given: ranks can share the work. Reads both in blocks, unless they are the same
+/// bytes of one file. @blocking (disk)
 Result<bool> hold_equal_values(const Checkpoint& checkpoint, std::string_view a, std::string_view b,
                                std::optional<Range> rows = std::nullopt);
 

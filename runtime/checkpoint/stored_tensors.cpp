@@ -14,6 +14,8 @@
 namespace lockstep::checkpoint {
 namespace {
 
+constexpr std::string_view kHead = "lm_head.weight", kEmbedding = "model.embed_tokens.weight";
+
 using StoredTensors = std::map<std::string, StoredTensor, std::less<>>;
 
 /// The stored outputs that a tensor consists of: row r is output first + r / group · group_step + r mod group · step.
@@ -104,6 +106,9 @@ Result<StoredTensors> Resolver::resolve_all() {
         LOCKSTEP_TRY_VOID(add("model.layers.{n}.", layer_prefix, form, layer));
       }
     }
+  }
+  if (const auto head = found_.find(kHead); spec_.tied_embeddings && head != found_.end()) {
+    found_.try_emplace(std::string(kEmbedding), head->second);
   }
   return std::move(found_);
 }
@@ -258,6 +263,13 @@ Result<std::unique_ptr<Checkpoint>> open_model_checkpoint(const std::filesystem:
                          : fmt::format("{}", fmt::join(names, " or "));
   };
   return std::unique_ptr<Checkpoint>(std::make_unique<ViewCheckpoint>(std::move(files), std::move(stored), names_of));
+}
+
+Result<bool> holds_own_head(const std::filesystem::path& directory, const ModelSpec& spec, Range rows) {
+  LOCKSTEP_TRY(const auto checkpoint, open_model_checkpoint(directory, spec));
+  if (!checkpoint->contains(kHead) || !checkpoint->contains(kEmbedding)) return false;
+  LOCKSTEP_TRY(const bool equal, hold_equal_values(*checkpoint, kHead, kEmbedding, rows));
+  return !equal;
 }
 
 }  // namespace lockstep::checkpoint

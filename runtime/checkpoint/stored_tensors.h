@@ -28,7 +28,14 @@ namespace lockstep::checkpoint {
 /// is a part of, and its `stored_dtype` is "MXFP4" for such weights. The fingerprint is that of the files. Fails as
 /// `open_checkpoint` does, and with `kInvalidArgument` when no tensor of the first layer is there or a fused tensor has
 /// a shape that cannot be divided as `spec` says.
+///
+/// Where a tied model's files hold the head alone, it is also the embedding.
 Result<std::unique_ptr<Checkpoint>> open_model_checkpoint(const std::filesystem::path& directory,
                                                           const ModelSpec& spec);
+
+/// Whether `rows` (of the vocabulary) of the head and of the embedding differ: a tied model's files may hold both, and
+/// transformers ties them only if they are equal. False where one of the two is absent, as it should be. Fails as
+/// `open_model_checkpoint` and when a tensor cannot be read. @blocking (disk)
+Result<bool> holds_own_head(const std::filesystem::path& directory, const ModelSpec& spec, Range rows);
 
 }  // namespace lockstep::checkpoint

@@ -4,12 +4,14 @@
 
 #include <fstream>
 #include <nlohmann/json.hpp>
+#include <span>
 #include <sstream>
 
 #include "launcher/commands/commands.h"
 #include "tests/launcher/tiny_models.h"
 #include "tests/launcher/tiny_weights.h"
 #include "tests/model/hashed_weights.h"
+#include "tests/model/stored_tensor.h"
 
 namespace lockstep::launcher {
 namespace {
@@ -70,6 +72,51 @@ TEST_F(GenerateTest, RunsWhereOneRankAloneHoldsAllKeyValueHeads) {
   GenerateCommand divided = whole;
   divided.model.tp = 3;
   EXPECT_EQ(run(divided)["sequences"], run(whole)["sequences"]);
+}
+
+TEST_F(GenerateTest, UsesTheHeadOfTheFilesWhereTheConfigTiesItToAnotherEmbedding) {
+  Json config = Json::parse(kTinyLlama);
+  config["tie_word_embeddings"] = true;
+  const TinyModel tied(config.dump(), "tied");
+  model::write_hashed_weights(tied.path(), llama_tensors(), /*seed=*/3, {});
+  const Json untied = run(command());
+  for (const int ranks : {1, 2}) {
+    GenerateCommand other = command();
+    other.model.model = tied.path();
+    other.model.tp = ranks;
+    other.draft_model = tied.path();
+    other.generation["num_assistant_tokens"] = "2";
+    const Json json = run(other);
+    EXPECT_EQ(json["sequences"], untied["sequences"]);
+    if (ranks == 1) continue;
+    other.draft_model.reset();
+    EXPECT_EQ(run(other)["memory"]["ranks"][1]["weights"], untied["memory"]["ranks"][1]["weights"]);
+  }
+}
+
+TEST_F(GenerateTest, TiesAHeadThatIsTheEmbeddingAgain) {
+  Json config = Json::parse(kTinyLlama);
+  config["tie_word_embeddings"] = true;
+  const auto run_of = [&](const std::string& name, bool has_head) {
+    const TinyModel model(config.dump(), name);
+    std::vector<model::StoredTensor> tensors;
+    for (const model::HashedTensor& tensor : llama_tensors()) {
+      model::HashedTensor source = tensor;
+      if (tensor.name == "lm_head.weight") source.name = "model.embed_tokens.weight";
+      if (tensor.name == source.name || has_head) {
+        const auto values = model::hashed_tensor(/*seed=*/3, source);
+        const auto bytes = std::as_bytes(std::span(values));
+        tensors.push_back({tensor.name, {DType::kFloat32, tensor.shape}, {bytes.begin(), bytes.end()}});
+      }
+    }
+    model::write_safetensors(model.path() / "model.safetensors", tensors);
+    GenerateCommand command = this->command();
+    command.model.model = model.path();
+    return run(command);
+  };
+  const Json alone = run_of("alone", false), again = run_of("again", true);
+  EXPECT_EQ(again["sequences"], alone["sequences"]);
+  EXPECT_EQ(again["memory"]["ranks"][1]["weights"], alone["memory"]["ranks"][1]["weights"]);
 }
 
 TEST_F(GenerateTest, IsWatchedWithoutChangingTheAnswer) {

@@ -200,9 +200,19 @@ class BadInput(program.Folder):
         wrong = {"model.layers.0.mlp.up_proj.weight": (16, 7)}
         self.expect_refusal(2, "up_proj", "[16,7]", "[16,8]",
                             arguments=("--model", self.tiny_model(shapes=wrong), *rows))
+
+    def test_a_head_beside_a_tied_embedding_is_used_where_it_differs(self):
+        rows = ("--ids-file", self.ids_file([[1, 3], [5, 4, 3]]), "--max-new-tokens", 6, "--ignore-eos")
         other_head = {"lm_head.weight": (12, 8)}
-        self.expect_refusal(3, "lm_head.weight", "tie_word_embeddings",
-                            arguments=("--model", self.tiny_model(shapes=other_head), *rows))
+        answers = {}
+        for name, model in (("tied", self.tiny_model()), ("both", self.tiny_model(shapes=other_head)),
+                            ("untied", self.tiny_model(shapes=other_head, tie_word_embeddings=False))):
+            with jobs.Job(program.PROGRAM, 2, ["--model", model, *map(str, rows), "--json", self.folder / name]) as job:
+                self.assertEqual(job.wait(), 0, job.text())
+                self.assertEqual("set tie_word_embeddings to false" in job.text(), name == "both")
+            answers[name] = json.loads((self.folder / name).read_text())["sequences"]
+        self.assertEqual(answers["both"], answers["untied"])
+        self.assertNotEqual(answers["both"], answers["tied"])
 
     def test_each_mistake_has_its_code_and_says_what_is_wrong(self):
         prompt = ("--prompt", "hello", "--max-new-tokens", "4")

@@ -59,6 +59,7 @@ Result<Plan> make_plan(const BenchCommand& command, const RankContext& context) 
                                 command.shape.prompt_tokens, command.shape.new_tokens, command.repeats, command.warmup,
                                 command.replay, statement_of_plan(context.run, plan)),
                     config_of(command)));
+  LOCKSTEP_TRY_VOID(find_own_head(context, plan.model));
   return plan;
 }
 

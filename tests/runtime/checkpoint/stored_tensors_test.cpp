@@ -4,6 +4,7 @@
 #include <gtest/gtest.h>
 
 #include <cmath>
+#include <cstring>
 #include <functional>
 
 #include "tests/runtime/checkpoint/counting_tensor.h"
@@ -314,6 +315,36 @@ TEST(StoredTensors, AreComparedByTheirCanonicalNames) {
                               .value();
   EXPECT_TRUE(hold_equal_values(*checkpoint, "lm_head.weight", "model.embed_tokens.weight").value());
   EXPECT_FALSE(hold_equal_values(*checkpoint, "lm_head.weight", "model.embed_positions.weight").value());
+}
+
+TEST(OwnHead, IsThereWhereAnyOfTheRowsDiffersFromTheEmbedding) {
+  const TemporaryDirectory directory;
+  const auto own_head = [&](float last, Range rows) {
+    model::StoredTensor head = counting("lm_head.weight", {4, kHidden});
+    std::memcpy(&head.bytes[head.bytes.size() - sizeof last], &last, sizeof last);
+    const auto tensors = {counting("h.0.ln_1.weight", {kHidden}), head, counting("wte.weight", {4, kHidden})};
+    EXPECT_TRUE(open_with(directory, "gpt2", tensors).has_value());
+    return holds_own_head(directory.path(), spec_of("gpt2"), rows).value();
+  };
+  EXPECT_FALSE(own_head(/*last=*/23, {0, 4}));
+  EXPECT_TRUE(own_head(/*last=*/24, {0, 4}));
+  EXPECT_TRUE(own_head(/*last=*/24, {3, 4}));
+  EXPECT_FALSE(own_head(/*last=*/24, {0, 3}));  // another rank's rows
+}
+
+TEST(OwnHead, IsNotThereWhereTheFilesHoldOneOfTheTwo) {
+  const TemporaryDirectory directory;
+  const model::StoredTensor norm = counting("h.0.ln_1.weight", {kHidden});
+  for (const char* name : {"wte.weight", "lm_head.weight"}) {
+    ASSERT_TRUE(open_with(directory, "gpt2", {norm, counting(name, {4, kHidden}, 5)}).has_value());
+    EXPECT_FALSE(holds_own_head(directory.path(), spec_of("gpt2"), {0, 4}).value());
+  }
+  ModelSpec tied = spec_of("gpt2");
+  EXPECT_FALSE(open_model_checkpoint(directory.path(), tied).value()->contains("model.embed_tokens.weight"));
+  tied.tied_embeddings = true;  // the head stands for the embedding
+  const auto checkpoint = open_model_checkpoint(directory.path(), tied).value();
+  expect_matrix(*checkpoint, "model.embed_tokens.weight", {4, kHidden},
+                [](int64_t row, int64_t column) { return static_cast<float>(5 + row * kHidden + column); });
 }
 
 TEST(StoredTensors, ThatAreMissingAreNamedWithWhatWasLookedFor) {
