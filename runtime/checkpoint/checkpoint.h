@@ -77,7 +77,7 @@ class Checkpoint {
 /// model.safetensors.index.json, or else pytorch_model.bin, or else those of pytorch_model.bin.index.json. Fails with
 /// `kNotFound` when none is there; with `kInvalidArgument` when a header is damaged, truncated, overlaps or points
 /// outside its file, or an index names a file or tensor that is not there; with `kUnsupported` when a .bin holds more
-/// than tensors and plain containers, or is older than torch 1.6.
+/// than tensors and plain containers.
 Result<std::unique_ptr<Checkpoint>> open_checkpoint(const std::filesystem::path& directory);
 
 /// Whether the tensors `a` and `b` have one shape and equal values; both must be there, with 1 or 2 dimensions. Only

@@ -9,6 +9,7 @@ struct KnownName {
 };
 constexpr KnownName kCallables[] = {{"collections", "OrderedDict", Callable::kOrderedDict},
                                     {"torch", "Size", Callable::kSize},
+                                    {"torch._utils", "_rebuild_tensor", Callable::kRebuildTensor},
                                     {"torch._utils", "_rebuild_tensor_v2", Callable::kRebuildTensor},
                                     {"torch._utils", "_rebuild_parameter", Callable::kRebuildParameter}};
 

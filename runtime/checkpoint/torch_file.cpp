@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "runtime/checkpoint/json_document.h"
+#include "runtime/checkpoint/old_torch_file.h"
 #include "runtime/checkpoint/stored_type.h"
 #include "runtime/checkpoint/unpickler.h"
 #include "runtime/checkpoint/zip_directory.h"
@@ -15,7 +16,6 @@
 namespace lockstep::checkpoint {
 namespace {
 
-constexpr int64_t kLargestPickle = int64_t{64} << 20;  // bytes
 constexpr std::string_view kPickle = "data.pkl";
 
 using Archive = std::map<std::string, ZipEntry, std::less<>>;
@@ -25,18 +25,6 @@ Error unsupported(const ByteSource& file, std::string_view found, std::string_vi
           fmt::format("[runtime/checkpoint] cannot read {}: found {}, expected {}; convert it with a recent torch: "
                       "torch.save(torch.load(FILE, weights_only=True), FILE)",
                       file.path.string(), found, expected)};
-}
-
-/// Zip archives begin with "PK"; what torch wrote before 1.6 is a bare pickle.
-Result<void> check_format(const ByteSource& file) {
-  std::array<std::byte, 2> start{};
-  if (file.size < 2) return damaged(file.path.string(), fmt::format("found {} bytes, expected a zip", file.size));
-  LOCKSTEP_TRY_VOID(file.read(0, start));
-  if (start[0] == std::byte{0x80}) return unsupported(file, "the format of torch before 1.6", "a zip archive");
-  if (start[0] != std::byte{'P'} || start[1] != std::byte{'K'}) {
-    return damaged(file.path.string(), "found no zip archive, expected what torch.save writes");
-  }
-  return ok();
 }
 
 /// ROOT/ of the one pickle.
@@ -95,11 +83,11 @@ std::optional<Extent> extent_of(const PickledTensor& tensor) {
 }
 
 Result<TensorEntry> entry_of(const ByteSource& file, const std::string& name, const PickledTensor& tensor,
-                             const Archive& archive, const std::string& root) {
+                             const StoragePlaces& storages) {
   const std::string place = fmt::format("{}: tensor {}", file.path.string(), name);
-  const auto storage = archive.find(fmt::format("{}data/{}", root, tensor.storage));
-  if (storage == archive.end()) {
-    return damaged(place, fmt::format("found no storage {}, expected it in the archive", tensor.storage));
+  const auto storage = storages.find(tensor.storage);
+  if (storage == storages.end()) {
+    return damaged(place, fmt::format("found no storage {}, expected it in the file", tensor.storage));
   }
   const StoredType* type = find_stored_type(tensor.dtype);
   LOCKSTEP_CHECK(type != nullptr, tensor.dtype);
@@ -126,20 +114,39 @@ Result<TensorEntry> entry_of(const ByteSource& file, const std::string& name, co
   return entry;
 }
 
-}  // namespace
-
-Result<TensorMap> read_torch_file(const ByteSource& file) {
-  LOCKSTEP_TRY_VOID(check_format(file));
+/// Of a zip archive.
+Result<TorchContents> read_archive(const ByteSource& file) {
   LOCKSTEP_TRY(const Archive archive, read_zip_directory(file));
   LOCKSTEP_TRY(const std::string root, find_root(file, archive));
   LOCKSTEP_TRY_VOID(check_byte_order(file, archive, root));
   const auto pickle_entry = archive.find(fmt::format("{}{}", root, kPickle));
   LOCKSTEP_TRY(const auto pickle, read_entry(file, pickle_entry->second, kPickle, kLargestPickle));
-  LOCKSTEP_TRY(const PickledTensors pickled,
-               unpickle_tensors(pickle, fmt::format("{}: {}", file.path.string(), kPickle)));
+  TorchContents contents;
+  LOCKSTEP_TRY(contents.tensors, unpickle_tensors(pickle, fmt::format("{}: {}", file.path.string(), kPickle)));
+  const std::string folder = root + "data/";
+  for (auto entry = archive.lower_bound(folder); entry != archive.end() && entry->first.starts_with(folder); ++entry) {
+    contents.storages.emplace(entry->first.substr(folder.size()), entry->second);
+  }
+  return contents;
+}
+
+/// Zip archives begin with "PK"; what torch wrote before 1.6 begins with a pickle.
+Result<TorchContents> read_contents(const ByteSource& file) {
+  std::array<std::byte, 2> start{};
+  if (file.size < 2) return damaged(file.path.string(), fmt::format("found {} bytes, expected a zip", file.size));
+  LOCKSTEP_TRY_VOID(file.read(0, start));
+  if (start[0] == std::byte{0x80}) return read_old_torch_file(file);
+  if (start[0] == std::byte{'P'} && start[1] == std::byte{'K'}) return read_archive(file);
+  return damaged(file.path.string(), "found no zip archive, expected what torch.save writes");
+}
+
+}  // namespace
+
+Result<TensorMap> read_torch_file(const ByteSource& file) {
+  LOCKSTEP_TRY(const TorchContents contents, read_contents(file));
   TensorMap tensors;
-  for (const auto& [name, tensor] : pickled) {
-    LOCKSTEP_TRY(TensorEntry entry, entry_of(file, name, tensor, archive, root));
+  for (const auto& [name, tensor] : contents.tensors) {
+    LOCKSTEP_TRY(TensorEntry entry, entry_of(file, name, tensor, contents.storages));
     tensors.emplace(name, std::move(entry));
   }
   return tensors;

@@ -3,7 +3,8 @@
 //   ROOT/data.pkl    what the tensors are: unpickler.h       ROOT/byteorder   "little", if it is there
 //   ROOT/data/KEY    the storages, as they are               other files, of no use here
 //
-// Tensors may share a storage (tied weights) and may be any strided view of it. Private to this folder.
+// or, before that, as old_torch_file.h says. Tensors may share a storage (tied weights) and may be any strided view of
+// it. Private to this folder.
 #pragma once
 
 #include "runtime/checkpoint/byte_source.h"
@@ -12,8 +13,8 @@
 
 namespace lockstep::checkpoint {
 
-/// The tensors of a .bin file. Fails with `kInvalidArgument` when it is damaged and with `kUnsupported` when it is of
-/// the format before torch 1.6, big-endian, compressed, or holds more than tensors and plain containers.
+/// The tensors of a .bin file. Fails with `kInvalidArgument` when it is damaged and with `kUnsupported` when it is
+/// big-endian, compressed, or holds more than tensors and plain containers.
 Result<TensorMap> read_torch_file(const ByteSource& file);
 
 }  // namespace lockstep::checkpoint

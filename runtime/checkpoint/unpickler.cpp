@@ -2,388 +2,107 @@
 
 #include <fmt/format.h>
 
-#include <cstring>
-#include <optional>
-#include <unordered_map>
+#include <algorithm>
 #include <utility>
-
-#include "runtime/checkpoint/json_document.h"
-#include "runtime/checkpoint/pickle_names.h"
 
 namespace lockstep::checkpoint {
 namespace {
 
-constexpr size_t kMostValues = size_t{1} << 22;  // ten times what the largest models have
-constexpr size_t kMostDimensions = 8;
-constexpr size_t kLongestName = 1024;  // of a tensor or storage, so that many of one long name cost little
-constexpr size_t kLongestShownName = 120;
+constexpr size_t kLongestName = 1024;  // of a tensor, so that many of one long name cost little
 
-enum class Kind { kNone, kNumber, kReal, kText, kTuple, kList, kDict, kCallable, kStorageType, kStorage, kTensor };
+/// The pickle of 0x1950a86a20f9469cfc6c.
+constexpr std::string_view kMagic("\x80\x02\x8a\x0a\x6c\xfc\x9c\x46\xf9\x20\x6a\xa8\x50\x19.", 15);
+constexpr int64_t kProtocol = 1001;
 
-/// A value of the program; its parts are other values, by their index. Values are only ever added, so there is nothing
-/// to free and a list may hold itself.
-struct Value {
-  Kind kind = Kind::kNone;
-  int64_t number = 0;           // kNumber and booleans; which callable; elements of a storage; index of a tensor
-  std::string_view text = {};   // kText; key of a storage; element type of a storage type and, for a storage, in parts
-  std::vector<uint32_t> parts;  // of containers: items, or keys and values in turn
-};
-
-/// The stack machine. Each operation takes at least one byte and makes at most one value.
-class Machine {
- public:
-  Machine(std::span<const std::byte> pickle, std::string_view origin) : rest_(pickle), origin_(origin) {}
-
-  Result<PickledTensors> run();
-
- private:
-  // What the program is made of.
-  Error malformed(std::string_view found_and_expected) const { return damaged(origin_, found_and_expected); }
-  Error refused(std::string_view what) const;
-  Result<std::string_view> take(uint64_t size);
-  template <typename T>
-  Result<T> take_number();
-  Result<std::string_view> take_line();
-
-  // The stack, its marks and the memo.
-  Result<void> push(Value value);
-  Result<uint32_t> pop();
-  Result<std::vector<uint32_t>> pop_to_mark();
-  Result<std::vector<uint32_t>> pop_several(size_t count);
-  Result<void> memoize(uint64_t slot);
-  Result<void> recall(uint64_t slot);
-  Value* top() { return stack_.size() > floor() ? &values_[stack_.back()] : nullptr; }
-  size_t floor() const { return marks_.empty() ? 0 : marks_.back(); }
-  const Value& value(uint32_t index) const { return values_[index]; }
-
-  // Operations.
-  Result<void> execute(uint8_t operation);
-  Result<void> execute_rest(uint8_t operation);
-  Result<void> push_text(uint64_t size);
-  Result<void> push_long();
-  Result<void> push_name(std::string_view module, std::string_view name);
-  Result<void> push_stacked_name();
-  Result<void> push_storage();
-  Result<void> push_container(Kind kind, Result<std::vector<uint32_t>> parts);
-  Result<void> add_to(Kind kind, Result<std::vector<uint32_t>> parts);
-  Result<void> call();
-  Result<void> rebuild_tensor(const Value& arguments);
-  Result<void> build();
-  Result<std::vector<int64_t>> dimensions(const Value& tuple) const;
-  Result<PickledTensors> tensors_of(const Value& dict) const;
-
-  std::span<const std::byte> rest_;
-  const std::string_view origin_;
-  std::vector<Value> values_;
-  std::vector<uint32_t> stack_;
-  std::vector<size_t> marks_;  // heights of the stack
-  std::unordered_map<uint64_t, uint32_t> memo_;
-  std::vector<PickledTensor> tensors_;
-};
-
-Error Machine::refused(std::string_view what) const {
-  return {ErrorKind::kUnsupported,
-          fmt::format("[runtime/checkpoint] cannot read {}: found {}, expected tensors and plain containers only; it "
-                      "could run code, so load it where you trust it and save its state dict as safetensors",
-                      origin_, what)};
-}
-
-Result<std::string_view> Machine::take(uint64_t size) {
-  if (size > rest_.size()) return malformed(fmt::format("found {} bytes, expected {} more", rest_.size(), size));
-  const std::string_view bytes(reinterpret_cast<const char*>(rest_.data()), size);
-  rest_ = rest_.subspan(size);
-  return bytes;
-}
-
-template <typename T>
-Result<T> Machine::take_number() {
-  LOCKSTEP_TRY(const std::string_view bytes, take(sizeof(T)));
-  T number;
-  std::memcpy(&number, bytes.data(), sizeof number);
-  return number;
-}
-
-Result<std::string_view> Machine::take_line() {
-  const std::string_view all(reinterpret_cast<const char*>(rest_.data()), rest_.size());
-  const size_t end = all.find('\n');
-  if (end == std::string_view::npos) return malformed("found no end of a name, expected a line");
-  LOCKSTEP_TRY(const std::string_view line, take(end + 1));
-  return line.substr(0, end);
-}
-
-Result<void> Machine::push(Value value) {
-  if (values_.size() == kMostValues) return malformed(fmt::format("found more than {} values", kMostValues));
-  stack_.push_back(static_cast<uint32_t>(values_.size()));
-  values_.push_back(std::move(value));
-  return ok();
-}
-
-Result<uint32_t> Machine::pop() {
-  if (top() == nullptr) return malformed("found an empty stack, expected a value");
-  const uint32_t index = stack_.back();
-  stack_.pop_back();
-  return index;
-}
-
-Result<std::vector<uint32_t>> Machine::pop_several(size_t count) {
-  if (stack_.size() - floor() < count) return malformed(fmt::format("found fewer values than {}", count));
-  std::vector<uint32_t> popped(stack_.end() - static_cast<std::ptrdiff_t>(count), stack_.end());
-  stack_.resize(stack_.size() - count);
-  return popped;
-}
-
-Result<std::vector<uint32_t>> Machine::pop_to_mark() {
-  if (marks_.empty()) return malformed("found no mark, expected one");
-  LOCKSTEP_TRY(std::vector<uint32_t> popped, pop_several(stack_.size() - floor()));
-  marks_.pop_back();
-  return popped;
-}
-
-Result<void> Machine::memoize(uint64_t slot) {
-  if (top() == nullptr) return malformed("found an empty stack, expected a value");
-  memo_[slot] = stack_.back();
-  return ok();
-}
-
-Result<void> Machine::recall(uint64_t slot) {
-  const auto it = memo_.find(slot);
-  if (it == memo_.end()) return malformed(fmt::format("found memo {}, expected one that was set", slot));
-  if (stack_.size() == kMostValues) return malformed(fmt::format("found more than {} values", kMostValues));
-  stack_.push_back(it->second);
-  return ok();
-}
-
-Result<void> Machine::push_text(uint64_t size) {
-  LOCKSTEP_TRY(const std::string_view text, take(size));
-  return push({.kind = Kind::kText, .text = text});
-}
-
-/// A little-endian two's complement number of up to eight bytes.
-Result<void> Machine::push_long() {
-  LOCKSTEP_TRY(const uint8_t size, take_number<uint8_t>());
-  LOCKSTEP_TRY(const std::string_view bytes, take(size));
-  if (size > sizeof(int64_t)) return malformed(fmt::format("found a number of {} bytes, expected at most 8", size));
-  int64_t number = size > 0 && (bytes.back() & 0x80) != 0 ? -1 : 0;
-  std::memcpy(&number, bytes.data(), size);
-  return push({.kind = Kind::kNumber, .number = number});
-}
-
-Result<void> Machine::push_name(std::string_view module, std::string_view name) {
-  if (const std::optional<Callable> callable = find_callable(module, name)) {
-    return push({.kind = Kind::kCallable, .number = static_cast<int64_t>(*callable)});
-  }
-  if (const std::string_view dtype = storage_dtype(module, name); !dtype.empty()) {
-    return push({.kind = Kind::kStorageType, .text = dtype});
-  }
-  return refused(fmt::format("the name {}.{}", module.substr(0, kLongestShownName), name.substr(0, kLongestShownName)));
-}
-
-Result<void> Machine::push_stacked_name() {
-  LOCKSTEP_TRY(const auto names, pop_several(2));
-  if (value(names[0]).kind != Kind::kText || value(names[1]).kind != Kind::kText) {
-    return malformed("found a name that is not text");
-  }
-  return push_name(value(names[0]).text, value(names[1]).text);
-}
-
-/// ("storage", type, key, location, elements): what stands for a storage.
-Result<void> Machine::push_storage() {
-  LOCKSTEP_TRY(const uint32_t index, pop());
-  const Value& id = value(index);
-  const bool right = id.kind == Kind::kTuple && id.parts.size() >= 5 && value(id.parts[0]).kind == Kind::kText &&
-                     value(id.parts[0]).text == "storage" && value(id.parts[1]).kind == Kind::kStorageType &&
-                     value(id.parts[2]).kind == Kind::kText && value(id.parts[2]).text.size() <= kLongestName &&
-                     value(id.parts[4]).kind == Kind::kNumber && value(id.parts[4]).number >= 0;
-  if (!right) return refused("a persistent id that is not (\"storage\", type, key, location, elements)");
-  return push({.kind = Kind::kStorage,
-               .number = value(id.parts[4]).number,
-               .text = value(id.parts[2]).text,
-               .parts = {id.parts[1]}});
-}
-
-Result<void> Machine::push_container(Kind kind, Result<std::vector<uint32_t>> parts) {
-  LOCKSTEP_TRY(std::vector<uint32_t> taken, std::move(parts));
-  return push({.kind = kind, .parts = std::move(taken)});
-}
-
-/// Appends to the list or dict on the stack.
-Result<void> Machine::add_to(Kind kind, Result<std::vector<uint32_t>> parts) {
-  LOCKSTEP_TRY(const std::vector<uint32_t> taken, std::move(parts));
-  Value* container = top();
-  if (container == nullptr || container->kind != kind) return malformed("found items without their list or dict");
-  if (kind == Kind::kDict && taken.size() % 2 != 0) return malformed("found a key without a value");
-  container->parts.insert(container->parts.end(), taken.begin(), taken.end());
-  return ok();
-}
-
-Result<void> Machine::call() {
-  LOCKSTEP_TRY(const auto operands, pop_several(2));
-  const Value& callable = value(operands[0]);
-  const Value& arguments = value(operands[1]);
-  if (callable.kind != Kind::kCallable) return refused("a call of what is not a function");
-  if (arguments.kind != Kind::kTuple) return malformed("found a call without a tuple of arguments");
-  switch (static_cast<Callable>(callable.number)) {
-    case Callable::kOrderedDict:
-      if (!arguments.parts.empty()) return refused("collections.OrderedDict with arguments");
-      return push({.kind = Kind::kDict});
-    case Callable::kSize:
-      if (arguments.parts.size() != 1 || value(arguments.parts[0]).kind != Kind::kTuple) {
-        return malformed("found torch.Size of what is not a tuple");
-      }
-      stack_.push_back(arguments.parts[0]);
-      return ok();
-    case Callable::kRebuildTensor: return rebuild_tensor(arguments);
-    case Callable::kRebuildParameter:
-      if (arguments.parts.empty() || value(arguments.parts[0]).kind != Kind::kTensor) {
-        return malformed("found a parameter that is not a tensor");
-      }
-      stack_.push_back(arguments.parts[0]);
-      return ok();
-  }
-  return refused("a call");
-}
-
-Result<std::vector<int64_t>> Machine::dimensions(const Value& tuple) const {
-  if (tuple.kind != Kind::kTuple || tuple.parts.size() > kMostDimensions) {
-    return malformed(fmt::format("found a tensor's shape that is not a tuple of at most {}", kMostDimensions));
-  }
-  std::vector<int64_t> numbers;
-  for (const uint32_t part : tuple.parts) {
-    if (value(part).kind != Kind::kNumber || value(part).number < 0) {
-      return malformed("found a dimension or stride that is not a whole number");
-    }
-    numbers.push_back(value(part).number);
-  }
-  return numbers;
-}
-
-/// (storage, first element, shape, strides, requires_grad, backward hooks[, metadata])
-Result<void> Machine::rebuild_tensor(const Value& arguments) {
-  const std::vector<uint32_t>& parts = arguments.parts;
-  if (parts.size() < 4 || value(parts[0]).kind != Kind::kStorage || value(parts[1]).kind != Kind::kNumber ||
-      value(parts[1]).number < 0) {
-    return malformed("found a tensor without storage and offset");
-  }
-  const Value& storage = value(parts[0]);
-  PickledTensor tensor{.storage = std::string(storage.text),
-                       .dtype = value(storage.parts[0]).text,
-                       .storage_elements = storage.number,
-                       .first = value(parts[1]).number};
-  LOCKSTEP_TRY(tensor.shape, dimensions(value(parts[2])));
-  LOCKSTEP_TRY(tensor.strides, dimensions(value(parts[3])));
-  if (tensor.shape.size() != tensor.strides.size()) return malformed("found a tensor with too few or many strides");
-  tensors_.push_back(std::move(tensor));
-  return push({.kind = Kind::kTensor, .number = static_cast<int64_t>(tensors_.size()) - 1});
-}
-
-/// The attributes of an OrderedDict (`_metadata` of a state dict): plain values that nobody needs.
-Result<void> Machine::build() {
-  LOCKSTEP_TRY(const uint32_t state, pop());
-  if (top() == nullptr || top()->kind != Kind::kDict || value(state).kind != Kind::kDict) {
-    return refused("the state of an object");
-  }
-  return ok();
-}
-
-/// The operations that torch.save uses (protocol 2). One line each: a table in the form of a switch.
-Result<void> Machine::execute(uint8_t operation) {
-  switch (operation) {
-    case '(': marks_.push_back(stack_.size()); return ok();
-    case 'N': return push({.kind = Kind::kNone});
-    case 0x88: return push({.kind = Kind::kNumber, .number = 1});
-    case 0x89: return push({.kind = Kind::kNumber, .number = 0});
-    case '}': return push({.kind = Kind::kDict});
-    case ']': return push({.kind = Kind::kList});
-    case ')': return push({.kind = Kind::kTuple});
-    case 't': return push_container(Kind::kTuple, pop_to_mark());
-    case 0x85: return push_container(Kind::kTuple, pop_several(1));
-    case 0x86: return push_container(Kind::kTuple, pop_several(2));
-    case 0x87: return push_container(Kind::kTuple, pop_several(3));
-    case 'a': return add_to(Kind::kList, pop_several(1));
-    case 'e': return add_to(Kind::kList, pop_to_mark());
-    case 's': return add_to(Kind::kDict, pop_several(2));
-    case 'u': return add_to(Kind::kDict, pop_to_mark());
-    case 'Q': return push_storage();
-    case 'R': return call();
-    case 'b': return build();
-    case 0x93: return push_stacked_name();
-    case 0x94: return memoize(memo_.size());
-    case 0x8a: return push_long();
-    default: return execute_rest(operation);
-  }
-}
-
-/// The operations with an operand in the program.
-Result<void> Machine::execute_rest(uint8_t operation) {
-  const auto number = [this](auto result) -> Result<void> {
-    LOCKSTEP_TRY(const auto taken, std::move(result));
-    return push({.kind = Kind::kNumber, .number = taken});
-  };
-  const auto with = [this](auto operand, Result<void> (Machine::*next)(uint64_t)) -> Result<void> {
-    LOCKSTEP_TRY(const auto taken, std::move(operand));
-    return (this->*next)(taken);
-  };
-  switch (operation) {
-    case 'K': return number(take_number<uint8_t>());
-    case 'M': return number(take_number<uint16_t>());
-    case 'J': return number(take_number<int32_t>());
-    case 'X': return with(take_number<uint32_t>(), &Machine::push_text);
-    case 0x8c: return with(take_number<uint8_t>(), &Machine::push_text);
-    case 0x8d: return with(take_number<uint64_t>(), &Machine::push_text);
-    case 'q': return with(take_number<uint8_t>(), &Machine::memoize);
-    case 'r': return with(take_number<uint32_t>(), &Machine::memoize);
-    case 'h': return with(take_number<uint8_t>(), &Machine::recall);
-    case 'j': return with(take_number<uint32_t>(), &Machine::recall);
-    case 'G': {
-      LOCKSTEP_TRY_VOID(take(sizeof(double)));
-      return push({.kind = Kind::kReal});
-    }
-    case 0x95: {  // how long the next frame is
-      LOCKSTEP_TRY_VOID(take(sizeof(uint64_t)));
-      return ok();
-    }
-    case 'c': {
-      LOCKSTEP_TRY(const std::string_view module, take_line());
-      LOCKSTEP_TRY(const std::string_view name, take_line());
-      return push_name(module, name);
-    }
-    default: return refused(fmt::format("the pickle operation 0x{:02x}", operation));
-  }
-}
-
-Result<PickledTensors> Machine::tensors_of(const Value& dict) const {
+Result<PickledTensors> tensors_of(const PickleMachine& machine, uint32_t result) {
+  const PickleValue& dict = machine.value(result);
+  if (dict.kind != PickleKind::kDict)
+    return machine.malformed("found a pickle that is not a dict, expected a state dict");
   PickledTensors tensors;
   for (size_t i = 0; i + 1 < dict.parts.size(); i += 2) {
-    const Value& key = value(dict.parts[i]);
-    const Value& held = value(dict.parts[i + 1]);
-    if (key.kind != Kind::kText || held.kind != Kind::kTensor) continue;
+    const PickleValue& key = machine.value(dict.parts[i]);
+    const PickleValue& held = machine.value(dict.parts[i + 1]);
+    if (key.kind != PickleKind::kText || held.kind != PickleKind::kTensor) continue;
     if (key.text.size() > kLongestName) {
-      return malformed(fmt::format("found a name of {} bytes, expected at most {}", key.text.size(), kLongestName));
+      return machine.malformed(
+          fmt::format("found a name of {} bytes, expected at most {}", key.text.size(), kLongestName));
     }
-    tensors.insert_or_assign(std::string(key.text), tensors_[static_cast<size_t>(held.number)]);
+    tensors.insert_or_assign(std::string(key.text), machine.tensor(held));
   }
   return tensors;
 }
 
-Result<PickledTensors> Machine::run() {
-  LOCKSTEP_TRY(const std::string_view start, take(2));
-  if (start[0] != '\x80' || start[1] < 2 || start[1] > 5) {
-    return malformed("found no pickle of protocol 2 to 5");
+/// The storages that the program named, by key.
+Result<std::map<std::string_view, PickledStorage>> storages_of(const PickleMachine& machine) {
+  std::map<std::string_view, PickledStorage> storages;
+  for (const PickleValue& value : machine.values()) {
+    if (value.kind != PickleKind::kStorage) continue;
+    const PickledStorage storage{std::string(value.text), machine.value(value.parts[0]).text, value.number};
+    const auto [known, is_new] = storages.try_emplace(value.text, storage);
+    if (!is_new && (known->second.dtype != storage.dtype || known->second.elements != storage.elements)) {
+      return machine.malformed(fmt::format("found the storage {} with two types or sizes", storage.key));
+    }
   }
-  while (true) {
-    LOCKSTEP_TRY(const uint8_t operation, take_number<uint8_t>());
-    if (operation == '.') break;
-    LOCKSTEP_TRY_VOID(execute(operation));
+  return storages;
+}
+
+/// Whether `start` begins as such files do. Another pickle could be anything.
+Result<void> check_magic(std::span<const std::byte> start, const PickleMachine& machine) {
+  const std::string_view text(reinterpret_cast<const char*>(start.data()), std::min(start.size(), kMagic.size()));
+  if (text == kMagic) return ok();
+  if (kMagic.starts_with(text)) return machine.malformed("found the file's end in its first pickle");
+  return machine.refused("a bare pickle");
+}
+
+Result<void> check_protocol(const PickleMachine& machine, uint32_t result) {
+  const PickleValue& protocol = machine.value(result);
+  if (protocol.kind == PickleKind::kNumber && protocol.number == kProtocol) return ok();
+  return machine.malformed(fmt::format("found another protocol than {}", kProtocol));
+}
+
+/// Each of `storages` once, in the order of the list of their keys.
+Result<std::vector<PickledStorage>> in_order(const PickleMachine& keys, uint32_t result,
+                                             std::map<std::string_view, PickledStorage> storages) {
+  std::vector<PickledStorage> ordered;
+  for (const uint32_t part : keys.value(result).parts) {
+    const auto found = storages.find(keys.value(part).text);
+    if (found == storages.end()) {
+      return keys.malformed(
+          fmt::format("found the storage {:.40}, expected one that a tensor has", keys.value(part).text));
+    }
+    ordered.push_back(std::move(found->second));
+    storages.erase(found);
   }
-  LOCKSTEP_TRY(const uint32_t result, pop());
-  if (value(result).kind != Kind::kDict) return malformed("found a pickle that is not a dict, expected a state dict");
-  return tensors_of(value(result));
+  if (storages.empty()) return ordered;
+  return keys.malformed(fmt::format("found no storage {:.40} in the list of storages", storages.begin()->first));
 }
 
 }  // namespace
 
 Result<PickledTensors> unpickle_tensors(std::span<const std::byte> pickle, std::string_view origin) {
-  return Machine(pickle, origin).run();
+  PickleMachine machine(pickle, origin);
+  LOCKSTEP_TRY(const uint32_t dict, machine.run());
+  return tensors_of(machine, dict);
+}
+
+Result<OldTorchPickles> unpickle_old_file(std::span<const std::byte> start, std::string_view origin) {
+  PickleMachine protocol(start.subspan(std::min(start.size(), kMagic.size())), origin);
+  LOCKSTEP_TRY_VOID(check_magic(start, protocol));
+  LOCKSTEP_TRY(const uint32_t version, protocol.run());
+  LOCKSTEP_TRY_VOID(check_protocol(protocol, version));
+  PickleMachine facts(protocol.rest(),
+                      origin);  // of the machine that wrote the file: its bytes are little-endian anyway
+  LOCKSTEP_TRY_VOID(facts.run());
+  PickleMachine dict(facts.rest(), origin);
+  LOCKSTEP_TRY(const uint32_t state, dict.run());
+  OldTorchPickles pickles;
+  LOCKSTEP_TRY(pickles.tensors, tensors_of(dict, state));
+  LOCKSTEP_TRY(auto storages, storages_of(dict));
+  PickleMachine keys(dict.rest(), origin);
+  LOCKSTEP_TRY(const uint32_t list, keys.run());
+  LOCKSTEP_TRY(pickles.storages, in_order(keys, list, std::move(storages)));
+  pickles.bytes = std::ssize(start) - std::ssize(keys.rest());
+  return pickles;
 }
 
 }  // namespace lockstep::checkpoint

@@ -115,6 +115,7 @@ struct Files {
 void PrintTo(const Files& files, std::ostream* out) { *out << files.description; }
 
 constexpr Files kFiles[] = {{"one_bin", "bin", {.format = Format::kTorch}},
+                            {"old_bin", "bin, before torch 1.6", {.format = Format::kOldTorch}},
                             {"sharded_bin", "bin, sharded", {.files = 3, .format = Format::kTorch}},
                             {"one_safetensors", "safetensors", {}},
                             {"sharded_safetensors", "safetensors, sharded", {.files = 3}}};

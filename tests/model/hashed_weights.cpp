@@ -54,6 +54,7 @@ void write_text(const std::filesystem::path& path, std::string_view text) {
 
 void write_file(const std::filesystem::path& path, const std::vector<StoredTensor>& tensors, Format format) {
   if (format == Format::kTorch) return write_torch_file(path, tensors);
+  if (format == Format::kOldTorch) return write_old_torch_file(path, tensors);
   write_safetensors(path, tensors);
 }
 
@@ -82,7 +83,7 @@ std::vector<uint8_t> hashed_bytes(uint64_t seed, const HashedTensor& tensor) {
 void write_hashed_weights(const std::filesystem::path& directory, const std::vector<HashedTensor>& tensors,
                           uint64_t seed, HashedModelLayout layout) {
   LOCKSTEP_CHECK(layout.files >= 1, layout.files);
-  const bool torch = layout.format == Format::kTorch;
+  const bool torch = layout.format != Format::kSafetensors;
   const std::string stem = torch ? "pytorch_model" : "model", extension = torch ? ".bin" : ".safetensors";
   std::vector<std::vector<StoredTensor>> shards(static_cast<size_t>(layout.files));
   for (size_t i = 0; i < tensors.size(); ++i) {

@@ -51,7 +51,7 @@ std::vector<uint8_t> hashed_bytes(uint64_t seed, const HashedTensor& tensor);
 
 /// How a checkpoint is laid out on disk.
 struct HashedModelLayout {
-  enum class Format { kSafetensors, kTorch };  // model.safetensors, or pytorch_model.bin
+  enum class Format { kSafetensors, kTorch, kOldTorch };  // model.safetensors, or pytorch_model.bin of either format
 
   DType dtype = DType::kFloat32;  // of the floats
   int files = 1;                  // more: shards and an index, tensors dealt out in turn

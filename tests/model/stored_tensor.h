@@ -1,4 +1,4 @@
-// Checkpoint files as other programs write them, from tensors in memory: safetensors, and the zip archive of
+// Checkpoint files as other programs write them, from tensors in memory: safetensors, and both formats of
 // torch.save.
 #pragma once
 
@@ -25,5 +25,8 @@ void write_safetensors(const std::filesystem::path& path, const std::vector<Stor
 /// 2) of an OrderedDict of tensors, with the `_metadata` of a module's state dict, and one member per storage, aligned
 /// to 64 bytes.
 void write_torch_file(const std::filesystem::path& path, const std::vector<StoredTensor>& tensors);
+
+/// Writes what torch before 1.6 wrote (`_use_new_zipfile_serialization=False`): five pickles and the storages.
+void write_old_torch_file(const std::filesystem::path& path, const std::vector<StoredTensor>& tensors);
 
 }  // namespace lockstep::model

@@ -182,9 +182,12 @@ std::vector<int64_t> row_major_strides(const Shape& shape) {
   return strides;
 }
 
-/// _rebuild_tensor_v2(('storage', class, key, 'cpu', elements) as persistent id, offset, size, stride, requires_grad,
-/// OrderedDict())
-void pickle_tensor(Pickler& pickler, const TensorType& type, size_t key) {
+/// Whether a pickle stands in an archive or, as before torch 1.6, in front of the storages.
+enum class Container { kArchive, kPickles };
+
+/// _rebuild_tensor_v2(('storage', class, key, 'cpu', elements[, view]) as persistent id, offset, size, stride,
+/// requires_grad, OrderedDict())
+void pickle_tensor(Pickler& pickler, const TensorType& type, size_t key, Container container) {
   pickler.global("torch._utils\n_rebuild_tensor_v2\n");
   pickler.op('(');  // MARK
   pickler.op('(');
@@ -193,8 +196,9 @@ void pickle_tensor(Pickler& pickler, const TensorType& type, size_t key) {
   pickler.text(std::to_string(key));
   pickler.text("cpu");
   pickler.integer(type.shape.elements());
-  pickler.memoised('t');  // TUPLE
-  pickler.op('Q');        // BINPERSID
+  if (container == Container::kPickles) pickler.op('N');  // NONE: not a part of another storage
+  pickler.memoised('t');                                  // TUPLE
+  pickler.op('Q');                                        // BINPERSID
   pickler.integer(0);
   pickler.integers(type.shape.dims());
   pickler.integers(row_major_strides(type.shape));
@@ -204,14 +208,14 @@ void pickle_tensor(Pickler& pickler, const TensorType& type, size_t key) {
   pickler.memoised('R');  // REDUCE
 }
 
-std::string pickled(const std::vector<StoredTensor>& tensors) {
+std::string pickled(const std::vector<StoredTensor>& tensors, Container container) {
   LOCKSTEP_CHECK(tensors.size() >= 2 && tensors.size() <= 1000, tensors.size());  // one SETITEMS
   Pickler pickler;
   pickler.empty_ordered_dict();
   pickler.op('(');  // MARK
   for (size_t i = 0; i < tensors.size(); ++i) {
     pickler.text(tensors[i].name);
-    pickle_tensor(pickler, tensors[i].type, i);
+    pickle_tensor(pickler, tensors[i].type, i, container);
   }
   pickler.op('u');        // SETITEMS
   pickler.memoised('}');  // EMPTY_DICT: the attributes of the OrderedDict
@@ -225,11 +229,32 @@ std::string pickled(const std::vector<StoredTensor>& tensors) {
   return pickler.finish();
 }
 
+/// {'protocol_version': 1001, 'little_endian': True, 'type_sizes': {'short': 2, 'int': 4, 'long': 4}}
+std::string pickled_machine() {
+  Pickler pickler;
+  pickler.memoised('}');
+  pickler.op('(');
+  pickler.text("protocol_version");
+  pickler.integer(1001);
+  pickler.text("little_endian");
+  pickler.op('\x88');  // NEWTRUE
+  pickler.text("type_sizes");
+  pickler.memoised('}');
+  pickler.op('(');
+  for (const auto& [type, size] : {std::pair{"short", 2}, {"int", 4}, {"long", 4}}) {
+    pickler.text(type);
+    pickler.integer(size);
+  }
+  pickler.op('u');
+  pickler.op('u');
+  return pickler.finish();
+}
+
 }  // namespace
 
 void write_torch_file(const std::filesystem::path& path, const std::vector<StoredTensor>& tensors) {
   ZipArchive archive(path.stem().string());
-  archive.add("data.pkl", pickled(tensors));
+  archive.add("data.pkl", pickled(tensors, Container::kArchive));
   archive.add(".format_version", "1");
   archive.add(".storage_alignment", "64");
   archive.add("byteorder", "little");
@@ -240,6 +265,28 @@ void write_torch_file(const std::filesystem::path& path, const std::vector<Store
   archive.add("version", "3\n");
   archive.add(".data/serialization_id", std::string(40, '0'));
   archive.write(path);
+}
+
+void write_old_torch_file(const std::filesystem::path& path, const std::vector<StoredTensor>& tensors) {
+  std::map<std::string, const StoredTensor*> by_key;  // in the order of torch: as texts
+  for (size_t i = 0; i < tensors.size(); ++i) by_key[std::to_string(i)] = &tensors[i];
+  Pickler magic, protocol, keys;
+  magic.op('\x8a');  // LONG1
+  for (const char byte : std::string("\x0a\x6c\xfc\x9c\x46\xf9\x20\x6a\xa8\x50\x19")) magic.op(byte);
+  protocol.integer(1001);
+  keys.memoised(']');  // EMPTY_LIST
+  keys.op('(');
+  for (const auto& [key, tensor] : by_key) keys.text(key);
+  keys.op('e');  // APPENDS
+  std::string all =
+      magic.finish() + protocol.finish() + pickled_machine() + pickled(tensors, Container::kPickles) + keys.finish();
+  for (const auto& [key, tensor] : by_key) {
+    put(all, static_cast<uint64_t>(tensor->type.shape.elements()), 8);
+    all.append(reinterpret_cast<const char*>(tensor->bytes.data()), tensor->bytes.size());
+  }
+  std::ofstream file(path, std::ios::binary);
+  file << all;
+  LOCKSTEP_CHECK(file.good(), path.string());
 }
 
 }  // namespace lockstep::model

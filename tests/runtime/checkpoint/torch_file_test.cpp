@@ -107,11 +107,6 @@ TEST(TorchFile, RefusesCodeByItsName) {
 }
 
 TEST(TorchFile, SaysHowToConvertWhatItCannotRead) {
-  expect_refused(
-      "\x80\x02\x8a\x0al\xfc\x9c"
-      "F\xf9 j\xa8P\x19.",
-      ErrorKind::kUnsupported,
-      "found the format of torch before 1.6, expected a zip archive; convert it with a recent torch");
   std::vector<ZippedFile> files = archive_of(pickle::state_dict({}));
   files[1].bytes = "big";
   expect_refused(zip_of(files), ErrorKind::kUnsupported, "not little-endian");
@@ -166,6 +161,93 @@ TEST(TorchFile, RefusesEveryPieceOfAFile) {
       };
       EXPECT_FALSE(read_torch_file({"x.bin", static_cast<int64_t>(size), read}).has_value()) << size;
     }
+  }
+}
+
+// ---- before torch 1.6 ----
+
+/// A storage: 0 to 11.
+const std::string kTwelveNumbers = [] {
+  const std::vector<std::byte> values = counting("0", {12}).bytes;
+  return std::string(reinterpret_cast<const char*>(values.data()), values.size());
+}();
+
+TEST(OldTorchFile, HoldsViewsOfItsStoragesInTheOrderOfTheirKeys) {
+  const pickle::Storage first{"FloatStorage", "94500235958640", 12}, second{"FloatStorage", "94500235958528", 2};
+  const std::string two(8, '\0');
+  const std::string bytes = old_bin_of(pickle::state_dict({{"whole", pickle::tensor(first, 0, {3, 4}, {4, 1})},
+                                                           {"zeros", pickle::tensor(second, 0, {2}, {1})},
+                                                           {"turned", pickle::tensor(first, 0, {4, 3}, {1, 4})},
+                                                           {"row", pickle::tensor(first, 4, {4}, {1})}}),
+                                       {{second.key, two}, {first.key, kTwelveNumbers}});
+  const TemporaryDirectory directory;
+  directory.write("pytorch_model.bin", bytes);
+  const auto checkpoint = open_checkpoint(directory.path()).value();
+  EXPECT_THAT(read_all(*checkpoint, "whole", {3, 4}), ElementsAre(0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11));
+  EXPECT_THAT(read_all(*checkpoint, "turned", {4, 3}), ElementsAre(0, 4, 8, 1, 5, 9, 2, 6, 10, 3, 7, 11));
+  EXPECT_THAT(read_all(*checkpoint, "row", {4}), ElementsAre(4, 5, 6, 7));
+  EXPECT_THAT(read_all(*checkpoint, "zeros", {2}), ElementsAre(0, 0));
+}
+
+TEST(OldTorchFile, KnowsTheSpellingsOfItsTime) {
+  const std::string tensor =
+      pickle::call(pickle::name("torch._utils", "_rebuild_tensor"),
+                   {pickle::storage_with_view(kFloats), pickle::number(2), pickle::numbers({2}), pickle::numbers({1})});
+  const TemporaryDirectory directory;
+  directory.write("pytorch_model.bin", old_bin_of(pickle::state_dict({{"w", tensor}}), {{"0", kTwelveNumbers}}));
+  EXPECT_THAT(read_all(*open_checkpoint(directory.path()).value(), "w", {2}), ElementsAre(2, 3));
+}
+
+TEST(OldTorchFile, IsReadOnlyWhereATensorLies) {
+  const pickle::Storage large{"FloatStorage", "1", int64_t{1} << 20};
+  const std::string bytes = old_bin_of(pickle::state_dict({{"w", pickle::tensor(kFloats, 0, {12}, {1})},
+                                                           {"large", pickle::tensor(large, 0, {large.elements}, {1})}}),
+                                       {{"1", std::string(4 * large.elements, 'x')}, {"0", kTwelveNumbers}});
+  const TemporaryDirectory directory;
+  directory.write("pytorch_model.bin", bytes);
+  const auto checkpoint = open_checkpoint(directory.path()).value();
+  EXPECT_LE(checkpoint->bytes_read(), (int64_t{1} << 20) + 64);
+  EXPECT_EQ(read_all(*checkpoint, "w", {12}).back(), 11);
+}
+
+TEST(OldTorchFile, MayHaveAPickleLongerThanTheFirstLook) {
+  std::vector<std::pair<std::string, std::string>> items = {{"w", pickle::tensor(kFloats, 0, {12}, {1})}};
+  for (int i = 0; i < 1500; ++i) items.emplace_back(fmt::format("{}{}", std::string(900, 'n'), i), pickle::number(i));
+  const TemporaryDirectory directory;
+  directory.write("pytorch_model.bin", old_bin_of(pickle::state_dict(items), {{"0", kTwelveNumbers}}));
+  EXPECT_EQ(read_all(*open_checkpoint(directory.path()).value(), "w", {12}).back(), 11);
+}
+
+TEST(OldTorchFile, RefusesWhatIsNotOne) {
+  const std::string dict = pickle::state_dict({{"w", pickle::tensor(kFloats, 0, {12}, {1})}});
+  const auto refused = [](const std::string& bytes, ErrorKind kind, const std::string& words) {
+    expect_refused(bytes, kind, words);
+  };
+  const ErrorKind damaged = ErrorKind::kInvalidArgument, refusal = ErrorKind::kUnsupported;
+  refused(dict, refusal, "found a bare pickle");
+  refused(
+      old_bin_of(pickle::state_dict({{"w", pickle::call(pickle::name("os", "system"), {pickle::text("true")})}}), {}),
+      refusal, "found the name os.system");
+  const std::string view = pickle::tuple({pickle::text("9"), pickle::number(4), pickle::number(8)});
+  const std::string part = pickle::tuple({pickle::text("storage"), pickle::name("torch", "FloatStorage"),
+                                          pickle::text("0"), pickle::text("cpu"), pickle::number(12), view}) +
+                           "Q";
+  refused(old_bin_of(pickle::state_dict({{"w", part}}), {{"0", kTwelveNumbers}}), refusal, "a view of a storage");
+  refused(old_bin_of(dict, {}), damaged, "found no storage 0 in the list");
+  refused(old_bin_of(dict, {{"0", kTwelveNumbers}, {"1", ""}}), damaged, "found the storage 1, expected one");
+  refused(old_bin_of(dict, {{"0", kTwelveNumbers.substr(4)}}), damaged, "storage 0: found 11 elements, expected 12");
+  const pickle::Storage other{"HalfStorage", "0", 12};
+  refused(old_bin_of(pickle::state_dict(
+                         {{"w", pickle::tensor(kFloats, 0, {12}, {1})}, {"v", pickle::tensor(other, 0, {12}, {1})}}),
+                     {{"0", kTwelveNumbers}}),
+          damaged, "found the storage 0 with two types or sizes");
+}
+
+TEST(OldTorchFile, RefusesEveryPieceOfAFile) {
+  const std::string whole =
+      old_bin_of(pickle::state_dict({{"w", pickle::tensor(kFloats, 0, {12}, {1})}}), {{"0", kTwelveNumbers}});
+  for (size_t size = 0; size < whole.size(); ++size) {
+    expect_refused(whole.substr(0, size), ErrorKind::kInvalidArgument, "found");
   }
 }
 

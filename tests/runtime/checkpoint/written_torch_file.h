@@ -4,6 +4,7 @@
 #include <cstdint>
 #include <string>
 #include <string_view>
+#include <utility>
 #include <vector>
 
 namespace lockstep::checkpoint {
@@ -102,5 +103,26 @@ inline std::string state_dict(const std::vector<std::pair<std::string, std::stri
   return pickled + "u" + kStop;
 }
 
+/// A storage with the view of all of it, as old files name them.
+inline std::string storage_with_view(const Storage& of) {
+  const std::string view = tuple({text(of.key), number(0), number(of.elements)});
+  return tuple({text("storage"), name("torch", of.type), text(of.key), text("cpu"), number(of.elements), view}) + "Q";
+}
+
 }  // namespace pickle
+
+/// The bytes of a file of torch before 1.6: `dict` is a whole pickle, `storages` are keys and bytes of 4-byte elements.
+inline std::string old_bin_of(const std::string& dict,
+                              const std::vector<std::pair<std::string, std::string>>& storages) {
+  using namespace pickle;
+  const std::string magic("\x8a\x0a\x6c\xfc\x9c\x46\xf9\x20\x6a\xa8\x50\x19", 12);
+  std::string keys, data;
+  for (const auto& [key, bytes] : storages) {
+    keys += text(key);
+    data += little_endian(static_cast<int64_t>(bytes.size() / 4)) + bytes;
+  }
+  const std::string facts = "}(" + text("protocol_version") + number(1001) + text("little_endian") + "\x88u";
+  return kProtocol + magic + kStop + kProtocol + number(1001) + kStop + kProtocol + facts + kStop + dict + kProtocol +
+         "](" + keys + "e" + kStop + data;
+}
 }  // namespace lockstep::checkpoint
