@@ -29,8 +29,10 @@ void add_generate(CLI::App& parent, GenerateCommand& command) {
       ->type_name("TEXT");
   begin_section(app,
                 "Generation, as in Hugging Face's GenerationConfig (defaults: the model's generation_config.json)");
-  app.add_option("--max-new-tokens", command.max_new_tokens,
-                 "Most new tokens; default: until an end token or the slot's capacity")
+  app.add_option(
+         "--max-new-tokens", command.max_new_tokens,
+         "Most new tokens; default: the length of generation_config.json, if it has one, else until an end token "
+         "or the slot's capacity")
       ->check(CLI::Range(1, 1 << 24))
       ->type_name("N");
   add_generation_options(app, command);

@@ -86,13 +86,17 @@ Error contradiction(const std::string& found, std::string_view expected) {
 std::optional<int64_t> TokenWish::of(int64_t length) const {
   if (max_new_tokens) return *max_new_tokens;
   if (max_length) return *max_length - length;
-  return by_file;
+  if (file_max_new_tokens) return *file_max_new_tokens;
+  if (file_max_length) return *file_max_length - length;
+  return std::nullopt;
 }
 
 TokenWish token_wish(const GenerateCommand& command, const generation::GenerationConfig& config) {
+  const bool is_option = command.generation.contains("max_length");
   return {.max_new_tokens = command.max_new_tokens,
-          .max_length = command.generation.contains("max_length") ? config.max_length : std::nullopt,
-          .by_file = config.max_new_tokens};
+          .max_length = is_option ? config.max_length : std::nullopt,
+          .file_max_new_tokens = config.max_new_tokens,
+          .file_max_length = is_option ? std::nullopt : config.max_length};
 }
 
 int64_t longer_length(const Prompt& prompt) { return std::max(std::ssize(prompt.ids), std::ssize(prompt.negative)); }
@@ -122,8 +126,10 @@ Result<int32_t> budget_of(const TokenWish& wish, const Prompt& prompt, size_t ro
   }
   const int64_t asked = wish.of(std::ssize(prompt.ids)).value_or(room);
   if (asked >= 1) return static_cast<int32_t>(std::min(asked, room));
-  return does_not_fit(row, std::ssize(prompt.ids), "--max-length", wish.max_length.value_or(0),
-                      "a length beyond the prompt's; raise it, or say --max-new-tokens");
+  return does_not_fit(row, std::ssize(prompt.ids),
+                      wish.max_length ? "--max-length" : "the max_length of generation_config.json",
+                      wish.max_length ? *wish.max_length : wish.file_max_length.value_or(0),
+                      "a length beyond the prompt's; raise it, or give --max-new-tokens");
 }
 
 Result<void> plan_drafts(const GenerateCommand& command, const generation::GenerationConfig& config,

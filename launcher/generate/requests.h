@@ -49,13 +49,16 @@ Error contradiction(const std::string& found, std::string_view expected);
 struct TokenWish {
   std::optional<int32_t> max_new_tokens;  // --max-new-tokens, or a row's own
   std::optional<int32_t> max_length;      // --max-length: prompt included
-  std::optional<int32_t> by_file;         // max_new_tokens of generation_config.json
+  // of generation_config.json
+  std::optional<int32_t> file_max_new_tokens;
+  std::optional<int32_t> file_max_length;
 
   /// Of a prompt of `length` tokens; empty: as many as fit.
   std::optional<int64_t> of(int64_t length) const;
 };
 
-/// A greatest length in generation_config.json does not count: many files carry Hugging Face's old default of 20.
+/// As transformers has it, except that a sequence runs until EOS or capacity where nothing says a length (there: 20 new
+/// tokens), and that --max-length overrides a max_new_tokens of the file.
 TokenWish token_wish(const GenerateCommand& command, const generation::GenerationConfig& config);
 
 /// Tokens of a prompt or of its negative one, which runs beside it: the longer.

@@ -186,6 +186,25 @@ TEST_F(JobTest, CountsThePromptToTheGreatestLength) {
   EXPECT_EQ(job(longest).requests[0].request.parameters.max_new_tokens, 2);
 }
 
+TEST_F(JobTest, TakesTheLengthOfTheModelsFileWhereNoOptionGivesOne) {
+  model_.write("generation_config.json", R"({"max_length": 10})");
+  const auto budget_of = [this](const GenerateCommand& command) {
+    return job(command).requests[0].request.parameters.max_new_tokens;
+  };
+  EXPECT_EQ(budget_of(command()), 5);  // --max-new-tokens goes before it
+  GenerateCommand open = command();
+  open.max_new_tokens.reset();
+  EXPECT_EQ(budget_of(open), 10 - 3);
+  GenerateCommand longest = open;
+  longest.generation["max_length"] = "12";
+  EXPECT_EQ(budget_of(longest), 12 - 3);
+  model_.write("generation_config.json", R"({"max_length": 10, "max_new_tokens": 4})");
+  EXPECT_EQ(budget_of(open), 4);
+  EXPECT_EQ(budget_of(longest), 12 - 3);
+  model_.write("generation_config.json", R"({"max_length": 3})");
+  expect_refused(open, "found 3 tokens and the max_length of generation_config.json 3, expected a length beyond");
+}
+
 TEST_F(JobTest, RefusesWhatDoesNotFitTheSlots) {
   GenerateCommand small = command();
   small.model.max_seq_len = 6;
