@@ -29,22 +29,26 @@ Result<std::vector<int32_t>> read_ids(const json& value, std::string_view origin
   return ids;
 }
 
-/// The ids whose mask is 1; the zeros must be all on the left or all on the right.
-Result<std::vector<int32_t>> strip_padding(const std::vector<int32_t>& ids, const json& mask, std::string_view origin,
-                                           size_t row) {
+/// Leaves the ids whose mask is 1.
+Result<void> strip_masked(Prompt& prompt, const json& mask, std::string_view origin, size_t row) {
+  const std::vector<int32_t> ids = std::move(prompt.ids);
+  prompt.ids.clear();
   if (!mask.is_array() || mask.size() != ids.size()) {
     return bad_row(origin, row, fmt::format("a mask of {} entries", mask.is_array() ? mask.size() : 0),
                    fmt::format("{}, one for each id", ids.size()));
   }
-  std::vector<int32_t> kept;
-  size_t changes = 0;
+  int64_t masked = 0;  // since the last id that was kept
   for (size_t i = 0; i < ids.size(); ++i) {
     if (mask[i] != 0 && mask[i] != 1) return bad_row(origin, row, mask[i].dump(), "a mask of 0 and 1");
-    if (i > 0 && mask[i] != mask[i - 1]) ++changes;
-    if (mask[i] == 1) kept.push_back(ids[i]);
+    if (mask[i] == 0) {
+      ++masked;
+      continue;
+    }
+    if (!prompt.ids.empty()) prompt.masked_inside += masked;
+    masked = 0;
+    prompt.ids.push_back(ids[i]);
   }
-  if (changes > 1) return bad_row(origin, row, "padding inside the prompt", "padding on the left or on the right");
-  return kept;
+  return ok();
 }
 
 std::string origin_of(size_t row) { return fmt::format("prompt {}", row); }
@@ -65,9 +69,7 @@ Result<std::vector<Prompt>> parse_ids(std::string_view text, std::string_view or
     if (value.is_object()) {
       if (!value.contains("ids")) return bad_row(origin, row, "no \"ids\"", "{\"ids\": […], \"mask\": […]}");
       LOCKSTEP_TRY(prompt.ids, read_ids(value["ids"], origin, row));
-      if (value.contains("mask")) {
-        LOCKSTEP_TRY(prompt.ids, strip_padding(prompt.ids, value["mask"], origin, row));
-      }
+      if (value.contains("mask")) LOCKSTEP_TRY_VOID(strip_masked(prompt, value["mask"], origin, row));
       if (value.contains("negative")) {
         LOCKSTEP_TRY(prompt.negative, read_ids(value["negative"], origin, row));
       }

@@ -1,5 +1,7 @@
-// The rows that a user asks for: texts, files of text, or token ids with or without padding. Everything is reduced to
-// unpadded token ids: storage starts at cache index 0, so padding is stripped on entry and never reaches a shard.
+// The rows that a user asks for: texts, files of text, or token ids with or without a mask. Everything is reduced to
+// the ids that are attended to: storage starts at cache index 0, so masked ids are stripped on entry and never reach a
+// shard. Positions count unmasked ids in every family of transformers, so that is what the mask means (check_masked in
+// requests.h has the exceptions).
 #pragma once
 
 #include <cstdint>
@@ -25,14 +27,15 @@ struct PromptSources {
 
 /// One prompt, ready to run.
 struct Prompt {
-  std::vector<int32_t> ids;       // without padding
+  std::vector<int32_t> ids;       // without masked ones
   std::vector<int32_t> negative;  // what guidance leads away from; empty: the last id
   std::string text;               // as given; empty for ids
+  int64_t masked_inside = 0;      // masked ids between these
 };
 
 /// Reads an --ids-file: an array of rows; a row is an array of ids or {"ids": […], "mask": [0|1 …], "negative": […]};
-/// the mask's zeros are all on the left or all on the right. `origin` names it in messages. Fails with
-/// `kInvalidArgument` naming the row.
+/// ids whose mask is 0 are left out: padding on either side, and what shall not be attended to between. `origin` names
+/// it in messages. Fails with `kInvalidArgument` naming the row.
 Result<std::vector<Prompt>> parse_ids(std::string_view json, std::string_view origin);
 
 /// How a text becomes a prompt's text: chat templates wrap it.

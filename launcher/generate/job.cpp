@@ -133,6 +133,7 @@ Result<Job> prepare_job(const GenerateCommand& command, const checkpoint::ModelS
   for (size_t row = 0; row < job.prompts.size(); ++row) {
     const Prompt& prompt = job.prompts[row];
     LOCKSTEP_TRY(const int32_t budget, budget_of(wish, prompt, row, job.sizes.capacity));
+    LOCKSTEP_TRY_VOID(check_masked(prompt, row, budget, spec));
     LOCKSTEP_TRY_VOID(add_requests(source, prompt, budget, job));
   }
   job.answers_as_made = config.num_beams == 1;

@@ -132,6 +132,24 @@ Result<int32_t> budget_of(const TokenWish& wish, const Prompt& prompt, size_t ro
                       "a length beyond the prompt's; raise it, or give --max-new-tokens");
 }
 
+Result<void> check_masked(const Prompt& prompt, size_t row, int32_t budget, const checkpoint::ModelSpec& spec) {
+  if (prompt.masked_inside == 0) return ok();
+  const int64_t tokens = std::ssize(prompt.ids) + prompt.masked_inside + budget - 1;  // the last is never attended to
+  const auto refuse_beyond = [&](int64_t most, std::string_view what) -> Result<void> {
+    if (tokens <= most) return ok();
+    return Error{
+        ErrorKind::kUnsupported,
+        fmt::format("[launcher] prompt {}: found {} masked tokens inside and up to {} tokens in all, expected at "
+                    "most {} ({} of {}, which counts masked tokens); leave them out, or lower --max-new-tokens",
+                    row, prompt.masked_inside, tokens, most, what, spec.model_type)};
+  };
+  for (const int64_t window : spec.windows) {
+    if (window > 0) LOCKSTEP_TRY_VOID(refuse_beyond(window, "the window"));
+  }
+  if (spec.rope.kind != checkpoint::RopeSpec::Kind::kLongrope) return ok();
+  return refuse_beyond(spec.rope.original_max_positions.value_or(spec.max_positions), "the first rope's length");
+}
+
 Result<void> plan_drafts(const GenerateCommand& command, const generation::GenerationConfig& config,
                          const std::vector<std::string_view>& host_options, JobSizes& sizes) {
   const bool looks_up = config.prompt_lookup_num_tokens.has_value();

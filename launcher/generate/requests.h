@@ -73,6 +73,11 @@ Result<std::optional<int64_t>> asked_capacity(const GenerateCommand& command, co
 /// The new tokens of a prompt that fits `capacity`. Fails with `kInvalidArgument` naming `row` when they do not.
 Result<int32_t> budget_of(const TokenWish& wish, const Prompt& prompt, size_t row, int64_t capacity);
 
+/// Refuses a prompt with masked ids inside where stripping them is not what transformers does: a window, and the length
+/// from which longrope turns by other factors, count masked ids there. Fails with `kUnsupported` where the row with its
+/// `budget` new tokens outgrows one.
+Result<void> check_masked(const Prompt& prompt, size_t row, int32_t budget, const checkpoint::ModelSpec& spec);
+
 /// Who drafts, if anybody: sets the drafts of a step.
 Result<void> plan_drafts(const GenerateCommand& command, const generation::GenerationConfig& config,
                          const std::vector<std::string_view>& host_options, JobSizes& sizes);

@@ -205,6 +205,28 @@ TEST_F(JobTest, TakesTheLengthOfTheModelsFileWhereNoOptionGivesOne) {
   expect_refused(open, "found 3 tokens and the max_length of generation_config.json 3, expected a length beyond");
 }
 
+TEST_F(JobTest, LeavesOutWhatIsMaskedUnlessAWindowWouldCountIt) {
+  const GenerateCommand holes = command({}, R"([{"ids": [1, 9, 9, 3, 4], "mask": [1, 0, 0, 1, 1]}])");
+  const auto prepare_with = [&](checkpoint::ModelSpec spec) { return prepare_job(holes, spec, clock_); };
+  checkpoint::ModelSpec spec = checkpoint::parse_spec(kTinyLlama, "tiny").value();
+  EXPECT_THAT(prepare_with(spec).value().requests[0].request.ids, ElementsAre(1, 3, 4));
+  spec.windows = {0, 9};  // 5 ids and 4 of the 5 new ones
+  EXPECT_TRUE(prepare_with(spec).has_value());
+  checkpoint::ModelSpec narrow = spec, stretched = spec;
+  narrow.windows = {0, 8};
+  stretched.windows.clear();
+  stretched.rope.kind = checkpoint::RopeSpec::Kind::kLongrope;
+  stretched.rope.original_max_positions = 8;
+  for (const checkpoint::ModelSpec& other : {narrow, stretched}) {
+    const auto refused = prepare_with(other);
+    ASSERT_FALSE(refused.has_value());
+    EXPECT_EQ(refused.error().kind, ErrorKind::kUnsupported);
+    EXPECT_THAT(refused.error().message,
+                HasSubstr("found 2 masked tokens inside and up to 9 tokens in all, expected at "
+                          "most 8"));
+  }
+}
+
 TEST_F(JobTest, RefusesWhatDoesNotFitTheSlots) {
   GenerateCommand small = command();
   small.model.max_seq_len = 6;

@@ -79,12 +79,13 @@ class RealModel(program.Folder):
     def test_threads_of_one_process_give_the_same(self):
         self.expect_goldens(threads=2)
 
-    def test_left_padding_changes_nothing(self):
+    def test_masked_ids_change_nothing(self):
         ids = goldens()[0]["prompt_ids"]
-        padded = self.ids_file([{"ids": [0] * 5 + ids, "mask": [0] * 5 + [1] * len(ids)}])
-        answer = self.answer_of("--ids-file", padded, "--max-new-tokens", 32, "--ignore-eos", "--no-do-sample",
-                                "--dtype", "float32", threads=1)
-        self.assertEqual(answer["sequences"][0], goldens()[0]["tokens"])
+        padded = {"ids": [0] * 5 + ids, "mask": [0] * 5 + [1] * len(ids)}
+        inside = {"ids": ids[:2] + [7, 8, 9] + ids[2:], "mask": [1, 1, 0, 0, 0] + [1] * (len(ids) - 2)}
+        answer = self.answer_of("--ids-file", self.ids_file([padded, inside]), "--max-new-tokens", 32, "--ignore-eos",
+                                "--no-do-sample", "--dtype", "float32", threads=1)
+        self.assertEqual(answer["sequences"], [goldens()[0]["tokens"]] * 2)
 
     def test_the_logits_file_has_the_step_that_transformers_has(self):
         golden = goldens()[2]
