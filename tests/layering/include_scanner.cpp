@@ -103,12 +103,13 @@ std::string judge_project_include(const Rules& rules, const FolderRule& own, con
 }
 
 /// What is wrong with an include in angle brackets; empty when nothing is.
-std::string judge_third_party(const Rules& rules, const FolderRule& own, const std::string& name) {
+std::string judge_third_party(const Rules& rules, const FolderRule& own, std::string_view path,
+                              const std::string& name) {
   if (is_test(own) || name.find_first_of("./") == std::string::npos) return {};  // <vector>
   if (folder_of(rules, name) != nullptr) return fmt::format("<{}> is ours: use quotes", name);
   for (const ThirdPartyRule& rule : rules.third_parties) {
     if (!name.starts_with(rule.prefix)) continue;
-    if (any_covers(rule.folders, own.folder)) return {};
+    if (any_covers(rule.folders, own.folder) || any_covers(rule.folders, path)) return {};
     return fmt::format("{} may not use <{}>: it belongs to {}", own.folder, name, fmt::join(rule.folders, ", "));
   }
   return fmt::format("<{}> is in no row of the table of third parties", name);
@@ -116,8 +117,8 @@ std::string judge_third_party(const Rules& rules, const FolderRule& own, const s
 
 void judge_includes(const Rules& rules, const FolderRule& own, const Source& source, std::vector<Violation>& found) {
   for (const Include& include : includes_of(source.text)) {
-    std::string message =
-        include.angled ? judge_third_party(rules, own, include.name) : judge_project_include(rules, own, include.name);
+    std::string message = include.angled ? judge_third_party(rules, own, source.path, include.name)
+                                         : judge_project_include(rules, own, include.name);
     if (!message.empty()) found.push_back({source.path, include.line, std::move(message)});
   }
 }

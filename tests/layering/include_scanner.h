@@ -26,7 +26,7 @@ struct FolderRule {
   std::vector<std::string> public_headers = {};
 };
 
-/// Includes in angle brackets that start with `prefix` and the folders that may use them (patterns as above).
+/// Includes in angle brackets that start with `prefix` and the folders or files that may use them (patterns as above).
 struct ThirdPartyRule {
   std::string prefix;
   std::vector<std::string> folders;

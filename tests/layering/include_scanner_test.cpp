@@ -88,6 +88,8 @@ TEST(HouseRules, GiveEveryThirdPartyItsFolders) {
   EXPECT_THAT(messages_of({"actors/coordinator.h", "#include <caf/all.hpp>\n"}), IsEmpty());
   EXPECT_THAT(messages_of({"shards/shard.h", "#include <caf/all.hpp>\n"}), SizeIs(1));
   EXPECT_THAT(messages_of({"transport/bootstrap.cpp", "#include <mpi.h>\n"}), SizeIs(1));
+  EXPECT_THAT(messages_of({"transport/mpi/messages.cpp", "#include <mpi.h>\n"}), SizeIs(1));
+  EXPECT_THAT(messages_of({"transport/mpi/adapter.cpp", "#include <mpi.h>\n"}), IsEmpty());
   EXPECT_THAT(messages_of({"runtime/backends/cpu/gemm.cpp", "#include <ATen/ATen.h>\n"}), SizeIs(1));
   EXPECT_THAT(messages_of({"runtime/graph/text.cpp", "#include <nlohmann/json.hpp>\n"}), SizeIs(1));
   EXPECT_THAT(messages_of({"runtime/core/log.cpp", "#include <left_pad/left_pad.h>\n"}),

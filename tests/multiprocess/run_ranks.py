@@ -3,11 +3,12 @@
 
     run_ranks.py --ranks 4 --deadline 60 -- build/release/bin/some_test --some-option
 
-Prints the output of every rank (tagged) only when something is wrong. Exit code: the job's own; 124 when the deadline
-passed; 125 when the job left processes or shared memory behind although it ended well.
+Prints the output of every rank (tagged) only when something is wrong. Exit code: the job's own; 77 when there is no such
+mpirun; 124 when the deadline passed; 125 when the job left processes or shared memory behind although it ended well.
 """
 import argparse
 import os
+import shutil
 import signal
 import subprocess
 import sys
@@ -18,6 +19,7 @@ SHARED_MEMORY = "/dev/shm"
 PREFIX = "lockstep-"
 LEFT_BEHIND = 125
 DEADLINE_PASSED = 124
+SKIPPED = 77
 
 
 def arguments():
@@ -143,6 +145,9 @@ def run(options):
 
 def main():
     options = arguments()
+    if shutil.which(options.mpirun) is None:
+        print(f"skipped: {options.mpirun} is not there; scripts/test --full installs what Debian has")
+        return SKIPPED
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))  # as an exception, so that the job is ended
     code, complaints, output = run(options)
     good = code == options.expect_code and not complaints
