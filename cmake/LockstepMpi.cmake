@@ -1,50 +1,72 @@
-# Finds one MPI, LOCKSTEP_MPI, where a machine may have several: the compiler wrapper and mpiexec by the names that tell
-# them apart, then a look at what was found, so that one MPI's headers never meet another's launcher. Defines
-# MPI::MPI_CXX, MPIEXEC_EXECUTABLE and LOCKSTEP_MPI_NAME ("Open MPI 4.1.4").
-set(LOCKSTEP_MPI "openmpi" CACHE STRING "The MPI to build with: openmpi, mpich, or any (what CMake finds first)")
-set_property(CACHE LOCKSTEP_MPI PROPERTY STRINGS openmpi mpich any)
-
-if(LOCKSTEP_MPI STREQUAL "openmpi")
-  find_program(MPI_CXX_COMPILER NAMES mpicxx.openmpi mpicxx)
-  find_program(MPIEXEC_EXECUTABLE NAMES mpirun.openmpi mpirun mpiexec)
-elseif(LOCKSTEP_MPI STREQUAL "mpich")
-  find_program(MPI_CXX_COMPILER NAMES mpicxx.mpich mpicxx)
-  find_program(MPIEXEC_EXECUTABLE NAMES mpiexec.mpich mpirun.mpich mpiexec.hydra mpiexec)
-elseif(NOT LOCKSTEP_MPI STREQUAL "any")
-  message(FATAL_ERROR "LOCKSTEP_MPI: found '${LOCKSTEP_MPI}', expected openmpi, mpich or any")
+# MPI is loaded when a program needs it. What a build wants are the headers of its families, mpi.h of Open MPI and mpi.h of
+# MPICH, for the adapters of transport/mpi; tests use the libraries and the launchers, too.
+#
+#   LOCKSTEP_WITH_MPI       AUTO: an adapter for each header that is there; ON: at least one; OFF: none
+#   LOCKSTEP_MPI_FAMILIES   OPEN_MPI, MPICH: those with an adapter
+#
+# Of each family F: LOCKSTEP_F_INCLUDE_DIR, LOCKSTEP_F_MPIEXEC where there is one, and the target LockstepMpi::F where the
+# library is there too, for test programs that use MPI themselves.
+set(LOCKSTEP_WITH_MPI AUTO CACHE STRING "Ranks as processes of mpirun or srun: AUTO, ON or OFF")
+set_property(CACHE LOCKSTEP_WITH_MPI PROPERTY STRINGS AUTO ON OFF)
+set(LOCKSTEP_MPI_FAMILIES "")
+set(LOCKSTEP_MPI_C_INTERFACE OMPI_SKIP_MPICXX MPICH_SKIP_MPICXX)  # without the C++ bindings that MPI has given up
+if(NOT LOCKSTEP_WITH_MPI)
+  message(STATUS "MPI: none (LOCKSTEP_WITH_MPI=${LOCKSTEP_WITH_MPI})")
+  return()
 endif()
-set(MPI_CXX_SKIP_MPICXX ON)  # the C++ bindings that MPI has given up
-find_package(MPI REQUIRED COMPONENTS CXX)
 
-# Whose headers and whose launcher are these? Empty for an MPI that is neither.
-set(_headers "")
-foreach(_directory IN LISTS MPI_CXX_INCLUDE_DIRS)
-  if(_headers STREQUAL "" AND EXISTS "${_directory}/mpi.h")
-    file(STRINGS "${_directory}/mpi.h" _lines REGEX "define +(OMPI_(MAJOR|MINOR|RELEASE)_VERSION|MPICH_VERSION) ")
-    string(REGEX MATCH "MPICH_VERSION +\"([0-9.]+)" _found "${_lines}")
-    if(_found)
-      set(_headers "MPICH ${CMAKE_MATCH_1}")
-    elseif(_lines MATCHES "MAJOR_VERSION +([0-9]+).*MINOR_VERSION +([0-9]+).*RELEASE_VERSION +([0-9]+)")
-      set(_headers "Open MPI ${CMAKE_MATCH_1}.${CMAKE_MATCH_2}.${CMAKE_MATCH_3}")
+# Whether a folder's mpi.h, or a launcher, is of the family: both have one name in all of them.
+function(lockstep_is_open_mpi_header result folder)
+  file(STRINGS "${folder}/mpi.h" found REGEX "define +OMPI_MAJOR_VERSION " LIMIT_COUNT 1)
+  if(NOT found)
+    set(${result} FALSE PARENT_SCOPE)
+  endif()
+endfunction()
+function(lockstep_is_mpich_header result folder)
+  file(STRINGS "${folder}/mpi.h" found REGEX "define +MPICH_VERSION " LIMIT_COUNT 1)
+  if(NOT found)
+    set(${result} FALSE PARENT_SCOPE)
+  endif()
+endfunction()
+function(lockstep_is_open_mpi_launcher result program)
+  execute_process(COMMAND "${program}" --version OUTPUT_VARIABLE said ERROR_VARIABLE said)
+  if(NOT said MATCHES "Open MPI|OpenRTE|PRRTE")
+    set(${result} FALSE PARENT_SCOPE)
+  endif()
+endfunction()
+function(lockstep_is_mpich_launcher result program)
+  execute_process(COMMAND "${program}" --version OUTPUT_VARIABLE said ERROR_VARIABLE said)
+  if(NOT said MATCHES "HYDRA|MPICH")
+    set(${result} FALSE PARENT_SCOPE)
+  endif()
+endfunction()
+
+set(_arch "${CMAKE_LIBRARY_ARCHITECTURE}")
+find_path(LOCKSTEP_OPEN_MPI_INCLUDE_DIR mpi.h DOC "The folder of Open MPI's mpi.h"
+  HINTS /usr/lib/${_arch}/openmpi/include /usr/lib64/openmpi/include /usr/include/openmpi-${CMAKE_SYSTEM_PROCESSOR}
+  PATH_SUFFIXES openmpi VALIDATOR lockstep_is_open_mpi_header)
+find_path(LOCKSTEP_MPICH_INCLUDE_DIR mpi.h DOC "The folder of MPICH's mpi.h"
+  HINTS /usr/include/${_arch}/mpich /usr/include/mpich-${CMAKE_SYSTEM_PROCESSOR}
+  PATH_SUFFIXES mpich VALIDATOR lockstep_is_mpich_header)
+find_program(LOCKSTEP_OPEN_MPI_MPIEXEC NAMES mpirun.openmpi mpirun mpiexec VALIDATOR lockstep_is_open_mpi_launcher)
+find_program(LOCKSTEP_MPICH_MPIEXEC NAMES mpirun.mpich mpiexec.hydra mpirun mpiexec VALIDATOR lockstep_is_mpich_launcher)
+find_library(LOCKSTEP_OPEN_MPI_LIBRARY NAMES libmpi.so.40)
+find_library(LOCKSTEP_MPICH_LIBRARY NAMES libmpich.so.12 libmpi.so.12)
+
+foreach(_family IN ITEMS OPEN_MPI MPICH)
+  if(LOCKSTEP_${_family}_INCLUDE_DIR)
+    list(APPEND LOCKSTEP_MPI_FAMILIES ${_family})
+    message(STATUS "MPI: ${_family}, ${LOCKSTEP_${_family}_INCLUDE_DIR}")
+    if(LOCKSTEP_${_family}_LIBRARY)
+      add_library(LockstepMpi::${_family} UNKNOWN IMPORTED)
+      set_target_properties(LockstepMpi::${_family} PROPERTIES
+        IMPORTED_LOCATION "${LOCKSTEP_${_family}_LIBRARY}"
+        INTERFACE_INCLUDE_DIRECTORIES "${LOCKSTEP_${_family}_INCLUDE_DIR}"
+        INTERFACE_COMPILE_DEFINITIONS "${LOCKSTEP_MPI_C_INTERFACE}")
     endif()
   endif()
 endforeach()
-execute_process(COMMAND "${MPIEXEC_EXECUTABLE}" --version OUTPUT_VARIABLE _version ERROR_VARIABLE _version)
-set(_launcher "")
-if(_version MATCHES "Open MPI|OpenRTE|PRRTE")
-  set(_launcher "Open MPI")
-elseif(_version MATCHES "HYDRA|MPICH")
-  set(_launcher "MPICH")
+if(LOCKSTEP_WITH_MPI STREQUAL "ON" AND NOT LOCKSTEP_MPI_FAMILIES)
+  message(FATAL_ERROR "LOCKSTEP_WITH_MPI is ON, and there is no mpi.h of Open MPI or MPICH: install libopenmpi-dev or "
+                      "libmpich-dev, or set LOCKSTEP_OPEN_MPI_INCLUDE_DIR or LOCKSTEP_MPICH_INCLUDE_DIR")
 endif()
-
-if(NOT _launcher STREQUAL "" AND NOT _headers STREQUAL "" AND NOT _headers MATCHES "^${_launcher}")
-  message(FATAL_ERROR "two MPIs are mixed: mpi.h is that of ${_headers} (${MPI_CXX_INCLUDE_DIRS}), "
-                      "${MPIEXEC_EXECUTABLE} is that of ${_launcher}; set MPI_CXX_COMPILER and MPIEXEC_EXECUTABLE")
-endif()
-if((LOCKSTEP_MPI STREQUAL "openmpi" AND _headers MATCHES "^MPICH") OR
-   (LOCKSTEP_MPI STREQUAL "mpich" AND _headers MATCHES "^Open MPI"))
-  message(FATAL_ERROR "LOCKSTEP_MPI is ${LOCKSTEP_MPI}, but only ${_headers} was found; install it, or configure with "
-                      "-DLOCKSTEP_MPI=any")
-endif()
-set(LOCKSTEP_MPI_NAME "${_headers}")
-message(STATUS "MPI: ${_headers}, started by ${MPIEXEC_EXECUTABLE}")

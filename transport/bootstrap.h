@@ -42,7 +42,7 @@ class Bootstrap {
 
   virtual int rank() const = 0;
   virtual int size() const = 0;
-  /// "mpi (Open MPI 4.1.4, threads funneled)", "threads", "single".
+  /// "mpi (Open MPI 4.1.4, threads serialized)", "threads", "single".
   virtual std::string name() const = 0;
 
   /// What every rank passed, by rank.

@@ -128,7 +128,7 @@ Result<LaunchEnvironment> read_launcher(const EnvironmentLookup& lookup) {
 bool is_open_mpi(std::string_view library) { return library.starts_with("Open MPI"); }
 bool is_mpich(std::string_view library) { return library.starts_with("MPICH"); }
 
-/// How a program with this MPI is started where `launcher` was tried.
+/// How a program that has loaded this MPI is started where `launcher` was tried.
 std::string fitting_command(Launcher launcher, std::string_view library) {
   if (!is_open_mpi(library) && !is_mpich(library)) return fmt::format("start it with the mpiexec of {}", library);
   const bool open_mpi = is_open_mpi(library);
@@ -137,10 +137,10 @@ std::string fitting_command(Launcher launcher, std::string_view library) {
                     : "start it with srun --mpi=pmi2, or with mpirun.mpich inside the job";
   }
   return open_mpi
-             ? "start it with Open MPI's mpirun (mpirun.openmpi on Debian; under Slurm: srun --mpi=pmix), or build "
-               "it with MPICH (scripts/build mpich)"
-             : "start it with MPICH's mpirun (mpirun.mpich on Debian; under Slurm: srun --mpi=pmi2), or build it "
-               "with Open MPI (scripts/build release)";
+             ? "start it with Open MPI's mpirun (mpirun.openmpi on Debian; under Slurm: srun --mpi=pmix), or install "
+               "MPICH (Debian: libmpich12), whose library is then loaded"
+             : "start it with MPICH's mpirun (mpirun.mpich on Debian; under Slurm: srun --mpi=pmi2), or install "
+               "Open MPI (Debian: libopenmpi3), whose library is then loaded";
 }
 
 Error launched_by_another(const LaunchEnvironment& expected, std::string_view library, std::string_view found) {

@@ -1,7 +1,7 @@
 // What the launcher that started this process says about it, read from environment variables without touching MPI.
 //
 // It answers one question before MPI does: how many ranks should there be? An `mpirun` of another MPI than the one that
-// the program is linked to starts N processes that each believe to be alone ("N singletons"); the count here tells.
+// the program loads starts N processes that each believe to be alone ("N singletons"); the count here tells.
 //
 //   Open MPI mpirun          OMPI_COMM_WORLD_SIZE, _RANK, _LOCAL_RANK, _LOCAL_SIZE; PMIX_NAMESPACE, PMIX_SERVER_URI2
 //   MPICH, Intel mpiexec     PMI_SIZE, PMI_RANK, MPI_LOCALRANKID
@@ -9,8 +9,7 @@
 //                            SLURM_JOB_ID
 //   another PMIx launcher    PMIX_RANK; the size is not told
 //
-// And a second one: can the program's MPI hear this launcher at all? Each speaks PMI or PMIx, and each library knows
-// one of them:
+// And a second one: which MPI library fits this launcher? Each speaks PMI or PMIx, and each library knows one of them:
 //
 //   launcher            speaks   Open MPI    MPICH
 //   Open MPI mpirun     PMIx     yes         N singletons
@@ -60,7 +59,7 @@ using EnvironmentLookup = std::function<std::optional<std::string>(std::string_v
 Result<LaunchEnvironment> read_launch_environment(const EnvironmentLookup& lookup);
 
 /// Before MPI is started: fails with `kFailedPrecondition` when the launcher and the MPI `library` ("Open MPI 4.1.4",
-/// "MPICH 4.0.2") of the program cannot talk and the library would end the process without a word of use.
+/// "MPICH 4.0.2") cannot talk and the library would end the process without a word of use.
 Result<void> check_launcher(const LaunchEnvironment& environment, std::string_view library);
 
 /// Fails with `kFailedPrecondition` when MPI sees another group than the launcher started: N singletons. Names the

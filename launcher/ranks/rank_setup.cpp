@@ -133,8 +133,8 @@ Result<void> find_own_head(const RankContext& context, ModelPlan& model) {
 
 Result<ChosenCommunicator> connect(const RankContext& context, const Plan& plan) {
   const auto threads = context.shared == nullptr ? nullptr : context.shared->group;
-  LOCKSTEP_TRY(ChosenCommunicator chosen, make_communicator(context.run.communicator, context.bootstrap, threads,
-                                                            plan.places, wait_options(context)));
+  LOCKSTEP_TRY(ChosenCommunicator chosen, make_communicator(context.run.communicator, context.bootstrap, context.mpi,
+                                                            threads, plan.places, wait_options(context)));
   if (!chosen.communicator) return chosen;
   if (context.faults.may_differ()) {
     chosen.communicator = std::make_unique<DifferingCommunicator>(
@@ -303,7 +303,7 @@ Result<void> run_session(const RankContext& context, const Plan& plan, RankMonit
 
 namespace {
 
-/// "4 ranks on 2 hosts, started by srun: mpi (Open MPI 4.1.4, threads funneled)".
+/// "4 ranks on 2 hosts, started by srun: mpi (Open MPI 4.1.4, threads serialized)".
 std::string launch_line(const RankContext& context, const Placement& placement) {
   const auto counted = [](int count, std::string_view noun) {
     return fmt::format("{} {}{}", count, noun, count == 1 ? "" : "s");

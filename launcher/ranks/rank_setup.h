@@ -43,6 +43,7 @@ struct SharedRanks {
 struct RankContext {
   const RunOptions& run;
   transport::Bootstrap& bootstrap;
+  transport::mpi::World* mpi = nullptr;               // null where ranks are threads, or one
   SharedRanks* shared = nullptr;                      // null between processes
   transport::LaunchEnvironment launch = {};           // what the launcher says of this process
   ControlPlane control_plane = {};                    // between processes
@@ -63,6 +64,7 @@ struct RankContext {
   RankContext with(transport::Bootstrap& other) const {
     return {.run = run,
             .bootstrap = other,
+            .mpi = mpi,
             .shared = shared,
             .launch = launch,
             .control_plane = control_plane,

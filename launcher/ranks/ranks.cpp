@@ -94,18 +94,19 @@ void prepare_mpi(const RunOptions& options, const transport::LaunchEnvironment& 
 /// MPI's group, watched and of one program, and how its hosts reach each other. @collective @blocking
 Result<std::unique_ptr<transport::Bootstrap>> meet(const transport::LaunchEnvironment& place, const RunOptions& options,
                                                    const transport::WaitOptions& wait, RankLifecycle& office,
-                                                   GroupWatch& watch, ControlPlane& plane) {
+                                                   GroupWatch& watch, ControlPlane& plane,
+                                                   std::unique_ptr<transport::mpi::World>& world) {
   const auto limit = duration_of(options.start_deadline_s);
   const Watchdog watchdog(limit + (place.rank == 0 ? Duration{} : kWordOfRank0),
                           [&] { give_up(office, watch, "the start (MPI_Init and the first exchanges)", limit); });
   office.phases().enter("launch");
-  const std::string library = transport::mpi::library_name();
-  LOCKSTEP_TRY_VOID(transport::check_launcher(place, library));
+  const transport::mpi::LibraryChoice choice = transport::mpi::library_choice(environment, place);
+  LOCKSTEP_TRY_VOID(transport::mpi::library_name(choice));  // a launch that cannot work ends before anything waits
   watch.open_early();
   office.phases().enter("bootstrap");
   prepare_mpi(options, place);
-  LOCKSTEP_TRY(auto group, transport::mpi::make_bootstrap(wait));
-  LOCKSTEP_TRY_VOID(transport::check_world(place, group->rank(), group->size(), library));
+  LOCKSTEP_TRY(world, transport::mpi::start(choice, wait));
+  LOCKSTEP_TRY(auto group, world->make_bootstrap(wait));
   auto bootstrap = std::make_unique<RecordedBootstrap>(std::move(group), office.recorder());
   if (options.meeting == Meeting::kBare) return bootstrap;
   LOCKSTEP_TRY(plane, find_control_plane(options, *bootstrap, office.log()));
@@ -132,36 +133,40 @@ Result<void> run_process_rank(const RunOptions& options, const transport::Launch
   };
 
   const auto run = [&]() -> Result<void> {
+    std::unique_ptr<transport::mpi::World> world;  // null where this rank is alone
     std::unique_ptr<transport::Bootstrap> bootstrap;
     if (is_alone(place)) {
       office.phases().enter("bootstrap");
       bootstrap = transport::make_single_bootstrap();
     } else {
-      LOCKSTEP_TRY(bootstrap, meet(place, options, wait, office, watch, plane));
+      LOCKSTEP_TRY(bootstrap, meet(place, options, wait, office, watch, plane, world));
     }
-    LOCKSTEP_TRY_VOID(work({.run = options,
-                            .bootstrap = *bootstrap,
-                            .launch = place,
-                            .control_plane = plane,
-                            .read_ahead = ahead,
-                            .abort = abort,
-                            .clock = clock,
-                            .log = office.log(),
-                            .phases = office.phases(),
-                            .recorder = office.recorder(),
-                            .on_failure = fail,
-                            .on_stuck =
-                                [&](const Error& error) {
-                                  const Error cause = fail(error);
-                                  office.log().error("{}", cause.message);
-                                  std::_Exit(exit_code(cause.kind));
-                                },
-                            .on_step = [&](RankId, const actors::ExecutorStatus& status) { office.begin_step(status); },
-                            .faults = office.faults()},
-                           office.monitor()));
+    LOCKSTEP_TRY_VOID(
+        work({.run = options,
+              .bootstrap = *bootstrap,
+              .mpi = world.get(),
+              .launch = place,
+              .control_plane = plane,
+              .read_ahead = ahead,
+              .abort = abort,
+              .clock = clock,
+              .log = office.log(),
+              .phases = office.phases(),
+              .recorder = office.recorder(),
+              .on_failure = fail,
+              .on_stuck =
+                  [&](const Error& error) {
+                    const Error cause = fail(error);
+                    office.log().error("{}", cause.message);
+                    std::_Exit(exit_code(cause.kind));
+                  },
+              .on_step = [&](RankId, const actors::ExecutorStatus& status) { office.begin_step(status); },
+              .faults = office.faults()},
+             office.monitor()));
     office.phases().enter("finish");
     const Watchdog watchdog(kLeaveDeadline, [&] { give_up(office, watch, "MPI_Finalize", kLeaveDeadline); });
     LOCKSTEP_TRY_VOID(bootstrap->finish());
+    if (world) LOCKSTEP_TRY_VOID(world->finish(wait));
     watch.leave(kLeaveDeadline);
     return ok();
   };

@@ -8,7 +8,6 @@
 #include "launcher/ranks/agreements.h"
 #include "runtime/backends/cpu/cpu.h"
 #include "runtime/backends/reference/reference.h"
-#include "transport/mpi/mpi.h"
 #include "transport/shm/shm.h"
 #include "transport/subgroup.h"
 #include "transport/waiting.h"
@@ -51,7 +50,8 @@ std::string instruction_set_of(const RunOptions& run) {
   return run.instruction_set.value_or(std::string(cpu::to_string(cpu::best_isa())));
 }
 
-Result<std::unique_ptr<device::Communicator>> make_two_level(transport::Bootstrap& bootstrap,
+Result<std::unique_ptr<device::Communicator>> make_two_level(transport::mpi::World& mpi,
+                                                             transport::Bootstrap& bootstrap,
                                                              const std::vector<transport::RankPlace>& places,
                                                              const transport::WaitOptions& wait,
                                                              TwoLevelOptions options) {
@@ -59,7 +59,7 @@ Result<std::unique_ptr<device::Communicator>> make_two_level(transport::Bootstra
   transport::two_level::Hosts hosts = transport::two_level::hosts_from(places);
   const std::vector<int>& own = hosts.of(rank).ranks;
   const int local = hosts.local_of[static_cast<size_t>(rank)];
-  LOCKSTEP_TRY(auto talk, transport::mpi::make_communicator(bootstrap, wait, own));
+  LOCKSTEP_TRY(auto talk, mpi.make_communicator(places, wait, own));
   std::vector<transport::RankPlace> own_places;
   for (const int neighbour : own) own_places.push_back(places[static_cast<size_t>(neighbour)]);
   const auto host = transport::make_subgroup(std::move(talk), std::move(own_places));
@@ -68,8 +68,7 @@ Result<std::unique_ptr<device::Communicator>> make_two_level(transport::Bootstra
   LOCKSTEP_TRY_VOID(all_succeeded(bootstrap, within.has_value() ? Result<void>(ok()) : Result<void>(within.error())));
 
   const bool on_rail = local < hosts.rails();
-  LOCKSTEP_TRY(auto between, transport::mpi::make_communicator(bootstrap, wait,
-                                                               on_rail ? hosts.rail(local) : std::vector<int>{rank}));
+  LOCKSTEP_TRY(auto between, mpi.make_communicator(places, wait, on_rail ? hosts.rail(local) : std::vector<int>{rank}));
   if (!on_rail) between = nullptr;
   return transport::two_level::make_communicator(std::move(hosts), rank,
                                                  {.within = std::move(within).value(), .between = std::move(between)},
@@ -92,8 +91,9 @@ bool some_share_a_host(const std::vector<transport::RankPlace>& places) {
 
 /// What there is to choose from between processes, by names that the user may give.
 Result<std::vector<std::unique_ptr<device::Communicator>>> candidates_for(
-    const std::string& name, transport::Bootstrap& bootstrap, const std::vector<transport::RankPlace>& places,
-    const transport::WaitOptions& wait, std::vector<std::string>& notes) {
+    const std::string& name, transport::Bootstrap& bootstrap, transport::mpi::World& mpi,
+    const std::vector<transport::RankPlace>& places, const transport::WaitOptions& wait,
+    std::vector<std::string>& notes) {
   std::vector<std::unique_ptr<device::Communicator>> candidates;
   const bool one_host = on_one_host(places);
   const bool any = name == "auto";
@@ -114,15 +114,16 @@ Result<std::vector<std::unique_ptr<device::Communicator>>> candidates_for(
     }
   }
   if (!one_host && (name == "two-level" || (any && some_share_a_host(places)))) {
-    LOCKSTEP_TRY_VOID(add(make_two_level(bootstrap, places, wait), "mpi"));
+    LOCKSTEP_TRY_VOID(add(make_two_level(mpi, bootstrap, places, wait), "mpi"));
   }
-  if (any || name == "mpi") LOCKSTEP_TRY_VOID(add(transport::mpi::make_communicator(bootstrap, wait), ""));
+  if (any || name == "mpi") LOCKSTEP_TRY_VOID(add(mpi.make_communicator(places, wait), ""));
   return candidates;
 }
 
 }  // namespace
 
 Result<ChosenCommunicator> make_communicator(const std::string& name, transport::Bootstrap& bootstrap,
+                                             transport::mpi::World* mpi,
                                              const std::shared_ptr<transport::loopback::Group>& threads,
                                              const std::vector<transport::RankPlace>& places,
                                              const transport::WaitOptions& wait) {
@@ -137,9 +138,10 @@ Result<ChosenCommunicator> make_communicator(const std::string& name, transport:
     }
     return chosen;
   }
+  LOCKSTEP_CHECK(mpi != nullptr);
   if (name == "loopback") return wrong_for_launch(name, "processes", "auto, shm, mpi or two-level");
   if (name == (on_one_host(places) ? "two-level" : "shm")) return wrong_for_hosts(name, places);
-  LOCKSTEP_TRY(auto candidates, candidates_for(name, bootstrap, places, wait, chosen.notes));
+  LOCKSTEP_TRY(auto candidates, candidates_for(name, bootstrap, *mpi, places, wait, chosen.notes));
   LOCKSTEP_TRY(chosen.communicator,
                transport::choose_communicator(bootstrap, std::move(candidates), wait, &chosen.choices));
   return chosen;

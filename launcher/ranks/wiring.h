@@ -11,6 +11,7 @@
 #include "transport/bootstrap.h"
 #include "transport/choosing.h"
 #include "transport/loopback/loopback.h"
+#include "transport/mpi/mpi.h"
 #include "transport/shm/shm.h"
 #include "transport/two_level/two_level.h"
 
@@ -42,18 +43,21 @@ struct TwoLevelOptions {
   transport::two_level::Options across;
 };
 
-/// Shared memory inside the hosts of `places`, MPI between them. `bootstrap` is MPI's. Fails alike on every rank, with
-/// the error of a host that cannot share memory. @collective @blocking
-Result<std::unique_ptr<device::Communicator>> make_two_level(transport::Bootstrap& bootstrap,
+/// Shared memory inside the hosts of `places`, MPI between them. `bootstrap` is that of `mpi`. Fails alike on every
+/// rank, with the error of a host that cannot share memory. @collective @blocking
+Result<std::unique_ptr<device::Communicator>> make_two_level(transport::mpi::World& mpi,
+                                                             transport::Bootstrap& bootstrap,
                                                              const std::vector<transport::RankPlace>& places,
                                                              const transport::WaitOptions& wait,
                                                              TwoLevelOptions options = {});
 
-/// `name`: auto, shm, mpi, two-level or loopback. `threads` is the group of `--launch threads`, null between processes.
+/// `name`: auto, shm, mpi, two-level or loopback. `mpi` connects ranks that are processes, `threads` is the group of
+/// `--launch threads`; the other one is null.
 /// auto takes what is fastest per message size, of shm and mpi on one host, of two-level and mpi on several; what it
 /// has to do without is said in `notes`. Fails with `kInvalidArgument` when the name does not fit the launch or the
 /// hosts, and then alike on every rank. @collective @blocking
 Result<ChosenCommunicator> make_communicator(const std::string& name, transport::Bootstrap& bootstrap,
+                                             transport::mpi::World* mpi,
                                              const std::shared_ptr<transport::loopback::Group>& threads,
                                              const std::vector<transport::RankPlace>& places,
                                              const transport::WaitOptions& wait);

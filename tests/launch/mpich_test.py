@@ -1,4 +1,4 @@
-"""A program of Open MPI under MPICH's mpirun: refused, in words that name both."""
+"""Open MPI's library under MPICH's mpirun, chosen by name: refused, in words that name both."""
 import shutil
 
 import launches
@@ -8,9 +8,10 @@ MPIRUN = "mpirun.mpich"
 
 class Mpich(launches.Launches):
     def test_the_other_mpis_mpirun_is_named_with_what_fits(self):
-        done = self.run_command([MPIRUN, "-n", 2, launches.PROGRAM, *self.arguments("wrong")])
+        done = self.run_command([MPIRUN, "-n", 2, launches.PROGRAM, *self.arguments("wrong")],
+                                {"LOCKSTEP_MPI_LIBRARY": "libmpi.so.40"})
         self.expect_refusal(done, "this program's MPI, Open MPI", "as MPICH's mpiexec (PMI) says", "mpirun.openmpi",
-                            "scripts/build mpich")
+                            "chosen by name, libmpi.so.40")
 
 
 if __name__ == "__main__":

@@ -65,7 +65,8 @@ class Mpirun(launches.Launches):
     def test_singletons_are_refused_although_each_of_them_could_run(self):
         # What a process sees whose launcher it cannot hear: variables of a job of two, and no job.
         done = self.run_command([launches.PROGRAM, *self.arguments("single")],
-                                {"PMI_SIZE": "2", "PMI_RANK": "1", "MPI_LOCALRANKID": "1"})
+                                {"PMI_SIZE": "2", "PMI_RANK": "1", "MPI_LOCALRANKID": "1",
+                                 "LOCKSTEP_MPI_LIBRARY": "libmpi.so.40"})
         self.expect_refusal(done, "rank 1: the launcher does not fit this program's MPI, Open MPI",
                             "found MPI rank 0 of 1, expected rank 1 of 2 as MPICH's mpiexec (PMI) says",
                             "Open MPI's mpirun")

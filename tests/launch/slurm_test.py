@@ -31,9 +31,10 @@ class Slurm(launches.Launches):
                 self.expect_tokens(done, "sbatch", 2)
 
     def test_a_step_without_pmix_is_refused_before_mpi_ends_the_process(self):
-        for kind in ("none", "pmi2"):
+        for kind, chosen in (("none", {}), ("pmi2", {"LOCKSTEP_MPI_LIBRARY": "libmpi.so.40"})):
             with self.subTest(mpi=kind):
-                done = self.cluster.run(["srun", f"--mpi={kind}", "-n", "2", launches.PROGRAM, *self.arguments("none")])
+                done = self.cluster.run(["srun", f"--mpi={kind}", "-n", "2", launches.PROGRAM, *self.arguments("none")],
+                                        environment=chosen)
                 self.expect_refusal(done, "the launcher does not fit this program's MPI, Open MPI", "srun --mpi=pmix")
 
 

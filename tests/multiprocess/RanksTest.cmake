@@ -1,10 +1,14 @@
 include_guard(GLOBAL)
 
-# lockstep_add_ranks_test(NAME name RANKS n COMMAND target|program [argument…] [DEADLINE s] [LABELS label…] [MPIRUN option…])
-# A ctest that starts n processes through mpirun, inside a deadline, and leaves nothing behind (run_ranks.py). The label
-# multiprocess is added.
+# lockstep_add_ranks_test(NAME name RANKS n COMMAND target|program [argument…] [FAMILY OPEN_MPI|MPICH] [DEADLINE s]
+#                         [LABELS label…] [MPIRUN option…])
+# A ctest that starts n processes through the mpirun of a family, inside a deadline, and leaves nothing behind
+# (run_ranks.py). Skipped where there is no such mpirun. The label multiprocess is added.
 function(lockstep_add_ranks_test)
-  cmake_parse_arguments(ARG "" "NAME;RANKS;DEADLINE" "COMMAND;LABELS;MPIRUN" ${ARGN})
+  cmake_parse_arguments(ARG "" "NAME;RANKS;DEADLINE;FAMILY" "COMMAND;LABELS;MPIRUN" ${ARGN})
+  if(NOT ARG_FAMILY)
+    set(ARG_FAMILY OPEN_MPI)
+  endif()
   if(NOT ARG_DEADLINE)
     set(ARG_DEADLINE 120)
   endif()
@@ -18,7 +22,8 @@ function(lockstep_add_ranks_test)
   endforeach()
   math(EXPR ctest_limit "${ARG_DEADLINE} + 30")
   add_test(NAME ${ARG_NAME}
-           COMMAND python3 ${PROJECT_SOURCE_DIR}/tests/multiprocess/run_ranks.py --mpirun ${MPIEXEC_EXECUTABLE} --ranks
+           COMMAND python3 ${PROJECT_SOURCE_DIR}/tests/multiprocess/run_ranks.py --mpirun ${LOCKSTEP_${ARG_FAMILY}_MPIEXEC} --ranks
                    ${ARG_RANKS} --deadline ${ARG_DEADLINE} ${options} -- ${program} ${ARG_COMMAND})
-  set_tests_properties(${ARG_NAME} PROPERTIES LABELS "multiprocess;${ARG_LABELS}" TIMEOUT ${ctest_limit})
+  set_tests_properties(${ARG_NAME} PROPERTIES LABELS "multiprocess;${ARG_LABELS}" TIMEOUT ${ctest_limit}
+                       SKIP_RETURN_CODE 77)
 endfunction()

@@ -171,7 +171,7 @@ std::string line_of(const nlohmann::ordered_json& size) {
 Result<void> measure_all(const Settings& settings, transport::Bootstrap& bootstrap, device::Communicator& communicator,
                          device::Communicator& meeting) {
   nlohmann::ordered_json json = {{"ranks", bootstrap.size()},
-                                 {"mpi", transport::mpi::library_name()},
+                                 {"mpi", transport::mpi::library_name({}).value()},
                                  {"communicator", communicator.name()},
                                  {"sizes", nlohmann::ordered_json::array()}};
   std::string table = fmt::format("{:>9}{:>10}{:>10}{:>12}{:>10}{:>10}{:>26}{:>11}{:>7}\n", "bytes", "ours p50", "p99",
@@ -193,7 +193,8 @@ Result<void> run(const Settings& settings) {
   AbortFlag abort;
   trace::FlightRecorder recorder(clock);
   const transport::WaitOptions wait{.abort = &abort, .clock = &clock, .deadline = std::chrono::seconds(30)};
-  LOCKSTEP_TRY(const auto bootstrap, transport::mpi::make_bootstrap(wait));
+  LOCKSTEP_TRY(const auto world, transport::mpi::start({}, wait));  // the library that this program is linked to
+  LOCKSTEP_TRY(const auto bootstrap, world->make_bootstrap(wait));
   if (bootstrap->size() < 2) {
     return Error{ErrorKind::kFailedPrecondition,
                  "[collective_benchmark] found 1 rank, expected 2 or more; start it with mpirun -n 2"};
@@ -208,14 +209,14 @@ Result<void> run(const Settings& settings) {
     LOCKSTEP_TRY(chosen.communicator,
                  transport::shm::make_communicator(*bootstrap, wait, {.copies = transport::shm::Copies::kPastCache}));
   } else {
-    LOCKSTEP_TRY(chosen, launcher::make_communicator(settings.way, *bootstrap, nullptr, places, wait));
+    LOCKSTEP_TRY(chosen, launcher::make_communicator(settings.way, *bootstrap, world.get(), nullptr, places, wait));
   }
   {
     trace::RecordedCommunicator communicator(std::move(chosen.communicator), recorder);  // as a step has it
     LOCKSTEP_TRY(const auto meeting, transport::shm::make_communicator(*bootstrap, wait));
     LOCKSTEP_TRY_VOID(measure_all(settings, *bootstrap, communicator, *meeting));
   }
-  return bootstrap->finish();
+  return world->finish(wait);
 }
 
 }  // namespace

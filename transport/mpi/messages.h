@@ -1,74 +1,46 @@
 // Byte messages between ranks, posted together and then waited for under the abort flag and the deadline. Everything
-// that we ask of MPI is here: non-blocking sends and receives on a private communicator, and a test loop.
+// that a communicator asks of MPI is here: non-blocking sends and receives, and a loop that looks whether they are
+// over.
 #pragma once
-
-#include <mpi.h>
 
 #include <memory>
 #include <optional>
 #include <span>
-#include <thread>
-#include <vector>
 
-#include "transport/waiting.h"
+#include "transport/mpi/message_batch.h"
 
 namespace lockstep::transport::mpi {
 
 /// One rank's end. Between two `finish_all` the ranks post sends and receives that match; order between two ranks is
-/// kept. Used by the thread that made it. The destructor gives up what is pending and never waits for peers.
+/// kept. Used by one thread at a time. The destructor calls no MPI.
 class Messages {
  public:
-  /// Over a private duplicate of MPI_COMM_WORLD, between `members`: ranks of the world in any order, this one among
-  /// them, numbered here from 0 on. Empty: all. Every rank of the world calls it, and ranks that name each other name
-  /// the same members. @collective @blocking
-  static Result<std::unique_ptr<Messages>> open(const WaitOptions& wait, bool crowded, std::vector<int> members = {});
-
-  Messages(const Messages&) = delete;
-  Messages& operator=(const Messages&) = delete;
-  ~Messages();
+  /// Over `channel`. `queue` is that of MPI's one thread, null where any thread may call MPI; borrowed.
+  Messages(Channel channel, FunneledQueue* queue, const WaitOptions& wait, const WaitStages& stages);
 
   /// The place among the members and their number.
-  int rank() const { return rank_; }
-  int size() const { return static_cast<int>(members_.size()); }
-  Patience& patience() { return patience_; }
+  int rank() const { return batch_->channel().rank; }
+  int size() const { return static_cast<int>(batch_->channel().members.size()); }
+  Patience& patience() { return batch_->patience(); }
 
-  /// Posts; memory stays untouched until `finish_all`. No bytes: no message. The first error is kept for `finish_all`.
-  void receive(int peer, std::span<std::byte> bytes);
-  void send(int peer, std::span<const std::byte> bytes);
+  /// Memory stays untouched until `finish_all`. No bytes: no message.
+  void receive(int peer, std::span<std::byte> bytes) { batch_->receive(peer, bytes); }
+  void send(int peer, std::span<const std::byte> bytes) { batch_->send(peer, bytes); }
 
   /// The members that were waited for when a deadline passed; nothing if none passed.
-  std::optional<std::span<const int>> missing() const;
+  std::optional<std::span<const int>> missing() const { return batch_->missing(); }
 
-  /// Waits until everything that was posted is done. `operation` is named in errors.
+  /// Waits until everything that was posted is done. `operation` is named in errors. After an error only the destructor
+  /// may be called.
   /// @blocking
   Result<void> finish_all(const device::OperationMark& operation);
 
  private:
-  struct Pending {           // beside the request of the same index
-    int peer = 0;            // a member
-    int receive_bytes = -1;  // −1: a send
-  };
+  Result<void> hand_to_owner(const device::OperationMark& operation);
 
-  Messages(const WaitOptions& wait, bool crowded, std::vector<int> members);
-  Result<void> duplicate_world();
-  void find_own_place();
-  /// Runs the test loop until nothing is active.
-  Result<void> drive(const device::OperationMark& operation);
-  Result<void> check_received(const device::OperationMark& operation, int completed);
-  Error gave_up(Patience::Verdict verdict, const device::OperationMark& operation);
-
-  Patience patience_;
-  const std::thread::id thread_ = std::this_thread::get_id();
-  MPI_Comm comm_ = MPI_COMM_NULL;
-  std::vector<int> members_;  // [size]: ranks of the world
-  int rank_ = 0;
-  int status_ = MPI_SUCCESS;  // of posting
-  std::vector<MPI_Request> requests_;
-  std::vector<Pending> pending_;
-  std::vector<MPI_Status> statuses_;
-  std::vector<int> completed_;
-  std::vector<int> missing_;
-  bool expired_ = false;
+  std::shared_ptr<MessageBatch> batch_;  // shared with the queue while MPI's thread has it
+  FunneledQueue* queue_;
+  WaitOptions wait_;
 };
 
 }  // namespace lockstep::transport::mpi

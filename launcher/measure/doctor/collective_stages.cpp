@@ -9,7 +9,6 @@
 #include "runtime/core/ids.h"
 #include "runtime/core/short_number.h"
 #include "transport/collective_probe.h"
-#include "transport/mpi/mpi.h"
 #include "transport/shm/shm.h"
 
 namespace lockstep::launcher {
@@ -127,8 +126,8 @@ Result<Check> run_shm(DoctorRank& rank) {
 Result<Check> run_mpi(DoctorRank& rank) {
   if (rank.has_threads()) return skipped_check("the ranks are threads of one process");
   if (rank.size() == 1) return skipped_check("one rank");
-  return check_way(
-      rank, as_communicator(transport::mpi::make_communicator(rank.context.bootstrap, wait_options(rank.context))));
+  return check_way(rank,
+                   as_communicator(rank.context.mpi->make_communicator(rank.plan.places, wait_options(rank.context))));
 }
 
 Result<Check> run_two_level(DoctorRank& rank) {
@@ -137,7 +136,7 @@ Result<Check> run_two_level(DoctorRank& rank) {
   const bool is_shared = std::ranges::any_of(places, [](const auto& place) { return place.local_size > 1; });
   if (!is_shared) return skipped_check("no host has two ranks");
   if (std::string why = no_shared_memory(rank); !why.empty()) return skipped_check(std::move(why));
-  return check_way(rank, make_two_level(rank.context.bootstrap, places, wait_options(rank.context)));
+  return check_way(rank, make_two_level(*rank.context.mpi, rank.context.bootstrap, places, wait_options(rank.context)));
 }
 
 }  // namespace lockstep::launcher

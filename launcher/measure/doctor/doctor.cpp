@@ -121,11 +121,19 @@ class RankExamination {
 };
 
 Check launch_check(const DoctorCommand& command, const transport::LaunchEnvironment& place) {
-  Check check = judge_launch({.environment = place,
-                              .launch = command.run.launch,
-                              .tp = command.tp,
-                              .library = transport::mpi::library_name(),
-                              .in_slurm_job = environment("SLURM_JOB_ID").has_value() && !place.in_slurm_step});
+  LaunchFacts facts{.environment = place,
+                    .launch = command.run.launch,
+                    .tp = command.tp,
+                    .in_slurm_job = environment("SLURM_JOB_ID").has_value() && !place.in_slurm_step};
+  Check check;
+  if (facts.launch == Launch::kThreads) {
+    check = judge_launch(facts);
+  } else {
+    const auto library = transport::mpi::library_name(transport::mpi::library_choice(environment, place));
+    const bool needs_mpi = place.launcher != transport::Launcher::kNone && place.size != 1;
+    if (library.has_value()) facts.library = library.value();
+    check = needs_mpi && !library.has_value() ? failed_check(library.error()) : judge_launch(facts);
+  }
   check.name = stages()[kLaunchStage].name;
   return check;
 }

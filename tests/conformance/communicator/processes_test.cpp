@@ -1,5 +1,6 @@
 // The suite with ranks as processes: run by mpirun, every process is one rank and runs the same tests.
 #include <cstdio>
+#include <cstdlib>
 
 #include "launcher/ranks/wiring.h"
 #include "tests/conformance/communicator/implementations.h"
@@ -11,12 +12,14 @@
 namespace lockstep::conformance {
 namespace {
 
-transport::Bootstrap* world = nullptr;  // set in main, before any test runs
+transport::mpi::World* world = nullptr;  // both set in main, before any test runs
+transport::Bootstrap* bootstrap = nullptr;
 
 Implementation mpi() {
   return {.name = "mpi",
           .make = [](Peer& peer, const transport::WaitOptions& wait) -> Result<std::unique_ptr<device::Communicator>> {
-            LOCKSTEP_TRY(auto made, transport::mpi::make_communicator(peer.bootstrap, wait));
+            LOCKSTEP_TRY(const auto places, peer.bootstrap.places());
+            LOCKSTEP_TRY(auto made, world->make_communicator(places, wait));
             return made;
           },
           .allocates = true};
@@ -32,7 +35,7 @@ Implementation two_level(std::string name, int (*host_of)(int rank, int ranks), 
             std::vector<int> hosts;
             for (int rank = 0; rank < peer.size() && host_of; ++rank) hosts.push_back(host_of(rank, peer.size()));
             if (host_of) places = places_on(hosts);
-            return launcher::make_two_level(peer.bootstrap, places, wait,
+            return launcher::make_two_level(*world, peer.bootstrap, places, wait,
                                             {.within = {.message_bytes = message_bytes}, .across = across});
           },
           .allocates = true,
@@ -61,7 +64,7 @@ INSTANTIATE_TEST_SUITE_P(Hosts, CommunicatorConformance,
 }  // namespace
 
 void run_ranks(const Cast&, const std::function<void(Peer&)>& body) {
-  Peer peer{*world, nullptr};
+  Peer peer{*bootstrap, nullptr};
   try {
     body(peer);
   } catch (const std::exception& failure) {
@@ -71,17 +74,34 @@ void run_ranks(const Cast&, const std::function<void(Peer&)>& body) {
 
 }  // namespace lockstep::conformance
 
+namespace lockstep::conformance {
+namespace {
+
+std::optional<std::string> environment(std::string_view name) {
+  const char* value = std::getenv(std::string(name).c_str());
+  return value == nullptr ? std::nullopt : std::optional<std::string>(value);
+}
+
+Result<int> run_tests() {
+  const Ends ends;
+  LOCKSTEP_TRY(const auto launch, transport::read_launch_environment(environment));
+  LOCKSTEP_TRY(const auto started,
+               transport::mpi::start(transport::mpi::library_choice(environment, launch), ends.wait));
+  LOCKSTEP_TRY(const auto made, started->make_bootstrap(ends.wait));
+  world = started.get();
+  bootstrap = made.get();
+  const int failed = RUN_ALL_TESTS();
+  LOCKSTEP_TRY_VOID(started->finish(ends.wait));
+  return failed;
+}
+
+}  // namespace
+}  // namespace lockstep::conformance
+
 int main(int argc, char** argv) {
   ::testing::InitGoogleTest(&argc, argv);
-  lockstep::conformance::Ends ends;
-  auto bootstrap = lockstep::transport::mpi::make_bootstrap(ends.wait);
-  if (!bootstrap.has_value()) {
-    std::fprintf(stderr, "%s\n", bootstrap.error().message.c_str());
-    return 1;
-  }
-  lockstep::conformance::world = bootstrap.value().get();
-  const int failed = RUN_ALL_TESTS();
-  const auto left = bootstrap.value()->finish();
-  if (!left.has_value()) std::fprintf(stderr, "%s\n", left.error().message.c_str());
-  return failed != 0 || !left.has_value() ? 1 : 0;
+  const auto ran = lockstep::conformance::run_tests();
+  if (ran.has_value()) return ran.value();
+  std::fprintf(stderr, "%s\n", ran.error().message.c_str());
+  return 1;
 }

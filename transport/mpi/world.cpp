@@ -1,0 +1,200 @@
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <atomic>
+#include <numeric>
+#include <thread>
+
+#include "runtime/core/check.h"
+#include "transport/exchange.h"
+#include "transport/mpi/library_search.h"
+#include "transport/mpi/mpi.h"
+#include "transport/mpi/mpi_communicator.h"
+
+namespace lockstep::transport::mpi {
+namespace {
+
+/// Whose MPI it is.
+enum class Owner { kUs, kProgram };
+
+class MpiBootstrap final : public Bootstrap {
+ public:
+  MpiBootstrap(std::unique_ptr<device::Communicator> communicator, std::string name)
+      : communicator_(std::move(communicator)), name_(std::move(name)) {}
+
+  int rank() const override { return communicator_->rank(); }
+  int size() const override { return communicator_->size(); }
+  std::string name() const override { return name_; }
+  Result<std::vector<std::string>> exchange(std::string_view mine) override {
+    return exchange_over(*communicator_, mine);
+  }
+  Result<void> barrier() override { return communicator_->barrier(device::Stream::host()); }
+  Result<std::vector<RankPlace>> places() override {
+    if (places_.empty()) {
+      LOCKSTEP_TRY(places_, exchange_places(*this));
+    }
+    return places_;
+  }
+  Result<void> finish() override { return barrier(); }
+
+ private:
+  std::unique_ptr<device::Communicator> communicator_;
+  std::string name_;
+  std::vector<RankPlace> places_;
+};
+
+class LoadedWorld final : public World {
+ public:
+  /// `comm` is the world's own duplicate.
+  LoadedWorld(FoundLibrary found, Comm comm, Owner owner)
+      : library_(std::move(found.library)),
+        level_(library_->thread_level()),
+        comm_(comm),
+        owner_(owner),
+        rank_(library_->rank_in(comm)),
+        size_(library_->size_of(comm)),
+        last_tag_(library_->last_tag()),
+        name_(fmt::format("mpi ({}, threads {})", found.name, to_string(level_))) {}
+
+  int rank() const override { return rank_; }
+  int size() const override { return size_; }
+  bool is_funneled() const override { return level_ < ThreadLevel::kSerialized; }
+
+  Result<std::unique_ptr<Bootstrap>> make_bootstrap(const WaitOptions& wait) override {
+    // Who shares cores with whom is not known yet: give them away early.
+    LOCKSTEP_TRY(auto communicator, connect(wait, /*crowded=*/true, {}));
+    return std::make_unique<MpiBootstrap>(std::move(communicator), name_);
+  }
+
+  Result<std::unique_ptr<PartCommunicator>> make_communicator(std::span<const RankPlace> places,
+                                                              const WaitOptions& wait,
+                                                              std::vector<int> members) override {
+    LOCKSTEP_TRY(auto communicator, connect(wait, is_crowded(places), std::move(members)));
+    return communicator;
+  }
+
+  Result<void> lend(const std::function<bool()>& until, const WaitOptions& wait) override {
+    return queue_.serve(until, wait);
+  }
+
+  Result<void> finish(const WaitOptions& wait) override;
+
+ private:
+  Result<std::unique_ptr<MpiCommunicator>> connect(const WaitOptions& wait, bool crowded, std::vector<int> members);
+
+  std::unique_ptr<Library> library_;
+  const ThreadLevel level_;
+  const Comm comm_;
+  const Owner owner_;
+  const int rank_, size_, last_tag_;
+  const std::string name_;
+  FunneledQueue queue_;            // of the thread that makes the world
+  std::atomic<int> next_tag_ = 0;  // channels share the duplicate and are told apart by their tags
+};
+
+Result<std::unique_ptr<MpiCommunicator>> LoadedWorld::connect(const WaitOptions& wait, bool crowded,
+                                                              std::vector<int> members) {
+  const int tag = next_tag_++;
+  if (tag > last_tag_ || tag < 0) {
+    return Error{
+        ErrorKind::kResourceExhausted,
+        fmt::format("[transport/mpi] rank {}: cannot make another communicator: found {} of one group, expected "
+                    "no more; make a new group",
+                    rank_, last_tag_),
+        rank_};
+  }
+  if (members.empty()) {
+    members.resize(static_cast<size_t>(size_));
+    std::iota(members.begin(), members.end(), 0);
+  }
+  const auto own = std::find(members.begin(), members.end(), rank_);
+  LOCKSTEP_CHECK(own != members.end(), rank_);
+  const auto place = static_cast<int>(own - members.begin());
+  return std::make_unique<MpiCommunicator>(std::make_unique<Messages>(
+      Channel{.library = *library_, .comm = comm_, .tag = tag, .members = std::move(members), .rank = place},
+      is_funneled() ? &queue_ : nullptr, wait, wait_stages(crowded)));
+}
+
+Result<void> LoadedWorld::finish(const WaitOptions& wait) {
+  if (library_->is_finalized()) return ok();
+  if (!queue_.is_owner()) {
+    return Error{ErrorKind::kFailedPrecondition,
+                 fmt::format("[transport/mpi] rank {}: cannot leave MPI: found a call on another thread, expected the "
+                             "thread that joined; leave the group where it was made",
+                             rank_),
+                 rank_};
+  }
+  LOCKSTEP_TRY(const auto last, connect(wait, /*crowded=*/true, {}));
+  LOCKSTEP_TRY_VOID(last->barrier(device::Stream::host()));
+  if (owner_ == Owner::kUs) return check(*library_, library_->finalize(), rank_, "MPI_Finalize");
+  return check(*library_, library_->free(comm_), rank_, "MPI_Comm_free");
+}
+
+Error cannot_start(ErrorKind kind, std::string_view found, std::string_view expected, std::string_view advice) {
+  return {kind,
+          fmt::format("[transport/mpi] MPI cannot be started: found {}, expected {}; {}", found, expected, advice)};
+}
+
+/// `check_world`, with what is known of the choice.
+Result<void> check_ranks(const FoundLibrary& found, const LaunchEnvironment& launch) {
+  const Library& library = *found.library;
+  const Comm world = library.world();
+  const auto fits = check_world(launch, library.rank_in(world), library.size_of(world), found.name);
+  if (fits.has_value() || found.note.empty()) return fits;
+  Error error = fits.error();
+  error.message += fmt::format(" ({})", found.note);
+  return error;
+}
+
+}  // namespace
+
+LibraryChoice library_choice(const EnvironmentLookup& lookup, const LaunchEnvironment& launch) {
+  return {.file = lookup("LOCKSTEP_MPI_LIBRARY").value_or(""), .launch = launch};
+}
+
+Result<std::string> library_name(const LibraryChoice& choice) {
+  LOCKSTEP_TRY(const FoundLibrary found, find_library(choice));
+  LOCKSTEP_TRY_VOID(check_launcher(choice.launch, found.name));
+  return found.name;
+}
+
+Result<std::unique_ptr<World>> start(const LibraryChoice& choice, const WaitOptions& wait) {
+  if (find_initialized_library().has_value()) {
+    return cannot_start(ErrorKind::kFailedPrecondition, "an MPI that was initialised before",
+                        "the first start in this process", "use that group, or adopt a communicator of that MPI");
+  }
+  LOCKSTEP_TRY(FoundLibrary found, find_library(choice));
+  LOCKSTEP_TRY_VOID(check_launcher(choice.launch, found.name));
+  if (found.library->is_finalized()) {
+    return cannot_start(ErrorKind::kFailedPrecondition, "an MPI that was finalised", "the first start in this process",
+                        "MPI starts once: start another process");
+  }
+  ThreadLevel level = ThreadLevel::kSingle;
+  if (const Code code = found.library->initialize(ThreadLevel::kSerialized, level); code != kSuccess) {
+    return cannot_start(ErrorKind::kUnavailable, fmt::format("error {}", code), "success",
+                        "look at what MPI wrote to stderr");
+  }
+  const Comm world = found.library->world();
+  static_cast<void>(found.library->return_errors(world));  // a failing exchange must not end the process
+  LOCKSTEP_TRY_VOID(check_ranks(found, choice.launch));
+  LOCKSTEP_TRY(const Comm comm, duplicate(*found.library, world, wait));
+  return std::make_unique<LoadedWorld>(std::move(found), comm, Owner::kUs);
+}
+
+Result<std::unique_ptr<World>> adopt(int fortran_handle, const WaitOptions& wait) {
+  LOCKSTEP_TRY(FoundLibrary found, find_initialized_library());
+  Library& library = *found.library;
+  const ThreadLevel level = library.thread_level();
+  if (level < ThreadLevel::kSerialized && !library.is_main_thread()) {
+    return Error{ErrorKind::kFailedPrecondition,
+                 fmt::format("[transport/mpi] cannot adopt a communicator: found MPI with threads {} on a thread that "
+                             "did not initialise it, expected that thread; adopt there, or initialise MPI with "
+                             "MPI_THREAD_SERIALIZED",
+                             to_string(level))};
+  }
+  LOCKSTEP_TRY(const Comm parent, library.from_fortran(fortran_handle));
+  LOCKSTEP_TRY(const Comm comm, duplicate(library, parent, wait));
+  return std::make_unique<LoadedWorld>(std::move(found), comm, Owner::kProgram);
+}
+
+}  // namespace lockstep::transport::mpi
