@@ -18,9 +18,11 @@ namespace {
 // What is called, without the prefix MPI_.
 #define LOCKSTEP_MPI_FUNCTIONS(X)                                                                                  \
   X(Initialized)                                                                                                   \
-  X(Finalized) X(Init_thread) X(Query_thread) X(Is_thread_main) X(Finalize) X(Get_library_version) X(Error_string) \
-      X(Error_class) X(Comm_rank) X(Comm_size) X(Comm_test_inter) X(Comm_idup) X(Comm_free) X(Comm_set_errhandler) \
-          X(Comm_get_attr) X(Isend) X(Irecv) X(Testsome) X(Get_count) X(Cancel) X(Request_free)
+  X(Finalized)                                                                                                     \
+  X(Init_thread)                                                                                                   \
+  X(Query_thread) X(Is_thread_main) X(Finalize) X(Get_library_version) X(Error_string) X(Error_class) X(Comm_rank) \
+      X(Comm_size) X(Comm_test_inter) X(Comm_idup) X(Comm_free) X(Comm_set_errhandler) X(Comm_get_attr) X(Isend)   \
+          X(Irecv) X(Testsome) X(Get_count) X(Cancel) X(Request_free)
 
 /// MPI's functions and objects in the library that was loaded; the header says of what types.
 struct Symbols {
@@ -51,11 +53,16 @@ Result<Symbols> find_symbols(void* handle) {
 #undef LOCKSTEP_MPI_FIND
 #ifdef OPEN_MPI  // its predefined objects are variables of the library, MPICH's are numbers
   find("MPI_Comm_f2c", symbols.Comm_f2c);
-  find("ompi_mpi_comm_world", symbols.world);
-  find("ompi_mpi_comm_null", symbols.no_comm);
-  find("ompi_request_null", symbols.no_request);
-  find("ompi_mpi_byte", symbols.byte);
-  find("ompi_mpi_errors_return", symbols.errors_return);
+  const auto find_object = [&](const char* name, auto& symbol) {
+    // A program that is linked to Open MPI may have taken the object over (a copy relocation): then its copy counts.
+    symbol = static_cast<std::remove_reference_t<decltype(symbol)>>(dlsym(RTLD_DEFAULT, name));
+    if (symbol == nullptr) find(name, symbol);
+  };
+  find_object("ompi_mpi_comm_world", symbols.world);
+  find_object("ompi_mpi_comm_null", symbols.no_comm);
+  find_object("ompi_request_null", symbols.no_request);
+  find_object("ompi_mpi_byte", symbols.byte);
+  find_object("ompi_mpi_errors_return", symbols.errors_return);
 #else
   symbols.world = MPI_COMM_WORLD;
   symbols.no_comm = MPI_COMM_NULL;

@@ -33,7 +33,8 @@ class PolledWork {
   virtual void abandon() = 0;
 };
 
-/// Belongs to the thread that makes it. Thread-safe.
+/// Belongs to the thread that makes it. Thread-safe. Where MPI is funneled all groups of a process share one, since a
+/// thread that waits for one of them must serve the others too.
 class FunneledQueue {
  public:
   enum class Ran {

@@ -17,7 +17,7 @@ bool is_final(Patience::Verdict verdict) {
 }  // namespace
 
 MessageBatch::MessageBatch(Channel channel, const WaitOptions& wait, const WaitStages& stages)
-    : channel_(std::move(channel)), patience_(wait, stages), requests_(channel_.library.new_requests()) {
+    : channel_(std::move(channel)), patience_(wait, stages), requests_(channel_.library->new_requests()) {
   posts_.reserve(4 * channel_.members.size());
 }
 
@@ -65,7 +65,7 @@ Result<void> MessageBatch::post_all() {
         .comm = channel_.comm, .peer = channel_.members[static_cast<size_t>(post.peer)], .tag = channel_.tag};
     const std::span bytes(post.data, post.size);
     const Code code = post.is_receive ? requests_->receive(envelope, bytes) : requests_->send(envelope, bytes);
-    LOCKSTEP_TRY_VOID(check(channel_.library, code, own_rank(), operation_.operation));
+    LOCKSTEP_TRY_VOID(check(*channel_.library, code, own_rank(), operation_.operation));
   }
   return ok();
 }
@@ -73,7 +73,7 @@ Result<void> MessageBatch::post_all() {
 Result<bool> MessageBatch::look() {
   if (!is_posted_) LOCKSTEP_TRY_VOID(post_all());
   const Requests::Look found = requests_->test();
-  LOCKSTEP_TRY_VOID(check(channel_.library, found.code, own_rank(), operation_.operation));
+  LOCKSTEP_TRY_VOID(check(*channel_.library, found.code, own_rank(), operation_.operation));
   if (found.is_over) return true;
   if (!found.done.empty()) {
     LOCKSTEP_TRY_VOID(check_received(found.done));

@@ -13,9 +13,9 @@
 
 namespace lockstep::transport::mpi {
 
-/// Between which ranks a batch's messages go. Borrows the library.
+/// Between which ranks a batch's messages go.
 struct Channel {
-  Library& library;
+  std::shared_ptr<Library> library;  // shared: a batch that was given up may outlive its world
   Comm comm;
   int tag = 0;               // no other channel of the communicator has it
   std::vector<int> members;  // [size]: ranks of the communicator, by their numbers here

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <atomic>
+#include <mutex>
 #include <numeric>
 #include <thread>
 
@@ -43,6 +44,18 @@ class MpiBootstrap final : public Bootstrap {
   std::vector<RankPlace> places_;
 };
 
+constinit std::mutex shared_queue_mutex;
+constinit std::weak_ptr<FunneledQueue> shared_queue;  // MPI's one thread is the process's, as MPI is
+
+/// The queue of this thread: that of all worlds where MPI is funneled.
+std::shared_ptr<FunneledQueue> queue_for(ThreadLevel level) {
+  if (level >= ThreadLevel::kSerialized) return std::make_shared<FunneledQueue>();
+  const std::lock_guard lock(shared_queue_mutex);
+  std::shared_ptr<FunneledQueue> queue = shared_queue.lock();
+  if (queue == nullptr) shared_queue = queue = std::make_shared<FunneledQueue>();
+  return queue;
+}
+
 class LoadedWorld final : public World {
  public:
   /// `comm` is the world's own duplicate.
@@ -54,7 +67,8 @@ class LoadedWorld final : public World {
         rank_(library_->rank_in(comm)),
         size_(library_->size_of(comm)),
         last_tag_(library_->last_tag()),
-        name_(fmt::format("mpi ({}, threads {})", found.name, to_string(level_))) {}
+        name_(fmt::format("mpi ({}, threads {})", found.name, to_string(level_))),
+        queue_(queue_for(level_)) {}
 
   int rank() const override { return rank_; }
   int size() const override { return size_; }
@@ -74,7 +88,7 @@ class LoadedWorld final : public World {
   }
 
   Result<void> lend(const std::function<bool()>& until, const WaitOptions& wait) override {
-    return queue_.serve(until, wait);
+    return queue_->serve(until, wait);
   }
 
   Result<void> finish(const WaitOptions& wait) override;
@@ -82,14 +96,14 @@ class LoadedWorld final : public World {
  private:
   Result<std::unique_ptr<MpiCommunicator>> connect(const WaitOptions& wait, bool crowded, std::vector<int> members);
 
-  std::unique_ptr<Library> library_;
+  const std::shared_ptr<Library> library_;  // shared with its channels
   const ThreadLevel level_;
   const Comm comm_;
   const Owner owner_;
   const int rank_, size_, last_tag_;
   const std::string name_;
-  FunneledQueue queue_;            // of the thread that makes the world
-  std::atomic<int> next_tag_ = 0;  // channels share the duplicate and are told apart by their tags
+  const std::shared_ptr<FunneledQueue> queue_;  // of the thread that makes the world; shared as `queue_for` says
+  std::atomic<int> next_tag_ = 0;               // channels share the duplicate and are told apart by their tags
 };
 
 Result<std::unique_ptr<MpiCommunicator>> LoadedWorld::connect(const WaitOptions& wait, bool crowded,
@@ -111,13 +125,13 @@ Result<std::unique_ptr<MpiCommunicator>> LoadedWorld::connect(const WaitOptions&
   LOCKSTEP_CHECK(own != members.end(), rank_);
   const auto place = static_cast<int>(own - members.begin());
   return std::make_unique<MpiCommunicator>(std::make_unique<Messages>(
-      Channel{.library = *library_, .comm = comm_, .tag = tag, .members = std::move(members), .rank = place},
-      is_funneled() ? &queue_ : nullptr, wait, wait_stages(crowded)));
+      Channel{.library = library_, .comm = comm_, .tag = tag, .members = std::move(members), .rank = place},
+      is_funneled() ? queue_.get() : nullptr, wait, wait_stages(crowded)));
 }
 
 Result<void> LoadedWorld::finish(const WaitOptions& wait) {
   if (library_->is_finalized()) return ok();
-  if (!queue_.is_owner()) {
+  if (!queue_->is_owner()) {
     return Error{ErrorKind::kFailedPrecondition,
                  fmt::format("[transport/mpi] rank {}: cannot leave MPI: found a call on another thread, expected the "
                              "thread that joined; leave the group where it was made",
