@@ -100,12 +100,11 @@ Result<std::unique_ptr<transport::Bootstrap>> meet(const transport::LaunchEnviro
   const Watchdog watchdog(limit + (place.rank == 0 ? Duration{} : kWordOfRank0),
                           [&] { give_up(office, watch, "the start (MPI_Init and the first exchanges)", limit); });
   office.phases().enter("launch");
-  const transport::mpi::LibraryChoice choice = transport::mpi::library_choice(environment, place);
-  LOCKSTEP_TRY_VOID(transport::mpi::library_name(choice));  // a launch that cannot work ends before anything waits
+  LOCKSTEP_TRY(const auto library, transport::mpi::choose_library(transport::mpi::library_choice(environment, place)));
   watch.open_early();
   office.phases().enter("bootstrap");
   prepare_mpi(options, place);
-  LOCKSTEP_TRY(world, transport::mpi::start(choice, wait));
+  LOCKSTEP_TRY(world, transport::mpi::start(library, wait));
   LOCKSTEP_TRY(auto group, world->make_bootstrap(wait));
   auto bootstrap = std::make_unique<RecordedBootstrap>(std::move(group), office.recorder());
   if (options.meeting == Meeting::kBare) return bootstrap;

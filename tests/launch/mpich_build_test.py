@@ -1,4 +1,4 @@
-"""MPICH's library: the same tokens under MPICH's mpirun and srun; chosen by name, refused under launchers of Open MPI."""
+"""MPICH's library: the same tokens under MPICH's mpirun and srun; named, refused under launchers of Open MPI."""
 import shutil
 
 import hosts
@@ -33,7 +33,7 @@ class MpichBuild(launches.Launches):
         done = self.run_command(["mpirun.openmpi", "-n", 2, "--bind-to", "none", launches.PROGRAM,
                                  *self.arguments("wrong")], MPICH)
         self.expect_refusal(done, "this program's MPI, MPICH", "as Open MPI's mpirun says", "mpirun.mpich",
-                            "chosen by name, libmpich.so.12")
+                            "the library was named, libmpich.so.12")
 
     def test_srun_gives_the_same_tokens_with_pmi2_and_is_refused_with_pmix(self):
         if reason := slurm.why_not():

@@ -1,4 +1,4 @@
-"""Open MPI's library under MPICH's mpirun, chosen by name: refused, in words that name both."""
+"""Open MPI's library under MPICH's mpirun, named: refused, in words that name both."""
 import shutil
 
 import launches
@@ -11,7 +11,7 @@ class Mpich(launches.Launches):
         done = self.run_command([MPIRUN, "-n", 2, launches.PROGRAM, *self.arguments("wrong")],
                                 {"LOCKSTEP_MPI_LIBRARY": "libmpi.so.40"})
         self.expect_refusal(done, "this program's MPI, Open MPI", "as MPICH's mpiexec (PMI) says", "mpirun.openmpi",
-                            "chosen by name, libmpi.so.40")
+                            "the library was named, libmpi.so.40")
 
 
 if __name__ == "__main__":

@@ -171,7 +171,7 @@ std::string line_of(const nlohmann::ordered_json& size) {
 Result<void> measure_all(const Settings& settings, transport::Bootstrap& bootstrap, device::Communicator& communicator,
                          device::Communicator& meeting) {
   nlohmann::ordered_json json = {{"ranks", bootstrap.size()},
-                                 {"mpi", transport::mpi::library_name({}).value()},
+                                 {"mpi", transport::mpi::choose_library({}).value().name},
                                  {"communicator", communicator.name()},
                                  {"sizes", nlohmann::ordered_json::array()}};
   std::string table = fmt::format("{:>9}{:>10}{:>10}{:>12}{:>10}{:>10}{:>26}{:>11}{:>7}\n", "bytes", "ours p50", "p99",
@@ -193,7 +193,8 @@ Result<void> run(const Settings& settings) {
   AbortFlag abort;
   trace::FlightRecorder recorder(clock);
   const transport::WaitOptions wait{.abort = &abort, .clock = &clock, .deadline = std::chrono::seconds(30)};
-  LOCKSTEP_TRY(const auto world, transport::mpi::start({}, wait));  // the library that this program is linked to
+  LOCKSTEP_TRY(const auto library, transport::mpi::choose_library({}));  // what this program is linked to
+  LOCKSTEP_TRY(const auto world, transport::mpi::start(library, wait));
   LOCKSTEP_TRY(const auto bootstrap, world->make_bootstrap(wait));
   if (bootstrap->size() < 2) {
     return Error{ErrorKind::kFailedPrecondition,

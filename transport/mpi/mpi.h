@@ -2,7 +2,7 @@
 // they have the same bits as everywhere else. No MPI is linked: a library of Open MPI or of the MPICH family is loaded
 // when it is needed.
 //
-//   start(choice)          initialises MPI              ─► World: the ranks that the launcher started
+//   start(library)         initialises MPI              ─► World: the ranks that the launcher started
 //   adopt(communicator)    of a program's own MPI       ─► World: the ranks of that communicator, on a duplicate
 //                                                            │
 //                                 make_bootstrap, make_communicator, any number: each has messages of its own
@@ -39,10 +39,17 @@ struct LibraryChoice {
 /// The choice of a program: the user names a library by LOCKSTEP_MPI_LIBRARY. Pure.
 LibraryChoice library_choice(const EnvironmentLookup& lookup, const LaunchEnvironment& launch);
 
-/// "Open MPI 4.1.4", "MPICH 4.0.2": the library that `start` would use; it is loaded, and MPI is not started. Fails
-/// with `kFailedPrecondition` when there is none that this build can use and when the library would end the process
-/// under this launcher, and with `kUnavailable` when MPI was left out of the build.
-Result<std::string> library_name(const LibraryChoice& choice);
+/// A library that is loaded. MPI is not started.
+struct ChosenLibrary {
+  std::string file;  // as the system's loader takes it; empty: the program itself is linked to it
+  std::string name;  // "Open MPI 4.1.4", "MPICH 4.0.2"
+  std::string note;  // why it is this one, where another fits the launcher better: "MPICH was not loaded: …"
+  LaunchEnvironment launch;
+};
+
+/// Fails with `kFailedPrecondition` when there is no library that this build can use and when the library would end the
+/// process under this launcher, and with `kUnavailable` when MPI was left out of the build.
+Result<ChosenLibrary> choose_library(const LibraryChoice& choice);
 
 /// Ranks that MPI connects: numbered from 0 on, each in a process of its own. Outlives all that is made of it. The
 /// destructor waits for no peer: without `finish` MPI stays as it is.
@@ -77,10 +84,10 @@ class World {
   virtual Result<void> finish(const WaitOptions& wait) = 0;
 };
 
-/// Initialises MPI (once per process, on the main thread where MPI grants no more than funneled). Fails as
-/// `library_name`; with `kFailedPrecondition` when MPI was initialised before, or sees another group than the launcher
-/// started; with `kUnavailable` when MPI does not start. @collective @blocking
-Result<std::unique_ptr<World>> start(const LibraryChoice& choice, const WaitOptions& wait);
+/// Initialises MPI (once per process, on the main thread where MPI grants no more than funneled). Fails with
+/// `kFailedPrecondition` when MPI was initialised before, or sees another group than the launcher started, and with
+/// `kUnavailable` when MPI does not start. @collective @blocking
+Result<std::unique_ptr<World>> start(const ChosenLibrary& library, const WaitOptions& wait);
 
 /// The ranks of a communicator whose program has initialised MPI: {MPI_Comm_c2f(comm)}. It is duplicated, and stays the
 /// program's, as do MPI and all error handlers. Where MPI is funneled, on the thread that initialised it. Fails with

@@ -16,9 +16,9 @@ Error left_out() {
 
 LibraryChoice library_choice(const EnvironmentLookup&, const LaunchEnvironment& launch) { return {.launch = launch}; }
 
-Result<std::string> library_name(const LibraryChoice&) { return left_out(); }
+Result<ChosenLibrary> choose_library(const LibraryChoice&) { return left_out(); }
 
-Result<std::unique_ptr<World>> start(const LibraryChoice&, const WaitOptions&) { return left_out(); }
+Result<std::unique_ptr<World>> start(const ChosenLibrary&, const WaitOptions&) { return left_out(); }
 
 Result<std::unique_ptr<World>> adopt(int, const WaitOptions&) { return left_out(); }
 

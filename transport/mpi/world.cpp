@@ -59,15 +59,15 @@ std::shared_ptr<FunneledQueue> queue_for(ThreadLevel level) {
 class LoadedWorld final : public World {
  public:
   /// `comm` is the world's own duplicate.
-  LoadedWorld(FoundLibrary found, Comm comm, Owner owner)
-      : library_(std::move(found.library)),
+  LoadedWorld(OpenLibrary opened, Comm comm, Owner owner)
+      : library_(std::move(opened.library)),
         level_(library_->thread_level()),
         comm_(comm),
         owner_(owner),
         rank_(library_->rank_in(comm)),
         size_(library_->size_of(comm)),
         last_tag_(library_->last_tag()),
-        name_(fmt::format("mpi ({}, threads {})", found.name, to_string(level_))),
+        name_(fmt::format("mpi ({}, threads {})", opened.name, to_string(level_))),
         queue_(queue_for(level_)) {}
 
   int rank() const override { return rank_; }
@@ -150,54 +150,42 @@ Error cannot_start(ErrorKind kind, std::string_view found, std::string_view expe
 }
 
 /// `check_world`, with what is known of the choice.
-Result<void> check_ranks(const FoundLibrary& found, const LaunchEnvironment& launch) {
-  const Library& library = *found.library;
-  const Comm world = library.world();
-  const auto fits = check_world(launch, library.rank_in(world), library.size_of(world), found.name);
-  if (fits.has_value() || found.note.empty()) return fits;
+Result<void> check_ranks(const Library& mpi, const ChosenLibrary& library) {
+  const Comm world = mpi.world();
+  const auto fits = check_world(library.launch, mpi.rank_in(world), mpi.size_of(world), library.name);
+  if (fits.has_value() || library.note.empty()) return fits;
   Error error = fits.error();
-  error.message += fmt::format(" ({})", found.note);
+  error.message += fmt::format(" ({})", library.note);
   return error;
 }
 
 }  // namespace
 
-LibraryChoice library_choice(const EnvironmentLookup& lookup, const LaunchEnvironment& launch) {
-  return {.file = lookup("LOCKSTEP_MPI_LIBRARY").value_or(""), .launch = launch};
-}
-
-Result<std::string> library_name(const LibraryChoice& choice) {
-  LOCKSTEP_TRY(const FoundLibrary found, find_library(choice));
-  LOCKSTEP_TRY_VOID(check_launcher(choice.launch, found.name));
-  return found.name;
-}
-
-Result<std::unique_ptr<World>> start(const LibraryChoice& choice, const WaitOptions& wait) {
+Result<std::unique_ptr<World>> start(const ChosenLibrary& library, const WaitOptions& wait) {
   if (find_initialized_library().has_value()) {
     return cannot_start(ErrorKind::kFailedPrecondition, "an MPI that was initialised before",
                         "the first start in this process", "use that group, or adopt a communicator of that MPI");
   }
-  LOCKSTEP_TRY(FoundLibrary found, find_library(choice));
-  LOCKSTEP_TRY_VOID(check_launcher(choice.launch, found.name));
-  if (found.library->is_finalized()) {
+  LOCKSTEP_TRY(OpenLibrary opened, open_library(library.file));
+  Library& mpi = *opened.library;
+  if (mpi.is_finalized()) {
     return cannot_start(ErrorKind::kFailedPrecondition, "an MPI that was finalised", "the first start in this process",
                         "MPI starts once: start another process");
   }
   ThreadLevel level = ThreadLevel::kSingle;
-  if (const Code code = found.library->initialize(ThreadLevel::kSerialized, level); code != kSuccess) {
+  if (const Code code = mpi.initialize(ThreadLevel::kSerialized, level); code != kSuccess) {
     return cannot_start(ErrorKind::kUnavailable, fmt::format("error {}", code), "success",
                         "look at what MPI wrote to stderr");
   }
-  const Comm world = found.library->world();
-  static_cast<void>(found.library->return_errors(world));  // a failing exchange must not end the process
-  LOCKSTEP_TRY_VOID(check_ranks(found, choice.launch));
-  LOCKSTEP_TRY(const Comm comm, duplicate(*found.library, world, wait));
-  return std::make_unique<LoadedWorld>(std::move(found), comm, Owner::kUs);
+  static_cast<void>(mpi.return_errors(mpi.world()));  // a failing exchange must not end the process
+  LOCKSTEP_TRY_VOID(check_ranks(mpi, library));
+  LOCKSTEP_TRY(const Comm comm, duplicate(mpi, mpi.world(), wait));
+  return std::make_unique<LoadedWorld>(std::move(opened), comm, Owner::kUs);
 }
 
 Result<std::unique_ptr<World>> adopt(int fortran_handle, const WaitOptions& wait) {
-  LOCKSTEP_TRY(FoundLibrary found, find_initialized_library());
-  Library& library = *found.library;
+  LOCKSTEP_TRY(OpenLibrary opened, find_initialized_library());
+  Library& library = *opened.library;
   const ThreadLevel level = library.thread_level();
   if (level < ThreadLevel::kSerialized && !library.is_main_thread()) {
     return Error{ErrorKind::kFailedPrecondition,
@@ -208,7 +196,7 @@ Result<std::unique_ptr<World>> adopt(int fortran_handle, const WaitOptions& wait
   }
   LOCKSTEP_TRY(const Comm parent, library.from_fortran(fortran_handle));
   LOCKSTEP_TRY(const Comm comm, duplicate(library, parent, wait));
-  return std::make_unique<LoadedWorld>(std::move(found), comm, Owner::kProgram);
+  return std::make_unique<LoadedWorld>(std::move(opened), comm, Owner::kProgram);
 }
 
 }  // namespace lockstep::transport::mpi

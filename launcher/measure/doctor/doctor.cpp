@@ -129,9 +129,9 @@ Check launch_check(const DoctorCommand& command, const transport::LaunchEnvironm
   if (facts.launch == Launch::kThreads) {
     check = judge_launch(facts);
   } else {
-    const auto library = transport::mpi::library_name(transport::mpi::library_choice(environment, place));
+    const auto library = transport::mpi::choose_library(transport::mpi::library_choice(environment, place));
     const bool needs_mpi = place.launcher != transport::Launcher::kNone && place.size != 1;
-    if (library.has_value()) facts.library = library.value();
+    if (library.has_value()) facts.library = library.value().name;
     check = needs_mpi && !library.has_value() ? failed_check(library.error()) : judge_launch(facts);
   }
   check.name = stages()[kLaunchStage].name;

@@ -85,8 +85,8 @@ std::optional<std::string> environment(std::string_view name) {
 Result<int> run_tests() {
   const Ends ends;
   LOCKSTEP_TRY(const auto launch, transport::read_launch_environment(environment));
-  LOCKSTEP_TRY(const auto started,
-               transport::mpi::start(transport::mpi::library_choice(environment, launch), ends.wait));
+  LOCKSTEP_TRY(const auto library, transport::mpi::choose_library(transport::mpi::library_choice(environment, launch)));
+  LOCKSTEP_TRY(const auto started, transport::mpi::start(library, ends.wait));
   LOCKSTEP_TRY(const auto made, started->make_bootstrap(ends.wait));
   world = started.get();
   bootstrap = made.get();

@@ -107,7 +107,7 @@ struct Unusable {
 class UnusableLibrary : public ::testing::TestWithParam<Unusable> {};
 
 TEST_P(UnusableLibrary, IsRefusedByName) {
-  const auto found = find_library({.file = GetParam().file});
+  const auto found = choose_library({.file = GetParam().file});
   ASSERT_FALSE(found.has_value());
   EXPECT_EQ(found.error().kind, ErrorKind::kFailedPrecondition);
   for (const char* const word : GetParam().words) EXPECT_THAT(found.error().message, HasSubstr(word));
