@@ -11,7 +11,7 @@
 
 #include "launcher/commands/prompts.h"
 #include "launcher/measure/bench/bench_formulas.h"
-#include "launcher/measure/bench/suite/suite_options.h"
+#include "launcher/measure/bench/suite_options.h"
 #include "launcher/ranks/devices.h"
 #include "runtime/core/result.h"
 #include "shards/partition/partition.h"

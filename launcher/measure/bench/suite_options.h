@@ -15,7 +15,7 @@ struct SuiteOptions {
   std::optional<int> pairs;             // default: 5, 2 when it is to be quick
   std::vector<std::string> only;        // rows, or what their names begin with
   std::vector<std::string> rivals;      // NAME=PATH
-  std::filesystem::path rival_scripts;  // empty: tools/compare above the program
+  std::filesystem::path rival_scripts;  // empty: tools/compare beside tools/suite
   std::optional<std::filesystem::path> checkpoint;
   std::string launch_template;
   double child_deadline_s = 300.0;
