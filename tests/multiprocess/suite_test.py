@@ -5,11 +5,14 @@
 import json
 import os
 import pathlib
+import shutil
+import signal
 import subprocess
 import sys
 import tempfile
 import unittest
 
+import jobs
 import run_ranks
 from sweep_test import Page
 
@@ -38,12 +41,14 @@ class Suite(unittest.TestCase):
         (self.folder / "scripts").mkdir()
         (self.folder / "scripts" / "compare.py").write_text(COMPARE)
 
+    def words(self, *options):
+        return [PROGRAM, "bench", "--suite", "cpu", "--random-weights", "--config", str(self.folder / "tiny.json"),
+                "--out", str(self.folder / "out"), "--pairs", "1", "--quick", "--probe-mib", "1", "--rival-scripts",
+                str(self.folder / "scripts"), "--tp", "2", "--child-deadline-s", "60", *options]
+
     def run_suite(self, *options):
-        words = [PROGRAM, "bench", "--suite", "cpu", "--random-weights", "--config", str(self.folder / "tiny.json"),
-                 "--out", str(self.folder / "out"), "--pairs", "1", "--quick", "--probe-mib", "1", "--rival-scripts",
-                 str(self.folder / "scripts"), "--tp", "2", "--child-deadline-s", "60", *options]
-        return subprocess.run(words, env=run_ranks.launch_environment(), stdin=subprocess.DEVNULL, capture_output=True,
-                              text=True, timeout=150, check=False)
+        return subprocess.run(self.words(*options), env=run_ranks.launch_environment(), stdin=subprocess.DEVNULL,
+                              capture_output=True, text=True, timeout=150, check=False)
 
     def rows(self):
         report = json.loads((self.folder / "out" / "suite.json").read_text())
@@ -94,6 +99,31 @@ class Suite(unittest.TestCase):
         warm = next(child for child in report["children"] if child["side"] == "warm")
         files = (checkpoint / "model.safetensors").stat().st_size  # and not config.json beside it
         self.assertEqual(warm["result"]["suite"]["files"]["bytes"], files)
+
+    def test_an_interruption_keeps_what_was_measured(self):
+        hang = f"sh -c 'touch {self.folder / 'started'}; exec sleep 600' {{ranks}}"
+        suite = subprocess.Popen(self.words("--only", "decode,small-decode", "--launch-template", hang),
+                                 env=run_ranks.launch_environment(), stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL,
+                                 stderr=subprocess.PIPE, text=True)
+        self.addCleanup(suite.stderr.close)
+        self.addCleanup(suite.wait)
+        self.addCleanup(suite.kill)
+        jobs.wait_until((self.folder / "started").exists, what="the program that hangs")
+        suite.send_signal(signal.SIGINT)
+        self.assertEqual(suite.wait(timeout=60), 130)
+        rows, _ = self.rows()
+        self.assertEqual(len(rows["decode"]["pairs"]), 4)
+        self.assertIn("interrupted", rows["small-decode"]["reason"])
+
+    def test_without_python_or_the_tool_the_message_has_the_command_to_run(self):
+        alone = self.folder / "bin" / "lockstep"  # far from any sources
+        alone.parent.mkdir()
+        shutil.copy(PROGRAM, alone)
+        for program, path in ((alone, os.environ["PATH"]), (pathlib.Path(PROGRAM).resolve(), "/there/is/nothing")):
+            ran = subprocess.run([program, "bench", "--suite", "cpu", "--only", "decode"],
+                                 env={**os.environ, "PATH": path}, capture_output=True, text=True, timeout=60, check=False)
+            self.assertEqual(ran.returncode, 4, ran.stderr)
+            self.assertRegex(ran.stderr, f"python3 .*tools/suite/suite.py --program={program} .*--only=decode")
 
     def test_options_of_a_suite_want_one(self):
         for words in (["--quick"], ["--suite", "gpu"], ["--suite", "cpu", "--only", "speed", "--out", str(self.folder)]):
