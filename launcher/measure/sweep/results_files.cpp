@@ -165,15 +165,19 @@ std::string to_json(const Study& study, const std::vector<std::string>& verdicts
                {"model", {{"path", study.model.path}, {"random_weights", study.model.random_weights}}},
                {"machines", Json::array()},
                {"verdicts", Json(verdicts)},
+               {"series", Json::array()},
                {"points", Json::array()}};
   for (const Machine& machine : study.machines()) {
     json["machines"].push_back({{"host", machine.host}, {"cpu", machine.cpu}, {"cores", machine.cores}});
   }
-  for_each_row(study, [&](const ResultRow& row) {
-    Json point;
-    for (const Column& column : columns) point[column.name] = column.value(row);
-    json["points"].push_back(std::move(point));
-  });
+  for (const Series& series : study.series) {
+    json["series"].push_back({{"name", name_of(series, study)}, {"points", Json::array()}});
+    for (const ResultRow& row : series.rows) {
+      json["series"].back()["points"].push_back(json["points"].size());
+      Json& point = json["points"].emplace_back(Json::object());
+      for (const Column& column : columns) point[column.name] = column.value(row);
+    }
+  }
   return json.dump(2, ' ', false, nlohmann::json::error_handler_t::replace) + "\n";
 }
 

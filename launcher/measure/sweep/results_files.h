@@ -13,7 +13,8 @@ namespace lockstep::launcher {
 /// results.csv (RFC 4180): a header and a line for each point; empty fields where a point has no such number.
 std::string to_csv(const Study& study);
 
-/// results.json: {"format", "model", "verdicts", "points": [{column: value}]}; null where CSV is empty.
+/// results.json: {"format", "model", "machines", "verdicts", "series": [{"name", "points": [index]}],
+/// "points": [{column: value}]}; null where CSV is empty.
 std::string to_json(const Study& study, const std::vector<std::string>& verdicts);
 
 /// A column of the table that people read.

@@ -91,6 +91,8 @@ TEST(SweepResults, AreReadBackFromJson) {
   EXPECT_EQ(json.at("points").at(1).at("predicted_ttft_s"), 0.1);
   EXPECT_EQ(json.at("points").at(3).at("status"), "impossible");
   EXPECT_TRUE(json.at("points").at(3).at("decode_tokens_per_s").is_null());
+  EXPECT_EQ(json.at("series"),
+            nlohmann::json::parse(R"([{"name": "batch 1, 128 prompt tokens", "points": [0, 1, 2, 3]}])"));
 }
 
 TEST(SweepResults, QuoteTheFieldsOfCsv) {
@@ -158,48 +160,47 @@ TEST(Verdicts, TellWhatFailedOnceForAllSeries) {
                           "TP 9 is impossible: no"));
 }
 
-TEST(ChartAxes, BeginAtZeroUnlessValuesLieFarApart) {
-  const ChartAxis plain = axis_for(20, 64);
-  EXPECT_FALSE(plain.is_logarithmic);
-  EXPECT_THAT(plain.ticks, ElementsAre(0, 20, 40, 60, 80));
-  EXPECT_DOUBLE_EQ(plain.position(40), 0.5);
-  const ChartAxis wide = axis_for(3, 900);
-  EXPECT_TRUE(wide.is_logarithmic);
-  EXPECT_THAT(wide.ticks, ElementsAre(2, 5, 10, 20, 50, 100, 200, 500, 1000));
-  EXPECT_DOUBLE_EQ(wide.position(2), 0.0);
-  EXPECT_DOUBLE_EQ(wide.position(1000), 1.0);
-  for (const double most : {1e-9, 0.3, 1.0, 7.0, 99.9, 1e12}) {
-    const ChartAxis axis = axis_for(most, most);
-    EXPECT_LE(axis.position(most), 1.0 + 1e-9);
-    EXPECT_GE(axis.ticks.size(), 2);
-    EXPECT_LE(axis.ticks.size(), 9);
-  }
-  EXPECT_THAT(axis_for(0, 0).ticks, SizeIs(2));
+/// What stands between `open` and `close`, after the first `open`.
+std::string between(const std::string& text, std::string_view open, std::string_view close) {
+  const size_t begin = text.find(open) + open.size();
+  return text.substr(begin, text.find(close, begin) - begin);
 }
 
-TEST(Charts, HaveALineForEachSeriesAndItsPrediction) {
-  const auto charts = charts_of(usual_study());
-  ASSERT_THAT(charts, SizeIs(8));
-  EXPECT_THAT(charts[0].places, ElementsAre("TP 1", "TP 2", "TP 4"));
-  ASSERT_THAT(charts[0].lines, SizeIs(2));
-  EXPECT_THAT(charts[0].lines[0].points, SizeIs(1));
-  EXPECT_THAT(charts[0].lines[1].points, SizeIs(3));
-  const std::string svg = to_svg(charts[0]);
-  EXPECT_THAT(svg, ::testing::StartsWith("<svg "));
-  EXPECT_THAT(svg, HasSubstr("64 (57.6 to 70.4)"));
-  EXPECT_THAT(svg, Not(HasSubstr("nan")));
+constexpr const char* kStudy = "<script type=\"application/json\" id=\"study\">";
+
+TEST(ReportPage, HoldsTheJsonThatItsChartsAreDrawnFrom) {
+  const std::vector<std::string> verdicts = verdicts_of(usual_study());
+  const std::string page = to_page(usual_study(), verdicts);
+  EXPECT_EQ(nlohmann::json::parse(between(page, kStudy, "</script>")),
+            nlohmann::json::parse(to_json(usual_study(), verdicts)));
 }
 
-TEST(ReportPage, NeedsNothingFromAnywhereAndEscapesWhatItShows) {
-  const Study study = study_of({failed_record(2, PointStatus::kFailed, "<script>alert(1)</script> & \x01 more")});
+TEST(ReportPage, ShowsVerdictsAndTablesWithoutItsScript) {
+  const std::string page = to_page(usual_study(), verdicts_of(usual_study()));
+  const std::string before = page.substr(0, page.find("<script"));
+  EXPECT_THAT(before, HasSubstr("<h1>Scaling of tiny</h1>"));
+  EXPECT_THAT(before, HasSubstr("<li>batch 1, 128 prompt tokens: TP 2 is the fastest"));
+  EXPECT_THAT(before, HasSubstr("<tr><td>2</td><td>64 (57.6–70.4)</td><td>90</td><td>1.60</td><td>80 %</td>"));
+  EXPECT_THAT(before, HasSubstr("exit code 3: [shards/partition] found 9 ranks"));
+  EXPECT_THAT(before, HasSubstr("<th>machine</th><td>node1: 8 cores, a processor</td>"));
+  EXPECT_THAT(page, Not(HasSubstr("{{")));
+}
+
+TEST(ReportPage, EscapesWhatItShowsAndFillsInNothingTwice) {
+  const std::string message = "</script><script>alert(1)</script> & \x01 {{title}} <!--";
+  const Study study = study_of({failed_record(2, PointStatus::kFailed, message)});
   const std::string page = to_page(study, verdicts_of(study));
-  EXPECT_THAT(page, Not(HasSubstr("<script")));
-  EXPECT_THAT(page, HasSubstr("&lt;script&gt;alert(1)&lt;/script&gt; &amp;  more"));
-  const std::string whole = to_page(usual_study(), verdicts_of(usual_study()));
-  for (const char* outside : {"src=", "href=", "url(", "@import", "<link", "<script", "<iframe"}) {
-    EXPECT_THAT(whole, Not(HasSubstr(outside)));
+  EXPECT_THAT(page, Not(HasSubstr("<script>alert")));
+  EXPECT_THAT(page, HasSubstr("&lt;/script&gt;&lt;script&gt;alert(1)&lt;/script&gt; &amp;  {{title}} &lt;!--"));
+  const auto json = nlohmann::json::parse(between(page, kStudy, "</script>"));
+  EXPECT_EQ(json.at("points").at(0).at("message"), message);
+}
+
+TEST(ReportPage, RefersToNothing) {
+  const std::string page = to_page(usual_study(), verdicts_of(usual_study()));
+  for (const char* outside : {"src=", "href=", "url(", "@import", "<link", "<iframe", "fetch(", "import("}) {
+    EXPECT_THAT(page, Not(HasSubstr(outside)));
   }
-  EXPECT_THAT(whole, HasSubstr("predicted</li>"));
 }
 
 }  // namespace
