@@ -8,6 +8,7 @@ import json
 import os
 import pathlib
 import re
+import shutil
 import signal
 import subprocess
 import sys
@@ -19,6 +20,7 @@ import jobs
 import run_ranks
 
 PROGRAM = None
+BROWSER = shutil.which("chromium")
 CONFIG = {"model_type": "llama", "hidden_size": 8, "num_hidden_layers": 2, "num_attention_heads": 2,
           "num_key_value_heads": 1, "head_dim": 4, "intermediate_size": 16, "hidden_act": "silu", "vocab_size": 32,
           "max_position_embeddings": 64, "rms_norm_eps": 1e-5, "rope_theta": 10000.0, "tie_word_embeddings": False,
@@ -152,13 +154,27 @@ class Points(Sweep):
         page = Page(text)
         self.assertEqual(page.open, [])
         self.assertEqual(page.references, [])
-        self.assertNotIn("script", page.tags)
         self.assertEqual(re.findall(r"https?://(?!www\.w3\.org/2000/svg)", text), [])
-        pictures = re.findall(r"<svg .*?</svg>", text, re.DOTALL)
-        self.assertGreaterEqual(len(pictures), 8)
-        for picture in pictures:
-            xml.etree.ElementTree.fromstring(picture)
-        self.assertTrue(any("is the fastest" in said for said in page.texts))
+        study = re.search(r'<script type="application/json" id="study">(.*?)</script>', text, re.DOTALL).group(1)
+        self.assertEqual(json.loads(study), self.results())
+        without_scripts = Page(text.partition("<script")[0] + "</body></html>")
+        self.assertEqual((without_scripts.open, without_scripts.tags.count("table")), ([], 2))
+        self.assertIn("decode tok/s", without_scripts.texts)
+        self.assertTrue(any("is the fastest" in said for said in without_scripts.texts))
+
+    @unittest.skipUnless(BROWSER, "needs chromium")
+    def test_the_page_draws_its_charts_in_a_browser(self):
+        self.sweep("--tp", "1,2", "--batch-size", "1,4", *self.stand_in())
+        words = [BROWSER, "--headless=new", "--no-sandbox", "--disable-gpu", f"--user-data-dir={self.folder / 'profile'}",
+                 "--virtual-time-budget=5000", "--dump-dom", (self.out / "report.html").as_uri()]
+        shown = subprocess.run(words, capture_output=True, text=True, timeout=jobs.DEADLINE, check=True).stdout
+        figures = re.findall(r"<figure>.*?</figure>", shown, re.DOTALL)
+        self.assertEqual(len(figures), 8)
+        for figure in figures:
+            self.assertEqual(len(re.findall('<path class="mark"', figure)), 4)  # two degrees of two series
+            xml.etree.ElementTree.fromstring(re.search(r"<svg .*?</svg>", figure, re.DOTALL).group())
+        self.assertNotRegex("".join(figures), "NaN|undefined|Infinity")
+        self.assertEqual(len(re.findall("<li><svg", shown)), 3)  # two series, and "in proportion"
 
     def test_mpirun_starts_the_ranks_of_a_point(self):
         self.sweep("--tp", "2", "--prompt-tokens", "8", "--communicator", "shm", *QUICK, "--launch-template",
