@@ -37,6 +37,8 @@ with open(os.environ["STAND_IN_NOTES"], "a") as notes:
 tp, batch = int(after("--tp")), int(after("--batch-size"))
 wanted = os.environ.get("STAND_IN_" + after("--batch-size"), "")
 if wanted.startswith("exit"):
+    print("first words")
+    print("noise\\n" * 50000, file=sys.stderr)
     print("lockstep: [launcher] cannot do this: said so on purpose", file=sys.stderr)
     sys.exit(int(wanted.split()[1]))
 if wanted == "hang":
@@ -213,6 +215,40 @@ class Points(Sweep):
         stdout, _ = self.sweep(*grid, "--retry-failed")
         self.assertEqual(len(self.noted()), 4)
         self.assertNotIn("failed", stdout)
+
+    def test_a_point_that_fails_leaves_all_that_it_printed(self):
+        grid = ["--batch-size", "1,2,3", *self.stand_in()]
+        _, stderr = self.sweep(*grid, code=2, environment={"STAND_IN_2": "exit 2"})
+        good, failed, _ = self.points()
+        (kept,) = self.out.glob("failed-*")
+        self.assertEqual((good["output"], failed["output"]), ("", kept.name))
+        self.assertRegex(kept.name, "failed-tp1-batch2-prompt512-new64-[0-9a-f]{16}.txt")
+        self.assertIn(f"all that it printed is in {kept}", stderr)
+        printed = kept.read_text()
+        self.assertIn("first words\n", printed)
+        self.assertEqual(printed.count("noise\n"), 50000)
+        self.assertEqual(self.results()["points"][1]["output"], kept.name)
+        self.assertIn(f"all that it printed is in {kept.name}", (self.out / "report.html").read_text())
+        self.sweep(*grid, "--retry-failed")
+        self.assertEqual([path.name for path in self.out.glob("*.txt")], [])
+
+    def crowded(self):
+        """A degree that this machine has too few cores for, and a model that can be cut into it."""
+        ranks = os.cpu_count() + 1
+        self.config.write_text(json.dumps({**CONFIG, "num_attention_heads": ranks, "hidden_size": 4 * ranks,
+                                           "intermediate_size": 16 * ranks, "vocab_size": 32 * ranks}))
+        return str(ranks)
+
+    def test_more_ranks_than_cores_are_refused_before_the_first_point(self):
+        _, stderr = self.sweep("--tp", f"1,{self.crowded()}", "--prompt-tokens", "8", *QUICK, code=4)
+        self.assertIn('--launch-template "mpirun --oversubscribe --bind-to none -n {ranks}"', stderr)
+        self.assertIn(f"cannot start points of {os.cpu_count() + 1} ranks", stderr)
+        self.assertFalse(self.out.exists())
+
+    def test_more_ranks_than_cores_start_with_the_flags_that_allow_it(self):
+        self.sweep("--tp", self.crowded(), "--prompt-tokens", "8", *QUICK, "--launch-template",
+                   "mpirun --oversubscribe --bind-to none -n {ranks}")
+        self.assertEqual(self.points()[0]["status"], "ok")
 
     def test_a_launcher_that_is_not_there_is_a_failed_point(self):
         _, stderr = self.sweep("--tp", "1,2", "--launch-template", "no-such-launcher {ranks}", code=4)

@@ -58,7 +58,8 @@ PointRecord record_of(const Json& json) {
                      .seconds = json.at("seconds"),
                      .unix_time = json.at("unix_time"),
                      .machine = {.host = machine.at("host"), .cpu = machine.at("cpu"), .cores = machine.at("cores")},
-                     .command = json.at("command")};
+                     .command = json.at("command"),
+                     .output = json.value("output", "")};  // older journals have none
   if (!json.at("result").is_null()) record.result = json.at("result").dump();
   return record;
 }
@@ -107,6 +108,10 @@ std::string_view to_string(PointStatus status) {
   return std::ranges::find(kStatuses, status, &std::pair<PointStatus, std::string_view>::first)->second;
 }
 
+std::string output_in_words(const PointRecord& record, const std::filesystem::path& folder) {
+  return record.output.empty() ? "" : "; all that it printed is in " + (folder / record.output).string();
+}
+
 std::string to_line(const ModelIdentity& model) {
   return line_of(
       {{"journal", kName},
@@ -132,7 +137,8 @@ std::string to_line(const PointRecord& record) {
       {"seconds", record.seconds},
       {"unix_time", record.unix_time},
       {"machine", {{"host", record.machine.host}, {"cpu", record.machine.cpu}, {"cores", record.machine.cores}}},
-      {"command", record.command}};
+      {"command", record.command},
+      {"output", record.output}};
   json["result"] = record.result.empty() ? Json() : Json::parse(record.result, nullptr, /*allow_exceptions=*/false);
   return line_of(json);
 }

@@ -5,6 +5,7 @@
 //   about
 //                          {"key": "tp 1, batch 1, …", "status": "ok", "result": {…}, …}   one line a point
 //   DIR/journal-7.jsonl    the same, of one task of a Slurm array: no two processes write one file
+//   DIR/failed-….txt       what a point printed that failed; its line names the file
 //
 // A line counts once its end is there; whatever follows the last such line was torn and is dropped.
 #pragma once
@@ -59,10 +60,14 @@ struct PointRecord {
   double unix_time = 0.0;  // when it ended
   Machine machine;
   std::string command;  // what was started
+  std::string output;   // file beside the journal with all that it printed; empty if it worked or never started
   std::string result;   // the document of bench --json; empty unless it worked
 
   friend bool operator==(const PointRecord&, const PointRecord&) = default;
 };
+
+/// "; all that it printed is in failed-….txt" of `folder`, or nothing where no output was kept. Pure.
+std::string output_in_words(const PointRecord& record, const std::filesystem::path& folder = {});
 
 /// One line of a journal, with its end. Pure.
 std::string to_line(const PointRecord& record);

@@ -59,7 +59,8 @@ std::string row_html(const ResultRow& row) {
   if (row.result) return html;
   return html +
          fmt::format("<tr class=\"failed\"><td></td><td class=\"message\" colspan=\"{}\">exit code {}: {}</td></tr>\n",
-                     table_columns().size() - 1, row.record.code, escaped(row.record.message));
+                     table_columns().size() - 1, row.record.code,
+                     escaped(row.record.message + output_in_words(row.record)));
 }
 
 std::string tables(const Study& study) {

@@ -91,6 +91,8 @@ void add_machine(std::vector<Column>& columns) {
   columns.push_back({"cores", [](const ResultRow& row) { return Json(row.record.machine.cores); }});
   columns.push_back({"seconds", [](const ResultRow& row) { return Json(row.record.seconds); }});
   columns.push_back({"variant", [](const ResultRow& row) { return Json(to_string(row.record.variant)); }});
+  columns.push_back(
+      {"output", [](const ResultRow& row) { return row.record.output.empty() ? Json() : Json(row.record.output); }});
   columns.push_back({"message", [](const ResultRow& row) { return Json(row.record.message); }});
 }
 

@@ -6,6 +6,8 @@
 
 #include <algorithm>
 #include <deque>
+#include <fstream>
+#include <iterator>
 #include <nlohmann/json.hpp>
 
 #include "launcher/measure/sweep/results.h"
@@ -17,8 +19,9 @@ namespace {
 
 using Json = nlohmann::ordered_json;
 
-constexpr size_t kShownLines = 6;  // of a failed program's stderr
-constexpr int kLaunchFailed = 4;   // the exit code of a launch or machine that is wrong
+constexpr size_t kShownLines = 6;                // of what a failed program printed
+constexpr std::streamoff kReadOutput = 1 << 16;  // bytes at the end of it, in which its reason is looked for
+constexpr int kLaunchFailed = 4;                 // the exit code of a launch or machine that is wrong
 constexpr int kInternal = 1;
 constexpr std::string_view kOwnMessage = "lockstep: ";
 
@@ -42,9 +45,52 @@ PointRecord impossible_record(const PlannedPoint& point, const SweepRun& run) {
 }
 
 /// Of this point alone, so that a run that was killed leaves nothing that another one takes for its own.
-std::filesystem::path result_file(const PlannedPoint& point, const SweepRun& run) {
-  return run.folder / fmt::format("running-{:016x}.json", Fingerprint().add(point.key).value());
+std::filesystem::path running_file(const PlannedPoint& point, const SweepRun& run, std::string_view extension) {
+  return run.folder / fmt::format("running-{:016x}.{}", Fingerprint().add(point.key).value(), extension);
 }
+
+/// The files of a point while it runs. They are gone with it, except for what `keep_output` renames.
+class PointFiles {
+ public:
+  PointFiles(const PlannedPoint& point, const SweepRun& run)
+      : json(running_file(point, run, "json")),
+        output(running_file(point, run, "txt")),
+        kept_(run.folder / output_name(point)) {
+    remove();
+    std::error_code ignored;
+    std::filesystem::remove(kept_, ignored);  // of a run before
+  }
+  ~PointFiles() { remove(); }
+  PointFiles(const PointFiles&) = delete;
+  PointFiles& operator=(const PointFiles&) = delete;
+
+  /// The end of what was printed.
+  std::string output_end() const {
+    std::ifstream file(output, std::ios::binary | std::ios::ate);
+    const auto size = static_cast<std::streamoff>(file.tellg());
+    if (size <= 0) return "";
+    file.seekg(std::max<std::streamoff>(0, size - kReadOutput));
+    return {std::istreambuf_iterator<char>(file), {}};
+  }
+
+  /// The name of the file that keeps what was printed; empty when nothing can be kept.
+  std::string keep_output() const {
+    std::error_code failed;
+    std::filesystem::rename(output, kept_, failed);
+    return failed ? "" : kept_.filename().string();
+  }
+
+  const std::filesystem::path json, output;
+
+ private:
+  void remove() const {
+    std::error_code ignored;
+    std::filesystem::remove(json, ignored);
+    std::filesystem::remove(output, ignored);
+  }
+
+  const std::filesystem::path kept_;
+};
 
 /// The document of bench without its blanks, if it is one and has the size that was asked for.
 std::optional<std::string> checked_document(const std::optional<std::string>& document, const PointShape& shape) {
@@ -62,14 +108,13 @@ std::optional<std::string> read_if_there(const std::filesystem::path& path) {
 
 Result<PointRecord> run_point(const PlannedPoint& point, const SweepRun& run, const process::ChildStop& stop) {
   if (point.impossible) return impossible_record(point, run);
-  const std::filesystem::path json = result_file(point, run);
-  std::error_code ignored;
-  std::filesystem::remove(json, ignored);
-  const process::ChildCommand command{.words = point_words(run.launch, run.bench, point.shape, json),
+  const PointFiles files(point, run);
+  const process::ChildCommand command{.words = point_words(run.launch, run.bench, point.shape, files.json),
                                       .environment = run.environment,
-                                      .output = process::ChildStream::kDiscard,
-                                      .errors = process::ChildStream::kCapture};
-  const Result<process::ChildOutcome> outcome = process::run_child(command, {.deadline = run.point_deadline}, &stop);
+                                      .output = process::ChildStream::kLog,
+                                      .errors = process::ChildStream::kLog,
+                                      .log = files.output};
+  Result<process::ChildOutcome> outcome = process::run_child(command, {.deadline = run.point_deadline}, &stop);
   if (!outcome.has_value()) {  // no such launcher: the next point may have another
     PointRecord record = blank_record(point, run);
     record.status = PointStatus::kFailed;
@@ -77,14 +122,15 @@ Result<PointRecord> run_point(const PlannedPoint& point, const SweepRun& run, co
     record.message = outcome.error().message;
     return record;
   }
-  const auto document = read_if_there(json);
-  std::filesystem::remove(json, ignored);
   if (outcome.value().end == process::ChildOutcome::End::kStop || stop.is_raised()) {
     return Error{ErrorKind::kCancelled,
                  "[launcher/sweep] interrupted; what was measured is in the journal: start the same command again to "
                  "go on"};
   }
-  return record_of(point, run, outcome.value(), document);
+  outcome.value().errors = files.output_end();
+  PointRecord record = record_of(point, run, outcome.value(), read_if_there(files.json));
+  if (record.status != PointStatus::kOk) record.output = files.keep_output();
+  return record;
 }
 
 /// Seconds in words: "40 s", "12 min", "3.5 h".
@@ -95,6 +141,12 @@ std::string span_in_words(double seconds) {
 }
 
 }  // namespace
+
+std::string output_name(const PlannedPoint& point) {
+  const PointShape& shape = point.shape;
+  return fmt::format("failed-tp{}-batch{}-prompt{}-new{}-{:016x}.txt", shape.tp, shape.batch, shape.prompt_tokens,
+                     shape.new_tokens, Fingerprint().add(point.key).value());
+}
 
 std::string reason_of(std::string_view errors) {
   std::deque<std::string> lines;
@@ -114,7 +166,7 @@ PointRecord record_of(const PlannedPoint& point, const SweepRun& run, const proc
                       std::optional<std::string> document) {
   PointRecord record = blank_record(point, run);
   record.seconds = to_seconds(outcome.took);
-  record.command = quoted(point_words(run.launch, run.bench, point.shape, result_file(point, run)));
+  record.command = quoted(point_words(run.launch, run.bench, point.shape, running_file(point, run, "json")));
   record.code = outcome.shell_code();
   const std::optional<std::string> good = checked_document(document, point.shape);
   if (outcome.succeeded() && good) {
@@ -144,7 +196,8 @@ PointRecord record_of(const PlannedPoint& point, const SweepRun& run, const proc
 std::string outcome_in_words(const PointRecord& record) {
   if (record.status != PointStatus::kOk) {
     const std::string first = record.message.substr(0, record.message.find('\n'));
-    return fmt::format("{} (exit code {}): {}", to_string(record.status), record.code, first);
+    return fmt::format("{} (exit code {}): {}{}", to_string(record.status), record.code, first,
+                       output_in_words(record));
   }
   const Json json = Json::parse(record.result, nullptr, /*allow_exceptions=*/false);
   const double decode = json.value(Json::json_pointer("/decode/tokens_per_s"), 0.0);

@@ -8,6 +8,7 @@
 #include <set>
 
 #include "launcher/commands/commands.h"
+#include "launcher/measure/sweep/launch_trial.h"
 #include "launcher/measure/sweep/page.h"
 #include "launcher/measure/sweep/results_files.h"
 #include "launcher/measure/sweep/runner.h"
@@ -135,7 +136,7 @@ ErrorKind kind_of(int code) {
 }
 
 /// Ok only if every point of the grid worked; else the first one that did not decides the exit code.
-Result<void> judge(const std::vector<PlannedPoint>& points, const JournalFolder& journals) {
+Result<void> judge(const std::vector<PlannedPoint>& points, const JournalFolder& journals, const fs::path& folder) {
   std::map<std::string, const PointRecord*> by_key;
   for (const PointRecord& record : journals.points) by_key.emplace(record.key, &record);
   const PointRecord* first = nullptr;
@@ -148,8 +149,8 @@ Result<void> judge(const std::vector<PlannedPoint>& points, const JournalFolder&
   }
   if (first == nullptr) return ok();
   return Error{kind_of(first->code),
-               fmt::format("[launcher/sweep] {} of {} points did not work; the first: {}: {}{}", failed, points.size(),
-                           to_string(first->shape), first->message,
+               fmt::format("[launcher/sweep] {} of {} points did not work; the first: {}: {}{}{}", failed,
+                           points.size(), to_string(first->shape), first->message, output_in_words(*first, folder),
                            first->status == PointStatus::kImpossible ? "" : "\nrun them again with --retry-failed")};
 }
 
@@ -169,6 +170,16 @@ std::vector<PlannedPoint> points_to_run(const SweepPlan& plan, const SweepComman
   return points;
 }
 
+/// Before anything is written: a launcher that refuses the largest point to run.
+Result<void> check_launch(const SweepPlan& plan, const SweepCommand& command, const process::ChildStop& stop) {
+  LOCKSTEP_TRY(const JournalFolder journals, read_journals(plan.run.folder));
+  int ranks = 1;
+  for (const PlannedPoint& point : points_to_run(plan, command, journals)) {
+    if (!point.impossible) ranks = std::max(ranks, point.shape.tp);
+  }
+  return try_launch(plan.run.launch, ranks, plan.run.machine, plan.run.environment, stop);
+}
+
 Result<void> check_only_point(const SweepCommand& command, const SweepPlan& plan) {
   if (!command.only_point || static_cast<size_t>(*command.only_point) < plan.points.size()) return ok();
   return Error{ErrorKind::kInvalidArgument,
@@ -181,6 +192,7 @@ Result<void> run_sweep(const SweepCommand& command) {
   const Interruption interruption([&](int) { stop.raise(); });  // before any other thread
   LOCKSTEP_TRY(const SweepPlan plan, make_plan(command));
   LOCKSTEP_TRY_VOID(check_only_point(command, plan));
+  LOCKSTEP_TRY_VOID(check_launch(plan, command, stop));
   LOCKSTEP_TRY_VOID(make_folder(plan.run.folder));
   const std::string name = command.only_point ? fmt::format("journal-{}.jsonl", *command.only_point) : "journal.jsonl";
   LOCKSTEP_TRY(const auto journal, Journal::open(plan.run.folder / name, plan.model));
@@ -194,10 +206,11 @@ Result<void> run_sweep(const SweepCommand& command) {
   LOCKSTEP_TRY_VOID(run_points(points, plan.run, *journal, stop, say));
   LOCKSTEP_TRY(const JournalFolder after, read_journals(plan.run.folder));
   if (command.only_point) {
-    return judge({plan.points[static_cast<size_t>(*command.only_point)]}, after);  // the report gathers all tasks
+    return judge({plan.points[static_cast<size_t>(*command.only_point)]}, after,
+                 plan.run.folder);  // the report gathers all tasks
   }
   LOCKSTEP_TRY_VOID(write_report(plan.run.folder, after));
-  return judge(plan.points, after);
+  return judge(plan.points, after, plan.run.folder);
 }
 
 /// The command line of a task: that of the sweep, with a launch that suits Slurm.

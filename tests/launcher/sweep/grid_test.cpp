@@ -6,6 +6,7 @@
 #include <set>
 
 #include "launcher/cli/command_line.h"
+#include "launcher/measure/sweep/launch_trial.h"
 #include "launcher/measure/sweep/launch_words.h"
 #include "launcher/measure/sweep/slurm_array.h"
 
@@ -98,6 +99,36 @@ TEST(PointWords, RefuseATemplateThatStartsAlwaysTheSameRanks) {
   ASSERT_FALSE(parsed.has_value());
   EXPECT_THAT(parsed.error().message, HasSubstr("{ranks}"));
   EXPECT_TRUE(parse_launch_template("env A=1", 1).has_value());
+}
+
+std::string trial(const char* launch, int ranks) {
+  return quoted(trial_words(parse_launch_template(launch, ranks).value(), ranks));
+}
+
+TEST(LaunchTrials, AskMpirunOnlyAboutSeveralRanks) {
+  EXPECT_EQ(trial("", 4), "mpirun -n 4 true");
+  EXPECT_EQ(trial("env A=1 /opt/bin/mpiexec -n {ranks} --bind-to core", 4),
+            "env A=1 /opt/bin/mpiexec -n 4 --bind-to core true");
+  EXPECT_EQ(trial("", 1), "");
+  EXPECT_EQ(trial("threads", 4), "");
+  EXPECT_EQ(trial("srun -n {ranks}", 4), "");
+}
+
+TEST(LaunchTrials, NameTheFlagsWhereThereAreMoreRanksThanSlots) {
+  const Machine machine{.host = "node1", .cpu = "a processor", .cores = 2};
+  const std::string slots = "There are not enough slots available in the system to satisfy the 4\nslots that were";
+  const auto refused = judge_trial(LaunchTemplate{}, 4, machine, slots);
+  ASSERT_FALSE(refused.has_value());
+  EXPECT_EQ(refused.error().kind, ErrorKind::kFailedPrecondition);
+  EXPECT_THAT(refused.error().message, HasSubstr("points of 4 ranks"));
+  EXPECT_THAT(refused.error().message, HasSubstr("2 cores"));
+  EXPECT_THAT(refused.error().message, HasSubstr("\"mpirun --oversubscribe --bind-to none -n {ranks}\""));
+  const auto bound =
+      judge_trial(parse_launch_template("mpirun -n {ranks} --bind-to core", 4).value(), 4, machine,
+                  "A request was made to bind to that would result in binding more\nprocesses than cpus");
+  ASSERT_FALSE(bound.has_value());
+  EXPECT_THAT(bound.error().message, HasSubstr("add --oversubscribe --bind-to none to --launch-template"));
+  EXPECT_TRUE(judge_trial(LaunchTemplate{}, 4, machine, "mpirun has detected an attempt to run as root.").has_value());
 }
 
 const process::EnvironmentMap kCrowded = {{"PATH", "/bin"},

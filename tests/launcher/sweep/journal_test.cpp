@@ -8,6 +8,7 @@
 #include <iterator>
 
 #include "launcher/measure/sweep/runner.h"
+#include "runtime/core/hash.h"
 #include "tests/launcher/sweep/sweep_values.h"
 
 namespace lockstep::launcher {
@@ -51,6 +52,7 @@ PointRecord record(int tp, double unix_time = 1.0) {
 
 TEST_F(SweepJournal, GivesBackWhatWasAppended) {
   PointRecord failed = failed_record(4, PointStatus::kDeadline, "two\nlines of \"text\" – and more");
+  failed.output = "failed-tp4.txt";
   {
     const auto journal = open();
     ASSERT_TRUE(journal->append(record(1)).has_value());
@@ -59,6 +61,15 @@ TEST_F(SweepJournal, GivesBackWhatWasAppended) {
   const JournalFolder all = read_journals(folder_).value();
   EXPECT_EQ(all.model, kModel);
   EXPECT_THAT(all.points, ElementsAre(record(1), failed));
+}
+
+TEST_F(SweepJournal, ReadsLinesThatNameNoFileOfOutput) {
+  std::string line = to_line(record(1));
+  const std::string field = R"("output":"",)";
+  ASSERT_NE(line.find(field), std::string::npos);
+  line.erase(line.find(field), field.size());
+  write("journal.jsonl", to_line(kModel) + line);
+  EXPECT_THAT(read_journals(folder_).value().points, ElementsAre(record(1)));
 }
 
 TEST_F(SweepJournal, LosesOnlyTheLineThatWasTornWhereverThatHappened) {
@@ -156,6 +167,16 @@ TEST(PointRecords, KeepTheCodeAndTheReasonOfAFailure) {
   EXPECT_EQ(launcher.code, 4) << "1 of a launcher is no bug of ours";
   EXPECT_EQ(launcher.message, "exit code 1: not enough slots");
   EXPECT_EQ(judged({.signal = 9}, {}).code, 137);
+}
+
+TEST(PointRecords, NameTheFileOfTheirOutput) {
+  EXPECT_EQ(output_name(kPoint),
+            "failed-tp2-batch1-prompt128-new16-" + fmt::format("{:016x}", Fingerprint().add("key").value()) + ".txt");
+  PointRecord record = failed_record(2, PointStatus::kFailed, "exit code 5: lost\nmore");
+  EXPECT_EQ(outcome_in_words(record), "failed (exit code 1): exit code 5: lost");
+  record.output = "failed-tp2.txt";
+  EXPECT_EQ(outcome_in_words(record),
+            "failed (exit code 1): exit code 5: lost; all that it printed is in failed-tp2.txt");
 }
 
 TEST(PointRecords, TellADeadlineFromAFailure) {
