@@ -97,7 +97,3 @@ class Rows(unittest.TestCase):
         nothing = {"absent": "no rival is installed"}
         row = figures.make_row(RATIO, TWO_SIDES, [ChildRecord("a", result=nothing), ChildRecord("b", result={})])
         self.assertEqual((row.verdict, row.reason), (Verdict.MISSING, "no rival is installed"))
-
-
-if __name__ == "__main__":
-    unittest.main()

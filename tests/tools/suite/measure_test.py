@@ -155,7 +155,7 @@ except children.Interrupted:
 
 class PageCache(unittest.TestCase):
     def setUp(self):
-        folder = tempfile.TemporaryDirectory(dir=pathlib.Path(__file__).parent)  # on a disk
+        folder = tempfile.TemporaryDirectory()
         self.addCleanup(folder.cleanup)
         self.folder = pathlib.Path(folder.name)
 
@@ -172,7 +172,3 @@ class PageCache(unittest.TestCase):
         handle = os.open(path, os.O_RDONLY)
         self.addCleanup(os.close, handle)
         self.assertGreaterEqual(file_cache.cached_bytes(handle, 1_000_000), 1_000_000)
-
-
-if __name__ == "__main__":
-    unittest.main()

@@ -117,7 +117,3 @@ class Only(unittest.TestCase):
     def test_names_the_rows_that_there_are(self):
         with self.assertRaisesRegex(plan.UnknownRow, "found speed, expected one of decode, ranks-decode"):
             plan.only(plan.plan_of(TWO_CORES), ["speed"])
-
-
-if __name__ == "__main__":
-    unittest.main()

@@ -96,7 +96,3 @@ class Page(unittest.TestCase):
         alone = example()
         alone.rivals = []
         self.assertNotIn("Other engines", picture.to_page(alone))
-
-
-if __name__ == "__main__":
-    unittest.main()
