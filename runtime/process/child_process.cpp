@@ -4,7 +4,6 @@
 #include <fmt/format.h>
 #include <poll.h>
 #include <signal.h>
-#include <sys/eventfd.h>
 #include <sys/prctl.h>
 #include <sys/syscall.h>
 #include <sys/wait.h>
@@ -94,7 +93,7 @@ struct Launch {
   const char* program;
   const char* folder;  // null: where we are
   char* const* words;
-  char* const* environment;
+  char* const* environment;   // null: ours
   int input, output, errors;  // descriptors; -1: as they are
   int failure;                // where the error number of a failed exec goes
   int orphan_signal;
@@ -115,7 +114,8 @@ struct Launch {
   if (launch.output >= 0) ::dup2(launch.output, STDOUT_FILENO);
   if (launch.errors >= 0) ::dup2(launch.errors, STDERR_FILENO);
   if (launch.folder == nullptr || ::chdir(launch.folder) == 0) {
-    ::execve(launch.program, launch.words, launch.environment);
+    launch.environment == nullptr ? ::execv(launch.program, launch.words)
+                                  : ::execve(launch.program, launch.words, launch.environment);
   }
   const int code = errno;
   [[maybe_unused]] const auto written = ::write(launch.failure, &code, sizeof code);
@@ -325,19 +325,6 @@ std::string to_string(const ChildOutcome& outcome) {
   return how;
 }
 
-ChildStop::ChildStop() : descriptor_(::eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK)) { LOCKSTEP_CHECK(descriptor_ >= 0); }
-ChildStop::~ChildStop() { ::close(descriptor_); }
-
-void ChildStop::raise() {
-  const uint64_t one = 1;
-  [[maybe_unused]] const auto written = ::write(descriptor_, &one, sizeof one);
-}
-
-bool ChildStop::is_raised() const {
-  pollfd ready{.fd = descriptor_, .events = POLLIN, .revents = 0};
-  return ::poll(&ready, 1, 0) > 0;
-}
-
 Result<std::unique_ptr<ChildProcess>> ChildProcess::start(const ChildCommand& command) {
   LOCKSTEP_CHECK(!command.words.empty());
   LOCKSTEP_TRY(std::string program, find_program(command.words.front(), command.environment));
@@ -351,7 +338,7 @@ Result<std::unique_ptr<ChildProcess>> ChildProcess::start(const ChildCommand& co
   const Launch launch{.program = program.c_str(),
                       .folder = command.folder.empty() ? nullptr : command.folder.c_str(),
                       .words = word_list.data(),
-                      .environment = setting_list.data(),
+                      .environment = command.inheritance == Inheritance::kAll ? nullptr : setting_list.data(),
                       .input = input.get(),
                       .output = output.child.get(),
                       .errors = errors.child.get(),

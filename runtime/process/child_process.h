@@ -26,6 +26,7 @@
 
 #include "runtime/core/clock.h"
 #include "runtime/core/result.h"
+#include "runtime/core/stop_event.h"
 
 namespace lockstep::process {
 
@@ -41,10 +42,15 @@ enum class ChildStream {
   kLog,      // to the end of the command's log file
 };
 
+/// Whether a child gets our own environment. `kAll`: as it is; the command's then only says, by PATH, where the program
+/// is looked for.
+enum class Inheritance { kNone, kAll };
+
 /// What is started, and how.
 struct ChildCommand {
   std::vector<std::string> words;  // the program first: a path, or a name that is looked for in PATH of `environment`
-  EnvironmentMap environment;      // all of it; nothing is inherited
+  EnvironmentMap environment;      // all of it, unless ours is inherited
+  Inheritance inheritance = Inheritance::kNone;
   ChildStream output = ChildStream::kInherit;
   ChildStream errors = ChildStream::kInherit;
   std::filesystem::path folder;  // where it runs, once it was found; empty: where we do
@@ -79,22 +85,7 @@ struct ChildOutcome {
 std::string to_string(const ChildOutcome& outcome);
 
 /// Asks for the end of the child that is being waited for: raised by another thread, seen by `ChildProcess::wait`.
-class ChildStop {
- public:
-  ChildStop();
-  ~ChildStop();
-  ChildStop(const ChildStop&) = delete;
-  ChildStop& operator=(const ChildStop&) = delete;
-
-  /// Thread-safe; stays raised.
-  void raise();
-  bool is_raised() const;
-  /// Readable once raised.
-  int descriptor() const { return descriptor_; }
-
- private:
-  int descriptor_;
-};
+using ChildStop = StopEvent;
 
 /// A running child. Destroying it kills and reaps what is left of it.
 class ChildProcess {

@@ -1,0 +1,26 @@
+#include "runtime/core/stop_event.h"
+
+#include <poll.h>
+#include <sys/eventfd.h>
+#include <unistd.h>
+
+#include <cstdint>
+
+#include "runtime/core/check.h"
+
+namespace lockstep {
+
+StopEvent::StopEvent() : descriptor_(::eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK)) { LOCKSTEP_CHECK(descriptor_ >= 0); }
+StopEvent::~StopEvent() { ::close(descriptor_); }
+
+void StopEvent::raise() {
+  const uint64_t one = 1;
+  [[maybe_unused]] const auto written = ::write(descriptor_, &one, sizeof one);
+}
+
+bool StopEvent::is_raised() const {
+  pollfd ready{.fd = descriptor_, .events = POLLIN, .revents = 0};
+  return ::poll(&ready, 1, 0) > 0;
+}
+
+}  // namespace lockstep

@@ -1,0 +1,23 @@
+// A request to stop, raised by one thread and seen by others that poll file descriptors.
+#pragma once
+
+namespace lockstep {
+
+/// Raised once, and stays raised. Thread-safe.
+class StopEvent {
+ public:
+  StopEvent();
+  ~StopEvent();
+  StopEvent(const StopEvent&) = delete;
+  StopEvent& operator=(const StopEvent&) = delete;
+
+  void raise();
+  bool is_raised() const;
+  /// Readable once raised.
+  int descriptor() const { return descriptor_; }
+
+ private:
+  int descriptor_;
+};
+
+}  // namespace lockstep
