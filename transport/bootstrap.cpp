@@ -49,8 +49,6 @@ DifferentLine first_difference(std::string_view found, std::string_view expected
 
 }  // namespace
 
-const std::string& machine_of(const RankPlace& place) { return place.machine.empty() ? place.host : place.machine; }
-
 std::unique_ptr<Bootstrap> make_single_bootstrap() { return std::make_unique<SingleBootstrap>(); }
 
 std::vector<int> own_cores() {

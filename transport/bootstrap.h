@@ -11,6 +11,7 @@
 #include "runtime/core/abort_flag.h"
 #include "runtime/core/clock.h"
 #include "runtime/core/result.h"
+#include "runtime/device/rank_place.h"
 
 namespace lockstep::transport {
 
@@ -21,19 +22,8 @@ struct WaitOptions {
   Duration deadline = std::chrono::seconds(60);  // of one operation
 };
 
-/// Where a rank runs. A host is what its ranks share memory in: a machine, or one container of several on it.
-struct RankPlace {
-  int rank = 0;  // of the world
-  std::string host;
-  int local_rank = 0;  // among the ranks of that host
-  int local_size = 1;
-  std::vector<int> cores;  // that the process may run on
-  int node = 0;            // number of the host, in the order of their first ranks: names may repeat
-  std::string machine;     // the running kernel: hosts that share it share cores; empty: as the host
-  int host_cores = 0;      // that the process could be given there, whatever it is bound to; 0: not known
-
-  friend bool operator==(const RankPlace&, const RankPlace&) = default;
-};
+using device::machine_of;
+using device::RankPlace;
 
 /// One rank's view of the group. Used by the thread that made it.
 class Bootstrap {
@@ -60,9 +50,6 @@ class Bootstrap {
   /// @collective @blocking
   virtual Result<void> finish() = 0;
 };
-
-/// What tells apart where cores are counted: the machine of a place, or its host where that is not known.
-const std::string& machine_of(const RankPlace& place);
 
 /// The group of one: no MPI is touched.
 std::unique_ptr<Bootstrap> make_single_bootstrap();

@@ -1,6 +1,5 @@
 #include "transport/waiting.h"
 
-#include <fmt/ranges.h>
 #include <sched.h>
 
 #include <algorithm>
@@ -65,10 +64,6 @@ Error Patience::abort_reason() const {
   std::optional<Error> reason = options_.abort->reason();
   LOCKSTEP_CHECK(reason.has_value());
   return *std::move(reason);
-}
-
-std::string rank_list(std::span<const int> ranks) {
-  return fmt::format("{} {}", ranks.size() == 1 ? "rank" : "ranks", fmt::join(ranks, ", "));
 }
 
 Error expired_error(const ExpiredWait& wait) {

@@ -80,7 +80,6 @@ struct ExpiredWait {
 };
 Error expired_error(const ExpiredWait& wait);
 
-/// "rank 3", "ranks 0, 3".
-std::string rank_list(std::span<const int> ranks);
+using device::rank_list;
 
 }  // namespace lockstep::transport

@@ -17,7 +17,8 @@
 
 namespace lockstep::device {
 
-/// Where an operation is enqueued. On the host it runs at once; a GPU backend records it into the graph being captured.
+/// Where an operation is enqueued. Communicators of the host run it at once, whatever the stream; those over the memory
+/// of devices record it into the graph that a backend is capturing.
 struct Stream {
   void* native = nullptr;  // the library's handle, borrowed; null on the host
 

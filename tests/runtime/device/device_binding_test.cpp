@@ -1,29 +1,15 @@
-#include "launcher/ranks/devices.h"
+#include "runtime/device/device_binding.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-namespace lockstep::launcher {
+namespace lockstep::device {
 namespace {
 
 using ::testing::ElementsAre;
 using ::testing::HasSubstr;
-using ::testing::IsEmpty;
-using transport::RankPlace;
 
 constexpr const char* kVariable = "CUDA_VISIBLE_DEVICES";
-
-TEST(VisibleCudaDevices, AreAllInstalledOnesWithoutTheVariable) {
-  EXPECT_THAT(visible_cuda_devices(std::nullopt, 3), ElementsAre("0", "1", "2"));
-  EXPECT_THAT(visible_cuda_devices("", 3), IsEmpty());
-}
-
-TEST(VisibleCudaDevices, KeepTheOrderAndEndAtWhatNamesNoDevice) {
-  EXPECT_THAT(visible_cuda_devices("2, 0", 3), ElementsAre("2", "0"));
-  EXPECT_THAT(visible_cuda_devices("1,-1,0", 3), ElementsAre("1"));
-  EXPECT_THAT(visible_cuda_devices("0,7,1", 3), ElementsAre("0"));
-  EXPECT_THAT(visible_cuda_devices("GPU-8f3a,MIG-22", 3), ElementsAre("GPU-8f3a", "MIG-22"));
-}
 
 /// Two ranks on each of two hosts.
 std::vector<RankPlace> four_ranks() {
@@ -56,7 +42,6 @@ TEST(BindDevices, RefusesTwoRanksOnOneDeviceUnlessTold) {
   ASSERT_FALSE(refused.has_value());
   EXPECT_EQ(refused.error().kind, ErrorKind::kFailedPrecondition);
   EXPECT_THAT(refused.error().message, HasSubstr("ranks 0, 1 on node0 would share device 0"));
-  EXPECT_THAT(refused.error().message, HasSubstr("--share-devices"));
   EXPECT_THAT(refused.error().message, HasSubstr(kVariable));
   EXPECT_THAT(bind_devices(four_ranks(), one, DeviceSharing::kAllow, kVariable).value(), ElementsAre(0, 0, 0, 0));
 }
@@ -77,4 +62,4 @@ TEST(BindDevices, NamesARankThatSeesNone) {
 }
 
 }  // namespace
-}  // namespace lockstep::launcher
+}  // namespace lockstep::device
