@@ -12,12 +12,7 @@ class Backend final : public device::Backend {
 
   std::string_view name() const override { return "cpu"; }
 
-  device::Capabilities capabilities() const override {
-    return {.dtypes = {DType::kFloat32, DType::kBFloat16, DType::kFloat16},
-            .rows_of_one_slot = false,
-            .bounded_attention = true,
-            .invariant_sums = true};
-  }
+  device::Capabilities capabilities() const override { return cpu::capabilities(); }
 
   Result<std::unique_ptr<device::Store>> make_store(std::span<const device::StepGraph> steps) override {
     LOCKSTEP_TRY(std::unique_ptr<device::Store> store, Store::create(steps, kernels_, *team_));
@@ -39,6 +34,14 @@ class Backend final : public device::Backend {
 };
 
 }  // namespace
+
+device::Capabilities capabilities() {
+  return {.dtypes = {DType::kFloat32, DType::kBFloat16, DType::kFloat16},
+          .rows_of_one_slot = false,
+          .bounded_attention = true,
+          .invariant_sums = true,
+          .host_threads = true};
+}
 
 Result<void> Options::validate() const {
   if (threads < 1) {

@@ -8,8 +8,15 @@
 #include "runtime/backends/cpu/isa.h"
 #include "runtime/core/result.h"
 #include "runtime/device/backend.h"
+#include "runtime/device/backend_driver.h"
 
 namespace lockstep::cpu {
+
+/// How the program starts it.
+const device::BackendDriver& driver();
+
+/// What every backend of this folder offers.
+device::Capabilities capabilities();
 
 struct Options {
   int threads = 1;         // workers of a step; the thread that runs the executables is worker 0

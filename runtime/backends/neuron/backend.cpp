@@ -47,8 +47,12 @@ Result<void> check_group(const graph::Graph& graph, const device::Communicator* 
 class Backend final : public device::Backend {
  public:
   Backend(const Options& options, Compiler compiler, std::unique_ptr<nrt::Runtime> runtime,
-          device::ArtifactCache& cache)
-      : options_(options), compiler_(std::move(compiler)), runtime_(std::move(runtime)), cache_(cache) {}
+          device::ArtifactCache& cache, std::unique_ptr<device::ArtifactCache> own_cache)
+      : options_(options),
+        compiler_(std::move(compiler)),
+        runtime_(std::move(runtime)),
+        own_cache_(std::move(own_cache)),
+        cache_(cache) {}
 
   std::string_view name() const override { return "neuron"; }
   device::Capabilities capabilities() const override { return neuron::capabilities(); }
@@ -86,8 +90,25 @@ class Backend final : public device::Backend {
   const Options options_;
   const Compiler compiler_;
   std::unique_ptr<nrt::Runtime> runtime_;
+  std::unique_ptr<device::ArtifactCache> own_cache_;  // null: another's
   device::ArtifactCache& cache_;
 };
+
+/// Over `cache`, which the backend keeps where it is `own_cache`.
+Result<std::unique_ptr<device::Backend>> start(const Options& options, device::ArtifactCache& cache,
+                                               std::unique_ptr<device::ArtifactCache> own_cache) {
+  LOCKSTEP_TRY_VOID(options.validate());
+  LOCKSTEP_TRY(Compiler compiler, Compiler::open(options.compiler));
+  nrt::Runtime::Options runtime{.library = options.runtime, .start_deadline = options.load_deadline};
+  runtime.watch.abort = options.abort;
+  runtime.watch.on_stuck = options.on_stuck;
+  LOCKSTEP_TRY(auto started, nrt::Runtime::start(std::move(runtime)));
+  if (options.log != nullptr) {
+    options.log->info("Neuron runtime {} of {}", started->library().version(), started->library().path().string());
+  }
+  return std::unique_ptr<device::Backend>(
+      std::make_unique<Backend>(options, std::move(compiler), std::move(started), cache, std::move(own_cache)));
+}
 
 }  // namespace
 
@@ -110,17 +131,13 @@ device::Capabilities capabilities() {
 }
 
 Result<std::unique_ptr<device::Backend>> make_backend(const Options& options, device::ArtifactCache& cache) {
-  LOCKSTEP_TRY_VOID(options.validate());
-  LOCKSTEP_TRY(Compiler compiler, Compiler::open(options.compiler));
-  nrt::Runtime::Options runtime{.library = options.runtime, .start_deadline = options.load_deadline};
-  runtime.watch.abort = options.abort;
-  runtime.watch.on_stuck = options.on_stuck;
-  LOCKSTEP_TRY(auto started, nrt::Runtime::start(std::move(runtime)));
-  if (options.log != nullptr) {
-    options.log->info("Neuron runtime {} of {}", started->library().version(), started->library().path().string());
-  }
-  return std::unique_ptr<device::Backend>(
-      std::make_unique<Backend>(options, std::move(compiler), std::move(started), cache));
+  return start(options, cache, nullptr);
+}
+
+Result<std::unique_ptr<device::Backend>> make_backend(const Options& options,
+                                                      std::unique_ptr<device::ArtifactCache> cache) {
+  device::ArtifactCache& lent = *cache;
+  return start(options, lent, std::move(cache));
 }
 
 std::string to_string(const MemoryEstimate& estimate) {

@@ -15,9 +15,13 @@
 #include "runtime/core/result.h"
 #include "runtime/device/artifact_cache.h"
 #include "runtime/device/backend.h"
+#include "runtime/device/backend_driver.h"
 #include "runtime/graph/graph.h"
 
 namespace lockstep::neuron {
+
+/// How the program starts it.
+const device::BackendDriver& driver();
 
 /// The module of one step (`graphs`: that step of every rank, in order, before passes) as text: first what its
 /// parameters and outputs are, then HLO. Fails as `lower` does. Pure.
@@ -43,6 +47,9 @@ struct Options {
 /// environment says (NEURON_RT_VISIBLE_CORES, NEURON_RT_ROOT_COMM_ID). One backend at a time in a process. `cache`
 /// outlives it. Fails with `kUnavailable` where the runtime is not installed. @blocking
 Result<std::unique_ptr<device::Backend>> make_backend(const Options& options, device::ArtifactCache& cache);
+/// The same, with a cache that it keeps.
+Result<std::unique_ptr<device::Backend>> make_backend(const Options& options,
+                                                      std::unique_ptr<device::ArtifactCache> cache);
 
 /// What the backend offers, without a device.
 device::Capabilities capabilities();

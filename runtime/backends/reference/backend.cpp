@@ -5,13 +5,6 @@
 
 namespace lockstep::reference {
 
-device::Capabilities Backend::capabilities() const {
-  return {.dtypes = {DType::kFloat32, DType::kBFloat16, DType::kFloat16},
-          .rows_of_one_slot = false,
-          .bounded_attention = true,
-          .invariant_sums = false};  // libtorch's products sum in an order that varies with the shape
-}
-
 Result<std::unique_ptr<device::Store>> Backend::make_store(std::span<const device::StepGraph> steps) {
   LOCKSTEP_TRY(std::unique_ptr<device::Store> store, Store::make(steps));
   return store;

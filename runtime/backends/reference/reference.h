@@ -12,8 +12,12 @@
 
 #include "runtime/core/result.h"
 #include "runtime/device/backend.h"
+#include "runtime/device/backend_driver.h"
 
 namespace lockstep::reference {
+
+/// How the program starts it.
+const device::BackendDriver& driver();
 
 struct Options {
   int threads = 1;                              // of this process's matrix products; at least 1

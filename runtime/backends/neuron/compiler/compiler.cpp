@@ -5,7 +5,7 @@
 
 #include <utility>
 
-#include "runtime/backends/neuron/compiler/driver.h"
+#include "runtime/backends/neuron/compiler/neuronx_cc.h"
 #include "runtime/backends/neuron/hlo/wire.h"
 #include "runtime/core/digest.h"
 

@@ -8,7 +8,6 @@
 
 #include <cstdint>
 #include <filesystem>
-#include <map>
 #include <optional>
 #include <string>
 #include <string_view>
@@ -34,8 +33,9 @@ enum class Phase : uint8_t { kPrefill, kDecode };
 Phase phase_of(std::string_view graph_name);
 
 struct CompilerOptions {
-  std::filesystem::path program = "neuronx-cc";    // a path, or a name that is looked for in PATH of `environment`
-  std::map<std::string, std::string> environment;  // of the program, all of it
+  std::filesystem::path program = "neuronx-cc";  // a path, or a name that is looked for in PATH of `environment`
+  process::EnvironmentMap environment;           // of the program, all of it, unless ours is inherited
+  process::Inheritance inheritance = process::Inheritance::kNone;
   Target target = Target::kTrn1;
   std::vector<std::string> prefill_flags, decode_flags;  // replace the default of the same name, or are added
   Duration deadline = std::chrono::hours(2);             // of one graph

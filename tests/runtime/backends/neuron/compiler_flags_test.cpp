@@ -3,7 +3,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include "runtime/backends/neuron/compiler/driver.h"
+#include "runtime/backends/neuron/compiler/neuronx_cc.h"
 
 namespace lockstep::neuron {
 namespace {

@@ -11,7 +11,7 @@
 #include <iterator>
 #include <sstream>
 
-#include "runtime/backends/neuron/compiler/driver.h"
+#include "runtime/backends/neuron/compiler/neuronx_cc.h"
 #include "runtime/backends/neuron/hlo/wire.h"
 #include "tests/neuron_stand_in/neff.h"
 #include "tests/temporary_directory.h"

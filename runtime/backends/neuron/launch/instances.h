@@ -7,15 +7,14 @@
 #include <string>
 #include <vector>
 
-#include "launcher/cli/command_line.h"
 #include "runtime/backends/neuron/neuron.h"
-#include "transport/bootstrap.h"
+#include "runtime/device/backend_driver.h"
 
-namespace lockstep::launcher {
+namespace lockstep::neuron {
 
 /// One kind of device.
 struct InstanceFamily {
-  neuron::Target target = neuron::Target::kTrn1;
+  Target target = Target::kTrn1;
   std::vector<int> degrees;   // tensor-parallel degrees that AWS documents
   int most_cores = 0;         // of the largest instance: logical cores
   std::string largest;        // its name
@@ -23,19 +22,19 @@ struct InstanceFamily {
   bool between_hosts = true;  // collectives reach other instances
 };
 
-const InstanceFamily& family_of(neuron::Target target);
+const InstanceFamily& family_of(Target target);
 
 /// Why `ranks` ranks are no degree of the family, on `hosts` hosts (default: as few as have the cores); empty: they are
 /// one, or whole instances. Pure.
 std::string why_not_degree(const InstanceFamily& family, int ranks, std::optional<int> hosts = std::nullopt);
 
 /// Whether ranks at `places` can work together there. Returns warnings: a degree that AWS does not document is only
-/// one where `strictness` is lenient. Pure. Fails with `kUnsupported` for a degree or for several hosts, and with
+/// one under `Degrees::kAny`. Pure. Fails with `kUnsupported` for a degree or for several hosts, and with
 /// `kFailedPrecondition` for more ranks on a host than any instance has cores.
 Result<std::vector<std::string>> check_instances(const InstanceFamily& family,
-                                                 std::span<const transport::RankPlace> places, Strictness strictness);
+                                                 std::span<const device::RankPlace> places, device::Degrees degrees);
 
 /// Fails with `kResourceExhausted` when `estimate` cannot fit a core. Pure.
-Result<void> check_core_memory(const InstanceFamily& family, const neuron::MemoryEstimate& estimate);
+Result<void> check_core_memory(const InstanceFamily& family, const MemoryEstimate& estimate);
 
-}  // namespace lockstep::launcher
+}  // namespace lockstep::neuron

@@ -1,4 +1,4 @@
-#include "runtime/backends/neuron/compiler/driver.h"
+#include "runtime/backends/neuron/compiler/neuronx_cc.h"
 
 #include <fmt/format.h>
 
@@ -90,6 +90,7 @@ std::vector<std::string> compile_words(const CompilerOptions& options, Phase pha
 Result<std::string> ask_version(const CompilerOptions& options) {
   const Result<process::ChildOutcome> asked = process::run_child({.words = {options.program.string(), "--version"},
                                                                   .environment = options.environment,
+                                                                  .inheritance = options.inheritance,
                                                                   .output = process::ChildStream::kCapture,
                                                                   .errors = process::ChildStream::kCapture},
                                                                  {.deadline = kVersionDeadline}, options.stop);
@@ -121,6 +122,7 @@ Result<void> run_compiler(const CompilerOptions& options, const std::string& ste
   const Result<process::ChildOutcome> outcome =
       process::run_child({.words = compile_words(options, phase_of(step), module, artifact),
                           .environment = options.environment,
+                          .inheritance = options.inheritance,
                           .output = process::ChildStream::kLog,
                           .errors = process::ChildStream::kLog,
                           .folder = workspace.folder,

@@ -1,4 +1,4 @@
-#include "launcher/neuron/environment.h"
+#include "runtime/backends/neuron/launch/environment.h"
 
 #include <fmt/format.h>
 #include <netinet/in.h>
@@ -9,10 +9,10 @@
 #include <cmath>
 #include <system_error>
 
-namespace lockstep::launcher {
+namespace lockstep::neuron {
 
 Result<std::vector<Variable>> variables_of(const RankEnvironment& rank,
-                                           const std::function<std::optional<std::string>(const std::string&)>& user) {
+                                           const std::function<std::optional<std::string>(std::string_view)>& user) {
   std::vector<Variable> variables;
   const auto add = [&](const std::string& name, const std::string& ours) {
     const std::optional<std::string> theirs = user(name);
@@ -33,11 +33,11 @@ Result<std::vector<Variable>> variables_of(const RankEnvironment& rank,
   if (rank.logical_core == 1 && !user("NEURON_LOGICAL_NC_CONFIG")) return variables;
   add("NEURON_LOGICAL_NC_CONFIG", fmt::format("{}", rank.logical_core));
   if (variables.back().note.empty()) return variables;
-  return Error{
-      ErrorKind::kFailedPrecondition,
-      fmt::format("[launcher] NEURON_LOGICAL_NC_CONFIG: found {}, expected {}, which the steps are compiled for; "
-                  "unset it, or compile with --lnc={} in --neuron-cc-flags-prefill and -decode",
-                  variables.back().value, rank.logical_core, variables.back().value)};
+  return Error{ErrorKind::kFailedPrecondition,
+               fmt::format("[runtime/backends/neuron] NEURON_LOGICAL_NC_CONFIG: found {}, expected {}, which the steps "
+                           "are compiled for; "
+                           "unset it, or compile with --lnc={} in --neuron-cc-flags-prefill and -decode",
+                           variables.back().value, rank.logical_core, variables.back().value)};
 }
 
 Result<int> free_port() {
@@ -51,10 +51,12 @@ Result<int> free_port() {
   const int code = errno;
   if (handle >= 0) close(handle);
   if (found) return static_cast<int>(ntohs(address.sin_port));
-  return Error{ErrorKind::kUnavailable,
-               fmt::format("[launcher] cannot find a free port for NEURON_RT_ROOT_COMM_ID: {}, expected one; set the "
-                           "variable to ADDRESS:PORT of rank 0's host",
-                           std::generic_category().message(code))};
+  return Error{
+      ErrorKind::kUnavailable,
+      fmt::format(
+          "[runtime/backends/neuron] cannot find a free port for NEURON_RT_ROOT_COMM_ID: {}, expected one; set the "
+          "variable to ADDRESS:PORT of rank 0's host",
+          std::generic_category().message(code))};
 }
 
-}  // namespace lockstep::launcher
+}  // namespace lockstep::neuron

@@ -10,7 +10,7 @@
 #include "runtime/core/clock.h"
 #include "runtime/core/result.h"
 
-namespace lockstep::launcher {
+namespace lockstep::neuron {
 
 /// What decides the variables of one rank.
 struct RankEnvironment {
@@ -31,9 +31,9 @@ struct Variable {
 /// The variables, in a fixed order. `user` looks one up as the user has set it. Pure otherwise. Fails with
 /// `kFailedPrecondition` where a variable of the user's contradicts what modules are compiled for.
 Result<std::vector<Variable>> variables_of(const RankEnvironment& rank,
-                                           const std::function<std::optional<std::string>(const std::string&)>& user);
+                                           const std::function<std::optional<std::string>(std::string_view)>& user);
 
 /// A TCP port that is free now on all addresses of this host. Fails with `kUnavailable`.
 Result<int> free_port();
 
-}  // namespace lockstep::launcher
+}  // namespace lockstep::neuron

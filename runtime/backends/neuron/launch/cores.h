@@ -12,9 +12,9 @@
 #include <vector>
 
 #include "runtime/core/result.h"
-#include "transport/bootstrap.h"
+#include "runtime/device/rank_place.h"
 
-namespace lockstep::launcher {
+namespace lockstep::neuron {
 
 /// The cores that `text` means: a count, or a list such as "0,2", "8-15" or "3-3". Empty: none are named. Fails with
 /// `kInvalidArgument` naming `source`.
@@ -28,7 +28,6 @@ struct WantedCores {
 
 /// Element r: rank r's core. `wanted` by rank. Pure. Fails with `kInvalidArgument` on text that names no cores, and
 /// with `kFailedPrecondition` when a host's ranks are more than its cores, or two take one.
-Result<std::vector<int>> assign_cores(std::span<const transport::RankPlace> places,
-                                      std::span<const WantedCores> wanted);
+Result<std::vector<int>> assign_cores(std::span<const device::RankPlace> places, std::span<const WantedCores> wanted);
 
-}  // namespace lockstep::launcher
+}  // namespace lockstep::neuron

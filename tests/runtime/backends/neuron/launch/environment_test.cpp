@@ -1,11 +1,11 @@
-#include "launcher/neuron/environment.h"
+#include "runtime/backends/neuron/launch/environment.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 #include <map>
 
-namespace lockstep::launcher {
+namespace lockstep::neuron {
 namespace {
 
 using ::testing::ElementsAre;
@@ -14,8 +14,8 @@ using ::testing::HasSubstr;
 constexpr auto kStep = std::chrono::milliseconds(2500);
 
 Result<std::vector<Variable>> variables(const RankEnvironment& rank, std::map<std::string, std::string> user = {}) {
-  return variables_of(rank, [&](const std::string& name) -> std::optional<std::string> {
-    const auto found = user.find(name);
+  return variables_of(rank, [&](std::string_view name) -> std::optional<std::string> {
+    const auto found = user.find(std::string(name));
     return found == user.end() ? std::nullopt : std::optional(found->second);
   });
 }
@@ -64,4 +64,4 @@ TEST(RankEnvironment, RefusesALogicalCoreOfAnotherSize) {
 TEST(FreePort, IsOneThatCanBeBound) { EXPECT_GT(free_port().value(), 0); }
 
 }  // namespace
-}  // namespace lockstep::launcher
+}  // namespace lockstep::neuron

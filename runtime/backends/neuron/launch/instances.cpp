@@ -1,4 +1,4 @@
-#include "launcher/neuron/instances.h"
+#include "runtime/backends/neuron/launch/instances.h"
 
 #include <fmt/format.h>
 #include <fmt/ranges.h>
@@ -9,7 +9,7 @@
 
 #include "runtime/core/check.h"
 
-namespace lockstep::launcher {
+namespace lockstep::neuron {
 namespace {
 
 constexpr Bytes kGiB(int64_t{1} << 30);
@@ -18,16 +18,16 @@ constexpr Bytes kGiB(int64_t{1} << 30);
 // instance on inf2: tools/neuron-sys-tools/nccom-test.rst, all of aws-neuron/aws-neuron-sdk (SDK 2.32).
 const std::array<InstanceFamily, 3>& families() {
   static const std::array<InstanceFamily, 3> kFamilies{{
-      {neuron::Target::kTrn1, {1, 2, 8, 16, 32}, 32, "trn1.32xlarge", Bytes(16 * kGiB.value), true},
-      {neuron::Target::kTrn2, {1, 2, 4, 8, 16, 32, 64}, 64, "trn2.48xlarge", Bytes(24 * kGiB.value), true},
-      {neuron::Target::kInf2, {1, 2, 4, 8, 24}, 24, "inf2.48xlarge", Bytes(16 * kGiB.value), false},
+      {Target::kTrn1, {1, 2, 8, 16, 32}, 32, "trn1.32xlarge", Bytes(16 * kGiB.value), true},
+      {Target::kTrn2, {1, 2, 4, 8, 16, 32, 64}, 64, "trn2.48xlarge", Bytes(24 * kGiB.value), true},
+      {Target::kInf2, {1, 2, 4, 8, 24}, 24, "inf2.48xlarge", Bytes(16 * kGiB.value), false},
   }};
   return kFamilies;
 }
 
 }  // namespace
 
-const InstanceFamily& family_of(neuron::Target target) {
+const InstanceFamily& family_of(Target target) {
   const auto found = std::ranges::find(families(), target, &InstanceFamily::target);
   LOCKSTEP_CHECK(found != families().end(), static_cast<int>(target));
   return *found;
@@ -42,41 +42,47 @@ std::string why_not_degree(const InstanceFamily& family, int ranks, std::optiona
 }
 
 Result<std::vector<std::string>> check_instances(const InstanceFamily& family,
-                                                 std::span<const transport::RankPlace> places, Strictness strictness) {
+                                                 std::span<const device::RankPlace> places, device::Degrees degrees) {
   std::vector<std::string> warnings;
   std::set<int> hosts;
-  for (const transport::RankPlace& place : places) hosts.insert(place.node);
+  for (const device::RankPlace& place : places) hosts.insert(place.node);
   if (hosts.size() > 1 && !family.between_hosts) {
-    return Error{ErrorKind::kUnsupported,
-                 fmt::format("[launcher] --neuron-target: found {} hosts on {}, expected one: its collectives do not "
-                             "leave an instance; start all ranks on one host, or use trn1 or trn2",
-                             hosts.size(), to_string(family.target))};
+    return Error{
+        ErrorKind::kUnsupported,
+        fmt::format(
+            "[runtime/backends/neuron] --neuron-target: found {} hosts on {}, expected one: its collectives do not "
+            "leave an instance; start all ranks on one host, or use trn1 or trn2",
+            hosts.size(), to_string(family.target))};
   }
-  for (const transport::RankPlace& place : places) {
+  for (const device::RankPlace& place : places) {
     if (place.local_size <= family.most_cores) continue;
     return Error{
         ErrorKind::kFailedPrecondition,
-        fmt::format("[launcher] --neuron-target: found {} ranks on {}, expected at most {}, the cores of a {}; "
-                    "start fewer there",
-                    place.local_size, place.host, family.most_cores, family.largest)};
+        fmt::format(
+            "[runtime/backends/neuron] --neuron-target: found {} ranks on {}, expected at most {}, the cores of a {}; "
+            "start fewer there",
+            place.local_size, place.host, family.most_cores, family.largest)};
   }
   const std::string why_not = why_not_degree(family, static_cast<int>(places.size()), static_cast<int>(hosts.size()));
   if (why_not.empty()) return warnings;
-  if (strictness == Strictness::kStrict) {
+  if (degrees == device::Degrees::kDocumented) {
     return Error{
         ErrorKind::kUnsupported,
-        fmt::format("[launcher] --neuron-target: {}; start as many ranks, or try it with --no-strict", why_not)};
+        fmt::format("[runtime/backends/neuron] --neuron-target: {}; start as many ranks, or try it with --no-strict",
+                    why_not)};
   }
   warnings.push_back(fmt::format("--neuron-target: {}; going on, as --no-strict asks", why_not));
   return warnings;
 }
 
-Result<void> check_core_memory(const InstanceFamily& family, const neuron::MemoryEstimate& estimate) {
+Result<void> check_core_memory(const InstanceFamily& family, const MemoryEstimate& estimate) {
   if (estimate.total() <= family.core_memory) return ok();
-  return Error{ErrorKind::kResourceExhausted,
-               fmt::format("[launcher] --neuron-target: found {}, expected at most {}, the memory of a core of {}; use "
-                           "more ranks, or lower --max-seq-len, --batch-size or --prefill-chunk",
-                           to_string(estimate), to_string(family.core_memory), to_string(family.target))};
+  return Error{
+      ErrorKind::kResourceExhausted,
+      fmt::format(
+          "[runtime/backends/neuron] --neuron-target: found {}, expected at most {}, the memory of a core of {}; use "
+          "more ranks, or lower --max-seq-len, --batch-size or --prefill-chunk",
+          to_string(estimate), to_string(family.core_memory), to_string(family.target))};
 }
 
-}  // namespace lockstep::launcher
+}  // namespace lockstep::neuron

@@ -4,13 +4,13 @@
 #include <string>
 #include <vector>
 
-#include "transport/bootstrap.h"
+#include "runtime/device/rank_place.h"
 
-namespace lockstep::launcher {
+namespace lockstep::neuron {
 
 /// `hosts` hosts of `ranks` ranks each.
-inline std::vector<transport::RankPlace> places_on(int hosts, int ranks) {
-  std::vector<transport::RankPlace> places;
+inline std::vector<device::RankPlace> places_on(int hosts, int ranks) {
+  std::vector<device::RankPlace> places;
   for (int rank = 0; rank < hosts * ranks; ++rank) {
     places.push_back({.rank = rank,
                       .host = "node" + std::to_string(rank / ranks),
@@ -23,4 +23,4 @@ inline std::vector<transport::RankPlace> places_on(int hosts, int ranks) {
   return places;
 }
 
-}  // namespace lockstep::launcher
+}  // namespace lockstep::neuron

@@ -1,4 +1,4 @@
-#include "launcher/neuron/cores.h"
+#include "runtime/backends/neuron/launch/cores.h"
 
 #include <fmt/format.h>
 #include <fmt/ranges.h>
@@ -9,9 +9,7 @@
 #include <sstream>
 #include <utility>
 
-#include "transport/waiting.h"
-
-namespace lockstep::launcher {
+namespace lockstep::neuron {
 namespace {
 
 constexpr int kMostCores = 4096;
@@ -26,11 +24,10 @@ std::optional<int> number(std::string_view text) {
 }
 
 Error no_cores(const std::string& text, const std::string& source) {
-  return {
-      ErrorKind::kInvalidArgument,
-      fmt::format("[launcher] {}: found '{}', expected a count such as 4, or different cores such as 8-15 or 0,2; a "
-                  "single core is written 3-3",
-                  source, text)};
+  return {ErrorKind::kInvalidArgument, fmt::format("[runtime/backends/neuron] {}: found '{}', expected a count such as "
+                                                   "4, or different cores such as 8-15 or 0,2; a "
+                                                   "single core is written 3-3",
+                                                   source, text)};
 }
 
 /// "0-3,6"; a single number is a core.
@@ -58,7 +55,7 @@ std::vector<int> first_cores(int count) {
 }
 
 /// The cores that are there for the ranks of `place`'s host.
-Result<std::vector<int>> cores_of_host(const transport::RankPlace& place, const WantedCores& wanted) {
+Result<std::vector<int>> cores_of_host(const device::RankPlace& place, const WantedCores& wanted) {
   if (!wanted.option.empty()) return parse_cores(wanted.option, "--neuron-cores");
   if (wanted.variable) return parse_list(*wanted.variable, kVariable);
   return first_cores(place.local_size);
@@ -74,21 +71,21 @@ Result<std::vector<int>> parse_cores(const std::string& text, const std::string&
   return parse_list(text, source);
 }
 
-Result<std::vector<int>> assign_cores(std::span<const transport::RankPlace> places,
-                                      std::span<const WantedCores> wanted) {
+Result<std::vector<int>> assign_cores(std::span<const device::RankPlace> places, std::span<const WantedCores> wanted) {
   std::vector<int> chosen;
   std::map<std::pair<int, int>, std::vector<int>> ranks_of_core;  // by host and core
   for (size_t rank = 0; rank < places.size(); ++rank) {
-    const transport::RankPlace& place = places[rank];
+    const device::RankPlace& place = places[rank];
     LOCKSTEP_TRY(const std::vector<int> cores, cores_of_host(place, wanted[rank]));
     // A wrapper may show each rank its own.
     const bool shows_one = wanted[rank].option.empty() && wanted[rank].variable && cores.size() == 1;
     if (!shows_one && std::ssize(cores) < place.local_size) {
       return Error{
           ErrorKind::kFailedPrecondition,
-          fmt::format("[launcher] --neuron-cores: found {} core{} ({}) for the {} ranks on {}, expected one for "
-                      "each; name more, or start fewer ranks there",
-                      cores.size(), cores.size() == 1 ? "" : "s", fmt::join(cores, ","), place.local_size, place.host),
+          fmt::format(
+              "[runtime/backends/neuron] --neuron-cores: found {} core{} ({}) for the {} ranks on {}, expected one for "
+              "each; name more, or start fewer ranks there",
+              cores.size(), cores.size() == 1 ? "" : "s", fmt::join(cores, ","), place.local_size, place.host),
           static_cast<int>(rank)};
     }
     chosen.push_back(shows_one ? cores.front() : cores[static_cast<size_t>(place.local_rank)]);
@@ -98,13 +95,13 @@ Result<std::vector<int>> assign_cores(std::span<const transport::RankPlace> plac
     if (ranks.size() < 2) continue;
     return Error{
         ErrorKind::kFailedPrecondition,
-        fmt::format("[launcher] --neuron-cores: found {} on core {} of {}, expected one rank a core; name a core "
+        fmt::format("[runtime/backends/neuron] --neuron-cores: found {} on core {} of {}, expected one rank a core; "
+                    "name a core "
                     "for each rank there, or show each rank its own in {}",
-                    transport::rank_list(ranks), core.second, places[static_cast<size_t>(ranks.front())].host,
-                    kVariable),
+                    device::rank_list(ranks), core.second, places[static_cast<size_t>(ranks.front())].host, kVariable),
         ranks[1]};
   }
   return chosen;
 }
 
-}  // namespace lockstep::launcher
+}  // namespace lockstep::neuron

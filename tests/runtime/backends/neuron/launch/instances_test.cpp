@@ -1,21 +1,20 @@
-#include "launcher/neuron/instances.h"
+#include "runtime/backends/neuron/launch/instances.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include "tests/launcher/neuron/places.h"
+#include "tests/runtime/backends/neuron/launch/places.h"
 
-namespace lockstep::launcher {
+namespace lockstep::neuron {
 namespace {
 
-using neuron::Target;
 using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 using ::testing::IsEmpty;
 
 Result<std::vector<std::string>> check(Target target, int hosts, int ranks,
-                                       Strictness strictness = Strictness::kStrict) {
-  return check_instances(family_of(target), places_on(hosts, ranks), strictness);
+                                       device::Degrees degrees = device::Degrees::kDocumented) {
+  return check_instances(family_of(target), places_on(hosts, ranks), degrees);
 }
 
 TEST(Instances, TakeTheDegreesThatAwsDocuments) {
@@ -31,11 +30,11 @@ TEST(Instances, RefuseOtherDegreesUnlessTheUserIsLenient) {
   EXPECT_EQ(refused.error().kind, ErrorKind::kUnsupported);
   EXPECT_THAT(refused.error().message, HasSubstr("found 4 ranks on trn1, expected 1, 2, 8, 16, 32"));
   EXPECT_THAT(refused.error().message, HasSubstr("--no-strict"));
-  EXPECT_THAT(check(Target::kTrn1, 1, 4, Strictness::kLenient).value(), ElementsAre(HasSubstr("found 4 ranks")));
+  EXPECT_THAT(check(Target::kTrn1, 1, 4, device::Degrees::kAny).value(), ElementsAre(HasSubstr("found 4 ranks")));
 }
 
 TEST(Instances, OfInf2DoNotReachEachOther) {
-  const auto refused = check(Target::kInf2, 2, 2, Strictness::kLenient);
+  const auto refused = check(Target::kInf2, 2, 2, device::Degrees::kAny);
   ASSERT_FALSE(refused.has_value());
   EXPECT_EQ(refused.error().kind, ErrorKind::kUnsupported);
   EXPECT_THAT(refused.error().message, HasSubstr("found 2 hosts on inf2, expected one"));
@@ -50,7 +49,7 @@ TEST(Instances, HaveSoManyCores) {
 
 TEST(Instances, HaveSoMuchMemoryACore) {
   constexpr int64_t kGiB = int64_t{1} << 30;
-  const neuron::MemoryEstimate estimate{Bytes(17 * kGiB), Bytes(2 * kGiB), Bytes(1024)};
+  const MemoryEstimate estimate{Bytes(17 * kGiB), Bytes(2 * kGiB), Bytes(1024)};
   const auto refused = check_core_memory(family_of(Target::kTrn1), estimate);
   ASSERT_FALSE(refused.has_value());
   EXPECT_EQ(refused.error().kind, ErrorKind::kResourceExhausted);
@@ -59,4 +58,4 @@ TEST(Instances, HaveSoMuchMemoryACore) {
 }
 
 }  // namespace
-}  // namespace lockstep::launcher
+}  // namespace lockstep::neuron

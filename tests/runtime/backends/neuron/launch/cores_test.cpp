@@ -1,18 +1,18 @@
-#include "launcher/neuron/cores.h"
+#include "runtime/backends/neuron/launch/cores.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include "tests/launcher/neuron/places.h"
+#include "tests/runtime/backends/neuron/launch/places.h"
 
-namespace lockstep::launcher {
+namespace lockstep::neuron {
 namespace {
 
 using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 using ::testing::IsEmpty;
 
-Result<std::vector<int>> assign(const std::vector<transport::RankPlace>& places, const WantedCores& wanted) {
+Result<std::vector<int>> assign(const std::vector<device::RankPlace>& places, const WantedCores& wanted) {
   return assign_cores(places, std::vector<WantedCores>(places.size(), wanted));
 }
 
@@ -60,4 +60,4 @@ TEST(AssignCores, RefusesOneCoreForTwoRanks) {
 }
 
 }  // namespace
-}  // namespace lockstep::launcher
+}  // namespace lockstep::neuron

@@ -1,0 +1,16 @@
+#include "runtime/backends/cuda/cuda.h"
+#include "runtime/device/unavailable_driver.h"
+
+namespace lockstep::cuda {
+
+const device::BackendDriver& driver() {
+  static const device::UnavailableDriver kDriver("cuda", {},
+                                                 {.noun = "GPU", .files = "nvidia", .variable = "CUDA_VISIBLE_DEVICES"},
+                                                 {ErrorKind::kUnavailable,
+                                                  "[runtime/backends/cuda] --backend cuda: found no kernels for GPUs "
+                                                  "in this version, expected a later one; choose "
+                                                  "another backend (lockstep generate --help lists them)"});
+  return kDriver;
+}
+
+}  // namespace lockstep::cuda

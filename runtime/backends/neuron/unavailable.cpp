@@ -1,0 +1,14 @@
+// Instead of everything else in this folder but its options, in a build without the backend.
+#include "runtime/backends/neuron/neuron.h"
+#include "runtime/backends/neuron/option_rows.h"
+#include "runtime/device/unavailable_driver.h"
+
+namespace lockstep::neuron {
+
+const device::BackendDriver& driver() {
+  static const device::UnavailableDriver kDriver("neuron", option_rows(), kSigns,
+                                                 device::missing_backend("neuron", "LOCKSTEP_WITH_NEURON"));
+  return kDriver;
+}
+
+}  // namespace lockstep::neuron

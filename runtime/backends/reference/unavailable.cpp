@@ -1,0 +1,13 @@
+// Instead of everything else in this folder, in a build without libtorch.
+#include "runtime/backends/reference/reference.h"
+#include "runtime/device/unavailable_driver.h"
+
+namespace lockstep::reference {
+
+const device::BackendDriver& driver() {
+  static const device::UnavailableDriver kDriver("reference", {}, {},
+                                                 device::missing_backend("reference", "LOCKSTEP_WITH_REFERENCE"));
+  return kDriver;
+}
+
+}  // namespace lockstep::reference
