@@ -2,6 +2,7 @@
 #include <map>
 #include <string>
 
+#include "launcher/cli/backend_options.h"
 #include "launcher/cli/commands.h"
 #include "launcher/cli/shared_options.h"
 
@@ -55,8 +56,7 @@ void add_bench_options(CLI::App& app, BenchCommand& command, int64_t& probe_mib)
                  "Write a timeline of the last repetition, all ranks (Chrome trace events; Perfetto opens it)")
       ->type_name("OUT");
   add_run_options(app, command.run);
-  add_neuron_options(app, command.run.neuron);
-  add_cache_options(app, command.run.cache);
+  add_backend_options(app, device::OptionUse::kRunning, command.run.backend_options);
 }
 
 void add_bench(CLI::App& parent, BenchCommand& command, int64_t& probe_mib) {

@@ -6,6 +6,7 @@
 #include <algorithm>
 #include <iterator>
 
+#include "launcher/cli/backend_options.h"
 #include "launcher/cli/commands.h"
 
 namespace lockstep::launcher {
@@ -80,8 +81,19 @@ void add_all(CLI::App& app, Commands& commands) {
   take_guards_off(app);
 }
 
+/// Options of backends that were not chosen mean nothing.
+void keep_own_options(RunOptions& run) { run.backend_options = own_options(run.backend, run.backend_options); }
+
+void keep_own_options(CompileCommand& command) {
+  command.backend_options = own_options(command.backend, command.backend_options);
+}
+
 /// The one that argv names, which was parsed.
 Command chosen_command(const CLI::App& app, Commands commands) {
+  keep_own_options(commands.generate.run);
+  keep_own_options(commands.bench.run);
+  keep_own_options(commands.compile);
+  keep_own_options(commands.exporting.compile);
   if (app.got_subcommand("generate")) return std::move(commands.generate);
   if (app.got_subcommand("tokenize")) return std::move(commands.tokenize);
   if (app.got_subcommand("explain")) return std::move(commands.explain);

@@ -14,6 +14,7 @@
 #include "launcher/measure/bench/suite_options.h"
 #include "launcher/ranks/devices.h"
 #include "runtime/core/result.h"
+#include "runtime/device/option_row.h"
 #include "shards/partition/partition.h"
 
 namespace lockstep::launcher {
@@ -44,38 +45,15 @@ enum class Detection { kOn, kOff };
 enum class Binding { kOwnCores, kNone };  // of compute threads: to cores that are their rank's alone (ranks/binding.h)
 enum class Meeting { kAgreed, kBare };
 
-/// Where what a backend compiled is kept.
-struct CacheOptions {
-  std::optional<std::filesystem::path> directory;  // default: lockstep in the user's cache folder
-  std::vector<std::string> remotes;                // further tiers, asked in order: folders or http(s) addresses
-  std::optional<std::filesystem::path> artifacts;  // an exported folder; nothing outside it is looked at or compiled
-  bool require_cached = false;                     // a miss is an error
-  bool retry_failed = false;                       // compile again what failed before
-  double wait_s = 3600.0;                          // for another process that compiles the same
-  std::optional<int64_t> limit;                    // bytes of the directory; default: none
-};
-
-/// How graphs are compiled for AWS Neuron devices and run on them.
-struct NeuronOptions {
-  std::string target = "trn1";  // trn1, trn2 or inf2
-  std::filesystem::path compiler = "neuronx-cc";
-  std::string prefill_flags, decode_flags;  // added to the compiler's command line
-  double compile_deadline_s = 7200.0;
-  std::filesystem::path runtime = "libnrt.so.1";
-  std::string cores;  // of this host: a count, a list such as 8-15, or empty: the first ones
-  double load_deadline_s = 600.0;
-};
-
 /// How the processes work together.
 struct RunOptions {
   Launch launch = Launch::kMpi;
   std::optional<int> threads;  // of each rank; default: its cores
   Binding binding = Binding::kOwnCores;
   std::string backend = "cpu";
-  std::optional<std::string> instruction_set;  // of the backend cpu; default: the best of the machine
+  device::OptionValues backend_options;  // rows of its driver
   std::string communicator = "auto";
   std::optional<std::string> interface;  // of the control plane between hosts: name, address or subnet
-  DeviceSharing devices = DeviceSharing::kRefuse;
   double deadline_s = 60.0;
   std::optional<std::filesystem::path> exit_record;
   std::optional<int64_t> memory_budget;  // bytes of a rank
@@ -86,8 +64,6 @@ struct RunOptions {
   double silence_s = 8.0;              // of a frozen rank; 0: never noticed
   std::optional<std::filesystem::path> flight_recorder;
   std::vector<std::string> faults;  // ranks/fault.h reads them
-  CacheOptions cache;
-  NeuronOptions neuron;
 };
 
 /// What is recorded of a run besides its result.
@@ -141,9 +117,9 @@ struct ExplainCommand {
 /// Every graph that a backend compiles, compiled ahead of time; no devices, weights or other processes are needed.
 struct CompileCommand {
   ModelOptions model;
-  std::filesystem::path config;  // instead of a model directory
-  CacheOptions cache;
-  NeuronOptions neuron;
+  std::filesystem::path config;                  // instead of a model directory
+  std::string backend;                           // that compiles ahead of time
+  device::OptionValues backend_options;          // rows of its driver
   int64_t drafts = 0;                            // as ShardOptions has them
   bool logits = false;                           // graphs that put out logits
   int jobs = 1;                                  // compilations at once
@@ -212,8 +188,8 @@ struct PlanCommand {
   int max_tp = 8;
   std::optional<int64_t> prompt_tokens;  // default: 512, or what a slot leaves
   int64_t new_tokens = 64;
-  std::optional<int64_t> memory_budget;      // bytes of a rank
-  std::optional<std::string> neuron_target;  // whose rules count: trn1, trn2 or inf2
+  std::optional<int64_t> memory_budget;  // bytes of a rank
+  device::OptionValues backend_options;  // that name a device, whose rules count
   MachineOptions machine;
   std::optional<int> detail;  // the degree whose ranks are printed
   std::optional<std::filesystem::path> json;

@@ -1,6 +1,7 @@
 // The options of `compile` and `export`.
 #include <CLI/CLI.hpp>
 
+#include "launcher/cli/backend_options.h"
 #include "launcher/cli/commands.h"
 #include "launcher/cli/shared_options.h"
 
@@ -17,8 +18,13 @@ void add_compile_options(CLI::App& app, CompileCommand& command) {
   app.get_option("--max-seq-len")
       ->description("Tokens that a slot can hold, as the runs will have it; default: 2048, or what the model can");
   app.add_option("--config", command.config, "A config.json, instead of --model")->excludes("--model")->type_name("F");
-  add_neuron_compiler_options(app, command.neuron);
-  add_cache_options(app, command.cache);
+  const std::vector<std::string> backends = backends_with(device::OptionUse::kCompiling);
+  if (!backends.empty()) command.backend = backends.front();
+  app.add_option("--backend", command.backend, "The backend that is compiled for")
+      ->check(CLI::IsMember(backends))
+      ->capture_default_str()
+      ->type_name("NAME");
+  add_backend_options(app, device::OptionUse::kCompiling, command.backend_options);
   begin_section(app, "What is compiled");
   app.add_option("--drafts", command.drafts,
                  "Tokens that are drafted a step, as --prompt-lookup-num-tokens says in runs")
@@ -30,7 +36,7 @@ void add_compile_options(CLI::App& app, CompileCommand& command) {
       ->capture_default_str()
       ->type_name("N");
   app.add_option("--modules", command.modules,
-                 "Also write each HLO module (NAME.hlo.pb) there, to run the compiler by hand")
+                 "Also write what the compiler is given of each graph there, to run it by hand")
       ->type_name("DIR");
   app.add_option("--json", command.json, "Write every graph and what became of it to this file")->type_name("OUT");
   app.final_callback([&app] {
@@ -42,7 +48,7 @@ void add_compile_options(CLI::App& app, CompileCommand& command) {
 
 void add_compile(CLI::App& parent, CompileCommand& command) {
   CLI::App& app = *parent.add_subcommand(
-      "compile", "Compile the graphs of a model for AWS Neuron devices ahead of time, on a machine that needs none");
+      "compile", "Compile the graphs of a model ahead of time, on a machine that needs no devices");
   add_compile_options(app, command);
 }
 

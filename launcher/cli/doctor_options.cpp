@@ -9,7 +9,7 @@ namespace lockstep::launcher {
 namespace {
 
 /// Of the options that running a model takes, those that say how ranks are started.
-constexpr std::array kKept = {"--launch", "--threads", "--interface", "--share-devices"};
+constexpr std::array kKept = {"--launch", "--threads", "--interface"};
 
 void keep_launch_options(CLI::App& app) {
   for (CLI::Option* option : app.get_options([](const CLI::Option* given) { return given != nullptr; })) {

@@ -1,5 +1,6 @@
 #include <CLI/CLI.hpp>
 
+#include "launcher/cli/backend_options.h"
 #include "launcher/cli/commands.h"
 #include "launcher/cli/generation_options.h"
 #include "launcher/cli/shared_options.h"
@@ -55,8 +56,7 @@ void add_generate(CLI::App& parent, GenerateCommand& command) {
       ->type_name("DIR");
   add_observe_options(app, command.observe);
   add_run_options(app, command.run);
-  add_neuron_options(app, command.run.neuron);
-  add_cache_options(app, command.run.cache);
+  add_backend_options(app, device::OptionUse::kRunning, command.run.backend_options);
 }
 
 }  // namespace lockstep::launcher

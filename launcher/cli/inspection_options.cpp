@@ -1,6 +1,7 @@
 // The options of the commands that read and print: explain, tokenize.
 #include <CLI/CLI.hpp>
 
+#include "launcher/cli/backend_options.h"
 #include "launcher/cli/commands.h"
 #include "launcher/cli/shared_options.h"
 
@@ -35,9 +36,8 @@ void add_explain(CLI::App& parent, ExplainCommand& command) {
   app.add_option("--show", command.show, "Graphs, the summary above them, or both")
       ->check(CLI::IsMember({"all", "graph", "summary"}))
       ->capture_default_str();
-  app.add_option("--backend", command.backend,
-                 "Instead of graphs, what a backend hands to its compiler: neuron, one HLO module for all ranks")
-      ->check(CLI::IsMember({"neuron"}))
+  app.add_option("--backend", command.backend, "Instead of graphs, what a backend makes of them")
+      ->check(CLI::IsMember(backend_names()))
       ->type_name("NAME");
 }
 

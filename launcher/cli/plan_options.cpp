@@ -1,6 +1,7 @@
 // The options of `plan`.
 #include <CLI/CLI.hpp>
 
+#include "launcher/cli/backend_options.h"
 #include "launcher/cli/commands.h"
 #include "launcher/cli/shared_options.h"
 
@@ -70,15 +71,12 @@ void add_plan(CLI::App& parent, PlanCommand& command, int64_t& probe_mib) {
                  "Bytes that a rank may use for weights, states and workspace")
       ->check(CLI::PositiveNumber)
       ->type_name("BYTES");
-  app.add_option("--neuron-target", command.neuron_target,
-                 "Devices of AWS Neuron: degrees that they do not have are refused, the budget is a core's memory")
-      ->check(CLI::IsMember({"trn1", "trn2", "inf2"}))
-      ->type_name("NAME");
   app.add_option("--detail", command.detail, "Print each rank of this degree")
       ->check(CLI::Range(1, kMostRanks))
       ->type_name("P");
   app.add_option("--json", command.json, "Write all of it to this file")->type_name("OUT");
   add_machine_options(app, command.machine, probe_mib);
+  add_backend_options(app, device::OptionUse::kPlanning, command.backend_options);
   app.final_callback([&app] {
     if (app.count("--model") + app.count("--config") == 0) throw CLI::RequiredError("--model or --config");
   });

@@ -8,6 +8,9 @@
 #include <charconv>
 #include <map>
 
+#include "launcher/cli/backend_options.h"
+#include "launcher/ranks/wiring.h"
+
 namespace lockstep::launcher {
 
 namespace {
@@ -155,26 +158,17 @@ void add_run_options(CLI::App& app, RunOptions& options) {
                       std::map<std::string, Binding>{{"auto", Binding::kOwnCores}, {"none", Binding::kNone}})
                       .description("{auto,none}"))
       ->type_name("HOW");
-  app.add_option("--backend", options.backend, "cpu, reference or neuron (docs/neuron.md)")
-      ->check(CLI::IsMember({"cpu", "reference", "neuron"}))
+  app.add_option("--backend", options.backend, "What computes the steps" + missing_backends())
+      ->check(CLI::IsMember(backend_names()))
       ->capture_default_str()
       ->type_name("NAME");
-  app.add_option(
-         "--instruction-set", options.instruction_set,
-         "Of the backend cpu, for ranks on unlike machines: portable, avx2, avx512, avx512_bf16 or amx; default: "
-         "the machine's best (docs/numerics.md)")
-      ->check(CLI::IsMember({"portable", "avx2", "avx512", "avx512_bf16", "amx"}))
-      ->type_name("NAME");
   app.add_option("--communicator", options.communicator, "auto, shm, mpi, two-level (several hosts) or loopback")
-      ->check(CLI::IsMember({"auto", "shm", "mpi", "two-level", "loopback"}))
+      ->check(CLI::IsMember(communicator_names()))
       ->capture_default_str()
       ->type_name("NAME");
   app.add_option("--interface", options.interface,
                  "Network between hosts: an interface's name, address or subnet; default: the one that all hosts share")
       ->type_name("NAME|ADDRESS|SUBNET");
-  app.add_flag_callback(
-      "--share-devices", [&options] { options.devices = DeviceSharing::kAllow; },
-      "Let several ranks compute on one GPU or accelerator core");
   app.add_option("--deadline-s", options.deadline_s, "Seconds that one wait between ranks may take")
       ->check(CLI::Range(0.1, 86400.0))
       ->capture_default_str()

@@ -22,10 +22,5 @@ void begin_section(CLI::App& app, const std::string& title);
 void add_model_options(CLI::App& app, ModelOptions& options);
 void add_run_options(CLI::App& app, RunOptions& options);
 void add_observe_options(CLI::App& app, ObserveOptions& options);
-/// Of commands that compile for Neuron devices, and of those that run on them, too.
-void add_neuron_compiler_options(CLI::App& app, NeuronOptions& options);
-void add_neuron_options(CLI::App& app, NeuronOptions& options);
-/// Of commands that compile.
-void add_cache_options(CLI::App& app, CacheOptions& options);
 
 }  // namespace lockstep::launcher

@@ -41,6 +41,7 @@ Result<std::optional<Plan>> make_plan(const GenerateCommand& command, const Rank
   JobSizes own;
   const auto locally = [&]() -> Result<void> {
     LOCKSTEP_TRY_VOID(check_world_size(command.model.tp, bootstrap.size()));
+    LOCKSTEP_TRY_VOID(check_backend(context.run));
     LOCKSTEP_TRY(model.spec, serving_spec(command.model, command.model.model / "config.json"));
     LOCKSTEP_TRY_VOID(divide_model(command.model, model.spec, bootstrap.size(), std::nullopt));
     if (bootstrap.rank() == 0) {

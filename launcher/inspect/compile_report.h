@@ -1,21 +1,32 @@
 // What `compile` and `export` print and write.
 #pragma once
 
+#include <functional>
 #include <span>
 #include <string>
+#include <vector>
 
-#include "launcher/inspect/ahead.h"
+#include "runtime/device/ahead_compiler.h"
 
 namespace lockstep::launcher {
 
+/// Called by one thread at a time.
+using StepDone = std::function<void(const device::CompiledStep&)>;
+
+/// Compiles all steps with `jobs` threads, even if some fail; in their order. `done` is told of each as it ends.
+/// @blocking
+std::vector<device::CompiledStep> compile_steps(const device::AheadCompilation& compilation, int jobs,
+                                                const StepDone& done);
+
 /// A step's line: name, what became of it, seconds, size, where it is; of a failure, its reason without the log.
-std::string to_line(const CompiledStep& step);
+std::string to_line(const device::CompiledStep& step);
 
 /// "3 graphs for trn1, compiler 2.21.18209.0: 2 compiled, 1 cached; 41.0 s".
-std::string to_summary(const neuron::Compiler& compiler, std::span<const CompiledStep> steps, double seconds);
+std::string to_summary(const device::CompilerFacts& compiler, std::span<const device::CompiledStep> steps,
+                       double seconds);
 
 /// {"compiler", "version", "target", "compiled", "cached", "failed", "seconds", "graphs": [{"name", "status",
 /// "seconds", "bytes", "path", "origin", "module_bytes", "key", "error"}]}
-std::string to_json(const neuron::Compiler& compiler, std::span<const CompiledStep> steps, double seconds);
+std::string to_json(const device::CompilerFacts& compiler, std::span<const device::CompiledStep> steps, double seconds);
 
 }  // namespace lockstep::launcher

@@ -6,10 +6,9 @@
 #include <set>
 #include <string>
 
+#include "engine/drivers.h"
 #include "launcher/commands/commands.h"
 #include "launcher/ranks/serving_spec.h"
-#include "runtime/backends/neuron/compiler/compiler.h"
-#include "runtime/backends/neuron/neuron.h"
 #include "runtime/graph/passes.h"
 #include "runtime/graph/text.h"
 #include "shards/cost/expert_reads.h"
@@ -54,18 +53,38 @@ Result<void> print_graph(const graph::Graph& before, const std::string& passes) 
   return ok();
 }
 
-/// What the Neuron backend makes of every graph of `phase`: ranks together, since they run one module.
-Result<void> print_modules(const ExplainCommand& command, const checkpoint::ModelSpec& spec,
-                           const partition::Partition& partition, const shards::ShardOptions& options) {
-  LOCKSTEP_TRY(const std::vector<std::vector<graph::Graph>> steps, graphs_of_group(spec, partition, options));
-  std::vector<device::StepGraph> all;
-  for (const std::vector<graph::Graph>& ranks : steps) all.emplace_back(ranks.front(), ranks);
-  LOCKSTEP_TRY(const neuron::MemoryEstimate memory, neuron::estimate_memory(all));
-  fmt::print("memory of a core: {}, and what the compiler and the runtime add\n\n", neuron::to_string(memory));
-  for (const std::vector<graph::Graph>& ranks : steps) {
-    const bool is_prefill = neuron::phase_of(ranks.front().name) == neuron::Phase::kPrefill;
+/// The backend's own view of graphs.
+Result<const device::GraphInspector*> inspector_of(const device::BackendDriver& driver) {
+  if (driver.inspector() != nullptr) return driver.inspector();
+  std::vector<std::string_view> names;
+  for (const device::BackendDriver* other : engine::drivers()) {
+    if (other->inspector() != nullptr) names.push_back(other->name());
+  }
+  return Error{
+      ErrorKind::kUnsupported,
+      fmt::format("[launcher] --backend: found {}, which adds nothing to the graphs, expected {}; leave it out",
+                  driver.name(), names.empty() ? "none" : fmt::format("{}", fmt::join(names, ", ")))};
+}
+
+/// What a backend makes of every graph of `phase`.
+Result<void> print_backend_view(const ExplainCommand& command, const checkpoint::ModelSpec& spec,
+                                const partition::Partition& partition, const shards::ShardOptions& options) {
+  LOCKSTEP_TRY(const device::BackendDriver* driver, engine::find_driver(command.backend));
+  LOCKSTEP_TRY(const device::GraphInspector* inspector, inspector_of(*driver));
+  const bool whole_group = driver->capabilities().whole_group;
+  LOCKSTEP_TRY(shards::ShardGraphs graphs,
+               shards::build_graphs(spec, partition, command.rank, options,
+                                    whole_group ? std::vector<graph::Pass>() : graph::default_passes()));
+  if (whole_group) {
+    LOCKSTEP_TRY(graphs.group, graphs_of_group(spec, partition, options));
+  }
+  const std::vector<device::StepGraph> steps = graphs.steps();
+  LOCKSTEP_TRY(const std::string summary, inspector->summary(steps));
+  if (!summary.empty()) fmt::print("{}\n\n", summary);
+  for (const device::StepGraph& step : steps) {
+    const bool is_prefill = step.own.name.starts_with("prefill");
     if (command.phase == (is_prefill ? "decode" : "prefill")) continue;
-    LOCKSTEP_TRY(const std::string text, neuron::explain(ranks));
+    LOCKSTEP_TRY(const std::string text, inspector->text_of(step));
     fmt::print("{}\n", text);
   }
   return ok();
@@ -86,7 +105,7 @@ Result<void> explain(const ExplainCommand& command) {
   }
   const int64_t capacity = command.model.max_seq_len.value_or(default_capacity(spec));
   LOCKSTEP_TRY(const shards::ShardOptions options, shard_options(command.model, spec, slots, capacity));
-  if (command.backend == "neuron") return print_modules(command, spec, partition, options);
+  if (!command.backend.empty()) return print_backend_view(command, spec, partition, options);
   LOCKSTEP_TRY(const shards::ShardGraphs before, shards::build_graphs(spec, partition, command.rank, options, {}));
   LOCKSTEP_TRY(const shards::ShardGraphs after,
                shards::build_graphs(spec, partition, command.rank, options, graph::default_passes()));

@@ -1,6 +1,6 @@
 #include "launcher/process/own_environment.h"
 
-#include <string_view>
+#include <cstdlib>
 
 extern char** environ;
 
@@ -15,6 +15,11 @@ process::EnvironmentMap own_environment() {
     }
   }
   return all;
+}
+
+std::optional<std::string> own_variable(std::string_view name) {
+  const char* value = std::getenv(std::string(name).c_str());
+  return value == nullptr ? std::nullopt : std::optional<std::string>(value);
 }
 
 }  // namespace lockstep::launcher

@@ -6,25 +6,16 @@
 #include <map>
 #include <sstream>
 
-#include "launcher/atomic_file.h"
+#include "engine/drivers.h"
 #include "launcher/ranks/build_id.h"
 #include "launcher/ranks/serving_spec.h"
 #include "launcher/ranks/wiring.h"
 #include "runtime/checkpoint/config_difference.h"
+#include "runtime/core/atomic_file.h"
+#include "runtime/device/rank_exchange.h"
 
 namespace lockstep::launcher {
 namespace {
-
-constexpr char kWell = '+';  // begins the word of a rank that did not fail
-
-std::string to_text(const Error& error) { return fmt::format("{} {}", static_cast<int>(error.kind), error.message); }
-
-Error error_from(const std::string& text, int rank) {
-  const size_t space = text.find(' ');
-  Error error{static_cast<ErrorKind>(std::stoi(text.substr(0, space))),
-              fmt::format("{} (on rank {})", text.substr(space + 1), rank), rank};
-  return error;
-}
 
 /// The model that runs, or the one that drafts for it: `name` begins every line.
 std::string statement_of_model(std::string_view name, const ModelPlan& model) {
@@ -49,14 +40,7 @@ std::string optional_text(const auto& value) { return value ? fmt::format("{}", 
 }  // namespace
 
 Result<void> all_succeeded(transport::Bootstrap& bootstrap, const Result<void>& mine) {
-  const std::string word = mine.has_value() ? std::string(1, kWell) : to_text(mine.error());
-  LOCKSTEP_TRY(const std::vector<std::string> words, bootstrap.exchange(word));
-  if (!mine.has_value()) return mine.error();
-  for (int rank = 0; rank < bootstrap.size(); ++rank) {
-    const std::string& said = words[static_cast<size_t>(rank)];
-    if (said.front() != kWell) return error_from(said, rank);
-  }
-  return ok();
+  return device::all_succeeded([&](std::string_view text) { return bootstrap.exchange(text); }, mine);
 }
 
 std::string statement_of_program() {
@@ -69,7 +53,7 @@ std::string statement_of_plan(const RunOptions& run, const Plan& plan) {
       fmt::format("--backend {}\n--communicator {}\n--dtype {}\n--weights {}\n--numerics {}\n--gqa {}\n", run.backend,
                   run.communicator, to_string(model.shard.dtype), weights_in_words(model.spec),
                   partition::name_of(model.partition.numerics), partition::name_of(model.partition.gqa));
-  if (run.backend == "cpu") text += fmt::format("--instruction-set {}\n", instruction_set_of(run));
+  text += engine::find_driver(run.backend).value()->statement(run.backend_options);
   text += statement_of_model("model", model);
   if (plan.draft) text += statement_of_model("draft model", *plan.draft);
   return text;

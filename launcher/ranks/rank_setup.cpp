@@ -3,12 +3,14 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <cstdlib>
 
-#include "launcher/neuron/neuron_backend.h"
+#include "engine/drivers.h"
 #include "launcher/process/differing_communicator.h"
+#include "launcher/process/own_environment.h"
 #include "launcher/ranks/agreements.h"
 #include "launcher/ranks/binding.h"
-#include "launcher/ranks/compile_cache.h"
+#include "launcher/ranks/build_id.h"
 #include "runtime/checkpoint/stored_tensors.h"
 #include "runtime/graph/passes.h"
 #include "runtime/trace/recorded_communicator.h"
@@ -43,6 +45,30 @@ actors::SessionOptions session_options(const RankContext& context) {
   options.hello_deadline = duration_of(run.deadline_s);
   options.connect_deadline = duration_of(run.deadline_s);
   return options;
+}
+
+/// The driver of the command's backend, which `check_backend` has passed.
+const device::BackendDriver& driver_of(const RunOptions& run) { return *engine::find_driver(run.backend).value(); }
+
+/// What the driver is told of this rank.
+device::RankSite site_of(const RankContext& context, const Plan& plan) {
+  const RunOptions& run = context.run;
+  return {.places = plan.places,
+          .rank = context.bootstrap.rank(),
+          .form = context.shared == nullptr ? device::RankForm::kProcesses : device::RankForm::kThreads,
+          .threads = plan.threads,
+          .cores = plan.cores,
+          .control_address = context.control_plane.address,
+          .step_deadline = duration_of(run.deadline_s),
+          .degrees = run.strictness == Strictness::kStrict ? device::Degrees::kDocumented : device::Degrees::kAny,
+          .build = build_id(),
+          .exchange = [&](std::string_view mine) { return context.bootstrap.exchange(mine); },
+          .environment = own_variable,
+          .set_environment = [](const std::string& name,
+                                const std::string& value) { ::setenv(name.c_str(), value.c_str(), 1); },
+          .log = &context.log,
+          .abort = &context.abort,
+          .on_stuck = context.on_stuck};
 }
 
 actors::LocalRank local_rank(const RankContext& context, int rank) { return {RankId(rank), &context.abort}; }
@@ -81,6 +107,11 @@ Result<void> check_world_size(std::optional<int> tp, int size) {
                   *tp, size)};
 }
 
+Result<void> check_backend(const RunOptions& run) {
+  LOCKSTEP_TRY(const device::BackendDriver* driver, engine::find_driver(run.backend));
+  return driver->check_options(run.backend_options);
+}
+
 Result<void> place_ranks(const RankContext& context, Plan& plan) {
   LOCKSTEP_TRY(plan.places, context.bootstrap.places());
   // Cores of a host that belong to other jobs do not idle.
@@ -93,7 +124,7 @@ Result<void> place_ranks(const RankContext& context, Plan& plan) {
     plan.placement.ranks.push_back({.place = place, .threads = threads});
   }
   plan.threads = plan.placement.ranks.at(static_cast<size_t>(context.bootstrap.rank())).threads;
-  const bool binds = context.run.backend == "cpu" && context.run.binding == Binding::kOwnCores;
+  const bool binds = driver_of(context.run).capabilities().host_threads && context.run.binding == Binding::kOwnCores;
   if (binds) plan.cores = cores_of_threads(plan.placement, context.bootstrap.rank());
   return ok();
 }
@@ -106,7 +137,14 @@ Result<void> find_places(const RankContext& context, Plan& plan) {
     if (is_told) context.log.warning("warning: {}; {}", finding.what, finding.fix);
   }
   LOCKSTEP_TRY_VOID(refuse_fatal(findings));
-  return plan_neuron(context, plan);
+  LOCKSTEP_TRY(plan.devices, driver_of(context.run).place(site_of(context, plan), context.run.backend_options));
+  for (const std::string& warning : plan.devices.warnings) {
+    if (context.bootstrap.rank() == 0) context.log.warning("warning: {}", warning);
+  }
+  for (size_t rank = 0; rank < plan.devices.devices.size(); ++rank) {
+    plan.placement.ranks.at(rank).device = plan.devices.devices[rank];
+  }
+  return ok();
 }
 
 Result<void> find_own_head(const RankContext& context, ModelPlan& model) {
@@ -167,7 +205,7 @@ Result<LoadedShard> load_shard(const RankContext& context, const ModelPlan& plan
   LoadedShard loaded;
   LOCKSTEP_TRY(auto graphs, build_graphs_for(backend, plan, context.bootstrap.rank()));
   LOCKSTEP_TRY_VOID(check_budget(context.run, graphs));
-  LOCKSTEP_TRY_VOID(check_neuron_memory(context.run, graphs));
+  LOCKSTEP_TRY_VOID(driver_of(context.run).check(graphs.steps(), context.run.backend_options));
   std::unique_ptr<shards::WeightSource> weights = std::make_unique<shards::RandomWeights>();
   if (plan.checkpoint) {
     LOCKSTEP_TRY(loaded.checkpoint, checkpoint::open_model_checkpoint(*plan.checkpoint, plan.spec));
@@ -198,21 +236,6 @@ Result<void> add_drafter(const Plan& plan, std::unique_ptr<shards::Shard> shard,
   return ok();
 }
 
-/// The backend of the command's options, and the cache of one that compiles ahead of time. @collective @blocking
-Result<void> start_backend(const RankContext& context, const Plan& plan, LoadedModel& loaded) {
-  if (context.run.backend != "neuron") {
-    LOCKSTEP_TRY(loaded.backend, make_backend(context.run, plan.threads, plan.cores));
-    return ok();
-  }
-  const auto open = [&]() -> Result<void> {
-    LOCKSTEP_TRY(loaded.cache, make_compile_cache(context.run.cache, context.log, &context.abort));
-    return ok();
-  };
-  LOCKSTEP_TRY_VOID(all_succeeded(context.bootstrap, open()));
-  LOCKSTEP_TRY(loaded.backend, make_neuron_backend(context, plan, *loaded.cache));
-  return ok();
-}
-
 }  // namespace
 
 Result<LoadedModel> load_model(const RankContext& context, const Plan& plan, device::Communicator* communicator) {
@@ -220,7 +243,8 @@ Result<LoadedModel> load_model(const RankContext& context, const Plan& plan, dev
   std::string statement, contents;
   const auto locally = [&]() -> Result<void> {
     const BoundThread bound(plan.cores);  // memory comes from where it is first written
-    LOCKSTEP_TRY_VOID(start_backend(context, plan, loaded));
+    LOCKSTEP_TRY(loaded.backend,
+                 driver_of(context.run).make(site_of(context, plan), plan.devices, context.run.backend_options));
     loaded.graphs = std::make_unique<device::GraphRegister>(
         *loaded.backend, context.run.strictness == Strictness::kStrict ? device::GraphRegister::AfterClose::kRefuse
                                                                        : device::GraphRegister::AfterClose::kCount);

@@ -21,7 +21,7 @@
 #include "runtime/checkpoint/read_ahead.h"
 #include "runtime/core/abort_flag.h"
 #include "runtime/core/log.h"
-#include "runtime/device/artifact_cache.h"
+#include "runtime/device/backend_driver.h"
 #include "runtime/device/graph_register.h"
 #include "runtime/generation/prompt_lookup.h"
 #include "runtime/trace/flight_recorder.h"
@@ -113,15 +113,14 @@ struct Plan {
   std::optional<ModelPlan> draft;                  // a model that drafts for it
   std::optional<generation::PromptLookup> lookup;  // or what drafts without one
   std::vector<transport::RankPlace> places;
-  Placement placement;            // the same with threads and devices
-  std::vector<int> neuron_cores;  // by rank, among those of its host; empty: another backend
+  Placement placement;  // the same with threads and devices
+  device::DevicePlan devices;
   int threads = 1;
   std::vector<int> cores;  // that these are bound to, one each; empty: not bound
 };
 
 /// What keeps a loaded model alive; each member uses those before it.
 struct LoadedModel {
-  std::unique_ptr<device::ArtifactCache> cache;  // of a backend that compiles ahead of time
   std::unique_ptr<device::Backend> backend;
   std::unique_ptr<device::GraphRegister> graphs;
   std::unique_ptr<shards::StepEngine> engine;        // the shard, or a speculative engine around it
@@ -137,6 +136,9 @@ transport::WaitOptions wait_options(const RankContext& context);
 
 /// Refuses a --tp that is not the number of ranks.
 Result<void> check_world_size(std::optional<int> tp, int size);
+
+/// Refuses a backend that is not there, and options of it that make no sense.
+Result<void> check_backend(const RunOptions& run);
 
 /// Where the ranks are and how many threads each has: the facts, nothing judged. @collective @blocking
 Result<void> place_ranks(const RankContext& context, Plan& plan);

@@ -1,26 +1,18 @@
 #include "launcher/ranks/wiring.h"
 
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
 #include <algorithm>
-#include <set>
+#include <array>
+#include <iterator>
 
 #include "launcher/ranks/agreements.h"
-#include "runtime/backends/cpu/cpu.h"
-#include "runtime/backends/reference/reference.h"
 #include "transport/shm/shm.h"
 #include "transport/subgroup.h"
 #include "transport/waiting.h"
 
 namespace lockstep::launcher {
-namespace {
-
-Error wrong_for_launch(const std::string& name, std::string_view launch, std::string_view expected) {
-  return {ErrorKind::kInvalidArgument,
-          fmt::format("[launcher] --communicator: found {} with ranks as {}, expected {}", name, launch, expected)};
-}
-
-}  // namespace
 
 bool on_one_host(const std::vector<transport::RankPlace>& places) {
   return std::all_of(places.begin(), places.end(), [&](const auto& place) { return place.node == places[0].node; });
@@ -37,17 +29,6 @@ int default_threads(const std::vector<transport::RankPlace>& places, int rank) {
     share += 1.0 / static_cast<double>(std::max<std::ptrdiff_t>(users, 1));
   }
   return std::max(1, static_cast<int>(share + 1e-9));
-}
-
-Result<std::unique_ptr<device::Backend>> make_backend(const RunOptions& run, int threads, std::vector<int> cores) {
-  if (run.backend == "reference") return reference::make_backend({.threads = threads, .module_directory = {}});
-  LOCKSTEP_CHECK(run.backend == "cpu", run.backend);
-  return cpu::make_backend(
-      {.threads = threads, .cores = std::move(cores), .isa = cpu::isa_of(instruction_set_of(run))});
-}
-
-std::string instruction_set_of(const RunOptions& run) {
-  return run.instruction_set.value_or(std::string(cpu::to_string(cpu::best_isa())));
 }
 
 Result<std::unique_ptr<device::Communicator>> make_two_level(transport::mpi::World& mpi,
@@ -77,50 +58,132 @@ Result<std::unique_ptr<device::Communicator>> make_two_level(transport::mpi::Wor
 
 namespace {
 
-Error wrong_for_hosts(std::string_view name, const std::vector<transport::RankPlace>& places) {
-  const bool one = on_one_host(places);
-  return {ErrorKind::kInvalidArgument,
-          fmt::format("[launcher] --communicator: found {} with ranks on {}, expected {}", name,
-                      one ? "one host" : "several hosts", one ? "auto, shm or mpi" : "auto, two-level or mpi")};
+using Communicators = std::vector<std::unique_ptr<device::Communicator>>;
+
+/// The ranks that are to be connected.
+struct RankGroup {
+  transport::Bootstrap& bootstrap;
+  transport::mpi::World* mpi;  // null between threads
+  const std::shared_ptr<transport::loopback::Group>& threads;  // null between processes
+  const std::vector<transport::RankPlace>& places;
+  const transport::WaitOptions& wait;
+
+  bool has_processes() const { return threads == nullptr; }
+  bool has_one_host() const { return on_one_host(places); }
+};
+
+/// Whether it was named or is one of those that `auto` tries.
+enum class Wish { kNamed, kAuto };
+
+/// One way to connect ranks.
+struct CommunicatorRow {
+  std::string_view name;
+  /// What about the ranks it cannot connect, as in "found NAME with ranks …"; empty: it connects them.
+  std::string (*why_not)(const RankGroup&);
+  /// Whether it may be the quickest for some size. Only asked where it connects the ranks.
+  bool (*may_be_quickest)(const RankGroup&);
+  /// One communicator, or for `kAuto` several to choose from; the first failure ends it. @collective @blocking
+  Result<Communicators> (*make)(const RankGroup&, Wish);
+};
+
+template <typename Kind>
+Result<Communicators> alone(Result<std::unique_ptr<Kind>> made) {
+  Communicators communicators;
+  LOCKSTEP_TRY(communicators.emplace_back(), std::move(made));
+  return communicators;
+}
+
+Result<Communicators> make_loopback(const RankGroup& group, Wish) {
+  Communicators communicators;
+  communicators.push_back(transport::loopback::make_communicator(group.threads, group.bootstrap.rank(), group.wait));
+  return communicators;
+}
+
+Result<Communicators> make_shm(const RankGroup& group, Wish wish) {
+  LOCKSTEP_TRY(Communicators ways, alone(transport::shm::make_communicator(group.bootstrap, group.wait)));
+  if (wish == Wish::kNamed) return ways;
+  // How far apart the cores are decides which copies are quicker.
+  auto past_cache =
+      transport::shm::make_communicator(group.bootstrap, group.wait, {.copies = transport::shm::Copies::kPastCache});
+  if (past_cache.has_value()) ways.push_back(std::move(past_cache).value());
+  return ways;
 }
 
 /// Whether shared memory connects any two ranks.
-bool some_share_a_host(const std::vector<transport::RankPlace>& places) {
-  return std::any_of(places.begin(), places.end(), [](const auto& place) { return place.local_size > 1; });
+bool some_share_a_host(const RankGroup& group) {
+  return std::any_of(group.places.begin(), group.places.end(), [](const auto& place) { return place.local_size > 1; });
 }
 
-/// What there is to choose from between processes, by names that the user may give.
-Result<std::vector<std::unique_ptr<device::Communicator>>> candidates_for(
-    const std::string& name, transport::Bootstrap& bootstrap, transport::mpi::World& mpi,
-    const std::vector<transport::RankPlace>& places, const transport::WaitOptions& wait,
-    std::vector<std::string>& notes) {
-  std::vector<std::unique_ptr<device::Communicator>> candidates;
-  const bool one_host = on_one_host(places);
-  const bool any = name == "auto";
-  const auto add = [&](auto made, std::string_view instead) -> Result<void> {
-    if (!made.has_value() && (!any || instead.empty())) return made.error();
+bool of_processes(const RankGroup& group) { return group.has_processes(); }
+
+std::string as_processes(const RankGroup& group) { return group.has_processes() ? "as processes" : ""; }
+std::string as_threads(const RankGroup& group) { return group.has_processes() ? "" : "as threads"; }
+std::string on_several_hosts(const RankGroup& group) { return group.has_one_host() ? "" : "on several hosts"; }
+std::string on_just_one_host(const RankGroup& group) {
+  return group.has_processes() && group.has_one_host() ? "on one host" : as_threads(group);
+}
+
+/// The quickest first: where one cannot be made, `auto` goes on with the next.
+constexpr std::array kCommunicators = {
+    CommunicatorRow{"loopback", as_processes, [](const RankGroup&) { return true; }, make_loopback},
+    CommunicatorRow{"shm", on_several_hosts, of_processes, make_shm},
+    CommunicatorRow{
+        "two-level", on_just_one_host, some_share_a_host,
+        [](const RankGroup& group, Wish) { return alone(make_two_level(*group.mpi, group.bootstrap, group.places, group.wait)); }},
+    CommunicatorRow{"mpi", as_threads, of_processes,
+                    [](const RankGroup& group, Wish) {
+                      return alone(group.mpi->make_communicator(group.places, group.wait));
+                    }},
+};
+
+/// "auto, shm or mpi": what connects the ranks.
+std::string names_that_fit(const RankGroup& group) {
+  std::vector<std::string_view> names{"auto"};
+  for (const CommunicatorRow& row : kCommunicators) {
+    if (row.why_not(group).empty()) names.push_back(row.name);
+  }
+  const std::string_view last = names.back();
+  names.pop_back();
+  return fmt::format("{} or {}", fmt::join(names, ", "), last);
+}
+
+/// Those that may be the quickest. What cannot be made is told in `notes`, but for the last.
+Result<Communicators> make_candidates(const RankGroup& group, std::vector<std::string>& notes) {
+  std::vector<const CommunicatorRow*> rows;
+  for (const CommunicatorRow& row : kCommunicators) {
+    if (row.why_not(group).empty() && row.may_be_quickest(group)) rows.push_back(&row);
+  }
+  Communicators candidates;
+  for (const CommunicatorRow* row : rows) {
+    Result<Communicators> made = row->make(group, Wish::kAuto);
     if (made.has_value()) {
-      candidates.push_back(std::move(made).value());
+      std::ranges::move(made.value(), std::back_inserter(candidates));
+    } else if (row == rows.back()) {
+      return made.error();
     } else {
-      notes.push_back(fmt::format("{}; going on with {}", made.error().message, instead));
-    }
-    return ok();
-  };
-  if (one_host && (any || name == "shm")) {
-    LOCKSTEP_TRY_VOID(add(transport::shm::make_communicator(bootstrap, wait), "mpi"));
-    if (any && !candidates.empty()) {  // how far apart the cores are decides which copies are quicker
-      LOCKSTEP_TRY_VOID(add(
-          transport::shm::make_communicator(bootstrap, wait, {.copies = transport::shm::Copies::kPastCache}), "shm"));
+      notes.push_back(fmt::format("{}; going on with {}", made.error().message, rows.back()->name));
     }
   }
-  if (!one_host && (name == "two-level" || (any && some_share_a_host(places)))) {
-    LOCKSTEP_TRY_VOID(add(make_two_level(mpi, bootstrap, places, wait), "mpi"));
-  }
-  if (any || name == "mpi") LOCKSTEP_TRY_VOID(add(mpi.make_communicator(places, wait), ""));
   return candidates;
 }
 
+Result<Communicators> make_named(const std::string& name, const RankGroup& group) {
+  const auto row = std::ranges::find(kCommunicators, name, &CommunicatorRow::name);
+  LOCKSTEP_CHECK(row != kCommunicators.end(), name);
+  const std::string why_not = row->why_not(group);
+  if (why_not.empty()) return row->make(group, Wish::kNamed);
+  return Error{ErrorKind::kInvalidArgument,
+               fmt::format("[launcher] --communicator: found {} with ranks {}, expected {}", name, why_not,
+                           names_that_fit(group))};
+}
+
 }  // namespace
+
+std::vector<std::string> communicator_names() {
+  std::vector<std::string> names{"auto"};
+  for (const CommunicatorRow& row : kCommunicators) names.emplace_back(row.name);
+  return names;
+}
 
 Result<ChosenCommunicator> make_communicator(const std::string& name, transport::Bootstrap& bootstrap,
                                              transport::mpi::World* mpi,
@@ -129,19 +192,13 @@ Result<ChosenCommunicator> make_communicator(const std::string& name, transport:
                                              const transport::WaitOptions& wait) {
   ChosenCommunicator chosen;
   if (bootstrap.size() == 1) return chosen;
-  if (threads != nullptr) {
-    if (name == "mpi" || name == "two-level") return wrong_for_launch(name, "threads", "auto, loopback or shm");
-    if (name == "shm") {
-      LOCKSTEP_TRY(chosen.communicator, transport::shm::make_communicator(bootstrap, wait));
-    } else {
-      chosen.communicator = transport::loopback::make_communicator(threads, bootstrap.rank(), wait);
-    }
+  const RankGroup group{bootstrap, mpi, threads, places, wait};
+  LOCKSTEP_TRY(Communicators candidates,
+               name == "auto" ? make_candidates(group, chosen.notes) : make_named(name, group));
+  if (!group.has_processes()) {
+    chosen.communicator = std::move(candidates.front());
     return chosen;
   }
-  LOCKSTEP_CHECK(mpi != nullptr);
-  if (name == "loopback") return wrong_for_launch(name, "processes", "auto, shm, mpi or two-level");
-  if (name == (on_one_host(places) ? "two-level" : "shm")) return wrong_for_hosts(name, places);
-  LOCKSTEP_TRY(auto candidates, candidates_for(name, bootstrap, *mpi, places, wait, chosen.notes));
   LOCKSTEP_TRY(chosen.communicator,
                transport::choose_communicator(bootstrap, std::move(candidates), wait, &chosen.choices));
   return chosen;

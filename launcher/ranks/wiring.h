@@ -1,4 +1,4 @@
-// Where names become things: the only place that knows every backend and every communicator.
+// Communicators by name.
 #pragma once
 
 #include <memory>
@@ -6,7 +6,6 @@
 #include <vector>
 
 #include "launcher/cli/command_line.h"
-#include "runtime/device/backend.h"
 #include "runtime/device/communicator.h"
 #include "transport/bootstrap.h"
 #include "transport/choosing.h"
@@ -23,12 +22,6 @@ bool on_one_host(const std::vector<transport::RankPlace>& places);
 /// The compute threads of one rank: the cores that it does not share with the other ranks of its host, and its share of
 /// those that it does.
 int default_threads(const std::vector<transport::RankPlace>& places, int rank);
-
-/// "cpu" or "reference"; launcher/neuron makes the third.
-Result<std::unique_ptr<device::Backend>> make_backend(const RunOptions& run, int threads, std::vector<int> cores = {});
-
-/// The instruction set that the backend "cpu" would take here, as the command line spells it.
-std::string instruction_set_of(const RunOptions& run);
 
 /// A communicator and, when it was measured, what was chosen for which size.
 struct ChosenCommunicator {
@@ -51,7 +44,10 @@ Result<std::unique_ptr<device::Communicator>> make_two_level(transport::mpi::Wor
                                                              const transport::WaitOptions& wait,
                                                              TwoLevelOptions options = {});
 
-/// `name`: auto, shm, mpi, two-level or loopback. `mpi` connects ranks that are processes, `threads` is the group of
+/// "auto", and the ways that a user may name.
+std::vector<std::string> communicator_names();
+
+/// `name` is one of `communicator_names`. `mpi` connects ranks that are processes, `threads` is the group of
 /// `--launch threads`; the other one is null.
 /// auto takes what is fastest per message size, of shm and mpi on one host, of two-level and mpi on several; what it
 /// has to do without is said in `notes`. Fails with `kInvalidArgument` when the name does not fit the launch or the

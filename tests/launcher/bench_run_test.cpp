@@ -9,7 +9,7 @@
 #include "launcher/commands/commands.h"
 #include "launcher/measure/bench/bench_formulas.h"
 #include "launcher/measure/bench/replay.h"
-#include "launcher/ranks/wiring.h"
+#include "runtime/backends/cpu/cpu.h"
 #include "shards/weights.h"
 #include "tests/launcher/tiny_decode.h"
 
@@ -143,7 +143,7 @@ TEST(BenchReplay, FindsOtherTokens) {
   shards::ShardOptions options{.slots = 1, .chunk = 4, .capacity = 16, .dtype = DType::kFloat32};
   const checkpoint::ModelSpec spec = tiny_spec();
   auto graphs = shards::build_graphs(spec, partition::make_partition(spec, 1).value(), 0, options, {}).value();
-  const auto backend = make_backend({}, 1).value();
+  const auto backend = cpu::make_backend({}).value();
   const auto shard =
       shards::Shard::create(std::move(graphs), options, *backend, nullptr, shards::RandomWeights()).value();
   CallRecorder recorder(*shard);

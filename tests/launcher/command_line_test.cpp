@@ -39,17 +39,30 @@ TEST(CommandLine, ReadsTheDefaultsOfGenerate) {
   EXPECT_TRUE(command.generation.empty());
 }
 
-TEST(CommandLine, ReadsWhatNeuronDevicesNeed) {
-  const NeuronOptions neuron =
-      generate({"--prompt", "a", "--backend", "neuron", "--neuron-target", "trn2", "--neuron-cores", "2-3",
-                "--neuron-runtime", "/x/libnrt.so.1", "--neuron-cc-flags-decode", "-O3 --lnc=1"})
-          .run.neuron;
-  EXPECT_EQ(neuron.target, "trn2");
-  EXPECT_EQ(neuron.cores, "2-3");
-  EXPECT_EQ(neuron.runtime, "/x/libnrt.so.1");
-  EXPECT_EQ(neuron.decode_flags, "-O3 --lnc=1");
-  EXPECT_EQ(neuron.prefill_flags, "");
-  EXPECT_FALSE(parse({"generate", "--model", "dir", "--prompt", "a", "--neuron-target", "trn9"}).has_value());
+TEST(CommandLine, KeepsTheOptionsOfTheBackendThatIsChosen) {
+  const std::vector<const char*> words = {
+      "--prompt",          "a",    "--neuron-target",          "trn2",       "--neuron-cores", "2-3",
+      "--instruction-set", "avx2", "--neuron-cc-flags-decode", "-O3 --lnc=1"};
+  std::vector<const char*> on_neuron = words;
+  on_neuron.insert(on_neuron.end(), {"--backend", "neuron"});
+  EXPECT_THAT(generate(on_neuron).run.backend_options,
+              ElementsAre(Pair("neuron-cc-flags-decode", "-O3 --lnc=1"), Pair("neuron-cores", "2-3"),
+                          Pair("neuron-target", "trn2")));
+  EXPECT_THAT(generate(words).run.backend_options, ElementsAre(Pair("instruction-set", "avx2")));
+  EXPECT_TRUE(generate({"--prompt", "a"}).run.backend_options.empty());
+}
+
+TEST(CommandLine, HoldsOptionsOfBackendsAgainstTheirRows) {
+  const auto message = [](std::vector<const char*> words) {
+    words.insert(words.begin(), {"generate", "--model", "dir", "--prompt", "a"});
+    return parse(std::move(words)).error().message;
+  };
+  EXPECT_THAT(message({"--neuron-target", "trn9"}), HasSubstr("--neuron-target"));
+  EXPECT_THAT(message({"--neuron-load-deadline-s", "0"}), HasSubstr("--neuron-load-deadline-s"));
+  EXPECT_THAT(message({"--compile-cache-limit", "1.5"}), HasSubstr("--compile-cache-limit"));
+  EXPECT_THAT(message({"--instruction-set", "mmx"}), HasSubstr("--instruction-set"));
+  EXPECT_THAT(message({"--artifacts", "a", "--retry-failed"}), HasSubstr("--artifacts"));
+  EXPECT_THAT(message({"--backend", "abacus"}), HasSubstr("--backend"));
 }
 
 TEST(CommandLine, TakesSeveralPromptsInOrder) {
@@ -215,7 +228,7 @@ TEST(CommandLine, ReadsHowToRun) {
   const GenerateCommand command =
       generate({"--ids-file", "x.json", "--launch", "threads", "--tp", "3", "--threads", "2", "--no-strict",
                 "--communicator", "shm", "--deadline-s", "5", "--instruction-set", "avx2"});
-  EXPECT_EQ(command.run.instruction_set, "avx2");
+  EXPECT_THAT(command.run.backend_options, ElementsAre(Pair("instruction-set", "avx2")));
   EXPECT_EQ(command.run.launch, Launch::kThreads);
   EXPECT_EQ(command.model.tp, 3);
   EXPECT_EQ(command.run.threads, 2);
@@ -242,19 +255,16 @@ TEST(CommandLine, ReadsWhatIsWatched) {
 }
 
 TEST(CommandLine, ReadsWhereCompiledStepsAre) {
-  const CacheOptions plain = generate({"--prompt", "a"}).run.cache;
-  EXPECT_FALSE(plain.directory.has_value() || plain.artifacts.has_value() || plain.limit.has_value());
-  const CacheOptions cache =
-      generate({"--prompt", "a", "--compile-cache", "c", "--compile-cache-remote", "s3://b/p", "--compile-cache-remote",
-                "/shared", "--require-cached", "--retry-failed", "--compile-wait-s", "5", "--compile-cache-limit", "9"})
-          .run.cache;
-  EXPECT_EQ(cache.directory, "c");
-  EXPECT_THAT(cache.remotes, ElementsAre("s3://b/p", "/shared"));
-  EXPECT_TRUE(cache.require_cached && cache.retry_failed);
-  EXPECT_EQ(cache.wait_s, 5.0);
-  EXPECT_EQ(cache.limit, 9);
-  EXPECT_EQ(std::get<BenchCommand>(parse({"bench", "--model", "d", "--artifacts", "a"}).value()).run.cache.artifacts,
-            "a");
+  const auto values =
+      generate({"--prompt", "a", "--backend", "neuron", "--compile-cache", "c", "--compile-cache-remote", "s3://b/p",
+                "--compile-cache-remote", "/shared", "--require-cached", "--retry-failed", "--compile-wait-s", "5",
+                "--compile-cache-limit", "9"})
+          .run.backend_options;
+  EXPECT_THAT(values, ElementsAre(Pair("compile-cache", "c"), Pair("compile-cache-limit", "9"),
+                                  Pair("compile-cache-remote", "s3://b/p\n/shared"), Pair("compile-wait-s", "5"),
+                                  Pair("require-cached", "true"), Pair("retry-failed", "true")));
+  const auto bench = parse({"bench", "--model", "d", "--backend", "neuron", "--artifacts", "a"}).value();
+  EXPECT_THAT(std::get<BenchCommand>(bench).run.backend_options, ElementsAre(Pair("artifacts", "a")));
 }
 
 TEST(CommandLine, RefusesWhatMakesNoSenseAndNamesTheOption) {

@@ -165,12 +165,12 @@ TEST(JudgeProgram, NamesTheRanksThatRunAnother) {
 
 TEST(JudgeDevices, SaysWhatIsThereAndNotUsed) {
   std::vector<RankFacts> facts(1, healthy_facts());
-  EXPECT_THAT(judge_devices(placement_of({1}), facts).found, Not(HasSubstr("not used")));
-  facts[0].installed_gpus = 4;
+  EXPECT_THAT(judge_devices(placement_of({1}), facts).found,
+              AllOf(HasSubstr("this build has the backends cpu"), Not(HasSubstr("not used"))));
+  facts[0].installed["cuda"] = 4;
   facts[0].visible["CUDA_VISIBLE_DEVICES"] = "0,1";
   EXPECT_THAT(judge_devices(placement_of({1}), facts).found,
-              AllOf(HasSubstr("no GPU backend in this build"), HasSubstr("4 GPUs on node0"),
-                    HasSubstr("CUDA_VISIBLE_DEVICES=0,1")));
+              AllOf(HasSubstr("4 GPUs on node0 (not used: no cuda)"), HasSubstr("CUDA_VISIBLE_DEVICES=0,1")));
 }
 
 TEST(JudgeShmSpace, ComparesEachHostWithWhatItsRanksNeed) {
@@ -212,7 +212,7 @@ TEST(RankFacts, AreReadBackAsTheyWereWritten) {
   facts.memory_limit = kGiB;
   facts.has_infiniband = true;
   facts.visible["CUDA_VISIBLE_DEVICES"] = "0";
-  facts.installed_gpus = 2;
+  facts.installed["neuron"] = 2;
   EXPECT_EQ(parse_facts(to_text(facts), 0).value(), facts);
   EXPECT_EQ(parse_facts("no JSON", 3).error().origin_rank, 3);
 }

@@ -6,7 +6,7 @@
 #include <thread>
 
 #include "actors/session.h"
-#include "launcher/ranks/wiring.h"
+#include "engine/drivers.h"
 #include "runtime/backends/cpu/cpu.h"
 #include "runtime/checkpoint/stored_tensors.h"
 #include "runtime/graph/passes.h"
@@ -106,8 +106,10 @@ Result<Source> open_weights(const Run& run, const checkpoint::ModelSpec& spec) {
 }
 
 Result<std::unique_ptr<device::Backend>> make_backend(const GroupOptions& options) {
-  if (!options.isa) return launcher::make_backend({.backend = options.backend}, options.threads);
-  return cpu::make_backend({.threads = options.threads, .cores = {}, .isa = options.isa});
+  LOCKSTEP_TRY(const device::BackendDriver* driver, engine::find_driver(options.backend));
+  device::OptionValues values;
+  if (options.isa) values["instruction-set"] = to_string(*options.isa);
+  return driver->make({.threads = options.threads}, {}, values);
 }
 
 /// Null in a group of one. @collective @blocking

@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <sstream>
 
+#include "engine/drivers.h"
 #include "launcher/measure/bench/bench_report.h"
 #include "launcher/measure/bench/limits_probe.h"
 #include "launcher/measure/bench/repeater.h"
@@ -20,17 +21,24 @@ std::filesystem::path config_of(const BenchCommand& command) {
   return command.random_weights ? command.config : command.model.model / "config.json";
 }
 
+/// What invariant sums cost can be asked of a backend that has them.
+Result<void> check_invariance_cost(const BenchCommand& command) {
+  if (!command.invariance_cost) return ok();
+  LOCKSTEP_TRY(const device::BackendDriver* driver, engine::find_driver(command.run.backend));
+  if (driver->capabilities().invariant_sums) return ok();
+  return Error{ErrorKind::kUnsupported,
+               fmt::format("[launcher] --invariance-cost: found --backend {}, expected one whose sums are invariant; "
+                           "leave it out",
+                           command.run.backend)};
+}
+
 /// Static sizes and model of the benchmark; needs no job of rank 0.
 Result<Plan> make_plan(const BenchCommand& command, const RankContext& context) {
   Plan plan;
   const auto locally = [&]() -> Result<void> {
     LOCKSTEP_TRY_VOID(check_world_size(command.model.tp, context.bootstrap.size()));
-    if (command.invariance_cost && context.run.backend == "neuron") {
-      return Error{
-          ErrorKind::kUnsupported,
-          "[launcher] --invariance-cost: found --backend neuron, expected one whose sums are invariant; leave it "
-          "away"};
-    }
+    LOCKSTEP_TRY_VOID(check_backend(context.run));
+    LOCKSTEP_TRY_VOID(check_invariance_cost(command));
     LOCKSTEP_TRY(plan.model.spec, serving_spec(command.model, config_of(command)));
     LOCKSTEP_TRY(DividedModel divided,
                  divide_model(command.model, plan.model.spec, context.bootstrap.size(), command.shape.batch));

@@ -8,6 +8,7 @@
 #include <map>
 #include <set>
 
+#include "engine/drivers.h"
 #include "runtime/core/ids.h"
 #include "transport/region/region.h"
 #include "transport/shm/shm.h"
@@ -210,18 +211,22 @@ Check judge_program(const Placement& placement, std::span<const RankFacts> facts
 
 Check judge_devices(const Placement& placement, std::span<const RankFacts> facts) {
   Check check;
-  std::vector<std::string> unused;
-  for (const size_t head : host_heads(placement)) {
-    const RankFacts& own = facts[head];
-    for (const auto& [count, name] : {std::pair(own.installed_gpus, "GPU"), {own.installed_neurons, "Neuron device"}}) {
-      if (count > 0) {
-        unused.push_back(fmt::format("{} on {}", counted(count, name), placement.ranks[head].place.host));
-      }
+  std::vector<std::string_view> names;
+  std::vector<std::string> devices;
+  for (const device::BackendDriver* driver : engine::drivers()) {
+    const bool is_there = driver->available().has_value();
+    if (is_there) names.push_back(driver->name());
+    for (const size_t head : host_heads(placement)) {
+      const auto installed = facts[head].installed.find(std::string(driver->name()));
+      if (installed == facts[head].installed.end()) continue;
+      devices.push_back(fmt::format("{} on {} ({} {})", counted(installed->second, driver->signs().noun),
+                                    placement.ranks[head].place.host, is_there ? "--backend" : "not used: no",
+                                    driver->name()));
     }
   }
-  for (const auto& [name, value] : facts[0].visible) unused.push_back(fmt::format("{}={}", name, value));
-  check.found = "ranks compute on the CPU: no GPU backend in this build";
-  if (!unused.empty()) check.found += fmt::format(" ({} not used)", fmt::join(unused, ", "));
+  for (const auto& [name, value] : facts[0].visible) devices.push_back(fmt::format("{}={}", name, value));
+  check.found = fmt::format("this build has the backends {}", fmt::join(names, ", "));
+  if (!devices.empty()) check.found += fmt::format("; {}", fmt::join(devices, ", "));
   return check;
 }
 

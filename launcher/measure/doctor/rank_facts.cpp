@@ -10,6 +10,7 @@
 #include <nlohmann/json.hpp>
 #include <sstream>
 
+#include "engine/drivers.h"
 #include "launcher/ranks/agreements.h"
 
 namespace lockstep::launcher {
@@ -18,7 +19,6 @@ namespace {
 namespace fs = std::filesystem;
 using Json = nlohmann::ordered_json;
 
-constexpr const char* kVisible[] = {"CUDA_VISIBLE_DEVICES", "ROCR_VISIBLE_DEVICES", "NEURON_RT_VISIBLE_CORES"};
 constexpr int64_t kNoLimit = int64_t{1} << 60;  // control groups of version 1 write about as much for none
 
 std::string first_line(const fs::path& path) {
@@ -137,20 +137,22 @@ RankFacts own_facts(const transport::EnvironmentLookup& lookup) {
     facts.shm_bytes = static_cast<int64_t>(space.f_blocks * space.f_frsize);
     facts.shm_free = static_cast<int64_t>(space.f_bavail * space.f_frsize);
   }
-  for (const char* variable : kVisible) {
-    if (const auto value = lookup(variable)) facts.visible[variable] = *value;
+  for (const device::BackendDriver* driver : engine::drivers()) {
+    const device::DeviceSigns signs = driver->signs();
+    if (signs.files.empty()) continue;
+    if (const auto value = lookup(signs.variable)) facts.visible[std::string(signs.variable)] = *value;
+    if (const int count = count_files("/dev", signs.files); count > 0) {
+      facts.installed[std::string(driver->name())] = count;
+    }
   }
-  facts.installed_gpus = count_files("/dev", "nvidia");
-  facts.installed_neurons = count_files("/dev", "neuron");
   return facts;
 }
 
 std::string to_text(const RankFacts& facts) {
-  Json json = {
-      {"program", facts.program},     {"memory", facts.memory_bytes},      {"available", facts.available_bytes},
-      {"files", facts.open_files},    {"locked", facts.locked_bytes},      {"infiniband", facts.has_infiniband},
-      {"shm", facts.shm_bytes},       {"shm_free", facts.shm_free},        {"visible", facts.visible},
-      {"gpus", facts.installed_gpus}, {"neurons", facts.installed_neurons}};
+  Json json = {{"program", facts.program},    {"memory", facts.memory_bytes}, {"available", facts.available_bytes},
+               {"files", facts.open_files},   {"locked", facts.locked_bytes}, {"infiniband", facts.has_infiniband},
+               {"shm", facts.shm_bytes},      {"shm_free", facts.shm_free},   {"visible", facts.visible},
+               {"installed", facts.installed}};
   if (facts.memory_limit) json["memory_limit"] = *facts.memory_limit;
   if (facts.core_limit) json["core_limit"] = *facts.core_limit;
   return json.dump(-1, ' ', false, Json::error_handler_t::replace);
@@ -176,8 +178,11 @@ Result<RankFacts> parse_facts(const std::string& text, int rank) {
   get(json, "infiniband", facts.has_infiniband);
   get(json, "shm", facts.shm_bytes);
   get(json, "shm_free", facts.shm_free);
-  get(json, "gpus", facts.installed_gpus);
-  get(json, "neurons", facts.installed_neurons);
+  if (const auto installed = json.find("installed"); installed != json.end() && installed->is_object()) {
+    for (const auto& [name, count] : installed->items()) {
+      if (count.is_number_integer()) facts.installed[name] = count.get<int>();
+    }
+  }
   if (const auto visible = json.find("visible"); visible != json.end() && visible->is_object()) {
     for (const auto& [name, value] : visible->items()) {
       if (value.is_string()) facts.visible[name] = value.get<std::string>();

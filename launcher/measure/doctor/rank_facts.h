@@ -22,9 +22,9 @@ struct RankFacts {
   int64_t open_files = -1;              // ulimit -n
   int64_t locked_bytes = -1;            // ulimit -l
   bool has_infiniband = false;
-  int64_t shm_bytes = 0, shm_free = 0;            // of /dev/shm; 0: not there
-  std::map<std::string, std::string> visible;     // variables that say which devices this process may use
-  int installed_gpus = 0, installed_neurons = 0;  // devices that the system shows
+  int64_t shm_bytes = 0, shm_free = 0;         // of /dev/shm; 0: not there
+  std::map<std::string, std::string> visible;  // variables that say which devices this process may use
+  std::map<std::string, int> installed;        // devices that the system shows, by the backend that they are for
 
   friend bool operator==(const RankFacts&, const RankFacts&) = default;
 };

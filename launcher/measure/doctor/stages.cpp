@@ -6,9 +6,9 @@
 #include <algorithm>
 #include <array>
 #include <cmath>
-#include <cstdlib>
 
 #include "launcher/measure/doctor/judgements.h"
+#include "launcher/process/own_environment.h"
 
 namespace lockstep::launcher {
 namespace {
@@ -31,11 +31,6 @@ constexpr std::array kStages = {
     Stage{.name = "model files", .run = run_model, .deadlines = 3},
     Stage{.name = "machine limits", .run = run_machine, .deadlines = 12},
 };
-
-std::optional<std::string> environment(std::string_view name) {
-  const char* value = std::getenv(std::string(name).c_str());
-  return value == nullptr ? std::nullopt : std::optional<std::string>(value);
-}
 
 double wall_seconds() {
   timespec now{};
@@ -60,7 +55,7 @@ Check skipped_check(std::string why) {
 
 Result<Check> run_places(DoctorRank& rank) {
   LOCKSTEP_TRY_VOID(place_ranks(rank.context, rank.plan));
-  LOCKSTEP_TRY(const auto told, rank.context.bootstrap.exchange(to_text(own_facts(environment))));
+  LOCKSTEP_TRY(const auto told, rank.context.bootstrap.exchange(to_text(own_facts(own_variable))));
   for (size_t other = 0; other < told.size(); ++other) {
     LOCKSTEP_TRY(RankFacts facts, parse_facts(told[other], static_cast<int>(other)));
     rank.facts.push_back(std::move(facts));

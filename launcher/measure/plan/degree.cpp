@@ -35,9 +35,9 @@ Result<WorkingDegree> work_out(const PlanSetting& setting, int ranks) {
 }
 
 std::string why_not_devices(const PlanSetting& setting, int ranks) {
-  if (setting.devices == nullptr) return "";
-  const std::string why_not = why_not_degree(*setting.devices, ranks);
-  return why_not.empty() ? "" : "[launcher] --neuron-target: " + why_not;
+  if (!setting.devices) return "";
+  const std::string why_not = setting.devices->rules.why_not_degree(ranks, setting.devices->values);
+  return why_not.empty() ? "" : "[launcher] " + why_not;
 }
 
 bool has_windows(const checkpoint::ModelSpec& spec) {

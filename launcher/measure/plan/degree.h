@@ -6,8 +6,8 @@
 #include <string>
 #include <vector>
 
-#include "launcher/neuron/instances.h"
 #include "runtime/checkpoint/model_spec.h"
+#include "runtime/device/device_rules.h"
 #include "shards/cost/prediction.h"
 #include "shards/partition/partition.h"
 
@@ -44,6 +44,14 @@ struct Degree {
   std::string refusal;  // why not
 };
 
+/// The devices that a plan is made for.
+struct PlannedDevices {
+  const device::DeviceRules& rules;  // lives as long as the program
+  device::OptionValues values;       // that name the device
+
+  device::DeviceFacts facts() const { return rules.facts(values); }
+};
+
 /// What all degrees have in common.
 struct PlanSetting {
   checkpoint::ModelSpec spec;
@@ -53,8 +61,8 @@ struct PlanSetting {
   partition::GqaMode gqa = partition::GqaMode::kAuto;
   cost::Workload load;
   cost::MachineLimits machine;
-  std::optional<int64_t> budget;            // bytes of a rank
-  const InstanceFamily* devices = nullptr;  // whose degrees count; null: any
+  std::optional<int64_t> budget;          // bytes of a rank
+  std::optional<PlannedDevices> devices;  // whose rules count; empty: any machine
 };
 
 bool fits(const PlanSetting& setting, const WorkingDegree& degree);

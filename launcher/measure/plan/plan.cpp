@@ -4,6 +4,8 @@
 
 #include <algorithm>
 
+#include "engine/drivers.h"
+#include "launcher/cli/backend_options.h"
 #include "launcher/commands/commands.h"
 #include "launcher/measure/plan/machine_description.h"
 #include "launcher/measure/plan/plan_report.h"
@@ -32,11 +34,17 @@ Result<void> size_slots(const PlanCommand& command, PlanSetting& setting, int64_
                            capacity, needed, longest.value_or(capacity))};
 }
 
-std::string words_of(const InstanceFamily& devices) {
-  return fmt::format(
-      "{}: degrees {} and {} of memory for a core, as AWS documents them; speeds are those of the numbers "
-      "above, give --bandwidth and --flops of a core",
-      to_string(devices.target), fmt::join(devices.degrees, ", "), to_string(devices.core_memory));
+/// The devices that the command's options name, if any. Fails for those of a backend that this build lacks.
+Result<std::optional<PlannedDevices>> planned_devices(const PlanCommand& command) {
+  for (const device::BackendDriver* driver : engine::drivers()) {
+    device::OptionValues values = own_options(driver->name(), command.backend_options);
+    if (values.empty()) continue;
+    LOCKSTEP_TRY_VOID(driver->available());
+    LOCKSTEP_TRY_VOID(driver->check_options(values));
+    LOCKSTEP_CHECK(driver->rules() != nullptr, driver->name());
+    return std::optional(PlannedDevices{*driver->rules(), std::move(values)});
+  }
+  return std::optional<PlannedDevices>();
 }
 
 Result<void> check_detail(const PlanCommand& command, const std::vector<Degree>& degrees) {
@@ -65,9 +73,10 @@ Result<void> plan(const PlanCommand& command) {
   setting.numerics = command.model.numerics;
   setting.gqa = command.model.gqa;
   setting.budget = command.memory_budget;
-  if (command.neuron_target) {
-    setting.devices = &family_of(neuron::target_from_name(*command.neuron_target).value());
-    if (!setting.budget) setting.budget = setting.devices->core_memory.value;
+  LOCKSTEP_TRY(const auto devices, planned_devices(command));
+  if (devices) {
+    setting.devices.emplace(*devices);
+    if (!setting.budget) setting.budget = devices->facts().memory.value;
   }
   int64_t capacity = 0;
   LOCKSTEP_TRY_VOID(size_slots(command, setting, capacity));
@@ -77,7 +86,10 @@ Result<void> plan(const PlanCommand& command) {
                describe_machine(command.machine, precision_of(setting.spec, setting.shard.dtype), clock));
   setting.machine = std::move(machine.limits);
   report.assumptions = std::move(machine.words);
-  if (setting.devices != nullptr) report.assumptions.push_back(words_of(*setting.devices));
+  if (devices) {
+    report.assumptions.push_back(devices->facts().words +
+                                 "; speeds are those of the numbers above, give --bandwidth and --flops of a device");
+  }
   LOCKSTEP_TRY(report.degrees, plan_degrees(setting, command.max_tp));
   LOCKSTEP_TRY_VOID(check_detail(command, report.degrees));
   report.best = best_of(setting, report.degrees);

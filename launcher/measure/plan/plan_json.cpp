@@ -1,6 +1,8 @@
+#include <algorithm>
 #include <cmath>
 #include <nlohmann/json.hpp>
 
+#include "engine/drivers.h"
 #include "launcher/measure/plan/plan_report.h"
 #include "launcher/measure/plan/prediction_json.h"
 #include "launcher/ranks/serving_spec.h"
@@ -116,26 +118,40 @@ Json gqa_modes_of(const PlanReport& report) {
   return modes;
 }
 
+/// The options that name a device: "neuron_target", null where none is named.
+void add_devices(const PlanSetting& setting, Json& json) {
+  for (const device::BackendDriver* driver : engine::drivers()) {
+    for (const device::OptionRow& row : driver->options()) {
+      if (row.use != device::OptionUse::kPlanning) continue;
+      std::string key(row.name);
+      std::ranges::replace(key, '-', '_');
+      json[key] = nullptr;
+      if (!setting.devices) continue;
+      const auto given = setting.devices->values.find(std::string(row.name));
+      if (given != setting.devices->values.end()) json[key] = given->second;
+    }
+  }
+}
+
 }  // namespace
 
 std::string to_json(const PlanReport& report) {
   const PlanSetting& setting = report.setting;
-  Json json = {
-      {"model", report.model},
-      {"model_type", setting.spec.model_type},
-      {"dtype", std::string(to_string(setting.shard.dtype))},
-      {"weights", weights_in_words(setting.spec)},
-      {"batch_size", setting.load.batch},
-      {"max_seq_len", setting.shard.capacity},
-      {"prefill_chunk", setting.shard.chunk},
-      {"prompt_tokens", setting.load.prompt_tokens},
-      {"new_tokens", setting.load.new_tokens},
-      {"memory_budget", setting.budget ? Json(*setting.budget) : Json(nullptr)},
-      {"neuron_target", setting.devices ? Json(std::string(to_string(setting.devices->target))) : Json(nullptr)},
-      {"machine", machine_of(report)},
-      {"largest_degree", partition::largest_degree(setting.spec, setting.experts)},
-      {"degrees", Json::array()},
-      {"best", nullptr}};
+  Json json = {{"model", report.model},
+               {"model_type", setting.spec.model_type},
+               {"dtype", std::string(to_string(setting.shard.dtype))},
+               {"weights", weights_in_words(setting.spec)},
+               {"batch_size", setting.load.batch},
+               {"max_seq_len", setting.shard.capacity},
+               {"prefill_chunk", setting.shard.chunk},
+               {"prompt_tokens", setting.load.prompt_tokens},
+               {"new_tokens", setting.load.new_tokens},
+               {"memory_budget", setting.budget ? Json(*setting.budget) : Json(nullptr)},
+               {"machine", machine_of(report)},
+               {"largest_degree", partition::largest_degree(setting.spec, setting.experts)},
+               {"degrees", Json::array()},
+               {"best", nullptr}};
+  add_devices(setting, json);
   for (const Degree& degree : report.degrees) json["degrees"].push_back(degree_of(report, degree));
   if (!report.gqa.empty()) json["gqa_modes"] = gqa_modes_of(report);
   if (report.best.ranks > 0) json["best"] = {{"degree", report.best.ranks}, {"why", report.best.why}};

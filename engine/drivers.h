@@ -1,0 +1,19 @@
+// The backends that programs can choose by name.
+#pragma once
+
+#include <span>
+#include <string_view>
+
+#include "runtime/core/result.h"
+#include "runtime/device/backend_driver.h"
+
+namespace lockstep::engine {
+
+/// Every backend, also those that this build lacks. The first is the default.
+std::span<const device::BackendDriver* const> drivers();
+
+/// The backend called `name`. Fails with `kInvalidArgument`, listing the names, for one that nobody knows, and with the
+/// driver's own reason for one that this build lacks.
+Result<const device::BackendDriver*> find_driver(std::string_view name);
+
+}  // namespace lockstep::engine

@@ -1,0 +1,27 @@
+// What `compile` and `export` compile: the closed set of graphs of a run.
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "launcher/cli/command_line.h"
+#include "runtime/core/result.h"
+#include "runtime/device/backend.h"
+#include "runtime/graph/graph.h"
+
+namespace lockstep::launcher {
+
+/// What a run compiles at start.
+struct CompilePlan {
+  std::vector<std::vector<graph::Graph>> steps;  // each with the graphs of all ranks
+  std::string warning;                           // for the user; empty: none
+
+  /// Borrows the graphs.
+  std::vector<device::StepGraph> graphs() const;
+};
+
+/// Of a run with these options. Reads config.json only. Fails with `kInvalidArgument` for sizes that the model cannot
+/// serve, and as partitioning and building do.
+Result<CompilePlan> plan_compilation(const CompileCommand& command);
+
+}  // namespace lockstep::launcher
