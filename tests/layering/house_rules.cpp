@@ -9,7 +9,7 @@ FolderRule with_one_header(std::string folder, std::vector<std::string> may_incl
   return {std::move(folder), std::move(may_include), {header}};
 }
 
-// "runtime/*" is one level: it leaves out runtime/backends/<name>, which only the launcher may name.
+// "runtime/*" is one level: it leaves out runtime/backends/<name>, which only the list of drivers may name.
 std::vector<FolderRule> folders() {
   return {
       {"runtime/core", {}},
@@ -25,9 +25,9 @@ std::vector<FolderRule> folders() {
                       {"runtime/core", "runtime/graph", "runtime/device", "runtime/sampling", "runtime/backends/aten"}),
       with_one_header("runtime/backends/cpu",
                       {"runtime/core", "runtime/graph", "runtime/device", "runtime/sampling", "runtime/backends/aten"}),
-      {"runtime/backends/neuron",
-       {"runtime/core", "runtime/graph", "runtime/device", "runtime/sampling", "runtime/process"},
-       {"runtime/backends/neuron/neuron.h", "runtime/backends/neuron/compiler/compiler.h"}},
+      with_one_header("runtime/backends/cuda", {"runtime/core", "runtime/graph", "runtime/device", "runtime/sampling"}),
+      with_one_header("runtime/backends/neuron", {"runtime/core", "runtime/graph", "runtime/device", "runtime/sampling",
+                                                  "runtime/process", "runtime/cache"}),
       {"runtime/cache", {"runtime/core", "runtime/device"}},
       {"runtime/journal", {"runtime/core", "runtime/device"}},
       {"runtime/trace", {"runtime/core", "runtime/device"}},
@@ -49,7 +49,9 @@ std::vector<FolderRule> folders() {
        {"runtime/core", "runtime/device", "transport"},
        {"transport/two_level/two_level.h", "transport/two_level/hosts.h"}},
       {"actors", {"runtime/*", "shards", "shards/*", "transport"}},
-      {"launcher", {"runtime/*", "runtime/backends/*", "shards", "shards/*", "transport", "transport/*", "actors"}},
+      {"engine", {"runtime/*"}},
+      {"engine/drivers.cpp", {"runtime/*", "runtime/backends/*", "engine"}},
+      {"launcher", {"runtime/*", "shards", "shards/*", "transport", "transport/*", "actors", "engine"}},
       {"examples", {"runtime/*", "runtime/backends/*", "shards", "shards/*", "transport", "transport/*", "actors"}},
       {"tests", {"**"}},
   };
@@ -104,8 +106,8 @@ std::vector<ThirdPartyRule> third_parties() {
       {"ifaddrs.h", {"transport"}},
       {"net/if.h", {"transport"}},
       {"netdb.h", {"transport/watch"}},
-      {"netinet/", {"transport", "transport/watch", "launcher"}},
-      {"poll.h", {"runtime/cache", "runtime/process", "transport", "transport/*", "launcher"}},
+      {"netinet/", {"transport", "transport/watch", "runtime/backends/*", "launcher"}},
+      {"poll.h", {"runtime/core", "runtime/cache", "runtime/process", "transport", "transport/*", "launcher"}},
       {"gtest/", {"tests"}},
       {"gmock/", {"tests"}},
       {"benchmark/", {"tests"}},

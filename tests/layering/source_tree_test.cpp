@@ -7,6 +7,7 @@
 #include <filesystem>
 #include <fstream>
 #include <iterator>
+#include <regex>
 
 #include "tests/layering/house_rules.h"
 
@@ -17,7 +18,8 @@ namespace fs = std::filesystem;
 using ::testing::IsEmpty;
 
 const fs::path kRoot = LOCKSTEP_SOURCE_DIR;
-constexpr const char* kSourceFolders[] = {"runtime", "shards", "transport", "actors", "launcher", "examples", "tests"};
+constexpr const char* kSourceFolders[] = {"runtime", "shards",   "transport", "actors",
+                                          "engine",  "launcher", "examples",  "tests"};
 
 std::string read(const fs::path& path) {
   std::ifstream file(path, std::ios::binary);
@@ -46,6 +48,14 @@ TEST(SourceTree, BreaksNoHouseRule) {
     for (const Violation& violation : violations_of(house_rules(), source)) broken.push_back(to_string(violation));
   }
   EXPECT_THAT(broken, IsEmpty()) << fmt::format("{}", fmt::join(broken, "\n"));
+}
+
+TEST(SourceTree, OnlyTheListOfDriversNamesBackends) {
+  const std::regex name(R"("(cuda|neuron|reference)["-])");  // "cpu" is the default
+  for (const Source& source : project_sources()) {
+    const bool may = source.path.starts_with("runtime/") || source.path.starts_with("tests/");
+    EXPECT_TRUE(may || !std::regex_search(source.text, name)) << source.path << " names a backend: ask its driver";
+  }
 }
 
 /// The file that an include comes from: a header, or the schema that the build makes a header of.
