@@ -192,7 +192,7 @@ bool goes_on(Group group, Op op) {
 }
 
 /// By node: the last one that may run before every worker is done with this one.
-std::vector<int64_t> phase_ends(const Graph& graph) {
+std::vector<int64_t> stage_ends(const Graph& graph) {
   std::vector<int64_t> ends(graph.nodes.size());
   for (size_t begin = 0, end = 0; begin < ends.size(); begin = end) {
     Group group = group_of_first(graph.nodes[begin].op);
@@ -208,7 +208,7 @@ std::vector<int64_t> phase_ends(const Graph& graph) {
 /// base.
 std::vector<int64_t> last_uses(const Graph& graph, const std::vector<Placement>& values) {
   std::vector<int64_t> last(values.size(), -1);
-  const std::vector<int64_t> ends = phase_ends(graph);
+  const std::vector<int64_t> ends = stage_ends(graph);
   const auto use = [&](ValueId value, int64_t at) {
     const Placement& placement = values[value.value];
     int64_t& when = last[placement.is_view ? placement.base.value : value.value];

@@ -38,12 +38,12 @@ Result<void> Compiler::compile() {
 
 void Compiler::tell_what_comes() {
   constexpr size_t kSoon = 2;  // attention stands between two products
-  std::vector<Phase>& phases = program_.phases;
-  for (size_t i = 0; i < phases.size(); ++i) {
-    const size_t end = std::min(phases.size(), i + 1 + kSoon);
+  std::vector<Stage>& stages = program_.stages;
+  for (size_t i = 0; i < stages.size(); ++i) {
+    const size_t end = std::min(stages.size(), i + 1 + kSoon);
     const auto next =
-        std::find_if(phases.begin() + i + 1, phases.begin() + end, [](const Phase& p) { return !!p.reads; });
-    if (next != phases.begin() + end) phases[i].next_reads = next->reads;
+        std::find_if(stages.begin() + i + 1, stages.begin() + end, [](const Stage& p) { return !!p.reads; });
+    if (next != stages.begin() + end) stages[i].next_reads = next->reads;
   }
 }
 

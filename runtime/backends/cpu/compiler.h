@@ -1,4 +1,4 @@
-// From a graph to a program: gives every value its address, then turns each node into phases, in order.
+// From a graph to a program: gives every value its address, then turns each node into stages, in order.
 #pragma once
 
 #include <map>
@@ -28,7 +28,7 @@ struct RowLimits {
 /// What the attributes of an activation say.
 Activation activation_of(const graph::Node& node);
 
-/// Used once. Each `lower_…` adds the phases of one node; they are spread over the lower_*.cpp files.
+/// Used once. Each `lower_…` adds the stages of one node; they are spread over the lower_*.cpp files.
 class Compiler {
  public:
   /// Borrows everything; `program` is filled and must stay where it is.
@@ -43,7 +43,7 @@ class Compiler {
   Result<void> check_communicator() const;
   Result<void> map_workspace();
   Result<void> map_scratch();
-  /// Lets each phase's barrier ask for the weights of the next product.
+  /// Lets each stage's barrier ask for the weights of the next product.
   void tell_what_comes();
   void bind_inputs_and_outputs();
   Result<void> place_values();
@@ -93,7 +93,7 @@ class Compiler {
   struct AttentionTask attention_task(const Node& node, const CacheLayout& keys, const CacheLayout& values) const;
   Result<void> add_linear(const Node& node, class FusedLinear product);
   /// Does `work` on the columns that a worker takes of each row of `dst`: after the product that made `x`, if that was
-  /// the last phase, else in a phase of its own.
+  /// the last stage, else in a stage of its own.
   using ColumnWork = std::function<void(int64_t row, int64_t column, int64_t count)>;
   void add_columnwise(const Tensor& dst, graph::ValueId x, ColumnWork work);
   /// The node after `node`, if it alone reads the result; else null.
@@ -112,15 +112,15 @@ class Compiler {
   /// Cosines, then sines, of each row of a rope node; made once per step for nodes that share them.
   const float* rope_table(const Node& node);
 
-  /// A phase of worker 0 that ends with a collective.
+  /// A stage of worker 0 that ends with a collective.
   void add_collective(std::function<Result<void>()> work) {
     add_alone(std::move(work));
-    last_collective_ = program_.phases.size() - 1;
+    last_collective_ = program_.stages.size() - 1;
   }
   void add_shared(std::function<void(Part)> work) { add({.shared = std::move(work)}); }
   void add_alone(std::function<Result<void>()> work) { add({.alone = std::move(work)}); }
-  void add(Phase phase) {
-    program_.phases.push_back(std::move(phase));
+  void add(Stage stage) {
+    program_.stages.push_back(std::move(stage));
     open_linear_ = nullptr;
   }
   const Tensor& tensor(graph::ValueId id) const { return tensors_[id.value]; }
@@ -139,9 +139,9 @@ class Compiler {
   using RopeKey = std::tuple<std::vector<graph::ValueId>, double, bool>;  // operands but x, scale, turns neighbours
   std::map<RopeKey, const float*> rope_tables_;
   std::set<std::tuple<graph::ValueId, graph::ValueId, RowLimits>> checked_rows_;  // slot, position
-  class FusedLinear* open_linear_ = nullptr;           // of the last phase, which still takes work on its columns
-  graph::ValueId open_result_{0};                      // what that phase makes
-  std::optional<size_t> last_collective_;              // the phase
+  class FusedLinear* open_linear_ = nullptr;           // of the last stage, which still takes work on its columns
+  graph::ValueId open_result_{0};                      // what that stage makes
+  std::optional<size_t> last_collective_;              // the stage
   std::function<void(int64_t, std::byte*)> make_row_;  // the norm before the next product
   std::vector<HeadWork> head_work_;                    // before the next attention
 };

@@ -52,34 +52,34 @@ Result<void> Executable::run(std::span<const device::HostTensor> inputs) {
   LOCKSTEP_TRY_VOID(store_.require_weights());
   LOCKSTEP_TRY_VOID(take_inputs(inputs));
   program_.scratch.rows_in_use = graph_.rows;
-  failed_phase_.store(kNoPhase, std::memory_order_relaxed);
-  team_.run([](void* self, Part part) { static_cast<Executable*>(self)->run_phases(part); }, this);
-  if (failed_phase_.load(std::memory_order_relaxed) == kNoPhase) return ok();
+  failed_stage_.store(kNoStage, std::memory_order_relaxed);
+  team_.run([](void* self, Part part) { static_cast<Executable*>(self)->run_stages(part); }, this);
+  if (failed_stage_.load(std::memory_order_relaxed) == kNoStage) return ok();
   return *std::exchange(failure_, std::nullopt);
 }
 
-void Executable::run_phases(Part part) {
-  for (size_t i = 0; i < program_.phases.size(); ++i) {
-    const Phase& phase = program_.phases[i];
+void Executable::run_stages(Part part) {
+  for (size_t i = 0; i < program_.stages.size(); ++i) {
+    const Stage& stage = program_.stages[i];
     // A failed check of one worker must not leave the others at the barrier.
     try {
-      if (phase.shared) {
-        phase.shared(part);
+      if (stage.shared) {
+        stage.shared(part);
       } else if (part.worker == 0) {
-        if (auto done = phase.alone(); !done.has_value()) fail(i, std::move(done).assume_error());
+        if (auto done = stage.alone(); !done.has_value()) fail(i, std::move(done).assume_error());
       }
     } catch (const std::exception& bug) {
       fail(i, {ErrorKind::kInternal, fmt::format("[runtime/backends/cpu] {}", bug.what())});
     }
-    team_.meet(phase.next_reads ? phase.next_reads(part) : std::span<const std::byte>());
-    // Worker 0 may be ahead and fail in the next phase; that one's barrier is still to be met.
-    if (failed_phase_.load(std::memory_order_relaxed) <= i) return;
+    team_.meet(stage.next_reads ? stage.next_reads(part) : std::span<const std::byte>());
+    // Worker 0 may be ahead and fail in the next stage; that one's barrier is still to be met.
+    if (failed_stage_.load(std::memory_order_relaxed) <= i) return;
   }
 }
 
-void Executable::fail(size_t phase, Error error) {
-  size_t none = kNoPhase;
-  if (failed_phase_.compare_exchange_strong(none, phase, std::memory_order_relaxed)) failure_ = std::move(error);
+void Executable::fail(size_t stage, Error error) {
+  size_t none = kNoStage;
+  if (failed_stage_.compare_exchange_strong(none, stage, std::memory_order_relaxed)) failure_ = std::move(error);
 }
 
 std::span<const std::byte> Executable::output(std::string_view name) const {

@@ -25,16 +25,16 @@ class Executable final : public device::Executable {
  private:
   Executable(const graph::Graph& graph, Store& store, ThreadTeam& team) : graph_(graph), store_(store), team_(team) {}
   Result<void> take_inputs(std::span<const device::HostTensor> inputs);
-  void run_phases(Part part);
-  void fail(size_t phase, Error error);
+  void run_stages(Part part);
+  void fail(size_t stage, Error error);
 
   graph::Graph graph_;
   Store& store_;
   ThreadTeam& team_;
   Program program_;
-  static constexpr size_t kNoPhase = std::numeric_limits<size_t>::max();
-  std::atomic<size_t> failed_phase_ = kNoPhase;
-  std::optional<Error> failure_;  // of that phase; read after the job
+  static constexpr size_t kNoStage = std::numeric_limits<size_t>::max();
+  std::atomic<size_t> failed_stage_ = kNoStage;
+  std::optional<Error> failure_;  // of that stage; read after the job
 };
 
 }  // namespace lockstep::cpu

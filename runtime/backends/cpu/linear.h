@@ -16,7 +16,7 @@ namespace lockstep::cpu {
 
 /// Strips of a packed matrix, or of one of its panels.
 using Strips = Range;
-/// What a worker computes of a product of so many strips, and of what is made of its columns in the same phase.
+/// What a worker computes of a product of so many strips, and of what is made of its columns in the same stage.
 /// Whole panels where every worker has so many, so that each reads one stream; else single strips.
 Strips share_of_strips(int64_t strips, Part part, int64_t fewest_panels = 8);
 /// The same for a product of so many rows.

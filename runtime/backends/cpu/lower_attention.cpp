@@ -1,4 +1,4 @@
-// Phases of the operations that know positions: rope, the KV cache and attention.
+// Stages of the operations that know positions: rope, the KV cache and attention.
 #include <fmt/format.h>
 
 #include <algorithm>

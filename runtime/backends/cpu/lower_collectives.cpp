@@ -1,4 +1,4 @@
-// Phases of the operations that all ranks run together. The communicator is used by worker 0 alone.
+// Stages of the operations that all ranks run together. The communicator is used by worker 0 alone.
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -97,7 +97,7 @@ FusedLinear* Compiler::lend_place_for_roots(const Node& node, const device::Tree
   const bool is_of_product = open_linear_ != nullptr && open_result_ == node.operands[0];
   if (!is_of_product || !last_collective_ || only_reader_next(*(&node - 1)) != &node) return nullptr;
   // Asked for after the collective before, when the product has not begun: all workers meet in between.
-  std::function<Result<void>()>& before = program_.phases[*last_collective_].alone;
+  std::function<Result<void>()>& before = program_.stages[*last_collective_].alone;
   before = [collective = std::move(before), product = open_linear_, partial = operand(node, 0), sum,
             communicator = communicator_]() -> Result<void> {
     LOCKSTEP_TRY_VOID(collective());

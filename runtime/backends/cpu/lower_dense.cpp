@@ -1,4 +1,4 @@
-// Phases of the operations that treat each row alone: tables, products, sums, norms, activations, slices.
+// Stages of the operations that treat each row alone: tables, products, sums, norms, activations, slices.
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -78,7 +78,7 @@ Result<void> Compiler::lower_embedding(const Node& node) {
 }
 
 Result<void> Compiler::add_linear(const Node& node, FusedLinear product) {
-  auto fused = std::make_shared<FusedLinear>(std::move(product));  // shared: phases are copyable
+  auto fused = std::make_shared<FusedLinear>(std::move(product));  // shared: stages are copyable
   const bool has_bias = node.op == graph::Op::kLinear && node.operands.size() > 2;
   if (has_bias) fused->set_bias(operand(node, 2).data, operand(node, 2).dtype);
   if (make_row_) fused->make_rows(std::exchange(make_row_, nullptr));
@@ -90,7 +90,7 @@ Result<void> Compiler::add_linear(const Node& node, FusedLinear product) {
   }
   scratch->need_private(fused->private_bytes());
   add_shared([fused, scratch](Part part) { fused->run(scratch->shared_memory, scratch->private_of(part), part); });
-  program_.phases.back().reads = [fused](Part part) { return fused->first_weights(part); };
+  program_.stages.back().reads = [fused](Part part) { return fused->first_weights(part); };
   open_linear_ = fused.get();
   open_result_ = *node.result;
   return ok();

@@ -1,4 +1,4 @@
-// Phases of a mixture of experts: which experts a row chooses, and what they give.
+// Stages of a mixture of experts: which experts a row chooses, and what they give.
 #include <algorithm>
 
 #include "runtime/backends/cpu/compiler.h"

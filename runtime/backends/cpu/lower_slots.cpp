@@ -1,4 +1,4 @@
-// Phases of the operations over slots: which run, what they have seen, how long they are, their next tokens.
+// Stages of the operations over slots: which run, what they have seen, how long they are, their next tokens.
 #include <algorithm>
 
 #include "runtime/backends/cpu/compiler.h"
@@ -41,7 +41,7 @@ std::span<uint8_t> seen_by(const Tensor& seen, int64_t slot) {
   return {reinterpret_cast<uint8_t*>(seen.at(slot)), static_cast<size_t>(seen.columns)};
 }
 
-/// One scratch per worker; shared, because a phase is copyable.
+/// One scratch per worker; shared, because a stage is copyable.
 auto make_scratches(int workers, int64_t vocabulary) {
   auto scratches = std::make_shared<std::vector<std::unique_ptr<sampling::Scratch>>>();
   for (int worker = 0; worker < workers; ++worker) {

@@ -1,4 +1,4 @@
-// A compiled step: phases that all workers run one after the other, with a barrier in between. Everything that a phase
+// A compiled step: stages that all workers run one after the other, with a barrier in between. Everything that a stage
 // touches has its address before the first step.
 #pragma once
 
@@ -18,14 +18,14 @@
 namespace lockstep::cpu {
 
 /// One stretch of a step. Exactly one of the two functions is set.
-struct Phase {
+struct Stage {
   std::function<void(Part)> shared = {};     // every worker does its part
   std::function<Result<void>()> alone = {};  // worker 0, the executor's thread: collectives, serial work
   std::function<std::span<const std::byte>(Part)> reads = {};  // where known, the memory that a worker will read first
-  std::function<std::span<const std::byte>(Part)> next_reads = {};  // the same of a phase that follows soon
+  std::function<std::span<const std::byte>(Part)> next_reads = {};  // the same of a stage that follows soon
 };
 
-/// Memory that the phases of one executable use in turn; sized while they are made, mapped before the first step.
+/// Memory that the stages of one executable use in turn; sized while they are made, mapped before the first step.
 struct Scratch {
   int64_t rows_in_use = 0;    // of the running step
   int64_t shared_bytes = 0;   // the largest request
@@ -38,7 +38,7 @@ struct Scratch {
   std::byte* private_of(Part part) const { return private_memory + part.worker * private_bytes; }
 };
 
-/// What an executable runs and the memory that it owns. Not moved after the phases are made: they point into it.
+/// What an executable runs and the memory that it owns. Not moved after the stages are made: they point into it.
 struct Program {
   struct Input {
     TensorType type;
@@ -47,7 +47,7 @@ struct Program {
   };
   std::vector<Input> inputs;
   std::map<std::string, Tensor, std::less<>> outputs;
-  std::vector<Phase> phases;
+  std::vector<Stage> stages;
   Scratch scratch;
   Mapping workspace;  // inputs, constants and results
   Mapping scratch_mapping;

@@ -116,7 +116,7 @@ class LinearInt8 : public OnEveryMachine {};
 
 INSTANTIATE_TEST_SUITE_P(EveryIsa, LinearInt8, every_isa_and_dtype(), name_of_isa_and_dtype);
 
-/// As a phase in which each worker makes or takes all rows, quantises them for itself and has a share of both halves.
+/// As a stage in which each worker makes or takes all rows, quantises them for itself and has a share of both halves.
 TEST_P(LinearInt8, QuantisesRowsInEveryWorkerAloneWithTheSameBits) {
   const Product8 product{kernels(), dtype(), {{3, 2 * 80, 200}, 64}};
   const auto& [rows, n, k] = product.shape.of;
