@@ -98,7 +98,7 @@ int64_t flops_of(const Graph& graph, const Node& node) {
 }
 
 int64_t contributed_bytes(const Graph& graph, const Node& node) {
-  if (!operation(node.op).is_collective) return 0;
+  if (!is_collective(node.op)) return 0;
   // Which rows are a rank's own is known when the step runs; on average, and in a decode step always, its share.
   if (node.op == Op::kRowsOfOwners) return operand_type(graph, node, 0).bytes() / graph.ranks;
   if (node.op != Op::kAgree) return operand_type(graph, node, 0).bytes();
@@ -129,7 +129,7 @@ std::vector<NodeCost> node_costs(const Graph& graph) {
     const Node& node = graph.nodes[n];
     costs[n].flops = flops_of(graph, node);
     costs[n].sent_bytes = contributed_bytes(graph, node);
-    costs[n].is_collective = operation(node.op).is_collective;
+    costs[n].is_collective = is_collective(node.op);
   }
   add_weight_bytes(graph, costs);
   return costs;

@@ -62,6 +62,8 @@ void add_node(Fingerprint& hash, const Node& node) {
 
 std::string_view to_string(Op op) { return operation(op).name; }
 
+bool is_collective(Op op) { return operation(op).is_collective; }
+
 std::optional<Op> op_from_name(std::string_view name) {
   for (const Operation& row : operations()) {
     if (row.name == name) return row.op;

@@ -63,6 +63,8 @@ enum class Op {
 /// The name in the text form.
 std::string_view to_string(Op op);
 std::optional<Op> op_from_name(std::string_view name);
+/// Whether all ranks run it together.
+bool is_collective(Op op);
 
 /// A value's index in `Graph::values`.
 using ValueId = StrongId<struct ValueTag, int32_t>;

@@ -28,10 +28,12 @@ Result<void> Compiler::compile() {
   LOCKSTEP_TRY_VOID(place_values());
   bind_inputs_and_outputs();
   if (slot_of_rows_ && graph_.value(*slot_of_rows_).kind != ValueKind::kResult) bound_rows_by(*slot_of_rows_);
+  found_.resize(graph_.nodes.size());
   for (const Node& node : graph_.nodes) {
     LOCKSTEP_TRY_VOID(lower(node));
     if (node.result && slot_of_rows_ == node.result) bound_rows_by(*node.result);
   }
+  check_plan();
   tell_what_comes();
   return map_scratch();
 }
@@ -44,6 +46,16 @@ void Compiler::tell_what_comes() {
     const auto next =
         std::find_if(stages.begin() + i + 1, stages.begin() + end, [](const Stage& p) { return !!p.reads; });
     if (next != stages.begin() + end) stages[i].next_reads = next->reads;
+  }
+}
+
+void Compiler::check_plan() const {
+  const FusionPlan plan = plan_fusion(graph_);
+  for (size_t i = 0; i < found_.size(); ++i) {
+    const Fused found = found_[i], planned = plan.nodes[i];
+    const bool agrees = found == planned || found.as == Fused::As::kStage;
+    LOCKSTEP_CHECK(agrees, graph_.name, i, static_cast<int>(found.as), found.of, static_cast<int>(planned.as),
+                   planned.of);
   }
 }
 

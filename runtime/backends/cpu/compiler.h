@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "runtime/backends/cpu/buffer_plan.h"
+#include "runtime/backends/cpu/fusion_plan.h"
 #include "runtime/backends/cpu/program.h"
 #include "runtime/backends/cpu/store.h"
 #include "runtime/device/backend.h"
@@ -41,6 +42,7 @@ class Compiler {
   using Node = graph::Node;
 
   Result<void> check_communicator() const;
+  void check_plan() const;
   Result<void> map_workspace();
   Result<void> map_scratch();
   /// Lets each stage's barrier ask for the weights of the next product.
@@ -95,7 +97,7 @@ class Compiler {
   /// Does `work` on the columns that a worker takes of each row of `dst`: after the product that made `x`, if that was
   /// the last stage, else in a stage of its own.
   using ColumnWork = std::function<void(int64_t row, int64_t column, int64_t count)>;
-  void add_columnwise(const Tensor& dst, graph::ValueId x, ColumnWork work);
+  void add_columnwise(const Node& node, graph::ValueId x, ColumnWork work, Fused::As as = Fused::As::kColumnsOf);
   /// The node after `node`, if it alone reads the result; else null.
   const Node* only_reader_next(const Node& node) const;
   /// Whether the product after this norm makes the rows itself; then nothing else is to be done.
@@ -144,6 +146,12 @@ class Compiler {
   std::optional<size_t> last_collective_;              // the stage
   std::function<void(int64_t, std::byte*)> make_row_;  // the norm before the next product
   std::vector<HeadWork> head_work_;                    // before the next attention
+  size_t open_node_ = 0;                               // that made open_linear_
+  std::vector<Fused> found_;                           // by node: what was decided on the way
+  void note(const Node& node, Fused::As as, size_t of) {
+    found_[static_cast<size_t>(&node - graph_.nodes.data())] = {as, static_cast<int32_t>(of)};
+  }
+  size_t index_of(const Node& node) const { return static_cast<size_t>(&node - graph_.nodes.data()); }
 };
 
 }  // namespace lockstep::cpu

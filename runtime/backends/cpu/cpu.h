@@ -3,12 +3,14 @@
 
 #include <memory>
 #include <optional>
+#include <string>
 #include <vector>
 
 #include "runtime/backends/cpu/isa.h"
 #include "runtime/core/result.h"
 #include "runtime/device/backend.h"
 #include "runtime/device/backend_driver.h"
+#include "runtime/graph/graph.h"
 
 namespace lockstep::cpu {
 
@@ -38,5 +40,9 @@ struct Options {
 ///
 /// Fails with `kUnsupported` when the machine lacks `options.isa`, with `kUnavailable` when a core cannot be bound.
 Result<std::unique_ptr<device::Backend>> make_backend(const Options& options);
+
+/// Which nodes of a graph run together, for people: a headline, then a line for each node that joins another one's
+/// stage ("%12 rms_norm → rows of %13 linear"). Needs neither weights nor threads.
+std::string explain(const graph::Graph& graph);
 
 }  // namespace lockstep::cpu

@@ -20,8 +20,6 @@
 
 namespace lockstep::cpu {
 
-/// Up to so many rows, each worker makes all rows of x for itself instead of meeting the others.
-constexpr int64_t kRowsMadeTwice = 8;
 /// Up to so many, quantised ones that no norm makes.
 constexpr int64_t kRowsQuantisedTwice = 2;
 

@@ -121,9 +121,11 @@ void Compiler::lower_rope(const Node& node) {
   };
   if (const Node* attention = attention_of_heads(node)) {
     if (*node.result != attention->operands[0]) {
+      note(node, Fused::As::kCacheHeadsOf, index_of(*attention));
       head_work_.push_back(turn_head);
       return;
     }
+    note(node, Fused::As::kQueryHeadsOf, index_of(*attention));
     head_work_.push_back([turn_head, head_map = attention->integers("head_map")](int64_t row, int64_t cache_head) {
       for (size_t head = 0; head < head_map.size(); ++head) {
         if (head_map[head] == cache_head) turn_head(row, static_cast<int64_t>(head));
@@ -210,7 +212,8 @@ Result<void> Compiler::lower_kv_append(const Node& node) {
                                position = operand(node, 3).as<int32_t>()](int64_t row, int64_t head) {
     if (slot[row] >= 0) layout.write(slot[row], position[row], head, head + 1, rows.at(row));
   };
-  if (attention_of_heads(node) != nullptr) {
+  if (const Node* attention = attention_of_heads(node)) {
+    note(node, Fused::As::kCacheHeadsOf, index_of(*attention));
     head_work_.push_back(write_head);
     return ok();
   }

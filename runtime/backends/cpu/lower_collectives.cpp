@@ -106,6 +106,7 @@ FusedLinear* Compiler::lend_place_for_roots(const Node& node, const device::Tree
     product->result().data = place.empty() ? partial.data : reinterpret_cast<std::byte*>(place.data());
     return ok();
   };
+  note(node, Fused::As::kRootsInPlaceOf, open_node_);
   return open_linear_;
 }
 
@@ -115,7 +116,7 @@ void Compiler::lower_all_reduce(const Node& node) {
   if (graph_.ranks == 1) {
     LOCKSTEP_CHECK(partial.planes == 1, partial.planes);  // one rank holds the whole tree: one root
     if (open_linear_ != nullptr && open_result_ == node.operands[0]) {
-      add_columnwise(dst, open_result_,
+      add_columnwise(node, open_result_,
                      [partial, dst, convert = kernels_.convert](int64_t row, int64_t column, int64_t count) {
                        convert(partial.const_row(row, column), dst.row(row, column), count);
                      });
@@ -149,7 +150,7 @@ void Compiler::lower_all_gather(const Node& node) {
   const Tensor dst = result(node);
   const std::vector<int64_t> parts = node.integers("parts");
   if (graph_.ranks == 1 && x.planes == 1) {
-    add_columnwise(dst, node.operands[0], [x, dst](int64_t row, int64_t column, int64_t count) {
+    add_columnwise(node, node.operands[0], [x, dst](int64_t row, int64_t column, int64_t count) {
       std::memcpy(dst.at(row, column), x.at(row, column), static_cast<size_t>(count * dst.element_size()));
     });
     open_linear_ = nullptr;

@@ -92,6 +92,7 @@ Result<void> Compiler::add_linear(const Node& node, FusedLinear product) {
   add_shared([fused, scratch](Part part) { fused->run(scratch->shared_memory, scratch->private_of(part), part); });
   program_.stages.back().reads = [fused](Part part) { return fused->first_weights(part); };
   open_linear_ = fused.get();
+  open_node_ = index_of(node);
   open_result_ = *node.result;
   return ok();
 }
@@ -113,11 +114,14 @@ bool Compiler::leaves_norm_to_product(const Node& node, std::function<void(int64
   const bool is_alike = graph_.value(next->operands[1]).type.dtype == graph_.value(*node.result).type.dtype;
   if (!is_alike && !next->has("int8")) return false;
   make_row_ = std::move(make_row);
+  note(node, Fused::As::kRowsOf, index_of(*next));
   return true;
 }
 
-void Compiler::add_columnwise(const Tensor& dst, graph::ValueId x, ColumnWork work) {
+void Compiler::add_columnwise(const Node& node, graph::ValueId x, ColumnWork work, Fused::As as) {
+  const Tensor dst = result(node);
   if (open_linear_ != nullptr && open_result_ == x) {
+    note(node, as, open_node_);
     open_linear_->add_tail([dst, work = std::move(work)](Range columns) {
       for (int64_t row = 0; row < dst.used_rows(); ++row) work(row, columns.begin, columns.size());
     });
@@ -175,7 +179,7 @@ void Compiler::lower_lookup(const Node& node) {
 void Compiler::lower_add(const Node& node) {
   const bool one_row = graph_.value(node.operands[1]).type.shape.rank() == 1;
   const bool second_is_open = open_linear_ != nullptr && open_result_ == node.operands[1];
-  add_columnwise(result(node), node.operands[second_is_open ? 1 : 0],
+  add_columnwise(node, node.operands[second_is_open ? 1 : 0],
                  [one_row, x = operand(node, 0), y = operand(node, 1), dst = result(node), add = kernels_.add](
                      int64_t row, int64_t column, int64_t count) {
                    add(x.const_row(row, column), y.const_row(one_row ? 0 : row, column), dst.row(row, column), count);
@@ -201,7 +205,7 @@ void Compiler::lower_join_partials(const Node& node) {
 }
 
 void Compiler::lower_scale(const Node& node) {
-  add_columnwise(result(node), node.operands[0],
+  add_columnwise(node, node.operands[0],
                  [x = operand(node, 0), dst = result(node), factor = static_cast<float>(node.number("factor")),
                   scale = kernels_.scale](int64_t row, int64_t column, int64_t count) {
                    scale(x.const_row(row, column), dst.row(row, column), count, factor);
@@ -210,7 +214,7 @@ void Compiler::lower_scale(const Node& node) {
 }
 
 void Compiler::lower_soft_cap(const Node& node) {
-  add_columnwise(result(node), node.operands[0],
+  add_columnwise(node, node.operands[0],
                  [x = operand(node, 0), dst = result(node), cap = static_cast<float>(node.number("cap")),
                   soft_cap = kernels_.soft_cap](int64_t row, int64_t column, int64_t count) {
                    soft_cap(x.const_row(row, column), dst.row(row, column), count, cap);
@@ -254,7 +258,7 @@ void Compiler::lower_layer_norm(const Node& node) {
 }
 
 void Compiler::lower_activation(const Node& node) {
-  add_columnwise(result(node), node.operands[0],
+  add_columnwise(node, node.operands[0],
                  [x = operand(node, 0), dst = result(node), activation = activation_of(node),
                   activate = kernels_.activate](int64_t row, int64_t column, int64_t count) {
                    activate(activation, x.const_row(row, column), dst.row(row, column), count);
@@ -273,12 +277,14 @@ void Compiler::lower_gated_activation(const Node& node) {
   } else {
     open_linear_ = nullptr;
   }
-  add_columnwise(dst, node.operands[0],
-                 [gate, up, dst, first_up = is_packed ? dst.columns : 0, activation = activation_of(node),
-                  multiply = kernels_.gate](int64_t row, int64_t column, int64_t count) {
-                   multiply(activation, gate.const_row(row, column), up.const_row(row, first_up + column),
-                            dst.row(row, column), count);
-                 });
+  add_columnwise(
+      node, node.operands[0],
+      [gate, up, dst, first_up = is_packed ? dst.columns : 0, activation = activation_of(node),
+       multiply = kernels_.gate](int64_t row, int64_t column, int64_t count) {
+        multiply(activation, gate.const_row(row, column), up.const_row(row, first_up + column), dst.row(row, column),
+                 count);
+      },
+      Fused::As::kHalvesOf);
   open_linear_ = nullptr;
 }
 
