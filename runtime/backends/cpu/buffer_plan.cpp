@@ -4,6 +4,8 @@
 #include <limits>
 #include <map>
 
+#include "runtime/backends/cpu/dataflow.h"
+
 namespace lockstep::cpu {
 namespace {
 
@@ -57,10 +59,6 @@ class Space {
   int64_t end_ = 0;
 };
 
-bool is_output(const Graph& graph, ValueId value) {
-  return std::any_of(graph.outputs.begin(), graph.outputs.end(), [&](const auto& o) { return o.value == value; });
-}
-
 /// Whether the result has the rows of its first operand.
 bool keeps_rows(Op op) {
   switch (op) {
@@ -92,44 +90,29 @@ bool makes_planes(const Node& node) {
 }
 
 /// Whether every reader finds a plane wherever the one before it ends.
-bool only_plane_readers(const Graph& graph, ValueId value) {
-  if (is_output(graph, value)) return false;
-  return std::all_of(graph.nodes.begin(), graph.nodes.end(), [&](const Node& node) {
-    return node.op == Op::kAllReduce || node.op == Op::kJoinPartials ||
-           std::find(node.operands.begin(), node.operands.end(), value) == node.operands.end();
+bool only_plane_readers(const Graph& graph, const Dataflow& flow, ValueId value) {
+  return !flow.is_output(value) && std::ranges::all_of(flow.readers(value), [&](size_t reader) {
+    const Op op = graph.nodes[reader].op;
+    return op == Op::kAllReduce || op == Op::kJoinPartials;
   });
 }
 
-/// How often each value is read; an output once more.
-std::vector<int> count_reads(const Graph& graph) {
-  std::vector<int> reads(graph.values.size(), 0);
-  for (const Node& node : graph.nodes) {
-    for (ValueId operand : node.operands) ++reads[operand.value];
-  }
-  for (const graph::Output& output : graph.outputs) ++reads[output.value.value];
-  return reads;
-}
-
-/// By value: whether its node writes it row by row at any stride, and the join of partial sums alone reads it, so that
-/// it may be written where the joined result wants it.
-std::vector<bool> joined_in_place(const Graph& graph) {
-  const std::vector<int> reads = count_reads(graph);
-  std::vector<bool> in_place(graph.values.size(), false);
-  for (const Node& node : graph.nodes) {
-    const bool takes_any_stride = node.op == Op::kLinearBlocks || node.op == Op::kMoeExperts;
-    if (takes_any_stride) in_place[node.result->value] = reads[node.result->value] == 1;
-  }
-  return in_place;
+/// Whether the node that makes `value` writes it row by row at any stride, and the join of partial sums alone reads it,
+/// so that it may be written where the joined result wants it.
+bool is_joined_in_place(const Graph& graph, const Dataflow& flow, ValueId value) {
+  const std::optional<size_t> maker = flow.maker(value);
+  if (!maker || !flow.only_reader(value)) return false;
+  const Op op = graph.nodes[*maker].op;
+  return op == Op::kLinearBlocks || op == Op::kMoeExperts;
 }
 
 /// Makes views of those operands of a join that can be written into its result at once.
-void mark_joined_views(const Graph& graph, const Node& join, const std::vector<bool>& in_place,
-                       std::vector<Placement>& values) {
+void mark_joined_views(const Graph& graph, const Dataflow& flow, const Node& join, std::vector<Placement>& values) {
   const Placement& result = values[join.result->value];
   int64_t column = 0;
   for (ValueId operand : join.operands) {
     Placement& part = values[operand.value];
-    if (in_place[operand.value] && part.is_token_rows == result.is_token_rows) {
+    if (is_joined_in_place(graph, flow, operand) && part.is_token_rows == result.is_token_rows) {
       part.is_view = true;
       part.base = *join.result;
       part.first_column = column;
@@ -139,17 +122,16 @@ void mark_joined_views(const Graph& graph, const Node& join, const std::vector<b
   }
 }
 
-void mark_rows_and_views(const Graph& graph, std::vector<Placement>& values) {
-  const std::vector<bool> in_place = joined_in_place(graph);
+void mark_rows_and_views(const Graph& graph, const Dataflow& flow, std::vector<Placement>& values) {
   for (const Node& node : graph.nodes) {
     if (!node.result) continue;
     Placement& result = values[node.result->value];
     const Placement& first = values[node.operands.at(0).value];
     const bool is_of_tokens = node.op == Op::kEmbedding || node.op == Op::kLookup;
     result.is_token_rows = is_of_tokens || (keeps_rows(node.op) && first.is_token_rows);
-    if (makes_planes(node)) result.packs_planes = only_plane_readers(graph, *node.result);
-    if (node.op == Op::kJoinPartials) mark_joined_views(graph, node, in_place, values);
-    if (node.op == Op::kColumns && !is_output(graph, *node.result)) {
+    if (makes_planes(node)) result.packs_planes = only_plane_readers(graph, flow, *node.result);
+    if (node.op == Op::kJoinPartials) mark_joined_views(graph, flow, node, values);
+    if (flow.is_view(node)) {
       result.is_view = true;
       result.base = first.is_view ? first.base : node.operands[0];
       result.first_column = node.integer("begin") + (first.is_view ? first.first_column : 0);
@@ -157,69 +139,32 @@ void mark_rows_and_views(const Graph& graph, std::vector<Placement>& values) {
   }
 }
 
-/// Nodes that may run without a barrier in between, by the kind of the first: a product and what is done to its columns
-/// (fused_linear.h), or what is done to heads before attention (AttentionTask::prepare).
-enum class Group { kNone, kNorm, kColumns, kHeads };
-
-Group group_of_first(Op op) {
-  switch (op) {
-    case Op::kRmsNorm:
-    case Op::kLayerNorm: return Group::kNorm;
-    case Op::kLinear:
-    case Op::kLinearBlocks: return Group::kColumns;
-    case Op::kRope:
-    case Op::kKvAppend: return Group::kHeads;
-    default: return Group::kNone;
-  }
-}
-
-bool goes_on(Group group, Op op) {
-  if (group == Group::kNorm) return op == Op::kLinear;
-  if (group == Group::kHeads) {
-    return op == Op::kColumns || op == Op::kRope || op == Op::kKvAppend || op == Op::kAttention;
-  }
-  switch (op) {
-    case Op::kAllReduce:
-    case Op::kAllGather:
-    case Op::kAdd:
-    case Op::kScale:
-    case Op::kSoftCap:
-    case Op::kActivation:
-    case Op::kGatedActivation:
-    case Op::kColumns: return group == Group::kColumns;
-    default: return false;
-  }
-}
-
-/// By node: the last one that may run before every worker is done with this one.
-std::vector<int64_t> stage_ends(const Graph& graph) {
-  std::vector<int64_t> ends(graph.nodes.size());
-  for (size_t begin = 0, end = 0; begin < ends.size(); begin = end) {
-    Group group = group_of_first(graph.nodes[begin].op);
-    for (end = begin + 1; end < ends.size() && goes_on(group, graph.nodes[end].op); ++end) {
-      if (group == Group::kNorm) group = Group::kColumns;  // the product that makes its rows itself
-    }
-    std::fill(ends.begin() + begin, ends.begin() + end, static_cast<int64_t>(end) - 1);
-  }
-  return ends;
-}
-
-/// The index of the last node that reads or writes each value, or runs beside one that does; views stand for their
-/// base.
-std::vector<int64_t> last_uses(const Graph& graph, const std::vector<Placement>& values) {
+/// The last node whose stage reads or writes each value; views stand for their base.
+std::vector<int64_t> last_uses(const Graph& graph, const FusionPlan& fusion, const std::vector<Placement>& values) {
   std::vector<int64_t> last(values.size(), -1);
-  const std::vector<int64_t> ends = stage_ends(graph);
   const auto use = [&](ValueId value, int64_t at) {
     const Placement& placement = values[value.value];
     int64_t& when = last[placement.is_view ? placement.base.value : value.value];
     when = std::max(when, at);
   };
   for (size_t i = 0; i < graph.nodes.size(); ++i) {
-    for (ValueId operand : graph.nodes[i].operands) use(operand, ends[i]);
-    if (graph.nodes[i].result) use(*graph.nodes[i].result, ends[i]);
+    const auto stage = static_cast<int64_t>(fusion.stage_of(i));
+    for (ValueId operand : graph.nodes[i].operands) use(operand, stage);
+    if (graph.nodes[i].result) use(*graph.nodes[i].result, stage);
   }
   for (const graph::Output& output : graph.outputs) use(output.value, kForever);
+  if (const auto slot = slot_of_rows(graph)) use(*slot, kForever);  // not only its readers ask it for padding
   return last;
+}
+
+/// Whether `value` is there before any row is computed.
+bool precedes_rows(const Graph& graph, ValueId value) {
+  if (graph.value(value).kind != ValueKind::kResult) return true;
+  for (const Node& node : graph.nodes) {
+    if (node.result == value) return true;
+    if (node.result && is_float(graph.value(*node.result).type.dtype)) return false;
+  }
+  return false;
 }
 
 }  // namespace
@@ -235,14 +180,14 @@ std::optional<ValueId> slot_of_rows(const Graph& graph) {
     if (slot && *slot != found) return std::nullopt;
     slot = found;
   }
-  return slot;
+  return slot && precedes_rows(graph, *slot) ? slot : std::nullopt;
 }
 
-BufferPlan plan_buffers(const Graph& graph) {
+BufferPlan plan_buffers(const Graph& graph, const FusionPlan& fusion) {
   BufferPlan plan;
   plan.values.resize(graph.values.size());
-  mark_rows_and_views(graph, plan.values);
-  const std::vector<int64_t> last = last_uses(graph, plan.values);
+  mark_rows_and_views(graph, Dataflow(graph), plan.values);
+  const std::vector<int64_t> last = last_uses(graph, fusion, plan.values);
   Space space;
   const auto place = [&](ValueId value) {
     if (plan.values[value.value].is_view) value = plan.values[value.value].base;
@@ -258,7 +203,11 @@ BufferPlan plan_buffers(const Graph& graph) {
     if (kind == ValueKind::kInput || kind == ValueKind::kConstant) place(ValueId(static_cast<int32_t>(i)));
   }
   for (size_t i = 0; i < graph.nodes.size(); ++i) {
+    if (fusion.stage_of(i) != i) continue;
     if (graph.nodes[i].result) place(*graph.nodes[i].result);
+    for (size_t part : fusion.parts_of(i)) {
+      if (graph.nodes[part].result) place(*graph.nodes[part].result);
+    }
     for (size_t v = 0; v < plan.values.size(); ++v) {
       const bool is_result = graph.values[v].kind == ValueKind::kResult && plan.values[v].is_workspace;
       if (!is_result || last[v] != static_cast<int64_t>(i)) continue;

@@ -5,8 +5,10 @@
 //                                       one all_reduce reads both
 #pragma once
 
+#include <optional>
 #include <vector>
 
+#include "runtime/backends/cpu/fusion_plan.h"
 #include "runtime/graph/graph.h"
 
 namespace lockstep::cpu {
@@ -26,9 +28,11 @@ struct BufferPlan {
   int64_t bytes = 0;
 };
 
-BufferPlan plan_buffers(const graph::Graph& graph);
+/// Values live as long as a stage uses them, whether by its own node or by those that are fused with it.
+BufferPlan plan_buffers(const graph::Graph& graph, const FusionPlan& fusion);
 
-/// The value that says which rows of a step are padding: the slot operand that all cache operations share.
+/// The value that says which rows of a step are padding: the slot operand that all cache operations share, if it is
+/// known before any row is computed.
 std::optional<graph::ValueId> slot_of_rows(const graph::Graph& graph);
 
 }  // namespace lockstep::cpu

@@ -20,6 +20,8 @@ Compiler::Compiler(const graph::Graph& graph, Store& store, const Kernels& kerne
       workers_(workers),
       communicator_(communicator),
       program_(program),
+      fusion_(plan_fusion(graph)),
+      buffers_(plan_buffers(graph, fusion_)),
       slot_of_rows_(slot_of_rows(graph)) {}
 
 Result<void> Compiler::compile() {
@@ -28,12 +30,10 @@ Result<void> Compiler::compile() {
   LOCKSTEP_TRY_VOID(place_values());
   bind_inputs_and_outputs();
   if (slot_of_rows_ && graph_.value(*slot_of_rows_).kind != ValueKind::kResult) bound_rows_by(*slot_of_rows_);
-  found_.resize(graph_.nodes.size());
   for (const Node& node : graph_.nodes) {
     LOCKSTEP_TRY_VOID(lower(node));
     if (node.result && slot_of_rows_ == node.result) bound_rows_by(*node.result);
   }
-  check_plan();
   tell_what_comes();
   return map_scratch();
 }
@@ -46,16 +46,6 @@ void Compiler::tell_what_comes() {
     const auto next =
         std::find_if(stages.begin() + i + 1, stages.begin() + end, [](const Stage& p) { return !!p.reads; });
     if (next != stages.begin() + end) stages[i].next_reads = next->reads;
-  }
-}
-
-void Compiler::check_plan() const {
-  const FusionPlan plan = plan_fusion(graph_);
-  for (size_t i = 0; i < found_.size(); ++i) {
-    const Fused found = found_[i], planned = plan.nodes[i];
-    const bool agrees = found == planned || found.as == Fused::As::kStage;
-    LOCKSTEP_CHECK(agrees, graph_.name, i, static_cast<int>(found.as), found.of, static_cast<int>(planned.as),
-                   planned.of);
   }
 }
 
@@ -73,12 +63,12 @@ Result<void> Compiler::check_communicator() const {
 }
 
 Result<void> Compiler::map_workspace() {
-  plan_ = plan_buffers(graph_);
-  LOCKSTEP_TRY(program_.workspace, Mapping::create(plan_.bytes, Pages::kHuge, "the workspace"));
+  LOCKSTEP_TRY(program_.workspace, Mapping::create(buffers_.bytes, Pages::kHuge, "the workspace"));
   for (size_t i = 0; i < graph_.values.size(); ++i) {
     const std::vector<float>& contents = graph_.values[i].constant;
     if (contents.empty()) continue;
-    std::memcpy(program_.workspace.data() + plan_.values[i].offset, contents.data(), contents.size() * sizeof(float));
+    std::memcpy(program_.workspace.data() + buffers_.values[i].offset, contents.data(),
+                contents.size() * sizeof(float));
   }
   return ok();
 }
@@ -97,7 +87,7 @@ Result<void> Compiler::map_scratch() {
 
 Result<Tensor> Compiler::place(ValueId id) const {
   const Value& value = graph_.value(id);
-  const Placement& placement = plan_.values[id.value];
+  const Placement& placement = buffers_.values[id.value];
   const std::vector<int64_t>& dims = value.type.shape.dims();
   Tensor tensor;
   tensor.dtype = value.type.dtype;
@@ -131,7 +121,7 @@ Result<void> Compiler::place_values() {
   tensors_.resize(graph_.values.size());
   for (const bool places_views : {false, true}) {  // a view's base is no view, but may come after it
     for (size_t i = 0; i < graph_.values.size(); ++i) {
-      if (plan_.values[i].is_view != places_views) continue;
+      if (buffers_.values[i].is_view != places_views) continue;
       LOCKSTEP_TRY(tensors_[i], place(ValueId(static_cast<int32_t>(i))));
     }
   }
@@ -145,7 +135,14 @@ void Compiler::bind_inputs_and_outputs() {
   for (const graph::Output& output : graph_.outputs) program_.outputs.emplace(output.name, tensor(output.value));
 }
 
+const CacheLayout& Compiler::cache_of(const Node& node, size_t operand) const {
+  const CacheLayout* cache = store_.cache(graph_.value(node.operands[operand]).name);
+  LOCKSTEP_CHECK(cache != nullptr, graph_.value(node.operands[operand]).name);
+  return *cache;
+}
+
 Result<void> Compiler::lower(const Node& node) {
+  if (fusion_.stage_of(index_of(node)) != index_of(node)) return ok();  // lowered with the node of that stage
   switch (node.op) {
     case Op::kEmbedding: return lower_embedding(node);
     case Op::kLinear: return lower_linear(node);
@@ -153,18 +150,18 @@ Result<void> Compiler::lower(const Node& node) {
     case Op::kAllReduce: lower_all_reduce(node); break;
     case Op::kAllGather: lower_all_gather(node); break;
     case Op::kLookup: lower_lookup(node); break;
-    case Op::kAdd: lower_add(node); break;
+    case Op::kAdd:
+    case Op::kScale:
+    case Op::kSoftCap:
+    case Op::kActivation:
+    case Op::kGatedActivation: lower_columnwise(node); break;
     case Op::kJoinPartials: lower_join_partials(node); break;
-    case Op::kScale: lower_scale(node); break;
-    case Op::kSoftCap: lower_soft_cap(node); break;
-    case Op::kRmsNorm: lower_rms_norm(node); break;
-    case Op::kLayerNorm: lower_layer_norm(node); break;
+    case Op::kRmsNorm:
+    case Op::kLayerNorm: lower_norm(node); break;
     case Op::kRope: lower_rope(node); break;
     case Op::kClampPositions: lower_clamp_positions(node); break;
-    case Op::kKvAppend: return lower_kv_append(node);
-    case Op::kAttention: return lower_attention(node);
-    case Op::kActivation: lower_activation(node); break;
-    case Op::kGatedActivation: lower_gated_activation(node); break;
+    case Op::kKvAppend: lower_kv_append(node); break;
+    case Op::kAttention: lower_attention(node); break;
     case Op::kMoeRoute: lower_moe_route(node); break;
     case Op::kMoeExperts: return lower_moe_experts(node);
     case Op::kColumns: lower_columns(node); break;

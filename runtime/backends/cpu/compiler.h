@@ -1,4 +1,4 @@
-// From a graph to a program: gives every value its address, then turns each node into stages, in order.
+// From a graph to a program: addresses of all values, then the stages of each node, in order.
 #pragma once
 
 #include <map>
@@ -11,6 +11,7 @@
 #include "runtime/backends/cpu/fusion_plan.h"
 #include "runtime/backends/cpu/program.h"
 #include "runtime/backends/cpu/store.h"
+#include "runtime/device/agreement.h"
 #include "runtime/device/backend.h"
 
 namespace lockstep::cpu {
@@ -29,7 +30,8 @@ struct RowLimits {
 /// What the attributes of an activation say.
 Activation activation_of(const graph::Node& node);
 
-/// Used once. Each `lower_…` adds the stages of one node; they are spread over the lower_*.cpp files.
+/// Used once. Each `lower_…` adds the stages of one node and of the nodes that the plan fuses with it; they are spread
+/// over the lower_*.cpp files.
 class Compiler {
  public:
   /// Borrows everything; `program` is filled and must stay where it is.
@@ -40,9 +42,14 @@ class Compiler {
 
  private:
   using Node = graph::Node;
+  /// Makes the columns from `column` on of a row of the result.
+  using ColumnWork = std::function<void(int64_t row, int64_t column, int64_t count)>;
+  /// Makes a row of the result, at `dst`.
+  using RowWork = std::function<void(int64_t row, std::byte* dst)>;
+  /// Makes or appends a head of a row.
+  using HeadWork = std::function<void(int64_t row, int64_t head)>;
 
   Result<void> check_communicator() const;
-  void check_plan() const;
   Result<void> map_workspace();
   Result<void> map_scratch();
   /// Lets each stage's barrier ask for the weights of the next product.
@@ -57,14 +64,9 @@ class Compiler {
   Result<void> lower_linear_blocks(const Node& node);
   Result<void> lower_linear_int8(const Node& node);
   void lower_lookup(const Node& node);
-  void lower_add(const Node& node);
+  void lower_columnwise(const Node& node);
   void lower_join_partials(const Node& node);
-  void lower_scale(const Node& node);
-  void lower_soft_cap(const Node& node);
-  void lower_rms_norm(const Node& node);
-  void lower_layer_norm(const Node& node);
-  void lower_activation(const Node& node);
-  void lower_gated_activation(const Node& node);
+  void lower_norm(const Node& node);
   void lower_moe_route(const Node& node);
   Result<void> lower_moe_experts(const Node& node);
   void lower_columns(const Node& node);
@@ -72,12 +74,9 @@ class Compiler {
   void lower_first_rows(const Node& node);
   void lower_rope(const Node& node);
   void lower_clamp_positions(const Node& node);
-  Result<void> lower_kv_append(const Node& node);
-  Result<void> lower_attention(const Node& node);
+  void lower_kv_append(const Node& node);
+  void lower_attention(const Node& node);
   void lower_all_reduce(const Node& node);
-  /// Lets the product that has just been lowered, if it makes the roots of the sum `node`, write them where the
-  /// communicator wants them. Returns it, else null.
-  class FusedLinear* lend_place_for_roots(const Node& node, const device::TreeSum& sum);
   void lower_all_gather(const Node& node);
   void lower_rows_of_owners(const Node& node);
   void lower_agree(const Node& node);
@@ -88,46 +87,57 @@ class Compiler {
   void lower_sample(const Node& node);
   void lower_accept(const Node& node);
 
+  /// Of the nodes that work column by column.
+  ColumnWork column_work(const Node& node) const;
+  ColumnWork added(const Node& node) const;
+  ColumnWork gated(const Node& node) const;
+  /// Of norms of whole rows.
+  RowWork row_work(const Node& node) const;
+  /// Of the nodes that work head by head; adds the stages that such work depends on.
+  HeadWork head_work(const Node& node);
+  HeadWork turned_head(const Node& node);
+  HeadWork appended_head(const Node& node);
+  void lower_heads(const Tensor& rows, int64_t heads, HeadWork work);
+  /// All that is fused with an attention, by cache head; empty where nothing is.
+  HeadWork heads_before(const Node& attention);
+  /// The stages of a product and what is fused with it.
+  Result<void> add_product(const Node& node, class FusedLinear product);
+  void fuse(const Node& node, FusedLinear& product);
+  /// If `node` sums roots in place: lets the product write them where the communicator wants them and returns it. Else
+  /// null.
+  FusedLinear* lend_place_for_roots(const Node& node, const device::TreeSum& sum);
+  void gather_rows(const Node& node);
+  device::AgreedFacts agreed_facts(const Node& node) const;
+
   /// Counts the rows in use once `value`, which says so, is known.
   void bound_rows_by(graph::ValueId value);
   /// Refuses rows outside `limits`, once per step.
   void check_rows(const Node& node, graph::ValueId slot, graph::ValueId position, const RowLimits& limits);
-  struct AttentionTask attention_task(const Node& node, const CacheLayout& keys, const CacheLayout& values) const;
-  Result<void> add_linear(const Node& node, class FusedLinear product);
-  /// Does `work` on the columns that a worker takes of each row of `dst`: after the product that made `x`, if that was
-  /// the last stage, else in a stage of its own.
-  using ColumnWork = std::function<void(int64_t row, int64_t column, int64_t count)>;
-  void add_columnwise(const Node& node, graph::ValueId x, ColumnWork work, Fused::As as = Fused::As::kColumnsOf);
-  /// The node after `node`, if it alone reads the result; else null.
-  const Node* only_reader_next(const Node& node) const;
-  /// Whether the product after this norm makes the rows itself; then nothing else is to be done.
-  bool leaves_norm_to_product(const Node& node, std::function<void(int64_t, std::byte*)> make_row);
-  /// What is done to a cache head of a row. With one row per slot it is left to the attention that follows, whose
-  /// workers do it for the heads that they then attend to.
-  using HeadWork = std::function<void(int64_t row, int64_t head)>;
-  /// That attention, if nothing but such work stands between `node` and it; else null.
-  const Node* attention_of_heads(const Node& node) const;
-  /// The slots of the token rows that `node` reads, if they are known by then.
-  const int32_t* slot_before(const Node& node) const;
+  struct AttentionTask attention_task(const Node& node) const;
+  /// The slots of the token rows that `node` reads, if they are known.
+  const int32_t* slot_of(const Node& node) const;
   /// An operand that has to be packed is no weight.
   Error not_a_weight(const Node& node, size_t operand) const;
   /// Cosines, then sines, of each row of a rope node; made once per step for nodes that share them.
   const float* rope_table(const Node& node);
 
-  /// A stage of worker 0 that ends with a collective.
-  void add_collective(std::function<Result<void>()> work) {
+  /// A stage of worker 0 that ends with the collective of `node`.
+  void add_collective(const Node& node, std::function<Result<void>()> work) {
+    collectives_.emplace(index_of(node), program_.stages.size());
     add_alone(std::move(work));
-    last_collective_ = program_.stages.size() - 1;
   }
-  void add_shared(std::function<void(Part)> work) { add({.shared = std::move(work)}); }
-  void add_alone(std::function<Result<void>()> work) { add({.alone = std::move(work)}); }
-  void add(Stage stage) {
-    program_.stages.push_back(std::move(stage));
-    open_linear_ = nullptr;
-  }
+  void add_shared(std::function<void(Part)> work) { program_.stages.push_back({.shared = std::move(work)}); }
+  void add_alone(std::function<Result<void>()> work) { program_.stages.push_back({.alone = std::move(work)}); }
+
+  size_t index_of(const Node& node) const { return static_cast<size_t>(&node - graph_.nodes.data()); }
+  const Fused& fused(const Node& node) const { return fusion_.nodes[index_of(node)]; }
+  const CacheLayout& cache_of(const Node& node, size_t operand) const;
   const Tensor& tensor(graph::ValueId id) const { return tensors_[id.value]; }
   const Tensor& operand(const Node& node, size_t i) const { return tensor(node.operands.at(i)); }
   const Tensor& result(const Node& node) const { return tensor(*node.result); }
+  std::span<const int32_t> integers(const Node& node, size_t i, int64_t count) const {
+    return {operand(node, i).as<int32_t>(), static_cast<size_t>(count)};
+  }
 
   const graph::Graph& graph_;
   Store& store_;
@@ -135,23 +145,15 @@ class Compiler {
   int workers_;
   device::Communicator* communicator_;
   Program& program_;
-  BufferPlan plan_;
+  const FusionPlan fusion_;
+  const BufferPlan buffers_;
   std::vector<Tensor> tensors_;  // by ValueId; caches and packed-only weights have no data
-  std::optional<graph::ValueId> slot_of_rows_;
+  const std::optional<graph::ValueId> slot_of_rows_;
   using RopeKey = std::tuple<std::vector<graph::ValueId>, double, bool>;  // operands but x, scale, turns neighbours
   std::map<RopeKey, const float*> rope_tables_;
   std::set<std::tuple<graph::ValueId, graph::ValueId, RowLimits>> checked_rows_;  // slot, position
-  class FusedLinear* open_linear_ = nullptr;           // of the last stage, which still takes work on its columns
-  graph::ValueId open_result_{0};                      // what that stage makes
-  std::optional<size_t> last_collective_;              // the stage
-  std::function<void(int64_t, std::byte*)> make_row_;  // the norm before the next product
-  std::vector<HeadWork> head_work_;                    // before the next attention
-  size_t open_node_ = 0;                               // that made open_linear_
-  std::vector<Fused> found_;                           // by node: what was decided on the way
-  void note(const Node& node, Fused::As as, size_t of) {
-    found_[static_cast<size_t>(&node - graph_.nodes.data())] = {as, static_cast<int32_t>(of)};
-  }
-  size_t index_of(const Node& node) const { return static_cast<size_t>(&node - graph_.nodes.data()); }
+  std::map<size_t, FusedLinear*> products_;                                       // by node
+  std::map<size_t, size_t> collectives_;                                          // by node: the stage
 };
 
 }  // namespace lockstep::cpu

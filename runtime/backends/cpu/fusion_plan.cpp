@@ -14,7 +14,6 @@ using graph::Graph;
 using graph::Node;
 using graph::Op;
 using graph::ValueId;
-using graph::ValueKind;
 using As = Fused::As;
 
 bool is_product(Op op) { return op == Op::kLinear || op == Op::kLinearBlocks; }
@@ -55,12 +54,8 @@ class Planner {
     const std::optional<size_t> reader = flow_.only_reader(*node.result);
     if (!reader || type_of(*node.result).shape[0] > kRowsMadeTwice) return std::nullopt;
     const Node& product = graph_.nodes[*reader];
-    if (product.op != Op::kLinear || product.operands[0] != *node.result) return std::nullopt;
-    // Weights of other types lay their rows out themselves.
-    const bool is_alike = type_of(product.operands[1]).dtype == type_of(*node.result).dtype;
-    if (!is_alike && !product.has("int8")) return std::nullopt;
-    if (!stays(node.operands, index, *reader)) return std::nullopt;
-    return fused(As::kRowsOf, *reader);
+    const bool is_x = product.op == Op::kLinear && product.operands[0] == *node.result;
+    return is_x ? std::optional(part(As::kRowsOf, *reader)) : std::nullopt;
   }
 
   /// Gate and up side by side, if nothing else reads them. Halves are whole strips.
@@ -70,7 +65,7 @@ class Planner {
     const std::optional<size_t> product = flow_.maker(node.operands[0]);
     if (!product || !is_product(graph_.nodes[*product].op)) return std::nullopt;
     if (!flow_.only_reader(node.operands[0]) || type_of(*node.result).shape[1] % kStrip != 0) return std::nullopt;
-    return fused(As::kHalvesOf, *product);
+    return part(As::kHalvesOf, *product);
   }
 
   /// Column by column, of what the stage of a product makes; other operands are complete before that product.
@@ -81,11 +76,11 @@ class Planner {
     for (ValueId operand : node.operands) {
       if (const auto made_with = product_of(operand)) product = std::max(product.value_or(0), *made_with);
     }
-    if (!product || !stays(node.operands, *product, index)) return std::nullopt;
+    if (!product) return std::nullopt;
     const bool has_all = std::ranges::all_of(node.operands, [&](ValueId operand) {
       return product_of(operand) == product || is_complete_before(operand, *product);
     });
-    return has_all ? std::optional(fused(As::kColumnsOf, *product)) : std::nullopt;
+    return has_all ? std::optional(part(As::kColumnsOf, *product)) : std::nullopt;
   }
 
   /// The sum of a product's roots, if the communicator can be asked for their place after the collective before.
@@ -99,7 +94,7 @@ class Planner {
     const auto is_collective = [](const Node& n) { return graph::is_collective(n.op); };
     if (std::none_of(begin, at(*product), is_collective)) return std::nullopt;
     if (std::any_of(at(*product), at(index), is_collective)) return std::nullopt;
-    return fused(As::kRootsInPlaceOf, *product);
+    return part(As::kRootsInPlaceOf, *product);
   }
 
   /// Rows that are appended to a cache which an attention is the next to touch.
@@ -111,8 +106,7 @@ class Planner {
     if (next == touching.end()) return std::nullopt;
     const Node& attention = graph_.nodes[*next];
     if (!prepares_heads(attention) || attention.operands[3] != node.operands[2]) return std::nullopt;
-    const std::vector<ValueId> read = {node.operands[0], node.operands[2], node.operands[3]};
-    return stays(read, index, *next) ? std::optional(fused(As::kCacheHeadsOf, *next)) : std::nullopt;
+    return may_wait(index, *next) ? std::optional(part(As::kCacheHeadsOf, *next)) : std::nullopt;
   }
 
   /// Heads that an attention reads, or that are appended with it. Whatever else reads them comes after it.
@@ -128,13 +122,12 @@ class Planner {
     const bool are_late = std::ranges::all_of(flow_.readers(*node.result), [&](size_t reader) {
       return lead_of(*node.result, reader) == first || static_cast<int64_t>(plan_.stage_of(reader)) > first->of;
     });
-    const bool is_unchanged = stays({node.operands[0]}, index, static_cast<size_t>(first->of));
-    return are_late && is_unchanged ? first : std::nullopt;
+    return are_late && may_wait(index, static_cast<size_t>(first->of)) ? first : std::nullopt;
   }
 
   // ---- what the rules ask ------------------------------------------------------------------------------------------
 
-  static Fused fused(As as, size_t of) { return {as, static_cast<int32_t>(of)}; }
+  static Fused part(As as, size_t of) { return {as, static_cast<int32_t>(of)}; }
 
   const TensorType& type_of(ValueId value) const { return graph_.value(value).type; }
 
@@ -170,9 +163,10 @@ class Planner {
     return !maker || plan_.stage_of(*maker) < node;
   }
 
-  /// Whether no node between two updates what is read.
-  bool stays(const std::vector<ValueId>& read, size_t from, size_t to) const {
-    for (size_t i = from + 1; i < to; ++i) {
+  /// Whether no node up to `other` updates what `node` reads.
+  bool may_wait(size_t node, size_t other) const {
+    const std::vector<ValueId>& read = graph_.nodes[node].operands;
+    for (size_t i = node + 1; i < other; ++i) {
       for (size_t updated : graph::updated_operands(graph_.nodes[i].op)) {
         if (std::ranges::count(read, graph_.nodes[i].operands[updated]) > 0) return false;
       }
@@ -194,7 +188,7 @@ class Planner {
   /// With which heads `reader` wants `value` made.
   std::optional<Fused> lead_of(ValueId value, size_t reader) const {
     const Node& node = graph_.nodes[reader];
-    if (prepares_heads(node) && node.operands[0] == value) return fused(As::kQueryHeadsOf, reader);
+    if (prepares_heads(node) && node.operands[0] == value) return part(As::kQueryHeadsOf, reader);
     const bool is_fused = plan_.nodes[reader].as == As::kQueryHeadsOf || plan_.nodes[reader].as == As::kCacheHeadsOf;
     return is_fused && node.operands[0] == value ? std::optional(plan_.nodes[reader]) : std::nullopt;
   }

@@ -7,9 +7,8 @@
 //   rope, kv_append ──heads──► attention                             heads: those that the worker attends to
 //   linear_blocks ──roots──► all_reduce                              roots: written where the communicator reads them
 //
-// A fused node runs when the other node does, earlier or later than its own place in the graph. The rules ask of the
-// graph's data flow whether its operands are complete and unchanged at that time; the order of the nodes decides
-// nothing else.
+// A fused node runs when the other node does, earlier or later than its own place in the graph. The rules ask whether
+// its operands are complete by then, and nothing else of the order of the nodes.
 #pragma once
 
 #include <cstdint>

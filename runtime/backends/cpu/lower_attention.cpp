@@ -1,10 +1,8 @@
-// Stages of the operations that know positions: rope, the KV cache and attention.
+// Stages of attention, and the checks of the rows that it and the caches take.
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <cmath>
 #include <limits>
-#include <utility>
 
 #include "runtime/backends/cpu/attention.h"
 #include "runtime/backends/cpu/compiler.h"
@@ -15,47 +13,9 @@ using graph::ValueId;
 
 namespace {
 
-bool turns_neighbours(const graph::Node& node) { return node.has("pairs") && node.text("pairs") == "neighbours"; }
-
 int64_t integer_or(const graph::Node& node, std::string_view name, int64_t fallback) {
   return node.has(name) ? node.integer(name) : fallback;
 }
-
-/// The cosines and sines of a rope node, made row by row.
-struct RopeTable {
-  Tensor position;          // i32 [rows]
-  Tensor frequencies;       // f32 [rotated / 2]
-  Tensor long_frequencies;  // the same, for slots where `is_long`; no data: none
-  Tensor is_long;           // i32 [slots]
-  const int32_t* slot;      // [rows]
-  float scale;
-  bool neighbours;  // the layout that Kernels::rope_neighbours reads, else that of rope_halves
-
-  int64_t columns() const { return frequencies.columns * (neighbours ? 4 : 2); }
-
-  bool turns_long(int64_t row) const {
-    if (long_frequencies.data == nullptr || slot[row] < 0 || slot[row] >= is_long.columns) return false;
-    return is_long.as<int32_t>()[slot[row]] != 0;
-  }
-
-  void fill_row(int64_t row, float* dst) const {
-    const float* frequency = (turns_long(row) ? long_frequencies : frequencies).as<float>();
-    const auto at = static_cast<float>(position.as<int32_t>()[row]);
-    float* sines = dst + columns() / 2;
-    for (int64_t i = 0; i < frequencies.columns; ++i) {
-      const float angle = at * frequency[i];
-      const float cosine = std::cos(angle) * scale, sine = std::sin(angle) * scale;
-      if (neighbours) {
-        dst[2 * i] = dst[2 * i + 1] = cosine;
-        sines[2 * i] = -sine;
-        sines[2 * i + 1] = sine;
-      } else {
-        dst[i] = cosine;
-        sines[i] = sine;
-      }
-    }
-  }
-};
 
 /// A ring holds what a window needs as long as the rows of a step leave room for it; other caches hold every position.
 RowLimits limits_of(const AttentionRule& rule, const CacheLayout& cache) {
@@ -84,92 +44,6 @@ Error window_lost(int64_t slot, Range step, const RowLimits& limits) {
 }
 
 }  // namespace
-
-const float* Compiler::rope_table(const Node& node) {
-  const RopeKey key{{node.operands.begin() + 1, node.operands.end()}, node.number("scale"), turns_neighbours(node)};
-  if (const auto found = rope_tables_.find(key); found != rope_tables_.end()) return found->second;
-  const bool has_long = node.operands.size() > 3;
-  const RopeTable table{.position = operand(node, 1),
-                        .frequencies = operand(node, 2),
-                        .long_frequencies = has_long ? operand(node, 3) : Tensor{},
-                        .is_long = has_long ? operand(node, 4) : Tensor{},
-                        .slot = has_long ? operand(node, 5).as<int32_t>() : nullptr,
-                        .scale = static_cast<float>(node.number("scale")),
-                        .neighbours = turns_neighbours(node)};
-  const Tensor like = result(node);
-  float* memory = program_.tables.emplace_back(static_cast<size_t>(like.rows * table.columns())).data();
-  add_shared([=](Part part) {
-    const Share share = share_of(like.used_rows(), part);
-    for (int64_t row = share.begin; row < share.end; ++row) table.fill_row(row, memory + row * table.columns());
-  });
-  rope_tables_.emplace(key, memory);
-  return memory;
-}
-
-void Compiler::lower_rope(const Node& node) {
-  const int64_t heads = node.integer("heads");
-  const int64_t rotated = 2 * operand(node, 2).columns;
-  const bool neighbours = turns_neighbours(node);
-  const int64_t sines_at = neighbours ? rotated : rotated / 2;
-  const RopeFunction turn = neighbours ? kernels_.rope_neighbours : kernels_.rope_halves;
-  const float* table = rope_table(node);
-  const HeadWork turn_head = [=, x = operand(node, 0), dst = result(node)](int64_t row, int64_t head) {
-    const int64_t head_dim = dst.columns / heads;
-    const int64_t column = head * head_dim;
-    const float* cosines = table + row * 2 * sines_at;
-    turn(x.const_row(row, column), cosines, cosines + sines_at, dst.row(row, column), rotated, head_dim);
-  };
-  if (const Node* attention = attention_of_heads(node)) {
-    if (*node.result != attention->operands[0]) {
-      note(node, Fused::As::kCacheHeadsOf, index_of(*attention));
-      head_work_.push_back(turn_head);
-      return;
-    }
-    note(node, Fused::As::kQueryHeadsOf, index_of(*attention));
-    head_work_.push_back([turn_head, head_map = attention->integers("head_map")](int64_t row, int64_t cache_head) {
-      for (size_t head = 0; head < head_map.size(); ++head) {
-        if (head_map[head] == cache_head) turn_head(row, static_cast<int64_t>(head));
-      }
-    });
-    return;
-  }
-  add_shared([turn_head, heads, dst = result(node)](Part part) {
-    const Share share = share_of(dst.used_rows() * heads, part);
-    for (int64_t i = share.begin; i < share.end; ++i) turn_head(i / heads, i % heads);
-  });
-}
-
-namespace {
-
-/// Whether row t is slot t, of the first slots only.
-bool runs_first_slots(const graph::Graph& graph) {
-  return std::ranges::any_of(graph.nodes, [](const graph::Node& node) { return node.op == graph::Op::kFirstRows; });
-}
-
-}  // namespace
-
-const graph::Node* Compiler::attention_of_heads(const Node& node) const {
-  const Node* const end = graph_.nodes.data() + graph_.nodes.size();
-  const Node* attention = &node;
-  while (attention != end && attention->op != graph::Op::kAttention) ++attention;
-  const bool has_row_per_slot = graph_.rows == graph_.slots || runs_first_slots(graph_);
-  if (attention == end || attention->text("kernel") != "decode" || !has_row_per_slot) return nullptr;
-  const auto appends = [&](const Node& n, size_t cache) {
-    return n.op == graph::Op::kKvAppend && n.operands[1] == attention->operands[cache];
-  };
-  const auto is_key = [&](ValueId value) {
-    return std::any_of(&node, attention, [&](const Node& n) { return appends(n, 1) && n.operands[0] == value; });
-  };
-  const CacheLayout* keys = store_.cache(graph_.value(attention->operands[1]).name);
-  const auto belongs = [&](const Node& n) {
-    if (n.op == graph::Op::kColumns) return plan_.values[n.result->value].is_view;
-    if (n.op != graph::Op::kRope) return appends(n, 1) || appends(n, 2);
-    if (*n.result == attention->operands[0])
-      return n.integer("heads") == int64_t(attention->integers("head_map").size());
-    return is_key(*n.result) && keys != nullptr && n.integer("heads") == keys->heads;
-  };
-  return std::all_of(&node, attention, belongs) ? attention : nullptr;
-}
 
 void Compiler::lower_clamp_positions(const Node& node) {
   add_alone([from = operand(node, 0).as<int32_t>(), dst = result(node).as<int32_t>(), rows = graph_.rows,
@@ -202,30 +76,8 @@ void Compiler::check_rows(const Node& node, ValueId slot, ValueId position, cons
   });
 }
 
-Result<void> Compiler::lower_kv_append(const Node& node) {
-  const CacheLayout* cache = store_.cache(graph_.value(node.operands[1]).name);
-  LOCKSTEP_CHECK(cache != nullptr, graph_.value(node.operands[1]).name);
-  RowLimits limits{.slots = cache->slots, .positions = cache->capacity};
-  if (cache->is_ring) limits.positions = std::numeric_limits<int32_t>::max();
-  check_rows(node, node.operands[2], node.operands[3], limits);
-  const HeadWork write_head = [layout = *cache, rows = operand(node, 0), slot = operand(node, 2).as<int32_t>(),
-                               position = operand(node, 3).as<int32_t>()](int64_t row, int64_t head) {
-    if (slot[row] >= 0) layout.write(slot[row], position[row], head, head + 1, rows.at(row));
-  };
-  if (const Node* attention = attention_of_heads(node)) {
-    note(node, Fused::As::kCacheHeadsOf, index_of(*attention));
-    head_work_.push_back(write_head);
-    return ok();
-  }
-  add_shared([write_head, rows = operand(node, 0), heads = cache->heads](Part part) {
-    const Share share = share_of(rows.used_rows() * heads, part);
-    for (int64_t i = share.begin; i < share.end; ++i) write_head(i / heads, i % heads);
-  });
-  return ok();
-}
-
-AttentionTask Compiler::attention_task(const Node& node, const CacheLayout& keys, const CacheLayout& values) const {
-  AttentionTask task = AttentionTask::make(kernels_, keys, values, node.integers("head_map"));
+AttentionTask Compiler::attention_task(const Node& node) const {
+  AttentionTask task = AttentionTask::make(kernels_, cache_of(node, 1), cache_of(node, 2), node.integers("head_map"));
   if (node.text("kernel") == "prefill") {
     task.block_for_prefill(graph_.rows);
   } else {
@@ -245,23 +97,15 @@ AttentionTask Compiler::attention_task(const Node& node, const CacheLayout& keys
   return task;
 }
 
-Result<void> Compiler::lower_attention(const Node& node) {
-  const CacheLayout* keys = store_.cache(graph_.value(node.operands[1]).name);
-  const CacheLayout* values = store_.cache(graph_.value(node.operands[2]).name);
-  LOCKSTEP_CHECK(keys != nullptr && values != nullptr, graph_.value(node.operands[1]).name);
-  AttentionTask task = attention_task(node, *keys, *values);
-  for (const CacheLayout* cache : {keys, values}) {
-    check_rows(node, node.operands[3], node.operands[4], limits_of(task.rule, *cache));
+void Compiler::lower_attention(const Node& node) {
+  AttentionTask task = attention_task(node);
+  for (size_t cache : {1, 2}) {
+    check_rows(node, node.operands[3], node.operands[4], limits_of(task.rule, cache_of(node, cache)));
   }
-  if (!head_work_.empty()) {
-    task.prepare = [work = std::exchange(head_work_, {})](int64_t row, int64_t head) {
-      for (const HeadWork& one : work) one(row, head);
-    };
-  }
+  task.prepare = heads_before(node);
   Scratch* scratch = &program_.scratch;
   scratch->need_private(task.private_bytes());
   add_shared([task = std::move(task), scratch](Part part) { task.run(scratch->private_of(part), part); });
-  return ok();
 }
 
 }  // namespace lockstep::cpu

@@ -94,11 +94,14 @@ int64_t rows_to_send(const Tensor& partial) {
 }  // namespace
 
 FusedLinear* Compiler::lend_place_for_roots(const Node& node, const device::TreeSum& sum) {
-  const bool is_of_product = open_linear_ != nullptr && open_result_ == node.operands[0];
-  if (!is_of_product || !last_collective_ || only_reader_next(*(&node - 1)) != &node) return nullptr;
+  if (fused(node).as != Fused::As::kRootsInPlaceOf) return nullptr;
+  const auto product_index = static_cast<size_t>(fused(node).of);
+  FusedLinear* product = products_.at(product_index);
   // Asked for after the collective before, when the product has not begun: all workers meet in between.
-  std::function<Result<void>()>& before = program_.stages[*last_collective_].alone;
-  before = [collective = std::move(before), product = open_linear_, partial = operand(node, 0), sum,
+  const auto next = collectives_.lower_bound(product_index);
+  LOCKSTEP_CHECK(next != collectives_.begin(), product_index);
+  std::function<Result<void>()>& before = program_.stages[std::prev(next)->second].alone;
+  before = [collective = std::move(before), product, partial = operand(node, 0), sum,
             communicator = communicator_]() -> Result<void> {
     LOCKSTEP_TRY_VOID(collective());
     const auto elements = static_cast<size_t>(rows_to_send(partial) * partial.columns);
@@ -106,33 +109,19 @@ FusedLinear* Compiler::lend_place_for_roots(const Node& node, const device::Tree
     product->result().data = place.empty() ? partial.data : reinterpret_cast<std::byte*>(place.data());
     return ok();
   };
-  note(node, Fused::As::kRootsInPlaceOf, open_node_);
-  return open_linear_;
+  return product;
 }
 
 void Compiler::lower_all_reduce(const Node& node) {
+  if (graph_.ranks == 1) return lower_columnwise(node);
   const Tensor partial = operand(node, 0);
   const Tensor dst = result(node);
-  if (graph_.ranks == 1) {
-    LOCKSTEP_CHECK(partial.planes == 1, partial.planes);  // one rank holds the whole tree: one root
-    if (open_linear_ != nullptr && open_result_ == node.operands[0]) {
-      add_columnwise(node, open_result_,
-                     [partial, dst, convert = kernels_.convert](int64_t row, int64_t column, int64_t count) {
-                       convert(partial.const_row(row, column), dst.row(row, column), count);
-                     });
-      open_result_ = *node.result;
-      return;
-    }
-    add_shared(
-        [partial, dst, kernels = &kernels_](Part part) { round_rows(*kernels, partial.as<float>(), dst, part); });
-    return;
-  }
   const bool is_float = dst.dtype == DType::kFloat32;
   Scratch* scratch = &program_.scratch;
   if (!is_float) scratch->need_shared(dst.rows * dst.columns * static_cast<int64_t>(sizeof(float)));
   device::TreeSum sum{BlockSplit{node.integers("blocks")}};
   FusedLinear* product = lend_place_for_roots(node, sum);
-  add_collective([=, sum = std::move(sum), communicator = communicator_]() -> Result<void> {
+  add_collective(node, [=, sum = std::move(sum), communicator = communicator_]() -> Result<void> {
     const auto elements = static_cast<size_t>(rows_to_send(partial) * partial.columns);
     const float* roots = product == nullptr ? partial.as<float>() : product->result().as<float>();
     float* to = is_float ? dst.as<float>() : reinterpret_cast<float*>(scratch->shared_memory);
@@ -146,46 +135,39 @@ void Compiler::lower_all_reduce(const Node& node) {
 }
 
 void Compiler::lower_all_gather(const Node& node) {
-  const Tensor x = operand(node, 0);
-  const Tensor dst = result(node);
+  if (graph_.ranks == 1) return lower_columnwise(node);
+  const Tensor x = operand(node, 0), dst = result(node);
+  if (dst.rows != 1) return gather_rows(node);
+  std::vector<int64_t> counts = node.integers("parts");  // the ranks' parts of a row follow each other
+  for (int64_t& count : counts) count *= x.element_size();
+  const auto row_of = [](const Tensor& t) {
+    return std::span(t.data, static_cast<size_t>(t.columns * t.element_size()));
+  };
+  add_collective(node,
+                 [own = row_of(x), all = row_of(dst), counts = std::move(counts), communicator = communicator_]() {
+                   return communicator->all_gather(own, counts, all, device::Stream::host());
+                 });
+}
+
+void Compiler::gather_rows(const Node& node) {
+  const Tensor x = operand(node, 0), dst = result(node);
   const std::vector<int64_t> parts = node.integers("parts");
-  if (graph_.ranks == 1 && x.planes == 1) {
-    add_columnwise(node, node.operands[0], [x, dst](int64_t row, int64_t column, int64_t count) {
-      std::memcpy(dst.at(row, column), x.at(row, column), static_cast<size_t>(count * dst.element_size()));
-    });
-    open_linear_ = nullptr;
-    return;
-  }
-  if (dst.rows == 1 && x.planes == 1) {  // the ranks' parts of a row follow each other
-    std::vector<int64_t> counts = parts;
-    for (int64_t& count : counts) count *= x.element_size();
-    const auto row_of = [](const Tensor& t) {
-      return std::span(t.data, static_cast<size_t>(t.columns * t.element_size()));
-    };
-    add_collective([own = row_of(x), all = row_of(dst), counts = std::move(counts), communicator = communicator_]() {
-      return communicator->all_gather(own, counts, all, device::Stream::host());
-    });
-    return;
-  }
   Scratch* scratch = &program_.scratch;
   const int64_t own_bytes = x.rows * x.columns * x.element_size();
   const int64_t gathered = (own_bytes + 63) / 64 * 64;  // where the ranks' parts arrive: after our own, made dense
   scratch->need_shared(gathered + dst.rows * dst.stride);
-  if (graph_.ranks > 1) {
-    add_collective(
-        [=, counts = std::vector<int64_t>(parts.size()), communicator = communicator_]() mutable -> Result<void> {
-          const int64_t rows = dst.used_rows();
-          const int64_t row_bytes = x.columns * x.element_size();
-          for (int64_t row = 0; row < rows; ++row) {
-            std::memcpy(scratch->shared_memory + row * row_bytes, x.at(row), row_bytes);
-          }
-          for (size_t rank = 0; rank < parts.size(); ++rank) counts[rank] = rows * parts[rank] * x.element_size();
-          return communicator->all_gather({scratch->shared_memory, static_cast<size_t>(rows * row_bytes)}, counts,
-                                          {scratch->shared_memory + gathered, static_cast<size_t>(rows * dst.stride)},
-                                          device::Stream::host());
-        });
-  }
-  add_shared([=, is_alone = graph_.ranks == 1](Part part) {
+  add_collective(
+      node, [=, counts = std::vector<int64_t>(parts.size()), communicator = communicator_]() mutable -> Result<void> {
+        const int64_t rows = dst.used_rows();
+        const int64_t row_bytes = x.columns * x.element_size();
+        for (int64_t row = 0; row < rows; ++row)
+          std::memcpy(scratch->shared_memory + row * row_bytes, x.at(row), row_bytes);
+        for (size_t rank = 0; rank < parts.size(); ++rank) counts[rank] = rows * parts[rank] * x.element_size();
+        return communicator->all_gather({scratch->shared_memory, static_cast<size_t>(rows * row_bytes)}, counts,
+                                        {scratch->shared_memory + gathered, static_cast<size_t>(rows * dst.stride)},
+                                        device::Stream::host());
+      });
+  add_shared([=](Part part) {
     const int64_t rows = dst.used_rows();
     const Share share = share_of(rows, part);
     int64_t column = 0;
@@ -194,7 +176,7 @@ void Compiler::lower_all_gather(const Node& node) {
       // Rank r's part starts after rows × the columns of the ranks before it.
       const std::byte* from = scratch->shared_memory + gathered + rows * column * dst.element_size();
       for (int64_t row = share.begin; row < share.end; ++row) {
-        std::memcpy(dst.at(row, column), is_alone ? x.at(row) : from + row * bytes, bytes);
+        std::memcpy(dst.at(row, column), from + row * bytes, bytes);
       }
       column += columns;
     }
@@ -216,31 +198,32 @@ void Compiler::lower_rows_of_owners(const Node& node) {
                   .places = std::vector<int64_t>(static_cast<size_t>(graph_.rows))});
   Scratch* scratch = &program_.scratch;
   scratch->need_shared(exchange->gathered + graph_.rows * x.stride);
-  add_collective([exchange, scratch, communicator = graph_.ranks == 1 ? nullptr : communicator_]() {
+  add_collective(node, [exchange, scratch, communicator = graph_.ranks == 1 ? nullptr : communicator_]() {
     return exchange->gather(scratch->shared_memory, communicator);
   });
   add_shared([exchange, scratch](Part part) { exchange->take(scratch->shared_memory, part); });
 }
 
+device::AgreedFacts Compiler::agreed_facts(const Node& node) const {
+  using Of = graph::AgreeOperand;
+  const Tensor hidden = operand(node, Of::kHidden);
+  const auto per_slot = [&](size_t i) { return integers(node, i, graph_.slots); };
+  return {.step = integers(node, Of::kStep, 2),
+          .last_id = per_slot(Of::kLastId),
+          .length = per_slot(Of::kLength),
+          .output_index = per_slot(Of::kOutputIndex),
+          .parameter_hash = per_slot(Of::kParameterHash),
+          .hidden = hidden.data,
+          .hidden_rows = 0,
+          .hidden_stride = hidden.stride,
+          .hidden_row_bytes = hidden.columns * hidden.element_size()};
+}
+
 void Compiler::lower_agree(const Node& node) {
   const int64_t slots = graph_.slots;
   const int ranks = graph_.ranks;
-  using Of = graph::AgreeOperand;
-  const Tensor hidden = operand(node, Of::kHidden);
-  const auto ids = [&](size_t i, int64_t count) {
-    return std::span<const int32_t>(operand(node, i).as<int32_t>(), static_cast<size_t>(count));
-  };
-  const device::AgreedFacts facts{.step = ids(Of::kStep, 2),
-                                  .last_id = ids(Of::kLastId, slots),
-                                  .length = ids(Of::kLength, slots),
-                                  .output_index = ids(Of::kOutputIndex, slots),
-                                  .parameter_hash = ids(Of::kParameterHash, slots),
-                                  .hidden = hidden.data,
-                                  .hidden_rows = 0,
-                                  .hidden_stride = hidden.stride,
-                                  .hidden_row_bytes = hidden.columns * hidden.element_size()};
-  const std::span<const int32_t> stop = ids(Of::kStopRequest, slots);
-  int32_t* finished = operand(node, Of::kFinished).as<int32_t>();
+  const std::span<const int32_t> stop = integers(node, graph::AgreeOperand::kStopRequest, slots);
+  int32_t* finished = operand(node, graph::AgreeOperand::kFinished).as<int32_t>();
   if (ranks == 1) {
     add_alone([=]() -> Result<void> {
       for (int64_t slot = 0; slot < slots; ++slot) {
@@ -253,22 +236,24 @@ void Compiler::lower_agree(const Node& node) {
   const auto bytes = static_cast<size_t>(device::agreement_payload_bytes(slots));
   Scratch* scratch = &program_.scratch;
   scratch->need_shared(static_cast<int64_t>(bytes) * (ranks + 1));
-  add_collective([=, counts = std::vector<int64_t>(ranks, static_cast<int64_t>(bytes)),
+  add_collective(node,
+                 [=, facts = agreed_facts(node), hidden = operand(node, graph::AgreeOperand::kHidden),
+                  counts = std::vector<int64_t>(ranks, static_cast<int64_t>(bytes)),
                   communicator = communicator_]() -> Result<void> {
-    device::AgreedFacts now = facts;
-    now.hidden_rows = hidden.used_rows();
-    const std::span<std::byte> own(scratch->shared_memory, bytes);
-    const std::span<std::byte> all(scratch->shared_memory + bytes, bytes * static_cast<size_t>(ranks));
-    device::write_agreement_payload(device::agreement_checksum(now), stop, own);
-    LOCKSTEP_TRY_VOID(communicator->all_gather(own, counts, all, device::Stream::host()));
-    if (!device::payloads_agree(all, ranks, slots)) {
-      return device::disagreement_error("runtime/backends/cpu", now.step, all, ranks, slots);
-    }
-    for (int64_t slot = 0; slot < slots; ++slot) {
-      if (device::payload_requests_stop(all.data(), slot)) finished[slot] = 1;
-    }
-    return ok();
-  });
+                   device::AgreedFacts now = facts;
+                   now.hidden_rows = hidden.used_rows();
+                   const std::span<std::byte> own(scratch->shared_memory, bytes);
+                   const std::span<std::byte> all(scratch->shared_memory + bytes, bytes * static_cast<size_t>(ranks));
+                   device::write_agreement_payload(device::agreement_checksum(now), stop, own);
+                   LOCKSTEP_TRY_VOID(communicator->all_gather(own, counts, all, device::Stream::host()));
+                   if (!device::payloads_agree(all, ranks, slots)) {
+                     return device::disagreement_error("runtime/backends/cpu", now.step, all, ranks, slots);
+                   }
+                   for (int64_t slot = 0; slot < slots; ++slot) {
+                     if (device::payload_requests_stop(all.data(), slot)) finished[slot] = 1;
+                   }
+                   return ok();
+                 });
 }
 
 }  // namespace lockstep::cpu

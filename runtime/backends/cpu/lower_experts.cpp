@@ -31,10 +31,9 @@ void Compiler::lower_moe_route(const Node& node) {
   });
 }
 
-const int32_t* Compiler::slot_before(const Node& node) const {
+const int32_t* Compiler::slot_of(const Node& node) const {
   const bool is_of_tokens = operand(node, 0).rows_in_use != nullptr;
-  if (!is_of_tokens || !slot_of_rows_ || *slot_of_rows_ > *node.result) return nullptr;
-  return tensor(*slot_of_rows_).as<int32_t>();
+  return is_of_tokens && slot_of_rows_ ? tensor(*slot_of_rows_).as<int32_t>() : nullptr;
 }
 
 Result<void> Compiler::lower_moe_experts(const Node& node) {
@@ -54,7 +53,7 @@ Result<void> Compiler::lower_moe_experts(const Node& node) {
   const ExpertTask task(kernels_,
                         {.x = operand(node, 0),
                          .route = operand(node, 1),
-                         .slot = slot_before(node),
+                         .slot = slot_of(node),
                          .gate = weights[0],
                          .up = weights[1],
                          .down = weights[2],

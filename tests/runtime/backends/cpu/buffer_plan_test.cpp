@@ -3,12 +3,15 @@
 #include <gtest/gtest.h>
 
 #include "runtime/graph/builder.h"
+#include "runtime/graph/text.h"
 
 namespace lockstep::cpu {
 namespace {
 
 using graph::GraphBuilder;
 using graph::ValueId;
+
+BufferPlan plan_buffers(const graph::Graph& graph) { return cpu::plan_buffers(graph, plan_fusion(graph)); }
 
 TensorType rows_of(int64_t columns) { return {DType::kFloat32, {4, columns}}; }
 
@@ -42,6 +45,54 @@ TEST(BufferPlan, NeverPlacesAResultOverWhatIsStillRead) {
   };
   for (ValueId later : {other, late}) EXPECT_FALSE(overlap(kept, later));
   EXPECT_FALSE(overlap(other, late));
+}
+
+/// A step of 4 rows of 32, whose nodes are given as text, and where its values lie.
+struct Placed {
+  explicit Placed(const std::string& nodes)
+      : graph(graph::parse("graph decode tp=1 rank=0 rows=4 slots=4 {\n"
+                           "  %x = input : f32[4,32]\n"
+                           "  %n = weight n[0:32] : f32[32]\n"
+                           "  %w = weight w[0:32,0:32] : f32[32,32]\n" +
+                           nodes + "}\n")
+                  .value()),
+        plan(plan_buffers(graph)) {}
+
+  bool overlap(std::string_view a, std::string_view b) const {
+    const ValueId first = *graph.find(a), second = *graph.find(b);
+    const int64_t a_begin = plan.values[first.value].offset, b_begin = plan.values[second.value].offset;
+    return a_begin < b_begin + graph.value(second).type.bytes() && b_begin < a_begin + graph.value(first).type.bytes();
+  }
+
+  graph::Graph graph;
+  BufferPlan plan;
+};
+
+TEST(BufferPlan, KeepsWhatANormReadsUntilTheProductThatMakesItsRows) {
+  const Placed placed(R"(
+  %0 = scale(%x) factor=2.0 : f32[4,32]
+  %1 = rms_norm(%0, %n) epsilon=1e-05 : f32[4,32]
+  %2 = scale(%x) factor=3.0 : f32[4,32]
+  %3 = linear(%1, %w) : f32[4,32]
+  %4 = activation(%3) activation="silu" : f32[4,32]
+  output other = %2
+  output y = %4
+)");
+  // One worker may still read %0 while another one writes its columns of %4.
+  for (const char* later : {"2", "3", "4"}) EXPECT_FALSE(placed.overlap("0", later)) << later;
+}
+
+TEST(BufferPlan, PlacesWhatFollowsAProductWhenThatRuns) {
+  const Placed placed(R"(
+  %0 = linear(%x, %w) : f32[4,32]
+  %1 = scale(%x) factor=2.0 : f32[4,32]
+  %2 = add(%1, %1) : f32[4,32]
+  %3 = activation(%0) activation="silu" : f32[4,32]
+  output other = %2
+  output y = %3
+)");
+  for (const char* between : {"1", "2"}) EXPECT_FALSE(placed.overlap("3", between)) << between;
+  EXPECT_TRUE(placed.overlap("0", "1"));  // which nothing reads any more by then
 }
 
 TEST(BufferPlan, CopiesColumnsThatTheHostReads) {
@@ -115,6 +166,21 @@ TEST(BufferPlan, FindsNoSlotOfRowsWhereNodesDisagree) {
             a);
   builder.kv_append(x, v, b, a);
   EXPECT_EQ(slot_of_rows(std::move(builder).finish()), std::nullopt);
+}
+
+TEST(BufferPlan, FindsNoSlotOfRowsWhereRowsAreComputedBeforeItIsKnown) {
+  const auto slot_after = [](const char* rows_before, const char* rows_after) {
+    const std::string nodes = std::string(
+                                  "graph decode tp=1 rank=0 rows=4 slots=4 {\n"
+                                  "  %x = input : f32[4,16]\n  %length = state : i32[4]\n"
+                                  "  %active = state : i32[4]\n  %k = state : f32[4,1,8,16]\n") +
+                              rows_before + "  %0 = running_slots(%active, %length) : i32[4]\n" + rows_after +
+                              "  kv_append(%x, %k, %0, %length)\n}\n";
+    return slot_of_rows(graph::parse(nodes).value()).has_value();
+  };
+  const char* const rows = "  %1 = scale(%x) factor=2.0 : f32[4,16]\n";
+  EXPECT_TRUE(slot_after("", rows));
+  EXPECT_FALSE(slot_after(rows, ""));
 }
 
 }  // namespace

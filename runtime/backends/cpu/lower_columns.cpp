@@ -1,0 +1,97 @@
+// What is done column by column, in stages of its own or after the product that made the columns.
+#include <algorithm>
+#include <cstring>
+
+#include "runtime/backends/cpu/compiler.h"
+
+namespace lockstep::cpu {
+namespace {
+
+using graph::Op;
+
+/// Columns that a worker takes at a time, so that one row can be shared.
+constexpr int64_t kChunk = 1024;
+
+/// Calls `work(row, first column, columns)` for the part's share of a [rows, columns] result.
+template <typename Work>
+void for_share(int64_t rows, int64_t columns, Part part, const Work& work) {
+  const int64_t chunks = (columns + kChunk - 1) / kChunk;
+  const Share share = share_of(rows * chunks, part);
+  for (int64_t i = share.begin; i < share.end; ++i) {
+    const int64_t begin = i % chunks * kChunk;
+    work(i / chunks, begin, std::min(kChunk, columns - begin));
+  }
+}
+
+}  // namespace
+
+Activation activation_of(const graph::Node& node) {
+  const std::string& name = node.text("activation");
+  if (name == "silu") return {.kind = ActivationKind::kSilu};
+  if (name == "gelu") return {.kind = ActivationKind::kGelu};
+  if (name == "gelu_tanh") return {.kind = ActivationKind::kGeluTanh};
+  if (name == "relu") return {.kind = ActivationKind::kRelu};
+  LOCKSTEP_CHECK(name == "clamped_swiglu", name);
+  return {.kind = ActivationKind::kClampedSwiglu,
+          .limit = static_cast<float>(node.number("limit")),
+          .alpha = static_cast<float>(node.number("alpha"))};
+}
+
+void Compiler::lower_columnwise(const Node& node) {
+  add_shared([dst = result(node), work = column_work(node)](Part part) {
+    for_share(dst.used_rows(), dst.columns, part, work);
+  });
+}
+
+Compiler::ColumnWork Compiler::column_work(const Node& node) const {
+  const Tensor x = operand(node, 0), dst = result(node);
+  switch (node.op) {
+    case Op::kAdd: return added(node);
+    case Op::kGatedActivation: return gated(node);
+    case Op::kScale:
+      return [=, factor = static_cast<float>(node.number("factor")), scale = kernels_.scale](
+                 int64_t row, int64_t column, int64_t count) {
+        scale(x.const_row(row, column), dst.row(row, column), count, factor);
+      };
+    case Op::kSoftCap:
+      return [=, cap = static_cast<float>(node.number("cap")), soft_cap = kernels_.soft_cap](
+                 int64_t row, int64_t column, int64_t count) {
+        soft_cap(x.const_row(row, column), dst.row(row, column), count, cap);
+      };
+    case Op::kActivation:
+      return [=, activation = activation_of(node), activate = kernels_.activate](int64_t row, int64_t column,
+                                                                                 int64_t count) {
+        activate(activation, x.const_row(row, column), dst.row(row, column), count);
+      };
+    case Op::kAllReduce:  // of one rank, which holds the whole tree: one root
+      LOCKSTEP_CHECK(x.planes == 1, x.planes);
+      return [=, convert = kernels_.convert](int64_t row, int64_t column, int64_t count) {
+        convert(x.const_row(row, column), dst.row(row, column), count);
+      };
+    default:
+      LOCKSTEP_CHECK(node.op == Op::kAllGather, to_string(node.op));
+      return [=](int64_t row, int64_t column, int64_t count) {
+        std::memcpy(dst.at(row, column), x.at(row, column), static_cast<size_t>(count * dst.element_size()));
+      };
+  }
+}
+
+Compiler::ColumnWork Compiler::added(const Node& node) const {
+  const bool one_row = graph_.value(node.operands[1]).type.shape.rank() == 1;
+  return [one_row, x = operand(node, 0), y = operand(node, 1), dst = result(node), add = kernels_.add](
+             int64_t row, int64_t column, int64_t count) {
+    add(x.const_row(row, column), y.const_row(one_row ? 0 : row, column), dst.row(row, column), count);
+  };
+}
+
+Compiler::ColumnWork Compiler::gated(const Node& node) const {
+  const bool is_packed = node.operands.size() == 1;
+  const Tensor dst = result(node);
+  return [gate = operand(node, 0), up = operand(node, is_packed ? 0 : 1), dst, first_up = is_packed ? dst.columns : 0,
+          activation = activation_of(node), multiply = kernels_.gate](int64_t row, int64_t column, int64_t count) {
+    multiply(activation, gate.const_row(row, column), up.const_row(row, first_up + column), dst.row(row, column),
+             count);
+  };
+}
+
+}  // namespace lockstep::cpu

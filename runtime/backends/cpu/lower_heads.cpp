@@ -1,0 +1,145 @@
+// What is done head by head, in stages of its own or before the attention that reads the heads: rope, norms, appending
+// to the KV cache.
+#include <algorithm>
+#include <cmath>
+#include <limits>
+
+#include "runtime/backends/cpu/compiler.h"
+
+namespace lockstep::cpu {
+namespace {
+
+using graph::Op;
+
+bool turns_neighbours(const graph::Node& node) { return node.has("pairs") && node.text("pairs") == "neighbours"; }
+
+/// The cosines and sines of a rope node, made row by row.
+struct RopeTable {
+  Tensor position;          // i32 [rows]
+  Tensor frequencies;       // f32 [rotated / 2]
+  Tensor long_frequencies;  // the same, for slots where `is_long`; no data: none
+  Tensor is_long;           // i32 [slots]
+  const int32_t* slot;      // [rows]
+  float scale;
+  bool neighbours;  // the layout that Kernels::rope_neighbours reads, else that of rope_halves
+
+  int64_t columns() const { return frequencies.columns * (neighbours ? 4 : 2); }
+
+  bool turns_long(int64_t row) const {
+    if (long_frequencies.data == nullptr || slot[row] < 0 || slot[row] >= is_long.columns) return false;
+    return is_long.as<int32_t>()[slot[row]] != 0;
+  }
+
+  void fill_row(int64_t row, float* dst) const {
+    const float* frequency = (turns_long(row) ? long_frequencies : frequencies).as<float>();
+    const auto at = static_cast<float>(position.as<int32_t>()[row]);
+    float* sines = dst + columns() / 2;
+    for (int64_t i = 0; i < frequencies.columns; ++i) {
+      const float angle = at * frequency[i];
+      const float cosine = std::cos(angle) * scale, sine = std::sin(angle) * scale;
+      if (neighbours) {
+        dst[2 * i] = dst[2 * i + 1] = cosine;
+        sines[2 * i] = -sine;
+        sines[2 * i + 1] = sine;
+      } else {
+        dst[i] = cosine;
+        sines[i] = sine;
+      }
+    }
+  }
+};
+
+}  // namespace
+
+const float* Compiler::rope_table(const Node& node) {
+  const RopeKey key{{node.operands.begin() + 1, node.operands.end()}, node.number("scale"), turns_neighbours(node)};
+  if (const auto found = rope_tables_.find(key); found != rope_tables_.end()) return found->second;
+  const bool has_long = node.operands.size() > 3;
+  const RopeTable table{.position = operand(node, 1),
+                        .frequencies = operand(node, 2),
+                        .long_frequencies = has_long ? operand(node, 3) : Tensor{},
+                        .is_long = has_long ? operand(node, 4) : Tensor{},
+                        .slot = has_long ? operand(node, 5).as<int32_t>() : nullptr,
+                        .scale = static_cast<float>(node.number("scale")),
+                        .neighbours = turns_neighbours(node)};
+  const Tensor like = result(node);
+  float* memory = program_.tables.emplace_back(static_cast<size_t>(like.rows * table.columns())).data();
+  add_shared([=](Part part) {
+    const Share share = share_of(like.used_rows(), part);
+    for (int64_t row = share.begin; row < share.end; ++row) table.fill_row(row, memory + row * table.columns());
+  });
+  rope_tables_.emplace(key, memory);
+  return memory;
+}
+
+Compiler::HeadWork Compiler::head_work(const Node& node) {
+  if (node.op == Op::kRope) return turned_head(node);
+  if (node.op == Op::kKvAppend) return appended_head(node);
+  LOCKSTEP_CHECK(node.op == Op::kRmsNorm, to_string(node.op));
+  return [x = operand(node, 0), w = operand(node, 1), dst = result(node), epsilon = node.number("epsilon"),
+          offset = static_cast<float>(node.has("offset") ? node.number("offset") : 0.0),
+          rms_norm = kernels_.rms_norm](int64_t row, int64_t head) {
+    const int64_t column = head * w.columns;
+    rms_norm(x.const_row(row, column), w.const_row(0), dst.row(row, column), w.columns, epsilon, offset);
+  };
+}
+
+Compiler::HeadWork Compiler::turned_head(const Node& node) {
+  const int64_t rotated = 2 * operand(node, 2).columns;
+  const bool neighbours = turns_neighbours(node);
+  return [x = operand(node, 0), dst = result(node), heads = node.integer("heads"), rotated,
+          sines_at = neighbours ? rotated : rotated / 2, table = rope_table(node),
+          turn = neighbours ? kernels_.rope_neighbours : kernels_.rope_halves](int64_t row, int64_t head) {
+    const int64_t head_dim = dst.columns / heads;
+    const int64_t column = head * head_dim;
+    const float* cosines = table + row * 2 * sines_at;
+    turn(x.const_row(row, column), cosines, cosines + sines_at, dst.row(row, column), rotated, head_dim);
+  };
+}
+
+Compiler::HeadWork Compiler::appended_head(const Node& node) {
+  const CacheLayout& cache = cache_of(node, 1);
+  RowLimits limits{.slots = cache.slots, .positions = cache.capacity};
+  if (cache.is_ring) limits.positions = std::numeric_limits<int32_t>::max();
+  check_rows(node, node.operands[2], node.operands[3], limits);
+  return [layout = cache, rows = operand(node, 0), slot = operand(node, 2).as<int32_t>(),
+          position = operand(node, 3).as<int32_t>()](int64_t row, int64_t head) {
+    if (slot[row] >= 0) layout.write(slot[row], position[row], head, head + 1, rows.at(row));
+  };
+}
+
+void Compiler::lower_rope(const Node& node) { lower_heads(result(node), node.integer("heads"), head_work(node)); }
+
+void Compiler::lower_kv_append(const Node& node) {
+  lower_heads(operand(node, 0), cache_of(node, 1).heads, head_work(node));
+}
+
+void Compiler::lower_heads(const Tensor& rows, int64_t heads, HeadWork work) {
+  add_shared([rows, heads, work = std::move(work)](Part part) {
+    const Share share = share_of(rows.used_rows() * heads, part);
+    for (int64_t i = share.begin; i < share.end; ++i) work(i / heads, i % heads);
+  });
+}
+
+Compiler::HeadWork Compiler::heads_before(const Node& attention) {
+  std::vector<HeadWork> all;
+  for (size_t part : fusion_.parts_of(index_of(attention))) {
+    const Node& node = graph_.nodes[part];
+    HeadWork work = head_work(node);
+    if (fused(node).as == Fused::As::kCacheHeadsOf) {
+      all.push_back(std::move(work));
+      continue;
+    }
+    all.push_back([work = std::move(work), head_map = attention.integers("head_map")](int64_t row, int64_t cache_head) {
+      for (size_t head = 0; head < head_map.size(); ++head) {
+        if (head_map[head] == cache_head) work(row, static_cast<int64_t>(head));
+      }
+    });
+  }
+  if (all.empty()) return nullptr;
+  return [all = std::move(all)](int64_t row, int64_t cache_head) {
+    for (const HeadWork& work : all) work(row, cache_head);
+  };
+}
+
+}  // namespace lockstep::cpu

@@ -1,0 +1,78 @@
+// Stages of the products with weights, and what is fused with them.
+#include <fmt/format.h>
+
+#include <memory>
+
+#include "runtime/backends/cpu/compiler.h"
+#include "runtime/backends/cpu/fused_linear.h"
+#include "runtime/backends/cpu/linear.h"
+#include "runtime/backends/cpu/linear_int8.h"
+#include "runtime/backends/cpu/weight_packing.h"
+
+namespace lockstep::cpu {
+
+Error Compiler::not_a_weight(const Node& node, size_t operand) const {
+  return {ErrorKind::kUnsupported,
+          fmt::format("[runtime/backends/cpu] cannot compile {}: found {} over {}, expected a weight of this store",
+                      graph_.name, to_string(node.op), graph_.value(node.operands[operand]).name)};
+}
+
+void Compiler::fuse(const Node& node, FusedLinear& product) {
+  const Fused::As as = fused(node).as;
+  if (as == Fused::As::kRowsOf) return product.make_rows(row_work(node));
+  if (as == Fused::As::kHalvesOf) product.take_halves();
+  product.add_tail([dst = result(node), work = column_work(node)](Range columns) {
+    for (int64_t row = 0; row < dst.used_rows(); ++row) work(row, columns.begin, columns.size());
+  });
+}
+
+Result<void> Compiler::add_product(const Node& node, FusedLinear product) {
+  const auto shared = std::make_shared<FusedLinear>(std::move(product));  // stages are copyable
+  const bool has_bias = node.op == graph::Op::kLinear && node.operands.size() > 2;
+  if (has_bias) shared->set_bias(operand(node, 2).data, operand(node, 2).dtype);
+  for (size_t part : fusion_.parts_of(index_of(node))) fuse(graph_.nodes[part], *shared);
+  shared->steal_between(workers_);
+  Scratch* scratch = &program_.scratch;
+  if (const int64_t bytes = shared->shared_bytes(); bytes > 0) {
+    scratch->need_shared(bytes);
+    add_shared([shared, scratch](Part part) { shared->arrange_rows(scratch->shared_memory, part); });
+  }
+  scratch->need_private(shared->private_bytes());
+  add_shared([shared, scratch](Part part) { shared->run(scratch->shared_memory, scratch->private_of(part), part); });
+  program_.stages.back().reads = [shared](Part part) { return shared->first_weights(part); };
+  products_.emplace(index_of(node), shared.get());
+  return ok();
+}
+
+Result<void> Compiler::lower_linear(const Node& node) {
+  if (node.has("int8")) return lower_linear_int8(node);
+  const auto weight = store_.packed(graph_.value(node.operands[1]).name, *packing_of(kernels_, graph_, node, 1));
+  if (!weight) return not_a_weight(node, 1);
+  return add_product(node, FusedLinear(LinearTask::make(kernels_, *weight, LinearPlan::plain(weight->packing),
+                                                        operand(node, 0), result(node))));
+}
+
+Result<void> Compiler::lower_linear_blocks(const Node& node) {
+  if (node.has("int8")) return lower_linear_int8(node);
+  const auto weight = store_.packed(graph_.value(node.operands[1]).name, *packing_of(kernels_, graph_, node, 1));
+  if (!weight) return not_a_weight(node, 1);
+  LinearPlan plan =
+      LinearPlan::blocks(weight->packing, BlockSplit{node.integers("blocks")}, graph_.rank, node.integer("block"));
+  return add_product(node,
+                     FusedLinear(LinearTask::make(kernels_, *weight, std::move(plan), operand(node, 0), result(node))));
+}
+
+Result<void> Compiler::lower_linear_int8(const Node& node) {
+  const Int8Packing packing = *int8_packing_of(graph_, node, 1);
+  const Int8Weight weight{packing, store_.packed_int8(graph_.value(node.operands[1]).name, packing)};
+  if (weight.data == nullptr) return not_a_weight(node, 1);
+  const Tensor x = operand(node, 0);
+  FusedLinear product(node.op == graph::Op::kLinear
+                          ? Int8LinearTask::plain(kernels_, weight, x, result(node))
+                          : Int8LinearTask::blocks(kernels_, weight, BlockSplit{node.integers("blocks")}, graph_.rank,
+                                                   x, result(node)));
+  if (x.rows <= kRowsQuantisedTwice) product.arrange_alone();
+  return add_product(node, std::move(product));
+}
+
+}  // namespace lockstep::cpu

@@ -1,0 +1,114 @@
+// Stages of the operations that treat each row alone: tables, norms, joins, slices.
+#include <algorithm>
+#include <cstring>
+
+#include "runtime/backends/cpu/compiler.h"
+
+namespace lockstep::cpu {
+
+Result<void> Compiler::lower_embedding(const Node& node) {
+  const graph::Value& table = graph_.value(node.operands[1]);
+  const std::optional<PackedWeight> packed = store_.any_packed(table.name);
+  const Tensor rows = operand(node, 1);
+  if (rows.data == nullptr && !packed) return not_a_weight(node, 1);
+  const DType dtype = table.type.dtype;
+  const int64_t width = rows.columns;
+  program_.scratch.need_private(width * static_cast<int64_t>(size_of(dtype)));
+  // What a rank adds for a row of another's: x + −0 is x, also where x is −0.
+  const float nothing = graph_.ranks > 1 ? -0.0f : 0.0f;
+  add_shared([=, this_rows = table.type.shape[0], first = node.integer("first_row"), ids = operand(node, 0),
+              dst = result(node), kernels = &kernels_, scratch = &program_.scratch](Part part) {
+    const Share share = share_of(dst.used_rows(), part);
+    for (int64_t row = share.begin; row < share.end; ++row) {
+      const int64_t id = int64_t{ids.as<int32_t>()[row]} - first;
+      if (id < 0 || id >= this_rows) {
+        std::fill_n(reinterpret_cast<float*>(dst.at(row)), width, nothing);
+      } else if (rows.data != nullptr) {
+        kernels->convert(rows.const_row(id), dst.row(row), width);
+      } else {
+        unpack_row(packed->packing, packed->data, id, scratch->private_of(part));
+        kernels->convert({scratch->private_of(part), dtype}, dst.row(row), width);
+      }
+    }
+  });
+  return ok();
+}
+
+void Compiler::lower_lookup(const Node& node) {
+  add_shared([index = operand(node, 0).as<int32_t>(), table = operand(node, 1), dst = result(node),
+              offset = node.integer("offset")](Part part) {
+    const Share share = share_of(dst.used_rows(), part);
+    for (int64_t row = share.begin; row < share.end; ++row) {
+      const int64_t from = index[row] + offset;
+      if (from < 0 || from >= table.rows) {
+        std::memset(dst.at(row), 0, dst.stride);
+      } else {
+        std::memcpy(dst.at(row), table.at(from), dst.stride);
+      }
+    }
+  });
+}
+
+Compiler::RowWork Compiler::row_work(const Node& node) const {
+  const Tensor x = operand(node, 0), w = operand(node, 1), like = result(node);
+  const double epsilon = node.number("epsilon");
+  if (node.op == graph::Op::kLayerNorm) {
+    return [=, b = operand(node, 2), layer_norm = kernels_.layer_norm](int64_t row, std::byte* dst) {
+      layer_norm(x.const_row(row), w.const_row(0), b.const_row(0), {dst, like.dtype}, like.columns, epsilon);
+    };
+  }
+  const auto offset = static_cast<float>(node.has("offset") ? node.number("offset") : 0.0);
+  return [=, dtype = like.dtype, rms_norm = kernels_.rms_norm](int64_t row, std::byte* dst) {
+    rms_norm(x.const_row(row), w.const_row(0), {dst, dtype}, w.columns, epsilon, offset);
+  };
+}
+
+void Compiler::lower_norm(const Node& node) {
+  const int64_t heads = node.has("heads") ? node.integer("heads") : 1;
+  if (heads > 1) return lower_heads(result(node), heads, head_work(node));
+  add_shared([dst = result(node), norm = row_work(node)](Part part) {
+    const Share share = share_of(dst.used_rows(), part);
+    for (int64_t row = share.begin; row < share.end; ++row) norm(row, dst.at(row));
+  });
+}
+
+void Compiler::lower_join_partials(const Node& node) {
+  int64_t first_column = 0;
+  for (size_t i = 0; i < node.operands.size(); ++i) {
+    const Tensor x = operand(node, i);
+    const int64_t begin = first_column;
+    first_column += x.columns;
+    if (buffers_.values[node.operands[i].value].is_view) continue;  // written there already
+    add_shared([x, begin, dst = result(node)](Part part) {
+      const Share share = share_of(dst.used_rows(), part);
+      for (int64_t plane = 0; plane < dst.planes; ++plane) {
+        const Tensor from = x.plane(plane), to = dst.plane(plane);
+        for (int64_t row = share.begin; row < share.end; ++row) std::memcpy(to.at(row, begin), from.at(row), x.stride);
+      }
+    });
+  }
+}
+
+void Compiler::lower_columns(const Node& node) {
+  if (buffers_.values[node.result->value].is_view) return;
+  add_shared([x = operand(node, 0), dst = result(node), begin = node.integer("begin")](Part part) {
+    const Share share = share_of(dst.used_rows(), part);
+    for (int64_t row = share.begin; row < share.end; ++row) std::memcpy(dst.at(row), x.at(row, begin), dst.stride);
+  });
+}
+
+void Compiler::lower_select_rows(const Node& node) {
+  add_shared([x = operand(node, 0), rows = operand(node, 1), dst = result(node)](Part part) {
+    const Share share = share_of(dst.rows, part);
+    for (int64_t i = share.begin; i < share.end; ++i) {
+      const int64_t row = rows.as<int32_t>()[i];
+      if (row < 0 || row >= x.rows) {
+        std::memset(dst.at(i), 0, dst.stride);
+      } else {
+        std::memcpy(dst.at(i), x.at(row), dst.stride);
+      }
+    }
+  });
+}
+
+}  // namespace lockstep::cpu
