@@ -122,19 +122,18 @@ void Compiler::lower_heads(const Tensor& rows, int64_t heads, HeadWork work) {
 }
 
 Compiler::HeadWork Compiler::heads_before(const Node& attention) {
+  std::vector<std::vector<int64_t>> readers(static_cast<size_t>(cache_of(attention, 1).heads));  // by cache head
+  for (int64_t head = 0; const int64_t read : attention.integers("head_map")) readers.at(read).push_back(head++);
   std::vector<HeadWork> all;
   for (size_t part : fusion_.parts_of(index_of(attention))) {
     const Node& node = graph_.nodes[part];
     HeadWork work = head_work(node);
-    if (fused(node).as == Fused::As::kCacheHeadsOf) {
-      all.push_back(std::move(work));
-      continue;
+    if (fused(node).as == Fused::As::kQueryHeadsOf) {
+      work = [work = std::move(work), readers](int64_t row, int64_t cache_head) {
+        for (const int64_t head : readers[cache_head]) work(row, head);
+      };
     }
-    all.push_back([work = std::move(work), head_map = attention.integers("head_map")](int64_t row, int64_t cache_head) {
-      for (size_t head = 0; head < head_map.size(); ++head) {
-        if (head_map[head] == cache_head) work(row, static_cast<int64_t>(head));
-      }
-    });
+    all.push_back(std::move(work));
   }
   if (all.empty()) return nullptr;
   return [all = std::move(all)](int64_t row, int64_t cache_head) {
