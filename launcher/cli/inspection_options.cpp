@@ -36,7 +36,7 @@ void add_explain(CLI::App& parent, ExplainCommand& command) {
   app.add_option("--show", command.show, "Graphs, the summary above them, or both")
       ->check(CLI::IsMember({"all", "graph", "summary"}))
       ->capture_default_str();
-  app.add_option("--backend", command.backend, "Instead of graphs, what a backend makes of them")
+  app.add_option("--backend", command.backend, "Instead of graphs, what a backend makes of them (docs/neuron.md; cpu: which nodes run together)")
       ->check(CLI::IsMember(backend_names()))
       ->type_name("NAME");
 }

@@ -22,6 +22,13 @@ Isa isa_for(const device::OptionValues& values) {
   return options.is_given("instruction-set") ? isa_of(options.text("instruction-set")).value() : best_isa();
 }
 
+/// Which nodes run together.
+class Inspector final : public device::GraphInspector {
+ public:
+  Result<std::string> summary(std::span<const device::StepGraph>) const override { return std::string(); }
+  Result<std::string> text_of(const device::StepGraph& step) const override { return explain(step.own); }
+};
+
 class Driver final : public device::BackendDriver {
  public:
   std::string_view name() const override { return "cpu"; }
@@ -46,7 +53,10 @@ class Driver final : public device::BackendDriver {
   }
   const device::AheadCompiler* compiler() const override { return nullptr; }
   const device::DeviceRules* rules() const override { return nullptr; }
-  const device::GraphInspector* inspector() const override { return nullptr; }
+  const device::GraphInspector* inspector() const override { return &inspector_; }
+
+ private:
+  Inspector inspector_;
 };
 
 }  // namespace

@@ -44,7 +44,7 @@ std::string to_text(const graph::Graph& graph, const FusionPlan& plan) {
 std::string explain(const graph::Graph& graph) {
   const FusionPlan plan = plan_fusion(graph);
   const auto fused = std::ranges::count_if(plan.nodes, [](const Fused& node) { return node.as != Fused::As::kStage; });
-  return fmt::format("{}, rank {} of {}, {} rows: {} of {} nodes are fused with another\n{}", graph.name, graph.rank,
+  return fmt::format("{}, rank {} of {}, rows {}: {} of {} nodes are fused with another\n{}", graph.name, graph.rank,
                      graph.ranks, graph.rows, fused, plan.nodes.size(), to_text(graph, plan));
 }
 
