@@ -45,5 +45,15 @@ TEST(Explain, ShowsAGraphForEachBucket) {
   EXPECT_EQ(graphs, 3u + 3u);
 }
 
+TEST(Explain, ShowsWhatTheCpuBackendFusesInEachGraph) {
+  ExplainCommand command{.show = "graph", .backend = "cpu"};
+  const std::string both = explained(kTinyLlama, command);
+  EXPECT_THAT(both, HasSubstr("prefill, rank 0 of 1"));
+  EXPECT_THAT(both, HasSubstr("decode, rank 0 of 1"));
+  EXPECT_THAT(both, HasSubstr("rms_norm → rows of"));
+  command.phase = "decode";
+  EXPECT_THAT(explained(kTinyLlama, command), Not(HasSubstr("prefill")));
+}
+
 }  // namespace
 }  // namespace lockstep::launcher
