@@ -18,10 +18,18 @@ using As = Fused::As;
 
 bool is_product(Op op) { return op == Op::kLinear || op == Op::kLinearBlocks; }
 
+/// Heads that a norm or a rope works on one by one.
+int64_t heads_in(const Node& node) { return node.has("heads") ? node.integer("heads") : 1; }
+
 /// Norms of whole rows.
 bool is_row_norm(const Node& node) {
-  if (node.op == Op::kRmsNorm) return !node.has("heads") || node.integer("heads") == 1;
-  return node.op == Op::kLayerNorm;
+  return node.op == Op::kLayerNorm || (node.op == Op::kRmsNorm && heads_in(node) == 1);
+}
+
+/// Whether `value` is what an attention compares with its keys.
+bool is_query_of(const Node& attention, ValueId value) {
+  if (attention.operands[0] == value) return true;
+  return attention.has("pinned") && attention.integer("pinned") > 0 && attention.operands.back() == value;
 }
 
 /// Applies the rules, one function each. Those return what `node` becomes, or nothing.
@@ -38,8 +46,8 @@ class Planner {
         if (plan_.nodes[node].as == As::kStage) plan_.nodes[node] = (this->*rule)(node).value_or(Fused{});
       }
     };
-    // A rope may run with attention if its readers do, so they are decided first.
-    for (size_t i = graph_.nodes.size(); i-- > 0;) apply(i, {&Planner::appended_heads, &Planner::turned_heads});
+    // Heads may be made with attention if what reads them is, so that is decided first.
+    for (size_t i = graph_.nodes.size(); i-- > 0;) apply(i, {&Planner::appended_heads, &Planner::heads});
     for (size_t i = 0; i < graph_.nodes.size(); ++i) {
       apply(i, {&Planner::rows, &Planner::halves, &Planner::columns, &Planner::roots});
     }
@@ -109,16 +117,17 @@ class Planner {
     return may_wait(index, *next) ? std::optional(part(As::kCacheHeadsOf, *next)) : std::nullopt;
   }
 
-  /// Heads that an attention reads, or that are appended with it. Whatever else reads them comes after it.
-  std::optional<Fused> turned_heads(size_t index) const {
+  /// Heads that an attention reads, or that are appended with it, turned or normed. Whatever else reads them comes
+  /// after it.
+  std::optional<Fused> heads(size_t index) const {
     const Node& node = graph_.nodes[index];
-    if (node.op != Op::kRope) return std::nullopt;
+    if (node.op != Op::kRope && node.op != Op::kRmsNorm) return std::nullopt;
     std::optional<Fused> first;
     for (size_t reader : flow_.readers(*node.result)) {
       const std::optional<Fused> lead = lead_of(*node.result, reader);
       if (lead && (!first || lead->of < first->of)) first = lead;
     }
-    if (!first || node.integer("heads") != heads_of(*first)) return std::nullopt;
+    if (!first || heads_in(node) != heads_of(*first)) return std::nullopt;
     const bool are_late = std::ranges::all_of(flow_.readers(*node.result), [&](size_t reader) {
       return lead_of(*node.result, reader) == first || static_cast<int64_t>(plan_.stage_of(reader)) > first->of;
     });
@@ -188,7 +197,7 @@ class Planner {
   /// With which heads `reader` wants `value` made.
   std::optional<Fused> lead_of(ValueId value, size_t reader) const {
     const Node& node = graph_.nodes[reader];
-    if (prepares_heads(node) && node.operands[0] == value) return part(As::kQueryHeadsOf, reader);
+    if (prepares_heads(node) && is_query_of(node, value)) return part(As::kQueryHeadsOf, reader);
     const bool is_fused = plan_.nodes[reader].as == As::kQueryHeadsOf || plan_.nodes[reader].as == As::kCacheHeadsOf;
     return is_fused && node.operands[0] == value ? std::optional(plan_.nodes[reader]) : std::nullopt;
   }

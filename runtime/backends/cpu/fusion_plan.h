@@ -4,7 +4,7 @@
 //
 //   norm ──rows──► product ──columns──► add, scale, activation …     rows: few, each worker makes all of them
 //                                                                    columns: those that the worker has computed
-//   rope, kv_append ──heads──► attention                             heads: those that the worker attends to
+//   norm, rope, kv_append ──heads──► attention                       heads: those that the worker attends to
 //   linear_blocks ──roots──► all_reduce                              roots: written where the communicator reads them
 //
 // A fused node runs when the other node does, earlier or later than its own place in the graph. The rules ask whether

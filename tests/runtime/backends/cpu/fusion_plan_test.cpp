@@ -226,6 +226,31 @@ std::string with(std::string text, std::string_view from, std::string_view to) {
 
 TEST(FusedHeads, AreTurnedAndAppendedBeforeTheAttentionThatReadsThem) { EXPECT_EQ(plan_of(kAttention), kFusedHeads); }
 
+TEST(FusedHeads, AreNormedBeforeTheyAreTurned) {
+  const std::string norms =
+      "  %7 = rms_norm(%1, %head_norm) epsilon=1e-05 heads=2 : f32[4,32]\n"
+      "  %8 = rms_norm(%2, %head_norm) epsilon=1e-05 : f32[4,16]\n  %4 =";
+  const std::string normed = with(with(with(kAttention, "rope(%1", "rope(%7"), "rope(%2", "rope(%8"), "  %4 =", norms);
+  const std::string fused_norms =
+      "%7 rms_norm → query heads of %6 attention\n"
+      "%8 rms_norm → cache heads of %6 attention\n";
+  EXPECT_EQ(plan_of(normed), fused_norms + kFusedHeads);
+  // The cache's heads are appended elsewhere: their norm is a stage of its own, as their rope.
+  const std::string elsewhere = with(normed, "(%5, %k, %slot", "(%5, %k, %other_slot");
+  EXPECT_EQ(plan_of(elsewhere),
+            "%7 rms_norm → query heads of %6 attention\n"
+            "%4 rope → query heads of %6 attention\n"
+            "%v kv_append → cache heads of %6 attention\n");
+}
+
+TEST(FusedHeads, AreThoseThatMeetPinnedKeysToo) {
+  const std::string pinned =
+      with(with(kAttention, "%length) head_map=[0,0]", "%length, %7) head_map=[0,0] pinned=2 window=4"),
+           "  %4 =", "  %7 = rope(%1, %slot, %turns) heads=2 scale=1.0 : f32[4,32]\n  %4 =");
+  EXPECT_EQ(plan_of(with(pinned, "%length)\n", "%length) pinned=2 window=4\n")),
+            std::string("%7 rope → query heads of %6 attention\n") + kFusedHeads);
+}
+
 TEST(FusedHeads, MayBeFarFromTheirAttention) {
   EXPECT_EQ(
       plan_of(with(kAttention, "  kv_append(%3", "  %7 = lookup(%slot, %w) offset=0 : f32[4,32]\n  kv_append(%3")),
