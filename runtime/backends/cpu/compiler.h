@@ -114,6 +114,7 @@ class Compiler {
   /// Refuses rows outside `limits`, once per step.
   void check_rows(const Node& node, graph::ValueId slot, graph::ValueId position, const RowLimits& limits);
   struct AttentionTask attention_task(const Node& node) const;
+  Result<class ExpertTask> expert_task(const Node& node) const;
   /// The slots of the token rows that `node` reads, if they are known.
   const int32_t* slot_of(const Node& node) const;
   /// An operand that has to be packed is no weight.

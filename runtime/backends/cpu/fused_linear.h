@@ -20,7 +20,7 @@
 
 namespace lockstep::cpu {
 
-/// Up to so many, quantised ones that no norm makes.
+/// Up to so many rows that no norm makes, each worker quantises all of them for itself.
 constexpr int64_t kRowsQuantisedTwice = 2;
 
 class FusedLinear {

@@ -36,7 +36,7 @@ const int32_t* Compiler::slot_of(const Node& node) const {
   return is_of_tokens && slot_of_rows_ ? tensor(*slot_of_rows_).as<int32_t>() : nullptr;
 }
 
-Result<void> Compiler::lower_moe_experts(const Node& node) {
+Result<ExpertTask> Compiler::expert_task(const Node& node) const {
   PackedWeight weights[3];  // gate, up, down
   for (size_t i = 0; i < 3; ++i) {
     const auto weight =
@@ -50,21 +50,25 @@ Result<void> Compiler::lower_moe_experts(const Node& node) {
                                        ? ExpertLeaf::whole(down, split, graph_.rank)
                                        : ExpertLeaf::blocks(down, split, graph_.rank, node.integer("block"));
   const auto bias = [&](size_t i) { return node.operands.size() > i ? operand(node, i).data : nullptr; };
-  const ExpertTask task(kernels_,
-                        {.x = operand(node, 0),
-                         .route = operand(node, 1),
-                         .slot = slot_of(node),
-                         .gate = weights[0],
-                         .up = weights[1],
-                         .down = weights[2],
-                         .gate_bias = bias(5),
-                         .up_bias = bias(6),
-                         .down_bias = bias(7),
-                         .first_expert = node.integer("first_expert"),
-                         .most_per_row = most_per_row(graph_, node),
-                         .activation = activation_of(node),
-                         .result = result(node)},
-                        std::move(leaves));
+  return ExpertTask(kernels_,
+                    {.x = operand(node, 0),
+                     .route = operand(node, 1),
+                     .slot = slot_of(node),
+                     .gate = weights[0],
+                     .up = weights[1],
+                     .down = weights[2],
+                     .gate_bias = bias(5),
+                     .up_bias = bias(6),
+                     .down_bias = bias(7),
+                     .first_expert = node.integer("first_expert"),
+                     .most_per_row = most_per_row(graph_, node),
+                     .activation = activation_of(node),
+                     .result = result(node)},
+                    std::move(leaves));
+}
+
+Result<void> Compiler::lower_moe_experts(const Node& node) {
+  LOCKSTEP_TRY(const ExpertTask task, expert_task(node));
   Scratch* scratch = &program_.scratch;
   scratch->need_shared(task.shared_bytes());
   scratch->need_private(task.private_bytes());
