@@ -32,8 +32,6 @@ RopeSpec gpt_oss_rope(double theta, int64_t rotated) {
           .truncate = false};
 }
 
-}  // namespace
-
 Result<ModelSpec> read_mixtral(const KeyReader& config) {
   FamilyKeys keys;
   keys.key_value_heads.otherwise = 8;
@@ -77,5 +75,14 @@ Result<ModelSpec> read_gpt_oss(const KeyReader& config) {
   LOCKSTEP_TRY(spec.swiglu_alpha, config.number_or("swiglu_alpha", 1.702, kPositive));
   return spec;
 }
+
+constexpr ModelType kExpertTypes[] = {
+    {"gpt_oss", "GptOssForCausalLM", read_gpt_oss},
+    {"mixtral", "MixtralForCausalLM", read_mixtral},
+};
+
+}  // namespace
+
+std::span<const ModelType> expert_types() { return kExpertTypes; }
 
 }  // namespace lockstep::checkpoint

@@ -43,8 +43,6 @@ void slide_everywhere(std::optional<int64_t> window, ModelSpec& spec) {
   if (window) spec.windows.assign(static_cast<size_t>(spec.layers), *window);
 }
 
-}  // namespace
-
 Result<ModelSpec> read_llama(const KeyReader& config) {
   LOCKSTEP_TRY(ModelSpec spec, read_family(config, "llama", llama_keys()));
   LOCKSTEP_TRY(spec.attention_bias, config.boolean_or("attention_bias", false));
@@ -54,21 +52,21 @@ Result<ModelSpec> read_llama(const KeyReader& config) {
   return spec;
 }
 
-Result<ModelSpec> read_mistral(const KeyReader& config) {
-  if (config.has("layer_types")) return read_ministral(config);
-  LOCKSTEP_TRY(ModelSpec spec, read_family(config, "mistral", mistral_keys()));
-  LOCKSTEP_TRY(spec.rope, read_rope(config, spec, {}));
-  LOCKSTEP_TRY(const auto window, read_window(config, 4096));
-  slide_everywhere(window, spec);
-  return spec;
-}
-
 Result<ModelSpec> read_ministral(const KeyReader& config) {
   LOCKSTEP_TRY(ModelSpec spec, read_family(config, "ministral", mistral_keys()));
   LOCKSTEP_TRY(spec.rope, read_rope(config, spec, {}));
   LOCKSTEP_TRY(const auto window, read_window(config, 4096));
   LOCKSTEP_TRY_VOID(read_layer_windows(
       config, window, [&](int64_t) { return window.has_value(); }, spec));
+  return spec;
+}
+
+Result<ModelSpec> read_mistral(const KeyReader& config) {
+  if (config.has("layer_types")) return read_ministral(config);
+  LOCKSTEP_TRY(ModelSpec spec, read_family(config, "mistral", mistral_keys()));
+  LOCKSTEP_TRY(spec.rope, read_rope(config, spec, {}));
+  LOCKSTEP_TRY(const auto window, read_window(config, 4096));
+  slide_everywhere(window, spec);
   return spec;
 }
 
@@ -105,5 +103,15 @@ Result<ModelSpec> read_phi3(const KeyReader& config) {
   slide_everywhere(window, spec);
   return spec;
 }
+
+constexpr ModelType kGatedTypes[] = {
+    {"llama", "LlamaForCausalLM", read_llama},       {"ministral", "MinistralForCausalLM", read_ministral},
+    {"mistral", "MistralForCausalLM", read_mistral}, {"phi3", "Phi3ForCausalLM", read_phi3},
+    {"qwen2", "Qwen2ForCausalLM", read_qwen2},       {"qwen3", "Qwen3ForCausalLM", read_qwen3},
+};
+
+}  // namespace
+
+std::span<const ModelType> gated_types() { return kGatedTypes; }
 
 }  // namespace lockstep::checkpoint

@@ -70,8 +70,6 @@ Result<RopeSpec> read_layer_rope(const KeyReader& config, const ModelSpec& spec,
   return read_rope(reader, spec, {.theta = theta});
 }
 
-}  // namespace
-
 Result<ModelSpec> read_gemma2(const KeyReader& config) {
   LOCKSTEP_TRY(ModelSpec spec, read_gemma(config, "gemma2", gemma_keys()));
   LOCKSTEP_TRY(spec.attention_soft_cap, read_soft_cap(config, "attn_logit_softcapping", 50.0));
@@ -112,5 +110,15 @@ Result<ModelSpec> read_gemma3(const KeyReader& config) {
   LOCKSTEP_TRY(merged["tie_word_embeddings"], config.boolean_or("tie_word_embeddings", true));
   return read_gemma3_text(KeyReader(merged, text->origin()));
 }
+
+constexpr ModelType kGemmaTypes[] = {
+    {"gemma2", "Gemma2ForCausalLM", read_gemma2},
+    {"gemma3", "Gemma3ForConditionalGeneration", read_gemma3},
+    {"gemma3_text", "Gemma3ForCausalLM", read_gemma3_text},
+};
+
+}  // namespace
+
+std::span<const ModelType> gemma_types() { return kGemmaTypes; }
 
 }  // namespace lockstep::checkpoint

@@ -36,8 +36,6 @@ Result<Key<int64_t>> inner_key(const KeyReader& config, const FamilyKeys& keys) 
   return Key<int64_t>{"n_inner", kWidening * hidden_size};
 }
 
-}  // namespace
-
 Result<ModelSpec> read_gpt2(const KeyReader& config) {
   FamilyKeys keys = gpt_keys(config);
   LOCKSTEP_TRY(keys.intermediate_size, inner_key(config, keys));
@@ -141,5 +139,17 @@ Result<ModelSpec> read_bloom(const KeyReader& config) {
   LOCKSTEP_TRY(spec.residual_after_norm, config.boolean_or("apply_residual_connection_post_layernorm", false));
   return spec;
 }
+
+constexpr ModelType kPlainTypes[] = {
+    {"bloom", "BloomForCausalLM", read_bloom},
+    {"gpt2", "GPT2LMHeadModel", read_gpt2},
+    {"gpt_neox", "GPTNeoXForCausalLM", read_gpt_neox},
+    {"gptj", "GPTJForCausalLM", read_gptj},
+    {"opt", "OPTForCausalLM", read_opt},
+};
+
+}  // namespace
+
+std::span<const ModelType> plain_types() { return kPlainTypes; }
 
 }  // namespace lockstep::checkpoint
