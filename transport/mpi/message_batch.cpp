@@ -10,10 +10,6 @@ namespace {
 
 constexpr size_t kLongestMessage = 1u << 30;  // MPI counts in int
 
-bool is_final(Patience::Verdict verdict) {
-  return verdict == Patience::Verdict::kAborted || verdict == Patience::Verdict::kExpired;
-}
-
 }  // namespace
 
 MessageBatch::MessageBatch(Channel channel, const WaitOptions& wait, const WaitStages& stages)
@@ -80,10 +76,13 @@ Result<bool> MessageBatch::look() {
     patience_.begin_wait();
     return false;
   }
-  const Patience::Verdict verdict = patience_.after_failed_look();
-  if (is_final(verdict)) return gave_up(verdict);
-  if (verdict == Patience::Verdict::kSleep) sched_yield();  // MPI moves on only while it is called
-  return false;
+  switch (patience_.after_failed_look()) {
+    case Patience::Verdict::kLookAgain: return false;
+    case Patience::Verdict::kSleep: sched_yield(); return false;  // MPI moves on only while it is called
+    case Patience::Verdict::kAborted: return patience_.abort_reason();
+    case Patience::Verdict::kExpired: break;
+  }
+  return expired();
 }
 
 Result<void> MessageBatch::check_received(std::span<const Requests::Done> done) const {
@@ -101,8 +100,7 @@ Result<void> MessageBatch::check_received(std::span<const Requests::Done> done) 
   return ok();
 }
 
-Error MessageBatch::gave_up(Patience::Verdict verdict) {
-  if (verdict == Patience::Verdict::kAborted) return patience_.abort_reason();
+Error MessageBatch::expired() {
   has_expired_ = true;
   for (size_t i = 0; i < posts_.size(); ++i) {
     if (requests_->is_pending(static_cast<int>(i))) missing_.push_back(posts_[i].peer);
@@ -121,26 +119,6 @@ Error MessageBatch::gave_up(Patience::Verdict verdict) {
 std::optional<std::span<const int>> MessageBatch::missing() const {
   if (!has_expired_) return std::nullopt;
   return std::span<const int>(missing_);
-}
-
-Result<Comm> duplicate(Library& library, Comm parent, const WaitOptions& wait) {
-  const device::OperationMark opening{.operation = "opening a communicator"};
-  const int rank = library.rank_in(parent);
-  const std::unique_ptr<Requests> requests = library.new_requests();
-  LOCKSTEP_TRY_VOID(check(library, requests->duplicate(parent), rank, opening.operation));
-  Patience patience(wait, wait_stages(/*crowded=*/true));  // who shares cores with whom is not known yet
-  for (Requests::Look found; !(found = requests->test()).is_over;) {
-    LOCKSTEP_TRY_VOID(check(library, found.code, rank, opening.operation));
-    const Patience::Verdict verdict = patience.after_failed_look();
-    if (verdict == Patience::Verdict::kAborted) return patience.abort_reason();
-    if (verdict == Patience::Verdict::kExpired) {
-      return expired_error(
-          {.component = "transport/mpi", .rank = rank, .operation = opening, .missing = {}, .deadline = wait.deadline});
-    }
-    if (verdict == Patience::Verdict::kSleep) sched_yield();
-  }
-  LOCKSTEP_TRY_VOID(check(library, library.return_errors(requests->duplicated()), rank, opening.operation));
-  return requests->duplicated();
 }
 
 }  // namespace lockstep::transport::mpi

@@ -56,7 +56,7 @@ class MessageBatch final : public PolledWork {
   Result<void> post_all();
   Result<bool> look();
   Result<void> check_received(std::span<const Requests::Done> done) const;
-  Error gave_up(Patience::Verdict verdict);
+  Error expired();
   int own_rank() const { return channel_.members[static_cast<size_t>(channel_.rank)]; }
 
   const Channel channel_;
@@ -69,8 +69,5 @@ class MessageBatch final : public PolledWork {
   std::vector<int> missing_;
   bool has_expired_ = false;
 };
-
-/// A private duplicate of `parent`, on which failing calls return. On a thread that may call MPI. @collective @blocking
-Result<Comm> duplicate(Library& library, Comm parent, const WaitOptions& wait);
 
 }  // namespace lockstep::transport::mpi

@@ -2,19 +2,18 @@
 // they have the same bits as everywhere else. No MPI is linked: a library of Open MPI or of the MPICH family is loaded
 // when it is needed.
 //
-//   start(library)         initialises MPI              ─► World: the ranks that the launcher started
-//   adopt(communicator)    of a program's own MPI       ─► World: the ranks of that communicator, on a duplicate
-//                                                            │
-//                                 make_bootstrap, make_communicator, any number: each has messages of its own
+//   start(library)        initialises MPI             ─► World: the ranks that the launcher started
+//   adopt(communicator)   of a program's own MPI      ─► World: the ranks of that communicator, on a duplicate
+//                                                          │
+//                               make_bootstrap, make_communicator, any number: each has messages of its own
 //
-// Who calls MPI, by its thread level:
+// The thread level decides which threads call MPI:
 //
-//   multiple             every thread, at once
-//   serialized           every thread; a mutex of the process makes each call wait for its turn, and no call blocks.
-//   The
-//                        program itself stays out of MPI while ranks of ours exchange anything
-//   funneled, single     the thread that called `start` or `adopt`, while it is in an exchange of its own or in `lend`;
-//                        other threads hand it their exchanges
+//   multiple            all, at once
+//   serialized          all; a mutex of the process serialises the calls, none of which blocks. The program itself
+//                       calls no MPI while ranks of ours exchange anything
+//   funneled, single    the thread that called `start` or `adopt`, during its own exchanges and in `lend`; other
+//                       threads hand it theirs
 #pragma once
 
 #include <filesystem>

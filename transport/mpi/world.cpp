@@ -8,6 +8,7 @@
 
 #include "runtime/core/check.h"
 #include "transport/exchange.h"
+#include "transport/mpi/duplication.h"
 #include "transport/mpi/library_search.h"
 #include "transport/mpi/mpi.h"
 #include "transport/mpi/mpi_communicator.h"
@@ -44,10 +45,11 @@ class MpiBootstrap final : public Bootstrap {
   std::vector<RankPlace> places_;
 };
 
+// MPI's one thread is the process's, as MPI is.
 constinit std::mutex shared_queue_mutex;
-constinit std::weak_ptr<FunneledQueue> shared_queue;  // MPI's one thread is the process's, as MPI is
+constinit std::weak_ptr<FunneledQueue> shared_queue;
 
-/// The queue of this thread: that of all worlds where MPI is funneled.
+/// The queue of this thread, which makes a world: where MPI is funneled, that of all worlds.
 std::shared_ptr<FunneledQueue> queue_for(ThreadLevel level) {
   if (level >= ThreadLevel::kSerialized) return std::make_shared<FunneledQueue>();
   const std::lock_guard lock(shared_queue_mutex);
@@ -58,8 +60,11 @@ std::shared_ptr<FunneledQueue> queue_for(ThreadLevel level) {
 
 class LoadedWorld final : public World {
  public:
-  /// `comm` is the world's own duplicate.
-  LoadedWorld(OpenLibrary opened, Comm comm, Owner owner)
+  /// Over a duplicate of `parent`.
+  static Result<std::unique_ptr<World>> open(OpenLibrary opened, Comm parent, Owner owner, const WaitOptions& wait);
+
+  /// `comm` is the world's own.
+  LoadedWorld(OpenLibrary opened, std::shared_ptr<FunneledQueue> queue, Comm comm, Owner owner)
       : library_(std::move(opened.library)),
         level_(library_->thread_level()),
         comm_(comm),
@@ -68,7 +73,7 @@ class LoadedWorld final : public World {
         size_(library_->size_of(comm)),
         last_tag_(library_->last_tag()),
         name_(fmt::format("mpi ({}, threads {})", opened.name, to_string(level_))),
-        queue_(queue_for(level_)) {}
+        queue_(std::move(queue)) {}
 
   int rank() const override { return rank_; }
   int size() const override { return size_; }
@@ -103,8 +108,18 @@ class LoadedWorld final : public World {
   const int rank_, size_, last_tag_;
   const std::string name_;
   const std::shared_ptr<FunneledQueue> queue_;  // of the thread that makes the world; shared as `queue_for` says
-  std::atomic<int> next_tag_ = 0;               // channels share the duplicate and are told apart by their tags
+  bool has_left_ = false;
+  std::atomic<int> next_tag_ = 0;  // channels share the duplicate and are told apart by their tags
 };
+
+Result<std::unique_ptr<World>> LoadedWorld::open(OpenLibrary opened, Comm parent, Owner owner,
+                                                 const WaitOptions& wait) {
+  std::shared_ptr<FunneledQueue> queue = queue_for(opened.library->thread_level());
+  const auto duplication = std::make_shared<Duplication>(*opened.library, parent, wait);  // shared as `run` asks
+  queue->run(duplication, wait);
+  LOCKSTEP_TRY(const Comm comm, duplication->result());
+  return std::make_unique<LoadedWorld>(std::move(opened), std::move(queue), comm, owner);
+}
 
 Result<std::unique_ptr<MpiCommunicator>> LoadedWorld::connect(const WaitOptions& wait, bool crowded,
                                                               std::vector<int> members) {
@@ -130,7 +145,7 @@ Result<std::unique_ptr<MpiCommunicator>> LoadedWorld::connect(const WaitOptions&
 }
 
 Result<void> LoadedWorld::finish(const WaitOptions& wait) {
-  if (library_->is_finalized()) return ok();
+  if (has_left_ || library_->is_finalized()) return ok();
   if (!queue_->is_owner()) {
     return Error{ErrorKind::kFailedPrecondition,
                  fmt::format("[transport/mpi] rank {}: cannot leave MPI: found a call on another thread, expected the "
@@ -140,6 +155,7 @@ Result<void> LoadedWorld::finish(const WaitOptions& wait) {
   }
   LOCKSTEP_TRY(const auto last, connect(wait, /*crowded=*/true, {}));
   LOCKSTEP_TRY_VOID(last->barrier(device::Stream::host()));
+  has_left_ = true;
   if (owner_ == Owner::kUs) return check(*library_, library_->finalize(), rank_, "MPI_Finalize");
   return check(*library_, library_->free(comm_), rank_, "MPI_Comm_free");
 }
@@ -179,8 +195,8 @@ Result<std::unique_ptr<World>> start(const ChosenLibrary& library, const WaitOpt
   }
   static_cast<void>(mpi.return_errors(mpi.world()));  // a failing exchange must not end the process
   LOCKSTEP_TRY_VOID(check_ranks(mpi, library));
-  LOCKSTEP_TRY(const Comm comm, duplicate(mpi, mpi.world(), wait));
-  return std::make_unique<LoadedWorld>(std::move(opened), comm, Owner::kUs);
+  const Comm world = mpi.world();
+  return LoadedWorld::open(std::move(opened), world, Owner::kUs, wait);
 }
 
 Result<std::unique_ptr<World>> adopt(int fortran_handle, const WaitOptions& wait) {
@@ -195,8 +211,7 @@ Result<std::unique_ptr<World>> adopt(int fortran_handle, const WaitOptions& wait
                              to_string(level))};
   }
   LOCKSTEP_TRY(const Comm parent, library.from_fortran(fortran_handle));
-  LOCKSTEP_TRY(const Comm comm, duplicate(library, parent, wait));
-  return std::make_unique<LoadedWorld>(std::move(opened), comm, Owner::kProgram);
+  return LoadedWorld::open(std::move(opened), parent, Owner::kProgram, wait);
 }
 
 }  // namespace lockstep::transport::mpi

@@ -186,6 +186,23 @@ TEST(Embedded, ServesAnotherThreadsGroupWhileMpisThreadUsesItsOwn) {
   expect_left(*all, ends);
 }
 
+TEST(Embedded, ServesAnotherThreadsGroupWhileItAdopts) {
+  const Ends ends;
+  const auto all = adopted(MPI_Comm_c2f(MPI_COMM_WORLD), ends);
+  std::atomic<bool> is_running = true;
+  std::thread other([&] {
+    expect_right_collectives(*all, ends);
+    is_running = false;
+  });
+  const auto lend = [&] { EXPECT_TRUE(all->lend([&] { return !is_running; }, ends.wait).has_value()); };
+  if (all->rank() == 0) lend();  // rank 0 adopts after the exchanges, the others in the middle of them
+  const auto again = adopted(MPI_Comm_c2f(MPI_COMM_WORLD), ends);
+  if (all->rank() != 0) lend();
+  other.join();
+  expect_left(*again, ends);
+  expect_left(*all, ends);
+}
+
 TEST(Embedded, MakesMoreCommunicatorsThanALibraryHasContexts) {
   const Ends ends;
   const auto world = adopted(MPI_Comm_c2f(MPI_COMM_WORLD), ends);
@@ -237,6 +254,7 @@ TEST(Embedded, IsLeftOnTheThreadThatAdopted) {
     EXPECT_EQ(left.error().kind, ErrorKind::kFailedPrecondition);
   }).join();
   expect_left(*world, ends);
+  expect_left(*world, ends);  // a second time it does nothing
 }
 
 TEST(Embedded, RefusesWhatIsNoGroupOfRanks) {
