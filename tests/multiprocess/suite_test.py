@@ -103,8 +103,8 @@ class Suite(unittest.TestCase):
     def test_an_interruption_keeps_what_was_measured(self):
         hang = f"sh -c 'touch {self.folder / 'started'}; exec sleep 600' {{ranks}}"
         suite = subprocess.Popen(self.words("--only", "decode,small-decode", "--launch-template", hang),
-                                 env=run_ranks.launch_environment(), stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL,
-                                 stderr=subprocess.PIPE, text=True)
+                                 env=run_ranks.launch_environment(), stdin=subprocess.DEVNULL,
+                                 stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True)
         self.addCleanup(suite.stderr.close)
         self.addCleanup(suite.wait)
         self.addCleanup(suite.kill)
@@ -120,8 +120,9 @@ class Suite(unittest.TestCase):
         alone.parent.mkdir()
         shutil.copy(PROGRAM, alone)
         for program, path in ((alone, os.environ["PATH"]), (pathlib.Path(PROGRAM).resolve(), "/there/is/nothing")):
-            ran = subprocess.run([program, "bench", "--suite", "cpu", "--only", "decode"],
-                                 env={**os.environ, "PATH": path}, capture_output=True, text=True, timeout=60, check=False)
+            words = [program, "bench", "--suite", "cpu", "--only", "decode"]
+            ran = subprocess.run(words, env={**os.environ, "PATH": path}, capture_output=True, text=True, timeout=60,
+                                 check=False)
             self.assertEqual(ran.returncode, 4, ran.stderr)
             self.assertRegex(ran.stderr, f"python3 .*tools/suite/suite.py --program={program} .*--only=decode")
 

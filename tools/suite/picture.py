@@ -12,9 +12,9 @@ from __future__ import annotations
 import pathlib
 import re
 import time
-from xml.etree.ElementTree import Element, ElementTree, SubElement, indent, parse, tostring
+from xml.etree.ElementTree import Element, SubElement, indent, parse, tostring
 
-from figures import Row, Verdict, of_aim, short_number
+from figures import Row, of_aim, short_number
 from report import Report, beside_text, limit_text, summary
 
 PAGE = pathlib.Path(__file__).resolve().parent / "suite_page.html"
