@@ -1,5 +1,5 @@
 // `lockstep bench`: refuses output files that cannot be written, then runs this process's ranks. With --suite it
-// becomes the score card instead.
+// starts the score card instead.
 #include "launcher/commands/commands.h"
 #include "launcher/measure/bench/bench_rank.h"
 #include "launcher/measure/bench/suite_tool.h"
@@ -9,7 +9,7 @@
 namespace lockstep::launcher {
 
 Result<void> bench(const BenchCommand& command) {
-  if (!command.suite.name.empty()) return become_suite(command);
+  if (!command.suite.name.empty()) return exec_suite_tool(command);
   if (command.json) LOCKSTEP_TRY_VOID(check_writable(*command.json, "--json"));
   if (command.trace) LOCKSTEP_TRY_VOID(check_writable(*command.trace, "--trace"));
   if (command.run.exit_record) {

@@ -75,7 +75,7 @@ std::vector<std::string> suite_words(const BenchCommand& command, const fs::path
   return words;
 }
 
-Result<void> become_suite(const BenchCommand& command) {
+Result<void> exec_suite_tool(const BenchCommand& command) {
   LOCKSTEP_TRY_VOID(check_not_launched("bench --suite"));
   LOCKSTEP_TRY(const LaunchTemplate launch, parse_launch_template(command.suite.launch_template, /*most_ranks=*/1));
   const fs::path program = fs::read_symlink("/proc/self/exe");

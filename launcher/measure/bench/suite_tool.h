@@ -23,6 +23,6 @@ std::vector<std::string> suite_words(const BenchCommand& command, const std::fil
 /// Replaces this process by the tool, which prints, writes and ends with the exit codes of lockstep; so it returns only
 /// errors: `kFailedPrecondition` in a rank of a launcher, `kInvalidArgument` for a launch template that cannot be read,
 /// and `kUnavailable`, with the command to run, when python3 or the tool is not there.
-Result<void> become_suite(const BenchCommand& command);
+Result<void> exec_suite_tool(const BenchCommand& command);
 
 }  // namespace lockstep::launcher

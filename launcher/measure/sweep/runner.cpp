@@ -53,43 +53,48 @@ std::filesystem::path running_file(const PlannedPoint& point, const SweepRun& ru
 class PointFiles {
  public:
   PointFiles(const PlannedPoint& point, const SweepRun& run)
-      : json(running_file(point, run, "json")),
-        output(running_file(point, run, "txt")),
+      : json_(running_file(point, run, "json")),
+        output_(running_file(point, run, "txt")),
         kept_(run.folder / output_name(point)) {
     remove();
-    std::error_code ignored;
-    std::filesystem::remove(kept_, ignored);  // of a run before
   }
   ~PointFiles() { remove(); }
   PointFiles(const PointFiles&) = delete;
   PointFiles& operator=(const PointFiles&) = delete;
 
+  const std::filesystem::path& json() const { return json_; }
+  const std::filesystem::path& output() const { return output_; }
+
   /// The end of what was printed.
   std::string output_end() const {
-    std::ifstream file(output, std::ios::binary | std::ios::ate);
+    std::ifstream file(output_, std::ios::binary | std::ios::ate);
     const auto size = static_cast<std::streamoff>(file.tellg());
     if (size <= 0) return "";
     file.seekg(std::max<std::streamoff>(0, size - kReadOutput));
     return {std::istreambuf_iterator<char>(file), {}};
   }
 
+  /// Removes what an earlier run of the point kept.
+  void remove_kept() const {
+    std::error_code ignored;
+    std::filesystem::remove(kept_, ignored);
+  }
+
   /// The name of the file that keeps what was printed; empty when nothing can be kept.
   std::string keep_output() const {
     std::error_code failed;
-    std::filesystem::rename(output, kept_, failed);
+    std::filesystem::rename(output_, kept_, failed);
     return failed ? "" : kept_.filename().string();
   }
-
-  const std::filesystem::path json, output;
 
  private:
   void remove() const {
     std::error_code ignored;
-    std::filesystem::remove(json, ignored);
-    std::filesystem::remove(output, ignored);
+    std::filesystem::remove(json_, ignored);
+    std::filesystem::remove(output_, ignored);
   }
 
-  const std::filesystem::path kept_;
+  const std::filesystem::path json_, output_, kept_;
 };
 
 /// The document of bench without its blanks, if it is one and has the size that was asked for.
@@ -109,11 +114,11 @@ std::optional<std::string> read_if_there(const std::filesystem::path& path) {
 Result<PointRecord> run_point(const PlannedPoint& point, const SweepRun& run, const process::ChildStop& stop) {
   if (point.impossible) return impossible_record(point, run);
   const PointFiles files(point, run);
-  const process::ChildCommand command{.words = point_words(run.launch, run.bench, point.shape, files.json),
+  const process::ChildCommand command{.words = point_words(run.launch, run.bench, point.shape, files.json()),
                                       .environment = run.environment,
                                       .output = process::ChildStream::kLog,
                                       .errors = process::ChildStream::kLog,
-                                      .log = files.output};
+                                      .log = files.output()};
   Result<process::ChildOutcome> outcome = process::run_child(command, {.deadline = run.point_deadline}, &stop);
   if (!outcome.has_value()) {  // no such launcher: the next point may have another
     PointRecord record = blank_record(point, run);
@@ -127,8 +132,9 @@ Result<PointRecord> run_point(const PlannedPoint& point, const SweepRun& run, co
                  "[launcher/sweep] interrupted; what was measured is in the journal: start the same command again to "
                  "go on"};
   }
+  files.remove_kept();
   outcome.value().errors = files.output_end();
-  PointRecord record = record_of(point, run, outcome.value(), read_if_there(files.json));
+  PointRecord record = record_of(point, run, outcome.value(), read_if_there(files.json()));
   if (record.status != PointStatus::kOk) record.output = files.keep_output();
   return record;
 }
