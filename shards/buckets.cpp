@@ -4,7 +4,11 @@
 
 #include <algorithm>
 #include <charconv>
+#include <iterator>
 #include <string>
+#include <utility>
+
+#include "runtime/core/check.h"
 
 namespace lockstep::shards {
 namespace {
@@ -51,6 +55,29 @@ Result<std::vector<int64_t>> parse_token_buckets(std::string_view text, int64_t 
   if (buckets.back() > capacity) return wrong_list(text, fmt::format("lengths up to the capacity of {}", capacity));
   if (buckets.back() < capacity) buckets.push_back(capacity);
   return buckets;
+}
+
+std::vector<PrefillSize> prefill_sizes(const std::vector<int64_t>& context_buckets,
+                                       const std::vector<int64_t>& token_buckets) {
+  std::vector<PrefillSize> sizes;
+  for (const int64_t bound : token_buckets) {
+    const auto above = std::ranges::upper_bound(context_buckets, std::max<int64_t>(1, bound / 2));
+    const int64_t rows = above == context_buckets.begin() ? context_buckets.front() : *std::prev(above);
+    if (rows <= bound) sizes.push_back({rows, bound});
+  }
+  for (const int64_t rows : context_buckets) {
+    const bool is_there = std::ranges::find(sizes, rows, &PrefillSize::rows) != sizes.end();
+    if (!is_there) sizes.push_back({rows, token_buckets[smallest_bucket(token_buckets, 2 * rows)]});
+  }
+  std::ranges::sort(sizes, {}, [](const PrefillSize& size) { return std::pair(size.rows, size.bound); });
+  return sizes;
+}
+
+size_t smallest_prefill(const std::vector<PrefillSize>& sizes, PrefillSize needed) {
+  const auto found = std::ranges::find_if(
+      sizes, [&](const PrefillSize& size) { return size.rows >= needed.rows && size.bound >= needed.bound; });
+  LOCKSTEP_CHECK(found != sizes.end(), needed.rows, needed.bound);
+  return static_cast<size_t>(found - sizes.begin());
 }
 
 size_t smallest_bucket(const std::vector<int64_t>& buckets, int64_t length) {

@@ -34,6 +34,7 @@ Shard::Shard(ShardGraphs graphs, const ShardOptions& options, device::Communicat
     : graphs_(std::move(graphs)),
       options_(options),
       communicator_(communicator),
+      prefill_sizes_(options.prefill_sizes()),
       stop_requests_(static_cast<size_t>(options.slots)),
       stop_scratch_(stop_requests_.size()),
       decision_payload_(3 * stop_requests_.size()),
@@ -42,7 +43,7 @@ Shard::Shard(ShardGraphs graphs, const ShardOptions& options, device::Communicat
   prefill_inputs_.reserve(graphs_.prefill.size());  // the tensors are views of the vectors beside them
   for (const graph::Graph& graph : graphs_.prefill) prefill_inputs_.emplace_back(graph.rows, options.slots);
   verify_inputs_.reserve(1);
-  if (graphs_.verify) verify_inputs_.emplace_back(graphs_.verify->rows, options.slots);
+  if (!graphs_.verify.empty()) verify_inputs_.emplace_back(graphs_.verify.front().rows, options.slots);
 }
 
 Result<std::unique_ptr<Shard>> Shard::create(ShardGraphs graphs, const ShardOptions& options, device::Backend& backend,
@@ -151,8 +152,9 @@ Result<StepOutput> Shard::run(size_t executable, std::span<const device::HostTen
 Result<StepOutput> Shard::prefill(const PrefillRows& rows, StepTag tag) {
   LOCKSTEP_TRY_VOID(check_rows(rows));
   for (const SlotCopy& copy : rows.copies) LOCKSTEP_TRY_VOID(copy_slot(copy));
-  const size_t bucket = smallest_bucket(options_.context_buckets, std::ssize(rows.ids));
-  RowInputs& inputs = prefill_inputs_[bucket];
+  const int64_t last = rows.position.empty() ? 0 : std::ranges::max(rows.position);
+  const size_t chosen = smallest_prefill(prefill_sizes_, {.rows = std::ssize(rows.ids), .bound = last + 1});
+  RowInputs& inputs = prefill_inputs_[chosen];
   inputs.clear();
   std::ranges::copy(rows.ids, inputs.ids.begin());
   std::ranges::copy(rows.slot, inputs.slot.begin());
@@ -162,7 +164,7 @@ Result<StepOutput> Shard::prefill(const PrefillRows& rows, StepTag tag) {
     if (rows.logit_rows[slot] >= 0) LOCKSTEP_TRY_VOID(states_->activate(SlotId(static_cast<int32_t>(slot))));
   }
   LOCKSTEP_TRY_VOID(write_step(tag));
-  return run(bucket, inputs.tensors);
+  return run(chosen, inputs.tensors);
 }
 
 /// The smallest decode graph that runs every running slot and whose bound holds all of their next positions.
@@ -187,14 +189,16 @@ Result<StepOutput> Shard::decode(StepTag tag) {
 }
 
 Result<StepOutput> Shard::verify(std::span<const int32_t> drafted, StepTag tag) {
-  LOCKSTEP_CHECK(graphs_.verify && std::ssize(drafted) == options_.slots * options_.drafts, drafted.size());
+  LOCKSTEP_CHECK(!graphs_.verify.empty() && std::ssize(drafted) == options_.slots * options_.drafts, drafted.size());
   const int64_t width = 1 + options_.drafts;
   RowInputs& inputs = verify_inputs_.front();
   inputs.clear();
+  int64_t longest = 0;
   for (int32_t slot = 0; slot < options_.slots; ++slot) {
     LOCKSTEP_TRY(const SlotProgress progress, states_->progress(SlotId(slot)));
     if (!progress.runs()) continue;
     inputs.logit_rows[static_cast<size_t>(slot)] = static_cast<int32_t>(slot * width);
+    longest = std::max(longest, std::min(progress.length + width, options_.capacity));
     int32_t id = progress.last_id;
     for (int64_t i = 0; i < width && id >= 0 && progress.length + i < options_.capacity; ++i) {
       const auto row = static_cast<size_t>(slot * width + i);
@@ -205,7 +209,9 @@ Result<StepOutput> Shard::verify(std::span<const int32_t> drafted, StepTag tag) 
     }
   }
   LOCKSTEP_TRY_VOID(write_step(tag));
-  return run(executables_.size() - 1, inputs.tensors);  // the verify graph is the last of `graphs_.all()`
+  const bool is_bucketed = graphs_.verify.size() > 1;
+  const size_t chosen = is_bucketed ? smallest_bucket(options_.token_buckets, longest) : 0;
+  return run(graphs_.prefill.size() + graphs_.decode.size() + chosen, inputs.tensors);
 }
 
 Result<void> Shard::follow(SlotId slot, const Shard& other) {

@@ -99,7 +99,8 @@ class Shard final : public StepEngine {
   std::vector<TensorFingerprint> replicated_;
   std::unique_ptr<SlotStates> states_;
 
-  std::vector<RowInputs> prefill_inputs_;            // by context bucket
+  std::vector<PrefillSize> prefill_sizes_;           // of the prefill graphs
+  std::vector<RowInputs> prefill_inputs_;            // likewise
   std::vector<RowInputs> verify_inputs_;             // none, or one
   std::vector<std::atomic<int32_t>> stop_requests_;  // [slots], set by any thread
   std::vector<int32_t> stop_scratch_;                // [slots]

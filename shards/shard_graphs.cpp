@@ -32,13 +32,12 @@ class GraphSet {
            const std::vector<graph::Pass>& passes)
       : spec_(spec), partition_(partition), passes_(passes) {}
 
-  /// `bucket` 0: of no length, and `shape.batch` 0: of all slots, which needs no word in the name.
-  Result<graph::Graph> build(const StepShape& shape, int64_t bucket) {
+  /// `sizes` end the name of a graph that is not the only one of its phase.
+  Result<graph::Graph> build(const StepShape& shape, const std::string& sizes) {
     LOCKSTEP_TRY(families::Step step, families::build_step(spec_, partition_, shape));
     tensors_.merge(step.tensors);
     LOCKSTEP_TRY(graph::Graph graph, graph::run_passes(step.graph, passes_));
-    if (shape.batch > 0) graph.name += fmt::format("_b{}", shape.batch);
-    if (bucket > 0) graph.name += fmt::format("_{}", bucket);
+    graph.name += sizes;
     return graph;
   }
 
@@ -50,6 +49,51 @@ class GraphSet {
   const std::vector<graph::Pass>& passes_;
   std::map<std::string, Shape> tensors_;
 };
+
+/// Of one graph if there are no buckets.
+std::vector<int64_t> or_one(const std::vector<int64_t>& buckets) {
+  return buckets.empty() ? std::vector<int64_t>{0} : buckets;
+}
+
+std::string with_size(std::string_view letter, int64_t size) {
+  return size > 0 ? fmt::format("_{}{}", letter, size) : "";
+}
+
+Result<void> add_prefill(GraphSet& set, const ShardOptions& options, StepShape shape, ShardGraphs& graphs) {
+  shape.kind = StepKind::kPrefill;
+  const std::vector<PrefillSize> sizes = options.prefill_sizes();
+  for (const PrefillSize& size : sizes) {
+    shape.chunk = size.rows;
+    shape.bound = size.bound < options.capacity ? size.bound : 0;
+    std::string name = with_size("", options.context_buckets.empty() ? 0 : size.rows);
+    if (std::ranges::count(sizes, size.rows, &PrefillSize::rows) > 1) name += with_size("l", size.bound);
+    LOCKSTEP_TRY(graphs.prefill.emplace_back(), set.build(shape, name));
+  }
+  return ok();
+}
+
+Result<void> add_decode(GraphSet& set, const ShardOptions& options, StepShape shape, ShardGraphs& graphs) {
+  shape.kind = StepKind::kDecode;
+  for (const int64_t batch : or_one(options.batch_sizes)) {
+    for (const int64_t bucket : or_one(options.token_buckets)) {
+      shape.batch = batch;
+      shape.bound = bucket;
+      LOCKSTEP_TRY(graphs.decode.emplace_back(), set.build(shape, with_size("b", batch) + with_size("", bucket)));
+    }
+  }
+  return ok();
+}
+
+Result<void> add_verify(GraphSet& set, const ShardOptions& options, StepShape shape, ShardGraphs& graphs) {
+  if (options.drafts == 0) return ok();
+  shape.kind = StepKind::kVerify;
+  const bool is_bucketed = options.bucketed == BucketedSteps::kAll;
+  for (const int64_t bucket : or_one(is_bucketed ? options.token_buckets : std::vector<int64_t>())) {
+    shape.bound = bucket;
+    LOCKSTEP_TRY(graphs.verify.emplace_back(), set.build(shape, with_size("", bucket)));
+  }
+  return ok();
+}
 
 int64_t long_rope_after(const checkpoint::ModelSpec& spec) {
   const checkpoint::RopeSpec& rope = spec.rope;
@@ -73,6 +117,16 @@ Result<void> ShardOptions::validate() const {
   return ok();
 }
 
+BucketedSteps bucketed_steps(const device::Capabilities& backend) {
+  return backend.bounded_attention ? BucketedSteps::kDecode : BucketedSteps::kAll;
+}
+
+std::vector<PrefillSize> ShardOptions::prefill_sizes() const {
+  const std::vector<int64_t> rows = context_buckets.empty() ? std::vector<int64_t>{chunk} : context_buckets;
+  if (bucketed == BucketedSteps::kAll && !token_buckets.empty()) return shards::prefill_sizes(rows, token_buckets);
+  return shards::prefill_sizes(rows, {capacity});
+}
+
 int64_t ShardGraphs::vocabulary() const {
   const graph::Graph& graph = decode.front();
   return graph.value(graph.find("seen").value()).type.shape[1];
@@ -90,7 +144,7 @@ std::vector<const graph::Graph*> ShardGraphs::all() const {
   std::vector<const graph::Graph*> graphs;
   for (const graph::Graph& graph : prefill) graphs.push_back(&graph);
   for (const graph::Graph& graph : decode) graphs.push_back(&graph);
-  if (verify) graphs.push_back(&*verify);
+  for (const graph::Graph& graph : verify) graphs.push_back(&graph);
   return graphs;
 }
 
@@ -122,29 +176,9 @@ Result<ShardGraphs> build_graphs(const checkpoint::ModelSpec& spec, const partit
                         .logits = options.logits};
   GraphSet set(spec, partition, passes);
   ShardGraphs graphs;
-  const auto or_one = [](const std::vector<int64_t>& buckets) {
-    return buckets.empty() ? std::vector<int64_t>{0} : buckets;
-  };
-  for (const int64_t bucket : or_one(options.context_buckets)) {
-    StepShape shape = whole;
-    shape.kind = StepKind::kPrefill;
-    if (bucket > 0) shape.chunk = bucket;
-    LOCKSTEP_TRY(graphs.prefill.emplace_back(), set.build(shape, bucket));
-  }
-  for (const int64_t batch : or_one(options.batch_sizes)) {
-    for (const int64_t bucket : or_one(options.token_buckets)) {
-      StepShape shape = whole;
-      shape.kind = StepKind::kDecode;
-      shape.batch = batch;
-      shape.bound = bucket;
-      LOCKSTEP_TRY(graphs.decode.emplace_back(), set.build(shape, bucket));
-    }
-  }
-  if (options.drafts > 0) {
-    StepShape shape = whole;
-    shape.kind = StepKind::kVerify;
-    LOCKSTEP_TRY(graphs.verify, set.build(shape, 0));
-  }
+  LOCKSTEP_TRY_VOID(add_prefill(set, options, whole, graphs));
+  LOCKSTEP_TRY_VOID(add_decode(set, options, whole, graphs));
+  LOCKSTEP_TRY_VOID(add_verify(set, options, whole, graphs));
   graphs.tensors = std::move(set).tensors();
   graphs.long_rope_after = long_rope_after(spec);
   return graphs;

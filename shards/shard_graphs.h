@@ -2,21 +2,30 @@
 //
 //   prefill        one, or one for each context bucket          decode     one for each batch size and token bucket
 //   verify         only where tokens are drafted: the last token of every slot and its drafts, scored at once
+//
+// Where attention costs the whole bucket, prefill and verify steps have token buckets, too (`BucketedSteps::kAll`): a
+// verify graph for each, and prefill graphs as `prefill_sizes` pairs rows and lengths.
 #pragma once
 
 #include <cstdint>
 #include <map>
-#include <optional>
 #include <string>
 #include <vector>
 
 #include "runtime/core/field_list.h"
 #include "runtime/device/backend.h"
 #include "runtime/graph/passes.h"
+#include "shards/buckets.h"
 #include "shards/families/family.h"
 #include "shards/partition/partition.h"
 
 namespace lockstep::shards {
+
+/// Which steps read no further than a token bucket.
+enum class BucketedSteps { kDecode, kAll };
+
+/// All of them where attention cannot stop at the length in use.
+BucketedSteps bucketed_steps(const device::Capabilities& backend);
 
 /// The static sizes of a shard.
 struct ShardOptions {
@@ -27,20 +36,24 @@ struct ShardOptions {
   std::vector<int64_t> batch_sizes;  // rising, the last is `slots`; empty: decode steps of all slots
   std::vector<int64_t> context_buckets;  // rising, the last is `chunk`; empty: one prefill graph
   std::vector<int64_t> token_buckets;    // rising, the last is `capacity`; empty: one decode graph
+  BucketedSteps bucketed = BucketedSteps::kDecode;
   DType dtype = DType::kFloat32;
   families::StepShape::Logits logits = families::StepShape::Logits::kDropped;
 
   /// Fails with `kInvalidArgument` naming the field that makes no sense.
   Result<void> validate() const;
+
+  /// The prefill graphs, in their order.
+  std::vector<PrefillSize> prefill_sizes() const;
 };
-LOCKSTEP_FIELDS(ShardOptions, slots, chunk, capacity, drafts, batch_sizes, context_buckets, token_buckets, dtype,
-                logits);
+LOCKSTEP_FIELDS(ShardOptions, slots, chunk, capacity, drafts, batch_sizes, context_buckets, token_buckets, bucketed,
+                dtype, logits);
 
 /// The graphs of a rank, after the passes, and the checkpoint tensors behind their weights.
 struct ShardGraphs {
-  std::vector<graph::Graph> prefill;  // by rows, rising
+  std::vector<graph::Graph> prefill;  // by rows, rising, then by the bound on positions
   std::vector<graph::Graph> decode;   // by the slots that they run, rising, then by the bound on positions, rising
-  std::optional<graph::Graph> verify;
+  std::vector<graph::Graph> verify;   // by the bound on positions, rising; empty: nothing is drafted
   std::vector<std::vector<graph::Graph>>
       group;  // in the order of `all`: the step of every rank; empty unless asked for
   std::map<std::string, Shape> tensors;

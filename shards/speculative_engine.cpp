@@ -10,7 +10,7 @@ SpeculativeEngine::SpeculativeEngine(std::unique_ptr<Shard> target, std::unique_
     : target_(std::move(target)),
       drafter_(std::move(drafter)),
       drafted_(static_cast<size_t>(target_->slots() * target_->options().drafts)) {
-  LOCKSTEP_CHECK(target_->graphs().verify.has_value());
+  LOCKSTEP_CHECK(!target_->graphs().verify.empty());
 }
 
 Result<void> SpeculativeEngine::open_slot(SlotId slot, const SlotParameters& parameters) {

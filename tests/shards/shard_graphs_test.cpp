@@ -4,11 +4,14 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <set>
+
 #include "tests/shards/fake_backend.h"
 
 namespace lockstep::shards {
 namespace {
 
+using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 
 TEST(LoadWeights, GivesEveryRankItsSliceOfTheSameModel) {
@@ -43,6 +46,45 @@ TEST(BuildGraphs, MakesExactlyOneGraphAPhaseWithItsOwnAttentionKernel) {
   }
   EXPECT_EQ(f.shard->graphs().prefill.front().rows, 4);
   EXPECT_EQ(f.shard->graphs().decode.front().rows, 2);
+}
+
+/// The bounds of a graph's attention nodes; 0: none.
+std::set<int64_t> bounds_of(const graph::Graph& graph) {
+  std::set<int64_t> bounds;
+  for (const graph::Node& node : graph.nodes) {
+    if (node.op == graph::Op::kAttention) bounds.insert(node.has("bound") ? node.integer("bound") : 0);
+  }
+  return bounds;
+}
+
+TEST(BuildGraphs, BoundPrefillAndVerifyWhereAttentionCostsTheWholeBucket) {
+  ShardOptions options{.slots = 2,
+                       .chunk = 8,
+                       .capacity = 32,
+                       .drafts = 1,
+                       .context_buckets = {4, 8},
+                       .token_buckets = {8, 32},
+                       .bucketed = bucketed_steps({.bounded_attention = false})};
+  Fixture all(1, 0, options);
+  const ShardGraphs& graphs = all.shard->graphs();
+  ASSERT_EQ(graphs.prefill.size(), 2u);
+  EXPECT_THAT(bounds_of(graphs.prefill[0]), ElementsAre(8));
+  EXPECT_THAT(bounds_of(graphs.prefill[1]), ElementsAre(0));  // of all that a slot holds
+  ASSERT_EQ(graphs.verify.size(), 2u);
+  EXPECT_THAT(bounds_of(graphs.verify[0]), ElementsAre(8));
+
+  options.bucketed = bucketed_steps({.bounded_attention = true});
+  Fixture decode(1, 0, options);
+  for (const graph::Graph& graph : decode.shard->graphs().prefill) EXPECT_THAT(bounds_of(graph), ElementsAre(0));
+  ASSERT_EQ(decode.shard->graphs().verify.size(), 1u);
+  EXPECT_EQ(decode.shard->graphs().verify[0].name, "verify");
+}
+
+TEST(BuildGraphs, NameLengthsWherePrefillGraphsHaveTheSameRows) {
+  Fixture f(1, 0, {.slots = 1, .chunk = 4, .capacity = 32, .token_buckets = {8, 32}, .bucketed = BucketedSteps::kAll});
+  ASSERT_EQ(f.shard->graphs().prefill.size(), 2u);
+  EXPECT_EQ(f.shard->graphs().prefill[0].name, "prefill_l8");
+  EXPECT_EQ(f.shard->graphs().prefill[1].name, "prefill_l32");
 }
 
 TEST(ShardOptions, NameTheFieldThatMakesNoSense) {

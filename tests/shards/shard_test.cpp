@@ -174,6 +174,34 @@ TEST(Shard, ReplaysTheSmallestBucketThatFits) {
               ::testing::ElementsAre("prefill_2", "prefill_4", "prefill_8", "decode_4", "decode_8", "decode_16"));
 }
 
+TEST(Shard, PrefillsAndVerifiesNoFurtherThanABucketWhereAttentionCostsAllOfIt) {
+  Fixture f(1, 0,
+            {.slots = 2,
+             .chunk = 8,
+             .capacity = 16,
+             .drafts = 1,
+             .context_buckets = {2, 8},
+             .token_buckets = {4, 16},
+             .bucketed = BucketedSteps::kAll});
+  std::vector<std::string> names;
+  for (const graph::Graph* graph : f.shard->graphs().all()) names.push_back(graph->name);
+  EXPECT_THAT(names,
+              ::testing::ElementsAre("prefill_2", "prefill_8", "decode_4", "decode_16", "verify_4", "verify_16"));
+  ASSERT_TRUE(f.shard->open_slot(SlotId(0), {.max_new_tokens = 3}).has_value());
+  ASSERT_TRUE(f.shard->prefill(rows({5, 6}, 0, {-1, -1}), {}).has_value());
+  EXPECT_EQ(f.shard->replays(), (std::vector<int64_t>{1, 0, 0, 0, 0, 0}));
+  PrefillRows later = rows({7}, 0, {0, -1});
+  later.position = {4};  // beyond what the graph of two rows sees
+  ASSERT_TRUE(f.shard->prefill(later, {}).has_value());
+  EXPECT_EQ(f.shard->replays(), (std::vector<int64_t>{1, 1, 0, 0, 0, 0}));
+  for (const auto& [length, graph] : {std::pair(2, 4), {3, 5}, {15, 5}}) {  // the last token, and a draft if it fits
+    f.backend.store->set("length", 0, length);
+    const int64_t before = f.shard->replays()[static_cast<size_t>(graph)];
+    ASSERT_TRUE(f.shard->verify(std::vector<int32_t>{1, 2}, {}).has_value());
+    EXPECT_EQ(f.shard->replays()[static_cast<size_t>(graph)], before + 1) << length;
+  }
+}
+
 TEST(Shard, ReplaysTheSmallestBatchThatHoldsTheRunningSlots) {
   Fixture f(1, 0, {.slots = 4, .chunk = 4, .capacity = 16, .batch_sizes = {1, 2, 4}, .token_buckets = {8, 16}});
   std::vector<std::string> names;

@@ -14,6 +14,15 @@
 namespace lockstep::neuron {
 namespace {
 
+/// The states that are appended to by position.
+std::set<std::string> cache_names(const graph::Graph& graph) {
+  std::set<std::string> names;
+  for (const graph::Node& node : graph.nodes) {
+    if (node.op == graph::Op::kKvAppend) names.insert(graph.value(node.operands[1]).name);
+  }
+  return names;
+}
+
 Result<std::vector<std::byte>> read_file(const std::filesystem::path& path) {
   std::ifstream file(path, std::ios::binary | std::ios::ate);
   std::vector<std::byte> bytes(file ? static_cast<size_t>(file.tellg()) : 0);
@@ -142,7 +151,7 @@ Result<std::unique_ptr<device::Backend>> make_backend(const Options& options,
 
 std::string to_string(const MemoryEstimate& estimate) {
   return fmt::format("{} of weights, {} of states, {} of inputs and outputs", lockstep::to_string(estimate.weights),
-                     lockstep::to_string(estimate.states), lockstep::to_string(estimate.exchanged));
+                     lockstep::to_string(estimate.states()), lockstep::to_string(estimate.exchanged));
 }
 
 Result<MemoryEstimate> estimate_memory(std::span<const device::StepGraph> steps) {
@@ -150,12 +159,14 @@ Result<MemoryEstimate> estimate_memory(std::span<const device::StepGraph> steps)
   std::set<std::string> counted;  // weights and states are shared by all steps
   for (const device::StepGraph& step : steps) {
     LOCKSTEP_TRY(const LoweredStep lowered, lower(group_of(step)));
+    const std::set<std::string> caches = cache_names(step.own);
     for (const Parameter& parameter : lowered.signature.parameters) {
       const Bytes bytes(parameter.type.bytes());
       const bool is_shared = parameter.role == Role::kWeight || parameter.role == Role::kState;
       if (is_shared && !counted.insert(parameter.name).second) continue;
+      Bytes& state = caches.contains(parameter.name) ? estimate.caches : estimate.slots;
       Bytes& part = parameter.role == Role::kWeight  ? estimate.weights
-                    : parameter.role == Role::kState ? estimate.states
+                    : parameter.role == Role::kState ? state
                                                      : estimate.exchanged;
       part += bytes;
     }

@@ -36,7 +36,7 @@ class Rules final : public device::DeviceRules {
   Result<device::DeviceMemory> memory_of(std::span<const device::StepGraph> steps,
                                          const device::OptionValues&) const override {
     LOCKSTEP_TRY(const MemoryEstimate estimate, estimate_memory(steps));
-    return device::DeviceMemory{estimate.weights, estimate.states, estimate.exchanged};
+    return device::DeviceMemory{estimate.weights, estimate.caches, estimate.slots, estimate.exchanged};
   }
 };
 

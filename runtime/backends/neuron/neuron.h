@@ -57,10 +57,12 @@ device::Capabilities capabilities();
 /// Memory of one rank's core that steps take, without what the compiler and the runtime take for themselves.
 struct MemoryEstimate {
   Bytes weights;    // padded to the largest rank's
-  Bytes states;     // with scratch rows
+  Bytes caches;     // keys and values, with scratch rows
+  Bytes slots;      // the other states
   Bytes exchanged;  // inputs, outputs and ranks' own numbers of every step
 
-  Bytes total() const { return weights + states + exchanged; }
+  Bytes states() const { return caches + slots; }
+  Bytes total() const { return weights + states() + exchanged; }
 };
 
 /// "1.20 GiB of weights, 300.00 MiB of states, 12 B of inputs and outputs".

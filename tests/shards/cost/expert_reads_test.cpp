@@ -5,19 +5,19 @@
 
 #include <cmath>
 
-#include "tests/launcher/tiny_models.h"
+#include "tests/model/tiny_models.h"
 
 namespace lockstep::cost {
 namespace {
 
-using launcher::kTinyMixtral;
+using model::kTinyMixtral;
 using ::testing::AllOf;
 using ::testing::DoubleNear;
 using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 using ::testing::Pointwise;
 
-checkpoint::ModelSpec mixtral() { return checkpoint::parse_spec(kTinyMixtral, "tiny").value(); }
+checkpoint::ModelSpec mixtral() { return checkpoint::parse_spec(model::kTinyMixtral, "tiny").value(); }
 
 TEST(DistributionOfChosen, IsCertainForOneRow) {
   EXPECT_THAT(distribution_of_chosen(4, 2, 1), ElementsAre(0, 0, 1, 0, 0));

@@ -5,14 +5,14 @@
 #include "runtime/backends/cpu/cpu.h"
 #include "runtime/graph/passes.h"
 #include "shards/shard.h"
-#include "tests/launcher/tiny_models.h"
+#include "tests/model/tiny_models.h"
 
 namespace lockstep::cost {
 namespace {
 
 constexpr int64_t kPage = 4096;
 
-checkpoint::ModelSpec tiny() { return checkpoint::parse_spec(launcher::kTinyLlama, "tiny").value(); }
+checkpoint::ModelSpec tiny() { return checkpoint::parse_spec(model::kTinyLlama, "tiny").value(); }
 
 shards::ShardGraphs graphs_of(const checkpoint::ModelSpec& spec, const shards::ShardOptions& options) {
   return shards::build_graphs(spec, partition::make_partition(spec, 1).value(), 0, options, graph::default_passes())

@@ -4,13 +4,13 @@
 #include <gtest/gtest.h>
 
 #include "runtime/graph/passes.h"
-#include "tests/launcher/tiny_models.h"
+#include "tests/model/tiny_models.h"
 
 namespace lockstep::cost {
 namespace {
 
-using launcher::kTinyLlama;
-using launcher::kTinyMixtral;
+using model::kTinyLlama;
+using model::kTinyMixtral;
 
 const MachineLimits kMachine{.rank = {.read_bytes_per_s = 100, .flops_per_s = 1000},
                              .link = {.rows = {{.latency_s = 0.5, .bytes_per_s = 50}}}};
@@ -78,7 +78,7 @@ TEST(Predict, ScalesWithTheMachine) {
 
 // All bytes of a decode step at 100 bytes/s; arithmetic takes less in every stretch, and one rank sends nothing.
 TEST(Predict, IsBytesOverBandwidthForOneRank) {
-  const GroupWork group = group_of(spec_of(kTinyLlama), 1);
+  const GroupWork group = group_of(spec_of(model::kTinyLlama), 1);
   MachineLimits machine = kMachine;
   machine.rank.flops_per_s = 1e9;
   const Workload load{.batch = 2, .prompt_tokens = 10, .new_tokens = 4};
@@ -92,7 +92,7 @@ TEST(Predict, IsBytesOverBandwidthForOneRank) {
 
 TEST(Predict, ReadsOneOfTwoExpertsOnEachOfTwoRanks) {
   // 2 layers, 2 of 4 experts of 3·8·16 float32 for one row: half of each on both ranks, or on the busiest 4 / 3.
-  const auto spec = spec_of(kTinyMixtral);
+  const auto spec = spec_of(model::kTinyMixtral);
   const Workload load{.prompt_tokens = 4, .new_tokens = 2};
   const double expert_s = 3 * 8 * 16 * 4 / 100.0;
   const double columns = predict(group_of(spec, 2), load, kMachine).decode.weights_s;
@@ -101,7 +101,7 @@ TEST(Predict, ReadsOneOfTwoExpertsOnEachOfTwoRanks) {
 }
 
 TEST(GroupWork, CountsRanksOfEqualSizesAsEachWouldBeCounted) {
-  checkpoint::ModelSpec spec = spec_of(kTinyLlama);
+  checkpoint::ModelSpec spec = spec_of(model::kTinyLlama);
   spec.query_heads = 9;
   spec.key_value_heads = 3;
   spec.intermediate_size = 72;

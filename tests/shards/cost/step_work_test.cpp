@@ -5,16 +5,16 @@
 
 #include "runtime/graph/passes.h"
 #include "shards/shard_graphs.h"
-#include "tests/launcher/tiny_models.h"
+#include "tests/model/tiny_models.h"
 
 namespace lockstep::cost {
 namespace {
 
-using launcher::kTinyBloom;
-using launcher::kTinyGemma3;
-using launcher::kTinyGpt2;
-using launcher::kTinyLlama;
-using launcher::kTinyMixtral;
+using model::kTinyBloom;
+using model::kTinyGemma3;
+using model::kTinyGpt2;
+using model::kTinyLlama;
+using model::kTinyMixtral;
 using ::testing::ElementsAre;
 
 checkpoint::ModelSpec spec_of(const char* config) { return checkpoint::parse_spec(config, "tiny").value(); }
@@ -45,7 +45,7 @@ TEST(PrefillRows, FillChunksWithOnePromptAfterTheOther) {
 // Per layer: q and o 8·8 each, k and v 8·4 each, MLP 3·8·16, two norms of 8; a norm at the end, the head 8·32 and one
 // row of the embedding. Keys and values of 110 tokens, 1 head of 4. Scores and values of 2 heads of 4.
 TEST(StepWork, CountsADecodeStepByHand) {
-  const StepWork work = step_work(graphs_of(spec_of(kTinyLlama), 1, 0).decode.back());
+  const StepWork work = step_work(graphs_of(spec_of(model::kTinyLlama), 1, 0).decode.back());
   const Amounts step = amounts_of(work, decode_rows({.batch = 1, .prompt_tokens = 100, .new_tokens = 20}));
   EXPECT_EQ(step.weight_bytes, (2 * (576 + 16) + 8 + 256 + 8) * 4);
   EXPECT_EQ(step.cache_bytes, 110 * 2 * 2 * 4 * 4);
@@ -53,7 +53,7 @@ TEST(StepWork, CountsADecodeStepByHand) {
 }
 
 TEST(StepWork, CountsTheRowsOfAChunkThatAreInUse) {
-  const StepWork work = step_work(graphs_of(spec_of(kTinyLlama), 1, 0).prefill.back());
+  const StepWork work = step_work(graphs_of(spec_of(model::kTinyLlama), 1, 0).prefill.back());
   const Amounts step = amounts_of(work, {{.first = 4, .rows = 3}});
   EXPECT_EQ(step.weight_bytes, (2 * (576 + 16) + 8 + 256 + 3 * 8) * 4);
   EXPECT_EQ(step.cache_bytes, 7 * 2 * 2 * 4 * 4);
@@ -61,7 +61,7 @@ TEST(StepWork, CountsTheRowsOfAChunkThatAreInUse) {
 }
 
 TEST(StepWork, ReadsNoMoreOfTheCacheThanWindowAndPinnedTokens) {
-  checkpoint::ModelSpec spec = spec_of(kTinyLlama);
+  checkpoint::ModelSpec spec = spec_of(model::kTinyLlama);
   spec.windows = {6, 0};
   spec.pinned_sinks = 4;
   const auto graphs = graphs_of(spec, 1, 0);
@@ -74,7 +74,7 @@ TEST(StepWork, ReadsNoMoreOfTheCacheThanWindowAndPinnedTokens) {
 
 // 3 matrices of 8·16 for each of 4 experts, of which a row chooses 2: on average 4 · (1 − (1 / 2)^rows) are read.
 TEST(StepWork, ReadsTheExpertsThatAreChosen) {
-  const auto spec = spec_of(kTinyMixtral);
+  const auto spec = spec_of(model::kTinyMixtral);
   const StepWork work = step_work(graphs_of(spec, 1, 0).decode.back());
   const double expert = 3 * 8 * 16 * 4, layers = 2;
   const auto read = [&](int64_t rows) { return amounts_of(work, {{.count = rows}}).weight_bytes; };
@@ -89,7 +89,8 @@ TEST(StepWork, ReadsTheExpertsThatAreChosen) {
 
 // Whatever is counted by node and by row adds up to what explain prints for the whole step.
 TEST(StepWork, AddsUpToTheCostOfTheGraph) {
-  for (const char* config : {kTinyLlama, kTinyGpt2, kTinyBloom, kTinyGemma3, kTinyMixtral}) {
+  for (const char* config :
+       {model::kTinyLlama, model::kTinyGpt2, model::kTinyBloom, model::kTinyGemma3, model::kTinyMixtral}) {
     for (const int rank : {0, 1}) {
       const auto graphs = graphs_of(spec_of(config), 2, rank, /*slots=*/3);
       for (const graph::Graph* graph : graphs.all()) {
@@ -115,7 +116,7 @@ TEST(StepWork, AddsUpToTheCostOfTheGraph) {
 
 // Two ranks, d = 8: one root of 8 float32 a row for each of embedding, attention and MLP; logits of its vocabulary.
 TEST(StepWork, SaysWhatARankSends) {
-  const auto spec = spec_of(kTinyLlama);
+  const auto spec = spec_of(model::kTinyLlama);
   const auto part = partition::make_partition(spec, 2).value();
   const StepWork work = step_work(graphs_of(spec, 2, 0).prefill.back());
   ASSERT_EQ(work.collectives.size(), 1 + 2 * 2 + 1 + 1u);

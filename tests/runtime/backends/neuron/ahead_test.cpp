@@ -7,6 +7,7 @@
 #include <fstream>
 #include <set>
 
+#include "runtime/backends/neuron/neuron.h"
 #include "shards/group_graphs.h"
 #include "tests/shards/small_llama.h"
 #include "tests/temporary_directory.h"

@@ -3,9 +3,12 @@
 #include <fmt/format.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <filesystem>
 #include <fstream>
+#include <iterator>
 
+#include "runtime/backends/neuron/neuron.h"
 #include "runtime/checkpoint/stored_tensors.h"
 #include "shards/shard_graphs.h"
 #include "tests/conformance/backend/drawing.h"
@@ -32,9 +35,9 @@ struct FamilyRun {
   DType dtype = DType::kFloat32;
   double tolerance = 1e-4;
   bool draws = false;
-  int64_t drafts = 0;  // above 0: verify steps instead of decode steps
-  std::vector<int64_t> token_buckets = {};
-  std::vector<int64_t> batch_sizes = {};  // used by turns, with slot 0 alone running
+  int64_t drafts = 0;                       // above 0: verify steps instead of decode steps
+  std::vector<int64_t> token_buckets = {};  // of all steps
+  std::vector<int64_t> batch_sizes = {};    // used by turns, with slot 0 alone running
   partition::ExpertSplit experts = partition::ExpertSplit::kColumns;
   partition::GqaMode gqa = partition::GqaMode::kAuto;
   int64_t int8_group = 0;  // above 0: weights in 8 bits
@@ -65,17 +68,22 @@ checkpoint::ModelSpec spec_of(const model::Golden& golden) {
   return checkpoint::read_spec(directory.path() / "config.json").value();
 }
 
+shards::ShardOptions sizes_of(const FamilyRun& run) {
+  return {.slots = kSlots,
+          .chunk = kChunk,
+          .capacity = kCapacity,
+          .drafts = run.drafts,
+          .batch_sizes = run.batch_sizes,
+          .token_buckets = run.token_buckets,
+          .bucketed = shards::bucketed_steps(capabilities()),
+          .dtype = run.dtype,
+          .logits = families::StepShape::Logits::kOutput};
+}
+
 std::vector<shards::ShardGraphs> graphs_of(const FamilyRun& run, const checkpoint::ModelSpec& spec) {
   const auto partition =
       partition::make_partition(spec, run.ranks, run.experts, partition::Numerics::kInvariant, run.gqa).value();
-  const shards::ShardOptions options{.slots = kSlots,
-                                     .chunk = kChunk,
-                                     .capacity = kCapacity,
-                                     .drafts = run.drafts,
-                                     .batch_sizes = run.batch_sizes,
-                                     .token_buckets = run.token_buckets,
-                                     .dtype = run.dtype,
-                                     .logits = families::StepShape::Logits::kOutput};
+  const shards::ShardOptions options = sizes_of(run);
   std::vector<shards::ShardGraphs> graphs;
   for (int rank = 0; rank < run.ranks; ++rank) {
     graphs.push_back(shards::build_graphs(spec, partition, rank, options, {}).value());
@@ -154,6 +162,8 @@ Contents verify_inputs(int64_t rows, int32_t step, int64_t vocabulary) {
 /// A prompt of 13 in slot 2 (two chunks), one of 5 in slot 0, then decode steps; their bucket grows with them.
 std::vector<ScriptedStep> script_of(const FamilyRun& run, int64_t vocabulary) {
   std::vector<ScriptedStep> script;
+  const std::vector<shards::PrefillSize> prefill = sizes_of(run).prefill_sizes();
+  const size_t lengths = std::max<size_t>(1, run.token_buckets.size());
   const auto add = [&](size_t graph, Contents inputs) {
     script.push_back({graph, std::vector<Contents>(static_cast<size_t>(run.ranks), inputs)});
   };
@@ -166,23 +176,22 @@ std::vector<ScriptedStep> script_of(const FamilyRun& run, int64_t vocabulary) {
       position[row] = p;
     }
     if (is_last) wanted[static_cast<size_t>(slot)] = to - from - 1;
-    add(0, {{"ids", int_tensor({kChunk}, ids)},
-            {"slot", int_tensor({kChunk}, slots)},
-            {"position", int_tensor({kChunk}, position)},
-            {"logit_rows", int_tensor({kSlots}, wanted)}});
+    add(shards::smallest_prefill(prefill, {kChunk, to}), {{"ids", int_tensor({kChunk}, ids)},
+                                                          {"slot", int_tensor({kChunk}, slots)},
+                                                          {"position", int_tensor({kChunk}, position)},
+                                                          {"logit_rows", int_tensor({kSlots}, wanted)}});
   };
   add_chunk(2, 0, 8, false);
   add_chunk(2, 8, 13, true);
   add_chunk(0, 0, 5, true);
   for (int i = 0; i < kDecodeSteps; ++i) {
+    const size_t length = shards::smallest_bucket(run.token_buckets, 13 + i + 1 + run.drafts);
     if (run.drafts > 0) {
-      add(2, verify_inputs(run.drafts + 1, i, vocabulary));
+      add(prefill.size() + lengths + length, verify_inputs(run.drafts + 1, i, vocabulary));
       continue;
     }
-    size_t graph = 1;
-    while (graph < run.token_buckets.size() && run.token_buckets[graph - 1] <= 13 + i) ++graph;
-    if (!run.batch_sizes.empty()) graph = 1 + static_cast<size_t>(i) % run.batch_sizes.size();
-    add(graph, {});
+    const size_t batch = run.batch_sizes.empty() ? 0 : static_cast<size_t>(i) % run.batch_sizes.size();
+    add(prefill.size() + batch * lengths + length, {});
   }
   return script;
 }
@@ -195,7 +204,7 @@ OracleCase family_case(const FamilyRun& run) {
   for (shards::ShardGraphs& graphs : graphs_of(run, spec)) {
     std::vector<graph::Graph> steps = std::move(graphs.prefill);
     for (graph::Graph& graph : graphs.decode) steps.push_back(std::move(graph));
-    if (graphs.verify) steps.push_back(std::move(*graphs.verify));
+    std::ranges::move(graphs.verify, std::back_inserter(steps));
     c.graphs.resize(steps.size());
     for (size_t i = 0; i < steps.size(); ++i) c.graphs[i].push_back(std::move(steps[i]));
   }
@@ -239,6 +248,8 @@ std::vector<OracleCase> family_cases() {
         family_case({.golden = llama, .ranks = ranks, .variant = "_int8", .tolerance = 3e-2, .int8_group = 16}));
     cases.push_back(
         family_case({.golden = llama, .ranks = ranks, .variant = "_buckets", .token_buckets = {16, 24, 40}}));
+    cases.push_back(family_case(
+        {.golden = llama, .ranks = ranks, .variant = "_verify_buckets", .drafts = 2, .token_buckets = {16, 24, 40}}));
   }
   cases.push_back(family_case(
       {.golden = "mixtral_hub", .ranks = 2, .variant = "_whole_experts", .experts = partition::ExpertSplit::kWhole}));

@@ -49,7 +49,8 @@ TEST(Instances, HaveSoManyCores) {
 
 TEST(Instances, HaveSoMuchMemoryACore) {
   constexpr int64_t kGiB = int64_t{1} << 30;
-  const MemoryEstimate estimate{Bytes(17 * kGiB), Bytes(2 * kGiB), Bytes(1024)};
+  const MemoryEstimate estimate{
+      .weights = Bytes(17 * kGiB), .caches = Bytes(2 * kGiB), .slots = Bytes(0), .exchanged = Bytes(1024)};
   const auto refused = check_core_memory(family_of(Target::kTrn1), estimate);
   ASSERT_FALSE(refused.has_value());
   EXPECT_EQ(refused.error().kind, ErrorKind::kResourceExhausted);
