@@ -27,8 +27,13 @@ void ActiveRequests::divide(const Request& request, int64_t tokens) {
 }
 
 void ActiveRequests::note_schedule(int32_t number, Occupants occupants) {
-  const bool is_new = schedules_.emplace(number, std::move(occupants)).second;
+  const auto [schedule, is_new] = schedules_.emplace(number, std::move(occupants));
   LOCKSTEP_CHECK(is_new, number);
+  for (const std::optional<RequestId>& request : schedule->second) {
+    const auto found = request ? requests_.find(*request) : requests_.end();
+    if (found == requests_.end() || std::exchange(found->second.has_started, true)) continue;
+    found->second.sink->on_start(*request);
+  }
 }
 
 std::vector<RequestId> ActiveRequests::drop_schedule(int32_t number) {

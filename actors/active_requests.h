@@ -73,6 +73,7 @@ class ActiveRequests {
     Logits logits = Logits::kOmit;
     bool host_chosen = false;
     Sink* sink = nullptr;
+    bool has_started = false;
     std::optional<Part> part;
     int32_t from_schedule = 0;  // what its slots make in older ones is padding
   };

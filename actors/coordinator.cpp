@@ -94,23 +94,26 @@ void Coordinator::late() {
 void Coordinator::begin(const PlannerLimits& limits) {
   limits_ = limits;
   planner_.emplace(limits);
-  for (const Submission& submission : std::exchange(early_, {})) admit(submission.request);
+  for (const Request& request : std::exchange(early_, {})) admit(request);
   pump();
 }
 
 void Coordinator::submit(const Submission& submission) {
-  const RequestId id = submission.request.id;
+  for (const Request& request : submission.requests) accept(request, *submission.sink);
+  if (planner_) pump();
+}
+
+void Coordinator::accept(const Request& request, Sink& sink) {
   const auto refuse = [&](const Error& error) {
     const auto reason = error.kind == ErrorKind::kCancelled ? FinishReason::kCancelled : FinishReason::kError;
-    submission.sink->on_finish(id, reason, error);
+    sink.on_finish(request.id, reason, error);
   };
   if (error_) return refuse(*error_);
-  if (no_more_requests_) return refuse(refused_late(id));
-  if (book_.has(id)) return refuse(known(id));
-  book_.open(submission.request, *submission.sink);
-  if (!planner_) return early_.push_back(submission);
-  admit(submission.request);
-  pump();
+  if (no_more_requests_) return refuse(refused_late(request.id));
+  if (book_.has(request.id)) return refuse(known(request.id));
+  book_.open(request, sink);
+  if (!planner_) return early_.push_back(request);
+  admit(request);
 }
 
 void Coordinator::admit(const Request& request) {

@@ -69,6 +69,7 @@ class Coordinator {
   bool is_open() const { return phase_ == Phase::kGathering || phase_ == Phase::kRunning; }
   bool may_plan() const { return phase_ == Phase::kRunning && planner_ && !last_; }
   int32_t slowest() const;
+  void accept(const Request& request, Sink& sink);
   void admit(const Request& request);
   void take(const StepResult& result);
   void pump();
@@ -84,7 +85,7 @@ class Coordinator {
   std::optional<Error> error_;      // why the session closed
   std::optional<Planner> planner_;  // from `begin` on
   PlannerLimits limits_;
-  std::vector<Submission> early_;  // submitted before `begin`
+  std::vector<Request> early_;  // submitted before `begin`
   ActiveRequests book_;
   std::map<int32_t, int32_t> steps_;  // of schedules that not every rank has done: as the first rank reported
   int32_t sent_ = 0;                  // schedules

@@ -57,7 +57,7 @@ inline std::optional<Error> error_of(const Closing& closing) {
 
 /// Stays inside the process of rank 0, as `Released`.
 struct Submission {
-  Request request;
+  std::vector<Request> requests;
   Sink* sink = nullptr;
 };
 

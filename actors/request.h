@@ -60,6 +60,9 @@ class Sink {
  public:
   virtual ~Sink() = default;
 
+  /// `request` has its slots: steps are planned for it from now on. Not called for one that ends before.
+  virtual void on_start(RequestId request) { static_cast<void>(request); }
+
   /// The next token of `request`, an EOS token included; with a chooser, a token that became certain (of beams none
   /// does). `kStop` makes this token the last: nothing follows but `on_finish`.
   virtual Verdict on_token(RequestId request, const MadeToken& token) = 0;

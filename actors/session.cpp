@@ -354,7 +354,13 @@ void Session::cancel() { impl_->cancel(); }
 void Session::fail(const Error& error) { impl_->fail(error); }
 
 void Session::submit(Request request, Sink& sink) {
-  caf::anon_send(impl_->coordinator(), submit_atom::value, Submission{std::move(request), &sink});
+  std::vector<Request> requests;
+  requests.push_back(std::move(request));
+  submit(std::move(requests), sink);
+}
+
+void Session::submit(std::vector<Request> requests, Sink& sink) {
+  caf::anon_send(impl_->coordinator(), submit_atom::value, Submission{std::move(requests), &sink});
 }
 
 void Session::stop(RequestId request) { caf::anon_send(impl_->coordinator(), stop_atom::value, request.value); }

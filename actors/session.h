@@ -114,6 +114,8 @@ class Session {
 
   /// Queues a request. A request that cannot be answered ends through its sink; the others go on.
   void submit(Request request, Sink& sink);
+  /// Queues requests of which as many start together as there are slots for.
+  void submit(std::vector<Request> requests, Sink& sink);
 
   /// Ends a request with `kStop`; no token follows. Nothing happens when it is over.
   void stop(RequestId request);

@@ -22,7 +22,10 @@ requires std::is_integral_v<T>
 void change(T& value) { ++value; }
 template <typename T>
 requires std::is_floating_point_v<T>
-void change(T& value) { value = std::nextafter(value, std::numeric_limits<T>::max()); }
+void change(T& value) {
+  // Not a subnormal number, which CAF 0.17 sends as 0.
+  value = value == 0 ? std::numeric_limits<T>::min() : std::nextafter(value, std::numeric_limits<T>::max());
+}
 template <typename T>
 requires std::is_enum_v<T>
 void change(T& value) { value = static_cast<T>(static_cast<std::underlying_type_t<T>>(value) + 1); }

@@ -16,7 +16,7 @@ struct DifferingKey {
   friend bool operator==(const DifferingKey&, const DifferingKey&) = default;
 };
 
-/// The keys whose values differ, in alphabetical order; none where a text is not a JSON object.
+/// The keys whose values differ, in alphabetical order. A text that is not a JSON object has none.
 std::vector<DifferingKey> differing_keys(std::string_view found, std::string_view expected);
 
 }  // namespace lockstep::checkpoint

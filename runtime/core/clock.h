@@ -48,4 +48,9 @@ class Deadline {
 /// Seconds as a floating-point number, for reports.
 inline double to_seconds(Duration d) { return std::chrono::duration<double>(d).count(); }
 
+/// Seconds as a duration.
+inline Duration duration_of(double seconds) {
+  return std::chrono::duration_cast<Duration>(std::chrono::duration<double>(seconds));
+}
+
 }  // namespace lockstep

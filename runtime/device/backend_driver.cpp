@@ -16,4 +16,12 @@ Error missing_backend(std::string_view backend, std::string_view cmake_option) {
                       backend, backend, cmake_option)};
 }
 
+OptionValues own_options(const BackendDriver& driver, const OptionValues& values) {
+  OptionValues own;
+  for (const OptionRow& row : driver.options()) {
+    if (const auto given = values.find(std::string(row.name)); given != values.end()) own.insert(*given);
+  }
+  return own;
+}
+
 }  // namespace lockstep::device

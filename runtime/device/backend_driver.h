@@ -54,7 +54,8 @@ struct RankSite {
   std::function<void(const std::string& name, const std::string& value)> set_environment;
   const Log* log = nullptr;          // may be null
   const AbortFlag* abort = nullptr;  // may be null
-  /// Ends the process: a thread of the rank is in a call that does not return. Called on another thread; may be empty.
+  /// A thread of the rank is in a call that does not return: ends the group, and the process where it may. Called on
+  /// another thread; may be empty.
   std::function<void(const Error&)> on_stuck;
 
   int size() const { return static_cast<int>(places.size()); }
@@ -110,6 +111,9 @@ class BackendDriver {
   virtual const DeviceRules* rules() const = 0;
   virtual const GraphInspector* inspector() const = 0;
 };
+
+/// Of `values` those that are options of `driver`.
+OptionValues own_options(const BackendDriver& driver, const OptionValues& values);
 
 /// The plan of a backend without devices to choose from: `device` for every rank.
 DevicePlan same_device(const RankSite& site, std::string_view device);

@@ -18,13 +18,14 @@ struct DeviceFacts {
   std::string words;  // "trn1: degrees 1, 2, 8, 16, 32 and 16.00 GiB of memory for a core, as AWS documents them"
 };
 
-/// Bytes of a device that the steps of one rank take, whichever it is.
+/// Bytes of a device that the steps of one rank take, whichever it is: where ranks differ, as the device pads them.
 struct DeviceMemory {
   Bytes weights;
-  Bytes states;
-  Bytes workspace;  // all else
+  Bytes cache;      // keys and values
+  Bytes slots;      // the other states
+  Bytes workspace;  // all else that is known
 
-  Bytes total() const { return weights + states + workspace; }
+  Bytes total() const { return weights + cache + slots + workspace; }
   friend bool operator==(const DeviceMemory&, const DeviceMemory&) = default;
 };
 

@@ -2,27 +2,35 @@
 
 #include <fmt/format.h>
 
+#include <iterator>
+#include <sstream>
+
 namespace lockstep::device {
 namespace {
 
-constexpr char kWell = '+';  // begins the word of a rank that did not fail
+constexpr char kSucceeded = '+';  // begins the text of a rank that did not fail
 
-std::string to_text(const Error& error) { return fmt::format("{} {}", static_cast<int>(error.kind), error.message); }
+std::string to_text(const Error& error) {
+  return fmt::format("{} {} {}", static_cast<int>(error.kind), error.origin_rank.value_or(-1), error.message);
+}
 
 Error error_from(const std::string& text, int rank) {
-  const size_t space = text.find(' ');
-  return {static_cast<ErrorKind>(std::stoi(text.substr(0, space))),
-          fmt::format("{} (on rank {})", text.substr(space + 1), rank), rank};
+  std::istringstream stream(text);
+  int kind = 0, origin = -1;
+  stream >> kind >> origin;
+  stream.get();
+  const std::string message{std::istreambuf_iterator<char>(stream), {}};
+  return {static_cast<ErrorKind>(kind), fmt::format("{} (on rank {})", message, rank), origin < 0 ? rank : origin};
 }
 
 }  // namespace
 
 Result<void> all_succeeded(const Exchange& exchange, const Result<void>& mine) {
-  const std::string word = mine.has_value() ? std::string(1, kWell) : to_text(mine.error());
-  LOCKSTEP_TRY(const std::vector<std::string> words, exchange(word));
+  const std::string own = mine.has_value() ? std::string(1, kSucceeded) : to_text(mine.error());
+  LOCKSTEP_TRY(const std::vector<std::string> all, exchange(own));
   if (!mine.has_value()) return mine.error();
-  for (size_t rank = 0; rank < words.size(); ++rank) {
-    if (words[rank].front() != kWell) return error_from(words[rank], static_cast<int>(rank));
+  for (size_t rank = 0; rank < all.size(); ++rank) {
+    if (all[rank].front() != kSucceeded) return error_from(all[rank], static_cast<int>(rank));
   }
   return ok();
 }

@@ -24,6 +24,8 @@ struct RankPlace {
 /// What tells apart where cores are counted: the machine of a place, or its host where that is not known.
 const std::string& machine_of(const RankPlace& place);
 
+bool on_one_host(std::span<const RankPlace> places);
+
 /// "rank 3", "ranks 0, 3".
 std::string rank_list(std::span<const int> ranks);
 

@@ -152,7 +152,10 @@ Result<void> GenerationConfig::set(std::string_view name, std::string_view json)
   if (value.is_discarded()) return wrong(kOrigin, name, std::string(json), "a value as in JSON");
   LOCKSTEP_TRY(const Outcome outcome, set_option(*this, name, value, kOrigin));
   if (outcome == Outcome::kUnserved) return not_served(kOrigin, {fmt::format("{}={}", name, json)});
-  if (outcome == Outcome::kSet) return ok();
+  if (outcome == Outcome::kSet) {
+    if (name == "max_length") max_new_tokens.reset();  // whoever sets a length means that one
+    return ok();
+  }
   return Error{ErrorKind::kInvalidArgument,
                fmt::format("[runtime/generation] {}: found {}, expected one of {}", kOrigin, name, served_keys())};
 }

@@ -23,4 +23,16 @@ std::vector<Duration> TokenTimes::latencies() const {
   return latencies;
 }
 
+std::optional<Duration> time_per_output_token(std::span<const TokenTimes> sequences) {
+  Duration total{};
+  int64_t intervals = 0;
+  for (const TokenTimes& times : sequences) {
+    if (times.made.size() < 2) continue;
+    total += times.made.back() - times.made.front();
+    intervals += std::ssize(times.made) - 1;
+  }
+  if (intervals == 0) return std::nullopt;
+  return total / intervals;
+}
+
 }  // namespace lockstep::generation

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <optional>
+#include <span>
 #include <vector>
 
 #include "runtime/core/clock.h"
@@ -23,5 +24,9 @@ struct TokenTimes {
 
   friend bool operator==(const TokenTimes&, const TokenTimes&) = default;
 };
+
+/// The mean time from one token to the next over several sequences, each token counting alike; empty where none has
+/// two.
+std::optional<Duration> time_per_output_token(std::span<const TokenTimes> sequences);
 
 }  // namespace lockstep::generation

@@ -89,7 +89,7 @@ class CoordinatorTest : public ::testing::Test {
   void submit(int64_t id, int32_t new_tokens) {
     Request request{.id = RequestId(id), .ids = {7}, .parameters = {}};
     request.parameters.max_new_tokens = new_tokens;
-    caf::anon_send(coordinator_, submit_atom::value, Submission{request, &sink_});
+    caf::anon_send(coordinator_, submit_atom::value, Submission{{request}, &sink_});
   }
   void done(int32_t rank, int32_t schedule, int32_t steps) {
     caf::anon_send(coordinator_, done_atom::value, rank, ScheduleDone{schedule, steps});

@@ -5,7 +5,7 @@
 #include <cstdlib>
 
 #include "actors/executor.h"
-#include "launcher/ranks/step_clock.h"
+#include "engine/observe/step_clock.h"
 #include "runtime/trace/flight_recorder.h"
 #include "tests/step/tiny_rank.h"
 
@@ -16,7 +16,7 @@ Result<int64_t> decode(int32_t steps) {
   const TinyRank tiny = make_tiny_rank(1, 0, nullptr);
   const SteadyClock clock;
   trace::CollectiveLog collectives(0);
-  launcher::StepClock engine(*tiny.shard, collectives, clock, static_cast<size_t>(steps) + 1);
+  observe::StepClock engine(*tiny.shard, collectives, clock, static_cast<size_t>(steps) + 1);
   trace::FlightRecorder recorder(clock);
   AbortFlag abort;
   actors::ScheduleQueue queue;

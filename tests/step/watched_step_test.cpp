@@ -12,7 +12,7 @@
 #include <thread>
 
 #include "actors/session.h"
-#include "launcher/ranks/step_clock.h"
+#include "engine/observe/step_clock.h"
 #include "runtime/trace/recorded_communicator.h"
 #include "runtime/trace/timed_communicator.h"
 #include "tests/step/tiny_rank.h"
@@ -95,7 +95,7 @@ struct Seen {
   std::optional<Error> failure;
 };
 
-/// One rank of the session: what the launcher puts around a shard, and the counter.
+/// One rank of the session: what an engine puts around a shard, and the counter.
 Seen run_rank(actors::Session& session, int ranks, int rank, const std::shared_ptr<transport::loopback::Group>& group,
               AbortFlag& abort, std::barrier<>& ready) {
   const SteadyClock clock;
@@ -109,7 +109,7 @@ Seen run_rank(actors::Session& session, int ranks, int rank, const std::shared_p
   std::unique_ptr<trace::TimedCommunicator> timed;
   if (communicator) timed = std::make_unique<trace::TimedCommunicator>(*communicator, clock, collectives);
   const TinyRank tiny = make_tiny_rank(ranks, rank, timed.get());
-  launcher::StepClock step_clock(*tiny.shard, collectives, clock, 256);
+  observe::StepClock step_clock(*tiny.shard, collectives, clock, 256);
   WatchedEngine engine(step_clock);
   ready.arrive_and_wait();
   const auto ran = session.run_executor(RankId(rank), engine);

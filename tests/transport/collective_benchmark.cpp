@@ -17,8 +17,9 @@
 #include <nlohmann/json.hpp>
 #include <string_view>
 
-#include "launcher/ranks/binding.h"
-#include "launcher/ranks/wiring.h"
+#include "engine/group/binding.h"
+#include "engine/group/communicators.h"
+#include "engine/group/rank_threads.h"
 #include "runtime/core/abort_flag.h"
 #include "runtime/trace/recorded_communicator.h"
 #include "transport/mpi/mpi.h"
@@ -188,36 +189,36 @@ Result<void> measure_all(const Settings& settings, transport::Bootstrap& bootstr
   return ok();
 }
 
+Result<void> measure_rank(const Settings& settings, group::Member& member) {
+  transport::Bootstrap& bootstrap = member.bootstrap();
+  const transport::WaitOptions wait = member.wait_options();
+  trace::FlightRecorder recorder(member.clock());
+  LOCKSTEP_TRY(const auto places, bootstrap.places());
+  group::Placement placement;
+  for (const transport::RankPlace& place : places) placement.ranks.push_back({.place = place});
+  // As the threads of a rank are.
+  const group::BoundThread bound(group::cores_of_threads(placement, member.rank()));
+  group::ChosenCommunicator chosen;
+  if (settings.way == "past-cache") {
+    LOCKSTEP_TRY(chosen.communicator,
+                 transport::shm::make_communicator(bootstrap, wait, {.copies = transport::shm::Copies::kPastCache}));
+  } else {
+    LOCKSTEP_TRY(chosen, group::make_communicator(member, settings.way, places));
+  }
+  trace::RecordedCommunicator communicator(std::move(chosen.communicator), recorder);  // as a step has it
+  LOCKSTEP_TRY(const auto meeting, transport::shm::make_communicator(bootstrap, wait));
+  return measure_all(settings, bootstrap, communicator, *meeting);
+}
+
 Result<void> run(const Settings& settings) {
-  const SteadyClock clock;
-  AbortFlag abort;
-  trace::FlightRecorder recorder(clock);
-  const transport::WaitOptions wait{.abort = &abort, .clock = &clock, .deadline = std::chrono::seconds(30)};
-  LOCKSTEP_TRY(const auto library, transport::mpi::choose_library({}));  // what this program is linked to
-  LOCKSTEP_TRY(const auto world, transport::mpi::start(library, wait));
-  LOCKSTEP_TRY(const auto bootstrap, world->make_bootstrap(wait));
-  if (bootstrap->size() < 2) {
+  LOCKSTEP_TRY(const auto group, Group::mpi());
+  if (group->size() < 2) {
     return Error{ErrorKind::kFailedPrecondition,
                  "[collective_benchmark] found 1 rank, expected 2 or more; start it with mpirun -n 2"};
   }
-  LOCKSTEP_TRY(const auto places, bootstrap->places());
-  launcher::Placement placement;
-  for (const transport::RankPlace& place : places) placement.ranks.push_back({.place = place});
-  // As the threads of a rank are.
-  const launcher::BoundThread bound(launcher::cores_of_threads(placement, bootstrap->rank()));
-  launcher::ChosenCommunicator chosen;
-  if (settings.way == "past-cache") {
-    LOCKSTEP_TRY(chosen.communicator,
-                 transport::shm::make_communicator(*bootstrap, wait, {.copies = transport::shm::Copies::kPastCache}));
-  } else {
-    LOCKSTEP_TRY(chosen, launcher::make_communicator(settings.way, *bootstrap, world.get(), nullptr, places, wait));
-  }
-  {
-    trace::RecordedCommunicator communicator(std::move(chosen.communicator), recorder);  // as a step has it
-    LOCKSTEP_TRY(const auto meeting, transport::shm::make_communicator(*bootstrap, wait));
-    LOCKSTEP_TRY_VOID(measure_all(settings, *bootstrap, communicator, *meeting));
-  }
-  return world->finish(wait);
+  LOCKSTEP_TRY_VOID(group::on_each_rank(group::State::of(*group),
+                                        [&](group::Member& member) { return measure_rank(settings, member); }));
+  return group->leave();
 }
 
 }  // namespace

@@ -16,15 +16,14 @@ namespace lockstep::transport::mpi {
 namespace {
 
 // What is called, without the prefix MPI_.
-#define LOCKSTEP_MPI_FUNCTIONS(X)                                                                                  \
-  X(Initialized)                                                                                                   \
-  X(Finalized)                                                                                                     \
-  X(Init_thread)                                                                                                   \
-  X(Query_thread)                                                                                                  \
-  X(Is_thread_main)                                                                                                \
-  X(Finalize) X(Get_library_version) X(Error_string) X(Error_class) X(Comm_rank) X(Comm_size) X(Comm_test_inter)   \
-      X(Comm_idup) X(Comm_free) X(Comm_set_errhandler) X(Comm_get_attr) X(Isend) X(Irecv) X(Testsome) X(Get_count) \
-          X(Cancel) X(Request_free)
+// clang-format off
+#define LOCKSTEP_MPI_FUNCTIONS(X)                                                              \
+  X(Initialized) X(Finalized) X(Init_thread) X(Query_thread) X(Is_thread_main) X(Finalize)     \
+  X(Get_library_version) X(Error_string) X(Error_class)                                        \
+  X(Comm_rank) X(Comm_size) X(Comm_test_inter) X(Comm_idup) X(Comm_free)                       \
+  X(Comm_set_errhandler) X(Comm_get_attr)                                                      \
+  X(Isend) X(Irecv) X(Testsome) X(Get_count) X(Cancel) X(Request_free)
+// clang-format on
 
 /// MPI's functions and objects in the library that was loaded; the header says of what types.
 struct Symbols {

@@ -2,7 +2,7 @@
 #include <cstdio>
 #include <cstdlib>
 
-#include "launcher/ranks/wiring.h"
+#include "engine/group/communicators.h"
 #include "tests/conformance/communicator/implementations.h"
 #include "tests/conformance/communicator/suite.h"
 #include "tests/conformance/communicator/test_hosts.h"
@@ -35,8 +35,11 @@ Implementation two_level(std::string name, int (*host_of)(int rank, int ranks), 
             std::vector<int> hosts;
             for (int rank = 0; rank < peer.size() && host_of; ++rank) hosts.push_back(host_of(rank, peer.size()));
             if (host_of) places = places_on(hosts);
-            return launcher::make_two_level(*world, peer.bootstrap, places, wait,
-                                            {.within = {.message_bytes = message_bytes}, .across = across});
+            const group::MakePart make_part = [&](std::vector<int> members) {
+              return world->make_communicator(places, wait, std::move(members));
+            };
+            return group::make_two_level(peer.bootstrap, make_part, places, wait,
+                                         {.within = {.message_bytes = message_bytes}, .across = across});
           },
           .allocates = true,
           .sees_all = false};

@@ -212,6 +212,8 @@ TEST(HoldEqualValues, TellsATiedHeadFromOneOfItsOwn) {
   EXPECT_FALSE(hold_equal_values(*checkpoint, "embed", "wide").value());
   EXPECT_FALSE(hold_equal_values(*checkpoint, "embed", "other").value());
   EXPECT_TRUE(hold_equal_values(*checkpoint, "embed", "other", Range{0, 1}).value());
+  EXPECT_FALSE(hold_equal_values(*checkpoint, "embed", "other", Range{1, 3}).value());
+  EXPECT_TRUE(hold_equal_values(*checkpoint, "embed", "same", Range{2, 4}).value());  // rows that neither has
 }
 
 TEST(Checkpoint, FailsWhenAFileShrinksAfterItWasOpened) {

@@ -95,6 +95,18 @@ TEST(BufferPlan, PlacesWhatFollowsAProductWhenThatRuns) {
   EXPECT_TRUE(placed.overlap("0", "1"));  // which nothing reads any more by then
 }
 
+TEST(BufferPlan, KeepsWhatSaysWhichRowsArePadding) {
+  const Placed placed(R"(
+  %length = state : i32[4]
+  %k = state : f32[4,1,8,32]
+  %0 = running_slots(%length, %length) : i32[4]
+  kv_append(%x, %k, %0, %length)
+  %1 = clamp_positions(%length) most=5 : i32[4]
+  output y = %1
+)");
+  EXPECT_FALSE(placed.overlap("0", "1"));
+}
+
 TEST(BufferPlan, CopiesColumnsThatTheHostReads) {
   GraphBuilder builder({.name = "prefill", .rows = 4, .slots = 1});
   const ValueId x = builder.input("x", rows_of(64));
