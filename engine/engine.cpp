@@ -1,0 +1,262 @@
+#include "lockstep/engine.h"
+
+#include <fmt/format.h>
+
+#include <utility>
+
+#include "engine/drivers.h"
+#include "engine/engine_impl.h"
+#include "engine/group/agreement.h"
+#include "engine/group/communicators.h"
+#include "engine/model/plan.h"
+#include "engine/model/served_spec.h"
+#include "engine/observe/rank_memory.h"
+#include "engine/options_text.h"
+#include "engine/start_log.h"
+
+namespace lockstep {
+namespace {
+
+Error not_leading(std::string_view what) {
+  return {ErrorKind::kFailedPrecondition,
+          fmt::format("[engine] cannot {}: found another rank than 0, expected rank 0; call serve() here", what)};
+}
+
+std::vector<int64_t> or_one(const std::vector<int64_t>& sizes, int64_t one) {
+  return sizes.empty() ? std::vector<int64_t>{one} : sizes;
+}
+
+std::string or_default(const std::optional<int64_t>& value) { return value ? fmt::format("{}", *value) : "default"; }
+
+}  // namespace
+
+Engine::Impl::Impl(group::State& group, Model model, EngineOptions options)
+    : group_(group), model_(std::move(model)), options_(std::move(options)) {}
+
+Engine::Impl::~Impl() {
+  if (threads_ == nullptr || end_) return;
+  if (ready_ == group_.local_ranks()) session_.session().cancel();
+  threads_.reset();
+}
+
+Result<void> Engine::Impl::start() {
+  group_.phases().close();
+  threads_ = std::make_unique<group::RankThreads>(group_, [this](group::Member& member) {
+    struct End {
+      Impl& impl;
+      ~End() {
+        std::lock_guard lock(impl.mutex_);
+        impl.has_ended_ = true;
+        impl.changed_.notify_all();
+      }
+    } const end{*this};
+    return run_rank(member);
+  });
+  {
+    std::unique_lock lock(mutex_);
+    group_.wait(lock, changed_, [this] { return has_ended_ || ready_ == group_.local_ranks(); });
+    if (!has_ended_) return ok();
+  }
+  return join();
+}
+
+void Engine::Impl::rank_is_ready() {
+  std::lock_guard lock(mutex_);
+  ++ready_;
+  changed_.notify_all();
+}
+
+Result<void> Engine::Impl::join() {
+  if (!end_) end_ = threads_->join();
+  if (submissions_) submissions_->finish_calls();
+  return *end_;
+}
+
+Result<void> Engine::Impl::run_rank(group::Member& member) {
+  member.phases().enter("plan");
+  LOCKSTEP_TRY(const std::string told, group::told_by_rank_0(member.bootstrap(), to_text(options_)));
+  LOCKSTEP_TRY(const EngineOptions options, parse_engine_options(told));
+  observe::Observation observation(options.observe, member);
+  const auto driver = engine::find_driver(options.backend);
+  LOCKSTEP_TRY_VOID(member.all_succeeded(driver.has_value() ? Result<void>(ok()) : driver.error()));
+  LOCKSTEP_TRY(const model::Plan plan, model::make_plan(member, model_, options, *driver.value()));
+  LOCKSTEP_TRY_VOID(observation.begin(plan, driver.value()->name()));
+
+  member.phases().enter("connect");
+  LOCKSTEP_TRY(const group::ChosenCommunicator chosen,
+               group::make_communicator(member, options.communicator, plan.places));
+  device::Communicator* const communicator = observation.timed(chosen.communicator.get());
+  log_plan(member, plan, chosen);
+  LOCKSTEP_TRY(const model::LoadedModel loaded, model::load(member, plan, options, *driver.value(), communicator));
+
+  member.phases().enter("session");
+  LOCKSTEP_TRY_VOID(session_.open(member));
+  shards::StepEngine& steps = observation.timed(*loaded.engine);
+  LOCKSTEP_TRY_VOID(member.all_succeeded(open_requests(member, plan, observation)));
+  member.phases().enter("run");
+  if (member.leads()) note_facts(member, plan, loaded, communicator, *driver.value());
+  rank_is_ready();
+  LOCKSTEP_TRY_VOID(session_.run(member, plan.cores, steps));
+
+  member.phases().enter("report");
+  return report(member, loaded, observation);
+}
+
+/// On rank 0: what receives requests.
+Result<void> Engine::Impl::open_requests(group::Member& member, const model::Plan& plan,
+                                         observe::Observation& observation) {
+  if (!member.leads()) return ok();
+  LOCKSTEP_TRY(const text::Tokenizer* tokenizer, model_.tokenizer());
+  const shards::ShardOptions& shard = plan.model.shard;
+  const bool gives_logits = shard.logits == families::StepShape::Logits::kOutput;
+  submissions_ = std::make_unique<requests::Submissions>(
+      requests::Serving{.model = model_,
+                        .clock = group_.clock(),
+                        .tokenizer = tokenizer,
+                        .limits = {.slots = shard.slots,
+                                   .capacity = shard.capacity,
+                                   .choosers = gives_logits ? Choosers::kAllowed : Choosers::kNone,
+                                   .drafts = shard.drafts}});
+  observe::RequestLog* const log = observation.timed(*submissions_);
+  if (log != nullptr) submissions_->on_submit = [log](RequestId request) { log->submitted(request); };
+  actors::Sink& sink = log != nullptr ? static_cast<actors::Sink&>(*log) : *submissions_;
+  submissions_->open(session_.session(), sink,
+                     {.stop = {}, .wait = [&group = group_](auto& lock, auto& changed, const auto& is_done) {
+                        group.wait(lock, changed, is_done);
+                      }});
+  return ok();
+}
+
+void Engine::Impl::note_facts(group::Member& member, const model::Plan& plan, const model::LoadedModel& loaded,
+                              const device::Communicator* communicator, const device::BackendDriver& driver) {
+  const shards::ShardOptions& shard = plan.model.shard;
+  member.log().info("{}", phases_line(member.phases()));
+  facts_ = {.ranks = member.size(),
+            .threads = plan.threads,
+            .backend = std::string(driver.name()),
+            .communicator = communicator == nullptr ? "none" : communicator->name(),
+            .dtype = std::string(to_string(shard.dtype)),
+            .weights = model::weights_in_words(plan.model.spec),
+            .slots = shard.slots,
+            .prefill_chunk = shard.chunk,
+            .capacity = shard.capacity,
+            .drafts = shard.drafts,
+            .batch_sizes = or_one(shard.batch_sizes, shard.slots),
+            .context_buckets = or_one(shard.context_buckets, shard.chunk),
+            .token_buckets = or_one(shard.token_buckets, shard.capacity),
+            .startup = member.phases().seconds(),
+            .graphs_expected = loaded.graphs_expected,
+            .graphs = loaded.graphs->compiled(),
+            .graphs_after_start = {},
+            .memory = {},
+            .report = {}};
+}
+
+Result<void> Engine::Impl::report(group::Member& member, const model::LoadedModel& loaded,
+                                  observe::Observation& observation) {
+  LOCKSTEP_TRY(const auto memories, member.bootstrap().exchange(
+                                        observe::to_text(observe::memory_of(loaded.shard->store(), loaded.loading))));
+  LOCKSTEP_TRY(const std::optional<trace::GroupReport> report, observation.gather());
+  if (member.leads()) {
+    for (const std::string& memory : memories) facts_.memory.push_back(observe::parse_memory(memory));
+    facts_.graphs_after_start = loaded.graphs->compiled_after_close();
+    facts_.report = report;
+    if (loaded.speculative != nullptr) {
+      const shards::DraftStatistics& drafts = loaded.speculative->statistics();
+      drafts_ = {.draft_steps = drafts.steps, .drafted = drafts.drafted, .accepted = drafts.accepted};
+    }
+  }
+  return observation.write(report, facts_.memory, submissions_ ? submissions_->counters().new_tokens : 0);
+}
+
+Result<std::vector<RequestHandle>> Engine::Impl::submit(std::vector<Request> requests) {
+  if (!leads()) return not_leading("submit a request");
+  if (const std::optional<Error> failure = group_.failure()) return *failure;
+  LOCKSTEP_TRY(auto states, submissions_->submit(std::move(requests)));
+  std::vector<RequestHandle> handles;
+  for (auto& state : states) handles.push_back(RequestHandle(std::move(state)));
+  return handles;
+}
+
+EngineCounters Engine::Impl::counters() const {
+  if (submissions_ == nullptr) return {};
+  EngineCounters counters = submissions_->counters();
+  counters.draft_steps = drafts_.draft_steps;
+  counters.drafted = drafts_.drafted;
+  counters.accepted = drafts_.accepted;
+  return counters;
+}
+
+Engine::Engine(std::unique_ptr<Impl> impl) : impl_(std::move(impl)) {}
+Engine::~Engine() = default;
+
+Result<std::unique_ptr<Engine>> Engine::open(Group& group, const Model& model, const EngineOptions& options) {
+  auto impl = std::make_unique<Impl>(group::State::of(group), model, options);
+  LOCKSTEP_TRY_VOID(impl->start());
+  return std::unique_ptr<Engine>(new Engine(std::move(impl)));
+}
+
+Result<RequestHandle> Engine::submit(Request request) {
+  std::vector<Request> requests;
+  requests.push_back(std::move(request));
+  LOCKSTEP_TRY(std::vector<RequestHandle> handles, submit(std::move(requests)));
+  return std::move(handles.front());
+}
+
+Result<std::vector<RequestHandle>> Engine::submit(std::vector<Request> requests) {
+  return impl_->submit(std::move(requests));
+}
+
+Result<Answer> Engine::generate(std::string_view prompt, const Overrides& overrides, OnToken on_token) {
+  LOCKSTEP_TRY(const std::vector<int32_t> ids, impl_->model().encode(prompt));
+  return generate(ids, overrides, std::move(on_token));
+}
+
+Result<Answer> Engine::generate(std::span<const int32_t> ids, const Overrides& overrides, OnToken on_token) {
+  Request request{.prompt = {.ids = {ids.begin(), ids.end()}}, .config = impl_->model().generation()};
+  for (const auto& [name, value] : overrides) LOCKSTEP_TRY_VOID(request.config.set(name, value));
+  request.on_token = std::move(on_token);
+  LOCKSTEP_TRY(RequestHandle handle, submit(std::move(request)));
+  LOCKSTEP_TRY(std::vector<Answer> answers, handle.wait());
+  return std::move(answers.front());
+}
+
+Result<void> Engine::serve() {
+  if (!impl_->leads()) return impl_->join();
+  return Error{ErrorKind::kFailedPrecondition,
+               "[engine] cannot serve: found rank 0, expected another rank; submit requests here, then call close()"};
+}
+
+Result<void> Engine::close() {
+  if (!impl_->leads()) return not_leading("close the engine");
+  impl_->finish();
+  return impl_->join();
+}
+
+const EngineFacts& Engine::facts() const { return impl_->facts(); }
+EngineCounters Engine::counters() const { return impl_->counters(); }
+
+Result<std::string> statement_of(const EngineOptions& options) {
+  LOCKSTEP_TRY(const device::BackendDriver* const driver, engine::find_driver(options.backend));
+  LOCKSTEP_TRY_VOID(driver->check_options(options.backend_options));
+  std::string text =
+      fmt::format("--prefill-chunk {}\n--batch-size {}\n--max-seq-len {}\n--draft-model {}\n", options.prefill_chunk,
+                  or_default(options.slots), or_default(options.capacity), options.drafting.model ? "given" : "none");
+  text += fmt::format("--trace, --metrics or --profile {}\n--trace-events {}\n",
+                      options.observe.is_on() ? "given" : "none", options.observe.trace_events);
+  text += fmt::format("--backend {}\n--communicator {}\n", options.backend, options.communicator);
+  return text + driver->statement(options.backend_options);
+}
+
+std::vector<std::string> backend_names() {
+  std::vector<std::string> names;
+  for (const device::BackendDriver* driver : engine::drivers()) names.emplace_back(driver->name());
+  return names;
+}
+
+Result<void> check_ranks(const Model& model, const EngineOptions& options, int ranks) {
+  LOCKSTEP_TRY_VOID(model::divide_model(options.partition, model.spec(), ranks, options.slots));
+  return ok();
+}
+
+}  // namespace lockstep

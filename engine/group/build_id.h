@@ -1,0 +1,11 @@
+// Which build of the program runs, to tell ranks that run different ones.
+#pragma once
+
+#include <string>
+
+namespace lockstep::group {
+
+/// The linker's build id of this program in hexadecimal digits; "unknown" when it was linked without one.
+std::string build_id();
+
+}  // namespace lockstep::group

@@ -1,0 +1,13 @@
+// The environment of this process, read here and nowhere else in the engine.
+#pragma once
+
+#include <optional>
+#include <string>
+#include <string_view>
+
+namespace lockstep::group {
+
+/// The value of a variable; empty when it is not set.
+std::optional<std::string> environment(std::string_view name);
+
+}  // namespace lockstep::group

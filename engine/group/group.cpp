@@ -1,0 +1,79 @@
+#include "lockstep/group.h"
+
+#include <fmt/format.h>
+
+#include <utility>
+
+#include "engine/group/agreement.h"
+#include "engine/group/environment.h"
+#include "engine/group/state.h"
+
+namespace lockstep {
+
+using group::State;
+
+std::unique_ptr<Group> State::wrap(std::unique_ptr<State> state) {
+  return std::unique_ptr<Group>(new Group(std::move(state)));
+}
+
+Group::Group(std::unique_ptr<State> state) : state_(std::move(state)) {}
+Group::~Group() = default;
+
+Result<std::unique_ptr<Group>> Group::alone(GroupOptions options) {
+  return group::open_threads(1, std::move(options), {});
+}
+
+Result<std::unique_ptr<Group>> Group::threads(int ranks, GroupOptions options) {
+  return group::open_threads(ranks, std::move(options), {});
+}
+
+Result<std::unique_ptr<Group>> Group::mpi(GroupOptions options) {
+  LOCKSTEP_TRY(auto launch, transport::read_launch_environment(group::environment));
+  return group::open_launched(std::move(launch), std::move(options), {});
+}
+
+Result<std::unique_ptr<Group>> Group::mpi(MpiHandle communicator, GroupOptions options) {
+  LOCKSTEP_TRY(auto state, State::of_communicator(communicator, std::move(options), {}));
+  return State::wrap(std::move(state));
+}
+
+int Group::rank() const { return state_->first_rank(); }
+int Group::size() const { return state_->size(); }
+std::string Group::name() const { return state_->name(); }
+
+std::optional<Error> Group::failure() const { return state_->failure(); }
+
+void Group::fail(const Error& error) { state_->fail(state_->first_rank(), error); }
+
+Result<void> Group::all_succeeded(const Result<void>& mine) {
+  return group::all_succeeded(state_->own_bootstrap(), mine);
+}
+
+Result<void> Group::agree(std::string_view what, std::string_view statement) {
+  return transport::agree(state_->own_bootstrap(), what, statement);
+}
+
+Result<std::string> Group::broadcast(std::string_view text) {
+  return group::told_by_rank_0(state_->own_bootstrap(), std::string(text));
+}
+
+Result<void> Group::leave() { return state_->leave(); }
+
+namespace group {
+
+Result<std::unique_ptr<Group>> open_launched(transport::LaunchEnvironment launch, GroupOptions options, Hooks hooks) {
+  LOCKSTEP_TRY(auto state, State::of_launch(std::move(launch), std::move(options), std::move(hooks)));
+  return State::wrap(std::move(state));
+}
+
+Result<std::unique_ptr<Group>> open_threads(int ranks, GroupOptions options, Hooks hooks) {
+  if (ranks < 1) {
+    return Error{ErrorKind::kInvalidArgument,
+                 fmt::format("[engine/group] cannot make a group: found {} ranks, expected at least 1", ranks)};
+  }
+  LOCKSTEP_TRY(auto state, State::of_threads(ranks, std::move(options), std::move(hooks)));
+  return State::wrap(std::move(state));
+}
+
+}  // namespace group
+}  // namespace lockstep

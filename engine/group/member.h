@@ -1,0 +1,54 @@
+// One rank of this process at work, on a thread of its own.
+#pragma once
+
+#include <functional>
+#include <memory>
+
+#include "engine/group/run_phases.h"
+#include "engine/group/state.h"
+#include "runtime/core/abort_flag.h"
+#include "runtime/core/log.h"
+#include "transport/bootstrap.h"
+
+namespace lockstep::group {
+
+/// Used by the rank's thread.
+class Member {
+ public:
+  /// Everything is borrowed. The bootstrap is the group's for this work.
+  Member(State& group, int rank, std::unique_ptr<transport::Bootstrap> bootstrap, AbortFlag& abort);
+
+  State& group() const { return group_; }
+  int rank() const { return rank_; }
+  int size() const { return group_.size(); }
+  bool leads() const { return rank_ == 0; }
+  transport::Bootstrap& bootstrap() const { return *bootstrap_; }
+  AbortFlag& abort() const { return abort_; }
+  const Clock& clock() const { return group_.clock(); }
+  const Log& log() const { return group_.log(rank_); }
+  RunPhases& phases() { return phases_; }
+  transport::WaitOptions wait_options() const { return group_.wait_options(abort_); }
+
+  /// What each rank has done by itself: fails on every rank with the error of the first rank that failed.
+  /// @collective @blocking
+  Result<void> all_succeeded(const Result<void>& mine);
+  /// Fails on every rank with `kFailedPrecondition` where a rank's statement, one fact a line, is not rank 0's; `what`
+  /// says what is compared. @collective @blocking
+  Result<void> agree(std::string_view what, std::string_view statement);
+  /// Whether one of the two has failed: then every rank knows, and the group is well.
+  bool failed_together() const { return failed_together_; }
+
+  /// Puts something around the bootstrap.
+  using Wrap = std::function<std::unique_ptr<transport::Bootstrap>(std::unique_ptr<transport::Bootstrap>)>;
+  void wrap_bootstrap(const Wrap& wrap) { bootstrap_ = wrap(std::move(bootstrap_)); }
+
+ private:
+  State& group_;
+  const int rank_;
+  std::unique_ptr<transport::Bootstrap> bootstrap_;
+  AbortFlag& abort_;
+  RunPhases phases_;
+  bool failed_together_ = false;
+};
+
+}  // namespace lockstep::group

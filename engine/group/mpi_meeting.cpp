@@ -1,0 +1,156 @@
+#include "engine/group/mpi_meeting.h"
+
+#include <fmt/format.h>
+
+#include <utility>
+
+#include "engine/group/agreement.h"
+#include "engine/group/environment.h"
+#include "engine/group/state.h"
+#include "engine/group/watch.h"
+#include "engine/group/watchdog.h"
+#include "transport/mpi/mpi.h"
+#include "transport/network.h"
+
+namespace lockstep::group {
+namespace {
+
+namespace mpi = transport::mpi;
+
+constexpr auto kLeaveDeadline = std::chrono::seconds(20);  // of MPI_Finalize, which spins with MPICH
+
+/// Rank 0 alone knows who has not come: at the start's deadline the others leave it this long to say so first.
+constexpr auto kWordOfRank0 = std::chrono::milliseconds(500);
+
+/// What both kinds of meeting share once there is a world.
+class MpiMeeting : public ProcessMeeting {
+ public:
+  explicit MpiMeeting(State& group) : group_(group), watch_(group) {}
+
+  int rank() const final { return world_->rank(); }
+  int size() const final { return world_->size(); }
+  const ControlPlane& control_plane() const final { return plane_; }
+
+  Result<std::unique_ptr<transport::Bootstrap>> make_bootstrap(const transport::WaitOptions& wait) final {
+    return world_->make_bootstrap(wait);
+  }
+  Result<std::unique_ptr<transport::PartCommunicator>> make_communicator(std::span<const device::RankPlace> places,
+                                                                         const transport::WaitOptions& wait,
+                                                                         std::vector<int> members) final {
+    return world_->make_communicator(places, wait, std::move(members));
+  }
+
+  Error cause_of(const Error& error) final { return watch_.cause_of(error); }
+  void tell(const Error& error) final { watch_.tell(error); }
+
+  bool needs_this_thread() const final { return world_ != nullptr && world_->is_funneled(); }
+  void lend(const std::function<bool()>& until) final {
+    // Whoever's exchange is performed here has its own deadline and abort flag, so this wait begins again at its own.
+    const AbortFlag never;
+    while (!until()) static_cast<void>(world_->lend(until, group_.wait_options(never)));
+  }
+
+  Result<void> leave() final {
+    const Watchdog watchdog(kLeaveDeadline, [this] { give_up("MPI_Finalize", kLeaveDeadline); });
+    LOCKSTEP_TRY_VOID(world_->finish(group_.own_wait()));
+    watch_.leave(kLeaveDeadline);
+    return ok();
+  }
+
+ protected:
+  /// Watches the ranks of `bootstrap` and compares their programs. @collective @blocking
+  Result<void> agree(transport::Bootstrap& bootstrap) {
+    const Log& log = group_.log(group_.first_rank());
+    LOCKSTEP_TRY(plane_, find_control_plane(group_.options().network, bootstrap, log));
+    LOCKSTEP_TRY_VOID(watch_.open(bootstrap, plane_));
+    return transport::agree(bootstrap, "the program", statement_of_program());
+  }
+
+  /// A library's call does not return: the program may end its process.
+  void give_up(std::string_view operation, Duration limit) {
+    const Error error = group_.fail(
+        group_.first_rank(), {ErrorKind::kDeadlineExceeded,
+                              fmt::format("[engine/group] {} did not end within {:.3g} s{}; check that every rank was "
+                                          "started and can reach the others",
+                                          operation, to_seconds(limit), watch_.missing())});
+    if (group_.options().on_stuck) group_.options().on_stuck(error);
+  }
+
+  State& group_;
+  GroupWatch watch_;
+  std::unique_ptr<mpi::World> world_;
+  ControlPlane plane_;
+};
+
+class LaunchedMeeting final : public MpiMeeting {
+ public:
+  using MpiMeeting::MpiMeeting;
+
+  Result<std::unique_ptr<transport::Bootstrap>> open() override {
+    const Duration limit = group_.options().start_deadline;
+    const Watchdog watchdog(limit + (group_.launch().rank == 0 ? Duration{} : kWordOfRank0),
+                            [&] { give_up("the start (MPI_Init and the first exchanges)", limit); });
+    group_.phases().enter("launch");
+    mpi::LibraryChoice choice = mpi::library_choice(environment, group_.launch());
+    if (!group_.options().mpi_library.empty()) choice.file = group_.options().mpi_library;
+    LOCKSTEP_TRY(const mpi::ChosenLibrary library, mpi::choose_library(choice));
+    watch_.open_early();
+    group_.phases().enter("bootstrap");
+    prepare();
+    LOCKSTEP_TRY(world_, mpi::start(library, group_.own_wait()));
+    LOCKSTEP_TRY(auto bootstrap, group_.make_bootstrap(world_->rank(), group_.own_abort()));
+    if (group_.hooks().meeting == Meeting::kAgreed) LOCKSTEP_TRY_VOID(agree(*bootstrap));
+    return bootstrap;
+  }
+
+ private:
+  /// What MPI reads from the environment when it starts. The other library's variables do no harm.
+  void prepare() const {
+    const transport::LaunchEnvironment& launch = group_.launch();
+    // A process that no mpirun of its own MPI started must not try to start daemons: `start` tells it apart.
+    tell_mpi("OMPI_MCA_ess_singleton_isolated", "1");
+    // Waiting ranks hand over cores that they share; mpirun knows of that by itself, srun does not.
+    const auto cores = static_cast<int>(transport::own_cores().size());
+    if (launch.local_size.value_or(launch.size.value_or(1)) > cores) tell_mpi("OMPI_MCA_mpi_yield_when_idle", "1");
+    const std::string& network = group_.options().network;
+    if (network.empty()) return;
+    const auto found = transport::find_interface_towards(transport::own_interfaces(), network);
+    if (!found) return;  // said later, by a rank that knows all hosts
+    tell_mpi("OMPI_MCA_btl_tcp_if_include", transport::subnet_of(*found));
+    tell_mpi("FI_TCP_IFACE", found->name);  // MPICH on libfabric
+  }
+
+  /// Sets a variable of an MPI library unless the user has.
+  void tell_mpi(const char* name, const std::string& value) const {
+    const auto& set = group_.options().set_environment;
+    if (set && !environment(name)) set(name, value);
+  }
+};
+
+class AdoptedMeeting final : public MpiMeeting {
+ public:
+  AdoptedMeeting(State& group, MpiHandle communicator) : MpiMeeting(group), communicator_(communicator) {}
+
+  Result<std::unique_ptr<transport::Bootstrap>> open() override {
+    group_.phases().enter("bootstrap");
+    transport::WaitOptions wait = group_.own_wait();
+    wait.deadline = group_.options().start_deadline;
+    LOCKSTEP_TRY(world_, mpi::adopt(communicator_.fortran, wait));
+    LOCKSTEP_TRY(auto bootstrap, group_.make_bootstrap(world_->rank(), group_.own_abort()));
+    LOCKSTEP_TRY_VOID(agree(*bootstrap));
+    return bootstrap;
+  }
+
+ private:
+  const MpiHandle communicator_;
+};
+
+}  // namespace
+
+std::unique_ptr<ProcessMeeting> make_launched_meeting(State& group) { return std::make_unique<LaunchedMeeting>(group); }
+
+std::unique_ptr<ProcessMeeting> make_adopted_meeting(State& group, MpiHandle communicator) {
+  return std::make_unique<AdoptedMeeting>(group, communicator);
+}
+
+}  // namespace lockstep::group

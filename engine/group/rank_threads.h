@@ -1,0 +1,53 @@
+// A piece of work of all ranks: one thread for each rank of this process.
+#pragma once
+
+#include <functional>
+#include <memory>
+#include <optional>
+#include <thread>
+#include <vector>
+
+#include "engine/group/member.h"
+#include "runtime/core/abort_flag.h"
+#include "runtime/core/result.h"
+
+namespace lockstep::group {
+
+/// The work of one rank. An exception that leaves it is an error of the rank.
+using RankWork = std::function<Result<void>(Member& member)>;
+
+/// Used by one thread.
+class RankThreads {
+ public:
+  /// Starts the work. A rank that fails by itself ends the group; ranks that fail together (Member::all_succeeded,
+  /// Member::agree) leave it as it is. `group` outlives the object. @collective
+  RankThreads(State& group, RankWork work);
+  /// Joins; ends the work first if it is still under way.
+  ~RankThreads();
+  RankThreads(const RankThreads&) = delete;
+  RankThreads& operator=(const RankThreads&) = delete;
+
+  /// Ends every wait of the work on this process's ranks.
+  void abort(const Error& error) { abort_.raise(error); }
+
+  /// Waits until all ranks of this process are done; the error of the first of them that failed. @blocking
+  Result<void> join();
+
+ private:
+  void run(size_t index);
+  Result<void> work_of(int rank, bool& failed_together);
+
+  State& group_;
+  const RankWork work_;
+  AbortFlag abort_;
+  std::vector<std::optional<Error>> errors_;  // [local ranks]
+  std::mutex mutex_;                          // of the two below
+  std::condition_variable changed_;
+  size_t running_ = 0;
+  std::vector<std::thread> threads_;  // use those above
+};
+
+/// Runs `work` on every rank of the group. @collective @blocking
+Result<void> on_each_rank(State& group, RankWork work);
+
+}  // namespace lockstep::group

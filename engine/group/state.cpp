@@ -1,0 +1,200 @@
+#include "engine/group/state.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <utility>
+
+#include "engine/group/mpi_meeting.h"
+#include "runtime/core/guard.h"
+#include "runtime/probe/buffer.h"
+
+namespace lockstep::group {
+
+State::State(GroupOptions options, Hooks hooks, transport::LaunchEnvironment launch)
+    : options_(std::move(options)), hooks_(std::move(hooks)), launch_(std::move(launch)) {
+  phases_ = std::make_unique<RunPhases>(clock_, [this](const char* phase) {
+    for (int rank = first_rank_; hooks_.on_phase && rank < first_rank_ + local_ranks_; ++rank) {
+      hooks_.on_phase(rank, phase);
+    }
+  });
+  for (const auto& [name, seconds] : hooks_.phases_before) phases_->add_before(name, seconds);
+  if (hooks_.on_group) hooks_.on_group(this);
+}
+
+State::~State() {
+  if (hooks_.on_group) hooks_.on_group(nullptr);
+  if (meeting_ == nullptr || failure()) return;
+  meeting_->tell(
+      {ErrorKind::kPeerLost,
+       fmt::format("[engine/group] rank {} has left: found its group destroyed before Group::leave, expected "
+                   "the ranks to leave together",
+                   first_rank_),
+       first_rank_});
+}
+
+void State::set_ranks(int first, int local, int size) {
+  first_rank_ = first;
+  local_ranks_ = local;
+  size_ = size;
+  logs_.clear();
+  for (int rank = first; rank < first + local; ++rank) {
+    Log::Sink sink;
+    if (options_.log) {
+      sink = [this, rank](LogLevel level, std::string_view line) { options_.log(rank, level, line); };
+    }
+    logs_.push_back(std::make_unique<Log>(std::move(sink)));
+  }
+}
+
+Result<std::unique_ptr<State>> State::of_threads(int size, GroupOptions options, Hooks hooks,
+                                                 transport::LaunchEnvironment launch) {
+  std::unique_ptr<State> state(new State(std::move(options), std::move(hooks), std::move(launch)));
+  state->set_ranks(/*first=*/0, /*local=*/size, size);
+  state->start_reading_ahead();
+  const Result<void> begun = guarded("engine/group", [&]() -> Result<void> {
+    state->phases_->enter("bootstrap");
+    return ok();
+  });
+  if (!begun.has_value()) return state->fail(0, begun.error());
+  if (size > 1) state->threads_ = transport::loopback::make_group(size);
+  state->own_bootstrap_ = transport::make_single_bootstrap();  // one process has nothing to agree on with others
+  state->name_ = size > 1 ? "threads" : state->own_bootstrap_->name();
+  state->phases_->close();
+  return state;
+}
+
+/// Where this host needs a part of the weights only, or may, nothing is read. Of what the system has free, half is left
+/// for the weights as they are packed.
+void State::start_reading_ahead() {
+  const bool is_one_host = launch_.size && launch_.local_size == launch_.size && launch_.local_rank;
+  if (options_.read_ahead.empty() || !is_one_host) return;
+  const checkpoint::ReadAhead::Share share{.index = *launch_.local_rank, .of = *launch_.local_size};
+  read_ahead_ =
+      std::make_unique<checkpoint::ReadAhead>(options_.read_ahead, share, Bytes(probe::available_memory().value / 2));
+}
+
+const checkpoint::ReadAhead* State::read_ahead(const std::filesystem::path& model) const {
+  return model == options_.read_ahead ? read_ahead_.get() : nullptr;
+}
+
+Result<void> State::meet(std::unique_ptr<ProcessMeeting> meeting) {
+  meeting_ = std::move(meeting);
+  const Result<void> met = guarded("engine/group", [&]() -> Result<void> {
+    LOCKSTEP_TRY(own_bootstrap_, meeting_->open());
+    set_ranks(meeting_->rank(), /*local=*/1, meeting_->size());
+    name_ = own_bootstrap_->name();
+    return ok();
+  });
+  phases_->close();
+  if (!met.has_value()) return fail(first_rank_, met.error());
+  return ok();
+}
+
+Result<std::unique_ptr<State>> State::of_launch(transport::LaunchEnvironment launch, GroupOptions options,
+                                                Hooks hooks) {
+  const bool is_alone = launch.launcher == transport::Launcher::kNone || launch.size == 1;
+  if (is_alone) return of_threads(1, std::move(options), std::move(hooks), std::move(launch));
+  std::unique_ptr<State> state(new State(std::move(options), std::move(hooks), std::move(launch)));
+  state->set_ranks(state->launch_.rank, /*local=*/1, state->launch_.size.value_or(1));
+  state->start_reading_ahead();
+  LOCKSTEP_TRY_VOID(state->meet(make_launched_meeting(*state)));
+  return state;
+}
+
+Result<std::unique_ptr<State>> State::of_communicator(MpiHandle communicator, GroupOptions options, Hooks hooks) {
+  std::unique_ptr<State> state(new State(std::move(options), std::move(hooks), {}));
+  state->set_ranks(/*first=*/0, /*local=*/1, /*size=*/1);
+  LOCKSTEP_TRY_VOID(state->meet(make_adopted_meeting(*state, communicator)));
+  return state;
+}
+
+const ControlPlane& State::control_plane() const {
+  static const ControlPlane kLoopback;
+  return meeting_ == nullptr ? kLoopback : meeting_->control_plane();
+}
+
+transport::WaitOptions State::wait_options(const AbortFlag& abort) const {
+  return {.abort = &abort, .clock = &clock_, .deadline = options_.deadline};
+}
+
+Result<std::unique_ptr<transport::Bootstrap>> State::make_bootstrap(int rank, const AbortFlag& abort) {
+  std::unique_ptr<transport::Bootstrap> bootstrap;
+  if (meeting_ != nullptr) {
+    LOCKSTEP_TRY(bootstrap, meeting_->make_bootstrap(wait_options(abort)));
+  } else if (ranks_are_threads()) {
+    bootstrap = transport::loopback::make_bootstrap(threads_, rank, wait_options(abort));
+  } else {
+    bootstrap = transport::make_single_bootstrap();
+  }
+  return hooks_.bootstrap ? hooks_.bootstrap(rank, std::move(bootstrap)) : std::move(bootstrap);
+}
+
+/// Whether this call was the first.
+bool State::settle(const Error& error) {
+  std::lock_guard lock(mutex_);
+  if (failure_) return false;
+  failure_ = error;
+  for (AbortFlag* flag : flags_) flag->raise(error);
+  abort_.raise(error);
+  return true;
+}
+
+Error State::fail(int rank, const Error& error) {
+  Error cause = meeting_ == nullptr ? error : meeting_->cause_of(error);
+  if (!cause.origin_rank) cause.origin_rank = rank;
+  if (hooks_.settle) cause = hooks_.settle(rank, cause);
+  const bool is_first = settle(cause);
+  if (meeting_ != nullptr) meeting_->tell(cause);
+  if (is_first && options_.on_failure) options_.on_failure(cause);
+  return cause;
+}
+
+void State::tell(const Error& error) {
+  if (meeting_ != nullptr) meeting_->tell(error);
+}
+
+void State::end_by_peer(const Error& error) {
+  const Error cause = hooks_.settle ? hooks_.settle(first_rank_, error) : error;
+  const bool is_first = settle(cause);
+  if (hooks_.on_lost) hooks_.on_lost();
+  if (is_first && options_.on_failure) options_.on_failure(cause);
+}
+
+std::optional<Error> State::failure() const {
+  std::lock_guard lock(mutex_);
+  return failure_;
+}
+
+void State::watch_flag(AbortFlag& flag) {
+  std::lock_guard lock(mutex_);
+  if (failure_) flag.raise(*failure_);
+  flags_.push_back(&flag);
+}
+
+void State::forget_flag(AbortFlag& flag) {
+  std::lock_guard lock(mutex_);
+  std::erase(flags_, &flag);
+}
+
+void State::wait(std::unique_lock<std::mutex>& lock, std::condition_variable& changed,
+                 const std::function<bool()>& is_done) {
+  if (meeting_ == nullptr || !meeting_->needs_this_thread()) return changed.wait(lock, is_done);
+  lock.unlock();
+  meeting_->lend([&] {
+    const std::lock_guard look(*lock.mutex());
+    return is_done();
+  });
+  lock.lock();
+}
+
+Result<void> State::leave() {
+  phases_->enter("finish");
+  if (meeting_ == nullptr) return ok();
+  own_bootstrap_.reset();
+  LOCKSTEP_TRY_VOID(meeting_->leave());
+  meeting_.reset();
+  return ok();
+}
+
+}  // namespace lockstep::group

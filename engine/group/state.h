@@ -1,0 +1,123 @@
+// What a group is made of: the ranks of this process, how they reach the others, and how the group ends. Engines work
+// on it; programs see lockstep/group.h.
+//
+//   a rank fails, the watch reports a loss, Group::fail ──► fail ──► every flag raised, other processes told,
+//                                                                    GroupOptions::on_failure
+#pragma once
+
+#include <condition_variable>
+#include <functional>
+#include <memory>
+#include <mutex>
+#include <optional>
+#include <vector>
+
+#include "engine/group/hooks.h"
+#include "engine/group/meeting.h"
+#include "engine/group/run_phases.h"
+#include "lockstep/group.h"
+#include "runtime/checkpoint/read_ahead.h"
+#include "runtime/core/abort_flag.h"
+#include "runtime/core/log.h"
+#include "transport/launch_environment.h"
+#include "transport/loopback/loopback.h"
+
+namespace lockstep::group {
+
+/// Thread-safe, but for `leave`.
+class State {
+ public:
+  /// Ranks of one process: `size` of them, as threads where there are several.
+  static Result<std::unique_ptr<State>> of_threads(int size, GroupOptions options, Hooks hooks,
+                                                   transport::LaunchEnvironment launch = {});
+  /// The ranks that the launcher started, which `launch` describes. @collective @blocking
+  static Result<std::unique_ptr<State>> of_launch(transport::LaunchEnvironment launch, GroupOptions options,
+                                                  Hooks hooks);
+  /// The ranks of a program's communicator. @collective @blocking
+  static Result<std::unique_ptr<State>> of_communicator(MpiHandle communicator, GroupOptions options, Hooks hooks);
+  ~State();
+  State(const State&) = delete;
+  State& operator=(const State&) = delete;
+
+  static State& of(Group& group) { return *group.state_; }
+  static std::unique_ptr<Group> wrap(std::unique_ptr<State> state);
+
+  int first_rank() const { return first_rank_; }  // of this process
+  int local_ranks() const { return local_ranks_; }
+  int size() const { return size_; }
+  bool ranks_are_threads() const { return threads_ != nullptr; }
+  const std::string& name() const { return name_; }
+
+  const GroupOptions& options() const { return options_; }
+  const Hooks& hooks() const { return hooks_; }
+  const Clock& clock() const { return clock_; }
+  const Log& log(int rank) const { return *logs_.at(static_cast<size_t>(rank - first_rank_)); }
+  const transport::LaunchEnvironment& launch() const { return launch_; }
+  const ControlPlane& control_plane() const;
+  ProcessMeeting* meeting() const { return meeting_.get(); }  // null: all ranks are in this process
+  const std::shared_ptr<transport::loopback::Group>& threads() const { return threads_; }  // null: processes
+  /// What reads the weights of `model` ahead; null where nothing does.
+  const checkpoint::ReadAhead* read_ahead(const std::filesystem::path& model) const;
+  /// Of the time before engines: launch and bootstrap.
+  RunPhases& phases() { return *phases_; }
+
+  transport::WaitOptions wait_options(const AbortFlag& abort) const;
+  /// Of the thread that made the group.
+  const AbortFlag& own_abort() const { return abort_; }
+  transport::WaitOptions own_wait() const { return wait_options(abort_); }
+  /// A bootstrap of a local rank, for one user of the group. @collective @blocking
+  Result<std::unique_ptr<transport::Bootstrap>> make_bootstrap(int rank, const AbortFlag& abort);
+  /// The one of the thread that made the group; of rank 0 where ranks are threads.
+  transport::Bootstrap& own_bootstrap() { return *own_bootstrap_; }
+
+  /// Settles that `rank` of this process has failed and ends the group; the error that counts. @blocking
+  Error fail(int rank, const Error& error);
+  /// Another process has failed or is lost.
+  void end_by_peer(const Error& error);
+  /// Tells the other processes of an end that is settled already. @blocking
+  void tell(const Error& error);
+  std::optional<Error> failure() const;
+
+  /// Raises `flag` with the group's failure, now or later, until it is forgotten.
+  void watch_flag(AbortFlag& flag);
+  void forget_flag(AbortFlag& flag);
+
+  /// Waits on the calling thread until `is_done`, which `changed` announces under `lock`; meanwhile the thread makes
+  /// the calls of MPI that only it may make. @blocking
+  void wait(std::unique_lock<std::mutex>& lock, std::condition_variable& changed, const std::function<bool()>& is_done);
+
+  /// @collective @blocking
+  Result<void> leave();
+
+ private:
+  State(GroupOptions options, Hooks hooks, transport::LaunchEnvironment launch);
+
+  void set_ranks(int first, int local, int size);
+  void start_reading_ahead();
+  /// Meets the other processes. @collective @blocking
+  Result<void> meet(std::unique_ptr<ProcessMeeting> meeting);
+  bool settle(const Error& error);
+
+  const GroupOptions options_;
+  const Hooks hooks_;
+  const SteadyClock clock_;
+  transport::LaunchEnvironment launch_;
+  int first_rank_ = 0, local_ranks_ = 1, size_ = 1;
+  std::string name_;
+  std::vector<std::unique_ptr<Log>> logs_;  // [local ranks]
+  std::unique_ptr<RunPhases> phases_;
+  std::shared_ptr<transport::loopback::Group> threads_;  // shared as transport/loopback asks
+  AbortFlag abort_;                                      // of the group's own exchanges
+  mutable std::mutex mutex_;                             // of the two below
+  std::optional<Error> failure_;
+  std::vector<AbortFlag*> flags_;
+  std::unique_ptr<checkpoint::ReadAhead> read_ahead_;
+  std::unique_ptr<ProcessMeeting> meeting_;
+  std::unique_ptr<transport::Bootstrap> own_bootstrap_;
+};
+
+/// A group with the program's own hooks. Fails as `Group::mpi` and `Group::threads`. @collective @blocking
+Result<std::unique_ptr<Group>> open_launched(transport::LaunchEnvironment launch, GroupOptions options, Hooks hooks);
+Result<std::unique_ptr<Group>> open_threads(int ranks, GroupOptions options, Hooks hooks);
+
+}  // namespace lockstep::group

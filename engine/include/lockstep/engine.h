@@ -1,0 +1,155 @@
+// A model loaded on the ranks of a group. This header is all that a program includes.
+//
+//   Result<void> run(const char* directory) {
+//     LOCKSTEP_TRY(const auto group, Group::threads(2));
+//     LOCKSTEP_TRY(const Model model, Model::open(directory));
+//     LOCKSTEP_TRY(const auto engine, Engine::open(*group, model));
+//     LOCKSTEP_TRY(const Answer answer, engine->generate("Once upon a time", {{"max_new_tokens", "24"}}));
+//     std::puts(answer.text.c_str());
+//     return engine->close();
+//   }
+//
+// Blocking calls:  generate, wait, close       Streaming:  submit with on_token
+// On rank 0:       submit … close                     On others:  serve, which returns when rank 0 has closed
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <optional>
+#include <span>
+#include <string>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+#include "lockstep/group.h"
+#include "lockstep/model.h"
+#include "lockstep/options.h"
+#include "lockstep/request.h"
+#include "runtime/trace/rank_report.h"
+
+namespace lockstep {
+
+/// Memory of one rank, in bytes; ranks that are threads of one process share what is said of the process.
+struct RankMemory {
+  Bytes weights;          // resident, as packed
+  Bytes states_reserved;  // address space of keys, values and the slots' states
+  Bytes states_resident;  // of it, physically there
+  Bytes workspace;        // activations
+  Bytes peak_loading;     // most resident in the process until the model was loaded
+  Bytes read_loading;     // read from the files of weights
+  Bytes files;            // size of those files; zero where weights are pseudo-random
+  Bytes read_ahead;       // read into the page cache before they were loaded (GroupOptions::read_ahead)
+  Bytes peak;             // most resident in the process until now
+
+  friend bool operator==(const RankMemory&, const RankMemory&) = default;
+};
+LOCKSTEP_FIELDS(RankMemory, weights, states_reserved, states_resident, workspace, peak_loading, read_loading, files,
+                read_ahead, peak);
+
+/// What there is to say of an engine: sizes, graphs, memory. A regular value, complete when the engine has closed.
+struct EngineFacts {
+  int ranks = 1;
+  int threads = 1;  // of a rank
+  std::string backend, communicator, dtype;
+  std::string weights;  // "dtype" or "int8:64"
+  int64_t slots = 0, prefill_chunk = 0, capacity = 0;
+  int64_t drafts = 0;  // tokens of a sequence that a step verifies beside its own
+  std::vector<int64_t> batch_sizes, context_buckets, token_buckets;  // one each at least
+  std::vector<std::pair<std::string, double>> startup;               // seconds by phase, rank 0
+  size_t graphs_expected = 0;                                        // the closed set of the start
+  std::vector<std::string> graphs, graphs_after_start;               // as compiled
+  std::vector<RankMemory> memory;                                    // by rank
+  std::optional<trace::GroupReport> report;  // where every rank's time went, where it is observed
+};
+
+/// How much an engine has done. Any thread may ask while it works.
+struct EngineCounters {
+  int64_t submitted = 0, finished = 0;                 // requests
+  int64_t running = 0, queued = 0;                     // requests now
+  int64_t prompt_tokens = 0, new_tokens = 0;           // of all requests
+  int64_t draft_steps = 0, drafted = 0, accepted = 0;  // of drafts
+
+  friend bool operator==(const EngineCounters&, const EngineCounters&) = default;
+};
+
+/// What must be the same on every rank of `options`, one a line, for `Group::agree`: rank 0's count, so that a
+/// difference would go unnoticed. Fails with `kInvalidArgument` for options of the backend that make no sense.
+Result<std::string> statement_of(const EngineOptions& options);
+
+/// The backends of this build, by name; those that were left out say so when they are chosen.
+std::vector<std::string> backend_names();
+
+/// Sizes an engine for requests that are known before it is opened. A regular value.
+class Sizing {
+ public:
+  /// `options` as far as they are given: slots, capacity and drafts are filled in. `model` is borrowed.
+  explicit Sizing(const Model& model, EngineOptions options = {}) : model_(&model), options_(std::move(options)) {}
+
+  /// Counts one request. One that no slot of the model can hold does not count: it is refused when it is submitted.
+  /// Fails with `kInvalidArgument` for drafts beside options that the host has to apply.
+  Result<void> add(const Prompt& prompt, const GenerationConfig& config);
+
+  /// Capacity for the longest request and slots for all, 8 at most or as many as one request needs. Fails with
+  /// `kInvalidArgument` where the given slots are too few for a request.
+  Result<EngineOptions> options() const;
+
+ private:
+  const Model* model_;
+  EngineOptions options_;
+  int64_t capacity_ = 1;           // that the longest request wants
+  int64_t rows_ = 0, widest_ = 1;  // of all requests and of one, in slots
+};
+
+/// Sizes an engine for `prompts` under one `config`.
+Result<EngineOptions> sized_for(const Model& model, std::span<const Prompt> prompts, const GenerationConfig& config,
+                                EngineOptions options = {});
+
+/// Fails with `kUnsupported` where `model` cannot be divided between so many ranks as `options` say.
+Result<void> check_ranks(const Model& model, const EngineOptions& options, int ranks);
+
+/// Whether the host has to choose tokens under `config`, or to read logits: then an engine needs Choosers::kAllowed.
+bool needs_choosers(const GenerationConfig& config);
+
+/// Whether an engine with these options, slots and capacity given, will take the request: fails as `Engine::submit`,
+/// before weights are read.
+Result<void> check_request(const Model& model, const EngineOptions& options, const Request& request);
+
+/// Neither copied nor moved. Thread-safe, but for `close` and `serve`.
+class Engine {
+ public:
+  /// Reads this process's part of the weights and compiles all graphs. `group` outlives it. Fails alike on every rank,
+  /// with the error of the first rank that failed. @collective @blocking
+  static Result<std::unique_ptr<Engine>> open(Group& group, const Model& model, const EngineOptions& options = {});
+
+  /// Without `close`, open requests end with `kCancelled` and the other ranks are told.
+  ~Engine();
+  Engine(const Engine&) = delete;
+  Engine& operator=(const Engine&) = delete;
+
+  /// Queues a request; it joins those under way at the next schedule. Rank 0, any thread. Fails with `kInvalidArgument`
+  /// for a request that no slot can hold, naming the field.
+  Result<RequestHandle> submit(Request request);
+  /// The same for all or none of several, of which as many start together as there are slots.
+  Result<std::vector<RequestHandle>> submit(std::vector<Request> requests);
+
+  /// One answer. `overrides` are put on top of Model::generation(). Rank 0. @blocking
+  Result<Answer> generate(std::string_view prompt, const Overrides& overrides = {}, OnToken on_token = {});
+  Result<Answer> generate(std::span<const int32_t> ids, const Overrides& overrides = {}, OnToken on_token = {});
+
+  /// Runs this rank's steps until rank 0 closes. Every other rank. @collective @blocking
+  Result<void> serve();
+
+  /// Ends when every request has its answer. Rank 0. @collective @blocking
+  Result<void> close();
+
+  const EngineFacts& facts() const;
+  EngineCounters counters() const;
+
+ private:
+  class Impl;
+  explicit Engine(std::unique_ptr<Impl> impl);
+  std::unique_ptr<Impl> impl_;
+};
+
+}  // namespace lockstep

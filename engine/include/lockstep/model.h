@@ -1,0 +1,80 @@
+// What the files of a model say, before any rank reads weights.
+#pragma once
+
+#include <cstdint>
+#include <filesystem>
+#include <memory>
+#include <optional>
+#include <span>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "runtime/checkpoint/model_spec.h"
+#include "runtime/core/result.h"
+#include "runtime/generation/generation_config.h"
+#include "runtime/text/chat_template.h"
+#include "runtime/text/tokenizer.h"
+
+namespace lockstep {
+
+using checkpoint::ModelSpec;
+using generation::GenerationConfig;
+
+/// What is changed of a model when it is opened.
+struct ModelOptions {
+  std::optional<DType> dtype;         // of weights and activations; default: the checkpoint's
+  std::optional<int64_t> int8_group;  // matrices as 8-bit integers with a scale per so many columns
+  std::optional<int64_t> window;      // of every layer, instead of the model's own
+  int64_t pinned_sinks = 0;           // first positions that windows keep
+
+  friend bool operator==(const ModelOptions&, const ModelOptions&) = default;
+};
+
+/// Immutable; copies share what was read. Thread-safe.
+class Model {
+ public:
+  /// Reads config.json and generation_config.json of a Hugging Face directory; tokenizer.json and the chat template
+  /// when they are first needed. Fails with `kNotFound`, `kInvalidArgument` or `kUnsupported`, naming the file and the
+  /// key.
+  static Result<Model> open(const std::filesystem::path& directory, const ModelOptions& options = {});
+
+  /// A config.json alone: weights are pseudo-random. For plans and speed studies.
+  static Result<Model> from_config(const std::filesystem::path& config_json, const ModelOptions& options = {});
+
+  /// The architecture as it is served: the file's, changed by the options.
+  const ModelSpec& spec() const;
+  DType dtype() const;
+  const ModelOptions& options() const;
+  /// The config.json that was read.
+  const std::filesystem::path& config_file() const;
+  /// The model's directory; empty: weights are pseudo-random.
+  const std::optional<std::filesystem::path>& directory() const;
+
+  /// The file's options, with the end and padding ids of config.json where it has none.
+  const GenerationConfig& generation() const;
+  /// What generation_config.json says and Lockstep does not know, for the user.
+  const std::vector<std::string>& warnings() const;
+
+  /// Null: the model has none, and takes ids only. Lives as long as a copy of the model. Fails when it is damaged.
+  Result<const text::Tokenizer*> tokenizer() const;
+  /// The ids of `text` with the special tokens that the tokenizer adds. Fails with `kNotFound` without a tokenizer,
+  /// with `kInvalidArgument` on text that is not UTF-8.
+  Result<std::vector<int32_t>> encode(std::string_view text,
+                                      text::SpecialTokens special = text::SpecialTokens::kAdd) const;
+  /// The ids of a conversation, by the model's chat template; special tokens and the date are filled in.
+  Result<std::vector<int32_t>> encode_chat(const std::vector<text::Message>& messages,
+                                           text::ChatOptions options = {}) const;
+  /// The text of `ids` without special tokens.
+  Result<std::string> decode(std::span<const int32_t> ids) const;
+
+  /// The tokens that a sequence may have; empty: as many as its slot holds.
+  std::optional<int64_t> longest_sequence() const;
+
+ private:
+  struct Files;
+  explicit Model(std::shared_ptr<const Files> files) : files_(std::move(files)) {}
+  std::shared_ptr<const Files> files_;  // immutable, so copies may share it
+};
+
+}  // namespace lockstep

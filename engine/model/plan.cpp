@@ -1,0 +1,285 @@
+#include "engine/model/plan.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+
+#include "engine/group/binding.h"
+#include "engine/group/build_id.h"
+#include "engine/group/environment.h"
+#include "engine/model/served_spec.h"
+#include "runtime/checkpoint/config_difference.h"
+#include "runtime/checkpoint/stored_tensors.h"
+#include "runtime/core/atomic_file.h"
+#include "runtime/core/field_list.h"
+#include "shards/buckets.h"
+
+namespace lockstep::model {
+namespace {
+
+using checkpoint::ModelSpec;
+
+constexpr int64_t kDefaultSlots = 8;
+
+Error refused(std::string_view option, const std::string& found, const std::string& expected) {
+  return {ErrorKind::kInvalidArgument,
+          fmt::format("[engine/model] {}: found {}, expected {}", option, found, expected)};
+}
+
+/// Rows of prefill steps, of which there are never more than `most`; token by token is a step of one.
+std::vector<int64_t> fitting(std::vector<int64_t> buckets, int64_t most) {
+  for (int64_t& bucket : buckets) bucket = std::clamp<int64_t>(bucket, 1, most);
+  buckets.erase(std::unique(buckets.begin(), buckets.end()), buckets.end());
+  return buckets;
+}
+
+Result<int64_t> capacity_of(const Model& model, const EngineOptions& options) {
+  const std::optional<int64_t> most = model.longest_sequence();
+  const int64_t capacity = options.capacity.value_or(most.value_or(model.spec().max_positions));
+  if (most && capacity > *most) {
+    return refused("--max-seq-len", fmt::format("{}", capacity),
+                   fmt::format("at most {} (max_position_embeddings of the model); lower it", *most));
+  }
+  const ModelOptions& changes = model.options();
+  if (!changes.window || *changes.window + changes.pinned_sinks <= capacity) return capacity;
+  const bool has_sinks = changes.pinned_sinks > 0;
+  return refused("--window",
+                 has_sinks ? fmt::format("{} and --pinned-sinks {}", *changes.window, changes.pinned_sinks)
+                           : fmt::format("{}", *changes.window),
+                 fmt::format("at most {}{}, the capacity of a slot; raise --max-seq-len or lower it", capacity,
+                             has_sinks ? " together" : ""));
+}
+
+/// The draft model of a target: its slots, chunk and weights, and room for drafts beyond the target's capacity.
+Result<ModelPlan> plan_draft(const std::filesystem::path& directory, const ModelPlan& target_model, int ranks) {
+  const shards::ShardOptions& target = target_model.shard;
+  ModelPlan draft;
+  LOCKSTEP_TRY(draft.spec, checkpoint::read_spec(directory / "config.json"));
+  if (draft.spec.experts == 0) draft.spec.int8_group = target_model.spec.int8_group;
+  LOCKSTEP_TRY(draft.partition, partition::make_partition(draft.spec, ranks));
+  draft.shard = {.slots = target.slots,
+                 .chunk = target.chunk,
+                 .capacity = target.capacity + target.drafts + 1,
+                 .dtype = target.dtype};
+  draft.checkpoint = directory;
+  const bool has_table = draft.spec.positions == checkpoint::Positions::kLearned;
+  if (!has_table || draft.shard.capacity <= draft.spec.max_positions) return draft;
+  return refused(
+      "--draft-model", fmt::format("a model of {} positions", draft.spec.max_positions),
+      fmt::format("at least {} (a slot's capacity and the drafts); lower --max-seq-len or take another model",
+                  draft.shard.capacity));
+}
+
+/// The compute threads of one rank: the cores that it does not share with the other ranks of its host, and its share of
+/// those that it does.
+int default_threads(const std::vector<device::RankPlace>& places, int rank) {
+  const device::RankPlace& own = places.at(static_cast<size_t>(rank));
+  double share = 0.0;
+  for (const int core : own.cores) {
+    const auto users = std::ranges::count_if(places, [&](const device::RankPlace& place) {
+      return machine_of(place) == machine_of(own) && std::ranges::find(place.cores, core) != place.cores.end();
+    });
+    share += 1.0 / static_cast<double>(std::max<std::ptrdiff_t>(users, 1));
+  }
+  return std::max(1, static_cast<int>(share + 1e-9));
+}
+
+/// The model that runs, or the one that drafts for it: `name` begins every line.
+std::string statement_of_model(std::string_view name, const ModelPlan& model) {
+  return fields_to_text(model.spec, fmt::format("{}: ", name)) +
+         fields_to_text(model.shard, fmt::format("{}: ", name)) + partition::to_text(model.spec, model.partition);
+}
+
+/// "; config.json has rope_theta 1e4 on rank 1, 1e6 on rank 0".
+std::string differences_in_words(const std::vector<checkpoint::DifferingKey>& keys, int rank) {
+  constexpr size_t kShown = 6;
+  std::string text;
+  for (size_t i = 0; i < std::min(keys.size(), kShown); ++i) {
+    text += fmt::format("; config.json has {} {} on rank {}, {} on rank 0", keys[i].key, keys[i].found, rank,
+                        keys[i].expected);
+  }
+  if (keys.size() > kShown) text += fmt::format("; {} more keys differ", keys.size() - kShown);
+  return text;
+}
+
+/// Unties the head of a model whose files hold another one than the embedding, as transformers does.
+/// @collective @blocking
+Result<void> find_own_head(group::Member& member, ModelPlan& model) {
+  if (!model.spec.tied_embeddings || !model.checkpoint) return ok();
+  const int64_t rows = model.spec.vocabulary, rank = member.rank(), ranks = member.size();
+  const Result<bool> mine =
+      checkpoint::holds_own_head(*model.checkpoint, model.spec, {rows * rank / ranks, rows * (rank + 1) / ranks});
+  LOCKSTEP_TRY_VOID(member.all_succeeded(mine.has_value() ? Result<void>(ok()) : mine.error()));
+  constexpr std::string_view kDiffers = "differs";
+  LOCKSTEP_TRY(const auto found, member.bootstrap().exchange(mine.value() ? kDiffers : "equal"));
+  if (std::ranges::find(found, kDiffers) == found.end()) return ok();
+  if (member.leads()) {
+    member.log().warning(
+        "warning: config.json ties the head to the embedding, but {} holds another lm_head.weight, which is used; set "
+        "tie_word_embeddings to false",
+        model.checkpoint->string());
+  }
+  model.spec.tied_embeddings = false;
+  LOCKSTEP_TRY(model.partition, partition::make_partition(model.spec, member.size(), model.partition.expert_split,
+                                                          model.partition.numerics, model.partition.gqa));
+  return ok();
+}
+
+}  // namespace
+
+Result<DividedModel> divide_model(const partition::Options& options, const ModelSpec& spec, int ranks,
+                                  std::optional<int64_t> slots) {
+  DividedModel model;
+  LOCKSTEP_TRY(model.partition, partition::make_partition(spec, ranks, options.experts, options.numerics));
+  if (options.gqa == partition::GqaMode::kAuto) return model;
+  LOCKSTEP_TRY(const partition::GqaChoice choice, partition::choose_gqa(options.gqa, spec, ranks, slots));
+  LOCKSTEP_TRY(model.partition, partition::make_partition(spec, ranks, options.experts, options.numerics, choice.mode));
+  if (!choice.why_not.empty()) {
+    model.warning = fmt::format("--gqa {}: {}; it is {} instead", partition::name_of(options.gqa), choice.why_not,
+                                partition::name_of(choice.mode));
+  }
+  return model;
+}
+
+Result<shards::ShardOptions> shard_options(const EngineOptions& options, DType dtype, int64_t slots, int64_t capacity) {
+  shards::ShardOptions shard{
+      .slots = slots, .chunk = std::min(options.prefill_chunk, capacity * slots), .capacity = capacity, .dtype = dtype};
+  if (slots == options.slots) shard.batch_sizes = options.batch_sizes;
+  if (options.token_buckets) {
+    LOCKSTEP_TRY(shard.token_buckets, shards::parse_token_buckets(*options.token_buckets, capacity));
+    shard.context_buckets = shards::context_buckets(shard.token_buckets);
+  }
+  const bool is_explicit = !options.context_buckets.empty();
+  if (is_explicit) shard.context_buckets = fitting(options.context_buckets, capacity * slots);
+  if (shard.context_buckets.empty()) return shard;
+  shard.chunk = shard.context_buckets.back();
+  if (is_explicit && shard.context_buckets.size() == 1) shard.context_buckets.clear();  // like --prefill-chunk
+  return shard;
+}
+
+Result<Plan> plan_models(const Model& model, const EngineOptions& options, int ranks,
+                         const device::Capabilities& backend) {
+  Plan plan;
+  ModelPlan& own = plan.model;
+  own.spec = model.spec();
+  own.checkpoint = model.directory();
+  const int64_t slots = options.slots.value_or(kDefaultSlots);
+  LOCKSTEP_TRY(DividedModel divided, divide_model(options.partition, own.spec, ranks, slots));
+  own.partition = std::move(divided.partition);
+  if (!divided.warning.empty()) plan.warnings.push_back(divided.warning);
+  LOCKSTEP_TRY(const int64_t capacity, capacity_of(model, options));
+  LOCKSTEP_TRY(own.shard, shard_options(options, model.dtype(), slots, capacity));
+  own.shard.drafts = options.drafting.tokens;
+  own.shard.bucketed = shards::bucketed_steps(backend);
+  const bool gives_logits = options.choosers == Choosers::kAllowed && own.shard.drafts == 0;
+  if (gives_logits) own.shard.logits = families::StepShape::Logits::kOutput;
+  if (own.shard.drafts == 0) return plan;
+  if (options.drafting.model) {
+    LOCKSTEP_TRY(plan.draft, plan_draft(*options.drafting.model, own, ranks));
+  } else {
+    plan.lookup = {.ngram_size = static_cast<int32_t>(options.drafting.lookup_ngram)};
+  }
+  return plan;
+}
+
+Result<void> place_ranks(group::Member& member, const EngineOptions& options, const device::Capabilities& backend,
+                         Plan& plan) {
+  LOCKSTEP_TRY(plan.places, member.bootstrap().places());
+  const transport::LaunchEnvironment& launch = member.group().launch();
+  // Cores of a host that belong to other jobs do not idle.
+  LOCKSTEP_TRY(const auto told, member.bootstrap().exchange(fmt::format("{}", launch.job_cores.value_or(0))));
+  plan.placement.launcher = launch.launcher;
+  for (device::RankPlace& place : plan.places) {
+    const int job_cores = std::stoi(told.at(static_cast<size_t>(place.rank)));
+    if (job_cores > 0) place.host_cores = std::min(place.host_cores, job_cores);
+    const int threads = options.threads.value_or(default_threads(plan.places, place.rank));
+    plan.placement.ranks.push_back({.place = place, .threads = threads});
+  }
+  plan.threads = plan.placement.ranks.at(static_cast<size_t>(member.rank())).threads;
+  const bool binds = backend.host_threads && options.binding == ThreadBinding::kOwnCores;
+  if (binds) plan.cores = group::cores_of_threads(plan.placement, member.rank());
+  return ok();
+}
+
+device::RankSite site_of(group::Member& member, const EngineOptions& options, const Plan& plan) {
+  const group::State& group = member.group();
+  return {.places = plan.places,
+          .rank = member.rank(),
+          .form = group.ranks_are_threads() ? device::RankForm::kThreads : device::RankForm::kProcesses,
+          .threads = plan.threads,
+          .cores = plan.cores,
+          .control_address = group.control_plane().address,
+          .step_deadline = group.options().deadline,
+          .degrees = options.strictness == Strictness::kStrict ? device::Degrees::kDocumented : device::Degrees::kAny,
+          .build = group::build_id(),
+          .exchange = [&member](std::string_view mine) { return member.bootstrap().exchange(mine); },
+          .environment = group::environment,
+          .set_environment = group.options().set_environment,
+          .log = &member.log(),
+          .abort = &member.abort(),
+          .on_stuck =
+              [&state = member.group(), rank = member.rank()](const Error& error) {
+                const Error cause = state.fail(rank, error);
+                if (state.options().on_stuck) state.options().on_stuck(cause);
+              }};
+}
+
+Result<void> place(group::Member& member, const EngineOptions& options, const device::BackendDriver& driver,
+                   Plan& plan) {
+  LOCKSTEP_TRY_VOID(place_ranks(member, options, driver.capabilities(), plan));
+  for (const group::Finding& finding : judge(plan.placement)) {
+    if (member.leads()) member.log().warning("warning: {}; {}", finding.what, finding.fix);
+  }
+  LOCKSTEP_TRY(plan.devices, driver.place(site_of(member, options, plan), options.backend_options));
+  for (const std::string& warning : plan.devices.warnings) {
+    if (member.leads()) member.log().warning("warning: {}", warning);
+  }
+  for (size_t rank = 0; rank < plan.devices.devices.size(); ++rank) {
+    plan.placement.ranks.at(rank).device = plan.devices.devices[rank];
+  }
+  return ok();
+}
+
+std::string statement_of(const Plan& plan, const EngineOptions& options, const device::BackendDriver& driver) {
+  std::string text =
+      fmt::format("--backend {}\n--communicator {}\n--dtype {}\n--weights {}\n", driver.name(), options.communicator,
+                  to_string(plan.model.shard.dtype), weights_in_words(plan.model.spec));
+  text += driver.statement(options.backend_options) + statement_of_model("model", plan.model);
+  if (plan.draft) text += statement_of_model("draft model", *plan.draft);
+  return text;
+}
+
+Result<void> agree_on_plan(group::Member& member, const std::string& statement, const std::filesystem::path& config) {
+  const Result<void> agreed = member.agree("options and model", statement);
+  if (agreed.has_value() || agreed.error().kind != ErrorKind::kFailedPrecondition) return agreed;
+  Error error = agreed.error();
+  const Result<std::string> own = read_text_file(config, "config.json");
+  LOCKSTEP_TRY(const auto configs, member.bootstrap().exchange(own.has_value() ? own.value() : std::string()));
+  const int rank = error.origin_rank.value_or(0);
+  error.message +=
+      differences_in_words(checkpoint::differing_keys(configs.at(static_cast<size_t>(rank)), configs.front()), rank);
+  return error;
+}
+
+Result<Plan> make_plan(group::Member& member, const Model& model, const EngineOptions& options,
+                       const device::BackendDriver& driver) {
+  Plan plan;
+  const auto locally = [&]() -> Result<void> {
+    LOCKSTEP_TRY_VOID(driver.available());
+    LOCKSTEP_TRY_VOID(driver.check_options(options.backend_options));
+    LOCKSTEP_TRY(plan, plan_models(model, options, member.size(), driver.capabilities()));
+    return ok();
+  };
+  LOCKSTEP_TRY_VOID(member.all_succeeded(locally()));
+  for (const std::string& warning : plan.warnings) {
+    if (member.leads()) member.log().warning("warning: {}", warning);
+  }
+  LOCKSTEP_TRY_VOID(place(member, options, driver, plan));
+  LOCKSTEP_TRY_VOID(agree_on_plan(member, statement_of(plan, options, driver), model.config_file()));
+  // After the agreement: ranks look for a head where all of them have a tied one.
+  LOCKSTEP_TRY_VOID(find_own_head(member, plan.model));
+  if (plan.draft) LOCKSTEP_TRY_VOID(find_own_head(member, *plan.draft));
+  return plan;
+}
+
+}  // namespace lockstep::model

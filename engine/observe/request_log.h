@@ -1,0 +1,51 @@
+// What happened to each request, on rank 0: a sink that passes everything on to another and keeps times.
+#pragma once
+
+#include <map>
+#include <mutex>
+#include <string>
+#include <vector>
+
+#include "actors/request.h"
+#include "runtime/core/clock.h"
+#include "runtime/trace/chrome_trace.h"
+#include "runtime/trace/prometheus.h"
+
+namespace lockstep::observe {
+
+/// All requests so far.
+struct RequestTotals {
+  int64_t submitted = 0;
+  int64_t tokens = 0;
+  std::map<std::string, int64_t> finished;  // by reason
+  trace::Histogram first_token_s, token_s;  // TTFT; the mean time per token after it of each request (TPOT)
+};
+
+/// Thread-safe.
+class RequestLog final : public actors::Sink {
+ public:
+  /// Borrows everything. Keeps the first `most` requests that end; the totals are of all.
+  RequestLog(actors::Sink& inner, const Clock& clock, size_t most);
+
+  /// `request` is about to be submitted.
+  void submitted(RequestId request);
+
+  void on_start(RequestId request) override { inner_.on_start(request); }
+  actors::Verdict on_token(RequestId request, const actors::MadeToken& token) override;
+  void on_finish(RequestId request, generation::FinishReason reason, const std::optional<Error>& error) override;
+
+  RequestTotals totals() const;
+  /// Those that were kept, in the order of their ids.
+  std::vector<trace::RequestSpan> requests() const;
+
+ private:
+  actors::Sink& inner_;
+  const Clock& clock_;
+  const size_t most_;
+  mutable std::mutex mutex_;  // of what follows
+  std::map<RequestId, trace::RequestSpan> open_;
+  std::vector<trace::RequestSpan> ended_;
+  RequestTotals totals_;
+};
+
+}  // namespace lockstep::observe

@@ -1,0 +1,112 @@
+// When each step of a rank began and ended, and what was in it: an engine that passes everything on to another and
+// looks at the clock. It allocates nothing during a step.
+#pragma once
+
+#include <array>
+#include <atomic>
+#include <vector>
+
+#include "runtime/core/clock.h"
+#include "runtime/trace/timeline.h"
+#include "shards/step_engine.h"
+
+namespace lockstep::observe {
+
+/// Which slots are making tokens, followed from the calls of an engine: a finished slot's pad is no token.
+class RunningSlots {
+ public:
+  explicit RunningSlots(int64_t slots) : slots_(static_cast<size_t>(slots)) {}
+
+  void open(SlotId slot, const shards::SlotParameters& parameters);
+  void close(SlotId slot) { slots_[static_cast<size_t>(slot.value)].running = false; }
+  void decide(const shards::Decision& decision);
+  /// Rows, slots and tokens of a step that made `output`.
+  trace::StepTimes after_prefill(const shards::PrefillRows& rows, const shards::StepOutput& output);
+  trace::StepTimes after_decode(const shards::StepOutput& output);
+
+ private:
+  struct Slot {
+    bool running = false;  // prefilled and not finished
+    int32_t left = 0;      // tokens that it may still make
+    std::vector<int32_t> eos_ids;
+  };
+
+  /// Whether the slot took the token; it stops running with its last one.
+  static bool take(Slot& slot, int32_t token);
+
+  std::vector<Slot> slots_;
+};
+
+/// Used by the executor's thread, but for `totals`.
+class StepClock final : public shards::StepEngine {
+ public:
+  /// Borrows everything. Keeps room for `capacity` steps.
+  StepClock(shards::StepEngine& inner, trace::CollectiveLog& collectives, const Clock& clock, size_t capacity)
+      : inner_(inner), collectives_(collectives), clock_(clock), steps_(capacity), running_(inner.slots()) {}
+
+  /// Forgets all steps and collectives.
+  void restart();
+  std::span<const trace::StepTimes> steps() const { return steps_.entries(); }
+  int64_t dropped() const { return steps_.dropped(); }
+  /// All steps so far, by phase. May be called from any thread.
+  std::array<trace::StepTotals, trace::kStepPhases> totals() const;
+
+  int64_t slots() const override { return inner_.slots(); }
+  int64_t chunk() const override { return inner_.chunk(); }
+  int64_t capacity() const override { return inner_.capacity(); }
+  int64_t tokens_per_step() const override { return inner_.tokens_per_step(); }
+  bool rows_of_one_slot() const override { return inner_.rows_of_one_slot(); }
+  int64_t long_rope_after() const override { return inner_.long_rope_after(); }
+  Result<void> open_slot(SlotId slot, const shards::SlotParameters& parameters) override {
+    running_.open(slot, parameters);
+    return inner_.open_slot(slot, parameters);
+  }
+  Result<void> close_slot(SlotId slot) override {
+    running_.close(slot);
+    return inner_.close_slot(slot);
+  }
+  Result<shards::StepOutput> prefill(const shards::PrefillRows& rows, shards::StepTag tag) override {
+    return timed(
+        trace::StepPhase::kPrefill, tag, [&] { return inner_.prefill(rows, tag); },
+        [&](const shards::StepOutput& output) { return running_.after_prefill(rows, output); });
+  }
+  Result<shards::StepOutput> decode(shards::StepTag tag) override {
+    return timed(
+        trace::StepPhase::kDecode, tag, [&] { return inner_.decode(tag); },
+        [&](const shards::StepOutput& output) { return running_.after_decode(output); });
+  }
+  Result<void> decide(shards::Decision& decision) override {
+    LOCKSTEP_TRY_VOID(inner_.decide(decision));
+    running_.decide(decision);
+    return ok();
+  }
+  bool all_finished() const override { return inner_.all_finished(); }
+  Result<void> confirm(shards::StepTag tag) override { return inner_.confirm(tag); }
+  void request_stop(SlotId slot) override { inner_.request_stop(slot); }
+
+ private:
+  struct LiveTotals {
+    std::atomic<int64_t> steps = 0, tokens = 0, nanoseconds = 0;
+  };
+
+  template <typename Step, typename Count>
+  Result<shards::StepOutput> timed(trace::StepPhase phase, shards::StepTag tag, Step&& step, Count&& count) {
+    collectives_.set_phase(phase);
+    const TimePoint begin = clock_.now();
+    Result<shards::StepOutput> output = step();
+    const TimePoint end = clock_.now();
+    collectives_.set_phase(trace::StepPhase::kOutside);
+    if (output.has_value()) add(phase, tag, begin, end, count(output.value()));
+    return output;
+  }
+  void add(trace::StepPhase phase, shards::StepTag tag, TimePoint begin, TimePoint end, trace::StepTimes step);
+
+  shards::StepEngine& inner_;
+  trace::CollectiveLog& collectives_;
+  const Clock& clock_;
+  trace::FixedLog<trace::StepTimes> steps_;
+  RunningSlots running_;
+  std::array<LiveTotals, trace::kStepPhases> totals_;
+};
+
+}  // namespace lockstep::observe

@@ -1,0 +1,50 @@
+// The text of one answer as its tokens come.
+//
+//   token ─► TextStreamer ─► AnswerText: StopStrings ─► text so far, the piece that the token completes
+#pragma once
+
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "runtime/generation/stop_strings.h"
+#include "runtime/generation/streamer.h"
+#include "runtime/text/tokenizer.h"
+
+namespace lockstep::requests {
+
+/// Used by one thread.
+class AnswerText final : public generation::Streamer {
+ public:
+  /// The tokenizer outlives the object.
+  AnswerText(const text::Tokenizer& tokenizer, const std::vector<std::string>& stop_strings)
+      : stops_(stop_strings), streamer_(tokenizer, *this, generation::PromptText::kShow) {}  // it gets new tokens only
+  AnswerText(const AnswerText&) = delete;
+  AnswerText& operator=(const AnswerText&) = delete;
+
+  /// Adds a token. Fails with `kInvalidArgument` on an id that the tokenizer does not know.
+  Result<void> put(int32_t id) { return streamer_.put(std::span(&id, 1)); }
+  /// No token follows: text that was held back is added, unless a stop string has ended it.
+  Result<void> finish(generation::FinishReason reason) { return streamer_.end(reason); }
+
+  /// Whether a stop string has ended the text, which is cut before it.
+  bool stopped() const { return stops_.stopped(); }
+  const std::string& text() const { return text_; }
+  /// What was added since the last call.
+  std::string_view take_piece() {
+    const std::string_view piece = std::string_view(text_).substr(taken_);
+    taken_ = text_.size();
+    return piece;
+  }
+
+  void put(std::string_view text) override { text_ += stops_.put(text).text; }
+  void end(generation::FinishReason) override { text_ += stops_.finish(); }
+
+ private:
+  generation::StopStrings stops_;
+  generation::TextStreamer streamer_;
+  std::string text_;
+  size_t taken_ = 0;  // bytes
+};
+
+}  // namespace lockstep::requests

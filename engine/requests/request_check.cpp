@@ -1,0 +1,86 @@
+#include "engine/requests/request_check.h"
+
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include "engine/requests/sizing.h"
+#include "lockstep/engine.h"
+
+namespace lockstep {
+namespace requests {
+namespace {
+
+bool has_own_code(const Request& request) {
+  return !request.processors.empty() || !request.criteria.empty() || request.allowed_tokens != nullptr ||
+         request.chooser != nullptr;
+}
+
+Error unsupported(const std::string& found, std::string_view expected) {
+  return {ErrorKind::kUnsupported,
+          fmt::format("[engine/requests] cannot serve the request: found {}, expected {}", found, expected)};
+}
+
+/// Refuses what only the host can do where the logits do not reach it.
+Result<void> check_host_work(const Request& request, const Limits& limits) {
+  const bool by_host = is_host_chosen(request);
+  if (!by_host && !request.config.output_logits) return ok();
+  if (limits.drafts > 0) {
+    return unsupported("options that the host has to apply beside drafted tokens",
+                       "greedy or sampled rows whose tokens the graphs choose; omit one or the other");
+  }
+  if (limits.choosers == Choosers::kAllowed) return ok();
+  const std::string what =
+      has_own_code(request) ? "code of the caller's" : fmt::format("{}", fmt::join(host_options(request.config), ", "));
+  return unsupported(by_host ? fmt::format("options that the host has to apply ({})", what) : "output_logits",
+                     "those of the graphs; open the engine with Choosers::kAllowed");
+}
+
+Result<void> check_slots(const Request& request, const Limits& limits) {
+  int64_t rows = 1;
+  if (is_host_chosen(request)) rows = request.chooser ? request.chooser->rows() : rows_of(request.config);
+  if (rows <= limits.slots) return ok();
+  return Error{ErrorKind::kInvalidArgument,
+               fmt::format("[engine/requests] --batch-size: found {} slots, expected at least {} (the rows of one "
+                           "prompt: beams, or a negative prompt beside it); raise it",
+                           limits.slots, rows)};
+}
+
+}  // namespace
+
+bool is_host_chosen(const Request& request) { return has_own_code(request) || !host_options(request.config).empty(); }
+
+Result<int32_t> budget_of(const Request& request, const Model& model, int64_t capacity) {
+  if (request.chooser && !request.config.max_new_tokens) return static_cast<int32_t>(capacity);
+  // A length of generation_config.json was written without a slot in mind.
+  const GenerationConfig& file = model.generation();
+  const bool is_files =
+      request.config.max_new_tokens == file.max_new_tokens && request.config.max_length == file.max_length;
+  return budget_of(request.config, is_files ? LengthFrom::kFile : LengthFrom::kCaller, request.prompt, capacity);
+}
+
+Result<void> check(const Request& request, const Model& model, const Limits& limits) {
+  const GenerationConfig& config = request.config;
+  LOCKSTEP_TRY_VOID(config.validate());
+  LOCKSTEP_TRY_VOID(check_host_work(request, limits));
+  LOCKSTEP_TRY_VOID(check_slots(request, limits));
+  if (request.chooser != nullptr) return ok();
+  LOCKSTEP_TRY_VOID(check_prompt(request.prompt, model.spec().vocabulary, limits.capacity));
+  if (!request.prompt.negative.empty() && config.guidance_scale == 1.0) {
+    return contradiction("a negative prompt without guidance", "--guidance-scale other than 1; add it or omit both");
+  }
+  LOCKSTEP_TRY(const int32_t budget, budget_of(request, model, limits.capacity));
+  return check_masked(request.prompt, budget, model.spec());
+}
+
+}  // namespace requests
+
+Result<void> check_request(const Model& model, const EngineOptions& options, const Request& request) {
+  return requests::check(
+      request, model,
+      {.slots = options.slots.value_or(1),
+       .capacity = options.capacity.value_or(model.longest_sequence().value_or(model.spec().max_positions)),
+       .choosers = options.choosers,
+       .drafts = options.drafting.tokens});
+}
+
+}  // namespace lockstep

@@ -1,0 +1,249 @@
+#include "engine/requests/request_state.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <exception>
+#include <utility>
+
+namespace lockstep {
+namespace requests {
+
+RequestState::RequestState(Setup setup) : setup_(std::move(setup)), rows_(setup_.answers), parts_left_(setup_.parts) {
+  for (Row& row : rows_) {
+    row.answer.times.submitted = setup_.clock->now();
+    if (setup_.tokenizer != nullptr) row.text = std::make_unique<AnswerText>(*setup_.tokenizer, setup_.stop_strings);
+  }
+}
+
+void RequestState::link(Links links) {
+  std::lock_guard lock(mutex_);
+  links_ = std::move(links);
+}
+
+bool RequestState::add(Row& row, const actors::MadeToken& token) {
+  Answer& answer = row.answer;
+  answer.ids.push_back(token.id);
+  answer.times.made.push_back(token.made);
+  if (token.record) answer.records.push_back(token.record);
+  if (setup_.keeps_logits) {
+    const std::span<const float> logits = token.record ? std::span(token.record->logits) : token.logits;
+    answer.logits.insert(answer.logits.end(), logits.begin(), logits.end());
+  }
+  if (row.text == nullptr) return false;
+  if (const Result<void> put = row.text->put(token.id); !put.has_value()) {
+    if (!error_) error_ = put.error();
+    return true;
+  }
+  return row.text->stopped();
+}
+
+bool RequestState::start() {
+  std::lock_guard lock(mutex_);
+  if (started_) return false;
+  started_ = setup_.clock->now();
+  return true;
+}
+
+bool RequestState::has_started() const {
+  std::lock_guard lock(mutex_);
+  return started_.has_value();
+}
+
+actors::Verdict RequestState::take(const Part& part, const actors::MadeToken& token) {
+  std::lock_guard lock(mutex_);
+  Row& row = rows_.at(part.first_answer);
+  if (row.is_cut || is_cancelled_) return actors::Verdict::kStop;
+  const bool ends = add(row, token);
+  const bool is_late = setup_.max_time && started_ && token.made - *started_ >= *setup_.max_time;
+  deliver(part.first_answer, token);
+  return ends || is_late ? actors::Verdict::kStop : actors::Verdict::kContinue;
+}
+
+/// Hands the newest token of a row to the caller's function.
+void RequestState::deliver(size_t index, const actors::MadeToken& token) {
+  if (!setup_.on_token) return;
+  Row& row = rows_[index];
+  std::string piece(row.text == nullptr ? "" : row.text->take_piece());
+  setup_.delivery->post([self = shared_from_this(), index, id = token.id, piece = std::move(piece), made = token.made,
+                         record = token.record, place = row.answer.ids.size(),
+                         text_size = row.text == nullptr ? 0 : row.text->text().size()] {
+    self->call({.answer = index, .id = id, .text = piece, .made = made, .record = record.get()}, place, text_size);
+  });
+}
+
+/// On the delivery thread. `place` tokens and `text_size` bytes of text are there with this token.
+void RequestState::call(const Token& token, size_t place, size_t text_size) {
+  {
+    std::lock_guard lock(mutex_);
+    if (rows_[token.answer].is_cut) return;
+  }
+  Verdict verdict = Verdict::kStop;
+  std::optional<Error> thrown;
+  try {
+    verdict = setup_.on_token(token);
+  } catch (const std::exception& failure) {
+    thrown = Error{ErrorKind::kInternal, fmt::format("[engine/requests] on_token failed: {}", failure.what())};
+  } catch (...) {
+    thrown = Error{ErrorKind::kInternal, "[engine/requests] on_token failed: it threw something unknown"};
+  }
+  if (verdict == Verdict::kContinue) return;
+  std::function<void()> stop;
+  {
+    std::lock_guard lock(mutex_);
+    if (thrown && !error_) error_ = thrown;
+    cut(rows_[token.answer], place, text_size);
+    stop = links_.stop;
+  }
+  const bool is_whole = rows_.size() == 1 || thrown;  // other answers go on
+  if (stop && is_whole) stop();
+}
+
+/// The row ends with its first `tokens` tokens.
+void RequestState::cut(Row& row, size_t tokens, size_t text_size) {
+  Answer& answer = row.answer;
+  const size_t vocabulary = answer.ids.empty() ? 0 : answer.logits.size() / answer.ids.size();
+  row.is_cut = true;
+  answer.reason = FinishReason::kStop;
+  answer.ids.resize(tokens);
+  answer.times.made.resize(std::min(answer.times.made.size(), tokens));
+  answer.records.resize(std::min(answer.records.size(), tokens));
+  answer.logits.resize(tokens * vocabulary);
+  if (row.text != nullptr) answer.text = row.text->text().substr(0, text_size);
+}
+
+bool RequestState::finish(const Part& part, FinishReason reason, const std::optional<Error>& error) {
+  std::lock_guard lock(mutex_);
+  if (error && !error_) error_ = error;
+  if (part.request.chooser && !error) adopt(part);
+  for (size_t i = part.first_answer; i < part.first_answer + part.answers; ++i) {
+    Row& row = rows_[i];
+    if (row.is_cut) continue;
+    if (part.as_made || error) row.answer.reason = reason;
+    if (is_cancelled_) row.answer.reason = FinishReason::kCancelled;
+    finish_text(i);
+  }
+  if (--parts_left_ > 0) return false;
+  links_.stop = nullptr;  // the session may be gone from here on
+  return true;
+}
+
+/// Takes over the sequences of a chooser whose tokens are known at the end only.
+void RequestState::adopt(const Part& part) {
+  if (part.as_made) return;
+  const std::vector<generation::Sequence> sequences = part.request.chooser->sequences();
+  for (size_t i = 0; i < std::min(sequences.size(), part.answers); ++i) {
+    const generation::Sequence& sequence = sequences[i];
+    Row& row = rows_[part.first_answer + i];
+    row.answer.score = sequence.score;
+    row.answer.reason = sequence.reason;
+    for (size_t t = 0; t < sequence.ids.size(); ++t) {
+      const bool ends =
+          add(row, {.id = sequence.ids[t], .record = t < sequence.records.size() ? sequence.records[t] : nullptr});
+      deliver(part.first_answer + i, {.id = sequence.ids[t]});
+      if (ends) break;
+    }
+    row.answer.times.made.clear();
+  }
+}
+
+void RequestState::finish_text(size_t index) {
+  Row& row = rows_[index];
+  if (row.text == nullptr) return;
+  if (!error_) {
+    if (const Result<void> ended = row.text->finish(row.answer.reason); !ended.has_value()) error_ = ended.error();
+  }
+  row.answer.text = row.text->text();
+  const std::string rest(row.text->take_piece());
+  if (rest.empty() || !setup_.on_token) return;
+  setup_.delivery->post([self = shared_from_this(), index, rest] {
+    self->call({.answer = index, .id = kNoToken, .text = rest, .made = {}, .record = nullptr},
+               self->rows_[index].answer.ids.size(), self->rows_[index].answer.text.size());
+  });
+}
+
+void RequestState::complete() {
+  const auto end = [self = shared_from_this()] {
+    std::function<void()> told;
+    {
+      std::lock_guard lock(self->mutex_);
+      self->is_done_ = true;
+      self->links_ = {};  // the engine may be gone from here on
+      told = std::exchange(self->on_done_, nullptr);
+    }
+    self->changed_.notify_all();
+    if (told) told();
+  };
+  if (setup_.on_token) return setup_.delivery->post(end);
+  std::function<void()> told;
+  {
+    std::lock_guard lock(mutex_);
+    is_done_ = true;
+    links_ = {};  // the engine may be gone from here on
+    told = std::exchange(on_done_, nullptr);
+  }
+  changed_.notify_all();
+  if (told) setup_.delivery->post(std::move(told));
+}
+
+bool RequestState::is_done() const {
+  std::lock_guard lock(mutex_);
+  return is_done_;
+}
+
+void RequestState::cancel() {
+  std::function<void()> stop;
+  {
+    std::lock_guard lock(mutex_);
+    if (is_done_ || parts_left_ == 0) return;
+    is_cancelled_ = true;
+    stop = links_.stop;
+  }
+  if (stop) stop();
+}
+
+Result<std::vector<Answer>> RequestState::wait() {
+  std::unique_lock lock(mutex_);
+  const auto done = [this] { return is_done_; };
+  if (const auto wait = links_.wait) {
+    wait(lock, changed_, done);
+  } else {
+    changed_.wait(lock, done);
+  }
+  if (error_) return *error_;
+  std::vector<Answer> answers;
+  for (const Row& row : rows_) answers.push_back(row.answer);
+  return answers;
+}
+
+std::vector<int32_t> RequestState::so_far(size_t answer) const {
+  std::lock_guard lock(mutex_);
+  return rows_.at(answer).answer.ids;
+}
+
+int64_t RequestState::tokens() const {
+  std::lock_guard lock(mutex_);
+  int64_t count = 0;
+  for (const Row& row : rows_) count += std::ssize(row.answer.ids);
+  return count;
+}
+
+void RequestState::on_done(std::function<void()> call) {
+  std::unique_lock lock(mutex_);
+  if (!is_done_) {
+    on_done_ = std::move(call);
+    return;
+  }
+  lock.unlock();
+  call();
+}
+
+}  // namespace requests
+
+bool RequestHandle::is_done() const { return state_->is_done(); }
+void RequestHandle::cancel() { state_->cancel(); }
+Result<std::vector<Answer>> RequestHandle::wait() { return state_->wait(); }
+std::vector<int32_t> RequestHandle::so_far(size_t answer) const { return state_->so_far(answer); }
+void RequestHandle::on_done(std::function<void()> call) { state_->on_done(std::move(call)); }
+
+}  // namespace lockstep

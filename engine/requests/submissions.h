@@ -1,0 +1,83 @@
+// The requests of an engine on rank 0: from a Request to what the session runs, and from the session's tokens back to
+// the request's state.
+//
+//   Request ──► make: checks, parts, chooser ──► Session::submit
+//   RequestState ◄── take, finish ◄── Submissions (the session's sink, coordinator's thread)
+#pragma once
+
+#include <atomic>
+#include <map>
+#include <memory>
+#include <mutex>
+#include <vector>
+
+#include "actors/session.h"
+#include "engine/requests/delivery.h"
+#include "engine/requests/request_check.h"
+#include "engine/requests/request_state.h"
+#include "lockstep/engine.h"
+#include "lockstep/model.h"
+#include "lockstep/options.h"
+#include "lockstep/request.h"
+
+namespace lockstep::requests {
+
+/// What requests are checked against and made from. Everything is borrowed and outlives the engine.
+struct Serving {
+  const Model& model;
+  const Clock& clock;
+  const text::Tokenizer* tokenizer = nullptr;  // null: the model has none
+  Limits limits;
+};
+
+/// Thread-safe, but for the sink's methods, which the coordinator's thread calls.
+class Submissions final : public actors::Sink {
+ public:
+  explicit Submissions(Serving serving) : serving_(serving) {}
+  ~Submissions() override;
+
+  /// Starts to pass requests on. `sink` is what the session is given: this object, or what stands before it. Both
+  /// outlive the requests.
+  void open(actors::Session& session, actors::Sink& sink, RequestState::Links links);
+
+  /// Queues all or none. Fails with `kInvalidArgument` for a request that no slot can hold, with `kUnsupported` for one
+  /// that this engine cannot serve, naming the option.
+  Result<std::vector<std::shared_ptr<RequestState>>> submit(std::vector<Request> requests);
+
+  void on_start(RequestId request) override;
+  actors::Verdict on_token(RequestId request, const actors::MadeToken& token) override;
+  void on_finish(RequestId request, generation::FinishReason reason, const std::optional<Error>& error) override;
+
+  /// Waits until callers' functions have returned. Not from one of them. @blocking
+  void finish_calls() { delivery_.wait_idle(); }
+
+  /// Called with the ids of each request that is about to be submitted, for a log.
+  std::function<void(RequestId)> on_submit;
+
+  EngineCounters counters() const;
+
+ private:
+  struct Entry {
+    std::shared_ptr<RequestState> state;  // shared with its handles
+    Part part;
+  };
+
+  Result<std::vector<Part>> parts_of(const Request& request, bool by_host) const;
+  Result<std::shared_ptr<TokenChooser>> chooser_of(const Request& request, int32_t budget, uint64_t row) const;
+  std::shared_ptr<RequestState> state_of(const Request& request, const std::vector<Part>& parts);
+  void open(const std::shared_ptr<RequestState>& state, std::vector<Part> parts, int64_t prompt_tokens,
+            std::vector<actors::Request>& all);
+  Entry& at(RequestId request);
+
+  const Serving serving_;
+  Delivery delivery_;
+  actors::Session* session_ = nullptr;
+  actors::Sink* sink_ = nullptr;
+  RequestState::Links links_;
+  mutable std::mutex mutex_;         // of what follows
+  std::map<RequestId, Entry> open_;  // stable addresses
+  int64_t next_id_ = 0;
+  EngineCounters counters_;
+};
+
+}  // namespace lockstep::requests

@@ -1,0 +1,96 @@
+#include "engine/session.h"
+
+#include <fmt/format.h>
+
+#include <string>
+
+#include "engine/group/agreement.h"
+#include "engine/group/binding.h"
+#include "engine/group/control_plane.h"
+
+namespace lockstep {
+namespace {
+
+/// Without the ranks of this process.
+actors::SessionOptions session_options(const group::Member& member) {
+  const group::State& group = member.group();
+  actors::SessionOptions options;
+  options.size = member.size();
+  if (const auto& on_step = group.hooks().on_step) {
+    options.trace.step = [&on_step](RankId rank, const actors::ExecutorStatus& status) { on_step(rank.value, status); };
+  }
+  options.detection =
+      group.hooks().detection == group::PeerDetection::kOn ? actors::PeerDetection::kOn : actors::PeerDetection::kOff;
+  options.hello_deadline = group.options().deadline;
+  options.connect_deadline = group.options().deadline;
+  return options;
+}
+
+actors::LocalRank local_rank(const group::Member& member, int rank) { return {RankId(rank), &member.abort()}; }
+
+}  // namespace
+
+Result<void> ProcessSession::open(group::Member& member) {
+  return member.group().ranks_are_threads() ? open_for_threads(member) : open_between_processes(member);
+}
+
+/// Rank 0 makes the session of all.
+Result<void> ProcessSession::open_for_threads(group::Member& member) {
+  const auto host = [&]() -> Result<void> {
+    if (!member.leads()) return ok();
+    actors::SessionOptions options = session_options(member);
+    for (int rank = 0; rank < member.size(); ++rank) options.ranks.push_back(local_rank(member, rank));
+    LOCKSTEP_TRY(session_, actors::Session::host(options));
+    return ok();
+  };
+  LOCKSTEP_TRY_VOID(member.bootstrap().barrier());  // no rank uses the one before
+  return member.all_succeeded(host());
+}
+
+Result<void> ProcessSession::open_between_processes(group::Member& member) {
+  actors::SessionOptions options = session_options(member);
+  options.ranks = {local_rank(member, member.rank())};
+  const group::ControlPlane& plane = member.group().control_plane();
+  options.bind_address = plane.address;
+  options.connect_deadline /= 2;  // a rank that cannot reach rank 0 reports it before the others stop waiting
+  actors::Address address;
+  const auto host = [&]() -> Result<void> {
+    if (!member.leads()) return ok();
+    LOCKSTEP_TRY(session_, actors::Session::host(options));
+    address = session_->address();
+    return ok();
+  };
+  LOCKSTEP_TRY_VOID(member.all_succeeded(host()));
+  LOCKSTEP_TRY(const std::string told,
+               group::told_by_rank_0(member.bootstrap(), fmt::format("{} {}", address.host, address.port)));
+  const auto join = [&]() -> Result<void> {
+    if (member.leads()) return ok();
+    const size_t space = told.rfind(' ');
+    const actors::Address coordinator{told.substr(0, space), static_cast<uint16_t>(std::stoi(told.substr(space + 1)))};
+    LOCKSTEP_TRY_VOID(
+        group::check_reach(plane, member.rank(), {coordinator.host, coordinator.port}, options.connect_deadline));
+    LOCKSTEP_TRY(session_, actors::Session::join(options, coordinator));
+    return ok();
+  };
+  return member.all_succeeded(join());
+}
+
+Result<void> ProcessSession::run(group::Member& member, std::span<const int> cores, shards::StepEngine& engine) {
+  const RankId rank(member.rank());
+  const auto& on_running = member.group().hooks().on_running;
+  actors::Session& session = *session_;
+  if (on_running) {
+    on_running(rank.value, {.status = [&session, rank] { return session.status(rank); },
+                            .cancel = [&session] { session.cancel(); }});
+  }
+  const Result<void> ended = [&] {
+    const group::BoundThread bound(cores);
+    return session.run_executor(rank, engine);
+  }();
+  // Settled while the rank counts as running, so that its end names the step.
+  const Result<void> settled = ended.has_value() ? ended : Result<void>(member.group().fail(rank.value, ended.error()));
+  if (on_running) on_running(rank.value, {});
+  return settled;
+}
+
+}  // namespace lockstep

@@ -1,0 +1,37 @@
+// The session of this process: what its ranks run steps in.
+#pragma once
+
+#include <memory>
+#include <span>
+
+#include "actors/session.h"
+#include "engine/group/member.h"
+#include "shards/step_engine.h"
+
+namespace lockstep {
+
+/// Shared by the threads of this process's ranks; each calls the same methods in the same order.
+class ProcessSession {
+ public:
+  ProcessSession() = default;
+  ProcessSession(const ProcessSession&) = delete;
+  ProcessSession& operator=(const ProcessSession&) = delete;
+
+  /// Opens a session in the place of the one before. @collective @blocking
+  Result<void> open(group::Member& member);
+
+  /// Of the open session; on rank 0's process requests are submitted to it.
+  actors::Session& session() const { return *session_; }
+
+  /// Runs the rank's steps on the calling thread, bound to the first of `cores`, until the session ends.
+  /// @collective @blocking
+  Result<void> run(group::Member& member, std::span<const int> cores, shards::StepEngine& engine);
+
+ private:
+  Result<void> open_for_threads(group::Member& member);
+  Result<void> open_between_processes(group::Member& member);
+
+  std::unique_ptr<actors::Session> session_;
+};
+
+}  // namespace lockstep

@@ -1,0 +1,162 @@
+#include "engine/model/served_spec.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "engine/model/plan.h"
+#include "tests/model/tiny_models.h"
+
+namespace lockstep::model {
+namespace {
+
+using ::testing::Each;
+using ::testing::ElementsAre;
+using ::testing::HasSubstr;
+using ::testing::IsEmpty;
+
+Result<checkpoint::ModelSpec> served(const std::string& config, const ModelOptions& options) {
+  const TinyModel model(config);
+  return served_spec(model.path() / "config.json", options);
+}
+
+void expect_refused(const auto& result, ErrorKind kind, const char* found) {
+  ASSERT_FALSE(result.has_value());
+  EXPECT_EQ(result.error().kind, kind);
+  EXPECT_THAT(result.error().message, HasSubstr(found));
+}
+
+TEST(ServedSpec, IsTheModelsOwnWithoutOptions) {
+  const auto spec = served(kTinyLlama, {}).value();
+  EXPECT_THAT(spec.windows, IsEmpty());
+  EXPECT_EQ(spec.pinned_sinks, 0);
+}
+
+TEST(ServedSpec, PutsTheWindowIntoEveryLayer) {
+  EXPECT_THAT(served(kTinyLlama, {.window = 12}).value().windows, ElementsAre(12, 12));
+  EXPECT_THAT(served(kTinyGpt2, {.window = 12}).value().windows, Each(12));
+}
+
+TEST(ServedSpec, PinsSinksWhereThereAreWindows) {
+  const auto spec = served(kTinyLlama, {.window = 12, .pinned_sinks = 4}).value();
+  EXPECT_EQ(spec.pinned_sinks, 4);
+  expect_refused(served(kTinyLlama, {.pinned_sinks = 4}), ErrorKind::kInvalidArgument, "a model with windows");
+}
+
+TEST(ServedSpec, PinsSinksOfRotaryModelsOnly) {
+  for (const char* config : {kTinyGpt2, kTinyBloom}) {
+    expect_refused(served(config, {.window = 12, .pinned_sinks = 4}), ErrorKind::kUnsupported,
+                   "--pinned-sinks: found 4, expected a model with rotary positions");
+  }
+}
+
+TEST(ServedSpec, LeavesTheWindowsOfAModelWhoseLayersTurnDifferently) {
+  expect_refused(served(kTinyGemma3, {.window = 12}), ErrorKind::kUnsupported, "--window: found 12");
+}
+
+TEST(ServedSpec, ServesMatricesIn8BitsByGroups) {
+  EXPECT_EQ(served(kTinyLlama, {}).value().int8_group, 0);
+  const auto spec = served(kTinyLlama, {.int8_group = 32}).value();
+  EXPECT_EQ(spec.int8_group, 32);
+  EXPECT_EQ(weights_in_words(spec), "int8:32");
+  EXPECT_THAT(architecture_line(spec, DType::kBFloat16), HasSubstr("bf16, int8:32 weights"));
+}
+
+TEST(ServedSpec, RefusesGroupsThatMakeNoSense) {
+  for (const int64_t group : {int64_t{-1}, int64_t{0}, int64_t{6}, int64_t{2048}}) {
+    expect_refused(served(kTinyLlama, {.int8_group = group}), ErrorKind::kInvalidArgument, "int8:GROUP");
+  }
+}
+
+TEST(ServedSpec, RefusesExpertsIn8Bits) {
+  expect_refused(served(kTinyMixtral, {.int8_group = 64}), ErrorKind::kUnsupported, "expected a model without experts");
+}
+
+TEST(LongestSequence, EndsWhereThePositionsEnd) {
+  EXPECT_EQ(longest_sequence(served(kTinyLlama, {}).value()), 64);
+  EXPECT_EQ(longest_sequence(served(kTinyLlama, {.window = 12}).value()), 64);
+  EXPECT_EQ(longest_sequence(served(kTinyGpt2, {}).value()), 64);
+  EXPECT_EQ(longest_sequence(served(kTinyBloom, {}).value()), std::nullopt);
+  EXPECT_EQ(longest_sequence(served(kTinyLlama, {.window = 12, .pinned_sinks = 4}).value()), std::nullopt);
+}
+
+TEST(LongestSequence, EndsWhereOneLayerSeesEverything) {
+  const auto spec = served(kTinyGemma3, {.pinned_sinks = 4}).value();
+  EXPECT_EQ(longest_sequence(spec), spec.max_positions);
+}
+
+TEST(OpenModel, TakesTheFilesTypeUnlessAnotherIsAskedFor) {
+  const TinyModel folder(kTinyLlama);
+  EXPECT_EQ(Model::open(folder.path()).value().dtype(), DType::kFloat32);
+  EXPECT_EQ(Model::open(folder.path(), {.dtype = DType::kBFloat16}).value().dtype(), DType::kBFloat16);
+}
+
+TEST(ShardOptions, HaveNoChunkThatNeverFills) {
+  EXPECT_EQ(shard_options({.prefill_chunk = 256}, DType::kFloat32, 2, 32).value().chunk, 64);
+  EXPECT_EQ(shard_options({.prefill_chunk = 16}, DType::kFloat32, 2, 32).value().chunk, 16);
+}
+
+TEST(PlanModels, RefuseAWindowBeyondTheCapacity) {
+  const TinyModel folder(kTinyLlama);
+  const auto planned = [&](const ModelOptions& options) {
+    return plan_models(Model::open(folder.path(), options).value(), {.capacity = 32}, /*ranks=*/1, {});
+  };
+  EXPECT_TRUE(planned({.window = 32}).has_value());
+  expect_refused(planned({.window = 33}), ErrorKind::kInvalidArgument, "--window: found 33, expected at most 32");
+  EXPECT_TRUE(planned({.window = 28, .pinned_sinks = 4}).has_value());
+  expect_refused(planned({.window = 29, .pinned_sinks = 4}), ErrorKind::kInvalidArgument,
+                 "found 29 and --pinned-sinks 4, expected at most 32 together");
+}
+
+TEST(PlanModels, RefuseACapacityBeyondTheModelsPositions) {
+  const TinyModel folder(kTinyLlama);
+  const Model model = Model::open(folder.path()).value();
+  EXPECT_EQ(plan_models(model, {}, 1, {}).value().model.shard.capacity, 64);
+  expect_refused(plan_models(model, {.capacity = 65}, 1, {}), ErrorKind::kInvalidArgument,
+                 "--max-seq-len: found 65, expected at most 64");
+}
+
+TEST(PlanModels, GiveLogitsWhereTheHostMayChoose) {
+  const TinyModel folder(kTinyLlama);
+  const Model model = Model::open(folder.path()).value();
+  const auto logits = [&](const EngineOptions& options) {
+    return plan_models(model, options, 1, {}).value().model.shard.logits == families::StepShape::Logits::kOutput;
+  };
+  EXPECT_TRUE(logits({}));
+  EXPECT_FALSE(logits({.choosers = Choosers::kNone}));
+  EXPECT_FALSE(logits({.drafting = {.tokens = 2, .lookup_ngram = 2}}));
+}
+
+TEST(ShardOptions, MakeBucketsUpToTheCapacity) {
+  const auto shard = shard_options({.token_buckets = "auto"}, DType::kFloat32, 1, 300).value();
+  EXPECT_THAT(shard.token_buckets, ElementsAre(128, 256, 300));
+  EXPECT_THAT(shard.context_buckets, ElementsAre(64, 128, 150));
+  EXPECT_EQ(shard.chunk, 150);
+  EXPECT_THAT(shard_options({.token_buckets = "16,40"}, DType::kFloat32, 1, 64).value().token_buckets,
+              ElementsAre(16, 40, 64));
+  EXPECT_THAT(shard_options({}, DType::kFloat32, 1, 300).value().token_buckets, IsEmpty());
+}
+
+TEST(ShardOptions, TakeChunksAndBatchSizesAsGiven) {
+  const EngineOptions lists{.slots = 4, .batch_sizes = {1, 4}, .context_buckets = {32, 100}, .token_buckets = "auto"};
+  const auto shard = shard_options(lists, DType::kFloat32, 4, 300).value();
+  EXPECT_THAT(shard.batch_sizes, ElementsAre(1, 4));
+  EXPECT_THAT(shard.token_buckets, ElementsAre(128, 256, 300));
+  EXPECT_THAT(shard.context_buckets, ElementsAre(32, 100));
+  EXPECT_EQ(shard.chunk, 100);
+  EXPECT_TRUE(shard.validate().has_value());
+  const auto small = shard_options({.context_buckets = {8, 64, 128}}, DType::kFloat32, 1, 20).value();
+  EXPECT_THAT(small.context_buckets, ElementsAre(8, 20));  // no step has more rows than the slots
+  const auto alone = shard_options({.context_buckets = {0}}, DType::kFloat32, 1, 20).value();
+  EXPECT_THAT(alone.context_buckets, IsEmpty());
+  EXPECT_EQ(alone.chunk, 1);  // token by token
+}
+
+TEST(ShardOptions, RefuseBucketsThatMakeNoSense) {
+  for (const char* buckets : {"", "some", "16,16", "32,16", "16,65", "0"}) {
+    expect_refused(shard_options({.token_buckets = buckets}, DType::kFloat32, 1, 64), ErrorKind::kInvalidArgument,
+                   "length buckets");
+  }
+}
+
+}  // namespace
+}  // namespace lockstep::model
