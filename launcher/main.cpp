@@ -4,8 +4,10 @@
 #include <cstdio>
 #include <cstdlib>
 
-#include "launcher/commands/commands.h"
-#include "launcher/ranks/guard.h"
+#include "launcher/cli/command_line.h"
+#include "launcher/commands/generate.h"
+#include "launcher/measure/suite/suite_tool.h"
+#include "runtime/core/guard.h"
 
 namespace {
 
@@ -22,10 +24,14 @@ Result<int> run(const launcher::Command& command) {
     Result<int> operator()(const launcher::TokenizeCommand& c) const { return ended(launcher::tokenize(c)); }
     Result<int> operator()(const launcher::ExplainCommand& c) const { return ended(launcher::explain(c)); }
     Result<int> operator()(const launcher::PlanCommand& c) const { return ended(launcher::plan(c)); }
-    Result<int> operator()(const launcher::BenchCommand& c) const { return ended(launcher::bench(c)); }
+    Result<int> operator()(const launcher::BenchCommand& c) const {
+      return ended(c.suite.name.empty() ? launcher::bench(c) : launcher::exec_suite_tool(c));
+    }
     Result<int> operator()(const launcher::SweepCommand& c) const { return ended(launcher::sweep(c)); }
     Result<int> operator()(const launcher::DoctorCommand& c) const { return launcher::doctor(c); }
-    Result<int> operator()(const launcher::SuperviseCommand& c) const { return launcher::supervise(c); }
+    Result<int> operator()(const launcher::SuperviseCommand& c) const {
+      return launcher::supervise(c, launcher::parse_generate_command);
+    }
     Result<int> operator()(const launcher::CompileCommand& c) const { return ended(launcher::compile(c)); }
     Result<int> operator()(const launcher::ExportCommand& c) const { return ended(launcher::export_artifacts(c)); }
     Result<int> operator()(const launcher::PrintedText& printed) const {
@@ -40,7 +46,7 @@ Result<int> run(const launcher::Command& command) {
 
 int main(int argc, char** argv) {
   int code = 0;
-  const Result<void> result = launcher::guarded([&]() -> Result<void> {
+  const Result<void> result = guarded("launcher", [&]() -> Result<void> {
     LOCKSTEP_TRY(const launcher::Command command, launcher::parse_command_line(argc, argv));
     LOCKSTEP_TRY(code, run(command));
     return ok();

@@ -6,7 +6,6 @@
 #include <algorithm>
 #include <fstream>
 
-#include "launcher/ranks/serving_spec.h"
 #include "runtime/core/atomic_file.h"
 #include "runtime/core/hash.h"
 
@@ -91,30 +90,32 @@ Result<std::vector<Fact>> describe_model(const std::filesystem::path& directory)
   return facts;
 }
 
-Result<journal::JobDescription> describe_job(const GenerateCommand& command, const checkpoint::ModelSpec& spec,
-                                             const JobsFile& jobs) {
-  const ModelOptions& model = command.model;
+Result<journal::JobDescription> describe_job(const GenerateCommand& command, const Model& model, const JobsFile& jobs) {
+  const EngineOptions& engine = command.engine;
+  const ModelOptions& changes = model.options();
   journal::JobDescription job{.rows = jobs.size(), .facts = {}, .notes = {}};
   job.facts = {{"hash of the jobs file's rows", hash_text(jobs.fingerprint())}};
-  LOCKSTEP_TRY(const std::vector<Fact> of_model, describe_model(model.model));
+  LOCKSTEP_TRY(const std::vector<Fact> of_model, describe_model(command.model.directory));
   job.facts.insert(job.facts.end(), of_model.begin(), of_model.end());
-  const std::vector<Fact> options = {{"version of lockstep", LOCKSTEP_VERSION},
-                                     {"--backend", command.run.backend},
-                                     {"--dtype", model.dtype.value_or(std::string(to_string(spec.dtype)))},
-                                     {"--weights", weights_in_words(spec)},
-                                     {"--max-seq-len", or_default(model.max_seq_len)},
-                                     {"--window", or_default(model.window)},
-                                     {"--pinned-sinks", fmt::format("{}", model.pinned_sinks)},
-                                     {"--expert-parallel", yes_or_no(model.experts == partition::ExpertSplit::kWhole)},
-                                     {"--numerics", std::string(name_of(model.numerics))},
-                                     {"--chat", yes_or_no(command.chat)},
-                                     {"--negative-prompt", quoted(command.negative_prompts)},
-                                     {"--max-new-tokens", or_default(command.max_new_tokens)},
-                                     {"--ignore-eos", yes_or_no(command.ignore_eos)},
-                                     {"--stop", quoted(command.stop_strings)}};
+  const auto max_new_tokens = command.generation.find("max_new_tokens");
+  const std::vector<Fact> options = {
+      {"version of lockstep", LOCKSTEP_VERSION},
+      {"--backend", engine.backend},
+      {"--dtype", std::string(to_string(model.dtype()))},
+      {"--weights", changes.int8_group ? fmt::format("int8:{}", *changes.int8_group) : "dtype"},
+      {"--max-seq-len", or_default(engine.capacity)},
+      {"--window", or_default(changes.window)},
+      {"--pinned-sinks", fmt::format("{}", changes.pinned_sinks)},
+      {"--expert-parallel", yes_or_no(engine.partition.experts == partition::ExpertSplit::kWhole)},
+      {"--numerics", std::string(name_of(engine.partition.numerics))},
+      {"--chat", yes_or_no(command.chat)},
+      {"--negative-prompt", quoted(command.negative_prompts)},
+      {"--max-new-tokens", max_new_tokens == command.generation.end() ? "default" : max_new_tokens->second},
+      {"--ignore-eos", yes_or_no(command.ignore_eos)},
+      {"--stop", quoted(command.stop_strings)}};
   job.facts.insert(job.facts.end(), options.begin(), options.end());
   for (const auto& [name, value] : command.generation) {
-    if (changes_tokens(name)) job.facts.push_back({name, value});
+    if (changes_tokens(name) && name != "max_new_tokens") job.facts.push_back({name, value});
   }
   return job;
 }

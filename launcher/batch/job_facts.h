@@ -6,15 +6,13 @@
 #include <vector>
 
 #include "launcher/batch/jobs_file.h"
-#include "launcher/cli/command_line.h"
-#include "runtime/checkpoint/model_spec.h"
+#include "launcher/generate/generate_command.h"
 #include "runtime/journal/row_record.h"
 
 namespace lockstep::launcher {
 
 /// Fails with `kNotFound` when a file of the model cannot be read.
-Result<journal::JobDescription> describe_job(const GenerateCommand& command, const checkpoint::ModelSpec& spec,
-                                             const JobsFile& jobs);
+Result<journal::JobDescription> describe_job(const GenerateCommand& command, const Model& model, const JobsFile& jobs);
 
 /// The model in `directory` by what its files hold, not by its name: configuration and tokenizer whole; of weights the
 /// sizes, the headers and samples.

@@ -36,6 +36,21 @@ void add_answer(const journal::RowAnswer& answer, Json& json) {
 
 }  // namespace
 
+journal::RowAnswer to_row_answer(const Answer& answer) {
+  journal::RowAnswer made{.tokens = answer.ids,
+                          .text = answer.text,
+                          .finish_reason = std::string(generation::to_string(answer.reason)),
+                          .score = answer.score,
+                          .logprobs = {},
+                          .likeliest = {}};
+  for (const auto& record : answer.records) {
+    made.logprobs.push_back(record->logprob);
+    auto& likeliest = made.likeliest.emplace_back();
+    for (const TokenLogprob& token : record->top) likeliest.push_back({token.id, token.logprob});
+  }
+  return made;
+}
+
 std::string to_line(std::string_view id, const journal::RowResult& row) {
   Json json;
   json["id"] = Json::parse(id);

@@ -13,8 +13,12 @@
 
 #include "launcher/batch/jobs_file.h"
 #include "launcher/batch/row_results.h"
+#include "lockstep/request.h"
 
 namespace lockstep::launcher {
+
+/// An answer as it is kept.
+journal::RowAnswer to_row_answer(const Answer& answer);
 
 /// A row's line, with its newline. `id` is JSON text.
 std::string to_line(std::string_view id, const journal::RowResult& row);

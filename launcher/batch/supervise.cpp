@@ -8,12 +8,11 @@
 
 #include "launcher/batch/attempt.h"
 #include "launcher/batch/restart_rule.h"
+#include "launcher/batch/supervise.h"
 #include "launcher/batch/watched_command.h"
-#include "launcher/commands/commands.h"
 #include "launcher/process/interruption.h"
 #include "launcher/process/own_environment.h"
-#include "launcher/ranks/rank_setup.h"
-#include "launcher/ranks/serving_spec.h"
+#include "lockstep/engine.h"
 #include "runtime/core/atomic_file.h"
 #include "runtime/journal/journal.h"
 
@@ -51,11 +50,11 @@ Result<fs::path> record_folder(const GenerateCommand& generate) {
 }
 
 /// The next lower degree that the partition allows.
-Result<WatchedCommand> shrink(const WatchedCommand& command) {
-  const ModelOptions& model = command.generate.model;
-  LOCKSTEP_TRY(const checkpoint::ModelSpec spec, serving_spec(model, model.model / "config.json"));
+Result<WatchedCommand> shrink(const WatchedCommand& command, const ParseGenerate& parse) {
+  const GenerateCommand& generate = command.generate;
+  LOCKSTEP_TRY(const Model model, Model::open(generate.model.directory, generate.model.options));
   for (int ranks = command.ranks.value_or(1) - 1; ranks >= 1; --ranks) {
-    if (partition::make_partition(spec, ranks, model.experts).has_value()) return with_ranks(command, ranks);
+    if (check_ranks(model, generate.engine, ranks).has_value()) return with_ranks(command, ranks, parse);
   }
   return Error{ErrorKind::kUnsupported,
                "[launcher] supervise: found no lower number of ranks, expected one; repair the "
@@ -76,9 +75,10 @@ void pause(double seconds, const process::ChildStop& stop) {
 
 class Supervisor {
  public:
-  Supervisor(const SuperviseCommand& options, WatchedCommand command)
+  Supervisor(const SuperviseCommand& options, WatchedCommand command, const ParseGenerate& parse)
       : options_(options),
         command_(std::move(command)),
+        parse_(parse),
         limits_{
             .restarts = options.restarts, .stalled_restarts = options.stalled_restarts, .may_shrink = options.shrink} {}
 
@@ -91,6 +91,7 @@ class Supervisor {
 
   const SuperviseCommand& options_;
   WatchedCommand command_;
+  const ParseGenerate& parse_;
   RestartLimits limits_;
   RestartHistory history_;
 };
@@ -113,7 +114,7 @@ double Supervisor::pause_seconds() const {
 
 Result<void> Supervisor::prepare_next(const RestartDecision& decision, const process::ChildStop& stop) {
   if (decision.next == Next::kShrink) {
-    LOCKSTEP_TRY(command_, shrink(command_));
+    LOCKSTEP_TRY(command_, shrink(command_, parse_));
     say("{}: going on with {} ranks", decision.why, command_.ranks.value_or(1));
   }
   const double seconds = pause_seconds();
@@ -148,12 +149,12 @@ Result<int> Supervisor::run(const process::ChildStop& stop) {
 
 }  // namespace
 
-Result<int> supervise(const SuperviseCommand& options) {
-  LOCKSTEP_TRY(WatchedCommand command, parse_watched_command(options.words));
-  if (options.shrink) LOCKSTEP_TRY_VOID(with_ranks(command, command.ranks.value_or(1)));
+Result<int> supervise(const SuperviseCommand& options, const ParseGenerate& parse) {
+  LOCKSTEP_TRY(WatchedCommand command, parse_watched_command(options.words, parse));
+  if (options.shrink) LOCKSTEP_TRY_VOID(with_ranks(command, command.ranks.value_or(1), parse));
   process::ChildStop stop;
   const Interruption interruption([&](int) { stop.raise(); });
-  return Supervisor(options, std::move(command)).run(stop);
+  return Supervisor(options, std::move(command), parse).run(stop);
 }
 
 }  // namespace lockstep::launcher

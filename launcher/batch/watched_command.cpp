@@ -61,18 +61,9 @@ void put_number(std::vector<std::string>& words, const NumberPlace& place, int n
   words[place.word].replace(place.begin, std::string::npos, fmt::format("{}", number));
 }
 
-Result<GenerateCommand> parse_generate(const std::vector<std::string>& words, size_t program) {
-  std::vector<const char*> argv;
-  for (size_t i = program; i < words.size(); ++i) argv.push_back(words[i].c_str());
-  LOCKSTEP_TRY(const Command command, parse_command_line(static_cast<int>(argv.size()), argv.data()));
-  const auto* generate = std::get_if<GenerateCommand>(&command);
-  if (generate == nullptr) return cannot_watch("a command that prints its help", "one that runs");
-  return *generate;
-}
-
 }  // namespace
 
-Result<WatchedCommand> parse_watched_command(std::vector<std::string> words) {
+Result<WatchedCommand> parse_watched_command(std::vector<std::string> words, const ParseGenerate& parse) {
   const auto generate = std::ranges::find(words, "generate");
   if (generate == words.end() || generate == words.begin()) {
     return cannot_watch(fmt::format("the command \"{}\"", fmt::join(words, " ")),
@@ -80,13 +71,13 @@ Result<WatchedCommand> parse_watched_command(std::vector<std::string> words) {
   }
   WatchedCommand command;
   command.program = static_cast<size_t>(generate - words.begin()) - 1;
-  LOCKSTEP_TRY(command.generate, parse_generate(words, command.program));
+  LOCKSTEP_TRY(command.generate, parse(std::span(words).subspan(command.program)));
   if (!command.generate.journal || !command.generate.prompts.jobs_file) {
     return cannot_watch("a job without a journal",
                         "--prompts-file F --journal DIR: without them a restart begins anew");
   }
   if (command.generate.run.launch == Launch::kThreads) {
-    command.ranks = command.generate.model.tp.value_or(1);
+    command.ranks = command.generate.model.ranks.value_or(1);
   } else if (const auto place = ranks_of_launcher(words, command.program)) {
     command.ranks = place->number;
   } else if (command.program == 0) {
@@ -96,7 +87,7 @@ Result<WatchedCommand> parse_watched_command(std::vector<std::string> words) {
   return command;
 }
 
-Result<WatchedCommand> with_ranks(const WatchedCommand& command, int ranks) {
+Result<WatchedCommand> with_ranks(const WatchedCommand& command, int ranks, const ParseGenerate& parse) {
   std::vector<std::string> words = command.words;
   const auto place = ranks_of_launcher(words, command.program);
   const auto degree = degree_of(words, command.program);
@@ -107,7 +98,7 @@ Result<WatchedCommand> with_ranks(const WatchedCommand& command, int ranks) {
   }
   if (place) put_number(words, *place, ranks);
   if (degree) put_number(words, *degree, ranks);
-  return parse_watched_command(std::move(words));
+  return parse_watched_command(std::move(words), parse);
 }
 
 std::vector<std::string> with_exit_record(const WatchedCommand& command, const std::filesystem::path& folder) {

@@ -6,14 +6,20 @@
 #pragma once
 
 #include <filesystem>
+#include <functional>
 #include <optional>
+#include <span>
 #include <string>
 #include <vector>
 
-#include "launcher/cli/command_line.h"
+#include "launcher/generate/generate_command.h"
 #include "runtime/core/result.h"
 
 namespace lockstep::launcher {
+
+/// Reads the words of a `generate` command, the program's name first. Fails with `kInvalidArgument` as the command line
+/// does.
+using ParseGenerate = std::function<Result<GenerateCommand>(std::span<const std::string> words)>;
 
 struct WatchedCommand {
   std::vector<std::string> words;
@@ -24,11 +30,11 @@ struct WatchedCommand {
 
 /// Reads `words`. Fails with `kInvalidArgument` when they run no batch job with a journal, or when Lockstep would
 /// refuse its options.
-Result<WatchedCommand> parse_watched_command(std::vector<std::string> words);
+Result<WatchedCommand> parse_watched_command(std::vector<std::string> words, const ParseGenerate& parse);
 
 /// The same command with `ranks` ranks, in the launcher's words and in --tp. Fails with `kInvalidArgument` when the
 /// words do not say how many there are.
-Result<WatchedCommand> with_ranks(const WatchedCommand& command, int ranks);
+Result<WatchedCommand> with_ranks(const WatchedCommand& command, int ranks, const ParseGenerate& parse);
 
 /// The words with --exit-record `folder`, unless they have one.
 std::vector<std::string> with_exit_record(const WatchedCommand& command, const std::filesystem::path& folder);

@@ -70,12 +70,6 @@ std::vector<OptionRow> rows_of(device::OptionUse use) {
 
 }  // namespace
 
-std::vector<std::string> backend_names() {
-  std::vector<std::string> names;
-  for (const device::BackendDriver* driver : engine::drivers()) names.emplace_back(driver->name());
-  return names;
-}
-
 std::string missing_backends() {
   std::vector<std::string_view> missing;
   for (const device::BackendDriver* driver : engine::drivers()) {
@@ -109,14 +103,10 @@ void add_backend_options(CLI::App& app, device::OptionUse use, device::OptionVal
 }
 
 device::OptionValues own_options(std::string_view backend, const device::OptionValues& values) {
-  device::OptionValues own;
   for (const device::BackendDriver* driver : engine::drivers()) {
-    if (driver->name() != backend) continue;
-    for (const OptionRow& row : driver->options()) {
-      if (const auto given = values.find(std::string(row.name)); given != values.end()) own.insert(*given);
-    }
+    if (driver->name() == backend) return device::own_options(*driver, values);
   }
-  return own;
+  return {};
 }
 
 }  // namespace lockstep::launcher

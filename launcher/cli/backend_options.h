@@ -12,10 +12,7 @@ class App;
 
 namespace lockstep::launcher {
 
-/// Every backend's name, also of those that this build lacks.
-std::vector<std::string> backend_names();
-
-/// "; this build lacks cuda", or empty.
+/// "; this build lacks cuda", or "" where it lacks none.
 std::string missing_backends();
 
 /// The names of backends that have options of `use` or a later one: for kCompiling, those that compile ahead of time.

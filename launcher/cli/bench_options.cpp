@@ -9,7 +9,7 @@
 namespace lockstep::launcher {
 
 void add_bench_options(CLI::App& app, BenchCommand& command, int64_t& probe_mib) {
-  add_model_options(app, command.model);
+  add_model_options(app, command.model, command.engine);
   app.get_option("--model")->required(false);
   app.get_option("--batch-size")->description("Sequences at once; default: 1");
   app.get_option("--max-seq-len")->description("Tokens that a slot can hold; default: prompt and new tokens");
@@ -55,8 +55,8 @@ void add_bench_options(CLI::App& app, BenchCommand& command, int64_t& probe_mib)
   app.add_option("--trace", command.trace,
                  "Write a timeline of the last repetition, all ranks (Chrome trace events; Perfetto opens it)")
       ->type_name("OUT");
-  add_run_options(app, command.run);
-  add_backend_options(app, device::OptionUse::kRunning, command.run.backend_options);
+  add_run_options(app, command.run, command.engine);
+  add_backend_options(app, device::OptionUse::kRunning, command.engine.backend_options);
 }
 
 void add_bench(CLI::App& parent, BenchCommand& command, int64_t& probe_mib) {

@@ -82,18 +82,16 @@ void add_all(CLI::App& app, Commands& commands) {
 }
 
 /// Options of backends that were not chosen mean nothing.
-void keep_own_options(RunOptions& run) { run.backend_options = own_options(run.backend, run.backend_options); }
-
-void keep_own_options(CompileCommand& command) {
-  command.backend_options = own_options(command.backend, command.backend_options);
+void keep_own_options(EngineOptions& engine) {
+  engine.backend_options = own_options(engine.backend, engine.backend_options);
 }
 
 /// The one that argv names, which was parsed.
 Command chosen_command(const CLI::App& app, Commands commands) {
-  keep_own_options(commands.generate.run);
-  keep_own_options(commands.bench.run);
-  keep_own_options(commands.compile);
-  keep_own_options(commands.exporting.compile);
+  keep_own_options(commands.generate.engine);
+  keep_own_options(commands.bench.engine);
+  keep_own_options(commands.compile.engine);
+  keep_own_options(commands.exporting.compile.engine);
   if (app.got_subcommand("generate")) return std::move(commands.generate);
   if (app.got_subcommand("tokenize")) return std::move(commands.tokenize);
   if (app.got_subcommand("explain")) return std::move(commands.explain);
@@ -112,7 +110,7 @@ Command chosen_command(const CLI::App& app, Commands commands) {
   if (app.got_subcommand("compile")) return std::move(commands.compile);
   if (app.got_subcommand("export")) return std::move(commands.exporting);
   if (app.got_subcommand("supervise")) return std::move(commands.supervise);
-  commands.bench.shape.batch = commands.bench.model.batch_size.value_or(1);
+  commands.bench.shape.batch = commands.bench.engine.slots.value_or(1);
   if (commands.probe_mib > 0) commands.bench.probe_bytes = Bytes(commands.probe_mib << 20);
   return std::move(commands.bench);
 }
@@ -162,6 +160,15 @@ Result<Command> parse_command_line(int argc, const char* const* argv) {
   }
   if (argc > 2) commands.sweep.words.assign(argv + 2, argv + argc);
   return chosen_command(app, std::move(commands));
+}
+
+Result<GenerateCommand> parse_generate_command(std::span<const std::string> words) {
+  std::vector<const char*> argv;
+  for (const std::string& word : words) argv.push_back(word.c_str());
+  LOCKSTEP_TRY(const Command command, parse_command_line(static_cast<int>(argv.size()), argv.data()));
+  if (const auto* generate = std::get_if<GenerateCommand>(&command)) return *generate;
+  return Error{ErrorKind::kInvalidArgument,
+               "[launcher] supervise: found a command that prints its help, expected one that runs"};
 }
 
 }  // namespace lockstep::launcher

@@ -11,7 +11,7 @@ namespace {
 constexpr int kMostJobs = 256;
 
 void add_compile_options(CLI::App& app, CompileCommand& command) {
-  add_model_options(app, command.model);
+  add_model_options(app, command.model, command.engine);
   app.get_option("--model")->required(false)->description("Hugging Face directory; only its config.json is read");
   app.get_option("--tp")->description("Tensor-parallel degree; default: 1");
   app.get_option("--batch-size")->description("Sequences at once, as the runs will have it; default: 1");
@@ -19,14 +19,14 @@ void add_compile_options(CLI::App& app, CompileCommand& command) {
       ->description("Tokens that a slot can hold, as the runs will have it; default: 2048, or what the model can");
   app.add_option("--config", command.config, "A config.json, instead of --model")->excludes("--model")->type_name("F");
   const std::vector<std::string> backends = backends_with(device::OptionUse::kCompiling);
-  if (!backends.empty()) command.backend = backends.front();
-  app.add_option("--backend", command.backend, "The backend that is compiled for")
+  if (!backends.empty()) command.engine.backend = backends.front();
+  app.add_option("--backend", command.engine.backend, "The backend that is compiled for")
       ->check(CLI::IsMember(backends))
       ->capture_default_str()
       ->type_name("NAME");
-  add_backend_options(app, device::OptionUse::kCompiling, command.backend_options);
+  add_backend_options(app, device::OptionUse::kCompiling, command.engine.backend_options);
   begin_section(app, "What is compiled");
-  app.add_option("--drafts", command.drafts,
+  app.add_option("--drafts", command.engine.drafting.tokens,
                  "Tokens that are drafted a step, as --prompt-lookup-num-tokens says in runs")
       ->check(CLI::Range(int64_t{1}, int64_t{1024}))
       ->type_name("N");

@@ -24,9 +24,9 @@ void keep_launch_options(CLI::App& app) {
 void add_doctor(CLI::App& parent, DoctorCommand& command, int64_t& probe_mib) {
   CLI::App& app = *parent.add_subcommand(
       "doctor", "Check the launch and the machine before any model is there: [mpirun -n P] lockstep doctor");
-  add_run_options(app, command.run);
+  add_run_options(app, command.run, command.engine);
   keep_launch_options(app);
-  app.add_option("--tp", command.tp, "Ranks: of --launch threads, or as many as the launcher should have started")
+  app.add_option("--tp", command.ranks, "Ranks: of --launch threads, or as many as the launcher should have started")
       ->check(CLI::Range(1, 4096))
       ->type_name("P");
   begin_section(app, "Checks");

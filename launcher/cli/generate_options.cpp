@@ -9,7 +9,7 @@ namespace lockstep::launcher {
 
 void add_generate(CLI::App& parent, GenerateCommand& command) {
   CLI::App& app = *parent.add_subcommand("generate", "Continue prompts");
-  add_model_options(app, command.model);
+  add_model_options(app, command.model, command.engine);
   begin_section(app, "Prompts");
   auto* prompts = app.add_option_group("prompts", "Exactly one of these");
   prompts->add_option("--prompt", command.prompts.texts, "Text; may be given again")->type_name("TEXT");
@@ -30,14 +30,15 @@ void add_generate(CLI::App& parent, GenerateCommand& command) {
       ->type_name("TEXT");
   begin_section(app,
                 "Generation, as in Hugging Face's GenerationConfig (defaults: the model's generation_config.json)");
-  app.add_option(
-         "--max-new-tokens", command.max_new_tokens,
+  app.add_option_function<int32_t>(
+         "--max-new-tokens",
+         [&command](const int32_t& tokens) { command.generation["max_new_tokens"] = std::to_string(tokens); },
          "Most new tokens; default: the length of generation_config.json, if it has one, else until an end token "
          "or the slot's capacity")
       ->check(CLI::Range(1, 1 << 24))
       ->type_name("N");
   add_generation_options(app, command);
-  app.add_option("--draft-model", command.draft_model,
+  app.add_option("--draft-model", command.engine.drafting.model,
                  "A smaller model with the same tokenizer that drafts --num-assistant-tokens tokens a step")
       ->type_name("DIR");
   begin_section(app, "Output");
@@ -54,9 +55,9 @@ void add_generate(CLI::App& parent, GenerateCommand& command) {
   app.add_option("--journal", command.journal,
                  "With --prompts-file: folder that keeps every finished row; the same command goes on from there")
       ->type_name("DIR");
-  add_observe_options(app, command.observe);
-  add_run_options(app, command.run);
-  add_backend_options(app, device::OptionUse::kRunning, command.run.backend_options);
+  add_observe_options(app, command.engine.observe);
+  add_run_options(app, command.run, command.engine);
+  add_backend_options(app, device::OptionUse::kRunning, command.engine.backend_options);
 }
 
 }  // namespace lockstep::launcher

@@ -4,6 +4,7 @@
 #include "launcher/cli/backend_options.h"
 #include "launcher/cli/commands.h"
 #include "launcher/cli/shared_options.h"
+#include "lockstep/engine.h"
 
 namespace lockstep::launcher {
 
@@ -21,7 +22,7 @@ void add_tokenize(CLI::App& parent, TokenizeCommand& command) {
 
 void add_explain(CLI::App& parent, ExplainCommand& command) {
   CLI::App& app = *parent.add_subcommand("explain", "Print partition, graphs, memory and cost without reading weights");
-  add_model_options(app, command.model);
+  add_model_options(app, command.model, command.engine);
   begin_section(app, "What is printed");
   app.add_option("--rank", command.rank, "Whose graphs")
       ->check(CLI::Range(0, 4095))
@@ -36,7 +37,8 @@ void add_explain(CLI::App& parent, ExplainCommand& command) {
   app.add_option("--show", command.show, "Graphs, the summary above them, or both")
       ->check(CLI::IsMember({"all", "graph", "summary"}))
       ->capture_default_str();
-  app.add_option("--backend", command.backend, "Instead of graphs, what a backend makes of them (docs/neuron.md; cpu: which nodes run together)")
+  app.add_option("--backend", command.backend,
+                 "Instead of graphs, what a backend makes of them (docs/neuron.md; cpu: which nodes run together)")
       ->check(CLI::IsMember(backend_names()))
       ->type_name("NAME");
 }

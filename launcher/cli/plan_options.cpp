@@ -49,7 +49,7 @@ void add_machine_options(CLI::App& app, MachineOptions& machine, int64_t& probe_
 void add_plan(CLI::App& parent, PlanCommand& command, int64_t& probe_mib) {
   CLI::App& app = *parent.add_subcommand(
       "plan", "Say which tensor-parallel degrees work, what they need and how fast they should be; reads no weights");
-  add_model_options(app, command.model);
+  add_model_options(app, command.model, command.engine);
   app.remove_option(app.get_option("--tp"));
   app.get_option("--model")->required(false)->description("Hugging Face directory; only its config.json is read");
   app.get_option("--batch-size")->description("Sequences at once; default: 1");
@@ -67,16 +67,13 @@ void add_plan(CLI::App& parent, PlanCommand& command, int64_t& probe_mib) {
       ->check(CLI::Range(int64_t{2}, kMostTokens))
       ->capture_default_str()
       ->type_name("N");
-  app.add_option("--memory-budget", command.memory_budget,
-                 "Bytes that a rank may use for weights, states and workspace")
-      ->check(CLI::PositiveNumber)
-      ->type_name("BYTES");
+  add_memory_budget(app, command.engine);
   app.add_option("--detail", command.detail, "Print each rank of this degree")
       ->check(CLI::Range(1, kMostRanks))
       ->type_name("P");
   app.add_option("--json", command.json, "Write all of it to this file")->type_name("OUT");
   add_machine_options(app, command.machine, probe_mib);
-  add_backend_options(app, device::OptionUse::kPlanning, command.backend_options);
+  add_backend_options(app, device::OptionUse::kPlanning, command.engine.backend_options);
   app.final_callback([&app] {
     if (app.count("--model") + app.count("--config") == 0) throw CLI::RequiredError("--model or --config");
   });

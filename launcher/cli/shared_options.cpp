@@ -8,8 +8,10 @@
 #include <charconv>
 #include <map>
 
+#include "engine/group/communicators.h"
 #include "launcher/cli/backend_options.h"
-#include "launcher/ranks/wiring.h"
+#include "lockstep/engine.h"
+#include "runtime/core/int8_groups.h"
 
 namespace lockstep::launcher {
 
@@ -37,48 +39,66 @@ std::vector<int64_t> numbers_of(const std::string& option, const std::string& te
   return numbers;
 }
 
-void set_buckets(ModelOptions& options, const std::string& buckets) {
-  if (options.buckets) {
+void set_buckets(EngineOptions& engine, const std::string& buckets) {
+  if (engine.token_buckets) {
     throw CLI::ValidationError("--buckets", "found it beside several lengths of --max-seq-len, expected one of them");
   }
-  options.buckets = buckets;
+  engine.token_buckets = buckets;
+}
+
+/// Columns that share a scale where --weights says only int8: docs/quantization.md tells why.
+constexpr int64_t kDefaultInt8Group = 64;
+
+/// The columns that share a scale: of "int8" or "int8:GROUP".
+int64_t int8_group_of(const std::string& weights) {
+  constexpr std::string_view kPrefix = "int8:";
+  if (weights == "int8") return kDefaultInt8Group;
+  int64_t group = 0;
+  const char* const end = weights.data() + weights.size();
+  const bool has_prefix = weights.starts_with(kPrefix);
+  const auto [stop, failure] = std::from_chars(has_prefix ? weights.data() + kPrefix.size() : end, end, group);
+  if (has_prefix && failure == std::errc() && stop == end && is_int8_group(group)) return group;
+  throw CLI::ValidationError(
+      "--weights", fmt::format("found {}, expected int8 or int8:GROUP, a GROUP of columns being a multiple of "
+                               "{} up to {}",
+                               weights, kLeastInt8Group, kMostInt8Group));
 }
 
 /// Batch sizes, lengths and chunks: numbers, or lists of them, of each of which a graph is compiled.
-void add_shape_options(CLI::App& app, ModelOptions& options) {
+void add_shape_options(CLI::App& app, EngineOptions& engine) {
   app.add_option_function<std::string>(
          "--batch-size",
-         [&options](const std::string& text) {
-           options.batch_sizes = numbers_of("--batch-size", text, 1, 65536);
-           options.batch_size = options.batch_sizes.back();
-           if (options.batch_sizes.size() == 1) options.batch_sizes.clear();
+         [&engine](const std::string& text) {
+           engine.batch_sizes = numbers_of("--batch-size", text, 1, 65536);
+           engine.slots = engine.batch_sizes.back();
+           if (engine.batch_sizes.size() == 1) engine.batch_sizes.clear();
          },
          "Sequences at once; several such as 1,4,8: a decode step runs the smallest that holds those in use; default: "
          "the number of prompts, at most 8")
       ->type_name("B[,B]");
-  auto* chunk = app.add_option("--prefill-chunk", options.prefill_chunk, "Token rows of a prefill step")
+  auto* chunk = app.add_option("--prefill-chunk", engine.prefill_chunk, "Token rows of a prefill step")
                     ->check(CLI::Range(int64_t{1}, kMostTokens))
                     ->capture_default_str()
                     ->type_name("C");
   app.add_option_function<std::string>(
          "--max-seq-len,--n-positions",
-         [&options](const std::string& text) {
+         [&engine](const std::string& text) {
            const std::vector<int64_t> lengths = numbers_of("--max-seq-len", text, 1, kMostTokens);
-           options.max_seq_len = lengths.back();
-           if (lengths.size() > 1) set_buckets(options, fmt::format("{}", fmt::join(lengths, ",")));
+           engine.capacity = lengths.back();
+           if (lengths.size() > 1) set_buckets(engine, fmt::format("{}", fmt::join(lengths, ",")));
          },
          "Tokens that a slot can hold; several: the --buckets up to the last; default: what the prompts need")
       ->type_name("L[,L]");
   app.add_option_function<std::string>(
-         "--buckets", [&options](const std::string& text) { set_buckets(options, text); },
+         "--buckets", [&engine](const std::string& text) { set_buckets(engine, text); },
          "Compile graphs for several lengths: auto, or lengths such as 128,512,2048 (prefill chunks are half as "
          "long, instead of --prefill-chunk); for backends that cannot stop at the length in use")
       ->type_name("auto|L[,L]");
   app.add_option_function<std::string>(
          "--context-buckets,--context-length-estimate",
-         [&options](const std::string& text) {
-           options.context_buckets = numbers_of("--context-buckets", text, 0, kMostTokens);
-           if (options.context_buckets.front() == 0 && options.context_buckets.size() > 1) {
+         [&engine](const std::string& text) {
+           engine.context_buckets = numbers_of("--context-buckets", text, 0, kMostTokens);
+           if (engine.context_buckets.front() == 0 && engine.context_buckets.size() > 1) {
              throw CLI::ValidationError("--context-buckets",
                                         "found 0 beside others, expected 0 alone (token by token)");
            }
@@ -94,29 +114,34 @@ void add_shape_options(CLI::App& app, ModelOptions& options) {
 
 void begin_section(CLI::App& app, const std::string& title) { app.option_defaults()->group(title); }
 
-void add_model_options(CLI::App& app, ModelOptions& options) {
+void add_model_options(CLI::App& app, ModelArguments& model, EngineOptions& engine) {
   begin_section(app, "Model");
-  app.add_option("--model", options.model, "Hugging Face directory: config.json, *.safetensors, tokenizer.json")
+  app.add_option("--model", model.directory, "Hugging Face directory: config.json, *.safetensors, tokenizer.json")
       ->required()
       ->type_name("DIR");
-  app.add_option("--tp,--tp-degree", options.tp, "Tensor-parallel degree; default: the number of ranks")
+  app.add_option("--tp,--tp-degree", model.ranks, "Tensor-parallel degree; default: the number of ranks")
       ->check(CLI::Range(1, 4096))
       ->type_name("P");
-  add_shape_options(app, options);
-  app.add_option("--dtype,--amp", options.dtype,
+  add_shape_options(app, engine);
+  app.add_option("--dtype,--amp", model.options.dtype,
                  "float32 (f32), bfloat16 (bf16) or float16 (f16); default: the checkpoint's")
-      ->transform(CLI::CheckedTransformer(
-                      std::map<std::string, std::string>{{"f32", "float32"}, {"bf16", "bfloat16"}, {"f16", "float16"}})
+      ->transform(CLI::CheckedTransformer(std::map<std::string, DType>{{"float32", DType::kFloat32},
+                                                                       {"f32", DType::kFloat32},
+                                                                       {"bfloat16", DType::kBFloat16},
+                                                                       {"bf16", DType::kBFloat16},
+                                                                       {"float16", DType::kFloat16},
+                                                                       {"f16", DType::kFloat16}})
                       .description("{float32,f32,bfloat16,bf16,float16,f16}"))
       ->type_name("TYPE");
-  app.add_option("--weights", options.weights,
-                 "int8: multiply with 8-bit integers, GROUP columns to a scale (docs/quantization.md); default: as "
-                 "--dtype says")
+  app.add_option_function<std::string>(
+         "--weights", [&model](const std::string& text) { model.options.int8_group = int8_group_of(text); },
+         "int8: multiply with 8-bit integers, GROUP columns to a scale (docs/quantization.md); default: as "
+         "--dtype says")
       ->type_name("int8[:GROUP]");
   app.add_flag_callback(
-      "--expert-parallel", [&options] { options.experts = partition::ExpertSplit::kWhole; },
+      "--expert-parallel", [&engine] { engine.partition.experts = partition::ExpertSplit::kWhole; },
       "Give whole experts to ranks, instead of columns of every expert");
-  app.add_option("--numerics", options.numerics,
+  app.add_option("--numerics", engine.partition.numerics,
                  "invariant (default: the same bits at every degree) or fast (each rank sums its share in one go)")
       ->transform(CLI::CheckedTransformer(
                       std::map<std::string, partition::Numerics>{{"invariant", partition::Numerics::kInvariant},
@@ -125,22 +150,30 @@ void add_model_options(CLI::App& app, ModelOptions& options) {
       ->type_name("HOW");
   std::map<std::string, partition::GqaMode> gqa_modes{{"auto", partition::GqaMode::kAuto}};
   for (const partition::GqaMode mode : partition::kGqaModes) gqa_modes.emplace(partition::name_of(mode), mode);
-  app.add_option("--gqa", options.gqa,
+  app.add_option("--gqa", engine.partition.gqa,
                  "Where key/value heads are computed and kept (docs/gqa.md): heads, replicated, all-gather or batch; "
                  "auto (default): heads, or replicated where ranks share a head")
       ->transform(CLI::CheckedTransformer(std::move(gqa_modes)).description("{auto,heads,replicated,all-gather,batch}"))
       ->type_name("MODE");
-  app.add_option("--window", options.window,
+  app.add_option("--window", model.options.window,
                  "Tokens that a token sees, itself included, in every layer; default: what the model says")
       ->check(CLI::Range(int64_t{1}, kMostTokens))
       ->type_name("W");
-  app.add_option("--pinned-sinks", options.pinned_sinks,
+  app.add_option("--pinned-sinks", model.options.pinned_sinks,
                  "First tokens that stay visible beyond windows (StreamingLLM); default: none")
       ->check(CLI::Range(int64_t{1}, kMostTokens))
       ->type_name("N");
 }
 
-void add_run_options(CLI::App& app, RunOptions& options) {
+void add_memory_budget(CLI::App& app, EngineOptions& engine) {
+  app.add_option_function<int64_t>(
+         "--memory-budget", [&engine](const int64_t& bytes) { engine.memory_budget = Bytes(bytes); },
+         "Bytes that a rank may use for weights, states and workspace")
+      ->check(CLI::PositiveNumber)
+      ->type_name("BYTES");
+}
+
+void add_run_options(CLI::App& app, RunOptions& options, EngineOptions& engine) {
   begin_section(app, "Ranks");
   app.add_option("--launch", options.launch,
                  "mpi (one process per rank, default) or threads (all ranks in this process)")
@@ -148,22 +181,22 @@ void add_run_options(CLI::App& app, RunOptions& options) {
           CLI::CheckedTransformer(std::map<std::string, Launch>{{"mpi", Launch::kMpi}, {"threads", Launch::kThreads}})
               .description("{mpi,threads}"))
       ->type_name("HOW");
-  app.add_option("--threads", options.threads, "Compute threads of a rank; default: the cores that it was given")
+  app.add_option("--threads", engine.threads, "Compute threads of a rank; default: the cores that it was given")
       ->check(CLI::Range(1, 1024))
       ->type_name("N");
-  app.add_option("--bind-threads", options.binding,
+  app.add_option("--bind-threads", engine.binding,
                  "auto (default): bind each compute thread to a core where a rank's cores are its alone; none: never "
                  "(docs/launching.md)")
-      ->transform(CLI::CheckedTransformer(
-                      std::map<std::string, Binding>{{"auto", Binding::kOwnCores}, {"none", Binding::kNone}})
+      ->transform(CLI::CheckedTransformer(std::map<std::string, ThreadBinding>{{"auto", ThreadBinding::kOwnCores},
+                                                                               {"none", ThreadBinding::kNone}})
                       .description("{auto,none}"))
       ->type_name("HOW");
-  app.add_option("--backend", options.backend, "What computes the steps" + missing_backends())
+  app.add_option("--backend", engine.backend, "What computes the steps" + missing_backends())
       ->check(CLI::IsMember(backend_names()))
       ->capture_default_str()
       ->type_name("NAME");
-  app.add_option("--communicator", options.communicator, "auto, shm, mpi, two-level (several hosts) or loopback")
-      ->check(CLI::IsMember(communicator_names()))
+  app.add_option("--communicator", engine.communicator, "auto, shm, mpi, two-level (several hosts) or loopback")
+      ->check(CLI::IsMember(group::communicator_names()))
       ->capture_default_str()
       ->type_name("NAME");
   app.add_option("--interface", options.interface,
@@ -187,13 +220,10 @@ void add_run_options(CLI::App& app, RunOptions& options) {
   app.add_option("--flight-recorder", options.flight_recorder,
                  "Folder for rank-R.json: the last operations of each rank, written when the job fails and on SIGUSR1")
       ->type_name("DIR");
-  app.add_option("--memory-budget", options.memory_budget,
-                 "Bytes that a rank may use for weights, states and workspace")
-      ->check(CLI::PositiveNumber)
-      ->type_name("BYTES");
+  add_memory_budget(app, engine);
   app.add_flag(
       "--strict,!--no-strict",
-      [&options](int64_t count) { options.strictness = count > 0 ? Strictness::kStrict : Strictness::kLenient; },
+      [&engine](int64_t count) { engine.strictness = count > 0 ? Strictness::kStrict : Strictness::kLenient; },
       "A compilation after warm-up is an error (default)");
   app.add_option("--peer-detection", options.peer_detection, "off: do not notice lost ranks (for tests)")
       ->transform(

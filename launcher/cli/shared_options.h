@@ -19,8 +19,9 @@ inline constexpr int64_t kMostTokens = int64_t{1} << 24;
 void begin_section(CLI::App& app, const std::string& title);
 
 /// Adds what fills `options`, which outlives the parse.
-void add_model_options(CLI::App& app, ModelOptions& options);
-void add_run_options(CLI::App& app, RunOptions& options);
+void add_model_options(CLI::App& app, ModelArguments& model, EngineOptions& engine);
+void add_run_options(CLI::App& app, RunOptions& run, EngineOptions& engine);
+void add_memory_budget(CLI::App& app, EngineOptions& engine);
 void add_observe_options(CLI::App& app, ObserveOptions& options);
 
 }  // namespace lockstep::launcher

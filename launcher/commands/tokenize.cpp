@@ -3,7 +3,7 @@
 #include <cstdio>
 #include <nlohmann/json.hpp>
 
-#include "launcher/commands/commands.h"
+#include "launcher/commands/tokenize.h"
 #include "runtime/core/atomic_file.h"
 #include "runtime/text/tokenizer.h"
 

@@ -9,13 +9,13 @@
 #include <system_error>
 
 #include "engine/drivers.h"
-#include "launcher/commands/commands.h"
+#include "engine/group/build_id.h"
+#include "launcher/inspect/compile.h"
 #include "launcher/inspect/compile_plan.h"
 #include "launcher/inspect/compile_report.h"
 #include "launcher/process/interruption.h"
-#include "launcher/process/stderr_log.h"
 #include "launcher/process/own_environment.h"
-#include "launcher/ranks/build_id.h"
+#include "launcher/process/stderr_log.h"
 #include "runtime/core/abort_flag.h"
 #include "runtime/core/atomic_file.h"
 #include "runtime/core/log.h"
@@ -74,14 +74,17 @@ Result<void> judge(std::span<const device::CompiledStep> steps) {
 /// The command's graphs and what compiles them. `ending` and `log` outlive it.
 Result<std::unique_ptr<device::AheadCompilation>> open_compilation(const CompileCommand& command, const Ending& ending,
                                                                    const Log& log) {
-  LOCKSTEP_TRY(const device::BackendDriver* driver, engine::find_driver(command.backend));
-  LOCKSTEP_TRY_VOID(driver->check_options(command.backend_options));
-  LOCKSTEP_CHECK(driver->compiler() != nullptr, command.backend);
-  LOCKSTEP_TRY(const CompilePlan plan, plan_compilation(command));
+  LOCKSTEP_TRY(const device::BackendDriver* driver, engine::find_driver(command.engine.backend));
+  LOCKSTEP_TRY_VOID(driver->check_options(command.engine.backend_options));
+  LOCKSTEP_CHECK(driver->compiler() != nullptr, command.engine.backend);
+  LOCKSTEP_TRY(const CompilePlan plan, plan_compilation(command, driver->capabilities()));
   if (!plan.warning.empty()) log.warning("warning: {}", plan.warning);
-  const device::AheadSite site{
-      .build = build_id(), .environment = own_variable, .log = &log, .abort = &ending.abort(), .stop = &ending.stop()};
-  LOCKSTEP_TRY(auto compilation, driver->compiler()->open(plan.graphs(), site, command.backend_options));
+  const device::AheadSite site{.build = group::build_id(),
+                               .environment = own_variable,
+                               .log = &log,
+                               .abort = &ending.abort(),
+                               .stop = &ending.stop()};
+  LOCKSTEP_TRY(auto compilation, driver->compiler()->open(plan.graphs(), site, command.engine.backend_options));
   for (const std::string& warning : compilation->warnings()) log.warning("warning: {}", warning);
   if (command.modules) LOCKSTEP_TRY_VOID(write_modules(*command.modules, *compilation));
   return compilation;

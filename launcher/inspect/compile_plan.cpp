@@ -2,23 +2,25 @@
 
 #include <fmt/format.h>
 
-#include "launcher/ranks/serving_spec.h"
+#include "engine/model/plan.h"
+#include "engine/model/served_spec.h"
 #include "shards/group_graphs.h"
 
 namespace lockstep::launcher {
 namespace {
 
-Result<shards::ShardOptions> sizes_of(const CompileCommand& command, const checkpoint::ModelSpec& spec) {
-  const int64_t capacity = command.model.max_seq_len.value_or(default_capacity(spec));
-  if (const int64_t most = longest_sequence(spec).value_or(capacity); capacity > most) {
+Result<shards::ShardOptions> sizes_of(const CompileCommand& command, const Model& model) {
+  const EngineOptions& engine = command.engine;
+  const int64_t capacity = engine.capacity.value_or(model::default_capacity(model.spec()));
+  if (const int64_t most = model.longest_sequence().value_or(capacity); capacity > most) {
     return Error{ErrorKind::kInvalidArgument,
                  fmt::format("[launcher] --max-seq-len: found {}, expected 1 to {} (max_position_embeddings of the "
                              "model); lower it",
                              capacity, most)};
   }
   LOCKSTEP_TRY(shards::ShardOptions sizes,
-               shard_options(command.model, spec, command.model.batch_size.value_or(1), capacity));
-  sizes.drafts = command.drafts;
+               model::shard_options(engine, model.dtype(), engine.slots.value_or(1), capacity));
+  sizes.drafts = engine.drafting.tokens;
   if (command.logits) sizes.logits = families::StepShape::Logits::kOutput;
   return sizes;
 }
@@ -31,14 +33,17 @@ std::vector<device::StepGraph> CompilePlan::graphs() const {
   return all;
 }
 
-Result<CompilePlan> plan_compilation(const CompileCommand& command) {
-  const std::filesystem::path config = command.config.empty() ? command.model.model / "config.json" : command.config;
-  LOCKSTEP_TRY(const checkpoint::ModelSpec spec, serving_spec(command.model, config));
-  LOCKSTEP_TRY(const shards::ShardOptions sizes, sizes_of(command, spec));
-  LOCKSTEP_TRY(DividedModel divided, divide_model(command.model, spec, command.model.tp.value_or(1), sizes.slots));
+Result<CompilePlan> plan_compilation(const CompileCommand& command, const device::Capabilities& backend) {
+  LOCKSTEP_TRY(const Model model, command.config.empty() ? Model::from_config(command.model.directory / "config.json",
+                                                                              command.model.options)
+                                                         : Model::from_config(command.config, command.model.options));
+  LOCKSTEP_TRY(shards::ShardOptions sizes, sizes_of(command, model));
+  sizes.bucketed = shards::bucketed_steps(backend);
+  LOCKSTEP_TRY(model::DividedModel divided, model::divide_model(command.engine.partition, model.spec(),
+                                                                command.model.ranks.value_or(1), sizes.slots));
   CompilePlan plan;
   plan.warning = std::move(divided.warning);
-  LOCKSTEP_TRY(plan.steps, graphs_of_group(spec, divided.partition, sizes));
+  LOCKSTEP_TRY(plan.steps, shards::graphs_of_group(model.spec(), divided.partition, sizes));
   return plan;
 }
 

@@ -4,7 +4,7 @@
 #include <string>
 #include <vector>
 
-#include "launcher/cli/command_line.h"
+#include "launcher/inspect/compile.h"
 #include "runtime/core/result.h"
 #include "runtime/device/backend.h"
 #include "runtime/graph/graph.h"
@@ -20,8 +20,8 @@ struct CompilePlan {
   std::vector<device::StepGraph> graphs() const;
 };
 
-/// Of a run with these options. Reads config.json only. Fails with `kInvalidArgument` for sizes that the model cannot
-/// serve, and as partitioning and building do.
-Result<CompilePlan> plan_compilation(const CompileCommand& command);
+/// Of a run with these options over `backend`. Reads config.json only. Fails with `kInvalidArgument` for sizes that the
+/// model cannot serve, and as partitioning and building do.
+Result<CompilePlan> plan_compilation(const CompileCommand& command, const device::Capabilities& backend);
 
 }  // namespace lockstep::launcher

@@ -7,8 +7,9 @@
 #include <string>
 
 #include "engine/drivers.h"
-#include "launcher/commands/commands.h"
-#include "launcher/ranks/serving_spec.h"
+#include "engine/model/plan.h"
+#include "engine/model/served_spec.h"
+#include "launcher/inspect/explain.h"
 #include "runtime/graph/passes.h"
 #include "runtime/graph/text.h"
 #include "shards/cost/expert_reads.h"
@@ -68,15 +69,16 @@ Result<const device::GraphInspector*> inspector_of(const device::BackendDriver& 
 
 /// What a backend makes of every graph of `phase`.
 Result<void> print_backend_view(const ExplainCommand& command, const checkpoint::ModelSpec& spec,
-                                const partition::Partition& partition, const shards::ShardOptions& options) {
+                                const partition::Partition& partition, shards::ShardOptions options) {
   LOCKSTEP_TRY(const device::BackendDriver* driver, engine::find_driver(command.backend));
   LOCKSTEP_TRY(const device::GraphInspector* inspector, inspector_of(*driver));
   const bool whole_group = driver->capabilities().whole_group;
+  options.bucketed = shards::bucketed_steps(driver->capabilities());
   LOCKSTEP_TRY(shards::ShardGraphs graphs,
                shards::build_graphs(spec, partition, command.rank, options,
                                     whole_group ? std::vector<graph::Pass>() : graph::default_passes()));
   if (whole_group) {
-    LOCKSTEP_TRY(graphs.group, graphs_of_group(spec, partition, options));
+    LOCKSTEP_TRY(graphs.group, shards::graphs_of_group(spec, partition, options));
   }
   const std::vector<device::StepGraph> steps = graphs.steps();
   LOCKSTEP_TRY(const std::string summary, inspector->summary(steps));
@@ -93,25 +95,27 @@ Result<void> print_backend_view(const ExplainCommand& command, const checkpoint:
 }  // namespace
 
 Result<void> explain(const ExplainCommand& command) {
-  LOCKSTEP_TRY(const checkpoint::ModelSpec spec, serving_spec(command.model, command.model.model / "config.json"));
-  const int ranks = command.model.tp.value_or(1);
-  const int64_t slots = command.model.batch_size.value_or(1);
-  LOCKSTEP_TRY(const DividedModel divided, divide_model(command.model, spec, ranks, slots));
+  LOCKSTEP_TRY(const Model model, Model::from_config(command.model.directory / "config.json", command.model.options));
+  const checkpoint::ModelSpec& spec = model.spec();
+  const EngineOptions& engine = command.engine;
+  const int ranks = command.model.ranks.value_or(1);
+  const int64_t slots = engine.slots.value_or(1);
+  LOCKSTEP_TRY(const model::DividedModel divided, model::divide_model(engine.partition, spec, ranks, slots));
   const partition::Partition& partition = divided.partition;
   if (command.rank >= ranks) {
     return Error{ErrorKind::kInvalidArgument,
                  fmt::format("[launcher] --rank: found {}, expected 0 to {}; ask for a rank of the {} that --tp gives",
                              command.rank, ranks - 1, ranks)};
   }
-  const int64_t capacity = command.model.max_seq_len.value_or(default_capacity(spec));
-  LOCKSTEP_TRY(const shards::ShardOptions options, shard_options(command.model, spec, slots, capacity));
+  const int64_t capacity = engine.capacity.value_or(model::default_capacity(spec));
+  LOCKSTEP_TRY(const shards::ShardOptions options, model::shard_options(engine, model.dtype(), slots, capacity));
   if (!command.backend.empty()) return print_backend_view(command, spec, partition, options);
   LOCKSTEP_TRY(const shards::ShardGraphs before, shards::build_graphs(spec, partition, command.rank, options, {}));
   LOCKSTEP_TRY(const shards::ShardGraphs after,
                shards::build_graphs(spec, partition, command.rank, options, graph::default_passes()));
 
   if (command.show != "graph") {
-    fmt::print("{}\n\n", architecture_line(spec, options.dtype));
+    fmt::print("{}\n\n", model::architecture_line(spec, options.dtype));
     fmt::print("{}\n", partition::to_text(spec, partition));
     if (!divided.warning.empty()) fmt::print("{}\n\n", divided.warning);
     if (spec.experts > 0) fmt::print("{}\n", cost::compare_expert_splits(spec, ranks, options.dtype, options.slots));

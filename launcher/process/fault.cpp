@@ -14,6 +14,8 @@
 #include <sstream>
 #include <string_view>
 
+#include "runtime/core/guard.h"
+
 namespace lockstep::launcher {
 namespace {
 
@@ -58,7 +60,8 @@ void strike(const Fault& fault) {
     case FaultKind::kDiffer: return;
     case FaultKind::kMemory: throw std::bad_alloc();
     case FaultKind::kFail:
-      throw AskedFailure(fmt::format("rank {} failed in {}, as --fault asked", fault.rank, fault.phase));
+      throw ThrownError({ErrorKind::kInternal,
+                         fmt::format("[launcher] rank {} failed in {}, as --fault asked", fault.rank, fault.phase)});
   }
 }
 

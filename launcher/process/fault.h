@@ -3,7 +3,6 @@
 #pragma once
 
 #include <cstdint>
-#include <stdexcept>
 #include <string>
 #include <utility>
 #include <vector>
@@ -14,7 +13,7 @@
 namespace lockstep::launcher {
 
 enum class FaultKind {
-  kKill,    // SIGKILL: gone without a word
+  kKill,    // SIGKILL: killed without notice
   kStop,    // SIGSTOP: there, but silent
   kFail,    // an error of its own
   kMemory,  // out of memory
@@ -33,13 +32,8 @@ struct Fault {
 /// Reads "rank=R,phase=NAME,kind=kill|stop|fail|memory|differ[,step=N]". Fails with `kInvalidArgument` naming the part.
 Result<Fault> parse_fault(const std::string& text);
 
-/// What `kFail` throws; the boundaries that catch exceptions make it an error.
-struct AskedFailure : std::runtime_error {
-  using std::runtime_error::runtime_error;
-};
-
-/// The faults of one rank, used by its main thread. The functions do not return from a kill, and throw for `kFail` and
-/// `kMemory`.
+/// The faults of one rank, used by its thread. The functions do not return from a kill, and throw for `kFail`
+/// (ThrownError) and `kMemory`.
 class Faults {
  public:
   Faults(std::vector<Fault> all, int rank);

@@ -15,4 +15,10 @@ process::EnvironmentMap own_environment();
 /// One of its variables; empty when it is not set.
 std::optional<std::string> own_variable(std::string_view name);
 
+/// Sets one of its variables, for libraries that read their settings there.
+void set_own_variable(const std::string& name, const std::string& value);
+
+/// Seconds since this process was started (/proc/self/stat, proc(5)); zero if unknown.
+double process_age_s();
+
 }  // namespace lockstep::launcher

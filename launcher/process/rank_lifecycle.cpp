@@ -1,14 +1,13 @@
 #include "launcher/process/rank_lifecycle.h"
 
 #include <fmt/format.h>
-#include <unistd.h>
 
 #include <cstdlib>
 #include <ctime>
 
+#include "engine/group/host.h"
 #include "launcher/process/exit_record.h"
 #include "launcher/process/stderr_log.h"
-#include "launcher/ranks/rank_memory.h"
 #include "runtime/core/atomic_file.h"
 
 namespace lockstep::launcher {
@@ -22,20 +21,17 @@ double unix_time() {
 
 }  // namespace
 
-std::string host_name() {
-  char name[256] = {};
-  return gethostname(name, sizeof(name) - 1) == 0 ? name : "unknown";
-}
-
 RankLifecycle::RankLifecycle(int rank, const Clock& clock, const RunOptions& run, Faults faults)
     : rank_(rank),
-      host_(host_name()),
+      host_(group::host_name()),
       run_(run),
       faults_(std::move(faults)),
       log_(stderr_sink(rank)),
-      phases_(clock, [this](const char* phase) { faults_.at_phase(phase); }),
-      recorder_(clock) {
-  phases_.add_before("exec", process_age_s());
+      recorder_(clock) {}
+
+void RankLifecycle::enter_phase(const char* phase) {
+  phase_ = phase;
+  faults_.at_phase(phase);
 }
 
 void RankLifecycle::begin_step(const actors::ExecutorStatus& status) {
@@ -43,9 +39,21 @@ void RankLifecycle::begin_step(const actors::ExecutorStatus& status) {
   faults_.at_step(status);
 }
 
+void RankLifecycle::set_running(const group::RunningRank& running) {
+  std::lock_guard lock(running_mutex_);
+  running_ = running;
+}
+
+bool RankLifecycle::cancel() {
+  std::lock_guard lock(running_mutex_);
+  if (!running_.cancel) return false;
+  running_.cancel();
+  return true;
+}
+
 std::string RankLifecycle::phase() const {
-  const auto status = monitor_.executor_status();
-  return status ? actors::to_string(*status) : phases_.name();
+  std::lock_guard lock(running_mutex_);
+  return running_.status ? actors::to_string(running_.status()) : phase_.load();
 }
 
 std::string RankLifecycle::activity() const {

@@ -1,6 +1,5 @@
-// One rank's reporting: its log, its phases, what it is doing, and how it ends. Whoever learns of an end first (the
-// main thread, the watch, Ctrl-C) settles it; the exit record is written at that moment, and all that follows repeats
-// it.
+// One rank's reporting: its log, its phase, what it is doing, and how it ends. The first thread to report the end
+// settles it: the exit record is written at that moment, and later reports return the same error.
 #pragma once
 
 #include <atomic>
@@ -9,38 +8,40 @@
 #include <optional>
 #include <string>
 
-#include "launcher/cli/command_line.h"
+#include "engine/group/hooks.h"
+#include "engine/group/watchdog.h"
 #include "launcher/process/fault.h"
-#include "launcher/ranks/phases.h"
-#include "launcher/ranks/rank_setup.h"
-#include "launcher/ranks/watchdog.h"
+#include "launcher/process/run_options.h"
 #include "runtime/core/log.h"
 #include "runtime/trace/flight_recorder.h"
 
 namespace lockstep::launcher {
 
-/// This machine's name.
-std::string host_name();
-
-/// Thread-safe, but for `phases().enter`.
+/// Thread-safe, except `enter_phase` and `begin_step`, which the rank's thread calls.
 class RankLifecycle {
  public:
   /// Everything is borrowed.
   RankLifecycle(int rank, const Clock& clock, const RunOptions& run, Faults faults);
 
   int rank() const { return rank_; }
-  const std::string& host() const { return host_; }
   const Log& log() const { return log_; }
-  Phases& phases() { return phases_; }
-  RankMonitor& monitor() { return monitor_; }
   trace::FlightRecorder& recorder() { return recorder_; }
+  /// Of the rank's exchanges, over all bootstraps that it makes.
+  uint64_t& exchanges() { return exchanges_; }
   Faults& faults() { return faults_; }
 
+  /// `phase` has begun; a string literal.
+  void enter_phase(const char* phase);
   /// A step of the model is about to run.
   void begin_step(const actors::ExecutorStatus& status);
+  /// The rank runs steps from here on; empty functions: no longer.
+  void set_running(const group::RunningRank& running);
 
   /// "load, at exchange (operation 4)".
   std::string activity() const;
+
+  /// Ends the session on every rank, if there is one; returns whether there was.
+  bool cancel();
 
   /// The rank ends with `error`: writes exit record and flight recorder. The first call counts; returns its error, with
   /// what this rank was doing if it tells of a peer.
@@ -52,7 +53,7 @@ class RankLifecycle {
   /// inside a call that polls nothing. The first call counts.
   void end_within(Duration grace);
 
-  /// Writes the flight recorder, if there is to be one, and says on stderr what the rank is doing.
+  /// Writes the flight recorder, if there is to be one, and reports on stderr what the rank is doing.
   void report_activity();
 
  private:
@@ -64,15 +65,17 @@ class RankLifecycle {
   const std::string host_;
   const RunOptions& run_;
   Faults faults_;
-  Log log_;
-  Phases phases_;
-  RankMonitor monitor_;
+  const Log log_;
   trace::FlightRecorder recorder_;
+  uint64_t exchanges_ = 0;
+  std::atomic<const char*> phase_ = "start";
+  mutable std::mutex running_mutex_;
+  group::RunningRank running_;
   std::mutex mutex_;  // of the two below
   bool is_settled_ = false;
   std::optional<Error> error_;
   std::mutex overdue_mutex_;
-  std::optional<Watchdog> overdue_;
+  std::optional<group::Watchdog> overdue_;
 };
 
 }  // namespace lockstep::launcher

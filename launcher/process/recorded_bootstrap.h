@@ -1,4 +1,4 @@
-// A bootstrap that tells a flight recorder what it enters and leaves.
+// A bootstrap that notes what it enters and leaves in a flight recorder.
 #pragma once
 
 #include <memory>
@@ -12,15 +12,16 @@ namespace lockstep::launcher {
 class RecordedBootstrap final : public transport::Bootstrap {
   template <typename Operation>
   auto recorded(const char* name, size_t bytes, Operation&& operation) {
-    recorder_.enter("setup", name, ++sequence_, bytes);
+    recorder_.enter("setup", name, ++exchanges_, bytes);
     auto done = operation();
     if (done.has_value()) recorder_.leave();
     return done;
   }
 
  public:
-  RecordedBootstrap(std::unique_ptr<transport::Bootstrap> inner, trace::FlightRecorder& recorder)
-      : inner_(std::move(inner)), recorder_(recorder) {}
+  /// `exchanges` counts those of the rank, over all its bootstraps. Both are borrowed.
+  RecordedBootstrap(std::unique_ptr<transport::Bootstrap> inner, trace::FlightRecorder& recorder, uint64_t& exchanges)
+      : inner_(std::move(inner)), recorder_(recorder), exchanges_(exchanges) {}
 
   int rank() const override { return inner_->rank(); }
   int size() const override { return inner_->size(); }
@@ -31,7 +32,7 @@ class RecordedBootstrap final : public transport::Bootstrap {
   Result<void> barrier() override {
     return recorded("barrier", 0, [&] { return inner_->barrier(); });
   }
-  Result<std::vector<transport::RankPlace>> places() override {
+  Result<std::vector<device::RankPlace>> places() override {
     return recorded("places", 0, [&] { return inner_->places(); });
   }
   Result<void> finish() override {
@@ -39,9 +40,9 @@ class RecordedBootstrap final : public transport::Bootstrap {
   }
 
  private:
-  std::unique_ptr<transport::Bootstrap> inner_;
+  const std::unique_ptr<transport::Bootstrap> inner_;
   trace::FlightRecorder& recorder_;
-  uint64_t sequence_ = 0;
+  uint64_t& exchanges_;
 };
 
 }  // namespace lockstep::launcher

@@ -3,7 +3,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include "tests/launcher/tiny_models.h"
+#include "tests/model/tiny_models.h"
 
 namespace lockstep::launcher {
 namespace {
@@ -53,7 +53,7 @@ TEST(JudgeAttempt, KnowsALauncherThatRefused) {
 }
 
 TEST(ExitRecords, AreReadAndRemoved) {
-  const TinyModel folder("{}");
+  const model::TinyModel folder("{}");
   ASSERT_TRUE(write_exit_record(folder.path(), record(1, 5, 0)).has_value());
   ASSERT_TRUE(write_exit_record(folder.path(), record(0, 6)).has_value());
   folder.write("rank-2.json", "{\"code\": ");

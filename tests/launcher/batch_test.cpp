@@ -5,11 +5,11 @@
 #include <fstream>
 #include <nlohmann/json.hpp>
 
-#include "launcher/commands/commands.h"
+#include "launcher/commands/generate.h"
 #include "runtime/journal/journal_file.h"
-#include "tests/launcher/tiny_models.h"
-#include "tests/launcher/tiny_weights.h"
 #include "tests/model/hashed_weights.h"
+#include "tests/model/tiny_models.h"
+#include "tests/model/tiny_weights.h"
 #include "tests/runtime/generation/tiny_tokenizer.h"
 
 namespace lockstep::launcher {
@@ -20,19 +20,19 @@ using Json = nlohmann::json;
 
 class BatchTest : public ::testing::Test {
  protected:
-  void SetUp() override { model::write_hashed_weights(model_.path(), llama_tensors(), /*seed=*/3, {}); }
+  void SetUp() override { model::write_hashed_weights(model_.path(), model::llama_tensors(), /*seed=*/3, {}); }
 
   GenerateCommand command(std::string_view jobs, std::map<std::string, std::string> options = {}, int ranks = 1) const {
     GenerateCommand command;
-    command.model.model = model_.path();
-    command.model.tp = ranks;
+    command.model.directory = model_.path();
+    command.model.ranks = ranks;
     command.run.launch = Launch::kThreads;
-    command.run.threads = 1;
+    command.engine.threads = 1;
     command.run.deadline_s = 15;
     command.prompts.jobs_file = model_.write("jobs.jsonl", jobs);
-    command.max_new_tokens = 6;
     command.ignore_eos = true;
     command.generation = std::move(options);
+    command.generation.emplace("max_new_tokens", "6");
     command.output = model_.path() / "out.jsonl";
     return command;
   }
@@ -59,7 +59,7 @@ class BatchTest : public ::testing::Test {
     return {std::istreambuf_iterator<char>(file), std::istreambuf_iterator<char>()};
   }
 
-  TinyModel model_{kTinyLlama};
+  model::TinyModel model_{model::kTinyLlama};
 };
 
 constexpr const char* kRows = R"({"id": "a", "ids": [1, 5, 9, 5, 9]}
@@ -71,7 +71,7 @@ constexpr const char* kRows = R"({"id": "a", "ids": [1, 5, 9, 5, 9]}
 
 TEST_F(BatchTest, AnswersEveryRowInOrderAndSaysWhatIsWrongWithOne) {
   GenerateCommand job = command(kRows, {}, /*ranks=*/2);
-  job.model.max_seq_len = 20;
+  job.engine.capacity = 20;
   const auto rows = run(job);
   ASSERT_EQ(rows.size(), 5u);
   EXPECT_EQ(rows[0]["id"], "a");
@@ -119,15 +119,15 @@ TEST_F(BatchTest, GivesSeveralAnswersAndLogProbabilities) {
 
 TEST_F(BatchTest, GoesOnAfterEveryRecordOfItsJournal) {
   GenerateCommand job = command(kRows);
-  job.model.max_seq_len = 20;
-  job.model.batch_size = 1;
+  job.engine.capacity = 20;
+  job.engine.slots = 1;
   const auto whole = run(job);
   job.journal = model_.path() / "journal";
   EXPECT_EQ(run(job), whole);
   const std::string bytes = journal_bytes();
   for (size_t size = bytes.size() / 4; size < bytes.size(); size += 97) {
     std::ofstream(journal::path_of_file(*job.journal), std::ios::binary) << bytes.substr(0, size);
-    job.model.tp = 1 + static_cast<int>(size % 2);
+    job.model.ranks = 1 + static_cast<int>(size % 2);
     EXPECT_EQ(run(job), whole) << size;
   }
 }
@@ -139,12 +139,12 @@ TEST_F(BatchTest, GoesOnWithOtherOptionsOfSpeedButNotOfTokens) {
   const std::string bytes = journal_bytes();
   std::ofstream(journal::path_of_file(*job.journal), std::ios::binary) << bytes.substr(0, bytes.size() - 1);
   GenerateCommand faster = job;
-  faster.model.batch_size = 1;
-  faster.model.prefill_chunk = 4;
+  faster.engine.slots = 1;
+  faster.engine.prefill_chunk = 4;
   faster.generation["prompt_lookup_num_tokens"] = "2";
   EXPECT_EQ(run(faster), whole);
   GenerateCommand longer = job;
-  longer.max_new_tokens = 7;
+  longer.generation["max_new_tokens"] = "7";
   expect_refused(longer, "found --max-new-tokens 7 now, expected 6");
   GenerateCommand drawn = job;
   drawn.generation["do_sample"] = "true";
@@ -152,7 +152,7 @@ TEST_F(BatchTest, GoesOnWithOtherOptionsOfSpeedButNotOfTokens) {
   GenerateCommand more = job;
   more.prompts.jobs_file = model_.write("more.jsonl", "{\"ids\": [4]}\n{\"ids\": [8]}\n");
   expect_refused(more, "hash of the jobs file's rows");
-  model::write_hashed_weights(model_.path(), llama_tensors(), /*seed=*/4, {});
+  model::write_hashed_weights(model_.path(), model::llama_tensors(), /*seed=*/4, {});
   expect_refused(job, "model's weights");
 }
 
@@ -166,10 +166,54 @@ TEST_F(BatchTest, RefusesOptionsThatItCannotHave) {
   journal.output.reset();
   journal.journal = "journal";
   expect_refused(journal, "--journal without --prompts-file");
-  expect_refused(command(row, {{"max_time", "3"}}), "max_time and --prompts-file");
+  GenerateCommand logits = command(row);
+  logits.output_logits = "logits.safetensors";
+  expect_refused(logits, "--output-logits or --output-scores with --prompts-file");
+  GenerateCommand output = command(row);
+  output.prompts = {.texts = {"x"}, .file = {}, .ids_file = {}, .jobs_file = {}};
+  expect_refused(output, "--output without --prompts-file");
   GenerateCommand nowhere = command(row);
   nowhere.journal = model_.path() / "no" / "journal";
   expect_refused(nowhere, "cannot use");
+}
+
+TEST_F(BatchTest, EndsEachRowInTime) {
+  const auto rows = run(command("{\"ids\": [4]}\n{\"ids\": [7]}\n", {{"max_time", "0.000001"}}));
+  ASSERT_EQ(rows.size(), 2u);
+  for (const Json& row : rows) {
+    EXPECT_LT(row["ids"].size(), 6u);
+    EXPECT_FALSE(row.contains("error"));
+  }
+  const auto whole = run(command("{\"ids\": [4]}\n", {{"max_time", "600"}}));
+  EXPECT_EQ(whole[0]["ids"].size(), 6u);
+  EXPECT_EQ(whole[0]["finish_reason"], "length");
+}
+
+TEST_F(BatchTest, IsObservedAsOtherJobsAre) {
+  GenerateCommand job = command("{\"ids\": [4]}\n{\"ids\": [7]}\n", {}, /*ranks=*/2);
+  const auto plain = run(job);
+  job.engine.observe = {
+      .profile = true, .trace = model_.path() / "trace.json", .metrics = model_.path() / "metrics.prom"};
+  EXPECT_EQ(run(job), plain);
+  EXPECT_FALSE(Json::parse(std::ifstream(*job.engine.observe.trace)).empty());
+  std::ifstream metrics(*job.engine.observe.metrics);
+  const std::string text{std::istreambuf_iterator<char>(metrics), std::istreambuf_iterator<char>()};
+  EXPECT_THAT(text, HasSubstr("lockstep_generated_tokens_total 12\n"));
+}
+
+TEST_F(BatchTest, WritesTheResultsAgainWhenEveryRowIsDone) {
+  GenerateCommand job = command("{\"ids\": [4]}\n{\"ids\": [7]}\n", {}, /*ranks=*/2);
+  job.journal = model_.path() / "journal";
+  const auto whole = run(job);
+  std::filesystem::remove(*job.output);
+  EXPECT_EQ(run(job), whole);
+}
+
+TEST_F(BatchTest, RefusesAJobWhoseNegativePromptHasNoGuidance) {
+  model_.write("tokenizer.json", generation::kTinyTokenizer);
+  GenerateCommand job = command("{\"ids\": [4]}\n");
+  job.negative_prompts = {"a"};
+  expect_refused(job, "a negative prompt without guidance");
 }
 
 TEST_F(BatchTest, FailsRowsAloneWhoseTokensTheTokenizerDoesNotKnow) {

@@ -6,7 +6,7 @@
 #include <fstream>
 #include <nlohmann/json.hpp>
 
-#include "launcher/commands/commands.h"
+#include "launcher/measure/bench/bench.h"
 #include "launcher/measure/bench/bench_formulas.h"
 #include "launcher/measure/bench/replay.h"
 #include "runtime/backends/cpu/cpu.h"
@@ -26,16 +26,16 @@ class BenchRun : public ::testing::Test {
         std::filesystem::path(::testing::TempDir()) / ::testing::UnitTest::GetInstance()->current_test_info()->name();
     std::filesystem::remove_all(folder_);
     std::filesystem::create_directories(folder_);
-    std::ofstream(folder_ / "config.json") << kTinyLlama;
+    std::ofstream(folder_ / "config.json") << model::kTinyLlama;
   }
 
   BenchCommand command() const {
     BenchCommand command;
     command.random_weights = true;
     command.config = folder_ / "config.json";
-    command.model.tp = 2;
+    command.model.ranks = 2;
     command.run.launch = Launch::kThreads;
-    command.run.threads = 1;
+    command.engine.threads = 1;
     command.run.deadline_s = 15;
     command.shape = {.batch = 2, .prompt_tokens = 10, .new_tokens = 4};
     command.repeats = 2;
@@ -118,7 +118,7 @@ TEST_F(BenchRun, ComparesEachRepetitionWithABareReplayOfItsSteps) {
 TEST_F(BenchRun, CountsDecodeStepsOfAllSequences) {
   BenchCommand batch = command();
   batch.shape = {.batch = 9, .prompt_tokens = 10, .new_tokens = 12};
-  batch.model.prefill_chunk = 10;
+  batch.engine.prefill_chunk = 10;
   const auto ran = bench(batch);
   ASSERT_TRUE(ran.has_value()) << ran.error().message;
   const Json json = result();
@@ -129,7 +129,7 @@ TEST_F(BenchRun, CountsDecodeStepsOfAllSequences) {
 TEST_F(BenchRun, SaysWhereNoDecodeStepHadAllSequences) {
   BenchCommand batch = command();
   batch.shape = {.batch = 9, .prompt_tokens = 10, .new_tokens = 6};
-  batch.model.prefill_chunk = 10;
+  batch.engine.prefill_chunk = 10;
   testing::internal::CaptureStdout();
   const auto ran = bench(batch);
   EXPECT_THAT(testing::internal::GetCapturedStdout(), HasSubstr("no decode step had all 9 sequences"));
@@ -175,7 +175,7 @@ TEST_F(BenchRun, SaysWhatInvarianceCostsWhereAsked) {
 TEST_F(BenchRun, RunsWithBucketsThatAreLongerThanThePrompts) {
   BenchCommand buckets = command();
   buckets.shape = {.batch = 1, .prompt_tokens = 3, .new_tokens = 20};
-  buckets.model.buckets = "8";
+  buckets.engine.token_buckets = "8";
   const auto ran = bench(buckets);
   ASSERT_TRUE(ran.has_value()) << ran.error().message;
   EXPECT_EQ(result()["prefill_chunk"], 11);  // half of the 22 tokens of a slot
@@ -183,7 +183,7 @@ TEST_F(BenchRun, RunsWithBucketsThatAreLongerThanThePrompts) {
 
 TEST_F(BenchRun, RefusesSlotsThatAreTooSmall) {
   BenchCommand small = command();
-  small.model.max_seq_len = 12;  // 10 + 4 − 1 are needed
+  small.engine.capacity = 12;  // 10 + 4 − 1 are needed
   const auto ran = bench(small);
   ASSERT_FALSE(ran.has_value());
   EXPECT_EQ(ran.error().kind, ErrorKind::kInvalidArgument);

@@ -3,15 +3,17 @@
 
 #include <nlohmann/json.hpp>
 
-#include "launcher/commands/commands.h"
+#include "launcher/cli/command_line.h"
 #include "launcher/measure/bench/bench_formulas.h"
 #include "launcher/measure/bench/bench_report.h"
 #include "launcher/measure/bench/limits_probe.h"
+#include "launcher/measure/bench/repeater.h"
 #include "tests/launcher/tiny_decode.h"
 
 namespace lockstep::launcher {
 namespace {
 
+using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 using ::testing::Not;
 using Json = nlohmann::json;
@@ -220,6 +222,31 @@ TEST(BenchReport, DividesTheTimesOfInvariantSumsByThoseOfFastOnesBesideThem) {
   EXPECT_THAT(to_table(report), HasSubstr("+25.0 % (+0.0 … +100.0) of decode"));
 }
 
+TEST(RowTimes, KeepWhenEachTokenOfARowWasMade) {
+  ManualClock clock;
+  RowTimes times(/*rows=*/2, clock.now());
+  const TimePoint submitted = clock.now();
+  for (const int64_t row : {0, 1, 0}) {
+    clock.advance(std::chrono::milliseconds(10));
+    EXPECT_EQ(times.on_token(RequestId(row), {.id = 3, .made = clock.now()}), actors::Verdict::kContinue);
+  }
+  times.on_finish(RequestId(0), generation::FinishReason::kLength, std::nullopt);
+  EXPECT_FALSE(times.error().has_value());
+  ASSERT_EQ(times.rows().size(), 2u);
+  EXPECT_EQ(times.rows()[0].submitted, submitted);
+  EXPECT_EQ(times.rows()[1].submitted, submitted);
+  EXPECT_THAT(times.rows()[0].latencies(), ElementsAre(std::chrono::milliseconds(10), std::chrono::milliseconds(20)));
+  EXPECT_THAT(times.rows()[1].latencies(), ElementsAre(std::chrono::milliseconds(20)));
+}
+
+TEST(RowTimes, KeepTheFirstErrorOfARow) {
+  RowTimes times(/*rows=*/2, ManualClock().now());
+  times.on_finish(RequestId(1), generation::FinishReason::kError, Error{ErrorKind::kPeerLost, "first"});
+  times.on_finish(RequestId(0), generation::FinishReason::kError, Error{ErrorKind::kInternal, "second"});
+  ASSERT_TRUE(times.error().has_value());
+  EXPECT_EQ(times.error()->message, "first");
+}
+
 Result<Command> parse(std::vector<const char*> words) {
   words.insert(words.begin(), {"lockstep", "bench"});
   return parse_command_line(static_cast<int>(words.size()), words.data());
@@ -227,7 +254,7 @@ Result<Command> parse(std::vector<const char*> words) {
 
 TEST(BenchCommandLine, ReadsDefaultsAndOptions) {
   const auto defaults = std::get<BenchCommand>(parse({"--model", "dir"}).value());
-  EXPECT_EQ(defaults.model.model, "dir");
+  EXPECT_EQ(defaults.model.directory, "dir");
   EXPECT_FALSE(defaults.random_weights);
   EXPECT_EQ(defaults.shape, (BenchShape{.batch = 1, .prompt_tokens = 512, .new_tokens = 64}));
   EXPECT_EQ(defaults.repeats, 5);

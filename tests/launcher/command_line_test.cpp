@@ -28,14 +28,15 @@ GenerateCommand generate(std::vector<const char*> words) {
 
 TEST(CommandLine, ReadsTheDefaultsOfGenerate) {
   const GenerateCommand command = generate({"--prompt", "hello"});
-  EXPECT_EQ(command.model.model, "dir");
+  EXPECT_EQ(command.model.directory, "dir");
   EXPECT_THAT(command.prompts.texts, ElementsAre("hello"));
-  EXPECT_EQ(command.model.prefill_chunk, 256);
-  EXPECT_FALSE(command.model.tp.has_value());
-  EXPECT_FALSE(command.max_new_tokens.has_value());
+  EXPECT_EQ(command.engine.prefill_chunk, 256);
+  EXPECT_FALSE(command.model.ranks.has_value());
+  EXPECT_FALSE(command.engine.slots.has_value());
+  EXPECT_FALSE(command.engine.capacity.has_value());
   EXPECT_EQ(command.run.launch, Launch::kMpi);
-  EXPECT_EQ(command.run.backend, "cpu");
-  EXPECT_EQ(command.run.strictness, Strictness::kStrict);
+  EXPECT_EQ(command.engine.backend, "cpu");
+  EXPECT_EQ(command.engine.strictness, Strictness::kStrict);
   EXPECT_TRUE(command.generation.empty());
 }
 
@@ -45,11 +46,11 @@ TEST(CommandLine, KeepsTheOptionsOfTheBackendThatIsChosen) {
       "--instruction-set", "avx2", "--neuron-cc-flags-decode", "-O3 --lnc=1"};
   std::vector<const char*> on_neuron = words;
   on_neuron.insert(on_neuron.end(), {"--backend", "neuron"});
-  EXPECT_THAT(generate(on_neuron).run.backend_options,
+  EXPECT_THAT(generate(on_neuron).engine.backend_options,
               ElementsAre(Pair("neuron-cc-flags-decode", "-O3 --lnc=1"), Pair("neuron-cores", "2-3"),
                           Pair("neuron-target", "trn2")));
-  EXPECT_THAT(generate(words).run.backend_options, ElementsAre(Pair("instruction-set", "avx2")));
-  EXPECT_TRUE(generate({"--prompt", "a"}).run.backend_options.empty());
+  EXPECT_THAT(generate(words).engine.backend_options, ElementsAre(Pair("instruction-set", "avx2")));
+  EXPECT_TRUE(generate({"--prompt", "a"}).engine.backend_options.empty());
 }
 
 TEST(CommandLine, HoldsOptionsOfBackendsAgainstTheirRows) {
@@ -102,6 +103,7 @@ TEST(CommandLine, ServesEveryGenerationFieldByItsNameWithDashes) {
       {"--watermarking-config", R"({"bias": 2.5})", R"({"bias": 2.5})"},
       {"--guidance-scale", "1.5", "1.5"},
       {"--max-length", "40", "40"},
+      {"--max-new-tokens", "12", "12"},
       {"--min-length", "4", "4"},
       {"--min-new-tokens", "3", "3"},
       {"--max-time", "2.5", "2.5"},
@@ -146,7 +148,7 @@ TEST(CommandLine, ReadsWhatDraftsWhatIsAvoidedAndWhatIsWritten) {
   const GenerateCommand command =
       generate({"--prompt", "a", "--draft-model", "small", "--negative-prompt", "n", "--negative-prompt", "m", "--stop",
                 "x", "--stop-strings", "y", "--output-scores", "s.st", "--output-logits", "l.st", "--ignore-eos"});
-  EXPECT_EQ(command.draft_model, "small");
+  EXPECT_EQ(command.engine.drafting.model, "small");
   EXPECT_THAT(command.negative_prompts, ElementsAre("n", "m"));
   EXPECT_THAT(command.stop_strings, ElementsAre("x", "y"));
   EXPECT_EQ(command.output_scores, "s.st");
@@ -162,46 +164,56 @@ TEST(CommandLine, ReadsWhatChangesTheModelForEveryCommandThatRunsOne) {
     words.insert(words.end(), options.begin(), options.end());
     return parse(words).value();
   };
-  const ModelOptions commands[] = {std::get<GenerateCommand>(with({"generate", "--prompt", "a"})).model,
-                                   std::get<ExplainCommand>(with({"explain"})).model,
-                                   std::get<BenchCommand>(with({"bench"})).model};
-  for (const ModelOptions& model : commands) {
-    EXPECT_EQ(model.experts, partition::ExpertSplit::kWhole);
-    EXPECT_EQ(model.numerics, partition::Numerics::kFast);
-    EXPECT_EQ(model.gqa, partition::GqaMode::kBatch);
-    EXPECT_EQ(model.window, 64);
-    EXPECT_EQ(model.pinned_sinks, 4);
-    EXPECT_EQ(model.buckets, "128,512");
-  }
-  const ModelOptions plain = generate({"--prompt", "a"}).model;
-  EXPECT_EQ(plain.experts, partition::ExpertSplit::kColumns);
-  EXPECT_EQ(plain.numerics, partition::Numerics::kInvariant);
-  EXPECT_EQ(plain.gqa, partition::GqaMode::kAuto);
-  EXPECT_FALSE(plain.window.has_value());
-  EXPECT_EQ(plain.pinned_sinks, 0);
-  EXPECT_FALSE(plain.buckets.has_value());
+  const auto expect_changed = [](const auto& command) {
+    EXPECT_EQ(command.engine.partition.experts, partition::ExpertSplit::kWhole);
+    EXPECT_EQ(command.engine.partition.numerics, partition::Numerics::kFast);
+    EXPECT_EQ(command.engine.partition.gqa, partition::GqaMode::kBatch);
+    EXPECT_EQ(command.model.options, (ModelOptions{.window = 64, .pinned_sinks = 4}));
+    EXPECT_EQ(command.engine.token_buckets, "128,512");
+  };
+  expect_changed(std::get<GenerateCommand>(with({"generate", "--prompt", "a"})));
+  expect_changed(std::get<ExplainCommand>(with({"explain"})));
+  expect_changed(std::get<BenchCommand>(with({"bench"})));
+  const GenerateCommand plain = generate({"--prompt", "a"});
+  EXPECT_EQ(plain.engine.partition.experts, partition::ExpertSplit::kColumns);
+  EXPECT_EQ(plain.engine.partition.numerics, partition::Numerics::kInvariant);
+  EXPECT_EQ(plain.engine.partition.gqa, partition::GqaMode::kAuto);
+  EXPECT_EQ(plain.model.options, ModelOptions());
+  EXPECT_FALSE(plain.engine.token_buckets.has_value());
 }
 
 TEST(CommandLine, TakesTheWordsOfTransformersNeuronx) {
-  const ModelOptions model = generate({"--prompt", "a", "--tp-degree", "4", "--amp", "bf16", "--n-positions", "2048",
-                                       "--context-length-estimate", "512,256", "--batch-size", "8,1,4,4"})
-                                 .model;
-  EXPECT_EQ(model.tp, 4);
-  EXPECT_EQ(model.dtype, "bfloat16");
-  EXPECT_EQ(model.max_seq_len, 2048);
-  EXPECT_THAT(model.context_buckets, ElementsAre(256, 512));
-  EXPECT_THAT(model.batch_sizes, ElementsAre(1, 4, 8));
-  EXPECT_EQ(model.batch_size, 8);
-  EXPECT_FALSE(model.buckets.has_value());
-  const ModelOptions lists = generate({"--prompt", "a", "--n-positions", "128,3000,512", "--amp", "f16"}).model;
-  EXPECT_EQ(lists.max_seq_len, 3000);
-  EXPECT_EQ(lists.buckets, "128,512,3000");
-  EXPECT_EQ(lists.dtype, "float16");
-  EXPECT_THAT(generate({"--prompt", "a", "--context-length-estimate", "0"}).model.context_buckets, ElementsAre(0));
-  const ModelOptions one = generate({"--prompt", "a", "--batch-size", "5", "--dtype", "float32"}).model;
-  EXPECT_EQ(one.batch_size, 5);
-  EXPECT_TRUE(one.batch_sizes.empty());
-  EXPECT_EQ(one.dtype, "float32");
+  const GenerateCommand command = generate({"--prompt", "a", "--tp-degree", "4", "--amp", "bf16", "--n-positions",
+                                            "2048", "--context-length-estimate", "512,256", "--batch-size", "8,1,4,4"});
+  EXPECT_EQ(command.model.ranks, 4);
+  EXPECT_EQ(command.model.options.dtype, DType::kBFloat16);
+  EXPECT_EQ(command.engine.capacity, 2048);
+  EXPECT_THAT(command.engine.context_buckets, ElementsAre(256, 512));
+  EXPECT_THAT(command.engine.batch_sizes, ElementsAre(1, 4, 8));
+  EXPECT_EQ(command.engine.slots, 8);
+  EXPECT_FALSE(command.engine.token_buckets.has_value());
+  const GenerateCommand lists = generate({"--prompt", "a", "--n-positions", "128,3000,512", "--amp", "f16"});
+  EXPECT_EQ(lists.engine.capacity, 3000);
+  EXPECT_EQ(lists.engine.token_buckets, "128,512,3000");
+  EXPECT_EQ(lists.model.options.dtype, DType::kFloat16);
+  EXPECT_THAT(generate({"--prompt", "a", "--context-length-estimate", "0"}).engine.context_buckets, ElementsAre(0));
+  const GenerateCommand one = generate({"--prompt", "a", "--batch-size", "5", "--dtype", "float32"});
+  EXPECT_EQ(one.engine.slots, 5);
+  EXPECT_TRUE(one.engine.batch_sizes.empty());
+  EXPECT_EQ(one.model.options.dtype, DType::kFloat32);
+}
+
+TEST(CommandLine, ReadsTheColumnsThatShareAScale) {
+  const auto group_of = [](const char* weights) {
+    return generate({"--prompt", "a", "--weights", weights}).model.options.int8_group;
+  };
+  EXPECT_EQ(group_of("int8"), 64);
+  EXPECT_EQ(group_of("int8:32"), 32);
+  for (const char* wrong : {"int8:", "int8:33", "int8:0", "int8:32x", "int4", "dtype"}) {
+    const auto refused = parse({"generate", "--model", "dir", "--prompt", "a", "--weights", wrong});
+    ASSERT_FALSE(refused.has_value()) << wrong;
+    EXPECT_THAT(refused.error().message, HasSubstr("expected int8 or int8:GROUP")) << wrong;
+  }
 }
 
 TEST(CommandLine, RefusesShapesThatMakeNoSenseAndSaysWhatDoes) {
@@ -225,24 +237,26 @@ TEST(CommandLine, RefusesShapesThatMakeNoSenseAndSaysWhatDoes) {
 }
 
 TEST(CommandLine, ReadsHowToRun) {
-  const GenerateCommand command =
-      generate({"--ids-file", "x.json", "--launch", "threads", "--tp", "3", "--threads", "2", "--no-strict",
-                "--communicator", "shm", "--deadline-s", "5", "--instruction-set", "avx2"});
-  EXPECT_THAT(command.run.backend_options, ElementsAre(Pair("instruction-set", "avx2")));
+  const GenerateCommand command = generate(
+      {"--ids-file", "x.json", "--launch", "threads", "--tp", "3", "--threads", "2", "--no-strict", "--communicator",
+       "shm", "--deadline-s", "5", "--instruction-set", "avx2", "--bind-threads", "none", "--memory-budget", "1000"});
+  EXPECT_THAT(command.engine.backend_options, ElementsAre(Pair("instruction-set", "avx2")));
   EXPECT_EQ(command.run.launch, Launch::kThreads);
-  EXPECT_EQ(command.model.tp, 3);
-  EXPECT_EQ(command.run.threads, 2);
-  EXPECT_EQ(command.run.strictness, Strictness::kLenient);
-  EXPECT_EQ(command.run.communicator, "shm");
+  EXPECT_EQ(command.model.ranks, 3);
+  EXPECT_EQ(command.engine.threads, 2);
+  EXPECT_EQ(command.engine.strictness, Strictness::kLenient);
+  EXPECT_EQ(command.engine.communicator, "shm");
   EXPECT_EQ(command.run.deadline_s, 5.0);
+  EXPECT_EQ(command.engine.binding, ThreadBinding::kNone);
+  EXPECT_EQ(command.engine.memory_budget, Bytes(1000));
 }
 
 TEST(CommandLine, ReadsWhatIsWatched) {
-  EXPECT_FALSE(generate({"--prompt", "a", "--trace-events", "5"}).observe.is_on());
-  EXPECT_TRUE(generate({"--prompt", "a", "--profile"}).observe.is_on());
+  EXPECT_FALSE(generate({"--prompt", "a", "--trace-events", "5"}).engine.observe.is_on());
+  EXPECT_TRUE(generate({"--prompt", "a", "--profile"}).engine.observe.is_on());
   const ObserveOptions observe = generate({"--prompt", "a", "--trace", "t.json", "--trace-events", "5", "--metrics",
                                            "m.prom", "--metrics-interval-s", "0.5"})
-                                     .observe;
+                                     .engine.observe;
   EXPECT_EQ(observe.trace, "t.json");
   EXPECT_EQ(observe.trace_events, 5);
   EXPECT_EQ(observe.metrics, "m.prom");
@@ -259,12 +273,12 @@ TEST(CommandLine, ReadsWhereCompiledStepsAre) {
       generate({"--prompt", "a", "--backend", "neuron", "--compile-cache", "c", "--compile-cache-remote", "s3://b/p",
                 "--compile-cache-remote", "/shared", "--require-cached", "--retry-failed", "--compile-wait-s", "5",
                 "--compile-cache-limit", "9"})
-          .run.backend_options;
+          .engine.backend_options;
   EXPECT_THAT(values, ElementsAre(Pair("compile-cache", "c"), Pair("compile-cache-limit", "9"),
                                   Pair("compile-cache-remote", "s3://b/p\n/shared"), Pair("compile-wait-s", "5"),
                                   Pair("require-cached", "true"), Pair("retry-failed", "true")));
   const auto bench = parse({"bench", "--model", "d", "--backend", "neuron", "--artifacts", "a"}).value();
-  EXPECT_THAT(std::get<BenchCommand>(bench).run.backend_options, ElementsAre(Pair("artifacts", "a")));
+  EXPECT_THAT(std::get<BenchCommand>(bench).engine.backend_options, ElementsAre(Pair("artifacts", "a")));
 }
 
 TEST(CommandLine, RefusesWhatMakesNoSenseAndNamesTheOption) {

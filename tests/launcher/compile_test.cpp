@@ -7,9 +7,10 @@
 #include <set>
 #include <variant>
 
+#include "launcher/cli/command_line.h"
 #include "launcher/inspect/compile_plan.h"
 #include "launcher/inspect/compile_report.h"
-#include "tests/launcher/tiny_models.h"
+#include "tests/model/tiny_models.h"
 
 namespace lockstep::launcher {
 namespace {
@@ -23,6 +24,8 @@ using ::testing::StartsWith;
 
 using Steps = std::vector<std::vector<graph::Graph>>;
 
+const device::Capabilities kBackend{.bounded_attention = false};
+
 std::vector<std::string> names_of(const Steps& steps) {
   std::vector<std::string> names;
   for (const std::vector<graph::Graph>& ranks : steps) names.push_back(ranks.front().name);
@@ -31,9 +34,9 @@ std::vector<std::string> names_of(const Steps& steps) {
 
 /// Of the tiny Llama.
 Steps steps_of(CompileCommand command) {
-  const TinyModel model(kTinyLlama, "steps");
-  command.model.model = model.path();
-  return plan_compilation(command).value().steps;
+  const model::TinyModel model(model::kTinyLlama, "steps");
+  command.model.directory = model.path();
+  return plan_compilation(command, kBackend).value().steps;
 }
 
 bool puts_out(const std::vector<graph::Graph>& step, std::string_view name) {
@@ -42,20 +45,22 @@ bool puts_out(const std::vector<graph::Graph>& step, std::string_view name) {
 
 TEST(StepsToCompile, AreTheClosedSetOfARun) {
   EXPECT_THAT(names_of(steps_of({})), ElementsAre("prefill", "decode"));
-  CompileCommand bucketed{.drafts = 2};
-  bucketed.model.buckets = "16,64";
-  bucketed.model.tp = 2;
+  CompileCommand bucketed;
+  bucketed.engine.drafting.tokens = 2;
+  bucketed.engine.token_buckets = "16,64";
+  bucketed.model.ranks = 2;
   const Steps steps = steps_of(bucketed);
-  EXPECT_THAT(names_of(steps), ElementsAre("prefill_8", "prefill_32", "decode_16", "decode_64", "verify"));
+  EXPECT_THAT(names_of(steps),
+              ElementsAre("prefill_8", "prefill_32", "decode_16", "decode_64", "verify_16", "verify_64"));
   for (const std::vector<graph::Graph>& ranks : steps) EXPECT_EQ(ranks.size(), 2u);
 }
 
 TEST(StepsToCompile, AreThoseOfTheModeThatKeyValueHeadsAreDividedBy) {
   CompileCommand replicated;
-  replicated.model.tp = 2;
+  replicated.model.ranks = 2;
   CompileCommand batch = replicated;
-  batch.model.batch_size = replicated.model.batch_size = 2;
-  batch.model.gqa = partition::GqaMode::kBatch;
+  batch.engine.slots = replicated.engine.slots = 2;
+  batch.engine.partition.gqa = partition::GqaMode::kBatch;
   EXPECT_NE(steps_of(batch).back(), steps_of(replicated).back());
 }
 
@@ -65,11 +70,11 @@ TEST(StepsToCompile, PutOutLogitsWhereTheyAreAskedFor) {
 }
 
 TEST(StepsToCompile, NeedACapacityThatTheModelHas) {
-  const TinyModel model(kTinyLlama);
+  const model::TinyModel model(model::kTinyLlama);
   CompileCommand command;
   command.config = model.path() / "config.json";
-  command.model.max_seq_len = 65;
-  const auto steps = plan_compilation(command);
+  command.engine.capacity = 65;
+  const auto steps = plan_compilation(command, kBackend);
   ASSERT_FALSE(steps.has_value());
   EXPECT_EQ(steps.error().kind, ErrorKind::kInvalidArgument);
   EXPECT_THAT(steps.error().message, HasSubstr("--max-seq-len: found 65, expected 1 to 64"));
@@ -159,16 +164,16 @@ TEST(CompileCommandLine, HasTheOptionsOfModelCompilerAndCache) {
       {"compile", "--config", "c.json", "--tp", "8", "--batch-size", "4", "--neuron-target", "trn2",
        "--neuron-cc-flags-decode", "-O3 --lnc=1", "--jobs", "3", "--retry-failed", "--drafts", "5", "--logits"}));
   EXPECT_EQ(compile.config, "c.json");
-  EXPECT_EQ(compile.model.tp, 8);
-  EXPECT_EQ(compile.backend, "neuron");
-  EXPECT_THAT(compile.backend_options, ElementsAre(Pair("neuron-cc-flags-decode", "-O3 --lnc=1"),
-                                                   Pair("neuron-target", "trn2"), Pair("retry-failed", "true")));
+  EXPECT_EQ(compile.model.ranks, 8);
+  EXPECT_EQ(compile.engine.backend, "neuron");
+  EXPECT_THAT(compile.engine.backend_options, ElementsAre(Pair("neuron-cc-flags-decode", "-O3 --lnc=1"),
+                                                          Pair("neuron-target", "trn2"), Pair("retry-failed", "true")));
   EXPECT_EQ(compile.jobs, 3);
-  EXPECT_EQ(compile.drafts, 5);
+  EXPECT_EQ(compile.engine.drafting.tokens, 5);
   EXPECT_TRUE(compile.logits);
   const auto exported = std::get<ExportCommand>(parsed({"export", "--model", "m", "--to", "folder"}));
   EXPECT_EQ(exported.to, "folder");
-  EXPECT_EQ(exported.compile.model.model, "m");
+  EXPECT_EQ(exported.compile.model.directory, "m");
   EXPECT_EQ(exported.compile.jobs, 1);
 }
 

@@ -22,8 +22,8 @@ using ::testing::Not;
 constexpr int64_t kGiB = int64_t{1} << 30;
 
 /// `per_host[i]` ranks on node i, with a core and a thread each.
-Placement placement_of(const std::vector<int>& per_host) {
-  Placement placement;
+group::Placement placement_of(const std::vector<int>& per_host) {
+  group::Placement placement;
   placement.launcher = transport::Launcher::kOpenMpi;
   for (size_t node = 0; node < per_host.size(); ++node) {
     for (int local = 0; local < per_host[node]; ++local) {
@@ -109,7 +109,7 @@ TEST(JudgeLaunch, RefusesAnotherNumberOfRanksThanWanted) {
 }
 
 TEST(JudgePlaces, ShowsTheTableAndWarnsWithTheFlag) {
-  Placement placement = placement_of({2});
+  group::Placement placement = placement_of({2});
   EXPECT_EQ(judge_places(placement).status, CheckStatus::kOk);
   EXPECT_THAT(judge_places(placement).table, HasSubstr("rank  host"));
   placement.ranks[1].place.cores = {0};

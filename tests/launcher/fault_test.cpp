@@ -5,8 +5,9 @@
 
 #include <new>
 
-#include "launcher/ranks/build_id.h"
-#include "launcher/ranks/phases.h"
+#include "engine/group/build_id.h"
+#include "engine/group/run_phases.h"
+#include "runtime/core/guard.h"
 
 namespace lockstep::launcher {
 namespace {
@@ -45,7 +46,7 @@ TEST(Faults, StrikeTheirRankInTheirPhaseOnly) {
   EXPECT_TRUE(Faults(all, 0).empty());
   const Faults own(all, 1);
   own.at_phase("connect");
-  EXPECT_THROW(own.at_phase("load"), AskedFailure);
+  EXPECT_THROW(own.at_phase("load"), ThrownError);
   EXPECT_THROW(own.at_phase("plan"), std::bad_alloc);
 }
 
@@ -57,13 +58,13 @@ TEST(Faults, StrikeBeforeTheNthStepOfTheirPhase) {
   status.decode_steps = 1;
   own.at_step(status);
   status.decode_steps = 2;
-  EXPECT_THROW(own.at_step(status), AskedFailure);
+  EXPECT_THROW(own.at_step(status), ThrownError);
 }
 
 TEST(Phases, AreCalledOnEntryAndAddUpWhenEnteredAgain) {
   ManualClock clock;
   std::vector<std::string> entered;
-  Phases phases(clock, [&](const char* name) { entered.push_back(name); });
+  group::RunPhases phases(clock, [&](const char* name) { entered.push_back(name); });
   for (const char* name : {"load", "compile", "load"}) {
     phases.enter(name);
     clock.advance(std::chrono::seconds(1));
@@ -74,7 +75,7 @@ TEST(Phases, AreCalledOnEntryAndAddUpWhenEnteredAgain) {
   EXPECT_DOUBLE_EQ(phases.seconds()[0].second, 2.0);
 }
 
-TEST(BuildId, IsThisProgramsOwn) { EXPECT_THAT(build_id(), MatchesRegex("[0-9a-f]+")); }
+TEST(BuildId, IsThisProgramsOwn) { EXPECT_THAT(group::build_id(), MatchesRegex("[0-9a-f]+")); }
 
 }  // namespace
 }  // namespace lockstep::launcher

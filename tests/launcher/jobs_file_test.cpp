@@ -3,7 +3,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include "tests/launcher/tiny_models.h"
+#include "tests/model/tiny_models.h"
 
 namespace lockstep::launcher {
 namespace {
@@ -23,7 +23,7 @@ class JobsFileTest : public ::testing::Test {
     EXPECT_THAT(jobs.error().message, HasSubstr(words));
   }
 
-  TinyModel folder_{"{}"};
+  model::TinyModel folder_{"{}"};
 };
 
 TEST_F(JobsFileTest, ReadsRowsOfEveryKind) {

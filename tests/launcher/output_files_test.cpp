@@ -7,7 +7,7 @@
 #include <iterator>
 #include <nlohmann/json.hpp>
 
-#include "launcher/commands/logits_file.h"
+#include "launcher/generate/logits_file.h"
 #include "launcher/process/exit_record.h"
 #include "runtime/core/atomic_file.h"
 

@@ -6,8 +6,8 @@
 #include <sstream>
 
 #include "engine/drivers.h"
-#include "launcher/commands/commands.h"
-#include "tests/launcher/tiny_models.h"
+#include "launcher/cli/command_line.h"
+#include "tests/model/tiny_models.h"
 
 namespace lockstep::launcher {
 namespace {
@@ -54,8 +54,8 @@ std::string contents_of(const std::filesystem::path& path) {
 class PlanRun : public ::testing::Test {
  protected:
   Json planned(const char* config, PlanCommand command) {
-    const TinyModel model(config);
-    command.model.model = model.path();
+    const model::TinyModel model(config);
+    command.model.directory = model.path();
     command.json = model.path() / "plan.json";
     printed_ = run(command);
     EXPECT_TRUE(printed_.result.has_value()) << printed_.result.error().message;
@@ -77,7 +77,7 @@ PlanCommand small_plan(int max_tp) {
 TEST_F(PlanRun, RefusesDegreesThatNeuronDevicesDoNotHave) {
   if (!engine::find_driver("neuron").has_value()) GTEST_SKIP() << "a build without neuron";
   PlanCommand command;
-  command.backend_options = {{"neuron-target", "inf2"}};
+  command.engine.backend_options = {{"neuron-target", "inf2"}};
   command.max_tp = 9;
   const Json json = planned(kNineHeads, command);
   EXPECT_EQ(json["memory_budget"], int64_t{16} << 30);
@@ -157,11 +157,11 @@ TEST_F(PlanRun, DoesNotTakeRanksThatBringNothing) {
 TEST_F(PlanRun, HoldsMemoryAgainstTheBudget) {
   PlanCommand command = small_plan(3);
   command.prompt_tokens = 8;
-  command.model.batch_size = 8;
+  command.engine.slots = 8;
   const Json all = planned(kNineHeads, command);
   EXPECT_TRUE(all["degrees"][0]["fits"].is_null());
   const auto needed = [&](size_t at) { return all["degrees"][at]["memory"]["total"].get<int64_t>(); };
-  command.memory_budget = needed(0) - 1;
+  command.engine.memory_budget = Bytes(needed(0) - 1);
   const Json plan = planned(kNineHeads, command);
   EXPECT_EQ(plan["degrees"][0]["fits"], false);
   EXPECT_EQ(plan["degrees"][1]["fits"], needed(1) < needed(0));
@@ -170,7 +170,7 @@ TEST_F(PlanRun, HoldsMemoryAgainstTheBudget) {
               AllOf(HasSubstr("1 B over the budget"), HasSubstr("--max-seq-len 63"), HasSubstr("--batch-size 7"),
                     HasSubstr("--dtype bfloat16"), HasSubstr("more ranks")));
   EXPECT_THAT(text(), AllOf(HasSubstr("OVER"), HasSubstr("TP 1 does not fit the budget")));
-  command.memory_budget = 1;
+  command.engine.memory_budget = Bytes(1);
   EXPECT_TRUE(planned(kNineHeads, command)["best"].is_null());
   EXPECT_THAT(text(), HasSubstr("best: none fits the budget"));
 }
@@ -179,35 +179,35 @@ TEST_F(PlanRun, HoldsMemoryAgainstTheBudget) {
 TEST_F(PlanRun, FitsTheBudgetAsItSays) {
   PlanCommand command = small_plan(1);
   command.prompt_tokens = 8;
-  command.model.batch_size = 8;
+  command.engine.slots = 8;
   const auto needed = planned(kNineHeads, command)["degrees"][0]["memory"]["total"].get<int64_t>();
-  command.memory_budget = needed - 8000;
+  command.engine.memory_budget = Bytes(needed - 8000);
   const std::string hint = planned(kNineHeads, command)["degrees"][0]["how_to_fit"];
   const std::string option = "--max-seq-len ";
   ASSERT_THAT(hint, HasSubstr(option));
-  command.model.max_seq_len = std::stoll(hint.substr(hint.find(option) + option.size()));
+  command.engine.capacity = std::stoll(hint.substr(hint.find(option) + option.size()));
   EXPECT_EQ(planned(kNineHeads, command)["degrees"][0]["fits"], true);
 }
 
 TEST_F(PlanRun, CostsWindowsWhatTheyNeed) {
   PlanCommand command = small_plan(1);
-  command.model.prefill_chunk = 4;
-  command.model.max_seq_len = 64;
-  const int64_t windowed = planned(kTinyGemma3, command)["degrees"][0]["memory"]["cache"];
-  command.model.max_seq_len = 32;
-  const int64_t shorter = planned(kTinyGemma3, command)["degrees"][0]["memory"]["cache"];
+  command.engine.prefill_chunk = 4;
+  command.engine.capacity = 64;
+  const int64_t windowed = planned(model::kTinyGemma3, command)["degrees"][0]["memory"]["cache"];
+  command.engine.capacity = 32;
+  const int64_t shorter = planned(model::kTinyGemma3, command)["degrees"][0]["memory"]["cache"];
   // Of 6 layers one sees everything: keys and values of 1 head of 4.
   EXPECT_EQ(windowed - shorter, 32 * 2 * 4 * 4);
 }
 
 TEST_F(PlanRun, DividesExpertsBothWays) {
   PlanCommand command = small_plan(2);
-  const Json columns = planned(kTinyMixtral, command)["degrees"][1];
+  const Json columns = planned(model::kTinyMixtral, command)["degrees"][1];
   EXPECT_EQ(columns["experts"], (Json{{"least", 4}, {"most", 4}}));
   EXPECT_EQ(columns["mlp_columns"], (Json{{"least", 8}, {"most", 8}}));
   EXPECT_THAT(text(), HasSubstr("expert cols"));
-  command.model.experts = partition::ExpertSplit::kWhole;
-  const Json whole = planned(kTinyMixtral, command)["degrees"][1];
+  command.engine.partition.experts = partition::ExpertSplit::kWhole;
+  const Json whole = planned(model::kTinyMixtral, command)["degrees"][1];
   EXPECT_EQ(whole["experts"], (Json{{"least", 2}, {"most", 2}}));
   EXPECT_EQ(whole["mlp_columns"], (Json{{"least", 16}, {"most", 16}}));
   EXPECT_GT(whole["predicted"]["decode_step"]["weights_s"], columns["predicted"]["decode_step"]["weights_s"]);
@@ -223,8 +223,8 @@ TEST_F(PlanRun, PrintsEachRankOfADegree) {
 TEST_F(PlanRun, ComparesTheModesOfKeyValueHeadsAndSaysWhichCannotBe) {
   PlanCommand command = small_plan(3);
   command.detail = 2;
-  command.model.gqa = partition::GqaMode::kBatch;
-  command.model.batch_size = 2;
+  command.engine.partition.gqa = partition::GqaMode::kBatch;
+  command.engine.slots = 2;
   const Json plan = planned(kNineHeads, command);
   EXPECT_EQ(plan["degrees"][1]["gqa"], "batch");
   EXPECT_EQ(plan["degrees"][2]["gqa"], "heads");
@@ -236,12 +236,12 @@ TEST_F(PlanRun, ComparesTheModesOfKeyValueHeadsAndSaysWhichCannotBe) {
 }
 
 TEST_F(PlanRun, SaysWhatItAssumed) {
-  planned(kTinyLlama, small_plan(1));
+  planned(model::kTinyLlama, small_plan(1));
   EXPECT_THAT(text(), AllOf(HasSubstr("assumed"), HasSubstr("--measure"), HasSubstr("cost nothing")));
   PlanCommand command = small_plan(1);
   command.machine.bandwidth = command.machine.flops = command.machine.link_bandwidth = 10.0;
   command.machine.link_latency_us = 1.0;
-  planned(kTinyLlama, command);
+  planned(model::kTinyLlama, command);
   EXPECT_THAT(text(), AllOf(Not(HasSubstr("assumed")), HasSubstr("GB/s of a rank: 10, given")));
 }
 
@@ -249,44 +249,44 @@ TEST_F(PlanRun, MeasuresThisMachine) {
   PlanCommand command = small_plan(1);
   command.machine.measure = true;
   command.machine.probe_bytes = Bytes(1 << 20);
-  const Json plan = planned(kTinyLlama, command);
+  const Json plan = planned(model::kTinyLlama, command);
   EXPECT_GT(plan["machine"]["host"]["read_bytes_per_s"], 0.0);
   EXPECT_GT(plan["machine"]["host"]["flops_per_s"], 0.0);
   EXPECT_THAT(text(), HasSubstr("measured"));
 }
 
 Error refusal_of(const char* config, const PlanCommand& command) {
-  const TinyModel model(config);
+  const model::TinyModel model(config);
   PlanCommand changed = command;
-  changed.model.model = model.path();
+  changed.model.directory = model.path();
   return run(changed).result.error();
 }
 
 TEST(Plan, RefusesWhatCannotBe) {
   PlanCommand command = small_plan(2);
-  command.model.experts = partition::ExpertSplit::kWhole;
-  EXPECT_EQ(refusal_of(kTinyLlama, command).kind, ErrorKind::kUnsupported);
+  command.engine.partition.experts = partition::ExpertSplit::kWhole;
+  EXPECT_EQ(refusal_of(model::kTinyLlama, command).kind, ErrorKind::kUnsupported);
   command = small_plan(2);
   command.prompt_tokens = 100;  // of 64 positions
-  EXPECT_THAT(refusal_of(kTinyLlama, command).message, HasSubstr("expected 103"));
+  EXPECT_THAT(refusal_of(model::kTinyLlama, command).message, HasSubstr("expected 103"));
   command = small_plan(2);
-  command.model.max_seq_len = 65;
-  EXPECT_EQ(refusal_of(kTinyLlama, command).kind, ErrorKind::kInvalidArgument);
+  command.engine.capacity = 65;
+  EXPECT_EQ(refusal_of(model::kTinyLlama, command).kind, ErrorKind::kInvalidArgument);
   command = small_plan(2);
   command.detail = 3;
-  EXPECT_THAT(refusal_of(kTinyLlama, command).message, HasSubstr("--detail: found 3, expected 1 to 2"));
+  EXPECT_THAT(refusal_of(model::kTinyLlama, command).message, HasSubstr("--detail: found 3, expected 1 to 2"));
   command = small_plan(3);
   command.detail = 3;
-  EXPECT_EQ(refusal_of(kTinyLlama, command).kind, ErrorKind::kUnsupported);
+  EXPECT_EQ(refusal_of(model::kTinyLlama, command).kind, ErrorKind::kUnsupported);
   command = small_plan(2);
   command.machine.rank_cores = 1;
-  EXPECT_THAT(refusal_of(kTinyLlama, command).message, HasSubstr("--rank-cores"));
+  EXPECT_THAT(refusal_of(model::kTinyLlama, command).message, HasSubstr("--rank-cores"));
   command = small_plan(2);
   command.machine.probe = "absent.json";
-  EXPECT_EQ(refusal_of(kTinyLlama, command).kind, ErrorKind::kNotFound);
+  EXPECT_EQ(refusal_of(model::kTinyLlama, command).kind, ErrorKind::kNotFound);
   command = small_plan(2);
   command.json = "absent/plan.json";
-  EXPECT_EQ(refusal_of(kTinyLlama, command).kind, ErrorKind::kInvalidArgument);
+  EXPECT_EQ(refusal_of(model::kTinyLlama, command).kind, ErrorKind::kInvalidArgument);
 }
 
 // A recorded machine and a public shape: the whole page, as it was checked once by hand.
@@ -296,7 +296,7 @@ TEST(Plan, PrintsTheRecordedPage) {
   command.max_tp = 10;
   command.machine.probe = kPlans / "two_cores.json";
   command.machine.rank_cores = 1;
-  command.memory_budget = 200'000'000;
+  command.engine.memory_budget = Bytes(200'000'000);
   const Printed printed = run(command);
   ASSERT_TRUE(printed.result.has_value()) << printed.result.error().message;
   const std::string below_path = printed.text.substr(printed.text.find('\n') + 1);
@@ -324,7 +324,7 @@ TEST(Plan, PredictsTheRecordedMachineByHand) {
 
 TEST(PlanCommandLine, ReadsDefaultsAndOptions) {
   const auto defaults = std::get<PlanCommand>(parse({"--model", "dir"}).value());
-  EXPECT_EQ(defaults.model.model, "dir");
+  EXPECT_EQ(defaults.model.directory, "dir");
   EXPECT_EQ(defaults.max_tp, 8);
   EXPECT_FALSE(defaults.prompt_tokens.has_value());
   EXPECT_FALSE(defaults.machine.measure);
@@ -359,10 +359,10 @@ TEST(PlanCommandLine, ReadsDefaultsAndOptions) {
                                                .value());
   EXPECT_EQ(other.config, "c.json");
   EXPECT_EQ(other.max_tp, 16);
-  EXPECT_EQ(other.model.batch_size, 4);
+  EXPECT_EQ(other.engine.slots, 4);
   EXPECT_EQ(other.prompt_tokens, 7);
-  EXPECT_EQ(other.model.experts, partition::ExpertSplit::kWhole);
-  EXPECT_EQ(other.memory_budget, 1000);
+  EXPECT_EQ(other.engine.partition.experts, partition::ExpertSplit::kWhole);
+  EXPECT_EQ(other.engine.memory_budget, Bytes(1000));
   EXPECT_EQ(other.machine.bandwidth, 10.0);
   EXPECT_EQ(other.machine.link_latency_us, 0.0);
   EXPECT_EQ(other.machine.link_bandwidth, 2.5);

@@ -1,11 +1,15 @@
-#include "launcher/commands/prompts.h"
+#include "launcher/generate/prompts.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include "tests/model/tiny_models.h"
+#include "tests/runtime/generation/tiny_tokenizer.h"
+
 namespace lockstep::launcher {
 namespace {
 
+using ::testing::AllOf;
 using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 
@@ -61,23 +65,70 @@ TEST(IdsFile, SaysWhenTheFileIsNotRows) {
   EXPECT_THAT(failure(""), HasSubstr("not JSON"));
 }
 
-TEST(IdsFile, IsReadFromItsPathAndMissedByName) {
-  const auto missing = read_prompts({.ids_file = "/nonexistent/rows.json"}, nullptr, text::SpecialTokens::kAdd, {});
-  ASSERT_FALSE(missing.has_value());
-  EXPECT_EQ(missing.error().kind, ErrorKind::kNotFound);
-  EXPECT_THAT(missing.error().message, HasSubstr("/nonexistent/rows.json"));
+class ReadPrompts : public ::testing::Test {
+ protected:
+  Result<std::vector<Prompt>> read(const PromptSources& sources, Chat chat = Chat::kNo) const {
+    return read_prompts(sources, Model::open(model_.path()).value(), chat);
+  }
+
+  std::string refusal_of(const PromptSources& sources, ErrorKind kind, Chat chat = Chat::kNo) const {
+    const auto prompts = read(sources, chat);
+    if (prompts.has_value()) return "no failure";
+    EXPECT_EQ(prompts.error().kind, kind) << prompts.error().message;
+    return prompts.error().message;
+  }
+
+  void add_tokenizer() const { model_.write("tokenizer.json", generation::kTinyTokenizer); }
+
+  model::TinyModel model_{model::kTinyLlama};
+};
+
+TEST_F(ReadPrompts, ReadsAnIdsFileFromItsPathAndMissesItByName) {
+  const auto rows = read({.ids_file = model_.write("ids.json", R"([[1, 2], {"ids": [3], "negative": [4]}])")}).value();
+  EXPECT_EQ(rows, (std::vector<Prompt>{{.ids = {1, 2}}, {.ids = {3}, .negative = {4}}}));
+  EXPECT_THAT(refusal_of({.ids_file = "/nonexistent/rows.json"}, ErrorKind::kNotFound),
+              HasSubstr("/nonexistent/rows.json"));
 }
 
-TEST(CheckPrompts, RefusesIdsOutsideTheVocabularyAndPromptsThatDoNotFit) {
-  const std::vector<Prompt> prompts = {{.ids = {1, 2}}, {.ids = {3, 300, 5}}};
-  EXPECT_TRUE(check_prompts(prompts, 301, 3).has_value());
-  const auto outside = check_prompts(prompts, 300, 3);
-  ASSERT_FALSE(outside.has_value());
-  EXPECT_THAT(outside.error().message, HasSubstr("prompt 1 row 1: found token id 300"));
-  const auto long_prompt = check_prompts(prompts, 301, 2);
-  ASSERT_FALSE(long_prompt.has_value());
-  EXPECT_EQ(long_prompt.error().kind, ErrorKind::kInvalidArgument);
-  EXPECT_THAT(long_prompt.error().message, HasSubstr("found 3 tokens, expected at most 2"));
+TEST_F(ReadPrompts, EncodesTextsAndThenTheFile) {
+  add_tokenizer();
+  EXPECT_EQ(read({.texts = {"ab", "c"}, .file = model_.write("prompt.txt", "a c")}).value(),
+            (std::vector<Prompt>{{.ids = {generation::kAb}},
+                                 {.ids = {generation::kC}},
+                                 {.ids = {generation::kA, generation::kSpace, generation::kC}}}));
+  EXPECT_THAT(refusal_of({.file = "/nonexistent/prompt.txt"}, ErrorKind::kNotFound),
+              HasSubstr("/nonexistent/prompt.txt"));
+}
+
+TEST_F(ReadPrompts, NamesTheTextThatIsWrong) {
+  EXPECT_THAT(refusal_of({.texts = {"ab"}}, ErrorKind::kNotFound),
+              AllOf(HasSubstr("[launcher] prompt 0: "), HasSubstr("tokenizer.json")));
+  add_tokenizer();
+  EXPECT_THAT(refusal_of({.texts = {"ab", ""}}, ErrorKind::kInvalidArgument),
+              AllOf(HasSubstr("prompt 1"), HasSubstr("an empty prompt")));
+  EXPECT_THAT(refusal_of({.texts = {"ab", "\xff"}}, ErrorKind::kInvalidArgument),
+              AllOf(HasSubstr("[launcher] prompt 1: "), HasSubstr("UTF-8")));
+}
+
+TEST_F(ReadPrompts, PutsTheModelsChatTemplateAroundTexts) {
+  add_tokenizer();
+  EXPECT_THAT(refusal_of({.texts = {"b"}}, ErrorKind::kNotFound, Chat::kYes), HasSubstr("no chat template"));
+  model_.write("chat_template.jinja", "{% for m in messages %}a{{ m.content }}{% endfor %}<end>");
+  EXPECT_EQ(read({.texts = {"b"}}, Chat::kYes).value(),
+            (std::vector<Prompt>{{.ids = {generation::kAb, generation::kEnd}}}));
+}
+
+TEST_F(ReadPrompts, RefusesIdsBesideAChatTemplate) {
+  EXPECT_THAT(refusal_of({.ids_file = model_.write("ids.json", "[[1]]")}, ErrorKind::kInvalidArgument, Chat::kYes),
+              HasSubstr("--chat: found --ids-file"));
+}
+
+TEST(InPrompt, NamesTheRowInsteadOfTheComponent) {
+  const Error error = in_prompt({ErrorKind::kUnsupported, "[engine/requests] found 3 tokens", 2}, 4);
+  EXPECT_EQ(error.kind, ErrorKind::kUnsupported);
+  EXPECT_EQ(error.message, "[launcher] prompt 4: found 3 tokens");
+  EXPECT_EQ(error.origin_rank, 2);
+  EXPECT_EQ(in_prompt({ErrorKind::kInternal, "found [3] tokens"}, 0).message, "[launcher] prompt 0: found [3] tokens");
 }
 
 }  // namespace

@@ -1,10 +1,11 @@
-#include "launcher/bench/suite_tool.h"
+#include "launcher/measure/suite/suite_tool.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 #include <fstream>
 
+#include "launcher/cli/command_line.h"
 #include "tests/temporary_directory.h"
 
 namespace lockstep::launcher {

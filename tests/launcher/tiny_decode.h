@@ -3,11 +3,11 @@
 
 #include "runtime/graph/passes.h"
 #include "shards/shard.h"
-#include "tests/launcher/tiny_models.h"
+#include "tests/model/tiny_models.h"
 
 namespace lockstep::launcher {
 
-inline checkpoint::ModelSpec tiny_spec() { return checkpoint::parse_spec(kTinyLlama, "tiny").value(); }
+inline checkpoint::ModelSpec tiny_spec() { return checkpoint::parse_spec(model::kTinyLlama, "tiny").value(); }
 
 inline graph::Graph tiny_decode(int ranks, int rank, int64_t slots) {
   const checkpoint::ModelSpec spec = tiny_spec();

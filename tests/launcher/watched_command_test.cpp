@@ -4,7 +4,10 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <iterator>
 #include <sstream>
+
+#include "launcher/cli/command_line.h"
 
 namespace lockstep::launcher {
 namespace {
@@ -16,7 +19,7 @@ constexpr const char* kJob = " bin/lockstep generate --model M --prompts-file F 
 
 Result<WatchedCommand> parse(const std::string& line) {
   std::istringstream stream(line);
-  return parse_watched_command({std::istream_iterator<std::string>(stream), {}});
+  return parse_watched_command({std::istream_iterator<std::string>(stream), {}}, parse_generate_command);
 }
 
 std::string line_of(const std::vector<std::string>& words) { return fmt::format("{}", fmt::join(words, " ")); }
@@ -27,7 +30,7 @@ TEST(WatchedCommand, FindsTheRanksOfEveryLauncher) {
     const auto command = parse(launcher + kJob + " --tp 4");
     ASSERT_TRUE(command.has_value()) << launcher << command.error().message;
     EXPECT_EQ(command.value().ranks, 4) << launcher;
-    const std::string fewer = line_of(with_ranks(command.value(), 3).value().words);
+    const std::string fewer = line_of(with_ranks(command.value(), 3, parse_generate_command).value().words);
     EXPECT_EQ(fewer.find('4'), std::string::npos) << fewer;
     EXPECT_THAT(fewer, EndsWith("--tp 3"));
     EXPECT_EQ(parse(fewer).value().ranks, 3);
@@ -38,13 +41,13 @@ TEST(WatchedCommand, KnowsCommandsWithoutALauncher) {
   EXPECT_EQ(parse(kJob).value().ranks, 1);
   const auto threads = parse(std::string(kJob) + " --launch threads --tp=3").value();
   EXPECT_EQ(threads.ranks, 3);
-  EXPECT_THAT(line_of(with_ranks(threads, 2).value().words), EndsWith("--tp=2"));
+  EXPECT_THAT(line_of(with_ranks(threads, 2, parse_generate_command).value().words), EndsWith("--tp=2"));
 }
 
 TEST(WatchedCommand, CannotLowerRanksThatAreNotSaid) {
   const auto command = parse(std::string("mpirun --hostfile H") + kJob).value();
   EXPECT_EQ(command.ranks, std::nullopt);
-  EXPECT_EQ(with_ranks(command, 1).error().kind, ErrorKind::kInvalidArgument);
+  EXPECT_EQ(with_ranks(command, 1, parse_generate_command).error().kind, ErrorKind::kInvalidArgument);
 }
 
 TEST(WatchedCommand, AddsAnExitRecordOnlyWhereThereIsNone) {

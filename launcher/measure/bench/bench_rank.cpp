@@ -6,69 +6,77 @@
 #include <sstream>
 
 #include "engine/drivers.h"
+#include "engine/group/communicators.h"
+#include "engine/model/load.h"
+#include "engine/model/plan.h"
+#include "engine/model/served_spec.h"
+#include "engine/observe/rank_memory.h"
+#include "engine/start_log.h"
 #include "launcher/measure/bench/bench_report.h"
 #include "launcher/measure/bench/limits_probe.h"
 #include "launcher/measure/bench/repeater.h"
-#include "launcher/ranks/agreements.h"
-#include "launcher/ranks/serving_spec.h"
 #include "runtime/core/atomic_file.h"
 #include "runtime/trace/timed_communicator.h"
 
 namespace lockstep::launcher {
 namespace {
 
-std::filesystem::path config_of(const BenchCommand& command) {
-  return command.random_weights ? command.config : command.model.model / "config.json";
+Result<Model> open_model(const BenchCommand& command) {
+  if (command.random_weights) return Model::from_config(command.config, command.model.options);
+  return Model::open(command.model.directory, command.model.options);
 }
 
 /// What invariant sums cost can be asked of a backend that has them.
-Result<void> check_invariance_cost(const BenchCommand& command) {
-  if (!command.invariance_cost) return ok();
-  LOCKSTEP_TRY(const device::BackendDriver* driver, engine::find_driver(command.run.backend));
-  if (driver->capabilities().invariant_sums) return ok();
+Result<void> check_invariance_cost(const BenchCommand& command, const device::BackendDriver& driver) {
+  if (!command.invariance_cost || driver.capabilities().invariant_sums) return ok();
   return Error{ErrorKind::kUnsupported,
                fmt::format("[launcher] --invariance-cost: found --backend {}, expected one whose sums are invariant; "
-                           "leave it out",
-                           command.run.backend)};
+                           "omit it",
+                           driver.name())};
 }
 
-/// Static sizes and model of the benchmark; needs no job of rank 0.
-Result<Plan> make_plan(const BenchCommand& command, const RankContext& context) {
-  Plan plan;
-  const auto locally = [&]() -> Result<void> {
-    LOCKSTEP_TRY_VOID(check_world_size(command.model.tp, context.bootstrap.size()));
-    LOCKSTEP_TRY_VOID(check_backend(context.run));
-    LOCKSTEP_TRY_VOID(check_invariance_cost(command));
-    LOCKSTEP_TRY(plan.model.spec, serving_spec(command.model, config_of(command)));
-    LOCKSTEP_TRY(DividedModel divided,
-                 divide_model(command.model, plan.model.spec, context.bootstrap.size(), command.shape.batch));
-    plan.model.partition = std::move(divided.partition);
-    if (context.bootstrap.rank() == 0 && !divided.warning.empty()) context.log.warning("warning: {}", divided.warning);
-    const int64_t needed = command.shape.prompt_tokens + command.shape.new_tokens - 1;  // the last is never cached
-    const int64_t capacity = command.model.max_seq_len.value_or(needed);
-    const int64_t most = longest_sequence(plan.model.spec).value_or(capacity);
-    if (capacity < needed || capacity > most) {
-      return Error{ErrorKind::kInvalidArgument,
-                   fmt::format("[launcher] cannot size the slots: found {} tokens, expected {} (--prompt-tokens and "
-                               "--new-tokens) to {} (max_position_embeddings of the model); change them",
-                               capacity, needed, most)};
-    }
-    LOCKSTEP_TRY(plan.model.shard, shard_options(command.model, plan.model.spec, command.shape.batch, capacity));
-    const int64_t rows = command.shape.prompt_tokens * command.shape.batch;
-    if (plan.model.shard.context_buckets.empty()) plan.model.shard.chunk = std::min(plan.model.shard.chunk, rows);
-    if (!command.random_weights) plan.model.checkpoint = command.model.model;
-    return ok();
-  };
-  LOCKSTEP_TRY_VOID(all_succeeded(context.bootstrap, locally()));
-  LOCKSTEP_TRY_VOID(find_places(context, plan));
-  LOCKSTEP_TRY_VOID(
-      agree_on_plan(context.bootstrap,
-                    fmt::format("--prompt-tokens {}\n--new-tokens {}\n--repeats {}\n--warmup {}\n--replay {}\n{}",
-                                command.shape.prompt_tokens, command.shape.new_tokens, command.repeats, command.warmup,
-                                command.replay, statement_of_plan(context.run, plan)),
-                    config_of(command)));
-  LOCKSTEP_TRY_VOID(find_own_head(context, plan.model));
-  return plan;
+/// The engine of the benchmark: slots for its sequences, no longer than they become.
+Result<EngineOptions> engine_options(const BenchCommand& command, const Model& model) {
+  const BenchShape& shape = command.shape;
+  const int64_t needed = shape.prompt_tokens + shape.new_tokens - 1;  // the last is never cached
+  EngineOptions options = command.engine;
+  options.slots = shape.batch;
+  options.capacity = options.capacity.value_or(needed);
+  options.choosers = Choosers::kNone;
+  const int64_t most = model.longest_sequence().value_or(*options.capacity);
+  if (*options.capacity < needed || *options.capacity > most) {
+    return Error{ErrorKind::kInvalidArgument,
+                 fmt::format("[launcher] cannot size the slots: found {} tokens, expected {} (--prompt-tokens and "
+                             "--new-tokens) to {} (max_position_embeddings of the model); change them",
+                             *options.capacity, needed, most)};
+  }
+  options.prefill_chunk = std::min(options.prefill_chunk, shape.prompt_tokens * shape.batch);
+  return options;
+}
+
+/// Everything that is known before weights are read.
+struct Setting {
+  std::optional<Model> model;
+  EngineOptions options;
+  const device::BackendDriver* driver = nullptr;
+};
+
+Result<Setting> prepare(const BenchCommand& command) {
+  Setting setting;
+  LOCKSTEP_TRY(setting.driver, engine::find_driver(command.engine.backend));
+  LOCKSTEP_TRY_VOID(check_invariance_cost(command, *setting.driver));
+  LOCKSTEP_TRY(setting.model, open_model(command));
+  LOCKSTEP_TRY(setting.options, engine_options(command, *setting.model));
+  return setting;
+}
+
+/// The plan that all ranks agree on. @collective @blocking
+Result<model::Plan> agree_on_plan(const BenchCommand& command, group::Member& member, const Setting& setting) {
+  LOCKSTEP_TRY_VOID(member.agree(
+      "options", fmt::format("--prompt-tokens {}\n--new-tokens {}\n--repeats {}\n--warmup {}\n--replay {}\n",
+                             command.shape.prompt_tokens, command.shape.new_tokens, command.repeats, command.warmup,
+                             command.replay)));
+  return model::make_plan(member, *setting.model, setting.options, *setting.driver);
 }
 
 /// Opens a session and runs one repetition. @collective @blocking
@@ -78,12 +86,12 @@ Result<PhaseSeconds> seconds_of(Repeater& repeater) {
   return PhaseSeconds{repetition.prefill_s, repetition.decode_s};
 }
 
-/// Adds warm-up and repetitions, each between two probes, to `report`. @collective @blocking
-/// `fast` repeats the same with the other order of sums, before and after `repeater` in turn; null: nobody asked.
-Result<void> run_all(const BenchCommand& command, const RankContext& context, Repeater& repeater, Repeater* fast,
+/// Adds warm-up and repetitions, each between two probes, to `report`. `fast` repeats the same with the other order of
+/// sums, before and after `repeater` in turn; null: not asked for. @collective @blocking
+Result<void> run_all(const BenchCommand& command, group::Member& member, Repeater& repeater, Repeater* fast,
                      LimitsProbe& probe, Limits before, BenchReport& report) {
   for (int i = 0; i < command.warmup + command.repeats; ++i) {
-    context.phases.enter(i < command.warmup ? "warm-up" : "run");
+    member.phases().enter(i < command.warmup ? "warm-up" : "run");
     PhaseSeconds beside;
     if (fast != nullptr && i % 2 == 1) {
       LOCKSTEP_TRY(beside, seconds_of(*fast));
@@ -102,10 +110,10 @@ Result<void> run_all(const BenchCommand& command, const RankContext& context, Re
     LOCKSTEP_TRY(const Limits after, probe.measure());
     repetition.limits = mean_of(before, after);
     before = after;
-    context.log.info("{} {}: prefill {:.3f} s, decode {:.3f} s for {} tokens; probes {:.1f} GB/s, {:.0f} GFLOP/s",
-                     i < command.warmup ? "warm-up" : "repetition", i < command.warmup ? i : i - command.warmup,
-                     repetition.prefill_s, repetition.decode_s, repetition.decode_tokens,
-                     repetition.limits.read_bytes_per_s * 1e-9, repetition.limits.flops_per_s * 1e-9);
+    member.log().info("{} {}: prefill {:.3f} s, decode {:.3f} s for {} tokens; probes {:.1f} GB/s, {:.0f} GFLOP/s",
+                      i < command.warmup ? "warm-up" : "repetition", i < command.warmup ? i : i - command.warmup,
+                      repetition.prefill_s, repetition.decode_s, repetition.decode_tokens,
+                      repetition.limits.read_bytes_per_s * 1e-9, repetition.limits.flops_per_s * 1e-9);
     if (i == 0) report.very_first_ttft_s = repetition.ttft_s;
     if (i >= command.warmup) report.repetitions.push_back(std::move(repetition));
   }
@@ -127,69 +135,70 @@ Result<DecodeBytes> group_decode_bytes(transport::Bootstrap& bootstrap, const gr
 }
 
 /// Table, JSON and timeline, on rank 0.
-Result<void> write_report(const BenchCommand& command, const RankContext& context, const BenchReport& report,
+Result<void> write_report(const BenchCommand& command, group::Member& member, const BenchReport& report,
                           Repeater& repeater) {
   fmt::print("{}", to_table(report));
   if (report.has_bad_probe()) {
-    context.log.warning("bad probe: the median of a speed is above {} of its limit; run again on a quiet machine",
-                        kBadProbeRatio);
+    member.log().warning("bad probe: the median of a speed is above {} of its limit; run again on a quiet machine",
+                         kBadProbeRatio);
   }
   if (command.json) LOCKSTEP_TRY_VOID(write_text_file(*command.json, to_json(report)));
   return command.trace ? write_text_file(*command.trace, repeater.timeline()) : ok();
 }
 
 /// What the model should do on the machine that was measured.
-Result<cost::Prediction> prediction_of(const Plan& plan, const BenchReport& report) {
+Result<cost::Prediction> prediction_of(const model::Plan& plan, const BenchReport& report) {
   LOCKSTEP_TRY(const cost::GroupWork group, cost::group_work(plan.model.spec, plan.model.partition, plan.model.shard));
   return cost::predict(group, report.shape, measured_machine(report));
 }
 
 /// The phases of start-up: what this command adds is not one.
-std::vector<std::pair<std::string, double>> startup_of(const Phases& phases) {
+std::vector<std::pair<std::string, double>> startup_of(const group::RunPhases& phases) {
   auto startup = phases.seconds();
   std::erase_if(startup, [](const auto& phase) { return phase.first == "probe"; });
   return startup;
 }
 
 /// Room for the collectives of a repetition: none in a group of one.
-Result<size_t> room_for_collectives(const BenchCommand& command, const RankContext& context, const Plan& plan) {
-  if (context.bootstrap.size() == 1) return 0;
+Result<size_t> room_for_collectives(const BenchCommand& command, const group::Member& member, const model::Plan& plan) {
+  if (member.bootstrap().size() == 1) return 0;
   LOCKSTEP_TRY(const shards::ShardGraphs graphs, shards::build_graphs(plan.model.spec, plan.model.partition,
-                                                                      context.bootstrap.rank(), plan.model.shard, {}));
+                                                                      member.bootstrap().rank(), plan.model.shard, {}));
   return most_collectives(command.shape, plan, graphs);
 }
 
 /// A communicator that records when each collective ran; null in a group of one.
-std::unique_ptr<trace::TimedCommunicator> timed(const RankContext& context, const ChosenCommunicator& chosen,
+std::unique_ptr<trace::TimedCommunicator> timed(const group::Member& member, const group::ChosenCommunicator& chosen,
                                                 trace::CollectiveLog& collectives) {
   if (!chosen.communicator) return nullptr;
-  return std::make_unique<trace::TimedCommunicator>(*chosen.communicator, context.clock, collectives);
+  return std::make_unique<trace::TimedCommunicator>(*chosen.communicator, member.clock(), collectives);
 }
 
 /// The same model with fast numerics.
 struct FastModel {
-  Plan plan;
-  LoadedModel loaded;
+  model::Plan plan;
+  model::LoadedModel loaded;
 };
 
 /// Null unless the command asks what invariance costs. @collective @blocking
-Result<std::unique_ptr<FastModel>> load_fast(const BenchCommand& command, const RankContext& context, const Plan& plan,
-                                             device::Communicator* communicator) {
+Result<std::unique_ptr<FastModel>> load_fast(const BenchCommand& command, group::Member& member, const Setting& setting,
+                                             const model::Plan& plan, device::Communicator* communicator) {
   if (!command.invariance_cost) return std::unique_ptr<FastModel>();
   auto fast = std::make_unique<FastModel>(FastModel{plan, {}});
   fast->plan.model.partition.numerics = partition::Numerics::kFast;
-  LOCKSTEP_TRY(fast->loaded, load_model(context, fast->plan, communicator));
+  LOCKSTEP_TRY(fast->loaded, model::load(member, fast->plan, setting.options, *setting.driver, communicator));
   return fast;
 }
 
 /// What the plan tells, before anything ran.
-BenchReport report_of(const BenchCommand& command, const RankContext& context, const Plan& plan) {
+BenchReport report_of(const BenchCommand& command, const group::Member& member, const model::Plan& plan) {
   BenchReport report;
-  report.model = (command.random_weights ? command.config : command.model.model).string();
-  report.backend = context.run.backend;
+  report.model = (command.random_weights ? command.config : command.model.directory).string();
+  report.backend = command.engine.backend;
   report.dtype = std::string(to_string(plan.model.shard.dtype));
-  if (plan.model.spec.int8_group > 0) report.dtype += fmt::format(" ({} weights)", weights_in_words(plan.model.spec));
-  report.world_size = context.bootstrap.size();
+  if (plan.model.spec.int8_group > 0)
+    report.dtype += fmt::format(" ({} weights)", model::weights_in_words(plan.model.spec));
+  report.world_size = member.bootstrap().size();
   report.threads = plan.threads;
   report.shape = command.shape;
   report.prefill_chunk = plan.model.shard.chunk;
@@ -197,57 +206,62 @@ BenchReport report_of(const BenchCommand& command, const RankContext& context, c
   report.flops_per_token = flops_per_token(plan.model.spec, command.shape.prompt_tokens);
   report.kv = command.kv == KvMemory::kFresh ? "fresh" : "kept";
   report.decode_flops_per_token = decode_flops_per_token(plan.model.spec, command.shape);
-  report.one_clock = on_one_host(plan.places);
+  report.one_clock = device::on_one_host(plan.places);
   return report;
 }
 
 }  // namespace
 
-Result<void> run_bench_rank(const BenchCommand& command, RankContext context, RankMonitor& monitor) {
-  context.phases.enter("plan");
-  LOCKSTEP_TRY(const Plan plan, make_plan(command, context));
-  BenchReport report = report_of(command, context, plan);
-  context.phases.enter("connect");
-  LOCKSTEP_TRY(const ChosenCommunicator chosen, connect(context, plan));
-  log_plan(context, plan, chosen);
-  LOCKSTEP_TRY(const size_t room, room_for_collectives(command, context, plan));
+Result<void> run_bench_rank(const BenchCommand& command, group::Member& member, ProcessSession& session) {
+  member.phases().enter("plan");
+  const Result<Setting> prepared = prepare(command);
+  LOCKSTEP_TRY_VOID(member.all_succeeded(prepared.has_value() ? Result<void>(ok()) : prepared.error()));
+  const Setting& setting = prepared.value();
+  LOCKSTEP_TRY(const model::Plan plan, agree_on_plan(command, member, setting));
+  BenchReport report = report_of(command, member, plan);
+  member.phases().enter("connect");
+  LOCKSTEP_TRY(const group::ChosenCommunicator chosen,
+               group::make_communicator(member, setting.options.communicator, plan.places));
+  log_plan(member, plan, chosen);
+  LOCKSTEP_TRY(const size_t room, room_for_collectives(command, member, plan));
   trace::CollectiveLog collectives(room);
-  const auto communicator = timed(context, chosen, collectives);
+  const auto communicator = timed(member, chosen, collectives);
   report.communicator = communicator == nullptr ? "none" : communicator->name();
   for (const transport::Choice& choice : chosen.choices) {
     report.collectives.push_back({choice.bytes, choice.microseconds * 1e-6});
   }
-  LOCKSTEP_TRY(const LoadedModel loaded, load_model(context, plan, communicator.get()));
+  LOCKSTEP_TRY(const model::LoadedModel loaded,
+               model::load(member, plan, setting.options, *setting.driver, communicator.get()));
 
-  context.phases.enter("probe");
-  LOCKSTEP_TRY(LimitsProbe probe, LimitsProbe::create(context, plan, command.probe_bytes));
+  member.phases().enter("probe");
+  LOCKSTEP_TRY(LimitsProbe probe, LimitsProbe::create(member, plan, command.probe_bytes));
   LOCKSTEP_TRY(const Limits limits, probe.measure());
   report.flops_precision = std::string(probe.precision());
-  Repeater repeater(command, context, plan, monitor, *loaded.shard, collectives);
-  LOCKSTEP_TRY(const std::unique_ptr<FastModel> fast, load_fast(command, context, plan, communicator.get()));
+  Repeater repeater(command, member, plan, session, *loaded.shard, collectives);
+  LOCKSTEP_TRY(const std::unique_ptr<FastModel> fast, load_fast(command, member, setting, plan, communicator.get()));
   std::optional<Repeater> fast_repeater;
-  if (fast) fast_repeater.emplace(command, context, fast->plan, monitor, *fast->loaded.shard, collectives);
-  context.phases.enter("session");
+  if (fast) fast_repeater.emplace(command, member, fast->plan, session, *fast->loaded.shard, collectives);
+  member.phases().enter("session");
   LOCKSTEP_TRY_VOID(repeater.open());
-  context.phases.close();
-  report.startup = startup_of(context.phases);
+  member.phases().close();
+  report.startup = startup_of(member.phases());
   LOCKSTEP_TRY_VOID(
-      run_all(command, context, repeater, fast_repeater ? &*fast_repeater : nullptr, probe, limits, report));
+      run_all(command, member, repeater, fast_repeater ? &*fast_repeater : nullptr, probe, limits, report));
 
-  context.phases.enter("report");
+  member.phases().enter("report");
   report.dropped_collectives = repeater.dropped();
-  LOCKSTEP_TRY(const auto memories,
-               context.bootstrap.exchange(to_text(memory_of(loaded.shard->store(), loaded.loading))));
-  for (const std::string& memory : memories) report.memory.push_back(parse_memory(memory));
+  LOCKSTEP_TRY(const auto memories, member.bootstrap().exchange(
+                                        observe::to_text(observe::memory_of(loaded.shard->store(), loaded.loading))));
+  for (const std::string& memory : memories) report.memory.push_back(observe::parse_memory(memory));
   LOCKSTEP_TRY(const DecodeBytes bytes,
-               group_decode_bytes(context.bootstrap, loaded.shard->graphs().decode.back(), command.shape));
+               group_decode_bytes(member.bootstrap(), loaded.shard->graphs().decode.back(), command.shape));
   report.bytes_per_token = bytes_per_token(bytes, command.shape);
-  const bool is_first = context.bootstrap.rank() == 0;
+  const bool is_first = member.leads();
   if (is_first) {
     LOCKSTEP_TRY(report.predicted, prediction_of(plan, report));
   }
   // Large files take a while: the other ranks wait here, where the deadline is the user's.
-  return all_succeeded(context.bootstrap, is_first ? write_report(command, context, report, repeater) : ok());
+  return member.all_succeeded(is_first ? write_report(command, member, report, repeater) : ok());
 }
 
 }  // namespace lockstep::launcher

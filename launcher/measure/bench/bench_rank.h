@@ -7,12 +7,13 @@
 // that a user waits for.
 #pragma once
 
-#include "launcher/cli/command_line.h"
-#include "launcher/ranks/rank_setup.h"
+#include "engine/group/member.h"
+#include "engine/session.h"
+#include "launcher/measure/bench/bench.h"
 
 namespace lockstep::launcher {
 
-/// @collective @blocking
-Result<void> run_bench_rank(const BenchCommand& command, RankContext context, RankMonitor& monitor);
+/// `session` is the process's. @collective @blocking
+Result<void> run_bench_rank(const BenchCommand& command, group::Member& member, ProcessSession& session);
 
 }  // namespace lockstep::launcher

@@ -9,7 +9,7 @@
 
 #include "launcher/measure/plan/machine_description.h"
 #include "launcher/measure/plan/prediction_json.h"
-#include "launcher/ranks/report_json.h"
+#include "launcher/report/rank_json.h"
 #include "runtime/core/short_number.h"
 
 namespace lockstep::launcher {
@@ -181,24 +181,24 @@ std::string memory_table(const BenchReport& report) {
   std::string text =
       "  memory of a rank: weights, states in use (reserved), workspace; peak of its process (loading)\n";
   for (size_t rank = 0; rank < report.memory.size(); ++rank) {
-    const device::MemoryReport& store = report.memory[rank].store;
-    text += fmt::format("  {:<6}{}, {} ({}), {}; {} ({})\n", rank, to_string(store.weights),
-                        to_string(store.states_resident), to_string(store.states_reserved), to_string(store.workspace),
-                        to_string(report.memory[rank].peak), to_string(report.memory[rank].loading.peak));
+    const RankMemory& memory = report.memory[rank];
+    text += fmt::format("  {:<6}{}, {} ({}), {}; {} ({})\n", rank, to_string(memory.weights),
+                        to_string(memory.states_resident), to_string(memory.states_reserved),
+                        to_string(memory.workspace), to_string(memory.peak), to_string(memory.peak_loading));
   }
   return text;
 }
 
 /// What the rank that reads most reads of the files; nothing where weights are random.
 std::string files_line(const BenchReport& report) {
-  LoadingCost most;
+  RankMemory most;
   for (const RankMemory& memory : report.memory) {
-    if (memory.loading.read.value > most.read.value) most = memory.loading;
+    if (memory.read_loading > most.read_loading) most = memory;
   }
   if (most.files.value == 0) return "";
-  const double share = static_cast<double>(most.read.value) / static_cast<double>(most.files.value);
-  return fmt::format("  read from the files: at most {} a rank, {:.3f} of their {}\n", to_string(most.read), share,
-                     to_string(most.files));
+  const double share = static_cast<double>(most.read_loading.value) / static_cast<double>(most.files.value);
+  return fmt::format("  read from the files: at most {} a rank, {:.3f} of their {}\n", to_string(most.read_loading),
+                     share, to_string(most.files));
 }
 
 }  // namespace

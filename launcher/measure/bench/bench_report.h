@@ -8,7 +8,7 @@
 
 #include "launcher/measure/bench/bench_formulas.h"
 #include "launcher/measure/bench/invariance_cost.h"
-#include "launcher/ranks/rank_memory.h"
+#include "lockstep/engine.h"
 #include "runtime/trace/time_split.h"
 #include "shards/cost/prediction.h"
 

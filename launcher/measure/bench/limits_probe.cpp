@@ -8,7 +8,7 @@
 #include <numeric>
 #include <sstream>
 
-#include "launcher/ranks/serving_spec.h"
+#include "launcher/measure/plan/machine_description.h"
 
 namespace lockstep::launcher {
 namespace {
@@ -41,23 +41,24 @@ std::vector<probe::Sample> parse_samples(const std::string& text) {
 
 }  // namespace
 
-double group_rate(const std::vector<transport::RankPlace>& places, const std::vector<probe::Sample>& by_rank) {
+double group_rate(const std::vector<device::RankPlace>& places, const std::vector<probe::Sample>& by_rank) {
   LOCKSTEP_CHECK(places.size() == by_rank.size(), places.size(), by_rank.size());
   std::map<std::string, std::vector<probe::Sample>> by_host;
   for (size_t rank = 0; rank < places.size(); ++rank)
-    by_host[transport::machine_of(places[rank])].push_back(by_rank[rank]);
+    by_host[device::machine_of(places[rank])].push_back(by_rank[rank]);
   double sum = 0;
   for (const auto& [host, samples] : by_host) sum += probe::rate(probe::together(samples));
   return sum;
 }
 
-Result<LimitsProbe> LimitsProbe::create(const RankContext& context, const Plan& plan, std::optional<Bytes> per_thread) {
-  const transport::RankPlace& place = plan.places.at(static_cast<size_t>(context.bootstrap.rank()));
+Result<LimitsProbe> LimitsProbe::create(group::Member& member, const model::Plan& plan,
+                                        std::optional<Bytes> per_thread) {
+  const device::RankPlace& place = plan.places.at(static_cast<size_t>(member.rank()));
   const probe::Options options{
       .threads = plan.threads,
       .per_thread = per_thread.value_or(probe::default_per_thread(plan.threads * place.local_size))};
-  LOCKSTEP_TRY(auto prober, probe::Prober::create(options, context.clock));
-  LimitsProbe limits(context, plan, std::move(prober));
+  LOCKSTEP_TRY(auto prober, probe::Prober::create(options, member.clock()));
+  LimitsProbe limits(member, plan, std::move(prober));
   const probe::Precision wanted = precision_of(plan.model.spec, plan.model.shard.dtype);
   LOCKSTEP_TRY(const auto dots, limits.prober_->multiply(wanted, {}));
   if (!dots.empty()) limits.precision_ = wanted;

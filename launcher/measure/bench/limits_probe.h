@@ -5,20 +5,20 @@
 #include <string>
 #include <vector>
 
+#include "engine/model/plan.h"
 #include "launcher/measure/bench/bench_report.h"
-#include "launcher/ranks/rank_setup.h"
 #include "runtime/probe/probe.h"
 
 namespace lockstep::launcher {
 
 /// One kernel over all ranks: `by_rank[r]` is what rank r did. Ranks of one host share a clock, so their times are put
 /// together; hosts add up.
-double group_rate(const std::vector<transport::RankPlace>& places, const std::vector<probe::Sample>& by_rank);
+double group_rate(const std::vector<device::RankPlace>& places, const std::vector<probe::Sample>& by_rank);
 
 class LimitsProbe {
  public:
   /// Fills the buffers of this rank: `per_thread` bytes, or what fits this machine.
-  static Result<LimitsProbe> create(const RankContext& context, const Plan& plan, std::optional<Bytes> per_thread);
+  static Result<LimitsProbe> create(group::Member& member, const model::Plan& plan, std::optional<Bytes> per_thread);
 
   /// The best kernels now, each by the median of a few passes. The same value on every rank. All machines are of one
   /// kind. The first call looks which kernels are worth a second one. @collective @blocking
@@ -37,8 +37,8 @@ class LimitsProbe {
     std::vector<size_t> read_kernels = {};  // worth measuring; empty: not known yet
   };
 
-  LimitsProbe(const RankContext& context, const Plan& plan, std::unique_ptr<probe::Prober> prober)
-      : bootstrap_(&context.bootstrap), places_(&plan.places), prober_(std::move(prober)) {}
+  LimitsProbe(group::Member& member, const model::Plan& plan, std::unique_ptr<probe::Prober> prober)
+      : bootstrap_(&member.bootstrap()), places_(&plan.places), prober_(std::move(prober)) {}
 
   Result<Limits> measure(Group& group);
   Result<void> choose_read_kernels(Group& group);
@@ -47,7 +47,7 @@ class LimitsProbe {
   probe::Meet meet_of(const Group& group);
 
   transport::Bootstrap* bootstrap_;
-  const std::vector<transport::RankPlace>* places_;
+  const std::vector<device::RankPlace>* places_;
   std::unique_ptr<probe::Prober> prober_;
   probe::Precision precision_ = probe::Precision::kFloat32;
   Group all_{.is_all = true}, alone_;

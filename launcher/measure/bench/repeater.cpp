@@ -2,8 +2,8 @@
 
 #include <algorithm>
 
-#include "launcher/ranks/binding.h"
-#include "launcher/ranks/gathering.h"
+#include "engine/group/binding.h"
+#include "engine/group/gathering.h"
 #include "runtime/trace/chrome_trace.h"
 
 namespace lockstep::launcher {
@@ -28,7 +28,7 @@ int64_t most_prefill_steps(const BenchShape& shape, int64_t chunk) {
 
 }  // namespace
 
-size_t most_collectives(const BenchShape& shape, const Plan& plan, const shards::ShardGraphs& graphs) {
+size_t most_collectives(const BenchShape& shape, const model::Plan& plan, const shards::ShardGraphs& graphs) {
   constexpr int64_t kParts = 4;
   const int64_t decode = most_decode_steps(shape) * (graph::cost_of(graphs.decode.back()).collectives + 1);
   const int64_t prefill =
@@ -36,52 +36,52 @@ size_t most_collectives(const BenchShape& shape, const Plan& plan, const shards:
   return static_cast<size_t>(kParts * (decode + prefill));
 }
 
-Repeater::Repeater(const BenchCommand& command, const RankContext& context, const Plan& plan, RankMonitor& monitor,
+Repeater::Repeater(const BenchCommand& command, group::Member& member, const model::Plan& plan, ProcessSession& session,
                    shards::Shard& shard, trace::CollectiveLog& collectives)
     : command_(command),
-      context_(context),
+      member_(member),
       plan_(plan),
-      monitor_(monitor),
+      session_(session),
       shard_(shard),
       collectives_(collectives),
       recorder_(shard),
-      steps_(recorder_, collectives, context.clock,
+      steps_(recorder_, collectives, member.clock(),
              static_cast<size_t>(most_decode_steps(command.shape) +
                                  most_prefill_steps(command.shape, plan.model.shard.chunk))) {}
 
 Result<void> Repeater::open() {
-  own_session_.reset();
   if (command_.kv == KvMemory::kFresh) shard_.store().release_caches();
-  LOCKSTEP_TRY(session_, open_session(context_, own_session_));
-  return context_.bootstrap.barrier();
+  LOCKSTEP_TRY_VOID(session_.open(member_));
+  return member_.bootstrap().barrier();
 }
 
-void Repeater::submit_all(Answers& answers) {
+void Repeater::submit_all(RowTimes& times) {
   const BenchShape& shape = command_.shape;
-  answers.mark_start();
+  std::vector<actors::Request> requests;
   for (int64_t row = 0; row < shape.batch; ++row) {
     shards::SlotParameters parameters;
     parameters.max_new_tokens = static_cast<int32_t>(shape.new_tokens);
-    session_->submit({.id = RequestId(row),
-                      .ids = random_prompt(row, shape.prompt_tokens, plan_.model.spec.vocabulary),
-                      .parameters = parameters},
-                     answers);
+    requests.push_back({.id = RequestId(row),
+                        .ids = random_prompt(row, shape.prompt_tokens, plan_.model.spec.vocabulary),
+                        .parameters = parameters});
   }
-  session_->finish();
+  session_.session().submit(std::move(requests), times);
+  session_.session().finish();
 }
 
-Result<trace::RankTimeline> Repeater::run_timed(Answers& answers) {
-  const RankId rank(context_.bootstrap.rank());
-  const transport::RankPlace& place = plan_.places[static_cast<size_t>(rank.value)];
-  trace::RankTimeline mine{.rank = rank.value, .host = place.host, .cores = place.cores};
-  const bool has_one_clock = on_one_host(plan_.places);
+Result<trace::RankTimeline> Repeater::run_timed(RowTimes& times) {
+  const int rank = member_.rank();
+  const device::RankPlace& place = plan_.places[static_cast<size_t>(rank)];
+  trace::RankTimeline mine{.rank = rank, .host = place.host, .cores = place.cores};
+  const bool has_one_clock = device::on_one_host(plan_.places);
   if (!has_one_clock) {
-    LOCKSTEP_TRY(mine.pings_at_begin, ping(context_.bootstrap, context_.clock));
+    LOCKSTEP_TRY(mine.pings_at_begin, group::ping(member_.bootstrap(), member_.clock()));
   }
   steps_.restart();
-  LOCKSTEP_TRY_VOID(run_session(context_, plan_, monitor_, *session_, steps_, [&] { submit_all(answers); }));
+  if (member_.leads()) submit_all(times);
+  LOCKSTEP_TRY_VOID(session_.run(member_, plan_.cores, steps_));
   if (!has_one_clock) {
-    LOCKSTEP_TRY(mine.pings_at_end, ping(context_.bootstrap, context_.clock));
+    LOCKSTEP_TRY(mine.pings_at_end, group::ping(member_.bootstrap(), member_.clock()));
   }
   mine.steps.assign(steps_.steps().begin(), steps_.steps().end());
   mine.collectives.assign(collectives_.entries().begin(), collectives_.entries().end());
@@ -92,29 +92,27 @@ Result<trace::RankTimeline> Repeater::run_timed(Answers& answers) {
 }
 
 Result<Repetition> Repeater::repeat() {
-  Answers answers(context_.clock, {.rows = static_cast<size_t>(command_.shape.batch)});
-  LOCKSTEP_TRY(const trace::RankTimeline mine, run_timed(answers));
-  LOCKSTEP_TRY(timelines_, gather_timelines(context_.bootstrap, mine));
+  RowTimes times(command_.shape.batch, member_.clock().now());
+  LOCKSTEP_TRY(const trace::RankTimeline mine, run_timed(times));
+  LOCKSTEP_TRY(timelines_, group::gather_timelines(member_.bootstrap(), mine));
   Repetition repetition;
-  if (!is_first()) return repetition;
-  for (const Answer& answer : answers.rows()) {
-    if (answer.error) return *answer.error;
-  }
+  if (!member_.leads()) return repetition;
+  if (times.error()) return *times.error();
   add_split(repetition);
   const auto [prefill_s, decode_s] = seconds_of_steps();
   repetition.prefill_s = prefill_s;
   repetition.decode_s = decode_s;
   repetition.decode_tokens = decode_steps().tokens;
   repetition.lacks_full_steps = full_decode_steps().steps == 0;
-  repetition.ttft_s = answers.ttft_s().value_or(0.0);
-  repetition.tpot_s = answers.tpot_s().value_or(0.0);
+  repetition.ttft_s = to_seconds(times.rows().front().time_to_first_token().value_or(Duration::zero()));
+  repetition.tpot_s = to_seconds(generation::time_per_output_token(times.rows()).value_or(Duration::zero()));
   return repetition;
 }
 
 Result<PhaseSeconds> Repeater::replay() {
-  LOCKSTEP_TRY_VOID(context_.bootstrap.barrier());
+  LOCKSTEP_TRY_VOID(member_.bootstrap().barrier());
   steps_.restart();
-  const BoundThread bound(plan_.cores);
+  const group::BoundThread bound(plan_.cores);
   LOCKSTEP_TRY_VOID(launcher::replay(recorded_, steps_));
   return seconds_of_steps();
 }

@@ -7,24 +7,50 @@
 #include <string>
 #include <vector>
 
-#include "launcher/generate/answers.h"
+#include "engine/model/plan.h"
+#include "engine/observe/step_clock.h"
+#include "engine/session.h"
+#include "launcher/measure/bench/bench.h"
 #include "launcher/measure/bench/bench_report.h"
 #include "launcher/measure/bench/replay.h"
-#include "launcher/ranks/rank_setup.h"
-#include "launcher/ranks/step_clock.h"
+#include "runtime/generation/token_times.h"
 #include "runtime/trace/rank_report.h"
 #include "runtime/trace/timed_communicator.h"
+#include "shards/shard.h"
 
 namespace lockstep::launcher {
 
 /// Collectives of a repetition, with room for backends that cut large ones and for the confirmations of schedules.
-size_t most_collectives(const BenchShape& shape, const Plan& plan, const shards::ShardGraphs& graphs);
+size_t most_collectives(const BenchShape& shape, const model::Plan& plan, const shards::ShardGraphs& graphs);
+
+/// When the tokens of each row were made. The session is its own clock's: rows are numbered from 0.
+class RowTimes final : public actors::Sink {
+ public:
+  RowTimes(int64_t rows, TimePoint submitted)
+      : times_(static_cast<size_t>(rows), {.submitted = submitted, .made = {}}) {}
+
+  actors::Verdict on_token(RequestId row, const actors::MadeToken& token) override {
+    times_.at(static_cast<size_t>(row.value)).made.push_back(token.made);
+    return actors::Verdict::kContinue;
+  }
+  void on_finish(RequestId, generation::FinishReason, const std::optional<Error>& error) override {
+    if (error && !error_) error_ = error;
+  }
+
+  // When the session has ended.
+  const std::vector<generation::TokenTimes>& rows() const { return times_; }
+  const std::optional<Error>& error() const { return error_; }
+
+ private:
+  std::vector<generation::TokenTimes> times_;
+  std::optional<Error> error_;  // the first
+};
 
 /// One rank's benchmark once weights are loaded. Lives on the executor's thread.
 class Repeater {
  public:
   /// Everything is borrowed.
-  Repeater(const BenchCommand& command, const RankContext& context, const Plan& plan, RankMonitor& monitor,
+  Repeater(const BenchCommand& command, group::Member& member, const model::Plan& plan, ProcessSession& session,
            shards::Shard& shard, trace::CollectiveLog& collectives);
 
   /// Opens the session of the next repetition. @collective @blocking
@@ -42,10 +68,9 @@ class Repeater {
   std::string timeline() const;
 
  private:
-  bool is_first() const { return context_.bootstrap.rank() == 0; }
-  void submit_all(Answers& answers);
+  void submit_all(RowTimes& times);
   /// Runs the session and says when what happened on this rank. @collective @blocking
-  Result<trace::RankTimeline> run_timed(Answers& answers);
+  Result<trace::RankTimeline> run_timed(RowTimes& times);
   /// Where every rank's time went.
   void add_split(Repetition& repetition) const;
   PhaseSeconds seconds_of_steps() const;
@@ -55,17 +80,15 @@ class Repeater {
   trace::StepTotals decode_steps() const;
 
   const BenchCommand& command_;
-  const RankContext& context_;
-  const Plan& plan_;
-  RankMonitor& monitor_;
+  group::Member& member_;
+  const model::Plan& plan_;
+  ProcessSession& session_;
   shards::Shard& shard_;
   trace::CollectiveLog& collectives_;
   CallRecorder recorder_;
   EngineCalls recorded_;
-  StepClock steps_;
+  observe::StepClock steps_;
   std::vector<trace::RankTimeline> timelines_;  // of the last repetition, on rank 0
-  std::unique_ptr<actors::Session> own_session_;
-  actors::Session* session_ = nullptr;
 };
 
 }  // namespace lockstep::launcher

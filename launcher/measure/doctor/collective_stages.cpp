@@ -4,8 +4,9 @@
 #include <algorithm>
 #include <array>
 
+#include "engine/group/agreement.h"
+#include "engine/group/communicators.h"
 #include "launcher/measure/doctor/stages.h"
-#include "launcher/ranks/agreements.h"
 #include "runtime/core/ids.h"
 #include "runtime/core/short_number.h"
 #include "transport/collective_probe.h"
@@ -36,7 +37,7 @@ Result<std::vector<double>> samples_of(const DoctorRank& rank, transport::Collec
   std::vector<double> samples;
   const std::array one = {collective};
   LOCKSTEP_TRY_VOID(probe.time(way, one, bytes, /*repeats=*/1));  // a warm-up
-  const Deadline budget(rank.context.clock, duration_of(rank.command.quick ? kQuickBudget : kBudget));
+  const Deadline budget(rank.member.clock(), duration_of(rank.command.quick ? kQuickBudget : kBudget));
   for (bool more = true; more && std::ssize(samples) < kMostSamples;) {
     for (int i = 0; i < kBatch; ++i) {
       LOCKSTEP_TRY(const double seconds, probe.time(way, one, bytes, transport::timed_together(bytes)));
@@ -49,7 +50,7 @@ Result<std::vector<double>> samples_of(const DoctorRank& rank, transport::Collec
 }
 
 Result<void> measure(DoctorRank& rank, device::Communicator& way) {
-  transport::CollectiveProbe probe(way.size(), kSizes.back(), rank.context.clock);
+  transport::CollectiveProbe probe(way.size(), kSizes.back(), rank.member.clock());
   for (const int64_t bytes : kSizes) {
     for (const Collective collective : {Collective::kAllReduce, Collective::kAllGather}) {
       LOCKSTEP_TRY(const auto samples, samples_of(rank, probe, way, collective, bytes));
@@ -81,10 +82,11 @@ std::string table_of(const DoctorReport& report, const std::string& name) {
 }
 
 Result<Check> check_way(DoctorRank& rank, Made made) {
-  transport::Bootstrap& bootstrap = rank.context.bootstrap;
-  LOCKSTEP_TRY_VOID(all_succeeded(bootstrap, made.has_value() ? Result<void>(ok()) : Result<void>(made.error())));
+  transport::Bootstrap& bootstrap = rank.member.bootstrap();
+  LOCKSTEP_TRY_VOID(
+      group::all_succeeded(bootstrap, made.has_value() ? Result<void>(ok()) : Result<void>(made.error())));
   device::Communicator& way = *made.value();
-  LOCKSTEP_TRY_VOID(all_succeeded(bootstrap, transport::check_collectives(way)));
+  LOCKSTEP_TRY_VOID(group::all_succeeded(bootstrap, transport::check_collectives(way)));
   LOCKSTEP_TRY_VOID(measure(rank, way));
   Check check;
   const auto& figures = rank.report.collectives;
@@ -111,32 +113,32 @@ std::string no_shared_memory(const DoctorRank& rank) {
 Result<Check> run_loopback(DoctorRank& rank) {
   if (!rank.has_threads()) return skipped_check("the ranks are processes");
   if (rank.size() == 1) return skipped_check("one rank");
-  return check_way(rank, transport::loopback::make_communicator(rank.context.shared->group, rank.rank(),
-                                                                wait_options(rank.context)));
+  return check_way(rank, transport::loopback::make_communicator(rank.member.group().threads(), rank.rank(),
+                                                                rank.member.wait_options()));
 }
 
 Result<Check> run_shm(DoctorRank& rank) {
   if (rank.size() == 1) return skipped_check("one rank");
-  if (!on_one_host(rank.plan.places)) return skipped_check("the ranks are on several hosts");
+  if (!device::on_one_host(rank.plan.places)) return skipped_check("the ranks are on several hosts");
   if (std::string why = no_shared_memory(rank); !why.empty()) return skipped_check(std::move(why));
   return check_way(
-      rank, as_communicator(transport::shm::make_communicator(rank.context.bootstrap, wait_options(rank.context))));
+      rank, as_communicator(transport::shm::make_communicator(rank.member.bootstrap(), rank.member.wait_options())));
 }
 
 Result<Check> run_mpi(DoctorRank& rank) {
   if (rank.has_threads()) return skipped_check("the ranks are threads of one process");
   if (rank.size() == 1) return skipped_check("one rank");
-  return check_way(rank,
-                   as_communicator(rank.context.mpi->make_communicator(rank.plan.places, wait_options(rank.context))));
+  return check_way(rank, as_communicator(rank.member.group().meeting()->make_communicator(
+                             rank.plan.places, rank.member.wait_options(), {})));
 }
 
 Result<Check> run_two_level(DoctorRank& rank) {
-  const std::vector<transport::RankPlace>& places = rank.plan.places;
-  if (on_one_host(places)) return skipped_check("the ranks are on one host");
+  const std::vector<device::RankPlace>& places = rank.plan.places;
+  if (device::on_one_host(places)) return skipped_check("the ranks are on one host");
   const bool is_shared = std::ranges::any_of(places, [](const auto& place) { return place.local_size > 1; });
   if (!is_shared) return skipped_check("no host has two ranks");
   if (std::string why = no_shared_memory(rank); !why.empty()) return skipped_check(std::move(why));
-  return check_way(rank, make_two_level(*rank.context.mpi, rank.context.bootstrap, places, wait_options(rank.context)));
+  return check_way(rank, group::make_two_level(rank.member, places));
 }
 
 }  // namespace lockstep::launcher

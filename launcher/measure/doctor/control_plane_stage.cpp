@@ -17,11 +17,11 @@
 #include <cstring>
 #include <sstream>
 
+#include "engine/group/agreement.h"
+#include "engine/group/control_plane.h"
 #include "launcher/measure/doctor/judgements.h"
 #include "launcher/measure/doctor/stage_table.h"
 #include "launcher/measure/doctor/stages.h"
-#include "launcher/ranks/agreements.h"
-#include "launcher/ranks/control_plane.h"
 #include "transport/network.h"
 
 namespace lockstep::launcher {
@@ -126,16 +126,16 @@ std::optional<double> measure(int socket, const sockaddr_in& rank_0, const Clock
   return seconds[kRounds / 2];
 }
 
-std::string side_of(const DoctorRank& rank, const ControlPlane& plane, size_t which) {
+std::string side_of(const DoctorRank& rank, const group::ControlPlane& plane, size_t which) {
   return plane.rank_sides.empty() ? rank.plan.places[which].host : plane.rank_sides[which];
 }
 
 /// This rank's way to rank 0 and back, in seconds; 0 on rank 0.
-Result<double> round_trip(const DoctorRank& rank, const ControlPlane& plane, uint16_t port) {
+Result<double> round_trip(const DoctorRank& rank, const group::ControlPlane& plane, uint16_t port) {
   if (rank.rank() == 0) return 0.0;
-  const Deadline deadline(rank.context.clock, duration_of(rank.command.stage_deadline_s / 2));
+  const Deadline deadline(rank.member.clock(), duration_of(rank.command.stage_deadline_s / 2));
   const int socket = ::socket(AF_INET, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0);
-  const auto seconds = measure(socket, address_of(plane.address, port), rank.context.clock, deadline);
+  const auto seconds = measure(socket, address_of(plane.address, port), rank.member.clock(), deadline);
   const int error = errno;
   close(socket);
   if (seconds) return *seconds;
@@ -155,8 +155,9 @@ Result<double> round_trip(const DoctorRank& rank, const ControlPlane& plane, uin
 Result<Check> run_control_plane(DoctorRank& rank) {
   if (rank.has_threads()) return skipped_check("the ranks are threads of one process");
   if (rank.size() == 1 && !rank.command.run.interface) return skipped_check("one rank");
-  transport::Bootstrap& bootstrap = rank.context.bootstrap;
-  LOCKSTEP_TRY(const ControlPlane plane, find_control_plane(rank.command.run, bootstrap, rank.context.log));
+  transport::Bootstrap& bootstrap = rank.member.bootstrap();
+  LOCKSTEP_TRY(const group::ControlPlane plane,
+               group::find_control_plane(rank.command.run.interface.value_or(""), bootstrap, rank.member.log()));
   EchoServer server;
   uint16_t port = 0;
   const auto listen = [&]() -> Result<void> {
@@ -164,10 +165,10 @@ Result<Check> run_control_plane(DoctorRank& rank) {
     LOCKSTEP_TRY(port, server.listen(plane.address));
     return ok();
   };
-  LOCKSTEP_TRY_VOID(all_succeeded(bootstrap, listen()));
+  LOCKSTEP_TRY_VOID(group::all_succeeded(bootstrap, listen()));
   LOCKSTEP_TRY(const auto ports, bootstrap.exchange(std::to_string(port)));
   const Result<double> own = round_trip(rank, plane, static_cast<uint16_t>(std::atoi(ports[0].c_str())));
-  LOCKSTEP_TRY_VOID(all_succeeded(bootstrap, own.has_value() ? Result<void>(ok()) : Result<void>(own.error())));
+  LOCKSTEP_TRY_VOID(group::all_succeeded(bootstrap, own.has_value() ? Result<void>(ok()) : Result<void>(own.error())));
   LOCKSTEP_TRY(const auto told, bootstrap.exchange(fmt::format("{:.9f}", own.value())));
   double slowest = 0.0;
   for (const std::string& seconds : told) slowest = std::max(slowest, std::strtod(seconds.c_str(), nullptr));

@@ -1,25 +1,20 @@
 // `lockstep doctor`: the stages of this process's ranks, one after the other, and what they say together.
 #include <fmt/format.h>
 
-#include <cstdlib>
-
-#include "launcher/commands/commands.h"
+#include "engine/group/agreement.h"
+#include "engine/group/rank_threads.h"
+#include "launcher/measure/doctor/doctor.h"
 #include "launcher/measure/doctor/judgements.h"
 #include "launcher/measure/doctor/stage_reporter.h"
 #include "launcher/measure/doctor/stages.h"
-#include "launcher/ranks/agreements.h"
-#include "launcher/ranks/guard.h"
-#include "launcher/ranks/ranks.h"
+#include "launcher/process/own_environment.h"
+#include "launcher/process/own_ranks.h"
 #include "runtime/core/atomic_file.h"
+#include "runtime/core/guard.h"
 #include "transport/mpi/mpi.h"
 
 namespace lockstep::launcher {
 namespace {
-
-std::optional<std::string> environment(std::string_view name) {
-  const char* value = std::getenv(std::string(name).c_str());
-  return value == nullptr ? std::nullopt : std::optional<std::string>(value);
-}
 
 /// What the ranks of this process share.
 struct Examination {
@@ -34,8 +29,8 @@ struct Examination {
 /// One rank's way through the stages that need a group.
 class RankExamination {
  public:
-  RankExamination(Examination& all, const RankContext& context, DoctorReport report)
-      : all_(all), rank_{.command = all.command, .context = context, .report = std::move(report)} {
+  RankExamination(Examination& all, group::Member& member, DoctorReport report)
+      : all_(all), rank_{.command = all.command, .member = member, .report = std::move(report)} {
     rank_.report.world_size = rank_.size();
     rank_.report.launcher = rank_.has_threads() || rank_.size() == 1 ? "" : launcher_words(all.place, rank_.size());
   }
@@ -58,7 +53,7 @@ class RankExamination {
   bool has_desk() const { return !rank_.has_threads() || rank_.rank() == 0; }
 
   void enter(int stage) {
-    begin_ = rank_.context.clock.now();
+    begin_ = rank_.member.clock().now();
     if (has_desk()) all_.desk.enter(stage);
     if (all_.mail != nullptr) {
       all_.mail->say(stage);
@@ -69,7 +64,7 @@ class RankExamination {
 
   void leave(int stage, Check check) {
     check.name = stages()[static_cast<size_t>(stage)].name;
-    if (check.status != CheckStatus::kSkipped) check.seconds = to_seconds(rank_.context.clock.now() - begin_);
+    if (check.status != CheckStatus::kSkipped) check.seconds = to_seconds(rank_.member.clock().now() - begin_);
     rank_.report.checks.push_back(std::move(check));
     if (has_desk()) all_.desk.leave(rank_.report);
   }
@@ -77,7 +72,7 @@ class RankExamination {
   /// MPI has started, or there is none.
   void finish_mpi_start() {
     Check check = skipped_check(rank_.has_threads() ? "the ranks are threads of one process" : "one rank needs no MPI");
-    const std::string name = rank_.context.bootstrap.name();
+    const std::string name = rank_.member.bootstrap().name();
     if (name.starts_with("mpi (")) {
       check = {};
       check.found = name.substr(5, name.size() - 6);
@@ -88,7 +83,7 @@ class RankExamination {
 
   Result<void> open_network_mail() {
     all_.board.grow(rank_.size());
-    LOCKSTEP_TRY(const auto told, rank_.context.bootstrap.exchange(rank_.rank() == 0 ? all_.mail->listen() : ""));
+    LOCKSTEP_TRY(const auto told, rank_.member.bootstrap().exchange(rank_.rank() == 0 ? all_.mail->listen() : ""));
     if (rank_.rank() != 0) all_.mail->add_targets(told.front());
     return ok();
   }
@@ -98,14 +93,14 @@ class RankExamination {
     const Stage& stage = stages()[static_cast<size_t>(number)];
     enter(number);
     Check check;
-    const Result<void> mine = guarded([&]() -> Result<void> {
+    const Result<void> mine = guarded("doctor", [&]() -> Result<void> {
       LOCKSTEP_TRY(check, stage.run(rank_));
       return ok();
     });
-    const Result<void> all = all_succeeded(rank_.context.bootstrap, mine);
+    const Result<void> all = group::all_succeeded(rank_.member.bootstrap(), mine);
     if (!all.has_value()) {
       check = failed_check(all.error());
-      if (const auto talks = rank_.context.bootstrap.barrier(); !talks.has_value()) {
+      if (const auto talks = rank_.member.bootstrap().barrier(); !talks.has_value()) {
         leave(number, std::move(check));
         return talks.error();
       }
@@ -123,13 +118,13 @@ class RankExamination {
 Check launch_check(const DoctorCommand& command, const transport::LaunchEnvironment& place) {
   LaunchFacts facts{.environment = place,
                     .launch = command.run.launch,
-                    .tp = command.tp,
-                    .in_slurm_job = environment("SLURM_JOB_ID").has_value() && !place.in_slurm_step};
+                    .tp = command.ranks,
+                    .in_slurm_job = own_variable("SLURM_JOB_ID").has_value() && !place.in_slurm_step};
   Check check;
   if (facts.launch == Launch::kThreads) {
     check = judge_launch(facts);
   } else {
-    const auto library = transport::mpi::choose_library(transport::mpi::library_choice(environment, place));
+    const auto library = transport::mpi::choose_library(transport::mpi::library_choice(own_variable, place));
     const bool needs_mpi = place.launcher != transport::Launcher::kNone && place.size != 1;
     if (library.has_value()) facts.library = library.value().name;
     check = needs_mpi && !library.has_value() ? failed_check(library.error()) : judge_launch(facts);
@@ -145,8 +140,6 @@ RunOptions run_options(const DoctorCommand& command) {
   RunOptions run = command.run;
   run.deadline_s = command.stage_deadline_s * longest + 60.0;
   run.start_deadline_s = run.deadline_s;
-  run.peer_detection = Detection::kOff;
-  run.meeting = Meeting::kBare;
   return run;
 }
 
@@ -162,16 +155,22 @@ int code_of(const DoctorCommand& command, const DoctorReport& report) {
 Result<void> examine_group(Examination& all, const Clock& clock, DoctorReport& report) {
   const bool has_threads = all.command.run.launch == Launch::kThreads;
   const DoctorReport early = report;
-  const auto work = [&](const RankContext& context, RankMonitor&) -> Result<void> {
-    RankExamination own(all, context, early);
+  const auto examine = [&](group::Member& member) -> Result<void> {
+    RankExamination own(all, member, early);
     const Result<void> done = own.run();
-    if (!has_threads || context.bootstrap.rank() == 0) report = own.report();
+    if (!has_threads || member.leads()) report = own.report();
     return done;
   };
   all.mpi_began = clock.now();
   all.desk.enter(kMpiStage);
   if (all.mail != nullptr) all.mail->say(kMpiStage);
-  const Result<void> ran = run_ranks(run_options(all.command), all.command.tp, /*model=*/{}, work);
+  const OwnRanks ranks{.run = run_options(all.command),
+                       .ranks = all.command.ranks,
+                       .read_ahead = {},
+                       .detection = group::PeerDetection::kOff,
+                       .meeting = group::Meeting::kBare};
+  const Result<void> ran = on_own_ranks(
+      ranks, [&](Group& group, const Log&) { return group::on_each_rank(group::State::of(group), examine); });
   if (ran.has_value()) return ok();
   if (ran.error().kind == ErrorKind::kCancelled) return ran;
   Check check = failed_check(ran.error());
@@ -187,12 +186,12 @@ Result<void> examine_group(Examination& all, const Clock& clock, DoctorReport& r
 
 Result<int> doctor(const DoctorCommand& command) {
   if (command.json) LOCKSTEP_TRY_VOID(check_writable(*command.json, "--json"));
-  LOCKSTEP_TRY(const auto place, transport::read_launch_environment(environment));
+  LOCKSTEP_TRY(const auto place, transport::read_launch_environment(own_variable));
   const SteadyClock clock;
   const bool has_threads = command.run.launch == Launch::kThreads;
   const bool is_alone = place.launcher == transport::Launcher::kNone || place.size == 1;
   const int rank = has_threads ? 0 : place.rank;
-  const int size = has_threads ? command.tp.value_or(1) : place.size.value_or(rank + 1);
+  const int size = has_threads ? command.ranks.value_or(1) : place.size.value_or(rank + 1);
   StageTable board(size, clock);
   std::optional<StageBeacon> mail;
   if (!has_threads && !is_alone) mail.emplace(board, rank, job_name(place));

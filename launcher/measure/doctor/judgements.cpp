@@ -29,12 +29,12 @@ std::string counted(int64_t count, std::string_view noun) {
 std::string size_text(int64_t bytes) { return to_string(Bytes(bytes)); }
 
 /// "rank 1 on node0".
-std::string name_of(const Placement& placement, size_t rank) {
+std::string name_of(const group::Placement& placement, size_t rank) {
   return fmt::format("rank {} on {}", rank, placement.ranks.at(rank).place.host);
 }
 
 /// The first rank of each host.
-std::vector<size_t> host_heads(const Placement& placement) {
+std::vector<size_t> host_heads(const group::Placement& placement) {
   std::vector<size_t> heads;
   std::set<int> seen;
   for (size_t rank = 0; rank < placement.ranks.size(); ++rank) {
@@ -43,9 +43,9 @@ std::vector<size_t> host_heads(const Placement& placement) {
   return heads;
 }
 
-int threads_on(const Placement& placement, int node) {
+int threads_on(const group::Placement& placement, int node) {
   int threads = 0;
-  for (const PlacedRank& rank : placement.ranks) threads += rank.place.node == node ? rank.threads : 0;
+  for (const group::PlacedRank& rank : placement.ranks) threads += rank.place.node == node ? rank.threads : 0;
   return threads;
 }
 
@@ -104,34 +104,31 @@ std::string launcher_words(const transport::LaunchEnvironment& environment, int 
   return "";
 }
 
-Check judge_places(const Placement& placement) {
+Check judge_places(const group::Placement& placement) {
   Check check;
   check.found =
       fmt::format("{} on {}", counted(std::ssize(placement.ranks), "rank"), counted(placement.hosts(), "host"));
   check.table = rank_table(placement);
-  const std::vector<Finding> findings = judge(placement);
+  const std::vector<group::Finding> findings = judge(placement);
   std::vector<std::string> what, fixes;
-  for (const Finding& finding : findings) {
+  for (const group::Finding& finding : findings) {
     what.push_back(finding.what);
     fixes.push_back(finding.fix);
-    const bool is_fatal = finding.severity == Severity::kFatal;
-    if (is_fatal || check.status == CheckStatus::kOk) {
-      check.status = is_fatal ? CheckStatus::kFailed : CheckStatus::kWarning;
-    }
   }
   if (findings.empty()) return check;
+  check.status = CheckStatus::kWarning;
   check.found = fmt::format("{}", fmt::join(what, "; "));
   check.expected = "cores of its own for every rank, as many as it has threads";
   check.fix = fmt::format("{}", fmt::join(fixes, "; "));
   return check;
 }
 
-Check judge_hosts(const Placement& placement, std::span<const RankFacts> facts) {
+Check judge_hosts(const group::Placement& placement, std::span<const RankFacts> facts) {
   Check check;
   std::vector<std::string> hosts;
   for (const size_t head : host_heads(placement)) {
     const RankFacts& own = facts[head];
-    const transport::RankPlace& place = placement.ranks[head].place;
+    const device::RankPlace& place = placement.ranks[head].place;
     std::string line = fmt::format("{}: {}, {} of memory ({} available)", place.host, counted(place.host_cores, "core"),
                                    size_text(own.memory_bytes), size_text(own.available_bytes));
     if (own.core_limit) line += fmt::format(", at most {:.3g} cores' time", *own.core_limit);
@@ -157,7 +154,7 @@ Check judge_hosts(const Placement& placement, std::span<const RankFacts> facts) 
   return check;
 }
 
-Check judge_limits(const Placement& placement, std::span<const RankFacts> facts) {
+Check judge_limits(const group::Placement& placement, std::span<const RankFacts> facts) {
   Check check;
   const int64_t needed = kOwnFiles + 2 * std::ssize(placement.ranks);
   const auto unlimited = [](int64_t limit) { return limit < 0 ? std::string("unlimited") : fmt::format("{}", limit); };
@@ -187,7 +184,7 @@ Check judge_limits(const Placement& placement, std::span<const RankFacts> facts)
   return check;
 }
 
-Check judge_program(const Placement& placement, std::span<const RankFacts> facts) {
+Check judge_program(const group::Placement& placement, std::span<const RankFacts> facts) {
   Check check;
   std::vector<int> others;
   for (size_t rank = 1; rank < facts.size(); ++rank) {
@@ -209,7 +206,7 @@ Check judge_program(const Placement& placement, std::span<const RankFacts> facts
   return check;
 }
 
-Check judge_devices(const Placement& placement, std::span<const RankFacts> facts) {
+Check judge_devices(const group::Placement& placement, std::span<const RankFacts> facts) {
   Check check;
   std::vector<std::string_view> names;
   std::vector<std::string> devices;
@@ -235,11 +232,11 @@ int64_t shm_need(int ranks) {
   return static_cast<int64_t>(transport::region::Layout::of(ranks, options.message_bytes).bytes());
 }
 
-Check judge_shm_space(const Placement& placement, std::span<const RankFacts> facts) {
+Check judge_shm_space(const group::Placement& placement, std::span<const RankFacts> facts) {
   Check check;
   std::vector<std::string> hosts;
   for (const size_t head : host_heads(placement)) {
-    const transport::RankPlace& place = placement.ranks[head].place;
+    const device::RankPlace& place = placement.ranks[head].place;
     if (place.local_size == 1) continue;
     const RankFacts& own = facts[head];
     const int64_t needed = shm_need(place.local_size);
@@ -256,7 +253,7 @@ Check judge_shm_space(const Placement& placement, std::span<const RankFacts> fac
   return check;
 }
 
-Check judge_clocks(const Placement& placement, std::span<const double> seconds) {
+Check judge_clocks(const group::Placement& placement, std::span<const double> seconds) {
   Check check;
   if (placement.hosts() == 1) {
     check.found = "one host, one clock";
@@ -302,7 +299,7 @@ double bytes_per_s(const ModelFacts& facts) {
 
 }  // namespace
 
-Check judge_model(const Placement& placement, std::span<const ModelFacts> facts, std::string_view folder) {
+Check judge_model(const group::Placement& placement, std::span<const ModelFacts> facts, std::string_view folder) {
   Check check;
   check.status = CheckStatus::kFailed;
   check.expected = "the same readable files on every rank";
@@ -328,10 +325,10 @@ Check judge_model(const Placement& placement, std::span<const ModelFacts> facts,
   return check;
 }
 
-std::vector<HostLine> host_lines(const Placement& placement, std::span<const RankFacts> facts) {
+std::vector<HostLine> host_lines(const group::Placement& placement, std::span<const RankFacts> facts) {
   std::vector<HostLine> hosts;
   for (const size_t head : host_heads(placement)) {
-    const transport::RankPlace& place = placement.ranks[head].place;
+    const device::RankPlace& place = placement.ranks[head].place;
     HostLine line{.name = place.host,
                   .ranks = {},
                   .cores = place.host_cores,
@@ -341,7 +338,7 @@ std::vector<HostLine> host_lines(const Placement& placement, std::span<const Ran
                   .core_limit = facts[head].core_limit,
                   .shm_bytes = facts[head].shm_bytes,
                   .shm_free = facts[head].shm_free};
-    for (const PlacedRank& rank : placement.ranks) {
+    for (const group::PlacedRank& rank : placement.ranks) {
       if (rank.place.node == place.node) line.ranks.push_back(rank.place.rank);
     }
     hosts.push_back(std::move(line));
@@ -349,9 +346,9 @@ std::vector<HostLine> host_lines(const Placement& placement, std::span<const Ran
   return hosts;
 }
 
-std::vector<RankLine> rank_lines(const Placement& placement) {
+std::vector<RankLine> rank_lines(const group::Placement& placement) {
   std::vector<RankLine> lines;
-  for (const PlacedRank& rank : placement.ranks) {
+  for (const group::PlacedRank& rank : placement.ranks) {
     lines.push_back({.host = rank.place.host,
                      .device = rank.device,
                      .cores = rank.place.cores,

@@ -8,10 +8,10 @@
 #include <utility>
 #include <vector>
 
-#include "launcher/cli/command_line.h"
+#include "engine/group/placement.h"
+#include "launcher/measure/doctor/doctor.h"
 #include "launcher/measure/doctor/doctor_report.h"
 #include "launcher/measure/doctor/rank_facts.h"
-#include "launcher/ranks/placement.h"
 #include "transport/launch_environment.h"
 
 namespace lockstep::launcher {
@@ -31,23 +31,23 @@ Check judge_launch(const LaunchFacts& facts);
 std::string launcher_words(const transport::LaunchEnvironment& environment, int ranks);
 
 /// placement.h's findings, with the table of ranks.
-Check judge_places(const Placement& placement);
+Check judge_places(const group::Placement& placement);
 
 // `facts` are by rank, as `placement.ranks`.
 
 /// Memory and cores of each host, and what a container or job allows of them.
-Check judge_hosts(const Placement& placement, std::span<const RankFacts> facts);
+Check judge_hosts(const group::Placement& placement, std::span<const RankFacts> facts);
 /// ulimit -n and -l.
-Check judge_limits(const Placement& placement, std::span<const RankFacts> facts);
-Check judge_program(const Placement& placement, std::span<const RankFacts> facts);
-Check judge_devices(const Placement& placement, std::span<const RankFacts> facts);
+Check judge_limits(const group::Placement& placement, std::span<const RankFacts> facts);
+Check judge_program(const group::Placement& placement, std::span<const RankFacts> facts);
+Check judge_devices(const group::Placement& placement, std::span<const RankFacts> facts);
 /// Whether /dev/shm of each host with several ranks has the room that a communicator needs.
-Check judge_shm_space(const Placement& placement, std::span<const RankFacts> facts);
+Check judge_shm_space(const group::Placement& placement, std::span<const RankFacts> facts);
 /// Bytes of shared memory that a communicator between `ranks` ranks of one host takes.
 int64_t shm_need(int ranks);
 
 /// `seconds[r]`: rank r's wall clock minus rank 0's.
-Check judge_clocks(const Placement& placement, std::span<const double> seconds);
+Check judge_clocks(const group::Placement& placement, std::span<const double> seconds);
 
 /// What one rank found in the folder of a model.
 struct ModelFacts {
@@ -56,10 +56,10 @@ struct ModelFacts {
   int64_t sample_bytes = 0;                            // that were read to see whether and how fast it goes
   double sample_seconds = 0.0;
 };
-Check judge_model(const Placement& placement, std::span<const ModelFacts> facts, std::string_view folder);
+Check judge_model(const group::Placement& placement, std::span<const ModelFacts> facts, std::string_view folder);
 
 /// The machine for --json.
-std::vector<HostLine> host_lines(const Placement& placement, std::span<const RankFacts> facts);
-std::vector<RankLine> rank_lines(const Placement& placement);
+std::vector<HostLine> host_lines(const group::Placement& placement, std::span<const RankFacts> facts);
+std::vector<RankLine> rank_lines(const group::Placement& placement);
 
 }  // namespace lockstep::launcher

@@ -3,9 +3,9 @@
 
 #include <algorithm>
 
+#include "engine/group/agreement.h"
 #include "launcher/measure/bench/limits_probe.h"
 #include "launcher/measure/doctor/stages.h"
-#include "launcher/ranks/agreements.h"
 #include "runtime/core/short_number.h"
 
 namespace lockstep::launcher {
@@ -13,12 +13,12 @@ namespace {
 
 /// What this rank reaches while its neighbours wait; hosts go side by side.
 Result<Limits> measure_alone(const DoctorRank& rank, LimitsProbe& probe) {
-  const transport::RankPlace& own = rank.plan.places[static_cast<size_t>(rank.rank())];
+  const device::RankPlace& own = rank.plan.places[static_cast<size_t>(rank.rank())];
   int turns = 0;
-  for (const transport::RankPlace& place : rank.plan.places) turns = std::max(turns, place.local_size);
+  for (const device::RankPlace& place : rank.plan.places) turns = std::max(turns, place.local_size);
   Limits alone;
   for (int turn = 0; turn < turns; ++turn) {
-    LOCKSTEP_TRY_VOID(rank.context.bootstrap.barrier());
+    LOCKSTEP_TRY_VOID(rank.member.bootstrap().barrier());
     if (own.local_rank != turn) continue;
     LOCKSTEP_TRY(alone, probe.measure_alone());
   }
@@ -26,7 +26,7 @@ Result<Limits> measure_alone(const DoctorRank& rank, LimitsProbe& probe) {
 }
 
 Result<void> gather(DoctorRank& rank, const Limits& alone) {
-  LOCKSTEP_TRY(const auto told, rank.context.bootstrap.exchange(
+  LOCKSTEP_TRY(const auto told, rank.member.bootstrap().exchange(
                                     fmt::format("{:.6g} {:.6g}", alone.read_bytes_per_s, alone.flops_per_s)));
   for (size_t other = 0; other < told.size(); ++other) {
     char* rest = nullptr;
@@ -59,9 +59,9 @@ Check words_of(const DoctorReport& report, const Limits& together) {
 Result<Check> run_machine(DoctorRank& rank) {
   if (rank.command.quick) return skipped_check("left out by --quick");
   rank.plan.model.shard.dtype = DType::kBFloat16;  // where the machine multiplies it
-  Result<LimitsProbe> made = LimitsProbe::create(rank.context, rank.plan, rank.command.probe_bytes);
-  LOCKSTEP_TRY_VOID(
-      all_succeeded(rank.context.bootstrap, made.has_value() ? Result<void>(ok()) : Result<void>(made.error())));
+  Result<LimitsProbe> made = LimitsProbe::create(rank.member, rank.plan, rank.command.probe_bytes);
+  LOCKSTEP_TRY_VOID(group::all_succeeded(rank.member.bootstrap(),
+                                         made.has_value() ? Result<void>(ok()) : Result<void>(made.error())));
   LimitsProbe probe = std::move(made).value();
   LOCKSTEP_TRY(const Limits alone, measure_alone(rank, probe));
   LOCKSTEP_TRY_VOID(gather(rank, alone));

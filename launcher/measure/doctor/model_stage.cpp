@@ -75,8 +75,8 @@ ModelFacts parse(const std::string& text) {
 
 Result<Check> run_model(DoctorRank& rank) {
   if (!rank.command.model) return skipped_check("no --model given");
-  const ModelFacts own = look_at(*rank.command.model, rank.context.clock);
-  LOCKSTEP_TRY(const auto told, rank.context.bootstrap.exchange(to_text(own)));
+  const ModelFacts own = look_at(*rank.command.model, rank.member.clock());
+  LOCKSTEP_TRY(const auto told, rank.member.bootstrap().exchange(to_text(own)));
   std::vector<ModelFacts> facts;
   std::ranges::transform(told, std::back_inserter(facts), parse);
   return judge_model(rank.plan.placement, facts, rank.command.model->string());

@@ -11,7 +11,7 @@
 #include <sstream>
 
 #include "engine/drivers.h"
-#include "launcher/ranks/agreements.h"
+#include "engine/group/agreement.h"
 
 namespace lockstep::launcher {
 namespace {
@@ -125,7 +125,7 @@ std::optional<int64_t> parse_memory_max(std::string_view text) {
 
 RankFacts own_facts(const transport::EnvironmentLookup& lookup) {
   RankFacts facts;
-  facts.program = statement_of_program();
+  facts.program = group::statement_of_program();
   facts.memory_bytes = memory_line("MemTotal:");
   facts.available_bytes = memory_line("MemAvailable:");
   read_control_groups(facts);

@@ -9,15 +9,15 @@
 #include <cstring>
 #include <random>
 
+#include "engine/group/agreement.h"
 #include "launcher/measure/doctor/judgements.h"
 #include "launcher/measure/doctor/stages.h"
-#include "launcher/ranks/agreements.h"
 #include "transport/region/region.h"
 
 namespace lockstep::launcher {
 namespace {
 
-using transport::RankPlace;
+using device::RankPlace;
 using transport::region::Memory;
 
 constexpr size_t kPage = transport::region::kPageBytes;
@@ -73,22 +73,23 @@ Result<void> look(const RankPlace& place, const Memory& memory) {
 }
 
 Result<void> share_a_page(DoctorRank& rank) {
-  transport::Bootstrap& bootstrap = rank.context.bootstrap;
+  transport::Bootstrap& bootstrap = rank.member.bootstrap();
   const std::vector<RankPlace>& places = rank.plan.places;
   const RankPlace& own = places[static_cast<size_t>(rank.rank())];
   Name name;
-  LOCKSTEP_TRY_VOID(
-      all_succeeded(bootstrap, own.local_rank == 0 && own.local_size > 1 ? create(own, name) : Result<void>(ok())));
+  LOCKSTEP_TRY_VOID(group::all_succeeded(
+      bootstrap, own.local_rank == 0 && own.local_size > 1 ? create(own, name) : Result<void>(ok())));
   LOCKSTEP_TRY(const auto names, bootstrap.exchange(name.text));
   const auto head = std::ranges::find_if(
       places, [&](const RankPlace& place) { return place.node == own.node && place.local_rank == 0; });
   Result<Memory> memory =
       own.local_size > 1 ? map(own, names[static_cast<size_t>(head->rank)]) : Memory::anonymous(kPage);
-  LOCKSTEP_TRY_VOID(all_succeeded(bootstrap, memory.has_value() ? Result<void>(ok()) : Result<void>(memory.error())));
+  LOCKSTEP_TRY_VOID(
+      group::all_succeeded(bootstrap, memory.has_value() ? Result<void>(ok()) : Result<void>(memory.error())));
   std::byte* const page = memory.value().data() + kPage * static_cast<size_t>(own.local_rank);
   std::fill(page, page + kPage, static_cast<std::byte>(own.local_rank + 1));
   LOCKSTEP_TRY_VOID(bootstrap.barrier());
-  return all_succeeded(bootstrap, look(own, memory.value()));
+  return group::all_succeeded(bootstrap, look(own, memory.value()));
 }
 
 }  // namespace

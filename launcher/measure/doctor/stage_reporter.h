@@ -7,7 +7,7 @@
 #include <optional>
 #include <thread>
 
-#include "launcher/cli/command_line.h"
+#include "launcher/measure/doctor/doctor.h"
 #include "launcher/measure/doctor/doctor_report.h"
 #include "launcher/measure/doctor/stage_table.h"
 #include "runtime/core/clock.h"

@@ -7,6 +7,7 @@
 #include <array>
 #include <cmath>
 
+#include "engine/drivers.h"
 #include "launcher/measure/doctor/judgements.h"
 #include "launcher/process/own_environment.h"
 
@@ -54,8 +55,9 @@ Check skipped_check(std::string why) {
 }
 
 Result<Check> run_places(DoctorRank& rank) {
-  LOCKSTEP_TRY_VOID(place_ranks(rank.context, rank.plan));
-  LOCKSTEP_TRY(const auto told, rank.context.bootstrap.exchange(to_text(own_facts(own_variable))));
+  const device::Capabilities backend = engine::drivers().front()->capabilities();
+  LOCKSTEP_TRY_VOID(model::place_ranks(rank.member, rank.command.engine, backend, rank.plan));
+  LOCKSTEP_TRY(const auto told, rank.member.bootstrap().exchange(to_text(own_facts(own_variable))));
   for (size_t other = 0; other < told.size(); ++other) {
     LOCKSTEP_TRY(RankFacts facts, parse_facts(told[other], static_cast<int>(other)));
     rank.facts.push_back(std::move(facts));
@@ -74,8 +76,8 @@ Result<Check> run_clocks(DoctorRank& rank) {
   constexpr int kRounds = 5;  // the one in which the ranks left the barrier closest together counts
   std::vector<double> offsets(static_cast<size_t>(rank.size()), 1e300);
   for (int round = 0; round < kRounds; ++round) {
-    LOCKSTEP_TRY_VOID(rank.context.bootstrap.barrier());
-    LOCKSTEP_TRY(const auto told, rank.context.bootstrap.exchange(fmt::format("{:.9f}", wall_seconds())));
+    LOCKSTEP_TRY_VOID(rank.member.bootstrap().barrier());
+    LOCKSTEP_TRY(const auto told, rank.member.bootstrap().exchange(fmt::format("{:.9f}", wall_seconds())));
     const double first = std::strtod(told.front().c_str(), nullptr);
     for (size_t other = 0; other < told.size(); ++other) {
       const double offset = std::strtod(told[other].c_str(), nullptr) - first;

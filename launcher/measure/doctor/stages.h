@@ -6,26 +6,27 @@
 #include <span>
 #include <vector>
 
-#include "launcher/cli/command_line.h"
+#include "engine/group/member.h"
+#include "engine/group/placement.h"
+#include "engine/model/plan.h"
+#include "launcher/measure/doctor/doctor.h"
 #include "launcher/measure/doctor/doctor_report.h"
 #include "launcher/measure/doctor/rank_facts.h"
-#include "launcher/ranks/placement.h"
-#include "launcher/ranks/rank_setup.h"
 
 namespace lockstep::launcher {
 
 /// What stages know and add to. Everything else is borrowed.
 struct DoctorRank {
   const DoctorCommand& command;
-  const RankContext& context;
-  Plan plan{};                     // places, placement and threads, from "places" on
+  group::Member& member;
+  model::Plan plan{};              // places, placement and threads, from "places" on
   std::vector<RankFacts> facts{};  // by rank, likewise
   DoctorReport report{};           // of rank 0; on the others as far as they know
 
-  int rank() const { return context.bootstrap.rank(); }
-  int size() const { return context.bootstrap.size(); }
-  bool has_threads() const { return context.shared != nullptr; }  // ranks are threads of one process
-  bool passed(const char* name) const;                            // an earlier check was not failed
+  int rank() const { return member.rank(); }
+  int size() const { return member.size(); }
+  bool has_threads() const { return member.group().ranks_are_threads(); }  // ranks are threads of one process
+  bool passed(const char* name) const;                                     // an earlier check was not failed
 };
 
 /// Every rank runs it and gets the same check, or an error. A rank that fails alone says so to the others by

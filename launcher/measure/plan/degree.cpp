@@ -5,9 +5,11 @@
 #include <fmt/ranges.h>
 
 #include <algorithm>
+#include <functional>
 #include <map>
 
 #include "runtime/core/ids.h"
+#include "shards/group_graphs.h"
 
 namespace lockstep::launcher {
 namespace {
@@ -15,28 +17,54 @@ namespace {
 // Two degrees whose speeds are nearer than this are equally fast: the one with fewer ranks is better.
 constexpr double kWorthARank = 1.01;
 
+// Weights' memory of which more is padding is read for nothing.
+constexpr double kMostPadding = 0.1;
+
 double speed_of(const WorkingDegree& degree) { return degree.predicted.decode_tokens_per_s; }
+
+/// What every rank of `partition` takes of the setting's device.
+Result<cost::RankMemory> memory_on_device(const PlanSetting& setting, const partition::Partition& partition) {
+  LOCKSTEP_TRY(const auto graphs, shards::graphs_of_group(setting.spec, partition, setting.shard));
+  std::vector<device::StepGraph> steps;
+  for (const std::vector<graph::Graph>& ranks : graphs) steps.emplace_back(ranks.front(), ranks);
+  LOCKSTEP_TRY(const device::DeviceMemory memory, setting.devices->rules().memory_of(steps, setting.devices->values));
+  return cost::RankMemory{memory.weights, memory.cache, memory.slots, memory.workspace};
+}
+
+/// The share of `each` rank's weights that is there because another rank has them.
+double padding_of(const std::vector<cost::RankMemory>& own, const cost::RankMemory& each) {
+  double held = 0;
+  for (const cost::RankMemory& rank : own) held += static_cast<double>(rank.weights.value);
+  return std::max(0.0, 1 - held / (static_cast<double>(each.weights.value) * static_cast<double>(own.size())));
+}
 
 Result<WorkingDegree> work_out(const PlanSetting& setting, int ranks) {
   WorkingDegree degree;
-  LOCKSTEP_TRY(degree.partition, partition::make_partition(setting.spec, ranks, setting.experts, setting.numerics));
+  LOCKSTEP_TRY(degree.partition,
+               partition::make_partition(setting.spec, ranks, setting.partition.experts, setting.partition.numerics));
   LOCKSTEP_TRY(const partition::GqaChoice choice,
-               partition::choose_gqa(setting.gqa, setting.spec, ranks, setting.shard.slots));
+               partition::choose_gqa(setting.partition.gqa, setting.spec, ranks, setting.shard.slots));
   degree.gqa_fallback = choice.why_not;
   if (choice.mode != degree.partition.gqa) {
-    LOCKSTEP_TRY(degree.partition,
-                 partition::make_partition(setting.spec, ranks, setting.experts, setting.numerics, choice.mode));
+    LOCKSTEP_TRY(degree.partition, partition::make_partition(setting.spec, ranks, setting.partition.experts,
+                                                             setting.partition.numerics, choice.mode));
   }
   LOCKSTEP_TRY(const cost::GroupWork group, cost::group_work(setting.spec, degree.partition, setting.shard));
   for (const cost::RankWork& rank : group.ranks) degree.memory.push_back(rank.memory);
   degree.fullest = group.fullest();
+  if (setting.devices) {
+    LOCKSTEP_TRY(const cost::RankMemory each, memory_on_device(setting, degree.partition));
+    degree.padding = padding_of(degree.memory, each);
+    degree.memory.assign(degree.memory.size(), each);
+    degree.fullest = 0;
+  }
   degree.predicted = cost::predict(group, setting.load, setting.machine);
   return degree;
 }
 
 std::string why_not_devices(const PlanSetting& setting, int ranks) {
   if (!setting.devices) return "";
-  const std::string why_not = setting.devices->rules.why_not_degree(ranks, setting.devices->values);
+  const std::string why_not = setting.devices->rules().why_not_degree(ranks, setting.devices->values);
   return why_not.empty() ? "" : "[launcher] " + why_not;
 }
 
@@ -74,6 +102,24 @@ std::string why_not_fewer(const PlanSetting& setting, const Degree& best, const 
     return fmt::format("; TP {} does not fit the budget", below->ranks);
   }
   return "";
+}
+
+/// Why not the faster `degree`, whose ranks are padded.
+std::string why_not_padded(const Degree& degree) {
+  return fmt::format("TP {} would reach {} tok/s, but {:.0f} % of its weights' memory is padding", degree.ranks,
+                     short_number(speed_of(*degree.working), 4), 100 * degree.working->padding);
+}
+
+/// The fastest of the degrees that fit and of which `may` is true; of nearly equal ones that with fewest ranks. Null
+/// where there is none.
+const Degree* fastest_of(const PlanSetting& setting, const std::vector<Degree>& degrees,
+                         const std::function<bool(const WorkingDegree&)>& may) {
+  const Degree* best = nullptr;
+  for (const Degree& degree : degrees) {
+    if (!degree.working || !fits(setting, *degree.working) || !may(*degree.working)) continue;
+    if (best == nullptr || speed_of(*degree.working) > kWorthARank * speed_of(*best->working)) best = &degree;
+  }
+  return best;
 }
 
 }  // namespace
@@ -142,20 +188,23 @@ std::string how_to_fit(const PlanSetting& setting, const WorkingDegree& degree) 
   if (slots > 0) ways.push_back(fmt::format("--batch-size {}", slots));
   if (rows > 0) ways.push_back(fmt::format("--prefill-chunk {}", rows));
   if (shard.dtype == DType::kFloat32) ways.push_back("--dtype bfloat16");
-  if (degree.partition.ranks() < partition::largest_degree(setting.spec, setting.experts)) ways.push_back("more ranks");
+  if (degree.partition.ranks() < partition::largest_degree(setting.spec, setting.partition.experts))
+    ways.push_back("more ranks");
   if (ways.empty()) ways.push_back("a larger budget");
   return fmt::format("{} over the budget: {}", to_string(Bytes(over)), fmt::join(ways, ", or "));
 }
 
+bool is_wasteful(const WorkingDegree& degree) { return degree.padding > kMostPadding; }
+
 Best best_of(const PlanSetting& setting, const std::vector<Degree>& degrees) {
-  const Degree* best = nullptr;
-  for (const Degree& degree : degrees) {
-    if (!degree.working || !fits(setting, *degree.working)) continue;
-    if (best == nullptr || speed_of(*degree.working) > kWorthARank * speed_of(*best->working)) best = &degree;
-  }
-  if (best == nullptr) return {0, "none fits the budget"};
-  return {best->ranks, fmt::format("{} tok/s; {}{}", short_number(speed_of(*best->working), 4),
-                                   why_not_more(*best, degrees), why_not_fewer(setting, *best, degrees))};
+  const Degree* fastest = fastest_of(setting, degrees, [](const WorkingDegree&) { return true; });
+  if (fastest == nullptr) return {0, "none fits the budget"};
+  const Degree* thrifty =
+      fastest_of(setting, degrees, [](const WorkingDegree& degree) { return !is_wasteful(degree); });
+  const Degree& best = thrifty == nullptr ? *fastest : *thrifty;
+  const std::string why_not = &best == fastest ? why_not_more(best, degrees) : why_not_padded(*fastest);
+  return {best.ranks, fmt::format("{} tok/s; {}{}", short_number(speed_of(*best.working), 4), why_not,
+                                  why_not_fewer(setting, best, degrees))};
 }
 
 }  // namespace lockstep::launcher

@@ -7,7 +7,7 @@
 #include <vector>
 
 #include "runtime/checkpoint/model_spec.h"
-#include "runtime/device/device_rules.h"
+#include "runtime/device/backend_driver.h"
 #include "shards/cost/prediction.h"
 #include "shards/partition/partition.h"
 
@@ -32,6 +32,7 @@ struct WorkingDegree {
   partition::Partition partition;
   std::vector<cost::RankMemory> memory;  // by rank
   int fullest = 0;                       // the rank that needs most
+  double padding = 0;                    // share of the weights' memory that holds none: devices that pad ranks alike
   cost::Prediction predicted;
   std::string gqa_fallback;  // why `gqa` of the setting is not the partition's; empty: it is
 
@@ -46,19 +47,18 @@ struct Degree {
 
 /// The devices that a plan is made for.
 struct PlannedDevices {
-  const device::DeviceRules& rules;  // lives as long as the program
-  device::OptionValues values;       // that name the device
+  const device::BackendDriver& driver;  // with rules; lives as long as the program
+  device::OptionValues values;          // that name the device
 
-  device::DeviceFacts facts() const { return rules.facts(values); }
+  const device::DeviceRules& rules() const { return *driver.rules(); }
+  device::DeviceFacts facts() const { return rules().facts(values); }
 };
 
 /// What all degrees have in common.
 struct PlanSetting {
   checkpoint::ModelSpec spec;
   shards::ShardOptions shard;
-  partition::ExpertSplit experts = partition::ExpertSplit::kColumns;
-  partition::Numerics numerics = partition::Numerics::kInvariant;
-  partition::GqaMode gqa = partition::GqaMode::kAuto;
+  partition::Options partition;
   cost::Workload load;
   cost::MachineLimits machine;
   std::optional<int64_t> budget;          // bytes of a rank
@@ -72,6 +72,9 @@ Result<std::vector<Degree>> plan_degrees(const PlanSetting& setting, int most);
 
 /// What to change so that a degree fits its budget: options and values.
 std::string how_to_fit(const PlanSetting& setting, const WorkingDegree& degree);
+
+/// Whether so much of a degree's memory is padding that it is not recommended: a tenth, where another one fits.
+bool is_wasteful(const WorkingDegree& degree);
 
 /// The degree to take, and why.
 struct Best {

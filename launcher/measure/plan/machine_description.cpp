@@ -191,4 +191,9 @@ Result<MachineDescription> describe_machine(const MachineOptions& options, probe
   return machine;
 }
 
+probe::Precision precision_of(const checkpoint::ModelSpec& spec, DType dtype) {
+  if (spec.int8_group > 0) return probe::Precision::kInt8;
+  return dtype == DType::kBFloat16 ? probe::Precision::kBFloat16 : probe::Precision::kFloat32;
+}
+
 }  // namespace lockstep::launcher

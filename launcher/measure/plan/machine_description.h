@@ -4,7 +4,8 @@
 #include <string>
 #include <vector>
 
-#include "launcher/cli/command_line.h"
+#include "launcher/measure/plan/machine_options.h"
+#include "runtime/checkpoint/model_spec.h"
 #include "runtime/core/clock.h"
 #include "runtime/probe/probe.h"
 #include "shards/cost/machine.h"
@@ -37,5 +38,8 @@ Result<RecordedProbe> parse_probe(const std::string& json, const std::string& or
 
 /// Messages within a host as they are assumed where nothing is known.
 cost::Link assumed_link();
+
+/// What a model's products multiply: the type of its weights, or their 8-bit integers.
+probe::Precision precision_of(const checkpoint::ModelSpec& spec, DType dtype);
 
 }  // namespace lockstep::launcher

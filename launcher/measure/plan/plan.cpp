@@ -5,11 +5,11 @@
 #include <algorithm>
 
 #include "engine/drivers.h"
-#include "launcher/cli/backend_options.h"
-#include "launcher/commands/commands.h"
+#include "engine/model/plan.h"
+#include "engine/model/served_spec.h"
 #include "launcher/measure/plan/machine_description.h"
+#include "launcher/measure/plan/plan.h"
 #include "launcher/measure/plan/plan_report.h"
-#include "launcher/ranks/serving_spec.h"
 #include "runtime/core/atomic_file.h"
 
 namespace lockstep::launcher {
@@ -19,12 +19,12 @@ namespace {
 Result<void> size_slots(const PlanCommand& command, PlanSetting& setting, int64_t& capacity) {
   constexpr int64_t kDefaultPrompt = 512;
   cost::Workload& load = setting.load;
-  load.batch = command.model.batch_size.value_or(1);
+  load.batch = command.engine.slots.value_or(1);
   load.new_tokens = command.new_tokens;
   const int64_t after = load.new_tokens - 1;  // the last token is never cached
-  const std::optional<int64_t> longest = longest_sequence(setting.spec);
-  const int64_t roomy = std::max(default_capacity(setting.spec), command.prompt_tokens.value_or(1) + after);
-  capacity = command.model.max_seq_len.value_or(longest ? std::min(roomy, *longest) : roomy);
+  const std::optional<int64_t> longest = model::longest_sequence(setting.spec);
+  const int64_t roomy = std::max(model::default_capacity(setting.spec), command.prompt_tokens.value_or(1) + after);
+  capacity = command.engine.capacity.value_or(longest ? std::min(roomy, *longest) : roomy);
   load.prompt_tokens = command.prompt_tokens.value_or(std::max<int64_t>(1, std::min(kDefaultPrompt, capacity - after)));
   const int64_t needed = load.prompt_tokens + after;
   if (needed <= capacity && capacity <= longest.value_or(capacity)) return ok();
@@ -37,12 +37,12 @@ Result<void> size_slots(const PlanCommand& command, PlanSetting& setting, int64_
 /// The devices that the command's options name, if any. Fails for those of a backend that this build lacks.
 Result<std::optional<PlannedDevices>> planned_devices(const PlanCommand& command) {
   for (const device::BackendDriver* driver : engine::drivers()) {
-    device::OptionValues values = own_options(driver->name(), command.backend_options);
+    device::OptionValues values = device::own_options(*driver, command.engine.backend_options);
     if (values.empty()) continue;
     LOCKSTEP_TRY_VOID(driver->available());
     LOCKSTEP_TRY_VOID(driver->check_options(values));
     LOCKSTEP_CHECK(driver->rules() != nullptr, driver->name());
-    return std::optional(PlannedDevices{*driver->rules(), std::move(values)});
+    return std::optional(PlannedDevices{*driver, std::move(values)});
   }
   return std::optional<PlannedDevices>();
 }
@@ -65,14 +65,14 @@ Result<void> plan(const PlanCommand& command) {
   if (command.json) LOCKSTEP_TRY_VOID(check_writable(*command.json, "--json"));
   const bool is_directory = command.config.empty();
   PlanReport report;
-  report.model = (is_directory ? command.model.model : command.config).string();
+  report.model = (is_directory ? command.model.directory : command.config).string();
   PlanSetting& setting = report.setting;
-  LOCKSTEP_TRY(setting.spec,
-               serving_spec(command.model, is_directory ? command.model.model / "config.json" : command.config));
-  setting.experts = command.model.experts;
-  setting.numerics = command.model.numerics;
-  setting.gqa = command.model.gqa;
-  setting.budget = command.memory_budget;
+  LOCKSTEP_TRY(const Model model,
+               Model::from_config(is_directory ? command.model.directory / "config.json" : command.config,
+                                  command.model.options));
+  setting.spec = model.spec();
+  setting.partition = command.engine.partition;
+  if (command.engine.memory_budget) setting.budget = command.engine.memory_budget->value;
   LOCKSTEP_TRY(const auto devices, planned_devices(command));
   if (devices) {
     setting.devices.emplace(*devices);
@@ -80,7 +80,8 @@ Result<void> plan(const PlanCommand& command) {
   }
   int64_t capacity = 0;
   LOCKSTEP_TRY_VOID(size_slots(command, setting, capacity));
-  LOCKSTEP_TRY(setting.shard, shard_options(command.model, setting.spec, setting.load.batch, capacity));
+  LOCKSTEP_TRY(setting.shard, model::shard_options(command.engine, model.dtype(), setting.load.batch, capacity));
+  if (devices) setting.shard.bucketed = shards::bucketed_steps(devices->driver.capabilities());
   const SteadyClock clock;
   LOCKSTEP_TRY(MachineDescription machine,
                describe_machine(command.machine, precision_of(setting.spec, setting.shard.dtype), clock));

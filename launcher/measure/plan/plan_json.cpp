@@ -3,9 +3,9 @@
 #include <nlohmann/json.hpp>
 
 #include "engine/drivers.h"
+#include "engine/model/served_spec.h"
 #include "launcher/measure/plan/plan_report.h"
 #include "launcher/measure/plan/prediction_json.h"
-#include "launcher/ranks/serving_spec.h"
 
 namespace lockstep::launcher {
 namespace {
@@ -84,6 +84,7 @@ Json degree_of(const PlanReport& report, const Degree& degree) {
   add_parts(working.partition, json);
   json["memory"] = memory_of(working.memory[static_cast<size_t>(working.fullest)]);
   json["memory"]["fullest_rank"] = working.fullest;
+  if (report.setting.devices) json["memory"]["padding"] = working.padding;
   if (!working.gqa_fallback.empty()) json["gqa_fallback"] = working.gqa_fallback;
   const bool fitting = fits(report.setting, working);
   json["fits"] = report.setting.budget ? Json(fitting) : Json(nullptr);
@@ -140,7 +141,7 @@ std::string to_json(const PlanReport& report) {
   Json json = {{"model", report.model},
                {"model_type", setting.spec.model_type},
                {"dtype", std::string(to_string(setting.shard.dtype))},
-               {"weights", weights_in_words(setting.spec)},
+               {"weights", model::weights_in_words(setting.spec)},
                {"batch_size", setting.load.batch},
                {"max_seq_len", setting.shard.capacity},
                {"prefill_chunk", setting.shard.chunk},
@@ -148,7 +149,7 @@ std::string to_json(const PlanReport& report) {
                {"new_tokens", setting.load.new_tokens},
                {"memory_budget", setting.budget ? Json(*setting.budget) : Json(nullptr)},
                {"machine", machine_of(report)},
-               {"largest_degree", partition::largest_degree(setting.spec, setting.experts)},
+               {"largest_degree", partition::largest_degree(setting.spec, setting.partition.experts)},
                {"degrees", Json::array()},
                {"best", nullptr}};
   add_devices(setting, json);

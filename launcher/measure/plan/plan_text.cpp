@@ -3,8 +3,8 @@
 
 #include <algorithm>
 
+#include "engine/model/served_spec.h"
 #include "launcher/measure/plan/plan_report.h"
-#include "launcher/ranks/serving_spec.h"
 #include "runtime/core/ids.h"
 #include "runtime/core/short_number.h"
 
@@ -75,8 +75,8 @@ std::string fallbacks(const PlanReport& report) {
   for (const Degree& degree : report.degrees) {
     if (degree.ranks == 1 || !degree.working || degree.working->gqa_fallback.empty()) continue;
     text += fmt::format("  TP {} runs with --gqa {}, not {}: {}\n", degree.ranks,
-                        partition::name_of(degree.working->partition.gqa), partition::name_of(report.setting.gqa),
-                        degree.working->gqa_fallback);
+                        partition::name_of(degree.working->partition.gqa),
+                        partition::name_of(report.setting.partition.gqa), degree.working->gqa_fallback);
   }
   return text;
 }
@@ -92,6 +92,11 @@ std::string holdings(const PlanReport& report) {
     if (degree.working) text += holdings_row(report, degree.ranks, *degree.working);
   }
   text += refusals(report.degrees) + fallbacks(report);
+  for (const Degree& degree : report.degrees) {
+    if (!degree.working || !is_wasteful(*degree.working)) continue;
+    text += fmt::format("  TP {}: {:.0f} % of the weights' memory is padding, ranks being as large as the largest\n",
+                        degree.ranks, 100 * degree.working->padding);
+  }
   for (const Degree& degree : report.degrees) {
     if (!degree.working || fits(report.setting, *degree.working)) continue;
     text += fmt::format("  TP {} is {}\n", degree.ranks, how_to_fit(report.setting, *degree.working));
@@ -148,7 +153,7 @@ std::string ranks_to_text(const PlanReport& report, const WorkingDegree& degree)
 std::string to_text(const PlanReport& report) {
   const PlanSetting& setting = report.setting;
   std::string text = fmt::format("{}: {}\n{} slot(s) of {} tokens, prefill chunks of {} rows\n\n", report.model,
-                                 architecture_line(setting.spec, setting.shard.dtype), setting.shard.slots,
+                                 model::architecture_line(setting.spec, setting.shard.dtype), setting.shard.slots,
                                  setting.shard.capacity, setting.shard.chunk);
   text += holdings(report) + "\n" + speeds(report) + "\n";
   text += report.best.ranks == 0 ? fmt::format("best: {}\n", report.best.why)

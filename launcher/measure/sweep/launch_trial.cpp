@@ -1,4 +1,4 @@
-#include "launcher/sweep/launch_trial.h"
+#include "launcher/measure/sweep/launch_trial.h"
 
 #include <fmt/format.h>
 

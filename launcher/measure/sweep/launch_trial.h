@@ -11,8 +11,8 @@
 #include <string_view>
 #include <vector>
 
-#include "launcher/sweep/journal.h"
-#include "launcher/sweep/launch_words.h"
+#include "launcher/measure/sweep/journal.h"
+#include "launcher/measure/sweep/launch_words.h"
 
 namespace lockstep::launcher {
 

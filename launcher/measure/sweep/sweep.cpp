@@ -7,17 +7,17 @@
 #include <map>
 #include <set>
 
-#include "launcher/commands/commands.h"
 #include "launcher/measure/sweep/launch_trial.h"
 #include "launcher/measure/sweep/page.h"
 #include "launcher/measure/sweep/results_files.h"
 #include "launcher/measure/sweep/runner.h"
 #include "launcher/measure/sweep/slurm_array.h"
 #include "launcher/measure/sweep/starting_place.h"
+#include "launcher/measure/sweep/sweep.h"
 #include "launcher/measure/sweep/verdicts.h"
 #include "launcher/process/interruption.h"
 #include "launcher/process/own_environment.h"
-#include "launcher/ranks/serving_spec.h"
+#include "lockstep/model.h"
 #include "runtime/core/atomic_file.h"
 #include "runtime/core/hash.h"
 #include "shards/partition/partition.h"
@@ -38,14 +38,14 @@ fs::path whole_path(const fs::path& path) {
 }
 
 fs::path config_of(const BenchCommand& bench) {
-  return bench.random_weights ? bench.config : bench.model.model / "config.json";
+  return bench.random_weights ? bench.config : bench.model.directory / "config.json";
 }
 
 Result<ModelIdentity> identity_of(const BenchCommand& bench) {
   LOCKSTEP_TRY(const std::string config,
                read_text_file(config_of(bench), bench.random_weights ? "--config" : "--model"));
   const std::string hash = fmt::format("{:016x}", Fingerprint().add(config).value());
-  return ModelIdentity{.path = whole_path(bench.random_weights ? bench.config : bench.model.model).string(),
+  return ModelIdentity{.path = whole_path(bench.random_weights ? bench.config : bench.model.directory).string(),
                        .random_weights = bench.random_weights,
                        .config_hash = hash};
 }
@@ -76,10 +76,11 @@ struct SweepPlan {
 
 /// Degrees that the model cannot be cut into keep their error.
 Result<std::map<int, Error>> impossible_degrees(const BenchCommand& bench, const std::vector<PointShape>& grid) {
-  LOCKSTEP_TRY(const checkpoint::ModelSpec spec, serving_spec(bench.model, config_of(bench)));
+  LOCKSTEP_TRY(const Model model, Model::from_config(config_of(bench), bench.model.options));
   std::map<int, Error> impossible;
   for (const PointShape& shape : grid) {
-    const auto partition = partition::make_partition(spec, shape.tp, bench.model.experts, bench.model.numerics);
+    const auto partition = partition::make_partition(model.spec(), shape.tp, bench.engine.partition.experts,
+                                                     bench.engine.partition.numerics);
     if (!partition.has_value()) impossible.emplace(shape.tp, partition.error());
   }
   return impossible;
@@ -231,7 +232,7 @@ Result<void> write_slurm_array(const SweepCommand& command) {
                    .working_folder = fs::current_path(),
                    .folder = plan.run.folder,
                    .points = {},
-                   .threads = command.bench.run.threads};
+                   .threads = command.bench.engine.threads};
   for (const PlannedPoint& point : plan.points) array.points.push_back(point.shape);
   const fs::path script = plan.run.folder / "array.sbatch";
   LOCKSTEP_TRY_VOID(write_text_file(plan.run.folder / "points.txt", points_text(array)));

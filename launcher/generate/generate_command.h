@@ -1,0 +1,35 @@
+// What `generate` was asked for.
+#pragma once
+
+#include <filesystem>
+#include <map>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "launcher/generate/prompts.h"
+#include "launcher/process/model_arguments.h"
+#include "launcher/process/run_options.h"
+#include "lockstep/options.h"
+
+namespace lockstep::launcher {
+
+struct GenerateCommand {
+  ModelArguments model;
+  EngineOptions engine;
+  RunOptions run;
+  PromptSources prompts;
+  bool chat = false;
+  std::vector<std::string> negative_prompts;  // of guidance: one for all prompts, or one for each
+  /// Hugging Face's GenerationConfig fields that were given as options, by their names, as JSON text ("0.7", "[1,2]").
+  std::map<std::string, std::string> generation;
+  bool ignore_eos = false;
+  std::vector<std::string> stop_strings;
+  std::optional<std::filesystem::path> json;
+  std::optional<std::filesystem::path> output_logits;
+  std::optional<std::filesystem::path> output_scores;
+  std::optional<std::filesystem::path> journal;  // of --prompts-file
+  std::optional<std::filesystem::path> output;   // of --prompts-file; default: stdout
+};
+
+}  // namespace lockstep::launcher

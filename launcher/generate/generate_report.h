@@ -1,0 +1,28 @@
+// What `generate` reports: the JSON of --json and the line on stderr.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <span>
+#include <string>
+
+#include "lockstep/engine.h"
+
+namespace lockstep::launcher {
+
+/// Tokens of all answers.
+int64_t tokens_of(std::span<const Answer> answers);
+
+/// Seconds from the submission to the first token of the first answer; empty if there was none.
+std::optional<double> ttft_s(std::span<const Answer> answers);
+
+/// Mean seconds between the tokens of all answers after their first; empty if no answer has two.
+std::optional<double> tpot_s(std::span<const Answer> answers);
+
+/// The JSON document of `generate --json`.
+std::string to_json(std::span<const Answer> answers, const EngineFacts& facts, const EngineCounters& counters);
+
+/// A line for people: tokens, times, drafts and memory.
+std::string summary(std::span<const Answer> answers, const EngineFacts& facts, const EngineCounters& counters);
+
+}  // namespace lockstep::launcher

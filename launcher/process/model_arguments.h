@@ -1,0 +1,17 @@
+// The model of a command, and the number of ranks that it is cut for.
+#pragma once
+
+#include <filesystem>
+#include <optional>
+
+#include "lockstep/model.h"
+
+namespace lockstep::launcher {
+
+struct ModelArguments {
+  std::filesystem::path directory;
+  std::optional<int> ranks;  // --tp; default: those that were started
+  ModelOptions options;
+};
+
+}  // namespace lockstep::launcher

@@ -1,0 +1,198 @@
+#include "launcher/process/own_ranks.h"
+
+#include <fmt/format.h>
+
+#include <csignal>
+#include <cstdlib>
+#include <memory>
+#include <mutex>
+#include <vector>
+
+#include "engine/group/state.h"
+#include "launcher/process/differing_communicator.h"
+#include "launcher/process/fault.h"
+#include "launcher/process/interruption.h"
+#include "launcher/process/own_environment.h"
+#include "launcher/process/rank_lifecycle.h"
+#include "launcher/process/recorded_bootstrap.h"
+#include "runtime/core/atomic_file.h"
+#include "runtime/core/guard.h"
+#include "runtime/trace/recorded_communicator.h"
+#include "transport/launch_environment.h"
+
+namespace lockstep::launcher {
+namespace {
+
+/// What a main thread gets to end by itself once another process or a signal has ended the job.
+constexpr auto kGrace = std::chrono::milliseconds(700);
+
+Error interrupted() { return {ErrorKind::kCancelled, "[launcher] interrupted; start again to run the job"}; }
+
+/// Both folders get a rank-R.json.
+Result<void> check_folders(const RunOptions& run) {
+  if (run.exit_record) LOCKSTEP_TRY_VOID(check_writable(*run.exit_record / "rank-0.json", "--exit-record"));
+  if (!run.flight_recorder) return ok();
+  LOCKSTEP_TRY_VOID(check_writable(*run.flight_recorder / "rank-0.json", "--flight-recorder"));
+  std::error_code ignored;
+  if (!run.exit_record || !std::filesystem::equivalent(*run.exit_record, *run.flight_recorder, ignored)) return ok();
+  return Error{ErrorKind::kInvalidArgument,
+               fmt::format("[launcher] --flight-recorder: found {}, the folder of --exit-record, expected another one: "
+                           "both write rank-R.json",
+                           run.flight_recorder->string())};
+}
+
+Result<std::vector<Fault>> parse_faults(const std::vector<std::string>& texts) {
+  std::vector<Fault> faults;
+  for (const std::string& text : texts) {
+    LOCKSTEP_TRY(faults.emplace_back(), parse_fault(text));
+  }
+  return faults;
+}
+
+/// The lifecycles of this process's ranks, and what is hung into their group.
+class Process {
+ public:
+  Process(const OwnRanks& ranks, transport::LaunchEnvironment launch, const std::vector<Fault>& faults)
+      : ranks_(ranks), launch_(std::move(launch)), first_(are_threads() ? 0 : launch_.rank) {
+    const int count = are_threads() ? ranks.ranks.value_or(1) : 1;
+    for (int rank = first_; rank < first_ + count; ++rank) {
+      lifecycles_.push_back(std::make_unique<RankLifecycle>(rank, clock_, ranks.run, Faults(faults, rank)));
+    }
+  }
+
+  Result<void> run(const GroupWork& work) {
+    const Interruption interruption([this](int signal) { take_signal(signal); });
+    const Result<void> result = guarded("launcher", [&] { return run_group(work); });
+    for (const auto& lifecycle : lifecycles_) {
+      if (!result.has_value()) lifecycle->settle(result.error());
+    }
+    for (const auto& lifecycle : lifecycles_) LOCKSTEP_TRY_VOID(lifecycle->settle_well());
+    return ok();
+  }
+
+ private:
+  bool are_threads() const { return ranks_.run.launch == Launch::kThreads; }
+  RankLifecycle& of(int rank) { return *lifecycles_.at(static_cast<size_t>(rank - first_)); }
+
+  Result<void> run_group(const GroupWork& work);
+  Result<void> check_size(Group& group) const;
+  GroupOptions group_options();
+  group::Hooks hooks();
+  std::unique_ptr<device::Communicator> watched(int rank, std::unique_ptr<device::Communicator> inner);
+  void take_signal(int signal);
+
+  const OwnRanks& ranks_;
+  const transport::LaunchEnvironment launch_;
+  const int first_;
+  const SteadyClock clock_;
+  std::vector<std::unique_ptr<RankLifecycle>> lifecycles_;
+  std::mutex mutex_;               // of the pointer
+  group::State* group_ = nullptr;  // while there is one
+};
+
+Result<void> Process::run_group(const GroupWork& work) {
+  LOCKSTEP_TRY(const auto group,
+               are_threads() ? group::open_threads(static_cast<int>(lifecycles_.size()), group_options(), hooks())
+                             : group::open_launched(launch_, group_options(), hooks()));
+  group::State& state = group::State::of(*group);
+  const Result<void> done = guarded("launcher", [&]() -> Result<void> {
+    state.phases().enter("plan");
+    LOCKSTEP_TRY_VOID(check_size(*group));
+    LOCKSTEP_TRY_VOID(work(*group, lifecycles_.front()->log()));
+    return group->leave();
+  });
+  if (!done.has_value()) return state.fail(first_, done.error());
+  return ok();
+}
+
+Result<void> Process::check_size(Group& group) const {
+  if (!ranks_.ranks || *ranks_.ranks == group.size()) return ok();
+  return Error{
+      ErrorKind::kFailedPrecondition,
+      fmt::format("[launcher] --tp: found {}, expected {} (the ranks that were started); start as many ranks, or "
+                  "omit --tp",
+                  *ranks_.ranks, group.size())};
+}
+
+GroupOptions Process::group_options() {
+  const RunOptions& run = ranks_.run;
+  return {.start_deadline = duration_of(run.start_deadline_s),
+          .deadline = duration_of(run.deadline_s),
+          .silence = duration_of(run.silence_s),
+          .network = run.interface.value_or(""),
+          .read_ahead = ranks_.read_ahead,
+          .log = [this](int rank, LogLevel level, std::string_view line) { of(rank).log().write(level, line); },
+          .on_stuck =
+              [this](const Error& error) {
+                lifecycles_.front()->log().error("{}", error.message);
+                std::_Exit(exit_code(error.kind));
+              },
+          .set_environment = set_own_variable};
+}
+
+group::Hooks Process::hooks() {
+  return {.on_group =
+              [this](group::State* group) {
+                std::lock_guard lock(mutex_);
+                group_ = group;
+              },
+          .on_phase = [this](int rank, const char* phase) { of(rank).enter_phase(phase); },
+          .on_step = [this](int rank, const actors::ExecutorStatus& status) { of(rank).begin_step(status); },
+          .on_running = [this](int rank, const group::RunningRank& running) { of(rank).set_running(running); },
+          .settle = [this](int rank, const Error& error) { return of(rank).settle(error); },
+          .activity = [this](int rank) { return of(rank).activity(); },
+          .on_lost = [this] { lifecycles_.front()->end_within(kGrace); },
+          .bootstrap =
+              [this](int rank, std::unique_ptr<transport::Bootstrap> inner) {
+                RankLifecycle& own = of(rank);
+                return std::make_unique<RecordedBootstrap>(std::move(inner), own.recorder(), own.exchanges());
+              },
+          .communicator =
+              [this](int rank, std::unique_ptr<device::Communicator> inner) { return watched(rank, std::move(inner)); },
+          .phases_before = {{"exec", process_age_s()}},
+          .detection = ranks_.run.peer_detection == Detection::kOff ? group::PeerDetection::kOff : ranks_.detection,
+          .meeting = ranks_.meeting};
+}
+
+std::unique_ptr<device::Communicator> Process::watched(int rank, std::unique_ptr<device::Communicator> inner) {
+  if (inner == nullptr) return nullptr;
+  RankLifecycle& own = of(rank);
+  if (own.faults().may_differ()) {
+    inner = std::make_unique<DifferingCommunicator>(std::move(inner),
+                                                    [&faults = own.faults()] { return faults.take_difference(); });
+  }
+  return std::make_unique<trace::RecordedCommunicator>(std::move(inner), own.recorder());
+}
+
+/// Ctrl-C and SIGTERM end the session on every rank, and before there is one every wait.
+void Process::take_signal(int signal) {
+  if (signal == SIGUSR1) {
+    for (const auto& lifecycle : lifecycles_) lifecycle->report_activity();
+    return;
+  }
+  RankLifecycle& first = *lifecycles_.front();
+  const Error error = first.settle(interrupted());
+  const bool was_running = first.cancel();
+  if (!are_threads() && launch_.launcher != transport::Launcher::kNone) first.end_within(kGrace);
+  std::lock_guard lock(mutex_);
+  if (group_ == nullptr) return;
+  if (was_running) {
+    group_->tell(error);
+  } else {
+    group_->fail(first_, error);
+  }
+}
+
+}  // namespace
+
+Result<void> on_own_ranks(const OwnRanks& ranks, const GroupWork& work) {
+  LOCKSTEP_TRY_VOID(check_folders(ranks.run));
+  LOCKSTEP_TRY(const std::vector<Fault> faults, parse_faults(ranks.run.faults));
+  transport::LaunchEnvironment launch;  // of ranks that are threads: one process, alone
+  if (ranks.run.launch == Launch::kMpi) {
+    LOCKSTEP_TRY(launch, transport::read_launch_environment(own_variable));
+  }
+  return Process(ranks, std::move(launch), faults).run(work);
+}
+
+}  // namespace lockstep::launcher

@@ -1,0 +1,26 @@
+// How the processes of a command work together, and what they leave behind of it.
+#pragma once
+
+#include <filesystem>
+#include <optional>
+#include <string>
+#include <vector>
+
+namespace lockstep::launcher {
+
+enum class Launch { kMpi, kThreads };
+enum class Detection { kOn, kOff };
+
+struct RunOptions {
+  Launch launch = Launch::kMpi;
+  std::optional<std::string> interface;  // of the control plane between hosts: name, address or subnet
+  double deadline_s = 60.0;
+  double start_deadline_s = 30.0;  // until all ranks have met
+  double silence_s = 8.0;          // of a frozen rank; 0: never noticed
+  Detection peer_detection = Detection::kOn;
+  std::optional<std::filesystem::path> exit_record;
+  std::optional<std::filesystem::path> flight_recorder;
+  std::vector<std::string> faults;  // fault.h reads them
+};
+
+}  // namespace lockstep::launcher

@@ -1,0 +1,21 @@
+// Where ranks' time and memory went, as --json of `generate` and of `bench` has it.
+#pragma once
+
+#include <nlohmann/json_fwd.hpp>
+#include <vector>
+
+#include "lockstep/engine.h"
+#include "runtime/trace/rank_report.h"
+
+namespace lockstep::launcher {
+
+/// {"compute_s", "communication_s", "waiting_s"}.
+nlohmann::ordered_json to_json(const trace::PhaseSplit& split);
+
+/// By rank.
+nlohmann::ordered_json to_json(const std::vector<trace::RankReport>& ranks);
+
+/// Bytes: {"weights", "states_reserved", … "peak_resident"}.
+nlohmann::ordered_json to_json(const RankMemory& memory);
+
+}  // namespace lockstep::launcher
