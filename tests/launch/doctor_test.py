@@ -134,14 +134,21 @@ class PlantedFaults(DoctorTest):
 
     def test_singletons(self):
         done = self.doctor(environment={"PMI_SIZE": "2", "PMI_RANK": "0", "MPI_LOCALRANKID": "0"})
-        self.expect_failure(done, "MPI start", "the launcher does not fit this program's MPI",
-                            "start it with Open MPI's mpirun")
+        self.expect_failure(done, "MPI start", "the launcher does not fit this program's MPI", "rank 0 of 2",
+                            "start it with")
 
     @unittest.skipIf(shutil.which("mpirun.mpich") is None, "mpirun.mpich is not there (Debian: mpich)")
     def test_singletons_of_another_mpirun(self):
-        done = self.finish(["mpirun.mpich", "-n", 2, launches.PROGRAM, *self.arguments()])
+        done = self.finish(["mpirun.mpich", "-n", 2, "env", "LOCKSTEP_MPI_LIBRARY=libmpi.so.40", launches.PROGRAM,
+                            *self.arguments()])
         self.expect_failure(done, "MPI start", "the launcher does not fit this program's MPI", "rank 0 of 2")
         self.assertEqual(done.stdout.count("not ready"), 1)
+
+    @unittest.skipIf(shutil.which("mpirun.mpich") is None, "mpirun.mpich is not there (Debian: mpich)")
+    def test_the_library_of_another_mpirun_is_loaded(self):
+        done = self.finish(["mpirun.mpich", "-n", 2, launches.PROGRAM, *self.arguments()])
+        self.assertEqual(done.returncode, 0, done.stdout)
+        self.assertIn("this program's MPI is MPICH", done.stdout)
 
     def test_a_small_dev_shm(self):
         if subprocess.run(["unshare", "-m", "true"], capture_output=True, check=False).returncode != 0:
