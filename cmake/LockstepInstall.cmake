@@ -1,0 +1,117 @@
+# What `cmake --install` puts where, for programs that find_package(lockstep):
+#
+#   bin/lockstep
+#   lib/liblockstep.so             everything below lockstep::engine in one library; programs link it, fmt and Boost's headers
+#   lib/liblockstep.a              the same without its own libraries: programs link those too
+#   lib/liblockstep_backend_reference.so
+#   lib/cmake/lockstep             lockstep::engine, lockstep::engine_shared, lockstep::engine_static
+#   include/lockstep-MAJOR.MINOR   lockstep/*.h and what they include
+include(GNUInstallDirs)
+include(CMakePackageConfigHelpers)
+
+option(LOCKSTEP_SHARED "Build liblockstep.so" ON)
+set(LOCKSTEP_INCLUDE_INSTALL_DIR
+    "${CMAKE_INSTALL_INCLUDEDIR}/lockstep-${PROJECT_VERSION_MAJOR}.${PROJECT_VERSION_MINOR}")
+set(LOCKSTEP_CONFIG_INSTALL_DIR "${CMAKE_INSTALL_LIBDIR}/cmake/lockstep")
+
+# The static libraries of ours that `target` needs, itself included.
+function(lockstep_collect_libraries target)
+  get_property(known GLOBAL PROPERTY LOCKSTEP_COLLECTED)
+  if("${target}" IN_LIST known)
+    return()
+  endif()
+  get_target_property(type ${target} TYPE)
+  if(type STREQUAL "STATIC_LIBRARY")
+    set_property(GLOBAL APPEND PROPERTY LOCKSTEP_COLLECTED ${target})
+  endif()
+  get_target_property(links ${target} INTERFACE_LINK_LIBRARIES)  # of a static library: the private ones too
+  foreach(link IN LISTS links)
+    string(REGEX REPLACE "^\\$<LINK_ONLY:(.*)>$" "\\1" link "${link}")
+    if(link MATCHES "^lockstep_" AND TARGET "${link}")
+      lockstep_collect_libraries(${link})
+    endif()
+  endforeach()
+endfunction()
+lockstep_collect_libraries(lockstep_engine)
+get_property(LOCKSTEP_STATIC_PARTS GLOBAL PROPERTY LOCKSTEP_COLLECTED)
+
+# What those libraries need of others.
+set(LOCKSTEP_STATIC_DEPENDENCIES caf_io caf_core crypto pcre2-8 utf8proc)
+if(LOCKSTEP_WITH_CACHE)
+  list(APPEND LOCKSTEP_STATIC_DEPENDENCIES capnp kj)
+endif()
+if(LOCKSTEP_WITH_NEURON)
+  list(APPEND LOCKSTEP_STATIC_DEPENDENCIES protobuf-lite)
+endif()
+list(APPEND LOCKSTEP_STATIC_DEPENDENCIES ${CMAKE_DL_LIBS})
+
+if(LOCKSTEP_SHARED)
+  file(CONFIGURE OUTPUT "${PROJECT_BINARY_DIR}/lockstep_shared.cpp" CONTENT "")
+  add_library(lockstep_shared SHARED "${PROJECT_BINARY_DIR}/lockstep_shared.cpp")
+  # Whole archives: what public headers declare is needed by programs, not by the library itself.
+  list(TRANSFORM LOCKSTEP_STATIC_PARTS REPLACE "(.+)" "$<TARGET_FILE:\\1>" OUTPUT_VARIABLE archives)
+  add_dependencies(lockstep_shared ${LOCKSTEP_STATIC_PARTS})
+  target_link_libraries(lockstep_shared PRIVATE -Wl,--whole-archive ${archives} -Wl,--no-whole-archive lockstep_flags
+                                                fmt::fmt Threads::Threads ${LOCKSTEP_STATIC_DEPENDENCIES})
+  set_property(TARGET lockstep_shared PROPERTY LINK_DEPENDS ${archives})
+  set_target_properties(lockstep_shared PROPERTIES
+                        OUTPUT_NAME lockstep VERSION "${PROJECT_VERSION}"
+                        SOVERSION "${PROJECT_VERSION_MAJOR}.${PROJECT_VERSION_MINOR}")
+  install(TARGETS lockstep_shared LIBRARY DESTINATION "${CMAKE_INSTALL_LIBDIR}")
+endif()
+
+# One archive of all, made when it is installed: nothing in the build needs it.
+set(script "${PROJECT_BINARY_DIR}/liblockstep.ar")
+set(members "")
+foreach(part IN LISTS LOCKSTEP_STATIC_PARTS)
+  string(APPEND members "addlib $<TARGET_FILE:${part}>\n")
+endforeach()
+file(GENERATE OUTPUT "${script}" CONTENT "create ${PROJECT_BINARY_DIR}/liblockstep.a\n${members}save\nend\n")
+install(CODE "execute_process(COMMAND \"${CMAKE_AR}\" -M INPUT_FILE \"${script}\" COMMAND_ERROR_IS_FATAL ANY)")
+install(FILES "${PROJECT_BINARY_DIR}/liblockstep.a" DESTINATION "${CMAKE_INSTALL_LIBDIR}")
+
+install(TARGETS lockstep RUNTIME DESTINATION "${CMAKE_INSTALL_BINDIR}")
+if(LOCKSTEP_WITH_REFERENCE)
+  install(TARGETS lockstep_backend_reference LIBRARY DESTINATION "${CMAKE_INSTALL_LIBDIR}")
+endif()
+
+install(DIRECTORY "${PROJECT_SOURCE_DIR}/engine/include/lockstep" DESTINATION "${LOCKSTEP_INCLUDE_INSTALL_DIR}"
+        FILES_MATCHING PATTERN "*.h")
+# What the public headers include; tests/consumer fails where one is missing.
+foreach(header IN ITEMS
+        runtime/checkpoint/model_spec.h
+        runtime/core/check.h
+        runtime/core/clock.h
+        runtime/core/dtype.h
+        runtime/core/field_list.h
+        runtime/core/ids.h
+        runtime/core/log.h
+        runtime/core/result.h
+        runtime/generation/constraint_processors.h
+        runtime/generation/finish_reason.h
+        runtime/generation/generation_config.h
+        runtime/generation/logits_processor.h
+        runtime/generation/stopping.h
+        runtime/generation/token_chooser.h
+        runtime/generation/token_record.h
+        runtime/generation/token_times.h
+        runtime/sampling/sampling.h
+        runtime/text/chat_template.h
+        runtime/text/tokenizer.h
+        runtime/trace/fixed_log.h
+        runtime/trace/rank_report.h
+        runtime/trace/straggler.h
+        runtime/trace/time_split.h
+        runtime/trace/timeline.h
+        shards/partition/options.h)
+  cmake_path(GET header PARENT_PATH folder)
+  install(FILES "${PROJECT_SOURCE_DIR}/${header}" DESTINATION "${LOCKSTEP_INCLUDE_INSTALL_DIR}/${folder}")
+endforeach()
+
+configure_package_config_file(
+  "${PROJECT_SOURCE_DIR}/cmake/lockstepConfig.cmake.in" "${PROJECT_BINARY_DIR}/lockstepConfig.cmake"
+  INSTALL_DESTINATION "${LOCKSTEP_CONFIG_INSTALL_DIR}"
+  PATH_VARS LOCKSTEP_INCLUDE_INSTALL_DIR CMAKE_INSTALL_LIBDIR)
+write_basic_package_version_file("${PROJECT_BINARY_DIR}/lockstepConfigVersion.cmake" COMPATIBILITY SameMinorVersion)
+install(FILES "${PROJECT_BINARY_DIR}/lockstepConfig.cmake" "${PROJECT_BINARY_DIR}/lockstepConfigVersion.cmake"
+        DESTINATION "${LOCKSTEP_CONFIG_INSTALL_DIR}")
