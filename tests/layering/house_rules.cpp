@@ -9,6 +9,15 @@ FolderRule with_one_header(std::string folder, std::vector<std::string> may_incl
   return {std::move(folder), std::move(may_include), {header}};
 }
 
+/// What the commands that measure and explain may include, and `others`.
+std::vector<std::string> inside(std::vector<std::string> others) {
+  for (const char* folder : {"runtime/*", "shards", "shards/*", "transport", "transport/*", "engine",
+                             "engine/include/lockstep", "engine/*", "launcher/process", "launcher/report"}) {
+    others.emplace_back(folder);
+  }
+  return others;
+}
+
 // "runtime/*" is one level: it leaves out runtime/backends/<name>, which only the list of drivers may name.
 std::vector<FolderRule> folders() {
   return {
@@ -49,10 +58,43 @@ std::vector<FolderRule> folders() {
        {"runtime/core", "runtime/device", "transport"},
        {"transport/two_level/two_level.h", "transport/two_level/hosts.h"}},
       {"actors", {"runtime/*", "shards", "shards/*", "transport"}},
-      {"engine", {"runtime/*"}},
+      // What users of the library include.
+      {"engine/include/lockstep",
+       {"runtime/core", "runtime/checkpoint", "runtime/text", "runtime/generation", "runtime/trace",
+        "shards/partition"}},
+      {"engine/group", {"runtime/*", "transport", "transport/*", "actors", "engine/include/lockstep"}},
+      {"engine/model", {"runtime/*", "shards", "shards/*", "engine/include/lockstep", "engine/group"}},
+      {"engine/requests", {"runtime/*", "actors", "engine/include/lockstep"}},
+      {"engine/observe",
+       {"runtime/*", "shards", "transport", "actors", "engine/include/lockstep", "engine/group", "engine/model"}},
+      {"engine", {"runtime/*", "shards", "actors", "engine/include/lockstep", "engine/*"}},
       {"engine/drivers.cpp", {"runtime/*", "runtime/backends/*", "engine"}},
-      {"launcher", {"runtime/*", "shards", "shards/*", "transport", "transport/*", "actors", "engine"}},
-      {"examples", {"runtime/*", "runtime/backends/*", "shards", "shards/*", "transport", "transport/*", "actors"}},
+      // The process around a group: the one room that a client of the library needs beside its headers.
+      {"launcher/process",
+       {"runtime/core", "runtime/device", "runtime/process", "runtime/trace", "transport", "actors",
+        "engine/include/lockstep", "engine/group"}},
+      {"launcher/report", {"runtime/trace", "engine/include/lockstep"}},
+      // Clients of the library: its public headers, and nothing of what is behind them.
+      {"launcher/generate", {"runtime/core", "engine/include/lockstep", "launcher/process", "launcher/report"}},
+      {"launcher/batch",
+       {"runtime/core", "runtime/text", "runtime/journal", "runtime/process", "engine/include/lockstep",
+        "launcher/process", "launcher/generate"}},
+      {"launcher/commands",
+       {"runtime/core", "runtime/text", "engine/include/lockstep", "launcher/process", "launcher/generate",
+        "launcher/batch"}},
+      // What looks inside: graphs, steps, machines.
+      {"launcher/inspect", inside({})},
+      {"launcher/measure/plan", inside({})},
+      {"launcher/measure/bench", inside({"launcher/measure/plan"})},
+      {"launcher/measure/sweep", inside({"launcher/measure/bench"})},
+      {"launcher/measure/suite", inside({"launcher/measure/bench", "launcher/measure/sweep"})},
+      {"launcher/measure/doctor", inside({"launcher/measure/bench"})},
+      {"launcher/cli",
+       {"runtime/core", "runtime/device", "engine", "engine/include/lockstep", "engine/group", "launcher/*",
+        "launcher/measure/*"}},
+      {"launcher", {"runtime/core", "launcher/*", "launcher/measure/*"}},
+      {"examples", {}},
+      {"examples/internals", {"runtime/*", "shards", "shards/*", "transport", "transport/*", "actors"}},
       {"tests", {"**"}},
   };
 }
@@ -62,23 +104,24 @@ std::vector<ThirdPartyRule> third_parties() {
   // Kernels and the additions of a collective.
   const std::vector<std::string> kernels = {"runtime/backends/cpu", "runtime/probe", "transport", "transport/region"};
   // Files, memory maps, shared memory, cores: the system's interfaces have few users.
-  const std::vector<std::string> system = {
-      "runtime/core",    "runtime/checkpoint", "runtime/probe", "runtime/process", "runtime/backends/*",
-      "runtime/journal", "runtime/cache",      "transport",     "transport/*",     "launcher"};
+  const std::vector<std::string> system = {"runtime/core",    "runtime/checkpoint", "runtime/probe",
+                                           "runtime/process", "runtime/backends/*", "runtime/journal",
+                                           "runtime/cache",   "transport",          "transport/*",
+                                           "engine/group",    "launcher/process",   "launcher/measure/*"};
   return {
       {"fmt/", {"**"}},
       {"boost/outcome/", {"runtime/core"}},
-      {"boost/beast", {"launcher"}},
       {"spdlog/", {"launcher/process"}},
       {"openssl/", {"runtime/core"}},
       {"curl/", {"runtime/cache"}},
       {"nlohmann/",
        {"runtime/cache", "runtime/journal", "runtime/trace", "runtime/checkpoint", "runtime/text", "runtime/generation",
-        "launcher"}},
+        "engine", "launcher/*", "launcher/measure/*"}},
       {"pcre2.h", {"runtime/text"}},
       {"utf8proc.h", {"runtime/text"}},
-      {"caf/", {"actors", "launcher"}},
-      {"mpi.h", {"transport/mpi/adapter.cpp"}},
+      {"caf/", {"actors"}},
+      {"mpi.h", {"transport/mpi/adapter.cpp", "examples/02_mpi.cpp"}},
+      {"lockstep/", {"examples"}},
       {"ATen/", aten},
       {"c10/", aten},
       {"torch/", aten},
@@ -87,12 +130,12 @@ std::vector<ThirdPartyRule> third_parties() {
       {"emmintrin.h", kernels},
       {"arm_neon.h", kernels},
       {"cpuid.h", {"runtime/core"}},
-      {"CLI/", {"launcher"}},
+      {"CLI/", {"launcher/cli"}},
       {"capnp/", {"runtime/cache", "runtime/journal"}},
       {"kj/", {"runtime/cache", "runtime/journal"}},
-      {"elf.h", {"launcher"}},
-      {"link.h", {"launcher"}},
-      {"dlfcn.h", {"runtime/backends/*", "runtime/cache", "transport/mpi", "launcher"}},
+      {"elf.h", {"engine/group/build_id.cpp"}},
+      {"link.h", {"engine/group/build_id.cpp"}},
+      {"dlfcn.h", {"runtime/backends/*", "runtime/cache", "transport/mpi"}},
       {"sys/", system},
       {"linux/", system},
       {"fcntl.h", system},
@@ -100,14 +143,16 @@ std::vector<ThirdPartyRule> third_parties() {
       {"sched.h", system},
       {"time.h", system},
       {"pthread.h", system},
-      {"signal.h", {"runtime/process", "launcher"}},
+      {"signal.h", {"runtime/process", "launcher/process", "launcher/inspect"}},
       // doctor tries the network itself.
-      {"arpa/inet.h", {"transport", "launcher"}},
+      {"arpa/inet.h", {"transport", "launcher/measure/doctor"}},
       {"ifaddrs.h", {"transport"}},
       {"net/if.h", {"transport"}},
       {"netdb.h", {"transport/watch"}},
-      {"netinet/", {"transport", "transport/watch", "runtime/backends/*", "launcher"}},
-      {"poll.h", {"runtime/core", "runtime/cache", "runtime/process", "transport", "transport/*", "launcher"}},
+      {"netinet/", {"transport", "transport/watch", "runtime/backends/*", "launcher/measure/doctor"}},
+      {"poll.h",
+       {"runtime/core", "runtime/cache", "runtime/process", "transport", "transport/*", "launcher/batch",
+        "launcher/measure/doctor"}},
       {"gtest/", {"tests"}},
       {"gmock/", {"tests"}},
       {"benchmark/", {"tests"}},
@@ -117,16 +162,17 @@ std::vector<ThirdPartyRule> third_parties() {
 std::vector<WordRule> words() {
   return {
       {R"(\bstd::(cout|cerr|clog)\b|\bfmt::print\b|\b(v|f|vf|d)?printf\s*\(|\bf?puts\s*\(|\bperror\s*\()",
-       {"launcher", "examples", "tests"},
+       {"launcher", "launcher/*", "launcher/measure/*", "examples", "examples/*", "tests"},
        "library code returns text or takes a Log; it never prints"},
       {R"(\bstd::(exit|_Exit|quick_exit|abort|terminate)\b|\b(_exit|_Exit|quick_exit)\s*\(|(^|[;{}\s])(::)?exit\s*\(|(^|[;{}\s])::abort\s*\()",
-       {"runtime/process", "launcher", "examples", "tests"},  // process: a fork that could not become a program
+       {"runtime/process", "launcher", "launcher/process", "launcher/measure/doctor", "examples", "examples/*",
+        "tests"},  // process: a fork that could not become a program
        "only the launcher ends the process; return an Error or use LOCKSTEP_CHECK"},
       {R"(\b(secure_)?getenv\b|\b(un)?setenv\b|\bputenv\b|\benviron\b)",
-       {"launcher", "tests"},
-       "only the launcher reads the environment; take an option"},
+       {"engine/group/environment.cpp", "launcher/process", "tests"},
+       "only one file reads the environment; take an option"},
       {R"(\bsleep_(for|until)\b|\bu?sleep\s*\(|\bnanosleep\b)",
-       {"transport", "transport/*", "launcher"},
+       {"transport", "transport/*", "launcher/process", "launcher/batch", "launcher/measure/*"},
        "nothing waits by sleeping; wait for the event, or inject a clock"},
       {R"(\bLOCKSTEP_WITH_\w+)",
        {"runtime/backends/*", "transport/*"},

@@ -32,7 +32,7 @@ struct ThirdPartyRule {
   std::vector<std::string> folders;
 };
 
-/// A regular expression that code (not comments, not string literals) may match in `folders` only.
+/// A regular expression that code (not comments, not string literals) may match in these folders and files only.
 struct WordRule {
   std::string pattern;
   std::vector<std::string> folders;

@@ -69,16 +69,17 @@ TEST(HouseRules, KeepTheRuntimeBelowEverythingElse) {
   }
 }
 
-TEST(HouseRules, LetOnlyTheLauncherNameAConcreteBackend) {
+TEST(HouseRules, LetOnlyTheListOfDriversNameAConcreteBackend) {
   const std::string include = "#include \"runtime/backends/cpu/cpu.h\"\n";
-  EXPECT_THAT(messages_of({"launcher/backends.cpp", include}), IsEmpty());
+  EXPECT_THAT(messages_of({"engine/drivers.cpp", include}), IsEmpty());
   EXPECT_THAT(messages_of({"shards/shard.cpp", include}), SizeIs(1));
   EXPECT_THAT(messages_of({"actors/shard_actor.cpp", include}), SizeIs(1));
+  EXPECT_THAT(messages_of({"engine/model/load.cpp", include}), SizeIs(1));
 }
 
 TEST(HouseRules, KeepABackendsHeadersPrivateExceptForTests) {
   const std::string include = "#include \"transport/shm/futex.h\"\n";
-  EXPECT_THAT(messages_of({"launcher/ranks/ranks.cpp", include}),
+  EXPECT_THAT(messages_of({"engine/group/communicators.cpp", include}),
               ElementsAre(HasSubstr("is private to transport/shm")));
   EXPECT_THAT(messages_of({"transport/shm/shm.cpp", include}), IsEmpty());
   EXPECT_THAT(messages_of({"tests/transport/futex_test.cpp", include}), IsEmpty());
@@ -96,6 +97,23 @@ TEST(HouseRules, GiveEveryThirdPartyItsFolders) {
               ElementsAre(HasSubstr("in no row of the table")));
 }
 
+TEST(HouseRules, KeepClientsOfTheLibraryToItsPublicHeaders) {
+  const std::string open = "#include \"lockstep/engine.h\"\n", hidden = "#include \"engine/group/state.h\"\n";
+  for (const char* client :
+       {"launcher/generate/prompt_job.cpp", "launcher/batch/batch_job.cpp", "launcher/commands/generate.cpp"}) {
+    EXPECT_THAT(messages_of({client, open}), IsEmpty()) << client;
+    EXPECT_THAT(messages_of({client, hidden}), SizeIs(1)) << client;
+  }
+  EXPECT_THAT(messages_of({"examples/01_generate.cpp", "#include <lockstep/engine.h>\n"}), IsEmpty());
+  EXPECT_THAT(messages_of({"examples/01_generate.cpp", hidden}), SizeIs(1));
+}
+
+TEST(HouseRules, KeepOtherLibrariesOutOfThePublicHeaders) {
+  for (const char* include : {"<nlohmann/json.hpp>", "<caf/all.hpp>", "<mpi.h>", "<CLI/CLI.hpp>"}) {
+    EXPECT_THAT(messages_of({"engine/include/lockstep/engine.h", fmt::format("#include {}\n", include)}), SizeIs(1));
+  }
+}
+
 TEST(HouseRules, WantProjectIncludesQuotedAndFromTheRoot) {
   EXPECT_THAT(messages_of({"runtime/graph/text.cpp", "#include \"graph.h\"\n"}), SizeIs(1));
   EXPECT_THAT(messages_of({"runtime/graph/text.cpp", "#include <runtime/graph/graph.h>\n"}), SizeIs(1));
@@ -105,7 +123,11 @@ TEST(HouseRules, LetOnlyTheLauncherPrintExitAndReadTheEnvironment) {
   for (const char* line : {"std::cout << 1;", "printf(\"\");", "  std::fprintf(stderr, \"\");", "std::exit(1);",
                            "::_exit(70);", "exit(2);", "std::abort();", "auto home = std::getenv(\"HOME\");"}) {
     EXPECT_THAT(messages_of({"runtime/core/clock.cpp", line}), SizeIs(1)) << line;
-    EXPECT_THAT(messages_of({"launcher/main.cpp", line}), IsEmpty()) << line;
+    EXPECT_THAT(messages_of({"engine/engine.cpp", line}), SizeIs(1)) << line;
+    const bool is_of_environment = std::string_view(line).find("getenv") != std::string_view::npos;
+    EXPECT_THAT(messages_of({is_of_environment ? "launcher/process/own_environment.cpp" : "launcher/main.cpp", line}),
+                IsEmpty())
+        << line;
   }
 }
 

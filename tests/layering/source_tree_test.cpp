@@ -7,7 +7,9 @@
 #include <filesystem>
 #include <fstream>
 #include <iterator>
+#include <map>
 #include <regex>
+#include <set>
 
 #include "tests/layering/house_rules.h"
 
@@ -60,6 +62,7 @@ TEST(SourceTree, OnlyTheListOfDriversNamesBackends) {
 
 /// The file that an include comes from: a header, or the schema that the build makes a header of.
 fs::path origin_of(const std::string& include) {
+  if (include.starts_with("lockstep/")) return kRoot / "engine/include" / include;
   if (include.ends_with(".capnp.h")) return kRoot / include.substr(0, include.size() - 2);
   if (include.ends_with(".pb.h")) return kRoot / (include.substr(0, include.size() - 5) + ".proto");
   return kRoot / include;
@@ -70,6 +73,38 @@ TEST(SourceTree, IncludesOnlyHeadersThatExist) {
     for (const Include& include : includes_of(source.text)) {
       if (include.angled) continue;
       EXPECT_TRUE(fs::exists(origin_of(include.name))) << source.path << ":" << include.line << ": " << include.name;
+    }
+  }
+}
+
+/// The folder of a file.
+std::string folder_of_file(const std::string& path) { return fs::path(path).parent_path().generic_string(); }
+
+/// The folders that each folder includes; headers of the library's users count as engine/include.
+std::map<std::string, std::set<std::string>> folders_included() {
+  std::map<std::string, std::set<std::string>> included;
+  for (const Source& source : project_sources()) {
+    for (const Include& include : includes_of(source.text)) {
+      if (include.angled) continue;
+      included[folder_of_file(source.path)].insert(
+          folder_of_file(fs::relative(origin_of(include.name), kRoot).generic_string()));
+    }
+  }
+  return included;
+}
+
+TEST(SourceTree, NoTwoFoldersIncludeEachOther) {
+  const auto included = folders_included();
+  const auto includes = [&](const std::string& from, const std::string& to) {
+    const auto found = included.find(from);
+    return found != included.end() && found->second.contains(to);
+  };
+  for (const auto& [folder, others] : included) {
+    for (const std::string& other : others) {
+      const bool is_inside =
+          other.starts_with(folder + "/") || folder.starts_with(other + "/");  // a part and its whole
+      if (other == folder || is_inside || folder.starts_with("tests/")) continue;
+      EXPECT_FALSE(includes(other, folder)) << folder << " and " << other << " include each other";
     }
   }
 }
@@ -85,7 +120,7 @@ TEST(SourceTree, EveryFolderExplainsItself) {
   std::vector<std::string> folders = {"runtime", "cmake", "scripts", "tools"};
   for (const FolderRule& rule : house_rules().folders) folders.push_back(rule.folder);
   for (const std::string& folder : folders) {
-    if (!fs::exists(kRoot / folder)) continue;  // a row for what comes later
+    if (!fs::is_directory(kRoot / folder)) continue;  // a file, or a row for what comes later
     const std::string readme = read(kRoot / folder / "README.md");
     EXPECT_FALSE(readme.empty()) << folder << "/README.md is missing or empty";
     EXPECT_LE(std::ranges::count(readme, '\n'), 80) << folder << "/README.md is longer than a page";
