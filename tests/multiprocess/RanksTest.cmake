@@ -22,7 +22,7 @@ function(lockstep_add_ranks_test)
   endforeach()
   math(EXPR ctest_limit "${ARG_DEADLINE} + 30")
   add_test(NAME ${ARG_NAME}
-           COMMAND python3 ${PROJECT_SOURCE_DIR}/tests/multiprocess/run_ranks.py --mpirun ${LOCKSTEP_${ARG_FAMILY}_MPIEXEC} --ranks
+           COMMAND python3 ${PROJECT_SOURCE_DIR}/tests/multiprocess/run_ranks.py --mpirun "${LOCKSTEP_${ARG_FAMILY}_MPIEXEC}" --ranks
                    ${ARG_RANKS} --deadline ${ARG_DEADLINE} ${options} -- ${program} ${ARG_COMMAND})
   set_tests_properties(${ARG_NAME} PROPERTIES LABELS "multiprocess;${ARG_LABELS}" TIMEOUT ${ctest_limit}
                        SKIP_RETURN_CODE 77)

@@ -37,6 +37,11 @@ class RunRanks(unittest.TestCase):
     def test_accepts_the_code_that_is_expected(self):
         self.assertEqual(run_ranks(1, "exit 4", 60, "--expect-code", "4").returncode, 0)
 
+    def test_skips_where_there_is_no_such_mpirun(self):
+        done = run_ranks(1, "exit 3", 60, "--mpirun", "mpirun.nowhere")
+        self.assertEqual(done.returncode, 77)
+        self.assertIn("mpirun.nowhere is not there", done.stdout)
+
     def test_starts_more_ranks_than_cores(self):
         ranks = len(os.sched_getaffinity(0)) + 2
         done = run_ranks(ranks, "echo rank=$OMPI_COMM_WORLD_RANK", 60, "--show")
