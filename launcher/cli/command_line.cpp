@@ -6,8 +6,10 @@
 #include <algorithm>
 #include <iterator>
 
+#include "engine/drivers.h"
 #include "launcher/cli/backend_options.h"
 #include "launcher/cli/commands.h"
+#include "launcher/cli/suggestion.h"
 
 namespace lockstep::launcher {
 namespace {
@@ -42,11 +44,50 @@ std::vector<std::string> command_names(const CLI::App& app) {
   return names;
 }
 
+/// "did you mean NAME? ", or nothing.
+std::string guess(std::string_view word, std::span<const std::string> names, std::string_view prefix = "") {
+  const std::optional<std::string> name = nearest_name(word, names);
+  return name ? fmt::format("did you mean {}{}? ", prefix, *name) : "";
+}
+
 Error unknown_command(const CLI::App& app, std::string_view word) {
+  const std::vector<std::string> names = command_names(app);
   return {ErrorKind::kInvalidArgument,
-          fmt::format("[launcher] cannot read the command line: found the command \"{}\", expected one of {}; see "
+          fmt::format("[launcher] cannot read the command line: found the command \"{}\", expected one of {}; {}see "
                       "lockstep --help",
-                      word, fmt::join(command_names(app), ", "))};
+                      word, fmt::join(names, ", "), guess(word, names))};
+}
+
+/// The long names of a command's options, those of its groups included.
+void add_option_names(const CLI::App& command, std::vector<std::string>& names) {
+  for (const CLI::Option* option : command.get_options())
+    std::ranges::copy(option->get_lnames(), std::back_inserter(names));
+  for (const CLI::App* group : command.get_subcommands([](const CLI::App*) { return true; })) {
+    add_option_names(*group, names);
+  }
+}
+
+/// What the first option of `words` that `command` does not have was meant to be.
+std::string guess_option(const CLI::App& command, std::span<const char* const> words) {
+  std::vector<std::string> names;
+  add_option_names(command, names);
+  for (const std::string_view word : words) {
+    if (!word.starts_with("--")) continue;
+    const std::string_view name = word.substr(2, word.find('=') - 2);
+    if (std::ranges::find(names, name) == names.end()) return guess(name, names, "--");
+  }
+  return "";
+}
+
+/// The program, what it can run on, and how it was built.
+std::string version_text() {
+  std::vector<std::string_view> there, missing;
+  for (const device::BackendDriver* driver : engine::drivers()) {
+    (driver->available().has_value() ? there : missing).push_back(driver->name());
+  }
+  std::string text = fmt::format("{}\nbackends  {}", kVersion, fmt::join(there, ", "));
+  if (!missing.empty()) text += fmt::format("; without {}", fmt::join(missing, ", "));
+  return text + fmt::format("\nbuild     {}\n", LOCKSTEP_BUILD_OPTIONS);
 }
 
 /// Every command with the options that were given.
@@ -152,11 +193,14 @@ Result<Command> parse_command_line(int argc, const char* const* argv) {
   } catch (const CLI::CallForAllHelp&) {
     return Command{PrintedText{app.help("", CLI::AppFormatMode::All)}};
   } catch (const CLI::CallForVersion&) {
-    return Command{PrintedText{std::string(kVersion) + "\n"}};
+    return Command{PrintedText{version_text()}};
   } catch (const CLI::ParseError& error) {
+    const auto chosen = app.get_subcommands();
+    const std::span words(argv, static_cast<size_t>(argc));
     return Error{ErrorKind::kInvalidArgument,
-                 fmt::format("[launcher] cannot read the command line: {}; see lockstep {}--help", error.what(),
-                             app.get_subcommands().empty() ? "" : app.get_subcommands().front()->get_name() + " ")};
+                 fmt::format("[launcher] cannot read the command line: {}; {}see lockstep {}--help", error.what(),
+                             chosen.empty() ? "" : guess_option(*chosen.front(), words.subspan(2)),
+                             chosen.empty() ? "" : chosen.front()->get_name() + " ")};
   }
   if (argc > 2) commands.sweep.words.assign(argv + 2, argv + argc);
   return chosen_command(app, std::move(commands));

@@ -7,6 +7,7 @@
 #include <array>
 #include <string>
 
+#include "launcher/cli/suggestion.h"
 #include "runtime/generation/generation_config.h"
 
 namespace lockstep::launcher {
@@ -14,7 +15,9 @@ namespace {
 
 using ::testing::ElementsAre;
 using ::testing::HasSubstr;
+using ::testing::Not;
 using ::testing::Pair;
+using ::testing::StartsWith;
 
 Result<Command> parse(std::vector<const char*> words) {
   words.insert(words.begin(), "lockstep");
@@ -316,7 +319,29 @@ TEST(CommandLine, RefusesWhatMakesNoSenseAndNamesTheOption) {
 TEST(CommandLine, PrintsHelpAndVersionInsteadOfFailing) {
   EXPECT_THAT(std::get<PrintedText>(parse({"--help"}).value()).text, HasSubstr("generate"));
   EXPECT_THAT(std::get<PrintedText>(parse({"generate", "--help"}).value()).text, HasSubstr("--prefill-chunk"));
-  EXPECT_THAT(std::get<PrintedText>(parse({"--version"}).value()).text, HasSubstr("lockstep 0.1.0"));
+  const std::string version = std::get<PrintedText>(parse({"--version"}).value()).text;
+  EXPECT_THAT(version, StartsWith("lockstep 0.1.0\n"));
+  EXPECT_THAT(version, HasSubstr("backends  cpu"));
+  EXPECT_THAT(version, HasSubstr("; without cuda"));
+  EXPECT_THAT(version, HasSubstr("MPI: "));
+}
+
+TEST(CommandLine, GuessesWhatAMisspeltWordWasMeantToBe) {
+  const auto message = [](std::vector<const char*> words) { return parse(std::move(words)).error().message; };
+  EXPECT_THAT(message({"genrate"}), HasSubstr("did you mean generate?"));
+  EXPECT_THAT(message({"sing"}), Not(HasSubstr("did you mean")));
+  EXPECT_THAT(message({"generate", "--model", "d", "--promt", "a"}), HasSubstr("did you mean --prompt?"));
+  EXPECT_THAT(message({"generate", "--model", "d", "--prompt", "a", "--max-new-token=3"}),
+              HasSubstr("did you mean --max-new-tokens?"));
+  EXPECT_THAT(message({"generate", "--model", "d", "--prompt", "a", "--frobnicate"}), Not(HasSubstr("did you mean")));
+}
+
+TEST(NearestName, CountsSwappedNeighboursOnce) {
+  const std::vector<std::string> names = {"plan", "bench", "doctor"};
+  EXPECT_EQ(nearest_name("doctro", names), "doctor");
+  EXPECT_EQ(nearest_name("plna", names), "plan");
+  EXPECT_EQ(nearest_name("ban", names), std::nullopt);  // half of it would be wrong
+  EXPECT_EQ(nearest_name("explain", names), std::nullopt);
 }
 
 }  // namespace
