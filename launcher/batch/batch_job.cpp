@@ -80,6 +80,7 @@ class BatchJob final : public Job {
   Result<void> feed(Group& group, Engine& engine, RowRecorder& recorder);
   Result<void> feed_row(size_t row, Engine& engine, RowRecorder& recorder);
   void take(size_t row, RequestHandle& handle, RowRecorder& recorder);
+  void refuse(size_t row, const Error& error, RowRecorder& recorder);
   void tell_progress(uint64_t done);
 
   const GenerateCommand& command_;
@@ -186,10 +187,14 @@ void BatchJob::take(size_t row, RequestHandle& handle, RowRecorder& recorder) {
     for (const Answer& answer : answers.value()) result.answers.push_back(to_row_answer(answer));
     return recorder.put(std::move(result));
   }
-  result.error = answers.error().message;
+  refuse(row, answers.error(), recorder);
+}
+
+/// Only the end tells whether the row is invalid or the group has failed.
+void BatchJob::refuse(size_t row, const Error& error, RowRecorder& recorder) {
   {
     std::lock_guard lock(mutex_);
-    refused_.push_back(std::move(result));
+    refused_.push_back({.row = row, .answers = {}, .error = error.message});
   }
   recorder.release();
 }
@@ -197,10 +202,13 @@ void BatchJob::take(size_t row, RequestHandle& handle, RowRecorder& recorder) {
 Result<void> BatchJob::feed_row(size_t row, Engine& engine, RowRecorder& recorder) {
   LOCKSTEP_TRY(const JobRow job, jobs_->read(row));
   auto request = requests_->prepare(row, job);
-  auto handle =
-      request.has_value() ? engine.submit(std::move(request).value()) : Result<RequestHandle>(request.error());
+  if (!request.has_value()) {
+    recorder.put({.row = row, .answers = {}, .error = request.error().message});
+    return ok();
+  }
+  Result<RequestHandle> handle = engine.submit(std::move(request).value());
   if (!handle.has_value()) {
-    recorder.put({.row = row, .answers = {}, .error = handle.error().message});
+    refuse(row, handle.error(), recorder);
     return ok();
   }
   handle.value().on_done([this, row, own = handle.value(), &recorder]() mutable { take(row, own, recorder); });
