@@ -34,6 +34,11 @@ def forget(path):
     with open(path, "rb") as file:
         os.fsync(file.fileno())  # only what is on the disk can be dropped
         os.posix_fadvise(file.fileno(), 0, 0, os.POSIX_FADV_DONTNEED)
+    return resident(path)
+
+
+def resident(path):
+    """What the system's memory holds of a file, 0 to 1."""
     told = subprocess.run(["fincore", "--bytes", "--noheadings", "--output", "RES", str(path)], capture_output=True,
                           text=True, check=True)
     return int(told.stdout) / path.stat().st_size
@@ -73,6 +78,8 @@ class RealModel(program.Folder):
         ahead = [rank["bytes_read_ahead"] for rank in answer["memory"]["ranks"]]
         self.assertTrue(all(ahead), ahead)
         self.assertLessEqual(sum(ahead), weights.stat().st_size)
+        if resident(weights) < 1:
+            self.skipTest("this machine drops files from its memory as they are read")
         again = self.expect_goldens(threads=2)
         self.assertEqual([rank["bytes_read_ahead"] for rank in again["memory"]["ranks"]], [0, 0])
 
