@@ -8,7 +8,7 @@
 
 #include "runtime/core/clock.h"
 #include "runtime/trace/timeline.h"
-#include "shards/step_engine.h"
+#include "shards/step_engine_decorator.h"
 
 namespace lockstep::observe {
 
@@ -38,11 +38,15 @@ class RunningSlots {
 };
 
 /// Used by the executor's thread, but for `totals`.
-class StepClock final : public shards::StepEngine {
+class StepClock final : public shards::StepEngineDecorator {
  public:
   /// Borrows everything. Keeps room for `capacity` steps.
   StepClock(shards::StepEngine& inner, trace::CollectiveLog& collectives, const Clock& clock, size_t capacity)
-      : inner_(inner), collectives_(collectives), clock_(clock), steps_(capacity), running_(inner.slots()) {}
+      : StepEngineDecorator(inner),
+        collectives_(collectives),
+        clock_(clock),
+        steps_(capacity),
+        running_(inner.slots()) {}
 
   /// Forgets all steps and collectives.
   void restart();
@@ -51,38 +55,29 @@ class StepClock final : public shards::StepEngine {
   /// All steps so far, by phase. May be called from any thread.
   std::array<trace::StepTotals, trace::kStepPhases> totals() const;
 
-  int64_t slots() const override { return inner_.slots(); }
-  int64_t chunk() const override { return inner_.chunk(); }
-  int64_t capacity() const override { return inner_.capacity(); }
-  int64_t tokens_per_step() const override { return inner_.tokens_per_step(); }
-  bool rows_of_one_slot() const override { return inner_.rows_of_one_slot(); }
-  int64_t long_rope_after() const override { return inner_.long_rope_after(); }
   Result<void> open_slot(SlotId slot, const shards::SlotParameters& parameters) override {
     running_.open(slot, parameters);
-    return inner_.open_slot(slot, parameters);
+    return inner().open_slot(slot, parameters);
   }
   Result<void> close_slot(SlotId slot) override {
     running_.close(slot);
-    return inner_.close_slot(slot);
+    return inner().close_slot(slot);
   }
   Result<shards::StepOutput> prefill(const shards::PrefillRows& rows, shards::StepTag tag) override {
     return timed(
-        trace::StepPhase::kPrefill, tag, [&] { return inner_.prefill(rows, tag); },
+        trace::StepPhase::kPrefill, tag, [&] { return inner().prefill(rows, tag); },
         [&](const shards::StepOutput& output) { return running_.after_prefill(rows, output); });
   }
   Result<shards::StepOutput> decode(shards::StepTag tag) override {
     return timed(
-        trace::StepPhase::kDecode, tag, [&] { return inner_.decode(tag); },
+        trace::StepPhase::kDecode, tag, [&] { return inner().decode(tag); },
         [&](const shards::StepOutput& output) { return running_.after_decode(output); });
   }
   Result<void> decide(shards::Decision& decision) override {
-    LOCKSTEP_TRY_VOID(inner_.decide(decision));
+    LOCKSTEP_TRY_VOID(inner().decide(decision));
     running_.decide(decision);
     return ok();
   }
-  bool all_finished() const override { return inner_.all_finished(); }
-  Result<void> confirm(shards::StepTag tag) override { return inner_.confirm(tag); }
-  void request_stop(SlotId slot) override { inner_.request_stop(slot); }
 
  private:
   struct LiveTotals {
@@ -101,7 +96,6 @@ class StepClock final : public shards::StepEngine {
   }
   void add(trace::StepPhase phase, shards::StepTag tag, TimePoint begin, TimePoint end, trace::StepTimes step);
 
-  shards::StepEngine& inner_;
   trace::CollectiveLog& collectives_;
   const Clock& clock_;
   trace::FixedLog<trace::StepTimes> steps_;

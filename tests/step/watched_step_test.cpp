@@ -26,26 +26,13 @@ constexpr int32_t kFirst = 4, kLast = 28;  // watched steps of a schedule of `kS
 constexpr int32_t kSteps = 32;
 
 /// Counts from the begin of step `kFirst` to the begin of step `kLast`, in the first schedule that has both.
-class WatchedEngine final : public shards::StepEngine {
+class WatchedEngine final : public shards::StepEngineDecorator {
  public:
-  explicit WatchedEngine(shards::StepEngine& inner) : inner_(inner) {}
+  using StepEngineDecorator::StepEngineDecorator;
 
   Asked in_steps, between;
   bool was_watched = false;
 
-  int64_t slots() const override { return inner_.slots(); }
-  int64_t chunk() const override { return inner_.chunk(); }
-  int64_t capacity() const override { return inner_.capacity(); }
-  int64_t tokens_per_step() const override { return inner_.tokens_per_step(); }
-  bool rows_of_one_slot() const override { return inner_.rows_of_one_slot(); }
-  int64_t long_rope_after() const override { return inner_.long_rope_after(); }
-  Result<void> open_slot(SlotId slot, const shards::SlotParameters& parameters) override {
-    return inner_.open_slot(slot, parameters);
-  }
-  Result<void> close_slot(SlotId slot) override { return inner_.close_slot(slot); }
-  Result<shards::StepOutput> prefill(const shards::PrefillRows& rows, shards::StepTag tag) override {
-    return inner_.prefill(rows, tag);
-  }
   Result<shards::StepOutput> decode(shards::StepTag tag) override {
     if (!was_watched && !is_watching_ && tag.step == kFirst) {
       if (!is_trapped_) is_trapped_ = watch_this_thread();
@@ -58,21 +45,17 @@ class WatchedEngine final : public shards::StepEngine {
       is_watching_ = false;
       was_watched = true;
     }
-    Result<shards::StepOutput> output = inner_.decode(tag);
+    Result<shards::StepOutput> output = inner().decode(tag);
     end_of_step_ = asked_by_this_thread();
     if (is_watching_) in_steps += end_of_step_ - begin;
     return output;
   }
-  Result<void> decide(shards::Decision& decision) override { return inner_.decide(decision); }
-  bool all_finished() const override { return inner_.all_finished(); }
   Result<void> confirm(shards::StepTag tag) override {
     if (tag.step < kLast) is_watching_ = false;  // the schedule was short
-    return inner_.confirm(tag);
+    return inner().confirm(tag);
   }
-  void request_stop(SlotId slot) override { inner_.request_stop(slot); }
 
  private:
-  shards::StepEngine& inner_;
   bool is_trapped_ = false, is_watching_ = false;
   Asked end_of_step_;
 };

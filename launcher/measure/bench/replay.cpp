@@ -49,24 +49,24 @@ EngineCalls CallRecorder::stop() {
 
 Result<void> CallRecorder::open_slot(SlotId slot, const shards::SlotParameters& parameters) {
   if (is_recording_) recorded_.calls.emplace_back(OpenCall{slot, parameters});
-  return inner_.open_slot(slot, parameters);
+  return inner().open_slot(slot, parameters);
 }
 
 Result<void> CallRecorder::close_slot(SlotId slot) {
   if (is_recording_) recorded_.calls.emplace_back(CloseCall{slot});
-  return inner_.close_slot(slot);
+  return inner().close_slot(slot);
 }
 
 Result<shards::StepOutput> CallRecorder::prefill(const shards::PrefillRows& rows, shards::StepTag tag) {
-  if (!is_recording_) return inner_.prefill(rows, tag);
+  if (!is_recording_) return inner().prefill(rows, tag);
   recorded_.calls.emplace_back(PrefillCall{rows, tag});
-  return noted(inner_.prefill(rows, tag));
+  return noted(inner().prefill(rows, tag));
 }
 
 Result<shards::StepOutput> CallRecorder::decode(shards::StepTag tag) {
-  if (!is_recording_) return inner_.decode(tag);
+  if (!is_recording_) return inner().decode(tag);
   recorded_.calls.emplace_back(DecodeCall{tag});
-  return noted(inner_.decode(tag));
+  return noted(inner().decode(tag));
 }
 
 Result<shards::StepOutput> CallRecorder::noted(Result<shards::StepOutput> output) {

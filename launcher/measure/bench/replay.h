@@ -11,7 +11,7 @@
 #include <vector>
 
 #include "runtime/core/hash.h"
-#include "shards/step_engine.h"
+#include "shards/step_engine_decorator.h"
 
 namespace lockstep::launcher {
 
@@ -41,32 +41,21 @@ struct EngineCalls {
 Result<void> replay(const EngineCalls& recorded, shards::StepEngine& engine);
 
 /// Passes everything on; between `start` and `stop` it keeps the calls. Used by one thread.
-class CallRecorder final : public shards::StepEngine {
+class CallRecorder final : public shards::StepEngineDecorator {
  public:
-  explicit CallRecorder(shards::StepEngine& inner) : inner_(inner) {}
+  using StepEngineDecorator::StepEngineDecorator;
 
   void start();
   EngineCalls stop();
 
-  int64_t slots() const override { return inner_.slots(); }
-  int64_t chunk() const override { return inner_.chunk(); }
-  int64_t capacity() const override { return inner_.capacity(); }
-  int64_t tokens_per_step() const override { return inner_.tokens_per_step(); }
-  bool rows_of_one_slot() const override { return inner_.rows_of_one_slot(); }
-  int64_t long_rope_after() const override { return inner_.long_rope_after(); }
   Result<void> open_slot(SlotId slot, const shards::SlotParameters& parameters) override;
   Result<void> close_slot(SlotId slot) override;
   Result<shards::StepOutput> prefill(const shards::PrefillRows& rows, shards::StepTag tag) override;
   Result<shards::StepOutput> decode(shards::StepTag tag) override;
-  Result<void> decide(shards::Decision& decision) override { return inner_.decide(decision); }
-  bool all_finished() const override { return inner_.all_finished(); }
-  Result<void> confirm(shards::StepTag tag) override { return inner_.confirm(tag); }
-  void request_stop(SlotId slot) override { inner_.request_stop(slot); }
 
  private:
   Result<shards::StepOutput> noted(Result<shards::StepOutput> output);
 
-  shards::StepEngine& inner_;
   bool is_recording_ = false;
   EngineCalls recorded_;
   Fingerprint tokens_;

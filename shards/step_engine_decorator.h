@@ -1,0 +1,37 @@
+// A step engine that passes every call on to another one, for engines that observe or record some of them.
+#pragma once
+
+#include "shards/step_engine.h"
+
+namespace lockstep::shards {
+
+/// Borrows the other engine.
+class StepEngineDecorator : public StepEngine {
+ public:
+  explicit StepEngineDecorator(StepEngine& inner) : inner_(inner) {}
+
+  int64_t slots() const final { return inner_.slots(); }
+  int64_t chunk() const final { return inner_.chunk(); }
+  int64_t capacity() const final { return inner_.capacity(); }
+  int64_t tokens_per_step() const final { return inner_.tokens_per_step(); }
+  bool rows_of_one_slot() const final { return inner_.rows_of_one_slot(); }
+  int64_t long_rope_after() const final { return inner_.long_rope_after(); }
+  Result<void> open_slot(SlotId slot, const SlotParameters& parameters) override {
+    return inner_.open_slot(slot, parameters);
+  }
+  Result<void> close_slot(SlotId slot) override { return inner_.close_slot(slot); }
+  Result<StepOutput> prefill(const PrefillRows& rows, StepTag tag) override { return inner_.prefill(rows, tag); }
+  Result<StepOutput> decode(StepTag tag) override { return inner_.decode(tag); }
+  Result<void> decide(Decision& decision) override { return inner_.decide(decision); }
+  bool all_finished() const final { return inner_.all_finished(); }
+  Result<void> confirm(StepTag tag) override { return inner_.confirm(tag); }
+  void request_stop(SlotId slot) final { inner_.request_stop(slot); }
+
+ protected:
+  StepEngine& inner() { return inner_; }
+
+ private:
+  StepEngine& inner_;
+};
+
+}  // namespace lockstep::shards
