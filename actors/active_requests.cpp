@@ -12,12 +12,14 @@ using generation::FinishReason;
 
 void ActiveRequests::open(const Request& request, Sink& sink) {
   const shards::SlotParameters& parameters = request.parameters;
-  const Open open{.budget = int64_t{parameters.max_new_tokens} - parameters.first_output,
-                  .eos_ids = parameters.eos_ids,
-                  .logits = request.logits,
-                  .host_chosen = request.chooser != nullptr,
-                  .sink = &sink,
-                  .part = {}};
+  const bool is_text = request.task == Task::kScore;
+  const Open open{
+      .budget = is_text ? std::ssize(request.ids) - 1 : int64_t{parameters.max_new_tokens} - parameters.first_output,
+      .eos_ids = parameters.eos_ids,
+      .logits = request.logits,
+      .host_chosen = request.chooser != nullptr,
+      .sink = &sink,
+      .part = {}};
   const bool is_new = requests_.emplace(request.id, open).second;
   LOCKSTEP_CHECK(is_new, request.id);
 }
@@ -65,7 +67,21 @@ ActiveRequests::Taken ActiveRequests::take(const StepResult& result) {
     if (occupants[s]) take_slot(result, s, *occupants[s], taken);
   }
   for (const HostChoice& choice : result.choices) take_choice(choice, result.made, taken);
+  take_scores(result, taken);
   return taken;
+}
+
+void ActiveRequests::take_scores(const StepResult& result, Taken& taken) {
+  const Occupants& occupants = schedules_.at(result.schedule);
+  const std::vector<int32_t>& slots = result.scored.slot;
+  for (size_t row = 0; row < slots.size(); ++row) {
+    const std::optional<RequestId>& request = occupants[static_cast<size_t>(slots[row])];
+    const auto found = request ? requests_.find(*request) : requests_.end();
+    if (found == requests_.end()) continue;
+    const size_t columns = result.scored.scores.size() / slots.size();
+    found->second.sink->on_score(*request, std::span(result.scored.scores).subspan(row * columns, columns));
+    if (--found->second.budget == 0) end(*request, FinishReason::kLength, std::nullopt, taken);
+  }
 }
 
 /// The tokens of one slot, up to the one that ends its request; what drafts made beyond it is dropped.

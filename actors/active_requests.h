@@ -51,7 +51,7 @@ class ActiveRequests {
     std::vector<Request> rests;  // of requests that were divided: to be admitted now
   };
 
-  /// Hands the tokens of a step to the sinks of their requests.
+  /// Hands the tokens and scores of a step to the sinks of their requests.
   Taken take(const StepResult& result);
 
   /// Ends a request now; nothing when it is not open.
@@ -68,7 +68,7 @@ class ActiveRequests {
     std::vector<int32_t> tokens;
   };
   struct Open {
-    int64_t budget = 1;  // new tokens to come
+    int64_t budget = 1;  // new tokens, or scores of a text, to come
     std::vector<int32_t> eos_ids;
     Logits logits = Logits::kOmit;
     bool host_chosen = false;
@@ -79,6 +79,7 @@ class ActiveRequests {
   };
 
   void take_slot(const StepResult& result, size_t slot, RequestId request, Taken& taken);
+  void take_scores(const StepResult& result, Taken& taken);
   void take_choice(const HostChoice& choice, TimePoint made, Taken& taken);
   void end(RequestId request, generation::FinishReason reason, const std::optional<Error>& error, Taken& taken);
   bool end_part(Open& open, int32_t token, Taken& taken) const;

@@ -54,12 +54,15 @@ Result<void> check_parameters(const Request& request) {
   return ok();
 }
 
-Result<void> check_prompt(const Request& request, const std::vector<int32_t>& ids, const PlannerLimits& limits) {
+Result<void> check_ids(const Request& request, const std::vector<int32_t>& ids) {
   const auto negative = std::ranges::find_if(ids, [](int32_t id) { return id < 0; });
-  if (negative != ids.end()) {
-    return refused(request,
-                   fmt::format("found token id {} at index {}, expected 0 or more", *negative, negative - ids.begin()));
-  }
+  if (negative == ids.end()) return ok();
+  return refused(request,
+                 fmt::format("found token id {} at index {}, expected 0 or more", *negative, negative - ids.begin()));
+}
+
+Result<void> check_prompt(const Request& request, const std::vector<int32_t>& ids, const PlannerLimits& limits) {
+  LOCKSTEP_TRY_VOID(check_ids(request, ids));
   if (std::ssize(ids) + remaining(request.parameters) - 1 > limits.capacity) {
     return refused(request, fmt::format("found {} prompt tokens and {} new ones, expected at most {} in a slot's cache "
                                         "(the last new token needs no room); raise --max-seq-len or shorten one",
@@ -114,6 +117,21 @@ Result<void> check(const Request& request, const Prompts& prompts, const Planner
   return ok();
 }
 
+Result<void> check_text(const Request& request, const PlannerLimits& limits) {
+  if (limits.score_rows == 0) {
+    return refused(request, "found a text to score, expected an engine that was opened with Scoring::kOn",
+                   ErrorKind::kUnsupported);
+  }
+  if (request.ids.size() < 2) {
+    return refused(request, fmt::format("found a text of {} tokens, expected at least 2", request.ids.size()));
+  }
+  LOCKSTEP_TRY_VOID(check_ids(request, request.ids));
+  if (std::ssize(request.ids) - 1 <= limits.capacity) return ok();
+  return refused(request, fmt::format("found a text of {} tokens, expected at most {} (the last one needs no room in a "
+                                      "slot's cache); raise --max-seq-len or shorten it",
+                                      request.ids.size(), limits.capacity + 1));
+}
+
 /// How a slot of `request` runs: what the graph chooses is unused where the host chooses.
 shards::SlotParameters row_parameters(const Request& request) {
   if (!request.chooser) return request.parameters;
@@ -123,9 +141,19 @@ shards::SlotParameters row_parameters(const Request& request) {
           .pad_id = request.parameters.pad_id};
 }
 
+Result<Admission> admit_text(const Request& request, const PlannerLimits& limits) {
+  LOCKSTEP_TRY_VOID(check_text(request, limits));
+  const bool is_long = limits.long_rope_after > 0 && std::ssize(request.ids) > limits.long_rope_after;
+  return Admission{.id = request.id,
+                   .rows = {{.ids = request.ids, .parameters = {.sampling = {}, .eos_ids = {}, .long_rope = is_long}}},
+                   .new_tokens = 0,
+                   .task = Task::kScore};
+}
+
 }  // namespace
 
 Result<Admission> admit(const Request& request, const PlannerLimits& limits) {
+  if (request.task == Task::kScore) return admit_text(request, limits);
   LOCKSTEP_TRY(Prompts prompts, prompts_of(request));
   LOCKSTEP_TRY_VOID(check(request, prompts, limits));
   Admission admission{.id = request.id,

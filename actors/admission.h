@@ -2,6 +2,7 @@
 //
 //   Request ──► admit ──► Admission   one row           the graph chooses
 //                                     rows of a chooser the host chooses; the graph's own choice is greedy, unused
+//                                     a text            is scored: its slot makes no tokens
 //
 // A longrope model turns short sequences by one table and long ones by another, and a cache holds what one table made.
 // A sequence that grows past the border is therefore run in two parts, the second prefilled anew:
@@ -32,18 +33,19 @@ struct PlannerLimits {
   bool rows_of_one_slot = false;
   int32_t decode_steps = 32;              // of one schedule, at most
   int32_t prefill_steps = 8;              // of one schedule, at most: bounds how long decoding slots wait
+  int64_t score_rows = 0;                 // of a step that scores texts; 0: there are none
   int64_t tokens_per_step = 1;            // of a slot in a decode step, at most; at least one
   int64_t long_rope_after = 0;            // tokens of a sequence beyond which it needs the long factors; 0: never
   int64_t shared_prefix = kSharedPrefix;  // at least 1
 
   friend bool operator==(const PlannerLimits&, const PlannerLimits&) = default;
 };
-LOCKSTEP_FIELDS(PlannerLimits, slots, chunk, capacity, rows_of_one_slot, decode_steps, prefill_steps, tokens_per_step,
-                long_rope_after, shared_prefix);
+LOCKSTEP_FIELDS(PlannerLimits, slots, chunk, capacity, rows_of_one_slot, decode_steps, prefill_steps, score_rows,
+                tokens_per_step, long_rope_after, shared_prefix);
 
 /// The sequence of one slot.
 struct AdmittedRow {
-  std::vector<int32_t> ids;  // the prompt; empty: the row begins as a copy of another
+  std::vector<int32_t> ids;  // the prompt, or the text; empty: the row begins as a copy of another
   shards::SlotParameters parameters;
 };
 
@@ -51,16 +53,18 @@ struct AdmittedRow {
 struct Admission {
   RequestId id;
   std::vector<AdmittedRow> rows;  // [slots that it occupies]
-  int64_t new_tokens = 1;         // of each row, at most
+  int64_t new_tokens = 1;         // of each row, at most; 0 of a text
   bool goes_on = false;           // after that many tokens it is admitted anew, with them, for the rest
   bool host_chosen = false;
+  Task task = Task::kGenerate;
   Logits logits = Logits::kOmit;
   Delivery delivery = Delivery::kTogether;
 };
 
 /// Fails with `kInvalidArgument` when no engine with these limits could answer `request` (an empty prompt, one that
-/// does not fit beside its new tokens, the last of which needs no room, a budget below 1, too many EOS ids, more rows
-/// than slots), with `kUnsupported` when this one cannot, and with `kInternal` when its chooser throws.
+/// does not fit beside its new tokens, the last of which needs no room, a text of one token, a budget below 1, too many
+/// EOS ids, more rows than slots), with `kUnsupported` when this one cannot, and with `kInternal` when its chooser
+/// throws.
 Result<Admission> admit(const Request& request, const PlannerLimits& limits);
 
 /// The rest of a request whose first part has made `tokens`.

@@ -16,6 +16,7 @@ std::string_view to_string(Phase phase) {
     case Phase::kIdle: return "idle";
     case Phase::kSlots: return "slots";
     case Phase::kPrefill: return "prefill";
+    case Phase::kScore: return "score";
     case Phase::kDecode: return "decode";
     case Phase::kDecide: return "decide";
     case Phase::kConfirm: return "confirm";
@@ -42,7 +43,7 @@ Executor::Executor(RankId rank, shards::StepEngine& engine, ScheduleQueue& queue
       with_logits_(host_slots_.size()) {}
 
 ExecutorStatus Executor::status() const {
-  return {phase_, schedule_, step_, schedules_, prefill_steps_, decode_steps_};
+  return {phase_, schedule_, step_, schedules_, prefill_steps_, decode_steps_, score_steps_};
 }
 
 Result<void> Executor::run() {
@@ -78,6 +79,7 @@ Result<void> Executor::run_schedule(const Schedule& schedule) {
   next_step_ = 0;
   LOCKSTEP_TRY_VOID(update_slots(schedule));
   LOCKSTEP_TRY_VOID(run_prefills(schedule));
+  LOCKSTEP_TRY_VOID(run_scores(schedule));
   LOCKSTEP_TRY_VOID(run_decodes(schedule));
   return confirm(schedule);
 }
@@ -110,6 +112,26 @@ Result<void> Executor::run_prefills(const Schedule& schedule) {
     note_logits_of(rows);
     LOCKSTEP_TRY_VOID(end_step(schedule, output));
     last_hand_on_.reset();  // first tokens do not wait for others
+  }
+  return ok();
+}
+
+Result<void> Executor::run_scores(const Schedule& schedule) {
+  for (const shards::ScoreRows& rows : schedule.scores) {
+    LOCKSTEP_TRY_VOID(begin_step(Phase::kScore));
+    LOCKSTEP_TRY(const shards::ScoreOutput output, engine_.score(rows, {schedule.number, next_step_}));
+    ++score_steps_;
+    release();
+    const TimePoint now = SteadyClock().now();
+    hand_on_if_due(schedule, now);
+    if (hooks_.released) {
+      pending_ = StepResult{.schedule = schedule.number,
+                            .step = next_step_,
+                            .tokens = {},
+                            .made = now,
+                            .scored = {rows.slot, {output.scores.begin(), output.scores.end()}}};
+    }
+    ++next_step_;
   }
   return ok();
 }
@@ -158,8 +180,7 @@ void Executor::note_logits_of_running() {
 Result<void> Executor::end_step(const Schedule& schedule, const shards::StepOutput& output) {
   release();
   const TimePoint now = SteadyClock().now();
-  const bool is_due = !last_hand_on_ || now - *last_hand_on_ >= hand_on_period_;
-  if (is_due || schedule.delivery == Delivery::kAtOnce) hand_on();
+  hand_on_if_due(schedule, now);
   StepResult result{.schedule = schedule.number, .step = next_step_, .tokens = {}, .made = now};
   if (hooks_.released) {
     result.tokens = graph_tokens(output.tokens);
@@ -202,6 +223,11 @@ Result<std::vector<HostChoice>> Executor::decide(const Schedule& schedule, const
 void Executor::release() {
   if (!pending_) return;
   released_.push_back(*std::exchange(pending_, std::nullopt));
+}
+
+void Executor::hand_on_if_due(const Schedule& schedule, TimePoint now) {
+  const bool is_due = !last_hand_on_ || now - *last_hand_on_ >= hand_on_period_;
+  if (is_due || schedule.delivery == Delivery::kAtOnce) hand_on();
 }
 
 void Executor::hand_on() {

@@ -1,6 +1,6 @@
 // The loop that a rank's main thread runs: take a schedule, drive the engine through its steps, report.
 //
-//   pop ─► close, open slots ─► prefill … ─► decode … ─► confirm ─► done ─► pop
+//   pop ─► close, open slots ─► prefill … ─► score … ─► decode … ─► confirm ─► done ─► pop
 //                                  │            │           │
 //                                  ├── the host's decision follows, if a slot that it chooses for got logits
 //                                  └── a step's tokens are released when the next step, or confirm, has agreed, and
@@ -30,9 +30,9 @@
 namespace lockstep::actors {
 
 /// What an executor is doing.
-enum class Phase { kIdle, kSlots, kPrefill, kDecode, kDecide, kConfirm, kEnded };
+enum class Phase { kIdle, kSlots, kPrefill, kScore, kDecode, kDecide, kConfirm, kEnded };
 
-/// "idle", "slots", "prefill", "decode", "decide", "confirm", "ended".
+/// "idle", "slots", "prefill", "score", "decode", "decide", "confirm", "ended".
 std::string_view to_string(Phase phase);
 
 /// What an executor did last: a value, for exit records and reports.
@@ -43,6 +43,7 @@ struct ExecutorStatus {
   int64_t schedules = 0;  // ended
   int64_t prefill_steps = 0;
   int64_t decode_steps = 0;
+  int64_t score_steps = 0;
 
   friend bool operator==(const ExecutorStatus&, const ExecutorStatus&) = default;
 };
@@ -97,6 +98,7 @@ class Executor {
   Result<void> run_schedule(const Schedule& schedule);
   Result<void> update_slots(const Schedule& schedule);
   Result<void> run_prefills(const Schedule& schedule);
+  Result<void> run_scores(const Schedule& schedule);
   Result<void> run_decodes(const Schedule& schedule);
   Result<void> confirm(const Schedule& schedule);
   Result<void> begin_step(Phase phase);
@@ -107,6 +109,7 @@ class Executor {
   std::vector<int32_t> graph_tokens(std::span<const int32_t> tokens) const;
   Result<std::vector<HostChoice>> decide(const Schedule& schedule, const shards::StepOutput& output);
   void release();
+  void hand_on_if_due(const Schedule& schedule, TimePoint now);
   void hand_on();
   Error explain(Error error) const;
 
@@ -131,6 +134,7 @@ class Executor {
   std::atomic<int64_t> schedules_ = 0;
   std::atomic<int64_t> prefill_steps_ = 0;
   std::atomic<int64_t> decode_steps_ = 0;
+  std::atomic<int64_t> score_steps_ = 0;
 };
 
 }  // namespace lockstep::actors

@@ -14,7 +14,7 @@ constexpr std::optional<RequestId> kFree;
 }  // namespace
 
 Planner::Planner(PlannerLimits limits)
-    : limits_(limits), occupants_(static_cast<size_t>(limits.slots)), prompts_(limits) {
+    : limits_(limits), occupants_(static_cast<size_t>(limits.slots)), prompts_(limits), texts_(limits) {
   LOCKSTEP_CHECK(limits.slots > 0 && limits.chunk > 0, limits.slots, limits.chunk);
   LOCKSTEP_CHECK(limits.decode_steps > 0 && limits.prefill_steps > 0, limits.decode_steps, limits.prefill_steps);
   LOCKSTEP_CHECK(limits.shared_prefix > 0, limits.shared_prefix);
@@ -44,6 +44,7 @@ std::optional<Schedule> Planner::next() {
   close_slots(schedule);
   open_slots(schedule);
   add_prefills(schedule);
+  add_scores(schedule);
   add_decodes(schedule);
   LOCKSTEP_CHECK(schedule.steps() > 0, to_string(schedule));
   describe_jobs(schedule);
@@ -78,6 +79,7 @@ void Planner::close_slots(Schedule& schedule) {
       schedule.closed.push_back(slot);
       occupants_[static_cast<size_t>(slot.value)].reset();
       prompts_.drop(slot);
+      texts_.drop(slot);
     }
   }
   std::ranges::sort(schedule.closed);
@@ -100,6 +102,10 @@ void Planner::open(Admission admission, Schedule& schedule) {
     schedule.opened.push_back({slot, row.parameters});
     if (row.ids.empty()) continue;
     ++job.prompts;
+    if (admission.task == Task::kScore) {
+      texts_.add(slot, std::move(row.ids));
+      continue;
+    }
     prompts_.add({slot, std::move(row.ids), row.parameters.long_rope, admission.id});
   }
   job.admission = std::move(admission);
@@ -128,6 +134,15 @@ void Planner::note_ended_prompts(const shards::PrefillRows& rows) {
   }
 }
 
+void Planner::add_scores(Schedule& schedule) {
+  while (!texts_.is_empty() && std::ssize(schedule.scores) < limits_.prefill_steps) {
+    schedule.scores.push_back(texts_.next_step());
+  }
+  for (Job& job : jobs_) {
+    if (job.admission.task == Task::kScore) job.prompts = texts_.has(job.slots.front()) ? 1 : 0;
+  }
+}
+
 void Planner::add_decodes(Schedule& schedule) {
   if (prompts_.is_between_prompts_of_a_request()) return;  // the first choice needs the logits of all
   int64_t smallest = std::numeric_limits<int64_t>::max();
@@ -139,8 +154,10 @@ void Planner::add_decodes(Schedule& schedule) {
   }
   // A waiting request gets the first slot that becomes free.
   int64_t steps = std::min<int64_t>(queue_.empty() ? largest : std::min(smallest, largest), limits_.decode_steps);
-  // While prompts remain, decoding and prefill take turns step by step, so that both get on.
-  if (!prompts_.is_empty()) steps = std::min<int64_t>(steps, std::ssize(schedule.prefills));
+  // While prompts or texts remain, decoding takes turns with them step by step, so that all get on.
+  if (!prompts_.is_empty() || !texts_.is_empty()) {
+    steps = std::min<int64_t>(steps, std::ssize(schedule.prefills) + std::ssize(schedule.scores));
+  }
   for (Job& job : jobs_) {
     if (job.is_decoding()) job.made += std::min(steps, job.budget());
   }

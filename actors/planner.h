@@ -20,6 +20,7 @@
 #include "actors/admission.h"
 #include "actors/prompt_queue.h"
 #include "actors/schedule.h"
+#include "actors/text_queue.h"
 #include "runtime/core/ids.h"
 
 namespace lockstep::actors {
@@ -59,7 +60,7 @@ class Planner {
   struct Job {
     Admission admission;
     std::vector<SlotId> slots;  // [rows]
-    int64_t prompts = 0;        // that have not run to their ends in the schedules so far
+    int64_t prompts = 0;        // and texts that have not run to their ends in the schedules so far
     int64_t made = 0;           // new tokens that these make at least
     bool finished = false;
 
@@ -76,6 +77,7 @@ class Planner {
   SlotId take_free_slot(RequestId request);
   void add_prefills(Schedule& schedule);
   void note_ended_prompts(const shards::PrefillRows& rows);
+  void add_scores(Schedule& schedule);
   void add_decodes(Schedule& schedule);
   void describe_jobs(Schedule& schedule) const;
 
@@ -83,6 +85,7 @@ class Planner {
   std::vector<std::optional<RequestId>> occupants_;  // [slots]
   std::list<Job> jobs_;                              // in the order of their admission
   PromptQueue prompts_;
+  TextQueue texts_;
   std::deque<Admission> queue_;
   int32_t next_number_ = 0;
 };

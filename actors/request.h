@@ -25,18 +25,24 @@ enum class Logits { kOmit, kWanted };
 /// each at once, for a person who reads along.
 enum class Delivery { kTogether, kAtOnce };
 
+/// What is made of a request's ids: an answer to them, or how likely each of them is after those before it.
+enum class Task { kGenerate, kScore };
+
 /// One prompt, or the rows of one chooser. Stops that only rank 0 can judge (stop strings, time) stay with the client:
 /// its sink says when.
 ///
 /// With a chooser the host picks the tokens: the prompts are the chooser's, it occupies `rows()` slots at once, and of
 /// the parameters only `max_new_tokens` and `pad_id` count. The engine must return logits. The chooser is called on
 /// rank 0's executor thread, never after `on_finish`; then the client reads its `sequences()`.
+///
+/// A text that is scored has at least two ids, and no parameters count. The engine must have score steps.
 struct Request {
   RequestId id;
   std::vector<int32_t> ids;  // the prompt; at least one
   shards::SlotParameters parameters;
   Logits logits = Logits::kOmit;
   Delivery delivery = Delivery::kTogether;
+  Task task = Task::kGenerate;
   std::shared_ptr<generation::TokenChooser> chooser = nullptr;  // null: the graph chooses. The client keeps it as well
 
   friend bool operator==(const Request&, const Request&) = default;
@@ -66,6 +72,13 @@ class Sink {
   /// The next token of `request`, an EOS token included; with a chooser, a token that became certain (of beams none
   /// does). `kStop` makes this token the last: nothing follows but `on_finish`.
   virtual Verdict on_token(RequestId request, const MadeToken& token) = 0;
+
+  /// How likely the next id of a text is that is scored: a row as the graph operation `score` makes it. The first row
+  /// is that of the second id.
+  virtual void on_score(RequestId request, std::span<const float> row) {
+    static_cast<void>(request);
+    static_cast<void>(row);
+  }
 
   /// Exactly once for every submitted request. `error` is set when the reason is `kError` or `kCancelled`.
   virtual void on_finish(RequestId request, generation::FinishReason reason, const std::optional<Error>& error) = 0;

@@ -27,15 +27,18 @@ std::string to_string(const Schedule& schedule) {
     part("host chooses for");
     for (const HostSlots& host : schedule.host_chosen) fmt::format_to(out, " {}", host.request);
   }
-  if (!schedule.prefills.empty()) {
-    part("prefill ");
-    const char* plus = "";
-    for (const shards::PrefillRows& rows : schedule.prefills) {
+  const auto rows_of_steps = [&](const char* name, const auto& steps) {
+    if (steps.empty()) return;
+    part(name);
+    const char* plus = " ";
+    for (const auto& rows : steps) {
       fmt::format_to(out, "{}{}", plus, rows.ids.size());
       plus = "+";
     }
     text += " rows";
-  }
+  };
+  rows_of_steps("prefill", schedule.prefills);
+  rows_of_steps("score", schedule.scores);
   if (schedule.decode_steps > 0) {
     part("decode");
     fmt::format_to(out, " {}", schedule.decode_steps);

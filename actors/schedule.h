@@ -1,6 +1,6 @@
 // A schedule: a batch of steps that the coordinator sends to every rank, and what a step gave back.
 //
-//   Schedule 7   close slots ─► open slots ─► prefill, prefill … ─► decode × n (fewer if every slot finishes) ─►
+//   Schedule 7   close slots ─► open slots ─► prefill … ─► score … ─► decode × n (fewer if every slot finishes) ─►
 //   confirm
 //
 // Every rank runs the same schedules, in the order of their numbers, without gaps. Values: regular, printable.
@@ -40,23 +40,24 @@ LOCKSTEP_FIELDS(HostSlots, request, slots);
 /// Whether a schedule is the session's last.
 enum class Last { kNo, kYes };
 
-/// Steps in the order in which they run: closes, opens, prefills, decodes. Steps count from 0 over prefills and
-/// decodes.
+/// Steps in the order in which they run: closes, opens, prefills, scores, decodes. Steps count from 0 over the last
+/// three.
 struct Schedule {
   int32_t number = 0;  // consecutive from 0
   std::vector<SlotId> closed;
   std::vector<OpenedSlot> opened;
   std::vector<shards::PrefillRows> prefills;
+  std::vector<shards::ScoreRows> scores = {};
   int32_t decode_steps = 0;                 // at most; a schedule ends early when every slot has finished
   Last last = Last::kNo;                    // the executor returns after it
   std::vector<HostSlots> host_chosen = {};  // all that are open while the schedule runs
   Logits logits = Logits::kOmit;            // whether a request wants to see those of the graph's choices
   Delivery delivery = Delivery::kTogether;  // at once where a request wants it so
 
-  int32_t steps() const { return static_cast<int32_t>(prefills.size()) + decode_steps; }
+  int32_t steps() const { return static_cast<int32_t>(prefills.size() + scores.size()) + decode_steps; }
   friend bool operator==(const Schedule&, const Schedule&) = default;
 };
-LOCKSTEP_FIELDS(Schedule, number, closed, opened, prefills, decode_steps, last, host_chosen, logits, delivery);
+LOCKSTEP_FIELDS(Schedule, number, closed, opened, prefills, scores, decode_steps, last, host_chosen, logits, delivery);
 
 /// What a request's chooser said in a step.
 struct HostChoice {
@@ -69,6 +70,14 @@ struct HostChoice {
   friend bool operator==(const HostChoice&, const HostChoice&) = default;
 };
 
+/// What a step that scores texts found.
+struct ScoredRows {
+  std::vector<int32_t> slot;  // [rows]
+  std::vector<float> scores;  // [rows, columns] as the graph operation `score` makes them
+
+  friend bool operator==(const ScoredRows&, const ScoredRows&) = default;
+};
+
 /// The tokens of one step, released: the ranks agreed on them afterwards. Stays in the process of rank 0.
 struct StepResult {
   int32_t schedule = 0;
@@ -78,6 +87,7 @@ struct StepResult {
   TimePoint made = {};          // when the step had ended
   std::vector<float> logits = {};        // [slots, vocabulary], or empty
   std::vector<HostChoice> choices = {};  // of the requests that the host chose for
+  ScoredRows scored = {};
 
   friend bool operator==(const StepResult&, const StepResult&) = default;
 };

@@ -314,6 +314,7 @@ PlannerLimits Session::Impl::limits(const shards::StepEngine& engine) const {
           .rows_of_one_slot = engine.rows_of_one_slot(),
           .decode_steps = options_.decode_steps,
           .prefill_steps = options_.prefill_steps,
+          .score_rows = engine.score_rows(),
           .tokens_per_step = engine.tokens_per_step(),
           .long_rope_after = engine.long_rope_after()};
 }

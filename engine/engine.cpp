@@ -116,7 +116,8 @@ Result<void> Engine::Impl::open_requests(group::Member& member, const model::Pla
                         .limits = {.slots = shard.slots,
                                    .capacity = shard.capacity,
                                    .choosers = gives_logits ? Choosers::kAllowed : Choosers::kNone,
-                                   .drafts = shard.drafts}});
+                                   .drafts = shard.drafts,
+                                   .scored_top = shard.score_rows > 0 ? shard.score_top : -1}});
   observe::RequestLog* const log = observation.timed(*submissions_);
   if (log != nullptr) submissions_->on_submit = [log](RequestId request) { log->submitted(request); };
   actors::Sink& sink = log != nullptr ? static_cast<actors::Sink&>(*log) : *submissions_;
@@ -178,6 +179,13 @@ Result<std::vector<RequestHandle>> Engine::Impl::submit(std::vector<Request> req
   return handles;
 }
 
+Result<std::vector<std::vector<TokenScore>>> Engine::Impl::score(std::span<const std::vector<int32_t>> texts,
+                                                                 int64_t top) {
+  if (!leads()) return not_leading("score a text");
+  if (const std::optional<Error> failure = group_.failure()) return *failure;
+  return submissions_->score(texts, top);
+}
+
 EngineCounters Engine::Impl::counters() const {
   if (submissions_ == nullptr) return {};
   EngineCounters counters = submissions_->counters();
@@ -219,6 +227,16 @@ Result<Answer> Engine::generate(std::span<const int32_t> ids, const Overrides& o
   LOCKSTEP_TRY(RequestHandle handle, submit(std::move(request)));
   LOCKSTEP_TRY(std::vector<Answer> answers, handle.wait());
   return std::move(answers.front());
+}
+
+Result<std::vector<TokenScore>> Engine::score(std::span<const int32_t> ids, int64_t top) {
+  const std::vector<std::vector<int32_t>> text{{ids.begin(), ids.end()}};
+  LOCKSTEP_TRY(auto scores, score(text, top));
+  return std::move(scores.front());
+}
+
+Result<std::vector<std::vector<TokenScore>>> Engine::score(std::span<const std::vector<int32_t>> texts, int64_t top) {
+  return impl_->score(texts, top);
 }
 
 Result<void> Engine::serve() {

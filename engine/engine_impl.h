@@ -27,6 +27,7 @@ class Engine::Impl {
   /// Starts the ranks; returns when all of this process are ready. @collective @blocking
   Result<void> start();
   Result<std::vector<RequestHandle>> submit(std::vector<Request> requests);
+  Result<std::vector<std::vector<TokenScore>>> score(std::span<const std::vector<int32_t>> texts, int64_t top);
   /// Waits for the end of the ranks. @collective @blocking
   Result<void> join();
   void finish() { session_.session().finish(); }

@@ -16,9 +16,14 @@ Error invalid(std::string message) { return {ErrorKind::kInvalidArgument, "[shar
 
 }  // namespace
 
-Shard::RowInputs::RowInputs(int64_t rows, int64_t slots)
-    : ids(static_cast<size_t>(rows)), slot(ids.size()), position(ids.size()), logit_rows(static_cast<size_t>(slots)) {
-  for (const std::vector<int32_t>* input : {&ids, &slot, &position, &logit_rows}) {
+Shard::RowInputs::RowInputs(const graph::Graph& step)
+    : ids(static_cast<size_t>(step.rows)),
+      slot(ids.size()),
+      position(ids.size()),
+      logit_rows(static_cast<size_t>(step.slots)),
+      targets(step.find("targets") ? ids.size() : 0) {
+  for (const std::vector<int32_t>* input : {&ids, &slot, &position, &logit_rows, &targets}) {
+    if (input->empty()) continue;
     tensors.push_back({{DType::kInt32, {std::ssize(*input)}}, std::as_bytes(std::span(*input))});
   }
 }
@@ -28,6 +33,7 @@ void Shard::RowInputs::clear() {
   std::ranges::fill(slot, -1);
   std::ranges::fill(position, 0);
   std::ranges::fill(logit_rows, -1);
+  std::ranges::fill(targets, -1);
 }
 
 Shard::Shard(ShardGraphs graphs, const ShardOptions& options, device::Communicator* communicator)
@@ -41,9 +47,11 @@ Shard::Shard(ShardGraphs graphs, const ShardOptions& options, device::Communicat
       own_payload_(static_cast<size_t>(device::agreement_payload_bytes(options.slots))),
       payloads_(own_payload_.size() * static_cast<size_t>(communicator == nullptr ? 1 : communicator->size())) {
   prefill_inputs_.reserve(graphs_.prefill.size());  // the tensors are views of the vectors beside them
-  for (const graph::Graph& graph : graphs_.prefill) prefill_inputs_.emplace_back(graph.rows, options.slots);
+  for (const graph::Graph& graph : graphs_.prefill) prefill_inputs_.emplace_back(graph);
   verify_inputs_.reserve(1);
-  if (!graphs_.verify.empty()) verify_inputs_.emplace_back(graphs_.verify.front().rows, options.slots);
+  if (!graphs_.verify.empty()) verify_inputs_.emplace_back(graphs_.verify.front());
+  score_inputs_.reserve(1);
+  if (!graphs_.score.empty()) score_inputs_.emplace_back(graphs_.score.front());
 }
 
 Result<std::unique_ptr<Shard>> Shard::create(ShardGraphs graphs, const ShardOptions& options, device::Backend& backend,
@@ -120,15 +128,33 @@ Result<void> Shard::check_rows(const PrefillRows& rows) const {
         "{} of each of the first three and {} logit rows",
         count, rows.slot.size(), rows.position.size(), rows.logit_rows.size(), options_.chunk, options_.slots));
   }
-  for (size_t row = 0; row < count; ++row) {
-    const bool fits = rows.ids[row] >= 0 && rows.ids[row] < states_->vocabulary() && rows.slot[row] >= 0 &&
-                      rows.slot[row] < options_.slots && rows.position[row] >= 0 &&
-                      rows.position[row] < options_.capacity;
-    if (!fits) {
-      return invalid(fmt::format("cannot prefill row {}: found id {}, slot {}, position {}, expected below {}, {}, {}",
-                                 row, rows.ids[row], rows.slot[row], rows.position[row], states_->vocabulary(),
-                                 options_.slots, options_.capacity));
-    }
+  return check_tokens("prefill", rows.ids, rows.slot, rows.position);
+}
+
+Result<void> Shard::check_rows(const ScoreRows& rows) const {
+  const size_t count = rows.ids.size();
+  const bool have_targets = std::ranges::all_of(
+      rows.targets, [vocabulary = states_->vocabulary()](int32_t id) { return id >= 0 && id < vocabulary; });
+  if (std::ssize(rows.ids) > options_.score_rows || rows.slot.size() != count || rows.position.size() != count ||
+      rows.targets.size() != count || !have_targets) {
+    return invalid(fmt::format(
+        "cannot score: found {} ids, {} slots, {} positions and {} targets, expected at most {} of each, targets "
+        "below {}",
+        count, rows.slot.size(), rows.position.size(), rows.targets.size(), options_.score_rows,
+        states_->vocabulary()));
+  }
+  return check_tokens("score", rows.ids, rows.slot, rows.position);
+}
+
+Result<void> Shard::check_tokens(const char* step, const std::vector<int32_t>& ids, const std::vector<int32_t>& slot,
+                                 const std::vector<int32_t>& position) const {
+  for (size_t row = 0; row < ids.size(); ++row) {
+    const bool fits = ids[row] >= 0 && ids[row] < states_->vocabulary() && slot[row] >= 0 &&
+                      slot[row] < options_.slots && position[row] >= 0 && position[row] < options_.capacity;
+    if (fits) continue;
+    return invalid(fmt::format("cannot {} row {}: found id {}, slot {}, position {}, expected below {}, {}, {}", step,
+                               row, ids[row], slot[row], position[row], states_->vocabulary(), options_.slots,
+                               options_.capacity));
   }
   return ok();
 }
@@ -165,6 +191,30 @@ Result<StepOutput> Shard::prefill(const PrefillRows& rows, StepTag tag) {
   }
   LOCKSTEP_TRY_VOID(write_step(tag));
   return run(chosen, inputs.tensors);
+}
+
+Result<ScoreOutput> Shard::score(const ScoreRows& rows, StepTag tag) {
+  LOCKSTEP_CHECK(!graphs_.score.empty());
+  LOCKSTEP_TRY_VOID(check_rows(rows));
+  RowInputs& inputs = score_inputs_.front();
+  inputs.clear();
+  std::ranges::copy(rows.ids, inputs.ids.begin());
+  std::ranges::copy(rows.slot, inputs.slot.begin());
+  std::ranges::copy(rows.position, inputs.position.begin());
+  std::ranges::copy(rows.targets, inputs.targets.begin());
+  for (size_t row = 0; row < rows.slot.size(); ++row) {  // what the ranks compare: a slot's last row
+    inputs.logit_rows[static_cast<size_t>(rows.slot[row])] = static_cast<int32_t>(row);
+  }
+  LOCKSTEP_TRY_VOID(write_step(tag));
+  const int64_t last = rows.position.empty() ? 0 : std::ranges::max(rows.position);
+  const size_t chosen = graphs_.score.size() > 1 ? smallest_bucket(options_.token_buckets, last + 1) : 0;
+  const size_t executable = executables_.size() - graphs_.score.size() + chosen;
+  LOCKSTEP_TRY_VOID(run(executable, inputs.tensors));
+  const std::span<const std::byte> scores = executables_[executable]->output("scores");
+  const int64_t columns = 1 + 2 * options_.score_top;
+  return ScoreOutput{std::span(reinterpret_cast<const float*>(scores.data()), scores.size() / sizeof(float))
+                         .first(rows.ids.size() * static_cast<size_t>(columns)),
+                     columns};
 }
 
 /// The smallest decode graph that runs every running slot and whose bound holds all of their next positions.

@@ -32,12 +32,14 @@ class Shard final : public StepEngine {
   int64_t chunk() const override { return options_.chunk; }
   int64_t capacity() const override { return options_.capacity; }
   int64_t tokens_per_step() const override { return 1; }
+  int64_t score_rows() const override { return options_.score_rows; }
   bool rows_of_one_slot() const override { return rows_of_one_slot_; }
   int64_t long_rope_after() const override { return graphs_.long_rope_after; }
 
   Result<void> open_slot(SlotId slot, const SlotParameters& parameters) override;
   Result<void> close_slot(SlotId slot) override;
   Result<StepOutput> prefill(const PrefillRows& rows, StepTag tag) override;
+  Result<ScoreOutput> score(const ScoreRows& rows, StepTag tag) override;
   Result<StepOutput> decode(StepTag tag) override;
   Result<void> decide(Decision& decision) override;
   bool all_finished() const override;
@@ -65,11 +67,11 @@ class Shard final : public StepEngine {
   const std::vector<int64_t>& replays() const { return replays_; }
 
  private:
-  /// The host's copy of a step's row inputs: [rows] ×3 and logit_rows [slots].
+  /// The host's copy of a step's row inputs: [rows] ×3, logit_rows [slots] and, of a score step, targets [rows].
   struct RowInputs {
-    RowInputs(int64_t rows, int64_t slots);
+    explicit RowInputs(const graph::Graph& step);
     void clear();  // all padding
-    std::vector<int32_t> ids, slot, position, logit_rows;
+    std::vector<int32_t> ids, slot, position, logit_rows, targets;
     std::vector<device::HostTensor> tensors;  // views of them
   };
 
@@ -78,6 +80,10 @@ class Shard final : public StepEngine {
   Result<void> compile(device::Backend& backend);
   Result<void> check_slot(SlotId slot, const char* operation) const;
   Result<void> check_rows(const PrefillRows& rows) const;
+  Result<void> check_rows(const ScoreRows& rows) const;
+  /// `step` names the operation in messages.
+  Result<void> check_tokens(const char* step, const std::vector<int32_t>& ids, const std::vector<int32_t>& slot,
+                            const std::vector<int32_t>& position) const;
   Result<void> check_decision(const Decision& decision) const;
   /// Gives rank 0's decision to every rank. @collective @blocking
   Result<void> share(Decision& decision);
@@ -102,6 +108,7 @@ class Shard final : public StepEngine {
   std::vector<PrefillSize> prefill_sizes_;           // of the prefill graphs
   std::vector<RowInputs> prefill_inputs_;            // likewise
   std::vector<RowInputs> verify_inputs_;             // none, or one
+  std::vector<RowInputs> score_inputs_;              // none, or one
   std::vector<std::atomic<int32_t>> stop_requests_;  // [slots], set by any thread
   std::vector<int32_t> stop_scratch_;                // [slots]
   std::vector<int32_t> decision_payload_;            // [3 · slots]

@@ -84,15 +84,30 @@ Result<void> add_decode(GraphSet& set, const ShardOptions& options, StepShape sh
   return ok();
 }
 
-Result<void> add_verify(GraphSet& set, const ShardOptions& options, StepShape shape, ShardGraphs& graphs) {
-  if (options.drafts == 0) return ok();
-  shape.kind = StepKind::kVerify;
+/// One graph, or one for each token bucket where attention costs all of it.
+Result<void> add_bucketed(GraphSet& set, const ShardOptions& options, StepShape shape,
+                          std::vector<graph::Graph>& graphs) {
   const bool is_bucketed = options.bucketed == BucketedSteps::kAll;
   for (const int64_t bucket : or_one(is_bucketed ? options.token_buckets : std::vector<int64_t>())) {
     shape.bound = bucket;
-    LOCKSTEP_TRY(graphs.verify.emplace_back(), set.build(shape, with_size("", bucket)));
+    LOCKSTEP_TRY(graphs.emplace_back(), set.build(shape, with_size("", bucket)));
   }
   return ok();
+}
+
+Result<void> add_verify(GraphSet& set, const ShardOptions& options, StepShape shape, ShardGraphs& graphs) {
+  if (options.drafts == 0) return ok();
+  shape.kind = StepKind::kVerify;
+  return add_bucketed(set, options, shape, graphs.verify);
+}
+
+Result<void> add_score(GraphSet& set, const ShardOptions& options, StepShape shape, ShardGraphs& graphs) {
+  if (options.score_rows == 0) return ok();
+  shape.kind = StepKind::kScore;
+  shape.chunk = options.score_rows;
+  shape.top = options.score_top;
+  shape.logits = StepShape::Logits::kDropped;
+  return add_bucketed(set, options, shape, graphs.score);
 }
 
 int64_t long_rope_after(const checkpoint::ModelSpec& spec) {
@@ -109,6 +124,8 @@ Result<void> ShardOptions::validate() const {
   LOCKSTEP_TRY_VOID(require_at_least("chunk", chunk, 1));
   LOCKSTEP_TRY_VOID(require_at_least("capacity", capacity, 1));
   LOCKSTEP_TRY_VOID(require_at_least("drafts", drafts, 0));
+  LOCKSTEP_TRY_VOID(require_at_least("scored rows", score_rows, 0));
+  LOCKSTEP_TRY_VOID(require_at_least("chunk", chunk, score_rows));
   LOCKSTEP_TRY_VOID(require_buckets("batch sizes", batch_sizes, slots));
   LOCKSTEP_TRY_VOID(require_buckets("context buckets", context_buckets, chunk));
   LOCKSTEP_TRY_VOID(require_buckets("token buckets", token_buckets, capacity));
@@ -145,6 +162,7 @@ std::vector<const graph::Graph*> ShardGraphs::all() const {
   for (const graph::Graph& graph : prefill) graphs.push_back(&graph);
   for (const graph::Graph& graph : decode) graphs.push_back(&graph);
   for (const graph::Graph& graph : verify) graphs.push_back(&graph);
+  for (const graph::Graph& graph : score) graphs.push_back(&graph);
   return graphs;
 }
 
@@ -179,6 +197,7 @@ Result<ShardGraphs> build_graphs(const checkpoint::ModelSpec& spec, const partit
   LOCKSTEP_TRY_VOID(add_prefill(set, options, whole, graphs));
   LOCKSTEP_TRY_VOID(add_decode(set, options, whole, graphs));
   LOCKSTEP_TRY_VOID(add_verify(set, options, whole, graphs));
+  LOCKSTEP_TRY_VOID(add_score(set, options, whole, graphs));
   graphs.tensors = std::move(set).tensors();
   graphs.long_rope_after = long_rope_after(spec);
   return graphs;

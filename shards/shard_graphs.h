@@ -33,6 +33,8 @@ struct ShardOptions {
   int64_t chunk = 256;               // rows of a prefill step
   int64_t capacity = 2048;           // tokens that a slot holds
   int64_t drafts = 0;                // tokens of a slot that a verify step scores after its last one; 0: no such graph
+  int64_t score_rows = 0;            // of a score step, at most `chunk`; 0: no such graph
+  int64_t score_top = 0;             // likeliest ids that it names for each row
   std::vector<int64_t> batch_sizes;  // rising, the last is `slots`; empty: decode steps of all slots
   std::vector<int64_t> context_buckets;  // rising, the last is `chunk`; empty: one prefill graph
   std::vector<int64_t> token_buckets;    // rising, the last is `capacity`; empty: one decode graph
@@ -46,14 +48,15 @@ struct ShardOptions {
   /// The prefill graphs, in their order.
   std::vector<PrefillSize> prefill_sizes() const;
 };
-LOCKSTEP_FIELDS(ShardOptions, slots, chunk, capacity, drafts, batch_sizes, context_buckets, token_buckets, bucketed,
-                dtype, logits);
+LOCKSTEP_FIELDS(ShardOptions, slots, chunk, capacity, drafts, score_rows, score_top, batch_sizes, context_buckets,
+                token_buckets, bucketed, dtype, logits);
 
 /// The graphs of a rank, after the passes, and the checkpoint tensors behind their weights.
 struct ShardGraphs {
   std::vector<graph::Graph> prefill;  // by rows, rising, then by the bound on positions
   std::vector<graph::Graph> decode;   // by the slots that they run, rising, then by the bound on positions, rising
   std::vector<graph::Graph> verify;   // by the bound on positions, rising; empty: nothing is drafted
+  std::vector<graph::Graph> score;    // likewise; empty: nothing is scored
   std::vector<std::vector<graph::Graph>>
       group;  // in the order of `all`: the step of every rank; empty unless asked for
   std::map<std::string, Shape> tensors;

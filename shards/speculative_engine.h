@@ -34,12 +34,14 @@ class SpeculativeEngine final : public StepEngine {
   int64_t chunk() const override { return target_->chunk(); }
   int64_t capacity() const override { return target_->capacity(); }
   int64_t tokens_per_step() const override { return 1 + target_->options().drafts; }
+  int64_t score_rows() const override { return target_->score_rows(); }
   bool rows_of_one_slot() const override { return target_->rows_of_one_slot(); }
   int64_t long_rope_after() const override { return target_->long_rope_after(); }
 
   Result<void> open_slot(SlotId slot, const SlotParameters& parameters) override;
   Result<void> close_slot(SlotId slot) override;
   Result<StepOutput> prefill(const PrefillRows& rows, StepTag tag) override;
+  Result<ScoreOutput> score(const ScoreRows& rows, StepTag tag) override { return target_->score(rows, tag); }
   Result<StepOutput> decode(StepTag tag) override;
   /// Fails with `kUnsupported`: what the host chooses cannot be drafted.
   Result<void> decide(Decision& decision) override;

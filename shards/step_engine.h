@@ -53,6 +53,18 @@ struct PrefillRows {
 };
 LOCKSTEP_FIELDS(PrefillRows, ids, slot, position, logit_rows, copies);
 
+/// The token rows of one step that scores texts: how likely is each row's target, given the row and all before it. At
+/// most `score_rows` of them.
+struct ScoreRows {
+  std::vector<int32_t> ids;
+  std::vector<int32_t> slot;
+  std::vector<int32_t> position;  // index in the slot's cache
+  std::vector<int32_t> targets;   // the id that follows the row's
+
+  friend bool operator==(const ScoreRows&, const ScoreRows&) = default;
+};
+LOCKSTEP_FIELDS(ScoreRows, ids, slot, position, targets);
+
 /// Which step of which schedule: part of the ranks' checksum, so a rank that is off by one is found.
 struct StepTag {
   int32_t schedule = 0;
@@ -65,6 +77,12 @@ struct StepOutput {
   // `tokens_per_step` in a decode step.
   std::span<const int32_t> tokens;
   std::span<const float> logits;  // [slots, width, vocabulary]: raw; empty unless asked for at start
+};
+
+/// What a step that scores texts found. Borrowed from the engine; valid until its next step.
+struct ScoreOutput {
+  std::span<const float> scores;  // [rows of the step, columns]: as the graph operation `score` says
+  int64_t columns = 1;
 };
 
 /// What the host of rank 0 chose after a step for slots that the graphs cannot choose for (beams, guidance, processors
@@ -88,9 +106,10 @@ class StepEngine {
   virtual ~StepEngine() = default;
 
   virtual int64_t slots() const = 0;
-  virtual int64_t chunk() const = 0;            // rows of a prefill step
-  virtual int64_t capacity() const = 0;         // tokens that a slot can hold
-  virtual int64_t tokens_per_step() const = 0;  // of a slot in a decode step: 1, or more where drafts are verified
+  virtual int64_t chunk() const = 0;                // rows of a prefill step
+  virtual int64_t capacity() const = 0;             // tokens that a slot can hold
+  virtual int64_t tokens_per_step() const = 0;      // of a slot in a decode step: 1, or more where drafts are verified
+  virtual int64_t score_rows() const { return 0; }  // of a step that scores texts; 0: there are none
   /// Whether all rows of one prefill step must belong to one slot.
   virtual bool rows_of_one_slot() const = 0;
   /// Tokens of a sequence beyond which it has to be prefilled anew with `long_rope`; 0: never.
@@ -103,6 +122,10 @@ class StepEngine {
 
   /// @collective @blocking
   virtual Result<StepOutput> prefill(const PrefillRows& rows, StepTag tag) = 0;
+  /// Slots that are scored make no tokens. Fails with `kUnsupported` where `score_rows` is 0. @collective @blocking
+  virtual Result<ScoreOutput> score(const ScoreRows&, StepTag) {
+    return Error{ErrorKind::kUnsupported, "[shards] cannot score: found an engine without a score step, expected one"};
+  }
   /// One token, or as many as drafts come true, for every slot that has been prefilled and is not finished.
   /// @collective @blocking
   virtual Result<StepOutput> decode(StepTag tag) = 0;

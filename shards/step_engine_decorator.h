@@ -14,6 +14,7 @@ class StepEngineDecorator : public StepEngine {
   int64_t chunk() const final { return inner_.chunk(); }
   int64_t capacity() const final { return inner_.capacity(); }
   int64_t tokens_per_step() const final { return inner_.tokens_per_step(); }
+  int64_t score_rows() const final { return inner_.score_rows(); }
   bool rows_of_one_slot() const final { return inner_.rows_of_one_slot(); }
   int64_t long_rope_after() const final { return inner_.long_rope_after(); }
   Result<void> open_slot(SlotId slot, const SlotParameters& parameters) override {
@@ -21,6 +22,7 @@ class StepEngineDecorator : public StepEngine {
   }
   Result<void> close_slot(SlotId slot) override { return inner_.close_slot(slot); }
   Result<StepOutput> prefill(const PrefillRows& rows, StepTag tag) override { return inner_.prefill(rows, tag); }
+  Result<ScoreOutput> score(const ScoreRows& rows, StepTag tag) override { return inner_.score(rows, tag); }
   Result<StepOutput> decode(StepTag tag) override { return inner_.decode(tag); }
   Result<void> decide(Decision& decision) override { return inner_.decide(decision); }
   bool all_finished() const final { return inner_.all_finished(); }

@@ -20,6 +20,7 @@ namespace {
 using checkpoint::ModelSpec;
 
 constexpr int64_t kDefaultSlots = 8;
+constexpr int64_t kMostScoredRows = 64;  // whose logits of the whole vocabulary are there at once
 
 Error refused(std::string_view option, const std::string& found, const std::string& expected) {
   return {ErrorKind::kInvalidArgument,
@@ -173,6 +174,11 @@ Result<Plan> plan_models(const Model& model, const EngineOptions& options, int r
   own.shard.bucketed = shards::bucketed_steps(backend);
   const bool gives_logits = options.choosers == Choosers::kAllowed && own.shard.drafts == 0;
   if (gives_logits) own.shard.logits = families::StepShape::Logits::kOutput;
+  if (options.scoring == Scoring::kOn) {
+    if (options.scored_top < 0) return refused("--top", fmt::format("{}", options.scored_top), "0 or more");
+    own.shard.score_rows = std::min(kMostScoredRows, own.shard.chunk);
+    own.shard.score_top = std::min(options.scored_top, own.spec.vocabulary);
+  }
   if (own.shard.drafts == 0) return plan;
   if (options.drafting.model) {
     LOCKSTEP_TRY(plan.draft, plan_draft(*options.drafting.model, own, ranks));

@@ -24,10 +24,15 @@ bool RunningSlots::take(Slot& slot, int32_t token) {
   return true;
 }
 
-StepTimes RunningSlots::after_prefill(const shards::PrefillRows& rows, const shards::StepOutput& output) {
+StepTimes times_of(std::span<const int32_t> slot) {
   StepTimes step;
-  step.rows = static_cast<int32_t>(rows.ids.size());
-  for (size_t row = 0; row < rows.slot.size(); ++row) step.slots += row == 0 || rows.slot[row] != rows.slot[row - 1];
+  step.rows = static_cast<int32_t>(slot.size());
+  for (size_t row = 0; row < slot.size(); ++row) step.slots += row == 0 || slot[row] != slot[row - 1];
+  return step;
+}
+
+StepTimes RunningSlots::after_prefill(const shards::PrefillRows& rows, const shards::StepOutput& output) {
+  StepTimes step = times_of(rows.slot);
   for (size_t slot = 0; slot < slots_.size(); ++slot) {
     if (rows.logit_rows[slot] < 0) continue;
     slots_[slot].running = slots_[slot].left > 0;

@@ -4,6 +4,8 @@
 
 #include <array>
 #include <atomic>
+#include <span>
+#include <type_traits>
 #include <vector>
 
 #include "runtime/core/clock.h"
@@ -37,7 +39,10 @@ class RunningSlots {
   std::vector<Slot> slots_;
 };
 
-/// Used by the executor's thread, but for `totals`.
+/// Rows and slots of a step whose row r is of `slot[r]`; a slot's rows are together.
+trace::StepTimes times_of(std::span<const int32_t> slot);
+
+/// Used by the executor's thread, except `totals`.
 class StepClock final : public shards::StepEngineDecorator {
  public:
   /// Borrows everything. Keeps room for `capacity` steps.
@@ -68,6 +73,12 @@ class StepClock final : public shards::StepEngineDecorator {
         trace::StepPhase::kPrefill, tag, [&] { return inner().prefill(rows, tag); },
         [&](const shards::StepOutput& output) { return running_.after_prefill(rows, output); });
   }
+  /// Counts as a prefill step without tokens.
+  Result<shards::ScoreOutput> score(const shards::ScoreRows& rows, shards::StepTag tag) override {
+    return timed(
+        trace::StepPhase::kPrefill, tag, [&] { return inner().score(rows, tag); },
+        [&](const shards::ScoreOutput&) { return times_of(rows.slot); });
+  }
   Result<shards::StepOutput> decode(shards::StepTag tag) override {
     return timed(
         trace::StepPhase::kDecode, tag, [&] { return inner().decode(tag); },
@@ -85,10 +96,10 @@ class StepClock final : public shards::StepEngineDecorator {
   };
 
   template <typename Step, typename Count>
-  Result<shards::StepOutput> timed(trace::StepPhase phase, shards::StepTag tag, Step&& step, Count&& count) {
+  std::invoke_result_t<Step> timed(trace::StepPhase phase, shards::StepTag tag, Step&& step, Count&& count) {
     collectives_.set_phase(phase);
     const TimePoint begin = clock_.now();
-    Result<shards::StepOutput> output = step();
+    auto output = step();
     const TimePoint end = clock_.now();
     collectives_.set_phase(trace::StepPhase::kOutside);
     if (output.has_value()) add(phase, tag, begin, end, count(output.value()));

@@ -72,6 +72,24 @@ Result<void> check(const Request& request, const Model& model, const Limits& lim
   return check_masked(request.prompt, budget, model.spec());
 }
 
+Result<void> check_text(std::span<const int32_t> ids, int64_t top, const Model& model, const Limits& limits) {
+  if (limits.scored_top < 0) {
+    return unsupported("a text to score", "an engine that can; open it with Scoring::kOn");
+  }
+  if (top < 0 || top > limits.scored_top) {
+    return Error{ErrorKind::kInvalidArgument,
+                 fmt::format("[engine/requests] cannot score: found top {}, expected 0 to {}; raise "
+                             "EngineOptions::scored_top",
+                             top, limits.scored_top)};
+  }
+  if (ids.empty()) {
+    return Error{ErrorKind::kInvalidArgument,
+                 "[engine/requests] cannot score: found an empty text, expected at least one token; leave it out"};
+  }
+  // Its last token is predicted, and predicts nothing: it needs no room.
+  return check_prompt({.ids = {ids.begin(), ids.end()}}, model.spec().vocabulary, limits.capacity + 1);
+}
+
 }  // namespace requests
 
 Result<void> check_request(const Model& model, const EngineOptions& options, const Request& request) {

@@ -28,6 +28,7 @@ Submissions::~Submissions() {
   for (auto& [id, entry] : open_) {  // the session has ended without a word about them
     if (entry.state->finish(entry.part, FinishReason::kCancelled, gone)) entry.state->complete();
   }
+  for (auto& [id, text] : texts_) text->finish(gone);
 }
 
 void Submissions::open(actors::Session& session, actors::Sink& sink, RequestState::Links links) {
@@ -137,7 +138,69 @@ Submissions::Entry& Submissions::at(RequestId request) {
   return open_.at(request);
 }
 
+std::shared_ptr<TextScores> Submissions::open_text(std::vector<int32_t> ids, int64_t top,
+                                                   std::vector<actors::Request>& all) {
+  auto text = std::make_shared<TextScores>(std::move(ids), top);  // shared with the sink, which may end later
+  std::lock_guard lock(mutex_);
+  ++counters_.submitted;
+  counters_.prompt_tokens += std::ssize(text->ids());
+  if (text->ids().size() == 1) {  // nothing predicts it
+    ++counters_.finished;
+    return text;
+  }
+  const RequestId id(next_id_++);
+  all.push_back({.id = id, .ids = text->ids(), .parameters = {}, .task = actors::Task::kScore});
+  if (on_submit) on_submit(id);
+  texts_.emplace(id, text);
+  ++counters_.running;
+  return text;
+}
+
+Result<std::vector<std::vector<TokenScore>>> Submissions::score(std::span<const std::vector<int32_t>> texts,
+                                                                int64_t top) {
+  for (const std::vector<int32_t>& ids : texts) {
+    LOCKSTEP_TRY_VOID(check_text(ids, top, serving_.model, serving_.limits));
+  }
+  std::vector<std::shared_ptr<TextScores>> opened;
+  std::vector<actors::Request> all;
+  for (const std::vector<int32_t>& ids : texts) opened.push_back(open_text(ids, top, all));
+  if (!all.empty()) session_->submit(std::move(all), *sink_);
+  std::vector<std::vector<TokenScore>> scores;
+  for (const auto& text : opened) {
+    LOCKSTEP_TRY(scores.emplace_back(), text->wait(links_.wait));
+  }
+  return scores;
+}
+
+void Submissions::on_score(RequestId request, std::span<const float> row) {
+  std::shared_ptr<TextScores> text;
+  {
+    std::lock_guard lock(mutex_);
+    text = texts_.at(request);
+  }
+  text->take(row);
+}
+
+/// Whether `request` was a text.
+bool Submissions::finish_text(RequestId request, const std::optional<Error>& error) {
+  std::shared_ptr<TextScores> text;
+  {
+    std::lock_guard lock(mutex_);
+    auto found = texts_.extract(request);
+    if (found.empty()) return false;
+    text = std::move(found.mapped());
+    --counters_.running;
+    ++counters_.finished;
+  }
+  text->finish(error);
+  return true;
+}
+
 void Submissions::on_start(RequestId request) {
+  {
+    std::lock_guard lock(mutex_);
+    if (texts_.contains(request)) return;
+  }
   const bool is_first = at(request).state->start();
   if (!is_first) return;
   std::lock_guard lock(mutex_);
@@ -151,6 +214,7 @@ actors::Verdict Submissions::on_token(RequestId request, const actors::MadeToken
 }
 
 void Submissions::on_finish(RequestId request, generation::FinishReason reason, const std::optional<Error>& error) {
+  if (finish_text(request, error)) return;
   Entry& entry = at(request);
   const std::shared_ptr<RequestState> state = entry.state;
   const bool is_last = state->finish(entry.part, reason, error);

@@ -15,6 +15,7 @@
 #include "engine/requests/delivery.h"
 #include "engine/requests/request_check.h"
 #include "engine/requests/request_state.h"
+#include "engine/requests/text_scores.h"
 #include "lockstep/engine.h"
 #include "lockstep/model.h"
 #include "lockstep/options.h"
@@ -44,8 +45,12 @@ class Submissions final : public actors::Sink {
   /// that this engine cannot serve, naming the option.
   Result<std::vector<std::shared_ptr<RequestState>>> submit(std::vector<Request> requests);
 
+  /// Scores all texts or none. Fails likewise. @blocking
+  Result<std::vector<std::vector<TokenScore>>> score(std::span<const std::vector<int32_t>> texts, int64_t top);
+
   void on_start(RequestId request) override;
   actors::Verdict on_token(RequestId request, const actors::MadeToken& token) override;
+  void on_score(RequestId request, std::span<const float> row) override;
   void on_finish(RequestId request, generation::FinishReason reason, const std::optional<Error>& error) override;
 
   /// Waits until callers' functions have returned. Not from one of them. @blocking
@@ -68,6 +73,8 @@ class Submissions final : public actors::Sink {
   void open(const std::shared_ptr<RequestState>& state, std::vector<Part> parts, int64_t prompt_tokens,
             std::vector<actors::Request>& all);
   Entry& at(RequestId request);
+  std::shared_ptr<TextScores> open_text(std::vector<int32_t> ids, int64_t top, std::vector<actors::Request>& all);
+  bool finish_text(RequestId request, const std::optional<Error>& error);
 
   const Serving serving_;
   Delivery delivery_;
@@ -76,6 +83,7 @@ class Submissions final : public actors::Sink {
   RequestState::Links links_;
   mutable std::mutex mutex_;         // of what follows
   std::map<RequestId, Entry> open_;  // stable addresses
+  std::map<RequestId, std::shared_ptr<TextScores>> texts_;
   int64_t next_id_ = 0;
   EngineCounters counters_;
 };

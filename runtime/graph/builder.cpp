@@ -199,6 +199,10 @@ ValueId GraphBuilder::sample(std::vector<ValueId> operands) { return add_result(
 
 ValueId GraphBuilder::accept(std::vector<ValueId> operands) { return add_result(Op::kAccept, std::move(operands), {}); }
 
+ValueId GraphBuilder::score(ValueId logits, ValueId targets, int64_t top) {
+  return add_result(Op::kScore, {logits, targets}, {{"top", top}});
+}
+
 void GraphBuilder::output(std::string name, ValueId value) { graph_.outputs.push_back({std::move(name), value}); }
 
 Graph GraphBuilder::finish() && {

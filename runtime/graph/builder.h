@@ -113,6 +113,8 @@ class GraphBuilder {
   void agree(std::vector<ValueId> operands);
   ValueId sample(std::vector<ValueId> operands);
   ValueId accept(std::vector<ValueId> operands);
+  /// f32[T, 1 + 2 · top]: how likely each row's target is, then the likeliest ids and how likely they are.
+  ValueId score(ValueId logits, ValueId targets, int64_t top);
 
   void output(std::string name, ValueId value);
 

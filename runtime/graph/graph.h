@@ -58,6 +58,7 @@ enum class Op {
   kAgree,
   kSample,
   kAccept,
+  kScore,
 };
 
 /// The name in the text form.

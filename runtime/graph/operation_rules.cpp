@@ -380,4 +380,15 @@ Result<void> check_accept(OperationUse& use) {
   return misfit(fmt::format("operand 0 (logits): found {} rows, expected a multiple of the {} slots", rows, slots));
 }
 
+Result<void> check_score(OperationUse& use) {
+  constexpr int64_t kExactIds = int64_t{1} << 24;  // ids are part of an f32 result
+  const int64_t top = use.node.integer("top"), vocabulary = use.symbols.size("V");
+  if (vocabulary > kExactIds) {
+    return misfit(fmt::format("operand 0 (logits): found {} columns, expected at most {}", vocabulary, kExactIds));
+  }
+  if (top < 0 || top > vocabulary) return attribute_misfit("top", top, fmt::format("0 to {} ids", vocabulary));
+  use.symbols.bind_size("W", 1 + 2 * top);
+  return ok();
+}
+
 }  // namespace lockstep::graph

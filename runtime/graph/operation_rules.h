@@ -29,5 +29,6 @@ Result<void> check_moe_route(OperationUse& use);
 Result<void> check_stacked_experts(OperationUse& use);
 Result<void> check_moe_experts(OperationUse& use);
 Result<void> check_accept(OperationUse& use);
+Result<void> check_score(OperationUse& use);
 
 }  // namespace lockstep::graph

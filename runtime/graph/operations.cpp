@@ -209,6 +209,12 @@ std::vector<Operation> make_operations() {
        {},
        "i32[T]",
        check_accept},
+      {Op::kScore,
+       "score",
+       {{"logits", "f32[T,V]"}, {"targets", "i32[T]"}},
+       {{"top", kInteger}},
+       "f32[T,W]",
+       check_score},
   };
 }
 

@@ -39,7 +39,8 @@ constexpr Family kFamilies[] = {
 
 int64_t StepShape::rows() const {
   switch (kind) {
-    case StepKind::kPrefill: return chunk;
+    case StepKind::kPrefill:
+    case StepKind::kScore: return chunk;
     case StepKind::kDecode: return batch > 0 ? batch : slots;
     case StepKind::kVerify: return slots * (1 + drafts);
   }

@@ -13,17 +13,19 @@
 
 namespace lockstep::families {
 
-/// A prompt's chunk; one token per slot; a slot's last token and the drafts after it, all scored at once.
-enum class StepKind { kPrefill, kDecode, kVerify };
+/// A prompt's chunk; one token per slot; a slot's last token and the drafts after it, all verified at once; a chunk of
+/// texts whose tokens are scored.
+enum class StepKind { kPrefill, kDecode, kVerify, kScore };
 
 /// Which step of which rank is built, and how large its static shapes are.
 struct StepShape {
   StepKind kind = StepKind::kDecode;
   int rank = 0;
   int64_t slots = 1;
-  int64_t chunk = 1;      // rows of a prefill step; a decode step has one row a slot that it runs
+  int64_t chunk = 1;      // rows of a prefill or score step; a decode step has one row a slot that it runs
   int64_t batch = 0;      // of a decode step: it runs the first `batch` slots only; 0: all of them
   int64_t drafts = 0;     // of a slot in a verify step, which has 1 + drafts rows a slot
+  int64_t top = 0;        // likeliest ids that a score step names for each row
   int64_t most_rows = 1;  // that one slot has in any step over the same states: rings hold as many beside the window
   int64_t capacity = 1;   // tokens that a slot holds
   int64_t bound = 0;      // positions stay below it (a length bucket); 0: below the capacity

@@ -14,6 +14,7 @@ const char* name_of(StepKind kind) {
     case StepKind::kPrefill: return "prefill";
     case StepKind::kDecode: return "decode";
     case StepKind::kVerify: return "verify";
+    case StepKind::kScore: return "score";
   }
   return "";
 }
@@ -177,24 +178,34 @@ ValueId StepBuilder::next_tokens(ValueId logits) {
   return graph_.sample(std::move(operands));
 }
 
+void StepBuilder::add_outputs(ValueId logits) {
+  if (shape_.kind == StepKind::kScore) {
+    graph_.output("scores",
+                  graph_.score(logits, graph_.input("targets", {DType::kInt32, {shape_.rows()}}), shape_.top));
+  } else {
+    graph_.output("tokens", next_tokens(logits));
+  }
+  if (shape_.logits == StepShape::Logits::kOutput) graph_.output("logits", logits);
+}
+
 Step StepBuilder::finish(ValueId x) && {
-  const bool verifies = shape_.kind == StepKind::kVerify;
-  if (!verifies) graph_.advance(slot_state("length", DType::kInt32), slot_);
-  ValueId hidden = verifies ? x : graph_.select_rows(x, wanted_);
+  const bool has_logits_of_all_rows = shape_.kind == StepKind::kVerify || shape_.kind == StepKind::kScore;
+  // An accepting step knows only afterwards how many of its rows count.
+  if (shape_.kind != StepKind::kVerify) graph_.advance(slot_state("length", DType::kInt32), slot_);
+  ValueId hidden = has_logits_of_all_rows ? x : graph_.select_rows(x, wanted_);
   if (spec_.norm_before) hidden = norm(hidden, "model.norm");
   if (spec_.embedding_size != spec_.hidden_size) {
     hidden = graph_.linear(hidden, whole_weight("model.project_out.weight", {spec_.embedding_size, spec_.hidden_size}));
   }
-  graph_.agree({verifies ? graph_.select_rows(hidden, wanted_) : hidden, graph_.state("step", {DType::kInt32, {2}}),
-                slot_state("last_id", DType::kInt32), slot_state("length", DType::kInt32),
-                slot_state("output_index", DType::kInt32), slot_state("parameter_hash", DType::kInt32),
-                slot_state("stop_request", DType::kInt32), slot_state("finished", DType::kInt32)});
+  graph_.agree({has_logits_of_all_rows ? graph_.select_rows(hidden, wanted_) : hidden,
+                graph_.state("step", {DType::kInt32, {2}}), slot_state("last_id", DType::kInt32),
+                slot_state("length", DType::kInt32), slot_state("output_index", DType::kInt32),
+                slot_state("parameter_hash", DType::kInt32), slot_state("stop_request", DType::kInt32),
+                slot_state("finished", DType::kInt32)});
 
   std::vector<int64_t> parts;
   for (const partition::RankPart& part : partition_.parts) parts.push_back(part.vocabulary.size());
-  const ValueId logits = graph_.all_gather(own_logits(hidden), std::move(parts));
-  graph_.output("tokens", next_tokens(logits));
-  if (shape_.logits == StepShape::Logits::kOutput) graph_.output("logits", logits);
+  add_outputs(graph_.all_gather(own_logits(hidden), std::move(parts)));
   return {std::move(graph_).finish(), std::move(tensors_)};
 }
 

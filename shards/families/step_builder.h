@@ -50,7 +50,7 @@ class StepBuilder {
   graph::ValueId attention_plus_mlp(graph::ValueId x, graph::ValueId y, int64_t layer);
 
   /// Ends the step: the rows whose next token is wanted are normed (unless a post-norm model has done so), compared
-  /// between ranks, projected on the vocabulary and sampled.
+  /// between ranks, projected on the vocabulary and sampled, or scored.
   Step finish(graph::ValueId x) &&;
 
  private:
@@ -112,6 +112,7 @@ class StepBuilder {
 
   graph::ValueId own_logits(graph::ValueId hidden);
   graph::ValueId next_tokens(graph::ValueId logits);
+  void add_outputs(graph::ValueId logits);
   std::vector<graph::ValueId> draw_states();
 
   const checkpoint::ModelSpec& spec_;

@@ -9,7 +9,7 @@
 //     return engine->close();
 //   }
 //
-// Blocking calls:  generate, wait, close       Streaming:  submit with on_token
+// Blocking calls:  generate, score, wait, close       Streaming:  submit with on_token
 // On rank 0:       submit … close                     On others:  serve, which returns when rank 0 has closed
 #pragma once
 
@@ -136,6 +136,14 @@ class Engine {
   /// One answer. `overrides` are put on top of Model::generation(). Rank 0. @blocking
   Result<Answer> generate(std::string_view prompt, const Overrides& overrides = {}, OnToken on_token = {});
   Result<Answer> generate(std::span<const int32_t> ids, const Overrides& overrides = {}, OnToken on_token = {});
+
+  /// How likely each token of `ids` is after those before it, with the `top` likeliest in its place. Texts are batched
+  /// with each other and with all that runs. Rank 0, any thread. Fails with `kUnsupported` for an engine that was not
+  /// opened with Scoring::kOn, with `kInvalidArgument` for a text that no slot can hold or a `top` above
+  /// EngineOptions::scored_top. @blocking
+  Result<std::vector<TokenScore>> score(std::span<const int32_t> ids, int64_t top = 0);
+  /// The same for all or none of several texts, in their order.
+  Result<std::vector<std::vector<TokenScore>>> score(std::span<const std::vector<int32_t>> texts, int64_t top = 0);
 
   /// Runs this rank's steps until rank 0 closes. Every other rank. @collective @blocking
   Result<void> serve();

@@ -18,6 +18,9 @@ namespace lockstep {
 /// `kNone` keeps the logits on the devices and refuses such requests.
 enum class Choosers { kAllowed, kNone };
 
+/// Whether texts can be scored (Engine::score): one more graph.
+enum class Scoring { kOff, kOn };
+
 /// Whether a compilation after the start is an error or is only counted.
 enum class Strictness { kStrict, kLenient };
 
@@ -64,6 +67,8 @@ struct EngineOptions {
   partition::Options partition;  // numerics, experts, key/value heads
   Drafting drafting;
   Choosers choosers = Choosers::kAllowed;
+  Scoring scoring = Scoring::kOff;
+  int64_t scored_top = 20;  // with Scoring::kOn: the most likeliest tokens that a score can name
   Strictness strictness = Strictness::kStrict;
   std::optional<Bytes> memory_budget;  // of a rank; more is refused before weights are read
   ObserveOptions observe;
@@ -71,7 +76,7 @@ struct EngineOptions {
   friend bool operator==(const EngineOptions&, const EngineOptions&) = default;
 };
 LOCKSTEP_FIELDS(EngineOptions, slots, capacity, prefill_chunk, batch_sizes, context_buckets, token_buckets, backend,
-                backend_options, communicator, threads, binding, partition, drafting, choosers, strictness,
-                memory_budget, observe);
+                backend_options, communicator, threads, binding, partition, drafting, choosers, scoring, scored_top,
+                strictness, memory_budget, observe);
 
 }  // namespace lockstep

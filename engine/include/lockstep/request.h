@@ -90,6 +90,13 @@ struct Answer {
   TokenTimes times = {};           // none made where tokens are known at the end only
 };
 
+/// How likely a token of a text is.
+struct TokenScore {
+  int32_t id = 0;
+  std::optional<float> logprob;   // natural logarithm, given all tokens before it; none of a text's first token
+  std::vector<TokenLogprob> top;  // the likeliest tokens in its place, likeliest first; none of a text's first token
+};
+
 namespace requests {
 class RequestState;
 }

@@ -79,7 +79,8 @@ bool keeps_rows(Op op) {
     case Op::kGatedActivation:
     case Op::kMoeRoute:
     case Op::kMoeExperts:
-    case Op::kColumns: return true;
+    case Op::kColumns:
+    case Op::kScore: return true;
     default: return false;
   }
 }

@@ -175,6 +175,7 @@ Result<void> Compiler::lower(const Node& node) {
     case Op::kAgree: lower_agree(node); break;
     case Op::kSample: lower_sample(node); break;
     case Op::kAccept: lower_accept(node); break;
+    case Op::kScore: lower_score(node); break;
   }
   return ok();
 }

@@ -86,6 +86,7 @@ class Compiler {
   void lower_advance(const Node& node);
   void lower_sample(const Node& node);
   void lower_accept(const Node& node);
+  void lower_score(const Node& node);
 
   /// Of the nodes that work column by column.
   ColumnWork column_work(const Node& node) const;

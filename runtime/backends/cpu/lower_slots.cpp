@@ -2,6 +2,7 @@
 #include <algorithm>
 
 #include "runtime/backends/cpu/compiler.h"
+#include "runtime/sampling/scoring.h"
 #include "runtime/sampling/slot.h"
 
 namespace lockstep::cpu {
@@ -171,6 +172,20 @@ void Compiler::lower_accept(const Node& node) {
     const Share share = share_of(slots, part);
     for (int64_t slot = share.begin; slot < share.end; ++slot) task.run(slot, *(*scratches)[part.worker]);
   });
+}
+
+void Compiler::lower_score(const Node& node) {
+  const auto top = static_cast<size_t>(node.integer("top"));
+  auto scratches =
+      std::make_shared<std::vector<std::vector<int32_t>>>(static_cast<size_t>(workers_), std::vector<int32_t>(top));
+  add_shared(
+      [logits = operand(node, 0), targets = operand(node, 1).as<int32_t>(), dst = result(node), scratches](Part part) {
+        const Share share = share_of(dst.used_rows(), part);
+        for (int64_t row = share.begin; row < share.end; ++row) {
+          sampling::score_row(floats_of(logits, row), targets[row], (*scratches)[static_cast<size_t>(part.worker)],
+                              {reinterpret_cast<float*>(dst.at(row)), static_cast<size_t>(dst.columns)});
+        }
+      });
 }
 
 }  // namespace lockstep::cpu

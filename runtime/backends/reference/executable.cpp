@@ -45,6 +45,7 @@ Kernel kernel_of(graph::Op op) {
     case graph::Op::kAgree: return agree;
     case graph::Op::kSample: return sample;
     case graph::Op::kAccept: return accept;
+    case graph::Op::kScore: return score;
   }
   LOCKSTEP_CHECK(false, static_cast<int>(op));
   return nullptr;

@@ -73,5 +73,6 @@ Result<void> mark_seen(const Call& call, const Environment&);
 Result<void> advance(const Call& call, const Environment&);
 Result<void> sample(const Call& call, const Environment&);
 Result<void> accept(const Call& call, const Environment&);
+Result<void> score(const Call& call, const Environment&);
 
 }  // namespace lockstep::reference

@@ -2,6 +2,7 @@
 #include <algorithm>
 
 #include "runtime/backends/reference/kernels.h"
+#include "runtime/sampling/scoring.h"
 #include "runtime/sampling/slot.h"
 
 namespace lockstep::reference {
@@ -130,6 +131,17 @@ Result<void> accept(const Call& call, const Environment& environment) {
         states.slot(s, in[kLastId], in[kOutputIndex], in[kFinished]), {in[kIds].ints() + first + 1, rows - 1},
         {in[kLogits].floats() + first * vocabulary, rows * static_cast<size_t>(vocabulary)}, states.seen_of(s),
         {tokens, rows}, *environment.scratch);
+  }
+  return ok();
+}
+
+Result<void> score(const Call& call, const Environment&) {
+  const Tensor& logits = call.operands[0];
+  const auto vocabulary = static_cast<size_t>(logits.columns()), width = static_cast<size_t>(call.result->columns());
+  std::vector<int32_t> ids((width - 1) / 2);
+  for (int64_t row = 0; row < logits.rows(); ++row) {
+    sampling::score_row({logits.floats() + row * logits.columns(), vocabulary}, call.operands[1].ints()[row], ids,
+                        {call.result->floats() + row * call.result->columns(), width});
   }
   return ok();
 }

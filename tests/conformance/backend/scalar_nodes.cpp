@@ -84,6 +84,7 @@ void run_local(Rank& rank, const graph::Node& node) {
     case graph::Op::kAdvance: return advance(rank, node);
     case graph::Op::kSample: return sample(rank, node);
     case graph::Op::kAccept: return accept(rank, node);
+    case graph::Op::kScore: return score(rank, node);
     case graph::Op::kAllReduce:
     case graph::Op::kAllGather:
     case graph::Op::kRowsOfOwners:

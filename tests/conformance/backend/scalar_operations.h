@@ -84,5 +84,6 @@ void mark_seen(Rank& rank, const graph::Node& node);
 void advance(Rank& rank, const graph::Node& node);
 void sample(Rank& rank, const graph::Node& node);
 void accept(Rank& rank, const graph::Node& node);
+void score(Rank& rank, const graph::Node& node);
 
 }  // namespace lockstep::conformance::scalar

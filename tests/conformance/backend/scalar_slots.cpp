@@ -1,5 +1,6 @@
 // The state of the slots: who runs, what was seen, how long, which token next.
 #include <algorithm>
+#include <cmath>
 
 #include "runtime/sampling/slot.h"
 #include "tests/conformance/backend/scalar_operations.h"
@@ -133,6 +134,30 @@ void accept(Rank& rank, const graph::Node& node) {
       rank.operand(node, kAt.seen).at(s, static_cast<int64_t>(fed)) = 1;
       tokens[t] = draw(rank, node, kAt, s, row, scratch);
       rank.operand(node, kLength).v[static_cast<size_t>(s)] += 1;
+    }
+  }
+}
+
+void score(Rank& rank, const graph::Node& node) {
+  const Array& logits = rank.operand(node, 0);
+  const auto top = static_cast<size_t>(node.integer("top"));
+  Array& result = rank.result(node);
+  std::fill(result.v.begin(), result.v.end(), 0.0);
+  for (int64_t row = 0; row < logits.rows(); ++row) {
+    const int64_t target = rank.operand(node, 1).integer(row);
+    if (target < 0) continue;
+    double sum = 0;
+    std::vector<int64_t> ids;
+    for (int64_t id = 0; id < logits.columns(); ++id) {
+      sum += std::exp(logits.at(row, id));
+      ids.push_back(id);
+    }
+    std::stable_sort(ids.begin(), ids.end(),
+                     [&](int64_t a, int64_t b) { return logits.at(row, a) > logits.at(row, b); });
+    result.at(row, 0) = logits.at(row, target) - std::log(sum);
+    for (size_t i = 0; i < top; ++i) {
+      result.at(row, static_cast<int64_t>(1 + i)) = static_cast<double>(ids[i]);
+      result.at(row, static_cast<int64_t>(1 + top + i)) = logits.at(row, ids[i]) - std::log(sum);
     }
   }
 }

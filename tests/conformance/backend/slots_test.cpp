@@ -173,5 +173,26 @@ TEST_P(SlotOperations, DrawWhatTheDefinitionDrawsForEverySeedAndParameter) {
   expect_same(run_on(GetParam(), c), run_on_scalar_model(c), "tokens and states");
 }
 
+TEST_P(SlotOperations, ScoreTheTargetsAndNameTheLikeliest) {
+  constexpr int64_t kRows = 7, kVocabulary = 301;
+  for (const int64_t top : {0, 1, 5, 301}) {
+    SCOPED_TRACE(testing::Message() << "top " << top);
+    CaseBuilder b(header(kRows, 1));
+    TensorData logits = random_tensor({DType::kFloat32, {kRows, kVocabulary}}, 5, /*scale=*/9);
+    auto* const values = reinterpret_cast<float*>(logits.bytes.data());
+    values[2 * kVocabulary + 40] = values[2 * kVocabulary + 7] = 20.0f;  // a tie: the lower id comes first
+    const ValueId x = b.input("logits", logits);
+    const ValueId targets = b.input("targets", int_tensor({kRows}, {0, 300, 40, -1, 17, 4, 299}));
+    b.builder.output("scores", b.builder.score(x, targets, top));
+    const Case c = std::move(b).finish();
+    expect_conforms(GetParam(), c, tolerance_of(DType::kFloat32));
+    const std::vector<double> row = numbers_of(run_on(GetParam(), c).outputs.at("scores"));
+    if (top != 5) continue;
+    EXPECT_EQ(row[2 * 11 + 1], 7.0);
+    EXPECT_EQ(row[2 * 11 + 2], 40.0);
+    EXPECT_EQ(row[3 * 11 + 1], 0.0);  // padding
+  }
+}
+
 }  // namespace
 }  // namespace lockstep::conformance

@@ -44,6 +44,7 @@ V unary(V x) {
   if constexpr (kOp == Opcode::kFloor) return std::floor(x);
   if constexpr (kOp == Opcode::kExponential) return std::exp(x);
   if constexpr (kOp == Opcode::kTanh) return std::tanh(x);
+  if constexpr (kOp == Opcode::kLog) return std::log(x);
   if constexpr (kOp == Opcode::kLogistic) return 1.0f / (1.0f + std::exp(-x));
   if constexpr (kOp == Opcode::kSqrt) return std::sqrt(x);
   if constexpr (kOp == Opcode::kRsqrt) return 1.0f / std::sqrt(x);
@@ -205,6 +206,7 @@ Result<Run> make_unary(const Placed& placed) {
     case Opcode::kFloor: return unary_loop<Opcode::kFloor>(placed);
     case Opcode::kExponential: return unary_loop<Opcode::kExponential>(placed);
     case Opcode::kTanh: return unary_loop<Opcode::kTanh>(placed);
+    case Opcode::kLog: return unary_loop<Opcode::kLog>(placed);
     case Opcode::kLogistic: return unary_loop<Opcode::kLogistic>(placed);
     case Opcode::kSqrt: return unary_loop<Opcode::kSqrt>(placed);
     case Opcode::kRsqrt: return unary_loop<Opcode::kRsqrt>(placed);

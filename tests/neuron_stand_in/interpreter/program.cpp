@@ -47,6 +47,7 @@ constexpr Maker kMakers[] = {
     {Opcode::kFloor, make_unary},
     {Opcode::kExponential, make_unary},
     {Opcode::kTanh, make_unary},
+    {Opcode::kLog, make_unary},
     {Opcode::kLogistic, make_unary},
     {Opcode::kSqrt, make_unary},
     {Opcode::kRsqrt, make_unary},

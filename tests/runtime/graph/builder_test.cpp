@@ -120,6 +120,13 @@ TEST(GraphBuilder, BuildsAcceptForDraftsOfEverySlot) {
   EXPECT_EQ(to_string(b.type_of(b.accept(std::move(operands)))), "i32[12]");
 }
 
+TEST(GraphBuilder, BuildsAScoreOfTheTargetAndTheHighest) {
+  GraphBuilder b = two_rank_builder();
+  const ValueId logits = b.input("logits", {DType::kFloat32, {4, 9}}), targets = b.input("t", {DType::kInt32, {4}});
+  EXPECT_EQ(to_string(b.type_of(b.score(logits, targets, /*top=*/3))), "f32[4,7]");
+  EXPECT_EQ(to_string(b.type_of(b.score(logits, targets, /*top=*/0))), "f32[4,1]");
+}
+
 TEST(GraphBuilder, LeavesOutWhatANeutralOptionWouldSay) {
   GraphBuilder b = two_rank_builder();
   const ValueId x = b.input("x", {DType::kFloat32, {4, 6}});

@@ -18,7 +18,7 @@ using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 
 TEST(Operations, AreInTheOrderOfTheEnumerationAndNamedOnce) {
-  ASSERT_EQ(operations().size(), static_cast<size_t>(Op::kAccept) + 1);
+  ASSERT_EQ(operations().size(), static_cast<size_t>(Op::kScore) + 1);
   for (size_t i = 0; i < operations().size(); ++i) {
     EXPECT_EQ(static_cast<size_t>(operations()[i].op), i);
     EXPECT_EQ(op_from_name(to_string(operations()[i].op)), operations()[i].op);

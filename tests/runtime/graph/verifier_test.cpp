@@ -198,7 +198,9 @@ INSTANTIATE_TEST_SUITE_P(
         BadStatement{"%numbers = state : f32[3,7]\n %integers = input : i32[3,5]\n %logits = input : f32[3,8]\n"
                      "%0 = sample(%logits, %rows, %length, %length, %length, %seen, %numbers, %integers, %integers, "
                      "%integers) : i32[3]",
-                     "operand 5 (seen)"}));
+                     "operand 5 (seen)"},
+        BadStatement{"%logits = input : f32[4,7]\n %0 = score(%logits, %ids) top=8 : f32[4,17]",
+                     "attribute top: found 8, expected 0 to 7 ids"}));
 
 // ---- experts ------------------------------------------------------------------------------------------------------
 

@@ -65,6 +65,7 @@ enum class Opcode : uint8_t {
   kFloor,
   kExponential,
   kTanh,
+  kLog,
   kLogistic,
   kSqrt,
   kRsqrt,

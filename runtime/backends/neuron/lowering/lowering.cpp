@@ -49,6 +49,7 @@ LowerNode lowering_of(Op op) {
     case Op::kAgree: return lower_agree;
     case Op::kSample: return lower_sample;
     case Op::kAccept: return lower_accept;
+    case Op::kScore: return lower_score;
   }
   return nullptr;
 }

@@ -12,6 +12,7 @@ namespace {
 using hlo::Builder;
 using hlo::Direction;
 using hlo::Element;
+using hlo::Opcode;
 using hlo::Value;
 
 /// The operands of `sample`, in order, up to the drawing states.
@@ -186,6 +187,29 @@ class Acceptance {
 
 Result<void> lower_accept(const NodeView& node) {
   Acceptance(node).lower();
+  return ok();
+}
+
+/// One sort finds the highest, upwards in what is negated: equal ones stay in the order of their ids.
+Result<void> lower_score(const NodeView& node) {
+  Builder& b = node.builder();
+  const Value logits = node.operand(0), targets = node.operand(1);
+  const std::vector<int64_t> dims = b.dims_of(logits);
+  const Value best = b.reduce_max(logits, {1});
+  const Value sum = b.reduce_add(b.unary(Opcode::kExponential, b.subtract(logits, along(b, best, dims, 0))), {1});
+  const Value total = b.add(best, b.unary(Opcode::kLog, sum));
+  const Value ids = b.iota({Element::kS32, dims, {}}, 1);
+  const Value is_target = b.compare(Direction::kEq, ids, along(b, targets, dims, 0));
+  const Value of_target = b.reduce_add(b.select(is_target, logits, b.fill_like(logits, 0.0)), {1});
+  std::vector<Value> columns{b.reshape(b.subtract(of_target, total), {dims[0], 1})};
+  if (const int64_t top = node.node().integer("top"); top > 0) {
+    const Builder::Sorted sorted = b.sort_rows(b.multiply(logits, -1.0), to_f32(b, ids));
+    const Value highest = b.multiply(b.slice_dimension(sorted.keys, 1, {0, top}), -1.0);
+    columns.push_back(b.slice_dimension(sorted.companions, 1, {0, top}));
+    columns.push_back(b.subtract(highest, along(b, total, {dims[0], top}, 0)));
+  }
+  const Value row = columns.size() == 1 ? columns.front() : b.concatenate(columns, 1);
+  node.set_result(keep_rows(b, b.compare(Direction::kGe, targets, 0.0), row));
   return ok();
 }
 

@@ -144,5 +144,6 @@ Result<void> lower_mark_seen(const NodeView& node);
 Result<void> lower_advance(const NodeView& node);
 Result<void> lower_sample(const NodeView& node);
 Result<void> lower_accept(const NodeView& node);
+Result<void> lower_score(const NodeView& node);
 
 }  // namespace lockstep::neuron

@@ -1,0 +1,44 @@
+// One text that is being scored: what its caller waits for and the session's sink fills.
+#pragma once
+
+#include <condition_variable>
+#include <cstdint>
+#include <functional>
+#include <mutex>
+#include <optional>
+#include <span>
+#include <vector>
+
+#include "lockstep/request.h"
+#include "runtime/core/result.h"
+
+namespace lockstep::requests {
+
+/// Thread-safe. Shared by its caller and the sink, which end in any order.
+class TextScores {
+ public:
+  /// Keeps the `top` likeliest tokens of each place.
+  TextScores(std::vector<int32_t> ids, int64_t top);
+
+  const std::vector<int32_t>& ids() const { return ids_; }
+
+  /// The coordinator's thread: the scores of the next token, a row of the graph operation `score`.
+  void take(std::span<const float> row);
+  void finish(const std::optional<Error>& error);
+
+  using Wait =
+      std::function<void(std::unique_lock<std::mutex>&, std::condition_variable&, const std::function<bool()>&)>;
+  /// @blocking
+  Result<std::vector<TokenScore>> wait(const Wait& wait);
+
+ private:
+  const std::vector<int32_t> ids_;
+  const size_t top_;
+  std::mutex mutex_;  // of what follows
+  std::condition_variable changed_;
+  std::vector<TokenScore> scores_;
+  bool is_done_ = false;
+  std::optional<Error> error_;
+};
+
+}  // namespace lockstep::requests
