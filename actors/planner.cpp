@@ -154,8 +154,10 @@ void Planner::add_decodes(Schedule& schedule) {
   }
   // A waiting request gets the first slot that becomes free.
   int64_t steps = std::min<int64_t>(queue_.empty() ? largest : std::min(smallest, largest), limits_.decode_steps);
-  // While prompts or texts remain, decoding takes turns with them step by step, so that all get on.
-  if (!prompts_.is_empty() || !texts_.is_empty()) {
+  // While prompts or texts remain, or wait for the slot of a text, decoding takes turns with them step by step, so that
+  // all get on.
+  const bool frees_slots = !schedule.scores.empty() && !queue_.empty();
+  if (!prompts_.is_empty() || !texts_.is_empty() || frees_slots) {
     steps = std::min<int64_t>(steps, std::ssize(schedule.prefills) + std::ssize(schedule.scores));
   }
   for (Job& job : jobs_) {

@@ -92,13 +92,31 @@ Result<void> check_text(std::span<const int32_t> ids, int64_t top, const Model& 
 
 }  // namespace requests
 
+namespace {
+
+requests::Limits limits_of(const Model& model, const EngineOptions& options) {
+  return {.slots = options.slots.value_or(1),
+          .capacity = options.capacity.value_or(model.longest_sequence().value_or(model.spec().max_positions)),
+          .choosers = options.choosers,
+          .drafts = options.drafting.tokens,
+          .scored_top = options.scoring == Scoring::kOn ? options.scored_top : -1};
+}
+
+}  // namespace
+
 Result<void> check_request(const Model& model, const EngineOptions& options, const Request& request) {
-  return requests::check(
-      request, model,
-      {.slots = options.slots.value_or(1),
-       .capacity = options.capacity.value_or(model.longest_sequence().value_or(model.spec().max_positions)),
-       .choosers = options.choosers,
-       .drafts = options.drafting.tokens});
+  return requests::check(request, model, limits_of(model, options));
+}
+
+Result<void> check_texts(const Model& model, const EngineOptions& options, std::span<const std::vector<int32_t>> texts,
+                         int64_t top) {
+  const requests::Limits limits = limits_of(model, options);
+  for (size_t text = 0; text < texts.size(); ++text) {
+    const Result<void> checked = requests::check_text(texts[text], top, model, limits);
+    if (checked.has_value()) continue;
+    return Error{checked.error().kind, fmt::format("{} (text {})", checked.error().message, text)};
+  }
+  return ok();
 }
 
 }  // namespace lockstep

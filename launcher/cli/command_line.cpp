@@ -93,6 +93,7 @@ std::string version_text() {
 /// Every command with the options that were given.
 struct Commands {
   GenerateCommand generate;
+  ScoreCommand score;
   TokenizeCommand tokenize;
   ExplainCommand explain;
   PlanCommand plan;
@@ -110,6 +111,7 @@ void add_all(CLI::App& app, Commands& commands) {
   app.set_version_flag("--version", kVersion);
   app.require_subcommand(1);
   add_generate(app, commands.generate);
+  add_score(app, commands.score);
   add_tokenize(app, commands.tokenize);
   add_explain(app, commands.explain);
   add_plan(app, commands.plan, commands.probe_mib);
@@ -130,10 +132,12 @@ void keep_own_options(EngineOptions& engine) {
 /// The one that argv names, which was parsed.
 Command chosen_command(const CLI::App& app, Commands commands) {
   keep_own_options(commands.generate.engine);
+  keep_own_options(commands.score.engine);
   keep_own_options(commands.bench.engine);
   keep_own_options(commands.compile.engine);
   keep_own_options(commands.exporting.compile.engine);
   if (app.got_subcommand("generate")) return std::move(commands.generate);
+  if (app.got_subcommand("score")) return std::move(commands.score);
   if (app.got_subcommand("tokenize")) return std::move(commands.tokenize);
   if (app.got_subcommand("explain")) return std::move(commands.explain);
   if (app.got_subcommand("doctor")) {

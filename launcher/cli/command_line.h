@@ -7,6 +7,7 @@
 #include <variant>
 
 #include "launcher/batch/supervise.h"
+#include "launcher/commands/score.h"
 #include "launcher/commands/tokenize.h"
 #include "launcher/generate/generate_command.h"
 #include "launcher/inspect/compile.h"
@@ -24,8 +25,8 @@ struct PrintedText {
   std::string text;
 };
 
-using Command = std::variant<GenerateCommand, TokenizeCommand, ExplainCommand, PlanCommand, BenchCommand, SweepCommand,
-                             SuperviseCommand, DoctorCommand, CompileCommand, ExportCommand, PrintedText>;
+using Command = std::variant<GenerateCommand, ScoreCommand, TokenizeCommand, ExplainCommand, PlanCommand, BenchCommand,
+                             SweepCommand, SuperviseCommand, DoctorCommand, CompileCommand, ExportCommand, PrintedText>;
 
 /// Fails with `kInvalidArgument` whose message names the option and what it expects.
 Result<Command> parse_command_line(int argc, const char* const* argv);

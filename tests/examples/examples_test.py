@@ -51,6 +51,9 @@ class Programs(unittest.TestCase):
         for prompt in ("One", "Two"):
             self.assertGreater(len(re.findall(f"^{prompt}: ", said, re.MULTILINE)), 10)
 
+    def test_04_scoring(self):
+        self.assertRegex(run(example("04_scoring"), MODEL), r"^perplexity [1-9]\d?\.\d{3}\n$")
+
     def test_05_processor(self):
         self.assertNotRegex(run(example("05_processor"), MODEL), r"\d")
 

@@ -1,4 +1,4 @@
-"""Starts `lockstep generate` as ranks under mpirun and watches how each of them ends. Used by the tests beside it."""
+"""Starts `lockstep generate`, or another command, as ranks under mpirun and watches how each of them ends. Used by the tests beside it."""
 import json
 import os
 import pathlib
@@ -36,7 +36,7 @@ class Job:
     """A running mpirun. Use as a context manager: leaving it kills what is left."""
 
     def __init__(self, program, ranks, arguments, mpirun_options=(), environment=None, per_rank=None,
-                 before=(), per_program=None):
+                 before=(), per_program=None, command="generate"):
         """`before`: words between the program and its command; `per_program`: such a word for each rank."""
         self.folder = pathlib.Path(tempfile.mkdtemp(prefix="lockstep-job-"))
         weakref.finalize(self, shutil.rmtree, self.folder, ignore_errors=True)  # tests read records of an ended job
@@ -44,20 +44,20 @@ class Job:
         self.records.mkdir()
         self.ranks = ranks
         options = ["--enable-recovery", "--tag-output", "--bind-to", "none", "--oversubscribe", *mpirun_options]
-        tail = ["generate", "--exit-record", str(self.records)]
+        tail = [command, "--exit-record", str(self.records)]
         common = [str(program), *before, *tail]
-        command = [os.environ.get("LOCKSTEP_MPIRUN", "mpirun"), *options]
+        words = [os.environ.get("LOCKSTEP_MPIRUN", "mpirun"), *options]
         if per_program is not None:
             for rank, word in enumerate(per_program):
-                command += ([":"] if rank else []) + ["-n", "1", str(program), word, *tail, *arguments]
+                words += ([":"] if rank else []) + ["-n", "1", str(program), word, *tail, *arguments]
         elif per_rank is None:
-            command += ["-n", str(ranks), *common, *arguments]
+            words += ["-n", str(ranks), *common, *arguments]
         else:  # ranks with different arguments
             for rank in range(ranks):
-                command += ([":"] if rank else []) + ["-n", "1", *common, *arguments, *per_rank[rank]]
+                words += ([":"] if rank else []) + ["-n", "1", *common, *arguments, *per_rank[rank]]
         self.output = open(self.folder / "output", "wb")
         self.shared_memory = run_ranks.shared_memory()
-        self.process = subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=self.output,
+        self.process = subprocess.Popen(words, stdin=subprocess.DEVNULL, stdout=self.output,
                                         stderr=subprocess.STDOUT, start_new_session=True,
                                         env={**run_ranks.launch_environment(), **(environment or {})})
 

@@ -115,6 +115,10 @@ bool needs_choosers(const GenerationConfig& config);
 /// before weights are read.
 Result<void> check_request(const Model& model, const EngineOptions& options, const Request& request);
 
+/// The same of texts that are scored: fails as `Engine::score`.
+Result<void> check_texts(const Model& model, const EngineOptions& options, std::span<const std::vector<int32_t>> texts,
+                         int64_t top = 0);
+
 /// Neither copied nor moved. Thread-safe, but for `close` and `serve`.
 class Engine {
  public:

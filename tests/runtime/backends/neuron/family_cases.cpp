@@ -26,6 +26,7 @@ constexpr int64_t kSlots = 3;
 constexpr int64_t kChunk = 8;
 constexpr int64_t kCapacity = 40;
 constexpr int kDecodeSteps = 14;
+constexpr int32_t kScoredRows = 13;
 
 /// How a golden's model is run.
 struct FamilyRun {
@@ -41,6 +42,7 @@ struct FamilyRun {
   partition::ExpertSplit experts = partition::ExpertSplit::kColumns;
   partition::GqaMode gqa = partition::GqaMode::kAuto;
   int64_t int8_group = 0;  // above 0: weights in 8 bits
+  int64_t top = -1;        // from 0: a text is scored in slot 1 at last, with so many likeliest ids
 };
 
 /// A directory that is gone with the object.
@@ -73,6 +75,8 @@ shards::ShardOptions sizes_of(const FamilyRun& run) {
           .chunk = kChunk,
           .capacity = kCapacity,
           .drafts = run.drafts,
+          .score_rows = run.top < 0 ? 0 : kChunk,
+          .score_top = std::max<int64_t>(run.top, 0),
           .batch_sizes = run.batch_sizes,
           .token_buckets = run.token_buckets,
           .bucketed = shards::bucketed_steps(capabilities()),
@@ -159,6 +163,24 @@ Contents verify_inputs(int64_t rows, int32_t step, int64_t vocabulary) {
           {"logit_rows", int_tensor({kSlots}, wanted)}};
 }
 
+/// The inputs of a score step: tokens `from` to `to` of a text in slot 1.
+Contents score_inputs(int32_t from, int32_t to, int64_t vocabulary) {
+  const auto id_at = [&](int32_t p) { return static_cast<int32_t>((p * 31 + 5) % vocabulary); };
+  std::vector<int32_t> ids(kChunk, 0), slots(kChunk, -1), position(kChunk, 0), targets(kChunk, -1);
+  for (int32_t p = from; p < to; ++p) {
+    const auto row = static_cast<size_t>(p - from);
+    ids[row] = id_at(p);
+    slots[row] = 1;
+    position[row] = p;
+    targets[row] = id_at(p + 1);
+  }
+  return {{"ids", int_tensor({kChunk}, ids)},
+          {"slot", int_tensor({kChunk}, slots)},
+          {"position", int_tensor({kChunk}, position)},
+          {"logit_rows", int_tensor({kSlots}, {-1, to - from - 1, -1})},
+          {"targets", int_tensor({kChunk}, targets)}};
+}
+
 /// A prompt of 13 in slot 2 (two chunks), one of 5 in slot 0, then decode steps; their bucket grows with them.
 std::vector<ScriptedStep> script_of(const FamilyRun& run, int64_t vocabulary) {
   std::vector<ScriptedStep> script;
@@ -193,6 +215,9 @@ std::vector<ScriptedStep> script_of(const FamilyRun& run, int64_t vocabulary) {
     const size_t batch = run.batch_sizes.empty() ? 0 : static_cast<size_t>(i) % run.batch_sizes.size();
     add(prefill.size() + batch * lengths + length, {});
   }
+  for (int32_t from = 0; run.top >= 0 && from < kScoredRows; from += kChunk) {
+    add(prefill.size() + lengths, score_inputs(from, std::min<int32_t>(from + kChunk, kScoredRows), vocabulary));
+  }
   return script;
 }
 
@@ -205,6 +230,7 @@ OracleCase family_case(const FamilyRun& run) {
     std::vector<graph::Graph> steps = std::move(graphs.prefill);
     for (graph::Graph& graph : graphs.decode) steps.push_back(std::move(graph));
     std::ranges::move(graphs.verify, std::back_inserter(steps));
+    std::ranges::move(graphs.score, std::back_inserter(steps));
     c.graphs.resize(steps.size());
     for (size_t i = 0; i < steps.size(); ++i) c.graphs[i].push_back(std::move(steps[i]));
   }
@@ -253,6 +279,10 @@ std::vector<OracleCase> family_cases() {
   }
   cases.push_back(family_case(
       {.golden = "mixtral_hub", .ranks = 2, .variant = "_whole_experts", .experts = partition::ExpertSplit::kWhole}));
+  for (const char* const golden :
+       {"gemma2_alternating_windows", "gpt2_scaled_by_layer", "qwen3_mixed_windows_biases"}) {
+    cases.push_back(family_case({.golden = golden, .ranks = 2, .variant = "_score", .top = 3}));
+  }
   add_gqa_cases(cases);
   return cases;
 }

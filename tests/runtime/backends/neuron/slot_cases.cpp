@@ -167,6 +167,18 @@ OracleCase accept_case() {
   return of_one("accept", std::move(b));
 }
 
+/// Clear logits, a tie, targets at both ends and padding.
+OracleCase score_case(int64_t top) {
+  constexpr int64_t kRows = 5, kVocabulary = 40;
+  CaseBuilder b = builder_of(kRows, 2);
+  TensorData logits = random_tensor({DType::kFloat32, {kRows, kVocabulary}}, 21, 6.0);
+  auto* const values = reinterpret_cast<float*>(logits.bytes.data());
+  values[kVocabulary + 9] = values[kVocabulary + 30] = 11.0f;
+  const ValueId targets = b.input("targets", int_tensor({kRows}, {0, 30, kVocabulary - 1, -1, 7}));
+  b.builder.output("scores", b.builder.score(b.input("logits", logits), targets, top));
+  return of_one(fmt::format("score_top{}", top), std::move(b));
+}
+
 }  // namespace
 
 std::vector<OracleCase> slot_cases() {
@@ -179,6 +191,8 @@ std::vector<OracleCase> slot_cases() {
   cases.push_back(sample_case("sample_draw_small", 40, LoweringOptions::Sampling::kDraw));
   cases.push_back(sample_case("sample_greedy", 300, LoweringOptions::Sampling::kGreedy));
   cases.push_back(accept_case());
+  cases.push_back(score_case(0));
+  cases.push_back(score_case(4));
   return cases;
 }
 
