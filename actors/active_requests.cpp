@@ -38,6 +38,12 @@ void ActiveRequests::note_schedule(int32_t number, Occupants occupants) {
   }
 }
 
+void ActiveRequests::note_reused(RequestId request, int64_t tokens) {
+  if (const auto found = requests_.find(request); found != requests_.end()) {
+    found->second.sink->on_reused(request, tokens);
+  }
+}
+
 std::vector<RequestId> ActiveRequests::drop_schedule(int32_t number) {
   const auto schedule = schedules_.extract(number);
   LOCKSTEP_CHECK(!schedule.empty(), number);
@@ -96,6 +102,7 @@ void ActiveRequests::take_slot(const StepResult& result, size_t slot, RequestId 
     const bool wants_logits = open.logits == Logits::kWanted;
     const Verdict verdict = open.sink->on_token(
         request, {.id = token, .made = result.made, .logits = wants_logits ? row : std::span<const float>()});
+    taken.made.emplace_back(request, token);
     if (const auto reason = after_token(open, token, verdict)) return end(request, *reason, std::nullopt, taken);
     if (end_part(open, token, taken)) return;
   }

@@ -6,6 +6,7 @@
 #include <cstdint>
 #include <map>
 #include <optional>
+#include <utility>
 #include <vector>
 
 #include "actors/host_choosers.h"
@@ -32,6 +33,8 @@ class ActiveRequests {
 
   /// Notes who owns the slots while schedule `number` runs.
   void note_schedule(int32_t number, Occupants occupants);
+  /// Reports how many tokens of the request's prompt need no prefill.
+  void note_reused(RequestId request, int64_t tokens);
   /// Forgets it: its last result has been taken. Returns the requests that are still open though no schedule that is
   /// noted holds them any more.
   std::vector<RequestId> drop_schedule(int32_t number);
@@ -48,7 +51,8 @@ class ActiveRequests {
   /// What became of requests.
   struct Taken {
     std::vector<Ended> ended;
-    std::vector<Request> rests;  // of requests that were divided: to be admitted now
+    std::vector<Request> rests;                       // of requests that were divided: to be admitted now
+    std::vector<std::pair<RequestId, int32_t>> made;  // tokens, in their order
   };
 
   /// Hands the tokens and scores of a step to the sinks of their requests.

@@ -37,11 +37,12 @@ struct PlannerLimits {
   int64_t tokens_per_step = 1;            // of a slot in a decode step, at most; at least one
   int64_t long_rope_after = 0;            // tokens of a sequence beyond which it needs the long factors; 0: never
   int64_t shared_prefix = kSharedPrefix;  // at least 1
+  shards::KeptTokens kept = {};           // what closed slots keep for requests that begin alike; zeros: nothing
 
   friend bool operator==(const PlannerLimits&, const PlannerLimits&) = default;
 };
 LOCKSTEP_FIELDS(PlannerLimits, slots, chunk, capacity, rows_of_one_slot, decode_steps, prefill_steps, score_rows,
-                tokens_per_step, long_rope_after, shared_prefix);
+                tokens_per_step, long_rope_after, shared_prefix, kept);
 
 /// The sequence of one slot.
 struct AdmittedRow {

@@ -158,6 +158,7 @@ void Coordinator::take(std::span<const StepResult> results) {
 
 void Coordinator::take(const StepResult& result) {
   const ActiveRequests::Taken taken = book_.take(result);
+  for (const auto& [request, token] : taken.made) planner_->note_token(request, token);
   for (const ActiveRequests::Ended& ended : taken.ended) {
     if (ended.reason == FinishReason::kStop) stop_slots(ended.request);
     planner_->finish(ended.request);
@@ -205,7 +206,12 @@ void Coordinator::pump() {
 void Coordinator::send(const Schedule& schedule) {
   LOCKSTEP_CHECK(schedule.number == sent_, schedule.number, sent_);
   ++sent_;
-  book_.note_schedule(schedule.number, planner_->occupants());
+  const auto occupants = planner_->occupants();
+  book_.note_schedule(schedule.number, occupants);
+  for (const OpenedSlot& opened : schedule.opened) {
+    if (opened.prefix.ids.empty()) continue;
+    book_.note_reused(*occupants[static_cast<size_t>(opened.slot.value)], std::ssize(opened.prefix.ids));
+  }
   for (const Peer& peer : peers_) self_->send(peer.shard, schedule_atom::value, schedule);
 }
 

@@ -88,7 +88,11 @@ Result<void> Executor::update_slots(const Schedule& schedule) {
   phase_ = Phase::kSlots;
   for (const SlotId slot : schedule.closed) LOCKSTEP_TRY_VOID(engine_.close_slot(slot));
   for (const OpenedSlot& opened : schedule.opened) {
+    for (const SavedSlot& saved : opened.saved) {
+      LOCKSTEP_TRY_VOID(engine_.save_slot({opened.slot, saved.to}, saved.tokens));
+    }
     LOCKSTEP_TRY_VOID(engine_.open_slot(opened.slot, opened.parameters));
+    if (!opened.prefix.ids.empty()) LOCKSTEP_TRY_VOID(engine_.begin_with(opened.slot, opened.prefix));
   }
   watch_host_slots(schedule);
   return ok();

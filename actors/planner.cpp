@@ -14,7 +14,11 @@ constexpr std::optional<RequestId> kFree;
 }  // namespace
 
 Planner::Planner(PlannerLimits limits)
-    : limits_(limits), occupants_(static_cast<size_t>(limits.slots)), prompts_(limits), texts_(limits) {
+    : limits_(limits),
+      occupants_(static_cast<size_t>(limits.slots)),
+      prompts_(limits),
+      texts_(limits),
+      contents_(limits) {
   LOCKSTEP_CHECK(limits.slots > 0 && limits.chunk > 0, limits.slots, limits.chunk);
   LOCKSTEP_CHECK(limits.decode_steps > 0 && limits.prefill_steps > 0, limits.decode_steps, limits.prefill_steps);
   LOCKSTEP_CHECK(limits.shared_prefix > 0, limits.shared_prefix);
@@ -80,6 +84,7 @@ void Planner::close_slots(Schedule& schedule) {
       occupants_[static_cast<size_t>(slot.value)].reset();
       prompts_.drop(slot);
       texts_.drop(slot);
+      contents_.close(slot, schedule.number);
     }
   }
   std::ranges::sort(schedule.closed);
@@ -97,18 +102,53 @@ void Planner::open_slots(Schedule& schedule) {
 void Planner::open(Admission admission, Schedule& schedule) {
   Job& job = jobs_.emplace_back();
   for (AdmittedRow& row : admission.rows) {
-    const SlotId slot = take_free_slot(admission.id);
-    job.slots.push_back(slot);
-    schedule.opened.push_back({slot, row.parameters});
+    OpenedSlot& opened = schedule.opened.emplace_back(open_row(admission, row));
+    job.slots.push_back(opened.slot);
     if (row.ids.empty()) continue;
     ++job.prompts;
     if (admission.task == Task::kScore) {
-      texts_.add(slot, std::move(row.ids));
+      texts_.add(opened.slot, std::move(row.ids));
       continue;
     }
-    prompts_.add({slot, std::move(row.ids), row.parameters.long_rope, admission.id});
+    prompts_.add({.slot = opened.slot,
+                  .ids = std::move(row.ids),
+                  .long_rope = row.parameters.long_rope,
+                  .held = std::ssize(opened.prefix.ids),
+                  .request = admission.id});
   }
   job.admission = std::move(admission);
+}
+
+/// Takes the lowest free slot, since a step runs all slots up to the last one in use. What that slot held goes to
+/// another one that is free, where it is worth more than what is there.
+OpenedSlot Planner::open_row(const Admission& admission, const AdmittedRow& row) {
+  OpenedSlot opened{.slot = take_free_slot(admission.id), .parameters = row.parameters};
+  if (!contents_.is_on()) return opened;
+  // Each token of a text that is scored has to run.
+  if (admission.task != Task::kScore) opened.prefix = contents_.best_prefix(row.ids, row.parameters.long_rope);
+  const bool has_prefix = !opened.prefix.ids.empty();
+  std::vector<SlotId> candidates = free_slots();
+  if (has_prefix) std::erase(candidates, opened.prefix.source);
+  const bool is_in_place = has_prefix && opened.prefix.source == opened.slot;
+  const int64_t begin = is_in_place ? std::ssize(opened.prefix.ids) : 0;
+  if (const auto place = contents_.place_to_save(opened.slot, begin, candidates)) {
+    opened.saved.push_back({*place, contents_.kept_tokens(opened.slot)});
+    contents_.save(opened.slot, *place);
+  }
+  contents_.open(opened.slot, {.owner = admission.id,
+                               .begin = opened.prefix,
+                               .long_rope = row.parameters.long_rope,
+                               .most = std::ssize(row.ids) + admission.new_tokens + limits_.tokens_per_step - 1});
+  if (admission.host_chosen) contents_.forget(opened.slot);
+  return opened;
+}
+
+std::vector<SlotId> Planner::free_slots() const {
+  std::vector<SlotId> slots;
+  for (size_t slot = 0; slot < occupants_.size(); ++slot) {
+    if (occupants_[slot] == kFree) slots.emplace_back(static_cast<int32_t>(slot));
+  }
+  return slots;
 }
 
 SlotId Planner::take_free_slot(RequestId request) {
@@ -120,8 +160,17 @@ SlotId Planner::take_free_slot(RequestId request) {
 
 void Planner::add_prefills(Schedule& schedule) {
   while (!prompts_.is_empty() && std::ssize(schedule.prefills) < limits_.prefill_steps) {
-    schedule.prefills.push_back(prompts_.next_step());
-    note_ended_prompts(schedule.prefills.back());
+    const shards::PrefillRows& rows = schedule.prefills.emplace_back(prompts_.next_step());
+    for (const shards::SlotCopy& copy : rows.copies) contents_.note_copy(copy);
+    note_rows(rows);
+    note_ended_prompts(rows);
+  }
+}
+
+template <typename Rows>
+void Planner::note_rows(const Rows& rows) {
+  for (size_t row = 0; row < rows.ids.size(); ++row) {
+    contents_.note_row(SlotId(rows.slot[row]), rows.ids[row], rows.position[row]);
   }
 }
 
@@ -136,7 +185,7 @@ void Planner::note_ended_prompts(const shards::PrefillRows& rows) {
 
 void Planner::add_scores(Schedule& schedule) {
   while (!texts_.is_empty() && std::ssize(schedule.scores) < limits_.prefill_steps) {
-    schedule.scores.push_back(texts_.next_step());
+    note_rows(schedule.scores.emplace_back(texts_.next_step()));
   }
   for (Job& job : jobs_) {
     if (job.admission.task == Task::kScore) job.prompts = texts_.has(job.slots.front()) ? 1 : 0;
@@ -161,7 +210,9 @@ void Planner::add_decodes(Schedule& schedule) {
     steps = std::min<int64_t>(steps, std::ssize(schedule.prefills) + std::ssize(schedule.scores));
   }
   for (Job& job : jobs_) {
-    if (job.is_decoding()) job.made += std::min(steps, job.budget());
+    if (!job.is_decoding()) continue;
+    for (const SlotId slot : job.slots) contents_.note_decoded(slot, steps * limits_.tokens_per_step);
+    job.made += std::min(steps, job.budget());
   }
   schedule.decode_steps = static_cast<int32_t>(steps);
 }

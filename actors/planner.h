@@ -20,6 +20,7 @@
 #include "actors/admission.h"
 #include "actors/prompt_queue.h"
 #include "actors/schedule.h"
+#include "actors/slot_contents.h"
 #include "actors/text_queue.h"
 #include "runtime/core/ids.h"
 
@@ -40,6 +41,9 @@ class Planner {
   /// The request needs no more steps: its slots close with the next schedule, or it leaves the queue. Unknown and
   /// already finished requests are ignored.
   void finish(RequestId request);
+
+  /// `request` has been given its next token.
+  void note_token(RequestId request, int32_t id) { contents_.note_token(request, id); }
 
   /// The next schedule, or nothing when there is none to run until `add` is called.
   std::optional<Schedule> next();
@@ -74,8 +78,12 @@ class Planner {
   void close_slots(Schedule& schedule);
   void open_slots(Schedule& schedule);
   void open(Admission admission, Schedule& schedule);
+  OpenedSlot open_row(const Admission& admission, const AdmittedRow& row);
+  std::vector<SlotId> free_slots() const;
   SlotId take_free_slot(RequestId request);
   void add_prefills(Schedule& schedule);
+  template <typename Rows>
+  void note_rows(const Rows& rows);
   void note_ended_prompts(const shards::PrefillRows& rows);
   void add_scores(Schedule& schedule);
   void add_decodes(Schedule& schedule);
@@ -86,6 +94,7 @@ class Planner {
   std::list<Job> jobs_;                              // in the order of their admission
   PromptQueue prompts_;
   TextQueue texts_;
+  SlotContents contents_;
   std::deque<Admission> queue_;
   int32_t next_number_ = 0;
 };

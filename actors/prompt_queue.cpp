@@ -18,8 +18,9 @@ int64_t common_prefix(const std::vector<int32_t>& a, const std::vector<int32_t>&
 }  // namespace
 
 void PromptQueue::add(Prompt prompt) {
-  LOCKSTEP_CHECK(!prompt.ids.empty(), prompt.slot);
-  pending_.push_back({.prompt = std::move(prompt)});
+  LOCKSTEP_CHECK(prompt.held < std::ssize(prompt.ids), prompt.slot, prompt.held, prompt.ids.size());
+  const int64_t held = prompt.held;
+  pending_.push_back({.prompt = std::move(prompt), .done = held});
   find_source(pending_.back());
 }
 
@@ -27,7 +28,7 @@ void PromptQueue::add(Prompt prompt) {
 /// become a copy itself gets there only if it is one of less.
 void PromptQueue::find_source(Pending& pending) {
   pending.source = nullptr;
-  pending.shared = limits_.shared_prefix - 1;
+  pending.shared = std::max(limits_.shared_prefix - 1, pending.done);
   for (Pending& other : pending_) {
     if (&other == &pending) break;
     if (other.is_urgent || other.prompt.long_rope != pending.prompt.long_rope) continue;

@@ -25,6 +25,7 @@ struct Prompt {
   SlotId slot;
   std::vector<int32_t> ids;  // at least one
   bool long_rope = false;    // prompts of different factors share nothing
+  int64_t held = 0;          // tokens that the slot holds already; less than all
   RequestId request;         // the last tokens of a request's prompts run together, after everything else of them
 };
 

@@ -69,6 +69,9 @@ class Sink {
   /// `request` has its slots: steps are planned for it from now on. Not called for one that ends before.
   virtual void on_start(RequestId request) { static_cast<void>(request); }
 
+  /// The first `tokens` of its prompt were in a slot already.
+  virtual void on_reused(RequestId request, int64_t tokens) { static_cast<void>(request), static_cast<void>(tokens); }
+
   /// The next token of `request`, an EOS token included; with a chooser, a token that became certain (of beams none
   /// does). `kStop` makes this token the last: nothing follows but `on_finish`.
   virtual Verdict on_token(RequestId request, const MadeToken& token) = 0;

@@ -21,7 +21,12 @@ std::string to_string(const Schedule& schedule) {
   }
   if (!schedule.opened.empty()) {
     part("open");
-    for (const OpenedSlot& opened : schedule.opened) fmt::format_to(out, " {}", opened.slot);
+    for (const OpenedSlot& opened : schedule.opened) {
+      fmt::format_to(out, " {}", opened.slot);
+      for (const SavedSlot& saved : opened.saved) fmt::format_to(out, " (saved to {})", saved.to);
+      if (opened.prefix.ids.empty()) continue;
+      fmt::format_to(out, " ({} tokens of {})", opened.prefix.ids.size(), opened.prefix.source);
+    }
   }
   if (!schedule.host_chosen.empty()) {
     part("host chooses for");

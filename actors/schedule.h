@@ -18,14 +18,25 @@
 
 namespace lockstep::actors {
 
+/// A slot into which another one's caches are copied before that one is used again.
+struct SavedSlot {
+  SlotId to;
+  int64_t tokens = 0;  // that are kept
+
+  friend bool operator==(const SavedSlot&, const SavedSlot&) = default;
+};
+LOCKSTEP_FIELDS(SavedSlot, to, tokens);
+
 /// A slot that starts a new sequence.
 struct OpenedSlot {
   SlotId slot;
   shards::SlotParameters parameters;
+  std::vector<SavedSlot> saved = {};  // first: where what it still holds goes; none or one
+  shards::KeptPrefix prefix = {};     // then: what it begins with; nothing without ids
 
   friend bool operator==(const OpenedSlot&, const OpenedSlot&) = default;
 };
-LOCKSTEP_FIELDS(OpenedSlot, slot, parameters);
+LOCKSTEP_FIELDS(OpenedSlot, slot, parameters, saved, prefix);
 
 /// The slots of a request that the host chooses for. After a step that gave one of them logits every rank takes rank
 /// 0's decision.

@@ -316,7 +316,8 @@ PlannerLimits Session::Impl::limits(const shards::StepEngine& engine) const {
           .prefill_steps = options_.prefill_steps,
           .score_rows = engine.score_rows(),
           .tokens_per_step = engine.tokens_per_step(),
-          .long_rope_after = engine.long_rope_after()};
+          .long_rope_after = engine.long_rope_after(),
+          .kept = options_.keeps_prefixes ? engine.kept_tokens() : shards::KeptTokens{}};
 }
 
 Session::Session(std::unique_ptr<Impl> impl) : impl_(std::move(impl)) {}

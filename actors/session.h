@@ -58,9 +58,10 @@ struct SessionOptions {
   Duration silence = Duration::zero();    // noticed without them; a frozen peer only after `silence` (≥ 5 heartbeats)
   std::string bind_address = "127.0.0.1";  // where `host` listens when other processes take part
   IdleWait idle = {};
-  int32_t decode_steps = 32;  // of one schedule, at most
-  int32_t prefill_steps = 8;  // of one schedule, at most
-  int32_t in_flight = 2;      // schedules sent ahead, at least 1
+  int32_t decode_steps = 32;    // of one schedule, at most
+  int32_t prefill_steps = 8;    // of one schedule, at most
+  int32_t in_flight = 2;        // schedules sent ahead, at least 1
+  bool keeps_prefixes = false;  // the caches of a closed slot serve the next request that begins alike
   // How long a sequence's next tokens may wait for those of the steps that follow. Handing them to the coordinator's
   // thread takes 50 to 150 µs of rank 0, for which all ranks wait; zero: after every step.
   Duration hand_on_period = std::chrono::milliseconds(20);

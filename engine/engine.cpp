@@ -90,7 +90,7 @@ Result<void> Engine::Impl::run_rank(group::Member& member) {
   LOCKSTEP_TRY(const model::LoadedModel loaded, model::load(member, plan, options, *driver.value(), communicator));
 
   member.phases().enter("session");
-  LOCKSTEP_TRY_VOID(session_.open(member));
+  LOCKSTEP_TRY_VOID(session_.open(member, options.prefix_reuse));
   shards::StepEngine& steps = observation.timed(*loaded.engine);
   LOCKSTEP_TRY_VOID(member.all_succeeded(open_requests(member, plan, observation)));
   member.phases().enter("run");

@@ -12,10 +12,11 @@ namespace lockstep {
 namespace {
 
 /// Without the ranks of this process.
-actors::SessionOptions session_options(const group::Member& member) {
+actors::SessionOptions session_options(const group::Member& member, PrefixReuse reuse) {
   const group::State& group = member.group();
   actors::SessionOptions options;
   options.size = member.size();
+  options.keeps_prefixes = reuse == PrefixReuse::kOn;
   if (const auto& on_step = group.hooks().on_step) {
     options.trace.step = [&on_step](RankId rank, const actors::ExecutorStatus& status) { on_step(rank.value, status); };
   }
@@ -30,15 +31,15 @@ actors::LocalRank local_rank(const group::Member& member, int rank) { return {Ra
 
 }  // namespace
 
-Result<void> ProcessSession::open(group::Member& member) {
-  return member.group().ranks_are_threads() ? open_for_threads(member) : open_between_processes(member);
+Result<void> ProcessSession::open(group::Member& member, PrefixReuse reuse) {
+  return member.group().ranks_are_threads() ? open_for_threads(member, reuse) : open_between_processes(member, reuse);
 }
 
 /// Rank 0 makes the session of all.
-Result<void> ProcessSession::open_for_threads(group::Member& member) {
+Result<void> ProcessSession::open_for_threads(group::Member& member, PrefixReuse reuse) {
   const auto host = [&]() -> Result<void> {
     if (!member.leads()) return ok();
-    actors::SessionOptions options = session_options(member);
+    actors::SessionOptions options = session_options(member, reuse);
     for (int rank = 0; rank < member.size(); ++rank) options.ranks.push_back(local_rank(member, rank));
     LOCKSTEP_TRY(session_, actors::Session::host(options));
     return ok();
@@ -47,8 +48,8 @@ Result<void> ProcessSession::open_for_threads(group::Member& member) {
   return member.all_succeeded(host());
 }
 
-Result<void> ProcessSession::open_between_processes(group::Member& member) {
-  actors::SessionOptions options = session_options(member);
+Result<void> ProcessSession::open_between_processes(group::Member& member, PrefixReuse reuse) {
+  actors::SessionOptions options = session_options(member, reuse);
   options.ranks = {local_rank(member, member.rank())};
   const group::ControlPlane& plane = member.group().control_plane();
   options.bind_address = plane.address;

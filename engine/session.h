@@ -6,6 +6,7 @@
 
 #include "actors/session.h"
 #include "engine/group/member.h"
+#include "lockstep/options.h"
 #include "shards/step_engine.h"
 
 namespace lockstep {
@@ -18,7 +19,7 @@ class ProcessSession {
   ProcessSession& operator=(const ProcessSession&) = delete;
 
   /// Opens a session in the place of the one before. @collective @blocking
-  Result<void> open(group::Member& member);
+  Result<void> open(group::Member& member, PrefixReuse reuse = PrefixReuse::kOff);
 
   /// Of the open session; on rank 0's process requests are submitted to it.
   actors::Session& session() const { return *session_; }
@@ -28,8 +29,8 @@ class ProcessSession {
   Result<void> run(group::Member& member, std::span<const int> cores, shards::StepEngine& engine);
 
  private:
-  Result<void> open_for_threads(group::Member& member);
-  Result<void> open_between_processes(group::Member& member);
+  Result<void> open_for_threads(group::Member& member, PrefixReuse reuse);
+  Result<void> open_between_processes(group::Member& member, PrefixReuse reuse);
 
   std::unique_ptr<actors::Session> session_;
 };

@@ -19,6 +19,10 @@ class DraftModel final : public Drafter {
 
   Result<void> close_slot(SlotId slot) override { return shard_->close_slot(slot); }
 
+  KeptTokens kept_tokens() const override { return shard_->kept_tokens(); }
+  Result<void> save_slot(SlotCopy copy, int64_t tokens) override { return shard_->save_slot(copy, tokens); }
+  Result<void> begin_with(SlotId slot, const KeptPrefix& prefix) override { return shard_->begin_with(slot, prefix); }
+
   Result<void> prefill(const PrefillRows& rows, StepTag tag, const Shard& target, const StepOutput&) override {
     LOCKSTEP_TRY_VOID(shard_->prefill(rows, tag));
     return follow_all(target);

@@ -18,6 +18,12 @@ class Drafter {
   virtual Result<void> open_slot(SlotId slot, const SlotParameters& parameters) = 0;
   virtual Result<void> close_slot(SlotId slot) = 0;
 
+  /// What the drafter's own slots keep; a drafter without caches keeps all.
+  virtual KeptTokens kept_tokens() const = 0;
+  /// The target has done the same. @collective @blocking
+  virtual Result<void> save_slot(SlotCopy copy, int64_t tokens) = 0;
+  virtual Result<void> begin_with(SlotId slot, const KeptPrefix& prefix) = 0;
+
   /// The target has taken these rows, and has made `output` of them.
   /// @collective @blocking
   virtual Result<void> prefill(const PrefillRows& rows, StepTag tag, const Shard& target, const StepOutput& output) = 0;

@@ -23,6 +23,13 @@ class LookupDrafter final : public Drafter {
     return ok();
   }
 
+  KeptTokens kept_tokens() const override { return {.whole = capacity_, .rewind = capacity_}; }
+  Result<void> save_slot(SlotCopy, int64_t) override { return ok(); }
+  Result<void> begin_with(SlotId slot, const KeptPrefix& prefix) override {
+    at(slot).ids = prefix.ids;
+    return ok();
+  }
+
   Result<void> prefill(const PrefillRows& rows, StepTag, const Shard&, const StepOutput& output) override {
     for (const SlotCopy& copy : rows.copies) at(copy.dst).ids = at(copy.src).ids;
     for (size_t row = 0; row < rows.ids.size(); ++row) at(SlotId(rows.slot[row])).ids.push_back(rows.ids[row]);

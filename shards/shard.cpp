@@ -12,7 +12,22 @@
 namespace lockstep::shards {
 namespace {
 
+constexpr int64_t kNoLimit = int64_t{1} << 40;  // tokens: more than any cache has
+
 Error invalid(std::string message) { return {ErrorKind::kInvalidArgument, "[shards] " + std::move(message)}; }
+
+/// What the caches of a graph keep: a ring of R rows holds the last R positions, of which a window of W needs W − 1.
+KeptTokens kept_tokens_of(const graph::Graph& graph) {
+  KeptTokens kept{.whole = kNoLimit, .rewind = kNoLimit};
+  for (const graph::Node& node : graph.nodes) {
+    if (node.op != graph::Op::kAttention || !node.has("window")) continue;
+    const int64_t rows = graph.value(node.operands[1]).type.shape[2];
+    const int64_t pinned = node.has("pinned") ? node.integer("pinned") : 0;
+    kept.whole = std::min(kept.whole, rows);
+    kept.rewind = std::min(kept.rewind, std::max<int64_t>(rows - pinned - (node.integer("window") - 1), 0));
+  }
+  return kept;
+}
 
 }  // namespace
 
@@ -72,6 +87,8 @@ Result<void> Shard::compile(device::Backend& backend) {
     replays_.push_back(0);
   }
   rows_of_one_slot_ = backend.capabilities().rows_of_one_slot;
+  // Where sums depend on the rows beside them, a kept prefix would not have the bits of a new one.
+  if (backend.capabilities().invariant_sums) kept_ = kept_tokens_of(graphs_.decode.front());
   return ok();
 }
 
@@ -89,6 +106,20 @@ Result<void> Shard::open_slot(SlotId slot, const SlotParameters& parameters) {
 Result<void> Shard::close_slot(SlotId slot) {
   LOCKSTEP_TRY_VOID(check_slot(slot, "close"));
   return states_->close(slot);
+}
+
+Result<void> Shard::save_slot(SlotCopy copy, int64_t tokens) {
+  LOCKSTEP_TRY_VOID(check_slot(copy.src, "save"));
+  LOCKSTEP_TRY_VOID(check_slot(copy.dst, "save to"));
+  return copy_cache(copy, tokens);
+}
+
+Result<void> Shard::begin_with(SlotId slot, const KeptPrefix& prefix) {
+  LOCKSTEP_TRY_VOID(check_slot(slot, "go on in"));
+  LOCKSTEP_TRY_VOID(check_slot(prefix.source, "go on from"));
+  LOCKSTEP_CHECK(std::ssize(prefix.ids) <= options_.capacity, prefix.ids.size());
+  if (prefix.source != slot) LOCKSTEP_TRY_VOID(copy_cache({prefix.source, slot}, std::ssize(prefix.ids)));
+  return states_->begin_with(slot, prefix.ids);
 }
 
 Result<void> Shard::copy_slot(const SlotCopy& copy) {

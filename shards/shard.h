@@ -33,11 +33,14 @@ class Shard final : public StepEngine {
   int64_t capacity() const override { return options_.capacity; }
   int64_t tokens_per_step() const override { return 1; }
   int64_t score_rows() const override { return options_.score_rows; }
+  KeptTokens kept_tokens() const override { return kept_; }
   bool rows_of_one_slot() const override { return rows_of_one_slot_; }
   int64_t long_rope_after() const override { return graphs_.long_rope_after; }
 
   Result<void> open_slot(SlotId slot, const SlotParameters& parameters) override;
   Result<void> close_slot(SlotId slot) override;
+  Result<void> save_slot(SlotCopy copy, int64_t tokens) override;
+  Result<void> begin_with(SlotId slot, const KeptPrefix& prefix) override;
   Result<StepOutput> prefill(const PrefillRows& rows, StepTag tag) override;
   Result<ScoreOutput> score(const ScoreRows& rows, StepTag tag) override;
   Result<StepOutput> decode(StepTag tag) override;
@@ -99,6 +102,7 @@ class Shard final : public StepEngine {
   ShardOptions options_;
   device::Communicator* communicator_;
   bool rows_of_one_slot_ = false;
+  KeptTokens kept_;
   std::unique_ptr<device::Store> store_;
   std::vector<std::unique_ptr<device::Executable>> executables_;  // in the order of `graphs_.all()`
   std::vector<int64_t> replays_;                                  // likewise

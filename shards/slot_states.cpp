@@ -101,6 +101,13 @@ Result<void> SlotStates::close(SlotId slot) {
   return ok();
 }
 
+Result<void> SlotStates::begin_with(SlotId slot, std::span<const int32_t> ids) {
+  std::ranges::fill(seen_row_, uint8_t{0});
+  for (const int32_t id : ids) seen_row_.at(static_cast<size_t>(id)) = 1;
+  LOCKSTEP_TRY_VOID(write<uint8_t>(seen_, slot, seen_row_));
+  return write_one(length_, slot, static_cast<int32_t>(ids.size()));
+}
+
 Result<SlotProgress> SlotStates::progress(SlotId slot) const {
   SlotProgress progress;
   LOCKSTEP_TRY(progress.length, read_one(length_, slot));

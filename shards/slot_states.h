@@ -36,6 +36,8 @@ class SlotStates {
   /// Empties the slot and sets its rule. Fails with `kInvalidArgument` for parameters that no slot can have.
   Result<void> open(SlotId slot, const SlotParameters& parameters);
   Result<void> close(SlotId slot);
+  /// The open, empty slot has `ids` in its caches, and has seen them.
+  Result<void> begin_with(SlotId slot, std::span<const int32_t> ids);
 
   Result<SlotProgress> progress(SlotId slot) const;
   /// `progress(slot).runs()`, of two reads.

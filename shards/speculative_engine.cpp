@@ -23,6 +23,24 @@ Result<void> SpeculativeEngine::close_slot(SlotId slot) {
   return drafter_->close_slot(slot);
 }
 
+/// Of both; a drafter runs ahead of what the target accepts.
+KeptTokens SpeculativeEngine::kept_tokens() const {
+  const KeptTokens target = target_->kept_tokens(), drafter = drafter_->kept_tokens();
+  const int64_t ahead = tokens_per_step();
+  return {.whole = std::max<int64_t>(std::min(target.whole, drafter.whole - ahead), 0),
+          .rewind = std::max<int64_t>(std::min(target.rewind, drafter.rewind - ahead), 0)};
+}
+
+Result<void> SpeculativeEngine::save_slot(SlotCopy copy, int64_t tokens) {
+  LOCKSTEP_TRY_VOID(target_->save_slot(copy, tokens));
+  return drafter_->save_slot(copy, tokens);
+}
+
+Result<void> SpeculativeEngine::begin_with(SlotId slot, const KeptPrefix& prefix) {
+  LOCKSTEP_TRY_VOID(target_->begin_with(slot, prefix));
+  return drafter_->begin_with(slot, prefix);
+}
+
 Result<StepOutput> SpeculativeEngine::prefill(const PrefillRows& rows, StepTag tag) {
   LOCKSTEP_TRY(const StepOutput output, target_->prefill(rows, tag));
   LOCKSTEP_TRY_VOID(drafter_->prefill(rows, tag, *target_, output));

@@ -35,11 +35,14 @@ class SpeculativeEngine final : public StepEngine {
   int64_t capacity() const override { return target_->capacity(); }
   int64_t tokens_per_step() const override { return 1 + target_->options().drafts; }
   int64_t score_rows() const override { return target_->score_rows(); }
+  KeptTokens kept_tokens() const override;
   bool rows_of_one_slot() const override { return target_->rows_of_one_slot(); }
   int64_t long_rope_after() const override { return target_->long_rope_after(); }
 
   Result<void> open_slot(SlotId slot, const SlotParameters& parameters) override;
   Result<void> close_slot(SlotId slot) override;
+  Result<void> save_slot(SlotCopy copy, int64_t tokens) override;
+  Result<void> begin_with(SlotId slot, const KeptPrefix& prefix) override;
   Result<StepOutput> prefill(const PrefillRows& rows, StepTag tag) override;
   Result<ScoreOutput> score(const ScoreRows& rows, StepTag tag) override { return target_->score(rows, tag); }
   Result<StepOutput> decode(StepTag tag) override;

@@ -40,6 +40,26 @@ struct SlotCopy {
 };
 LOCKSTEP_FIELDS(SlotCopy, src, dst);
 
+/// The beginning of a sequence that a slot's caches still hold though the slot may have been closed since.
+struct KeptPrefix {
+  SlotId source;
+  std::vector<int32_t> ids;  // its first tokens; at least one
+
+  friend bool operator==(const KeptPrefix&, const KeptPrefix&) = default;
+};
+LOCKSTEP_FIELDS(KeptPrefix, source, ids);
+
+/// From where a sequence may go on in a slot that has had more tokens: from any, as long as there were at most `whole`
+/// of them; beyond that from one of the last `rewind` (rings have lost the others). Zeros: a slot keeps nothing.
+struct KeptTokens {
+  int64_t whole = 0;
+  int64_t rewind = 0;
+
+  bool allows(int64_t begin, int64_t written) const { return written <= whole || written - begin <= rewind; }
+  friend bool operator==(const KeptTokens&, const KeptTokens&) = default;
+};
+LOCKSTEP_FIELDS(KeptTokens, whole, rewind);
+
 /// The token rows of one prefill step: at most `chunk` of them, padding is added by the engine. The positions of a slot
 /// follow one another over the steps.
 struct PrefillRows {
@@ -110,6 +130,8 @@ class StepEngine {
   virtual int64_t capacity() const = 0;             // tokens that a slot can hold
   virtual int64_t tokens_per_step() const = 0;      // of a slot in a decode step: 1, or more where drafts are verified
   virtual int64_t score_rows() const { return 0; }  // of a step that scores texts; 0: there are none
+  /// What slots keep after they have been closed.
+  virtual KeptTokens kept_tokens() const { return {}; }
   /// Whether all rows of one prefill step must belong to one slot.
   virtual bool rows_of_one_slot() const = 0;
   /// Tokens of a sequence beyond which it has to be prefilled anew with `long_rope`; 0: never.
@@ -119,6 +141,18 @@ class StepEngine {
   virtual Result<void> open_slot(SlotId slot, const SlotParameters& parameters) = 0;
   /// Takes the slot out of decoding; its tokens are forgotten.
   virtual Result<void> close_slot(SlotId slot) = 0;
+
+  /// Caches of `dst`, which is closed, become those of `src` with its first `tokens` tokens; no slot's state changes.
+  /// Only where `kept_tokens` allows it. @collective @blocking
+  virtual Result<void> save_slot(SlotCopy copy, int64_t tokens) {
+    static_cast<void>(copy), static_cast<void>(tokens);
+    return keeps_nothing();
+  }
+  /// The slot, which has just been opened, begins with `prefix`: its rows need no prefill. Likewise.
+  virtual Result<void> begin_with(SlotId slot, const KeptPrefix& prefix) {
+    static_cast<void>(slot), static_cast<void>(prefix);
+    return keeps_nothing();
+  }
 
   /// @collective @blocking
   virtual Result<StepOutput> prefill(const PrefillRows& rows, StepTag tag) = 0;
@@ -143,6 +177,11 @@ class StepEngine {
 
   /// Asks that a slot finish at the next agreed step. Counts on rank 0 only. May be called from any thread.
   virtual void request_stop(SlotId slot) = 0;
+
+ private:
+  static Error keeps_nothing() {
+    return {ErrorKind::kUnsupported, "[shards] cannot go on from a slot: found an engine whose slots keep nothing"};
+  }
 };
 
 }  // namespace lockstep::shards

@@ -15,12 +15,15 @@ class StepEngineDecorator : public StepEngine {
   int64_t capacity() const final { return inner_.capacity(); }
   int64_t tokens_per_step() const final { return inner_.tokens_per_step(); }
   int64_t score_rows() const final { return inner_.score_rows(); }
+  KeptTokens kept_tokens() const final { return inner_.kept_tokens(); }
   bool rows_of_one_slot() const final { return inner_.rows_of_one_slot(); }
   int64_t long_rope_after() const final { return inner_.long_rope_after(); }
   Result<void> open_slot(SlotId slot, const SlotParameters& parameters) override {
     return inner_.open_slot(slot, parameters);
   }
   Result<void> close_slot(SlotId slot) override { return inner_.close_slot(slot); }
+  Result<void> save_slot(SlotCopy copy, int64_t tokens) final { return inner_.save_slot(copy, tokens); }
+  Result<void> begin_with(SlotId slot, const KeptPrefix& prefix) final { return inner_.begin_with(slot, prefix); }
   Result<StepOutput> prefill(const PrefillRows& rows, StepTag tag) override { return inner_.prefill(rows, tag); }
   Result<ScoreOutput> score(const ScoreRows& rows, StepTag tag) override { return inner_.score(rows, tag); }
   Result<StepOutput> decode(StepTag tag) override { return inner_.decode(tag); }

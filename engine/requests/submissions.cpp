@@ -172,6 +172,11 @@ Result<std::vector<std::vector<TokenScore>>> Submissions::score(std::span<const 
   return scores;
 }
 
+void Submissions::on_reused(RequestId, int64_t tokens) {
+  std::lock_guard lock(mutex_);
+  counters_.reused_tokens += tokens;
+}
+
 void Submissions::on_score(RequestId request, std::span<const float> row) {
   std::shared_ptr<TextScores> text;
   {

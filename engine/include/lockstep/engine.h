@@ -68,6 +68,7 @@ struct EngineCounters {
   int64_t submitted = 0, finished = 0;                 // requests
   int64_t running = 0, queued = 0;                     // requests now
   int64_t prompt_tokens = 0, new_tokens = 0;           // of all requests
+  int64_t reused_tokens = 0;                           // of prompts, that a slot held already
   int64_t draft_steps = 0, drafted = 0, accepted = 0;  // of drafts
 
   friend bool operator==(const EngineCounters&, const EngineCounters&) = default;

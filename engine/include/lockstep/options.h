@@ -21,6 +21,10 @@ enum class Choosers { kAllowed, kNone };
 /// Whether texts can be scored (Engine::score): one more graph.
 enum class Scoring { kOff, kOn };
 
+/// Whether a request that begins like an earlier one goes on from what a slot still holds of that one. The bits are
+/// those of a request that is prefilled from its first token; backends whose sums depend on chunks never do it.
+enum class PrefixReuse { kOn, kOff };
+
 /// Whether a compilation after the start is an error or is only counted.
 enum class Strictness { kStrict, kLenient };
 
@@ -69,6 +73,7 @@ struct EngineOptions {
   Choosers choosers = Choosers::kAllowed;
   Scoring scoring = Scoring::kOff;
   int64_t scored_top = 20;  // with Scoring::kOn: the most likeliest tokens that a score can name
+  PrefixReuse prefix_reuse = PrefixReuse::kOn;
   Strictness strictness = Strictness::kStrict;
   std::optional<Bytes> memory_budget;  // of a rank; more is refused before weights are read
   ObserveOptions observe;
@@ -77,6 +82,6 @@ struct EngineOptions {
 };
 LOCKSTEP_FIELDS(EngineOptions, slots, capacity, prefill_chunk, batch_sizes, context_buckets, token_buckets, backend,
                 backend_options, communicator, threads, binding, partition, drafting, choosers, scoring, scored_top,
-                strictness, memory_budget, observe);
+                prefix_reuse, strictness, memory_budget, observe);
 
 }  // namespace lockstep
