@@ -91,6 +91,7 @@ foreach(header IN ITEMS
         runtime/generation/finish_reason.h
         runtime/generation/generation_config.h
         runtime/generation/logits_processor.h
+        runtime/generation/option_rows.h
         runtime/generation/stopping.h
         runtime/generation/token_chooser.h
         runtime/generation/token_record.h

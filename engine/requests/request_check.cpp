@@ -29,8 +29,9 @@ Result<void> check_host_work(const Request& request, const Limits& limits) {
                        "greedy or sampled rows whose tokens the graphs choose; omit one or the other");
   }
   if (limits.choosers == Choosers::kAllowed) return ok();
-  const std::string what =
-      has_own_code(request) ? "code of the caller's" : fmt::format("{}", fmt::join(host_options(request.config), ", "));
+  const std::string what = has_own_code(request)
+                               ? "code of the caller's"
+                               : fmt::format("{}", fmt::join(generation::host_choices(request.config), ", "));
   return unsupported(by_host ? fmt::format("options that the host has to apply ({})", what) : "output_logits",
                      "those of the graphs; open the engine with Choosers::kAllowed");
 }
@@ -47,7 +48,9 @@ Result<void> check_slots(const Request& request, const Limits& limits) {
 
 }  // namespace
 
-bool is_host_chosen(const Request& request) { return has_own_code(request) || !host_options(request.config).empty(); }
+bool is_host_chosen(const Request& request) {
+  return has_own_code(request) || generation::needs_host_choice(request.config);
+}
 
 Result<int32_t> budget_of(const Request& request, const Model& model, int64_t capacity) {
   if (request.chooser && !request.config.max_new_tokens) return static_cast<int32_t>(capacity);

@@ -6,7 +6,6 @@
 #include <algorithm>
 
 #include "lockstep/engine.h"
-#include "runtime/generation/make_processors.h"
 
 namespace lockstep {
 namespace {
@@ -37,13 +36,6 @@ std::optional<int64_t> asked_tokens(const GenerationConfig& config, const Prompt
 }
 
 }  // namespace
-
-std::vector<std::string_view> host_options(const GenerationConfig& config) {
-  std::vector<std::string_view> options = generation::host_choices(config);
-  if (config.output_scores) options.push_back("--output-scores");
-  if (config.top_logprobs > 0) options.push_back("top_logprobs");
-  return options;
-}
 
 int64_t longer_length(const Prompt& prompt) { return std::max(std::ssize(prompt.ids), std::ssize(prompt.negative)); }
 
@@ -118,7 +110,7 @@ Result<Drafting> drafting_of(const GenerationConfig& config, const Drafting& opt
   if (looks_up && options.model) {
     return contradiction("--draft-model and prompt_lookup_num_tokens", "one of them; omit the other");
   }
-  if (const auto by_host = host_options(config); !by_host.empty()) {
+  if (const auto by_host = generation::host_choices(config); !by_host.empty()) {
     return contradiction(fmt::format("drafts and {}", fmt::join(by_host, ", ")),
                          "greedy or sampled rows whose tokens the graphs choose; omit one or the other");
   }
@@ -166,7 +158,7 @@ Result<EngineOptions> sized_for(const Model& model, std::span<const Prompt> prom
 }
 
 bool needs_choosers(const GenerationConfig& config) {
-  return config.output_logits || !requests::host_options(config).empty();
+  return config.output_logits || generation::needs_host_choice(config);
 }
 
 }  // namespace lockstep

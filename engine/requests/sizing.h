@@ -13,9 +13,6 @@
 
 namespace lockstep::requests {
 
-/// The options of `config` for which the host has to choose the tokens.
-std::vector<std::string_view> host_options(const GenerationConfig& config);
-
 /// Tokens of a prompt or of its negative one, which runs beside it: the longer.
 int64_t longer_length(const Prompt& prompt);
 

@@ -64,10 +64,9 @@ Result<std::string> hash_of_weights(const std::filesystem::path& directory) {
 }
 
 /// Drafts change the speed and never the answer.
-bool changes_tokens(std::string_view field) {
-  static constexpr std::string_view kSpeed[] = {"num_assistant_tokens", "prompt_lookup_num_tokens",
-                                                "max_matching_ngram_size"};
-  return std::ranges::find(kSpeed, field) == std::end(kSpeed);
+bool changes_answers(std::string_view option) {
+  const GenerationOption* const row = find_generation_option(option);
+  return row == nullptr || row->effect == OptionEffect::kAnswer;
 }
 
 std::string yes_or_no(bool value) { return value ? "yes" : "no"; }
@@ -115,7 +114,7 @@ Result<journal::JobDescription> describe_job(const GenerateCommand& command, con
       {"--stop", quoted(command.stop_strings)}};
   job.facts.insert(job.facts.end(), options.begin(), options.end());
   for (const auto& [name, value] : command.generation) {
-    if (changes_tokens(name) && name != "max_new_tokens") job.facts.push_back({name, value});
+    if (changes_answers(name) && name != "max_new_tokens") job.facts.push_back({name, value});
   }
   return job;
 }

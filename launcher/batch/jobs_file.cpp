@@ -7,6 +7,7 @@
 #include <nlohmann/json.hpp>
 #include <unordered_map>
 
+#include "lockstep/request.h"
 #include "runtime/core/hash.h"
 
 namespace lockstep::launcher {
@@ -14,10 +15,6 @@ namespace {
 
 using Json = nlohmann::json;
 
-/// What a row may set of its own beside its length and its stops. The graphs choose by these from slot to slot.
-constexpr std::string_view kOwnFields[] = {"seed",       "do_sample",  "temperature",    "top_k",
-                                           "top_p",      "min_p",      "typical_p",      "epsilon_cutoff",
-                                           "eta_cutoff", "min_length", "min_new_tokens", "repetition_penalty"};
 constexpr std::string_view kPromptFields[] = {"prompt", "ids", "messages"};
 
 Error bad_line(const std::string& place, std::string_view found, std::string_view expected) {
@@ -61,6 +58,24 @@ Result<void> read_stops(const Json& value, const std::string& place, JobRow& row
   return ok();
 }
 
+Result<void> read_length(const Json& value, const std::string& place, JobRow& row) {
+  const int32_t most = find_generation_option("max_new_tokens")->most_asked;
+  if (!value.is_number_integer() || value.get<int64_t>() < 1 || value.get<int64_t>() > most) {
+    return bad_line(place, fmt::format("max_new_tokens {}", value.dump()), fmt::format("1 to {}", most));
+  }
+  row.max_new_tokens = value.get<int32_t>();
+  return ok();
+}
+
+/// The fields of options that a row may set. The graphs choose by these from slot to slot.
+std::vector<std::string_view> option_fields() {
+  std::vector<std::string_view> fields;
+  for (const GenerationOption& option : generation_options()) {
+    if (!option.batch_field.empty()) fields.push_back(option.batch_field);
+  }
+  return fields;
+}
+
 Result<void> read_field(const std::string& name, const Json& value, const std::string& place, JobRow& row) {
   if (name == "ids") return read_ids(value, place, row);
   if (name == "messages") return read_messages(value, place, row);
@@ -72,19 +87,14 @@ Result<void> read_field(const std::string& name, const Json& value, const std::s
     row.prompt = value;
     return ok();
   }
-  if (name == "max_new_tokens") {
-    if (!value.is_number_integer() || value.get<int64_t>() < 1 || value.get<int64_t>() > 1 << 24) {
-      return bad_line(place, fmt::format("max_new_tokens {}", value.dump()), "1 to 16777216");
-    }
-    row.max_new_tokens = value.get<int32_t>();
-    return ok();
+  if (name == "max_new_tokens") return read_length(value, place, row);
+  const std::vector<std::string_view> fields = option_fields();
+  if (std::ranges::find(fields, name) == fields.end()) {
+    return bad_line(place, fmt::format("the field \"{}\"", name),
+                    fmt::format("id, prompt, ids, messages, {}", fmt::join(fields, ", ")));
   }
-  if (std::ranges::find(kOwnFields, name) != std::end(kOwnFields)) {
-    row.generation[name] = value.dump();
-    return ok();
-  }
-  return bad_line(place, fmt::format("the field \"{}\"", name),
-                  fmt::format("id, prompt, ids, messages, max_new_tokens, stop, {}", fmt::join(kOwnFields, ", ")));
+  row.generation[name] = value.dump();
+  return ok();
 }
 
 Result<std::string> read_id(const Json& id, const std::string& place) {

@@ -10,6 +10,7 @@
 #include "launcher/cli/backend_options.h"
 #include "launcher/cli/commands.h"
 #include "launcher/cli/suggestion.h"
+#include "launcher/cli/wanted_text.h"
 
 namespace lockstep::launcher {
 namespace {
@@ -196,6 +197,8 @@ Result<Command> parse_command_line(int argc, const char* const* argv) {
     return Command{PrintedText{chosen.empty() ? app.help() : chosen.front()->help("lockstep")}};
   } catch (const CLI::CallForAllHelp&) {
     return Command{PrintedText{app.help("", CLI::AppFormatMode::All)}};
+  } catch (const WantedText& wanted) {
+    return Command{PrintedText{wanted.text()}};
   } catch (const CLI::CallForVersion&) {
     return Command{PrintedText{version_text()}};
   } catch (const CLI::ParseError& error) {

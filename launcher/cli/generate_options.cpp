@@ -3,7 +3,10 @@
 #include "launcher/cli/backend_options.h"
 #include "launcher/cli/commands.h"
 #include "launcher/cli/generation_options.h"
+#include "launcher/cli/option_table.h"
 #include "launcher/cli/shared_options.h"
+#include "launcher/cli/wanted_text.h"
+#include "lockstep/request.h"
 
 namespace lockstep::launcher {
 
@@ -30,24 +33,17 @@ void add_generate(CLI::App& parent, GenerateCommand& command) {
       ->type_name("TEXT");
   begin_section(app,
                 "Generation, as in Hugging Face's GenerationConfig (defaults: the model's generation_config.json)");
-  app.add_option_function<int32_t>(
-         "--max-new-tokens",
-         [&command](const int32_t& tokens) { command.generation["max_new_tokens"] = std::to_string(tokens); },
-         "Most new tokens; default: the length of generation_config.json, if it has one, else until an end token "
-         "or the slot's capacity")
-      ->check(CLI::Range(1, 1 << 24))
-      ->type_name("N");
   add_generation_options(app, command);
   app.add_option("--draft-model", command.engine.drafting.model,
                  "A smaller model with the same tokenizer that drafts --num-assistant-tokens tokens a step")
       ->type_name("DIR");
   begin_section(app, "Output");
+  add_text_flag(app, "--option-table", option_table, "Print the options of generation as Markdown");
   app.add_option("--json", command.json, "Write tokens, texts, timings and memory to this file (JSON)")
       ->type_name("OUT");
-  app.add_option("--output-logits", command.output_logits, "Write the raw logits of every new token (safetensors)")
+  app.add_option("--output-logits", command.output_logits, std::string(find_generation_option("output_logits")->help))
       ->type_name("OUT");
-  app.add_option("--output-scores", command.output_scores,
-                 "Write the processed scores that every new token was chosen from (safetensors)")
+  app.add_option("--output-scores", command.output_scores, std::string(find_generation_option("output_scores")->help))
       ->type_name("OUT");
   app.add_option("--output", command.output,
                  "With --prompts-file: write a JSON object a row to this file, in order; default: stdout")

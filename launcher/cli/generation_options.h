@@ -1,4 +1,4 @@
-// The options of `generate` that are Hugging Face's GenerationConfig fields: one table, names with dashes.
+// The options of `generate` that are Hugging Face's GenerationConfig fields: flags from the rows.
 #pragma once
 
 #include "launcher/cli/command_line.h"

@@ -5,13 +5,11 @@
 #include <algorithm>
 #include <filesystem>
 #include <fstream>
-#include <functional>
 #include <iterator>
 #include <nlohmann/json.hpp>
-#include <utility>
 
 #include "runtime/generation/generation_config.h"
-#include "runtime/generation/option_values.h"
+#include "runtime/generation/options.h"
 
 namespace lockstep::generation {
 namespace {
@@ -41,86 +39,13 @@ const std::vector<Unserved>& unserved_options() {
   return options;
 }
 
-/// An option that is served: where its value goes.
-struct Served {
-  const char* key;
-  const char* expected;
-  std::function<bool(const Json&, GenerationConfig&)> read_into;
-};
-
-template <typename T>
-Served served(const char* key, const char* expected, T GenerationConfig::*field) {
-  return {key, expected,
-          [field](const Json& value, GenerationConfig& config) { return read_option(value, config.*field); }};
-}
-
-const std::vector<Served>& served_options() {
-  using Config = GenerationConfig;
-  constexpr const char* kFlag = "true or false";
-  constexpr const char* kNumber = "a number";
-  constexpr const char* kWhole = "a 32-bit whole number";
-  constexpr const char* kIds = "an id or a list of ids";
-  static const std::vector<Served> options = {
-      served("do_sample", kFlag, &Config::do_sample),
-      served("temperature", kNumber, &Config::temperature),
-      served("top_k", kWhole, &Config::top_k),
-      served("top_p", kNumber, &Config::top_p),
-      served("min_p", kNumber, &Config::min_p),
-      served("top_h", kNumber, &Config::top_h),
-      served("typical_p", kNumber, &Config::typical_p),
-      served("epsilon_cutoff", kNumber, &Config::epsilon_cutoff),
-      served("eta_cutoff", kNumber, &Config::eta_cutoff),
-      served("seed", "a whole number, 0 or more", &Config::seed),
-      served("guidance_scale", kNumber, &Config::guidance_scale),
-      served("sequence_bias", "a list like [[[5, 6], -1.5], [[7], 2.0]]", &Config::sequence_bias),
-      served("encoder_repetition_penalty", kNumber, &Config::encoder_repetition_penalty),
-      served("repetition_penalty", kNumber, &Config::repetition_penalty),
-      served("no_repeat_ngram_size", kWhole, &Config::no_repeat_ngram_size),
-      served("encoder_no_repeat_ngram_size", kWhole, &Config::encoder_no_repeat_ngram_size),
-      served("bad_words_ids", "a list of lists of ids", &Config::bad_words_ids),
-      served("forced_bos_token_id", kWhole, &Config::forced_bos_token_id),
-      served("forced_eos_token_id", kIds, &Config::forced_eos_token_ids),
-      served("remove_invalid_values", kFlag, &Config::remove_invalid_values),
-      served("exponential_decay_length_penalty", "a list of a whole number and a factor",
-             &Config::exponential_decay_length_penalty),
-      served("suppress_tokens", kIds, &Config::suppress_tokens),
-      served("begin_suppress_tokens", kIds, &Config::begin_suppress_tokens),
-      served("watermarking_config",
-             "an object with greenlist_ratio, bias, hashing_key, seeding_scheme (\"lefthash\" or \"selfhash\") and "
-             "context_width",
-             &Config::watermarking_config),
-      served("renormalize_logits", kFlag, &Config::renormalize_logits),
-      served("max_new_tokens", kWhole, &Config::max_new_tokens),
-      served("max_length", kWhole, &Config::max_length),
-      served("min_new_tokens", kWhole, &Config::min_new_tokens),
-      served("min_length", kWhole, &Config::min_length),
-      served("eos_token_id", kIds, &Config::eos_token_ids),
-      served("pad_token_id", kWhole, &Config::pad_token_id),
-      served("bos_token_id", kWhole, &Config::bos_token_id),
-      served("stop_strings", "a string or a list of strings", &Config::stop_strings),
-      served("max_time", kNumber, &Config::max_time),
-      served("num_beams", kWhole, &Config::num_beams),
-      served("num_return_sequences", kWhole, &Config::num_return_sequences),
-      served("length_penalty", kNumber, &Config::length_penalty),
-      served("early_stopping", "true, false or \"never\"", &Config::early_stopping),
-      served("num_assistant_tokens", kWhole, &Config::num_assistant_tokens),
-      served("prompt_lookup_num_tokens", kWhole, &Config::prompt_lookup_num_tokens),
-      served("max_matching_ngram_size", kWhole, &Config::max_matching_ngram_size),
-      served("output_scores", kFlag, &Config::output_scores),
-      served("output_logits", kFlag, &Config::output_logits),
-      served("top_logprobs", kWhole, &Config::top_logprobs),
-  };
-  return options;
-}
-
 enum class Outcome { kSet, kUnserved, kUnknown };
 
 /// Null keeps what is there, as in Hugging Face's files.
 Result<Outcome> set_option(GenerationConfig& config, std::string_view key, const Json& value, std::string_view origin) {
-  const auto& all_served = served_options();
-  const auto found = std::ranges::find_if(all_served, [&](const Served& option) { return key == option.key; });
-  if (found != all_served.end()) {
-    if (!value.is_null() && !found->read_into(value, config)) return wrong(origin, key, value, found->expected);
+  const auto found = std::ranges::find_if(options(), [&](const Option& option) { return key == option.row.name; });
+  if (found != options().end()) {
+    if (!value.is_null() && !found->read(value, config)) return wrong(origin, key, value, found->expected);
     return Outcome::kSet;
   }
   const auto& all_unserved = unserved_options();
@@ -133,7 +58,7 @@ Result<Outcome> set_option(GenerationConfig& config, std::string_view key, const
 
 std::string served_keys() {
   std::vector<std::string_view> keys;
-  for (const Served& option : served_options()) keys.emplace_back(option.key);
+  for (const GenerationOption& row : generation_options()) keys.push_back(row.name);
   return fmt::format("{}", fmt::join(keys, ", "));
 }
 

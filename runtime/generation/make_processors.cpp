@@ -125,28 +125,4 @@ Result<ProcessorChain> make_processors(const GenerationConfig& config, const Req
   return Builder(config, context, users).build();
 }
 
-std::vector<std::string_view> host_choices(const GenerationConfig& config) {
-  std::vector<std::string_view> options;
-  const auto add_if = [&](bool is_wanted, std::string_view option) {
-    if (is_wanted) options.push_back(option);
-  };
-  add_if(config.num_beams > 1, "num_beams");
-  add_if(config.guidance_scale != 1.0, "guidance_scale");
-  add_if(!config.sequence_bias.empty(), "sequence_bias");
-  add_if(config.encoder_repetition_penalty != 1.0, "encoder_repetition_penalty");
-  add_if(config.no_repeat_ngram_size > 0, "no_repeat_ngram_size");
-  add_if(config.encoder_no_repeat_ngram_size > 0, "encoder_no_repeat_ngram_size");
-  add_if(!config.bad_words_ids.empty(), "bad_words_ids");
-  add_if(config.forced_bos_token_id.has_value(), "forced_bos_token_id");
-  add_if(!config.forced_eos_token_ids.empty(), "forced_eos_token_id");
-  add_if(config.remove_invalid_values, "remove_invalid_values");
-  add_if(config.exponential_decay_length_penalty.has_value(), "exponential_decay_length_penalty");
-  add_if(!config.suppress_tokens.empty(), "suppress_tokens");
-  add_if(!config.begin_suppress_tokens.empty(), "begin_suppress_tokens");
-  add_if(config.do_sample && config.top_h.has_value(), "top_h");
-  add_if(config.watermarking_config.has_value(), "watermarking_config");
-  add_if(config.renormalize_logits, "renormalize_logits");
-  return options;
-}
-
 }  // namespace lockstep::generation

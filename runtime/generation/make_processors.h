@@ -1,5 +1,4 @@
-// The processors that a configuration asks for, in Hugging Face's order; and which of its options the graphs cannot
-// serve by themselves.
+// The processors that a configuration asks for, in Hugging Face's order.
 //
 //   guidance (a chooser's) ─ sequence_bias ─ encoder_repetition_penalty ─ repetition_penalty ─ no_repeat_ngram_size ─
 //   encoder_no_repeat_ngram_size ─ bad_words_ids ─ min_length ─ min_new_tokens ─ prefix_allowed_tokens ─ forced_bos ─
@@ -7,8 +6,6 @@
 //   when sampling: temperature ─ top_h ─ top_k ─ top_p ─ min_p ─ typical_p ─ epsilon ─ eta ─
 //   watermark ─ renormalize_logits
 #pragma once
-
-#include <string_view>
 
 #include "runtime/core/result.h"
 #include "runtime/generation/constraint_processors.h"
@@ -34,12 +31,5 @@ struct UserProcessors {
 /// Fails with `kInvalidArgument` when an option needs what is missing: an id of the vocabulary, an end token.
 Result<ProcessorChain> make_processors(const GenerationConfig& config, const RequestContext& context,
                                        const UserProcessors& users = {});
-
-/// The options, by name, with which tokens must be chosen by the host from gathered logits: those that look at more
-/// than `runtime/sampling` does in the graphs. Empty: the graphs choose.
-std::vector<std::string_view> host_choices(const GenerationConfig& config);
-
-/// Whether the host must choose for this configuration.
-inline bool needs_host_choice(const GenerationConfig& config) { return !host_choices(config).empty(); }
 
 }  // namespace lockstep::generation

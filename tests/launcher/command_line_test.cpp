@@ -5,10 +5,12 @@
 
 #include <algorithm>
 #include <array>
+#include <fstream>
+#include <iterator>
 #include <string>
 
 #include "launcher/cli/suggestion.h"
-#include "runtime/generation/generation_config.h"
+#include "lockstep/request.h"
 
 namespace lockstep::launcher {
 namespace {
@@ -128,6 +130,23 @@ TEST(CommandLine, ServesEveryGenerationFieldByItsNameWithDashes) {
     EXPECT_THAT(options, ElementsAre(Pair(field, json))) << option;
     EXPECT_TRUE(generation::GenerationConfig().set(field, json).has_value()) << option;
   }
+}
+
+TEST(CommandLine, HasAFlagForEveryOptionThatIsNotOfFilesAlone) {
+  const std::string help = std::get<PrintedText>(parse({"generate", "--help"}).value()).text;
+  for (const GenerationOption& option : generation_options()) {
+    const bool has_flag = help.find("  " + flag_of(option)) != std::string::npos;
+    EXPECT_EQ(has_flag, option.flag_source != FlagSource::kNone) << option.name;
+  }
+  EXPECT_EQ(find_generation_option("bos_token_id")->flag_source, FlagSource::kNone);
+}
+
+TEST(CommandLine, PrintsTheTableOfTheDocuments) {
+  const std::string table = std::get<PrintedText>(parse({"generate", "--option-table"}).value()).text;
+  std::ifstream file(LOCKSTEP_DOCS_DIR "/generation.md");
+  const std::string committed{std::istreambuf_iterator<char>(file), {}};
+  EXPECT_EQ(table, committed) << "run: lockstep generate --option-table > docs/generation.md";
+  EXPECT_THAT(table, HasSubstr("| `top_k` | `--top-k` | 50 |"));
 }
 
 TEST(CommandLine, TurnsFlagsOnAndOff) {

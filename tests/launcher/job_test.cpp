@@ -289,7 +289,7 @@ TEST_F(JobTest, RefusesDraftsBesideWhatTheyCannotServe) {
   expect_refused(words, "found drafts and bad_words_ids, top_logprobs");
   GenerateCommand scores = drafted;
   scores.output_scores = "scores.safetensors";
-  expect_refused(scores, "found drafts and --output-scores");
+  expect_refused(scores, "found drafts and output_scores");
   GenerateCommand logits = drafted;
   logits.output_logits = "logits.safetensors";
   expect_refused(logits, "found drafts and --output-logits");

@@ -17,6 +17,7 @@
 #include "runtime/generation/finish_reason.h"
 #include "runtime/generation/generation_config.h"
 #include "runtime/generation/logits_processor.h"
+#include "runtime/generation/option_rows.h"
 #include "runtime/generation/stopping.h"
 #include "runtime/generation/token_chooser.h"
 #include "runtime/generation/token_record.h"
@@ -25,9 +26,14 @@
 namespace lockstep {
 
 using generation::AllowedTokens;
+using generation::AppliedBy;
 using generation::FinishReason;
+using generation::FlagSource;
 using generation::GenerationConfig;
+using generation::GenerationOption;
 using generation::LogitsProcessor;
+using generation::OptionEffect;
+using generation::OptionForm;
 using generation::StoppingCriterion;
 using generation::TokenChooser;
 using generation::TokenLogprob;
@@ -58,6 +64,11 @@ struct Token {
 enum class Verdict { kContinue, kStop };
 
 using OnToken = std::function<Verdict(const Token& token)>;
+
+// Every option with its help, its bounds and who applies it: generation_options().
+using generation::find_generation_option;
+using generation::flag_of;
+using generation::generation_options;
 
 /// Fields of GenerationConfig by Hugging Face's names, as JSON text: {{"max_new_tokens", "60"}, {"do_sample", "true"}}.
 using Overrides = std::vector<std::pair<std::string_view, std::string_view>>;

@@ -9,6 +9,7 @@
 #include "runtime/core/check.h"
 #include "runtime/generation/draw_processors.h"
 #include "runtime/generation/make_processors.h"
+#include "runtime/generation/option_rows.h"
 #include "runtime/generation/repetition_processors.h"
 #include "tests/runtime/generation/hash_model.h"
 
@@ -211,7 +212,7 @@ TEST(HostChoices, NameTheOptionsThatLeaveTheGraphs) {
   EXPECT_FALSE(needs_host_choice(config));
   config.no_repeat_ngram_size = 2;
   config.num_beams = 3;
-  EXPECT_THAT(host_choices(config), ElementsAre("num_beams", "no_repeat_ngram_size"));
+  EXPECT_THAT(host_choices(config), ElementsAre("no_repeat_ngram_size", "num_beams"));
 }
 
 // ---- the two routes -----------------------------------------------------------------------------------------------

@@ -1,0 +1,45 @@
+// What the rows of options do to a GenerationConfig: read a value into their field, check it.
+#pragma once
+
+#include <limits>
+#include <nlohmann/json_fwd.hpp>
+#include <string_view>
+
+#include "runtime/generation/option_rows.h"
+
+namespace lockstep::generation {
+
+/// The numbers that an option may have. NaN is outside of all.
+struct Bounds {
+  double least = -std::numeric_limits<double>::infinity();
+  double most = std::numeric_limits<double>::infinity();
+  enum class End { kIncluded, kExcluded } least_is = End::kIncluded, most_is = End::kIncluded;
+  std::string_view expected = {};  // empty: no bounds
+
+  constexpr bool hold(double value) const {
+    const bool above = least_is == End::kIncluded ? value >= least : value > least;
+    return above && (most_is == End::kIncluded ? value <= most : value < most);
+  }
+};
+
+/// A row with the functions of its field.
+struct Option {
+  GenerationOption row;
+  std::string_view expected;  // the form of a value, in words
+  Bounds bounds = {};
+  enum class Counts { kAlways, kWhenSampling, kWithBeams } counts = Counts::kAlways;
+
+  /// False, and the field as it was, when the value has another form.
+  bool (*read)(const nlohmann::json& value, GenerationConfig& config);
+  bool (*differs)(const GenerationConfig& config);  // from the default
+  /// Whether the field alone is valid.
+  Result<void> (*check)(const Option& option, const GenerationConfig& config);
+};
+
+/// In the order of GenerationConfig.
+std::span<const Option> options();
+
+/// "[runtime/generation] top_k: found -1, expected 0 (all tokens) or more".
+Error invalid_option(std::string_view option, std::string_view found, std::string_view expected);
+
+}  // namespace lockstep::generation
