@@ -34,8 +34,6 @@ S3Account account_of(const UserSite& site) {
 
 }  // namespace
 
-Result<void> available() { return ok(); }
-
 Result<std::unique_ptr<device::ArtifactCache>> open_user_cache(const device::OptionReader& options,
                                                                const UserSite& site) {
   const Say say = [log = site.log](LogLevel level, const std::string& line) {

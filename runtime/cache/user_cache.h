@@ -15,11 +15,9 @@
 
 namespace lockstep::cache {
 
-/// Rows of a backend that compiles: where what it compiled is kept, and what a miss means. The same in every build.
+/// Rows of a backend that compiles: where what it compiled is kept, and what a miss means. All that a build without the
+/// cache has of it.
 std::span<const device::OptionRow> option_rows();
-
-/// Fails with `kUnavailable` in a build without the cache; the message says what brings it.
-Result<void> available();
 
 /// What a cache is lent. Everything is borrowed and outlives it.
 struct UserSite {

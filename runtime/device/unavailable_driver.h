@@ -10,7 +10,7 @@
 
 namespace lockstep::device {
 
-/// Why a build lacks `backend`, and that the CMake option `cmake_option` brings it.
+/// Why a build lacks `backend`: the CMake option `cmake_option`, which brings it, is off.
 Error missing_backend(std::string_view backend, std::string_view cmake_option);
 
 /// Has the options of the backend, and refuses everything else with one error.

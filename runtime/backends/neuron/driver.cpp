@@ -7,7 +7,6 @@
 #include "runtime/backends/neuron/launch/start.h"
 #include "runtime/backends/neuron/neuron.h"
 #include "runtime/backends/neuron/option_rows.h"
-#include "runtime/cache/user_cache.h"
 
 namespace lockstep::neuron {
 namespace {
@@ -52,7 +51,7 @@ class Inspector final : public device::GraphInspector {
 class Driver final : public device::BackendDriver {
  public:
   std::string_view name() const override { return "neuron"; }
-  Result<void> available() const override { return cache::available(); }
+  Result<void> available() const override { return ok(); }
   std::span<const device::OptionRow> options() const override { return option_rows(); }
   Result<void> check_options(const device::OptionValues& values) const override {
     LOCKSTEP_TRY_VOID(device::check_values(name(), option_rows(), values));

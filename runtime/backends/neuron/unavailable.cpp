@@ -1,4 +1,4 @@
-// Instead of everything else in this folder but its options, in a build without the backend.
+// Instead of everything else in this folder but its options, in a build without the backend or the compile cache.
 #include "runtime/backends/neuron/neuron.h"
 #include "runtime/backends/neuron/option_rows.h"
 #include "runtime/device/unavailable_driver.h"
@@ -7,7 +7,7 @@ namespace lockstep::neuron {
 
 const device::BackendDriver& driver() {
   static const device::UnavailableDriver kDriver("neuron", option_rows(), kSigns,
-                                                 device::missing_backend("neuron", "LOCKSTEP_WITH_NEURON"));
+                                                 device::missing_backend("neuron", LOCKSTEP_MISSING_OPTION));
   return kDriver;
 }
 

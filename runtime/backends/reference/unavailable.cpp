@@ -6,7 +6,7 @@ namespace lockstep::reference {
 
 const device::BackendDriver& driver() {
   static const device::UnavailableDriver kDriver("reference", {}, {},
-                                                 device::missing_backend("reference", "LOCKSTEP_WITH_REFERENCE"));
+                                                 device::missing_backend("reference", LOCKSTEP_MISSING_OPTION));
   return kDriver;
 }
 
