@@ -40,17 +40,24 @@ set_target_properties(lockstep_library_headers PROPERTIES POSITION_INDEPENDENT_C
 add_library(lockstep_test_flags INTERFACE)
 target_link_libraries(lockstep_test_flags INTERFACE lockstep_flags)
 target_compile_options(lockstep_test_flags INTERFACE $<$<CONFIG:Release>:-O1>)
-lockstep_add_precompiled(NAME lockstep_test_headers HEADERS ${lockstep_common_headers} <gmock/gmock.h>
-                         LIBRARIES lockstep_test_flags fmt::fmt GTest::gmock)
+if(LOCKSTEP_WITH_TESTS)
+  lockstep_add_precompiled(NAME lockstep_test_headers HEADERS ${lockstep_common_headers} <gmock/gmock.h>
+                           LIBRARIES lockstep_test_flags fmt::fmt GTest::gmock)
+endif()
 
-# lockstep_add_library(NAME target SOURCES file… [PUBLIC target…] [PRIVATE target…])
-# A static library of position-independent code (backend modules link it too).
+# lockstep_add_library(NAME target SOURCES file… [PUBLIC target…] [PRIVATE target…] [UNITY always|optional])
+# A static library of position-independent code (backend modules link it too). UNITY: its sources are compiled as one,
+# always or where LOCKSTEP_UNITY is ON. No two of them have the same name in an unnamed namespace.
 function(lockstep_add_library)
-  cmake_parse_arguments(ARG "" "NAME" "SOURCES;PUBLIC;PRIVATE" ${ARGN})
+  cmake_parse_arguments(ARG "" "NAME;UNITY" "SOURCES;PUBLIC;PRIVATE" ${ARGN})
   add_library(${ARG_NAME} STATIC ${ARG_SOURCES})
   set_target_properties(${ARG_NAME} PROPERTIES POSITION_INDEPENDENT_CODE ON)
   target_link_libraries(${ARG_NAME} PUBLIC lockstep_flags ${ARG_PUBLIC} PRIVATE ${ARG_PRIVATE})
   target_precompile_headers(${ARG_NAME} REUSE_FROM lockstep_library_headers)
+  if(ARG_UNITY STREQUAL "always" OR (ARG_UNITY AND LOCKSTEP_UNITY))
+    set_target_properties(${ARG_NAME} PROPERTIES UNITY_BUILD ON UNITY_BUILD_BATCH_SIZE 0)
+    target_compile_options(${ARG_NAME} PRIVATE $<$<CXX_COMPILER_ID:GNU>:-Wno-subobject-linkage>)
+  endif()
 endfunction()
 
 # lockstep_source_options(source option…)

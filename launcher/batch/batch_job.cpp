@@ -276,6 +276,7 @@ Result<void> check_batch_options(const GenerateCommand& command) {
     return contradiction("--output-logits or --output-scores with --prompts-file",
                          "tokens and log-probabilities alone");
   }
+  if (command.journal) LOCKSTEP_TRY_VOID(journal::available());
   return ok();
 }
 

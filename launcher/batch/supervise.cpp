@@ -150,6 +150,7 @@ Result<int> Supervisor::run(const process::ChildStop& stop) {
 }  // namespace
 
 Result<int> supervise(const SuperviseCommand& options, const ParseGenerate& parse) {
+  LOCKSTEP_TRY_VOID(journal::available());
   LOCKSTEP_TRY(WatchedCommand command, parse_watched_command(options.words, parse));
   if (options.shrink) LOCKSTEP_TRY_VOID(with_ranks(command, command.ranks.value_or(1), parse));
   process::ChildStop stop;

@@ -78,6 +78,8 @@ Result<void> RowIndex::note(int64_t offset, std::span<const RowResult> rows) {
   return ok();
 }
 
+Result<void> available() { return ok(); }
+
 Result<std::unique_ptr<Journal>> Journal::open(const std::filesystem::path& folder) {
   LOCKSTEP_TRY(std::unique_ptr<JournalFile> file, JournalFile::open(folder, JournalFile::Access::kExclusive));
   std::unique_ptr<Journal> journal(new Journal(std::move(file)));

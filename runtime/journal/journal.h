@@ -21,6 +21,9 @@
 
 namespace lockstep::journal {
 
+/// Fails with `kUnsupported` in a build without journals, which refuses to open one; the message names the option.
+Result<void> available();
+
 /// Which rows a journal holds, and where.
 class RowIndex {
  public:

@@ -1,5 +1,7 @@
 #include <fmt/format.h>
 
+#include <algorithm>
+
 #include "runtime/backends/cpu/cpu.h"
 #include "runtime/backends/cpu/executable.h"
 
@@ -56,10 +58,22 @@ Result<void> Options::validate() const {
   return ok();
 }
 
+Result<void> check_is_built(Isa isa) {
+  const std::vector<Isa> built = built_isas();
+  if (std::ranges::find(built, isa) != built.end()) return ok();
+  std::vector<std::string_view> names;
+  for (const Isa known : built) names.push_back(to_string(known));
+  return Error{ErrorKind::kUnsupported,
+               fmt::format("[runtime/backends/cpu] --instruction-set {}: this build lacks it: found {}; choose one of "
+                           "them, or configure with -DLOCKSTEP_CPU_ISAS=all",
+                           to_string(isa), fmt::join(names, ", "))};
+}
+
 Result<std::unique_ptr<device::Backend>> make_backend(const Options& options) {
   LOCKSTEP_TRY_VOID(options.validate());
   const Isa isa = options.isa.value_or(best_isa());
-  if (isa > best_isa()) {
+  LOCKSTEP_TRY_VOID(check_is_built(isa));
+  if (isa > machine_isa()) {
     return Error{ErrorKind::kUnsupported,
                  fmt::format("[runtime/backends/cpu] this machine cannot run {}: found {} at best; choose that or a "
                              "lower one",

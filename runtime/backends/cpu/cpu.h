@@ -23,11 +23,14 @@ device::Capabilities capabilities();
 struct Options {
   int threads = 1;         // workers of a step; the thread that runs the executables is worker 0
   std::vector<int> cores;  // of the workers: all but worker 0, the caller's thread, are bound to theirs; empty: none is
-  std::optional<Isa> isa = std::nullopt;  // at most the machine's best, which is the default
+  std::optional<Isa> isa = std::nullopt;  // default: the best of the build that the machine has
 
   /// Fails with `kInvalidArgument` for a count below 1 or cores that are not one per thread.
   Result<void> validate() const;
 };
+
+/// Fails with `kUnsupported`, naming the CMake option, when the build has no kernels for `isa`.
+Result<void> check_is_built(Isa isa);
 
 /// Results are the same to the bit for every number of rows, threads, ranks and chunks, within one instruction set
 /// (and for one choice of `block` in linear_blocks).
@@ -38,7 +41,8 @@ struct Options {
 /// rounded up to 16, and the whole to 4096. A cache of C rows has ceil(C / 64) tiles; a ring with P pinned rows has
 /// ceil(P / 64) + ceil((C − P + 63) / 64), and a record of 4 bytes per row.
 ///
-/// Fails with `kUnsupported` when the machine lacks `options.isa`, with `kUnavailable` when a core cannot be bound.
+/// Fails with `kUnsupported` when the machine or the build lacks `options.isa`, with `kUnavailable` when a core cannot
+/// be bound.
 Result<std::unique_ptr<device::Backend>> make_backend(const Options& options);
 
 /// Which nodes of a graph run together, for people: a headline, then a line for each node that joins another one's

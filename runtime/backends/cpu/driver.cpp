@@ -35,7 +35,8 @@ class Driver final : public device::BackendDriver {
   Result<void> available() const override { return ok(); }
   std::span<const device::OptionRow> options() const override { return kRows; }
   Result<void> check_options(const device::OptionValues& values) const override {
-    return device::check_values(name(), kRows, values);
+    LOCKSTEP_TRY_VOID(device::check_values(name(), kRows, values));
+    return check_is_built(isa_for(values));
   }
   std::string statement(const device::OptionValues& values) const override {
     return fmt::format("--instruction-set {}\n", to_string(isa_for(values)));

@@ -1,11 +1,17 @@
 #include "runtime/backends/cpu/isa.h"
 
+#include <algorithm>
+
 #include "runtime/core/tile_unit.h"
 
 namespace lockstep::cpu {
 namespace {
 
 constexpr Isa kIsas[] = {Isa::kPortable, Isa::kAvx2, Isa::kAvx512, Isa::kAvx512Bf16, Isa::kAmx};
+
+#define LOCKSTEP_ISA(name) #name,
+constexpr std::string_view kBuilt[] = {LOCKSTEP_BUILT_ISAS};
+#undef LOCKSTEP_ISA
 
 }  // namespace
 
@@ -27,7 +33,7 @@ std::optional<Isa> isa_of(std::string_view name) {
   return std::nullopt;
 }
 
-Isa best_isa() {
+Isa machine_isa() {
   __builtin_cpu_init();
   if (!__builtin_cpu_supports("avx2") || !__builtin_cpu_supports("fma") || !__builtin_cpu_supports("f16c")) {
     return Isa::kPortable;
@@ -40,12 +46,20 @@ Isa best_isa() {
   return has_tile_unit() ? Isa::kAmx : Isa::kAvx512Bf16;
 }
 
-std::vector<Isa> available_isas() {
+std::vector<Isa> built_isas() {
   std::vector<Isa> isas;
   for (const Isa isa : kIsas) {
-    if (isa <= best_isa()) isas.push_back(isa);
+    if (std::ranges::find(kBuilt, to_string(isa)) != std::end(kBuilt)) isas.push_back(isa);
   }
   return isas;
 }
+
+std::vector<Isa> available_isas() {
+  std::vector<Isa> isas = built_isas();
+  std::erase_if(isas, [best = machine_isa()](Isa isa) { return isa > best; });
+  return isas;
+}
+
+Isa best_isa() { return available_isas().back(); }
 
 }  // namespace lockstep::cpu

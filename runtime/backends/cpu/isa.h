@@ -21,9 +21,15 @@ std::string_view to_string(Isa isa);
 std::optional<Isa> isa_of(std::string_view name);
 
 /// The most capable instruction set of this machine (and of its operating system).
-Isa best_isa();
+Isa machine_isa();
 
-/// Every instruction set that this machine has, ascending.
+/// Those that this build has kernels for (LOCKSTEP_CPU_ISAS), ascending; the first is the portable one.
+std::vector<Isa> built_isas();
+
+/// Those of the build that this machine has, ascending.
 std::vector<Isa> available_isas();
+
+/// The most capable of them.
+Isa best_isa();
 
 }  // namespace lockstep::cpu

@@ -1,27 +1,43 @@
 #include "runtime/backends/cpu/kernels/int8.h"
 
+#include <algorithm>
+
+#include "runtime/core/check.h"
+
 namespace lockstep::cpu {
 
-namespace int8_portable {
-extern const Int8Kernels kKernels;
-}
-namespace int8_avx2 {
-extern const Int8Kernels kKernels;
-}
-namespace int8_avx_vnni {
-extern const Int8Kernels kKernels;
-}
-namespace int8_avx512 {
-extern const Int8Kernels kKernels;
-}
-namespace int8_avx512_vnni {
-extern const Int8Kernels kKernels;
-}
-namespace int8_amx {
-extern const Int8Kernels kKernels;
-}
+// One for each name in LOCKSTEP_BUILT_INT8_ISAS: what the build was configured with.
+#define LOCKSTEP_ISA(name)             \
+  namespace int8_##name {              \
+    extern const Int8Kernels kKernels; \
+  }
+LOCKSTEP_BUILT_INT8_ISAS
+#undef LOCKSTEP_ISA
 
 namespace {
+
+struct BuiltKernels {
+  std::string_view isa;
+  const Int8Kernels* kernels;
+};
+
+#define LOCKSTEP_ISA(name) {#name, &int8_##name::kKernels},
+constexpr BuiltKernels kBuilt[] = {LOCKSTEP_BUILT_INT8_ISAS};
+#undef LOCKSTEP_ISA
+
+std::string_view name_of(Int8Isa isa) {
+  switch (isa) {
+    case Int8Isa::kPortable: return "portable";
+    case Int8Isa::kAvx2: return "avx2";
+    case Int8Isa::kAvxVnni: return "avx_vnni";
+    case Int8Isa::kAvx512: return "avx512";
+    case Int8Isa::kAvx512Vnni: return "avx512_vnni";
+    case Int8Isa::kAmx: return "amx";
+  }
+  return "unknown";
+}
+
+const BuiltKernels* find_built(Int8Isa isa) { return std::ranges::find(kBuilt, name_of(isa), &BuiltKernels::isa); }
 
 bool has_avx_vnni() { return __builtin_cpu_supports("avxvnni"); }
 bool has_avx512_vnni() { return __builtin_cpu_supports("avx512vnni"); }
@@ -29,26 +45,21 @@ bool has_avx512_vnni() { return __builtin_cpu_supports("avx512vnni"); }
 }  // namespace
 
 std::vector<Int8Isa> available_int8_isas() {
-  const Isa best = best_isa();
+  const Isa best = machine_isa();
   std::vector<Int8Isa> isas{Int8Isa::kPortable};
   if (best >= Isa::kAvx2) isas.push_back(Int8Isa::kAvx2);
   if (best >= Isa::kAvx2 && has_avx_vnni()) isas.push_back(Int8Isa::kAvxVnni);
   if (best >= Isa::kAvx512) isas.push_back(Int8Isa::kAvx512);
   if (best >= Isa::kAvx512 && has_avx512_vnni()) isas.push_back(Int8Isa::kAvx512Vnni);
   if (best >= Isa::kAmx) isas.push_back(Int8Isa::kAmx);
+  std::erase_if(isas, [](Int8Isa isa) { return find_built(isa) == std::end(kBuilt); });
   return isas;
 }
 
 const Int8Kernels& int8_kernels_of(Int8Isa isa) {
-  switch (isa) {
-    case Int8Isa::kAmx: return int8_amx::kKernels;
-    case Int8Isa::kAvx512Vnni: return int8_avx512_vnni::kKernels;
-    case Int8Isa::kAvx512: return int8_avx512::kKernels;
-    case Int8Isa::kAvxVnni: return int8_avx_vnni::kKernels;
-    case Int8Isa::kAvx2: return int8_avx2::kKernels;
-    case Int8Isa::kPortable: break;
-  }
-  return int8_portable::kKernels;
+  const BuiltKernels* const found = find_built(isa);
+  LOCKSTEP_CHECK(found != std::end(kBuilt), name_of(isa));
+  return *found->kernels;
 }
 
 const Int8Kernels& int8_kernels_for(Isa isa) {

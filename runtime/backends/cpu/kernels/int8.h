@@ -89,9 +89,9 @@ struct Int8Kernels {
 /// What multiplies bytes, from the least to the most capable; an `Isa` may come with either of two.
 enum class Int8Isa { kPortable, kAvx2, kAvxVnni, kAvx512, kAvx512Vnni, kAmx };
 
-/// Those that this machine has, ascending.
+/// Those of the build that this machine has, ascending.
 std::vector<Int8Isa> available_int8_isas();
-/// Calling them needs a machine that has it.
+/// `isa` is one of the build's; calling them needs a machine that has it.
 const Int8Kernels& int8_kernels_of(Int8Isa isa);
 
 /// The best kernels of this machine that compute in float32 as `isa` does.

@@ -1,32 +1,36 @@
 #include "runtime/backends/cpu/kernels/kernels.h"
 
+#include <algorithm>
+
+#include "runtime/core/check.h"
+
 namespace lockstep::cpu {
 
-namespace isa_portable {
-extern const Kernels kKernels;
-}
-namespace isa_avx2 {
-extern const Kernels kKernels;
-}
-namespace isa_avx512 {
-extern const Kernels kKernels;
-}
-namespace isa_avx512_bf16 {
-extern const Kernels kKernels;
-}
-namespace isa_amx {
-extern const Kernels kKernels;
-}
+// One for each name in LOCKSTEP_BUILT_ISAS: what the build was configured with.
+#define LOCKSTEP_ISA(name)         \
+  namespace isa_##name {           \
+    extern const Kernels kKernels; \
+  }
+LOCKSTEP_BUILT_ISAS
+#undef LOCKSTEP_ISA
+
+namespace {
+
+struct BuiltKernels {
+  std::string_view isa;
+  const Kernels* kernels;
+};
+
+#define LOCKSTEP_ISA(name) {#name, &isa_##name::kKernels},
+constexpr BuiltKernels kBuilt[] = {LOCKSTEP_BUILT_ISAS};
+#undef LOCKSTEP_ISA
+
+}  // namespace
 
 const Kernels& kernels_for(Isa isa) {
-  switch (isa) {
-    case Isa::kAmx: return isa_amx::kKernels;
-    case Isa::kAvx512Bf16: return isa_avx512_bf16::kKernels;
-    case Isa::kAvx512: return isa_avx512::kKernels;
-    case Isa::kAvx2: return isa_avx2::kKernels;
-    case Isa::kPortable: break;
-  }
-  return isa_portable::kKernels;
+  const auto* const found = std::ranges::find(kBuilt, to_string(isa), &BuiltKernels::isa);
+  LOCKSTEP_CHECK(found != std::end(kBuilt), to_string(isa));
+  return *found->kernels;
 }
 
 }  // namespace lockstep::cpu

@@ -253,7 +253,7 @@ struct Kernels {
   RopeFunction rope_neighbours;
 };
 
-/// The kernels of one instruction set; calling them needs a machine that has it.
+/// The kernels of one of the build's instruction sets; calling them needs a machine that has it.
 const Kernels& kernels_for(Isa isa);
 
 }  // namespace lockstep::cpu

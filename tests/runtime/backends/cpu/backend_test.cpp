@@ -1,6 +1,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <cstring>
 
 #include "runtime/backends/cpu/cpu.h"
@@ -140,8 +141,20 @@ TEST(CpuBackend, RefusesOptionsThatDoNotFitTheMachineOrEachOther) {
   EXPECT_EQ(make_backend({.threads = 0}).error().kind, ErrorKind::kInvalidArgument);
   EXPECT_EQ(make_backend({.threads = 2, .cores = {0}}).error().kind, ErrorKind::kInvalidArgument);
   EXPECT_EQ(make_backend({.threads = 2, .cores = {0, 100000}}).error().kind, ErrorKind::kUnavailable);
-  if (best_isa() < Isa::kAmx) {
+  if (machine_isa() < Isa::kAmx) {
     EXPECT_EQ(make_backend({.isa = Isa::kAmx}).error().kind, ErrorKind::kUnsupported);
+  }
+}
+
+TEST(CpuBackend, NamesTheOptionThatBringsAnInstructionSet) {
+  const std::vector<Isa> built = built_isas();
+  for (const Isa isa : {Isa::kPortable, Isa::kAvx2, Isa::kAvx512, Isa::kAvx512Bf16, Isa::kAmx}) {
+    const bool is_built = std::ranges::find(built, isa) != built.end();
+    const auto checked = driver().check_options({{"instruction-set", std::string(to_string(isa))}});
+    EXPECT_EQ(checked.has_value(), is_built);
+    if (is_built) continue;
+    EXPECT_EQ(checked.error().kind, ErrorKind::kUnsupported);
+    EXPECT_THAT(checked.error().message, HasSubstr("LOCKSTEP_CPU_ISAS"));
   }
 }
 

@@ -167,6 +167,7 @@ TEST(InstructionSets, AreListedFromTheLeastOnAndIncludeTheBest) {
   for (const Isa isa : isas) EXPECT_EQ(isa_of(to_string(isa)), isa);
   EXPECT_EQ(isa_of("mmx"), std::nullopt);
   for (Isa isa : isas) EXPECT_EQ(kernels_for(isa).isa, isa);
+  EXPECT_LE(best_isa(), machine_isa());
 }
 
 }  // namespace
