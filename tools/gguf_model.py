@@ -9,7 +9,9 @@ from __future__ import annotations
 import argparse
 import hashlib
 import json
+import math
 import shutil
+import struct
 import subprocess
 import sys
 import tempfile
@@ -18,8 +20,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Callable, Iterable
 
-import numpy as np
-from gguf_file import GgufError, GgufFile
+from gguf_file import GgufError, GgufFile, Tensor
 
 CONTROL_TOKEN, USER_DEFINED_TOKEN = 3, 4  # tokenizer.ggml.token_type
 
@@ -38,15 +39,16 @@ class Wheel:
 
 
 Json = dict[str, Any]
+Buffer = bytes | memoryview
 
 
 @dataclass(frozen=True)
 class Weight:
-    """A tensor of the safetensors file: where it comes from, and what becomes of its values."""
+    """A tensor of the safetensors file: where it comes from, and how it becomes the bytes of there."""
 
     source: str
     name: str
-    change: Callable[[np.ndarray], np.ndarray] = lambda values: values
+    convert: Callable[[Tensor], Buffer]
 
 
 @dataclass(frozen=True)
@@ -72,17 +74,9 @@ class Recipe:
 
 def shortest(value: float) -> float:
     """The shortest decimal that is the same float32: 9.999999747e-06 → 1e-05."""
-    return float(str(np.float32(value)))
-
-
-def to_bfloat16(values: np.ndarray) -> np.ndarray:
-    """float32 → the bits of the nearest bfloat16 (ties to even), u16. All values are finite."""
-    bits = np.ascontiguousarray(values, dtype="<f4").view("<u4")
-    return ((bits + 0x7FFF + ((bits >> 16) & 1)) >> 16).astype("<u2")
-
-
-def to_float32(values: np.ndarray) -> np.ndarray:
-    return np.ascontiguousarray(values, dtype="<f4")
+    (rounded,) = struct.unpack("<f", struct.pack("<f", value))
+    digits = (float(f"{rounded:.{count}g}") for count in range(1, 10))
+    return next(decimal for decimal in digits if struct.unpack("<f", struct.pack("<f", decimal))[0] == rounded)
 
 
 def added_tokens(gguf: GgufFile) -> list[dict[str, Any]]:
@@ -123,19 +117,19 @@ def write_json(path: Path, value: dict[str, Any]) -> None:
 def write_weights(gguf: GgufFile, weights: list[Weight], dtype: str, path: Path) -> None:
     """A safetensors file of `dtype` (BF16 or F32): an 8-byte header length, the JSON header, the tensors one after the
     other."""
-    size, encode = {"BF16": (2, to_bfloat16), "F32": (4, to_float32)}[dtype]
+    size = {"BF16": 2, "F32": 4}[dtype]
     header: dict[str, Any] = {"__metadata__": {"format": "pt"}}
     end = 0
     for weight in weights:
         shape = gguf.tensors[weight.source].shape
-        begin, end = end, end + size * int(np.prod(shape))
+        begin, end = end, end + size * math.prod(shape)
         header[weight.name] = {"dtype": dtype, "shape": list(shape), "data_offsets": [begin, end]}
     text = json.dumps(header, separators=(",", ":")).encode()
     text += b" " * (-len(text) % 8)  # data starts on a multiple of 8
     with path.open("wb") as file:
         file.write(len(text).to_bytes(8, "little") + text)
         for weight in weights:
-            file.write(encode(weight.change(gguf.tensors[weight.source].to_float32())).data)
+            file.write(weight.convert(gguf.tensors[weight.source]))
 
 
 def convert(recipe: Recipe, gguf: GgufFile, directory: Path) -> None:
