@@ -146,18 +146,24 @@ std::optional<FinishReason> ActiveRequests::after_token(Open& open, int32_t toke
   return std::nullopt;
 }
 
-void ActiveRequests::close(RequestId request, FinishReason reason, const std::optional<Error>& error) {
+Sink* ActiveRequests::remove(RequestId request) {
   const auto found = requests_.find(request);
-  if (found == requests_.end()) return;
-  Sink* sink = found->second.sink;
+  if (found == requests_.end()) return nullptr;
+  Sink* const sink = found->second.sink;
   if (found->second.host_chosen && choosers_ != nullptr) choosers_->close(request);
   requests_.erase(found);
-  sink->on_finish(request, reason, error);
+  return sink;
+}
+
+void ActiveRequests::close(RequestId request, FinishReason reason, const std::optional<Error>& error) {
+  if (Sink* const sink = remove(request)) sink->on_finish(request, reason, error);
 }
 
 void ActiveRequests::fail_all(const Error& error) {
-  const auto reason = error.kind == ErrorKind::kCancelled ? FinishReason::kCancelled : FinishReason::kError;
-  while (!requests_.empty()) close(requests_.begin()->first, reason, error);
+  while (!requests_.empty()) {
+    const RequestId request = requests_.begin()->first;
+    remove(request)->on_abandoned(request, error);
+  }
 }
 
 }  // namespace lockstep::actors

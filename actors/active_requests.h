@@ -61,7 +61,7 @@ class ActiveRequests {
   /// Ends a request now; nothing when it is not open.
   void close(RequestId request, generation::FinishReason reason, const std::optional<Error>& error = std::nullopt);
 
-  /// Ends every request with `error`.
+  /// Abandons every request with `error`.
   void fail_all(const Error& error);
 
  private:
@@ -82,6 +82,8 @@ class ActiveRequests {
     int32_t from_schedule = 0;  // what its slots make in older ones is padding
   };
 
+  /// Its sink; null when it is not open.
+  Sink* remove(RequestId request);
   void take_slot(const StepResult& result, size_t slot, RequestId request, Taken& taken);
   void take_scores(const StepResult& result, Taken& taken);
   void take_choice(const HostChoice& choice, TimePoint made, Taken& taken);

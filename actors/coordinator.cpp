@@ -104,11 +104,8 @@ void Coordinator::submit(const Submission& submission) {
 }
 
 void Coordinator::accept(const Request& request, Sink& sink) {
-  const auto refuse = [&](const Error& error) {
-    const auto reason = error.kind == ErrorKind::kCancelled ? FinishReason::kCancelled : FinishReason::kError;
-    sink.on_finish(request.id, reason, error);
-  };
-  if (error_) return refuse(*error_);
+  const auto refuse = [&](const Error& error) { sink.on_finish(request.id, FinishReason::kError, error); };
+  if (error_) return sink.on_abandoned(request.id, *error_);
   if (no_more_requests_) return refuse(refused_late(request.id));
   if (book_.has(request.id)) return refuse(known(request.id));
   book_.open(request, sink);

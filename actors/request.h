@@ -83,7 +83,15 @@ class Sink {
     static_cast<void>(row);
   }
 
-  /// Exactly once for every submitted request. `error` is set when the reason is `kError` or `kCancelled`.
+  /// The session has ended with `error` before the request had; nothing follows. Like `on_finish`, unless it is
+  /// overridden.
+  virtual void on_abandoned(RequestId request, const Error& error) {
+    const bool is_cancelled = error.kind == ErrorKind::kCancelled;
+    on_finish(request, is_cancelled ? generation::FinishReason::kCancelled : generation::FinishReason::kError, error);
+  }
+
+  /// Exactly once for every submitted request that is not abandoned. `error` is set when the reason is `kError` or
+  /// `kCancelled`.
   virtual void on_finish(RequestId request, generation::FinishReason reason, const std::optional<Error>& error) = 0;
 };
 

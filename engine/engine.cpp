@@ -31,17 +31,17 @@ std::string or_default(const std::optional<int64_t>& value) { return value ? fmt
 }  // namespace
 
 Engine::Impl::Impl(group::State& group, Model model, EngineOptions options)
-    : group_(group), model_(std::move(model)), options_(std::move(options)) {}
+    : group_(&group), leads_(group.first_rank() == 0), model_(std::move(model)), options_(std::move(options)) {}
 
 Engine::Impl::~Impl() {
   if (threads_ == nullptr || end_) return;
-  if (ready_ == group_.local_ranks()) session_.session().cancel();
+  if (ready_ == group_->local_ranks()) session_.session().cancel();
   threads_.reset();
 }
 
 Result<void> Engine::Impl::start() {
-  group_.phases().close();
-  threads_ = std::make_unique<group::RankThreads>(group_, [this](group::Member& member) {
+  group_->phases().close();
+  threads_ = std::make_unique<group::RankThreads>(*group_, [this](group::Member& member) {
     struct End {
       Impl& impl;
       ~End() {
@@ -54,7 +54,7 @@ Result<void> Engine::Impl::start() {
   });
   {
     std::unique_lock lock(mutex_);
-    group_.wait(lock, changed_, [this] { return has_ended_ || ready_ == group_.local_ranks(); });
+    group_->wait(lock, changed_, [this] { return has_ended_ || ready_ == group_->local_ranks(); });
     if (!has_ended_) return ok();
   }
   return join();
@@ -109,20 +109,24 @@ Result<void> Engine::Impl::open_requests(group::Member& member, const model::Pla
   LOCKSTEP_TRY(const text::Tokenizer* tokenizer, model_.tokenizer());
   const shards::ShardOptions& shard = plan.model.shard;
   const bool gives_logits = shard.logits == families::StepShape::Logits::kOutput;
-  submissions_ = std::make_unique<requests::Submissions>(
-      requests::Serving{.model = model_,
-                        .clock = group_.clock(),
-                        .tokenizer = tokenizer,
-                        .limits = {.slots = shard.slots,
-                                   .capacity = shard.capacity,
-                                   .choosers = gives_logits ? Choosers::kAllowed : Choosers::kNone,
-                                   .drafts = shard.drafts,
-                                   .scored_top = shard.score_rows > 0 ? shard.score_top : -1}});
+  if (submissions_ == nullptr) {
+    submissions_ = std::make_unique<requests::Submissions>(
+        requests::Serving{.model = model_,
+                          .clock = clock_,
+                          .tokenizer = tokenizer,
+                          .limits = {.slots = shard.slots,
+                                     .capacity = shard.capacity,
+                                     .choosers = gives_logits ? Choosers::kAllowed : Choosers::kNone,
+                                     .drafts = shard.drafts,
+                                     .scored_top = shard.score_rows > 0 ? shard.score_top : -1},
+                          .on_loss = options_.on_loss});
+  }
+  submissions_->on_submit = nullptr;
   observe::RequestLog* const log = observation.timed(*submissions_);
   if (log != nullptr) submissions_->on_submit = [log](RequestId request) { log->submitted(request); };
   actors::Sink& sink = log != nullptr ? static_cast<actors::Sink&>(*log) : *submissions_;
   submissions_->open(session_.session(), sink,
-                     {.stop = {}, .wait = [&group = group_](auto& lock, auto& changed, const auto& is_done) {
+                     {.stop = {}, .wait = [&group = *group_](auto& lock, auto& changed, const auto& is_done) {
                         group.wait(lock, changed, is_done);
                       }});
   return ok();
@@ -170,20 +174,83 @@ Result<void> Engine::Impl::report(group::Member& member, const model::LoadedMode
   return observation.write(report, facts_.memory, submissions_ ? submissions_->counters().new_tokens : 0);
 }
 
-Result<std::vector<RequestHandle>> Engine::Impl::submit(std::vector<Request> requests) {
-  if (!leads()) return not_leading("submit a request");
-  if (const std::optional<Error> failure = group_.failure()) return *failure;
-  LOCKSTEP_TRY(auto states, submissions_->submit(std::move(requests)));
+/// Whether rank 0 may hand something to the ranks.
+Result<void> Engine::Impl::check_works() const {
+  if (!leads()) return not_leading("use the engine");
+  if (end_) {
+    return Error{
+        ErrorKind::kUnavailable,
+        "[engine] cannot use the engine: found its ranks at their end, expected an engine that works; resume it "
+        "or open another one"};
+  }
+  if (const std::optional<Error> failure = group_->failure()) return *failure;
+  return ok();
+}
+
+std::vector<RequestHandle> Engine::Impl::handles_of(std::vector<std::shared_ptr<requests::RequestState>> states) const {
   std::vector<RequestHandle> handles;
   for (auto& state : states) handles.push_back(RequestHandle(std::move(state)));
   return handles;
 }
 
+Result<std::vector<RequestHandle>> Engine::Impl::submit(std::vector<Request> requests) {
+  LOCKSTEP_TRY_VOID(check_works());
+  LOCKSTEP_TRY(auto states, submissions_->submit(std::move(requests)));
+  return handles_of(std::move(states));
+}
+
 Result<std::vector<std::vector<TokenScore>>> Engine::Impl::score(std::span<const std::vector<int32_t>> texts,
                                                                  int64_t top) {
-  if (!leads()) return not_leading("score a text");
-  if (const std::optional<Error> failure = group_.failure()) return *failure;
+  LOCKSTEP_TRY_VOID(check_works());
   return submissions_->score(texts, top);
+}
+
+Result<void> Engine::Impl::suspend() {
+  LOCKSTEP_TRY_VOID(check_works());
+  submissions_->suspend();
+  finish();
+  return join();
+}
+
+Result<void> Engine::Impl::resume(group::State& group) {
+  const bool is_over = end_ || group_->failure();
+  if (!is_over) {
+    return Error{
+        ErrorKind::kFailedPrecondition,
+        "[engine] cannot resume: found an engine that works, expected one that is suspended or has lost a rank"};
+  }
+  if (!end_) static_cast<void>(join());
+  if (is_suspended() && group.first_rank() != 0) {
+    return Error{
+        ErrorKind::kFailedPrecondition,
+        "[engine] cannot resume: found another rank than 0 in the new group, expected rank 0 where requests are "
+        "suspended; order the ranks so"};
+  }
+  threads_.reset();
+  group_ = &group;
+  leads_ = group.first_rank() == 0;
+  {
+    std::lock_guard lock(mutex_);
+    ready_ = 0;
+    has_ended_ = false;
+  }
+  end_.reset();
+  LOCKSTEP_TRY_VOID(start());
+  if (leads()) submissions_->resume();
+  return ok();
+}
+
+Result<std::string> Engine::Impl::suspended() const {
+  if (!leads()) return not_leading("name suspended requests");
+  LOCKSTEP_TRY(const auto requests, submissions_->suspended());
+  return requests::to_text(requests, model_);
+}
+
+Result<std::vector<RequestHandle>> Engine::Impl::restore(std::string_view suspended) {
+  LOCKSTEP_TRY_VOID(check_works());
+  LOCKSTEP_TRY(auto requests, requests::parse_suspended(suspended, model_));
+  LOCKSTEP_TRY(auto states, submissions_->restore(std::move(requests)));
+  return handles_of(std::move(states));
 }
 
 EngineCounters Engine::Impl::counters() const {
@@ -250,6 +317,12 @@ Result<void> Engine::close() {
   impl_->finish();
   return impl_->join();
 }
+
+Result<void> Engine::suspend() { return impl_->suspend(); }
+Result<void> Engine::resume(Group& group) { return impl_->resume(group::State::of(group)); }
+bool Engine::is_suspended() const { return impl_->is_suspended(); }
+Result<std::string> Engine::suspended() const { return impl_->suspended(); }
+Result<std::vector<RequestHandle>> Engine::restore(std::string_view suspended) { return impl_->restore(suspended); }
 
 const EngineFacts& Engine::facts() const { return impl_->facts(); }
 EngineCounters Engine::counters() const { return impl_->counters(); }

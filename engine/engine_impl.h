@@ -2,6 +2,8 @@
 //
 //   open ──► a thread per local rank: plan ─ connect ─ load ─ session ─┬─ steps until rank 0 closes ─ report
 //                                                                      └─► open returns
+//
+//   resume: the same again over another group; what is open on rank 0 (Submissions) stays
 #pragma once
 
 #include <condition_variable>
@@ -32,8 +34,14 @@ class Engine::Impl {
   Result<void> join();
   void finish() { session_.session().finish(); }
 
+  Result<void> suspend();
+  Result<void> resume(group::State& group);
+  bool is_suspended() const { return submissions_ != nullptr && submissions_->has_suspended(); }
+  Result<std::string> suspended() const;
+  Result<std::vector<RequestHandle>> restore(std::string_view suspended);
+
   const Model& model() const { return model_; }
-  bool leads() const { return group_.first_rank() == 0; }
+  bool leads() const { return leads_; }
   const EngineFacts& facts() const { return facts_; }
   EngineCounters counters() const;
 
@@ -45,7 +53,12 @@ class Engine::Impl {
                   const device::Communicator* communicator, const device::BackendDriver& driver);
   void rank_is_ready();
 
-  group::State& group_;
+  Result<void> check_works() const;
+  std::vector<RequestHandle> handles_of(std::vector<std::shared_ptr<requests::RequestState>> states) const;
+
+  group::State* group_;  // may be gone once the ranks have ended
+  bool leads_;
+  const SteadyClock clock_;
   const Model model_;
   const EngineOptions options_;
   ProcessSession session_;

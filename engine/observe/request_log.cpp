@@ -42,20 +42,27 @@ actors::Verdict RequestLog::on_token(RequestId request, const actors::MadeToken&
   return inner_.on_token(request, token);
 }
 
-void RequestLog::on_finish(RequestId request, generation::FinishReason reason, const std::optional<Error>& error) {
-  {
-    std::lock_guard lock(mutex_);
-    auto node = open_.extract(request);
-    trace::RequestSpan span = node.empty() ? trace::RequestSpan{.request = request.value} : std::move(node.mapped());
-    span.reason = generation::to_string(reason);
-    if (span.tokens == 0) span.end = clock_.now();
-    ++totals_.finished[span.reason];
-    if (span.tokens > 1) {
-      totals_.token_s.observe(to_seconds(span.end - *span.first_token) / static_cast<double>(span.tokens - 1));
-    }
-    if (ended_.size() < most_) ended_.push_back(std::move(span));
+void RequestLog::note_end(RequestId request, std::string reason) {
+  std::lock_guard lock(mutex_);
+  auto node = open_.extract(request);
+  trace::RequestSpan span = node.empty() ? trace::RequestSpan{.request = request.value} : std::move(node.mapped());
+  span.reason = std::move(reason);
+  if (span.tokens == 0) span.end = clock_.now();
+  ++totals_.finished[span.reason];
+  if (span.tokens > 1) {
+    totals_.token_s.observe(to_seconds(span.end - *span.first_token) / static_cast<double>(span.tokens - 1));
   }
+  if (ended_.size() < most_) ended_.push_back(std::move(span));
+}
+
+void RequestLog::on_finish(RequestId request, generation::FinishReason reason, const std::optional<Error>& error) {
+  note_end(request, std::string(generation::to_string(reason)));
   inner_.on_finish(request, reason, error);
+}
+
+void RequestLog::on_abandoned(RequestId request, const Error& error) {
+  note_end(request, std::string(generation::to_string(generation::FinishReason::kError)));
+  inner_.on_abandoned(request, error);
 }
 
 RequestTotals RequestLog::totals() const {

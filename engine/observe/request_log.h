@@ -36,11 +36,15 @@ class RequestLog final : public actors::Sink {
   void on_score(RequestId request, std::span<const float> row) override { inner_.on_score(request, row); }
   void on_finish(RequestId request, generation::FinishReason reason, const std::optional<Error>& error) override;
 
+  void on_abandoned(RequestId request, const Error& error) override;
+
   RequestTotals totals() const;
   /// Those that were kept, in the order of their ids.
   std::vector<trace::RequestSpan> requests() const;
 
  private:
+  void note_end(RequestId request, std::string reason);
+
   actors::Sink& inner_;
   const Clock& clock_;
   const size_t most_;

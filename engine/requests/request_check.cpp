@@ -10,11 +10,6 @@ namespace lockstep {
 namespace requests {
 namespace {
 
-bool has_own_code(const Request& request) {
-  return !request.processors.empty() || !request.criteria.empty() || request.allowed_tokens != nullptr ||
-         request.chooser != nullptr;
-}
-
 Error unsupported(const std::string& found, std::string_view expected) {
   return {ErrorKind::kUnsupported,
           fmt::format("[engine/requests] cannot serve the request: found {}, expected {}", found, expected)};
@@ -47,6 +42,11 @@ Result<void> check_slots(const Request& request, const Limits& limits) {
 }
 
 }  // namespace
+
+bool has_own_code(const Request& request) {
+  return !request.processors.empty() || !request.criteria.empty() || request.allowed_tokens != nullptr ||
+         request.chooser != nullptr;
+}
 
 bool is_host_chosen(const Request& request) {
   return has_own_code(request) || generation::needs_host_choice(request.config);

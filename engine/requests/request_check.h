@@ -19,6 +19,9 @@ struct Limits {
   int64_t scored_top = -1;  // likeliest tokens that a score names, at most; −1: texts are not scored
 };
 
+/// Whether a request has code of its caller's.
+bool has_own_code(const Request& request);
+
 /// Whether tokens are chosen on the host: by its options, or by code of the caller's.
 bool is_host_chosen(const Request& request);
 

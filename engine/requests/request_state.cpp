@@ -40,24 +40,99 @@ bool RequestState::add(Row& row, const actors::MadeToken& token) {
 
 bool RequestState::start() {
   std::lock_guard lock(mutex_);
-  if (started_) return false;
-  started_ = setup_.clock->now();
-  return true;
+  if (!started_) started_ = setup_.clock->now();
+  return !std::exchange(is_running_, true);
 }
 
 bool RequestState::has_started() const {
   std::lock_guard lock(mutex_);
-  return started_.has_value();
+  return is_running_;
+}
+
+void RequestState::suspend(const Error& why) {
+  {
+    std::lock_guard lock(mutex_);
+    if (suspension_) return;
+    suspension_ = why;
+    links_.stop = nullptr;  // the session may be gone from here on
+  }
+  changed_.notify_all();
+}
+
+bool RequestState::has_ended(const Part& part, FinishReason reason) const {
+  std::lock_guard lock(mutex_);
+  const Row& row = rows_.at(part.first_answer);
+  if (row.is_cut || row.has_stopped || is_cancelled_) return true;
+  const bool is_end = reason == FinishReason::kEos || reason == FinishReason::kLength;
+  return is_end && !row.has_missed;
+}
+
+void RequestState::resume(const std::vector<Part>& replayed) {
+  std::lock_guard lock(mutex_);
+  suspension_.reset();
+  is_running_ = false;
+  for (Row& row : rows_) row.has_missed = false;
+  for (const Part& part : replayed) {
+    if (part.as_made) rows_.at(part.first_answer).replayed = rows_[part.first_answer].answer.ids.size();
+  }
+}
+
+Result<void> RequestState::adopt_ids(size_t answer, std::span<const int32_t> ids, std::optional<FinishReason> reason) {
+  std::lock_guard lock(mutex_);
+  Row& row = rows_.at(answer);
+  for (const int32_t id : ids) {
+    add(row, {.id = id, .made = setup_.clock->now()});
+    if (error_) return *error_;
+  }
+  if (row.text != nullptr) row.text->take_piece();
+  if (!reason) return ok();
+  row.answer.reason = *reason;
+  row.is_complete = true;
+  finish_text(answer);
+  return ok();
+}
+
+void RequestState::finish_adopted() {
+  std::lock_guard lock(mutex_);
+  --parts_left_;
+}
+
+std::vector<AnswerSoFar> RequestState::history() const {
+  std::lock_guard lock(mutex_);
+  std::vector<AnswerSoFar> answers;
+  for (const Row& row : rows_) {
+    answers.push_back({row.answer.ids, row.is_complete ? std::optional(row.answer.reason) : std::nullopt});
+  }
+  return answers;
+}
+
+actors::Verdict RequestState::replay(Row& row, int32_t id) {
+  const size_t place = row.answer.ids.size() - row.replayed--;
+  if (row.answer.ids[place] == id) return actors::Verdict::kContinue;
+  if (!error_) {
+    error_ =
+        Error{ErrorKind::kInternal,
+              fmt::format("[engine/requests] a resumed request differs: found token {} at place {}, expected {} as "
+                          "before; this is a bug, please report it",
+                          id, place, row.answer.ids[place])};
+  }
+  return actors::Verdict::kStop;
 }
 
 actors::Verdict RequestState::take(const Part& part, const actors::MadeToken& token) {
   std::lock_guard lock(mutex_);
   Row& row = rows_.at(part.first_answer);
   if (row.is_cut || is_cancelled_) return actors::Verdict::kStop;
+  if (suspension_) {
+    row.has_missed = true;
+    return actors::Verdict::kStop;
+  }
+  if (row.replayed > 0) return replay(row, token.id);
   const bool ends = add(row, token);
   const bool is_late = setup_.max_time && started_ && token.made - *started_ >= *setup_.max_time;
   deliver(part.first_answer, token);
-  return ends || is_late ? actors::Verdict::kStop : actors::Verdict::kContinue;
+  row.has_stopped = ends || is_late;
+  return row.has_stopped ? actors::Verdict::kStop : actors::Verdict::kContinue;
 }
 
 /// Hands the newest token of a row to the caller's function.
@@ -118,6 +193,7 @@ bool RequestState::finish(const Part& part, FinishReason reason, const std::opti
   if (part.request.chooser && !error) adopt(part);
   for (size_t i = part.first_answer; i < part.first_answer + part.answers; ++i) {
     Row& row = rows_[i];
+    row.is_complete = true;
     if (row.is_cut) continue;
     if (part.as_made || error) row.answer.reason = reason;
     if (is_cancelled_) row.answer.reason = FinishReason::kCancelled;
@@ -204,12 +280,14 @@ void RequestState::cancel() {
 
 Result<std::vector<Answer>> RequestState::wait() {
   std::unique_lock lock(mutex_);
-  const auto done = [this] { return is_done_; };
-  if (const auto wait = links_.wait) {
+  const auto done = [this] { return is_done_ || suspension_; };
+  if (done()) {
+  } else if (const auto wait = links_.wait) {
     wait(lock, changed_, done);
   } else {
     changed_.wait(lock, done);
   }
+  if (!is_done_) return *suspension_;
   if (error_) return *error_;
   std::vector<Answer> answers;
   for (const Row& row : rows_) answers.push_back(row.answer);

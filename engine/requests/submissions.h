@@ -3,6 +3,8 @@
 //
 //   Request ──► make: checks, parts, chooser ──► Session::submit
 //   RequestState ◄── take, finish ◄── Submissions (the session's sink, coordinator's thread)
+//
+// Requests may outlive a session: those that are suspended with it are submitted to the next one for what is left.
 #pragma once
 
 #include <atomic>
@@ -13,6 +15,7 @@
 
 #include "actors/session.h"
 #include "engine/requests/delivery.h"
+#include "engine/requests/history.h"
 #include "engine/requests/request_check.h"
 #include "engine/requests/request_state.h"
 #include "engine/requests/text_scores.h"
@@ -29,6 +32,7 @@ struct Serving {
   const Clock& clock;
   const text::Tokenizer* tokenizer = nullptr;  // null: the model has none
   Limits limits;
+  OnLoss on_loss = OnLoss::kFail;
 };
 
 /// Thread-safe, but for the sink's methods, which the coordinator's thread calls.
@@ -45,6 +49,18 @@ class Submissions final : public actors::Sink {
   /// that this engine cannot serve, naming the option.
   Result<std::vector<std::shared_ptr<RequestState>>> submit(std::vector<Request> requests);
 
+  /// Suspends all that is open, in good order: the session has nothing left to do then.
+  void suspend();
+  /// Whether requests wait for a session that goes on with them.
+  bool has_suspended() const;
+  /// Submits them to the session of `open` for what is left of them. One with a chooser of its own, which cannot begin
+  /// again, fails with `kUnsupported`.
+  void resume();
+  /// Those that are suspended. Fails with `kUnsupported` where one has code of its caller's.
+  Result<std::vector<SuspendedRequest>> suspended() const;
+  /// Queues requests of another engine. Fails as `submit`, and for histories that cannot be.
+  Result<std::vector<std::shared_ptr<RequestState>>> restore(std::vector<SuspendedRequest> requests);
+
   /// Scores all texts or none. Fails likewise. @blocking
   Result<std::vector<std::vector<TokenScore>>> score(std::span<const std::vector<int32_t>> texts, int64_t top);
 
@@ -53,6 +69,7 @@ class Submissions final : public actors::Sink {
   void on_reused(RequestId request, int64_t tokens) override;
   void on_score(RequestId request, std::span<const float> row) override;
   void on_finish(RequestId request, generation::FinishReason reason, const std::optional<Error>& error) override;
+  void on_abandoned(RequestId request, const Error& error) override;
 
   /// Waits until callers' functions have returned. Not from one of them. @blocking
   void finish_calls() { delivery_.wait_idle(); }
@@ -64,15 +81,22 @@ class Submissions final : public actors::Sink {
 
  private:
   struct Entry {
-    std::shared_ptr<RequestState> state;  // shared with its handles
+    std::shared_ptr<RequestState> state;     // shared with its handles
+    std::shared_ptr<const Request> request;  // shared by its parts
     Part part;
   };
 
   Result<std::vector<Part>> parts_of(const Request& request, bool by_host) const;
   Result<std::shared_ptr<TokenChooser>> chooser_of(const Request& request, int32_t budget, uint64_t row) const;
   std::shared_ptr<RequestState> state_of(const Request& request, const std::vector<Part>& parts);
-  void open(const std::shared_ptr<RequestState>& state, std::vector<Part> parts, int64_t prompt_tokens,
-            std::vector<actors::Request>& all);
+  /// Adds what is left of `entries`, all of one request, to those that are open, and to `all`.
+  void open(std::vector<Entry> entries, std::vector<actors::Request>& all);
+  /// What a session runs of a part that may have tokens already.
+  Result<actors::Request> rest_of(const Entry& entry) const;
+  bool begins_again(const Part& part) const { return part.request.chooser != nullptr; }
+  Result<bool> adopt_history(RequestState& state, const Part& part, const std::vector<AnswerSoFar>& answers) const;
+  void park(RequestId request);
+  void resume(std::vector<Entry> entries, std::vector<actors::Request>& all);
   Entry& at(RequestId request);
   std::shared_ptr<TextScores> open_text(std::vector<int32_t> ids, int64_t top, std::vector<actors::Request>& all);
   bool finish_text(RequestId request, const std::optional<Error>& error);
@@ -85,6 +109,8 @@ class Submissions final : public actors::Sink {
   mutable std::mutex mutex_;         // of what follows
   std::map<RequestId, Entry> open_;  // stable addresses
   std::map<RequestId, std::shared_ptr<TextScores>> texts_;
+  std::vector<Entry> suspended_;  // in the order of their ids
+  bool is_suspending_ = false;
   int64_t next_id_ = 0;
   EngineCounters counters_;
 };

@@ -24,6 +24,10 @@ void TextScores::finish(const std::optional<Error>& error) {
     std::lock_guard lock(mutex_);
     is_done_ = true;
     error_ = error;
+    if (!error_ && scores_.size() < ids_.size()) {
+      error_ = Error{ErrorKind::kUnavailable,
+                     "[engine/requests] the text is not scored: the engine was suspended; score it again"};
+    }
   }
   changed_.notify_all();
 }

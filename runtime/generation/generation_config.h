@@ -13,6 +13,7 @@
 #include <string_view>
 #include <vector>
 
+#include "runtime/core/field_list.h"
 #include "runtime/core/result.h"
 #include "runtime/sampling/sampling.h"
 
@@ -32,6 +33,7 @@ struct BiasedSequence {
 
   friend bool operator==(const BiasedSequence&, const BiasedSequence&) = default;
 };
+LOCKSTEP_FIELDS(BiasedSequence, ids, bias);
 
 /// End tokens become likelier by a power of `factor`, from the `start`-th new token on.
 struct LengthDecay {
@@ -40,6 +42,7 @@ struct LengthDecay {
 
   friend bool operator==(const LengthDecay&, const LengthDecay&) = default;
 };
+LOCKSTEP_FIELDS(LengthDecay, start, factor);
 
 /// Which ids choose the green list: "lefthash" the last one, "selfhash" the context with the new one.
 enum class WatermarkScheme { kLeftHash, kSelfHash };
@@ -53,6 +56,7 @@ struct Watermark {
 
   friend bool operator==(const Watermark&, const Watermark&) = default;
 };
+LOCKSTEP_FIELDS(Watermark, green_share, bias, hashing_key, scheme, context);
 
 /// Names and defaults are Hugging Face's, but for the length: without `max_new_tokens` a sequence runs until EOS or
 /// until its slot is full (Hugging Face stops at 20 tokens in all).
@@ -133,6 +137,14 @@ struct GenerationConfig {
 
   friend bool operator==(const GenerationConfig&, const GenerationConfig&) = default;
 };
+LOCKSTEP_FIELDS(GenerationConfig, do_sample, temperature, top_k, top_p, min_p, top_h, typical_p, epsilon_cutoff,
+                eta_cutoff, seed, guidance_scale, sequence_bias, encoder_repetition_penalty, repetition_penalty,
+                no_repeat_ngram_size, encoder_no_repeat_ngram_size, bad_words_ids, forced_bos_token_id,
+                forced_eos_token_ids, remove_invalid_values, exponential_decay_length_penalty, suppress_tokens,
+                begin_suppress_tokens, watermarking_config, renormalize_logits, max_new_tokens, max_length,
+                min_new_tokens, min_length, eos_token_ids, pad_token_id, bos_token_id, stop_strings, max_time,
+                num_beams, num_return_sequences, length_penalty, early_stopping, num_assistant_tokens,
+                prompt_lookup_num_tokens, max_matching_ngram_size, output_scores, output_logits, top_logprobs);
 
 /// What a file said.
 struct LoadedConfig {

@@ -127,7 +127,7 @@ class Engine {
   /// with the error of the first rank that failed. @collective @blocking
   static Result<std::unique_ptr<Engine>> open(Group& group, const Model& model, const EngineOptions& options = {});
 
-  /// Without `close`, open requests end with `kCancelled` and the other ranks are told.
+  /// Without `close`, open and suspended requests end with `kCancelled` and the other ranks are told.
   ~Engine();
   Engine(const Engine&) = delete;
   Engine& operator=(const Engine&) = delete;
@@ -155,6 +155,29 @@ class Engine {
 
   /// Ends when every request has its answer. Rank 0. @collective @blocking
   Result<void> close();
+
+  /// Ends the ranks' work at once; open requests keep their tokens and wait for `resume`. Texts that are being scored
+  /// fail with `kUnavailable`. Rank 0; `serve` returns elsewhere, and the group is as it was. @collective @blocking
+  Result<void> suspend();
+
+  /// Goes on after `suspend`, or after a loss under OnLoss::kSuspend, over `group`: the same or another one, of any
+  /// size that the model can be divided between; a process that had no part in it opens an engine instead. Tokens that
+  /// were delivered are replayed as prompt, or made again where the host chooses, so that each answer is what it would
+  /// have been, to the bit (partition::Numerics::kInvariant). Every rank; rank 0 is the process that holds the
+  /// requests. The old group may be gone. Fails as `open`. @collective @blocking
+  Result<void> resume(Group& group);
+
+  /// Whether requests wait for `resume`: `RequestHandle::wait` returns why meanwhile.
+  bool is_suspended() const;
+
+  /// Suspended requests as text, for another process or another day. Rank 0. Fails with `kUnsupported` where one has
+  /// code of its caller's.
+  Result<std::string> suspended() const;
+
+  /// Submits them. Their answers have all tokens, delivered ones included; `on_token` is not called for them. Rank 0.
+  /// Fails with `kInvalidArgument` for text that `suspended` did not make, with `kFailedPrecondition` for another
+  /// model.
+  Result<std::vector<RequestHandle>> restore(std::string_view suspended);
 
   const EngineFacts& facts() const;
   EngineCounters counters() const;

@@ -25,6 +25,10 @@ enum class Scoring { kOff, kOn };
 /// those of a request that is prefilled from its first token; backends whose sums depend on chunks never do it.
 enum class PrefixReuse { kOn, kOff };
 
+/// What becomes of open requests when a rank is lost or fails: they end with the error, or they wait for
+/// `Engine::resume`.
+enum class OnLoss { kFail, kSuspend };
+
 /// Whether a compilation after the start is an error or is only counted.
 enum class Strictness { kStrict, kLenient };
 
@@ -74,6 +78,7 @@ struct EngineOptions {
   Scoring scoring = Scoring::kOff;
   int64_t scored_top = 20;  // with Scoring::kOn: the most likeliest tokens that a score can name
   PrefixReuse prefix_reuse = PrefixReuse::kOn;
+  OnLoss on_loss = OnLoss::kFail;
   Strictness strictness = Strictness::kStrict;
   std::optional<Bytes> memory_budget;  // of a rank; more is refused before weights are read
   ObserveOptions observe;
@@ -82,6 +87,6 @@ struct EngineOptions {
 };
 LOCKSTEP_FIELDS(EngineOptions, slots, capacity, prefill_chunk, batch_sizes, context_buckets, token_buckets, backend,
                 backend_options, communicator, threads, binding, partition, drafting, choosers, scoring, scored_top,
-                prefix_reuse, strictness, memory_budget, observe);
+                prefix_reuse, on_loss, strictness, memory_budget, observe);
 
 }  // namespace lockstep

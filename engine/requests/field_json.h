@@ -1,0 +1,82 @@
+// Structs with a list of their fields as JSON, and back: an object of the fields by their names, enumerations as
+// numbers.
+#pragma once
+
+#include <filesystem>
+#include <nlohmann/json.hpp>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "runtime/core/field_list.h"
+#include "runtime/core/ids.h"
+
+namespace lockstep::field_json {
+
+using Json = nlohmann::json;
+
+inline Json write(const Bytes& value) { return value.value; }
+inline Json write(const std::filesystem::path& value) { return value.string(); }
+
+template <typename T>
+Json write(const T& value);
+template <typename T>
+Json write(const std::vector<T>& values);
+
+template <typename T>
+Json write(const std::optional<T>& value) {
+  return value ? write(*value) : Json();
+}
+
+template <typename T>
+Json write(const std::vector<T>& values) {
+  Json json = Json::array();
+  for (const T& value : values) json.push_back(write(value));
+  return json;
+}
+
+template <typename T>
+Json write(const T& value) {
+  if constexpr (HasFields<const T>) {
+    Json json = Json::object();
+    for_each_field(value, [&](std::string_view name, const auto& field) { json[std::string(name)] = write(field); });
+    return json;
+  } else if constexpr (std::is_enum_v<T>) {
+    return static_cast<int64_t>(value);
+  } else {
+    return value;
+  }
+}
+
+inline void read(const Json& json, Bytes& value) { value = Bytes(json.get<int64_t>()); }
+inline void read(const Json& json, std::filesystem::path& value) { value = json.get<std::string>(); }
+
+template <typename T>
+void read(const Json& json, T& value);
+template <typename T>
+void read(const Json& json, std::vector<T>& values);
+
+template <typename T>
+void read(const Json& json, std::optional<T>& value) {
+  if (json.is_null()) return value.reset();
+  read(json, value.emplace());
+}
+
+template <typename T>
+void read(const Json& json, std::vector<T>& values) {
+  values.clear();
+  for (const Json& element : json) read(element, values.emplace_back());
+}
+
+template <typename T>
+void read(const Json& json, T& value) {
+  if constexpr (HasFields<T>) {
+    for_each_field(value, [&](std::string_view name, auto& field) { read(json.at(std::string(name)), field); });
+  } else if constexpr (std::is_enum_v<T>) {
+    value = static_cast<T>(json.get<int64_t>());
+  } else {
+    value = json.get<T>();
+  }
+}
+
+}  // namespace lockstep::field_json

@@ -1,0 +1,43 @@
+// Open requests as a value: what was asked, and the tokens that were delivered. Another process, or the same one on
+// another day, goes on with them.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "lockstep/model.h"
+#include "lockstep/request.h"
+#include "runtime/core/field_list.h"
+
+namespace lockstep::requests {
+
+/// One answer of a suspended request.
+struct AnswerSoFar {
+  std::vector<int32_t> ids;
+  std::optional<FinishReason> reason;  // of a complete answer
+
+  friend bool operator==(const AnswerSoFar&, const AnswerSoFar&) = default;
+};
+LOCKSTEP_FIELDS(AnswerSoFar, ids, reason);
+
+/// A request without code of its caller's.
+struct SuspendedRequest {
+  std::vector<int32_t> ids, negative;  // of the prompt
+  int64_t masked_inside = 0;           // likewise
+  GenerationConfig config;
+  uint64_t random_row = 0;
+  std::vector<AnswerSoFar> answers;
+
+  friend bool operator==(const SuspendedRequest&, const SuspendedRequest&) = default;
+};
+LOCKSTEP_FIELDS(SuspendedRequest, ids, negative, masked_inside, config, random_row, answers);
+
+/// As JSON text, with what identifies the model: its whole spec.
+std::string to_text(const std::vector<SuspendedRequest>& requests, const Model& model);
+
+/// Fails with `kInvalidArgument` for text that `to_text` did not make, with `kFailedPrecondition` for another model.
+Result<std::vector<SuspendedRequest>> parse_suspended(std::string_view text, const Model& model);
+
+}  // namespace lockstep::requests
