@@ -27,5 +27,13 @@ build_jobs() {
   echo "${LOCKSTEP_JOBS:-$((cores < room ? cores : room))}"
 }
 
+# Configures that follow build with ccache, where it is. What a precompiled header defines is in its contents, by which
+# ccache tells them apart.
+use_ccache() {
+  if command -v ccache >/dev/null; then
+    export CMAKE_CXX_COMPILER_LAUNCHER="env;CCACHE_SLOPPINESS=pch_defines,time_macros;ccache"
+  fi
+}
+
 # Files of the project: tracked, and new ones that are not ignored. Arguments are path patterns.
 project_files() { git -c safe.directory='*' -C "$root" ls-files --cached --others --exclude-standard -- "$@"; }
