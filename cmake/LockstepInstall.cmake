@@ -6,6 +6,7 @@
 #   lib/liblockstep_backend_reference.so
 #   lib/cmake/lockstep             lockstep::engine, lockstep::engine_shared, lockstep::engine_static
 #   include/lockstep-MAJOR.MINOR   lockstep/*.h and what they include
+#   share                          completion files of bash, zsh and fish; the manual page
 include(GNUInstallDirs)
 include(CMakePackageConfigHelpers)
 
@@ -71,6 +72,20 @@ install(CODE "execute_process(COMMAND \"${CMAKE_AR}\" -M INPUT_FILE \"${script}\
 install(FILES "${PROJECT_BINARY_DIR}/liblockstep.a" DESTINATION "${CMAKE_INSTALL_LIBDIR}")
 
 install(TARGETS lockstep RUNTIME DESTINATION "${CMAKE_INSTALL_BINDIR}")
+# What the program prints of itself; another machine's program does not run here.
+if(NOT CMAKE_CROSSCOMPILING)
+  function(lockstep_install_text destination name)
+    set(folder "${PROJECT_BINARY_DIR}/share/${destination}")
+    file(MAKE_DIRECTORY "${folder}")
+    list(JOIN ARGN " " words)
+    install(CODE "execute_process(COMMAND \"$<TARGET_FILE:lockstep>\" ${words} OUTPUT_FILE \"${folder}/${name}\" COMMAND_ERROR_IS_FATAL ANY)")
+    install(FILES "${folder}/${name}" DESTINATION "${CMAKE_INSTALL_DATADIR}/${destination}")
+  endfunction()
+  lockstep_install_text(bash-completion/completions lockstep completion bash)
+  lockstep_install_text(zsh/site-functions _lockstep completion zsh)
+  lockstep_install_text(fish/vendor_completions.d lockstep.fish completion fish)
+  lockstep_install_text(man/man1 lockstep.1 man)
+endif()
 if(LOCKSTEP_WITH_REFERENCE)
   install(TARGETS lockstep_backend_reference LIBRARY DESTINATION "${CMAKE_INSTALL_LIBDIR}")
 endif()

@@ -104,6 +104,7 @@ struct Commands {
   ExportCommand exporting;
   SuperviseCommand supervise;
   SweepCommand sweep;
+  TextCommands texts;
   int64_t probe_mib = 0;        // of plan, bench or doctor
   int64_t sweep_probe_mib = 0;  // of sweep, which hands it on
 };
@@ -122,6 +123,7 @@ void add_all(CLI::App& app, Commands& commands) {
   add_supervise(app, commands.supervise);
   add_compile(app, commands.compile);
   add_export(app, commands.exporting);
+  add_texts(app, commands.texts);
   take_guards_off(app);
 }
 
@@ -137,6 +139,7 @@ Command chosen_command(const CLI::App& app, Commands commands) {
   keep_own_options(commands.bench.engine);
   keep_own_options(commands.compile.engine);
   keep_own_options(commands.exporting.compile.engine);
+  if (const auto text = text_of(commands.texts, app, kVersion)) return PrintedText{*text};
   if (app.got_subcommand("generate")) return std::move(commands.generate);
   if (app.got_subcommand("score")) return std::move(commands.score);
   if (app.got_subcommand("tokenize")) return std::move(commands.tokenize);

@@ -2,7 +2,9 @@
 #pragma once
 
 #include <cstdint>
+#include <optional>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "launcher/cli/command_line.h"
@@ -30,6 +32,16 @@ void add_sweep(CLI::App& parent, SweepCommand& command, int64_t& probe_mib);
 
 void add_compile(CLI::App& parent, CompileCommand& command);
 void add_export(CLI::App& parent, ExportCommand& command);
+
+/// What is printed of the program's own tables.
+struct TextCommands {
+  const CLI::App* completion = nullptr;
+  const CLI::App* man = nullptr;
+  std::string shell;  // of completion
+};
+void add_texts(CLI::App& parent, TextCommands& command);
+/// Empty where `program` was asked for neither.
+std::optional<std::string> text_of(const TextCommands& command, const CLI::App& program, std::string_view version);
 
 /// The options of bench without what only one command says about it.
 void add_bench_options(CLI::App& app, BenchCommand& command, int64_t& probe_mib);

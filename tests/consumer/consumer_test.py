@@ -48,6 +48,14 @@ class Consumer(unittest.TestCase):
         self.assertNotIn("liblockstep.so", run("ldd", program))
         self.assertEqual(run(program, MODEL).strip(), self.expected.strip())
 
+    def test_completion_files_and_the_manual_page_are_where_they_are_looked_for(self):
+        share = self.prefix / "share"
+        for path, words in (("bash-completion/completions/lockstep", "_lockstep()"),
+                            ("zsh/site-functions/_lockstep", "#compdef lockstep"),
+                            ("fish/vendor_completions.d/lockstep.fish", "complete -c lockstep"),
+                            ("man/man1/lockstep.1", ".TH LOCKSTEP 1")):
+            self.assertIn(words, (share / path).read_text(), path)
+
     def test_no_header_of_another_library_leaks(self):
         headers = run("g++", "-std=c++20", "-M", "-I", self.prefix / "include" / "lockstep-0.1", HERE / "consumer.cpp")
         self.assertIn("lockstep/engine.h", headers)

@@ -1,0 +1,54 @@
+// The program's commands and options as a value, read out of CLI11's tables.
+//
+//   CLI::App ─► describe ─► ProgramDescription ─► completion files, the manual page
+#pragma once
+
+#include <string>
+#include <vector>
+
+namespace CLI {
+class App;
+}
+
+namespace lockstep::launcher {
+
+/// What may stand behind an option.
+enum class ValueKind {
+  kNone,  // it is a flag
+  kChoice,
+  kFile,
+  kFolder,
+  kOther,
+};
+
+struct OptionDescription {
+  std::vector<std::string> names;  // with dashes: "-h", "--help"; empty: a word by its place
+  std::string section;
+  std::string help;
+  ValueKind kind = ValueKind::kOther;
+  std::string value_name;            // "DIR"; empty for flags
+  std::vector<std::string> choices;  // of kChoice
+  std::string bounds;                // "INT in [1 - 4096]"; may be empty
+  std::string default_value;         // may be empty
+  bool is_required = false;
+  bool is_repeatable = false;
+};
+
+struct CommandDescription {
+  std::string name;
+  std::string help;
+  std::string footer;
+  std::vector<OptionDescription> options;
+};
+
+struct ProgramDescription {
+  std::string name;
+  std::string help;
+  std::vector<OptionDescription> options;  // in front of a command
+  std::vector<CommandDescription> commands;
+};
+
+/// Of an app whose subcommands are commands. Options without a section are hidden, and left out.
+ProgramDescription describe(const CLI::App& app);
+
+}  // namespace lockstep::launcher
