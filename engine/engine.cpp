@@ -168,7 +168,10 @@ Result<void> Engine::Impl::report(group::Member& member, const model::LoadedMode
     facts_.report = report;
     if (loaded.speculative != nullptr) {
       const shards::DraftStatistics& drafts = loaded.speculative->statistics();
-      drafts_ = {.draft_steps = drafts.steps, .drafted = drafts.drafted, .accepted = drafts.accepted};
+      std::lock_guard lock(mutex_);
+      drafts_.steps += drafts.steps;
+      drafts_.drafted += drafts.drafted;
+      drafts_.accepted += drafts.accepted;
     }
   }
   return observation.write(report, facts_.memory, submissions_ ? submissions_->counters().new_tokens : 0);
@@ -256,7 +259,8 @@ Result<std::vector<RequestHandle>> Engine::Impl::restore(std::string_view suspen
 EngineCounters Engine::Impl::counters() const {
   if (submissions_ == nullptr) return {};
   EngineCounters counters = submissions_->counters();
-  counters.draft_steps = drafts_.draft_steps;
+  std::lock_guard lock(mutex_);
+  counters.draft_steps = drafts_.steps;
   counters.drafted = drafts_.drafted;
   counters.accepted = drafts_.accepted;
   return counters;

@@ -64,9 +64,9 @@ class Engine::Impl {
   ProcessSession session_;
   std::unique_ptr<requests::Submissions> submissions_;  // on rank 0's process
   EngineFacts facts_;                                   // likewise
-  EngineCounters drafts_;                               // of drafts, at the end
-  mutable std::mutex mutex_;                            // of the three below
+  mutable std::mutex mutex_;                            // of the four below
   std::condition_variable changed_;
+  shards::DraftStatistics drafts_;  // of all sessions that have ended
   int ready_ = 0;
   bool has_ended_ = false;
   std::optional<Result<void>> end_;

@@ -27,9 +27,6 @@ class RankThreads {
   RankThreads(const RankThreads&) = delete;
   RankThreads& operator=(const RankThreads&) = delete;
 
-  /// Ends every wait of the work on this process's ranks.
-  void abort(const Error& error) { abort_.raise(error); }
-
   /// Waits until all ranks of this process are done; the error of the first of them that failed. @blocking
   Result<void> join();
 

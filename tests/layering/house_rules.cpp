@@ -116,7 +116,7 @@ std::vector<ThirdPartyRule> third_parties() {
       {"curl/", {"runtime/cache"}},
       {"nlohmann/",
        {"runtime/cache", "runtime/journal", "runtime/trace", "runtime/checkpoint", "runtime/text", "runtime/generation",
-        "engine", "launcher/*", "launcher/measure/*"}},
+        "engine", "engine/requests", "launcher/*", "launcher/measure/*"}},
       {"pcre2.h", {"runtime/text"}},
       {"utf8proc.h", {"runtime/text"}},
       {"caf/", {"actors"}},
