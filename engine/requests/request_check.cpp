@@ -3,6 +3,8 @@
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
+#include <algorithm>
+
 #include "engine/requests/sizing.h"
 #include "lockstep/engine.h"
 
@@ -81,8 +83,8 @@ Result<void> check_text(std::span<const int32_t> ids, int64_t top, const Model& 
   }
   if (top < 0 || top > limits.scored_top) {
     return Error{ErrorKind::kInvalidArgument,
-                 fmt::format("[engine/requests] cannot score: found top {}, expected 0 to {}; raise "
-                             "EngineOptions::scored_top",
+                 fmt::format("[engine/requests] cannot score: found top {}, expected 0 to {}; lower it, or raise "
+                             "EngineOptions::scored_top as far as the vocabulary",
                              top, limits.scored_top)};
   }
   if (ids.empty()) {
@@ -102,7 +104,7 @@ requests::Limits limits_of(const Model& model, const EngineOptions& options) {
           .capacity = options.capacity.value_or(model.longest_sequence().value_or(model.spec().max_positions)),
           .choosers = options.choosers,
           .drafts = options.drafting.tokens,
-          .scored_top = options.scoring == Scoring::kOn ? options.scored_top : -1};
+          .scored_top = options.scoring == Scoring::kOn ? std::min(options.scored_top, model.spec().vocabulary) : -1};
 }
 
 }  // namespace

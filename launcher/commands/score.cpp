@@ -113,10 +113,14 @@ Result<void> run(const ScoreCommand& command, Group& group, const Log& log) {
   LOCKSTEP_TRY_VOID(group.agree("options", statement + fmt::format("--top {}\n", command.top)));
   LOCKSTEP_TRY(const auto engine, Engine::open(group, model.value(), options));
   if (!group.leads()) return engine->serve();
-  LOCKSTEP_TRY(const Scores scores, engine->score(texts, command.top));
+  const Result<Scores> scores = engine->score(texts, command.top);
+  if (!scores.has_value()) {
+    group.fail(scores.error());  // else the other ranks learn of the engine's end alone
+    return scores.error();
+  }
   LOCKSTEP_TRY_VOID(engine->close());
-  if (command.json) return write_json(*command.json, scores);
-  print(scores);
+  if (command.json) return write_json(*command.json, scores.value());
+  print(scores.value());
   return ok();
 }
 

@@ -73,6 +73,7 @@ class Score(program.Folder):
                      arguments=["--ids-file", self.ids_file([{"ids": [1, 2, 3], "mask": [1, 0, 1]}])])
         self.refused(2, "text 0", "expected at most 4",
                      arguments=["--ids-file", self.ids_file([[1, 2, 3, 4, 5]]), "--max-seq-len", 3])
+        self.refused(2, "found top 60000, expected 0 to 49152", arguments=["--text", "a b", "--top", 60000])
         self.refused(2, "--texts-file", arguments=["--texts-file", self.ids_file([[1]])])
 
 
