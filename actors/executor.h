@@ -73,7 +73,7 @@ struct ExecutorHooks {
   Decide decide;                                          // rank 0, where requests have choosers
 };
 
-/// Drives one engine. Used by one thread, but for `status`.
+/// Drives one engine. Used by one thread, except `status`.
 class Executor {
  public:
   /// Borrows the engine, the queue and the flag. Released tokens are handed on at once where they are a sequence's

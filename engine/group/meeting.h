@@ -15,7 +15,7 @@
 
 namespace lockstep::group {
 
-/// Thread-safe, but for `leave`, which the thread that made it calls. The destructor never waits for other ranks.
+/// Thread-safe, except `leave`, which the thread that made it calls. The destructor never waits for other ranks.
 class ProcessMeeting {
  public:
   virtual ~ProcessMeeting() = default;

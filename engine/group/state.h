@@ -24,7 +24,7 @@
 
 namespace lockstep::group {
 
-/// Thread-safe, but for `leave`.
+/// Thread-safe, except `leave`.
 class State {
  public:
   /// Ranks of one process: `size` of them, as threads where there are several.

@@ -15,7 +15,7 @@ namespace lockstep::group {
 
 class State;
 
-/// Used by one thread, but for `tell`, `missing` and `cause_of`. An end that it learns of ends the group.
+/// Used by one thread, except `tell`, `missing` and `cause_of`. An end that it learns of ends the group.
 class GroupWatch {
  public:
   /// Borrowed.

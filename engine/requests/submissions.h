@@ -35,7 +35,7 @@ struct Serving {
   OnLoss on_loss = OnLoss::kFail;
 };
 
-/// Thread-safe, but for the sink's methods, which the coordinator's thread calls.
+/// Thread-safe, except the sink's methods, which the coordinator's thread calls.
 class Submissions final : public actors::Sink {
  public:
   explicit Submissions(Serving serving) : serving_(serving) {}

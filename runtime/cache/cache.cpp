@@ -90,7 +90,7 @@ class TieredCache final : public device::ArtifactCache {
   const Options options_;
   const Folder folder_;
   const int64_t opened_at_ = unix_milliseconds();
-  std::vector<Further> further_;          // fixed once opened, but for `is_lost`
+  std::vector<Further> further_;          // fixed once opened, except `is_lost`
   mutable std::mutex mutex_;              // of `is_lost` and what follows
   std::map<std::string, OpenFile> used_;  // by address: nobody evicts these
   std::set<std::string> told_;            // lines that were said

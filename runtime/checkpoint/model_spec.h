@@ -53,7 +53,7 @@ enum class Mlp { kPlain, kGated, kExperts };
 struct ModelSpec {
   std::string model_type;  // "llama"; of the text in a "gemma3": "gemma3_text"; a "mistral" of layer types: "ministral"
   int64_t hidden_size = 0;
-  int64_t embedding_size = 0;  // of a token; hidden_size but for OPT, which may project it
+  int64_t embedding_size = 0;  // of a token; hidden_size except for OPT, which may project it
   int64_t layers = 0;
   int64_t vocabulary = 0;
   int64_t max_positions = 0;  // BLOOM: of its training (`seq_length`); its positions have no end

@@ -24,7 +24,7 @@ struct StoredTensor {
 /// The tensor as it stands in the file, under its own name.
 StoredTensor as_it_is(const std::string& name, const TensorEntry& entry);
 
-/// Tensors by the names under which they are asked for. Immutable but for the count of bytes read.
+/// Tensors by the names under which they are asked for. Immutable except for the count of bytes read.
 class ViewCheckpoint final : public Checkpoint {
  public:
   /// `names_of` gives the names in the files that a tensor could have, for the message when it is absent.

@@ -5,7 +5,7 @@
 //   └──────────────┴──────────────────────────────┘
 //
 // The checksum covers what must be the same everywhere: the step's number, the tokens so far, the parameters of the
-// slots and a sample of the replicated hidden state. Backends share these functions; they are pure and, but for the
+// slots and a sample of the replicated hidden state. Backends share these functions; they are pure and, except for the
 // error, do not allocate.
 #pragma once
 

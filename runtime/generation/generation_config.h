@@ -58,7 +58,7 @@ struct Watermark {
 };
 LOCKSTEP_FIELDS(Watermark, green_share, bias, hashing_key, scheme, context);
 
-/// Names and defaults are Hugging Face's, but for the length: without `max_new_tokens` a sequence runs until EOS or
+/// Names and defaults are Hugging Face's, except the length: without `max_new_tokens` a sequence runs until EOS or
 /// until its slot is full (Hugging Face stops at 20 tokens in all).
 struct GenerationConfig {
   // How one token is drawn.

@@ -96,7 +96,7 @@ struct Progress {
   uint64_t rows = 0;
 };
 
-/// The progress of the journal of `folder`; zeros where it has not begun. Fails as `Journal::open`, but for locks.
+/// The progress of the journal of `folder`; zeros where it has not begun. Fails as `Journal::open`, except for locks.
 Result<Progress> read_progress(const std::filesystem::path& folder);
 
 }  // namespace lockstep::journal

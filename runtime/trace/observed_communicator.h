@@ -7,7 +7,7 @@
 
 namespace lockstep::trace {
 
-/// Used by one thread, but for `last_operation`. Borrows the one behind it.
+/// Used by one thread, except `last_operation`. Borrows the one behind it.
 class ObservedCommunicator : public device::Communicator {
  public:
   int rank() const final { return inner_.rank(); }

@@ -170,7 +170,7 @@ class Subject {
   std::map<std::pair<DType, std::optional<cpu::Isa>>, std::vector<RowAnswer>> expected_;
 };
 
-/// The factors of a cut but for the model, in the order of `cut_of`'s numbers.
+/// The factors of a cut except for the model, in the order of `cut_of`'s numbers.
 const std::vector<int> kFactors = {std::size(kTypes),    std::size(kRanks),   std::size(kChunks),
                                    std::size(kMixNames), std::size(kThreads), std::size(kRoadNames)};
 

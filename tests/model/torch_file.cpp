@@ -1,6 +1,6 @@
-// torch.save, byte by byte but for the archive's serialization id. Zip: PKWARE's APPNOTE.TXT; as torch does it, sizes
-// and checksum stand behind a member's data (flag 3) and in the central directory. Pickle: opcodes as pickletools names
-// them, memoised in the order of CPython's pickler.
+// torch.save, byte by byte except for the archive's serialization id. Zip: PKWARE's APPNOTE.TXT; as torch does it,
+// sizes and checksum stand behind a member's data (flag 3) and in the central directory. Pickle: opcodes as pickletools
+// names them, memoised in the order of CPython's pickler.
 #include <array>
 #include <fstream>
 #include <map>

@@ -120,7 +120,7 @@ TEST(Levels, AreTheAdditionsOfTheTreeForEveryMapAndSplit) {
   }
 }
 
-/// A part whose operations do well, but for one that ends at its deadline.
+/// A part whose operations do well, except one that ends at its deadline.
 class ScriptedPart final : public HostCommunicator {
  public:
   ScriptedPart(int rank, int size) : rank_(rank), size_(size) {}

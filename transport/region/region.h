@@ -6,7 +6,7 @@
 //   │ (flags) │ rounds            │ rounds            │   │         │
 //   └─────────┴───────────────────┴───────────────────┘   └─────────┴─── …
 //
-// A rank writes only into its own part (but for the count of sleepers), so every cache line has one writer.
+// A rank writes only into its own part (except the count of sleepers), so every cache line has one writer.
 #pragma once
 
 #include <atomic>

@@ -52,7 +52,7 @@ class PeerWatch {
   /// For every other rank; tries to connect until it is destroyed.
   static std::unique_ptr<PeerWatch> join(WatchOptions options, Endpoint endpoint);
 
-  /// Never waits for peers, but for a connection attempt under way (a second).
+  /// Never waits for peers, except a connection attempt under way (a second).
   ~PeerWatch();
   PeerWatch(const PeerWatch&) = delete;
   PeerWatch& operator=(const PeerWatch&) = delete;

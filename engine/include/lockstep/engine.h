@@ -120,7 +120,7 @@ Result<void> check_request(const Model& model, const EngineOptions& options, con
 Result<void> check_texts(const Model& model, const EngineOptions& options, std::span<const std::vector<int32_t>> texts,
                          int64_t top = 0);
 
-/// Neither copied nor moved. Thread-safe, but for `close` and `serve`.
+/// Neither copied nor moved. Thread-safe, except `close` and `serve`.
 class Engine {
  public:
   /// Reads this process's part of the weights and compiles all graphs. `group` outlives it. Fails alike on every rank,

@@ -17,9 +17,9 @@
 
 namespace lockstep::launcher {
 
-/// The words of `text`: split at blanks; '…' is literal, "…" is literal but for backslashes before ", \, $ and `, and a
-/// backslash takes the next character as it is. Nothing is expanded. Fails with `kInvalidArgument` for a quote that is
-/// not closed.
+/// The words of `text`: split at blanks; '…' is literal, "…" is literal except for backslashes before ", \, $ and `,
+/// and a backslash takes the next character as it is. Nothing is expanded. Fails with `kInvalidArgument` for a quote
+/// that is not closed.
 Result<std::vector<std::string>> split_words(std::string_view text);
 
 /// `words` as one line that a shell reads back as they are.

@@ -8,7 +8,7 @@
 namespace lockstep::cpu {
 namespace {
 
-/// How the slots draw and what becomes of them: the last operands of `sample` and `accept`, but for `seen`.
+/// How the slots draw and what becomes of them: the last operands of `sample` and `accept`, except `seen`.
 struct SlotStates {
   int32_t* last_id;  // [slots], as the next two
   int32_t* output_index;

@@ -119,7 +119,7 @@ class Experts : public EveryBackendAndType {
   /// What is inside an expert is rounded as well, and a sum of some terms of it is compared.
   double tolerance() const { return tolerance_of(dtype(), 2); }
 
-  /// What is inside an expert is rounded to the type: then most sums are as near as f32, but for the rows where an
+  /// What is inside an expert is rounded to the type: then most sums are as near as f32, except the rows where an
   /// element was rounded to its neighbour.
   void expect_rounded_inside(const Case& c) const {
     const std::vector<double> found = numbers_of(run_on(backend(), c).outputs.at("sum"));

@@ -42,7 +42,7 @@ class CaseBuilder {
   Contents inputs_;
 };
 
-/// One rank of a backend with some graphs compiled. Failures of the backend are failed checks here, but for `run`.
+/// One rank of a backend with some graphs compiled. Failures of the backend are failed checks here, except `run`.
 class Session {
  public:
   Session(const BackendUnderTest& backend, std::vector<graph::Graph> graphs,

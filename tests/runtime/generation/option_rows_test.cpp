@@ -30,7 +30,7 @@ std::string other_value(const GenerationOption& option) {
   return forms.at(option.name);
 }
 
-/// The default but for one option.
+/// The default except for one option.
 GenerationConfig changed(const GenerationOption& option) {
   GenerationConfig config;
   EXPECT_TRUE(config.set(option.name, other_value(option)).has_value()) << option.name;

@@ -40,7 +40,7 @@ struct ReachCase {
   std::vector<ReachOperand> operands;
   std::function<std::vector<float>()> run;
   std::function<std::vector<double>()> model;
-  double tolerance = 1e-5;  // relative, but for numbers below 1
+  double tolerance = 1e-5;  // relative, except for numbers below 1
 };
 
 /// `value` as `dtype` holds it.

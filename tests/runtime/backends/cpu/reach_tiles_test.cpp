@@ -13,7 +13,7 @@ class ReachInTiles : public Reach {};
 INSTANTIATE_TEST_SUITE_P(EveryIsa, ReachInTiles, ::testing::ValuesIn(available_isas()),
                          [](const auto& test) { return std::string(to_string(test.param)); });
 
-/// An activation in double precision: the formula that PyTorch computes, −∞ included, but for gelu's, whose limit is
+/// An activation in double precision: the formula that PyTorch computes, −∞ included, except gelu's, whose limit is
 /// taken.
 double activated(ActivationKind kind, double x) {
   switch (kind) {

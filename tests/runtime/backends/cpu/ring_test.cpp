@@ -108,7 +108,7 @@ TEST(Rings, ShowTheLastTokensInTheRowsOfTheGraph) {
 }
 
 TEST(Rings, AttendAtPositionsFarBeyondTheirRows) {
-  // Every value is its position, and all scores are large and equal but for their sign: the last key takes all.
+  // Every value is its position, and all scores are large and equal except for their sign: the last key takes all.
   TwoLayers model;
   for (int32_t begin = 0; begin < 960; begin += 16) ASSERT_TRUE(model.run(0, begin, 16).has_value());
   const auto* y = reinterpret_cast<const float*>(model.executable->output("window").data());
