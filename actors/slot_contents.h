@@ -31,8 +31,8 @@ class SlotContents {
   /// ids where none does.
   shards::KeptPrefix best_prefix(std::span<const int32_t> ids, bool long_rope) const;
 
-  /// The slot of `candidates` whose contents are worth least, if `slot` holds more that would be lost by a sequence
-  /// that begins with its first `begin` tokens.
+  /// The least recently used of `candidates`, to save the contents of `slot` before a sequence overwrites all but their
+  /// first `begin` tokens. None if little would be lost or all candidates were used later than `slot`.
   std::optional<SlotId> place_to_save(SlotId slot, int64_t begin, std::span<const SlotId> candidates) const;
   /// The tokens that are worth saving.
   int64_t kept_tokens(SlotId slot) const { return usable(at(slot)); }
@@ -46,7 +46,7 @@ class SlotContents {
     int64_t most = 0;  // tokens that its caches will ever have, those of drafts included
   };
   void open(SlotId slot, const Sequence& sequence);
-  /// `slot` holds what nobody follows: rows that the host permutes.
+  /// Treats `slot` as empty: the host permutes its rows, so its contents are not known.
   void forget(SlotId slot);
   /// The sequence in `slot` has ended with schedule `number`.
   void close(SlotId slot, int32_t number) { at(slot).last_used = number; }

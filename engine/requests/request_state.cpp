@@ -44,7 +44,7 @@ bool RequestState::start() {
   return !std::exchange(is_running_, true);
 }
 
-bool RequestState::has_started() const {
+bool RequestState::is_running() const {
   std::lock_guard lock(mutex_);
   return is_running_;
 }
@@ -67,34 +67,30 @@ bool RequestState::has_ended(const Part& part, FinishReason reason) const {
   return is_end && !row.has_missed;
 }
 
-void RequestState::resume(const std::vector<Part>& replayed) {
+void RequestState::resume(const std::vector<Part>& restarted) {
   std::lock_guard lock(mutex_);
   suspension_.reset();
   is_running_ = false;
   for (Row& row : rows_) row.has_missed = false;
-  for (const Part& part : replayed) {
+  for (const Part& part : restarted) {
     if (part.as_made) rows_.at(part.first_answer).replayed = rows_[part.first_answer].answer.ids.size();
   }
 }
 
-Result<void> RequestState::adopt_ids(size_t answer, std::span<const int32_t> ids, std::optional<FinishReason> reason) {
+Result<void> RequestState::adopt(const Part& part, const AnswerSoFar& so_far) {
   std::lock_guard lock(mutex_);
-  Row& row = rows_.at(answer);
-  for (const int32_t id : ids) {
+  Row& row = rows_.at(part.first_answer);
+  for (const int32_t id : so_far.ids) {
     add(row, {.id = id, .made = setup_.clock->now()});
     if (error_) return *error_;
   }
   if (row.text != nullptr) row.text->take_piece();
-  if (!reason) return ok();
-  row.answer.reason = *reason;
+  if (!so_far.reason) return ok();
+  row.answer.reason = *so_far.reason;
   row.is_complete = true;
-  finish_text(answer);
-  return ok();
-}
-
-void RequestState::finish_adopted() {
-  std::lock_guard lock(mutex_);
+  finish_text(part.first_answer);
   --parts_left_;
+  return ok();
 }
 
 std::vector<AnswerSoFar> RequestState::history() const {
@@ -190,7 +186,7 @@ void RequestState::cut(Row& row, size_t tokens, size_t text_size) {
 bool RequestState::finish(const Part& part, FinishReason reason, const std::optional<Error>& error) {
   std::lock_guard lock(mutex_);
   if (error && !error_) error_ = error;
-  if (part.request.chooser && !error) adopt(part);
+  if (part.request.chooser && !error) adopt_sequences(part);
   for (size_t i = part.first_answer; i < part.first_answer + part.answers; ++i) {
     Row& row = rows_[i];
     row.is_complete = true;
@@ -204,8 +200,8 @@ bool RequestState::finish(const Part& part, FinishReason reason, const std::opti
   return true;
 }
 
-/// Takes over the sequences of a chooser whose tokens are known at the end only.
-void RequestState::adopt(const Part& part) {
+/// Takes over the sequences of a chooser that knows its tokens at the end only.
+void RequestState::adopt_sequences(const Part& part) {
   if (part.as_made) return;
   const std::vector<generation::Sequence> sequences = part.request.chooser->sequences();
   for (size_t i = 0; i < std::min(sequences.size(), part.answers); ++i) {
@@ -239,27 +235,21 @@ void RequestState::finish_text(size_t index) {
 }
 
 void RequestState::complete() {
-  const auto end = [self = shared_from_this()] {
-    std::function<void()> told;
-    {
-      std::lock_guard lock(self->mutex_);
-      self->is_done_ = true;
-      self->links_ = {};  // the engine may be gone from here on
-      told = std::exchange(self->on_done_, nullptr);
-    }
-    self->changed_.notify_all();
-    if (told) told();
-  };
-  if (setup_.on_token) return setup_.delivery->post(end);
-  std::function<void()> told;
+  if (setup_.on_token) return setup_.delivery->post([self = shared_from_this()] { self->set_done(); });
+  set_done();
+}
+
+/// On the delivery thread where the caller has a function for tokens: behind its last call.
+void RequestState::set_done() {
+  std::function<void()> call;
   {
     std::lock_guard lock(mutex_);
     is_done_ = true;
     links_ = {};  // the engine may be gone from here on
-    told = std::exchange(on_done_, nullptr);
+    call = std::exchange(on_done_, nullptr);
   }
   changed_.notify_all();
-  if (told) setup_.delivery->post(std::move(told));
+  if (call) setup_.delivery->post(std::move(call));
 }
 
 bool RequestState::is_done() const {

@@ -1,10 +1,10 @@
-// One request under way: what its handles, the session's sink and the delivery thread share.
+// State of one request, shared by its handles, the session's sink and the delivery thread.
 //
 //   coordinator's thread   take, finish ──► text, stop strings, time limit ──► answers
 //                                     └──► delivery thread: on_token, in order; then the request is done
 //   any thread             RequestHandle: so_far, cancel, wait
 //
-// A request may be suspended: it keeps its tokens, `wait` returns why, and a later session goes on with it.
+// A suspended request keeps its tokens, and a later session continues it; until then `wait` returns an error.
 #pragma once
 
 #include <condition_variable>
@@ -14,28 +14,20 @@
 #include <optional>
 #include <vector>
 
-#include "actors/request.h"
 #include "engine/requests/answer_text.h"
 #include "engine/requests/delivery.h"
 #include "engine/requests/history.h"
+#include "engine/requests/parts.h"
 #include "lockstep/request.h"
 #include "runtime/core/clock.h"
 #include "runtime/core/ids.h"
 
 namespace lockstep::requests {
 
-/// A part of a request: what the session runs as one. Several answers where beams return several sequences.
-struct Part {
-  actors::Request request;
-  size_t first_answer = 0;
-  size_t answers = 1;
-  bool as_made = true;  // false: tokens are known at the end only (beams)
-};
-
 /// Thread-safe. Shared by handles, sink and delivery, which end in any order.
 class RequestState : public std::enable_shared_from_this<RequestState> {
  public:
-  /// What a request is made from. Borrowed pointers outlive the session.
+  /// Borrowed pointers outlive the session.
   struct Setup {
     size_t answers = 1;
     size_t parts = 1;
@@ -50,7 +42,7 @@ class RequestState : public std::enable_shared_from_this<RequestState> {
 
   explicit RequestState(Setup setup);
 
-  /// What a request asks of its engine; taken back before the engine is gone.
+  /// Calls into the engine; removed before the engine is destroyed.
   struct Links {
     std::function<void()> stop;  // ends all parts
     std::function<void(std::unique_lock<std::mutex>&, std::condition_variable&, const std::function<bool()>&)> wait;
@@ -58,29 +50,26 @@ class RequestState : public std::enable_shared_from_this<RequestState> {
   void link(Links links);
 
   // The coordinator's thread.
-  /// The first of its parts has its slots; whether it is the first since the request was submitted or resumed.
+  /// A part has its slots; whether it is the first part since the request was submitted or resumed.
   bool start();
-  bool has_started() const;
+  /// Whether a part has had its slots since then.
+  bool is_running() const;
   actors::Verdict take(const Part& part, const actors::MadeToken& token);
   /// Whether it was the last part: then `complete` follows.
   bool finish(const Part& part, FinishReason reason, const std::optional<Error>& error);
-  /// No token is taken any more; `wait` returns `why`.
+  /// Takes no further token; `wait` returns `why`.
   void suspend(const Error& why);
-  /// Whether `part` has ended though the request is suspended: with `reason`, and with all tokens before taken.
+  /// Whether `part` ended with `reason` before the suspension took a token from it.
   bool has_ended(const Part& part, FinishReason reason) const;
-  /// The request goes on. A part that is made anew from its prompt (`replayed`) first repeats the tokens that were
-  /// delivered: they must be the same ones.
-  void resume(const std::vector<Part>& replayed);
-  /// The ids of one answer that was made in another engine, before the request is submitted here; `reason` where the
-  /// answer is complete.
-  Result<void> adopt_ids(size_t answer, std::span<const int32_t> ids, std::optional<FinishReason> reason);
-
-  /// A part of it was complete when it came from another engine.
-  void finish_adopted();
+  /// Continues after `suspend`. The parts of `restarted` begin again at their prompts: they first repeat the delivered
+  /// tokens, and a token that differs is an error.
+  void resume(const std::vector<Part>& restarted);
+  /// Takes over an answer's tokens from another engine, before the request is submitted here.
+  Result<void> adopt(const Part& part, const AnswerSoFar& so_far);
   /// The tokens of each answer.
   std::vector<AnswerSoFar> history() const;
 
-  /// Tells whoever waits, behind the last call of the caller's function.
+  /// Wakes the callers of `wait`, after the last call of the caller's function.
   void complete();
 
   // Any thread.
@@ -97,25 +86,26 @@ class RequestState : public std::enable_shared_from_this<RequestState> {
   struct Row {
     Answer answer;
     std::unique_ptr<AnswerText> text;  // null without a tokenizer
-    bool is_cut = false;               // the caller's function has stopped it: what follows is dropped
+    bool is_cut = false;               // stopped by the caller's function: later tokens are dropped
     bool is_complete = false;
     bool has_stopped = false;  // by itself: a stop string, its time
-    bool has_missed = false;   // a token came while the request was suspended
-    size_t replayed = 0;       // tokens that come again before new ones do
+    bool has_missed = false;   // a token was dropped while the request was suspended
+    size_t replayed = 0;       // delivered tokens that a restarted part has still to repeat
   };
 
-  /// Compares a token that comes again with the one that was delivered; the verdict on the row.
+  /// Compares a repeated token with the delivered one; the verdict on the row.
   actors::Verdict replay(Row& row, int32_t id);
   /// Adds a token to a row; whether the row ends with it.
   bool add(Row& row, const actors::MadeToken& token);
-  void adopt(const Part& part);
+  void adopt_sequences(const Part& part);
   void finish_text(size_t index);
+  void set_done();
   void deliver(size_t index, const actors::MadeToken& token);
   void call(const Token& token, size_t place, size_t text_size);
   static void cut(Row& row, size_t tokens, size_t text_size);
 
   const Setup setup_;
-  mutable std::mutex mutex_;  // of what follows
+  mutable std::mutex mutex_;  // guards the fields below
   std::condition_variable changed_;
   std::vector<Row> rows_;  // [answers]
   size_t parts_left_;

@@ -1,10 +1,9 @@
-// The requests of an engine on rank 0: from a Request to what the session runs, and from the session's tokens back to
-// the request's state.
+// All requests of an engine on rank 0: submitted to its session, and finished by the session's results.
 //
-//   Request ──► make: checks, parts, chooser ──► Session::submit
+//   Request ──► check, parts_of ──► Session::submit
 //   RequestState ◄── take, finish ◄── Submissions (the session's sink, coordinator's thread)
 //
-// Requests may outlive a session: those that are suspended with it are submitted to the next one for what is left.
+// Requests may outlive a session (suspension.cpp): the next session gets what remains of a suspended request.
 #pragma once
 
 #include <atomic>
@@ -16,7 +15,7 @@
 #include "actors/session.h"
 #include "engine/requests/delivery.h"
 #include "engine/requests/history.h"
-#include "engine/requests/request_check.h"
+#include "engine/requests/parts.h"
 #include "engine/requests/request_state.h"
 #include "engine/requests/text_scores.h"
 #include "lockstep/engine.h"
@@ -26,42 +25,34 @@
 
 namespace lockstep::requests {
 
-/// What requests are checked against and made from. Everything is borrowed and outlives the engine.
-struct Serving {
-  const Model& model;
-  const Clock& clock;
-  const text::Tokenizer* tokenizer = nullptr;  // null: the model has none
-  Limits limits;
-  OnLoss on_loss = OnLoss::kFail;
-};
-
 /// Thread-safe, except the sink's methods, which the coordinator's thread calls.
 class Submissions final : public actors::Sink {
  public:
   explicit Submissions(Serving serving) : serving_(serving) {}
   ~Submissions() override;
 
-  /// Starts to pass requests on. `sink` is what the session is given: this object, or what stands before it. Both
-  /// outlive the requests.
+  /// Submits requests to `session` from here on. Its results go to `sink`: this object, or a sink that passes them on
+  /// to this object. Both outlive the requests.
   void open(actors::Session& session, actors::Sink& sink, RequestState::Links links);
 
   /// Queues all or none. Fails with `kInvalidArgument` for a request that no slot can hold, with `kUnsupported` for one
   /// that this engine cannot serve, naming the option.
   Result<std::vector<std::shared_ptr<RequestState>>> submit(std::vector<Request> requests);
 
-  /// Suspends all that is open, in good order: the session has nothing left to do then.
+  /// Suspends every open request; the session has no work left afterwards.
   void suspend();
-  /// Whether requests wait for a session that goes on with them.
+  /// Whether requests are suspended or being suspended.
   bool has_suspended() const;
-  /// Submits them to the session of `open` for what is left of them. One with a chooser of its own, which cannot begin
-  /// again, fails with `kUnsupported`.
+  /// Submits what remains of each suspended request to the session of `open`. A request with a chooser of the caller's
+  /// fails with `kUnsupported`: the chooser cannot begin again.
   void resume();
-  /// Those that are suspended. Fails with `kUnsupported` where one has code of its caller's.
+  /// The suspended requests. Fails with `kUnsupported` if one has functions of the caller's.
   Result<std::vector<SuspendedRequest>> suspended() const;
-  /// Queues requests of another engine. Fails as `submit`, and for histories that cannot be.
+  /// Queues the suspended requests of another engine. Fails as `submit`, and with `kInvalidArgument` for a history that
+  /// does not fit its request.
   Result<std::vector<std::shared_ptr<RequestState>>> restore(std::vector<SuspendedRequest> requests);
 
-  /// Scores all texts or none. Fails likewise. @blocking
+  /// Scores all texts or none. Fails as `submit`. @blocking
   Result<std::vector<std::vector<TokenScore>>> score(std::span<const std::vector<int32_t>> texts, int64_t top);
 
   void on_start(RequestId request) override;
@@ -86,17 +77,25 @@ class Submissions final : public actors::Sink {
     Part part;
   };
 
-  Result<std::vector<Part>> parts_of(const Request& request, bool by_host) const;
-  Result<std::shared_ptr<TokenChooser>> chooser_of(const Request& request, int32_t budget, uint64_t row) const;
+  Result<std::vector<Part>> checked_parts(const Request& request) const;
   std::shared_ptr<RequestState> state_of(const Request& request, const std::vector<Part>& parts);
-  /// Adds what is left of `entries`, all of one request, to those that are open, and to `all`.
+  /// Counts and submits new requests; each element holds the open parts of one.
+  void submit(std::vector<std::vector<Entry>> requests);
+  /// Adds what remains of `entries`, all of one request, to the open requests and to `all`.
   void open(std::vector<Entry> entries, std::vector<actors::Request>& all);
-  /// What a session runs of a part that may have tokens already.
-  Result<actors::Request> rest_of(const Entry& entry) const;
-  bool begins_again(const Part& part) const { return part.request.chooser != nullptr; }
-  Result<bool> adopt_history(RequestState& state, const Part& part, const std::vector<AnswerSoFar>& answers) const;
+  /// The request to submit for a part that may have tokens already.
+  static actors::Request remaining(const Entry& entry);
+
+  Result<void> check_is_running() const;
+  /// Moves a part from the open to the suspended requests.
   void park(RequestId request);
+  /// As `open`, for the suspended parts of one request.
   void resume(std::vector<Entry> entries, std::vector<actors::Request>& all);
+  /// Gives new choosers to the parts that restart from their prompts, and returns these parts.
+  Result<std::vector<Part>> restart(std::vector<Entry>& entries) const;
+  /// Gives `part` its tokens so far, except where it restarts; whether it is complete with them.
+  Result<bool> adopt_history(RequestState& state, const Part& part, const std::vector<AnswerSoFar>& answers) const;
+
   Entry& at(RequestId request);
   std::shared_ptr<TextScores> open_text(std::vector<int32_t> ids, int64_t top, std::vector<actors::Request>& all);
   bool finish_text(RequestId request, const std::optional<Error>& error);
@@ -106,7 +105,7 @@ class Submissions final : public actors::Sink {
   actors::Session* session_ = nullptr;
   actors::Sink* sink_ = nullptr;
   RequestState::Links links_;
-  mutable std::mutex mutex_;         // of what follows
+  mutable std::mutex mutex_;         // guards the fields below
   std::map<RequestId, Entry> open_;  // stable addresses
   std::map<RequestId, std::shared_ptr<TextScores>> texts_;
   std::vector<Entry> suspended_;  // in the order of their ids

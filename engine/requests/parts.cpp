@@ -1,0 +1,64 @@
+#include "engine/requests/parts.h"
+
+#include <iterator>
+#include <utility>
+
+#include "engine/requests/sizing.h"
+#include "runtime/generation/choosers.h"
+
+namespace lockstep::requests {
+namespace {
+
+shards::SlotParameters parameters_of(const Request& request, int32_t budget, uint64_t row) {
+  const std::vector<int32_t>& eos = request.config.eos_token_ids;
+  return {.sampling = request.config.sampling(row),
+          .max_new_tokens = budget,
+          .eos_ids = eos,
+          .pad_id = request.config.pad_token_id.value_or(eos.empty() ? 0 : eos.front()),
+          .min_new_tokens = request.config.least_new_tokens(std::ssize(request.prompt.ids))};
+}
+
+}  // namespace
+
+Result<std::shared_ptr<TokenChooser>> chooser_of(const Request& request, const Part& part, const Serving& serving) {
+  if (request.chooser) return request.chooser;
+  generation::ChooserRequest wanted{
+      .config = request.config,
+      .prompt = request.prompt.ids,
+      .negative_prompt = request.prompt.negative,
+      .vocabulary = serving.model.spec().vocabulary,
+      .max_length = std::ssize(request.prompt.ids) + part.request.parameters.max_new_tokens,
+      .row = request.random_row + part.first_answer,
+      .clock = &serving.clock,
+      .tokenizer = request.config.num_beams > 1 ? serving.tokenizer : nullptr,
+      .processors = {request.processors, request.allowed_tokens},
+      .criteria = request.criteria};
+  LOCKSTEP_TRY(std::unique_ptr<TokenChooser> made, generation::make_chooser(std::move(wanted)));
+  return std::shared_ptr<TokenChooser>(std::move(made));  // shared with the session
+}
+
+Result<std::vector<Part>> parts_of(const Request& request, const Serving& serving) {
+  const GenerationConfig& config = request.config;
+  LOCKSTEP_TRY(const int32_t budget, budget_of(request, serving.model, serving.limits.capacity));
+  const bool by_host = is_host_chosen(request);
+  const bool beams = config.num_beams > 1;
+  const auto answers = request.chooser ? size_t{1} : static_cast<size_t>(config.num_return_sequences);
+  std::vector<Part> parts;
+  for (size_t copy = 0; copy < (beams ? 1 : answers); ++copy) {
+    Part part{.request = {.id = {},
+                          .ids = request.prompt.ids,
+                          .parameters = parameters_of(request, budget, request.random_row + copy)},
+              .first_answer = copy,
+              .answers = beams ? answers : 1,
+              .as_made = !beams};
+    if (config.output_logits && !by_host) part.request.logits = actors::Logits::kWanted;
+    if (request.on_token) part.request.delivery = actors::Delivery::kAtOnce;
+    if (by_host) {
+      LOCKSTEP_TRY(part.request.chooser, chooser_of(request, part, serving));
+    }
+    parts.push_back(std::move(part));
+  }
+  return parts;
+}
+
+}  // namespace lockstep::requests

@@ -1,0 +1,188 @@
+// Requests that outlive their session: Submissions::suspend, resume, suspended and restore.
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <utility>
+
+#include "actors/admission.h"
+#include "engine/requests/submissions.h"
+
+namespace lockstep::requests {
+namespace {
+
+Error bad_history(size_t found, size_t expected) {
+  return {
+      ErrorKind::kInvalidArgument,
+      fmt::format("[engine/requests] cannot restore a request: found a history of {}, expected one that fits {}; pass "
+                  "what Engine::suspended returned, and the same options",
+                  found, expected)};
+}
+
+Error callers_chooser() {
+  return {ErrorKind::kUnsupported,
+          "[engine/requests] cannot resume a request: found a chooser of the caller's, which cannot begin again, "
+          "expected options and processors; submit it again"};
+}
+
+Error callers_code() {
+  return {ErrorKind::kUnsupported,
+          "[engine/requests] cannot write a request down: found processors, criteria, a constraint or a chooser of the "
+          "caller's, expected options alone; resume it in this process"};
+}
+
+/// The request of one answer's history: the same prompt and options, no functions.
+Request request_of(SuspendedRequest& suspended) {
+  Request request{.prompt = {std::move(suspended.ids), std::move(suspended.negative)},
+                  .config = suspended.config,
+                  .random_row = suspended.random_row};
+  request.prompt.masked_inside = suspended.masked_inside;
+  return request;
+}
+
+}  // namespace
+
+actors::Request Submissions::remaining(const Entry& entry) {
+  const actors::Request& request = entry.part.request;
+  if (entry.part.restarts()) return request;
+  const std::vector<int32_t> made = entry.state->so_far(entry.part.first_answer);
+  return made.empty() ? request : actors::rest_of(request, made);
+}
+
+bool Submissions::has_suspended() const {
+  std::lock_guard lock(mutex_);
+  return is_suspending_ || !suspended_.empty();
+}
+
+Result<void> Submissions::check_is_running() const {
+  if (!has_suspended()) return ok();
+  return Error{ErrorKind::kUnavailable,
+               "[engine/requests] cannot take a request: found an engine that is suspended, expected one that works; "
+               "resume it first"};
+}
+
+void Submissions::suspend() {
+  std::vector<std::pair<RequestId, std::shared_ptr<RequestState>>> open;
+  std::vector<RequestId> texts;
+  {
+    std::lock_guard lock(mutex_);
+    is_suspending_ = true;
+    for (const auto& [id, entry] : open_) open.emplace_back(id, entry.state);
+    for (const auto& [id, text] : texts_) texts.push_back(id);
+  }
+  const Error why{ErrorKind::kUnavailable,
+                  "[engine/requests] the request is suspended; resume the engine, or restore the request elsewhere"};
+  for (const auto& [id, state] : open) state->suspend(why);
+  for (const auto& [id, state] : open) session_->stop(id);
+  for (const RequestId id : texts) session_->stop(id);
+}
+
+void Submissions::park(RequestId request) {
+  std::lock_guard lock(mutex_);
+  auto found = open_.extract(request);
+  RequestState& state = *found.mapped().state;
+  const auto is_of_state = [&](const Entry& entry) { return entry.state.get() == &state; };
+  const bool is_first_part = std::ranges::none_of(suspended_, is_of_state);
+  if (is_first_part) --(state.is_running() ? counters_.running : counters_.queued);
+  const auto id_of = [](const Entry& entry) { return entry.part.request.id; };
+  suspended_.insert(std::ranges::upper_bound(suspended_, request, {}, id_of), std::move(found.mapped()));
+}
+
+void Submissions::resume() {
+  std::vector<Entry> entries;
+  {
+    std::lock_guard lock(mutex_);
+    is_suspending_ = false;
+    entries = std::exchange(suspended_, {});
+  }
+  std::vector<actors::Request> all;
+  while (!entries.empty()) {  // the parts of one request together
+    const std::shared_ptr<RequestState> state = entries.front().state;
+    const auto others =
+        std::stable_partition(entries.begin(), entries.end(), [&](const Entry& entry) { return entry.state == state; });
+    std::vector<Entry> of_one(std::make_move_iterator(entries.begin()), std::make_move_iterator(others));
+    entries.erase(entries.begin(), others);
+    resume(std::move(of_one), all);
+  }
+  if (!all.empty()) session_->submit(std::move(all), *sink_);
+}
+
+void Submissions::resume(std::vector<Entry> entries, std::vector<actors::Request>& all) {
+  const std::shared_ptr<RequestState> state = entries.front().state;
+  const Result<std::vector<Part>> restarted = restart(entries);
+  state->resume(restarted.has_value() ? restarted.value() : std::vector<Part>{});
+  if (restarted.has_value()) return open(std::move(entries), all);
+  bool is_last = false;
+  for (const Entry& entry : entries) is_last = state->finish(entry.part, FinishReason::kError, restarted.error());
+  {
+    std::lock_guard lock(mutex_);
+    ++counters_.finished;
+  }
+  if (is_last) state->complete();
+}
+
+Result<std::vector<Part>> Submissions::restart(std::vector<Entry>& entries) const {
+  std::vector<Part> restarted;
+  for (Entry& entry : entries) {
+    if (!entry.part.restarts()) continue;
+    if (entry.request->chooser) return callers_chooser();
+    LOCKSTEP_TRY(entry.part.request.chooser, chooser_of(*entry.request, entry.part, serving_));
+    restarted.push_back(entry.part);
+  }
+  return restarted;
+}
+
+Result<std::vector<SuspendedRequest>> Submissions::suspended() const {
+  std::lock_guard lock(mutex_);
+  std::vector<SuspendedRequest> requests;
+  std::vector<const RequestState*> states;
+  for (const Entry& entry : suspended_) {
+    if (std::ranges::find(states, entry.state.get()) != states.end()) continue;
+    states.push_back(entry.state.get());
+    const Request& request = *entry.request;
+    if (has_own_code(request)) return callers_code();
+    requests.push_back({.ids = request.prompt.ids,
+                        .negative = request.prompt.negative,
+                        .masked_inside = request.prompt.masked_inside,
+                        .config = request.config,
+                        .random_row = request.random_row,
+                        .answers = entry.state->history()});
+  }
+  return requests;
+}
+
+Result<std::vector<std::shared_ptr<RequestState>>> Submissions::restore(std::vector<SuspendedRequest> suspended) {
+  LOCKSTEP_TRY_VOID(check_is_running());
+  std::vector<std::shared_ptr<RequestState>> states;
+  std::vector<std::vector<Entry>> requests;
+  for (SuspendedRequest& one : suspended) {
+    const auto request = std::make_shared<const Request>(request_of(one));
+    LOCKSTEP_TRY(std::vector<Part> parts, checked_parts(*request));
+    const auto& state = states.emplace_back(state_of(*request, parts));
+    std::vector<Entry>& entries = requests.emplace_back();
+    for (Part& part : parts) {
+      LOCKSTEP_TRY(const bool is_complete, adopt_history(*state, part, one.answers));
+      if (!is_complete) entries.push_back({state, request, std::move(part)});
+    }
+    if (entries.empty()) return bad_history(0, 1);  // a complete request is never suspended
+  }
+  submit(std::move(requests));
+  return states;
+}
+
+Result<bool> Submissions::adopt_history(RequestState& state, const Part& part,
+                                        const std::vector<AnswerSoFar>& answers) const {
+  const size_t expected = part.first_answer + part.answers;
+  if (expected > answers.size()) return bad_history(answers.size(), expected);
+  const bool needs_logits = part.request.logits == actors::Logits::kWanted;
+  if (part.restarts() || needs_logits) return false;
+  const AnswerSoFar& so_far = answers[part.first_answer];
+  const int32_t most = part.request.parameters.max_new_tokens;
+  const bool fits = std::ssize(so_far.ids) < most || so_far.reason;
+  const int64_t vocabulary = serving_.model.spec().vocabulary;
+  const bool is_known = std::ranges::all_of(so_far.ids, [&](int32_t id) { return id >= 0 && id < vocabulary; });
+  if (!fits || !is_known) return bad_history(so_far.ids.size(), static_cast<size_t>(most));
+  LOCKSTEP_TRY_VOID(state.adopt(part, so_far));
+  return so_far.reason.has_value();
+}
+
+}  // namespace lockstep::requests
