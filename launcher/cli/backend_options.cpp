@@ -70,12 +70,12 @@ std::vector<OptionRow> rows_of(device::OptionUse use) {
 
 }  // namespace
 
-std::string missing_backends() {
-  std::vector<std::string_view> missing;
+BuiltBackends built_backends() {
+  BuiltBackends backends;
   for (const device::BackendDriver* driver : engine::drivers()) {
-    if (!driver->available().has_value()) missing.push_back(driver->name());
+    (driver->available().has_value() ? backends.present : backends.missing).push_back(driver->name());
   }
-  return missing.empty() ? "" : fmt::format("; this build lacks {}", fmt::join(missing, ", "));
+  return backends;
 }
 
 std::vector<std::string> backends_with(device::OptionUse use) {

@@ -82,11 +82,8 @@ std::string guess_option(const CLI::App& command, std::span<const char* const> w
 
 /// The program, what it can run on, and how it was built.
 std::string version_text() {
-  std::vector<std::string_view> there, missing;
-  for (const device::BackendDriver* driver : engine::drivers()) {
-    (driver->available().has_value() ? there : missing).push_back(driver->name());
-  }
-  std::string text = fmt::format("{}\nbackends  {}", kVersion, fmt::join(there, ", "));
+  const auto [present, missing] = built_backends();
+  std::string text = fmt::format("{}\nbackends  {}", kVersion, fmt::join(present, ", "));
   if (!missing.empty()) text += fmt::format("; without {}", fmt::join(missing, ", "));
   return text + fmt::format("\nbuild     {}\n", LOCKSTEP_BUILD_OPTIONS);
 }

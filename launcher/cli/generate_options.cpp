@@ -1,6 +1,5 @@
 #include <CLI/CLI.hpp>
 
-#include "launcher/cli/backend_options.h"
 #include "launcher/cli/commands.h"
 #include "launcher/cli/generation_options.h"
 #include "launcher/cli/option_table.h"
@@ -51,9 +50,7 @@ void add_generate(CLI::App& parent, GenerateCommand& command) {
   app.add_option("--journal", command.journal,
                  "With --prompts-file: folder that keeps every finished row; the same command goes on from there")
       ->type_name("DIR");
-  add_observe_options(app, command.engine.observe);
-  add_run_options(app, command.run, command.engine);
-  add_backend_options(app, device::OptionUse::kRunning, command.engine.backend_options);
+  add_engine_options(app, command.run, command.engine);
 }
 
 }  // namespace lockstep::launcher

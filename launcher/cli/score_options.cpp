@@ -1,6 +1,5 @@
 #include <CLI/CLI.hpp>
 
-#include "launcher/cli/backend_options.h"
 #include "launcher/cli/commands.h"
 #include "launcher/cli/shared_options.h"
 
@@ -23,9 +22,7 @@ void add_score(CLI::App& parent, ScoreCommand& command) {
   app.add_option("--json", command.json,
                  "Write {\"rows\": [{\"ids\", \"logprobs\", \"top\"}]} to this file; default: a line a text to stdout")
       ->type_name("OUT");
-  add_observe_options(app, command.engine.observe);
-  add_run_options(app, command.run, command.engine);
-  add_backend_options(app, device::OptionUse::kRunning, command.engine.backend_options);
+  add_engine_options(app, command.run, command.engine);
 }
 
 }  // namespace lockstep::launcher

@@ -39,6 +39,12 @@ std::vector<int64_t> numbers_of(const std::string& option, const std::string& te
   return numbers;
 }
 
+/// "; this build lacks cuda", or "" where it lacks none.
+std::string lacks_backends() {
+  const std::vector<std::string_view> missing = built_backends().missing;
+  return missing.empty() ? "" : fmt::format("; this build lacks {}", fmt::join(missing, ", "));
+}
+
 void set_buckets(EngineOptions& engine, const std::string& buckets) {
   if (engine.token_buckets) {
     throw CLI::ValidationError("--buckets", "found it beside several lengths of --max-seq-len, expected one of them");
@@ -108,6 +114,24 @@ void add_shape_options(CLI::App& app, EngineOptions& engine) {
          "take several steps; 0: prompts go in token by token")
       ->excludes(chunk)
       ->type_name("C[,C]");
+}
+
+void add_observe_options(CLI::App& app, ObserveOptions& options) {
+  begin_section(app, "Observation (docs/observability.md)");
+  app.add_flag("--profile", options.profile,
+               "Say where each rank's time went, computing, communicating or waiting, and which rank is late");
+  app.add_option("--trace", options.trace, "Write a timeline of all ranks (Chrome trace events; Perfetto opens it)")
+      ->type_name("OUT");
+  app.add_option("--trace-events", options.trace_events, "Steps, and collectives, of a rank that are kept")
+      ->check(CLI::Range(int64_t{1}, int64_t{100'000'000}))
+      ->capture_default_str()
+      ->type_name("N");
+  app.add_option("--metrics", options.metrics, "Write metrics, while it runs and at the end (Prometheus text format)")
+      ->type_name("OUT");
+  app.add_option("--metrics-interval-s", options.metrics_interval_s, "Seconds from one writing to the next")
+      ->check(CLI::Range(0.1, 86400.0))
+      ->capture_default_str()
+      ->type_name("S");
 }
 
 }  // namespace
@@ -191,7 +215,7 @@ void add_run_options(CLI::App& app, RunOptions& options, EngineOptions& engine) 
                                                                                {"none", ThreadBinding::kNone}})
                       .description("{auto,none}"))
       ->type_name("HOW");
-  app.add_option("--backend", engine.backend, "What computes the steps" + missing_backends())
+  app.add_option("--backend", engine.backend, "What computes the steps" + lacks_backends())
       ->check(CLI::IsMember(backend_names()))
       ->capture_default_str()
       ->type_name("NAME");
@@ -235,22 +259,10 @@ void add_run_options(CLI::App& app, RunOptions& options, EngineOptions& engine) 
       ->type_name("FAULT");
 }
 
-void add_observe_options(CLI::App& app, ObserveOptions& options) {
-  begin_section(app, "Observation (docs/observability.md)");
-  app.add_flag("--profile", options.profile,
-               "Say where each rank's time went, computing, communicating or waiting, and which rank is late");
-  app.add_option("--trace", options.trace, "Write a timeline of all ranks (Chrome trace events; Perfetto opens it)")
-      ->type_name("OUT");
-  app.add_option("--trace-events", options.trace_events, "Steps, and collectives, of a rank that are kept")
-      ->check(CLI::Range(int64_t{1}, int64_t{100'000'000}))
-      ->capture_default_str()
-      ->type_name("N");
-  app.add_option("--metrics", options.metrics, "Write metrics, while it runs and at the end (Prometheus text format)")
-      ->type_name("OUT");
-  app.add_option("--metrics-interval-s", options.metrics_interval_s, "Seconds from one writing to the next")
-      ->check(CLI::Range(0.1, 86400.0))
-      ->capture_default_str()
-      ->type_name("S");
+void add_engine_options(CLI::App& app, RunOptions& run, EngineOptions& engine) {
+  add_observe_options(app, engine.observe);
+  add_run_options(app, run, engine);
+  add_backend_options(app, device::OptionUse::kRunning, engine.backend_options);
 }
 
 }  // namespace lockstep::launcher

@@ -1,4 +1,4 @@
-// Options that several commands have.
+// Options of several commands.
 #pragma once
 
 #include <cstdint>
@@ -12,16 +12,17 @@ class App;
 
 namespace lockstep::launcher {
 
-/// Of a chunk or a slot: keeps every product inside 64 bits.
+/// The bound of tokens in a chunk or a slot: keeps every product inside 64 bits.
 inline constexpr int64_t kMostTokens = int64_t{1} << 24;
 
-/// What is added from now on stands below `title` in --help.
+/// Lists the options that are added from now on below `title` in --help.
 void begin_section(CLI::App& app, const std::string& title);
 
-/// Adds what fills `options`, which outlives the parse.
+/// Adds the options of `model`, `engine` and `run`, which outlive the parse.
 void add_model_options(CLI::App& app, ModelArguments& model, EngineOptions& engine);
 void add_run_options(CLI::App& app, RunOptions& run, EngineOptions& engine);
 void add_memory_budget(CLI::App& app, EngineOptions& engine);
-void add_observe_options(CLI::App& app, ObserveOptions& options);
+/// The last sections of commands that run an engine: observation, run, backends.
+void add_engine_options(CLI::App& app, RunOptions& run, EngineOptions& engine);
 
 }  // namespace lockstep::launcher
