@@ -2,7 +2,7 @@
 
 #include <algorithm>
 
-#include "runtime/core/check.h"
+#include "runtime/backends/cpu/kernels/built_kernels.h"
 
 namespace lockstep::cpu {
 
@@ -16,13 +16,8 @@ LOCKSTEP_BUILT_INT8_ISAS
 
 namespace {
 
-struct BuiltKernels {
-  std::string_view isa;
-  const Int8Kernels* kernels;
-};
-
 #define LOCKSTEP_ISA(name) {#name, &int8_##name::kKernels},
-constexpr BuiltKernels kBuilt[] = {LOCKSTEP_BUILT_INT8_ISAS};
+constexpr BuiltKernels<Int8Kernels> kBuilt[] = {LOCKSTEP_BUILT_INT8_ISAS};
 #undef LOCKSTEP_ISA
 
 std::string_view name_of(Int8Isa isa) {
@@ -37,8 +32,6 @@ std::string_view name_of(Int8Isa isa) {
   return "unknown";
 }
 
-const BuiltKernels* find_built(Int8Isa isa) { return std::ranges::find(kBuilt, name_of(isa), &BuiltKernels::isa); }
-
 bool has_avx_vnni() { return __builtin_cpu_supports("avxvnni"); }
 bool has_avx512_vnni() { return __builtin_cpu_supports("avx512vnni"); }
 
@@ -52,15 +45,11 @@ std::vector<Int8Isa> available_int8_isas() {
   if (best >= Isa::kAvx512) isas.push_back(Int8Isa::kAvx512);
   if (best >= Isa::kAvx512 && has_avx512_vnni()) isas.push_back(Int8Isa::kAvx512Vnni);
   if (best >= Isa::kAmx) isas.push_back(Int8Isa::kAmx);
-  std::erase_if(isas, [](Int8Isa isa) { return find_built(isa) == std::end(kBuilt); });
+  std::erase_if(isas, [](Int8Isa isa) { return find_kernels(kBuilt, name_of(isa)) == nullptr; });
   return isas;
 }
 
-const Int8Kernels& int8_kernels_of(Int8Isa isa) {
-  const BuiltKernels* const found = find_built(isa);
-  LOCKSTEP_CHECK(found != std::end(kBuilt), name_of(isa));
-  return *found->kernels;
-}
+const Int8Kernels& int8_kernels_of(Int8Isa isa) { return kernels_at(kBuilt, name_of(isa)); }
 
 const Int8Kernels& int8_kernels_for(Isa isa) {
   if (isa == Isa::kPortable) return int8_kernels_of(Int8Isa::kPortable);

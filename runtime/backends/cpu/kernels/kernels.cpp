@@ -1,8 +1,6 @@
 #include "runtime/backends/cpu/kernels/kernels.h"
 
-#include <algorithm>
-
-#include "runtime/core/check.h"
+#include "runtime/backends/cpu/kernels/built_kernels.h"
 
 namespace lockstep::cpu {
 
@@ -16,21 +14,12 @@ LOCKSTEP_BUILT_ISAS
 
 namespace {
 
-struct BuiltKernels {
-  std::string_view isa;
-  const Kernels* kernels;
-};
-
 #define LOCKSTEP_ISA(name) {#name, &isa_##name::kKernels},
-constexpr BuiltKernels kBuilt[] = {LOCKSTEP_BUILT_ISAS};
+constexpr BuiltKernels<Kernels> kBuilt[] = {LOCKSTEP_BUILT_ISAS};
 #undef LOCKSTEP_ISA
 
 }  // namespace
 
-const Kernels& kernels_for(Isa isa) {
-  const auto* const found = std::ranges::find(kBuilt, to_string(isa), &BuiltKernels::isa);
-  LOCKSTEP_CHECK(found != std::end(kBuilt), to_string(isa));
-  return *found->kernels;
-}
+const Kernels& kernels_for(Isa isa) { return kernels_at(kBuilt, to_string(isa)); }
 
 }  // namespace lockstep::cpu
