@@ -22,7 +22,7 @@ from typing import Any
 import gguf_model
 from gguf_bfloat16 import to_bfloat16
 from gguf_file import GgufFile, Tensor
-from gguf_model import FetchError, Recipe, Weight, Wheel, added_tokens, shortest
+from gguf_model import FetchError, Recipe, Weight, Wheel, added_tokens, shortest, weights_in_order
 
 # A few vocabulary entries whose ids are known from the published model.
 KNOWN_TOKENS = {"<|endoftext|>": 0, "<|im_start|>": 1, "<|im_end|>": 2}
@@ -38,24 +38,20 @@ def rotate_halves(tensor: Tensor, heads: int) -> bytes:
 
 
 def weights_of(config: dict[str, Any]) -> list[Weight]:
-    """Every tensor, in the order in which they are written."""
     rotated_query = partial(rotate_halves, heads=config["num_attention_heads"])
     rotated_key = partial(rotate_halves, heads=config["num_key_value_heads"])
-    weights = [Weight("token_embd.weight", "model.embed_tokens.weight", to_bfloat16)]
-    for layer in range(config["num_hidden_layers"]):
-        ours, theirs = f"blk.{layer}.", f"model.layers.{layer}."
-        weights += [
-            Weight(f"{ours}attn_norm.weight", f"{theirs}input_layernorm.weight", to_bfloat16),
-            Weight(f"{ours}attn_q.weight", f"{theirs}self_attn.q_proj.weight", rotated_query),
-            Weight(f"{ours}attn_k.weight", f"{theirs}self_attn.k_proj.weight", rotated_key),
-            Weight(f"{ours}attn_v.weight", f"{theirs}self_attn.v_proj.weight", to_bfloat16),
-            Weight(f"{ours}attn_output.weight", f"{theirs}self_attn.o_proj.weight", to_bfloat16),
-            Weight(f"{ours}ffn_norm.weight", f"{theirs}post_attention_layernorm.weight", to_bfloat16),
-            Weight(f"{ours}ffn_gate.weight", f"{theirs}mlp.gate_proj.weight", to_bfloat16),
-            Weight(f"{ours}ffn_up.weight", f"{theirs}mlp.up_proj.weight", to_bfloat16),
-            Weight(f"{ours}ffn_down.weight", f"{theirs}mlp.down_proj.weight", to_bfloat16),
-        ]
-    return [*weights, Weight("output_norm.weight", "model.norm.weight", to_bfloat16)]
+    of_layer = [
+        Weight("attn_norm", "input_layernorm", to_bfloat16),
+        Weight("attn_q", "self_attn.q_proj", rotated_query),
+        Weight("attn_k", "self_attn.k_proj", rotated_key),
+        Weight("attn_v", "self_attn.v_proj", to_bfloat16),
+        Weight("attn_output", "self_attn.o_proj", to_bfloat16),
+        Weight("ffn_norm", "post_attention_layernorm", to_bfloat16),
+        Weight("ffn_gate", "mlp.gate_proj", to_bfloat16),
+        Weight("ffn_up", "mlp.up_proj", to_bfloat16),
+        Weight("ffn_down", "mlp.down_proj", to_bfloat16),
+    ]
+    return weights_in_order(config["num_hidden_layers"], of_layer, to_bfloat16, to_bfloat16)
 
 
 def make_config(gguf: GgufFile) -> dict[str, Any]:

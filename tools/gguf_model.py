@@ -40,15 +40,26 @@ class Wheel:
 
 Json = dict[str, Any]
 Buffer = bytes | memoryview
+Convert = Callable[[Tensor], Buffer]
 
 
 @dataclass(frozen=True)
 class Weight:
-    """A tensor of the safetensors file: where it comes from, and how it becomes the bytes of there."""
+    """A tensor of the safetensors file, converted from a tensor of the GGUF."""
 
-    source: str
+    source: str  # its name in the GGUF
     name: str
-    convert: Callable[[Tensor], Buffer]
+    convert: Convert
+
+
+def weights_in_order(layers: int, of_layer: list[Weight], embedding: Convert, norm: Convert) -> list[Weight]:
+    """Every tensor of a decoder, in the order in which they are written. `of_layer`: names without their prefixes."""
+    weights = [Weight("token_embd.weight", "model.embed_tokens.weight", embedding)]
+    for layer in range(layers):
+        for weight in of_layer:
+            source, name = f"blk.{layer}.{weight.source}.weight", f"model.layers.{layer}.{weight.name}.weight"
+            weights.append(Weight(source, name, weight.convert))
+    return [*weights, Weight("output_norm.weight", "model.norm.weight", norm)]
 
 
 @dataclass(frozen=True)
