@@ -1,15 +1,14 @@
-"""What the tests of this folder share: the program, a model, the right answer, and a run under any launcher.
+"""Runs of the program under any launcher, with a model and its expected tokens.
 
     some_test.py PROGRAM
 """
 import json
 import os
-import pathlib
 import subprocess
 import sys
-import tempfile
 import unittest
 
+import test_folder
 import tiny_model
 
 DEADLINE = 120.0  # seconds for one run; only a hang gets there
@@ -35,14 +34,12 @@ def environment():
     return {**clean, "OMPI_ALLOW_RUN_AS_ROOT": "1", "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM": "1"}
 
 
-class Launches(unittest.TestCase):
+class Launches(test_folder.FolderTests):
     """Tests with a model and the tokens that it must give."""
 
     @classmethod
     def setUpClass(cls):
-        temporary = tempfile.TemporaryDirectory(prefix="lockstep-launch-")
-        cls.addClassCleanup(temporary.cleanup)
-        cls.folder = pathlib.Path(temporary.name)
+        super().setUpClass()
         cls.folder.chmod(0o755)
         cls.model = tiny_model.write(cls.folder / "model")
         (cls.folder / "prompts.json").write_text(json.dumps(PROMPTS))

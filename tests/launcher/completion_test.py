@@ -7,8 +7,10 @@ import re
 import shutil
 import subprocess
 import sys
-import tempfile
 import unittest
+
+sys.path.insert(0, str(pathlib.Path(__file__).resolve().parent.parent / "launch"))
+import test_folder  # noqa: E402
 
 PROGRAM = None
 SHELLS = ("bash", "zsh", "fish")
@@ -40,12 +42,10 @@ def options(*command):
     return names
 
 
-class Files(unittest.TestCase):
+class Files(test_folder.FolderTests):
     @classmethod
     def setUpClass(cls):
-        temporary = tempfile.TemporaryDirectory(prefix="lockstep-completion-")
-        cls.addClassCleanup(temporary.cleanup)
-        cls.folder = pathlib.Path(temporary.name)
+        super().setUpClass()
         cls.files = {shell: cls.folder / f"lockstep.{shell}" for shell in SHELLS}
         for shell, path in cls.files.items():
             path.write_text(text("completion", shell))

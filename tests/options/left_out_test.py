@@ -6,10 +6,10 @@ import json
 import pathlib
 import subprocess
 import sys
-import tempfile
 import unittest
 
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parent.parent / "launch"))
+import test_folder  # noqa: E402
 import tiny_model  # noqa: E402
 
 MEASURING = ("bench", "sweep", "plan", "doctor")
@@ -22,12 +22,10 @@ def run(*words):
                           stderr=subprocess.STDOUT, text=True, errors="replace", timeout=120, check=False)
 
 
-class LeftOut(unittest.TestCase):
+class LeftOut(test_folder.FolderTests):
     @classmethod
     def setUpClass(cls):
-        folder = tempfile.TemporaryDirectory(prefix="lockstep-options-")
-        cls.addClassCleanup(folder.cleanup)
-        cls.folder = pathlib.Path(folder.name)
+        super().setUpClass()
         cls.model = tiny_model.write(cls.folder / "model")
         (cls.folder / "prompts.json").write_text("[[5, 9, 23, 77, 3], [11, 4]]")
         (cls.folder / "jobs.jsonl").write_text('{"id": "a", "ids": [5, 9, 23]}\n')
