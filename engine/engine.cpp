@@ -91,12 +91,14 @@ Result<void> Engine::Impl::run_rank(group::Member& member) {
 
   member.phases().enter("session");
   LOCKSTEP_TRY_VOID(session_.open(member, options.prefix_reuse));
-  shards::StepEngine& steps = observation.timed(*loaded.engine);
+  shards::StepEngine& timed = observation.timed(*loaded.engine);
+  std::optional<observe::CountedSteps> counted;
+  if (member.leads() && group_->progress() != nullptr) counted.emplace(timed, *group_->progress());
   LOCKSTEP_TRY_VOID(member.all_succeeded(open_requests(member, plan, observation)));
   member.phases().enter("run");
   if (member.leads()) note_facts(member, plan, loaded, communicator, *driver.value());
   rank_is_ready();
-  LOCKSTEP_TRY_VOID(session_.run(member, plan.cores, steps));
+  LOCKSTEP_TRY_VOID(session_.run(member, plan.cores, counted ? *counted : timed));
 
   member.phases().enter("report");
   return report(member, loaded, observation);
@@ -121,15 +123,24 @@ Result<void> Engine::Impl::open_requests(group::Member& member, const model::Pla
                                      .scored_top = shard.score_rows > 0 ? shard.score_top : -1},
                           .on_loss = options_.on_loss});
   }
-  submissions_->on_submit = nullptr;
-  observe::RequestLog* const log = observation.timed(*submissions_);
-  if (log != nullptr) submissions_->on_submit = [log](RequestId request) { log->submitted(request); };
-  actors::Sink& sink = log != nullptr ? static_cast<actors::Sink&>(*log) : *submissions_;
-  submissions_->open(session_.session(), sink,
+  submissions_->open(session_.session(), watched_requests(observation),
                      {.stop = {}, .wait = [&group = *group_](auto& lock, auto& changed, const auto& is_done) {
                         group.wait(lock, changed, is_done);
                       }});
   return ok();
+}
+
+/// The sink of the session's results: the submissions, behind the counters and logs that are on.
+actors::Sink& Engine::Impl::watched_requests(observe::Observation& observation) {
+  observe::RequestLog* const log = observation.timed(*submissions_);
+  actors::Sink& sink = log != nullptr ? static_cast<actors::Sink&>(*log) : *submissions_;
+  group::ProgressReporter* const progress = group_->progress();
+  counted_requests_ = progress == nullptr ? nullptr : std::make_unique<observe::CountedRequests>(sink, *progress);
+  submissions_->on_submit = [log, counted = counted_requests_.get()](const actors::Request& request) {
+    if (log != nullptr) log->submitted(request.id);
+    if (counted != nullptr) counted->submitted(request);
+  };
+  return counted_requests_ != nullptr ? static_cast<actors::Sink&>(*counted_requests_) : sink;
 }
 
 void Engine::Impl::note_facts(group::Member& member, const model::Plan& plan, const model::LoadedModel& loaded,

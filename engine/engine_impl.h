@@ -14,6 +14,7 @@
 #include "engine/group/rank_threads.h"
 #include "engine/model/load.h"
 #include "engine/model/plan.h"
+#include "engine/observe/counted_work.h"
 #include "engine/observe/observation.h"
 #include "engine/requests/submissions.h"
 #include "engine/session.h"
@@ -49,6 +50,7 @@ class Engine::Impl {
   Result<void> run_rank(group::Member& member);
   Result<void> open_requests(group::Member& member, const model::Plan& plan, observe::Observation& observation);
   Result<void> report(group::Member& member, const model::LoadedModel& loaded, observe::Observation& observation);
+  actors::Sink& watched_requests(observe::Observation& observation);
   void note_facts(group::Member& member, const model::Plan& plan, const model::LoadedModel& loaded,
                   const device::Communicator* communicator, const device::BackendDriver& driver);
   void rank_is_ready();
@@ -62,9 +64,10 @@ class Engine::Impl {
   const Model model_;
   const EngineOptions options_;
   ProcessSession session_;
-  std::unique_ptr<requests::Submissions> submissions_;  // on rank 0's process
-  EngineFacts facts_;                                   // likewise
-  mutable std::mutex mutex_;                            // of the four below
+  std::unique_ptr<requests::Submissions> submissions_;          // on rank 0's process
+  std::unique_ptr<observe::CountedRequests> counted_requests_;  // likewise, where progress is reported
+  EngineFacts facts_;                                           // likewise
+  mutable std::mutex mutex_;                                    // of the four below
   std::condition_variable changed_;
   shards::DraftStatistics drafts_;  // of all sessions that have ended
   int ready_ = 0;

@@ -37,6 +37,7 @@ void State::set_ranks(int first, int local, int size) {
   first_rank_ = first;
   local_ranks_ = local;
   size_ = size;
+  if (options_.on_progress && first == 0) progress_ = std::make_unique<ProgressReporter>(options_.on_progress);
   logs_.clear();
   for (int rank = first; rank < first + local; ++rank) {
     Log::Sink sink;

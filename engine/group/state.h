@@ -14,6 +14,7 @@
 
 #include "engine/group/hooks.h"
 #include "engine/group/meeting.h"
+#include "engine/group/progress_reporter.h"
 #include "engine/group/run_phases.h"
 #include "lockstep/group.h"
 #include "runtime/checkpoint/read_ahead.h"
@@ -60,6 +61,9 @@ class State {
   const checkpoint::ReadAhead* read_ahead(const std::filesystem::path& model) const;
   /// Of the time before engines: launch and bootstrap.
   RunPhases& phases() { return *phases_; }
+
+  /// Null where rank 0 is in another process, and without GroupOptions::on_progress.
+  ProgressReporter* progress() const { return progress_.get(); }
 
   transport::WaitOptions wait_options(const AbortFlag& abort) const;
   /// Of the thread that made the group.
@@ -111,6 +115,7 @@ class State {
   mutable std::mutex mutex_;                             // of the two below
   std::optional<Error> failure_;
   std::vector<AbortFlag*> flags_;
+  std::unique_ptr<ProgressReporter> progress_;
   std::unique_ptr<checkpoint::ReadAhead> read_ahead_;
   std::unique_ptr<ProcessMeeting> meeting_;
   std::unique_ptr<transport::Bootstrap> own_bootstrap_;

@@ -8,6 +8,7 @@
 
 #include "engine/group/agreement.h"
 #include "engine/group/binding.h"
+#include "engine/model/counted_weights.h"
 #include "runtime/checkpoint/checkpoint.h"
 #include "runtime/checkpoint/stored_tensors.h"
 #include "runtime/graph/passes.h"
@@ -135,8 +136,13 @@ Result<std::unique_ptr<shards::Shard>> Loader::load_one(std::string_view name, c
                                                                            ? shards::Fetching::kReadAhead
                                                                            : shards::Fetching::kAnnounced);
   }
+  std::optional<CountedWeights> counted;
+  if (auto* const progress = member_.group().progress(); progress != nullptr && member_.leads()) {
+    counted.emplace(*weights, graphs.decode.front(), *progress);
+  }
+  const shards::WeightSource& source = counted ? static_cast<const shards::WeightSource&>(*counted) : *weights;
   LOCKSTEP_TRY(auto shard,
-               shards::Shard::create(std::move(graphs), plan.shard, *loaded_.graphs, communicator_, *weights));
+               shards::Shard::create(std::move(graphs), plan.shard, *loaded_.graphs, communicator_, source));
   loaded_.graphs_expected += shard->graphs().all().size();
   statement_ += statement_of(checkpoint.get(), *shard);
   contents_ += whole_contents(name, *shard);

@@ -82,7 +82,7 @@ void Submissions::open(std::vector<Entry> entries, std::vector<actors::Request>&
       const RequestId id = ids.emplace_back(next_id_++);
       entry.part.request.id = id;
       all.push_back(remaining(entry));
-      if (on_submit) on_submit(id);
+      if (on_submit) on_submit(all.back());
       open_.emplace(id, std::move(entry));
     }
     ++counters_.queued;
@@ -111,7 +111,7 @@ std::shared_ptr<TextScores> Submissions::open_text(std::vector<int32_t> ids, int
   }
   const RequestId id(next_id_++);
   all.push_back({.id = id, .ids = text->ids(), .parameters = {}, .task = actors::Task::kScore});
-  if (on_submit) on_submit(id);
+  if (on_submit) on_submit(all.back());
   texts_.emplace(id, text);
   ++counters_.running;
   return text;

@@ -65,8 +65,8 @@ class Submissions final : public actors::Sink {
   /// Waits until callers' functions have returned. Not from one of them. @blocking
   void finish_calls() { delivery_.wait_idle(); }
 
-  /// Called with the ids of each request that is about to be submitted, for a log.
-  std::function<void(RequestId)> on_submit;
+  /// Called with each request that is about to be submitted, for logs and counters.
+  std::function<void(const actors::Request&)> on_submit;
 
   EngineCounters counters() const;
 

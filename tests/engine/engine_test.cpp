@@ -3,7 +3,10 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <condition_variable>
+#include <filesystem>
 #include <future>
+#include <map>
 #include <mutex>
 #include <thread>
 
@@ -14,13 +17,40 @@
 namespace lockstep {
 namespace {
 
+using ::testing::AllOf;
 using ::testing::Contains;
 using ::testing::Each;
 using ::testing::ElementsAre;
+using ::testing::Ge;
 using ::testing::HasSubstr;
 using ::testing::Le;
 using ::testing::Not;
 using ::testing::SizeIs;
+
+TEST_F(EngineTest, ReportsHowFarLoadingAndPromptsHaveCome) {
+  std::mutex mutex;
+  std::condition_variable changed;
+  std::map<Progress::Work, Progress> last;
+  GroupOptions options;
+  options.on_progress = [&](const Progress& progress) {
+    std::lock_guard lock(mutex);
+    last[progress.work] = progress;
+    changed.notify_all();
+  };
+  const auto wait_for_end_of = [&](Progress::Work work) {
+    std::unique_lock lock(mutex);
+    EXPECT_TRUE(changed.wait_for(lock, std::chrono::seconds(20), [&] { return last[work].is_over(); }));
+    return last[work].total;
+  };
+  const auto group = Group::threads(2, options).value();
+  const auto engine = open(*group);
+  const int64_t file = static_cast<int64_t>(std::filesystem::file_size(folder_.path() / "model.safetensors"));
+  const int64_t loaded = wait_for_end_of(Progress::Work::kLoading);
+  EXPECT_THAT(loaded, AllOf(Ge(file / 3), Le(file)));  // the half of a rank, and what both hold whole
+  ids_of(*engine, request(prompt_));
+  EXPECT_EQ(wait_for_end_of(Progress::Work::kPrefill), 5);
+  EXPECT_TRUE(engine->close().has_value());
+}
 
 TEST_F(EngineTest, AnswersTheSameAtEveryDegreeAndChunk) {
   const std::vector<int32_t> expected = alone(request(prompt_));

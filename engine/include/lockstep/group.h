@@ -6,7 +6,9 @@
 // Groups, models and engines are opened by every process in the same order. Rank 0 leads: it alone submits requests.
 #pragma once
 
+#include <array>
 #include <chrono>
+#include <cstdint>
 #include <filesystem>
 #include <functional>
 #include <memory>
@@ -29,6 +31,22 @@ struct MpiHandle {
   int fortran = 0;
 };
 
+/// Progress of work that takes long.
+struct Progress {
+  enum class Work {
+    kLoading,  // weights of rank 0, in bytes
+    kPrefill,  // prompts of the requests that are open, in tokens
+  };
+  static constexpr std::array kWorks = {Work::kLoading, Work::kPrefill};
+
+  Work work = Work::kLoading;
+  int64_t done = 0;
+  int64_t total = 1;
+
+  bool is_over() const { return done == total; }
+  friend bool operator==(const Progress&, const Progress&) = default;
+};
+
 /// Functions may be empty.
 struct GroupOptions {
   Duration start_deadline = std::chrono::seconds(30);  // until all ranks have met
@@ -40,6 +58,10 @@ struct GroupOptions {
 
   /// Receives what ranks of this process have to say. Any thread; empty: nothing is said.
   std::function<void(int rank, LogLevel level, std::string_view line)> log;
+
+  /// Called in rank 0's process by a separate thread, about ten times a second while such work lasts. The last call for
+  /// a work has `is_over`.
+  std::function<void(const Progress& progress)> on_progress;
 
   /// Called once, on any thread, when the group has failed. Every wait of the group ends with the same error.
   std::function<void(const Error& error)> on_failure;
