@@ -59,7 +59,8 @@ size_t rows_under_way(int64_t slots) { return 64 + 4 * static_cast<size_t>(slots
 
 class BatchJob final : public Job {
  public:
-  BatchJob(const GenerateCommand& command, const Log& log) : command_(command), log_(log) {}
+  BatchJob(const GenerateCommand& command, const Log& log, ProgressLine& progress)
+      : command_(command), log_(log), progress_(progress) {}
 
   Result<std::optional<EngineOptions>> prepare(const Model& model) override;
   Result<void> run(Group& group, Engine& engine) override;
@@ -81,17 +82,18 @@ class BatchJob final : public Job {
   Result<void> feed_row(size_t row, Engine& engine, RowRecorder& recorder);
   void take(size_t row, RequestHandle& handle, RowRecorder& recorder);
   void refuse(size_t row, const Error& error, RowRecorder& recorder);
-  void tell_progress(uint64_t done);
+  void report_progress(uint64_t done, const Engine& engine);
 
   const GenerateCommand& command_;
   const Log& log_;
+  ProgressLine& progress_;
   const SteadyClock clock_;
   std::optional<JobsFile> jobs_;
   std::optional<RowRequests> requests_;
   std::unique_ptr<RowResults> results_;
   int64_t slots_ = 1;
   uint64_t done_before_ = 0;  // rows that earlier starts finished
-  TimePoint started_, told_;
+  TimePoint started_, reported_;
   double seconds_ = 0.0;
   std::mutex mutex_;                         // of what follows
   std::vector<journal::RowResult> refused_;  // by the engine
@@ -224,9 +226,11 @@ Result<void> BatchJob::feed(Group& group, Engine& engine, RowRecorder& recorder)
 }
 
 Result<void> BatchJob::run(Group& group, Engine& engine) {
-  started_ = told_ = clock_.now();
+  started_ = reported_ = clock_.now();
+  progress_.show_rows(done_before_, jobs_->size(), /*tokens=*/0);
   RowRecorder recorder(
-      *results_, [&group](const Error& error) { group.fail(error); }, [this](uint64_t done) { tell_progress(done); });
+      *results_, [&group](const Error& error) { group.fail(error); },
+      [&](uint64_t done) { report_progress(done, engine); });
   const Result<void> fed = feed(group, engine, recorder);
   if (!fed.has_value()) group.fail(fed.error());
   const Result<void> closed = engine.close();
@@ -239,14 +243,17 @@ Result<void> BatchJob::run(Group& group, Engine& engine) {
   return closed;
 }
 
-void BatchJob::tell_progress(uint64_t done) {
+/// The progress line where it is shown, otherwise a line of the log every few seconds.
+void BatchJob::report_progress(uint64_t done, const Engine& engine) {
+  if (progress_.is_shown()) return progress_.show_rows(done, jobs_->size(), engine.counters().new_tokens);
   const TimePoint now = clock_.now();
-  if (now - told_ < kBetweenReports) return;
-  told_ = now;
+  if (now - reported_ < kBetweenReports) return;
+  reported_ = now;
   log_.info("{} of {} rows", done, jobs_->size());
 }
 
 Result<void> BatchJob::report(const Engine* engine) {
+  progress_.close();
   LOCKSTEP_TRY(const WrittenRows written, write_results(command_.output, *jobs_, *results_));
   std::string how_fast;
   if (engine != nullptr) {
@@ -261,8 +268,8 @@ Result<void> BatchJob::report(const Engine* engine) {
 
 }  // namespace
 
-std::unique_ptr<Job> make_batch_job(const GenerateCommand& command, const Log& log) {
-  return std::make_unique<BatchJob>(command, log);
+std::unique_ptr<Job> make_batch_job(const GenerateCommand& command, const Log& log, ProgressLine& progress) {
+  return std::make_unique<BatchJob>(command, log, progress);
 }
 
 Result<void> check_batch_options(const GenerateCommand& command) {

@@ -12,8 +12,8 @@
 
 namespace lockstep::launcher {
 
-/// The command and the log outlive the job.
-std::unique_ptr<Job> make_batch_job(const GenerateCommand& command, const Log& log);
+/// The command, the log and the line outlive the job.
+std::unique_ptr<Job> make_batch_job(const GenerateCommand& command, const Log& log, ProgressLine& progress);
 
 /// Refuses options that only one of batch jobs and other jobs can have.
 Result<void> check_batch_options(const GenerateCommand& command);

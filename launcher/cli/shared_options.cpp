@@ -239,6 +239,13 @@ void add_run_options(CLI::App& app, RunOptions& options, EngineOptions& engine) 
       ->check(CLI::Range(0.0, 86400.0))
       ->capture_default_str()
       ->type_name("S");
+  app.add_option("--progress", options.progress,
+                 "auto (default): a line of progress on stderr if that is a terminal; always; never")
+      ->transform(CLI::CheckedTransformer(std::map<std::string, ShowProgress>{{"auto", ShowProgress::kOnTerminal},
+                                                                              {"always", ShowProgress::kAlways},
+                                                                              {"never", ShowProgress::kNever}})
+                      .description("{auto,always,never}"))
+      ->type_name("WHEN");
   app.add_option("--exit-record", options.exit_record, "Folder for rank-R.json: how each process ended")
       ->type_name("DIR");
   app.add_option("--flight-recorder", options.flight_recorder,

@@ -23,11 +23,11 @@ Result<void> check_outputs(const GenerateCommand& command) {
 }
 
 /// On rank 0.
-std::unique_ptr<Job> make_job(const GenerateCommand& command, const Log& log) {
-  return command.prompts.jobs_file ? make_batch_job(command, log) : make_prompt_job(command, log);
+std::unique_ptr<Job> make_job(const GenerateCommand& command, const Log& log, ProgressLine& progress) {
+  return command.prompts.jobs_file ? make_batch_job(command, log, progress) : make_prompt_job(command, log, progress);
 }
 
-Result<void> run(const GenerateCommand& command, Group& group, const Log& log) {
+Result<void> run(const GenerateCommand& command, Group& group, const Log& log, ProgressLine& progress) {
   Result<Model> model = Model::open(command.model.directory, command.model.options);
   std::unique_ptr<Job> job;
   std::optional<EngineOptions> options;
@@ -36,7 +36,7 @@ Result<void> run(const GenerateCommand& command, Group& group, const Log& log) {
     if (!model.has_value()) return model.error();
     LOCKSTEP_TRY(statement, statement_of(command));
     if (!group.leads()) return ok();
-    job = make_job(command, log);
+    job = make_job(command, log, progress);
     LOCKSTEP_TRY(options, job->prepare(model.value()));
     for (const std::string& warning : model.value().warnings()) log.warning("{}", warning);
     return ok();
@@ -55,8 +55,11 @@ Result<void> run(const GenerateCommand& command, Group& group, const Log& log) {
 
 Result<void> generate(const GenerateCommand& command) {
   LOCKSTEP_TRY_VOID(check_outputs(command));
-  return on_own_ranks({.run = command.run, .ranks = command.model.ranks, .read_ahead = command.model.directory},
-                      [&](Group& group, const Log& log) { return run(command, group, log); });
+  const SteadyClock clock;
+  ProgressLine progress(stderr_screen(command.run.progress), clock);
+  return on_own_ranks(
+      {.run = command.run, .ranks = command.model.ranks, .read_ahead = command.model.directory, .progress = &progress},
+      [&](Group& group, const Log& log) { return run(command, group, log, progress); });
 }
 
 }  // namespace lockstep::launcher

@@ -94,7 +94,7 @@ void print(const Scores& scores) {
   }
 }
 
-Result<void> run(const ScoreCommand& command, Group& group, const Log& log) {
+Result<void> run(const ScoreCommand& command, Group& group, const Log& log, ProgressLine& progress) {
   Result<Model> model = Model::open(command.model.directory, command.model.options);
   Texts texts;
   EngineOptions options = command.engine;
@@ -119,6 +119,7 @@ Result<void> run(const ScoreCommand& command, Group& group, const Log& log) {
     return scores.error();
   }
   LOCKSTEP_TRY_VOID(engine->close());
+  progress.close();
   if (command.json) return write_json(*command.json, scores.value());
   print(scores.value());
   return ok();
@@ -128,8 +129,11 @@ Result<void> run(const ScoreCommand& command, Group& group, const Log& log) {
 
 Result<void> score(const ScoreCommand& command) {
   if (command.json) LOCKSTEP_TRY_VOID(check_writable(*command.json, "--json"));
-  return on_own_ranks({.run = command.run, .ranks = command.model.ranks, .read_ahead = command.model.directory},
-                      [&](Group& group, const Log& log) { return run(command, group, log); });
+  const SteadyClock clock;
+  ProgressLine progress(stderr_screen(command.run.progress), clock);
+  return on_own_ranks(
+      {.run = command.run, .ranks = command.model.ranks, .read_ahead = command.model.directory, .progress = &progress},
+      [&](Group& group, const Log& log) { return run(command, group, log, progress); });
 }
 
 }  // namespace lockstep::launcher

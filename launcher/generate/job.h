@@ -6,6 +6,7 @@
 #include <optional>
 
 #include "launcher/generate/generate_command.h"
+#include "launcher/process/progress_line.h"
 #include "lockstep/engine.h"
 #include "runtime/core/log.h"
 
@@ -27,7 +28,7 @@ class Job {
   virtual Result<void> report(const Engine* engine) = 0;
 };
 
-/// The prompts of the command line and of small files. The command and the log outlive the job.
-std::unique_ptr<Job> make_prompt_job(const GenerateCommand& command, const Log& log);
+/// The prompts of the command line and of small files. The command, the log and the line outlive the job.
+std::unique_ptr<Job> make_prompt_job(const GenerateCommand& command, const Log& log, ProgressLine& progress);
 
 }  // namespace lockstep::launcher

@@ -30,7 +30,8 @@ Result<void> add_negative_prompts(const GenerateCommand& command, const Model& m
 
 class PromptJob final : public Job {
  public:
-  PromptJob(const GenerateCommand& command, const Log& log) : command_(command), log_(log) {}
+  PromptJob(const GenerateCommand& command, const Log& log, ProgressLine& progress)
+      : command_(command), log_(log), progress_(progress) {}
 
   Result<std::optional<EngineOptions>> prepare(const Model& model) override;
   Result<void> run(Group& group, Engine& engine) override;
@@ -46,6 +47,7 @@ class PromptJob final : public Job {
 
   const GenerateCommand& command_;
   const Log& log_;
+  ProgressLine& progress_;
   bool has_texts_ = false;
   int64_t vocabulary_ = 0;
   std::vector<Request> requests_;  // one for each prompt
@@ -88,7 +90,8 @@ Result<std::optional<EngineOptions>> PromptJob::prepare(const Model& model) {
 /// Streams to stdout what a single prompt produces.
 OnToken PromptJob::stream() const {
   if (requests_.size() != 1 || requests_.front().config.num_return_sequences != 1 || command_.json) return {};
-  return [](const Token& token) {
+  return [this](const Token& token) {
+    progress_.close();
     std::fwrite(token.text.data(), 1, token.text.size(), stdout);
     std::fflush(stdout);
     return Verdict::kContinue;
@@ -159,6 +162,7 @@ Result<void> PromptJob::write_files(const Engine& engine) const {
 }
 
 Result<void> PromptJob::report(const Engine* engine) {
+  progress_.close();
   if (!command_.json) print_texts();
   LOCKSTEP_TRY_VOID(write_files(*engine));
   std::fflush(stdout);  // the answer comes before what is said of it
@@ -168,8 +172,8 @@ Result<void> PromptJob::report(const Engine* engine) {
 
 }  // namespace
 
-std::unique_ptr<Job> make_prompt_job(const GenerateCommand& command, const Log& log) {
-  return std::make_unique<PromptJob>(command, log);
+std::unique_ptr<Job> make_prompt_job(const GenerateCommand& command, const Log& log, ProgressLine& progress) {
+  return std::make_unique<PromptJob>(command, log, progress);
 }
 
 }  // namespace lockstep::launcher

@@ -15,6 +15,7 @@
 #include "launcher/process/own_environment.h"
 #include "launcher/process/rank_lifecycle.h"
 #include "launcher/process/recorded_bootstrap.h"
+#include "launcher/process/stderr_log.h"
 #include "runtime/core/atomic_file.h"
 #include "runtime/core/guard.h"
 #include "runtime/trace/recorded_communicator.h"
@@ -56,7 +57,10 @@ class Process {
       : ranks_(ranks), launch_(std::move(launch)), first_(are_threads() ? 0 : launch_.rank) {
     const int count = are_threads() ? ranks.ranks.value_or(1) : 1;
     for (int rank = first_; rank < first_ + count; ++rank) {
-      lifecycles_.push_back(std::make_unique<RankLifecycle>(rank, clock_, ranks.run, Faults(faults, rank)));
+      Log::Sink sink = stderr_sink(rank);
+      if (ranks.progress != nullptr) sink = ranks.progress->before(std::move(sink));
+      lifecycles_.push_back(
+          std::make_unique<RankLifecycle>(rank, clock_, ranks.run, Faults(faults, rank), std::move(sink)));
     }
   }
 
@@ -77,9 +81,14 @@ class Process {
   Result<void> run_group(const GroupWork& work);
   Result<void> check_size(Group& group) const;
   GroupOptions group_options();
+  std::function<void(const Progress&)> progress_function() const;
   group::Hooks hooks();
   std::unique_ptr<device::Communicator> watched(int rank, std::unique_ptr<device::Communicator> inner);
   void take_signal(int signal);
+  /// Before the process may end without destructors.
+  void close_progress() {
+    if (ranks_.progress != nullptr) ranks_.progress->close();
+  }
 
   const OwnRanks& ranks_;
   const transport::LaunchEnvironment launch_;
@@ -114,6 +123,11 @@ Result<void> Process::check_size(Group& group) const {
                   *ranks_.ranks, group.size())};
 }
 
+std::function<void(const Progress&)> Process::progress_function() const {
+  if (ranks_.progress == nullptr || !ranks_.progress->is_shown()) return {};
+  return [line = ranks_.progress](const Progress& progress) { line->show(progress); };
+}
+
 GroupOptions Process::group_options() {
   const RunOptions& run = ranks_.run;
   return {.start_deadline = duration_of(run.start_deadline_s),
@@ -127,7 +141,8 @@ GroupOptions Process::group_options() {
                 lifecycles_.front()->log().error("{}", error.message);
                 std::_Exit(exit_code(error.kind));
               },
-          .set_environment = set_own_variable};
+          .set_environment = set_own_variable,
+          .on_progress = progress_function()};
 }
 
 group::Hooks Process::hooks() {
@@ -141,7 +156,11 @@ group::Hooks Process::hooks() {
           .on_running = [this](int rank, const group::RunningRank& running) { of(rank).set_running(running); },
           .settle = [this](int rank, const Error& error) { return of(rank).settle(error); },
           .activity = [this](int rank) { return of(rank).activity(); },
-          .on_lost = [this] { lifecycles_.front()->end_within(kGrace); },
+          .on_lost =
+              [this] {
+                close_progress();
+                lifecycles_.front()->end_within(kGrace);
+              },
           .bootstrap =
               [this](int rank, std::unique_ptr<transport::Bootstrap> inner) {
                 RankLifecycle& own = of(rank);
@@ -170,6 +189,7 @@ void Process::take_signal(int signal) {
     for (const auto& lifecycle : lifecycles_) lifecycle->report_activity();
     return;
   }
+  close_progress();
   RankLifecycle& first = *lifecycles_.front();
   const Error error = first.settle(interrupted());
   const bool was_running = first.cancel();

@@ -7,6 +7,7 @@
 #include <optional>
 
 #include "engine/group/hooks.h"
+#include "launcher/process/progress_line.h"
 #include "launcher/process/run_options.h"
 #include "lockstep/group.h"
 #include "runtime/core/log.h"
@@ -20,6 +21,7 @@ struct OwnRanks {
   std::filesystem::path read_ahead;  // a model whose weights are brought into memory meanwhile; empty: none
   group::PeerDetection detection = group::PeerDetection::kOn;
   group::Meeting meeting = group::Meeting::kAgreed;
+  ProgressLine* progress = nullptr;  // shows loading and prompts; may be null
 };
 
 /// The work of this process. `log` is its first rank's.

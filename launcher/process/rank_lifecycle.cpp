@@ -7,7 +7,6 @@
 
 #include "engine/group/host.h"
 #include "launcher/process/exit_record.h"
-#include "launcher/process/stderr_log.h"
 #include "runtime/core/atomic_file.h"
 
 namespace lockstep::launcher {
@@ -21,12 +20,12 @@ double unix_time() {
 
 }  // namespace
 
-RankLifecycle::RankLifecycle(int rank, const Clock& clock, const RunOptions& run, Faults faults)
+RankLifecycle::RankLifecycle(int rank, const Clock& clock, const RunOptions& run, Faults faults, Log::Sink sink)
     : rank_(rank),
       host_(group::host_name()),
       run_(run),
       faults_(std::move(faults)),
-      log_(stderr_sink(rank)),
+      log_(std::move(sink)),
       recorder_(clock) {}
 
 void RankLifecycle::enter_phase(const char* phase) {

@@ -20,8 +20,8 @@ namespace lockstep::launcher {
 /// Thread-safe, except `enter_phase` and `begin_step`, which the rank's thread calls.
 class RankLifecycle {
  public:
-  /// Everything is borrowed.
-  RankLifecycle(int rank, const Clock& clock, const RunOptions& run, Faults faults);
+  /// Everything is borrowed. `sink` takes its log.
+  RankLifecycle(int rank, const Clock& clock, const RunOptions& run, Faults faults, Log::Sink sink = {});
 
   int rank() const { return rank_; }
   const Log& log() const { return log_; }

@@ -11,6 +11,9 @@ namespace lockstep::launcher {
 enum class Launch { kMpi, kThreads };
 enum class Detection { kOn, kOff };
 
+/// Whether a progress line is drawn: only on a terminal, or also where a launcher passes stderr on.
+enum class ShowProgress { kOnTerminal, kAlways, kNever };
+
 struct RunOptions {
   Launch launch = Launch::kMpi;
   std::optional<std::string> interface;  // of the control plane between hosts: name, address or subnet
@@ -20,6 +23,7 @@ struct RunOptions {
   Detection peer_detection = Detection::kOn;
   std::optional<std::filesystem::path> exit_record;
   std::optional<std::filesystem::path> flight_recorder;
+  ShowProgress progress = ShowProgress::kOnTerminal;
   std::vector<std::string> faults;  // fault.h reads them
 };
 

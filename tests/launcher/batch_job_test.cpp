@@ -27,7 +27,9 @@ class BatchJobTest : public ::testing::Test {
   Result<EngineOptions> prepare(const GenerateCommand& command) const {
     LOCKSTEP_TRY(const Model model, Model::open(command.model.directory, command.model.options));
     const Log log;
-    LOCKSTEP_TRY(auto options, make_batch_job(command, log)->prepare(model));
+    const ManualClock clock;
+    ProgressLine progress({}, clock);
+    LOCKSTEP_TRY(auto options, make_batch_job(command, log, progress)->prepare(model));
     EXPECT_TRUE(options.has_value());
     return std::move(options).value_or(EngineOptions());
   }

@@ -59,10 +59,6 @@ struct GroupOptions {
   /// Receives what ranks of this process have to say. Any thread; empty: nothing is said.
   std::function<void(int rank, LogLevel level, std::string_view line)> log;
 
-  /// Called in rank 0's process by a separate thread, about ten times a second while such work lasts. The last call for
-  /// a work has `is_over`.
-  std::function<void(const Progress& progress)> on_progress;
-
   /// Called once, on any thread, when the group has failed. Every wait of the group ends with the same error.
   std::function<void(const Error& error)> on_failure;
 
@@ -73,6 +69,10 @@ struct GroupOptions {
   /// Sets a variable of this process's environment that a library reads when it starts (MPI, a device's runtime).
   /// Without the function, variables that a library cannot do without are an error that names them.
   std::function<void(const std::string& name, const std::string& value)> set_environment;
+
+  /// Called in rank 0's process by a separate thread, about ten times a second while such work lasts. The last call for
+  /// a work has `is_over`.
+  std::function<void(const Progress& progress)> on_progress;
 };
 
 /// Thread-safe; the collective functions are called by the thread that made the group. The destructor never waits for

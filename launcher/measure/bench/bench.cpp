@@ -11,13 +11,15 @@ namespace lockstep::launcher {
 Result<void> bench(const BenchCommand& command) {
   if (command.json) LOCKSTEP_TRY_VOID(check_writable(*command.json, "--json"));
   if (command.trace) LOCKSTEP_TRY_VOID(check_writable(*command.trace, "--trace"));
-  return on_own_ranks({.run = command.run, .ranks = command.model.ranks, .read_ahead = command.model.directory},
-                      [&](Group& group, const Log&) {
-                        ProcessSession session;
-                        return group::on_each_rank(group::State::of(group), [&](group::Member& member) {
-                          return run_bench_rank(command, member, session);
-                        });
-                      });
+  const SteadyClock clock;
+  ProgressLine progress(stderr_screen(command.run.progress), clock);
+  return on_own_ranks(
+      {.run = command.run, .ranks = command.model.ranks, .read_ahead = command.model.directory, .progress = &progress},
+      [&](Group& group, const Log&) {
+        ProcessSession session;
+        return group::on_each_rank(group::State::of(group),
+                                   [&](group::Member& member) { return run_bench_rank(command, member, session); });
+      });
 }
 
 }  // namespace lockstep::launcher
