@@ -29,8 +29,9 @@ struct Capabilities {
   bool rows_of_one_slot = false;   // every prefill chunk must hold rows of one slot only
   bool bounded_attention = false;  // attention costs the length in use, not the capacity
   bool invariant_sums = false;     // results do not depend on rows, columns or ranks, to the bit
-  bool whole_group = false;   // one program serves all ranks: it is made of the graphs of every rank, before passes
-  bool host_threads = false;  // computes with threads on cores of the host, which it binds where it is given cores
+  bool whole_group = false;       // one program serves all ranks: it is made of the graphs of every rank, before passes
+  bool host_threads = false;      // computes with threads on cores of the host, which it binds where it is given cores
+  std::string host_instructions;  // the instruction set of the host's that its kernels use; empty: none
 
   friend bool operator==(const Capabilities&, const Capabilities&) = default;
 };

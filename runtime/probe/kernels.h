@@ -30,9 +30,9 @@ struct DotKernel {
   double (*run)(int64_t rounds, float a, float b);
 };
 
-/// What this machine can run, at least four.
-std::vector<ReadKernel> read_kernels();
-std::vector<DotKernel> dot_kernels(Precision precision);
+/// The kernels that this machine can run with `instructions` or less, at least four that read.
+std::vector<ReadKernel> read_kernels(Instructions instructions = Instructions::kAll);
+std::vector<DotKernel> dot_kernels(Precision precision, Instructions instructions = Instructions::kAll);
 
 // By instruction set; run them only where the machine has it. Spans of constants: the files that are compiled for one
 // instruction set must not hold code that others might be linked to.

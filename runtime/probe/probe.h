@@ -14,6 +14,7 @@
 #include <cstdint>
 #include <functional>
 #include <memory>
+#include <optional>
 #include <span>
 #include <string>
 #include <string_view>
@@ -65,9 +66,17 @@ std::string_view to_string(Precision precision);
 /// Called before each kernel, so that ranks begin together; empty when there is one. An error ends the probe.
 using Meet = std::function<Result<void>()>;
 
+/// The most capable instructions that kernels use, each with those before it.
+enum class Instructions { kPortable, kAvx2, kAvx512, kAvx512Bf16, kAmx, kAll = kAmx };
+
+/// By the names of the cpu backend's --instruction-set: "portable" to "amx". Empty for another name.
+std::optional<Instructions> instructions_of(std::string_view name);
+
 struct Options {
   int threads = 1;
-  Bytes per_thread;  // of each thread's buffer, for each page size; at least 1 MiB
+  Bytes per_thread;                                // of each thread's buffer, for each page size; at least 1 MiB
+  Instructions instructions = Instructions::kAll;  // those of them that the machine has
+  std::vector<int> cores;  // of the threads after the first, from cores[1] on; empty: threads inherit the first's
 
   /// Fails with `kInvalidArgument` naming the field.
   Result<void> validate() const;
@@ -94,6 +103,9 @@ class Prober {
   /// Each thread multiplies and adds in registers, with every kernel of this machine, `kDotPasses` times; no figures
   /// where it has no instruction for `precision`. @blocking
   virtual Result<std::vector<Figure>> multiply(Precision precision, const Meet& meet) = 0;
+
+  /// One pass of kernel `kernel` of these. @blocking
+  virtual Result<Figure> multiply_again(Precision precision, size_t kernel, const Meet& meet) = 0;
 };
 
 }  // namespace lockstep::probe

@@ -16,7 +16,9 @@
 namespace lockstep::launcher {
 namespace {
 
+using ::testing::AllOf;
 using ::testing::HasSubstr;
+using ::testing::Not;
 using Json = nlohmann::json;
 
 class BenchRun : public ::testing::Test {
@@ -98,6 +100,21 @@ TEST_F(BenchRun, WritesWhatIsPromised) {
   DecodeBytes all;
   for (int rank = 0; rank < 2; ++rank) all += decode_bytes(tiny_decode(2, rank, /*slots=*/2), command().shape);
   EXPECT_DOUBLE_EQ(json["decode"]["bytes_per_token"], bytes_per_token(all, command().shape));
+}
+
+TEST_F(BenchRun, ProbesWithTheInstructionsOfTheSteps) {
+  BenchCommand portable = command();
+  portable.engine.backend_options = {{"instruction-set", "portable"}};
+  portable.shape.new_tokens = 9;  // steps enough for probes between them
+  const auto ran = bench(portable);
+  ASSERT_TRUE(ran.has_value()) << ran.error().message;
+  const Json json = result();
+  for (const Json& repetition : json["repetitions"]) {
+    EXPECT_THAT(repetition["read_kernel"].get<std::string>(), HasSubstr("128-bit"));
+    EXPECT_THAT(repetition["flops_kernel"].get<std::string>(), AllOf(Not(HasSubstr("256")), Not(HasSubstr("512"))));
+    EXPECT_GT(repetition["tpot_s"].get<double>(), 0.0);  // without the probes that lie between tokens
+  }
+  EXPECT_EQ(json["probe"]["flops_precision"], "float32");
 }
 
 TEST_F(BenchRun, ComparesEachRepetitionWithABareReplayOfItsSteps) {

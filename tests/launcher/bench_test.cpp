@@ -13,8 +13,11 @@
 namespace lockstep::launcher {
 namespace {
 
+using ::testing::Contains;
+using ::testing::ContainsRegex;
 using ::testing::ElementsAre;
 using ::testing::HasSubstr;
+using ::testing::IsEmpty;
 using ::testing::Not;
 using Json = nlohmann::json;
 
@@ -190,16 +193,21 @@ TEST(BenchReport, CallsAProbeBadThatWasOutrun) {
   BenchReport report = small_report();
   report.repetitions.resize(3, report.repetitions.front());
   for (int i : {0, 1}) report.repetitions[i].decode_s = 1.0 / 1.27;  // 101.6 of 100 bytes/s: noise
-  EXPECT_FALSE(report.has_bad_probe());
+  EXPECT_THAT(report.void_ratios(), IsEmpty());
   report.repetitions[0].decode_s = 1.0 / 5;  // the machine became faster after its probe, once
-  EXPECT_FALSE(report.has_bad_probe());
+  EXPECT_THAT(report.void_ratios(), IsEmpty());
+  EXPECT_THAT(to_table(report), ContainsRegex("of bandwidth .* \\(some void\\)\n"));
+  EXPECT_EQ(Json::parse(to_json(report))["repetitions"][0]["void"][0], "of_bandwidth");
+  EXPECT_THAT(Json::parse(to_json(report))["repetitions"][1]["void"], IsEmpty());
   for (int i : {0, 1}) report.repetitions[i].decode_s = 1.0 / 1.28;  // 102.4
-  EXPECT_TRUE(report.has_bad_probe());
+  EXPECT_THAT(report.void_ratios(), Contains("of_bandwidth"));
   EXPECT_EQ(Json::parse(to_json(report))["bad_probe"], true);
+  EXPECT_EQ(Json::parse(to_json(report))["void"][0], "of_bandwidth");
+  EXPECT_THAT(to_table(report), ContainsRegex("of bandwidth .* void\n"));
   EXPECT_THAT(to_table(report), HasSubstr("WARNING"));
   report.repetitions.erase(report.repetitions.begin(), report.repetitions.begin() + 2);
   report.repetitions.front().prefill_s = 0.5;  // 1200 of 1000 FLOP/s
-  EXPECT_TRUE(report.has_bad_probe());
+  EXPECT_THAT(report.void_ratios(), ElementsAre("of_peak"));
 }
 
 TEST(BenchReport, DividesTheTimesOfInvariantSumsByThoseOfFastOnesBesideThem) {
@@ -245,6 +253,20 @@ TEST(RowTimes, KeepTheFirstErrorOfARow) {
   times.on_finish(RequestId(0), generation::FinishReason::kError, Error{ErrorKind::kInternal, "second"});
   ASSERT_TRUE(times.error().has_value());
   EXPECT_EQ(times.error()->message, "first");
+}
+
+TEST(Pauses, AreTakenOutOfTimesOfStepsAndTokens) {
+  const std::vector<Pause> pauses = {{at(20), std::chrono::milliseconds(5)}, {at(45), std::chrono::milliseconds(10)}};
+  const std::vector<trace::StepTimes> steps = {
+      {.begin = at(10), .end = at(20)}, {.begin = at(26), .end = at(45)}, {.begin = at(56), .end = at(60)}};
+  const std::vector<trace::StepTimes> shifted = without(pauses, steps);
+  EXPECT_EQ(shifted[0], steps[0]);
+  EXPECT_EQ(shifted[1].begin, at(21));
+  EXPECT_EQ(shifted[1].end, at(40));
+  EXPECT_EQ(shifted[2].begin, at(41));
+  EXPECT_EQ(shifted[2].end, at(45));
+  EXPECT_THAT(without(pauses, {.submitted = at(0), .made = {at(20), at(46), at(60)}}).made,
+              ElementsAre(at(20), at(31), at(45)));
 }
 
 Result<Command> parse(std::vector<const char*> words) {

@@ -66,9 +66,10 @@ std::string_view formulas() {
          "  of bandwidth     bytes per token · decode tokens/s / read probe\n"
          "  of peak          FLOPs per token · prefill tokens/s / dot probe\n"
          "  of limit         decode tokens/s / min(read probe / bytes per token, dot probe / FLOPs of a decode token)\n"
-         "A probe is the best of several kernels (and page sizes), each by the median of its passes, before and after\n"
-         "each repetition; the ratio of a repetition is to the mean of the two. A median ratio above 1.02 says\n"
-         "that the probe is bad.\n";
+         "A probe is the best of several kernels (and page sizes) of the instruction set in use, each by the median "
+         "of\n"
+         "its passes before a repetition, between its steps and after it. A ratio above 1.02 is void: the probe is "
+         "bad.\n";
 }
 
 }  // namespace lockstep::launcher

@@ -1,6 +1,7 @@
 #include "launcher/measure/bench/bench_rank.h"
 
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
 #include <algorithm>
 #include <sstream>
@@ -86,10 +87,10 @@ Result<PhaseSeconds> seconds_of(Repeater& repeater) {
   return PhaseSeconds{repetition.prefill_s, repetition.decode_s};
 }
 
-/// Adds warm-up and repetitions, each between two probes, to `report`. `fast` repeats the same with the other order of
-/// sums, before and after `repeater` in turn; null: not asked for. @collective @blocking
+/// Adds warm-up and repetitions, each with probes before, during and after it, to `report`. `fast` repeats the same
+/// with the other order of sums, before and after `repeater` in turn; null: not asked for. @collective @blocking
 Result<void> run_all(const BenchCommand& command, group::Member& member, Repeater& repeater, Repeater* fast,
-                     LimitsProbe& probe, Limits before, BenchReport& report) {
+                     LimitsProbe& probe, BenchReport& report) {
   for (int i = 0; i < command.warmup + command.repeats; ++i) {
     member.phases().enter(i < command.warmup ? "warm-up" : "run");
     PhaseSeconds beside;
@@ -107,9 +108,8 @@ Result<void> run_all(const BenchCommand& command, group::Member& member, Repeate
     if (command.replay) {
       LOCKSTEP_TRY(repetition.replay, repeater.replay());
     }
-    LOCKSTEP_TRY(const Limits after, probe.measure());
-    repetition.limits = mean_of(before, after);
-    before = after;
+    LOCKSTEP_TRY_VOID(probe.take());
+    LOCKSTEP_TRY(repetition.limits, probe.limits());
     member.log().info("{} {}: prefill {:.3f} s, decode {:.3f} s for {} tokens; probes {:.1f} GB/s, {:.0f} GFLOP/s",
                       i < command.warmup ? "warm-up" : "repetition", i < command.warmup ? i : i - command.warmup,
                       repetition.prefill_s, repetition.decode_s, repetition.decode_tokens,
@@ -138,9 +138,11 @@ Result<DecodeBytes> group_decode_bytes(transport::Bootstrap& bootstrap, const gr
 Result<void> write_report(const BenchCommand& command, group::Member& member, const BenchReport& report,
                           Repeater& repeater) {
   fmt::print("{}", to_table(report));
-  if (report.has_bad_probe()) {
-    member.log().warning("bad probe: the median of a speed is above {} of its limit; run again on a quiet machine",
-                         kBadProbeRatio);
+  if (const std::vector<std::string> ratios = report.void_ratios(); !ratios.empty()) {
+    member.log().warning(
+        "bad probe: found a median of {} above {}, expected a limit that no step exceeds; run again on "
+        "a quiet machine",
+        fmt::join(ratios, " and "), kMostRatio);
   }
   if (command.json) LOCKSTEP_TRY_VOID(write_text_file(*command.json, to_json(report)));
   return command.trace ? write_text_file(*command.trace, repeater.timeline()) : ok();
@@ -190,6 +192,11 @@ Result<std::unique_ptr<FastModel>> load_fast(const BenchCommand& command, group:
   return fast;
 }
 
+/// The instructions of the backend's kernels; all of the machine's where it does not compute on the host.
+probe::Instructions instructions_of(const device::Backend& backend) {
+  return probe::instructions_of(backend.capabilities().host_instructions).value_or(probe::Instructions::kAll);
+}
+
 /// What the plan tells, before anything ran.
 BenchReport report_of(const BenchCommand& command, const group::Member& member, const model::Plan& plan) {
   BenchReport report;
@@ -234,19 +241,19 @@ Result<void> run_bench_rank(const BenchCommand& command, group::Member& member, 
                model::load(member, plan, setting.options, *setting.driver, communicator.get()));
 
   member.phases().enter("probe");
-  LOCKSTEP_TRY(LimitsProbe probe, LimitsProbe::create(member, plan, command.probe_bytes));
-  LOCKSTEP_TRY(const Limits limits, probe.measure());
+  LOCKSTEP_TRY(LimitsProbe probe,
+               LimitsProbe::create(member, plan, command.probe_bytes, instructions_of(*loaded.backend)));
+  LOCKSTEP_TRY_VOID(probe.take());
   report.flops_precision = std::string(probe.precision());
-  Repeater repeater(command, member, plan, session, *loaded.shard, collectives);
+  Repeater repeater(command, member, plan, session, *loaded.shard, collectives, probe);
   LOCKSTEP_TRY(const std::unique_ptr<FastModel> fast, load_fast(command, member, setting, plan, communicator.get()));
   std::optional<Repeater> fast_repeater;
-  if (fast) fast_repeater.emplace(command, member, fast->plan, session, *fast->loaded.shard, collectives);
+  if (fast) fast_repeater.emplace(command, member, fast->plan, session, *fast->loaded.shard, collectives, probe);
   member.phases().enter("session");
   LOCKSTEP_TRY_VOID(repeater.open());
   member.phases().close();
   report.startup = startup_of(member.phases());
-  LOCKSTEP_TRY_VOID(
-      run_all(command, member, repeater, fast_repeater ? &*fast_repeater : nullptr, probe, limits, report));
+  LOCKSTEP_TRY_VOID(run_all(command, member, repeater, fast_repeater ? &*fast_repeater : nullptr, probe, report));
 
   member.phases().enter("report");
   report.dropped_collectives = repeater.dropped();

@@ -1,10 +1,9 @@
-// One rank of `bench`: what generate does (plan, weights, session, schedules, steps), several times over, with the
-// machine's limits measured before and after each repetition.
+// One rank of `bench`: the run of `generate`, repeated, with the machine's limits measured beside the steps.
 //
 //   start-up ─► probe ─► warm-up ─► probe ─► repetition ─► probe ─► repetition ─► probe ─► report (rank 0)
 //
-// All ranks probe at the same time. Every repetition is a session of its own, so that time to the first token holds all
-// that a user waits for.
+// All ranks probe at the same time, also between some steps of a repetition (probed_steps.h). Every repetition is a
+// session of its own, so that time to the first token holds all that a user waits for.
 #pragma once
 
 #include "engine/group/member.h"

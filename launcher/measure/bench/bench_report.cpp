@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <array>
 #include <functional>
 #include <nlohmann/json.hpp>
 #include <ranges>
@@ -18,6 +19,12 @@ namespace {
 using trace::PhaseSplit;
 using Json = nlohmann::ordered_json;
 using Quantity = double (BenchReport::*)(const Repetition&) const;
+
+/// The ratios to measured limits.
+constexpr std::array<std::pair<std::string_view, Quantity>, 3> kRatios = {
+    {{"of_bandwidth", &BenchReport::of_bandwidth},
+     {"of_peak", &BenchReport::of_peak},
+     {"decode_of_limit", &BenchReport::decode_of_limit}}};
 
 double per_second(double amount, double seconds) { return seconds > 0 ? amount / seconds : 0.0; }
 
@@ -72,7 +79,8 @@ Json repetitions_of(const BenchReport& report) {
                     {"read_bytes_per_s", r.limits.read_bytes_per_s},
                     {"read_kernel", r.limits.read_kernel},
                     {"flops_per_s", r.limits.flops_per_s},
-                    {"flops_kernel", r.limits.flops_kernel}});
+                    {"flops_kernel", r.limits.flops_kernel},
+                    {"void", report.void_ratios(r)}});
     if (const auto pair = report.numerics_pair(r)) {
       const InvarianceCost cost = invariance_cost({*pair});
       list.back()["invariance_cost"] = {{"prefill", cost.prefill.median}, {"decode", cost.decode.median}};
@@ -108,6 +116,10 @@ std::string speed_row(std::string_view name, const Spread& spread, double scale,
                      spread.max * scale, unit);
 }
 
+std::string ratio_row(std::string_view name, const Spread& spread) {
+  return speed_row(name, spread, 1, spread.median > kMostRatio ? "void" : spread.max > kMostRatio ? "(some void)" : "");
+}
+
 std::string speed_table(const BenchReport& report) {
   const auto over = [&](const std::function<double(const Repetition&)>& value) {
     std::vector<double> values;
@@ -116,11 +128,11 @@ std::string speed_table(const BenchReport& report) {
   };
   std::string text = fmt::format("  {:<22}{:>12}{:>12}{:>12}\n", "", "median", "min", "max");
   text += speed_row("prefill", report.spread(&BenchReport::prefill_tokens_per_s), 1, "tokens/s");
-  text += speed_row("  of peak", report.spread(&BenchReport::of_peak), 1, "");
+  text += ratio_row("  of peak", report.spread(&BenchReport::of_peak));
   text += speed_row("first token", over([](const Repetition& r) { return r.ttft_s; }), 1e3, "ms (TTFT)");
   text += speed_row("decode", report.spread(&BenchReport::decode_tokens_per_s), 1, "tokens/s");
-  text += speed_row("  of bandwidth", report.spread(&BenchReport::of_bandwidth), 1, "");
-  if (report.shape.batch > 1) text += speed_row("  of limit", report.spread(&BenchReport::decode_of_limit), 1, "");
+  text += ratio_row("  of bandwidth", report.spread(&BenchReport::of_bandwidth));
+  if (report.shape.batch > 1) text += ratio_row("  of limit", report.spread(&BenchReport::decode_of_limit));
   if (report.has_replay()) {
     text += speed_row("  served over replay", report.spread(&BenchReport::decode_over_replay), 1, "");
     text += speed_row("  (prefill)", report.spread(&BenchReport::prefill_over_replay), 1, "");
@@ -258,9 +270,20 @@ Spread BenchReport::spread(Quantity quantity) const {
   return spread_of(std::move(values));
 }
 
-bool BenchReport::has_bad_probe() const {
-  return spread(&BenchReport::of_peak).median > kBadProbeRatio ||
-         spread(&BenchReport::of_bandwidth).median > kBadProbeRatio;
+std::vector<std::string> BenchReport::void_ratios(const Repetition& r) const {
+  std::vector<std::string> names;
+  for (const auto& [name, ratio] : kRatios) {
+    if ((this->*ratio)(r) > kMostRatio) names.emplace_back(name);
+  }
+  return names;
+}
+
+std::vector<std::string> BenchReport::void_ratios() const {
+  std::vector<std::string> names;
+  for (const auto& [name, ratio] : kRatios) {
+    if (spread(ratio).median > kMostRatio) names.emplace_back(name);
+  }
+  return names;
 }
 
 cost::MachineLimits measured_machine(const BenchReport& report) {
@@ -297,7 +320,8 @@ std::string to_json(const BenchReport& report) {
     json["probe"]["collectives"].push_back({{"bytes", measured.bytes}, {"seconds", measured.seconds}});
   }
   json["predicted"] = to_json(report.predicted);
-  json["bad_probe"] = report.has_bad_probe();
+  json["void"] = report.void_ratios();
+  json["bad_probe"] = !report.void_ratios().empty();
   json["ranks"] = ranks_of(report);
   json["startup"] = Json::object();
   for (const auto& [phase, seconds] : report.startup) json["startup"][phase] = seconds;
@@ -327,9 +351,8 @@ std::string to_table(const BenchReport& report) {
   if (const auto cost = report.cost_of_invariance()) text += to_line(*cost);
   const Limits& limits = report.repetitions.back().limits;
   text += fmt::format("  best kernels at the end: {}; {}\n", limits.read_kernel, limits.flops_kernel);
-  if (report.has_bad_probe()) {
-    text += fmt::format("  WARNING: a median ratio is above {}: the probe is bad, or other work slowed it\n",
-                        kBadProbeRatio);
+  if (!report.void_ratios().empty()) {
+    text += fmt::format("  WARNING: void ratios are above {}: the probe is bad, or other work slowed it\n", kMostRatio);
   }
   text += fmt::format("  {} MB read and made into one token; {} MFLOP for one prompt token\n\n",
                       short_number(report.bytes_per_token * 1e-6, 4), short_number(report.flops_per_token * 1e-6, 4));

@@ -14,8 +14,8 @@
 
 namespace lockstep::launcher {
 
-/// With a median above this ratio to its limit, the limit was measured wrongly.
-constexpr double kBadProbeRatio = 1.02;
+/// A ratio to a limit above this one is void: the limit was measured wrongly, or while the machine was slower.
+constexpr double kMostRatio = 1.02;
 
 /// The machine's limits at one moment, all ranks together.
 struct Limits {
@@ -41,7 +41,7 @@ struct Repetition {
   std::vector<std::string> stragglers;  // a sentence for each phase in which a rank stands out
   double clock_error_s = 0.0;           // of the rank whose clock is compared worst
   std::optional<PhaseSeconds> fast;     // the same with fast numerics, beside it; if asked for
-  Limits limits;                        // the mean of the probes before and after
+  Limits limits;                        // by the probes before, during and after it
   std::optional<PhaseSeconds> replay;   // the same steps in a bare loop, beside it; if asked for
 };
 
@@ -89,8 +89,10 @@ struct BenchReport {
   /// Both absent unless it was asked for.
   std::optional<NumericsPair> numerics_pair(const Repetition& r) const;
   std::optional<InvarianceCost> cost_of_invariance() const;
-  /// Whether a median ratio is above `kBadProbeRatio`. Single ones may be where the machine changes its speed.
-  bool has_bad_probe() const;
+  /// Names of the void ratios of a repetition: "of_bandwidth", "of_peak", "decode_of_limit".
+  std::vector<std::string> void_ratios(const Repetition& r) const;
+  /// Those whose median is void. Single ones may be where the machine changes its speed.
+  std::vector<std::string> void_ratios() const;
 };
 
 /// The machine as the repetitions found it: their median limits, divided evenly between the ranks.

@@ -7,7 +7,9 @@
 #include <map>
 #include <numeric>
 #include <sstream>
+#include <utility>
 
+#include "engine/group/binding.h"
 #include "launcher/measure/plan/machine_description.h"
 
 namespace lockstep::launcher {
@@ -39,6 +41,12 @@ std::vector<probe::Sample> parse_samples(const std::string& text) {
   return samples;
 }
 
+/// Which kernel of a probe has this name: all have `kDotPasses` passes, in order.
+size_t kernel_of(const std::vector<probe::Figure>& dots, const std::string& name) {
+  const auto found = std::ranges::find(dots, name, &probe::Figure::kernel);
+  return static_cast<size_t>(found - dots.begin()) / probe::kDotPasses;
+}
+
 }  // namespace
 
 double group_rate(const std::vector<device::RankPlace>& places, const std::vector<probe::Sample>& by_rank) {
@@ -51,12 +59,14 @@ double group_rate(const std::vector<device::RankPlace>& places, const std::vecto
   return sum;
 }
 
-Result<LimitsProbe> LimitsProbe::create(group::Member& member, const model::Plan& plan,
-                                        std::optional<Bytes> per_thread) {
+Result<LimitsProbe> LimitsProbe::create(group::Member& member, const model::Plan& plan, std::optional<Bytes> per_thread,
+                                        probe::Instructions instructions) {
   const device::RankPlace& place = plan.places.at(static_cast<size_t>(member.rank()));
   const probe::Options options{
       .threads = plan.threads,
-      .per_thread = per_thread.value_or(probe::default_per_thread(plan.threads * place.local_size))};
+      .per_thread = per_thread.value_or(probe::default_per_thread(plan.threads * place.local_size)),
+      .instructions = instructions,
+      .cores = plan.cores};
   LOCKSTEP_TRY(auto prober, probe::Prober::create(options, member.clock()));
   LimitsProbe limits(member, plan, std::move(prober));
   const probe::Precision wanted = precision_of(plan.model.spec, plan.model.shard.dtype);
@@ -105,21 +115,50 @@ Result<void> LimitsProbe::choose_read_kernels(Group& group) {
   return ok();
 }
 
-Result<Limits> LimitsProbe::measure(Group& group) {
-  if (group.read_kernels.empty()) LOCKSTEP_TRY_VOID(choose_read_kernels(group));
-  LOCKSTEP_TRY(const auto reads, prober_->read_again(group.read_kernels, kReadPasses, meet_of(group)));
-  LOCKSTEP_TRY(const auto read_rates, rates(group, reads));
-  LOCKSTEP_TRY(const auto dots, prober_->multiply(precision_, meet_of(group)));
-  LOCKSTEP_TRY(const auto dot_rates, rates(group, dots));
-  const size_t read = probe::best_median(reads, read_rates), dot = probe::best_median(dots, dot_rates);
-  return Limits{read_rates[read], dot_rates[dot], reads[read].kernel, dots[dot].kernel};
+void LimitsProbe::Passes::append(const Passes& more) {
+  reads.insert(reads.end(), more.reads.begin(), more.reads.end());
+  dots.insert(dots.end(), more.dots.begin(), more.dots.end());
 }
 
-Limits mean_of(const Limits& before, const Limits& after) {
-  Limits mean = after;
-  mean.read_bytes_per_s = (before.read_bytes_per_s + after.read_bytes_per_s) / 2;
-  mean.flops_per_s = (before.flops_per_s + after.flops_per_s) / 2;
-  return mean;
+Result<void> LimitsProbe::take(Group& group) {
+  const lockstep::group::BoundThread bound(*cores_);
+  if (group.read_kernels.empty()) LOCKSTEP_TRY_VOID(choose_read_kernels(group));
+  LOCKSTEP_TRY(group.last.reads, prober_->read_again(group.read_kernels, kReadPasses, meet_of(group)));
+  LOCKSTEP_TRY(group.last.dots, prober_->multiply(precision_, meet_of(group)));
+  group.passes.append(group.last);
+  return ok();
+}
+
+Result<void> LimitsProbe::take() { return take(all_); }
+
+/// The barrier after a pass lets the next step of all ranks begin together.
+Result<void> LimitsProbe::take_reads() {
+  LOCKSTEP_TRY(auto reads, prober_->read_again(all_.read_kernels, 1, meet_of(all_)));
+  all_.passes.append({.reads = std::move(reads), .dots = {}});
+  return bootstrap_->barrier();
+}
+
+Result<void> LimitsProbe::take_dots() {
+  LOCKSTEP_TRY(probe::Figure dot, prober_->multiply_again(precision_, all_.dot_kernel, meet_of(all_)));
+  all_.passes.dots.push_back(std::move(dot));
+  return bootstrap_->barrier();
+}
+
+Result<Limits> LimitsProbe::limits(Group& group) {
+  const Passes passes = std::exchange(group.passes, group.last);
+  LOCKSTEP_TRY(const auto read_rates, rates(group, passes.reads));
+  LOCKSTEP_TRY(const auto dot_rates, rates(group, passes.dots));
+  const size_t read = probe::best_median(passes.reads, read_rates);
+  const size_t dot = probe::best_median(passes.dots, dot_rates);
+  group.dot_kernel = kernel_of(group.last.dots, passes.dots[dot].kernel);
+  return Limits{read_rates[read], dot_rates[dot], passes.reads[read].kernel, passes.dots[dot].kernel};
+}
+
+Result<Limits> LimitsProbe::limits() { return limits(all_); }
+
+Result<Limits> LimitsProbe::measure_alone() {
+  LOCKSTEP_TRY_VOID(take(alone_));
+  return limits(alone_);
 }
 
 }  // namespace lockstep::launcher

@@ -1,4 +1,4 @@
-// The machine's limits as all ranks reach them together.
+// The machine's limits, as all ranks together reach them beside their steps.
 #pragma once
 
 #include <memory>
@@ -15,32 +15,52 @@ namespace lockstep::launcher {
 /// together; hosts add up.
 double group_rate(const std::vector<device::RankPlace>& places, const std::vector<probe::Sample>& by_rank);
 
+/// Measures the limits beside what they judge, with the instructions that the backend uses:
+//
+//   take ─► step … take_dots … step … take_reads … step ─► take ─► limits
+//
+// Each `take` runs a few passes of the best kernels; of all passes since the last but one `take` the median counts.
 class LimitsProbe {
  public:
   /// Fills the buffers of this rank: `per_thread` bytes, or what fits this machine.
-  static Result<LimitsProbe> create(group::Member& member, const model::Plan& plan, std::optional<Bytes> per_thread);
+  static Result<LimitsProbe> create(group::Member& member, const model::Plan& plan, std::optional<Bytes> per_thread,
+                                    probe::Instructions instructions);
 
-  /// The best kernels now, each by the median of a few passes. The same value on every rank. All machines are of one
-  /// kind. The first call looks which kernels are worth a second one. @collective @blocking
-  Result<Limits> measure() { return measure(all_); }
+  /// Runs all kernels together with the other ranks. The first call chooses the kernels. @collective @blocking
+  Result<void> take();
+  /// One pass of the best read kernels, and one of the best dot kernel, between two steps. @collective @blocking
+  Result<void> take_reads();
+  Result<void> take_dots();
+  /// The limits by all passes since the last but one `take`. The same value on every rank. All machines are of one
+  /// kind. @collective @blocking
+  Result<Limits> limits();
 
-  /// The same of this rank, whatever the others do. @blocking
-  Result<Limits> measure_alone() { return measure(alone_); }
+  /// `take` and `limits` of this rank alone. @blocking
+  Result<Limits> measure_alone();
 
   /// What is multiplied: "int8", "bfloat16" or "float32".
   std::string_view precision() const { return probe::to_string(precision_); }
 
  private:
-  /// Who is measured.
+  struct Passes {
+    std::vector<probe::Figure> reads, dots;
+
+    void append(const Passes& more);
+  };
+  /// The ranks that are measured.
   struct Group {
     bool is_all = false;
     std::vector<size_t> read_kernels = {};  // worth measuring; empty: not known yet
+    size_t dot_kernel = 0;                  // the best of the last limits
+    Passes passes = {};                     // since the last but one `take`
+    Passes last = {};                       // those of the last `take`
   };
 
   LimitsProbe(group::Member& member, const model::Plan& plan, std::unique_ptr<probe::Prober> prober)
-      : bootstrap_(&member.bootstrap()), places_(&plan.places), prober_(std::move(prober)) {}
+      : bootstrap_(&member.bootstrap()), places_(&plan.places), cores_(&plan.cores), prober_(std::move(prober)) {}
 
-  Result<Limits> measure(Group& group);
+  Result<void> take(Group& group);
+  Result<Limits> limits(Group& group);
   Result<void> choose_read_kernels(Group& group);
   /// What all of the group reached together, by figure.
   Result<std::vector<double>> rates(const Group& group, const std::vector<probe::Figure>& own);
@@ -48,12 +68,10 @@ class LimitsProbe {
 
   transport::Bootstrap* bootstrap_;
   const std::vector<device::RankPlace>* places_;
+  const std::vector<int>* cores_;
   std::unique_ptr<probe::Prober> prober_;
   probe::Precision precision_ = probe::Precision::kFloat32;
   Group all_{.is_all = true}, alone_;
 };
-
-/// The mean of two measurements; kernels are those of `after`.
-Limits mean_of(const Limits& before, const Limits& after);
 
 }  // namespace lockstep::launcher

@@ -37,7 +37,7 @@ size_t most_collectives(const BenchShape& shape, const model::Plan& plan, const 
 }
 
 Repeater::Repeater(const BenchCommand& command, group::Member& member, const model::Plan& plan, ProcessSession& session,
-                   shards::Shard& shard, trace::CollectiveLog& collectives)
+                   shards::Shard& shard, trace::CollectiveLog& collectives, LimitsProbe& probe)
     : command_(command),
       member_(member),
       plan_(plan),
@@ -47,7 +47,8 @@ Repeater::Repeater(const BenchCommand& command, group::Member& member, const mod
       recorder_(shard),
       steps_(recorder_, collectives, member.clock(),
              static_cast<size_t>(most_decode_steps(command.shape) +
-                                 most_prefill_steps(command.shape, plan.model.shard.chunk))) {}
+                                 most_prefill_steps(command.shape, plan.model.shard.chunk))),
+      probed_(steps_, probe, member.clock()) {}
 
 Result<void> Repeater::open() {
   if (command_.kv == KvMemory::kFresh) shard_.store().release_caches();
@@ -78,8 +79,10 @@ Result<trace::RankTimeline> Repeater::run_timed(RowTimes& times) {
     LOCKSTEP_TRY(mine.pings_at_begin, group::ping(member_.bootstrap(), member_.clock()));
   }
   steps_.restart();
+  const BenchShape& shape = command_.shape;
+  probed_.restart(shape.batch * shape.prompt_tokens / plan_.model.shard.chunk, shape.new_tokens - 1);
   if (member_.leads()) submit_all(times);
-  LOCKSTEP_TRY_VOID(session_.run(member_, plan_.cores, steps_));
+  LOCKSTEP_TRY_VOID(session_.run(member_, plan_.cores, probed_));
   if (!has_one_clock) {
     LOCKSTEP_TRY(mine.pings_at_end, group::ping(member_.bootstrap(), member_.clock()));
   }
@@ -99,13 +102,16 @@ Result<Repetition> Repeater::repeat() {
   if (!member_.leads()) return repetition;
   if (times.error()) return *times.error();
   add_split(repetition);
-  const auto [prefill_s, decode_s] = seconds_of_steps();
+  const std::vector<trace::StepTimes> steps = without(probed_.pauses(), steps_.steps());
+  const auto [prefill_s, decode_s] = seconds_of(steps);
   repetition.prefill_s = prefill_s;
   repetition.decode_s = decode_s;
-  repetition.decode_tokens = decode_steps().tokens;
-  repetition.lacks_full_steps = full_decode_steps().steps == 0;
-  repetition.ttft_s = to_seconds(times.rows().front().time_to_first_token().value_or(Duration::zero()));
-  repetition.tpot_s = to_seconds(generation::time_per_output_token(times.rows()).value_or(Duration::zero()));
+  repetition.decode_tokens = decode_steps(steps).tokens;
+  repetition.lacks_full_steps = full_decode_steps(steps).steps == 0;
+  std::vector<generation::TokenTimes> rows;
+  for (const generation::TokenTimes& row : times.rows()) rows.push_back(without(probed_.pauses(), row));
+  repetition.ttft_s = to_seconds(rows.front().time_to_first_token().value_or(Duration::zero()));
+  repetition.tpot_s = to_seconds(generation::time_per_output_token(rows).value_or(Duration::zero()));
   return repetition;
 }
 
@@ -114,23 +120,22 @@ Result<PhaseSeconds> Repeater::replay() {
   steps_.restart();
   const group::BoundThread bound(plan_.cores);
   LOCKSTEP_TRY_VOID(launcher::replay(recorded_, steps_));
-  return seconds_of_steps();
+  return seconds_of(steps_.steps());
 }
 
 std::string Repeater::timeline() const { return trace::to_chrome_json({.ranks = timelines_}); }
 
-PhaseSeconds Repeater::seconds_of_steps() const {
-  return {to_seconds(trace::totals_of(steps_.steps(), trace::StepPhase::kPrefill).time),
-          to_seconds(decode_steps().time)};
+PhaseSeconds Repeater::seconds_of(std::span<const trace::StepTimes> steps) const {
+  return {to_seconds(trace::totals_of(steps, trace::StepPhase::kPrefill).time), to_seconds(decode_steps(steps).time)};
 }
 
-trace::StepTotals Repeater::full_decode_steps() const {
-  return trace::totals_of(steps_.steps(), trace::StepPhase::kDecode, static_cast<int32_t>(command_.shape.batch));
+trace::StepTotals Repeater::full_decode_steps(std::span<const trace::StepTimes> steps) const {
+  return trace::totals_of(steps, trace::StepPhase::kDecode, static_cast<int32_t>(command_.shape.batch));
 }
 
-trace::StepTotals Repeater::decode_steps() const {
-  const trace::StepTotals full = full_decode_steps();
-  return full.steps > 0 ? full : trace::totals_of(steps_.steps(), trace::StepPhase::kDecode);
+trace::StepTotals Repeater::decode_steps(std::span<const trace::StepTimes> steps) const {
+  const trace::StepTotals full = full_decode_steps(steps);
+  return full.steps > 0 ? full : trace::totals_of(steps, trace::StepPhase::kDecode);
 }
 
 void Repeater::add_split(Repetition& repetition) const {

@@ -12,6 +12,8 @@
 #include "engine/session.h"
 #include "launcher/measure/bench/bench.h"
 #include "launcher/measure/bench/bench_report.h"
+#include "launcher/measure/bench/limits_probe.h"
+#include "launcher/measure/bench/probed_steps.h"
 #include "launcher/measure/bench/replay.h"
 #include "runtime/generation/token_times.h"
 #include "runtime/trace/rank_report.h"
@@ -51,7 +53,7 @@ class Repeater {
  public:
   /// Everything is borrowed.
   Repeater(const BenchCommand& command, group::Member& member, const model::Plan& plan, ProcessSession& session,
-           shards::Shard& shard, trace::CollectiveLog& collectives);
+           shards::Shard& shard, trace::CollectiveLog& collectives, LimitsProbe& probe);
 
   /// Opens the session of the next repetition. @collective @blocking
   Result<void> open();
@@ -73,11 +75,11 @@ class Repeater {
   Result<trace::RankTimeline> run_timed(RowTimes& times);
   /// Where every rank's time went.
   void add_split(Repetition& repetition) const;
-  PhaseSeconds seconds_of_steps() const;
+  PhaseSeconds seconds_of(std::span<const trace::StepTimes> steps) const;
   /// The decode steps in which every sequence took part: while prompts remain, and at the end, some are not there.
-  trace::StepTotals full_decode_steps() const;
+  trace::StepTotals full_decode_steps(std::span<const trace::StepTimes> steps) const;
   /// Those, or all decode steps if there was none.
-  trace::StepTotals decode_steps() const;
+  trace::StepTotals decode_steps(std::span<const trace::StepTimes> steps) const;
 
   const BenchCommand& command_;
   group::Member& member_;
@@ -88,6 +90,7 @@ class Repeater {
   CallRecorder recorder_;
   EngineCalls recorded_;
   observe::StepClock steps_;
+  ProbedSteps probed_;
   std::vector<trace::RankTimeline> timelines_;  // of the last repetition, on rank 0
 };
 

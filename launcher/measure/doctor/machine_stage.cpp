@@ -59,13 +59,15 @@ Check words_of(const DoctorReport& report, const Limits& together) {
 Result<Check> run_machine(DoctorRank& rank) {
   if (rank.command.quick) return skipped_check("left out by --quick");
   rank.plan.model.shard.dtype = DType::kBFloat16;  // where the machine multiplies it
-  Result<LimitsProbe> made = LimitsProbe::create(rank.member, rank.plan, rank.command.probe_bytes);
+  Result<LimitsProbe> made =
+      LimitsProbe::create(rank.member, rank.plan, rank.command.probe_bytes, probe::Instructions::kAll);
   LOCKSTEP_TRY_VOID(group::all_succeeded(rank.member.bootstrap(),
                                          made.has_value() ? Result<void>(ok()) : Result<void>(made.error())));
   LimitsProbe probe = std::move(made).value();
   LOCKSTEP_TRY(const Limits alone, measure_alone(rank, probe));
   LOCKSTEP_TRY_VOID(gather(rank, alone));
-  LOCKSTEP_TRY(const Limits together, probe.measure());
+  LOCKSTEP_TRY_VOID(probe.take());
+  LOCKSTEP_TRY(const Limits together, probe.limits());
   rank.report.limits = LimitsLine{.read_bytes_per_s = together.read_bytes_per_s,
                                   .flops_per_s = together.flops_per_s,
                                   .precision = std::string(probe.precision())};

@@ -10,11 +10,11 @@ namespace {
 
 class Backend final : public device::Backend {
  public:
-  Backend(const Kernels& kernels, std::unique_ptr<ThreadTeam> team) : kernels_(kernels), team_(std::move(team)) {}
+  Backend(Isa isa, std::unique_ptr<ThreadTeam> team) : isa_(isa), kernels_(kernels_for(isa)), team_(std::move(team)) {}
 
   std::string_view name() const override { return "cpu"; }
 
-  device::Capabilities capabilities() const override { return cpu::capabilities(); }
+  device::Capabilities capabilities() const override { return cpu::capabilities(isa_); }
 
   Result<std::unique_ptr<device::Store>> make_store(std::span<const device::StepGraph> steps) override {
     LOCKSTEP_TRY(std::unique_ptr<device::Store> store, Store::create(steps, kernels_, *team_));
@@ -31,18 +31,20 @@ class Backend final : public device::Backend {
   }
 
  private:
+  const Isa isa_;
   const Kernels& kernels_;
   std::unique_ptr<ThreadTeam> team_;
 };
 
 }  // namespace
 
-device::Capabilities capabilities() {
+device::Capabilities capabilities(Isa isa) {
   return {.dtypes = {DType::kFloat32, DType::kBFloat16, DType::kFloat16},
           .rows_of_one_slot = false,
           .bounded_attention = true,
           .invariant_sums = true,
-          .host_threads = true};
+          .host_threads = true,
+          .host_instructions = std::string(to_string(isa))};
 }
 
 Result<void> Options::validate() const {
@@ -80,7 +82,7 @@ Result<std::unique_ptr<device::Backend>> make_backend(const Options& options) {
                              to_string(isa), to_string(best_isa()))};
   }
   LOCKSTEP_TRY(std::unique_ptr<ThreadTeam> team, ThreadTeam::start(options.threads, options.cores));
-  std::unique_ptr<device::Backend> backend = std::make_unique<Backend>(kernels_for(isa), std::move(team));
+  std::unique_ptr<device::Backend> backend = std::make_unique<Backend>(isa, std::move(team));
   return backend;
 }
 

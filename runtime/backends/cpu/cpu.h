@@ -17,8 +17,8 @@ namespace lockstep::cpu {
 /// How the program starts it.
 const device::BackendDriver& driver();
 
-/// What every backend of this folder offers.
-device::Capabilities capabilities();
+/// What a backend of this folder offers with the kernels of `isa`.
+device::Capabilities capabilities(Isa isa);
 
 struct Options {
   int threads = 1;         // workers of a step; the thread that runs the executables is worker 0

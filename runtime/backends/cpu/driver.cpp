@@ -41,7 +41,7 @@ class Driver final : public device::BackendDriver {
   std::string statement(const device::OptionValues& values) const override {
     return fmt::format("--instruction-set {}\n", to_string(isa_for(values)));
   }
-  device::Capabilities capabilities() const override { return cpu::capabilities(); }
+  device::Capabilities capabilities() const override { return cpu::capabilities(best_isa()); }
   device::DeviceSigns signs() const override { return {}; }
   Result<device::DevicePlan> place(const device::RankSite& site, const device::OptionValues&) const override {
     return device::same_device(site, "cpu");

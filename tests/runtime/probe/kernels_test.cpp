@@ -92,6 +92,22 @@ TEST(DotKernels, CountEveryMultiplyAdd) {
   }
 }
 
+TEST(Kernels, UseNoOtherInstructionsThanAllowed) {
+  const auto has = [](const auto& kernels, std::string_view word) {
+    return std::ranges::any_of(kernels,
+                               [&](const auto& kernel) { return kernel.name.find(word) != std::string::npos; });
+  };
+  for (const Precision precision : {Precision::kFloat32, Precision::kBFloat16, Precision::kInt8}) {
+    EXPECT_FALSE(has(dot_kernels(precision, Instructions::kAvx2), "512"));
+    EXPECT_FALSE(has(dot_kernels(precision, Instructions::kAvx512Bf16), "tile"));
+  }
+  EXPECT_TRUE(dot_kernels(Precision::kBFloat16, Instructions::kAvx512).empty());
+  EXPECT_FALSE(has(read_kernels(Instructions::kAvx2), "512"));
+  EXPECT_EQ(read_kernels(Instructions::kPortable).size(), portable_read_kernels().size());
+  EXPECT_EQ(dot_kernels(Precision::kFloat32, Instructions::kPortable).size(), portable_dot_kernels().size());
+  EXPECT_GE(read_kernels(Instructions::kAvx2).size(), 4u);
+}
+
 TEST(DotKernels, HaveThePrecisionThatWasAskedFor) {
   for (const Precision precision : {Precision::kFloat32, Precision::kBFloat16, Precision::kInt8}) {
     for (const DotKernel& kernel : dot_kernels(precision)) EXPECT_EQ(kernel.precision, precision) << kernel.name;

@@ -77,6 +77,15 @@ TEST(Prober, MultipliesWithEveryKernelOfAPrecision) {
   }
 }
 
+TEST(Prober, MultipliesAgainWithTheKernelThatItIsAskedFor) {
+  const SteadyClock clock;
+  const auto prober = Prober::create({.threads = 2, .per_thread = kSmall}, clock).value();
+  const size_t last = dot_kernels(Precision::kFloat32).size() - 1;
+  const Figure figure = prober->multiply_again(Precision::kFloat32, last, {}).value();
+  EXPECT_EQ(figure.kernel, dot_kernels(Precision::kFloat32).back().name);
+  EXPECT_GT(figure.sample.amount, 0);
+}
+
 TEST(Prober, LetsTheRanksMeetBeforeEveryKernel) {
   const SteadyClock clock;
   const auto prober = Prober::create({.threads = 1, .per_thread = kSmall}, clock).value();
@@ -103,6 +112,8 @@ TEST(Prober, RefusesOptionsThatMakeNoSense) {
   const auto tiny = Prober::create({.threads = 1, .per_thread = Bytes(4096)}, clock);
   EXPECT_EQ(tiny.error().kind, ErrorKind::kInvalidArgument);
   EXPECT_THAT(tiny.error().message, HasSubstr("4.00 KiB"));
+  const auto unbound = Prober::create({.threads = 2, .per_thread = kSmall, .cores = {0}}, clock);
+  EXPECT_THAT(unbound.error().message, HasSubstr("1 cores for 2 threads"));
 }
 
 TEST(DefaultPerThread, ShrinksWhenManyThreadsShareTheMemory) {
