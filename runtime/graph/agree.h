@@ -20,7 +20,7 @@ struct AgreeOperand {
   };
 };
 
-/// Bytes of each row of the hidden state that are compared, at most.
+/// At most this many bytes of each row of the hidden state are compared.
 inline constexpr int64_t kAgreedBytes = 16;
 
 }  // namespace lockstep::graph
