@@ -14,11 +14,11 @@
 namespace lockstep::probe {
 namespace {
 
-constexpr auto kLongEnough = std::chrono::milliseconds(40);  // of a dot kernel: many times what starting it costs
-constexpr int64_t kRounds = int64_t{1} << 20;                // of a call of one: sums stay exact
+constexpr auto kLongEnough = std::chrono::milliseconds(40);  // duration of a dot kernel, much longer than its start
+constexpr int64_t kRounds = int64_t{1} << 20;                // per call: sums stay exact
 constexpr float kLeft = 1.0f, kRight = 0.5f;
 
-/// Runs `work(thread)` on all threads, which begin together once the ranks have met.
+/// Runs `work(thread)` on all threads. They begin together, after the ranks have met.
 template <typename Work>
 Result<Sample> run_together(int threads, const Clock& clock, const Meet& meet, double amount_per_thread, Work&& work) {
   StartLine start(threads);
@@ -64,7 +64,7 @@ class HostProber final : public Prober {
   const int threads_;
   const Clock& clock_;
   std::vector<Pages> pages_;
-  std::vector<std::pair<std::string_view, int>> calls_;  // by dot kernel, chosen at its first use
+  std::vector<std::pair<std::string_view, int>> calls_;  // calls by dot kernel, set at its first use
 };
 
 Result<void> HostProber::fill(Bytes per_thread) {
@@ -114,7 +114,7 @@ Result<std::vector<Figure>> HostProber::read_again(std::span<const size_t> kerne
   return figures;
 }
 
-/// How many calls take about as long as `kLongEnough`.
+/// The number of calls that takes about `kLongEnough`.
 int HostProber::calls_of(const DotKernel& kernel) const {
   const TimePoint begin = clock_.now();
   kernel.run(kRounds, kLeft, kRight);
@@ -137,7 +137,7 @@ Result<std::vector<Figure>> HostProber::multiply(Precision precision, const Meet
     const double flops = static_cast<double>(calls * kRounds) * static_cast<double>(kernel.flops_per_round);
     for (int pass = 0; pass < kDotPasses; ++pass) {
       LOCKSTEP_TRY(const Sample sample, run_together(threads_, clock_, meet, flops, work));
-      // Nothing may be left out of what is counted.
+      // All counted operations must have been executed.
       for (const double sum : sums) LOCKSTEP_CHECK(sum == flops / 2 * kLeft * kRight, kernel.name, sum, calls);
       figures.push_back({std::string(kernel.name), sample});
     }
