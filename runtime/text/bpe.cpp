@@ -223,8 +223,7 @@ Result<BpeOptions> parse_options(const JsonField& field, const Vocabulary& vocab
   LOCKSTEP_TRY(options.ignore_merges, field.boolean_or("ignore_merges", false));
   if (const auto unknown = field.find("unk_token")) {
     LOCKSTEP_TRY(const std::string token, unknown->string());
-    options.unknown =
-        vocabulary.id_of(token);  // some byte-level files name an unknown token that they lack and never need
+    options.unknown = vocabulary.id_of(token);  // some byte-level files name a missing token that is never needed
   }
   return options;
 }

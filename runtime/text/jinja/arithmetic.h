@@ -12,7 +12,7 @@ namespace lockstep::jinja {
 /// bits.
 Value arithmetic(std::string_view op, const Value& left, const Value& right, Budget& budget);
 
-/// `value[begin:end:step]`; undefined or none bounds are open.
+/// `value[begin:end:step]`; `none` bounds are open.
 Value slice_of(const Value& value, const Value& begin, const Value& end, const Value& step, Budget& budget);
 
 }  // namespace lockstep::jinja
