@@ -1,5 +1,5 @@
-// Instructions over parts of arrays: slices, products, reductions, gathers and scatters, sorts, collectives, and the
-// small computations that some of them call.
+// Instructions on parts of arrays (slices, products, reductions, gathers and scatters, sorts), collectives, and the
+// small computations called by some of them.
 #include <fmt/format.h>
 
 #include <algorithm>
