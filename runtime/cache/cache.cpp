@@ -183,7 +183,7 @@ Result<std::optional<Artifact>> TieredCache::fetch(const ArtifactKey& key) {
     LOCKSTEP_TRY(std::optional<Entry> entry, fetch_from(further_[i], key));
     if (!entry) continue;
     folder_.forget_failure(entry->address);
-    offer(*entry, i);  // fill the tiers that were asked before
+    offer(*entry, i);  // to the tiers without a copy
     make_room(key);
     return std::optional(use(std::move(*entry), fmt::format("from {}", further_[i].tier->name())));
   }

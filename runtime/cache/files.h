@@ -1,6 +1,6 @@
 // File system operations of the cache: durable writes, renames and locks.
 //
-// Files are on disk before they get their final name. A lock ends with its process. System errors become `Error`s here.
+// Files are on disk before they get their final name. A lock ends with its process. All failures are `Error`s.
 #pragma once
 
 #include <cstddef>

@@ -1,4 +1,4 @@
-// The interface of further cache tiers. A tier is asked when the folder has no artifact, and filled after one was made.
+// The interface of further cache tiers. A tier is read when the folder has no artifact, and filled after one was made.
 // The cache verifies every fetched artifact; errors of a tier are logged and never fail a job.
 #pragma once
 

@@ -1,5 +1,5 @@
-// Reads untrusted JSON. First parses a whole document (one object, bounded depth, unique keys), then reads its keys one
-// by one, each with the required type and range. Private to this folder.
+// Reading of untrusted JSON. A document is first parsed as a whole: one object, bounded depth, unique keys. Its keys
+// are then read one by one, each with the required type and range. Private to this folder.
 #pragma once
 
 #include <cstdint>

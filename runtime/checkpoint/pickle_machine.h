@@ -1,4 +1,4 @@
-// A stack machine for pickles that executes no code. unpickler.h lists the accepted operations. Private to this folder.
+// A stack machine for pickles, without code execution. unpickler.h lists its operations. Private to this folder.
 #pragma once
 
 #include <cstddef>

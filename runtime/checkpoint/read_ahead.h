@@ -1,5 +1,5 @@
-// Reads weight files into the page cache in the background, while the process starts MPI, tokenizer and graphs. Loading
-// then finds its bytes in memory; if it is ahead, no harm is done.
+// Reads weight files into the page cache in the background, during the start of a process. Loading then finds its bytes
+// in memory. If loading is faster than the background reads, they are merely useless.
 //
 //   process 0   ██  ██  ██  ██  …     blocks of the files in order, alternating between the processes
 //   process 1     ██  ██  ██  ██

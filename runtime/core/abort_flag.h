@@ -1,7 +1,7 @@
-// The one-way switch that ends every wait of a process.
+// A flag to end all waits of a process.
 //
 // Any thread may set it: a monitor on a down message, a signal watcher, a failed rank. Every wait of a `Communicator`
-// and of the executor polls it. The first reason is kept.
+// and of the executor polls it. It is never cleared, and the first reason is kept.
 #pragma once
 
 #include <atomic>

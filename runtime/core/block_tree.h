@@ -1,4 +1,4 @@
-// The order in which a sum is taken, fixed by the configuration alone.
+// The order of a sum over ranks, determined by the configuration alone.
 //
 // A sum over K (the columns of a row-parallel matrix, the heads of an attention output) is cut into `leaves` blocks,
 // and the block sums are added along a complete binary tree whose nodes are aligned to powers of two and clipped at

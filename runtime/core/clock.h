@@ -24,7 +24,7 @@ class SteadyClock final : public Clock {
   TimePoint now() const override { return std::chrono::time_point_cast<Duration>(std::chrono::steady_clock::now()); }
 };
 
-/// A clock that advances only when told; for tests. Not thread-safe.
+/// A clock advanced by its caller; for tests. Not thread-safe.
 class ManualClock final : public Clock {
  public:
   TimePoint now() const override { return now_; }

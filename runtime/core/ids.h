@@ -1,4 +1,4 @@
-// Strong types for ids and sizes that are easy to mix up.
+// Strong types for ids and sizes.
 #pragma once
 
 #include <fmt/format.h>

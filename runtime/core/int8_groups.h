@@ -1,4 +1,4 @@
-// 8-bit quantization of matrix rows by groups of columns.
+// 8-bit quantisation of matrix rows by groups of columns.
 //
 //   leaf 0          leaf 1          leaf 2        a leaf of `linear_blocks` is cut by itself, so that no group is
 //   |-- g0 --|-g1-| |-- g2 --|-g3-| |- g4 -|      shared by two leaves; a plain product is one leaf
@@ -43,7 +43,7 @@ struct Int8Groups {
   friend bool operator==(const Int8Groups&, const Int8Groups&) = default;
 };
 
-/// Bytes of a quantized matrix of `rows`: one integer per element, one scale per group.
+/// Bytes of a quantised matrix of `rows`: one integer per element, one scale per group.
 int64_t int8_bytes(int64_t rows, const Int8Groups& groups);
 
 /// Writes the integers of a group of `count` values and returns its scale. A NaN or an infinity among the values gives

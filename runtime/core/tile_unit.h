@@ -1,4 +1,4 @@
-// Detection of Intel AMX, whose registers a process must request from the kernel.
+// Detection of Intel AMX. A process must request its registers from the kernel.
 #pragma once
 
 namespace lockstep {

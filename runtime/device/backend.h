@@ -1,4 +1,4 @@
-// The interface of backends, which compile and run graphs. One `Backend` object serves one rank:
+// The interface of backends: compiling and running graphs. One `Backend` object serves one rank.
 //
 //   Backend ──make_store(steps)──► Store        weights (immutable) and states, at fixed addresses, shared by the
 //      │                             ▲           executables of one rank

@@ -1,4 +1,4 @@
-// The driver of a backend that is missing in this build.
+// The driver of a missing backend.
 #pragma once
 
 #include <span>

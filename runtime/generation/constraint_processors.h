@@ -1,4 +1,4 @@
-// Processors that forbid, force or favour ids by row length, list or function.
+// Processors to forbid, force or favour ids, by row length, list or function.
 #pragma once
 
 #include <functional>

@@ -1,4 +1,4 @@
-// The interface of logits processors, which change a row's scores before a token is chosen. The files `…_processors.h`
+// The interface of logits processors. They change a row's scores before a token is chosen. The files `…_processors.h`
 // hold those of Hugging Face's transformers; users can add their own.
 //
 //   raw logits ─► processor ─► processor ─► … ─► scores ─► argmax, draw or beams

@@ -88,7 +88,7 @@ class Builder {
                                config.exponential_decay_length_penalty.value_or(LengthDecay{}), prompt_length,
                                config.eos_token_ids);
     add_if<Suppress>(!config.suppress_tokens.empty(), config.suppress_tokens);
-    // A forced first token moves the begin of the output by one.
+    // A forced first token moves the start of the output by one.
     const bool is_moved = prompt_length <= 1 && config.forced_bos_token_id.has_value();
     add_if<SuppressAtBegin>(!config.begin_suppress_tokens.empty(), config.begin_suppress_tokens,
                             prompt_length + (is_moved ? 1 : 0));

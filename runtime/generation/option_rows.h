@@ -1,8 +1,8 @@
 // The table of generation options: notation, place of application, effect.
 //
 //   GenerationConfig ◄─ a field ─► a row of options.cpp ─┬─► set, validate, generation_config.json
-//                                                        ├─► flags of the program, rows of batch jobs, facts of a
-//                                                        journal └─► docs/generation.md
+//                                                        ├─► flags, rows of batch jobs, facts of a journal
+//                                                        └─► docs/generation.md
 #pragma once
 
 #include <cstdint>

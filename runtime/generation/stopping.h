@@ -41,7 +41,7 @@ class MaxLength final : public StoppingCriterion {
   int64_t length_;
 };
 
-/// Met when more than `limit` has passed since the begin of the first request with this criterion. Borrows its clock.
+/// Met when more than `limit` has passed since the start of the first request with this criterion. Borrows its clock.
 class MaxTime final : public StoppingCriterion {
  public:
   MaxTime(const Clock& clock, Duration limit) : clock_(&clock), limit_(limit) {}

@@ -1,5 +1,5 @@
-// Watermarks text by favouring a green list of ids, chosen by the preceding ids (Kirchenbauer et al., 2023). The lists
-// are those of Hugging Face's transformers on a CPU, so their detector finds the watermark.
+// Watermarking of generated text (Kirchenbauer et al., 2023). It favours a green list of ids, chosen by the preceding
+// ids. The lists are those of Hugging Face's transformers on a CPU, so their detector finds the watermark.
 #pragma once
 
 #include "runtime/generation/generation_config.h"

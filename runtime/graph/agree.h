@@ -1,4 +1,4 @@
-// The operation `agree` (OPERATIONS.md), for the backends that lower it.
+// Operands and constants of the operation `agree` (OPERATIONS.md), for the backends.
 #pragma once
 
 #include <cstddef>

@@ -63,7 +63,7 @@ class GraphBuilder {
 
   /// f32[1, T, d]: row t is `table[ids[t] − first_row]`; zeros where another rank holds the row.
   ValueId embedding(ValueId ids, ValueId table, int64_t first_row);
-  /// dt[T, N] = x · wᵀ (+ bias), summed in f32. `result` may ask for f32. `int8_group` asks for 8-bit products in
+  /// dt[T, N] = x · wᵀ (+ bias), summed in f32. `result` may be f32. `int8_group` selects 8-bit products in
   /// groups of that many columns (0: none).
   ValueId linear(ValueId x, ValueId weight, std::optional<ValueId> bias = std::nullopt,
                  std::optional<DType> result = std::nullopt, int64_t int8_group = 0);

@@ -156,7 +156,7 @@ struct StepCost {
 };
 StepCost cost_of(const Graph& graph);
 
-/// Bytes that a store keeps of `weight`: its elements where a node reads them unquantized, integers and scales
+/// Bytes that a store keeps of `weight`: its elements where a node reads them unquantised, integers and scales
 /// (runtime/core/int8_groups.h) where an 8-bit product does, and both where both occur.
 int64_t stored_bytes(const Graph& graph, ValueId weight);
 

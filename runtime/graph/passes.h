@@ -1,4 +1,4 @@
-// Graph rewrites that keep the meaning. Each is a pure function; the verifier runs after each.
+// Rewrites of graphs without a change of meaning. Each is a pure function; the verifier runs after each.
 #pragma once
 
 #include <functional>

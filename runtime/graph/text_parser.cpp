@@ -7,7 +7,7 @@
 //   call       = operation "(" references ")" { attribute "=" contents }
 //   type       = dtype "[" ints "]"
 //
-// The kind of an attribute's contents comes from the table of operations. The parser does not recurse, and it allocates
+// The table of operations determines the kind of an attribute's contents. The parser does not recurse, and it allocates
 // only for text it has read, so memory is bounded by the length of the text.
 #include <limits>
 #include <unordered_map>

@@ -1,4 +1,4 @@
-// Checks that a graph is sound.
+// Checks of a graph's soundness.
 //
 // Names are unique, operands exist before their use, every node matches its operation, only states are updated, and the
 // slices of a weight add up to its shape.

@@ -2,13 +2,12 @@
 // relative to these, measured in the same run.
 //
 //   rank 0, thread 0   meet ─┤ kernel over its own buffer      ├
-//           thread 1         ┤ kernel over its own buffer ├          the clock runs from the first begin to the last
-//           end
+//           thread 1         ┤ kernel over its own buffer ├          time: from the first start to the last end
 //   rank 1, thread 0   meet ─┤ kernel over its own buffer   ├
 //
-// A limit is that of the best of several kernels and page sizes, since prefetchers and pages may slow down a single
-// one. Of several passes of a kernel the median counts (`best_median`): shared machines vary from moment to moment, and
-// so does a run of seconds beside the probe.
+// The reported limit is the best of several kernels and page sizes, since prefetchers and pages may slow down a single
+// one. Each kernel's result is the median of several passes (`best_median`), because the speed of shared machines
+// varies over time, also during the benchmark itself.
 #pragma once
 
 #include <cstdint>
@@ -34,7 +33,7 @@ struct Sample {
   friend bool operator==(const Sample&, const Sample&) = default;
 };
 
-/// The combined work of machines or threads: the sum of all amounts over the time from the first begin to the last end.
+/// The combined work of machines or threads: the sum of all amounts over the time from the first start to the last end.
 /// All samples use one clock. Without samples, the amount is 0 and the times are equal.
 Sample together(std::span<const Sample> samples);
 

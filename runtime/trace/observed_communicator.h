@@ -1,4 +1,4 @@
-// A communicator decorator with hooks at the begin and end of each collective.
+// A communicator decorator with hooks at the start and end of each collective.
 #pragma once
 
 #include "runtime/device/communicator.h"

@@ -1,4 +1,4 @@
-// A communicator decorator that records collectives in a flight recorder.
+// A communicator decorator for recording collectives in a flight recorder.
 #pragma once
 
 #include <memory>

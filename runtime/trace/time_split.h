@@ -44,7 +44,7 @@ PhaseSplit split_of(const RankTimeline& rank, std::span<const TimePoint> last, S
 PhaseSplit split_of(const RankTimeline& rank, std::span<const TimePoint> last, const PhaseSpan& span);
 
 /// The steps of `phase` with at least `fewest_slots`. A step's time includes the gap before it (messages, slot
-/// updates): it starts at the end of the previous step if that is included, else at its own begin.
+/// updates): it starts at the end of the previous step if that is included, else at its own start.
 StepTotals totals_of(std::span<const StepTimes> steps, StepPhase phase, int32_t fewest_slots = 0);
 
 }  // namespace lockstep::trace

@@ -1,4 +1,4 @@
-// A communicator decorator that records when each collective was entered and left, with two clock readings per call.
+// A communicator decorator for timing collectives, with two clock readings per call.
 #pragma once
 
 #include "runtime/core/clock.h"

@@ -1,9 +1,10 @@
-// Attention over the tiles of a slot's cache, from the first visible tile to that of the row's position. Each row and
-// head processes one tile after the other, with arithmetic independent of other rows. Prefill and decode differ only in
-// how many rows share a read of a tile.
+// Attention over the tiles of a slot's cache.
 //
-//   tile 0  tile 1  tile 2  tile 3      window 100, rows of a block at positions 194 … 197: tile 0 is skipped, tile 2
-//   is ······  ····██  ██████  ██····      complete for all of them; at both edges each token is added up alone
+// The tiles are those from the first visible key to the row's position. Each row and head processes one tile after the
+// other, with arithmetic independent of other rows. Prefill and decode differ only in how many rows share a read.
+//
+//   tile 0  tile 1  tile 2  tile 3      window 100, a block of rows at positions 194 … 197: tile 0 is skipped;
+//   ······  ····██  ██████  ██····      all rows see all of tile 2; at both edges each token is summed separately
 //
 // Pinned keys are processed first, in a separate pass over their tiles, since they may share a tile with the window and
 // may use another query.

@@ -1,5 +1,5 @@
-// A product fused with the work around it, without barriers in between, which dominate steps with few rows. Every
-// intermediate value is read by the worker that computed it:
+// A product fused with the work around it. There are no barriers in between, which would dominate steps with few rows:
+// every intermediate value is read by the worker that computed it.
 //
 //   each worker, all rows      norm ──► its own copy of x          few rows only: each worker computes all of it
 //   its share of the columns   product ──► round ──► + residual    or gate, up ──► activation(gate) · up

@@ -1,6 +1,5 @@
-// Products with AMX, which is so fast that it needs its operands in the second-level cache. Weights are read once, from
-// memory. If x is larger than a second-level cache, a slab of its columns stays there while a group of panels is
-// processed:
+// Products with AMX, whose speed requires operands in the second-level cache. Weights are read once, from memory. If x
+// is larger than a second-level cache, a slab of its columns stays there while a group of panels is processed:
 //
 //                  slab 0     slab 1          panels of a group × slabs of K: 0 1 2 3, then 4 5 6 7
 //   panel 0        0          4

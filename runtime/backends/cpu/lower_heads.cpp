@@ -1,5 +1,5 @@
-// Lowering of rope, norms of heads and appending to the KV cache, as separate stages or before the attention that reads
-// the heads.
+// Lowering of operations on heads: rope, norms, appending to the KV cache. They run in separate stages or in the stage
+// of the attention that reads the heads.
 #include <algorithm>
 #include <cmath>
 #include <limits>

@@ -1,4 +1,4 @@
-// Copies of whole KV cache slots, within a store and between the stores of two ranks.
+// Copies of KV cache slots, within a store and between two ranks' stores.
 #include <fmt/format.h>
 
 #include <algorithm>

@@ -2,9 +2,8 @@
 // synchronise over the host's communicator, where every wait has a deadline.
 //
 //   every rank   hash of the module ─┐
-//                                    ├─ all equal ─► compile, or wait for the rank of this host that does ─► all done
-//                                    ─► load
-//   a difference ends all of them  ──┘                 a sign of life every second
+//                                    ├─ all equal ─► one rank per host compiles ─► all done ─► load
+//   a difference ends all of them  ──┘               a sign of life every second
 #pragma once
 
 #include <functional>

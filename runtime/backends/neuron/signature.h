@@ -91,7 +91,7 @@ struct ModuleSignature {
 /// One line per parameter and output: number, role, type, name, alias.
 std::string to_text(const ModuleSignature& signature);
 
-/// Rank `rank`'s host tensor of a parameter (of `host_name()`) in device layout: padded, and quantized for an 8-bit
+/// Rank `rank`'s host tensor of a parameter (of `host_name()`) in device layout: padded, and quantised for an 8-bit
 /// parameter. Fails with `kInvalidArgument` when `host` has another size.
 Result<std::vector<std::byte>> to_device(const Parameter& parameter, int rank, std::span<const std::byte> host);
 

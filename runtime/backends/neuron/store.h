@@ -63,7 +63,7 @@ class Store final : public device::Store, public device::SlotTransfer {
     bool is_cache = false;               // states: a KV cache
     bool has_contents = false;           // weights
     std::optional<Parameter> parameter;  // its device layout; none: no module reads it
-    std::optional<nrt::Tensor> tensor;   // likewise
+    std::optional<nrt::Tensor> tensor;   // none: no module reads it
     /// States: the contents if no module reads it, or a copy of a small state that modules update.
     mutable std::vector<std::byte> host;
     mutable bool host_is_fresh = false;

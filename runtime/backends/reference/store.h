@@ -1,4 +1,4 @@
-// Weights and states of one rank, each in separate pages that are committed on first touch.
+// Weights and states of one rank, each in separate pages, committed on first touch.
 #pragma once
 
 #include <map>

@@ -1,5 +1,5 @@
-// Attention of up to 6 rows over one tile of keys and values stored as pairs of bfloat16. Scores, softmax and the sums
-// of values stay in registers. Included by the isa_*.cpp files after product.h.
+// Attention of up to 6 rows over one tile in pairs of bfloat16. Scores, softmax and the sums of values stay in
+// registers. Included by the isa_*.cpp files after product.h.
 //
 //   weight = 2^(score · log2 e − origin), rounded to bfloat16
 //

@@ -1,4 +1,4 @@
-// Attention with AMX over one tile of 64 keys and values in pairs of bfloat16, 16 rows at a time.
+// Attention with AMX: 16 rows over one tile of 64 keys and values, in pairs of bfloat16.
 //
 //   scores [16, 64] = q · keysᵀ     with AMX, through the first-level cache
 //   weights [16, 64], bfloat16      as attend.h makes them, row by row

@@ -1,5 +1,6 @@
-// Wrappers of AMX: eight tile registers, tmm0 to tmm7, of up to 16 rows of 64 bytes. The compiler's own intrinsics need
-// literal numbers and do not declare which memory they access. Included by the files compiled for AMX, after lanes.h.
+// Wrappers of AMX instructions. There are eight tile registers, tmm0 to tmm7, of up to 16 rows of 64 bytes. The
+// compiler's own intrinsics need literal numbers and do not declare which memory they access. Included by the files
+// compiled for AMX, after lanes.h.
 #pragma once
 
 #include "runtime/backends/cpu/kernels/kernels.h"

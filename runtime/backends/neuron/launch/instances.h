@@ -1,4 +1,4 @@
-// AWS's documentation of the target instances as a table, and rules derived from it, checked before weights are read.
+// A table of AWS's instances, with rules for ranks that are checked before weights are read.
 #pragma once
 
 #include <optional>

@@ -1,8 +1,7 @@
 // 8-bit products of runtime/core/int8_groups.h, for a device with inexact integer products.
 //
 //   x [T, K] ──► integers bf16 [T, g, w], scales f32 [T, g] ─┐
-//   weight   ──► integers s8   [N, g · w] ─► bf16            ├─ dot by group ─► f32 [g, T, N] · scales ─ Σ over g ─►
-//   [T, N]
+//   weight   ──► integers s8   [N, g · w] ─► bf16            ├─ dot by group ─► f32 [g, T, N] · scales ─ Σ g ─► [T, N]
 //                scales   f32  [g, N]  ──────────────────────┘
 //
 // Integers up to 127 are exact in bf16; their products, and the sums of a group (at most 1024, so below 2^24), are
