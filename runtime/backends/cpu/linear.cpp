@@ -46,7 +46,7 @@ bool has_panels(int64_t strips, int64_t fewest, int workers) {
 }
 
 /// Number of panels per worker from which shares are whole panels. With few rows a product is limited by memory, and
-/// two workers that read alternate lines of a panel lose more time than one of them gains with half a panel less.
+/// two workers lose more time by reading alternate lines of a panel than one of them by reading half a panel more.
 int64_t fewest_panels_for(int64_t rows) {
   constexpr int64_t kStreamingRows = 4;
   return rows <= kStreamingRows ? 4 : 8;

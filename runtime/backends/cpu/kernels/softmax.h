@@ -72,7 +72,7 @@ static void softmax_tile(const SoftmaxTile& tile) {
 
 static void finish_attention(const float* result, const float* sum, Row dst, int64_t count) {
   const Lanes total = splat(sum_of(load(sum)));
-  // A sum that underflowed to −0 becomes 0, as in steps with more keys, where weights of 0 are added to it.
+  // A sum that underflowed to −0 becomes 0, as it does next to rows with more keys, where weights of 0 are added.
   with_type(dst.dtype, [&](auto d) {
     for (int64_t i = 0; i < count; i += kLanes) {
       write<typename decltype(d)::Type>(dst.data, i, (load(result + i) + zero()) / total, count - i);
