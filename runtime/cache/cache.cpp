@@ -304,8 +304,7 @@ Artifact TieredCache::hold(Entry entry, std::string origin) {
   return {.path = std::move(entry.artifact), .was_made = false, .origin = std::move(origin)};
 }
 
-// --- messages
-// ---------------------------------------------------------------------------------------------------------
+// --- messages --------------------------------------------------------------------------------------------------------
 
 std::string TieredCache::why_missing(const ArtifactKey& key) const {
   std::vector<Manifest> there = folder_.manifests();

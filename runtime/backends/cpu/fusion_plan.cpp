@@ -134,8 +134,7 @@ class Planner {
     return are_late && may_wait(index, static_cast<size_t>(first->of)) ? first : std::nullopt;
   }
 
-  // ---- conditions of the rules
-  // ------------------------------------------------------------------------------------------
+  // ---- conditions of the rules --------------------------------------------------------------------------------------
 
   static Fused part(As as, size_t of) { return {as, static_cast<int32_t>(of)}; }
 

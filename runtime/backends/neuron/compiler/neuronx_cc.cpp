@@ -102,7 +102,7 @@ Result<std::string> ask_version(const CompilerOptions& options) {
   if (outcome.end == process::ChildOutcome::End::kStop) {
     return Error{ErrorKind::kCancelled, "[runtime/backends/neuron] asking for the compiler's version was interrupted"};
   }
-  // Some versions answer on stdout, others on stderr.
+  // The version may be printed on either stream.
   const std::string version = outcome.succeeded() ? version_in(outcome.output + "\n" + outcome.errors) : "";
   if (!version.empty()) return version;
   return Error{ErrorKind::kFailedPrecondition,
