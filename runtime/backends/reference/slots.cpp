@@ -126,8 +126,7 @@ Result<void> accept(const Call& call, const Environment& environment) {
       tokens[0] = in[kFinished].ints()[s] != 0 ? states.pad_id(s) : -1;
       continue;
     }
-    const auto rows =
-        static_cast<size_t>(std::find(slot, slot + most, -1) - slot);  // then padding, if there are fewer drafts
+    const auto rows = static_cast<size_t>(std::find(slot, slot + most, -1) - slot);  // −1: padding, no draft
     in[kLength].ints()[s] += sampling::take_drafted(
         states.slot(s, in[kLastId], in[kOutputIndex], in[kFinished]), {in[kIds].ints() + first + 1, rows - 1},
         {in[kLogits].floats() + first * vocabulary, rows * static_cast<size_t>(vocabulary)}, states.seen_of(s),

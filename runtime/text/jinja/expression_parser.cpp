@@ -188,8 +188,7 @@ class ExpressionParser {
   Parsed string() {
     const int line = tokens_.line();
     std::string text;
-    while (tokens_.is(Token::Kind::kString))
-      text += tokens_.take().text;  // adjacent strings are concatenated, as in Python
+    while (tokens_.is(Token::Kind::kString)) text += tokens_.take().text;  // adjacent strings join, as in Python
     return constant(line, std::move(text));
   }
 
