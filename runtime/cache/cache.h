@@ -53,7 +53,7 @@ struct Options {
   const AbortFlag* abort = nullptr;    // ends waits; may be null
   Say say = [](LogLevel, const std::string&) {};
 
-  /// Fails with `kInvalidArgument` when the folder is empty, or a further tier is of an unknown kind.
+  /// Fails with `kInvalidArgument` when no folder is named, or a further tier is of an unknown kind.
   Result<void> validate() const;
 };
 

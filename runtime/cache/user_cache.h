@@ -32,7 +32,7 @@ struct UserSite {
 /// (AWS_ACCESS_KEY_ID, AWS_SECRET_ACCESS_KEY, AWS_SESSION_TOKEN, AWS_REGION or AWS_DEFAULT_REGION, AWS_ENDPOINT_URL).
 /// Nothing is written before the first compilation.
 ///
-/// Fails with `kInvalidArgument` when the folder is empty or a tier is of an unknown kind, with `kNotFound` when the
+/// Fails with `kInvalidArgument` when no folder is named or a tier is of an unknown kind, with `kNotFound` when the
 /// exported folder holds no artifacts.
 Result<std::unique_ptr<device::ArtifactCache>> open_user_cache(const device::OptionReader& options,
                                                                const UserSite& site);

@@ -9,8 +9,8 @@ namespace {
 
 constexpr float kOfOne = 4.0f;
 
-/// `Dots` has a Vector of int32 lanes (with __m512i, GCC 12 would keep copies), `splat` of a byte, and `add(sums,
-/// unsigned bytes, signed bytes)`.
+/// `Dots` has a Vector of int32 lanes (with __m512i, GCC 12 would keep copies), `splat` of a byte, and
+/// `add(sums, unsigned bytes, signed bytes)`.
 template <typename Dots, int Accumulators>
 double byte_dots(int64_t rounds, float a, float b) {
   typename Dots::Vector sums[Accumulators] = {};

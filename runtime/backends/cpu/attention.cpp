@@ -36,8 +36,8 @@ Range AttentionRule::keys_of(int64_t position) const {
 
 Range AttentionRule::pinned_keys_of(int64_t position) const { return {0, std::min(pinned, position + 1)}; }
 
-/// Consecutive rows of one slot that attend to one cache head, with their scratch. Row r of the scratch is token `begin
-/// + r / readers`, reader `r % readers`.
+/// Consecutive rows of one slot that attend to one cache head, with their scratch. Row r of the scratch belongs to
+/// token `begin + r / readers` and reader `r % readers`.
 struct AttentionTask::Run {
   int64_t begin = 0, end = 0;  // rows of the step
   int64_t slot = 0;

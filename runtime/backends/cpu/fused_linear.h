@@ -53,7 +53,7 @@ class FusedLinear {
   /// Bytes of scratch for each worker.
   int64_t private_bytes() const;
   std::span<const std::byte> first_weights(Part part) const;
-  /// Computes the part's share, except stolen panels; `arranged` was filled by `arrange_rows`.
+  /// Computes the part's share, with panels stolen from and by others; `arranged` was filled by `arrange_rows`.
   void run(const std::byte* arranged, std::byte* private_scratch, Part part);
 
  private:

@@ -3,9 +3,9 @@
 //   slot ─► tile of 64 tokens ─► cache (layer 0 K, layer 0 V, layer 1 K, …) ─► head
 //
 // The memory of a sequence therefore fills from the front of its slot, tile by tile, for any number of layers. A tile
-// of keys is transposed, like a packed weight panel with the tokens as its 64 outputs: [head_dim][64], or [head_dim /
-// 2][64][2] on machines with bfloat16 pair products. A tile of values is [64][head_dim rounded to 16], or [32][head_dim
-// rounded to 16][2] with pairs of tokens.
+// of keys is transposed, like a packed weight panel with the tokens as its 64 outputs: [head_dim][64], or
+// [head_dim / 2][64][2] on machines with bfloat16 pair products. A tile of values is [64][head_dim rounded to 16], or
+// [32][head_dim rounded to 16][2] with pairs of tokens.
 //
 // A ring keeps its pinned tiles and reuses the others in turn. Tiles start at multiples of 64 positions, so that sums
 // over a window always have the same order. This needs up to 63 more tokens than the graph's ring of `capacity` rows:

@@ -19,7 +19,7 @@ struct FewTiles {
 
   static FewTiles of(const Kernels& kernels, int64_t rows) {
     if (kernels.streamed_rows == 1) return {.count = tiles_of(rows)};
-    // From this many rows on, four tiles of equal size hide the latency of prefetching.
+    // From this many rows on, four tiles of equal size hide the limit on a core's outstanding cache lines.
     constexpr int64_t kRowsToAskAhead = 16;
     if (rows >= kRowsToAskAhead) {
       return {.count = std::max<int64_t>(4, tiles_of(rows)), .slabs = kSlabsOfManyTiles, .ahead = true};

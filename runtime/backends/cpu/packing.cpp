@@ -82,7 +82,7 @@ void interleave(const Interleaving& of, int64_t steps) {
   }
 }
 
-/// Packs the columns of the leaves of a panel one after the other; pairs are words of two elements, and the last one of
+/// Packs the columns of one leaf of a panel one after the other; pairs are words of two elements, and the last one of
 /// an odd leaf is half zero.
 template <typename Element>
 void interleave_leaf(const Packing& packing, Interleaving of, int64_t columns) {

@@ -19,7 +19,7 @@ namespace lockstep::cpu::LOCKSTEP_CPU_ISA {
 constexpr float kSlack = 8.0f;
 
 /// 2^x with a relative error below 2^-13, for weights that are then rounded to bfloat16 (2^-9): 0 for −∞, NaN for NaN,
-/// and exact for integers. The cubic is the minimax fit of 2^f over [0, 1] with value 1 at 0.
+/// and exact for integers. The cubic is the fit of 2^f with the least error over [0, 1] and value 1 at 0.
 LOCKSTEP_LANES_INLINE Lanes coarse_exp2(Lanes x) {
   const Lanes f = {_mm512_reduce_ps(x.v, _MM_FROUND_TO_NEG_INF | _MM_FROUND_NO_EXC)};
   Lanes p = fma(splat(0.07706699f), f, splat(0.22764506f));

@@ -52,15 +52,16 @@ struct Int8Operands {
   }
 };
 
-/// One range: `sums[row][column] += Σ over the groups, in order, of (Σ of the group's products) · scale of w · scale of
-/// x`.
+/// One range of groups.
+///
+/// `sums[row][column] += Σ over the groups, in order, of (Σ of the group's products) · scale of w · scale of x`.
 struct Int8Product {
   Int8Operands operands;  // rows: 1 … kInt8TileRows, or kInt8TiledRows
   int64_t groups = 0;
   int64_t last_steps = 0;  // of the last group
   float* sums = nullptr;   // [rows, kPanel]
   bool opens = false;      // accumulators start at 0 instead of `sums`
-  // Number of lines that `tiled_product` prefetches from here with each tile of weights.
+  // `tiled_product` prefetches `next_lines` lines with each tile of weights, starting here.
   const std::byte* next = nullptr;
   int next_lines = 0;
 };

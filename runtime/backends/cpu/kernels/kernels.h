@@ -179,7 +179,7 @@ struct PairedTile {
   bool is_whole;     // every row sees the whole tile; otherwise row r sees the keys [begin[r], end[r])
   const int* begin;  // [rows]
   const int* end;
-  float scale;  // like in SoftmaxTile
+  float scale;  // as in SoftmaxTile
   float soft_cap;
   const float* slope;
   const float* distance;

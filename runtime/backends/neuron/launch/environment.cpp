@@ -22,7 +22,7 @@ Result<std::vector<Variable>> variables_of(const RankEnvironment& rank,
       variables.push_back({name, *theirs, true, fmt::format("{}={} was set and stays (not {})", name, *theirs, ours)});
     }
   };
-  // Always set per rank; the user's value was the set to choose from.
+  // Set on every rank, even over the user's value, from which the core was chosen.
   const std::string core = fmt::format("{}", rank.core), visible = "NEURON_RT_VISIBLE_CORES";
   const auto shown = user(visible);
   const bool narrows = shown && *shown != core;

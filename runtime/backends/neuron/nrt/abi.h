@@ -1,7 +1,7 @@
 // Declarations of the Neuron runtime's C interface (libnrt.so.1), restricted to the part in use. They keep the original
 // names, and tests/runtime/backends/neuron/nrt compares them with the public headers.
 //
-// Source: aws-neuron/aws-neuron-sdk on GitHub, src/libnrt/include/nrt/{nrt,nrt_status,nrt_version, nrt_experimental}.h,
+// Source: aws-neuron/aws-neuron-sdk on GitHub, src/libnrt/include/nrt/{nrt,nrt_status,nrt_version,nrt_experimental}.h,
 // SDK 2.32. An implementation of the library defines the functions declared here; a program calls them through
 // nrt/library.h.
 #pragma once
