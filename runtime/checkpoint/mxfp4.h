@@ -20,9 +20,9 @@ namespace lockstep::checkpoint {
 constexpr int64_t kMxfp4Block = 32;       // elements
 constexpr int64_t kMxfp4BlockBytes = 16;  // without the scale
 
-/// Reads a part of a matrix [rows, columns], row-major, into `dst` as `dtype`. Its nibbles are `blocks` u8 [rows,
-/// columns / 2], its exponents `scales` u8 [rows, columns / 32]. Exact for all floating-point types except f16, which
-/// is rounded. Reads whole blocks, with a few MiB of buffer. @blocking (disk)
+/// Reads a part of a matrix [rows, columns], row-major, into `dst` as `dtype`. Its nibbles are
+/// `blocks` u8 [rows, columns / 2], its exponents `scales` u8 [rows, columns / 32]. Exact for all floating-point types
+/// except f16, which is rounded. Reads whole blocks, with a few MiB of buffer. @blocking (disk)
 Result<void> read_mxfp4(const StoredFiles& files, const TensorView& blocks, const TensorView& scales, Range rows,
                         Range columns, DType dtype, std::span<std::byte> dst);
 

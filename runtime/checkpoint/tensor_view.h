@@ -35,7 +35,7 @@ struct TensorView {
 };
 
 /// Reads a part of `view`, row-major, converted to `dtype`, into `dst` (exactly its size). Contiguous elements are read
-/// together, without other bytes; only if every row or column has gaps (gpt-oss) are gaps between its elements read,
+/// together, without other bytes. If every row or column has gaps (gpt-oss), the gaps between its elements are read,
 /// too. Uses at most 2 MiB of buffer. @blocking (disk)
 Result<void> read_view(const StoredFiles& files, const TensorView& view, Range rows, Range columns, DType dtype,
                        std::span<std::byte> dst);

@@ -125,7 +125,7 @@ struct GenerationConfig {
   /// names both.
   Result<void> validate() const;
 
-  /// Also checks that tokens can be streamed: with beams they are known only at the end.
+  /// Calls `validate`, and checks that tokens can be streamed: with beams they are known only at the end.
   Result<void> validate_streaming() const;
 
   /// The sampling parameters of row `row` of the job, with its own seed; greedy rows have neutral temperature, top-k

@@ -1,4 +1,4 @@
-// Stopping criteria of a row, checked after every token. The first met one gives the reason.
+// Stopping criteria of a row, checked after every token. The first criterion that is met gives the reason.
 //
 //   end token ─ length ─ time ─ stop strings ─ users' criteria
 #pragma once

@@ -217,8 +217,8 @@ class NodeVerifier {
 
   Result<void> check_order(size_t index) const {
     for (ValueId operand : graph_.nodes[index].operands) {
-      if (operand.value < 0 || static_cast<size_t>(operand.value) >= graph_.values.size())
-        continue;  // see infer_result
+      // infer_result reports this case.
+      if (operand.value < 0 || static_cast<size_t>(operand.value) >= graph_.values.size()) continue;
       const Value& value = graph_.value(operand);
       const bool is_made = value.kind != ValueKind::kResult || producer_[static_cast<size_t>(operand.value)];
       if (!is_made || operand.value >= limits_[index]) {

@@ -223,7 +223,7 @@ Result<std::unique_ptr<Tokenizer>> parse_tokenizer(std::string_view json, std::s
   if (const auto apart = read_with_tables(json)) {
     Result<Parts> parts = parse_parts(JsonField(apart->document, std::string(origin)), &apart->tables);
     if (parts.has_value()) return std::make_unique<FileTokenizer>(std::move(parts).assume_value());
-  }  // a plain parse reports the error and its place
+  }  // otherwise a plain parse reports the error and its place
   const auto document = nlohmann::json::parse(json, nullptr, /*allow_exceptions=*/false);
   const JsonField root(document, std::string(origin));
   if (document.is_discarded()) return root.invalid("text that is no JSON", "a tokenizer as JSON");

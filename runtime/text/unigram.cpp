@@ -10,7 +10,7 @@
 namespace lockstep::text {
 namespace {
 
-constexpr double kUnknownPenalty = 10.0;  // score of an unknown character, below the worst token
+constexpr double kUnknownPenalty = 10.0;  // how far an unknown character scores below the worst token
 
 struct UnigramTables {
   Vocabulary vocabulary;

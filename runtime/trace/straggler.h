@@ -1,6 +1,6 @@
-// Detection of a straggling rank. In every collective one rank enters last; its cost is the time between
-// the second-last entry and its own. Random delays spread over the ranks; a rank is reported if it is last nearly
-// always and at a high cost.
+// Detection of a straggling rank. In every collective one rank enters last; its cost is the time between the
+// second-last entry and its own. Random delays spread over the ranks; a rank is reported if it is last nearly always
+// and at a high cost.
 #pragma once
 
 #include <optional>

@@ -16,9 +16,7 @@ constexpr std::array<std::string_view, 27> kOperators = {  // longer ones first
     "**", "//", "==", "!=", "<=", ">=", "+", "-", "*", "/", "%", "~", "<", ">",
     "=",  "(",  ")",  "[",  "]",  "{",  "}", ",", ".", ":", "|", ";", "!"};
 
-/// Normalises newlines: \r
-///  and \r become
-/// , and a single one at the end is removed.
+/// Normalises newlines: \r\n and \r become \n, and a single one at the end is removed.
 std::string with_unix_newlines(std::string_view source) {
   std::string out;
   out.reserve(source.size());
