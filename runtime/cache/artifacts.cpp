@@ -1,4 +1,4 @@
-// Exported artifacts: a folder that is only read.
+// Exported artifacts: a read-only folder.
 
 #include <fmt/format.h>
 
@@ -49,10 +49,10 @@ class ArtifactFolder final : public device::ArtifactCache {
   const Folder folder_;
   const Say say_;
   std::mutex mutex_;
-  std::map<std::string, OpenFile> used_;  // by address: nobody evicts these
+  std::map<std::string, OpenFile> used_;  // by address: protected from eviction
 };
 
-/// What is known of an artifact that is to be exported: its manifest, if that lies beside it and fits, or a new one.
+/// The manifest of an artifact for export: the one beside it, if it matches, or a new one.
 Result<Manifest> manifest_for(const ExportedArtifact& artifact, const std::string& build) {
   const auto bytes = read_small_file(artifact.path.parent_path() / "manifest", kMostManifestBytes);
   if (bytes.has_value()) {
@@ -77,7 +77,7 @@ Result<Manifest> manifest_for(const ExportedArtifact& artifact, const std::strin
                   .failure = {}};
 }
 
-/// The bytes that were copied; none when the folder has it.
+/// Returns the number of bytes copied; 0 when the folder has the artifact.
 Result<uint64_t> export_one(const Folder& folder, const ExportedArtifact& artifact, const std::string& build) {
   LOCKSTEP_TRY(Manifest manifest, manifest_for(artifact, build));
   LOCKSTEP_TRY(const FileDigest digest, digest_of_file(artifact.path));
@@ -112,7 +112,7 @@ Result<uint64_t> export_artifacts(const std::filesystem::path& folder, std::span
     LOCKSTEP_TRY(const uint64_t copied, export_one(to, artifact, build));
     bytes += copied;
   }
-  std::error_code ignored;  // where drafts were
+  std::error_code ignored;  // the folder of the drafts
   std::filesystem::remove(folder / "making", ignored);
   return bytes;
 }

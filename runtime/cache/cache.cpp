@@ -22,7 +22,7 @@ namespace {
 using device::Artifact;
 using device::ArtifactKey;
 
-/// Failures that say more about a machine at a moment (no compiler, no room) than about the artifact: the next start
+/// Failures caused by the current state of the machine (no compiler, disk full), not by the artifact. The next start
 /// tries again.
 bool may_pass(ErrorKind kind) {
   return kind == ErrorKind::kUnavailable || kind == ErrorKind::kNotFound || kind == ErrorKind::kPeerLost;
@@ -58,7 +58,7 @@ class TieredCache final : public device::ArtifactCache {
   Result<Artifact> get(const ArtifactKey& key, const device::MakeArtifact& make) override;
 
  private:
-  /// A further tier. A lost one does not answer and is not asked again.
+  /// A further tier. A lost tier did not respond and is not used again.
   struct Further {
     std::unique_ptr<Tier> tier;
     bool is_lost = false;
@@ -91,9 +91,9 @@ class TieredCache final : public device::ArtifactCache {
   const Folder folder_;
   const int64_t opened_at_ = unix_milliseconds();
   std::vector<Further> further_;          // fixed once opened, except `is_lost`
-  mutable std::mutex mutex_;              // of `is_lost` and what follows
-  std::map<std::string, OpenFile> used_;  // by address: nobody evicts these
-  std::set<std::string> told_;            // lines that were said
+  mutable std::mutex mutex_;              // protects `is_lost` and the fields below
+  std::map<std::string, OpenFile> used_;  // by address: protected from eviction
+  std::set<std::string> told_;            // lines already logged
 };
 
 Result<void> TieredCache::open_further_tiers() {
@@ -129,7 +129,7 @@ Result<Artifact> TieredCache::get(const ArtifactKey& key, const device::MakeArti
 
 Result<Artifact> TieredCache::get_locked(const ArtifactKey& key, const device::MakeArtifact& make,
                                          const KeyLock& locked) {
-  LOCKSTEP_TRY(LookUp found, look(key));  // it may have been made, or tried, in between
+  LOCKSTEP_TRY(LookUp found, look(key));  // another process may have made or tried it meanwhile
   if (found.entry) {
     return use(std::move(*found.entry),
                fmt::format("from {}, where another process has just put it", folder_.root().string()));
@@ -183,14 +183,14 @@ Result<std::optional<Artifact>> TieredCache::fetch(const ArtifactKey& key) {
     LOCKSTEP_TRY(std::optional<Entry> entry, fetch_from(further_[i], key));
     if (!entry) continue;
     folder_.forget_failure(entry->address);
-    offer(*entry, i);  // to those that were asked before
+    offer(*entry, i);  // to the tiers without a copy
     make_room(key);
     return std::optional(use(std::move(*entry), fmt::format("from {}", further_[i].tier->name())));
   }
   return std::optional<Artifact>();
 }
 
-/// What is wrong with the tier is said; what is wrong here, or an abort, is an error.
+/// Logs problems of the tier. Only local problems and an abort are errors.
 Result<std::optional<Entry>> TieredCache::fetch_from(Further& further, const ArtifactKey& key) {
   LOCKSTEP_TRY(Draft draft, folder_.begin(address_of(key)));
   auto manifest = further.tier->fetch(key, draft);
@@ -256,14 +256,14 @@ Result<Artifact> TieredCache::make_it(const ArtifactKey& key, const device::Make
   return artifact;
 }
 
-/// The error that `get` returns. What was not tried to its end, and what depends on more than the key says, is not
-/// remembered.
+/// The error that `get` returns. It is not remembered when the attempt was cancelled, or when the key has unknown
+/// fields.
 Error TieredCache::keep_failure(Draft draft, Manifest manifest) const {
   Error error = *manifest.failure;
   const bool is_remembered = error.kind != ErrorKind::kCancelled && unknown_fields(manifest.key).empty();
   if (!is_remembered) return error;
   const std::string address = address_of(manifest.key);
-  // The log gets another name now; a message that has its old one must have the new one.
+  // The log is about to be renamed, so a message with the old path gets the new one.
   const std::string log = folder_.failure_log(address).string();
   error.message = replaced(error.message, draft.log().string(), log);
   manifest.failure->message = error.message;
@@ -304,7 +304,7 @@ Artifact TieredCache::hold(Entry entry, std::string origin) {
   return {.path = std::move(entry.artifact), .was_made = false, .origin = std::move(origin)};
 }
 
-// --- words ---------------------------------------------------------------------------------------------------------
+// --- messages --------------------------------------------------------------------------------------------------------
 
 std::string TieredCache::why_missing(const ArtifactKey& key) const {
   std::vector<Manifest> there = folder_.manifests();

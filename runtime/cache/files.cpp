@@ -141,7 +141,7 @@ Result<PrivateFolder> PrivateFolder::create(const fs::path& parent, const std::s
   while (true) {
     const fs::path path = parent / fmt::format("{}.{}.{}.{}", name, host_name(), process_id(), next++);
     if (::mkdir(path.c_str(), 0777) == 0) return PrivateFolder(path);
-    if (errno != EEXIST) return file_error("make", path, errno);  // left by a process that had the same number
+    if (errno != EEXIST) return file_error("make", path, errno);  // left by an earlier process with the same id
   }
 }
 
@@ -178,7 +178,7 @@ int64_t unix_milliseconds() {
 }
 
 std::string time_text(int64_t unix_milliseconds) {
-  constexpr int64_t kYear9999 = 253'402'300'799;  // a damaged manifest may hold any number
+  constexpr int64_t kYear9999 = 253'402'300'799;  // a damaged manifest may contain any number
   const auto seconds = static_cast<std::time_t>(std::clamp<int64_t>(unix_milliseconds / 1000, 0, kYear9999));
   return fmt::format("{:%Y-%m-%d %H:%M:%S} UTC", fmt::gmtime(seconds));
 }

@@ -21,7 +21,7 @@ constexpr const char* kArtifact = "artifact";
 constexpr const char* kLog = "log";
 constexpr auto kOldDraft = std::chrono::hours(24);
 
-/// The folders and files in `folder`; none when it cannot be read.
+/// The entries of a directory; none when it cannot be read.
 std::vector<fs::path> inside(const fs::path& folder) {
   std::vector<fs::path> paths;
   std::error_code failed;
@@ -40,7 +40,7 @@ Result<Manifest> read_manifest(const fs::path& path) {
   return decode_manifest(bytes);
 }
 
-/// Of all files in an entry, bytes.
+/// The total size of an entry's files in bytes.
 uint64_t size_of(const fs::path& entry) {
   uint64_t size = 0;
   for (const fs::path& file : inside(entry)) {
@@ -51,10 +51,10 @@ uint64_t size_of(const fs::path& entry) {
   return size;
 }
 
-/// Says that an entry is used now, for whoever makes room. Not everybody may write everywhere.
+/// Marks an entry as used now, for eviction. Errors are ignored: the folder may be read-only for this user.
 void touch(const fs::path& manifest) { ::utimensat(AT_FDCWD, manifest.c_str(), nullptr, 0); }
 
-/// Why the artifact is not what the manifest says; empty when it is. Fails when the disk does.
+/// The mismatch between artifact and manifest; empty when they match. Fails on disk errors.
 Result<std::string> damage_of(const fs::path& artifact, const FileDigest& expected) {
   std::error_code failed;
   const uint64_t size = fs::file_size(artifact, failed);
@@ -85,7 +85,8 @@ Result<std::optional<Entry>> Folder::open_entry(const std::string& address, cons
   const fs::path folder = entry(address);
   const fs::path manifest_path = folder / kManifest;
   std::optional<OpenFile> use = open_to_read(manifest_path);
-  // Whoever evicts it holds it alone: then it is as good as gone. Without locks, nobody is told that it is in use.
+  // An evicting process holds the lock exclusively, so the entry is as good as removed. Without locks, use is not
+  // marked.
   if (use && try_lock(*use, LockKind::kShared) == LockAttempt::kHeldElsewhere) return std::optional<Entry>();
   auto manifest = read_manifest(manifest_path);
   std::error_code failed;
@@ -181,7 +182,7 @@ void Folder::remove_left_drafts(const std::string& address) const {
 Result<void> Folder::set_aside(const std::string& address) const {
   const fs::path aside = root_ / "set-aside";
   LOCKSTEP_TRY_VOID(make_folders(aside));
-  for (const fs::path& path : inside(aside)) {  // one of each is enough to look at
+  for (const fs::path& path : inside(aside)) {  // one per address is enough for inspection
     std::error_code ignored;
     if (is_of(path, address)) fs::remove_all(path, ignored);
   }
@@ -219,7 +220,7 @@ void Folder::forget_failure(const std::string& address) const {
 bool Folder::evict(const fs::path& path) const {
   const std::optional<OpenFile> use = open_to_read(path / kManifest);
   if (use && try_lock(*use, LockKind::kExclusive) != LockAttempt::kLocked) return false;
-  // Out of sight in one step, so that nobody sees a part of it.
+  // Renamed away first, so other processes never see a partial entry.
   const auto trash = PrivateFolder::create(root_ / "making", path.filename().string());
   if (!trash.has_value()) return false;
   std::error_code failed;
@@ -227,7 +228,7 @@ bool Folder::evict(const fs::path& path) const {
   return !failed;
 }
 
-/// Removes drafts of makers that died, if nobody has asked for the same artifact since.
+/// Removes drafts of crashed makers, unless the same artifact was requested since.
 void Folder::remove_old_drafts() const {
   for (const fs::path& path : inside(root_ / "making")) {
     std::error_code failed;

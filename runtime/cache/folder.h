@@ -1,9 +1,9 @@
-// A folder of artifacts under content addresses: the first tier of a cache, a tier that machines share, and an export.
+// A folder of artifacts by content address: the first tier of a cache, a shared tier, or an export.
 //
-//   entries/ADDRESS/     manifest  artifact  log      whole, or not there
-//   failures/ADDRESS/    manifest  log                what could not be made, and why
-//   making/ADDRESS.…/    …                            of one maker; renamed to one of the above
-//   set-aside/ADDRESS.…/                              entries that were found damaged
+//   entries/ADDRESS/     manifest  artifact  log      complete, or absent
+//   failures/ADDRESS/    manifest  log                failed attempts
+//   making/ADDRESS.…/    …                            draft of one maker; renamed to one of the above
+//   set-aside/ADDRESS.…/                              damaged entries
 //   locks/ADDRESS                                     held while the artifact of that address is made or replaced
 #pragma once
 
@@ -18,7 +18,7 @@
 
 namespace lockstep::cache {
 
-/// An artifact that was verified. While `use` is open nobody evicts it.
+/// A verified artifact. Cannot be evicted while `use` is open.
 struct Entry {
   std::string address;
   Manifest manifest;
@@ -26,26 +26,26 @@ struct Entry {
   OpenFile use;
 };
 
-/// An entry whose files are not what its manifest says.
+/// An entry with files that do not match its manifest.
 struct Damage {
   std::string address;
   std::string why;  // "artifact: found 10 bytes, expected 12"
 };
 
-/// What a look at a folder brought. Without an entry, `damage` may say why.
+/// The result of a lookup. Without an entry, `damage` may explain why.
 struct LookUp {
   std::optional<Entry> entry;
   std::vector<Damage> damage;
 };
 
-/// What there is, after room was made.
+/// The contents of a folder after eviction.
 struct Usage {
   uint64_t bytes = 0;
   int entries = 0;
   int evicted = 0;
 };
 
-/// What a maker or a copy fills: `artifact` and `log` lie in a folder of its own.
+/// The private folder of a maker or copier, with its files `artifact` and `log`.
 struct Draft {
   PrivateFolder folder;
 
@@ -61,36 +61,36 @@ class Folder {
   const std::filesystem::path& root() const { return root_; }
   bool exists() const;
 
-  /// The artifact that `key` asks for; of several, where the key has unknown fields, the newest. Its bytes are hashed.
-  /// Fails with `kUnavailable` when files cannot be read. @blocking (disk)
+  /// Finds the artifact of `key`; if the key has unknown fields, the newest match. Hashes and verifies its bytes. Fails
+  /// with `kUnavailable` when files cannot be read. @blocking (disk)
   Result<LookUp> find(const device::ArtifactKey& key) const;
 
-  /// The manifests of all entries whose manifest can be read, in no order.
+  /// All readable manifests of the entries, in no particular order.
   std::vector<Manifest> manifests() const;
 
-  /// A new draft for `address`. Fails with `kUnavailable`.
+  /// Creates a draft for `address`. Fails with `kUnavailable`.
   Result<Draft> begin(const std::string& address) const;
-  /// The draft becomes the entry of its key, on disk when this returns. The artifact's digest is filled in; where the
-  /// manifest has one, it is held against the artifact. An entry that is there already stays, and is what is returned.
-  /// Fails with `kUnavailable`, with `kFailedPrecondition` when the artifact is not the manifest's. @blocking (disk)
+  /// Turns the draft into the entry of its key, on disk when this returns. Fills in the artifact's digest, or checks it
+  /// if the manifest has one. If the entry exists already, keeps and returns that. Fails with `kUnavailable`, with
+  /// `kFailedPrecondition` when artifact and manifest differ. @blocking (disk)
   Result<Entry> commit(Draft draft, Manifest manifest) const;
-  /// Removes drafts for `address` that their makers left; call with its lock held.
+  /// Removes abandoned drafts for `address`. Requires its lock.
   void remove_left_drafts(const std::string& address) const;
 
-  /// Moves a damaged entry out of the way. Call with its lock held, if there are locks. Fails with `kUnavailable`.
+  /// Moves a damaged entry to set-aside. Requires its lock, if locks are supported. Fails with `kUnavailable`.
   Result<void> set_aside(const std::string& address) const;
 
-  /// The failed attempt that is remembered; its log, if there was one, is at `failure_log`.
+  /// The remembered failed attempt; its log, if any, is at `failure_log`.
   std::optional<Manifest> failure(const std::string& address) const;
   std::filesystem::path failure_log(const std::string& address) const;
-  /// Remembers an attempt in place of the one before. Fails with `kUnavailable`.
+  /// Remembers a failed attempt and replaces the previous one. Fails with `kUnavailable`.
   Result<void> remember_failure(Draft draft, const Manifest& manifest) const;
   void forget_failure(const std::string& address) const;
 
   std::filesystem::path lock_path(const std::string& address) const;
 
-  /// Removes what was used longest ago until the entries take at most `limit` bytes, but nothing that is in use; and
-  /// drafts that died a day ago.
+  /// Evicts least recently used entries until the rest takes at most `limit` bytes, except entries in use. Also removes
+  /// drafts abandoned more than a day ago.
   Usage make_room(std::optional<uint64_t> limit) const;
 
  private:

@@ -28,7 +28,7 @@ class FolderTier final : public Tier {
     LOCKSTEP_TRY(LookUp found, folder_.find(entry.manifest.key));
     if (found.entry) return ok();
     const auto lock = KeyLock::acquire(folder_.lock_path(entry.address), {.most_s = 0.0});
-    if (!lock.has_value()) {  // whoever has it makes, or brings, the same
+    if (!lock.has_value()) {  // the holder is adding the same artifact
       if (lock.error().kind == ErrorKind::kDeadlineExceeded) return ok();
       return lock.error();
     }

@@ -15,10 +15,10 @@
 namespace lockstep::cache {
 namespace {
 
-constexpr unsigned int kSigns = 0x074b00;  // 7.75.0: CURLOPT_AWS_SIGV4
+constexpr unsigned int kSigns = 0x074b00;  // 7.75.0, the first version with CURLOPT_AWS_SIGV4
 constexpr size_t kMostSaid = 2048;
 
-/// The functions of libcurl that are used, by their names.
+/// The libcurl functions in use, by name.
 struct Curl {
   decltype(&::curl_global_init) global_init;
   decltype(&::curl_version_info) version_info;
@@ -37,7 +37,7 @@ Error no_curl(std::string_view why) {
           fmt::format("[runtime/cache] no HTTP here: found {}, expected libcurl 7.75 or newer; install libcurl4", why)};
 }
 
-/// Loads libcurl; it stays loaded until the process ends.
+/// Loads libcurl for the lifetime of the process.
 Result<Curl> load_curl() {
   void* library = ::dlopen("libcurl.so.4", RTLD_NOW | RTLD_LOCAL);
   if (library == nullptr) library = ::dlopen("libcurl-gnutls.so.4", RTLD_NOW | RTLD_LOCAL);
@@ -65,9 +65,9 @@ Result<Curl> load_curl() {
   return curl;
 }
 
-/// Where the bytes of an answer go: into the file while the status is 200, else into the text.
+/// Destination of a response body: the file if the status is 200, otherwise the text.
 struct Sink {
-  std::ofstream* file = nullptr;  // null: nothing but the text is wanted
+  std::ofstream* file = nullptr;  // null: only the text is wanted
   uint64_t most = 0, got = 0;
   std::string said;
   const std::function<long()>* status = nullptr;
@@ -116,7 +116,7 @@ class Request {
       : curl_(curl), handle_(curl.easy_init()) {
     LOCKSTEP_CHECK(handle_ != nullptr);
     set(CURLOPT_URL, url.c_str());
-    set(CURLOPT_NOSIGNAL, 1L);  // there are threads
+    set(CURLOPT_NOSIGNAL, 1L);  // required with threads
     set(CURLOPT_CONNECTTIMEOUT_MS, std::lround(deadlines.connect_s * 1000));
     set(CURLOPT_LOW_SPEED_LIMIT, 1L);
     set(CURLOPT_LOW_SPEED_TIME, std::max(1L, std::lround(deadlines.silence_s)));
@@ -126,8 +126,8 @@ class Request {
     set(CURLOPT_XFERINFOFUNCTION, &stop_if_aborted);
     set(CURLOPT_XFERINFODATA, abort);
     set(CURLOPT_WRITEFUNCTION, &take_bytes);
-    // A server that does not answer "Expect: 100-continue" holds a PUT up no longer than this. (The header cannot be
-    // left out: libcurl 7.88 signs one that is given empty.)
+    // Limits the delay of a PUT by a server without support for "Expect: 100-continue". (The header cannot be omitted:
+    // libcurl 7.88 signs it even when empty.)
     set(CURLOPT_EXPECT_100_TIMEOUT_MS, 200L);
   }
   ~Request() {
@@ -144,7 +144,7 @@ class Request {
 
   void add_header(const std::string& header) { headers_ = curl_.slist_append(headers_, header.c_str()); }
 
-  /// `digest`: of the bytes that are sent.
+  /// `digest` is that of the request body.
   void sign(const S3Account& account, const std::string& digest) {
     set(CURLOPT_AWS_SIGV4, fmt::format("aws:amz:{}:s3", account.region).c_str());  // libcurl copies strings
     set(CURLOPT_USERNAME, account.access_key.c_str());

@@ -1,5 +1,5 @@
-// Objects over HTTP, through libcurl, which is loaded when it is needed. Requests are signed (AWS Signature Version 4)
-// where an account is given.
+// HTTP access to objects through libcurl, loaded on demand. Requests are signed (AWS Signature Version 4) if there is
+// an account.
 #pragma once
 
 #include <cstdint>
@@ -11,28 +11,28 @@
 
 namespace lockstep::cache {
 
-/// What a server said.
+/// A server's response.
 struct HttpAnswer {
   int status = 0;
-  std::string said;  // the start of what came with a status other than 200
+  std::string said;  // start of the body, for a status other than 200
 };
 
-/// Thread-safe: each request has a connection of its own.
+/// Thread-safe: each request uses a separate connection.
 class Http {
  public:
   virtual ~Http() = default;
 
-  /// Writes the object into the file `to`, if the status is 200. Fails with `kUnavailable` when there is no server,
-  /// `kDeadlineExceeded` when it is too slow, `kFailedPrecondition` when the object ends early or is longer than `most`
-  /// bytes, `kCancelled` when the abort flag was raised. @blocking
+  /// Downloads the object into the file `to`, if the status is 200. Fails with `kUnavailable` when the server cannot be
+  /// reached, `kDeadlineExceeded` when it is too slow, `kFailedPrecondition` when the object is truncated or longer
+  /// than `most` bytes, `kCancelled` when the abort flag was raised. @blocking
   virtual Result<HttpAnswer> get(const std::string& url, const std::filesystem::path& to, uint64_t most) = 0;
 
-  /// Makes the file `from` the object. Fails alike. @blocking
+  /// Uploads the file `from` as the object. Fails as `get` does. @blocking
   virtual Result<HttpAnswer> put(const std::string& url, const std::filesystem::path& from) = 0;
 };
 
-/// `account` null: requests are not signed. `abort` may be null. Both outlive it. Fails with `kUnavailable` when
-/// libcurl is not installed, or too old to sign.
+/// With `account` null, requests are not signed. `abort` may be null. Both outlive the result. Fails with
+/// `kUnavailable` when libcurl is not installed, or is too old to sign.
 Result<std::unique_ptr<Http>> make_http(const S3Account* account, RemoteDeadlines deadlines, const AbortFlag* abort);
 
 }  // namespace lockstep::cache

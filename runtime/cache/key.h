@@ -1,4 +1,4 @@
-// Keys of artifacts: their addresses, and in what two of them differ.
+// Keys of artifacts: addresses and differences.
 #pragma once
 
 #include <string>
@@ -8,25 +8,25 @@
 
 namespace lockstep::cache {
 
-/// The name under which the artifact of `key` is kept: the SHA-256 of the backend and the fields in their order, each
-/// with its length in front, so that different keys are different bytes. `step` is no part of it.
+/// The content address of `key`: the SHA-256 of the backend and the fields in order, each prefixed with its length, so
+/// that different keys are different bytes. `step` is not part of it.
 std::string address_of(const device::ArtifactKey& key);
 
-/// The fields of `key` whose value is not known here.
+/// The fields of `key` without a known value.
 std::vector<std::string> unknown_fields(const device::ArtifactKey& key);
 
-/// One field in which two keys differ; "none" where a key does not have it.
+/// A field with different values in two keys; "none" where it is missing.
 struct Difference {
   std::string field, found, expected;
 
   friend bool operator==(const Difference&, const Difference&) = default;
 };
 
-/// Where `found` is not what `expected` asks for, in the order of `expected`. An unknown field of `expected` takes any
+/// The differences of `found` from `expected`, in the order of `expected`. An unknown field of `expected` matches any
 /// value.
 std::vector<Difference> differences(const device::ArtifactKey& found, const device::ArtifactKey& expected);
 
-/// `flags: found "-O1", expected "-O2"; ranks: …`. Long hexadecimal values are cut short where they still differ.
+/// `flags: found "-O1", expected "-O2"; ranks: …`. Long hexadecimal values are shortened as far as they still differ.
 std::string to_text(const std::vector<Difference>& differences);
 
 }  // namespace lockstep::cache

@@ -15,7 +15,7 @@ namespace lockstep::cache {
 namespace {
 
 constexpr uint64_t kMostHolderBytes = 1024;
-constexpr double kLookAgainS = 0.5;  // the abort flag, and holders on other hosts, make no event here
+constexpr double kLookAgainS = 0.5;  // polling interval: the abort flag and holders on other hosts cause no event
 
 std::optional<Holder> read_holder(const std::filesystem::path& path) {
   const auto bytes = read_small_file(path, kMostHolderBytes);
@@ -26,23 +26,23 @@ std::optional<Holder> read_holder(const std::filesystem::path& path) {
   return holder;
 }
 
-/// Writes down who holds the lock; nothing depends on it but messages.
+/// Records the holder of the lock, for messages only.
 void write_holder(const OpenFile& file) {
   const std::string text = fmt::format("{} {} {}\n", process_id(), unix_milliseconds(), host_name());
   if (::ftruncate(file.get(), 0) != 0) return;
   [[maybe_unused]] const ssize_t written = ::pwrite(file.get(), text.data(), text.size(), 0);
 }
 
-/// Tells when a file that was open for writing is closed, as a lock's file is when its holder lets go or dies.
+/// Reports when a file opened for writing is closed. A lock file is closed when its holder releases it or dies.
 class CloseEvents {
  public:
   explicit CloseEvents(const std::filesystem::path& path) : queue_(::inotify_init1(IN_NONBLOCK | IN_CLOEXEC)) {
     if (queue_.is_open()) ::inotify_add_watch(queue_.get(), path.c_str(), IN_CLOSE_WRITE);
   }
 
-  /// Returns at an event, and after `most_s` at the latest.
+  /// Returns at an event, or after at most `most_s`.
   void wait(double most_s) {
-    pollfd entry{.fd = queue_.get(), .events = POLLIN, .revents = 0};  // a negative descriptor never has events
+    pollfd entry{.fd = queue_.get(), .events = POLLIN, .revents = 0};  // poll ignores a negative descriptor
     if (::poll(&entry, 1, static_cast<int>(most_s * 1000.0) + 1) <= 0) return;
     std::array<char, 4096> events;
     while (::read(queue_.get(), events.data(), events.size()) > 0) {
@@ -91,7 +91,7 @@ Result<KeyLock> KeyLock::acquire(const std::filesystem::path& path, const LockWa
     lock.has_waited_ = true;
     if (!events) {
       events.emplace(path);
-      continue;  // it may have been let go before the watch was there
+      continue;  // it may have been released before the watch existed
     }
     events->wait(std::clamp(to_seconds(deadline.remaining()), 0.0, kLookAgainS));
   }
@@ -100,7 +100,7 @@ Result<KeyLock> KeyLock::acquire(const std::filesystem::path& path, const LockWa
 }
 
 KeyLock::~KeyLock() {
-  // The next one must not read an old name while it waits; a crash leaves it, and the next holder overwrites it.
+  // A later waiter must not read a stale name. After a crash it remains until the next holder overwrites it.
   if (file_.is_open() && excludes_) [[maybe_unused]]
     const int cut = ::ftruncate(file_.get(), 0);
 }

@@ -1,5 +1,5 @@
-# What is known of an artifact, or of a failed attempt to make one; it lies beside the artifact. Fields are only ever
-# added.
+# Description of an artifact, or of a failed attempt to make one, stored beside the artifact. New versions only add
+# fields.
 @0xc2f6a1d09b7e4853;
 
 using Cxx = import "/capnp/c++.capnp";
@@ -13,12 +13,12 @@ struct Manifest {
   size @4 :UInt64;         # of the artifact, bytes
   sha256 @5 :Text;         # of the artifact, hexadecimal
   madeAt @6 :Int64;        # milliseconds since 1970
-  tookS @7 :Float64;       # seconds that it took to make
+  tookS @7 :Float64;       # seconds
   build @8 :Text;          # of the program that made it
   host @9 :Text;           # where
   failure :union {
     none @10 :Void;
-    error @11 :Failure;    # there is no artifact
+    error @11 :Failure;    # no artifact was made
   }
 }
 

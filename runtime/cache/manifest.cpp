@@ -20,7 +20,7 @@ std::string to_string(capnp::Text::Reader text) { return {text.begin(), text.siz
 
 capnp::Text::Reader to_text(const std::string& text) { return {text.c_str(), text.size()}; }
 
-/// The kind that is written as `text`; internal for one that this program does not know.
+/// The kind named `text`; internal for an unknown name.
 ErrorKind kind_of(std::string_view text) {
   for (int i = 0; i <= static_cast<int>(ErrorKind::kCancelled); ++i) {
     if (lockstep::to_string(static_cast<ErrorKind>(i)) == text) return static_cast<ErrorKind>(i);
@@ -83,7 +83,7 @@ std::vector<std::byte> encode(const Manifest& manifest) {
 
 Result<Manifest> decode_manifest(std::span<const std::byte> bytes) {
   if (bytes.empty() || bytes.size() % sizeof(capnp::word) != 0) return no_manifest("found a part of a word at its end");
-  std::vector<capnp::word> words(bytes.size() / sizeof(capnp::word));  // aligned, whatever the bytes are
+  std::vector<capnp::word> words(bytes.size() / sizeof(capnp::word));  // aligned copy of the bytes
   std::memcpy(words.data(), bytes.data(), bytes.size());
   const capnp::ReaderOptions limits{.traversalLimitInWords = 8 * words.size() + 1024, .nestingLimit = 16};
   try {

@@ -1,4 +1,4 @@
-// What lies beside an artifact and says what it is, as a value and as bytes (manifest.capnp).
+// The description stored beside an artifact, as a value and as bytes (manifest.capnp).
 #pragma once
 
 #include <cstddef>
@@ -13,10 +13,10 @@
 
 namespace lockstep::cache {
 
-/// The version of the format; another one is refused.
+/// The version of the format; other versions are rejected.
 inline constexpr uint32_t kManifestVersion = 1;
 
-/// Bytes that no manifest exceeds.
+/// An upper bound of a manifest's size.
 inline constexpr uint64_t kMostManifestBytes = uint64_t{1} << 20;
 
 struct Manifest {
@@ -25,14 +25,14 @@ struct Manifest {
   int64_t made_at = 0;  // milliseconds since 1970
   double took_s = 0.0;
   std::string build, host;
-  std::optional<Error> failure;  // of an attempt that made no artifact
+  std::optional<Error> failure;  // of an attempt without an artifact
 
   friend bool operator==(const Manifest&, const Manifest&) = default;
 };
 
 std::vector<std::byte> encode(const Manifest& manifest);
 
-/// The manifest again. Fails with `kInvalidArgument` when the bytes are no manifest of this version.
+/// Fails with `kInvalidArgument` when the bytes are not a manifest of this version.
 Result<Manifest> decode_manifest(std::span<const std::byte> bytes);
 
 }  // namespace lockstep::cache

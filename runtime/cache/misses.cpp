@@ -8,7 +8,7 @@
 namespace lockstep::cache {
 namespace {
 
-constexpr size_t kMostSteps = 8;  // that a message lists
+constexpr size_t kMostSteps = 8;  // in a message
 
 std::string other_steps(const std::vector<Manifest>& there, const device::ArtifactKey& key) {
   std::set<std::string> steps;

@@ -22,7 +22,7 @@ std::string without_slashes_at_the_end(std::string text) {
   return text;
 }
 
-/// "user:password@" of an http address is for the server alone.
+/// Removes "user:password@" of an http address, which only the server may see.
 std::string without_password(const std::string& url) {
   const size_t host = url.find("://") + 3;
   const size_t at = url.substr(0, url.find('/', host)).rfind('@');
@@ -39,7 +39,7 @@ bool is_plain(std::string_view path) {
 Result<RemoteAddress> bucket_address(const std::string& url, const S3Account& account) {
   const std::string path = without_slashes_at_the_end(url.substr(kS3.size()));
   const std::string bucket = path.substr(0, path.find('/'));
-  const std::string prefix = path.substr(bucket.size());  // with its slash, or empty
+  const std::string prefix = path.substr(bucket.size());  // including its slash, or empty
   if (bucket.empty()) return refused(url, "no bucket", "its name behind s3://");
   if (!is_plain(path)) return refused(url, "a special character", "letters, digits, - . _ ~ and /");
   if (account.access_key.empty() != account.secret_key.empty()) {

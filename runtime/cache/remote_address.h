@@ -1,4 +1,4 @@
-// Where the objects of a remote tier are: an http(s) address below which they lie, from what the user wrote.
+// The http(s) address of a remote tier's objects, parsed from the user's text.
 #pragma once
 
 #include <string>
@@ -8,7 +8,7 @@
 namespace lockstep::cache {
 
 struct RemoteAddress {
-  std::string name;  // as the user wrote it, without a password
+  std::string name;  // the user's text without a password
   std::string base;  // "https://host/path": objects are BASE/NAME
   bool is_signed = false;
 

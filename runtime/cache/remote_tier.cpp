@@ -8,7 +8,7 @@
 namespace lockstep::cache {
 namespace {
 
-/// What stands between <Code> and </Code> in an object store's answer; empty when nothing does.
+/// The text between <Code> and </Code> in an object store's response; empty when there is none.
 std::string error_code(const std::string& said) {
   const size_t begin = said.find("<Code>");
   const size_t end = said.find("</Code>");
@@ -23,7 +23,7 @@ std::string_view advice(int status) {
   return "";
 }
 
-/// A status that is neither success nor a plain "there is none".
+/// The error of a status other than success and "not found".
 Error refusal(std::string_view what, const HttpAnswer& answer) {
   const std::string code = error_code(answer.said);
   return {ErrorKind::kFailedPrecondition,
@@ -64,7 +64,7 @@ class RemoteTier final : public Tier {
   }
 
   Result<void> offer(const Entry& entry) override {
-    // The manifest comes last: whoever finds it finds the artifact.
+    // The manifest is uploaded last, so a visible manifest implies a complete artifact.
     LOCKSTEP_TRY_VOID(send(url(entry.address, "artifact"), entry.artifact));
     return send(url(entry.address, "manifest"), entry.artifact.parent_path() / "manifest");
   }

@@ -1,5 +1,5 @@
-// What stands behind a cache's own folder: asked when the folder has nothing, and filled after something was made.
-// Whatever it brings is verified by the cache; whatever it fails at is said and gone around.
+// The interface of further cache tiers. A tier is read when the folder has no artifact, and filled after one was made.
+// The cache verifies every fetched artifact; errors of a tier are logged and never fail a job.
 #pragma once
 
 #include <memory>
@@ -17,29 +17,29 @@ class Tier {
  public:
   virtual ~Tier() = default;
 
-  /// For messages; holds no password.
+  /// For messages; without a password.
   virtual const std::string& name() const = 0;
 
-  /// Writes the artifact of `key` into `draft` and returns its manifest, not verified; nothing when the tier has none.
-  /// Fails with `kUnavailable` or `kDeadlineExceeded` when the tier is of no use now, with other kinds when this
+  /// Writes the artifact of `key` into `draft` and returns its manifest, not yet verified; empty when the tier has
+  /// none. Fails with `kUnavailable` or `kDeadlineExceeded` when the tier is unusable now, with other kinds when the
   /// artifact is. @blocking
   virtual Result<std::optional<Manifest>> fetch(const device::ArtifactKey& key, const Draft& draft) = 0;
 
-  /// Gives it a copy. Fails alike. @blocking
+  /// Stores a copy of the entry. Fails as `fetch` does. @blocking
   virtual Result<void> offer(const Entry& entry) = 0;
 
-  /// What it holds, for messages; empty where that cannot be listed.
+  /// The manifests it holds, for messages; empty if they cannot be listed.
   virtual std::vector<Manifest> manifests() const = 0;
 };
 
-/// A folder, perhaps on another machine. It is made when it is first filled.
+/// A folder, possibly on another machine. Created on the first write.
 std::unique_ptr<Tier> make_folder_tier(std::filesystem::path folder);
 
-/// An http://, https:// or s3:// address: objects `ADDRESS.manifest` and `ADDRESS.artifact` below it. Fails with
-/// `kInvalidArgument` when it is none of these, with `kUnavailable` when libcurl is not there.
+/// An http://, https:// or s3:// address with objects `ADDRESS.manifest` and `ADDRESS.artifact` below it. Fails with
+/// `kInvalidArgument` for other addresses, with `kUnavailable` without libcurl.
 Result<std::unique_ptr<Tier>> make_remote_tier(const std::string& url, const Options& options);
 
-/// Whether `text` is an address rather than a folder.
+/// Whether `text` is an address instead of a folder.
 bool is_address(const std::string& text);
 
 }  // namespace lockstep::cache

@@ -7,7 +7,7 @@ namespace {
 
 std::string variable(const UserSite& site, std::string_view name) { return site.environment(name).value_or(""); }
 
-/// The folder of programs' caches, as the XDG Base Directory Specification says: a relative path counts as none.
+/// The user's cache folder according to the XDG Base Directory Specification, which ignores relative paths.
 Result<std::filesystem::path> user_cache_folder(const UserSite& site) {
   const std::filesystem::path xdg = variable(site, "XDG_CACHE_HOME");
   if (xdg.is_absolute()) return xdg;

@@ -1,5 +1,5 @@
-// A file as the parsers of headers see it: a size and a way to read bytes. Tests and fuzzers give them memory instead.
-// Private to this folder.
+// A file for header parsers: its size and a read function. Tests and fuzzers use memory instead. Private to this
+// folder.
 #pragma once
 
 #include <cstddef>
@@ -12,7 +12,7 @@
 
 namespace lockstep::checkpoint {
 
-/// Bytes 0 … size − 1 of `path`, which is for messages and for what is found in it.
+/// Bytes 0 … size − 1 of `path`. The path appears in messages and in the parsed entries.
 struct ByteSource {
   std::filesystem::path path;
   int64_t size = 0;

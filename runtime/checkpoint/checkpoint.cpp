@@ -11,16 +11,16 @@
 namespace lockstep::checkpoint {
 namespace {
 
-constexpr int64_t kComparedBytes = int64_t{1} << 20;  // of each tensor at a time
+constexpr int64_t kComparedBytes = int64_t{1} << 20;  // per block of a tensor
 
-/// Whether two rows of float32 are equal, 0 and −0 too.
+/// Whether two rows of float32 are equal; 0 equals −0.
 bool equal_floats(const std::vector<std::byte>& left, const std::vector<std::byte>& right) {
   const auto* a = reinterpret_cast<const float*>(left.data());
   const auto* b = reinterpret_cast<const float*>(right.data());
   return std::equal(a, a + left.size() / sizeof(float), b);
 }
 
-/// Whether two tensors of one shape are one in the file, as tied ones of a .bin are.
+/// Whether two tensors of one shape share their bytes in the file, like tied ones of a .bin.
 bool share_bytes(const TensorEntry& a, const TensorEntry& b) {
   return a.file == b.file && a.offset == b.offset && a.stored_dtype == b.stored_dtype && a.strides == b.strides;
 }
@@ -48,7 +48,7 @@ Result<bool> hold_equal_values(const Checkpoint& checkpoint, std::string_view a,
   const int64_t columns = shape.rank() == 2 ? shape[1] : 1;
   const int64_t block = std::max<int64_t>(1, kComparedBytes / (4 * std::max<int64_t>(1, columns)));  // rows
   Range all = rows.value_or(Range{0, shape[0]});
-  all.end = std::min(all.end, shape[0]);  // a config may say more rows: reading the tensor refuses it
+  all.end = std::min(all.end, shape[0]);  // a config may have more rows; then reading the tensor fails
   const bool as_stored = type.dtype == other.dtype && is_float(type.dtype);
   std::vector<std::byte> left, right;
   const auto read_both = [&](const std::vector<Range>& ranges, DType dtype) -> Result<void> {
@@ -60,7 +60,7 @@ Result<bool> hold_equal_values(const Checkpoint& checkpoint, std::string_view a,
   for (int64_t row = all.begin; row < all.end; row += block) {
     std::vector<Range> ranges = {{row, std::min(row + block, all.end)}};
     if (shape.rank() == 2) ranges.push_back({0, columns});
-    if (as_stored) {  // equal bytes are nearly always all there is
+    if (as_stored) {  // the bytes are nearly always equal
       LOCKSTEP_TRY_VOID(read_both(ranges, type.dtype));
       if (left == right) continue;
     }

@@ -10,14 +10,14 @@ namespace {
 
 using nlohmann::json;
 
-/// Every value that holds no others, under the path of its keys.
+/// All scalar values, by the path of their keys.
 std::map<std::string, std::string> values_of(std::string_view text) {
   std::map<std::string, std::string> values;
   const auto document = parse_json_object(text, "config.json");
   if (!document.has_value()) return values;
   const json flat = document.value().flatten();
   for (const auto& [path, value] : flat.items()) {
-    std::string key = path.substr(path.empty() ? 0 : 1);  // without the slash at its beginning
+    std::string key = path.substr(path.empty() ? 0 : 1);  // without the leading slash
     std::ranges::replace(key, '/', '.');
     values.emplace(std::move(key), describe(value));
   }

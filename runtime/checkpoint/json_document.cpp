@@ -14,7 +14,7 @@ using nlohmann::json;
 constexpr int kMaxDepth = 64;
 constexpr size_t kLongestShown = 80;  // bytes of a value in a message
 
-/// Watches the parser: what it must not accept although it is JSON.
+/// Rejects valid JSON that this folder does not accept.
 class Watch {
  public:
   bool operator()(int depth, json::parse_event_t event, const json& parsed) {
@@ -30,13 +30,13 @@ class Watch {
     }
     if (depth <= kMaxDepth) return true;
     if (complaint_.empty()) complaint_ = fmt::format("found values nested deeper than {}", kMaxDepth);
-    return false;  // do not keep it: deep values would overflow the stack later
+    return false;  // do not keep it: nested values would later overflow the stack
   }
 
   const std::string& complaint() const { return complaint_; }
 
  private:
-  std::vector<std::set<std::string>> keys_;  // of the objects that are open
+  std::vector<std::set<std::string>> keys_;  // of the open objects
   std::string complaint_;
 };
 

@@ -1,5 +1,5 @@
-// Reading JSON that strangers wrote: a whole document first (one object, bounded depth, no key twice), then its keys
-// one by one, each with the type and the range that it must have. Private to this folder.
+// Reading of untrusted JSON. A document is first parsed as a whole: one object, bounded depth, unique keys. Its keys
+// are then read one by one, each with the required type and range. Private to this folder.
 #pragma once
 
 #include <cstdint>
@@ -18,17 +18,17 @@ namespace lockstep::checkpoint {
 /// The text of a file; `kNotFound` when there is no regular file at `path`, `kInvalidArgument` above `max_bytes`.
 Result<std::string> read_text_file(const std::filesystem::path& path, int64_t max_bytes);
 
-/// "[runtime/checkpoint] cannot read <place>: <found …, expected …>; …": a file whose content cannot be right.
+/// "[runtime/checkpoint] cannot read <place>: <found …, expected …>; …": the error of a malformed file.
 Error damaged(std::string_view place, std::string_view found_and_expected);
 
-/// Parses one JSON object. Fails with `kInvalidArgument` for anything else, for a key that occurs twice in one object
-/// and for nesting deeper than 64; `origin` names the text in the message.
+/// Parses one JSON object. Fails with `kInvalidArgument` for anything else, for a duplicate key in one object and for
+/// nesting deeper than 64; `origin` names the text in the message.
 Result<nlohmann::json> parse_json_object(std::string_view text, std::string_view origin);
 
-/// A JSON value in a message: scalars as they are (shortened), containers by kind.
+/// A JSON value in a message: a scalar's value (shortened), a container's kind.
 std::string describe(const nlohmann::json& value);
 
-/// The numbers a key may have, both ends included.
+/// The valid range of a key's number, both ends included.
 template <typename T>
 struct Limits {
   T least;
@@ -47,7 +47,7 @@ class KeyReader {
   const nlohmann::json* find(std::string_view key) const;
   bool has(std::string_view key) const { return find(key) != nullptr; }
 
-  /// Whether the key is there with the value null.
+  /// Whether the key exists with the value null.
   bool is_null(std::string_view key) const;
 
   Result<int64_t> integer(std::string_view key, Limits<int64_t> limits) const;
@@ -58,7 +58,7 @@ class KeyReader {
   Result<std::string> text(std::string_view key) const;
   Result<std::string> text_or(std::string_view key, std::string_view fallback) const;
 
-  /// The keys of an object inside this one; empty if it is absent.
+  /// The keys of a nested object; empty if it is absent.
   Result<std::optional<KeyReader>> object(std::string_view key) const;
 
   /// "[runtime/checkpoint] <origin>: <key>: found …, expected …"

@@ -16,7 +16,7 @@ using nlohmann::json;
 
 constexpr int64_t kMaxConfigBytes = int64_t{64} << 20;
 
-/// All of them, by name.
+/// All model types, by name.
 std::vector<ModelType> model_types() {
   std::vector<ModelType> types;
   for (const auto group : {plain_types(), gated_types(), gemma_types(), expert_types()}) {
@@ -26,7 +26,7 @@ std::vector<ModelType> model_types() {
   return types;
 }
 
-/// The entry that `model_type` names or, in a file without that key, the first architecture.
+/// The entry named by `model_type` or, in a file without that key, by the first architecture.
 Result<ModelType> model_type_of(const KeyReader& config) {
   const std::vector<ModelType> types = model_types();
   const json* architectures = config.find("architectures");

@@ -14,7 +14,7 @@
 namespace lockstep::checkpoint {
 namespace {
 
-/// The pickles at the file's beginning. How long they are only they tell: more is read until they are whole.
+/// Reads the pickles at the file's beginning. Their length is known only after parsing, so reads more until complete.
 Result<OldTorchPickles> read_pickles(const ByteSource& file) {
   constexpr int64_t kFirstLook = int64_t{1} << 20;
   const int64_t most = std::min(file.size, kLargestPickle);
@@ -27,7 +27,7 @@ Result<OldTorchPickles> read_pickles(const ByteSource& file) {
   }
 }
 
-/// The storage whose count of elements stands at `offset`.
+/// The storage with its element count at `offset`.
 Result<ZipEntry> place_of(const ByteSource& file, const PickledStorage& storage, int64_t offset) {
   const StoredType* type = find_stored_type(storage.dtype);
   LOCKSTEP_CHECK(type != nullptr, storage.dtype);

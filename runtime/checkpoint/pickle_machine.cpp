@@ -12,9 +12,9 @@
 namespace lockstep::checkpoint {
 namespace {
 
-constexpr size_t kMostValues = size_t{1} << 22;  // ten times what the largest models have
+constexpr size_t kMostValues = size_t{1} << 22;  // ten times the number in the largest models
 constexpr size_t kMostDimensions = 8;
-constexpr size_t kLongestName = 1024;  // of a storage, so that many of one long name cost little
+constexpr size_t kLongestName = 1024;  // of a storage: bounds the memory of many copies of one name
 constexpr size_t kLongestShownName = 120;
 
 }  // namespace
@@ -128,14 +128,14 @@ Result<void> PickleMachine::push_stacked_name() {
   return push_name(value(names[0]).text, value(names[1]).text);
 }
 
-/// The view of a storage that torch before 1.6 names with it, (key, first element, elements), is all of it, or none.
+/// Whether the optional view (key, first element, elements) of a storage, from torch before 1.6, covers all of it.
 bool PickleMachine::is_whole_storage(const PickleValue& view) const {
   if (view.kind == PickleKind::kNone) return true;
   return view.kind == PickleKind::kTuple && view.parts.size() == 3 &&
          value(view.parts[1]).kind == PickleKind::kNumber && value(view.parts[1]).number == 0;
 }
 
-/// ("storage", type, key, location, elements[, view]): what stands for a storage.
+/// ("storage", type, key, location, elements[, view]): the persistent id of a storage.
 Result<void> PickleMachine::push_storage() {
   LOCKSTEP_TRY(const uint32_t index, pop());
   const PickleValue& id = value(index);
@@ -227,7 +227,7 @@ Result<void> PickleMachine::rebuild_tensor(const PickleValue& arguments) {
   return push({.kind = PickleKind::kTensor, .number = static_cast<int64_t>(tensors_.size()) - 1});
 }
 
-/// The attributes of an OrderedDict (`_metadata` of a state dict): plain values that nobody needs.
+/// The attributes of an OrderedDict (`_metadata` of a state dict): unused plain values.
 Result<void> PickleMachine::build() {
   LOCKSTEP_TRY(const uint32_t state, pop());
   if (top() == nullptr || top()->kind != PickleKind::kDict || value(state).kind != PickleKind::kDict) {
@@ -236,7 +236,7 @@ Result<void> PickleMachine::build() {
   return ok();
 }
 
-/// The operations that torch.save uses (protocol 2). One line each: a table in the form of a switch.
+/// The operations used by torch.save (protocol 2): a table in the form of a switch, one line each.
 Result<void> PickleMachine::execute(uint8_t operation) {
   switch (operation) {
     case '(': marks_.push_back(stack_.size()); return ok();
@@ -264,7 +264,7 @@ Result<void> PickleMachine::execute(uint8_t operation) {
   }
 }
 
-/// The operations with an operand in the program.
+/// The operations with operands in the program.
 Result<void> PickleMachine::execute_rest(uint8_t operation) {
   const auto number = [this](auto result) -> Result<void> {
     LOCKSTEP_TRY(const auto taken, std::move(result));
@@ -289,7 +289,7 @@ Result<void> PickleMachine::execute_rest(uint8_t operation) {
       LOCKSTEP_TRY_VOID(take(sizeof(double)));
       return push({.kind = PickleKind::kReal});
     }
-    case 0x95: {  // how long the next frame is
+    case 0x95: {  // length of the next frame
       LOCKSTEP_TRY_VOID(take(sizeof(uint64_t)));
       return ok();
     }

@@ -1,4 +1,4 @@
-// The stack machine of pickles, of which nothing runs: unpickler.h says what it accepts. Private to this folder.
+// A stack machine for pickles, without code execution. unpickler.h lists its operations. Private to this folder.
 #pragma once
 
 #include <cstddef>
@@ -13,10 +13,10 @@
 
 namespace lockstep::checkpoint {
 
-/// A tensor as a pickle describes it: a strided view of a storage that lies beside the pickle.
+/// A tensor in a pickle: a strided view of a storage outside the pickle.
 struct PickledTensor {
   std::string storage;           // its key
-  std::string_view dtype;        // by its name in the safetensors format
+  std::string_view dtype;        // in the safetensors format's notation
   int64_t storage_elements = 0;  // of the whole storage
   int64_t first = 0;             // element of the storage
   std::vector<int64_t> shape;    // at most 8 dimensions, none negative
@@ -37,43 +37,43 @@ enum class PickleKind {
   kTensor
 };
 
-/// A value of the program; its parts are other values, by their index. Values are only ever added, so there is nothing
-/// to free and a list may hold itself.
+/// A value of the program; its parts are indices of other values. Values are only added, so nothing is freed and a list
+/// may contain itself.
 struct PickleValue {
   PickleKind kind = PickleKind::kNone;
   int64_t number = 0;           // kNumber and booleans; which callable; elements of a storage; index of a tensor
   std::string_view text = {};   // kText; key of a storage; element type of a storage type
-  std::vector<uint32_t> parts;  // of containers: items, or keys and values in turn; of a storage: its type
+  std::vector<uint32_t> parts;  // of containers: items, or alternating keys and values; of a storage: its type
 };
 
-/// Runs one pickle. Each operation takes at least one byte and makes at most one value.
+/// Interprets one pickle. Each operation takes at least one byte and makes at most one value.
 class PickleMachine {
  public:
-  /// `bytes` begins with the pickle and outlives the machine; `origin` names it in messages, likewise.
+  /// `bytes` begins with the pickle; `origin` names it in messages. Both outlive the machine.
   PickleMachine(std::span<const std::byte> bytes, std::string_view origin) : rest_(bytes), origin_(origin) {}
 
-  /// Its result, by its index. Fails with `kUnsupported` for what is not accepted and with `kInvalidArgument` for a
-  /// pickle that is damaged or not whole.
+  /// Returns the index of its result. Fails with `kUnsupported` for anything not accepted and with `kInvalidArgument`
+  /// for a damaged or truncated pickle.
   Result<uint32_t> run();
 
   const PickleValue& value(uint32_t index) const { return values_[index]; }
   const std::vector<PickleValue>& values() const { return values_; }
   const PickledTensor& tensor(const PickleValue& value) const { return tensors_[static_cast<size_t>(value.number)]; }
-  /// What follows the pickle.
+  /// The bytes after the pickle.
   std::span<const std::byte> rest() const { return rest_; }
 
-  // How it fails.
+  // Errors.
   Error malformed(std::string_view found_and_expected) const;
   Error refused(std::string_view what) const;
 
  private:
-  // What the program is made of.
+  // Reading the program.
   Result<std::string_view> take(uint64_t size);
   template <typename T>
   Result<T> take_number();
   Result<std::string_view> take_line();
 
-  // The stack, its marks and the memo.
+  // Stack, marks and memo.
   Result<void> push(PickleValue value);
   Result<uint32_t> pop();
   Result<std::vector<uint32_t>> pop_to_mark();
@@ -103,7 +103,7 @@ class PickleMachine {
   const std::string_view origin_;
   std::vector<PickleValue> values_;
   std::vector<uint32_t> stack_;
-  std::vector<size_t> marks_;  // heights of the stack
+  std::vector<size_t> marks_;  // stack heights
   std::unordered_map<uint64_t, uint32_t> memo_;
   std::vector<PickledTensor> tensors_;
 };

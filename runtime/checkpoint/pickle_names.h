@@ -1,4 +1,4 @@
-// The names that a pickle of a .bin file may use; there is no other. Private to this folder.
+// The complete list of names allowed in a pickle of a .bin file. Private to this folder.
 #pragma once
 
 #include <cstdint>
@@ -7,13 +7,13 @@
 
 namespace lockstep::checkpoint {
 
-/// What may be called. The unpickler does what each of them does to plain values; nothing of Python runs.
+/// The allowed callables. The unpickler imitates their effect on plain values; no Python code runs.
 enum class Callable : int64_t { kOrderedDict, kSize, kRebuildTensor, kRebuildParameter };
 
-/// The callable of that name, if it is one of them.
+/// The callable with this name, if it is allowed.
 std::optional<Callable> find_callable(std::string_view module, std::string_view name);
 
-/// The element type of a storage class of torch, by its name in the safetensors format; empty for any other name.
+/// The element type of a torch storage class, in the safetensors format's notation; empty for any other name.
 std::string_view storage_dtype(std::string_view module, std::string_view name);
 
 }  // namespace lockstep::checkpoint

@@ -13,7 +13,7 @@
 namespace lockstep::checkpoint {
 namespace {
 
-constexpr size_t kLargestCall = size_t{1} << 30;  // below the 2 GiB that one system call can return
+constexpr size_t kLargestCall = size_t{1} << 30;  // below the system call's limit of 2 GiB
 
 Error system_error(const std::filesystem::path& path, int code) {
   const auto kind = code == ENOENT || code == ENOTDIR ? ErrorKind::kNotFound : ErrorKind::kFailedPrecondition;
@@ -22,7 +22,7 @@ Error system_error(const std::filesystem::path& path, int code) {
                             path.string(), std::generic_category().message(code))};
 }
 
-/// Whether the system has the file in memory, judged by pages spread over it. A system that does not tell says yes.
+/// Whether the file is in the page cache, judged by sampled pages. True if the system does not report it.
 bool is_cached(int descriptor, int64_t size) {
   constexpr int64_t kSamples = 256, kMostMissing = 2;
   const int64_t page = ::sysconf(_SC_PAGESIZE);

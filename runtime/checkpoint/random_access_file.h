@@ -1,4 +1,4 @@
-// A file that is read by byte ranges. Private to this folder.
+// A file read by byte ranges. Private to this folder.
 #pragma once
 
 #include <sys/types.h>
@@ -14,13 +14,13 @@
 
 namespace lockstep::checkpoint {
 
-/// The system call behind every read; a test puts its own in its place.
+/// The system call behind every read, replaceable by tests.
 using PositionalRead = ssize_t (*)(int descriptor, void* dst, size_t size, off_t offset);
 
-/// An open file. `read` may be called by several threads at once.
+/// An open file. `read` is thread-safe.
 class RandomAccessFile {
  public:
-  /// Fails with `kNotFound` when there is no such file, and with `kFailedPrecondition` when it cannot be opened.
+  /// Fails with `kNotFound` when the file does not exist, and with `kFailedPrecondition` when it cannot be opened.
   static Result<std::unique_ptr<RandomAccessFile>> open(const std::filesystem::path& path,
                                                         PositionalRead call = ::pread);
   ~RandomAccessFile();
@@ -29,17 +29,17 @@ class RandomAccessFile {
 
   const std::filesystem::path& path() const { return path_; }
 
-  /// Bytes in the file when it was opened.
+  /// The size of the file when it was opened.
   int64_t size() const { return size_; }
 
-  /// Fills `dst` with the bytes from `offset` on, in as many calls as it takes. Fails with `kInvalidArgument` when the
-  /// file ends before that, and with `kFailedPrecondition` when the system cannot read it. @blocking
+  /// Fills `dst` with the bytes from `offset` on, in as many calls as necessary. Fails with `kInvalidArgument` when the
+  /// file is too short, and with `kFailedPrecondition` when the system cannot read it. @blocking
   Result<void> read(int64_t offset, std::span<std::byte> dst) const;
 
-  /// Whether (nearly) all of the file was in the system's memory when it was opened, as far as the system tells.
+  /// Whether (nearly) all of the file was in the page cache when it was opened, as far as the system reports it.
   bool was_cached() const { return was_cached_; }
 
-  /// The bytes will be read soon: the system starts to fetch what it does not have. Never waits for the disk.
+  /// Announces a read, so that the system can prefetch. Never waits for the disk.
   void expect(int64_t offset, int64_t bytes) const;
 
  private:

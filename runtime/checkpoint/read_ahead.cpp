@@ -13,10 +13,10 @@ namespace lockstep::checkpoint {
 namespace {
 
 constexpr int64_t kBlockBytes = int64_t{512} << 10;
-constexpr int64_t kSmallFileBytes = int64_t{64} << 20;  // a tokenizer is larger than one would think
-constexpr int kReadersOfAHost = 2;                      // at least: one alone leaves a quick disk idle between reads
+constexpr int64_t kSmallFileBytes = int64_t{64} << 20;  // a tokenizer can be tens of MiB
+constexpr int kReadersOfAHost = 2;                      // at least: one reader leaves a fast disk idle between reads
 
-/// Reads the whole of what lies beside the weights `files`.
+/// Reads all other files beside the weights `files`.
 void read_small_files(const std::filesystem::path& directory, const std::vector<const RandomAccessFile*>& files,
                       const std::stop_token& stop) {
   std::error_code failed;
@@ -35,7 +35,7 @@ ReadAhead::ReadAhead(std::filesystem::path directory, Share share, Bytes most)
     : directory_(std::move(directory)), share_(share), most_(most), thread_([this](const std::stop_token& stop) {
         try {
           read(stop);
-        } catch (const std::exception&) {  // no memory for a buffer: loading will do without
+        } catch (const std::exception&) {  // no memory for a buffer: loading works without
         }
       }) {}
 
@@ -63,7 +63,7 @@ void ReadAhead::read(const std::stop_token& stop) {
 
 void ReadAhead::read_blocks(const std::vector<const RandomAccessFile*>& files, Share share, std::span<std::byte> buffer,
                             const std::stop_token& stop) {
-  int64_t block = 0;  // of all files
+  int64_t block = 0;  // index over all files
   for (const RandomAccessFile* file : files) {
     for (int64_t offset = 0; offset < file->size(); offset += kBlockBytes, ++block) {
       if (block % share.of != share.index) continue;

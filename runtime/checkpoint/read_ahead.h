@@ -1,7 +1,7 @@
-// Weight files that a disk still holds, brought into the page cache while a process has other things to start: MPI, the
-// tokenizer, its graphs. Loading then finds its bytes there, or overtakes the reading, which does no harm.
+// Reads weight files into the page cache in the background, during the start of a process. Loading then finds its bytes
+// in memory. If loading is faster than the background reads, they are merely useless.
 //
-//   process 0   ██  ██  ██  ██  …     blocks of the files in their order, dealt to the processes of the host in turn
+//   process 0   ██  ██  ██  ██  …     blocks of the files in order, alternating between the processes
 //   process 1     ██  ██  ██  ██
 #pragma once
 
@@ -20,31 +20,31 @@ class RandomAccessFile;
 
 class ReadAhead {
  public:
-  /// Which of the processes of this host that start it together this one is.
+  /// The position of this process among the reading processes of this host.
   struct Share {
     int index = 0;
     int of = 1;
   };
 
-  /// Starts to read the process's share of the weight files of `directory`, on threads of its own; first the small
-  /// files beside them, which would wait behind the large ones. Reads nothing of files that are in memory already, and
-  /// nothing at all where the files are more than `most` or cannot be opened: whoever loads them says why.
+  /// Starts background threads that read the process's share of the weight files of `directory`, after the small files
+  /// beside them, which would otherwise wait behind the large ones. Skips files already in memory, and reads nothing if
+  /// the files exceed `most` or cannot be opened; loading reports such errors.
   ReadAhead(std::filesystem::path directory, Share share, Bytes most);
-  /// Waits for the reads at hand, of a block each.
+  /// Waits for the current reads, one block each.
   ~ReadAhead() = default;
   ReadAhead(const ReadAhead&) = delete;
   ReadAhead& operator=(const ReadAhead&) = delete;
 
-  /// Whether files are being read, or have been: then loading need not announce its reads to the system.
+  /// Whether files are being or have been read; then loading does not announce its reads to the system.
   bool is_reading() const { return is_reading_.load(std::memory_order_relaxed); }
-  /// Of the weight files, so far.
+  /// Bytes of weight files read so far.
   Bytes bytes_read() const { return Bytes(bytes_read_.load(std::memory_order_relaxed)); }
-  /// Waits until the share is read. @blocking (disk)
+  /// Waits until the share has been read. @blocking (disk)
   void finish();
 
  private:
   void read(const std::stop_token& stop);
-  /// Reads every `share.of`-th block of the files into `buffer`, a block long.
+  /// Reads every `share.of`-th block of the files into `buffer`, which holds one block.
   void read_blocks(const std::vector<const RandomAccessFile*>& files, Share share, std::span<std::byte> buffer,
                    const std::stop_token& stop);
 
@@ -53,7 +53,7 @@ class ReadAhead {
   const Bytes most_;
   std::atomic<bool> is_reading_ = false;
   std::atomic<int64_t> bytes_read_ = 0;
-  std::jthread thread_;  // last: uses the others
+  std::jthread thread_;  // last, because it uses the others
 };
 
 }  // namespace lockstep::checkpoint

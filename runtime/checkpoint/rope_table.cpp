@@ -1,6 +1,6 @@
-// Inverse frequencies of rotary embeddings, in the float32 arithmetic and the order of operations that transformers
-// uses, so that angles at long positions agree. Powers are rounded once from double; transformers' vectorised power
-// may differ from that by one unit in the last place.
+// Inverse frequencies of rotary embeddings. They use transformers' float32 arithmetic and order of operations, so that
+// angles at long positions match. Powers are rounded once from double; transformers' vectorised power may differ by one
+// unit in the last place.
 #include <algorithm>
 #include <cmath>
 #include <numbers>
@@ -35,7 +35,7 @@ std::vector<float> linear_frequencies(const RopeSpec& rope) {
   return frequencies;
 }
 
-/// Llama 3.1: short waves stay, long waves are stretched by the factor, those between are blended.
+/// Llama 3.1: short wavelengths stay, long ones are stretched by the factor, those between are blended.
 std::vector<float> llama3_frequencies(const RopeSpec& rope, double original) {
   const auto factor = static_cast<float>(rope.factor);
   const auto longest_kept = static_cast<float>(original / rope.high_frequency_factor);
@@ -55,7 +55,7 @@ std::vector<float> llama3_frequencies(const RopeSpec& rope, double original) {
   return frequencies;
 }
 
-/// The (fractional) dimension whose wave turns `rotations` times within the original positions.
+/// The (fractional) dimension with `rotations` full turns within the original positions.
 double correction_dimension(const RopeSpec& rope, double original, double rotations) {
   const auto dim = static_cast<double>(rope.rotated);
   return dim * std::log(original / (rotations * 2 * std::numbers::pi)) / (2 * std::log(rope.theta));
@@ -88,7 +88,7 @@ double yarn_scale(const RopeSpec& rope) {
   const auto magnitude = [&rope](double weight) {
     return rope.factor <= 1 ? 1.0 : 0.1 * weight * std::log(rope.factor) + 1.0;
   };
-  const double above = rope.mscale.value_or(0.0);  // zero counts as not given
+  const double above = rope.mscale.value_or(0.0);  // zero means absent
   const double below = rope.mscale_all_dim.value_or(0.0);
   return above != 0.0 && below != 0.0 ? magnitude(above) / magnitude(below) : magnitude(1.0);
 }
@@ -102,7 +102,7 @@ std::vector<float> divided_frequencies(const RopeSpec& rope, const std::vector<d
   return frequencies;
 }
 
-/// The same for short rows and for long ones.
+/// LongRoPE's factor on cos and sin, the same for short and long sequences.
 double longrope_scale(const RopeSpec& rope, double original) {
   if (rope.attention_factor) return *rope.attention_factor;
   return rope.factor <= 1.0 ? 1.0 : std::sqrt(1.0 + std::log(rope.factor) / std::log(original));

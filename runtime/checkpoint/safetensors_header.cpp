@@ -26,7 +26,7 @@ Result<StoredType> read_type(const KeyReader& tensor) {
   return tensor.wrong("dtype", "a type of the safetensors format");
 }
 
-/// A list of whole numbers from 0 on.
+/// Reads a list of non-negative integers.
 Result<std::vector<int64_t>> read_numbers(const KeyReader& tensor, std::string_view key) {
   const json* list = tensor.find(key);
   if (list == nullptr || !list->is_array()) return tensor.wrong(key, "a list of whole numbers");
@@ -40,7 +40,7 @@ Result<std::vector<int64_t>> read_numbers(const KeyReader& tensor, std::string_v
   return numbers;
 }
 
-/// Bytes of a dense tensor; empty when it would not fit into 63 bits or not end on a byte.
+/// Bytes of a dense tensor; empty when they exceed 63 bits or are not a whole number.
 std::optional<int64_t> dense_bytes(const std::vector<int64_t>& dims, int bits) {
   int64_t total = bits;
   for (const int64_t dim : dims) {
@@ -75,7 +75,7 @@ Result<TensorEntry> read_entry(const KeyReader& tensor, int64_t data_start, int6
                      .can_be_read = type.readable.has_value()};
 }
 
-/// The tensors lie side by side: no byte belongs to two of them or to none.
+/// Checks that every data byte belongs to exactly one tensor.
 Result<void> check_cover(const TensorMap& tensors, int64_t data_start, int64_t file_size,
                          const std::filesystem::path& file) {
   struct Extent {

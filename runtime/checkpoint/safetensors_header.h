@@ -2,8 +2,8 @@
 //
 //   u64 n | n bytes of JSON {"name": {"dtype": "BF16", "shape": [2, 3], "data_offsets": [begin, end]}, …} | data
 //
-// Offsets count from the start of the data. The tensors cover the data without overlap or hole; "__metadata__" is free
-// text and ignored. Private to this folder.
+// Offsets are relative to the start of the data. The tensors cover the data without overlaps or gaps; "__metadata__" is
+// free text and ignored. Private to this folder.
 #pragma once
 
 #include <cstddef>
@@ -17,10 +17,10 @@
 
 namespace lockstep::checkpoint {
 
-/// The tensors of a safetensors file. Fails with `kInvalidArgument` for a damaged header.
+/// Reads the tensors of a safetensors file. Fails with `kInvalidArgument` for a damaged header.
 Result<TensorMap> read_safetensors_header(const ByteSource& file);
 
-/// The same from the JSON of the header; `file_size` bounds the offsets.
+/// Parses the JSON of the header; `file_size` bounds the offsets.
 Result<TensorMap> parse_safetensors_header(std::span<const std::byte> header, int64_t data_start, int64_t file_size,
                                            const std::filesystem::path& file);
 

@@ -22,7 +22,7 @@ Result<void> read_experts(const KeyReader& config, int64_t default_experts, int6
   return ok();
 }
 
-/// Without a word about rotation, gpt-oss stretches 4096 positions by 32.
+/// The default of gpt-oss without rope keys: YaRN from 4096 positions by factor 32.
 RopeSpec gpt_oss_rope(double theta, int64_t rotated) {
   return {.kind = RopeSpec::Kind::kYarn,
           .rotated = rotated,
@@ -54,7 +54,7 @@ Result<ModelSpec> read_gpt_oss(const KeyReader& config) {
   keys.head_dim.otherwise = 64;
   keys.max_positions.otherwise = 131072;
   keys.norm_epsilon.otherwise = 1e-5;
-  keys.activation = {"", "silu"};  // the experts' own function takes its place
+  keys.activation = {"", "silu"};  // replaced by the experts' own function
   LOCKSTEP_TRY(ModelSpec spec, read_family(config, "gpt_oss", keys));
   LOCKSTEP_TRY(spec.attention_bias, config.boolean_or("attention_bias", true));
   spec.attention_output_bias = spec.attention_bias;

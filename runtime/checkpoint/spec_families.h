@@ -1,5 +1,5 @@
-// Which model types there are: a row and a reader each, with the keys, defaults and aliases of configuration_<type>.py
-// in transformers. Private to this folder.
+// The table of model types, with a reader for each. Keys, defaults and aliases are those of configuration_<type>.py in
+// transformers. Private to this folder.
 #pragma once
 
 #include <span>
@@ -17,7 +17,7 @@ struct ModelType {
 };
 
 std::span<const ModelType> plain_types();  // LayerNorm, an MLP without a gate, as many key/value heads as query heads
-std::span<const ModelType> gated_types();  // Llama and what differs from it in few places
+std::span<const ModelType> gated_types();  // Llama and close variants
 std::span<const ModelType> gemma_types();
 std::span<const ModelType> expert_types();  // mixtures of experts
 

@@ -21,7 +21,7 @@ FamilyKeys mistral_keys() {
   return keys;
 }
 
-/// The keys of Qwen 2 and Qwen 3, which name no tokens.
+/// The keys of Qwen 2 and Qwen 3; they have no default token ids.
 FamilyKeys qwen_keys() {
   FamilyKeys keys;
   keys.key_value_heads.otherwise = 32;
@@ -38,7 +38,7 @@ Result<void> read_qwen_windows(const KeyReader& config, ModelSpec& spec) {
       config, window, [&](int64_t layer) { return window.has_value() && layer >= first; }, spec);
 }
 
-/// One window for all layers.
+/// Sets one window for all layers.
 void slide_everywhere(std::optional<int64_t> window, ModelSpec& spec) {
   if (window) spec.windows.assign(static_cast<size_t>(spec.layers), *window);
 }

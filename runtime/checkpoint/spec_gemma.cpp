@@ -23,7 +23,7 @@ FamilyKeys gemma_keys() {
   return keys;
 }
 
-/// Gemma 3 gives its sizes defaults, and the text part of a larger config holds only what differs from them.
+/// Gemma 3 has defaults for its sizes, and the text part of a larger config holds only deviations from them.
 FamilyKeys gemma3_keys() {
   FamilyKeys keys = gemma_keys();
   keys.hidden_size.otherwise = 2304;
@@ -35,13 +35,13 @@ FamilyKeys gemma3_keys() {
   return keys;
 }
 
-/// A cap on logits: left out `otherwise`; 0, which means none, if it is null.
+/// A cap on logits: `otherwise` if absent; 0 (no cap) if null.
 Result<double> read_soft_cap(const KeyReader& config, std::string_view key, double otherwise) {
   if (config.is_null(key)) return 0.0;
   return config.number_or(key, otherwise, kPositive);
 }
 
-/// What all Gemmas have beyond the common keys.
+/// Reads what all Gemmas have beyond the common keys.
 Result<ModelSpec> read_gemma(const KeyReader& config, std::string_view model_type, const FamilyKeys& keys) {
   LOCKSTEP_TRY_VOID(require_switch(config, "use_bidirectional_attention", false));
   LOCKSTEP_TRY(ModelSpec spec, read_family(config, model_type, keys));
@@ -53,8 +53,8 @@ Result<ModelSpec> read_gemma(const KeyReader& config, std::string_view model_typ
   return spec;
 }
 
-/// The rotation of one kind of layers in the common spelling: `rope_parameters.<layers>` with `rope_scaling` over it,
-/// and `theta_key` beside it.
+/// The rotary embedding of one kind of layers in the common notation: `rope_parameters.<layers>`, overridden by
+/// `rope_scaling`, with `theta_key` beside it.
 Result<RopeSpec> read_layer_rope(const KeyReader& config, const ModelSpec& spec, std::string_view layers,
                                  const json* rope_scaling, Key<double> theta) {
   json rope = json::object();

@@ -20,7 +20,7 @@ Result<int64_t> read(const KeyReader& config, const Key<int64_t>& key, Limits<in
   return config.integer(key.name, limits);
 }
 
-/// A key that may be null, which means something else than leaving it out.
+/// Reads a key for which null and absent have different meanings.
 Result<int64_t> read_nullable(const KeyReader& config, const Key<int64_t>& key, int64_t null, Limits<int64_t> limits) {
   return config.integer_or(key.name, config.is_null(key.name) ? null : key.otherwise.value_or(null), limits);
 }
@@ -61,7 +61,7 @@ Result<void> read_heads(const KeyReader& config, const FamilyKeys& keys, ModelSp
 
 // ---- activations ----
 
-/// Functions under all their names in transformers (ACT2FN). Those of one group differ in rounding only.
+/// Activation functions by all their names in transformers (ACT2FN). Those of one group differ only in rounding.
 constexpr std::array<std::pair<std::string_view, std::string_view>, 10> kActivations = {
     {{"gelu", "gelu"},
      {"gelu_python", "gelu"},
@@ -86,7 +86,7 @@ Result<std::string> read_activation(const KeyReader& config, const Key<std::stri
 
 // ---- data type and tokens ----
 
-/// Files with mxfp4 experts hold all else as bfloat16, and need not say so.
+/// Files with mxfp4 experts store everything else as bfloat16, possibly without saying so.
 Result<DType> read_dtype(const KeyReader& config) {
   const std::string_view key = either(config, "dtype", "torch_dtype");
   LOCKSTEP_TRY(const std::string name, config.text_or(key, config.has("quantization_config") ? "bfloat16" : "float32"));
@@ -97,8 +97,8 @@ Result<DType> read_dtype(const KeyReader& config) {
   return dtype;
 }
 
-/// One token id or a list of them. Absent means `fallback`, null means none; ids beyond the vocabulary, which some
-/// files name, can never be chosen and are left out.
+/// One token id or a list of them. Absent means `fallback`, null means none. Ids beyond the vocabulary, which occur in
+/// some files, can never be chosen and are dropped.
 Result<std::vector<int32_t>> read_ids(const KeyReader& config, std::string_view key, int64_t vocabulary,
                                       std::vector<int32_t> fallback) {
   if (config.is_null(key)) return std::vector<int32_t>();
@@ -122,7 +122,7 @@ Result<std::vector<int32_t>> read_ids(const KeyReader& config, std::string_view 
   return ids;
 }
 
-/// A single id. Absent means `fallback`; null, -1 as older files spell it, and what is beyond the vocabulary mean none.
+/// A single id. Absent means `fallback`; null, −1 (in older files) and ids beyond the vocabulary mean none.
 Result<std::optional<int32_t>> read_id(const KeyReader& config, std::string_view key, int64_t vocabulary,
                                        std::optional<int32_t> fallback) {
   if (config.is_null(key)) return std::optional<int32_t>();
@@ -138,7 +138,7 @@ Result<void> read_tokens(const KeyReader& config, const FamilyKeys& keys, ModelS
   return ok();
 }
 
-/// Which layers slide by the key `layer_types`.
+/// Which layers have a window, according to the key `layer_types`.
 Result<std::vector<bool>> read_layer_types(const KeyReader& config, int64_t layers) {
   const json& types = *config.find("layer_types");
   if (!types.is_array() || static_cast<int64_t>(types.size()) != layers) {

@@ -7,10 +7,10 @@ namespace lockstep::checkpoint {
 namespace {
 
 constexpr Key<int64_t> kNoKey{""};
-constexpr int64_t kWidening = 4;           // an MLP whose width is not given
-constexpr int64_t kBloomPositions = 2048;  // what BLOOM was trained with; ALiBi itself has no end
+constexpr int64_t kWidening = 4;           // default MLP width / hidden size
+constexpr int64_t kBloomPositions = 2048;  // of BLOOM's training; ALiBi itself has no limit
 
-/// The keys of GPT-2 and GPT-J. The common names, where a file has both, win over theirs.
+/// The keys of GPT-2 and GPT-J. If a file has both, the common names override theirs.
 FamilyKeys gpt_keys(const KeyReader& config) {
   FamilyKeys keys;
   keys.hidden_size.name = either(config, "hidden_size", "n_embd");
@@ -30,7 +30,7 @@ void set_biases(ModelSpec& spec, bool attention, bool mlp) {
   spec.mlp_bias = mlp;
 }
 
-/// `n_inner`: null and nothing mean four times the hidden size.
+/// `n_inner`: absent or null means four times the hidden size.
 Result<Key<int64_t>> inner_key(const KeyReader& config, const FamilyKeys& keys) {
   LOCKSTEP_TRY(const int64_t hidden_size, config.integer(keys.hidden_size.name, kWidth));
   return Key<int64_t>{"n_inner", kWidening * hidden_size};
@@ -88,7 +88,7 @@ Result<ModelSpec> read_opt(const KeyReader& config) {
   LOCKSTEP_TRY(ModelSpec spec, read_family(config, "opt", keys));
   spec.mlp = Mlp::kPlain;
   spec.positions = Positions::kLearned;
-  spec.position_offset = 2;  // rows 0 and 1 of the table were for padding
+  spec.position_offset = 2;  // rows 0 and 1 of the table are for padding
   LOCKSTEP_TRY(spec.embedding_size, config.integer_or("word_embed_proj_dim", spec.hidden_size, kWidth));
   LOCKSTEP_TRY(spec.norm_before, config.boolean_or("do_layer_norm_before", true));
   if (spec.norm_before) LOCKSTEP_TRY_VOID(require_switch(config, "_remove_final_layer_norm", false));
@@ -131,7 +131,7 @@ Result<ModelSpec> read_bloom(const KeyReader& config) {
   keys.eos_ids = {2};
   keys.bos_id = 1;
   LOCKSTEP_TRY(const int64_t slices, config.integer_or("pretraining_tp", 1, kWidth));
-  if (slices > 1) LOCKSTEP_TRY_VOID(require_switch(config, "slow_but_exact", false));  // it drops biases
+  if (slices > 1) LOCKSTEP_TRY_VOID(require_switch(config, "slow_but_exact", false));  // it omits biases
   LOCKSTEP_TRY(ModelSpec spec, read_family(config, "bloom", keys));
   spec.mlp = Mlp::kPlain;
   spec.positions = Positions::kAlibi;

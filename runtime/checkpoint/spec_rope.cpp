@@ -1,4 +1,4 @@
-// The rotary part of a config.json: kinds, their keys, and how they may be spelt.
+// The rotary part of a config.json: kinds, their keys and notations.
 #include <fmt/format.h>
 
 #include <array>
@@ -22,7 +22,7 @@ struct KindName {
 constexpr std::array<KindName, 4> kKinds = {
     {{"default", Kind::kDefault}, {"linear", Kind::kLinear}, {"llama3", Kind::kLlama3}, {"yarn", Kind::kYarn}}};
 
-/// Phi-3's: two older names mean longrope.
+/// Phi-3's kinds; two older names mean longrope.
 constexpr std::array<KindName, 4> kLongropeKinds = {
     {{"default", Kind::kDefault}, {"longrope", Kind::kLongrope}, {"su", Kind::kLongrope}, {"yarn", Kind::kLongrope}}};
 
@@ -91,7 +91,7 @@ Result<void> read_longrope(const KeyReader& rope, RopeSpec& spec) {
   return ok();
 }
 
-/// The factor by which positions are stretched. YaRN and longrope may leave it to the ratio of the two maxima.
+/// The factor by which positions are stretched. For YaRN and longrope it defaults to the ratio of the two maxima.
 Result<double> read_factor(const KeyReader& rope, const RopeSpec& spec, int64_t max_positions) {
   if (spec.kind != Kind::kLinear && spec.kind != Kind::kLlama3 && !rope.has("factor")) {
     return static_cast<double>(max_positions) / static_cast<double>(*spec.original_max_positions);
@@ -99,16 +99,16 @@ Result<double> read_factor(const KeyReader& rope, const RopeSpec& spec, int64_t 
   return rope.number("factor", kPositive);
 }
 
-/// What the model was trained with: the top level wins over the object.
+/// The maximum position of the original training; the top-level key overrides the object's.
 Result<int64_t> read_original_maximum(const KeyReader& config, const KeyReader& rope, const RopeKeys& keys,
                                       int64_t max_positions) {
-  constexpr Limits<int64_t> kOriginal{2, kPositions.most};  // of one, logarithms would vanish
+  constexpr Limits<int64_t> kOriginal{2, kPositions.most};  // with 1, logarithms would be 0
   if (config.has(kOriginalMaximum)) return config.integer(kOriginalMaximum, kOriginal);
   if (keys.original_max_positions) return *keys.original_max_positions;
   return rope.integer_or(kOriginalMaximum, max_positions, kOriginal);
 }
 
-/// How many elements of a head turn: `part` of them, rounded down.
+/// The number of rotated elements of a head: the fraction `part`, rounded down.
 Result<int64_t> rotated_elements(const KeyReader& config, std::string_view key, double part, const ModelSpec& spec,
                                  bool may_be_partial) {
   if (part != 1.0 && !may_be_partial) return unsupported(config, key, fmt::format("{}", part), "1");
@@ -124,7 +124,7 @@ Result<int64_t> rotated_elements(const KeyReader& config, std::string_view key, 
   return rotated;
 }
 
-/// What the kind needs beyond theta.
+/// Reads the kind's keys other than theta.
 Result<void> read_kind_keys(const KeyReader& config, const KeyReader& rope, const RopeKeys& keys, int64_t max_positions,
                             RopeSpec& spec) {
   if (spec.kind == Kind::kDefault) return ok();

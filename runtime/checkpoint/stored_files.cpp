@@ -19,7 +19,7 @@ static_assert(std::endian::native == std::endian::little, "weights are little-en
 
 constexpr int64_t kLargestIndex = int64_t{256} << 20;  // bytes
 
-/// One way to keep weights: a single file, or shards behind an index. The first that is there counts.
+/// A storage format: a single file, or shards behind an index. The first existing one is used.
 struct Format {
   const char* single;
   const char* index;
@@ -68,7 +68,8 @@ Result<TensorMap> StoredFiles::open_file(const std::string& name, HeaderReader r
   return found;
 }
 
-/// The shards of an index: {"weight_map": {"tensor": "file", …}}. The map decides; what else a shard holds is ignored.
+/// The shards of an index: {"weight_map": {"tensor": "file", …}}. Tensors of a shard that are not in the map are
+/// ignored.
 Result<void> StoredFiles::open_shards(const std::filesystem::path& index, HeaderReader read_header) {
   LOCKSTEP_TRY(const std::string text, read_text_file(index, kLargestIndex));
   LOCKSTEP_TRY(const json document, parse_json_object(text, index.string()));

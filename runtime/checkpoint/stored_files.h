@@ -1,4 +1,4 @@
-// The weight files of a model directory: which tensors they hold, where, and their bytes. Private to this folder.
+// The weight files of a model directory, with their tensors. Private to this folder.
 #pragma once
 
 #include <atomic>
@@ -18,23 +18,23 @@
 
 namespace lockstep::checkpoint {
 
-/// Open files; read by several threads at once.
+/// Open files. Thread-safe.
 class StoredFiles {
  public:
-  /// Opens `directory`; what is looked for and how it fails: `open_checkpoint`.
+  /// Opens `directory`; searches and fails as `open_checkpoint` does.
   static Result<std::unique_ptr<StoredFiles>> open(const std::filesystem::path& directory);
   StoredFiles(const StoredFiles&) = delete;
   StoredFiles& operator=(const StoredFiles&) = delete;
 
   const std::filesystem::path& directory() const { return directory_; }
 
-  /// Every tensor by the name that the files give it.
+  /// All tensors, by their names in the files.
   const TensorMap& tensors() const { return tensors_; }
 
-  /// The open file that a tensor names.
+  /// The open file at the path of a tensor entry.
   const RandomAccessFile& file(const std::filesystem::path& path) const { return *files_.at(path); }
 
-  /// Fills `dst` with the bytes of `file` (one of these) from `offset` on. @blocking (disk)
+  /// Fills `dst` with the bytes of `file` (one of these files) from `offset` on. @blocking (disk)
   Result<void> read(const RandomAccessFile& file, int64_t offset, std::span<std::byte> dst) const;
 
   /// `Checkpoint::fingerprint`.
@@ -46,10 +46,10 @@ class StoredFiles {
   /// `Checkpoint::bytes_of_files`.
   int64_t bytes_of_files() const;
 
-  /// Those that were not in the system's memory when they were opened, in the order of their names.
+  /// The files outside the page cache when they were opened, in the order of their names.
   std::vector<const RandomAccessFile*> files_on_disk() const;
 
-  /// A number that ascends with the names of the files, and in a file with `offset`.
+  /// A number that increases with the order of the file names, and within a file with `offset`.
   int64_t place_of(const std::filesystem::path& path, int64_t offset) const;
 
  private:

@@ -11,7 +11,7 @@ namespace {
 using enum Outputs;
 using enum Axes;
 
-// Llama and the families that only add to it or leave something out: Mistral, Ministral, Qwen 2 and 3, Gemma 2 and 3.
+// Llama and close variants: Mistral, Ministral, Qwen 2 and 3, Gemma 2 and 3.
 constexpr std::string_view kLlamaPrefixes[] = {"model.", "language_model.model.", "model.language_model.", ""};
 constexpr StoredForm kLlamaModel[] = {
     {"model.embed_tokens.*", "{p}embed_tokens.*"},

@@ -1,7 +1,7 @@
-// How the files on the hub name and keep the weights of each model family. Private to this folder.
+// Names and layouts of each model family's weights in files on the hub. Private to this folder.
 //
-// The names on the left are those under which the rest of the program asks for weights (stored_tensors.h), those on the
-// right stand in files. Sources: modeling_<type>.py of transformers and its save_pretrained.
+// The left column has the canonical names used by the rest of the program (stored_tensors.h), the right column the
+// names in files. Sources: modeling_<type>.py of transformers and its save_pretrained.
 #pragma once
 
 #include <cstdint>
@@ -21,7 +21,7 @@ enum class Axes {
   kExpertsMxfp4,  // two tensors u8: NAME_blocks [experts, out, in / 32, 16] and NAME_scales [experts, out, in / 32]
 };
 
-/// Which of the stored outputs a tensor consists of. nh, kv: query and key/value heads, hd: head size.
+/// Which stored outputs form a tensor. nh, kv: query and key/value heads, hd: head size.
 enum class Outputs {
   kAll,
   kQuery,        // the first nh · hd of nh · hd + 2 · kv · hd
@@ -36,9 +36,8 @@ enum class Outputs {
   kOdd,
 };
 
-/// One way to keep a tensor. `{p}` stands for the prefix of the file, `{n}` for a layer, `{e}` for an expert, and a
-/// final
-/// `*` for "weight" or "bias".
+/// One way to store a tensor. `{p}` stands for the prefix of the file, `{n}` for a layer, `{e}` for an expert, and a
+/// final `*` for "weight" or "bias".
 struct StoredForm {
   std::string_view canonical;
   std::string_view stored;
@@ -46,18 +45,18 @@ struct StoredForm {
   Axes axes = Axes::kOutputInput;
 };
 
-/// The forms of a family; where several could hold a tensor, the first that is there does.
+/// The forms of a family; if several match, the first existing one is used.
 struct FamilyNames {
-  std::span<const std::string_view> prefixes;            // of what is not the head; the first that fits counts
+  std::span<const std::string_view> prefixes;            // of all tensors except the head; the first match is used
   std::string_view layer;                                // "h.{n}.", after the prefix
   std::span<const StoredForm> model;                     // whole names
   std::vector<std::span<const StoredForm>> layer_forms;  // after "model.layers.{n}." and `layer`
 };
 
-/// The names of a model type. A type that is not known has Llama's.
+/// The names of a model type. An unknown type has Llama's.
 FamilyNames names_of_family(std::string_view model_type);
 
-/// What stands for the placeholders of a form.
+/// The values of a form's placeholders.
 struct Placeholders {
   std::string_view prefix;
   int64_t layer = 0;
@@ -68,7 +67,7 @@ struct Placeholders {
 /// `pattern` with its placeholders filled in.
 std::string fill_in(std::string_view pattern, const Placeholders& placeholders);
 
-/// The names under which a file of the family with the prefix `prefix` could hold the tensor `canonical`.
+/// The possible names of the tensor `canonical` in a file of the family with the prefix `prefix`.
 std::vector<std::string> possible_names(const FamilyNames& family, std::string_view prefix, std::string_view canonical);
 
 }  // namespace lockstep::checkpoint

@@ -18,16 +18,16 @@ constexpr std::string_view kHead = "lm_head.weight", kEmbedding = "model.embed_t
 
 using StoredTensors = std::map<std::string, StoredTensor, std::less<>>;
 
-/// The stored outputs that a tensor consists of: row r is output first + r / group · group_step + r mod group · step.
+/// The stored outputs of a tensor: row r is output first + r / group · group_step + r mod group · step.
 struct OutputRows {
   int64_t first = 0;
   int64_t count = 0;
   int64_t step = 1;
-  int64_t group = 0;  // 0: all rows are one group
+  int64_t group = 0;  // 0: all rows form one group
   int64_t group_step = 0;
 };
 
-/// The rows that `outputs` chooses among `total`; empty when `total` cannot be divided so.
+/// The rows selected by `outputs` from `total`; empty when `total` is not divisible accordingly.
 std::optional<OutputRows> choose_rows(Outputs outputs, int64_t total, const ModelSpec& spec) {
   const int64_t head = spec.head_dim, query = spec.query_heads * head, key = spec.key_value_heads * head;
   const bool fused = total == query + 2 * key, by_head = total == 3 * query, even = total % 2 == 0;
@@ -48,13 +48,13 @@ std::optional<OutputRows> choose_rows(Outputs outputs, int64_t total, const Mode
   return std::nullopt;
 }
 
-/// A stored tensor without its experts' axis: what is left of its dimensions, and where the expert starts.
+/// A stored tensor without its experts axis: the remaining dimensions, and the expert's offset.
 struct Strided {
   std::vector<int64_t> dims, strides;
   int64_t offset = 0;  // bytes
 };
 
-/// Without strides where there are no elements.
+/// Leaves the strides empty if there are no elements.
 Strided strided(const TensorEntry& entry) {
   Strided tensor{entry.type.shape.dims(), entry.strides, entry.offset};
   if (!tensor.strides.empty() || entry.type.shape.elements() == 0) return tensor;
@@ -73,7 +73,7 @@ void take_expert(Strided& tensor, int64_t expert, DType dtype) {
 
 bool has_experts(Axes axes) { return axes != Axes::kOutputInput && axes != Axes::kInputOutput; }
 
-/// Finds where and how the files of one model keep each tensor.
+/// Locates each tensor in the files of one model.
 class Resolver {
  public:
   Resolver(const StoredFiles& files, const ModelSpec& spec, const FamilyNames& family, std::string_view prefix)
@@ -113,7 +113,7 @@ Result<StoredTensors> Resolver::resolve_all() {
   return std::move(found_);
 }
 
-/// All tensors of a form in one layer: its weight and bias, its experts.
+/// Adds all tensors of a form in one layer: weight and bias, all experts.
 Result<void> Resolver::add(std::string_view before, std::string_view stored_before, const StoredForm& form,
                            int64_t layer) {
   const std::string canonical = fmt::format("{}{}", before, form.canonical);
@@ -177,7 +177,7 @@ Result<TensorView> Resolver::view_of(const std::string& name, const TensorEntry&
   return view;
 }
 
-/// Notes the tensor `canonical` if the file holds it as `name` and no earlier form did.
+/// Records the tensor `canonical` if the file holds it as `name` and no earlier form did.
 Result<void> Resolver::add_one(const std::string& canonical, const std::string& name, const StoredForm& form,
                                int64_t expert) {
   if (found_.contains(canonical)) return ok();
@@ -233,7 +233,7 @@ Result<void> Resolver::add_mxfp4(const std::string& canonical, const std::string
   return ok();
 }
 
-/// The prefix with which the file names its first layer.
+/// The prefix of the file's first layer.
 Result<std::string_view> find_prefix(const StoredFiles& files, const FamilyNames& family, const ModelSpec& spec) {
   std::vector<std::string> tried;
   for (const std::string_view prefix : family.prefixes) {

@@ -1,6 +1,6 @@
-// The weights of any family under the same names. Whoever builds a model asks for every weight by a canonical name and
-// a canonical shape, Llama's, and reads it as if the file kept it so; renamed, transposed, fused, interleaved, stacked
-// and mxfp4 tensors are taken apart on the way (stored_names.cpp says which family keeps what how).
+// The weights of every family by uniform names. Model code requests a weight by its canonical name and shape, those of
+// Llama. Reading resolves renamed, transposed, fused, interleaved, stacked and mxfp4 tensors (stored_names.cpp lists
+// the layouts of each family).
 //
 //   model.embed_tokens.weight [V,E]                  model.embed_positions.weight [P,H]   (OPT: P + 2 rows)
 //   model.embed_norm.{weight,bias} [H]               model.project_in.weight [H,E] · project_out.weight [E,H]
@@ -23,19 +23,19 @@
 
 namespace lockstep::checkpoint {
 
-/// Opens `directory` as a model of `spec`, its tensors under their canonical names; those that are not in the list are
-/// left out. An entry has the canonical name, shape and size; place and strides are those of the stored tensor that it
-/// is a part of, and its `stored_dtype` is "MXFP4" for such weights. The fingerprint is that of the files. Fails as
-/// `open_checkpoint` does, and with `kInvalidArgument` when no tensor of the first layer is there or a fused tensor has
-/// a shape that cannot be divided as `spec` says.
+/// Opens `directory` as a model of `spec`, with its tensors under their canonical names; tensors not in the list are
+/// omitted. An entry has the canonical name, shape and size; location and strides are those of the underlying stored
+/// tensor, and its `stored_dtype` is "MXFP4" for such weights. The fingerprint is that of the files. Fails as
+/// `open_checkpoint` does, and with `kInvalidArgument` when the first layer has no tensor or the shape of a fused
+/// tensor cannot be divided according to `spec`.
 ///
-/// Where a tied model's files hold the head alone, it is also the embedding.
+/// If a tied model's files hold only the head, it is also the embedding.
 Result<std::unique_ptr<Checkpoint>> open_model_checkpoint(const std::filesystem::path& directory,
                                                           const ModelSpec& spec);
 
-/// Whether `rows` (of the vocabulary) of the head and of the embedding differ: a tied model's files may hold both, and
-/// transformers ties them only if they are equal. False where one of the two is absent, as it should be. Fails as
-/// `open_model_checkpoint` and when a tensor cannot be read. @blocking (disk)
+/// Whether `rows` (of the vocabulary) of the head and of the embedding differ. A tied model's files may hold both, and
+/// transformers ties them only if they are equal. False if one of the two is absent, as usual. Fails as
+/// `open_model_checkpoint` does, and when a tensor cannot be read. @blocking (disk)
 Result<bool> holds_own_head(const std::filesystem::path& directory, const ModelSpec& spec, Range rows);
 
 }  // namespace lockstep::checkpoint

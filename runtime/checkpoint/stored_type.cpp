@@ -3,7 +3,7 @@
 namespace lockstep::checkpoint {
 namespace {
 
-/// Most are here so that the sizes of tensors that nobody reads are checked too. C128 is torch's alone.
+/// Most types serve only to check the sizes of unused tensors. C128 exists only in torch.
 constexpr StoredType kStoredTypes[] = {{"F32", 32, DType::kFloat32},
                                        {"BF16", 16, DType::kBFloat16},
                                        {"F16", 16, DType::kFloat16},

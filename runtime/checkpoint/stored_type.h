@@ -1,4 +1,4 @@
-// The element types that weight files hold, by the names of the safetensors format. Private to this folder.
+// The element types of weight files, in the safetensors format's notation. Private to this folder.
 #pragma once
 
 #include <optional>
@@ -12,10 +12,10 @@ namespace lockstep::checkpoint {
 struct StoredType {
   std::string_view name;                         // "BF16"
   int bits;                                      // of an element
-  std::optional<DType> readable = std::nullopt;  // what it is to us, if we read it
+  std::optional<DType> readable = std::nullopt;  // the type for reading, if supported
 };
 
-/// The type called `name`; nullptr if there is none.
+/// The type `name`; nullptr if there is none.
 const StoredType* find_stored_type(std::string_view name);
 
 }  // namespace lockstep::checkpoint

@@ -10,13 +10,13 @@ namespace {
 
 constexpr int64_t kBufferBytes = int64_t{1} << 20;
 constexpr int64_t kPageBytes = 4096;
-// Between two wanted places, announced with them: a disk brings so many bytes in about the time that a request more
-// takes, and where ranks of one host each take a part of every row, another rank wants them.
+// Gaps up to this size are announced with their neighbours: a disk reads this many bytes in about the time of another
+// request, and if ranks of one host each read a part of every row, another rank needs them.
 constexpr int64_t kBytesOfARequest = 64 << 10;
-constexpr int64_t kNarrowGap = 4;   // elements from one to the next up to which a vector is read in one go
-constexpr int64_t kLeastRuns = 32;  // of a tile that is transposed, so that what is written is not too thin
+constexpr int64_t kNarrowGap = 4;   // largest distance between elements at which a vector is read in one call
+constexpr int64_t kLeastRuns = 32;  // minimum for a transposed tile, so that its rows are not too short
 
-/// One axis of a block: so many elements, so many stored elements apart.
+/// One axis of a block: the number of elements and their distance in stored elements.
 struct Axis {
   int64_t count = 0;
   int64_t stride = 0;
@@ -28,8 +28,8 @@ struct Block {
   Axis rows, columns;
 };
 
-/// Copies elements that are apart to a dense matrix at `dst`; a few columns at a time, so that the cache lines of a
-/// transposed source are still there when the next row wants them.
+/// Copies scattered elements to a dense matrix at `dst`, a few columns at a time, so that cache lines of a transposed
+/// source are reused by the next row.
 template <typename Word>
 void gather(const std::byte* src, Axis rows, Axis columns, std::byte* dst) {
   constexpr int64_t kColumns = 8;
@@ -84,7 +84,7 @@ void BlockReader::convert(const std::byte* src, int64_t count, std::byte* dst) c
 Result<void> BlockReader::read(Block block, std::byte* dst) {
   if (block.columns.count == 1 && block.rows.stride <= kNarrowGap) std::swap(block.rows, block.columns);
   if (block.columns.count > 1 && block.columns.stride != 1) return read_strided(block, dst);
-  if (block.rows.count > 1 && block.rows.stride == block.columns.count) {  // whole rows, one after another
+  if (block.rows.count > 1 && block.rows.stride == block.columns.count) {  // consecutive whole rows
     block.columns.count *= block.rows.count;
     block.rows.count = 1;
   }
@@ -95,7 +95,7 @@ Result<void> BlockReader::read(Block block, std::byte* dst) {
   return ok();
 }
 
-/// Elements side by side.
+/// Reads contiguous elements.
 Result<void> BlockReader::read_run(int64_t offset, int64_t count, std::byte* dst) {
   if (stored_ == wanted_) return files_.read(file_, offset, {dst, static_cast<size_t>(count * size_)});
   const int64_t most = kBufferBytes / size_;
@@ -108,8 +108,8 @@ Result<void> BlockReader::read_run(int64_t offset, int64_t count, std::byte* dst
   return ok();
 }
 
-/// Cuts a block whose columns are apart into tiles that fit the buffers. The axis with the smaller stride is the one
-/// along which the file is read.
+/// Cuts a block with non-contiguous columns into tiles that fit the buffers. The file is read along the axis with the
+/// smaller stride.
 Result<void> BlockReader::read_strided(const Block& block, std::byte* dst) {
   const bool rows_are_runs = block.rows.count > 1 && block.rows.stride < block.columns.stride;
   const Axis& fast = rows_are_runs ? block.rows : block.columns;
@@ -137,7 +137,7 @@ Result<void> BlockReader::read_tile(const Block& tile, bool rows_are_runs, std::
   Axis fast = rows_are_runs ? tile.rows : tile.columns;
   Axis slow = rows_are_runs ? tile.columns : tile.rows;
   const int64_t run = (fast.count - 1) * fast.stride + 1;
-  const bool together = slow.stride >= run && slow.stride - run < fast.stride;  // no more between runs than in them
+  const bool together = slow.stride >= run && slow.stride - run < fast.stride;  // gaps between runs as small as inside
   const int64_t reads = together ? 1 : slow.count;
   const int64_t length = together ? (slow.count - 1) * slow.stride + run : run;
   bytes_.resize(static_cast<size_t>(reads * length * size_));

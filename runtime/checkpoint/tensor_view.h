@@ -1,11 +1,11 @@
-// Where the elements of a matrix lie in a file that keeps them in its own way, and reading a part of it.
+// The layout of a matrix in a file, and reading a part of it.
 //
 // Element (row, column) lies at
 //
 //   offset + size · (row / group · group_stride + row mod group · row_stride + column · column_stride)
 //
-// which covers every storage of the hub: rows or columns of a fused tensor, transposed weights (GPT-2's Conv1D), every
-// other column (gpt-oss), q, k and v of each head in turn (GPT-NeoX, BLOOM), one expert of a stack, strided torch
+// This covers every layout on the hub: rows or columns of a fused tensor, transposed weights (GPT-2's Conv1D), every
+// other column (gpt-oss), alternating q, k and v of each head (GPT-NeoX, BLOOM), one expert of a stack, strided torch
 // tensors. Private to this folder.
 #pragma once
 
@@ -24,27 +24,27 @@ namespace lockstep::checkpoint {
 /// A matrix [rows, columns] inside a file; a vector is a matrix of one column.
 struct TensorView {
   std::filesystem::path file;
-  DType dtype = DType::kFloat32;  // as stored; u8 is read as it is
+  DType dtype = DType::kFloat32;  // as stored; u8 is not converted
   int64_t offset = 0;             // of element (0, 0), in bytes
   int64_t rows = 0;
   int64_t columns = 0;
   int64_t group = 1;         // rows, at least 1
-  int64_t group_stride = 0;  // elements, as the next two
+  int64_t group_stride = 0;  // elements, like the next two
   int64_t row_stride = 0;
   int64_t column_stride = 0;
 };
 
-/// Reads a part of `view`, row-major, converted to `dtype`, into `dst` (exactly its size). Runs of neighbouring
-/// elements are read together, and only they, except that a gap between two wanted elements of a run is read along
-/// where every row or column has such gaps (gpt-oss). Uses at most 2 MiB of buffer. @blocking (disk)
+/// Reads a part of `view`, row-major, converted to `dtype`, into `dst` (exactly its size). Contiguous elements are read
+/// together, without other bytes. If every row or column has gaps (gpt-oss), the gaps between its elements are read,
+/// too. Uses at most 2 MiB of buffer. @blocking (disk)
 Result<void> read_view(const StoredFiles& files, const TensorView& view, Range rows, Range columns, DType dtype,
                        std::span<std::byte> dst);
 
-/// How many neighbouring rows are best read together: so many that their part of a column is a page of the file, where
-/// columns are what lies together; else 1.
+/// How many neighbouring rows to read together: where columns are contiguous, enough for a page of the file per column;
+/// else 1.
 int64_t rows_at_once(const TensorView& view);
 
-/// That part of `view` will be read soon (`RandomAccessFile::expect`).
+/// Announces a read of that part of `view` (`RandomAccessFile::expect`).
 void expect_view(const StoredFiles& files, const TensorView& view, Range rows, Range columns);
 
 }  // namespace lockstep::checkpoint

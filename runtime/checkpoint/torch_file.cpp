@@ -27,7 +27,7 @@ Error unsupported(const ByteSource& file, std::string_view found, std::string_vi
                       file.path.string(), found, expected)};
 }
 
-/// ROOT/ of the one pickle.
+/// The path ROOT/ of the only pickle.
 Result<std::string> find_root(const ByteSource& file, const Archive& archive) {
   std::optional<std::string> root;
   for (const auto& [name, entry] : archive) {
@@ -59,7 +59,7 @@ Result<void> check_byte_order(const ByteSource& file, const Archive& archive, co
   return ok();
 }
 
-/// One past the last element that a tensor touches, and whether it is dense; empty when that does not fit into 63 bits.
+/// One past the last element of a tensor, and whether the tensor is dense; empty when that exceeds 63 bits.
 struct Extent {
   int64_t end = 0;
   int64_t elements = 1;
@@ -114,7 +114,7 @@ Result<TensorEntry> entry_of(const ByteSource& file, const std::string& name, co
   return entry;
 }
 
-/// Of a zip archive.
+/// Reads a zip archive.
 Result<TorchContents> read_archive(const ByteSource& file) {
   LOCKSTEP_TRY(const Archive archive, read_zip_directory(file));
   LOCKSTEP_TRY(const std::string root, find_root(file, archive));
@@ -130,7 +130,7 @@ Result<TorchContents> read_archive(const ByteSource& file) {
   return contents;
 }
 
-/// Zip archives begin with "PK"; what torch wrote before 1.6 begins with a pickle.
+/// Zip archives begin with "PK"; files from torch before 1.6 begin with a pickle.
 Result<TorchContents> read_contents(const ByteSource& file) {
   std::array<std::byte, 2> start{};
   if (file.size < 2) return damaged(file.path.string(), fmt::format("found {} bytes, expected a zip", file.size));

@@ -1,10 +1,10 @@
-// A .bin file: a state dict as torch.save writes it since torch 1.6, a zip archive of
+// A .bin file: a state dict of torch.save. Since torch 1.6 it is a zip archive of
 //
-//   ROOT/data.pkl    what the tensors are: unpickler.h       ROOT/byteorder   "little", if it is there
-//   ROOT/data/KEY    the storages, as they are               other files, of no use here
+//   ROOT/data.pkl    the tensors: unpickler.h      ROOT/byteorder   "little"; optional
+//   ROOT/data/KEY    the bytes of the storages      other files are ignored
 //
-// or, before that, as old_torch_file.h says. Tensors may share a storage (tied weights) and may be any strided view of
-// it. Private to this folder.
+// and before that the format of old_torch_file.h. Tensors may share a storage (tied weights) and may be any strided
+// view of it. Private to this folder.
 #pragma once
 
 #include "runtime/checkpoint/byte_source.h"
@@ -13,8 +13,8 @@
 
 namespace lockstep::checkpoint {
 
-/// The tensors of a .bin file. Fails with `kInvalidArgument` when it is damaged and with `kUnsupported` when it is
-/// big-endian, compressed, or holds more than tensors and plain containers.
+/// Reads the tensors of a .bin file. Fails with `kInvalidArgument` when it is damaged and with `kUnsupported` when it
+/// is big-endian, compressed, or holds more than tensors and plain containers.
 Result<TensorMap> read_torch_file(const ByteSource& file);
 
 }  // namespace lockstep::checkpoint

@@ -8,7 +8,7 @@
 namespace lockstep::checkpoint {
 namespace {
 
-constexpr size_t kLongestName = 1024;  // of a tensor, so that many of one long name cost little
+constexpr size_t kLongestName = 1024;  // of a tensor: bounds the memory of many copies of one name
 
 /// The pickle of 0x1950a86a20f9469cfc6c.
 constexpr std::string_view kMagic("\x80\x02\x8a\x0a\x6c\xfc\x9c\x46\xf9\x20\x6a\xa8\x50\x19.", 15);
@@ -32,7 +32,7 @@ Result<PickledTensors> tensors_of(const PickleMachine& machine, uint32_t result)
   return tensors;
 }
 
-/// The storages that the program named, by key.
+/// The storages in the program, by key.
 Result<std::map<std::string_view, PickledStorage>> storages_of(const PickleMachine& machine) {
   std::map<std::string_view, PickledStorage> storages;
   for (const PickleValue& value : machine.values()) {
@@ -46,7 +46,7 @@ Result<std::map<std::string_view, PickledStorage>> storages_of(const PickleMachi
   return storages;
 }
 
-/// Whether `start` begins as such files do. Another pickle could be anything.
+/// Checks the magic number; any other pickle could be anything.
 Result<void> check_magic(std::span<const std::byte> start, const PickleMachine& machine) {
   const std::string_view text(reinterpret_cast<const char*>(start.data()), std::min(start.size(), kMagic.size()));
   if (text == kMagic) return ok();
@@ -60,7 +60,7 @@ Result<void> check_protocol(const PickleMachine& machine, uint32_t result) {
   return machine.malformed(fmt::format("found another protocol than {}", kProtocol));
 }
 
-/// Each of `storages` once, in the order of the list of their keys.
+/// Each of `storages` once, in the order of the key list.
 Result<std::vector<PickledStorage>> in_order(const PickleMachine& keys, uint32_t result,
                                              std::map<std::string_view, PickledStorage> storages) {
   std::vector<PickledStorage> ordered;
@@ -91,7 +91,7 @@ Result<OldTorchPickles> unpickle_old_file(std::span<const std::byte> start, std:
   LOCKSTEP_TRY(const uint32_t version, protocol.run());
   LOCKSTEP_TRY_VOID(check_protocol(protocol, version));
   PickleMachine facts(protocol.rest(),
-                      origin);  // of the machine that wrote the file: its bytes are little-endian anyway
+                      origin);  // describes the writing machine; its bytes are little-endian anyway
   LOCKSTEP_TRY_VOID(facts.run());
   PickleMachine dict(facts.rest(), origin);
   LOCKSTEP_TRY(const uint32_t state, dict.run());

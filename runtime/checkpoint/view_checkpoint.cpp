@@ -9,7 +9,7 @@
 namespace lockstep::checkpoint {
 namespace {
 
-/// "a.weight", or "a.weight (h.0.a.weight)" where the file has another name for it.
+/// "a.weight", or "a.weight (h.0.a.weight)" if its name in the file differs.
 std::string both_names(std::string_view name, const StoredTensor& stored) {
   return name == stored.stored_name ? std::string(name) : fmt::format("{} ({})", name, stored.stored_name);
 }
@@ -19,7 +19,7 @@ std::string both_names(std::string_view name, const StoredTensor& stored) {
 StoredTensor as_it_is(const std::string& name, const TensorEntry& entry) {
   StoredTensor stored{.stored_name = name, .entry = entry, .view = {.file = entry.file, .dtype = entry.type.dtype}};
   const Shape& shape = entry.type.shape;
-  if (shape.rank() > 2 || shape.elements() == 0) return stored;  // never read: `read` takes two dimensions at most
+  if (shape.rank() > 2 || shape.elements() == 0) return stored;  // never read: `read` supports at most two dimensions
   TensorView& view = stored.view;
   view.offset = entry.offset;
   view.rows = shape.rank() > 0 ? shape[0] : 1;
@@ -98,7 +98,7 @@ void ViewCheckpoint::expect(std::string_view name, std::span<const Range> ranges
   if (it == stored_.end() || !it->second.entry.can_be_read || ranges.size() > 2) return;
   const StoredTensor& stored = it->second;
   const Range rows = ranges.empty() ? Range{0, 1} : ranges[0];
-  if (stored.scales) {  // both parts of the rows, whole: they are dense
+  if (stored.scales) {  // both parts of the complete rows: they are dense
     expect_view(*files_, stored.view, rows, {0, stored.view.columns});
     expect_view(*files_, *stored.scales, rows, {0, stored.scales->columns});
     return;

@@ -1,4 +1,4 @@
-// A checkpoint whose tensors are views into the files of a model directory. Private to this folder.
+// A checkpoint of views into the files of a model directory. Private to this folder.
 #pragma once
 
 #include <functional>
@@ -13,21 +13,21 @@
 
 namespace lockstep::checkpoint {
 
-/// How the files keep one tensor.
+/// How the files store one tensor.
 struct StoredTensor {
   std::string stored_name;                          // in the file
-  TensorEntry entry;                                // of the tensor that is asked for: its type is that tensor's
-  TensorView view;                                  // meaningful where `entry.can_be_read`
+  TensorEntry entry;                                // of the requested tensor, with its type
+  TensorView view;                                  // valid if `entry.can_be_read`
   std::optional<TensorView> scales = std::nullopt;  // mxfp4: the exponents; `view` then holds the nibbles
 };
 
-/// The tensor as it stands in the file, under its own name.
+/// A stored tensor under its own name.
 StoredTensor as_it_is(const std::string& name, const TensorEntry& entry);
 
-/// Tensors by the names under which they are asked for. Immutable except for the count of bytes read.
+/// Tensors by their requested names. Immutable except for the count of bytes read.
 class ViewCheckpoint final : public Checkpoint {
  public:
-  /// `names_of` gives the names in the files that a tensor could have, for the message when it is absent.
+  /// `names_of` returns the possible names of a tensor in the files, for the message when it is missing.
   ViewCheckpoint(std::unique_ptr<StoredFiles> files, std::map<std::string, StoredTensor, std::less<>> stored,
                  std::function<std::string(std::string_view name)> names_of);
 

@@ -20,9 +20,9 @@ constexpr int64_t kLargestDirectory = int64_t{64} << 20;
 constexpr uint32_t kEndMark = 0x06054b50, kLocatorMark = 0x07064b50, kEndMark64 = 0x06064b50;
 constexpr uint32_t kCentralMark = 0x02014b50, kLocalMark = 0x04034b50;
 constexpr uint16_t kZip64Field = 1, kEncrypted = 1;
-constexpr uint64_t kIn64 = 0xffffffff;  // a field of 32 bits whose value stands in the zip64 record
+constexpr uint64_t kIn64 = 0xffffffff;  // a 32-bit field with this value is stored in the zip64 record
 
-/// Little-endian numbers at fixed places of a record whose size was checked.
+/// Reads little-endian numbers at fixed offsets of a record of checked size.
 template <typename T>
 T at(std::span<const std::byte> record, size_t offset) {
   T value;
@@ -44,7 +44,7 @@ Result<std::vector<std::byte>> read_bytes(const ByteSource& archive, int64_t off
   return bytes;
 }
 
-/// The zip64 end record, where there is one: its locator stands before the end record at `end`.
+/// The zip64 end record, if it exists. Its locator precedes the end record at `end`.
 Result<std::optional<Directory>> find_directory64(const ByteSource& archive, int64_t end) {
   if (end < kLocator) return std::optional<Directory>();
   LOCKSTEP_TRY(const auto locator, read_bytes(archive, end - kLocator, kLocator));
@@ -77,7 +77,7 @@ Result<Directory> find_directory(const ByteSource& archive) {
   return damaged_zip(archive, "found no end of a zip directory, expected one at the end of the file");
 }
 
-/// The values of a central header that did not fit into 32 bits: they follow each other in the zip64 field.
+/// Reads the values of a central header that exceed 32 bits; they are consecutive in the zip64 field.
 Result<void> read_extra(const ByteSource& archive, std::span<const std::byte> extra, std::vector<uint64_t*> wanted) {
   wanted.erase(std::remove_if(wanted.begin(), wanted.end(), [](const uint64_t* value) { return *value != kIn64; }),
                wanted.end());
@@ -94,7 +94,7 @@ Result<void> read_extra(const ByteSource& archive, std::span<const std::byte> ex
   return damaged_zip(archive, "found an entry without its zip64 sizes");
 }
 
-/// Where the bytes of an entry begin: behind its local header, whose padding only that header knows.
+/// The location of an entry's bytes. They follow its local header, which alone determines the padding.
 Result<ZipEntry> locate(const ByteSource& archive, std::string_view name, uint64_t header, uint64_t size) {
   const auto outside = [&] {
     return damaged_zip(archive, fmt::format("{}: found {} bytes at byte {}, expected them inside", name, size, header));
@@ -117,7 +117,7 @@ Result<std::vector<std::byte>> read_directory(const ByteSource& archive, const D
   return read_bytes(archive, static_cast<int64_t>(directory.offset), static_cast<int64_t>(directory.size));
 }
 
-/// Reads the entry at the start of `rest` and moves on to the next.
+/// Reads the entry at the start of `rest` and advances to the next.
 Result<std::pair<std::string, ZipEntry>> take_entry(const ByteSource& archive, std::span<const std::byte>& rest) {
   const bool whole = rest.size() >= kCentralHeader && at<uint32_t>(rest, 0) == kCentralMark;
   const size_t name_size = whole ? at<uint16_t>(rest, 28) : 0, extra_size = whole ? at<uint16_t>(rest, 30) : 0;

@@ -1,11 +1,10 @@
-// Where the files of a zip archive lie, for archives that do not compress: torch.save keeps tensors so that they can be
-// read in place (PKWARE APPNOTE 6.3, with zip64). Private to this folder.
+// Locations of files in an uncompressed zip archive. torch.save stores tensors uncompressed for reading in place
+// (PKWARE APPNOTE 6.3, with zip64). Private to this folder.
 //
 //   local header | name | padding | bytes of the file | … | central directory | [zip64 end, locator] | end record
 //
-// Packaged libraries were looked at: libzip hides where the bytes of an entry lie, and its handles belong to one
-// thread; minizip tells, but keeps a cursor per handle too. The directory alone is less than what either would need
-// around it.
+// Existing libraries do not fit: libzip hides the offset of an entry's bytes, and its handles belong to one thread;
+// minizip returns the offset, but keeps a cursor per handle. Reading the directory takes less code than using either.
 #pragma once
 
 #include <cstdint>
@@ -24,8 +23,8 @@ struct ZipEntry {
 };
 
 /// The files of the archive by name. Fails with `kInvalidArgument` for a damaged directory (offsets outside the
-/// archive, a name twice) and with `kUnsupported` when a file is compressed or encrypted, or the archive has several
-/// volumes.
+/// archive, a duplicate name) and with `kUnsupported` when a file is compressed or encrypted, or the archive has
+/// several volumes.
 Result<std::map<std::string, ZipEntry, std::less<>>> read_zip_directory(const ByteSource& archive);
 
 }  // namespace lockstep::checkpoint

@@ -1,5 +1,7 @@
-// The one-way switch that ends every wait of a process. Any thread may set it (a monitor's down message, a signal
-// watcher, a failed rank); every wait of a `Communicator` and of the executor polls it. The first reason stays.
+// A flag to end all waits of a process.
+//
+// Any thread may set it: a monitor on a down message, a signal watcher, a failed rank. Every wait of a `Communicator`
+// and of the executor polls it. It is never cleared, and the first reason is kept.
 #pragma once
 
 #include <atomic>
@@ -26,10 +28,10 @@ class AbortFlag {
     return true;
   }
 
-  /// One relaxed load: cheap enough for a spinning wait.
+  /// One relaxed load, cheap enough for a spinning wait.
   bool is_raised() const { return raised_.load(std::memory_order_relaxed); }
 
-  /// Why it was raised; empty while it is not.
+  /// Why the flag was raised; empty while it is not.
   std::optional<Error> reason() const {
     if (!raised_.load(std::memory_order_acquire)) return std::nullopt;
     std::lock_guard lock(mutex_);

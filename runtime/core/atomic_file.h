@@ -1,4 +1,4 @@
-// Output files that are either whole or not there: written beside their name and renamed when complete.
+// Output files written under a temporary name and renamed when complete.
 #pragma once
 
 #include <cstddef>
@@ -12,17 +12,17 @@
 
 namespace lockstep {
 
-/// Writes `parts` one after the other to `path`, replacing what was there in one step. Fails with `kInvalidArgument`
-/// when the folder is not there or not writable (nothing is left behind).
+/// Writes `parts` one after the other to `path` and replaces an existing file in one step. Fails with
+/// `kInvalidArgument` when the folder is missing or not writable, and then leaves nothing behind.
 Result<void> write_file(const std::filesystem::path& path, std::span<const std::span<const std::byte>> parts);
 
 /// The same for text.
 Result<void> write_text_file(const std::filesystem::path& path, std::string_view text);
 
-/// A file that is written piece by piece and is there once it is whole. Destroying it before leaves nothing behind.
+/// A file that is written piece by piece and appears under its name on `commit`. Without `commit`, nothing remains.
 class AtomicFile {
  public:
-  /// Fails with `kInvalidArgument` when the folder is not there or not writable.
+  /// Fails with `kInvalidArgument` when the folder is missing or not writable.
   static Result<AtomicFile> create(const std::filesystem::path& path);
 
   AtomicFile(AtomicFile&&) = default;
@@ -31,7 +31,7 @@ class AtomicFile {
 
   /// Fails with `kInvalidArgument` when the system cannot write, as does `commit`.
   Result<void> append(std::string_view text);
-  /// The file takes its name, in place of what had it. Nothing may be appended after it.
+  /// Renames the file to its path, replacing an existing file. Nothing may be appended afterwards.
   Result<void> commit();
 
  private:
@@ -41,11 +41,11 @@ class AtomicFile {
   std::unique_ptr<std::ofstream> file_;
 };
 
-/// Whether `path` could be written: its folder is there and writable and it is not a folder itself. For refusing a bad
-/// name before hours of work.
+/// Fails unless `path` could be written: its folder exists and is writable, and `path` is not a folder itself. Detects
+/// a bad path before hours of work.
 Result<void> check_writable(const std::filesystem::path& path, std::string_view option);
 
-/// The whole file. Fails with `kNotFound` naming `option` when it cannot be read.
+/// The contents of the file. Fails with `kNotFound` naming `option` when it cannot be read.
 Result<std::string> read_text_file(const std::filesystem::path& path, std::string_view option);
 
 }  // namespace lockstep

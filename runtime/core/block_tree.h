@@ -1,4 +1,4 @@
-// The order in which a sum is taken, fixed by the configuration alone.
+// The order of a sum over ranks, determined by the configuration alone.
 //
 // A sum over K (the columns of a row-parallel matrix, the heads of an attention output) is cut into `leaves` blocks,
 // and the block sums are added along a complete binary tree whose nodes are aligned to powers of two and clipped at
@@ -12,7 +12,7 @@
 //      /  \    /  \         |               ((r0 + (r1 + r2)) + r3.
 //     0    1  2    3        4
 //
-// However the leaves are shared out, the same additions happen in the same order, so the sum is the same to the bit.
+// The same additions happen in the same order however the leaves are divided, so the sum is the same to the bit.
 #pragma once
 
 #include <cstdint>
@@ -34,12 +34,12 @@ struct Range {
 /// "3:7".
 std::string to_string(const Range& range);
 
-/// The largest tree nodes that lie inside `range`, left to right: what a rank with those leaves can sum alone. Empty
-/// for an empty range.
+/// The largest tree nodes inside `range`, left to right: the partial sums that a rank with those leaves can compute
+/// alone. Empty for an empty range.
 std::vector<Range> maximal_subtrees(Range range, int64_t leaves);
 
-/// How the leaves of one sum are divided between ranks: rank r owns `[bounds[r], bounds[r + 1])`.
-/// `bounds` starts at 0, ends at the number of leaves and never falls. The same value on every rank.
+/// How the leaves of one sum are divided between ranks: rank r owns `[bounds[r], bounds[r + 1])`. `bounds` starts at 0,
+/// ends at the number of leaves and never decreases. The same value on every rank.
 struct BlockSplit {
   std::vector<int64_t> bounds;
 
@@ -66,7 +66,7 @@ struct TreeFinish {
   int roots() const { return first_root.back(); }
 };
 
-/// Plans how `split` is finished. Pure; the same on every rank.
+/// Plans the additions that finish `split`. Pure; the same on every rank.
 TreeFinish plan_finish(const BlockSplit& split);
 
 }  // namespace lockstep

@@ -1,6 +1,8 @@
-// LOCKSTEP_CHECK states what must hold unless Lockstep itself is wrong. A failed check throws `CheckFailure`; the
-// executor, actor and command boundaries turn it into an `Error` of kind `internal`. What the world can do to us (bad
-// files, dead peers, full memory) is never a check: it is a `Result` (runtime/core/result.h).
+// Checks of Lockstep's own invariants.
+//
+// A failed `LOCKSTEP_CHECK` throws `CheckFailure`; the executor, actor and command boundaries turn it into an `Error`
+// of kind `internal`. External failures (bad files, lost peers, full memory) are a `Result` instead
+// (runtime/core/result.h).
 #pragma once
 
 #include <fmt/format.h>
@@ -11,7 +13,7 @@
 
 namespace lockstep {
 
-/// A bug of ours, with the failed condition, its place and the operands.
+/// A bug in Lockstep: the failed condition, its place and the operands.
 class CheckFailure final : public std::logic_error {
  public:
   using std::logic_error::logic_error;

@@ -1,5 +1,7 @@
-// Time as an argument. Code that waits takes a `Clock`, so a test drives it without sleeping; a `Deadline` is a point
-// on that clock, and every wait in Lockstep has one.
+// Clocks and deadlines, passed as arguments.
+//
+// Code that waits takes a `Clock`, so a test drives it without sleeping. A `Deadline` is a point in time on that clock;
+// every wait in Lockstep has one.
 #pragma once
 
 #include <chrono>
@@ -22,7 +24,7 @@ class SteadyClock final : public Clock {
   TimePoint now() const override { return std::chrono::time_point_cast<Duration>(std::chrono::steady_clock::now()); }
 };
 
-/// A clock that stands still until told to go on; for tests. Not thread-safe.
+/// A clock advanced by its caller; for tests. Not thread-safe.
 class ManualClock final : public Clock {
  public:
   TimePoint now() const override { return now_; }
@@ -32,7 +34,7 @@ class ManualClock final : public Clock {
   TimePoint now_{};
 };
 
-/// The last moment at which a wait may end well. Borrows its clock.
+/// The time at which a wait fails. Borrows its clock.
 class Deadline {
  public:
   Deadline(const Clock& clock, Duration from_now) : clock_(&clock), at_(clock.now() + from_now) {}

@@ -12,7 +12,7 @@
 namespace lockstep {
 namespace {
 
-constexpr size_t kPiece = size_t{1} << 20;  // bytes of a file that are read at once
+constexpr size_t kPiece = size_t{1} << 20;  // bytes read at once
 
 }  // namespace
 

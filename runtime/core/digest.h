@@ -1,5 +1,4 @@
-// SHA-256 of bytes and files, for names and checks that must hold against more than accidents; `hash.h` has the quick
-// fingerprint.
+// SHA-256 of bytes and files, for names and integrity checks. `hash.h` has the faster, non-cryptographic fingerprint.
 #pragma once
 
 #include <cstddef>
@@ -14,7 +13,7 @@
 
 namespace lockstep {
 
-/// Accumulates bytes; pieces of any length give the digest of the whole. FIPS 180-4.
+/// Accumulates bytes; the digest does not depend on how they are cut into pieces. FIPS 180-4.
 class Sha256 {
  public:
   Sha256();
@@ -25,7 +24,7 @@ class Sha256 {
   Sha256& add(std::span<const std::byte> bytes);
   Sha256& add(std::string_view text) { return add(std::as_bytes(std::span(text))); }
 
-  /// 64 hexadecimal digits in lower case. Once, after everything was added.
+  /// 64 hexadecimal digits in lower case. Called once, after the last bytes were added.
   std::string hex();
 
  private:
@@ -45,7 +44,7 @@ struct FileDigest {
   friend bool operator==(const FileDigest&, const FileDigest&) = default;
 };
 
-/// Fails with `kNotFound` when there is no such file, with `kUnavailable` when it cannot be read. @blocking (disk)
+/// Fails with `kNotFound` when the file does not exist, with `kUnavailable` when it cannot be read. @blocking (disk)
 Result<FileDigest> digest_of_file(const std::filesystem::path& path);
 
 }  // namespace lockstep

@@ -51,10 +51,10 @@ inline BFloat16 to_bfloat16(float v) {
 
 float to_float(Float16 v);
 
-/// Rounds to nearest even; too large becomes infinity, a NaN stays a (quiet) NaN.
+/// Rounds to nearest even; a value above the range becomes infinity, a NaN stays a (quiet) NaN.
 Float16 to_float16(float v);
 
-/// The nearest value of a floating-point type; ties to even.
+/// Rounds to the nearest value of `dtype`, ties to even.
 inline float round_to(DType dtype, float v) {
   if (dtype == DType::kBFloat16) return to_float(to_bfloat16(v));
   if (dtype == DType::kFloat16) return to_float(to_float16(v));

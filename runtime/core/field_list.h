@@ -1,5 +1,6 @@
-// One list of the fields of a struct, beside it, which every walk over them shares: texts that ranks compare, messages
-// between processes, hashes.
+// The list of a struct's fields, for generic code over them.
+//
+// Texts that ranks compare, messages between processes and hashes all use the same list.
 //
 //   struct Shade {
 //     double red = 0.0;
@@ -7,8 +8,8 @@
 //   };
 //   LOCKSTEP_FIELDS(Shade, red, depth);      a list without one of the fields does not compile
 //
-//   for_each_field(shade, [](std::string_view name, auto& field) { … });      fields_to_text(shade): "red 0.5\ndepth
-//   1\n"
+//   for_each_field(shade, [](std::string_view name, auto& field) { … });
+//   fields_to_text(shade);                   "red 0.5\ndepth 1\n"
 #pragma once
 
 #include <fmt/format.h>
@@ -22,7 +23,7 @@
 
 namespace lockstep {
 
-/// A field of a struct that is looked at.
+/// A field of a struct: its name and a reference to it.
 template <typename T>
 struct Field {
   std::string_view name;
@@ -47,7 +48,7 @@ namespace detail {
 
 inline constexpr std::string_view kAbsent = "none";
 
-/// A field that is one value, as text from which the value could be read again, to the bit.
+/// The text of a field with one value. Reading it back gives the same value, to the bit.
 template <typename T>
 std::string text_of(const T& value) {
   if constexpr (std::is_enum_v<T>) {
@@ -57,7 +58,7 @@ std::string text_of(const T& value) {
       return fmt::format("{}", static_cast<std::underlying_type_t<T>>(value));
     }
   } else {
-    return fmt::format("{}", value);  // of a float the shortest number that is no other float
+    return fmt::format("{}", value);  // the shortest text that identifies a float
   }
 }
 
@@ -95,8 +96,8 @@ void add_lines(std::string& text, const std::string& name, const T& field) {
 
 }  // namespace detail
 
-/// A line a field, `name value`: the same text for equal values and no others (a NaN aside). Absent optionals are
-/// `none`; the fields of a struct inside, also of an optional one, are named `outer.inner`. `prefix` begins every line.
+/// One line per field, `name value`. Two values have the same text exactly when they are equal (except NaN). Absent
+/// optionals are `none`; fields of a nested or optional struct are named `outer.inner`. `prefix` starts every line.
 template <HasFields T>
 std::string fields_to_text(const T& value, std::string_view prefix = "") {
   std::string text;
@@ -108,8 +109,8 @@ std::string fields_to_text(const T& value, std::string_view prefix = "") {
 
 }  // namespace lockstep
 
-/// Lists all fields of `Type`, in its namespace, behind it. Each is found by its name, so their order is free; the
-/// structured binding counts them.
+/// Lists all fields of `Type`; written after it, in its namespace. Fields are found by name, so their order is free. A
+/// structured binding checks that none is missing.
 #define LOCKSTEP_FIELDS(Type, ...)                                                  \
   template <typename T>                                                             \
   requires std::is_same_v<std::remove_const_t<T>, Type>                             \
@@ -119,7 +120,7 @@ std::string fields_to_text(const T& value, std::string_view prefix = "") {
   }                                                                                 \
   static_assert(std::is_class_v<Type>)
 
-// A macro does not expand inside itself: each field leaves a call behind that the next rescan makes. There are 128.
+// A macro does not expand inside itself, so each field leaves a call for the next rescan. 128 fields are supported.
 #define LOCKSTEP_DETAIL_FIELDS(name, ...) \
   ::lockstep::Field{#name,                \
                     value.name} __VA_OPT__(, LOCKSTEP_DETAIL_MORE_FIELDS LOCKSTEP_DETAIL_PARENTHESES(__VA_ARGS__))

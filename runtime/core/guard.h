@@ -13,7 +13,7 @@
 
 namespace lockstep {
 
-/// An error on its way through code that returns no `Result`; a guard makes it one.
+/// An `Error` thrown through code that returns no `Result`; `guard` turns it back into one.
 class ThrownError : public std::runtime_error {
  public:
   explicit ThrownError(Error error) : std::runtime_error(error.message), error_(std::move(error)) {}
@@ -23,7 +23,8 @@ class ThrownError : public std::runtime_error {
   Error error_;
 };
 
-/// Calls `work`, which returns a `Result`. A failed check, or an exception of the standard library, is a bug of ours.
+/// Calls `work`, which returns a `Result`. Turns a failed check or a standard exception into an error of kind
+/// `internal`.
 template <typename Work>
 auto guarded(std::string_view component, Work&& work) -> decltype(work()) {
   try {

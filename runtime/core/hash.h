@@ -1,5 +1,7 @@
-// A stable 64-bit hash (FNV-1a over words of eight bytes, finished by a bit mixer): the same on every rank, run and
-// platform of one byte order. For agreement between ranks and fingerprints, not for adversaries.
+// A stable 64-bit hash for fingerprints and agreement between ranks.
+//
+// FNV-1a over words of eight bytes, finished by a bit mixer. The same on every rank, run and platform of one byte
+// order. Not secure against adversaries.
 #pragma once
 
 #include <cstddef>
@@ -33,7 +35,7 @@ class Fingerprint {
     return add_bytes(std::as_bytes(std::span(&value, 1)));
   }
 
-  /// The value so far; more may be added after.
+  /// The hash of the values so far; more may be added afterwards.
   uint64_t value() const {
     uint64_t x = state_;
     x = (x ^ (x >> 30)) * 0xbf58476d1ce4e5b9ull;

@@ -1,5 +1,4 @@
-// Strong types for numbers that would be easy to swap. A `RankId` is not a `SlotId`, and a byte count is not an
-// element count.
+// Strong types for ids and sizes.
 #pragma once
 
 #include <fmt/format.h>
@@ -10,7 +9,7 @@
 
 namespace lockstep {
 
-/// An integer that only compares and converts with its own kind. `Tag` names it.
+/// An integer that only compares and converts with the same type. `Tag` names it.
 template <typename Tag, typename Rep>
 struct StrongId {
   Rep value = 0;
@@ -21,13 +20,13 @@ struct StrongId {
   friend constexpr auto operator<=>(const StrongId&, const StrongId&) = default;
 };
 
-/// A process (or thread) of the tensor-parallel group, counted from 0.
+/// A process or thread of the tensor-parallel group, counted from 0.
 using RankId = StrongId<struct RankTag, int32_t>;
 
 /// A row of the static KV cache that one sequence occupies, counted from 0.
 using SlotId = StrongId<struct SlotTag, int32_t>;
 
-/// One user's prompt and its answer; unique in a session.
+/// One prompt and its answer; unique in a session.
 using RequestId = StrongId<struct RequestTag, int64_t>;
 
 /// An amount of memory.
@@ -45,7 +44,7 @@ struct Bytes {
   friend constexpr Bytes operator+(Bytes a, Bytes b) { return Bytes(a.value + b.value); }
 };
 
-/// "1.50 GiB", "12 B": for people.
+/// "1.50 GiB", "12 B".
 std::string to_string(Bytes bytes);
 
 }  // namespace lockstep

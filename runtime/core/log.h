@@ -1,5 +1,4 @@
-// What ranks have to say while they work, for whoever listens. Libraries take a Log; what becomes of its lines is the
-// program's business.
+// Progress messages of the ranks. Libraries take a `Log`; the program decides what happens to its lines.
 #pragma once
 
 #include <fmt/format.h>
@@ -12,12 +11,12 @@ namespace lockstep {
 
 enum class LogLevel { kDebug, kInfo, kWarning, kError };
 
-/// Passes lines to a sink. As thread-safe as that is.
+/// Passes lines to a sink. Thread-safe if the sink is.
 class Log {
  public:
   using Sink = std::function<void(LogLevel level, std::string_view line)>;
 
-  /// Without a sink nothing is said.
+  /// Without a sink, lines are dropped.
   explicit Log(Sink sink = {}) : sink_(std::move(sink)) {}
   Log(const Log&) = delete;
   Log& operator=(const Log&) = delete;

@@ -1,5 +1,6 @@
-// How failure travels: `Result<T>` holds a value or an `Error`. The kind says what the caller should do, the message
-// says what was found and what was expected:
+// Errors as values: `Result<T>` holds a value or an `Error`.
+//
+// The kind of an error says what the caller should do; the message says what was found and what was expected:
 //
 //   [component] rank 3: what failed: found …, expected …; what to do
 //
@@ -16,31 +17,31 @@
 
 namespace lockstep {
 
-/// Failures by what the caller should do about them.
+/// Kinds of failure, each with what the caller should do.
 enum class ErrorKind {
-  kInternal,            // a bug of ours: report it
+  kInternal,            // a bug in Lockstep: report it
   kInvalidArgument,     // change the request or the input file
-  kNotFound,            // name something that exists
-  kUnsupported,         // ask for something that we can do; the message lists it
+  kNotFound,            // name an existing file, model or option
+  kUnsupported,         // ask for a supported value; the message lists them
   kFailedPrecondition,  // change the launch or the state of the machine
   kUnavailable,         // the machine or this build lacks something
   kPeerLost,            // another rank died: start again
-  kDeadlineExceeded,    // a wait was given up
+  kDeadlineExceeded,    // a wait timed out
   kResourceExhausted,   // use less, or raise the budget
-  kCancelled,           // somebody asked for it to stop
+  kCancelled,           // the caller or the user stopped it
 };
 
-/// The kind in words, as in logs: "invalid_argument".
+/// The kind as logs show it: "invalid_argument".
 std::string_view to_string(ErrorKind kind);
 
 /// The documented exit code of a process that fails with `kind`.
 int exit_code(ErrorKind kind);
 
-/// What failed. A regular value: it is compared in tests and sent between ranks.
+/// A failure. A regular value: tests compare it and ranks send it.
 struct Error {
   ErrorKind kind = ErrorKind::kInternal;
   std::string message;
-  std::optional<int> origin_rank = std::nullopt;  // where it happened, if that is known
+  std::optional<int> origin_rank = std::nullopt;  // the rank that failed, if known
 
   friend bool operator==(const Error&, const Error&) = default;
 };
@@ -80,12 +81,12 @@ inline auto ok() { return BOOST_OUTCOME_V2_NAMESPACE::success(); }
   if (!result.has_value()) return std::move(result).assume_error(); \
   declaration = std::move(result).assume_value()
 
-/// `LOCKSTEP_TRY(auto x, f())`: x is the value of f(), or the enclosing function returns its error. (Outcome's own
-/// BOOST_OUTCOME_TRY cannot name the variable's type in the Boost that we build with.)
+/// `LOCKSTEP_TRY(auto x, f())`: sets x to the value of f(), or returns its error from the enclosing function.
+/// (BOOST_OUTCOME_TRY of the required Boost version cannot name the variable's type.)
 #define LOCKSTEP_TRY(declaration, ...) \
   LOCKSTEP_DETAIL_TRY(LOCKSTEP_DETAIL_JOIN(lockstep_try_, __COUNTER__), declaration, __VA_ARGS__)
 
-/// `LOCKSTEP_TRY_VOID(f())`: the enclosing function returns the error of f(), if there is one.
+/// `LOCKSTEP_TRY_VOID(f())`: if f() fails, returns its error from the enclosing function.
 #define LOCKSTEP_TRY_VOID(...)                                                \
   do {                                                                        \
     if (auto&& lockstep_tried = (__VA_ARGS__); !lockstep_tried.has_value()) { \

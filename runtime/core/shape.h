@@ -1,4 +1,4 @@
-// The sizes of a tensor's dimensions, outermost first. Tensors are row-major and dense wherever a host sees them.
+// The sizes of a tensor's dimensions, outermost first. Host tensors are row-major and dense.
 #pragma once
 
 #include <cstdint>
@@ -37,7 +37,7 @@ class Shape {
 /// "[4,576]"; "[]" for a scalar.
 std::string to_string(const Shape& shape);
 
-/// Element type and shape: all that there is to know of a tensor without its contents.
+/// Element type and shape of a tensor.
 struct TensorType {
   DType dtype = DType::kFloat32;
   Shape shape;

@@ -1,4 +1,4 @@
-// A request to stop, raised by one thread and seen by others that poll file descriptors.
+// A request to stop, raised by one thread, polled by others as a file descriptor.
 #pragma once
 
 namespace lockstep {

@@ -12,7 +12,7 @@ namespace lockstep {
 
 namespace {
 
-/// Of CPUID leaf 7. GCC 12 knows the names of these features and answers no for each.
+/// Reads CPUID leaf 7. GCC 12's __builtin_cpu_supports accepts the names of these features but returns false for each.
 bool is_there() {
   constexpr unsigned kBFloat16 = 1u << 22, kTiles = 1u << 24, kInt8 = 1u << 25;
   constexpr unsigned kWanted = kBFloat16 | kTiles | kInt8;

@@ -10,7 +10,7 @@
 namespace lockstep::device {
 namespace {
 
-/// Accumulates 64-bit words, one multiplication each: a step's facts are hashed in well under a microsecond.
+/// Accumulates 64-bit words with one multiplication each: hashing a step's facts takes well under a microsecond.
 class WordHash {
  public:
   void add(uint64_t word) {

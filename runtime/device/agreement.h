@@ -1,12 +1,12 @@
-// How ranks find out that they have drifted apart. In every step each rank gathers, from all ranks, one payload:
+// Detects ranks with diverged states. In every step each rank gathers one payload from all ranks:
 //
 //   ┌──────────────┬──────────────────────────────┐
-//   │ checksum u64 │ stop_request i32 [slots]     │     rank 0's stop requests are obeyed by all
+//   │ checksum u64 │ stop_request i32 [slots]     │     all ranks apply rank 0's stop requests
 //   └──────────────┴──────────────────────────────┘
 //
-// The checksum covers what must be the same everywhere: the step's number, the tokens so far, the parameters of the
-// slots and a sample of the replicated hidden state. Backends share these functions; they are pure and, except for the
-// error, do not allocate.
+// The checksum covers everything that must be the same on all ranks: the step's number, the tokens so far, the slots'
+// parameters and a sample of the replicated hidden state. Backends share these functions; they are pure and do not
+// allocate, except for the error.
 #pragma once
 
 #include <cstddef>
@@ -19,7 +19,7 @@
 
 namespace lockstep::device {
 
-/// What the ranks must agree on in one step. Borrows everything.
+/// The state that the ranks must agree on in one step. Borrows everything.
 struct AgreedFacts {
   std::span<const int32_t> step;            // [2]: schedule, step
   std::span<const int32_t> last_id;         // [slots]
@@ -27,12 +27,12 @@ struct AgreedFacts {
   std::span<const int32_t> output_index;    // [slots]
   std::span<const int32_t> parameter_hash;  // [slots]
   const std::byte* hidden = nullptr;        // row i starts at hidden + i · hidden_stride
-  int64_t hidden_rows = 0;                  // rows that hold values; rows after them are not sampled
+  int64_t hidden_rows = 0;                  // rows with values; later rows are not sampled
   int64_t hidden_stride = 0;                // bytes from one row to the next
   int64_t hidden_row_bytes = 0;             // bytes of one row; at most graph::kAgreedBytes count
 };
 
-/// The fingerprint of `facts`: equal facts have equal ones.
+/// The fingerprint of `facts`; equal facts have equal fingerprints.
 uint64_t agreement_checksum(const AgreedFacts& facts);
 
 /// Bytes of one rank's payload.
@@ -43,18 +43,18 @@ void write_agreement_payload(uint64_t checksum, std::span<const int32_t> stop_re
 
 /// The checksum of the payload that starts at `payload`.
 uint64_t payload_checksum(const std::byte* payload);
-/// Whether the payload that starts at `payload` asks for `slot` to stop.
+/// Whether the payload that starts at `payload` requests a stop of `slot`.
 bool payload_requests_stop(const std::byte* payload, int64_t slot);
 
-/// Whether all payloads (`ranks` of them, one after the other, each for `slots`) carry the same checksum.
+/// Whether all `ranks` payloads, one after the other and each for `slots`, have the same checksum.
 bool payloads_agree(std::span<const std::byte> payloads, int ranks, int64_t slots);
 
-/// The ranks whose checksum differs from the one that most ranks have; all ranks when no value is more frequent than
-/// every other, since then nobody can be blamed. Empty when all agree.
+/// The ranks whose checksum differs from the most frequent one; all ranks when no value is the most frequent. Empty
+/// when all agree.
 std::vector<int> find_disagreement(std::span<const uint64_t> checksums);
 
-/// The error of a step whose payloads disagree, `kFailedPrecondition`, which names the differing ranks. `component` is
-/// the message's first word, such as "runtime/backends/cpu"; `step` is i32 [2].
+/// The `kFailedPrecondition` error of a step with differing payloads; it names the differing ranks. `component` starts
+/// the message, such as "runtime/backends/cpu"; `step` is i32 [2].
 Error disagreement_error(std::string_view component, std::span<const int32_t> step, std::span<const std::byte> payloads,
                          int ranks, int64_t slots);
 

@@ -1,7 +1,7 @@
-// Compilation ahead of time: every step of a model, compiled on a machine that needs no device.
+// Ahead-of-time compilation of every step of a model, on a machine without the device.
 //
-//   steps ── AheadCompiler::open ──► AheadCompilation ── compile(i) ──► cache, or compiler ──► what became of step i
-//                                                     └─ export_to ──► a folder that runs read
+//   steps ── AheadCompiler::open ──► AheadCompilation ── compile(i) ──► cache, or compiler ──► result of step i
+//                                                     └─ export_to ──► a folder for later runs
 #pragma once
 
 #include <cstddef>
@@ -26,33 +26,33 @@
 
 namespace lockstep::device {
 
-/// What a compilation may use. Everything is borrowed and outlives it.
+/// The environment of a compilation. Everything is borrowed and outlives it.
 struct AheadSite {
-  std::string build;                                                        // which build of the program this is
-  std::function<std::optional<std::string>(std::string_view)> environment;  // a variable of this process
+  std::string build;                                                        // identifies the build of the program
+  std::function<std::optional<std::string>(std::string_view)> environment;  // reads a variable of this process
   const Log* log = nullptr;                                                 // may be null
   const AbortFlag* abort = nullptr;                                         // ends waits for other makers; may be null
-  const StopEvent* stop = nullptr;                                          // ends compilers that run; may be null
+  const StopEvent* stop = nullptr;                                          // ends running compilers; may be null
 };
 
-/// Who compiles, and for what.
+/// The compiler and its target.
 struct CompilerFacts {
-  std::string program;  // as it was named
+  std::string program;  // as named by the user
   std::string version;  // empty: unknown
   std::string target;   // "trn1"
 };
 
-/// What the compiler is given of one step.
+/// The compiler's input for one step.
 struct StepModule {
-  std::string file;  // the name that suits it: "decode.hlo.pb"
+  std::string file;  // a suitable file name: "decode.hlo.pb"
   std::vector<std::byte> bytes;
 };
 
-/// What became of one step.
+/// The result of compiling one step.
 struct CompiledStep {
   std::string name;
   ArtifactKey key;
-  Bytes module;  // size of what the compiler is given
+  Bytes module;  // size of the compiler's input
   Result<Artifact> artifact;
   Bytes size;  // of the artifact
   double seconds = 0.0;
@@ -64,21 +64,22 @@ struct CompiledStep {
   }
 };
 
-/// The steps of one model, ready to be compiled.
+/// The steps of one model, ready for compilation.
 class AheadCompilation {
  public:
   virtual ~AheadCompilation() = default;
 
   virtual CompilerFacts facts() const = 0;
-  /// What a run of these steps will have against it; they are compiled all the same.
+  /// Reasons why a run of these steps may fail; compilation continues regardless.
   virtual std::vector<std::string> warnings() const = 0;
 
   virtual size_t steps() const = 0;
   virtual StepModule module(size_t step) const = 0;
-  /// Finds or makes the artifact of one step; with `kCancelled` once the site's stop is raised. Thread-safe. @blocking
+  /// Finds or makes the artifact of one step; fails with `kCancelled` once the site's stop is raised. Thread-safe.
+  /// @blocking
   virtual CompiledStep compile(size_t step) const = 0;
 
-  /// Copies artifacts into `folder`, for runs with it; returns the bytes that were copied. @blocking
+  /// Copies artifacts into `folder` for later runs; returns the number of bytes copied. @blocking
   virtual Result<Bytes> export_to(const std::filesystem::path& folder,
                                   std::span<const CompiledStep> compiled) const = 0;
 };
@@ -87,7 +88,7 @@ class AheadCompiler {
  public:
   virtual ~AheadCompiler() = default;
 
-  /// Of `steps`, each with the graphs of all ranks. Fails as `check_options`, and where a graph cannot be compiled.
+  /// Opens `steps`, each with the graphs of all ranks. Fails as `check_options` does, or if a graph cannot be compiled.
   /// @blocking
   virtual Result<std::unique_ptr<AheadCompilation>> open(std::span<const StepGraph> steps, const AheadSite& site,
                                                          const OptionValues& values) const = 0;

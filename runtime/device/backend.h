@@ -1,8 +1,8 @@
-// What compiles and runs graphs. One `Backend` object serves one rank:
+// The interface of backends: compiling and running graphs. One `Backend` object serves one rank.
 //
 //   Backend ──make_store(steps)──► Store        weights (immutable) and states, at fixed addresses, shared by the
 //      │                             ▲           executables of one rank
-//      └──compile(step, store)──► Executable     replays one graph; refuses every other shape
+//      └──compile(step, store)──► Executable     replays one graph; rejects other shapes
 //
 // Implementations live in runtime/backends/<name>. A store outlives its executables, a backend outlives its stores.
 #pragma once
@@ -23,23 +23,23 @@
 
 namespace lockstep::device {
 
-/// What a backend can do; asked before anything is planned.
+/// What a backend supports; queried before planning.
 struct Capabilities {
   std::vector<DType> dtypes;       // of weights and activations
   bool rows_of_one_slot = false;   // every prefill chunk must hold rows of one slot only
-  bool bounded_attention = false;  // attention costs the length in use, not the capacity
+  bool bounded_attention = false;  // the cost of attention grows with the length in use, not the capacity
   bool invariant_sums = false;     // results do not depend on rows, columns or ranks, to the bit
-  bool whole_group = false;       // one program serves all ranks: it is made of the graphs of every rank, before passes
-  bool host_threads = false;      // computes with threads on cores of the host, which it binds where it is given cores
-  std::string host_instructions;  // the instruction set of the host's that its kernels use; empty: none
+  bool whole_group = false;       // one program serves all ranks; it is compiled from every rank's graph, before passes
+  bool host_threads = false;      // computes with host threads, and binds them to the cores that it is given
+  std::string host_instructions;  // the host's instruction set that its kernels use; empty: none
 
   friend bool operator==(const Capabilities&, const Capabilities&) = default;
 };
 
-/// One step, as a backend is given it. Borrows the graphs.
+/// One step, as passed to a backend. Borrows the graphs.
 struct StepGraph {
   const graph::Graph& own;                     // this rank's
-  std::span<const graph::Graph> of_all_ranks;  // the same step of every rank, in order; where `whole_group` asks for it
+  std::span<const graph::Graph> of_all_ranks;  // the same step of every rank, in order; only if `whole_group`
 
   StepGraph(const graph::Graph& graph, std::span<const graph::Graph> group = {}) : own(graph), of_all_ranks(group) {}
 };
@@ -52,32 +52,32 @@ struct HostTensor {
 
 /// Memory of one rank, in bytes.
 struct MemoryReport {
-  Bytes weights;          // resident, as packed
+  Bytes weights;          // resident, in packed form
   Bytes states_reserved;  // address space of all states
-  Bytes states_resident;  // physically there now
+  Bytes states_resident;  // physically allocated now
   Bytes workspace;        // activations and buffers of the executables
 };
 
-/// Where a store reads weights from, some rows at a time. Called by several threads at once.
+/// The source of a store's weights, read in ranges of rows. Thread-safe.
 class WeightReader {
  public:
   virtual ~WeightReader() = default;
 
   /// Writes rows `rows` of `weight` (a range of dimension 0 of its type; 0:1 of a scalar), row-major, into `dst`, which
-  /// has exactly their size. Each row of a weight is asked for once. @blocking (disk)
+  /// has exactly their size. Each row of a weight is read once. @blocking (disk)
   virtual Result<void> read(const graph::Value& weight, Range rows, std::span<std::byte> dst) const = 0;
 
-  /// How many neighbouring rows of `weight` are best read together, at least 1: many where a file keeps it transposed.
+  /// How many neighbouring rows of `weight` to read together, at least 1: many where a file stores it transposed.
   virtual int64_t rows_at_once(const graph::Value& weight) const = 0;
 
-  /// Where a file keeps `weight`: weights are best read in ascending order.
+  /// The position of `weight` in its file: weights are best read in ascending order.
   virtual int64_t place_of(const graph::Value& weight) const = 0;
 
-  /// These rows will be read soon, so their bytes may start on their way. Never waits for them.
+  /// Announces that these rows will be read soon, so prefetching can start. Never waits.
   virtual void expect(const graph::Value& weight, Range rows) const = 0;
 };
 
-/// The range of dimension 0 that is all of a weight.
+/// The full range of dimension 0 of a weight.
 inline Range rows_of(const graph::Value& weight) {
   return {0, weight.type.shape.rank() == 0 ? 1 : weight.type.shape[0]};
 }
@@ -90,32 +90,32 @@ class Store {
  public:
   virtual ~Store() = default;
 
-  /// Fills the weight called `name` from row-major host bytes of its graph type (all slices, laid along dimension 0);
-  /// the backend may repack. Once per weight, before the first run.
+  /// Fills the weight `name` from row-major host bytes of its graph type (all slices, concatenated along dimension 0);
+  /// the backend may repack them. Once per weight, before the first run.
   virtual Result<void> set_weight(std::string_view name, std::span<const std::byte> bytes) = 0;
 
-  /// Fills every weight of `graph` from `reader`. Here one after the other; a backend with threads reads and repacks
-  /// with all of them. Fails with the reader's error. Once, before the first run. @blocking (disk)
+  /// Fills every weight of `graph` from `reader`. This default reads them one after the other; a backend with threads
+  /// reads and repacks in parallel. Fails with the reader's error. Once, before the first run. @blocking (disk)
   virtual Result<void> load(const graph::Graph& graph, const WeightReader& reader);
 
-  /// The state called `name`, if the graphs have one.
+  /// The state `name`, if the graphs have it.
   virtual std::optional<StateId> find_state(std::string_view name) const = 0;
-  /// Overwrites part of a dense state (not a KV cache), from byte `offset` on. Does not allocate.
+  /// Overwrites part of a dense state (not a KV cache), starting at byte `offset`. Does not allocate.
   virtual Result<void> write_state(StateId state, int64_t offset, std::span<const std::byte> bytes) = 0;
   /// Reads part of a dense state. Does not allocate.
   virtual Result<void> read_state(StateId state, int64_t offset, std::span<std::byte> bytes) const = 0;
 
-  /// Slot `dst` of every KV cache becomes a copy of slot `src`, of which the first `tokens` positions have been written
-  /// (of a ring: what it still holds of them). Does not allocate.
+  /// Copies slot `src` of every KV cache to slot `dst`. The first `tokens` positions of `src` have been written; a ring
+  /// holds only some of them. Does not allocate.
   virtual Result<void> copy_slot(int64_t src, int64_t dst, int64_t tokens) = 0;
 
-  /// Gives the memory of the KV caches back to the system, where a backend commits it as tokens arrive; what they held
-  /// is lost. Between steps; every slot is opened anew before it is used again.
+  /// Returns the memory of the KV caches to the system and loses their contents, in backends that commit it as tokens
+  /// arrive. Called between steps; every slot is reset before its next use.
   virtual void release_caches() {}
 
   /// The logical contents [slots, heads, capacity, head_dim] of a KV cache, for tests and tools; may allocate.
   virtual Result<std::vector<std::byte>> read_cache(StateId state) const = 0;
-  /// Where the state's first byte is: the same for the life of the store.
+  /// The address of the state's first byte, constant for the life of the store.
   virtual const void* state_address(StateId state) const = 0;
 
   virtual MemoryReport memory() const = 0;
@@ -128,12 +128,12 @@ class Executable {
 
   virtual const graph::Graph& graph() const = 0;
 
-  /// Runs one step. `inputs` are the graph's inputs in order; a tensor whose type differs from the graph's is refused
-  /// with `kInvalidArgument` and nothing is run. Does not allocate and makes no system call except while it waits.
+  /// Runs one step. `inputs` are the graph's inputs in order; a tensor of another type is rejected with
+  /// `kInvalidArgument` before anything runs. Does not allocate, and makes no system call except while it waits.
   /// @collective @blocking
   virtual Result<void> run(std::span<const HostTensor> inputs) = 0;
 
-  /// The output called `name` as the last run left it; empty if the graph has none. Valid until the next run.
+  /// The output `name` of the last run; empty if the graph has none. Valid until the next run.
   virtual std::span<const std::byte> output(std::string_view name) const = 0;
 };
 
@@ -149,11 +149,11 @@ class Backend {
   virtual std::string_view name() const = 0;
   virtual Capabilities capabilities() const = 0;
 
-  /// Reserves the weights and states of `steps`; what two graphs call by the same name is one tensor, and must have
-  /// the same type. Fails with `kResourceExhausted` when the memory cannot be had.
+  /// Reserves the weights and states of `steps`. A name used by two graphs is one tensor and must have one type. Fails
+  /// with `kResourceExhausted` when there is not enough memory.
   virtual Result<std::unique_ptr<Store>> make_store(std::span<const StepGraph> steps) = 0;
 
-  /// Prepares a step for replay over `store`, which this backend made for it (and others).
+  /// Prepares a step for execution over `store`, which this backend made for a set of steps that includes it.
   virtual Result<std::unique_ptr<Executable>> compile(const StepGraph& step, Store& store,
                                                       const CompileOptions& options) = 0;
 };

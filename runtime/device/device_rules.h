@@ -1,4 +1,4 @@
-// What is known of a backend's devices on a machine that has none: degrees, and memory.
+// Supported degrees and memory of a backend's devices, for planning without a device.
 #pragma once
 
 #include <span>
@@ -11,19 +11,19 @@
 
 namespace lockstep::device {
 
-/// The device that options name.
+/// The device selected by the options.
 struct DeviceFacts {
   std::string name;   // "trn1"
-  Bytes memory;       // that one rank has there
+  Bytes memory;       // available to one rank
   std::string words;  // "trn1: degrees 1, 2, 8, 16, 32 and 16.00 GiB of memory for a core, as AWS documents them"
 };
 
-/// Bytes of a device that the steps of one rank take, whichever it is: where ranks differ, as the device pads them.
+/// Device memory of one rank's steps: the largest over all ranks, with the device's padding.
 struct DeviceMemory {
   Bytes weights;
   Bytes cache;      // keys and values
   Bytes slots;      // the other states
-  Bytes workspace;  // all else that is known
+  Bytes workspace;  // everything else that is known
 
   Bytes total() const { return weights + cache + slots + workspace; }
   friend bool operator==(const DeviceMemory&, const DeviceMemory&) = default;
@@ -35,9 +35,9 @@ class DeviceRules {
   virtual ~DeviceRules() = default;
 
   virtual DeviceFacts facts(const OptionValues& values) const = 0;
-  /// "--neuron-target: found 3 ranks on trn1, expected …"; empty: so many ranks can work together.
+  /// "--neuron-target: found 3 ranks on trn1, expected …"; empty if this number of ranks is supported.
   virtual std::string why_not_degree(int ranks, const OptionValues& values) const = 0;
-  /// Of all steps of a run. Fails where a step cannot run on the device.
+  /// The memory of all steps of a run. Fails if a step cannot run on the device.
   virtual Result<DeviceMemory> memory_of(std::span<const StepGraph> steps, const OptionValues& values) const = 0;
 };
 

@@ -1,4 +1,4 @@
-// What a backend makes of graphs, as text for people.
+// Readable text about a backend's compiled form of graphs.
 #pragma once
 
 #include <span>
@@ -9,14 +9,14 @@
 
 namespace lockstep::device {
 
-/// Pure. Steps are those that the backend compiles: see `Capabilities::whole_group`.
+/// Pure. Takes the steps as the backend compiles them (see `Capabilities::whole_group`).
 class GraphInspector {
  public:
   virtual ~GraphInspector() = default;
 
-  /// What the steps of a run take together, as a line; empty: there is nothing to say.
+  /// The total cost of a run's steps in one line; may be empty.
   virtual Result<std::string> summary(std::span<const StepGraph> steps) const = 0;
-  /// What becomes of one step.
+  /// The compiled form of one step.
   virtual Result<std::string> text_of(const StepGraph& step) const = 0;
 };
 

@@ -1,5 +1,5 @@
-// Counts what is compiled. The set of graphs is closed at warm-up: after `close`, a compilation is an error in strict
-// mode that names the graph and its shapes, and is counted apart otherwise.
+// Counts compilations. The set of graphs is closed after warm-up: a later compilation is an error in strict mode,
+// naming the graph and its shapes, and is counted separately otherwise.
 #pragma once
 
 #include <functional>
@@ -11,7 +11,7 @@
 
 namespace lockstep::device {
 
-/// A backend that passes everything on to another and keeps the list. The other outlives it.
+/// A backend that forwards to another one and lists its compilations. The other backend outlives it.
 class GraphRegister final : public Backend {
  public:
   enum class AfterClose { kRefuse, kCount };
@@ -26,10 +26,10 @@ class GraphRegister final : public Backend {
   Result<std::unique_ptr<Executable>> compile(const StepGraph& step, Store& store,
                                               const CompileOptions& options) override;
 
-  /// Called before each compilation until `close`, on its thread.
+  /// Until `close`, called before each compilation on the compiling thread.
   void before_compile(std::function<void()> notice) { before_compile_ = std::move(notice); }
 
-  /// Warm-up is over.
+  /// Ends the warm-up.
   void close() { closed_ = true; }
 
   /// The graphs compiled before `close`, in order: "prefill rows=256 slots=4".

@@ -24,7 +24,7 @@ std::optional<T> parse(std::string_view text) {
 
 bool is_within(const OptionRow& row, double value) { return row.least <= value && value <= row.most; }
 
-/// What `row` takes, in words; empty where `value` is that.
+/// The values that `row` accepts, as text; empty if `value` is one of them.
 std::string why_not(const OptionRow& row, std::string_view value) {
   switch (row.kind) {
     case OptionKind::kFlag: return value == "true" || value == "false" ? "" : "true or false";

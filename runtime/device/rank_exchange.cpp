@@ -8,7 +8,7 @@
 namespace lockstep::device {
 namespace {
 
-constexpr char kSucceeded = '+';  // begins the text of a rank that did not fail
+constexpr char kSucceeded = '+';  // first character of a successful rank's text
 
 std::string to_text(const Error& error) {
   return fmt::format("{} {} {}", static_cast<int>(error.kind), error.origin_rank.value_or(-1), error.message);

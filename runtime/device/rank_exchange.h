@@ -1,4 +1,4 @@
-// What ranks say to each other before the data plane stands: short texts, and whether all of them succeeded.
+// Exchange of short texts and errors between ranks, before the data plane exists.
 #pragma once
 
 #include <functional>
@@ -10,11 +10,11 @@
 
 namespace lockstep::device {
 
-/// What every rank passed, by rank. @collective @blocking
+/// Returns the texts passed by all ranks, in rank order. @collective @blocking
 using Exchange = std::function<Result<std::vector<std::string>>(std::string_view)>;
 
-/// Ends work that every rank does on its own: fails on every rank, a rank that failed with its own error, the others
-/// with that of the first rank that failed, its origin kept. @collective @blocking
+/// Ends work that every rank did independently. If any rank failed, all ranks fail: a failed rank with its own error,
+/// the others with the error and origin of the first failed rank. @collective @blocking
 Result<void> all_succeeded(const Exchange& exchange, const Result<void>& mine);
 
 }  // namespace lockstep::device

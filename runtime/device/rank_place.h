@@ -1,4 +1,4 @@
-// Where a rank runs: its host, and the cores that it may use there.
+// The place of a rank: its host and its cores.
 #pragma once
 
 #include <span>
@@ -7,21 +7,21 @@
 
 namespace lockstep::device {
 
-/// Where a rank runs. A host is what its ranks share memory in: a machine, or one container of several on it.
+/// Where a rank runs. Ranks of one host share memory: a host is a machine, or one of several containers on it.
 struct RankPlace {
   int rank = 0;  // of the world
   std::string host;
   int local_rank = 0;  // among the ranks of that host
   int local_size = 1;
-  std::vector<int> cores;  // that the process may run on
-  int node = 0;            // number of the host, in the order of their first ranks: names may repeat
-  std::string machine;     // the running kernel: hosts that share it share cores; empty: as the host
-  int host_cores = 0;      // that the process could be given there, whatever it is bound to; 0: not known
+  std::vector<int> cores;  // on which the process may run
+  int node = 0;            // number of the host, in the order of the hosts' first ranks, because names may repeat
+  std::string machine;     // the running kernel: hosts on the same machine share cores; empty: as the host
+  int host_cores = 0;      // cores that the process could get, whatever its current binding; 0: unknown
 
   friend bool operator==(const RankPlace&, const RankPlace&) = default;
 };
 
-/// What tells apart where cores are counted: the machine of a place, or its host where that is not known.
+/// The name under which cores are counted: the machine of a place, or its host if the machine is unknown.
 const std::string& machine_of(const RankPlace& place);
 
 bool on_one_host(std::span<const RankPlace> places);

@@ -1,5 +1,7 @@
-// What a store can beside its interface where the slots of a group are divided between ranks: hand a slot's keys and
-// values to another rank's store, when a slot there becomes a copy of it. A store that is no SlotTransfer keeps them.
+// Transfer of a slot's keys and values between the stores of two ranks.
+//
+// Implemented by stores for groups that divide the slots between ranks, when a slot becomes a copy of another rank's
+// slot.
 #pragma once
 
 #include <cstddef>
@@ -14,14 +16,14 @@ class SlotTransfer {
  public:
   virtual ~SlotTransfer() = default;
 
-  /// Bytes of the first `tokens` positions of a slot (of a ring: of what it still holds of them), all layers. Stores of
-  /// one backend, machine kind and graph have equally many, in the same order.
+  /// Bytes of the first `tokens` positions of a slot in all layers (of a ring: of the positions it still holds). The
+  /// same number and order in all stores of one backend, machine kind and graph.
   virtual int64_t slot_bytes(int64_t tokens) const = 0;
 
-  /// Writes them to `dst`, which has `slot_bytes(tokens)`.
+  /// Writes the slot's bytes to `dst`, of size `slot_bytes(tokens)`.
   virtual Result<void> take_slot(int64_t slot, int64_t tokens, std::span<std::byte> dst) const = 0;
 
-  /// Fills a slot with what `take_slot` of another store gave.
+  /// Fills a slot with the bytes from `take_slot` of another store.
   virtual Result<void> put_slot(int64_t slot, int64_t tokens, std::span<const std::byte> src) = 0;
 };
 

@@ -1,4 +1,4 @@
-// The driver of a backend that this build does not have.
+// The driver of a missing backend.
 #pragma once
 
 #include <span>
@@ -10,10 +10,10 @@
 
 namespace lockstep::device {
 
-/// Why a build lacks `backend`: the CMake option `cmake_option`, which brings it, is off.
+/// The error of a missing `backend`: its CMake option `cmake_option` is off.
 Error missing_backend(std::string_view backend, std::string_view cmake_option);
 
-/// Has the options of the backend, and refuses everything else with one error.
+/// Accepts the backend's options and fails everything else with one error.
 class UnavailableDriver final : public BackendDriver {
  public:
   /// `rows` and `name` outlive it.

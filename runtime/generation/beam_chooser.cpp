@@ -11,7 +11,7 @@
 namespace lockstep::generation {
 namespace {
 
-constexpr float kOut = -1.0e9f;  // added to a score that must not win
+constexpr float kOut = -1.0e9f;  // added to a score to exclude it
 
 }  // namespace
 
@@ -20,7 +20,7 @@ Result<std::unique_ptr<TokenChooser>> BeamChooser::make(const ChooserRequest& re
   return std::unique_ptr<TokenChooser>(new BeamChooser(request, std::move(processors)));
 }
 
-/// Only beam 0 counts at first: the others are equal to it.
+/// At first only beam 0 counts, because all beams are equal.
 BeamChooser::BeamChooser(const ChooserRequest& request, ProcessorChain processors)
     : prompt_(request.prompt),
       vocabulary_(request.vocabulary),
@@ -103,11 +103,11 @@ std::vector<size_t> BeamChooser::draw(size_t count) const {
     const double target = total * static_cast<double>(sampling::uniform(draw_.seed, index));
     double sum = 0.0;
     const auto found = std::ranges::find_if(weights, [&](double weight) { return (sum += weight) > target; });
-    if (found == weights.end()) break;  // nothing is left that can be drawn
+    if (found == weights.end()) break;  // all drawable continuations are used
     drawn.push_back(static_cast<size_t>(found - weights.begin()));
     *found = 0.0;
   }
-  for (const size_t next : highest(count)) {  // excluded ones fill up, as they cannot win
+  for (const size_t next : highest(count)) {  // fill up with excluded ones, which cannot win
     if (drawn.size() < count && std::ranges::find(drawn, next) == drawn.end()) drawn.push_back(next);
   }
   return drawn;
@@ -145,8 +145,8 @@ float BeamChooser::length_norm(size_t length) const {
   return static_cast<float>(std::pow(static_cast<double>(length), length_penalty_));
 }
 
-/// The continuations that end and are among the first beams compete with the finished beams for their places. Equal
-/// scores: who was there first.
+/// The ended continuations among the first beams compete with the finished beams. With equal scores the earlier one
+/// stays.
 void BeamChooser::finish(std::span<const Continuation> continuations, std::span<const float> logits) {
   const size_t first = std::min(continuations.size(), static_cast<size_t>(beams_));
   for (const Continuation& continuation : continuations.first(first)) {
@@ -163,14 +163,14 @@ std::vector<BeamChooser::Continuation> BeamChooser::go_on(std::span<const Contin
   std::vector<Continuation> next(continuations.begin(), continuations.end());
   for (Continuation& continuation : next) continuation.score += continuation.reason ? kOut : 0.0f;
   std::ranges::stable_sort(next, std::greater<>(), &Continuation::score);
-  while (std::ssize(next) < beams_) next.push_back(next.back());  // a vocabulary smaller than the beams
+  while (std::ssize(next) < beams_) next.push_back(next.back());  // the vocabulary is smaller than the number of beams
   next.resize(static_cast<size_t>(beams_));
   for (Continuation& continuation : next) continuation.reason.reset();
   return next;
 }
 
-/// Whether the best running beam could still beat a finished one or take a free place, if it ended now or, where length
-/// is rewarded, at the latest.
+/// Whether the best running beam could still beat a finished one or take a free place, if it ended now or, with
+/// early_stopping "never" and a reward for length, at the maximum length.
 bool BeamChooser::may_improve() const {
   const bool is_latest = early_stopping_ == EarlyStopping::kNever && length_penalty_ > 0.0;
   const size_t length = is_latest ? static_cast<size_t>(max_length_) - prompt_.size() : new_tokens();

@@ -1,12 +1,12 @@
-// Beam search, as Hugging Face's vectorised one: every step extends all running beams by all tokens, the best
-// continuations run on, and those that end join the finished ones if they are better.
+// Beam search, equivalent to Hugging Face's vectorised version. A step extends all running beams by all tokens. The
+// best continuations run on; ended ones replace worse finished beams.
 //
 //   running beams [B] ─► log-probabilities, processors ─► the best K of B · V continuations
-//        ▲                                                 │ those that go on    │ of the first B, those that end
+//        ▲                                                 │ unfinished ones      │ ended ones of the first B
 //        └─────────────── the best B ◄─────────────────────┘                     ▼
 //                                                           finished beams [B], by score / length^penalty
 //
-// K = B · max(2, 1 + end tokens), so that B can go on even if every end token is among the best.
+// K = B · max(2, 1 + end tokens), so that B can run on even if every end token is among the best.
 #pragma once
 
 #include "runtime/generation/choosers.h"
@@ -19,8 +19,8 @@ class BeamChooser final : public TokenChooser {
 
   int64_t rows() const override { return beams_; }
   std::vector<std::vector<int32_t>> prompts() const override;
-  /// With sampling the continuations are drawn without replacement, by inverse CDF in order of (beam, id); draw d of
-  /// step s takes random number s · K + d of the row's seed.
+  /// With sampling, continuations are drawn without replacement, by inverse CDF in order of (beam, id). Draw d of step
+  /// s uses random number s · K + d of the row's seed.
   Choice choose(std::span<const float> logits) override;
   std::span<const int32_t> certain() const override { return {}; }
   /// The best `num_return_sequences` finished beams.
@@ -30,8 +30,8 @@ class BeamChooser final : public TokenChooser {
   struct Beam {
     std::vector<int32_t> ids;  // prompt and output
     std::vector<std::shared_ptr<const TokenRecord>> records;
-    float score = 0.0f;                  // running: the sum of log-probabilities; finished: over the length
-    std::optional<FinishReason> reason;  // of a finished beam
+    float score = 0.0f;                  // running: sum of log-probabilities; finished: divided by the length norm
+    std::optional<FinishReason> reason;  // of its end, for a finished beam
   };
   /// A running beam extended by one token.
   struct Continuation {
@@ -59,7 +59,7 @@ class BeamChooser final : public TokenChooser {
   int64_t vocabulary_;
   int64_t beams_;
   size_t returned_;
-  size_t continuations_;  // looked at in a step
+  size_t continuations_;  // considered per step
   int64_t max_length_;
   double length_penalty_;
   EarlyStopping early_stopping_;
@@ -68,9 +68,9 @@ class BeamChooser final : public TokenChooser {
   ProcessorChain processors_;
   StoppingCriteria stopping_;
   std::vector<Beam> running_;   // [beams]
-  std::vector<Beam> finished_;  // [beams], best first; those without a reason are places that are free
+  std::vector<Beam> finished_;  // [beams], best first; without a reason: a free place
   std::vector<float> scores_;   // [beams, V] processed log-probabilities
-  std::vector<float> sums_;     // [beams, V] with the beams' scores
+  std::vector<float> sums_;     // [beams, V] plus the beams' scores
 };
 
 }  // namespace lockstep::generation

@@ -1,4 +1,4 @@
-// The host's own ways to choose tokens: one row, beams, guidance by a second prompt.
+// Token choosers on the host: one row, beam search, guidance by a second prompt.
 #pragma once
 
 #include <optional>
@@ -11,41 +11,41 @@
 
 namespace lockstep::generation {
 
-/// One request that the host chooses for. Clock and tokenizer outlive the chooser.
+/// A request with token choice on the host. Clock and tokenizer outlive the chooser.
 struct ChooserRequest {
   GenerationConfig config;  // valid
   std::vector<int32_t> prompt;
-  std::vector<int32_t> negative_prompt;  // of guidance; empty: the prompt's last id
+  std::vector<int32_t> negative_prompt;  // for guidance; empty: the prompt's last id
   int64_t vocabulary = 0;
-  int64_t max_length = 0;  // prompt and output at most: the smaller of what is asked for and what fits
-  uint64_t row = 0;        // in the job: derives the seed
+  int64_t max_length = 0;  // of prompt and output: the smaller of the requested and the available length
+  uint64_t row = 0;        // index in the job: derives the seed
   const Clock* clock = nullptr;
-  const text::Tokenizer* tokenizer = nullptr;  // null: stop strings are the caller's
+  const text::Tokenizer* tokenizer = nullptr;  // null: the caller handles stop strings
   UserProcessors processors;
   std::vector<std::shared_ptr<const StoppingCriterion>> criteria;
 };
 
-/// The chooser that the configuration asks for: beams, guidance or one row. Fails with `kInvalidArgument` when an
-/// option needs what the request lacks.
+/// The chooser for the configuration: beams, guidance or one row. Fails with `kInvalidArgument` when an option needs
+/// something missing from the request.
 Result<std::unique_ptr<TokenChooser>> make_chooser(ChooserRequest request);
 
-/// What the processors and the criteria of a request need of it.
+/// The request's part that processors and criteria need.
 RequestContext context_of(const ChooserRequest& request);
 StoppingCriteria stopping_of(const ChooserRequest& request);
 
-/// One row that grows token by token: scores ─► processors ─► argmax or draw ─► stopping.
+/// A row that grows token by token: scores ─► processors ─► argmax or draw ─► stopping.
 class GrowingRow {
  public:
   static Result<GrowingRow> make(const ChooserRequest& request);
 
-  /// The request begins now.
+  /// Starts the request's time.
   void begin() const { stopping_.begin(); }
 
-  /// Chooses from `scores` f32 [V], which it changes; `logits` are for the record. Returns the token.
+  /// Chooses a token from `scores` f32 [V], which it modifies; `logits` are for the record. Returns the token.
   int32_t grow(std::span<const float> logits, std::span<float> scores);
 
   const std::vector<int32_t>& ids() const { return ids_; }
-  /// Of the last id; empty where none are kept.
+  /// The record of the last id; empty if records are off.
   std::vector<std::shared_ptr<const TokenRecord>> last_record() const {
     return records_.empty() ? records_ : std::vector{records_.back()};
   }
@@ -62,7 +62,7 @@ class GrowingRow {
   size_t prompt_length_;
   std::vector<int32_t> ids_;
   std::vector<std::shared_ptr<const TokenRecord>> records_;
-  std::shared_ptr<sampling::Scratch> scratch_;  // shared with nobody; makes rows movable
+  std::shared_ptr<sampling::Scratch> scratch_;  // owned by this row only; shared_ptr makes rows movable
   std::optional<FinishReason> reason_;
 };
 
@@ -86,8 +86,8 @@ class SampledChooser final : public TokenChooser {
   std::vector<float> scores_;
 };
 
-/// Classifier-free guidance (Sanchez et al., 2023): row 0 follows the prompt, row 1 the negative one, and both are fed
-/// what is chosen from  scale · (log p₀ − log p₁) + log p₁.
+/// Classifier-free guidance (Sanchez et al., 2023): row 0 follows the prompt, row 1 the negative prompt. Both continue
+/// with the token chosen from  scale · (log p₀ − log p₁) + log p₁.
 class GuidedChooser final : public TokenChooser {
  public:
   static Result<std::unique_ptr<TokenChooser>> make(const ChooserRequest& request);

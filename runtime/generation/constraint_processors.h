@@ -1,4 +1,4 @@
-// Processors that forbid, force or favour ids by the row's length, by a list or by a function.
+// Processors to forbid, force or favour ids, by row length, list or function.
 #pragma once
 
 #include <functional>
@@ -8,7 +8,7 @@
 
 namespace lockstep::generation {
 
-/// Excludes the end tokens while the row is shorter than `length`, prompt included.
+/// Excludes the end tokens while the row is shorter than `length`, including the prompt.
 class MinLength final : public LogitsProcessor {
  public:
   MinLength(int64_t length, std::vector<int32_t> eos) : length_(length), eos_(std::move(eos)) {}
@@ -19,7 +19,7 @@ class MinLength final : public LogitsProcessor {
   std::vector<int32_t> eos_;
 };
 
-/// Excludes the end tokens while fewer than `tokens` follow a prompt of `prompt_length`.
+/// Excludes the end tokens until `tokens` follow a prompt of `prompt_length`.
 class MinNewTokens final : public LogitsProcessor {
  public:
   MinNewTokens(int64_t prompt_length, int64_t tokens, std::vector<int32_t> eos)
@@ -30,10 +30,10 @@ class MinNewTokens final : public LogitsProcessor {
   MinLength until_;
 };
 
-/// The ids that may follow `ids`, at least one; `request` is the caller's number of the request.
+/// Returns the ids that may follow `ids`, at least one; `request` is the caller's number of the request.
 using AllowedTokens = std::function<std::vector<int32_t>(int64_t request, std::span<const int32_t> ids)>;
 
-/// Excludes all but the allowed ids. If those of every row are excluded already, they get the score 0.
+/// Excludes all ids except the allowed ones. If all of these were already excluded in every row, they get the score 0.
 class PrefixAllowed final : public LogitsProcessor {
  public:
   PrefixAllowed(AllowedTokens allowed, int64_t request) : allowed_(std::move(allowed)), request_(request) {}
@@ -47,7 +47,7 @@ class PrefixAllowed final : public LogitsProcessor {
   int64_t request_;
 };
 
-/// Makes `id` the only choice after a prompt of one id.
+/// Makes `id` the only choice after a prompt with one id.
 class ForcedFirst final : public LogitsProcessor {
  public:
   explicit ForcedFirst(int32_t id) : id_(id) {}
@@ -57,7 +57,7 @@ class ForcedFirst final : public LogitsProcessor {
   int32_t id_;
 };
 
-/// Makes `ids` the only choices for the last token of a row of at most `max_length`.
+/// Makes `ids` the only choices for the last token of a row with at most `max_length` ids.
 class ForcedLast final : public LogitsProcessor {
  public:
   ForcedLast(int64_t max_length, std::vector<int32_t> ids) : max_length_(max_length), ids_(std::move(ids)) {}
@@ -68,13 +68,13 @@ class ForcedLast final : public LogitsProcessor {
   std::vector<int32_t> ids_;
 };
 
-/// NaN becomes 0, infinities the largest finite numbers.
+/// Replaces NaN by 0, infinities by the largest finite numbers.
 class RemoveInvalid final : public LogitsProcessor {
  public:
   void process(std::span<const int32_t> ids, std::span<float> scores) const override;
 };
 
-/// Favours the end tokens by |score| · (factor^n − 1), n tokens after `decay.start` new ones.
+/// Adds |score| · (factor^n − 1) to the end tokens, n tokens after `decay.start` new ones.
 class LengthDecayPenalty final : public LogitsProcessor {
  public:
   LengthDecayPenalty(LengthDecay decay, int64_t prompt_length, std::vector<int32_t> eos)
@@ -87,7 +87,7 @@ class LengthDecayPenalty final : public LogitsProcessor {
   std::vector<int32_t> eos_;
 };
 
-/// Excludes ids.
+/// Excludes the given ids.
 class Suppress final : public LogitsProcessor {
  public:
   explicit Suppress(std::vector<int32_t> ids) : ids_(std::move(ids)) {}
@@ -97,7 +97,7 @@ class Suppress final : public LogitsProcessor {
   std::vector<int32_t> ids_;
 };
 
-/// Excludes ids from the place `begin` of the row only.
+/// Excludes the given ids at position `begin` of the row only.
 class SuppressAtBegin final : public LogitsProcessor {
  public:
   SuppressAtBegin(std::vector<int32_t> ids, int64_t begin) : ids_(std::move(ids)), begin_(begin) {}

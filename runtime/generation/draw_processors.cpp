@@ -28,7 +28,7 @@ void TopH::process(std::span<const int32_t>, std::span<float> scores) const {
   std::vector<float> logs;
   for (size_t i = 0; i < most; ++i) logs.push_back(scores[order[i]]);
   log_softmax(logs);
-  std::vector<float> parts;  // −p·log p of the likeliest; NaN where p is 0, which no comparison keeps
+  std::vector<float> parts;  // −p·log p of the likeliest ids; NaN where p is 0, for which every comparison is false
   double entropy = 0.0;
   for (const float log : logs) {
     parts.push_back(-std::exp(log) * log);

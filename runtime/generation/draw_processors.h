@@ -1,5 +1,5 @@
-// Processors of sampling: what `runtime/sampling` does inside the graphs, one by one, and those that only the host
-// does. With beams more than one id stays (`keep`), so that there is a way on beside the end tokens.
+// Sampling processors, one class each: those of the graphs (`runtime/sampling`), and those that exist only on the host.
+// Beam search keeps at least `keep` ids, so that a beam can continue besides the end tokens.
 #pragma once
 
 #include <algorithm>
@@ -9,7 +9,7 @@
 
 namespace lockstep::generation {
 
-/// A filter of `sampling::Candidates` as a processor. The scratch is shared by the filters of a chain, which run one
+/// A filter of `sampling::Candidates` as a processor. All filters of a chain share the scratch, because they run one
 /// after the other.
 template <void (sampling::Candidates::*kFilter)(float, int32_t)>
 class ShareFilter final : public LogitsProcessor {
@@ -57,8 +57,8 @@ class TopK final : public LogitsProcessor {
   std::shared_ptr<sampling::Scratch> scratch_;
 };
 
-/// Of the 100 likeliest ids, keeps the first as long as their part of the entropy is at most `share` of all of it
-/// (Potraghloo et al., 2025); always the likeliest.
+/// Of the 100 likeliest ids, keeps the first ones while their share of the entropy is at most `share` (Potraghloo et
+/// al., 2025), and always the likeliest.
 class TopH final : public LogitsProcessor {
  public:
   explicit TopH(double share) : share_(static_cast<float>(share)) {}
@@ -68,7 +68,7 @@ class TopH final : public LogitsProcessor {
   float share_;
 };
 
-/// Makes the scores logarithms of probabilities.
+/// Replaces scores by logarithms of probabilities.
 class Renormalize final : public LogitsProcessor {
  public:
   void process(std::span<const int32_t> ids, std::span<float> scores) const override;

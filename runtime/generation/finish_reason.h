@@ -1,4 +1,4 @@
-// Why a sequence ended.
+// The reason for a sequence's end.
 #pragma once
 
 #include <string_view>
@@ -6,14 +6,14 @@
 namespace lockstep::generation {
 
 enum class FinishReason {
-  kEos,        // it produced one of its EOS tokens, which is part of the output
-  kLength,     // it reached its new-token budget
-  kStop,       // the client said so: a stop string, a time limit, a user's criterion
+  kEos,        // an EOS token, which is part of the output
+  kLength,     // the budget of new tokens
+  kStop,       // the client's request: a stop string, a time limit, a user's criterion
   kCancelled,  // the whole job was cancelled
   kError,      // the job failed
 };
 
-/// As in reports: "eos", "length", "stop", "cancelled", "error".
+/// The name in reports: "eos", "length", "stop", "cancelled", "error".
 std::string_view to_string(FinishReason reason);
 
 }  // namespace lockstep::generation

@@ -9,7 +9,7 @@
 namespace lockstep::generation {
 namespace {
 
-/// Lengths that leave no room for each other.
+/// Checks that the lengths do not contradict each other.
 Result<void> check_lengths(const GenerationConfig& config) {
   if (config.max_new_tokens && config.min_new_tokens > *config.max_new_tokens) {
     return invalid_option("min_new_tokens", fmt::format("{}", config.min_new_tokens),
@@ -22,7 +22,7 @@ Result<void> check_lengths(const GenerationConfig& config) {
   return ok();
 }
 
-/// Options that cannot be together.
+/// Checks for combinations that are not possible.
 Result<void> check_together(const GenerationConfig& config) {
   const bool has_beams = config.num_beams > 1;
   const std::string beams = fmt::format("num_beams={}", config.num_beams);

@@ -1,9 +1,9 @@
-// How sequences draw and end, as Hugging Face's GenerationConfig has it.
+// Sampling and stopping options of sequences, equivalent to Hugging Face's GenerationConfig.
 //
 //   defaults ◄── generation_config.json ◄── set(name, value): flags, an API call ──► validate ──► sampling(row)
 //
-// Each stage replaces only what it names. Options that are known but not served are refused when their value would
-// change the answer; a neutral value ("num_beam_groups": 1) passes.
+// Each stage replaces only the options that it names. A known but unsupported option is rejected if its value would
+// change the answer; a neutral value ("num_beam_groups": 1) is accepted.
 #pragma once
 
 #include <cstdint>
@@ -21,12 +21,12 @@ namespace lockstep::generation {
 
 /// When beam search ends.
 enum class EarlyStopping {
-  kNo,     // `false`: when the running beams are unlikely to become better than the finished ones
-  kYes,    // `true`: as soon as there are enough finished beams
-  kNever,  // "never": when no running beam can become better
+  kNo,     // `false`: when running beams are unlikely to beat the finished ones
+  kYes,    // `true`: as soon as enough beams are finished
+  kNever,  // "never": when no running beam can beat the finished ones
 };
 
-/// Adds `bias` to the score of the last id after the other ids.
+/// Adds `bias` to the score of the last id if the other ids precede it.
 struct BiasedSequence {
   std::vector<int32_t> ids;  // at least one
   double bias = 0.0;
@@ -35,7 +35,7 @@ struct BiasedSequence {
 };
 LOCKSTEP_FIELDS(BiasedSequence, ids, bias);
 
-/// End tokens become likelier by a power of `factor`, from the `start`-th new token on.
+/// Makes end tokens likelier by a power of `factor`, starting with the `start`-th new token.
 struct LengthDecay {
   int32_t start = 0;
   double factor = 1.0;
@@ -44,7 +44,7 @@ struct LengthDecay {
 };
 LOCKSTEP_FIELDS(LengthDecay, start, factor);
 
-/// Which ids choose the green list: "lefthash" the last one, "selfhash" the context with the new one.
+/// The ids that determine the green list: "lefthash" the last one, "selfhash" the context including the new one.
 enum class WatermarkScheme { kLeftHash, kSelfHash };
 
 struct Watermark {
@@ -59,12 +59,12 @@ struct Watermark {
 LOCKSTEP_FIELDS(Watermark, green_share, bias, hashing_key, scheme, context);
 
 /// Names and defaults are Hugging Face's, except the length: without `max_new_tokens` a sequence runs until EOS or
-/// until its slot is full (Hugging Face stops at 20 tokens in all).
+/// until its slot is full (Hugging Face stops at 20 tokens in total).
 struct GenerationConfig {
-  // How one token is drawn.
+  // Drawing a token.
   bool do_sample = false;
   double temperature = 1.0;
-  int32_t top_k = 50;  // this and the next count when sampling only; 0: all
+  int32_t top_k = 50;  // like the next options, used only for sampling; 0: all
   double top_p = 1.0;
   double min_p = 0.0;
   std::optional<double> top_h;
@@ -73,7 +73,7 @@ struct GenerationConfig {
   double eta_cutoff = 0.0;
   uint64_t seed = 0;  // of the job; rows derive theirs from it
 
-  // What changes the scores before.
+  // Changes of the scores before drawing.
   double guidance_scale = 1.0;
   std::vector<BiasedSequence> sequence_bias;
   double encoder_repetition_penalty = 1.0;
@@ -82,7 +82,7 @@ struct GenerationConfig {
   int32_t encoder_no_repeat_ngram_size = 0;  // 0: off
   std::vector<std::vector<int32_t>> bad_words_ids;
   std::optional<int32_t> forced_bos_token_id;
-  std::vector<int32_t> forced_eos_token_ids;  // `forced_eos_token_id` of files
+  std::vector<int32_t> forced_eos_token_ids;  // `forced_eos_token_id` in files
   bool remove_invalid_values = false;
   std::optional<LengthDecay> exponential_decay_length_penalty;
   std::vector<int32_t> suppress_tokens;
@@ -90,12 +90,12 @@ struct GenerationConfig {
   std::optional<Watermark> watermarking_config;
   bool renormalize_logits = false;
 
-  // When a sequence ends.
+  // The end of a sequence.
   std::optional<int32_t> max_new_tokens;
-  std::optional<int32_t> max_length;  // prompt included; the caller decides whether it counts
+  std::optional<int32_t> max_length;  // including the prompt; the caller decides whether it applies
   int32_t min_new_tokens = 0;
-  int32_t min_length = 0;              // prompt included
-  std::vector<int32_t> eos_token_ids;  // `eos_token_id` of files; empty: only the length ends a sequence
+  int32_t min_length = 0;              // including the prompt
+  std::vector<int32_t> eos_token_ids;  // `eos_token_id` in files; empty: only the length ends a sequence
   std::optional<int32_t> pad_token_id;
   std::optional<int32_t> bos_token_id;
   std::vector<std::string> stop_strings;
@@ -112,27 +112,27 @@ struct GenerationConfig {
   std::optional<int32_t> prompt_lookup_num_tokens;
   int32_t max_matching_ngram_size = 2;
 
-  // What an answer tells of its tokens.
+  // Records of tokens in an answer.
   bool output_scores = false;
   bool output_logits = false;
-  int32_t top_logprobs = 0;  // log-probabilities of this many likeliest tokens; ours
+  int32_t top_logprobs = 0;  // log-probabilities of this many likeliest tokens; not Hugging Face's
 
-  /// Replaces the option that Hugging Face calls `name` by `json` ("0.7", "true", "[1, 2]"; "null" keeps it). Fails
-  /// with `kInvalidArgument` (no such option, a value of the wrong type) or `kUnsupported` (an option that is not
-  /// served).
+  /// Sets the option with Hugging Face's name `name` to `json` ("0.7", "true", "[1, 2]"; "null" keeps the old value).
+  /// Fails with `kInvalidArgument` (unknown option, value of the wrong type) or `kUnsupported` (unsupported option).
   Result<void> set(std::string_view name, std::string_view json);
 
-  /// Fails with `kInvalidArgument` naming the option, the value and what is allowed; options that contradict each other
-  /// are named together.
+  /// Fails with `kInvalidArgument` naming the option, the value and the allowed values; for contradicting options,
+  /// names both.
   Result<void> validate() const;
 
-  /// `validate`, and that tokens can be shown as they are made: with beams they are known at the end only.
+  /// Calls `validate`, and checks that tokens can be streamed: with beams they are known only at the end.
   Result<void> validate_streaming() const;
 
-  /// How row `row` of the job draws: with its own seed; greedy rows carry no temperature, top-k, top-p and the like.
+  /// The sampling parameters of row `row` of the job, with its own seed; greedy rows have neutral temperature, top-k
+  /// and so on.
   sampling::Parameters sampling(uint64_t row) const;
 
-  /// The new tokens before which a row with a prompt of `prompt_length` may not end.
+  /// The minimum number of new tokens of a row with a prompt of `prompt_length`.
   int32_t least_new_tokens(int64_t prompt_length) const;
 
   friend bool operator==(const GenerationConfig&, const GenerationConfig&) = default;
@@ -146,18 +146,18 @@ LOCKSTEP_FIELDS(GenerationConfig, do_sample, temperature, top_k, top_p, min_p, t
                 num_beams, num_return_sequences, length_penalty, early_stopping, num_assistant_tokens,
                 prompt_lookup_num_tokens, max_matching_ngram_size, output_scores, output_logits, top_logprobs);
 
-/// What a file said.
+/// The contents of a file.
 struct LoadedConfig {
   GenerationConfig config;
-  std::vector<std::string> ignored;  // keys that mean nothing to us, sorted
+  std::vector<std::string> ignored;  // keys without meaning here, sorted
 };
 
-/// Reads the text of a generation_config.json; `origin` names it in messages. Fails with `kInvalidArgument` (not JSON,
-/// a value of the wrong type) or `kUnsupported` (options that are not served and would change the answer, all named).
+/// Parses a generation_config.json; `origin` names it in messages. Fails with `kInvalidArgument` (not JSON, a value of
+/// the wrong type) or `kUnsupported` (naming all unsupported options that would change the answer).
 Result<LoadedConfig> parse_generation_config(std::string_view json, std::string_view origin);
 
-/// Reads `directory`/generation_config.json; the defaults when there is none (then the ids of config.json count, which
-/// the caller adds). Fails as above, and with `kNotFound` when the file cannot be read.
+/// Reads `directory`/generation_config.json. Returns the defaults if it does not exist; the caller then adds the ids of
+/// config.json. Fails as above, and with `kNotFound` when the file cannot be read.
 Result<LoadedConfig> read_generation_config(const std::filesystem::path& directory);
 
 }  // namespace lockstep::generation

@@ -1,4 +1,4 @@
-// generation_config.json: which keys we serve, which we refuse, which mean nothing to us.
+// The keys of generation_config.json: supported, rejected and ignored ones.
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
@@ -23,7 +23,7 @@ Error wrong(std::string_view origin, std::string_view key, const Json& found, st
           fmt::format("[runtime/generation] {}: {}: found {}, expected {}", origin, key, shown(found), expected)};
 }
 
-/// Options that are not served, with the values that leave an answer as it is. Null is always one.
+/// Unsupported options, with the values that do not change an answer. Null is always one of them.
 struct Unserved {
   const char* key;
   std::vector<Json> neutral;
@@ -41,7 +41,7 @@ const std::vector<Unserved>& unserved_options() {
 
 enum class Outcome { kSet, kUnserved, kUnknown };
 
-/// Null keeps what is there, as in Hugging Face's files.
+/// Null keeps the old value, as in Hugging Face's files.
 Result<Outcome> set_option(GenerationConfig& config, std::string_view key, const Json& value, std::string_view origin) {
   const auto found = std::ranges::find_if(options(), [&](const Option& option) { return key == option.row.name; });
   if (found != options().end()) {
@@ -78,7 +78,7 @@ Result<void> GenerationConfig::set(std::string_view name, std::string_view json)
   LOCKSTEP_TRY(const Outcome outcome, set_option(*this, name, value, kOrigin));
   if (outcome == Outcome::kUnserved) return not_served(kOrigin, {fmt::format("{}={}", name, json)});
   if (outcome == Outcome::kSet) {
-    if (name == "max_length") max_new_tokens.reset();  // whoever sets a length means that one
+    if (name == "max_length") max_new_tokens.reset();  // an explicit max_length replaces max_new_tokens
     return ok();
   }
   return Error{ErrorKind::kInvalidArgument,

@@ -5,7 +5,7 @@
 
 namespace lockstep::generation {
 
-/// log Σ e^score; −inf when every score is. The sum is f64.
+/// log Σ e^score; −inf when every score is −inf. The sum is f64.
 double log_sum_exp(std::span<const float> scores);
 
 /// Replaces each score by the logarithm of its probability.

@@ -1,5 +1,5 @@
-// A processor changes the scores that the next token of a row is chosen from. The host's own are in the files
-// `…_processors.h`, each as Hugging Face's transformers define it; users write others.
+// The interface of logits processors. They change a row's scores before a token is chosen. The files `…_processors.h`
+// hold those of Hugging Face's transformers; users can add their own.
 //
 //   raw logits ─► processor ─► processor ─► … ─► scores ─► argmax, draw or beams
 #pragma once
@@ -20,19 +20,19 @@ class LogitsProcessor {
   /// Changes `scores` f32 [V], by id, in place; −inf excludes an id. `ids` are the row's prompt and output so far.
   virtual void process(std::span<const int32_t> ids, std::span<float> scores) const = 0;
 
-  /// The rows of one request together, `scores` f32 [rows, V]: each alone, unless a processor must see all.
+  /// Processes all rows of a request, `scores` f32 [rows, V]. The default processes each row separately.
   virtual void process_rows(std::span<const std::vector<int32_t>> rows, std::span<float> scores) const {
     const size_t vocabulary = scores.size() / rows.size();
     for (size_t r = 0; r < rows.size(); ++r) process(rows[r], scores.subspan(r * vocabulary, vocabulary));
   }
 };
 
-/// Processors in the order in which they are applied. Shared, because users hand the same one to many requests.
+/// Processors in their order of application. Shared, because users pass the same one to many requests.
 class ProcessorChain {
  public:
   void add(std::shared_ptr<const LogitsProcessor> processor) { chain_.push_back(std::move(processor)); }
 
-  /// Users' processors: one of the same type as one in the chain takes its place, the others follow in their order.
+  /// Adds users' processors in order. One with the type of an existing processor replaces it.
   void merge(std::span<const std::shared_ptr<const LogitsProcessor>> users);
 
   void process(std::span<const int32_t> ids, std::span<float> scores) const {

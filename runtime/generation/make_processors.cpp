@@ -88,7 +88,7 @@ class Builder {
                                config.exponential_decay_length_penalty.value_or(LengthDecay{}), prompt_length,
                                config.eos_token_ids);
     add_if<Suppress>(!config.suppress_tokens.empty(), config.suppress_tokens);
-    // A forced first token moves what begins to the place after it.
+    // A forced first token moves the start of the output by one.
     const bool is_moved = prompt_length <= 1 && config.forced_bos_token_id.has_value();
     add_if<SuppressAtBegin>(!config.begin_suppress_tokens.empty(), config.begin_suppress_tokens,
                             prompt_length + (is_moved ? 1 : 0));
@@ -101,7 +101,7 @@ class Builder {
     const int32_t keep = !has_beams                     ? 1
                          : config.eos_token_ids.empty() ? 2
                                                         : static_cast<int32_t>(config.eos_token_ids.size()) + 1;
-    add_if<Temperature>(true, config.temperature, scratch);  // 1 changes infinite scores only
+    add_if<Temperature>(true, config.temperature, scratch);  // 1 changes only infinite scores
     add_if<TopH>(config.top_h.has_value(), config.top_h.value_or(1.0));
     add_if<TopK>(config.top_k > 0, config.top_k, keep, scratch);
     add_if<TopP>(config.top_p < 1.0, config.top_p, keep, scratch);

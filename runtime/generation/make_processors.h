@@ -1,4 +1,4 @@
-// The processors that a configuration asks for, in Hugging Face's order.
+// The processors for a configuration, in Hugging Face's order.
 //
 //   guidance (a chooser's) ─ sequence_bias ─ encoder_repetition_penalty ─ repetition_penalty ─ no_repeat_ngram_size ─
 //   encoder_no_repeat_ngram_size ─ bad_words_ids ─ min_length ─ min_new_tokens ─ prefix_allowed_tokens ─ forced_bos ─
@@ -14,21 +14,21 @@
 
 namespace lockstep::generation {
 
-/// What a request is about. Borrows the prompt.
+/// The request's part that processors need. Borrows the prompt.
 struct RequestContext {
   std::span<const int32_t> prompt;
-  int64_t max_length = 0;  // of a row, prompt included
+  int64_t max_length = 0;  // of a row, including the prompt
   int64_t vocabulary = 0;
-  int64_t request = 0;  // the caller's number; given to `AllowedTokens`
+  int64_t request = 0;  // the caller's number of the request; passed to `AllowedTokens`
 };
 
-/// What users add by code.
+/// Processors added by users' code.
 struct UserProcessors {
   std::vector<std::shared_ptr<const LogitsProcessor>> processors;
   AllowedTokens allowed_tokens;  // may be empty
 };
 
-/// Fails with `kInvalidArgument` when an option needs what is missing: an id of the vocabulary, an end token.
+/// Fails with `kInvalidArgument` when an option needs something missing: an id of the vocabulary, an end token.
 Result<ProcessorChain> make_processors(const GenerationConfig& config, const RequestContext& context,
                                        const UserProcessors& users = {});
 

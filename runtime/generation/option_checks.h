@@ -1,11 +1,11 @@
-// Checks of single options whose values are more than numbers.
+// Checks of single options with values other than plain numbers.
 #pragma once
 
 #include "runtime/generation/options.h"
 
 namespace lockstep::generation {
 
-// Each fails with `kInvalidArgument` naming the option, the value and what is allowed.
+// Each fails with `kInvalidArgument` naming the option, the value and the allowed values.
 Result<void> check_sequence_bias(const Option& option, const GenerationConfig& config);
 Result<void> check_bad_words(const Option& option, const GenerationConfig& config);
 Result<void> check_length_decay(const Option& option, const GenerationConfig& config);

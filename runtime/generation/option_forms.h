@@ -1,4 +1,4 @@
-// How each type of field is written: its form, and what a message expects of it.
+// The JSON form of each field type, and its description in messages.
 #pragma once
 
 #include <string_view>
@@ -13,7 +13,7 @@ struct FormOfType {
 };
 
 template <typename T>
-inline constexpr FormOfType kFormOf = kFormOf<typename T::value_type>;  // of an optional
+inline constexpr FormOfType kFormOf = kFormOf<typename T::value_type>;  // of an optional's value
 
 template <>
 inline constexpr FormOfType kFormOf<bool>{OptionForm::kFlag, "true or false"};

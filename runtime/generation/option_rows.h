@@ -1,8 +1,8 @@
-// The generation options as rows: how each is written, who applies it and what it changes.
+// The table of generation options: notation, place of application, effect.
 //
 //   GenerationConfig ◄─ a field ─► a row of options.cpp ─┬─► set, validate, generation_config.json
-//                                                        ├─► flags of the program, rows of batch jobs, facts of a
-//                                                        journal └─► docs/generation.md
+//                                                        ├─► flags, rows of batch jobs, facts of a journal
+//                                                        └─► docs/generation.md
 #pragma once
 
 #include <cstdint>
@@ -15,7 +15,7 @@
 
 namespace lockstep::generation {
 
-/// How a value is written.
+/// The JSON form of a value.
 enum class OptionForm {
   kFlag,    // true or false
   kNumber,  // 0.7
@@ -23,40 +23,40 @@ enum class OptionForm {
   kIds,     // one token id, or a list
   kWord,    // true, false or a word
   kTexts,   // one text, or a list
-  kJson,    // lists and objects of a form of their own
+  kJson,    // lists and objects with a specific structure
 };
 
 enum class AppliedBy {
-  kGraph,    // inside the compiled steps
-  kHost,     // the host chooses tokens from gathered logits
-  kRequest,  // around the steps: lengths, stops, drafts
+  kGraph,    // inside the compiled graphs
+  kHost,     // by the host, with gathered logits
+  kRequest,  // outside the steps: lengths, stops, drafts
 };
 
 enum class OptionEffect {
-  kAnswer,  // tokens, or what is recorded of them
-  kSpeed,   // the same answer, sooner or later
+  kAnswer,  // changes tokens, or their records
+  kSpeed,   // changes only the speed
 };
 
-/// Where a command line takes an option.
+/// The origin of an option's command-line flag.
 enum class FlagSource {
-  kRow,       // a flag made from the row
-  kSeparate,  // a flag that does more, such as naming a file to write
+  kRow,       // generated from the row
+  kSeparate,  // a flag with further effects, such as naming an output file
   kNone,      // generation_config.json and code only
 };
 
 /// One field of GenerationConfig. Texts live as long as the program.
 struct GenerationOption {
-  std::string_view name;  // Hugging Face's
+  std::string_view name;  // Hugging Face's name
   std::string_view help;
   OptionForm form = OptionForm::kNumber;
-  std::string_view allowed = {};             // the values that `validate` takes, in words; empty: all of the form
+  std::string_view allowed = {};             // valid values as text; empty: all values of the form
   std::string (*default_value)() = nullptr;  // as JSON text
   AppliedBy applied_by = AppliedBy::kRequest;
   OptionEffect effect = OptionEffect::kAnswer;
   FlagSource flag_source = FlagSource::kRow;
-  std::string_view own_flag = {};     // where it is not the name with dashes
-  std::string_view batch_field = {};  // the field of a batch job's row that sets it; empty: rows may not
-  int32_t most_asked = 0;             // by a flag or a row; 0: no limit
+  std::string_view own_flag = {};     // if it is not the name with dashes
+  std::string_view batch_field = {};  // field of a batch job's row that sets it; empty: not available there
+  int32_t most_asked = 0;             // maximum in a flag or a row; 0: no limit
 };
 
 /// One row per field, in the order of GenerationConfig.
@@ -65,11 +65,11 @@ std::span<const GenerationOption> generation_options();
 /// The row of the option `name`, or null.
 const GenerationOption* find_generation_option(std::string_view name);
 
-/// The option on a command line: "--top-k".
+/// The option's command-line flag: "--top-k".
 std::string flag_of(const GenerationOption& row);
 
-/// The options that differ from their default and are applied by the host, by name: tokens must then be chosen from
-/// gathered logits. Empty: the graphs choose.
+/// The names of options with a non-default value that the host applies; tokens must then be chosen from gathered
+/// logits. If empty, the graphs choose.
 std::vector<std::string_view> host_choices(const GenerationConfig& config);
 
 /// Whether the host must choose for this configuration.

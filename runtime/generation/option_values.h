@@ -1,4 +1,4 @@
-// How the JSON value of an option is read into its field; false, and the field as it was, when it has another form.
+// Reads an option's JSON value into its field. Returns false, without a change, for other forms.
 #pragma once
 
 #include <nlohmann/json.hpp>
@@ -20,7 +20,7 @@ bool read_option(const nlohmann::json& value, EarlyStopping& field);
 bool read_option(const nlohmann::json& value, WatermarkScheme& field);
 /// [start, factor].
 bool read_option(const nlohmann::json& value, LengthDecay& field);
-/// An object; keys that it lacks keep their defaults, others are refused.
+/// An object; missing keys keep their defaults, unknown keys are rejected.
 bool read_option(const nlohmann::json& value, Watermark& field);
 /// [[[id, …], bias], …], or an empty object.
 bool read_option(const nlohmann::json& value, std::vector<BiasedSequence>& field);

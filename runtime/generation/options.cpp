@@ -55,7 +55,7 @@ Result<void> check_bounds(const Option& option, const Config& config) {
 
 Result<void> check_nothing(const Option& /*option*/, const Config& /*config*/) { return ok(); }
 
-/// A row that knows the type of its field; the words behind it change copies of it.
+/// A row with the type of its field; its methods return modified copies.
 template <auto Config::*Member>
 struct Row : Option {
   constexpr Row with(auto change) const {
@@ -120,7 +120,7 @@ constexpr auto kHost = AppliedBy::kHost;
 constexpr auto kSpeed = OptionEffect::kSpeed;
 constexpr auto kSeparate = FlagSource::kSeparate;
 
-static_assert(sampling::kMaxEosIds == 16);  // as the row of eos_token_id says
+static_assert(sampling::kMaxEosIds == 16);  // according to the row of eos_token_id
 
 // In the order of GenerationConfig's fields.
 constexpr std::tuple kTable{
@@ -279,7 +279,7 @@ constexpr std::tuple kTable{
         .by(kHost),
 };
 
-/// Whether the rows are those of `Struct`'s fields: each in its place, none left over.
+/// Checks that the rows match the fields of `Struct` in order and number.
 template <typename Struct, auto... Members>
 constexpr bool are_all_fields(const std::tuple<Row<Members>...>& /*rows*/) {
   return requires { Struct{std::declval<TypeOf<Members>>()...}; }

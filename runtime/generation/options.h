@@ -1,4 +1,4 @@
-// What the rows of options do to a GenerationConfig: read a value into their field, check it.
+// The functions of option rows: reading a value into its field, and checking it.
 #pragma once
 
 #include <limits>
@@ -9,7 +9,7 @@
 
 namespace lockstep::generation {
 
-/// The numbers that an option may have. NaN is outside of all.
+/// The valid range of an option. NaN is always invalid.
 struct Bounds {
   double least = -std::numeric_limits<double>::infinity();
   double most = std::numeric_limits<double>::infinity();
@@ -25,14 +25,14 @@ struct Bounds {
 /// A row with the functions of its field.
 struct Option {
   GenerationOption row;
-  std::string_view expected;  // the form of a value, in words
+  std::string_view expected;  // the form of a value, as text
   Bounds bounds = {};
   enum class Counts { kAlways, kWhenSampling, kWithBeams } counts = Counts::kAlways;
 
-  /// False, and the field as it was, when the value has another form.
+  /// Returns false, without a change, when the value has another form.
   bool (*read)(const nlohmann::json& value, GenerationConfig& config);
-  bool (*differs)(const GenerationConfig& config);  // from the default
-  /// Whether the field alone is valid.
+  bool (*differs)(const GenerationConfig& config);  // whether the value differs from the default
+  /// Checks the field by itself.
   Result<void> (*check)(const Option& option, const GenerationConfig& config);
 };
 

@@ -9,7 +9,7 @@ std::vector<int32_t> draft_by_lookup(std::span<const int32_t> ids, const PromptL
   if (std::ssize(ids) + 1 >= max_length || ids.empty()) return {};
   const auto longest = std::min(static_cast<size_t>(lookup.ngram_size), ids.size() - 1);
   for (size_t size = longest; size > 0; --size) {
-    // The last run is the end itself: nothing follows it.
+    // The last occurrence is the end itself, without continuation.
     const auto found = std::ranges::search(ids.first(ids.size() - 1), ids.last(size));
     if (found.empty()) continue;
     const auto first = ids.begin() + (found.end() - ids.begin());

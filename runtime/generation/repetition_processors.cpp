@@ -25,7 +25,7 @@ void penalise(std::span<const int32_t> unique_ids, float penalty, std::span<floa
   }
 }
 
-/// Excludes the last id of each run of `size` ids of `text` that begins as `ids` end.
+/// Excludes the last id of each run of `size` ids in `text` whose beginning matches the end of `ids`.
 void ban_repetitions(std::span<const int32_t> text, size_t size, std::span<const int32_t> ids,
                      std::span<float> scores) {
   if (text.size() < size || ids.size() + 1 < size) return;
@@ -81,7 +81,7 @@ SequenceBias::SequenceBias(std::span<const BiasedSequence> sequences) {
   std::ranges::stable_sort(sequences_, {}, [](const BiasedSequence& sequence) { return sequence.ids.size(); });
 }
 
-/// The biases of an id are added up before they are added to its score.
+/// The biases of an id are summed before they are added to its score.
 void SequenceBias::process(std::span<const int32_t> ids, std::span<float> scores) const {
   std::vector<std::pair<size_t, float>> biases;
   for (const BiasedSequence& sequence : sequences_) {

@@ -1,4 +1,4 @@
-// Processors that look at which ids or runs of ids came before.
+// Processors of ids, or runs of ids, already in the row.
 #pragma once
 
 #include <string_view>
@@ -9,10 +9,10 @@
 
 namespace lockstep::generation {
 
-/// Scores of ids that came before: times `penalty` below 0, else divided by it (Keskar et al., 2019).
+/// Multiplies scores of ids in the row by `penalty` if negative, divides them otherwise (Keskar et al., 2019).
 class RepetitionPenalty final : public LogitsProcessor {
  public:
-  /// The first `ignored` ids of a row do not count.
+  /// The first `ignored` ids of a row are not penalised.
   explicit RepetitionPenalty(double penalty, size_t ignored = 0)
       : penalty_(static_cast<float>(penalty)), ignored_(ignored) {}
   void process(std::span<const int32_t> ids, std::span<float> scores) const override;
@@ -33,7 +33,7 @@ class PromptPenalty final : public LogitsProcessor {
   std::vector<int32_t> prompt_;  // each id once
 };
 
-/// Excludes what would repeat a run of `size` ids of the row.
+/// Excludes ids that would repeat a run of `size` ids of the row.
 class NoRepeatNgram final : public LogitsProcessor {
  public:
   explicit NoRepeatNgram(size_t size) : size_(size) {}
@@ -43,7 +43,7 @@ class NoRepeatNgram final : public LogitsProcessor {
   size_t size_;
 };
 
-/// Excludes what would repeat a run of `size` ids of the prompt.
+/// Excludes ids that would repeat a run of `size` ids of the prompt.
 class NoPromptNgram final : public LogitsProcessor {
  public:
   NoPromptNgram(size_t size, std::span<const int32_t> prompt) : size_(size), prompt_(prompt.begin(), prompt.end()) {}
@@ -54,10 +54,10 @@ class NoPromptNgram final : public LogitsProcessor {
   std::vector<int32_t> prompt_;
 };
 
-/// Adds a bias to the last id of each sequence whose other ids end the row.
+/// Adds a bias to the last id of each sequence if the row ends with the other ids.
 class SequenceBias final : public LogitsProcessor {
  public:
-  /// Of equal sequences the last counts.
+  /// Of equal sequences the last one is used.
   explicit SequenceBias(std::span<const BiasedSequence> sequences);
   void process(std::span<const int32_t> ids, std::span<float> scores) const override;
 
@@ -65,8 +65,8 @@ class SequenceBias final : public LogitsProcessor {
   std::vector<BiasedSequence> sequences_;  // by length, then as given
 };
 
-/// Excludes the last id of each sequence whose other ids end the row. Lone end tokens are passed over: only a length
-/// could then end a row.
+/// Excludes the last id of each sequence if the row ends with the other ids. Single end tokens are ignored, because
+/// otherwise only a length could end a row.
 class BadWords final : public LogitsProcessor {
  public:
   BadWords(std::span<const std::vector<int32_t>> words, std::span<const int32_t> eos);

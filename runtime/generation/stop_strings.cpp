@@ -18,7 +18,7 @@ std::vector<size_t> fallbacks(std::string_view text) {
 
 }  // namespace
 
-/// Not called again after a full match.
+/// Must not be called after a full match.
 void StopStrings::Pattern::take(char byte) {
   while (matched > 0 && text[matched] != byte) matched = fallback[matched - 1];
   if (text[matched] == byte) ++matched;
@@ -47,7 +47,7 @@ StopStrings::Outcome StopStrings::put(std::string_view piece) {
       return {.text = std::exchange(held_, {}), .stopped = true};
     }
   }
-  size_t undecided = 0;  // bytes at the end that may begin a match
+  size_t undecided = 0;  // bytes at the end that may start a match
   for (const Pattern& pattern : patterns_) undecided = std::max(undecided, pattern.matched);
   std::string shown = held_.substr(0, held_.size() - undecided);
   held_.erase(0, shown.size());

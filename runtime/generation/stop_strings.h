@@ -1,10 +1,10 @@
-// Finds stop strings in text that arrives in pieces, and says how much of it may be shown.
+// Finds stop strings in streamed text, and determines how much text may be shown.
 //
 //   stop strings "END", "\n\n"      pieces   "the E" "NGINE" " runs" " EN" "D of"
 //                                   shown    "the "  "ENGINE" " runs" " "    (stopped before "END")
 //
-// The first match to be completed counts; among those completed at the same byte, the longest. So the answer does not
-// depend on how the text was cut into pieces. Bytes, not characters: a piece may end inside a match.
+// The match that completes first wins; among those that complete at the same byte, the longest. The result therefore
+// does not depend on how the text was cut into pieces. Works on bytes, because a piece may end inside a character.
 #pragma once
 
 #include <optional>
@@ -14,30 +14,30 @@
 
 namespace lockstep::generation {
 
-/// One sequence's matcher. With no stop strings it shows everything at once.
+/// The matcher of one sequence. Without stop strings it shows all text immediately.
 class StopStrings {
  public:
-  /// Empty strings are dropped: they would end everything at once.
+  /// Empty strings are dropped, because they would match immediately.
   explicit StopStrings(std::vector<std::string> stops);
 
-  /// What a piece of text led to.
+  /// The result of one piece of text.
   struct Outcome {
     std::string text;  // may be shown now
     bool stopped = false;
   };
 
-  /// Takes the next piece. After a match nothing more is shown.
+  /// Processes the next piece. After a match no more text is shown.
   Outcome put(std::string_view piece);
 
-  /// What was held back, when the text ended without a match.
+  /// Returns the text held back, when the text ended without a match.
   std::string finish();
 
   bool stopped() const { return match_.has_value(); }
-  /// The stop string that was found; empty while there is none.
+  /// The stop string that was found; empty if none.
   std::string_view match() const { return match_ ? std::string_view(patterns_[*match_].text) : std::string_view(); }
 
  private:
-  /// A stop string and how much of it the text's end matches (Knuth, Morris and Pratt, 1977).
+  /// A stop string, and how many of its bytes the text's end matches (Knuth, Morris and Pratt, 1977).
   struct Pattern {
     std::string text;
     std::vector<size_t> fallback;  // [length]: the longest proper prefix that ends text[0 … i]

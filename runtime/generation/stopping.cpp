@@ -30,8 +30,8 @@ StopText::StopText(const text::Tokenizer& tokenizer, std::vector<std::string> st
   for (const std::string& stop : stops_) longest_ = std::max(longest_, stop.size());
 }
 
-/// Reads as many of the last ids as a match can reach into. A character that they cut at the front decodes to another
-/// one: the margin keeps it out of reach.
+/// Decodes as many of the last ids as a match can reach into. A character cut at the front decodes differently; the
+/// margin keeps it out of reach.
 bool StopText::is_met(std::span<const int32_t> ids, std::span<const float>) const {
   constexpr size_t kMargin = 8;
   if (ids.empty() || stops_.empty()) return false;
@@ -39,14 +39,14 @@ bool StopText::is_met(std::span<const int32_t> ids, std::span<const float>) cons
     const auto text = tokenizer_->decode({part.begin(), part.end()}, text::SpecialPieces::kKeep);
     return text.has_value() ? text.value() : std::string();
   };
-  size_t before = 0;  // ids before the last one that are read
+  size_t before = 0;  // decoded ids before the last one
   std::string earlier;
   while (before + 1 < ids.size() && earlier.size() < longest_ + kMargin) {
     before = std::min(ids.size() - 1, 2 * before + longest_);
     earlier = text_of(ids.last(before + 1).first(before));
   }
   const std::string text = text_of(ids.last(before + 1));
-  // An unfinished character at the end of `earlier` has become another by now.
+  // The last id may have completed a character at the end of `earlier`.
   const auto same = std::ranges::mismatch(earlier, text).in1 - earlier.begin();
   return std::ranges::any_of(stops_, [&](const std::string& stop) {
     const size_t reach = std::min(static_cast<size_t>(same), stop.size() - 1);

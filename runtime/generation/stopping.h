@@ -1,4 +1,4 @@
-// When a row ends. Criteria are asked after every token and OR-ed; the first that says so gives the reason.
+// Stopping criteria of a row, checked after every token. The first criterion that is met gives the reason.
 //
 //   end token ─ length ─ time ─ stop strings ─ users' criteria
 #pragma once
@@ -17,21 +17,20 @@
 
 namespace lockstep::generation {
 
-/// Used by one thread at a time. Depends on the row alone: with beams many rows are asked about in turn.
+/// Used by one thread at a time. Depends only on the row, because beam search checks many rows in turn.
 class StoppingCriterion {
  public:
   virtual ~StoppingCriterion() = default;
 
-  /// A request that has the criterion begins now. Most do not care.
+  /// Called when a request with this criterion begins. Most criteria ignore it.
   virtual void begin() const {}
-  /// Whether a row ends after `ids`, its prompt and output. `scores` f32 [V] are those that the last id was chosen
-  /// from.
+  /// Whether a row ends after `ids`, its prompt and output. The last id was chosen from `scores` f32 [V].
   virtual bool is_met(std::span<const int32_t> ids, std::span<const float> scores) const = 0;
-  /// Why a row ended that met it.
+  /// The finish reason of a row that meets the criterion.
   virtual FinishReason reason() const = 0;
 };
 
-/// The row has `length` ids or more, prompt included.
+/// Met when the row has at least `length` ids, including the prompt.
 class MaxLength final : public StoppingCriterion {
  public:
   explicit MaxLength(int64_t length) : length_(length) {}
@@ -42,7 +41,7 @@ class MaxLength final : public StoppingCriterion {
   int64_t length_;
 };
 
-/// More than `limit` has passed since a request that has it began (the first one, if many do). Borrows its clock.
+/// Met when more than `limit` has passed since the start of the first request with this criterion. Borrows its clock.
 class MaxTime final : public StoppingCriterion {
  public:
   MaxTime(const Clock& clock, Duration limit) : clock_(&clock), limit_(limit) {}
@@ -56,7 +55,7 @@ class MaxTime final : public StoppingCriterion {
   mutable std::optional<TimePoint> start_;
 };
 
-/// The last id is an end token.
+/// Met when the last id is an end token.
 class EndToken final : public StoppingCriterion {
  public:
   explicit EndToken(std::vector<int32_t> eos) : eos_(std::move(eos)) {}
@@ -67,8 +66,8 @@ class EndToken final : public StoppingCriterion {
   std::vector<int32_t> eos_;
 };
 
-/// A stop string ends in the text of the last id; it may begin in any id before, also of the prompt. Compares bytes.
-/// Where text is shown as it is made use `StopStrings`, which also says how much may be shown.
+/// Met when a stop string ends in the text of the last id; it may start in any earlier id, also in the prompt. Compares
+/// bytes. For streamed text use `StopStrings`, which also determines how much may be shown.
 class StopText final : public StoppingCriterion {
  public:
   /// The tokenizer outlives the criterion.
@@ -82,31 +81,31 @@ class StopText final : public StoppingCriterion {
   size_t longest_ = 0;
 };
 
-/// All criteria of a request. Shared, because users hand the same one to many requests.
+/// All criteria of a request. Shared, because users pass the same one to many requests.
 class StoppingCriteria {
  public:
   void add(std::shared_ptr<const StoppingCriterion> criterion) { criteria_.push_back(std::move(criterion)); }
-  /// Users' criteria: one of the same type as one that is there takes its place, the others follow.
+  /// Adds users' criteria. One with the type of an existing criterion replaces it.
   void merge(std::span<const std::shared_ptr<const StoppingCriterion>> users);
 
-  /// The request begins now.
+  /// Starts the request's time.
   void begin() const;
-  /// Why the row ends after `ids`; empty when it goes on.
+  /// The finish reason of the row after `ids`; empty if the row continues.
   std::optional<FinishReason> check(std::span<const int32_t> ids, std::span<const float> scores = {}) const;
 
  private:
   std::vector<std::shared_ptr<const StoppingCriterion>> criteria_;
 };
 
-/// What stopping needs beside the configuration. Borrows clock and tokenizer.
+/// The input of stopping besides the configuration. Borrows clock and tokenizer.
 struct StoppingContext {
-  int64_t max_length = 0;  // of a row, prompt included
+  int64_t max_length = 0;  // of a row, including the prompt
   const Clock* clock = nullptr;
-  const text::Tokenizer* tokenizer = nullptr;  // null: stop strings are the caller's
+  const text::Tokenizer* tokenizer = nullptr;  // null: the caller handles stop strings
   std::vector<std::shared_ptr<const StoppingCriterion>> users;
 };
 
-/// The criteria that a configuration asks for.
+/// The criteria for a configuration.
 StoppingCriteria make_stopping(const GenerationConfig& config, const StoppingContext& context);
 
 }  // namespace lockstep::generation

@@ -1,4 +1,4 @@
-// Where generated tokens and text go as they are made.
+// Receivers of generated tokens and text during generation.
 //
 //   put(prompt) put(token) put(token) … end ─► TokenStreamer ─ TextStreamer ─► Streamer: put(text) … end
 #pragma once
@@ -17,13 +17,13 @@ class Streamer {
  public:
   virtual ~Streamer() = default;
 
-  /// The next piece of text: whole characters, maybe none.
+  /// The next piece of text: complete characters, possibly none.
   virtual void put(std::string_view text) = 0;
   virtual void end(FinishReason reason) = 0;
 };
 
-/// Receives one sequence's ids: its prompt once, then new ones (several at once when they were drafted), then one
-/// `end`. Used by one thread. Both may fail with what the receiver cannot take; nothing is put after that.
+/// Receives one sequence's ids: its prompt once, then new ones (several at once after accepted drafts), then one `end`.
+/// Used by one thread. Both may fail when the receiver cannot accept more; nothing is put after that.
 class TokenStreamer {
  public:
   virtual ~TokenStreamer() = default;
@@ -35,14 +35,14 @@ class TokenStreamer {
 /// Whether a text streamer shows the prompt.
 enum class PromptText { kShow, kSkip };
 
-/// Passes ids on as text, each character as soon as its last byte is known.
+/// Converts ids to text; a character is passed on as soon as its last byte is known.
 class TextStreamer final : public TokenStreamer {
  public:
   /// Tokenizer and receiver outlive the streamer.
   TextStreamer(const text::Tokenizer& tokenizer, Streamer& receiver, PromptText prompt,
                text::SpecialPieces special = text::SpecialPieces::kSkip);
 
-  /// Fails with `kInvalidArgument` on an id that the tokenizer does not know.
+  /// Fails with `kInvalidArgument` on an id outside the tokenizer's vocabulary.
   Result<void> put(std::span<const int32_t> ids) override;
   Result<void> end(FinishReason reason) override;
 

@@ -1,4 +1,4 @@
-// What an answer tells of one of its tokens, beside its id.
+// The recorded properties of an answer's token besides its id.
 #pragma once
 
 #include <cstdint>
@@ -17,15 +17,15 @@ struct TokenLogprob {
   friend bool operator==(const TokenLogprob&, const TokenLogprob&) = default;
 };
 
-/// Log-probabilities are those of the processed scores, which the token was chosen from.
+/// Log-probabilities of the processed scores, from which the token was chosen.
 struct TokenRecord {
   float logprob = 0.0f;           // of the token
-  std::vector<TokenLogprob> top;  // the likeliest, in falling order, ties by id
+  std::vector<TokenLogprob> top;  // the likeliest ids, in descending order, ties by id
   std::vector<float> scores;      // [V] processed; with `output_scores`
   std::vector<float> logits;      // [V] raw; with `output_logits`
 };
 
-/// Which parts of a record are kept.
+/// The parts of a record to keep.
 struct RecordOptions {
   bool scores = false;
   bool logits = false;
@@ -37,8 +37,8 @@ inline RecordOptions record_options(const GenerationConfig& config) {
   return {.scores = config.output_scores, .logits = config.output_logits, .top = config.top_logprobs};
 }
 
-/// The record of `token`. `logits` and `scores` are f32 [V]; shared, because beams with one past share its records.
-/// Null when the options want nothing.
+/// The record of `token`. `logits` and `scores` are f32 [V]. Shared between beams with a common past. Null when the
+/// options select nothing.
 std::shared_ptr<const TokenRecord> record_token(const RecordOptions& options, std::span<const float> logits,
                                                 std::span<const float> scores, int32_t token);
 

@@ -1,4 +1,4 @@
-// When the tokens of one sequence were made.
+// The times of one sequence's tokens.
 #pragma once
 
 #include <optional>
@@ -10,23 +10,23 @@
 namespace lockstep::generation {
 
 struct TokenTimes {
-  TimePoint submitted;          // when the sequence was asked for
+  TimePoint submitted;          // submission of the sequence
   std::vector<TimePoint> made;  // [tokens]; drafted tokens of one step share a time
 
-  /// From the submission to the first token (TTFT); empty while there is none.
+  /// From the submission to the first token (TTFT); empty without tokens.
   std::optional<Duration> time_to_first_token() const;
 
-  /// The mean time from one token to the next (TPOT); empty with fewer than two tokens.
+  /// The mean time between tokens (TPOT); empty with fewer than two tokens.
   std::optional<Duration> time_per_output_token() const;
 
-  /// How long each token took: the first since the submission, the others since the one before. [tokens]
+  /// The latency of each token: of the first since the submission, of the others since the previous token. [tokens]
   std::vector<Duration> latencies() const;
 
   friend bool operator==(const TokenTimes&, const TokenTimes&) = default;
 };
 
-/// The mean time from one token to the next over several sequences, each token counting alike; empty where none has
-/// two.
+/// The mean time between tokens over several sequences, with equal weight for each token; empty if no sequence has two
+/// tokens.
 std::optional<Duration> time_per_output_token(std::span<const TokenTimes> sequences);
 
 }  // namespace lockstep::generation

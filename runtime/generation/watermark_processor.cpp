@@ -10,7 +10,7 @@ namespace {
 constexpr int32_t kTableSize = 1'000'003;
 constexpr size_t kMostCandidates = 40;
 
-/// torch.randperm on a CPU: the Mersenne twister, Fisher and Yates from the front.
+/// torch.randperm on a CPU: Mersenne twister, Fisher-Yates shuffle from the front.
 std::vector<int32_t> permutation(int32_t size, uint32_t seed) {
   std::mt19937 random(seed);
   std::vector<int32_t> order(static_cast<size_t>(size));
@@ -22,7 +22,7 @@ std::vector<int32_t> permutation(int32_t size, uint32_t seed) {
   return order;
 }
 
-/// torch keeps the lower 32 bits of a seed; a negative one is taken modulo 2^64 − 1 first.
+/// torch keeps the lower 32 bits of a seed, after taking a negative one modulo 2^64 − 1.
 uint32_t seed_of(int64_t number) {
   const auto bits = static_cast<uint64_t>(number);
   return static_cast<uint32_t>(number < 0 ? bits - 1 : bits);
@@ -56,7 +56,7 @@ std::vector<int32_t> WatermarkBias::green_after(std::span<const int32_t> ids, si
   return green;
 }
 
-/// Of the likeliest ids, those that are on the list which they would choose themselves.
+/// The likeliest ids that are on the green list of their own context ("selfhash").
 std::vector<int32_t> WatermarkBias::self_chosen(std::span<const int32_t> ids, std::span<const float> scores) const {
   std::vector<int32_t> order(scores.size());
   std::iota(order.begin(), order.end(), 0);

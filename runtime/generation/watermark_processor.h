@@ -1,5 +1,5 @@
-// Watermarks text by favouring a part of the vocabulary that the ids before it choose (Kirchenbauer et al., 2023), with
-// the lists that Hugging Face's transformers choose on a CPU, so that their detector finds it.
+// Watermarking of generated text (Kirchenbauer et al., 2023). It favours a green list of ids, chosen by the preceding
+// ids. The lists are those of Hugging Face's transformers on a CPU, so their detector finds the watermark.
 #pragma once
 
 #include "runtime/generation/generation_config.h"
@@ -11,7 +11,7 @@ class WatermarkBias final : public LogitsProcessor {
  public:
   explicit WatermarkBias(const Watermark& watermark);
 
-  /// Rows shorter than the context stay as they are.
+  /// Rows shorter than the context are not changed.
   void process(std::span<const int32_t> ids, std::span<float> scores) const override;
 
  private:
@@ -20,7 +20,7 @@ class WatermarkBias final : public LogitsProcessor {
   std::vector<int32_t> self_chosen(std::span<const int32_t> ids, std::span<const float> scores) const;
 
   Watermark watermark_;
-  std::vector<int32_t> table_;  // of the scheme that hashes with the new id
+  std::vector<int32_t> table_;  // for the scheme that hashes the new id
 };
 
 }  // namespace lockstep::generation

@@ -1,4 +1,4 @@
-// The operation `agree` (OPERATIONS.md), for the backends that lower it.
+// Operands and constants of the operation `agree` (OPERATIONS.md), for the backends.
 #pragma once
 
 #include <cstddef>
@@ -20,7 +20,7 @@ struct AgreeOperand {
   };
 };
 
-/// Bytes of each row of the hidden state that are compared, at most.
+/// At most this many bytes of each row of the hidden state are compared.
 inline constexpr int64_t kAgreedBytes = 16;
 
 }  // namespace lockstep::graph

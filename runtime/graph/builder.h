@@ -1,5 +1,7 @@
-// Builds a graph node by node. Each method infers the type of its result and checks its operands; a misuse is a bug of
-// the family that calls it, so it is a failed check and not an error. Values are added in the order of the calls.
+// Builds a graph node by node, in the order of the calls.
+//
+// Each method infers the type of its result and checks its operands. A misuse is a bug in the calling family, so it is
+// a failed check, not an error.
 #pragma once
 
 #include <string>
@@ -11,7 +13,7 @@
 
 namespace lockstep::graph {
 
-/// The facts of a graph that are known before its first node.
+/// The properties of a graph that are known before its first node.
 struct GraphHeader {
   std::string name;
   int ranks = 1;
@@ -20,24 +22,24 @@ struct GraphHeader {
   int64_t slots = 0;
 };
 
-/// How an attention node reads its cache, beside the required operands. What is absent is off.
+/// The optional operands and attributes of an attention node. An absent one is off.
 struct AttentionOptions {
-  std::vector<int64_t> head_map;    // the cache's head that each query head reads
+  std::vector<int64_t> head_map;    // the KV head that each query head reads
   double scale = 1.0;               // on q · k
   std::string kernel;               // "prefill" or "decode"
-  int64_t window = 0;               // keys that a token sees, itself included; 0: all
+  int64_t window = 0;               // keys that a token sees, including itself; 0: all
   int64_t pinned = 0;               // first positions that stay visible beyond the window
   double soft_cap = 0.0;            // c · tanh(score / c); 0: none
-  int64_t bound = 0;                // positions are below it; 0: the cache's capacity
+  int64_t bound = 0;                // upper bound of all positions; 0: the cache's capacity
   std::optional<ValueId> sinks;     // [heads]: a logit of the softmax's denominator
   std::optional<ValueId> slopes;    // f32 [heads]: times (key − query position) is added to a score
-  std::optional<ValueId> pinned_q;  // the query that meets the pinned keys
+  std::optional<ValueId> pinned_q;  // the query used for the pinned keys
 };
 
 /// Which experts a moe_experts node holds and how it sums them.
 struct ExpertOptions {
-  Range experts;                // of all; rows of gate, up and down are these experts' one after the other
-  bool leaf_is_expert = false;  // else a leaf is `block` columns of every expert
+  Range experts;                // of all experts; gate, up and down hold these experts' rows one after the other
+  bool leaf_is_expert = false;  // otherwise a leaf is `block` columns of every expert
   BlockSplit split;
   int64_t block = 1;
   std::string activation;
@@ -50,45 +52,44 @@ class GraphBuilder {
   explicit GraphBuilder(GraphHeader header);
 
   ValueId input(std::string name, TensorType type);
-  /// A weight whose slices are laid along dimension 0. Asking again for the same name and contents gives the same
-  /// value.
+  /// A weight whose slices are concatenated along dimension 0. The same name and contents return the same value.
   ValueId weight(std::string name, TensorType type, std::vector<WeightSlice> slices);
-  /// A state; asking again for the same name and type gives the same value.
+  /// A state; the same name and type return the same value.
   ValueId state(std::string name, TensorType type);
   ValueId constant(std::string name, std::vector<float> contents);
 
-  /// Adds any operation. The methods below are this with the attributes spelt out.
+  /// Adds any operation. The methods below call it with named arguments.
   std::optional<ValueId> add_node(Op op, std::vector<ValueId> operands, Attributes attributes = {});
 
-  /// f32[1, T, d]: row t is `table[ids[t] − first_row]`, zeros where that row is another rank's.
+  /// f32[1, T, d]: row t is `table[ids[t] − first_row]`; zeros where another rank holds the row.
   ValueId embedding(ValueId ids, ValueId table, int64_t first_row);
-  /// dt[T, N] = x · wᵀ (+ bias), summed in f32; `result` may ask for f32, and `int8_group` for products in 8 bits,
-  /// by groups of that many columns (0: none).
+  /// dt[T, N] = x · wᵀ (+ bias), summed in f32. `result` may be f32. `int8_group` selects 8-bit products in
+  /// groups of that many columns (0: none).
   ValueId linear(ValueId x, ValueId weight, std::optional<ValueId> bias = std::nullopt,
                  std::optional<DType> result = std::nullopt, int64_t int8_group = 0);
   /// f32[roots, T, N]: the partial sums of rank `rank`'s blocks of `block` columns, by the tree of `split`.
   ValueId linear_blocks(ValueId x, ValueId weight, const BlockSplit& split, int64_t block, int64_t int8_group = 0);
   /// dt[T, N]: the sum over all ranks' roots, rounded once to `result`.
   ValueId all_reduce(ValueId partial, const BlockSplit& split, DType result);
-  /// dt[R, Σ parts]: the ranks' columns side by side; `parts[r]` columns come from rank r.
+  /// dt[R, Σ parts]: the ranks' columns side by side; rank r contributes `parts[r]` columns.
   ValueId all_gather(ValueId x, std::vector<int64_t> parts);
-  /// dt[T, d]: row `index + offset` of a table that is whole on every rank.
+  /// dt[T, d]: row `index + offset` of a table that every rank holds completely.
   ValueId lookup(ValueId index, ValueId table, int64_t offset);
   /// x + y; y may be one row that is added to each.
   ValueId add(ValueId x, ValueId y);
-  /// f32[roots, T, N + M]: two partial results with the same leaves side by side, so that one all_reduce serves both
-  /// and each keeps its own order of sums.
+  /// f32[roots, T, N + M]: two partial results with the same leaves side by side. One all_reduce then serves both, and
+  /// each keeps its own order of sums.
   ValueId join_partials(ValueId x, ValueId y);
   ValueId scale(ValueId x, double factor);
   ValueId soft_cap(ValueId x, double cap);
-  /// Norms each of `heads` groups of columns; the factor is weight + offset.
+  /// Applies RMS norm to each of `heads` groups of columns; the factor is weight + offset.
   ValueId rms_norm(ValueId x, ValueId weight, double epsilon, int64_t heads = 1, double offset = 0.0);
   ValueId layer_norm(ValueId x, ValueId weight, ValueId bias, double epsilon);
   /// Rotates pairs of each head's elements by position · frequency; cos and sin are multiplied by `scale`. `operands`
   /// are x, position, frequencies, and, where rows differ, long_frequencies, is_long, slot.
   ValueId rope(std::vector<ValueId> operands, int64_t heads, double scale, std::string pairs = "halves");
   ValueId clamp_positions(ValueId position, int64_t most);
-  /// Writes rows to the cache; with a `window` the cache is a ring behind its `pinned` first rows.
+  /// Writes rows to the cache. With a `window`, the rows after the first `pinned` ones are a ring buffer.
   void kv_append(ValueId rows, ValueId cache, ValueId slot, ValueId position, int64_t window = 0, int64_t pinned = 0);
   /// dt[T, heads · head_dim].
   ValueId attention(ValueId q, ValueId k_cache, ValueId v_cache, ValueId slot, ValueId position,
@@ -101,19 +102,19 @@ class GraphBuilder {
   ValueId moe_experts(std::vector<ValueId> operands, const ExpertOptions& options);
   ValueId columns(ValueId x, Range range);
   ValueId select_rows(ValueId x, ValueId rows);
-  /// i32[T]: the first elements of `x` i32[S]; for steps of fewer rows than slots.
+  /// i32[T]: the first elements of `x` i32[S], for steps with fewer rows than slots.
   ValueId first_rows(ValueId x);
   ValueId running_slots(ValueId active, ValueId finished);
-  /// i32[T]: the slots of this rank, counted from 0, where ranks hold `slots` each one after the other; else −1.
+  /// i32[T]: this rank's slots counted from 0, −1 for others; every rank holds `slots` consecutive slots.
   ValueId own_slots(ValueId slot, int64_t slots);
-  /// dt[T, parts[rank]]: this rank's columns of each row as the rank has it that holds the row's slot.
+  /// dt[T, parts[rank]]: this rank's columns of each row, taken from the rank that holds the row's slot.
   ValueId rows_of_owners(ValueId x, ValueId slot, int64_t slots, std::vector<int64_t> parts);
   void mark_seen(ValueId seen, ValueId ids, ValueId slot);
   void advance(ValueId length, ValueId slot);
   void agree(std::vector<ValueId> operands);
   ValueId sample(std::vector<ValueId> operands);
   ValueId accept(std::vector<ValueId> operands);
-  /// f32[T, 1 + 2 · top]: how likely each row's target is, then the likeliest ids and how likely they are.
+  /// f32[T, 1 + 2 · top]: log-probability of each row's target, then the likeliest ids and their log-probabilities.
   ValueId score(ValueId logits, ValueId targets, int64_t top);
 
   void output(std::string name, ValueId value);
@@ -122,7 +123,7 @@ class GraphBuilder {
   int64_t rows() const { return graph_.rows; }
   int64_t slots() const { return graph_.slots; }
 
-  /// The finished graph, verified (a failed check if it is not sound). The builder is empty afterwards.
+  /// The finished graph, verified (an unsound graph is a failed check). The builder is empty afterwards.
   Graph finish() &&;
 
  private:
@@ -131,7 +132,7 @@ class GraphBuilder {
 
   Graph graph_;
   std::unordered_map<std::string, ValueId> ids_;  // of every value, by name
-  int64_t results_ = 0;                           // made so far; a result's name is its number
+  int64_t results_ = 0;                           // number of results so far, and the next result's name
 };
 
 }  // namespace lockstep::graph

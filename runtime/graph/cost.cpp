@@ -9,7 +9,7 @@
 namespace lockstep::graph {
 namespace {
 
-// A graph from a text may state sizes whose products do not fit; they are clipped, not wrapped.
+// A graph from a text may have sizes whose product overflows; the product is clipped instead.
 int64_t clipped_product(int64_t a, int64_t b) {
   int64_t product = 0;
   return __builtin_mul_overflow(a, b, &product) ? std::numeric_limits<int64_t>::max() : product;
@@ -23,7 +23,7 @@ const TensorType& operand_type(const Graph& graph, const Node& node, size_t inde
   return graph.value(node.operands.at(index)).type;
 }
 
-/// Whether `node` multiplies with its operand `index` in 8 bits.
+/// Whether operand `index` of `node` is multiplied in 8 bits.
 bool is_int8(const Node& node, size_t index) { return index == 1 && node.has("int8"); }
 
 /// Bytes of operand 1 of such a node.
@@ -35,8 +35,8 @@ int64_t int8_bytes_of(const Graph& graph, const Node& node) {
   return clipped_product(shape[0], int8_bytes(1, groups));
 }
 
-/// The bytes of operand `index` that `node` reads in one step: a gather reads one row per token. Of experts all that
-/// are held: which ones a step meets is not known, and a batch soon meets all.
+/// The bytes of operand `index` that `node` reads in one step. A gather reads one row per token. All local experts
+/// count, because a batch soon routes to each of them.
 int64_t bytes_read(const Graph& graph, const Node& node, size_t index) {
   if (is_int8(node, index)) return int8_bytes_of(graph, node);
   const TensorType& type = operand_type(graph, node, index);
@@ -46,7 +46,7 @@ int64_t bytes_read(const Graph& graph, const Node& node, size_t index) {
   return type.bytes() / type.shape[0] * rows;
 }
 
-/// A weight that several nodes read (a tied embedding) counts once, by the node that reads most of it.
+/// A weight read by several nodes (a tied embedding) counts once, for the node that reads most of it.
 void add_weight_bytes(const Graph& graph, std::vector<NodeCost>& costs) {
   struct Reader {
     size_t node = 0;
@@ -69,7 +69,7 @@ void add_weight_bytes(const Graph& graph, std::vector<NodeCost>& costs) {
   }
 }
 
-/// How many of all experts a row meets: what its moe_route chooses, all without one.
+/// How many experts a row is routed to: the number chosen by its moe_route, or all experts without one.
 int64_t experts_of_a_row(const Graph& graph, ValueId route) {
   for (const Node& node : graph.nodes) {
     if (node.result == route && node.op == Op::kMoeRoute) return node.integer("chosen");
@@ -77,7 +77,7 @@ int64_t experts_of_a_row(const Graph& graph, ValueId route) {
   return graph.value(route).type.shape[1];
 }
 
-/// What routes that are spread evenly make of it: of the chosen experts this rank has the share that it holds.
+/// Expert arithmetic with evenly spread routing: this rank does its share of the chosen experts.
 int64_t expert_flops(const Graph& graph, const Node& node) {
   const TensorType& route = operand_type(graph, node, 1);
   if (route.shape[1] == 0) return 0;
@@ -99,7 +99,7 @@ int64_t flops_of(const Graph& graph, const Node& node) {
 
 int64_t contributed_bytes(const Graph& graph, const Node& node) {
   if (!is_collective(node.op)) return 0;
-  // Which rows are a rank's own is known when the step runs; on average, and in a decode step always, its share.
+  // Which rows this rank owns is known only at run time; its share is the average, and exact in a decode step.
   if (node.op == Op::kRowsOfOwners) return operand_type(graph, node, 0).bytes() / graph.ranks;
   if (node.op != Op::kAgree) return operand_type(graph, node, 0).bytes();
   constexpr int64_t kChecksumBytes = 8;

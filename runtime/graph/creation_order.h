@@ -1,4 +1,4 @@
-// The order in which a graph came into being: values and nodes interleaved, as the text form prints them.
+// The order of creation of values and nodes, as printed by the text form.
 #pragma once
 
 #include <cstddef>
@@ -7,8 +7,8 @@
 
 namespace lockstep::graph {
 
-/// Calls `on_value(id)` for each value that no node makes and `on_node(index)` for each node, in order of creation. A
-/// node without a result comes as late as it may: right before the next node that has one.
+/// Calls `on_value(id)` for each value without a producing node and `on_node(index)` for each node, in order of
+/// creation. A node without a result is placed as late as possible: right before the next node with a result.
 template <typename OnValue, typename OnNode>
 void visit_in_creation_order(const Graph& graph, OnValue on_value, OnNode on_node) {
   size_t next = 0;

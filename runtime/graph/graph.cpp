@@ -31,7 +31,7 @@ void add_value(Fingerprint& hash, const Value& value) {
     for (const Range& range : slice.range) hash.add(range.begin).add(range.end);
   }
   add_size(hash, value.constant.size());
-  for (float element : value.constant) hash.add(element + 0.0f);  // −0 equals 0, so it has to hash alike
+  for (float element : value.constant) hash.add(element + 0.0f);  // −0 equals 0, so both must have the same hash
 }
 
 struct AttributeHasher {

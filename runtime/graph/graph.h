@@ -1,13 +1,13 @@
 // The graph of one step, as a value.
 //
-// A `Graph` says what a rank computes in a prefill chunk or a decode step: its inputs, weights (and the checkpoint
-// slices that they come from), states (updated in place and shared with the other graph), nodes in the order in which
-// they run, and outputs. Collectives and state updates are ordinary nodes, so the printed graph shows all
-// communication and all memory. It is compared, hashed, printed and parsed back; it holds no pointers.
+// A `Graph` describes the computation of one rank in a prefill chunk or a decode step: its inputs, weights (and their
+// checkpoint slices), states (updated in place and shared with the other graph), nodes in execution order, and outputs.
+// Collectives and state updates are ordinary nodes, so the printed graph shows all communication and all memory. A
+// graph can be compared, hashed, printed and parsed back; it holds no pointers.
 //
 //   families/*.cpp ──GraphBuilder──► Graph ──passes──► Graph ──Backend::compile──► Executable
 //
-// What each operation means, its operands and its attributes: OPERATIONS.md beside this file.
+// OPERATIONS.md beside this file defines each operation with its operands and attributes.
 #pragma once
 
 #include <compare>
@@ -64,7 +64,7 @@ enum class Op {
 /// The name in the text form.
 std::string_view to_string(Op op);
 std::optional<Op> op_from_name(std::string_view name);
-/// Whether all ranks run it together.
+/// Whether all ranks execute it together.
 bool is_collective(Op op);
 
 /// A value's index in `Graph::values`.
@@ -80,29 +80,29 @@ struct WeightSlice {
   friend bool operator==(const WeightSlice&, const WeightSlice&) = default;
 };
 
-/// A tensor that the graph names.
+/// A named tensor of the graph.
 struct Value {
   ValueKind kind = ValueKind::kResult;
   std::string name;  // unique in the graph; results are numbered ("12")
   TensorType type;
-  std::vector<WeightSlice> slices;  // weights only: laid one after the other along dimension 0
+  std::vector<WeightSlice> slices;  // weights only: concatenated along dimension 0
   std::vector<float> constant;      // constants only: f32 contents
 
   friend bool operator==(const Value&, const Value&) = default;
 };
 
-/// What parametrises an operation. Numbers are written so that they parse back to the same bits.
+/// A parameter of an operation. Its printed form parses back to the same bits.
 using Attribute = std::variant<int64_t, double, std::string, std::vector<int64_t>>;
 using Attributes = std::map<std::string, Attribute, std::less<>>;
 
-/// One operation. Operands that the operation updates are states.
+/// One operation. Operands that it updates are states.
 struct Node {
   Op op = Op::kAdd;
   std::vector<ValueId> operands;
   Attributes attributes;
   std::optional<ValueId> result;  // absent for operations that only update states
 
-  /// The attribute `name`; a failed check when it is absent or of another type (the verifier has looked before).
+  /// The attribute `name`; a failed check when it is absent or of another type (the verifier has run before).
   int64_t integer(std::string_view name) const;
   double number(std::string_view name) const;
   const std::string& text(std::string_view name) const;
@@ -124,7 +124,7 @@ struct Output {
 struct Graph {
   std::string name;   // "prefill" or "decode"
   int ranks = 1;      // tensor-parallel degree
-  int rank = 0;       // whose graph it is
+  int rank = 0;       // the rank that runs this graph
   int64_t rows = 0;   // token rows of a step: the chunk in prefill, the slots in decode
   int64_t slots = 0;  // sequences that the states hold
   std::vector<Value> values;
@@ -132,7 +132,7 @@ struct Graph {
   std::vector<Output> outputs;
 
   const Value& value(ValueId id) const;
-  /// The value called `name`, if there is one.
+  /// The value named `name`, if it exists.
   std::optional<ValueId> find(std::string_view name) const;
   /// Every value of one kind, in order of creation.
   std::vector<ValueId> values_of(ValueKind kind) const;
@@ -140,15 +140,15 @@ struct Graph {
   friend bool operator==(const Graph&, const Graph&) = default;
 };
 
-/// A fingerprint of the whole graph: equal graphs have equal ones, on every machine.
+/// A fingerprint of the whole graph: equal for equal graphs, on every machine.
 uint64_t fingerprint(const Graph& graph);
 
-/// Bytes, arithmetic and messages of one step with all rows in use; `explain` prints them.
+/// Bytes, arithmetic and communication of one step with all rows in use; printed by `explain`.
 struct StepCost {
-  int64_t weight_bytes = 0;      // read once per step; of a table, one row per token; of experts, all that are held
+  int64_t weight_bytes = 0;      // read once per step; of a table, one row per token; of experts, all local ones
   int64_t state_bytes = 0;       // reserved, not necessarily touched
-  int64_t flops = 0;             // multiply-adds count two; products with weights (attention depends on the length);
-                                 // of experts, those that evenly spread routes choose
+  int64_t flops = 0;             // a multiply-add is 2; products with weights only (attention depends on the length);
+                                 // for experts, with evenly spread routing
   int64_t collectives = 0;       // number of collective operations
   int64_t collective_bytes = 0;  // what this rank contributes to them
 
@@ -156,15 +156,15 @@ struct StepCost {
 };
 StepCost cost_of(const Graph& graph);
 
-/// Bytes that a store keeps of `weight`: its elements where a node reads them as they are, integers and scales
-/// (runtime/core/int8_groups.h) where a product does, both where there are both.
+/// Bytes that a store keeps of `weight`: its elements where a node reads them unquantised, integers and scales
+/// (runtime/core/int8_groups.h) where an 8-bit product does, and both where both occur.
 int64_t stored_bytes(const Graph& graph, ValueId weight);
 
-/// What one node adds to the step's cost. `cost_of` is the sum over the nodes.
+/// The cost of one node. `cost_of` is the sum over the nodes.
 struct NodeCost {
-  int64_t weight_bytes = 0;  // of the weights that no other node reads more of
+  int64_t weight_bytes = 0;  // of the weights read mostly by this node
   int64_t flops = 0;
-  int64_t sent_bytes = 0;  // what this rank contributes; 0 where nothing is sent
+  int64_t sent_bytes = 0;  // contributed by this rank; 0 without communication
   bool is_collective = false;
 
   friend bool operator==(const NodeCost&, const NodeCost&) = default;

@@ -18,7 +18,7 @@ Error attribute_misfit(std::string_view name, const auto& found, std::string_vie
   return misfit(fmt::format("attribute {}: found {}, expected {}", name, found, expected));
 }
 
-/// Binds `rt` to the type that the attribute dtype names, or to `fallback` where it may be left out.
+/// Binds `rt` to the type in the attribute dtype, or to `fallback` where the attribute is optional and absent.
 Result<void> bind_result_type(OperationUse& use, std::optional<DType> fallback) {
   if (fallback && !use.node.has("dtype")) {
     use.symbols.bind_type("rt", *fallback);
@@ -31,7 +31,7 @@ Result<void> bind_result_type(OperationUse& use, std::optional<DType> fallback) 
   return ok();
 }
 
-/// The attribute blocks as a split that has a range for every rank of the graph.
+/// The attribute blocks as a split with one range for every rank of the graph.
 Result<BlockSplit> read_blocks(const OperationUse& use) {
   const std::vector<int64_t>& bounds = use.node.integers("blocks");
   const bool covers_ranks = bounds.size() == static_cast<size_t>(use.graph.ranks) + 1;
@@ -48,7 +48,7 @@ Result<void> check_not_negative(const OperationUse& use, std::string_view name) 
   return attribute_misfit(name, use.node.number(name), "0 or more");
 }
 
-/// One of `allowed`, which a message lists.
+/// Checks that a text attribute is one of `allowed`; the error lists them.
 Result<void> check_one_of(const OperationUse& use, std::string_view name,
                           std::initializer_list<std::string_view> allowed) {
   const std::string& found = use.node.text(name);
@@ -56,7 +56,7 @@ Result<void> check_one_of(const OperationUse& use, std::string_view name,
   return attribute_misfit(name, found, fmt::format("{}", fmt::join(allowed, ", ")));
 }
 
-/// The attributes window and pinned against the rows C of a cache.
+/// Checks the attributes window and pinned against the cache's row count C.
 Result<void> check_window(const OperationUse& use) {
   const int64_t capacity = use.symbols.size("C");
   const int64_t pinned = use.node.has("pinned") ? use.node.integer("pinned") : 0;
@@ -68,7 +68,7 @@ Result<void> check_window(const OperationUse& use) {
   return ok();
 }
 
-/// A cache holds all slots of the graph, or its rank's share of them.
+/// Checks that a cache holds all slots of the graph, or its rank's share of them.
 Result<void> check_cache_slots(const OperationUse& use) {
   const int64_t slots = use.symbols.size("Z"), all = use.graph.slots;
   if (slots == all || slots * use.graph.ranks == all) return ok();
@@ -269,7 +269,7 @@ Result<void> check_head_map(const OperationUse& use) {
   return ok();
 }
 
-/// The optional operands: values per head where the attribute per_head says so, then the pinned keys' query.
+/// Checks the optional operands: per-head values if per_head is set, then the query for the pinned keys.
 Result<void> check_attention_extras(const OperationUse& use) {
   const size_t per_head = use.node.has("per_head") ? 1 : 0;
   const size_t pinned = use.node.has("pinned") && use.node.integer("pinned") > 0 ? 1 : 0;
@@ -327,7 +327,7 @@ Result<void> check_moe_route(OperationUse& use) {
   return attribute_misfit("chosen", chosen, fmt::format("1 to {} experts", use.symbols.size("E")));
 }
 
-/// The experts that a rank holds, as rows of its weights.
+/// Checks the local experts against the rows of their weights.
 Result<void> check_stacked_experts(OperationUse& use) {
   const int64_t begin = use.node.integer("first_expert"), count = use.node.integer("experts");
   if (begin < 0 || count < 0 || begin > use.symbols.size("E") - count || count > kMaxSize) {

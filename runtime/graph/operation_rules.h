@@ -1,4 +1,4 @@
-// What the patterns of the operations' table cannot say: one rule per operation that needs it. Private to this folder.
+// Rules of single operations beyond the type patterns. Private to this folder.
 #pragma once
 
 #include "runtime/graph/operations.h"

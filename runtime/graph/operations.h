@@ -1,6 +1,7 @@
-// The table of operations: one row per operation says its operands, attributes and result. The verifier, the builder
-// and the text form read this table, so a new operation is one row, one rule where a pattern cannot say it all, and one
-// line in OPERATIONS.md. Used inside this folder and by its tests.
+// The table of operations: operands, attributes and result of each, one row per operation.
+//
+// The verifier, the builder and the text form read this table. A new operation is one row, one rule if patterns cannot
+// express it, and one line in OPERATIONS.md. Used inside this folder and by its tests.
 #pragma once
 
 #include <string_view>
@@ -13,10 +14,10 @@ namespace lockstep::graph {
 
 /// The largest dimension, number of leaves or block of columns: products of two stay inside 64 bits.
 inline constexpr int64_t kMaxSize = (int64_t{1} << 31) - 1;
-/// The largest tensor-parallel degree that a graph may state.
+/// The largest tensor-parallel degree of a graph.
 inline constexpr int kMaxRanks = 1 << 16;
 
-/// Marks of an operand; a plain one is present and only read.
+/// How an operand is used. A plain operand is required and only read.
 enum class OperandUse { kRead, kOptional, kUpdated };
 
 struct OperandRule {
@@ -25,7 +26,7 @@ struct OperandRule {
   OperandUse use = OperandUse::kRead;
 };
 
-/// The alternatives of `Attribute`, in its order.
+/// The alternatives of `Attribute`, in the same order.
 enum class AttributeKind { kInteger, kNumber, kText, kIntegers };
 
 struct AttributeRule {
@@ -34,8 +35,8 @@ struct AttributeRule {
   bool required = true;
 };
 
-/// One use of an operation while its rule looks at it: what is known of the patterns' letters, and the attributes,
-/// which are all there and of their kinds.
+/// One use of an operation, as its rule sees it: the bindings of the patterns' letters so far, and the attributes,
+/// already checked to be complete and of the right kinds.
 struct OperationUse {
   const Graph& graph;
   const Node& node;  // without a result yet
@@ -44,8 +45,8 @@ struct OperationUse {
   bool has_operand(size_t index) const { return index < node.operands.size(); }
 };
 
-/// Checks what patterns cannot say and binds letters of the result. The error's message is the part after the name of
-/// the operation: "attribute heads: found 3, expected a divisor of 64".
+/// Checks what patterns cannot express and binds letters of the result. The error's message is the part after the name
+/// of the operation: "attribute heads: found 3, expected a divisor of 64".
 using OperationRule = Result<void> (*)(OperationUse& use);
 
 struct Operation {
@@ -55,7 +56,7 @@ struct Operation {
   std::vector<AttributeRule> attributes;
   std::string_view result;  // a pattern; empty for an operation without a result
   OperationRule rule = nullptr;
-  bool is_collective = false;  // every rank has to run it
+  bool is_collective = false;  // all ranks execute it together
 };
 
 /// All rows, in the order of `Op`.

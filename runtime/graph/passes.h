@@ -1,4 +1,4 @@
-// Rewrites of a graph that keep its meaning. Each is a pure function; the verifier runs after each.
+// Rewrites of graphs without a change of meaning. Each is a pure function; the verifier runs after each.
 #pragma once
 
 #include <functional>
@@ -9,14 +9,14 @@
 
 namespace lockstep::graph {
 
-/// Reads q, k and v of a layer with one matrix product: linear nodes that share their operand and feed rope, kv_append
-/// or attention, directly or through norms, biases, factors and slices, become one linear and `columns`.
+/// Computes q, k and v of a layer with one matrix product. Linear nodes that share their operand and feed rope,
+/// kv_append or attention, directly or through norms, biases, factors and slices, become one linear and `columns`.
 Result<Graph> fuse_qkv(const Graph& graph);
 
-/// Reads gate and up of an MLP with one matrix product: the two linears below a gated_activation become one.
+/// Computes gate and up of an MLP with one matrix product: the two linears before a gated_activation become one.
 Result<Graph> fuse_gate_up(const Graph& graph);
 
-/// A pass by its name.
+/// A pass and its name.
 struct Pass {
   std::string name;
   std::function<Result<Graph>(const Graph&)> run;

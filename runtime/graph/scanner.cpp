@@ -6,7 +6,7 @@
 namespace lockstep::graph {
 namespace {
 
-// Not the functions of <cctype>: a locale must not change what a graph's text means.
+// Not <cctype>: the meaning of a graph's text must not depend on the locale.
 bool is_space(char c) { return c == ' ' || c == '\t' || c == '\n' || c == '\r'; }
 bool is_word(char c) { return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9') || c == '_'; }
 bool is_bare(char c) { return is_word(c) || c == '.' || c == '-' || c == '/'; }

@@ -1,4 +1,4 @@
-// The text form of a graph: one line per value and node, and it parses back to an equal graph.
+// The text form of a graph: one line per value and node, parsed back without loss.
 //
 //   graph decode tp=2 rank=0 rows=4 slots=4 {
 //     %last_id = state : i32[4]
@@ -19,7 +19,7 @@ namespace lockstep::graph {
 
 std::string to_text(const Graph& graph);
 
-/// Fails with `kInvalidArgument` that names line, column and what was expected. The graph is verified.
+/// Parses and verifies a graph. Fails with `kInvalidArgument` naming line, column and the expected text.
 Result<Graph> parse(std::string_view text);
 
 }  // namespace lockstep::graph

@@ -7,8 +7,8 @@
 //   call       = operation "(" references ")" { attribute "=" contents }
 //   type       = dtype "[" ints "]"
 //
-// The kind of an attribute's contents comes from the table of operations. Nothing recurses, and nothing is reserved
-// before the text has shown it, so memory is bounded by the length of the text.
+// The table of operations determines the kind of an attribute's contents. The parser does not recurse, and it allocates
+// only for text it has read, so memory is bounded by the length of the text.
 #include <limits>
 #include <unordered_map>
 

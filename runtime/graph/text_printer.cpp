@@ -18,7 +18,7 @@ std::string written_number(double number) {
 struct AttributePrinter {
   std::string operator()(int64_t contents) const { return fmt::format("{}", contents); }
   std::string operator()(double contents) const { return written_number(contents); }
-  // Qualified: argument-dependent lookup would prefer std::quoted, where some header brings it.
+  // Qualified, because argument-dependent lookup would prefer std::quoted where a header includes it.
   std::string operator()(const std::string& contents) const { return graph::quoted(contents); }
   std::string operator()(const std::vector<int64_t>& contents) const {
     return fmt::format("[{}]", fmt::join(contents, ","));

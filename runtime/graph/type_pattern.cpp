@@ -9,7 +9,7 @@
 namespace lockstep::graph {
 namespace {
 
-/// A pattern taken apart: "dt[N,K]" → {"dt", {"N", "K"}}.
+/// The parts of a pattern: "dt[N,K]" → {"dt", {"N", "K"}}.
 struct Parts {
   std::string_view type;
   std::vector<std::string_view> sizes;
@@ -31,7 +31,7 @@ Parts take_apart(std::string_view pattern) {
   return {pattern.substr(0, bracket), split(pattern.substr(bracket + 1, pattern.size() - bracket - 2), ',')};
 }
 
-/// The number that a pattern spells out instead of a letter.
+/// The size of a pattern's dimension if it is a number instead of a letter.
 std::optional<int64_t> literal_size(std::string_view text) {
   int64_t size = 0;
   const auto [end, failure] = std::from_chars(text.data(), text.data() + text.size(), size);
@@ -93,7 +93,7 @@ TensorType Symbols::resolve(std::string_view pattern) const {
 }
 
 std::string Symbols::describe(std::string_view pattern) const {
-  std::map<std::string_view, std::string> known;  // sorted and without repetition
+  std::map<std::string_view, std::string> known;  // sorted, without duplicates
   for (std::string_view alternative : split(pattern, '|')) {
     const Parts parts = take_apart(alternative);
     if (const auto found = types_.find(parts.type); found != types_.end()) {

@@ -11,7 +11,7 @@ namespace {
 
 Error unsound(std::string message) { return {ErrorKind::kInvalidArgument, std::move(message)}; }
 
-/// "name" as an error shows it: names come from files and may be long.
+/// A name for an error message, shortened: names come from files and may be long.
 std::string shown(std::string_view name) {
   constexpr size_t kLongest = 80;
   return name.size() <= kLongest ? fmt::format("\"{}\"", name) : fmt::format("\"{}…\"", name.substr(0, kLongest));
@@ -82,7 +82,7 @@ Result<void> check_operands(const Graph& graph, const Operation& row, const std:
   return ok();
 }
 
-/// The type of a node's result; an error speaks of the operand or attribute only.
+/// The type of a node's result. An error names only the operand or attribute.
 Result<std::optional<TensorType>> infer_result(const Graph& graph, const Node& node) {
   const Operation& row = operation(node.op);
   OperationUse use{graph, node, {}};
@@ -96,7 +96,7 @@ Result<std::optional<TensorType>> infer_result(const Graph& graph, const Node& n
 
 // ---- the graph ----------------------------------------------------------------------------------------------------
 
-/// Whether every dimension is a size and the bytes of the whole tensor can be counted.
+/// Whether every dimension is valid and the bytes of the whole tensor fit in 64 bits.
 bool is_countable(const TensorType& type) {
   int64_t bytes = static_cast<int64_t>(size_of(type.dtype));
   for (int64_t dim : type.shape.dims()) {
@@ -180,8 +180,8 @@ Result<void> check_values(const Graph& graph) {
   return ok();
 }
 
-/// Walks the nodes in order and knows which values exist. Values are kept in order of creation, so a node may use what
-/// comes before its own result; one without a result, what comes before the next result.
+/// Visits the nodes in order and tracks which values exist. Values are in order of creation: a node may use values
+/// before its own result, and a node without a result may use values before the next result.
 class NodeVerifier {
  public:
   explicit NodeVerifier(const Graph& graph) : graph_(graph), producer_(graph.values.size(), nullptr) {}
@@ -217,7 +217,8 @@ class NodeVerifier {
 
   Result<void> check_order(size_t index) const {
     for (ValueId operand : graph_.nodes[index].operands) {
-      if (operand.value < 0 || static_cast<size_t>(operand.value) >= graph_.values.size()) continue;  // infer_result
+      // infer_result reports this case.
+      if (operand.value < 0 || static_cast<size_t>(operand.value) >= graph_.values.size()) continue;
       const Value& value = graph_.value(operand);
       const bool is_made = value.kind != ValueKind::kResult || producer_[static_cast<size_t>(operand.value)];
       if (!is_made || operand.value >= limits_[index]) {
@@ -251,7 +252,7 @@ class NodeVerifier {
     return ok();
   }
 
-  /// The node that cut a partial sum into leaves; null where the value is something else.
+  /// The node that cut a partial sum into leaves; null for any other value.
   const Node* cutter_of(ValueId partial) const {
     const Node* producer = producer_[static_cast<size_t>(partial.value)];
     while (producer && producer->op == Op::kJoinPartials) {
@@ -260,7 +261,7 @@ class NodeVerifier {
     return producer && producer->has("blocks") && producer->op != Op::kAllReduce ? producer : nullptr;
   }
 
-  /// Partial sums are joined and finished by the tree that they were cut by.
+  /// Checks that partial sums are joined and reduced with the tree by which they were cut.
   Result<void> check_blocks_agree(const Node& node) const {
     if (node.op != Op::kAllReduce && node.op != Op::kJoinPartials) return ok();
     const Node* cutter = cutter_of(node.operands[0]);
@@ -282,7 +283,7 @@ class NodeVerifier {
 
   const Graph& graph_;
   std::vector<const Node*> producer_;  // by value
-  std::vector<int64_t> limits_;        // by node: its operands have smaller numbers
+  std::vector<int64_t> limits_;        // by node: its operands have smaller ids
   int32_t last_result_ = -1;
 };
 

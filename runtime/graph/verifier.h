@@ -1,5 +1,7 @@
-// What makes a graph sound: names are unique, operands exist before they are used, every node has the operands,
-// attributes and result type of its operation, only states are updated, weights' slices add up to their shape.
+// Checks of a graph's soundness.
+//
+// Names are unique, operands exist before their use, every node matches its operation, only states are updated, and the
+// slices of a weight add up to its shape.
 #pragma once
 
 #include <vector>
@@ -8,12 +10,12 @@
 
 namespace lockstep::graph {
 
-/// The type of `op`'s result for operands of these types in a graph with header facts `rank`, `ranks`; empty for an
-/// operation without a result. Fails with `kInvalidArgument` naming the operand or attribute that does not fit.
+/// The type of `op`'s result for operands of these types in a graph with `rank` and `ranks`; empty for an operation
+/// without a result. Fails with `kInvalidArgument` naming the wrong operand or attribute.
 Result<std::optional<TensorType>> infer_type(const Graph& graph, Op op, const std::vector<ValueId>& operands,
                                              const Attributes& attributes);
 
-/// Fails with `kInvalidArgument` that names the node and what is wrong with it. Runs between passes.
+/// Fails with `kInvalidArgument` naming the node and the mistake. Runs between passes.
 Result<void> verify(const Graph& graph);
 
 /// The operands (by index) that `op` updates in place.

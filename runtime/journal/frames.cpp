@@ -14,7 +14,7 @@ static_assert(std::endian::native == std::endian::little, "journals are written 
 
 constexpr std::array<char, kMagicBytes> kMagic = {'L', 'K', 'S', 'T', 'P', 'J', 'N', 'L'};
 constexpr int64_t kAlignment = 8;
-constexpr int64_t kScanBytes = 1 << 16;  // that are searched at a time
+constexpr int64_t kScanBytes = 1 << 16;  // searched at a time
 
 struct FrameHead {
   uint32_t length = 0;
@@ -42,7 +42,7 @@ std::span<std::byte> bytes_of(Value& value) {
   return std::as_writable_bytes(std::span(&value, 1));
 }
 
-/// The first whole record from `begin` on; nothing when there is none.
+/// The offset of the first complete record from `begin` on; empty when there is none.
 Result<std::optional<int64_t>> find_record(const Medium& medium, int64_t begin) {
   std::vector<std::byte> block;
   for (int64_t at = begin; at + kFrameBytes <= medium.size; at += kScanBytes) {

@@ -1,4 +1,4 @@
-// Notes and facts of a job: the part of row_record.h that is no wire format.
+// Notes and facts of a job, independent of the wire format.
 #include <fmt/format.h>
 
 #include <algorithm>

@@ -24,7 +24,7 @@ Error no_journal() {
           "[runtime/journal] the file is no journal: found other first bytes; name another folder"};
 }
 
-/// Bytes that a first write which did not end may have left: some of the magic bytes, or zeros of a file system.
+/// Whether the bytes are the rest of an interrupted first write: part of the magic bytes, or zeros of a file system.
 Result<bool> is_unwritten(const Medium& medium) {
   std::vector<std::byte> bytes(static_cast<size_t>(std::min<int64_t>(medium.size, 4096)));
   LOCKSTEP_TRY_VOID(medium.read(0, bytes));
@@ -32,7 +32,7 @@ Result<bool> is_unwritten(const Medium& medium) {
   return medium.size < kMagicBytes && std::ranges::equal(bytes, magic().first(bytes.size()));
 }
 
-/// Hands every whole record to `index`. Nothing has been recorded where no bytes are.
+/// Passes every complete record to `index`. An empty file has no records.
 Result<Frames> load_index(const Medium& medium, RowIndex& index) {
   LOCKSTEP_TRY(const bool unwritten, is_unwritten(medium));
   if (unwritten) return Frames{.end = 0, .dropped = medium.size};
@@ -42,7 +42,7 @@ Result<Frames> load_index(const Medium& medium, RowIndex& index) {
   if (!std::ranges::equal(first, magic())) return no_journal();
   LOCKSTEP_TRY(Frames frames,
                walk_records(medium, [&](int64_t offset, auto payload) { return index.take(offset, payload); }));
-  if (!index.job()) frames = {.end = 0, .dropped = medium.size};  // it did not begin
+  if (!index.job()) frames = {.end = 0, .dropped = medium.size};  // no complete job record
   return frames;
 }
 
@@ -110,7 +110,7 @@ Result<void> Journal::append(std::span<const RowResult> rows) {
   return ok();
 }
 
-/// Writes a record; where it is.
+/// Writes a record and returns its offset.
 Result<int64_t> Journal::write(std::span<const std::byte> payload) {
   if (broken_) return *broken_;
   if (std::ssize(payload) > kMostPayloadBytes) {

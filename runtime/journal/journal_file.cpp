@@ -35,8 +35,8 @@ Error failed(std::string_view what, const std::filesystem::path& path, int code)
                       what, path.string(), std::strerror(code))};
 }
 
-/// Makes a name durable: a file that was just made may otherwise be gone after a crash. Some file systems refuse it for
-/// folders; then there is nothing more to do.
+/// Makes a new file's name durable, because a crash may otherwise lose it. Errors are ignored: some file systems reject
+/// it for folders.
 void sync_folder(const std::filesystem::path& folder) {
   const int descriptor = ::open(folder.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC);
   if (descriptor < 0) return;
@@ -72,7 +72,7 @@ Result<std::unique_ptr<JournalFile>> JournalFile::open(const std::filesystem::pa
   }
   std::unique_ptr<JournalFile> file(new JournalFile(path, descriptor));
   LOCKSTEP_TRY_VOID(file->prepare(access));
-  if (writes && file->size() == 0) sync_folder(folder);  // it may be new
+  if (writes && file->size() == 0) sync_folder(folder);  // the file may be new
   return file;
 }
 
@@ -88,7 +88,7 @@ Result<void> JournalFile::prepare(Access access) {
   if (!S_ISREG(facts.st_mode)) return cannot_use(path_, "it is not a file");
   size_ = facts.st_size;
   if (access == Access::kReadOnly) return ok();
-  // Not every file system can reserve: only its word that the disk is full counts.
+  // Not every file system supports reservation, so only errors about a full disk count.
   if (::fallocate(descriptor_, FALLOC_FL_KEEP_SIZE, size_, kReserve) != 0 && (errno == ENOSPC || errno == EDQUOT)) {
     return failed("add to", path_, errno);
   }
@@ -129,7 +129,7 @@ Result<void> JournalFile::write_end(int64_t offset, std::span<const std::byte> b
   if (written.has_value()) {
     size_ = offset + std::ssize(bytes);
   } else {
-    [[maybe_unused]] const int cut = ::ftruncate(descriptor_, offset);  // a reader drops it as well
+    [[maybe_unused]] const int cut = ::ftruncate(descriptor_, offset);  // if this fails, readers drop the rest
   }
   return written;
 }

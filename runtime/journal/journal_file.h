@@ -1,4 +1,4 @@
-// The file of a journal: one user at a time, and writes that are on disk when they return.
+// The file of a journal, with exclusive access and durable writes.
 #pragma once
 
 #include <cstddef>
@@ -15,14 +15,14 @@ namespace lockstep::journal {
 /// The file inside a journal's folder.
 std::filesystem::path path_of_file(const std::filesystem::path& folder);
 
-/// An open file. Used by one thread at a time. Its lock ends with the object or the process, however that ends.
+/// An open file. Used by one thread at a time. Its lock ends with the object or the process, even after a crash.
 class JournalFile {
  public:
   enum class Access { kReadOnly, kExclusive };
 
-  /// Opens the file of `folder`; for exclusive access, makes both where they are missing (not the folder's parent) and
-  /// makes sure that some bytes can be added. Fails with `kNotFound` (read only), `kInvalidArgument` when the folder or
-  /// the file cannot be used, `kFailedPrecondition` when another process has it, `kUnavailable` when the disk is full.
+  /// Opens the file of `folder`. For exclusive access, creates folder (not its parent) and file if missing, and checks
+  /// that the disk has some free space. Fails with `kNotFound` (read only), `kInvalidArgument` when the folder or the
+  /// file cannot be used, `kFailedPrecondition` when another process has it open, `kUnavailable` when the disk is full.
   static Result<std::unique_ptr<JournalFile>> open(const std::filesystem::path& folder, Access access);
 
   ~JournalFile();
@@ -31,14 +31,14 @@ class JournalFile {
 
   int64_t size() const { return size_; }
 
-  /// Fails with `kUnavailable` when the system cannot read it.
+  /// Fails with `kUnavailable` when the system cannot read.
   Result<void> read(int64_t offset, std::span<std::byte> to) const;
 
   /// For `walk_records`; borrows the file.
   Medium medium() const;
 
-  /// Makes `bytes` the end of the file from `offset` on, dropping what was there, and returns when they are on disk.
-  /// Fails with `kUnavailable`; then the file ends at `offset`, if the system can do that much.
+  /// Replaces everything from `offset` on by `bytes`, and returns when they are on disk. Fails with `kUnavailable`;
+  /// then the file ends at `offset`, if the system could truncate it.
   Result<void> write_end(int64_t offset, std::span<const std::byte> bytes);
 
  private:

@@ -1,4 +1,4 @@
-# The payload of a record of a journal; README.md has what is around it. Fields are only ever added.
+# The payload of a journal record; README.md describes the frame around it. New versions only add fields.
 @0xaf7094ac98ffc545;
 
 using Cxx = import "/capnp/c++.capnp";
@@ -6,16 +6,16 @@ $Cxx.namespace("lockstep::journal::wire");
 
 struct Record {
   union {
-    job @0 :Job;           # the first record, and no other
-    rows @1 :List(Row);    # rows that became durable together
+    job @0 :Job;           # the first record only
+    rows @1 :List(Row);    # written together
   }
 }
 
 struct Job {
   version @0 :UInt32;
   rows @1 :UInt64;         # of the whole job
-  facts @2 :List(Fact);    # what must be the same whenever the job goes on
-  notes @3 :List(Fact);    # what the first start found out and later ones take over
+  facts @2 :List(Fact);    # must be the same in every start of the job
+  notes @3 :List(Fact);    # results of the first start, reused by later ones
 }
 
 struct Fact {
@@ -26,7 +26,7 @@ struct Fact {
 struct Row {
   row @0 :UInt64;          # index in the job
   answers @1 :List(Answer);
-  error @2 :Text;          # empty, or why this row has no answers
+  error @2 :Text;          # why this row has no answers, or empty
 }
 
 struct Answer {

@@ -78,13 +78,13 @@ std::vector<std::byte> bytes_of(capnp::MessageBuilder& message) {
   return {begin, begin + bytes.size()};
 }
 
-/// Calls `read` with the message in `payload`; what Cap'n Proto throws about it becomes an error.
+/// Calls `read` with the message in `payload`; exceptions of Cap'n Proto become an error.
 template <typename Read>
 auto with_message(std::span<const std::byte> payload, Read read) -> decltype(read(wire::Record::Reader())) {
   if (payload.size() % sizeof(capnp::word) != 0) return no_record("found a part of a word at its end");
   const auto* words = reinterpret_cast<const capnp::word*>(payload.data());
   const size_t size = payload.size() / sizeof(capnp::word);
-  // A good message is read once; a few times its size leaves room for lists of empty lists.
+  // A valid message is read once; a few times its size allows for lists of empty lists.
   const capnp::ReaderOptions limits{.traversalLimitInWords = 8 * size + 1024, .nestingLimit = 16};
   try {
     capnp::FlatArrayMessageReader message(kj::arrayPtr(words, size), limits);

@@ -1,4 +1,4 @@
-// What a journal holds, as values, and their bytes: one Cap'n Proto message a record (row_record.capnp).
+// The records of a journal as values, and their encoding as Cap'n Proto messages (row_record.capnp).
 #pragma once
 
 #include <cstddef>
@@ -21,11 +21,11 @@ struct Fact {
   friend bool operator==(const Fact&, const Fact&) = default;
 };
 
-/// What a journal is of.
+/// The job that a journal belongs to.
 struct JobDescription {
   uint64_t rows = 0;
-  std::vector<Fact> facts;  // must be the same whenever the job goes on
-  std::vector<Fact> notes;  // what the first start found out and later ones take over
+  std::vector<Fact> facts;  // must be the same in every start of the job
+  std::vector<Fact> notes;  // results of the first start, reused by later ones
 
   /// The value of a note; empty when there is none.
   std::optional<std::string> note(std::string_view name) const;
@@ -51,7 +51,7 @@ struct RowAnswer {
   friend bool operator==(const RowAnswer&, const RowAnswer&) = default;
 };
 
-/// A finished row: answers, or why there are none.
+/// A finished row: its answers, or the error instead.
 struct RowResult {
   uint64_t row = 0;  // index in the job
   std::vector<RowAnswer> answers;
@@ -60,24 +60,24 @@ struct RowResult {
   friend bool operator==(const RowResult&, const RowResult&) = default;
 };
 
-/// One record: the first is a job, the others are rows.
+/// One record: the first is a job, all others are rows.
 using Record = std::variant<JobDescription, std::vector<RowResult>>;
 
-/// The version of the format; another one is refused.
+/// The version of the format; other versions are rejected.
 inline constexpr uint32_t kVersion = 1;
 
-/// Bytes of a record; their number is a multiple of 8.
+/// The bytes of a record; their number is a multiple of 8.
 std::vector<std::byte> encode(const JobDescription& job);
 std::vector<std::byte> encode(std::span<const RowResult> rows);
 
-/// The record again. `payload` is aligned to 8 bytes. Fails with `kInvalidArgument` when the bytes are no such message,
-/// with `kUnsupported` for a job of another version.
+/// Decodes a record. `payload` is aligned to 8 bytes. Fails with `kInvalidArgument` for a malformed message, with
+/// `kUnsupported` for a job of another version.
 Result<Record> decode(std::span<const std::byte> payload);
 
-/// Row `index` of a record of rows alone.
+/// Decodes only row `index` of a record of rows.
 Result<RowResult> decode_row(std::span<const std::byte> payload, size_t index);
 
-/// Fails with `kInvalidArgument` naming the first fact that differs between what a journal holds and what is asked for.
+/// Fails with `kInvalidArgument` naming the first fact that differs between the recorded and the requested job.
 Result<void> check_same_job(const JobDescription& recorded, const JobDescription& asked);
 
 }  // namespace lockstep::journal

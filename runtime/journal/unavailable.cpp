@@ -1,4 +1,4 @@
-// A build without Cap'n Proto: no journal can be opened.
+// The journal of a build without Cap'n Proto: opening fails.
 #include "runtime/journal/journal.h"
 
 namespace lockstep::journal {
@@ -18,7 +18,7 @@ Result<void> available() { return missing(); }
 Result<std::unique_ptr<Journal>> Journal::open(const std::filesystem::path&) { return missing(); }
 Result<Progress> read_progress(const std::filesystem::path&) { return missing(); }
 
-// Of a journal that is open.
+// Requires an open journal.
 Result<void> Journal::begin(const JobDescription&) { return missing(); }
 Result<void> Journal::append(std::span<const RowResult>) { return missing(); }
 Result<RowResult> Journal::read(uint64_t) const { return missing(); }

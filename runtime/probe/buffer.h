@@ -11,7 +11,7 @@ namespace lockstep::probe {
 
 enum class PageSize { k4KiB, k2MiB };
 
-/// Owned; neither copied nor moved after it was filled.
+/// Owns its memory; neither copied nor moved after it was filled.
 class Buffer {
  public:
   Buffer() = default;
@@ -19,16 +19,16 @@ class Buffer {
   Buffer(Buffer&& other) noexcept;
   Buffer& operator=(Buffer&&) = delete;
 
-  /// Address space of `size` bytes, which becomes memory when it is filled. Large pages are a wish: the system may give
-  /// small ones. Fails with `kResourceExhausted`.
+  /// Reserves address space for `size` bytes; `fill` allocates the memory. The system may use small pages although
+  /// large ones were requested. Fails with `kResourceExhausted`.
   static Result<Buffer> create(Bytes size, PageSize pages);
 
-  /// Writes a pattern. Call on the thread that will read it: memory comes from the node of the first writer.
+  /// Writes a pattern. Call it on the thread that will read the buffer: the first writer determines the NUMA node.
   void fill();
 
   const std::byte* data() const { return data_; }
   size_t size() const { return size_; }
-  /// The exclusive or of all 64-bit words.
+  /// XOR of all 64-bit words.
   uint64_t checksum() const { return checksum_; }
 
  private:
@@ -39,9 +39,9 @@ class Buffer {
   uint64_t checksum_ = 0;
 };
 
-/// Of the last level; 0 when the system does not say.
+/// Size of the last-level cache; 0 when the system does not report it.
 Bytes last_level_cache();
-/// What the system could give without swapping; 0 when it does not say.
+/// Memory available without swapping; 0 when the system does not report it.
 Bytes available_memory();
 
 }  // namespace lockstep::probe

@@ -1,5 +1,5 @@
-// Dot products of bytes, for the files of the instruction sets that have one. Integers stand for quarters, so that
-// what a kernel is asked for comes out exactly.
+// Dot products of bytes, for instruction sets with such an instruction. Integers represent quarters, so the results are
+// exact.
 #pragma once
 
 #include <cstdint>
@@ -9,12 +9,12 @@ namespace {
 
 constexpr float kOfOne = 4.0f;
 
-/// `Dots` has a Vector of int32 lanes (typed so: of __m512i GCC 12 would keep copies), `splat` of a byte, and
+/// `Dots` has a Vector of int32 lanes (with __m512i, GCC 12 would keep copies), `splat` of a byte, and
 /// `add(sums, unsigned bytes, signed bytes)`.
 template <typename Dots, int Accumulators>
 double byte_dots(int64_t rounds, float a, float b) {
   typename Dots::Vector sums[Accumulators] = {};
-  // What looks equal to the compiler would be computed once.
+  // Hides equal values from the compiler, which would compute them once.
 #pragma GCC unroll 24
   for (int i = 0; i < Accumulators; ++i) asm volatile("" : "+v"(sums[i]));
   const auto positive = Dots::splat(static_cast<int8_t>(b * kOfOne));

@@ -1,5 +1,5 @@
-// The loops that are timed. Each instruction set has its own file with its own flags; `read_kernels` and `dot_kernels`
-// give those that run on this machine.
+// The timed loops, one file with its own flags per instruction set. `read_kernels` and `dot_kernels` return those
+// supported by this machine.
 #pragma once
 
 #include <cstddef>
@@ -12,17 +12,17 @@
 
 namespace lockstep::probe {
 
-/// Buffers are whole multiples of this, and aligned to 64.
+/// Buffer sizes are multiples of this, and buffers are aligned to 64.
 constexpr size_t kReadGranule = 1 << 16;
 
-/// Reads every byte once and returns the exclusive or of all 64-bit words, so every kernel gives the same answer.
+/// Reads every byte once and returns the XOR of all 64-bit words, so all kernels have the same result.
 struct ReadKernel {
   std::string_view name;
   uint64_t (*run)(const std::byte* data, size_t bytes);
 };
 
-/// Adds a · b to every accumulator `rounds` times, in registers, and returns the sum of all accumulators: exactly
-/// `flops_per_round` / 2 · rounds · a · b while that is a number that float32 holds (2 a multiply-add).
+/// Adds a · b to every accumulator `rounds` times, in registers, and returns the sum of all accumulators. The sum is
+/// exactly `flops_per_round` / 2 · rounds · a · b while float32 can represent it (a multiply-add counts 2).
 struct DotKernel {
   std::string_view name;
   Precision precision = Precision::kFloat32;
@@ -34,8 +34,8 @@ struct DotKernel {
 std::vector<ReadKernel> read_kernels(Instructions instructions = Instructions::kAll);
 std::vector<DotKernel> dot_kernels(Precision precision, Instructions instructions = Instructions::kAll);
 
-// By instruction set; run them only where the machine has it. Spans of constants: the files that are compiled for one
-// instruction set must not hold code that others might be linked to.
+// By instruction set; only for machines that have it. Spans of constants, because files compiled for one instruction
+// set must not contain code that other files could be linked to.
 std::span<const ReadKernel> portable_read_kernels();
 std::span<const ReadKernel> avx2_read_kernels();
 std::span<const ReadKernel> avx512_read_kernels();

@@ -9,10 +9,10 @@ namespace lockstep::probe {
 namespace {
 
 constexpr int kTileRows = 16;
-constexpr int kTileBytes = 64;  // of a row
-constexpr int kSums = 4;        // tiles 0 to 3; 4 and 5 stand for x, 6 and 7 for weights
+constexpr int kTileBytes = 64;  // bytes of a row
+constexpr int kSums = 4;        // tiles 0 to 3; tiles 4 and 5 represent x, 6 and 7 weights
 
-/// What LDTILECFG reads: eight whole tiles.
+/// The operand of LDTILECFG: eight full tiles.
 struct alignas(64) TileShapes {
   uint8_t palette = 1;
   uint8_t start_row = 0;
@@ -26,10 +26,10 @@ struct alignas(64) Tile {
   uint8_t bytes[kTileRows * kTileBytes];
 };
 
-/// Opens the unit: sums at 0, `left` in tiles 4 and 5, `right` in 6 and 7.
+/// Configures the tiles: sums at 0, `left` in tiles 4 and 5, `right` in 6 and 7.
 void open(const Tile& left, const Tile& right) {
   const TileShapes shapes;
-  // Sets all tiles to 0. The intrinsics do not say that they read memory, so this does.
+  // Sets all tiles to 0. The intrinsics do not declare that they read memory, so this does.
   asm volatile("ldtilecfg %0" ::"m"(shapes), "r"(&left), "r"(&right) : "memory");
   _tile_loadd(4, left.bytes, kTileBytes);
   _tile_loadd(5, left.bytes, kTileBytes);
@@ -37,7 +37,7 @@ void open(const Tile& left, const Tile& right) {
   _tile_loadd(7, right.bytes, kTileBytes);
 }
 
-/// Closes it and adds up all sums, which are of type T.
+/// Stores and releases the tiles, and returns the total of all sums, which have type T.
 template <typename T>
 double close() {
   Tile tiles[kSums];
@@ -46,7 +46,7 @@ double close() {
   _tile_stored(2, tiles[2].bytes, kTileBytes);
   _tile_stored(3, tiles[3].bytes, kTileBytes);
   _tile_release();
-  asm volatile("" ::"r"(tiles) : "memory");  // nor that they write it
+  asm volatile("" ::"r"(tiles) : "memory");  // the intrinsics do not declare that they write it
   double total = 0;
   for (const Tile& tile : tiles) {
     for (size_t at = 0; at < sizeof tile; at += sizeof(T)) {
@@ -58,9 +58,9 @@ double close() {
   return total;
 }
 
-/// Each of 16 × 16 sums gets the products of 32 pairs.
+/// Adds the products of 32 pairs to each of 16 × 16 sums.
 double bfloat16_tiles(int64_t rounds, float a, float b) {
-  // The upper half: exact for the few bits that a and b have.
+  // The upper half of a float: exact, because a and b have few bits.
   const auto fill = [](Tile& tile, float value) {
     const auto bits = static_cast<uint16_t>(std::bit_cast<uint32_t>(value) >> 16);
     for (size_t at = 0; at < sizeof tile; at += sizeof bits) std::memcpy(tile.bytes + at, &bits, sizeof bits);
@@ -78,7 +78,7 @@ double bfloat16_tiles(int64_t rounds, float a, float b) {
   return close<float>();
 }
 
-/// Each of 16 × 16 sums gets the products of 64 signed and unsigned bytes. Integers stand for quarters.
+/// Adds the products of 64 signed and unsigned bytes to each of 16 × 16 sums. Integers represent quarters.
 double byte_tiles(int64_t rounds, float a, float b) {
   constexpr float kOfOne = 4.0f;
   Tile left, right;

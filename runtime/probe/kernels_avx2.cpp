@@ -12,7 +12,7 @@ typedef uint64_t Words __attribute__((vector_size(32), may_alias));
 template <int Accumulators>
 double multiply_add(int64_t rounds, float a, float b) {
   __m256 sums[Accumulators] = {};
-  // What looks equal to the compiler would be computed once.
+  // Hides equal values from the compiler, which would compute them once.
 #pragma GCC unroll 24
   for (int i = 0; i < Accumulators; ++i) asm volatile("" : "+x"(sums[i]));
   const __m256 left = _mm256_set1_ps(a), right = _mm256_set1_ps(b);
@@ -27,12 +27,12 @@ double multiply_add(int64_t rounds, float a, float b) {
   return total;
 }
 
-/// Bytes to sums of 16 bits, those to 32: what there is without an instruction for all of it.
+/// Adds products of bytes to 16-bit sums and those to 32-bit sums, for lack of a single instruction.
 struct WidenedDots {
   typedef int32_t Vector __attribute__((vector_size(32)));
   static __m256i splat(int8_t value) { return _mm256_set1_epi8(value); }
   static Vector add(Vector sums, __m256i positive, __m256i any) {
-    asm volatile("" : "+x"(positive));  // or the products would be computed once
+    asm volatile("" : "+x"(positive));  // prevents computing the products once
     const __m256i pairs = _mm256_maddubs_epi16(positive, any);
     return sums + reinterpret_cast<Vector>(_mm256_madd_epi16(pairs, _mm256_set1_epi16(1)));
   }

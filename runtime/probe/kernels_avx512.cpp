@@ -11,7 +11,7 @@ typedef uint64_t Words __attribute__((vector_size(64), may_alias));
 template <int Accumulators>
 double multiply_add(int64_t rounds, float a, float b) {
   __m512 sums[Accumulators] = {};
-  // What looks equal to the compiler would be computed once.
+  // Hides equal values from the compiler, which would compute them once.
 #pragma GCC unroll 24
   for (int i = 0; i < Accumulators; ++i) asm volatile("" : "+v"(sums[i]));
   const __m512 left = _mm512_set1_ps(a), right = _mm512_set1_ps(b);

@@ -7,7 +7,7 @@
 namespace lockstep::probe {
 namespace {
 
-/// The upper half, in every lane: exact for the few bits that a and b have.
+/// The upper half of a float in every lane: exact, because the values have few bits.
 __m512bh broadcast(float value) {
   const auto bits = static_cast<int16_t>(std::bit_cast<uint32_t>(value) >> 16);
   return std::bit_cast<__m512bh>(_mm512_set1_epi16(bits));
@@ -17,7 +17,7 @@ __m512bh broadcast(float value) {
 template <int Accumulators>
 double pair_dots(int64_t rounds, float a, float b) {
   __m512 sums[Accumulators] = {};
-  // What looks equal to the compiler would be computed once.
+  // Hides equal values from the compiler, which would compute them once.
 #pragma GCC unroll 24
   for (int i = 0; i < Accumulators; ++i) asm volatile("" : "+v"(sums[i]));
   const __m512bh left = broadcast(a), right = broadcast(b);

@@ -1,4 +1,4 @@
-// What every machine has: 128-bit vectors as the compiler makes them.
+// Kernels for every machine: 128-bit vectors in the compiler's portable form.
 #include "runtime/probe/kernels.h"
 #include "runtime/probe/read_loop.h"
 
@@ -8,17 +8,17 @@ namespace {
 typedef uint64_t Words __attribute__((vector_size(16), may_alias));
 typedef float Floats __attribute__((vector_size(16)));
 
-/// A multiplication and an addition, not fused: two operations all the same.
+/// A separate multiplication and addition count as two operations.
 template <int Accumulators>
 double multiply_add(int64_t rounds, float a, float b) {
   Floats sums[Accumulators] = {};
-  // What looks equal to the compiler would be computed once.
+  // Hides equal values from the compiler, which would compute them once.
 #pragma GCC unroll 24
   for (int i = 0; i < Accumulators; ++i) asm volatile("" : "+x"(sums[i]));
   Floats left = {a, a, a, a};
   const Floats right = {b, b, b, b};
   for (int64_t round = 0; round < rounds; ++round) {
-    asm volatile("" : "+x"(left));  // or the product would be computed once
+    asm volatile("" : "+x"(left));  // prevents computing the product once
 #pragma GCC unroll 16
     for (int i = 0; i < Accumulators; ++i) {
       Floats product = left;

@@ -16,8 +16,8 @@
 namespace lockstep::probe {
 namespace {
 
-constexpr auto kLongEnough = std::chrono::milliseconds(40);  // of a dot kernel: many times what starting it costs
-constexpr int64_t kRounds = int64_t{1} << 20;                // of a call of one: sums stay exact
+constexpr auto kLongEnough = std::chrono::milliseconds(40);  // duration of a dot kernel, much longer than its start
+constexpr int64_t kRounds = int64_t{1} << 20;                // per call: sums stay exact
 constexpr float kLeft = 1.0f, kRight = 0.5f;
 
 /// Binds the calling thread, where the system allows it.
@@ -57,10 +57,10 @@ class HostProber final : public Prober {
   const Instructions instructions_;
   const Clock& clock_;
   std::vector<Pages> pages_;
-  std::vector<std::pair<std::string_view, int>> calls_;  // by dot kernel, chosen at its first use
+  std::vector<std::pair<std::string_view, int>> calls_;  // calls by dot kernel, set at its first use
 };
 
-/// Runs `work(thread)` on all threads, which begin together once the ranks have met.
+/// Runs `work(thread)` on all threads. They begin together, after the ranks have met.
 template <typename Work>
 Result<Sample> HostProber::run_together(const Meet& meet, double amount_per_thread, Work&& work) {
   StartLine start(threads_);
@@ -132,7 +132,7 @@ Result<std::vector<Figure>> HostProber::read_again(std::span<const size_t> kerne
   return figures;
 }
 
-/// How many calls take about as long as `kLongEnough`.
+/// The number of calls that takes about `kLongEnough`.
 int HostProber::calls_of(const DotKernel& kernel) const {
   const TimePoint begin = clock_.now();
   kernel.run(kRounds, kLeft, kRight);
@@ -152,7 +152,7 @@ Result<Figure> HostProber::multiply_with(const DotKernel& kernel, const Meet& me
   };
   const double flops = static_cast<double>(calls * kRounds) * static_cast<double>(kernel.flops_per_round);
   LOCKSTEP_TRY(const Sample sample, run_together(meet, flops, work));
-  // Nothing may be left out of what is counted.
+  // All counted operations must have been executed.
   for (const double sum : sums) LOCKSTEP_CHECK(sum == flops / 2 * kLeft * kRight, kernel.name, sum, calls);
   return Figure{std::string(kernel.name), sample};
 }

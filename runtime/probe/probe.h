@@ -1,14 +1,13 @@
-// What this machine can do at most: the speed at which it reads memory and at which it multiplies and adds. A benchmark
-// reports its own speed as a ratio to these, measured beside it in the same run.
+// Measures the peak memory bandwidth and arithmetic throughput of this machine. A benchmark reports its own speed
+// relative to these, measured in the same run.
 //
 //   rank 0, thread 0   meet ─┤ kernel over its own buffer      ├
-//           thread 1         ┤ kernel over its own buffer ├          the clock runs from the first begin to the last
-//           end
+//           thread 1         ┤ kernel over its own buffer ├          time: from the first start to the last end
 //   rank 1, thread 0   meet ─┤ kernel over its own buffer   ├
 //
-// A limit is that of the best of several kernels and page sizes, since a kernel may be unlucky with prefetchers and
-// pages. Of several passes of a kernel the median counts (`best_median`): machines that others share are faster and
-// slower from one moment to the next, and what runs for seconds beside a probe meets both.
+// The reported limit is the best of several kernels and page sizes, since prefetchers and pages may slow down a single
+// one. Each kernel's result is the median of several passes (`best_median`), because the speed of shared machines
+// varies over time, also during the benchmark itself.
 #pragma once
 
 #include <cstdint>
@@ -26,7 +25,7 @@
 
 namespace lockstep::probe {
 
-/// Work done between two moments.
+/// An amount of work between two points in time.
 struct Sample {
   TimePoint begin;
   TimePoint end;
@@ -35,35 +34,35 @@ struct Sample {
   friend bool operator==(const Sample&, const Sample&) = default;
 };
 
-/// The sum of all amounts over the time from the first begin to the last end: what machines or threads did together.
-/// All samples are of one clock. The amount is 0 and the moments are equal when there are none.
+/// The combined work of machines or threads: the sum of all amounts over the time from the first start to the last end.
+/// All samples use one clock. Without samples, the amount is 0 and the times are equal.
 Sample together(std::span<const Sample> samples);
 
 /// Amount per second; 0 for a sample without duration.
 double rate(const Sample& sample);
 
-/// What one kernel did.
+/// The measurement of one kernel.
 struct Figure {
   std::string kernel;  // "512-bit, 4 streams, 2 MiB pages"
   Sample sample;
 };
 
-/// Of each kernel the figure with the median rate (the lower one of two), of these the one with the highest. `rates`
+/// Takes each kernel's figure with the median rate (the lower one of two) and returns the one with the highest. `rates`
 /// are those of `figures`, of which there is at least one.
 size_t best_median(std::span<const Figure> figures, std::span<const double> rates);
-/// That figure, by the figures' own rates.
+/// Returns that figure, using the figures' own rates.
 const Figure& best_median(std::span<const Figure> figures);
 
-/// How often each dot kernel runs in one probe: there are few of them, and each may be interrupted.
+/// Runs of each dot kernel in one probe: each may be interrupted.
 constexpr int kDotPasses = 3;
 
-/// What is multiplied. Sums are float32, of integers integers.
+/// The type of the factors. Sums are float32, or integers for integers.
 enum class Precision { kFloat32, kBFloat16, kInt8 };
 
 /// "float32", "bfloat16" or "int8".
 std::string_view to_string(Precision precision);
 
-/// Called before each kernel, so that ranks begin together; empty when there is one. An error ends the probe.
+/// Called before each kernel, so that ranks begin together; empty with one rank. An error ends the probe.
 using Meet = std::function<Result<void>()>;
 
 /// The most capable instructions that kernels use, each with those before it.
@@ -74,7 +73,7 @@ std::optional<Instructions> instructions_of(std::string_view name);
 
 struct Options {
   int threads = 1;
-  Bytes per_thread;                                // of each thread's buffer, for each page size; at least 1 MiB
+  Bytes per_thread;                                // buffer size of each thread and page size; at least 1 MiB
   Instructions instructions = Instructions::kAll;  // those of them that the machine has
   std::vector<int> cores;  // of the threads after the first, from cores[1] on; empty: threads inherit the first's
 
@@ -82,26 +81,26 @@ struct Options {
   Result<void> validate() const;
 };
 
-/// A buffer size that no cache holds: eight times the last-level cache, at least 512 MiB, unless that is more than a
-/// quarter of the available memory for `threads` threads (of all ranks of this host) and both page sizes.
+/// A buffer size larger than any cache: eight times the last-level cache, at least 512 MiB, but at most a quarter of
+/// the available memory for `threads` threads (of all ranks of this host) and both page sizes.
 Bytes default_per_thread(int threads);
 
-/// Owns the buffers. Used by one thread, which is the first of the threads that probe; the others live during a call.
+/// Owns the buffers. Used by one thread, which is the first probing thread; the others exist during a call.
 class Prober {
  public:
-  /// Fills the buffers. Fails with `kResourceExhausted` when the memory cannot be had. The clock outlives the prober.
+  /// Fills the buffers. Fails with `kResourceExhausted` when there is not enough memory. The clock outlives the prober.
   static Result<std::unique_ptr<Prober>> create(const Options& options, const Clock& clock);
   virtual ~Prober() = default;
 
-  /// Each thread reads its buffer once, with every kernel of this machine over 4 KiB and 2 MiB pages. Every rank gets
-  /// the same kernels in the same order on machines of one kind. @blocking
+  /// Each thread reads its buffer once with every kernel of this machine, over 4 KiB and 2 MiB pages. Machines of one
+  /// kind run the same kernels in the same order. @blocking
   virtual Result<std::vector<Figure>> read(const Meet& meet) = 0;
 
-  /// The same with some of these kernels, numbered as the figures of `read`, all of them `passes` times. @blocking
+  /// Runs some of these kernels, by their index in the result of `read`, `passes` times each. @blocking
   virtual Result<std::vector<Figure>> read_again(std::span<const size_t> kernels, int passes, const Meet& meet) = 0;
 
-  /// Each thread multiplies and adds in registers, with every kernel of this machine, `kDotPasses` times; no figures
-  /// where it has no instruction for `precision`. @blocking
+  /// Each thread multiplies and adds in registers, with every kernel of this machine, `kDotPasses` times. Returns no
+  /// figures without an instruction for `precision`. @blocking
   virtual Result<std::vector<Figure>> multiply(Precision precision, const Meet& meet) = 0;
 
   /// One pass of kernel `kernel` of these. @blocking

@@ -1,5 +1,5 @@
-// One loop for all read kernels. Included by the files that are compiled for one instruction set each, hence the
-// anonymous namespace: every file needs its own copy.
+// The loop of all read kernels. The anonymous namespace gives each including file its own copy, because each is
+// compiled for another instruction set.
 #pragma once
 
 #include <cstddef>
@@ -8,7 +8,7 @@
 namespace lockstep::probe {
 namespace {
 
-/// `Vector` holds 64-bit words. `Streams` parts of the data are read side by side, `Unroll` vectors of each in turn;
+/// `Vector` holds 64-bit words. `Streams` parts of the data are read in parallel, `Unroll` vectors of each in turn;
 /// `Ahead` bytes are prefetched, if not 0.
 template <typename Vector, int Unroll, int Streams, int Ahead>
 uint64_t read_words(const std::byte* data, size_t bytes) {

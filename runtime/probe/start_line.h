@@ -1,4 +1,4 @@
-// Where threads wait for each other without sleeping, so that they begin within a fraction of a microsecond.
+// A spinning barrier: threads start within a fraction of a microsecond of each other.
 #pragma once
 
 #include <sched.h>
@@ -14,8 +14,8 @@ class StartLine {
   StartLine(const StartLine&) = delete;
   StartLine& operator=(const StartLine&) = delete;
 
-  /// Returns when all threads have called it. A thread that waits for long lets others have its core: there may be
-  /// fewer cores than threads.
+  /// Returns when all threads have called it. After a long wait a thread yields its core, because there may be fewer
+  /// cores than threads.
   void arrive() {
     constexpr int kSpins = 20000;
     missing_.fetch_sub(1, std::memory_order_acq_rel);

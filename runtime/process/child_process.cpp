@@ -20,10 +20,10 @@
 namespace lockstep::process {
 namespace {
 
-/// How long processes that were killed may take to be gone.
+/// How long killed processes may take to disappear.
 constexpr Duration kAfterKill = std::chrono::seconds(5);
 
-/// A file descriptor that is closed with it.
+/// A file descriptor, closed on destruction.
 class Descriptor {
  public:
   Descriptor() = default;
@@ -63,7 +63,7 @@ Result<Pipe> make_pipe() {
   return Pipe{Descriptor(ends[0]), Descriptor(ends[1])};
 }
 
-/// The file that `name` stands for, looked for in the PATH of the child.
+/// Finds the file of the program `name` in the PATH of the child.
 Result<std::string> find_program(const std::string& name, const EnvironmentMap& environment) {
   if (name.find('/') != std::string::npos) return name;
   const auto path = environment.find("PATH");
@@ -87,15 +87,15 @@ std::vector<char*> pointers(std::vector<std::string>& words) {
   return list;
 }
 
-/// Everything that the new process needs between fork and exec, made before: only calls that are safe in a signal
-/// handler may follow a fork.
+/// Everything that the new process needs between fork and exec. Prepared in advance, because only async-signal-safe
+/// calls are allowed after fork.
 struct Launch {
   const char* program;
-  const char* folder;  // null: where we are
+  const char* folder;  // null: the current folder
   char* const* words;
-  char* const* environment;   // null: ours
-  int input, output, errors;  // descriptors; -1: as they are
-  int failure;                // where the error number of a failed exec goes
+  char* const* environment;   // null: inherited
+  int input, output, errors;  // descriptors; -1: inherited
+  int failure;                // receives the error number of a failed exec
   int orphan_signal;
   pid_t parent;
 };
@@ -104,7 +104,7 @@ struct Launch {
   ::setsid();
   if (launch.orphan_signal != 0) {
     ::prctl(PR_SET_PDEATHSIG, launch.orphan_signal);
-    if (::getppid() != launch.parent) ::_exit(127);  // it died before we asked
+    if (::getppid() != launch.parent) ::_exit(127);  // the parent died before prctl
   }
   for (int number = 1; number < NSIG; ++number) ::signal(number, SIG_DFL);
   sigset_t none;
@@ -122,7 +122,7 @@ struct Launch {
   ::_exit(127);
 }
 
-/// Processes whose session is `session`, without those that ended.
+/// The processes of `session` that have not ended.
 std::vector<pid_t> processes_of_session(pid_t session) {
   std::vector<pid_t> found;
   std::error_code failed;
@@ -143,7 +143,7 @@ std::vector<pid_t> processes_of_session(pid_t session) {
   return found;
 }
 
-/// What is read from one stream of a child.
+/// The end of one captured output stream.
 class Tail {
  public:
   Tail(Descriptor pipe, size_t kept, int copy) : pipe_(std::move(pipe)), kept_(kept), copy_(copy) {}
@@ -151,7 +151,7 @@ class Tail {
   int descriptor() const { return pipe_.get(); }
   bool is_open() const { return pipe_.is_open(); }
 
-  /// Takes what is there; closes at the end of the stream.
+  /// Reads the available bytes; closes at the end of the stream.
   void read() {
     std::array<char, 65536> buffer;
     const ssize_t size = ::read(pipe_.get(), buffer.data(), buffer.size());
@@ -162,7 +162,7 @@ class Tail {
     if (copy_ >= 0) pass_on(std::string_view(buffer.data(), static_cast<size_t>(size)));
   }
 
-  /// What is there without waiting for more.
+  /// Reads the available bytes without waiting, and returns the end of the stream.
   std::string finish() {
     if (is_open()) ::fcntl(pipe_.get(), F_SETFL, O_NONBLOCK);
     for (pollfd ready{.fd = pipe_.get(), .events = POLLIN, .revents = 0};
@@ -206,14 +206,14 @@ class RunningChild final : public ChildProcess {
   int reap();
 
   pid_t pid_;
-  Descriptor handle_;  // readable once the process ended
+  Descriptor handle_;  // readable once the process has ended
   TimePoint started_;
   std::vector<Tail> tails_;  // output, errors
   bool reaped_ = false;
   const SteadyClock clock_;
 };
 
-/// Reads streams until the child ended, `stop` is raised or `limit` is there.
+/// Reads streams until the child has ended, `stop` is raised or `limit` is reached.
 RunningChild::Event RunningChild::wait_until(std::optional<TimePoint> limit, const ChildStop* stop) {
   while (true) {
     std::vector<pollfd> waits{{.fd = handle_.get(), .events = POLLIN, .revents = 0},
@@ -234,7 +234,8 @@ RunningChild::Event RunningChild::wait_until(std::optional<TimePoint> limit, con
   }
 }
 
-/// Kills what the child left behind. It is not reaped yet, so its number cannot mean another session.
+/// Kills the remaining processes of the child's session. The child is not reaped yet, so its id cannot name another
+/// session.
 void RunningChild::empty_session() {
   const Deadline limit(clock_, kAfterKill);
   for (auto left = processes_of_session(pid_); !left.empty() && !limit.has_passed();
@@ -244,7 +245,7 @@ void RunningChild::empty_session() {
   }
 }
 
-/// The child's status, after everything of its session ended.
+/// The child's status, after its whole session has ended.
 int RunningChild::reap() {
   ::kill(-pid_, SIGKILL);
   empty_session();
@@ -274,7 +275,7 @@ ChildOutcome RunningChild::wait(const ChildLimits& limits, const ChildStop* stop
   return outcome;
 }
 
-/// One stream as the child sees it (-1: ours) and as we do.
+/// One stream: the child's end (-1: inherited) and the parent's end.
 struct Stream {
   Descriptor child;
   Descriptor ours;
@@ -294,7 +295,7 @@ Result<Stream> make_stream(ChildStream kind, const std::filesystem::path& log) {
   return Stream{std::move(pipe.write), std::move(pipe.read)};
 }
 
-/// The error number that the new process sent instead of becoming the program; 0 when it became it.
+/// The error number of a failed exec, sent by the new process; 0 when exec succeeded.
 int failure_of(Pipe& pipe) {
   pipe.write.close();
   int code = 0;
@@ -328,7 +329,7 @@ std::string to_string(const ChildOutcome& outcome) {
 Result<std::unique_ptr<ChildProcess>> ChildProcess::start(const ChildCommand& command) {
   LOCKSTEP_CHECK(!command.words.empty());
   LOCKSTEP_TRY(std::string program, find_program(command.words.front(), command.environment));
-  if (!command.folder.empty()) program = std::filesystem::absolute(program);  // it is ours that it was named in
+  if (!command.folder.empty()) program = std::filesystem::absolute(program);  // relative to the parent's folder
   LOCKSTEP_TRY(Stream output, make_stream(command.output, command.log));
   LOCKSTEP_TRY(Stream errors, make_stream(command.errors, command.log));
   LOCKSTEP_TRY(Pipe failure, make_pipe());
@@ -360,7 +361,7 @@ Result<std::unique_ptr<ChildProcess>> ChildProcess::start(const ChildCommand& co
   Descriptor handle(static_cast<int>(::syscall(SYS_pidfd_open, pid, 0)));
   const int refused = handle.is_open() ? 0 : errno;
   auto child = std::make_unique<RunningChild>(pid, std::move(handle), started, std::move(tails));
-  if (refused != 0) return cannot_start(program, refused);  // the child is killed
+  if (refused != 0) return cannot_start(program, refused);  // destroying `child` kills it
   return std::unique_ptr<ChildProcess>(std::move(child));
 }
 

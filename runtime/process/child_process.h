@@ -1,16 +1,16 @@
-// Another program, started and waited for: its words, its environment, a deadline, and the end of what it printed.
+// Starts a program and waits for it: arguments, environment, deadline, captured output.
 //
 //   start ──► running ──────────────────► ended by itself ──────────────┐
-//                │ deadline, or a stop                                    ├─► its session is emptied ─► ChildOutcome
+//                │ deadline, or a stop                                    ├─► its session is killed ─► ChildOutcome
 //                └─► end signal to its group ─► grace ─► SIGKILL ────────┘
 //
-// A child is the first process of a session of its own: Ctrl-C on the terminal reaches only this program, which
-// decides; and whatever the child starts, in whichever process group (mpirun gives each rank one), is found by the
-// session and never outlives it. When this program dies, however it dies, the kernel sends the child `orphan_signal`.
+// A child leads its own session. Ctrl-C on the terminal therefore reaches only this program, which decides what to end.
+// All descendants of the child, in any process group (mpirun gives each rank one), are found by the session and never
+// outlive it. When this program dies, the kernel sends the child `orphan_signal`.
 //
-// Why not Boost.Process 1.74: its timed wait replaces the handler of SIGCHLD for the whole process, it cannot wait for
-// pipes, an exit and a stop at once without an I/O service, it has no session and no signal for orphans, and it needs a
-// compiled library besides.
+// Boost.Process 1.74 is not used: its timed wait replaces the handler of SIGCHLD for the whole process; it cannot wait
+// for pipes, an exit and a stop at once without an I/O service; it has no sessions and no signal for orphans; and it
+// needs a compiled library.
 #pragma once
 
 #include <sys/types.h>
@@ -33,74 +33,74 @@ namespace lockstep::process {
 /// Names and values.
 using EnvironmentMap = std::map<std::string, std::string>;
 
-/// Where one of a child's two outputs goes.
+/// The destination of one of a child's two outputs.
 enum class ChildStream {
-  kInherit,  // where ours goes
-  kDiscard,  // nowhere
-  kCapture,  // its last bytes into the outcome
-  kPassOn,   // where ours goes, and its last bytes into the outcome
-  kLog,      // to the end of the command's log file
+  kInherit,  // the parent's stream
+  kDiscard,  // discarded
+  kCapture,  // the last bytes are kept in the outcome
+  kPassOn,   // the parent's stream, and the last bytes are kept in the outcome
+  kLog,      // appended to the command's log file
 };
 
-/// Whether a child gets our own environment. `kAll`: as it is; the command's then only says, by PATH, where the program
-/// is looked for.
+/// Whether a child inherits the environment. With `kAll` it inherits all of it, and the command's environment only
+/// supplies the PATH for finding the program.
 enum class Inheritance { kNone, kAll };
 
-/// What is started, and how.
+/// The program to start, with its arguments and streams.
 struct ChildCommand {
-  std::vector<std::string> words;  // the program first: a path, or a name that is looked for in PATH of `environment`
-  EnvironmentMap environment;      // all of it, unless ours is inherited
+  std::vector<std::string> words;  // the program (a path, or a name to find in PATH of `environment`) and its arguments
+  EnvironmentMap environment;      // the complete environment, unless it is inherited
   Inheritance inheritance = Inheritance::kNone;
   ChildStream output = ChildStream::kInherit;
   ChildStream errors = ChildStream::kInherit;
-  std::filesystem::path folder;  // where it runs, once it was found; empty: where we do
-  std::filesystem::path log;     // made when it is not there; both streams may go to it
-  size_t kept_bytes = 16384;     // of each captured stream: its end
-  int orphan_signal = 15;        // SIGTERM; what the child gets when the thread that started it ends; 0: nothing
+  std::filesystem::path folder;  // working directory; empty: the parent's
+  std::filesystem::path log;     // created if necessary; both streams may use it
+  size_t kept_bytes = 16384;     // kept of the end of each captured stream
+  int orphan_signal = 15;        // SIGTERM; sent when the thread that started the child ends; 0: none
 };
 
-/// How long a child may run and how it is ended.
+/// The deadline of a child and how it is ended.
 struct ChildLimits {
   std::optional<Duration> deadline;           // from its start; empty: none
-  int end_signal = 15;                        // SIGTERM; what the child's group is sent first
-  Duration grace = std::chrono::seconds(10);  // from then until SIGKILL
+  int end_signal = 15;                        // SIGTERM; sent first, to the child's group
+  Duration grace = std::chrono::seconds(10);  // between that signal and SIGKILL
 };
 
-/// A child that is over.
+/// The result of an ended child.
 struct ChildOutcome {
-  enum class End { kItself, kDeadline, kStop };  // why it ended
+  enum class End { kItself, kDeadline, kStop };  // reason of the end
 
   End end = End::kItself;
-  std::optional<int> code;     // what it returned; empty when a signal ended it
+  std::optional<int> code;     // exit code; empty when a signal ended it
   std::optional<int> signal;   // that signal
   std::string output, errors;  // the ends of the captured streams
   Duration took{};
 
   bool succeeded() const { return end == End::kItself && code == 0; }
-  /// The code as a shell gives it: 128 + the signal for a child that a signal ended.
+  /// The exit code in shell notation: 128 + the signal for a child ended by a signal.
   int shell_code() const { return code ? *code : 128 + signal.value_or(0); }
 };
 
 /// "exit code 3", "signal 9 (Killed)", with the deadline or the stop that led to it.
 std::string to_string(const ChildOutcome& outcome);
 
-/// Asks for the end of the child that is being waited for: raised by another thread, seen by `ChildProcess::wait`.
+/// A request to end the child, raised by another thread and seen by `ChildProcess::wait`.
 using ChildStop = StopEvent;
 
-/// A running child. Destroying it kills and reaps what is left of it.
+/// A running child. Destroying it kills and reaps the child and its session.
 class ChildProcess {
  public:
-  /// Fails with `kNotFound` when there is no such program, with `kUnavailable` when the system refuses to start it.
+  /// Fails with `kNotFound` when the program does not exist, with `kUnavailable` when the system cannot start it.
   static Result<std::unique_ptr<ChildProcess>> start(const ChildCommand& command);
 
   virtual ~ChildProcess() = default;
   ChildProcess(const ChildProcess&) = delete;
   ChildProcess& operator=(const ChildProcess&) = delete;
 
-  /// Of the child; also of its session and process group.
+  /// The process id of the child, also of its session and process group.
   virtual pid_t pid() const = 0;
 
-  /// Waits for its end, ending it when the deadline passes or `stop` (may be null) is raised. Call it once. @blocking
+  /// Waits for its end, and ends it when the deadline passes or `stop` (may be null) is raised. Call once. @blocking
   virtual ChildOutcome wait(const ChildLimits& limits, const ChildStop* stop) = 0;
 
  protected:

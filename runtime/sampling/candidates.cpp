@@ -1,13 +1,13 @@
-// Exact selection in a few passes over the vocabulary. Where a full sort would find a boundary (the k-th score, the
-// last token of the top-p set), scores are counted into bins by their distance from the best one; only the bin that
-// holds the boundary is ranked.
+// Exact selection in a few passes over the vocabulary, without a full sort. To find a boundary (the k-th score, the
+// last token of the top-p set), scores are counted into bins by their distance from the best one; only the boundary's
+// bin is ranked.
 //
 //   best ─┬──┬──┬──┬──┬──┬─ … ─┬────────────┐
 //         │ 0│ 1│ 2│ 3│ 4│     │ the rest   │   bins of 1/64 nat
 //         └──┴──┴──┴──┴──┴─ … ─┴────────────┘
 //          kept ◄───── ▲ ─────► dropped           the boundary's bin is ranked by (score, id)
 //
-// Typical sampling does the same with the distance from the mean information instead of the best score.
+// Typical sampling uses the distance from the mean information instead of the best score.
 #include "runtime/sampling/candidates.h"
 
 #include <algorithm>
@@ -21,7 +21,7 @@ namespace {
 
 constexpr float kBinsPerNat = 64.0f;
 
-/// The highest of `scores`, NaN aside. Eight running maxima, because one would wait for itself.
+/// The highest of `scores`, ignoring NaN. Eight running maxima avoid a dependency chain.
 float highest(std::span<const float> scores) {
   constexpr size_t kLanes = 8;
   std::array<float, kLanes> best;
@@ -44,7 +44,7 @@ int32_t first_number(std::span<const float> logits) {
 }
 
 int32_t highest_id(std::span<const float> logits) {
-  constexpr size_t kBlock = 1024;  // the best one is searched for the place of its highest
+  constexpr size_t kBlock = 1024;  // ids per block; the highest score is then located in its block
   float best = kExcluded;
   std::span<const float> of_best;
   for (size_t begin = 0; begin < logits.size(); begin += kBlock) {
@@ -119,7 +119,7 @@ void Candidates::keep_top_k(int32_t k) {
   for (size_t i = 0; i < scores_.size(); ++i) {
     if (scores_[i] > kExcluded) ++counts[bin_of(depth_of(i))];
   }
-  int32_t place = k;  // of the k-th score within its bin, from 1
+  int32_t place = k;  // rank of the k-th score within its bin, from 1
   size_t bin = 0;
   while (bin < kBins && counts[bin] < place) place -= counts[bin++];
   if (bin == kBins) return;  // fewer than k can be chosen
@@ -167,15 +167,15 @@ void Candidates::keep_top_p(float p, int32_t keep) {
   }
   double total = 0.0;
   for (size_t bin = kBins; bin-- > 0;) total += mass[bin];
-  // An f32 holds p to seven decimals: 0.9f stands for 0.9, so 1 − p is 0.1. Shares are compared in f32, as the
-  // cumulative softmax of the definition is.
+  // A float p is accurate to seven decimals: 0.9f means 0.9, so 1 − p is 0.1. Shares are compared in f32, like the
+  // cumulative softmax of the definition.
   const auto dropped_share = static_cast<float>(std::round((1.0 - p) * 1e7) * 1e-7);
   const auto is_dropped = [&](double sum) { return static_cast<float>(sum / total) <= dropped_share; };
 
-  double below = 0.0;  // the mass of all that is lower than the boundary
+  double below = 0.0;  // probability mass below the boundary
   size_t bin = kBins - 1;
   while (bin > 0 && is_dropped(below + mass[bin])) below += mass[bin--];
-  // Not empty: it crosses the boundary, or it is bin 0 with the best.
+  // Not empty: the bin crosses the boundary, or it is bin 0 with the best score.
   const std::span<int32_t> ids = ids_of(bin, [this](size_t id) { return depth_of(id); });
   std::sort(ids.begin(), ids.end(), [this](int32_t a, int32_t b) { return is_lower(a, b); });
   size_t first_kept = 0;
@@ -192,7 +192,7 @@ void Candidates::keep_top_p(float p, int32_t keep) {
   }
 }
 
-/// The best weight is 1, so a weight is the probability as a share of the highest.
+/// The best weight is 1, so a weight is the probability relative to the highest.
 void Candidates::keep_min_p(float p, int32_t keep) {
   if (p <= 0.0f || is_empty()) return;
   weigh();
@@ -211,8 +211,7 @@ double Candidates::mean_depth(double total) const {
   return sum / total;
 }
 
-/// The distance of an id's information from the entropy is that of its depth from the mean depth: the logarithm of the
-/// total weight is in both.
+/// |information − entropy| equals |depth − mean depth|: the logarithm of the total weight cancels.
 void Candidates::keep_typical(float mass, int32_t keep) {
   if (mass >= 1.0f || is_empty()) return;
   weigh();
@@ -224,7 +223,7 @@ void Candidates::keep_typical(float mass, int32_t keep) {
     if (scores_[i] > kExcluded) mass_of[bin_of(distance(i))] += weights_[i];
   }
   const auto is_enough = [&](double sum) { return static_cast<float>(sum / total) >= mass; };
-  double within = 0.0;  // the mass of all that is nearer than the boundary
+  double within = 0.0;  // probability mass nearer than the boundary
   size_t bin = 0;
   while (bin < kBins && !is_enough(within + mass_of[bin])) within += mass_of[bin++];
   if (bin == kBins) return;
@@ -246,7 +245,7 @@ void Candidates::keep_typical(float mass, int32_t keep) {
   for (size_t i = 0; i < scores_.size(); ++i) {
     if (scores_[i] > kExcluded && distance(i) > farthest) exclude(i);
   }
-  const float best = highest(scores_);  // the likeliest is not always typical
+  const float best = highest(scores_);  // the likeliest id is not always typical
   is_weighed_ = best == best_;
   best_ = best;
 }
@@ -286,7 +285,7 @@ int32_t Candidates::draw(float u) {
     sum += weights_[i];
     if (sum > target) return static_cast<int32_t>(i);
   }
-  LOCKSTEP_CHECK(u < 1.0f, u, target);  // the last sum is the total, bit for bit
+  LOCKSTEP_CHECK(u < 1.0f, u, target);  // u < 1 ends the loop: the last sum equals the total, bit for bit
   return greedy();
 }
 

@@ -1,4 +1,4 @@
-// The scores of one choice on their way through the processors that draw from a part of the vocabulary, in place.
+// The scores of one draw, modified in place by the sampling processors.
 #pragma once
 
 #include <array>
@@ -14,63 +14,63 @@ namespace lockstep::sampling {
 /// The score of an id that cannot be chosen.
 inline constexpr float kExcluded = -std::numeric_limits<float>::infinity();
 
-/// What is chosen when nothing can be: the lowest id that is not NaN, or 0.
+/// The choice when no id can be chosen: the lowest id that is not NaN, or 0.
 int32_t first_number(std::span<const float> logits);
 
-/// What is chosen greedily where nothing changes the scores: the highest of `logits`, f32 [V], in one pass; ties go to
-/// the lowest id, NaN is passed over, and where nothing can be chosen it is `first_number`.
+/// The greedy choice without processors: the id of the highest of `logits`, f32 [V], in one pass. Ties go to the lowest
+/// id and NaN is ignored; if no id can be chosen, `first_number`.
 int32_t highest_id(std::span<const float> logits);
 
-/// Scores by id, f32 [V]; NaN becomes `kExcluded`. The filters are those of Hugging Face, edge cases included; `keep`
-/// ids stay whatever their share. Borrows the scores and the scratch, which it needs alone. Does not allocate.
+/// Scores by id, f32 [V]; NaN becomes `kExcluded`. The filters match those of Hugging Face, edge cases included. At
+/// least the best `keep` ids stay. Borrows the scores and the scratch exclusively. Does not allocate.
 class Candidates {
  public:
   Candidates(std::span<float> scores, Scratch& scratch) : Candidates(scores, scores, scratch) {}
-  /// The same from `logits`, which are copied into `scores`.
+  /// Copies `logits` into `scores`.
   Candidates(std::span<const float> logits, std::span<float> scores, Scratch& scratch);
 
-  /// Ids outside the vocabulary are passed over.
+  /// Ids outside the vocabulary are ignored.
   void exclude_all(std::span<const int32_t> ids);
-  /// Scores of ids that were seen (u8 [V]): times `penalty` below 0, else divided by it.
+  /// Multiplies scores of seen ids (`seen` is u8 [V]) by `penalty` if negative, divides them by it otherwise.
   void penalise(std::span<const uint8_t> seen, float penalty);
-  /// Divides by `temperature`, above 0. Where a score is infinite, or becomes so, only the highest remain, all alike.
+  /// Divides by `temperature`, above 0. If a score is or becomes infinite, only the highest remain, with equal scores.
   void scale(float temperature);
-  /// The k highest scores and all ties of the k-th; 0: all.
+  /// Keeps the k highest scores and all ties of the k-th; 0: all.
   void keep_top_k(int32_t k);
-  /// Drops ascending shares up to 1 − p.
+  /// Drops the lowest probabilities, up to a total of 1 − p.
   void keep_top_p(float p, int32_t keep = 1);
   /// Drops probabilities below p times the highest.
   void keep_min_p(float p, int32_t keep = 1);
-  /// Keeps those whose information is nearest to the entropy, up to a share of `mass` (Meister et al., 2022).
+  /// Keeps the ids with information nearest to the entropy, up to a total probability `mass` (Meister et al., 2022).
   void keep_typical(float mass, int32_t keep = 1);
   /// Drops probabilities below `epsilon` (Hewitt et al., 2022); 0: none.
   void drop_below_epsilon(float epsilon, int32_t keep = 1);
-  /// Drops probabilities below min(epsilon, √epsilon · e^−entropy) (the same); 0: none.
+  /// Drops probabilities below min(epsilon, √epsilon · e^−entropy) (Hewitt et al., 2022); 0: none.
   void drop_below_eta(float epsilon, int32_t keep = 1);
 
-  /// Nothing can be chosen.
+  /// Whether no id can be chosen.
   bool is_empty() const { return best_ == kExcluded; }
   /// The highest score, ties to the lowest id.
   int32_t greedy() const;
-  /// The first id, in order of id, at which the sum of the weights passes u times their total. Sums are f64.
+  /// The first id, in order of id, whose cumulative weight exceeds u times the total. Sums are f64.
   int32_t draw(float u);
 
  private:
   static constexpr size_t kBins = 2048;
 
-  /// weights = exp(score − best), unless they are up to date.
+  /// Computes weights = exp(score − best), unless they are up to date.
   void weigh();
   double total_weight() const;
-  /// Σ share · (best − score): the entropy less the logarithm of the total weight.
+  /// Σ probability · (best − score): the entropy minus the logarithm of the total weight.
   double mean_depth(double total) const;
   void exclude(size_t id) {
     scores_[id] = kExcluded;
     weights_[id] = 0.0f;
   }
-  /// Drops what has a lower share than `least` and a lower score than the `keep` highest.
+  /// Drops ids with a probability below `least`, except the `keep` highest.
   void drop_shares_below(float least, int32_t keep);
-  /// The `n`-th of the ids that can be chosen, at least one, in the order of `comes_first`; the last where there are
-  /// fewer. Invalidates what `ids_of` gave.
+  /// The `n`-th selectable id in the order of `comes_first`, or the last one if there are fewer; there is at least one.
+  /// Invalidates the result of `ids_of`.
   template <typename Before>
   int32_t nth(int32_t n, Before comes_first) const;
   int32_t nth_highest(int32_t n) const;

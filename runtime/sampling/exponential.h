@@ -1,5 +1,6 @@
-// e^x for the weights of a softmax, from additions and multiplications only: the same bits on every host, which a C
-// library's expf does not promise.
+// e^x for softmax weights, with the same bits on every host.
+//
+// It uses only additions and multiplications; the expf of C libraries differs between hosts.
 #pragma once
 
 #include <bit>
@@ -9,11 +10,11 @@ namespace lockstep::sampling {
 
 /// e^x for x ≤ 0, within 2 units in the last place; 0 below −87 and for −inf.
 ///
-/// x = n·ln 2 + r with |r| ≤ ln 2 / 2; e^r by its Taylor polynomial, whose remainder is below 6e-9 there.
+/// x = n·ln 2 + r with |r| ≤ ln 2 / 2; e^r by its Taylor polynomial, with a remainder below 6e-9 in that range.
 inline float exp_nonpositive(float x) {
   constexpr float kSmallest = -87.0f;
   constexpr float kLog2E = 0x1.715476p+0f;
-  constexpr float kLn2High = 0x1.62e4p-1f;  // 15 bits: times a small n it is exact
+  constexpr float kLn2High = 0x1.62e4p-1f;  // 15 bits: exact times a small n
   constexpr float kLn2Low = 0x1.7f7d1cp-20f;
   constexpr float kRoundToInteger = 0x1.8p+23f;
   if (!(x >= kSmallest)) return 0.0f;

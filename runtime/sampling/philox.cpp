@@ -12,7 +12,7 @@ constexpr uint32_t kWeyl0 = 0x9e3779b9u;
 constexpr uint32_t kWeyl1 = 0xbb67ae85u;
 constexpr int kRounds = 10;
 
-// The upper counter word keeps the two uses of a seed apart.
+// The upper counter word separates the two uses of a seed.
 constexpr uint32_t kDrawDomain = 0;
 constexpr uint32_t kRowDomain = 0x726f7773u;
 

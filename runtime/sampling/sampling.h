@@ -1,12 +1,13 @@
-// The definition of the next token: which scores, which candidates, which random number. The host and every backend
-// share it, so that a token does not depend on who computed it.
+// The definition of next-token sampling: scores, candidates and random number.
+//
+// The host and every backend share it, so a token does not depend on where it was computed.
 //
 //   logits ─► repetition penalty ─► forbidden ids ─► temperature ─► top-k ─► top-p ─► min-p ─► typical
 //          ─► epsilon ─► eta ─► softmax ─► inverse CDF at u
 //
-// in the order and with the edge cases of Hugging Face's processors; greedy takes the highest score after the penalty,
-// ties go to the lowest id. u is a counter-based function of (seed, output index), so it does not depend on the batch,
-// the slot, the chunk or the tensor-parallel degree.
+// in the order and with the edge cases of Hugging Face's processors. Greedy takes the highest score after the penalty,
+// ties to the lowest id. u is a counter-based function of (seed, output index), so it does not depend on the batch, the
+// slot, the chunk or the tensor-parallel degree.
 #pragma once
 
 #include <array>
@@ -18,10 +19,10 @@
 
 namespace lockstep::sampling {
 
-/// A sequence may end on any of this many token ids.
+/// The largest number of end tokens of a sequence.
 inline constexpr int64_t kMaxEosIds = 16;
 
-/// How one sequence chooses its tokens. Neutral values switch a part off.
+/// The sampling parameters of one sequence. Neutral values disable a processor.
 struct Parameters {
   bool do_sample = false;
   float temperature = 1.0f;         // above 0
@@ -39,23 +40,22 @@ struct Parameters {
 LOCKSTEP_FIELDS(Parameters, do_sample, temperature, top_k, top_p, min_p, repetition_penalty, seed, typical_p,
                 epsilon_cutoff, eta_cutoff);
 
-/// 32 random bits from a counter, by Philox4x32-10 (Salmon et al., SC 2011): `key` and `counter` give the same bits on
-/// every machine.
+/// 32 random bits by Philox4x32-10 (Salmon et al., SC 2011): equal `key` and `counter` give the same bits on every
+/// machine.
 struct RandomBits {
   uint32_t word[4];
 };
 RandomBits philox(std::array<uint32_t, 2> key, std::array<uint32_t, 4> counter);
-/// The same with the two upper counter words zero.
+/// Philox with the two upper counter words zero.
 RandomBits philox(uint32_t key_low, uint32_t key_high, uint32_t counter_low, uint32_t counter_high);
 
-/// A number in [0, 1) with 24 random bits: the draw of output token `output_index` of a sequence with `seed`.
+/// A number in [0, 1) with 24 random bits, for output token `output_index` of a sequence with `seed`.
 float uniform(uint64_t seed, uint32_t output_index);
 
-/// The seed of row `row` (of the whole job) when the user gave one `seed`: different rows draw differently.
+/// The seed of row `row` of the whole job, derived from the user's `seed`, so that different rows draw differently.
 uint64_t row_seed(uint64_t seed, uint64_t row);
 
-/// Working memory of `choose`, so that a step allocates nothing: one per thread, for a vocabulary of at most
-/// `capacity`.
+/// Working memory of `choose`, so that a step does not allocate: one per thread, for vocabularies up to `capacity`.
 class Scratch {
  public:
   explicit Scratch(int64_t capacity);
@@ -74,13 +74,13 @@ class Scratch {
   std::vector<int32_t> order_;  // ids that are being ranked
 };
 
-/// The next token. `logits` is f32 [V], `seen` u8 [V] (1 for ids of the prompt and of the output so far; used by the
-/// repetition penalty). The `forbidden` ids are not chosen (end tokens before their time); those outside the
-/// vocabulary mean nothing. Does not allocate.
+/// The next token. `logits` is f32 [V]; `seen` is u8 [V], 1 for ids of the prompt and the output so far, for the
+/// repetition penalty. The `forbidden` ids are not chosen (end tokens before min_new_tokens); ids outside the
+/// vocabulary are ignored. Does not allocate.
 int32_t choose(std::span<const float> logits, std::span<const uint8_t> seen, const Parameters& parameters,
                uint32_t output_index, Scratch& scratch, std::span<const int32_t> forbidden = {});
 
-/// The processed scores that `choose` draws from (−inf for excluded ids), without the softmax: for tests and for
+/// The processed scores that `choose` draws from (−inf for excluded ids), without the softmax, for tests and
 /// `output_scores`. `dst` is f32 [V].
 void processed_scores(std::span<const float> logits, std::span<const uint8_t> seen, const Parameters& parameters,
                       std::span<float> dst, Scratch& scratch, std::span<const int32_t> forbidden = {});

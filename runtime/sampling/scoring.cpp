@@ -11,7 +11,7 @@
 namespace lockstep::sampling {
 namespace {
 
-constexpr size_t kLanes = 16;  // sums that grow side by side, so that a compiler can keep them in vectors
+constexpr size_t kLanes = 16;  // parallel sums, so that the compiler can vectorise them
 
 float sum_of(std::array<float, kLanes>& lanes) {
   for (size_t half = kLanes / 2; half > 0; half /= 2) {
@@ -34,7 +34,7 @@ float log_sum_exp(std::span<const float> logits) {
   return best + std::log(sum_of(lanes));
 }
 
-/// Insertion into a short sorted list: few logits are above the lowest of it.
+/// Insertion into a short sorted list; few logits exceed its lowest entry.
 void highest_ids(std::span<const float> logits, std::span<int32_t> ids) {
   if (ids.empty()) return;
   size_t count = 0;

@@ -69,7 +69,7 @@ int32_t take_drafted(const SlotView& slot, std::span<const int32_t> drafted, std
   std::fill(tokens.begin(), tokens.end(), -1);
   size_t taken = 0;
   do {
-    mark(seen, *slot.last_id);  // it was fed: row 0's before this step, the others as they were drafted
+    mark(seen, *slot.last_id);  // it was an input: the last token before the step, or a draft
     tokens[taken] = take_next(slot, logits.subspan(taken * seen.size(), seen.size()), seen, scratch);
     ++taken;
   } while (taken < rows && *slot.finished == 0 && tokens[taken - 1] == drafted[taken - 1]);

@@ -1,5 +1,6 @@
-// How a slot draws and ends, as the states of the graphs hold it, and one step of it: shared by the host that writes
-// the states and by every backend's `sample` and `accept`, so that there is one order of columns and one rule.
+// A slot's sampling rule as stored in graph states, and one step with it.
+//
+// The host, which writes the states, and the operations `sample` and `accept` of every backend share these columns.
 //
 //   Parameters, budget, ids ──pack──► numbers [S, kNumbers], integers [S, kIntegers],
 //                                     seed [S, 2], eos [S, E]
@@ -36,10 +37,10 @@ enum IntegerColumn : int {
   kIntegers,
 };
 
-/// How a sequence in a slot draws and ends.
+/// The sampling and stopping rule of the sequence in a slot.
 struct SlotRule {
   Parameters parameters;
-  int32_t min_new_tokens = 0;  // its end tokens cannot be chosen before
+  int32_t min_new_tokens = 0;  // end tokens are excluded before this many
   int32_t max_new_tokens = 1;
   int32_t pad_id = 0;
   std::array<int32_t, kMaxEosIds> eos = no_eos();  // unused ones are −1
@@ -53,7 +54,7 @@ struct SlotRule {
   friend bool operator==(const SlotRule&, const SlotRule&) = default;
 };
 
-/// The row of each state that holds `rule`.
+/// The rows of the states for one `rule`.
 struct PackedRule {
   std::array<float, kNumbers> numbers;
   std::array<int32_t, kIntegers> integers;
@@ -74,14 +75,14 @@ struct SlotView {
   int32_t* finished = nullptr;
 };
 
-/// Chooses the next token of a slot that is not finished from `logits` f32 [V] and `seen` u8 [V], and makes it the
-/// slot's last_id; output_index grows by one; finished becomes 1 on an end token or at the budget. Does not allocate.
+/// Chooses the next token of an unfinished slot from `logits` f32 [V] and `seen` u8 [V]. The token becomes the slot's
+/// last_id, output_index grows by one, and finished becomes 1 on an end token or at the budget. Does not allocate.
 int32_t take_next(const SlotView& slot, std::span<const float> logits, std::span<const uint8_t> seen, Scratch& scratch);
 
-/// The same for the rows of a draft: row 0 is of the slot's last token, row i of `drafted[i − 1]`. Takes tokens as long
-/// as each equals what was drafted, so the result is what one row at a time would have given, to the bit. `logits` is
-/// f32 [1 + drafted, V]; `seen` is marked with the accepted ids; `tokens` [1 + drafted] receives the tokens, then −1.
-/// Returns how many were taken: at least 1. Does not allocate.
+/// Verifies a draft: row 0 belongs to the slot's last token, row i to `drafted[i − 1]`. Takes tokens while each equals
+/// its draft, so the result is the same, to the bit, as with one row at a time. `logits` is f32 [1 + drafted, V];
+/// `seen` is marked with the accepted ids; `tokens` [1 + drafted] receives the tokens, then −1. Returns the number of
+/// tokens, at least 1. Does not allocate.
 int32_t take_drafted(const SlotView& slot, std::span<const int32_t> drafted, std::span<const float> logits,
                      std::span<uint8_t> seen, std::span<int32_t> tokens, Scratch& scratch);
 

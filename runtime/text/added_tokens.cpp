@@ -27,7 +27,7 @@ size_t leading_white_space(std::string_view text) {
   return end;
 }
 
-/// Where the white space at the end of `text` begins.
+/// The start of the white space at the end of `text`.
 size_t trailing_white_space(std::string_view text) {
   size_t begin = text.size();
   while (begin > 0) {
@@ -84,7 +84,7 @@ Result<void> AddedTokens::add(AddedToken token, const JsonField& field, const Vo
   }
   if (const auto entry = by_content_.find(token.content); entry != by_content_.end()) {
     token.id = tokens_[entry->second].id;
-    tokens_[entry->second] = std::move(token);  // said twice: the later one counts
+    tokens_[entry->second] = std::move(token);  // a duplicate: the later one counts
     return ok();
   }
   end_ = std::max(end_, token.id + 1);
@@ -106,11 +106,11 @@ const AddedToken* AddedTokens::find(std::string_view content) const {
 
 std::vector<Segment> AddedTokens::cut(const Trie& trie, std::string_view text) const {
   std::vector<Segment> segments;
-  size_t done = 0;  // text before this is in `segments`
+  size_t done = 0;  // text before it is in `segments`
   for (size_t at = 0; at < text.size();) {
     size_t length = 0;
     int32_t index = 0;
-    trie.for_each_prefix(text.substr(at), [&](size_t found, int32_t value) {  // the last is the longest
+    trie.for_each_prefix(text.substr(at), [&](size_t found, int32_t value) {  // the last match is the longest
       length = found;
       index = value;
     });

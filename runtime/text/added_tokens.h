@@ -1,9 +1,9 @@
-// Tokens that are found in the text before anything else happens to it: control tokens such as <|im_start|>, and words
-// that were added to a finished vocabulary.
+// Tokens found in the text before any other stage of encoding: control tokens such as <|im_start|>, and words added to
+// a finished vocabulary.
 //
 //   "Hi <|im_start|>user"  ─►  "Hi " | <|im_start|> | "user"
 //
-// Tokens with `normalized` are looked for after normalisation (and are normalised themselves), the others before it.
+// Tokens with `normalized` are searched after normalisation (and are normalised themselves), the others before it.
 #pragma once
 
 #include <string>
@@ -22,34 +22,34 @@ namespace lockstep::text {
 struct AddedToken {
   int32_t id = 0;
   std::string content;
-  std::string piece;         // what decoding starts from: the content, normalised where `normalized` says so
-  bool single_word = false;  // not inside a word
-  bool lstrip = false;       // takes the white space before it along
-  bool rstrip = false;       // and behind it
+  std::string piece;         // the input of decoding: the content, normalised if `normalized`
+  bool single_word = false;  // matches only whole words
+  bool lstrip = false;       // includes the white space before it
+  bool rstrip = false;       // includes the white space after it
   bool normalized = false;
   bool special = false;
 };
 
-/// A stretch of text, or an added token that was found.
+/// A section of text, or an added token found in it.
 struct Segment {
   std::string_view text;
   const AddedToken* token = nullptr;
 };
 
-/// Immutable once parsed; thread-safe.
+/// Immutable; thread-safe.
 class AddedTokens {
  public:
-  /// Reads the list `added_tokens`. `normalizer` may be null. Tokens that `vocabulary` holds keep their id there.
+  /// Reads the list `added_tokens`. `normalizer` may be null. Tokens in `vocabulary` keep their id.
   static Result<AddedTokens> parse(const JsonField& list, const Vocabulary& vocabulary, const Normalizer* normalizer);
 
-  /// Cuts text that is not yet normalised.
+  /// Cuts text before normalisation.
   std::vector<Segment> cut_raw(std::string_view text) const { return cut(raw_, text); }
   /// Cuts normalised text.
   std::vector<Segment> cut_normalized(std::string_view text) const { return cut(normalized_, text); }
 
   const AddedToken* find(int32_t id) const;
   const AddedToken* find(std::string_view content) const;
-  /// One more than the largest id; 0 when there are none.
+  /// One more than the largest id; 0 without tokens.
   int32_t end() const { return end_; }
 
  private:

@@ -1,9 +1,9 @@
-// Byte-pair encoding (Sennrich et al., 2016): a piece starts as its characters, and the best-ranked pair of neighbours
-// is merged until none is left. A heap of candidate pairs over a linked list makes that O(n log n):
+// Byte-pair encoding (Sennrich et al., 2016). A piece starts as its characters, and the best-ranked pair of neighbours
+// is merged until none is left. With a heap of candidate pairs over a linked list this takes O(n log n):
 //
 //   l o w e r      heap: (rank 3, "l"+"o") (rank 7, "e"+"r")
-//   └─┘            pop the best; if both sides are still what they were, merge them
-//   lo  w e r      push the pairs that the merge made: ("lo"+"w")
+//   └─┘            pop the best; if both sides are unchanged, merge them
+//   lo  w e r      push the new pairs: ("lo"+"w")
 #include <algorithm>
 #include <queue>
 
@@ -25,15 +25,15 @@ uint64_t pair_key(int32_t left, int32_t right) {
 using Merges = std::unordered_map<uint64_t, Merge>;
 
 struct BpeOptions {
-  std::string continuing_prefix;  // of every character but the first, in the vocabulary
-  std::string end_suffix;         // of the last character
+  std::string continuing_prefix;  // before every character except the first, in the vocabulary
+  std::string end_suffix;         // after the last character
   std::optional<int32_t> unknown;
   bool fuse_unknown = false;
   bool byte_fallback = false;
-  bool ignore_merges = false;  // a piece that is a token as a whole is not taken apart
+  bool ignore_merges = false;  // a piece that is a token is not split
 };
 
-/// A piece on its way: symbols in a list, merged in place.
+/// A piece during encoding: a list of symbols, merged in place.
 class Word {
  public:
   void add(int32_t id) {
@@ -51,7 +51,7 @@ class Word {
       if (!left.alive || left.next < 0) continue;
       Symbol& right = symbols_[left.next];
       const auto merge = merges.find(pair_key(left.id, right.id));
-      if (merge == merges.end() || merge->second.result != best.result) continue;  // the pair is not there any more
+      if (merge == merges.end() || merge->second.result != best.result) continue;  // the pair no longer exists
       right.alive = false;
       left.id = best.result;
       left.next = right.next;
@@ -118,7 +118,7 @@ class Bpe final : public Model {
 
  private:
   void add_characters(std::string_view piece, Word& word) const {
-    bool unknown_pending = false;  // an unknown that the next one may fuse with
+    bool unknown_pending = false;  // may be fused with the next unknown character
     std::string dressed;
     for (size_t at = 0; at < piece.size();) {
       const size_t begin = at;
@@ -196,7 +196,7 @@ Result<Merges> parse_merges(const JsonField& list, const Vocabulary& vocabulary,
   return merges;
 }
 
-/// The same of merges that were read apart; empty where one of them would be an error.
+/// The same for merges read into tables; empty if one of them would be an error.
 std::optional<Merges> merges_of(const std::vector<MergeTables::Pair>& pairs, const Vocabulary& vocabulary,
                                 const std::string& prefix) {
   if (pairs.size() >= static_cast<size_t>(INT32_MAX)) return std::nullopt;
@@ -223,7 +223,7 @@ Result<BpeOptions> parse_options(const JsonField& field, const Vocabulary& vocab
   LOCKSTEP_TRY(options.ignore_merges, field.boolean_or("ignore_merges", false));
   if (const auto unknown = field.find("unk_token")) {
     LOCKSTEP_TRY(const std::string token, unknown->string());
-    options.unknown = vocabulary.id_of(token);  // some byte-level files name one that they lack and never need
+    options.unknown = vocabulary.id_of(token);  // some byte-level files name a missing token that is never needed
   }
   return options;
 }

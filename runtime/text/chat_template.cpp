@@ -40,7 +40,7 @@ class JinjaChatTemplate final : public ChatTemplate {
   jinja::Template template_;
 };
 
-/// Empty when there is no such file.
+/// Empty when the file does not exist.
 std::optional<std::string> read_file(const std::filesystem::path& path) {
   std::ifstream file(path, std::ios::binary);
   std::ostringstream content;
@@ -57,7 +57,7 @@ Result<std::string> token_text(const JsonField& config, std::string_view key) {
   return content.string();
 }
 
-/// `chat_template`: a string, or a list of named ones, of which "default" counts.
+/// `chat_template`: a string, or a list of named ones with "default".
 Result<std::optional<std::string>> configured_template(const JsonField& config) {
   const auto field = config.find("chat_template");
   if (!field) return std::optional<std::string>();

@@ -1,4 +1,4 @@
-// Chat templates: the Jinja subset that published models use, rendered over a list of messages.
+// Chat templates in a subset of Jinja, rendered over a list of messages.
 #pragma once
 
 #include <ctime>
@@ -19,14 +19,14 @@ struct Message {
   std::string content;
 };
 
-/// What a template sees besides the messages.
+/// The variables of a template besides the messages.
 struct ChatOptions {
   bool add_generation_prompt = true;
   std::string bos_token = {};  // as text; empty if the model has none
   std::string eos_token = {};
-  /// What strftime_now formats; without it the function is not defined, and templates that want a date use their own.
+  /// The time for strftime_now; without it the function is undefined, and templates use their default date.
   std::optional<std::tm> now = std::nullopt;
-  /// More variables, as a JSON object: {"tools": […], "enable_thinking": false}. They win over the ones above.
+  /// More variables, as a JSON object: {"tools": […], "enable_thinking": false}. They override the ones above.
   std::string variables_json = {};
 };
 
@@ -35,15 +35,15 @@ class ChatTemplate {
  public:
   virtual ~ChatTemplate() = default;
 
-  /// The prompt's text. Fails with `kInvalidArgument` when the template raises or a name, filter or method is unknown,
-  /// naming the line.
+  /// The prompt's text. Fails with `kInvalidArgument`, naming the line, when the template raises an exception or a
+  /// name, filter or method is unknown.
   virtual Result<std::string> render(const std::vector<Message>& messages, const ChatOptions& options) const = 0;
 };
 
 /// Fails with `kUnsupported` or `kInvalidArgument`, naming the template's line.
 Result<std::unique_ptr<ChatTemplate>> parse_chat_template(std::string_view source);
 
-/// The template of a model: chat_template.jinja, or `chat_template` of tokenizer_config.json; with the texts of its
+/// The template of a model (chat_template.jinja, or `chat_template` of tokenizer_config.json), with the texts of its
 /// bos and eos tokens. Fails with `kNotFound` when the model has none.
 struct ModelChat {
   std::unique_ptr<ChatTemplate> chat_template;

@@ -13,7 +13,7 @@ namespace {
 constexpr int kMaxNesting = 16;
 constexpr int64_t kMaxStrip = 1 << 20;
 
-/// A step that makes its stages with a function.
+/// A step with a factory function for its stages.
 class StepFrom final : public DecodeStep {
  public:
   using Open = std::function<std::unique_ptr<DecodeStage>()>;
@@ -24,7 +24,7 @@ class StepFrom final : public DecodeStep {
   Open open_;
 };
 
-/// A stage that looks at whole pieces.
+/// A stage on complete pieces.
 class PieceStage : public DecodeStage {
  public:
   Result<void> put(Fragment fragment, std::vector<Fragment>& out) final {
@@ -58,7 +58,7 @@ class ReplaceStage final : public PieceStage {
   std::string content_;
 };
 
-/// The mark becomes a space; in the first piece it goes, because encoding put it there.
+/// Replaces the mark by a space, or removes it in the first piece, where encoding added it.
 class MetaspaceStage final : public PieceStage {
  public:
   MetaspaceStage(std::string mark, bool encoding_adds_one) : mark_(std::move(mark)), drop_(encoding_adds_one) {}
@@ -76,8 +76,8 @@ class MetaspaceStage final : public PieceStage {
   bool drop_;
 };
 
-/// A run of <0x..> tokens becomes the characters that its bytes make, or a U+FFFD for each byte when any of them does
-/// not fit: therefore the run is held back until it ends.
+/// Converts a run of <0x..> tokens to characters, or to one U+FFFD per byte if any byte does not fit. The run is
+/// therefore held back until it ends.
 class ByteFallbackStage final : public PieceStage {
  public:
   Result<void> finish(std::vector<Fragment>& out) override {
@@ -118,7 +118,7 @@ class ByteFallbackStage final : public PieceStage {
   std::string run_;
 };
 
-/// Makes one piece of all.
+/// Joins all pieces into one.
 class FuseStage final : public DecodeStage {
  public:
   Result<void> put(Fragment fragment, std::vector<Fragment>& out) override {
@@ -131,8 +131,8 @@ class FuseStage final : public DecodeStage {
   }
 };
 
-/// Takes up to `start` and `stop` of a character off the ends of each piece. Works on fragments: only what might be
-/// taken off the end is held back.
+/// Removes up to `start` and `stop` of a character from the ends of each piece. Works on fragments: holds back only
+/// characters that might be removed from the end.
 class StripStage final : public DecodeStage {
  public:
   StripStage(std::string content, size_t start, size_t stop)
@@ -166,8 +166,8 @@ class StripStage final : public DecodeStage {
   std::string content_;  // one character
   size_t start_;
   size_t stop_;
-  size_t left_;       // how many more may go from the beginning of this piece
-  std::string held_;  // may turn out to be its end
+  size_t left_;       // how many more may be removed from the beginning of this piece
+  std::string held_;  // possible end of the piece
 };
 
 class ByteLevelStage final : public DecodeStage {
@@ -188,7 +188,7 @@ class ByteLevelStage final : public DecodeStage {
   }
 
  private:
-  /// A piece with a character outside the alphabet (an added token, say) stands for itself.
+  /// A piece with a character outside the alphabet (for example an added token) represents itself.
   static std::string bytes_of(std::string piece) {
     std::string bytes;
     for (size_t at = 0; at < piece.size();) {
@@ -251,7 +251,7 @@ Result<std::unique_ptr<DecodeStep>> parse_metaspace(const JsonField& field) {
   LOCKSTEP_TRY(const JsonField mark_field, field.at("replacement"));
   LOCKSTEP_TRY_VOID(parse_char(mark_field));
   LOCKSTEP_TRY(auto mark, mark_field.string());
-  LOCKSTEP_TRY(const bool adds_one, field.boolean_or("add_prefix_space", true));  // how older files say it
+  LOCKSTEP_TRY(const bool adds_one, field.boolean_or("add_prefix_space", true));  // the key in older files
   LOCKSTEP_TRY(const std::string scheme, field.string_or("prepend_scheme", adds_one ? "always" : "never"));
   return step<MetaspaceStage>(std::move(mark), scheme != "never");
 }

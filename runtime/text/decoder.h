@@ -1,10 +1,10 @@
-// From tokens back to text: a chain of stages that are fed a token at a time, so decoding a stream and decoding a
-// whole list are the same code.
+// Decoding of tokens to text with a chain of stages. The stages process one token at a time, so streams and complete
+// lists use the same code.
 //
 //   "▁Hi" ─► Replace ▁ by space ─► ByteFallback ─► Fuse ─► Strip one space ─► "Hi"
 //
-// Some stages need to see where a piece ends (a run of <0x..> tokens is decoded as a whole), and Fuse makes one piece
-// of all; therefore stages exchange fragments of pieces.
+// Stages exchange fragments of pieces, because some stages depend on the ends of pieces (a run of <0x..> tokens is
+// decoded as a whole) and Fuse joins all pieces.
 #pragma once
 
 #include <memory>
@@ -22,16 +22,16 @@ struct Fragment {
   bool ends_piece = true;
 };
 
-/// One stage at work on one stream. Not thread-safe.
+/// The state of one stage for one stream. Not thread-safe.
 class DecodeStage {
  public:
   virtual ~DecodeStage() = default;
   virtual Result<void> put(Fragment fragment, std::vector<Fragment>& out) = 0;
-  /// The stream has ended: gives out what was held back.
+  /// Ends the stream and outputs the text held back.
   virtual Result<void> finish(std::vector<Fragment>& out) = 0;
 };
 
-/// What tokenizer.json says about one stage. Immutable; thread-safe.
+/// The configuration of one stage in tokenizer.json. Immutable; thread-safe.
 class DecodeStep {
  public:
   virtual ~DecodeStep() = default;
@@ -40,10 +40,10 @@ class DecodeStep {
 
 using Decoder = std::vector<std::unique_ptr<DecodeStep>>;
 
-/// Fails with `kUnsupported` on a type that is not known, naming it.
+/// Fails with `kUnsupported` on an unknown type, naming it.
 Result<Decoder> parse_decoder(const JsonField& field);
 
-/// The decoder of a file that names none: tokens with a space between them.
+/// The default decoder: tokens separated by spaces.
 Decoder plain_decoder();
 
 }  // namespace lockstep::text

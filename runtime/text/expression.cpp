@@ -9,7 +9,7 @@ constexpr std::string_view kWhiteSpace = R"(\t-\r \x{85}\p{Z})";  // items of a 
 constexpr std::string_view kHexadecimal = "0-9A-Fa-f";
 constexpr int kMaxNesting = 32;
 
-/// A character class as a union of plain items and of expressions that match one character each.
+/// A character class as a union of plain items and of single-character expressions.
 struct Union {
   std::string items;
   std::vector<std::string> expressions;
@@ -30,7 +30,7 @@ class Translator {
 
   std::string run() {
     std::string out;
-    size_t atom = 0;  // where the last atom or closed quantifier begins
+    size_t atom = 0;  // start of the last atom or closed quantifier
     while (at_ < source_.size()) {
       const size_t begin = out.size();
       const char c = source_[at_];
@@ -58,7 +58,7 @@ class Translator {
   }
 
  private:
-  /// Bytes of "{1,3}" or "{2}" at the current place; 0 when there is none.
+  /// Length of "{1,3}" or "{2}" at the current position; 0 when there is none.
   size_t interval() const {
     const size_t end = source_.find('}', at_);
     if (end == std::string_view::npos || end == at_ + 1) return 0;
@@ -66,7 +66,7 @@ class Translator {
     return inside.find_first_not_of("0123456789,") == std::string_view::npos ? end - at_ + 1 : 0;
   }
 
-  /// \p{…} and \x{…} whole; other escapes are two characters.
+  /// Reads \p{…} or \x{…} completely; other escapes are two characters.
   std::string_view raw_escape() {
     const size_t begin = at_;
     at_ = std::min(at_ + 2, source_.size());
@@ -87,7 +87,7 @@ class Translator {
     return std::string(raw);
   }
 
-  /// From '[' to its ']'.
+  /// Reads from '[' to its ']'.
   Union read_class(int depth) {
     ++at_;
     const bool negated = at_ < source_.size() && source_[at_] == '^';
@@ -96,7 +96,7 @@ class Translator {
     for (bool first = true; at_ < source_.size() && (first || source_[at_] != ']'); first = false) {
       read_item(factors, depth);
     }
-    ++at_;  // the ']'; a missing one is refused by PCRE2 in what we write, as unmatched parts do not close
+    ++at_;  // the ']'; if it is missing, PCRE2 rejects the unclosed translation
     return close(factors, negated);
   }
 

@@ -1,4 +1,4 @@
-// From Oniguruma's dialect of regular expressions, in which tokenizer.json is written, to PCRE2's.
+// Translation of regular expressions from Oniguruma's dialect (of tokenizer.json) to PCRE2's.
 //
 //   Oniguruma                 means                            written for PCRE2 as
 //   \s                        White_Space                      [\t-\r \x{85}\p{Z}]: PCRE2's \s has U+180E as well
@@ -13,7 +13,7 @@
 
 namespace lockstep::text {
 
-/// Leaves what it does not understand as it is, for PCRE2 to take or refuse.
+/// Leaves unknown syntax unchanged, for PCRE2 to accept or reject.
 std::string to_pcre2(std::string_view expression);
 
 }  // namespace lockstep::text

@@ -1,5 +1,5 @@
-// Reading a JSON document that somebody else wrote: every access knows its path ("model.merges[3]"), so an error says
-// which key is wrong.
+// Typed access to an untrusted JSON document. Every value has its path ("model.merges[3]"), so errors name the wrong
+// key.
 #pragma once
 
 #include <cstdint>
@@ -40,7 +40,7 @@ class JsonField {
 
   /// "[runtime/text] cannot read ORIGIN: PATH: found …, expected …; …"
   Error invalid(std::string_view found, std::string_view expected) const;
-  /// The same as `kUnsupported`, with what is known.
+  /// The same as `kUnsupported`, with the known values.
   Error unsupported(std::string_view found, std::string_view known) const;
 
  private:

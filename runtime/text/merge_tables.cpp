@@ -5,7 +5,7 @@ namespace {
 
 using nlohmann::json;
 
-/// Takes the parser's events. Every function returns whether to go on.
+/// Receives the parser's events. Every function returns whether to continue.
 class Reader final : public json::json_sax_t {
  public:
   bool null() override { return place_ == Place::kRest && add(nullptr); }
@@ -71,10 +71,10 @@ class Reader final : public json::json_sax_t {
  private:
   enum class Place { kRest, kVocabulary, kMerges, kPair };
 
-  /// Whether the value that comes is a member of the member "model" of the document.
+  /// Whether the next value is a member of the document's "model".
   bool is_in_model() const { return open_.size() == 2 && open_.back() == model_; }
 
-  /// Puts a value where the document is being built; null when it cannot go there.
+  /// Adds a value at the current position of the document; null when that is not possible.
   json* put(json&& value) {
     if (open_.empty()) {
       root_ = std::move(value);
@@ -86,7 +86,7 @@ class Reader final : public json::json_sax_t {
       return &parent.back();
     }
     const auto [member, is_new] = parent.emplace(key_, std::move(value));
-    return is_new ? &*member : nullptr;  // a key twice: not for us
+    return is_new ? &*member : nullptr;  // a duplicate key: fall back to a plain parse
   }
   bool add(json value) { return put(std::move(value)) != nullptr; }
   bool open(json container) {
@@ -123,7 +123,7 @@ class Reader final : public json::json_sax_t {
   }
 
   json root_;
-  std::vector<json*> open_;  // the containers around the next value; a container that is open does not move
+  std::vector<json*> open_;  // the containers around the next value; an open container does not move
   const json* model_ = nullptr;
   std::string key_;
   Place place_ = Place::kRest;

@@ -1,5 +1,6 @@
-// The vocabulary and the merges are nearly all of a byte-pair tokenizer.json: half a million values, of which a plain
-// parse makes a tree to search. Here they go straight from the text into two lists, and the rest becomes the document:
+// Fast reading of a byte-pair tokenizer.json. Vocabulary and merges are nearly all of its half a million values, and a
+// plain parse builds a tree of them. Here they go directly from the text into two lists, and the rest becomes the
+// document:
 //
 //   {"model": {"type": "BPE", "vocab": {…}, "merges": […]}, "decoder": …}
 //                                      │            │          └─► document, with an empty vocab and merges
@@ -17,10 +18,10 @@
 namespace lockstep::text {
 
 struct MergeTables {
-  /// Two tokens, one after the other.
+  /// Two adjacent tokens.
   struct Pair {
     std::string both;
-    size_t split = 0;  // where the right one begins
+    size_t split = 0;  // start of the right token
 
     std::string_view left() const { return std::string_view(both).substr(0, split); }
     std::string_view right() const { return std::string_view(both).substr(split); }
@@ -35,8 +36,8 @@ struct TokenizerDocument {
   MergeTables tables;
 };
 
-/// Empty where the text is no JSON, or its model has no such tables, or anything in them is unusual: then a plain parse
-/// says what it is.
+/// Empty when the text is not JSON, its model has no such tables, or anything in them is unusual; then a plain parse
+/// reports the error.
 std::optional<TokenizerDocument> read_with_tables(std::string_view text);
 
 }  // namespace lockstep::text

@@ -22,11 +22,11 @@ class Model {
   virtual const Vocabulary& vocabulary() const = 0;
 };
 
-/// `tables` are the vocabulary and the merges if they were read apart from `field`, else null.
+/// `tables` are the vocabulary and the merges if they were read separately from `field`, else null.
 Result<std::unique_ptr<Model>> parse_bpe(const JsonField& field, const MergeTables* tables);
 Result<std::unique_ptr<Model>> parse_unigram(const JsonField& field);
 
-/// Fails with `kUnsupported` on a type that is not known, naming it.
+/// Fails with `kUnsupported` on an unknown type, naming it.
 Result<std::unique_ptr<Model>> parse_model(const JsonField& field, const MergeTables* tables);
 
 }  // namespace lockstep::text

@@ -1,4 +1,4 @@
-// The first stage of encoding: rewrites a stretch of text.
+// The first stage of encoding: rewrites a section of text.
 #pragma once
 
 #include <memory>
@@ -13,12 +13,12 @@ namespace lockstep::text {
 class Normalizer {
  public:
   virtual ~Normalizer() = default;
-  /// Rewrites `text`, which is and stays well-formed UTF-8. Fails with `kResourceExhausted` when an expression
-  /// backtracks beyond all measure.
+  /// Rewrites `text`; input and result are well-formed UTF-8. Fails with `kResourceExhausted` when an expression
+  /// backtracks too much.
   virtual Result<void> apply(std::string& text) const = 0;
 };
 
-/// Fails with `kUnsupported` on a type that is not known, naming it.
+/// Fails with `kUnsupported` on an unknown type, naming it.
 Result<std::unique_ptr<Normalizer>> parse_normalizer(const JsonField& field);
 
 }  // namespace lockstep::text

@@ -59,7 +59,7 @@ Result<std::shared_ptr<const Pattern>> Pattern::compile(std::string_view express
                              "syntax; check tokenizer.json",
                              expression, message_of(code), offset)};
   }
-  pcre2_jit_compile(compiled->code, PCRE2_JIT_COMPLETE);  // without it matching is slower, not different
+  pcre2_jit_compile(compiled->code, PCRE2_JIT_COMPLETE);  // if it fails, matching is only slower
   std::shared_ptr<Pattern> pattern(new Pattern);
   pattern->code_ = std::move(compiled);
   return std::shared_ptr<const Pattern>(std::move(pattern));
@@ -109,9 +109,9 @@ Result<std::vector<Span>> Pattern::Matcher::find_all(std::string_view text) {
                                "expression that backtracks little; shorten the text",
                                text.size(), message_of(count), at)};
     }
-    const Span span{bounds[0], std::max(bounds[0], bounds[1])};  // \K in a look-ahead may put the start behind the end
+    const Span span{bounds[0], std::max(bounds[0], bounds[1])};  // \K in a look-ahead may put the start after the end
     const bool empty = span.begin == span.end;
-    // An empty match right behind the one before it is no match: the search goes on a character later.
+    // An empty match right after the previous one is ignored; the search continues one character later.
     if (!empty || found.empty() || found.back().end != span.end) found.push_back(span);
     at = span.end;
     if (empty) {

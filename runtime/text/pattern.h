@@ -1,7 +1,6 @@
-// Regular expressions over UTF-8 with Unicode properties, and the spans that they cut a text into. The only file that
-// knows PCRE2.
+// Regular expressions over UTF-8 with Unicode properties. The only file that uses PCRE2.
 //
-// tokenizer.json is written for Oniguruma: expressions are translated first (expression.h), and ^ and $ hold at every
+// Expressions of tokenizer.json use Oniguruma's dialect and are translated first (expression.h). ^ and $ match at every
 // line.
 #pragma once
 
@@ -26,15 +25,15 @@ struct Span {
 /// A compiled expression. Immutable; thread-safe.
 class Pattern {
  public:
-  /// Fails with `kUnsupported` on an expression that PCRE2 does not take, naming the place in it.
+  /// Fails with `kUnsupported` on an expression that PCRE2 rejects, naming the position in it.
   static Result<std::shared_ptr<const Pattern>> compile(std::string_view expression);
-  /// Matches `text` itself.
+  /// Matches exactly `text`.
   static std::shared_ptr<const Pattern> literal(std::string_view text);
   ~Pattern();
   Pattern(const Pattern&) = delete;
   Pattern& operator=(const Pattern&) = delete;
 
-  /// Finds matches in one text after another, reusing its working memory. One thread; the pattern outlives it.
+  /// Finds matches in any number of texts and reuses its working memory. Used by one thread; the pattern outlives it.
   class Matcher {
    public:
     explicit Matcher(const Pattern& pattern);
@@ -43,7 +42,7 @@ class Pattern {
     Matcher& operator=(const Matcher&) = delete;
 
     /// All matches in `text` (well-formed UTF-8), left to right, without overlap. Fails with `kResourceExhausted` when
-    /// the expression backtracks beyond all measure.
+    /// the expression backtracks too much.
     Result<std::vector<Span>> find_all(std::string_view text);
 
    private:
@@ -55,7 +54,7 @@ class Pattern {
  private:
   struct Code;
   Pattern();
-  std::string literal_;  // used when there is no code_
+  std::string literal_;  // used if code_ is null
   std::unique_ptr<Code> code_;
 };
 

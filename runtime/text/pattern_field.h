@@ -10,10 +10,10 @@ namespace lockstep::text {
 
 Result<std::shared_ptr<const Pattern>> parse_pattern(const JsonField& field);
 
-/// `text` with every match of `pattern` replaced by `content`.
+/// Replaces every match of `pattern` in `text` by `content`.
 Result<std::string> replace_all(const Pattern& pattern, std::string_view text, std::string_view content);
 
-/// A string that holds exactly one character.
+/// A string with exactly one character.
 Result<char32_t> parse_char(const JsonField& field);
 
 }  // namespace lockstep::text

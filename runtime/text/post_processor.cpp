@@ -66,7 +66,7 @@ Result<PostProcessor> parse_sequence(const JsonField& field, int depth) {
   LOCKSTEP_TRY(const JsonField list, field.at("processors"));
   LOCKSTEP_TRY(const auto elements, list.elements());
   PostProcessor all;
-  for (const JsonField& element : elements) {  // each wraps what the ones before it made
+  for (const JsonField& element : elements) {  // each wraps the result of the previous ones
     LOCKSTEP_TRY(const PostProcessor step, parse(element, depth + 1));
     all.before.insert(all.before.begin(), step.before.begin(), step.before.end());
     all.after.insert(all.after.end(), step.after.begin(), step.after.end());
@@ -80,7 +80,7 @@ Result<PostProcessor> parse(const JsonField& field, int depth) {
   if (type == "Sequence") return parse_sequence(field, depth);
   if (type == "TemplateProcessing") return parse_template(field);
   if (type == "BertProcessing" || type == "RobertaProcessing") return parse_pair(field);
-  if (type == "ByteLevel") return PostProcessor{};  // changes offsets into the text, which nobody asks for here
+  if (type == "ByteLevel") return PostProcessor{};  // changes only offsets, which are not computed here
   return field.unsupported(fmt::format("the post-processor \"{}\"", type),
                            "BertProcessing, ByteLevel, RobertaProcessing, Sequence, TemplateProcessing");
 }

@@ -1,5 +1,5 @@
-// The last stage of encoding: what is put around the ids of a text, such as BOS and EOS. Every processor of one text
-// comes down to two lists of ids.
+// The last stage of encoding: adds ids such as BOS and EOS around those of a text. For a single text every processor
+// reduces to two lists of ids.
 #pragma once
 
 #include <cstdint>
@@ -15,7 +15,7 @@ struct PostProcessor {
   std::vector<int32_t> after;
 };
 
-/// Fails with `kUnsupported` on a type that is not known, naming it.
+/// Fails with `kUnsupported` on an unknown type, naming it.
 Result<PostProcessor> parse_post_processor(const JsonField& field);
 
 }  // namespace lockstep::text

@@ -13,7 +13,7 @@ constexpr std::string_view kKnown =
     "WhitespaceSplit";
 constexpr int kMaxNesting = 16;
 
-/// Replaces each piece by `spans_of(piece)` of it.
+/// Replaces each piece by its `spans_of(piece)`.
 template <typename SpansOf>
 Result<void> cut(std::vector<Piece>& pieces, SpansOf spans_of) {
   std::vector<Piece> out;
@@ -51,7 +51,7 @@ class SplitByPattern final : public PreTokenizer {
   Delimiters delimiters_;
 };
 
-/// Cuts at the characters of a class; each is a delimiter of its own.
+/// Cuts at the characters of a class; each is a separate delimiter.
 class SplitByChar final : public PreTokenizer {
  public:
   using Class = bool (*)(char32_t);
@@ -73,7 +73,7 @@ class SplitByChar final : public PreTokenizer {
   SplitBehavior behavior_;
 };
 
-/// Runs of word characters and runs of other visible characters; white space goes.
+/// Keeps runs of word characters and runs of other visible characters; drops white space.
 class Whitespace final : public PreTokenizer {
  public:
   Result<void> split(std::vector<Piece>& pieces) const override {
@@ -113,10 +113,10 @@ class ByteLevel final : public PreTokenizer {
 
  private:
   bool add_prefix_space_;
-  std::unique_ptr<PreTokenizer> words_;  // absent: pieces stay whole
+  std::unique_ptr<PreTokenizer> words_;  // null: pieces stay whole
 };
 
-/// Spaces become a visible character, usually ▁, that begins each word.
+/// Replaces spaces by a visible character, usually ▁, at the start of each word.
 class Metaspace final : public PreTokenizer {
  public:
   enum class Prefix { kAlways, kFirst, kNever };
@@ -202,7 +202,7 @@ Result<Metaspace::Prefix> parse_prefix(const JsonField& field) {
     if (name == "never") return Metaspace::Prefix::kNever;
     return scheme->unsupported(fmt::format("\"{}\"", name), "always, first, never");
   }
-  LOCKSTEP_TRY(const bool add, field.boolean_or("add_prefix_space", true));  // how older files say it
+  LOCKSTEP_TRY(const bool add, field.boolean_or("add_prefix_space", true));  // the key in older files
   return add ? Metaspace::Prefix::kAlways : Metaspace::Prefix::kNever;
 }
 

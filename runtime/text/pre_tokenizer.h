@@ -1,4 +1,4 @@
-// The second stage of encoding: cuts a stretch of text into the pieces that the model sees one by one.
+// The second stage of encoding: cuts text into pieces for the model.
 #pragma once
 
 #include <memory>
@@ -10,22 +10,21 @@
 
 namespace lockstep::text {
 
-/// What the model encodes by itself.
+/// A section of text that the model encodes separately.
 struct Piece {
   std::string text;
-  bool begins_text = false;  // the first of the whole text that is being encoded
+  bool begins_text = false;  // the first piece of the whole text
 };
 
 /// Immutable; thread-safe.
 class PreTokenizer {
  public:
   virtual ~PreTokenizer() = default;
-  /// Replaces every piece by the pieces that it falls into. Fails with `kResourceExhausted` when an expression
-  /// backtracks beyond all measure.
+  /// Replaces every piece by its parts. Fails with `kResourceExhausted` when an expression backtracks too much.
   virtual Result<void> split(std::vector<Piece>& pieces) const = 0;
 };
 
-/// Fails with `kUnsupported` on a type that is not known, naming it.
+/// Fails with `kUnsupported` on an unknown type, naming it.
 Result<std::unique_ptr<PreTokenizer>> parse_pre_tokenizer(const JsonField& field);
 
 }  // namespace lockstep::text

@@ -23,7 +23,7 @@ std::vector<Part> all_parts(const std::vector<Span>& matches, size_t length, Del
   return parts;
 }
 
-/// Joins a part to the one before it where `belongs` says so of (part, whether the part before is a delimiter).
+/// Joins a part to the previous one where `belongs(part, whether the previous part is a delimiter)`.
 template <typename Belongs>
 std::vector<Span> join(const std::vector<Part>& parts, Belongs belongs) {
   std::vector<Span> spans;
@@ -64,7 +64,7 @@ std::vector<Span> split_at(const std::vector<Span>& matches, size_t length, Spli
     case SplitBehavior::kMergedWithPrevious:
       spans = join(parts, [](const Part& part, bool after_delimiter) { return part.is_delimiter && !after_delimiter; });
       break;
-    case SplitBehavior::kMergedWithNext:  // the same, seen from the end
+    case SplitBehavior::kMergedWithNext:  // the same in reverse order
       std::reverse(parts.begin(), parts.end());
       spans = join(parts, [](const Part& part, bool after_delimiter) { return part.is_delimiter && !after_delimiter; });
       std::reverse(spans.begin(), spans.end());

@@ -1,4 +1,4 @@
-// What becomes of the delimiters when a text is cut at them:
+// The treatment of delimiters when a text is cut:
 //
 //   the text "a-b--c", delimiter "-"
 //   kRemoved             a | b | c
@@ -18,7 +18,7 @@
 namespace lockstep::text {
 
 enum class SplitBehavior { kRemoved, kIsolated, kMergedWithPrevious, kMergedWithNext, kContiguous };
-enum class Delimiters { kMatches, kRest };  // what counts as delimiter: the matches, or all that lies between them
+enum class Delimiters { kMatches, kRest };  // the delimiters are the matches, or the text between them
 
 Result<SplitBehavior> parse_split_behavior(const JsonField& field);
 

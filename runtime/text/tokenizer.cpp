@@ -14,17 +14,17 @@
 namespace lockstep::text {
 namespace {
 
-/// Everything that tokenizer.json describes.
+/// The components of a tokenizer.json.
 struct Parts {
   std::unique_ptr<Model> model;
-  std::unique_ptr<Normalizer> normalizer;       // may be absent
-  std::unique_ptr<PreTokenizer> pre_tokenizer;  // may be absent
+  std::unique_ptr<Normalizer> normalizer;       // may be null
+  std::unique_ptr<PreTokenizer> pre_tokenizer;  // may be null
   AddedTokens added;
   PostProcessor post_processor;
   Decoder decoder;
 };
 
-/// Remembers the ids of short pieces during one call: text repeats its words.
+/// Caches the ids of short pieces during one call, because words repeat.
 class PieceCache {
  public:
   explicit PieceCache(const Model& model) : model_(&model) {}
@@ -49,7 +49,7 @@ class PieceCache {
   std::unordered_map<std::string, std::vector<int32_t>> known_;
 };
 
-/// The stages of a decoder, one behind the other.
+/// The stages of a decoder in order.
 class StageChain final : public DecodeStream {
  public:
   StageChain(const Tokenizer& tokenizer, const Decoder& decoder, SpecialPieces special)
@@ -172,7 +172,7 @@ class FileTokenizer final : public Tokenizer {
   int32_t vocabulary() const override { return std::max(parts_.model->vocabulary().end(), parts_.added.end()); }
 
  private:
-  /// Text between added tokens that are looked for before normalisation.
+  /// Encodes text between the added tokens that are searched before normalisation.
   Result<void> encode_raw(std::string_view raw, bool begins_text, PieceCache& cache, std::vector<int32_t>& ids) const {
     std::string text(raw);
     if (parts_.normalizer) LOCKSTEP_TRY_VOID(parts_.normalizer->apply(text));
@@ -192,7 +192,7 @@ class FileTokenizer final : public Tokenizer {
   Parts parts_;
 };
 
-/// `tables` are those of the model, if they were read apart from the document.
+/// `tables` are those of the model if they were read separately from the document.
 Result<Parts> parse_parts(const JsonField& root, const MergeTables* tables) {
   Parts parts;
   LOCKSTEP_TRY(const JsonField model, root.at("model"));
@@ -223,7 +223,7 @@ Result<std::unique_ptr<Tokenizer>> parse_tokenizer(std::string_view json, std::s
   if (const auto apart = read_with_tables(json)) {
     Result<Parts> parts = parse_parts(JsonField(apart->document, std::string(origin)), &apart->tables);
     if (parts.has_value()) return std::make_unique<FileTokenizer>(std::move(parts).assume_value());
-  }  // else a plain parse says what is wrong, and where
+  }  // otherwise a plain parse reports the error and its place
   const auto document = nlohmann::json::parse(json, nullptr, /*allow_exceptions=*/false);
   const JsonField root(document, std::string(origin));
   if (document.is_discarded()) return root.invalid("text that is no JSON", "a tokenizer as JSON");

@@ -1,4 +1,4 @@
-// Text to token ids and back, from a Hugging Face tokenizer.json:
+// Conversion of text to token ids and back, with a Hugging Face tokenizer.json:
 //
 //   text ─► added tokens cut out ─► normaliser ─► pre-tokeniser ─► model ─► post-processor ─► ids
 //   ids ─► pieces ─► decoder ─► text
@@ -16,14 +16,14 @@
 
 namespace lockstep::text {
 
-enum class SpecialTokens { kAdd, kOmit };   // on encoding: what the post-processor adds (BOS and the like)
+enum class SpecialTokens { kAdd, kOmit };   // on encoding: the tokens of the post-processor (BOS and so on)
 enum class SpecialPieces { kKeep, kSkip };  // on decoding: whether special tokens appear in the text
 
-/// The text of a stream of ids, as far as it is known after each. One stream, one thread.
+/// The text of a stream of ids, decoded id by id. One stream, one thread.
 class DecodeStream {
  public:
   virtual ~DecodeStream() = default;
-  /// The text that `id` completes; may be empty. Fails with `kInvalidArgument` on an unknown id, which changes nothing.
+  /// The text completed by `id`; may be empty. On an unknown id, fails with `kInvalidArgument` and changes nothing.
   virtual Result<std::string> put(int32_t id) = 0;
   /// Ends the stream; nothing may be put after it.
   virtual Result<std::string> finish() = 0;
@@ -40,7 +40,7 @@ class Tokenizer {
   /// The text of `ids`; bytes that form no character become U+FFFD. Fails with `kInvalidArgument` on an unknown id.
   virtual Result<std::string> decode(const std::vector<int32_t>& ids, SpecialPieces special) const = 0;
 
-  /// A new stream, which the tokenizer outlives.
+  /// A new stream. The tokenizer outlives it.
   virtual std::unique_ptr<DecodeStream> open_stream(SpecialPieces special) const = 0;
 
   virtual std::optional<int32_t> id_of(std::string_view token) const = 0;
@@ -52,23 +52,23 @@ class Tokenizer {
 };
 
 /// Reads `directory`/tokenizer.json. Fails with `kNotFound`, `kInvalidArgument` (damaged, naming the key) or
-/// `kUnsupported` (a component that is not known, naming it and those that are).
+/// `kUnsupported` (naming an unknown component and the known ones).
 Result<std::unique_ptr<Tokenizer>> load_tokenizer(const std::filesystem::path& directory);
 
-/// The same from the text of a tokenizer.json; `origin` names it in messages.
+/// Parses the text of a tokenizer.json; `origin` names it in messages.
 Result<std::unique_ptr<Tokenizer>> parse_tokenizer(std::string_view json, std::string_view origin);
 
-/// Turns a stream of ids into a stream of text that never splits a character: bytes that do not yet form one are held
-/// back until they do, or until the end. The pieces, joined, equal `decode` of all ids.
+/// Turns a stream of ids into a stream of text without splitting characters: incomplete bytes are held back until they
+/// form a character, or until the end. The concatenated pieces equal `decode` of all ids.
 class StreamDecoder {
  public:
   /// `tokenizer` outlives the decoder.
   StreamDecoder(const Tokenizer& tokenizer, SpecialPieces special) : stream_(tokenizer.open_stream(special)) {}
 
-  /// The text that `id` completes; may be empty. Fails with `kInvalidArgument` on an unknown id, which changes nothing.
-  /// Takes time for the id alone, however many came before.
+  /// The text completed by `id`; may be empty. On an unknown id, fails with `kInvalidArgument` and changes nothing. The
+  /// time does not depend on the number of previous ids.
   Result<std::string> put(int32_t id) { return stream_->put(id); }
-  /// What was held back. Nothing may be put after it.
+  /// Returns the text held back. Nothing may be put after it.
   Result<std::string> finish() { return stream_->finish(); }
 
  private:

@@ -8,7 +8,7 @@
 
 namespace lockstep::text {
 
-/// Strings with a number each. Adding "" has no effect: it is a prefix of everything and a token of nothing.
+/// Strings with a number each. Adding "" has no effect, because it is a prefix of everything and no token.
 class Trie {
  public:
   void add(std::string_view text, int32_t value) {
@@ -23,7 +23,7 @@ class Trie {
     values_[node] = value;
   }
 
-  /// Calls `visit(length, value)` for each string that `text` begins with, shortest first.
+  /// Calls `visit(length, value)` for each string that is a prefix of `text`, shortest first.
   template <typename Visit>
   void for_each_prefix(std::string_view text, Visit visit) const {
     if (text.empty() || !first_bytes_[static_cast<uint8_t>(text[0])]) return;

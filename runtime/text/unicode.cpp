@@ -12,7 +12,7 @@ namespace {
 
 constexpr std::string_view kReplacement = "\xEF\xBF\xBD";  // U+FFFD
 
-/// Bytes of the character that `lead` begins; 0 when no character begins so.
+/// The length of a character with first byte `lead`; 0 when that is not a valid first byte.
 size_t length_from_lead(uint8_t lead) {
   if (lead < 0x80) return 1;
   if (lead < 0xC2) return 0;
@@ -21,7 +21,7 @@ size_t length_from_lead(uint8_t lead) {
   return lead < 0xF5 ? 4 : 0;
 }
 
-/// Whether `byte` may stand at `position` (1 …) behind `lead`: excludes overlong forms, surrogates and > U+10FFFF.
+/// Whether `byte` may follow `lead` at `position` (1 …): excludes overlong forms, surrogates and > U+10FFFF.
 bool may_follow(uint8_t lead, size_t position, uint8_t byte) {
   if (position == 1) {
     if (lead == 0xE0) return byte >= 0xA0 && byte <= 0xBF;
@@ -34,7 +34,7 @@ bool may_follow(uint8_t lead, size_t position, uint8_t byte) {
 
 utf8proc_category_t category(char32_t c) { return utf8proc_category(static_cast<utf8proc_int32_t>(c)); }
 
-bool is_circled_letter(char32_t c) {  // symbols that count as alphabetic
+bool is_circled_letter(char32_t c) {  // alphabetic symbols
   return (c >= 0x24B6 && c <= 0x24E9) || (c >= 0x1F130 && c <= 0x1F149) || (c >= 0x1F150 && c <= 0x1F169) ||
          (c >= 0x1F170 && c <= 0x1F189);
 }
@@ -152,7 +152,7 @@ std::string to_lower(std::string_view text) {
   for (size_t at = 0; at < text.size();) {
     const char32_t c = next_char(text, at);
     append_utf8(static_cast<char32_t>(utf8proc_tolower(static_cast<utf8proc_int32_t>(c))), out);
-    if (c == 0x130) append_utf8(0x307, out);  // İ: the only character whose lower case is two
+    if (c == 0x130) append_utf8(0x307, out);  // İ: the only character with a lower case of two characters
   }
   return out;
 }

@@ -1,5 +1,4 @@
-// Characters: UTF-8, the Unicode properties that tokenizers ask for, and the normal forms. The only file that knows
-// utf8proc.
+// UTF-8, Unicode properties for tokenizers, and normal forms. The only file that uses utf8proc.
 #pragma once
 
 #include <cstddef>
@@ -9,16 +8,16 @@
 
 namespace lockstep::text {
 
-/// The offset of the first byte that does not belong to well-formed UTF-8; `npos` when all do.
+/// The offset of the first byte outside well-formed UTF-8; `npos` when there is none.
 size_t find_invalid_utf8(std::string_view text);
 
-/// The character at byte `at` of well-formed text; moves `at` behind it.
+/// The character at byte `at` of well-formed text; advances `at`.
 char32_t next_char(std::string_view text, size_t& at);
-/// The first byte of the character that ends before byte `end` (above 0) of well-formed text.
+/// The start of the character that ends before byte `end` (above 0) of well-formed text.
 size_t previous_char(std::string_view text, size_t end);
 void append_utf8(char32_t c, std::string& out);
 
-/// Characters of well-formed text.
+/// The number of characters of well-formed text.
 size_t count_chars(std::string_view text);
 
 bool is_white_space(char32_t c);  // White_Space
@@ -27,26 +26,26 @@ bool is_punctuation(char32_t c);  // ASCII punctuation and symbols, and general 
 bool is_word(char32_t c);         // alphabetic, mark, decimal digit, connector or joiner: \w
 bool is_mark(char32_t c);         // general category M*
 
-/// Character by character, without context: a final sigma stays σ.
+/// Converts character by character, without context: a final sigma stays σ.
 std::string to_lower(std::string_view text);
 std::string to_upper(std::string_view text);
 
 enum class NormalForm { kNfc, kNfd, kNfkc, kNfkd };
-/// Linearithmic, also for long runs of combining marks.
+/// O(n log n), also for long runs of combining marks.
 std::string to_normal_form(std::string_view text, NormalForm form);
 
-/// Assembles characters from bytes that arrive in any portions. What cannot become a character turns into U+FFFD, one
-/// for each maximal part of a character, as the Unicode standard advises (§3.9).
+/// Assembles characters from bytes in arbitrary portions. Invalid bytes become U+FFFD, one for each maximal part of a
+/// character, as the Unicode standard recommends (§3.9).
 class Utf8Assembler {
  public:
-  /// Appends the characters that `bytes` completes to `out`.
+  /// Appends the characters completed by `bytes` to `out`.
   void put(std::string_view bytes, std::string& out);
   /// Ends the text: an unfinished character becomes U+FFFD.
   void finish(std::string& out);
 
  private:
   std::string pending_;  // the first bytes of a character
-  size_t length_ = 0;    // how many bytes it will have
+  size_t length_ = 0;    // of the complete character, in bytes
 };
 
 }  // namespace lockstep::text

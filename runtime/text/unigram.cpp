@@ -1,5 +1,5 @@
-// Unigram (Kudo, 2018): of all ways to write a piece as tokens, the one with the highest sum of scores, found by
-// dynamic programming over the bytes. A trie lists the tokens that begin at each character.
+// Unigram (Kudo, 2018): the tokenization of a piece with the highest sum of scores, found by dynamic programming over
+// the bytes. A trie lists the tokens at each character.
 #include <algorithm>
 #include <limits>
 
@@ -10,7 +10,7 @@
 namespace lockstep::text {
 namespace {
 
-constexpr double kUnknownPenalty = 10.0;  // an unknown character scores this much below the worst token
+constexpr double kUnknownPenalty = 10.0;  // how far an unknown character scores below the worst token
 
 struct UnigramTables {
   Vocabulary vocabulary;
@@ -40,7 +40,7 @@ class Unigram final : public Model {
  private:
   static constexpr size_t kNowhere = std::numeric_limits<size_t>::max();
 
-  struct Node {  // the best way to write everything before a byte
+  struct Node {  // the best path to a byte
     double score = 0;
     size_t begin = kNowhere;  // of the last token
     bool unknown = false;     // the last token is an unknown character
@@ -50,7 +50,7 @@ class Unigram final : public Model {
     size_t end;
   };
 
-  /// The tokens of the best path; neighbouring unknown characters are one.
+  /// The tokens of the best path; adjacent unknown characters become one.
   std::vector<Token> best_path(std::string_view piece) const {
     std::vector<Node> nodes(piece.size() + 1);
     for (size_t begin = 0; begin < piece.size();) {

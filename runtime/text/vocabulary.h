@@ -1,4 +1,4 @@
-// Tokens and their ids, both ways.
+// Mapping between tokens and ids, both ways.
 #pragma once
 
 #include <cstdint>
@@ -15,10 +15,10 @@
 
 namespace lockstep::text {
 
-/// Ids are below this: enough for every model, and small enough for tables that ids index.
+/// Upper bound of ids: enough for every model, and small enough for tables indexed by id.
 inline constexpr int64_t kMaxIds = int64_t{1} << 24;
 
-/// Lets tables keyed by `std::string` be searched with a `std::string_view`.
+/// Allows lookups with `std::string_view` in tables keyed by `std::string`.
 struct StringHash {
   using is_transparent = void;
   size_t operator()(std::string_view text) const { return std::hash<std::string_view>{}(text); }
@@ -31,13 +31,13 @@ class Vocabulary {
   Vocabulary(Vocabulary&&) = default;
   Vocabulary& operator=(Vocabulary&&) = default;
 
-  /// From an object {token: id}. Fails with `kInvalidArgument` on ids that are no ids or belong to two tokens.
+  /// From an object {token: id}. Fails with `kInvalidArgument` on invalid or duplicate ids.
   static Result<Vocabulary> parse(const JsonField& field);
 
-  /// From tokens and ids; empty where `parse` would fail.
+  /// From tokens and ids; empty if `parse` would fail.
   static std::optional<Vocabulary> of(const std::vector<std::pair<std::string, int64_t>>& tokens);
 
-  /// False when the id or the token is taken by another.
+  /// Returns false when the id or the token already exists.
   bool add(std::string token, int32_t id);
   void reserve(size_t tokens);
 
@@ -45,7 +45,7 @@ class Vocabulary {
     const auto entry = ids_.find(token);
     return entry == ids_.end() ? std::nullopt : std::optional(entry->second);
   }
-  /// Empty for an unknown id. Lives as long as the vocabulary.
+  /// Empty for an unknown id. Valid as long as the vocabulary.
   std::optional<std::string_view> token_of(int32_t id) const {
     if (id < 0 || id >= end() || tokens_[id] == nullptr) return std::nullopt;
     return *tokens_[id];
@@ -53,12 +53,12 @@ class Vocabulary {
   /// One more than the largest id.
   int32_t end() const { return static_cast<int32_t>(tokens_.size()); }
 
-  /// The ids of the tokens <0x00> … <0xFF>, -1 where there is none.
+  /// The ids of the tokens <0x00> … <0xFF>; −1 if missing.
   std::vector<int32_t> byte_tokens() const;
 
  private:
   std::unordered_map<std::string, int32_t, StringHash, std::equal_to<>> ids_;
-  std::vector<const std::string*> tokens_;  // by id; keys of ids_, whose nodes stay where they are
+  std::vector<const std::string*> tokens_;  // by id: keys of ids_, with stable addresses
 };
 
 }  // namespace lockstep::text

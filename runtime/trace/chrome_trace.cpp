@@ -17,7 +17,7 @@ std::string json_string(std::string_view text) {
   return nlohmann::json(text).dump(-1, ' ', false, nlohmann::json::error_handler_t::replace);
 }
 
-/// The events of one file, one a line.
+/// The events of one file, one per line.
 class Events {
  public:
   explicit Events(TimePoint origin) : origin_(origin) {}
@@ -43,7 +43,7 @@ class Events {
     add(R"({{"ph":"C","pid":{},"tid":0,"name":{},"ts":{},"args":{{"{}":{}}}}})", rank, json_string(name),
         since_origin(at), "value", value);
   }
-  /// Requests overlap, so they are asynchronous events: begin, instants and end of one id.
+  /// Requests overlap, so they are asynchronous events: start, instants and end with one id.
   void request(char step, const RequestSpan& span, std::string_view name, TimePoint at, std::string_view args = "") {
     add(R"({{"ph":"{}","pid":0,"tid":{},"cat":"request","id":{},"name":{},"ts":{},"args":{{{}}}}})", step,
         int{kRequests}, span.request, json_string(name), since_origin(at), args);
@@ -77,7 +77,7 @@ TimePoint earliest(const RunTrace& run) {
   return first == TimePoint::max() ? TimePoint{} : first;
 }
 
-/// Steps of one schedule follow one another: from the begin of the first to the end of the last.
+/// The steps of one schedule are consecutive: it lasts from the start of the first to the end of the last.
 void add_schedules(const RankTimeline& rank, Events& events) {
   for (size_t first = 0; first < rank.steps.size();) {
     size_t end = first;

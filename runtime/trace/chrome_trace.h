@@ -1,5 +1,5 @@
-// Timelines as Chrome trace events ("Trace Event Format", Google, 2016: the JSON object format), which Perfetto
-// (https://ui.perfetto.dev) and chrome://tracing open.
+// Chrome trace events of timelines ("Trace Event Format", Google, 2016: the JSON object format), for Perfetto
+// (https://ui.perfetto.dev) and chrome://tracing.
 //
 //   process   rank 0 (node0)
 //     thread  executor       phases ▸ schedules ▸ steps
@@ -24,14 +24,14 @@ struct RequestSpan {
   std::optional<TimePoint> first_token;
   TimePoint end;
   int64_t tokens = 0;
-  std::string reason;  // why it ended
+  std::string reason;  // reason of its end
 };
 
-/// A run, all ranks on one clock.
+/// A run: the timelines of all ranks on one clock.
 struct RunTrace {
   std::vector<RankTimeline> ranks;
   std::vector<RequestSpan> requests;
-  std::vector<std::pair<std::string, std::string>> facts;  // of the file's metadata: program, model, …
+  std::vector<std::pair<std::string, std::string>> facts;  // metadata of the file: program, model, …
 };
 
 /// The file's text. Times are microseconds since the earliest event. Pure.

@@ -5,7 +5,7 @@
 namespace lockstep::trace {
 namespace {
 
-/// The bounds of an offset, by one exchange.
+/// The bounds of an offset from one exchange.
 struct Bounds {
   Duration low, high;
 

@@ -1,4 +1,4 @@
-// A list whose memory is taken when it is made: adding to it allocates nothing, and what finds no room is counted.
+// A list with fixed capacity: adding never allocates, and dropped entries are counted.
 #pragma once
 
 #include <cstddef>
@@ -12,7 +12,7 @@ namespace lockstep::trace {
 template <typename T>
 class FixedLog {
  public:
-  /// Writes to all of its memory, so that no page is missing later.
+  /// Writes to all of its memory, so that adding causes no page fault.
   explicit FixedLog(size_t capacity) : entries_(capacity) {}
 
   void add(const T& entry) {

@@ -7,14 +7,14 @@
 namespace lockstep::trace {
 namespace {
 
-constexpr Duration::rep kInside = std::numeric_limits<Duration::rep>::min();  // no time to leave yet
+constexpr Duration::rep kInside = std::numeric_limits<Duration::rep>::min();  // not left yet
 
 }  // namespace
 
 void FlightRecorder::enter(const char* group, const char* operation, uint64_t sequence, uint64_t bytes) {
   const uint64_t number = entered_.load(std::memory_order_relaxed) + 1;
   Entry& entry = ring_[(number - 1) % kCapacity];
-  // The fields are stored with release, so whoever reads one of them also sees the odd version before it.
+  // The fields are stored with release, so a reader that sees one of them also sees the odd version before it.
   entry.version.store(2 * number - 1, std::memory_order_relaxed);
   entry.group.store(group, std::memory_order_release);
   entry.operation.store(operation, std::memory_order_release);

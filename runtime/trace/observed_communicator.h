@@ -1,5 +1,4 @@
-// A communicator that tells who derives from it when each collective is entered and left. Apart from that it is the one
-// behind it.
+// A communicator decorator with hooks at the start and end of each collective.
 #pragma once
 
 #include "runtime/device/communicator.h"
@@ -7,7 +6,7 @@
 
 namespace lockstep::trace {
 
-/// Used by one thread, except `last_operation`. Borrows the one behind it.
+/// Used by one thread, except `last_operation`. Borrows the inner communicator.
 class ObservedCommunicator : public device::Communicator {
  public:
   int rank() const final { return inner_.rank(); }
@@ -25,12 +24,12 @@ class ObservedCommunicator : public device::Communicator {
   device::OperationMark last_operation() const final { return inner_.last_operation(); }
 
  protected:
-  /// Numbers go on from the last operation of `inner`, so that they are those of its messages.
+  /// Numbering continues from the last operation of `inner`, to match the numbers in its messages.
   explicit ObservedCommunicator(device::Communicator& inner)
       : inner_(inner), sequence_(inner.last_operation().sequence) {}
 
  private:
-  /// A collective to which this rank contributes `bytes` begins; `left` follows. Neither may wait or allocate.
+  /// A collective with `bytes` from this rank begins; `left` follows. Neither may wait or allocate.
   virtual void entered(CollectiveKind kind, uint64_t sequence, uint64_t bytes) = 0;
   virtual void left(bool well) = 0;
 

@@ -9,7 +9,7 @@
 namespace lockstep::trace {
 namespace {
 
-/// HELP escapes backslash and line feed; a label's value the double quote too.
+/// HELP escapes backslash and line feed; label values escape the double quote, too.
 std::string escaped(std::string_view text, bool is_label) {
   std::string escaped;
   for (const char c : text) {
@@ -29,7 +29,7 @@ std::string escaped(std::string_view text, bool is_label) {
 std::string number(double value) {
   if (std::isnan(value)) return "NaN";
   if (std::isinf(value)) return value > 0 ? "+Inf" : "-Inf";
-  return fmt::format("{}", value);  // the shortest text that reads back as the same number
+  return fmt::format("{}", value);  // the shortest text that parses to the same number
 }
 
 std::string to_text(const Labels& labels) {

@@ -1,5 +1,5 @@
 // Metrics in Prometheus' text exposition format, version 0.0.4
-// (https://prometheus.io/docs/instrumenting/exposition_formats/): what node_exporter's textfile collector reads.
+// (https://prometheus.io/docs/instrumenting/exposition_formats/), as read by node_exporter's textfile collector.
 #pragma once
 
 #include <string>
@@ -18,7 +18,7 @@ struct Sample {
   std::string suffix = "";
 };
 
-/// Metrics of one name.
+/// All metrics with one name.
 struct MetricFamily {
   std::string name;
   std::string help;
@@ -26,7 +26,7 @@ struct MetricFamily {
   std::vector<Sample> samples;
 };
 
-/// How often values fell under each bound, and their sum.
+/// Counts of values by upper bound, and their sum.
 class Histogram {
  public:
   /// `bounds` ascend.
@@ -38,7 +38,7 @@ class Histogram {
 
  private:
   std::vector<double> bounds_;
-  std::vector<int64_t> counts_;  // [bounds + 1], each alone
+  std::vector<int64_t> counts_;  // [bounds + 1], not cumulative
   double sum_ = 0.0;
 };
 

@@ -7,7 +7,7 @@
 namespace lockstep::trace {
 namespace {
 
-/// The spans of one name add up.
+/// Spans with the same name are added.
 std::vector<std::pair<std::string, PhaseSplit>> phases_of(const RankTimeline& rank, std::span<const TimePoint> last) {
   std::vector<std::pair<std::string, PhaseSplit>> phases;
   for (const PhaseSpan& span : rank.phases) {

@@ -1,4 +1,4 @@
-// What a run's timelines come to, rank by rank: the split of its time, its collectives, how it came to them.
+// A report of a run by rank: time split, collectives, arrival at collectives.
 #pragma once
 
 #include <string>
@@ -17,16 +17,16 @@ struct PhaseReport {
   StepTotals steps;
   CollectiveTotals collectives;
   RankArrivals arrivals;
-  double last_share = 0.0;  // of the collectives, how many it was the last to enter
+  double last_share = 0.0;  // fraction of the collectives that it was the last to enter
 };
 
 /// One rank.
 struct RankReport {
   int rank = 0;
   std::string host;
-  std::vector<std::pair<std::string, PhaseSplit>> phases;  // of the process, in their order; "run" holds the steps
+  std::vector<std::pair<std::string, PhaseSplit>> phases;  // of the process, in order; "run" holds the steps
   PhaseReport prefill, decode;
-  uint64_t collectives_outside = 0;  // of set-up and between steps
+  uint64_t collectives_outside = 0;  // during set-up and between steps
   double clock_error_s = 0.0;
   int64_t dropped_steps = 0, dropped_collectives = 0;
 };
@@ -34,13 +34,13 @@ struct RankReport {
 /// All ranks.
 struct GroupReport {
   std::vector<RankReport> ranks;
-  std::vector<std::string> stragglers;  // a sentence for each phase in which a rank stands out
+  std::vector<std::string> stragglers;  // one sentence for each phase with a straggler
 };
 
-/// Pure. The timelines share a clock (`align`); they are those of all ranks, in order.
+/// Pure. Takes all ranks' timelines in rank order, on one clock (`align`).
 GroupReport report_of(const std::vector<RankTimeline>& ranks);
 
-/// A table for people, with the sentences below it.
+/// A readable table, followed by the sentences.
 std::string to_table(const GroupReport& report);
 
 }  // namespace lockstep::trace

@@ -1,4 +1,4 @@
-// A communicator that tells a flight recorder what it enters and leaves. Apart from that it is the one behind it.
+// A communicator decorator for recording collectives in a flight recorder.
 #pragma once
 
 #include <memory>
@@ -18,7 +18,7 @@ class RecordedCommunicator final : public ObservedCommunicator {
   void entered(CollectiveKind kind, uint64_t sequence, uint64_t bytes) override {
     recorder_.enter("model", to_string(kind).data(), sequence, bytes);
   }
-  /// What failed stays entered: that is where the rank waited.
+  /// A failed operation remains entered, which shows where the rank waited.
   void left(bool well) override {
     if (well) recorder_.leave();
   }

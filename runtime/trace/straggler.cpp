@@ -8,16 +8,16 @@
 namespace lockstep::trace {
 namespace {
 
-constexpr double kDear = 0.05;  // of a phase's time: less is not worth a word
+constexpr double kDear = 0.05;  // of a phase's time; a smaller cost is not reported
 
-/// The middle one; the upper of two. Reorders.
+/// The median (the upper one of an even number). Reorders.
 Duration middle(std::vector<Duration>& values) {
   const auto half = values.begin() + static_cast<std::ptrdiff_t>(values.size() / 2);
   std::nth_element(values.begin(), half, values.end());
   return *half;
 }
 
-/// Adds one collective's entries, by rank; `sorted` is room of the same size.
+/// Adds the entries of one collective, by rank; `sorted` is scratch of the same size.
 void count(std::span<const TimePoint> entries, std::vector<TimePoint>& sorted, Arrivals& arrivals,
            std::vector<std::vector<Duration>>& lateness) {
   std::ranges::copy(entries, sorted.begin());

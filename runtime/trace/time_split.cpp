@@ -6,7 +6,7 @@
 namespace lockstep::trace {
 namespace {
 
-/// Divides `total` by the collectives that `counts` wants; `unrecorded` is communication that has no entry.
+/// Divides `total` by the collectives selected by `counts`; `unrecorded` is communication without log entries.
 PhaseSplit split_by(const RankTimeline& rank, std::span<const TimePoint> last, Duration total, Duration unrecorded,
                     const std::function<bool(const CollectiveTimes&)>& counts) {
   Duration waiting{}, communication = unrecorded;
@@ -48,7 +48,7 @@ PhaseSplit split_of(const RankTimeline& rank, std::span<const TimePoint> last, c
 
 StepTotals totals_of(std::span<const StepTimes> steps, StepPhase phase, int32_t fewest_slots) {
   StepTotals totals;
-  const StepTimes* before = nullptr;  // if it counts
+  const StepTimes* before = nullptr;  // if it is included
   for (const StepTimes& step : steps) {
     if (step.phase != phase || step.slots < fewest_slots) {
       before = nullptr;

@@ -1,13 +1,13 @@
-// Where the ranks' time went: computing, communicating, or waiting for another rank.
+// The ranks' time, divided into computing, communicating and waiting for other ranks.
 //
-// What a rank spends in a collective is waiting (until the last rank has come) and communication (from then on):
+// A rank in a collective waits until the last rank has entered, and communicates from then on:
 //
 //   rank 0   ──compute──┤ enter · · · waiting · · · │ communication │ leave
 //   rank 1   ────────────compute────────────┤ enter │ communication │ leave
 //                                                   ^ the last rank enters
 //
-// One rank cannot see the others' entries, so each keeps its own, and they are compared after the run. That needs one
-// clock: clock_alignment.h.
+// A rank cannot see the others' entries, so each rank records its own, and they are compared after the run on one clock
+// (clock_alignment.h).
 #pragma once
 
 #include <span>
@@ -17,7 +17,7 @@
 
 namespace lockstep::trace {
 
-/// Where one rank's time went in a phase, in seconds.
+/// One rank's time in a phase, in seconds.
 struct PhaseSplit {
   double compute_s = 0.0;        // outside collectives
   double communication_s = 0.0;  // in collectives, from the entry of the last rank on
@@ -30,21 +30,21 @@ struct PhaseSplit {
   friend bool operator==(const PhaseSplit&, const PhaseSplit&) = default;
 };
 
-/// When all ranks were there: inside the collective, whatever `last_entry` says (a broadcast's root need not wait).
+/// The time from which all ranks were inside, clamped to the own collective (a broadcast's root need not wait).
 TimePoint all_there(const CollectiveTimes& own, TimePoint last_entry);
 
-/// When the last rank entered each of the collectives that all ranks recorded. The timelines share a clock.
+/// The last entry of each collective that all ranks recorded. The timelines share a clock.
 std::vector<TimePoint> last_entries(std::span<const RankTimeline> ranks);
 
-/// Where the steps of `phase` went. `last` is of `last_entries`; collectives beyond it count as communication, as do
-/// those that found no room.
+/// The split of the steps of `phase`. `last` is from `last_entries`; collectives beyond it, and collectives dropped
+/// from a full log, count as communication.
 PhaseSplit split_of(const RankTimeline& rank, std::span<const TimePoint> last, StepPhase phase);
 
-/// Where a phase of the process went, by the collectives that were entered in it.
+/// The split of a phase of the process, by the collectives entered in it.
 PhaseSplit split_of(const RankTimeline& rank, std::span<const TimePoint> last, const PhaseSpan& span);
 
-/// The steps of `phase` that served at least `fewest_slots`. Their time includes what lies between two of them
-/// (messages, slot updates): from the end of the step before, if it counts too, else from its own begin.
+/// The steps of `phase` with at least `fewest_slots`. A step's time includes the gap before it (messages, slot
+/// updates): it starts at the end of the previous step if that is included, else at its own start.
 StepTotals totals_of(std::span<const StepTimes> steps, StepPhase phase, int32_t fewest_slots = 0);
 
 }  // namespace lockstep::trace

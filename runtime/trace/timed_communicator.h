@@ -1,5 +1,4 @@
-// A communicator that notes when each collective was entered and left. Apart from two clock readings a call it is the
-// one behind it.
+// A communicator decorator for timing collectives, with two clock readings per call.
 #pragma once
 
 #include "runtime/core/clock.h"
@@ -24,7 +23,7 @@ class TimedCommunicator final : public ObservedCommunicator {
 
   const Clock& clock_;
   CollectiveLog& log_;
-  // Of the collective that was entered.
+  // Of the current collective.
   CollectiveKind kind_ = CollectiveKind::kBarrier;
   uint64_t sequence_ = 0, bytes_ = 0;
   TimePoint enter_;

@@ -7,7 +7,7 @@
 namespace lockstep::trace {
 namespace {
 
-/// Appends the number of entries and their bytes as they lie in memory.
+/// Appends the number of entries, then their bytes in memory layout.
 template <typename T>
 void append(std::string& bytes, std::span<const T> entries) {
   static_assert(std::is_trivially_copyable_v<T>);
@@ -16,7 +16,7 @@ void append(std::string& bytes, std::span<const T> entries) {
   bytes.append(reinterpret_cast<const char*>(entries.data()), entries.size_bytes());
 }
 
-/// Takes what `append` wrote from the front of `bytes`; whether there was that much.
+/// Reads what `append` wrote from the front of `bytes`; returns whether it was complete.
 template <typename T>
 bool take(std::string_view& bytes, std::vector<T>& entries) {
   uint64_t count = 0;

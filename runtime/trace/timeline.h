@@ -1,5 +1,6 @@
-// What one rank did and when, as values: the phases of its process, its steps, its collectives. Ranks record their own
-// and rank 0 compares them after the run.
+// Timelines of one rank as values: process phases, steps and collectives.
+//
+// Ranks record their own, and rank 0 compares them after the run.
 //
 //   phases        ──load──┤──compile──┤──session──┤─────────────────── run ───────────────────┤
 //   steps                                             │ prefill │   │ decode │ decode │ decode │
@@ -19,24 +20,24 @@
 
 namespace lockstep::trace {
 
-/// What a step is for, and what a collective belongs to.
+/// The kind of a step, or of the step around a collective.
 enum class StepPhase : int32_t { kPrefill = 0, kDecode = 1, kOutside = 2 };
 inline constexpr size_t kStepPhases = 3;
 /// "prefill", "decode", "outside".
 std::string_view to_string(StepPhase phase);
 
-/// What ranks do together: the model's collectives, and the exchanges of set-up.
+/// Collective operations: the model's collectives, and the exchanges of set-up.
 enum class CollectiveKind : int32_t { kAllReduce, kAllGather, kBroadcast, kBarrier, kExchange, kSetupBarrier };
 inline constexpr size_t kCollectiveKinds = 6;
 /// "all_reduce", "all_gather", "broadcast", "barrier", "exchange", "setup_barrier".
 std::string_view to_string(CollectiveKind kind);
 
-/// One collective of one rank. The i-th of a rank is the i-th of every other.
+/// One collective of one rank. The i-th of a rank matches the i-th of every other rank.
 struct CollectiveTimes {
   CollectiveKind kind = CollectiveKind::kBarrier;
   StepPhase phase = StepPhase::kOutside;
-  uint64_t sequence = 0;  // among the model's collectives, or among set-up's; from 1
-  uint64_t bytes = 0;     // that this rank contributed
+  uint64_t sequence = 0;  // among the model's collectives, or among those of set-up; from 1
+  uint64_t bytes = 0;     // contributed by this rank
   TimePoint enter;
   TimePoint leave;
 
@@ -49,8 +50,8 @@ struct StepTimes {
   int32_t schedule = 0;
   int32_t step = 0;
   int32_t rows = 0;    // token rows, without padding
-  int32_t slots = 0;   // that they belong to
-  int32_t tokens = 0;  // that it made
+  int32_t slots = 0;   // used by those rows
+  int32_t tokens = 0;  // produced by the step
   TimePoint begin;
   TimePoint end;
 
@@ -66,7 +67,7 @@ struct PhaseSpan {
   friend bool operator==(const PhaseSpan&, const PhaseSpan&) = default;
 };
 
-/// All steps of a phase together, also those that found no room.
+/// All steps of a phase, including those dropped from a full log.
 struct StepTotals {
   int64_t steps = 0;
   int64_t tokens = 0;
@@ -75,16 +76,16 @@ struct StepTotals {
   friend bool operator==(const StepTotals&, const StepTotals&) = default;
 };
 
-/// All collectives of a phase together, also those that found no room.
+/// All collectives of a phase, including those dropped from a full log.
 struct CollectiveTotals {
   int64_t count = 0;
   uint64_t bytes = 0;
-  Duration unrecorded{};  // inside those that found no room
+  Duration unrecorded{};  // inside the dropped ones
 
   friend bool operator==(const CollectiveTotals&, const CollectiveTotals&) = default;
 };
 
-/// When this rank entered and left one exchange of all ranks: what clocks are compared by.
+/// When this rank entered and left one exchange of all ranks, to compare clocks.
 struct Ping {
   TimePoint enter;
   TimePoint leave;
@@ -92,12 +93,12 @@ struct Ping {
   friend bool operator==(const Ping&, const Ping&) = default;
 };
 
-/// The collectives of one rank as they happen. Used by one thread; allocates nothing after its construction.
+/// The collectives of one rank, recorded as they happen. Used by one thread; allocates only in its constructor.
 class CollectiveLog {
  public:
   explicit CollectiveLog(size_t capacity) : log_(capacity) {}
 
-  /// What the collectives from now on belong to.
+  /// Sets the phase of the following collectives.
   void set_phase(StepPhase phase) { phase_ = phase; }
   void add(CollectiveKind kind, uint64_t sequence, uint64_t bytes, TimePoint enter, TimePoint leave) {
     CollectiveTotals& totals = totals_[static_cast<size_t>(phase_)];
@@ -106,7 +107,7 @@ class CollectiveLog {
     if (log_.is_full()) totals.unrecorded += leave - enter;
     log_.add({kind, phase_, sequence, bytes, enter, leave});
   }
-  /// Forgets everything but the phase.
+  /// Clears everything except the phase.
   void clear() {
     log_.clear();
     totals_ = {};
@@ -122,7 +123,7 @@ class CollectiveLog {
   std::array<CollectiveTotals, kStepPhases> totals_{};
 };
 
-/// One rank's run. Times are of this rank's clock until `align` (clock_alignment.h).
+/// One rank's run. Times are on this rank's clock until `align` (clock_alignment.h).
 struct RankTimeline {
   int rank = 0;
   std::string host;
@@ -134,9 +135,9 @@ struct RankTimeline {
   int64_t dropped_collectives = 0;
   std::array<StepTotals, kStepPhases> step_totals{};
   std::array<CollectiveTotals, kStepPhases> collective_totals{};
-  std::vector<Ping> pings_at_begin;  // of the exchanges that follow start-up …
-  std::vector<Ping> pings_at_end;    // … and the run; none where all ranks share a host
-  Duration clock_error{};            // after `align`: how far off this rank's times may be
+  std::vector<Ping> pings_at_begin;  // from the exchanges after start-up …
+  std::vector<Ping> pings_at_end;    // … and after the run; empty if all ranks share a host
+  Duration clock_error{};            // after `align`: error bound of this rank's times
 
   const StepTotals& steps_of(StepPhase phase) const { return step_totals[static_cast<size_t>(phase)]; }
   const CollectiveTotals& collectives_of(StepPhase phase) const {
@@ -146,7 +147,7 @@ struct RankTimeline {
   friend bool operator==(const RankTimeline&, const RankTimeline&) = default;
 };
 
-/// A timeline as bytes, and back: ranks of one build send them. Other bytes fail with `kInternal`.
+/// Serialisation of a timeline between ranks of one build. Malformed bytes fail with `kInternal`.
 std::string pack(const RankTimeline& timeline);
 Result<RankTimeline> unpack_timeline(std::string_view bytes);
 

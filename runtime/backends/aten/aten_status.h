@@ -1,4 +1,4 @@
-// The seam to libtorch: its exceptions end here and become errors of ours. Included by sources of this folder only.
+// Converts libtorch's exceptions to `Error`s. Included by sources of this folder only.
 #pragma once
 
 #include <c10/core/InferenceMode.h>
@@ -16,7 +16,7 @@ inline Error aten_error(ErrorKind kind, std::string_view operation, std::string_
   return {kind, fmt::format("[runtime/backends/aten] {} failed: {}", operation, what)};
 }
 
-/// Calls `body` without autograd and turns whatever libtorch throws into an `Error`.
+/// Calls `body` without autograd and converts every exception of libtorch to an `Error`.
 template <typename Body>
 Result<void> guarded(std::string_view operation, Body&& body) {
   try {

@@ -25,7 +25,7 @@ at::Tensor strided(float* data, std::array<int64_t, 2> sizes, std::array<int64_t
 
 at::Tensor tensor(Matrix m) { return strided(m.data, {m.rows, m.columns}, {m.row_stride, 1}); }
 
-// libtorch has no tensors of constant memory; operands are only read.
+// libtorch has no tensors over const memory; operands are only read.
 at::Tensor tensor(ConstMatrix m) { return strided(const_cast<float*>(m.data), {m.rows, m.columns}, {m.row_stride, 1}); }
 
 at::Tensor transposed(ConstMatrix m) {

@@ -1,5 +1,5 @@
-// The few operations that backends take from libtorch, over plain f32 memory. No ATen type is named here, so whoever
-// includes this header pays nothing for libtorch; whoever links it loads libtorch_cpu (about a quarter of a second).
+// Libtorch operations for backends, over plain f32 memory. The header names no ATen type, so including it costs
+// nothing; linking it loads libtorch_cpu (about a quarter of a second).
 #pragma once
 
 #include <cstdint>
@@ -8,7 +8,7 @@
 
 namespace lockstep::aten {
 
-/// A matrix f32 [rows, columns] that somebody else owns; rows are `row_stride` elements apart, columns are adjacent.
+/// A borrowed matrix f32 [rows, columns]; rows are `row_stride` elements apart, columns are adjacent.
 struct ConstMatrix {
   const float* data = nullptr;
   int64_t rows = 0;
@@ -16,7 +16,7 @@ struct ConstMatrix {
   int64_t row_stride = 0;
 };
 
-/// The same, to be written.
+/// A writable matrix.
 struct Matrix {
   float* data = nullptr;
   int64_t rows = 0;
@@ -30,11 +30,11 @@ struct Matrix {
 inline ConstMatrix dense(const float* data, int64_t rows, int64_t columns) { return {data, rows, columns, columns}; }
 inline Matrix dense(float* data, int64_t rows, int64_t columns) { return {data, rows, columns, columns}; }
 
-/// Threads that the operations of this process may use, the calling one included; at least 1.
+/// Sets the number of threads for the operations of this process, including the calling one; at least 1.
 Result<void> set_threads(int threads);
 
 /// dst [T, N] = x [T, K] · wᵀ, w [N, K]. Operands do not overlap dst. The order of the sums over K is libtorch's and
-/// may change with the shape. Sums over no columns are zero.
+/// may change with the shape. For K = 0 the sums are zero.
 Result<void> multiply_transposed(ConstMatrix x, ConstMatrix w, Matrix dst);
 
 /// dst [T, N] = x [T, K] · y [K, N].

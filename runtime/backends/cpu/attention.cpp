@@ -9,8 +9,8 @@
 namespace lockstep::cpu {
 namespace {
 
-constexpr int64_t kBlockRows = 48;  // rows (token, head) of a block: their sums stay in the first-level cache
-/// In the second-level cache, from where they are fast enough where several rows share a tile.
+constexpr int64_t kBlockRows = 48;  // rows (token, head) per block: their sums stay in the first-level cache
+/// Sums in the second-level cache, which is fast enough when several rows share a tile.
 constexpr int64_t kPairedBlockRows = kMostAttendedRows;
 
 int64_t round_up(int64_t value, int64_t unit) { return (value + unit - 1) / unit * unit; }
@@ -20,7 +20,7 @@ ProductFunction unpaired_product(const Kernels& kernels, DType dtype) {
   return dtype == DType::kBFloat16 ? kernels.product_bf16 : kernels.product_f16;
 }
 
-/// What lies in a tile of `keys`, counted from the tile's first position; 0:0 if nothing does.
+/// The part of `keys` in a tile, relative to the tile's first position; 0:0 if empty.
 Range part_in_tile(Range keys, int64_t tile) {
   const int64_t first = tile * kTileTokens;
   const Range part{std::max<int64_t>(keys.begin - first, 0), std::min(keys.end - first, kTileTokens)};
@@ -36,16 +36,16 @@ Range AttentionRule::keys_of(int64_t position) const {
 
 Range AttentionRule::pinned_keys_of(int64_t position) const { return {0, std::min(pinned, position + 1)}; }
 
-/// Consecutive rows of one slot that attend to one cache head, and the scratch for them. Row r of the scratch is token
-/// `begin + r / readers`, reader `r % readers`.
+/// Consecutive rows of one slot that attend to one cache head, with their scratch. Row r of the scratch belongs to
+/// token `begin + r / readers` and reader `r % readers`.
 struct AttentionTask::Run {
   int64_t begin = 0, end = 0;  // rows of the step
   int64_t slot = 0;
   int64_t head = 0;
-  int64_t heads = 0;              // that read it
-  std::byte* q = nullptr;         // [rows, padded head_dim], as `score` reads it
+  int64_t heads = 0;              // query heads that read it
+  std::byte* q = nullptr;         // [rows, padded head_dim], in the layout of `score`
   std::byte* pinned_q = nullptr;  // the same
-  Range* seen = nullptr;          // [rows], positions that a row sees in the running pass
+  Range* seen = nullptr;          // [rows], positions visible to a row in the current pass
   float* scores = nullptr;        // [kTileRows, kPanel]
   float* slopes = nullptr;        // [rows]
   float* maximum = nullptr;       // [rows]
@@ -111,7 +111,7 @@ void AttentionTask::run(std::byte* private_scratch, Part part) const {
   lay_out(private_scratch, run);
   const int64_t rows = q.used_rows();
   const int64_t blocks = (rows + block_tokens - 1) / block_tokens;
-  // Dealt in turn, there and back, since later blocks read more.
+  // Units are assigned in alternating order, because later blocks read more.
   const int64_t units = blocks * keys.heads;
   for (int64_t round = 0; round * part.workers < units; ++round) {
     const int64_t unit = round * part.workers + (round % 2 == 0 ? part.worker : part.workers - 1 - part.worker);
@@ -166,7 +166,7 @@ void AttentionTask::open_row(const Run& run, int64_t r) const {
   run.maximum[r] = is_paired() ? -kNone : -std::numeric_limits<float>::infinity();
   if (sinks.data == nullptr) return;
   per_head(sinks, run.maximum + r);
-  run.sum[r * kStrip] = 1;  // its own weight, e^(sink − maximum)
+  run.sum[r * kStrip] = 1;  // the sink's own weight, e^(sink − maximum)
   if (!is_paired()) return;
   const float exponent = run.maximum[r] * kLog2E;
   run.maximum[r] = std::max(std::ceil(exponent), -kNone);
@@ -182,8 +182,8 @@ void AttentionTask::load_query(const Tensor& from, int64_t row, int64_t column, 
 void AttentionTask::run_pass(const Run& run, const std::byte* queries,
                              Range (AttentionRule::*keys_of)(int64_t) const) const {
   constexpr int64_t kMost = std::numeric_limits<int64_t>::max();
-  Range all{kMost, 0};     // from the first key that a row sees to the last
-  Range common{0, kMost};  // what every row sees
+  Range all{kMost, 0};     // from the first visible key of any row to the last
+  Range common{0, kMost};  // keys visible to every row
   for (int64_t r = 0; r < run.rows(); ++r) {
     const Range seen = run.seen[r] = (rule.*keys_of)(position[run.token(r)]);
     if (seen.size() > 0) all = {std::min(all.begin, seen.begin), std::max(all.end, seen.end)};
@@ -256,7 +256,7 @@ void AttentionTask::run_tile(const Run& run, const std::byte* queries, int64_t t
     const int64_t end = std::min(first + kTileRows, run.rows());
     bool is_scored = false;
     for (int64_t row = first; row < end;) {
-      // Rows that see the same keys are added up together.
+      // Rows with the same visible keys are summed together.
       const Range seen = part_in_tile(run.seen[row], tile);
       int64_t next = row + 1;
       while (next < end && part_in_tile(run.seen[next], tile) == seen) ++next;

@@ -1,12 +1,13 @@
-// Attention over the tiles of a slot's cache, from the first that a row sees to the one that holds its own position. A
-// row and a head take one tile after the other, alone in their arithmetic: prefill and decode differ only in how many
-// rows share the reading of a tile.
+// Attention over the tiles of a slot's cache.
 //
-//   tile 0  tile 1  tile 2  tile 3      window 100, rows of a block at positions 194 … 197: tile 0 is skipped, tile 2
-//   is ······  ····██  ██████  ██····      complete for all of them; at both edges each token is added up alone
+// The tiles are those from the first visible key to the row's position. Each row and head processes one tile after the
+// other, with arithmetic independent of other rows. Prefill and decode differ only in how many rows share a read.
 //
-// Pinned keys come first, as tiles of their own pass, since they may lie in a tile of the window and meet another
-// query.
+//   tile 0  tile 1  tile 2  tile 3      window 100, a block of rows at positions 194 … 197: tile 0 is skipped;
+//   ······  ····██  ██████  ██····      all rows see all of tile 2; at both edges each token is summed separately
+//
+// Pinned keys are processed first, in a separate pass over their tiles, since they may share a tile with the window and
+// may use another query.
 #pragma once
 
 #include <cstddef>
@@ -22,20 +23,20 @@
 
 namespace lockstep::cpu {
 
-/// Which keys a row sees and how a score is made of q · k; what is absent is off.
+/// The visible keys of a row and the formula of a score from q · k; absent parts are off.
 struct AttentionRule {
   float scale = 1;
-  int64_t window = std::numeric_limits<int64_t>::max();  // keys that a row sees, itself included
-  int64_t pinned = 0;                                    // first positions that every row sees
+  int64_t window = std::numeric_limits<int64_t>::max();  // keys that a row sees, including itself
+  int64_t pinned = 0;                                    // first positions, visible to every row
   float soft_cap = 0;
 
-  /// The positions beyond the pinned ones that the row at `position` sees.
+  /// The positions beyond the pinned ones that are visible to the row at `position`.
   Range keys_of(int64_t position) const;
-  /// The pinned positions that it sees.
+  /// The pinned positions visible to it.
   Range pinned_keys_of(int64_t position) const;
 };
 
-/// An attention node that is ready to run.
+/// An attention node, ready to run.
 struct AttentionTask {
   const Kernels* kernels = nullptr;
   ProductFunction score = nullptr;  // over tiles of keys
@@ -44,24 +45,24 @@ struct AttentionTask {
   AttentionRule rule;
   Tensor q;                               // [rows, heads · head_dim]
   Tensor pinned_q;                        // the same, for the pinned keys
-  Tensor sinks;                           // [heads]: a logit whose share is dropped; no data: none
+  Tensor sinks;                           // [heads]: a logit with dropped probability; no data: none
   Tensor slopes;                          // [heads]: times (key − position) is added to a score; no data: none
   const int32_t* slot = nullptr;          // [rows]
   const int32_t* position = nullptr;      // [rows]
   Tensor result;                          // [rows, heads · head_dim]
   std::vector<std::vector<int>> readers;  // per cache head, the query heads that read it
-  int64_t block_tokens = 1;               // token rows that share the reading of a tile
-  std::function<void(int64_t row, int64_t head)> prepare;  // if set, called for each row and cache head before its turn
+  int64_t block_tokens = 1;               // token rows that share a read of a tile
+  std::function<void(int64_t row, int64_t head)> prepare;  // if set, called for each row and cache head first
 
   static AttentionTask make(const Kernels& kernels, const CacheLayout& keys, const CacheLayout& values,
                             const std::vector<int64_t>& head_map);
-  /// Blocks of rows for steps of up to `rows` rows whose neighbours belong to one sequence: reading a tile pays for
-  /// many.
+  /// Chooses blocks of rows for steps of up to `rows` rows, with neighbours from one sequence: many rows share a read
+  /// of a tile.
   void block_for_prefill(int64_t rows);
-  /// Blocks for steps of `rows_per_slot` rows of each sequence: as many pieces of work as there are.
+  /// Chooses blocks for steps with `rows_per_slot` rows of each sequence: as many units of work as possible.
   void block_for_decode(int64_t rows_per_slot);
 
-  /// Bytes of scratch that each worker needs for itself.
+  /// Bytes of scratch for each worker.
   int64_t private_bytes() const;
   /// Computes the part's share of (block of rows, cache head). Padding rows become zeros.
   void run(std::byte* private_scratch, Part part) const;

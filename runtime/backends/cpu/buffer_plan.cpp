@@ -18,7 +18,7 @@ using graph::ValueKind;
 constexpr int64_t kAlignment = 64;
 constexpr int64_t kForever = std::numeric_limits<int64_t>::max();
 
-/// Free stretches of the workspace, by offset; grows at its end. First fit.
+/// Free ranges of the workspace, by offset; grows at its end. First fit.
 class Space {
  public:
   int64_t take(int64_t bytes) {
@@ -59,7 +59,7 @@ class Space {
   int64_t end_ = 0;
 };
 
-/// Whether the result has the rows of its first operand.
+/// Whether the result has as many rows as its first operand.
 bool keeps_rows(Op op) {
   switch (op) {
     case Op::kLinear:
@@ -85,12 +85,12 @@ bool keeps_rows(Op op) {
   }
 }
 
-/// Whether `node` makes partial sums, of which it writes the rows in use alone.
+/// Whether `node` makes partial sums and writes only the rows in use.
 bool makes_planes(const Node& node) {
   return node.op == Op::kLinearBlocks || node.op == Op::kMoeExperts || node.op == Op::kJoinPartials;
 }
 
-/// Whether every reader finds a plane wherever the one before it ends.
+/// Whether every reader supports densely packed planes.
 bool only_plane_readers(const Graph& graph, const Dataflow& flow, ValueId value) {
   return !flow.is_output(value) && std::ranges::all_of(flow.readers(value), [&](size_t reader) {
     const Op op = graph.nodes[reader].op;
@@ -98,8 +98,8 @@ bool only_plane_readers(const Graph& graph, const Dataflow& flow, ValueId value)
   });
 }
 
-/// Whether the node that makes `value` writes it row by row at any stride, and the join of partial sums alone reads it,
-/// so that it may be written where the joined result wants it.
+/// Whether `value` can be written directly into a joined result: its maker supports any row stride, and its only reader
+/// is the join of partial sums.
 bool is_joined_in_place(const Graph& graph, const Dataflow& flow, ValueId value) {
   const std::optional<size_t> maker = flow.maker(value);
   if (!maker || !flow.only_reader(value)) return false;
@@ -107,7 +107,7 @@ bool is_joined_in_place(const Graph& graph, const Dataflow& flow, ValueId value)
   return op == Op::kLinearBlocks || op == Op::kMoeExperts;
 }
 
-/// Makes views of those operands of a join that can be written into its result at once.
+/// Turns the operands of a join that can be written directly into its result into views of it.
 void mark_joined_views(const Graph& graph, const Dataflow& flow, const Node& join, std::vector<Placement>& values) {
   const Placement& result = values[join.result->value];
   int64_t column = 0;
@@ -140,7 +140,7 @@ void mark_rows_and_views(const Graph& graph, const Dataflow& flow, std::vector<P
   }
 }
 
-/// The last node whose stage reads or writes each value; views stand for their base.
+/// The last node whose stage reads or writes each value; a view counts for its base.
 std::vector<int64_t> last_uses(const Graph& graph, const FusionPlan& fusion, const std::vector<Placement>& values) {
   std::vector<int64_t> last(values.size(), -1);
   const auto use = [&](ValueId value, int64_t at) {
@@ -154,11 +154,11 @@ std::vector<int64_t> last_uses(const Graph& graph, const FusionPlan& fusion, con
     if (graph.nodes[i].result) use(*graph.nodes[i].result, stage);
   }
   for (const graph::Output& output : graph.outputs) use(output.value, kForever);
-  if (const auto slot = slot_of_rows(graph)) use(*slot, kForever);  // not only its readers ask it for padding
+  if (const auto slot = slot_of_rows(graph)) use(*slot, kForever);  // not only its readers use it to find padding
   return last;
 }
 
-/// Whether `value` is there before any row is computed.
+/// Whether `value` exists before any row is computed.
 bool precedes_rows(const Graph& graph, ValueId value) {
   if (graph.value(value).kind != ValueKind::kResult) return true;
   for (const Node& node : graph.nodes) {
@@ -171,7 +171,7 @@ bool precedes_rows(const Graph& graph, ValueId value) {
 }  // namespace
 
 std::optional<ValueId> slot_of_rows(const Graph& graph) {
-  std::map<ValueId, ValueId> all_slots;  // behind the slots that are a rank's own: ranks use equally many rows
+  std::map<ValueId, ValueId> all_slots;  // from a rank's own slots to all slots: ranks use equally many rows
   std::optional<ValueId> slot;
   for (const Node& node : graph.nodes) {
     if (node.op == Op::kOwnSlots) all_slots.emplace(*node.result, node.operands[0]);
@@ -195,7 +195,7 @@ BufferPlan plan_buffers(const Graph& graph, const FusionPlan& fusion) {
     const bool is_elsewhere =
         graph.value(value).kind == ValueKind::kWeight || graph.value(value).kind == ValueKind::kState;
     Placement& placement = plan.values[value.value];
-    if (is_elsewhere || placement.is_workspace) return;  // the latter: a view's base that has its place
+    if (is_elsewhere || placement.is_workspace) return;  // the latter: a view's base, placed before
     placement.is_workspace = true;
     placement.offset = space.take(graph.value(value).type.bytes());
   };

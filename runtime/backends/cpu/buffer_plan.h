@@ -1,5 +1,5 @@
-// Where each value of a graph lies while a step runs. Results share memory once they are no longer read; a slice of
-// columns lies inside what it is a slice of, and partial sums that are joined lie side by side from the start:
+// The addresses of a graph's values during a step. Results share memory after their last read. A slice of columns is a
+// view of its operand, and joined partial sums are adjacent from the start:
 //
 //   attention's linear_blocks ──► │ columns 0:N │ columns N:N+M │ ◄── the MLP's linear_blocks
 //                                       one all_reduce reads both
@@ -20,7 +20,7 @@ struct Placement {
   graph::ValueId base{0};
   int64_t first_column = 0;
   bool is_token_rows = false;  // dimension T: only the rows in use are computed
-  bool packs_planes = false;   // [roots, T, N] that only joins and sums of partials read: planes of the rows in use
+  bool packs_planes = false;   // [roots, T, N] read only by joins and sums of partials: planes of the rows in use
 };
 
 struct BufferPlan {
@@ -28,11 +28,11 @@ struct BufferPlan {
   int64_t bytes = 0;
 };
 
-/// Values live as long as a stage uses them, whether by its own node or by those that are fused with it.
+/// A value lives while a stage uses it, through its own node or a fused one.
 BufferPlan plan_buffers(const graph::Graph& graph, const FusionPlan& fusion);
 
-/// The value that says which rows of a step are padding: the slot operand that all cache operations share, if it is
-/// known before any row is computed.
+/// The value that marks padding rows of a step: the slot operand shared by all cache operations, if it is known before
+/// any row is computed.
 std::optional<graph::ValueId> slot_of_rows(const graph::Graph& graph);
 
 }  // namespace lockstep::cpu

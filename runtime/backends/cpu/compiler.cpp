@@ -39,7 +39,7 @@ Result<void> Compiler::compile() {
 }
 
 void Compiler::tell_what_comes() {
-  constexpr size_t kSoon = 2;  // attention stands between two products
+  constexpr size_t kSoon = 2;  // attention is between two products
   std::vector<Stage>& stages = program_.stages;
   for (size_t i = 0; i < stages.size(); ++i) {
     const size_t end = std::min(stages.size(), i + 1 + kSoon);
@@ -112,14 +112,14 @@ Result<Tensor> Compiler::place(ValueId id) const {
                                graph_.name, value.name)};
     }
   } else if (value.kind == ValueKind::kWeight) {
-    tensor.data = const_cast<std::byte*>(store_.rows(value.name));  // only ever read
+    tensor.data = const_cast<std::byte*>(store_.rows(value.name));  // only read
   }
   return tensor;
 }
 
 Result<void> Compiler::place_values() {
   tensors_.resize(graph_.values.size());
-  for (const bool places_views : {false, true}) {  // a view's base is no view, but may come after it
+  for (const bool places_views : {false, true}) {  // a view's base is not a view, but may follow it
     for (size_t i = 0; i < graph_.values.size(); ++i) {
       if (buffers_.values[i].is_view != places_views) continue;
       LOCKSTEP_TRY(tensors_[i], place(ValueId(static_cast<int32_t>(i))));

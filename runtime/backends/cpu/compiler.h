@@ -1,4 +1,4 @@
-// From a graph to a program: addresses of all values, then the stages of each node, in order.
+// Compiles a graph to a program: addresses of all values, then the stages of each node, in order.
 #pragma once
 
 #include <map>
@@ -16,25 +16,25 @@
 
 namespace lockstep::cpu {
 
-/// What a cache asks of the rows of a step.
+/// A cache's limits for the rows of a step.
 struct RowLimits {
-  int64_t slots = 0;      // slots are below it
-  int64_t positions = 0;  // positions are below it
-  int64_t window = 0;     // attention to a ring: keys that a row sees; else 0 and the rest has no meaning
-  int64_t turning = 0;    // positions that the ring holds behind its pinned rows
-  int64_t capacity = 0;   // positions up to which it holds all of them
+  int64_t slots = 0;      // upper bound of slots
+  int64_t positions = 0;  // upper bound of positions
+  int64_t window = 0;     // attention to a ring: keys that a row sees; otherwise 0, and the rest is unused
+  int64_t turning = 0;    // positions in the ring after its pinned rows
+  int64_t capacity = 0;   // number of positions up to which it holds all of them
 
   friend auto operator<=>(const RowLimits&, const RowLimits&) = default;
 };
 
-/// What the attributes of an activation say.
+/// The activation in a node's attributes.
 Activation activation_of(const graph::Node& node);
 
-/// Used once. Each `lower_…` adds the stages of one node and of the nodes that the plan fuses with it; they are spread
-/// over the lower_*.cpp files.
+/// Used once. Each `lower_…` adds the stages of one node and of the nodes fused with it; they are in the lower_*.cpp
+/// files.
 class Compiler {
  public:
-  /// Borrows everything; `program` is filled and must stay where it is.
+  /// Borrows everything; fills `program`, which must not move.
   Compiler(const graph::Graph& graph, Store& store, const Kernels& kernels, int workers,
            device::Communicator* communicator, Program& program);
 
@@ -42,17 +42,17 @@ class Compiler {
 
  private:
   using Node = graph::Node;
-  /// Makes the columns from `column` on of a row of the result.
+  /// Computes columns of a row of the result, starting at `column`.
   using ColumnWork = std::function<void(int64_t row, int64_t column, int64_t count)>;
-  /// Makes a row of the result, at `dst`.
+  /// Computes a row of the result at `dst`.
   using RowWork = std::function<void(int64_t row, std::byte* dst)>;
-  /// Makes or appends a head of a row.
+  /// Computes or appends a head of a row.
   using HeadWork = std::function<void(int64_t row, int64_t head)>;
 
   Result<void> check_communicator() const;
   Result<void> map_workspace();
   Result<void> map_scratch();
-  /// Lets each stage's barrier ask for the weights of the next product.
+  /// Makes each stage's barrier prefetch the weights of the next product.
   void tell_what_comes();
   void bind_inputs_and_outputs();
   Result<void> place_values();
@@ -88,42 +88,42 @@ class Compiler {
   void lower_accept(const Node& node);
   void lower_score(const Node& node);
 
-  /// Of the nodes that work column by column.
+  /// For nodes that work column by column.
   ColumnWork column_work(const Node& node) const;
   ColumnWork added(const Node& node) const;
   ColumnWork gated(const Node& node) const;
-  /// Of norms of whole rows.
+  /// For norms of whole rows.
   RowWork row_work(const Node& node) const;
-  /// Of the nodes that work head by head; adds the stages that such work depends on.
+  /// For nodes that work head by head; adds the stages on which such work depends.
   HeadWork head_work(const Node& node);
   HeadWork turned_head(const Node& node);
   HeadWork appended_head(const Node& node);
   void lower_heads(const Tensor& rows, int64_t heads, HeadWork work);
-  /// All that is fused with an attention, by cache head; empty where nothing is.
+  /// Everything fused with an attention, by cache head; empty if nothing is.
   HeadWork heads_before(const Node& attention);
-  /// The stages of a product and what is fused with it.
+  /// Adds the stages of a product and of the nodes fused with it.
   Result<void> add_product(const Node& node, class FusedLinear product);
   void fuse(const Node& node, FusedLinear& product);
-  /// If `node` sums roots in place: lets the product write them where the communicator wants them and returns it. Else
-  /// null.
+  /// If `node` sums roots in place, makes the product write them into the communicator's buffer and returns the
+  /// product; otherwise null.
   FusedLinear* lend_place_for_roots(const Node& node, const device::TreeSum& sum);
   void gather_rows(const Node& node);
   device::AgreedFacts agreed_facts(const Node& node) const;
 
-  /// Counts the rows in use once `value`, which says so, is known.
+  /// Counts the rows in use once `value`, which marks padding, is known.
   void bound_rows_by(graph::ValueId value);
-  /// Refuses rows outside `limits`, once per step.
+  /// Adds a check that rejects rows outside `limits`, once per step.
   void check_rows(const Node& node, graph::ValueId slot, graph::ValueId position, const RowLimits& limits);
   struct AttentionTask attention_task(const Node& node) const;
   Result<class ExpertTask> expert_task(const Node& node) const;
   /// The slots of the token rows that `node` reads, if they are known.
   const int32_t* slot_of(const Node& node) const;
-  /// An operand that has to be packed is no weight.
+  /// The error of an operand that must be packed but is not a weight.
   Error not_a_weight(const Node& node, size_t operand) const;
-  /// Cosines, then sines, of each row of a rope node; made once per step for nodes that share them.
+  /// Cosines, then sines, of each row of a rope node; computed once per step and shared between nodes.
   const float* rope_table(const Node& node);
 
-  /// A stage of worker 0 that ends with the collective of `node`.
+  /// Adds a stage of worker 0 that ends with the collective of `node`.
   void add_collective(const Node& node, std::function<Result<void>()> work) {
     collectives_.emplace(index_of(node), program_.stages.size());
     add_alone(std::move(work));
@@ -151,11 +151,11 @@ class Compiler {
   const BufferPlan buffers_;
   std::vector<Tensor> tensors_;  // by ValueId; caches and packed-only weights have no data
   const std::optional<graph::ValueId> slot_of_rows_;
-  using RopeKey = std::tuple<std::vector<graph::ValueId>, double, bool>;  // operands but x, scale, turns neighbours
+  using RopeKey = std::tuple<std::vector<graph::ValueId>, double, bool>;  // operands except x, scale, neighbours
   std::map<RopeKey, const float*> rope_tables_;
   std::set<std::tuple<graph::ValueId, graph::ValueId, RowLimits>> checked_rows_;  // slot, position
   std::map<size_t, FusedLinear*> products_;                                       // by node
-  std::map<size_t, size_t> collectives_;                                          // by node: the stage
+  std::map<size_t, size_t> collectives_;                                          // by node: its stage
 };
 
 }  // namespace lockstep::cpu

@@ -1,4 +1,4 @@
-// The nodes that make and read each value of a graph.
+// The producing and reading nodes of each value of a graph.
 #pragma once
 
 #include <optional>
@@ -13,20 +13,20 @@ class Dataflow {
  public:
   explicit Dataflow(const graph::Graph& graph);
 
-  /// The node whose result it is; empty for an input, a weight, a state or a constant.
+  /// The producing node; empty for an input, a weight, a state or a constant.
   std::optional<size_t> maker(graph::ValueId value) const { return makers_[index(value)]; }
-  /// In order; a node that reads it twice is there twice.
+  /// In order; a node that reads the value twice is listed twice.
   const std::vector<size_t>& readers(graph::ValueId value) const { return readers_[index(value)]; }
   bool is_output(graph::ValueId value) const { return is_output_[index(value)]; }
-  /// The one node that reads it, once, if the host does not read it as well.
+  /// The only reading node, if it reads the value once and the host does not.
   std::optional<size_t> only_reader(graph::ValueId value) const;
-  /// Columns that the host does not read lie inside what they are columns of: their node has nothing to do.
+  /// A `columns` node whose result the host does not read is a view of its operand and does no work.
   bool is_view(const graph::Node& node) const { return node.op == graph::Op::kColumns && !is_output(*node.result); }
 
  private:
   static size_t index(graph::ValueId value) { return static_cast<size_t>(value.value); }
 
-  std::vector<std::optional<size_t>> makers_;  // by ValueId, as the next two
+  std::vector<std::optional<size_t>> makers_;  // by ValueId, like the next two
   std::vector<std::vector<size_t>> readers_;
   std::vector<bool> is_output_;
 };

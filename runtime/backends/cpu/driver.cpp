@@ -16,13 +16,13 @@ constexpr std::array kRows = {
                       .section = "CPU (--backend cpu)"},
 };
 
-/// The instruction set that the values ask for, or the best of this machine.
+/// The instruction set selected by the values, or the best of this machine.
 Isa isa_for(const device::OptionValues& values) {
   const device::OptionReader options(kRows, values);
   return options.is_given("instruction-set") ? isa_of(options.text("instruction-set")).value() : best_isa();
 }
 
-/// Which nodes run together.
+/// Explains the fusion of nodes.
 class Inspector final : public device::GraphInspector {
  public:
   Result<std::string> summary(std::span<const device::StepGraph>) const override { return std::string(); }

@@ -61,7 +61,7 @@ Result<void> Executable::run(std::span<const device::HostTensor> inputs) {
 void Executable::run_stages(Part part) {
   for (size_t i = 0; i < program_.stages.size(); ++i) {
     const Stage& stage = program_.stages[i];
-    // A failed check of one worker must not leave the others at the barrier.
+    // A failed check of one worker must not leave the others waiting at the barrier.
     try {
       if (stage.shared) {
         stage.shared(part);
@@ -72,7 +72,7 @@ void Executable::run_stages(Part part) {
       fail(i, {ErrorKind::kInternal, fmt::format("[runtime/backends/cpu] {}", bug.what())});
     }
     team_.meet(stage.next_reads ? stage.next_reads(part) : std::span<const std::byte>());
-    // Worker 0 may be ahead and fail in the next stage; that one's barrier is still to be met.
+    // Worker 0 may be ahead and fail in the next stage; the barrier of that stage is still required.
     if (failed_stage_.load(std::memory_order_relaxed) <= i) return;
   }
 }

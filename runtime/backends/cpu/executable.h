@@ -1,4 +1,4 @@
-// One compiled graph over a store, run by the backend's team.
+// A compiled graph over a store, run by the backend's team.
 #pragma once
 
 #include <atomic>

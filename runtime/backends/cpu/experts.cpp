@@ -7,17 +7,17 @@ namespace lockstep::cpu {
 namespace {
 
 constexpr int64_t kFloat = sizeof(float);
-/// Totals of leaves that are summed at a time: an eighth of a second-level cache.
+/// Size of the totals of leaves that are summed together: an eighth of a second-level cache.
 constexpr int64_t kTotalFloats = 32768;
 
-/// What a panel of an expert costs, in rows: reading its weights takes as long as multiplying about eight.
+/// The cost of a panel of an expert, in rows: reading its weights takes as long as multiplying about eight.
 int64_t cost_of(int64_t rows) { return 8 + rows; }
 
 const std::byte* part_of(const PackedWeight& weight, int64_t expert) {
   return weight.data + expert * weight.packing.bytes_of_part();
 }
 
-/// Columns that a tile has and the matrix too.
+/// The columns of a tile that exist in the matrix.
 int columns_of(const Packing& packing, int64_t column, Strips strips) {
   return static_cast<int>(std::min(strips.size() * kStrip, packing.n - column));
 }
@@ -94,8 +94,8 @@ void ExpertTask::group(std::byte* shared) const {
     for (int64_t row = 0; row < rows; ++row) {
       const bool is_padding = operands_.slot != nullptr && operands_.slot[row] < 0;
       const float route = *reinterpret_cast<const float*>(operands_.route.at(row, operands_.first_expert + expert));
-      // Routes of a row that could not choose are NaN, all of them. Its first experts stand for the rest: a row may not
-      // take the entries of its neighbours.
+      // If a row has NaN logits, all its routes are NaN. Only its first experts are taken, because a row must not
+      // overflow into the entries of its neighbours.
       const bool is_too_many = route != route && expert >= operands_.most_per_row;
       if (is_padding || route == 0.0f || is_too_many || count == entries_) continue;
       lists.rows[count] = static_cast<int32_t>(row);
@@ -132,7 +132,7 @@ void ExpertTask::run_inner(std::byte* shared, std::byte* private_scratch, Part p
   int64_t begin = 0;
   for (const int32_t* expert = lists.active; *expert >= 0; ++expert) {
     const int64_t expert_cost = cost_of(lists.entries_of(*expert).size());
-    // The units whose cost begins inside the share.
+    // The units whose cost starts inside the share.
     const auto strip_at = [&](int64_t at) {
       const int64_t unit = std::clamp<int64_t>((at - begin + expert_cost - 1) / expert_cost, 0, units);
       return std::min(unit * strips_of_unit, packing.strips());

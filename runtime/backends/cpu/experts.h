@@ -1,14 +1,14 @@
-// The products of a mixture of experts. Token rows are listed by the expert that they chose; each expert then runs over
-// its own rows only, and an expert that no row chose is not read.
+// The products of a mixture of experts. Token rows are grouped by chosen expert; each expert runs only over its own
+// rows, and an expert without rows is not read.
 //
-//   route [T, E] ──group──► rows of expert 0 │ rows of expert 1 │ …       row t of x stands once in each expert's list
+//   route [T, E] ──group──► rows of expert 0 │ rows of expert 1 │ …       row t of x is listed once per expert
 //                 gather    x, laid out for the products
 //                 inner     activation(gate · x) · (up · x)               workers share (expert, columns) by cost
 //                 down      for each leaf: for each expert: total[t] += route · sum;  totals merge along the tree
 //
-// `down` takes as many leaves at a time as their totals fit in a cache: in a decode step all of them, so that the
-// weights of an expert are one stream. A total starts at +0, so that adding an expert or a leaf which has nothing for a
-// row would change no bit of it.
+// `down` processes as many leaves together as their totals fit in a cache. In a decode step these are all leaves, so
+// the weights of an expert are one stream. A total starts at +0, so adding an expert or a leaf without a contribution
+// to a row would not change a bit of it.
 #pragma once
 
 #include <optional>
@@ -19,10 +19,10 @@
 
 namespace lockstep::cpu {
 
-/// A leaf of the sum: a stretch of K of one expert or of all.
+/// A leaf of the sum: a range of K of one expert or of all.
 struct ExpertLeaf {
   TreeLeaf tree;
-  std::optional<int64_t> expert;  // of the rank's; absent: all
+  std::optional<int64_t> expert;  // index among the rank's experts; empty: all
   Range steps;                    // of down's K
   bool has_bias = false;
 
@@ -35,23 +35,23 @@ struct ExpertLeaf {
 struct ExpertOperands {
   Tensor x;                              // [rows, d]
   Tensor route;                          // f32 [rows, experts of all ranks]
-  const int32_t* slot = nullptr;         // [rows], below 0: padding, whose choice is ignored; null: no padding
+  const int32_t* slot = nullptr;         // [rows], negative: padding, whose routing is ignored; null: no padding
   PackedWeight gate, up, down;           // parts: the rank's experts
-  const std::byte* gate_bias = nullptr;  // [experts · columns], as up_bias; down_bias is [experts · d]; all or none
+  const std::byte* gate_bias = nullptr;  // [experts · columns], like up_bias; down_bias is [experts · d]; all or none
   const std::byte* up_bias = nullptr;
   const std::byte* down_bias = nullptr;
   int64_t first_expert = 0;
-  int64_t most_per_row = 0;  // experts of this rank that a row can choose
+  int64_t most_per_row = 0;  // upper bound of this rank's experts for a row
   Activation activation;
   Tensor result;  // f32 [roots, rows, d]
 };
 
-/// The node, ready to run: the four steps above, and `arrange_inner` before `run_down` where `arranges_inner`.
+/// The node, ready to run: the four steps above, with `arrange_inner` before `run_down` if `arranges_inner`.
 class ExpertTask {
  public:
   ExpertTask(const Kernels& kernels, ExpertOperands operands, std::vector<ExpertLeaf> leaves);
 
-  /// Bytes of the scratch that the steps share, and of each worker's own.
+  /// Bytes of the shared scratch, and of each worker's private scratch.
   int64_t shared_bytes() const { return shared_bytes_; }
   int64_t private_bytes() const;
 
@@ -63,15 +63,15 @@ class ExpertTask {
   void run_down(std::byte* shared, std::byte* private_scratch, Part part) const;
 
  private:
-  /// What lies in the shared scratch.
+  /// The contents of the shared scratch.
   struct Lists {
-    int32_t* first;  // [experts + 1]: expert e's entries are first[e] … first[e + 1] − 1 of `rows` and what follows
-    int32_t* active;  // the experts that have entries, then −1
+    int32_t* first;  // [experts + 1]: expert e's entries are first[e] … first[e + 1] − 1 of `rows` and later arrays
+    int32_t* active;  // the experts with entries, then −1
     int32_t* rows;    // of x
     float* routes;
-    std::byte* x;         // arranged
+    std::byte* x;         // in kernel layout
     std::byte* inner;     // [·, columns] of the model's type
-    std::byte* arranged;  // inner as run_down reads it
+    std::byte* arranged;  // inner in the layout of run_down
 
     Range entries_of(int64_t expert) const { return {first[expert], first[expert + 1]}; }
   };
@@ -84,21 +84,21 @@ class ExpertTask {
   Lists lists_in(std::byte* shared) const;
   void run_inner_tile(const Lists& lists, int64_t expert, Tile tile, float* sums) const;
   void run_down_tile(const Lists& lists, Tile tile, float* scratch) const;
-  /// Adds an expert's parts of `leaves` to their totals, [leaves, rows in use, kPanel]. `product` has what is the same
-  /// for all experts and leaves.
+  /// Adds an expert's parts of `leaves` to their totals, [leaves, rows in use, kPanel]. `product` holds the values
+  /// common to all experts and leaves.
   void add_expert(const Lists& lists, int64_t expert, std::span<const ExpertLeaf> leaves, Product product,
                   int64_t column, float* sums, float* totals) const;
   /// Adds an expert's finished sums with its bias to the totals of a leaf.
   void add_biased(const Lists& lists, int64_t expert, int strips, int64_t column, const float* sums,
                   float* totals) const;
-  /// Merges the total of a leaf into the stack; the result is the stack's top.
+  /// Merges the total of a leaf into the stack; returns the stack's top.
   float* push(const TreeLeaf& leaf, const float* total, float* stack) const;
 
   const Kernels& kernels_;
   ExpertOperands operands_;
   std::vector<ExpertLeaf> leaves_;
   int64_t experts_;
-  int64_t entries_;  // of the lists, at most
+  int64_t entries_;  // upper bound of the lists' length
   int levels_ = 1;
   bool arranges_inner_;
   int64_t inner_stride_, down_stride_, down_bytes_;  // of a row of inner, as run_down reads it, of an expert's weights

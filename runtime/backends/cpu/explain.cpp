@@ -22,7 +22,7 @@ std::string_view to_string(Fused::As as) {
   return "";
 }
 
-/// A node by its result, or by the state that it updates.
+/// The name of a node: its result, or the state that it updates.
 std::string name_of(const graph::Graph& graph, const graph::Node& node) {
   const graph::ValueId value = node.result.value_or(node.operands.at(node.op == graph::Op::kKvAppend ? 1 : 0));
   return fmt::format("%{} {}", graph.value(value).name, graph::to_string(node.op));

@@ -7,13 +7,13 @@ namespace {
 
 int64_t to_lines(int64_t bytes) { return (bytes + 63) / 64 * 64; }
 
-/// Bytes of a worker's own rows of x, and of one row before it is laid out.
+/// Bytes of a worker's private rows of x, and of one row before it is arranged.
 template <typename Task>
 int64_t own_bytes(const Task& task) {
   return to_lines(task.arranged_bytes()) + to_lines(task.x.columns * task.x.element_size());
 }
 
-/// Fills a worker's own rows of x.
+/// Fills a worker's private rows of x.
 template <typename Task>
 void fill_own_rows(const Task& task, const FusedLinear::MakeRow& make_row, std::byte* own) {
   std::byte* const row_made = own + to_lines(task.arranged_bytes());

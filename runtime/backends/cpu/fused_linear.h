@@ -1,12 +1,12 @@
-// A product and the work around it that needs no barrier of its own, so that a step of few rows is not spent at
-// barriers. What a worker reads in between it has made itself:
+// A product fused with the work around it. There are no barriers in between, which would dominate steps with few rows:
+// every intermediate value is read by the worker that computed it.
 //
-//   each worker, all rows      norm ──► its own copy of x          few rows only: each worker makes all of it
+//   each worker, all rows      norm ──► its own copy of x          few rows only: each worker computes all of it
 //   its share of the columns   product ──► round ──► + residual    or gate, up ──► activation(gate) · up
 //   ── barrier ──
 //
-// A worker may be done with all of this while another still makes its copy of x: the buffer plan keeps what the group
-// reads until its end.
+// A worker may finish all of this while another still fills its copy of x, so the buffer plan keeps the group's inputs
+// until its end.
 #pragma once
 
 #include <functional>
@@ -20,7 +20,7 @@
 
 namespace lockstep::cpu {
 
-/// Up to so many rows that no norm makes, each worker quantises all of them for itself.
+/// Up to this many rows without a fused norm, each worker quantises all of them itself.
 constexpr int64_t kRowsQuantisedTwice = 2;
 
 class FusedLinear {
@@ -32,39 +32,39 @@ class FusedLinear {
   explicit FusedLinear(Int8LinearTask task) : task_(std::move(task)) {}
 
   void set_bias(const std::byte* values, DType type);
-  /// Each worker lays all rows of x out for itself.
+  /// Each worker arranges all rows of x itself.
   void arrange_alone();
-  /// And makes each of them first, of x's type, from what stands in its place.
+  /// Each worker also computes these rows first, with x's type, from the data in x's place.
   void make_rows(MakeRow make_row);
-  /// Is done afterwards, in order, for columns that the worker computed (of the result, or of each of its halves).
+  /// Work done afterwards, in order, on columns that the worker computed (of the result, or of each of its halves).
   void add_tail(Tail tail) { tails_.push_back(std::move(tail)); }
   bool has_tails() const { return !tails_.empty(); }
 
-  /// Workers who are done take over panels that others have not begun.
+  /// Workers that have finished take over panels that others have not begun.
   void steal_between(int workers) { shares_ = StealableShares(workers); }
 
-  /// Where the sums go, which may be set anew before each step.
+  /// The destination of the sums; may change before each step.
   Tensor& result();
-  /// A worker takes the same share of both halves of the columns.
+  /// Gives a worker the same share of both halves of the columns.
   void take_halves();
-  /// Bytes of scratch that `arrange_rows` fills, if that has to be done, by all workers together, before `run`.
+  /// Bytes of scratch for `arrange_rows`. If not 0, all workers must call it together before `run`.
   int64_t shared_bytes() const;
   void arrange_rows(std::byte* arranged, Part part) const;
-  /// Bytes of scratch that each worker needs for itself.
+  /// Bytes of scratch for each worker.
   int64_t private_bytes() const;
   std::span<const std::byte> first_weights(Part part) const;
-  /// Computes the part's share, more or less; `arranged` is what `arrange_rows` made.
+  /// Computes the part's share, with panels stolen from and by others; `arranged` was filled by `arrange_rows`.
   void run(const std::byte* arranged, std::byte* private_scratch, Part part);
 
  private:
-  /// Computes some columns and what follows them.
+  /// Computes some columns and the work after them.
   template <typename Task>
   void run_strips(const Task& task, const std::byte* arranged, std::byte* scratch, Strips strips) const;
 
   std::variant<LinearTask, Int8LinearTask> task_;
   MakeRow make_row_;
   bool arranges_alone_ = false;
-  StealableShares shares_{0};  // of no workers: panels stay where they are
+  StealableShares shares_{0};  // without workers: no panels move
   std::vector<Tail> tails_;
 };
 

@@ -18,21 +18,21 @@ using As = Fused::As;
 
 bool is_product(Op op) { return op == Op::kLinear || op == Op::kLinearBlocks; }
 
-/// Heads that a norm or a rope works on one by one.
+/// The heads that a norm or a rope processes separately.
 int64_t heads_in(const Node& node) { return node.has("heads") ? node.integer("heads") : 1; }
 
-/// Norms of whole rows.
+/// Whether a node normalises whole rows.
 bool is_row_norm(const Node& node) {
   return node.op == Op::kLayerNorm || (node.op == Op::kRmsNorm && heads_in(node) == 1);
 }
 
-/// Whether `value` is what an attention compares with its keys.
+/// Whether an attention compares `value` with its keys.
 bool is_query_of(const Node& attention, ValueId value) {
   if (attention.operands[0] == value) return true;
   return attention.has("pinned") && attention.integer("pinned") > 0 && attention.operands.back() == value;
 }
 
-/// Applies the rules, one function each. Those return what `node` becomes, or nothing.
+/// Applies the rules, one function each. A rule returns the fusion of `node`, or nothing.
 class Planner {
  public:
   explicit Planner(const Graph& graph) : graph_(graph), flow_(graph), has_row_per_slot_(has_row_per_slot(graph)) {
@@ -46,7 +46,7 @@ class Planner {
         if (plan_.nodes[node].as == As::kStage) plan_.nodes[node] = (this->*rule)(node).value_or(Fused{});
       }
     };
-    // Heads may be made with attention if what reads them is, so that is decided first.
+    // Heads may be fused with attention only if their readers are, so that is decided first.
     for (size_t i = graph_.nodes.size(); i-- > 0;) apply(i, {&Planner::appended_heads, &Planner::heads});
     for (size_t i = 0; i < graph_.nodes.size(); ++i) {
       apply(i, {&Planner::rows, &Planner::halves, &Planner::columns, &Planner::roots});
@@ -55,7 +55,7 @@ class Planner {
   }
 
  private:
-  /// A norm that one product alone reads.
+  /// A norm read only by one product.
   std::optional<Fused> rows(size_t index) const {
     const Node& node = graph_.nodes[index];
     if (!is_row_norm(node)) return std::nullopt;
@@ -66,7 +66,7 @@ class Planner {
     return is_x ? std::optional(part(As::kRowsOf, *reader)) : std::nullopt;
   }
 
-  /// Gate and up side by side, if nothing else reads them. Halves are whole strips.
+  /// Gate and up side by side, if they have no other readers. Halves are whole strips.
   std::optional<Fused> halves(size_t index) const {
     const Node& node = graph_.nodes[index];
     if (node.op != Op::kGatedActivation || node.operands.size() != 1) return std::nullopt;
@@ -76,11 +76,11 @@ class Planner {
     return part(As::kHalvesOf, *product);
   }
 
-  /// Column by column, of what the stage of a product makes; other operands are complete before that product.
+  /// Columnwise work on the result of a product's stage; other operands must be complete before that product.
   std::optional<Fused> columns(size_t index) const {
     const Node& node = graph_.nodes[index];
     if (!is_columnwise(node)) return std::nullopt;
-    std::optional<size_t> product;  // the last that it follows
+    std::optional<size_t> product;  // the last product that it depends on
     for (ValueId operand : node.operands) {
       if (const auto made_with = product_of(operand)) product = std::max(product.value_or(0), *made_with);
     }
@@ -91,7 +91,7 @@ class Planner {
     return has_all ? std::optional(part(As::kColumnsOf, *product)) : std::nullopt;
   }
 
-  /// The sum of a product's roots, if the communicator can be asked for their place after the collective before.
+  /// The sum of a product's roots, if the communicator's buffer can be requested after the previous collective.
   std::optional<Fused> roots(size_t index) const {
     const Node& node = graph_.nodes[index];
     if (graph_.ranks == 1 || node.op != Op::kAllReduce || !flow_.only_reader(node.operands[0])) return std::nullopt;
@@ -105,7 +105,7 @@ class Planner {
     return part(As::kRootsInPlaceOf, *product);
   }
 
-  /// Rows that are appended to a cache which an attention is the next to touch.
+  /// Rows appended to a cache whose next access is an attention.
   std::optional<Fused> appended_heads(size_t index) const {
     const Node& node = graph_.nodes[index];
     if (node.op != Op::kKvAppend) return std::nullopt;
@@ -117,8 +117,8 @@ class Planner {
     return may_wait(index, *next) ? std::optional(part(As::kCacheHeadsOf, *next)) : std::nullopt;
   }
 
-  /// Heads that an attention reads, or that are appended with it, turned or normed. Whatever else reads them comes
-  /// after it.
+  /// Heads, rotated or normed, that an attention reads or that are appended with it. All other readers must come after
+  /// it.
   std::optional<Fused> heads(size_t index) const {
     const Node& node = graph_.nodes[index];
     if (node.op != Op::kRope && node.op != Op::kRmsNorm) return std::nullopt;
@@ -134,13 +134,13 @@ class Planner {
     return are_late && may_wait(index, static_cast<size_t>(first->of)) ? first : std::nullopt;
   }
 
-  // ---- what the rules ask ------------------------------------------------------------------------------------------
+  // ---- conditions of the rules --------------------------------------------------------------------------------------
 
   static Fused part(As as, size_t of) { return {as, static_cast<int32_t>(of)}; }
 
   const TensorType& type_of(ValueId value) const { return graph_.value(value).type; }
 
-  /// Whether element i of the result depends on elements i of the operands alone.
+  /// Whether element i of the result depends only on elements i of the operands.
   bool is_columnwise(const Node& node) const {
     switch (node.op) {
       case Op::kAdd:
@@ -154,7 +154,7 @@ class Planner {
     }
   }
 
-  /// The product in whose stage the columns of `value` are made.
+  /// The product in whose stage the columns of `value` are computed.
   std::optional<size_t> product_of(ValueId value) const {
     const std::optional<size_t> maker = flow_.maker(value);
     if (!maker) return std::nullopt;
@@ -172,7 +172,7 @@ class Planner {
     return !maker || plan_.stage_of(*maker) < node;
   }
 
-  /// Whether no node up to `other` updates what `node` reads.
+  /// Whether no node up to `other` updates an operand of `node`.
   bool may_wait(size_t node, size_t other) const {
     const std::vector<ValueId>& read = graph_.nodes[node].operands;
     for (size_t i = node + 1; i < other; ++i) {
@@ -183,18 +183,18 @@ class Planner {
     return true;
   }
 
-  /// Whether row t is slot t, of the first slots at least: no two rows belong to one sequence.
+  /// Whether row t is slot t, at least of the first slots: no two rows belong to one sequence.
   static bool has_row_per_slot(const Graph& graph) {
     return graph.rows == graph.slots ||
            std::ranges::any_of(graph.nodes, [](const Node& node) { return node.op == Op::kFirstRows; });
   }
 
-  /// Whether it is an attention whose workers may make the heads that they read.
+  /// Whether it is an attention whose workers may compute the heads that they read.
   bool prepares_heads(const Node& node) const {
     return node.op == Op::kAttention && node.text("kernel") == "decode" && has_row_per_slot_;
   }
 
-  /// With which heads `reader` wants `value` made.
+  /// The kind of heads that `reader` needs of `value`.
   std::optional<Fused> lead_of(ValueId value, size_t reader) const {
     const Node& node = graph_.nodes[reader];
     if (prepares_heads(node) && is_query_of(node, value)) return part(As::kQueryHeadsOf, reader);
@@ -202,7 +202,7 @@ class Planner {
     return is_fused && node.operands[0] == value ? std::optional(plan_.nodes[reader]) : std::nullopt;
   }
 
-  /// How many there are of the heads that `fused` says.
+  /// The number of heads in `fused`.
   int64_t heads_of(const Fused& fused) const {
     const Node& attention = graph_.nodes[static_cast<size_t>(fused.of)];
     if (fused.as == As::kQueryHeadsOf) return std::ssize(attention.integers("head_map"));

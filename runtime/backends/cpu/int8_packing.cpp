@@ -9,15 +9,15 @@ namespace {
 
 using graph::Op;
 
-/// Zero as a weight's integer, four times.
+/// Four zero weights as unsigned integers.
 constexpr uint32_t kZeros = 0x80808080u;
 
-/// A group of a row as integers.
+/// Quantises groups of a row.
 class Quantiser {
  public:
   explicit Quantiser(const Kernels& kernels) : kernels_(kernels), int8_(int8_kernels_for(kernels.isa)) {}
 
-  /// `count` elements from `element` on.
+  /// Quantises `count` elements starting at `element`.
   Int8Group run(ConstRow row, int64_t element, int64_t count, int8_t* integers) {
     const std::byte* from = row.data + element * static_cast<int64_t>(size_of(row.dtype));
     kernels_.convert({from, row.dtype}, {reinterpret_cast<std::byte*>(floats_.data()), DType::kFloat32}, count);
@@ -56,7 +56,7 @@ void pack_group(Quantiser& quantiser, const Int8Packing& packing, int64_t panel,
 }  // namespace
 
 int64_t Int8Packing::steps_before(int64_t group) const {
-  // Groups before another one are whole, or end a whole leaf; only the very last may be narrower than those.
+  // Groups before another one are full, or end a full leaf; only the very last one may be narrower.
   if (group > 0 && group == groups.count()) return steps_before(group - 1) + steps_of(group - 1);
   const int64_t per_leaf = groups.per_leaf(), full = groups.width / kInt8Columns;
   const int64_t last_width = groups.leaf - (per_leaf - 1) * groups.width;

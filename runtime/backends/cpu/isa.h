@@ -1,4 +1,4 @@
-// The instruction sets that the kernels are compiled for, and the choice between them at run time.
+// The instruction sets of the kernels, and the choice between them at run time.
 #pragma once
 
 #include <optional>
@@ -7,13 +7,13 @@
 
 namespace lockstep::cpu {
 
-/// From the least to the most capable; each machine that has one has those before it.
+/// In ascending order; a machine with one of them has all earlier ones.
 enum class Isa {
-  kPortable,    // what every machine has
+  kPortable,    // available on every machine
   kAvx2,        // AVX2, FMA, F16C
   kAvx512,      // AVX-512 F, BW, DQ, VL
-  kAvx512Bf16,  // the same and dot products of bfloat16 pairs
-  kAmx,         // the same and products of tiles, of bfloat16 pairs and of bytes
+  kAvx512Bf16,  // the same and bfloat16 dot products
+  kAmx,         // the same and tile products of bfloat16 pairs and of bytes
 };
 
 std::string_view to_string(Isa isa);
@@ -23,10 +23,10 @@ std::optional<Isa> isa_of(std::string_view name);
 /// The most capable instruction set of this machine (and of its operating system).
 Isa machine_isa();
 
-/// Those that this build has kernels for (LOCKSTEP_CPU_ISAS), ascending; the first is the portable one.
+/// The instruction sets with kernels in this build (LOCKSTEP_CPU_ISAS), ascending; the first is the portable one.
 std::vector<Isa> built_isas();
 
-/// Those of the build that this machine has, ascending.
+/// The instruction sets of the build that this machine has, ascending.
 std::vector<Isa> available_isas();
 
 /// The most capable of them.

@@ -7,19 +7,19 @@ namespace {
 
 constexpr int64_t kStepOfX = 4;  // bytes: a float32, or a pair of bfloat16
 
-/// Slabs in the second-level cache while tiles of 16 rows and more pass and ask for the next ones.
+/// Slabs in the second-level cache while tiles of 16 rows or more are processed and prefetch the next ones.
 constexpr size_t kSlabsOfManyTiles = 8;
 
-/// How rows beyond those of one stream pass the weights: in tiles, each over some slabs of a panel at a time.
+/// The processing of rows beyond one stream: in tiles, each over some slabs of a panel at a time.
 struct FewTiles {
   int64_t count = 1;
-  int64_t first = 0;  // rows of tile 0, where it has more than its share: it asks for the weights that come next
+  int64_t first = 0;  // rows of tile 0; if larger than the others, it prefetches the next weights
   size_t slabs = 1;
-  bool ahead = false;  // all tiles together ask for the next slabs
+  bool ahead = false;  // all tiles together prefetch the next slabs
 
   static FewTiles of(const Kernels& kernels, int64_t rows) {
     if (kernels.streamed_rows == 1) return {.count = tiles_of(rows)};
-    // From here on four tiles of equal size hide how few lines a core can ask for at once.
+    // From this many rows on, four tiles of equal size hide the limit on a core's outstanding cache lines.
     constexpr int64_t kRowsToAskAhead = 16;
     if (rows >= kRowsToAskAhead) {
       return {.count = std::max<int64_t>(4, tiles_of(rows)), .slabs = kSlabsOfManyTiles, .ahead = true};
@@ -40,20 +40,19 @@ FewRowsFunction few_rows_for(const Kernels& kernels, const Packing& packing) {
   return packing.dtype == DType::kBFloat16 ? kernels.few_rows_bf16 : kernels.few_rows_f16;
 }
 
-/// Whether every worker has so many panels at least.
+/// Whether every worker has at least `fewest` panels.
 bool has_panels(int64_t strips, int64_t fewest, int workers) {
   return (strips + kPanelStrips - 1) / kPanelStrips >= fewest * workers;
 }
 
-/// From how many panels a worker on shares are whole panels. Where rows are so few that a product waits for memory, two
-/// workers who read every other line of a panel lose more time there than one of them who has half a panel more to
-/// read.
+/// Number of panels per worker from which shares are whole panels. With few rows a product is limited by memory, and
+/// two workers lose more time by reading alternate lines of a panel than one of them by reading half a panel more.
 int64_t fewest_panels_for(int64_t rows) {
   constexpr int64_t kStreamingRows = 4;
   return rows <= kStreamingRows ? 4 : 8;
 }
 
-/// Asks for a part of what will be read next: its first reader would wait for memory.
+/// Prefetches a part of the next weights, because their first reader would wait for memory.
 void ask_for(const std::byte* next, Range bytes) {
   constexpr int64_t kLine = 64;
   for (int64_t at = bytes.begin / kLine * kLine; at < bytes.end; at += kLine) __builtin_prefetch(next + at, 0, 2);
@@ -80,7 +79,7 @@ bool shares_are_panels(int64_t strips, int64_t rows, int workers) {
 
 std::span<const std::byte> first_of_share(Strips share, std::span<const std::byte> weights, int64_t panel_bytes) {
   constexpr size_t kMostBytes = size_t{64} << 10;                       // a small part of a second-level cache
-  if (share.size() <= 0 || share.begin % kPanelStrips != 0) return {};  // nothing, or a share of a panel's lines
+  if (share.size() <= 0 || share.begin % kPanelStrips != 0) return {};  // nothing, or a share of single strips
   const std::span<const std::byte> own = weights.subspan(static_cast<size_t>(share.begin / kPanelStrips * panel_bytes));
   return own.first(std::min(kMostBytes, own.size()));
 }
@@ -163,7 +162,7 @@ LinearTask LinearTask::make(const Kernels& kernels, PackedWeight weight, LinearP
 int64_t LinearTask::arranged_bytes() const { return arrange ? x.rows * arranged_stride() : 0; }
 
 int64_t LinearTask::arranged_stride() const {
-  // Rows that lie a multiple of 4 KiB apart would share few sets of the first-level cache.
+  // Rows at distances of a multiple of 4 KiB would share few sets of the first-level cache.
   const int64_t bytes = cpu::arranged_bytes(weight.packing);
   return bytes % 1024 == 0 ? bytes + 64 : bytes;
 }
@@ -225,14 +224,14 @@ void LinearTask::run_panel(int64_t panel, Strips strips, const std::byte* arrang
     const int64_t end = last.begin + last.steps + last.next_steps;
     const int64_t bytes = (end - plan.segments[plan.slabs[slab]].begin) * tile.weight_stride;
     for (int64_t t = 0; t < tiles; ++t) {
-      // The next slab, or panel, follows in memory.
+      // The next slab, or panel, is adjacent in memory.
       if (tiles > 1) ask_for(weights + end * tile.weight_stride, {bytes * t / tiles, bytes * (t + 1) / tiles});
       const Range of = rows_of_tile(rows, t);
       tile.rows = static_cast<int>(of.size());
       const std::byte* x_rows = x_data + of.begin * tile.x_stride;
       float* stack = sums + t * plan.levels * kTileFloats;
       for (int64_t s = plan.slabs[slab]; s < plan.slabs[slab + 1]; ++s) {
-        // Field by field: a copy of the whole would wait for what was just stored to it.
+        // Copied by field: a copy of the whole struct would stall on the stores just made.
         const Segment& segment = plan.segments[s];
         tile.weights = weights + segment.begin * tile.weight_stride;
         tile.x = x_rows + segment.begin * kStepOfX;

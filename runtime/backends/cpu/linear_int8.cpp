@@ -5,7 +5,7 @@
 namespace lockstep::cpu {
 namespace {
 
-/// Instead of `kSlabSteps`, in the first-level cache, where a unit for tiles is too fast for the second.
+/// Replaces `kSlabSteps` with AMX, which needs the weights in the first-level cache.
 constexpr int64_t kTiledSlabSteps = 128;
 
 }  // namespace
@@ -87,7 +87,7 @@ int64_t Int8LinearTask::private_bytes() const {
 }
 
 void Int8LinearTask::arrange_rows(std::byte* arranged, Part part) const {
-  // Stretches of a row, so that a single row has work for all; each has whole lines of the caches to itself.
+  // Parts of a row, so that a single row has work for all workers; each part has separate cache lines.
   constexpr int64_t kGroupsAtOnce = 16;
   const Int8Packing& packing = weight.packing;
   const int64_t groups = packing.groups.count();

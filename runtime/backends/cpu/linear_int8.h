@@ -1,5 +1,5 @@
-// Matrix products in 8 bits: rows of x are quantised, then each worker multiplies its panels. The order of sums is that
-// of linear.h: groups in the order of K within a leaf, leaves along the tree.
+// 8-bit matrix products: rows of x are quantised, then each worker multiplies its panels. The order of sums is as in
+// linear.h: groups in the order of K within a leaf, leaves along the tree.
 #pragma once
 
 #include <span>
@@ -16,7 +16,7 @@ struct Int8Weight {
   const std::byte* data = nullptr;
 };
 
-/// A product that is ready to run; what stands in `LinearTask`, too, means the same there.
+/// A product, ready to run; members common with `LinearTask` have the same meaning.
 struct Int8LinearTask : LinearResult {
   static constexpr bool arrange = true;  // x is quantised into scratch
   Int8Weight weight;
@@ -25,11 +25,11 @@ struct Int8LinearTask : LinearResult {
 
   /// One sum over all of K; `result` is [rows, n].
   static Int8LinearTask plain(const Kernels& kernels, Int8Weight weight, Tensor x, Tensor result);
-  /// The sums of the leaves that `split` gives to `rank`; `result` is [roots, rows, n].
+  /// The sums of `rank`'s leaves in `split`; `result` is [roots, rows, n].
   static Int8LinearTask blocks(const Kernels& kernels, Int8Weight weight, const BlockSplit& split, int rank, Tensor x,
                                Tensor result);
 
-  /// Bytes of the scratch that `arrange_rows` fills.
+  /// Bytes of the scratch filled by `arrange_rows`.
   int64_t arranged_bytes() const { return x.rows * arranged_stride(); }
   int64_t arranged_stride() const { return arranged_stride_; }
   bool reads_rows_as_made() const { return false; }
@@ -46,23 +46,23 @@ struct Int8LinearTask : LinearResult {
 
  private:
   static Int8LinearTask make(const Kernels& kernels, Int8Weight weight, Tensor x, Tensor result);
-  /// `leaves` in order, the first of them being leaf `first` of the tree.
+  /// Plans `leaves` in order, starting with leaf `first` of the tree.
   void plan(const std::vector<TreeLeaf>& leaves, int64_t first);
   Int8Segment segment_of(Range groups) const;
   void cut_into_slabs();
   Int8Operands operands_of(int64_t panel, Strips strips, const std::byte* arranged, Range rows) const;
   /// Few rows: all leaves of many panels in one call, so that weights are one unbroken stream.
   void stream(Strips strips, const std::byte* arranged, float* stack) const;
-  /// Many rows: each slab of K is taken by all rows while its weights are in the cache.
+  /// Many rows: all rows use each slab of K while its weights are in the cache.
   void run_many(int64_t panel, Strips strips, const std::byte* arranged, float* sums) const;
   void run_segment(const Int8Segment& segment, Int8Product& product, float* stack) const;
-  /// The next slab follows in memory: each tile of rows asks for its part of what lies there as `segment` does here.
+  /// Prefetches the next slab, which is adjacent in memory: each tile of rows takes its part of it, during `segment`.
   void ask_for_next_slab(size_t slab, const Int8Segment& segment, int64_t tile, int64_t tiles,
                          Int8Product& product) const;
-  /// Steps and scales of a panel before a group.
+  /// Lines of steps and scales of a panel before a group.
   int64_t lines_before(int64_t group) const;
   int64_t slab_steps() const;
-  /// Many rows pass in tiles of equal size, one more or less.
+  /// Many rows are divided into tiles of equal size, up to one row.
   int64_t tile_rows() const;
   int64_t tile_floats() const;
   int64_t tile_count(int64_t rows) const;
@@ -70,7 +70,7 @@ struct Int8LinearTask : LinearResult {
 
   const Int8Kernels* int8_ = nullptr;
   std::vector<Int8Segment> leaves_;    // of the tree, in order
-  std::vector<Int8Segment> segments_;  // the same, none longer than a slab
+  std::vector<Int8Segment> segments_;  // the same, each at most a slab long
   std::vector<int64_t> slabs_;         // slab i is segments slabs_[i] … slabs_[i + 1] − 1
   int levels_ = 1;
   int64_t arranged_stride_ = 0, scales_offset_ = 0, offsets_offset_ = 0;  // of arranged rows

@@ -5,8 +5,8 @@
 namespace lockstep::cpu {
 namespace {
 
-/// Steps of a panel whose weights stay in the first-level cache while the tiles of few rows pass, one strip after the
-/// other where half of the registers are missing: 16 KiB at most, or a page of 4 KiB.
+/// Steps of a panel whose weights stay in the first-level cache while the tiles of few rows pass; one strip after the
+/// other with half as many registers. 16 KiB at most, or a page of 4 KiB.
 constexpr int64_t kFewSlabSteps = 64, kShortSlabSteps = 16;
 /// Adds the segments of a leaf, [begin, end) steps, at `level`.
 void add_leaf(std::vector<Segment>& segments, Range steps, Segment like, int64_t most_steps) {
@@ -60,9 +60,9 @@ std::vector<TreeLeaf> leaves_of(const BlockSplit& split, int rank) {
   for (const Range& subtree : split.roots_of(rank)) {
     int level = 0;
     for (int64_t leaf = subtree.begin; leaf < subtree.end; ++leaf) {
-      // The trailing ones of the leaf's number within its root say how many subtrees it completes.
+      // The number of trailing ones of the leaf's index within its root is the number of subtrees it completes.
       int merges = __builtin_ctzll(~static_cast<uint64_t>(leaf - subtree.begin));
-      if (leaf + 1 == subtree.end) merges = level;  // the clipped end: everything left is added, right to left
+      if (leaf + 1 == subtree.end) merges = level;  // the clipped end: all remaining sums are added, right to left
       leaves.push_back({.number = leaf, .level = level, .merges = merges});
       level += 1 - merges;
     }

@@ -1,10 +1,9 @@
-// Products on a unit that multiplies tiles, which is so fast that all but the second-level cache is too slow for it.
-// Weights come once, from memory; where x is larger than a second-level cache, a slab of its columns stays there while
-// a group of panels passes:
+// Products with AMX, whose speed requires operands in the second-level cache. Weights are read once, from memory. If x
+// is larger than a second-level cache, a slab of its columns stays there while a group of panels is processed:
 //
 //                  slab 0     slab 1          panels of a group × slabs of K: 0 1 2 3, then 4 5 6 7
 //   panel 0        0          4
-//   panel 1        1          5               the weights that come next are asked for meanwhile
+//   panel 1        1          5               the next weights are prefetched meanwhile
 //   panel 2        2          6
 //   panel 3        3          7               sums wait in the group's stacks
 #include <algorithm>
@@ -15,12 +14,12 @@ namespace lockstep::cpu {
 namespace {
 
 constexpr int64_t kTiledSlabSteps = 64;
-constexpr int64_t kAheadBytes = 1024;     // how far ahead of one tile of rows weights are asked for
+constexpr int64_t kAheadBytes = 1024;     // prefetch distance of one tile of rows
 constexpr int64_t kCacheBytes = 1 << 20;  // half of a second-level cache
-constexpr int64_t kMostPanels = 4;        // of a group
-constexpr int64_t kPadFloats = 80;        // between stacks, so that they begin in different sets of a cache
+constexpr int64_t kMostPanels = 4;        // per group
+constexpr int64_t kPadFloats = 80;        // between stacks, so that they start in different cache sets
 
-/// What of `strips` lies in a panel.
+/// The part of `strips` in a panel.
 Strips strips_in_panel(Strips strips, int64_t panel) {
   const int64_t first = panel * kPanelStrips;
   return {std::max<int64_t>(strips.begin - first, 0), std::min<int64_t>(strips.end - first, kPanelStrips)};
@@ -28,23 +27,23 @@ Strips strips_in_panel(Strips strips, int64_t panel) {
 
 int remainder_of(const Segment& segment) { return static_cast<int>(segment.steps % kTileSteps); }
 
-/// Rows that pass the weights together: beyond, their sums and they themselves take more of the cache than a second
-/// pass costs.
+/// Rows processed together: with more, they and their sums take more of the cache than a second pass over the weights
+/// costs.
 int64_t rows_of_pass(const LinearPlan& plan) { return plan.levels > 1 ? 256 : 512; }
 
-/// Panels of a group, whose stacks stay in the cache.
+/// Panels of a group, limited by stacks that fit the cache.
 int64_t panels_of_group(const Packing& packing, const LinearPlan& plan, int64_t rows) {
   if (rows * packing.padded_k() * 2 <= kCacheBytes) return 1;
   const int64_t stack = plan.levels * rows * kPanel * static_cast<int64_t>(sizeof(float));
   return std::clamp<int64_t>(kCacheBytes / stack, 1, kMostPanels);
 }
 
-/// A walk over the slabs of a group of panels, and on to the next group.
+/// Iterates over the slabs of a group of panels, then over the next groups.
 struct Walk {
   Range panels;  // of all groups
   int64_t group = 1;
   size_t slabs = 0;
-  int64_t first = 0;  // panel of the running group
+  int64_t first = 0;  // first panel of the current group
   int64_t panel = 0;
   size_t slab = 0;
 
@@ -141,16 +140,16 @@ void LinearTask::stream_tiled(Range rows, Strips strips, const std::byte* arrang
     const bool is_whole = strips_in_panel(strips, panel).size() == weight.packing.strips_of_panel(panel);
     for (size_t slab = 0; slab + 1 < plan.slabs.size();) {
       call.begin = plan.segments.data() + plan.slabs[slab];
-      // One tile of rows takes as many slabs as have one shape, up to a root.
+      // One tile of rows takes all consecutive slabs of one shape, up to a root.
       for (++slab; is_one_tile && slab + 1 < plan.slabs.size(); ++slab) {
         const Segment& next = plan.segments[plan.slabs[slab]];
         if ((&next)[-1].root >= 0 || remainder_of(next) != remainder_of(*call.begin)) break;
       }
       call.end = plan.segments.data() + plan.slabs[slab];
       const int64_t end = call.end[-1].begin + call.end[-1].steps;
-      // The next slab, or panel, follows in memory.
+      // The next slab, or panel, is adjacent in memory.
       call.next_weights = weights + (is_one_tile ? call.begin->begin * stride + kAheadBytes : end * stride);
-      if (!is_whole) call.next_weights = nullptr;  // half of what lies there is another worker's
+      if (!is_whole) call.next_weights = nullptr;  // half of that memory is another worker's
       run_tiled_call(call, rows, panel, strips);
     }
   }

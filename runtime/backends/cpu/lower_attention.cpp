@@ -1,4 +1,4 @@
-// Stages of attention, and the checks of the rows that it and the caches take.
+// Lowering of attention, with range checks of the rows for attention and caches.
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -17,7 +17,7 @@ int64_t integer_or(const graph::Node& node, std::string_view name, int64_t fallb
   return node.has(name) ? node.integer(name) : fallback;
 }
 
-/// A ring holds what a window needs as long as the rows of a step leave room for it; other caches hold every position.
+/// A ring holds all keys of a window as long as it has room for the rows of a step; other caches hold every position.
 RowLimits limits_of(const AttentionRule& rule, const CacheLayout& cache) {
   const RowLimits every_position{.slots = cache.slots, .positions = cache.capacity};
   const int64_t turning = cache.capacity - cache.pinned;

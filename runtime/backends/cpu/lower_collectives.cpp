@@ -1,4 +1,4 @@
-// Stages of the operations that all ranks run together. The communicator is used by worker 0 alone.
+// Lowering of collective operations. Only worker 0 uses the communicator.
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -14,7 +14,7 @@
 namespace lockstep::cpu {
 namespace {
 
-/// Elements that a worker rounds at a time.
+/// Elements rounded together by a worker.
 constexpr int64_t kChunk = 4096;
 
 /// Converts [rows, columns] dense floats to `dst`.
@@ -27,16 +27,16 @@ void round_rows(const Kernels& kernels, const float* src, const Tensor& dst, Par
                   {dst.data + begin * dst.element_size(), dst.dtype}, end - begin);
 }
 
-/// The rows of a rows_of_owners node: each goes from the rank that holds its slot to all, which take their columns.
+/// The rows of a rows_of_owners node: the owner of a row's slot sends it to all ranks, and each takes its columns.
 struct RowExchange {
   Tensor x, dst;
   const int32_t* slot;  // [rows]
   int64_t slots;        // of each rank
   int rank;
-  int64_t column;               // bytes into a row: the first column that this rank takes
-  int64_t gathered;             // where in the scratch the rows arrive: after our own, made dense
+  int64_t column;               // bytes into a row: this rank's first column
+  int64_t gathered;             // offset of the received rows in the scratch, after our own in dense form
   std::vector<int64_t> counts;  // [ranks]: bytes of their rows in this step
-  std::vector<int64_t> places;  // [rows]: where each one lies among those that arrived
+  std::vector<int64_t> places;  // [rows]: index among the received rows
 
   int64_t row_bytes() const { return x.columns * x.element_size(); }
   size_t owner_of(int64_t row) const { return static_cast<size_t>(slot[row] / slots); }
@@ -48,7 +48,7 @@ struct RowExchange {
       if (slot[row] < 0) continue;
       if (owner_of(row) >= counts.size()) return row_of_nobody(row);
       int64_t& count = counts[owner_of(row)];
-      places[static_cast<size_t>(row)] = count;  // among the owner's, until the others' are known
+      places[static_cast<size_t>(row)] = count;  // index among the owner's rows, until the others' are known
       if (static_cast<int>(owner_of(row)) == rank) std::memcpy(memory + count, x.at(row), row_bytes());
       count += row_bytes();
     }
@@ -86,7 +86,7 @@ struct RowExchange {
   }
 };
 
-/// Of roots: planes that are not packed lie `rows` apart, so all rows are sent.
+/// Rows of the roots to send: without packed planes, planes are `rows` apart, so all rows are sent.
 int64_t rows_to_send(const Tensor& partial) {
   return partial.packs_planes || partial.planes <= 1 ? partial.used_rows() : partial.rows;
 }
@@ -97,7 +97,7 @@ FusedLinear* Compiler::lend_place_for_roots(const Node& node, const device::Tree
   if (fused(node).as != Fused::As::kRootsInPlaceOf) return nullptr;
   const auto product_index = static_cast<size_t>(fused(node).of);
   FusedLinear* product = products_.at(product_index);
-  // Asked for after the collective before, when the product has not begun: all workers meet in between.
+  // Requested after the previous collective and before the product begins, with a barrier in between.
   const auto next = collectives_.lower_bound(product_index);
   LOCKSTEP_CHECK(next != collectives_.begin(), product_index);
   std::function<Result<void>()>& before = program_.stages[std::prev(next)->second].alone;
@@ -138,7 +138,7 @@ void Compiler::lower_all_gather(const Node& node) {
   if (graph_.ranks == 1) return lower_columnwise(node);
   const Tensor x = operand(node, 0), dst = result(node);
   if (dst.rows != 1) return gather_rows(node);
-  std::vector<int64_t> counts = node.integers("parts");  // the ranks' parts of a row follow each other
+  std::vector<int64_t> counts = node.integers("parts");  // the ranks' parts of a row are adjacent
   for (int64_t& count : counts) count *= x.element_size();
   const auto row_of = [](const Tensor& t) {
     return std::span(t.data, static_cast<size_t>(t.columns * t.element_size()));
@@ -154,7 +154,7 @@ void Compiler::gather_rows(const Node& node) {
   const std::vector<int64_t> parts = node.integers("parts");
   Scratch* scratch = &program_.scratch;
   const int64_t own_bytes = x.rows * x.columns * x.element_size();
-  const int64_t gathered = (own_bytes + 63) / 64 * 64;  // where the ranks' parts arrive: after our own, made dense
+  const int64_t gathered = (own_bytes + 63) / 64 * 64;  // offset of the received parts, after our own in dense form
   scratch->need_shared(gathered + dst.rows * dst.stride);
   add_collective(
       node, [=, counts = std::vector<int64_t>(parts.size()), communicator = communicator_]() mutable -> Result<void> {

@@ -1,4 +1,4 @@
-// What is done column by column, in stages of its own or after the product that made the columns.
+// Lowering of columnwise operations, as separate stages or after the product of the columns.
 #include <algorithm>
 #include <cstring>
 
@@ -9,7 +9,7 @@ namespace {
 
 using graph::Op;
 
-/// Columns that a worker takes at a time, so that one row can be shared.
+/// Columns per unit of work, so that workers can share one row.
 constexpr int64_t kChunk = 1024;
 
 /// Calls `work(row, first column, columns)` for the part's share of a [rows, columns] result.
@@ -63,7 +63,7 @@ Compiler::ColumnWork Compiler::column_work(const Node& node) const {
                                                                                  int64_t count) {
         activate(activation, x.const_row(row, column), dst.row(row, column), count);
       };
-    case Op::kAllReduce:  // of one rank, which holds the whole tree: one root
+    case Op::kAllReduce:  // of one rank with the whole tree: one root
       LOCKSTEP_CHECK(x.planes == 1, x.planes);
       return [=, convert = kernels_.convert](int64_t row, int64_t column, int64_t count) {
         convert(x.const_row(row, column), dst.row(row, column), count);

@@ -1,4 +1,4 @@
-// Stages of a mixture of experts: which experts a row chooses, and what they give.
+// Lowering of a mixture of experts: routing and products.
 #include <algorithm>
 
 #include "runtime/backends/cpu/compiler.h"
@@ -8,7 +8,7 @@
 namespace lockstep::cpu {
 namespace {
 
-/// The experts of this rank that a row can choose: `chosen` of the moe_route node that makes the routes, if one does.
+/// The maximum number of this rank's experts for a row: `chosen` of the moe_route node of the routes, if there is one.
 int64_t most_per_row(const graph::Graph& graph, const graph::Node& experts) {
   const int64_t held = experts.integer("experts");
   for (const graph::Node& node : graph.nodes) {

@@ -1,5 +1,5 @@
-// What is done head by head, in stages of its own or before the attention that reads the heads: rope, norms, appending
-// to the KV cache.
+// Lowering of operations on heads: rope, norms, appending to the KV cache. They run in separate stages or in the stage
+// of the attention that reads the heads.
 #include <algorithm>
 #include <cmath>
 #include <limits>
@@ -13,7 +13,7 @@ using graph::Op;
 
 bool turns_neighbours(const graph::Node& node) { return node.has("pairs") && node.text("pairs") == "neighbours"; }
 
-/// The cosines and sines of a rope node, made row by row.
+/// The cosines and sines of a rope node, computed row by row.
 struct RopeTable {
   Tensor position;          // i32 [rows]
   Tensor frequencies;       // f32 [rotated / 2]
@@ -21,7 +21,7 @@ struct RopeTable {
   Tensor is_long;           // i32 [slots]
   const int32_t* slot;      // [rows]
   float scale;
-  bool neighbours;  // the layout that Kernels::rope_neighbours reads, else that of rope_halves
+  bool neighbours;  // the layout of Kernels::rope_neighbours, else of rope_halves
 
   int64_t columns() const { return frequencies.columns * (neighbours ? 4 : 2); }
 

@@ -1,4 +1,4 @@
-// Stages of the products with weights, and what is fused with them.
+// Lowering of products with weights, and of the nodes fused with them.
 #include <fmt/format.h>
 
 #include <memory>
@@ -27,7 +27,7 @@ void Compiler::fuse(const Node& node, FusedLinear& product) {
 }
 
 Result<void> Compiler::add_product(const Node& node, FusedLinear product) {
-  const auto shared = std::make_shared<FusedLinear>(std::move(product));  // stages are copyable
+  const auto shared = std::make_shared<FusedLinear>(std::move(product));  // because stages are copyable
   const bool has_bias = node.op == graph::Op::kLinear && node.operands.size() > 2;
   if (has_bias) shared->set_bias(operand(node, 2).data, operand(node, 2).dtype);
   for (size_t part : fusion_.parts_of(index_of(node))) fuse(graph_.nodes[part], *shared);

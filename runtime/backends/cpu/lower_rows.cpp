@@ -1,4 +1,4 @@
-// Stages of the operations that treat each row alone: tables, norms, joins, slices.
+// Lowering of row-wise operations: lookups, norms, joins, slices.
 #include <algorithm>
 #include <cstring>
 
@@ -14,7 +14,7 @@ Result<void> Compiler::lower_embedding(const Node& node) {
   const DType dtype = table.type.dtype;
   const int64_t width = rows.columns;
   program_.scratch.need_private(width * static_cast<int64_t>(size_of(dtype)));
-  // What a rank adds for a row of another's: x + −0 is x, also where x is −0.
+  // A rank's contribution for another rank's row: x + −0 is x, also if x is −0.
   const float nothing = graph_.ranks > 1 ? -0.0f : 0.0f;
   add_shared([=, this_rows = table.type.shape[0], first = node.integer("first_row"), ids = operand(node, 0),
               dst = result(node), kernels = &kernels_, scratch = &program_.scratch](Part part) {

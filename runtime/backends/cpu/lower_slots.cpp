@@ -1,4 +1,4 @@
-// Stages of the operations over slots: which run, what they have seen, how long they are, their next tokens.
+// Lowering of operations over slots: running, seen, length, sampling.
 #include <algorithm>
 
 #include "runtime/backends/cpu/compiler.h"
@@ -8,9 +8,9 @@
 namespace lockstep::cpu {
 namespace {
 
-/// How the slots draw and what becomes of them: the last operands of `sample` and `accept`, except `seen`.
+/// The sampling states of the slots: the last operands of `sample` and `accept`, except `seen`.
 struct SlotStates {
-  int32_t* last_id;  // [slots], as the next two
+  int32_t* last_id;  // [slots], like the next two
   int32_t* output_index;
   int32_t* finished;
   Tensor numbers;   // [slots, kNumbers]
@@ -28,7 +28,7 @@ struct SlotStates {
             .output_index = output_index + slot,
             .finished = finished + slot};
   }
-  /// What a slot that does not run gives.
+  /// The token of a slot that does not run.
   int32_t idle_token(int64_t slot) const {
     return finished[slot] != 0 ? view(slot).integers[sampling::kPadId] : int32_t{-1};
   }
@@ -54,7 +54,7 @@ auto make_scratches(int workers, int64_t vocabulary) {
 /// The operands of an accept node: `per_slot` rows for each slot.
 struct AcceptTask {
   Tensor logits;
-  const int32_t* ids;  // [rows], as the next
+  const int32_t* ids;  // [rows], like the next
   const int32_t* slot;
   int32_t* length;
   Tensor seen;
@@ -69,7 +69,7 @@ struct AcceptTask {
       result[first] = states.idle_token(index);
       return;
     }
-    int64_t rows = 1;  // that are not padding
+    int64_t rows = 1;  // rows other than padding
     while (rows < per_slot && slot[first + rows] >= 0) ++rows;
     const auto drafts = static_cast<size_t>(rows - 1);
     length[index] +=

@@ -39,7 +39,7 @@ Result<Mapping> Mapping::create(int64_t bytes, Pages pages, const char* what) {
                              what, to_string(Bytes(bytes)))};
   }
   mapping.data_ = static_cast<std::byte*>(data);
-  // Advice only: without it the memory is slower or coarser, not wrong.
+  // Only advice: without it memory access is slower or pages are larger, but results are correct.
   madvise(data, mapping.size_, pages == Pages::kHuge ? MADV_HUGEPAGE : MADV_NOHUGEPAGE);
   return mapping;
 }

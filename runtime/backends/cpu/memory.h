@@ -1,4 +1,4 @@
-// Anonymous memory of the operating system: starts at zero, becomes physical when it is first touched.
+// Anonymous memory of the operating system: zeroed, physically allocated on first touch.
 #pragma once
 
 #include <cstddef>
@@ -9,8 +9,8 @@
 namespace lockstep::cpu {
 
 enum class Pages {
-  kHuge,      // asks for 2 MiB pages: for what is filled at once and read all the time
-  kOnDemand,  // 4 KiB pages, nothing set aside: for what fills as tokens arrive
+  kHuge,      // requests 2 MiB pages: for memory that is filled once and read all the time
+  kOnDemand,  // 4 KiB pages, allocated on demand: for memory that fills as tokens arrive
 };
 
 /// An owned mapping.
@@ -26,9 +26,9 @@ class Mapping {
 
   std::byte* data() const { return data_; }
   int64_t size() const { return size_; }
-  /// Bytes that are physically there now.
+  /// Bytes physically allocated now.
   int64_t resident() const;
-  /// Gives all of it back to the system; it starts at zero again.
+  /// Returns all of it to the system; it is zero again afterwards.
   void release();
 
  private:

@@ -7,7 +7,7 @@
 namespace lockstep::cpu {
 namespace {
 
-/// Vectors of 16 bytes, which every machine has: packing waits for memory, not for them.
+/// Vectors of 16 bytes, available on every machine: wider ones would not help, because packing is limited by memory.
 template <typename Word>
 struct VectorOf;
 template <>
@@ -23,9 +23,9 @@ struct VectorOf<uint16_t> {
   static Type high(Type a, Type b) { return __builtin_shufflevector(a, b, 4, 12, 5, 13, 6, 14, 7, 15); }
 };
 
-/// Transposes a square whose sides have 16 bytes; row i of `src` starts `src_pitch` bytes after the one before, of
-/// `dst` `dst_pitch`. Each round interleaves the first half of the rows with the second; after log2 of their number
-/// columns have become rows.
+/// Transposes a square with sides of 16 bytes; rows of `src` are `src_pitch` bytes apart, rows of `dst` `dst_pitch`.
+/// Each round interleaves the first half of the rows with the second half; after log2(rows) rounds, columns have become
+/// rows.
 template <typename Word>
 void transpose_square(const std::byte* src, int64_t src_pitch, std::byte* dst, int64_t dst_pitch) {
   using Vector = VectorOf<Word>;
@@ -42,7 +42,8 @@ void transpose_square(const std::byte* src, int64_t src_pitch, std::byte* dst, i
   for (int i = 0; i < kSide; ++i) std::memcpy(dst + i * dst_pitch, &rows[i], 16);
 }
 
-/// Where words come from and go to: word [row][step] of `src` becomes word [step][row] of `dst`. Pitches are bytes.
+/// Source and destination of interleaving: word [row][step] of `src` becomes word [step][row] of `dst`. Pitches are
+/// bytes.
 struct Interleaving {
   const std::byte* src;
   int64_t src_pitch;
@@ -62,7 +63,7 @@ void interleave_slowly(const Interleaving& of, int64_t first_row, Range steps) {
   }
 }
 
-/// Interleaves `steps` steps: a cache line of each row at a time, so that a line is read once and written whole.
+/// Interleaves `steps` steps, a cache line of each row at a time: a line is read once and written completely.
 template <typename Word>
 void interleave(const Interleaving& of, int64_t steps) {
   constexpr int64_t kSize = sizeof(Word), kSide = 16 / kSize, kLine = 64 / kSize;
@@ -81,8 +82,8 @@ void interleave(const Interleaving& of, int64_t steps) {
   }
 }
 
-/// The columns of one leaf of a panel, packed one after the other; pairs are words of two elements, and the last of an
-/// odd leaf is half zero.
+/// Packs the columns of one leaf of a panel one after the other; pairs are words of two elements, and the last one of
+/// an odd leaf is half zero.
 template <typename Element>
 void interleave_leaf(const Packing& packing, Interleaving of, int64_t columns) {
   if (!packing.pairs) return interleave<Element>(of, columns);
@@ -95,7 +96,7 @@ void interleave_leaf(const Packing& packing, Interleaving of, int64_t columns) {
   }
 }
 
-/// Rows that fill up the last strip are zeros.
+/// Clears the rows that pad the last strip.
 void clear_missing_rows(const Packing& packing, int64_t width, int64_t rows, std::byte* dst) {
   if (rows == width) return;
   const int64_t row_bytes = packing.bytes_per_strip_step() / kStrip;

@@ -1,5 +1,5 @@
-// A compiled step: stages that all workers run one after the other, with a barrier in between. Everything that a stage
-// touches has its address before the first step.
+// A compiled step: stages that all workers run one after the other, with a barrier in between. All memory of a stage is
+// allocated before the first step.
 #pragma once
 
 #include <cstddef>
@@ -17,17 +17,17 @@
 
 namespace lockstep::cpu {
 
-/// One stretch of a step. Exactly one of the two functions is set.
+/// One section of a step. Exactly one of the two functions is set.
 struct Stage {
   std::function<void(Part)> shared = {};     // every worker does its part
   std::function<Result<void>()> alone = {};  // worker 0, the executor's thread: collectives, serial work
-  std::function<std::span<const std::byte>(Part)> reads = {};  // where known, the memory that a worker will read first
-  std::function<std::span<const std::byte>(Part)> next_reads = {};  // the same of a stage that follows soon
+  std::function<std::span<const std::byte>(Part)> reads = {};       // if known, the memory that a worker reads first
+  std::function<std::span<const std::byte>(Part)> next_reads = {};  // the same for a stage that follows soon
 };
 
-/// Memory that the stages of one executable use in turn; sized while they are made, mapped before the first step.
+/// Memory shared by the stages of an executable; sized during lowering, mapped before the first step.
 struct Scratch {
-  int64_t rows_in_use = 0;    // of the running step
+  int64_t rows_in_use = 0;    // of the current step
   int64_t shared_bytes = 0;   // the largest request
   int64_t private_bytes = 0;  // the same, for each worker
   std::byte* shared_memory = nullptr;
@@ -38,7 +38,8 @@ struct Scratch {
   std::byte* private_of(Part part) const { return private_memory + part.worker * private_bytes; }
 };
 
-/// What an executable runs and the memory that it owns. Not moved after the stages are made: they point into it.
+/// The stages of an executable and the memory that it owns. Must not move after lowering, because the stages point to
+/// it.
 struct Program {
   struct Input {
     TensorType type;

@@ -1,11 +1,10 @@
-// Shares of work that move between workers while they run. Each takes pieces from the front of its own share; when
-// nothing is left there, it takes pieces from the end of another's, so that no one waits for a worker whose core is
-// slower for a moment:
+// Work stealing between workers. Each worker takes pieces from the front of its own share. When its share is empty, it
+// takes pieces from the end of another's, so that no worker waits for one on a temporarily slower core:
 //
 //   worker 0   ████████ ████ ██ ◄ own pieces                  ░░ ◄ stolen
-//   worker 1   ████████ ██████                     ░░ ◄ what is left of its share is taken from here
+//   worker 1   ████████ ██████                     ░░ ◄ the rest of its share is taken from here
 //
-// Each piece is half of what is left, so that there are few of them and the last is one unit.
+// Each piece is half of the remaining units, so there are few pieces and the last one is a single unit.
 #pragma once
 
 #include <atomic>
@@ -17,8 +16,8 @@
 
 namespace lockstep::cpu {
 
-/// For units numbered from 0, below 2³¹. Each worker opens its share, then takes until nothing is left, and does so
-/// again only once all are done: between two barriers of a team. Moved only while no one uses it.
+/// For units numbered from 0, below 2³¹. Each worker opens its share, then takes pieces until nothing is left; it may
+/// do so again only after all have finished, that is, after a barrier of the team. Not movable while in use.
 class StealableShares {
  public:
   explicit StealableShares(int workers) : left_(static_cast<size_t>(workers)) {}
@@ -29,8 +28,8 @@ class StealableShares {
     left_[static_cast<size_t>(part.worker)].units.store(word_of(own), std::memory_order_relaxed);
   }
 
-  /// The next piece for this worker; empty when all that it could take is taken. Who has not opened its share yet is
-  /// passed over, for its units are its own then.
+  /// The next piece for this worker; empty when nothing is left. Skips workers that have not opened their share yet:
+  /// their units stay their own.
   Share take(Part part) {
     for (int i = 0; i < workers(); ++i) {
       const int owner = (part.worker + i) % workers();
@@ -46,7 +45,7 @@ class StealableShares {
     std::atomic<uint64_t> units = 0;  // begin, end
   };
 
-  /// Half of what is left of a worker's share, or all of it where nobody could take the rest.
+  /// Half of the remaining units of a worker's share, or all of them if no other worker could take the rest.
   Share cut_off(int owner, Side side) {
     std::atomic<uint64_t>& left = left_[static_cast<size_t>(owner)].units;
     uint64_t word = left.load(std::memory_order_relaxed);

@@ -109,7 +109,7 @@ Result<void> Store::add_appends(const graph::Graph& graph) {
 Result<void> Store::add_append(const std::string& name, const graph::Node& append) {
   const auto found = state_index_.find(name);
   if (found == state_index_.end() || !states_[found->second].role) {
-    LOCKSTEP_TRY_VOID(add_role(name, CacheRole::kValues));  // no graph attends to it: kept as values
+    LOCKSTEP_TRY_VOID(add_role(name, CacheRole::kValues));  // no graph attends to it: stored as values
   }
   const Ring ring{append.has("window"), append.has("pinned") ? append.integer("pinned") : 0};
   std::optional<Ring>& known = states_[state_index_.find(name)->second].ring;
@@ -132,7 +132,7 @@ Result<void> Store::map_weights() {
   for (auto& [name, weight] : weights_) {
     for (Form& form : weight.panels) form.offset = place(form.packing.bytes());
     for (Int8Form& form : weight.integers) form.offset = place(form.packing.bytes());
-    // A table can be read from panels, though not from integers; what nobody reads is kept as it came.
+    // A table can be read from panels, but not from integers. Unused weights are stored unpacked.
     const bool is_only_table = weight.panels.empty() && (weight.is_table || weight.integers.empty());
     if (weight.needs_rows || is_only_table) weight.rows_offset = place(weight.type.bytes());
   }
@@ -191,7 +191,7 @@ int64_t Store::lay_out_caches() {
     int64_t slots = 0;
     int64_t offset = 0;
   };
-  std::map<int64_t, Region> regions;  // by the number of tiles of a slot
+  std::map<int64_t, Region> regions;  // by the number of tiles per slot
   for (State& state : states_) {
     if (!state.role) continue;
     state.cache = layout_of(state);
@@ -259,7 +259,7 @@ Result<void> Store::set_weight(std::string_view name, std::span<const std::byte>
 Result<void> Store::load(const graph::Graph& graph, const device::WeightReader& reader) {
   std::vector<WeightPlace> places;
   std::vector<Weight*> weights;
-  std::vector<std::pair<int64_t, graph::ValueId>> in_file_order;  // places, asked for once: they are looked up by name
+  std::vector<std::pair<int64_t, graph::ValueId>> in_file_order;  // by file position, looked up once per weight
   for (const graph::ValueId id : graph.values_of(graph::ValueKind::kWeight)) {
     in_file_order.emplace_back(reader.place_of(graph.value(id)), id);
   }

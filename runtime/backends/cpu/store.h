@@ -1,6 +1,6 @@
-// The weights and states of one rank. Weights lie in one mapping of huge pages, each in the forms that the graphs read
-// it in (packed panels, 8-bit integers, rows); KV caches in reserved regions (kv_layout.h); the small states one after
-// the other.
+// The weights and states of one rank. Weights share one mapping of huge pages, each in the forms read by the graphs
+// (packed panels, 8-bit integers, rows). KV caches are in reserved regions (kv_layout.h), small states one after the
+// other.
 #pragma once
 
 #include <map>
@@ -27,7 +27,7 @@ struct PackedWeight {
 
 class Store final : public device::Store, public device::SlotTransfer {
  public:
-  /// Reserves what the graphs of `steps` name; weights are packed for `kernels`, by `team` (both borrowed).
+  /// Reserves the weights and states of `steps`; packs weights for `kernels`, with `team` (both borrowed).
   static Result<std::unique_ptr<Store>> create(std::span<const device::StepGraph> steps, const Kernels& kernels,
                                                ThreadTeam& team);
 
@@ -45,16 +45,16 @@ class Store final : public device::Store, public device::SlotTransfer {
   Result<void> take_slot(int64_t slot, int64_t tokens, std::span<std::byte> dst) const override;
   Result<void> put_slot(int64_t slot, int64_t tokens, std::span<const std::byte> src) override;
 
-  /// For the compiler. Each is empty (null) when the store has no such thing.
+  /// For the compiler. Each returns empty (or null) when the store lacks the value.
   std::optional<PackedWeight> packed(std::string_view name, const Packing& packing) const;
   std::optional<PackedWeight> any_packed(std::string_view name) const;
   const std::byte* packed_int8(std::string_view name, const Int8Packing& packing) const;
   const std::byte* rows(std::string_view name) const;
   std::byte* dense_state(std::string_view name) const;
   const CacheLayout* cache(std::string_view name) const;
-  /// Fails with `kFailedPrecondition` that names a weight which was never set.
+  /// Fails with `kFailedPrecondition` naming a weight that was never set.
   Result<void> require_weights() const;
-  /// Executables tell how much memory they work with.
+  /// Adds an executable's workspace to the memory report.
   void add_workspace(int64_t bytes) { workspace_ += bytes; }
   void remove_workspace(int64_t bytes) { workspace_ -= bytes; }
 
@@ -70,7 +70,7 @@ class Store final : public device::Store, public device::SlotTransfer {
   struct Weight {
     TensorType type;
     bool needs_rows = false;
-    bool is_table = false;     // read by `embedding`, which can read panels too
+    bool is_table = false;     // read by `embedding`, which also supports panels
     int64_t rows_offset = -1;  // in the mapping
     std::vector<Form> panels = {};
     std::vector<Int8Form> integers = {};
@@ -86,7 +86,7 @@ class Store final : public device::Store, public device::SlotTransfer {
     std::string name;
     TensorType type;
     std::optional<CacheRole> role = std::nullopt;
-    std::optional<Ring> ring = std::nullopt;  // caches only: how they are appended to, once a graph has said so
+    std::optional<Ring> ring = std::nullopt;  // caches only: the mode of appending, once known from a graph
     CacheLayout cache = {};                   // caches only
     int64_t offset = 0;                       // dense states: into their mapping; caches: into a tile of their region
   };
@@ -104,7 +104,7 @@ class Store final : public device::Store, public device::SlotTransfer {
   Result<void> add_appends(const graph::Graph& graph);
   Result<void> add_append(const std::string& name, const graph::Node& append);
   CacheLayout layout_of(const State& state) const;
-  /// Places every cache in its region; the result is the bytes of all regions.
+  /// Places every cache in its region; returns the bytes of all regions.
   int64_t lay_out_caches();
   Result<void> map_caches();
   const State& state(device::StateId id) const;

@@ -1,4 +1,4 @@
-// Slots of the KV caches as a whole: copies inside a store, and on their way between the stores of two ranks.
+// Copies of KV cache slots, within a store and between two ranks' stores.
 #include <fmt/format.h>
 
 #include <algorithm>

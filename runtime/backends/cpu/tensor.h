@@ -1,4 +1,4 @@
-// A tensor as the operations of a step see it: rows of columns at a fixed address.
+// A tensor of a step: rows of columns at a fixed address.
 #pragma once
 
 #include <cstddef>
@@ -16,11 +16,11 @@ struct Tensor {
   int64_t planes = 1;
   int64_t rows = 1;
   int64_t columns = 1;
-  int64_t stride = 0;                    // bytes from one row to the next
-  const int64_t* rows_in_use = nullptr;  // token rows: how many the running step computes; null: all
-  bool packs_planes = false;             // a plane takes only the rows in use, not `rows`
+  int64_t stride = 0;                    // bytes between rows
+  const int64_t* rows_in_use = nullptr;  // token rows: their number in the current step; null: all
+  bool packs_planes = false;             // planes have the size of the rows in use instead of `rows`
 
-  /// The rows that the running step computes.
+  /// The rows that the current step computes.
   int64_t used_rows() const { return rows_in_use == nullptr ? rows : *rows_in_use; }
   int64_t element_size() const { return static_cast<int64_t>(size_of(dtype)); }
   int64_t plane_stride() const { return (packs_planes ? used_rows() : rows) * stride; }

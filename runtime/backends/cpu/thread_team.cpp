@@ -7,8 +7,8 @@
 namespace lockstep::cpu {
 namespace {
 
-constexpr int kSpins = 4000;  // about 50 µs: then another thread may need the core
-constexpr int kYields = 200;  // then sleep
+constexpr int kSpins = 4000;  // about 50 µs: afterwards another thread may need the core
+constexpr int kYields = 200;  // afterwards sleep
 
 void pause() {
 #if defined(__x86_64__)

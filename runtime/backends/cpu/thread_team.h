@@ -1,5 +1,5 @@
-// The workers of one rank. A job is one function that all workers run at the same time; inside it they meet at
-// barriers. Between jobs the helpers spin for a while and then sleep.
+// The workers of one rank. A job is a function that all workers run simultaneously, with barriers inside. Between jobs
+// the helpers spin for a while and then sleep.
 //
 //   caller (worker 0)   run ──┬── job(0) ── meet ── job(0) … ── meet ──► returns
 //   helper (worker i)   wait ─┴── job(i) ── meet ── job(i) … ── meet ──► wait
@@ -16,7 +16,7 @@
 
 namespace lockstep::cpu {
 
-/// Which worker does a part of some work, of how many.
+/// A worker's index and the number of workers.
 struct Part {
   int worker = 0;
   int workers = 1;
@@ -35,7 +35,7 @@ constexpr Share share_of(int64_t count, Part part) {
 class ThreadTeam {
  public:
   /// Starts `threads` − 1 helpers and binds each worker i of them to `cores[i]` unless `cores` is empty. The calling
-  /// thread, worker 0, stays as it is: threads that it starts later would inherit its binding.
+  /// thread, worker 0, is not bound, because threads that it starts later would inherit its binding.
   static Result<std::unique_ptr<ThreadTeam>> start(int threads, const std::vector<int>& cores);
   ~ThreadTeam();
   ThreadTeam(const ThreadTeam&) = delete;
@@ -46,8 +46,8 @@ class ThreadTeam {
   /// Calls `job(context, part)` on every worker and returns when all have returned. Does not allocate.
   void run(void (*job)(void* context, Part part), void* context);
 
-  /// Inside a job: returns when every worker has called it. Meanwhile asks for `upcoming`, memory that this worker will
-  /// read next.
+  /// Inside a job: returns when every worker has called it. Meanwhile prefetches `upcoming`, memory that this worker
+  /// reads next.
   void meet(std::span<const std::byte> upcoming = {}) {
     if (threads_ > 1) meet_others(upcoming);
   }

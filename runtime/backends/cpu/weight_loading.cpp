@@ -15,13 +15,13 @@
 namespace lockstep::cpu {
 namespace {
 
-constexpr int64_t kBlockBytes = int64_t{256} << 10;    // read at once, at least: fits the second-level cache
-constexpr int64_t kSmallBytes = int64_t{256} << 10;    // a weight without panels up to which one worker reads it all
-constexpr int64_t kExpectedBytes = int64_t{16} << 20;  // on their way from a disk ahead of the block being packed
+constexpr int64_t kBlockBytes = int64_t{256} << 10;    // minimum size of a read: fits the second-level cache
+constexpr int64_t kSmallBytes = int64_t{256} << 10;    // a weight without panels up to this size is read by one worker
+constexpr int64_t kExpectedBytes = int64_t{16} << 20;  // announced ahead of the block being packed
 constexpr int64_t kBufferAlignment = 4096;
 
-/// The smallest piece of a weight that can be packed by itself: a panel of its forms, where they have the same ones.
-/// Weights without panels are cut by row; one whose forms differ in their rows is not cut.
+/// The smallest part of a weight that can be packed separately: a panel, if all its forms have the same panels. Weights
+/// without panels are divided by row; a weight with different rows in its forms is not divided.
 struct Units {
   explicit Units(const WeightPlace& place) : place_(place) {
     for (const PanelForm& form : place.panels) is_whole_ |= form.rows_of_part != place.panels.front().rows_of_part;
@@ -46,7 +46,7 @@ struct Units {
   bool is_whole_ = false;
 };
 
-/// Memory for the rows of a block, grown to the largest.
+/// A buffer for the rows of a block, grown to the largest.
 class Buffer {
  public:
   std::byte* of(int64_t bytes) {
@@ -66,7 +66,7 @@ class Buffer {
   int64_t bytes_ = 0;
 };
 
-/// Packs rows that lie in `src` into every form of a weight.
+/// Packs the rows at `src` into every form of a weight.
 void pack_rows(const WeightPlace& place, Range rows, const std::byte* src) {
   const int64_t row_bytes = place.row_bytes();
   for (const PanelForm& form : place.panels) {
@@ -80,12 +80,12 @@ void pack_rows(const WeightPlace& place, Range rows, const std::byte* src) {
   }
 }
 
-/// What the workers share.
+/// The state shared by the workers.
 class Loading {
  public:
   Loading(std::span<const WeightPlace> places, const device::WeightReader& reader) : places_(places), reader_(reader) {}
 
-  /// One worker's share. Never throws: the others are waiting.
+  /// One worker's share. Never throws, because the others wait for it.
   void work(Part part) {
     try {
       if (const Result<void> done = read_share(part); !done.has_value()) fail(done.error());
@@ -123,7 +123,7 @@ Result<void> Loading::read_share(Part part) {
   WeightBlocks blocks(places_, reader_, part), later(places_, reader_, part);
   Buffer buffer;
   WeightBlock block, coming;
-  int64_t ahead = 0;  // bytes that are expected but not read
+  int64_t ahead = 0;  // bytes announced but not read
   bool has_more = true;
   while (blocks.next(block) && !has_failed_.load(std::memory_order_relaxed)) {
     for (; ahead < kExpectedBytes && (has_more = has_more && later.next(coming)); ahead += bytes_of(coming)) {

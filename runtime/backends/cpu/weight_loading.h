@@ -1,9 +1,8 @@
-// Brings weights from where they are kept into panels, by all workers of a rank at once. A worker reads the panels of
-// its own share through a small buffer that stays in its cache, and is the first to touch the memory that it packs
-// them into:
+// Parallel reading and packing of weights by all workers of a rank. A worker reads the panels of its own share through
+// a small buffer that stays in its cache, and is the first to touch the packed memory:
 //
 //   file ──read──► buffer of a few panels ──pack──► panels of worker 0 │ panels of worker 1 │ …
-//                          (and copied, where a graph also reads the weight row by row)
+//                          (and copied, if a graph also reads the weight row by row)
 #pragma once
 
 #include <functional>
@@ -17,11 +16,11 @@
 
 namespace lockstep::cpu {
 
-/// One packed form of a weight: every `kPanel` rows of a part are packed by themselves.
+/// One packed form of a weight: every `kPanel` rows of a part are packed separately.
 struct PanelForm {
   int64_t rows_of_part = 0;
   int64_t parts = 1;
-  /// Packs one panel, counted through all parts; `src` is its first row. Called by several threads at once.
+  /// Packs one panel, counted through all parts; `src` is its first row. Thread-safe.
   std::function<void(int64_t panel, const std::byte* src)> pack;
 
   int64_t panels_of_part() const { return (rows_of_part + kPanel - 1) / kPanel; }
@@ -32,30 +31,30 @@ struct PanelForm {
 /// Panels of floating-point numbers; `dst` is the whole packed matrix.
 PanelForm panel_form(const Packing& packing, std::byte* dst);
 
-/// Panels of 8-bit integers; the same. Borrows `kernels`.
+/// Panels of 8-bit integers; `dst` as above. Borrows `kernels`.
 PanelForm int8_panel_form(const Kernels& kernels, const Int8Packing& packing, std::byte* dst);
 
-/// One weight and the memory that it goes to. Borrows everything.
+/// A weight and its destination memory. Borrows everything.
 struct WeightPlace {
   const graph::Value* value = nullptr;
-  std::byte* rows = nullptr;  // row-major; null: nobody reads it so
+  std::byte* rows = nullptr;  // row-major; null: not needed
   std::vector<PanelForm> panels = {};
 
   int64_t row_bytes() const;
 };
 
-/// Rows of one weight that a worker reads at once.
+/// Rows of one weight that a worker reads together.
 struct WeightBlock {
-  size_t weight = 0;  // among the places
+  size_t weight = 0;  // index of its place
   Range rows;
 };
 
-/// The blocks of one worker, in order: together the blocks of all workers are each row of each weight once.
+/// The blocks of one worker, in order. All workers' blocks together contain each row of each weight once.
 class WeightBlocks {
  public:
   WeightBlocks(std::span<const WeightPlace> places, const device::WeightReader& reader, Part part);
 
-  /// The next block; false after the last.
+  /// Gets the next block; returns false after the last.
   bool next(WeightBlock& block);
 
  private:
@@ -65,11 +64,11 @@ class WeightBlocks {
   const device::WeightReader& reader_;
   const Part part_;
   size_t weight_ = 0;
-  int64_t unit_ = 0, end_unit_ = 0, units_at_once_ = 1;  // of the open weight
+  int64_t unit_ = 0, end_unit_ = 0, units_at_once_ = 1;  // of the current weight
 };
 
-/// Reads and packs every place with all workers of `team` (its caller's thread is one). Fails with the first error of
-/// `reader`; what was written until then is of no use. @blocking (disk)
+/// Reads and packs every place with all workers of `team` (the calling thread is one). Fails with the first error of
+/// `reader`; the destination memory is then invalid. @blocking (disk)
 Result<void> load_weights(std::span<const WeightPlace> places, const device::WeightReader& reader, ThreadTeam& team);
 
 }  // namespace lockstep::cpu

@@ -5,7 +5,7 @@ namespace {
 
 using graph::Op;
 
-/// The experts' stacked gate and up [L·I, d], or down [L·d, I].
+/// The packing of experts' stacked gate and up [L·I, d], or down [L·d, I].
 Packing packing_of_experts(const graph::Node& node, bool is_down, const Shape& shape, DType dtype, bool pairs) {
   const int64_t experts = node.integer("experts");
   const bool has_blocks = is_down && node.text("leaf") == "columns";

@@ -1,4 +1,4 @@
-// Which packing a node reads a weight in: the store packs by it, the compiler finds the weight by it.
+// The packing of a weight for a node. The store packs with it, and the compiler finds the weight by it.
 #pragma once
 
 #include <optional>
@@ -8,7 +8,7 @@
 
 namespace lockstep::cpu {
 
-/// Empty where the node reads that operand row by row.
+/// Empty if the node reads that operand row by row.
 std::optional<Packing> packing_of(const Kernels& kernels, const graph::Graph& graph, const graph::Node& node,
                                   size_t operand);
 

@@ -1,11 +1,11 @@
-// The backend for GPUs: its name, kept until it has kernels.
+// The backend for GPUs: a reserved name without kernels.
 #pragma once
 
 #include "runtime/device/backend_driver.h"
 
 namespace lockstep::cuda {
 
-/// How the program starts it; it is available in no build yet.
+/// The driver of this backend; not available in any build.
 const device::BackendDriver& driver();
 
 }  // namespace lockstep::cuda

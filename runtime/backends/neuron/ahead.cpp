@@ -15,7 +15,7 @@
 namespace lockstep::neuron {
 namespace {
 
-/// How large a file is; 0 when it is not there.
+/// The size of a file; 0 when it does not exist.
 Bytes size_of_file(const std::filesystem::path& path) {
   std::error_code failed;
   const uintmax_t size = std::filesystem::file_size(path, failed);

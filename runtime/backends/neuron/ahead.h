@@ -1,6 +1,6 @@
-// Compilation ahead of time: the lowered steps of a model, and every one of them compiled.
+// Ahead-of-time compilation of all lowered steps of a model.
 //
-//   graphs of all ranks ──► lowered steps ──► cache, or compiler ──► what became of each
+//   graphs of all ranks ──► lowered steps ──► cache, or compiler ──► result of each
 #pragma once
 
 #include <memory>
@@ -12,18 +12,18 @@
 
 namespace lockstep::neuron {
 
-/// What a compilation is made of.
+/// The parts of a compilation.
 struct AheadParts {
   std::vector<LoweredStep> steps;
   Compiler compiler;
   std::unique_ptr<device::ArtifactCache> cache;
-  std::string build;                  // recorded with what is exported
-  std::vector<std::string> warnings;  // for the user; steps are compiled all the same
+  std::string build;                  // recorded with exported artifacts
+  std::vector<std::string> warnings;  // for the user; compilation continues
 };
 
 std::unique_ptr<device::AheadCompilation> make_compilation(AheadParts parts);
 
-/// The one of the option values: what `AheadCompiler::open` does.
+/// Opens the compilation described by the option values; implements `AheadCompiler::open`.
 Result<std::unique_ptr<device::AheadCompilation>> open_compilation(std::span<const device::StepGraph> steps,
                                                                    const device::AheadSite& site,
                                                                    const device::OptionValues& values);

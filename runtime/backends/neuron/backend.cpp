@@ -14,7 +14,7 @@
 namespace lockstep::neuron {
 namespace {
 
-/// The states that are appended to by position.
+/// The states that tokens are appended to.
 std::set<std::string> cache_names(const graph::Graph& graph) {
   std::set<std::string> names;
   for (const graph::Node& node : graph.nodes) {
@@ -34,7 +34,7 @@ Result<std::vector<std::byte>> read_file(const std::filesystem::path& path) {
                            path.string())};
 }
 
-/// What ranks must have in common before they load. Where the compiler is not installed its version is not known.
+/// The key fields that all ranks must share before they load. Without the compiler, its version is unknown.
 std::string hash_of(const device::ArtifactKey& key) {
   Sha256 hash;
   for (const auto& [name, value] : key.fields) {
@@ -86,7 +86,7 @@ class Backend final : public device::Backend {
   }
 
  private:
-  /// The module on the core: agreed on, compiled, loaded, in this order on every rank.
+  /// Agrees on the module, compiles it and loads it on the core, in this order on every rank.
   Result<nrt::Model> load(const graph::Graph& graph, const LoweredStep& lowered, device::Communicator* group) {
     const std::string hash = hash_of(compiler_.key(lowered));
     LOCKSTEP_TRY_VOID(agree_on_module(group, graph.name, hash));
@@ -99,11 +99,11 @@ class Backend final : public device::Backend {
   const Options options_;
   const Compiler compiler_;
   std::unique_ptr<nrt::Runtime> runtime_;
-  std::unique_ptr<device::ArtifactCache> own_cache_;  // null: another's
+  std::unique_ptr<device::ArtifactCache> own_cache_;  // null: owned elsewhere
   device::ArtifactCache& cache_;
 };
 
-/// Over `cache`, which the backend keeps where it is `own_cache`.
+/// Starts over `cache`; the backend takes ownership through `own_cache`.
 Result<std::unique_ptr<device::Backend>> start(const Options& options, device::ArtifactCache& cache,
                                                std::unique_ptr<device::ArtifactCache> own_cache) {
   LOCKSTEP_TRY_VOID(options.validate());
@@ -134,8 +134,8 @@ Result<void> Options::validate() const {
 device::Capabilities capabilities() {
   return {.dtypes = {DType::kFloat32, DType::kBFloat16, DType::kFloat16},
           .rows_of_one_slot = true,
-          .bounded_attention = false,  // a module reads all rows of its bucket: name --buckets
-          .invariant_sums = false,     // the device adds in its own order
+          .bounded_attention = false,  // a module reads all rows of its bucket; use --buckets
+          .invariant_sums = false,     // the device's order of sums is unknown
           .whole_group = true};
 }
 

@@ -18,11 +18,11 @@ Error invalid(std::string message) {
   return {ErrorKind::kInvalidArgument, "[runtime/backends/neuron] " + std::move(message)};
 }
 
-/// Holds what the module lists against the signature. Returns whether the module has the tensor: a compiler may drop an
-/// input that it has no use for.
+/// Compares the module's list with the signature. Returns whether the module has the tensor: a compiler may drop an
+/// unused input.
 Result<bool> is_listed(const std::vector<nrt::ModelTensor>& listed, nrt::nrt_tensor_usage_t usage,
                        const std::string& name, std::string_view what, int64_t bytes) {
-  if (listed.empty()) return true;  // the library does not say
+  if (listed.empty()) return true;  // the library gives no list
   const auto found = std::ranges::find_if(listed, [&](const auto& t) { return t.usage == usage && t.name == name; });
   const bool is_input = usage == nrt::NRT_TENSOR_USAGE_INPUT;
   if (found == listed.end() && is_input) return false;
@@ -79,7 +79,7 @@ Result<void> Executable::bind() {
   return ok();
 }
 
-/// What parameter `index` is bound to: the store's, or a tensor of the step's own, made here.
+/// The tensor bound to parameter `index`: the store's, or one made here for the step.
 Result<const nrt::Tensor*> Executable::tensor_of(size_t index) {
   const Parameter& parameter = signature_.parameters[index];
   if (parameter.role == Role::kWeight || parameter.role == Role::kState) return store_.bound(parameter);
@@ -101,7 +101,7 @@ Result<void> Executable::add_own_output(size_t index) {
   const ModuleOutput& output = signature_.outputs[index];
   TensorType type = output.type;
   if (index < graph_.outputs.size()) type = graph_.value(graph_.outputs[index].value).type;
-  // A module keeps one sum where the graph has a row of partial ones.
+  // A module keeps one sum where the graph has a row of partial sums.
   if (type.shape.elements() == output.type.shape.elements()) type = output.type;
   if (type.shape.rank() != output.type.shape.rank()) {
     return Error{
@@ -171,11 +171,11 @@ Result<void> Executable::read_outputs() {
   return ok();
 }
 
-/// The module says for each rank how much of what it holds differs from rank 0's.
+/// Checks the module's count, for each rank, of differences from rank 0.
 Result<void> Executable::check_agreement() {
   const std::span<const std::byte> bytes = output(kAgreement);
   const bool agrees = std::ranges::all_of(bytes, [](std::byte byte) { return byte == std::byte{0}; });
-  if (agrees) return ok();  // every step but the last of a job that fails
+  if (agrees) return ok();  // every step except the last one of a failing job
   std::vector<uint64_t> differences(bytes.size() / sizeof(int32_t));
   for (size_t rank = 0; rank < differences.size(); ++rank) {
     int32_t count = 0;

@@ -1,5 +1,5 @@
-// One compiled step: a module on the core, with its tensors bound once. A state that it updates is the same tensor
-// among its inputs and outputs.
+// A compiled step: a module on the core with its tensors bound once. An updated state is the same tensor among inputs
+// and outputs.
 #pragma once
 
 #include <memory>
@@ -10,7 +10,7 @@
 
 namespace lockstep::neuron {
 
-/// How a step waits.
+/// Parameters of a step's wait.
 struct StepOptions {
   Duration deadline = std::chrono::minutes(1);
   const AbortFlag* abort = nullptr;  // may be null
@@ -18,7 +18,7 @@ struct StepOptions {
 
 class Executable final : public device::Executable {
  public:
-  /// Binds the tensors of a loaded module. Fails with `kFailedPrecondition` when the module's tensors are not those of
+  /// Binds the tensors of a loaded module. Fails with `kFailedPrecondition` when the module's tensors differ from
   /// `signature`, and with `kInvalidArgument` when the store was not made for it.
   static Result<std::unique_ptr<Executable>> make(graph::Graph graph, ModuleSignature signature, nrt::Model model,
                                                   Store& store, const StepOptions& options);
@@ -27,23 +27,23 @@ class Executable final : public device::Executable {
   Result<void> run(std::span<const device::HostTensor> inputs) override;
   std::span<const std::byte> output(std::string_view name) const override;
 
-  /// Bytes of its own tensors and of the outputs on the host.
+  /// Bytes of its tensors, and of its outputs on the host.
   int64_t workspace_bytes() const;
 
  private:
-  /// A tensor that the host writes before a step.
+  /// A tensor written by the host before a step.
   struct OwnInput {
     size_t input = 0;      // of the graph
     size_t parameter = 0;  // of the module
     nrt::Tensor tensor;
   };
-  /// A tensor that the host reads after a step.
+  /// A tensor read by the host after a step.
   struct OwnOutput {
     std::string name;
-    Parameter layout;  // where this rank's tensor lies in it
+    Parameter layout;  // position of this rank's tensor in it
     nrt::Tensor tensor;
-    std::vector<std::byte> device;  // as it came
-    std::vector<std::byte> host;    // as the graph has it; empty where that is the same
+    std::vector<std::byte> device;  // as read from the device
+    std::vector<std::byte> host;    // in the graph's layout; empty if equal
 
     std::span<const std::byte> bytes() const { return host.empty() ? device : host; }
   };

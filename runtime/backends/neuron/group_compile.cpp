@@ -12,7 +12,7 @@
 namespace lockstep::neuron {
 namespace {
 
-/// What every rank passed, by rank.
+/// Returns the texts of all ranks, in rank order.
 Result<std::vector<std::string>> gather(device::Communicator& group, std::string_view own) {
   std::string all(own.size() * static_cast<size_t>(group.size()), '\0');
   const std::vector<int64_t> counts(static_cast<size_t>(group.size()), std::ssize(own));
@@ -23,12 +23,12 @@ Result<std::vector<std::string>> gather(device::Communicator& group, std::string
   return words;
 }
 
-/// The word that most ranks said; the first of them where several are as frequent.
+/// The most frequent word; the first one on a tie.
 std::string most_frequent(const std::vector<std::string>& words) {
   return *std::ranges::max_element(words, {}, [&](const std::string& word) { return std::ranges::count(words, word); });
 }
 
-// What a rank says while it gets an artifact.
+// The state of a rank while it gets an artifact.
 constexpr std::string_view kBusy = "b", kDone = "d", kFailed = "f";
 
 }  // namespace
@@ -62,7 +62,7 @@ Result<device::Artifact> get_together(device::Communicator* group, std::string_v
   std::optional<Result<device::Artifact>> own;
   std::vector<std::string> said;
   auto pause = std::chrono::milliseconds(1);
-  do {  // every rank makes the same turns: what ends them is gathered
+  do {  // every rank runs the same number of turns: the condition is gathered
     if (!own && made.wait_for(pause) == std::future_status::ready) own = made.get();
     LOCKSTEP_TRY(said, gather(*group, !own ? kBusy : own->has_value() ? kDone : kFailed));
     pause = std::min(2 * pause, std::chrono::milliseconds(1000));

@@ -1,10 +1,9 @@
-// What the ranks of a group do together before a module is loaded: a load waits for the other ranks for ever, so they
-// make sure of each other first, over the host's communicator, where every wait has a deadline.
+// Agreement of the ranks before a module is loaded. A load waits for the other ranks without limit, so the ranks first
+// synchronise over the host's communicator, where every wait has a deadline.
 //
 //   every rank   hash of the module ─┐
-//                                    ├─ all equal ─► compile, or wait for the rank of this host that does ─► all done
-//                                    ─► load
-//   a difference ends all of them  ──┘                 a word to the others every second
+//                                    ├─ all equal ─► one rank per host compiles ─► all done ─► load
+//   a difference ends all of them  ──┘               a sign of life every second
 #pragma once
 
 #include <functional>
@@ -16,12 +15,12 @@
 
 namespace lockstep::neuron {
 
-/// Fails with `kFailedPrecondition` on every rank, naming those whose `hash` of `module` differs from most ranks'.
-/// `hash` has the same length everywhere. `group` is null in a group of one. @collective @blocking
+/// Fails with `kFailedPrecondition` on every rank, naming the ranks whose `hash` of `module` differs from the most
+/// frequent one. `hash` has the same length on every rank. `group` is null in a group of one. @collective @blocking
 Result<void> agree_on_module(device::Communicator* group, std::string_view module, std::string_view hash);
 
-/// Gets an artifact, which may take hours, on a thread of its own, while the group hears that this rank is alive. Ends
-/// when every rank has ended: with this rank's error, or naming a rank that failed. @collective @blocking
+/// Gets an artifact, which may take hours, on a separate thread, while this rank sends signs of life to the group.
+/// Returns when every rank has finished: with this rank's error, or naming a failed rank. @collective @blocking
 Result<device::Artifact> get_together(device::Communicator* group, std::string_view module,
                                       const std::function<Result<device::Artifact>()>& get);
 

@@ -1,10 +1,10 @@
-// A step's graphs, one per rank, as one HLO module that every rank runs.
+// Lowers a step's graphs, one per rank, to one HLO module for all ranks.
 //
 //   graphs of ranks 0 … p−1 ──lower──► hlo::Module  ──hlo/wire.h──► bytes for neuronx-cc
-//                                      ModuleSignature               what each parameter is, for the loader
+//                                      ModuleSignature               the meaning of each parameter, for the loader
 //
-// Shapes are those of the largest rank; smaller ranks are padded with zeros, which add nothing. Where ranks differ in
-// numbers (first vocabulary row, which cache head a query head reads) the numbers are parameters.
+// Shapes are those of the largest rank; smaller ranks are padded with zeros, which add nothing. Numbers that differ
+// between ranks (first vocabulary row, cache head of a query head) are parameters.
 #pragma once
 
 #include <span>
@@ -17,12 +17,12 @@
 namespace lockstep::neuron {
 
 struct LoweringOptions {
-  /// What the module can do for slots that sample: choose the highest score only (a slot's `do_sample` is not looked
-  /// at), or everything that runtime/sampling defines, which sorts the vocabulary twice a step.
+  /// How the module samples: always greedily (ignoring a slot's `do_sample`), or with everything defined in
+  /// runtime/sampling, which sorts the vocabulary twice per step.
   enum class Sampling { kGreedy, kDraw } sampling = Sampling::kDraw;
 
-  /// Tests: every index that the module gathers or scatters by is an output "index<n> below <limit>[,<limit>]", because
-  /// one outside is an error on the device and passes unseen on XLA's CPU client.
+  /// For tests: outputs every index of a gather or scatter as "index<n> below <limit>[,<limit>]". An index out of range
+  /// is an error on the device but not on XLA's CPU client.
   enum class Indices { kInside, kOutput } indices = Indices::kInside;
 };
 
@@ -32,8 +32,8 @@ struct LoweredStep {
 };
 
 /// Lowers one step. `graphs` are the same step of every rank, in order, as the families build it: passes that join
-/// weights of ranks with different shares (fuse_qkv, fuse_gate_up) come too early for padding. All rows of a prefill
-/// chunk belong to one slot. Pure.
+/// weights of unequal ranks (fuse_qkv, fuse_gate_up) must not run before padding. All rows of a prefill chunk belong to
+/// one slot. Pure.
 ///
 /// Fails with `kInvalidArgument` when the graphs are not the same step, and with `kUnsupported` for a graph that cannot
 /// be padded; the message names the node.

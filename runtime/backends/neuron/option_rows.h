@@ -7,7 +7,7 @@
 
 namespace lockstep::neuron {
 
-/// AWS's compiler, the Neuron runtime, and the compile cache.
+/// Options of AWS's compiler, the Neuron runtime and the compile cache.
 std::span<const device::OptionRow> option_rows();
 
 inline constexpr device::DeviceSigns kSigns{

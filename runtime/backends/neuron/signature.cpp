@@ -12,7 +12,7 @@
 namespace lockstep::neuron {
 namespace {
 
-/// Calls `visit(host element, device element, elements)` for every run of neighbours.
+/// Calls `visit(host element, device element, elements)` for every run of contiguous elements.
 template <typename Visit>
 void for_each_run(const Placement& placement, int rank, Visit visit) {
   const std::vector<int64_t>& dims = placement.views.at(static_cast<size_t>(rank)).dims();

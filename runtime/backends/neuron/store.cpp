@@ -11,7 +11,7 @@
 namespace lockstep::neuron {
 namespace {
 
-constexpr int64_t kMirrored = 64 << 10;    // bytes of a state that the host keeps a copy of
+constexpr int64_t kMirrored = 64 << 10;    // size limit of states with a copy on the host
 constexpr int64_t kCopyScratch = 1 << 20;  // bytes that copy_slot moves at once
 
 Error invalid(std::string message) {
@@ -25,7 +25,7 @@ std::vector<graph::ValueId> cache_operands(const graph::Node& node) {
   return {};
 }
 
-/// Whether rank `rank`'s tensor is a prefix of the parameter, so that host and device offsets are the same.
+/// Whether rank `rank`'s tensor is a prefix of the parameter, so that host and device offsets are equal.
 bool is_prefix(const Parameter& parameter, int rank) {
   const Shape& view = parameter.placement.views.at(static_cast<size_t>(rank));
   int64_t stride = 1;
@@ -95,7 +95,7 @@ Result<void> Store::add_value(const graph::Value& value, std::vector<Entry>& ent
 
 Result<void> Store::add_parameters(const ModuleSignature& signature) {
   for (const Parameter& parameter : signature.parameters) {
-    if (parameter.int8) {  // no tensor of the graph: it is made of the weight's when that comes
+    if (parameter.int8) {  // not a tensor of the graph: computed when the weight is set
       const Entry* weight = find(Role::kWeight, parameter.host_name());
       LOCKSTEP_CHECK(weight != nullptr, parameter.host_name());
       graph::Value made;
@@ -104,7 +104,7 @@ Result<void> Store::add_parameters(const ModuleSignature& signature) {
       LOCKSTEP_TRY_VOID(add_value(made, weights_, weight_index_));
     }
     Entry* entry = find(parameter.role, parameter.name);
-    if (entry == nullptr) continue;  // the executable's own
+    if (entry == nullptr) continue;  // belongs to the executable
     if (!entry->parameter) entry->parameter = parameter;
     if (entry->parameter->is_same_tensor(parameter)) continue;
     return invalid(fmt::format("two modules lay {} out differently: found {}, expected {} as in the first module",
@@ -142,7 +142,7 @@ Result<void> Store::check_budget() const {
 }
 
 Result<void> Store::allocate() {
-  int64_t positions = 0;  // bytes of one position of all slots, of the widest cache
+  int64_t positions = 0;  // bytes of one position of all slots, in the largest cache
   for (std::vector<Entry>* entries : {&weights_, &states_}) {
     for (Entry& entry : *entries) {
       if (entry.parameter && entry.parameter->type.bytes() > 0) {
@@ -213,7 +213,7 @@ Result<void> Store::check_access(const Entry& state, int64_t offset, size_t byte
                              state.name, offset, offset + size, state.type.bytes()));
 }
 
-/// The host reads several slots of a state between two steps, so it fetches all of a small one at once.
+/// The host reads several slots of a state between two steps, so a small state is fetched as a whole.
 Result<void> Store::refresh(const Entry& state) const {
   if (state.host_is_fresh) return ok();
   LOCKSTEP_TRY_VOID(state.tensor->read(0, state.host));
@@ -227,7 +227,7 @@ Result<void> Store::write_state(device::StateId state, int64_t offset, std::span
   if (bytes.empty()) return ok();
   const auto place = target.host.begin() + (target.host.empty() ? 0 : offset);
   if (target.host_is_fresh) {
-    if (std::equal(bytes.begin(), bytes.end(), place)) return ok();  // most steps stop no slot
+    if (std::equal(bytes.begin(), bytes.end(), place)) return ok();  // unchanged: most steps stop no slot
     std::copy(bytes.begin(), bytes.end(), place);
   }
   if (!target.tensor) return ok();
@@ -275,7 +275,7 @@ int64_t Store::slot_bytes(int64_t tokens) const {
   return all;
 }
 
-/// A position of all slots is one run of bytes, so many of them come to the host at once, and go back.
+/// One position of all slots is contiguous, so many positions are copied to the host and back at once.
 template <typename CacheEntry, typename Change>
 Result<void> Store::visit_positions(CacheEntry& cache, int64_t tokens, std::span<std::byte> scratch, Change change) {
   const int64_t position = cache.parameter->placement.strides[2] * static_cast<int64_t>(size_of(cache.type.dtype));
@@ -292,7 +292,7 @@ Result<void> Store::visit_positions(CacheEntry& cache, int64_t tokens, std::span
   return ok();
 }
 
-/// Where `slot` lies in a position of `cache`.
+/// The byte range of `slot` within a position of `cache`.
 Range Store::bytes_of(const Entry& cache, int64_t slot) {
   LOCKSTEP_CHECK(slot >= 0 && slot < cache.type.shape[0], slot, cache.type.shape[0]);
   const int64_t own = cache.parameter->placement.strides[0] * static_cast<int64_t>(size_of(cache.type.dtype));
@@ -340,7 +340,7 @@ const void* Store::state_address(device::StateId state) const {
   const Entry& found = entry(state);
   if (!found.tensor) return found.host.data();
   const void* address = found.tensor->address();
-  return address != nullptr ? address : found.tensor->handle();  // one that the host cannot see has a handle
+  return address != nullptr ? address : found.tensor->handle();  // a handle identifies a tensor without a host address
 }
 
 device::MemoryReport Store::memory() const {

@@ -1,5 +1,5 @@
-// Weights and states of one rank: tensors on its core, laid out as the modules want them, and bound by every executable
-// of the store. What no module reads lies on the host.
+// Weights and states of one rank: tensors on its core in the modules' layout, bound by every executable of the store.
+// Tensors that no module reads are on the host.
 #pragma once
 
 #include <map>
@@ -15,12 +15,12 @@
 
 namespace lockstep::neuron {
 
-/// The graphs of all ranks: of a group of one, its own.
+/// The graphs of all ranks; in a group of one, the rank's own.
 std::span<const graph::Graph> group_of(const device::StepGraph& step);
 
 class Store final : public device::Store, public device::SlotTransfer {
  public:
-  /// Lowers `steps` and reserves what they name. The runtime outlives the store. Fails as `lower`, and with
+  /// Lowers `steps` and reserves their tensors. The runtime outlives the store. Fails as `lower` does, and with
   /// `kResourceExhausted` when the core has not enough memory left.
   static Result<std::unique_ptr<Store>> make(nrt::Runtime& runtime, std::span<const device::StepGraph> steps);
 
@@ -38,21 +38,22 @@ class Store final : public device::Store, public device::SlotTransfer {
 
   nrt::Runtime& runtime() { return runtime_; }
 
-  /// The lowered step of `step`: what `make` made of it, which the store then forgets, or lowered anew. Fails as
-  /// `lower`.
+  /// The lowered form of `step`, moved out of the store if `make` lowered it, otherwise lowered again. Fails as `lower`
+  /// does.
   Result<LoweredStep> take_lowered(const device::StepGraph& step);
 
-  /// The tensor that `parameter`, a weight or state of a module, is bound to. Fails with `kInvalidArgument` when the
-  /// store was not made for it.
+  /// The tensor for `parameter`, a weight or state of a module. Fails with `kInvalidArgument` when the store was not
+  /// made for it.
   Result<const nrt::Tensor*> bound(const Parameter& parameter) const;
 
-  /// The state that a step has updated on the device: what the host knows of it is old. `name` is one of the store's.
+  /// Marks the host's copy of a state as outdated, after a step has updated it on the device. `name` is one of the
+  /// store's.
   void forget_host_copy(device::StateId state);
 
   /// Counts the buffers of an executable over this store in its memory report.
   void add_workspace(Bytes bytes) { workspace_ += bytes; }
 
-  /// Fails with `kFailedPrecondition`, naming a weight that has no contents yet.
+  /// Fails with `kFailedPrecondition`, naming a weight without contents.
   Result<void> require_weights();
 
  private:
@@ -61,9 +62,9 @@ class Store final : public device::Store, public device::SlotTransfer {
     TensorType type;                     // the graph's
     bool is_cache = false;               // states: a KV cache
     bool has_contents = false;           // weights
-    std::optional<Parameter> parameter;  // how it lies on the device; none: no module reads it
-    std::optional<nrt::Tensor> tensor;   // likewise
-    /// States: all of a state that no module reads, and a copy of a small one that modules update.
+    std::optional<Parameter> parameter;  // its device layout; none: no module reads it
+    std::optional<nrt::Tensor> tensor;   // none: no module reads it
+    /// States: the contents if no module reads it, or a copy of a small state that modules update.
     mutable std::vector<std::byte> host;
     mutable bool host_is_fresh = false;
   };
@@ -75,19 +76,19 @@ class Store final : public device::Store, public device::SlotTransfer {
   Result<void> add_graph(const graph::Graph& graph);
   Result<void> add_value(const graph::Value& value, std::vector<Entry>& entries, Index& index);
   Result<void> add_parameters(const ModuleSignature& signature);
-  /// Gives a weight's tensor what a host's tensor says. A weight in 8 bits has several.
+  /// Converts a host tensor and writes it to a weight's tensors. An 8-bit weight has several.
   Result<void> fill(Entry& weight, std::span<const std::byte> bytes);
   Result<void> check_budget() const;
   Result<void> allocate();
   const Entry& entry(device::StateId state) const;
   Result<void> check_access(const Entry& state, int64_t offset, size_t bytes) const;
   Result<void> refresh(const Entry& state) const;
-  /// Brings the first `tokens` positions of a cache to the host in turns, calls `change(bytes of all slots)` for each,
-  /// and writes them back where the cache may be changed.
+  /// Copies the first `tokens` positions of a cache to the host in portions, calls `change(bytes of all slots)` for
+  /// each, and writes them back if the cache is not const.
   template <typename CacheEntry, typename Change>
   static Result<void> visit_positions(CacheEntry& cache, int64_t tokens, std::span<std::byte> scratch, Change change);
   static Range bytes_of(const Entry& cache, int64_t slot);
-  /// The same of every cache with the bytes of one slot.
+  /// The same for every cache, with the bytes of one slot.
   template <typename Entries, typename Change>
   static Result<void> visit_slot(Entries& states, int64_t slot, int64_t tokens, std::span<std::byte> scratch,
                                  Change change);
@@ -101,7 +102,7 @@ class Store final : public device::Store, public device::SlotTransfer {
   Index weight_index_;
   Index state_index_;
   std::vector<std::byte> copy_scratch_;
-  bool has_weights_ = false;  // all of them
+  bool has_weights_ = false;  // all of them are set
   Bytes workspace_;
 };
 

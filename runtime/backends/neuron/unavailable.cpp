@@ -1,4 +1,4 @@
-// Instead of everything else in this folder but its options, in a build without the backend or the compile cache.
+// The driver of a build without the backend or the compile cache.
 #include "runtime/backends/neuron/neuron.h"
 #include "runtime/backends/neuron/option_rows.h"
 #include "runtime/device/unavailable_driver.h"

@@ -1,4 +1,4 @@
-// The activations by their names in graphs.
+// The activation functions by their names in graphs.
 #pragma once
 
 #include <string_view>
@@ -7,7 +7,7 @@
 
 namespace lockstep::reference {
 
-/// dst [R, N] = the activation called `name` (silu, gelu, gelu_tanh or relu) of x [R, N].
+/// dst [R, N] = the activation `name` (silu, gelu, gelu_tanh or relu) of x [R, N].
 Result<void> activate(std::string_view name, aten::ConstMatrix x, aten::Matrix dst);
 
 }  // namespace lockstep::reference

@@ -13,7 +13,7 @@ int64_t integer_or_zero(const graph::Node& node, std::string_view name) {
   return node.has(name) ? node.integer(name) : 0;
 }
 
-/// A KV cache [S, G, C, h], held in the model's type, and where its positions lie.
+/// A KV cache [S, G, C, h] in the model's type, and its layout.
 struct Cache {
   Cache(const Tensor& t, const graph::Node& node)
       : dtype(t.type.dtype),
@@ -32,7 +32,7 @@ struct Cache {
     return pinned + (position - pinned) % (capacity - pinned);
   }
 
-  /// Where position `position` of one head of one slot begins.
+  /// The address of position `position` of one head of one slot.
   std::byte* at(int64_t slot, int64_t head, int64_t position) const {
     LOCKSTEP_CHECK(0 <= slot && slot < slots && 0 <= head && head < heads, slot, slots, head, heads);
     const int64_t row = (slot * heads + head) * capacity + row_of(position);
@@ -58,7 +58,7 @@ struct Cache {
   int64_t pinned;
 };
 
-/// The positions that a row at `position` sees, in order: the pinned ones and its window.
+/// The positions visible to a row at `position`, in order: the pinned ones and its window.
 std::vector<int64_t> visible_positions(const graph::Node& node, int64_t position) {
   const int64_t pinned = std::min(integer_or_zero(node, "pinned"), position + 1);
   const int64_t window = node.has("window") ? node.integer("window") : position + 1;
@@ -69,7 +69,7 @@ std::vector<int64_t> visible_positions(const graph::Node& node, int64_t position
   return visible;
 }
 
-/// The operands of `attention`, in order; then come the values per head, if any, and the query of the pinned keys.
+/// The operands of `attention`, in order; then optional per-head values and the query for the pinned keys.
 enum AttentionOperand : size_t { kQ, kKeys, kValues, kSlot, kPosition, kPerHead };
 
 /// One `attention` node.
@@ -87,7 +87,7 @@ class Attention {
     if (keys_.pinned > 0) pinned_q_ = call.operands.back().floats();
   }
 
-  /// Row `t`, which is not padding.
+  /// Computes row `t`, which must not be padding.
   Result<void> attend(int64_t t) const {
     const int64_t slot = call_.operands[kSlot].ints()[t];
     const int64_t position = call_.operands[kPosition].ints()[t];
@@ -105,12 +105,12 @@ class Attention {
   }
 
  private:
-  /// Where head `head` of row `t` begins in q and in the result.
+  /// The offset of head `head` of row `t` in q and in the result.
   int64_t offset_of(int64_t t, size_t head) const {
     return t * call_.operands[kQ].columns() + static_cast<int64_t>(head) * keys_.head_dim;
   }
 
-  /// The softmax over the visible positions; a sink takes its share and is dropped.
+  /// The softmax over the visible positions; a sink is included in the sum and then dropped.
   Result<std::vector<float>> shares_of(int64_t t, int64_t slot, size_t head,
                                        const std::vector<int64_t>& visible) const {
     LOCKSTEP_TRY(std::vector<float> scores, scores_of(t, slot, head, visible));
@@ -127,7 +127,7 @@ class Attention {
     const int64_t h = keys_.head_dim;
     const std::vector<float> k = keys_.read(slot, call_.node.integers("head_map")[head], visible);
     std::vector<float> scores(visible.size());
-    // The pinned keys come first and meet their own query.
+    // The pinned keys come first and use their own query.
     const int64_t pinned = std::count_if(visible.begin(), visible.end(), [&](int64_t p) { return p < keys_.pinned; });
     const int64_t others = static_cast<int64_t>(visible.size()) - pinned;
     if (pinned > 0) LOCKSTEP_TRY_VOID(multiply_keys(pinned_q_ + offset_of(t, head), k.data(), pinned, scores.data()));
@@ -178,7 +178,7 @@ Result<void> kv_append(const Call& call, const Environment&) {
 
 Result<void> attention(const Call& call, const Environment&) {
   const Attention attention(call);
-  std::fill_n(call.result->floats(), call.result->elements(), 0.0f);  // what padding rows give
+  std::fill_n(call.result->floats(), call.result->elements(), 0.0f);  // the result of padding rows
   for (int64_t t = 0; t < call.result->rows(); ++t) {
     if (call.operands[kSlot].ints()[t] >= 0) LOCKSTEP_TRY_VOID(attention.attend(t));
   }

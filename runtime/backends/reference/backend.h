@@ -1,4 +1,4 @@
-// The reference backend inside its module; see reference.h for what it is.
+// The implementation of the reference backend inside its module; see reference.h.
 #pragma once
 
 #include "runtime/backends/reference/capabilities.h"

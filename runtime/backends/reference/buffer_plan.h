@@ -1,4 +1,4 @@
-// Which results share memory: a buffer is taken again once the last node that reads its value has run.
+// Sharing of memory between results: a buffer is reused after the last read of its value.
 //
 //   node      0   1   2   3   4
 //   %a        w   r                    buffer 0
@@ -17,7 +17,7 @@ struct BufferPlan {
   std::vector<int64_t> bytes;  // one per buffer
 };
 
-/// Inputs, constants and outputs keep a buffer of their own. Pure.
+/// Inputs, constants and outputs have separate buffers. Pure.
 BufferPlan plan_buffers(const graph::Graph& graph);
 
 }  // namespace lockstep::reference

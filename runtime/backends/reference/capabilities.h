@@ -1,4 +1,4 @@
-// What the backend offers: known on both sides of the module's border.
+// The backend's capabilities, compiled into the module and into its loader.
 #pragma once
 
 #include "runtime/device/backend.h"
@@ -9,7 +9,7 @@ inline device::Capabilities capabilities() {
   return {.dtypes = {DType::kFloat32, DType::kBFloat16, DType::kFloat16},
           .rows_of_one_slot = false,
           .bounded_attention = true,
-          .invariant_sums = false};  // libtorch's products sum in an order that varies with the shape
+          .invariant_sums = false};  // libtorch's order of sums varies with the shape
 }
 
 }  // namespace lockstep::reference

@@ -1,4 +1,4 @@
-// Operations that exchange with the other ranks. A group of one finishes them locally.
+// Operations with communication between ranks. A group of one computes them locally.
 #include <algorithm>
 #include <cstring>
 #include <numeric>
@@ -12,7 +12,7 @@ namespace {
 
 using graph::AgreeOperand;
 
-/// Tree sum over the roots of a single rank.
+/// The tree sum over the roots of a single rank.
 void finish_locally(const TreeFinish& finish, std::vector<float> roots, size_t elements, float* dst) {
   for (const TreeFinish::Step& step : finish.steps) {
     float* left = roots.data() + static_cast<size_t>(step.dst) * elements;
@@ -24,7 +24,7 @@ void finish_locally(const TreeFinish& finish, std::vector<float> roots, size_t e
 
 std::span<const int32_t> ints(const Tensor& t) { return {t.ints(), static_cast<size_t>(t.elements())}; }
 
-/// The first bytes of each row of `hidden` in the type that the graph gives it, as every backend samples them.
+/// The first bytes of each row of `hidden` in its graph type, as sampled by every backend.
 struct HiddenSample {
   explicit HiddenSample(const Tensor& hidden) {
     const auto element = static_cast<int64_t>(size_of(hidden.type.dtype));
@@ -115,7 +115,7 @@ Result<void> rows_of_owners(const Call& call, const Environment& environment) {
     all.resize(static_cast<size_t>(std::accumulate(counts.begin(), counts.end(), int64_t{0})));
     LOCKSTEP_TRY_VOID(environment.communicator->all_gather(own, counts, all, device::Stream::host()));
   }
-  std::vector<int64_t> next(parts.size(), 0);  // where the next row of each owner begins
+  std::vector<int64_t> next(parts.size(), 0);  // next row of each owner
   std::exclusive_scan(counts.begin(), counts.end(), next.begin(), int64_t{0});
   const int64_t column = std::accumulate(parts.begin(), parts.begin() + environment.rank, int64_t{0});
   const int64_t kept_bytes = result.columns() * element;
@@ -147,7 +147,7 @@ Result<void> agree(const Call& call, const Environment& environment) {
   }
   for (int64_t s = 0; s < slots; ++s) {
     if (device::payload_requests_stop(all.data(), s))
-      in[AgreeOperand::kFinished].ints()[s] = 1;  // rank 0's word comes first
+      in[AgreeOperand::kFinished].ints()[s] = 1;  // rank 0's payload comes first
   }
   return ok();
 }

@@ -1,4 +1,4 @@
-// Tables, matrix products, sums and copies.
+// Lookups, matrix products, sums and copies.
 #include <algorithm>
 
 #include "runtime/backends/aten/operations.h"
@@ -13,20 +13,20 @@ aten::ConstMatrix matrix(const Tensor& t) { return aten::dense(t.floats(), t.row
 
 int64_t int8_group_of(const graph::Node& node) { return node.has("int8") ? node.integer("int8") : 0; }
 
-/// dst = x · wᵀ, of one leaf.
+/// dst = x · wᵀ for one leaf.
 Result<void> multiply(aten::ConstMatrix x, aten::ConstMatrix w, int64_t int8_group, aten::Matrix dst) {
   if (int8_group == 0) return aten::multiply_transposed(x, w, dst);
   return multiply_int8(x, w, {.columns = w.columns, .leaf = std::max<int64_t>(w.columns, 1), .width = int8_group}, dst);
 }
 
-/// The partial products of one rank's leaves: leaf `i` of the tree is the rank's columns
-/// [(i − first) · block, …), the last one possibly narrower.
+/// The partial products of one rank's leaves: leaf `i` of the tree is the rank's columns [(i − first) · block, …); the
+/// last one may be narrower.
 struct BlockProduct {
   aten::ConstMatrix x;
   aten::ConstMatrix w;
   int64_t first = 0;  // the rank's first leaf
   int64_t block = 0;
-  int64_t int8_group = 0;  // 0: multiplied as they are
+  int64_t int8_group = 0;  // 0: not quantised
 
   Result<std::vector<float>> leaf(int64_t i) const {
     const int64_t begin = (i - first) * block;

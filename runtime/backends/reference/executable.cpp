@@ -51,7 +51,7 @@ Kernel kernel_of(graph::Op op) {
   return nullptr;
 }
 
-/// Brings the elements of a tensor that is held as f32 to values of its type.
+/// Rounds the elements of a tensor stored as f32 to its type.
 void round_elements(const Tensor& t) {
   if (!is_float(t.type.dtype) || t.type.dtype == DType::kFloat32) return;
   float* values = t.floats();
@@ -116,7 +116,7 @@ Result<void> Executable::place_values() {
     }
     const bool is_weight = value.kind == graph::ValueKind::kWeight;
     const std::optional<Tensor> held = is_weight ? store_.weight(value.name) : store_.state(value.name);
-    if (value.kind == graph::ValueKind::kResult) {  // of no node: nothing reads it
+    if (value.kind == graph::ValueKind::kResult) {  // without a producing node: unused
       tensors_.emplace_back();
     } else if (held && held->type == value.type) {
       tensors_.push_back(*held);

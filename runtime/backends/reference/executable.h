@@ -1,4 +1,4 @@
-// One compiled graph: its nodes in order, each with its kernel and its tensors looked up.
+// A compiled graph: its nodes in order, each with its kernel and tensors.
 #pragma once
 
 #include <string>
@@ -11,7 +11,7 @@ namespace lockstep::reference {
 
 class Executable final : public device::Executable {
  public:
-  /// Fails with `kInvalidArgument` when the store or the communicator do not fit the graph.
+  /// Fails with `kInvalidArgument` when the store or the communicator does not fit the graph.
   static Result<std::unique_ptr<Executable>> make(const graph::Graph& graph, Store& store,
                                                   const device::CompileOptions& options);
 

@@ -1,4 +1,4 @@
-// Mixture of experts: which experts a row meets, and the partial sums of those that this rank holds.
+// Mixture of experts: routing, and the partial sums of this rank's experts.
 #include <algorithm>
 #include <cmath>
 #include <limits>
@@ -10,10 +10,10 @@
 namespace lockstep::reference {
 namespace {
 
-/// The operands of `moe_experts`, in order; the biases come together or not at all.
+/// The operands of `moe_experts`, in order; the biases are present together or not at all.
 enum ExpertOperand : size_t { kX, kRoute, kGate, kUp, kDown, kGateBias, kUpBias, kDownBias };
 
-/// gate becomes (up + 1) · gate · sigmoid(alpha · gate), both clamped (gpt-oss).
+/// Replaces gate by (up + 1) · gate · sigmoid(alpha · gate), with gate and up clamped (gpt-oss).
 void clamped_swiglu(std::vector<float>& gate, const std::vector<float>& up, float limit, float alpha) {
   for (size_t i = 0; i < gate.size(); ++i) {
     const float g = std::min(gate[i], limit);
@@ -33,7 +33,7 @@ class Experts {
         hidden_(in_[kX].columns()),
         width_(in_[kDown].columns()) {}
 
-  /// Computes what is inside the experts, for the rows that meet them.
+  /// Computes the inner values of the experts for the rows routed to them.
   Result<void> prepare() {
     for (int64_t e = 0; e < held_; ++e) {
       LOCKSTEP_TRY(Rows rows, inner_of(e));
@@ -42,7 +42,7 @@ class Experts {
     return ok();
   }
 
-  /// The leaf of number `leaf` in the whole tree: [T, d].
+  /// Leaf `leaf` of the whole tree: [T, d].
   Result<std::vector<float>> leaf(int64_t leaf) const {
     std::vector<float> sum(static_cast<size_t>(in_[kX].rows() * hidden_));
     const int64_t place = leaf - own_leaves_.begin;
@@ -57,7 +57,7 @@ class Experts {
   }
 
  private:
-  /// The token rows that an expert is chosen by, and what is inside the expert for each: [rows, I].
+  /// The token rows routed to an expert, and the inner values for each: [rows, I].
   struct Rows {
     std::vector<int64_t> token;
     std::vector<float> inner;
@@ -69,7 +69,7 @@ class Experts {
     return in_[kRoute].floats()[token * in_[kRoute].columns() + first_expert_ + expert];
   }
 
-  /// x · wᵀ + bias of the chosen rows with one expert's `width` rows of a stacked weight.
+  /// x · wᵀ + bias of the selected rows with one expert's `width` rows of a stacked weight.
   Result<std::vector<float>> product(const std::vector<float>& x, ExpertOperand weight, ExpertOperand bias,
                                      int64_t expert) const {
     const int64_t rows = static_cast<int64_t>(x.size()) / hidden_;

@@ -1,4 +1,4 @@
-// Products in 8 bits: each group's integers are multiplied as floats, which is exact (runtime/core/int8_groups.h).
+// 8-bit products: each group's integers are multiplied as floats, which is exact (runtime/core/int8_groups.h).
 #include "runtime/backends/reference/int8.h"
 
 #include <cmath>

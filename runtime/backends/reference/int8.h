@@ -1,4 +1,4 @@
-// The product of two matrices in 8 bits, as OPERATIONS.md defines it.
+// The 8-bit product of two matrices, as defined in OPERATIONS.md.
 #pragma once
 
 #include "runtime/backends/aten/operations.h"

@@ -1,5 +1,5 @@
-// One function per operation of runtime/graph/OPERATIONS.md. Each reads `call.operands` and writes `call.result` (or
-// the states among its operands); the executable rounds the result afterwards.
+// The kernels, one function per operation of runtime/graph/OPERATIONS.md. Each reads `call.operands` and writes
+// `call.result` (or the states among its operands); the executable rounds the result afterwards.
 #pragma once
 
 #include <vector>
@@ -11,7 +11,7 @@
 
 namespace lockstep::reference {
 
-/// What a rank has besides its tensors. Borrows.
+/// A kernel's input besides its tensors. Borrows everything.
 struct Environment {
   int rank = 0;
   int ranks = 1;
@@ -19,12 +19,12 @@ struct Environment {
   sampling::Scratch* scratch = nullptr;          // null when no node samples
 };
 
-/// One node with its tensors looked up.
+/// One node with its tensors.
 struct Call {
   graph::Node node;
   std::vector<Tensor> operands;
   std::optional<Tensor> result;
-  std::optional<device::TreeSum> sum;  // of nodes that have `blocks`
+  std::optional<device::TreeSum> sum;  // of nodes with `blocks`
 };
 
 using Kernel = Result<void> (*)(const Call&, const Environment&);

@@ -7,7 +7,7 @@
 namespace lockstep::reference {
 namespace {
 
-/// "../lib" seen from the folder of the running program.
+/// "../lib" relative to the folder of the running program.
 Result<std::filesystem::path> default_directory() {
   std::error_code status;
   const std::filesystem::path program = std::filesystem::read_symlink("/proc/self/exe", status);
@@ -32,7 +32,7 @@ std::string last_loader_error() {
   return text == nullptr ? "no reason given" : text;
 }
 
-/// The module's entry. The handle is dropped on purpose: libtorch cannot be unloaded, and backends hold its code.
+/// Returns the module's entry. The handle is never closed: libtorch cannot be unloaded, and backends use its code.
 Result<const Module*> load(const std::filesystem::path& path) {
   void* handle = dlopen(path.c_str(), RTLD_NOW | RTLD_LOCAL | RTLD_NODELETE);
   if (handle == nullptr) return cannot_load(path, last_loader_error());

@@ -1,4 +1,4 @@
-// The module's side of the border.
+// The module's entry point.
 #include "runtime/backends/reference/module.h"
 
 #include "runtime/backends/aten/operations.h"

@@ -7,10 +7,10 @@
 namespace lockstep::reference {
 namespace {
 
-/// The operands of `rope`, in order; the last three come together or not at all.
+/// The operands of `rope`, in order; the last three are present together or not at all.
 enum RopeOperand : size_t { kX, kPosition, kFrequencies, kLongFrequencies, kIsLong, kSlot };
 
-/// The frequencies that row `row` turns by.
+/// The frequencies of row `row`.
 const float* frequencies_of(const std::vector<Tensor>& in, int64_t row) {
   if (in.size() <= kLongFrequencies) return in[kFrequencies].floats();
   const int32_t slot = in[kSlot].ints()[row];
@@ -28,9 +28,9 @@ Result<void> rope(const Call& call, const Environment&) {
   const int64_t head_dim = x.columns() / heads;
   const auto scale = static_cast<float>(call.node.number("scale"));
   const bool neighbours = call.node.has("pairs") && call.node.text("pairs") == "neighbours";
-  const int64_t step = neighbours ? 2 : 1;                       // from one pair to the next
-  const int64_t distance = neighbours ? 1 : half;                // inside a pair
-  std::copy_n(x.floats(), x.elements(), call.result->floats());  // what is beyond the rotated part stays
+  const int64_t step = neighbours ? 2 : 1;                       // between pairs
+  const int64_t distance = neighbours ? 1 : half;                // within a pair
+  std::copy_n(x.floats(), x.elements(), call.result->floats());  // elements beyond the rotated part are copied
   for (int64_t row = 0; row < x.rows() * heads; ++row) {
     const float* frequencies = frequencies_of(in, row / heads);
     const auto position = static_cast<float>(in[kPosition].ints()[row / heads]);

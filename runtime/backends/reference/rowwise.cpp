@@ -1,4 +1,4 @@
-// Norms, activations and caps: what looks at one row.
+// Row-wise operations: norms, activations and caps.
 #include <algorithm>
 #include <cmath>
 
@@ -15,7 +15,7 @@ Result<void> activate(std::string_view name, aten::ConstMatrix x, aten::Matrix d
   for (int64_t r = 0; r < x.rows; ++r) {
     for (int64_t i = 0; i < x.columns; ++i) {
       const float v = x.data[r * x.row_stride + i];
-      dst.data[r * dst.row_stride + i] = v < 0 ? 0.0f : v;  // NaN stays
+      dst.data[r * dst.row_stride + i] = v < 0 ? 0.0f : v;  // keeps NaN
     }
   }
   return ok();
@@ -27,7 +27,7 @@ Result<void> rms_norm(const Call& call, const Environment&) {
   const int64_t width = weight.elements();
   const auto epsilon = static_cast<float>(call.node.number("epsilon"));
   const auto offset = static_cast<float>(call.node.has("offset") ? call.node.number("offset") : 0.0);
-  const DType inner = offset == 0.0f ? x.type.dtype : DType::kFloat32;  // what x / root is rounded to
+  const DType inner = offset == 0.0f ? x.type.dtype : DType::kFloat32;  // the type that x / root is rounded to
   const int64_t groups = width == 0 ? 0 : x.elements() / width;
   for (int64_t g = 0; g < groups; ++g) {
     const float* src = x.floats() + g * width;

@@ -1,4 +1,4 @@
-// Operations on the state of the slots: who runs, what was seen, how long, which token next.
+// Operations on the state of the slots: running, seen, length, sampling.
 #include <algorithm>
 
 #include "runtime/backends/reference/kernels.h"
@@ -8,7 +8,7 @@
 namespace lockstep::reference {
 namespace {
 
-/// The states that `sample` and `accept` draw from; `first` is the operand "seen".
+/// The sampling states of `sample` and `accept`; `first` is the operand "seen".
 struct DrawingStates {
   DrawingStates(const std::vector<Tensor>& in, size_t first)
       : seen(in[first]), numbers(in[first + 1]), integers(in[first + 2]), seed(in[first + 3]), eos(in[first + 4]) {
@@ -38,11 +38,11 @@ struct DrawingStates {
   const Tensor& eos;
 };
 
-/// The operands of `sample`, in order, up to the drawing states.
+/// The operands of `sample`, in order, up to the sampling states.
 namespace sample_operand {
 enum : size_t { kLogits, kRows, kLastId, kOutputIndex, kFinished, kSeen };
 }
-/// The operands of `accept`, in order, up to the drawing states.
+/// The operands of `accept`, in order, up to the sampling states.
 namespace accept_operand {
 enum : size_t { kLogits, kIds, kSlot, kLength, kLastId, kOutputIndex, kFinished, kSeen };
 }
@@ -116,7 +116,7 @@ Result<void> accept(const Call& call, const Environment& environment) {
   const DrawingStates states(in, kSeen);
   const int64_t vocabulary = in[kLogits].columns();
   const int64_t slots = in[kLength].elements();
-  const int64_t most = in[kSlot].elements() / slots;  // rows of a slot
+  const int64_t most = in[kSlot].elements() / slots;  // rows per slot
   std::fill_n(call.result->ints(), call.result->elements(), -1);
   for (int64_t s = 0; s < slots; ++s) {
     const int64_t first = s * most;
@@ -126,7 +126,7 @@ Result<void> accept(const Call& call, const Environment& environment) {
       tokens[0] = in[kFinished].ints()[s] != 0 ? states.pad_id(s) : -1;
       continue;
     }
-    const auto rows = static_cast<size_t>(std::find(slot, slot + most, -1) - slot);  // then come fewer drafts
+    const auto rows = static_cast<size_t>(std::find(slot, slot + most, -1) - slot);  // −1: padding, no draft
     in[kLength].ints()[s] += sampling::take_drafted(
         states.slot(s, in[kLastId], in[kOutputIndex], in[kFinished]), {in[kIds].ints() + first + 1, rows - 1},
         {in[kLogits].floats() + first * vocabulary, rows * static_cast<size_t>(vocabulary)}, states.seen_of(s),

@@ -1,4 +1,4 @@
-// Weights and states of one rank, each in pages of its own that the system commits when they are first touched.
+// Weights and states of one rank, each in separate pages, committed on first touch.
 #pragma once
 
 #include <map>
@@ -11,7 +11,7 @@
 
 namespace lockstep::reference {
 
-/// Zeroed pages that are reserved at once and committed on first touch. Released by the destructor.
+/// Zeroed pages, reserved immediately and committed on first touch. Released by the destructor.
 class Pages {
  public:
   /// Fails with `kResourceExhausted`, naming `purpose`.
@@ -23,7 +23,7 @@ class Pages {
 
   std::byte* data() const { return data_; }
   int64_t bytes() const { return bytes_; }
-  /// Bytes that are physically there now.
+  /// Bytes physically allocated now.
   int64_t resident() const;
 
  private:
@@ -49,18 +49,18 @@ class Store final : public device::Store, public device::SlotTransfer {
   Result<void> take_slot(int64_t slot, int64_t tokens, std::span<std::byte> dst) const override;
   Result<void> put_slot(int64_t slot, int64_t tokens, std::span<const std::byte> src) override;
 
-  /// The tensor of a weight or state; empty when the store was not made for a graph that has it.
+  /// The tensor of a weight or state; empty when no graph of the store has it.
   std::optional<Tensor> weight(std::string_view name) const;
   std::optional<Tensor> state(std::string_view name) const;
 
   /// Counts the buffers of an executable over this store in its memory report.
   void add_workspace(Bytes bytes) { workspace_ += bytes; }
 
-  /// Fails with `kFailedPrecondition`, naming a weight that has no contents yet.
+  /// Fails with `kFailedPrecondition`, naming a weight without contents.
   Result<void> require_weights() const;
 
  private:
-  /// Calls `visit(memory, bytes)` for every stretch of `slot` that `tokens` written positions take.
+  /// Calls `visit(memory, bytes)` for every contiguous range of `slot` used by `tokens` written positions.
   template <typename Visit>
   void for_each_stretch(int64_t slot, int64_t tokens, Visit visit) const;
   struct Entry {

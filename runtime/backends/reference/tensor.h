@@ -1,8 +1,8 @@
-// What kernels read and write.
+// Tensors as the kernels see them.
 //
-// Weights, inputs, constants and results of a floating-point type are held as f32 whose values are already rounded to
-// the type that the graph gives them: kernels compute in f32 and never think about types, and the executable rounds
-// each result once. States and integers are held in their own type.
+// Floating-point weights, inputs, constants and results are stored as f32, with values already rounded to their graph
+// type. Kernels therefore compute in f32 and ignore types, and the executable rounds each result once. States and
+// integers are stored in their own type.
 #pragma once
 
 #include <cstddef>
@@ -15,7 +15,7 @@ namespace lockstep::reference {
 
 /// A dense row-major tensor; borrows its memory.
 struct Tensor {
-  TensorType type;               // what the graph says
+  TensorType type;               // the type in the graph
   DType held = DType::kFloat32;  // the type of the elements in memory
   std::byte* memory = nullptr;
 
@@ -40,10 +40,10 @@ struct Tensor {
   }
 };
 
-/// The type in which a weight, input, constant or result of `dtype` is held.
+/// The type in which a weight, input, constant or result of `dtype` is stored.
 inline DType held_type(DType dtype) { return is_float(dtype) ? DType::kFloat32 : dtype; }
 
-/// Bytes of a tensor that is held in `held_type`.
+/// Bytes of a tensor stored in `held_type`.
 inline int64_t held_bytes(const TensorType& type) {
   return type.shape.elements() * static_cast<int64_t>(size_of(held_type(type.dtype)));
 }

@@ -10,8 +10,8 @@
 
 namespace lockstep::reference {
 
-/// `leaf(i)` is `Result<std::vector<float>>`, as many numbers for every leaf. The range is a node of the tree: left
-/// half plus right half, the left one a power of two wide.
+/// `leaf(i)` returns `Result<std::vector<float>>` of the same size for every leaf. The range is a node of the tree:
+/// left half plus right half, where the size of the left half is a power of two.
 template <typename Leaf>
 Result<std::vector<float>> sum_leaves(Range leaves, const Leaf& leaf) {
   if (leaves.size() == 1) return leaf(leaves.begin);

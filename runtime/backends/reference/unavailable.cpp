@@ -1,4 +1,4 @@
-// Instead of everything else in this folder, in a build without libtorch.
+// The driver of a build without libtorch.
 #include "runtime/backends/reference/reference.h"
 #include "runtime/device/unavailable_driver.h"
 

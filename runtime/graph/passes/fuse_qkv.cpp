@@ -8,8 +8,8 @@
 namespace lockstep::graph {
 namespace {
 
-/// Whether an operation hands on what it reads as its first operand, row by row: q and k pass through a norm of their
-/// heads, a bias, a factor or a slice on their way.
+/// Whether an operation passes its first operand on, row by row: q and k go through a head norm, a bias, a factor or a
+/// slice.
 bool hands_on(const Graph& graph, const Node& node) {
   switch (node.op) {
     case Op::kRmsNorm:
@@ -21,8 +21,8 @@ bool hands_on(const Graph& graph, const Node& node) {
   }
 }
 
-/// By value: whether attention's side of a layer reads it. rope turns it, kv_append stores it or attention asks with
-/// it, at once or after what hands it on.
+/// For each value, whether attention reads it: through rope, kv_append or attention, directly or after operations that
+/// pass it on.
 std::vector<bool> values_for_attention(const Graph& graph) {
   std::vector<bool> is_read(graph.values.size(), false);
   for (size_t i = graph.nodes.size(); i-- > 0;) {

@@ -45,7 +45,7 @@ std::string joined_name(const std::vector<std::string>& names) {
   return joined + suffix;
 }
 
-/// Operand `index` of each linear, laid one after the other.
+/// Operand `index` of the linears, concatenated.
 Value joined_weight(const Graph& graph, const std::vector<size_t>& linears, size_t index) {
   Value joined{ValueKind::kWeight, {}, {}, {}, {}};
   std::vector<std::string> names;
@@ -64,7 +64,7 @@ Value joined_weight(const Graph& graph, const std::vector<size_t>& linears, size
   return joined;
 }
 
-/// Copies a graph and joins the groups on the way.
+/// Copies a graph and joins the groups.
 class Joiner {
  public:
   Joiner(const Graph& graph, const Uses& uses, const std::vector<LinearGroup>& groups)
@@ -109,7 +109,7 @@ class Joiner {
     }
   }
 
-  /// Nothing reads it, or a joined linear does, which reads the joined weight instead.
+  /// Whether the value is unused, or used only by a joined linear (which reads the joined weight instead).
   bool is_dead(ValueId id) const {
     if (uses_.is_output(id)) return false;
     const std::vector<size_t>& readers = uses_.nodes_of(id);
@@ -127,7 +127,7 @@ class Joiner {
     const Node& node = graph_.nodes[index];
     std::vector<ValueId> operands;
     for (ValueId operand : node.operands) operands.push_back(now(operand));
-    if (group_of_reader_[index]) operands.resize(1);  // gate and up are the same packed value now
+    if (group_of_reader_[index]) operands.resize(1);  // gate and up are now the same packed value
     const std::optional<ValueId> result = builder_.add_node(node.op, std::move(operands), node.attributes);
     if (node.result) slot_of(*node.result) = result;
   }
@@ -153,7 +153,7 @@ class Joiner {
   const Graph& graph_;
   const Uses& uses_;
   GraphBuilder builder_;
-  std::vector<std::optional<ValueId>> now_;  // by old value
+  std::vector<std::optional<ValueId>> now_;  // by old value: its new id
   std::vector<const LinearGroup*> group_of_linear_;
   std::vector<const LinearGroup*> group_of_reader_;
   std::set<std::string> joined_names_;

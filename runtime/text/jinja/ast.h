@@ -1,4 +1,4 @@
-// A parsed template: statements that hold expressions.
+// The syntax tree of a template: statements and expressions.
 #pragma once
 
 #include <memory>
@@ -33,7 +33,7 @@ struct Expression {
   };
   Kind kind = Kind::kConstant;
   int line = 1;
-  int depth = 1;  // of expressions inside one another
+  int depth = 1;  // nesting depth of expressions
   std::string name;
   Value constant;
   std::vector<ExpressionPtr> children;

@@ -1,4 +1,4 @@
-// How much a template may do: a template comes with a model, from anybody.
+// Limits on a template's work: templates are untrusted, because they come with a model.
 #pragma once
 
 #include <cstddef>
@@ -7,12 +7,12 @@
 
 namespace lockstep::jinja {
 
-/// Counts down; throws `RenderFailure` at the end.
+/// Counts down; throws `RenderFailure` at zero.
 class Budget {
  public:
-  /// One step, or one for each of `count` elements.
+  /// Counts one step, or one for each of `count` elements.
   void step(size_t count = 1) { take(steps_, count, "takes too many steps"); }
-  /// A string of `size` bytes was made.
+  /// Counts a new string of `size` bytes.
   void bytes(size_t size) { take(bytes_, size, "makes too much text"); }
 
  private:

@@ -1,4 +1,4 @@
-// The interpreter's expressions.
+// Evaluation of expressions.
 #include <fmt/format.h>
 
 #include "runtime/text/jinja/arithmetic.h"
@@ -29,7 +29,7 @@ Value Interpreter::evaluate(const Expression& expression, const ScopePtr& scope)
     case Kind::kItem: {
       const Value value = child(0);
       const Value item = item_of(value, child(1));
-      // A string that names no item may name a method, as in message['items'].
+      // A constant string without a matching item may name a method, as in message['items'].
       if (!item.is_undefined() || expression.children[1]->kind != Kind::kConstant) return item;
       const std::string* name = expression.children[1]->constant.string();
       return name == nullptr || value.name_space() != nullptr ? item : attribute_of(value, *name, budget_);

@@ -106,7 +106,7 @@ class ExpressionParser {
     return negated;
   }
 
-  /// The comparison at the current place; empty when there is none.
+  /// The comparison operator at the current position; empty when there is none.
   std::string comparison_operator() {
     for (const auto op : {"==", "!=", "<=", ">=", "<", ">"}) {
       if (tokens_.skip_operator(op)) return op;
@@ -188,7 +188,7 @@ class ExpressionParser {
   Parsed string() {
     const int line = tokens_.line();
     std::string text;
-    while (tokens_.is(Token::Kind::kString)) text += tokens_.take().text;  // neighbours join, as in Python
+    while (tokens_.is(Token::Kind::kString)) text += tokens_.take().text;  // adjacent strings join, as in Python
     return constant(line, std::move(text));
   }
 
@@ -347,7 +347,7 @@ class ExpressionParser {
     return inverse;
   }
 
-  /// `is divisibleby 3`: whether what follows can be the argument of a test.
+  /// `is divisibleby 3`: whether the next token can start a test's argument.
   bool begins_argument() const {
     const Token& token = tokens_.peek();
     if (token.kind == Token::Kind::kName) {

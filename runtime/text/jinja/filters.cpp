@@ -1,4 +1,4 @@
-// The filters: small functions and the table that names them, together in one file although it is a long one.
+// The filters, and the table of their names. One long file of small functions.
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -18,7 +18,7 @@ struct Entry {
   Filter filter;
 };
 
-/// `item.a.b` of the argument `attribute`; an integer is an index.
+/// `item.a.b` for the argument `attribute`; an integer is an index.
 Value attribute_path(const Value& item, const Value& path) {
   if (path.string() == nullptr) return item_of(item, path);
   Value value = item;
@@ -26,7 +26,7 @@ Value attribute_path(const Value& item, const Value& path) {
   return value;
 }
 
-/// Case does not count, unless it is asked for.
+/// Ignores case unless requested otherwise.
 Value sort_key(const Value& value, bool case_sensitive) {
   return value.string() != nullptr && !case_sensitive ? Value(text::to_lower(*value.string())) : value;
 }
@@ -329,7 +329,7 @@ Value map(const Value& value, const Arguments& arguments, Budget& budget) {
   return out;
 }
 
-/// select, reject (a test of each item) and selectattr, rejectattr (a test of an attribute of each).
+/// select and reject test each item; selectattr and rejectattr test an attribute of each item.
 template <bool kKeep, bool kByAttribute>
 Value choose(const Value& value, const Arguments& arguments, Budget& budget) {
   Arguments rest = arguments;

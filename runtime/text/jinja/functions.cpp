@@ -7,7 +7,7 @@
 namespace lockstep::jinja {
 namespace {
 
-constexpr int64_t kMaxRange = 100'000;  // as jinja2's sandbox has it
+constexpr int64_t kMaxRange = 100'000;  // as in jinja2's sandbox
 
 Value range(const Arguments& arguments, Budget& budget) {
   const size_t count = arguments.positional.size();

@@ -29,7 +29,7 @@ void assign(const std::vector<std::string>& targets, const Value& value, Scope& 
   for (size_t i = 0; i < targets.size(); ++i) scope.variables[targets[i]] = parts[i];
 }
 
-/// The variable `loop` of turn `index`.
+/// The variable `loop` in iteration `index`.
 Value loop_variable(const std::vector<Value>& items, size_t index) {
   const auto at = static_cast<int64_t>(index);
   const auto length = static_cast<int64_t>(items.size());
@@ -119,7 +119,7 @@ Interpreter::Flow Interpreter::execute_for(const Statement& statement, const Sco
   }
   if (items.empty()) return execute(statement.otherwise, inside(scope));
   for (size_t i = 0; i < items.size(); ++i) {
-    budget_.step(16);  // a turn makes more than other steps do
+    budget_.step(16);  // an iteration allocates more than other steps
     const ScopePtr turn = inside(scope);
     turn->variables["loop"] = loop_variable(items, i);
     assign(statement.targets, items[i], *turn);
@@ -150,7 +150,7 @@ void Interpreter::define_macro(const Statement& statement, const ScopePtr& scope
   scope->variables[statement.text] = make_macro(statement, statement.text, scope);
 }
 
-/// The macro sees the scope that it was made in, weakly: a scope owns its macros.
+/// The macro refers weakly to the scope of its definition, because a scope owns its macros.
 Value Interpreter::make_macro(const Statement& statement, std::string name, const ScopePtr& scope) {
   return Callable{std::move(name), [this, &statement, home = std::weak_ptr<Scope>(scope)](const Arguments& arguments) {
                     const ScopePtr parent = home.lock();

@@ -12,7 +12,7 @@
 
 namespace lockstep::jinja {
 
-/// Variables of a loop's turn, a macro's call or the template; what is not found is looked for in the parent.
+/// Variables of a loop iteration, a macro call or the template; missing ones are looked up in the parent.
 struct Scope {
   std::shared_ptr<Scope> parent;
   std::map<std::string, Value, std::less<>> variables;
@@ -26,17 +26,17 @@ struct Scope {
 };
 using ScopePtr = std::shared_ptr<Scope>;
 
-/// One rendering. Throws `RenderFailure`; `line()` says where. The template outlives it.
+/// One rendering. Throws `RenderFailure`; `line()` is its location. The template outlives it.
 class Interpreter {
  public:
   Interpreter(Dict variables, std::optional<std::tm> now);
 
   std::string run(const Body& body);
-  /// The line of what was evaluated last.
+  /// The line of the last evaluation.
   int line() const { return line_; }
 
  private:
-  /// Counts a level of recursion for as long as it lives.
+  /// Counts a level of recursion during its lifetime.
   class Level {
    public:
     explicit Level(int& depth) : depth_(depth) {
@@ -62,7 +62,7 @@ class Interpreter {
   void execute_call(const Statement& statement, const ScopePtr& scope);
   void define_macro(const Statement& statement, const ScopePtr& scope);
   Flow execute_with(const Statement& statement, const ScopePtr& scope);
-  /// What `body` prints.
+  /// The output of `body`.
   std::string capture(const Body& body, const ScopePtr& scope);
   Value make_macro(const Statement& statement, std::string name, const ScopePtr& scope);
   Value call_macro(const Statement& statement, const ScopePtr& scope, const Arguments& arguments);
@@ -78,7 +78,7 @@ class Interpreter {
   Value dictionary(const Expression& expression, const ScopePtr& scope);
   Value call(const Expression& expression, const ScopePtr& scope, const Value* caller);
   Arguments arguments(const Expression& expression, const ScopePtr& scope);
-  /// The filters of a block, innermost first, over `text`.
+  /// Applies the filters of a block to `text`, innermost first.
   Value filtered(const Expression& filters, Value text, const ScopePtr& scope);
 
   Budget budget_;
@@ -86,7 +86,7 @@ class Interpreter {
   ScopePtr root_;
   std::string out_;
   int line_ = 1;
-  int depth_ = 0;  // of calls of this class inside one another
+  int depth_ = 0;  // current recursion depth
 };
 
 }  // namespace lockstep::jinja

@@ -16,7 +16,7 @@ constexpr std::array<std::string_view, 27> kOperators = {  // longer ones first
     "**", "//", "==", "!=", "<=", ">=", "+", "-", "*", "/", "%", "~", "<", ">",
     "=",  "(",  ")",  "[",  "]",  "{",  "}", ",", ".", ":", "|", ";", "!"};
 
-/// One newline for all: \r\n and \r become \n, and a single one at the end goes.
+/// Normalises newlines: \r\n and \r become \n, and a single one at the end is removed.
 std::string with_unix_newlines(std::string_view source) {
   std::string out;
   out.reserve(source.size());
@@ -111,7 +111,7 @@ class Lexer {
     return inside(kind == '%' ? "%}" : "}}");
   }
 
-  /// Behind the closing delimiter: what `-` or trim_blocks removes.
+  /// Skips what `-` or trim_blocks removes after the closing delimiter.
   void after_tag(bool strip, bool keep, bool is_print) {
     if (strip) {
       skip_white_space();
@@ -129,7 +129,7 @@ class Lexer {
     return ok();
   }
 
-  /// Whether the tag that has just begun is {% raw %}; nothing is consumed.
+  /// Whether the tag at the current position is {% raw %}; consumes nothing.
   bool is_raw() const {
     const auto text = rest();
     const size_t word = text.find_first_not_of(" \t\n");
@@ -165,7 +165,7 @@ class Lexer {
 
   /// The tokens of a tag up to its end.
   Result<void> inside(std::string_view close) {
-    std::string open;  // brackets that wait for their partner
+    std::string open;  // unmatched brackets
     while (true) {
       skip_white_space();
       if (at_ >= source_.size()) return fail(fmt::format("a tag has no end: expected {}", close));
@@ -257,7 +257,7 @@ class Lexer {
     return ok();
   }
 
-  /// Python's escapes; `at` is behind the backslash. Returns where the string goes on.
+  /// Python's escapes; `at` is after the backslash. Returns the position after the escape.
   Result<size_t> escape(size_t at, std::string& value) const {
     if (at >= source_.size()) return fail("a string has no end");
     const char c = source_[at];
@@ -275,7 +275,7 @@ class Lexer {
       base = 8;
       most = 3;
       begin = at;
-    } else if (most == 0) {  // unknown: stays as it is
+    } else if (most == 0) {  // unknown: unchanged
       value += {'\\', c};
       return at + 1;
     }

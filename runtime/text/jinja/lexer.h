@@ -1,6 +1,6 @@
-// A template's source as tokens, with white space already trimmed the way transformers sets jinja2: the newline behind
-// a block goes (trim_blocks), so does white space before a block that begins its line (lstrip_blocks), and `-` at a
-// delimiter takes all white space on its side.
+// The tokens of a template's source, with white space trimmed as in transformers' jinja2 settings. The newline after a
+// block is removed (trim_blocks), also white space before a block at the start of a line (lstrip_blocks), and `-` at a
+// delimiter removes all white space on its side.
 //
 //   "Hi {{ name }}!\n"  ─►  text "Hi " | {{ | name "name" | }} | text "!"
 #pragma once
@@ -35,7 +35,7 @@ struct Token {
 /// "[runtime/text] chat template, line N: …"
 Error template_error(ErrorKind kind, int line, std::string_view what);
 
-/// Ends with a `kEnd` token. Fails with `kInvalidArgument`, naming the line.
+/// The result ends with a `kEnd` token. Fails with `kInvalidArgument`, naming the line.
 Result<std::vector<Token>> tokenize(std::string_view source);
 
 }  // namespace lockstep::jinja

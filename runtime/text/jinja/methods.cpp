@@ -22,7 +22,7 @@ Value strip(const Value& self, const Arguments& arguments, Budget&) {
   return strip_text(*self.string(), chars == nullptr || chars->is_none() ? nullptr : &string_in(*chars), kEnds);
 }
 
-/// Where the first character of the wanted kind begins.
+/// The offset of the first character that is (or is not) white space, as `wanted`.
 size_t find_white_space(std::string_view text, size_t begin, bool wanted) {
   for (size_t at = begin; at < text.size(); begin = at) {
     if (text::is_white_space(text::next_char(text, at)) == wanted) return begin;
@@ -226,7 +226,7 @@ Value list_count(const Value& self, const Arguments& arguments, Budget&) {
   return static_cast<int64_t>(std::count_if(self.list()->items.begin(), self.list()->items.end(),
                                             [&](const Value& v) { return equal(v, *item); }));
 }
-/// The sandbox of transformers makes lists immutable.
+/// Lists are immutable in transformers' sandbox.
 Value refused(const Value&, const Arguments&, Budget&) { throw RenderFailure("a template must not change a list"); }
 
 constexpr std::array kListMethods = {Entry{"index", list_index}, Entry{"count", list_count}, Entry{"append", refused},

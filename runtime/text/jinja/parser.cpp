@@ -9,7 +9,7 @@ namespace {
 
 using Kind = Statement::Kind;
 
-constexpr int kMaxDepth = 100;  // of blocks inside one another
+constexpr int kMaxDepth = 100;  // nesting depth of blocks
 
 class StatementParser {
  public:
@@ -24,7 +24,7 @@ class StatementParser {
  private:
   using Words = std::initializer_list<std::string_view>;
 
-  /// Up to a block that begins with one of `ends`, whose word is the next token then, or to the end.
+  /// Reads statements up to the end or to a block that starts with one of `ends`, which becomes the next token.
   Result<Body> statements(Words ends) {
     if (++depth_ > kMaxDepth) return tokens_.fail(fmt::format("blocks are nested deeper than {}", kMaxDepth));
     Body body;
@@ -61,7 +61,7 @@ class StatementParser {
 
   Result<void> end_of_block() { return tokens_.expect(Token::Kind::kBlockEnd, "%}"); }
 
-  /// The body up to `end`, which is consumed with its block.
+  /// Reads the body up to `end`, and consumes that block.
   Result<Body> body_until(std::string_view end) {
     LOCKSTEP_TRY_VOID(end_of_block());
     LOCKSTEP_TRY(Body body, statements({end}));
@@ -193,7 +193,7 @@ class StatementParser {
     return list;
   }
 
-  /// A body of its own: `break` in it does not leave a loop around it.
+  /// A separate body: `break` in it cannot leave an enclosing loop.
   Result<Body> separate_body(std::string_view end) {
     const int loops = std::exchange(loops_, 0);
     LOCKSTEP_TRY(Body body, body_until(end));

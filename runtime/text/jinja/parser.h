@@ -1,4 +1,4 @@
-// Tokens to statements and expressions, by recursive descent; the order of the operators is jinja2's.
+// A recursive descent parser from tokens to statements and expressions, with jinja2's operator precedence.
 #pragma once
 
 #include <string_view>
@@ -8,8 +8,8 @@
 
 namespace lockstep::jinja {
 
-/// Fails with `kInvalidArgument` on what is no template and with `kUnsupported` on statements that chat templates do
-/// not use (include, extends, …); the message names the line.
+/// Fails with `kInvalidArgument` on a malformed template and with `kUnsupported` on statements not used by chat
+/// templates (include, extends, …); the message names the line.
 Result<Body> parse(std::string_view source);
 
 }  // namespace lockstep::jinja

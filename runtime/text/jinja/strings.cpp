@@ -1,4 +1,4 @@
-// Text as Python's str does it.
+// String operations equal to Python's str.
 #include <fmt/format.h>
 
 #include "runtime/text/jinja/library.h"
@@ -98,7 +98,7 @@ std::string replace_text(std::string_view text, std::string_view old, std::strin
     done = at + old.size();
     --most;
     if (!old.empty()) continue;
-    if (done >= text.size()) break;  // "" matches between all characters and at both ends
+    if (done >= text.size()) break;  // "" matches between characters and at both ends
     size_t next = done;
     text::next_char(text, next);
     append(text.substr(done, next - done));

@@ -1,5 +1,5 @@
-// Templates in the subset of Jinja that chat templates use, with the settings of transformers. See README.md for what
-// is in it.
+// Templates in the Jinja subset of chat templates, with the settings of transformers. README.md lists the supported
+// features.
 #pragma once
 
 #include <ctime>
@@ -13,15 +13,14 @@
 
 namespace lockstep::jinja {
 
-/// Parsed once, rendered often. Immutable; thread-safe.
+/// Parsed once, rendered many times. Immutable; thread-safe.
 class Template {
  public:
   /// Fails with `kInvalidArgument` or `kUnsupported`, naming the line.
   static Result<Template> parse(std::string_view source);
 
-  /// `variables` have names as keys. `now` is what strftime_now formats; without it the function is not defined, and
-  /// templates fall back to a date of their own. Fails with `kInvalidArgument`, naming the line; the time and memory
-  /// that it takes are bounded.
+  /// `variables` have names as keys. `now` is the time for strftime_now; without it the function is undefined, and
+  /// templates use their default date. Fails with `kInvalidArgument`, naming the line. Time and memory are bounded.
   Result<std::string> render(Dict variables, const std::optional<std::tm>& now) const;
 
  private:
@@ -29,7 +28,8 @@ class Template {
   Body body_;
 };
 
-/// A JSON document as a value, objects in their order. Fails with `kInvalidArgument`; `what` names it in the message.
+/// A JSON document as a value, with object order preserved. Fails with `kInvalidArgument`; `what` names it in the
+/// message.
 Result<Value> parse_json(std::string_view json, std::string_view what);
 
 }  // namespace lockstep::jinja

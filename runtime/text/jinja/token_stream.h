@@ -1,4 +1,4 @@
-// The parser's place in the tokens.
+// The parser's position in the tokens.
 #pragma once
 
 #include <fmt/format.h>
@@ -63,13 +63,13 @@ class TokenStream {
   size_t at_ = 0;
 };
 
-/// One expression. Bounded in depth: fails rather than recurse without end.
+/// Parses one expression. Fails beyond a maximum depth, so the recursion is bounded.
 Result<ExpressionPtr> parse_expression(TokenStream& tokens);
-/// An expression without `if` at its end: what a loop runs over.
+/// Parses an expression without `if` at its end: the sequence of a loop.
 Result<ExpressionPtr> parse_without_condition(TokenStream& tokens);
-/// `a, b` makes a list.
+/// Parses `a, b` as a list.
 Result<ExpressionPtr> parse_tuple(TokenStream& tokens);
-/// `name | name(…)` without a value in front.
+/// Parses `name | name(…)` without a value in front.
 Result<ExpressionPtr> parse_filters(TokenStream& tokens);
 
 }  // namespace lockstep::jinja

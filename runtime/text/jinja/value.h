@@ -1,7 +1,7 @@
-// What a template computes with: Python's values, as far as chat templates use them.
+// The values of a template: the part of Python's values used by chat templates.
 //
-// Lists, dictionaries and strings are immutable and shared; only a namespace changes, and a namespace holds neither
-// itself nor a container of namespaces, so values form no cycles.
+// Lists, dictionaries and strings are immutable and shared. Only a namespace changes, and it cannot contain itself or a
+// container of namespaces, so values form no cycles.
 #pragma once
 
 #include <cstdint>
@@ -16,8 +16,8 @@
 
 namespace lockstep::jinja {
 
-/// What goes wrong while a template runs. Thrown inside this folder only; `Template::render` turns it into an `Error`
-/// with the line: an interpreter whose every helper returned a result would say little else.
+/// An error while a template runs. Thrown only inside this folder; `Template::render` turns it into an `Error` with the
+/// line. Returning results from every helper would bury the interpreter in error handling.
 class RenderFailure final : public std::runtime_error {
  public:
   using std::runtime_error::runtime_error;
@@ -27,7 +27,7 @@ class Value;
 struct Arguments;
 
 struct Undefined {
-  std::string name;  // for the message when somebody uses it
+  std::string name;  // for the message when it is used
 };
 struct None {};
 struct List;
@@ -79,10 +79,10 @@ class Value {
 struct List {
   std::vector<Value> items;
   bool is_tuple = false;
-  int depth = 0;  // of lists and dictionaries inside one another; set when it becomes a value
+  int depth = 0;  // nesting depth of lists and dictionaries; set when it becomes a value
 };
 
-/// Keeps the order of insertion, as Python does.
+/// Keeps insertion order, like Python.
 struct Dict {
   std::vector<std::pair<Value, Value>> items;
   int depth = 0;
@@ -100,7 +100,7 @@ struct Arguments {
   std::vector<Value> positional;
   std::vector<std::pair<std::string, Value>> named;
 
-  /// The argument at `index`, or called `name`; null when there is neither.
+  /// The argument at `index` or with the name `name`; null when there is neither.
   const Value* find(size_t index, std::string_view name) const;
 };
 
@@ -113,7 +113,7 @@ struct Callable {
 std::string_view type_name(const Value& value);
 bool truthy(const Value& value);
 bool equal(const Value& a, const Value& b);
-/// Below 0, 0 or above 0; throws `RenderFailure` when the two have no order.
+/// Negative, 0 or positive; throws `RenderFailure` when the two have no order.
 int compare(const Value& a, const Value& b);
 bool contains(const Value& container, const Value& item);
 /// str(value) of Python; "" for undefined.
@@ -121,15 +121,15 @@ std::string to_text(const Value& value);
 /// repr(value) of Python.
 std::string to_repr(const Value& value);
 std::string float_repr(double value);
-/// What a loop over it visits; throws for what cannot be looped over.
+/// The elements visited by a loop; throws for values without elements.
 std::vector<Value> items_of(const Value& value);
-/// len(value); throws for what has none.
+/// len(value); throws for values without a length.
 int64_t length_of(const Value& value);
-/// Throws `RenderFailure` when `value` is undefined; returns it otherwise.
+/// Returns `value`; throws `RenderFailure` when it is undefined.
 const Value& defined(const Value& value);
-/// The number in a bool, int or float; false when it is none of them.
+/// The number in a bool, int or float; returns false for other types.
 bool as_number(const Value& value, double& number);
-/// A bool or int; false when it is neither.
+/// The number in a bool or int; returns false for other types.
 bool as_integer(const Value& value, int64_t& number);
 
 }  // namespace lockstep::jinja

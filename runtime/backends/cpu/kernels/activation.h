@@ -1,4 +1,4 @@
-// Activations, alone, gated, and at the end of an expert's products; the routing of tokens to experts. Included by the
+// Activations (plain, gated, and after an expert's products) and the routing of tokens to experts. Included by the
 // isa_*.cpp files after lanes.h.
 #pragma once
 
@@ -13,7 +13,7 @@ struct Silu {
   LOCKSTEP_LANES_INLINE Lanes of(Lanes x) { return x / (splat(1.0f) + exp(zero() - x)); }
 };
 
-/// x · Φ(x) as max(x, 0) − |x| · Φ(−|x|), which loses nothing where x is far below 0. Φ(−z) = erfc(z / √2) / 2 by the
+/// x · Φ(x) as max(x, 0) − |x| · Φ(−|x|), which is accurate also for x far below 0. Φ(−z) = erfc(z / √2) / 2 by the
 /// Chebyshev fit of Press et al., Numerical Recipes §6.2, relative error below 1.2e-7.
 struct Gelu {
   LOCKSTEP_LANES_INLINE Lanes of(Lanes x) {
@@ -132,7 +132,7 @@ static void add_routed(const RoutedTile& tile) {
 
 static void route(const float* logits, float* dst, int64_t count, int64_t chosen) {
   for (int64_t i = 0; i < count; ++i) dst[i] = -__builtin_inff();
-  // Those before (bound, after) in the order "higher first, then the lower index" are taken.
+  // Takes all entries before (bound, after) in the order "higher first, then the lower index".
   float bound = __builtin_inff(), most = -__builtin_inff();
   int64_t after = -1;
   for (int64_t taken = 0; taken < chosen; ++taken) {

@@ -1,10 +1,10 @@
-// Attention of up to 6 rows over one tile of keys and values that lie in pairs of bfloat16: scores, softmax and the
-// sums of values, without leaving the registers in between. Included by the isa_*.cpp files after product.h.
+// Attention of up to 6 rows over one tile in pairs of bfloat16. Scores, softmax and the sums of values stay in
+// registers. Included by the isa_*.cpp files after product.h.
 //
 //   weight = 2^(score · log2 e − origin), rounded to bfloat16
 //
-// and the sums of weights are taken of the rounded ones. A row's origin is a whole number, raised only when a score
-// passes it by more than kSlack, so that what was summed before is then scaled by an exact power of two.
+// and the sums of weights use the rounded ones. A row's origin is an integer, raised only when a score exceeds it by
+// more than kSlack. The rescaling of earlier sums is then an exact power of two.
 #pragma once
 
 #include "runtime/backends/cpu/kernels/kernels.h"
@@ -18,8 +18,8 @@ namespace lockstep::cpu::LOCKSTEP_CPU_ISA {
 
 constexpr float kSlack = 8.0f;
 
-/// 2^x within 2^-13 of it, relatively, for weights that are rounded to bfloat16 next (2^-9): 0 for −∞, NaN for NaN, and
-/// exact for whole numbers. The cubic is the least-error fit of 2^f over [0, 1] with value 1 at 0.
+/// 2^x with a relative error below 2^-13, for weights that are then rounded to bfloat16 (2^-9): 0 for −∞, NaN for NaN,
+/// and exact for integers. The cubic is the fit of 2^f with the least error over [0, 1] and value 1 at 0.
 LOCKSTEP_LANES_INLINE Lanes coarse_exp2(Lanes x) {
   const Lanes f = {_mm512_reduce_ps(x.v, _MM_FROUND_TO_NEG_INF | _MM_FROUND_NO_EXC)};
   Lanes p = fma(splat(0.07706699f), f, splat(0.22764506f));
@@ -28,7 +28,7 @@ LOCKSTEP_LANES_INLINE Lanes coarse_exp2(Lanes x) {
   return {_mm512_scalef_ps(p.v, x.v)};
 }
 
-/// The exponents of a row's weights, sixteen keys from `at` on: score · log2 e − origin, −∞ outside [begin, end).
+/// The exponents of a row's weights, sixteen keys starting at `at`: score · log2 e − origin, −∞ outside [begin, end).
 template <bool kIsShaped, bool kIsWhole>
 LOCKSTEP_LANES_INLINE Lanes exponent_of(const PairedTile& tile, int row, int at, Lanes product, float origin) {
   Lanes exponent;
@@ -53,7 +53,7 @@ LOCKSTEP_LANES_INLINE Lanes exponent_of(const PairedTile& tile, int row, int at,
   return exponent;
 }
 
-/// Turns the products of a row with the keys of V strips from `first` on into weights, [V · kStrip] bfloat16.
+/// Turns a row's products with the keys of V strips from `first` on into weights, [V · kStrip] bfloat16.
 template <bool kIsShaped, bool kIsWhole, int V>
 LOCKSTEP_LANES_INLINE void weights_of_row(const PairedTile& tile, int row, int first, const Lanes (&products)[V],
                                           std::byte* weights) {
@@ -67,7 +67,7 @@ LOCKSTEP_LANES_INLINE void weights_of_row(const PairedTile& tile, int row, int f
   }
   Lanes sum = load(tile.sum + row * kLanes);
   if (_mm512_cmp_ps_mask(most.v, _mm512_set1_ps(kSlack), _CMP_GT_OQ) != 0) {
-    // The highest score again, without the rounding of what lies far from the old origin.
+    // Computes the highest score again, without rounding errors from an old origin far away.
     most = splat(-__builtin_inff());
 #pragma GCC unroll 4
     for (int v = 0; v < V; ++v) {
@@ -94,15 +94,15 @@ LOCKSTEP_LANES_INLINE void weights_of_row(const PairedTile& tile, int row, int f
   store(tile.sum + row * kLanes, sum);
 }
 
-/// Once for all numbers of rows, since it is long.
+/// One instance for all numbers of rows, because the code is long.
 template <bool kIsWhole, int V>
 [[gnu::noinline]] static void shaped_weights_of_row(const PairedTile& tile, int row, int first,
                                                     const Lanes (&products)[V], std::byte* weights) {
   weights_of_row<true, kIsWhole, V>(tile, row, first, products, weights);
 }
 
-/// Asks for V strips' worth of lines of a tile that comes next: into the second-level cache, since the first holds this
-/// one.
+/// Prefetches V strips' worth of lines of a later tile into the second-level cache, since the first level holds the
+/// current tile.
 template <int V>
 LOCKSTEP_LANES_INLINE void ask_for(const std::byte* lines) {
 #pragma GCC unroll 4
@@ -161,7 +161,7 @@ static bool are_finite(const std::byte* pairs, int count) {
   return found == 0;
 }
 
-/// Adds a whole tile's values, times the weights, to V strips of the result, while the next ones are asked for.
+/// Adds a whole tile's values, times the weights, to V strips of the result, and prefetches the next ones.
 template <int R, int V>
 static void add_whole_values(const PairedTile& tile, const std::byte* weights, int64_t column) {
   float* result = tile.result + column;
@@ -208,8 +208,9 @@ static void add_whole_values(const PairedTile& tile, const std::byte* weights) {
   }
 }
 
-/// Adds the values of pairs [first, last), times the weights, to a panel of the result's columns. A value that a row
-/// does not see has the weight 0, but 0 · ∞ is no 0: where there is one, each row gets the values without those.
+/// Adds the values of pairs [first, last), times the weights, to a panel of the result's columns. Values invisible to a
+/// row have weight 0, but 0 · ∞ is NaN. If there are infinities, each row therefore gets a copy of the values without
+/// the invisible ones.
 template <int R>
 static void add_values(const PairedTile& tile, const std::byte* weights, int first, int last, int64_t column) {
   Product product;
@@ -275,7 +276,7 @@ static void attend_rows(const PairedTile& tile) {
       last = tile.end[r] > last ? tile.end[r] : last;
     }
     if (first >= last) return;
-    // Halves of a tile, so that a key's weight is added to the same lane of the sum whichever rows are beside it.
+    // In halves of a tile, so that a key's weight is added to the same lane of the sum for any number of rows.
     if (last <= kPanel / 2) {
       weights_of_tile<kIsShaped, false, R, 2>(tile, 0, weights);
     } else if (first >= kPanel / 2) {

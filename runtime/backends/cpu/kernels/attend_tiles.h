@@ -1,12 +1,11 @@
-// Attention over one tile of 64 keys and values in pairs of bfloat16, on a unit that multiplies tiles: 16 rows at a
-// time.
+// Attention with AMX: 16 rows over one tile of 64 keys and values, in pairs of bfloat16.
 //
-//   scores [16, 64] = q · keysᵀ     on the unit, through the first-level cache
+//   scores [16, 64] = q · keysᵀ     with AMX, through the first-level cache
 //   weights [16, 64], bfloat16      as attend.h makes them, row by row
 //   result [16, columns] += weights · values
 //
-// A weight of 0 adds nothing to a sum, whatever block it is in, so all 64 tokens are always multiplied; values that a
-// row does not see must then be finite. Included by isa_amx.cpp after tiles.h.
+// A weight of 0 adds nothing to a sum in any block, so all 64 tokens are always multiplied; values invisible to a row
+// must then be finite. Included by isa_amx.cpp after tiles.h.
 #pragma once
 
 #include "runtime/backends/cpu/kernels/attend.h"
@@ -19,14 +18,14 @@ namespace lockstep::cpu::LOCKSTEP_CPU_ISA {
 
 constexpr int64_t kWeightBytes = kPanel * 2;  // of a row of weights
 
-/// Values of a tile, V strips of them: [32 pairs, ·, 2].
+/// V strips of a tile's values: [32 pairs, ·, 2].
 struct ValuePanel {
   const std::byte* data;
   int64_t stride;  // bytes from one pair to the next
   int strips;
 };
 
-/// Adds weights · values to `result`, as many rows as the unit is configured for.
+/// Adds weights · values to `result`, for as many rows as the unit is configured for.
 static void add_weighted(const std::byte* weights, const ValuePanel& values, float* result, int64_t result_stride) {
   const auto add = [&]<int V>() __attribute__((always_inline)) {
     WideSums<MultiplyPairs, V>::resume(result, result_stride);
@@ -41,10 +40,10 @@ static void add_weighted(const std::byte* weights, const ValuePanel& values, flo
   }
 }
 
-/// A panel of which only the tokens [begin, end) are kept, zeros elsewhere.
+/// A copy of a panel with zeros outside the tokens [begin, end).
 struct KeptValues {
   alignas(64) std::byte data[kPanel / 2 * kPanelStrips * 64];
-  bool is_finite = true;  // what was kept
+  bool is_finite = true;  // the copied values
 
   void keep(const ValuePanel& values, int begin, int end) {
     const __m512i exponent = _mm512_set1_epi16(0x7f80);
@@ -54,7 +53,7 @@ struct KeptValues {
       const uint32_t kept = (keeps(2 * pair) ? 0xffffu : 0u) | (keeps(2 * pair + 1) ? 0xffff0000u : 0u);
       for (int v = 0; v < values.strips; ++v) {
         __m512i bits = _mm512_setzero_si512();
-        if (kept != 0) {  // what was never written may not be there to read
+        if (kept != 0) {  // memory never written may not be mapped
           bits = _mm512_and_si512(_mm512_loadu_si512(values.data + pair * values.stride + v * 64),
                                   _mm512_set1_epi32(static_cast<int>(kept)));
         }
@@ -67,8 +66,8 @@ struct KeptValues {
   ValuePanel panel(int strips) const { return {data, kPanelStrips * 64, strips}; }
 };
 
-/// Adds the weighted values of a tile that not every row sees whole. A value that a row does not see has the weight 0,
-/// but 0 · ∞ is no 0: where there is one, each row gets the values without those.
+/// Adds the weighted values of a tile that some rows see only in part. Values invisible to a row have weight 0, but 0 ·
+/// ∞ is NaN. If there are infinities, each row therefore gets a copy of the values without the invisible ones.
 static void add_seen_values(const PairedTile& tile, int first_row, int rows, const std::byte* weights,
                             const ValuePanel& values, float* result) {
   int begin = kPanel, end = 0;

@@ -1,11 +1,11 @@
-// Elements of any floating-point type, sixteen at a time. Included by the isa_*.cpp and int8_*.cpp files after lanes.h.
+// Elements of floating-point types, sixteen at a time. Included by the isa_*.cpp and int8_*.cpp files after lanes.h.
 #pragma once
 
 #include "runtime/backends/cpu/kernels/lanes.h"
 
 namespace lockstep::cpu::LOCKSTEP_CPU_ISA {
 
-/// A floating-point type as a value, to pick a template by.
+/// A floating-point type as a value, for template selection.
 template <typename T>
 struct TypeTag {
   using Type = T;

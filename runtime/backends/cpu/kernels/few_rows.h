@@ -1,5 +1,5 @@
-// Products of few rows with a packed panel: what a step of decoding does. The weights pass once, as one stream, and all
-// segments of a plan are summed on the way, so a leaf of 8 steps costs no call of its own.
+// Products of few rows with a packed panel, as in a decode step. The weights are read once, as one stream, and all
+// segments of a plan are summed in one call, so a leaf of 8 steps costs no separate call.
 //
 //            strip 0  strip 1  strip 2  strip 3
 //   step s   w w w w  w w w w  w w w w  w w w w   ◄─ 256 bytes of the stream
@@ -10,11 +10,11 @@
 //   end of a leaf   a = top of the stack + a, as often as the leaf completes a subtree
 //   end of a root   a, rounded, is stored as the result, and the stream goes on with the next panel
 //
-// Up to seven rows keep their accumulators in registers; of eight rows those of the last strip stay in the first-level
-// cache, which is faster than passing the weights twice. There is no prefetch in a stream that memory alone holds back:
-// the core's own prefetcher does better. With eight rows a core that waits for a line does no dots, so each line is
-// asked for well ahead, into the second-level cache (docs/performance.md). Included by the isa_*.cpp files after
-// lanes.h.
+// Up to seven rows keep their accumulators in registers. With eight rows those of the last strip stay in the
+// first-level cache, which is faster than reading the weights twice. Streams that are limited only by memory have no
+// prefetch, because the core's own prefetcher does better. With eight rows a core waiting for a line computes nothing,
+// so each line is prefetched well ahead into the second-level cache (docs/performance.md). Included by the isa_*.cpp
+// files after lanes.h.
 #pragma once
 
 #include "runtime/backends/cpu/kernels/product.h"
@@ -23,19 +23,19 @@
 namespace lockstep::cpu::LOCKSTEP_CPU_ISA {
 
 constexpr int64_t kLine = 64;
-// How far ahead eight rows ask for a line of weights, into the second-level cache.
+// The prefetch distance for eight rows, into the second-level cache.
 constexpr int64_t kFarBytes = 16384;
-constexpr int kToFirstLevel = 3, kToSecondLevel = 2;  // of the caches, as __builtin_prefetch counts
+constexpr int kToFirstLevel = 3, kToSecondLevel = 2;  // cache levels, in the encoding of __builtin_prefetch
 
 /// The accumulators of R rows times V strips.
 template <int R, int V>
 using FewRowsSums = RowSums<R, V, R == 8 && V == 4 ? 3 : V>;
 
-/// Adds the steps of a segment of a panel, whose weights begin at `w`.
+/// Adds the steps of a segment of a panel with weights at `w`.
 template <typename Kind, int R, int V, bool kAhead>
 LOCKSTEP_LANES_INLINE void add_segment(const FewRows& p, const std::byte* w, const Segment& segment,
                                        FewRowsSums<R, V>& sums, float* top) {
-  constexpr bool kAsksFar = R == 8 && V * Kind::kStepBytes == 4 * kLine;  // every second row asks for a line
+  constexpr bool kAsksFar = R == 8 && V * Kind::kStepBytes == 4 * kLine;  // every second row prefetches a line
   constexpr int kAheadLevel = R == 4 ? kToSecondLevel : kToFirstLevel;
   w += segment.begin * p.weight_stride;
   const std::byte* x = p.x + segment.begin * static_cast<int64_t>(sizeof(typename Kind::X));
@@ -54,7 +54,7 @@ LOCKSTEP_LANES_INLINE void add_segment(const FewRows& p, const std::byte* w, con
         sums.set(r, v, top, Kind::accumulate(sums.get(r, v, top), weights[v], broadcast));
       }
     }
-    // Or the compiler moves accumulators out of registers.
+    // Keeps the compiler from moving accumulators out of registers.
     if constexpr (FewRowsSums<R, V>::kIsPartlyStored) asm volatile("" ::: "memory");
     w += p.weight_stride;
     x += sizeof(typename Kind::X);
@@ -67,7 +67,7 @@ static void few_rows_tile(const FewRows& p) {
   FewRowsSums<R, V> sums;
   const std::byte* weights = p.weights;
   for (int64_t panel = 0; panel < p.panels; ++panel, weights += p.panel_stride) {
-    bool goes_on = false;  // from the segment before
+    bool goes_on = false;  // continues the previous segment
     for (const Segment* segment = p.begin; segment != p.end; ++segment) {
       float* const top = p.stack + segment->level * kFewRowsFloats;
       if (segment->opens) {
@@ -115,7 +115,7 @@ static void few_rows(const FewRows& p) {
 
 constexpr int kStreamedRows = 1;
 
-/// With 16 registers of half the width, one row takes all strips and several rows take one strip at a time.
+/// With 16 half-width registers, one row takes all strips, and several rows take one strip at a time.
 template <typename Kind>
 static void few_rows(const FewRows& p) {
   if (p.rows == 1) return few_rows_strips<Kind, 1, false>(p);

@@ -6,7 +6,7 @@
 
 namespace lockstep::cpu {
 
-// One for each name in LOCKSTEP_BUILT_INT8_ISAS: what the build was configured with.
+// One for each name in LOCKSTEP_BUILT_INT8_ISAS, set by the build.
 #define LOCKSTEP_ISA(name)             \
   namespace int8_##name {              \
     extern const Int8Kernels kKernels; \

@@ -1,7 +1,7 @@
-// Products of bytes on the unit that multiplies tiles: 16 rows and 4 strips, a group at a time.
+// Products of bytes with AMX: 16 rows and 4 strips, one group at a time.
 //
-//   integers [16, 64]    on the unit, from 0 on, then through the first-level cache
-//   sums [16, 64]     += (integers + offset) · scale of w · scale of x      while the unit is at the next group
+//   integers [16, 64]    with AMX, from 0 on, then through the first-level cache
+//   sums [16, 64]     += (integers + offset) · scale of w · scale of x      while AMX computes the next group
 //
 // Included by int8_amx.cpp after product_int8.h.
 #pragma once
@@ -13,10 +13,10 @@
 
 namespace lockstep::cpu::LOCKSTEP_CPU_ISA {
 
-/// The integers of a group, as the unit left them.
+/// The integer sums of a group, stored by the unit.
 struct GroupSums {
   alignas(64) int32_t integers[kInt8TiledRows * kPanel];
-  const std::byte* scales = nullptr;  // of w, [strips, kStrip] float32; null: nothing is here
+  const std::byte* scales = nullptr;  // of w, [strips, kStrip] float32; null: empty
   int64_t group = 0;
 };
 

@@ -4,7 +4,7 @@
 
 namespace lockstep::cpu {
 
-// One for each name in LOCKSTEP_BUILT_ISAS: what the build was configured with.
+// One for each name in LOCKSTEP_BUILT_ISAS, set by the build.
 #define LOCKSTEP_ISA(name)         \
   namespace isa_##name {           \
     extern const Kernels kKernels; \

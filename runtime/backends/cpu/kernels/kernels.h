@@ -1,6 +1,6 @@
-// The inner loops, compiled once per instruction set. A `Kernels` is a table of functions over raw memory; what calls
-// them (linear.cpp, attention.cpp, …) is ordinary code. Each function's result for one row or one output element does
-// not depend on how many others it is called with.
+// The inner loops, compiled once per instruction set. A `Kernels` is a table of functions over raw memory; its callers
+// (linear.cpp, attention.cpp, …) are ordinary code. A function's result for one row or output element does not depend
+// on the number of others in the call.
 #pragma once
 
 #include <cstddef>
@@ -11,45 +11,45 @@
 
 namespace lockstep::cpu {
 
-constexpr int kStrip = 16;       // columns of one strip: one vector of float32
-constexpr int kPanelStrips = 4;  // strips side by side in a packed panel
+constexpr int kStrip = 16;       // columns of a strip: one vector of float32
+constexpr int kPanelStrips = 4;  // strips of a packed panel
 constexpr int kPanel = kStrip * kPanelStrips;
-constexpr int kTileRows = 6;  // most rows of one call of `product`
+constexpr int kTileRows = 6;  // maximum rows of one call of `product`
 constexpr int64_t kTileFloats = kTileRows * kPanel;
 
 /// `sums[row][column] += Σ over steps, in order, of x[row][step] · weights[step][column]`, one accumulator per element.
 /// A step is one column of x, or two where the weights are pairs of bfloat16.
 struct Product {
   const std::byte* weights = nullptr;  // step 0, first strip
-  int64_t weight_stride = 0;           // bytes from one step to the next
+  int64_t weight_stride = 0;           // bytes between steps
   const std::byte* x = nullptr;        // row 0, step 0: float32, or bfloat16 pairs
-  int64_t x_stride = 0;                // bytes from one row to the next
+  int64_t x_stride = 0;                // bytes between rows
   int64_t steps = 0;
-  int64_t next_steps = 0;  // if set (Kernels::joins_leaves), the steps that follow are summed alone and then added
+  int64_t next_steps = 0;  // if set (Kernels::joins_leaves), the following steps are summed separately and then added
   float* sums = nullptr;
-  int64_t sums_stride = 0;   // floats from one row to the next
-  bool opens = false;        // the accumulators start at 0, not at `sums`
-  float* left = nullptr;     // if set, `left += sum` is stored there (same stride), and `sums` is left as it was
-  int further = 0;           // then so many more to the left join, each kTileFloats before the last
+  int64_t sums_stride = 0;   // floats between rows
+  bool opens = false;        // accumulators start at 0 instead of `sums`
+  float* left = nullptr;     // if set, `left += sum` is stored there (same stride), and `sums` is unchanged
+  int further = 0;           // number of further sums to the left to join, each kTileFloats before the last
   std::byte* dst = nullptr;  // if set, the result is rounded to rows there instead, `dst_stride` bytes apart
   int64_t dst_stride = 0;
   DType dst_type = DType::kFloat32;  // or bfloat16
-  const float* routes = nullptr;     // if set, [rows]: row r is added to row places[r] of `left`, times routes[r]
+  const float* routes = nullptr;     // if set, [rows]: row r, times routes[r], is added to row places[r] of `left`
   const int32_t* places = nullptr;   // [rows]
   int rows = 0;                      // 1 … kTileRows
   int strips = 0;                    // 1 … kPanelStrips
 };
 using ProductFunction = void (*)(const Product&);
 
-/// A stretch of K that is summed into the accumulators at `level` of a stack (linear.h).
+/// A range of K, summed into the accumulators at `level` of a stack (linear.h).
 struct Segment {
   int64_t begin = 0;  // first step
   int64_t steps = 0;
-  int64_t next_steps = 0;  // of a second leaf that follows and is added (Product); not for few rows
+  int64_t next_steps = 0;  // of a second leaf that is added (Product); not for few rows
   int level = 0;
   bool opens = false;  // the accumulators start at 0
-  int merges = 0;      // afterwards, how often the two topmost are added
-  int root = -1;       // afterwards, the root that is complete
+  int merges = 0;      // number of merges of the two topmost afterwards
+  int root = -1;       // root completed afterwards
 };
 
 /// Rounds a tile of sums into rows of a tensor.
@@ -64,27 +64,27 @@ struct TileResult {
   DType dst_type = DType::kFloat32;
 };
 
-/// Neighbouring panels that each take a whole plan, one after the other, and where their complete roots are rounded to.
+/// Adjacent panels that each execute a whole plan in turn, and the destination of their complete roots.
 struct PanelStream {
   float* stack = nullptr;   // [levels, kFewRowsTile, kPanel]
-  TileResult result;        // of root 0: all columns from the first panel's on; without `sums`, `rows`
-  int64_t root_stride = 0;  // bytes from a root's result to the next one's
+  TileResult result;        // of root 0: all columns from the first panel on; without `sums` and `rows`
+  int64_t root_stride = 0;  // bytes between the results of roots
   int64_t panels = 1;
-  int64_t panel_stride = 0;  // bytes from a panel's weights to the next one's
+  int64_t panel_stride = 0;  // bytes between the weights of panels
 };
 
-/// Segments in order, as `product` and the merges would take them one by one, for few rows.
+/// Segments in order for few rows, equivalent to single calls of `product` and merges.
 struct FewRows : PanelStream {
   const std::byte* weights = nullptr;  // step 0, first strip
-  int64_t weight_stride = 0;           // bytes from one step to the next
+  int64_t weight_stride = 0;           // bytes between steps
   const std::byte* x = nullptr;        // row 0, step 0: float32, or bfloat16 pairs
-  int64_t x_stride = 0;                // bytes from one row to the next
+  int64_t x_stride = 0;                // bytes between rows
   const Segment* begin = nullptr;
   const Segment* end = nullptr;
   int rows = 0;    // 1 … kFewRowsTile; without AVX-512 1 … kTileRows
   int strips = 0;  // 1 … kPanelStrips, of each panel
-  // With 4 to 6 rows, weights that come into the cache meanwhile: step i of a segment asks for the line at (the
-  // segment's first weights + ahead + its steps · ahead_offset + i · ahead_stride).
+  // With 4 to 6 rows, weights to prefetch meanwhile: step i of a segment prefetches the line at (the segment's first
+  // weights + ahead + its steps · ahead_offset + i · ahead_stride).
   int64_t ahead = 0;  // 0: none
   int64_t ahead_offset = 0;
   int64_t ahead_stride = 0;
@@ -93,28 +93,28 @@ constexpr int kFewRowsTile = 8;
 constexpr int64_t kFewRowsFloats = kFewRowsTile * kPanel;
 using FewRowsFunction = void (*)(const FewRows&);
 
-/// Segments in order, as for few rows, for any number of rows, on a unit that multiplies tiles. The steps of all the
-/// segments leave the same remainder when they are divided by kTileSteps.
+/// Segments in order for any number of rows, with AMX. All segments have the same number of steps modulo kTileSteps.
 struct TiledRows {
   const std::byte* weights = nullptr;  // step 0, first strip
-  int64_t weight_stride = 0;           // bytes from one step to the next
+  int64_t weight_stride = 0;           // bytes between steps
   const std::byte* x = nullptr;        // row 0, step 0: bfloat16 pairs
-  int64_t x_stride = 0;                // bytes from one row to the next
+  int64_t x_stride = 0;                // bytes between rows
   const Segment* begin = nullptr;      // without `next_steps`
   const Segment* end = nullptr;
   float* stack = nullptr;    // [levels, rows, kPanel]
-  int64_t level_floats = 0;  // from one level to the next
+  int64_t level_floats = 0;  // floats between levels
   int64_t rows = 0;
   int strips = 0;  // 1 … kPanelStrips
-  // Weights of the next call, of as many bytes as this one's, which are asked for meanwhile; null: there are none.
+  // Weights of the next call to prefetch meanwhile, as many bytes as in this one; null: none.
   const std::byte* next_weights = nullptr;
 };
 constexpr int kTileSteps = 16;
-/// Up to so many rows a product of tiles waits for memory, and takes its weights in one stream.
+/// Up to this many rows a tile product is limited by memory, and reads its weights in one stream.
 constexpr int kMostStreamedRows = 128;
 using TiledFunction = void (*)(const TiledRows&);
 
-/// The functions between two products. `kClampedSwiglu` (gpt-oss's) exists gated only, with `limit` and `alpha`.
+/// The activation functions between two products. `kClampedSwiglu` (gpt-oss) exists only gated, with `limit` and
+/// `alpha`.
 enum class ActivationKind { kSilu, kGelu, kGeluTanh, kRelu, kClampedSwiglu };
 struct Activation {
   ActivationKind kind = ActivationKind::kSilu;
@@ -124,11 +124,11 @@ struct Activation {
 
 /// Rounds activation(gate + bias) · (up + bias) of a tile of sums into rows of a tensor.
 struct GatedTile {
-  const float* gate;  // [rows, kPanel], as `up`
+  const float* gate;  // [rows, kPanel], like `up`
   const float* up;
   int rows;
   int columns;                 // at most kPanel
-  const std::byte* gate_bias;  // [columns] of `bias_type`, as `up_bias`; both or neither are null
+  const std::byte* gate_bias;  // [columns] of `bias_type`, like `up_bias`; both or neither are null
   const std::byte* up_bias;
   DType bias_type;
   Activation activation;
@@ -145,33 +145,33 @@ struct RoutedTile {
   const std::byte* bias;  // [columns] of `bias_type`
   DType bias_type;
   const float* routes;    // [rows]
-  const int32_t* places;  // [rows]: which row of `totals`
+  const int32_t* places;  // [rows]: row of `totals`
   float* totals;          // [*, kPanel]; the columns up to the next strip are overwritten
 };
 
-/// One tile of keys in an online softmax: turns scores into weights and rescales what was summed before.
+/// One tile of keys in an online softmax: turns scores into weights and rescales earlier sums.
 struct SoftmaxTile {
   float* scores;  // [rows, kPanel]: in q·k, out exp(score − maximum); columns outside [begin, end) become 0
   int rows;
-  int begin, end;          // the keys that the rows see
+  int begin, end;          // visible keys of the rows
   float scale;             // score = scale · q·k,
   float soft_cap;          // then c · tanh(score / c), unless 0,
   const float* slope;      // [rows], or null: then + slope · (key − position),
-  const float* distance;   // [rows], where key − position of the tile's first key stands
+  const float* distance;   // [rows], or null: key − position for the tile's first key
   float* maximum;          // [rows], updated
   float* sum;              // [rows, kStrip], lane sums, updated
   float* result;           // [rows, result_columns], rescaled
   int64_t result_columns;  // a multiple of kStrip
 };
 
-/// Some rows over one tile of keys and values in pairs of bfloat16 (kv_layout.h). Weights are powers of two, rounded to
+/// Rows over one tile of keys and values in pairs of bfloat16 (kv_layout.h). Weights are powers of two, rounded to
 /// bfloat16: 2^(score · log2 e − origin).
 struct PairedTile {
   const std::byte* q;          // [rows, 2 · steps] bfloat16
   int64_t q_stride;            // bytes
   const std::byte* keys;       // [steps, kPanel, 2]
   const std::byte* values;     // [kPanel / 2, columns, 2]
-  const std::byte* next_keys;  // of the tile that comes next, to ask memory for; or null, as next_values
+  const std::byte* next_keys;  // of the next tile, for prefetching; or null, like next_values
   const std::byte* next_values;
   int64_t steps;
   int64_t columns;   // of values and result, a multiple of kStrip
@@ -183,14 +183,14 @@ struct PairedTile {
   float soft_cap;
   const float* slope;
   const float* distance;
-  float* origin;  // [rows], whole numbers, or −FLT_MAX before the first key; updated
+  float* origin;  // [rows], integers, or −FLT_MAX before the first key; updated
   float* sum;     // [rows, kStrip], lane sums of the weights, updated
   float* result;  // [rows, columns], weighted sums of the values, updated
 };
 constexpr float kLog2E = 1.44269504f;
 constexpr int kMostAttendedRows = 192;
 
-/// A row and what it is made of.
+/// A row with its element type.
 struct ConstRow {
   const std::byte* data;
   DType dtype;
@@ -206,17 +206,17 @@ using RopeFunction = void (*)(ConstRow x, const float* cosines, const float* sin
 struct Kernels {
   Isa isa;
   bool bf16_pairs;    // bfloat16 weights are packed in pairs for `product_pairs`; otherwise x is float32
-  bool joins_leaves;  // the products take `next_steps`: there are registers enough
+  bool joins_leaves;  // the products support `next_steps`: there are enough registers
 
   ProductFunction product_pairs;            // weights and x bfloat16 pairs; null without `bf16_pairs`
-  FewRowsFunction few_rows_pairs;           // the same for few rows of a whole plan; null where tiles stand for it
-  TiledFunction tiled_pairs;                // the same for all rows of one; null without a unit for tiles
+  FewRowsFunction few_rows_pairs;           // the same for few rows of a whole plan; null if tiles replace it
+  TiledFunction tiled_pairs;                // the same for all rows of a plan; null without AMX
   void (*attend_pairs)(const PairedTile&);  // over caches in pairs; null without `bf16_pairs`
-  int attended_rows;                        // most rows of one call of it, at most kMostAttendedRows
+  int attended_rows;                        // maximum rows of one call of it, at most kMostAttendedRows
   ProductFunction product_f32;              // weights float32, x float32
   ProductFunction product_bf16;             // weights bfloat16 (not paired), x float32
   ProductFunction product_f16;              // weights float16, x float32
-  int streamed_rows;             // up to so many rows, the next four take all segments of many panels in one call
+  int streamed_rows;             // up to this many rows, the next four take all segments of many panels per call
   FewRowsFunction few_rows_f32;  // the same kinds of weights as above
   FewRowsFunction few_rows_bf16;
   FewRowsFunction few_rows_f16;
@@ -225,7 +225,7 @@ struct Kernels {
   void (*add_floats)(float* dst, const float* src, int64_t count);
   void (*finish_tile)(const TileResult&);
   void (*softmax_tile)(const SoftmaxTile&);
-  /// dst[i] = result[i] / (sum of the 16 lanes of `sum`). `result` is [count], filled up to a whole strip.
+  /// dst[i] = result[i] / (sum of the 16 lanes of `sum`). `result` is [count], padded to a whole strip.
   void (*finish_attention)(const float* result, const float* sum, Row dst, int64_t count);
   void (*convert)(ConstRow src, Row dst, int64_t count);
   void (*add)(ConstRow x, ConstRow y, Row dst, int64_t count);
@@ -243,12 +243,12 @@ struct Kernels {
   void (*gate)(Activation activation, ConstRow gate, ConstRow up, Row dst, int64_t count);
   void (*gate_tile)(const GatedTile&);
   void (*add_routed)(const RoutedTile&);
-  /// dst = softmax over the `chosen` highest of `logits` (ties to the first), 0 elsewhere; both [count]. A NaN is never
-  /// chosen; where nothing can be, all of dst is NaN.
+  /// dst = softmax over the `chosen` highest of `logits` (ties to the first), 0 elsewhere; both [count]. NaN is never
+  /// chosen; if no entry can be chosen, all of dst is NaN.
   void (*route)(const float* logits, float* dst, int64_t count, int64_t chosen);
-  /// Rotates one head; elements from `rotated` on are copied. `rope_halves` turns pairs (i, i + rotated / 2) by
-  /// cosines and sines [rotated / 2]; `rope_neighbours` turns pairs (2i, 2i + 1) by cosines and sines [rotated]: each
-  /// cosine twice, each sine first negated, then as it is.
+  /// Rotates one head; elements from `rotated` on are copied. `rope_halves` rotates pairs (i, i + rotated / 2) by
+  /// cosines and sines [rotated / 2]; `rope_neighbours` rotates pairs (2i, 2i + 1) by cosines and sines [rotated]: each
+  /// cosine twice, each sine first negated, then unchanged.
   RopeFunction rope_halves;
   RopeFunction rope_neighbours;
 };

@@ -1,9 +1,9 @@
-// Sixteen float32 lanes, the unit in which every kernel of this backend thinks: one AVX-512 register, two AVX2
-// registers, or an array. Included only by the isa_*.cpp files, each of which is compiled with its own instruction-set
-// flags and defines LOCKSTEP_CPU_ISA, the namespace of what it compiles; nothing here may leave that namespace, and no
-// function of the standard library is called, since the linker would keep only one copy of it.
+// Sixteen float32 lanes, the vector type of all kernels: one AVX-512 register, two AVX2 registers, or an array.
+// Included only by the isa_*.cpp files. Each is compiled with its own instruction-set flags and defines the namespace
+// LOCKSTEP_CPU_ISA. All code must stay in that namespace and call no standard library function, because the linker
+// would keep only one copy of it.
 //
-// Arithmetic is the same function of its operands in every kernel of one ISA; between ISAs only `fma` (one or two
+// Arithmetic is the same function of its operands in all kernels of one ISA; between ISAs only `fma` (one or two
 // roundings) and the order in `sum_of` differ.
 #pragma once
 
@@ -55,7 +55,7 @@ LOCKSTEP_LANES_INLINE Lanes load(const Float16* p, int n) {
 LOCKSTEP_LANES_INLINE void store(float* p, Lanes a) { _mm512_storeu_ps(p, a.v); }
 LOCKSTEP_LANES_INLINE void store(float* p, Lanes a, int n) { _mm512_mask_storeu_ps(p, first_lanes(n), a.v); }
 
-/// Rounds to nearest even, as `to_bfloat16` does: a NaN stays a quiet NaN, denormals stay.
+/// Rounds to nearest even, like `to_bfloat16`: a NaN stays a quiet NaN, denormals stay.
 LOCKSTEP_LANES_INLINE __m256i narrow(Lanes a) {
   const __m512i bits = _mm512_castps_si512(a.v);
   const __m512i odd = _mm512_and_si512(_mm512_srli_epi32(bits, 16), _mm512_set1_epi32(1));
@@ -85,7 +85,7 @@ LOCKSTEP_LANES_INLINE Lanes operator-(Lanes a, Lanes b) { return {_mm512_sub_ps(
 LOCKSTEP_LANES_INLINE Lanes operator*(Lanes a, Lanes b) { return {_mm512_mul_ps(a.v, b.v)}; }
 LOCKSTEP_LANES_INLINE Lanes operator/(Lanes a, Lanes b) { return {_mm512_div_ps(a.v, b.v)}; }
 LOCKSTEP_LANES_INLINE Lanes fma(Lanes a, Lanes b, Lanes c) { return {_mm512_fmadd_ps(a.v, b.v, c.v)}; }
-/// b where either is a NaN.
+/// Returns b if either is NaN.
 LOCKSTEP_LANES_INLINE Lanes larger(Lanes a, Lanes b) { return {_mm512_max_ps(a.v, b.v)}; }
 LOCKSTEP_LANES_INLINE Lanes smaller(Lanes a, Lanes b) { return {_mm512_min_ps(a.v, b.v)}; }
 LOCKSTEP_LANES_INLINE Lanes round_to_integer(Lanes a) {
@@ -100,7 +100,7 @@ LOCKSTEP_LANES_INLINE Lanes power_of_two(Lanes a) {
 LOCKSTEP_LANES_INLINE Lanes first_of(Lanes a, int n, Lanes b) {
   return {_mm512_mask_blend_ps(first_lanes(n), b.v, a.v)};
 }
-/// Lanes 2i and 2i + 1 change places.
+/// Swaps lanes 2i and 2i + 1.
 LOCKSTEP_LANES_INLINE Lanes swap_neighbours(Lanes a) { return {_mm512_permute_ps(a.v, 0xb1)}; }
 LOCKSTEP_LANES_INLINE float sum_of(Lanes a) { return _mm512_reduce_add_ps(a.v); }
 LOCKSTEP_LANES_INLINE float largest_of(Lanes a) { return _mm512_reduce_max_ps(a.v); }
@@ -189,7 +189,7 @@ LOCKSTEP_LANES_INLINE float largest_of(Lanes a) {
 
 #else
 
-/// The compiler's own vectors: it maps them to what the machine has.
+/// The compiler's own vectors, mapped to the machine's registers.
 struct Lanes {
   typedef float Vector __attribute__((vector_size(64)));
   Vector v;
@@ -246,7 +246,7 @@ LOCKSTEP_LANES_INLINE Lanes round_to_integer(Lanes a) {
 }
 LOCKSTEP_LANES_INLINE Lanes power_of_two(Lanes a) {
   return each_lane([a](int i) {
-    // A NaN has no exponent to convert; whatever stands here is multiplied by a NaN.
+    // A NaN has no exponent to convert; any value works here, because it is multiplied by a NaN.
     const float exponent = a.v[i] == a.v[i] ? a.v[i] : 0.0f;
     const uint32_t bits = static_cast<uint32_t>(static_cast<int32_t>(exponent) + 127) << 23;
     float value = 0;
@@ -273,7 +273,7 @@ LOCKSTEP_LANES_INLINE float largest_of(Lanes a) {
 
 #if !defined(__AVX512F__)
 
-/// The tails of the instruction sets without masks go through a small buffer.
+/// Without masks, tails go through a small buffer.
 template <typename T>
 LOCKSTEP_LANES_INLINE Lanes load(const T* p, int n) {
   T buffer[kLanes] = {};
@@ -296,10 +296,10 @@ LOCKSTEP_LANES_INLINE Lanes first_of(Lanes a, int n, Lanes b) {
 
 #endif
 
-/// e^x: within 2 units in the last place where the result is normal; 0 and infinity beyond, NaN for NaN. The
-/// polynomial is the Taylor series of e^r up to r^7 for |r| <= ln(2)/2, whose remainder is below 2^-26.
+/// e^x: within 2 units in the last place if the result is normal; 0 and infinity beyond, NaN for NaN. The polynomial is
+/// the Taylor series of e^r up to r^7 for |r| <= ln(2)/2, with a remainder below 2^-26.
 LOCKSTEP_LANES_INLINE Lanes exp(Lanes x) {
-  // `larger` and `smaller` give their second operand for a NaN, so x stays one.
+  // `larger` and `smaller` return their second operand for a NaN, so a NaN x is preserved.
   const Lanes bounded = smaller(splat(89.0f), larger(splat(-104.0f), x));
   const Lanes n = round_to_integer(bounded * splat(1.44269504f));
   Lanes r = fma(n, splat(-0.693359375f), bounded);
@@ -311,12 +311,12 @@ LOCKSTEP_LANES_INLINE Lanes exp(Lanes x) {
   p = fma(p, r, splat(0.5f));
   p = fma(p, r, splat(1.0f));
   p = fma(p, r, splat(1.0f));
-  const Lanes half = round_to_integer(n * splat(0.5f));  // 2^n in two factors: n may leave the range of exponents
+  const Lanes half = round_to_integer(n * splat(0.5f));  // 2^n in two factors: n may exceed the exponent range
   return p * power_of_two(half) * power_of_two(n - half);
 }
 
-/// tanh(x): within 3e-7 of it, relatively; NaN for NaN. The rational approximation of Eigen's generic_fast_tanh_float,
-/// on the range where the result is not yet 1.
+/// tanh(x) with a relative error below 3e-7; NaN for NaN. The rational approximation of Eigen's
+/// generic_fast_tanh_float, in the range where the result is below 1.
 LOCKSTEP_LANES_INLINE Lanes tanh(Lanes x) {
   const Lanes limit = splat(7.90531110763549805f);
   const Lanes bounded = smaller(limit, larger(zero() - limit, x));

@@ -1,5 +1,5 @@
-// The dot products of a tile: up to 6 rows times 4 strips, each element with its own accumulator that runs over the
-// steps in order. Included by the isa_*.cpp files after lanes.h.
+// The dot products of a tile: up to 6 rows times 4 strips, with one accumulator per element over the steps in order.
+// Included by the isa_*.cpp files after lanes.h.
 #pragma once
 
 #include "runtime/backends/cpu/kernels/kernels.h"
@@ -8,7 +8,7 @@
 
 namespace lockstep::cpu::LOCKSTEP_CPU_ISA {
 
-/// How far ahead of a single stream of weights the next lines are asked for; may reach beyond them.
+/// The prefetch distance of a single stream of weights; may reach beyond its end.
 constexpr int64_t kPrefetchBytes = 4096;
 
 /// Weights of type T, one column of x per step.
@@ -33,7 +33,7 @@ struct Pairs {
   LOCKSTEP_LANES_INLINE __m512i weights(const std::byte* p) { return _mm512_loadu_si512(p); }
   LOCKSTEP_LANES_INLINE __m512i broadcast(const std::byte* x) {
     int32_t pair;
-    __builtin_memcpy(&pair, x, sizeof pair);  // rows of an odd width start between pairs
+    __builtin_memcpy(&pair, x, sizeof pair);  // rows of odd width start between pairs
     return _mm512_set1_epi32(pair);
   }
   LOCKSTEP_LANES_INLINE Lanes accumulate(Lanes sum, __m512i w, __m512i x) {
@@ -42,7 +42,7 @@ struct Pairs {
 };
 #endif
 
-/// Runs the accumulators over `steps` steps from `w` and `x` on.
+/// Runs the accumulators over `steps` steps, starting at `w` and `x`.
 template <typename Kind, int R, int V>
 LOCKSTEP_LANES_INLINE void add_steps(const Product& p, const std::byte* w, const std::byte* x, int64_t steps,
                                      Lanes (&sums)[R][V]) {
@@ -79,7 +79,7 @@ LOCKSTEP_LANES_INLINE void round_strips(const Product& p, int first, const Lanes
   }
 }
 
-/// Joins the sums of the strips from `first` on with what stands to the left, and stores them.
+/// Joins the sums of the strips from `first` on with those to the left, and stores them.
 template <int R, int V>
 LOCKSTEP_LANES_INLINE void join_and_store(const Product& p, int first, Lanes (&sums)[R][V]) {
   const int64_t stride = p.sums_stride;
@@ -130,7 +130,7 @@ static void product_rows(const Product& p) {
   }
 }
 
-/// The strips of `p` from `first` on, `count` of them.
+/// `count` strips of `p` from `first` on.
 template <typename Kind>
 static Product strips_of(const Product& p, int first, int count) {
   Product part = p;
@@ -146,7 +146,7 @@ static Product strips_of(const Product& p, int first, int count) {
 
 constexpr bool kJoinsLeaves = true;
 
-/// Two leaves of `steps` and `next_steps` steps, each in its own accumulators, so that the first need not be stored.
+/// Two leaves of `steps` and `next_steps` steps in separate accumulators, so that the first need not be stored.
 template <typename Kind, int R, int V>
 static void pair_of_leaves(const Product& p, int first) {
   Lanes sums[R][V], next[R][V];
@@ -203,7 +203,7 @@ static void product(const Product& p) {
 
 constexpr bool kJoinsLeaves = false;
 
-/// With 16 registers of half the width, one row takes all strips and several rows take one strip at a time.
+/// With 16 half-width registers, one row takes all strips, and several rows take one strip at a time.
 template <typename Kind>
 static void product(const Product& p) {
   if (p.rows == 1) return product_rows<Kind, 1>(p);

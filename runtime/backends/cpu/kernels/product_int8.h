@@ -1,12 +1,12 @@
-// Dot products of 8-bit integers: up to 6 rows times 4 strips, of one stretch of K or of all leaves of a plan. Included
+// Dot products of 8-bit integers: up to 6 rows times 4 strips, for a range of K or for all leaves of a plan. Included
 // by the int8_*.cpp files after lanes.h.
 //
 //   a step of a strip    w[0][k … k+3] w[1][k … k+3] … w[15][k … k+3]    64 bytes, unsigned: w + 128
 //   times                x[k … k+3] in every lane                        signed
 //   is added to          16 integer sums, which begin at −128 · Σ x
 //
-// So the correction for the 128 is one number per row and group, known when x is quantised, and weights are one stream.
-// Instruction sets whose only byte product saturates multiply w, made signed again, by |x| with the sign moved over.
+// The correction for the 128 is therefore one number per row and group, known when x is quantised, and weights are one
+// stream. Instruction sets with only a saturating byte product multiply signed w by |x|, with the sign of x moved to w.
 #pragma once
 
 #include "runtime/backends/cpu/kernels/int8.h"
@@ -17,8 +17,9 @@ namespace lockstep::cpu::LOCKSTEP_CPU_ISA {
 
 #if defined(__AVX512F__)
 
-constexpr bool kHoldsSums = true;  // there are registers for them
-/// Typed as what the instructions add: as __m512i, whose elements are 64 bits, GCC 12 keeps a copy of each in memory.
+constexpr bool kHoldsSums = true;  // there are enough registers
+/// Typed as the instructions' elements: with __m512i, whose elements are 64 bits, GCC 12 keeps a copy of each in
+/// memory.
 typedef int32_t Integers __attribute__((vector_size(64)));
 LOCKSTEP_LANES_INLINE Integers splat_integer(int32_t x) { return Integers{} + x; }
 LOCKSTEP_LANES_INLINE Lanes to_floats(Integers a) { return {_mm512_cvtepi32_ps(reinterpret_cast<__m512i>(a))}; }
@@ -130,7 +131,7 @@ LOCKSTEP_LANES_INLINE Bytes4 broadcast_step(int32_t x) {
   __builtin_memcpy(bytes, &x, sizeof bytes);
   return {{bytes[0], bytes[1], bytes[2], bytes[3]}};
 }
-/// Lane i of w holds its four columns from the least significant byte on: the machine is little-endian.
+/// Lane i of w holds its four columns starting at the least significant byte (little-endian).
 LOCKSTEP_LANES_INLINE Integers dot(Integers sum, Integers w, Bytes4 x) {
   Integers::Vector total = sum.v;
   for (int k = 0; k < kInt8Columns; ++k) total += ((w.v >> (8 * k)) & 0xff) * int32_t{x.v[k]};
@@ -142,14 +143,14 @@ LOCKSTEP_LANES_INLINE void store_integers(int8_t* p, Lanes a) {
 
 #endif
 
-/// Field `first` of an arranged row of x, `row` rows further on.
+/// Field `first` of an arranged row of x, `row` rows later.
 template <typename T>
 LOCKSTEP_LANES_INLINE const T* of_row(const T* first, int row, int64_t stride) {
   return reinterpret_cast<const T*>(reinterpret_cast<const std::byte*>(first) + row * stride);
 }
 
-/// How far ahead of one or two rows the next lines are asked for, on machines with a unit for tiles. Other machines'
-/// own prefetchers follow the one stream better (docs/performance.md).
+/// The prefetch distance for one or two rows, on machines with AMX. The prefetchers of other machines follow the stream
+/// better on their own (docs/performance.md).
 #if defined(__AMX_INT8__)
 constexpr int kAskingRows = 2;
 #else
@@ -157,11 +158,11 @@ constexpr int kAskingRows = 0;
 #endif
 constexpr int64_t kAheadBytes = 1024;
 
-/// Of more than two rows sums are kept in memory between groups: registers are for the integers.
+/// With more than two rows, sums are kept in memory between groups, because the integers need the registers.
 template <int R, int V>
 using Int8Sums = RowSums<R, V, kHoldsSums && R <= 2 ? V : 0>;
 
-/// Adds one group of `steps`, whose weights begin at `w`, to the sums.
+/// Adds one group of `steps` with weights at `w` to the sums.
 template <int R, int V>
 LOCKSTEP_LANES_INLINE void add_group(const Int8Operands& p, const std::byte* w, const std::byte* x, int64_t steps,
                                      int64_t group, Int8Sums<R, V>& sums, float* top) {
@@ -200,7 +201,7 @@ LOCKSTEP_LANES_INLINE void add_group(const Int8Operands& p, const std::byte* w, 
       sums.set(r, v, top, fma(to_floats(dots[r][v]) * w_scale, x_scale, sums.get(r, v, top)));
     }
   }
-  // Or the compiler keeps what it stored, too, in registers that the next group's integers need.
+  // Keeps the compiler from holding stored values in registers that the next group's integers need.
   if constexpr (Int8Sums<R, V>::kIsPartlyStored) asm volatile("" ::: "memory");
 }
 
@@ -271,7 +272,7 @@ static void int8_few_rows(const Int8FewRows& p) { int8_rows(p); }
 
 #else
 
-// Scales lie as far from a strip's steps as in a whole panel, so a strip is a panel that begins later.
+// The distance from a strip's steps to its scales is that of a whole panel, so a strip is a panel with a later start.
 static Int8Product strip_of(Int8Product p, int strip) {
   p.operands.weights += strip * kInt8StripStep;
   p.sums += strip * kLanes;
@@ -284,7 +285,7 @@ static Int8FewRows strip_of(Int8FewRows p, int strip) {
   return p;
 }
 
-/// With 16 registers of half the width, one row takes all strips and several rows take one strip at a time.
+/// With 16 half-width registers, one row takes all strips, and several rows take one strip at a time.
 template <typename Call>
 static void int8_rows(const Call& p) {
   if (p.operands.rows == 1) return int8_strips<1>(p);
@@ -314,13 +315,13 @@ static void int8_few_rows(const Int8FewRows& p) {
 
 static void int8_product(const Int8Product& p) { int8_rows(p); }
 
-/// As `to_int8` of runtime/core/int8_groups.h.
+/// Equal to `to_int8` of runtime/core/int8_groups.h.
 static Int8Group quantise(const float* values, int64_t count, int8_t* integers) {
   const int64_t padded = (count + kInt8Columns - 1) / kInt8Columns * kInt8Columns;
   Lanes most = zero(), poison = zero();
   for (int64_t i = 0; i < count; i += kLanes) {
     const Lanes x = count - i >= kLanes ? load(values + i) : load(values + i, static_cast<int>(count - i));
-    most = larger(larger(x, zero() - x), most);  // a NaN leaves it as it was
+    most = larger(larger(x, zero() - x), most);  // ignores NaN
     poison = poison + (x - x);                   // NaN for a NaN and for an infinity
   }
   const float largest = largest_of(most);

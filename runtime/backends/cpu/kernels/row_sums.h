@@ -1,5 +1,5 @@
-// Sums of a tile of rows and what becomes of them: they are merged along the tree of a plan, and complete ones are
-// rounded into rows of a tensor. Included by the isa_*.cpp and int8_*.cpp files after lanes.h.
+// The sums of a tile of rows: merging along the tree of a plan, and rounding of complete sums. Included by the
+// isa_*.cpp and int8_*.cpp files after lanes.h.
 //
 //   end of a leaf   sums = top of the stack + sums, as often as the leaf completes a subtree
 //   end of a root   sums, rounded, are stored as the result
@@ -11,7 +11,7 @@
 
 namespace lockstep::cpu::LOCKSTEP_CPU_ISA {
 
-/// Stores sixteen complete sums as the elements from `column` on of a tensor's row, of bfloat16 or float32.
+/// Stores sixteen complete sums as elements of a tensor's row, starting at `column`, as bfloat16 or float32.
 LOCKSTEP_LANES_INLINE void round_to_row(std::byte* row, int64_t column, bool is_narrow, Lanes sums) {
   if (is_narrow) {
     store(reinterpret_cast<BFloat16*>(row) + column, sums);
@@ -20,7 +20,7 @@ LOCKSTEP_LANES_INLINE void round_to_row(std::byte* row, int64_t column, bool is_
   }
 }
 
-/// What leaves a linear operation: sums plus bias, rounded once.
+/// The result of a linear operation: sums plus bias, rounded once.
 static void finish_tile(const TileResult& tile) {
   with_type(tile.dst_type, [&](auto d) {
     using D = typename decltype(d)::Type;
@@ -37,7 +37,7 @@ static void finish_tile(const TileResult& tile) {
   });
 }
 
-/// What lies of a result from `column` on.
+/// The part of a result from `column` on.
 static TileResult result_from(TileResult result, int64_t column) {
   const auto bytes_before = [column](DType type) { return column * (type == DType::kFloat32 ? 4 : 2); };
   result.columns -= column;
@@ -46,14 +46,14 @@ static TileResult result_from(TileResult result, int64_t column) {
   return result;
 }
 
-/// The accumulators of R rows times V strips of a plan. Those of the first `kHeld`
-/// strips are in registers, the others where they are stored: [R, kPanel] at the top of the stack.
+/// The accumulators of R rows times V strips of a plan. Those of the first `kHeld` strips are in registers, the others
+/// in memory: [R, kPanel] at the top of the stack.
 template <int R, int V, int kHeld>
 class RowSums {
  public:
   static constexpr bool kIsPartlyStored = kHeld < V;
 
-  /// All are 0.
+  /// Sets all accumulators to 0.
   [[gnu::always_inline]] inline void open(float* top) {
     each([&](int r, int v, int at) {
       if (v < kHeld) {
@@ -63,13 +63,13 @@ class RowSums {
       }
     });
   }
-  /// All are what `close` stored.
+  /// Loads all accumulators stored by `close`.
   [[gnu::always_inline]] inline void resume(const float* top) {
     each([&](int r, int v, int at) {
       if (v < kHeld) sums_[r][v] = load(top + at);
     });
   }
-  /// Stores all of them.
+  /// Stores all accumulators.
   [[gnu::always_inline]] inline void close(float* top) {
     each([&](int r, int v, int at) {
       if (v < kHeld) store(top + at, sums_[r][v]);
@@ -86,8 +86,7 @@ class RowSums {
       store(top + r * kPanel + v * kLanes, sum);
     }
   }
-  /// After the last segment of a leaf: the subtrees that it completes, then a root's result or the new top of the
-  /// stack.
+  /// After the last segment of a leaf: completes its subtrees, then stores a root's result or the new top of the stack.
   [[gnu::always_inline]] inline void end_leaf(const PanelStream& p, int64_t panel, int merges, int root, float* top) {
     for (int i = 0; i < merges; ++i, top -= kFewRowsFloats) merge(top);
     if (root >= 0) {
@@ -106,7 +105,7 @@ class RowSums {
       for (int v = 0; v < V; ++v) work(r, v, r * kPanel + v * kLanes);
     }
   }
-  /// Adds the sums to those under `top`.
+  /// Adds the sums to those below `top`.
   [[gnu::always_inline]] inline void merge(float* top) {
     each([&](int r, int v, int at) {
       const Lanes under = load(top - kFewRowsFloats + at);
@@ -131,7 +130,7 @@ class RowSums {
       round_to_row(row + r * p.result.dst_stride, column + v * kLanes, is_narrow, sum);
     });
   }
-  /// The same from `top`, where the sums lie: with a bias, for fewer columns or for other types.
+  /// The same from the sums at `top`: with a bias, for fewer columns or for other types.
   [[gnu::noinline]] static void finish_through_stack(const PanelStream& p, int64_t panel, int root, const float* top) {
     TileResult result = result_from(p.result, panel * kPanel);
     result.sums = top;

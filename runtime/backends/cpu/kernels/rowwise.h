@@ -7,7 +7,7 @@
 
 namespace lockstep::cpu::LOCKSTEP_CPU_ISA {
 
-/// `value` as it is after being stored as a T and loaded again.
+/// `value` after storing it as a T and loading it again.
 template <typename T>
 LOCKSTEP_LANES_INLINE Lanes rounded_to(Lanes value) {
   T buffer[kLanes];
@@ -90,7 +90,7 @@ static void rms_norm(ConstRow x, ConstRow w, Row dst, int64_t count, double epsi
   });
 }
 
-/// The mean is taken twice: the second time of what is left after the first, which removes the first one's rounding.
+/// The mean is computed in two passes: the second one over the residuals removes the rounding error of the first.
 static void layer_norm(ConstRow x, ConstRow w, ConstRow b, Row dst, int64_t count, double epsilon) {
   with_type(x.dtype, [&](auto t) {
     using T = typename decltype(t)::Type;
@@ -108,8 +108,8 @@ static void layer_norm(ConstRow x, ConstRow w, ConstRow b, Row dst, int64_t coun
     const float shift = sum_of(rest) * per_element;
     const float mean_square = sum_of(squares) * per_element;
     float variance = mean_square - shift * shift;
-    if (variance < 0.0f) variance = 0.0f;                         // a NaN stays
-    if (mean_square == __builtin_inff()) variance = mean_square;  // beyond the range: no NaN of ∞ − ∞
+    if (variance < 0.0f) variance = 0.0f;                         // keeps NaN
+    if (mean_square == __builtin_inff()) variance = mean_square;  // overflow: avoids the NaN of ∞ − ∞
     const Lanes factor = splat(1.0f / __builtin_sqrtf(variance + static_cast<float>(epsilon)));
     for (int64_t i = 0; i < count; i += kLanes) {
       const Lanes value = (read<T>(x.data, i, count - i) - centre - splat(shift)) * factor;

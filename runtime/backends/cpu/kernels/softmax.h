@@ -9,7 +9,7 @@ namespace lockstep::cpu::LOCKSTEP_CPU_ISA {
 
 alignas(64) static constexpr float kLaneNumbers[kLanes] = {0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15};
 
-/// Sixteen scores of a row from column `at` on: what the softmax is taken of.
+/// Sixteen scores of a row starting at column `at`: the input of the softmax.
 template <bool kIsShaped>
 LOCKSTEP_LANES_INLINE Lanes score_of(const SoftmaxTile& tile, int row, int at) {
   Lanes score = load(tile.scores + row * kPanel + at) * splat(tile.scale);
@@ -39,7 +39,7 @@ static void softmax_row(const SoftmaxTile& tile, int row) {
   const float old_maximum = tile.maximum[row];
   const float tile_maximum = largest_of(most);
   const float maximum = tile_maximum > old_maximum ? tile_maximum : old_maximum;
-  // With nothing but −inf so far every weight is 0, not the NaN of −inf − (−inf).
+  // If all scores so far are −inf, every weight is 0 instead of the NaN of −inf − (−inf).
   const Lanes origin = splat(maximum == -__builtin_inff() ? 0.0f : maximum);
   tile.maximum[row] = maximum;
 
@@ -72,7 +72,7 @@ static void softmax_tile(const SoftmaxTile& tile) {
 
 static void finish_attention(const float* result, const float* sum, Row dst, int64_t count) {
   const Lanes total = splat(sum_of(load(sum)));
-  // A sum that underflowed to −0 is 0, as beside rows that see more keys, whose weights of 0 were added to it.
+  // A sum that underflowed to −0 becomes 0, as it does next to rows with more keys, where weights of 0 are added.
   with_type(dst.dtype, [&](auto d) {
     for (int64_t i = 0; i < count; i += kLanes) {
       write<typename decltype(d)::Type>(dst.data, i, (load(result + i) + zero()) / total, count - i);

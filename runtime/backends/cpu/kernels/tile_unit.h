@@ -1,6 +1,6 @@
-// The unit that multiplies tiles (AMX): its eight registers, tmm0 to tmm7, of up to 16 rows of 64 bytes, and what is
-// done with them. The compiler's own intrinsics want literal numbers and do not say which memory they touch. Included
-// by the files that are compiled for the unit, after lanes.h.
+// Wrappers of AMX instructions. There are eight tile registers, tmm0 to tmm7, of up to 16 rows of 64 bytes. The
+// compiler's own intrinsics need literal numbers and do not declare which memory they access. Included by the files
+// compiled for AMX, after lanes.h.
 #pragma once
 
 #include "runtime/backends/cpu/kernels/kernels.h"
@@ -8,10 +8,10 @@
 
 namespace lockstep::cpu::LOCKSTEP_CPU_ISA {
 
-constexpr int kTileSide = kTileSteps;  // a tile has as many rows, and a strip is as wide
+constexpr int kTileSide = kTileSteps;  // a tile has as many rows, and a strip as many columns
 constexpr int kStepBytes = 4;          // of a row of x: a pair of bfloat16, or four bytes
 
-/// What LDTILECFG reads.
+/// The operand of LDTILECFG.
 struct alignas(64) TileShapes {
   uint8_t palette = 1;
   uint8_t start_row = 0;
@@ -25,20 +25,20 @@ struct alignas(64) TileShapes {
   }
 };
 
-/// Gives the tiles their shapes and zeros. Whoever did so calls `release` before other code may use the unit.
+/// Sets the shapes of the tiles and clears them. The caller must call `release` before other code uses the unit.
 LOCKSTEP_LANES_INLINE void configure(const TileShapes& shapes) {
   asm volatile("ldtilecfg %0" ::"m"(shapes) : "memory");
 }
 LOCKSTEP_LANES_INLINE void release() { asm volatile("tilerelease"); }
 
-/// Before a load of what C++ wrote, and after a store that it will read.
+/// Required before a load of memory written by C++, and after a store that C++ reads.
 LOCKSTEP_LANES_INLINE void memory_fence() { asm volatile("" ::: "memory"); }
 
 template <int kTile>
 LOCKSTEP_LANES_INLINE void zero_tile() {
   asm volatile("tilezero %%tmm%c0" ::"i"(kTile));
 }
-/// `stride`: bytes from one row to the next.
+/// `stride`: bytes between rows.
 template <int kTile>
 LOCKSTEP_LANES_INLINE void load_tile(const void* from, int64_t stride) {
   asm volatile("tileloadd (%0,%1,1), %%tmm%c2" ::"r"(from), "r"(stride), "i"(kTile));
@@ -78,7 +78,7 @@ LOCKSTEP_LANES_INLINE void for_strips(Work work) {
   if constexpr (V > 3) work(Number<3>{});
 }
 
-/// Shapes for `WideSums`: tiles 4 and 6 for whole blocks, 5 and 7 for blocks of `last_steps`, if there are any.
+/// Sets the shapes for `WideSums`: tiles 4 and 6 for full blocks, 5 and 7 for blocks of `last_steps`, if any.
 LOCKSTEP_LANES_INLINE void configure_wide(int rows, int last_steps) {
   TileShapes shapes;
   for (int tile = 0; tile < 4; ++tile) shapes.set(tile, rows, 64);
@@ -91,13 +91,13 @@ LOCKSTEP_LANES_INLINE void configure_wide(int rows, int last_steps) {
   configure(shapes);
 }
 
-/// What is asked for while others are multiplied, with each tile of weights: the core's own prefetchers do not follow
-/// loads of tiles, and many lines at once would hold those up. May reach beyond what is ever read.
+/// Prefetches with each tile of weights during multiplication. The core's own prefetchers do not follow tile loads, and
+/// many lines at once would delay those. May reach beyond the memory that is read.
 struct NothingAhead {
   LOCKSTEP_LANES_INLINE void ask(NothingAhead&) {}
 };
 
-/// As many lines as the tile has, for weights that come from memory and are read once.
+/// Prefetches as many lines as the tile has, for weights read once from memory.
 struct StreamAhead {
   const std::byte* next;
 
@@ -108,10 +108,10 @@ struct StreamAhead {
   }
 };
 
-/// A few lines, into the second-level cache.
+/// Prefetches a few lines into the second-level cache.
 struct LinesAhead {
   const std::byte* next = nullptr;
-  int lines = 0;  // each time
+  int lines = 0;  // lines per call
 
   LOCKSTEP_LANES_INLINE void ask(LinesAhead& ahead) {
     for (int i = 0; i < ahead.lines; ++i) __builtin_prefetch(ahead.next + i * 64, 0, 2);
@@ -119,13 +119,13 @@ struct LinesAhead {
   }
 };
 
-/// Sums of up to 16 rows of x and V strips side by side, in tiles 0 to V − 1.
+/// Sums of up to 16 rows of x and V strips, in tiles 0 to V − 1.
 template <typename Multiply, int V>
 struct WideSums {
   LOCKSTEP_LANES_INLINE void open() {
     for_strips<V>([](auto v) { zero_tile<v.value>(); });
   }
-  /// `stride`: elements from one row to the next.
+  /// `stride`: elements between rows.
   LOCKSTEP_LANES_INLINE void resume(const float* from, int64_t stride) {
     memory_fence();
     for_strips<V>([&](auto v) { load_tile<v.value>(from + v.value * kLanes, stride * 4); });

@@ -1,16 +1,16 @@
-// Products on a unit that multiplies tiles (AMX): 16 rows of x times a strip of weights, 16 pairs of columns at once.
-// Packed panels are such tiles already, so weights and x are read where they lie.
+// Products with AMX: 16 rows of x times a strip of weights, 16 pairs of columns at once. Packed panels already have the
+// layout of tiles, so weights and x are read in place.
 //
 //                  strip v   strip v + 1            tmm6, tmm7: 16 steps of 64 bytes, weight_stride apart
 //   rows  0 … 15   tmm0      tmm1       ◄── tmm4    16 rows of x, 64 bytes of each
 //   rows 16 … 31   tmm2      tmm3       ◄── tmm5
 //
-// With up to 16 rows there are four strips side by side instead.
+// Up to 16 rows use four strips side by side instead.
 //
-// One multiplication adds to each element (Σ even columns) + (Σ odd columns) of its block of 16 steps, each of the two
-// a chain of fused multiply-adds from 0 on ("Intel Architecture Instruction Set Extensions", TDPBF16PS; denormals count
-// as 0). So sums depend on where blocks begin: at the first step of a leaf, everywhere. A leaf's last block may have
-// fewer steps. Included by isa_amx.cpp after product.h.
+// One multiplication adds to each element (Σ even columns) + (Σ odd columns) of its block of 16 steps, each a chain of
+// fused multiply-adds starting at 0 ("Intel Architecture Instruction Set Extensions", TDPBF16PS; denormals count as 0).
+// Sums therefore depend on the start of the blocks, which is always the first step of a leaf. A leaf's last block may
+// have fewer steps. Included by isa_amx.cpp after product.h.
 #pragma once
 
 #include "runtime/backends/cpu/kernels/kernels.h"
@@ -22,7 +22,7 @@
 
 namespace lockstep::cpu::LOCKSTEP_CPU_ISA {
 
-/// Shapes for `SquareSums` of 16 + `second` rows and blocks of `steps`.
+/// Sets the shapes for `SquareSums` of 16 + `second` rows and blocks of `steps`.
 LOCKSTEP_LANES_INLINE void configure_square(int second, int steps) {
   TileShapes shapes;
   for (int tile = 0; tile < 4; ++tile) shapes.set(tile, tile < 2 ? kTileSide : second, 64);
@@ -33,7 +33,7 @@ LOCKSTEP_LANES_INLINE void configure_square(int second, int steps) {
   configure(shapes);
 }
 
-/// Sums of 17 to 32 rows and V strips, 1 or 2, where all blocks have equally many steps.
+/// Sums of 17 to 32 rows and V strips, 1 or 2, if all blocks have equally many steps.
 template <int V>
 struct SquareSums {
   LOCKSTEP_LANES_INLINE void open() {
@@ -80,7 +80,7 @@ struct SquareSums {
   }
 };
 
-/// Adds V strips of sums on `top` to those under them, `merges` times.
+/// Adds V strips of sums at `top` to those below them, `merges` times.
 template <int V>
 static void merge_levels(float* top, int64_t level_floats, int merges, int rows) {
   for (int r = 0; r < rows; ++r, top += kPanel) {
@@ -101,8 +101,8 @@ static void merge_levels(float* top, int64_t level_floats, int merges, int rows)
 /// All segments for the rows [first, first + rows) and V strips from `strip` on.
 template <typename Sums, int V, typename Ahead>
 static void run_segments(const TiledRows& p, int64_t first, int rows, int strip, Ahead ahead) {
-  bool goes_on = false;           // from the segment before
-  const Segment* done = nullptr;  // a leaf that is still to be merged: meanwhile the unit is at the next one
+  bool goes_on = false;           // continues the previous segment
+  const Segment* done = nullptr;  // a leaf still to be merged, while AMX computes the next one
   float* const stack = p.stack + first * kPanel + strip * kLanes;
   const std::byte* const x = p.x + first * p.x_stride;
   const std::byte* const weights = p.weights + strip * 64;
@@ -126,13 +126,13 @@ static void run_segments(const TiledRows& p, int64_t first, int rows, int strip,
   if (done != nullptr) merge_levels<V>(stack + done->level * level_floats, level_floats, done->merges, rows);
 }
 
-/// Steps of all segments, which follow each other.
+/// Steps of all segments, which are contiguous.
 LOCKSTEP_LANES_INLINE int64_t steps_of(const TiledRows& p) {
   return p.end[-1].begin + p.end[-1].steps - p.begin->begin;
 }
 
-/// What unit `number` of `count` units of equal work asks for; in each it does so once for every tile of weights, of
-/// which there are `tiles`. The last units may have nothing left to ask for.
+/// The prefetches of unit `number` of `count` units of equal work, one for each of its `tiles` tiles of weights. The
+/// last units may have none.
 LOCKSTEP_LANES_INLINE LinesAhead share_of_next(const TiledRows& p, int64_t number, int64_t count, int64_t tiles) {
   if (p.next_weights == nullptr) return {};
   const int64_t all = steps_of(p) * p.weight_stride / 64;
@@ -176,7 +176,7 @@ static void run_pair_of_strips(const TiledRows& p, int64_t first, int rows, int 
   run_segments<WideSums<MultiplyPairs, V>, V>(p, first, rows, strip, ahead);
 }
 
-/// Two strips at a time, so that their weights stay in the first-level cache while all rows pass.
+/// Two strips at a time, so that their weights stay in the first-level cache for all rows.
 static void run_square(const TiledRows& p, int last_steps) {
   constexpr int kMostRows = 2 * kTileSide;
   const int64_t blocks = (p.rows + kMostRows - 1) / kMostRows;
@@ -186,7 +186,7 @@ static void run_square(const TiledRows& p, int last_steps) {
   for (int64_t pass = 0; pass < passes; ++pass) {
     const int strip = static_cast<int>(2 * pass);
     for (int64_t block = 0; block < blocks; ++block) {
-      // All blocks but the last are full: a tile of 16 rows costs no more than one of 9.
+      // All blocks except the last are full, because a tile of 16 rows costs no more than one of 9.
       const int64_t first = block * kMostRows;
       const int rows = static_cast<int>(p.rows - first < kMostRows ? p.rows - first : kMostRows);
       if (rows != configured) {
@@ -220,8 +220,8 @@ static void tiled_rows(const TiledRows& p) {
   release();
 }
 
-/// The same for the few rows and columns of a Product, whose sums pass through memory: the registers of the two units
-/// know nothing of each other.
+/// The same for the few rows and columns of a Product. The sums go through memory, because AMX and vector registers are
+/// separate.
 struct TiledPairs : Pairs {
   static constexpr bool kIsTiled = true;
 

@@ -12,7 +12,7 @@
 namespace lockstep::neuron {
 namespace {
 
-/// The words joined by blanks; one that holds blanks stands in quotes, so that no two lists read the same.
+/// Joins words with blanks. A word with blanks is quoted, so that different lists give different texts.
 std::string joined(std::vector<std::string> words) {
   for (std::string& word : words) {
     if (word.find_first_of(" '") != std::string::npos) word = fmt::format("'{}'", word);

@@ -15,7 +15,7 @@ namespace {
 constexpr size_t kShownLines = 12;
 constexpr size_t kShownColumns = 400;
 
-/// What a failure means.
+/// The interpretation of a failure.
 struct Meaning {
   ErrorKind kind;
   std::string_view what;
@@ -47,8 +47,8 @@ constexpr Meaning kCrashed{ErrorKind::kFailedPrecondition, "it crashed",
                            "try another -O level or another version of neuronx-cc"};
 constexpr Meaning kOther{ErrorKind::kFailedPrecondition, "", "the end of its log may say why"};
 
-/// What its log says when it failed for a known reason; the first that fits counts. Codes: AWS Neuron SDK, "Neuron
-/// Compiler Error Codes"; [F…]: as its users report them.
+/// Known messages in the log of a failure; the first match is used. Codes: AWS Neuron SDK, "Neuron Compiler Error
+/// Codes"; [F…]: as reported by users.
 struct Known {
   std::string_view text;
   const Meaning& meaning;
@@ -105,7 +105,7 @@ Meaning meaning_of(const FailedCompilation& failed) {
   return outcome.signal ? kCrashed : kOther;
 }
 
-/// The last lines that are not blank, each indented.
+/// The last non-blank lines, indented.
 std::string end_of(std::string_view log) {
   std::vector<std::string> lines;
   while (!log.empty() && lines.size() < kShownLines) {

@@ -1,4 +1,4 @@
-// Why a compilation failed, in words of the user. Pure: what is known of the compiler's failures is a table.
+// Explains a failed compilation to the user, with a table of known compiler failures. Pure.
 #pragma once
 
 #include <string>
@@ -10,17 +10,17 @@
 
 namespace lockstep::neuron {
 
-/// A compilation that did not give an artifact.
+/// A compilation without an artifact.
 struct FailedCompilation {
   std::string step;    // "decode_2048"
   std::string target;  // "trn1"
   std::string program;
   Duration deadline{};
   process::ChildOutcome outcome;
-  std::string log;  // its end
+  std::string log;  // its last part
 };
 
-/// What happened, what it means where that is known, what to do, and the last lines of the log.
+/// What happened, its meaning if known, advice, and the last lines of the log.
 Error explain(const FailedCompilation& failed);
 
 }  // namespace lockstep::neuron

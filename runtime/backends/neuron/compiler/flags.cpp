@@ -10,8 +10,8 @@ namespace {
 
 /// Options of neuronx-cc with several spellings (AWS Neuron SDK, "Neuron Compiler CLI Reference Guide").
 struct Spelling {
-  std::string_view word;  // as it is written
-  std::string_view name;  // what it stands for
+  std::string_view word;  // as written
+  std::string_view name;  // the canonical name
 };
 constexpr std::array<Spelling, 7> kSpellings = {{{"-O1", "--optlevel"},
                                                  {"-O2", "--optlevel"},
@@ -21,13 +21,13 @@ constexpr std::array<Spelling, 7> kSpellings = {{{"-O1", "--optlevel"},
                                                  {"--logical-nc-config", "--lnc"},
                                                  {"-o", "--output"}}};
 
-/// Given by this program; each with where a user says it instead.
+/// Flags set by this program, each with the user's option for it.
 constexpr std::array<std::pair<std::string_view, std::string_view>, 3> kReserved = {
     {{"--target", "choose the target with --neuron-target"},
      {"--framework", "it is always XLA"},
      {"--output", "the cache says where artifacts lie"}}};
 
-/// The option that a word begins: "--lnc" of "-lnc=2"; empty for a word that is an option's value.
+/// The option that starts a word: "--lnc" of "-lnc=2"; empty for a word that is an option's value.
 std::string_view name_of(std::string_view word) {
   if (!word.starts_with('-')) return {};
   const std::string_view written = word.substr(0, word.find('='));
@@ -39,7 +39,7 @@ bool has(const std::vector<std::string>& flags, std::string_view name) {
   return std::ranges::any_of(flags, [&](const std::string& word) { return name_of(word) == name; });
 }
 
-/// The value of option `name` among `flags`, as "--name=value" or in the next word; the last one counts.
+/// The value of option `name` in `flags`, as "--name=value" or in the next word; the last one wins.
 std::string value_of(const std::vector<std::string>& flags, std::string_view name) {
   std::string value;
   for (size_t i = 0; i < flags.size(); ++i) {
@@ -51,9 +51,9 @@ std::string value_of(const std::vector<std::string>& flags, std::string_view nam
   return value;
 }
 
-/// What AWS's own inference stack passes for prompts and for tokens (aws-neuron/neuronx-distributed-inference on
-/// GitHub, models/model_wrapper.py): types as the module says, quick compilation of prefill (-O1 compiles layer by
-/// layer), the best code for decode. Without its threshold for that: it is meant for hand-written kernels.
+/// The flags of AWS's own inference stack (aws-neuron/neuronx-distributed-inference on GitHub,
+/// models/model_wrapper.py): types as in the module, quick compilation of prefill (-O1 compiles layer by layer), the
+/// fastest code for decode. Its threshold for the latter is omitted, because it is meant for hand-written kernels.
 std::vector<std::string> default_flags(Target target, Phase phase) {
   std::vector<std::string> flags = {"--model-type=transformer", "--auto-cast=none", "--enable-saturate-infinity"};
   flags.emplace_back(phase == Phase::kPrefill ? "-O1" : "-O2");

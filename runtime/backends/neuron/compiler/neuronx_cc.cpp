@@ -14,13 +14,13 @@
 namespace lockstep::neuron {
 namespace {
 
-/// It is a Python program that imports much before it answers.
+/// neuronx-cc is a Python program with many imports before its first output.
 constexpr Duration kVersionDeadline = std::chrono::minutes(2);
-/// What is looked through for the reason of a failure.
+/// Bytes of the log searched for the reason of a failure.
 constexpr std::streamoff kReadLogBytes = 1 << 20;
-/// No NEFF is smaller than its header (AWS Neuron SDK, "Work with NEFF files").
+/// A NEFF is at least as large as its header (AWS Neuron SDK, "Work with NEFF files").
 constexpr uintmax_t kLeastNeffBytes = 1024;
-/// Where the compiler writes in the folder that it runs in, unless --logfile says otherwise.
+/// The compiler's own log file, in its working directory unless --logfile says otherwise.
 constexpr const char* kOwnLog = "log-neuron-cc.txt";
 
 Error cannot_write(const std::filesystem::path& path) {
@@ -36,7 +36,7 @@ Result<void> write_module(const std::filesystem::path& path, std::span<const std
   return ok();
 }
 
-/// Its last part; empty when it cannot be read.
+/// The last part of a file; empty when it cannot be read.
 std::string end_of_file(const std::filesystem::path& path) {
   std::ifstream file(path, std::ios::binary | std::ios::ate);
   if (!file) return {};
@@ -56,7 +56,7 @@ bool is_artifact(const std::filesystem::path& path) {
   return !failed && size > kLeastNeffBytes;
 }
 
-/// A start that failed, with what to do about a missing compiler.
+/// The error of a failed start, with advice for a missing compiler.
 Error cannot_start(const CompilerOptions& options, const Error& why) {
   if (why.kind != ErrorKind::kNotFound) return why;
   return {ErrorKind::kUnavailable,
@@ -66,8 +66,8 @@ Error cannot_start(const CompilerOptions& options, const Error& why) {
                       options.program.string())};
 }
 
-/// "2.25.3371.0+f524f7f8" of "NeuronX Compiler version 2.25.3371.0+f524f7f8", which is the first of several lines; of
-/// anything else its first word.
+/// "2.25.3371.0+f524f7f8" of "NeuronX Compiler version 2.25.3371.0+f524f7f8", the first of several lines; of other
+/// text, the first word.
 std::string version_in(std::string_view text) {
   constexpr std::string_view kWord = "ersion ";
   const size_t found = text.find(kWord);
@@ -102,7 +102,7 @@ Result<std::string> ask_version(const CompilerOptions& options) {
   if (outcome.end == process::ChildOutcome::End::kStop) {
     return Error{ErrorKind::kCancelled, "[runtime/backends/neuron] asking for the compiler's version was interrupted"};
   }
-  // It has been seen to answer on either stream.
+  // The version may be printed on either stream.
   const std::string version = outcome.succeeded() ? version_in(outcome.output + "\n" + outcome.errors) : "";
   if (!version.empty()) return version;
   return Error{ErrorKind::kFailedPrecondition,
@@ -115,7 +115,7 @@ Result<std::string> ask_version(const CompilerOptions& options) {
 
 Result<void> run_compiler(const CompilerOptions& options, const std::string& step, std::span<const std::byte> bytes,
                           const device::ArtifactWorkspace& workspace) {
-  // Absolute: the compiler runs in the workspace.
+  // Absolute, because the compiler runs in the workspace.
   const std::filesystem::path module = std::filesystem::absolute(workspace.folder / (step + ".hlo.pb"));
   const std::filesystem::path artifact = std::filesystem::absolute(workspace.artifact);
   LOCKSTEP_TRY_VOID(write_module(module, bytes));

@@ -42,8 +42,8 @@ uint64_t fingerprint_of(const Instruction& instruction) {
   return hash.add_bytes(instruction.literal).value();
 }
 
-/// The instructions that `root` needs, operands first, in an order that depends on the data flow alone (not on the
-/// order of creation, which C++ leaves open within an expression); parameters come before all, by number.
+/// The instructions that `root` needs, operands first. The order depends on the data flow alone, not on the order of
+/// creation, which C++ leaves open within an expression. All parameters come first, by number.
 std::vector<int> in_flow_order(const std::vector<Instruction>& instructions, int root) {
   std::vector<int> order, parameters;
   std::vector<size_t> operands_seen(instructions.size());

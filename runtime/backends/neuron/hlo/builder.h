@@ -1,6 +1,6 @@
-// Builds the entry computation of a module, instruction by instruction. Result types are inferred; operands that do not
-// fit are failed checks, because only this backend's lowering calls it. An instruction that is asked for twice is made
-// once. Reducers and comparators become computations of their own, one of each kind.
+// Builds the entry computation of a module, instruction by instruction. Result types are inferred; unsuitable operands
+// are failed checks, because only this backend's lowering calls it. Equal instructions are created once. Reducers and
+// comparators become separate computations, one of each kind.
 #pragma once
 
 #include <map>
@@ -23,12 +23,12 @@ class Builder {
  public:
   explicit Builder(std::string module_name);
 
-  // By value: instructions move when more are made.
+  // By value, because instructions move when more are added.
   Type type_of(Value value) const { return at(value).type; }
   std::vector<int64_t> dims_of(Value value) const { return at(value).type.dims; }
   Element element_of(Value value) const { return at(value).type.element; }
 
-  /// Parameters are numbered in the order in which they are made.
+  /// Parameters are numbered in the order of creation.
   Value parameter(std::string name, Type type);
 
   Value constant(float value);
@@ -37,7 +37,7 @@ class Builder {
   Value constant(bool value);
   Value constants(const std::vector<float>& values);
   Value constants(const std::vector<int32_t>& values);
-  /// `value` in every element of an array of `like`'s shape and element type.
+  /// An array filled with `value`, with the shape and element type of `like`.
   Value fill_like(Value like, double value);
   /// 0, 1, 2 … along `dimension`.
   Value iota(Type type, int64_t dimension);
@@ -46,7 +46,7 @@ class Builder {
   Value broadcast(Value value, std::vector<int64_t> dims, std::vector<int64_t> dimensions);
   Value reshape(Value value, std::vector<int64_t> dims);
   Value transpose(Value value, std::vector<int64_t> permutation);
-  /// `value` itself where it has that type.
+  /// `value` itself if it already has that type.
   Value convert(Value value, Element element);
   Value copy(Value value);
 
@@ -72,35 +72,35 @@ class Builder {
   Value slice(Value value, std::vector<int64_t> start, std::vector<int64_t> limit);
   /// `range` of one dimension, all of the others.
   Value slice_dimension(Value value, int64_t dimension, Range range);
-  /// One scalar s32 start per dimension; XLA moves a slice that would leave the operand back inside.
+  /// One scalar s32 start per dimension; XLA moves a slice back inside the operand.
   Value dynamic_slice(Value value, const std::vector<Value>& start, std::vector<int64_t> sizes);
   /// `low` and `high` elements of `with` (a scalar) around each dimension.
   Value pad(Value value, Value with, std::vector<int64_t> low, std::vector<int64_t> high);
   Value concatenate(const std::vector<Value>& values, int64_t dimension);
 
   Value dot(Value lhs, Value rhs, DotDims dims, Element result);
-  /// Reduces `dimensions` away. Floats only: integer reductions lose bits on the device.
+  /// Sums over `dimensions`. Floats only, because integer reductions lose bits on the device.
   Value reduce_add(Value value, std::vector<int64_t> dimensions);
   Value reduce_max(Value value, std::vector<int64_t> dimensions);
   Value reduce_min(Value value, std::vector<int64_t> dimensions);
 
-  /// table [N, …], s32 rows [R] → [R, …]. Rows must lie inside: the device checks.
+  /// table [N, …], s32 rows [R] → [R, …]. Rows must be in range, because the device checks them.
   Value take_rows(Value table, Value rows);
   /// The same along another dimension of `table`.
   Value take(Value table, Value indices, int64_t dimension);
-  /// table [N, …] with `updates` [R, …] written to its s32 rows [R]. Rows must lie inside.
+  /// table [N, …] with `updates` [R, …] written to its s32 rows [R]. Rows must be in range.
   Value put_rows(Value table, Value rows, Value updates);
-  /// table [N, M] with `updates` [R] written to the elements s32 [R, 2]. They must lie inside.
+  /// table [N, M] with `updates` [R] written to the elements s32 [R, 2]. They must be in range.
   Value put_elements(Value table, Value elements, Value updates);
 
-  /// The indices that `take…` and `put…` were given, and how many there are along each indexed dimension.
+  /// The indices passed to `take…` and `put…`, and the size of each indexed dimension.
   struct Indexing {
     Value indices;
     std::vector<int64_t> limits;
   };
   const std::vector<Indexing>& indexings() const { return indexings_; }
 
-  /// Sorts rows of `keys` [R, N] (f32) upwards, and `companions` with them; equal keys keep their order.
+  /// Sorts rows of `keys` [R, N] (f32) in ascending order, and `companions` with them; the sort is stable.
   struct Sorted {
     Value keys, companions;
   };
@@ -108,12 +108,11 @@ class Builder {
 
   /// The sum over the ranks of one group of all `ranks`.
   Value all_reduce(Value value, int ranks);
-  /// The ranks' values one after the other along `dimension`.
+  /// The ranks' values, concatenated along `dimension`.
   Value all_gather(Value value, int64_t dimension, int ranks);
 
-  /// Ends the module: its root is a tuple of `outputs`; an output that is a parameter is copied. Parameters that
-  /// nothing reads are dropped and the others renumbered; `kept` receives their old numbers. The builder is empty
-  /// afterwards.
+  /// Ends the module. Its root is a tuple of `outputs`; an output that is a parameter is copied. Unused parameters are
+  /// dropped and the others renumbered; `kept` receives their old numbers. The builder is empty afterwards.
   struct Finished {
     Module module;
     std::vector<int64_t> kept;
@@ -129,7 +128,7 @@ class Builder {
   Value reduce(Value value, std::vector<int64_t> dimensions, Opcode opcode, float initial);
   /// The computation that combines two elements with `opcode`.
   int combiner(Opcode opcode, Element element);
-  /// The computation that takes the second of two elements.
+  /// The computation that returns the second of two elements.
   int replacement(Element element);
   /// The comparator of `sort_rows`.
   int ascending(Element companion);

@@ -1,5 +1,5 @@
-// Instructions over parts of arrays: slices, products, reductions, gathers and scatters, sorts, collectives, and the
-// small computations that some of them call.
+// Array instructions and collectives of the builder, with the small computations that some of them call. The array
+// instructions are slices, products, reductions, gathers, scatters and sorts.
 #include <fmt/format.h>
 
 #include <algorithm>

@@ -36,7 +36,7 @@ std::string element_text(const Instruction& constant, int64_t index) {
   return "";
 }
 
-/// A scalar, or a vector in braces; constants of this backend have no more dimensions.
+/// A scalar, or a vector in braces; constants of this backend have at most one dimension.
 std::string literal_text(const Instruction& constant) {
   if (constant.type.dims.empty()) return element_text(constant, 0);
   std::vector<std::string> elements;
@@ -92,7 +92,7 @@ std::string index_text(const Instruction& instruction) {
       braces(index.window), braces(index.collapsed), braces(index.indexed), index.index_vector);
 }
 
-/// What an opcode says after its operands.
+/// The text of an opcode's attributes, after its operands.
 std::string attributes_text(const Module& module, const Instruction& instruction) {
   std::string text;
   switch (instruction.opcode) {

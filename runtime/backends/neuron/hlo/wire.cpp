@@ -1,4 +1,4 @@
-// The only file that sees protobuf's generated code, which is slow to compile.
+// Conversion of modules to protos. The only file that includes protobuf's generated code, which is slow to compile.
 #include "runtime/backends/neuron/hlo/wire.h"
 
 #include <fmt/format.h>
@@ -150,7 +150,7 @@ Error invalid(const std::string& message) {
   return {ErrorKind::kInvalidArgument, "[runtime/backends/neuron] cannot read an HLO module: " + message};
 }
 
-/// Sizes are not negative, and their product fits an index.
+/// Sizes must not be negative, and their product must fit an index.
 Result<void> check_dims(const std::vector<int64_t>& dims) {
   int64_t elements = 1;
   for (const int64_t dim : dims) {
@@ -246,7 +246,7 @@ Direction read_direction(const std::string& name) {
   return Direction::kNone;
 }
 
-/// Where the instructions and computations read so far are, by id.
+/// The indices of the instructions and computations read so far, by id.
 struct Places {
   std::map<int64_t, int> instructions;  // of this computation
   std::map<int64_t, int> computations;

@@ -30,7 +30,7 @@ Error no_cores(const std::string& text, const std::string& source) {
                                                    source, text)};
 }
 
-/// "0-3,6"; a single number is a core.
+/// Parses "0-3,6"; a single number is a core.
 Result<std::vector<int>> parse_list(const std::string& text, const std::string& source) {
   std::vector<int> cores;
   std::istringstream parts(text);
@@ -54,7 +54,7 @@ std::vector<int> first_cores(int count) {
   return cores;
 }
 
-/// The cores that are there for the ranks of `place`'s host.
+/// The available cores for the ranks of `place`'s host.
 Result<std::vector<int>> cores_of_host(const device::RankPlace& place, const WantedCores& wanted) {
   if (!wanted.option.empty()) return parse_cores(wanted.option, "--neuron-cores");
   if (wanted.variable) return parse_list(*wanted.variable, kVariable);
@@ -77,7 +77,7 @@ Result<std::vector<int>> assign_cores(std::span<const device::RankPlace> places,
   for (size_t rank = 0; rank < places.size(); ++rank) {
     const device::RankPlace& place = places[rank];
     LOCKSTEP_TRY(const std::vector<int> cores, cores_of_host(place, wanted[rank]));
-    // A wrapper may show each rank its own.
+    // A wrapper may set a different variable for each rank.
     const bool shows_one = wanted[rank].option.empty() && wanted[rank].variable && cores.size() == 1;
     if (!shows_one && std::ssize(cores) < place.local_size) {
       return Error{

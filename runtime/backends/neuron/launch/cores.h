@@ -1,9 +1,9 @@
-// Which core each rank takes: one process uses one core, and cores belong to a process alone, so several jobs of a host
-// name different ones.
+// Assigns one core to each rank. A process uses one core exclusively, so several jobs of a host must name different
+// cores.
 //
 //   --neuron-cores  (nothing)     0 … ranks of the host − 1
 //                   4             the first four, for at most four ranks
-//                   8-15          these: local rank i takes the i-th
+//                   8-15          local rank i takes the i-th of these
 #pragma once
 
 #include <optional>
@@ -16,18 +16,18 @@
 
 namespace lockstep::neuron {
 
-/// The cores that `text` means: a count, or a list such as "0,2", "8-15" or "3-3". Empty: none are named. Fails with
+/// The cores given by `text`: a count, or a list such as "0,2", "8-15" or "3-3". Empty: none given. Fails with
 /// `kInvalidArgument` naming `source`.
 Result<std::vector<int>> parse_cores(const std::string& text, const std::string& source);
 
-/// What a rank's user said about cores.
+/// The cores requested by a rank's user.
 struct WantedCores {
   std::string option;                   // --neuron-cores
   std::optional<std::string> variable;  // NEURON_RT_VISIBLE_CORES: a list, where a single number is a core
 };
 
-/// Element r: rank r's core. `wanted` by rank. Pure. Fails with `kInvalidArgument` on text that names no cores, and
-/// with `kFailedPrecondition` when a host's ranks are more than its cores, or two take one.
+/// Element r: rank r's core. `wanted` is by rank. Pure. Fails with `kInvalidArgument` on malformed text, and with
+/// `kFailedPrecondition` when a host has more ranks than cores, or two ranks get one core.
 Result<std::vector<int>> assign_cores(std::span<const device::RankPlace> places, std::span<const WantedCores> wanted);
 
 }  // namespace lockstep::neuron

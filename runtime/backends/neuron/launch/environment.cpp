@@ -22,7 +22,7 @@ Result<std::vector<Variable>> variables_of(const RankEnvironment& rank,
       variables.push_back({name, *theirs, true, fmt::format("{}={} was set and stays (not {})", name, *theirs, ours)});
     }
   };
-  // The one that a rank always needs to itself; what the user set is what it was chosen from.
+  // Set on every rank, even over the user's value, from which the core was chosen.
   const std::string core = fmt::format("{}", rank.core), visible = "NEURON_RT_VISIBLE_CORES";
   const auto shown = user(visible);
   const bool narrows = shown && *shown != core;

@@ -1,5 +1,5 @@
-// What the Neuron runtime reads from the environment of a rank's process. It is set before the runtime starts; what the
-// user has set stays, and is said.
+// The environment variables of the Neuron runtime in a rank's process. They are set before the runtime starts; the
+// user's own values are kept and logged.
 #pragma once
 
 #include <functional>
@@ -12,28 +12,28 @@
 
 namespace lockstep::neuron {
 
-/// What decides the variables of one rank.
+/// The input of one rank's variables.
 struct RankEnvironment {
   int core = 0;              // of the host
-  std::string root;          // host:port where the ranks meet; empty in a group of one
+  std::string root;          // host:port of the ranks' meeting point; empty in a group of one
   Duration step_deadline{};  // of one execution
-  int logical_core = 1;      // physical cores that make one of trn2's, as modules are compiled
+  int logical_core = 1;      // physical cores per logical core of trn2, as compiled
 };
 
 struct Variable {
   std::string name, value;
-  bool is_users = false;  // was set before, and stays
-  std::string note;       // what to say of it; empty: nothing
+  bool is_users = false;  // set by the user before, and kept
+  std::string note;       // a message about it; empty: none
 
   friend bool operator==(const Variable&, const Variable&) = default;
 };
 
-/// The variables, in a fixed order. `user` looks one up as the user has set it. Pure otherwise. Fails with
-/// `kFailedPrecondition` where a variable of the user's contradicts what modules are compiled for.
+/// The variables, in a fixed order. `user` returns the user's value of a variable. Pure otherwise. Fails with
+/// `kFailedPrecondition` if a user's value contradicts the compiled modules.
 Result<std::vector<Variable>> variables_of(const RankEnvironment& rank,
                                            const std::function<std::optional<std::string>(std::string_view)>& user);
 
-/// A TCP port that is free now on all addresses of this host. Fails with `kUnavailable`.
+/// A currently free TCP port on all addresses of this host. Fails with `kUnavailable`.
 Result<int> free_port();
 
 }  // namespace lockstep::neuron

@@ -1,5 +1,4 @@
-// What AWS says of the instances that a target is compiled for, as a table, and the rules that follow: they are looked
-// at before weights are read.
+// A table of AWS's instances, with rules for ranks that are checked before weights are read.
 #pragma once
 
 #include <optional>
@@ -15,22 +14,22 @@ namespace lockstep::neuron {
 /// One kind of device.
 struct InstanceFamily {
   Target target = Target::kTrn1;
-  std::vector<int> degrees;   // tensor-parallel degrees that AWS documents
+  std::vector<int> degrees;   // tensor-parallel degrees documented by AWS
   int most_cores = 0;         // of the largest instance: logical cores
   std::string largest;        // its name
   Bytes core_memory;          // of one logical core
-  bool between_hosts = true;  // collectives reach other instances
+  bool between_hosts = true;  // collectives work between instances
 };
 
 const InstanceFamily& family_of(Target target);
 
-/// Why `ranks` ranks are no degree of the family, on `hosts` hosts (default: as few as have the cores); empty: they are
-/// one, or whole instances. Pure.
+/// Why `ranks` ranks are not a valid degree of the family, on `hosts` hosts (default: the fewest with enough cores).
+/// Empty if they are a documented degree or whole instances. Pure.
 std::string why_not_degree(const InstanceFamily& family, int ranks, std::optional<int> hosts = std::nullopt);
 
-/// Whether ranks at `places` can work together there. Returns warnings: a degree that AWS does not document is only
-/// one under `Degrees::kAny`. Pure. Fails with `kUnsupported` for a degree or for several hosts, and with
-/// `kFailedPrecondition` for more ranks on a host than any instance has cores.
+/// Whether ranks at `places` can work together there. Returns warnings: under `Degrees::kAny` an undocumented degree is
+/// only a warning. Pure. Fails with `kUnsupported` for a degree or for several hosts, and with `kFailedPrecondition`
+/// for more ranks on a host than the cores of any instance.
 Result<std::vector<std::string>> check_instances(const InstanceFamily& family,
                                                  std::span<const device::RankPlace> places, device::Degrees degrees);
 

@@ -5,7 +5,7 @@
 namespace lockstep::neuron {
 namespace {
 
-/// The runtime ends a step that takes too long by itself, and knows why; the watch of the process comes after it.
+/// The runtime's own timeout of a step reports the reason; the watch of the process fires after it.
 constexpr auto kAfterTheRuntime = std::chrono::seconds(5);
 
 Duration seconds(double number) { return std::chrono::duration_cast<Duration>(std::chrono::duration<double>(number)); }

@@ -1,4 +1,4 @@
-// What option values say about AWS's compiler and the Neuron runtime.
+// Conversion of option values to settings of AWS's compiler and the Neuron runtime.
 #pragma once
 
 #include <optional>
@@ -9,14 +9,14 @@
 
 namespace lockstep::neuron {
 
-/// Values of `option_rows` that were checked.
+/// Takes checked values of `option_rows`.
 Target target_of(const device::OptionValues& values);
 
-/// The compiler runs in this process's environment; `path` is what PATH says there. Fails with `kInvalidArgument` for
-/// flags that make no sense.
+/// The compiler inherits this process's environment; `path` is the value of PATH there. Fails with `kInvalidArgument`
+/// for malformed flags.
 Result<CompilerOptions> compiler_options(const device::OptionValues& values, const std::optional<std::string>& path);
 
-/// All of a rank's backend. Fails as `compiler_options`.
+/// All settings of a rank's backend. Fails as `compiler_options` does.
 Result<Options> backend_options(const device::RankSite& site, const device::OptionValues& values);
 
 }  // namespace lockstep::neuron

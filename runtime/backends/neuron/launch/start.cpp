@@ -15,7 +15,7 @@ namespace {
 constexpr const char* kVisible = "NEURON_RT_VISIBLE_CORES";
 constexpr const char* kRoot = "NEURON_RT_ROOT_COMM_ID";
 
-/// What every rank's user said about cores, by rank. @collective @blocking
+/// The cores requested by every rank's user, by rank. @collective @blocking
 Result<std::vector<WantedCores>> wanted_cores(const device::RankSite& site, const device::OptionValues& values) {
   const std::optional<std::string> variable = site.environment(kVisible);
   const std::string option = device::OptionReader(option_rows(), values).text("neuron-cores");
@@ -29,7 +29,7 @@ Result<std::vector<WantedCores>> wanted_cores(const device::RankSite& site, cons
   return wanted;
 }
 
-/// Where the ranks' runtimes meet: rank 0's word. @collective @blocking
+/// The address where the ranks' runtimes meet, chosen by rank 0. @collective @blocking
 Result<std::string> meeting_place(const device::RankSite& site) {
   if (site.size() == 1) return std::string();
   std::string mine;
@@ -48,7 +48,7 @@ Result<std::string> meeting_place(const device::RankSite& site) {
   return told.front();
 }
 
-/// "NAME=VALUE NAME=VALUE" of those that are not as they must be.
+/// "NAME=VALUE NAME=VALUE" for the variables that must change.
 std::string to_be_set(const device::RankSite& site, const std::vector<Variable>& variables) {
   std::string line;
   for (const Variable& variable : variables) {
@@ -91,7 +91,7 @@ Result<device::DevicePlan> place_ranks(const device::RankSite& site, const devic
   device::DevicePlan plan;
   LOCKSTEP_TRY(plan.warnings, check_instances(family_of(target_of(values)), site.places, site.degrees));
   LOCKSTEP_TRY(const std::vector<WantedCores> wanted, wanted_cores(site, values));
-  LOCKSTEP_TRY(plan.ordinals, assign_cores(site.places, wanted));  // the same facts on every rank
+  LOCKSTEP_TRY(plan.ordinals, assign_cores(site.places, wanted));  // the same input on every rank
   for (const int core : plan.ordinals) plan.devices.push_back(fmt::format("neuron:{}", core));
   return plan;
 }

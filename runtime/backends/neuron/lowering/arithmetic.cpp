@@ -15,7 +15,7 @@ using hlo::Element;
 using hlo::Opcode;
 using hlo::Value;
 
-/// Within 1.5e-7: Abramowitz and Stegun, Handbook of Mathematical Functions, 7.1.26. There is no such opcode.
+/// Error below 1.5e-7: Abramowitz and Stegun, Handbook of Mathematical Functions, 7.1.26. HLO here has no erf.
 Value error_function(Builder& b, Value x) {
   const Value size = b.unary(Opcode::kAbs, x);
   const Value t = b.divide(b.fill_like(x, 1.0), b.add(b.multiply(size, 0.3275911), 1.0));
@@ -63,7 +63,7 @@ Value columns_of_each_rank(const NodeView& node, Value x, const std::vector<Rang
   }
   const std::vector<int64_t> dims = b.dims_of(x);
   for (const Range& range : ranges) room = std::max(room, range.begin + width - dims[1]);
-  // A slice never leaves its operand: the device would move it back inside.
+  // A slice must stay inside its operand, because the device would move it back inside.
   if (room > 0) x = b.concatenate({x, b.fill_like(b.slice_dimension(x, 1, {0, room}), 0.0)}, 1);
   const Value begin = b.reshape(node.step().of_each_rank(node.own_name("begin"), begins), {});
   const Value taken = b.dynamic_slice(x, {b.constant(int32_t{0}), begin}, {dims[0], width});

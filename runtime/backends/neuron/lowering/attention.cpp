@@ -1,11 +1,11 @@
-// Attention over the caches, for g groups of r token rows, a group reading one slot: every slot has a group in a decode
-// step (or the first ones have), a prefill chunk is one group. With H query heads, P of them over each of G cache
-// heads, and R cache rows read:
+// Attention over the caches. Token rows form g groups of r rows; a group reads one slot. In a decode step every slot
+// (or each of the first ones) has a group; a prefill chunk is one group. With H query heads, P of them for each of G
+// cache heads, and R cache rows read:
 //
 //   q [g, r, G, P, h] · K [R, g, G, h]  ─► scores [g, G, r, P, R] ─ mask, softmax ─► · V ─► [g, r, G · P · h]
 //
-// Where the map from query heads to cache heads is not regular or differs between ranks, K and V are first gathered to
-// one head per query head (G = H, P = 1).
+// If the map from query heads to cache heads is irregular or differs between ranks, K and V are first gathered to one
+// head per query head (G = H, P = 1).
 #include <algorithm>
 #include <optional>
 
@@ -23,10 +23,10 @@ using hlo::Element;
 using hlo::Opcode;
 using hlo::Value;
 
-/// The score of a key that a row does not see; finite, so that a row that sees none stays finite, too.
+/// The score of an invisible key; finite, so that a row without visible keys stays finite.
 constexpr double kUnseen = -1e30;
 
-/// The operands of `attention`, in order; then come the values per head, if any, and the query of the pinned keys.
+/// The operands of `attention`, in order; then optional per-head values and the query for the pinned keys.
 enum AttentionOperand : size_t { kQ, kKeys, kValues, kSlot, kPosition, kPerHead };
 
 class AttentionLowering {
@@ -67,7 +67,7 @@ class AttentionLowering {
   int64_t rows_of_group() const { return rows_ / groups_; }
   Value is_row() { return b_.compare(Direction::kGe, operand(kSlot), 0.0); }
 
-  /// Where the cache holds this rank's slots alone: their rows stand together.
+  /// Selects the rows of this rank's slots, if the cache holds only those; they are contiguous.
   void take_own_rows() {
     const graph::ValueId slot = node_.node().operands[kSlot];
     const int64_t of_slot = rows_ / node_.step().slots();
@@ -83,7 +83,7 @@ class AttentionLowering {
     rows_ = of_slot * cache_.slots;
   }
 
-  /// An operand with a dimension of token rows: those of the groups.
+  /// An operand with a dimension of token rows, cut to the rows of the groups.
   Value operand(size_t index) {
     const Value all = node_.operand(index);
     if (!first_row_) return all;
@@ -94,7 +94,7 @@ class AttentionLowering {
     return b_.dynamic_slice(all, start, sizes);
   }
 
-  /// A regular map, the same on every rank, needs no gather.
+  /// A regular map, equal on all ranks, needs no gather.
   void find_head_map() {
     std::vector<std::vector<int32_t>> maps;
     for (int rank = 0; rank < node_.step().ranks(); ++rank) {
@@ -110,7 +110,7 @@ class AttentionLowering {
     cache_heads_ = is_regular ? cache_.heads : heads_;
   }
 
-  /// [R, g, G, h]: what the groups read of a cache.
+  /// [R, g, G, h]: the part of a cache that the groups read.
   Value read(Value cache) {
     const int64_t slots = cache_.slots;
     Value rows = b_.slice_dimension(cache, 0, {0, read_rows_ * slots});
@@ -125,7 +125,7 @@ class AttentionLowering {
     return head_map_ ? b_.take(rows, *head_map_, 2) : rows;
   }
 
-  /// The slot of a chunk: that of any row which is not padding.
+  /// The slot of a chunk, from any row except padding.
   Value slot_of_chunk() {
     const Value highest = b_.reduce_max(to_f32(b_, operand(kSlot)), {0});
     return b_.convert(b_.maximum(highest, b_.constant(0.0f)), Element::kS32);
@@ -142,7 +142,7 @@ class AttentionLowering {
                   Element::kF32);
   }
 
-  /// q · K, where the pinned keys meet their own query: f32 [g, G, r, P, R].
+  /// q · K, with a separate query for the pinned keys: f32 [g, G, r, P, R].
   Value raw_scores() {
     const Value keys = read(node_.operand(kKeys));
     if (cache_.pinned == 0) return products(operand(kQ), keys);
@@ -168,7 +168,7 @@ class AttentionLowering {
     return positions_held(b_, cache_, newest, read_rows_);
   }
 
-  /// `per_head` as [G, P] in every element of `dims` = [g, G, r, P, …].
+  /// `per_head` as [G, P], broadcast to `dims` = [g, G, r, P, …].
   Value per_head(const std::vector<int64_t>& dims) {
     const Value values = to_f32(b_, node_.operand(kPerHead));
     return b_.broadcast(b_.reshape(values, {cache_heads_, heads_ / cache_heads_}), dims, {1, 3});
@@ -204,7 +204,7 @@ class AttentionLowering {
     return b_.logical_and(b_.logical_and(seen, near), b_.compare(Direction::kGe, key, 0.0));
   }
 
-  /// The softmax over the last dimension; a sink takes its share and is dropped.
+  /// The softmax over the last dimension; a sink is included in the sum and then dropped.
   Value shares_of(Value scores) {
     const std::vector<int64_t> dims = b_.dims_of(scores), heads{dims.begin(), dims.end() - 1};
     Value most = b_.reduce_max(scores, {4});
@@ -223,9 +223,9 @@ class AttentionLowering {
   Builder& b_;
   const CacheShape cache_;
   int64_t rows_;                    // of the groups
-  std::optional<Value> first_row_;  // of the groups among the step's; none: they are all
+  std::optional<Value> first_row_;  // of the groups within the step; none: all rows
   int64_t groups_ = 1;
-  bool is_divided_by_slots_ = false;  // a decode or verify step over caches of this rank's slots alone
+  bool is_divided_by_slots_ = false;  // a decode or verify step with caches of this rank's slots only
   int64_t read_rows_ = 0;
   int64_t heads_ = 0;        // query heads of the largest rank
   int64_t cache_heads_ = 0;  // G

@@ -47,7 +47,7 @@ Value positions_held(Builder& b, const CacheShape& cache, Value newest, int64_t 
   const auto pinned = static_cast<double>(cache.pinned);
   const Value last = b.add(along(b, newest, dims, 0), -pinned);
   const Value place = b.add(row, -pinned);
-  // Added turns keep the operand of the modulo at 0 or above.
+  // Adding whole turns keeps the operand of the modulo non-negative.
   const auto turns = static_cast<double>(n * (1 + (cache.pinned + n - 1) / n));
   const Value age = modulo(b, b.add(b.subtract(last, place), turns), n);
   const Value held = b.subtract(last, age);

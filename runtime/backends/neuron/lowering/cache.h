@@ -1,11 +1,11 @@
-// Where the positions of a slot lie in a KV cache on the device.
+// The layout of a KV cache on the device.
 //
-// A cache is one matrix, rows by position and slot, a row holding all heads of the rank:
+// A cache is one matrix with rows by position and slot; a row holds all heads of the rank:
 //
-//   row  p · slots + s      position p of slot s       so a length bucket is a prefix of the cache
-//   row  C · slots          scratch: where padding rows are written, never read
+//   row  p · slots + s      position p of slot s       a length bucket is therefore a prefix of the cache
+//   row  C · slots          scratch: receives padding rows, never read
 //
-// With a window, positions beyond the pinned ones go round in a ring of the rows behind them.
+// With a window, the rows after the pinned ones form a ring.
 #pragma once
 
 #include "runtime/backends/neuron/lowering/step.h"
@@ -24,14 +24,14 @@ struct CacheShape {
   int64_t rows() const { return capacity * slots + 1; }
 };
 
-/// The cache that operand `cache` of `node` (a kv_append or an attention) is.
+/// The shape of operand `cache` of `node` (a kv_append or an attention).
 CacheShape cache_of(const NodeView& node, size_t cache);
 
-/// s32 [T]: the rows where the tokens of `slot` and `position` belong; the scratch row for padding.
+/// s32 [T]: the cache rows for the tokens of `slot` and `position`; the scratch row for padding.
 hlo::Value cache_rows(hlo::Builder& b, const CacheShape& cache, hlo::Value slot, hlo::Value position);
 
-/// s32 [groups, rows]: the positions that the first `rows` rows of a slot's cache hold when its newest position is
-/// `newest` [groups]; negative for rows that hold none.
+/// s32 [groups, rows]: the positions held by the first `rows` rows of a slot's cache when its newest position is
+/// `newest` [groups]; negative for empty rows.
 hlo::Value positions_held(hlo::Builder& b, const CacheShape& cache, hlo::Value newest, int64_t rows);
 
 }  // namespace lockstep::neuron

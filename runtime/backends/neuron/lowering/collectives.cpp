@@ -1,4 +1,4 @@
-// Operations that exchange with the other ranks: instructions of the module. A group of one has none.
+// Operations with communication between ranks, as instructions of the module. A group of one has none.
 #include <algorithm>
 
 #include "runtime/backends/neuron/lowering/arithmetic.h"
@@ -14,7 +14,7 @@ using hlo::Direction;
 using hlo::Element;
 using hlo::Value;
 
-/// [ranks, n]: what each rank holds of a vector [n].
+/// [ranks, n]: the vectors [n] of all ranks.
 Value gathered(const NodeView& node, Value own) {
   Builder& b = node.builder();
   const int64_t count = b.dims_of(own)[0];
@@ -31,7 +31,7 @@ Value hidden_sample(const NodeView& node) {
   return b.reshape(sample, {b.dims_of(hidden)[0] * width});
 }
 
-/// f32 [ranks]: how many numbers of each rank's row differ from rank 0's. A NaN differs from numbers only.
+/// f32 [ranks]: how many numbers of each rank's row differ from rank 0's. NaN equals NaN here.
 Value differences(Builder& b, Value facts) {
   const std::vector<int64_t> dims = b.dims_of(facts);
   const Value first = b.broadcast(b.reshape(b.slice_dimension(facts, 0, {0, 1}), {dims[1]}), dims, {1});
@@ -45,7 +45,7 @@ Value differences(Builder& b, Value facts) {
 
 }  // namespace
 
-/// The device adds in f32 and in its own order.
+/// The device adds in f32, in an unspecified order.
 Result<void> lower_all_reduce(const NodeView& node) {
   Builder& b = node.builder();
   const Value own = node.operand(0);
@@ -53,7 +53,7 @@ Result<void> lower_all_reduce(const NodeView& node) {
   return ok();
 }
 
-/// Ranks send as many columns as the largest; what pads is cut off after.
+/// Every rank sends as many columns as the largest; the padding is removed afterwards.
 Result<void> lower_all_gather(const NodeView& node) {
   Builder& b = node.builder();
   const Value own = node.operand(0);
@@ -74,8 +74,8 @@ Result<void> lower_all_gather(const NodeView& node) {
   return ok();
 }
 
-/// Every slot's rows lie where the slot does, so that ranks send theirs; a chunk is of one slot, whose rank sends while
-/// the others add zeros.
+/// In a decode step every rank sends the rows of its slots. A chunk belongs to one slot: its rank sends, and the others
+/// add zeros.
 Result<void> lower_rows_of_owners(const NodeView& node) {
   Builder& b = node.builder();
   Step& step = node.step();
@@ -110,8 +110,8 @@ Result<void> lower_rows_of_owners(const NodeView& node) {
   return ok();
 }
 
-/// The facts themselves are compared, not a checksum: they are few, and the device's sums of integers are not exact.
-/// The output "agreement", s32 [ranks], says how much of each rank's differs from rank 0's; the host makes the error.
+/// Compares the facts themselves instead of a checksum: they are few, and the device's integer sums are not exact. The
+/// output "agreement", s32 [ranks], counts each rank's differences from rank 0; the host makes the error.
 Result<void> lower_agree(const NodeView& node) {
   Builder& b = node.builder();
   const int64_t slots = node.dims(AgreeOperand::kFinished)[0];
@@ -124,7 +124,7 @@ Result<void> lower_agree(const NodeView& node) {
     const int64_t compared = 2 + 4 * slots;
     facts.push_back(node.operand(AgreeOperand::kStopRequest));
     const Value all = gathered(node, b.concatenate(facts, 0));
-    stop = b.slice(all, {0, compared}, {1, compared + slots});  // rank 0's word
+    stop = b.slice(all, {0, compared}, {1, compared + slots});  // from rank 0
     const Value words = differences(b, b.slice_dimension(all, 1, {0, compared}));
     const Value hidden = differences(b, gathered(node, hidden_sample(node)));
     node.step().add_output("agreement", b.convert(b.add(words, hidden), Element::kS32));

@@ -1,4 +1,4 @@
-// Tables, products with weights, and copies of rows and columns.
+// Lookups, products with weights, and copies of rows and columns.
 #include "runtime/backends/neuron/lowering/arithmetic.h"
 #include "runtime/backends/neuron/lowering/step.h"
 
@@ -8,7 +8,7 @@ using hlo::Builder;
 using hlo::Direction;
 using hlo::Value;
 
-/// Rows beyond a rank's share of the table are zeros, so they need no look.
+/// Rows beyond a rank's share of the table are zeros, so they need no check.
 Result<void> lower_embedding(const NodeView& node) {
   Builder& b = node.builder();
   const Value ids = node.operand(0);
@@ -25,7 +25,7 @@ Result<void> lower_linear(const NodeView& node) {
   return ok();
 }
 
-/// One sum: the device adds in its own order, whatever the leaves.
+/// One sum for all leaves: the device's order of sums is unspecified anyway.
 Result<void> lower_linear_blocks(const NodeView& node) {
   LOCKSTEP_TRY(const Value y, product_with_weight(node, node.node().integer("block")));
   node.set_result(y);
@@ -83,7 +83,7 @@ Result<void> lower_first_rows(const NodeView& node) {
 Result<void> lower_select_rows(const NodeView& node) {
   Builder& b = node.builder();
   const Value x = node.operand(0), rows = node.operand(1);
-  // In a decode step row i is slot i: nothing moves.
+  // In a decode step row i is slot i, so nothing moves.
   const graph::Graph& graph = node.step().graph();
   for (const graph::Node& maker : graph.nodes) {
     if (maker.op == graph::Op::kRunningSlots && maker.result == node.node().operands[1] &&

@@ -1,5 +1,5 @@
-// In the order and with the names of runtime/sampling/candidates.cpp. Where the host counts scores into bins to find a
-// border, the device sorts; excluded ids have a score of −inf and a weight of 0 in both.
+// Sampling on the device, in the order and with the names of runtime/sampling/candidates.cpp. To find a boundary, the
+// host counts scores into bins and the device sorts; excluded ids have score −inf and weight 0 in both.
 #include "runtime/backends/neuron/lowering/draw.h"
 
 #include <algorithm>
@@ -19,10 +19,11 @@ using hlo::Opcode;
 using hlo::Value;
 
 constexpr double kExcluded = -std::numeric_limits<double>::infinity();
-/// Ids of one block of a running sum, which is a product with a triangle of ones.
+/// Block size of a running sum, computed as a product with a triangular matrix of ones.
 constexpr int64_t kSumBlock = 256;
 
-/// f32 [R, N] → [R, N]: element n is the sum of elements 0 … n. Blocks first, then the blocks before.
+/// f32 [R, N] → [R, N]: element n is the sum of elements 0 … n. Sums within blocks first, then adds the previous
+/// blocks.
 Value running_sum(Builder& b, Value x) {
   const int64_t rows = b.dims_of(x)[0], width = b.dims_of(x)[1];
   const auto triangle = [&](int64_t n, Direction direction) {  // [from, to]
@@ -39,7 +40,7 @@ Value running_sum(Builder& b, Value x) {
   return b.slice_dimension(b.reshape(sums, {rows, blocks * n}), 1, {0, width});
 }
 
-/// Scores of S slots on their way through the processors.
+/// The scores of S slots during processing.
 class Drawing {
  public:
   Drawing(Builder& b, Value scores, const DrawStates& states)
@@ -50,7 +51,7 @@ class Drawing {
   Value greedy() { return lowest_id(b_.compare(Direction::kEq, scores_, wide(best_))); }
   Value is_empty() { return b_.compare(Direction::kEq, best_, kExcluded); }
 
-  /// The lowest id where `condition` [S, V] holds, as s32 [S]; 0 where it never does.
+  /// The lowest id with `condition` [S, V], as s32 [S]; 0 if there is none.
   Value lowest_id(Value condition) {
     const Value ids = b_.select(condition, ids_, b_.fill_like(ids_, std::numeric_limits<double>::infinity()));
     const Value lowest = b_.reduce_min(ids, {1});
@@ -58,7 +59,7 @@ class Drawing {
     return b_.convert(b_.select(found, lowest, b_.fill_like(lowest, 0.0)), Element::kS32);
   }
 
-  /// Where a score is infinite, or becomes so, only the highest remain.
+  /// If a score is or becomes infinite, only the highest remain.
   void scale() {
     const Value given = column_of(b_, states_.numbers, sampling::kTemperature);
     const Value one = b_.fill_like(given, 1.0);
@@ -73,7 +74,7 @@ class Drawing {
     find_best();
   }
 
-  /// One sort serves both: upwards, equal scores by id.
+  /// One ascending sort serves both; equal scores are in order of id.
   void keep_top_k_and_p() {
     const Builder::Sorted sorted = b_.sort_rows(scores_, ids_);
     Value upwards = sorted.keys;
@@ -96,7 +97,7 @@ class Drawing {
     exclude(b_.compare(Direction::kLt, weights(scores_), wide(least)));
   }
 
-  /// Sorted by the distance of an id's information from the entropy, which is that of its depth from the mean depth.
+  /// Sorts by the distance of an id's information from the entropy, which equals that of its depth from the mean depth.
   void keep_typical() {
     const Value mass = column_of(b_, states_.numbers, sampling::kTypicalP);
     const Value weight = weights(scores_), total = total_of(weight);
@@ -120,7 +121,7 @@ class Drawing {
     drop_shares_below(b_.minimum(epsilon, root));
   }
 
-  /// The first id, in order of id, at which the sum of the weights passes u times their total.
+  /// The first id, in order of id, whose cumulative weight exceeds u times the total.
   Value draw(Value output_index) {
     const Value weight = weights(scores_);
     const Value target = b_.multiply(uniform(b_, states_.seed, output_index), total_of(weight));
@@ -131,17 +132,17 @@ class Drawing {
   }
 
  private:
-  /// A value per slot in every column.
+  /// Broadcasts a value per slot to all columns.
   Value wide(Value per_slot) { return b_.broadcast(per_slot, dims_, {0}); }
   Value excluded() { return b_.fill_like(scores_, kExcluded); }
   void find_best() { best_ = b_.reduce_max(scores_, {1}); }
   void exclude(Value condition) { scores_ = b_.select(condition, excluded(), scores_); }
   Value base() { return b_.select(is_empty(), b_.fill_like(best_, 0.0), best_); }
   Value depths() { return b_.subtract(wide(base()), scores_); }
-  /// exp(score − best); the best one's is 1.
+  /// exp(score − best); 1 for the best score.
   Value weights(Value scores) { return b_.unary(Opcode::kExponential, b_.subtract(scores, wide(base()))); }
 
-  /// Never 0, so that a slot without candidates divides by something.
+  /// Never 0, so that a slot without candidates does not divide by 0.
   Value total_of(Value weight) {
     const Value total = b_.reduce_add(weight, {1});
     return b_.select(b_.compare(Direction::kGt, total, 0.0), total, b_.fill_like(total, 1.0));
@@ -154,10 +155,10 @@ class Drawing {
     return b_.reduce_max(b_.select(here, rows, b_.fill_like(rows, kExcluded)), {1});
   }
 
-  /// Drops ascending shares up to 1 − p; `upwards` and `ids` are the scores sorted.
+  /// Drops the lowest probabilities, up to a total of 1 − p; `upwards` and `ids` are the sorted scores.
   void keep_top_p(Value upwards, Value ids) {
     const Value p = column_of(b_, states_.numbers, sampling::kTopP);
-    // p has seven decimals: 0.9f stands for 0.9, so 1 − p is 0.1.
+    // p is accurate to seven decimals: 0.9f means 0.9, so 1 − p is 0.1.
     const Value rest = b_.multiply(b_.subtract(b_.fill_like(p, 1.0), p), 1e7);
     const Value dropped_share = b_.divide(b_.unary(Opcode::kFloor, b_.add(rest, 0.5)), b_.fill_like(rest, 1e7));
     const Value weight = weights(upwards);
@@ -170,14 +171,14 @@ class Drawing {
     exclude(b_.logical_and(wide(b_.compare(Direction::kLt, p, 1.0)), is_lower));
   }
 
-  /// Σ share · depth: the entropy less the logarithm of the total weight.
+  /// Σ probability · depth: the entropy minus the logarithm of the total weight.
   Value mean_depth(Value weight, Value total) {
     const Value has_weight = b_.compare(Direction::kGt, weight, 0.0);
     const Value depth = b_.select(has_weight, depths(), b_.fill_like(weight, 0.0));
     return b_.divide(b_.reduce_add(b_.multiply(weight, depth), {1}), total);
   }
 
-  /// Drops what has a lower share than `least` [S], but not the highest.
+  /// Drops probabilities below `least` [S], except the highest.
   void drop_shares_below(Value least) {
     const Value weight = weights(scores_);
     const Value share = b_.divide(weight, wide(total_of(weight)));
@@ -190,10 +191,10 @@ class Drawing {
   Value scores_;
   Value best_;
   const std::vector<int64_t> dims_;  // [S, V]
-  const Value ids_;                  // f32: exact, and can be reduced
+  const Value ids_;                  // f32: exact, and supported by reductions
 };
 
-/// Scores of ids that were seen: times the penalty below 0, else divided by it.
+/// Multiplies scores of seen ids by the penalty if negative, divides them otherwise.
 Value penalised(Builder& b, Value scores, Value seen, const DrawStates& states) {
   const Value given = column_of(b, states.numbers, sampling::kRepetitionPenalty);
   const Value known = b.select(b.compare(Direction::kGt, given, 0.0), given, b.fill_like(given, 1.0));
@@ -203,7 +204,7 @@ Value penalised(Builder& b, Value scores, Value seen, const DrawStates& states) 
   return b.select(seen, changed, scores);
 }
 
-/// End tokens cannot be chosen before their time.
+/// Excludes end tokens before min_new_tokens.
 Value without_early_end(Builder& b, Value scores, const DrawStates& states, Value output_index) {
   const std::vector<int64_t> dims = b.dims_of(scores);
   const Value least = column_of(b, states.integers, sampling::kMinNewTokens);

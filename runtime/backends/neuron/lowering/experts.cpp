@@ -1,5 +1,4 @@
-// Mixture of experts. Every expert is computed for every row: shapes are static, and a row's share of an expert that it
-// did not choose is zero.
+// Mixture of experts. Shapes are static, so every expert is computed for every row; unchosen experts have weight zero.
 #include <limits>
 
 #include "runtime/backends/neuron/lowering/arithmetic.h"
@@ -27,7 +26,7 @@ Value inner_product(const NodeView& node, ExpertOperand weight, ExpertOperand bi
   return b.add(y, b.broadcast(to_f32(b, node.operand(bias)), b.dims_of(y), {1, 2}));
 }
 
-/// (up + 1) · gate · sigmoid(alpha · gate), both clamped (gpt-oss).
+/// (up + 1) · gate · sigmoid(alpha · gate), with gate and up clamped (gpt-oss).
 Value clamped_swiglu(const NodeView& node, Value gate, Value up) {
   Builder& b = node.builder();
   const Value limit = b.fill_like(gate, node.node().number("limit"));
@@ -38,7 +37,8 @@ Value clamped_swiglu(const NodeView& node, Value gate, Value up) {
   return b.multiply(b.multiply(b.add(u, 1.0), g), sigmoid);
 }
 
-/// f32 [T, L]: the shares of this rank's experts. Experts that only pad have no weights, so any share will do.
+/// f32 [T, L]: the routing weights of this rank's experts. Padding experts have zero weights, so their routing is
+/// arbitrary.
 Value own_route(const NodeView& node, int64_t held) {
   Builder& b = node.builder();
   const Value route = node.operand(kRoute);
@@ -49,7 +49,8 @@ Value own_route(const NodeView& node, int64_t held) {
   return b.dynamic_slice(padded, {b.constant(int32_t{0}), first}, {rows, held});
 }
 
-/// The down biases, f32 [L, d]: of the rank that holds leaf 0 where each expert is divided, since they are added once.
+/// The down biases, f32 [L, d]. If each expert is divided, only the rank with leaf 0 has them, because they are added
+/// once.
 Value down_bias(const NodeView& node) {
   Builder& b = node.builder();
   const Value bias = to_f32(b, node.operand(kDownBias));
@@ -66,7 +67,7 @@ Value down_bias(const NodeView& node) {
 
 }  // namespace
 
-/// The highest logit is taken `chosen` times, ties to the lowest expert.
+/// Selects the highest logit `chosen` times, ties to the lowest expert.
 Result<void> lower_moe_route(const NodeView& node) {
   Builder& b = node.builder();
   const Value logits = node.operand(0);

@@ -1,13 +1,12 @@
-// Products in 8 bits, as runtime/core/int8_groups.h defines them, for a device whose integer products may lose bits.
+// 8-bit products of runtime/core/int8_groups.h, for a device with inexact integer products.
 //
 //   x [T, K] ──► integers bf16 [T, g, w], scales f32 [T, g] ─┐
-//   weight   ──► integers s8   [N, g · w] ─► bf16            ├─ dot by group ─► f32 [g, T, N] · scales ─ Σ over g ─►
-//   [T, N]
+//   weight   ──► integers s8   [N, g · w] ─► bf16            ├─ dot by group ─► f32 [g, T, N] · scales ─ Σ g ─► [T, N]
 //                scales   f32  [g, N]  ──────────────────────┘
 //
-// Integers up to 127 are exact in bf16, their products and the sums of a group's (at most 1024, so below 2^24) exact in
-// f32: each group's sum is the definition's to the bit if the device adds in f32. The sum over groups has its own
-// order.
+// Integers up to 127 are exact in bf16; their products, and the sums of a group (at most 1024, so below 2^24), are
+// exact in f32. Each group's sum therefore equals the definition to the bit if the device adds in f32. The order of the
+// sum over groups is the device's.
 #include <algorithm>
 
 #include "runtime/backends/neuron/lowering/arithmetic.h"
@@ -22,8 +21,8 @@ using hlo::Element;
 using hlo::Opcode;
 using hlo::Value;
 
-/// The nearest integer of |x| below 2^22, ties to even. There is no such opcode, and how a conversion rounds is the
-/// device's affair.
+/// Rounds |x| below 2^22 to the nearest integer, ties to even. There is no such opcode, and the rounding of conversions
+/// is device-specific.
 Value nearest(Builder& b, Value x) {
   const Value low = b.unary(Opcode::kFloor, x);
   const Value rest = b.subtract(x, low);
@@ -46,8 +45,8 @@ Value in_groups(Builder& b, Value x, int64_t leaf, int64_t width) {
   return b.reshape(x, {rows, leaves * per_leaf, width});
 }
 
-/// What int8_groups.h calls to_int8, of every group of [T, groups, width]. A NaN or an infinity makes the integers NaN,
-/// so what is computed with them is NaN, as it is there.
+/// `to_int8` of int8_groups.h for every group of [T, groups, width]. A NaN or an infinity makes the integers NaN, so
+/// the results are NaN, too.
 struct Rows8 {
   Value integers;  // bf16 [T, groups, width]
   Value scales;    // f32 [T, groups]

@@ -54,11 +54,11 @@ LowerNode lowering_of(Op op) {
   return nullptr;
 }
 
-/// What may differ between ranks; the lowering passes it in as data, or pads it.
+/// Attributes that may differ between ranks; the lowering passes them as data, or pads.
 constexpr std::array<std::string_view, 8> kRankAttributes = {"begin",     "end",        "experts",  "first_expert",
                                                              "first_row", "first_slot", "head_map", "heads"};
 
-/// The attributes that ranks must share; one that may differ may also be absent ("heads" is, where it is 1).
+/// The attributes that ranks must share. One that may differ may also be absent (such as "heads" when it is 1).
 graph::Attributes shared_attributes(const Node& node) {
   graph::Attributes shared = node.attributes;
   for (const std::string_view name : kRankAttributes) shared.erase(std::string(name));

@@ -1,5 +1,5 @@
-// Philox4x32-10 (Salmon et al., SC 2011) on u32 vectors, of which the device has no 64-bit product, shift or xor:
-// products are made of 16-bit halves, a shift is a division, and a xor b = (a or b) − (a and b).
+// Philox4x32-10 (Salmon et al., SC 2011) on u32 vectors. The device has no 64-bit product, shift or xor for them:
+// products use 16-bit halves, a shift is a division, and a xor b = (a or b) − (a and b).
 #include <array>
 
 #include "runtime/backends/neuron/lowering/arithmetic.h"
@@ -61,7 +61,7 @@ Value uniform(Builder& b, Value seed, Value output_index) {
     key0 = b.add(key0, static_cast<double>(kWeyl0));
     key1 = b.add(key1, static_cast<double>(kWeyl1));
   }
-  const Value bits = b.divide(counter[0], b.fill_like(counter[0], 256.0));  // 24 of them: exact in f32
+  const Value bits = b.divide(counter[0], b.fill_like(counter[0], 256.0));  // 24 bits: exact in f32
   return b.multiply(to_f32(b, bits), 0x1p-24);
 }
 

@@ -1,4 +1,4 @@
-// Rotary positions, and what is written to the caches.
+// Rotary positions, and writes to the caches.
 #include "runtime/backends/neuron/lowering/arithmetic.h"
 #include "runtime/backends/neuron/lowering/cache.h"
 #include "runtime/backends/neuron/lowering/step.h"
@@ -12,10 +12,10 @@ using hlo::Element;
 using hlo::Opcode;
 using hlo::Value;
 
-/// The operands of `rope`, in order; the last three come together or not at all.
+/// The operands of `rope`, in order; the last three are present together or not at all.
 enum RopeOperand : size_t { kX, kPosition, kFrequencies, kLongFrequencies, kIsLong, kSlot };
 
-/// f32 [T, F]: what each row's pairs turn by, for each unit of position.
+/// f32 [T, F]: the rotation angle of each row's pairs per unit of position.
 Value frequencies_of(const NodeView& node, const std::vector<int64_t>& dims) {
   Builder& b = node.builder();
   const Value usual = along(b, node.operand(kFrequencies), dims, 1);
@@ -25,7 +25,7 @@ Value frequencies_of(const NodeView& node, const std::vector<int64_t>& dims) {
   return b.select(turns_long, along(b, node.operand(kLongFrequencies), dims, 1), usual);
 }
 
-/// Both elements of each pair, [T, H, F] each, and the rest of the head.
+/// Both elements of each pair, [T, H, F] each, and the unrotated rest of the head.
 struct Pairs {
   Value first, second;
 };

@@ -1,4 +1,4 @@
-// Norms, activations and caps: what looks at one row.
+// Row-wise operations: norms, activations and caps.
 #include "runtime/backends/neuron/lowering/arithmetic.h"
 #include "runtime/backends/neuron/lowering/step.h"
 
@@ -17,7 +17,7 @@ Result<void> lower_soft_cap(const NodeView& node) {
   return ok();
 }
 
-/// Heads that only pad have nothing but zeros, and stay zero.
+/// Padding heads are zero, and stay zero.
 Result<void> lower_rms_norm(const NodeView& node) {
   Builder& b = node.builder();
   const int64_t rows = node.dims(0)[0], width = node.dims(1)[0];

@@ -1,4 +1,4 @@
-// Operations on the state of the slots: who runs, what was seen, how long, which token next.
+// Operations on the state of the slots: running, seen, length, sampling.
 #include <array>
 
 #include "runtime/backends/neuron/lowering/arithmetic.h"
@@ -31,7 +31,7 @@ DrawStates draw_states(const NodeView& node, size_t seen) {
 Value is_not_zero(Builder& b, Value x) { return b.compare(Direction::kNe, x, 0.0); }
 Value as_integers(Builder& b, Value condition) { return b.convert(condition, Element::kS32); }
 
-/// The state "seen", u8 [S + 1, V], with `ids` [T] marked in rows `slot` [T]; where `is_row` [T] is false the mark goes
+/// The state "seen", u8 [S + 1, V], with `ids` [T] marked in rows `slot` [T]; if `is_row` [T] is false, the mark goes
 /// to the scratch row S.
 Value marked(Builder& b, Value seen, Value ids, Value slot, Value is_row) {
   const auto scratch = static_cast<double>(b.dims_of(seen)[0] - 1);
@@ -43,18 +43,18 @@ Value marked(Builder& b, Value seen, Value ids, Value slot, Value is_row) {
   return b.put_elements(seen, places, b.broadcast(one, {rows}, {}));
 }
 
-/// pred [S, V] of the state "seen".
+/// The state "seen" as pred [S, V].
 Value seen_by_slots(Builder& b, Value seen) {
   const Value slots = b.slice_dimension(seen, 0, {0, b.dims_of(seen)[0] - 1});
   return is_not_zero(b, b.convert(slots, Element::kS32));
 }
 
-/// What a slot's states are after it has taken a token.
+/// A slot's states after a token.
 struct Slots {
   Value last_id, output_index, finished;
 };
 
-/// `takes` [S] slots take `token` [S]: the rest of sampling::take_next.
+/// Appends `token` [S] to the slots selected by `takes` [S]: the rest of sampling::take_next.
 Slots after(Builder& b, const Slots& before, Value takes, Value token, const DrawStates& states) {
   const Value output_index = b.add(before.output_index, as_integers(b, takes));
   Value ends = b.compare(Direction::kGe, output_index, column_of(b, states.integers, sampling::kMaxNewTokens));
@@ -93,7 +93,7 @@ Result<void> lower_mark_seen(const NodeView& node) {
   return ok();
 }
 
-/// Rows are counted, so that several of one slot add up.
+/// Counts rows, so that several rows of one slot add up.
 Result<void> lower_advance(const NodeView& node) {
   Builder& b = node.builder();
   const Value length = node.operand(0), slot = node.operand(1);
@@ -124,7 +124,7 @@ Result<void> lower_sample(const NodeView& node) {
 
 namespace {
 
-/// Takes the tokens of a draft one row after the other.
+/// Verifies the tokens of a draft one row after the other.
 class Acceptance {
  public:
   explicit Acceptance(const NodeView& node)
@@ -190,7 +190,7 @@ Result<void> lower_accept(const NodeView& node) {
   return ok();
 }
 
-/// One sort finds the highest, upwards in what is negated: equal ones stay in the order of their ids.
+/// One ascending sort of the negated logits finds the highest; it is stable, so equal ones are in order of id.
 Result<void> lower_score(const NodeView& node) {
   Builder& b = node.builder();
   const Value logits = node.operand(0), targets = node.operand(1);

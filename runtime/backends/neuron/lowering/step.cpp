@@ -25,7 +25,7 @@ RowLayout row_layout_of(const Graph& graph) {
   return each ? RowLayout::kOfEachSlot : RowLayout::kOfOneSlot;
 }
 
-/// How a node reads a value that does not lie on the device as on the host.
+/// How a node reads a value whose layout on the device differs from the host's.
 enum class Use { kPlain, kCache, kSeen, kExpertRows, kExpertOutputs };
 
 Use use_of(const Node& node, size_t operand) {
@@ -36,13 +36,13 @@ Use use_of(const Node& node, size_t operand) {
     case Op::kSample: return operand == 5 ? Use::kSeen : Use::kPlain;
     case Op::kAccept: return operand == 7 ? Use::kSeen : Use::kPlain;
     case Op::kMoeExperts:
-      if (operand == 4 || operand == 7) return Use::kExpertOutputs;  // down and its bias: d rows an expert
-      return operand >= 2 ? Use::kExpertRows : Use::kPlain;          // gate, up and their biases: I rows an expert
+      if (operand == 4 || operand == 7) return Use::kExpertOutputs;  // down and its bias: d rows per expert
+      return operand >= 2 ? Use::kExpertRows : Use::kPlain;          // gate, up and their biases: I rows per expert
     default: return Use::kPlain;
   }
 }
 
-/// The first node that reads `id` in a way of its own, and how.
+/// The first node that reads `id` in a special layout, and that layout.
 std::pair<Use, const Node*> special_use(const Graph& graph, ValueId id) {
   for (const Node& node : graph.nodes) {
     for (size_t i = 0; i < node.operands.size(); ++i) {
@@ -66,7 +66,7 @@ std::vector<int64_t> row_major(const Shape& shape) {
   return strides;
 }
 
-/// An expert's rows, as a dimension of their own: [L · n, …] becomes [L, n, …].
+/// Splits the rows of experts off: [L · n, …] becomes [L, n, …].
 Shape by_expert(const Shape& shape, int64_t experts) {
   std::vector<int64_t> dims{experts, shape[0] / experts};
   dims.insert(dims.end(), shape.dims().begin() + 1, shape.dims().end());
@@ -120,7 +120,7 @@ Placement Step::placement_of(ValueId id, TensorType& device) const {
   device.shape = whole;
   if (use == Use::kSeen) device.shape = {whole[0] + 1, whole[1]};
   if (use != Use::kCache) return {std::move(views), row_major(whole)};
-  // [S, G, C, h] lies as rows (position, slot) of all heads, and a scratch row.
+  // [S, G, C, h] is stored as rows (position, slot) of all heads, plus a scratch row.
   const int64_t width = whole[1] * whole[3];
   device.shape = {whole[2] * whole[0] + 1, width};
   return {std::move(views), {width, whole[3], whole[0] * width, 1}};
@@ -184,7 +184,7 @@ hlo::Value Step::rank_parameter(const std::string& name, DType dtype, const std:
     contents.emplace_back(bytes.begin(), bytes.end());
     key.add_bytes(bytes);
   }
-  // What several nodes need is passed in once.
+  // A value needed by several nodes is passed once.
   const auto [found, is_new] = by_rank_.try_emplace(fmt::format("{}/{}/{}", to_string(dtype), count, key.value()));
   if (!is_new) return found->second;
   const Shape shape{static_cast<int64_t>(count)};
@@ -239,7 +239,7 @@ TensorType host_type(const hlo::Type& type) {
 LoweredStep Step::finish() && {
   LoweredStep step{.module = {}, .signature = {.ranks = ranks()}};
   std::vector<hlo::Value> outputs;
-  std::vector<int> sources;  // the parameter that an output is aliased to, or −1
+  std::vector<int> sources;  // the parameter aliased by an output, or −1
   const auto add = [&](std::string name, hlo::Value value, int parameter) {
     step.signature.outputs.push_back({std::move(name), host_type(builder_.type_of(value)), std::nullopt});
     outputs.push_back(value);

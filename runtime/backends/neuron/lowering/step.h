@@ -1,4 +1,4 @@
-// A step on its way to a module: what the lowering of each operation reads and writes. Private to this folder.
+// A step during lowering: the state that the operations' lowering functions read and write. Private to this folder.
 #pragma once
 
 #include <map>
@@ -12,13 +12,13 @@
 
 namespace lockstep::neuron {
 
-/// To which slots the token rows of a step belong: all to one (a prefill chunk), or rows s·r … s·r + r − 1 to slot s
-/// (of all slots, or, one row each, of the first ones).
+/// The assignment of a step's token rows to slots: all to one slot (a prefill chunk), or rows s·r … s·r + r − 1 to slot
+/// s (for all slots or, with r = 1, the first ones).
 enum class RowLayout { kOfOneSlot, kOfEachSlot };
 
 class Step {
  public:
-  /// The graphs are known to be the same step.
+  /// The graphs must be the same step.
   Step(std::span<const graph::Graph> graphs, const LoweringOptions& options);
 
   hlo::Builder& builder() { return builder_; }
@@ -28,25 +28,24 @@ class Step {
   int64_t slots() const { return graph().slots; }
   RowLayout row_layout() const { return row_layout_; }
 
-  /// What the graph's value is now; of a state, after the updates so far.
+  /// The current value; of a state, after the updates so far.
   hlo::Value value(graph::ValueId id) const { return values_.at(static_cast<size_t>(id.value)); }
   void set_value(graph::ValueId id, hlo::Value value) { values_.at(static_cast<size_t>(id.value)) = value; }
   void set_state(graph::ValueId id, hlo::Value value);
 
-  /// A value that each rank passes in itself, s32 or f32 [n]; equal ones become a constant. Shorter ones are padded
-  /// with zeros.
+  /// A parameter with a different value for each rank, s32 or f32 [n]; equal values become a constant. Shorter ones are
+  /// padded with zeros.
   hlo::Value of_each_rank(const std::string& name, const std::vector<std::vector<int32_t>>& values);
   hlo::Value of_each_rank(const std::string& name, const std::vector<std::vector<float>>& values);
 
-  /// The integers s8 [N, groups · width] and the scales f32 [groups, N] of a weight [N, K], which become parameters of
-  /// their own (`Int8Part`). A weight has one form: fails
-  /// with `kUnsupported` where two products want others.
+  /// The integers s8 [N, groups · width] and the scales f32 [groups, N] of a weight [N, K], which become separate
+  /// parameters (`Int8Part`). Fails with `kUnsupported` if two products need different forms of one weight.
   struct Int8Weight {
     hlo::Value integers, scales;
   };
   Result<Int8Weight> in_8_bits(graph::ValueId weight, int64_t leaf, int64_t width);
 
-  /// What the host reads besides the graph's outputs.
+  /// Adds an output for the host besides the graph's outputs.
   void add_output(std::string name, hlo::Value value) { extra_outputs_.emplace_back(std::move(name), value); }
 
   LoweredStep finish() &&;
@@ -65,10 +64,10 @@ class Step {
   RowLayout row_layout_;
   hlo::Builder builder_;
   std::vector<hlo::Value> values_;                                // by the graph's ValueId
-  std::vector<bool> updated_;                                     // the same: states that the step has changed
+  std::vector<bool> updated_;                                     // the same: states changed by the step
   std::vector<int> parameter_of_;                                 // the same: index into parameters_, or −1
-  std::vector<Parameter> parameters_;                             // in the order of the builder's
-  std::map<std::string, hlo::Value> by_rank_;                     // parameters in which ranks differ, by contents
+  std::vector<Parameter> parameters_;                             // in the builder's order
+  std::map<std::string, hlo::Value> by_rank_;                     // parameters that differ between ranks, by contents
   std::map<int32_t, std::pair<Int8Weight, Int8Part>> in_8_bits_;  // by the weight's ValueId
   std::vector<std::pair<std::string, hlo::Value>> extra_outputs_;
 };
@@ -80,7 +79,7 @@ class NodeView {
 
   Step& step() const { return step_; }
   hlo::Builder& builder() const { return step_.builder(); }
-  /// As rank `rank` has it; attributes in which ranks may differ are looked up there.
+  /// The node of rank `rank`; needed for attributes that may differ between ranks.
   const graph::Node& node(int rank = 0) const { return step_.graph(rank).nodes[index_]; }
   size_t operands() const { return node().operands.size(); }
   hlo::Value operand(size_t i) const { return step_.value(node().operands.at(i)); }
@@ -89,7 +88,7 @@ class NodeView {
   hlo::Element result_element() const;
   double number_or(std::string_view name, double otherwise) const;
   int64_t integer_or(std::string_view name, int64_t otherwise) const;
-  /// "n12.name": for parameters of this node alone.
+  /// "n12.name": for parameters of this node only.
   std::string own_name(const std::string& what) const;
   /// The integer attribute `name` of each rank, as s32[1].
   hlo::Value integer_of_each_rank(std::string_view name) const;
@@ -104,12 +103,12 @@ class NodeView {
   size_t index_;
 };
 
-// One function an operation, in files by kind.
+// One function per operation, in files by kind.
 Result<void> lower_embedding(const NodeView& node);
 Result<void> lower_linear(const NodeView& node);
 Result<void> lower_linear_blocks(const NodeView& node);
-/// x [T, K] · (the weight of operand 1)ᵀ in f32 [T, N]: plain, or in 8 bits with leaves of `leaf` columns where the
-/// node says so.
+/// x [T, K] · (the weight of operand 1)ᵀ in f32 [T, N]: plain, or in 8 bits with leaves of `leaf` columns if the node
+/// has `int8`.
 Result<hlo::Value> product_with_weight(const NodeView& node, int64_t leaf);
 Result<void> lower_lookup(const NodeView& node);
 Result<void> lower_add(const NodeView& node);

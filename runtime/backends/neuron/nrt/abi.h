@@ -1,9 +1,9 @@
-// What we use of the Neuron runtime's C interface (libnrt.so.1): types, values and signatures under their own names, so
-// that they can be compared with the public headers, which tests/runtime/backends/neuron/nrt does.
+// Declarations of the Neuron runtime's C interface (libnrt.so.1), restricted to the part in use. They keep the original
+// names, and tests/runtime/backends/neuron/nrt compares them with the public headers.
 //
-// Source of the facts: aws-neuron/aws-neuron-sdk on GitHub, src/libnrt/include/nrt/{nrt,nrt_status,nrt_version,
-// nrt_experimental}.h, SDK 2.32. The functions are declared here and defined by whoever makes such a library; a program
-// that uses one calls through nrt/library.h.
+// Source: aws-neuron/aws-neuron-sdk on GitHub, src/libnrt/include/nrt/{nrt,nrt_status,nrt_version,nrt_experimental}.h,
+// SDK 2.32. An implementation of the library defines the functions declared here; a program calls them through
+// nrt/library.h.
 #pragma once
 
 #include <cstddef>
@@ -46,7 +46,7 @@ enum NRT_STATUS {
 
 enum nrt_framework_type_t {
   NRT_FRAMEWORK_TYPE_INVALID = 0,
-  NRT_FRAMEWORK_TYPE_NO_FW = 1,  // ours: a program without a framework
+  NRT_FRAMEWORK_TYPE_NO_FW = 1,  // not in the header: a program without a framework
   NRT_FRAMEWORK_TYPE_TENSORFLOW = 2,
   NRT_FRAMEWORK_TYPE_PYTORCH = 3,
   NRT_FRAMEWORK_TYPE_MXNET = 4,
@@ -79,7 +79,7 @@ enum nrt_dtype {
 };
 using nrt_dtype_t = nrt_dtype;
 
-// What nrt_get_instance_info reports as `family`; an enumeration without a name in the header.
+// The values of `family` from nrt_get_instance_info; the enumeration has no name in the header.
 enum nrt_instance_family {
   NRT_INSTANCE_UNKNOWN = 0,
   NRT_INSTANCE_INF1 = 1,
@@ -139,7 +139,7 @@ struct nrt_tensor_info_t {
   uint32_t ndim;
 };
 
-/// `tensor_count` elements of nrt_tensor_info_t follow the count in memory (a flexible array, which C++ has not).
+/// `tensor_count` elements of nrt_tensor_info_t follow the count in memory (a C flexible array member).
 struct nrt_tensor_info_array_t {
   uint64_t tensor_count;
 
@@ -147,12 +147,12 @@ struct nrt_tensor_info_array_t {
 };
 
 // "vnc" is an index among the visible cores of the process. "ctx_device_id" is the rank and "ctx_device_count" the
-// world of the module that is loaded. Offsets and sizes are bytes.
+// world of the loaded module. Offsets and sizes are bytes.
 NRT_STATUS nrt_get_version(nrt_version_t* version, size_t size);
 NRT_STATUS nrt_init(nrt_framework_type_t framework, const char* fw_version, const char* fal_version);
 void nrt_close();
-NRT_STATUS nrt_get_total_vnc_count(uint32_t* vnc_count);    // before nrt_init, too
-NRT_STATUS nrt_get_visible_vnc_count(uint32_t* vnc_count);  // before nrt_init, too
+NRT_STATUS nrt_get_total_vnc_count(uint32_t* vnc_count);    // also valid before nrt_init
+NRT_STATUS nrt_get_visible_vnc_count(uint32_t* vnc_count);  // also valid before nrt_init
 NRT_STATUS nrt_get_instance_info(nrt_instance_info_t* info, size_t instance_info_len);
 NRT_STATUS nrt_get_vnc_memory_stats(uint32_t vnc, nrt_vnc_memory_stats_t* stats, size_t stats_size_in,
                                     size_t* stats_size_out);
@@ -177,7 +177,7 @@ NRT_STATUS nrt_free_model_tensor_info(nrt_tensor_info_array_t* tensor_info);
 
 }  // extern "C"
 
-// The functions that a library must have, and those that we do without where it has not: FUNCTION(name without nrt_).
+// The required and the optional functions of a library: FUNCTION(name without nrt_).
 #define LOCKSTEP_NRT_REQUIRED_FUNCTIONS(FUNCTION) \
   FUNCTION(get_version)                           \
   FUNCTION(init)                                  \

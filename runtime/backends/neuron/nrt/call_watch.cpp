@@ -51,7 +51,7 @@ void CallWatch::look() {
     const Error error = now >= until ? took_too_long(*operation_.load(std::memory_order_relaxed), limit_ns_.load())
                                      : *options_.abort->reason();
     options_.on_stuck(error);
-    return;  // once
+    return;  // called once only
   }
 }
 

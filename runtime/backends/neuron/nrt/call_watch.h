@@ -1,6 +1,6 @@
-// Gives calls a deadline that the runtime cannot be asked to keep: a load waits for the other ranks for ever, and a
-// step for a collective of a rank that ended. The calling thread is inside the call, so a thread of its own looks at
-// the clock, and tells when time is over.
+// Deadlines for calls of the runtime. A load waits for the other ranks, and a step for the collectives of a lost rank,
+// both without limit. The calling thread is blocked, so a separate thread checks the clock and reports a passed
+// deadline.
 #pragma once
 
 #include <atomic>
@@ -20,12 +20,12 @@ namespace lockstep::nrt {
 class CallWatch {
  public:
   struct Options {
-    const AbortFlag* abort = nullptr;  // polled, too; may be null
-    /// Called on the watch's thread with why the call must not go on: `kDeadlineExceeded`, or the flag's reason. It
-    /// usually ends the process. Empty: nothing is watched.
+    const AbortFlag* abort = nullptr;  // also polled; may be null
+    /// Called on the watching thread with the reason: `kDeadlineExceeded`, or the flag's reason. It usually ends the
+    /// process. Empty: nothing is watched.
     std::function<void(const Error&)> on_stuck;
-    Duration period = std::chrono::milliseconds(100);  // between two looks
-    Duration abort_grace = std::chrono::seconds(2);    // for a call to end by itself once the flag is raised
+    Duration period = std::chrono::milliseconds(100);  // polling interval
+    Duration abort_grace = std::chrono::seconds(2);    // time for a call to end by itself after the flag was raised
   };
 
   explicit CallWatch(Options options);
@@ -33,7 +33,7 @@ class CallWatch {
   CallWatch(const CallWatch&) = delete;
   CallWatch& operator=(const CallWatch&) = delete;
 
-  /// While it lives, a call is watched. Calls do not nest.
+  /// Watches a call during its lifetime. Calls do not nest.
   class Guard {
    public:
     Guard(Guard&& other) noexcept : watch_(std::exchange(other.watch_, nullptr)) {}
@@ -48,7 +48,7 @@ class CallWatch {
     CallWatch* watch_;
   };
 
-  /// The call may take `limit`; `operation` is "load decode (all ranks take part)" and outlives the guard. Makes no
+  /// Limits the call to `limit`; `operation` is "load decode (all ranks take part)" and outlives the guard. Makes no
   /// system call and does not allocate.
   [[nodiscard]] Guard watch(const std::string& operation, Duration limit);
 
@@ -58,7 +58,7 @@ class CallWatch {
   const Options options_;
   std::atomic<const std::string*> operation_ = nullptr;
   std::atomic<int64_t> limit_ns_ = 0;
-  std::atomic<int64_t> until_ = 0;  // nanoseconds of the steady clock; 0: no call
+  std::atomic<int64_t> until_ = 0;  // steady clock in nanoseconds; 0: no call
   std::mutex mutex_;
   std::condition_variable changed_;
   bool ends_ = false;

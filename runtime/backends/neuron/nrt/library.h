@@ -1,5 +1,5 @@
-// The Neuron runtime library, loaded when the backend is chosen: nothing of AWS's is needed to build or to start the
-// program.
+// The Neuron runtime library, loaded when the backend is chosen. Building and starting the program needs no AWS
+// software.
 #pragma once
 
 #include <filesystem>
@@ -11,24 +11,24 @@
 
 namespace lockstep::nrt {
 
-/// Where AWS's packages put it.
+/// The folder of AWS's packages.
 inline constexpr const char* kLibraryName = "libnrt.so.1";
 inline constexpr const char* kInstallFolder = "/opt/aws/neuron/lib";
-/// The major version of the runtime whose interface abi.h has.
+/// The major version of the runtime that abi.h describes.
 inline constexpr uint64_t kMajorVersion = 2;
 
-/// A loaded library. It stays loaded until the process ends: its threads may outlive what we know of.
+/// A loaded library. It stays loaded until the process ends, because its threads may still run.
 class Library {
  public:
-  /// Loads `path`: a file, or a name that is looked for where the system looks for libraries and then in
-  /// kInstallFolder. Fails with `kUnavailable` when there is no such library (saying what to install), when it lacks a
-  /// function (naming all that it lacks), and when its version is another.
+  /// Loads `path`: a file, or a name to find on the system's library path and then in kInstallFolder. Fails with
+  /// `kUnavailable` when the library does not exist (naming the package to install), when it lacks functions (naming
+  /// all of them), and when its version differs.
   static Result<std::unique_ptr<Library>> open(const std::filesystem::path& path);
 
   const Functions& functions() const { return functions_; }
   /// "2.26.5.0".
   const std::string& version() const { return version_; }
-  /// What was loaded, as it was asked for.
+  /// The path passed to `open`.
   const std::filesystem::path& path() const { return path_; }
 
  private:

@@ -81,7 +81,7 @@ Result<void> Tensor::write(int64_t offset, std::span<const std::byte> bytes) {
   if (bytes.empty()) return ok();
   const NRT_STATUS status =
       runtime_->functions().tensor_write(handle_, bytes.data(), static_cast<size_t>(offset), bytes.size());
-  if (status == NRT_SUCCESS) return ok();  // the hot path makes no text
+  if (status == NRT_SUCCESS) return ok();  // no text is made on the hot path
   return error_of(status, "write " + name_);
 }
 
@@ -126,7 +126,7 @@ Model::~Model() {
 
 Result<Model> Model::load(Runtime& runtime, std::string name, std::span<const std::byte> neff, Member member,
                           Duration limit) {
-  constexpr int32_t kAnyCount = -1;  // the header asks for it: the NEFF knows
+  constexpr int32_t kAnyCount = -1;  // required by the header: the NEFF contains the count
   nrt_model_t* handle = nullptr;
   const Functions& functions = runtime.functions();
   const std::string operation =
@@ -159,7 +159,7 @@ Result<std::vector<ModelTensor>> Model::tensors() const {
 Result<void> Model::execute(const TensorSet& inputs, const TensorSet& outputs, Duration limit) {
   const auto guard = runtime_->watch().watch(operation_, limit);
   const NRT_STATUS status = runtime_->functions().execute(handle_, inputs.handle(), outputs.handle());
-  if (status == NRT_SUCCESS) return ok();  // the hot path makes no text
+  if (status == NRT_SUCCESS) return ok();  // no text is made on the hot path
   return error_of(status, operation_);
 }
 

@@ -1,5 +1,5 @@
-// The started runtime of one rank, and what lives on its core: tensors, sets of them, models. Everything is released by
-// its destructor, and the runtime last.
+// The started runtime of one rank, with tensors, tensor sets and models on its core. Destructors release everything,
+// the runtime last.
 #pragma once
 
 #include <memory>
@@ -13,7 +13,7 @@
 
 namespace lockstep::nrt {
 
-/// The one core of this process: an index among those that it sees.
+/// The only core of this process: its index among the visible ones.
 inline constexpr int kCore = 0;
 
 struct CoreMemory {
@@ -29,8 +29,8 @@ class Runtime {
     CallWatch::Options watch;
   };
 
-  /// Loads the library and starts it. One at a time in a process. Fails as `Library::open`, with `kFailedPrecondition`
-  /// when the process sees no core, and with the library's status. @blocking
+  /// Loads the library and starts it. One at a time in a process. Fails as `Library::open` does, with
+  /// `kFailedPrecondition` when the process sees no core, and with the library's status. @blocking
   static Result<std::unique_ptr<Runtime>> start(Options options);
 
   /// Closes the library's runtime.
@@ -41,9 +41,9 @@ class Runtime {
   const Functions& functions() const { return library_->functions(); }
   const Library& library() const { return *library_; }
   CallWatch& watch() { return watch_; }
-  /// What AWS calls this machine's devices: NRT_INSTANCE_TRN1 …; empty where the library does not say.
+  /// The instance family of this machine: NRT_INSTANCE_TRN1 …; empty if the library does not report it.
   std::optional<nrt_instance_family> family() const;
-  /// Memory of the core; empty where the library does not say.
+  /// Memory of the core; empty if the library does not report it.
   std::optional<CoreMemory> memory() const;
 
  private:
@@ -54,10 +54,10 @@ class Runtime {
   bool is_started_ = false;
 };
 
-/// Memory of the device. The runtime outlives it.
+/// Device memory. The runtime outlives it.
 class Tensor {
  public:
-  /// Zeros. Fails with the library's status, `kResourceExhausted` where there is no room, naming the tensor.
+  /// Allocates zeros. Fails with the library's status, naming the tensor: `kResourceExhausted` when memory is full.
   static Result<Tensor> allocate(Runtime& runtime, std::string name, int64_t bytes);
 
   Tensor(Tensor&& other) noexcept;
@@ -67,7 +67,7 @@ class Tensor {
   const std::string& name() const { return name_; }
   int64_t bytes() const { return bytes_; }
   nrt_tensor_t* handle() const { return handle_; }
-  /// Where the host sees it; null where it does not.
+  /// The host address of the tensor; null if it has none.
   const void* address() const { return runtime_->functions().tensor_get_va(handle_); }
 
   /// `offset` and the sizes are in bytes and inside the tensor. @blocking
@@ -83,7 +83,7 @@ class Tensor {
   nrt_tensor_t* handle_;
 };
 
-/// Tensors by the names that a model gives them. The tensors outlive it.
+/// Tensors by the names in a model. The tensors outlive it.
 class TensorSet {
  public:
   static Result<TensorSet> make(Runtime& runtime);
@@ -102,23 +102,23 @@ class TensorSet {
   nrt_tensor_set_t* handle_;
 };
 
-/// What a model says of one of its tensors.
+/// A model's description of one of its tensors.
 struct ModelTensor {
   std::string name;
   nrt_tensor_usage_t usage = NRT_TENSOR_USAGE_INPUT;
   int64_t bytes = 0;
 };
 
-/// Which of the ranks that take part in a module's collectives this one is.
+/// This rank among the ranks of a module's collectives.
 struct Member {
   int rank = 0;
   int ranks = 1;
 };
 
-/// A module on the core.
+/// A loaded module on the core.
 class Model {
  public:
-  /// Loads `neff`; several ranks load together and wait for each other, which `limit` ends. `name` is for messages.
+  /// Loads `neff`; several ranks load together and wait for each other, at most `limit`. `name` is for messages.
   /// @collective @blocking
   static Result<Model> load(Runtime& runtime, std::string name, std::span<const std::byte> neff, Member member,
                             Duration limit);
@@ -127,7 +127,7 @@ class Model {
   Model& operator=(Model&&) = delete;
   ~Model();
 
-  /// Its tensors; empty where the library does not say.
+  /// Its tensors; empty if the library does not report them.
   Result<std::vector<ModelTensor>> tensors() const;
 
   /// Runs it once. @collective @blocking

@@ -17,7 +17,7 @@ constexpr std::string_view kMemory =
     "use more ranks, lower --batch-size, --max-seq-len or --prefill-chunk, name fewer --buckets, and see with "
     "neuron-top whether another process holds memory of these cores";
 
-// Codes and names: nrt_status.h of aws-neuron/aws-neuron-sdk. What is met in practice: its troubleshooting guide
+// Codes and names: nrt_status.h of aws-neuron/aws-neuron-sdk. Common causes: its troubleshooting guide
 // (neuron-runtime/nrt-troubleshoot.rst) and issues 820 (code 10) and 779 (differing modules).
 constexpr std::array<StatusMeaning, 27> kMeanings{{
     {NRT_FAILURE, "NRT_FAILURE", ErrorKind::kUnavailable, "the runtime gives no reason",

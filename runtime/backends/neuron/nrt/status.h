@@ -1,4 +1,4 @@
-// What the Neuron runtime's status codes mean for whoever meets them.
+// The Neuron runtime's status codes, with meaning and advice.
 #pragma once
 
 #include <span>
@@ -15,15 +15,15 @@ struct StatusMeaning {
   std::string_view name;  // "NRT_RESOURCE"
   ErrorKind kind = ErrorKind::kInternal;
   std::string_view meaning;  // "a resource of the device could not be allocated"
-  std::string_view advice;   // what to do
+  std::string_view advice;   // advice to the user
 };
 
-/// Every failure that the public header lists, by code.
+/// All failures in the public header, by code.
 std::span<const StatusMeaning> status_meanings();
 
-/// The error of a call that ended with `status`, which is no success: "[runtime/backends/neuron] cannot load decode:
-/// found status 10 NRT_UNSUPPORTED_NEFF_VERSION (…), expected success; …". `operation` is "load decode". A code that is
-/// not in the table is `kUnavailable`.
+/// The error of a call with a failing `status`: "[runtime/backends/neuron] cannot load decode: found status 10
+/// NRT_UNSUPPORTED_NEFF_VERSION (…), expected success; …". `operation` is "load decode". An unknown code is
+/// `kUnavailable`.
 Error error_of(NRT_STATUS status, std::string_view operation);
 
 /// Ok, or `error_of`.
