@@ -1,0 +1,66 @@
+// Texts of requests that another engine began: stop strings span the tokens before and after the interruption.
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "engine/requests/history.h"
+#include "tests/engine/engine_fixture.h"
+#include "tests/runtime/generation/tiny_tokenizer.h"
+
+namespace lockstep {
+namespace {
+
+class RestoredTextTest : public EngineTest {
+ protected:
+  void SetUp() override {
+    EngineTest::SetUp();
+    folder_.write("tokenizer.json", generation::kTinyTokenizer);
+  }
+
+  /// Only ids that the tiny tokenizer has.
+  Request text_request(const std::string& stop_strings) const {
+    return request(prompt_, {{"max_new_tokens", "12"},
+                             {"suppress_tokens", "[11,12,13,14,15,16,17,18,19,20,21,22,23,24,25,26,27,28,29,30,31]"},
+                             {"stop_strings", stop_strings}});
+  }
+
+  Answer answer_alone(const std::string& stop_strings) const {
+    const auto group = Group::alone().value();
+    const auto engine = open(*group);
+    Answer answer = engine->submit(text_request(stop_strings)).value().wait().value().at(0);
+    EXPECT_TRUE(engine->close().has_value());
+    return answer;
+  }
+
+  /// The answer of two ranks to a request whose first `tokens` tokens another engine has made.
+  Answer restored(const std::string& stop_strings, const Answer& expected, size_t tokens) const {
+    const requests::SuspendedRequest suspended{
+        .ids = prompt_,
+        .config = text_request(stop_strings).config,
+        .answers = {{.ids = {expected.ids.begin(), expected.ids.begin() + static_cast<ptrdiff_t>(tokens)}}}};
+    const auto group = Group::threads(2).value();
+    const auto engine = open(*group);
+    auto handles = engine->restore(requests::to_text({suspended}, model())).value();
+    Answer answer = handles.at(0).wait().value().at(0);
+    EXPECT_TRUE(engine->close().has_value());
+    return answer;
+  }
+};
+
+TEST_F(RestoredTextTest, StopStringsSpanTheInterruption) {
+  const std::string text = answer_alone("[]").text;
+  ASSERT_GE(text.size(), 6u);
+  const std::string stop = text.substr(text.size() - 4, 3);  // of several tokens, not the last ones
+  const std::string stop_strings = "[\"" + stop + "\"]";
+  const Answer expected = answer_alone(stop_strings);
+  EXPECT_EQ(expected.reason, FinishReason::kStop);
+  ASSERT_GE(expected.ids.size(), 3u);
+  for (size_t tokens = 1; tokens < expected.ids.size(); ++tokens) {
+    const Answer answer = restored(stop_strings, expected, tokens);
+    EXPECT_EQ(answer.ids, expected.ids) << "after " << tokens << " tokens";
+    EXPECT_EQ(answer.text, expected.text) << "after " << tokens << " tokens";
+    EXPECT_EQ(answer.reason, FinishReason::kStop) << "after " << tokens << " tokens";
+  }
+}
+
+}  // namespace
+}  // namespace lockstep
