@@ -1,4 +1,4 @@
-// Which build of the program runs, to tell ranks that run different ones.
+// The build id of the program, to detect ranks that run different builds.
 #pragma once
 
 #include <string>

@@ -1,4 +1,4 @@
-// A bootstrap that notes when each of its operations was entered and left.
+// A bootstrap that records when each operation begins and ends.
 #pragma once
 
 #include <memory>
