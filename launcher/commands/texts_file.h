@@ -1,4 +1,4 @@
-// The texts of commands that take them whole.
+// The input file of commands that read whole texts.
 #pragma once
 
 #include <filesystem>
