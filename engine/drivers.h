@@ -1,4 +1,4 @@
-// The backends that programs can choose by name.
+// The backends of the engine, by name.
 #pragma once
 
 #include <span>

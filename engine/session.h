@@ -1,4 +1,4 @@
-// The session in which this process's ranks run steps.
+// The session of this process's ranks.
 #pragma once
 
 #include <memory>

@@ -1,4 +1,4 @@
-// Exchanges that turn a failure or difference between ranks into an error.
+// Exchanges between ranks for shared failures and equal facts.
 #pragma once
 
 #include <string>

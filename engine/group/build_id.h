@@ -1,4 +1,4 @@
-// The build id of the program, to detect ranks that run different builds.
+// The build id of the program, for comparison between ranks.
 #pragma once
 
 #include <string>

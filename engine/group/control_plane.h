@@ -1,4 +1,4 @@
-// Addresses of the control plane: loopback on one host, otherwise an address of the network between the hosts
+// Addresses of the control plane. They are on loopback for one host, otherwise on the network between the hosts
 // (transport/network.h has the rule).
 #pragma once
 

@@ -1,4 +1,4 @@
-// Hooks of the lockstep program into a group: exit records, injected faults, its own error texts. All are optional and
+// Hooks of the lockstep program into a group: exit records, injected faults, error texts. All are optional and
 // given once. Library users have GroupOptions instead.
 #pragma once
 

@@ -1,4 +1,4 @@
-// Meetings of processes that MPI connects.
+// Meetings of processes connected by MPI.
 #pragma once
 
 #include <memory>

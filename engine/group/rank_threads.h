@@ -1,4 +1,4 @@
-// Execution of one piece of work on every rank of this process, each on a thread.
+// Runs one piece of work on every rank of this process.
 #pragma once
 
 #include <functional>

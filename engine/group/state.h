@@ -1,7 +1,7 @@
 // The state behind a Group: local ranks, connection to other processes, and its end. Engines use it; programs use
 // lockstep/group.h.
 //
-//   a rank fails, the watch reports a loss, Group::fail ──► fail ──► every flag raised, other processes told,
+//   a rank fails, the watch reports a loss, Group::fail ──► fail ──► every flag raised, other processes notified,
 //                                                                    GroupOptions::on_failure
 #pragma once
 

@@ -1,4 +1,4 @@
-// Detection of calls without a deadline (MPI_Init, MPI_Finalize) that do not return.
+// Detection of hanging calls without a deadline (MPI_Init, MPI_Finalize).
 #pragma once
 
 #include <condition_variable>

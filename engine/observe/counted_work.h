@@ -1,4 +1,4 @@
-// Decorators of step engine and sink that count tokens for progress reports.
+// Decorators of step engine and sink for progress reports in tokens.
 #pragma once
 
 #include <atomic>

@@ -1,4 +1,4 @@
-// A file that a separate thread rewrites periodically.
+// A file rewritten periodically by a separate thread.
 #pragma once
 
 #include <condition_variable>

@@ -1,4 +1,4 @@
-// Times of each request on rank 0, recorded by a sink that forwards every call.
+// Times of each request on rank 0, recorded by a sink decorator.
 #pragma once
 
 #include <map>

@@ -1,5 +1,4 @@
-// Times and contents of a rank's steps, recorded by a step engine that forwards every call. It allocates nothing during
-// a step.
+// Times and contents of a rank's steps, recorded by a step engine decorator. It allocates nothing during a step.
 #pragma once
 
 #include <array>

@@ -1,4 +1,4 @@
-// A bootstrap that records when each operation begins and ends.
+// A bootstrap with a record of each operation's begin and end.
 #pragma once
 
 #include <memory>

@@ -1,4 +1,4 @@
-// The sequences that a session runs for one request.
+// The sequences of one request in a session.
 #pragma once
 
 #include <cstddef>

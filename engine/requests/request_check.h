@@ -1,4 +1,4 @@
-// Checks that an engine can serve a request, and its token budget. Pure.
+// Checks of a request against an engine's limits, and its token budget. Pure.
 #pragma once
 
 #include <cstdint>

@@ -1,4 +1,4 @@
-// Lengths of answers and the slots that they need. Pure.
+// Lengths of answers, and their slots. Pure.
 #pragma once
 
 #include <cstdint>

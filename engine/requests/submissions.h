@@ -1,4 +1,4 @@
-// All requests of an engine on rank 0: submitted to its session, and finished by the session's results.
+// All requests of an engine on rank 0, from submission to their results.
 //
 //   Request ──► check, parts_of ──► Session::submit
 //   RequestState ◄── take, finish ◄── Submissions (the session's sink, coordinator's thread)

@@ -1,4 +1,4 @@
-// Requests that outlive their session: Submissions::suspend, resume, suspended and restore.
+// Suspended requests: Submissions::suspend, resume, suspended and restore.
 #include <fmt/format.h>
 
 #include <algorithm>

@@ -1,5 +1,5 @@
-// The end of one start of a supervised command, judged from the child's exit and its ranks' records. mpirun's exit code
-// is a race once ranks die, so the ranks' records count first.
+// The judged end of one start of a supervised command. mpirun's exit code is a race once ranks die, so the ranks'
+// records count before the child's exit code.
 #pragma once
 
 #include <filesystem>

@@ -1,4 +1,4 @@
-// The facts that decide the tokens of a batch job, for its journal. The ranks and their number are not among them, so a
+// Facts of a batch job for its journal: those that decide tokens. The ranks and their number are not among them, so a
 // job may continue at another degree; nor are options that change only the speed (slots, chunks, drafts).
 #pragma once
 

@@ -1,4 +1,4 @@
-// The decision whether to restart a job that ended. Pure.
+// The restart decision after the end of a job. Pure.
 //
 //   ended as                                          with progress      without
 //   done, interrupted                                 stop               stop

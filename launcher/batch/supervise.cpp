@@ -1,4 +1,4 @@
-// `lockstep supervise`: runs a batch job and restarts it from its journal until it is done.
+// `lockstep supervise`: runs a batch job and restarts it until it is done.
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 #include <poll.h>

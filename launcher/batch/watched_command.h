@@ -1,5 +1,4 @@
-// The words of a supervised command: the launcher's part, Lockstep's part, and the changes at a restart. Pure.
-//
+// The words of a supervised command, and its changes at a restart. Pure.
 //   mpirun -n 4 --bind-to core │ lockstep generate --model M --tp 4 --journal J
 //          ^^^^ ranks          │                            ^^^^^^ ranks          exit records: added at the end
 #pragma once

@@ -1,4 +1,4 @@
-// A flag that prints a text instead of a run, such as --option-table.
+// A flag for printing a text instead of a run, such as --option-table.
 #pragma once
 
 #include <CLI/CLI.hpp>

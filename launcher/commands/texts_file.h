@@ -1,4 +1,4 @@
-// The input file of commands that read whole texts.
+// The --texts-file of commands.
 #pragma once
 
 #include <filesystem>

@@ -1,6 +1,6 @@
-// Prompts of a user: texts, files of text, or token ids with or without a mask. Only the ids that attention covers
-// remain: storage starts at cache index 0, so masked ids are stripped on entry and never reach a shard. In every family
-// of transformers, positions count unmasked ids, so stripping has the meaning of the mask (an engine rejects the
+// Prompts: texts, files of text, or token ids with or without a mask. Only the ids that attention covers remain:
+// storage starts at cache index 0, so masked ids are stripped on entry and never reach a shard. In every family of
+// transformers, positions count unmasked ids, so stripping has the meaning of the mask (an engine rejects the
 // exceptions).
 #pragma once
 

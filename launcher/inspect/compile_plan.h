@@ -1,4 +1,4 @@
-// The closed set of graphs of a run, which `compile` and `export` compile.
+// The closed set of graphs of a run, for `compile` and `export`.
 #pragma once
 
 #include <string>

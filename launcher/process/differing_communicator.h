@@ -1,4 +1,4 @@
-// A communicator that can alter a sum on one rank, as a memory error, for tests.
+// A communicator with injected errors in one rank's sums, for tests.
 #pragma once
 
 #include <functional>

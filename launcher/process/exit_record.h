@@ -1,5 +1,5 @@
-// A process's record of its own end, `<dir>/rank-R.json`, written before anything that may wait. mpirun kills survivors
-// a second after a death, and its own exit code is a race, so scripts and tests use these files.
+// A process's record of its own end, `<dir>/rank-R.json`. It is written before anything that may wait. mpirun kills
+// survivors a second after a death, and its own exit code is a race, so scripts and tests use these files.
 #pragma once
 
 #include <filesystem>

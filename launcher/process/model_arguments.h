@@ -1,4 +1,4 @@
-// The model of a command, and the number of ranks that share it.
+// The model of a command, and its number of ranks.
 #pragma once
 
 #include <filesystem>

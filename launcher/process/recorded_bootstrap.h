@@ -1,4 +1,4 @@
-// A bootstrap that records the begin and end of operations in a flight recorder.
+// A bootstrap with a record of its operations in a flight recorder.
 #pragma once
 
 #include <memory>

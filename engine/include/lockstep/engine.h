@@ -1,4 +1,4 @@
-// A model that runs on the ranks of a group. Programs include this header only.
+// A model on the ranks of a group. Programs include this header only.
 //
 //   Result<void> run(const char* directory) {
 //     LOCKSTEP_TRY(const auto group, Group::threads(2));

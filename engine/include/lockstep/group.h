@@ -1,4 +1,4 @@
-// The ranks that run models together, and how failures are reported.
+// The ranks of a job: how they connect, and how failures are reported.
 //
 //   Group::alone()      one rank; no MPI              Group::mpi()         the ranks of mpirun or srun; starts MPI
 //   Group::threads(4)   four ranks in this process    Group::mpi(handle)   the ranks of the program's own communicator

@@ -1,4 +1,4 @@
-// The cost of sums that do not depend on the partition: one job with each order of sums, alternating in one run
+// The cost of sums independent of the partition: one job with each order of sums, alternating in one run
 // (docs/numerics.md).
 #pragma once
 

@@ -1,4 +1,4 @@
-// The repetitions of a benchmark on one rank: the same prompts through a session repeatedly, with clocks.
+// The timed repetitions of a benchmark on one rank, with the same prompts.
 #pragma once
 
 #include <cstdint>

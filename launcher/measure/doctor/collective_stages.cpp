@@ -1,4 +1,4 @@
-// The data plane: correctness and speed of each communicator that fits the launch.
+// The data plane: correctness and speed of each communicator for the launch.
 #include <fmt/format.h>
 
 #include <algorithm>

@@ -1,4 +1,4 @@
-// Checks that every rank reaches rank 0 by the control plane's network, and measures round trips.
+// Checks every rank's connection to rank 0 on the control plane's network.
 //
 //   rank 0   listen ── sends its port ──► echo, echo, …
 //   rank r                                connect, byte ⇄ answer (kRounds times)

@@ -1,4 +1,4 @@
-// A study as CSV, as JSON and as a table of text: one list of columns. Pure.
+// A study as CSV, JSON and text table, from one list of columns. Pure.
 #pragma once
 
 #include <span>

@@ -1,4 +1,4 @@
-// Checks of the machine and process of a command that starts ranks.
+// Machine and launch checks for commands like `sweep`.
 #pragma once
 
 #include <string_view>
