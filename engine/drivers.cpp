@@ -1,4 +1,4 @@
-// The one file that names backends.
+// The list of backends; no other file names them.
 #include "engine/drivers.h"
 
 #include <fmt/format.h>

@@ -1,4 +1,4 @@
-// The backends that programs can choose by name.
+// The backends of the engine, by name.
 #pragma once
 
 #include <span>
@@ -12,8 +12,8 @@ namespace lockstep::engine {
 /// Every backend, also those that this build lacks. The first is the default.
 std::span<const device::BackendDriver* const> drivers();
 
-/// The backend called `name`. Fails with `kInvalidArgument`, listing the names, for one that nobody knows, and with the
-/// driver's own reason for one that this build lacks.
+/// The backend called `name`. Fails with `kInvalidArgument`, listing the names, for an unknown name, and with the
+/// driver's reason for a backend that this build lacks.
 Result<const device::BackendDriver*> find_driver(std::string_view name);
 
 }  // namespace lockstep::engine

@@ -104,7 +104,7 @@ Result<void> Engine::Impl::run_rank(group::Member& member) {
   return report(member, loaded, observation);
 }
 
-/// On rank 0: what receives requests.
+/// On rank 0: creates the receivers of requests.
 Result<void> Engine::Impl::open_requests(group::Member& member, const model::Plan& plan,
                                          observe::Observation& observation) {
   if (!member.leads()) return ok();
@@ -188,7 +188,7 @@ Result<void> Engine::Impl::report(group::Member& member, const model::LoadedMode
   return observation.write(report, facts_.memory, submissions_ ? submissions_->counters().new_tokens : 0);
 }
 
-/// Whether rank 0 may hand something to the ranks.
+/// Whether rank 0 may send work to the ranks.
 Result<void> Engine::Impl::check_works() const {
   if (!leads()) return not_leading("use the engine");
   if (end_) {

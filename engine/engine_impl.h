@@ -1,9 +1,9 @@
-// What is behind an Engine: the threads of this process's ranks, from the plan to the last step.
+// The threads of an engine's local ranks, from the plan to the last step.
 //
 //   open ──► a thread per local rank: plan ─ connect ─ load ─ session ─┬─ steps until rank 0 closes ─ report
 //                                                                      └─► open returns
 //
-//   resume: the same again over another group; what is open on rank 0 (Submissions) stays
+//   resume: the same again on another group; open requests on rank 0 (Submissions) stay
 #pragma once
 
 #include <condition_variable>
@@ -27,7 +27,7 @@ class Engine::Impl {
   Impl(group::State& group, Model model, EngineOptions options);
   ~Impl();
 
-  /// Starts the ranks; returns when all of this process are ready. @collective @blocking
+  /// Starts the ranks; returns when all ranks of this process are ready. @collective @blocking
   Result<void> start();
   Result<std::vector<RequestHandle>> submit(std::vector<Request> requests);
   Result<std::vector<std::vector<TokenScore>>> score(std::span<const std::vector<int32_t>> texts, int64_t top);
@@ -58,22 +58,22 @@ class Engine::Impl {
   Result<void> check_works() const;
   std::vector<RequestHandle> handles_of(std::vector<std::shared_ptr<requests::RequestState>> states) const;
 
-  group::State* group_;  // may be gone once the ranks have ended
+  group::State* group_;  // may be destroyed once the ranks have ended
   bool leads_;
   const SteadyClock clock_;
   const Model model_;
   const EngineOptions options_;
   ProcessSession session_;
-  std::unique_ptr<requests::Submissions> submissions_;          // on rank 0's process
-  std::unique_ptr<observe::CountedRequests> counted_requests_;  // likewise, where progress is reported
-  EngineFacts facts_;                                           // likewise
-  mutable std::mutex mutex_;                                    // of the four below
+  std::unique_ptr<requests::Submissions> submissions_;          // in rank 0's process
+  std::unique_ptr<observe::CountedRequests> counted_requests_;  // in rank 0's process, where progress is reported
+  EngineFacts facts_;                                           // complete in rank 0's process
+  mutable std::mutex mutex_;                                    // guards the four below
   std::condition_variable changed_;
   shards::DraftStatistics drafts_;  // of all sessions that have ended
   int ready_ = 0;
   bool has_ended_ = false;
   std::optional<Result<void>> end_;
-  std::unique_ptr<group::RankThreads> threads_;  // use those above
+  std::unique_ptr<group::RankThreads> threads_;  // use the fields above
 };
 
 }  // namespace lockstep

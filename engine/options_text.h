@@ -1,4 +1,4 @@
-// The options of an engine as text, and back: rank 0 tells them to the other ranks.
+// Conversion of engine options to text and back, for rank 0's broadcast.
 #pragma once
 
 #include <string>
@@ -10,7 +10,7 @@ namespace lockstep {
 
 std::string to_text(const EngineOptions& options);
 
-/// Fails with `kInternal` on a text that `to_text` did not make: ranks exchange them.
+/// Fails with `kInternal` for text that `to_text` did not write, since ranks exchange it.
 Result<EngineOptions> parse_engine_options(const std::string& text);
 
 }  // namespace lockstep

@@ -11,7 +11,7 @@
 namespace lockstep {
 namespace {
 
-/// Without the ranks of this process.
+/// The options without the ranks of this process.
 actors::SessionOptions session_options(const group::Member& member, PrefixReuse reuse) {
   const group::State& group = member.group();
   actors::SessionOptions options;
@@ -35,7 +35,7 @@ Result<void> ProcessSession::open(group::Member& member, PrefixReuse reuse) {
   return member.group().ranks_are_threads() ? open_for_threads(member, reuse) : open_between_processes(member, reuse);
 }
 
-/// Rank 0 makes the session of all.
+/// Rank 0 makes the session for all threads.
 Result<void> ProcessSession::open_for_threads(group::Member& member, PrefixReuse reuse) {
   const auto host = [&]() -> Result<void> {
     if (!member.leads()) return ok();
@@ -44,7 +44,7 @@ Result<void> ProcessSession::open_for_threads(group::Member& member, PrefixReuse
     LOCKSTEP_TRY(session_, actors::Session::host(options));
     return ok();
   };
-  LOCKSTEP_TRY_VOID(member.bootstrap().barrier());  // no rank uses the one before
+  LOCKSTEP_TRY_VOID(member.bootstrap().barrier());  // no rank uses the previous session
   return member.all_succeeded(host());
 }
 
@@ -88,7 +88,7 @@ Result<void> ProcessSession::run(group::Member& member, std::span<const int> cor
     const group::BoundThread bound(cores);
     return session.run_executor(rank, engine);
   }();
-  // Settled while the rank counts as running, so that its end names the step.
+  // Recorded while the rank still counts as running, so that its error names the step.
   const Result<void> settled = ended.has_value() ? ended : Result<void>(member.group().fail(rank.value, ended.error()));
   if (on_running) on_running(rank.value, {});
   return settled;

@@ -1,4 +1,4 @@
-// The session of this process: what its ranks run steps in.
+// The session of this process's ranks.
 #pragma once
 
 #include <memory>
@@ -18,10 +18,10 @@ class ProcessSession {
   ProcessSession(const ProcessSession&) = delete;
   ProcessSession& operator=(const ProcessSession&) = delete;
 
-  /// Opens a session in the place of the one before. @collective @blocking
+  /// Opens a session in place of the previous one. @collective @blocking
   Result<void> open(group::Member& member, PrefixReuse reuse = PrefixReuse::kOff);
 
-  /// Of the open session; on rank 0's process requests are submitted to it.
+  /// The open session. Requests are submitted to it in rank 0's process.
   actors::Session& session() const { return *session_; }
 
   /// Runs the rank's steps on the calling thread, bound to the first of `cores`, until the session ends.

@@ -1,4 +1,4 @@
-// What rank 0 logs of a start.
+// Log lines of rank 0 about a start.
 #pragma once
 
 #include <string>
@@ -9,7 +9,7 @@
 
 namespace lockstep {
 
-/// Where ranks are, which rank owns what and how messages go; on rank 0.
+/// Logs on rank 0 where ranks run, how they divide the model and how they exchange messages.
 void log_plan(const group::Member& member, const model::Plan& plan, const group::ChosenCommunicator& chosen);
 
 /// "ready: plan 0.01 s, load 0.50 s".

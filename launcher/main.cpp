@@ -1,4 +1,4 @@
-// The lockstep program: reads the command line, runs the command, turns an error into a message and an exit code.
+// The lockstep program: reads the command line, runs the command, reports errors.
 #include <fmt/format.h>
 
 #include <cstdio>
@@ -13,7 +13,7 @@ namespace {
 
 using namespace lockstep;
 
-/// The exit code of a command that ran to its end.
+/// The exit code of a completed command.
 Result<int> run(const launcher::Command& command) {
   struct Runner {
     static Result<int> ended(const Result<void>& result) {
@@ -56,6 +56,6 @@ int main(int argc, char** argv) {
   if (result.has_value()) return code;
   fmt::print(stderr, "lockstep: {}\n", result.error().message);
   std::fflush(stderr);
-  // Not exit(): the destructors of MPI and CAF would wait for peers that may be gone.
+  // Not exit(): the destructors of MPI and CAF would wait for peers that may have ended.
   std::_Exit(exit_code(result.error().kind));
 }

@@ -1,4 +1,4 @@
-// What ranks tell each other, so that a difference or a failure is a message and not a hang or a wrong token.
+// Exchanges between ranks for shared failures and equal facts.
 #pragma once
 
 #include <string>
@@ -8,17 +8,17 @@
 
 namespace lockstep::group {
 
-/// What every rank has done by itself: fails on every rank with the error of the first rank that failed (a failed rank
-/// keeps its own). @collective @blocking
+/// Shares the outcome of work that each rank did separately: fails on every rank with the error of the first rank that
+/// failed (a failed rank keeps its own). @collective @blocking
 Result<void> all_succeeded(transport::Bootstrap& bootstrap, const Result<void>& mine);
 
-/// The program itself, one fact a line: compared before anything else is exchanged.
+/// Facts of the program itself, one a line; compared before any other exchange.
 std::string statement_of_program();
 
 /// The lines `name value` of `own` whose name every rank has. @collective @blocking
 Result<std::string> common_lines(transport::Bootstrap& bootstrap, const std::string& own);
 
-/// Rank 0's text, on every rank. @collective @blocking
+/// Returns rank 0's text on every rank. @collective @blocking
 Result<std::string> told_by_rank_0(transport::Bootstrap& bootstrap, const std::string& mine);
 
 }  // namespace lockstep::group

@@ -15,7 +15,7 @@ std::vector<int> cores_of_threads(const Placement& placement, int rank) {
   const PlacedRank& own = placement.ranks.at(static_cast<size_t>(rank));
   const std::vector<int>& cores = own.place.cores;
   bool are_own = true, are_common = true;
-  size_t before = 0, together = 0;  // threads of the ranks before this one, and of all of its host
+  size_t before = 0, together = 0;  // threads of the ranks before this one, and of all ranks of its host
   for (const PlacedRank& other : placement.ranks) {
     if (other.place.node != own.place.node) continue;
     together += static_cast<size_t>(other.threads);

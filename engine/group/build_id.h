@@ -1,4 +1,4 @@
-// Which build of the program runs, to tell ranks that run different ones.
+// The build id of the program, for comparison between ranks.
 #pragma once
 
 #include <string>

@@ -20,7 +20,7 @@ namespace {
 using Places = std::vector<device::RankPlace>;
 using Communicators = std::vector<std::unique_ptr<device::Communicator>>;
 
-/// The ranks that are to be connected.
+/// The ranks to connect.
 struct RankGroup {
   Member& member;
   const Places& places;
@@ -29,15 +29,15 @@ struct RankGroup {
   bool has_one_host() const { return device::on_one_host(places); }
 };
 
-/// Whether it was named or is one of those that `auto` tries.
+/// Whether the user named the communicator or `auto` tries it.
 enum class Wish { kNamed, kAuto };
 
 /// One way to connect ranks.
 struct CommunicatorRow {
   std::string_view name;
-  /// What about the ranks it cannot connect, as in "found NAME with ranks …"; empty: it connects them.
+  /// The property of the ranks that it cannot connect, as in "found NAME with ranks …"; empty: it connects them.
   std::string (*why_not)(const RankGroup&);
-  /// Whether it may be the quickest for some size. Only asked where it connects the ranks.
+  /// Whether it may be the fastest for some size. Called only if it connects the ranks.
   bool (*may_be_quickest)(const RankGroup&);
   /// One communicator, or for `kAuto` several to choose from; the first failure ends it. @collective @blocking
   Result<Communicators> (*make)(const RankGroup&, Wish);
@@ -62,7 +62,7 @@ Result<Communicators> make_shm(const RankGroup& group, Wish wish) {
   const Member& member = group.member;
   LOCKSTEP_TRY(Communicators ways, alone(transport::shm::make_communicator(member.bootstrap(), member.wait_options())));
   if (wish == Wish::kNamed) return ways;
-  // How far apart the cores are decides which copies are quicker.
+  // The distance between the cores decides which copies are faster.
   auto past_cache = transport::shm::make_communicator(member.bootstrap(), member.wait_options(),
                                                       {.copies = transport::shm::Copies::kPastCache});
   if (past_cache.has_value()) ways.push_back(std::move(past_cache).value());
@@ -88,7 +88,7 @@ std::string on_just_one_host(const RankGroup& group) {
   return group.has_processes() && group.has_one_host() ? "on one host" : as_threads(group);
 }
 
-/// The quickest first: where one cannot be made, `auto` goes on with the next.
+/// Fastest first: if one cannot be made, `auto` continues with the next.
 constexpr std::array kCommunicators = {
     CommunicatorRow{"loopback", as_processes, [](const RankGroup&) { return true; }, make_loopback},
     CommunicatorRow{"shm", on_several_hosts, of_processes, make_shm},
@@ -97,7 +97,7 @@ constexpr std::array kCommunicators = {
     CommunicatorRow{"mpi", as_threads, of_processes, make_mpi},
 };
 
-/// "auto, shm or mpi": what connects the ranks.
+/// "auto, shm or mpi": the communicators that connect the ranks.
 std::string names_that_fit(const RankGroup& group) {
   std::vector<std::string_view> names{"auto"};
   for (const CommunicatorRow& row : kCommunicators) {
@@ -108,7 +108,7 @@ std::string names_that_fit(const RankGroup& group) {
   return fmt::format("{} or {}", fmt::join(names, ", "), last);
 }
 
-/// Those that may be the quickest. What cannot be made is told in `notes`, except for the last.
+/// Makes those that may be the fastest. Failures are listed in `notes`, except the last one's.
 Result<Communicators> make_candidates(const RankGroup& group, std::vector<std::string>& notes) {
   std::vector<const CommunicatorRow*> rows;
   for (const CommunicatorRow& row : kCommunicators) {

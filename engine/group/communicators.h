@@ -1,4 +1,4 @@
-// The ways in which the ranks of a group can exchange tensors, and which of them is taken.
+// Tensor communicators between the ranks of a group, and their selection.
 #pragma once
 
 #include <functional>
@@ -17,11 +17,11 @@
 
 namespace lockstep::group {
 
-/// A communicator and, when it was measured, what was chosen for which size.
+/// A communicator and, if it was measured, the choice for each size.
 struct ChosenCommunicator {
   std::unique_ptr<device::Communicator> communicator;  // null in a group of one
   std::vector<transport::Choice> choices;
-  std::vector<std::string> notes;  // for the user, once; the same on every rank
+  std::vector<std::string> notes;  // messages for the user; the same on every rank
 };
 
 /// How the parts of a two-level communicator move bytes.
@@ -30,11 +30,11 @@ struct TwoLevelOptions {
   transport::two_level::Options across;
 };
 
-/// Makes a communicator of messages between `members`, ranks of the group. @collective @blocking
+/// Makes a message communicator between `members`, ranks of the group. @collective @blocking
 using MakePart = std::function<Result<std::unique_ptr<transport::PartCommunicator>>(std::vector<int> members)>;
 
-/// Shared memory inside the hosts of `places`, the parts' messages between them. Fails alike on every rank, with the
-/// error of a host that cannot share memory. @collective @blocking
+/// Connects ranks by shared memory inside the hosts of `places` and by messages between the hosts. Fails on every rank
+/// with the error of a host that cannot share memory. @collective @blocking
 Result<std::unique_ptr<device::Communicator>> make_two_level(transport::Bootstrap& bootstrap, const MakePart& make_part,
                                                              const std::vector<device::RankPlace>& places,
                                                              const transport::WaitOptions& wait,
@@ -42,12 +42,12 @@ Result<std::unique_ptr<device::Communicator>> make_two_level(transport::Bootstra
 Result<std::unique_ptr<device::Communicator>> make_two_level(Member& member,
                                                              const std::vector<device::RankPlace>& places);
 
-/// "auto", and the ways that a user may name.
+/// "auto" and the communicators that a user may name.
 std::vector<std::string> communicator_names();
 
-/// `name` is one of `communicator_names`. auto takes what is fastest per message size of what fits the launch
-/// and the hosts; what it has to do without is said in `notes`. Fails with `kInvalidArgument` when the name does not
-/// fit, and then alike on every rank. @collective @blocking
+/// `name` is one of `communicator_names`. auto selects, for each message size, the fastest of the communicators that
+/// fit the launch and the hosts; `notes` lists those that failed. Fails on every rank with `kInvalidArgument` when
+/// `name` does not fit. @collective @blocking
 Result<ChosenCommunicator> make_communicator(Member& member, const std::string& name,
                                              const std::vector<device::RankPlace>& places);
 

@@ -14,7 +14,7 @@ Result<ControlPlane> find_control_plane(const std::string& network, transport::B
   LOCKSTEP_TRY(const std::vector<transport::RankPlace> places, bootstrap.places());
   if (places.size() == 1 || (device::on_one_host(places) && !wanted)) return plane;
   LOCKSTEP_TRY(const auto lines, bootstrap.exchange(transport::to_line(transport::own_interfaces())));
-  std::vector<transport::HostNetwork> hosts;  // by node: the coordinator's is the first
+  std::vector<transport::HostNetwork> hosts;  // by node; the coordinator's is the first
   for (const transport::RankPlace& place : places) {
     if (place.node < std::ssize(hosts)) continue;
     LOCKSTEP_TRY(auto interfaces, transport::parse_interfaces(lines.at(static_cast<size_t>(place.rank))));

@@ -1,5 +1,5 @@
-// Where the coordinator listens and how each host reaches it: loopback on one host, an address of the network between
-// the hosts otherwise (transport/network.h has the rule).
+// Addresses of the control plane. They are on loopback for one host, otherwise on the network between the hosts
+// (transport/network.h has the rule).
 #pragma once
 
 #include <string>
@@ -14,16 +14,16 @@ namespace lockstep::group {
 
 /// The control plane's addresses.
 struct ControlPlane {
-  std::string address = "127.0.0.1";    // that rank 0 listens on
+  std::string address = "127.0.0.1";    // rank 0 listens on it
   std::vector<std::string> rank_sides;  // by rank: "node1 (eth0 10.1.0.6/24)"; empty on loopback
 };
 
-/// Chooses them: by the rule, or by the name, address or subnet `network`; rank 0 logs the choice when there are
-/// several hosts. Fails as `transport::choose_network`, on every rank. @collective @blocking
+/// Chooses the addresses by the rule, or by the name, address or subnet `network`; rank 0 logs the choice when there
+/// are several hosts. Fails on every rank as `transport::choose_network`. @collective @blocking
 Result<ControlPlane> find_control_plane(const std::string& network, transport::Bootstrap& bootstrap, const Log& log);
 
-/// Whether this rank reaches the coordinator. Fails with `kUnavailable` within `limit`, naming both ends and the flag
-/// that chooses another network. @blocking
+/// Checks that this rank can connect to the coordinator. Fails with `kUnavailable` within `limit`, naming both ends and
+/// the flag that chooses another network. @blocking
 Result<void> check_reach(const ControlPlane& plane, int rank, const actors::Address& coordinator, Duration limit);
 
 }  // namespace lockstep::group

@@ -1,4 +1,4 @@
-// The environment of this process, read here and nowhere else in the engine.
+// The environment of this process; the engine reads it only here.
 #pragma once
 
 #include <optional>

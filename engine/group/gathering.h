@@ -1,4 +1,4 @@
-// What ranks send to rank 0 after a run.
+// Collection of the ranks' results on rank 0 after a run.
 #pragma once
 
 #include <string>
@@ -11,18 +11,18 @@
 
 namespace lockstep::group {
 
-/// Bytes of one exchange, by default: no rank holds more than this from each other one at a time.
+/// Default size of one exchange in bytes: no rank holds more than this per other rank at a time.
 inline constexpr size_t kGatherChunk = size_t{1} << 20;
 
-/// Every rank's bytes, by rank, on rank 0; nothing elsewhere. @collective @blocking
+/// Returns every rank's bytes, by rank, on rank 0; nothing elsewhere. @collective @blocking
 Result<std::vector<std::string>> gather(transport::Bootstrap& bootstrap, std::string_view mine,
                                         size_t chunk = kGatherChunk);
 
-/// Every rank's timeline on the clock of rank 0, by rank, on rank 0; nothing elsewhere. @collective @blocking
+/// Returns every rank's timeline on rank 0's clock, by rank, on rank 0; nothing elsewhere. @collective @blocking
 Result<std::vector<trace::RankTimeline>> gather_timelines(transport::Bootstrap& bootstrap,
                                                           const trace::RankTimeline& mine);
 
-/// When this rank entered and left each of a few exchanges. @collective @blocking
+/// The times at which this rank entered and left each of a few exchanges. @collective @blocking
 Result<std::vector<trace::Ping>> ping(transport::Bootstrap& bootstrap, const Clock& clock);
 
 }  // namespace lockstep::group

@@ -5,7 +5,7 @@
 
 namespace lockstep::group {
 
-/// "unknown" where the system does not tell.
+/// "unknown" if the system has no name.
 std::string host_name();
 
 }  // namespace lockstep::group

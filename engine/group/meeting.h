@@ -1,4 +1,4 @@
-// How ranks that are processes reach each other: what a group of several processes has and others lack.
+// The interface of a group of several processes to the other processes.
 #pragma once
 
 #include <functional>
@@ -15,12 +15,12 @@
 
 namespace lockstep::group {
 
-/// Thread-safe, except `leave`, which the thread that made it calls. The destructor never waits for other ranks.
+/// Thread-safe, except `leave`, which runs on the thread that made the object. The destructor never waits for ranks.
 class ProcessMeeting {
  public:
   virtual ~ProcessMeeting() = default;
 
-  /// Meets the other processes; rank, size and the rest count from here on. The bootstrap is the calling thread's.
+  /// Meets the other processes; rank, size and the rest are valid afterwards. The bootstrap is the calling thread's.
   /// @collective @blocking
   virtual Result<std::unique_ptr<transport::Bootstrap>> open() = 0;
 
@@ -28,25 +28,25 @@ class ProcessMeeting {
   virtual int size() const = 0;
   virtual const ControlPlane& control_plane() const = 0;
 
-  /// A bootstrap of its own for one user of the group; ranks make them in the same order. @collective @blocking
+  /// A separate bootstrap for one user of the group; ranks make them in the same order. @collective @blocking
   virtual Result<std::unique_ptr<transport::Bootstrap>> make_bootstrap(const transport::WaitOptions& wait) = 0;
 
-  /// A communicator of messages between `members` (ranks of the group; empty: all). `places` are those of all ranks.
+  /// A message communicator between `members` (ranks of the group; empty: all). `places` are those of all ranks.
   virtual Result<std::unique_ptr<transport::PartCommunicator>> make_communicator(
       std::span<const device::RankPlace> places, const transport::WaitOptions& wait, std::vector<int> members) = 0;
 
-  /// `error`, or the end of the group that caused it, where that is known. @blocking
+  /// `error`, or the end of the group that caused it, if that is known. @blocking
   virtual Error cause_of(const Error& error) = 0;
-  /// Tells the other processes. @blocking
+  /// Sends the failure to the other processes. @blocking
   virtual void tell(const Error& error) = 0;
 
-  /// Whether calls of the group wait for the calling thread to `lend` itself.
+  /// Whether calls of the group need the calling thread to `lend` itself.
   virtual bool needs_this_thread() const = 0;
-  /// Makes the calls that other threads ask for, on the thread that opened the meeting, until `until` holds; it is
-  /// asked often. @blocking
+  /// Makes other threads' calls on the thread that opened the meeting until `until`, which is called often, returns
+  /// true. @blocking
   virtual void lend(const std::function<bool()>& until) = 0;
 
-  /// Leaves in good order. @collective @blocking
+  /// Leaves the group after all work is done. @collective @blocking
   virtual Result<void> leave() = 0;
 };
 

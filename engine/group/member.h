@@ -1,4 +1,4 @@
-// One rank of this process at work, on a thread of its own.
+// One local rank of a group during its work, on a separate thread.
 #pragma once
 
 #include <functional>
@@ -29,16 +29,16 @@ class Member {
   RunPhases& phases() { return phases_; }
   transport::WaitOptions wait_options() const { return group_.wait_options(abort_); }
 
-  /// What each rank has done by itself: fails on every rank with the error of the first rank that failed.
-  /// @collective @blocking
+  /// Shares the outcome of work that each rank did separately: fails on every rank with the error of the first rank
+  /// that failed. @collective @blocking
   Result<void> all_succeeded(const Result<void>& mine);
-  /// Fails on every rank with `kFailedPrecondition` where a rank's statement, one fact a line, is not rank 0's; `what`
-  /// says what is compared. @collective @blocking
+  /// Fails on every rank with `kFailedPrecondition` when a rank's statement, one fact a line, differs from rank 0's;
+  /// `what` names the subject. @collective @blocking
   Result<void> agree(std::string_view what, std::string_view statement);
-  /// Whether one of the two has failed: then every rank knows, and the group is well.
+  /// Whether one of the two has failed: then the failure is known on every rank and the group still works.
   bool failed_together() const { return failed_together_; }
 
-  /// Puts something around the bootstrap.
+  /// Wraps the bootstrap.
   using Wrap = std::function<std::unique_ptr<transport::Bootstrap>(std::unique_ptr<transport::Bootstrap>)>;
   void wrap_bootstrap(const Wrap& wrap) { bootstrap_ = wrap(std::move(bootstrap_)); }
 

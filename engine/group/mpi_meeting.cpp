@@ -19,10 +19,10 @@ namespace mpi = transport::mpi;
 
 constexpr auto kLeaveDeadline = std::chrono::seconds(20);  // of MPI_Finalize, which spins with MPICH
 
-/// Rank 0 alone knows who has not come: at the start's deadline the others leave it this long to say so first.
+/// Only rank 0 knows which ranks are missing: at the start deadline the others give it this long to report them first.
 constexpr auto kWordOfRank0 = std::chrono::milliseconds(500);
 
-/// What both kinds of meeting share once there is a world.
+// The common part of both kinds of meeting, once MPI's world exists.
 class MpiMeeting : public ProcessMeeting {
  public:
   explicit MpiMeeting(State& group) : group_(group), watch_(group) {}
@@ -45,7 +45,7 @@ class MpiMeeting : public ProcessMeeting {
 
   bool needs_this_thread() const final { return world_ != nullptr && world_->is_funneled(); }
   void lend(const std::function<bool()>& until) final {
-    // Whoever's exchange is performed here has its own deadline and abort flag, so this wait begins again at its own.
+    // The exchange that is performed here has its own deadline and abort flag, so this wait restarts its deadline.
     const AbortFlag never;
     while (!until()) static_cast<void>(world_->lend(until, group_.wait_options(never)));
   }
@@ -66,7 +66,7 @@ class MpiMeeting : public ProcessMeeting {
     return transport::agree(bootstrap, "the program", statement_of_program());
   }
 
-  /// A library's call does not return: the program may end its process.
+  /// Reports a library call that does not return: the program may end its process.
   void give_up(std::string_view operation, Duration limit) {
     const Error error = group_.fail(
         group_.first_rank(), {ErrorKind::kDeadlineExceeded,
@@ -104,23 +104,23 @@ class LaunchedMeeting final : public MpiMeeting {
   }
 
  private:
-  /// What MPI reads from the environment when it starts. The other library's variables do no harm.
+  /// Sets the variables that MPI reads when it starts. The other MPI library's variables do no harm.
   void prepare() const {
     const transport::LaunchEnvironment& launch = group_.launch();
-    // A process that no mpirun of its own MPI started must not try to start daemons: `start` tells it apart.
+    // A process that was not started by its own MPI's mpirun must not start daemons: `start` detects this case.
     tell_mpi("OMPI_MCA_ess_singleton_isolated", "1");
-    // Waiting ranks hand over cores that they share; mpirun knows of that by itself, srun does not.
+    // Waiting ranks yield cores that they share. mpirun sets this by itself, srun does not.
     const auto cores = static_cast<int>(transport::own_cores().size());
     if (launch.local_size.value_or(launch.size.value_or(1)) > cores) tell_mpi("OMPI_MCA_mpi_yield_when_idle", "1");
     const std::string& network = group_.options().network;
     if (network.empty()) return;
     const auto found = transport::find_interface_towards(transport::own_interfaces(), network);
-    if (!found) return;  // said later, by a rank that knows all hosts
+    if (!found) return;  // reported later, by a rank that has the facts of all hosts
     tell_mpi("OMPI_MCA_btl_tcp_if_include", transport::subnet_of(*found));
     tell_mpi("FI_TCP_IFACE", found->name);  // MPICH on libfabric
   }
 
-  /// Sets a variable of an MPI library unless the user has.
+  /// Sets a variable of an MPI library unless the user has set it.
   void tell_mpi(const char* name, const std::string& value) const {
     const auto& set = group_.options().set_environment;
     if (set && !environment(name)) set(name, value);

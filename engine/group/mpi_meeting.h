@@ -1,4 +1,4 @@
-// Processes that MPI connects, watched and of one program.
+// Meetings of processes connected by MPI.
 #pragma once
 
 #include <memory>
@@ -8,10 +8,10 @@
 
 namespace lockstep::group {
 
-/// The ranks that the launcher started; `open` starts MPI, which a process does once. Borrows the group.
+/// The ranks that the launcher started. `open` starts MPI, once per process. Borrows the group.
 std::unique_ptr<ProcessMeeting> make_launched_meeting(State& group);
 
-/// The ranks of a communicator of the program's. Borrows the group.
+/// The ranks of the program's own communicator. Borrows the group.
 std::unique_ptr<ProcessMeeting> make_adopted_meeting(State& group, MpiHandle communicator);
 
 }  // namespace lockstep::group

@@ -14,15 +14,15 @@ namespace {
 
 using transport::Launcher;
 
-constexpr size_t kMostRankLines = 16;  // of the table; more ranks get a line per host
+constexpr size_t kMostRankLines = 16;  // limit of the table; more ranks get a line per host
 
 /// The ranks of one host together.
 struct HostLoad {
   std::string host;
   std::vector<const PlacedRank*> ranks;
-  std::set<int> cores;     // that some rank may run on
-  size_t core_places = 0;  // the ranks' cores, each counted for each rank
-  int available = 0;       // cores that the ranks could be given
+  std::set<int> cores;     // cores that at least one rank may run on
+  size_t core_places = 0;  // sum of the ranks' cores; shared cores count several times
+  int available = 0;       // cores of the host that ranks could use
   int threads = 0;         // of all ranks
 
   int used() const { return static_cast<int>(cores.size()); }
@@ -80,7 +80,7 @@ std::string names_of(const HostLoad& load) {
   return ranks.size() > 8 ? counted(load.size(), "rank") : device::rank_list(ranks);
 }
 
-// One rule a function: what is wrong with one host, if it is.
+// One rule per function: the finding about one host, if there is one.
 
 std::optional<Finding> more_ranks_than_cores(const Placement&, const HostLoad& load) {
   if (load.size() <= load.available) return std::nullopt;
@@ -109,7 +109,7 @@ std::optional<Finding> more_threads_than_cores(const Placement& placement, const
   const auto crowded = std::ranges::find_if(load.ranks, [](const PlacedRank* rank) {
     return rank->threads > static_cast<int>(std::max<size_t>(rank->place.cores.size(), 1));
   });
-  if (load.size() > load.available) return std::nullopt;  // said above
+  if (load.size() > load.available) return std::nullopt;  // reported above
   if (crowded != load.ranks.end()) {
     const PlacedRank& rank = **crowded;
     const auto cores = static_cast<int>(rank.place.cores.size());
@@ -142,14 +142,14 @@ std::optional<Finding> uneven_hosts(const Placement& placement, const std::vecto
                          : fmt::format("start a multiple of {} ranks", count)};
 }
 
-/// The cores of several ranks, as one cell.
+/// The cores of several ranks as one cell.
 std::string cores_cell(const HostLoad& load) {
   const std::vector<int> cores(load.cores.begin(), load.cores.end());
   const size_t each = load.ranks.front()->place.cores.size();
   return fmt::format("{} ({} each)", core_list(cores), each);
 }
 
-/// Lines of cells as columns two blanks apart; the first row is the header.
+/// Aligns cells in columns two blanks apart; the first row is the header.
 std::string align(const std::vector<std::vector<std::string>>& rows) {
   std::vector<size_t> widths(rows.front().size());
   for (const auto& row : rows) {

@@ -1,10 +1,9 @@
-// Where the ranks are, and whether that is a good place: facts in, a table and findings out. Pure; every rank computes
-// the same.
+// Placement of ranks on hosts and cores: its table, and findings about it. Pure; every rank computes the same.
 //
 //   node0   cores 0 1 2 3 4 5 6 7        node1   cores 0 1 2 3 4 5 6 7
 //   rank 0        █                      rank 2  █ █ █ █ █ █ █ █
 //   rank 1          █                            one rank here, two there: uneven
-//                 two of eight cores in use: bound too narrowly
+//                 two of eight cores in use: bound to too few cores
 #pragma once
 
 #include <span>
@@ -16,22 +15,22 @@
 
 namespace lockstep::group {
 
-/// Something about a launch that costs speed and that its user can change.
+/// A property of a launch that costs speed and that the user can change.
 struct Finding {
-  std::string what;  // what was found and expected
+  std::string what;  // found and expected
   std::string fix;   // the command-line flag or step that changes it
 
   friend bool operator==(const Finding&, const Finding&) = default;
 };
 
-/// One rank as it was placed.
+/// The placement of one rank.
 struct PlacedRank {
   transport::RankPlace place;
-  int threads = 1;             // that it computes with
+  int threads = 1;             // compute threads
   std::string device = "cpu";  // "cpu", "cuda:1"
 };
 
-/// All ranks of a job. Ranks that are threads of one process share its cores, by design.
+/// The placement of all ranks of a job. Ranks that are threads of one process share its cores by design.
 struct Placement {
   transport::Launcher launcher = transport::Launcher::kNone;
   std::vector<PlacedRank> ranks;  // by rank; not empty
@@ -39,14 +38,14 @@ struct Placement {
   int hosts() const;
 };
 
-/// Too few cores, cores shared while others idle, ranks bound too narrowly, uneven hosts; the worst kinds first, one
-/// finding a kind.
+/// Finds too few cores, cores shared while others idle, ranks bound to too few cores, and uneven hosts. The worst kinds
+/// come first, one finding per kind.
 std::vector<Finding> judge(const Placement& placement);
 
 /// "0-3,8".
 std::string core_list(std::span<const int> cores);
 
-/// rank → host → device → cores as a table with a header line; a line per rank, of many ranks a line per host.
+/// rank → host → device → cores as a table with a header line: a line per rank, or a line per host for many ranks.
 std::string rank_table(const Placement& placement);
 
 }  // namespace lockstep::group

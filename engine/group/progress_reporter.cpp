@@ -32,7 +32,7 @@ bool ProgressReporter::has_work() const {
   return std::ranges::any_of(counts_, [](const Count& count) { return count.total > 0; });
 }
 
-/// The progress of `work`, none without a total. The last report resets the counts.
+/// The progress of `work`; none without a total. The last report resets the counts.
 std::optional<Progress> ProgressReporter::take(Progress::Work work) {
   std::lock_guard lock(mutex_);
   Count& count = of(work);

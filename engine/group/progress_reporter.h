@@ -23,16 +23,16 @@ class ProgressReporter {
 
   explicit ProgressReporter(std::function<void(const Progress&)> on_progress, Duration interval = kInterval)
       : on_progress_(std::move(on_progress)), interval_(interval), thread_([this] { run(); }) {}
-  /// Reports no more.
+  /// Stops reporting.
   ~ProgressReporter();
   ProgressReporter(const ProgressReporter&) = delete;
   ProgressReporter& operator=(const ProgressReporter&) = delete;
 
   /// Adds `amount` to the total.
   void expect(Progress::Work work, int64_t amount);
-  /// Adds `amount` to what is done. Cheap enough for a step: no lock, no system call.
+  /// Adds `amount` to the work done. Cheap enough for a step: no lock, no system call.
   void add(Progress::Work work, int64_t amount) { of(work).done.fetch_add(amount, std::memory_order_relaxed); }
-  /// The rest will not be done.
+  /// Ends the work; the rest will not be done.
   void finish(Progress::Work work);
 
  private:

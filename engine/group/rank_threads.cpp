@@ -28,12 +28,12 @@ void RankThreads::run(size_t index) {
   bool failed_together = false;
   const Result<void> done = guarded("engine", [&] { return work_of(rank, failed_together); });
   if (!done.has_value() && failed_together) {
-    errors_[index] = done.error();  // the others end by themselves: they know
+    errors_[index] = done.error();  // the other ranks end by themselves: they have the same error
   } else if (!done.has_value()) {
     errors_[index] = group_.fail(rank, done.error());
     abort_.raise(*errors_[index]);
   }
-  // Under the lock: whoever waits may destroy this object as soon as it is released.
+  // Under the lock: a waiting thread may destroy this object as soon as the lock is released.
   std::lock_guard lock(mutex_);
   --running_;
   changed_.notify_all();

@@ -1,4 +1,4 @@
-// A piece of work of all ranks: one thread for each rank of this process.
+// Runs one piece of work on every rank of this process.
 #pragma once
 
 #include <functional>
@@ -13,21 +13,21 @@
 
 namespace lockstep::group {
 
-/// The work of one rank. An exception that leaves it is an error of the rank.
+/// The work of one rank. An exception that it throws becomes the rank's error.
 using RankWork = std::function<Result<void>(Member& member)>;
 
 /// Used by one thread.
 class RankThreads {
  public:
-  /// Starts the work. A rank that fails by itself ends the group; ranks that fail together (Member::all_succeeded,
-  /// Member::agree) leave it as it is. `group` outlives the object. @collective
+  /// Starts the work. A rank that fails alone ends the group; ranks that fail together (Member::all_succeeded,
+  /// Member::agree) leave the group open. `group` outlives the object. @collective
   RankThreads(State& group, RankWork work);
-  /// Joins; ends the work first if it is still under way.
+  /// Joins the threads; ends running work first.
   ~RankThreads();
   RankThreads(const RankThreads&) = delete;
   RankThreads& operator=(const RankThreads&) = delete;
 
-  /// Waits until all ranks of this process are done; the error of the first of them that failed. @blocking
+  /// Waits until all ranks of this process are done; returns the error of the first rank that failed. @blocking
   Result<void> join();
 
  private:
@@ -38,10 +38,10 @@ class RankThreads {
   const RankWork work_;
   AbortFlag abort_;
   std::vector<std::optional<Error>> errors_;  // [local ranks]
-  std::mutex mutex_;                          // of the two below
+  std::mutex mutex_;                          // guards the two below
   std::condition_variable changed_;
   size_t running_ = 0;
-  std::vector<std::thread> threads_;  // use those above
+  std::vector<std::thread> threads_;  // use the fields above
 };
 
 /// Runs `work` on every rank of the group. @collective @blocking

@@ -1,4 +1,4 @@
-// The phases of a rank's run, one after the other, and how long each took.
+// The phases of a rank's run, in order, and their durations.
 #pragma once
 
 #include <algorithm>
@@ -13,7 +13,7 @@
 
 namespace lockstep::group {
 
-/// `name` may be called from any thread; the phases follow each other on one.
+/// `name` may be called from any thread; phases are entered on one thread.
 class RunPhases {
  public:
   using Seconds = std::vector<std::pair<std::string, double>>;
@@ -24,16 +24,16 @@ class RunPhases {
   RunPhases(const RunPhases&) = delete;
   RunPhases& operator=(const RunPhases&) = delete;
 
-  /// Time that passed before this object was made, as a phase.
+  /// Adds time that passed before this object was made as a phase.
   void add_before(const std::string& name, double seconds) { seconds_.push_back({name, seconds}); }
 
-  /// The phases of `before`, which has closed its last one, come first.
+  /// Puts the phases of `before`, which is closed, first.
   void follow(const RunPhases& before) {
     seconds_ = before.seconds_;
     spans_ = before.spans_;
   }
 
-  /// Ends the phase before, if there is one. `name` is a string literal. A phase that is entered again goes on.
+  /// Ends the previous phase, if there is one. `name` is a string literal. Re-entering a phase adds to its duration.
   void enter(const char* name) {
     close();
     current_.store(name, std::memory_order_relaxed);
@@ -54,9 +54,9 @@ class RunPhases {
   }
 
   const char* name() const { return current_.load(std::memory_order_relaxed); }
-  /// The closed phases in the order in which they were entered first.
+  /// The closed phases in the order of their first entry.
   const Seconds& seconds() const { return seconds_; }
-  /// When each of them ran, every entry by itself.
+  /// The time span of every entry.
   const std::vector<trace::PhaseSpan>& spans() const { return spans_; }
 
  private:

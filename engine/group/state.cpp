@@ -59,14 +59,14 @@ Result<std::unique_ptr<State>> State::of_threads(int size, GroupOptions options,
   });
   if (!begun.has_value()) return state->fail(0, begun.error());
   if (size > 1) state->threads_ = transport::loopback::make_group(size);
-  state->own_bootstrap_ = transport::make_single_bootstrap();  // one process has nothing to agree on with others
+  state->own_bootstrap_ = transport::make_single_bootstrap();  // one process needs no agreement
   state->name_ = size > 1 ? "threads" : state->own_bootstrap_->name();
   state->phases_->close();
   return state;
 }
 
-/// Where this host needs a part of the weights only, or may, nothing is read. Of what the system has free, half is left
-/// for the weights as they are packed.
+/// Reads nothing on a host that needs, or may need, only a part of the weights. Half of the free memory stays available
+/// for the packed weights.
 void State::start_reading_ahead() {
   const bool is_one_host = launch_.size && launch_.local_size == launch_.size && launch_.local_rank;
   if (options_.read_ahead.empty() || !is_one_host) return;
@@ -131,7 +131,7 @@ Result<std::unique_ptr<transport::Bootstrap>> State::make_bootstrap(int rank, co
   return hooks_.bootstrap ? hooks_.bootstrap(rank, std::move(bootstrap)) : std::move(bootstrap);
 }
 
-/// Whether this call was the first.
+/// Returns whether this call was the first.
 bool State::settle(const Error& error) {
   std::lock_guard lock(mutex_);
   if (failure_) return false;

@@ -1,7 +1,7 @@
-// What a group is made of: the ranks of this process, how they reach the others, and how the group ends. Engines work
-// on it; programs see lockstep/group.h.
+// The state behind a Group: local ranks, connection to other processes, and its end. Engines use it; programs use
+// lockstep/group.h.
 //
-//   a rank fails, the watch reports a loss, Group::fail ──► fail ──► every flag raised, other processes told,
+//   a rank fails, the watch reports a loss, Group::fail ──► fail ──► every flag raised, other processes notified,
 //                                                                    GroupOptions::on_failure
 #pragma once
 
@@ -28,13 +28,13 @@ namespace lockstep::group {
 /// Thread-safe, except `leave`.
 class State {
  public:
-  /// Ranks of one process: `size` of them, as threads where there are several.
+  /// `size` ranks of one process, as threads if there are several.
   static Result<std::unique_ptr<State>> of_threads(int size, GroupOptions options, Hooks hooks,
                                                    transport::LaunchEnvironment launch = {});
   /// The ranks that the launcher started, which `launch` describes. @collective @blocking
   static Result<std::unique_ptr<State>> of_launch(transport::LaunchEnvironment launch, GroupOptions options,
                                                   Hooks hooks);
-  /// The ranks of a program's communicator. @collective @blocking
+  /// The ranks of the program's own communicator. @collective @blocking
   static Result<std::unique_ptr<State>> of_communicator(MpiHandle communicator, GroupOptions options, Hooks hooks);
   ~State();
   State(const State&) = delete;
@@ -57,37 +57,37 @@ class State {
   const ControlPlane& control_plane() const;
   ProcessMeeting* meeting() const { return meeting_.get(); }  // null: all ranks are in this process
   const std::shared_ptr<transport::loopback::Group>& threads() const { return threads_; }  // null: processes
-  /// What reads the weights of `model` ahead; null where nothing does.
+  /// The object that reads the weights of `model` ahead; null if there is none.
   const checkpoint::ReadAhead* read_ahead(const std::filesystem::path& model) const;
-  /// Of the time before engines: launch and bootstrap.
+  /// Phases before engines: launch and bootstrap.
   RunPhases& phases() { return *phases_; }
 
-  /// Null where rank 0 is in another process, and without GroupOptions::on_progress.
+  /// Null if rank 0 is in another process, or without GroupOptions::on_progress.
   ProgressReporter* progress() const { return progress_.get(); }
 
   transport::WaitOptions wait_options(const AbortFlag& abort) const;
-  /// Of the thread that made the group.
+  /// The flag of the thread that made the group.
   const AbortFlag& own_abort() const { return abort_; }
   transport::WaitOptions own_wait() const { return wait_options(abort_); }
-  /// A bootstrap of a local rank, for one user of the group. @collective @blocking
+  /// A separate bootstrap of a local rank for one user of the group. @collective @blocking
   Result<std::unique_ptr<transport::Bootstrap>> make_bootstrap(int rank, const AbortFlag& abort);
-  /// The one of the thread that made the group; of rank 0 where ranks are threads.
+  /// The bootstrap of the thread that made the group; rank 0's if ranks are threads.
   transport::Bootstrap& own_bootstrap() { return *own_bootstrap_; }
 
-  /// Settles that `rank` of this process has failed and ends the group; the error that counts. @blocking
+  /// Records that `rank` of this process has failed and ends the group; returns the error that counts. @blocking
   Error fail(int rank, const Error& error);
-  /// Another process has failed or is lost.
+  /// Ends the group because another process has failed or is lost.
   void end_by_peer(const Error& error);
-  /// Tells the other processes of an end that is settled already. @blocking
+  /// Sends an end that is already recorded to the other processes. @blocking
   void tell(const Error& error);
   std::optional<Error> failure() const;
 
-  /// Raises `flag` with the group's failure, now or later, until it is forgotten.
+  /// Raises `flag` with the group's failure, now or later, until `forget_flag`.
   void watch_flag(AbortFlag& flag);
   void forget_flag(AbortFlag& flag);
 
-  /// Waits on the calling thread until `is_done`, which `changed` announces under `lock`; meanwhile the thread makes
-  /// the calls of MPI that only it may make. @blocking
+  /// Waits on the calling thread until `is_done`, which `changed` signals under `lock`; meanwhile the thread makes the
+  /// calls of MPI that only it may make. @blocking
   void wait(std::unique_lock<std::mutex>& lock, std::condition_variable& changed, const std::function<bool()>& is_done);
 
   /// @collective @blocking
@@ -110,9 +110,9 @@ class State {
   std::string name_;
   std::vector<std::unique_ptr<Log>> logs_;  // [local ranks]
   std::unique_ptr<RunPhases> phases_;
-  std::shared_ptr<transport::loopback::Group> threads_;  // shared as transport/loopback asks
+  std::shared_ptr<transport::loopback::Group> threads_;  // shared as transport/loopback requires
   AbortFlag abort_;                                      // of the group's own exchanges
-  mutable std::mutex mutex_;                             // of the two below
+  mutable std::mutex mutex_;                             // guards the two below
   std::optional<Error> failure_;
   std::vector<AbortFlag*> flags_;
   std::unique_ptr<ProgressReporter> progress_;
@@ -121,7 +121,7 @@ class State {
   std::unique_ptr<transport::Bootstrap> own_bootstrap_;
 };
 
-/// A group with the program's own hooks. Fails as `Group::mpi` and `Group::threads`. @collective @blocking
+/// Opens a group with the program's own hooks. Fails as `Group::mpi` and `Group::threads`. @collective @blocking
 Result<std::unique_ptr<Group>> open_launched(transport::LaunchEnvironment launch, GroupOptions options, Hooks hooks);
 Result<std::unique_ptr<Group>> open_threads(int ranks, GroupOptions options, Hooks hooks);
 

@@ -19,9 +19,9 @@ using transport::watch::Endpoint;
 using transport::watch::PeerWatch;
 
 constexpr auto kEarlyMeeting = std::chrono::seconds(5);    // before MPI_Init, which would wait anyway
-constexpr auto kVerdict = std::chrono::milliseconds(300);  // for a word that is on its way
+constexpr auto kVerdict = std::chrono::milliseconds(300);  // for a report that is under way
 
-/// Where the ranks of one host meet: every rank of the job finds the same name, no other job does.
+/// The meeting point of the ranks of one host: the same name for every rank of the job, different for other jobs.
 Endpoint early_endpoint(const std::string& job) {
   const uint64_t token = Fingerprint().add(job).value();
   return {.local = fmt::format("lockstep-{}-{:016x}", geteuid(), token), .host = {}, .port = 0, .token = token};
@@ -88,7 +88,7 @@ Result<void> GroupWatch::open_over_tcp(transport::Bootstrap& bootstrap, const Co
   LOCKSTEP_TRY(const auto told, bootstrap.exchange(watch_ == nullptr ? "" : to_text(watch_->endpoint())));
   const auto join = [&]() -> Result<void> {
     LOCKSTEP_TRY(const Endpoint endpoint, transport::watch::parse_endpoint(told[0]));
-    // Half of what the others wait for this rank's word.
+    // Half of the time that the others wait for this rank.
     const Duration limit = std::min(group_.options().start_deadline, group_.options().deadline) / 2;
     if (watch_ == nullptr) {
       LOCKSTEP_TRY_VOID(check_reach(plane, bootstrap.rank(), {endpoint.host, endpoint.port}, limit));

@@ -1,5 +1,5 @@
-// The watch of this process's group (transport/watch): open from before MPI_Init where the ranks share a host, from
-// right after it where they do not, until the group is left.
+// The watch over this process's group (transport/watch). It opens before MPI_Init if all ranks share a host, otherwise
+// right after it, and closes when the group is left.
 #pragma once
 
 #include <memory>
@@ -15,13 +15,13 @@ namespace lockstep::group {
 
 class State;
 
-/// Used by one thread, except `tell`, `missing` and `cause_of`. An end that it learns of ends the group.
+/// Used by one thread, except `tell`, `missing` and `cause_of`. Ends the group when it detects another rank's end.
 class GroupWatch {
  public:
   /// Borrowed.
   explicit GroupWatch(State& group) : group_(group) {}
 
-  /// Before MPI: meets the ranks if the launcher says that all are on this host. Failing that, `open` will.
+  /// Before MPI_Init: meets the ranks if the launcher reports that all are on this host; otherwise `open` meets them.
   /// @blocking
   void open_early();
   /// Fails with `kUnavailable` when a rank cannot be reached. @collective @blocking
@@ -29,15 +29,12 @@ class GroupWatch {
 
   /// "; found no word from ranks 1, 3": the ranks that have not met the others; empty when nothing is known.
   std::string missing();
-  /// Tells the other ranks.
-  /// @blocking
+  /// Sends the failure to the other ranks. @blocking
   void tell(const Error& error);
-  /// `error`, or what the watch knows of it if it may be the effect of another rank's end: a loss, a peer that cannot
-  /// be reached.
-  /// @blocking
+  /// `error`, or the watch's own finding if `error` may be the effect of another rank's end: a loss, or a peer that
+  /// cannot be reached. @blocking
   Error cause_of(const Error& error);
-  /// This rank is done; rank 0 waits for the others.
-  /// @blocking
+  /// Reports that this rank is done; rank 0 waits for the others. @blocking
   void leave(Duration patience);
 
  private:
@@ -49,7 +46,7 @@ class GroupWatch {
   Result<void> open_over_tcp(transport::Bootstrap& bootstrap, const ControlPlane& plane);
 
   State& group_;
-  std::mutex mutex_;  // of the pointer: `tell` comes from any thread
+  std::mutex mutex_;  // guards the pointer: any thread may call `tell`
   Watch watch_;
 };
 

@@ -1,4 +1,4 @@
-// Notices that a call without a deadline (MPI_Init, MPI_Finalize) does not return.
+// Detection of hanging calls without a deadline (MPI_Init, MPI_Finalize).
 #pragma once
 
 #include <condition_variable>

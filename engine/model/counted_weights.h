@@ -1,4 +1,4 @@
-// A source of weights that reports the bytes read so far.
+// A source of weights with reports of the bytes read.
 #pragma once
 
 #include <utility>

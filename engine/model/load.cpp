@@ -42,8 +42,8 @@ std::string statement_of(const checkpoint::Checkpoint* checkpoint, const shards:
   return text;
 }
 
-/// The contents of the tensors that this rank holds whole, one a line. An uneven split can leave other ranks only a
-/// part of one.
+/// The contents of the tensors that this rank holds whole, one a line. An uneven split can leave only a part of such a
+/// tensor to other ranks.
 std::string whole_contents(std::string_view model, const shards::Shard& shard) {
   auto tensors = shard.replicated_tensors();
   std::ranges::sort(tensors, {}, &shards::TensorFingerprint::tensor);
@@ -62,7 +62,7 @@ class Loader {
       : member_(member), plan_(plan), options_(options), driver_(driver), communicator_(communicator) {}
 
   Result<void> load_all() {
-    const group::BoundThread bound(plan_.cores);  // memory comes from where it is first written
+    const group::BoundThread bound(plan_.cores);  // memory is placed near the core that first writes it
     LOCKSTEP_TRY_VOID(start_backend());
     LOCKSTEP_TRY(std::unique_ptr<shards::Shard> shard, load_one("the model", plan_.model));
     std::unique_ptr<shards::Shard> draft;
@@ -72,7 +72,7 @@ class Loader {
     return add_drafter(std::move(shard), std::move(draft));
   }
 
-  /// After `load_all` on every rank. @collective @blocking
+  /// Call after `load_all` on every rank. @collective @blocking
   Result<LoadedModel> agree() && {
     loaded_.graphs->close();
     loaded_.loading.peak = peak_resident();
@@ -83,7 +83,7 @@ class Loader {
     return std::move(loaded_);
   }
 
-  /// Whether ranks that compile and load together may wait for this one inside the backend.
+  /// Whether other ranks, which compile and load together, may wait for this one inside the backend.
   bool is_awaited() const { return loaded_.backend && loaded_.backend->capabilities().whole_group; }
 
  private:
@@ -112,7 +112,7 @@ Result<void> Loader::start_backend() {
   return ok();
 }
 
-/// The rank's graphs as the backend wants them: after the passes, or before them and with those of all ranks.
+/// The rank's graphs in the backend's form: after the passes, or before them and with those of all ranks.
 Result<shards::ShardGraphs> Loader::build_graphs(const ModelPlan& plan) const {
   const bool whole_group = loaded_.backend->capabilities().whole_group;
   LOCKSTEP_TRY(auto graphs, shards::build_graphs(plan.spec, plan.partition, member_.rank(), plan.shard,
@@ -177,7 +177,7 @@ Result<LoadedModel> load(group::Member& member, const Plan& plan, const EngineOp
                          const device::BackendDriver& driver, device::Communicator* communicator) {
   Loader loader(member, plan, options, driver, communicator);
   const Result<void> mine = loader.load_all();
-  // A rank that is awaited there tells its end by leaving.
+  // Ranks that wait inside the backend detect the failure only when this rank ends.
   if (!mine.has_value() && loader.is_awaited()) return mine.error();
   member.phases().enter("agreement");
   LOCKSTEP_TRY_VOID(member.all_succeeded(mine));

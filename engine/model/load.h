@@ -1,4 +1,4 @@
-// A rank's part of a model: weights read, graphs compiled, agreed with the other ranks.
+// A rank's loaded model: its weights and compiled graphs.
 #pragma once
 
 #include <memory>
@@ -14,30 +14,30 @@
 
 namespace lockstep::model {
 
-/// What it took to load the weights of a rank.
+/// The cost of loading a rank's weights.
 struct LoadingCost {
-  Bytes peak;   // resident in the process until the model was loaded, at most
-  Bytes read;   // from the files of weights, headers included
-  Bytes files;  // size of those files; zero where weights are random
-  Bytes ahead;  // read by this process into the page cache before they were loaded (checkpoint::ReadAhead)
+  Bytes peak;   // peak resident memory of the process until the model was loaded
+  Bytes read;   // from the weight files, headers included
+  Bytes files;  // size of the weight files; zero for random weights
+  Bytes ahead;  // read by this process into the page cache before loading (checkpoint::ReadAhead)
 };
 
-/// What keeps a loaded model alive; each member uses those before it.
+/// The owner of a loaded model; each member uses the members before it.
 struct LoadedModel {
   std::unique_ptr<device::Backend> backend;
   std::unique_ptr<device::GraphRegister> graphs;
   std::unique_ptr<shards::StepEngine> engine;        // the shard, or a speculative engine around it
-  shards::Shard* shard = nullptr;                    // in the engine
-  shards::SpeculativeEngine* speculative = nullptr;  // the engine, where tokens are drafted
+  shards::Shard* shard = nullptr;                    // inside `engine`
+  shards::SpeculativeEngine* speculative = nullptr;  // equals `engine` if tokens are drafted
   size_t graphs_expected = 0;                        // of the model and of its draft model
   LoadingCost loading;
 };
 
-/// Fails alike on every rank. `communicator` outlives what is loaded. @collective @blocking
+/// Fails on every rank if it fails on one. `communicator` outlives the result. @collective @blocking
 Result<LoadedModel> load(group::Member& member, const Plan& plan, const EngineOptions& options,
                          const device::BackendDriver& driver, device::Communicator* communicator);
 
-/// The most memory that was ever resident in this process (VmHWM of /proc/self/status, proc(5)); zero if unknown.
+/// Peak resident memory of this process (VmHWM of /proc/self/status, proc(5)); zero if unknown.
 Bytes peak_resident();
 
 }  // namespace lockstep::model

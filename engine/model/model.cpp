@@ -11,7 +11,7 @@
 namespace lockstep {
 namespace {
 
-/// Notes of generation_config.json that change no answer.
+/// Keys of generation_config.json that change no answer.
 constexpr std::string_view kNotes[] = {"_from_model_config", "transformers_version", "cache_implementation",
                                        "use_cache"};
 
@@ -24,7 +24,7 @@ std::vector<std::string> warnings_of(const std::vector<std::string>& ignored) {
   return warnings;
 }
 
-/// What templates print as the current date.
+/// The current date as templates print it.
 std::tm local_time() {
   const std::time_t now = std::time(nullptr);
   std::tm local{};
@@ -39,7 +39,7 @@ Error no_tokenizer(std::string_view what) {
 
 }  // namespace
 
-/// What was read. Tokenizer and chat template are read when they are first asked for: one rank of many needs them.
+/// Contents of the files. Tokenizer and chat template are read at their first use: only one rank of many needs them.
 struct Model::Files {
   ModelSpec spec;
   ModelOptions options;
@@ -48,7 +48,7 @@ struct Model::Files {
   GenerationConfig generation;
   std::vector<std::string> warnings;
 
-  mutable std::mutex mutex;  // of the two below
+  mutable std::mutex mutex;  // guards the two below
   mutable std::optional<Result<std::unique_ptr<text::Tokenizer>>> tokenizer;
   mutable std::optional<Result<text::ModelChat>> chat;
 

@@ -20,14 +20,14 @@ namespace {
 using checkpoint::ModelSpec;
 
 constexpr int64_t kDefaultSlots = 8;
-constexpr int64_t kMostScoredRows = 64;  // whose logits of the whole vocabulary are there at once
+constexpr int64_t kMostScoredRows = 64;  // rows whose logits of the whole vocabulary are in memory at once
 
 Error refused(std::string_view option, const std::string& found, const std::string& expected) {
   return {ErrorKind::kInvalidArgument,
           fmt::format("[engine/model] {}: found {}, expected {}", option, found, expected)};
 }
 
-/// Rows of prefill steps, of which there are never more than `most`; token by token is a step of one.
+/// Rows of prefill steps, at most `most`; token by token means steps of one row.
 std::vector<int64_t> fitting(std::vector<int64_t> buckets, int64_t most) {
   for (int64_t& bucket : buckets) bucket = std::clamp<int64_t>(bucket, 1, most);
   buckets.erase(std::unique(buckets.begin(), buckets.end()), buckets.end());
@@ -51,7 +51,7 @@ Result<int64_t> capacity_of(const Model& model, const EngineOptions& options) {
                              has_sinks ? " together" : ""));
 }
 
-/// The draft model of a target: its slots, chunk and weights, and room for drafts beyond the target's capacity.
+/// The draft model of a target: the target's slots and chunk, and room for drafts beyond the target's capacity.
 Result<ModelPlan> plan_draft(const std::filesystem::path& directory, const ModelPlan& target_model, int ranks) {
   const shards::ShardOptions& target = target_model.shard;
   ModelPlan draft;
@@ -71,8 +71,8 @@ Result<ModelPlan> plan_draft(const std::filesystem::path& directory, const Model
                   draft.shard.capacity));
 }
 
-/// The compute threads of one rank: the cores that it does not share with the other ranks of its host, and its share of
-/// those that it does.
+/// The compute threads of one rank: the cores that only it may use, and its share of the cores that it shares with
+/// other ranks of its host.
 int default_threads(const std::vector<device::RankPlace>& places, int rank) {
   const device::RankPlace& own = places.at(static_cast<size_t>(rank));
   double share = 0.0;
@@ -85,7 +85,7 @@ int default_threads(const std::vector<device::RankPlace>& places, int rank) {
   return std::max(1, static_cast<int>(share + 1e-9));
 }
 
-/// The model that runs, or the one that drafts for it: `name` begins every line.
+/// Facts of the model or of its draft model; every line begins with `name`.
 std::string statement_of_model(std::string_view name, const ModelPlan& model) {
   return fields_to_text(model.spec, fmt::format("{}: ", name)) +
          fields_to_text(model.shard, fmt::format("{}: ", name)) + partition::to_text(model.spec, model.partition);
@@ -103,7 +103,7 @@ std::string differences_in_words(const std::vector<checkpoint::DifferingKey>& ke
   return text;
 }
 
-/// Unties the head of a model whose files hold another one than the embedding, as transformers does.
+/// Unties the head if the model's files hold a head that differs from the embedding, as transformers does.
 /// @collective @blocking
 Result<void> find_own_head(group::Member& member, ModelPlan& model) {
   if (!model.spec.tied_embeddings || !model.checkpoint) return ok();
@@ -192,7 +192,7 @@ Result<void> place_ranks(group::Member& member, const EngineOptions& options, co
                          Plan& plan) {
   LOCKSTEP_TRY(plan.places, member.bootstrap().places());
   const transport::LaunchEnvironment& launch = member.group().launch();
-  // Cores of a host that belong to other jobs do not idle.
+  // A host's cores that belong to other jobs are not idle.
   LOCKSTEP_TRY(const auto told, member.bootstrap().exchange(fmt::format("{}", launch.job_cores.value_or(0))));
   plan.placement.launcher = launch.launcher;
   for (device::RankPlace& place : plan.places) {
@@ -282,7 +282,7 @@ Result<Plan> make_plan(group::Member& member, const Model& model, const EngineOp
   }
   LOCKSTEP_TRY_VOID(place(member, options, driver, plan));
   LOCKSTEP_TRY_VOID(agree_on_plan(member, statement_of(plan, options, driver), model.config_file()));
-  // After the agreement: ranks look for a head where all of them have a tied one.
+  // After the agreement, because only ranks that agree on a tied head look for another one together.
   LOCKSTEP_TRY_VOID(find_own_head(member, plan.model));
   if (plan.draft) LOCKSTEP_TRY_VOID(find_own_head(member, *plan.draft));
   return plan;

@@ -24,7 +24,7 @@ bool has_window_everywhere(const ModelSpec& spec) {
   return !spec.windows.empty() && std::ranges::all_of(spec.windows, [](int64_t window) { return window > 0; });
 }
 
-/// A layer with a window may turn by another rope than one without: there the window is part of what was trained.
+/// Layers with a window may use another rope than layers without; their window is then part of the training.
 Result<void> set_window(ModelSpec& spec, int64_t window) {
   if (spec.local_rope) {
     return refused(ErrorKind::kUnsupported, "--window", fmt::format("{}", window),

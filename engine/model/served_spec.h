@@ -1,4 +1,4 @@
-// The architecture as it is served: what config.json says, changed by the options that alter the architecture itself.
+// The architecture as configured: config.json, changed by options.
 #pragma once
 
 #include <filesystem>
@@ -11,18 +11,18 @@
 namespace lockstep::model {
 
 /// Reads config.json and applies `options`. Fails as `checkpoint::read_spec`; with `kInvalidArgument` for pinned sinks
-/// without a window and for groups of 8-bit integers that make no sense, with `kUnsupported` for options that the model
-/// cannot serve.
+/// without a window and for invalid groups of 8-bit integers, with `kUnsupported` for options that the model cannot
+/// serve.
 Result<checkpoint::ModelSpec> served_spec(const std::filesystem::path& config, const ModelOptions& options);
 
-/// Tokens that a sequence of the model may have; empty: as many as its slot holds (ALiBi; windows with pinned sinks in
-/// every layer, where no token meets a position beyond them).
+/// The most tokens of a sequence of the model; empty: limited by its slot only (ALiBi; windows with pinned sinks in
+/// every layer, where no token attends to a position beyond them).
 std::optional<int64_t> longest_sequence(const checkpoint::ModelSpec& spec);
 
-/// The capacity of a slot where no prompt and no option says one: 2048 tokens, or what the model can.
+/// The capacity of a slot if no prompt or option sets one: 2048 tokens, or the model's limit if that is less.
 int64_t default_capacity(const checkpoint::ModelSpec& spec);
 
-/// The form of the matrices as served: "int8:64", or "dtype" for the model's own type.
+/// The format of the matrices: "int8:64", or "dtype" for the model's own type.
 std::string weights_in_words(const checkpoint::ModelSpec& spec);
 
 /// "30 layers, hidden 576, 9 query and 3 key/value heads of 64, MLP 1536, vocabulary 49152, bf16", and ", int8:64

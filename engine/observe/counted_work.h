@@ -1,4 +1,4 @@
-// Progress of prompts: decorators of the step engine and the sink that count tokens.
+// Decorators of step engine and sink for progress reports in tokens.
 #pragma once
 
 #include <atomic>
@@ -31,13 +31,13 @@ class CountedSteps final : public shards::StepEngineDecorator {
   group::ProgressReporter& progress_;
 };
 
-/// Counts the prompts of requests; otherwise passes every call on. Thread-safe.
+/// Counts the prompts of requests and forwards every call. Thread-safe.
 class CountedRequests final : public actors::Sink {
  public:
   /// Borrows both.
   CountedRequests(actors::Sink& inner, group::ProgressReporter& progress) : inner_(inner), progress_(progress) {}
 
-  /// `request` is about to be submitted.
+  /// Call before `request` is submitted.
   void submitted(const actors::Request& request) {
     ++open_;
     progress_.expect(Progress::Work::kPrefill, std::ssize(request.ids));

@@ -109,7 +109,7 @@ Result<void> Observation::write_files(const trace::GroupReport& report, const st
   if (options_.metrics) {
     RunMetrics metrics = live_metrics();
     metrics.is_complete = true;
-    metrics.requests.tokens = tokens;  // those of beams are known at the end only
+    metrics.requests.tokens = tokens;  // tokens of beams are known at the end only
     metrics.ranks.clear();
     for (size_t i = 0; i < report.ranks.size(); ++i) {
       const trace::RankReport& rank = report.ranks[i];
@@ -126,7 +126,7 @@ Result<void> Observation::write_files(const trace::GroupReport& report, const st
 Result<void> Observation::write(const std::optional<trace::GroupReport>& report, const std::vector<RankMemory>& memory,
                                 int64_t tokens) {
   if (!options_.is_on()) return ok();
-  // Large files take a while: the other ranks wait here, where the deadline is the user's.
+  // Large files take time: the other ranks wait here, under the user's deadline.
   return member_.all_succeeded(report ? write_files(*report, memory, tokens) : ok());
 }
 

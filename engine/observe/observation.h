@@ -1,14 +1,14 @@
-// How a run is watched, on one rank, when ObserveOptions ask for it; else it does nothing and costs nothing. It stands
-// between the run and what the run uses, and looks at the clock:
+// The measurement of a run on one rank, as ObserveOptions select; otherwise it does nothing and costs nothing. It wraps
+// the objects of the run and reads the clock at each call:
 //
 //   Observation observation(options, member);                the member's bootstrap is timed
-//   observation.begin(plan, …)                               compares clocks, where there are several hosts
+//   observation.begin(plan, …)                               compares clocks, if there are several hosts
 //   communicator = observation.timed(communicator)
-//   engine       = observation.timed(engine)                 steps; memory for all events is taken here
-//   sink         = observation.timed(sink)                   rank 0: requests; the metrics file begins
+//   engine       = observation.timed(engine)                 steps; allocates the memory for all events
+//   sink         = observation.timed(sink)                   rank 0: requests; writes the metrics file from here on
 //        … the run …
-//   observation.gather()                                     every rank's events to rank 0
-//   observation.write(…)                                     rank 0: the files
+//   observation.gather()                                     sends every rank's events to rank 0
+//   observation.write(…)                                     rank 0: writes the files
 #pragma once
 
 #include <memory>
@@ -29,26 +29,26 @@
 
 namespace lockstep::observe {
 
-/// Lives on the rank's thread.
+/// Used by the rank's thread.
 class Observation {
  public:
-  /// Borrows the member. The first events are taken from here on.
+  /// Borrows the member. Events are recorded from here on.
   Observation(const ObserveOptions& options, group::Member& member);
 
-  /// Once every rank knows the plan. @collective @blocking
+  /// Call when every rank has the plan. @collective @blocking
   Result<void> begin(const model::Plan& plan, std::string_view backend);
 
-  /// What to use instead of `communicator`; null stays null.
+  /// The communicator to use instead of `communicator`; null stays null.
   device::Communicator* timed(device::Communicator* communicator);
   shards::StepEngine& timed(shards::StepEngine& engine);
-  /// On rank 0: a log of the requests that passes everything on to `sink`; null where nothing is watched.
+  /// On rank 0: a log of the requests that forwards every call to `sink`; null without observation.
   RequestLog* timed(actors::Sink& sink);
 
-  /// The summary of the run, on rank 0 if it was watched; empty elsewhere. @collective @blocking
+  /// The summary of the run, on rank 0 if it was observed; empty elsewhere. @collective @blocking
   Result<std::optional<trace::GroupReport>> gather();
 
-  /// Writes what was asked for, on rank 0 after `gather`; the other ranks wait for it. `memory` is of all ranks,
-  /// `tokens` of all answers. Fails on every rank if a file cannot be written. @collective @blocking
+  /// Writes the selected files on rank 0 after `gather`; the other ranks wait. `memory` is of all ranks, `tokens` of
+  /// all answers. Fails on every rank if a file cannot be written. @collective @blocking
   Result<void> write(const std::optional<trace::GroupReport>& report, const std::vector<RankMemory>& memory,
                      int64_t tokens);
 
@@ -68,8 +68,8 @@ class Observation {
   std::unique_ptr<StepClock> steps_;
   std::unique_ptr<RequestLog> requests_;
   double start_time_s_ = 0.0;
-  std::vector<trace::RankTimeline> timelines_;  // rank 0, after `gather`
-  std::unique_ptr<PeriodicFile> metrics_file_;  // reads those above
+  std::vector<trace::RankTimeline> timelines_;  // on rank 0, after `gather`
+  std::unique_ptr<PeriodicFile> metrics_file_;  // reads the fields above
 };
 
 }  // namespace lockstep::observe

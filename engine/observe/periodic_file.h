@@ -1,4 +1,4 @@
-// A file that is rewritten every few seconds by a separate thread, whole each time.
+// A file rewritten periodically by a separate thread.
 #pragma once
 
 #include <condition_variable>
@@ -15,11 +15,11 @@ namespace lockstep::observe {
 
 class PeriodicFile {
  public:
-  /// Writes what `text` returns, at once and then every `interval`. `text` is called on the thread; a file that cannot
-  /// be written is tried again the next time.
+  /// Writes the result of `text` at once and then every `interval`. `text` is called on the thread. After a failed
+  /// write the thread tries again at the next interval.
   PeriodicFile(std::filesystem::path path, Duration interval, std::function<std::string()> text)
       : path_(std::move(path)), interval_(interval), text_(std::move(text)), thread_([this] { run(); }) {}
-  /// Writes no more.
+  /// Stops writing.
   ~PeriodicFile() {
     {
       std::lock_guard lock(mutex_);
@@ -47,7 +47,7 @@ class PeriodicFile {
   std::mutex mutex_;
   std::condition_variable over_;
   bool is_over_ = false;
-  std::thread thread_;  // uses those above
+  std::thread thread_;  // uses the fields above
 };
 
 }  // namespace lockstep::observe

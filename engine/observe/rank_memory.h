@@ -1,4 +1,4 @@
-// The memory of a rank: what its store holds, and the most that its process ever held.
+// The memory of a rank: its store, and the peak of its process.
 #pragma once
 
 #include <string>
@@ -9,10 +9,10 @@
 
 namespace lockstep::observe {
 
-/// Of a loaded model, now.
+/// The current memory of a loaded model.
 RankMemory memory_of(const device::Store& store, const model::LoadingCost& loading);
 
-/// As one line of text, and back: ranks exchange them.
+/// Conversion to one line of text and back; ranks exchange such lines.
 std::string to_text(const RankMemory& memory);
 RankMemory parse_memory(const std::string& text);
 

@@ -6,7 +6,7 @@
 namespace lockstep::observe {
 namespace {
 
-// Seconds. From an answer out of a cache to a long prompt on a slow machine; from a small model to a large one.
+// Seconds, from a cached answer to a long prompt on a slow machine, and from a small model to a large one.
 const std::vector<double> kFirstToken = {0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30, 60};
 const std::vector<double> kToken = {0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5};
 

@@ -1,4 +1,4 @@
-// What happened to each request, on rank 0: a sink that passes everything on to another and keeps times.
+// Times of each request on rank 0, recorded by a sink decorator.
 #pragma once
 
 #include <map>
@@ -13,21 +13,21 @@
 
 namespace lockstep::observe {
 
-/// All requests so far.
+/// Totals of all requests so far.
 struct RequestTotals {
   int64_t submitted = 0;
   int64_t tokens = 0;
   std::map<std::string, int64_t> finished;  // by reason
-  trace::Histogram first_token_s, token_s;  // TTFT; the mean time per token after it of each request (TPOT)
+  trace::Histogram first_token_s, token_s;  // TTFT; each request's mean time per token after the first (TPOT)
 };
 
 /// Thread-safe.
 class RequestLog final : public actors::Sink {
  public:
-  /// Borrows everything. Keeps the first `most` requests that end; the totals are of all.
+  /// Borrows everything. Keeps the first `most` requests that end; the totals cover all requests.
   RequestLog(actors::Sink& inner, const Clock& clock, size_t most);
 
-  /// `request` is about to be submitted.
+  /// Call before `request` is submitted.
   void submitted(RequestId request);
 
   void on_start(RequestId request) override { inner_.on_start(request); }
@@ -39,7 +39,7 @@ class RequestLog final : public actors::Sink {
   void on_abandoned(RequestId request, const Error& error) override;
 
   RequestTotals totals() const;
-  /// Those that were kept, in the order of their ids.
+  /// The kept requests in the order of their ids.
   std::vector<trace::RequestSpan> requests() const;
 
  private:
@@ -48,7 +48,7 @@ class RequestLog final : public actors::Sink {
   actors::Sink& inner_;
   const Clock& clock_;
   const size_t most_;
-  mutable std::mutex mutex_;  // of what follows
+  mutable std::mutex mutex_;  // guards the fields below
   std::map<RequestId, trace::RequestSpan> open_;
   std::vector<trace::RequestSpan> ended_;
   RequestTotals totals_;

@@ -41,7 +41,7 @@ class RankFamilies {
 
   void add_report(const trace::RankReport& report) {
     for (const auto& [name, split] : report.phases) {
-      if (name != "run") add_split(name, split);  // its steps are phases of their own
+      if (name != "run") add_split(name, split);  // the steps of "run" are separate phases
     }
     for (const auto& [name, phase] : {std::pair{"prefill", &report.prefill}, {"decode", &report.decode}}) {
       add_split(name, phase->split);

@@ -1,5 +1,4 @@
-// The metrics of a run, from values: what --metrics writes while it runs (what rank 0 knows of itself) and at its end
-// (all ranks).
+// The metrics of a run, made from values. During the run --metrics writes rank 0's own, at the end those of all ranks.
 #pragma once
 
 #include <optional>
@@ -13,20 +12,20 @@
 
 namespace lockstep::observe {
 
-/// One rank's part.
+/// The metrics of one rank.
 struct RankMetrics {
   int rank = 0;
   std::string host;
   trace::StepTotals prefill, decode;
   std::optional<trace::RankReport> report;  // at the end
-  RankMemory memory;                        // while the run lasts only the peak is known
+  RankMemory memory;                        // during the run only the peak is known
 };
 
-/// Everything.
+/// The metrics of the whole run.
 struct RunMetrics {
   trace::Labels build;        // version …
   trace::Labels run;          // model, backend …
-  double start_time_s = 0.0;  // unix time
+  double start_time_s = 0.0;  // Unix time
   bool is_complete = false;
   RequestTotals requests;
   std::vector<RankMetrics> ranks;

@@ -1,5 +1,4 @@
-// When each step of a rank began and ended, and what was in it: an engine that passes everything on to another and
-// looks at the clock. It allocates nothing during a step.
+// Times and contents of a rank's steps, recorded by a step engine decorator. It allocates nothing during a step.
 #pragma once
 
 #include <array>
@@ -14,7 +13,7 @@
 
 namespace lockstep::observe {
 
-/// Which slots are making tokens, followed from the calls of an engine: a finished slot's pad is no token.
+/// The slots that are generating, tracked from the calls of an engine: padding of a finished slot is not a token.
 class RunningSlots {
  public:
   explicit RunningSlots(int64_t slots) : slots_(static_cast<size_t>(slots)) {}
@@ -22,30 +21,30 @@ class RunningSlots {
   void open(SlotId slot, const shards::SlotParameters& parameters);
   void close(SlotId slot) { slots_[static_cast<size_t>(slot.value)].running = false; }
   void decide(const shards::Decision& decision);
-  /// Rows, slots and tokens of a step that made `output`.
+  /// Rows, slots and tokens of the step that made `output`.
   trace::StepTimes after_prefill(const shards::PrefillRows& rows, const shards::StepOutput& output);
   trace::StepTimes after_decode(const shards::StepOutput& output);
 
  private:
   struct Slot {
     bool running = false;  // prefilled and not finished
-    int32_t left = 0;      // tokens that it may still make
+    int32_t left = 0;      // tokens that it may still generate
     std::vector<int32_t> eos_ids;
   };
 
-  /// Whether the slot took the token; it stops running with its last one.
+  /// Returns whether the slot took the token; a slot stops running with its last token.
   static bool take(Slot& slot, int32_t token);
 
   std::vector<Slot> slots_;
 };
 
-/// Rows and slots of a step whose row r is of `slot[r]`; a slot's rows are together.
+/// Rows and slots of a step whose row r belongs to `slot[r]`; the rows of one slot are adjacent.
 trace::StepTimes times_of(std::span<const int32_t> slot);
 
 /// Used by the executor's thread, except `totals`.
 class StepClock final : public shards::StepEngineDecorator {
  public:
-  /// Borrows everything. Keeps room for `capacity` steps.
+  /// Borrows everything. Reserves memory for `capacity` steps.
   StepClock(shards::StepEngine& inner, trace::CollectiveLog& collectives, const Clock& clock, size_t capacity)
       : StepEngineDecorator(inner),
         collectives_(collectives),
@@ -53,11 +52,11 @@ class StepClock final : public shards::StepEngineDecorator {
         steps_(capacity),
         running_(inner.slots()) {}
 
-  /// Forgets all steps and collectives.
+  /// Discards all recorded steps and collectives.
   void restart();
   std::span<const trace::StepTimes> steps() const { return steps_.entries(); }
   int64_t dropped() const { return steps_.dropped(); }
-  /// All steps so far, by phase. May be called from any thread.
+  /// Totals of all steps so far, by phase. Any thread may call it.
   std::array<trace::StepTotals, trace::kStepPhases> totals() const;
 
   Result<void> open_slot(SlotId slot, const shards::SlotParameters& parameters) override {

@@ -1,4 +1,4 @@
-// A bootstrap that notes when each of its operations was entered and left.
+// A bootstrap with a record of each operation's begin and end.
 #pragma once
 
 #include <memory>

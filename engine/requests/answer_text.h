@@ -1,4 +1,4 @@
-// The text of one answer as its tokens come.
+// The text of one answer, built as its tokens arrive.
 //
 //   token ─► TextStreamer ─► AnswerText: StopStrings ─► text so far, the piece that the token completes
 #pragma once
@@ -22,15 +22,15 @@ class AnswerText final : public generation::Streamer {
   AnswerText(const AnswerText&) = delete;
   AnswerText& operator=(const AnswerText&) = delete;
 
-  /// Adds a token. Fails with `kInvalidArgument` on an id that the tokenizer does not know.
+  /// Adds a token. Fails with `kInvalidArgument` for an id that the tokenizer does not have.
   Result<void> put(int32_t id) { return streamer_.put(std::span(&id, 1)); }
-  /// No token follows: text that was held back is added, unless a stop string has ended it.
+  /// Ends the tokens: withheld text is added, unless a stop string has ended the text.
   Result<void> finish(generation::FinishReason reason) { return streamer_.end(reason); }
 
   /// Whether a stop string has ended the text, which is cut before it.
   bool stopped() const { return stops_.stopped(); }
   const std::string& text() const { return text_; }
-  /// What was added since the last call.
+  /// The text added since the last call.
   std::string_view take_piece() {
     const std::string_view piece = std::string_view(text_).substr(taken_);
     taken_ = text_.size();

@@ -37,7 +37,7 @@ void Delivery::run() {
     is_calling_ = true;
     lock.unlock();
     call();
-    call = nullptr;  // what it holds ends outside the lock
+    call = nullptr;  // destroys the captured objects outside the lock
     lock.lock();
     is_calling_ = false;
     changed_.notify_all();

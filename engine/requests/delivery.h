@@ -1,4 +1,4 @@
-// Calls users' functions on a thread of its own, so that a slow one never holds up the ranks.
+// A separate thread for callers' functions, so that slow ones never delay the ranks.
 #pragma once
 
 #include <condition_variable>
@@ -9,18 +9,18 @@
 
 namespace lockstep::requests {
 
-/// First in, first out. Thread-safe. The thread is started with the first call.
+/// Calls functions first in, first out. Thread-safe. The first call starts the thread.
 class Delivery {
  public:
   Delivery() = default;
-  /// Makes the calls that are waiting, then ends the thread.
+  /// Makes the queued calls, then ends the thread.
   ~Delivery();
   Delivery(const Delivery&) = delete;
   Delivery& operator=(const Delivery&) = delete;
 
   void post(std::function<void()> call);
 
-  /// Waits until the calls that were posted so far are made. Not from one of them. @blocking
+  /// Waits until the calls posted so far are made. Must not be called from one of them. @blocking
   void wait_idle();
 
  private:

@@ -1,5 +1,5 @@
-// Structs with a list of their fields as JSON, and back: an object of the fields by their names, enumerations as
-// numbers.
+// Conversion of structs with field lists to JSON and back. A struct becomes an object with its field names, an
+// enumeration becomes a number.
 #pragma once
 
 #include <filesystem>

@@ -10,7 +10,7 @@ namespace {
 
 constexpr int64_t kVersion = 1;
 
-/// The text of one engine for another.
+/// The content of the text that one engine writes for another.
 struct Suspended {
   int64_t version = kVersion;
   std::string model;  // fingerprint of its spec

@@ -1,5 +1,4 @@
-// Open requests as a value: what was asked, and the tokens that were delivered. Another process, or the same one on
-// another day, goes on with them.
+// Open requests as values: the request and its delivered tokens. Another process, or a later run, can continue them.
 #pragma once
 
 #include <cstdint>
@@ -16,16 +15,16 @@ namespace lockstep::requests {
 /// One answer of a suspended request.
 struct AnswerSoFar {
   std::vector<int32_t> ids;
-  std::optional<FinishReason> reason;  // of a complete answer
+  std::optional<FinishReason> reason;  // set for a complete answer
 
   friend bool operator==(const AnswerSoFar&, const AnswerSoFar&) = default;
 };
 LOCKSTEP_FIELDS(AnswerSoFar, ids, reason);
 
-/// A request without code of its caller's.
+/// A request without functions or objects of its caller.
 struct SuspendedRequest {
   std::vector<int32_t> ids, negative;  // of the prompt
-  int64_t masked_inside = 0;           // likewise
+  int64_t masked_inside = 0;           // of the prompt
   GenerationConfig config;
   uint64_t random_row = 0;
   std::vector<AnswerSoFar> answers;
@@ -34,10 +33,10 @@ struct SuspendedRequest {
 };
 LOCKSTEP_FIELDS(SuspendedRequest, ids, negative, masked_inside, config, random_row, answers);
 
-/// As JSON text, with what identifies the model: its whole spec.
+/// As JSON text, with the model's whole spec for identification.
 std::string to_text(const std::vector<SuspendedRequest>& requests, const Model& model);
 
-/// Fails with `kInvalidArgument` for text that `to_text` did not make, with `kFailedPrecondition` for another model.
+/// Fails with `kInvalidArgument` for text that `to_text` did not write, with `kFailedPrecondition` for another model.
 Result<std::vector<SuspendedRequest>> parse_suspended(std::string_view text, const Model& model);
 
 }  // namespace lockstep::requests

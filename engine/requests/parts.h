@@ -1,4 +1,4 @@
-// The parts of a request: one sequence of the session for each answer, one for all beams.
+// The sequences of one request in a session.
 #pragma once
 
 #include <cstddef>
@@ -28,16 +28,16 @@ struct Part {
   actors::Request request;
   size_t first_answer = 0;
   size_t answers = 1;
-  bool as_made = true;  // false: tokens are known at the end only (beams)
+  bool as_made = true;  // false: tokens are known at the end only (beam search)
 
-  /// Whether a session restarts it from its prompt: the state of a chooser cannot be moved to another session.
+  /// Whether a session restarts it from its prompt, because the state of a chooser cannot move to another session.
   bool restarts() const { return request.chooser != nullptr; }
 };
 
 /// Fails with `kInvalidArgument` and `kUnsupported` for options that this engine cannot serve, naming the option.
 Result<std::vector<Part>> parts_of(const Request& request, const Serving& serving);
 
-/// A new chooser for `part` of `request`, in its first state. The caller's own chooser where the request has one.
+/// A new chooser for `part` of `request`, in its initial state; the caller's chooser if the request has one.
 Result<std::shared_ptr<TokenChooser>> chooser_of(const Request& request, const Part& part, const Serving& serving);
 
 }  // namespace lockstep::requests

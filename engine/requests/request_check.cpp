@@ -17,7 +17,7 @@ Error unsupported(const std::string& found, std::string_view expected) {
           fmt::format("[engine/requests] cannot serve the request: found {}, expected {}", found, expected)};
 }
 
-/// Refuses what only the host can do where the logits do not reach it.
+/// Rejects requests that need the host if the logits do not reach it.
 Result<void> check_host_work(const Request& request, const Limits& limits) {
   const bool by_host = is_host_chosen(request);
   if (!by_host && !request.config.output_logits) return ok();
@@ -56,7 +56,7 @@ bool is_host_chosen(const Request& request) {
 
 Result<int32_t> budget_of(const Request& request, const Model& model, int64_t capacity) {
   if (request.chooser && !request.config.max_new_tokens) return static_cast<int32_t>(capacity);
-  // A length of generation_config.json was written without a slot in mind.
+  // A length of generation_config.json was written without regard to slots.
   const GenerationConfig& file = model.generation();
   const bool is_files =
       request.config.max_new_tokens == file.max_new_tokens && request.config.max_length == file.max_length;
@@ -91,7 +91,7 @@ Result<void> check_text(std::span<const int32_t> ids, int64_t top, const Model& 
     return Error{ErrorKind::kInvalidArgument,
                  "[engine/requests] cannot score: found an empty text, expected at least one token; leave it out"};
   }
-  // Its last token is predicted, and predicts nothing: it needs no room.
+  // The last token is only predicted, so it needs no room.
   return check_prompt({.ids = {ids.begin(), ids.end()}}, model.spec().vocabulary, limits.capacity + 1);
 }
 

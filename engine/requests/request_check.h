@@ -1,4 +1,4 @@
-// Whether an engine can serve a request, and for how many tokens. Pure.
+// Checks of a request against an engine's limits, and its token budget. Pure.
 #pragma once
 
 #include <cstdint>
@@ -10,19 +10,19 @@
 
 namespace lockstep::requests {
 
-/// What an engine's graphs and slots can serve.
+/// Limits that an engine's graphs and slots set.
 struct Limits {
   int64_t slots = 1;
   int64_t capacity = 1;
   Choosers choosers = Choosers::kAllowed;
   int64_t drafts = 0;
-  int64_t scored_top = -1;  // likeliest tokens that a score names, at most; −1: texts are not scored
+  int64_t scored_top = -1;  // largest `top` of a score; −1: the engine does not score texts
 };
 
-/// Whether a request has code of its caller's.
+/// Whether a request has processors, criteria or choosers of its caller.
 bool has_own_code(const Request& request);
 
-/// Whether tokens are chosen on the host: by its options, or by code of the caller's.
+/// Whether the host chooses the tokens, because of the request's options or its caller's objects.
 bool is_host_chosen(const Request& request);
 
 /// The most new tokens of an answer. Fails with `kInvalidArgument` when they do not fit a slot.
@@ -32,7 +32,7 @@ Result<int32_t> budget_of(const Request& request, const Model& model, int64_t ca
 /// these limits cannot serve, naming the option.
 Result<void> check(const Request& request, const Model& model, const Limits& limits);
 
-/// Whether an engine can score `ids` and name the `top` likeliest tokens: fails likewise.
+/// Checks that an engine can score `ids` with the `top` likeliest tokens. Fails as `check`.
 Result<void> check_text(std::span<const int32_t> ids, int64_t top, const Model& model, const Limits& limits);
 
 }  // namespace lockstep::requests

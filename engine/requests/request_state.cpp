@@ -54,7 +54,7 @@ void RequestState::suspend(const Error& why) {
     std::lock_guard lock(mutex_);
     if (suspension_) return;
     suspension_ = why;
-    links_.stop = nullptr;  // the session may be gone from here on
+    links_.stop = nullptr;  // the session may be destroyed from here on
   }
   changed_.notify_all();
 }
@@ -131,7 +131,7 @@ actors::Verdict RequestState::take(const Part& part, const actors::MadeToken& to
   return row.has_stopped ? actors::Verdict::kStop : actors::Verdict::kContinue;
 }
 
-/// Hands the newest token of a row to the caller's function.
+/// Passes the newest token of a row to the caller's function.
 void RequestState::deliver(size_t index, const actors::MadeToken& token) {
   if (!setup_.on_token) return;
   Row& row = rows_[index];
@@ -143,7 +143,7 @@ void RequestState::deliver(size_t index, const actors::MadeToken& token) {
   });
 }
 
-/// On the delivery thread. `place` tokens and `text_size` bytes of text are there with this token.
+/// Runs on the delivery thread. The answer has `place` tokens and `text_size` bytes of text with this token.
 void RequestState::call(const Token& token, size_t place, size_t text_size) {
   {
     std::lock_guard lock(mutex_);
@@ -166,11 +166,11 @@ void RequestState::call(const Token& token, size_t place, size_t text_size) {
     cut(rows_[token.answer], place, text_size);
     stop = links_.stop;
   }
-  const bool is_whole = rows_.size() == 1 || thrown;  // other answers go on
+  const bool is_whole = rows_.size() == 1 || thrown;  // other answers continue
   if (stop && is_whole) stop();
 }
 
-/// The row ends with its first `tokens` tokens.
+/// Ends the row with its first `tokens` tokens.
 void RequestState::cut(Row& row, size_t tokens, size_t text_size) {
   Answer& answer = row.answer;
   const size_t vocabulary = answer.ids.empty() ? 0 : answer.logits.size() / answer.ids.size();
@@ -196,11 +196,11 @@ bool RequestState::finish(const Part& part, FinishReason reason, const std::opti
     finish_text(i);
   }
   if (--parts_left_ > 0) return false;
-  links_.stop = nullptr;  // the session may be gone from here on
+  links_.stop = nullptr;  // the session may be destroyed from here on
   return true;
 }
 
-/// Takes over the sequences of a chooser that knows its tokens at the end only.
+/// Takes the sequences of a chooser that has its tokens at the end only.
 void RequestState::adopt_sequences(const Part& part) {
   if (part.as_made) return;
   const std::vector<generation::Sequence> sequences = part.request.chooser->sequences();
@@ -239,13 +239,13 @@ void RequestState::complete() {
   set_done();
 }
 
-/// On the delivery thread where the caller has a function for tokens: behind its last call.
+/// Runs on the delivery thread after the last token callback, if the caller has a function for tokens.
 void RequestState::set_done() {
   std::function<void()> call;
   {
     std::lock_guard lock(mutex_);
     is_done_ = true;
-    links_ = {};  // the engine may be gone from here on
+    links_ = {};  // the engine may be destroyed from here on
     call = std::exchange(on_done_, nullptr);
   }
   changed_.notify_all();

@@ -24,7 +24,7 @@
 
 namespace lockstep::requests {
 
-/// Thread-safe. Shared by handles, sink and delivery, which end in any order.
+/// Thread-safe. Handles, sink and delivery share it and end in any order.
 class RequestState : public std::enable_shared_from_this<RequestState> {
  public:
   /// Borrowed pointers outlive the session.
@@ -33,7 +33,7 @@ class RequestState : public std::enable_shared_from_this<RequestState> {
     size_t parts = 1;
     const text::Tokenizer* tokenizer = nullptr;  // null: no texts and no stop strings
     std::vector<std::string> stop_strings;
-    std::optional<Duration> max_time;  // from `start`: an answer that is older stops with its next token
+    std::optional<Duration> max_time;  // from `start`: an older answer stops at its next token
     bool keeps_logits = false;
     OnToken on_token;
     const Clock* clock = nullptr;
@@ -49,22 +49,22 @@ class RequestState : public std::enable_shared_from_this<RequestState> {
   };
   void link(Links links);
 
-  // The coordinator's thread.
-  /// A part has its slots; whether it is the first part since the request was submitted or resumed.
+  // Called by the coordinator's thread.
+  /// A part has its slots. Returns whether it is the first part since the request was submitted or resumed.
   bool start();
-  /// Whether a part has had its slots since then.
+  /// Whether a part has received its slots since then.
   bool is_running() const;
   actors::Verdict take(const Part& part, const actors::MadeToken& token);
-  /// Whether it was the last part: then `complete` follows.
+  /// Returns whether it was the last part; then `complete` follows.
   bool finish(const Part& part, FinishReason reason, const std::optional<Error>& error);
-  /// Takes no further token; `wait` returns `why`.
+  /// Accepts no further token; `wait` returns `why`.
   void suspend(const Error& why);
   /// Whether `part` ended with `reason` before the suspension took a token from it.
   bool has_ended(const Part& part, FinishReason reason) const;
-  /// Continues after `suspend`. The parts of `restarted` begin again at their prompts: they first repeat the delivered
-  /// tokens, and a token that differs is an error.
+  /// Continues after `suspend`. The parts of `restarted` start again from their prompts: they first repeat the
+  /// delivered tokens, and a differing token is an error.
   void resume(const std::vector<Part>& restarted);
-  /// Takes over an answer's tokens from another engine, before the request is submitted here.
+  /// Takes an answer's tokens from another engine, before the request is submitted here.
   Result<void> adopt(const Part& part, const AnswerSoFar& so_far);
   /// The tokens of each answer.
   std::vector<AnswerSoFar> history() const;
@@ -72,14 +72,14 @@ class RequestState : public std::enable_shared_from_this<RequestState> {
   /// Wakes the callers of `wait`, after the last call of the caller's function.
   void complete();
 
-  // Any thread.
+  // Called by any thread.
   bool is_done() const;
   void cancel();
   Result<std::vector<Answer>> wait();
   std::vector<int32_t> so_far(size_t answer) const;
 
   int64_t tokens() const;
-  /// Called once when the request is done, on the delivery thread; at once where it is done already.
+  /// Calls the function once when the request is done, on the delivery thread; at once if it is done already.
   void on_done(std::function<void()> call);
 
  private:
@@ -88,14 +88,14 @@ class RequestState : public std::enable_shared_from_this<RequestState> {
     std::unique_ptr<AnswerText> text;  // null without a tokenizer
     bool is_cut = false;               // stopped by the caller's function: later tokens are dropped
     bool is_complete = false;
-    bool has_stopped = false;  // by itself: a stop string, its time
+    bool has_stopped = false;  // by its own stop string or time limit
     bool has_missed = false;   // a token was dropped while the request was suspended
-    size_t replayed = 0;       // delivered tokens that a restarted part has still to repeat
+    size_t replayed = 0;       // delivered tokens that a restarted part must still repeat
   };
 
-  /// Compares a repeated token with the delivered one; the verdict on the row.
+  /// Compares a repeated token with the delivered one; returns the verdict on the row.
   actors::Verdict replay(Row& row, int32_t id);
-  /// Adds a token to a row; whether the row ends with it.
+  /// Adds a token to a row; returns whether the row ends with it.
   bool add(Row& row, const actors::MadeToken& token);
   void adopt_sequences(const Part& part);
   void finish_text(size_t index);

@@ -28,7 +28,7 @@ Error does_not_fit(int64_t length, std::string_view option, int64_t value, const
                       option, value, expected)};
 }
 
-/// The new tokens that are asked for; empty: as many as fit.
+/// The requested number of new tokens; empty: as many as fit.
 std::optional<int64_t> asked_tokens(const GenerationConfig& config, const Prompt& prompt) {
   if (config.max_new_tokens) return *config.max_new_tokens;
   if (config.max_length) return *config.max_length - std::ssize(prompt.ids);

@@ -6,7 +6,7 @@
 namespace lockstep::requests {
 Submissions::~Submissions() {
   const Error gone{ErrorKind::kCancelled, "[engine/requests] the engine is gone, and the request was not done"};
-  for (auto& [id, entry] : open_) {  // the session has ended without finishing them
+  for (auto& [id, entry] : open_) {  // the session ended without finishing them
     if (entry.state->finish(entry.part, FinishReason::kCancelled, gone)) entry.state->complete();
   }
   for (auto& [id, text] : texts_) text->finish(gone);
@@ -105,7 +105,7 @@ std::shared_ptr<TextScores> Submissions::open_text(std::vector<int32_t> ids, int
   std::lock_guard lock(mutex_);
   ++counters_.submitted;
   counters_.prompt_tokens += std::ssize(text->ids());
-  if (text->ids().size() == 1) {  // its only token has no score
+  if (text->ids().size() == 1) {  // a single token has no score
     ++counters_.finished;
     return text;
   }
@@ -147,7 +147,7 @@ void Submissions::on_score(RequestId request, std::span<const float> row) {
   text->take(row);
 }
 
-/// Whether `request` was a text.
+/// Returns whether `request` was a text.
 bool Submissions::finish_text(RequestId request, const std::optional<Error>& error) {
   std::shared_ptr<TextScores> text;
   {

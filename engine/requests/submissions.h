@@ -1,4 +1,4 @@
-// All requests of an engine on rank 0: submitted to its session, and finished by the session's results.
+// All requests of an engine on rank 0, from submission to their results.
 //
 //   Request ──► check, parts_of ──► Session::submit
 //   RequestState ◄── take, finish ◄── Submissions (the session's sink, coordinator's thread)
@@ -31,22 +31,22 @@ class Submissions final : public actors::Sink {
   explicit Submissions(Serving serving) : serving_(serving) {}
   ~Submissions() override;
 
-  /// Submits requests to `session` from here on. Its results go to `sink`: this object, or a sink that passes them on
-  /// to this object. Both outlive the requests.
+  /// Submits requests to `session` from here on. Its results go to `sink`: this object, or a sink that forwards to this
+  /// object. Both outlive the requests.
   void open(actors::Session& session, actors::Sink& sink, RequestState::Links links);
 
-  /// Queues all or none. Fails with `kInvalidArgument` for a request that no slot can hold, with `kUnsupported` for one
-  /// that this engine cannot serve, naming the option.
+  /// Queues all requests or none. Fails with `kInvalidArgument` for a request that no slot can hold, with
+  /// `kUnsupported` for one that this engine cannot serve, naming the option.
   Result<std::vector<std::shared_ptr<RequestState>>> submit(std::vector<Request> requests);
 
   /// Suspends every open request; the session has no work left afterwards.
   void suspend();
   /// Whether requests are suspended or being suspended.
   bool has_suspended() const;
-  /// Submits what remains of each suspended request to the session of `open`. A request with a chooser of the caller's
-  /// fails with `kUnsupported`: the chooser cannot begin again.
+  /// Submits what remains of each suspended request to the session of `open`. A request with its caller's chooser fails
+  /// with `kUnsupported`, because the chooser cannot restart.
   void resume();
-  /// The suspended requests. Fails with `kUnsupported` if one has functions of the caller's.
+  /// The suspended requests. Fails with `kUnsupported` if one has functions of its caller.
   Result<std::vector<SuspendedRequest>> suspended() const;
   /// Queues the suspended requests of another engine. Fails as `submit`, and with `kInvalidArgument` for a history that
   /// does not fit its request.
@@ -62,10 +62,10 @@ class Submissions final : public actors::Sink {
   void on_finish(RequestId request, generation::FinishReason reason, const std::optional<Error>& error) override;
   void on_abandoned(RequestId request, const Error& error) override;
 
-  /// Waits until callers' functions have returned. Not from one of them. @blocking
+  /// Waits until callers' functions have returned. Must not be called from one of them. @blocking
   void finish_calls() { delivery_.wait_idle(); }
 
-  /// Called with each request that is about to be submitted, for logs and counters.
+  /// Called with each request before it is submitted, for logs and counters.
   std::function<void(const actors::Request&)> on_submit;
 
   EngineCounters counters() const;
@@ -83,17 +83,17 @@ class Submissions final : public actors::Sink {
   void submit(std::vector<std::vector<Entry>> requests);
   /// Adds what remains of `entries`, all of one request, to the open requests and to `all`.
   void open(std::vector<Entry> entries, std::vector<actors::Request>& all);
-  /// The request to submit for a part that may have tokens already.
+  /// The request to submit for a part that may already have tokens.
   static actors::Request remaining(const Entry& entry);
 
   Result<void> check_is_running() const;
   /// Moves a part from the open to the suspended requests.
   void park(RequestId request);
-  /// As `open`, for the suspended parts of one request.
+  /// Opens the suspended parts of one request again, as `open`.
   void resume(std::vector<Entry> entries, std::vector<actors::Request>& all);
   /// Gives new choosers to the parts that restart from their prompts, and returns these parts.
   Result<std::vector<Part>> restart(std::vector<Entry>& entries) const;
-  /// Gives `part` its tokens so far, except where it restarts; whether it is complete with them.
+  /// Gives `part` its tokens so far, unless it restarts; returns whether it is complete with them.
   Result<bool> adopt_history(RequestState& state, const Part& part, const std::vector<AnswerSoFar>& answers) const;
 
   Entry& at(RequestId request);
@@ -108,7 +108,7 @@ class Submissions final : public actors::Sink {
   mutable std::mutex mutex_;         // guards the fields below
   std::map<RequestId, Entry> open_;  // stable addresses
   std::map<RequestId, std::shared_ptr<TextScores>> texts_;
-  std::vector<Entry> suspended_;  // in the order of their ids
+  std::vector<Entry> suspended_;  // ordered by id
   bool is_suspending_ = false;
   int64_t next_id_ = 0;
   EngineCounters counters_;

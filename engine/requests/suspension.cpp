@@ -1,4 +1,4 @@
-// Requests that outlive their session: Submissions::suspend, resume, suspended and restore.
+// Suspended requests: Submissions::suspend, resume, suspended and restore.
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -30,7 +30,7 @@ Error callers_code() {
           "caller's, expected options alone; resume it in this process"};
 }
 
-/// The request of one answer's history: the same prompt and options, no functions.
+/// A request from one answer's history: the same prompt and options, no functions.
 Request request_of(SuspendedRequest& suspended) {
   Request request{.prompt = {std::move(suspended.ids), std::move(suspended.negative)},
                   .config = suspended.config,

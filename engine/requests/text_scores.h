@@ -1,4 +1,4 @@
-// One text that is being scored: what its caller waits for and the session's sink fills.
+// The scores of one text, filled by the session's sink and awaited by the caller.
 #pragma once
 
 #include <condition_variable>
@@ -14,15 +14,15 @@
 
 namespace lockstep::requests {
 
-/// Thread-safe. Shared by its caller and the sink, which end in any order.
+/// Thread-safe. The caller and the sink share it and end in any order.
 class TextScores {
  public:
-  /// Keeps the `top` likeliest tokens of each place.
+  /// Keeps the `top` likeliest tokens of each position.
   TextScores(std::vector<int32_t> ids, int64_t top);
 
   const std::vector<int32_t>& ids() const { return ids_; }
 
-  /// The coordinator's thread: the scores of the next token, a row of the graph operation `score`.
+  /// Called by the coordinator's thread with the scores of the next token, a row of the graph operation `score`.
   void take(std::span<const float> row);
   void finish(const std::optional<Error>& error);
 
@@ -34,7 +34,7 @@ class TextScores {
  private:
   const std::vector<int32_t> ids_;
   const size_t top_;
-  std::mutex mutex_;  // of what follows
+  std::mutex mutex_;  // guards the fields below
   std::condition_variable changed_;
   std::vector<TokenScore> scores_;
   bool is_done_ = false;

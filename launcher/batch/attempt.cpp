@@ -16,7 +16,7 @@ using Json = nlohmann::json;
 
 constexpr int kLost = 5, kTooLate = 6, kInterrupted = 130, kSignals = 128;
 
-/// What launchers say when there are not enough places: Open MPI, MPICH's hydra, srun.
+/// Launcher messages about too few slots: Open MPI, MPICH's hydra, srun.
 constexpr std::string_view kNoSlots[] = {"not enough slots", "More processors requested than permitted",
                                          "Requested node configuration is not available"};
 
@@ -54,7 +54,7 @@ const ExitRecord* find_code(const std::vector<ExitRecord>& records, std::initial
   return nullptr;
 }
 
-/// The ranks that others name, or else those that left no word where others did.
+/// The ranks that other ranks report as lost, or else the ranks without a record if others have one.
 std::set<int> lost_ranks(const std::vector<ExitRecord>& records, std::optional<int> ranks) {
   std::set<int> named, silent;
   for (const ExitRecord& record : records) {
@@ -72,11 +72,11 @@ bool speaks_of_slots(const process::ChildOutcome& child) {
   });
 }
 
-/// What the ranks say together; null: nothing that decides.
+/// The record that decides how the attempt ended; null if there is none.
 const ExitRecord* deciding_record(const std::vector<ExitRecord>& records, bool all_spoke) {
   if (const ExitRecord* own = find_code(records, {2, 3, 4, 7, 1})) return own;
   if (const ExitRecord* lost = find_code(records, {kLost, kTooLate})) return lost;
-  // A launcher ends the survivors of a loss by a signal, too.
+  // A launcher also ends the survivors of a loss by a signal.
   return all_spoke ? find_code(records, {kInterrupted}) : nullptr;
 }
 
@@ -110,7 +110,7 @@ AttemptEnd judge_attempt(const process::ChildOutcome& child, const std::vector<E
     return end;
   }
   end.code = child.shell_code();
-  if (!records.empty()) {  // some left in order, others without a word
+  if (!records.empty()) {  // some ranks ended in order, others without a record
     end.code = end.lost_ranks.empty() ? end.code : kLost;
     return end;
   }

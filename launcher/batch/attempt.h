@@ -1,5 +1,5 @@
-// How one start of a supervised command ended, judged from the child's own end and from what its ranks wrote. mpirun's
-// exit code is a race once ranks die, so the ranks' records count first.
+// The judged end of one start of a supervised command. mpirun's exit code is a race once ranks die, so the ranks'
+// records count before the child's exit code.
 #pragma once
 
 #include <filesystem>
@@ -14,22 +14,22 @@
 
 namespace lockstep::launcher {
 
-/// One start, over.
+/// The end of one start.
 struct AttemptEnd {
-  int code = 0;              // what the command would have returned had its launcher not been in the way
-  std::set<int> lost_ranks;  // as far as anybody knows
+  int code = 0;              // the command's own code, without the launcher's influence
+  std::set<int> lost_ranks;  // as far as known
   bool started = true;       // false: no rank ran, the launcher refused
-  bool lacks_slots = false;  // because it has too few places for so many ranks
-  std::string message;       // of the rank that knows best, or how the child ended
+  bool lacks_slots = false;  // the launcher has too few slots for the ranks
+  std::string message;       // of the rank with the best information, or how the child ended
 };
 
-/// The records in `folder`; none where there is no such folder. Files that are no records are passed over.
+/// The records in `folder`; none if there is no such folder. Skips files that are not records.
 std::vector<ExitRecord> read_exit_records(const std::filesystem::path& folder);
 
-/// Removes the records in `folder`: what they say is of an earlier start.
+/// Removes the records of an earlier start from `folder`.
 void remove_exit_records(const std::filesystem::path& folder);
 
-/// Pure. `ranks` is how many there were, if that is known.
+/// Pure. `ranks` is their number, if it is known.
 AttemptEnd judge_attempt(const process::ChildOutcome& child, const std::vector<ExitRecord>& records,
                          std::optional<int> ranks);
 

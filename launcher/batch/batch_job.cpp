@@ -20,10 +20,10 @@
 namespace lockstep::launcher {
 namespace {
 
-constexpr const char* kCapacity = "capacity";  // notes of a journal
+constexpr const char* kCapacity = "capacity";  // keys of a journal's notes
 constexpr const char* kUnixTime = "unix time";
 
-/// How long the process that had the journal before may take to be gone: it may just have been killed.
+/// How long the journal's previous process may take to end: it may just have been killed.
 constexpr auto kPatience = std::chrono::seconds(5);
 constexpr auto kBetweenTries = std::chrono::milliseconds(50);
 constexpr auto kBetweenReports = std::chrono::seconds(10);
@@ -44,7 +44,7 @@ std::optional<int64_t> number_of(const std::optional<std::string>& note) {
   return number;
 }
 
-/// Refuses what the engine would, before a journal begins with it.
+/// Rejects what the engine would reject, before a journal starts with it.
 Result<void> check_capacity(const Model& model, std::optional<int64_t> capacity) {
   const std::optional<int64_t> most = model.longest_sequence();
   if (!capacity || !most || *capacity <= *most) return ok();
@@ -54,7 +54,7 @@ Result<void> check_capacity(const Model& model, std::optional<int64_t> capacity)
                            *capacity, *most)};
 }
 
-/// Rows that are submitted and not recorded: enough that slots are refilled while others are written.
+/// Limit of rows submitted and not recorded: enough to refill slots while other rows are written.
 size_t rows_under_way(int64_t slots) { return 64 + 4 * static_cast<size_t>(slots); }
 
 class BatchJob final : public Job {
@@ -67,7 +67,7 @@ class BatchJob final : public Job {
   Result<void> report(const Engine* engine) override;
 
  private:
-  /// What the first start of a job finds out; later ones must not differ.
+  /// Results of a job's first start; later starts must use the same.
   struct FirstStart {
     int64_t capacity = 1;
     int64_t unix_time = 0;
@@ -95,7 +95,7 @@ class BatchJob final : public Job {
   uint64_t done_before_ = 0;  // rows that earlier starts finished
   TimePoint started_, reported_;
   double seconds_ = 0.0;
-  std::mutex mutex_;                         // of what follows
+  std::mutex mutex_;                         // guards the fields below
   std::vector<journal::RowResult> refused_;  // by the engine
 };
 
@@ -108,7 +108,7 @@ Result<void> BatchJob::add_rows(Sizing& sizing) {
   return ok();
 }
 
-/// The capacity for the longest row. Rows that cannot run do not count.
+/// The capacity for the longest row. Rows that cannot run are ignored.
 Result<BatchJob::FirstStart> BatchJob::first_start(const Model& model) {
   LOCKSTEP_TRY_VOID(check_capacity(model, command_.engine.capacity));
   FirstStart start{.unix_time = std::time(nullptr)};
@@ -120,7 +120,7 @@ Result<BatchJob::FirstStart> BatchJob::first_start(const Model& model) {
   return start;
 }
 
-/// Goes on with the journal's job, or makes it this one.
+/// Continues the job of the journal, or starts the journal with this job.
 Result<BatchJob::FirstStart> BatchJob::enter_journal(const Model& model, journal::Journal& journal) {
   LOCKSTEP_TRY(journal::JobDescription job, describe_job(command_, model, *jobs_));
   if (journal.dropped_bytes() > 0) {
@@ -174,14 +174,14 @@ Result<std::optional<EngineOptions>> BatchJob::prepare(const Model& model) {
 }
 
 std::vector<size_t> BatchJob::rows_to_do() const {
-  std::vector<size_t> rows;  // the recorder writes results from its first row on
+  std::vector<size_t> rows;  // the recorder writes results from the first row on
   for (size_t row = 0; row < jobs_->size(); ++row) {
     if (!results_->is_done(row)) rows.push_back(row);
   }
   return rows;
 }
 
-/// The row's answers, on the engine's delivery thread.
+/// Takes the row's answers, on the engine's delivery thread.
 void BatchJob::take(size_t row, RequestHandle& handle, RowRecorder& recorder) {
   journal::RowResult result{.row = row, .answers = {}, .error = {}};
   const auto answers = handle.wait();  // it is done
@@ -192,7 +192,7 @@ void BatchJob::take(size_t row, RequestHandle& handle, RowRecorder& recorder) {
   refuse(row, answers.error(), recorder);
 }
 
-/// Only the end tells whether the row is invalid or the group has failed.
+/// The cause is decided at the end: the row is invalid, or the group has failed.
 void BatchJob::refuse(size_t row, const Error& error, RowRecorder& recorder) {
   {
     std::lock_guard lock(mutex_);
@@ -219,7 +219,7 @@ Result<void> BatchJob::feed_row(size_t row, Engine& engine, RowRecorder& recorde
 
 Result<void> BatchJob::feed(Group& group, Engine& engine, RowRecorder& recorder) {
   for (const size_t row : rows_to_do()) {
-    if (!recorder.wait_for_room(rows_under_way(slots_)) || group.failure()) return ok();  // who failed says why
+    if (!recorder.wait_for_room(rows_under_way(slots_)) || group.failure()) return ok();  // the group has the error
     LOCKSTEP_TRY_VOID(feed_row(row, engine, recorder));
   }
   return ok();
@@ -234,7 +234,7 @@ Result<void> BatchJob::run(Group& group, Engine& engine) {
   const Result<void> fed = feed(group, engine, recorder);
   if (!fed.has_value()) group.fail(fed.error());
   const Result<void> closed = engine.close();
-  if (closed.has_value()) {  // the rows that were refused are invalid themselves
+  if (closed.has_value()) {  // the rejected rows are invalid themselves
     for (journal::RowResult& row : refused_) recorder.put(std::move(row));
   }
   const Result<void> recorded = recorder.finish();
@@ -243,7 +243,7 @@ Result<void> BatchJob::run(Group& group, Engine& engine) {
   return closed;
 }
 
-/// The progress line where it is shown, otherwise a line of the log every few seconds.
+/// Updates the progress line if it is shown; otherwise logs a line every few seconds.
 void BatchJob::report_progress(uint64_t done, const Engine& engine) {
   if (progress_.is_shown()) return progress_.show_rows(done, jobs_->size(), engine.counters().new_tokens);
   const TimePoint now = clock_.now();

@@ -14,13 +14,13 @@ namespace {
 
 using journal::Fact;
 
-constexpr int64_t kSamples = 32;           // of a file of weights
-constexpr int64_t kSampleBytes = 4096;     // of each
-constexpr int64_t kHeaderBytes = 1 << 16;  // at its beginning
+constexpr int64_t kSamples = 32;           // per weight file
+constexpr int64_t kSampleBytes = 4096;     // per sample
+constexpr int64_t kHeaderBytes = 1 << 16;  // at the beginning of a weight file
 
 std::string hash_text(uint64_t hash) { return fmt::format("{:016x}", hash); }
 
-/// A file's contents in a word; "none" where there is no such file.
+/// A hash of the file's contents; "none" if there is no such file.
 Result<std::string> hash_of(const std::filesystem::path& path) {
   std::error_code failed;
   if (!std::filesystem::exists(path, failed)) return std::string("none");

@@ -1,5 +1,5 @@
-// What a journal is of: the facts that decide the tokens of a batch job. Where and on how many ranks it runs is none of
-// them, so a job may go on at another degree; nor are options that change the speed alone (slots, chunks, drafts).
+// Facts of a batch job for its journal: those that decide tokens. The ranks and their number are not among them, so a
+// job may continue at another degree; nor are options that change only the speed (slots, chunks, drafts).
 #pragma once
 
 #include <filesystem>
@@ -14,8 +14,8 @@ namespace lockstep::launcher {
 /// Fails with `kNotFound` when a file of the model cannot be read.
 Result<journal::JobDescription> describe_job(const GenerateCommand& command, const Model& model, const JobsFile& jobs);
 
-/// The model in `directory` by what its files hold, not by its name: configuration and tokenizer whole; of weights the
-/// sizes, the headers and samples.
+/// Describes the model in `directory` by its files' contents, not by its name: configuration and tokenizer whole; the
+/// sizes, headers and samples of weights.
 Result<std::vector<journal::Fact>> describe_model(const std::filesystem::path& directory);
 
 }  // namespace lockstep::launcher

@@ -67,7 +67,7 @@ Result<void> read_length(const Json& value, const std::string& place, JobRow& ro
   return ok();
 }
 
-/// The fields of options that a row may set. The graphs choose by these from slot to slot.
+/// The option fields that a row may set. The graphs apply these per slot.
 std::vector<std::string_view> option_fields() {
   std::vector<std::string_view> fields;
   for (const GenerationOption& option : generation_options()) {

@@ -1,10 +1,10 @@
-// The file of a batch job: a JSON object a line, each one row of the job.
+// The file of a batch job: one JSON object per line and row.
 //
 //   {"id": "a", "prompt": "Once upon a time"}
 //   {"id": "b", "ids": [1, 5, 9], "max_new_tokens": 8}
 //   {"messages": [{"role": "user", "content": "Why is the sky blue?"}], "seed": 7, "temperature": 0.7}
 //
-// Every line is read and checked when the file is opened; what stays in memory is where the lines are and their ids.
+// Opening reads and checks every line; only the lines' positions and ids stay in memory.
 #pragma once
 
 #include <cstdint>
@@ -21,9 +21,9 @@
 
 namespace lockstep::launcher {
 
-/// One row as it stands in the file: a prompt, ids or messages, and what is its own.
+/// One row of the file: a prompt, ids or messages, and the row's own options.
 struct JobRow {
-  std::string prompt;  // one of these three is there
+  std::string prompt;  // exactly one of these three is set
   std::vector<int32_t> ids;
   std::vector<text::Message> messages;
   std::optional<int32_t> max_new_tokens;
@@ -33,23 +33,22 @@ struct JobRow {
   friend bool operator==(const JobRow&, const JobRow&) = default;
 };
 
-/// A line of a jobs file: its id as JSON text (empty: it has none) and its row. `place` names it in messages. Fails
-/// with `kInvalidArgument` for what is no such row; fields that mean nothing are refused, so that a wrong name is
-/// noticed.
+/// A line of a jobs file: its id as JSON text (empty: none) and its row. `place` names the line in messages. Fails with
+/// `kInvalidArgument` for a line that is not a row, and for unknown fields, so that a misspelt name is noticed.
 struct ParsedLine {
   std::string id;
   JobRow row;
 };
 Result<ParsedLine> parse_job_line(std::string_view line, const std::string& place);
 
-/// What a file may hold: --chat decides whether messages are understood and ids are not.
+/// Whether rows may hold messages, and must not hold ids: --chat.
 enum class ChatRows { kNo, kYes };
 
 /// An open jobs file. Used by one thread at a time.
 class JobsFile {
  public:
-  /// Reads and checks all lines; blank ones count for nothing. A row without an id has the number of its line. Fails
-  /// with `kNotFound`, and with `kInvalidArgument` naming the line: a bad row, an id that came before, no rows at all.
+  /// Reads and checks all lines; skips blank ones. The id of a row without one is its line number. Fails with
+  /// `kNotFound`, and with `kInvalidArgument` naming the line: an invalid row, a repeated id, no rows at all.
   static Result<JobsFile> open(const std::filesystem::path& path, ChatRows chat);
 
   size_t size() const { return lines_.size(); }
@@ -57,7 +56,7 @@ class JobsFile {
   Result<JobRow> read(size_t row);
   /// The id of `row` as JSON text.
   const std::string& id(size_t row) const { return lines_[row].id; }
-  /// Of all rows with their ids, in order.
+  /// Fingerprint of all rows with their ids, in order.
   uint64_t fingerprint() const { return fingerprint_; }
   /// Whether a row needs a tokenizer.
   bool has_text() const { return has_text_; }
@@ -76,7 +75,7 @@ class JobsFile {
   std::filesystem::path path_;
   std::ifstream file_;
   std::vector<Line> lines_;
-  std::vector<size_t> numbers_;  // [rows] of their lines
+  std::vector<size_t> numbers_;  // [rows] line numbers
   uint64_t fingerprint_ = 0;
   bool has_text_ = false;
 };

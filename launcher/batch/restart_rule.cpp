@@ -18,14 +18,14 @@ bool is_loss(const AttemptEnd& end) {
   return end.started && (end.code == kLost || end.code == kTooLate || end.code > kSignals);
 }
 
-/// The ranks that were lost in this attempt and in the one before.
+/// The ranks that were lost in this attempt and in the previous one.
 std::vector<int> lost_twice(const AttemptEnd& end, const RestartHistory& history) {
   std::vector<int> ranks;
   std::ranges::set_intersection(end.lost_ranks, history.lost_ranks, std::back_inserter(ranks));
   return ranks;
 }
 
-/// Why fewer ranks are called for; empty when they are not.
+/// The reason to use fewer ranks; empty if there is none.
 std::string reason_to_shrink(const AttemptEnd& end, const std::vector<int>& twice) {
   if (end.lacks_slots) return "the launcher has no place for so many ranks";
   if (!twice.empty()) return fmt::format("rank {} was lost twice in a row", fmt::join(twice, ", "));
@@ -60,7 +60,7 @@ RestartDecision decide_restart(const AttemptEnd& end, uint64_t rows, const Resta
   history.lost_ranks = end.lost_ranks;
   if (decision.next == Next::kStop) return decision;
   ++history.restarts;
-  if (decision.next == Next::kShrink) {  // fewer ranks are a new start
+  if (decision.next == Next::kShrink) {  // fewer ranks count as a new start
     history.stalled = 0;
     history.lost_ranks.clear();
   }

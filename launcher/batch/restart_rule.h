@@ -1,10 +1,10 @@
-// Whether a job that ended is started again. Pure.
+// The restart decision after the end of a job. Pure.
 //
 //   ended as                                          with progress      without
 //   done, interrupted                                 stop               stop
-//   lost: a rank, a deadline, a signal                again              again, but only so often in a row
+//   lost: a rank, a deadline, a signal                again              again, up to a limit in a row
 //   bad input, unsupported, wrong launch, memory …    again              stop
-//   a rank lost twice in a row, or no place for all   with fewer ranks, where --shrink allows it
+//   a rank lost twice in a row, or too few slots      with fewer ranks, if --shrink allows it
 #pragma once
 
 #include <optional>
@@ -21,11 +21,11 @@ struct RestartLimits {
   bool may_shrink = false;
 };
 
-/// What came before, kept from attempt to attempt.
+/// The history of a job's attempts.
 struct RestartHistory {
   int restarts = 0;
   int stalled = 0;           // starts in a row that finished no row
-  std::set<int> lost_ranks;  // of the attempt before
+  std::set<int> lost_ranks;  // of the previous attempt
 };
 
 struct RestartDecision {
@@ -37,7 +37,7 @@ struct RestartDecision {
   friend bool operator==(const RestartDecision&, const RestartDecision&) = default;
 };
 
-/// Judges an attempt after which `rows` more rows were done, and takes it into `history`.
+/// Judges an attempt that finished `rows` more rows, and adds it to `history`.
 RestartDecision decide_restart(const AttemptEnd& end, uint64_t rows, const RestartLimits& limits,
                                RestartHistory& history);
 

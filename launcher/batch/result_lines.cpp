@@ -11,7 +11,7 @@ namespace {
 
 using Json = nlohmann::ordered_json;
 
-/// −inf, of an excluded token, has no number in JSON: null.
+/// JSON has no −inf, the log-probability of an excluded token: null.
 Json logprob_of(float logprob) { return std::isfinite(logprob) ? Json(logprob) : Json(nullptr); }
 
 void add_logprobs(const journal::RowAnswer& answer, Json& json) {

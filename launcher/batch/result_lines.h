@@ -1,4 +1,4 @@
-// The result file of a batch job: a JSON object a line, in the order of the jobs file.
+// The result file of a batch job: one JSON object per line, in row order.
 //
 //   {"id": "a", "text": "…", "ids": [5, 9, 2], "finish_reason": "eos"}
 //   {"id": "b", "error": "…"}
@@ -17,19 +17,19 @@
 
 namespace lockstep::launcher {
 
-/// An answer as it is kept.
+/// Converts an answer to its recorded form.
 journal::RowAnswer to_row_answer(const Answer& answer);
 
-/// A row's line, with its newline. `id` is JSON text.
+/// The line of a row, with its newline. `id` is JSON text.
 std::string to_line(std::string_view id, const journal::RowResult& row);
 
-/// How many rows were written.
+/// The number of rows written.
 struct WrittenRows {
   uint64_t rows = 0;
-  uint64_t failed = 0;  // that have an error
+  uint64_t failed = 0;  // with an error
 };
 
-/// Writes all rows, which are done, to `path`, whole or not at all; to stdout without one.
+/// Writes all rows, which must be finished, to `path`, whole or not at all; without a path to stdout.
 Result<WrittenRows> write_results(const std::optional<std::filesystem::path>& path, const JobsFile& jobs,
                                   const RowResults& results);
 

@@ -64,7 +64,7 @@ void RowRecorder::run() {
     changed_.wait(lock, [&] { return ending_ || !waiting_.empty(); });
     if (waiting_.empty()) return;
     const std::vector<journal::RowResult> rows = std::exchange(waiting_, {});
-    if (error_) continue;  // nothing can be added any more
+    if (error_) continue;  // no row can be added after an error
     lock.unlock();
     const Result<void> appended = results_.append(rows);
     if (appended.has_value()) on_recorded_(results_.done());

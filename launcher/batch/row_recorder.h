@@ -1,5 +1,4 @@
-// Makes finished rows durable, away from the thread that finishes them: rows that finish while a write is under way go
-// together into the next one.
+// Durable recording of finished rows on a separate thread. Rows that finish during a write share the next write.
 //
 //   put ──► waiting rows ──► the recorder's thread: append, on disk ──► recorded
 //   wait_for_room(limit)  ◄── handed out and not recorded: fewer than the limit
@@ -19,28 +18,28 @@ namespace lockstep::launcher {
 /// The methods may be called from any thread.
 class RowRecorder {
  public:
-  /// `results` is borrowed and left alone by everybody else until `finish`. `on_failure` is called once, on the
-  /// recorder's thread, when a row cannot be recorded; `on_recorded` after each write with the rows so far.
+  /// `results` is borrowed and used by no other code until `finish`. `on_failure` is called once, on the recorder's
+  /// thread, when a row cannot be recorded; `on_recorded` after each write with the rows so far.
   RowRecorder(RowResults& results, std::function<void(const Error&)> on_failure,
               std::function<void(uint64_t)> on_recorded);
   ~RowRecorder();
   RowRecorder(const RowRecorder&) = delete;
   RowRecorder& operator=(const RowRecorder&) = delete;
 
-  /// Waits until fewer than `limit` rows are under way, and counts one more: it is handed out. False when the recorder
+  /// Waits until fewer than `limit` rows are handed out and not recorded, then counts one more. False when the recorder
   /// failed or was stopped. @blocking
   bool wait_for_room(size_t limit);
 
-  /// A row that was handed out is finished. Never waits: the rows handed out are its bound.
+  /// Takes a finished row that was handed out. Never waits: the rows handed out are its bound.
   void put(journal::RowResult row);
 
-  /// A row that was handed out will not be put.
+  /// Takes back a row that was handed out: it will not be put.
   void release();
 
-  /// Nobody waits for room any more.
+  /// Ends all waits for room.
   void stop();
 
-  /// Records what is left and ends the thread; the first error, if there was one. @blocking
+  /// Records the remaining rows and ends the thread; returns the first error, if there was one. @blocking
   Result<void> finish();
 
  private:

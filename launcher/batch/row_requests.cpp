@@ -25,10 +25,10 @@ Result<void> RowRequests::load(bool needs_tokenizer) {
   }
   LOCKSTEP_TRY(const text::Tokenizer* tokenizer, model_->tokenizer());
   if ((needs_tokenizer || !config_.stop_strings.empty()) && tokenizer == nullptr) {
-    LOCKSTEP_TRY_VOID(model_->encode(""));  // says what is missing
+    LOCKSTEP_TRY_VOID(model_->encode(""));  // its error names what is missing
   }
   if (command_->chat) {
-    const auto chat = model_->encode_chat({{"user", "a"}});  // a template may refuse it, and yet take a row's messages
+    const auto chat = model_->encode_chat({{"user", "a"}});  // a template may reject this and accept a row's messages
     if (!chat.has_value() && chat.error().kind != ErrorKind::kInvalidArgument) return chat.error();
   }
   if (negatives.empty()) return ok();

@@ -1,4 +1,4 @@
-// From the rows of a batch job to requests: what the command says of all rows, with what a row says of itself on top.
+// Conversion of a batch job's rows to requests: the command's options, overridden by the row's.
 #pragma once
 
 #include <cstdint>
@@ -14,15 +14,15 @@ namespace lockstep::launcher {
 class RowRequests {
  public:
   /// `needs_tokenizer`: some rows are text. Fails with `kInvalidArgument` for options that a batch job cannot have, and
-  /// as the readers of tokenizer and generation options do.
+  /// as the readers of tokenizer and generation options.
   static Result<RowRequests> make(const GenerateCommand& command, const Model& model, bool needs_tokenizer);
 
   const GenerationConfig& config() const { return config_; }
 
-  /// What chat templates take for now, in seconds since 1970. Call it before `prepare`.
+  /// The current time for chat templates, in seconds since 1970. Call it before `prepare`.
   void set_time(int64_t unix_time) { unix_time_ = unix_time; }
 
-  /// Row number `index`. Fails when the row cannot be a request.
+  /// Makes the request of row number `index`. Fails when the row cannot be a request.
   Result<Request> prepare(size_t index, const JobRow& row) const;
 
  private:

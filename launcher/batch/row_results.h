@@ -1,4 +1,4 @@
-// Where the finished rows of a batch job are kept until the result file is written: in a journal, or in memory.
+// Storage of a batch job's finished rows, in a journal or in memory.
 #pragma once
 
 #include <cstdint>
@@ -17,16 +17,16 @@ class RowResults {
 
   virtual uint64_t done() const = 0;
   virtual bool is_done(uint64_t row) const = 0;
-  /// Adds rows that are not there yet, at least one; when it returns they are as safe as they will be. @blocking
+  /// Adds at least one row, none of them present; the rows are durable when it returns, if they can be. @blocking
   virtual Result<void> append(std::span<const journal::RowResult> rows) = 0;
-  /// A row that is done.
+  /// Reads a finished row.
   virtual Result<journal::RowResult> read(uint64_t row) const = 0;
 };
 
-/// Takes over a journal that has begun.
+/// Uses a journal that was already started.
 std::unique_ptr<RowResults> keep_in_journal(std::unique_ptr<journal::Journal> journal);
 
-/// Gone with the process.
+/// Lost when the process ends.
 std::unique_ptr<RowResults> keep_in_memory();
 
 }  // namespace lockstep::launcher

@@ -1,4 +1,4 @@
-// `lockstep supervise`: runs a batch job and starts it again from its journal until it is done.
+// `lockstep supervise`: runs a batch job and restarts it until it is done.
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 #include <poll.h>
@@ -31,7 +31,7 @@ void say(fmt::format_string<Args...> format, Args&&... args) {
   std::fflush(stderr);
 }
 
-/// Where the records of the next attempt go: the folder that the command names, or one of its own beside the journal.
+/// The folder for the next attempt's records: the command's folder, or a separate one next to the journal.
 Result<fs::path> record_folder(const GenerateCommand& generate) {
   if (generate.run.exit_record) {
     remove_exit_records(*generate.run.exit_record);
@@ -61,13 +61,13 @@ Result<WatchedCommand> shrink(const WatchedCommand& command, const ParseGenerate
                "machine, then start again"};
 }
 
-/// Rows that are done; a journal that cannot be read has made no progress.
+/// The number of finished rows; zero if the journal cannot be read.
 uint64_t rows_done(const fs::path& journal) {
   const auto progress = journal::read_progress(journal);
   return progress.has_value() ? progress.value().done : 0;
 }
 
-/// Waits, unless `stop` is raised.
+/// Waits until the time is over or `stop` is raised.
 void pause(double seconds, const process::ChildStop& stop) {
   pollfd ready{.fd = stop.descriptor(), .events = POLLIN, .revents = 0};
   ::poll(&ready, 1, static_cast<int>(seconds * 1000.0));
@@ -96,7 +96,7 @@ class Supervisor {
   RestartHistory history_;
 };
 
-/// One start, from the first word to the last process.
+/// Runs one start until its last process has ended.
 Result<AttemptEnd> Supervisor::attempt(const process::ChildStop& stop) {
   LOCKSTEP_TRY(const fs::path records, record_folder(command_.generate));
   const process::ChildCommand child{.words = with_exit_record(command_, records),

@@ -1,4 +1,4 @@
-// `lockstep supervise`.
+// The command `lockstep supervise`.
 #pragma once
 
 #include <string>
@@ -9,17 +9,17 @@
 
 namespace lockstep::launcher {
 
-/// A batch job that is started again when it is lost.
+/// A batch job that is restarted when it is lost.
 struct SuperviseCommand {
   int restarts = 10;
   int stalled_restarts = 2;
   double backoff_s = 1.0;
   bool shrink = false;
-  std::vector<std::string> words;  // of the job, behind "--"
+  std::vector<std::string> words;  // the job's words, after "--"
 };
 
-/// Runs a batch job, and starts it again from its journal when it is lost; the code that the last start ended with.
-/// `parse` reads the job's own words. @blocking
+/// Runs a batch job and restarts it from its journal when it is lost; returns the exit code of the last start. `parse`
+/// reads the job's words. @blocking
 Result<int> supervise(const SuperviseCommand& command, const ParseGenerate& parse);
 
 }  // namespace lockstep::launcher

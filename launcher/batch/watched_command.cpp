@@ -10,7 +10,7 @@
 namespace lockstep::launcher {
 namespace {
 
-/// Options of mpirun, mpiexec and srun that say how many ranks there are.
+/// Options of mpirun, mpiexec and srun that set the number of ranks.
 constexpr std::string_view kRankOptions[] = {"-n", "-np", "--np", "--n", "--ntasks"};
 
 Error cannot_watch(std::string_view found, std::string_view expected) {
@@ -24,10 +24,10 @@ std::optional<int> number_of(std::string_view text) {
   return number;
 }
 
-/// A number in a word of its own, or behind the option's name in the same one.
+/// A number that is a separate word, or follows the option's name in the same word.
 struct NumberPlace {
   size_t word = 0;
-  size_t begin = 0;  // of the number in the word
+  size_t begin = 0;  // of the number within the word
   int number = 1;
 };
 

@@ -1,8 +1,6 @@
-// The command that is supervised, as words: where the launcher's end and Lockstep's begin, and what a restart changes.
-// Pure.
-//
+// The words of a supervised command, and its changes at a restart. Pure.
 //   mpirun -n 4 --bind-to core │ lockstep generate --model M --tp 4 --journal J
-//          ^^^^ ranks          │                            ^^^^^^ and here       exit records: added at the end
+//          ^^^^ ranks          │                            ^^^^^^ ranks          exit records: added at the end
 #pragma once
 
 #include <filesystem>
@@ -18,22 +16,22 @@
 namespace lockstep::launcher {
 
 /// Reads the words of a `generate` command, the program's name first. Fails with `kInvalidArgument` as the command line
-/// does.
+/// parser does.
 using ParseGenerate = std::function<Result<GenerateCommand>(std::span<const std::string> words)>;
 
 struct WatchedCommand {
   std::vector<std::string> words;
   size_t program = 0;        // the index of lockstep itself; before it: the launcher and its options
-  GenerateCommand generate;  // what the words from there on say
-  std::optional<int> ranks;  // of the launcher's words, or of --launch threads; empty: they do not say
+  GenerateCommand generate;  // parsed from the words from there on
+  std::optional<int> ranks;  // from the launcher's words or --launch threads; empty: not given
 };
 
-/// Reads `words`. Fails with `kInvalidArgument` when they run no batch job with a journal, or when Lockstep would
-/// refuse its options.
+/// Reads `words`. Fails with `kInvalidArgument` if they do not run a batch job with a journal, or if Lockstep would
+/// reject its options.
 Result<WatchedCommand> parse_watched_command(std::vector<std::string> words, const ParseGenerate& parse);
 
-/// The same command with `ranks` ranks, in the launcher's words and in --tp. Fails with `kInvalidArgument` when the
-/// words do not say how many there are.
+/// The same command with `ranks` ranks, in the launcher's words and in --tp. Fails with `kInvalidArgument` if the words
+/// do not set a number of ranks.
 Result<WatchedCommand> with_ranks(const WatchedCommand& command, int ranks, const ParseGenerate& parse);
 
 /// The words with --exit-record `folder`, unless they have one.

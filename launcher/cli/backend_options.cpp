@@ -26,7 +26,7 @@ CLI::Option* add_list(CLI::App& app, const OptionRow& row, device::OptionValues&
       ->allow_extra_args(false);
 }
 
-/// The option of a row, without what it excludes.
+/// The option of a row, without its exclusions.
 CLI::Option* add_row(CLI::App& app, const OptionRow& row, device::OptionValues& values) {
   const std::string help(row.help);
   const auto take = [&values, name = std::string(row.name)](const std::string& given) { values[name] = given; };
@@ -49,7 +49,7 @@ CLI::Option* add_row(CLI::App& app, const OptionRow& row, device::OptionValues& 
   return option->type_name(std::string(row.value_name));
 }
 
-/// In a plan an option that names a device has no default: without it no device limits the plan.
+/// In `plan` an option that names a device has no default: without it no device limits the plan.
 void describe_for_plans(CLI::Option& option) {
   option.default_str("");
   option.description(option.get_description() +

@@ -1,4 +1,4 @@
-// Flags of commands for the options of backends, from their drivers' rows.
+// Command-line flags made from the option rows of backend drivers.
 #pragma once
 
 #include <string>
@@ -13,7 +13,7 @@ class App;
 
 namespace lockstep::launcher {
 
-/// The names of all backends, by whether this build has them.
+/// The names of all backends, divided by whether this build has them.
 struct BuiltBackends {
   std::vector<std::string_view> present, missing;
 };
@@ -22,8 +22,8 @@ BuiltBackends built_backends();
 /// The names of backends that have options of `use` or a later one: for kCompiling, those that compile ahead of time.
 std::vector<std::string> backends_with(device::OptionUse use);
 
-/// Adds the options of `use` and later ones of every backend, below their own headings. The parse writes the given
-/// values into `values`, which outlives it.
+/// Adds the options of `use` and later ones of every backend under the backend's heading. The parse writes given values
+/// into `values`, which outlives it.
 void add_backend_options(CLI::App& app, device::OptionUse use, device::OptionValues& values);
 
 /// The elements of `values` that are options of `backend`.

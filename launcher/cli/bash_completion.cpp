@@ -28,7 +28,7 @@ constexpr std::string_view kBashEnd = R"(  esac
 complete -o bashdefault -F _{0} {0}
 )";
 
-/// The pattern of the places behind an option: `"generate --launch"`.
+/// The case pattern of positions after an option: `"generate --launch"`.
 std::string bash_places(const CommandDescription& command, const OptionDescription& option) {
   std::string text;
   for (const std::string& name : option.names) {
@@ -39,7 +39,7 @@ std::string bash_places(const CommandDescription& command, const OptionDescripti
 
 std::string_view bash_paths(ValueKind kind) { return kind == ValueKind::kFolder ? "compgen -d" : "compgen -f"; }
 
-/// What completes the value of an option; options of one command without values to choose from complete nothing.
+/// The completion of an option's value; nothing for options of one command without listed values.
 std::string bash_value_case(const CommandDescription& command, const OptionDescription& option) {
   switch (option.kind) {
     case ValueKind::kNone: return "";

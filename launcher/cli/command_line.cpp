@@ -17,11 +17,11 @@ namespace {
 
 constexpr const char* kVersion = "lockstep " LOCKSTEP_VERSION;
 
-/// CLI11 takes a word in brackets for a list and cuts it at its commas ("[INST] one, two [/INST]"); a guard in front
-/// keeps it whole until `take_guards_off`.
+/// CLI11 reads a bracketed word as a list and splits it at its commas ("[INST] one, two [/INST]"); a guard character in
+/// front prevents this until `take_guards_off` removes it.
 constexpr char kGuard = '\x01';
 
-/// The words of argv without the program's name, last first, as CLI11 wants them.
+/// The words of argv without the program's name, in CLI11's order: last first.
 std::vector<std::string> guarded_words(int argc, const char* const* argv) {
   std::vector<std::string> words(std::make_reverse_iterator(argv + argc), std::make_reverse_iterator(argv + 1));
   for (std::string& word : words) {
@@ -68,7 +68,7 @@ void add_option_names(const CLI::App& command, std::vector<std::string>& names) 
   }
 }
 
-/// What the first option of `words` that `command` does not have was meant to be.
+/// A suggestion for the first option of `words` that `command` does not have.
 std::string guess_option(const CLI::App& command, std::span<const char* const> words) {
   std::vector<std::string> names;
   add_option_names(command, names);
@@ -80,7 +80,7 @@ std::string guess_option(const CLI::App& command, std::span<const char* const> w
   return "";
 }
 
-/// The program, what it can run on, and how it was built.
+/// The program's version, its backends and its build.
 std::string version_text() {
   const auto [present, missing] = built_backends();
   std::string text = fmt::format("{}\nbackends  {}", kVersion, fmt::join(present, ", "));
@@ -88,7 +88,7 @@ std::string version_text() {
   return text + fmt::format("\nbuild     {}\n", LOCKSTEP_BUILD_OPTIONS);
 }
 
-/// Every command with the options that were given.
+/// Every command with its parsed options.
 struct Commands {
   GenerateCommand generate;
   ScoreCommand score;
@@ -103,7 +103,7 @@ struct Commands {
   SweepCommand sweep;
   TextCommands texts;
   int64_t probe_mib = 0;        // of plan, bench or doctor
-  int64_t sweep_probe_mib = 0;  // of sweep, which hands it on
+  int64_t sweep_probe_mib = 0;  // of sweep, which forwards it
 };
 
 void add_all(CLI::App& app, Commands& commands) {
@@ -124,12 +124,12 @@ void add_all(CLI::App& app, Commands& commands) {
   take_guards_off(app);
 }
 
-/// Options of backends that were not chosen mean nothing.
+/// Removes the options of backends that were not chosen.
 void keep_own_options(EngineOptions& engine) {
   engine.backend_options = own_options(engine.backend, engine.backend_options);
 }
 
-/// The one that argv names, which was parsed.
+/// The command that argv names, parsed.
 Command chosen_command(const CLI::App& app, Commands commands) {
   keep_own_options(commands.generate.engine);
   keep_own_options(commands.score.engine);
@@ -161,7 +161,7 @@ Command chosen_command(const CLI::App& app, Commands commands) {
   return std::move(commands.bench);
 }
 
-/// Takes the words behind the first "--" of a command line out of it: what is supervised has options of its own.
+/// Removes the words after the first "--" from a command line and returns them: the supervised command's own options.
 Result<std::vector<std::string>> cut_supervised_words(int& argc, const char* const* argv) {
   for (int i = 2; i < argc; ++i) {
     if (argv[i] != std::string_view("--")) continue;

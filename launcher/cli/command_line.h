@@ -1,5 +1,5 @@
-// The command line as values. `parse_command_line` knows every option, its default and its bounds; nothing behind it
-// looks at argv.
+// The command line as values. `parse_command_line` has every option, its default and its bounds; later code does not
+// read argv.
 #pragma once
 
 #include <span>
@@ -20,7 +20,7 @@
 
 namespace lockstep::launcher {
 
-/// Help or version text was asked for: it is printed, and the program ends with code 0.
+/// Help or version text was printed; the program ends with code 0.
 struct PrintedText {
   std::string text;
 };
@@ -31,7 +31,7 @@ using Command = std::variant<GenerateCommand, ScoreCommand, TokenizeCommand, Exp
 /// Fails with `kInvalidArgument` whose message names the option and what it expects.
 Result<Command> parse_command_line(int argc, const char* const* argv);
 
-/// The same of words that must be a `generate` command, the program's name first.
+/// Parses words that must be a `generate` command, the program's name first. Fails as `parse_command_line`.
 Result<GenerateCommand> parse_generate_command(std::span<const std::string> words);
 
 }  // namespace lockstep::launcher

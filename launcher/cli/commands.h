@@ -1,4 +1,4 @@
-// The options of each command, one function a command: each adds a subcommand whose parse fills the struct.
+// The options of each command. One function per command adds a subcommand that fills a struct.
 #pragma once
 
 #include <cstdint>
@@ -20,36 +20,36 @@ void add_generate(CLI::App& parent, GenerateCommand& command);
 void add_score(CLI::App& parent, ScoreCommand& command);
 void add_tokenize(CLI::App& parent, TokenizeCommand& command);
 void add_explain(CLI::App& parent, ExplainCommand& command);
-/// The words behind "--" are the caller's to fill in.
+/// The caller fills in the words after "--".
 void add_supervise(CLI::App& parent, SuperviseCommand& command);
 /// `probe_mib` is 0 unless it was given.
 void add_plan(CLI::App& parent, PlanCommand& command, int64_t& probe_mib);
 /// `probe_mib` is 0 unless it was given.
 void add_bench(CLI::App& parent, BenchCommand& command, int64_t& probe_mib);
 void add_doctor(CLI::App& parent, DoctorCommand& command, int64_t& probe_mib);
-/// `probe_mib` likewise; words of the command line are the caller's to fill in.
+/// `probe_mib` is 0 unless it was given; the caller fills in the words of the command line.
 void add_sweep(CLI::App& parent, SweepCommand& command, int64_t& probe_mib);
 
 void add_compile(CLI::App& parent, CompileCommand& command);
 void add_export(CLI::App& parent, ExportCommand& command);
 
-/// What is printed of the program's own tables.
+/// Commands that print the program's own tables.
 struct TextCommands {
   const CLI::App* completion = nullptr;
   const CLI::App* man = nullptr;
   std::string shell;  // of completion
 };
 void add_texts(CLI::App& parent, TextCommands& command);
-/// Empty where `program` was asked for neither.
+/// Empty if the user asked `program` for neither.
 std::optional<std::string> text_of(const TextCommands& command, const CLI::App& program, std::string_view version);
 
-/// The options of bench without what only one command says about it.
+/// Adds the options that bench shares with other commands.
 void add_bench_options(CLI::App& app, BenchCommand& command, int64_t& probe_mib);
 
-/// What `bench --suite` takes besides; refused without --suite.
+/// Adds the options of `bench --suite`, which are rejected without --suite.
 void add_suite_options(CLI::App& app, SuiteOptions& options);
 
-/// Of the words behind "sweep", which `app` parsed: the options of bench with their values, to be handed on, by name.
+/// The options of bench with their values, by name, among the words after "sweep", which `app` parsed.
 std::vector<std::string> shared_options(const CLI::App& app, const std::vector<std::string>& words);
 
 }  // namespace lockstep::launcher

@@ -1,4 +1,4 @@
-// The options of `compile` and `export`.
+// Command-line options of `compile` and `export`.
 #include <CLI/CLI.hpp>
 
 #include "launcher/cli/backend_options.h"

@@ -1,4 +1,4 @@
-// What a shell completes behind the program's name: commands, options and their values.
+// Shell completion of commands, options and their values.
 #pragma once
 
 #include <string>
@@ -7,7 +7,7 @@
 
 namespace lockstep::launcher {
 
-// The text of a file that the shell sources, or finds by itself where it was installed.
+// The text of a file that the shell sources, or loads from its installation folder.
 std::string bash_completion(const ProgramDescription& program);
 std::string zsh_completion(const ProgramDescription& program);
 std::string fish_completion(const ProgramDescription& program);

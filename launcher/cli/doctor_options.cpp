@@ -8,7 +8,7 @@
 namespace lockstep::launcher {
 namespace {
 
-/// Of the options that running a model takes, those that say how ranks are started.
+/// The options for starting ranks, among those for running a model.
 constexpr std::array kKept = {"--launch", "--threads", "--interface"};
 
 void keep_launch_options(CLI::App& app) {

@@ -8,7 +8,7 @@
 namespace lockstep::launcher {
 namespace {
 
-/// In single quotes.
+/// Puts text in single quotes.
 std::string fish_quoted(std::string_view text) {
   std::string made = "'";
   for (const char letter : text) {
@@ -29,7 +29,7 @@ std::string fish_value_of(const OptionDescription& option) {
   return "";
 }
 
-/// A line each option, where `condition` holds.
+/// One line per option, valid where `condition` holds.
 std::string fish_lines(std::string_view program, std::string_view condition,
                        const std::vector<OptionDescription>& options) {
   std::string text;

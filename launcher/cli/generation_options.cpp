@@ -22,7 +22,7 @@ void add_numbers(CLI::App& app, const GenerationOption& row, const std::function
   if (row.most_asked > 0) {
     option->check(CLI::Range(1, row.most_asked))->type_name("N");
   } else {
-    option->check(CLI::Validator(CLI::Number).description(""))->type_name("X");  // "X" says it
+    option->check(CLI::Validator(CLI::Number).description(""))->type_name("X");  // "X" is enough
   }
 }
 

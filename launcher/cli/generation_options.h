@@ -1,4 +1,4 @@
-// The options of `generate` that are Hugging Face's GenerationConfig fields: flags from the rows.
+// Flags of `generate` for Hugging Face's GenerationConfig fields, made from option rows.
 #pragma once
 
 #include "launcher/cli/command_line.h"
@@ -9,7 +9,7 @@ class App;
 
 namespace lockstep::launcher {
 
-/// Adds the options to `app`; what is given lands in `command.generation` under Hugging Face's name, as JSON text.
+/// Adds the options to `app`. Given values are stored in `command.generation` under Hugging Face's names, as JSON text.
 /// `command` outlives the parse.
 void add_generation_options(CLI::App& app, GenerateCommand& command);
 

@@ -1,4 +1,4 @@
-// The options of the commands that read and print: explain, tokenize.
+// Command-line options of `explain` and `tokenize`.
 #include <CLI/CLI.hpp>
 
 #include "launcher/cli/backend_options.h"

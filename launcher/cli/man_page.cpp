@@ -12,7 +12,7 @@
 namespace lockstep::launcher {
 namespace {
 
-/// The code point that begins at `text[at]`, which moves behind it. Our own help is valid UTF-8.
+/// Decodes the code point at `text[at]` and moves `at` past it. Our own help is valid UTF-8.
 uint32_t next_code_point(std::string_view text, size_t& at) {
   const auto first = static_cast<uint8_t>(text[at++]);
   uint32_t point = first < 0x80 ? first : first < 0xE0 ? first & 0x1FU : first < 0xF0 ? first & 0x0FU : first & 0x07U;
@@ -22,7 +22,7 @@ uint32_t next_code_point(std::string_view text, size_t& at) {
   return point;
 }
 
-/// Text that troff prints as it is: dashes of options, backslashes, signs beyond ASCII, a dot in front of a line.
+/// Escapes text for troff: dashes of options, backslashes, characters beyond ASCII, a dot at the start of a line.
 std::string troff(std::string_view text) {
   std::string made;
   for (size_t at = 0; at < text.size();) {
@@ -42,7 +42,7 @@ std::string troff(std::string_view text) {
   return made;
 }
 
-/// A paragraph, without the blank lines around it.
+/// A paragraph without surrounding blank lines.
 std::string paragraph(std::string_view text) {
   while (text.starts_with('\n')) text.remove_prefix(1);
   return text.empty() ? "" : troff(text) + "\n";
@@ -54,7 +54,7 @@ std::string upper(std::string text) {
   return text;
 }
 
-/// What stands behind an option's help: its values, its default.
+/// The facts after an option's help: its values, its default.
 std::string facts(const OptionDescription& option) {
   std::string text;
   if (!option.choices.empty()) text += fmt::format("One of: {}.\n", fmt::join(option.choices, ", "));
@@ -74,7 +74,7 @@ std::string option_text(const OptionDescription& option) {
   return fmt::format(".TP\n{}{}{}\n{}{}", names, space, value, paragraph(option.help), facts(option));
 }
 
-/// Sections that are not the first one of a command have a heading.
+/// A command's options; sections after the first have a heading.
 std::string options_text(const std::vector<OptionDescription>& options) {
   std::string text, section;
   for (const OptionDescription& option : options) {

@@ -1,4 +1,4 @@
-// The manual page of the program, made of its commands and options.
+// The manual page, made from the program's commands and options.
 #pragma once
 
 #include <string>
@@ -8,7 +8,7 @@
 
 namespace lockstep::launcher {
 
-/// Of section 1, as troff with the macros of man(7). `version` stands in its footer.
+/// The page for section 1, as troff with the macros of man(7). `version` is in its footer.
 std::string man_page(const ProgramDescription& program, std::string_view version);
 
 }  // namespace lockstep::launcher

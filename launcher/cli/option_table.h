@@ -1,11 +1,11 @@
-// The options of generation as a page of the documents: docs/generation.md is what `generate --option-table` prints.
+// The generation options as a document: docs/generation.md is the output of `generate --option-table`.
 #pragma once
 
 #include <string>
 
 namespace lockstep::launcher {
 
-/// Markdown, a row an option.
+/// Returns Markdown with one row per option.
 std::string option_table();
 
 }  // namespace lockstep::launcher

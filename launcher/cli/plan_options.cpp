@@ -1,4 +1,4 @@
-// The options of `plan`.
+// Command-line options of `plan`.
 #include <CLI/CLI.hpp>
 
 #include "launcher/cli/backend_options.h"

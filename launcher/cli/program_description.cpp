@@ -6,7 +6,7 @@
 namespace lockstep::launcher {
 namespace {
 
-/// Where the checks begin in "NAME:{a,b}" or "int8[:GROUP]:INT in [1 - 8]": at a colon outside of brackets.
+/// The position of the checks in "NAME:{a,b}" or "int8[:GROUP]:INT in [1 - 8]": a colon outside of brackets.
 size_t begin_of_checks(std::string_view type) {
   int depth = 0;
   for (size_t at = 0; at < type.size(); ++at) {
@@ -16,7 +16,7 @@ size_t begin_of_checks(std::string_view type) {
   return type.size();
 }
 
-/// The words of a check that is "{a,b}".
+/// The choices of a check of the form "{a,b}".
 std::vector<std::string> choices_of(const std::string& check) {
   if (!check.starts_with('{') || !check.ends_with('}')) return {};
   return CLI::detail::split(check.substr(1, check.size() - 2), ',');
@@ -50,14 +50,14 @@ OptionDescription describe_option(const CLI::Option& option) {
   return made;
 }
 
-/// Those of an app; those of its groups behind them, under what a group says of itself.
+/// Adds the options of an app and then of its groups, which are sections.
 void add_options(const CLI::App& app, std::vector<OptionDescription>& options) {
   for (const CLI::Option* option : app.get_options()) {
     if (!option->get_group().empty()) options.push_back(describe_option(*option));
   }
   for (const CLI::App* group : app.get_subcommands([](const CLI::App* inner) { return inner->get_name().empty(); })) {
     for (const CLI::Option* option : group->get_options()) {
-      if (option == group->get_help_ptr()) continue;  // the app's again
+      if (option == group->get_help_ptr()) continue;  // a duplicate of the app's
       options.push_back(describe_option(*option));
       options.back().section = group->get_description();
     }

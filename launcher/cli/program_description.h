@@ -1,4 +1,4 @@
-// The program's commands and options as a value, read out of CLI11's tables.
+// The program's commands and options as a value, read from CLI11's tables.
 //
 //   CLI::App ─► describe ─► ProgramDescription ─► completion files, the manual page
 #pragma once
@@ -12,9 +12,9 @@ class App;
 
 namespace lockstep::launcher {
 
-/// What may stand behind an option.
+/// The kind of value that follows an option.
 enum class ValueKind {
-  kNone,  // it is a flag
+  kNone,  // a flag
   kChoice,
   kFile,
   kFolder,
@@ -22,7 +22,7 @@ enum class ValueKind {
 };
 
 struct OptionDescription {
-  std::vector<std::string> names;  // with dashes: "-h", "--help"; empty: a word by its place
+  std::vector<std::string> names;  // with dashes: "-h", "--help"; empty: positional
   std::string section;
   std::string help;
   ValueKind kind = ValueKind::kOther;
@@ -44,11 +44,11 @@ struct CommandDescription {
 struct ProgramDescription {
   std::string name;
   std::string help;
-  std::vector<OptionDescription> options;  // in front of a command
+  std::vector<OptionDescription> options;  // before the command
   std::vector<CommandDescription> commands;
 };
 
-/// Of an app whose subcommands are commands. Options without a section are hidden, and left out.
+/// Describes an app whose subcommands are commands. Omits hidden options, which have no section.
 ProgramDescription describe(const CLI::App& app);
 
 }  // namespace lockstep::launcher

@@ -17,7 +17,7 @@ namespace lockstep::launcher {
 
 namespace {
 
-/// "1,4,8" as numbers from `least` to `most`, rising, each once. CLI11 catches what is thrown and names the option.
+/// "1,4,8" as ascending distinct numbers from `least` to `most`. CLI11 catches the exception and names the option.
 std::vector<int64_t> numbers_of(const std::string& option, const std::string& text, int64_t least, int64_t most) {
   std::vector<int64_t> numbers;
   const char* const end = text.data() + text.size();
@@ -52,10 +52,10 @@ void set_buckets(EngineOptions& engine, const std::string& buckets) {
   engine.token_buckets = buckets;
 }
 
-/// Columns that share a scale where --weights says only int8: docs/quantization.md tells why.
+/// Columns per scale for --weights int8 without a group: docs/quantization.md has the reasons.
 constexpr int64_t kDefaultInt8Group = 64;
 
-/// The columns that share a scale: of "int8" or "int8:GROUP".
+/// The columns per scale in "int8" or "int8:GROUP".
 int64_t int8_group_of(const std::string& weights) {
   constexpr std::string_view kPrefix = "int8:";
   if (weights == "int8") return kDefaultInt8Group;
@@ -70,7 +70,7 @@ int64_t int8_group_of(const std::string& weights) {
                                weights, kLeastInt8Group, kMostInt8Group));
 }
 
-/// Batch sizes, lengths and chunks: numbers, or lists of them, of each of which a graph is compiled.
+/// Adds batch sizes, lengths and chunks: numbers, or lists with one compiled graph each.
 void add_shape_options(CLI::App& app, EngineOptions& engine) {
   app.add_option_function<std::string>(
          "--batch-size",

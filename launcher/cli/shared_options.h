@@ -1,4 +1,4 @@
-// Options of several commands.
+// Options shared by several commands.
 #pragma once
 
 #include <cstdint>
@@ -12,17 +12,17 @@ class App;
 
 namespace lockstep::launcher {
 
-/// The bound of tokens in a chunk or a slot: keeps every product inside 64 bits.
+/// Limit of the tokens in a chunk or a slot: keeps every product inside 64 bits.
 inline constexpr int64_t kMostTokens = int64_t{1} << 24;
 
-/// Lists the options that are added from now on below `title` in --help.
+/// Options added from now on are listed under `title` in --help.
 void begin_section(CLI::App& app, const std::string& title);
 
 /// Adds the options of `model`, `engine` and `run`, which outlive the parse.
 void add_model_options(CLI::App& app, ModelArguments& model, EngineOptions& engine);
 void add_run_options(CLI::App& app, RunOptions& run, EngineOptions& engine);
 void add_memory_budget(CLI::App& app, EngineOptions& engine);
-/// The last sections of commands that run an engine: observation, run, backends.
+/// Adds the last sections of commands that run an engine: observation, run, backends.
 void add_engine_options(CLI::App& app, RunOptions& run, EngineOptions& engine);
 
 }  // namespace lockstep::launcher

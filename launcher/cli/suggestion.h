@@ -1,4 +1,4 @@
-// What a misspelt word of a command line was probably meant to be.
+// Suggestions for misspelt words of a command line.
 #pragma once
 
 #include <optional>
@@ -8,8 +8,8 @@
 
 namespace lockstep::launcher {
 
-/// The one of `names` that is nearest to `word` by letters left out, added, changed or swapped with their neighbour:
-/// at most two such slips, and fewer than half of the word. Empty: none is near. Pure.
+/// The element of `names` nearest to `word`, counting omitted, added, changed and transposed letters as one edit each:
+/// at most two edits, and fewer than half of the word. Empty: none is near. Pure.
 std::optional<std::string> nearest_name(std::string_view word, std::span<const std::string> names);
 
 }  // namespace lockstep::launcher

@@ -7,11 +7,11 @@
 namespace lockstep::launcher {
 namespace {
 
-/// Options of bench that a sweep decides itself, or means otherwise.
+/// Options of bench that a sweep sets itself or defines differently.
 constexpr const char* kNotOfSweeps[] = {"--tp",     "--batch-size",  "--prompt-tokens",  "--json",
                                         "--launch", "--exit-record", "--peer-detection", "--retry-failed"};
 
-/// Options that are not handed on as they are: they name the model and the grid, or are not bench's.
+/// Options that are not forwarded unchanged: they name the model and the grid, or are not bench's.
 constexpr std::string_view kOwn[] = {"--model",        "--random-weights",  "--config",          "--tp",
                                      "--batch-size",   "--prompt-tokens",   "--new-tokens",      "--out",
                                      "--slurm-array",  "--report",          "--launch-template", "--only-point",

@@ -1,4 +1,4 @@
-// The measuring commands in a build without them: they take any words, and are refused when they run.
+// The measuring commands of a build without them, which fail when run.
 #include <CLI/CLI.hpp>
 
 #include "launcher/cli/commands.h"

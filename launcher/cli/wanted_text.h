@@ -1,4 +1,4 @@
-// A flag that asks for a text instead of a run, such as --option-table.
+// A flag for printing a text instead of a run, such as --option-table.
 #pragma once
 
 #include <CLI/CLI.hpp>
@@ -7,7 +7,7 @@
 
 namespace lockstep::launcher {
 
-/// Thrown through CLI11 by the flag, before what is required is missed; `parse_command_line` catches it.
+/// The flag throws it through CLI11 before required options are checked; `parse_command_line` catches it.
 class WantedText : public CLI::Success {
  public:
   explicit WantedText(std::string text)

@@ -8,7 +8,7 @@
 namespace lockstep::launcher {
 namespace {
 
-/// Inside single quotes, in the brackets of a specification.
+/// Escapes text for single quotes inside the brackets of a specification.
 std::string zsh_escaped(std::string_view text) {
   std::string made;
   for (const char letter : text) {
@@ -64,7 +64,7 @@ std::string zsh_completion(const ProgramDescription& program) {
   for (const CommandDescription& command : program.commands) {
     text += fmt::format("    {})\n      {}\n      ;;\n", command.name, zsh_arguments(command.options));
   }
-  // As a function of its own name it completes at once; sourced, it is registered.
+  // As an autoloaded function it completes at once; sourced, it registers itself.
   return text + fmt::format(
                     "  esac\n}}\n"
                     "if [[ $funcstack[1] == _{0} ]]; then\n  _{0} \"$@\"\nelse\n  compdef _{0} {0}\nfi\n",

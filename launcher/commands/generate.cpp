@@ -1,4 +1,4 @@
-// `lockstep generate`: rank 0 reads the rows, every rank opens the engine, rank 0 submits and reports.
+// `lockstep generate`: rank 0 reads, submits and reports rows; every rank opens the engine.
 #include "launcher/commands/generate.h"
 
 #include "launcher/batch/batch_job.h"
@@ -22,7 +22,7 @@ Result<void> check_outputs(const GenerateCommand& command) {
   return ok();
 }
 
-/// On rank 0.
+/// Called on rank 0.
 std::unique_ptr<Job> make_job(const GenerateCommand& command, const Log& log, ProgressLine& progress) {
   return command.prompts.jobs_file ? make_batch_job(command, log, progress) : make_prompt_job(command, log, progress);
 }

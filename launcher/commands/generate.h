@@ -1,11 +1,11 @@
-// `lockstep generate`.
+// The command `lockstep generate`.
 #pragma once
 
 #include "launcher/generate/generate_command.h"
 
 namespace lockstep::launcher {
 
-/// Continues prompts with a model cut over the ranks. @collective @blocking
+/// Generates continuations of prompts with a model divided between the ranks. @collective @blocking
 Result<void> generate(const GenerateCommand& command);
 
 }  // namespace lockstep::launcher

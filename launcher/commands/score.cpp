@@ -1,4 +1,4 @@
-// `lockstep score`: rank 0 reads the texts, every rank opens the engine, rank 0 reports how likely their tokens are.
+// `lockstep score`: rank 0 reads texts and reports log-probabilities; every rank opens the engine.
 #include "launcher/commands/score.h"
 
 #include <fmt/format.h>
@@ -16,7 +16,7 @@
 namespace lockstep::launcher {
 namespace {
 
-constexpr int64_t kMostSlots = 8;  // unless --batch-size says otherwise
+constexpr int64_t kMostSlots = 8;  // default of --batch-size
 
 using Texts = std::vector<std::vector<int32_t>>;
 using Scores = std::vector<std::vector<TokenScore>>;
@@ -52,7 +52,7 @@ Result<Texts> read_texts(const ScoreCommand& command, const Model& model) {
   return texts;
 }
 
-/// What the texts need of an engine.
+/// The engine options that the texts need.
 EngineOptions engine_options(const ScoreCommand& command, const Model& model, const Texts& texts) {
   EngineOptions options = command.engine;
   int64_t longest = 2;
@@ -115,7 +115,7 @@ Result<void> run(const ScoreCommand& command, Group& group, const Log& log, Prog
   if (!group.leads()) return engine->serve();
   const Result<Scores> scores = engine->score(texts, command.top);
   if (!scores.has_value()) {
-    group.fail(scores.error());  // else the other ranks learn of the engine's end alone
+    group.fail(scores.error());  // without it the other ranks would only detect the engine's end
     return scores.error();
   }
   LOCKSTEP_TRY_VOID(engine->close());

@@ -1,4 +1,4 @@
-// `lockstep score`.
+// The command `lockstep score`.
 #pragma once
 
 #include <cstdint>
@@ -21,11 +21,11 @@ struct ScoreCommand {
   std::vector<std::string> texts;
   std::optional<std::filesystem::path> texts_file;
   std::optional<std::filesystem::path> ids_file;
-  int64_t top = 0;  // likeliest tokens that are named for each place
+  int64_t top = 0;  // likeliest tokens to name at each position
   std::optional<std::filesystem::path> json;
 };
 
-/// Prints how likely each text is, or writes how likely each of its tokens is.
+/// Prints each text's log-probability, or writes those of each of its tokens.
 Result<void> score(const ScoreCommand& command);
 
 }  // namespace lockstep::launcher

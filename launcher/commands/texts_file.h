@@ -1,4 +1,4 @@
-// The texts of commands that take them whole.
+// The --texts-file of commands.
 #pragma once
 
 #include <filesystem>

@@ -1,4 +1,4 @@
-// `lockstep tokenize`.
+// The command `lockstep tokenize`.
 #pragma once
 
 #include <filesystem>

@@ -1,4 +1,4 @@
-// What `generate` was asked for.
+// The options of `generate`.
 #pragma once
 
 #include <filesystem>
@@ -20,8 +20,8 @@ struct GenerateCommand {
   RunOptions run;
   PromptSources prompts;
   bool chat = false;
-  std::vector<std::string> negative_prompts;  // of guidance: one for all prompts, or one for each
-  /// Hugging Face's GenerationConfig fields that were given as options, by their names, as JSON text ("0.7", "[1,2]").
+  std::vector<std::string> negative_prompts;  // for guidance: one for all prompts, or one per prompt
+  /// Hugging Face's GenerationConfig fields given as options, by name, as JSON text ("0.7", "[1,2]").
   std::map<std::string, std::string> generation;
   bool ignore_eos = false;
   std::vector<std::string> stop_strings;

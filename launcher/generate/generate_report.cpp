@@ -16,7 +16,7 @@ using Answers = std::span<const Answer>;
 
 Json optional_number(std::optional<double> value) { return value ? Json(*value) : Json(nullptr); }
 
-/// [rows][tokens] seconds: the first since the submission, the others since the token before.
+/// [rows][tokens] seconds: the first since the submission, the others since the previous token.
 Json latencies_of(Answers answers) {
   Json rows = Json::array();
   for (const Answer& answer : answers) {
@@ -41,7 +41,7 @@ Json memory_of(const EngineFacts& facts) {
   return {{"ranks", ranks}};
 }
 
-/// −inf, of an excluded token, has no number in JSON: null.
+/// JSON has no −inf, the log-probability of an excluded token: null.
 Json logprob_of(float logprob) { return std::isfinite(logprob) ? Json(logprob) : Json(nullptr); }
 
 /// [rows][tokens] of the chosen tokens, and [rows][tokens][n] of the likeliest.
@@ -62,7 +62,7 @@ void add_logprobs(Answers answers, Json& json) {
   json["top_logprobs"] = std::move(likeliest);
 }
 
-/// What only some runs have.
+/// Adds the fields that only some runs have.
 void add_extras(Answers answers, const EngineFacts& facts, const EngineCounters& counters, Json& json) {
   if (std::ranges::any_of(answers, [](const Answer& answer) { return answer.score.has_value(); })) {
     Json scores = Json::array();

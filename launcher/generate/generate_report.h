@@ -1,4 +1,4 @@
-// What `generate` reports: the JSON of --json and the line on stderr.
+// The report of `generate`: JSON for --json, one line for stderr.
 #pragma once
 
 #include <cstdint>
@@ -10,7 +10,7 @@
 
 namespace lockstep::launcher {
 
-/// Tokens of all answers.
+/// The number of tokens of all answers.
 int64_t tokens_of(std::span<const Answer> answers);
 
 /// Seconds from the submission to the first token of the first answer; empty if there was none.
@@ -22,7 +22,7 @@ std::optional<double> tpot_s(std::span<const Answer> answers);
 /// The JSON document of `generate --json`.
 std::string to_json(std::span<const Answer> answers, const EngineFacts& facts, const EngineCounters& counters);
 
-/// A line for people: tokens, times, drafts and memory.
+/// One readable line: tokens, times, drafts and memory.
 std::string summary(std::span<const Answer> answers, const EngineFacts& facts, const EngineCounters& counters);
 
 }  // namespace lockstep::launcher

@@ -1,4 +1,4 @@
-// How the rows of a command are answered: the model's own generation options with the command's on top.
+// Generation options of a command: the model's own, overridden by the command's.
 #pragma once
 
 #include "launcher/generate/generate_command.h"
@@ -10,14 +10,14 @@ namespace lockstep::launcher {
 /// Fails with `kInvalidArgument` for an option of the wrong form and for options that contradict each other.
 Result<GenerationConfig> generation_of(const GenerateCommand& command, const Model& model);
 
-/// What `config` needs of an engine, on top of the command's options.
+/// The engine options that `config` needs, in addition to the command's.
 EngineOptions engine_options(const GenerateCommand& command, const GenerationConfig& config);
 
-/// What decides the tokens of the command, one option a line: the same on every rank. Fails as
+/// The options that decide the command's tokens, one a line: the same on every rank. Fails as
 /// `lockstep::statement_of`.
 Result<std::string> statement_of(const GenerateCommand& command);
 
-/// Options that cannot be together.
+/// The error for options that exclude each other.
 Error contradiction(const std::string& found, std::string_view expected);
 
 }  // namespace lockstep::launcher

@@ -1,5 +1,5 @@
-// What rank 0 does for `generate`: it reads the rows, submits them and writes what was answered. Everything between,
-// the group, the model and the engine, is the same for every job (commands/generate.cpp).
+// The part of `generate` on rank 0: it reads rows, submits them and writes answers. Group, model and engine are the
+// same for every job (commands/generate.cpp).
 #pragma once
 
 #include <memory>
@@ -12,19 +12,19 @@
 
 namespace lockstep::launcher {
 
-/// Used by one thread, in this order.
+/// Used by one thread; the functions are called in this order.
 class Job {
  public:
   virtual ~Job() = default;
 
-  /// Reads the rows and checks them against `model`, before weights are read; the options of the engine that they need.
-  /// Empty: every row is answered already. `model` outlives the job.
+  /// Reads the rows, checks them against `model` before weights are read, and returns the engine options that they
+  /// need. Empty: every row has its answer already. `model` outlives the job.
   virtual Result<std::optional<EngineOptions>> prepare(const Model& model) = 0;
 
   /// Submits the rows, waits for their answers and closes the engine. @collective @blocking
   virtual Result<void> run(Group& group, Engine& engine) = 0;
 
-  /// Writes the answers. `engine` is closed, or null where every row was answered already.
+  /// Writes the answers. `engine` is closed, or null if every row already had its answer.
   virtual Result<void> report(const Engine* engine) = 0;
 };
 

@@ -1,5 +1,5 @@
-// The files of --output-logits and --output-scores: a safetensors file with one tensor, "logits" or "scores", f32
-// [rows, steps, vocabulary], zeros after a row's end.
+// The files of --output-logits and --output-scores. Each is a safetensors file with one tensor, "logits" or "scores",
+// f32 [rows, steps, vocabulary], with zeros after a row's end.
 #pragma once
 
 #include <filesystem>
@@ -10,7 +10,7 @@
 
 namespace lockstep::launcher {
 
-/// `rows[r]` holds what is told of row r's tokens, one after the other, `vocabulary` floats each. The format:
+/// `rows[r]` holds `vocabulary` floats for each of row r's tokens, in order. The format:
 /// https://github.com/huggingface/safetensors (8-byte header length, JSON header, data).
 Result<void> write_logits(const std::filesystem::path& path, std::string_view tensor,
                           const std::vector<std::vector<float>>& rows, int64_t vocabulary);

@@ -13,7 +13,7 @@
 namespace lockstep::launcher {
 namespace {
 
-/// Fills in what guidance leads away from, where the ids file has not.
+/// Adds the negative prompts of guidance where the ids file has none.
 Result<void> add_negative_prompts(const GenerateCommand& command, const Model& model, std::vector<Prompt>& prompts) {
   const std::vector<std::string>& texts = command.negative_prompts;
   if (texts.empty()) return ok();
@@ -60,7 +60,7 @@ Result<void> PromptJob::read(const Model& model) {
   has_texts_ = tokenizer != nullptr;
   vocabulary_ = model.spec().vocabulary;
   const bool needs_tokenizer = !config.stop_strings.empty();
-  if (needs_tokenizer && !has_texts_) LOCKSTEP_TRY_VOID(model.encode(""));  // says what is missing
+  if (needs_tokenizer && !has_texts_) LOCKSTEP_TRY_VOID(model.encode(""));  // its error names what is missing
   LOCKSTEP_TRY(std::vector<Prompt> prompts,
                read_prompts(command_.prompts, model, command_.chat ? Chat::kYes : Chat::kNo));
   if (prompts.empty()) {
@@ -87,7 +87,7 @@ Result<std::optional<EngineOptions>> PromptJob::prepare(const Model& model) {
   return std::optional(std::move(options));
 }
 
-/// Streams to stdout what a single prompt produces.
+/// Streams the answer of a single prompt to stdout.
 OnToken PromptJob::stream() const {
   if (requests_.size() != 1 || requests_.front().config.num_return_sequences != 1 || command_.json) return {};
   return [this](const Token& token) {
@@ -104,7 +104,7 @@ Result<void> PromptJob::submit_all(Engine& engine, std::vector<RequestHandle>& h
   return ok();
 }
 
-/// The first error of a request that failed on its own, if there is one.
+/// Returns the first error of a request that failed on its own, if there is one.
 Result<void> PromptJob::wait_for_all(std::vector<RequestHandle>& handles) {
   Result<void> first = ok();
   for (RequestHandle& handle : handles) {
@@ -122,11 +122,11 @@ Result<void> PromptJob::run(Group&, Engine& engine) {
   std::vector<RequestHandle> handles;
   LOCKSTEP_TRY_VOID(submit_all(engine, handles));
   const Result<void> answered = wait_for_all(handles);
-  LOCKSTEP_TRY_VOID(engine.close());  // a group that failed tells why there
+  LOCKSTEP_TRY_VOID(engine.close());  // returns the error of a failed group
   return answered;
 }
 
-/// Every answer under a header line; what was streamed has only its line ended.
+/// Prints every answer under a header line; a streamed answer needs only its newline.
 void PromptJob::print_texts() const {
   const size_t answers_each = answers_.size() / requests_.size();
   for (size_t row = 0; row < answers_.size(); ++row) {
@@ -165,7 +165,7 @@ Result<void> PromptJob::report(const Engine* engine) {
   progress_.close();
   if (!command_.json) print_texts();
   LOCKSTEP_TRY_VOID(write_files(*engine));
-  std::fflush(stdout);  // the answer comes before what is said of it
+  std::fflush(stdout);  // the answer comes before its summary
   log_.info("{}", summary(answers_, engine->facts(), engine->counters()));
   return ok();
 }

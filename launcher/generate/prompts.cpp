@@ -29,7 +29,7 @@ Result<std::vector<int32_t>> read_ids(const json& value, std::string_view origin
   return ids;
 }
 
-/// Leaves the ids whose mask is 1.
+/// Keeps the ids whose mask is 1.
 Result<void> strip_masked(Prompt& prompt, const json& mask, std::string_view origin, size_t row) {
   const std::vector<int32_t> ids = std::move(prompt.ids);
   prompt.ids.clear();
@@ -37,7 +37,7 @@ Result<void> strip_masked(Prompt& prompt, const json& mask, std::string_view ori
     return bad_row(origin, row, fmt::format("a mask of {} entries", mask.is_array() ? mask.size() : 0),
                    fmt::format("{}, one for each id", ids.size()));
   }
-  int64_t masked = 0;  // since the last id that was kept
+  int64_t masked = 0;  // since the last kept id
   for (size_t i = 0; i < ids.size(); ++i) {
     if (mask[i] != 0 && mask[i] != 1) return bad_row(origin, row, mask[i].dump(), "a mask of 0 and 1");
     if (mask[i] == 0) {

@@ -1,5 +1,5 @@
-// `lockstep compile` and `lockstep export`: config.json ─► graphs ─► a backend's compiler ─► its cache, and a folder.
-// No weights, no devices, no MPI.
+// `lockstep compile` and `lockstep export`: compile a model's graphs ahead of time. config.json ─► graphs ─► a
+// backend's compiler ─► its cache, and a folder. No weights, no devices, no MPI.
 #include <fmt/format.h>
 #include <signal.h>
 
@@ -23,7 +23,7 @@
 namespace lockstep::launcher {
 namespace {
 
-/// Ctrl-C ends the compilers that run and the waits for others.
+/// On Ctrl-C, ends running compilers and the waits for other processes' compilations.
 class Ending {
  public:
   const StopEvent& stop() const { return stop_; }
@@ -61,7 +61,7 @@ Result<void> write_modules(const std::filesystem::path& folder, const device::Ah
   return ok();
 }
 
-/// The first failure, saying how many there are.
+/// The first failure, with the number of failures.
 Result<void> judge(std::span<const device::CompiledStep> steps) {
   const auto failed = std::ranges::find(steps, "failed", &device::CompiledStep::status);
   if (failed == steps.end()) return ok();
@@ -71,7 +71,7 @@ Result<void> judge(std::span<const device::CompiledStep> steps) {
   return error;
 }
 
-/// The command's graphs and what compiles them. `ending` and `log` outlive it.
+/// The command's graphs and their compiler. `ending` and `log` outlive it.
 Result<std::unique_ptr<device::AheadCompilation>> open_compilation(const CompileCommand& command, const Ending& ending,
                                                                    const Log& log) {
   LOCKSTEP_TRY(const device::BackendDriver* driver, engine::find_driver(command.engine.backend));
@@ -90,7 +90,7 @@ Result<std::unique_ptr<device::AheadCompilation>> open_compilation(const Compile
   return compilation;
 }
 
-/// Compiles everything and reports it; what became of each step, whether or not it failed.
+/// Compiles everything and reports it; returns the outcome of each step, failed ones included.
 Result<std::vector<device::CompiledStep>> compile_and_report(const CompileCommand& command,
                                                              const device::AheadCompilation& compilation) {
   const SteadyClock clock;
@@ -111,7 +111,7 @@ Result<std::vector<device::CompiledStep>> compile_and_report(const CompileComman
 
 Result<void> compile(const CompileCommand& command) {
   if (command.json) LOCKSTEP_TRY_VOID(check_writable(*command.json, "--json"));
-  const Ending ending;  // before any other thread
+  const Ending ending;  // before other threads start
   const Log log(stderr_sink(0));
   LOCKSTEP_TRY(const auto compilation, open_compilation(command, ending, log));
   LOCKSTEP_TRY_VOID(compile_and_report(command, *compilation));
@@ -121,7 +121,7 @@ Result<void> compile(const CompileCommand& command) {
 Result<void> export_artifacts(const ExportCommand& command) {
   LOCKSTEP_TRY_VOID(make_folder(command.to, "--to"));
   if (command.compile.json) LOCKSTEP_TRY_VOID(check_writable(*command.compile.json, "--json"));
-  const Ending ending;  // before any other thread
+  const Ending ending;  // before other threads start
   const Log log(stderr_sink(0));
   LOCKSTEP_TRY(const auto compilation, open_compilation(command.compile, ending, log));
   LOCKSTEP_TRY(const std::vector<device::CompiledStep> compiled, compile_and_report(command.compile, *compilation));

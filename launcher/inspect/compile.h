@@ -1,4 +1,4 @@
-// `lockstep compile` and `lockstep export`.
+// The commands `lockstep compile` and `lockstep export`.
 #pragma once
 
 #include <filesystem>
@@ -11,18 +11,18 @@
 
 namespace lockstep::launcher {
 
-/// Every graph that a backend compiles, compiled ahead of time; no devices, weights or other processes are needed.
+/// Compiles every graph of a backend ahead of time; needs no devices, weights or other processes.
 struct CompileCommand {
   ModelArguments model;
   EngineOptions engine;                          // its backend compiles ahead of time
   std::filesystem::path config;                  // instead of a model directory
-  bool logits = false;                           // graphs that put out logits
+  bool logits = false;                           // graphs that return logits
   int jobs = 1;                                  // compilations at once
   std::optional<std::filesystem::path> modules;  // folder where each graph's HLO module is written
   std::optional<std::filesystem::path> json;
 };
 
-/// The same, and then copied to a folder for --artifacts.
+/// Compiles, then copies the results to a folder for --artifacts.
 struct ExportCommand {
   CompileCommand compile;
   std::filesystem::path to;
@@ -31,7 +31,7 @@ struct ExportCommand {
 /// Compiles the graphs of a model into the backend's cache; reads config.json only. @blocking
 Result<void> compile(const CompileCommand& command);
 
-/// The same, and copies what was compiled to a folder. @blocking
+/// As `compile`; then copies the compiled graphs to a folder. @blocking
 Result<void> export_artifacts(const ExportCommand& command);
 
 }  // namespace lockstep::launcher

@@ -1,4 +1,4 @@
-// What `compile` and `export` compile: the closed set of graphs of a run.
+// The closed set of graphs of a run, for `compile` and `export`.
 #pragma once
 
 #include <string>
@@ -11,7 +11,7 @@
 
 namespace lockstep::launcher {
 
-/// What a run compiles at start.
+/// The graphs that a run compiles at start.
 struct CompilePlan {
   std::vector<std::vector<graph::Graph>> steps;  // each with the graphs of all ranks
   std::string warning;                           // for the user; empty: none
@@ -20,8 +20,8 @@ struct CompilePlan {
   std::vector<device::StepGraph> graphs() const;
 };
 
-/// Of a run with these options over `backend`. Reads config.json only. Fails with `kInvalidArgument` for sizes that the
-/// model cannot serve, and as partitioning and building do.
+/// The plan of a run with these options on `backend`. Reads config.json only. Fails with `kInvalidArgument` for sizes
+/// that the model cannot serve, and as partitioning and building fail.
 Result<CompilePlan> plan_compilation(const CompileCommand& command, const device::Capabilities& backend);
 
 }  // namespace lockstep::launcher

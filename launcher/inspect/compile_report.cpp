@@ -37,7 +37,7 @@ Json to_json(const device::CompiledStep& step) {
   return json;
 }
 
-/// How large the artifact is and where, or the first line of why there is none.
+/// The artifact's size and place, or the first line of its error.
 std::string outcome_of(const device::CompiledStep& step) {
   if (step.artifact.has_value()) {
     return fmt::format("{:>12}  {}", to_string(step.size), step.artifact.value().path.string());

@@ -1,4 +1,4 @@
-// What `compile` and `export` print and write.
+// The output of `compile` and `export`.
 #pragma once
 
 #include <functional>
@@ -13,12 +13,12 @@ namespace lockstep::launcher {
 /// Called by one thread at a time.
 using StepDone = std::function<void(const device::CompiledStep&)>;
 
-/// Compiles all steps with `jobs` threads, even if some fail; in their order. `done` is told of each as it ends.
-/// @blocking
+/// Compiles all steps with `jobs` threads, even if some fail; returns them in their order. Calls `done` as each step
+/// ends. @blocking
 std::vector<device::CompiledStep> compile_steps(const device::AheadCompilation& compilation, int jobs,
                                                 const StepDone& done);
 
-/// A step's line: name, what became of it, seconds, size, where it is; of a failure, its reason without the log.
+/// A step's line: name, outcome, seconds, size, place; for a failure, its reason without the log.
 std::string to_line(const device::CompiledStep& step);
 
 /// "3 graphs for trn1, compiler 2.21.18209.0: 2 compiled, 1 cached; 41.0 s".

@@ -20,7 +20,7 @@
 namespace lockstep::launcher {
 namespace {
 
-/// The kernels of its attention nodes.
+/// The kernels of the graph's attention nodes.
 std::set<std::string> attention_kernels(const graph::Graph& graph) {
   std::set<std::string> kernels;
   for (const graph::Node& node : graph.nodes) {
@@ -38,7 +38,7 @@ void print_summary(const graph::Graph& graph) {
       fmt::join(attention_kernels(graph), ", "));
 }
 
-/// The graph as the option --passes wants to see it.
+/// Prints the graph as the option --passes selects.
 Result<void> print_graph(const graph::Graph& before, const std::string& passes) {
   if (passes == "before") {
     fmt::print("{}\n", graph::to_text(before));
@@ -67,7 +67,7 @@ Result<const device::GraphInspector*> inspector_of(const device::BackendDriver& 
                   driver.name(), names.empty() ? "none" : fmt::format("{}", fmt::join(names, ", ")))};
 }
 
-/// What a backend makes of every graph of `phase`.
+/// Prints the backend's view of every graph of `phase`.
 Result<void> print_backend_view(const ExplainCommand& command, const checkpoint::ModelSpec& spec,
                                 const partition::Partition& partition, shards::ShardOptions options) {
   LOCKSTEP_TRY(const device::BackendDriver* driver, engine::find_driver(command.backend));

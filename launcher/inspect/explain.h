@@ -1,4 +1,4 @@
-// `lockstep explain`.
+// The command `lockstep explain`.
 #pragma once
 
 #include <string>
@@ -16,7 +16,7 @@ struct ExplainCommand {
   std::string phase = "both";    // prefill, decode or both
   std::string passes = "after";  // before, after or each
   std::string show = "all";      // all, graph or summary
-  std::string backend;           // whose view is printed instead of the graphs; empty: none
+  std::string backend;           // the backend to show instead of the graphs; empty: none
 };
 
 /// Prints partition, graphs, memory and cost of a model; reads config.json only.

@@ -1,4 +1,4 @@
-// A communicator whose sums differ from the other ranks' when it is asked to: a bit that flips in memory, for tests.
+// A communicator with injected errors in one rank's sums, for tests.
 #pragma once
 
 #include <functional>
@@ -8,10 +8,10 @@
 
 namespace lockstep::launcher {
 
-/// Apart from that it is the one behind it.
+/// Otherwise it behaves as the inner communicator.
 class DifferingCommunicator final : public device::Communicator {
  public:
-  /// `is_due` is asked after each sum whether to change its first element.
+  /// `is_due` is called after each sum and returns whether to change its first element.
   DifferingCommunicator(std::unique_ptr<device::Communicator> inner, std::function<bool()> is_due)
       : inner_(std::move(inner)), is_due_(std::move(is_due)) {}
 

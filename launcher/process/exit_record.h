@@ -1,5 +1,5 @@
-// What a process says of its own end: `<dir>/rank-R.json`, written at once, before anything that may wait. mpirun kills
-// survivors a second after a death and its own exit code is a race, so scripts and tests judge these files.
+// A process's record of its own end, `<dir>/rank-R.json`. It is written before anything that may wait. mpirun kills
+// survivors a second after a death, and its own exit code is a race, so scripts and tests use these files.
 #pragma once
 
 #include <filesystem>
@@ -16,11 +16,11 @@ struct ExitRecord {
   int rank = 0;
   std::string host;
   std::optional<int> lost_rank;    // the peer whose loss ended the job
-  std::optional<int> origin_rank;  // where the job's end began: the lost rank, or the one that failed first
-  std::string phase;               // where in the run, "decode" …
+  std::optional<int> origin_rank;  // origin of the job's end: the lost rank, or the one that failed first
+  std::string phase;               // phase of the run, "decode" …
   std::string operation;           // the last exchange with the others, "all_reduce" …
-  uint64_t sequence = 0;           // its number
-  std::string message;             // the error, empty when all went well
+  uint64_t sequence = 0;           // number of that exchange
+  std::string message;             // the error; empty after success
   double unix_time = 0.0;          // seconds
 
   friend bool operator==(const ExitRecord&, const ExitRecord&) = default;

@@ -44,7 +44,7 @@ bool read_number(const std::string& text, int64_t& value) {
 
 bool is_of_steps(const std::string& phase) { return phase == "prefill" || phase == "decode"; }
 
-/// The moment, for whoever measures what follows.
+/// Reports the time of the fault, for measurements of its effects.
 void announce(const Fault& fault) {
   const std::chrono::duration<double> now = std::chrono::system_clock::now().time_since_epoch();
   fmt::print(stderr, "[r{}] --fault: rank {} fails in {} at {:.3f}\n", fault.rank, fault.rank, fault.phase,

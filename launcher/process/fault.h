@@ -1,5 +1,5 @@
-// Failures on purpose, for tests: `--fault rank=1,phase=load,kind=kill`. A rank does it to itself, where a real failure
-// would strike: at the beginning of a phase, or before its n-th prefill or decode step.
+// Injected failures for tests: `--fault rank=1,phase=load,kind=kill`. A rank applies them to itself at the points of
+// real failures: at the beginning of a phase, or before its n-th prefill or decode step.
 #pragma once
 
 #include <cstdint>
@@ -14,10 +14,10 @@ namespace lockstep::launcher {
 
 enum class FaultKind {
   kKill,    // SIGKILL: killed without notice
-  kStop,    // SIGSTOP: there, but silent
-  kFail,    // an error of its own
+  kStop,    // SIGSTOP: alive, but silent
+  kFail,    // an ordinary error
   kMemory,  // out of memory
-  kDiffer,  // a sum of a step comes out otherwise than on the other ranks
+  kDiffer,  // one sum of a step differs from the other ranks'
 };
 
 struct Fault {
@@ -41,9 +41,9 @@ class Faults {
   bool empty() const { return own_.empty(); }
   void at_phase(const char* phase) const;
   void at_step(const actors::ExecutorStatus& status);
-  /// Whether there is a `kDiffer` among them.
+  /// Whether one of them is `kDiffer`.
   bool may_differ() const;
-  /// Whether `kDiffer` has struck since the last call.
+  /// Whether `kDiffer` has taken effect since the last call.
   bool take_difference() { return std::exchange(differs_, false); }
 
  private:

@@ -1,5 +1,4 @@
-// Ctrl-C, SIGTERM and SIGUSR1 as events: a thread of its own waits for them, so no handler runs in the middle of
-// anything.
+// Ctrl-C, SIGTERM and SIGUSR1 as events. A separate thread waits for them, so no handler interrupts other code.
 #pragma once
 
 #include <atomic>
@@ -9,7 +8,7 @@
 namespace lockstep::launcher {
 
 /// While it lives, SIGINT, SIGTERM and SIGUSR1 call `on_signal(number)` on its thread instead of ending the process.
-/// Make it before any other thread: the signals are blocked in the calling thread and in those that it starts.
+/// Make it before other threads: it blocks the signals in the calling thread and in threads that this one starts.
 class Interruption {
  public:
   explicit Interruption(std::function<void(int)> on_signal);

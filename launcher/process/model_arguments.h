@@ -1,4 +1,4 @@
-// The model of a command, and the number of ranks that it is cut for.
+// The model of a command, and its number of ranks.
 #pragma once
 
 #include <filesystem>
@@ -10,7 +10,7 @@ namespace lockstep::launcher {
 
 struct ModelArguments {
   std::filesystem::path directory;
-  std::optional<int> ranks;  // --tp; default: those that were started
+  std::optional<int> ranks;  // --tp; default: the ranks that were started
   ModelOptions options;
 };
 

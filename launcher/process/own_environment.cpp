@@ -36,7 +36,7 @@ void set_own_variable(const std::string& name, const std::string& value) {
 double process_age_s() {
   std::ifstream stat("/proc/self/stat");
   const std::string text{std::istreambuf_iterator<char>(stat), {}};
-  const size_t name_end = text.rfind(')');  // the name may hold anything
+  const size_t name_end = text.rfind(')');  // the name may contain any character
   if (name_end == std::string::npos) return 0.0;
   constexpr int kStartField = 22, kFirstAfterName = 3;
   std::istringstream fields(text.substr(name_end + 1));

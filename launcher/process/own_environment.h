@@ -1,4 +1,4 @@
-// What this process was started with: only the launcher looks at it.
+// The environment and age of this process; only the launcher reads them.
 #pragma once
 
 #include <optional>
@@ -12,10 +12,10 @@ namespace lockstep::launcher {
 /// This process's own environment.
 process::EnvironmentMap own_environment();
 
-/// One of its variables; empty when it is not set.
+/// The value of one variable; empty if it is not set.
 std::optional<std::string> own_variable(std::string_view name);
 
-/// Sets one of its variables, for libraries that read their settings there.
+/// Sets one variable, for libraries that read their settings there.
 void set_own_variable(const std::string& name, const std::string& value);
 
 /// Seconds since this process was started (/proc/self/stat, proc(5)); zero if unknown.

@@ -24,12 +24,12 @@
 namespace lockstep::launcher {
 namespace {
 
-/// What a main thread gets to end by itself once another process or a signal has ended the job.
+/// Time for a main thread to end by itself once another process or a signal has ended the job.
 constexpr auto kGrace = std::chrono::milliseconds(700);
 
 Error interrupted() { return {ErrorKind::kCancelled, "[launcher] interrupted; start again to run the job"}; }
 
-/// Both folders get a rank-R.json.
+/// Checks that both folders can be written; each gets a rank-R.json.
 Result<void> check_folders(const RunOptions& run) {
   if (run.exit_record) LOCKSTEP_TRY_VOID(check_writable(*run.exit_record / "rank-0.json", "--exit-record"));
   if (!run.flight_recorder) return ok();
@@ -50,7 +50,7 @@ Result<std::vector<Fault>> parse_faults(const std::vector<std::string>& texts) {
   return faults;
 }
 
-/// The lifecycles of this process's ranks, and what is hung into their group.
+/// The lifecycles of this process's ranks, and their hooks into the group.
 class Process {
  public:
   Process(const OwnRanks& ranks, transport::LaunchEnvironment launch, const std::vector<Fault>& faults)
@@ -85,7 +85,7 @@ class Process {
   group::Hooks hooks();
   std::unique_ptr<device::Communicator> watched(int rank, std::unique_ptr<device::Communicator> inner);
   void take_signal(int signal);
-  /// Before the process may end without destructors.
+  /// Call before the process ends without destructors.
   void close_progress() {
     if (ranks_.progress != nullptr) ranks_.progress->close();
   }
@@ -95,8 +95,8 @@ class Process {
   const int first_;
   const SteadyClock clock_;
   std::vector<std::unique_ptr<RankLifecycle>> lifecycles_;
-  std::mutex mutex_;               // of the pointer
-  group::State* group_ = nullptr;  // while there is one
+  std::mutex mutex_;               // guards the pointer
+  group::State* group_ = nullptr;  // set while there is a group
 };
 
 Result<void> Process::run_group(const GroupWork& work) {
@@ -183,7 +183,7 @@ std::unique_ptr<device::Communicator> Process::watched(int rank, std::unique_ptr
   return std::make_unique<trace::RecordedCommunicator>(std::move(inner), own.recorder());
 }
 
-/// Ctrl-C and SIGTERM end the session on every rank, and before there is one every wait.
+/// Ctrl-C and SIGTERM end the session on every rank; before there is a session they end every wait.
 void Process::take_signal(int signal) {
   if (signal == SIGUSR1) {
     for (const auto& lifecycle : lifecycles_) lifecycle->report_activity();
@@ -208,7 +208,7 @@ void Process::take_signal(int signal) {
 Result<void> on_own_ranks(const OwnRanks& ranks, const GroupWork& work) {
   LOCKSTEP_TRY_VOID(check_folders(ranks.run));
   LOCKSTEP_TRY(const std::vector<Fault> faults, parse_faults(ranks.run.faults));
-  transport::LaunchEnvironment launch;  // of ranks that are threads: one process, alone
+  transport::LaunchEnvironment launch;  // ranks that are threads: one process, alone
   if (ranks.run.launch == Launch::kMpi) {
     LOCKSTEP_TRY(launch, transport::read_launch_environment(own_variable));
   }

@@ -89,7 +89,7 @@ void ProgressLine::update(const Work& work) {
   drawn_ = now;
 }
 
-/// The rate is that of the last change: otherwise it would fall during long steps.
+/// The rate is that of the last change; otherwise it would fall during long steps.
 std::string ProgressLine::text_of(const Work& work) const {
   const double seconds = begin_->seconds;
   std::string text = fmt::format("{:<7} {}  {}", work.name, bar(work.done, work.total), work.amount);

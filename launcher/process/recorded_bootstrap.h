@@ -1,4 +1,4 @@
-// A bootstrap that notes what it enters and leaves in a flight recorder.
+// A bootstrap with a record of its operations in a flight recorder.
 #pragma once
 
 #include <memory>
@@ -19,7 +19,7 @@ class RecordedBootstrap final : public transport::Bootstrap {
   }
 
  public:
-  /// `exchanges` counts those of the rank, over all its bootstraps. Both are borrowed.
+  /// `exchanges` counts the rank's exchanges over all its bootstraps. Both are borrowed.
   RecordedBootstrap(std::unique_ptr<transport::Bootstrap> inner, trace::FlightRecorder& recorder, uint64_t& exchanges)
       : inner_(std::move(inner)), recorder_(recorder), exchanges_(exchanges) {}
 

@@ -1,4 +1,4 @@
-// How the processes of a command work together, and what they leave behind of it.
+// Options for the processes of a command: connection, deadlines, records.
 #pragma once
 
 #include <filesystem>
@@ -11,7 +11,7 @@ namespace lockstep::launcher {
 enum class Launch { kMpi, kThreads };
 enum class Detection { kOn, kOff };
 
-/// Whether a progress line is drawn: only on a terminal, or also where a launcher passes stderr on.
+/// Whether a progress line is drawn: only on a terminal, or also where a launcher forwards stderr.
 enum class ShowProgress { kOnTerminal, kAlways, kNever };
 
 struct RunOptions {
@@ -19,7 +19,7 @@ struct RunOptions {
   std::optional<std::string> interface;  // of the control plane between hosts: name, address or subnet
   double deadline_s = 60.0;
   double start_deadline_s = 30.0;  // until all ranks have met
-  double silence_s = 8.0;          // of a frozen rank; 0: never noticed
+  double silence_s = 8.0;          // until a frozen rank counts as lost; 0: never
   Detection peer_detection = Detection::kOn;
   std::optional<std::filesystem::path> exit_record;
   std::optional<std::filesystem::path> flight_recorder;

@@ -1,5 +1,5 @@
-// The program's log: stderr, so that stdout belongs to the generated text. Rank 0 speaks from info on, the others from
-// warning on.
+// The program's log on stderr; stdout is reserved for generated text. Rank 0 logs from info on, the others from warning
+// on.
 #pragma once
 
 #include "runtime/core/log.h"

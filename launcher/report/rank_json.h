@@ -1,4 +1,4 @@
-// Where ranks' time and memory went, as --json of `generate` and of `bench` has it.
+// JSON of ranks' time and memory, for --json of `generate` and `bench`.
 #pragma once
 
 #include <nlohmann/json_fwd.hpp>
@@ -12,7 +12,7 @@ namespace lockstep::launcher {
 /// {"compute_s", "communication_s", "waiting_s"}.
 nlohmann::ordered_json to_json(const trace::PhaseSplit& split);
 
-/// By rank.
+/// One element per rank.
 nlohmann::ordered_json to_json(const std::vector<trace::RankReport>& ranks);
 
 /// Bytes: {"weights", "states_reserved", … "peak_resident"}.

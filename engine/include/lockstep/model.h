@@ -1,4 +1,4 @@
-// What the files of a model say, before any rank reads weights.
+// A model's files, read before any rank reads weights.
 #pragma once
 
 #include <cstdint>
@@ -21,28 +21,28 @@ namespace lockstep {
 using checkpoint::ModelSpec;
 using generation::GenerationConfig;
 
-/// What is changed of a model when it is opened.
+/// Changes to a model when it is opened.
 struct ModelOptions {
   std::optional<DType> dtype;         // of weights and activations; default: the checkpoint's
-  std::optional<int64_t> int8_group;  // matrices as 8-bit integers with a scale per so many columns
-  std::optional<int64_t> window;      // of every layer, instead of the model's own
-  int64_t pinned_sinks = 0;           // first positions that windows keep
+  std::optional<int64_t> int8_group;  // matrices as 8-bit integers with one scale per this many columns
+  std::optional<int64_t> window;      // attention window of every layer, instead of the model's own
+  int64_t pinned_sinks = 0;           // first positions that stay visible to windows
 
   friend bool operator==(const ModelOptions&, const ModelOptions&) = default;
 };
 
-/// Immutable; copies share what was read. Thread-safe.
+/// Immutable; copies share the files' contents. Thread-safe.
 class Model {
  public:
-  /// Reads config.json and generation_config.json of a Hugging Face directory; tokenizer.json and the chat template
-  /// when they are first needed. Fails with `kNotFound`, `kInvalidArgument` or `kUnsupported`, naming the file and the
+  /// Reads config.json and generation_config.json of a Hugging Face directory; reads tokenizer.json and the chat
+  /// template at their first use. Fails with `kNotFound`, `kInvalidArgument` or `kUnsupported`, naming the file and the
   /// key.
   static Result<Model> open(const std::filesystem::path& directory, const ModelOptions& options = {});
 
   /// A config.json alone: weights are pseudo-random. For plans and speed studies.
   static Result<Model> from_config(const std::filesystem::path& config_json, const ModelOptions& options = {});
 
-  /// The architecture as it is served: the file's, changed by the options.
+  /// The architecture as configured: the file's, changed by the options.
   const ModelSpec& spec() const;
   DType dtype() const;
   const ModelOptions& options() const;
@@ -51,24 +51,24 @@ class Model {
   /// The model's directory; empty: weights are pseudo-random.
   const std::optional<std::filesystem::path>& directory() const;
 
-  /// The file's options, with the end and padding ids of config.json where it has none.
+  /// The options of generation_config.json; end and padding ids that it lacks are config.json's.
   const GenerationConfig& generation() const;
-  /// What generation_config.json says and Lockstep does not know, for the user.
+  /// Options in generation_config.json that Lockstep does not support, as messages for the user.
   const std::vector<std::string>& warnings() const;
 
-  /// Null: the model has none, and takes ids only. Lives as long as a copy of the model. Fails when it is damaged.
+  /// Null: the model takes ids only. Lives as long as a copy of the model. Fails when the file is damaged.
   Result<const text::Tokenizer*> tokenizer() const;
-  /// The ids of `text` with the special tokens that the tokenizer adds. Fails with `kNotFound` without a tokenizer,
-  /// with `kInvalidArgument` on text that is not UTF-8.
+  /// The ids of `text` with the tokenizer's special tokens. Fails with `kNotFound` without a tokenizer and with
+  /// `kInvalidArgument` for text that is not UTF-8.
   Result<std::vector<int32_t>> encode(std::string_view text,
                                       text::SpecialTokens special = text::SpecialTokens::kAdd) const;
-  /// The ids of a conversation, by the model's chat template; special tokens and the date are filled in.
+  /// The ids of a conversation in the model's chat template; special tokens and the date are filled in.
   Result<std::vector<int32_t>> encode_chat(const std::vector<text::Message>& messages,
                                            text::ChatOptions options = {}) const;
   /// The text of `ids` without special tokens.
   Result<std::string> decode(std::span<const int32_t> ids) const;
 
-  /// The tokens that a sequence may have; empty: as many as its slot holds.
+  /// The most tokens that a sequence may have; empty: limited by its slot's capacity only.
   std::optional<int64_t> longest_sequence() const;
 
  private:

@@ -1,4 +1,4 @@
-// How an engine is cut, placed and sized. Rank 0's options count for all ranks: it tells them to the others.
+// How an engine is divided, placed and sized. Rank 0 sends its options to all ranks.
 #pragma once
 
 #include <cstdint>
@@ -14,43 +14,42 @@
 
 namespace lockstep {
 
-/// Whether tokens may be chosen on the host: by processors, beams, guidance, criteria and choosers of one's own.
-/// `kNone` keeps the logits on the devices and refuses such requests.
+/// Whether the host may choose tokens: with processors, beams, guidance, criteria and the caller's choosers.
+/// `kNone` keeps the logits on the devices and rejects such requests.
 enum class Choosers { kAllowed, kNone };
 
-/// Whether texts can be scored (Engine::score): one more graph.
+/// Whether the engine can score texts (Engine::score); costs one more graph.
 enum class Scoring { kOff, kOn };
 
-/// Whether a request that begins like an earlier one goes on from what a slot still holds of that one. The bits are
-/// those of a request that is prefilled from its first token; backends whose sums depend on chunks never do it.
+/// Whether a request reuses the KV cache of an earlier request with the same beginning. Its answer is the same to the
+/// bit as without reuse; backends whose sums depend on chunks do not reuse.
 enum class PrefixReuse { kOn, kOff };
 
-/// What becomes of open requests when a rank is lost or fails: they end with the error, or they wait for
-/// `Engine::resume`.
+/// Whether open requests fail with the error when a rank is lost or fails, or wait for `Engine::resume`.
 enum class OnLoss { kFail, kSuspend };
 
 /// Whether a compilation after the start is an error or is only counted.
 enum class Strictness { kStrict, kLenient };
 
-/// Whether compute threads are bound to cores that are their rank's alone.
+/// Whether compute threads are bound to cores that only their rank uses.
 enum class ThreadBinding { kOwnCores, kNone };
 
-/// Who drafts tokens that one step then verifies. Drafts change the speed and never the answer.
+/// How tokens are drafted for a step to verify. Drafts change the speed and never the answer.
 struct Drafting {
-  int64_t tokens = 0;                          // of a sequence in a step; 0: none are drafted
+  int64_t tokens = 0;                          // per sequence and step; 0: no drafts
   std::optional<std::filesystem::path> model;  // directory of a smaller model with the same tokenizer
-  int64_t lookup_ngram = 0;                    // or: the longest run of last tokens that is looked up in the row's past
+  int64_t lookup_ngram = 0;                    // or: the longest n-gram to look up in the sequence's past
 
   friend bool operator==(const Drafting&, const Drafting&) = default;
 };
 LOCKSTEP_FIELDS(Drafting, tokens, model, lookup_ngram);
 
-/// What is recorded of an engine's work, over all ranks. Files are written when the engine closes.
+/// Records of an engine's work, over all ranks. Files are written when the engine closes.
 struct ObserveOptions {
-  bool profile = false;                          // EngineFacts::profile: where every rank's time went
+  bool profile = false;                          // EngineFacts::report: where every rank's time went
   std::optional<std::filesystem::path> trace;    // a timeline (Chrome trace events; Perfetto opens it)
-  int64_t trace_events = 100'000;                // steps, and collectives, of a rank that are kept
-  std::optional<std::filesystem::path> metrics;  // Prometheus text, also while the engine works
+  int64_t trace_events = 100'000;                // limit on the recorded steps, and collectives, of a rank
+  std::optional<std::filesystem::path> metrics;  // Prometheus text, also written during the run
   double metrics_interval_s = 10.0;
 
   bool is_on() const { return profile || trace || metrics; }
@@ -59,28 +58,28 @@ struct ObserveOptions {
 LOCKSTEP_FIELDS(ObserveOptions, profile, trace, trace_events, metrics, metrics_interval_s);
 
 struct EngineOptions {
-  std::optional<int64_t> slots;  // sequences at once; default: 8
+  std::optional<int64_t> slots;  // sequences that run at once; default: 8
   std::optional<int64_t>
       capacity;                 // tokens of a slot; default: the model's limit (memory is committed as tokens arrive)
   int64_t prefill_chunk = 256;  // rows of a prefill step
-  std::vector<int64_t> batch_sizes;      // rising, the last is `slots`: a decode graph of each; empty: one of all slots
-  std::vector<int64_t> context_buckets;  // rising rows of prefill steps, a graph of each; {0}: token by token
+  std::vector<int64_t> batch_sizes;          // ascending up to `slots`, one decode graph each; empty: one of all slots
+  std::vector<int64_t> context_buckets;      // ascending prefill rows, one graph each; {0}: token by token
   std::optional<std::string> token_buckets;  // graphs of several lengths: "auto" or "128,512"; for backends whose
                                              // attention cannot stop at the length in use
   std::string backend = "cpu";               // backend_names() lists them
-  std::map<std::string, std::string> backend_options;  // rows of its driver: {"instruction-set", "avx2"}
+  std::map<std::string, std::string> backend_options;  // options of the backend's driver: {"instruction-set", "avx2"}
   std::string communicator = "auto";                   // auto, shm, mpi, two-level or loopback
-  std::optional<int> threads;                          // of a rank; default: the cores that are its own
+  std::optional<int> threads;                          // of a rank; default: the cores that only it may use
   ThreadBinding binding = ThreadBinding::kOwnCores;
   partition::Options partition;  // numerics, experts, key/value heads
   Drafting drafting;
   Choosers choosers = Choosers::kAllowed;
   Scoring scoring = Scoring::kOff;
-  int64_t scored_top = 20;  // with Scoring::kOn: the most likeliest tokens that a score can name
+  int64_t scored_top = 20;  // with Scoring::kOn: the largest `top` of Engine::score
   PrefixReuse prefix_reuse = PrefixReuse::kOn;
   OnLoss on_loss = OnLoss::kFail;
   Strictness strictness = Strictness::kStrict;
-  std::optional<Bytes> memory_budget;  // of a rank; more is refused before weights are read
+  std::optional<Bytes> memory_budget;  // of a rank; an engine that needs more fails before weights are read
   ObserveOptions observe;
 
   friend bool operator==(const EngineOptions&, const EngineOptions&) = default;

@@ -1,4 +1,4 @@
-// What is asked of an engine, and what it answers.
+// Requests to an engine, and its answers.
 #pragma once
 
 #include <cstdint>
@@ -40,32 +40,32 @@ using generation::TokenLogprob;
 using generation::TokenRecord;
 using generation::TokenTimes;
 
-/// The token ids that are attended to: padding, and what a mask hides inside a prompt, is left out.
+/// The token ids that attention covers: without padding, and without ids that a mask hides inside a prompt.
 struct Prompt {
   std::vector<int32_t> ids;            // at least one
-  std::vector<int32_t> negative = {};  // what guidance leads away from; empty: the last id
-  int64_t masked_inside = 0;           // ids that were hidden between these: some models count them in a window
+  std::vector<int32_t> negative = {};  // negative prompt of classifier-free guidance; empty: the last id
+  int64_t masked_inside = 0;           // ids that a mask hid between these: some models count them in a window
 
   friend bool operator==(const Prompt&, const Prompt&) = default;
 };
 
-/// The id of text that was held back until the end, since a stop string could have begun in it.
+/// The id of text without a token: text withheld until the end because a stop string could have begun in it.
 inline constexpr int32_t kNoToken = -1;
 
-/// A token as it is delivered. Valid during the call.
+/// A delivered token. Valid during the call.
 struct Token {
-  size_t answer = 0;                    // which of the request's answers it belongs to
+  size_t answer = 0;                    // index of the answer of the request
   int32_t id = 0;                       // kNoToken: none, only text
-  std::string_view text;                // what it completes: whole characters, maybe none
-  TimePoint made;                       // when the step that made it had ended
-  const TokenRecord* record = nullptr;  // log-probabilities and scores, where they were asked for
+  std::string_view text;                // the whole characters that the token completes, maybe none
+  TimePoint made;                       // end of the step that made it
+  const TokenRecord* record = nullptr;  // log-probabilities and scores, where the request asks for them
 };
 
 enum class Verdict { kContinue, kStop };
 
 using OnToken = std::function<Verdict(const Token& token)>;
 
-// Every option with its help, its bounds and who applies it: generation_options().
+// generation_options() lists every option with its help, its bounds and AppliedBy.
 using generation::find_generation_option;
 using generation::flag_of;
 using generation::generation_options;
@@ -79,52 +79,51 @@ struct Request {
   std::vector<std::shared_ptr<const LogitsProcessor>> processors = {};
   std::vector<std::shared_ptr<const StoppingCriterion>> criteria = {};
   AllowedTokens allowed_tokens = {};
-  std::shared_ptr<TokenChooser> chooser = nullptr;  // a decoding loop of your own, instead of all of these
+  std::shared_ptr<TokenChooser> chooser = nullptr;  // a custom decoding loop, instead of all of these
 
-  /// Called in order on the engine's delivery thread; `kStop` makes this token the last one (what the ranks have made
-  /// beyond it is dropped). It may hold up other requests' callbacks, never the ranks. Beams give no tokens before
-  /// their end.
+  /// Called in order on the engine's delivery thread. `kStop` makes this token the last one; tokens that the ranks have
+  /// made after it are dropped. A slow function delays other requests' callbacks but never the ranks. Beam search calls
+  /// it only at its end.
   OnToken on_token = {};
 
-  /// Its random numbers are a function of the seed and of this number.
+  /// Random numbers depend only on the seed and on this number.
   uint64_t random_row = 0;
 };
 
 struct Answer {
-  std::vector<int32_t> ids;  // up to and with the end token
+  std::vector<int32_t> ids;  // up to and including the end token
   std::string text;          // without special tokens, cut before a stop string; empty without a tokenizer
   FinishReason reason = FinishReason::kLength;
   std::optional<double> score = {};  // of a beam
   std::vector<std::shared_ptr<const TokenRecord>> records =
-      {};                          // [ids] where log-probabilities or scores were asked for
+      {};                          // [ids] where the request asks for log-probabilities or scores
   std::vector<float> logits = {};  // [ids, vocabulary] raw, with output_logits
-  TokenTimes times = {};           // none made where tokens are known at the end only
+  TokenTimes times = {};           // empty where tokens are known at the end only
 };
 
-/// How likely a token of a text is.
+/// The probability of one token of a text.
 struct TokenScore {
   int32_t id = 0;
-  std::optional<float> logprob;   // natural logarithm, given all tokens before it; none of a text's first token
-  std::vector<TokenLogprob> top;  // the likeliest tokens in its place, likeliest first; none of a text's first token
+  std::optional<float> logprob;   // natural logarithm, given all tokens before it; none for a text's first token
+  std::vector<TokenLogprob> top;  // tokens at its position, likeliest first; none for a text's first token
 };
 
 namespace requests {
 class RequestState;
 }
 
-/// One request under way. Copyable: all copies mean the same request. Thread-safe. It may outlive the engine.
+/// One submitted request. Copies refer to the same request. Thread-safe. It may outlive the engine.
 class RequestHandle {
  public:
   bool is_done() const;
-  /// Ends the request: its answers are what there is, with `kCancelled`. Nothing happens when it is done.
+  /// Ends the request with the tokens so far and `kCancelled`. No effect on a request that is done.
   void cancel();
-  /// The answers, best first where there are beams. Fails with the request's own error or with the engine's.
-  /// @blocking
+  /// The answers; of beam search, best first. Fails with the request's error or with the engine's. @blocking
   Result<std::vector<Answer>> wait();
-  /// The ids that were made so far.
+  /// The ids generated so far.
   std::vector<int32_t> so_far(size_t answer = 0) const;
-  /// Calls `call` once when the request is done, on the engine's delivery thread; at once where it is done already. The
-  /// first function counts.
+  /// Calls `call` once when the request is done, on the engine's delivery thread; at once, on this thread, if it is
+  /// done already. Until then a later function replaces an earlier one.
   void on_done(std::function<void()> call);
 
  private:

@@ -1,4 +1,4 @@
-// `lockstep bench`: refuses output files that cannot be written, then runs this process's ranks.
+// `lockstep bench`: checks the output files, then runs this process's ranks.
 #include "launcher/measure/bench/bench.h"
 
 #include "engine/group/rank_threads.h"

@@ -1,4 +1,4 @@
-// `lockstep bench`.
+// The command `lockstep bench`.
 #pragma once
 
 #include <filesystem>
@@ -13,9 +13,9 @@
 
 namespace lockstep::launcher {
 
-/// The memory behind keys and values when a repetition of `bench` begins.
+/// The memory of the KV cache at the begin of a repetition of `bench`.
 enum class KvMemory {
-  kKept,   // as the repetition before left it: committed after the warm-up
+  kKept,   // as the previous repetition left it: committed after the warm-up
   kFresh,  // none: it grows as tokens arrive
 };
 
@@ -24,20 +24,20 @@ struct BenchCommand {
   EngineOptions engine;
   RunOptions run;
   bool random_weights = false;
-  std::filesystem::path config;  // of random weights: there is no checkpoint
+  std::filesystem::path config;  // for random weights without a checkpoint
   BenchShape shape;
   int repeats = 5;
   int warmup = 1;
   KvMemory kv = KvMemory::kKept;
-  bool invariance_cost = false;                // each repetition also with fast numerics
-  bool replay = false;                         // time a bare replay of the same steps beside each repetition
+  bool invariance_cost = false;                // repeat each repetition with fast numerics
+  bool replay = false;                         // time a bare replay of the same steps with each repetition
   std::optional<std::filesystem::path> trace;  // of the last repetition
-  std::optional<Bytes> probe_bytes;            // of each thread's buffer; default: what no cache holds
+  std::optional<Bytes> probe_bytes;            // of each thread's buffer; default: larger than any cache
   std::optional<std::filesystem::path> json;
   SuiteOptions suite;
 };
 
-/// Measures prefill and decode of a model beside the machine's limits. @collective @blocking
+/// Measures prefill and decode of a model together with the machine's limits. @collective @blocking
 Result<void> bench(const BenchCommand& command);
 
 }  // namespace lockstep::launcher

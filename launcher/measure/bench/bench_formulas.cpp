@@ -15,7 +15,7 @@ double bytes_per_token(const DecodeBytes& all, const BenchShape& shape) {
 
 namespace {
 
-/// Of one token in all linear layers but the head.
+/// FLOPs of one token in all linear layers except the head.
 double linear_flops(const checkpoint::ModelSpec& spec) {
   using checkpoint::Mlp;
   const int64_t query = spec.query_heads * spec.head_dim, key_value = spec.key_value_heads * spec.head_dim;
@@ -30,7 +30,7 @@ double head_flops(const checkpoint::ModelSpec& spec) {
   return 2.0 * static_cast<double>(spec.hidden_size * spec.vocabulary);
 }
 
-/// Of one pair of tokens that see each other in one layer.
+/// FLOPs of attention for one pair of tokens in one layer.
 double pair_flops(const checkpoint::ModelSpec& spec) {
   return 4.0 * static_cast<double>(spec.query_heads * spec.head_dim);
 }

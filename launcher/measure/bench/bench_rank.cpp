@@ -27,7 +27,7 @@ Result<Model> open_model(const BenchCommand& command) {
   return Model::open(command.model.directory, command.model.options);
 }
 
-/// What invariant sums cost can be asked of a backend that has them.
+/// Checks that the backend has invariant sums if the command measures their cost.
 Result<void> check_invariance_cost(const BenchCommand& command, const device::BackendDriver& driver) {
   if (!command.invariance_cost || driver.capabilities().invariant_sums) return ok();
   return Error{ErrorKind::kUnsupported,
@@ -36,10 +36,10 @@ Result<void> check_invariance_cost(const BenchCommand& command, const device::Ba
                            driver.name())};
 }
 
-/// The engine of the benchmark: slots for its sequences, no longer than they become.
+/// The engine options of the benchmark: slots for its sequences, with the capacity that they reach.
 Result<EngineOptions> engine_options(const BenchCommand& command, const Model& model) {
   const BenchShape& shape = command.shape;
-  const int64_t needed = shape.prompt_tokens + shape.new_tokens - 1;  // the last is never cached
+  const int64_t needed = shape.prompt_tokens + shape.new_tokens - 1;  // the last token is never cached
   EngineOptions options = command.engine;
   options.slots = shape.batch;
   options.capacity = options.capacity.value_or(needed);
@@ -55,7 +55,7 @@ Result<EngineOptions> engine_options(const BenchCommand& command, const Model& m
   return options;
 }
 
-/// Everything that is known before weights are read.
+/// The state that is known before weights are read.
 struct Setting {
   std::optional<Model> model;
   EngineOptions options;
@@ -87,8 +87,8 @@ Result<PhaseSeconds> seconds_of(Repeater& repeater) {
   return PhaseSeconds{repetition.prefill_s, repetition.decode_s};
 }
 
-/// Adds warm-up and repetitions, each with probes before, during and after it, to `report`. `fast` repeats the same
-/// with the other order of sums, before and after `repeater` in turn; null: not asked for. @collective @blocking
+/// Adds warm-up and repetitions, each with probes before, during and after it, to `report`. `fast` repeats them with
+/// the other order of sums, alternately before and after `repeater`; null: not requested. @collective @blocking
 Result<void> run_all(const BenchCommand& command, group::Member& member, Repeater& repeater, Repeater* fast,
                      LimitsProbe& probe, BenchReport& report) {
   for (int i = 0; i < command.warmup + command.repeats; ++i) {
@@ -120,7 +120,7 @@ Result<void> run_all(const BenchCommand& command, group::Member& member, Repeate
   return ok();
 }
 
-/// What all ranks read in a decode step. @collective @blocking
+/// The bytes that all ranks read in a decode step. @collective @blocking
 Result<DecodeBytes> group_decode_bytes(transport::Bootstrap& bootstrap, const graph::Graph& decode,
                                        const BenchShape& shape) {
   const DecodeBytes own = decode_bytes(decode, shape);
@@ -134,7 +134,7 @@ Result<DecodeBytes> group_decode_bytes(transport::Bootstrap& bootstrap, const gr
   return all;
 }
 
-/// Table, JSON and timeline, on rank 0.
+/// Writes table, JSON and timeline, on rank 0.
 Result<void> write_report(const BenchCommand& command, group::Member& member, const BenchReport& report,
                           Repeater& repeater) {
   fmt::print("{}", to_table(report));
@@ -148,20 +148,20 @@ Result<void> write_report(const BenchCommand& command, group::Member& member, co
   return command.trace ? write_text_file(*command.trace, repeater.timeline()) : ok();
 }
 
-/// What the model should do on the machine that was measured.
+/// The predicted speed of the model on the measured machine.
 Result<cost::Prediction> prediction_of(const model::Plan& plan, const BenchReport& report) {
   LOCKSTEP_TRY(const cost::GroupWork group, cost::group_work(plan.model.spec, plan.model.partition, plan.model.shard));
   return cost::predict(group, report.shape, measured_machine(report));
 }
 
-/// The phases of start-up: what this command adds is not one.
+/// The phases of start-up, without those of this command.
 std::vector<std::pair<std::string, double>> startup_of(const group::RunPhases& phases) {
   auto startup = phases.seconds();
   std::erase_if(startup, [](const auto& phase) { return phase.first == "probe"; });
   return startup;
 }
 
-/// Room for the collectives of a repetition: none in a group of one.
+/// Capacity for the collectives of a repetition: zero in a group of one.
 Result<size_t> room_for_collectives(const BenchCommand& command, const group::Member& member, const model::Plan& plan) {
   if (member.bootstrap().size() == 1) return 0;
   LOCKSTEP_TRY(const shards::ShardGraphs graphs, shards::build_graphs(plan.model.spec, plan.model.partition,
@@ -182,7 +182,7 @@ struct FastModel {
   model::LoadedModel loaded;
 };
 
-/// Null unless the command asks what invariance costs. @collective @blocking
+/// Null unless the command measures the cost of invariance. @collective @blocking
 Result<std::unique_ptr<FastModel>> load_fast(const BenchCommand& command, group::Member& member, const Setting& setting,
                                              const model::Plan& plan, device::Communicator* communicator) {
   if (!command.invariance_cost) return std::unique_ptr<FastModel>();
@@ -192,12 +192,12 @@ Result<std::unique_ptr<FastModel>> load_fast(const BenchCommand& command, group:
   return fast;
 }
 
-/// The instructions of the backend's kernels; all of the machine's where it does not compute on the host.
+/// The instructions of the backend's kernels; all of the machine's if it does not compute on the host.
 probe::Instructions instructions_of(const device::Backend& backend) {
   return probe::instructions_of(backend.capabilities().host_instructions).value_or(probe::Instructions::kAll);
 }
 
-/// What the plan tells, before anything ran.
+/// The report's facts from the plan, before anything runs.
 BenchReport report_of(const BenchCommand& command, const group::Member& member, const model::Plan& plan) {
   BenchReport report;
   report.model = (command.random_weights ? command.config : command.model.directory).string();
@@ -267,7 +267,7 @@ Result<void> run_bench_rank(const BenchCommand& command, group::Member& member, 
   if (is_first) {
     LOCKSTEP_TRY(report.predicted, prediction_of(plan, report));
   }
-  // Large files take a while: the other ranks wait here, where the deadline is the user's.
+  // Large files take time: the other ranks wait here, under the user's deadline.
   return member.all_succeeded(is_first ? write_report(command, member, report, repeater) : ok());
 }
 

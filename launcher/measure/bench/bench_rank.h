@@ -1,9 +1,9 @@
-// One rank of `bench`: the run of `generate`, repeated, with the machine's limits measured beside the steps.
+// One rank of `bench`: repeated generation with measurements of the machine's limits.
 //
 //   start-up ─► probe ─► warm-up ─► probe ─► repetition ─► probe ─► repetition ─► probe ─► report (rank 0)
 //
 // All ranks probe at the same time, also between some steps of a repetition (probed_steps.h). Every repetition is a
-// session of its own, so that time to the first token holds all that a user waits for.
+// separate session, so that time to the first token includes every delay that a user sees.
 #pragma once
 
 #include "engine/group/member.h"

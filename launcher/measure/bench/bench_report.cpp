@@ -50,7 +50,7 @@ PhaseSplit mean_split(const BenchReport& report, size_t rank, PhaseSplit RankSpl
 
 Json spread_json(const Spread& spread) { return {{"min", spread.min}, {"median", spread.median}, {"max", spread.max}}; }
 
-/// The mean of the repetitions, all phases together and each alone.
+/// Times of the ranks, as means over the repetitions, in total and by phase.
 Json ranks_of(const BenchReport& report) {
   Json ranks = Json::array();
   for (size_t rank = 0; rank < static_cast<size_t>(report.world_size); ++rank) {
@@ -90,7 +90,7 @@ Json repetitions_of(const BenchReport& report) {
   return list;
 }
 
-/// What was run, and how.
+/// Adds the settings of the run.
 void add_settings(const BenchReport& report, Json& json) {
   json["world_size"] = report.world_size;
   json["threads"] = report.threads;
@@ -201,7 +201,7 @@ std::string memory_table(const BenchReport& report) {
   return text;
 }
 
-/// What the rank that reads most reads of the files; nothing where weights are random.
+/// The file bytes of the rank that reads most; nothing if weights are random.
 std::string files_line(const BenchReport& report) {
   RankMemory most;
   for (const RankMemory& memory : report.memory) {

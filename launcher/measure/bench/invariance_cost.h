@@ -1,5 +1,5 @@
-// What it costs that the answer does not depend on how the model was cut: the same job with each order of sums, in
-// turn in one run (docs/numerics.md).
+// The cost of sums independent of the partition: one job with each order of sums, alternating in one run
+// (docs/numerics.md).
 #pragma once
 
 #include <string>
@@ -9,17 +9,17 @@
 
 namespace lockstep::launcher {
 
-/// A repetition with invariant sums, and the one beside it with fast ones.
+/// A repetition with invariant sums, and the adjacent one with fast sums.
 struct NumericsPair {
   PhaseSeconds invariant, fast;
 };
 
-/// Time of invariant sums over time of fast ones, less 1, over the pairs.
+/// Time of invariant sums divided by time of fast ones, minus 1, over the pairs.
 struct InvarianceCost {
   Spread prefill, decode;
 };
 
-/// `pairs` are not empty.
+/// `pairs` must not be empty.
 InvarianceCost invariance_cost(const std::vector<NumericsPair>& pairs);
 
 /// One line for the table.

@@ -15,13 +15,13 @@
 namespace lockstep::launcher {
 namespace {
 
-/// How often each read kernel is looked at before some are chosen, and how many are. In those looks the best of a
-/// kernel counts, so that one which met a slow moment is not lost.
+/// Trials of each read kernel, and the number of kernels chosen by them. A kernel's best trial counts, so that one slow
+/// moment does not exclude it.
 constexpr int kLooks = 2;
 constexpr size_t kReadKernels = 3;
 constexpr int kReadPasses = 5;
 
-/// A line for each figure: begin, end (nanoseconds) and amount.
+/// One line per figure: begin, end (nanoseconds) and amount.
 std::string to_text(const std::vector<probe::Figure>& figures) {
   std::string text;
   for (const probe::Figure& figure : figures) {
@@ -41,7 +41,7 @@ std::vector<probe::Sample> parse_samples(const std::string& text) {
   return samples;
 }
 
-/// Which kernel of a probe has this name: all have `kDotPasses` passes, in order.
+/// The index of the kernel with this name in a probe: all have `kDotPasses` passes, in order.
 size_t kernel_of(const std::vector<probe::Figure>& dots, const std::string& name) {
   const auto found = std::ranges::find(dots, name, &probe::Figure::kernel);
   return static_cast<size_t>(found - dots.begin()) / probe::kDotPasses;
@@ -131,7 +131,7 @@ Result<void> LimitsProbe::take(Group& group) {
 
 Result<void> LimitsProbe::take() { return take(all_); }
 
-/// The barrier after a pass lets the next step of all ranks begin together.
+/// After the barrier that follows a pass, all ranks begin the next step together.
 Result<void> LimitsProbe::take_reads() {
   LOCKSTEP_TRY(auto reads, prober_->read_again(all_.read_kernels, 1, meet_of(all_)));
   all_.passes.append({.reads = std::move(reads), .dots = {}});

@@ -1,4 +1,4 @@
-// The machine's limits, as all ranks together reach them beside their steps.
+// Measurement of the machine's limits by all ranks together, between their steps.
 #pragma once
 
 #include <memory>
@@ -11,18 +11,18 @@
 
 namespace lockstep::launcher {
 
-/// One kernel over all ranks: `by_rank[r]` is what rank r did. Ranks of one host share a clock, so their times are put
-/// together; hosts add up.
+/// The rate of one kernel over all ranks: `by_rank[r]` is rank r's sample. Ranks of one host share a clock, so their
+/// times are combined; the rates of hosts add up.
 double group_rate(const std::vector<device::RankPlace>& places, const std::vector<probe::Sample>& by_rank);
 
-/// Measures the limits beside what they judge, with the instructions that the backend uses:
+/// Measures the limits close in time to the steps, with the instructions that the backend uses:
 //
 //   take ─► step … take_dots … step … take_reads … step ─► take ─► limits
 //
-// Each `take` runs a few passes of the best kernels; of all passes since the last but one `take` the median counts.
+// Each `take` runs a few passes of the best kernels. The median of all passes since the last but one `take` counts.
 class LimitsProbe {
  public:
-  /// Fills the buffers of this rank: `per_thread` bytes, or what fits this machine.
+  /// Fills the buffers of this rank: `per_thread` bytes, or a size that fits this machine.
   static Result<LimitsProbe> create(group::Member& member, const model::Plan& plan, std::optional<Bytes> per_thread,
                                     probe::Instructions instructions);
 
@@ -31,14 +31,14 @@ class LimitsProbe {
   /// One pass of the best read kernels, and one of the best dot kernel, between two steps. @collective @blocking
   Result<void> take_reads();
   Result<void> take_dots();
-  /// The limits by all passes since the last but one `take`. The same value on every rank. All machines are of one
+  /// The limits from all passes since the last but one `take`. The same value on every rank. Assumes machines of one
   /// kind. @collective @blocking
   Result<Limits> limits();
 
   /// `take` and `limits` of this rank alone. @blocking
   Result<Limits> measure_alone();
 
-  /// What is multiplied: "int8", "bfloat16" or "float32".
+  /// The data type of the products: "int8", "bfloat16" or "float32".
   std::string_view precision() const { return probe::to_string(precision_); }
 
  private:
@@ -47,13 +47,13 @@ class LimitsProbe {
 
     void append(const Passes& more);
   };
-  /// The ranks that are measured.
+  /// The ranks that are measured together.
   struct Group {
     bool is_all = false;
     std::vector<size_t> read_kernels = {};  // worth measuring; empty: not known yet
     size_t dot_kernel = 0;                  // the best of the last limits
     Passes passes = {};                     // since the last but one `take`
-    Passes last = {};                       // those of the last `take`
+    Passes last = {};                       // of the last `take`
   };
 
   LimitsProbe(group::Member& member, const model::Plan& plan, std::unique_ptr<probe::Prober> prober)
@@ -62,7 +62,7 @@ class LimitsProbe {
   Result<void> take(Group& group);
   Result<Limits> limits(Group& group);
   Result<void> choose_read_kernels(Group& group);
-  /// What all of the group reached together, by figure.
+  /// The rates that the group reached together, by figure.
   Result<std::vector<double>> rates(const Group& group, const std::vector<probe::Figure>& own);
   probe::Meet meet_of(const Group& group);
 

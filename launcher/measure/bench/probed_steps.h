@@ -1,4 +1,4 @@
-// Probes between the steps of a repetition, so that a machine that changes its speed changes both.
+// Probes between the steps of a repetition, so that speed changes affect both.
 //
 //   prefill  │ chunk │ dots │ chunk │ chunk │ dots │ chunk │
 //   decode   │ steps │ reads │ steps │ reads │ steps │ reads │ steps │
@@ -16,13 +16,13 @@
 
 namespace lockstep::launcher {
 
-/// The time that probes took of a repetition.
+/// The duration of the probes at one point of a repetition.
 struct Pause {
   TimePoint begin;
   Duration duration = Duration::zero();
 };
 
-/// Probes before some of the steps. Every rank makes the same steps, so all probe together. Used by one thread.
+/// Probes before some of the steps. Every rank makes the same steps, so all ranks probe together. Used by one thread.
 class ProbedSteps final : public shards::StepEngineDecorator {
  public:
   static constexpr int kPrefillProbes = 2, kDecodeProbes = 3;  // of a repetition
@@ -31,17 +31,17 @@ class ProbedSteps final : public shards::StepEngineDecorator {
   ProbedSteps(shards::StepEngine& inner, LimitsProbe& probe, const Clock& clock)
       : StepEngineDecorator(inner), probe_(probe), clock_(clock) {}
 
-  /// Begins a repetition of about so many steps.
+  /// Starts a repetition of about this many steps.
   void restart(int64_t prefill_steps, int64_t decode_steps);
 
   Result<shards::StepOutput> prefill(const shards::PrefillRows& rows, shards::StepTag tag) override;
   Result<shards::StepOutput> decode(shards::StepTag tag) override;
 
-  /// Of this repetition, in order.
+  /// The pauses of this repetition, in order.
   const std::vector<Pause>& pauses() const { return pauses_; }
 
  private:
-  /// Steps with `left` probes in equal distances.
+  /// Steps with `left` probes at equal distances.
   struct Phase {
     int64_t distance = 0;  // 0: no probes
     int left = 0;
@@ -58,7 +58,7 @@ class ProbedSteps final : public shards::StepEngineDecorator {
   std::vector<Pause> pauses_;
 };
 
-/// The times as they were without the pauses. `pauses` are of the same rank.
+/// The times with the pauses removed. `pauses` are of the same rank.
 generation::TokenTimes without(std::span<const Pause> pauses, generation::TokenTimes times);
 std::vector<trace::StepTimes> without(std::span<const Pause> pauses, std::span<const trace::StepTimes> steps);
 

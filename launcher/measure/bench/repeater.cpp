@@ -20,7 +20,7 @@ std::vector<int32_t> random_prompt(int64_t row, int64_t tokens, int64_t vocabula
   return ids;
 }
 
-/// Steps of a repetition, at most: while prompts remain, decoding takes turns with them.
+/// Limit of a repetition's steps: while prompts remain, prefill and decode steps alternate.
 int64_t most_decode_steps(const BenchShape& shape) { return shape.batch * shape.new_tokens; }
 int64_t most_prefill_steps(const BenchShape& shape, int64_t chunk) {
   return shape.batch * (shape.prompt_tokens / chunk + 2);

@@ -1,5 +1,4 @@
-// The repetitions of a benchmark on one rank: the same prompts through a session again and again, and the clocks around
-// them.
+// The timed repetitions of a benchmark on one rank, with the same prompts.
 #pragma once
 
 #include <cstdint>
@@ -22,10 +21,10 @@
 
 namespace lockstep::launcher {
 
-/// Collectives of a repetition, with room for backends that cut large ones and for the confirmations of schedules.
+/// Limit of a repetition's collectives, including those of backends that split large ones, and schedule confirmations.
 size_t most_collectives(const BenchShape& shape, const model::Plan& plan, const shards::ShardGraphs& graphs);
 
-/// When the tokens of each row were made. The session is its own clock's: rows are numbered from 0.
+/// The times of each row's tokens. Rows are numbered from 0 in each session.
 class RowTimes final : public actors::Sink {
  public:
   RowTimes(int64_t rows, TimePoint submitted)
@@ -39,7 +38,7 @@ class RowTimes final : public actors::Sink {
     if (error && !error_) error_ = error;
   }
 
-  // When the session has ended.
+  // Valid when the session has ended.
   const std::vector<generation::TokenTimes>& rows() const { return times_; }
   const std::optional<Error>& error() const { return error_; }
 
@@ -48,7 +47,7 @@ class RowTimes final : public actors::Sink {
   std::optional<Error> error_;  // the first
 };
 
-/// One rank's benchmark once weights are loaded. Lives on the executor's thread.
+/// The benchmark of one rank once weights are loaded. Used by the executor's thread.
 class Repeater {
  public:
   /// Everything is borrowed.
@@ -58,12 +57,12 @@ class Repeater {
   /// Opens the session of the next repetition. @collective @blocking
   Result<void> open();
 
-  /// Runs it. What only rank 0 knows stays zero elsewhere. @collective @blocking
+  /// Runs the repetition. Values that only rank 0 has are zero elsewhere. @collective @blocking
   Result<Repetition> repeat();
-  /// Keeps what `repeat` asks of the engine, for `replay`.
+  /// Records the calls of `repeat` to the engine for `replay`.
   void record() { recorder_.start(); }
   void end_record() { recorded_ = recorder_.stop(); }
-  /// The recorded steps once more, by themselves. @collective @blocking
+  /// Runs the recorded steps again without a session. @collective @blocking
   Result<PhaseSeconds> replay();
   int64_t dropped() const { return collectives_.dropped(); }
   /// The last repetition as Chrome trace events, on rank 0.
@@ -71,14 +70,14 @@ class Repeater {
 
  private:
   void submit_all(RowTimes& times);
-  /// Runs the session and says when what happened on this rank. @collective @blocking
+  /// Runs the session and returns this rank's timeline. @collective @blocking
   Result<trace::RankTimeline> run_timed(RowTimes& times);
-  /// Where every rank's time went.
+  /// Adds every rank's time split.
   void add_split(Repetition& repetition) const;
   PhaseSeconds seconds_of(std::span<const trace::StepTimes> steps) const;
-  /// The decode steps in which every sequence took part: while prompts remain, and at the end, some are not there.
+  /// The decode steps with every sequence: while prompts remain, and at the end, some sequences are absent.
   trace::StepTotals full_decode_steps(std::span<const trace::StepTimes> steps) const;
-  /// Those, or all decode steps if there was none.
+  /// The full decode steps, or all decode steps if there was no full one.
   trace::StepTotals decode_steps(std::span<const trace::StepTimes> steps) const;
 
   const BenchCommand& command_;

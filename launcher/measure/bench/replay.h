@@ -1,6 +1,5 @@
-// What a served repetition asked of the engine, kept to be asked again by a bare loop on the executor's thread: the
-// same executables and the same steps without coordinator, schedules, streaming and sessions. The one over the other is
-// what being served costs.
+// Replay of a served repetition's engine calls by a bare loop on the executor's thread. It runs the same executables
+// and steps without coordinator, schedules, streaming and sessions. The ratio of the two times is the cost of serving.
 //
 //   served   coordinator ─► shard actor ─► executor ─► CallRecorder ─► shard       tokens ─► sink
 //   replay                               replay(calls) ──────────────► shard
@@ -30,17 +29,17 @@ struct DecodeCall {
   shards::StepTag tag;
 };
 
-/// The calls of a session in order, without those that only the control plane needs (`confirm`), and what came of them.
+/// The calls of a session in order, except those that only the control plane needs (`confirm`), and their results.
 struct EngineCalls {
   std::vector<std::variant<OpenCall, CloseCall, PrefillCall, DecodeCall>> calls;
   uint64_t tokens = 0;  // a digest of all tokens of all steps
 };
 
-/// Makes the calls again. Fails with what the engine fails with, and with `kInternal` when other tokens come out.
+/// Makes the calls again. Fails with the engine's error, and with `kInternal` if the tokens differ.
 /// @collective @blocking
 Result<void> replay(const EngineCalls& recorded, shards::StepEngine& engine);
 
-/// Passes everything on; between `start` and `stop` it keeps the calls. Used by one thread.
+/// Forwards every call, and records the calls between `start` and `stop`. Used by one thread.
 class CallRecorder final : public shards::StepEngineDecorator {
  public:
   using StepEngineDecorator::StepEngineDecorator;

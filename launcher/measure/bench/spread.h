@@ -1,11 +1,11 @@
-// What repetitions of a benchmark are summed up as.
+// Summaries of a benchmark's repetitions.
 #pragma once
 
 #include <vector>
 
 namespace lockstep::launcher {
 
-/// How long one repetition's phases took, in seconds.
+/// The durations of one repetition's phases in seconds.
 struct PhaseSeconds {
   double prefill = 0.0;
   double decode = 0.0;
@@ -16,7 +16,7 @@ struct Spread {
   double min = 0.0, median = 0.0, max = 0.0;
 };
 
-/// `values` are not empty.
+/// `values` must not be empty.
 Spread spread_of(std::vector<double> values);
 
 }  // namespace lockstep::launcher

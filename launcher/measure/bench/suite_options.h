@@ -1,4 +1,4 @@
-// The options of `bench --suite`, as values.
+// Options of `bench --suite` as values.
 #pragma once
 
 #include <filesystem>
@@ -9,13 +9,13 @@
 namespace lockstep::launcher {
 
 struct SuiteOptions {
-  std::string name;  // "cpu"; empty: no suite is asked for
+  std::string name;  // "cpu"; empty: no suite
   std::filesystem::path out = "suite";
   bool quick = false;
-  std::optional<int> pairs;             // default: 5, 2 when it is to be quick
-  std::vector<std::string> only;        // rows, or what their names begin with
+  std::optional<int> pairs;             // default: 5, or 2 with --quick
+  std::vector<std::string> only;        // names of rows, or their beginnings
   std::vector<std::string> rivals;      // NAME=PATH
-  std::filesystem::path rival_scripts;  // empty: tools/compare beside tools/suite
+  std::filesystem::path rival_scripts;  // empty: tools/compare next to tools/suite
   std::optional<std::filesystem::path> checkpoint;
   std::string launch_template;
   double child_deadline_s = 300.0;

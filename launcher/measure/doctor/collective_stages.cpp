@@ -1,4 +1,4 @@
-// The data plane: each communicator that fits the launch, whether its results are right and how quick it is.
+// The data plane: correctness and speed of each communicator for the launch.
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -19,19 +19,19 @@ using transport::Collective;
 using Made = Result<std::unique_ptr<device::Communicator>>;
 
 constexpr std::array<int64_t, 7> kSizes = {8, 1 << 10, 1 << 13, 1 << 16, 1 << 18, 1 << 20, 1 << 22};
-constexpr int kBatch = 10;         // samples between two looks at the clock
+constexpr int kBatch = 10;         // samples between two clock readings
 constexpr int kMostSamples = 200;  // enough for a 99th percentile
 constexpr double kBudget = 0.06;   // seconds of one size and collective
 constexpr double kQuickBudget = 0.02;
 
-/// Whether rank 0 has time for more samples; its word, on every rank.
+/// Whether rank 0 has time for more samples; rank 0's answer on every rank.
 Result<bool> go_on(device::Communicator& way, bool mine) {
   std::byte word = static_cast<std::byte>(mine);
   LOCKSTEP_TRY_VOID(way.broadcast(std::span(&word, 1), /*root=*/0, device::Stream::host()));
   return word != std::byte{0};
 }
 
-/// Seconds of a collective, in rising order.
+/// Seconds of a collective, in ascending order.
 Result<std::vector<double>> samples_of(const DoctorRank& rank, transport::CollectiveProbe& probe,
                                        device::Communicator& way, Collective collective, int64_t bytes) {
   std::vector<double> samples;
@@ -65,7 +65,7 @@ Result<void> measure(DoctorRank& rank, device::Communicator& way) {
   return ok();
 }
 
-/// What was measured of `name`, a line a size.
+/// The measurements of `name`, one line per size.
 std::string table_of(const DoctorReport& report, const std::string& name) {
   std::string text = fmt::format("{:>10} {:>29} {:>29}\n", "", "all-reduce median, 99 %", "all-gather");
   for (const int64_t bytes : kSizes) {
@@ -103,7 +103,7 @@ Made as_communicator(Result<std::unique_ptr<Kind>> made) {
   return std::unique_ptr<device::Communicator>(std::move(made).value());
 }
 
-/// Why there is nothing to share memory between; empty when there is.
+/// Why no ranks can share memory; empty if some can.
 std::string no_shared_memory(const DoctorRank& rank) {
   return rank.passed("shared memory") ? "" : "there is no shared memory, see above";
 }

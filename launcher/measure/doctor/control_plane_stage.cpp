@@ -1,8 +1,7 @@
-// Whether every rank reaches rank 0 by the network that the control plane would take, and how long a word and its
-// answer take.
+// Checks every rank's connection to rank 0 on the control plane's network.
 //
-//   rank 0   listen ── tells its port ──► echo, echo, …
-//   rank r                                connect, word ⇄ answer (kRounds times)
+//   rank 0   listen ── sends its port ──► echo, echo, …
+//   rank r                                connect, byte ⇄ answer (kRounds times)
 #include <arpa/inet.h>
 #include <fmt/format.h>
 #include <netinet/in.h>
@@ -37,7 +36,7 @@ sockaddr_in address_of(const std::string& text, uint16_t port) {
   return address;
 }
 
-/// Sends every byte back to whom it came from, on a thread of its own.
+/// Sends every byte back to its sender, on a separate thread.
 class EchoServer {
  public:
   EchoServer() = default;
@@ -101,7 +100,7 @@ bool wait_for(int socket, short event, const Deadline& deadline) {
   return ::poll(&one, 1, static_cast<int>(std::max<int64_t>(left, 0))) == 1;
 }
 
-/// Connects and measures: the median seconds of a word and its answer; empty (with errno) when that does not work.
+/// Connects and measures the median round trip of a byte in seconds; empty (with errno) if that fails.
 std::optional<double> measure(int socket, const sockaddr_in& rank_0, const Clock& clock, const Deadline& deadline) {
   const int yes = 1;
   setsockopt(socket, IPPROTO_TCP, TCP_NODELAY, &yes, sizeof(yes));
@@ -130,7 +129,7 @@ std::string side_of(const DoctorRank& rank, const group::ControlPlane& plane, si
   return plane.rank_sides.empty() ? rank.plan.places[which].host : plane.rank_sides[which];
 }
 
-/// This rank's way to rank 0 and back, in seconds; 0 on rank 0.
+/// This rank's round trip to rank 0 in seconds; 0 on rank 0.
 Result<double> round_trip(const DoctorRank& rank, const group::ControlPlane& plane, uint16_t port) {
   if (rank.rank() == 0) return 0.0;
   const Deadline deadline(rank.member.clock(), duration_of(rank.command.stage_deadline_s / 2));

@@ -1,4 +1,4 @@
-// `lockstep doctor`: the stages of this process's ranks, one after the other, and what they say together.
+// `lockstep doctor`: runs the stages of this process's ranks and combines their results.
 #include <fmt/format.h>
 
 #include "engine/group/agreement.h"
@@ -16,7 +16,7 @@
 namespace lockstep::launcher {
 namespace {
 
-/// What the ranks of this process share.
+/// The state shared by the ranks of this process.
 struct Examination {
   const DoctorCommand& command;
   const transport::LaunchEnvironment& place;
@@ -26,7 +26,7 @@ struct Examination {
   TimePoint mpi_began{};
 };
 
-/// One rank's way through the stages that need a group.
+/// One rank in the stages that need a group.
 class RankExamination {
  public:
   RankExamination(Examination& all, group::Member& member, DoctorReport report)
@@ -69,7 +69,7 @@ class RankExamination {
     if (has_desk()) all_.desk.leave(rank_.report);
   }
 
-  /// MPI has started, or there is none.
+  /// Ends the stage of MPI's start, or skips it without MPI.
   void finish_mpi_start() {
     Check check = skipped_check(rank_.has_threads() ? "the ranks are threads of one process" : "one rank needs no MPI");
     const std::string name = rank_.member.bootstrap().name();
@@ -88,7 +88,7 @@ class RankExamination {
     return ok();
   }
 
-  /// Whether it makes sense to go on. Fails when the ranks cannot talk any more.
+  /// Whether later stages can give useful results. Fails when the ranks cannot communicate any more.
   Result<bool> run_stage(int number) {
     const Stage& stage = stages()[static_cast<size_t>(number)];
     enter(number);
@@ -133,7 +133,7 @@ Check launch_check(const DoctorCommand& command, const transport::LaunchEnvironm
   return check;
 }
 
-/// How the ranks of doctor are started: its own deadlines end a stage, and nothing else may.
+/// The run options of doctor's ranks: only its own deadlines end a stage.
 RunOptions run_options(const DoctorCommand& command) {
   double longest = 1.0;
   for (const Stage& stage : stages()) longest = std::max(longest, stage.deadlines);
@@ -143,7 +143,7 @@ RunOptions run_options(const DoctorCommand& command) {
   return run;
 }
 
-/// What the process ends with.
+/// The exit code of the process.
 int code_of(const DoctorCommand& command, const DoctorReport& report) {
   const CheckStatus worst = command.warnings == Warnings::kFail ? CheckStatus::kWarning : CheckStatus::kFailed;
   const CheckStatus verdict = report.verdict();
@@ -151,7 +151,7 @@ int code_of(const DoctorCommand& command, const DoctorReport& report) {
   return fails ? exit_code(ErrorKind::kFailedPrecondition) : 0;
 }
 
-/// The launch was not refused: MPI, and all that needs a group. `report` has one check and gets the others.
+/// Examines MPI and all that needs a group, for a launch that was accepted. Adds to `report`, which has one check.
 Result<void> examine_group(Examination& all, const Clock& clock, DoctorReport& report) {
   const bool has_threads = all.command.run.launch == Launch::kThreads;
   const DoctorReport early = report;
@@ -175,7 +175,7 @@ Result<void> examine_group(Examination& all, const Clock& clock, DoctorReport& r
   if (ran.error().kind == ErrorKind::kCancelled) return ran;
   Check check = failed_check(ran.error());
   const bool is_over = report.checks.size() == stages().size();
-  if (is_over && report.verdict() == CheckStatus::kFailed) return ok();  // said already
+  if (is_over && report.verdict() == CheckStatus::kFailed) return ok();  // already reported
   check.name = is_over ? "end" : stages()[report.checks.size()].name;
   report.checks.push_back(std::move(check));
   if (!is_over) skip_rest(report, "the ranks cannot talk to each other");

@@ -12,13 +12,13 @@ namespace {
 
 using Json = nlohmann::ordered_json;
 
-constexpr int64_t kTalkedAbout = 8 << 10;  // bytes: about what a step of a small model sums
+constexpr int64_t kTalkedAbout = 8 << 10;  // bytes: about the size of a small model's all-reduce
 
 std::string counted(size_t count, std::string_view noun) {
   return fmt::format("{} {}{}", count, noun, count == 1 ? "" : "s");
 }
 
-/// A column of blanks in front of every line.
+/// Indents every line by `blanks` blanks.
 std::string indented(std::string_view text, size_t blanks) {
   std::string out;
   while (!text.empty()) {
@@ -97,8 +97,8 @@ Json to_json(const RankLine& rank) {
           {"flops_per_s", or_null(rank.flops_per_s)}};
 }
 
-/// The machine as `plan` takes it: limits of all ranks together, and how long an all-reduce and an all-gather of each
-/// size take, one after the other, by the quickest communicator.
+/// The machine in the format of `plan --probe`: limits of all ranks together, and the time of an all-reduce followed by
+/// an all-gather of each size with the fastest communicator.
 Json probe_of(const DoctorReport& report) {
   Json probe = Json::object();
   if (report.limits) {

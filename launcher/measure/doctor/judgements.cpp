@@ -19,8 +19,8 @@ namespace {
 
 using transport::Launcher;
 
-constexpr int64_t kLeastMemory = int64_t{1} << 30;  // of a rank: less holds no model of use
-constexpr int64_t kOwnFiles = 64;                   // that a rank has open beside its peers and the model's files
+constexpr int64_t kLeastMemory = int64_t{1} << 30;  // per rank: less cannot hold a useful model
+constexpr int64_t kOwnFiles = 64;  // files that a rank opens in addition to its peers' sockets and the model's files
 
 std::string counted(int64_t count, std::string_view noun) {
   return fmt::format("{} {}{}", count, noun, count == 1 ? "" : "s");
@@ -270,7 +270,7 @@ namespace {
 
 using Files = std::vector<std::pair<std::string, int64_t>>;
 
-/// A file that two folders do not both have, or not of one size; −1: not there.
+/// A file that differs between two folders in presence or size; −1: missing.
 struct DifferentFile {
   std::string name;
   int64_t found = -1, expected = -1;

@@ -1,4 +1,4 @@
-// Facts in, verdicts out: what can be judged without touching the machine. Pure; every rank judges alike.
+// Pure judgements of the ranks' facts; every rank judges alike.
 #pragma once
 
 #include <optional>
@@ -16,44 +16,44 @@
 
 namespace lockstep::launcher {
 
-/// What one process knows of its launch before MPI is started.
+/// One process's facts about its launch before MPI is started.
 struct LaunchFacts {
   transport::LaunchEnvironment environment;
   Launch launch = Launch::kMpi;
   std::optional<int> tp;      // as the user gave it
   std::string library;        // "Open MPI 4.1.4"
-  bool in_slurm_job = false;  // in an allocation, by whatever means
+  bool in_slurm_job = false;  // in an allocation, started by any means
 };
 
 Check judge_launch(const LaunchFacts& facts);
 
-/// "mpirun -n 4": how the next command is started like this one; empty for threads and a single rank.
+/// "mpirun -n 4": the launcher words for a next command like this one; empty for threads and a single rank.
 std::string launcher_words(const transport::LaunchEnvironment& environment, int ranks);
 
-/// placement.h's findings, with the table of ranks.
+/// Judges the ranks' placement by the findings of placement.h, with the table of ranks.
 Check judge_places(const group::Placement& placement);
 
-// `facts` are by rank, as `placement.ranks`.
+// `facts` are by rank, in the order of `placement.ranks`.
 
-/// Memory and cores of each host, and what a container or job allows of them.
+/// Judges memory and cores of each host, and the limits of its container or job.
 Check judge_hosts(const group::Placement& placement, std::span<const RankFacts> facts);
-/// ulimit -n and -l.
+/// Judges ulimit -n and -l.
 Check judge_limits(const group::Placement& placement, std::span<const RankFacts> facts);
 Check judge_program(const group::Placement& placement, std::span<const RankFacts> facts);
 Check judge_devices(const group::Placement& placement, std::span<const RankFacts> facts);
-/// Whether /dev/shm of each host with several ranks has the room that a communicator needs.
+/// Judges whether /dev/shm of each host with several ranks has enough space for a communicator.
 Check judge_shm_space(const group::Placement& placement, std::span<const RankFacts> facts);
-/// Bytes of shared memory that a communicator between `ranks` ranks of one host takes.
+/// Bytes of shared memory for a communicator between `ranks` ranks of one host.
 int64_t shm_need(int ranks);
 
 /// `seconds[r]`: rank r's wall clock minus rank 0's.
 Check judge_clocks(const group::Placement& placement, std::span<const double> seconds);
 
-/// What one rank found in the folder of a model.
+/// One rank's findings about a model's folder.
 struct ModelFacts {
-  std::string problem;                                 // it cannot be read; empty: it can
+  std::string problem;                                 // why it cannot be read; empty: it can
   std::vector<std::pair<std::string, int64_t>> files;  // names and bytes, by name
-  int64_t sample_bytes = 0;                            // that were read to see whether and how fast it goes
+  int64_t sample_bytes = 0;                            // bytes read to test access and speed
   double sample_seconds = 0.0;
 };
 Check judge_model(const group::Placement& placement, std::span<const ModelFacts> facts, std::string_view folder);

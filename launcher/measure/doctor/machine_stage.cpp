@@ -1,4 +1,4 @@
-// The machine's limits by runtime/probe: every rank of a host alone, one after the other, then all ranks together.
+// The machine's limits by runtime/probe: each rank of a host alone, then all together.
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -11,7 +11,7 @@
 namespace lockstep::launcher {
 namespace {
 
-/// What this rank reaches while its neighbours wait; hosts go side by side.
+/// The limits of this rank while the others of its host wait; hosts measure at the same time.
 Result<Limits> measure_alone(const DoctorRank& rank, LimitsProbe& probe) {
   const device::RankPlace& own = rank.plan.places[static_cast<size_t>(rank.rank())];
   int turns = 0;
@@ -58,7 +58,7 @@ Check words_of(const DoctorReport& report, const Limits& together) {
 
 Result<Check> run_machine(DoctorRank& rank) {
   if (rank.command.quick) return skipped_check("left out by --quick");
-  rank.plan.model.shard.dtype = DType::kBFloat16;  // where the machine multiplies it
+  rank.plan.model.shard.dtype = DType::kBFloat16;  // on machines with instructions for it
   Result<LimitsProbe> made =
       LimitsProbe::create(rank.member, rank.plan, rank.command.probe_bytes, probe::Instructions::kAll);
   LOCKSTEP_TRY_VOID(group::all_succeeded(rank.member.bootstrap(),

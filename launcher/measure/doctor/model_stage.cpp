@@ -1,4 +1,4 @@
-// Whether every rank sees the same files of a model and can read them.
+// Checks that every rank reads the same files of a model.
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -16,7 +16,7 @@ namespace {
 namespace fs = std::filesystem;
 using Json = nlohmann::ordered_json;
 
-constexpr int64_t kSample = 64 << 20;  // bytes of the largest file: enough to tell a slow disk from a quick one
+constexpr int64_t kSample = 64 << 20;  // bytes of the largest file: enough to detect a slow disk
 constexpr size_t kPiece = 4 << 20;
 
 void read_sample(const fs::path& file, const Clock& clock, ModelFacts& facts) {

@@ -19,7 +19,7 @@ namespace {
 namespace fs = std::filesystem;
 using Json = nlohmann::ordered_json;
 
-constexpr int64_t kNoLimit = int64_t{1} << 60;  // control groups of version 1 write about as much for none
+constexpr int64_t kNoLimit = int64_t{1} << 60;  // control groups of version 1 use about this value for no limit
 
 std::string first_line(const fs::path& path) {
   std::string line;
@@ -40,7 +40,7 @@ void keep_least(std::optional<T>& least, const std::optional<T>& value) {
   if (value && (!least || *value < *least)) least = value;
 }
 
-/// "MemTotal:  16384 kB".
+/// The bytes of a line like "MemTotal:  16384 kB".
 int64_t memory_line(std::string_view name) {
   std::ifstream file("/proc/meminfo");
   for (std::string line; std::getline(file, line);) {
@@ -52,7 +52,7 @@ int64_t memory_line(std::string_view name) {
   return -1;
 }
 
-/// The tightest limits of the control groups that this process is in, version 2 or 1.
+/// The lowest limits of this process's control groups, version 2 or 1.
 void read_control_groups(RankFacts& facts) {
   const fs::path root = "/sys/fs/cgroup";
   fs::path own;

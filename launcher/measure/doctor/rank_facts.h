@@ -1,4 +1,4 @@
-// What each rank sees of its host, its program and its limits, before anything is judged.
+// One rank's facts about its host, its program and its limits.
 #pragma once
 
 #include <filesystem>
@@ -13,28 +13,28 @@
 
 namespace lockstep::launcher {
 
-/// Of one rank. −1 where a limit is unlimited or a thing is not known.
+/// Facts of one rank. −1: unlimited or unknown.
 struct RankFacts {
   std::string program;  // version, compiler and build id, a line each
   int64_t memory_bytes = -1, available_bytes = -1;
   std::optional<int64_t> memory_limit;  // of a container or job, in bytes
-  std::optional<double> core_limit;     // likewise, in cores
+  std::optional<double> core_limit;     // of a container or job, in cores
   int64_t open_files = -1;              // ulimit -n
   int64_t locked_bytes = -1;            // ulimit -l
   bool has_infiniband = false;
-  int64_t shm_bytes = 0, shm_free = 0;         // of /dev/shm; 0: not there
-  std::map<std::string, std::string> visible;  // variables that say which devices this process may use
-  std::map<std::string, int> installed;        // devices that the system shows, by the backend that they are for
+  int64_t shm_bytes = 0, shm_free = 0;         // of /dev/shm; 0: missing
+  std::map<std::string, std::string> visible;  // variables that select this process's devices
+  std::map<std::string, int> installed;        // numbers of devices in the system, by backend
 
   friend bool operator==(const RankFacts&, const RankFacts&) = default;
 };
 
-/// Reads them from the system. @blocking
+/// Reads this rank's facts from the system. @blocking
 RankFacts own_facts(const transport::EnvironmentLookup& lookup);
 
-/// One line that `parse_facts` reads; a program of another build may leave some out.
+/// One line for `parse_facts`; a program of another build may omit some facts.
 std::string to_text(const RankFacts& facts);
-/// Fails with `kFailedPrecondition` on a text that is no such line.
+/// Fails with `kFailedPrecondition` for any other text.
 Result<RankFacts> parse_facts(const std::string& text, int rank);
 
 /// "max 100000" → none; "150000 100000" → 1.5 cores: the file cpu.max of a control group.

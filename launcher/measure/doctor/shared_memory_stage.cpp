@@ -1,4 +1,4 @@
-// Whether the ranks of each host see one page of memory: room in /dev/shm first, then each writes and all read.
+// Checks that ranks of a host share memory: space in /dev/shm, then writes and reads.
 #include <fcntl.h>
 #include <fmt/format.h>
 #include <sys/mman.h>
@@ -31,7 +31,7 @@ Error cannot(const RankPlace& place, std::string_view what) {
           place.rank};
 }
 
-/// A name in /dev/shm that is gone at the end; empty: none.
+/// A name in /dev/shm that the destructor removes; empty: none.
 struct Name {
   std::string text;
   ~Name() {
@@ -39,7 +39,7 @@ struct Name {
   }
 };
 
-/// A file of a page for each rank of the host.
+/// Creates a file with one page for each rank of the host.
 Result<void> create(const RankPlace& place, Name& name) {
   std::random_device random;
   std::string wanted = fmt::format("/lockstep-doctor-{}-{:08x}", getpid(), random());
@@ -60,7 +60,7 @@ Result<Memory> map(const RankPlace& place, const std::string& name) {
   return memory;
 }
 
-/// The page of local rank `r` holds r + 1 everywhere.
+/// Checks that the page of each local rank `r` contains r + 1 in every byte.
 Result<void> look(const RankPlace& place, const Memory& memory) {
   for (int local = 0; local < place.local_size; ++local) {
     const std::byte* const page = memory.data() + kPage * static_cast<size_t>(local);

@@ -14,7 +14,7 @@ namespace lockstep::launcher {
 namespace {
 
 constexpr auto kLook = std::chrono::milliseconds(100);
-constexpr auto kForRank0 = std::chrono::seconds(3);  // until other ranks end a stage themselves
+constexpr auto kForRank0 = std::chrono::seconds(3);  // time for rank 0 to report first
 
 const Stage& stage_of(int stage) { return stages()[static_cast<size_t>(stage)]; }
 
@@ -102,7 +102,7 @@ std::optional<Check> StageReporter::why_expired() const {
     has_ended = has_ended || (signs_ == Signs::kCarried && rank_ == 0 && stage_ >= kEarlyStages && is_silent);
   }
   if (!has_ended) return std::nullopt;
-  // The others are heard by rank 0 alone; the signs of threads are as old as their stage.
+  // Only rank 0 receives the others' signs; signs of threads are as old as their stage.
   std::vector<std::string> missing;
   if (rank_ == 0) missing = who_is_missing(signs, stage_, stage_names(), signs_ == Signs::kCarried ? now : entered_);
   return expired_check(stage_, missing, to_seconds(now - entered_));

@@ -1,5 +1,5 @@
-// Where the stages of one process are announced, timed, reported and, when they hang, ended. Rank 0's desk prints; the
-// others' only watch, and give rank 0 a little longer.
+// Timing, deadlines and reports of one process's stages. Rank 0's object prints; the others' only watch, and end a
+// stage a little later than rank 0.
 #pragma once
 
 #include <condition_variable>
@@ -14,10 +14,10 @@
 
 namespace lockstep::launcher {
 
-/// Ranks that carry signs of life, or threads that cannot be silent on their own.
+/// Whether ranks send signs of life; threads of one process cannot be silent alone.
 enum class Signs { kCarried, kNone };
 
-/// Used by one thread; the watching is on another.
+/// Used by one thread; a second thread watches.
 class StageReporter {
  public:
   /// Everything is borrowed.
@@ -26,19 +26,19 @@ class StageReporter {
   StageReporter(const StageReporter&) = delete;
   StageReporter& operator=(const StageReporter&) = delete;
 
-  /// The clock of stage `stage` (of stages.h) starts. A stage that outlives its deadline, or in which a rank falls
-  /// silent, ends the process: rank 0 reports which ranks are missing first.
+  /// Starts the clock of stage `stage` (of stages.h). A stage that exceeds its deadline, or has a silent rank, ends the
+  /// process: rank 0 reports first which ranks are missing.
   void enter(int stage);
 
   /// The stage has ended with the last check of `report`.
   void leave(const DoctorReport& report);
 
-  /// Prints the verdict and writes --json; `report` is whole. Ends nothing.
+  /// Prints the verdict and writes --json; `report` is complete. Does not end the process.
   Result<void> close(const DoctorReport& report);
 
  private:
   void watch();
-  /// Why the stage cannot go on; empty while it can.
+  /// Why the stage cannot continue; empty if it can.
   std::optional<Check> why_expired() const;
   [[noreturn]] void expire(const Check& check);
 
@@ -48,7 +48,7 @@ class StageReporter {
   const int rank_;
   const Signs signs_;
 
-  std::mutex mutex_;  // of what follows
+  std::mutex mutex_;  // guards the fields below
   std::condition_variable changed_;
   DoctorReport report_;
   int stage_ = -1;  // −1: between stages
@@ -57,10 +57,10 @@ class StageReporter {
   std::thread thread_;
 };
 
-/// What is said of a stage that did not end: who is missing, and what to do about it. Pure.
+/// The check of a stage that did not end: the missing ranks, and the next step for the user. Pure.
 Check expired_check(int stage, const std::vector<std::string>& missing, double seconds);
 
-/// The checks of all stages after those in `report`, skipped for `why`.
+/// Adds the checks of all stages after those in `report`, skipped for the reason `why`.
 void skip_rest(DoctorReport& report, const std::string& why);
 
 }  // namespace lockstep::launcher

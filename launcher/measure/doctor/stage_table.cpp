@@ -25,7 +25,7 @@ namespace {
 constexpr int kPeriodMs = 200;                              // between two signs of life
 constexpr auto kSilence = std::chrono::milliseconds(2500);  // a loaded machine may delay a few signs
 
-/// Where to send to: an abstract Unix name or an address.
+/// A destination of signs: an abstract Unix name or an address.
 struct Target {
   sockaddr_storage address{};
   socklen_t size = 0;
@@ -108,9 +108,9 @@ std::thread start_deaf_thread(std::function<void()> body) {
 
 struct StageBeacon::Sockets {
   int local = -1, network = -1;
-  std::mutex mutex;  // of what follows
+  std::mutex mutex;  // guards the fields below
   std::vector<Target> targets;
-  uint64_t token = 0;  // of those that are reached by the network
+  uint64_t token = 0;  // of targets on the network
 
   ~Sockets() {
     for (const int socket : {local, network}) {
@@ -125,7 +125,7 @@ StageBeacon::StageBeacon(StageTable& board, int rank, const std::string& job)
   sockets_->local = open_socket(AF_UNIX);
   sockets_->network = open_socket(AF_INET);
   if (rank == 0) {
-    // Another job of the same name, if there can be one, is left alone: its ranks are heard by it.
+    // The name may belong to another job of the same name, which then receives its own ranks' signs.
     if (bind(sockets_->local, reinterpret_cast<const sockaddr*>(&meeting.address), meeting.size) != 0) {
       close(std::exchange(sockets_->local, -1));
     }
@@ -172,7 +172,7 @@ void StageBeacon::add_targets(const std::string& told) {
   for (uint32_t host = 0; words >> host;) sockets_->targets.push_back(network_target(host, port));
 }
 
-/// Signs that nobody takes are lost; the next one follows soon.
+/// A sign that cannot be delivered is lost; the next one follows soon.
 void StageBeacon::send() {
   std::lock_guard lock(sockets_->mutex);
   const std::string text = fmt::format("{} {} {}", sockets_->token, rank_, stage_.load());

@@ -1,10 +1,10 @@
-// Which stage each rank has reached, by means that do not hang when a stage does: small datagrams that nobody waits
-// for, a few times a second, from every rank to rank 0.
+// The latest stage of each rank, reported to rank 0 by datagrams. They are sent a few times a second without waiting,
+// so they do not hang when a stage does.
 //
-//   before MPI   an abstract Unix socket of this host, whose name follows from the job: ranks of rank 0's host are
-//   heard after it     UDP to every address of rank 0's host, which a `Bootstrap` has told: ranks of other hosts, too
+//   before MPI   an abstract Unix socket of this host, named after the job: ranks of rank 0's host
+//   after it     UDP to every address of rank 0's host, sent by a `Bootstrap`: also ranks of other hosts
 //
-// A rank that is stopped or gone falls silent; one that waits is heard and says in which stage.
+// A stopped or ended rank falls silent; a waiting rank still reports its stage.
 #pragma once
 
 #include <atomic>
@@ -21,26 +21,26 @@
 
 namespace lockstep::launcher {
 
-/// What is known of one rank.
+/// The latest sign of one rank.
 struct RankSign {
-  int stage = -1;     // the last that it began; −1: never heard
-  TimePoint heard{};  // the last sign of life
+  int stage = -1;     // its latest stage; −1: no sign yet
+  TimePoint heard{};  // time of the last sign of life
   friend bool operator==(const RankSign&, const RankSign&) = default;
 };
 
-/// One line a rank that holds up stage `stage`: never heard, silent, or behind. `stages` are the stages' names. Pure.
+/// One line per rank that delays stage `stage`: no sign, silent, or behind. `stages` are the stages' names. Pure.
 std::vector<std::string> who_is_missing(const std::vector<RankSign>& signs, int stage,
                                         const std::vector<std::string>& stages, TimePoint now);
 
-/// The table. Thread-safe.
+/// The latest signs of all ranks. Thread-safe.
 class StageTable {
  public:
   StageTable(int size, const Clock& clock) : clock_(clock), signs_(static_cast<size_t>(size)) {}
 
-  /// `rank` is alive and in `stage`; numbers that do not exist are ignored. Stages never go back.
+  /// Records that `rank` is alive and in `stage`; ignores invalid numbers. Stages never decrease.
   void note(int rank, int stage);
   std::vector<RankSign> signs() const;
-  /// A group may turn out larger than the launcher said.
+  /// Adds ranks, if the group is larger than the launcher's environment indicated.
   void grow(int size);
 
  private:
@@ -49,24 +49,24 @@ class StageTable {
   std::vector<RankSign> signs_;
 };
 
-/// What all ranks of a job have in common and no other job has, as far as its launcher tells.
+/// A name that all ranks of a job share and no other job has, as far as the launcher identifies jobs.
 std::string job_name(const transport::LaunchEnvironment& place);
 
-/// Carries one process's stage to rank 0, and those of the others into rank 0's board.
+/// Sends one process's stage to rank 0; on rank 0, receives the others' stages into its table.
 class StageBeacon {
  public:
-  /// Opens what works before MPI; that nothing does is no error. The board is borrowed.
+  /// Opens the channels that work before MPI; none is not an error. The table is borrowed.
   StageBeacon(StageTable& board, int rank, const std::string& job);
   ~StageBeacon();
   StageBeacon(const StageBeacon&) = delete;
   StageBeacon& operator=(const StageBeacon&) = delete;
 
-  /// This process has begun `stage`: said now and again.
+  /// Sets this process's stage, which is sent repeatedly.
   void say(int stage);
 
-  /// Rank 0: listens on the network; what to tell the others. Empty when it cannot.
+  /// Rank 0: listens on the network and returns the address text for the others. Empty if it cannot listen.
   std::string listen();
-  /// Others: what rank 0's `listen` returned.
+  /// Others: takes the text from rank 0's `listen`.
   void add_targets(const std::string& told);
 
  private:
@@ -84,7 +84,7 @@ class StageBeacon {
   std::thread thread_;
 };
 
-/// Starts a thread that takes no signals: those are for the thread that waits for them.
+/// Starts a thread with all signals blocked, so that the signal thread receives them.
 std::thread start_deaf_thread(std::function<void()> body);
 
 }  // namespace lockstep::launcher

@@ -73,7 +73,7 @@ Result<Check> run_limits(DoctorRank& rank) { return judge_limits(rank.plan.place
 Result<Check> run_devices(DoctorRank& rank) { return judge_devices(rank.plan.placement, rank.facts); }
 
 Result<Check> run_clocks(DoctorRank& rank) {
-  constexpr int kRounds = 5;  // the one in which the ranks left the barrier closest together counts
+  constexpr int kRounds = 5;  // the round in which the ranks left the barrier closest together counts
   std::vector<double> offsets(static_cast<size_t>(rank.size()), 1e300);
   for (int round = 0; round < kRounds; ++round) {
     LOCKSTEP_TRY_VOID(rank.member.bootstrap().barrier());

@@ -1,5 +1,5 @@
-// The stages of `lockstep doctor` on one rank, in order. Each gathers facts, has them judged, and says one check; its
-// error stops the doctor where the others cannot go on. A table, so that a new check is a row and a function.
+// The table of `lockstep doctor`'s stages, in order. Each stage gathers facts, judges them and returns one check; its
+// error stops the doctor if the others cannot continue. A new check is a row and a function.
 #pragma once
 
 #include <optional>
@@ -15,36 +15,36 @@
 
 namespace lockstep::launcher {
 
-/// What stages know and add to. Everything else is borrowed.
+/// The state that stages read and add to. The rest is borrowed.
 struct DoctorRank {
   const DoctorCommand& command;
   group::Member& member;
   model::Plan plan{};              // places, placement and threads, from "places" on
-  std::vector<RankFacts> facts{};  // by rank, likewise
-  DoctorReport report{};           // of rank 0; on the others as far as they know
+  std::vector<RankFacts> facts{};  // by rank, from "places" on
+  DoctorReport report{};           // complete on rank 0 only
 
   int rank() const { return member.rank(); }
   int size() const { return member.size(); }
   bool has_threads() const { return member.group().ranks_are_threads(); }  // ranks are threads of one process
-  bool passed(const char* name) const;                                     // an earlier check was not failed
+  bool passed(const char* name) const;                                     // an earlier check did not fail
 };
 
-/// Every rank runs it and gets the same check, or an error. A rank that fails alone says so to the others by
+/// Every rank runs it and gets the same check, or an error. A rank that fails alone shares the failure by
 /// `all_succeeded` before it returns. @collective @blocking
 using RunStage = Result<Check> (*)(DoctorRank& rank);
 
 struct Stage {
   const char* name;
   RunStage run;            // null: done before there is a group
-  double deadlines = 1.0;  // how many times --stage-deadline-s it may take
-  bool ends_it = false;    // when it fails, nothing after it makes sense
+  double deadlines = 1.0;  // its time limit as a multiple of --stage-deadline-s
+  bool ends_it = false;    // its failure makes later stages useless
 };
 
-/// In the order in which they run. The first kEarlyStages need no group.
+/// All stages in running order. The first kEarlyStages need no group.
 std::span<const Stage> stages();
 inline constexpr int kLaunchStage = 0, kMpiStage = 1, kEarlyStages = 2;
 
-/// A check that was not made, and why.
+/// A check that did not run, with the reason.
 Check skipped_check(std::string why);
 
 Result<Check> run_places(DoctorRank& rank);

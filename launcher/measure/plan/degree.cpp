@@ -14,15 +14,15 @@
 namespace lockstep::launcher {
 namespace {
 
-// Two degrees whose speeds are nearer than this are equally fast: the one with fewer ranks is better.
+// Degrees whose speeds differ by less than this count as equally fast: fewer ranks are better.
 constexpr double kWorthARank = 1.01;
 
-// Weights' memory of which more is padding is read for nothing.
+// Limit of the padding's share of weight memory: reading padding is wasted bandwidth.
 constexpr double kMostPadding = 0.1;
 
 double speed_of(const WorkingDegree& degree) { return degree.predicted.decode_tokens_per_s; }
 
-/// What every rank of `partition` takes of the setting's device.
+/// Memory on the setting's device for every rank of `partition`.
 Result<cost::RankMemory> memory_on_device(const PlanSetting& setting, const partition::Partition& partition) {
   LOCKSTEP_TRY(const auto graphs, shards::graphs_of_group(setting.spec, partition, setting.shard));
   std::vector<device::StepGraph> steps;
@@ -31,7 +31,7 @@ Result<cost::RankMemory> memory_on_device(const PlanSetting& setting, const part
   return cost::RankMemory{memory.weights, memory.cache, memory.slots, memory.workspace};
 }
 
-/// The share of `each` rank's weights that is there because another rank has them.
+/// The share of `each` rank's weights that only pads it to the size of other ranks.
 double padding_of(const std::vector<cost::RankMemory>& own, const cost::RankMemory& each) {
   double held = 0;
   for (const cost::RankMemory& rank : own) held += static_cast<double>(rank.weights.value);
@@ -79,7 +79,7 @@ const Degree* next_working(const std::vector<Degree>& degrees, int after) {
   return nullptr;
 }
 
-/// Why not more ranks than `best`.
+/// Why more ranks than `best` are not better.
 std::string why_not_more(const Degree& best, const std::vector<Degree>& degrees) {
   const Degree* next = next_working(degrees, best.ranks);
   if (next == nullptr) {
@@ -95,7 +95,7 @@ std::string why_not_more(const Degree& best, const std::vector<Degree>& degrees)
   return fmt::format("{} and computes no faster", spends);
 }
 
-/// Why not fewer ranks than `best`.
+/// Why fewer ranks than `best` are not better.
 std::string why_not_fewer(const PlanSetting& setting, const Degree& best, const std::vector<Degree>& degrees) {
   for (auto below = degrees.rbegin(); below != degrees.rend(); ++below) {
     if (below->ranks >= best.ranks || !below->working || fits(setting, *below->working)) continue;
@@ -104,14 +104,14 @@ std::string why_not_fewer(const PlanSetting& setting, const Degree& best, const 
   return "";
 }
 
-/// Why not the faster `degree`, whose ranks are padded.
+/// Why the faster `degree` with padded ranks is not recommended.
 std::string why_not_padded(const Degree& degree) {
   return fmt::format("TP {} would reach {} tok/s, but {:.0f} % of its weights' memory is padding", degree.ranks,
                      short_number(speed_of(*degree.working), 4), 100 * degree.working->padding);
 }
 
-/// The fastest of the degrees that fit and of which `may` is true; of nearly equal ones that with fewest ranks. Null
-/// where there is none.
+/// The fastest of the degrees that fit and for which `may` is true; of nearly equal ones, that with fewest ranks. Null
+/// if there is none.
 const Degree* fastest_of(const PlanSetting& setting, const std::vector<Degree>& degrees,
                          const std::function<bool(const WorkingDegree&)>& may) {
   const Degree* best = nullptr;
@@ -175,7 +175,7 @@ std::string how_to_fit(const PlanSetting& setting, const WorkingDegree& degree) 
   const int64_t over = degree.needed() - *setting.budget;
   std::vector<std::string> ways;
   const shards::ShardOptions& shard = setting.shard;
-  // What is left of `units` when the bytes that go with them give way.
+  // The part of `units` that remains when `bytes`, their memory, shrinks by `over`.
   const auto left = [over](int64_t units, Bytes bytes) {
     if (bytes.value <= over) return int64_t{0};
     return static_cast<int64_t>(static_cast<double>(units) * static_cast<double>(bytes.value - over) /

@@ -1,4 +1,4 @@
-// One tensor-parallel degree of a plan: whether it works, who holds what, what it needs and how fast it should be.
+// One tensor-parallel degree of a plan: partition, memory, predicted speed.
 #pragma once
 
 #include <cstdint>
@@ -13,7 +13,7 @@
 
 namespace lockstep::launcher {
 
-/// The least and the most of a quantity over the ranks.
+/// Minimum and maximum of a quantity over the ranks.
 struct Extent {
   int64_t least = 0;
   int64_t most = 0;
@@ -21,20 +21,20 @@ struct Extent {
   friend bool operator==(const Extent&, const Extent&) = default;
 };
 
-/// What `size` says of each rank's part.
+/// The extent of `size` over the ranks' parts.
 Extent extent_of(const partition::Partition& partition, int64_t (*size)(const partition::RankPart&));
 
-/// The key/value heads that more than one rank holds, rising.
+/// The key/value heads that several ranks hold, ascending.
 std::vector<int64_t> shared_heads(const partition::Partition& partition);
 
 /// A degree that works.
 struct WorkingDegree {
   partition::Partition partition;
   std::vector<cost::RankMemory> memory;  // by rank
-  int fullest = 0;                       // the rank that needs most
-  double padding = 0;                    // share of the weights' memory that holds none: devices that pad ranks alike
+  int fullest = 0;                       // the rank that needs most memory
+  double padding = 0;  // share of weight memory that holds padding, on devices that pad ranks to one size
   cost::Prediction predicted;
-  std::string gqa_fallback;  // why `gqa` of the setting is not the partition's; empty: it is
+  std::string gqa_fallback;  // why `gqa` of the setting is not the partition's; empty: as requested
 
   int64_t needed() const { return memory.at(static_cast<size_t>(fullest)).total().value; }
 };
@@ -42,19 +42,19 @@ struct WorkingDegree {
 struct Degree {
   int ranks = 1;
   std::optional<WorkingDegree> working;
-  std::string refusal;  // why not
+  std::string refusal;  // why the degree does not work
 };
 
-/// The devices that a plan is made for.
+/// The devices of a plan.
 struct PlannedDevices {
-  const device::BackendDriver& driver;  // with rules; lives as long as the program
-  device::OptionValues values;          // that name the device
+  const device::BackendDriver& driver;  // has rules; lives as long as the program
+  device::OptionValues values;          // the device's name
 
   const device::DeviceRules& rules() const { return *driver.rules(); }
   device::DeviceFacts facts() const { return rules().facts(values); }
 };
 
-/// What all degrees have in common.
+/// The settings shared by all degrees.
 struct PlanSetting {
   checkpoint::ModelSpec spec;
   shards::ShardOptions shard;
@@ -67,16 +67,16 @@ struct PlanSetting {
 
 bool fits(const PlanSetting& setting, const WorkingDegree& degree);
 
-/// Looks at the degrees 1 to `most`. Fails where none works, with the error of degree 1.
+/// Examines the degrees 1 to `most`. Fails with the error of degree 1 if none works.
 Result<std::vector<Degree>> plan_degrees(const PlanSetting& setting, int most);
 
-/// What to change so that a degree fits its budget: options and values.
+/// Options and values with which a degree fits its budget.
 std::string how_to_fit(const PlanSetting& setting, const WorkingDegree& degree);
 
-/// Whether so much of a degree's memory is padding that it is not recommended: a tenth, where another one fits.
+/// Whether padding takes more than a tenth of a degree's memory, so that another one that fits is recommended.
 bool is_wasteful(const WorkingDegree& degree);
 
-/// The degree to take, and why.
+/// The recommended degree, with the reason.
 struct Best {
   int ranks = 0;  // 0: none fits
   std::string why;

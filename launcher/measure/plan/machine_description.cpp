@@ -16,7 +16,7 @@ using Json = nlohmann::json;
 
 constexpr double kGiga = 1e9;
 
-// A rank as a middling server socket, and shared memory between the ranks of a host.
+// A rank as an average server socket, with shared memory between the ranks of a host.
 constexpr cost::Rates kAssumedRank{.read_bytes_per_s = 100e9, .flops_per_s = 2000e9};
 constexpr double kAssumedLatency = 2e-6;
 constexpr double kAssumedLinkBandwidth = 5e9;
@@ -81,7 +81,7 @@ Result<void> read_probe(const MachineOptions& options, MachineDescription& machi
   return ok();
 }
 
-/// What was given by hand, over what was found.
+/// Replaces measured values by those that the user gave.
 void add_given(const MachineOptions& options, MachineDescription& machine) {
   const auto set = [&](const std::optional<double>& given, double unit, double& limit, std::string_view what) {
     if (!given) return;
@@ -99,7 +99,7 @@ void add_given(const MachineOptions& options, MachineDescription& machine) {
   }
 }
 
-/// Fills what nobody told.
+/// Fills in values that are not known.
 void add_assumed(const MachineOptions& options, MachineDescription& machine) {
   const cost::Rates known = machine.limits.of_each(1);
   const auto fill = [&](double known_rate, double assumed, double& limit, std::string_view what) {
@@ -117,7 +117,7 @@ void add_assumed(const MachineOptions& options, MachineDescription& machine) {
                                       options.link_bandwidth ? "" : " (assumed)"));
 }
 
-/// What kernels reach of the limits.
+/// Scales the limits by the share that kernels reach.
 void scale(const MachineOptions& options, MachineDescription& machine) {
   for (cost::Rates* rates : {&machine.limits.rank, &machine.limits.host}) {
     rates->read_bytes_per_s *= options.of_bandwidth;

@@ -1,4 +1,4 @@
-// The machine that a plan is made for: given, measured, read from a recorded probe, or assumed; and in words which.
+// The machine of a plan, from options, a measurement, a recorded probe or assumptions.
 #pragma once
 
 #include <string>
@@ -14,18 +14,18 @@ namespace lockstep::launcher {
 
 struct MachineDescription {
   cost::MachineLimits limits;
-  std::vector<std::string> words;  // where each number comes from, a sentence each
+  std::vector<std::string> words;  // the source of each number, one sentence each
 };
 
-/// Limits for products of `precision`. Reads the file of --probe; probes this machine where --measure says so. Fails
-/// with `kNotFound` or `kInvalidArgument` for a probe that is not there or says nothing, and as `probe::Prober`.
+/// Limits for products of `precision`. Reads the file of --probe; probes this machine for --measure. Fails with
+/// `kNotFound` or `kInvalidArgument` for a probe file that is missing or has no limits, and as `probe::Prober`.
 /// @blocking
 Result<MachineDescription> describe_machine(const MachineOptions& options, probe::Precision precision,
                                             const Clock& clock);
 
-/// What a file of `bench --json` says of its machine.
+/// The machine in a file of `bench --json`.
 struct RecordedProbe {
-  cost::Rates rates;  // of all cores that were probed, together
+  cost::Rates rates;  // of all probed cores together
   int ranks = 1;
   int cores = 1;
   std::vector<cost::LinkMeasurement> collectives;  // between `ranks` ranks; may be empty
@@ -33,13 +33,13 @@ struct RecordedProbe {
   friend bool operator==(const RecordedProbe&, const RecordedProbe&) = default;
 };
 
-/// Fails with `kInvalidArgument` that names `origin` and the field.
+/// Fails with `kInvalidArgument`, naming `origin` and the field.
 Result<RecordedProbe> parse_probe(const std::string& json, const std::string& origin);
 
-/// Messages within a host as they are assumed where nothing is known.
+/// The assumed link between ranks of a host.
 cost::Link assumed_link();
 
-/// What a model's products multiply: the type of its weights, or their 8-bit integers.
+/// The data type of a model's products: that of its weights, or their 8-bit integers.
 probe::Precision precision_of(const checkpoint::ModelSpec& spec, DType dtype);
 
 }  // namespace lockstep::launcher

@@ -1,4 +1,4 @@
-// What `plan` is told of the machine.
+// The options of `plan` about the machine.
 #pragma once
 
 #include <filesystem>
@@ -8,17 +8,17 @@
 
 namespace lockstep::launcher {
 
-/// What is not given comes from `measure` or `probe`, or is assumed.
+/// Missing values come from `measure` or `probe`, or are assumed.
 struct MachineOptions {
   std::optional<double> bandwidth, flops;            // of a rank: GB/s, GFLOP/s
-  std::optional<double> host_bandwidth, host_flops;  // that the ranks of a host share
+  std::optional<double> host_bandwidth, host_flops;  // shared by the ranks of a host
   std::optional<int> ranks_per_host;                 // default: all on one
   std::optional<int> rank_cores;                     // default: the probed cores divided by the ranks
   std::optional<double> link_latency_us, link_bandwidth;
-  double of_bandwidth = 1.0, of_peak = 1.0;  // what kernels reach of the limits
+  double of_bandwidth = 1.0, of_peak = 1.0;  // share of the limits that kernels reach
   std::optional<std::filesystem::path> probe;
   bool measure = false;
-  std::optional<Bytes> probe_bytes;  // of each thread's buffer, when measuring
+  std::optional<Bytes> probe_bytes;  // of each thread's buffer, for the measurement
 };
 
 }  // namespace lockstep::launcher

@@ -15,7 +15,7 @@
 namespace lockstep::launcher {
 namespace {
 
-/// Prompt and capacity: what is given, and around it what the model can.
+/// Sets prompt and capacity as given, and the missing ones from the model's limits.
 Result<void> size_slots(const PlanCommand& command, PlanSetting& setting, int64_t& capacity) {
   constexpr int64_t kDefaultPrompt = 512;
   cost::Workload& load = setting.load;
@@ -34,7 +34,7 @@ Result<void> size_slots(const PlanCommand& command, PlanSetting& setting, int64_
                            capacity, needed, longest.value_or(capacity))};
 }
 
-/// The devices that the command's options name, if any. Fails for those of a backend that this build lacks.
+/// The devices that the command's options name, if any. Fails for a backend that this build lacks.
 Result<std::optional<PlannedDevices>> planned_devices(const PlanCommand& command) {
   for (const device::BackendDriver* driver : engine::drivers()) {
     device::OptionValues values = device::own_options(*driver, command.engine.backend_options);

@@ -13,7 +13,7 @@ namespace {
 using Json = nlohmann::ordered_json;
 using partition::RankPart;
 
-/// null: no limit.
+/// An infinite rate, which means no limit, becomes null.
 Json rate(double value) { return std::isfinite(value) ? Json(value) : Json(nullptr); }
 
 Json rates(const cost::Rates& r) {
@@ -119,7 +119,7 @@ Json gqa_modes_of(const PlanReport& report) {
   return modes;
 }
 
-/// The options that name a device: "neuron_target", null where none is named.
+/// The options that name a device: "neuron_target", null without a device.
 void add_devices(const PlanSetting& setting, Json& json) {
   for (const device::BackendDriver* driver : engine::drivers()) {
     for (const device::OptionRow& row : driver->options()) {

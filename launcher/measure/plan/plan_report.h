@@ -1,4 +1,4 @@
-// What `plan` found, as a table for people and as JSON.
+// The result of `plan` as a readable table and as JSON.
 #pragma once
 
 #include <optional>
@@ -13,9 +13,9 @@ namespace lockstep::launcher {
 struct PlanReport {
   std::string model;  // the directory or the config
   PlanSetting setting;
-  std::vector<std::string> assumptions;  // of the machine, a sentence each
+  std::vector<std::string> assumptions;  // about the machine, one sentence each
   std::vector<Degree> degrees;           // from 1 on
-  std::vector<cost::GqaCost> gqa;        // of the degree that --detail asks for; else none
+  std::vector<cost::GqaCost> gqa;        // of the degree of --detail; otherwise none
   Best best;
 };
 
@@ -25,7 +25,7 @@ std::string to_json(const PlanReport& report);
 /// The tables on stdout.
 std::string to_text(const PlanReport& report);
 
-/// Every rank of one degree: what it owns and what it keeps in memory.
+/// Every rank of one degree: its part of the model and its memory.
 std::string ranks_to_text(const PlanReport& report, const WorkingDegree& degree);
 
 }  // namespace lockstep::launcher

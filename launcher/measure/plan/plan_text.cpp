@@ -54,7 +54,7 @@ std::string holdings_row(const PlanReport& report, int ranks, const WorkingDegre
                            lockstep::to_string(memory.total()), share_of_budget(report, degree));
 }
 
-/// One line for neighbouring degrees that do not work, with the partition's own words for the first.
+/// One line for adjacent degrees that do not work, with the partition's error for the first.
 std::string refusals(const std::vector<Degree>& degrees) {
   std::string text;
   for (size_t i = 0; i < degrees.size(); ++i) {
@@ -69,7 +69,7 @@ std::string refusals(const std::vector<Degree>& degrees) {
   return text;
 }
 
-/// Where --gqa is not what was asked for.
+/// The degrees at which --gqa is not as requested.
 std::string fallbacks(const PlanReport& report) {
   std::string text;
   for (const Degree& degree : report.degrees) {

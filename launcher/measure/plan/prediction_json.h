@@ -1,4 +1,4 @@
-// A prediction as `plan` and `bench` write it.
+// JSON of a prediction, for `plan` and `bench`.
 #pragma once
 
 #include <nlohmann/json.hpp>

@@ -33,7 +33,7 @@ Error no_python(const std::vector<std::string>& words) {
                       std::strerror(errno), quoted(words))};
 }
 
-/// What exec takes: pointers to the texts, and a null one at the end. `texts` outlives them.
+/// Arguments for exec: pointers to the texts, and a final null. `texts` outlives them.
 std::vector<char*> pointers(std::vector<std::string>& texts) {
   std::vector<char*> list;
   for (std::string& text : texts) list.push_back(text.data());

@@ -1,4 +1,4 @@
-// `lockstep bench --suite`: starts the score card, tools/suite of the source tree around the program.
+// `lockstep bench --suite`: starts the score card in the source tree's tools/suite.
 //
 //   build/release/bin/lockstep bench --suite cpu --quick ──► python3 tools/suite/suite.py --program=… --quick …
 #pragma once
@@ -13,16 +13,16 @@
 
 namespace lockstep::launcher {
 
-/// tools/suite/suite.py in the nearest folder above `program` that has one.
+/// The path of tools/suite/suite.py in the nearest folder above `program` that has one.
 std::optional<std::filesystem::path> find_suite_tool(const std::filesystem::path& program);
 
 /// The command line of `tool` for `command`. Pure.
 std::vector<std::string> suite_words(const BenchCommand& command, const std::filesystem::path& program,
                                      const std::filesystem::path& tool);
 
-/// Replaces this process by the tool, which prints, writes and ends with the exit codes of lockstep; so it returns only
-/// errors: `kFailedPrecondition` in a rank of a launcher, `kInvalidArgument` for a launch template that cannot be read,
-/// and `kUnavailable`, with the command to run, when python3 or the tool is not there.
+/// Replaces this process by the tool, which prints, writes and ends with the exit codes of lockstep. It returns only
+/// errors: `kFailedPrecondition` in a rank of a launcher, `kInvalidArgument` for an invalid launch template, and
+/// `kUnavailable`, with the command to run, if python3 or the tool is missing.
 Result<void> exec_suite_tool(const BenchCommand& command);
 
 }  // namespace lockstep::launcher

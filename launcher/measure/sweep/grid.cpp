@@ -9,10 +9,10 @@
 namespace lockstep::launcher {
 namespace {
 
-/// Options that decide when a run is given up, not what it measures.
+/// Some options limit a run, but do not change its measurement.
 bool changes_results(std::string_view option) { return option != "--deadline-s" && option != "--memory-budget"; }
 
-/// The words of `options` that matter; each option is followed by at most one value.
+/// The words of `options` that change results; each option has at most one value.
 std::vector<std::string> words_that_matter(const std::vector<std::string>& options) {
   std::vector<std::string> words;
   bool matters = true;

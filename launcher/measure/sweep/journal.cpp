@@ -59,7 +59,7 @@ PointRecord record_of(const Json& json) {
                      .unix_time = json.at("unix_time"),
                      .machine = {.host = machine.at("host"), .cpu = machine.at("cpu"), .cores = machine.at("cores")},
                      .command = json.at("command"),
-                     .output = json.value("output", "")};  // older journals have none
+                     .output = json.value("output", "")};  // older journals lack it
   if (!json.at("result").is_null()) record.result = json.at("result").dump();
   return record;
 }
@@ -78,7 +78,7 @@ Error damaged(const std::filesystem::path& path, size_t line, std::string_view w
                   path.string(), line, why)};
 }
 
-/// Takes one whole line into `journal`.
+/// Adds one whole line to `journal`.
 void take_line(JournalText& journal, std::string_view line) {
   const Json json = Json::parse(line);
   if (journal.model) {
@@ -94,7 +94,7 @@ bool is_journal(const std::filesystem::path& path) {
   return name == "journal.jsonl" || (name.starts_with("journal-") && name.ends_with(".jsonl"));
 }
 
-/// A rename or a new file is on the disk once its folder is.
+/// Makes a rename or a new file durable by flushing its folder.
 void flush_folder(const std::filesystem::path& folder) {
   const int handle = ::open(folder.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC);
   if (handle < 0) return;
@@ -150,7 +150,7 @@ Result<JournalText> parse_journal(std::string_view text, const std::filesystem::
     try {
       take_line(journal, text.substr(begin, end - begin));
     } catch (const std::exception& error) {
-      if (end + 1 == text.size()) break;  // the last one: written by a machine that lost its power
+      if (end + 1 == text.size()) break;  // the last line: torn when the machine lost power
       return damaged(path, line, error.what());
     }
     journal.whole_bytes = end + 1;

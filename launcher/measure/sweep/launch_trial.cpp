@@ -11,7 +11,7 @@ namespace {
 
 constexpr auto kTrialDeadline = std::chrono::seconds(30);
 
-/// How Open MPI begins its refusals: fewer slots than ranks; fewer cores than ranks that are to be bound.
+/// The text of Open MPI's refusals: fewer slots than ranks; fewer cores than ranks to bind.
 constexpr std::string_view kRefusals[] = {"not enough slots", "result in binding more"};
 
 bool counts_slots(const std::string& word) {

@@ -1,10 +1,9 @@
-// Whether mpirun would start the largest point of a sweep, asked before the first one runs.
+// A trial of mpirun with a sweep's largest number of ranks, before the points.
 //
 //   template   mpirun -n {ranks} --bind-to core        trial   mpirun -n 4 --bind-to core true
 //
 // Open MPI starts no more ranks than it counts slots, which are physical cores unless a host file, a resource manager
-// or
-// --oversubscribe says otherwise: only a trial tells. Other launchers are not tried.
+// or --oversubscribe sets another number, so only a trial shows it. Other launchers are not tried.
 #pragma once
 
 #include <string>
@@ -16,15 +15,15 @@
 
 namespace lockstep::launcher {
 
-/// What a trial starts; empty for one rank and where no word of the template is mpirun or mpiexec. Pure.
+/// The trial's command; empty for one rank and if no word of the template is mpirun or mpiexec. Pure.
 std::vector<std::string> trial_words(const LaunchTemplate& launch, int ranks);
 
-/// Fails with `kFailedPrecondition`, with the flags that allow it, when `output` of a trial says that there are not
-/// enough slots or cores. Pure.
+/// Fails with `kFailedPrecondition`, naming the flags that allow it, if `output` of a trial reports too few slots or
+/// cores. Pure.
 Result<void> judge_trial(const LaunchTemplate& launch, int ranks, const Machine& machine, std::string_view output);
 
-/// Starts the trial. Fails as `judge_trial`; a trial that fails for another reason is left to the points, which say
-/// why. @blocking
+/// Starts the trial. Fails as `judge_trial`; other failures of a trial are left to the points, which report the reason.
+/// @blocking
 Result<void> try_launch(const LaunchTemplate& launch, int ranks, const Machine& machine,
                         const process::EnvironmentMap& environment, const process::ChildStop& stop);
 

@@ -22,7 +22,7 @@ std::string with_ranks(std::string word, int ranks) {
   return word;
 }
 
-/// Reads the word that begins at `at`, and moves `at` behind it. Empty: a quote is not closed.
+/// Reads the word at `at`, and moves `at` past it. Empty: a quote is not closed.
 std::optional<std::string> read_word(std::string_view text, size_t& at) {
   std::string word;
   char quote = 0;
@@ -49,7 +49,7 @@ struct Prefix {
   bool of_slurm_job;  // stays for srun
 };
 
-/// Variables that name a job, step or task; the first that fits decides.
+/// Prefixes of variables of a job, step or task; the first match decides.
 constexpr Prefix kOfJobs[] = {
     {"OMPI_", false},
     {"PMIX_", false},
@@ -73,7 +73,7 @@ constexpr Prefix kOfJobs[] = {
     {"SLURM_", true},
 };
 
-/// What stays although a prefix of `kOfJobs` fits.
+/// Variables that stay although a prefix of `kOfJobs` matches.
 constexpr std::string_view kOfUsers[] = {"OMPI_MCA_", "PMIX_MCA_", "OMPI_ALLOW_RUN_AS_ROOT", "SLURM_CONF"};
 
 bool stays(std::string_view name, bool for_srun) {

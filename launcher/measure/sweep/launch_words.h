@@ -1,9 +1,9 @@
-// How a point of a sweep is started: the words of its command line and the environment that it sees. Pure.
+// The command line and environment of a sweep's points. Pure.
 //
 //   template   mpirun -n {ranks} --bind-to core        words, split as a shell splits plain quoting, without a shell
 //   command    mpirun -n 4 --bind-to core lockstep bench … --tp 4 --json FILE
 //
-// Without a template one rank is started as it is and more by `mpirun -n {ranks}`; the template "threads" makes all
+// Without a template, one rank is started directly and several by `mpirun -n {ranks}`. The template "threads" runs all
 // ranks in one process, without MPI.
 #pragma once
 
@@ -22,7 +22,7 @@ namespace lockstep::launcher {
 /// that is not closed.
 Result<std::vector<std::string>> split_words(std::string_view text);
 
-/// `words` as one line that a shell reads back as they are.
+/// `words` as one line that a shell splits into the same words.
 std::string quoted(const std::vector<std::string>& words);
 
 /// A launch template, split.
@@ -34,28 +34,28 @@ struct LaunchTemplate {
   std::string program() const;
 };
 
-/// Fails with `kInvalidArgument` for quotes that are not closed, and when points with several ranks are wanted and the
-/// template does not say {ranks}.
+/// Fails with `kInvalidArgument` for quotes that are not closed, and for a template without {ranks} if points have
+/// several ranks.
 Result<LaunchTemplate> parse_launch_template(std::string_view text, int most_ranks);
 
-/// What every point of a sweep starts.
+/// The lockstep command that all points of a sweep share.
 struct BenchCommandLine {
   std::string program;               // lockstep itself
   std::vector<std::string> model;    // --model DIR, or --random-weights --config F
-  std::vector<std::string> options;  // handed on
+  std::vector<std::string> options;  // forwarded to bench
 };
 
-/// What stands before the program that runs as `ranks` ranks: the template's words, or mpirun for more than one.
+/// The words in front of a program that runs as `ranks` ranks: the template's words, or mpirun for more than one.
 std::vector<std::string> words_before(const LaunchTemplate& launch, int ranks);
 
 /// The command of one point, which writes its result to `json`.
 std::vector<std::string> point_words(const LaunchTemplate& launch, const BenchCommandLine& bench,
                                      const PointShape& shape, const std::filesystem::path& json);
 
-/// `own` without what an outer job left in it, which would make the ranks of a point believe that they belong to that
-/// job. Kept on purpose: OMPI_MCA_*, PMIX_MCA_* and OMPI_ALLOW_RUN_AS_ROOT*, which users set (a sweep does not run
-/// inside a rank, whose OMPI_MCA_* would be the outer mpirun's), SLURM_CONF, and for srun the variables of the Slurm
-/// job, without those of a step or a task.
+/// `own` without variables of an outer job, which would make a point's ranks join that job. Kept on purpose:
+/// OMPI_MCA_*, PMIX_MCA_* and OMPI_ALLOW_RUN_AS_ROOT*, which users set (a sweep does not run inside a rank, whose
+/// OMPI_MCA_* would be the outer mpirun's), SLURM_CONF, and for srun the variables of the Slurm job, without those of a
+/// step or a task.
 process::EnvironmentMap scrubbed(const process::EnvironmentMap& own, const LaunchTemplate& launch);
 
 }  // namespace lockstep::launcher

@@ -17,7 +17,7 @@ extern const std::string_view kSweepPage;  // sweep_page.html, embedded by CMake
 
 namespace {
 
-/// `text` for use between tags, without what HTML cannot hold.
+/// Escapes `text` for use between tags and removes characters that HTML does not allow.
 std::string escaped(std::string_view text) {
   std::string clean;
   for (const char c : text) {
@@ -32,7 +32,7 @@ std::string escaped(std::string_view text) {
   return clean;
 }
 
-/// `page` with the value of each {{name}} in its place; values are taken as they are.
+/// `page` with the value of each {{name}} in its place; values are inserted unchanged.
 std::string filled(std::string_view page, const std::map<std::string_view, std::string>& values) {
   std::string text;
   for (size_t open = page.find("{{"); open != std::string_view::npos; open = page.find("{{")) {
@@ -45,7 +45,7 @@ std::string filled(std::string_view page, const std::map<std::string_view, std::
   return text.append(page);
 }
 
-/// results.json inside a <script> element: no text of it ends the element.
+/// results.json for a <script> element, escaped so that no text ends the element.
 std::string json_in_script(const Study& study, const std::vector<std::string>& verdicts) {
   std::string text;
   for (const char c : to_json(study, verdicts)) text += c == '<' ? std::string("\\u003c") : std::string(1, c);

@@ -1,6 +1,6 @@
-// The report of a study as one HTML page that refers to nothing outside itself. Pure.
+// The report of a study as one self-contained HTML page. Pure.
 //
-//   sweep_page.html    title, verdicts, tables        written here: they are there without scripts, too
+//   sweep_page.html    title, verdicts, tables        written here: visible without scripts
 //                      <script id="study">            results.json
 //                      <script>                       draws the charts from it
 #pragma once

@@ -12,7 +12,7 @@ namespace {
 
 using Json = nlohmann::json;
 
-/// Of one number of each repetition; `median` is what bench says itself.
+/// The range of one number over the repetitions; `median` is bench's own.
 Measured over_repetitions(const Json& repetitions, const char* name, double median) {
   Measured measured{median, median, median};
   for (const Json& repetition : repetitions) {
@@ -38,7 +38,7 @@ StepShares shares_of(const Json& ranks, const char* phase) {
   return mean;
 }
 
-/// Empty when there is none, or one of another form.
+/// Empty if there is no prediction, or one of another form.
 std::optional<Prediction> prediction_of(const Json& json) {
   if (!json.contains("predicted")) return std::nullopt;
   try {

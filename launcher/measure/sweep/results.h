@@ -1,11 +1,11 @@
-// What a sweep found, as rows: the records of the journal beside what they say of one another. Pure.
+// The results of a sweep as rows: the journal's records and ratios between them. Pure.
 //
-// A series is what can be compared: the same variant, batch and prompt over the degrees.
+// A series is a set of comparable points: the same variant, batch and prompt over the degrees.
 //
-//   speed-up       decode tokens/s over that of the smallest degree of the series that worked
+//   speed-up       decode tokens/s divided by that of the smallest degree of the series that worked
 //   efficiency     speed-up · that degree / this degree
 //   communication  share of the time of decode (prefill) steps that ranks spend in collectives, mean of the ranks;
-//                  `waiting` is the part of it in which other ranks had not come yet
+//                  `waiting` is the part of it before the last rank enters
 #pragma once
 
 #include <optional>
@@ -30,13 +30,13 @@ struct StepShares {
   double waiting = 0.0;
 };
 
-/// What bench predicted from the machine's limits, before it measured.
+/// Bench's prediction from the machine's limits, made before it measured.
 struct Prediction {
   double decode_tokens_per_s = 0.0, prefill_tokens_per_s = 0.0, ttft_s = 0.0, tpot_s = 0.0;
   double decode_communication = 0.0, prefill_communication = 0.0;  // shares
 };
 
-/// What a point that worked measured.
+/// The measurement of a point that worked.
 struct PointResult {
   Measured decode, prefill;  // tokens/s
   Measured ttft, tpot;       // seconds
@@ -49,7 +49,7 @@ struct PointResult {
   std::optional<Prediction> predicted;
 };
 
-/// Of the document of bench --json. Fails with `kInvalidArgument` when something that it must hold is missing.
+/// Reads the document of bench --json. Fails with `kInvalidArgument` if a required field is missing.
 Result<PointResult> parse_result(const std::string& document);
 
 struct ResultRow {
@@ -69,9 +69,9 @@ struct Study {
   ModelIdentity model;
   std::vector<Series> series;  // by variant as they appeared, then batch, prompt and new tokens
 
-  /// More than one: then a series' name says which.
+  /// The number of variants; with several, a series' name contains its variant.
   size_t variants() const;
-  /// Machines that the points were started from, each once.
+  /// The distinct machines that the points were started from.
   std::vector<Machine> machines() const;
 };
 

@@ -119,7 +119,7 @@ void for_each_row(const Study& study, Visit visit) {
   for (const Series& series : study.series) std::ranges::for_each(series.rows, visit);
 }
 
-/// Columns on a terminal: "–" is three bytes and one place.
+/// Columns on a terminal: "–" is three bytes and one column.
 size_t places(std::string_view text) {
   return static_cast<size_t>(std::ranges::count_if(text, [](char c) { return (c & 0xC0) != 0x80; }));
 }

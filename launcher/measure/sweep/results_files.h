@@ -1,4 +1,4 @@
-// A study as CSV, as JSON and as a table of text: one list of columns. Pure.
+// A study as CSV, JSON and text table, from one list of columns. Pure.
 #pragma once
 
 #include <span>
@@ -10,17 +10,17 @@
 
 namespace lockstep::launcher {
 
-/// results.csv (RFC 4180): a header and a line for each point; empty fields where a point has no such number.
+/// results.csv (RFC 4180): a header and a line for each point; empty fields for missing numbers.
 std::string to_csv(const Study& study);
 
 /// results.json: {"format", "model", "machines", "verdicts", "series": [{"name", "points": [index]}],
-/// "points": [{column: value}]}; null where CSV is empty.
+/// "points": [{column: value}]}; null where a CSV field is empty.
 std::string to_json(const Study& study, const std::vector<std::string>& verdicts);
 
-/// A column of the table that people read.
+/// A column of the text table.
 struct TableColumn {
   std::string_view title;
-  std::string (*text)(const ResultRow& row);  // "–" where a point has no such number
+  std::string (*text)(const ResultRow& row);  // "–" for a missing number
 };
 std::span<const TableColumn> table_columns();
 

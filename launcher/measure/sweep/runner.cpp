@@ -19,9 +19,9 @@ namespace {
 
 using Json = nlohmann::ordered_json;
 
-constexpr size_t kShownLines = 6;                // of what a failed program printed
-constexpr std::streamoff kReadOutput = 1 << 16;  // bytes at the end of it, in which its reason is looked for
-constexpr int kLaunchFailed = 4;                 // the exit code of a launch or machine that is wrong
+constexpr size_t kShownLines = 6;                // of a failed program's output
+constexpr std::streamoff kReadOutput = 1 << 16;  // bytes at the end of the output that are searched for the reason
+constexpr int kLaunchFailed = 4;                 // exit code for a wrong launch or machine
 constexpr int kInternal = 1;
 constexpr std::string_view kOwnMessage = "lockstep: ";
 
@@ -44,12 +44,12 @@ PointRecord impossible_record(const PlannedPoint& point, const SweepRun& run) {
   return record;
 }
 
-/// Of this point alone, so that a run that was killed leaves nothing that another one takes for its own.
+/// The path is of this point alone, so that no other run uses files that a killed run left.
 std::filesystem::path running_file(const PlannedPoint& point, const SweepRun& run, std::string_view extension) {
   return run.folder / fmt::format("running-{:016x}.{}", Fingerprint().add(point.key).value(), extension);
 }
 
-/// The files of a point while it runs. They are gone with it, except for what `keep_output` renames.
+/// The files of a point while it runs. The destructor removes them, except those that `keep_output` renames.
 class PointFiles {
  public:
   PointFiles(const PlannedPoint& point, const SweepRun& run)
@@ -65,7 +65,7 @@ class PointFiles {
   const std::filesystem::path& json() const { return json_; }
   const std::filesystem::path& output() const { return output_; }
 
-  /// The end of what was printed.
+  /// The end of the output.
   std::string output_end() const {
     std::ifstream file(output_, std::ios::binary | std::ios::ate);
     const auto size = static_cast<std::streamoff>(file.tellg());
@@ -74,13 +74,13 @@ class PointFiles {
     return {std::istreambuf_iterator<char>(file), {}};
   }
 
-  /// Removes what an earlier run of the point kept.
+  /// Removes the output that an earlier run of the point kept.
   void remove_kept() const {
     std::error_code ignored;
     std::filesystem::remove(kept_, ignored);
   }
 
-  /// The name of the file that keeps what was printed; empty when nothing can be kept.
+  /// Keeps the output and returns its file's name; empty if that fails.
   std::string keep_output() const {
     std::error_code failed;
     std::filesystem::rename(output_, kept_, failed);
@@ -97,7 +97,7 @@ class PointFiles {
   const std::filesystem::path json_, output_, kept_;
 };
 
-/// The document of bench without its blanks, if it is one and has the size that was asked for.
+/// The document of bench without its blanks, if it is valid and has the requested size.
 std::optional<std::string> checked_document(const std::optional<std::string>& document, const PointShape& shape) {
   if (!document) return std::nullopt;
   const Json json = Json::parse(*document, nullptr, /*allow_exceptions=*/false);
@@ -194,7 +194,7 @@ PointRecord record_of(const PlannedPoint& point, const SweepRun& run, const proc
         "what follows it?",
         point.shape.tp);
   } else if (record.code == kInternal && outcome.errors.find(kOwnMessage) == std::string::npos) {
-    record.code = kLaunchFailed;  // the launcher's 1, not ours
+    record.code = kLaunchFailed;  // the launcher's own code 1
   }
   return record;
 }

@@ -1,4 +1,4 @@
-// Runs the points of a sweep one after the other and writes each one's fate to the journal at once.
+// Runs a sweep's points in order and records each outcome in the journal.
 #pragma once
 
 #include <functional>
@@ -12,43 +12,43 @@
 
 namespace lockstep::launcher {
 
-/// One point that is to be run.
+/// One point to run.
 struct PlannedPoint {
   PointShape shape;
   std::string key;
-  std::optional<Error> impossible;  // why the model cannot be cut this way
+  std::optional<Error> impossible;  // why the model cannot be divided this way
 };
 
-/// What all points share.
+/// The settings that all points share.
 struct SweepRun {
   std::filesystem::path folder;
   LaunchTemplate launch;
   BenchCommandLine bench;
   SweepVariant variant;
   Machine machine;
-  process::EnvironmentMap environment;  // as the points see it
+  process::EnvironmentMap environment;  // environment of the points
   std::optional<Duration> point_deadline;
 };
 
-/// Lines for the one who waits: takes a line without its end.
+/// Receives progress lines for the user, without newlines.
 using Progress = std::function<void(const std::string&)>;
 
-/// The file of `SweepRun::folder` that keeps all that `point` printed when it failed. Pure.
+/// The name of the file in `SweepRun::folder` for the whole output of `point` if it fails. Pure.
 std::string output_name(const PlannedPoint& point);
 
-/// A run of bench that is over, as it goes into the journal. `document` is its --json, if it wrote one. Pure.
+/// The journal's record of a bench run that has ended. `document` is its --json, if it wrote one. Pure.
 PointRecord record_of(const PlannedPoint& point, const SweepRun& run, const process::ChildOutcome& outcome,
                       std::optional<std::string> document);
 
-/// What a failed program said: its last line that begins with "lockstep: ", or else its last lines. Pure.
+/// The error of a failed program: its last line that begins with "lockstep: ", or else its last lines. Pure.
 std::string reason_of(std::string_view errors);
 
-/// "41.2 tokens/s, first after 35 ms", or why there is none and which file has the rest. Pure.
+/// "41.2 tokens/s, first after 35 ms", or the reason of the failure and the file with the rest. Pure.
 std::string outcome_in_words(const PointRecord& record);
 
-/// Runs `points` in their order; a point that fails is recorded, with a file of all that it printed, and the next one
-/// is run. Returns the records. Fails with `kCancelled` once `stop` is raised (the point that was running is not
-/// recorded), and when the journal cannot be written. @blocking
+/// Runs `points` in their order and returns the records. A failed point is recorded, with a file of its whole output,
+/// and the next one runs. Fails with `kCancelled` once `stop` is raised (the running point is not recorded), and if the
+/// journal cannot be written. @blocking
 Result<std::vector<PointRecord>> run_points(const std::vector<PlannedPoint>& points, const SweepRun& run,
                                             Journal& journal, const process::ChildStop& stop, const Progress& progress);
 

@@ -1,4 +1,4 @@
-// A sweep as a Slurm job array: one task a point. Pure.
+// A sweep as a Slurm job array with one task per point. Pure.
 #pragma once
 
 #include <filesystem>
@@ -10,13 +10,13 @@
 
 namespace lockstep::launcher {
 
-/// The launch of a task when no template was given.
+/// The launch of a task without a given template.
 inline constexpr const char* kSlurmLaunch = "srun --mpi=pmix --ntasks={ranks}";
 
 struct SlurmArray {
   std::string program;                   // lockstep itself
-  std::vector<std::string> sweep_words;  // of the sweep without --slurm-array, as they were given
-  std::filesystem::path working_folder;  // that relative paths in them begin at
+  std::vector<std::string> sweep_words;  // of the sweep without --slurm-array, as given
+  std::filesystem::path working_folder;  // start of relative paths in them
   std::filesystem::path folder;          // --out, absolute
   std::vector<PointShape> points;
   std::optional<int> threads;  // of a rank

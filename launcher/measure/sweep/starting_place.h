@@ -1,4 +1,4 @@
-// Where a command that starts ranks itself was started: on which machine, and not as a rank.
+// Machine and launch checks for commands like `sweep`.
 #pragma once
 
 #include <string_view>
@@ -8,10 +8,10 @@
 
 namespace lockstep::launcher {
 
-/// Its name, its processor, and the cores that this process may use.
+/// The machine's name, its processor, and the cores that this process may use.
 Machine this_machine();
 
-/// Fails with `kFailedPrecondition` in a rank of a launcher, where `command` would start launchers once a rank.
+/// Fails with `kFailedPrecondition` in a rank of a launcher, where every rank would start `command`'s launchers.
 Result<void> check_not_launched(std::string_view command);
 
 }  // namespace lockstep::launcher

@@ -1,4 +1,4 @@
-// `lockstep sweep`: plans the grid, runs what the journal lacks, makes the report of what it holds.
+// `lockstep sweep`: plans the grid, runs missing points, writes the report.
 #include <fmt/format.h>
 #include <unistd.h>
 
@@ -33,7 +33,7 @@ void say(const std::string& line) { fmt::print(stderr, "[sweep] {}\n", line); }
 
 fs::path whole_path(const fs::path& path) {
   std::error_code failed;
-  fs::path whole = fs::weakly_canonical(fs::absolute(path), failed);  // of a relative one only what exists
+  fs::path whole = fs::weakly_canonical(fs::absolute(path), failed);  // only the existing part of a relative path
   return failed ? fs::absolute(path) : whole;
 }
 
@@ -67,14 +67,14 @@ Result<std::vector<PointShape>> grid_of(const SweepCommand& command) {
   return make_grid(axes);
 }
 
-/// Everything about a sweep that is known before its first point.
+/// The plan of a sweep, complete before its first point.
 struct SweepPlan {
   ModelIdentity model;
   SweepRun run;
   std::vector<PlannedPoint> points;
 };
 
-/// Degrees that the model cannot be cut into keep their error.
+/// The errors of degrees into which the model cannot be divided.
 Result<std::map<int, Error>> impossible_degrees(const BenchCommand& bench, const std::vector<PointShape>& grid) {
   LOCKSTEP_TRY(const Model model, Model::from_config(config_of(bench), bench.model.options));
   std::map<int, Error> impossible;
@@ -133,10 +133,10 @@ ErrorKind kind_of(int code) {
   for (const auto& [number, kind] : kKinds) {
     if (number == code) return kind;
   }
-  return ErrorKind::kFailedPrecondition;  // 4, and whatever a launcher says
+  return ErrorKind::kFailedPrecondition;  // 4, for any launcher
 }
 
-/// Ok only if every point of the grid worked; else the first one that did not decides the exit code.
+/// Ok only if every point of the grid worked; otherwise the first one that did not decides the exit code.
 Result<void> judge(const std::vector<PlannedPoint>& points, const JournalFolder& journals, const fs::path& folder) {
   std::map<std::string, const PointRecord*> by_key;
   for (const PointRecord& record : journals.points) by_key.emplace(record.key, &record);
@@ -155,7 +155,7 @@ Result<void> judge(const std::vector<PlannedPoint>& points, const JournalFolder&
                            first->status == PointStatus::kImpossible ? "" : "\nrun them again with --retry-failed")};
 }
 
-/// Points of the plan that the journals do not answer.
+/// Points of the plan without a result in the journals.
 std::vector<PlannedPoint> points_to_run(const SweepPlan& plan, const SweepCommand& command,
                                         const JournalFolder& journals) {
   std::set<std::string> done;
@@ -171,7 +171,7 @@ std::vector<PlannedPoint> points_to_run(const SweepPlan& plan, const SweepComman
   return points;
 }
 
-/// Before anything is written: a launcher that refuses the largest point to run.
+/// Called before anything is written: fails if the launcher refuses the largest point.
 Result<void> check_launch(const SweepPlan& plan, const SweepCommand& command, const process::ChildStop& stop) {
   LOCKSTEP_TRY(const JournalFolder journals, read_journals(plan.run.folder));
   int ranks = 1;
@@ -190,7 +190,7 @@ Result<void> check_only_point(const SweepCommand& command, const SweepPlan& plan
 
 Result<void> run_sweep(const SweepCommand& command) {
   process::ChildStop stop;
-  const Interruption interruption([&](int) { stop.raise(); });  // before any other thread
+  const Interruption interruption([&](int) { stop.raise(); });  // before other threads start
   LOCKSTEP_TRY(const SweepPlan plan, make_plan(command));
   LOCKSTEP_TRY_VOID(check_only_point(command, plan));
   LOCKSTEP_TRY_VOID(check_launch(plan, command, stop));
@@ -214,7 +214,7 @@ Result<void> run_sweep(const SweepCommand& command) {
   return judge(plan.points, after, plan.run.folder);
 }
 
-/// The command line of a task: that of the sweep, with a launch that suits Slurm.
+/// The command line of a task: the sweep's, with a launch that fits Slurm.
 std::vector<std::string> task_words(const SweepCommand& command) {
   std::vector<std::string> words;
   for (const std::string& word : command.words) {

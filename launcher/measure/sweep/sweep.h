@@ -1,4 +1,4 @@
-// `lockstep sweep`.
+// The command `lockstep sweep`.
 #pragma once
 
 #include <filesystem>
@@ -16,8 +16,8 @@ enum class FailedPoints { kKeep, kRetry };
 
 /// A scaling study: `bench` over a grid of degrees, batch sizes and prompt lengths.
 struct SweepCommand {
-  BenchCommand bench;                                              // what all points share, as bench reads it
-  std::vector<std::string> shared_options;                         // of bench, as they were given: "--repeats", "2"
+  BenchCommand bench;                                              // shared by all points, as bench reads it
+  std::vector<std::string> shared_options;                         // of bench, as given: "--repeats", "2"
   std::string tp = "1", batch_sizes = "1", prompt_tokens = "512";  // lists with commas
   std::filesystem::path out;
   std::string launch_template;  // empty: mpirun for several ranks
@@ -25,10 +25,10 @@ struct SweepCommand {
   FailedPoints failed_points = FailedPoints::kKeep;
   SweepMode mode = SweepMode::kRun;
   std::optional<int> only_point;   // of the grid; a task of a Slurm array
-  std::vector<std::string> words;  // everything behind "sweep", as it was given
+  std::vector<std::string> words;  // the words after "sweep", as given
 };
 
-/// Runs `bench` over a grid of degrees, batch sizes and prompt lengths, and makes a report. @blocking
+/// Runs `bench` over a grid of degrees, batch sizes and prompt lengths, and writes a report. @blocking
 Result<void> sweep(const SweepCommand& command);
 
 }  // namespace lockstep::launcher

@@ -11,7 +11,7 @@
 namespace lockstep::launcher {
 namespace {
 
-constexpr double kFarFromPrediction = 0.25;  // of what was predicted
+constexpr double kFarFromPrediction = 0.25;  // of the prediction
 constexpr double kMuchWaiting = 0.5;         // of the time in collectives
 
 std::string percent(double share) { return fmt::format("{:.0f} %", share * 100); }
@@ -92,7 +92,7 @@ void add_series(const Series& series, const Study& study, std::vector<std::strin
   }
 }
 
-/// The batch that makes most tokens in all, where there are several.
+/// Adds the batch size with the highest total throughput, if there are several.
 void add_throughput(const Study& study, std::vector<std::string>& verdicts) {
   std::set<int64_t> batches;
   const ResultRow* most = nullptr;
@@ -107,7 +107,7 @@ void add_throughput(const Study& study, std::vector<std::string>& verdicts) {
                                  most->record.shape.batch, most->record.shape.tp, speed(most->result->decode.median)));
 }
 
-/// How near the predictions came, if one of them is far off.
+/// Compares measurements with predictions, if one prediction is far off.
 void add_predictions(const Study& study, std::vector<std::string>& verdicts) {
   double least = std::numeric_limits<double>::infinity(), most = 0, furthest = 0;
   std::string where;
@@ -129,7 +129,7 @@ void add_predictions(const Study& study, std::vector<std::string>& verdicts) {
                                  percent(least), percent(most), where));
 }
 
-/// Impossible degrees are the same in every series: each message once.
+/// Adds each failure message once: impossible degrees fail alike in every series.
 void add_failures(const Study& study, std::vector<std::string>& verdicts) {
   std::set<std::string> said;
   for (const Series& series : study.series) {
@@ -145,7 +145,7 @@ void add_failures(const Study& study, std::vector<std::string>& verdicts) {
   }
 }
 
-/// What makes numbers doubtful.
+/// Adds the reasons to doubt numbers.
 void add_doubts(const Study& study, std::vector<std::string>& verdicts) {
   std::set<int> crowded, bad;
   int cores = 0;

@@ -1,4 +1,4 @@
-// What a study says, in words. Pure.
+// The conclusions of a study as sentences. Pure.
 #pragma once
 
 #include <string>
@@ -8,9 +8,9 @@
 
 namespace lockstep::launcher {
 
-/// Sentences, most important first: which degree is the fastest in each series and by how much, where the time of
-/// slower degrees goes, which points did not work and why, and what makes numbers doubtful (more threads than cores,
-/// bad probes, several machines).
+/// Sentences, most important first: the fastest degree of each series and its lead, where slower degrees spend their
+/// time, failed points with reasons, and reasons to doubt numbers (more threads than cores, bad probes, several
+/// machines).
 std::vector<std::string> verdicts_of(const Study& study);
 
 }  // namespace lockstep::launcher
