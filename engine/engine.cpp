@@ -74,8 +74,8 @@ Result<void> Engine::Impl::join() {
 
 Result<void> Engine::Impl::run_rank(group::Member& member) {
   member.phases().enter("plan");
-  LOCKSTEP_TRY(const std::string told, group::told_by_rank_0(member.bootstrap(), to_text(options_)));
-  LOCKSTEP_TRY(const EngineOptions options, parse_engine_options(told));
+  LOCKSTEP_TRY(const std::string shared, group::value_of_rank_0(member.bootstrap(), to_text(options_)));
+  LOCKSTEP_TRY(const EngineOptions options, parse_engine_options(shared));
   observe::Observation observation(options.observe, member);
   const auto driver = engine::find_driver(options.backend);
   LOCKSTEP_TRY_VOID(member.all_succeeded(driver.has_value() ? Result<void>(ok()) : driver.error()));

@@ -27,7 +27,7 @@ actors::SessionOptions session_options(const group::Member& member, PrefixReuse 
   return options;
 }
 
-actors::LocalRank local_rank(const group::Member& member, int rank) { return {RankId(rank), &member.abort()}; }
+actors::LocalRank local_rank(const group::Member& member, int rank) { return {RankId(rank), &member.abort_flag()}; }
 
 }  // namespace
 
@@ -63,7 +63,7 @@ Result<void> ProcessSession::open_between_processes(group::Member& member, Prefi
   };
   LOCKSTEP_TRY_VOID(member.all_succeeded(host()));
   LOCKSTEP_TRY(const std::string told,
-               group::told_by_rank_0(member.bootstrap(), fmt::format("{} {}", address.host, address.port)));
+               group::value_of_rank_0(member.bootstrap(), fmt::format("{} {}", address.host, address.port)));
   const auto join = [&]() -> Result<void> {
     if (member.leads()) return ok();
     const size_t space = told.rfind(' ');

@@ -38,7 +38,7 @@ Result<std::string> common_lines(transport::Bootstrap& bootstrap, const std::str
   return common;
 }
 
-Result<std::string> told_by_rank_0(transport::Bootstrap& bootstrap, const std::string& mine) {
+Result<std::string> value_of_rank_0(transport::Bootstrap& bootstrap, const std::string& mine) {
   LOCKSTEP_TRY(std::vector<std::string> all, bootstrap.exchange(bootstrap.rank() == 0 ? mine : ""));
   return std::move(all.front());
 }

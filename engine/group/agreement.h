@@ -19,6 +19,6 @@ std::string statement_of_program();
 Result<std::string> common_lines(transport::Bootstrap& bootstrap, const std::string& own);
 
 /// Returns rank 0's text on every rank. @collective @blocking
-Result<std::string> told_by_rank_0(transport::Bootstrap& bootstrap, const std::string& mine);
+Result<std::string> value_of_rank_0(transport::Bootstrap& bootstrap, const std::string& mine);
 
 }  // namespace lockstep::group

@@ -54,7 +54,7 @@ Result<void> Group::agree(std::string_view what, std::string_view statement) {
 }
 
 Result<std::string> Group::broadcast(std::string_view text) {
-  return group::told_by_rank_0(state_->own_bootstrap(), std::string(text));
+  return group::value_of_rank_0(state_->own_bootstrap(), std::string(text));
 }
 
 Result<void> Group::leave() { return state_->leave(); }

@@ -23,7 +23,7 @@ class Member {
   int size() const { return group_.size(); }
   bool leads() const { return rank_ == 0; }
   transport::Bootstrap& bootstrap() const { return *bootstrap_; }
-  AbortFlag& abort() const { return abort_; }
+  AbortFlag& abort_flag() const { return abort_; }
   const Clock& clock() const { return group_.clock(); }
   const Log& log() const { return group_.log(rank_); }
   RunPhases& phases() { return phases_; }

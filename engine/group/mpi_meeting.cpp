@@ -108,20 +108,21 @@ class LaunchedMeeting final : public MpiMeeting {
   void prepare() const {
     const transport::LaunchEnvironment& launch = group_.launch();
     // A process that was not started by its own MPI's mpirun must not start daemons: `start` detects this case.
-    tell_mpi("OMPI_MCA_ess_singleton_isolated", "1");
+    set_mpi_variable("OMPI_MCA_ess_singleton_isolated", "1");
     // Waiting ranks yield cores that they share. mpirun sets this by itself, srun does not.
     const auto cores = static_cast<int>(transport::own_cores().size());
-    if (launch.local_size.value_or(launch.size.value_or(1)) > cores) tell_mpi("OMPI_MCA_mpi_yield_when_idle", "1");
+    if (launch.local_size.value_or(launch.size.value_or(1)) > cores)
+      set_mpi_variable("OMPI_MCA_mpi_yield_when_idle", "1");
     const std::string& network = group_.options().network;
     if (network.empty()) return;
     const auto found = transport::find_interface_towards(transport::own_interfaces(), network);
     if (!found) return;  // reported later, by a rank that has the facts of all hosts
-    tell_mpi("OMPI_MCA_btl_tcp_if_include", transport::subnet_of(*found));
-    tell_mpi("FI_TCP_IFACE", found->name);  // MPICH on libfabric
+    set_mpi_variable("OMPI_MCA_btl_tcp_if_include", transport::subnet_of(*found));
+    set_mpi_variable("FI_TCP_IFACE", found->name);  // MPICH on libfabric
   }
 
   /// Sets a variable of an MPI library unless the user has set it.
-  void tell_mpi(const char* name, const std::string& value) const {
+  void set_mpi_variable(const char* name, const std::string& value) const {
     const auto& set = group_.options().set_environment;
     if (set && !environment(name)) set(name, value);
   }

@@ -222,7 +222,7 @@ device::RankSite site_of(group::Member& member, const EngineOptions& options, co
           .environment = group::environment,
           .set_environment = group.options().set_environment,
           .log = &member.log(),
-          .abort = &member.abort(),
+          .abort = &member.abort_flag(),
           .on_stuck =
               [&state = member.group(), rank = member.rank()](const Error& error) {
                 const Error cause = state.fail(rank, error);

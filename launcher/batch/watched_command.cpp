@@ -74,7 +74,7 @@ Result<WatchedCommand> parse_watched_command(std::vector<std::string> words, con
   LOCKSTEP_TRY(command.generate, parse(std::span(words).subspan(command.program)));
   if (!command.generate.journal || !command.generate.prompts.jobs_file) {
     return cannot_watch("a job without a journal",
-                        "--prompts-file F --journal DIR: without them a restart begins anew");
+                        "--prompts-file F --journal DIR: without them a restart begins again at the first row");
   }
   if (command.generate.run.launch == Launch::kThreads) {
     command.ranks = command.generate.model.ranks.value_or(1);

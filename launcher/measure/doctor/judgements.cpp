@@ -64,7 +64,7 @@ Check judge_launch(const LaunchFacts& facts) {
     check.found = fmt::format("{} starts several processes, and --launch threads makes each of them a job of its own",
                               transport::to_string(environment.launcher));
     check.expected = "one process";
-    check.fix = "leave --launch threads away, or start lockstep without the launcher";
+    check.fix = "omit --launch threads, or start lockstep without the launcher";
     return check;
   }
   if (const auto fits = transport::check_launcher(environment, facts.library); !fits.has_value()) {
@@ -88,7 +88,7 @@ Check judge_launch(const LaunchFacts& facts) {
   if (facts.tp && size && *facts.tp != *size) {
     check.status = CheckStatus::kFailed;
     check.expected = fmt::format("{} as --tp says", counted(*facts.tp, "rank"));
-    check.fix = fmt::format("mpirun -n {} lockstep doctor, or leave --tp away", *facts.tp);
+    check.fix = fmt::format("mpirun -n {} lockstep doctor, or omit --tp", *facts.tp);
   }
   return check;
 }

@@ -94,7 +94,7 @@ Meaning meaning_of(const FailedCompilation& failed) {
     return {ErrorKind::kCancelled, "compilation was interrupted", "compile again"};
   }
   if (outcome.signal == SIGKILL || outcome.code == 128 + SIGKILL) {
-    return {kHostMemory.kind, "somebody killed it, most often the system because memory ran out", kHostMemory.advice};
+    return {kHostMemory.kind, "it was killed, most often by the system because memory ran out", kHostMemory.advice};
   }
   if (outcome.signal == SIGTERM || outcome.signal == SIGINT) {
     return {ErrorKind::kCancelled, "somebody asked it to end", "compile again"};
