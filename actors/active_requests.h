@@ -1,6 +1,7 @@
-// Rank 0's account of the requests that have not ended: which schedule gave which slots to whom, how many tokens each
-// has, when it is over. It applies the same stopping rules as the device state of the ranks, to the same tokens, so the
-// two agree without a message. Where the host chooses, its chooser says when.
+// Open requests on rank 0: their slots by schedule, their tokens, and when each ends.
+//
+// The stopping rules are those of the ranks' device state and are applied to the same tokens, so both agree without a
+// message. A request with a chooser ends when its chooser says so.
 #pragma once
 
 #include <cstdint>
@@ -20,7 +21,7 @@ class ActiveRequests {
  public:
   using Occupants = std::vector<std::optional<RequestId>>;  // [slots]
 
-  /// A request leaves `choosers`, which is borrowed, before its sink is told that it is over.
+  /// A request is removed from `choosers`, which is borrowed, before its sink receives `on_finish`.
   explicit ActiveRequests(HostChoosers* choosers = nullptr) : choosers_(choosers) {}
 
   /// `sink` is borrowed until `on_finish` of the request has returned. The id must be new.
@@ -28,19 +29,19 @@ class ActiveRequests {
   bool has(RequestId request) const { return requests_.contains(request); }
   bool empty() const { return requests_.empty(); }
 
-  /// After `tokens` more tokens the rest of `request` is run anew: `take` then returns it.
+  /// After `tokens` more tokens, `take` returns the rest of `request`, which is then admitted again.
   void divide(const Request& request, int64_t tokens);
 
-  /// Notes who owns the slots while schedule `number` runs.
+  /// Notes the owners of the slots during schedule `number`.
   void note_schedule(int32_t number, Occupants occupants);
   /// Reports how many tokens of the request's prompt need no prefill.
   void note_reused(RequestId request, int64_t tokens);
-  /// Forgets it: its last result has been taken. Returns the requests that are still open though no schedule that is
-  /// noted holds them any more.
+  /// Forgets the oldest schedule after its last result. Returns the requests that are still open but in no noted
+  /// schedule.
   std::vector<RequestId> drop_schedule(int32_t number);
 
-  /// Whether all noted schedules, at least one, give `slot` to `request`: what is said about the slot now cannot hit
-  /// another request.
+  /// Whether all noted schedules, at least one, give `slot` to `request`, so that a message about the slot cannot
+  /// affect another request.
   bool owns(RequestId request, SlotId slot) const;
 
   /// A request that ended while a result was taken.
@@ -48,24 +49,24 @@ class ActiveRequests {
     RequestId request;
     generation::FinishReason reason = generation::FinishReason::kError;
   };
-  /// What became of requests.
+  /// Changes of requests by one result.
   struct Taken {
     std::vector<Ended> ended;
-    std::vector<Request> rests;                       // of requests that were divided: to be admitted now
+    std::vector<Request> rests;                       // of divided requests, to be admitted now
     std::vector<std::pair<RequestId, int32_t>> made;  // tokens, in their order
   };
 
   /// Hands the tokens and scores of a step to the sinks of their requests.
   Taken take(const StepResult& result);
 
-  /// Ends a request now; nothing when it is not open.
+  /// Ends a request now. Ignores a request that is not open.
   void close(RequestId request, generation::FinishReason reason, const std::optional<Error>& error = std::nullopt);
 
   /// Abandons every request with `error`.
   void fail_all(const Error& error);
 
  private:
-  /// The first part of a request that goes on anew.
+  /// The first part of a divided request.
   struct Part {
     Request request;
     int64_t size = 0;  // tokens
@@ -79,7 +80,7 @@ class ActiveRequests {
     Sink* sink = nullptr;
     bool has_started = false;
     std::optional<Part> part;
-    int32_t from_schedule = 0;  // what its slots make in older ones is padding
+    int32_t from_schedule = 0;  // tokens of its slots in older schedules are padding
   };
 
   /// Its sink; null when it is not open.

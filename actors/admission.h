@@ -1,11 +1,11 @@
-// What a request needs before it may wait for slots: whether it fits, and the sequences that it is made of.
+// Admission of requests: the check against the engine's limits, and the division into sequences.
 //
 //   Request ──► admit ──► Admission   one row           the graph chooses
 //                                     rows of a chooser the host chooses; the graph's own choice is greedy, unused
-//                                     a text            is scored: its slot makes no tokens
+//                                     a text            is scored; its slot makes no tokens
 //
-// A longrope model turns short sequences by one table and long ones by another, and a cache holds what one table made.
-// A sequence that grows past the border is therefore run in two parts, the second prefilled anew:
+// A longrope model rotates short sequences by one table and long sequences by another, and a cache holds keys of one
+// table. A sequence that grows past the border therefore runs in two parts, and the second part prefills all tokens:
 //
 //   prompt ▒▒▒▒████████ m + 1 tokens  ──►  ▒▒▒▒▒▒▒▒▒▒▒▒▒████████     ▒ prefilled  █ made
 //              short factors                      long factors        (as Hugging Face's Phi-3 does)
@@ -25,19 +25,19 @@ namespace lockstep::actors {
 /// slot cost about as much as a short run of rows.
 inline constexpr int64_t kSharedPrefix = 16;
 
-/// What the engine can hold and how much goes into one schedule. The same on every rank.
+/// The engine's sizes and the bounds of one schedule. The same on every rank.
 struct PlannerLimits {
   int64_t slots = 1;
   int64_t chunk = 1;     // rows of a prefill step
   int64_t capacity = 1;  // tokens of a slot
   bool rows_of_one_slot = false;
   int32_t decode_steps = 32;              // of one schedule, at most
-  int32_t prefill_steps = 8;              // of one schedule, at most: bounds how long decoding slots wait
-  int64_t score_rows = 0;                 // of a step that scores texts; 0: there are none
+  int32_t prefill_steps = 8;              // of one schedule, at most; bounds the wait of decoding slots
+  int64_t score_rows = 0;                 // of a step that scores texts; 0: no such steps
   int64_t tokens_per_step = 1;            // of a slot in a decode step, at most; at least one
-  int64_t long_rope_after = 0;            // tokens of a sequence beyond which it needs the long factors; 0: never
+  int64_t long_rope_after = 0;            // sequences of more tokens need the long factors; 0: never
   int64_t shared_prefix = kSharedPrefix;  // at least 1
-  shards::KeptTokens kept = {};           // what closed slots keep for requests that begin alike; zeros: nothing
+  shards::KeptTokens kept = {};  // tokens that closed slots keep for requests with the same prefix; zeros: none
 
   friend bool operator==(const PlannerLimits&, const PlannerLimits&) = default;
 };
@@ -50,25 +50,25 @@ struct AdmittedRow {
   shards::SlotParameters parameters;
 };
 
-/// A request that fits.
+/// An admitted request.
 struct Admission {
   RequestId id;
   std::vector<AdmittedRow> rows;  // [slots that it occupies]
   int64_t new_tokens = 1;         // of each row, at most; 0 of a text
-  bool goes_on = false;           // after that many tokens it is admitted anew, with them, for the rest
+  bool goes_on = false;           // after `new_tokens` the rest is admitted again, with these tokens as prompt
   bool host_chosen = false;
   Task task = Task::kGenerate;
   Logits logits = Logits::kOmit;
   Delivery delivery = Delivery::kTogether;
 };
 
-/// Fails with `kInvalidArgument` when no engine with these limits could answer `request` (an empty prompt, one that
-/// does not fit beside its new tokens, the last of which needs no room, a text of one token, a budget below 1, too many
-/// EOS ids, more rows than slots), with `kUnsupported` when this one cannot, and with `kInternal` when its chooser
-/// throws.
+/// Fails with `kInvalidArgument` when no engine with these limits could answer `request`: an empty prompt, a prompt
+/// that does not fit with its new tokens (the last of which needs no room), a text of one token, a budget below 1, too
+/// many EOS ids, or more rows than slots. Fails with `kUnsupported` when this engine cannot answer it, and with
+/// `kInternal` when its chooser throws.
 Result<Admission> admit(const Request& request, const PlannerLimits& limits);
 
-/// The rest of a request whose first part has made `tokens`.
+/// The rest of a request after its first part has made `tokens`.
 Request rest_of(Request request, const std::vector<int32_t>& tokens);
 
 }  // namespace lockstep::actors

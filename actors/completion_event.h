@@ -1,4 +1,4 @@
-// A door that opens once, with a word on how things ended. Actors open it; a process's main thread waits at it.
+// An event that is set once, with the outcome. Actors set it; the process's main thread waits for it.
 #pragma once
 
 #include <condition_variable>
@@ -14,7 +14,7 @@ namespace lockstep::actors {
 /// Thread-safe.
 class CompletionEvent {
  public:
-  /// Opens; `error` is empty when all went well. Later calls change nothing.
+  /// Sets the event; `error` is empty on success. Later calls change nothing.
   void open(std::optional<Error> error) {
     {
       std::lock_guard lock(mutex_);
@@ -25,7 +25,7 @@ class CompletionEvent {
     opened_.notify_all();
   }
 
-  /// Whether it opened within `patience`.
+  /// Whether the event was set within `patience`.
   /// @blocking
   bool wait(Duration patience) {
     std::unique_lock lock(mutex_);

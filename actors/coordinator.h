@@ -1,5 +1,5 @@
-// The actor that decides: gathers the shards, plans schedules and sends them ahead, feeds results to the sinks, and
-// ends the session. One per session, beside rank 0. Private to this folder.
+// The coordinator actor: gathers the shards, plans and sends schedules, passes results to the sinks, ends the session.
+// One per session, in rank 0's process. Private to this folder.
 //
 //   gathering ──all ranks said hello──► running ──last schedule done everywhere──► closing ──all closed──► over
 //       └──────────── too late, a failure, a lost rank, cancelled ──────────────────►┘
@@ -21,19 +21,19 @@
 
 namespace lockstep::actors {
 
-/// What the coordinator is given. Pointers are borrowed and outlive the actor; functions are thread-safe.
+/// The coordinator's environment. Pointers are borrowed and outlive the actor; functions are thread-safe.
 struct CoordinatorPorts {
   int32_t size = 1;
-  int32_t in_flight = 2;  // schedules that the slowest rank may have before it
+  int32_t in_flight = 2;  // schedules sent ahead of the slowest rank
   Duration hello_deadline = std::chrono::seconds(60);
   PeerDetection detection = PeerDetection::kOn;
-  HostChoosers* choosers = nullptr;          // which rank 0's executor asks
-  CompletionEvent* over = nullptr;           // opens when every shard has closed or is gone
+  HostChoosers* choosers = nullptr;          // called by rank 0's executor
+  CompletionEvent* over = nullptr;           // set when every shard has closed or is lost
   std::function<void(SlotId)> request_stop;  // to rank 0's engine
-  std::function<std::string()> operation;    // what rank 0's executor is doing, for messages
+  std::function<std::string()> operation;    // current operation of rank 0's executor, for messages
 };
 
-/// The coordinator's state and what it does with each message.
+/// The coordinator's state and message handlers.
 class Coordinator {
  public:
   using Self = LocalCoordinator::stateful_pointer<Coordinator>;
@@ -52,7 +52,7 @@ class Coordinator {
   void finish();
   void take(std::span<const StepResult> results);
 
-  /// Ends the session; `error` is what every rank and every open request is told. The first call counts.
+  /// Ends the session; every rank and every open request receives `error`. Later calls have no effect.
   void close(const std::optional<Error>& error);
   void quit();
 
@@ -62,7 +62,7 @@ class Coordinator {
   struct Peer {
     ShardHandle shard;
     bool said_hello = false;
-    bool is_gone = false;  // it has closed, or is lost
+    bool is_gone = false;  // closed or lost
     int32_t schedules_done = 0;
   };
 
@@ -87,8 +87,9 @@ class Coordinator {
   PlannerLimits limits_;
   std::vector<Request> early_;  // submitted before `begin`
   ActiveRequests book_;
-  std::map<int32_t, int32_t> steps_;  // of schedules that not every rank has done: as the first rank reported
-  int32_t sent_ = 0;                  // schedules
+  std::map<int32_t, int32_t>
+      steps_;         // by schedule that some ranks have not finished: steps that the first rank reported
+  int32_t sent_ = 0;  // schedules
   bool no_more_requests_ = false;
   std::optional<int32_t> last_;  // the number of the last schedule, once sent
 };

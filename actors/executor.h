@@ -1,12 +1,12 @@
-// The loop that a rank's main thread runs: take a schedule, drive the engine through its steps, report.
+// The loop of a rank's main thread: takes a schedule, runs its steps on the engine, reports.
 //
 //   pop ─► close, open slots ─► prefill … ─► score … ─► decode … ─► confirm ─► done ─► pop
 //                                  │            │           │
-//                                  ├── the host's decision follows, if a slot that it chooses for got logits
-//                                  └── a step's tokens are released when the next step, or confirm, has agreed, and
-//                                      handed on with those of a few more: who takes them must be woken
+//                                  ├── followed by the host's decision, if a slot that it chooses for got logits
+//                                  └── a step's tokens are released when the ranks have agreed in the next step, or in
+//                                      confirm, and are delivered with those of a few more steps: a wake-up is costly
 //
-// Between two steps it looks at the abort flag and, on rank 0, asks the choosers: no rank waits for an actor inside a
+// Between two steps it checks the abort flag and, on rank 0, calls the choosers. No rank waits for an actor inside a
 // schedule.
 #pragma once
 
@@ -29,13 +29,13 @@
 
 namespace lockstep::actors {
 
-/// What an executor is doing.
+/// The current activity of an executor.
 enum class Phase { kIdle, kSlots, kPrefill, kScore, kDecode, kDecide, kConfirm, kEnded };
 
 /// "idle", "slots", "prefill", "score", "decode", "decide", "confirm", "ended".
 std::string_view to_string(Phase phase);
 
-/// What an executor did last: a value, for exit records and reports.
+/// The last activity of an executor, for exit records and reports.
 struct ExecutorStatus {
   Phase phase = Phase::kIdle;
   int32_t schedule = -1;  // −1: none yet
@@ -51,19 +51,19 @@ struct ExecutorStatus {
 /// "decode, schedule 3, step 5".
 std::string to_string(const ExecutorStatus& status);
 
-/// A schedule that ran to its end on one rank. The coordinator compares the steps between ranks.
+/// A completed schedule of one rank. The coordinator compares the steps between ranks.
 struct ScheduleDone {
   int32_t schedule = 0;
-  int32_t steps = 0;  // that ran: fewer than asked for when every slot finished
+  int32_t steps = 0;  // executed; fewer than planned when every slot finished
 
   friend bool operator==(const ScheduleDone&, const ScheduleDone&) = default;
 };
 LOCKSTEP_FIELDS(ScheduleDone, schedule, steps);
 
-/// Where an executor reports; all called on its thread. Empty functions are not called.
+/// Callbacks of an executor, on its thread. Empty functions are not called.
 struct ExecutorHooks {
-  /// Fills in a decision that leaves every slot as it is; `with_logits` [slots] says of which slots the host may
-  /// choose.
+  /// Fills in a decision that initially leaves every slot unchanged; the host may choose for the slots marked in
+  /// `with_logits` [slots].
   using Decide = std::function<std::vector<HostChoice>(const Schedule&, std::span<const uint8_t> with_logits,
                                                        const shards::StepOutput&, shards::Decision&)>;
 
@@ -76,8 +76,9 @@ struct ExecutorHooks {
 /// Drives one engine. Used by one thread, except `status`.
 class Executor {
  public:
-  /// Borrows the engine, the queue and the flag. Released tokens are handed on at once where they are a sequence's
-  /// first or none were for `hand_on_period`, and with a schedule's end or an error; else those of some steps together.
+  /// Borrows the engine, the queue and the flag. Released tokens of several steps are delivered together, but at once
+  /// if they are a sequence's first, if `hand_on_period` has passed since the last delivery, and at a schedule's end or
+  /// an error.
   Executor(RankId rank, shards::StepEngine& engine, ScheduleQueue& queue, const AbortFlag& abort, ExecutorHooks hooks,
            IdleWait wait = {}, Duration hand_on_period = Duration::zero());
 
@@ -91,7 +92,7 @@ class Executor {
   ExecutorStatus status() const;
 
  private:
-  /// What a slot is to the host. The same on every rank: it follows from schedules and decisions.
+  /// The host's view of a slot. The same on every rank, because it follows from schedules and decisions.
   enum class HostSlot : uint8_t { kNot, kWaiting, kRunning, kFinished };
 
   Result<void> run_schedules();
@@ -120,14 +121,14 @@ class Executor {
   const ExecutorHooks hooks_;
   const IdleWait wait_;
   const Duration hand_on_period_;
-  std::optional<StepResult> pending_;      // made, not yet agreed on
-  std::vector<StepResult> released_;       // agreed on, not yet handed on
-  std::optional<TimePoint> last_hand_on_;  // empty: what is released next is handed on at once
+  std::optional<StepResult> pending_;      // not yet agreed on by the ranks
+  std::vector<StepResult> released_;       // agreed on, not yet delivered
+  std::optional<TimePoint> last_hand_on_;  // empty: the next released tokens are delivered at once
   int32_t next_step_ = 0;                  // of the current schedule
   std::vector<HostSlot> host_slots_;       // [slots]
-  std::vector<uint8_t> with_logits_;       // [slots] slots of the host that the step gave logits
+  std::vector<uint8_t> with_logits_;       // [slots] host-chosen slots with logits from the step
 
-  // What `status` reads.
+  // Read by `status`.
   std::atomic<Phase> phase_ = Phase::kIdle;
   std::atomic<int32_t> schedule_ = -1;
   std::atomic<int32_t> step_ = 0;

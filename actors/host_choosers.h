@@ -1,12 +1,12 @@
-// Rank 0's account of the requests that the host chooses for: hands the logits of a step to their choosers and turns
-// what these say into one decision about slots, which every rank then takes.
+// Requests with choosers, on rank 0: passes a step's logits to the choosers and combines their choices into one
+// decision about slots, which every rank applies.
 //
 //   logits of slots ─► rows of a chooser ─► choose ─► tokens, sources ─► slots
 //
-// Rows keep their slots where they can; the slot of a row that nobody goes on from is given to a second heir:
+// Rows keep their slots where possible. The slot of a row without successors goes to a second successor of another row:
 //
-//   rows go on from   0 0 2 2        row 0 stays in slot 4, row 2 in slot 6 (its first heir)
-//   they were in      4 5 6 7   ─►   row 1 becomes a copy of slot 4 in slot 5, row 3 one of slot 6 in slot 7
+//   sources           0 0 2 2        row 0 stays in slot 4, row 2 in slot 6 (its first successor)
+//   slots before      4 5 6 7   ─►   row 1 becomes a copy of slot 4 in slot 5, row 3 one of slot 6 in slot 7
 #pragma once
 
 #include <cstdint>
@@ -25,36 +25,36 @@
 
 namespace lockstep::actors {
 
-/// The slots of rows that go on from the rows `sources` of those in `slots`. A slot that is somebody's source is never
-/// given to another.
+/// The new slots of rows that continue the rows `sources` of those in `slots`. A slot that is a source keeps one of its
+/// successors.
 std::vector<SlotId> continue_rows(std::span<const SlotId> slots, std::span<const int32_t> sources);
 
-/// Thread-safe: the coordinator opens and closes, rank 0's executor decides. A choice under way is waited for, so that
-/// nobody calls a chooser after `close`.
+/// Thread-safe: the coordinator opens and closes, rank 0's executor decides. `close` waits for a running choice, so no
+/// chooser is called after it.
 class HostChoosers {
  public:
   /// `admission` is that of `request`, which has a chooser.
   void open(const Request& request, const Admission& admission);
 
-  /// Forgets the request: whichever of its slots still run are ended by the next decision. Nothing when it is unknown.
+  /// Forgets the request; the next decision ends its running slots. Ignores an unknown request.
   void close(RequestId request);
 
-  /// Asks the choosers of those requests in `hosts` whose logits are complete. `with_logits` [slots] says which slots
-  /// `output` has logits of; `decision` leaves every slot as it is and gets what was chosen. A chooser that throws, or
-  /// says what cannot be, ends its request with an error.
+  /// Calls the choosers of those requests in `hosts` whose logits are complete. `with_logits` [slots] marks the slots
+  /// whose logits are in `output`; `decision` initially leaves every slot unchanged and receives the choices. A chooser
+  /// that throws, or whose choice is invalid, ends its request with an error.
   std::vector<HostChoice> decide(std::span<const HostSlots> hosts, std::span<const uint8_t> with_logits,
                                  const shards::StepOutput& output, shards::Decision& decision);
 
  private:
   struct Row {
     SlotId slot;
-    bool has_begun = false;   // has a prompt, or was made a copy
-    bool has_logits = false;  // of this round
+    bool has_begun = false;   // prefilled or copied
+    bool has_logits = false;  // in this round
   };
   struct Entry {
-    std::shared_ptr<generation::TokenChooser> chooser;  // the client has it as well
+    std::shared_ptr<generation::TokenChooser> chooser;  // shared with the client
     std::vector<Row> rows;
-    bool is_mixed = false;  // its rows differ in their rope factors, so none may go on from another
+    bool is_mixed = false;  // its rows differ in their rope factors, so none may continue another
     int64_t budget = 1;     // choices
     int64_t made = 0;
     std::vector<float> logits = {};  // [rows, V]

@@ -1,14 +1,14 @@
-// Decides what runs next: which request gets which slots, which prompt rows go into which prefill step, how many decode
-// steps follow. Pure: no threads, no clock, no messages.
+// Planning of schedules: slots of requests, prompt rows of prefill steps, number of decode steps.
+// Pure: no threads, no clock, no messages.
 //
 //   queue  D E ──►  slot 0  A ▒▒▒▒████████        ▒ prompt rows, packed into chunks in the order of admission
 //                   slot 1  B ▒▒████|D ▒▒▒██      █ decode steps
 //                   slot 2  C ▒▒▒▒▒▒▒▒███         | a finished slot is closed, and refilled from the queue, in the
-//                                                   next schedule, while its neighbours go on decoding
+//                                                   next schedule, while other slots continue to decode
 //
-// A schedule is planned before the results of the one before are known. What arithmetic tells (a budget of new tokens
-// that is spent even if every step makes one token only) counts at once; what only results tell (EOS, a client's stop,
-// drafts that came true) counts from `finish` on.
+// A schedule is planned before the results of the previous one are known. Ends that follow from arithmetic (a budget of
+// new tokens, at one token per step) count at once; ends that only results show (EOS, a client's stop, accepted drafts)
+// count from `finish` on.
 #pragma once
 
 #include <cstdint>
@@ -32,29 +32,29 @@ class Planner {
   explicit Planner(PlannerLimits limits);
 
   /// Puts a request, admitted with the same limits, at the end of the queue. It gets its slots when all of them are
-  /// free; nobody overtakes it.
+  /// free; no later request overtakes it.
   void add(Admission admission);
 
-  /// Puts the rest of a request at the head of the queue; what ran so far closes.
+  /// Puts the rest of a request at the head of the queue; its current slots close.
   void go_on(Admission rest);
 
   /// The request needs no more steps: its slots close with the next schedule, or it leaves the queue. Unknown and
   /// already finished requests are ignored.
   void finish(RequestId request);
 
-  /// `request` has been given its next token.
+  /// Notes the next token of `request`.
   void note_token(RequestId request, int32_t id) { contents_.note_token(request, id); }
 
-  /// The next schedule, or nothing when there is none to run until `add` is called.
+  /// The next schedule; empty when no request has work until the next `add`.
   std::optional<Schedule> next();
 
   /// An empty schedule that closes all slots and ends the executors. Nothing may be planned after it.
   Schedule last();
 
-  /// The requests that the schedules planned so far leave in the slots; element s is slot s.
+  /// The requests in the slots after all planned schedules; element s is slot s.
   std::vector<std::optional<RequestId>> occupants() const { return occupants_; }
 
-  /// Whether schedules yet to come will make tokens for `request`.
+  /// Whether later schedules will make tokens for `request`.
   bool expects(RequestId request) const;
 
   int64_t queued() const { return static_cast<int64_t>(queue_.size()); }
@@ -64,8 +64,8 @@ class Planner {
   struct Job {
     Admission admission;
     std::vector<SlotId> slots;  // [rows]
-    int64_t prompts = 0;        // and texts that have not run to their ends in the schedules so far
-    int64_t made = 0;           // new tokens that these make at least
+    int64_t prompts = 0;        // prompts and texts that are unfinished after the planned schedules
+    int64_t made = 0;           // least number of new tokens in the planned schedules
     bool finished = false;
 
     bool is_filling() const { return !finished && prompts > 0; }

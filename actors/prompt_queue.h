@@ -1,13 +1,14 @@
-// The prompts that have slots and are not yet prefilled, packed into prefill steps in the order of their admission.
-// Prompts that begin alike run that part once: the first one pauses where they part, the others become copies of its
-// slot, and each goes on with its own rest.
+// Prompts with slots that are not yet prefilled, packed into prefill steps in order of admission.
+//
+// Prompts with a common prefix prefill it once: the first prompt pauses at its end, the others become copies of its
+// slot, and each continues with the rest of its tokens.
 //
 //   slot 0  ▒▒▒▒▒▒▒▒▒▒|▒▒▒▒▒         step 1: slot 0's rows up to the bar
 //               copy  ├─►▒▒▒         step 2: copies, then the rests of all three
 //               copy  └─►▒▒▒▒
 //
-// The source has exactly the shared tokens when it is copied, so rings of sliding windows are right in the copy. At
-// least the last token of a prompt is its own row: it yields the prompt's logits.
+// The source holds exactly the shared tokens when it is copied, so rings of sliding windows are correct in the copy. At
+// least the last token of each prompt is prefilled separately, because its row yields the prompt's logits.
 #pragma once
 
 #include <cstdint>
@@ -24,9 +25,9 @@ namespace lockstep::actors {
 struct Prompt {
   SlotId slot;
   std::vector<int32_t> ids;  // at least one
-  bool long_rope = false;    // prompts of different factors share nothing
-  int64_t held = 0;          // tokens that the slot holds already; less than all
-  RequestId request;         // the last tokens of a request's prompts run together, after everything else of them
+  bool long_rope = false;    // prompts with different factors share no prefix
+  int64_t held = 0;          // tokens that the slot already holds; not all of them
+  RequestId request;         // the last tokens of a request's prompts run together, after all their other tokens
 };
 
 /// First come, first served; pure.

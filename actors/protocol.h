@@ -1,4 +1,4 @@
-// What the actors of a session say to each other. Private to this folder: nobody else sees CAF.
+// The messages between the actors of a session. Private to this folder, which hides CAF.
 //
 //   shard r                               coordinator (rank 0)                      client, executor of rank 0
 //     │ hello r, size, me ───────────────►│                                             │
@@ -9,7 +9,7 @@
 //     │◄──────────────────── close error? │  and so does the end of the last schedule
 //     │ closed r ────────────────────────►│  all closed or lost: rank 0 may leave
 //
-// Everything is one-way (`reacts_to`): nobody waits for an answer.
+// All messages are one-way (`reacts_to`); no actor waits for a reply.
 #pragma once
 
 #include <caf/all.hpp>
@@ -27,7 +27,7 @@
 
 namespace lockstep::actors {
 
-/// `Error` as it travels: CAF does not know `std::optional`.
+/// `Error` as a message, because CAF cannot send `std::optional`.
 struct WireError {
   int32_t kind = 0;
   std::string message;
@@ -44,7 +44,7 @@ inline Error from_wire(const WireError& wire) {
   return {static_cast<ErrorKind>(wire.kind), wire.message, origin};
 }
 
-/// How a session ends: well, or with the error that all ranks report.
+/// The end of a session: success, or the error that all ranks report.
 struct Closing {
   bool failed = false;
   WireError error;
@@ -55,7 +55,7 @@ inline std::optional<Error> error_of(const Closing& closing) {
   return closing.failed ? std::optional(from_wire(closing.error)) : std::nullopt;
 }
 
-/// Stays inside the process of rank 0, as `Released`.
+/// Sent only inside rank 0's process, as is `Released`.
 struct Submission {
   std::vector<Request> requests;
   Sink* sink = nullptr;
@@ -66,7 +66,7 @@ struct Released {
   std::vector<StepResult> steps;
 };
 
-/// How CAF reads and writes the values above and those inside them: by their lists of fields.
+/// CAF reads and writes these values and their members by their lists of fields.
 template <class Inspector, HasFields Value>
 typename Inspector::result_type inspect(Inspector& f, Value& x) {
   return std::apply([&f](const auto&... fields) { return f(fields.value...); }, fields_of(x));
@@ -86,20 +86,20 @@ using results_atom = caf::atom_constant<caf::atom("results")>;
 using late_atom = caf::atom_constant<caf::atom("late")>;
 using quit_atom = caf::atom_constant<caf::atom("quit")>;
 
-/// What the coordinator says to a shard.
+/// Messages from the coordinator to a shard.
 using ShardHandle = caf::typed_actor<caf::reacts_to<schedule_atom, Schedule>, caf::reacts_to<close_atom, Closing>>;
 
-/// … and what its own process says.
+/// … and from the shard's own process.
 using LocalShard = ShardHandle::extend<caf::reacts_to<done_atom, ScheduleDone>, caf::reacts_to<failed_atom, WireError>,
                                        caf::reacts_to<quit_atom>>;
 
-/// What a shard says to the coordinator; the first number is its rank.
+/// Messages from a shard to the coordinator; the first number is its rank.
 using CoordinatorHandle =
     caf::typed_actor<caf::reacts_to<hello_atom, int32_t, int32_t, ShardHandle>,
                      caf::reacts_to<done_atom, int32_t, ScheduleDone>, caf::reacts_to<failed_atom, int32_t, WireError>,
                      caf::reacts_to<closed_atom, int32_t>>;
 
-/// … and what rank 0's own process says.
+/// … and from rank 0's own process.
 using LocalCoordinator =
     CoordinatorHandle::extend<caf::reacts_to<begin_atom, PlannerLimits>, caf::reacts_to<submit_atom, Submission>,
                               caf::reacts_to<stop_atom, int64_t>, caf::reacts_to<finish_atom>,
@@ -115,7 +115,7 @@ typename Inspector::result_type inspect(Inspector& f, StrongId<Tag, Rep>& x) {
 }
 }  // namespace lockstep
 
-// CAF looks for `inspect` beside the values.
+// CAF finds `inspect` in the namespace of the values.
 namespace lockstep::sampling {
 using actors::inspect;
 }

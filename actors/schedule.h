@@ -1,4 +1,4 @@
-// A schedule: a batch of steps that the coordinator sends to every rank, and what a step gave back.
+// Schedules, the batches of steps that the coordinator sends to every rank, and results of steps.
 //
 //   Schedule 7   close slots ─► open slots ─► prefill … ─► score … ─► decode × n (fewer if every slot finishes) ─►
 //   confirm
@@ -18,10 +18,10 @@
 
 namespace lockstep::actors {
 
-/// A slot into which another one's caches are copied before that one is used again.
+/// A slot that receives a copy of another slot's caches before the other slot is reused.
 struct SavedSlot {
   SlotId to;
-  int64_t tokens = 0;  // that are kept
+  int64_t tokens = 0;  // of the copy
 
   friend bool operator==(const SavedSlot&, const SavedSlot&) = default;
 };
@@ -31,15 +31,15 @@ LOCKSTEP_FIELDS(SavedSlot, to, tokens);
 struct OpenedSlot {
   SlotId slot;
   shards::SlotParameters parameters;
-  std::vector<SavedSlot> saved = {};  // first: where what it still holds goes; none or one
-  shards::KeptPrefix prefix = {};     // then: what it begins with; nothing without ids
+  std::vector<SavedSlot> saved = {};  // copied first: its current contents; none or one
+  shards::KeptPrefix prefix = {};     // then: its initial contents; none without ids
 
   friend bool operator==(const OpenedSlot&, const OpenedSlot&) = default;
 };
 LOCKSTEP_FIELDS(OpenedSlot, slot, parameters, saved, prefix);
 
-/// The slots of a request that the host chooses for. After a step that gave one of them logits every rank takes rank
-/// 0's decision.
+/// The slots of a request with a chooser. After a step with logits for one of them, every rank applies rank 0's
+/// decision.
 struct HostSlots {
   RequestId request;
   std::vector<SlotId> slots;  // [rows of the chooser], as they were opened
@@ -51,8 +51,7 @@ LOCKSTEP_FIELDS(HostSlots, request, slots);
 /// Whether a schedule is the session's last.
 enum class Last { kNo, kYes };
 
-/// Steps in the order in which they run: closes, opens, prefills, scores, decodes. Steps count from 0 over the last
-/// three.
+/// Work in execution order: closes, opens, prefills, scores, decodes. The last three are steps, numbered from 0.
 struct Schedule {
   int32_t number = 0;  // consecutive from 0
   std::vector<SlotId> closed;
@@ -61,43 +60,43 @@ struct Schedule {
   std::vector<shards::ScoreRows> scores = {};
   int32_t decode_steps = 0;                 // at most; a schedule ends early when every slot has finished
   Last last = Last::kNo;                    // the executor returns after it
-  std::vector<HostSlots> host_chosen = {};  // all that are open while the schedule runs
-  Logits logits = Logits::kOmit;            // whether a request wants to see those of the graph's choices
-  Delivery delivery = Delivery::kTogether;  // at once where a request wants it so
+  std::vector<HostSlots> host_chosen = {};  // of all open requests with choosers
+  Logits logits = Logits::kOmit;            // whether a request wants the logits of the graph's choices
+  Delivery delivery = Delivery::kTogether;  // at once if a request wants it
 
   int32_t steps() const { return static_cast<int32_t>(prefills.size() + scores.size()) + decode_steps; }
   friend bool operator==(const Schedule&, const Schedule&) = default;
 };
 LOCKSTEP_FIELDS(Schedule, number, closed, opened, prefills, scores, decode_steps, last, host_chosen, logits, delivery);
 
-/// What a request's chooser said in a step.
+/// The choice of a request's chooser in a step.
 struct HostChoice {
   RequestId request;
-  std::vector<int32_t> certain;                                              // tokens that may be shown
+  std::vector<int32_t> certain;                                              // tokens that may be delivered
   std::vector<std::shared_ptr<const generation::TokenRecord>> records = {};  // [certain], or none
-  std::optional<generation::FinishReason> finished;                          // set when the request is over
+  std::optional<generation::FinishReason> finished;                          // set at the end of the request
   std::optional<Error> error;                                                // with `kError`
 
   friend bool operator==(const HostChoice&, const HostChoice&) = default;
 };
 
-/// What a step that scores texts found.
+/// The result of a score step.
 struct ScoredRows {
   std::vector<int32_t> slot;  // [rows]
-  std::vector<float> scores;  // [rows, columns] as the graph operation `score` makes them
+  std::vector<float> scores;  // [rows, columns] as in the graph operation `score`
 
   friend bool operator==(const ScoredRows&, const ScoredRows&) = default;
 };
 
-/// The tokens of one step, released: the ranks agreed on them afterwards. Stays in the process of rank 0.
+/// The tokens of one step after the ranks agreed on them. Stays in rank 0's process.
 struct StepResult {
   int32_t schedule = 0;
   int32_t step = 0;
   std::vector<int32_t> tokens;  // [slots, tokens of the step]: new ones, then −1; pad for a finished slot; −1 for
                                 // slots that the host chooses for
-  TimePoint made = {};          // when the step had ended
+  TimePoint made = {};          // the end of the step
   std::vector<float> logits = {};        // [slots, vocabulary], or empty
-  std::vector<HostChoice> choices = {};  // of the requests that the host chose for
+  std::vector<HostChoice> choices = {};  // of requests with choosers
   ScoredRows scored = {};
 
   friend bool operator==(const StepResult&, const StepResult&) = default;

@@ -1,4 +1,4 @@
-// The one door between a shard actor and its executor: schedules go in on an actor's thread, and come out on the
+// The queue between a shard actor and its executor: schedules are pushed on an actor's thread and popped on the
 // executor's. The executor spins for a bounded time, then sleeps.
 #pragma once
 
@@ -28,16 +28,16 @@ class ScheduleQueue {
 
   void push(Schedule schedule);
 
-  /// Makes a sleeping `pop` look at the abort flag at once.
+  /// Makes a sleeping `pop` check the abort flag at once.
   void wake();
 
-  /// The oldest schedule, or the reason of `abort` as soon as it is raised. An idle session may wait here for ever;
-  /// the abort flag is what ends it.
+  /// The oldest schedule, or the reason of `abort` as soon as it is raised. Without requests the wait has no deadline;
+  /// the abort flag ends it.
   /// @blocking
   Result<Schedule> pop(const AbortFlag& abort, IdleWait wait = {});
 
  private:
-  std::atomic<int> size_ = 0;  // what a spinning `pop` reads without the lock
+  std::atomic<int> size_ = 0;  // read by a spinning `pop` without the lock
   std::mutex mutex_;
   std::condition_variable changed_;
   std::deque<Schedule> schedules_;

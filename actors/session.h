@@ -1,4 +1,4 @@
-// One run of a model by a group of ranks: what the launcher and the examples use. CAF stays behind it.
+// A session: one run of a model by a group of ranks. CAF is hidden behind this header.
 //
 //   process of rank 0     auto session = Session::host({.size = 2, .ranks = {{RankId(0), &abort}}})
 //                         broadcast session->address() through the Bootstrap
@@ -7,11 +7,12 @@
 //   process of rank 1     auto session = Session::join({.size = 2, .ranks = {{RankId(1), &abort}}}, address)
 //                         session->run_executor(RankId(1), engine)
 //
-// Ranks that are threads of one process share one session: `host` with all of them in `ranks`, no port is opened, and
-// each thread calls `run_executor` for its rank. The messages are the same.
+// Ranks that are threads of one process share one session: call `host` with all of them in `ranks`. No port is opened,
+// and each thread calls `run_executor` for its rank. The messages are the same.
 //
-// A session ends well after `finish`, when every request has its answer; or with one error that every rank's
-// `run_executor` returns, every rank's abort flag carries and every open request is told, with the rank where it began.
+// A session ends successfully after `finish`, when every request has its answer. Otherwise it ends with one error,
+// which names the rank of origin: every rank's `run_executor` returns it, and every abort flag and open request
+// receives it.
 #pragma once
 
 #include <cstdint>
@@ -31,7 +32,7 @@
 
 namespace lockstep::actors {
 
-/// Whether actors watch each other, so that a lost process ends the session. Off only to show that it matters.
+/// Whether actors watch each other, so that a lost process ends the session. Off only in tests.
 enum class PeerDetection { kOn, kOff };
 
 /// A rank that this process runs. The flag is borrowed and outlives the session; ranks may share one.
@@ -40,8 +41,8 @@ struct LocalRank {
   AbortFlag* abort = nullptr;
 };
 
-/// Called for what happens in this process, on the thread where it does: for timelines, and for tests that every step
-/// was asked for. Empty functions are not called.
+/// Callbacks for events of this process, on the thread of the event; for timelines and tests. Empty functions are not
+/// called.
 struct SessionTrace {
   std::function<void(RankId, const Schedule&)> schedule;    // a schedule message arrived
   std::function<void(RankId, const ExecutorStatus&)> step;  // a step is about to run
@@ -53,17 +54,17 @@ struct SessionOptions {
   PeerDetection detection = PeerDetection::kOn;
   Duration hello_deadline = std::chrono::seconds(60);    // until every rank has joined; counts from `host`
   Duration connect_deadline = std::chrono::seconds(30);  // of `join`
-  Duration leave_deadline = std::chrono::seconds(1);     // how long a rank waits for the others' word at the end
-  Duration heartbeat = Duration::zero();  // between signs of life, of processes; zero: none. A closed connection is
-  Duration silence = Duration::zero();    // noticed without them; a frozen peer only after `silence` (≥ 5 heartbeats)
+  Duration leave_deadline = std::chrono::seconds(1);     // of the wait for the other ranks' last messages
+  Duration heartbeat = Duration::zero();  // between heartbeats of processes; zero: none. A closed connection is
+  Duration silence = Duration::zero();  // detected without them; a frozen peer only after `silence` (≥ 5 heartbeats)
   std::string bind_address = "127.0.0.1";  // where `host` listens when other processes take part
   IdleWait idle = {};
   int32_t decode_steps = 32;    // of one schedule, at most
   int32_t prefill_steps = 8;    // of one schedule, at most
   int32_t in_flight = 2;        // schedules sent ahead, at least 1
-  bool keeps_prefixes = false;  // the caches of a closed slot serve the next request that begins alike
-  // How long a sequence's next tokens may wait for those of the steps that follow. Handing them to the coordinator's
-  // thread takes 50 to 150 µs of rank 0, for which all ranks wait; zero: after every step.
+  bool keeps_prefixes = false;  // the next request with the same prefix reuses the caches of a closed slot
+  // How long tokens may wait for those of later steps. A delivery to the coordinator's thread takes 50 to 150 µs of
+  // rank 0, and all ranks wait for it; zero: after every step.
   Duration hand_on_period = std::chrono::milliseconds(20);
   SessionTrace trace = {};
 
@@ -71,7 +72,7 @@ struct SessionOptions {
   Result<void> validate() const;
 };
 
-/// Where a coordinator listens; port 0 when all ranks are in its process.
+/// The coordinator's address; port 0 when all ranks are in its process.
 struct Address {
   std::string host;
   uint16_t port = 0;
@@ -79,14 +80,14 @@ struct Address {
   friend bool operator==(const Address&, const Address&) = default;
 };
 
-/// One process's part in a session. The destructor never waits for peers; a session that has not ended is lost to them.
+/// One process's part in a session. The destructor never waits for peers; to them an unended session is a lost rank.
 class Session {
  public:
   /// For the process that runs rank 0: starts the coordinator. Fails with `kUnavailable` when it cannot listen.
   static Result<std::unique_ptr<Session>> host(SessionOptions options);
 
-  /// For every other process. Fails with `kUnavailable` when nobody listens there, `kDeadlineExceeded` when nobody
-  /// answers.
+  /// For every other process. Fails with `kUnavailable` when no process listens there, and with `kDeadlineExceeded`
+  /// when none answers.
   /// @blocking
   static Result<std::unique_ptr<Session>> join(SessionOptions options, const Address& coordinator);
 
@@ -94,7 +95,7 @@ class Session {
   Session(const Session&) = delete;
   Session& operator=(const Session&) = delete;
 
-  /// Where the coordinator is, for the other processes.
+  /// The coordinator's address, for the other processes.
   const Address& address() const;
 
   /// Runs the steps of one local rank on the calling thread until the session ends. Call once per local rank; `engine`
@@ -102,23 +103,23 @@ class Session {
   /// @blocking
   Result<void> run_executor(RankId rank, shards::StepEngine& engine);
 
-  /// What a local rank's executor is doing, or did last: for exit records. May be called from any thread.
+  /// The current or last activity of a local rank's executor, for exit records. May be called from any thread.
   ExecutorStatus status(RankId rank) const;
 
   /// Ends the whole session with `kCancelled`. May be called in any process, from any thread (not a signal handler).
   void cancel();
 
-  /// Ends the whole session with `error`, likewise: what a client met that makes going on useless.
+  /// Ends the whole session with `error`, under the same rules; for failures of a client.
   void fail(const Error& error);
 
   // The client's side: only in the process of rank 0, from any thread.
 
-  /// Queues a request. A request that cannot be answered ends through its sink; the others go on.
+  /// Queues a request. A request that cannot be answered ends through its sink; the others continue.
   void submit(Request request, Sink& sink);
-  /// Queues requests of which as many start together as there are slots for.
+  /// Queues several requests; as many start together as fit the slots.
   void submit(std::vector<Request> requests, Sink& sink);
 
-  /// Ends a request with `kStop`; no token follows. Nothing happens when it is over.
+  /// Ends a request with `kStop`; no token follows. Ignores a request that has ended.
   void stop(RequestId request);
 
   /// No request will follow: the session ends when the last answer is complete.

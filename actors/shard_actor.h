@@ -1,5 +1,5 @@
-// A rank's ear and mouth: hands schedules to its executor, tells the coordinator what became of them, and raises the
-// rank's abort flag when the session fails or the coordinator is lost. Private to this folder.
+// The shard actor of a rank: passes schedules to the executor and reports to the coordinator. It raises the rank's
+// abort flag when the session fails or the coordinator is lost. Private to this folder.
 #pragma once
 
 #include "actors/completion_event.h"
@@ -10,18 +10,18 @@
 
 namespace lockstep::actors {
 
-/// What a shard actor shares with its rank's executor: thread-safe objects that outlive the actor.
+/// Objects shared by a shard actor and its rank's executor; thread-safe, and outlive the actor.
 struct ShardPorts {
   int32_t rank = 0;
   int32_t size = 1;
   ScheduleQueue* queue = nullptr;
   AbortFlag* abort = nullptr;
-  CompletionEvent* gate = nullptr;  // opens when the session is closed for this rank
+  CompletionEvent* gate = nullptr;  // set when the session has closed for this rank
   PeerDetection detection = PeerDetection::kOn;
   std::function<void(RankId, const Schedule&)> trace;
 };
 
-/// Says hello to `coordinator` when it is spawned.
+/// Sends hello to `coordinator` when it is spawned.
 LocalShard::behavior_type shard_actor(LocalShard::pointer self, ShardPorts ports, CoordinatorHandle coordinator);
 
 }  // namespace lockstep::actors

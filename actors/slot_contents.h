@@ -1,11 +1,11 @@
-// What the caches of the slots hold, as far as rank 0 knows: so that a request which begins like an earlier one goes on
-// from there instead of being prefilled from its first token.
+// Known contents of the slots' KV caches, on rank 0: a request with the prefix of an earlier one reuses its tokens
+// instead of prefilling them.
 //
 //   slot 0   system prompt, question, answer        closed; a request with the same system prompt copies that part,
-//   slot 1   system prompt, other question ▒▒▒      one that goes on with the same question and answer takes the slot
+//   slot 1   system prompt, other question ▒▒▒      one that continues the question and answer takes the slot
 //
-// Contents follow from schedules (rows that are prefilled) and from results (tokens that were made). Both are noted
-// when they are planned or released, so what is known may be less than what a slot holds, never more.
+// Contents follow from planned schedules (prefilled rows) and released results (tokens), so the known contents of a
+// slot may be less than its real contents, never more.
 #pragma once
 
 #include <cstdint>
@@ -24,49 +24,49 @@ class SlotContents {
  public:
   explicit SlotContents(const PlannerLimits& limits);
 
-  /// Whether slots keep anything.
+  /// Whether slots keep tokens.
   bool is_on() const { return limits_.kept != shards::KeptTokens{}; }
 
-  /// The longest beginning of `ids`, at least `shared_prefix` tokens and not all of them, that a slot holds; without
-  /// ids where none does.
+  /// The longest prefix of `ids` that a slot holds: at least `shared_prefix` tokens and not all of them; without ids if
+  /// no slot has one.
   shards::KeptPrefix best_prefix(std::span<const int32_t> ids, bool long_rope) const;
 
   /// The least recently used of `candidates`, to save the contents of `slot` before a sequence overwrites all but their
   /// first `begin` tokens. None if little would be lost or all candidates were used later than `slot`.
   std::optional<SlotId> place_to_save(SlotId slot, int64_t begin, std::span<const SlotId> candidates) const;
-  /// The tokens that are worth saving.
+  /// The number of reusable tokens.
   int64_t kept_tokens(SlotId slot) const { return usable(at(slot)); }
   void save(SlotId from, SlotId to);
 
   /// A sequence that starts in a slot.
   struct Sequence {
     RequestId owner;
-    shards::KeptPrefix begin;  // what it goes on from; no ids: nothing
+    shards::KeptPrefix begin;  // the reused prefix; no ids: none
     bool long_rope = false;
-    int64_t most = 0;  // tokens that its caches will ever have, those of drafts included
+    int64_t most = 0;  // tokens of its caches at the end, drafts included
   };
   void open(SlotId slot, const Sequence& sequence);
   /// Treats `slot` as empty: the host permutes its rows, so its contents are not known.
   void forget(SlotId slot);
-  /// The sequence in `slot` has ended with schedule `number`.
+  /// Notes that the sequence in `slot` ended with schedule `number`.
   void close(SlotId slot, int32_t number) { at(slot).last_used = number; }
 
   void note_row(SlotId slot, int32_t id, int64_t position);
-  /// `dst` becomes a copy of `src`.
+  /// Notes that `dst` becomes a copy of `src`.
   void note_copy(const shards::SlotCopy& copy);
-  /// At most `tokens` are appended to `slot` by decode steps.
+  /// Notes that decode steps append at most `tokens` to `slot`.
   void note_decoded(SlotId slot, int64_t tokens);
-  /// `owner` has been given its next token.
+  /// Notes the next token of `owner`.
   void note_token(RequestId owner, int32_t id);
 
  private:
   struct Contents {
-    std::optional<RequestId> owner;  // whose sequence it is; none: it is not followed
-    std::vector<int32_t> ids;        // prompt, then tokens that were made
-    int64_t made = 0;                // of `ids`; the last one may be in no cache yet
-    int64_t length = 0;              // of the sequence, at most: tokens of drafts included
-    int64_t most = 0;                // … at its end
-    int64_t written = 0;             // the longest that a sequence in these caches was, at most
+    std::optional<RequestId> owner;  // of the sequence; none: not tracked
+    std::vector<int32_t> ids;        // prompt, then generated tokens
+    int64_t made = 0;                // generated ones of `ids`; the last one may not be cached yet
+    int64_t length = 0;              // upper bound of the sequence's length, drafts included
+    int64_t most = 0;                // upper bound at its end
+    int64_t written = 0;             // upper bound of the longest sequence ever in these caches
     bool long_rope = false;
     int32_t last_used = -1;  // schedule
   };

@@ -1,6 +1,6 @@
-// The texts that have slots and are not yet scored, packed into score steps in the order of their admission.
+// Texts with slots that are not yet scored, packed into score steps in order of admission.
 //
-//   text   t0 t1 t2 t3 t4        a row is a token and, as its target, the one that follows: the last has no row
+//   text   t0 t1 t2 t3 t4        a row is a token with the next token as its target; the last token has no row
 //   rows   t0 t1 t2 | t3         step 1 | step 2, with rows of the next text
 #pragma once
 
