@@ -87,9 +87,8 @@ class Coordinator {
   PlannerLimits limits_;
   std::vector<Request> early_;  // submitted before `begin`
   ActiveRequests book_;
-  std::map<int32_t, int32_t>
-      steps_;         // by schedule that some ranks have not finished: steps that the first rank reported
-  int32_t sent_ = 0;  // schedules
+  std::map<int32_t, int32_t> steps_;  // by unfinished schedule: the steps that the first rank reported
+  int32_t sent_ = 0;                  // schedules
   bool no_more_requests_ = false;
   std::optional<int32_t> last_;  // the number of the last schedule, once sent
 };

@@ -1,6 +1,8 @@
-// Drafts with a smaller model that shares the target's tokenizer. It decodes one step more than it drafts, so that its
-// cache holds every draft even when all come true; afterwards it is set back to where the target stands. It draws with
-// the target's parameters, seeds and output indices, so that it agrees as often as its distribution does.
+// A drafter that runs a smaller model with the target's tokenizer.
+//
+// It decodes one step more than it drafts, so its cache holds every draft even if all are accepted; afterwards it is
+// set back to the target's length. It samples with the target's parameters, seeds and output indices, so its drafts are
+// accepted as often as its distribution allows.
 #pragma once
 
 #include <memory>

@@ -1,4 +1,4 @@
-// The closed set of graphs of a whole group, as backends take them that compile one program for all ranks.
+// The closed set of graphs of a whole group, for backends that compile one program for all ranks.
 #pragma once
 
 #include <vector>

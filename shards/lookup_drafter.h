@@ -1,5 +1,5 @@
-// Drafts with what followed the last tokens the last time that they came up in the same sequence
-// (runtime/generation/prompt_lookup.h): no model, no device.
+// A drafter by prompt lookup: proposes the tokens after the last earlier occurrence of the sequence's last tokens
+// (runtime/generation/prompt_lookup.h). It needs no model and no device.
 #pragma once
 
 #include <memory>
@@ -9,7 +9,7 @@
 
 namespace lockstep::shards {
 
-/// Drafts at most the target's number of drafts.
+/// Proposes at most the target's number of drafts.
 std::unique_ptr<Drafter> make_lookup_drafter(const Shard& target, const generation::PromptLookup& lookup);
 
 }  // namespace lockstep::shards

@@ -3,8 +3,8 @@
 //
 //   spec + partition ──families──► graphs ──passes──► Backend::make_store, load, compile ──► Shard
 //
-// A shard replays its graphs and nothing else. What changes between requests (which slot holds what, how it draws and
-// ends) is state that is written between two replays.
+// A shard only replays its graphs. The differences between requests (contents of slots, sampling and stopping
+// parameters) are state that is written between two replays.
 #pragma once
 
 #include <array>
@@ -23,7 +23,7 @@ namespace lockstep::shards {
 class Shard final : public StepEngine {
  public:
   /// Reserves memory, loads weights from `source` and compiles all graphs. `backend` and `communicator` (may be null
-  /// in a group of one) outlive the shard. Not collective: nothing is sent before the first step.
+  /// in a group of one) outlive the shard. Not collective: the first message is sent by the first step.
   static Result<std::unique_ptr<Shard>> create(ShardGraphs graphs, const ShardOptions& options,
                                                device::Backend& backend, device::Communicator* communicator,
                                                const WeightSource& source);
@@ -49,22 +49,22 @@ class Shard final : public StepEngine {
   Result<void> confirm(StepTag tag) override;
   void request_stop(SlotId slot) override;
 
-  /// Scores the last token of every running slot and `drafted` i32 [slots, drafts] after it (−1: no more drafts of that
-  /// slot; drafts beyond the capacity are dropped), and takes the tokens that plain decoding would have taken, to the
-  /// bit: as many as drafts come true, and one more. The output's tokens are [slots, 1 + drafts].
+  /// Scores the last token of every running slot and the drafts `drafted` i32 [slots, drafts] after it (−1: no more
+  /// drafts of that slot; drafts beyond the capacity are dropped). Outputs the tokens of plain decoding, to the bit:
+  /// the accepted drafts and one more. The output's tokens are [slots, 1 + drafts].
   /// @collective @blocking
   Result<StepOutput> verify(std::span<const int32_t> drafted, StepTag tag);
 
   Result<SlotProgress> progress(SlotId slot) const { return states_->progress(slot); }
-  /// Whether the slot makes tokens in the next decode step.
+  /// Whether the slot takes part in the next decode step.
   Result<bool> runs(SlotId slot) const { return states_->runs(slot); }
-  /// For a shard that follows another one: `slot` has come as far as the other's, and seen what it has seen.
+  /// Sets `slot` to the length, output index and seen ids of another shard's slot, for a shard that follows it.
   Result<void> follow(SlotId slot, const Shard& other);
 
   const ShardGraphs& graphs() const { return graphs_; }
   const ShardOptions& options() const { return options_; }
   device::Store& store() { return *store_; }
-  /// Of the tensors that this rank holds whole.
+  /// Fingerprint of the tensors that this rank holds whole.
   const std::vector<TensorFingerprint>& replicated_tensors() const { return replicated_; }
   /// Replays of each graph so far, in the order of `graphs().all()`.
   const std::vector<int64_t>& replays() const { return replays_; }
@@ -73,7 +73,7 @@ class Shard final : public StepEngine {
   /// The host's copy of a step's row inputs: [rows] ×3, logit_rows [slots] and, of a score step, targets [rows].
   struct RowInputs {
     explicit RowInputs(const graph::Graph& step);
-    void clear();  // all padding
+    void clear();  // to padding rows
     std::vector<int32_t> ids, slot, position, logit_rows, targets;
     std::vector<device::HostTensor> tensors;  // views of them
   };
@@ -88,9 +88,9 @@ class Shard final : public StepEngine {
   Result<void> check_tokens(const char* step, const std::vector<int32_t>& ids, const std::vector<int32_t>& slot,
                             const std::vector<int32_t>& position) const;
   Result<void> check_decision(const Decision& decision) const;
-  /// Gives rank 0's decision to every rank. @collective @blocking
+  /// Broadcasts rank 0's decision. @collective @blocking
   Result<void> share(Decision& decision);
-  /// Where slots are divided between ranks, what the copied one holds goes to the rank of the other.
+  /// Sends the copied slot's contents to the rank of the other slot, where slots are divided between ranks.
   /// @collective @blocking
   Result<void> copy_slot(const SlotCopy& copy);
   Result<void> copy_cache(const SlotCopy& copy, int64_t tokens);
@@ -117,7 +117,7 @@ class Shard final : public StepEngine {
   std::vector<int32_t> stop_scratch_;                // [slots]
   std::vector<int32_t> decision_payload_;            // [3 · slots]
   std::vector<std::byte> own_payload_, payloads_;    // of `confirm`
-  std::vector<std::byte> carried_;                   // keys and values on their way to another rank
+  std::vector<std::byte> carried_;                   // keys and values to send to another rank
 };
 
 }  // namespace lockstep::shards

@@ -1,10 +1,10 @@
-// The closed set of graphs of one rank: everything that is compiled at start, before the first request.
+// The closed set of graphs of one rank, compiled at start, before the first request.
 //
 //   prefill        one, or one for each context bucket          decode     one for each batch size and token bucket
-//   verify         only where tokens are drafted: the last token of every slot and its drafts, scored at once
+//   verify         only with drafts: the last token of every slot and its drafts, scored together
 //
-// Where attention costs the whole bucket, prefill and verify steps have token buckets, too (`BucketedSteps::kAll`): a
-// verify graph for each, and prefill graphs as `prefill_sizes` pairs rows and lengths.
+// If attention costs the whole bucket, prefill and verify steps also have token buckets (`BucketedSteps::kAll`): one
+// verify graph for each, and the prefill graphs of `prefill_sizes`.
 #pragma once
 
 #include <cstdint>
@@ -21,28 +21,28 @@
 
 namespace lockstep::shards {
 
-/// Which steps read no further than a token bucket.
+/// The steps that have token buckets.
 enum class BucketedSteps { kDecode, kAll };
 
-/// All of them where attention cannot stop at the length in use.
+/// All steps, if attention cannot stop at the length in use.
 BucketedSteps bucketed_steps(const device::Capabilities& backend);
 
 /// The static sizes of a shard.
 struct ShardOptions {
   int64_t slots = 1;
-  int64_t chunk = 256;               // rows of a prefill step
-  int64_t capacity = 2048;           // tokens that a slot holds
-  int64_t drafts = 0;                // tokens of a slot that a verify step scores after its last one; 0: no such graph
-  int64_t score_rows = 0;            // of a score step, at most `chunk`; 0: no such graph
-  int64_t score_top = 0;             // likeliest ids that it names for each row
-  std::vector<int64_t> batch_sizes;  // rising, the last is `slots`; empty: decode steps of all slots
+  int64_t chunk = 256;                   // rows of a prefill step
+  int64_t capacity = 2048;               // tokens that a slot holds
+  int64_t drafts = 0;                    // tokens that a verify step scores after a slot's last one; 0: no such graph
+  int64_t score_rows = 0;                // of a score step, at most `chunk`; 0: no such graph
+  int64_t score_top = 0;                 // likeliest ids that it returns for each row
+  std::vector<int64_t> batch_sizes;      // rising, the last is `slots`; empty: decode steps of all slots
   std::vector<int64_t> context_buckets;  // rising, the last is `chunk`; empty: one prefill graph
   std::vector<int64_t> token_buckets;    // rising, the last is `capacity`; empty: one decode graph
   BucketedSteps bucketed = BucketedSteps::kDecode;
   DType dtype = DType::kFloat32;
   families::StepShape::Logits logits = families::StepShape::Logits::kDropped;
 
-  /// Fails with `kInvalidArgument` naming the field that makes no sense.
+  /// Fails with `kInvalidArgument`, naming the invalid field.
   Result<void> validate() const;
 
   /// The prefill graphs, in their order.
@@ -55,20 +55,20 @@ LOCKSTEP_FIELDS(ShardOptions, slots, chunk, capacity, drafts, score_rows, score_
 struct ShardGraphs {
   std::vector<graph::Graph> prefill;  // by rows, rising, then by the bound on positions
   std::vector<graph::Graph> decode;   // by the slots that they run, rising, then by the bound on positions, rising
-  std::vector<graph::Graph> verify;   // by the bound on positions, rising; empty: nothing is drafted
-  std::vector<graph::Graph> score;    // likewise; empty: nothing is scored
+  std::vector<graph::Graph> verify;   // by the bound on positions, rising; empty without drafts
+  std::vector<graph::Graph> score;    // likewise; empty without scoring
   std::vector<std::vector<graph::Graph>>
       group;  // in the order of `all`: the step of every rank; empty unless asked for
   std::map<std::string, Shape> tensors;
-  int64_t long_rope_after = 0;  // tokens beyond which a sequence turns by other factors; 0: never
+  int64_t long_rope_after = 0;  // longer sequences use the long rope factors; 0: never
 
   /// Every graph that is compiled at start, in that order.
   std::vector<const graph::Graph*> all() const;
-  /// The same as a backend is given them. They borrow the graphs.
+  /// The same in the form for a backend. They borrow the graphs.
   std::vector<device::StepGraph> steps() const;
-  /// Tokens that the model knows.
+  /// Tokens of the vocabulary.
   int64_t vocabulary() const;
-  /// Slots of this rank's caches: all, or its share where whole sequences lie on one rank.
+  /// Slots of this rank's caches: all, or its share if each sequence lies on one rank.
   int64_t cache_slots() const;
 };
 
@@ -76,7 +76,7 @@ struct ShardGraphs {
 Result<ShardGraphs> build_graphs(const checkpoint::ModelSpec& spec, const partition::Partition& partition, int rank,
                                  const ShardOptions& options, const std::vector<graph::Pass>& passes);
 
-/// The collectives of one rank's graphs, one a line with their sizes: the same text on every rank that agrees.
+/// The collectives of one rank's graphs with their sizes, one a line. Ranks with the same text can run together.
 std::string collective_list(const ShardGraphs& graphs);
 
 }  // namespace lockstep::shards

@@ -1,5 +1,5 @@
-// The dense states of the slots, as the graphs name them: how each slot draws and ends, and how far it has come. They
-// are written between replays only, and the same on every rank.
+// The dense states of the slots, as named in the graphs: sampling and stopping parameters, and progress. They are
+// written only between replays and are the same on every rank.
 #pragma once
 
 #include <cstdint>
@@ -13,7 +13,7 @@
 
 namespace lockstep::shards {
 
-/// How far a slot has come.
+/// The progress of a slot.
 struct SlotProgress {
   int32_t length = 0;        // tokens in the caches
   int32_t last_id = 0;       // chosen, not yet in the caches
@@ -27,16 +27,16 @@ struct SlotProgress {
 
 class SlotStates {
  public:
-  /// Finds the states; the store outlives this. A state that every graph has and the store lacks is a failed check.
+  /// Finds the states; the store outlives this. A required state that the store lacks is a failed check.
   SlotStates(device::Store& store, int64_t slots, int64_t vocabulary);
 
   int64_t slots() const { return slots_; }
   int64_t vocabulary() const { return static_cast<int64_t>(seen_row_.size()); }
 
-  /// Empties the slot and sets its rule. Fails with `kInvalidArgument` for parameters that no slot can have.
+  /// Empties the slot and sets its parameters. Fails with `kInvalidArgument` for parameters that no slot can have.
   Result<void> open(SlotId slot, const SlotParameters& parameters);
   Result<void> close(SlotId slot);
-  /// The open, empty slot has `ids` in its caches, and has seen them.
+  /// Notes that the caches of the open, empty slot hold `ids`, and marks them as seen.
   Result<void> begin_with(SlotId slot, std::span<const int32_t> ids);
 
   Result<SlotProgress> progress(SlotId slot) const;
@@ -45,15 +45,16 @@ class SlotStates {
   Result<void> set_progress(SlotId slot, const SlotProgress& progress);
   Result<void> activate(SlotId slot);
 
-  /// `dst` has come as far as `src` and has seen the same ids. The output index of a prompt in the making stays.
+  /// Sets the progress and seen ids of `dst` to those of `src`. A slot that is still being prefilled keeps its output
+  /// index.
   Result<void> copy(SlotId src, SlotId dst);
-  /// Gives `slot` what another store's slot has seen.
+  /// Copies the seen ids of another store's slot.
   Result<void> copy_seen(const SlotStates& from, SlotId slot);
 
-  /// What every step carries: its number and the stop requests, i32 [slots].
+  /// Writes the step's number and the stop requests, i32 [slots].
   Result<void> write_step(StepTag tag, std::span<const int32_t> stop_requests);
 
-  /// The checksum of what the ranks must agree on after the step before `tag`.
+  /// The checksum for the ranks' agreement on the step before `tag`.
   Result<uint64_t> checksum(StepTag tag) const;
 
  private:
@@ -67,7 +68,7 @@ class SlotStates {
   int64_t slots_;
   device::StateId length_, active_, finished_, last_id_, output_index_, parameter_hash_, stop_request_, step_, seen_;
   device::StateId draw_numbers_, draw_integers_, seed_, eos_;
-  std::optional<device::StateId> long_rope_;  // of models whose long sequences turn by other factors
+  std::optional<device::StateId> long_rope_;  // of longrope models
   std::vector<uint8_t> seen_row_;             // [vocabulary]: scratch
 };
 

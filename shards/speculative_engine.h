@@ -1,12 +1,11 @@
-// Speculative decoding: a drafter proposes k tokens for every slot, the target scores them all in one static graph and
-// takes those that it would have chosen itself (Leviathan et al. 2023, with common random numbers instead of
-// rejection).
+// Speculative decoding: a drafter proposes k tokens for every slot, and the target verifies them in one static graph
+// (Leviathan et al. 2023, with common random numbers instead of rejection sampling).
 //
 //   drafter   t ─► a b c d                 target, one step: rows t a b c d
-//   taken     a b x        a and b came true, x is what the target chooses instead of c
+//   output    a b x        a and b are accepted, c is rejected, x is the target's own choice
 //
-// Each token is chosen from the target's own logits with the random number of its own output index, so the answer is
-// the one of the target alone, token for token, greedy or sampled; drafts change only how many steps it takes.
+// Each token is chosen from the target's logits with the random number of its output index, so the answer equals that
+// of the target alone, token for token, greedy or sampled. Drafts change only the number of steps.
 #pragma once
 
 #include <memory>
@@ -16,11 +15,11 @@
 
 namespace lockstep::shards {
 
-/// How well drafts come true.
+/// Acceptance of drafts.
 struct DraftStatistics {
   int64_t steps = 0;     // of a running slot
-  int64_t drafted = 0;   // tokens that were proposed
-  int64_t accepted = 0;  // … that came true
+  int64_t drafted = 0;   // proposed tokens
+  int64_t accepted = 0;  // accepted ones of them
 
   friend bool operator==(const DraftStatistics&, const DraftStatistics&) = default;
 };
@@ -46,7 +45,7 @@ class SpeculativeEngine final : public StepEngine {
   Result<StepOutput> prefill(const PrefillRows& rows, StepTag tag) override;
   Result<ScoreOutput> score(const ScoreRows& rows, StepTag tag) override { return target_->score(rows, tag); }
   Result<StepOutput> decode(StepTag tag) override;
-  /// Fails with `kUnsupported`: what the host chooses cannot be drafted.
+  /// Fails with `kUnsupported`, because tokens that the host chooses cannot be drafted.
   Result<void> decide(Decision& decision) override;
   bool all_finished() const override { return target_->all_finished(); }
   Result<void> confirm(StepTag tag) override { return target_->confirm(tag); }

@@ -1,8 +1,8 @@
-// What an executor drives: one rank's slots, a prefill step and a decode step. `Shard` is the real one; tests of the
-// actors drive a small fake.
+// The interface between an executor and one rank's model: slots, prefill steps and decode steps. `Shard` implements it;
+// tests of the actors use a small fake.
 //
-// Every rank makes the same calls with the same arguments in the same order. That is the whole protocol: the steps
-// themselves hold the collectives.
+// Every rank makes the same calls with the same arguments in the same order. The steps contain the collectives, so the
+// ranks need no other protocol.
 #pragma once
 
 #include <cstdint>
@@ -17,22 +17,22 @@
 
 namespace lockstep::shards {
 
-/// How a sequence in a slot ends and draws.
+/// Stopping and sampling parameters of a sequence in a slot.
 struct SlotParameters {
   sampling::Parameters sampling;
   int32_t max_new_tokens = 1;    // at least 1; of the whole sequence, `first_output` included
   std::vector<int32_t> eos_ids;  // at most `sampling::kMaxEosIds`
   int32_t pad_id = 0;
-  int32_t min_new_tokens = 0;  // end tokens cannot be chosen before
-  int32_t first_output = 0;    // index of the next output token: above 0 when a sequence goes on in another slot
-  bool long_rope = false;      // turn by the model's long factors (longrope models only)
+  int32_t min_new_tokens = 0;  // EOS tokens cannot be chosen before
+  int32_t first_output = 0;    // index of the next output token; above 0 if a sequence continues in another slot
+  bool long_rope = false;      // use the model's long rope factors (longrope models only)
 
   friend bool operator==(const SlotParameters&, const SlotParameters&) = default;
 };
 LOCKSTEP_FIELDS(SlotParameters, sampling, max_new_tokens, eos_ids, pad_id, min_new_tokens, first_output, long_rope);
 
-/// A slot that becomes a copy of another: caches, length, what was seen. How `dst` draws and ends stays as it was
-/// opened.
+/// A slot that becomes a copy of another: caches, length, seen ids. `dst` keeps its own stopping and sampling
+/// parameters.
 struct SlotCopy {
   SlotId src, dst;
 
@@ -40,7 +40,7 @@ struct SlotCopy {
 };
 LOCKSTEP_FIELDS(SlotCopy, src, dst);
 
-/// The beginning of a sequence that a slot's caches still hold though the slot may have been closed since.
+/// A prefix of a sequence that a slot's caches still hold, also after the slot was closed.
 struct KeptPrefix {
   SlotId source;
   std::vector<int32_t> ids;  // its first tokens; at least one
@@ -49,8 +49,8 @@ struct KeptPrefix {
 };
 LOCKSTEP_FIELDS(KeptPrefix, source, ids);
 
-/// From where a sequence may go on in a slot that has had more tokens: from any, as long as there were at most `whole`
-/// of them; beyond that from one of the last `rewind` (rings have lost the others). Zeros: a slot keeps nothing.
+/// The positions from which a new sequence may continue in a used slot: any position if the slot had at most `whole`
+/// tokens, otherwise one of the last `rewind` (rings have lost the others). Zeros: a slot keeps nothing.
 struct KeptTokens {
   int64_t whole = 0;
   int64_t rewind = 0;
@@ -61,37 +61,37 @@ struct KeptTokens {
 LOCKSTEP_FIELDS(KeptTokens, whole, rewind);
 
 /// The token rows of one prefill step: at most `chunk` of them, padding is added by the engine. The positions of a slot
-/// follow one another over the steps.
+/// are consecutive over the steps.
 struct PrefillRows {
   std::vector<int32_t> ids;
   std::vector<int32_t> slot;
   std::vector<int32_t> position;      // index in the slot's cache
   std::vector<int32_t> logit_rows;    // [slots]: the row that holds the last token of slot s's prompt, or −1
-  std::vector<SlotCopy> copies = {};  // made before the rows run: prompts that share their beginning
+  std::vector<SlotCopy> copies = {};  // made before the rows run, for prompts with a common prefix
 
   friend bool operator==(const PrefillRows&, const PrefillRows&) = default;
 };
 LOCKSTEP_FIELDS(PrefillRows, ids, slot, position, logit_rows, copies);
 
-/// The token rows of one step that scores texts: how likely is each row's target, given the row and all before it. At
+/// The token rows of one score step: the log-probability of each row's target, given the row and all rows before it. At
 /// most `score_rows` of them.
 struct ScoreRows {
   std::vector<int32_t> ids;
   std::vector<int32_t> slot;
   std::vector<int32_t> position;  // index in the slot's cache
-  std::vector<int32_t> targets;   // the id that follows the row's
+  std::vector<int32_t> targets;   // the id after the row's id
 
   friend bool operator==(const ScoreRows&, const ScoreRows&) = default;
 };
 LOCKSTEP_FIELDS(ScoreRows, ids, slot, position, targets);
 
-/// Which step of which schedule: part of the ranks' checksum, so a rank that is off by one is found.
+/// The step's place in its schedule; part of the ranks' checksum, which detects a rank that is off by one.
 struct StepTag {
   int32_t schedule = 0;
   int32_t step = 0;
 };
 
-/// What a step made. Borrowed from the engine; valid until its next step.
+/// The output of a step. Borrowed from the engine; valid until its next step.
 struct StepOutput {
   // [slots, width]: the new tokens, then −1; pad for a finished slot. The width is 1 in a prefill step and
   // `tokens_per_step` in a decode step.
@@ -99,20 +99,20 @@ struct StepOutput {
   std::span<const float> logits;  // [slots, width, vocabulary]: raw; empty unless asked for at start
 };
 
-/// What a step that scores texts found. Borrowed from the engine; valid until its next step.
+/// The output of a score step. Borrowed from the engine; valid until its next step.
 struct ScoreOutput {
-  std::span<const float> scores;  // [rows of the step, columns]: as the graph operation `score` says
+  std::span<const float> scores;  // [rows of the step, columns]: see the graph operation `score`
   int64_t columns = 1;
 };
 
-/// What the host of rank 0 chose after a step for slots that the graphs cannot choose for (beams, guidance, processors
-/// that need the whole history, a user's own loop). Every rank applies the same one between two replays.
+/// The choices of rank 0's host after a step, for slots that the graphs cannot choose for (beams, guidance, processors
+/// that need the whole history, a user's loop). Every rank applies the same decision between two replays.
 struct Decision {
-  std::vector<int32_t> tokens;    // [slots]: what the slot goes on with; −1: as the step left it
-  std::vector<int32_t> sources;   // [slots]: whose copy the slot becomes; s itself: none. No copy's source is a copy
+  std::vector<int32_t> tokens;    // [slots]: the slot's next token; −1: unchanged
+  std::vector<int32_t> sources;   // [slots]: the source of slot s's copy; s itself: no copy. No source is itself a copy
   std::vector<int32_t> finished;  // [slots]: 1 ends the slot
 
-  /// Leaves every slot as it is.
+  /// A decision that leaves every slot unchanged.
   explicit Decision(int64_t slots)
       : tokens(static_cast<size_t>(slots), -1), sources(tokens.size()), finished(tokens.size(), 0) {
     std::iota(sources.begin(), sources.end(), 0);
@@ -127,7 +127,7 @@ class StepEngine {
 
   virtual int64_t slots() const = 0;
   virtual int64_t chunk() const = 0;                // rows of a prefill step
-  virtual int64_t capacity() const = 0;             // tokens that a slot can hold
+  virtual int64_t capacity() const = 0;             // tokens of a slot
   virtual int64_t tokens_per_step() const = 0;      // of a slot in a decode step: 1, or more where drafts are verified
   virtual int64_t score_rows() const { return 0; }  // of a step that scores texts; 0: there are none
   /// What slots keep after they have been closed.

@@ -1,4 +1,4 @@
-// The ways in which families put layers together.
+// Layer layouts of the model families.
 #pragma once
 
 #include "shards/families/step_builder.h"
@@ -13,7 +13,7 @@ enum class Layout {
   kSandwich,          // x += norm(attention(norm(x))); x += norm(mlp(norm(x))): Gemma 2 and 3
 };
 
-/// Strings the blocks of all layers together and ends the step. The spec changes two layouts: without
+/// Builds the blocks of all layers and the end of the step. The spec changes two layouts: without
 /// `parallel_residual` a parallel one is sequential, and without `norm_before` a sequential one norms after each sum,
 /// x = norm(x + attention(x)); x = norm(x + mlp(x)), with no norm at the end (OPT 350m).
 Step build_layers(StepBuilder step, Layout layout);

@@ -1,12 +1,12 @@
-// The building blocks that families share: embedding, norms, a layer's attention and MLP with their collectives, and
-// the tail that samples. decoder.h strings them together; each block cuts its weights to the rank's part.
+// Building blocks of all families: embedding, norms, a layer's attention and MLP with their collectives, and sampling.
+// decoder.h combines them; each block slices its weights to the rank's part.
 //
 //   ids ─ embedding ─ all_reduce ─┬─ norm ─ q,k,v ─ rope ─ kv_append ─ attention ─ o (blocks) ─ all_reduce ─ + ─┐
 //                                 └──────────────────────────── residual ─────────────────────────────────────┘ …
 //   … ─ select_rows ─ norm ─ agree ─ head ─ all_gather ─ sample ─ tokens
 //
-// Weights are asked for by one set of names and shapes, Llama's with [outputs, inputs] matrices, whatever the family;
-// runtime/checkpoint knows how each family's files store them.
+// All families use one set of weight names and shapes, Llama's with [outputs, inputs] matrices; runtime/checkpoint maps
+// them to each family's files.
 #pragma once
 
 #include <map>
@@ -20,7 +20,7 @@
 
 namespace lockstep::families {
 
-/// What a family's norms are: root mean square by w or by 1 + w, or mean and variance.
+/// The norm of a family: root mean square times w or 1 + w, or mean and variance.
 enum class Norm { kRms, kRmsPlusOne, kLayer };
 
 class StepBuilder {
@@ -65,7 +65,7 @@ class StepBuilder {
 
   static Bias bias_if(bool present) { return present ? Bias::kPresent : Bias::kNone; }
   graph::ValueId slot_state(const std::string& name, DType dtype);
-  /// What the rows of a decode step have of an i32[S].
+  /// The elements of an i32[S] for the rows of a decode step.
   graph::ValueId of_rows(graph::ValueId slots);
   /// The slice `ranges` of the checkpoint tensor `name`, whose whole shape is `whole`.
   graph::ValueId weight(const std::string& name, const Shape& whole, std::vector<Range> ranges);
@@ -92,12 +92,12 @@ class StepBuilder {
   graph::ValueId key_value_rows(const std::string& prefix, const std::string& kind, const Shape& whole);
   bool is_over_batch() const { return partition_.gqa == partition::GqaMode::kBatch; }
   int64_t cache_slots() const { return is_over_batch() ? shape_.slots / partition_.ranks() : shape_.slots; }
-  /// The heads whose queries meet this rank's caches: over batch, those of all ranks.
+  /// The query heads that attend to this rank's caches: in batch mode, those of all ranks.
   partition::RankHeads attended_heads() const;
   /// dt[T, all query heads]: each rank's heads of all rows.
   graph::ValueId queries_of_all(graph::ValueId q);
   std::vector<int64_t> query_columns() const;
-  /// Appends k and v to the layer's cache and lets q read it: this rank's query heads of all rows.
+  /// Appends k and v to the layer's cache and attends with q: this rank's query heads of all rows.
   graph::ValueId attend(graph::ValueId q, graph::ValueId k, graph::ValueId v, int64_t layer,
                         graph::AttentionOptions options);
   Partial attention_partial(graph::ValueId x, int64_t layer);

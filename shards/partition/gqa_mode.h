@@ -1,5 +1,5 @@
-// How the key/value heads of grouped-query attention meet their query heads when there are more ranks than key/value
-// heads, or when a sequence's keys and values are to lie in one place. Two key/value heads (a, b), four ranks:
+// Placement of key/value heads in grouped-query attention with more ranks than key/value heads, or with each sequence's
+// keys and values on one rank. Two key/value heads (a, b), four ranks:
 //
 //   mode          projections of k, v     cache of a rank              sent beside the usual sums
 //   heads         whole heads, each once  its heads of every slot      nothing (needs no head that ranks share)
@@ -8,7 +8,7 @@
 //   batch         a/2 | a/2 | b/2 | b/2   a, b of a quarter of slots   q, pieces of k and v; what attention gives
 //
 // The names follow transformers-neuronx (SHARD_OVER_HEADS, REPLICATED_HEADS, ALL_GATHER_HEADS, SHARD_OVER_BATCH), and
-// so does the rule of what is done where a mode cannot be had: heads, else replicated.
+// so does the fallback of a mode that is not possible: heads, else replicated.
 #pragma once
 
 #include <optional>
@@ -21,10 +21,10 @@
 
 namespace lockstep::partition {
 
-/// What is done where a mode is asked for.
+/// The mode that is used for a requested mode.
 struct GqaChoice {
   GqaMode mode = GqaMode::kHeads;  // never auto
-  std::string why_not;             // the mode that was asked for; empty: it is the one
+  std::string why_not;             // why the requested mode is not possible; empty if it is used
 
   friend bool operator==(const GqaChoice&, const GqaChoice&) = default;
 };

@@ -1,4 +1,4 @@
-// How a model may be divided between ranks: what users choose.
+// The user's choices for dividing a model between ranks.
 #pragma once
 
 #include <array>
@@ -8,17 +8,16 @@
 
 namespace lockstep::partition {
 
-/// How the experts of a mixture are divided: columns of every expert to each rank, or whole experts.
+/// The division of a mixture's experts: columns of every expert on each rank, or whole experts.
 enum class ExpertSplit { kColumns, kWhole };
 
-/// In which order a sum over ranks is taken. Invariant: along a tree over blocks that the configuration fixes, so that
-/// it is the same to the bit at every degree. Fast: each rank's share in one go, then the ranks in turn; how it is
-/// rounded depends on the degree.
+/// The order of sums over ranks. Invariant: along a tree over blocks fixed by the configuration, so sums are the same
+/// to the bit at every degree. Fast: each rank's share first, then the ranks in turn; rounding depends on the degree.
 enum class Numerics { kInvariant, kFast };
 /// "invariant" or "fast".
 std::string_view name_of(Numerics numerics);
 
-/// How key/value heads meet their query heads (gqa_mode.h).
+/// Placement of key/value heads (gqa_mode.h).
 enum class GqaMode { kAuto, kHeads, kReplicated, kAllGather, kBatch };
 /// The modes that a model can run in: all but auto.
 inline constexpr std::array kGqaModes = {GqaMode::kHeads, GqaMode::kReplicated, GqaMode::kAllGather, GqaMode::kBatch};

@@ -1,7 +1,7 @@
-// Which rank owns which slice of a model at a tensor-parallel degree: heads, MLP columns, vocabulary rows. Pure,
+// The slices of a model that each rank owns at a tensor-parallel degree: heads, MLP columns, vocabulary rows. Pure,
 // printable and the same on every rank; computed from config.json alone, before a weight is read.
 //
-//   attention      whole query heads, as evenly as they go; their key/value heads follow (head_split.h)
+//   attention      whole query heads, as evenly as possible; their key/value heads follow (head_split.h)
 //   MLP            blocks of columns; the boundary prefers places where the sum tree has few roots
 //   experts        each is divided like an MLP, or whole experts go to ranks
 //   vocabulary     rows of the embedding and of the head; they make up what the heads leave uneven, so that the bytes
@@ -24,7 +24,7 @@
 
 namespace lockstep::partition {
 
-/// What one rank owns in every layer, and of the vocabulary.
+/// The slices of one rank in every layer and of the vocabulary.
 struct RankPart {
   RankHeads heads;    // that it attends with; over batch, all key/value heads (of its slots) and its query heads' share
   Range mlp_columns;  // of each expert, where there are experts
@@ -73,7 +73,7 @@ Result<Partition> make_partition(const checkpoint::ModelSpec& spec, int ranks,
                                  ExpertSplit experts = ExpertSplit::kColumns, Numerics numerics = Numerics::kInvariant,
                                  GqaMode gqa = GqaMode::kAuto);
 
-/// Weight elements that `rank` holds: what the partition balances.
+/// Weight elements held by `rank`; the partition balances them.
 int64_t weight_elements(const checkpoint::ModelSpec& spec, const Partition& partition, int rank);
 
 /// A table with a line per rank: heads, columns, vocabulary, share of the weights.
