@@ -1,5 +1,5 @@
-// How a process learns its place in the group and exchanges small facts before (and beside) the data plane: who am I,
-// who else is there, what does everyone say about X. Data backends never ask MPI for ids; they ask a `Bootstrap`.
+// The bootstrap of a group: each process's rank, the places of all ranks, and exchanges of small texts before and
+// beside the data plane. Data backends get ids from a `Bootstrap`, never from MPI.
 #pragma once
 
 #include <cstddef>
@@ -15,7 +15,7 @@
 
 namespace lockstep::transport {
 
-/// How waits between ranks end. All pointers are borrowed and outlive what they are given to.
+/// Limits of waits between ranks. All pointers are borrowed and outlive their users.
 struct WaitOptions {
   const AbortFlag* abort = nullptr;              // polled by every wait; required
   const Clock* clock = nullptr;                  // required
@@ -35,34 +35,34 @@ class Bootstrap {
   /// "mpi (Open MPI 4.1.4, threads serialized)", "threads", "single".
   virtual std::string name() const = 0;
 
-  /// What every rank passed, by rank.
+  /// The texts of all ranks, by rank.
   /// @collective @blocking
   virtual Result<std::vector<std::string>> exchange(std::string_view mine) = 0;
 
   /// @collective @blocking
   virtual Result<void> barrier() = 0;
 
-  /// Every rank's place, by rank; the same value everywhere. Found on construction or first use.
+  /// Every rank's place, by rank; the same value on every rank. Determined on construction or first use.
   /// @collective @blocking
   virtual Result<std::vector<RankPlace>> places() = 0;
 
-  /// Leaves the group in an orderly way. The destructor without it never waits for peers.
+  /// Leaves the group. Without this call the destructor does not wait for peers.
   /// @collective @blocking
   virtual Result<void> finish() = 0;
 };
 
-/// The group of one: no MPI is touched.
+/// The group of one rank; makes no MPI calls.
 std::unique_ptr<Bootstrap> make_single_bootstrap();
 
 /// The cores that this process may run on (sched_getaffinity).
 std::vector<int> own_cores();
 
-/// The cores that this process may be given by anybody: what its container or job has, whatever it is bound to now.
-/// Rebinds the calling thread for a moment to learn it.
+/// The cores of this process's container or job, regardless of its present binding. Determined by rebinding the calling
+/// thread for a moment.
 std::vector<int> available_cores();
 
-/// Fails with `kFailedPrecondition` naming the ranks whose `statement` differs from rank 0's and the first line in
-/// which it does; `what` says what is compared. A statement is text, one fact a line.
+/// Fails with `kFailedPrecondition`, naming the ranks whose `statement` differs from rank 0's and the first differing
+/// line; `what` names the subject. A statement is text, one fact a line.
 /// @collective @blocking
 Result<void> agree(Bootstrap& bootstrap, std::string_view what, std::string_view statement);
 

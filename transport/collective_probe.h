@@ -1,5 +1,4 @@
-// Times and checks the collectives of one communicator. Whoever compares ways (choosing.h) or reports what a machine
-// does takes its numbers from here, so they mean the same.
+// Timing and checking of a communicator's collectives, for all comparisons (choosing.h) and reports.
 #pragma once
 
 #include <cstdint>
@@ -15,11 +14,11 @@ namespace lockstep::transport {
 
 enum class Collective { kAllReduce, kAllGather, kBroadcast };
 
-/// "all_reduce", …: as communicators call it.
+/// "all_reduce", …: the name in `device::Communicator`.
 std::string_view to_string(Collective collective);
 
-/// How many collectives of `bytes` are timed as one: short ones back to back, so that the barrier before them does not
-/// count.
+/// The number of collectives of `bytes` that are timed together: several short ones, so that the barrier before them is
+/// negligible.
 int timed_together(int64_t bytes);
 
 /// Buffers for a group of `ranks`. Used by one thread.
@@ -43,7 +42,7 @@ class CollectiveProbe {
   std::vector<float> dst_;
 };
 
-/// Runs each collective once on small and large messages and compares with what must come out. Fails with `kInternal`
+/// Runs each collective once on small and large messages and compares with the exact result. Fails with `kInternal`
 /// that names the collective, the place and both values. @collective @blocking
 Result<void> check_collectives(device::Communicator& way);
 

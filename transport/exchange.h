@@ -1,5 +1,4 @@
-// What every bootstrap builds from the few means that it has: texts of any length over a communicator, and the places
-// of the ranks from an exchange of texts.
+// Exchanges of texts over a communicator, and the places of the ranks from such an exchange.
 #pragma once
 
 #include <string>
@@ -11,7 +10,7 @@
 
 namespace lockstep::transport {
 
-/// What every rank passed, by rank.
+/// The texts of all ranks, by rank.
 /// @collective @blocking
 Result<std::vector<std::string>> exchange_over(device::Communicator& communicator, std::string_view mine);
 
@@ -19,12 +18,12 @@ Result<std::vector<std::string>> exchange_over(device::Communicator& communicato
 /// @collective @blocking
 Result<std::vector<RankPlace>> exchange_places(Bootstrap& bootstrap);
 
-/// One rank's line in that exchange. Ranks are on one host where name, kernel and memory are the same: names repeat
-/// between machines, kernels between containers, and a container may have a /dev/shm of its own.
+/// One rank's line in that exchange. Ranks are on one host if name, kernel and memory are equal: names repeat between
+/// machines, kernels between containers, and a container may have a private /dev/shm.
 struct OwnPlace {
   std::string host;
-  std::string kernel;  // an id of the running one
-  std::string memory;  // which /dev/shm is mounted; empty: unknown
+  std::string kernel;  // id of the running kernel
+  std::string memory;  // id of the mounted /dev/shm; empty: unknown
   std::vector<int> cores;
   int host_cores = 0;
 

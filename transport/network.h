@@ -1,10 +1,10 @@
-// Which of a host's addresses other hosts can reach: what the control plane listens on when ranks are on several hosts.
+// The choice of each host's address for the control plane between hosts.
 //
 //   node0   lo 127.0.0.1/8   docker0 172.17.0.1/16   eth0 10.1.0.5/24 (default route)   ib0 10.9.0.5/24
 //   node1   lo 127.0.0.1/8   docker0 172.17.0.1/16   eth0 10.1.0.6/24 (default route)   ib0 10.9.0.6/24
-//                            same address: no way            ▲ chosen: one network, the default route's
+//                            same address: unusable          ▲ chosen: one network, the default route's
 //
-// A rule, not a trial: every rank computes the same choice from what all hosts say. IPv4.
+// Every rank computes the same choice from the interfaces of all hosts, without trying connections. IPv4.
 #pragma once
 
 #include <cstdint>
@@ -33,7 +33,7 @@ struct Interface {
 std::string to_text(uint32_t address);
 /// "eth0 10.1.0.5/24".
 std::string to_text(const Interface& interface);
-/// The network that it is in: "10.1.0.0/24".
+/// Its network: "10.1.0.0/24".
 std::string subnet_of(const Interface& interface);
 
 /// The interfaces of this host that are up, loopback too, in the system's order.
@@ -51,7 +51,7 @@ std::optional<Interface> find_interface(std::span<const Interface> interfaces, s
 /// The same on a host other than the coordinator's: an address also means the network that it is in. Pure.
 std::optional<Interface> find_interface_towards(std::span<const Interface> interfaces, std::string_view wanted);
 
-/// What a host has.
+/// The interfaces of a host.
 struct HostNetwork {
   std::string host;
   std::vector<Interface> interfaces;
@@ -61,11 +61,11 @@ struct HostNetwork {
 /// above: on the other hosts an address means the network that it is in. Without it, in this order: a network that
 /// every host has an address of its own in, the default route's before others; each host's default route; any but
 /// loopback. A nameless interface: that host has only its routes towards the wanted address. Pure. Fails with
-/// `kFailedPrecondition`, listing what there is, when a host has none that fits.
+/// `kFailedPrecondition`, listing the interfaces, when none of a host fits.
 Result<std::vector<Interface>> choose_network(std::span<const HostNetwork> hosts,
                                               const std::optional<std::string>& wanted);
 
-/// Whether a TCP connection to `address`:`port` comes about within `limit`; closed at once. Fails with `kUnavailable`
+/// Tries a TCP connection to `address`:`port` within `limit` and closes it at once. Fails with `kUnavailable`
 /// (refused, no route) or `kDeadlineExceeded`; the message is the bare reason. @blocking
 Result<void> try_connect(const std::string& address, uint16_t port, Duration limit);
 

@@ -1,4 +1,4 @@
-// The last operation that a communicator entered: written by its thread, read by any (a monitor, an exit record).
+// The last operation of a communicator, written by its thread and read by any thread (a monitor, an exit record).
 #pragma once
 
 #include <atomic>
@@ -7,7 +7,7 @@
 
 namespace lockstep::transport {
 
-/// A sequence lock over one `OperationMark`: writing never waits, a reader never sees two operations mixed.
+/// A sequence lock over one `OperationMark`: a write never waits, and a read never mixes two operations.
 class OperationLog {
  public:
   /// Records the next operation. One thread.

@@ -1,5 +1,5 @@
-// Communicators that another one is composed of: what the collectives of `device::Communicator` lack for that. A sum
-// that several groups finish together is done in two parts, each of which takes its additions as given:
+// Parts of composed communicators: the operations that `device::Communicator` lacks for them. A sum over several groups
+// has two parts, each with a given plan of additions:
 //
 //   within a host    several sums at once, the host's own subtrees; each rank gets a slice of the columns of all
 //   between hosts    one sum, whose roots are the hosts' subtrees
@@ -13,21 +13,21 @@
 
 namespace lockstep::transport {
 
-/// Whoever composes communicators also says who is missing, in its own words.
+/// The composing communicator reports missing ranks, with its own ids.
 class PartCommunicator : public device::Communicator {
  public:
-  /// `all_reduce` with the additions as they are given: `plan.first_root` says how many roots each rank has, in
-  /// whatever order the tree has them. @collective @blocking
+  /// `all_reduce` with given additions: `plan.first_root` gives the number of roots of each rank, in the tree's order.
+  /// @collective @blocking
   virtual Result<void> finish_sum(const TreeFinish& plan, std::span<const float> roots, std::span<float> dst) = 0;
 
-  /// The ranks that had not come when the deadline of the last operation passed; nothing if none passed.
+  /// The missing ranks at the deadline of the last operation; empty if it did not pass.
   virtual std::optional<std::span<const int>> missing() const = 0;
 };
 
-/// Several sums over the same roots, of which every rank wants a slice. Borrowed for the call.
+/// Several sums over the same roots; every rank receives a slice of each. Borrowed for the call.
 struct SliceSums {
   std::span<const TreeFinish> sums;  // the same `first_root` in each
-  Range columns;                     // of the roots: what is summed
+  Range columns;                     // the summed columns of the roots
   std::span<const Range> slices;     // [ranks], of `columns`, counted from its beginning; they do not overlap
 };
 

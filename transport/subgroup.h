@@ -1,4 +1,4 @@
-// Some ranks of a group as a group of their own: what is made for "all ranks" can be made for those of one host.
+// A subgroup of ranks, for example those of one host, with the interface of a whole group.
 #pragma once
 
 #include <memory>
@@ -10,7 +10,7 @@
 namespace lockstep::transport {
 
 /// A bootstrap of the ranks that `among` connects. `places` are theirs, in the order of their new numbers, and keep
-/// their numbers in the world (`RankPlace::rank`), by which errors call them.
+/// their world ranks (`RankPlace::rank`), which errors name.
 std::unique_ptr<Bootstrap> make_subgroup(std::unique_ptr<device::Communicator> among, std::vector<RankPlace> places);
 
 }  // namespace lockstep::transport

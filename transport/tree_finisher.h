@@ -1,4 +1,4 @@
-// The host's arithmetic of a tree sum: the additions of a `TreeFinish` over the roots, wherever those lie.
+// The additions of a tree sum on the host: a `TreeFinish` over roots in any memory.
 #pragma once
 
 #include <span>
@@ -22,17 +22,17 @@ class TreeFinisher {
  private:
   using Add = void (*)(float* out, const float* left, const float* right, size_t count);
 
-  Add add_;                           // the widest that the machine has; all give the same bits
+  Add add_;                           // the machine's widest addition; all give the same bits
   std::vector<const float*> source_;  // [roots]
-  std::vector<const float*> value_;   // [roots]: where the accumulator of the chunk at hand lies
+  std::vector<const float*> value_;   // [roots]: the accumulator of the current chunk
   std::vector<float> partial_;        // [roots, kChunk]
 };
 
-/// Elements `[begin, end)` of `elements` that `rank` finishes when the ranks share the work; whole cache lines.
+/// The elements `[begin, end)` of `elements` that `rank` finishes when ranks share the work; whole cache lines.
 Range slice_of(int64_t elements, int ranks, int rank);
 
 /// Whether ranks should finish slices and gather them (a second round) instead of each finishing everything. The same
-/// on every rank. `round_bytes` is how many bytes one can read from a peer in the time that a round takes.
+/// on every rank. `round_bytes`: bytes that a rank reads from a peer in the time of one round.
 bool prefers_slices(const TreeFinish& plan, int ranks, int64_t elements, double round_bytes);
 
 }  // namespace lockstep::transport

@@ -1,10 +1,10 @@
-// How a rank waits for its peers. A wait is a loop of looks; after each failed look it asks its `Patience` what to do:
+// Waiting for peers. A wait polls in a loop; after each unsuccessful poll its `Patience` decides the next action:
 //
-//   look … look … look … look … look … look ……………… look ……………… look
+//   poll … poll … poll … poll … poll … poll ……………… poll ……………… poll
 //   └── spin: a pause ──┘└─ yield the core ─┘└─ sleep on the word (bounded) ─┘
 //
-// The abort flag is polled after every look and the deadline often enough. How long the early stages last depends on
-// whether every rank has a core of its own: a spinning rank must not keep a core from the one that it waits for.
+// The abort flag is checked after every poll, and the deadline often enough. The early stages are short if ranks share
+// cores, because a spinning rank must not take a core from the rank that it waits for.
 #pragma once
 
 #include <optional>
@@ -18,7 +18,7 @@
 
 namespace lockstep::transport {
 
-/// How many looks the early stages of a wait get, and how long one sleep of the last stage lasts at most.
+/// The number of polls in the early stages of a wait, and the longest sleep of the last stage.
 struct WaitStages {
   int spins = 0;
   int yields = 0;
@@ -30,19 +30,19 @@ struct WaitStages {
 /// Stages for ranks that share cores (`crowded`) or have one each.
 WaitStages wait_stages(bool crowded);
 
-/// Whether the ranks of a group share cores: as their places say, or in any case (they may with ranks of other groups).
+/// Whether the ranks of a group share cores: decided by their places, or assumed (also with ranks of other groups).
 enum class Crowding { kAsPlaced, kCrowded };
 
-/// Whether some machine has more ranks than cores that they may run on. The same on every rank, as `places` is.
+/// Whether some machine has more ranks than cores for them. The same on every rank, as `places` is.
 bool is_crowded(std::span<const RankPlace> places);
 
-/// The waiting state of one endpoint. Reads the clock only when a wait is not over at once.
+/// The waiting state of one endpoint. Reads the clock only after an unsuccessful first poll.
 class Patience {
  public:
   enum class Verdict {
-    kLookAgain,  // after a pause or a yield, which are done
-    kSleep,      // for at most `sleep()`, by means that the caller has
-    kAborted,    // the abort flag is up
+    kLookAgain,  // after a pause or a yield, which was done
+    kSleep,      // for at most `sleep()`, by the caller's method
+    kAborted,    // the abort flag is raised
     kExpired,    // the operation's deadline has passed
   };
 
@@ -55,7 +55,7 @@ class Patience {
   Verdict after_failed_look();
 
   bool is_aborted() const { return options_.abort->is_raised(); }
-  /// Why the flag is up; it must be.
+  /// The reason of the raised flag.
   Error abort_reason() const;
   Duration sleep() const { return stages_.sleep; }
   Duration deadline() const { return options_.deadline; }
@@ -69,14 +69,14 @@ class Patience {
   std::optional<Deadline> deadline_;
 };
 
-/// What is said when an operation's deadline passes; `missing` are the ranks that had not come, if that is known.
+/// The error when an operation's deadline passes; `missing`: the missing ranks, if known.
 struct ExpiredWait {
   std::string_view component;  // "transport/shm"
   int rank = 0;
   device::OperationMark operation;
   std::span<const int> missing;
   Duration deadline{};
-  std::string_view where = {};  // "host b": where the missing ranks are, if that tells anything
+  std::string_view where = {};  // "host b": the place of the missing ranks, if useful
 };
 Error expired_error(const ExpiredWait& wait);
 

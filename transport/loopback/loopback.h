@@ -10,7 +10,7 @@
 
 namespace lockstep::transport::loopback {
 
-/// What the threads share. Outlives everything that is made from it.
+/// The state shared by the threads. Outlives everything that is made from it.
 class Group;
 
 /// A group of `size` ranks; one per process run, shared by reference between its threads. `message_bytes` is the

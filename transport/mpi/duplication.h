@@ -1,4 +1,4 @@
-// The private duplicate of a communicator: made once for each world, in looks that wait for nothing.
+// The private duplicate of a communicator, made once for each world by non-blocking polls.
 #pragma once
 
 #include <memory>
@@ -13,14 +13,14 @@ namespace lockstep::transport::mpi {
 /// Begun by the first poll.
 class Duplication final : public PolledWork {
  public:
-  /// Borrows the library until it is over.
+  /// Borrows the library until the duplication is complete.
   Duplication(Library& library, Comm parent, const WaitOptions& wait);
 
   bool poll() override;
-  /// MPI cannot cancel it: it is left as it is.
+  /// Leaves it pending, because MPI cannot cancel it.
   void abandon() override {}
 
-  /// Once it is over: a communicator on which failing calls return.
+  /// After completion: a communicator on which failing calls return.
   Result<Comm> result() const;
 
  private:

@@ -1,12 +1,12 @@
-// Exchanges that only one thread of the process may perform, where MPI's level is funneled or single.
+// A queue of exchanges for MPI's one thread, under the thread levels funneled and single.
 //
-//   any other thread          run(work) ── queued ──► [ waits until it is over ]
+//   any other thread          run(work) ── queued ──► [ waits until it is done ]
 //                                             │ taken
 //   the owner's thread        serve(until) ───┴─► poll, poll, poll … all that were taken, in turn
 //                             run(work)    ─────► the same, until its own work is over
 //
-// All works are polled in turn, because two of them may wait for peers that began them in the other order. An owner
-// that leaves keeps unfinished works for the next time: its program may have to meet a peer's before they can go on.
+// All exchanges are polled in turn, because peers may have begun two of them in the other order. An owner that leaves
+// keeps unfinished exchanges for its next call: its program may have to call a peer's first.
 #pragma once
 
 #include <atomic>
@@ -22,14 +22,14 @@
 
 namespace lockstep::transport::mpi {
 
-/// An exchange in steps that wait for nothing. Both functions are called on the owner's thread.
+/// An exchange of non-blocking steps. Both functions are called on the owner's thread.
 class PolledWork {
  public:
   virtual ~PolledWork() = default;
 
-  /// Begins or continues; whether it is over. Ends by itself at its deadline or an abort.
+  /// Begins or continues; whether it is done. Ends at its deadline or an abort.
   virtual bool poll() = 0;
-  /// Gives up what was begun: no one waits for it any more.
+  /// Abandons the exchange: no thread waits for it.
   virtual void abandon() = 0;
 };
 
@@ -38,7 +38,7 @@ class PolledWork {
 class FunneledQueue {
  public:
   enum class Ran {
-    kOver,      // by the owner, with whatever result
+    kOver,      // by the owner, successfully or not
     kAborted,   // not by the owner before the abort flag was raised
     kUnserved,  // the owner did not serve for the length of the deadline
   };

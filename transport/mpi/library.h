@@ -1,4 +1,4 @@
-// What is asked of an MPI library, without its mpi.h: handles are numbers, and codes are what MPI returns.
+// The interface to an MPI library without its mpi.h: handles are numbers, and codes are MPI's return values.
 //
 //   Library ── new_requests ──► Requests: send, receive, duplicate … test … test   (non-blocking; the same for all)
 //      ▲
@@ -24,7 +24,7 @@ enum class Family { kOpenMpi, kMpich };
 /// "Open MPI", "MPICH".
 std::string_view to_string(Family family);
 
-/// What MPI promises to a process with several threads.
+/// MPI's thread level.
 enum class ThreadLevel { kSingle, kFunneled, kSerialized, kMultiple };
 
 /// "serialized".
@@ -37,31 +37,31 @@ struct Comm {
   friend bool operator==(const Comm&, const Comm&) = default;
 };
 
-/// What an MPI function returns.
+/// The return value of an MPI function.
 using Code = int;
 inline constexpr Code kSuccess = 0;
 
-/// Between whom a message travels: the other rank of a communicator, and what tells it from other messages.
+/// The envelope of a message: the other rank of a communicator, and the tag.
 struct Envelope {
   Comm comm;
   int peer = 0;
   int tag = 0;
 };
 
-/// Requests under way, numbered from 0 in the order in which they were made; a failed one has no number. Memory that
-/// was passed stays untouched until its request is over. Destroyed, it calls no MPI: pending requests are abandoned.
+/// Pending requests, numbered from 0 in the order of their calls; a failed call has no number. The caller leaves their
+/// memory untouched until they are complete. The destructor calls no MPI and abandons pending requests.
 class Requests {
  public:
-  /// A message that is over.
+  /// A completed message.
   struct Done {
     int request = 0;
     int bytes = 0;  // received
   };
 
-  /// What one call of `test` found.
+  /// The result of one call of `test`.
   struct Look {
     Code code = kSuccess;        // of the call, or of the first request that failed
-    bool is_over = false;        // no request is pending any more
+    bool is_over = false;        // no request is pending
     std::span<const Done> done;  // by this call; until the next one
   };
 
@@ -72,21 +72,21 @@ class Requests {
   virtual Code send(const Envelope& to, std::span<const std::byte> bytes) = 0;
   /// Starts to duplicate a communicator, once for this object. @collective
   virtual Code duplicate(Comm parent) = 0;
-  /// The duplicate; its request is over.
+  /// The duplicate, after its request is complete.
   virtual Comm duplicated() const = 0;
 
   virtual Look test() = 0;
   virtual bool is_pending(int request) const = 0;
-  /// Cancels what can be, and lets go of the rest. Waits for nothing.
+  /// Cancels requests where MPI can, and abandons the others. Does not wait.
   virtual void give_up() = 0;
-  /// All requests are over: the next one is number 0.
+  /// Forgets all completed requests; the next one is number 0.
   virtual void clear() = 0;
 };
 
-/// One library that was loaded. Stays loaded until the process ends.
+/// A loaded library. It stays loaded until the process ends.
 class Library {
  public:
-  /// What a failing code means.
+  /// The meaning of a failing code.
   struct Failure {
     std::string text;
     ErrorKind kind = ErrorKind::kPeerLost;
@@ -94,12 +94,12 @@ class Library {
 
   virtual ~Library() = default;
 
-  /// What MPI_Get_library_version says: "Open MPI v4.1.4, package: …". Before MPI is started, too.
+  /// The text of MPI_Get_library_version: "Open MPI v4.1.4, package: …". Also before MPI is started.
   virtual std::string version() const = 0;
   virtual bool is_initialized() const = 0;
   virtual bool is_finalized() const = 0;
 
-  /// The level that was granted goes to `granted`. @collective @blocking
+  /// Stores the granted level in `granted`. @collective @blocking
   virtual Code initialize(ThreadLevel wanted, ThreadLevel& granted) = 0;
   /// Of an initialised MPI. Without the mutex from here on if it is multiple.
   virtual ThreadLevel thread_level() = 0;

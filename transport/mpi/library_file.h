@@ -1,4 +1,4 @@
-// One MPI library: what it is, and how it is opened. The only place that asks the system's loader.
+// MPI library files: identification and loading. The only user of the system's loader.
 #pragma once
 
 #include <memory>
@@ -16,23 +16,23 @@ struct OpenLibrary {
   std::string name;  // "Open MPI 4.1.4"
 };
 
-/// A file that holds an MPI: a path, a name for the system's search, or empty for the program itself.
+/// A file with an MPI library: a path, a name for the system's search, or empty for the program itself.
 using LibraryFile = std::string;
 
-/// Whether this build has an adapter of the family: it found an mpi.h of it.
+/// Whether this build has an adapter of the family, because it found the family's mpi.h.
 bool has_adapter(Family family);
 
-/// By what `Library::version` says; nothing for an MPI of neither family. Pure.
+/// The family by `Library::version`; empty for an MPI of neither family. Pure.
 std::optional<Family> family_of(std::string_view version);
 
-/// Whether the file is in the process already.
+/// Whether the process has loaded the file.
 bool is_present(const LibraryFile& file);
 
-/// Why the file cannot be loaded, in the loader's words; nothing when it is loaded now, for good.
+/// Loads the file permanently. Returns the loader's message on failure, nothing on success.
 std::optional<std::string> load(const LibraryFile& file);
 
-/// A file that was loaded. Fails with `kFailedPrecondition` when it is no MPI, one of neither family, or one of a
-/// family without an adapter.
+/// A loaded file. Fails with `kFailedPrecondition` if it is not an MPI, an MPI of neither family, or an MPI of a family
+/// without an adapter.
 Result<OpenLibrary> open_library(const LibraryFile& file);
 
 }  // namespace lockstep::transport::mpi

@@ -1,11 +1,12 @@
-// Which MPI library a process uses. The first that there is:
+// The search for the process's MPI library. The first match is used:
 //
-//   1. the file or folder that the user names
-//   2. a library that is in the process already: of the program around this library, or of mpi4py
-//   3. by the launcher, the family that it speaks to first: beside the launcher (its ../lib, where wheels of PyPI and
-//      vendors keep it), then where the system looks for libraries
+//   1. the file or folder named by the user
+//   2. a library that the process has loaded: by the program around this library, or by mpi4py
+//   3. by the launcher, its own family first: beside the launcher (its ../lib, as in wheels of PyPI and of vendors),
+//   then
+//      in the system's library folders
 //
-//   name                family      who has it
+//   name                family      used by
 //   libmpi.so.40        Open MPI    Open MPI 3, 4 and 5
 //   libmpich.so.12      MPICH       Debian's MPICH
 //   libmpi.so.12        MPICH       MPICH itself, Intel MPI, MVAPICH
@@ -23,7 +24,7 @@
 
 namespace lockstep::transport::mpi {
 
-/// A library that may be there.
+/// A candidate.
 struct Candidate {
   Family family = Family::kOpenMpi;
   LibraryFile file;
@@ -38,7 +39,7 @@ std::vector<Candidate> candidates_for(const LaunchEnvironment& launch,
 /// The folders of libraries beside the launcher that started this process, if one of the processes above it is one.
 std::vector<std::filesystem::path> launcher_folders();
 
-/// The library with which this process has initialised MPI, and not finalised it. Fails with `kFailedPrecondition` when
+/// The library with which this process has initialised and not finalised MPI. Fails with `kFailedPrecondition` when
 /// there is none.
 Result<OpenLibrary> find_initialized_library();
 

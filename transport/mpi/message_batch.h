@@ -1,4 +1,4 @@
-// Messages of one rank that are posted together, and the looks that drive them until all are over.
+// A batch of one rank's messages, posted together and polled until all are complete.
 #pragma once
 
 #include <memory>
@@ -13,16 +13,16 @@
 
 namespace lockstep::transport::mpi {
 
-/// Between which ranks a batch's messages go.
+/// The ranks of a batch's messages.
 struct Channel {
-  std::shared_ptr<Library> library;  // shared: a batch that was given up may outlive its world
+  std::shared_ptr<Library> library;  // shared: an abandoned batch may outlive its world
   Comm comm;
-  int tag = 0;               // no other channel of the communicator has it
+  int tag = 0;               // unique among the communicator's channels
   std::vector<int> members;  // [size]: ranks of the communicator, by their numbers here
   int rank = 0;              // the own one among the members
 };
 
-/// Used again and again: posts are collected, then polled until they are over. Calls of one thread at a time.
+/// Reusable: collects posts, then polls until they are complete. Used by one thread at a time.
 class MessageBatch final : public PolledWork {
  public:
   MessageBatch(Channel channel, const WaitOptions& wait, const WaitStages& stages);
@@ -30,19 +30,19 @@ class MessageBatch final : public PolledWork {
   const Channel& channel() const { return channel_; }
   Patience& patience() { return patience_; }
 
-  /// Memory stays untouched until the batch is over. No bytes: no message.
+  /// The caller leaves the memory untouched until the batch is complete. Zero bytes: no message.
   void receive(int peer, std::span<std::byte> bytes);
   void send(int peer, std::span<const std::byte> bytes);
 
-  /// The posts so far are to be performed by `poll`; `operation` is named in errors.
+  /// Starts the collected posts, which `poll` performs; errors name `operation`.
   void begin(const device::OperationMark& operation);
   bool poll() override;
   void abandon() override;
 
-  /// How it went, once it is over. After a failure the batch is of no more use.
+  /// The outcome, after completion. A failed batch cannot be used again.
   Result<void> take_result();
 
-  /// The members that were waited for when the deadline passed; nothing if it did not.
+  /// The missing members at the deadline; empty if it did not pass.
   std::optional<std::span<const int>> missing() const;
 
  private:
@@ -62,7 +62,7 @@ class MessageBatch final : public PolledWork {
   const Channel channel_;
   Patience patience_;
   std::unique_ptr<Requests> requests_;
-  std::vector<Post> posts_;  // beside the request of the same number
+  std::vector<Post> posts_;  // by request number
   bool is_posted_ = false;
   device::OperationMark operation_;
   std::optional<Error> error_;

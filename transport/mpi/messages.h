@@ -1,6 +1,5 @@
-// Byte messages between ranks, posted together and then waited for under the abort flag and the deadline. Everything
-// that a communicator asks of MPI is here: non-blocking sends and receives, and a loop that looks whether they are
-// over.
+// Byte messages between ranks: non-blocking sends and receives, completed together under the abort flag and the
+// deadline. A communicator's only use of MPI.
 #pragma once
 
 #include <memory>
@@ -11,8 +10,8 @@
 
 namespace lockstep::transport::mpi {
 
-/// One rank's end. Between two `finish_all` the ranks post sends and receives that match; order between two ranks is
-/// kept. Used by one thread at a time. The destructor calls no MPI.
+/// One rank's endpoint. Between two `finish_all` the ranks post matching sends and receives; messages between two ranks
+/// keep their order. Used by one thread at a time. The destructor calls no MPI.
 class Messages {
  public:
   /// Over `channel`. `queue` is that of MPI's one thread, null where any thread may call MPI; borrowed.
