@@ -1,8 +1,8 @@
 // The collectives of a `Communicator` as direct exchanges between all pairs of ranks: tensor-parallel groups are small,
-// a direct message has the least latency, and a deadline can name who is missing.
+// a direct message has the least latency, and an error at the deadline can name the missing ranks.
 //
-//   small sum    everyone sends its roots to everyone; each finishes the whole tree
-//   large sum    everyone sends slice r of its roots to rank r; each finishes its slice and sends it to everyone
+//   small sum    every rank sends its roots to all; each finishes the whole tree
+//   large sum    every rank sends slice r of its roots to rank r; each finishes its slice and sends it to all
 #pragma once
 
 #include <memory>
@@ -36,7 +36,7 @@ class MpiCommunicator final : public PartCommunicator {
 
  private:
   Result<void> enter(const char* operation, uint64_t own_bytes);
-  /// Waits for what was posted; the first failure is kept.
+  /// Waits for all posts; keeps the first failure.
   Result<void> finish();
   Error fail(Error error);
   Result<void> exchange_roots(const TreeFinish& plan, std::span<const float> roots, size_t columns, Range piece);
@@ -49,10 +49,10 @@ class MpiCommunicator final : public PartCommunicator {
   std::unique_ptr<Messages> messages_;
   TreeFinisher finisher_;
   OperationLog log_;
-  std::vector<float> packed_;    // own roots on their way out
+  std::vector<float> packed_;    // own roots to send
   std::vector<float> received_;  // the peers' roots
   std::vector<std::byte> tokens_;
-  std::optional<Error> failure_;  // the first; the communicator is unusable after it
+  std::optional<Error> failure_;  // the first failure, after which the communicator is unusable
 };
 
 }  // namespace lockstep::transport::mpi

@@ -1,4 +1,4 @@
-// Memory that all ranks of a host see, and how it is divided.
+// Memory shared by all ranks of a host, and its layout.
 //
 //   part of rank 0                                        part of rank 1
 //   ┌─────────┬───────────────────┬───────────────────┐   ┌─────────┬─── …
@@ -20,10 +20,10 @@ namespace lockstep::transport::region {
 constexpr size_t kPageBytes = 4096;
 constexpr size_t kSmallestMessage = 4096;
 
-/// A rank's flag: which round it has entered, and what for. One word, so that one store says both.
+/// A rank's flag: the round that it has entered and its operation, in one word, so that one store publishes both.
 struct Arrival {
   uint32_t round = 0;      // rounds entered, modulo 2^32
-  uint32_t operation = 0;  // a digest of the collective of that round: do we all mean the same?
+  uint32_t operation = 0;  // a digest of the round's collective, to detect ranks that call different ones
 
   static Arrival unpack(uint64_t word) { return {static_cast<uint32_t>(word), static_cast<uint32_t>(word >> 32)}; }
   uint64_t pack() const { return static_cast<uint64_t>(operation) << 32 | round; }
@@ -31,15 +31,15 @@ struct Arrival {
   bool has_entered(uint32_t wanted) const { return static_cast<int32_t>(round - wanted) >= 0; }
 };
 
-/// What a rank shows to the others. All zero before the first round, as fresh memory is.
+/// A rank's line for the others. All zero before the first round, as in new memory.
 struct alignas(128) RankLine {                       // two cache lines: cores fetch neighbours too
   std::atomic<uint64_t> arrival = 0;                 // an `Arrival`; others sleep on its round
   std::atomic<uint32_t> sleepers = 0;                // ranks that sleep on it
-  alignas(128) std::atomic<uint64_t> operation = 0;  // the collective in full: read only to explain a difference
+  alignas(128) std::atomic<uint64_t> operation = 0;  // the full collective; read only to explain a difference
 };
 static_assert(std::atomic<uint64_t>::is_always_lock_free, "flags are shared between processes");
 
-/// How a region is divided; the same on every rank.
+/// The layout of a region; the same on every rank.
 struct Layout {
   int ranks = 1;
   size_t message_bytes = 0;  // a multiple of the page size
@@ -54,7 +54,7 @@ struct Layout {
 /// Mapped memory, zero at first; unmapped at the end.
 class Memory {
  public:
-  /// Memory of this process alone, for ranks that are threads.
+  /// Private memory of this process, for ranks that are threads.
   static Result<Memory> anonymous(size_t bytes);
   /// A shared mapping of an open file of at least `bytes`; the descriptor may be closed afterwards.
   static Result<Memory> of_file(int descriptor, size_t bytes);
@@ -73,7 +73,7 @@ class Memory {
   size_t bytes_;
 };
 
-/// A region as one rank sees it. Borrows the memory.
+/// One rank's view of a region. Borrows the memory.
 class View {
  public:
   View(std::byte* base, const Layout& layout) : base_(base), layout_(layout) {}

@@ -1,16 +1,16 @@
-// Collectives over memory that all ranks see: the one algorithm behind `loopback` (threads) and `shm` (processes).
+// Collectives over shared memory: the algorithm of `loopback` (threads) and `shm` (processes).
 //
-// Every operation is made of rounds. In a round each rank copies its piece into its own buffer, raises its flag, waits
+// Every operation consists of rounds. In a round each rank copies its piece into its own buffer, raises its flag, waits
 // for the flags of all others, and reads their buffers:
 //
 //   rank 0   write even │ flag 1 │ wait │ read even │ write odd │ flag 2 │ wait │ read odd │ write even …
 //   rank 1     write even  │ flag 1 │ wait │ read even │ write odd │ flag 2 │ …
 //
-// What is already in the own buffer is not copied: `place_for_roots` lends it to whoever makes the roots of a sum.
+// Data that is already in the own buffer is not copied: `place_for_roots` lends it to the producer of a sum's roots.
 //
-// Two buffers in turn make one flag per round enough: whoever writes an even buffer again has seen everyone's flag of
-// the odd round between, so everyone has finished reading the even one. A large sum takes two rounds per piece: each
-// rank finishes a slice of it, then they gather the slices.
+// With two alternating buffers one flag per round is enough: a rank that writes an even buffer again has seen all flags
+// of the odd round between, so all ranks have finished reading the even buffer. A large sum takes two rounds per piece:
+// each rank finishes a slice of it, then they gather the slices.
 #pragma once
 
 #include <memory>
@@ -27,13 +27,13 @@
 
 namespace lockstep::transport::region {
 
-/// What a region communicator is made of.
+/// Settings of a region communicator.
 struct Member {
   std::string name;  // "loopback", "shm"
   int rank = 0;
   bool crowded = false;         // ranks share cores; the same on every rank
-  bool past_cache = false;      // copies out by stores that go past the cache (copy_out.h)
-  std::vector<int> names;       // [ranks]: what errors call them; empty: by their numbers
+  bool past_cache = false;      // copies out by stores that bypass the cache (copy_out.h)
+  std::vector<int> names;       // [ranks]: their numbers in errors; empty: their own
   std::shared_ptr<void> owner;  // shared: keeps the memory mapped, which may be one group's for all its ranks
 };
 
@@ -61,16 +61,16 @@ class RegionCommunicator final : public HostCommunicator {
   device::OperationMark last_operation() const override { return log_.last(); }
 
  private:
-  struct Operation;  // what all ranks must mean alike
+  struct Operation;  // must be the same on all ranks
 
-  // These say whether all went well; `failure_` says why not. (A `Result` at every level would cost as much as a flag.)
+  // These return success; `failure_` has the error. (A `Result` at every level would cost as much as a flag.)
   bool enter(const Operation& operation, uint64_t own_bytes);
   bool meet();
   bool wait_for(int peer);
   bool reduce_piece(const TreeFinish& plan, std::span<const float> roots, std::span<float> dst, Range piece);
   /// Columns `piece` of own roots, f32 [rows, width], into the own buffer; then the next round.
   bool show_roots(int rows, std::span<const float> roots, size_t width, Range piece);
-  /// Where everyone's roots lie from column `begin` of `piece` on, after `show_roots`.
+  /// The addresses of all roots from column `begin` of `piece` on, after `show_roots`.
   void set_sources(const TreeFinish& plan, std::span<const float> roots, size_t width, Range piece, int64_t begin);
   bool gather_slices(std::span<float> dst, Range piece);
   bool fail(Error error);
@@ -91,12 +91,12 @@ class RegionCommunicator final : public HostCommunicator {
   TreeFinisher finisher_;
   OperationLog log_;
   uint32_t round_ = 0;      // rounds entered
-  uint64_t operation_ = 0;  // the one at hand, packed
-  uint32_t digest_ = 0;     // of it
-  double round_bytes_;      // what a round costs, in bytes read from a peer
+  uint64_t operation_ = 0;  // the current operation, packed
+  uint32_t digest_ = 0;     // of the operation
+  double round_bytes_;      // cost of a round, in bytes read from a peer
   std::vector<int> missing_;
   bool expired_ = false;
-  std::optional<Error> failure_;  // the first; the communicator is unusable after it
+  std::optional<Error> failure_;  // the first failure, after which the communicator is unusable
 };
 
 }  // namespace lockstep::transport::region

@@ -1,5 +1,5 @@
 // Collectives between processes of one host through shared memory: spin with a bound, then yield, then sleep on a
-// futex. The fastest way between ranks of one machine.
+// futex. The fastest communicator between ranks of one machine.
 #pragma once
 
 #include <memory>
@@ -10,13 +10,13 @@
 
 namespace lockstep::transport::shm {
 
-/// How a rank's bytes get into the shared region. Which is faster depends on how far the cores are from each other, so
+/// The copy of a rank's bytes into the shared region. The faster one depends on the distance between the cores, so
 /// offer both to `choose_communicator`. "shm" and "shm past cache" are their names.
 enum class Copies { kThroughCache, kPastCache };
 
-/// What the memory is in /dev/shm. Nameless: a file that only the first rank's descriptor leads to, so that nothing can
-/// be left behind; where the ranks may not open it (containers that do not see each other's processes), a named one is
-/// made. Named: its name is there for as long as it takes all ranks to open it.
+/// The kind of file in /dev/shm. Nameless: reachable only by the first rank's descriptor, so no file can be left
+/// behind; if the ranks cannot open it (containers with separate process ids), a named file is made instead. Named: the
+/// name exists until all ranks have opened the file.
 enum class FileKind { kNameless, kNamed };
 
 struct Options {
@@ -28,7 +28,7 @@ struct Options {
 
 /// Makes the region and agrees on it through `bootstrap`. Fails alike on every rank: with `kUnavailable` when the ranks
 /// are not on one host or cannot open each other's files, and with `kResourceExhausted` when /dev/shm is too small (the
-/// message says what is needed and what is there). Errors call ranks by their numbers in the world.
+/// message gives the needed and the available size). Errors name world ranks.
 /// @collective @blocking
 Result<std::unique_ptr<HostCommunicator>> make_communicator(Bootstrap& bootstrap, const WaitOptions& wait,
                                                             const Options& options = {});

@@ -1,4 +1,4 @@
-// Which rank is on which host, and who speaks for the host.
+// The hosts of a group, their ranks, and the rails between hosts.
 #pragma once
 
 #include <span>
@@ -9,7 +9,7 @@
 
 namespace lockstep::transport::two_level {
 
-/// One host and its ranks, ascending; the place in the list is the rank's number on the host.
+/// One host and its ranks, ascending; a rank's index in the list is its number on the host.
 struct Host {
   std::string name;
   std::vector<int> ranks;
@@ -27,13 +27,13 @@ struct Hosts {
   int ranks() const { return static_cast<int>(host_of.size()); }
   const Host& of(int rank) const { return hosts[static_cast<size_t>(host_of[static_cast<size_t>(rank)])]; }
 
-  /// How many rails there are: rail k connects the ranks that are number k on their hosts, one of every host.
+  /// The number of rails: rail k connects the ranks with number k on their hosts, one of every host.
   int rails() const;
   /// The ranks of a rail, by host.
   std::vector<int> rail(int number) const;
 };
 
-/// Hosts are told apart by `RankPlace::node`. Pure.
+/// Groups ranks by `RankPlace::node`. Pure.
 Hosts hosts_from(std::span<const RankPlace> places);
 
 }  // namespace lockstep::transport::two_level

@@ -1,12 +1,12 @@
-// The additions of a tree sum, divided by who can do them.
+// The additions of a tree sum, divided between hosts.
 //
-// An addition whose two sides come from ranks of one host alone is done on that host; the others are done between
-// hosts, by every host alike. With four ranks of one leaf each on hosts a, a, b, b:
+// An addition of two values from one host is done on that host; all other additions are done between hosts, identically
+// on every host. With four ranks of one leaf each on hosts a, a, b, b:
 //
-//        (r0 + r1)  +  (r2 + r3)          on a: the first pair; on b: the second; between hosts: what is left, of
-//                                         which a brings one root and b one
+//        (r0 + r1)  +  (r2 + r3)          on a: the first pair; on b: the second; between hosts: the rest, with
+//                                         one root from a and one from b
 //
-// With hosts a, b, a, b no two roots meet on a host, and all four travel. Either way the additions are the same.
+// With hosts a, b, a, b no addition is local, and all four roots are sent. The additions are the same in both cases.
 #pragma once
 
 #include <vector>
@@ -16,11 +16,11 @@
 
 namespace lockstep::transport::two_level {
 
-/// How one host takes part in a sum.
+/// One host's part of a sum.
 struct Levels {
-  std::vector<TreeFinish> within;  // the sums that the host brings, over the roots of its ranks by their local numbers
-  TreeFinish between;              // over what the hosts bring, host by host
-  int most_roots = 1;              // of any rank or host: bounds scratch memory alike on all ranks
+  std::vector<TreeFinish> within;  // the host's sums, over the roots of its ranks by their local numbers
+  TreeFinish between;              // over the sums of all hosts, host by host
+  int most_roots = 1;              // of any rank or host; bounds scratch memory, the same on all ranks
 };
 
 /// Divides `finish`, of the ranks of `hosts`, for `host`. Pure; `between` and `most_roots` are the same on every host.

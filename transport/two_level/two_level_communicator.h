@@ -1,4 +1,4 @@
-// The collectives of two_level.h: who is in which part, what is where between the parts.
+// The implementation of two_level.h: the ranks of each part, and the data between the parts.
 #pragma once
 
 #include <optional>
@@ -29,7 +29,7 @@ class TwoLevelCommunicator final : public device::Communicator {
   device::OperationMark last_operation() const override { return log_.last(); }
 
  private:
-  /// How far an operation has come: who may be missing depends on it.
+  /// The stage of an operation, which determines the ranks that may be missing.
   enum class Stage { kCollect, kBetween, kSpread };
 
   struct PlannedSum {
@@ -38,13 +38,13 @@ class TwoLevelCommunicator final : public device::Communicator {
   };
 
   bool on_rail(int rails) const { return local_ < rails; }
-  /// How many rails a message of so many bytes takes.
+  /// The number of rails for a message of this many bytes.
   int rails_for(int64_t bytes) const;
   const Levels& levels_of(const device::TreeSum& sum);
   Result<void> reduce_piece(const Levels& levels, std::span<const float> roots, std::span<float> dst, Range piece);
   /// Parts of the host's ranks that this rail carries, one after the other, in `carried_`.
   Result<void> collect_parts(std::span<const std::byte> src, std::span<const int64_t> counts, int rails);
-  /// What every rail has gathered, in `spread_` or where it belongs at once.
+  /// The gathered data of every rail, in `spread_` or directly in its place.
   Result<void> spread_parts(std::span<const int64_t> counts, int rails, std::span<std::byte> dst);
   int64_t bytes_on_rail(std::span<const int64_t> counts, const Host& host, int rail, int rails) const;
 
@@ -67,7 +67,7 @@ class TwoLevelCommunicator final : public device::Communicator {
   std::vector<int64_t> between_counts_;  // [hosts]
   std::vector<float> brought_;           // the host's roots of a slice
   std::vector<std::byte> collected_, carried_, received_, spread_;
-  std::optional<Error> failure_;  // the first; the communicator is unusable after it
+  std::optional<Error> failure_;  // the first failure, after which the communicator is unusable
 };
 
 }  // namespace lockstep::transport::two_level

@@ -1,10 +1,10 @@
-// Watches the processes of a job from beside MPI and the data plane: a thread per process and a connection from every
-// rank to rank 0. A rank that dies, stands still or fails ends the job on every rank, whatever their main threads do.
+// Failure detection beside MPI and the data plane: a thread per process and a connection from every rank to rank 0.
+// A rank that dies, freezes or fails ends the job on every rank, independently of their main threads.
 //
 //   rank 0            PeerWatch::host(options, endpoint)      listens; relays the first end to all
 //   every other       PeerWatch::join(options, endpoint)      connects in the background
-//   whoever fails     watch->tell(error)                      before it leaves
-//   whoever is done   watch->leave(patience)                  from then on its closed connection is no loss
+//   a failing rank    watch->tell(error)                      before it leaves
+//   a finished rank   watch->leave(patience)                  afterwards its closed connection is not a loss
 #pragma once
 
 #include <cstdint>
@@ -19,12 +19,12 @@
 
 namespace lockstep::transport::watch {
 
-/// Where rank 0 listens.
+/// Rank 0's address.
 struct Endpoint {
   std::string local;   // the name of an abstract Unix socket, when all ranks are on one host; empty: TCP
   std::string host;    // TCP
   uint16_t port = 0;   // TCP
-  uint64_t token = 0;  // what a rank must know to be heard
+  uint64_t token = 0;  // secret that a connecting rank must send
 
   friend bool operator==(const Endpoint&, const Endpoint&) = default;
 };
@@ -38,10 +38,10 @@ struct WatchOptions {
   int rank = 0;
   int size = 1;
   std::string host;                          // of this rank, for messages
-  Duration silence{};                        // a peer that gives no sign of life for so long is lost; 0: never
-  std::function<std::string()> activity;     // what this rank is doing: "load, at exchange (operation 4)"
+  Duration silence{};                        // a peer without a heartbeat for this long is lost; 0: never
+  std::function<std::string()> activity;     // this rank's activity: "load, at exchange (operation 4)"
   std::function<void(const Error&)> on_end;  // the job has failed elsewhere: called once, on the watch's thread
-  Duration beat() const;                     // between two signs of life; 0: none
+  Duration beat() const;                     // between two heartbeats; 0: none
 };
 
 /// Thread-safe. The functions of the options are called until the destructor returns.
@@ -52,31 +52,31 @@ class PeerWatch {
   /// For every other rank; tries to connect until it is destroyed.
   static std::unique_ptr<PeerWatch> join(WatchOptions options, Endpoint endpoint);
 
-  /// Never waits for peers, except a connection attempt under way (a second).
+  /// Does not wait for peers, except for a running connection attempt (a second).
   ~PeerWatch();
   PeerWatch(const PeerWatch&) = delete;
   PeerWatch& operator=(const PeerWatch&) = delete;
 
-  /// Where it listens; on rank 0.
+  /// Its address; on rank 0.
   const Endpoint& endpoint() const;
 
   /// Whether, within `patience`, every rank is connected (rank 0) or rank 0 has answered (others).
   /// @blocking
   bool wait_joined(Duration patience);
 
-  /// The ranks that have never been heard; what rank 0 knows (others: rank 0 or none).
+  /// The ranks without any message so far, on rank 0 (on others: rank 0 or none).
   std::vector<int> missing() const;
 
-  /// Tells every rank that this one failed, unless an end is known already. Waits a quarter of a second at most until
-  /// they have heard.
+  /// Reports this rank's failure to every rank, unless the job has already ended. Waits at most a quarter of a second
+  /// for their acknowledgement.
   /// @blocking
   void tell(const Error& error);
 
-  /// The end of the job that another rank told or that a loss made, waited for at most `patience`.
+  /// The end of the job by another rank's report or by a loss; waits at most `patience`.
   /// @blocking
   std::optional<Error> end(Duration patience);
 
-  /// This rank is done. Rank 0 then waits until every other is, `patience` at most.
+  /// Marks this rank as finished. Rank 0 then waits at most `patience` for all others.
   /// @blocking
   void leave(Duration patience);
 

@@ -1,4 +1,4 @@
-// Sockets and frames of the watch: what travels between rank 0 and each other rank.
+// Sockets and frames of the watch, between rank 0 and each other rank.
 //
 //   frame   ┌──────────────┬────────┬─────────┐
 //           │ u32 length   │ u8 kind│ text    │     length counts kind and text; numbers are little-endian
@@ -40,7 +40,7 @@ struct Frame {
   std::string text;
 };
 
-/// What a rank says first.
+/// The first message of a rank.
 struct Hello {
   int rank = 0;
   int size = 1;
@@ -58,20 +58,20 @@ Error parse_error(const std::string& text);
 /// Fails with `kUnavailable`.
 Result<Descriptor> listen_at(const Endpoint& endpoint, uint16_t& port);
 
-/// The next connection of this user, not blocking; empty when there is none.
+/// The next connection of this user, non-blocking; empty when there is none.
 Descriptor accept_from(const Descriptor& listener, const Endpoint& endpoint);
 
-/// A connection to `endpoint`, tried for a second at most; empty when nobody answers.
+/// A connection to `endpoint`, tried for at most a second; empty without an answer.
 /// @blocking
 Descriptor connect_to(const Endpoint& endpoint);
 
-/// Sends without waiting; false when the connection is of no more use.
+/// Sends without blocking; false when the connection is broken.
 bool send_frame(const Descriptor& socket, FrameKind kind, std::string_view text);
 
-/// Appends what has come to `inbox`; false when the other end is gone.
+/// Appends received bytes to `inbox`; false when the peer has closed.
 bool receive(const Descriptor& socket, std::string& inbox);
 
-/// Takes the next whole frame from `inbox`. A length that no frame has empties it.
+/// Takes the next whole frame from `inbox`. An invalid length empties it.
 std::optional<Frame> take_frame(std::string& inbox);
 
 }  // namespace lockstep::transport::watch
