@@ -90,7 +90,7 @@ void ActiveRequests::take_scores(const StepResult& result, Taken& taken) {
   }
 }
 
-/// The tokens of one slot, up to the one that ends its request; what drafts made beyond it is dropped.
+/// The tokens of one slot up to the one that ends its request; later tokens of drafts are dropped.
 void ActiveRequests::take_slot(const StepResult& result, size_t slot, RequestId request, Taken& taken) {
   const size_t slots = schedules_.at(result.schedule).size();
   const size_t width = result.tokens.size() / slots, vocabulary = result.logits.size() / slots;
@@ -127,7 +127,7 @@ void ActiveRequests::end(RequestId request, FinishReason reason, const std::opti
   close(request, reason, error);
 }
 
-/// Whether `token` was the last of the request's first part. Until the rest runs its slot makes padding.
+/// Whether `token` was the last of the request's first part. Its slot makes padding until the rest runs.
 bool ActiveRequests::end_part(Open& open, int32_t token, Taken& taken) const {
   if (!open.part) return false;
   open.part->tokens.push_back(token);

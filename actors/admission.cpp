@@ -21,7 +21,7 @@ Error chooser_failed(const Request& request, std::string_view what) {
   return refused(request, fmt::format("its token chooser failed: {}", what), ErrorKind::kInternal);
 }
 
-/// The prompt of every row. A chooser is the client's code: it may throw.
+/// The prompt of every row. A chooser is client code and may throw.
 Result<Prompts> prompts_of(const Request& request) {
   if (!request.chooser) return Prompts{request.ids};
   try {
@@ -71,7 +71,7 @@ Result<void> check_prompt(const Request& request, const std::vector<int32_t>& id
   return ok();
 }
 
-/// Whether a sequence outgrows the short factors before its end: the token after the border needs them no more.
+/// Whether a sequence outgrows the short factors before its end; the token after the border no longer uses them.
 bool crosses(const std::vector<int32_t>& ids, int64_t new_tokens, const PlannerLimits& limits) {
   const int64_t border = limits.long_rope_after;
   return border > 0 && std::ssize(ids) <= border && std::ssize(ids) + new_tokens > border + 1;
@@ -132,7 +132,7 @@ Result<void> check_text(const Request& request, const PlannerLimits& limits) {
                                       request.ids.size(), limits.capacity + 1));
 }
 
-/// How a slot of `request` runs: what the graph chooses is unused where the host chooses.
+/// The parameters of a slot of `request`; the graph's choice is unused if the host chooses.
 shards::SlotParameters row_parameters(const Request& request) {
   if (!request.chooser) return request.parameters;
   return {.sampling = {},
@@ -171,7 +171,7 @@ Result<Admission> admit(const Request& request, const PlannerLimits& limits) {
   const auto is_long = [&](const auto& ids) {
     return limits.long_rope_after > 0 && std::ssize(ids) > limits.long_rope_after;
   };
-  // A row that begins as a copy has the factors of the first row that is prefilled.
+  // A copied row has the factors of the first prefilled row.
   const bool copies_are_long = is_long(*std::ranges::find_if(prompts, [](const auto& ids) { return !ids.empty(); }));
   for (std::vector<int32_t>& ids : prompts) {
     parameters.long_rope = ids.empty() ? copies_are_long : is_long(ids);

@@ -129,8 +129,8 @@ void Coordinator::stop(RequestId request) {
   pump();
 }
 
-/// Tells the device state, so that a schedule under way need not run on for these slots alone. A slot that is another
-/// request's in any schedule under way is left alone.
+/// Sets the stop request in the device state, so running schedules need not continue for these slots only. Skips a slot
+/// that belongs to another request in any running schedule.
 void Coordinator::stop_slots(RequestId request) {
   if (!planner_) return;
   const auto occupants = planner_->occupants();
@@ -169,9 +169,9 @@ void Coordinator::done(int32_t rank, const ScheduleDone& done) {
   LOCKSTEP_CHECK(done.schedule == peer.schedules_done && done.schedule < sent_, rank, done.schedule, sent_);
   ++peer.schedules_done;
   compare_steps(rank, done);
-  if (rank == 0) {  // whose executor sent all results before
+  if (rank == 0) {  // its executor has sent all results
     for (const RequestId left : book_.drop_schedule(done.schedule)) {
-      LOCKSTEP_CHECK(planner_->expects(left), left, done.schedule);  // else it would wait for ever
+      LOCKSTEP_CHECK(planner_->expects(left), left, done.schedule);  // otherwise the request would never end
     }
   }
   if (last_ && slowest() > *last_) return close(std::nullopt);
@@ -229,7 +229,7 @@ void Coordinator::close(const std::optional<Error>& error) {
   for (const Peer& peer : peers_) {
     if (peer.said_hello && !peer.is_gone) self_->send(peer.shard, close_atom::value, closing);
   }
-  if (error) book_.fail_all(*error);  // after the word to the ranks: it may wait for a client's code
+  if (error) book_.fail_all(*error);  // after the message to the ranks, because it may wait for client code
   end_if_all_gone();
 }
 

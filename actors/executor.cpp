@@ -56,7 +56,7 @@ Result<void> Executor::run() {
   } catch (const std::bad_alloc&) {
     return explain({ErrorKind::kResourceExhausted,
                     "[actors] out of memory in a step; use more ranks, or lower --max-seq-len or --batch-size"});
-  } catch (const std::exception& failure) {  // a failed check, or a library's surprise: a bug of ours either way
+  } catch (const std::exception& failure) {  // a failed check or a library's exception: an internal error
     return explain({ErrorKind::kInternal, fmt::format("[actors] executor: {}", failure.what())});
   }
 }
@@ -115,7 +115,7 @@ Result<void> Executor::run_prefills(const Schedule& schedule) {
     ++prefill_steps_;
     note_logits_of(rows);
     LOCKSTEP_TRY_VOID(end_step(schedule, output));
-    last_hand_on_.reset();  // first tokens do not wait for others
+    last_hand_on_.reset();  // first tokens are delivered at once
   }
   return ok();
 }
@@ -151,7 +151,7 @@ Result<void> Executor::run_decodes(const Schedule& schedule) {
   return ok();
 }
 
-/// The steps that ran are the same on every rank, so either all confirm or none does.
+/// All ranks ran the same steps, so either all confirm or none does.
 Result<void> Executor::confirm(const Schedule& schedule) {
   if (next_step_ == 0) return ok();
   phase_ = Phase::kConfirm;
@@ -180,7 +180,7 @@ void Executor::note_logits_of_running() {
   for (size_t s = 0; s < host_slots_.size(); ++s) with_logits_[s] = host_slots_[s] == HostSlot::kRunning ? 1 : 0;
 }
 
-/// The step went well, so what was made before it is agreed on; its own tokens wait their turn.
+/// After a successful step the earlier tokens are agreed on; its own tokens are pending.
 Result<void> Executor::end_step(const Schedule& schedule, const shards::StepOutput& output) {
   release();
   const TimePoint now = SteadyClock().now();
@@ -200,7 +200,7 @@ Result<void> Executor::end_step(const Schedule& schedule, const shards::StepOutp
   return ok();
 }
 
-/// The tokens without those of the slots that the host chooses for.
+/// The tokens without those of host-chosen slots.
 std::vector<int32_t> Executor::graph_tokens(std::span<const int32_t> tokens) const {
   std::vector<int32_t> kept(tokens.begin(), tokens.end());
   const size_t width = kept.size() / host_slots_.size();
@@ -210,7 +210,7 @@ std::vector<int32_t> Executor::graph_tokens(std::span<const int32_t> tokens) con
   return kept;
 }
 
-/// Every rank takes rank 0's decision, between this step and the next.
+/// Every rank applies rank 0's decision between this step and the next.
 Result<std::vector<HostChoice>> Executor::decide(const Schedule& schedule, const shards::StepOutput& output) {
   phase_ = Phase::kDecide;
   shards::Decision decision(engine_.slots());
@@ -241,7 +241,7 @@ void Executor::hand_on() {
 }
 
 Error Executor::explain(Error error) const {
-  if (auto reason = abort_.reason()) return *std::move(reason);  // the cause; what the engine saw is its effect
+  if (auto reason = abort_.reason()) return *std::move(reason);  // the cause of the engine's error
   if (!error.origin_rank) {
     error.origin_rank = rank_.value;
     error.message += fmt::format(" (rank {}: {})", rank_, to_string(status()));

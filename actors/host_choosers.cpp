@@ -27,7 +27,7 @@ Error no_logits(RequestId request) {
                        ErrorKind::kFailedPrecondition);
 }
 
-/// Why a request ended whose chooser said so; its best answer knows.
+/// The finish reason of a request that its chooser ended, from its best answer.
 FinishReason reason_of(const generation::TokenChooser& chooser) {
   const std::vector<generation::Sequence> sequences = chooser.sequences();
   if (sequences.empty()) return FinishReason::kStop;
@@ -41,7 +41,7 @@ FinishReason reason_of(const generation::TokenChooser& chooser) {
 
 std::vector<SlotId> continue_rows(std::span<const SlotId> slots, std::span<const int32_t> sources) {
   constexpr int32_t kNobody = -1;
-  std::vector<int32_t> heirs(slots.size(), kNobody);  // who stays in the slot of row r
+  std::vector<int32_t> heirs(slots.size(), kNobody);  // the new row in the slot of row r
   for (size_t row = 0; row < sources.size(); ++row) {
     if (sources[row] == static_cast<int32_t>(row)) heirs[row] = sources[row];
   }
@@ -50,7 +50,7 @@ std::vector<SlotId> continue_rows(std::span<const SlotId> slots, std::span<const
     if (heir == kNobody) heir = static_cast<int32_t>(row);
   }
   std::vector<SlotId> next(sources.size());
-  size_t dead = 0;  // rows before it are somebody's source, or their slots are given away
+  size_t dead = 0;  // earlier rows are sources, or their slots are reassigned
   for (size_t row = 0; row < sources.size(); ++row) {
     const auto source = static_cast<size_t>(sources[row]);
     if (heirs[source] == static_cast<int32_t>(row)) {
@@ -100,7 +100,7 @@ std::vector<HostChoice> HostChoosers::decide(std::span<const HostSlots> hosts, s
   return choices;
 }
 
-/// What the chooser says, if it has all its logits. Its failures are those of the request.
+/// The chooser's choice, if it has all its logits. Its failures are failures of the request.
 std::optional<HostChoice> HostChoosers::ask(const HostSlots& host, Entry& entry, const Step& step) {
   const RequestId request = host.request;
   if (entry.made == 0) {

@@ -70,7 +70,7 @@ bool Planner::expects(RequestId request) const {
   return std::ranges::any_of(jobs_, is_served) || std::ranges::any_of(queue_, is_queued);
 }
 
-/// Where no job runs every slot is free, or free once closed, so the head of the queue fits.
+/// Without running jobs every slot is free, or free after closing, so the head of the queue fits.
 bool Planner::has_work() const {
   const auto runs = [](const Job& job) { return !job.is_over(); };
   return !queue_.empty() || std::ranges::any_of(jobs_, runs);
@@ -119,12 +119,12 @@ void Planner::open(Admission admission, Schedule& schedule) {
   job.admission = std::move(admission);
 }
 
-/// Takes the lowest free slot, since a step runs all slots up to the last one in use. What that slot held goes to
-/// another one that is free, where it is worth more than what is there.
+/// Takes the lowest free slot, since a step runs all slots up to the last one in use. Its contents are copied to
+/// another free slot with less useful contents.
 OpenedSlot Planner::open_row(const Admission& admission, const AdmittedRow& row) {
   OpenedSlot opened{.slot = take_free_slot(admission.id), .parameters = row.parameters};
   if (!contents_.is_on()) return opened;
-  // Each token of a text that is scored has to run.
+  // A text to score has to run every token.
   if (admission.task != Task::kScore) opened.prefix = contents_.best_prefix(row.ids, row.parameters.long_rope);
   const bool has_prefix = !opened.prefix.ids.empty();
   std::vector<SlotId> candidates = free_slots();
@@ -201,10 +201,10 @@ void Planner::add_decodes(Schedule& schedule) {
     smallest = std::min(smallest, job.budget());
     largest = std::max(largest, job.budget());
   }
-  // A waiting request gets the first slot that becomes free.
+  // A waiting request gets the first free slot.
   int64_t steps = std::min<int64_t>(queue_.empty() ? largest : std::min(smallest, largest), limits_.decode_steps);
-  // While prompts or texts remain, or wait for the slot of a text, decoding takes turns with them step by step, so that
-  // all get on.
+  // While prompts or texts remain, or wait for the slot of a text, decoding alternates with them step by step, so that
+  // all make progress.
   const bool frees_slots = !schedule.scores.empty() && !queue_.empty();
   if (!prompts_.is_empty() || !texts_.is_empty() || frees_slots) {
     steps = std::min<int64_t>(steps, std::ssize(schedule.prefills) + std::ssize(schedule.scores));

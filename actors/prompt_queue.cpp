@@ -9,7 +9,7 @@
 namespace lockstep::actors {
 namespace {
 
-/// The tokens that two prompts have in common at their beginnings, without the last one of either.
+/// The length of two prompts' common prefix, without the last token of either.
 int64_t common_prefix(const std::vector<int32_t>& a, const std::vector<int32_t>& b) {
   const auto parted = std::ranges::mismatch(a, b).in1 - a.begin();
   return std::min({int64_t{parted}, std::ssize(a) - 1, std::ssize(b) - 1});
@@ -24,8 +24,8 @@ void PromptQueue::add(Prompt prompt) {
   find_source(pending_.back());
 }
 
-/// The prompt before `pending` that has most in common with it and will stand at just that length. One that waits to
-/// become a copy itself gets there only if it is one of less.
+/// The earlier prompt with the longest common prefix that can pause at exactly its length. A prompt that is itself
+/// waiting to be copied qualifies only if its own copy is shorter.
 void PromptQueue::find_source(Pending& pending) {
   pending.source = nullptr;
   pending.shared = std::max(limits_.shared_prefix - 1, pending.done);
@@ -79,7 +79,7 @@ void PromptQueue::copy_slots(shards::PrefillRows& rows) {
   }
 }
 
-/// A request's prompts may end in this step if it is all that they lack.
+/// A request's prompts may end in this step if their last tokens are all that is missing.
 void PromptQueue::let_requests_end() {
   std::set<RequestId> not_ready;
   for (const Pending& pending : pending_) {
@@ -95,7 +95,7 @@ void PromptQueue::let_requests_end() {
   }
 }
 
-/// How many tokens of `pending` this step may reach: to its own end, or to where the nearest copy is made.
+/// The limit of `pending` in this step: its own end, or the length of the nearest copy.
 int64_t PromptQueue::limit(const Pending& pending) const {
   if (pending.source != nullptr) return pending.done;
   int64_t limit = pending.may_end ? pending.size() : pending.size() - 1;
@@ -116,7 +116,7 @@ void PromptQueue::take_rows(Pending& pending, shards::PrefillRows& rows) {
   rows.logit_rows[static_cast<size_t>(pending.prompt.slot.value)] = static_cast<int32_t>(rows.ids.size()) - 1;
 }
 
-/// What is left of a request of which a prompt has ended comes first from now on.
+/// The remaining prompts of a request with an ended prompt come first from now on.
 void PromptQueue::remove_done() {
   std::set<RequestId> ended;
   for (const Pending& pending : pending_) {

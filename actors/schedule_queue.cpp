@@ -6,7 +6,7 @@
 namespace lockstep::actors {
 namespace {
 
-/// Whoever raises the abort flag need not know of this queue (a signal watcher, a communicator), so a sleeper looks.
+/// The raiser of the abort flag (a signal watcher, a communicator) may not notify this queue, so a sleeper polls it.
 constexpr auto kAbortPoll = std::chrono::milliseconds(2);
 
 void relax() {

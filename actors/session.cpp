@@ -41,10 +41,10 @@ Error left_alone(RankId rank, Duration patience) {
           rank.value};
 }
 
-/// CAF as a session needs it. Work sharing wakes a thread at once and does not poll, which would take time from ranks
-/// that share cores with it. Two threads: a sink (the client's code) that takes its time must not hold up the shards. A
-/// detached coordinator would also do, but CAF 0.17 then waits at the end for every reference to it, and its network
-/// broker may keep one.
+/// CAF's configuration for a session. Work sharing wakes a thread at once and does not poll, which would take time from
+/// ranks that share cores with it. Two threads, so that a slow sink (client code) does not delay the shards. A detached
+/// coordinator would also do, but CAF 0.17 then waits at the end for every reference to it, and its network broker may
+/// keep one.
 struct ActorConfig : caf::actor_system_config {
   explicit ActorConfig(const SessionOptions& options) {
     load<caf::io::middleman>();
@@ -56,13 +56,13 @@ struct ActorConfig : caf::actor_system_config {
   }
 };
 
-/// What this process keeps for one of its ranks.
+/// The state of one local rank.
 struct LocalRankState {
   LocalRank local;
   ScheduleQueue queue;
   CompletionEvent closed;
   LocalShard shard;
-  mutable std::mutex mutex;     // of the two below
+  mutable std::mutex mutex;     // guards the two below
   Executor* running = nullptr;  // during `run_executor`
   ExecutorStatus last;          // after it
 };
@@ -102,7 +102,7 @@ class Session::Impl {
     }
   }
 
-  /// Each actor leaves at its next message; CAF waits for that. Peers learn it from the closed connection.
+  /// Each actor leaves at its next message; CAF waits for that. Peers detect it by the closed connection.
   ~Impl() {
     if (coordinator_) caf::anon_send(coordinator_, quit_atom::value);
     for (const auto& state : ranks_) {
@@ -149,7 +149,7 @@ class Session::Impl {
 
   const SessionOptions options_;
   Address address_;
-  // Shared with actors, so older than the actor system, whose destructor waits for them.
+  // Shared with actors, and therefore declared before the actor system, whose destructor waits for them.
   std::vector<std::unique_ptr<LocalRankState>> ranks_;
   HostChoosers choosers_;
   CompletionEvent over_;
@@ -157,7 +157,7 @@ class Session::Impl {
   shards::StepEngine* stoppable_engine_ = nullptr;  // rank 0's, while it runs
   ActorConfig config_;
   caf::actor_system system_;
-  LocalCoordinator coordinator_;  // empty where rank 0 is elsewhere
+  LocalCoordinator coordinator_;  // empty without a local rank 0
 };
 
 Result<void> Session::Impl::host() {
@@ -180,7 +180,7 @@ Result<void> Session::Impl::host() {
   return ok();
 }
 
-/// What `middleman::remote_actor` does, with a deadline.
+/// `middleman::remote_actor` with a deadline.
 Result<void> Session::Impl::join(const Address& address) {
   address_ = address;
   CoordinatorHandle remote;
@@ -252,8 +252,8 @@ Result<void> Session::Impl::execute(LocalRankState& state, shards::StepEngine& e
   return ran;
 }
 
-/// Reports a failure, then waits for the word that ends the session, so that no rank takes another's leaving for a
-/// loss: rank 0 leaves last.
+/// Reports a failure, then waits for the end of the session, so that no rank takes a leaving rank for a lost one. Rank
+/// 0 leaves last.
 Result<void> Session::Impl::leave(LocalRankState& state, Result<void> ran) {
   if (!ran.has_value()) {
     state.local.abort->raise(ran.error());

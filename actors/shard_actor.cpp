@@ -3,7 +3,7 @@
 namespace lockstep::actors {
 namespace {
 
-/// Only the first end counts: a coordinator that leaves after a good one is no loss.
+/// Only the first end counts, so a coordinator that leaves after a successful end is not a loss.
 void end_session(const ShardPorts& ports, const std::optional<Error>& error) {
   if (ports.gate->is_open()) return;
   if (error) ports.abort->raise(*error);

@@ -43,7 +43,7 @@ std::optional<SlotId> SlotContents::place_to_save(SlotId slot, int64_t begin,
   return oldest;
 }
 
-/// Tokens that are noted later are not part of the copy.
+/// Later tokens are not part of the copy.
 void SlotContents::save(SlotId from, SlotId to) {
   at(to) = at(from);
   at(to).owner.reset();
@@ -53,9 +53,9 @@ void SlotContents::save(SlotId from, SlotId to) {
 
 void SlotContents::open(SlotId slot, const Sequence& sequence) {
   for (Contents& contents : contents_) {
-    if (contents.owner == sequence.owner) contents.owner.reset();  // the first part of a sequence that goes on here
+    if (contents.owner == sequence.owner) contents.owner.reset();  // the first part of a sequence that continues here
   }
-  // What rings have lost stays lost where a shorter sequence goes on from them.
+  // Tokens lost from rings stay lost when a shorter sequence continues.
   const int64_t written = sequence.begin.ids.empty() ? 0 : at(sequence.begin.source).written;
   const int32_t last_used = at(slot).last_used;
   at(slot) = {.owner = sequence.owner,

@@ -120,7 +120,7 @@ struct Decision {
   friend bool operator==(const Decision&, const Decision&) = default;
 };
 
-/// One rank's part of the model, ready to run. Used by one thread.
+/// One rank's part of the model. Used by one thread.
 class StepEngine {
  public:
   virtual ~StepEngine() = default;
@@ -128,27 +128,27 @@ class StepEngine {
   virtual int64_t slots() const = 0;
   virtual int64_t chunk() const = 0;                // rows of a prefill step
   virtual int64_t capacity() const = 0;             // tokens of a slot
-  virtual int64_t tokens_per_step() const = 0;      // of a slot in a decode step: 1, or more where drafts are verified
-  virtual int64_t score_rows() const { return 0; }  // of a step that scores texts; 0: there are none
-  /// What slots keep after they have been closed.
+  virtual int64_t tokens_per_step() const = 0;      // of a slot in a decode step: 1, or more with drafts
+  virtual int64_t score_rows() const { return 0; }  // of a score step; 0: no such steps
+  /// The tokens kept by closed slots.
   virtual KeptTokens kept_tokens() const { return {}; }
   /// Whether all rows of one prefill step must belong to one slot.
   virtual bool rows_of_one_slot() const = 0;
-  /// Tokens of a sequence beyond which it has to be prefilled anew with `long_rope`; 0: never.
+  /// Longer sequences have to be prefilled again with `long_rope`; 0: never.
   virtual int64_t long_rope_after() const = 0;
 
-  /// Empties a slot and sets how its next sequence ends and draws.
+  /// Empties a slot and sets the parameters of its next sequence.
   virtual Result<void> open_slot(SlotId slot, const SlotParameters& parameters) = 0;
-  /// Takes the slot out of decoding; its tokens are forgotten.
+  /// Removes the slot from decoding and forgets its tokens.
   virtual Result<void> close_slot(SlotId slot) = 0;
 
-  /// Caches of `dst`, which is closed, become those of `src` with its first `tokens` tokens; no slot's state changes.
-  /// Only where `kept_tokens` allows it. @collective @blocking
+  /// Copies the caches of the first `tokens` tokens of `src` to `dst`, a closed slot; no slot's state changes. Only if
+  /// `kept_tokens` allows it. @collective @blocking
   virtual Result<void> save_slot(SlotCopy copy, int64_t tokens) {
     static_cast<void>(copy), static_cast<void>(tokens);
     return keeps_nothing();
   }
-  /// The slot, which has just been opened, begins with `prefix`: its rows need no prefill. Likewise.
+  /// The newly opened slot begins with `prefix`, whose rows need no prefill. Only if `kept_tokens` allows it.
   virtual Result<void> begin_with(SlotId slot, const KeptPrefix& prefix) {
     static_cast<void>(slot), static_cast<void>(prefix);
     return keeps_nothing();
@@ -156,26 +156,26 @@ class StepEngine {
 
   /// @collective @blocking
   virtual Result<StepOutput> prefill(const PrefillRows& rows, StepTag tag) = 0;
-  /// Slots that are scored make no tokens. Fails with `kUnsupported` where `score_rows` is 0. @collective @blocking
+  /// Scored slots make no tokens. Fails with `kUnsupported` if `score_rows` is 0. @collective @blocking
   virtual Result<ScoreOutput> score(const ScoreRows&, StepTag) {
     return Error{ErrorKind::kUnsupported, "[shards] cannot score: found an engine without a score step, expected one"};
   }
-  /// One token, or as many as drafts come true, for every slot that has been prefilled and is not finished.
+  /// One token, and those of accepted drafts, for every prefilled, unfinished slot.
   /// @collective @blocking
   virtual Result<StepOutput> decode(StepTag tag) = 0;
 
-  /// Gives rank 0's `decision` to every rank (elsewhere it is overwritten) and applies it: copies, then tokens.
+  /// Broadcasts rank 0's `decision` (overwriting those of other ranks) and applies it: copies, then tokens.
   /// @collective @blocking
   virtual Result<void> decide(Decision& decision) = 0;
 
-  /// Whether no open, prefilled slot is unfinished: device state, so the same on every rank.
+  /// Whether every open, prefilled slot is finished. From device state, so the same on every rank.
   virtual bool all_finished() const = 0;
 
-  /// Compares the state of all ranks after the last step of a schedule, so that its tokens may be released.
+  /// Compares the state of all ranks after the last step of a schedule, before its tokens are released.
   /// @collective @blocking
   virtual Result<void> confirm(StepTag tag) = 0;
 
-  /// Asks that a slot finish at the next agreed step. Counts on rank 0 only. May be called from any thread.
+  /// Requests that a slot finish at the next agreed step. Effective on rank 0 only. May be called from any thread.
   virtual void request_stop(SlotId slot) = 0;
 
  private:

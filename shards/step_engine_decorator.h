@@ -1,4 +1,4 @@
-// A step engine that passes every call on to another one, for engines that observe or record some of them.
+// A step engine that forwards every call to another one, as a base of engines that observe or record calls.
 #pragma once
 
 #include "shards/step_engine.h"

@@ -1,5 +1,5 @@
-// Where a shard's weights come from, and how they stream into a store: some rows at a time, so the host holds little
-// more than the packed weights.
+// Sources of a shard's weights, and loading into a store: some rows at a time, so the host holds little more than the
+// packed weights.
 #pragma once
 
 #include <map>
@@ -22,23 +22,23 @@ class WeightSource {
   virtual Result<void> read(const std::string& tensor, const Shape& whole, std::span<const Range> ranges, DType dtype,
                             std::span<std::byte> dst) const = 0;
 
-  /// How many neighbouring rows of `tensor` are best read together, at least 1.
+  /// The number of adjacent rows of `tensor` to read together, at least 1.
   virtual int64_t rows_at_once(const std::string& tensor) const {
     (void)tensor;
     return 1;
   }
 
-  /// Where `tensor` lies among all of them: they are best read in ascending order.
+  /// The position of `tensor` among all tensors; read them in ascending order.
   virtual int64_t place_of(const std::string& tensor) const {
     (void)tensor;
     return 0;
   }
 
-  /// These ranges will be read soon. Never waits.
+  /// Prefetches ranges that will be read soon. Does not wait.
   virtual void expect(const std::string& tensor, std::span<const Range> ranges) const { (void)tensor, (void)ranges; }
 };
 
-/// Whether the system is told what will be read next, or others read it ahead (checkpoint::ReadAhead).
+/// Whether the next reads are announced to the system or read ahead by checkpoint::ReadAhead.
 enum class Fetching { kAnnounced, kReadAhead };
 
 /// The tensors of an open checkpoint, which outlives the source.
@@ -62,15 +62,15 @@ class CheckpointWeights final : public WeightSource {
   const Fetching fetching_;
 };
 
-/// Weights that exist nowhere: pseudo-random values of a trained model's size, a function of (tensor, row, column), so
-/// that every partition of them is the same model. For speed studies without a checkpoint.
+/// Pseudo-random weights of a trained model's scale, as a function of (tensor, row, column), so every partition is the
+/// same model. For speed studies without a checkpoint.
 class RandomWeights final : public WeightSource {
  public:
   Result<void> read(const std::string& tensor, const Shape& whole, std::span<const Range> ranges, DType dtype,
                     std::span<std::byte> dst) const override;
 };
 
-/// The contents of a tensor that a rank has read whole. All ranks that did so must have the same fingerprint.
+/// The contents of a tensor that a rank has read whole. All such ranks must have the same fingerprint.
 struct TensorFingerprint {
   std::string tensor;
   uint64_t fingerprint = 0;
@@ -80,7 +80,7 @@ struct TensorFingerprint {
 
 /// Reads every weight of `graph` from `source` into `store`.
 /// `tensors` gives the whole shape of every checkpoint tensor. Returns the fingerprints of the tensors that are not cut
-/// along any dimension (none in a group of one, where there is nobody to compare with).
+/// along any dimension (none in a group of one).
 Result<std::vector<TensorFingerprint>> load_weights(const graph::Graph& graph,
                                                     const std::map<std::string, Shape>& tensors,
                                                     const WeightSource& source, device::Store& store);

@@ -1,10 +1,11 @@
-// What the experts of a mixture cost a decode step, for each way to divide them between ranks. Decode is bound by
-// reading weights, and every rank waits for the one that reads most.
+// The cost of a mixture's experts in a decode step, for each division between ranks. Decode is limited by reading
+// weights, and every rank waits for the rank that reads most.
 //
-//   columns   every rank has a part of every expert, and reads that part of all that the step's rows choose
-//   whole     a rank reads those of its own experts that are chosen; the busiest one has most of them
+//   columns   every rank holds a part of every expert, and reads its part of all chosen experts
+//   whole     a rank reads its own chosen experts; the busiest rank has most of them
 //
-// Each row chooses k of E experts, all sets alike and every row for itself. The numbers are exact for that.
+// Each row chooses k of E experts; all sets are equally likely and rows are independent. The numbers are exact under
+// this assumption.
 #pragma once
 
 #include <cstdint>
@@ -17,14 +18,14 @@
 
 namespace lockstep::cost {
 
-/// How many different experts `rows` rows choose of `experts`, `each` by each row: element d is the probability of d
-/// different ones. [experts + 1]
+/// The distribution of the number of different experts that `rows` rows choose of `experts`, `each` per row: element d
+/// is the probability of d. [experts + 1]
 std::vector<double> distribution_of_chosen(int64_t experts, int64_t each, int64_t rows);
 
-/// The chosen experts of the rank that has most of them, on average; `held[r]` is how many rank r holds.
+/// The mean number of chosen experts on the rank with most of them; rank r holds `held[r]` experts.
 double expected_busiest(const std::vector<int64_t>& held, int64_t each, int64_t rows);
 
-/// What the busiest rank reads of experts in a decode step.
+/// The busiest rank's reads of experts in a decode step.
 struct ExpertReads {
   double experts = 0.0;  // of a layer, whole or in part, on average
   double bytes = 0.0;    // of all layers
@@ -34,7 +35,7 @@ struct ExpertReads {
 ExpertReads expert_reads(const checkpoint::ModelSpec& spec, const partition::Partition& partition, DType dtype,
                          int64_t rows);
 
-/// Both ways to divide the experts between `ranks`, what each reads, which is cheaper and how to get it.
+/// Text that compares both divisions of the experts between `ranks`: their reads, the cheaper one and its flag.
 std::string compare_expert_splits(const checkpoint::ModelSpec& spec, int ranks, DType dtype, int64_t rows);
 
 }  // namespace lockstep::cost

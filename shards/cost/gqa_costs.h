@@ -1,5 +1,5 @@
-// What the modes of grouped-query attention (shards/partition/gqa_mode.h) cost a degree: memory of a rank, and what it
-// sends in a step. Counted from the graphs of every rank.
+// The costs of the modes of grouped-query attention (shards/partition/gqa_mode.h) at a degree: memory and sent bytes of
+// a rank, counted from the graphs of every rank.
 #pragma once
 
 #include <string>
@@ -12,10 +12,10 @@
 
 namespace lockstep::cost {
 
-/// One mode at one degree; of bytes, those of the rank that has most.
+/// One mode at one degree; bytes are those of the rank with most.
 struct GqaCost {
   partition::GqaMode wanted = partition::GqaMode::kHeads;
-  partition::GqaMode mode = partition::GqaMode::kHeads;  // that is run instead, where `wanted` cannot be had
+  partition::GqaMode mode = partition::GqaMode::kHeads;  // used instead, if `wanted` is not possible
   std::string why_not;                                   // empty: it is `wanted`
   Bytes weights;
   Bytes cache;              // of all slots that a rank holds

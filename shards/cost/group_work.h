@@ -1,4 +1,4 @@
-// What all ranks of a tensor-parallel group do and keep, from their graphs: no machine yet.
+// Work and memory of all ranks of a tensor-parallel group, counted from their graphs, independent of a machine.
 #pragma once
 
 #include <cstdint>
@@ -30,7 +30,7 @@ struct GroupWork {
   int64_t experts_chosen = 0;
 
   int size() const { return static_cast<int>(ranks.size()); }
-  /// The rank that needs most memory; the first of several.
+  /// The rank with the highest memory use; the first of several.
   int fullest() const;
 };
 

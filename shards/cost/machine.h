@@ -1,15 +1,15 @@
-// What ranks run on, as numbers: how fast a rank reads memory and multiplies, what the ranks of one host share, and how
-// long a collective takes.
+// A machine as numbers: the rates of a rank's reads and products, the rates shared by a host's ranks, and the time of a
+// collective.
 //
 //   a rank's rate       min(rank's own, host's / ranks on a host)
-//   all-reduce          the cheaper of two ways, for P ranks that contribute m bytes each to a result of n bytes:
-//                         everyone reads everything     1 exchange, (P − 1) · m received
-//                         everyone finishes a slice     2 exchanges, (P − 1) / P · (m + n) received
-//   all-gather, agree   1 exchange; received is what the others contribute
+//   all-reduce          the cheaper of two algorithms, for P ranks that contribute m bytes each to a result of n bytes:
+//                         every rank reads everything   1 exchange, (P − 1) · m received
+//                         every rank finishes a slice   2 exchanges, (P − 1) / P · (m + n) received
+//   all-gather, agree   1 exchange; received: the contributions of the others
 //   an exchange         latency · ⌈log2 P⌉ + received bytes / bandwidth, by the row of the table for its message
 //
 // (Latency and bandwidth as in the α–β model: Hockney, Parallel Computing 20, 1994; the costs of collectives by it:
-// Thakur, Rabenseifner and Gropp, IJHPCA 19, 2005.) One rank sends nothing and waits for nobody.
+// Thakur, Rabenseifner and Gropp, IJHPCA 19, 2005.) A single rank has no communication.
 #pragma once
 
 #include <cstdint>
@@ -38,7 +38,7 @@ struct LinkRow {
   friend bool operator==(const LinkRow&, const LinkRow&) = default;
 };
 
-/// How messages go between ranks. Rows rise by bytes; the last one serves all that is larger. At least one.
+/// Latency and bandwidth between ranks. Rows rise by bytes; the last one covers all larger messages. At least one.
 struct Link {
   std::vector<LinkRow> rows;
 
@@ -57,12 +57,12 @@ struct LinkMeasurement {
 Link link_from(const std::vector<LinkMeasurement>& measured, int ranks);
 
 struct MachineLimits {
-  Rates rank;              // what a rank reaches at most
-  Rates host;              // what the ranks of a host reach together; infinite: they share nothing
+  Rates rank;              // the most that a rank reaches
+  Rates host;              // of all ranks of a host together; infinite: not shared
   int ranks_per_host = 0;  // 0: all on one
   Link link;
 
-  /// What each rank has when there are `ranks`.
+  /// The rates of each of `ranks` ranks.
   Rates of_each(int ranks) const;
   /// Fails with `kInvalidArgument` naming what is not positive, or not finite where it must be.
   Result<void> validate() const;

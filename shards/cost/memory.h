@@ -1,5 +1,5 @@
-// What a rank keeps in memory, from its graphs. A backend adds its own rounding: it pads weights for its kernels, keeps
-// caches in tiles and maps whole pages.
+// Memory of a rank, counted from its graphs. Backends add their own rounding: padded weights, caches in tiles, whole
+// pages.
 #pragma once
 
 #include "runtime/core/ids.h"
@@ -9,17 +9,17 @@ namespace lockstep::cost {
 
 /// Bytes of one rank.
 struct RankMemory {
-  Bytes weights;  // all that it holds
+  Bytes weights;  // all held weights
   Bytes cache;    // keys and values of all slots at full capacity; of layers with a window, as much as the window needs
   Bytes slots;    // the other states: lengths, parameters and histories of the slots
-  Bytes workspace;  // results that live at the same time, each graph by itself
+  Bytes workspace;  // results that are live at the same time, per graph
 
   Bytes states() const { return cache + slots; }
   Bytes total() const { return weights + cache + slots + workspace; }
   friend bool operator==(const RankMemory&, const RankMemory&) = default;
 };
 
-/// Of the rank whose graphs these are. A weight or state that several graphs name is there once.
+/// The memory of the rank with these graphs. A weight or state named in several graphs counts once.
 RankMemory memory_of(const shards::ShardGraphs& graphs);
 
 }  // namespace lockstep::cost

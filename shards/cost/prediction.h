@@ -1,7 +1,6 @@
-// How fast a model runs at a degree on a machine, predicted from what its ranks do (group_work.h) and what the machine
-// can (machine.h).
+// Predicted speed of a model at a degree, from the ranks' work (group_work.h) and the machine's rates (machine.h).
 //
-//   a stretch of a rank   max(bytes that it reads / bytes/s, FLOPs / FLOP/s)
+//   a stretch of a rank   max(read bytes / bytes/s, FLOPs / FLOP/s)
 //   a step                Σ over stretches of the slowest rank's  +  Σ over collectives (machine.h)
 //   time per token        a decode step with every slot in use, halfway through the new tokens
 //   decode tokens/s       batch / time per token
@@ -9,10 +8,10 @@
 //   first token           the prefill steps up to the end of the first prompt, and one decode step: a token is released
 //                         when the next step has shown that all ranks agree on it
 //
-// A step's time is told in parts that add up: reading weights, reading the cache, communication, and compute, which is
-// only what arithmetic takes beyond reading. Of whole experts every rank is charged what the busiest one reads on
-// average (expert_reads.h). Kernels are taken to reach the machine's limits; norms, sampling and the time between steps
-// are taken to cost nothing. So the prediction is a bound for large models and too high for small ones.
+// The parts of a step's time add up: reading weights, reading the cache, communication, and compute (the time of
+// arithmetic beyond the reads). With whole experts every rank is charged the busiest rank's mean reads
+// (expert_reads.h). The model assumes kernels at the machine's limits, and no cost of norms, sampling and the time
+// between steps. The prediction is therefore a bound for large models, and too fast for small ones.
 #pragma once
 
 #include "shards/cost/group_work.h"
@@ -20,7 +19,7 @@
 
 namespace lockstep::cost {
 
-/// Seconds by what they are spent on.
+/// Seconds by cause.
 struct StepParts {
   double weights_s = 0;
   double cache_s = 0;

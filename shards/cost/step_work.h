@@ -1,25 +1,25 @@
-// What one rank does in a step, counted from its graph: bytes that it reads, floating-point operations, and what it
-// sends. No machine is known here; machine.h and prediction.h make seconds of it.
+// One rank's work in a step, counted from its graph: read bytes, floating-point operations and sent bytes. machine.h
+// and prediction.h turn them into seconds.
 //
 //   ── stretch 0 ──┤ all-reduce ├── stretch 1 ──┤ all-reduce ├── … ──┤ all-gather ├── last stretch ──
 //
-// Ranks meet at every collective, so a step is a row of stretches, and each of them lasts as long as its slowest rank.
+// Ranks synchronise at every collective, so a step is a sequence of stretches, each as long as on its slowest rank.
 //
 // For a run of `rows` token rows of one sequence whose first stands at position p (so p tokens are in the cache
 // before):
 //
 //   weight bytes   every weight once a step; of an embedding table one row a token (unless it is also the output head);
-//                  of E experts those that the step's T rows with k each choose if all are alike:
+//                  of E experts those that the step's T rows choose, k each and equally likely:
 //                  held · (1 − (1 − k / E)^T)
 //   cache bytes    min(p + rows, seen + rows − 1) · keys and values of a token, a layer and a sequence; `seen` is the
 //                  window and its pinned sinks
-//   FLOPs          2 · rows · weights of the linear layers (of experts those that evenly spread rows choose)
+//   FLOPs          2 · rows · weights of the linear layers (of experts: with evenly spread rows)
 //                  + 4 · query heads · head_dim · pairs of tokens that see each other
 //
-// Where a rank holds whole sequences (the cache has fewer slots than the step), it is charged those of the rank that
-// has most: of a run of several its slots' worth, and of a single one that one.
+// If ranks hold whole sequences (the cache has fewer slots than the step), a rank is charged those of the rank with
+// most: as many as its slots of several sequences, or the single one.
 //
-// Norms, rotations, activations and sampling count nothing: they stay in caches and are small beside the rest.
+// Norms, rotations, activations and sampling are not counted: they stay in caches and are small compared with the rest.
 #pragma once
 
 #include <cstdint>
@@ -30,7 +30,7 @@
 
 namespace lockstep::cost {
 
-/// Sequences that are served together.
+/// Sequences served together.
 struct Workload {
   int64_t batch = 1;
   int64_t prompt_tokens = 1;
@@ -41,7 +41,7 @@ struct Workload {
   friend bool operator==(const Workload&, const Workload&) = default;
 };
 
-/// Rows of a step that stand one after the other in a sequence; `count` sequences are alike.
+/// Consecutive rows of a sequence in a step; `count` sequences are equal.
 struct Run {
   int64_t count = 1;
   double first = 0;  // position of the first row
@@ -58,8 +58,8 @@ std::vector<std::vector<Run>> prefill_rows(const Workload& load, int64_t chunk);
 
 int64_t rows_of(const std::vector<Run>& runs);
 
-/// Pairs of tokens in which one of the run's rows sees another token, or itself; `seen` is the most that a token sees,
-/// 0 for all.
+/// Pairs of tokens in which one of the run's rows sees another token, or itself; `seen` is the most tokens that a token
+/// sees, 0 for all.
 double seeing_pairs(const Run& run, int64_t seen);
 
 /// One attention node of a rank.
@@ -72,20 +72,20 @@ struct Attention {
   friend bool operator==(const Attention&, const Attention&) = default;
 };
 
-/// The experts of a layer that a rank holds, whole or in part.
+/// A rank's experts of a layer, whole or in part.
 struct Experts {
   int64_t held = 0, all = 0, chosen = 0;  // `chosen` by each row
-  double bytes = 0;                       // of all that are held
+  double bytes = 0;                       // of all held ones
 
   friend bool operator==(const Experts&, const Experts&) = default;
 };
 
-/// What lies between two collectives.
+/// The work between two collectives.
 struct Stretch {
   double weight_bytes = 0;  // read once a step; without experts
   double row_bytes = 0;     // read for each row: embeddings
   double row_flops = 0;     // for each row in use
-  double step_flops = 0;    // however many rows are in use: the head
+  double step_flops = 0;    // independent of the rows in use: the head
   std::vector<Attention> attention;
   std::vector<Experts> experts;
 
@@ -94,16 +94,16 @@ struct Stretch {
 
 enum class CollectiveKind { kAllReduce, kAllGather, kAgree };
 
-/// What one rank contributes to a collective, and what all have afterwards.
+/// One rank's contribution to a collective, and the result.
 struct Collective {
   CollectiveKind kind = CollectiveKind::kAllReduce;
-  double row_bytes = 0, step_bytes = 0;                // contributed for each row in use, and in any case
+  double row_bytes = 0, step_bytes = 0;                // contributed per row in use, and per step
   double result_row_bytes = 0, result_step_bytes = 0;  // the result, in the element type that is sent
 
   friend bool operator==(const Collective&, const Collective&) = default;
 };
 
-/// A rank's step: one stretch more than collectives.
+/// A rank's step, with one stretch more than collectives.
 struct StepWork {
   std::vector<Stretch> stretches;
   std::vector<Collective> collectives;
@@ -123,7 +123,7 @@ struct Amounts {
   friend bool operator==(const Amounts&, const Amounts&) = default;
 };
 
-/// `busiest`: how many experts of a layer the busiest rank reads, where it is known better than from this rank alone.
+/// `busiest`: the number of a layer's experts that the busiest rank reads, if known better than from this rank alone.
 Amounts amounts_of(const Stretch& stretch, const std::vector<Run>& runs, std::optional<double> busiest = std::nullopt);
 /// The sum over the stretches.
 Amounts amounts_of(const StepWork& work, const std::vector<Run>& runs);
