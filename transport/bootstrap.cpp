@@ -77,7 +77,7 @@ std::vector<int> available_cores() {
   CPU_ZERO_S(bytes, all);
   for (int core = 0; core < kMostCores; ++core) CPU_SET_S(core, bytes, all);
   std::vector<int> cores;
-  // The kernel keeps of the wish what the process's cpuset allows.
+  // The kernel applies the part of the mask that the process's cpuset allows.
   if (sched_getaffinity(0, bytes, before) == 0 && sched_setaffinity(0, bytes, all) == 0) {
     cores = own_cores();
     sched_setaffinity(0, bytes, before);

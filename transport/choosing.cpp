@@ -17,10 +17,10 @@ namespace {
 
 using Candidates = std::vector<std::unique_ptr<device::Communicator>>;
 
-/// Upper bounds of the size classes in bytes; the last class takes everything above, too.
+/// Upper bounds of the size classes in bytes; the last class also covers everything above.
 constexpr std::array<int64_t, 7> kClasses = {1 << 10, 1 << 12, 1 << 14, 1 << 16, 1 << 18, 1 << 20, 1 << 22};
 
-/// Of these the first is a warm-up. Large messages are slow and steady: few rounds tell.
+/// Of these the first is a warm-up. Large messages vary little, so few rounds suffice.
 int rounds_of(int64_t bytes) { return bytes <= (1 << 16) ? 8 : 4; }
 
 size_t class_of(uint64_t bytes) {
@@ -28,7 +28,7 @@ size_t class_of(uint64_t bytes) {
   return std::min<size_t>(static_cast<size_t>(found - kClasses.begin()), kClasses.size() - 1);
 }
 
-/// The way of each class: an index into the candidates, and its median time.
+/// The choice for each class: an index into the candidates, and its median time.
 struct Decision {
   std::array<int, kClasses.size()> way{};
   std::array<double, kClasses.size()> microseconds{};
@@ -71,7 +71,7 @@ class ChoosingCommunicator final : public device::Communicator {
   device::OperationMark last_operation() const override { return log_.last(); }
 
  private:
-  /// `bytes` is the size of the result, which is the same on every rank, so every rank takes the same way.
+  /// `bytes` is the size of the result, which is the same on every rank, so every rank uses the same candidate.
   template <typename Call>
   Result<void> run(const char* operation, uint64_t bytes, uint64_t own_bytes, Call call) {
     if (failure_) return *failure_;
@@ -84,10 +84,10 @@ class ChoosingCommunicator final : public device::Communicator {
   const Candidates ways_;
   std::array<device::Communicator*, kClasses.size()> way_of_class_{};
   OperationLog log_;
-  std::optional<Error> failure_;  // the first of any way; what the others hold is out of step then
+  std::optional<Error> failure_;  // the first failure of any candidate; the others are then out of step
 };
 
-/// What is timed: the two collectives of a step, one after the other.
+/// The timed work: the two collectives of a step, one after the other.
 constexpr std::array kTimed = {Collective::kAllReduce, Collective::kAllGather};
 
 double median(std::vector<double> values) {
@@ -96,7 +96,7 @@ double median(std::vector<double> values) {
   return *middle;
 }
 
-/// This rank's opinion. The ways take turns, so a disturbance of the machine meets all of them.
+/// This rank's choice. Candidates alternate, so a disturbance of the machine affects all of them.
 Result<Decision> measure(const Candidates& ways, const Clock& clock) {
   CollectiveProbe probe(ways.front()->size(), kClasses.back(), clock);
   Decision decision;
@@ -120,7 +120,7 @@ Result<Decision> measure(const Candidates& ways, const Clock& clock) {
   return decision;
 }
 
-/// Rank 0's opinion, on every rank.
+/// Rank 0's choice, on every rank.
 Result<Decision> take_word_of_rank_0(Bootstrap& bootstrap, const Decision& own, size_t ways) {
   std::string text;
   for (size_t i = 0; i < kClasses.size(); ++i) text += fmt::format("{} {:.3f} ", own.way[i], own.microseconds[i]);

@@ -60,7 +60,7 @@ std::vector<std::byte> bytes_of(int rank, size_t count) {
   return bytes;
 }
 
-/// Ranks give different amounts, some of them nothing.
+/// Ranks contribute different amounts, some of them nothing.
 Result<void> check_gather(device::Communicator& way, size_t unit) {
   std::vector<int64_t> counts;
   for (int rank = 0; rank < way.size(); ++rank) counts.push_back(static_cast<int64_t>(unit) * ((rank + 1) % 3));

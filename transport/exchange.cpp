@@ -18,14 +18,14 @@ std::string host_name() {
   return gethostname(name, sizeof(name) - 1) == 0 ? name : "unknown";
 }
 
-/// The running kernel's own id: tells apart machines that carry one name.
+/// The running kernel's id, which distinguishes machines with equal names.
 std::string kernel_id() {
   std::string id;
   std::ifstream("/proc/sys/kernel/random/boot_id") >> id;
   return id;
 }
 
-/// Which file system /dev/shm is. Ranks that see different ones cannot share memory by name, whatever they are called.
+/// The file system of /dev/shm. Ranks with different ones cannot share memory by name.
 std::string memory_id() {
   struct stat status {};
   if (stat("/dev/shm", &status) != 0) return "";

@@ -46,7 +46,7 @@ std::optional<int> narrow(std::optional<int64_t> value) {
   return static_cast<int>(*value);
 }
 
-/// Empty when the launcher's variables are not there.
+/// Empty without the launcher's variables.
 Result<std::optional<LaunchEnvironment>> read(const EnvironmentLookup& lookup, const Names& names) {
   LOCKSTEP_TRY(const std::optional<int64_t> size, read_number(lookup, names.size));
   LOCKSTEP_TRY(const std::optional<int64_t> rank, read_number(lookup, names.rank));
@@ -128,7 +128,7 @@ Result<LaunchEnvironment> read_launcher(const EnvironmentLookup& lookup) {
 bool is_open_mpi(std::string_view library) { return library.starts_with("Open MPI"); }
 bool is_mpich(std::string_view library) { return library.starts_with("MPICH"); }
 
-/// How a program that has loaded this MPI is started where `launcher` was tried.
+/// The right command for a program with this MPI, after `launcher` was used.
 std::string fitting_command(Launcher launcher, std::string_view library) {
   if (!is_open_mpi(library) && !is_mpich(library)) return fmt::format("start it with the mpiexec of {}", library);
   const bool open_mpi = is_open_mpi(library);
@@ -166,7 +166,7 @@ Result<LaunchEnvironment> read_launch_environment(const EnvironmentLookup& looku
 }
 
 Result<void> check_launcher(const LaunchEnvironment& environment, std::string_view library) {
-  // Open MPI in a Slurm step asks for PMIx and ends the process when there is none; elsewhere it starts as a singleton.
+  // Open MPI in a Slurm step requires PMIx and ends the process without it; elsewhere it starts as a singleton.
   const bool aborts = is_open_mpi(library) && environment.in_slurm_step && !environment.speaks_pmix &&
                       environment.launcher != Launcher::kOpenMpi;
   if (!aborts || environment.size == 1) return ok();
@@ -174,7 +174,7 @@ Result<void> check_launcher(const LaunchEnvironment& environment, std::string_vi
 }
 
 Result<void> check_world(const LaunchEnvironment& expected, int mpi_rank, int mpi_size, std::string_view library) {
-  if (expected.launcher == Launcher::kNone) return ok();  // a launcher that we do not know may know more
+  if (expected.launcher == Launcher::kNone) return ok();  // an unknown launcher may give more ranks
   if (expected.rank == mpi_rank && expected.size.value_or(mpi_size) == mpi_size) return ok();
   return launched_by_another(expected, library, fmt::format("MPI rank {} of {}", mpi_rank, mpi_size));
 }

@@ -53,7 +53,7 @@ std::optional<Subnet> parse_subnet(std::string_view text) {
   return Subnet{*address, prefix};
 }
 
-/// The interfaces that the default route leaves by.
+/// The interfaces of the default route.
 std::set<std::string> default_routes() {
   std::set<std::string> names;
   std::ifstream table("/proc/net/route");  // Iface Destination Gateway Flags RefCnt Use Metric Mask …
@@ -80,7 +80,7 @@ Error no_interface(const HostNetwork& host, std::string_view expected) {
                       list_of(host.interfaces), host.host, expected)};
 }
 
-/// The interfaces of all hosts in the network of `first`, if every host has an address of its own there.
+/// The interfaces of all hosts in the network of `first`, if every host has a separate address there.
 std::optional<std::vector<Interface>> all_in_network(std::span<const HostNetwork> hosts, const Interface& first) {
   std::vector<Interface> chosen;
   std::set<uint32_t> addresses;
@@ -213,7 +213,7 @@ Result<std::vector<Interface>> choose_network(std::span<const HostNetwork> hosts
   for (const Interface& candidate : candidates) {
     if (auto all = all_in_network(hosts, candidate)) return *std::move(all);
   }
-  for (const HostNetwork& host : hosts) {  // routed networks: nothing in common
+  for (const HostNetwork& host : hosts) {  // routed networks, without a common one
     std::vector<Interface> own = host.interfaces;
     std::erase_if(own, is_loopback);
     if (own.empty()) return no_interface(host, "an interface besides loopback");

@@ -17,8 +17,7 @@ void add_plain(float* out, const float* left, const float* right, size_t count) 
 }
 
 #if defined(__x86_64__)
-/// Written in vectors: the compiler would guard a plain loop against overlap and take the slow side when `out` is
-/// `left`.
+/// Explicit vectors: for a plain loop the compiler checks for overlap and uses slow code when `out` is `left`.
 [[gnu::target("avx2")]] void add_avx2(float* out, const float* left, const float* right, size_t count) {
   using Vector [[gnu::vector_size(32), gnu::aligned(4), gnu::may_alias]] = float;
   constexpr size_t kWidth = sizeof(Vector) / sizeof(float);
@@ -33,8 +32,8 @@ void add_plain(float* out, const float* left, const float* right, size_t count) 
   for (; i < count; ++i) out[i] = left[i] + right[i];
 }
 
-/// A line at a time. One operand lies in another core's cache, or in memory: it is asked for well ahead, across the
-/// ends of pages, where the core's own prefetching stops.
+/// One cache line at a time. One operand is in another core's cache or in memory, so it is prefetched well ahead, also
+/// across page boundaries, where hardware prefetching stops.
 [[gnu::target("avx512f")]] void add_avx512(float* out, const float* left, const float* right, size_t count) {
   using Vector [[gnu::vector_size(64), gnu::aligned(4), gnu::may_alias]] = float;
   constexpr size_t kWidth = sizeof(Vector) / sizeof(float);
@@ -102,7 +101,7 @@ Range slice_of(int64_t elements, int ranks, int rank) {
 }
 
 bool prefers_slices(const TreeFinish& plan, int ranks, int64_t elements, double round_bytes) {
-  // What a rank reads from its peers: every foreign root, or its slice of them and then the slices of the others.
+  // Bytes read from peers: all foreign roots, or this rank's slice of them and then the others' slices.
   const double bytes = static_cast<double>(elements) * sizeof(float);
   const double foreign = static_cast<double>(ranks - 1) / ranks;
   const double whole = plan.roots() * foreign * bytes;

@@ -12,7 +12,7 @@ namespace {
 
 constexpr int kLooksPerClockReading = 1024;  // while spinning: some ten microseconds
 
-/// Tells the core that this is a spinning wait.
+/// The core's hint for a spinning wait.
 inline void pause_core() {
 #if defined(__x86_64__)
   __builtin_ia32_pause();
@@ -25,8 +25,8 @@ inline void pause_core() {
 
 WaitStages wait_stages(bool crowded) {
   using std::chrono::microseconds;
-  // A core of one's own: spin through the usual imbalance between ranks (some hundred microseconds). Shared cores:
-  // hand the core on at once; whoever is waited for may need it.
+  // With a core per rank: spin for the usual imbalance between ranks (some hundred microseconds). On shared cores:
+  // yield at once, because the awaited rank may need the core.
   return crowded ? WaitStages{.spins = 32, .yields = 200, .sleep = microseconds(1000)}
                  : WaitStages{.spins = 20000, .yields = 1000, .sleep = microseconds(1000)};
 }

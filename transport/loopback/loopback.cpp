@@ -55,7 +55,7 @@ std::unique_ptr<RegionCommunicator> make_endpoint(const std::shared_ptr<Group>& 
   LOCKSTEP_CHECK(0 <= rank && rank < group->size(), rank, group->size());
   return std::make_unique<RegionCommunicator>(
       group->next_region(purpose, rank),
-      // Past the cache: how far apart the threads' cores are is not asked here, and that is the safer choice
+      // Past the cache, the safer choice without knowing the distance between the threads' cores
       // (copy_out.h).
       region::Member{
           .name = "loopback", .rank = rank, .crowded = group->is_crowded(), .past_cache = true, .owner = group},

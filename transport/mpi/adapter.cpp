@@ -15,7 +15,7 @@
 namespace lockstep::transport::mpi {
 namespace {
 
-// What is called, without the prefix MPI_.
+// The used functions, without the prefix MPI_.
 // clang-format off
 #define LOCKSTEP_MPI_FUNCTIONS(X)                                                              \
   X(Initialized) X(Finalized) X(Init_thread) X(Query_thread) X(Is_thread_main) X(Finalize)     \
@@ -25,7 +25,7 @@ namespace {
   X(Isend) X(Irecv) X(Testsome) X(Get_count) X(Cancel) X(Request_free)
 // clang-format on
 
-/// MPI's functions and objects in the library that was loaded; the header says of what types.
+/// MPI's functions and objects in the loaded library, with types from the header.
 struct Symbols {
 #define LOCKSTEP_MPI_DECLARE(name) decltype(&MPI_##name) name = nullptr;
   LOCKSTEP_MPI_FUNCTIONS(LOCKSTEP_MPI_DECLARE)
@@ -109,7 +109,7 @@ ThreadLevel level_of(int level) {
   return found;
 }
 
-/// Takes turns with other threads that call MPI, unless MPI needs none.
+/// Serialises with other threads that call MPI, unless MPI is multiple.
 class Turns {
  public:
   void set_level(ThreadLevel level) { takes_turns_ = level != ThreadLevel::kMultiple; }
@@ -217,7 +217,7 @@ class NativeRequests final : public Requests {
   const Symbols& mpi_;
   const Turns& turns_;
   std::vector<MPI_Request> requests_;
-  std::vector<Kind> kinds_;  // beside the request of the same index
+  std::vector<Kind> kinds_;  // by request index
   std::vector<MPI_Status> statuses_;
   std::vector<int> completed_;
   std::vector<Done> done_;
@@ -305,7 +305,7 @@ int Adapter::last_tag() const {
   int* value = nullptr;
   int is_there = 0;
   turns_([&] { return mpi_.Comm_get_attr(mpi_.world, MPI_TAG_UB, &value, &is_there); });
-  return is_there != 0 ? *value : 32767;  // what MPI promises
+  return is_there != 0 ? *value : 32767;  // MPI's guaranteed minimum
 }
 
 Library::Failure Adapter::describe(Code code) const {
@@ -316,8 +316,7 @@ Library::Failure Adapter::describe(Code code) const {
     mpi_.Error_string(code, text.data(), &length);
     return mpi_.Error_class(code, &error_class);
   });
-  // A failed exchange that is neither a mismatch between the ranks nor a lack of memory: a peer or the way to it is
-  // gone.
+  // A failed exchange without a mismatch between the ranks or a lack of memory: a peer or the connection to it is lost.
   const ErrorKind kind = error_class == MPI_ERR_TRUNCATE ? ErrorKind::kFailedPrecondition
                          : error_class == MPI_ERR_NO_MEM ? ErrorKind::kResourceExhausted
                                                          : ErrorKind::kPeerLost;

@@ -13,7 +13,7 @@ Duplication::Duplication(Library& library, Comm parent, const WaitOptions& wait)
     : library_(library),
       parent_(parent),
       rank_(library.rank_in(parent)),
-      patience_(wait, wait_stages(/*crowded=*/true)),  // who shares cores with whom is not known yet
+      patience_(wait, wait_stages(/*crowded=*/true)),  // it is not known yet which ranks share cores
       requests_(library.new_requests()) {}
 
 bool Duplication::poll() {
@@ -36,7 +36,7 @@ Result<bool> Duplication::look() {
   }
   switch (patience_.after_failed_look()) {
     case Patience::Verdict::kLookAgain: return false;
-    case Patience::Verdict::kSleep: sched_yield(); return false;  // MPI moves on only while it is called
+    case Patience::Verdict::kSleep: sched_yield(); return false;  // MPI makes progress only inside calls
     case Patience::Verdict::kAborted: return patience_.abort_reason();
     case Patience::Verdict::kExpired: break;
   }

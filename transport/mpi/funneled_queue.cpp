@@ -47,7 +47,7 @@ FunneledQueue::Ran FunneledQueue::wait_for(const std::shared_ptr<Entry>& entry, 
   uint64_t times_served = times_served_;
   while (!entry->is_over) {
     changed_.wait_for(lock, kSleep);
-    if (is_serving_ || times_served != times_served_) {  // the work itself minds its deadline and the abort flag
+    if (is_serving_ || times_served != times_served_) {  // the work itself checks its deadline and the abort flag
       deadline = Deadline(*wait.clock, wait.deadline);
       times_served = times_served_;
       continue;

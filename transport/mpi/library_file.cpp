@@ -77,7 +77,7 @@ Result<OpenLibrary> open_library(const LibraryFile& file) {
   if (!family) return cannot_use(found, "Open MPI or an MPI of the MPICH ABI", "name another library");
   const MakeAdapter make_adapter = adapter_of(*family);
   if (make_adapter == nullptr) return no_adapter(found, *family);
-  // What Open MPI opens later looks for its symbols among those of the process.
+  // Plugins that Open MPI opens later resolve its symbols in the process's global scope.
   if (*family == Family::kOpenMpi) open_file(file, RTLD_NOLOAD | RTLD_GLOBAL);
   LOCKSTEP_TRY(opened.library, make_adapter(handle));
   return opened;

@@ -11,7 +11,7 @@
 namespace lockstep::transport::mpi {
 namespace {
 
-constexpr int kAncestors = 8;  // processes above this one that may be its launcher: shells and wrappers lie between
+constexpr int kAncestors = 8;  // ancestor processes that may be the launcher, behind shells and wrappers
 constexpr std::array<std::string_view, 1> kOpenMpiFiles = {"libmpi.so.40"};
 constexpr std::array<std::string_view, 3> kMpichFiles = {"libmpich.so.12", "libmpi.so.12", "libmpi_cray.so.12"};
 
@@ -34,7 +34,7 @@ bool is_missing_path(const LibraryFile& file) {
   return file.find('/') != std::string::npos && !std::filesystem::exists(file, unknown);
 }
 
-/// The families in the order in which a launcher's variables make them likely.
+/// The families, ordered by their likelihood under the launcher's variables.
 std::array<Family, 2> preferred(const LaunchEnvironment& launch) {
   const bool only_pmi = launch.speaks_pmi && !launch.speaks_pmix;
   const bool is_mpich = launch.launcher == Launcher::kPmi || (launch.launcher == Launcher::kSlurm && only_pmi);
@@ -50,7 +50,7 @@ bool is_launcher(const std::filesystem::path& program) {
   return std::ranges::find(kNames, name) != kNames.end();
 }
 
-/// The parent of a process, "self" or a number; empty when it cannot be told.
+/// The parent of a process, "self" or a number; empty if unknown.
 std::string parent_of(const std::string& process) {
   std::ifstream stat(fmt::format("/proc/{}/stat", process));
   std::string text;
@@ -85,7 +85,7 @@ Result<ChosenLibrary> choose_named(const LibraryChoice& choice) {
   return chosen(file, opened, choice.launch, fmt::format("the library was named, {}", choice.file.string()));
 }
 
-/// Libraries that are in the process, whoever loaded them.
+/// Libraries that the process has loaded, by any component.
 std::vector<LibraryFile> present_files() {
   std::vector<LibraryFile> files = files_in("");
   std::erase_if(files, [](const LibraryFile& file) { return !is_present(file); });
@@ -109,7 +109,7 @@ Error nothing_loads(const LaunchEnvironment& launch, const std::map<Family, std:
                   fmt::join(found, "; "), to_string(preferred(launch)[0]), launcher)};
 }
 
-/// By the launcher.
+/// The choice by the launcher.
 Result<ChosenLibrary> choose_fitting(const LaunchEnvironment& launch) {
   std::map<Family, std::string> why_not;  // the first reason
   for (const auto& [family, file] : candidates_for(launch, launcher_folders())) {
@@ -135,7 +135,7 @@ Result<ChosenLibrary> choose(const LibraryChoice& choice) {
   if (!choice.file.empty()) return choose_named(choice);
   const std::vector<LibraryFile> present = present_files();
   if (present.empty()) return choose_fitting(choice.launch);
-  // Another library beside it would take its symbols: this one, or none.
+  // A second library would resolve symbols of this one, so there is no alternative.
   LOCKSTEP_TRY(const OpenLibrary opened, open_library(present.front()));
   return chosen(present.front(), opened, choice.launch, "the library was in the process already");
 }

@@ -78,7 +78,7 @@ Result<bool> MessageBatch::look() {
   }
   switch (patience_.after_failed_look()) {
     case Patience::Verdict::kLookAgain: return false;
-    case Patience::Verdict::kSleep: sched_yield(); return false;  // MPI moves on only while it is called
+    case Patience::Verdict::kSleep: sched_yield(); return false;  // MPI makes progress only inside calls
     case Patience::Verdict::kAborted: return patience_.abort_reason();
     case Patience::Verdict::kExpired: break;
   }

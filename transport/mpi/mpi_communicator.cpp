@@ -19,7 +19,7 @@ void grow(auto& scratch, size_t elements) {
   if (scratch.size() < elements) scratch.resize(elements);
 }
 
-/// The other ranks, each starting with its neighbour, so that not all send to one at a time.
+/// The other ranks, each starting with its neighbour, so that ranks do not all send to the same rank.
 template <typename Visit>
 void for_each_peer(int rank, int size, Visit visit) {
   for (int step = 1; step < size; ++step) visit((rank + step) % size);
@@ -107,7 +107,7 @@ std::span<const float> MpiCommunicator::pack(const TreeFinish& plan, std::span<c
   const auto width = static_cast<size_t>(part.size());
   if (rows == 0 || width == 0) return {};
   if (rows == 1 || width == columns) return roots.subspan(static_cast<size_t>(part.begin), rows * width);
-  grow(packed_, at + rows * width);  // slices: grown to the whole piece before the first one is on its way
+  grow(packed_, at + rows * width);  // slices: grown to the whole piece before the first slice is sent
   for (size_t row = 0; row < rows; ++row) {
     std::memcpy(packed_.data() + at + row * width, roots.data() + row * columns + part.begin, width * sizeof(float));
   }

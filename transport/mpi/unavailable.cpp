@@ -1,4 +1,4 @@
-// MPI in a build without it: every function refuses, and names the option that brings it.
+// MPI in a build without it: every function fails and names the CMake option.
 #include "transport/mpi/mpi.h"
 
 namespace lockstep::transport::mpi {

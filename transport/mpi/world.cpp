@@ -16,7 +16,7 @@
 namespace lockstep::transport::mpi {
 namespace {
 
-/// Whose MPI it is.
+/// The owner of MPI.
 enum class Owner { kUs, kProgram };
 
 class MpiBootstrap final : public Bootstrap {
@@ -45,11 +45,11 @@ class MpiBootstrap final : public Bootstrap {
   std::vector<RankPlace> places_;
 };
 
-// MPI's one thread is the process's, as MPI is.
+// MPI is per process, and so is its one thread.
 constinit std::mutex shared_queue_mutex;
 constinit std::weak_ptr<FunneledQueue> shared_queue;
 
-/// The queue of this thread, which makes a world: where MPI is funneled, that of all worlds.
+/// The queue of this thread, which makes a world; if MPI is funneled, all worlds share it.
 std::shared_ptr<FunneledQueue> queue_for(ThreadLevel level) {
   if (level >= ThreadLevel::kSerialized) return std::make_shared<FunneledQueue>();
   const std::lock_guard lock(shared_queue_mutex);
@@ -80,7 +80,7 @@ class LoadedWorld final : public World {
   bool is_funneled() const override { return level_ < ThreadLevel::kSerialized; }
 
   Result<std::unique_ptr<Bootstrap>> make_bootstrap(const WaitOptions& wait) override {
-    // Who shares cores with whom is not known yet: give them away early.
+    // It is not known yet which ranks share cores, so yield early.
     LOCKSTEP_TRY(auto communicator, connect(wait, /*crowded=*/true, {}));
     return std::make_unique<MpiBootstrap>(std::move(communicator), name_);
   }
@@ -109,7 +109,7 @@ class LoadedWorld final : public World {
   const std::string name_;
   const std::shared_ptr<FunneledQueue> queue_;  // of the thread that makes the world; shared as `queue_for` says
   bool has_left_ = false;
-  std::atomic<int> next_tag_ = 0;  // channels share the duplicate and are told apart by their tags
+  std::atomic<int> next_tag_ = 0;  // channels share the duplicate and differ by their tags
 };
 
 Result<std::unique_ptr<World>> LoadedWorld::open(OpenLibrary opened, Comm parent, Owner owner,
@@ -165,7 +165,7 @@ Error cannot_start(ErrorKind kind, std::string_view found, std::string_view expe
           fmt::format("[transport/mpi] MPI cannot be started: found {}, expected {}; {}", found, expected, advice)};
 }
 
-/// `check_world`, with what is known of the choice.
+/// `check_world`, with notes on the choice of library.
 Result<void> check_ranks(const Library& mpi, const ChosenLibrary& library) {
   const Comm world = mpi.world();
   const auto fits = check_world(library.launch, mpi.rank_in(world), mpi.size_of(world), library.name);

@@ -16,7 +16,7 @@ void copy_through_cache(void* dst, const void* src, size_t bytes) {
 
 namespace {
 
-constexpr size_t kSmallest = 2048;  // below, nothing is gained
+constexpr size_t kSmallest = 2048;  // no gain below this size
 constexpr size_t kLine = 64;
 
 void copy_by_16(void* dst, const void* src, size_t bytes) {
@@ -29,12 +29,12 @@ void copy_by_16(void* dst, const void* src, size_t bytes) {
                          _mm_loadu_si128(reinterpret_cast<const __m128i*>(from + at)));
       }
     }
-    _mm_sfence();  // such stores keep no order with the flag that follows
+    _mm_sfence();  // these stores are not ordered with the following flag
   }
   if (bytes != 0) std::memcpy(to, from, bytes);
 }
 
-/// One store a line: it never leaves the core in parts.
+/// One store per line, so a line is never written in parts.
 [[gnu::target("avx512f")]] void copy_by_64(void* dst, const void* src, size_t bytes) {
   auto* to = static_cast<std::byte*>(dst);
   const auto* from = static_cast<const std::byte*>(src);

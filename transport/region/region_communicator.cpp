@@ -29,7 +29,7 @@ size_t row_stride(Range piece) {
   return static_cast<size_t>((piece.size() + kLineElements - 1) / kLineElements * kLineElements);
 }
 
-/// The elements of which every rank's roots fit one buffer.
+/// The number of elements for which every rank's roots fit one buffer.
 int64_t piece_elements(const TreeFinish& plan, size_t message_bytes) {
   const size_t row = message_bytes / sizeof(float) / static_cast<size_t>(most_roots_of_a_rank(plan));
   const auto elements = static_cast<int64_t>(row) / kLineElements * kLineElements;
@@ -45,7 +45,7 @@ void copy_bytes(void* dst, const void* src, size_t bytes) {
 
 }  // namespace
 
-/// Packed into a word that lies beside the flag, so that ranks that call different collectives hear of it.
+/// Packed into a word beside the flag, to detect ranks that call different collectives.
 struct RegionCommunicator::Operation {
   enum Kind : uint8_t { kNone, kAllReduce, kAllGather, kBroadcast, kBarrier, kReduceSlices };
   Kind kind = kNone;
@@ -71,7 +71,7 @@ RegionCommunicator::RegionCommunicator(View view, Member member, const WaitOptio
       member_(std::move(member)),
       copy_out_(member_.past_cache ? copy_past_cache() : copy_through_cache),
       patience_(wait, wait_stages(member_.crowded)),
-      // Measured: a flag's way between two cores is worth some 8 KiB of reading, a change of process far more.
+      // Measured: passing a flag between two cores costs as much as reading some 8 KiB, a context switch far more.
       round_bytes_(member_.crowded ? 256.0 * 1024 : 8.0 * 1024) {
   missing_.reserve(static_cast<size_t>(size()));
 }
@@ -85,7 +85,7 @@ Result<void> RegionCommunicator::all_reduce(const device::TreeSum& sum, std::spa
 std::span<float> RegionCommunicator::place_for_roots(const device::TreeSum& sum, size_t elements) {
   const auto count = static_cast<int64_t>(elements);
   const int roots = roots_of(sum.finish, rank());
-  const bool is_dense = roots == 1 || row_stride({0, count}) == elements;  // as peers read it
+  const bool is_dense = roots == 1 || row_stride({0, count}) == elements;  // in the layout for the peers
   if (roots == 0 || !is_dense || count > piece_elements(sum.finish, view_.layout().message_bytes)) return {};
   return {reinterpret_cast<float*>(own_buffer()), elements * static_cast<size_t>(roots)};
 }
@@ -134,7 +134,7 @@ void RegionCommunicator::set_sources(const TreeFinish& plan, std::span<const flo
   const size_t stride = row_stride(piece);
   const std::span<const float*> sources = finisher_.sources(plan.roots());
   for (int peer = 0; peer < size(); ++peer) {
-    // Own roots are read where they were: that copy is in this core's cache.
+    // Own roots are read at their source, which is in this core's cache.
     const bool own = peer == rank();
     const float* row = own ? roots.data() + piece.begin : reinterpret_cast<const float*>(met_buffer(peer));
     for (int root = plan.first_root[peer]; root < plan.first_root[peer + 1]; ++root) {
@@ -152,7 +152,7 @@ Result<void> RegionCommunicator::reduce_slices(const SliceSums& wanted, std::spa
   LOCKSTEP_CHECK(dst.size() == wanted.sums.size() * own_width, dst.size(), wanted.sums.size(), own_width);
   const auto bytes = static_cast<uint64_t>(wanted.columns.size()) * sizeof(float);
   if (!enter({.kind = Operation::kReduceSlices, .bytes = bytes}, roots.size_bytes())) return *failure_;
-  // A host that has no root of its own to bring meets all the same.
+  // A host without own roots takes part in the round, too.
   const int64_t step = wanted.sums.empty() ? std::max<int64_t>(wanted.columns.size(), 1)
                                            : piece_elements(wanted.sums.front(), view_.layout().message_bytes);
   const int rows = wanted.sums.empty() ? 0 : roots_of(wanted.sums.front(), rank());
@@ -239,11 +239,11 @@ bool RegionCommunicator::enter(const Operation& operation, uint64_t own_bytes) {
   return patience_.is_aborted() ? fail(patience_.abort_reason()) : true;
 }
 
-/// Shows what `own_buffer()` holds to the others and waits for theirs.
+/// Publishes the contents of `own_buffer()` and waits for those of the others.
 bool RegionCommunicator::meet() {
   RankLine& own = view_.line(rank());
   const Arrival arrival{.round = ++round_, .operation = digest_};
-  // Sequentially consistent with the sleeper's (count up, then look): one of the two sees the other.
+  // Sequentially consistent with the sleeper's operations (increment, then check), so one of the two sees the other.
   own.arrival.store(arrival.pack(), std::memory_order_seq_cst);
   if (own.sleepers.load(std::memory_order_seq_cst) != 0) wake_sleepers(own.arrival);
   for (int peer = 0; peer < size(); ++peer) {
@@ -252,7 +252,7 @@ bool RegionCommunicator::meet() {
       if (!wait_for(peer)) return false;
       theirs = arrival_of(peer);
     }
-    // A peer that is a round ahead has found our word equal to its own, or it would not have gone on.
+    // A peer that is a round ahead has found this rank's word equal to its own; otherwise it would have failed.
     if (theirs.round == round_ && theirs.operation != digest_) return fail(disagreement(peer));
   }
   return true;

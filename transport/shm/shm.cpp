@@ -48,7 +48,7 @@ class Descriptor {
 
 constexpr std::string_view kFolder = "/dev/shm";
 
-/// Removes a name at the end, whoever removes it first; "" is none.
+/// Removes a name at the end, unless another rank has removed it; "": no name.
 class Name {
  public:
   explicit Name(std::string path) : path_(std::move(path)) {}
@@ -62,10 +62,10 @@ class Name {
   std::string path_;
 };
 
-/// How the other ranks get at the first one's file.
+/// The first rank's file, as the other ranks open it.
 struct Offer {
   std::string path;
-  uint64_t mark = 0;  // is in the file: a path may mean another file to another rank
+  uint64_t mark = 0;  // also in the file, because a path may name another file on another rank
 };
 
 /// A file that the first rank keeps open until all have it.
@@ -74,7 +74,7 @@ struct Offered {
   Offer offer;
 };
 
-/// The mark lies behind the first rank's flags, in the same page.
+/// The mark is behind the first rank's flags, in the same page.
 constexpr off_t kMarkAt = region::kPageBytes - sizeof(uint64_t);
 static_assert(sizeof(region::RankLine) <= kMarkAt);
 
@@ -108,8 +108,8 @@ uint64_t random_number() {
   return static_cast<uint64_t>(random()) << 32 | random();
 }
 
-/// The first rank's part of the agreement: a file of the right size. A nameless one leaves nothing behind whenever the
-/// process ends; the others open it through this process's descriptor.
+/// The first rank's part of the agreement: a file of the right size. A nameless file disappears with the process;
+/// the others open it through this process's descriptor.
 Result<Offered> create_file(const Layout& layout, FileKind kind, int rank) {
   LOCKSTEP_TRY_VOID(check_space(rank, layout.bytes()));
   const uint64_t mark = random_number();
@@ -142,7 +142,7 @@ Result<Memory> attach(const Offer& offer, const Layout& layout, int name, int ra
   return Memory::of_file(file.get(), layout.bytes());
 }
 
-/// What a rank says of its own success: "ok TEXT", or the kind and the message of its error.
+/// A rank's outcome as text: "ok TEXT", or the kind and the message of its error.
 std::string to_text(const Result<std::string>& outcome) {
   if (outcome.has_value()) return "ok " + outcome.value();
   return fmt::format("{} {}", static_cast<int>(outcome.error().kind), outcome.error().message);
@@ -157,7 +157,7 @@ Result<std::string> from_text(std::string_view text, int rank) {
   return Error{known ? ErrorKind::kResourceExhausted : ErrorKind::kUnavailable, std::move(rest), rank};
 }
 
-/// Tells every rank how each of them fared; all fail with the first error.
+/// Exchanges the outcomes of all ranks; all fail with the first error.
 Result<std::string> exchange_outcome(Bootstrap& bootstrap, const Result<std::string>& mine) {
   LOCKSTEP_TRY(const std::vector<std::string> texts, bootstrap.exchange(to_text(mine)));
   std::string first;
@@ -185,7 +185,7 @@ Result<Offer> offer_from(std::string_view text, int rank) {
   return offer;
 }
 
-/// One kind of file, tried by all ranks together: all have it, or all have the same error.
+/// Tries one kind of file on all ranks: all succeed, or all fail with the same error.
 Result<Memory> share(Bootstrap& bootstrap, const Layout& layout, FileKind kind, std::span<const int> names) {
   const int rank = bootstrap.rank();
   const int name = names[static_cast<size_t>(rank)];
@@ -203,7 +203,7 @@ Result<Memory> share(Bootstrap& bootstrap, const Layout& layout, FileKind kind, 
   const Name own_name(own && kind == FileKind::kNamed ? own->offer.path : "");
   LOCKSTEP_TRY(const std::string agreed, exchange_outcome(bootstrap, created));
   LOCKSTEP_TRY(const Offer offer, offer_from(agreed, name));
-  const Name name_of_all(kind == FileKind::kNamed ? offer.path : "");  // whoever gives up first removes it
+  const Name name_of_all(kind == FileKind::kNamed ? offer.path : "");  // removed by the first rank that ends
   Result<Memory> memory = attach(offer, layout, name, rank);
   const Result<std::string> attached =
       memory.has_value() ? Result<std::string>(std::string()) : Result<std::string>(memory.error());
@@ -211,7 +211,7 @@ Result<Memory> share(Bootstrap& bootstrap, const Layout& layout, FileKind kind, 
   return memory;
 }
 
-/// A nameless file, or a named one where the ranks may not open the first.
+/// A nameless file, or a named one if the ranks cannot open it.
 Result<Memory> share_somehow(Bootstrap& bootstrap, const Layout& layout, FileKind kind, std::span<const int> names) {
   Result<Memory> memory = share(bootstrap, layout, kind, names);
   const bool may_help = kind == FileKind::kNameless && !memory.has_value();

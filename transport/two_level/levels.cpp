@@ -7,12 +7,12 @@
 namespace lockstep::transport::two_level {
 namespace {
 
-constexpr int kSeveral = -1;  // of an accumulator that hosts have filled together
+constexpr int kSeveral = -1;  // of an accumulator filled by several hosts
 
-/// What is known of the accumulators of the whole sum after every addition that one host can do alone.
+/// The accumulators of the whole sum after all additions within hosts.
 struct Division {
-  std::vector<int> host_of;              // [roots]: whose sum it holds, in the end kSeveral or its host
-  std::vector<bool> is_brought;          // [roots]: holds a sum that its host brings
+  std::vector<int> host_of;              // [roots]: the host of its sum, or kSeveral
+  std::vector<bool> is_brought;          // [roots]: holds a sum that its host sends
   std::vector<TreeFinish::Step> within;  // of all hosts, in order
   std::vector<TreeFinish::Step> between;
 };
@@ -23,7 +23,7 @@ Division divide_steps(const TreeFinish& finish, const Hosts& hosts) {
     division.host_of.resize(static_cast<size_t>(finish.first_root[rank + 1]), hosts.host_of[rank]);
   }
   division.is_brought.assign(division.host_of.size(), true);
-  std::vector<int> holder = division.host_of;  // changes to kSeveral on the way
+  std::vector<int> holder = division.host_of;  // becomes kSeveral during the pass
   for (const TreeFinish::Step& step : finish.steps) {
     const bool alone = holder[step.dst] != kSeveral && holder[step.dst] == holder[step.src];
     (alone ? division.within : division.between).push_back(step);
@@ -36,11 +36,11 @@ Division divide_steps(const TreeFinish& finish, const Hosts& hosts) {
   return division;
 }
 
-/// The additions that lead to accumulator `result`, among `steps`, with accumulators numbered anew.
+/// The additions that lead to accumulator `result`, among `steps`, with accumulators renumbered.
 TreeFinish sum_of(int result, const std::vector<TreeFinish::Step>& steps, const std::vector<int>& number,
                   std::vector<int> first_root) {
   TreeFinish sum{.first_root = std::move(first_root), .steps = {}, .result = number[result]};
-  std::vector<bool> leads(number.size(), false);  // into the result
+  std::vector<bool> leads(number.size(), false);  // to the result
   leads[result] = true;
   for (auto step = steps.rbegin(); step != steps.rend(); ++step) {
     if (!leads[step->dst]) continue;

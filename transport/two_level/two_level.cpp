@@ -226,8 +226,8 @@ Result<void> TwoLevelCommunicator::after(Stage stage, Result<void> done) {
   return *failure_;
 }
 
-/// Within a host the missing ranks are known. Of another host only its rail's rank is, which may itself wait for any
-/// rank of its host; and whoever waits for a rail of its own host may be waiting for any other host.
+/// Within a host the missing ranks are known. For another host only the rank of its rail is known, which may itself
+/// wait for any rank of its host; and a rank that waits for a rail of its own host may be waiting for any other host.
 Error TwoLevelCommunicator::expired(Stage stage, const PartCommunicator& part) const {
   std::set<int> ranks;
   bool any_other_host = false;

@@ -30,11 +30,11 @@ struct Peer {
   Descriptor socket;
   int rank = -1;  // until its hello
   std::string host;
-  std::string activity;  // as it said last
+  std::string activity;  // as last reported
   std::string inbox;
   TimePoint last_sign{};
   bool said_bye = false;
-  bool has_heard = false;  // of this rank's end
+  bool has_heard = false;  // the peer knows this rank's end
   bool is_closed = false;
 
   bool is_watched() const { return rank >= 0 && !said_bye && !is_closed; }
@@ -145,7 +145,7 @@ class PeerWatch::Impl {
     }
   }
 
-  /// One round: reads, tells, counts the silence. Returns the end, if this is where it came.
+  /// One round: reads, sends, measures silence. Returns the end if it was detected in this round.
   std::optional<Error> look(const std::string& activity, TimePoint planned) {
     std::lock_guard lock(mutex_);
     const TimePoint at = now();
@@ -166,7 +166,7 @@ class PeerWatch::Impl {
     return files;
   }
 
-  /// This process stood still (stopped, or its machine suspended), so it has not heard what was said.
+  /// This process was stopped, or its machine suspended, so it may have missed messages.
   void give_new_start(TimePoint at) {
     for (const auto& peer : peers_) peer->last_sign = at;
   }
@@ -208,13 +208,13 @@ class PeerWatch::Impl {
     while (const auto frame = take_frame(peer.inbox)) take(peer, *frame);
     if (is_open || peer.is_closed) return;
     if (peer.is_watched()) come_to_end(lost(peer, "its connection closed, expected it to stay until the job ends", at));
-    if (!is_first() && peer.rank < 0) has_connected_ = false;  // nobody has answered: try again
+    if (!is_first() && peer.rank < 0) has_connected_ = false;  // no answer: try again
     peer.is_closed = true;
   }
 
   void take(Peer& peer, const Frame& frame) {
     if (frame.kind == FrameKind::kHello) return welcome(peer, frame.text);
-    if (peer.rank < 0) return;  // a stranger
+    if (peer.rank < 0) return;  // not a rank
     if (frame.kind == FrameKind::kAlive) peer.activity = frame.text;
     if (frame.kind == FrameKind::kBye) peer.said_bye = true;
     if (frame.kind == FrameKind::kHeard) peer.has_heard = true;
@@ -259,7 +259,7 @@ class PeerWatch::Impl {
     }
   }
 
-  /// The first counts; rank 0 passes it on to all.
+  /// Only the first end counts; rank 0 forwards it to all.
   void come_to_end(const Error& error) {
     if (end_ || (left_ && !is_first())) return;
     end_ = error;
@@ -273,7 +273,7 @@ class PeerWatch::Impl {
     }
   }
 
-  /// A connection that takes no more is shut, which its next read notices.
+  /// Shuts a connection that accepts no more data; its next read detects this.
   void send(Peer& peer, FrameKind kind, std::string_view text) {
     if (!peer.is_closed && !send_frame(peer.socket, kind, text)) shutdown(peer.socket.get(), SHUT_WR);
   }

@@ -19,7 +19,7 @@ namespace lockstep::transport::watch {
 namespace {
 
 constexpr uint32_t kLongestFrame = 1 << 20;
-constexpr size_t kLongestText = 1 << 16;  // of an error: what a socket takes at once
+constexpr size_t kLongestText = 1 << 16;  // of an error: the size that a socket accepts at once
 
 struct SocketAddress {
   sockaddr_storage storage{};
@@ -63,7 +63,7 @@ std::vector<SocketAddress> addresses_of(const Endpoint& endpoint) {
 
 void send_at_once(const Descriptor& socket) {
   const int on = 1;
-  setsockopt(socket.get(), IPPROTO_TCP, TCP_NODELAY, &on, sizeof on);  // no matter if it is no TCP
+  setsockopt(socket.get(), IPPROTO_TCP, TCP_NODELAY, &on, sizeof on);  // fails harmlessly on other sockets
 }
 
 bool is_of_this_user(const Descriptor& socket) {
@@ -178,7 +178,7 @@ bool send_frame(const Descriptor& socket, FrameKind kind, std::string_view text)
   frame += text;
   const ssize_t sent = send(socket.get(), frame.data(), frame.size(), MSG_NOSIGNAL | MSG_DONTWAIT);
   if (sent == static_cast<ssize_t>(frame.size())) return true;
-  return sent < 0 && (errno == EAGAIN || errno == EWOULDBLOCK);  // a peer that does not read is told nothing more
+  return sent < 0 && (errno == EAGAIN || errno == EWOULDBLOCK);  // a peer that does not read gets no more messages
 }
 
 bool receive(const Descriptor& socket, std::string& inbox) {
