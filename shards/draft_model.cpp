@@ -10,7 +10,7 @@ class DraftModel final : public Drafter {
   DraftModel(std::unique_ptr<Shard> shard, int64_t drafts) : shard_(std::move(shard)), drafts_(drafts) {}
 
   Result<void> open_slot(SlotId slot, const SlotParameters& parameters) override {
-    SlotParameters endless = parameters;  // where a sequence ends is the target's word
+    SlotParameters endless = parameters;  // the target decides where a sequence ends
     endless.eos_ids.clear();
     endless.max_new_tokens = std::numeric_limits<int32_t>::max();
     endless.long_rope = false;
@@ -31,7 +31,7 @@ class DraftModel final : public Drafter {
   Result<void> propose(const Shard&, StepTag tag, std::span<int32_t> drafted) override {
     for (int64_t i = 0; i <= drafts_; ++i) {
       LOCKSTEP_TRY(const StepOutput output, shard_->decode(tag));
-      if (i == drafts_) break;  // that step was for the cache only
+      if (i == drafts_) break;  // the last step only fills the cache
       for (int64_t slot = 0; slot < shard_->slots(); ++slot) {
         drafted[static_cast<size_t>(slot * drafts_ + i)] = output.tokens[static_cast<size_t>(slot)];
       }

@@ -16,7 +16,8 @@ constexpr int64_t kNoLimit = int64_t{1} << 40;  // tokens: more than any cache h
 
 Error invalid(std::string message) { return {ErrorKind::kInvalidArgument, "[shards] " + std::move(message)}; }
 
-/// What the caches of a graph keep: a ring of R rows holds the last R positions, of which a window of W needs W − 1.
+/// The tokens kept by the caches of a graph: a ring of R rows holds the last R positions, of which a window of W needs
+/// W − 1.
 KeptTokens kept_tokens_of(const graph::Graph& graph) {
   KeptTokens kept{.whole = kNoLimit, .rewind = kNoLimit};
   for (const graph::Node& node : graph.nodes) {
@@ -61,7 +62,7 @@ Shard::Shard(ShardGraphs graphs, const ShardOptions& options, device::Communicat
       decision_payload_(3 * stop_requests_.size()),
       own_payload_(static_cast<size_t>(device::agreement_payload_bytes(options.slots))),
       payloads_(own_payload_.size() * static_cast<size_t>(communicator == nullptr ? 1 : communicator->size())) {
-  prefill_inputs_.reserve(graphs_.prefill.size());  // the tensors are views of the vectors beside them
+  prefill_inputs_.reserve(graphs_.prefill.size());  // the tensors are views of these vectors
   for (const graph::Graph& graph : graphs_.prefill) prefill_inputs_.emplace_back(graph);
   verify_inputs_.reserve(1);
   if (!graphs_.verify.empty()) verify_inputs_.emplace_back(graphs_.verify.front());
@@ -87,7 +88,7 @@ Result<void> Shard::compile(device::Backend& backend) {
     replays_.push_back(0);
   }
   rows_of_one_slot_ = backend.capabilities().rows_of_one_slot;
-  // Where sums depend on the rows beside them, a kept prefix would not have the bits of a new one.
+  // If sums depend on neighbouring rows, a kept prefix would not have the bits of a new prefill.
   if (backend.capabilities().invariant_sums) kept_ = kept_tokens_of(graphs_.decode.front());
   return ok();
 }
@@ -233,7 +234,7 @@ Result<ScoreOutput> Shard::score(const ScoreRows& rows, StepTag tag) {
   std::ranges::copy(rows.slot, inputs.slot.begin());
   std::ranges::copy(rows.position, inputs.position.begin());
   std::ranges::copy(rows.targets, inputs.targets.begin());
-  for (size_t row = 0; row < rows.slot.size(); ++row) {  // what the ranks compare: a slot's last row
+  for (size_t row = 0; row < rows.slot.size(); ++row) {  // compared between ranks: a slot's last row
     inputs.logit_rows[static_cast<size_t>(rows.slot[row])] = static_cast<int32_t>(row);
   }
   LOCKSTEP_TRY_VOID(write_step(tag));
@@ -248,7 +249,7 @@ Result<ScoreOutput> Shard::score(const ScoreRows& rows, StepTag tag) {
                      columns};
 }
 
-/// The smallest decode graph that runs every running slot and whose bound holds all of their next positions.
+/// The smallest decode graph for all running slots and their next positions.
 Result<size_t> Shard::decode_graph() const {
   if (graphs_.decode.size() == 1) return size_t{0};
   int64_t longest = 0, batch = 0;

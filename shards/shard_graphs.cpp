@@ -25,7 +25,7 @@ Result<void> require_buckets(std::string_view name, const std::vector<int64_t>& 
                              fmt::join(buckets, ","), last));
 }
 
-/// Builds one graph after the other and gathers their tensors.
+/// Builds the graphs and collects their tensors.
 class GraphSet {
  public:
   GraphSet(const checkpoint::ModelSpec& spec, const partition::Partition& partition,
@@ -50,7 +50,7 @@ class GraphSet {
   std::map<std::string, Shape> tensors_;
 };
 
-/// Of one graph if there are no buckets.
+/// One graph without buckets.
 std::vector<int64_t> or_one(const std::vector<int64_t>& buckets) {
   return buckets.empty() ? std::vector<int64_t>{0} : buckets;
 }
@@ -84,7 +84,7 @@ Result<void> add_decode(GraphSet& set, const ShardOptions& options, StepShape sh
   return ok();
 }
 
-/// One graph, or one for each token bucket where attention costs all of it.
+/// One graph, or one per token bucket if attention costs the whole bucket.
 Result<void> add_bucketed(GraphSet& set, const ShardOptions& options, StepShape shape,
                           std::vector<graph::Graph>& graphs) {
   const bool is_bucketed = options.bucketed == BucketedSteps::kAll;

@@ -23,7 +23,7 @@ Result<void> SpeculativeEngine::close_slot(SlotId slot) {
   return drafter_->close_slot(slot);
 }
 
-/// Of both; a drafter runs ahead of what the target accepts.
+/// The common part of both; a drafter runs ahead of the accepted tokens.
 KeptTokens SpeculativeEngine::kept_tokens() const {
   const KeptTokens target = target_->kept_tokens(), drafter = drafter_->kept_tokens();
   const int64_t ahead = tokens_per_step();
@@ -73,7 +73,7 @@ void SpeculativeEngine::count_accepted(const StepOutput& output) {
   for (size_t begin = 0; begin < output.tokens.size(); begin += width) {
     const auto tokens = output.tokens.subspan(begin, width);
     const int64_t taken = std::ranges::find(tokens, -1) - tokens.begin();
-    statistics_.accepted += std::max<int64_t>(taken - 1, 0);  // a finished slot has its pad alone
+    statistics_.accepted += std::max<int64_t>(taken - 1, 0);  // a finished slot has only its pad
   }
 }
 

@@ -22,10 +22,10 @@ bool is_whole(std::span<const Range> ranges, const Shape& whole) {
   return true;
 }
 
-// Random values: a model of a billion parameters should not take longer to invent than to read. The loops below are
-// compiled for several instruction sets; all give the same bits.
+// Random values, generated about as fast as weights are read from a file. The loops below are compiled for several
+// instruction sets; all give the same bits.
 
-/// How a row's values are made: centre + scale · u, u in [−1, 1) from a 32-bit mix of row and column.
+/// A row's values: centre + scale · u, u in [−1, 1) from a 32-bit mix of row and column.
 struct RandomRow {
   uint32_t seed = 0;
   float centre = 0.0f;
@@ -43,7 +43,7 @@ struct RandomRow {
   for (size_t i = 0; i < out.size(); ++i) out[i] = random_value(row, column + static_cast<uint32_t>(i));
 }
 
-/// Values are finite, so rounding to nearest even needs no look at NaN.
+/// Values are finite, so rounding to nearest even needs no check for NaN.
 [[gnu::always_inline]] inline void fill_bfloat16s(const RandomRow& row, uint32_t column, std::span<uint16_t> out) {
   for (size_t i = 0; i < out.size(); ++i) {
     const auto bits = std::bit_cast<uint32_t>(random_value(row, column + static_cast<uint32_t>(i)));
@@ -82,7 +82,7 @@ FillFunctions fill_functions() {
 
 /// Writes `columns` of a row as `dtype`; returns the byte after them.
 std::byte* write_random(const FillFunctions& fill, const RandomRow& row, Range columns, DType dtype, std::byte* dst) {
-  constexpr int64_t kBlock = 2048;  // stays in the first cache
+  constexpr int64_t kBlock = 2048;  // fits the first-level cache
   alignas(64) std::array<float, kBlock> floats;
   alignas(64) std::array<uint16_t, kBlock> bfloat16s;
   for (int64_t at = columns.begin; at < columns.end; at += kBlock) {
@@ -124,7 +124,7 @@ Result<void> RandomWeights::read(const std::string& tensor, const Shape& whole, 
 namespace {
 
 /// Reads the slices of a graph's weights, and takes fingerprints of tensors that the rank holds whole. Such a
-/// fingerprint is a sum over rows, so that it does not depend on how many are read at a time, nor by whom.
+/// fingerprint is a sum over rows, so it does not depend on the number of rows per read or on the reader.
 class SliceReader final : public device::WeightReader {
  public:
   SliceReader(const graph::Graph& graph, const std::map<std::string, Shape>& tensors, const WeightSource& source);
@@ -157,7 +157,7 @@ class SliceReader final : public device::WeightReader {
 SliceReader::SliceReader(const graph::Graph& graph, const std::map<std::string, Shape>& tensors,
                          const WeightSource& source)
     : tensors_(tensors), source_(source) {
-  if (graph.ranks == 1) return;  // nobody to compare with
+  if (graph.ranks == 1) return;  // no other rank to compare with
   for (const graph::ValueId id : graph.values_of(graph::ValueKind::kWeight)) {
     for (const graph::WeightSlice& slice : graph.value(id).slices) {
       if (is_whole(slice.range, shape_of(slice.tensor))) whole_of_[&slice] = &whole_.emplace_back(slice.tensor);

@@ -20,8 +20,8 @@ double choose(int64_t n, int64_t k) {
   return sets;
 }
 
-/// Sets of d experts of which no rank has more than `most`, for every d: the product of the ranks' polynomials
-/// Σ_i choose(held, i) x^i, cut after x^most.
+/// The number of sets of d experts with at most `most` on every rank, for every d: the product of the ranks'
+/// polynomials Σ_i choose(held, i) x^i, cut after x^most.
 std::vector<double> sets_with_at_most(int64_t most, const std::vector<int64_t>& held) {
   std::vector<double> sets = {1.0};
   for (const int64_t own : held) {
@@ -108,7 +108,8 @@ ExpertReads expert_reads(const checkpoint::ModelSpec& spec, const partition::Par
     widest = std::max(widest, part.mlp_columns.size());
     held.push_back(part.experts.size());
   }
-  if (partition.expert_split == ExpertSplit::kColumns) held = {spec.experts};  // every rank meets all that are chosen
+  if (partition.expert_split == ExpertSplit::kColumns)
+    held = {spec.experts};  // every rank reads a part of all chosen experts
   reads.experts = expected_busiest(held, spec.experts_per_token, rows);
   reads.bytes = static_cast<double>(spec.layers) * reads.experts * expert_bytes(spec, widest, dtype);
   return reads;

@@ -9,7 +9,7 @@
 namespace lockstep::cost {
 namespace {
 
-/// What a rank contributes to the collectives of a step of `rows` rows.
+/// A rank's contribution to the collectives of a step with `rows` rows.
 Bytes sent_in(const StepWork& work, int64_t rows) {
   double bytes = 0.0;
   for (const Collective& collective : work.collectives) {

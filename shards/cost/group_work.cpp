@@ -9,12 +9,12 @@
 namespace lockstep::cost {
 namespace {
 
-/// Roots that a rank sends of a sum; 0 of one that the partition does not have.
+/// A rank's roots of a sum; 0 for a sum that the partition does not have.
 int64_t roots_of(const BlockSplit& split, int rank) {
   return split.bounds.empty() ? 0 : static_cast<int64_t>(split.roots_of(rank).size());
 }
 
-/// All that the sizes of a rank's graphs depend on.
+/// The inputs of a rank's graph sizes.
 std::array<int64_t, 9> sizes_of(const partition::Partition& partition, int rank) {
   const partition::RankPart& part = partition.parts[static_cast<size_t>(rank)];
   const bool sums_by_rank = partition.numerics == partition::Numerics::kFast;
@@ -40,7 +40,7 @@ Result<GroupWork> group_work(const checkpoint::ModelSpec& spec, const partition:
                              const shards::ShardOptions& options) {
   GroupWork group;
   group.chunk = options.chunk;
-  std::map<std::array<int64_t, 9>, size_t> known;  // sizes and the first rank that has them
+  std::map<std::array<int64_t, 9>, size_t> known;  // sizes, and the first rank with them
   for (int rank = 0; rank < partition.ranks(); ++rank) {
     const auto [found, is_new] = known.try_emplace(sizes_of(partition, rank), group.ranks.size());
     if (!is_new) {

@@ -26,7 +26,7 @@ Error invalid(std::string_view what, double found) {
           fmt::format("[shards/cost] cannot describe the machine: found {} {}, expected more than 0", what, found)};
 }
 
-/// What a rank receives for an all-reduce of `bytes` and an all-gather with that result.
+/// Bytes that a rank receives for an all-reduce of `bytes` and an all-gather with that result.
 double received_for(const LinkMeasurement& measured, int ranks) {
   const auto others = static_cast<double>(ranks - 1);
   return static_cast<double>(measured.bytes) * (others + others / static_cast<double>(ranks));
@@ -39,7 +39,7 @@ Link link_from(const std::vector<LinkMeasurement>& measured, int ranks) {
   Link link;
   for (size_t i = 0; i < measured.size(); ++i) {
     LinkRow row;
-    // A line through this one and the one below, or above the first; a flat or falling one is all latency.
+    // A line through this point and the one below (above, for the first); a flat or falling line is latency only.
     const size_t other = i > 0 ? i - 1 : std::min<size_t>(1, measured.size() - 1);
     const double bytes = received_for(measured[i], ranks) - received_for(measured[other], ranks);
     const double seconds = measured[i].seconds - measured[other].seconds;

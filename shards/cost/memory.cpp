@@ -10,7 +10,7 @@ namespace {
 using graph::Graph;
 using graph::ValueKind;
 
-/// The states that are appended to by position.
+/// The KV caches: states with appends by position.
 std::set<std::string_view> cache_names(const Graph& graph) {
   std::set<std::string_view> names;
   for (const graph::Node& node : graph.nodes) {
@@ -19,7 +19,7 @@ std::set<std::string_view> cache_names(const Graph& graph) {
   return names;
 }
 
-/// The most bytes of inputs and results that some node finds alive.
+/// The most bytes of inputs and results that are live at one node.
 int64_t workspace_of(const Graph& graph) {
   const size_t nodes = graph.nodes.size();
   std::vector<size_t> last(graph.values.size(), 0);
@@ -29,7 +29,7 @@ int64_t workspace_of(const Graph& graph) {
   }
   for (const graph::Output& output : graph.outputs) last[static_cast<size_t>(output.value.value)] = nodes;
   int64_t alive = 0;
-  std::vector<int64_t> dying(nodes + 1, 0);  // bytes that are last used by a node
+  std::vector<int64_t> dying(nodes + 1, 0);  // bytes with their last use at a node
   const auto begin_life = [&](graph::ValueId id) {
     const int64_t bytes = graph.value(id).type.bytes();
     alive += bytes;

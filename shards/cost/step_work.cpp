@@ -10,7 +10,7 @@ using graph::Graph;
 using graph::Node;
 using graph::Op;
 
-/// How many of all experts a row chooses: what its moe_route says.
+/// The number of experts that a row chooses, from its moe_route.
 int64_t chosen_by_a_row(const Graph& graph, graph::ValueId route) {
   for (const Node& node : graph.nodes) {
     if (node.op == Op::kMoeRoute && node.result == route) return node.integer("chosen");
@@ -73,10 +73,10 @@ class Counter {
                       : node.op == Op::kAgree   ? CollectiveKind::kAgree
                                                 : CollectiveKind::kAllGather;
     const auto sent = static_cast<double>(cost.sent_bytes);
-    double result = sent * graph_.ranks;  // agree: every rank's word
+    double result = sent * graph_.ranks;  // agree: one word per rank
     if (node.result) {
       const TensorType& type = graph_.value(*node.result).type;
-      // Sums travel as float32 and are rounded where they arrive.
+      // Sums are sent as float32 and rounded by the receiver.
       const size_t element = node.op == Op::kAllReduce ? sizeof(float) : size_of(type.dtype);
       result = static_cast<double>(type.shape.elements()) * static_cast<double>(element);
     }

@@ -22,14 +22,14 @@ constexpr Family kFamilies[] = {
     {"gemma2", Layout::kSandwich, Norm::kRmsPlusOne},
     {"gemma3_text", Layout::kSandwich, Norm::kRmsPlusOne},
     {"gpt2", Layout::kSequential, Norm::kLayer},
-    {"gpt_neox", Layout::kParallelTwoNorms, Norm::kLayer},  // sequential where its config says so
+    {"gpt_neox", Layout::kParallelTwoNorms, Norm::kLayer},  // sequential if its config says so
     {"gpt_oss", Layout::kSequential, Norm::kRms},
     {"gptj", Layout::kParallelOneNorm, Norm::kLayer},
     {"llama", Layout::kSequential, Norm::kRms},
     {"ministral", Layout::kSequential, Norm::kRms},
     {"mistral", Layout::kSequential, Norm::kRms},
     {"mixtral", Layout::kSequential, Norm::kRms},
-    {"opt", Layout::kSequential, Norm::kLayer},  // post-norm where its config says so
+    {"opt", Layout::kSequential, Norm::kLayer},  // post-norm if its config says so
     {"phi3", Layout::kSequential, Norm::kRms},
     {"qwen2", Layout::kSequential, Norm::kRms},
     {"qwen3", Layout::kSequential, Norm::kRms},

@@ -15,7 +15,7 @@ using checkpoint::Positions;
 using checkpoint::RopeSpec;
 using graph::ValueId;
 
-/// Which local cache head each local query head reads.
+/// The local cache head of each local query head.
 std::vector<int64_t> head_map(const ModelSpec& spec, const partition::RankHeads& heads) {
   const int64_t group = spec.query_heads / spec.key_value_heads;
   std::vector<int64_t> map;
@@ -45,7 +45,7 @@ Range scaled(const Range& range, int64_t by) { return {range.begin * by, range.e
 
 }  // namespace
 
-/// How the heads of a layer turn.
+/// The rotation of a layer's heads.
 struct StepBuilder::Rotation {
   std::vector<ValueId> tables;  // frequencies; and, where rows differ, long_frequencies, is_long, slot
   double scale = 1.0;
@@ -54,7 +54,7 @@ struct StepBuilder::Rotation {
 
 StepBuilder::Rotation StepBuilder::rotation_of(int64_t layer) {
   const RopeSpec& rope = spec_.rope_of(layer);
-  const checkpoint::RopeTable table = checkpoint::rope_table(spec_, rope).value();  // build_step has seen it succeed
+  const checkpoint::RopeTable table = checkpoint::rope_table(spec_, rope).value();  // checked by build_step
   const std::string name = &rope == &spec_.rope ? "rope." : "rope.local.";
   Rotation rotation{{graph_.constant(name + "frequencies", table.frequencies)},
                     table.scale,
@@ -78,7 +78,7 @@ ValueId StepBuilder::head_norm(ValueId x, const std::string& name, int64_t heads
                          norm_ == Norm::kRmsPlusOne ? 1.0 : 0.0);
 }
 
-/// A window that no sequence outgrows is none.
+/// A window at least as long as every sequence is no window.
 int64_t StepBuilder::window_of(int64_t layer) const {
   const int64_t window = spec_.window(layer);
   return window + spec_.pinned_sinks < shape_.capacity ? window : 0;

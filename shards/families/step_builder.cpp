@@ -190,7 +190,7 @@ void StepBuilder::add_outputs(ValueId logits) {
 
 Step StepBuilder::finish(ValueId x) && {
   const bool has_logits_of_all_rows = shape_.kind == StepKind::kVerify || shape_.kind == StepKind::kScore;
-  // An accepting step knows only afterwards how many of its rows count.
+  // A verify step determines its number of accepted rows only at the end.
   if (shape_.kind != StepKind::kVerify) graph_.advance(slot_state("length", DType::kInt32), slot_);
   ValueId hidden = has_logits_of_all_rows ? x : graph_.select_rows(x, wanted_);
   if (spec_.norm_before) hidden = norm(hidden, "model.norm");

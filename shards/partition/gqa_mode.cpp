@@ -8,7 +8,7 @@
 namespace lockstep::partition {
 namespace {
 
-/// How many key/value heads several ranks need, because they hold query heads of each.
+/// The number of key/value heads that several ranks need for their query heads.
 int64_t count_shared(const std::vector<RankHeads>& split, int64_t key_value_heads) {
   std::vector<int> holders(static_cast<size_t>(key_value_heads), 0);
   for (const RankHeads& rank : split) {
@@ -17,7 +17,7 @@ int64_t count_shared(const std::vector<RankHeads>& split, int64_t key_value_head
   return std::ranges::count_if(holders, [](int ranks) { return ranks > 1; });
 }
 
-/// Gathered rows are at least one a rank.
+/// Each rank gathers at least one row.
 std::string why_not_gathered(const checkpoint::ModelSpec& spec, int ranks) {
   const int64_t rows = 2 * spec.key_value_heads * spec.head_dim;
   if (rows >= ranks) return "";

@@ -23,7 +23,7 @@ struct Costs {
   double vocabulary_row;
 };
 
-/// All experts, or those that a token chooses: what a step reads of a mixture is what ranks should share evenly.
+/// All experts, or those that a token chooses, because ranks should share a step's reads evenly.
 enum class Experts { kAll, kChosen };
 
 Costs costs_of(const ModelSpec& spec, Experts counted) {
@@ -42,7 +42,7 @@ Costs costs_of(const ModelSpec& spec, Experts counted) {
           .vocabulary_row = spec.tied_embeddings ? embedding : 2.0 * embedding};
 }
 
-/// Heads, of which gathered k and v are in pieces.
+/// Heads; gathered k and v are divided into pieces.
 double attention_elements(const ModelSpec& spec, const Costs& costs, const RankPart& part) {
   const auto rows = static_cast<double>(part.key_value_rows.size());
   const double key_value_heads =
@@ -85,7 +85,7 @@ std::vector<int64_t> boundaries(const std::vector<double>& shares, int64_t total
 
 int64_t count_blocks(int64_t columns, int64_t block) { return (columns + block - 1) / block; }
 
-/// What each rank lacks to its equal share of the weights once it has its heads.
+/// The difference between each rank's heads and an equal share of the weights.
 std::vector<double> lacks_after_attention(const ModelSpec& spec, const std::vector<RankPart>& parts) {
   const Costs costs = costs_of(spec, Experts::kChosen);
   double total = costs.mlp_column * static_cast<double>(spec.intermediate_size) +
@@ -98,7 +98,7 @@ std::vector<double> lacks_after_attention(const ModelSpec& spec, const std::vect
   return lacks;
 }
 
-/// Gives every rank its heads, and where k and v are gathered its rows of them: as evenly as rows go.
+/// Gives every rank its heads, and its rows of gathered k and v, as evenly as possible.
 Result<void> divide_attention(const ModelSpec& spec, int ranks, GqaMode gqa, Partition& partition) {
   LOCKSTEP_TRY(const std::vector<RankHeads> heads, split_heads({spec.query_heads, spec.key_value_heads}, ranks));
   LOCKSTEP_TRY(const GqaChoice choice, choose_gqa(gqa, spec, ranks, std::nullopt));
@@ -115,7 +115,7 @@ Result<void> divide_attention(const ModelSpec& spec, int ranks, GqaMode gqa, Par
   return ok();
 }
 
-/// Gives every rank its columns (or experts) and takes them from what it lacks.
+/// Gives every rank its columns (or experts) and subtracts them from its difference.
 void divide_mlp(const ModelSpec& spec, std::vector<double>& lacks, Partition& partition) {
   const Costs costs = costs_of(spec, Experts::kChosen);
   const bool whole_experts = partition.expert_split == ExpertSplit::kWhole;
@@ -157,7 +157,7 @@ BlockSplit Partition::rank_blocks() const {
 int64_t mlp_block_columns(const ModelSpec& spec) {
   const int64_t by_head = count_blocks(spec.intermediate_size, spec.query_heads);
   if (spec.parallel_residual && count_blocks(spec.intermediate_size, by_head) == spec.query_heads) return by_head;
-  // Groups of 8-bit integers lie within leaves: room for four, if it can be.
+  // Groups of 8-bit integers lie within leaves: room for four if possible.
   const int64_t least = std::max(count_blocks(spec.intermediate_size, kMostMlpBlocks), 4 * spec.int8_group);
   int64_t block = count_blocks(least, 16) * 16;
   while (block > 1 && count_blocks(spec.intermediate_size, block) < spec.query_heads) {
