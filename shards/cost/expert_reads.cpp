@@ -108,8 +108,7 @@ ExpertReads expert_reads(const checkpoint::ModelSpec& spec, const partition::Par
     widest = std::max(widest, part.mlp_columns.size());
     held.push_back(part.experts.size());
   }
-  if (partition.expert_split == ExpertSplit::kColumns)
-    held = {spec.experts};  // every rank reads a part of all chosen experts
+  if (partition.expert_split == ExpertSplit::kColumns) held = {spec.experts};  // every rank reads a part of each
   reads.experts = expected_busiest(held, spec.experts_per_token, rows);
   reads.bytes = static_cast<double>(spec.layers) * reads.experts * expert_bytes(spec, widest, dtype);
   return reads;
