@@ -265,7 +265,10 @@ bool RegionCommunicator::wait_for(int peer) {
     switch (patience_.after_failed_look()) {
       case Patience::Verdict::kLookAgain: break;
       case Patience::Verdict::kAborted: return fail(patience_.abort_reason());
-      case Patience::Verdict::kExpired: return fail(expired());
+      case Patience::Verdict::kExpired:
+        note_missing();
+        if (missing_.empty()) break;  // the last one has just entered the round
+        return fail(expired());
       case Patience::Verdict::kSleep:
         line.sleepers.fetch_add(1, std::memory_order_seq_cst);
         const Arrival seen = Arrival::unpack(line.arrival.load(std::memory_order_seq_cst));
@@ -288,15 +291,17 @@ Error RegionCommunicator::disagreement(int peer) const {
           name_of(peer)};
 }
 
+void RegionCommunicator::note_missing() {
+  missing_.clear();
+  for (int peer = 0; peer < size(); ++peer) {
+    if (!arrival_of(peer).has_entered(round_)) missing_.push_back(peer);
+  }
+}
+
 Error RegionCommunicator::expired() {
   expired_ = true;
-  missing_.clear();
   std::vector<int> names;
-  for (int peer = 0; peer < size(); ++peer) {
-    if (arrival_of(peer).has_entered(round_)) continue;
-    missing_.push_back(peer);
-    names.push_back(name_of(peer));
-  }
+  for (const int peer : missing_) names.push_back(name_of(peer));
   const std::string component = "transport/" + name();
   return expired_error({.component = component,
                         .rank = name_of(rank()),

@@ -82,6 +82,8 @@ class RegionCommunicator final : public HostCommunicator {
   }
   int name_of(int peer) const { return member_.names.empty() ? peer : member_.names[static_cast<size_t>(peer)]; }
   Error disagreement(int peer) const;
+  /// Lists the ranks that have not entered the current round.
+  void note_missing();
   Error expired();
 
   View view_;
