@@ -1,4 +1,4 @@
-# A text file as a string of a library, embedded at build time.
+# Embeds a text file as a string of a library, at build time.
 #
 #   include(EmbedText)
 #   lockstep_embed_text(TARGET lockstep_launcher FILE sweep/sweep_page.html NAMESPACE lockstep::launcher NAME kSweepPage)

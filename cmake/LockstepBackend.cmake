@@ -1,8 +1,9 @@
-# How a backend comes into being. A build without one keeps its name and its options, and says how to get it.
+# Adds backends. A build without one keeps its name and options; using it is an error that names the build option.
 
 # lockstep_add_backend(NAME name [OPTIONS variable…] SOURCES file… [ALWAYS file…] [INSTEAD file…] [PUBLIC target…] [PRIVATE target…])
-# The library lockstep_runtime_backends_<name>, which every program links: of SOURCES and ALWAYS where all options are ON;
-# elsewhere of INSTEAD and ALWAYS, without the PRIVATE libraries, and LOCKSTEP_MISSING_OPTION names the first that is OFF.
+# The library lockstep_runtime_backends_<name>, which every program links. It has SOURCES and ALWAYS if all options are
+# ON; else INSTEAD and ALWAYS, without the PRIVATE libraries, and LOCKSTEP_MISSING_OPTION names the first option that is
+# OFF.
 function(lockstep_add_backend)
   cmake_parse_arguments(ARG "" "NAME" "OPTIONS;SOURCES;ALWAYS;INSTEAD;PUBLIC;PRIVATE" ${ARGN})
   set(target lockstep_runtime_backends_${ARG_NAME})

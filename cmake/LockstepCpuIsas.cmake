@@ -1,5 +1,5 @@
-# The instruction sets that LOCKSTEP_CPU_ISAS names, and those of bytes that come with them: the names of the files
-# runtime/backends/cpu/kernels/isa_NAME.cpp and int8_NAME.cpp. The portable ones are always there.
+# The instruction sets in LOCKSTEP_CPU_ISAS, and the 8-bit ones that belong to them. They name the files
+# runtime/backends/cpu/kernels/isa_NAME.cpp and int8_NAME.cpp. The portable ones are always built.
 include(CheckCXXCompilerFlag)
 
 set(LOCKSTEP_KNOWN_CPU_ISAS avx2 avx512 avx512_bf16 amx)  # ascending
@@ -7,13 +7,13 @@ set(LOCKSTEP_INT8_OF_avx2 avx2 avx_vnni)
 set(LOCKSTEP_INT8_OF_avx512 avx512 avx512_vnni)
 set(LOCKSTEP_INT8_OF_avx512_bf16 avx512 avx512_vnni)
 set(LOCKSTEP_INT8_OF_amx amx)
-# The flag that a compiler may lack.
+# A flag that a compiler may lack.
 set(LOCKSTEP_FLAG_OF_avx2 -mavx2)
 set(LOCKSTEP_FLAG_OF_avx512 -mavx512dq)
 set(LOCKSTEP_FLAG_OF_avx512_bf16 -mavx512bf16)
 set(LOCKSTEP_FLAG_OF_amx -mamx-bf16)
 
-# The best of this machine that the compiler has; nothing where only the portable kernels do.
+# The best set of this machine that the compiler supports; empty if only the portable kernels work.
 function(lockstep_find_native_isa result)
   set(source "${PROJECT_BINARY_DIR}/machine_isa.cpp")
   file(WRITE "${source}" "#include <cstdio>\n\n#include \"runtime/backends/cpu/isa.h\"\n\n"

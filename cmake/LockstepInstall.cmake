@@ -1,8 +1,8 @@
-# What `cmake --install` puts where, for programs that find_package(lockstep):
+# The files of `cmake --install`, for programs that use find_package(lockstep):
 #
 #   bin/lockstep
 #   lib/liblockstep.so             everything below lockstep::engine in one library; programs link it, fmt and Boost's headers
-#   lib/liblockstep.a              the same without its own libraries: programs link those too
+#   lib/liblockstep.a              the same without its dependencies: programs also link those
 #   lib/liblockstep_backend_reference.so
 #   lib/cmake/lockstep             lockstep::engine, lockstep::engine_shared, lockstep::engine_static
 #   include/lockstep-MAJOR.MINOR   lockstep/*.h and what they include
@@ -15,7 +15,7 @@ set(LOCKSTEP_INCLUDE_INSTALL_DIR
     "${CMAKE_INSTALL_INCLUDEDIR}/lockstep-${PROJECT_VERSION_MAJOR}.${PROJECT_VERSION_MINOR}")
 set(LOCKSTEP_CONFIG_INSTALL_DIR "${CMAKE_INSTALL_LIBDIR}/cmake/lockstep")
 
-# The static libraries of ours that `target` needs, itself included.
+# Lockstep's static libraries that `target` needs, itself included.
 function(lockstep_collect_libraries target)
   get_property(known GLOBAL PROPERTY LOCKSTEP_COLLECTED)
   if("${target}" IN_LIST known)
@@ -25,7 +25,7 @@ function(lockstep_collect_libraries target)
   if(type STREQUAL "STATIC_LIBRARY")
     set_property(GLOBAL APPEND PROPERTY LOCKSTEP_COLLECTED ${target})
   endif()
-  get_target_property(links ${target} INTERFACE_LINK_LIBRARIES)  # of a static library: the private ones too
+  get_target_property(links ${target} INTERFACE_LINK_LIBRARIES)  # for a static library also the private ones
   foreach(link IN LISTS links)
     string(REGEX REPLACE "^\\$<LINK_ONLY:(.*)>$" "\\1" link "${link}")
     if(link MATCHES "^lockstep_" AND TARGET "${link}")
@@ -36,7 +36,7 @@ endfunction()
 lockstep_collect_libraries(lockstep_engine)
 get_property(LOCKSTEP_STATIC_PARTS GLOBAL PROPERTY LOCKSTEP_COLLECTED)
 
-# What those libraries need of others.
+# The third-party dependencies of those libraries.
 set(LOCKSTEP_STATIC_DEPENDENCIES caf_io caf_core crypto pcre2-8 utf8proc)
 if(LOCKSTEP_WITH_CACHE)
   list(APPEND LOCKSTEP_STATIC_DEPENDENCIES capnp kj)
@@ -49,7 +49,7 @@ list(APPEND LOCKSTEP_STATIC_DEPENDENCIES ${CMAKE_DL_LIBS})
 if(LOCKSTEP_SHARED)
   file(CONFIGURE OUTPUT "${PROJECT_BINARY_DIR}/lockstep_shared.cpp" CONTENT "")
   add_library(lockstep_shared SHARED "${PROJECT_BINARY_DIR}/lockstep_shared.cpp")
-  # Whole archives: what public headers declare is needed by programs, not by the library itself.
+  # Whole archives, because programs need what public headers declare, even if the library itself does not.
   list(TRANSFORM LOCKSTEP_STATIC_PARTS REPLACE "(.+)" "$<TARGET_FILE:\\1>" OUTPUT_VARIABLE archives)
   add_dependencies(lockstep_shared ${LOCKSTEP_STATIC_PARTS})
   target_link_libraries(lockstep_shared PRIVATE -Wl,--whole-archive ${archives} -Wl,--no-whole-archive lockstep_flags
@@ -61,7 +61,7 @@ if(LOCKSTEP_SHARED)
   install(TARGETS lockstep_shared LIBRARY DESTINATION "${CMAKE_INSTALL_LIBDIR}")
 endif()
 
-# One archive of all, made when it is installed: nothing in the build needs it.
+# One archive of all, made at installation, because the build does not need it.
 set(script "${PROJECT_BINARY_DIR}/liblockstep.ar")
 set(members "")
 foreach(part IN LISTS LOCKSTEP_STATIC_PARTS)
@@ -72,7 +72,7 @@ install(CODE "execute_process(COMMAND \"${CMAKE_AR}\" -M INPUT_FILE \"${script}\
 install(FILES "${PROJECT_BINARY_DIR}/liblockstep.a" DESTINATION "${CMAKE_INSTALL_LIBDIR}")
 
 install(TARGETS lockstep RUNTIME DESTINATION "${CMAKE_INSTALL_BINDIR}")
-# What the program prints of itself; another machine's program does not run here.
+# Files that the program prints; a cross-compiled program does not run here.
 if(NOT CMAKE_CROSSCOMPILING)
   function(lockstep_install_text destination name)
     set(folder "${PROJECT_BINARY_DIR}/share/${destination}")
@@ -92,7 +92,7 @@ endif()
 
 install(DIRECTORY "${PROJECT_SOURCE_DIR}/engine/include/lockstep" DESTINATION "${LOCKSTEP_INCLUDE_INSTALL_DIR}"
         FILES_MATCHING PATTERN "*.h")
-# What the public headers include; tests/consumer fails where one is missing.
+# The headers that the public headers include; tests/consumer fails if one is missing.
 foreach(header IN ITEMS
         runtime/checkpoint/model_spec.h
         runtime/core/check.h

@@ -1,21 +1,21 @@
-# MPI is loaded when a program needs it. What a build wants are the headers of its families, mpi.h of Open MPI and mpi.h of
-# MPICH, for the adapters of transport/mpi; tests use the libraries and the launchers, too.
+# MPI is loaded when a program needs it. A build only needs the mpi.h of Open MPI and of MPICH, for the adapters of
+# transport/mpi; tests also use the libraries and launchers.
 #
-#   LOCKSTEP_WITH_MPI       AUTO: an adapter for each header that is there; ON: at least one; OFF: none
+#   LOCKSTEP_WITH_MPI       AUTO: an adapter for each header found; ON: at least one; OFF: none
 #   LOCKSTEP_MPI_FAMILIES   OPEN_MPI, MPICH: those with an adapter
 #
-# Of each family F: LOCKSTEP_F_INCLUDE_DIR, LOCKSTEP_F_MPIEXEC where there is one, and the target LockstepMpi::F where the
-# library is there too, for test programs that use MPI themselves.
+# For each family F: LOCKSTEP_F_INCLUDE_DIR, LOCKSTEP_F_MPIEXEC if found, and the target LockstepMpi::F if the library
+# is found, for test programs that use MPI themselves.
 set(LOCKSTEP_WITH_MPI AUTO CACHE STRING "Ranks as processes of mpirun or srun: AUTO, ON or OFF")
 set_property(CACHE LOCKSTEP_WITH_MPI PROPERTY STRINGS AUTO ON OFF)
 set(LOCKSTEP_MPI_FAMILIES "")
-set(LOCKSTEP_MPI_C_INTERFACE OMPI_SKIP_MPICXX MPICH_SKIP_MPICXX)  # without the C++ bindings that MPI has given up
+set(LOCKSTEP_MPI_C_INTERFACE OMPI_SKIP_MPICXX MPICH_SKIP_MPICXX)  # without MPI's removed C++ bindings
 if(NOT LOCKSTEP_WITH_MPI)
   message(STATUS "MPI: none (LOCKSTEP_WITH_MPI=${LOCKSTEP_WITH_MPI})")
   return()
 endif()
 
-# Whether a folder's mpi.h, or a launcher, is of the family: both have one name in all of them.
+# Whether a folder's mpi.h, or a launcher, belongs to the family, because all families use the same names.
 function(lockstep_is_open_mpi_header result folder)
   file(STRINGS "${folder}/mpi.h" found REGEX "define +OMPI_MAJOR_VERSION " LIMIT_COUNT 1)
   if(NOT found)

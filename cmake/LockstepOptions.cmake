@@ -1,5 +1,5 @@
-# What a build leaves out. The part that is off asks for no package, and is refused by name with the option that brings it.
-# LOCKSTEP_WITH_MPI and what follows from it: LockstepMpi.cmake.
+# The optional parts of a build. A part that is off needs no package; using it is an error that names the build option.
+# LOCKSTEP_WITH_MPI and its consequences: LockstepMpi.cmake.
 option(LOCKSTEP_WITH_NEURON "The backend for AWS Neuron; needs Protocol Buffers and the compile cache" ON)
 set(LOCKSTEP_WITH_CACHE "AUTO" CACHE STRING "The compile cache, for backends that compile ahead of time; needs Cap'n Proto and \
 headers of libcurl: ON, OFF, or AUTO (with such a backend)")
@@ -12,7 +12,7 @@ set(LOCKSTEP_CPU_ISAS "all" CACHE STRING "Instruction sets that the CPU backend 
 native (the best that this machine and the compiler have), or a list of avx2, avx512, avx512_bf16, amx")
 option(LOCKSTEP_UNITY "Join small sources into one where that compiles faster" OFF)
 
-# From here on each is ON or OFF, and the packages of those that are ON are there.
+# From here on each option is ON or OFF, and the packages of those that are ON are found.
 if(LOCKSTEP_WITH_CACHE STREQUAL "AUTO")
   set(LOCKSTEP_WITH_CACHE ${LOCKSTEP_WITH_NEURON})
 endif()
@@ -41,7 +41,7 @@ endif()
 include(LockstepCpuIsas)
 lockstep_choose_cpu_isas(LOCKSTEP_BUILT_ISAS LOCKSTEP_BUILT_INT8_ISAS)
 
-# What --version says of the build.
+# The text of --version about the build.
 list(JOIN LOCKSTEP_BUILT_ISAS " " _isas)
 set(LOCKSTEP_OPTIONS_TEXT "neuron ${LOCKSTEP_WITH_NEURON}, reference ${LOCKSTEP_WITH_REFERENCE}, compile cache \
 ${LOCKSTEP_WITH_CACHE}, measure ${LOCKSTEP_WITH_MEASURE}, journal ${LOCKSTEP_WITH_JOURNAL}, instruction sets: ${_isas}")

@@ -1,11 +1,10 @@
-# The two ways in which a target comes into being. Folder = target = namespace; sources are listed, flags travel in
-# `lockstep_flags`.
+# Functions that create targets. Folder = target = namespace; sources are listed, flags are in `lockstep_flags`.
 
 add_library(lockstep_flags INTERFACE)
 target_compile_features(lockstep_flags INTERFACE cxx_std_20)
 target_compile_options(lockstep_flags INTERFACE -Wall -Wextra -Wpedantic -Wshadow -Wnon-virtual-dtor -Wno-missing-field-initializers -ffp-contract=off)
-# GCC 12 sees overlaps and overflows in std::string that are not there (its bug 105651), more of them where the headers
-# are precompiled; the sanitizers see those that are.
+# GCC 12 reports overlaps and overflows in std::string that do not exist (its bug 105651), more of them with precompiled
+# headers; the sanitizers detect real ones.
 target_compile_options(lockstep_flags INTERFACE
                        $<$<CXX_COMPILER_ID:GNU>:-Wno-restrict;-Wno-array-bounds;-Wno-stringop-overflow>)
 target_include_directories(lockstep_flags INTERFACE ${PROJECT_SOURCE_DIR})
@@ -17,9 +16,9 @@ if(LOCKSTEP_SANITIZE)
   target_link_options(lockstep_flags INTERFACE -fsanitize=${LOCKSTEP_SANITIZE})
 endif()
 
-# Headers that most sources include, parsed once: for libraries, and for tests with GoogleTest. A source with compiler
-# options of its own (lockstep_source_options) cannot use them. That a header includes what it needs is for
-# `scripts/check headers` to see, which does without.
+# Headers that most sources include, precompiled for libraries, and for tests with GoogleTest. A source with its own
+# compiler options (lockstep_source_options) cannot use them. `scripts/check headers` works without them, so it detects
+# headers that do not include what they need.
 set(lockstep_common_headers <algorithm> <array> <cstdint> <filesystem> <functional> <map> <memory> <optional> <span>
                             <string> <string_view> <utility> <variant> <vector> <fmt/format.h>)
 
@@ -36,7 +35,7 @@ endfunction()
 lockstep_add_precompiled(NAME lockstep_library_headers HEADERS ${lockstep_common_headers} LIBRARIES fmt::fmt)
 set_target_properties(lockstep_library_headers PROPERTIES POSITION_INDEPENDENT_CODE ON)
 
-# Tests are compiled more often than run: what they test has the optimisation of its own library.
+# Tests are compiled more often than run; the tested library has its own optimisation.
 add_library(lockstep_test_flags INTERFACE)
 target_link_libraries(lockstep_test_flags INTERFACE lockstep_flags)
 target_compile_options(lockstep_test_flags INTERFACE $<$<CONFIG:Release>:-O1>)
@@ -46,8 +45,8 @@ if(LOCKSTEP_WITH_TESTS)
 endif()
 
 # lockstep_add_library(NAME target SOURCES file… [PUBLIC target…] [PRIVATE target…] [UNITY always|optional])
-# A static library of position-independent code (backend modules link it too). UNITY: its sources are compiled as one,
-# always or where LOCKSTEP_UNITY is ON. No two of them have the same name in an unnamed namespace.
+# A static library of position-independent code (backend modules also link it). UNITY: its sources are compiled as one,
+# always or if LOCKSTEP_UNITY is ON; so no two of them may have the same name in an unnamed namespace.
 function(lockstep_add_library)
   cmake_parse_arguments(ARG "" "NAME;UNITY" "SOURCES;PUBLIC;PRIVATE" ${ARGN})
   add_library(${ARG_NAME} STATIC ${ARG_SOURCES})
@@ -61,14 +60,14 @@ function(lockstep_add_library)
 endfunction()
 
 # lockstep_source_options(source option…)
-# Compiler options of one source of this folder. It parses its headers itself: precompiled ones are of other options.
+# Compiler options of one source of this folder. It does not use precompiled headers, which have other options.
 function(lockstep_source_options source)
   set_source_files_properties(${source} PROPERTIES SKIP_PRECOMPILE_HEADERS ON COMPILE_OPTIONS "${ARGN}")
 endfunction()
 
 # lockstep_add_test(NAME name SOURCES file… LIBRARIES target… [LABELS label…] [TIMEOUT s])
-# One GoogleTest program, run by ctest under `name`. The default label is unit. What testing::TempDir() holds stays in the
-# build folder.
+# One GoogleTest program, run by ctest under `name`. The default label is unit. testing::TempDir() is in the build
+# folder.
 function(lockstep_add_test)
   cmake_parse_arguments(ARG "" "NAME;TIMEOUT" "SOURCES;LIBRARIES;LABELS" ${ARGN})
   if(NOT ARG_LABELS)

@@ -1,4 +1,4 @@
-// The ranks of a program that has MPI already, a group for each half of them: mpirun -n 4 02_mpi MODEL
+// A program with its own MPI; a group for each half of its ranks: mpirun -n 4 02_mpi MODEL
 #include <lockstep/engine.h>
 #include <mpi.h>
 

@@ -1,4 +1,4 @@
-// Three prompts side by side, each token as it is made; the last one is cancelled: 03_streaming MODEL
+// Three concurrent prompts with streamed tokens; the last one is cancelled: 03_streaming MODEL
 #include <lockstep/engine.h>
 
 #include <cstdio>

@@ -1,4 +1,4 @@
-// How well a model predicts a text: 04_scoring MODEL
+// The perplexity of a text: 04_scoring MODEL
 #include <lockstep/engine.h>
 
 #include <cmath>

@@ -1,4 +1,4 @@
-// A rule of one's own for the next token, which here never has a digit: 05_processor MODEL
+// A custom logits processor, which excludes tokens with digits: 05_processor MODEL
 #include <lockstep/engine.h>
 
 #include <cmath>

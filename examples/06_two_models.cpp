@@ -1,4 +1,4 @@
-// Two models at once on the same ranks; one writes on about what the other says: mpirun -n 2 06_two_models SMALL LARGE
+// Two models on the same ranks; one continues the other's answer: mpirun -n 2 06_two_models SMALL LARGE
 #include <lockstep/engine.h>
 
 #include <cstdio>

@@ -1,10 +1,10 @@
-# What every script here starts with: strict mode, the project's root and the one way to speak. Sourced, not run.
+# The common start of every script: strict mode, the project's root and messages. Sourced, not run.
 set -euo pipefail
 
 root=$(cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd -P)
 stage=$(basename "$0")
 
-# Stages go to stderr, so that stdout holds only what the user asked for.
+# Stages go to stderr, so that stdout only has the requested output.
 say() { printf '[%s] %s\n' "$stage" "$*" >&2; }
 
 # die CODE MESSAGE
@@ -27,8 +27,8 @@ build_jobs() {
   echo "${LOCKSTEP_JOBS:-$((cores < room ? cores : room))}"
 }
 
-# Configures that follow build with ccache, where it is. What a precompiled header defines is in its contents, by which
-# ccache tells them apart.
+# Makes later configures build with ccache, if available. ccache identifies a precompiled header by its contents, which
+# include its definitions.
 use_ccache() {
   if command -v ccache >/dev/null; then
     export CMAKE_CXX_COMPILER_LAUNCHER="env;CCACHE_SLOPPINESS=pch_defines,time_macros;ccache"

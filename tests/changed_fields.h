@@ -1,4 +1,4 @@
-// Copies of a value that differ from it in one field each: what must notice every field is shown every field.
+// Copies of a value with one changed field each, for tests of complete comparisons.
 #pragma once
 
 #include <cmath>
@@ -66,7 +66,7 @@ std::optional<std::string> change_field(T& value, size_t& index) {
 
 }  // namespace detail
 
-/// Calls `check(name, copy)` for every field of `value`, "outer.inner" for those of structs inside.
+/// Calls `check(name, copy)` for every field of `value`, "outer.inner" for those of nested structs.
 template <HasFields T, typename Check>
 void for_each_changed_field(const T& value, Check&& check) {
   for (size_t i = 0;; ++i) {

@@ -1,4 +1,4 @@
-// A directory that a test fills.
+// A temporary directory for a test.
 #pragma once
 
 #include <stdlib.h>

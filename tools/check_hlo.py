@@ -1,19 +1,19 @@
 #!/usr/bin/env python3
 """Runs lowered modules through XLA's CPU client and compares with the reference backend.
 
-Development tool, not a test: it needs jaxlib (tools/requirements-hlo.txt, 590 MB), whose Python module is private API,
-hence the pinned version. In a virtual environment of its own:
+A development tool, not a test. It needs jaxlib (tools/requirements-hlo.txt, 590 MB), whose Python module is private
+API, hence the pinned version. In a separate virtual environment:
 
     python3 -m venv V && V/bin/pip install -r tools/requirements-hlo.txt
     build/release/bin/neuron_oracle_cases DIR            # writes the cases; needs no jaxlib
-    V/bin/python tools/check_hlo.py DIR [NAME ...]       # checks them, each in a process of its own
+    V/bin/python tools/check_hlo.py DIR [NAME ...]       # checks them, each in a separate process
     V/bin/python tools/check_hlo.py DIR --approve tests/runtime/backends/neuron/approved.txt
 
 and, for the indices of gather and scatter, the same with `neuron_oracle_cases --indices DIR`, without --approve.
 
-Ranks are virtual CPU devices of one process. States are fed back from the module's own outputs; integers must be equal,
-floats within the case's tolerance of the largest expected magnitude. What passes is valid HLO and computes the right
-numbers; what neuronx-cc makes of it, only neuronx-cc can say.
+Ranks are virtual CPU devices of one process. States are fed back from the module's outputs. Integers must be equal,
+floats within the case's tolerance of the largest expected magnitude. A passing module is valid HLO and computes the
+right numbers; whether neuronx-cc compiles it is not tested.
 """
 import argparse
 import concurrent.futures
@@ -28,7 +28,7 @@ PINNED = "0.10.2"
 
 
 class Oracle:
-    """XLA's CPU client with a virtual device per rank."""
+    """XLA's CPU client with one virtual device per rank."""
 
     def __init__(self, ranks):
         import collections
@@ -40,7 +40,7 @@ class Oracle:
         self.devices = xla_client.DeviceList(tuple(self.client.devices()[:ranks]))
         self.aval = collections.namedtuple("Aval", "shape dtype weak_type")
 
-        class Placed(xla_client.GSPMDSharding):  # batched_device_put asks for these two
+        class Placed(xla_client.GSPMDSharding):  # batched_device_put calls these two
             memory_kind = None
 
             def _to_xla_hlo_sharding(self, _):
@@ -59,11 +59,11 @@ class Oracle:
         return self.client.compile_and_load(mlir, self.devices, options)
 
     def put(self, by_rank):
-        """One array per rank, as shards of one array that is cut along its first dimension."""
+        """One array per rank, as shards of one array divided along its first dimension."""
         import numpy as np
 
         xc = self.xc
-        by_rank = [np.array(array) for array in by_rank]  # the same object twice is refused
+        by_rank = [np.array(array) for array in by_rank]  # XLA refuses the same object twice
         shape = by_rank[0].shape
         if self.ranks == 1:
             sharding, whole = xc.HloSharding.replicate(), shape
@@ -153,7 +153,7 @@ class Case:
                 self.compare(f"state {name} rank {rank}", held[name][rank][:rows], self.tensor(expected, rank)[:rows])
 
     def check_indices(self, number, name, by_rank):
-        """What neuron_oracle_cases --indices adds: one outside is an error on the device."""
+        """The check of neuron_oracle_cases --indices: an index out of range is an error on the device."""
         limits = [int(limit) for limit in name.split(" below ")[1].split(",")]
         for found in by_rank:
             vectors = found.reshape(-1, len(limits))
@@ -181,7 +181,7 @@ def check(directory):
 
 
 def check_in_child(directory):
-    """In a process of its own: some faults end it."""
+    """Runs in a separate process, because some faults end it."""
     child = subprocess.run([sys.executable, __file__, "--one", str(directory)], capture_output=True, text=True,
                            timeout=900, env={**os.environ, "TF_CPP_MIN_LOG_LEVEL": "1"})
     if child.returncode == 0:

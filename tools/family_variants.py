@@ -1,8 +1,8 @@
-"""The tiny models that tools/make_family_goldens.py makes goldens of: a config.json each, and how weights are stored.
+"""The tiny models for the goldens of tools/make_family_goldens.py: a config.json each, and the form of weights.
 
 Both dialects of config.json (`rope_theta`, `rope_scaling`, `torch_dtype`; `rope_parameters`, `dtype`), the hub's older
-key layouts, and keys that may be left out are spread over the variants. Sizes differ from one another wherever a family
-allows it (hidden 64, 8 heads of 16, inner 96), so that no dimension can stand in for another; windows are 8.
+key layouts, and optional keys are spread over the variants. Sizes differ wherever a family allows it (hidden 64, 8
+heads of 16, inner 96), so that confused dimensions are detected; windows are 8.
 """
 
 from __future__ import annotations
@@ -15,14 +15,14 @@ WINDOW = 8
 
 @dataclass(frozen=True)
 class Variant:
-    family: str  # as docs/support.md calls it
+    family: str  # its name in docs/support.md
     config: dict[str, Any]
-    stored: str = "hub"  # how the weights are called and packed: a key of STORED in make_family_goldens.py
-    long_run: bool = False  # also a prompt of 71 tokens and 180 steps
-    # Config keys that must make a difference, with the value that it is measured against (None removes the key).
+    stored: str = "hub"  # names and layout of the weights: a key of STORED in make_family_goldens.py
+    long_run: bool = False  # adds a prompt of 71 tokens and 180 steps
+    # Config keys that must make a difference, with the value to compare with (None removes the key).
     matters: dict[str, Any] = field(default_factory=dict)
-    spreads: dict[str, float] = field(default_factory=dict)  # other than SPREADS
-    settles: bool = False  # a random model of this kind soon repeats itself, whatever its spreads
+    spreads: dict[str, float] = field(default_factory=dict)  # exceptions from SPREADS
+    settles: bool = False  # random models of this kind soon repeat themselves, with any spreads
 
 
 DENSE = {

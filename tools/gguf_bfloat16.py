@@ -1,8 +1,8 @@
-"""The tensors of a GGUF file as bfloat16, by Python alone: those of types F32, Q4_1 and Q8_0.
+"""Converts GGUF tensors of types F32, Q4_1 and Q8_0 to bfloat16, in pure Python.
 
-What a block of 32 quantised values can be is a table: 16 values of Q4_1, 255 of Q8_0. It is made in float32, as ggml makes
-them, and rounded; then bytes.translate looks all values of the block up, once for the lower byte of a bfloat16 and once for
-the upper one.
+A table holds the possible values of a block of 32 quantised values: 16 for Q4_1, 255 for Q8_0. It is computed in
+float32 like in ggml, and rounded. Then bytes.translate looks up all values of the block, once for the lower byte of a
+bfloat16 and once for the upper one.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
-"""Reads GGUF files: the metadata, and the tensors as they lie in the file.
+"""Reads GGUF files: the metadata, and the tensors in their stored form.
 
-Only what our models need: format version 3, little endian, and the element types F32, F16, BF16, Q4_0, Q4_1, Q5_0,
-Q8_0, Q4_K and Q6_K. The layout is that of the GGUF specification (github.com/ggml-org/ggml, docs/gguf.md), the blocks
-are those of ggml-quants.c:
+Supports only what the fetched models need: format version 3, little endian, and the element types F32, F16, BF16, Q4_0,
+Q4_1, Q5_0, Q8_0, Q4_K and Q6_K. The layout follows the GGUF specification (github.com/ggml-org/ggml, docs/gguf.md), the
+blocks ggml-quants.c:
 
     "GGUF" version:u32 tensors:u64 entries:u64
     entries × (key:string type:u32 value)                          metadata
@@ -22,16 +22,16 @@ from pathlib import Path
 from typing import Any
 
 BLOCK = 32  # elements of a quantised block
-SUPER_BLOCK = 256  # of the "K" types, which scale the scales of smaller blocks once more
+SUPER_BLOCK = 256  # of the "K" types, which also scale the scales of smaller blocks
 
 
 class GgufError(Exception):
-    """The file is damaged, or holds something this reader does not know."""
+    """The file is damaged, or contains something that this reader does not support."""
 
 
 @dataclass(frozen=True)
 class ElementType:
-    """How `elements` values lie in `size` bytes."""
+    """A block format: `elements` values in `size` bytes."""
 
     name: str
     elements: int
@@ -56,7 +56,7 @@ _STRING, _ARRAY = 8, 9
 
 @dataclass(frozen=True)
 class Tensor:
-    """One tensor as it lies in the file."""
+    """One tensor in its stored form."""
 
     name: str
     shape: tuple[int, ...]  # outermost first

@@ -1,4 +1,4 @@
-"""The tensors of a GGUF file as arrays of float32. Needs numpy."""
+"""Converts GGUF tensors to float32 arrays. Needs numpy."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ def _from_q8_0(raw: np.ndarray) -> np.ndarray:
 
 def _six_bit_scales(packed: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     """u8 [blocks, 12] → the scales and the minima of 8 blocks of 32, u8 [blocks, 8] each. The first four of either are
-    the low bits of bytes 0-3 and 4-7; the others are a nibble of bytes 8-11 with the two bits left over there."""
+    the low bits of bytes 0-3 and 4-7; the others are a nibble of bytes 8-11 with the two remaining bits there."""
     first, second, rest = packed[:, :4], packed[:, 4:8], packed[:, 8:]
     scales = np.concatenate([first & 0x3F, rest & 0x0F | first >> 2 & 0x30], axis=1)
     minima = np.concatenate([second & 0x3F, rest >> 4 | second >> 2 & 0x30], axis=1)

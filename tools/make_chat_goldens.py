@@ -1,10 +1,10 @@
 #!/usr/bin/env python3
-"""Renders the templates of tests/runtime/text/goldens/chat/ with jinja2, set up as transformers sets it up, and records
-the results in chat.json beside them. The C++ tests must give the same text, and an error where jinja2 gives one.
+"""Renders the templates of tests/runtime/text/goldens/chat/ with jinja2, configured like in transformers, and records
+the results in chat.json next to them. The C++ tests must give the same text, and an error where jinja2 gives one.
 
   python tools/make_chat_goldens.py
 
-Needs transformers and jinja2; the goldens are committed, so only who changes a template runs it.
+Needs transformers and jinja2; the goldens are committed, so run it only after changing a template.
 """
 
 import json
@@ -55,7 +55,7 @@ OPTIONS = [
 ]
 
 
-# One line each: where jinja2 gives an error, so must we; where it gives text, the same.
+# One line per template: if jinja2 gives an error, so must Lockstep; else the same text.
 SNIPPETS = [
     "{{ undefined_name }}|{{ undefined_name is defined }}",
     "{{ undefined_name.attribute }}",
@@ -160,11 +160,11 @@ def render(source, context):
         template = _compile_jinja_template(source)
     except (jinja2.TemplateError, SyntaxError):
         return None
-    template.environment.globals.pop("strftime_now", None)  # the clock is a matter of another test
+    template.environment.globals.pop("strftime_now", None)  # another test covers the clock
     template.globals.pop("strftime_now", None)
     try:
         return template.render(**context)
-    except Exception:  # noqa: BLE001  what the template does wrong shows as many kinds
+    except Exception:  # noqa: BLE001  template errors have many types
         return None
 
 

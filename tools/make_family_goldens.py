@@ -1,12 +1,12 @@
 #!/usr/bin/env python3
-"""Makes the goldens of every model family: what Hugging Face transformers computes, in float32, for random tiny models.
+"""Makes the goldens of every model family: results of Hugging Face transformers, in float32, for random tiny models.
 
     python tools/make_family_goldens.py [--only NAME …]
 
-A development tool: it needs torch, transformers, safetensors and numpy. The models are tools/family_variants.py; it
-writes tests/model/goldens/family_*.json, which are committed. The tests need none of these packages: they rebuild the
-same checkpoint byte for byte from an integer hash and the golden's list "tensors" (tests/model/hashed_weights.h is the
-same rule in C++):
+A development tool: it needs torch, transformers, safetensors and numpy. tools/family_variants.py has the models; this
+tool writes tests/model/goldens/family_*.json, which are committed. The tests need none of these packages, because they
+rebuild the same checkpoint byte for byte from an integer hash and the golden's list "tensors"
+(tests/model/hashed_weights.h has the same rule in C++):
 
     key   = FNV-1a 64 of "<seed>/<tensor name>"
     mix   = splitmix64's finaliser of key + (index + 1) · 0x9e3779b97f4a7c15        index: row-major element number
@@ -16,7 +16,7 @@ same rule in C++):
 
 Library defaults hide errors (norms of 1, biases of 0, flat logits), so every tensor is random. A seed is refused when a
 greedy choice was close (margin below 1e-3 of the largest logit): a correct implementation cannot differ by rounding.
-A golden is refused when a config key that should matter does not, and the tool says which tensors hardly do.
+A golden is refused when a config key that should matter does not; the tool prints the tensors that hardly matter.
 """
 
 from __future__ import annotations
@@ -39,17 +39,17 @@ ROOT = Path(__file__).resolve().parent.parent
 GOLDENS = ROOT / "tests/model/goldens"
 
 NEW_TOKENS = 24
-LOGIT_STEPS = [0, 11, 23]  # whose logits are kept: of the prompt, inside and at the end
-PROMPT_LENGTHS = [1, 5, 8, 16, 23, 40]  # below, at and beyond the window; below and beyond longrope's original maximum
+LOGIT_STEPS = [0, 11, 23]  # steps with recorded logits: of the prompt, in the middle and at the end
+PROMPT_LENGTHS = [1, 5, 8, 16, 23, 40]  # below, at and above the window; below and above longrope's original maximum
 LONG_PROMPT, LONG_STEPS = 71, 180
 LEAST_MARGIN = 1e-3  # of the largest absolute logit
 MOST_REPEATS, LEAST_DIFFERENT, LEAST_ANSWERS = 12, 5, 12  # tokens of a run, and of all
 LEAST_EFFECT = 2e-4  # of the same, of a config key that matters: twice the tests' tolerance
 
-# Sharp attention and layers that outweigh the embedding: otherwise a model says its last token again and again.
+# Sharp attention and layers that outweigh the embedding; otherwise a model repeats its last token.
 SPREADS = {"bias": 0.25, "embedding": 0.5, "positions": 0.5, "head": 0.5, "attention": 0.4, "matrix": 0.3, "sinks": 1.5}
 TIED_SPREADS = {"embedding": 0.2, "positions": 0.3}
-GEMMA_SPREADS = {"embedding": 0.1}  # is multiplied by 8
+GEMMA_SPREADS = {"embedding": 0.1}  # the model multiplies it by 8
 ATTENTION = ("q_proj", "k_proj", "c_attn", "query_key_value", "qkv_proj")
 MXFP4_SCALES = [119, 123]  # exponents − 127
 
@@ -108,7 +108,7 @@ def distribution(variant: Variant, name: str, spreads: dict[str, float]) -> tupl
 
 
 def shapes_as_saved(config: dict[str, Any], original_format: bool) -> dict[str, list[int]]:
-    """What transformers itself writes for such a model."""
+    """The form that transformers itself writes."""
     with tempfile.TemporaryDirectory() as name:
         directory = Path(name)
         plain = {key: value for key, value in config.items() if key != "quantization_config"}
@@ -120,7 +120,7 @@ def shapes_as_saved(config: dict[str, Any], original_format: bool) -> dict[str, 
 
 
 def without_prefix(shapes: dict[str, list[int]]) -> dict[str, list[int]]:
-    """As the hub's first GPT-2, OPT and BLOOM checkpoints are: saved from the model below the head."""
+    """The form of the hub's first GPT-2, OPT and BLOOM checkpoints: saved from the model without the head."""
     return {name.removeprefix("transformer.").removeprefix("model."): shape for name, shape in shapes.items()}
 
 
@@ -128,7 +128,7 @@ OLD_BUFFERS = (".attn.bias", ".attention.bias", ".masked_bias")
 
 
 def old_buffers(shapes: dict[str, list[int]], config: dict[str, Any]) -> list[Tensor]:
-    """Constants that early versions saved with the weights, and which nobody reads."""
+    """Unused constants that early versions saved with the weights."""
     names = {
         "gpt2": ("ln_1.weight", "attn.bias", None),
         "gptj": ("ln_1.weight", "attn.bias", "attn.masked_bias"),
@@ -147,7 +147,8 @@ def old_buffers(shapes: dict[str, list[int]], config: dict[str, Any]) -> list[Te
 
 
 def mxfp4_parts(name: str, shape: list[int]) -> list[Tensor]:
-    """The experts' weights [E, in, out] as gpt-oss ships them: for 32 of `in`, 16 bytes of two values and an exponent."""
+    """The experts' weights [E, in, out] in gpt-oss's form: per 32 of `in`, 16 bytes of two values each and an
+    exponent."""
     experts, inner, outer = shape
     lowest, highest = MXFP4_SCALES
     return [
@@ -159,7 +160,7 @@ def mxfp4_parts(name: str, shape: list[int]) -> list[Tensor]:
 
 
 def tensors_of(variant: Variant) -> list[Tensor]:
-    """Every tensor of the checkpoint, in the order in which it is written."""
+    """Every tensor of the checkpoint, in the order of writing."""
     shapes = shapes_as_saved(variant.config, original_format=variant.stored != "packed")
     if variant.stored == "bare":
         shapes = without_prefix(shapes)
@@ -194,9 +195,9 @@ def load_model(config: dict[str, Any], weights: dict[str, np.ndarray]) -> transf
 def assert_all_was_loaded(
     variant: Variant, model: transformers.PreTrainedModel, weights: dict[str, np.ndarray]
 ) -> None:
-    """What transformers saves again must be what it was given: nothing was renamed, dropped or initialised."""
+    """Checks that transformers saves what it loaded: nothing was renamed, dropped or initialised."""
     if variant.stored == "mxfp4":
-        return  # it saves what it decoded
+        return  # it saves decoded weights
     with tempfile.TemporaryDirectory() as name:
         model.save_pretrained(name, save_original_format=variant.stored != "packed")
         saved = safetensors.numpy.load_file(Path(name) / "model.safetensors")
@@ -215,15 +216,16 @@ def prompts_of(vocabulary: int, lengths: list[int], name: str) -> list[list[int]
 
 @torch.no_grad()
 def prompt_logits(model: transformers.PreTrainedModel, ids: list[int]) -> np.ndarray:
-    """[len(ids), vocabulary], without a cache and of this row alone: longrope chooses by the longest row of a batch."""
+    """[len(ids), vocabulary], without a cache and for this row alone, because longrope chooses by the longest row of a
+    batch."""
     return model(torch.tensor([ids]), use_cache=False).logits[0].numpy()
 
 
 def clear_greedy(
     model: transformers.PreTrainedModel, prompt: list[int], steps: int, most_repeats: int
 ) -> tuple[list[int], np.ndarray] | None:
-    """The greedy tokens and the logits [steps, vocabulary] that they were chosen from; every step is computed anew,
-    without a cache. Nothing when a choice was close, or always the same."""
+    """The greedy tokens and their logits [steps, vocabulary]; every step is computed without a cache. None if a choice
+    was close, or always the same."""
     ids, rows = list(prompt), []
     for _ in range(steps):
         rows.append(prompt_logits(model, ids)[-1])
@@ -278,7 +280,7 @@ def assert_keys_matter(variant: Variant, weights: dict[str, np.ndarray], ids: li
 
 @torch.no_grad()
 def report_idle_tensors(name: str, model: transformers.PreTrainedModel, ids: list[int], expected: np.ndarray) -> None:
-    """Says which parameters could be wrong without being seen. A bias on keys is such where nothing rotates them."""
+    """Prints the parameters whose errors the golden would not detect. A bias on unrotated keys is one."""
     for parameter, values in model.named_parameters():
         kept = values.clone()
         values.copy_(torch.flip(kept, [0]) if kept.shape[0] > 1 else 1.5 * kept)
@@ -289,7 +291,7 @@ def report_idle_tensors(name: str, model: transformers.PreTrainedModel, ids: lis
 
 
 def window_of(config: transformers.PretrainedConfig) -> str:
-    """Which layers see a window only, for docs/support.md."""
+    """The layers with a window, for docs/support.md."""
     if not getattr(config, "sliding_window", None):
         return "none"
     kinds = set(getattr(config, "layer_types", None) or ["sliding_attention"])
@@ -307,7 +309,7 @@ def make_golden(name: str, variant: Variant) -> dict[str, Any]:
         weights = {tensor["name"]: hashed_tensor(seed, tensor) for tensor in tensors}
         model = load_model(variant.config, weights)
         runs = []
-        for prompt, steps in reversed(jobs):  # the longest is refused first
+        for prompt, steps in reversed(jobs):  # the longest first, because it is refused most often
             run = clear_greedy(model, prompt, steps, NEW_TOKENS if variant.settles else MOST_REPEATS)
             if run is None or len(set(run[0])) < (1 if variant.settles else LEAST_DIFFERENT):
                 break
@@ -347,7 +349,7 @@ def make_golden(name: str, variant: Variant) -> dict[str, Any]:
 
 
 def write(path: Path, golden: dict[str, Any]) -> None:
-    """One line per key and per element of a long list: small, and differences can be read."""
+    """One line per key and per element of a long list: small files with readable differences."""
     lines = []
     for key, value in golden.items():
         if isinstance(value, list) and value and isinstance(value[0], (list, dict)):

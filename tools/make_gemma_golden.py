@@ -1,10 +1,11 @@
 #!/usr/bin/env python3
-"""Makes tests/model/goldens/gemma3_270m.json: how Gemma 3 270M continues a text that is longer than its window of 512.
+"""Makes tests/model/goldens/gemma3_270m.json: Gemma 3 270M's continuation of a text longer than its window of 512.
 
     python tools/make_gemma_golden.py FILE.gguf
 
-FILE.gguf is what tools/fetch_gemma_model.py joins from its wheels, loaded by transformers itself: the golden also
-judges our conversion. A development tool; it needs what tools/make_family_goldens.py needs, accelerate and gguf.
+FILE.gguf is the file that tools/fetch_gemma_model.py joins from its wheels. transformers loads it directly, so the
+golden also tests the conversion. A development tool; it needs the packages of tools/make_family_goldens.py, accelerate
+and gguf.
 """
 
 from __future__ import annotations
@@ -76,13 +77,13 @@ was good practice to say it over) “—yes, that’s about the right distance�
 I’ve got to?” (Alice had no idea what Latitude was, or Longitude either, but thought they were nice grand words to \
 say.)"""
 
-# How many tokens of the text each prompt takes: beyond the window from the start, and crossing it while decoding.
+# The tokens of each prompt: beyond the window from the start, and crossing it while decoding.
 LENGTHS = {"beyond the window": (700, 780), "crossing the window": (490, 505)}
 
 
 def clear_run(model: transformers.PreTrainedModel, ids: list[int]) -> dict[str, Any] | None:
-    """The greedy continuation of `ids`, or nothing when a choice was close. One uncached pass over all of it must
-    choose what generate() chose."""
+    """The greedy continuation of `ids`, or None if a choice was close. One uncached pass over all tokens must choose
+    the same as generate()."""
     tokens = cached_greedy(model, ids, NEW_TOKENS)
     logits = prompt_logits(model, ids + tokens[:-1])[len(ids) - 1 :]
     assert logits.argmax(axis=-1).tolist() == tokens, "generate() disagrees with the uncached model"

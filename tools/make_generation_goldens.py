@@ -1,10 +1,10 @@
 #!/usr/bin/env python3
-"""Writes what Hugging Face's generate() does with options of the host's route, on a model that is a hash.
+"""Writes the results of Hugging Face's generate() for options that the host applies, with a hash as the model.
 
     python tools/make_generation_goldens.py > tests/runtime/generation/goldens.json
 
-Needs torch and transformers. The model's logits are an integer hash of all ids before, multiples of 2^-20 in [-8, 8):
-the tests build the same (tests/runtime/generation/hash_model.h). A step is left out when a boundary of a filter hangs
+Needs torch and transformers. The model's logits are an integer hash of all previous ids, multiples of 2^-20 in [-8, 8);
+the tests build the same (tests/runtime/generation/hash_model.h). A step is omitted when a boundary of a filter depends
 on the last bits of a softmax.
 """
 
@@ -18,7 +18,7 @@ from transformers import GenerationConfig, GenerationMixin, PreTrainedConfig, Pr
 from transformers.generation.candidate_generator import PromptLookupCandidateGenerator
 from transformers.modeling_outputs import CausalLMOutput
 
-VOCABULARY = 44  # the self-hashing watermark looks at the 40 likeliest ids
+VOCABULARY = 44  # the self-hashing watermark uses the 40 likeliest ids
 MASK = 0xFFFFFFFF
 MARGIN = 1e-4
 
@@ -114,7 +114,7 @@ SINGLE = [
 
 
 def random_options(rng):
-    """Several at once: their order counts."""
+    """Several at once, because their order matters."""
     options = {"eos_token_id": [2, 5]}
     for single in rng.sample([s for s in SINGLE if "num_beams" not in s and "watermarking_config" not in s], 6):
         options.update(single)
@@ -133,7 +133,7 @@ def processors_of(options, prompt):
 
 
 def hangs_on_a_bit(processor, ids, scores, processed):
-    """Whether a slightly other filter keeps other ids."""
+    """Whether a slightly different filter keeps other ids."""
     for name in ("top_p", "min_p", "mass", "epsilon", "top_h"):
         if not hasattr(processor, name):
             continue

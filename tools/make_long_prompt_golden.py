@@ -1,11 +1,11 @@
 #!/usr/bin/env python3
-"""Makes tests/model/goldens/long_prompt.json: what Hugging Face transformers computes, in float32, for a prompt of
-32,768 tokens and a tiny model with a layer that sees all of it and one that sees a window.
+"""Makes tests/model/goldens/long_prompt.json: results of Hugging Face transformers, in float32, for a prompt of 32,768
+tokens and a tiny model with one layer of full attention and one with a window.
 
     python tools/make_long_prompt_golden.py
 
-A development tool, as tools/make_family_goldens.py, whose checkpoints and checks it uses. The prompt is not kept: token
-i is 3 + ⌊(unit + 1) / 2 · (vocabulary − 3)⌋ of the hashed unit i of "long prompt".
+A development tool like tools/make_family_goldens.py, whose checkpoints and checks it uses. The prompt is not stored:
+token i is 3 + ⌊(unit + 1) / 2 · (vocabulary − 3)⌋ of the hashed unit i of "long prompt".
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from make_family_goldens import GOLDENS, LEAST_MARGIN, hashed_tensor, load_model
 from make_family_goldens import tensors_of, versions, write
 
 LENGTH, NEW_TOKENS, CHUNK = 32768, 12, 512
-LEAST_EFFECT = 1e-2  # on the logits, as a part of the scale, of other tokens at the prompt's begin
+LEAST_EFFECT = 1e-2  # of changed tokens at the prompt's beginning, on the logits relative to the scale
 CHANGED = 2048  # of them
 
 VARIANT = Variant("Ministral", {
@@ -30,8 +30,8 @@ VARIANT = Variant("Ministral", {
 
 @torch.no_grad()
 def continued(model: transformers.PreTrainedModel, prompt: list[int], steps: int) -> tuple[list[int], torch.Tensor]:
-    """Greedy tokens, and the logits [steps, vocabulary] that they were chosen from. The prompt goes in by chunks: its
-    masks would not fit otherwise."""
+    """Greedy tokens and their logits [steps, vocabulary]. The prompt is processed in chunks, because its masks would
+    not fit otherwise."""
     cache = transformers.DynamicCache(config=model.config)
     for begin in range(0, len(prompt), CHUNK):
         out = model(torch.tensor([prompt[begin : begin + CHUNK]]), past_key_values=cache, logits_to_keep=1)

@@ -1,10 +1,10 @@
 #!/usr/bin/env python3
-"""Makes the goldens of rotary embeddings: inverse frequencies and scales as Hugging Face transformers computes them.
+"""Makes the goldens of rotary embeddings: inverse frequencies and scales of Hugging Face transformers.
 
     python tools/make_rope_goldens.py
 
 A development tool: it needs torch and transformers. It writes tests/runtime/checkpoint/goldens/rope.json, which is
-committed. Each case is a config.json and what the model's own rotary embedding holds after reading it, so that keys,
+committed. Each case is a config.json and the contents of the model's rotary embedding after reading it, so that keys,
 defaults and formulas are compared at once; `long_frequencies` are those of rows beyond the original maximum (longrope),
 `local_frequencies` those of layers with a window (Gemma 3).
 """
@@ -101,11 +101,11 @@ def llama_configs() -> list[dict[str, Any]]:
 
 
 def exact(values: torch.Tensor) -> list[float]:
-    return [float(f"{value:.9g}") for value in values.tolist()]  # nine digits tell all float32 apart
+    return [float(f"{value:.9g}") for value in values.tolist()]  # nine digits distinguish all float32
 
 
 def gptj_frequencies(config: transformers.GPTJConfig) -> torch.Tensor:
-    """GPT-J keeps no frequencies, only sines and cosines: the angles of position 1."""
+    """GPT-J stores no frequencies, only sines and cosines, so this uses the angles of position 1."""
     table = transformers.models.gptj.modeling_gptj.create_sinusoidal_positions(2, config.rotary_dim)[1].double()
     sine, cosine = table.chunk(2)
     return torch.atan2(sine, cosine).float()

@@ -1,10 +1,10 @@
 #!/usr/bin/env python3
-"""Writes what Hugging Face's logits processors make of small random scores.
+"""Writes the results of Hugging Face's logits processors for small random scores.
 
     python tools/make_sampling_goldens.py > tests/runtime/sampling/goldens.json
 
-Needs torch and transformers. Scores are multiples of 1/64, so ties occur and JSON holds them exactly. A case is left
-out when a slightly other parameter keeps other tokens: there the last bit of a softmax would decide.
+Needs torch and transformers. Scores are multiples of 1/64, so ties occur and JSON holds them exactly. A case is omitted
+when a slightly different parameter keeps other tokens, because the last bit of a softmax would decide.
 """
 
 import json
@@ -56,7 +56,7 @@ def hangs_on_a_bit(case, name, processor, seen, scores, processed):
 
 
 def process(case):
-    """The processed scores, -inf as None; None for the whole case when it hangs on a last bit."""
+    """The processed scores, -inf as None; None for the whole case if it depends on a last bit."""
     scores = torch.tensor([case["logits"]], dtype=torch.float32)
     seen = torch.tensor([[i for i, was_seen in enumerate(case["seen"]) if was_seen]], dtype=torch.long)
     for name, neutral, processor in processors(case):

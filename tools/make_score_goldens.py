@@ -1,10 +1,10 @@
 #!/usr/bin/env python3
-"""Makes the goldens of scoring: how likely Hugging Face transformers finds the tokens of two texts, in float32, under the
-model of every family golden and under SmolLM2.
+"""Makes the goldens of scoring: log-probabilities of the tokens of two texts by Hugging Face transformers, in float32,
+for the model of every family golden and for SmolLM2.
 
     python tools/make_score_goldens.py
 
-A development tool: it needs what tools/make_family_goldens.py needs, whose goldens it reads. It writes
+A development tool: it needs the packages of tools/make_family_goldens.py, whose goldens it reads. It writes
 tests/model/goldens/scores.json, which is committed: for each model {"texts": [{"ids", "logprobs", "top_ids",
 "top_logprobs"}]}, natural logarithms of softmax(logits), from the second token of a text on.
 """

@@ -1,9 +1,9 @@
 #!/usr/bin/env python3
-"""Makes tests/model/goldens/smollm2.json: how the demo model continues a few prompts in Hugging Face transformers.
+"""Makes tests/model/goldens/smollm2.json: the demo model's continuations of a few prompts in Hugging Face transformers.
 
     python tools/make_smollm2_golden.py [models/SmolLM2-135M-Instruct]
 
-A development tool; it needs what tools/make_family_goldens.py needs.
+A development tool; it needs the packages of tools/make_family_goldens.py.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ from make_family_goldens import (
     write,
 )
 
-# Chosen among others because no choice in 32 tokens is close.
+# Selected because no choice in 32 tokens is close.
 SMOLLM2_PROMPTS: list[dict[str, Any]] = [
     {"chat": "What is the capital of France?"},
     {"chat": "日本の首都はどこですか？"},
@@ -38,8 +38,8 @@ SMOLLM2_PROMPTS: list[dict[str, Any]] = [
 
 
 def make_smollm2_golden(directory: Path) -> dict[str, Any]:
-    """Greedy tokens of the demo model, weights and arithmetic in float32, end-of-sequence ignored. generate() proposes,
-    one uncached pass over all of it must choose the same."""
+    """Greedy tokens of the demo model, weights and arithmetic in float32, end-of-sequence ignored. One uncached pass
+    over all tokens must choose the same as generate()."""
     tokenizer = transformers.AutoTokenizer.from_pretrained(directory)
     model = transformers.AutoModelForCausalLM.from_pretrained(directory, dtype=torch.float32).eval()
     runs = []

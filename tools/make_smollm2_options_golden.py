@@ -1,12 +1,11 @@
 #!/usr/bin/env python3
-"""Makes tests/model/goldens/smollm2_options.json: what Hugging Face's generate() answers with options.
+"""Makes tests/model/goldens/smollm2_options.json: answers of Hugging Face's generate() with options.
 
     python tools/make_smollm2_options_golden.py [models/SmolLM2-135M-Instruct]
 
-The model is the demo model. A development tool; it needs what tools/make_family_goldens.py needs. The names of the
-options are generate()'s own, the tests turn them into the command line's. Rows are computed alone, in float32. An
-answer is refused when noise of 1e-4 of the largest logit changes it: an implementation that is right cannot differ by
-rounding.
+The model is the demo model. A development tool; it needs the packages of tools/make_family_goldens.py. The options have
+generate()'s names; the tests translate them to the command line's. Rows are computed separately, in float32. An answer
+is refused when noise of 1e-4 of the largest logit changes it: a correct implementation cannot differ by rounding.
 """
 
 from __future__ import annotations
@@ -63,7 +62,7 @@ CASES: list[dict[str, Any]] = [
 
 
 class Noise:
-    """Added to the logits of a model while it is in use; the same seed is the same noise."""
+    """Noise added to the logits of a model while in use; the same seed gives the same noise."""
 
     def __init__(self, model: transformers.PreTrainedModel, seed: int) -> None:
         self._model = model
@@ -95,7 +94,7 @@ def shown_scores(scores: torch.Tensor) -> dict[str, Any]:
 def answer(
     model: transformers.PreTrainedModel, ids: list[int], options: dict[str, Any], **inputs: Any
 ) -> dict[str, Any]:
-    """What generate() makes of one row."""
+    """The result of generate() for one row."""
     torch.manual_seed(0)
     out = model.generate(torch.tensor([ids]), attention_mask=torch.ones(1, len(ids), dtype=torch.long), **inputs,
                          **{"do_sample": False, **options}, return_dict_in_generate=True, output_scores=True,
@@ -117,7 +116,7 @@ def assert_clear(model: transformers.PreTrainedModel, name: str, ids: list[int],
     for seed in range(DISTURBED_RUNS):
         with Noise(model, seed):
             other = answer(model, ids, options, **inputs)
-        if options.get("do_sample"):  # what is drawn is chance; what it is drawn from is not
+        if options.get("do_sample"):  # the sampled token is random, the distribution is not
             kept = [set(run["first_scores"]["ids"]) for run in (made, other)]
             clear = kept[0] == kept[1] and made["first_scores"]["masked"] == other["first_scores"]["masked"]
         else:

@@ -1,13 +1,13 @@
 #!/usr/bin/env python3
-"""Writes docs/support.md from what the tests of this commit said: which family works in which phase, with which
-windows, at which degree and from which files.
+"""Writes docs/support.md from the test results of this commit: the phases, windows, degrees and file types that work
+for each family.
 
     python tools/make_support_matrix.py RESULTS [--check]
 
-RESULTS is the folder of GoogleTest's JSON files: ctest has the tests of model families write build/PRESET/results. They
-record what they are about as properties (tests/model/golden.cpp). A cell says yes when there is a test of it and
-every one passed; a skipped, disabled or failed test is a no. --check writes nothing and fails when docs/support.md is
-not what would be written. Needs Python's standard library only.
+RESULTS is the folder of GoogleTest's JSON files: under ctest, the tests of model families write it to
+build/PRESET/results. They record their subject as properties (tests/model/golden.cpp). A cell is yes when it has tests
+and all of them passed; a skipped, disabled or failed test makes it no. --check writes nothing and fails when
+docs/support.md is out of date. Needs only Python's standard library.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ DOCUMENT = ROOT / "docs/support.md"
 PROPERTIES = ("family", "model", "window", "stored", "phase", "tp", "files", "backend", "experts")
 FAMILIES = ("GPT-2", "OPT", "GPT-J", "GPT-NeoX", "BLOOM", "Llama", "Mistral", "Ministral", "Mixtral", "Qwen2", "Qwen3",
             "Gemma 2", "Gemma 3 text", "Phi-3", "gpt-oss")  # fmt: skip
-PHASES = ("prefill", "decode", "laps")  # laps: a prompt of many windows and many steps, in two graphs
+PHASES = ("prefill", "decode", "laps")  # laps: a prompt of many windows, and many steps, in two graphs
 STORED = {
     "hub": "as on the hub",
     "bare": "without the prefix",
@@ -60,7 +60,7 @@ def outcomes_of(file: Path) -> list[Outcome]:
             continue
         for test in tests:
             missing = [name for name in PROPERTIES if name not in test]
-            if missing:  # it did not come as far as to say what it is about
+            if missing:  # it ended before it recorded its subject
                 raise SystemExit(f"{file}: {suite['name']}.{test['name']} recorded no {missing[0]}; was it disabled?")
             passed = test["status"] == "RUN" and test["result"] == "COMPLETED" and "failures" not in test
             values = {name: test[name] for name in PROPERTIES}

@@ -1,11 +1,11 @@
 #!/usr/bin/env python3
-"""Trains small tokenizers in the styles of published model families and records what the `tokenizers` package does
-with hard text: tests/runtime/text/goldens/tokenizers/. The C++ tests must give the same ids and the same text.
+"""Trains small tokenizers in the styles of published model families and records the results of the `tokenizers` package
+for hard text: tests/runtime/text/goldens/tokenizers/. The C++ tests must give the same ids and text.
 
   python tools/make_tokenizer_goldens.py [--model models/SmolLM2-135M-Instruct]
 
-With --model it also records tests/model/goldens/smollm2_tokenizer.json. Needs the packages of tools/requirements.txt
-that its imports name; the goldens are committed, so only who changes a style runs it.
+With --model it also records tests/model/goldens/smollm2_tokenizer.json. Needs the imported packages of
+tools/requirements.txt; the goldens are committed, so run it only after changing a style.
 """
 
 import argparse
@@ -33,7 +33,7 @@ TRAINING = [
     "   leading and   inner    runs of spaces, \t tabs\t\t and\n\nnew\r\nlines.   ",
 ] * 4
 
-# What breaks tokenizers: one line of text for each reason.
+# Texts that break tokenizers, one line for each reason.
 CORPUS = [
     "",
     " ",
@@ -280,7 +280,7 @@ def describe_decoder(decoder):
 
 
 def folded():
-    """Every normaliser that folds, words with suffixes, unknowns that stay apart, no decoder."""
+    """All folding normalisers, words with suffixes, separate unknowns, no decoder."""
     t = Tokenizer(models.BPE(unk_token="[UNK]", end_of_word_suffix="</w>", continuing_subword_prefix="##"))
     t.normalizer = normalizers.Sequence(
         [normalizers.NFKD(), normalizers.StripAccents(), normalizers.Lowercase(), normalizers.Strip()]
@@ -312,7 +312,7 @@ def mixed_case():
 
 
 STYLES = [smollm, gpt2, llama2, llama3, mistral, qwen2, gemma, bloom, unigram, unigram_bytes, folded, mixed_case]
-OLD_MERGES = {"gpt2", "bloom"}  # written as "a b", as files were before pairs
+OLD_MERGES = {"gpt2", "bloom"}  # written as "a b", the older form before pairs
 
 
 def describe(tokenizer, old_merges):
@@ -323,7 +323,7 @@ def describe(tokenizer, old_merges):
 
 
 def record(tokenizer, texts, seed, streams=25):
-    """What the package makes of `texts`, and of random ids: bytes that form no character, runs, special tokens."""
+    """The package's results for `texts`, and for random ids: bytes that form no character, runs, special tokens."""
     cases = []
     for text in texts:
         ids = tokenizer.encode(text, add_special_tokens=True).ids

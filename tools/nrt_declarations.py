@@ -1,13 +1,13 @@
 #!/usr/bin/env python3
-"""Writes what the Neuron runtime's public headers say of the functions, types and values that we use, as facts.
+"""Writes facts about the used functions, types and values in the Neuron runtime's public headers.
 
     tools/nrt_declarations.py INCLUDE [--source TEXT] > tests/runtime/backends/neuron/nrt/declarations.inc
     tools/nrt_declarations.py INCLUDE --check tests/runtime/backends/neuron/nrt/declarations.inc
 
-INCLUDE is src/libnrt/include of github.com/aws-neuron/aws-neuron-sdk, or /opt/aws/neuron/include. The names are those that
-runtime/backends/neuron/nrt/abi.h holds. Values, sizes and offsets come from a C program that is compiled with the headers,
-signatures from their text, and each is compiled against the declaration that it was read from. No text is copied: a line
-holds a name, a number or types. nrt_declarations_test compares abi.h with every line.
+INCLUDE is src/libnrt/include of github.com/aws-neuron/aws-neuron-sdk, or /opt/aws/neuron/include. The names are those
+in runtime/backends/neuron/nrt/abi.h. Values, sizes and offsets come from a C program compiled with the headers.
+Signatures come from the headers' text, and each is compiled against its declaration. No text is copied: a line holds a
+name, a number or types. nrt_declarations_test compares abi.h with every line.
 """
 import argparse
 import pathlib
@@ -19,7 +19,7 @@ import tempfile
 ROOT = pathlib.Path(__file__).resolve().parent.parent
 ABI = ROOT / "runtime/backends/neuron/nrt/abi.h"
 HEADERS = ["nrt/nrt_status.h", "nrt/nrt.h", "nrt/nrt_version.h", "nrt/nrt_experimental.h"]
-# Structures of ours that end before a flexible array of the header's: their size is the array's offset there.
+# Structures in abi.h that end before a flexible array of the header; their size is the array's offset there.
 FLEXIBLE = {"nrt_tensor_info_array_t": "tensor_array"}
 
 
@@ -28,7 +28,7 @@ def without_comments(text):
 
 
 def c_type(parameter):
-    """The type of one parameter, its name left out, spelled one way: `const nrt_tensor_t*`."""
+    """The type of one parameter without its name, in one spelling: `const nrt_tensor_t*`."""
     words = parameter.strip()
     if words in ("", "void"):
         return ""
@@ -51,7 +51,7 @@ def structures(abi):
 
 
 def run(include, body, compiler):
-    """What a C program made of `body` prints, with the headers included."""
+    """The output of a C program with `body` and the headers."""
     with tempfile.TemporaryDirectory() as folder:
         source, program = pathlib.Path(folder) / "facts.c", pathlib.Path(folder) / "facts"
         lines = ["#include <stddef.h>", "#include <stdio.h>"] + [f'#include "{h}"' for h in HEADERS]
@@ -74,7 +74,7 @@ def facts(include, source, compiler):
     run(include, [line.replace("static", "", 1) for line in body], compiler)
 
     body = ["int main(void) {"]
-    statuses = without_comments((pathlib.Path(include) / "nrt/nrt_status.h").read_text())  # all: abi.h may lack none
+    statuses = without_comments((pathlib.Path(include) / "nrt/nrt_status.h").read_text())  # all: abi.h must be complete
     for value in sorted(set(re.findall(r"\b(NRT_[A-Z0-9_]+)\s*=", abi + statuses))):
         body.append(f'  printf("ENUMERATOR({value}, %d)\\n", (int){value});')
     for name, fields in structures(abi):

@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Reads the flight recorders of a job: which rank waits where, and who has not come.
+"""Reads the flight recorders of a job: where each rank waits, and which ranks are missing.
 
     read_flight.py DIR          DIR as given to --flight-recorder
 """
@@ -15,7 +15,7 @@ def read(folder):
 
 
 def place(operation):
-    """An operation as all ranks name it."""
+    """The name of an operation, equal on all ranks."""
     return operation["group"], operation["sequence"]
 
 
@@ -29,7 +29,7 @@ def line(rank, dump):
 
 
 def who_is_missing(dumps):
-    """One line for each operation in which ranks wait: who has not entered it."""
+    """One line for each operation in which ranks wait: the ranks that have not entered it."""
     lines = []
     waiting = {}
     for rank, dump in dumps.items():

@@ -1,10 +1,10 @@
 #!/usr/bin/env bash
 # Usage: two-jobs.sh CORES CORES OPTION… -- OPTION…
 #
-# Two jobs of `lockstep generate` side by side on one host, each on cores of its own (lists such as 0-3 or 0,2) with as
-# many threads as it has cores, so that neither slows the other down by more than the memory they share. RANKS ranks
-# each, 1 by default. On Neuron devices give each job a list of its own with --neuron-cores as well.
-# Ends with 0 when both do, else with the code of the first that failed.
+# Two concurrent jobs of `lockstep generate` on one host, each on separate cores (lists such as 0-3 or 0,2) with one
+# thread per core, so that they compete only for memory bandwidth. RANKS ranks each, 1 by default. On Neuron devices,
+# also give each job a separate list with --neuron-cores. The exit code is 0 if both succeed, else that of the first
+# that failed.
 set -euo pipefail
 usage() {
   sed -n "2s/^# //p" "$0" >&2

@@ -1,4 +1,4 @@
-// A step of a model is a value: build a small one, print it, read the text back, and ask what it costs.
+// A step's graph as a value: build a small one, print it, parse it, and compute its cost.
 #include <fmt/format.h>
 
 #include <cstdio>
@@ -23,7 +23,7 @@ graph::Graph half_an_mlp() {
   const auto gate = builder.linear(x, weight("gate_proj.weight", kColumns, kHidden));
   const auto up = builder.linear(x, weight("up_proj.weight", kColumns, kHidden));
   const auto inner = builder.gated_activation(gate, up, "silu");
-  // Partial sums of the own columns, then the one collective: both are nodes like any other.
+  // Partial sums of the own columns, then the only collective; both are ordinary nodes.
   const auto partial = builder.linear_blocks(inner, weight("down_proj.weight", kHidden, kColumns), split, /*block=*/16);
   builder.output("y", builder.add(x, builder.all_reduce(partial, split, DType::kFloat32)));
   return std::move(builder).finish();
@@ -44,7 +44,7 @@ void run() {
   LOCKSTEP_CHECK(cost.flops == 3 * 2 * 4 * 32 * 8, cost.flops);
   LOCKSTEP_CHECK(cost.collectives == 1, cost.collectives);
 
-  // A text that does not make sense is refused, with the place.
+  // The parser refuses an invalid text and reports the position.
   const auto refused = graph::parse("graph decode tp=1 rank=0 rows=1 slots=1 {\n  output y = %nothing\n}\n");
   LOCKSTEP_CHECK(!refused.has_value());
   fmt::print("{}\n", refused.error().message);

@@ -1,5 +1,5 @@
-// Requests in, tokens out, by schedules: a session whose two ranks are threads of this process. The coordinator plans,
-// each rank's executor runs the same steps; instead of a model, the engine here counts upwards from the last prompt id.
+// From requests to tokens by schedules: a session of two ranks that are threads. The coordinator plans; each rank's
+// executor runs the same steps. Instead of a model, the engine counts upwards from the last prompt id.
 //
 //   submit ─► coordinator ─► schedule 0, 1, … ─► executor of rank 0, of rank 1 ─► tokens ─► sink
 #include <fmt/format.h>
@@ -55,7 +55,7 @@ class CountingEngine final : public shards::StepEngine {
     return shards::StepOutput{tokens_, {}};
   }
 
-  Result<void> decide(shards::Decision&) override { return ok(); }  // nobody chooses but the engine
+  Result<void> decide(shards::Decision&) override { return ok(); }  // only the engine chooses
 
   bool all_finished() const override {
     for (const Slot& slot : slots_) {
@@ -70,7 +70,7 @@ class CountingEngine final : public shards::StepEngine {
   struct Slot {
     int32_t last = 0;
     int32_t pad = 0;
-    int32_t left = 0;  // tokens to come
+    int32_t left = 0;  // remaining tokens
     bool running = false;
   };
 
@@ -110,7 +110,7 @@ void run() {
   options.trace.schedule = [&](RankId, const actors::Schedule&) { ++schedules; };
   const auto session = actors::Session::host(std::move(options)).value();
 
-  // Three prompts, two slots: the third takes the slot that is free first.
+  // Three prompts, two slots: the third takes the first free slot.
   Answers answers;
   const std::vector<std::vector<int32_t>> prompts = {{5, 6, 7}, {100}, {1, 2, 3, 4, 5, 6, 7, 8, 9}};
   for (size_t i = 0; i < prompts.size(); ++i) {

@@ -1,4 +1,4 @@
-// Two matrix products cut over ranks the way that an MLP is: the first by its output columns, so that no rank needs
+// Two matrix products divided over ranks like an MLP. The first is divided by its output columns, so that no rank needs
 // another's result; the second by its input columns, so that one all-reduce finishes it.
 //
 //              W1 (columns cut)         W2 (rows cut)
@@ -6,7 +6,7 @@
 //       ├──► rank 1: h[a:b]   ──► roots of leaves …   ─┼─ all_reduce ──► y, the same bits on every rank
 //       └──► rank 2: h[b:I]   ──► roots of leaves …n  ─┘
 //
-// The sum's order belongs to the product (a tree over blocks of columns), not to the ranks: so 1, 2, 3 or 5 ranks give
+// The sum's order depends on the product (a tree over blocks of columns), not on the ranks, so 1, 2, 3 or 5 ranks give
 // the same bits.
 #include <fmt/format.h>
 
@@ -24,7 +24,7 @@ namespace {
 
 constexpr int64_t kHidden = 24, kColumns = 88, kBlock = 8, kLeaves = kColumns / kBlock;
 
-/// A number that only (matrix, row, column) decide.
+/// A number determined by (matrix, row, column).
 float element(int matrix, int64_t row, int64_t column) {
   uint32_t x = static_cast<uint32_t>(matrix * 1000003 + row * 4099 + column * 31 + 7);
   x = (x ^ (x >> 16)) * 0x7feb352du;
@@ -50,7 +50,7 @@ float sum_of(Range node, int64_t row, const std::vector<float>& h, int64_t first
   return sum;
 }
 
-/// What one rank does: its columns of h, its roots of y, one all-reduce.
+/// The work of one rank: its columns of h, its roots of y, one all-reduce.
 std::vector<float> rank_product(device::Communicator& communicator, const BlockSplit& split) {
   const Range leaves = split.range_of(communicator.rank());
   std::vector<float> h;
@@ -67,7 +67,7 @@ std::vector<float> rank_product(device::Communicator& communicator, const BlockS
   return y;
 }
 
-/// The product by `split.ranks()` threads; every rank's result.
+/// Computes the product with `split.ranks()` threads; returns every rank's result.
 std::vector<std::vector<float>> product(const BlockSplit& split) {
   const SteadyClock clock;
   const AbortFlag abort;

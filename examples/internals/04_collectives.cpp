@@ -1,5 +1,4 @@
-// Ranks as threads: an all-reduce whose blocks are shared out unevenly, an all-gather of unequal pieces, a broadcast,
-// and a wait that ends because somebody raised the abort flag.
+// Collectives with ranks as threads: uneven all-reduce, uneven all-gather, broadcast, and an aborted wait.
 #include <fmt/format.h>
 
 #include <bit>
@@ -17,7 +16,7 @@ namespace {
 using device::Communicator;
 using device::Stream;
 
-/// Runs `body` once per rank, each on a thread of its own, and waits for all.
+/// Runs `body` once per rank, each on a separate thread, and waits for all.
 void for_each_rank(int ranks, const AbortFlag& abort, const std::function<void(Communicator&)>& body) {
   const SteadyClock clock;
   const transport::WaitOptions wait{.abort = &abort, .clock = &clock};
@@ -28,12 +27,12 @@ void for_each_rank(int ranks, const AbortFlag& abort, const std::function<void(C
   }
 }
 
-/// Five leaves on three ranks, one of which has none. Magnitudes differ so much that any other order of the additions
-/// gives other bits.
+/// Five leaves on three ranks, one of which has none. Magnitudes differ so much that another order of additions gives
+/// other bits.
 void uneven_all_reduce() {
   const std::vector<float> leaf = {1e8f, 3.0f, -1e8f, 0.1f, 7e-3f};
   const float expected = ((leaf[0] + leaf[1]) + (leaf[2] + leaf[3])) + leaf[4];
-  LOCKSTEP_CHECK(expected != leaf[0] + (leaf[1] + (leaf[2] + (leaf[3] + leaf[4]))));  // the order shows
+  LOCKSTEP_CHECK(expected != leaf[0] + (leaf[1] + (leaf[2] + (leaf[3] + leaf[4]))));  // the order matters
 
   const device::TreeSum sum({.bounds = {0, 3, 3, 5}});
   std::vector<float> result(3);
@@ -74,7 +73,7 @@ void broadcast_from_the_last_rank() {
   fmt::print("broadcast: rank 3's byte is everywhere\n");
 }
 
-/// Rank 1 never comes to the barrier; rank 0's wait ends with the reason that rank 1 gave.
+/// Rank 1 never enters the barrier; rank 0's wait ends with rank 1's reason.
 void a_wait_ends_when_the_flag_is_raised() {
   AbortFlag abort;
   std::optional<Error> seen;

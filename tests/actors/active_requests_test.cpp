@@ -115,7 +115,7 @@ TEST(ActiveRequests, HandsBackTheRestOfADividedRequestAndIgnoresThePaddingOfItsF
   book.open(whole, sink);
   book.divide(whole, 2);
   book.note_schedule(0, {kA});
-  book.note_schedule(1, {kA});  // planned before it was known that drafts came true
+  book.note_schedule(1, {kA});  // planned before the accepted drafts were known
   EXPECT_THAT(book.take(result(0, {5, -1})).rests, IsEmpty());
   const auto rests = book.take(result(0, {6, 99})).rests;
   EXPECT_THAT(rests, ElementsAre(rest_of(whole, {5, 6})));

@@ -1,4 +1,4 @@
-// A sink that keeps what it is told, and that a test can wait at.
+// A sink that records its calls, for a test to wait on.
 #pragma once
 
 #include <condition_variable>

@@ -1,4 +1,4 @@
-// The protocol itself, against shards that the test plays.
+// Tests of the coordinator's protocol with shards simulated by the test.
 #include "actors/coordinator.h"
 
 #include <gmock/gmock.h>
@@ -11,7 +11,7 @@ namespace {
 
 using ::testing::HasSubstr;
 
-/// What a played shard was told.
+/// The messages that a simulated shard received.
 class Ear {
  public:
   void hear(const Schedule& schedule) {
@@ -111,7 +111,7 @@ TEST_F(CoordinatorTest, SendsTheNextScheduleBeforeTheOneUnderWayHasEnded) {
   submit(1, 30);
   hello(0);
   hello(1);
-  ASSERT_TRUE(ears_[1].wait_for_schedules(2));  // nobody has answered yet
+  ASSERT_TRUE(ears_[1].wait_for_schedules(2));  // no answer yet
   done(0, 0, 3);
   done(1, 0, 3);
   ASSERT_TRUE(ears_[1].wait_for_schedules(3));

@@ -24,7 +24,7 @@ Request request(int64_t id, std::vector<int32_t> ids, int32_t new_tokens) {
   return made;
 }
 
-/// One executor with its engine, its queue and what it reported.
+/// One executor with its engine, its queue and its reports.
 struct Fixture {
   explicit Fixture(FakeEngine::Options options = {}, Duration hand_on_period = Duration::zero())
       : engine(options, group, abort), planner(limits()) {

@@ -1,5 +1,5 @@
-// Choosers that check what they are given: the logits of every row must be those of exactly the sequence that the row
-// stands for. A wrong copy, a lost row or a stale token is noticed at once.
+// Choosers that check their logits: those of every row must belong to exactly the row's sequence. A wrong copy, a lost
+// row or a stale token is detected at once.
 #pragma once
 
 #include <algorithm>
@@ -18,14 +18,14 @@ namespace lockstep::actors {
 
 inline constexpr int64_t kFakeVocabulary = 7;
 
-/// Rows that go on from one another at random, as beams do. Tokens and sources follow from the seed and the logits.
+/// Rows that continue one another at random, like beams. Tokens and sources follow from the seed and the logits.
 class FakeBeams final : public generation::TokenChooser {
  public:
   struct Options {
     std::vector<std::vector<int32_t>> prompts;
     int64_t choices = 5;  // then it is finished
     bool streams = false;
-    bool permutes = true;  // else every row goes on from itself
+    bool permutes = true;  // else every row continues itself
     uint32_t seed = 1;
   };
 
@@ -88,7 +88,7 @@ class FakeBeams final : public generation::TokenChooser {
   int mistakes_ = 0;
 };
 
-/// One row that does what the test says.
+/// One row controlled by the test.
 class ScriptedChooser final : public generation::TokenChooser {
  public:
   using Script = std::function<generation::Choice(std::span<const float>)>;

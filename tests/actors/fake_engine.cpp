@@ -10,7 +10,7 @@
 namespace lockstep::actors {
 namespace {
 
-constexpr auto kPoll = std::chrono::milliseconds(1);  // of abort flags, which wake nobody
+constexpr auto kPoll = std::chrono::milliseconds(1);  // of abort flags, which wake no thread
 
 /// Waits for `ready` until the flag is raised or patience ends.
 template <typename Ready>
@@ -216,7 +216,7 @@ Result<shards::StepOutput> FakeEngine::decode(shards::StepTag tag) {
   return output();
 }
 
-/// One token, or more where drafts came true: which do depends on the sequence.
+/// One token, or more with accepted drafts, which depend on the sequence.
 Result<void> FakeEngine::make_tokens(size_t s) {
   const Slot& slot = slots_[s];
   const size_t taken = 1 + hash_of(slot.seen) / 7 % static_cast<size_t>(options_.tokens_per_step);

@@ -1,6 +1,6 @@
-// An engine without a model: its tokens are a pure function of everything a slot has seen, so that a lost, doubled or
-// displaced prompt row changes the answer. Ranks of one `FakeGroup` take every step together, as collectives make real
-// ones do. It can be told to fail or to block at a step.
+// An engine without a model, for tests of the actors. Its tokens are a pure function of everything a slot has seen, so
+// that a lost, doubled or displaced prompt row changes the answer. Ranks of one `FakeGroup` run every step together,
+// like real ranks with collectives. A test can make it fail or block at a step.
 #pragma once
 
 #include <condition_variable>
@@ -30,12 +30,12 @@ int32_t next_token(const std::vector<int32_t>& seen, const shards::SlotParameter
 /// The logits after `seen`: a pure function of all of it.
 std::vector<float> expected_logits(const std::vector<int32_t>& seen, int64_t vocabulary);
 
-/// Where the ranks of a group meet once a step.
+/// Synchronises the ranks of a group once per step.
 class FakeGroup {
  public:
   explicit FakeGroup(int size) : size_(size) {}
 
-  /// Returns the slots that any rank wants to stop when all ranks are here, or the flag's reason.
+  /// Waits for all ranks; returns the slots that any rank wants to stop, or the flag's reason.
   Result<std::vector<bool>> meet(const AbortFlag& abort, const std::vector<bool>& stops);
 
   /// Gives rank 0's `decision` to all ranks.
@@ -84,7 +84,8 @@ class FakeEngine final : public shards::StepEngine {
   Result<void> confirm(shards::StepTag tag) override;
   void request_stop(SlotId slot) override;
 
-  /// What step number `step` (over all schedules, from 0) or the confirm after it returns instead of running.
+  /// The result that step number `step` (over all schedules, from 0), or the confirm after it, returns instead of
+  /// running.
   void fail_at(int64_t step, Error error) { failures_[step] = std::move(error); }
   void fail_confirm(Error error) { confirm_failure_ = std::move(error); }
   /// Throws from step `step`, as a failed check of ours does.
@@ -140,7 +141,7 @@ class FakeEngine final : public shards::StepEngine {
   std::optional<int64_t> break_at_;
   std::optional<int64_t> block_at_;
 
-  mutable std::mutex mutex_;  // of what other threads touch
+  mutable std::mutex mutex_;  // guards the members used by other threads
   std::condition_variable changed_;
   bool is_blocked_ = false;
   bool is_released_ = false;

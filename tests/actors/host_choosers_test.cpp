@@ -65,7 +65,7 @@ struct Asked {
   }
   std::vector<HostChoice> decide() { return decide(std::vector<float>(kSlots * 2, 0.5f)); }
 
-  /// What the only choice failed with; its slot must be ended.
+  /// The error of the only choice; its slot must be ended.
   Error error(std::span<const float> logits) {
     const auto choices = decide(logits);
     EXPECT_EQ(choices.at(0).finished, FinishReason::kError);

@@ -250,7 +250,7 @@ TEST(Planner, KeepsARequestOfManyRowsWaitingUntilAllItsSlotsAreFree) {
   Planner planner(limits(/*slots=*/3, /*chunk=*/8));
   planner.add(request(1, 2, 3));
   planner.add(rows(2, {2, 0, 0}, 4));
-  planner.add(request(3, 2, 3));  // would fit beside the first, but nobody overtakes
+  planner.add(request(3, 2, 3));  // would fit with the first, but requests start in order
   EXPECT_EQ(planner.next()->opened.size(), 1u);
   const Schedule schedule = planner.next().value();
   EXPECT_THAT(schedule.closed, ElementsAre(SlotId(0)));

@@ -1,4 +1,4 @@
-// What travels between processes arrives with every field.
+// Messages between processes keep every field.
 #include "actors/protocol.h"
 
 #include <gtest/gtest.h>

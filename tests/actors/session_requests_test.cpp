@@ -1,4 +1,4 @@
-// What requests may ask of a session: shared prompts, choosers, drafted tokens, long sequences, and all of it at once.
+// Tests of requests to a session: shared prompts, choosers, drafts, long sequences, and combinations.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -142,7 +142,7 @@ TEST(SessionRequests, RunsASequenceThatOutgrowsTheShortFactorsInTwoParts) {
     std::vector<Request> requests;
     for (const int length : {3, 11, 12, 13, 5}) {
       requests.push_back(request(length, prompt(length, length), 15));
-      requests.back().parameters.sampling = {.do_sample = true, .seed = 7};  // draws go on where they were
+      requests.back().parameters.sampling = {.do_sample = true, .seed = 7};  // sampling continues its random numbers
     }
     requests.push_back(request(1, prompt(4, 9), 9));  // ends with the token after the border
     Request until = request(2, prompt(8, 3), 40);
@@ -167,7 +167,7 @@ TEST(SessionRequests, StopsASequenceBetweenItsTwoParts) {
   EXPECT_EQ(sink.answer(next.id).tokens, expected_answer(next.ids, next.parameters, 8));
 }
 
-/// A random job: what it asks for, and what must come of it.
+/// A random job: its requests and expected answers.
 class RandomJob {
  public:
   explicit RandomJob(uint32_t seed) : random_(seed) {
@@ -210,7 +210,7 @@ class RandomJob {
  private:
   int draw(int low, int high) { return std::uniform_int_distribution(low, high)(random_); }
 
-  /// One of a few beginnings, so that prompts share some, and an end of its own.
+  /// One of a few beginnings, so that prompts share some, and a unique end.
   std::vector<int32_t> random_prompt() {
     std::vector<int32_t> ids = prompt(draw(1, 25), draw(0, 1));
     for (int i = draw(0, 3); i > 0; --i) ids.push_back(draw(0, 999));
@@ -246,7 +246,7 @@ class RandomJob {
   FakeEngine::Options engine_;
   SessionOptions session_;
   std::vector<Request> requests_;
-  std::map<RequestId, size_t> stops_;  // after how many tokens the sink says stop
+  std::map<RequestId, size_t> stops_;  // the number of tokens after which the sink stops
 };
 
 TEST(SessionRequests, AnswersWhateverIsAskedForAsTheOracleDoes) {

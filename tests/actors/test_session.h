@@ -1,4 +1,4 @@
-// A whole session of ranks that are threads of the test: all in one actor system, or each in its own, connected over
+// A whole session of ranks as threads of the test. All are in one actor system, or each in its own, connected over
 // loopback TCP.
 #pragma once
 
@@ -78,7 +78,7 @@ class TestSession {
   Session& client() { return *sessions_[0]; }
   TestRank& rank(int r) { return *ranks_[r]; }
   Session& session_of(int r) { return sessions_.size() == 1 ? *sessions_[0] : *sessions_[r]; }
-  /// The process of rank `r` goes away without a word.
+  /// The process of rank `r` ends without notice.
   void lose(int r) { sessions_[r].reset(); }
 
   void start(int r) { rank(r).start(session_of(r)); }
@@ -95,7 +95,7 @@ class TestSession {
  private:
   FakeGroup group_;
   std::mutex mutex_;
-  std::set<std::tuple<int32_t, int32_t, int32_t>> asked_;  // (rank, schedule, step) of the messages that came
+  std::set<std::tuple<int32_t, int32_t, int32_t>> asked_;  // (rank, schedule, step) of the received messages
   int steps_ = 0;
   int unasked_ = 0;
   std::vector<std::unique_ptr<TestRank>> ranks_;

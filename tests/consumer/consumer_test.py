@@ -1,6 +1,6 @@
 """A project that enables only CXX, finds an installed Lockstep and runs the program of the README.
 
-    consumer_test.py BUILD MODEL        BUILD is installed below a folder of the test's own
+    consumer_test.py BUILD MODEL        BUILD is installed below a temporary folder
 """
 import pathlib
 import subprocess
@@ -9,11 +9,11 @@ import tempfile
 import unittest
 
 HERE = pathlib.Path(__file__).resolve().parent
-HIDDEN = ("caf/", "mpi.h", "nlohmann/", "CLI/", "capnp/", "spdlog/", "ATen/", "torch/")  # behind the library
+HIDDEN = ("caf/", "mpi.h", "nlohmann/", "CLI/", "capnp/", "spdlog/", "ATen/", "torch/")  # private to the library
 
 
 def run(*words):
-    """What a command prints; its error when it fails."""
+    """The output of a command; fails with its error."""
     done = subprocess.run([str(word) for word in words], capture_output=True, text=True, timeout=240, check=False)
     if done.returncode != 0:
         raise AssertionError(f"{' '.join(map(str, words))} ended with {done.returncode}:\n{done.stdout}{done.stderr}")

@@ -1,4 +1,4 @@
-// The library as its users have it: groups, models and engines of ranks that are threads, with a tiny model.
+// Tests of the library through its public headers: ranks are threads, with a tiny model.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -203,7 +203,7 @@ class EndsAt final : public StoppingCriterion {
   size_t length_;
 };
 
-/// Feeds the same id for ever.
+/// Chooses the same id forever.
 class Repeats final : public TokenChooser {
  public:
   explicit Repeats(std::vector<int32_t> prompt) : prompt_(std::move(prompt)) {}
@@ -276,7 +276,7 @@ TEST_F(EngineTest, FailsToOpenWithTheReason) {
   EXPECT_EQ(opened({.memory_budget = Bytes(1)}).kind, ErrorKind::kResourceExhausted);
   EXPECT_EQ(Model::open("/nonexistent").error().kind, ErrorKind::kNotFound);
   EXPECT_EQ(Group::threads(0).error().kind, ErrorKind::kInvalidArgument);
-  EXPECT_EQ(group->failure(), std::nullopt);  // all ranks know: the group goes on
+  EXPECT_EQ(group->failure(), std::nullopt);  // all ranks have the error, so the group continues
 }
 
 TEST_F(EngineTest, FailsToOpenDamagedFilesOnARankAloneToo) {

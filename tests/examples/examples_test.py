@@ -1,4 +1,4 @@
-"""The programs of examples/, run as their first lines say, with the demo model.
+"""The programs of examples/, run by the commands in their first lines, with the demo model.
 
     examples_test.py PROGRAMS MODEL MPIRUN LOCKSTEP        PROGRAMS: the folder of example_*; MPIRUN: Open MPI's, or ""
 """

@@ -1,5 +1,5 @@
-// Fuzzes chat templates. Whatever the bytes are, they are taken or refused; what is taken renders or fails, within the
-// bounds that templates have.
+// Fuzzes chat templates. Any bytes are accepted or refused; an accepted template renders or fails, within the bounds of
+// templates.
 #include <cstdint>
 #include <string_view>
 

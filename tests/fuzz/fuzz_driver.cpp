@@ -1,9 +1,9 @@
-// Runs a fuzz entry point without a fuzzer: every seed of a corpus, then a bounded number of mutations of them, the
-// same ones in every run.
+// Runs a fuzz entry point without a fuzzer: every seed of a corpus, then a bounded number of mutations. The mutations
+// are the same in every run.
 //
 //   NAME CORPUS_DIR [ITERATIONS [FIRST_ITERATION]]
 //
-// A failure prints the iteration; give it as FIRST_ITERATION to meet it at once. The entry points have the signature
+// A failure prints the iteration; give it as FIRST_ITERATION to repeat it at once. The entry points have the signature
 // that libFuzzer expects, so a build with clang can search further.
 #include <algorithm>
 #include <cstdint>

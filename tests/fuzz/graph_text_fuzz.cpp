@@ -1,4 +1,4 @@
-// Any bytes as the text form of a graph: parse says what is wrong or gives a sound graph that prints back to itself.
+// Fuzzes the text form of graphs: parse fails, or returns a valid graph that prints unchanged.
 #include <cstddef>
 #include <cstdint>
 #include <string_view>

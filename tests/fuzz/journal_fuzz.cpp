@@ -1,5 +1,5 @@
-// Any bytes as a journal: it is refused, or its records are read and end inside it. The first byte says whether the
-// bytes are the file or, framed as a record with the right checksums, a message.
+// Fuzzes journals: one is refused, or its records are read and end inside it. The first byte selects whether the bytes
+// are the file or, framed as a record with correct checksums, a message.
 #include <cstddef>
 #include <cstdint>
 #include <cstring>

@@ -1,5 +1,5 @@
-// Any bytes as the header of a safetensors file: it is refused, or every tensor of it lies inside the file, has the
-// size of its shape and shares no byte with another. The first two bytes choose how much data the file has.
+// Fuzzes the header of safetensors files: it is refused, or every tensor is valid. A valid tensor lies inside the file,
+// has the size of its shape and shares no byte with another. The first two bytes select the size of the data.
 #include <cstddef>
 #include <cstdint>
 #include <span>

@@ -1,5 +1,5 @@
-// Fuzzes tokenizer.json. Whatever the bytes are, they are taken or refused; what is taken encodes and decodes, and the
-// stream decoder agrees with decode.
+// Fuzzes tokenizer.json. Any bytes are accepted or refused; an accepted tokenizer encodes and decodes, and the stream
+// decoder agrees with decode.
 //
 // Input: a document, and after the first NUL byte a text to encode with it.
 #include <cstdint>

@@ -1,4 +1,4 @@
-// Any bytes as a .bin file: it is refused, or every tensor of it lies inside the file.
+// Fuzzes .bin files: one is refused, or every tensor lies inside the file.
 #include <cstddef>
 #include <cstdint>
 #include <cstring>

@@ -1,4 +1,4 @@
-// Any bytes as the pickle of a .bin file: it is refused, or its tensors have as many strides as dimensions.
+// Fuzzes the pickle of .bin files: it is refused, or tensors have as many strides as dimensions.
 #include <cstddef>
 #include <cstdint>
 #include <span>

@@ -1,4 +1,4 @@
-"""`lockstep doctor`: what it says of healthy launches, and of each fault that is planted for real."""
+"""`lockstep doctor`: its reports for correct launches, and for real faults."""
 import json
 import os
 import pathlib
@@ -21,7 +21,7 @@ SHM_TOO_SMALL = "mount -t tmpfs -o size=2m tmpfs /dev/shm && exec \"$0\" \"$@\""
 
 
 class DoctorTest(unittest.TestCase):
-    """A folder, and what doctor said last: text, report, checks by name."""
+    """A folder, and doctor's last output: text, report, checks by name."""
 
     def setUp(self):
         temporary = tempfile.TemporaryDirectory(prefix="lockstep-doctor-")
@@ -30,7 +30,7 @@ class DoctorTest(unittest.TestCase):
         self.json = self.folder / "out.json"
 
     def doctor(self, *options, before=(), ranks=None, quick=True, environment=None):
-        """Runs it, under mpirun with `ranks`, and reads what it says."""
+        """Runs it, under mpirun with `ranks`, and reads its output."""
         command = [*before]
         if ranks is not None:
             command += ["mpirun", "--oversubscribe", "--bind-to", "none", "-n", str(ranks)]
@@ -56,7 +56,7 @@ class DoctorTest(unittest.TestCase):
         return self.checks[name]["status"]
 
     def expect_failure(self, done, check, *words):
-        """Code 4, and the check says these words, to people and to scripts."""
+        """Expects code 4, and these words of the check in the text and in the JSON."""
         self.assertEqual(done.returncode, 4, done.stdout)
         self.assertEqual(self.report["verdict"], "failed")
         self.assertEqual(self.status(check), "failed", self.text)
@@ -69,7 +69,7 @@ class DoctorTest(unittest.TestCase):
 class HealthyLaunches(DoctorTest):
 
     def expect_measured(self, done, ranks):
-        """Everything was looked at, and the words at the end are for this launch."""
+        """Expects all checks, and closing words for this launch."""
         for name in ("launch", "MPI start", "program", "shared memory", "control plane", "shm", "mpi"):
             self.assertEqual(self.status(name), "ok", done.stdout)
         self.assertEqual(len(self.report["ranks"]), ranks)
@@ -208,7 +208,7 @@ class PlantedFaults(DoctorTest):
         self.assertEqual(self.status("places"), "skipped")
 
     def test_a_rank_that_stops_in_a_stage(self):
-        """Rank 1 is stopped while the machine's limits are measured, which takes seconds."""
+        """Stops rank 1 during the measurement of the machine's limits, which takes seconds."""
         command = ["mpirun", "--oversubscribe", "-n", "2", launches.PROGRAM, "doctor", "--json", str(self.json),
                    "--stage-deadline-s", "3", "--probe-mib", "512"]
         job = subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.STDOUT,

@@ -1,4 +1,4 @@
-"""The templates of examples/cluster, run as their users would: on hosts, on one node, on two nodes, as an array.
+"""The templates of examples/cluster, run like by users: on hosts, on one node, on two nodes, as an array.
 
     examples_test.py PROGRAM
 """
@@ -16,7 +16,7 @@ TEMPLATES = pathlib.Path(__file__).resolve().parents[2] / "examples" / "cluster"
 
 class Templates(launches.Launches):
     def submit(self, cluster, template, arguments):
-        """Runs a template to its end; what it printed is added to what sbatch says."""
+        """Runs a template to its end; adds its output to that of sbatch."""
         done = cluster.batch(TEMPLATES / template, arguments, {"LOCKSTEP": launches.PROGRAM}, self.folder)
         for path in sorted(self.folder.glob("*.out")):
             done.stdout += path.read_text(errors="replace")

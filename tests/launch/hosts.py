@@ -4,8 +4,8 @@
         subprocess.run(group.on(0, ["hostname"]))                          # "node0"
         subprocess.run(group.mpirun([2, 2]) + [program, "generate", …])    # mpirun on node0, two ranks on each host
 
-Nothing of it is visible outside: the namespaces have no names, and they end with the processes that hold them, which end
-with this one, however it ends. Several groups may exist at a time. Needs root, iproute2 and util-linux.
+Nothing of it is visible outside: the namespaces have no names, and they end with the processes that hold them, which
+end with this process in any case. Several groups may exist at a time. Needs root, iproute2 and util-linux.
 """
 import os
 import pathlib
@@ -19,12 +19,12 @@ import tempfile
 import time
 
 SUBNET = "10.77.0.0/24"  # of the network that all hosts share: interface net0
-KINDS = ("net", "uts", "mnt", "ipc")  # of namespaces that a host has for itself
+KINDS = ("net", "uts", "mnt", "ipc")  # of a host's private namespaces
 NEEDED = ("ip", "unshare", "nsenter", "hostname", "mount")
 
 
 def why_not():
-    """Why this machine cannot have such hosts; None when it can."""
+    """Why this machine does not support such hosts; None if it does."""
     missing = [tool for tool in NEEDED if shutil.which(tool) is None]
     if missing:
         return f"{', '.join(missing)} not there (Debian: iproute2, util-linux, hostname)"
@@ -38,16 +38,16 @@ def why_not():
 
 
 class Host:
-    """One host: a process that does nothing but keep its namespaces."""
+    """One host: a process that only keeps its namespaces."""
 
     def __init__(self, number, folder):
         self.name = f"node{number}"
         self.address = f"10.77.0.{number + 1}"
-        # A /sys of its own says what network interfaces there are; the cgroups in it stay those of the machine.
+        # A private /sys shows the host's network interfaces; the cgroups in it stay those of the machine.
         script = ("hostname \"$0\" && mount -t tmpfs tmpfs /dev/shm && mount --bind \"$1/hosts\" /etc/hosts && "
                   "mount --rbind /sys/fs/cgroup \"$1/cgroup\" && mount -t sysfs sysfs /sys && "
                   "mount --rbind \"$1/cgroup\" /sys/fs/cgroup && ip link set lo up && echo ready && exec cat")
-        # `cat` ends when the other end of its input does: when this process is gone.
+        # `cat` ends when its input closes, at the end of this process.
         self.keeper = subprocess.Popen(
             ["unshare", "--net", "--uts", "--mount", "--ipc", "sh", "-c", script, self.name, str(folder)],
             stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE)
@@ -65,7 +65,7 @@ class Host:
         subprocess.run([*self.enter(), "ip", *arguments.split()], check=True, capture_output=True, timeout=30)
 
     def processes(self):
-        """What runs on this host, its keeper aside."""
+        """The processes on this host, except its keeper."""
         own = os.stat(f"/proc/{self.keeper.pid}/ns/net").st_ino
         found = []
         for entry in os.listdir("/proc"):
@@ -73,11 +73,11 @@ class Host:
                 if entry.isdigit() and os.stat(f"/proc/{entry}/ns/net").st_ino == own:
                     found.append(int(entry))
             except OSError:
-                continue  # it has just ended
+                continue  # the process has just ended
         return [pid for pid in found if pid != self.keeper.pid]
 
     def end(self):
-        """Kills what runs here; the namespaces go with the last process."""
+        """Kills all processes here; the namespaces end with the last process."""
         if self.keeper.poll() is None:
             deadline = time.monotonic() + 10
             while (left := self.processes()) and time.monotonic() < deadline:
@@ -119,7 +119,7 @@ class Hosts:
         return len(self.hosts)
 
     def on(self, number, command):
-        """`command` as it is started on a host."""
+        """The command that starts `command` on a host."""
         return [*self.hosts[number].enter(), *map(str, command)]
 
     def mpirun(self, ranks, options=(), tcp_subnet=SUBNET):
@@ -138,7 +138,7 @@ class Hosts:
                            "-hosts", slots, "-n", sum(ranks), *options])
 
     def add_blind_interface(self, name="blind0", address="172.30.0.1/16"):
-        """On every host the same address on a network that leads nowhere, as a container bridge is."""
+        """Adds the same address on every host, on a network without connection, like a container bridge."""
         for host in self.hosts:
             host.ip(f"link add {name} type veth peer name {name}x")
             host.ip(f"addr add {address} dev {name}")

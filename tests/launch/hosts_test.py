@@ -1,4 +1,4 @@
-"""Ranks on several hosts: the same tokens, the right network, and what is said when hosts do not reach each other."""
+"""Ranks on several hosts: the same tokens, the right network, and the messages for unreachable hosts."""
 import hosts
 import launches
 
@@ -16,7 +16,7 @@ class SeveralHosts(launches.Launches):
     def test_one_rank_on_each_of_two_hosts(self):
         done = self.mpirun([1, 1], self.arguments("hosts11"))
         self.expect_tokens(done, "hosts11", 2)
-        # The bridge that every host has at the same address comes before net0, and leads nowhere.
+        # The bridge with the same address on every host is listed before net0, and has no connection.
         self.expect_words(done, "2 ranks on 2 hosts", "0 node0 0/1 cpu", "1 node1 0/1 cpu",
                           "control plane: node0 (net0 10.77.0.1/24), node1 (net0 10.77.0.2/24)")
 
@@ -44,7 +44,7 @@ class SeveralHosts(launches.Launches):
         self.group[0].ip("link add lonely0 type veth peer name lonely1")
         self.group[0].ip("addr add 10.88.0.1/24 dev lonely0")
         self.group[0].ip("link set lonely0 up")
-        self.group[1].ip("route add 10.88.0.1 via 10.77.0.99 dev net0")  # by way of nobody
+        self.group[1].ip("route add 10.88.0.1 via 10.77.0.99 dev net0")  # through a missing gateway
         done = self.mpirun([1, 1], self.arguments("lonely", "--interface", "10.88.0.1", deadline=4))
         self.expect_refusal(done, "cannot reach the coordinator of rank 0 at 10.88.0.1:", "from node1: found 'no answer",
                             "--interface")

@@ -1,4 +1,4 @@
-"""MPICH's library: the same tokens under MPICH's mpirun and srun; named, refused under launchers of Open MPI."""
+"""MPICH's library: the same tokens under MPICH's mpirun and srun; if selected, refused under Open MPI's launchers."""
 import shutil
 
 import hosts

@@ -1,4 +1,4 @@
-"""Open MPI's library under MPICH's mpirun, named: refused, in words that name both."""
+"""Open MPI's library under MPICH's mpirun: if selected, refused with a message that names both."""
 import shutil
 
 import launches

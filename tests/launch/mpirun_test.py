@@ -1,4 +1,4 @@
-"""Ranks by Open MPI's mpirun and by threads, on one host: the same tokens, and what is said of a wrong launch."""
+"""Ranks by Open MPI's mpirun and by threads, on one host: the same tokens, and the messages of wrong launches."""
 import os
 import pathlib
 import shutil
@@ -63,7 +63,7 @@ class Mpirun(launches.Launches):
         self.expect_words(done, "computes with 4 threads on 1 core")
 
     def test_singletons_are_refused_although_each_of_them_could_run(self):
-        # What a process sees whose launcher it cannot hear: variables of a job of two, and no job.
+        # The environment of a process with an incompatible launcher: variables of a job of two, and no job.
         done = self.run_command([launches.PROGRAM, *self.arguments("single")],
                                 {"PMI_SIZE": "2", "PMI_RANK": "1", "MPI_LOCALRANKID": "1",
                                  "LOCKSTEP_MPI_LIBRARY": "libmpi.so.40"})

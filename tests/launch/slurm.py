@@ -1,4 +1,4 @@
-"""A Slurm of its own for tests: munge, slurmctld and one slurmd per node, in a temporary folder, on free ports.
+"""A private Slurm for tests: munge, slurmctld and one slurmd per node, in a temporary folder, on free ports.
 
     with slurm.Slurm() as cluster:                       # one node: this machine
         cluster.run(["srun", "--mpi=pmix", "-n", "2", program, …])
@@ -24,7 +24,7 @@ NEEDED = ("slurmctld", "slurmd", "srun", "sbatch", "munged", "setpriv")
 START_SECONDS = 60.0  # until every node is idle; usually one or two
 STOP_SECONDS = 5.0
 JOB_SECONDS = 120.0  # of one batch job
-CPUS = 8  # of a node, whatever the machine has: tests start more ranks than there are cores
+CPUS = 8  # of a node, independent of the machine, because tests start more ranks than cores
 
 CONFIGURATION = """\
 ClusterName=lockstep
@@ -62,7 +62,7 @@ NODE = ("NodeName={name} NodeAddr={address} NodeHostname={name} CPUs={cpus} Boar
 
 
 def why_not():
-    """Why this machine cannot run a Slurm of its own; None when it can."""
+    """Why this machine cannot run a private Slurm; None if it can."""
     missing = [tool for tool in NEEDED if shutil.which(tool) is None]
     if missing:
         return f"{', '.join(missing)} not there (Debian: slurm-wlm, munge)"
@@ -83,7 +83,7 @@ class Slurm:
         self.daemons = []
 
     def __enter__(self):
-        # munged wants folders that all may enter and only the owner may change.
+        # munged requires folders that all may enter and only the owner may change.
         self.folder = pathlib.Path(tempfile.mkdtemp(prefix="lockstep-slurm-"))
         self.folder.chmod(0o755)
         try:
@@ -107,7 +107,7 @@ class Slurm:
         shutil.rmtree(self.folder, ignore_errors=True)
 
     def environment(self):
-        """What a command of Slurm needs to know to reach this cluster."""
+        """The environment for Slurm's commands to reach this cluster."""
         clean = {name: value for name, value in os.environ.items() if not name.startswith(("SLURM_", "OMPI_", "PMI"))}
         return {**clean, "SLURM_CONF": str(self.folder / "slurm.conf"), "OMPI_ALLOW_RUN_AS_ROOT": "1",
                 "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM": "1", "OMPI_MCA_mpi_yield_when_idle": "1"}
@@ -120,7 +120,7 @@ class Slurm:
 
     def batch(self, script, arguments=(), environment=None, folder=None):
         """Runs a batch script to its end: the finished sbatch, whose return code is the job's (the largest of an array's
-        tasks). `sbatch --wait` asks ever less often; this asks often."""
+        tasks). `sbatch --wait` polls less and less often; this polls often."""
         done = self.run(["sbatch", "--parsable", script, *arguments], environment=environment, folder=folder)
         if done.returncode != 0:
             return done
@@ -136,7 +136,7 @@ class Slurm:
         return done
 
     def logs(self):
-        """What the daemons wrote, for a failed test."""
+        """The daemons' logs, for a failed test."""
         return "\n".join(f"--- {path.name}\n{path.read_text(errors='replace')}"
                          for path in sorted(self.folder.glob("*.log")))
 
@@ -144,7 +144,7 @@ class Slurm:
         return self.group.on(node, command) if self.group else list(map(str, command))
 
     def _nodes(self):
-        """(name, address) of each."""
+        """(name, address) of each node."""
         if self.group:
             return [(host.name, host.address) for host in self.group.hosts]
         return [(socket.gethostname().split(".")[0], "127.0.0.1")]
@@ -200,7 +200,7 @@ class Slurm:
         self._wait_for(all_idle, f"{count} idle nodes")
 
     def _cancel_jobs(self):
-        """A batch job outlives its slurmd: end it while there is somebody to ask."""
+        """A batch job outlives its slurmd, so this ends it while the controller still runs."""
         try:
             if self.run(["squeue", "-h"], timeout=10).stdout.strip():
                 self.run(["scancel", "--user=root"], timeout=10)

@@ -1,4 +1,4 @@
-"""Ranks by srun and sbatch on a Slurm of the test's own: the same tokens, and what is said of a wrong launch."""
+"""Ranks by srun and sbatch on a private Slurm: the same tokens, and the messages of wrong launches."""
 import hosts
 import launches
 import slurm

@@ -106,7 +106,7 @@ class Answers(unittest.TestCase):
             self.group, usual = group, self.group
             self.addCleanup(setattr, self, "group", usual)
             run(group.on(1, ["mount", "-o", f"remount,size={SMALL_MEMORY}", "/dev/shm"])).check_returncode()
-            done = self.on_hosts([1, 2], "auto")  # Open MPI complains of its own shared memory, too, and goes on
+            done = self.on_hosts([1, 2], "auto")  # Open MPI also complains about its own shared memory, and continues
             self.expect_answer(done, "mpi", 3)
             self.assertEqual(done.stdout.count("/dev/shm is too small"), 1, done.stdout)
             self.assertIn("going on with mpi", done.stdout)

@@ -1,4 +1,4 @@
-// What an engine is opened with for the rows of a batch job, and which jobs are refused before that.
+// Tests of a batch job's engine options, and of jobs refused before the engine opens.
 #include "launcher/batch/batch_job.h"
 
 #include <gmock/gmock.h>

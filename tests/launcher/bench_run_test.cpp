@@ -91,7 +91,7 @@ TEST_F(BenchRun, WritesWhatIsPromised) {
   EXPECT_EQ(json["repetitions"].size(), 2u);
   EXPECT_FALSE(json["startup"].contains("probe"));
   EXPECT_EQ(json["dropped_collectives"], 0);
-  // 2 layers on 2 ranks: every collective took some time, and one of the ranks came last.
+  // 2 layers on 2 ranks: every collective took some time, and one rank entered last.
   ASSERT_EQ(json["ranks"].size(), 2u);
   for (const Json& rank : json["ranks"]) {
     EXPECT_GT(rank["compute_s"].get<double>(), 0.0);
@@ -131,7 +131,7 @@ TEST_F(BenchRun, ComparesEachRepetitionWithABareReplayOfItsSteps) {
   for (const Json& repetition : json["repetitions"]) EXPECT_GT(repetition["replay"]["decode_s"].get<double>(), 0.0);
 }
 
-// A schedule reads eight prompts, one a chunk, and lets them decode eight times; then comes the ninth.
+// A schedule reads eight prompts, one per chunk, and then decodes them eight times; the ninth prompt follows.
 TEST_F(BenchRun, CountsDecodeStepsOfAllSequences) {
   BenchCommand batch = command();
   batch.shape = {.batch = 9, .prompt_tokens = 10, .new_tokens = 12};

@@ -47,7 +47,7 @@ TEST(BenchFormulas, CountTheWindowOfALayerThatHasOne) {
                           .value();
   EXPECT_EQ(decode_bytes(graphs.decode.back(), {.prompt_tokens = 100, .new_tokens = 20}).cache, (110 + 10) * 2 * 4 * 4);
   spec.windows = {6, 0};
-  spec.pinned_sinks = 4;  // seen beside the window
+  spec.pinned_sinks = 4;  // attended to in addition to the window
   const auto pinned = shards::build_graphs(spec, partition::make_partition(spec, 1).value(), 0,
                                            {.slots = 1, .chunk = 4, .capacity = 200}, {})
                           .value();

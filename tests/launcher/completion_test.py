@@ -1,4 +1,4 @@
-"""`lockstep completion` and `lockstep man`: nothing is missing in them, and shells and troff take them.
+"""`lockstep completion` and `lockstep man`: they are complete, and shells and troff accept them.
 
     completion_test.py PROGRAM
 """
@@ -33,7 +33,7 @@ def commands():
 
 
 def options(*command):
-    """The names of --help, without the flags that a flag has beside it ("--strict{false}")."""
+    """The names of --help, without the suffixes of flags ("--strict{false}")."""
     names = []
     for line in text(*command, "--help").splitlines():
         column = re.match(r"\s+(-[^\s]*)", line)
@@ -53,7 +53,7 @@ class Files(test_folder.FolderTests):
         cls.page.write_text(text("man"))
 
     def bash(self, *words):
-        """What TAB behind the last word offers."""
+        """The completions after the last word."""
         array = " ".join(f"'{word}'" for word in words)
         script = (f"source {self.files['bash']}; COMP_WORDS=({array}); COMP_CWORD={len(words) - 1}; _lockstep; "
                   "printf '%s\\n' \"${COMPREPLY[@]}\"")

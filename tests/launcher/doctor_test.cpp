@@ -223,7 +223,7 @@ TEST(ControlGroups, TellTheirLimits) {
   EXPECT_EQ(parse_cpu_max(""), std::nullopt);
   EXPECT_EQ(parse_memory_max("1073741824"), kGiB);
   EXPECT_EQ(parse_memory_max("max"), std::nullopt);
-  EXPECT_EQ(parse_memory_max("9223372036854771712"), std::nullopt);  // what version 1 writes for none
+  EXPECT_EQ(parse_memory_max("9223372036854771712"), std::nullopt);  // version 1's value for no limit
 }
 
 TEST(FailedCheck, TakesAMessageApart) {
@@ -254,7 +254,7 @@ TEST(StageTable, KeepsTheLastStageOfEachRank) {
   StageTable board(1, clock);
   board.note(0, 3);
   board.note(0, 2);   // late
-  board.note(7, 1);   // nobody
+  board.note(7, 1);   // no such rank
   board.note(0, -5);  // nonsense
   EXPECT_EQ(board.signs().size(), 1u);
   EXPECT_EQ(board.signs()[0].stage, 3);

@@ -218,7 +218,7 @@ TEST_F(GenerateTest, GuidesAwayFromTheNegativePrompt) {
 
 TEST_F(GenerateTest, GivesOneNegativeTextToAllPromptsOrOneToEach) {
   model_.write("tokenizer.json", generation::kTinyTokenizer);
-  // Only ids that the tokenizer knows.
+  // Only ids known to the tokenizer.
   GenerateCommand texts = command({{"guidance_scale", "3"}, {"suppress_tokens", unknown_ids()}});
   GenerateCommand ids = texts;
   texts.prompts = {.texts = {"a", "c", "bc"}};

@@ -1,4 +1,4 @@
-// What an engine is opened with for the prompts of a command, and which prompts are refused before that.
+// Tests of the engine options for prompts, and of prompts refused before the engine opens.
 #include "launcher/generate/job.h"
 
 #include <gmock/gmock.h>

@@ -37,7 +37,7 @@ class OwnRanksTest : public ::testing::Test {
 
 Result<void> do_nothing(Group&, const Log&) { return ok(); }
 
-/// Every rank meets the others.
+/// Every rank connects to the others.
 Result<void> meet(Group& group, const Log&) {
   return group::on_each_rank(group::State::of(group), [](group::Member& member) { return member.all_succeeded(ok()); });
 }

@@ -175,7 +175,7 @@ TEST_F(PlanRun, HoldsMemoryAgainstTheBudget) {
   EXPECT_THAT(text(), HasSubstr("best: none fits the budget"));
 }
 
-// What it says is enough is enough.
+// The suggested change is sufficient.
 TEST_F(PlanRun, FitsTheBudgetAsItSays) {
   PlanCommand command = small_plan(1);
   command.prompt_tokens = 8;
@@ -289,7 +289,7 @@ TEST(Plan, RefusesWhatCannotBe) {
   EXPECT_EQ(refusal_of(model::kTinyLlama, command).kind, ErrorKind::kInvalidArgument);
 }
 
-// A recorded machine and a public shape: the whole page, as it was checked once by hand.
+// A recorded machine and a public shape: the whole output, once checked by hand.
 TEST(Plan, PrintsTheRecordedPage) {
   PlanCommand command;
   command.config = kShapes / "smollm2-135m.json";

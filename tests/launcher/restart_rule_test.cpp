@@ -52,7 +52,7 @@ TEST(RestartRule, ShrinksWhenARankIsLostTwiceInARow) {
   EXPECT_EQ(decide_restart(lost({1}), 3, limits, history).next, Next::kAgain);
   EXPECT_EQ(decide_restart(lost({2}), 3, limits, history).next, Next::kAgain);
   EXPECT_EQ(decide_restart(lost({0, 2}), 3, limits, history).next, Next::kShrink);
-  EXPECT_EQ(decide_restart(lost({2}), 3, limits, history).next, Next::kAgain);  // counts anew
+  EXPECT_EQ(decide_restart(lost({2}), 3, limits, history).next, Next::kAgain);  // the count restarts
   RestartHistory kept;
   EXPECT_EQ(decide_restart(lost({1}), 3, {}, kept).next, Next::kAgain);
   EXPECT_EQ(decide_restart(lost({1}), 3, {}, kept).next, Next::kAgain);

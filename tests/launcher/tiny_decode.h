@@ -1,4 +1,4 @@
-// The decode graph of the tiny Llama, as bench counts it.
+// The decode graph of the tiny Llama, for tests of bench's counts.
 #pragma once
 
 #include "runtime/graph/passes.h"

@@ -3,13 +3,13 @@
 namespace lockstep::layering {
 namespace {
 
-/// A folder whose sources are its own business: others see one small header.
+/// A folder with private sources; others see one small header.
 FolderRule with_one_header(std::string folder, std::vector<std::string> may_include) {
   const std::string header = folder + folder.substr(folder.rfind('/')) + ".h";
   return {std::move(folder), std::move(may_include), {header}};
 }
 
-/// What the commands that measure and explain may include, and `others`.
+/// The allowed includes of commands that measure and explain, and `others`.
 std::vector<std::string> inside(std::vector<std::string> others) {
   for (const char* folder : {"runtime/*", "shards", "shards/*", "transport", "transport/*", "engine",
                              "engine/include/lockstep", "engine/*", "launcher/process", "launcher/report"}) {
@@ -48,7 +48,7 @@ std::vector<FolderRule> folders() {
       {"shards", {"runtime/*", "shards/partition", "shards/families"}},
       {"shards/cost", {"runtime/*", "shards", "shards/partition", "shards/families"}},
       {"transport", {"runtime/core", "runtime/device"}},
-      // Collectives over memory that all ranks see: what loopback (threads) and shm (processes) are made of.
+      // Collectives over memory shared by all ranks, for loopback (threads) and shm (processes).
       {"transport/region", {"runtime/core", "runtime/device", "transport"}},
       with_one_header("transport/loopback", {"runtime/core", "runtime/device", "transport", "transport/region"}),
       with_one_header("transport/shm", {"runtime/core", "runtime/device", "transport", "transport/region"}),
@@ -58,7 +58,7 @@ std::vector<FolderRule> folders() {
        {"runtime/core", "runtime/device", "transport"},
        {"transport/two_level/two_level.h", "transport/two_level/hosts.h"}},
       {"actors", {"runtime/*", "shards", "shards/*", "transport"}},
-      // What users of the library include.
+      // The headers for users of the library.
       {"engine/include/lockstep",
        {"runtime/core", "runtime/checkpoint", "runtime/text", "runtime/generation", "runtime/trace",
         "shards/partition"}},
@@ -69,12 +69,12 @@ std::vector<FolderRule> folders() {
        {"runtime/*", "shards", "transport", "actors", "engine/include/lockstep", "engine/group", "engine/model"}},
       {"engine", {"runtime/*", "shards", "actors", "engine/include/lockstep", "engine/*"}},
       {"engine/drivers.cpp", {"runtime/*", "runtime/backends/*", "engine"}},
-      // The process around a group: the one room that a client of the library needs beside its headers.
+      // The process around a group: the only folder that a client of the library needs besides its headers.
       {"launcher/process",
        {"runtime/core", "runtime/device", "runtime/process", "runtime/trace", "transport", "actors",
         "engine/include/lockstep", "engine/group"}},
       {"launcher/report", {"runtime/trace", "engine/include/lockstep"}},
-      // Clients of the library: its public headers, and nothing of what is behind them.
+      // Clients of the library: only its public headers.
       {"launcher/generate", {"runtime/core", "engine/include/lockstep", "launcher/process", "launcher/report"}},
       {"launcher/batch",
        {"runtime/core", "runtime/text", "runtime/journal", "runtime/process", "engine/include/lockstep",
@@ -82,7 +82,7 @@ std::vector<FolderRule> folders() {
       {"launcher/commands",
        {"runtime/core", "runtime/text", "engine/include/lockstep", "launcher/process", "launcher/generate",
         "launcher/batch"}},
-      // What looks inside: graphs, steps, machines.
+      // Folders with access to private headers: graphs, steps, machines.
       {"launcher/inspect", inside({})},
       {"launcher/measure/plan", inside({})},
       {"launcher/measure/bench", inside({"launcher/measure/plan"})},

@@ -1,5 +1,5 @@
-// The project's table of folders as data: who may include whom, which third party belongs where, and which words only
-// some folders may use. The same table in words: docs/design.md.
+// The project's table of folders as data: allowed includes, third parties, and words that only some folders may use.
+// docs/design.md has the same table.
 #pragma once
 
 #include "tests/layering/include_scanner.h"

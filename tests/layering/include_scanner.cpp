@@ -12,7 +12,7 @@ namespace {
 
 enum class Literals { kKeep, kBlank };
 
-/// Walks over C++ text and blanks what is not code. Newlines stay, so that lines keep their numbers.
+/// Walks over C++ text and blanks everything except code. Newlines stay, so that lines keep their numbers.
 class Blanker {
  public:
   Blanker(std::string_view text, Literals literals) : text_(text), literals_(literals) {}
@@ -94,7 +94,7 @@ std::string path_of(const std::string& include) {
 
 bool is_test(const FolderRule& folder) { return is_below(folder.folder, "tests"); }
 
-/// What is wrong with a quoted include; empty when nothing is.
+/// The violation of a quoted include; empty if there is none.
 std::string judge_project_include(const Rules& rules, const FolderRule& own, const std::string& name) {
   const FolderRule* other = folder_of(rules, path_of(name));
   if (other == nullptr) return fmt::format("\"{}\" does not start at the project's root", name);
@@ -107,7 +107,7 @@ std::string judge_project_include(const Rules& rules, const FolderRule& own, con
   return {};
 }
 
-/// What is wrong with an include in angle brackets; empty when nothing is.
+/// The violation of an include in angle brackets; empty if there is none.
 std::string judge_third_party(const Rules& rules, const FolderRule& own, std::string_view path,
                               const std::string& name) {
   if (is_test(own) || name.find_first_of("./") == std::string::npos) return {};  // <vector>
@@ -163,7 +163,7 @@ std::vector<Include> includes_of(std::string_view text) {
   static const std::regex pattern(R"re(^\s*#\s*include\s*([<"])([^>"]+)[>"])re");
   std::vector<Include> includes;
   int number = 0;
-  // Quotes of an include look like a literal: literals are kept here, and a line inside a raw one is told apart below.
+  // Quotes of an include look like a literal, so literals are kept here; lines inside raw literals are detected below.
   const std::vector<std::string> code = lines_of(code_of(text));
   for (const std::string& line : lines_of(Blanker(text, Literals::kKeep).run())) {
     const bool is_code = code[number++].find("include") != std::string::npos;

@@ -1,6 +1,6 @@
-// Reads sources as text and says where they break the house's rules: who may include whom, which third party belongs
-// where, and words that only some folders may use. Pure: a source is a path and its text, the rules are data
-// (house_rules.h), so a planted violation is three lines of a test.
+// Finds violations of the layering rules in sources: includes, third parties, and words that only some folders may use.
+// Pure: a source is a path and its text, the rules are data (house_rules.h), so a planted violation is three lines of a
+// test.
 #pragma once
 
 #include <string>
@@ -15,7 +15,7 @@ struct Source {
   std::string text;
 };
 
-/// A folder (or one file) and what may be included there. A file belongs to the row with the longest matching name.
+/// A folder (or one file) and its allowed includes. A file belongs to the row with the longest matching name.
 ///
 /// `may_include` names folders: "runtime/core" is that folder alone, "runtime/*" every folder directly below
 /// runtime, "**" everything. A folder may always include itself.
@@ -36,7 +36,7 @@ struct ThirdPartyRule {
 struct WordRule {
   std::string pattern;
   std::vector<std::string> folders;
-  std::string instead;  // what to do
+  std::string instead;  // the fix
 };
 
 struct Rules {
@@ -73,7 +73,7 @@ std::vector<Include> includes_of(std::string_view text);
 /// `text` with comments and the contents of literals blanked; lines keep their numbers.
 std::string code_of(std::string_view text);
 
-/// The row of `rules` that holds `path`; null when there is none.
+/// The row of `rules` for `path`; null if there is none.
 const FolderRule* folder_of(const Rules& rules, std::string_view path);
 
 /// Everything in `source` that breaks a rule, in order of lines.

@@ -1,4 +1,4 @@
-// Holds the project's own sources against the house rules.
+// Checks the project's own sources with the layering rules.
 #include <fmt/format.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -60,7 +60,7 @@ TEST(SourceTree, OnlyTheListOfDriversNamesBackends) {
   }
 }
 
-/// The file that an include comes from: a header, or the schema that the build makes a header of.
+/// The source file of an include: a header, or the schema from which the build makes the header.
 fs::path origin_of(const std::string& include) {
   if (include.starts_with("lockstep/")) return kRoot / "engine/include" / include;
   if (include.ends_with(".capnp.h")) return kRoot / include.substr(0, include.size() - 2);
@@ -120,7 +120,7 @@ TEST(SourceTree, EveryFolderExplainsItself) {
   std::vector<std::string> folders = {"runtime", "cmake", "scripts", "tools"};
   for (const FolderRule& rule : house_rules().folders) folders.push_back(rule.folder);
   for (const std::string& folder : folders) {
-    if (!fs::is_directory(kRoot / folder)) continue;  // a file, or a row for what comes later
+    if (!fs::is_directory(kRoot / folder)) continue;  // a file, or a row for a future folder
     const std::string readme = read(kRoot / folder / "README.md");
     EXPECT_FALSE(readme.empty()) << folder << "/README.md is missing or empty";
     EXPECT_LE(std::ranges::count(readme, '\n'), 80) << folder << "/README.md is longer than a page";

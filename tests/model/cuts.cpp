@@ -24,7 +24,7 @@ std::set<Pair> all_pairs(const std::vector<int>& sizes) {
   return pairs;
 }
 
-/// The choice of factor `i` that meets the most pairs that are missing, given what is chosen; ties go in turn.
+/// The choice of factor `i` that covers the most missing pairs, given the earlier choices; ties alternate.
 int best_choice(const std::vector<int>& row, size_t i, int choices, const std::set<Pair>& missing, size_t turn) {
   int best = 0;
   int64_t most = -1;

@@ -1,4 +1,4 @@
-// The ways in which a job can be cut, and a selection of them in which every pair of choices meets.
+// The partitions of a job's work, and a selection that covers every pair of choices.
 #pragma once
 
 #include <vector>

@@ -1,7 +1,7 @@
-// Every model family gives Hugging Face's tokens and logits: every golden of tests/model/goldens, at several
+// Every model family gives Hugging Face's tokens and logits. Tests every golden of tests/model/goldens, at several
 // tensor-parallel degrees, chunk sizes, batch shapes, file layouts and on both host backends.
 //
-// What a test is about is recorded (`Support`), and becomes a cell of docs/support.md.
+// Each test records its subject (`Support`), which becomes a cell of docs/support.md.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -14,7 +14,7 @@ namespace {
 
 using Format = HashedModelLayout::Format;
 
-constexpr int64_t kCapacity = 64;  // the longest prompt and what follows
+constexpr int64_t kCapacity = 64;  // the longest prompt and its new tokens
 
 // Below, at and beyond the window (8); fewer slots than prompts, so that the others queue and refill.
 constexpr int64_t kChunks[] = {4, 8, 64};

@@ -1,5 +1,5 @@
-// What holds for whole models beyond Hugging Face's answers: the same bits however the work is cut, many laps of a
-// window in a closed set of graphs, rows that end early, draws that do not depend on the batch.
+// Properties of whole models beyond Hugging Face's answers. The same bits for any partition of the work, many laps of a
+// window in a closed set of graphs, rows that end early, sampling independent of the batch.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -183,7 +183,7 @@ TEST(Model, DrawsTheSameTokensAtEveryDegreeChunkAndBatchMix) {
       EXPECT_EQ(answers.value().rows[row].tokens, first[row].tokens) << row;
     }
   }
-  EXPECT_NE(first[0].tokens, golden.tokens[0]);  // it did draw
+  EXPECT_NE(first[0].tokens, golden.tokens[0]);  // it did sample
 }
 
 }  // namespace

@@ -1,4 +1,4 @@
-// What the cpu backend fuses in a step of each family, beside the texts in fusion_plans: one layer, a decode step of
+// Compares the cpu backend's fusion plans for each family with the texts in fusion_plans. One layer, a decode step of
 // one row and a prefill chunk, on one rank and on the first of two. LOCKSTEP_WRITE_GOLDENS=1 in the environment writes
 // them.
 #include <gtest/gtest.h>

@@ -32,7 +32,7 @@ json read_json(const std::filesystem::path& path) {
   return json::parse(file);
 }
 
-/// What every golden says of its model; no prompts yet.
+/// The model of a golden, without prompts.
 Golden model_of(const std::string& name, const json& golden) {
   Golden result{.name = name,
                 .family = golden["family"],

@@ -1,5 +1,5 @@
-// What tests/model/goldens/family_*.json hold: a tiny model, prompts, and what Hugging Face transformers answers to
-// them in float32. Written by tools/make_family_goldens.py.
+// Goldens of families: a tiny model, prompts, and Hugging Face transformers' answers in float32. The files
+// tests/model/goldens/family_*.json are written by tools/make_family_goldens.py.
 #pragma once
 
 #include <filesystem>
@@ -45,7 +45,7 @@ Golden read_golden(const std::filesystem::path& directory, const std::string& na
 /// tools/make_long_prompt_golden.py.
 Golden read_long_prompt(const std::filesystem::path& directory);
 
-/// Writes a golden's model as a Hugging Face directory below the test's temporary directory; gone with the object.
+/// Writes a golden's model as a Hugging Face directory below the test's temporary directory; the destructor removes it.
 class GoldenModel {
  public:
   GoldenModel(const Golden& golden, HashedModelLayout layout);
@@ -59,7 +59,7 @@ class GoldenModel {
   std::filesystem::path path_;
 };
 
-/// What a test of a golden is about, for docs/support.md.
+/// The subject of a test of a golden, for docs/support.md.
 struct Support {
   const char* phase = "decode";  // which also prefills; or "prefill", or "laps" of the window
   int ranks = 1;
@@ -68,7 +68,7 @@ struct Support {
   const char* experts = "columns";  // how they are divided; or "whole"
 };
 
-/// Records what the current test is about as its properties, which tools/make_support_matrix.py reads.
+/// Records the subject of the current test as its properties, for tools/make_support_matrix.py.
 void record(const Golden& golden, const Support& support);
 
 /// The largest difference of two arrays.

@@ -1,6 +1,5 @@
-// Tokens and logits are the same to the bit whichever way key/value heads are computed and kept: over heads,
-// replicated, in pieces that are gathered, or whole sequences on one rank (shards/partition/gqa_mode.h). What is
-// compared with is one rank.
+// Tokens and logits have the same bits in every mode of key/value heads. The modes are heads, replicated, all-gather
+// and batch (shards/partition/gqa_mode.h); the reference is one rank.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -24,7 +23,7 @@ OddModel llama_with(int key_value_heads) {
                       key_value_heads)};
 }
 
-/// Ragged prompts: two that begin alike, one that is drawn, more of them than slots.
+/// Ragged prompts: two with a common beginning, one sampled, more prompts than slots.
 std::vector<Row> requests() {
   const auto prompt = [](int seed, int tokens) {
     std::vector<int32_t> ids;

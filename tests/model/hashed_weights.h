@@ -1,4 +1,4 @@
-// Random tiny checkpoints that every machine builds alike: an element is a pure function of (seed, tensor name, index),
+// Random tiny checkpoints, equal on every machine. An element is a pure function of (seed, tensor name, index),
 // made of integer arithmetic and two float32 roundings. The goldens in tests/model/goldens were made from the same
 // checkpoints by tools/make_family_goldens.py, which states the rule:
 //

@@ -1,5 +1,5 @@
-// Whole models with weights in 8 bits: the same bits however the work is cut, the meaning that the reference backend
-// gives them, and how far from float32 they are.
+// Whole models with weights in 8 bits: the same bits for any partition of the work, agreement with the reference
+// backend, and the distance from float32.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 

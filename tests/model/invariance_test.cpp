@@ -1,6 +1,6 @@
-// The answer does not depend on how it was cut: tokens and logits of every request are the same to the bit at every
-// tensor-parallel degree, chunk, batch mix, number of threads and communicator (docs/numerics.md). Every family, with
-// sizes that divide badly; what is compared with is one rank, one thread, one chunk, all requests together.
+// Tests that answers do not depend on the partition of the work (docs/numerics.md). Tokens and logits of every request
+// have the same bits at every tensor-parallel degree, chunk, batch mix, number of threads and communicator. Every
+// family, with sizes that divide unevenly; the reference is one rank, one thread, one chunk, all requests together.
 #include <fmt/format.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -52,7 +52,7 @@ std::string to_string(const Cut& cut) {
                      cut.isa ? fmt::format(", {}", cpu::to_string(*cut.isa)) : "");
 }
 
-/// Ragged prompts and lengths: one token, a window, beyond a tile, two that begin alike, a draw and a penalty.
+/// Ragged prompts and lengths: one token, a window, beyond a tile, two with a common beginning, sampling and a penalty.
 std::vector<Row> requests() {
   constexpr int kLowest = 3, kVocabulary = 61;  // of the smallest model
   const auto prompt = [](int seed, int tokens) {
@@ -137,7 +137,7 @@ std::string first_difference(const RowAnswer& found, const RowAnswer& expected) 
   return "";
 }
 
-/// One model, and what it answers uncut.
+/// One model, and its reference answers.
 class Subject {
  public:
   explicit Subject(const OddModel& model) : name_(model.name), directory_(model) {}
@@ -174,7 +174,7 @@ class Subject {
 const std::vector<int> kFactors = {std::size(kTypes),    std::size(kRanks),   std::size(kChunks),
                                    std::size(kMixNames), std::size(kThreads), std::size(kRoadNames)};
 
-/// Workers spin: more of them than a small machine has cores would take their time for nothing.
+/// Workers spin, so more of them than a small machine has cores would waste time.
 constexpr int kMostWorkers = 4;
 
 Cut cut_of(std::span<const int> choices) {
@@ -215,7 +215,7 @@ TEST(Invariance, HoldsOnEveryInstructionSet) {
 }
 
 TEST(Invariance, IsSeenToBeLostWhereSumsAreTakenByRank) {
-  // What shows that the comparison has teeth: fast numerics round differently at another degree. In bfloat16 few of
+  // Shows that the comparison can fail: fast numerics round differently at another degree. In bfloat16 few of
   // these differences survive the rounding after a sum, on some instruction sets none.
   const std::vector<OddModel> models = odd_models();
   const auto losses = [&](DType dtype, cpu::Isa isa) {
@@ -248,7 +248,7 @@ TEST(Invariance, HoldsForRequestsThatMeetStrangersInTheBatch) {
 }
 
 TEST(Invariance, HoldsBesideRequestsOfNanAndInSlotsAndMemoryThatTheyLeave) {
-  // Requests of token 0 are NaN from end to end: their rows of every operand, their caches, what they leave in scratch.
+  // Requests of token 0 are NaN from end to end: their rows of every operand, their caches, their values in scratch.
   const std::vector<Row> rows = requests();
   const Row nan{std::vector<int32_t>(40, 0), {.max_new_tokens = 3}};
   for (const OddModel& model : odd_models()) {
@@ -273,7 +273,7 @@ TEST(Invariance, HoldsBesideRequestsOfNanAndInSlotsAndMemoryThatTheyLeave) {
 }
 
 TEST(Invariance, AnswersDifferBetweenModelsAndRequests) {
-  // The comparison would be idle if all answers were alike, or full of NaN.
+  // The comparison would be useless if all answers were equal, or full of NaN.
   std::vector<uint64_t> hashes;
   for (const OddModel& model : odd_models()) {
     Subject subject(model);
@@ -287,7 +287,7 @@ TEST(Invariance, AnswersDifferBetweenModelsAndRequests) {
   EXPECT_EQ(std::adjacent_find(hashes.begin(), hashes.end()), hashes.end());
 }
 
-/// Every degree with every chunk and mix, of every model and type; threads and roads take turns.
+/// Every degree with every chunk and mix, of every model and type; threads and communicators alternate.
 class InvarianceOf : public ::testing::TestWithParam<OddModel> {};
 
 TEST_P(InvarianceOf, HoldsForEveryDegreeChunkAndMix) {

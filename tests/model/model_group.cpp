@@ -64,7 +64,7 @@ class CountingBackend final : public device::Backend {
   int compiled_ = 0;
 };
 
-/// What all ranks of a run share.
+/// The state shared by all ranks of a run.
 struct Run {
   const std::filesystem::path& model;
   const GroupOptions& options;
@@ -91,7 +91,7 @@ class PoisonedWeights final : public shards::WeightSource {
 };
 
 struct Source {
-  std::unique_ptr<checkpoint::Checkpoint> checkpoint;  // what `weights` reads, if it does
+  std::unique_ptr<checkpoint::Checkpoint> checkpoint;  // the source of `weights`, if it reads files
   std::unique_ptr<shards::WeightSource> weights;
 };
 

@@ -15,14 +15,14 @@
 
 namespace lockstep::model {
 
-/// Where weights come from: the directory's files; a hash of their names and places (shards::RandomWeights); or the
+/// The source of weights: the directory's files; a hash of their names and places (shards::RandomWeights); or the
 /// same with NaN for the embedding of token 0.
 enum class Weights { kStored, kRandom, kRandomNanOfToken0 };
 
 /// How ranks that are threads reach each other.
 enum class Wire { kLoopback, kShm };
 
-/// What is done to the graphs before they are compiled: joined weights and so on, or nothing.
+/// The passes over the graphs before compilation: joined weights and so on, or none.
 enum class Passes { kDefault, kNone };
 
 /// How a model is run.
@@ -53,14 +53,14 @@ struct Row {
   shards::SlotParameters parameters;
 };
 
-/// What came of it.
+/// The result of a run.
 struct RowAnswer {
   std::vector<int32_t> tokens;
   std::vector<float> logits;  // [tokens, vocabulary]
   generation::FinishReason reason = generation::FinishReason::kError;
 };
 
-/// What a session did.
+/// The result of a session.
 struct GroupAnswer {
   std::vector<RowAnswer> rows;
   int graphs = 0;  // that rank 0 compiled, from its start to its end

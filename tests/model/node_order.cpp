@@ -16,7 +16,7 @@ using graph::Node;
 using graph::ValueId;
 using graph::ValueKind;
 
-/// By node: those that have to come before it.
+/// By node: its predecessors.
 std::vector<std::set<size_t>> nodes_before(const Graph& graph) {
   std::vector<std::set<size_t>> before(graph.nodes.size());
   std::map<ValueId, size_t> written;               // by the maker of a result, or the last update of a state
@@ -39,7 +39,7 @@ std::vector<std::set<size_t>> nodes_before(const Graph& graph) {
   return before;
 }
 
-/// One of the orders in which every node comes after those.
+/// One of the orders in which every node follows its predecessors.
 std::vector<size_t> any_order(const Graph& graph, uint64_t seed) {
   std::vector<std::set<size_t>> before = nodes_before(graph);
   std::vector<size_t> order, ready;

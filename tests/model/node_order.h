@@ -1,4 +1,4 @@
-// Other orders of a graph's nodes that mean the same.
+// Equivalent orders of a graph's nodes.
 #pragma once
 
 #include <cstdint>

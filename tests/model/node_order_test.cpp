@@ -1,5 +1,5 @@
-// A step gives the same bits in whatever order its nodes stand: what the cpu backend fuses follows from what they read.
-// Every golden's model with random weights, two layers of it; ranks are threads.
+// A step gives the same bits for any order of its nodes. The fusion of the cpu backend depends only on the nodes'
+// operands. Every golden's model with random weights, two layers of it; ranks are threads.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -22,7 +22,7 @@ namespace {
 constexpr int32_t kSlots = 3;
 constexpr int32_t kPrompt = 13;  // tokens of each slot: beyond the goldens' windows of 8
 constexpr int64_t kDrafts = 2;
-constexpr uint64_t kAsBuilt = 0;  // a seed that leaves the order as it is
+constexpr uint64_t kAsBuilt = 0;  // a seed that keeps the order
 
 shards::ShardOptions options_of(int64_t slots) {
   return {.slots = slots,
@@ -138,7 +138,7 @@ Answer answer_of(const checkpoint::ModelSpec& spec, int ranks, uint64_t seed) {
   return answers.front();
 }
 
-/// What the cpu backend fuses, a line a node.
+/// The cpu backend's fusions, one line per node.
 std::vector<std::string> fusings_of(const graph::Graph& graph) {
   std::istringstream text(cpu::explain(graph));
   std::vector<std::string> lines;

@@ -19,7 +19,7 @@ struct Recipe {
   const char* changes;
 };
 
-// What Llama and those who followed it have in common: nine heads of 10 over three.
+// The common base of Llama and its successors: nine heads of 10 over three.
 constexpr const char* kGated = R"({"hidden_size": 45, "intermediate_size": 37, "num_hidden_layers": 2,
   "num_attention_heads": 9, "num_key_value_heads": 3, "head_dim": 10, "max_position_embeddings": 128,
   "hidden_act": "silu", "rms_norm_eps": 1e-5, "rope_theta": 10000.0, "vocab_size": 67, "tie_word_embeddings": false,

@@ -1,5 +1,5 @@
-// A request that goes on from what a slot still holds has the bits of one that is prefilled from its first token: every
-// family and window, in place and by copy, greedy and sampled, with drafts, wherever key/value heads are kept.
+// A request that reuses a kept prefix has the bits of a full prefill. Every family and window, in place and by copy,
+// greedy and sampled, with drafts, in every mode of key/value heads.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -54,11 +54,11 @@ Ids joined(Ids a, const Ids& b) {
 }
 
 const Overrides kGreedy = {{"max_new_tokens", "12"}};
-// What it has seen decides, so what a kept prefix has seen must be right.
+// The seen tokens affect the choice, so those of a kept prefix must be correct.
 const Overrides kSampled = {
     {"max_new_tokens", "10"}, {"do_sample", "true"}, {"seed", "7"}, {"repetition_penalty", "1.4"}, {"top_k", "30"}};
 
-/// A conversation, another that begins alike, one that has nothing to do with them, and back.
+/// A conversation, another with the same beginning, an unrelated one, and the first again.
 std::vector<Turn> turns_of(const Golden& golden) {
   const Ids& prompt = golden.prompts.back();
   const Ids made(golden.tokens.back().begin(), golden.tokens.back().begin() + 12);

@@ -1,5 +1,4 @@
-// How likely the tokens of texts are: Hugging Face's log-probabilities under every family, and the same bits however
-// the work is cut.
+// Scores of texts: Hugging Face's log-probabilities for every family, and the same bits for any partition of the work.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -17,7 +16,7 @@ using nlohmann::json;
 constexpr double kTolerance = 1e-4;  // of the scale of the logits
 constexpr int64_t kTop = 3;
 
-/// A text and what transformers finds: element i is that of token i + 1. Written by tools/make_score_goldens.py.
+/// A text and transformers' scores: element i belongs to token i + 1. Written by tools/make_score_goldens.py.
 struct ScoredText {
   std::vector<int32_t> ids;
   std::vector<double> logprobs;

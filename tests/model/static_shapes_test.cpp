@@ -1,4 +1,4 @@
-// What graphs are compiled changes what a step costs, never what it gives: batch sizes, length buckets, fused weights.
+// The set of graphs affects the cost of a step, never its result: batch sizes, length buckets, fused weights.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -38,7 +38,7 @@ INSTANTIATE_TEST_SUITE_P(Kinds, StaticShapes,
                          ::testing::Values("llama_nine_heads_llama3_tied",  // heads that do not divide
                                            "gpt2_scaled_by_layer",          // learned positions, biases
                                            "gemma3_every_sixth_full",       // rings, norms of heads
-                                           "phi3_longrope"),                // a state beside the lengths
+                                           "phi3_longrope"),                // an additional state
                          [](const auto& test) { return std::string(test.param); });
 
 TEST_P(StaticShapes, GiveTheSameBitsWithAListOfBatchSizes) {

@@ -1,5 +1,4 @@
-// Checkpoint files as other programs write them, from tensors in memory: safetensors, and both formats of
-// torch.save.
+// Writes checkpoint files from tensors in memory: safetensors, and both formats of torch.save.
 #pragma once
 
 #include <cstddef>
@@ -21,12 +20,12 @@ struct StoredTensor {
 /// Writes a safetensors file.
 void write_safetensors(const std::filesystem::path& path, const std::vector<StoredTensor>& tensors);
 
-/// Writes what `torch.save(state_dict, path)` writes: a zip archive without compression that holds a pickle (protocol
+/// Writes the format of `torch.save(state_dict, path)`: a zip archive without compression that holds a pickle (protocol
 /// 2) of an OrderedDict of tensors, with the `_metadata` of a module's state dict, and one member per storage, aligned
 /// to 64 bytes.
 void write_torch_file(const std::filesystem::path& path, const std::vector<StoredTensor>& tensors);
 
-/// Writes what torch before 1.6 wrote (`_use_new_zipfile_serialization=False`): five pickles and the storages.
+/// Writes the format of torch before 1.6 (`_use_new_zipfile_serialization=False`): five pickles and the storages.
 void write_old_torch_file(const std::filesystem::path& path, const std::vector<StoredTensor>& tensors);
 
 }  // namespace lockstep::model

@@ -1,5 +1,5 @@
-// Requests that are interrupted, by a loss or on purpose, and go on at another degree: every answer is what it would
-// have been, to the bit.
+// Requests that are suspended and continue at another degree. Every answer has the same bits as without the
+// interruption.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -24,7 +24,7 @@ class Novelty final : public LogitsProcessor {
   }
 };
 
-/// The requests of one test, by what is particular about each.
+/// The requests of one test, named by their particular features.
 std::vector<Request> requests_of(const Golden& golden, const Model& model, bool with_code) {
   std::vector<Request> requests;
   const auto add = [&](size_t prompt, const Overrides& overrides) -> Request& {
@@ -115,7 +115,7 @@ TEST_P(Suspended, GoOnAtAnotherDegreeAfterALoss) {
     auto next = Group::threads(ranks).value();
     const Result<void> resumed = engine->resume(*next);
     ASSERT_TRUE(resumed.has_value()) << resumed.error().message;
-    group = std::move(next);  // the old one is gone
+    group = std::move(next);  // destroys the old one
   }
   for (size_t i = 0; i < handles.size(); ++i) {
     SCOPED_TRACE(::testing::Message() << "request " << i);
@@ -167,7 +167,7 @@ TEST_P(Suspended, AreTextThatAnotherEngineRestores) {
 TEST_P(Suspended, GoOnWhereTokensAreDrafted) {
   const Model model = open();
   std::vector<Request> requests = requests_of(golden_, model, /*with_code=*/false);
-  requests.erase(requests.begin() + 2, requests.begin() + 5);  // what the host chooses
+  requests.erase(requests.begin() + 2, requests.begin() + 5);  // those chosen by the host
   const auto expected_answers = expected(requests, options_of(4));
   EngineOptions options = options_of(2);
   options.drafting = {.tokens = 2, .model = std::nullopt, .lookup_ngram = 2};

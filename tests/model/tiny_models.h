@@ -1,5 +1,4 @@
-// Hugging Face directories of tiny models for the tests of this folder: a config.json, and the other files that a test
-// wants. No weights.
+// Hugging Face directories of tiny models for tests: a config.json and the other required files, without weights.
 #pragma once
 
 #include <gtest/gtest.h>
@@ -28,7 +27,7 @@ inline constexpr const char* kTinyBloom = R"({
   "model_type": "bloom", "hidden_size": 8, "n_layer": 2, "n_head": 2, "seq_length": 64, "vocab_size": 32,
   "torch_dtype": "float32", "bos_token_id": 1, "eos_token_id": 2})";
 
-/// 5 layers with a window of 8, which turn by a rope of their own, and one without.
+/// 5 layers with a window of 8 and their own rope, and one without.
 inline constexpr const char* kTinyGemma3 = R"({
   "model_type": "gemma3_text", "hidden_size": 8, "intermediate_size": 16, "num_hidden_layers": 6, "vocab_size": 32,
   "num_attention_heads": 2, "num_key_value_heads": 1, "head_dim": 4, "max_position_embeddings": 64,
@@ -44,10 +43,10 @@ inline constexpr const char* kTinyMixtral = R"({
   "num_local_experts": 4, "num_experts_per_tok": 2, "sliding_window": null,
   "torch_dtype": "float32", "bos_token_id": 1, "eos_token_id": 2})";
 
-/// A directory below the test's temporary directory; gone with the object.
+/// A directory below the test's temporary directory; the destructor removes it.
 class TinyModel {
  public:
-  /// `name` tells several of one test apart.
+  /// `name` distinguishes several of one test.
   explicit TinyModel(std::string_view config, const std::string& name = "model")
       : path_(directory_of_test().string() + "_" + name) {
     std::filesystem::remove_all(path_);

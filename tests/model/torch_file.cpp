@@ -85,7 +85,7 @@ class ZipArchive {
     put(out, sums.size, 4);
   }
 
-  /// What a member's header and its entry in the directory have in common.
+  /// The common part of a member's header and its entry in the directory.
   static void put_description(std::string& out, Sums sums, const std::string& name) {
     put(out, 0, 2);       // version
     put(out, 0x0808, 2);  // UTF-8, sums behind the data
@@ -159,7 +159,7 @@ class Pickler {
   }
 
   std::string text_;
-  std::map<std::string, size_t> memo_;  // of what is pickled alike each time
+  std::map<std::string, size_t> memo_;  // of repeatedly pickled values
   size_t memo_size_ = 0;
 };
 

@@ -1,6 +1,6 @@
 """Ranks whose config.json differs in one key: refused before weights are read, the key and both values named.
 
-    agreement_test.py PROGRAM MODEL GOLDENS        models are configs alone, those of the goldens; MODEL is not looked at
+    agreement_test.py PROGRAM MODEL GOLDENS        models are the configs of the goldens alone; MODEL is not used
 """
 import json
 import pathlib

@@ -1,6 +1,6 @@
-"""Batch jobs that are killed at any moment and go on at another degree, and `supervise`, which does it by itself.
+"""Batch jobs that are killed at any moment and continue at another degree, and `supervise`, which restarts them.
 
-    batch_test.py PROGRAM MODEL GOLDENS        with a tiny model of its own; MODEL and GOLDENS are not looked at
+    batch_test.py PROGRAM MODEL GOLDENS        with a tiny model; MODEL and GOLDENS are not used
 """
 import json
 import os
@@ -51,7 +51,7 @@ def write_model(folder):
 
 
 def write_jobs(path):
-    """Greedy rows, rows that are drawn, by their place or by a seed of their own, and one that does not fit."""
+    """Greedy rows, rows sampled by their place or by their own seed, and one that does not fit."""
     rng = random.Random(6)
     with open(path, "w", encoding="utf-8") as file:
         for row in range(ROWS):
@@ -66,7 +66,7 @@ def write_jobs(path):
 
 
 def kill(pid):
-    """A process may have ended by itself meanwhile."""
+    """The process may have ended by itself meanwhile."""
     try:
         os.kill(pid, signal.SIGKILL)
     except ProcessLookupError:
@@ -148,7 +148,7 @@ class BatchJob(unittest.TestCase):
         return found
 
     def wait_for_growth(self, process, beyond):
-        """Until the journal is longer than `beyond` bytes, or the process ended."""
+        """Waits until the journal is longer than `beyond` bytes, or the process has ended."""
         jobs.wait_until(lambda: self.journal_bytes() > beyond or process.poll() is not None, what="rows in the journal")
 
     def expect_whole(self):

@@ -1,4 +1,4 @@
-"""What happens when a rank dies, is interrupted or differs: every survivor says so at once, and nothing is left.
+"""A rank dies, is interrupted or differs: every survivor reports it at once, and nothing is left.
 
     failure_test.py PROGRAM MODEL GOLDENS
 """
@@ -15,7 +15,7 @@ import program
 
 BOUND = 2.0  # seconds from a death to the last survivor's record
 
-BETWEEN = ("confirm", "idle", "slots")  # phases between two schedules: a kill can hit these as well
+BETWEEN = ("confirm", "idle", "slots")  # phases between two schedules, which a kill can also hit
 
 ENDLESS = ["--prompt", "Once upon a time", "--ignore-eos", "--max-new-tokens", "6000"]
 LONG_PROMPT = ["--prefill-chunk", "4", "--max-new-tokens", "8", "--ignore-eos"]

@@ -1,9 +1,9 @@
-"""Ranks that fail on purpose (--fault), in every phase: who says so, how soon, what is left.
+"""Injected faults of ranks (--fault), in every phase: reports, delays, remaining files and processes.
 
     fault_test.py PROGRAM [--table] [--slack F] [unittest arguments]
 
 --table   every phase, rank and kind, for 2 and 4 ranks, instead of a selection
---slack   multiplies the bounds below, for machines that have other work
+--slack   multiplies the bounds below, for busy machines
 """
 import argparse
 import array
@@ -26,10 +26,10 @@ import unittest
 import jobs
 import run_ranks
 
-DEATH = 2.0       # seconds from a death until every other process is gone
+DEATH = 2.0       # seconds from a death until every other process has ended
 FREEZE = 2.0      # the same beyond --silence-s, which is 8 s unless it is given
 SILENCE = 1.5     # --silence-s of these tests
-START = 2.0       # --start-deadline-s where a rank dies before it has met the others
+START = 2.0       # --start-deadline-s if a rank dies before it has connected
 
 PHASES = ("launch", "bootstrap", "plan", "connect", "load", "compile", "agreement", "session", "run", "prefill",
           "decode", "report", "finish")
@@ -89,21 +89,21 @@ class Case:
 
 
 def moment_of_fault(job):
-    """When the rank struck, in unix time, as it said."""
+    """The time of the fault, in unix time, as printed by the rank."""
     said = jobs.wait_until(lambda: re.search(r"--fault: rank \d+ fails in [\w-]+ at ([\d.]+)", job.text()),
                            what="the fault")
     return float(said[1])
 
 
 def moment_of_exit(job, survivors):
-    """When the last of the surviving processes was seen to be gone."""
+    """The time at which the last surviving process was found to have ended."""
     jobs.wait_until(lambda: not set(job.pids(PROGRAM)) & set(survivors), what=f"the end of ranks {survivors}")
     return time.time()
 
 
 class Faults(unittest.TestCase):
     def end_of(self, case, *options):
-        """Runs the case; (seconds from the fault until the survivors were gone, their records)."""
+        """Runs the case; returns (seconds from the fault until the survivors ended, their records)."""
         job = jobs.Job(PROGRAM, case.ranks,
                        arguments(*fault(case.victim, case.phase, case.kind), *case.options(), *options))
         survivors = [rank for rank in range(case.ranks) if rank != case.victim]
@@ -157,7 +157,7 @@ class Faults(unittest.TestCase):
         MEASURED.pop()
 
     def test_ranks_meet_over_tcp_where_the_launcher_knows_of_several_hosts(self):
-        # The launcher's word of the ranks of this host is what the early meeting goes by.
+        # The early connection depends on the launcher's number of ranks of this host.
         job = jobs.Job("/usr/bin/env", 2, arguments(*fault(1, "load", "kill")),
                        before=["OMPI_COMM_WORLD_LOCAL_SIZE=1", str(PROGRAM)])
         with job:
@@ -166,7 +166,7 @@ class Faults(unittest.TestCase):
             self.assertEqual(job.wait_for_record(0)["lost_rank"], 1)
 
     def test_two_deaths_at_once_end_the_others(self):
-        # Killed from here: a rank that kills itself in a phase may be ended by the other's death before it gets there.
+        # Killed from here, because a rank that kills itself in a phase may be ended by the other's death before that.
         with jobs.Job(PROGRAM, 4, arguments(tokens=500_000)) as job:
             job.wait_for_steps(PROGRAM)
             pids = job.pids(PROGRAM)
@@ -181,7 +181,7 @@ class Faults(unittest.TestCase):
 
 
 class OwnWords(unittest.TestCase):
-    """A rank that fails with an error says it before it leaves: the others repeat it."""
+    """A rank that fails with an error reports it before it leaves, and the others report the same error."""
 
     def expect_everywhere(self, job, ranks, code, origin, words):
         for rank in range(ranks):

@@ -1,4 +1,4 @@
-"""A second real model, Gemma 3 270M: text beyond its window of 512 tokens goes on as in Hugging Face transformers.
+"""A second real model, Gemma 3 270M: text beyond its window of 512 tokens continues as in Hugging Face transformers.
 
     gemma_test.py PROGRAM MODEL GOLDENS
 

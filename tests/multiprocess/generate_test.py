@@ -1,4 +1,4 @@
-"""`lockstep` as a user meets it: real processes, the demo model, bad input, exit codes and files.
+"""Tests of `lockstep` for users: real processes, the demo model, bad input, exit codes and files.
 
     generate_test.py PROGRAM MODEL GOLDENS
 """
@@ -16,7 +16,7 @@ import program
 
 
 def bound_cores(pid):
-    """The cores that some thread of a process is bound to, alone, at this moment."""
+    """The cores to which threads of a process are currently bound one each."""
     cores = set()
     for status in pathlib.Path(f"/proc/{pid}/task").glob("*/status"):
         try:
@@ -30,15 +30,15 @@ def bound_cores(pid):
 
 
 def forget(path):
-    """Asks the system to drop a file from its memory; gives what it still holds, 0 to 1."""
+    """Asks the system to drop a file from the page cache; returns the remaining share, 0 to 1."""
     with open(path, "rb") as file:
-        os.fsync(file.fileno())  # only what is on the disk can be dropped
+        os.fsync(file.fileno())  # only written pages can be dropped
         os.posix_fadvise(file.fileno(), 0, 0, os.POSIX_FADV_DONTNEED)
     return resident(path)
 
 
 def resident(path):
-    """What the system's memory holds of a file, 0 to 1."""
+    """The share of a file in the page cache, 0 to 1."""
     told = subprocess.run(["fincore", "--bytes", "--noheadings", "--output", "RES", str(path)], capture_output=True,
                           text=True, check=True)
     return int(told.stdout) / path.stat().st_size
@@ -128,11 +128,11 @@ class RealModel(program.Folder):
 
 
 class Threads(program.Folder):
-    """A thread for each core that the process may use."""
+    """Starts a thread for each core available to the process."""
     cores = os.sched_getaffinity(0)
 
     def run_with(self, *options):
-        """Cores that threads were bound to while it ran, and what it said."""
+        """The cores to which threads were bound during the run, and its output."""
         words = ["generate", "--model", program.MODEL, "--prompt", "Once", "--max-new-tokens", "48", "--ignore-eos",
                  "--threads", str(len(self.cores)), *options]
         log = self.folder / "log"

@@ -1,9 +1,8 @@
-"""A real model with weights in 8 bits: how far its logits and tokens are from float32's, and that ranks change nothing.
+"""A real model with weights in 8 bits: the distance of its logits and tokens from float32's, equal for all ranks.
 
     int8_test.py PROGRAM MODEL GOLDENS
 
-Each golden is asked again after every STRIDE-th of its tokens, so that one different token does not make all that
-follow different.
+Each golden restarts after every STRIDE-th of its tokens, so that one different token does not change all later ones.
 """
 import math
 import operator
@@ -11,7 +10,7 @@ import operator
 import program
 
 STRIDE = 4
-# A simulation over all 128 places, by groups of 64, gives 0.10 and 126 of 128 (docs/quantization.md).
+# A simulation over all 128 positions, with groups of 64, gives 0.10 and 126 of 128 (docs/quantization.md).
 MEAN_ERROR = 0.15  # root mean square of the difference over that of the logits' own spread
 LEAST_AGREEMENT = 0.9
 

@@ -1,4 +1,4 @@
-"""The same bits however a job is launched: processes and threads, every communicator, degrees, chunks, batches.
+"""The same bits for every launch: processes and threads, every communicator, degrees, chunks, batches.
 
     invariance_test.py PROGRAM MODEL GOLDENS
 """
@@ -9,7 +9,7 @@ NEW_TOKENS = 4
 
 
 class Launches(program.Folder):
-    """What is compared with is one rank of one thread, all rows in one batch and their prompts in one chunk."""
+    """The reference is one rank of one thread, with all rows in one batch and their prompts in one chunk."""
 
     def answer(self, *options, **launch):
         logits = self.folder / "logits.safetensors"

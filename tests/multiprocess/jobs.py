@@ -11,11 +11,11 @@ import weakref
 
 import run_ranks
 
-DEADLINE = 120.0  # seconds for anything in a test to happen; only a hang gets there
+DEADLINE = 120.0  # seconds for any wait in a test; only a hang reaches it
 
 
 def wait_until(condition, seconds=DEADLINE, what="a condition"):
-    """Polls until `condition()` is true; its value. Fails the test after `seconds`."""
+    """Polls until `condition()` is true and returns its value. Fails the test after `seconds`."""
     end = time.monotonic() + seconds
     while True:
         value = condition()
@@ -33,7 +33,7 @@ def cpu_seconds(pid):
 
 
 class Job:
-    """A running mpirun. Use as a context manager: leaving it kills what is left."""
+    """A running mpirun. A context manager that kills all remaining processes at its end."""
 
     def __init__(self, program, ranks, arguments, mpirun_options=(), environment=None, per_rank=None,
                  before=(), per_program=None, command="generate"):
@@ -76,7 +76,7 @@ class Job:
         return (self.folder / "output").read_text(errors="replace")
 
     def pids(self, program):
-        """Process ids of the ranks, by rank: each tells its own in OMPI_COMM_WORLD_RANK."""
+        """Process ids of the ranks, by rank, from each process's OMPI_COMM_WORLD_RANK."""
         found = {}
         for pid in run_ranks.processes_of_session(self.process.pid):
             try:
@@ -108,14 +108,14 @@ class Job:
         wait_until(said, seconds, repr(text))
 
     def wait_for_steps(self, program, seconds=0.3):
-        """Until the job is ready and rank 0 has then computed for `seconds`: it is in the middle of its steps."""
+        """Waits until the job is ready and rank 0 has then computed for `seconds`, in the middle of its steps."""
         self.wait_for_text("ready:")
         pid = self.pids(program)[0]
         begin = cpu_seconds(pid)
         wait_until(lambda: cpu_seconds(pid) - begin > seconds, what="rank 0 to compute")
 
     def kill(self, program, rank):
-        """kill -9; the moment at which it was sent, in unix time."""
+        """Sends kill -9; returns the time, in unix time."""
         pid = self.pids(program)[rank]
         os.kill(pid, signal.SIGKILL)
         return time.time()
@@ -125,7 +125,7 @@ class Job:
         return self.process.wait(timeout=DEADLINE)
 
     def left_behind(self):
-        """Processes and shared memory that outlive the job."""
+        """Processes and shared memory that remain after the job."""
         run_ranks.settle(lambda: not run_ranks.processes_of_session(self.process.pid), 5.0)
         processes = run_ranks.processes_of_session(self.process.pid)
         memory = run_ranks.orphaned(run_ranks.shared_memory() - self.shared_memory)

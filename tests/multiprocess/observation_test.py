@@ -1,4 +1,4 @@
-"""What --trace, --metrics and --profile say of two ranks, and that they change nothing.
+"""Output of --trace, --metrics and --profile for two ranks, with the same answer as without.
 
     observation_test.py PROGRAM MODEL GOLDENS
 """
@@ -13,7 +13,7 @@ import subprocess
 import jobs
 import program
 
-# Rank 1 as on a host of another name.
+# Rank 1 with another host name.
 TWO_HOSTS = """#!/bin/sh
 [ "$OMPI_COMM_WORLD_RANK" = 1 ] || exec {program} "$@"
 exec unshare --uts sh -c 'hostname another-host && exec "$0" "$@"' {program} "$@"
@@ -130,7 +130,7 @@ class Observation(program.Folder):
         self.expect_split(answer["ranks"])
 
     def test_ranks_of_two_hosts_are_put_on_one_clock(self):
-        """A rank with a host name of its own counts as one of another host; its clock is the same in truth."""
+        """A rank with another host name counts as one of another host, although its clock is the same."""
         if subprocess.run(["unshare", "--uts", "true"], check=False, capture_output=True).returncode != 0:
             self.skipTest("no host names of one's own (unshare --uts)")
         program_of_rank = self.folder / "lockstep-on-two-hosts"

@@ -1,4 +1,4 @@
-"""What options do, through the real command line: as in Hugging Face transformers, and combined without surprises.
+"""Effects of options through the real command line: as in Hugging Face transformers, and in combinations.
 
     options_test.py PROGRAM MODEL GOLDENS
 """
@@ -11,7 +11,7 @@ TOLERANCE = 1e-4  # of the largest logit: rounding moves them by about 1e-6
 
 
 def command_line(options):
-    """generate()'s options → ours: {"top_k": 5, "do_sample": True} → --top-k 5 --do-sample."""
+    """generate()'s options → Lockstep's: {"top_k": 5, "do_sample": True} → --top-k 5 --do-sample."""
     words = []
     for key, value in options.items():
         name = key.replace("_", "-")
@@ -41,7 +41,7 @@ class HuggingFace(program.Folder):
             options += ["--output-scores", scores]
         answer = self.answer_of("--ids-file", self.ids_file([row["prompt_ids"] for row in case["rows"]]),
                                 "--dtype", "float32", *options, ranks=2)
-        if not case["options"].get("do_sample"):  # else what is drawn is chance
+        if not case["options"].get("do_sample"):  # else the tokens are random
             self.assertEqual(answer["sequences"], [tokens for row in case["rows"] for tokens in row["sequences"]])
         if beams:
             expected = [score for row in case["rows"] for score in row["sequences_scores"]]
@@ -68,7 +68,7 @@ class HuggingFace(program.Folder):
 class Options(program.Folder):
     GREEDY = ("--no-do-sample", "--dtype", "float32", "--ignore-eos")
     SAMPLED = ("--do-sample", "--temperature", 1.1, "--top-k", 40, "--seed", 11, "--dtype", "float32", "--ignore-eos")
-    # Repeats itself: there is something to look up.
+    # A repetitive text, so that lookup finds drafts.
     PROMPT = ("--prompt", "A list: apples, pears, plums, apples, pears, plums, apples,", "--max-new-tokens", 16)
 
     def tokens_of(self, *arguments, threads=1):

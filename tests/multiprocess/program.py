@@ -1,4 +1,4 @@
-"""The program under test, a model and the goldens, as the tests of this folder use them.
+"""The program under test, a model and the goldens, for the tests of this folder.
 
     some_test.py PROGRAM MODEL GOLDENS
 """
@@ -52,7 +52,7 @@ class StepTensor:
 
 
 class Folder(unittest.TestCase):
-    """A test with a folder of its own."""
+    """A test with a temporary folder."""
 
     def setUp(self):
         temporary = tempfile.TemporaryDirectory()
@@ -66,7 +66,7 @@ class Folder(unittest.TestCase):
         return pathlib.Path(name)
 
     def answer_of(self, *arguments, ranks=None, threads=None):
-        """What --json says of a run: under mpirun with `ranks`, or as `threads` ranks of one process."""
+        """The --json of a run: under mpirun with `ranks`, or as `threads` ranks of one process."""
         out = self.folder / "answer.json"
         arguments = ["--model", MODEL, "--json", str(out), *map(str, arguments)]
         if threads is None:
@@ -85,7 +85,8 @@ class Folder(unittest.TestCase):
         return answer
 
     def expect_refusal(self, code, *words, arguments, environment=None):
-        """`lockstep generate` ends with `code`, says `words` on stderr, and leaves neither text nor file."""
+        """Expects that `lockstep generate` ends with `code`, prints `words` to stderr, and writes neither text nor
+        file."""
         out = self.folder / "out.json"
         found, stdout, stderr = run("generate", *arguments, "--json", out, environment=environment)
         self.assertEqual(found, code, stderr)

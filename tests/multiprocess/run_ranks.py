@@ -1,10 +1,10 @@
 #!/usr/bin/env python3
-"""Runs a program as ranks under mpirun: inside a deadline, quiet when all is well, leaving nothing behind.
+"""Runs a program as ranks under mpirun: with a deadline, silent on success, without remaining processes.
 
     run_ranks.py --ranks 4 --deadline 60 -- build/release/bin/some_test --some-option
 
-Prints the output of every rank (tagged) only when something is wrong. Exit code: the job's own; 77 when there is no such
-mpirun; 124 when the deadline passed; 125 when the job left processes or shared memory behind although it ended well.
+Prints the output of every rank (tagged) only after a failure. Exit code: the job's own; 77 when there is no such
+mpirun; 124 when the deadline passed; 125 when a successful job left processes or shared memory behind.
 """
 import argparse
 import os
@@ -40,7 +40,7 @@ def arguments():
 
 
 def launch_command(options):
-    """mpirun and the options that make it work on any machine, whatever its cores."""
+    """mpirun and the options that make it work on any machine, with any number of cores."""
     if "mpich" in os.path.basename(options.mpirun) or "hydra" in os.path.basename(options.mpirun):
         return [options.mpirun, "-n", str(options.ranks), "-prepend-rank", "-bind-to", "none", *options.mpirun_option,
                 *options.command]
@@ -60,7 +60,7 @@ def launch_environment():
 
 
 def processes_of_session(session):
-    """mpirun puts ranks into process groups of their own; the session is what all of them share."""
+    """mpirun puts ranks into separate process groups; they all share the session."""
     found = []
     for entry in os.listdir("/proc"):
         if not entry.isdigit():
@@ -69,7 +69,7 @@ def processes_of_session(session):
             with open(f"/proc/{entry}/stat", encoding="utf-8", errors="replace") as stat:
                 fields = stat.read().rpartition(")")[2].split()
         except OSError:
-            continue  # it has just ended
+            continue  # the process has just ended
         state, its_session = fields[0], int(fields[3])
         if its_session == session and state != "Z":
             found.append(int(entry))
@@ -77,7 +77,7 @@ def processes_of_session(session):
 
 
 def end_session(session):
-    """Kills what is left of the job and waits until it is gone; says which processes there were."""
+    """Kills the remaining processes of the job and waits for their end; returns which there were."""
     found = set()
 
     def is_over():
@@ -102,12 +102,12 @@ def shared_memory():
 
 
 def orphaned(names):
-    """Of those names, the ones whose maker (its pid is in the name) is gone."""
+    """Those of the names whose maker (its pid is in the name) has ended."""
     return sorted(name for name in names if not os.path.exists(f"/proc/{name[len(PREFIX):].split('-')[0]}"))
 
 
 def settle(condition, seconds=2.0):
-    """Gives what is just ending a moment; whether `condition` came true."""
+    """Waits a moment for ending processes; returns whether `condition` became true."""
     end = time.monotonic() + seconds
     while not condition():
         if time.monotonic() > end:

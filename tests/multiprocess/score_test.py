@@ -1,5 +1,5 @@
-"""How likely the tokens of texts are under a real model: Hugging Face's log-probabilities, one file of bytes at every
-degree, chunk and batch, and no word of it where `generate` runs.
+"""Scores of texts with a real model: Hugging Face's log-probabilities, the same bytes at every degree, chunk and batch,
+and no effect on `generate`.
 
     score_test.py PROGRAM MODEL GOLDENS
 """

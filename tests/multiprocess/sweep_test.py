@@ -1,4 +1,4 @@
-"""`lockstep sweep` as a program: real points with a tiny model, and a stand-in for bench where only the sweep matters.
+"""`lockstep sweep` as a program: real points with a tiny model, and a stand-in for bench in tests of the sweep alone.
 
     sweep_test.py PROGRAM …
 """
@@ -124,7 +124,7 @@ class Sweep(unittest.TestCase):
         return process
 
     def noted(self):
-        """What each stand-in wrote when it started; a line that one is still writing is not there yet."""
+        """The lines that the stand-ins wrote at their start, without a line still being written."""
         lines = self.notes.read_text().splitlines(keepends=True) if self.notes.exists() else []
         return [json.loads(line) for line in lines if line.endswith("\n")]
 
@@ -233,7 +233,7 @@ class Points(Sweep):
         self.assertEqual([path.name for path in self.out.glob("*.txt")], [])
 
     def crowded(self):
-        """A degree that this machine has too few cores for, and a model that can be cut into it."""
+        """A degree with more ranks than this machine's cores, and a model that supports it."""
         ranks = os.cpu_count() + 1
         self.config.write_text(json.dumps({**CONFIG, "num_attention_heads": ranks, "hidden_size": 4 * ranks,
                                            "intermediate_size": 16 * ranks, "vocab_size": 32 * ranks}))

@@ -50,7 +50,7 @@ class CompileCache(CompileCase):
                 "8", "--neuron-cc", STAND_IN, "--compile-cache", str(cache or self.cache), *map(str, more)]
 
     def lockstep(self, *more, cache=None, expect=0, **variables):
-        """Runs it: (stderr, how many compilations were begun)."""
+        """Runs it: (stderr, number of started compilations)."""
         before = len(self.begun())
         done = subprocess.run(self.words(*more, cache=cache), capture_output=True, text=True, timeout=DEADLINE,
                               env=self.environment(**variables), check=False)
@@ -58,7 +58,7 @@ class CompileCache(CompileCase):
         return done.stderr, len(self.begun()) - before
 
     def start_slow_one(self, wait_ms):
-        """A process in the middle of a compilation that takes so long."""
+        """A process in the middle of a compilation of this length."""
         process = subprocess.Popen(self.words(), stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL,
                                    env=self.environment(STAND_IN_CC_WAIT_MS=str(wait_ms)))
         self.addCleanup(process.wait)
@@ -83,7 +83,7 @@ class CompileCache(CompileCase):
         slow = self.start_slow_one(4000)
         stderr, _ = self.lockstep("--compile-wait-s", "0.2", expect=6)
         modules = [line.split()[0] for line in self.runs.read_text().splitlines()]
-        self.assertEqual(len(modules), len(set(modules)), modules)  # it went on with the other step, not with this one
+        self.assertEqual(len(modules), len(set(modules)), modules)  # it continued with the other step, not this one
         self.assertIn(f"waits for process {slow.pid} on ", stderr)
         self.assertIn("waited 0.2 s for another compilation of the same step: found process", stderr)
 
@@ -98,7 +98,7 @@ class CompileCache(CompileCase):
         stderr, begun = self.lockstep(*remote, cache=self.folder / "elsewhere")
         self.assertEqual(begun, 0)
         self.assertIn(f"from {remote[1]}", stderr)
-        # A server that breaks an object costs one compilation, and gets a good one.
+        # A server that breaks an object costs one compilation, and receives a correct one.
         path = next(path for path in Objects.kept if path.endswith(".artifact"))
         whole = Objects.kept[path]
         Objects.kept[path] = whole[:-1]

@@ -1,4 +1,4 @@
-"""`lockstep compile` and `lockstep export` with the stand-in compiler: what is compiled, what is found, what fails.
+"""`lockstep compile` and `lockstep export` with the stand-in compiler: compilations, hits, failures.
 
     compile_test.py PROGRAM STAND_IN
 """
@@ -37,7 +37,7 @@ class Compile(CompileCase):
         return done.stdout, done.stderr
 
     def new_runs(self):
-        """Modules that the compiler was started for since the last call."""
+        """Modules compiled since the last call."""
         lines = self.begun()
         new, self.seen = lines[self.seen:], len(lines)
         return sorted(line.split()[0] for line in new)
@@ -84,7 +84,7 @@ class Compile(CompileCase):
         _, stderr = self.lockstep(STAND_IN_CC_VERSION="0.0.1+stand-in")
         self.assertEqual(self.new_runs(), sorted(BUCKETS))
         self.assertIn("compiler", stderr)
-        self.lockstep()  # what was there before still is
+        self.lockstep()  # earlier artifacts still exist
         self.assertEqual(self.new_runs(), [])
 
     def test_remembers_a_failure_until_it_is_asked_to_try_again(self):
@@ -96,7 +96,7 @@ class Compile(CompileCase):
         self.assertIn("Too many instructions after unroll", stderr)
         self.assertEqual(self.statuses()["decode_32"], "failed")
 
-        _, stderr = self.lockstep(expect=3)  # though it would not fail now
+        _, stderr = self.lockstep(expect=3)  # although it would not fail now
         self.assertEqual(self.new_runs(), [])
         self.assertIn("--retry-failed", stderr)
         self.lockstep("--retry-failed")

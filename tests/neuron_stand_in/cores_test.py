@@ -1,5 +1,5 @@
-"""Which cores the ranks of a job take, over the stand-ins of AWS's compiler and runtime: jobs side by side on one host,
-cores that are taken, too few of them, degrees that an instance does not have, memory that does not suffice.
+"""The cores of a job's ranks, with the stand-ins of AWS's compiler and runtime: concurrent jobs on one host, used
+cores, too few cores, degrees that an instance does not support, insufficient memory.
 
     cores_test.py PROGRAM COMPILER RUNTIME WRITER GOLDENS [unittest arguments]
 """
@@ -16,7 +16,7 @@ sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[1] / "multiproce
 import jobs  # noqa: E402  (needs the path above)
 
 PROGRAM = COMPILER = RUNTIME = None
-MODEL = EXPECTED = SHARED = None  # a golden's model, what it answers, a folder for all tests
+MODEL = EXPECTED = SHARED = None  # a golden's model, its answer, a folder for all tests
 
 
 class Cores(unittest.TestCase):

@@ -1,9 +1,9 @@
-"""`lockstep generate --backend neuron` over the stand-ins of AWS's compiler and runtime: tokens, starts, failures.
+"""`lockstep generate --backend neuron` with the stand-ins of AWS's compiler and runtime: tokens, starts, failures.
 
     end_to_end_test.py PROGRAM COMPILER RUNTIME WRITER GOLDENS [unittest arguments]
 
-Models and expected tokens are goldens (tests/model/goldens): what Hugging Face transformers answers, with no token
-near a tie. WRITER makes a golden's model.
+Models and expected tokens are goldens (tests/model/goldens): answers of Hugging Face transformers, with no token near a
+tie. WRITER writes a golden's model.
 """
 import json
 import os
@@ -18,9 +18,9 @@ sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[1] / "multiproce
 import jobs  # noqa: E402  (needs the path above)
 
 PROGRAM = COMPILER = RUNTIME = WRITER = GOLDENS = None
-MODELS = None  # a folder for all tests: models, and a compile cache that they share
+MODELS = None  # a folder for all tests: models, and a shared compile cache
 
-BOUND = 60.0  # seconds of a job that fails, start included: generous, a stuck rank would take ten minutes
+BOUND = 60.0  # seconds of a failing job, start included: generous, because a hanging rank would take ten minutes
 DEADLINE_S = "4"
 
 
@@ -45,7 +45,7 @@ class Folder(unittest.TestCase):
                             "STAND_IN_CC_LOG": str(self.folder / "compiled")}
 
     def compiled(self):
-        """How many modules were compiled in this test."""
+        """The number of modules compiled in this test."""
         log = self.folder / "compiled"
         return len(log.read_text().splitlines()) if log.exists() else 0
 
@@ -63,7 +63,7 @@ class Folder(unittest.TestCase):
                         environment={**self.environment, **(environment or {})})
 
     def sequences(self, ranks, arguments, environment=None):
-        """The new tokens of a run that ends well."""
+        """The new tokens of a successful run."""
         out = self.folder / "answer.json"
         with self.job(ranks, [*arguments, "--json", out], environment) as job:
             self.assertEqual(job.wait(), 0, job.text())
@@ -133,10 +133,10 @@ class Starts(Folder):
 
 
 class PlantedFailures(Folder):
-    """Each ends in bounded time, with records that say on every rank what failed where, and what to do."""
+    """Each ends in bounded time, with records on every rank of the failure, its place, and the fix."""
 
     def expect(self, faults, code, *words, failed=None, options=()):
-        """Both ranks end with `code` and say `words`; the other one names the rank that failed."""
+        """Both ranks end with `code` and report `words`; the other one names the failed rank."""
         prompts = self.rows(golden("llama_grouped")["prompts"][:2])
         arguments = ["--model", model_of("llama_grouped"), "--ids-file", prompts, "--max-new-tokens", 16,
                      "--ignore-eos", "--dtype", "float32", "--deadline-s", DEADLINE_S, *self.neuron(*options)]

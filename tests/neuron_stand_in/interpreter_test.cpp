@@ -1,4 +1,4 @@
-// What the interpreter does where HLO leaves a choice, and how it fails. Its numbers at large are oracle_test.cpp's.
+// Tests of the interpreter's choices where HLO leaves one, and of its failures. oracle_test.cpp covers the numbers.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -128,7 +128,7 @@ TEST(Sorting, KeepsTheOrderOfEqualKeys) {
   EXPECT_THAT(order, ElementsAre(1, 3, 0, 2));
 }
 
-/// A state of four rows that a step writes a row of, in place; the row's number comes from outside.
+/// A state of four rows; a step writes one of them in place, with the row's number as input.
 hlo::Module cache_module() {
   Builder b("cache");
   const Value cache = b.parameter("cache", {Element::kF32, {4, 2}, {}});

@@ -1,12 +1,12 @@
 // Files in the shape of a NEFF, the Neuron compiler's output: a header of 1024 bytes, then a tar archive. The stand-in
-// compiler writes them and the stand-in runtime reads them; they hold the HLO module itself and nothing that a device
-// could run.
+// compiler writes them and the stand-in runtime reads them; they contain the HLO module itself and no code for a
+// device.
 //
 //   header            sizes, versions, hash, name, feature bits (layout: "Work with NEFF files", AWS Neuron SDK)
-//   sg00/def.json     who made it, for which target, with which flags
+//   sg00/def.json     compiler, target, flags
 //   sg00/module.hlo.pb
 //
-// Two things tell such a file from a real one: its build version says what it is, and a feature bit that no compiler
+// Two things distinguish such a file from a real one: its build version, and a feature bit that no compiler
 // sets, so that a real runtime has to refuse it.
 #pragma once
 
@@ -21,7 +21,7 @@
 
 namespace lockstep::stand_in {
 
-/// What a file of the stand-in says of itself, in its header and in def.json.
+/// The description of a file of the stand-in, in its header and in def.json.
 inline constexpr std::string_view kNeffMark = "lockstep stand-in: no program for a Neuron device";
 
 inline constexpr size_t kNeffHeaderBytes = 1024;

@@ -1,18 +1,18 @@
-// neuronx-cc-stand-in: a program with the command line of AWS's compiler, for tests. It checks what a compiler checks
-// first (flags, whether the module is well formed, whether it knows every opcode) and writes a file in the shape of a
-// NEFF that holds the module itself. Nothing that it makes runs on a device.
+// neuronx-cc-stand-in: a program with the command line of AWS's compiler, for tests. It performs a compiler's first
+// checks (flags, a well-formed module, known opcodes) and writes a file in the shape of a NEFF with the module itself.
+// Its output does not run on a device.
 //
 //   neuronx-cc-stand-in --version
 //   neuronx-cc-stand-in list-operators --framework XLA
 //   neuronx-cc-stand-in compile MODULE.pb --framework XLA --target T --output X.neff [flags]
 //
 // Variables make it misbehave, for modules whose name holds $STAND_IN_CC_ONLY (all without it):
-//   STAND_IN_CC=hang     waits for ever, with a child that does not obey SIGTERM
+//   STAND_IN_CC=hang     waits forever, with a child that ignores SIGTERM
 //               fail     ends with code 70 and a log that names no reason
 //               memory, unroll, hbm, disk      the same with the log of that failure
 //               kill, crash     is ended by SIGKILL, SIGSEGV
 //               empty, missing, garbage        ends well, with such an artifact
-//   STAND_IN_CC_VERSION  the version that it says, instead of 0.0.0+stand-in
+//   STAND_IN_CC_VERSION  the reported version, instead of 0.0.0+stand-in
 //   STAND_IN_CC_LOG      a file to which every compilation adds a line: module, target, process
 //   STAND_IN_CC_WAIT_MS  how long a compilation takes
 #include <fmt/format.h>
@@ -42,10 +42,11 @@ namespace {
 namespace hlo = lockstep::neuron::hlo;
 using lockstep::stand_in::Neff;
 
-constexpr int kCompilerError = 70;  // what neuronx-cc ends with
+constexpr int kCompilerError = 70;  // neuronx-cc's exit code
 constexpr int kUsageError = 2;
 
-// What AWS's own stacks hand to neuronx-cc (aws-neuron/transformers-neuronx, all its models; aws-neuron/nkipy: copy).
+// Flags that AWS's own stacks pass to neuronx-cc (aws-neuron/transformers-neuronx, all its models; aws-neuron/nkipy:
+// copy).
 constexpr std::array<std::string_view, 51> kOperators = {"abs",
                                                          "add",
                                                          "all-gather",
@@ -136,7 +137,7 @@ int refuse(int code, std::string_view why) {
 struct Arguments {
   std::string module, framework, target, output, cores = "1";
   std::vector<std::string> words;  // all of them
-  std::string unknown;             // the first that the compiler would not know
+  std::string unknown;             // the first one unknown to the compiler
 };
 
 void take(std::string_view name, const std::string& value, Arguments& arguments) {
@@ -168,7 +169,7 @@ Arguments read_arguments(const std::vector<std::string>& words) {
   return arguments;
 }
 
-/// What is wrong with the command line; empty when nothing is.
+/// The error of the command line; empty if there is none.
 std::string check(const Arguments& arguments) {
   constexpr std::array<std::string_view, 4> kTargets = {"inf2", "trn1", "trn1n", "trn2"};
   if (!arguments.unknown.empty()) return "error: unrecognized arguments: " + arguments.unknown;
@@ -203,7 +204,7 @@ std::string unknown_opcode(const std::vector<std::byte>& bytes) {
   while (true) ::poll(nullptr, 0, 1000);
 }
 
-/// A child that only SIGKILL ends, as the compiler has workers of its own.
+/// A child that only SIGKILL ends, like the real compiler's workers.
 [[noreturn]] void hang() {
   ::signal(SIGTERM, SIG_IGN);
   if (::fork() != 0) ::signal(SIGTERM, SIG_DFL);
@@ -227,7 +228,7 @@ int fail_for(std::string_view reason) {
 
 void write_file(const std::string& path, std::string_view contents) { std::ofstream(path) << contents; }
 
-/// Misbehaves as the variables say; empty when they say nothing about this module.
+/// Misbehaves as set by the variables; empty if they do not concern this module.
 std::optional<int> misbehave(const std::string& name, const std::string& output) {
   const std::string how = variable("STAND_IN_CC");
   if (how.empty() || name.find(variable("STAND_IN_CC_ONLY")) == std::string::npos) return std::nullopt;

@@ -1,5 +1,5 @@
-// Every case that the lowering is held to, run by the interpreter from the modules' bytes and compared with the
-// reference backend: what tools/check_hlo.py does with XLA, in the default tests and with indices checked.
+// Runs every case of the lowering in the interpreter and compares with the reference backend. This is the check of
+// tools/check_hlo.py, without XLA, in the default tests and with checked indices.
 #include <gtest/gtest.h>
 
 #include <algorithm>

@@ -12,7 +12,7 @@
 
 namespace lockstep::stand_in {
 
-/// Where the threads of one run meet.
+/// Exchanges data between the threads of one run.
 class ThreadMeeting {
  public:
   explicit ThreadMeeting(std::chrono::seconds deadline) : deadline_(deadline) {}

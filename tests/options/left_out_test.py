@@ -1,4 +1,4 @@
-"""A build without some of its options: what is left works, what is off is refused by name with the option that brings it.
+"""A build without some of its options: the rest works, and using an omitted part is an error that names its option.
 
     left_out_test.py PROGRAM OFF…       OFF: neuron, cache, reference, measure, journal, mpi, isas; all that are off
 """
@@ -35,7 +35,7 @@ class LeftOut(test_folder.FolderTests):
                    "--launch", "threads", *more)
 
     def tokens(self, ranks, *more):
-        """Of the prompts, by threads."""
+        """The tokens of the prompts, with threads."""
         answer = self.folder / f"answer-{ranks}.json"
         done = self.generate("--tp", ranks, "--ids-file", self.folder / "prompts.json", "--json", answer, *more)
         self.assertEqual(done.returncode, 0, done.stdout)

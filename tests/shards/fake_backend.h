@@ -1,4 +1,4 @@
-// A backend that computes nothing, and a shard over it: what a shard writes, reads and replays can be looked at.
+// A backend that computes nothing, and a shard over it, for tests of the shard's calls.
 #pragma once
 
 #include <cstring>
@@ -25,7 +25,7 @@ inline checkpoint::ModelSpec tiny_spec() {
 
 inline const ShardOptions kOptions{.slots = 2, .chunk = 4, .capacity = 16};
 
-/// Dense states in a map; a run answers with fixed tokens and records what it was given.
+/// Dense states in a map; a run returns fixed tokens and records its inputs.
 class FakeStore final : public device::Store {
  public:
   explicit FakeStore(std::span<const device::StepGraph> steps) {

@@ -1,5 +1,5 @@
-// Where key/value heads are computed and kept changes what ranks send and hold, never an answer: logits and tokens are
-// those of one rank to the bit. Real shards on the cpu backend with random weights; ranks are threads.
+// The mode of key/value heads never changes an answer: logits and tokens have the bits of one rank. Real shards on the
+// cpu backend with random weights; ranks are threads.
 #include <gtest/gtest.h>
 
 #include <bit>
@@ -67,7 +67,7 @@ struct Answer {
 };
 
 /// Drives one rank: ragged prompts of all slots side by side in chunks, decode steps, slots that become copies of
-/// others wherever those lie, a prompt that goes on from a copy, and verified drafts.
+/// others wherever those lie, a prompt that continues from a copy, and verified drafts.
 class Script {
  public:
   explicit Script(Shard& shard) : shard_(shard), slots_(static_cast<int32_t>(shard.slots())) {}
@@ -128,7 +128,7 @@ class Script {
     return shard_.decide(decision);
   }
 
-  /// The last slot is opened anew, as a copy of the first, and takes two tokens more.
+  /// The last slot is opened again, as a copy of the first, and takes two more tokens.
   Result<void> go_on_from_a_copy() {
     const SlotId last(slots_ - 1);
     LOCKSTEP_TRY_VOID(shard_.open_slot(last, {.max_new_tokens = 100}));
@@ -148,7 +148,7 @@ class Script {
     answer_.tokens.insert(answer_.tokens.end(), made.tokens.begin(), made.tokens.end());
     const size_t vocabulary = made.logits.size() / made.tokens.size();
     for (size_t row = 0; row < made.tokens.size(); ++row) {
-      if (made.tokens[row] < 0) continue;  // what nobody asked for
+      if (made.tokens[row] < 0) continue;  // an unrequested row
       for (const float logit : made.logits.subspan(row * vocabulary, vocabulary)) {
         answer_.logits.push_back(std::bit_cast<uint32_t>(logit));
       }
@@ -180,7 +180,7 @@ Result<Answer> run_rank(const checkpoint::ModelSpec& spec, const Cut& cut, int r
   return Script(*shard).run();
 }
 
-/// What every rank answered; it is the same.
+/// The answer, which is the same on every rank.
 Answer answer_of(const checkpoint::ModelSpec& spec, const Cut& cut) {
   if (cut.ranks == 1) return run_rank(spec, cut, 0, nullptr).value();
   const SteadyClock clock;

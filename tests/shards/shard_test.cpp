@@ -1,4 +1,4 @@
-// The shard over a fake backend: what it writes, refuses and passes on. Whole models are tested in tests/model.
+// Tests of the shard over a fake backend. tests/model has tests of whole models.
 #include "shards/shard.h"
 
 #include <gmock/gmock.h>
@@ -191,7 +191,7 @@ TEST(Shard, PrefillsAndVerifiesNoFurtherThanABucketWhereAttentionCostsAllOfIt) {
   ASSERT_TRUE(f.shard->prefill(rows({5, 6}, 0, {-1, -1}), {}).has_value());
   EXPECT_EQ(f.shard->replays(), (std::vector<int64_t>{1, 0, 0, 0, 0, 0}));
   PrefillRows later = rows({7}, 0, {0, -1});
-  later.position = {4};  // beyond what the graph of two rows sees
+  later.position = {4};  // beyond the bound of the graph of two rows
   ASSERT_TRUE(f.shard->prefill(later, {}).has_value());
   EXPECT_EQ(f.shard->replays(), (std::vector<int64_t>{1, 1, 0, 0, 0, 0}));
   for (const auto& [length, graph] : {std::pair(2, 4), {3, 5}, {15, 5}}) {  // the last token, and a draft if it fits

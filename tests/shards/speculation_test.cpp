@@ -1,4 +1,4 @@
-// Drafts change how many steps an answer takes, never the answer. Real shards on the cpu backend with random weights;
+// Drafts affect the number of steps of an answer, never the answer. Real shards on the cpu backend with random weights;
 // ranks are threads.
 #include <gtest/gtest.h>
 
@@ -34,7 +34,7 @@ checkpoint::ModelSpec spec_of(int64_t layers) {
   spec.attention_scale = 0.35;
   spec.rope.rotated = 8;
   spec.intermediate_size = 48;
-  spec.vocabulary = 24;  // few tokens: runs repeat, and token 0 comes up
+  spec.vocabulary = 24;  // few tokens, so that runs repeat and token 0 occurs
   spec.max_positions = 256;
   spec.windows.assign(static_cast<size_t>(layers), 0);
   spec.windows[0] = 6;  // rejected drafts must leave the ring right

@@ -1,4 +1,4 @@
-// What loading reads and tells: whole models from files into the CPU backend's store.
+// Tests of loading whole models from files into the CPU backend's store.
 #include "shards/weights.h"
 
 #include <gmock/gmock.h>
@@ -62,7 +62,7 @@ class WrittenModel {
   TemporaryDirectory directory_;
 };
 
-/// Zeros, kept in the reverse order of their names; notes what is read.
+/// Zeros, stored in the reverse order of their names; records the reads.
 class ReversedWeights final : public WeightSource {
  public:
   explicit ReversedWeights(const std::map<std::string, Shape>& tensors) {
@@ -82,7 +82,7 @@ class ReversedWeights final : public WeightSource {
   std::map<std::string, int64_t> place_;
 };
 
-/// A checkpoint that counts what it is told to expect, and else is the one behind it.
+/// A checkpoint wrapper that counts announced reads.
 class Announced final : public checkpoint::Checkpoint {
  public:
   explicit Announced(const checkpoint::Checkpoint& inner) : inner_(inner) {}
@@ -106,7 +106,7 @@ class Announced final : public checkpoint::Checkpoint {
 
 using Fingerprints = std::vector<TensorFingerprint>;
 
-/// A rank's weights of a written model, and what was read for them.
+/// A rank's weights of a written model, and the reads for them.
 struct Loaded {
   Loaded(const checkpoint::Checkpoint& checkpoint, int ranks, int rank, int threads)
       : graphs(build_graphs(small_spec(), partition::make_partition(small_spec(), ranks).value(), rank, kOptions,

@@ -1,5 +1,5 @@
-// Prefills a tiny model and decodes as many steps as the command line says, on one rank of one thread, as a rank's main
-// thread does: executor, hooks, flight recorder, step clock. For step_instructions_test.py, which counts instructions.
+// Prefills a tiny model and decodes a given number of steps, on one rank of one thread. It runs the code of a rank's
+// main thread: executor, hooks, flight recorder, step clock. For step_instructions_test.py, which counts instructions.
 #include <fmt/format.h>
 
 #include <cstdlib>

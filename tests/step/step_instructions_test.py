@@ -1,10 +1,10 @@
-"""Instructions of a decode step outside the arithmetic kernels, by valgrind's callgrind: below a bound.
+"""Checks a bound on the instructions of a decode step outside the arithmetic kernels, by valgrind's callgrind.
 
     step_instructions_test.py PROGRAM BOUND
 
-PROGRAM decodes as many steps as it is told; the counts of two runs are subtracted and divided by the difference, so
-start-up does not count. valgrind has no AVX-512, so the program takes the AVX2 kernels (or the plain ones), whose
-functions are left out by their namespace. What remains is the same in every run: dispatch of the step's phases, the
+PROGRAM decodes a given number of steps; the counts of two runs are subtracted and divided by the difference, so
+start-up does not count. valgrind has no AVX-512, so the program uses the AVX2 kernels (or the plain ones), whose
+functions are excluded by their namespace. What remains is the same in every run: dispatch of the step's phases, the
 loops over panels and tiles, the executor, clocks, the draw. Exits with 77 (skipped) where valgrind is missing."""
 
 import collections
@@ -21,7 +21,7 @@ DEADLINE_S = 110
 
 
 def self_costs(path):
-    """Instructions by function, without those that it calls."""
+    """Instructions by function, without its callees."""
     names, costs = {}, collections.Counter()
     function, skip = None, False
     define = re.compile(r"c?fn=\((\d+)\)(?: (.*))?$")

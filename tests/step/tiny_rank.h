@@ -1,4 +1,4 @@
-// One rank of a tiny Llama (2 layers, bfloat16) over the CPU backend, for what a step costs besides arithmetic.
+// One rank of a tiny Llama (2 layers, bfloat16) on the CPU backend.
 #pragma once
 
 #include <memory>
@@ -11,7 +11,7 @@ namespace lockstep::step {
 constexpr int32_t kPromptTokens = 4;
 constexpr int32_t kCapacity = 128;
 
-/// Holds what the shard borrows.
+/// Owns the objects that the shard borrows.
 struct TinyRank {
   std::unique_ptr<device::Backend> backend;
   std::unique_ptr<shards::Shard> shard;

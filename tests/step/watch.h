@@ -1,4 +1,4 @@
-// What the calling thread asks of the heap, of locks and of the system, counted while it is watched.
+// Counts the calling thread's allocations, locks and system calls.
 #pragma once
 
 #include <cstdint>
@@ -28,7 +28,7 @@ bool can_watch();
 /// cannot.
 bool watch_this_thread();
 
-/// What the calling thread has asked for so far; system calls since `watch_this_thread`.
+/// The calling thread's counts so far; system calls since `watch_this_thread`.
 Asked asked_by_this_thread();
 
 }  // namespace lockstep::step

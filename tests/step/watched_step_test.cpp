@@ -1,5 +1,5 @@
-// What a rank's thread asks of heap, locks and system inside a decode step, and between two steps of a schedule, while
-// a whole session runs: coordinator, schedules, executor, step clock, flight recorder, streaming.
+// Allocations, locks and system calls of a rank's thread inside and between decode steps. They are counted in a whole
+// session: coordinator, schedules, executor, step clock, flight recorder, streaming.
 #include <fmt/format.h>
 #include <gtest/gtest.h>
 #include <sched.h>
@@ -71,14 +71,14 @@ struct CountingSink final : actors::Sink {
   void on_finish(RequestId, generation::FinishReason, const std::optional<Error>& error) override { failure = error; }
 };
 
-/// What was seen on a rank.
+/// The counts of a rank.
 struct Seen {
   Asked in_steps, between;
   bool was_watched = false;
   std::optional<Error> failure;
 };
 
-/// One rank of the session: what an engine puts around a shard, and the counter.
+/// One rank of the session: an engine's wrappers around a shard, and the counter.
 Seen run_rank(actors::Session& session, int ranks, int rank, const std::shared_ptr<transport::loopback::Group>& group,
               AbortFlag& abort, std::barrier<>& ready) {
   const SteadyClock clock;
@@ -101,8 +101,8 @@ Seen run_rank(actors::Session& session, int ranks, int rank, const std::shared_p
   return seen;
 }
 
-/// Runs a session of ranks that are threads; element r is of rank r. What those threads refer to is never freed: they
-/// do not end.
+/// Runs a session of ranks that are threads; element r is of rank r. Objects used by those threads are never freed:
+/// they do not end.
 std::vector<Seen>& run_session(int ranks) {
   AbortFlag& abort = *new AbortFlag;
   const auto& group = *new auto(transport::loopback::make_group(ranks, 1 << 20));
@@ -129,7 +129,7 @@ std::vector<Seen>& run_session(int ranks) {
   return seen;
 }
 
-/// Leaves the process with 0, or with 1 after saying what was found.
+/// Ends the process with 0, or with 1 after printing the findings.
 [[noreturn]] void judge(int ranks) {
   int code = 0;
   const std::vector<Seen>& seen = run_session(ranks);
@@ -137,13 +137,13 @@ std::vector<Seen>& run_session(int ranks) {
     const Seen& each = seen[static_cast<size_t>(rank)];
     fmt::print("rank {}, {} steps: {}; between them: {}\n", rank, kLast - kFirst, to_string(each.in_steps),
                to_string(each.between));
-    const bool never_waits = ranks > 1 || each.in_steps.waits == 0;  // alone there is nobody to wait for
+    const bool never_waits = ranks > 1 || each.in_steps.waits == 0;  // a single rank has no peer to wait for
     // Between two steps rank 0 sends tokens to the coordinator: a message, and a call that wakes its thread.
     const bool is_fine = each.was_watched && !each.failure && each.in_steps.is_nothing() && never_waits &&
                          (rank == 0 || each.between.is_nothing());
     if (!is_fine) code = 1;
   }
-  fflush(stdout);  // the standard error is kept from who runs the test
+  fflush(stdout);  // stderr is not shown to the user of the test
   _exit(code);
 }
 

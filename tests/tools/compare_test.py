@@ -1,4 +1,4 @@
-"""tools/compare without any of the engines: parsers over recorded outputs, and stand-ins that speak the protocol.
+"""tools/compare without the engines: parsers with recorded outputs, and stand-ins that use the protocol.
 
     compare_test.py
 """

@@ -1,4 +1,4 @@
-"""Converting the tensors of a GGUF file by Python alone."""
+"""Conversion of GGUF tensors in pure Python."""
 import pathlib
 import struct
 import sys

@@ -1,13 +1,13 @@
-// All-reduce as a decode step has it, beside MPI_Allreduce on the same buffers, in turn. Run by hand:
+// All-reduce of a decode step, alternating with MPI_Allreduce on the same buffers. Run by hand:
 //
 //   mpirun --bind-to core -n 2 build/release/bin/collective_benchmark [--rounds N] [--way auto|shm|past-cache]
 //                                                                     [--roots lent|own] [--json F]
 //
 // A round is: work (reads memory of its own, writes the source from the last result) │ meet │ ours │ work │ meet │
-// MPI's. What is timed is the slowest rank's time from after the meeting to its result. Our source is where the
-// communicator wants it, as a product's sums are in a step, or with `--roots own` where MPI's is; what it costs to
-// write there is seen in the time of the work. Sizes are those of the result; the ratio is that of medians in blocks of
-// rounds, as median (least … most).
+// MPI's. The measured time is the slowest rank's, from the end of the barrier to its result. Our source is in the
+// communicator's buffer, like a product's sums in a step, or with `--roots own` in MPI's; the cost to write there is
+// seen in the time of the work. Sizes are those of the result; the ratio is that of medians in blocks of rounds, as
+// median (least … most).
 #include <fmt/format.h>
 #include <mpi.h>
 
@@ -28,7 +28,7 @@ namespace lockstep {
 namespace {
 
 constexpr int kBlocks = 7;
-constexpr size_t kOwnBytes = 512 * 1024;  // read between two collectives: what was in the first cache is gone
+constexpr size_t kOwnBytes = 512 * 1024;  // read between two collectives to evict the L1 cache
 
 struct Settings {
   int rounds = 1400;  // of all blocks
@@ -37,7 +37,7 @@ struct Settings {
   bool lends_roots = true;
 };
 
-/// What a step does between two collectives.
+/// The work of a step between two collectives.
 class Work {
  public:
   Work() : own_(kOwnBytes / sizeof(float), 1.0f) {}

@@ -14,7 +14,7 @@ namespace {
 
 using ::testing::HasSubstr;
 
-/// Changes one element of what another communicator gives.
+/// Changes one element of another communicator's result.
 class LyingCommunicator final : public device::Communicator {
  public:
   LyingCommunicator(std::unique_ptr<device::Communicator> honest, Collective lie)

@@ -1,4 +1,4 @@
-// What shared regions add to the conformance suite: who disagrees is told, nothing is left in /dev/shm.
+// Tests of shared regions beyond the conformance suite: disagreements, and nothing left in /dev/shm.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -121,7 +121,7 @@ TEST(SharedMemory, HasNoNameAtAnyTimeSoThatAKilledRankLeavesNone) {
   });
 }
 
-/// What rank 0 offers lies elsewhere for the others, as where processes do not see each other.
+/// Rank 0's path leads elsewhere for the others, as if processes could not see each other.
 void lead_astray(std::vector<std::string>& texts) {
   const size_t path = texts[0].find("/proc/");
   if (path != std::string::npos) texts[0].replace(path, 6, "/nowhere/");
@@ -166,7 +166,7 @@ TEST(SharedMemory, SaysOnEveryRankWhatIsNeededWhenThereIsTooLittle) {
   EXPECT_THAT(names_in_shared_memory(), ::testing::IsEmpty());
 }
 
-/// A group of two on two hosts, as far as it says.
+/// A group of two that reports two hosts.
 class TwoHosts final : public Bootstrap {
  public:
   int rank() const override { return 0; }

@@ -1,5 +1,5 @@
-// What the two-level communicator adds to the conformance suite: which additions are done where, and who is said to be
-// missing.
+// Tests of the two-level communicator beyond the conformance suite: the place of each addition, and the reported
+// missing ranks.
 #include "transport/two_level/two_level.h"
 
 #include <gmock/gmock.h>
@@ -160,7 +160,7 @@ class ScriptedPart final : public HostCommunicator {
   int operations_ = 0;
 };
 
-/// What rank 1 of hosts a: 0 1 4, b: 2 3 says of a barrier whose parts fail.
+/// The error of rank 1 of hosts a: 0 1 4, b: 2 3 for a barrier whose parts fail.
 std::string barrier_error(int rank, bool within_fails, int at, std::vector<int> missing) {
   const Hosts hosts = hosts_of({0, 0, 1, 1, 0});
   const Ends ends;

@@ -1,4 +1,4 @@
-// The watch between threads that stand for processes: what each rank hears of a loss, a failure, a silence, a good end.
+// Tests of the watch with threads as processes: losses, failures, silence, good ends.
 #include "transport/watch/watch.h"
 
 #include <gmock/gmock.h>
@@ -23,7 +23,7 @@ constexpr auto kSoon = seconds(20);  // only a failure gets there
 constexpr auto kShort = milliseconds(50);
 constexpr uint64_t kToken = 77;
 
-/// The ends that a rank was told of.
+/// The ends reported to a rank.
 class Ears {
  public:
   void hear(const Error& error) {
@@ -135,7 +135,7 @@ TEST_P(PeerWatchBy, NoticesALossWhileRankZeroWaitsForTheLast) {
 INSTANTIATE_TEST_SUITE_P(Ways, PeerWatchBy, ::testing::Values(Way::kLocal, Way::kTcp),
                          [](const auto& way) { return way.param == Way::kLocal ? "Local" : "Tcp"; });
 
-/// A rank that says hello to `endpoint`, what it was in, and then nothing.
+/// A rank that sends hello with its activity to `endpoint`, and then nothing.
 Descriptor silent_rank(const Endpoint& endpoint, const Hello& hello) {
   Descriptor socket = connect_to(endpoint);
   EXPECT_TRUE(send_frame(socket, FrameKind::kHello, to_text(hello)));

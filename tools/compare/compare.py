@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Lockstep beside other engines on one shape: every row in pairs, the engines taking turns.
+"""Compares Lockstep with other engines on one shape: every row in pairs, the engines in turn.
 
     compare.py --program PATH-OF-LOCKSTEP --config CONFIG [--threads N] [--pairs P] [--row ROW]… [--models DIR]
                [--rival NAME=PATH]… [--json OUT]
@@ -7,10 +7,10 @@
     row decode      ours   rival a   rival b   │  ours   rival a   rival b   │  …           one runs, the others are
     row prefill     ours   rival a   rival b   │  …                                         stopped (SIGSTOP)
 
-Each rival is a process of its own that loads its model once (protocol.py); ours is `lockstep bench`, which measures
-the machine's limits as well. What is not installed is reported as missing, with the command that installs it. PATH is
-llama-bench for ik and llama.cpp, and a Python interpreter for the others; without it, the Python that runs this.
-Standard library only.
+Each rival is a separate process that loads its model once (protocol.py); ours is `lockstep bench`, which also measures
+the machine's limits. A rival that is not installed is reported as missing, with the command that installs it. PATH is
+llama-bench for ik and llama.cpp, and a Python interpreter for the others (default: the one that runs this). Standard
+library only.
 """
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ ROWS: dict[str, dict[str, Any]] = {
 
 @dataclass(frozen=True)
 class Kind:
-    """How a rival is run, and which file it reads."""
+    """The command of a rival, and its model file."""
     script: str
     format: str
     is_python: bool
@@ -71,11 +71,11 @@ def words_of(name: str, path: str | None) -> list[str]:
 
 
 class Failed(Exception):
-    """A rival did not do what it was asked; the text says why."""
+    """A rival failed; the text is the reason."""
 
 
 class Rival:
-    """A rival's process and what it said. Everything that it starts is in its process group."""
+    """A rival's process and its output. Everything that it starts is in its process group."""
 
     def __init__(self, name: str, path: str | None) -> None:
         self.name, self.version, self.state, self.reason = name, "", "", ""
@@ -84,7 +84,7 @@ class Rival:
         self._events: queue.Queue[dict[str, Any] | None] = queue.Queue()
 
     def check(self) -> bool:
-        """Whether it is installed; quick."""
+        """Whether it is installed; a quick check."""
         self._start(["--check"])
         self._take_start(self._wait(60.0))
         self.stop()
@@ -132,7 +132,7 @@ class Rival:
             try:
                 events.put(json.loads(line))
             except ValueError:
-                continue  # not of the protocol
+                continue  # not part of the protocol
         events.put(None)
         stream.close()
 
@@ -166,13 +166,13 @@ class Rival:
 
 @dataclass
 class Samples:
-    """Tokens per second of every engine, pair by pair, and the limits that ours measured meanwhile."""
+    """Tokens per second of every engine, pair by pair, and the limits measured with ours."""
     speeds: dict[str, list[float]] = field(default_factory=dict)
     limits: list[float] = field(default_factory=list)  # tokens/s that the probe allows
 
 
 def run_ours(arguments: argparse.Namespace, job: dict[str, Any]) -> tuple[float, float]:
-    """Tokens per second, and those that the machine's limit allows. Raises Failed."""
+    """Tokens per second, and the most that the machine's limit allows. Raises Failed."""
     with tempfile.TemporaryDirectory() as folder:
         result = pathlib.Path(folder) / "bench.json"
         words = [arguments.program, "bench", "--random-weights", "--config", str(arguments.config), "--launch", "threads",
@@ -193,9 +193,9 @@ def run_ours(arguments: argparse.Namespace, job: dict[str, Any]) -> tuple[float,
 
 
 def measure_row(arguments: argparse.Namespace, job: dict[str, Any], rivals: list[Rival]) -> Samples:
-    """One row: all pairs. A rival that fails is out of this row and of what follows."""
+    """Measures all pairs of one row. A rival that fails takes no further part."""
     samples = Samples()
-    for rival in rivals:  # a first time, which does not count: caches, pages, compilations
+    for rival in rivals:  # a warm-up for caches, pages and compilations
         attempt(rival, job)
     for pair in range(arguments.pairs):
         speed, limit = run_ours(arguments, job)
@@ -220,7 +220,7 @@ def attempt(rival: Rival, job: dict[str, Any]) -> float | None:
 
 
 def row_of(samples: Samples, pairs: int) -> dict[str, Any]:
-    """What is reported of a row: ratios of ours to the rival whose median is highest, pair by pair."""
+    """The report of a row: ratios of ours to the rival with the highest median, pair by pair."""
     whole = {name: speeds for name, speeds in samples.speeds.items() if len(speeds) == pairs}
     ours = whole.pop(OURS)
     row: dict[str, Any] = {"ours": statistics.median(ours), "engines": {OURS: ours, **whole}}
@@ -236,7 +236,7 @@ def row_of(samples: Samples, pairs: int) -> dict[str, Any]:
 
 
 def installed(rivals: list[Rival]) -> list[Rival]:
-    """Those that are there; the others know why not."""
+    """The installed rivals; the others have a reason."""
     there = []
     for rival in rivals:
         try:

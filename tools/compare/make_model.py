@@ -1,10 +1,10 @@
 #!/usr/bin/env python3
-"""Writes a checkpoint of a shape with weights that mean nothing, for engines that want files: config.json and
-model.safetensors (transformers, vLLM, lockstep), model.gguf (llama.cpp and its kin). Standard library only.
+"""Writes a checkpoint of a shape with meaningless weights, for engines that need files: config.json and
+model.safetensors (transformers, vLLM, lockstep), model.gguf (llama.cpp and its relatives). Standard library only.
 
     make_model.py CONFIG DIR [--gguf] [--safetensors]           without either: both
 
-Llama-shaped models only; bfloat16, norms of the GGUF in float32. Files that are there already are kept.
+Llama-shaped models only; bfloat16, norms of the GGUF in float32. Existing files are kept.
 """
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ import sys
 from dataclasses import dataclass
 from typing import Any, BinaryIO, Callable
 
-PATTERN = 1_000_003  # elements after which weights repeat: a prime, so that no two rows of a matrix are alike
+PATTERN = 1_000_003  # period of the weights in elements: a prime, so that no two rows of a matrix are equal
 ALIGNMENT = 32  # of the data of a GGUF tensor
 
 GGUF_TYPES = {"u32": 4, "f32": 6, "string": 8}  # of metadata values
@@ -109,7 +109,7 @@ def _entry(key: str, kind: str, value: Any) -> bytes:
 
 
 def metadata(config: dict[str, Any]) -> list[tuple[str, str, Any]]:
-    """As llama.cpp reads it; without a vocabulary, since prompts are ids."""
+    """The file for llama.cpp; without a vocabulary, because prompts are ids."""
     return [("general.architecture", "string", "llama"), ("general.name", "string", "random weights"),
             ("general.alignment", "u32", ALIGNMENT), ("general.file_type", "u32", 32),  # mostly bfloat16
             ("llama.block_count", "u32", config["num_hidden_layers"]),
@@ -147,7 +147,7 @@ def write_gguf(out: BinaryIO, config: dict[str, Any], numbers: bytes) -> None:
 
 
 def write_whole(path: pathlib.Path, write: Callable[[BinaryIO], None]) -> None:
-    """The file is there when it is whole."""
+    """Writes the file atomically."""
     partial = path.with_name(path.name + ".partial")
     with open(partial, "wb") as out:
         write(out)

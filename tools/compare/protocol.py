@@ -1,16 +1,16 @@
-"""How compare.py talks to the process of another engine: one JSON object a line, both ways.
+"""The protocol between compare.py and the process of another engine: one JSON object per line.
 
-    in    {"model": DIR, "gguf": FILE, "threads": 2, "vocabulary": 128256}              once: what to load
+    in    {"model": DIR, "gguf": FILE, "threads": 2, "vocabulary": 128256}              once: the model to load
     out   {"event": "ready", "version": "llama-cpp-python 0.3.36"}
           {"event": "missing", "reason": "pip install …"} or {"event": "failed", "reason": …}, and the process ends
     in    {"kind": "prefill", "prompt_tokens": 512, "batch": 1}                          as often as wanted
           {"kind": "decode", "prompt_tokens": 128, "new_tokens": 64, "batch": 8}
     out   {"event": "result", "seconds": 1.26, "tokens": 512}
-          {"event": "failed", "reason": …}                                               this job; the next may come
+          {"event": "failed", "reason": …}                                               this job only
     in    end of file: the process ends
 
-Tokens are those of all sequences. The first new token comes from prefill, so decoding N of them is N - 1 steps, as
-`lockstep bench` counts them. Everything that a library prints goes to stderr.
+Tokens count all sequences. Prefill yields the first new token, so decoding N of them takes N - 1 steps, as in `lockstep
+bench`. All output of libraries goes to stderr.
 """
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ Job = dict[str, Any]
 
 
 class Missing(Exception):
-    """The engine is not installed; the text says how to get it."""
+    """The engine is not installed; the text is the installation command."""
 
 
 def prompts(job: Job, vocabulary: int) -> list[list[int]]:
@@ -46,7 +46,7 @@ def seconds_of(work: Callable[[], Any]) -> float:
 
 
 def _private_stdout() -> Any:
-    """Our own stdout; what others write to it goes to stderr from now on."""
+    """The protocol's stdout; other output to stdout goes to stderr from now on."""
     own = os.fdopen(os.dup(1), "w")
     os.dup2(2, 1)
     return own
@@ -59,8 +59,8 @@ def _lines() -> Iterator[dict[str, Any]]:
 
 
 def serve(load: Callable[[Setup], Any]) -> int:
-    """Answers stdin until it ends. `load(setup)` gives an engine with a `version` and `run(job) -> (seconds, tokens)`,
-    or raises Missing. With --check nothing is loaded: the setup is empty."""
+    """Answers stdin until it ends. `load(setup)` returns an engine with a `version` and `run(job) -> (seconds,
+    tokens)`, or raises Missing. With --check the setup is empty and nothing is loaded."""
     out = _private_stdout()
 
     def say(**event: Any) -> None:
@@ -72,7 +72,7 @@ def serve(load: Callable[[Setup], Any]) -> int:
     except Missing as missing:
         say(event="missing", reason=str(missing))
         return 0
-    except Exception as error:  # whatever a library throws: the reader wants its words
+    except Exception as error:  # any exception of a library: its message is the reason
         say(event="failed", reason=f"{type(error).__name__}: {error}")
         return 1
     say(event="ready", version=engine.version)

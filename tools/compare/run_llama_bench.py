@@ -1,6 +1,6 @@
-"""llama.cpp or ik_llama.cpp by their own llama-bench and llama-batched-bench, answering the lines of protocol.py.
+"""Serves protocol.py with llama.cpp or ik_llama.cpp, by their llama-bench and llama-batched-bench.
 
-    run_llama_bench.py PATH-OF-LLAMA-BENCH        llama-batched-bench is looked for beside it
+    run_llama_bench.py PATH-OF-LLAMA-BENCH        llama-batched-bench must be in the same folder
 """
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ DEADLINE_S = 600.0
 
 
 def parse_bench(text: str, prompt_tokens: int, new_tokens: int) -> tuple[float, int]:
-    """Seconds and tokens of the test with these sizes in the JSON that `llama-bench -o json` prints."""
+    """Seconds and tokens of the test with these sizes, from the JSON of `llama-bench -o json`."""
     for test in json.loads(text[text.index("["):]):
         if (test["n_prompt"], test["n_gen"]) == (prompt_tokens, new_tokens):
             return test["avg_ns"] * 1e-9, prompt_tokens + new_tokens
@@ -49,7 +49,7 @@ class Engine:
         self._help = self._output([str(self._bench), "--help"])
 
     def _output(self, words: list[str], with_log: bool = False) -> str:
-        with tempfile.TemporaryDirectory() as folder:  # some builds leave a log where they run
+        with tempfile.TemporaryDirectory() as folder:  # some builds leave a log in their working folder
             ran = subprocess.run(words, cwd=folder, stdin=subprocess.DEVNULL, capture_output=True, text=True,
                                  timeout=DEADLINE_S)
         if ran.returncode != 0 and "--help" not in words:
@@ -79,7 +79,7 @@ class Engine:
             return parse_bench(self._output(words), job["prompt_tokens"], 0)
         words += ["-p", "0", "-n", str(job["new_tokens"])]
         if "--n-depth" in self._help:
-            words += ["-d", str(job["prompt_tokens"])]  # decode behind a prompt; without it, from an empty cache
+            words += ["-d", str(job["prompt_tokens"])]  # decode after a prompt; without it, from an empty cache
         return parse_bench(self._output(words), 0, job["new_tokens"])
 
 

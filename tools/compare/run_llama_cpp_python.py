@@ -1,4 +1,4 @@
-"""llama-cpp-python (https://pypi.org/project/llama-cpp-python), answering the lines of protocol.py."""
+"""Serves protocol.py with llama-cpp-python (https://pypi.org/project/llama-cpp-python)."""
 from __future__ import annotations
 
 import ctypes
@@ -13,7 +13,7 @@ INSTALL = "pip install llama-cpp-python (compiles for some minutes; needs cmake 
 
 
 class Engine:
-    """One context a job, so that none has more slots or a longer cache than it needs."""
+    """One context per job, so that none has more slots or a longer cache than needed."""
 
     def __init__(self, setup: protocol.Setup) -> None:
         if importlib.util.find_spec("llama_cpp") is None:
@@ -48,7 +48,7 @@ class Engine:
         return context
 
     def _decode(self, context: Any, rows: list[tuple[int, int, int, bool]]) -> None:
-        """Rows of (id, position, sequence, whether its logits are wanted)."""
+        """Rows of (id, position, sequence, whether to compute its logits)."""
         batch = self._llama.llama_batch_init(len(rows), 0, 1)
         batch.n_tokens = len(rows)
         for i, (token, position, sequence, wanted) in enumerate(rows):
@@ -60,7 +60,7 @@ class Engine:
             raise RuntimeError(f"llama_decode returned {code}")
 
     def _choose(self, context: Any, row: int) -> int:
-        """The most probable token after a row: greedy, as the others."""
+        """The most probable token after a row: greedy, like the others."""
         logits = self._llama.llama_get_logits_ith(context, row)
         return int(self._numpy.ctypeslib.as_array(logits, (self._setup["vocabulary"],)).argmax())
 

@@ -1,4 +1,4 @@
-"""Hugging Face transformers with a static cache, answering the lines of protocol.py."""
+"""Serves protocol.py with Hugging Face transformers and a static cache."""
 from __future__ import annotations
 
 import importlib.metadata

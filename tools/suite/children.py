@@ -1,11 +1,12 @@
-"""A program that is started, waited for and ended: with a deadline, an interruption, and nothing left behind.
+"""Runs a child program with a deadline, handles interruption, and leaves no process behind.
 
     start ──► running ──────────────────► ends by itself ─────────────┐
                  │ deadline, or a signal to us                        ├─► its session is emptied ─► Outcome
                  └─► SIGTERM to its group ─► grace ─► SIGKILL ────────┘
 
-A child leads a session: Ctrl-C on the terminal reaches only us, and whatever the child starts is found by its session,
-also ranks, which mpirun puts into process groups of their own. When we die, the kernel sends the child SIGTERM.
+A child leads a session: Ctrl-C on the terminal reaches only this process, and the session identifies all processes of
+the child, including ranks, which mpirun puts into separate process groups. When this process dies, the kernel sends the
+child SIGTERM.
 """
 from __future__ import annotations
 
@@ -26,7 +27,7 @@ _libc = ctypes.CDLL(None, use_errno=True)  # loaded before any fork
 
 
 class CannotStart(Exception):
-    """The program cannot be started; `code` is the exit code that this stands for."""
+    """The program cannot be started; `code` is the corresponding exit code."""
 
     def __init__(self, program: str, error: OSError) -> None:
         is_absent = isinstance(error, (FileNotFoundError, PermissionError, NotADirectoryError))
@@ -36,7 +37,7 @@ class CannotStart(Exception):
 
 
 class Interrupted(Exception):
-    """A signal asked for the end; the child that was waited for has ended."""
+    """A signal requested the end; the awaited child has ended."""
 
 
 class Interruption:
@@ -47,13 +48,13 @@ class Interruption:
         self._read, self._write = os.pipe2(os.O_NONBLOCK | os.O_CLOEXEC)
 
     def watch(self) -> None:
-        """From now on the signals raise the event instead of ending this process."""
+        """Makes the signals raise the event instead of ending this process."""
         def raise_event(number: int, frame: FrameType | None) -> None:
             self.set()
 
         for number in self.SIGNALS:
             signal.signal(number, raise_event)
-        signal.set_wakeup_fd(self._write, warn_on_full_buffer=False)  # wakes a wait whatever this thread does
+        signal.set_wakeup_fd(self._write, warn_on_full_buffer=False)  # wakes a wait at any time
 
     def set(self) -> None:
         try:
@@ -88,7 +89,7 @@ class Outcome:
 
 
 def processes_of_session(session: int) -> list[int]:
-    """Those that have not ended."""
+    """The processes that have not ended."""
     found = []
     for entry in os.listdir("/proc"):
         if not entry.isdigit():
@@ -97,14 +98,15 @@ def processes_of_session(session: int) -> list[int]:
             with open(f"/proc/{entry}/stat", encoding="utf-8", errors="replace") as stat:
                 fields = stat.read().rpartition(")")[2].split()
         except OSError:
-            continue  # it has just ended
+            continue  # the process has just ended
         if int(fields[3]) == session and fields[0] not in "ZX":
             found.append(int(entry))
     return found
 
 
 def _empty_session(session: int) -> None:
-    """Kills what a child left behind. Called before the child is reaped: until then its number is its own."""
+    """Kills the remaining processes of a child. Called before the child is reaped, because until then its id is not
+    reused."""
     give_up = time.monotonic() + 5.0
     while (left := processes_of_session(session)) and time.monotonic() < give_up:
         for process in left:
@@ -120,7 +122,7 @@ def _ends(handle: int, seconds: float) -> bool:
 
 
 def _become_child(parent: int) -> None:
-    """In the new process: it ends with its parent."""
+    """Runs in the new process, so that it ends with its parent."""
     _libc.prctl(PR_SET_PDEATHSIG, signal.SIGTERM, 0, 0, 0)
     if os.getppid() != parent:
         os._exit(127)

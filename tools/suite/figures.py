@@ -1,4 +1,4 @@
-"""Figures of pairs: what a goal's formula gives for what the sides reported, its spread and its verdict. Pure."""
+"""Computes figures of pairs from the sides' reports: a goal's formula, its spread and its verdict. Pure."""
 from __future__ import annotations
 
 import enum
@@ -11,39 +11,39 @@ from goals import Better, Goal, Limits, Shown
 from plan import AbsenceKind, PlannedMeasurement
 
 EACH = "/*"
-Results = dict[str, Any]  # what the sides of one round reported, by name; a side that failed is not there
+Results = dict[str, Any]  # reports of the sides of one round, by name, without failed sides
 
 
 class ChildStatus(enum.Enum):
     OK = "ok"
-    REFUSED = "refused"  # it does not know an option, or cannot do what the option asks
+    REFUSED = "refused"  # an option is unknown or unsupported
     FAILED = "failed"
 
 
 @dataclass
 class ChildRecord:
-    """What became of one program of a measurement."""
+    """The result of one program of a measurement."""
     side: str
     round: int = 0
     command: str = ""
     status: ChildStatus = ChildStatus.OK
     code: int = 0  # as a shell gives it
     seconds: float = 0.0
-    reason: str = ""    # why it did not work
-    result: Any = None  # what it reported; None unless it worked
+    reason: str = ""    # why it failed
+    result: Any = None  # its report; None unless it succeeded
 
 
 class NoFigure(Exception):
-    """A formula cannot be computed from what was reported; the text says why."""
+    """A formula cannot be computed from the reports; the text is the reason."""
 
 
 def short_number(value: float) -> str:
-    """Three digits, but every digit before the point: "0.458", "61.3", "11394"."""
+    """Three digits, or all digits before the point: "0.458", "61.3", "11394"."""
     return f"{value:.0f}" if abs(value) >= 1000 else f"{value:.3g}"
 
 
 def _element(found: Any, step: str) -> Any:
-    """What a step of a pointer leads to; None where there is no such thing."""
+    """The target of one step of a pointer; None if it does not exist."""
     if step.startswith("["):
         key, _, number = step[1:-1].partition("=")
         matches = (each for each in found if isinstance(each, dict) and json.dumps(each.get(key)) == number)
@@ -117,7 +117,7 @@ def _quantile(ordered: list[float], share: float) -> float:
 
 
 def pair_spread(values: list[float]) -> PairSpread:
-    """Of at least one value; quartiles lie between two values where they must, as the median does."""
+    """The spread of at least one value; quartiles are interpolated like the median."""
     ordered = sorted(values)
     return PairSpread(_quantile(ordered, 0.5), ordered[0], ordered[-1], _quantile(ordered, 0.25),
                       _quantile(ordered, 0.75))
@@ -146,7 +146,7 @@ def judge(limits: Limits, figure: float) -> Verdict:
 
 
 def of_aim(limits: Limits, figure: float) -> float:
-    """1 where the aim is just reached, more where it is passed, whichever direction is better."""
+    """1 if the aim is just reached, more if it is exceeded, whichever direction is better."""
     if limits.better is Better.HIGHER:
         return figure / limits.aim
     return limits.aim / figure if figure > 0 else math.inf
@@ -157,9 +157,9 @@ class Row:
     """A line of the report."""
     goal: Goal
     verdict: Verdict = Verdict.FAILED
-    pairs: list[float] = field(default_factory=list)  # in the order in which they were measured
-    spread: PairSpread | None = None                  # of them; None where there are none
-    reason: str = ""                                  # why there are no pairs, or fewer than were asked for
+    pairs: list[float] = field(default_factory=list)  # in the order of measurement
+    spread: PairSpread | None = None                  # of `pairs`; None if there are none
+    reason: str = ""                                  # why there are no pairs, or fewer than requested
     beside: dict[str, str] = field(default_factory=dict)  # medians with their units, as text
 
 
@@ -186,7 +186,7 @@ def _rounds(measurement: PlannedMeasurement, children: list[ChildRecord]) -> lis
 
 
 def _explain(row: Row, children: list[ChildRecord]) -> None:
-    """A program that did not work says more than a result that is not there; one that names what is absent, most."""
+    """The best reason: an absent requirement before a failed program before a missing result."""
     for child in children:
         if child.status is not ChildStatus.OK:
             row.reason = f'"{child.side}": {child.reason}'
@@ -199,7 +199,7 @@ def _explain(row: Row, children: list[ChildRecord]) -> None:
 
 
 def make_row(goal: Goal, measurement: PlannedMeasurement, children: list[ChildRecord]) -> Row:
-    """The row of `goal` from what became of its measurement's programs."""
+    """The row of `goal`, from the results of its measurement's programs."""
     row = Row(goal)
     if measurement.absence:
         row.verdict = (Verdict.MISSING if measurement.absence.kind is AbsenceKind.MISSING else Verdict.NOT_AVAILABLE)

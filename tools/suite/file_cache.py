@@ -1,4 +1,4 @@
-"""The page cache under the weights of a checkpoint: emptied of them, and timed while they are read."""
+"""Drops the weights of a checkpoint from the page cache, and times reading them."""
 from __future__ import annotations
 
 import ctypes
@@ -10,7 +10,7 @@ import time
 from dataclasses import dataclass
 
 PIECE = 8 << 20     # of a file, read by one thread
-BUFFER = 256 << 10  # of a read: stays in the second-level cache
+BUFFER = 256 << 10  # of a read: fits the L2 cache
 
 _libc = ctypes.CDLL(None, use_errno=True)
 _libc.mmap.restype = ctypes.c_void_p
@@ -21,18 +21,19 @@ _MAP_FAILED = ctypes.c_void_p(-1).value
 
 
 class CacheError(Exception):
-    """The files cannot be read, or the cache cannot be put into the state that was asked for."""
+    """The files cannot be read, or the cache cannot be put into the requested state."""
 
 
 @dataclass(frozen=True)
 class FileReading:
-    """Reading every file of weights once."""
+    """The time of reading every weight file once."""
     bytes: int
     seconds: float
 
 
 def files_of(folder: pathlib.Path) -> list[pathlib.Path]:
-    """What loading reads: *.safetensors, or *.bin where there are none (folders often hold both). Raises CacheError."""
+    """The files that loading reads: *.safetensors, or *.bin if there are none (folders often hold both). Raises
+    CacheError."""
     for pattern in ("*.safetensors", "*.bin"):
         files = sorted(path for path in folder.glob(pattern) if path.is_file())
         if files:
@@ -41,7 +42,8 @@ def files_of(folder: pathlib.Path) -> list[pathlib.Path]:
 
 
 def _read_piece(path: pathlib.Path, begin: int, end: int, buffer: bytearray) -> None:
-    """One call reads much, each part of it into the same buffer: threads seldom wait for the interpreter's lock."""
+    """Each call reads much, part by part into the same buffer, so that threads seldom wait for the interpreter's
+    lock."""
     handle = os.open(path, os.O_RDONLY)
     try:
         while begin < end:
@@ -55,7 +57,7 @@ def _read_piece(path: pathlib.Path, begin: int, end: int, buffer: bytearray) -> 
 
 
 def read_files(folder: pathlib.Path, threads: int) -> FileReading:
-    """Reads all files of weights once with `threads` threads, which share them by pieces. Raises CacheError. Blocks."""
+    """Reads all weight files once with `threads` threads, which share the pieces. Raises CacheError. Blocks."""
     sizes = {path: path.stat().st_size for path in files_of(folder)}
     pieces = iter([(path, begin, min(begin + PIECE, size))
                    for path, size in sizes.items() for begin in range(0, size, PIECE)])
@@ -63,7 +65,7 @@ def read_files(folder: pathlib.Path, threads: int) -> FileReading:
 
     def work() -> None:
         buffer = bytearray(BUFFER)
-        for path, begin, end in pieces:  # a list's iterator gives every piece to one thread
+        for path, begin, end in pieces:  # the shared iterator gives every piece to one thread
             try:
                 _read_piece(path, begin, end, buffer)
             except OSError as error:
@@ -83,7 +85,7 @@ def read_files(folder: pathlib.Path, threads: int) -> FileReading:
 
 
 def cached_bytes(handle: int, size: int) -> int:
-    """Of an open file: the bytes of its pages that are in memory. Raises OSError."""
+    """The bytes of an open file's pages in memory. Raises OSError."""
     if size == 0:
         return 0
     address = _libc.mmap(None, size, mmap.PROT_READ, mmap.MAP_SHARED, handle, 0)
@@ -98,15 +100,15 @@ def cached_bytes(handle: int, size: int) -> int:
 
 
 def drop_from_cache(folder: pathlib.Path) -> None:
-    """Asks the system to forget what it keeps of the files. Raises CacheError where it still holds more than a
-    hundredth of them afterwards. Blocks."""
+    """Asks the system to drop the files from the page cache. Raises CacheError if more than a hundredth of them
+    remains. Blocks."""
     total = kept = 0
     for path in files_of(folder):
         try:
             handle = os.open(path, os.O_RDONLY)
             try:
                 size = os.fstat(handle).st_size
-                os.fdatasync(handle)  # only what is on the disk can be forgotten
+                os.fdatasync(handle)  # only written pages can be dropped
                 os.posix_fadvise(handle, 0, 0, os.POSIX_FADV_DONTNEED)
                 kept += cached_bytes(handle, size)
             finally:

@@ -1,12 +1,12 @@
-"""What the suite measures and what each figure is held against, as two tables.
+"""The measurements of the suite and the goals of its figures, as two tables.
 
     MEASUREMENTS   programs that run in turn   "ranks"          ranks whole single   ranks whole single   …
-    GOALS          a line of the report each   "ranks-decode"   ranks:/decode/… ÷ whole:/decode/…   one pair a round
-                                               "prefill-512"    whole:/repetitions/*/of_peak        … a repetition
+    GOALS          one report line each        "ranks-decode"   ranks:/decode/… ÷ whole:/decode/…   one pair per round
+                                               "prefill-512"    whole:/repetitions/*/of_peak        … per repetition
 
 A figure is a product or quotient of numbers that the sides report. `side:pointer` is the number at a JSON pointer in
-the result of a side; in a pointer, `*` stands for every element of a list, `[key=number]` for the element whose `key`
-is that number. A list is taken element by element.
+the result of a side; in a pointer, `*` means every element of a list, `[key=number]` the element whose `key` is that
+number. Lists are evaluated element by element.
 """
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from dataclasses import dataclass, field
 
 
 class Ranks(enum.Enum):
-    """Which ranks a program runs as."""
+    """The ranks of a program."""
     WHOLE = "one rank with every core"
     GROUP = "the ranks of the rows about several"
     SINGLE = "one rank of those, alone"
@@ -58,7 +58,7 @@ class Run:
 
 @dataclass(frozen=True)
 class Collectives:
-    """`collective_benchmark`: our collectives beside MPI's."""
+    """`collective_benchmark`: Lockstep's collectives and MPI's."""
 
 
 @dataclass(frozen=True)
@@ -84,7 +84,7 @@ MEASUREMENTS = (
                           "whole": Run(512, 64),
                           "single": Run(512, 64, Ranks.SINGLE)}),
     Measurement("prefill", {"whole": Run(512, 2, repeats=Repeats.PAIRS)}),
-    # Seconds of work: what is done only once weighs nothing.
+    # Seconds of work, so that one-time costs are negligible.
     Measurement("prefill-long", {
         "chunks": Run(8192, 2, repeats=Repeats.ONCE, warmup=0, more=("--prefill-chunk", "512")),
         "once": Run(8192, 2, repeats=Repeats.ONCE, warmup=0, more=("--prefill-chunk", "8192"))}),
@@ -96,7 +96,7 @@ MEASUREMENTS = (
         "warm": Run(128, 2, Ranks.GROUP, Model.CHECKPOINT, repeats=Repeats.ONCE, warmup=0, files=Files.WARM),
         "cold": Run(128, 2, Ranks.GROUP, Model.CHECKPOINT, repeats=Repeats.ONCE, warmup=0, files=Files.COLD)}),
     Measurement("batch-8", {"whole": Run(128, 33, batch=8, repeats=Repeats.MANY_PAIRS)}),
-    # Of 32 sequences prompts take most of the time, and arithmetic binds, which is steady.
+    # With 32 sequences prompts take most of the time, and arithmetic is the limit, which is steady.
     Measurement("batch-32", {"whole": Run(128, 64, batch=32, repeats=Repeats.PAIRS)}),
     Measurement("small", {"ranks": Run(128, 64, Ranks.GROUP, Model.SMALL, repeats=Repeats.MANY_PAIRS)}),
     Measurement("int8", {"int8": Run(512, 64, more=("--weights", "int8")), "bf16": Run(512, 64)}),
@@ -113,7 +113,7 @@ class Better(enum.Enum):
 
 @dataclass(frozen=True)
 class Limits:
-    """What a figure should reach, and what it should reach at least."""
+    """The aim and the floor of a figure."""
     better: Better
     floor: float
     aim: float
@@ -130,7 +130,7 @@ def at_most(floor: float, aim: float) -> Limits:
 
 @dataclass(frozen=True)
 class Shown:
-    """A number that is shown beside a figure."""
+    """An additional number next to a figure."""
     name: str
     operand: str
     unit: str
@@ -156,7 +156,7 @@ def dot_probe(side: str) -> Shown:
 @dataclass(frozen=True)
 class Goal:
     """A line of the report. In `name`, {group} is "2 ranks of 1 thread(s)", {cores} and {threads} are counts."""
-    id: str  # what --only names
+    id: str  # the name for --only
     measurement: str
     limits: Limits
     figure: str
@@ -226,7 +226,7 @@ GOALS = (
          "prefill 8192 in chunks of 512 over one shot",
          (prefill_speed("chunks"), prefill_speed("once"))),
     *(_all_reduce(kib) for kib in (4, 8, 16, 64, 256)),
-    # Of 25 tokens prefill makes the first; decode steps make the other 24.
+    # Prefill generates the first of 25 tokens; decode steps generate the other 24.
     Goal("served", "served", at_least(0.985, 0.995),
          "whole:/repetitions/*/decode_tokens_per_s × whole:/repetitions/*/replay/decode_s ÷ 24",
          "served path over a bare replay of the same executables: decode",

@@ -1,4 +1,4 @@
-"""Runs the programs of a measurement in turn (A B A B …), each with a deadline, and collects what they report."""
+"""Runs the programs of a measurement in turn (A B A B …), each with a deadline, and collects their reports."""
 from __future__ import annotations
 
 import json
@@ -13,16 +13,16 @@ from file_cache import CacheError, FileReading, drop_from_cache, read_files
 from goals import Files
 from plan import PlannedMeasurement, Side
 
-REFUSALS = (2, 3)  # bad usage, unsupported: the program, or this build of it, cannot do what the row asks
+REFUSALS = (2, 3)  # bad usage, unsupported: the program or its build does not support the row
 OWN_MESSAGE = "lockstep: "
 SHOWN_LINES = 6  # of a failed program's stderr
 
 
 @dataclass(frozen=True)
 class Workplace:
-    """Where programs run and what they share."""
-    folder: pathlib.Path  # where results lie while a program runs
-    threads: int          # that read files, where a measurement is about them
+    """The common setting of the programs."""
+    folder: pathlib.Path  # for results while a program runs
+    threads: int          # that read files, for measurements of reading
     interruption: Interruption
 
 
@@ -32,14 +32,14 @@ def turns_of(measurement: PlannedMeasurement) -> list[tuple[int, Side]]:
 
 
 def reason_of(errors: str) -> str:
-    """What a failed program wrote: its last line with "lockstep: ", or else its last lines. Pure."""
+    """The reason of a failed program: its last line with "lockstep: ", or else its last lines. Pure."""
     lines = [line for line in errors.splitlines() if line.strip(" \t\r-")]
     own = [line.partition(OWN_MESSAGE)[2] for line in lines if OWN_MESSAGE in line]
     return own[-1] if own else "\n".join(lines[-SHOWN_LINES:])
 
 
 def _prepare(files: Files, checkpoint: pathlib.Path | None, threads: int) -> FileReading | None:
-    """Puts the page cache into the state that `files` names, and times reading all files in that state."""
+    """Puts the page cache into the state `files`, and times reading all files in that state."""
     if files is Files.AS_THEY_ARE or checkpoint is None:
         return None
     if files is Files.COLD:
@@ -53,7 +53,7 @@ def _prepare(files: Files, checkpoint: pathlib.Path | None, threads: int) -> Fil
 
 
 def _result(path: pathlib.Path, record: ChildRecord, reading: FileReading | None) -> dict[str, Any] | None:
-    """What the program reported, and under "suite" what was measured around it."""
+    """The program's report, with the suite's own measurements under "suite"."""
     try:
         result = json.loads(path.read_text(encoding="utf-8"))
     except (OSError, ValueError):
@@ -96,8 +96,8 @@ def _run_turn(measurement: PlannedMeasurement, round_: int, side: Side, place: W
 
 
 def measure(measurement: PlannedMeasurement, place: Workplace, say: Callable[[str], None]) -> list[ChildRecord]:
-    """What became of the programs; after the first one that does not work none is started, as the next ones would take
-    as long to fail. Raises Interrupted. Blocks."""
+    """The results of the programs; starts none after the first failure, because the next ones would take as long to
+    fail. Raises Interrupted. Blocks."""
     records: list[ChildRecord] = []
     if measurement.absence:
         return records

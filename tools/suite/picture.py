@@ -1,11 +1,11 @@
-"""The picture of a suite and its page: every row on one scale, with the aim as a line that all of them share.
+"""The picture and the page of a suite: every row on one scale, with the aim as a common line.
 
     decode            ████████████████▏│    0.92 (0.90 … 0.94)   pass        ▏ floor of the row
     ranks-decode      ██████████████████    1.00 (0.98 … 1.01)   aim         │ aim
     int8-decode       not available: …
 
-Both are trees of elements: the picture is built here, the page is suite_page.html with its places filled in. Pure
-except that it reads that file.
+Both are trees of elements: the picture is built here, the page is suite_page.html with its placeholders filled in.
+Pure, except for reading that file.
 """
 from __future__ import annotations
 
@@ -20,11 +20,11 @@ from report import Report, beside_text, limit_text, summary
 PAGE = pathlib.Path(__file__).resolve().parent / "suite_page.html"
 WIDTH, TOP, ROW_HEIGHT, BAR = 900, 68, 26, 14
 LEFT, RIGHT = 190, 640  # of the bars
-MOST = 1.25             # in parts of the aim, at the right end
-SHOWN_REASON = 92       # characters of it in the picture
+MOST = 1.25             # the right end, as a multiple of the aim
+SHOWN_REASON = 92       # characters in the picture
 
-# Colours of Okabe and Ito ("Color Universal Design", 2008), told apart with any colour vision; dark pages get lighter
-# ones. The verdict also stands beside the bar in words.
+# Colours of Okabe and Ito ("Color Universal Design", 2008), distinguishable with any colour vision; dark pages use
+# lighter ones. The verdict is also next to the bar as text.
 STYLE = """
 svg.suite { --ink: #1a1a1a; --soft: #666; --line: #d9d9d9; --back: #fff; --aim: #0072b2; --pass: #009e73;
   --below: #d55e00; font: 13px system-ui, sans-serif; background: var(--back); }
@@ -52,7 +52,7 @@ def printable(text: str) -> str:
 
 
 def x_of(share: float) -> float:
-    """Where a part of the aim lies; what is beyond the ends is drawn at them."""
+    """The position of a multiple of the aim, clamped to the ends."""
     return round(LEFT + min(max(share, 0.0), MOST) / MOST * (RIGHT - LEFT), 1)
 
 
@@ -82,7 +82,7 @@ def _draw_row(svg: Element, row: Row, y: float) -> None:
 
 
 def draw(report: Report) -> Element:
-    """A bar a row from 0 to its figure, in parts of its aim; light and dark, without references to anything."""
+    """One bar per row, from 0 to its figure as a multiple of its aim; light and dark, self-contained."""
     height = TOP + ROW_HEIGHT * len(report.rows) + 12
     svg = Element("svg", {"class": "suite", "xmlns": "http://www.w3.org/2000/svg", "viewBox": f"0 0 {WIDTH} {height}",
                           "role": "img", "aria-label": summary(report)})

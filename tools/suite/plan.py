@@ -1,4 +1,4 @@
-"""The tables of goals.py on one machine: command lines, deadlines, and why something cannot be measured. Pure.
+"""Applies the tables of goals.py to one machine: command lines, deadlines, and reasons for missing rows. Pure.
 
     Setting ─┬─► GOALS ──────────► Goal, names and limits filled in
              └─► MEASUREMENTS ───► PlannedMeasurement: sides with their command lines, or an Absence
@@ -13,29 +13,29 @@ from dataclasses import dataclass
 from goals import (GOALS, MEASUREMENTS, Collectives, Files, Goal, Measurement, Model, Program, Ranks, Repeats, Rivals,
                    Run)
 
-MANY = 4  # times as many repetitions for Repeats.MANY_PAIRS
+MANY = 4  # factor of repetitions for Repeats.MANY_PAIRS
 
 
 @dataclass(frozen=True)
 class Launch:
     """What starts several ranks."""
-    words: tuple[str, ...] = ()  # {ranks} stands for their number; empty: mpirun
+    words: tuple[str, ...] = ()  # {ranks} is their number; empty: mpirun
     threads: bool = False        # ranks are threads of one process
 
     def before(self, ranks: int) -> list[str]:
-        """The words before a program that runs as `ranks` ranks."""
+        """The words before a program for `ranks` ranks."""
         if ranks == 1 or self.threads:
             return []
         if self.words:
             return [word.replace("{ranks}", str(ranks)) for word in self.words]
-        # Bound by core, a rank of several threads would have one core.
+        # With binding to cores, a rank of several threads would have one core.
         return ["mpirun", "-n", str(ranks), "--bind-to", "none"]
 
 
 @dataclass(frozen=True)
 class Setting:
-    """What a suite runs on and with."""
-    cores: int    # that this process may use
+    """The machine and the settings of a suite."""
+    cores: int    # available to this process
     ranks: int    # of the rows about several ranks; 1: there are none
     threads: int  # of each of those ranks
     program: str
@@ -43,11 +43,11 @@ class Setting:
     small: pathlib.Path
     launch: Launch = Launch()
     checkpoint: pathlib.Path | None = None
-    shared: tuple[str, ...] = ()  # options that every run of bench gets
+    shared: tuple[str, ...] = ()  # options of every run of bench
     pairs: int = 5
-    repeats: int = 2  # of a program that is one of several sides
+    repeats: int = 2  # for a program that is one of several sides
     deadline_s: float = 300.0
-    collectives: pathlib.Path | None = None  # the program that times collectives beside MPI's
+    collectives: pathlib.Path | None = None  # the program that compares collectives with MPI's
     compare: tuple[str, ...] = ()            # the program that runs rivals, with its options; empty: not found
 
     @property
@@ -62,7 +62,7 @@ class RankShape:
 
 
 def rank_shape(cores: int, ranks: int | None) -> RankShape:
-    """How `cores` are divided where a row is about several ranks: two of them unless `ranks` says otherwise."""
+    """Divides `cores` for rows about several ranks: two ranks by default."""
     count = ranks if ranks is not None else min(cores, 2)
     return RankShape(count, max(1, cores // count))
 
@@ -93,7 +93,7 @@ class PlannedMeasurement:
     sides: list[Side]
     rounds: int = 1
     deadline_s: float = 300.0           # of each program
-    checkpoint: pathlib.Path | None = None  # whose page cache Side.files is about
+    checkpoint: pathlib.Path | None = None  # the subject of Side.files
     absence: Absence | None = None      # set: nothing runs
 
 
@@ -144,7 +144,7 @@ def words_of(setting: Setting, program: Program) -> list[str]:
 
 
 def absence_of(setting: Setting, programs: list[Program]) -> Absence | None:
-    """The first thing that the programs of a measurement need and that is not there."""
+    """The first missing requirement of a measurement's programs."""
     runs = [program for program in programs if isinstance(program, Run)]
     has_collectives = any(isinstance(program, Collectives) for program in programs)
     needs_group = has_collectives or any(run.ranks is Ranks.GROUP for run in runs)
@@ -189,11 +189,12 @@ def plan_of(setting: Setting) -> Plan:
 
 
 class UnknownRow(Exception):
-    """A name that is no row's and that no row's name begins with; the text says which there are."""
+    """A name that matches no row; the text lists the rows."""
 
 
 def only(plan: Plan, names: list[str]) -> Plan:
-    """The rows whose ids are `names` or begin with one of them and a dash, and what they need. Raises UnknownRow."""
+    """The rows whose ids are in `names` or begin with one of them and a dash, and their measurements. Raises
+    UnknownRow."""
     def is_named(goal: Goal, name: str) -> bool:
         return goal.id == name or goal.id.startswith(name + "-")
 

@@ -1,4 +1,4 @@
-"""The results of a suite as a table for people and as JSON. Pure."""
+"""The results of a suite as a table and as JSON. Pure."""
 from __future__ import annotations
 
 import json
@@ -18,7 +18,7 @@ class Machine:
 
 @dataclass(frozen=True)
 class Rival:
-    """Another engine, as compare.py found it."""
+    """Another engine and its state in compare.py."""
     name: str
     version: str = ""
     state: str = ""   # "ran", "missing", "failed"
@@ -40,7 +40,7 @@ class Report:
 
 
 def rivals_of(children: dict[str, list[ChildRecord]]) -> list[Rival]:
-    """The rivals that the results of `children` name, each once; one that ran in any of them ran."""
+    """The rivals in the results of `children`, each once; ran if it ran in any of them."""
     rivals: dict[str, Rival] = {}
     for records in children.values():
         for record in records:

@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""The score card of a machine: every goal's figure beside its floor and its aim. `lockstep bench --suite cpu` runs it.
+"""The score card of a machine: every goal's figure with its floor and aim. `lockstep bench --suite cpu` runs it.
 
     suite.py --program PATH-OF-LOCKSTEP [--out DIR] [--quick] [--pairs N] [--only ROW[,ROW]] [--checkpoint DIR] …
 
@@ -7,7 +7,7 @@
                           rows and      programs     pairs and    table, suite.json,
                           commands      in turn      verdicts     suite.svg, suite.html
 
-Python 3.10, standard library only. docs/benchmarks.md says what the rows and the files mean.
+Python 3.10, standard library only. docs/benchmarks.md explains the rows and the files.
 """
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ KNOWN_CODES = (1, 2, 3, 4, 5, 6, 7, 130)
 
 
 class SuiteError(Exception):
-    """What ends the suite, with the exit code."""
+    """Ends the suite, with the exit code."""
 
     def __init__(self, code: int, text: str) -> None:
         super().__init__(text)
@@ -56,7 +56,7 @@ def refuse(text: str) -> NoReturn:
 
 
 def parse(words: list[str]) -> argparse.Namespace:
-    """The same options as those of `lockstep bench --suite`, which explains them."""
+    """The options of `lockstep bench --suite`, which explains them."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--program", type=pathlib.Path, required=True, help="lockstep")
     parser.add_argument("--suite", choices=["cpu"], default="cpu")
@@ -154,7 +154,7 @@ def selected(whole: plan.Plan, options: argparse.Namespace) -> plan.Plan:
 
 
 def run_all(chosen: plan.Plan, place: Workplace, report: Report) -> bool:
-    """Runs every measurement into `report`; whether none was interrupted."""
+    """Runs every measurement into `report`; returns whether none was interrupted."""
     for number, measurement in enumerate(chosen.measurements, 1):
         try:
             report.children[measurement.id] = measure(
@@ -188,7 +188,7 @@ def write_report(folder: pathlib.Path, report: Report) -> None:
 
 
 def judge_children(children: dict[str, list[ChildRecord]]) -> None:
-    """The first program that failed decides the exit code; what is not available or missing is no failure."""
+    """The first failed program determines the exit code; unavailable or missing rows are no failure."""
     for measurement, records in children.items():
         for record in records:
             if record.status is ChildStatus.FAILED:

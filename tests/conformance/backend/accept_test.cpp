@@ -1,4 +1,4 @@
-// Drafts of several tokens a step: which come true, and that the result is what one token at a time gives.
+// Tests of `accept`: accepted drafts, and the same result as one token at a time.
 #include "tests/conformance/backend/backend_test.h"
 #include "tests/conformance/backend/drawing.h"
 
@@ -13,7 +13,7 @@ LOCKSTEP_FOR_EVERY_BACKEND(Drafts);
 
 constexpr int32_t kPad = -1;  // a row that a slot does not use
 
-/// What a slot feeds in one step: its last token and its drafts; nothing if it does not run.
+/// The input of a slot in one step: its last token and its drafts; empty if it does not run.
 using Fed = std::vector<int32_t>;
 
 /// A graph with one `accept` of `most` rows for each slot.
@@ -90,7 +90,7 @@ TEST_P(Drafts, ComeTrueAndGiveOneTokenMore) {
 
 TEST_P(Drafts, GiveTheFirstTokenThatWasNotDrafted) {
   AcceptCase accept({{5, 1, 2, 3}, {5, 1, 2, 3}}, 4, 8);
-  accept.choose(0, {7, 2, 3, 6});  // none comes true
+  accept.choose(0, {7, 2, 3, 6});  // none is accepted
   accept.choose(1, {1, 0, 3, 6});  // the first does
   const Outcome outcome = run_and_compare(GetParam(), accept);
   EXPECT_THAT(ints_of(outcome.outputs.at("tokens")), ElementsAre(7, -1, -1, -1, 1, 0, -1, -1));
@@ -192,7 +192,7 @@ TEST_P(Drafts, GiveWhatOneTokenAtATimeGivesWhateverWasDrafted) {
     rule.max_new_tokens = 3 + seed % 4;
     std::vector<int32_t> expected;
     sample_repeatedly(GetParam(), chain, rule, kMost, expected);
-    for (int right = 0; right < kMost; ++right) {  // drafts that come true, as far as the text goes
+    for (int right = 0; right < kMost; ++right) {  // accepted drafts, within the text
       Fed fed{1};
       for (int i = 0; i + 1 < kMost; ++i) {
         const int32_t truth = i < static_cast<int>(expected.size()) ? expected[static_cast<size_t>(i)] : 0;

@@ -1,4 +1,4 @@
-// A step makes no allocation: this program stands between every backend and the heap, and counts.
+// A step makes no allocation. This program replaces operator new and counts.
 #include <gtest/gtest.h>
 
 #include <atomic>
@@ -78,7 +78,7 @@ int allocations_in_run(const BackendUnderTest& backend, int threads) {
   return allocations;
 }
 
-/// A step of two drafted rows for each of two slots through what the two-layer model leaves out.
+/// A step of two drafted rows for each of two slots through operations that the two-layer model does not use.
 Case step_of_other_operations() {
   using graph::ValueId;
   CaseBuilder b({.name = "verify", .ranks = 1, .rank = 0, .rows = 4, .slots = 2});

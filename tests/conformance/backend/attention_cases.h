@@ -29,7 +29,7 @@ struct Heads {
   int64_t query() const { return static_cast<int64_t>(map.size()); }
 };
 
-/// What an attention does besides the plain softmax. Absent parts are off.
+/// The features of an attention besides the plain softmax. Absent parts are off.
 struct AttentionStep {
   DType dtype = DType::kFloat32;
   Heads heads;

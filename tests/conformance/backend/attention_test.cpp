@@ -12,7 +12,7 @@ using graph::ValueId;
 
 class AttentionOperations : public EveryBackendAndType {
  protected:
-  /// Also that results are rounded once, unless the backend says that weights are rounded before.
+  /// Also checks that results are rounded once, unless the backend rounds weights before.
   void expect_attention_conforms(const Case& c) const {
     const bool rounds_weights = backend().rounds_weights_of_attention && dtype() == DType::kBFloat16;
     if (!rounds_weights) return expect_case_conforms(c);

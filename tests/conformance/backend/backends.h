@@ -1,4 +1,4 @@
-// The backends that the suite runs over. A new backend joins by one entry in backends.cpp.
+// The backends of the suite. A new backend needs one entry in backends.cpp.
 #pragma once
 
 #include <functional>

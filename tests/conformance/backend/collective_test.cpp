@@ -28,7 +28,7 @@ TensorData columns_of(const TensorData& matrix, int64_t begin, int64_t end) {
   return tensor(matrix.type.dtype, {matrix.type.shape[0], end - begin}, part);
 }
 
-/// x · wᵀ with the columns divided as `split` says: one case per rank.
+/// x · wᵀ with the columns divided by `split`: one case per rank.
 std::vector<Case> divided_product(const TensorData& x, const TensorData& w, const BlockSplit& split, int64_t block) {
   std::vector<Case> cases;
   const int64_t width = x.type.shape[1];
@@ -74,7 +74,7 @@ TEST_P(CollectiveOperations, SumTheRootsOfEvenAndUnevenSplits) {
   }
 }
 
-/// Two products of the looked-up rows, finished together ("left", "right") and each by itself. The last of five rows is
+/// Two products of the looked-up rows, finished together ("left", "right") and separately. The last of five rows is
 /// padding.
 std::vector<Case> joined_products(DType dtype, const BlockSplit& split, int64_t block) {
   const int64_t width = split.leaves() * block;
@@ -203,7 +203,7 @@ TEST_P(CollectiveOperations, EmbedWithATableThatIsDividedByRows) {
   }
 }
 
-/// One rank's `agree`; what differs between ranks is `last_id` and the first hidden element.
+/// One rank's `agree`; ranks differ in `last_id` and the first hidden element.
 Case agree_case(int ranks, int rank, const TensorData& hidden, std::vector<int32_t> last_id,
                 std::vector<int32_t> stop_request) {
   CaseBuilder b(header(ranks, rank, 1, /*slots=*/2));
@@ -215,7 +215,7 @@ Case agree_case(int ranks, int rank, const TensorData& hidden, std::vector<int32
   return std::move(b).finish();
 }
 
-/// What `run` said on each rank.
+/// The result of `run` on each rank.
 std::vector<std::optional<Error>> errors_of(const BackendUnderTest& backend, const std::vector<Case>& cases) {
   std::vector<std::optional<Error>> errors(cases.size());
   run_ranks(static_cast<int>(cases.size()), [&](int rank, device::Communicator& communicator) {

@@ -1,4 +1,4 @@
-// What a backend promises besides its arithmetic: refusals, addresses, memory.
+// The contract of a backend besides arithmetic: refusals, addresses, memory.
 #include "tests/conformance/backend/backend_test.h"
 
 namespace lockstep::conformance {

@@ -1,4 +1,4 @@
-// Mixture of experts: who is chosen, and sums that are the same however the experts are divided.
+// Mixture of experts: routing, and equal sums for any division of the experts.
 #include <cmath>
 #include <limits>
 
@@ -116,10 +116,10 @@ Case case_of(const Layer& layer, DType dtype, const BlockSplit& split, int rank)
 
 class Experts : public EveryBackendAndType {
  protected:
-  /// What is inside an expert is rounded as well, and a sum of some terms of it is compared.
+  /// Values inside an expert are also rounded, and a sum of some of its terms is compared.
   double tolerance() const { return tolerance_of(dtype(), 2); }
 
-  /// What is inside an expert is rounded to the type: then most sums are as near as f32, except the rows where an
+  /// Values inside an expert are rounded to the type. Then most sums are as near as f32, except the rows where an
   /// element was rounded to its neighbour.
   void expect_rounded_inside(const Case& c) const {
     const std::vector<double> found = numbers_of(run_on(backend(), c).outputs.at("sum"));

@@ -1,4 +1,4 @@
-// The measure of every list of backends.
+// The reference backend, for every list of backends.
 #include "runtime/backends/reference/reference.h"
 
 #include "tests/conformance/backend/backends.h"

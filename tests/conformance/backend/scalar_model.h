@@ -1,6 +1,6 @@
-// The oracle's oracle: every operation of OPERATIONS.md as plain loops over doubles, written from its definition and
-// sharing nothing with any backend (but sampling::choose, which is itself the definition of the next token). It runs
-// the graphs of all ranks node by node, so a collective simply looks at the other ranks' values.
+// A scalar model: every operation of OPERATIONS.md as plain loops over doubles. It is written from the definitions and
+// shares no code with any backend (except sampling::choose, which is itself the definition of the next token). It runs
+// the graphs of all ranks node by node, so a collective simply reads the other ranks' values.
 #pragma once
 
 #include <span>
@@ -11,7 +11,7 @@
 
 namespace lockstep::conformance {
 
-/// What a run leaves behind.
+/// The results of a run.
 struct Outcome {
   Contents outputs;
   Contents states;  // of the graph that ran

@@ -1,4 +1,4 @@
-// Which function runs an operation, and the operations that look at all ranks.
+// The table of operations, and the operations that read all ranks.
 #include <algorithm>
 
 #include "tests/conformance/backend/scalar_operations.h"
@@ -47,14 +47,14 @@ void rows_of_owners(std::vector<Rank>& ranks, size_t index) {
 }
 
 void agree(std::vector<Rank>& ranks, size_t index) {
-  const Numbers requests = ranks[0].operand(ranks[0].graph->nodes[index], 6).v;  // rank 0's word
+  const Numbers requests = ranks[0].operand(ranks[0].graph->nodes[index], 6).v;  // rank 0's value
   for (Rank& rank : ranks) {
     Array& finished = rank.operand(rank.graph->nodes[index], 7);
     for (size_t s = 0; s < requests.size(); ++s) finished.v[s] = requests[s] != 0 ? 1 : finished.v[s];
   }
 }
 
-/// Runs an operation that looks at its own rank only.
+/// Runs an operation that reads only its own rank.
 void run_local(Rank& rank, const graph::Node& node) {
   switch (node.op) {
     case graph::Op::kEmbedding: return embedding(rank, node);

@@ -1,4 +1,4 @@
-// The operations of the scalar model, one function each, and the numbers that they work on.
+// The operations of the scalar model, one function each, and their number type.
 #pragma once
 
 #include <vector>

@@ -1,4 +1,4 @@
-// The state of the slots: who runs, what was seen, how long, which token next.
+// The state of the slots: activity, seen tokens, length, next token.
 #include <algorithm>
 #include <cmath>
 
@@ -8,7 +8,7 @@
 namespace lockstep::conformance::scalar {
 namespace {
 
-/// What the 64-bit seed of two i32 words is: the low word comes first.
+/// The 64-bit seed of two i32 words, the low word first.
 uint64_t seed_of(const Array& words, int64_t slot) {
   const auto word = [&](int64_t i) {
     return static_cast<uint64_t>(static_cast<uint32_t>(static_cast<int32_t>(words.at(slot, i))));
@@ -16,7 +16,7 @@ uint64_t seed_of(const Array& words, int64_t slot) {
   return word(1) << 32 | word(0);
 }
 
-/// The operands that a slot draws with, at places of the node.
+/// The sampling operands of a slot, by their indices in the node.
 struct DrawingOperands {
   size_t last_id, output_index, finished, seen;
 
@@ -128,7 +128,7 @@ void accept(Rank& rank, const graph::Node& node) {
         if (is_pad) tokens[t] = rank.operand(node, kAt.integers()).at(s, sampling::kPadId);
         break;
       }
-      // One token at a time: what is fed is what the last step gave, or the rest of the draft is wrong.
+      // One token at a time: the input must be the last step's output, or the rest of the draft is wrong.
       const double fed = rank.operand(node, kIds).v[t];
       if (row > s * most && (fed != tokens[t - 1] || finished != 0)) break;
       rank.operand(node, kAt.seen).at(s, static_cast<int64_t>(fed)) = 1;

@@ -1,4 +1,4 @@
-// The state of the slots: who runs, what was seen, how long, and which token comes next.
+// The state of the slots: activity, seen tokens, length and next token.
 #include "tests/conformance/backend/backend_test.h"
 #include "tests/conformance/backend/drawing.h"
 
@@ -88,7 +88,7 @@ struct SampleCase {
   int64_t slots;
   int64_t vocabulary;
   std::vector<sampling::SlotRule> rules;
-  std::vector<double> logits;  // slot s draws from row s
+  std::vector<double> logits;  // slot s samples from row s
   Contents contents;           // rows and states that do not start at zero
 };
 
@@ -180,7 +180,7 @@ TEST_P(SlotOperations, ScoreTheTargetsAndNameTheLikeliest) {
     CaseBuilder b(header(kRows, 1));
     TensorData logits = random_tensor({DType::kFloat32, {kRows, kVocabulary}}, 5, /*scale=*/9);
     auto* const values = reinterpret_cast<float*>(logits.bytes.data());
-    values[2 * kVocabulary + 40] = values[2 * kVocabulary + 7] = 20.0f;  // a tie: the lower id comes first
+    values[2 * kVocabulary + 40] = values[2 * kVocabulary + 7] = 20.0f;  // a tie: the lower id is first
     const ValueId x = b.input("logits", logits);
     const ValueId targets = b.input("targets", int_tensor({kRows}, {0, 300, 40, -1, 17, 4, 299}));
     b.builder.output("scores", b.builder.score(x, targets, top));

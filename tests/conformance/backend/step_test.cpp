@@ -19,7 +19,7 @@ class WholeSteps : public EveryBackendAndType {
       if (dtype() == DType::kFloat32 || allowed == 0.0) {
         EXPECT_EQ(actual.tokens[s], expected.tokens[s]) << "slot " << s;
       }
-      // Where roundings differ, one token may; what follows it is another text.
+      // If roundings differ, one token may differ, and all later ones with it.
       size_t comparable = 0;
       while (comparable < expected.tokens[s].size() &&
              (comparable == 0 || actual.tokens[s][comparable - 1] == expected.tokens[s][comparable - 1])) {

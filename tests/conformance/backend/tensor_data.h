@@ -1,4 +1,4 @@
-// Host tensors of the tests: made from numbers or from a hash, read back as numbers, compared with a stated tolerance.
+// Host tensors for tests: from numbers or a hash, back to numbers, compared with a tolerance.
 #pragma once
 
 #include <gtest/gtest.h>

@@ -1,5 +1,5 @@
-// A two-layer decoder of toy size, divided over any number of ranks from 1 to 4: the graphs that a real family would
-// build, with weights from a hash. And a way to run prompts through it, chunk by chunk and token by token.
+// A tiny two-layer decoder on 1 to 4 ranks, with weights from a hash. It has the graphs of a real family, and functions
+// that run prompts chunk by chunk and token by token.
 #pragma once
 
 #include <functional>
@@ -9,7 +9,7 @@
 
 namespace lockstep::conformance {
 
-/// What the second layer is; the first is always a Llama's.
+/// The kind of the second layer; the first is always a Llama's.
 enum class SecondLayer { kLlama, kWindowAndExperts };
 
 struct TinyOptions {
@@ -29,7 +29,7 @@ struct TinyRank {
 };
 TinyRank make_tiny_rank(const TinyOptions& options, int rank);
 
-/// What a run of some prompts made; prompt i is in slot i.
+/// The result of a run of some prompts; prompt i is in slot i.
 struct Transcript {
   std::vector<std::vector<int32_t>> tokens;     // [prompt][step]
   std::vector<std::vector<TensorData>> logits;  // [prompt][step]: f32 [vocabulary]
@@ -45,7 +45,7 @@ struct Driver {
 Transcript generate(const Driver& driver, const TinyOptions& options, const std::vector<std::vector<int32_t>>& prompts,
                     int steps);
 
-/// The same on a backend, with as many ranks as `options` says; the transcript is rank 0's.
+/// The same on a backend, with the number of ranks in `options`; the transcript is rank 0's.
 Transcript generate_on(const BackendUnderTest& backend, const TinyOptions& options,
                        const std::vector<std::vector<int32_t>>& prompts, int steps, int threads = 1);
 Transcript generate_on_scalar_model(const TinyOptions& options, const std::vector<std::vector<int32_t>>& prompts,

@@ -1,7 +1,7 @@
-// Sliding windows in a ring: which keys a row sees, whatever the chunk, the lap and the rejected drafts.
+// Sliding windows in a ring: visible keys for any chunk, lap and rejected drafts.
 //
-// Every written row has a tag of its own, its value is one-hot at the tag, and queries are zero, so the softmax is even
-// and the result says exactly which writes a row saw.
+// Every written row has a unique tag, its value is one-hot at the tag, and queries are zero, so the softmax is uniform
+// and the result shows exactly the writes that a row attended to.
 #include <random>
 
 #include "tests/conformance/backend/always_roll.h"
@@ -35,7 +35,7 @@ class TaggedCache {
     if (window.pinned > 0) case_.inputs.at("pinned_q") = zeros(case_.inputs.at("pinned_q").type);
   }
 
-  /// Feeds rows with these tags; element i is what row i sees.
+  /// Feeds rows with these tags; element i holds the tags visible to row i.
   std::vector<std::set<int>> feed(const Rows& rows, const std::vector<int>& tags) {
     Rows padded = rows;
     while (padded.size() < window_.rows) padded.add_padding();
@@ -175,7 +175,7 @@ class History {
     written_.insert(written_.end(), tags.begin(), tags.end());
     return tags;
   }
-  /// What the row at `position` has to see.
+  /// The tags that must be visible to the row at `position`.
   std::set<int> visible(int position) const {
     std::set<int> tags;
     for (int p = 0; p <= position; ++p) {
@@ -252,7 +252,7 @@ TEST_P(Windows, KeepWhatASlidingCacheOfFourKeeps) {
 
 TEST_P(Windows, ReturnAndKeepWhatASlidingCacheOfTwoDoes) {
   TaggedCache ring(GetParam(), {.size = 2, .rows = 3});
-  const auto all = [](const std::vector<std::set<int>>& visible) {  // what a step as a whole gets from the cache
+  const auto all = [](const std::vector<std::set<int>>& visible) {  // the keys that a whole step reads from the cache
     std::set<int> together;
     for (const std::set<int>& row : visible) together.insert(row.begin(), row.end());
     return together;

@@ -1,4 +1,4 @@
-// Counts what the calling thread takes from the heap through operator new (replaced in allocation_count.cpp).
+// Counts the calling thread's allocations through operator new (replaced in allocation_count.cpp).
 #pragma once
 
 #include <cstdint>

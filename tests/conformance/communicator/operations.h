@@ -18,7 +18,7 @@ using device::TreeSum;
 
 inline const Stream kHost = Stream::host();
 
-/// Makes the communicator of a rank; the test goes on only with one.
+/// Makes the communicator of a rank; the test continues only with one.
 inline std::unique_ptr<Communicator> make(const Cast& cast, Peer& peer, const Ends& ends) {
   auto made = cast.implementation.make(peer, ends.wait);
   EXPECT_TRUE(made.has_value()) << made.error().message;
@@ -33,7 +33,7 @@ inline std::vector<std::byte> pattern_of(int rank, int64_t bytes) {
   return values;
 }
 
-/// Every operation once, of a size that every rank has a part in; broadcasts come from the last rank.
+/// Every operation once, of a size with a part for every rank; the last rank broadcasts.
 struct NamedOperation {
   const char* name;
   Result<void> (*run)(Communicator&);

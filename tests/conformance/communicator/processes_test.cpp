@@ -1,4 +1,4 @@
-// The suite with ranks as processes: run by mpirun, every process is one rank and runs the same tests.
+// The suite with ranks as processes of mpirun; every process runs the same tests.
 #include <cstdio>
 #include <cstdlib>
 
@@ -25,7 +25,7 @@ Implementation mpi() {
           .allocates = true};
 }
 
-/// Rank r of `ranks` is said to run on host `host_of(r, ranks)`; without one, ranks run where they run.
+/// Rank r of `ranks` reports the host `host_of(r, ranks)`, or without this function its real one.
 Implementation two_level(std::string name, int (*host_of)(int rank, int ranks), size_t message_bytes,
                          transport::two_level::Options across) {
   return {.name = std::move(name),

@@ -1,5 +1,5 @@
-// Where the ranks of a conformance test come from. The same list of tests runs with ranks as threads of one process and
-// with ranks as processes under mpirun; a test only ever sees one `Peer` and does what that rank does.
+// The ranks of a conformance test, as threads or as processes under mpirun. The same list of tests runs with both; a
+// test only sees one `Peer` and performs that rank's part.
 #pragma once
 
 #include <functional>
@@ -30,7 +30,7 @@ struct Implementation {
   bool allocates = false;     // in steady state: a library below it may
   bool counts_all = true;     // its errors count the operations of the test and no others
   bool lends_places = false;  // for the roots of sums
-  bool sees_all = true;       // a rank that gives up knows of every other whether it has come
+  bool sees_all = true;       // a rank that fails knows which other ranks are missing
 };
 
 /// An implementation and how many ranks: 0 for as many as mpirun started.

@@ -49,7 +49,7 @@ void reduce_and_check(Communicator& communicator, const TreeSum& sum, int64_t el
                    fmt::format("{} leaves, {} elements", sum.split.leaves(), elements));
 }
 
-/// The same with the roots where the communicator wants them, if it has a place. Returns whether it had one.
+/// The same with the roots in the communicator's lent buffer, if it has one. Returns whether it had one.
 bool reduce_in_place_and_check(Communicator& communicator, const TreeSum& sum, int64_t elements) {
   const std::vector<float> roots = reference_roots(sum.split, communicator.rank(), elements);
   const std::span<float> place = communicator.place_for_roots(sum, static_cast<size_t>(elements));

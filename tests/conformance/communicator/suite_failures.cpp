@@ -1,4 +1,4 @@
-// How operations end that cannot be completed: by abort, by deadline, and for good.
+// Operations that cannot complete: ends by abort, by deadline, and permanent failure.
 #include <fmt/format.h>
 #include <gmock/gmock.h>
 

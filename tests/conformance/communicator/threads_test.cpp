@@ -46,7 +46,7 @@ template <typename Value>
 std::shared_ptr<Value> shared_by_all(Peer& peer, std::shared_ptr<Value> mine) {
   const auto texts = peer.bootstrap.exchange(fmt::format("{}", reinterpret_cast<uintptr_t>(&mine)));
   const auto of_first = *reinterpret_cast<std::shared_ptr<Value>*>(std::stoull(texts.value().front()));
-  EXPECT_TRUE(peer.bootstrap.barrier().has_value());  // nobody leaves before all have it
+  EXPECT_TRUE(peer.bootstrap.barrier().has_value());  // no rank leaves before all have it
   return of_first;
 }
 

@@ -1,5 +1,5 @@
-// Tree sums as DESIGN rule 9 says them, written a second time and without any cleverness, and values that tell orders
-// of addition apart.
+// A second, simple implementation of tree sums (docs/design.md, rule 9). Also values whose sum depends on the order of
+// additions.
 #pragma once
 
 #include <cmath>
@@ -42,7 +42,7 @@ inline std::vector<float> reference_sum(int64_t leaves, int64_t elements) {
   return sum;
 }
 
-/// What a rank contributes, f32 [its roots, elements].
+/// The contribution of a rank, f32 [its roots, elements].
 inline std::vector<float> reference_roots(const BlockSplit& split, int rank, int64_t elements) {
   std::vector<float> values;
   for (const Range& root : split.roots_of(rank)) {

@@ -1,4 +1,4 @@
-// The ends of waits, as tests want them.
+// Wait options for tests, with a clock that can run fast.
 #pragma once
 
 #include <atomic>
@@ -7,7 +7,7 @@
 
 namespace lockstep::conformance {
 
-/// The machine's clock until told to run fast: then every look at it is ten seconds later than the one before, so a
+/// The machine's clock, until switched to run fast. Then every reading is ten seconds later than the previous one, so a
 /// deadline passes after a few looks and no test waits for one.
 class FastClock final : public Clock {
  public:

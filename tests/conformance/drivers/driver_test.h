@@ -1,4 +1,4 @@
-// What the suites of drivers share.
+// The common fixture of the driver suites.
 #pragma once
 
 #include <gmock/gmock.h>

@@ -1,4 +1,4 @@
-// The list of drivers, and what each says of itself.
+// Tests of the list of drivers, and of each driver's description.
 #include <set>
 
 #include "tests/conformance/drivers/driver_test.h"

@@ -1,4 +1,4 @@
-// What a driver starts on a rank of its own, without a device.
+// Tests of a driver's start on a single rank, without a device.
 #include "tests/conformance/drivers/driver_test.h"
 #include "transport/bootstrap.h"
 
@@ -34,7 +34,7 @@ TEST_P(StartedDriver, MakesABackendThatIsAsItSaid) {
   if (!is_available()) return;
   const device::DevicePlan plan = driver().place(site_, {}).value();
   const auto made = driver().make(site_, plan, {});
-  if (!made.has_value()) {  // a device, or what computes on it, is not there
+  if (!made.has_value()) {  // a device or its runtime is missing
     EXPECT_FALSE(driver().signs().noun.empty()) << made.error().message;
     return;
   }

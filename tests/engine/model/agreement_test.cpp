@@ -1,4 +1,4 @@
-// What two ranks say whose model or static sizes differ in anything: every field, and every key of every family's
+// Errors of two ranks with different models or static sizes, for every field, and every key of every family's
 // config.json.
 #include <fmt/format.h>
 #include <gmock/gmock.h>
@@ -21,7 +21,7 @@ using nlohmann::json;
 using ::testing::AllOf;
 using ::testing::HasSubstr;
 
-/// A plan of `spec` with what every rank says alike.
+/// A plan of `spec` with the facts that are equal on all ranks.
 Plan plan_of(const checkpoint::ModelSpec& spec, const shards::ShardOptions& shard = {}) {
   Plan plan;
   plan.model = {.spec = spec, .partition = {}, .shard = shard, .checkpoint = std::nullopt};
@@ -30,7 +30,7 @@ Plan plan_of(const checkpoint::ModelSpec& spec, const shards::ShardOptions& shar
 
 std::string statement_of(const Plan& plan) { return statement_of(plan, {}, *engine::find_driver("cpu").value()); }
 
-/// What each of two ranks hears, of which rank r says `statements[r]` and reads `configs[r]`.
+/// The results of two ranks; rank r states `statements[r]` and reads `configs[r]`.
 void expect_refused(const std::array<std::string, 2>& statements, const std::array<const model::TinyModel*, 2>& models,
                     const std::function<void(const Error&)>& check) {
   const auto ranks = Group::threads(2).value();

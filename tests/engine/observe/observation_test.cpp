@@ -1,4 +1,4 @@
-// What is seen of a run, piece by piece: requests, metrics, memory, and how timelines travel between ranks.
+// Parts of an observation: requests, metrics, memory, and the exchange of timelines between ranks.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 

@@ -11,7 +11,7 @@ namespace {
 using std::chrono::milliseconds;
 using trace::StepPhase;
 
-/// Two slots that answer what the test says, and take a millisecond for it.
+/// Two slots with answers set by the test, which take a millisecond.
 class ScriptedEngine final : public shards::StepEngine {
  public:
   explicit ScriptedEngine(ManualClock& clock) : clock_(clock) {}
@@ -77,7 +77,7 @@ TEST_F(StepClockTest, NotesRowsSlotsAndTokensOfAPrefill) {
 
 TEST_F(StepClockTest, CountsNoTokenOfAFinishedSlot) {
   prefill_both();
-  EXPECT_EQ(tokens_of_decode({5, 6, 7, -1}), 3);  // the second slot's draft did not come true
+  EXPECT_EQ(tokens_of_decode({5, 6, 7, -1}), 3);  // the second slot's draft was rejected
   EXPECT_EQ(last().slots, 2);
   EXPECT_EQ(last().rows, 4);
   EXPECT_EQ(last().schedule, 1);

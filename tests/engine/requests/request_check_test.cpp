@@ -1,4 +1,4 @@
-// Which requests an engine takes, and for how many tokens.
+// Tests of accepted requests and their numbers of tokens.
 #include "engine/requests/request_check.h"
 
 #include <gmock/gmock.h>

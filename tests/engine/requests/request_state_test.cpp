@@ -60,7 +60,7 @@ class RequestStateTest : public ::testing::Test {
     if (state.finish({.request = {}, .first_answer = answer}, reason, error)) state.complete();
   }
 
-  /// Appends what is delivered to `shown_`.
+  /// Appends delivered text to `shown_`.
   OnToken show(Verdict verdict = Verdict::kContinue) {
     return [this, verdict](const Token& token) {
       shown_ += token.text;
@@ -192,7 +192,7 @@ TEST_F(RequestStateTest, IsCutWhereTheCallersFunctionStopsIt) {
   const auto state = make({.tokenizer = tokenizer_.get(), .keeps_logits = true, .on_token = show(Verdict::kStop)});
   state->link({.stop = [&] { is_stopped = true; }, .wait = {}});
   put(*state, 0, kA, {1, 2});
-  put(*state, 0, kB, {3, 4});  // maybe made before the function was heard
+  put(*state, 0, kB, {3, 4});  // may have been generated before the function's verdict
   delivery_.wait_idle();
   EXPECT_TRUE(is_stopped);
   EXPECT_EQ(put(*state, 0, kC, {5, 6}), actors::Verdict::kStop);

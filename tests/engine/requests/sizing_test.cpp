@@ -1,4 +1,4 @@
-// How many slots of how many tokens an engine needs for requests that are known before it is opened.
+// Tests of an engine's slots and capacity for requests known before it opens.
 #include "engine/requests/sizing.h"
 
 #include <gmock/gmock.h>

@@ -139,7 +139,7 @@ TEST_F(SweepJournal, IsEmptyInAFolderWithoutOne) {
   EXPECT_THAT(read_journals(folder_ / "nothing").value().points, IsEmpty());
 }
 
-// What becomes of a point.
+// The outcomes of points.
 
 const PlannedPoint kPoint{.shape = {2, 1, 128, 16}, .key = "key", .impossible = std::nullopt};
 

@@ -160,7 +160,7 @@ TEST(Verdicts, TellWhatFailedOnceForAllSeries) {
                           "TP 9 is impossible: no"));
 }
 
-/// What stands between `open` and `close`, after the first `open`.
+/// The text between `open` and `close`, after the first `open`.
 std::string between(const std::string& text, std::string_view open, std::string_view close) {
   const size_t begin = text.find(open) + open.size();
   return text.substr(begin, text.find(close, begin) - begin);

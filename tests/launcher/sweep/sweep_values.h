@@ -1,4 +1,4 @@
-// Records and results of sweeps as tests make them up.
+// Made-up records and results of sweeps, for tests.
 #pragma once
 
 #include <fmt/format.h>
@@ -9,7 +9,7 @@
 
 namespace lockstep::launcher {
 
-/// What `bench --json` writes, with the parts that a sweep reads. Seconds of a rank's decode steps are `compute`,
+/// The JSON of `bench --json`, with the parts that a sweep reads. Seconds of a rank's decode steps are `compute`,
 /// `communication` and `waiting`; repetitions lie 10 % below and above.
 struct FakeBench {
   int tp = 1;

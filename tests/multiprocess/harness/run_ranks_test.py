@@ -1,4 +1,4 @@
-"""The harness itself: it returns codes, ends what hangs, and sees what is left behind."""
+"""Tests of the harness itself: exit codes, hanging jobs, remaining processes and files."""
 import glob
 import os
 import subprocess
@@ -15,7 +15,7 @@ def run_ranks(ranks, script, deadline=60, *options):
 
 
 def is_running(pid):
-    """A process that has ended may stay listed until its parent asks for its code."""
+    """An ended process may stay listed until its parent reads its code."""
     try:
         with open(f"/proc/{pid}/stat", encoding="utf-8", errors="replace") as stat:
             return stat.read().rpartition(")")[2].split()[0] not in "ZX"

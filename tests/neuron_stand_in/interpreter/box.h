@@ -1,5 +1,5 @@
-// Boxes of elements, copied between arrays of any strides: what broadcasts, transposes, slices, pads, concatenations,
-// gathers and scatters come down to.
+// Copies boxes of elements between arrays of any strides. Broadcasts, transposes, slices, pads, concatenations, gathers
+// and scatters use it.
 #pragma once
 
 #include <cstddef>

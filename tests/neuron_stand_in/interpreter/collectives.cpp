@@ -1,4 +1,4 @@
-// Collectives: every rank gets what all of its group gave and finishes by itself, so all of them add in one order.
+// Collectives: every rank receives all data of its group and finishes alone, in one order.
 #include <algorithm>
 #include <cstring>
 #include <memory>
@@ -18,7 +18,7 @@ Result<std::vector<int64_t>> group_of(const Placed& placed) {
   return placed.unsupported("no replica group with this rank");
 }
 
-/// What the ranks of a group gave, one after the other.
+/// The contributions of a group's ranks, in order.
 struct Gathered {
   std::vector<int64_t> group;
   Operand own;

@@ -1,4 +1,4 @@
-// The element types of HLO as C++ sees them: how one lies in memory, and the value that arithmetic is done with. The
+// The element types of HLO in C++: their memory form and their arithmetic type. The
 // narrow floats are computed in f32 and rounded after every operation.
 #pragma once
 

@@ -1,4 +1,4 @@
-// How a program's collectives reach the other ranks: one operation, of which the interpreter makes all others.
+// The exchange between ranks: one operation, from which the interpreter builds all collectives.
 #pragma once
 
 #include <cstddef>
@@ -14,7 +14,7 @@ struct Fault {
   enum class Kind {
     kOutOfRange,   // an index of a gather, a scatter or a dynamic slice lies outside
     kNotANumber,   // an output has a NaN
-    kPeerMissing,  // a rank did not come in time
+    kPeerMissing,  // a rank was missing at the deadline
   } kind = Kind::kOutOfRange;
   std::string message;
 };

@@ -1,5 +1,5 @@
-// Gathers, scatters and dynamic slices. An index outside is an error, as on the device; XLA's CPU client would clamp or
-// drop it unseen.
+// Gathers, scatters and dynamic slices. An index out of range is an error, as on the device; XLA's CPU client would
+// clamp or ignore it.
 #include <fmt/format.h>
 
 #include <algorithm>

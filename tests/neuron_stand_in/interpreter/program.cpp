@@ -92,7 +92,7 @@ Result<void> check_operands(const hlo::Module& module, const hlo::Instruction& i
   return ok();
 }
 
-/// What from_bytes does not look at: operands, parameters' numbers, aliases.
+/// Checks that from_bytes does not make: operands, parameters' numbers, aliases.
 Result<void> check(const hlo::Module& module) {
   const hlo::Computation& entry = module.entry();
   for (size_t i = 0; i < entry.instructions.size(); ++i) {

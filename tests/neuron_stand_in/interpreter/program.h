@@ -1,5 +1,5 @@
-// An HLO module as a program that the host runs: what the stand-in has in place of a device. It computes what XLA's CPU
-// client computes, save that an index outside is an error, as on the device, and that sums have their own order.
+// An HLO module as a program for the host, in place of a device. It computes the same as XLA's CPU client, except that
+// an index out of range is an error, as on the device, and that sums have another order.
 //
 //   hlo::Module ──compile──► Program: a flat list of steps over memory that is reserved once
 //                            run(inputs, outputs) as often as one likes

@@ -96,7 +96,7 @@ Result<Run> make_reduce(const Placed& placed) {
   }
 }
 
-/// Rows of f32 keys upwards, and their companions with them; equal keys keep their order, NaNs come last.
+/// Rows of f32 keys upwards, and their companions with them; equal keys keep their order, NaNs are last.
 Result<Run> make_sort(const Placed& placed) {
   if (placed.operands.size() != 2) return placed.unsupported("other than two operands");
   const Operand &keys = placed.operands[0], &companions = placed.operands[1];

@@ -1,5 +1,5 @@
-// One instruction as the interpreter runs it: a function over memory whose sizes, strides and element types were worked
-// out when the module was compiled. One file per kind of operation makes them.
+// One compiled instruction of the interpreter: a function over memory. Its sizes, strides and element types are
+// determined when the module is compiled. There is one file per kind of operation.
 #pragma once
 
 #include <cstddef>
@@ -15,7 +15,7 @@ namespace lockstep::stand_in {
 
 namespace hlo = neuron::hlo;
 
-/// What a step reads and writes: `at[i]` is where storage i begins.
+/// The memory of a step: storage i begins at `at[i]`.
 struct Memory {
   std::vector<std::byte*> at;
   Exchange* exchange = nullptr;  // may be null in a group of one
@@ -40,7 +40,7 @@ struct Placed {
   int rank = 0;
 
   const Operand& result() const { return results.front(); }
-  /// What the message of a refused instruction says.
+  /// The message of a refused instruction.
   Error unsupported(const std::string& what) const;
 };
 

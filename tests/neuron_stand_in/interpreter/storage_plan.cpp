@@ -9,7 +9,7 @@ namespace {
 namespace hlo = neuron::hlo;
 using hlo::Opcode;
 
-constexpr size_t kMostConstantBytes = size_t{1} << 20;  // larger ones are made anew every run
+constexpr size_t kMostConstantBytes = size_t{1} << 20;  // larger ones are computed again every run
 
 size_t bytes_of(const hlo::Type& type) { return static_cast<size_t>(type.elements()) * hlo::size_of(type.element); }
 
@@ -54,7 +54,7 @@ class Planner {
     }
   }
 
-  /// Scatters between a parameter and the output that is aliased to it, when nothing reads what they overwrite.
+  /// Scatters between a parameter and its aliased output, if nothing reads the overwritten elements.
   void find_states_written_in_place() {
     const auto& outputs = at(module_.entry().root).operands;
     for (const hlo::Alias& alias : module_.aliases) {
@@ -119,7 +119,7 @@ class Planner {
     if (!is_view(instruction.opcode)) dying_.emplace(last_use_[index], static_cast<int>(index));
   }
 
-  /// Frees what `index` was the last to read.
+  /// Frees the storages whose last reader was `index`.
   void release_after(int index) {
     const auto [begin, end] = dying_.equal_range(index);
     for (auto it = begin; it != end; ++it) {

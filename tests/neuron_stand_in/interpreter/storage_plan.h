@@ -1,6 +1,5 @@
-// Where each value of a module's entry computation lies while it runs: one storage per value, taken again when nothing
-// reads it any more. Reshapes and parts of tuples lie where their operand does; a state that is only written to is
-// written in place.
+// Assigns storage to each value of a module's entry computation. Storage is reused after the last read of its value.
+// Reshapes and parts of tuples share their operand's storage; a state that is only written to is written in place.
 #pragma once
 
 #include <vector>

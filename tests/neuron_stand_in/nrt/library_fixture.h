@@ -1,5 +1,5 @@
-// libnrt.so.1 as a program sees it: loaded with dlopen, used in processes of their own, since a runtime is started once
-// a process. Modules, tensors and groups of ranks for its tests.
+// Loads libnrt.so.1 with dlopen, in separate processes, because a process starts the runtime only once. Modules,
+// tensors and groups of ranks for its tests.
 #pragma once
 
 #include <dlfcn.h>
@@ -173,7 +173,7 @@ inline nrt::NRT_STATUS status_of_load(const Functions& f, const std::vector<std:
   return f.load(neff.data(), neff.size(), 0, 1, &model);
 }
 
-/// Loads on `rank` of `ranks` and sums what rank r gives, r + 1.
+/// Loads on `rank` of `ranks` and sums the ranks' contributions, r + 1 of rank r.
 struct SumRun {
   nrt::NRT_STATUS loaded = nrt::NRT_SUCCESS, executed = nrt::NRT_SUCCESS;
   std::vector<float> result;

@@ -1,4 +1,4 @@
-// Several processes with the library: who has a core, how ranks meet and part, what is planted in one of them.
+// Several processes with the library: owners of cores, connecting and leaving, planted faults.
 #include <fcntl.h>
 #include <gmock/gmock.h>
 #include <sys/file.h>
@@ -26,7 +26,7 @@ TEST(Cores, BelongToOneProcessAtATime) {
     });
   };
   start_on("2-3", nrt::NRT_SUCCESS);
-  start_on("2-3", nrt::NRT_SUCCESS);  // what the first had is free again
+  start_on("2-3", nrt::NRT_SUCCESS);  // the first one's cores are free again
   ASSERT_TRUE(can_claim(machine, 3));
   start_on("2-3", nrt::NRT_LOAD_NOT_ENOUGH_NC);
   start_on("2", nrt::NRT_SUCCESS);
@@ -62,7 +62,7 @@ TEST(Collectives, WithoutAPeerEndInTime) {
   on_ranks(2, {{"NEURON_RT_EXEC_TIMEOUT", "1"}}, [&](uint32_t rank) {
     const SumRun ran = run_sum(started(), rank, 2, sum_neff(2), /*times=*/rank == 0 ? 2 : 1);
     EXPECT_EQ(ran.executed, rank == 0 ? nrt::NRT_TIMEOUT : nrt::NRT_SUCCESS);
-    char word = 0;  // rank 1 is there, but does not come, until rank 0 has given up
+    char word = 0;  // rank 1 runs, but does not join until rank 0 has failed
     EXPECT_EQ(rank == 0 ? ::write(is_over[1], &word, 1) : ::read(is_over[0], &word, 1), 1);
   });
   ::close(is_over[0]);

@@ -31,7 +31,7 @@ struct Hello {
   uint32_t ranks = 0;
 };
 
-/// What comes before a rank's part of a collective.
+/// The header of a rank's part of a collective.
 struct PartHeader {
   uint64_t bytes = 0;
   uint64_t members = 0;  // their ranks follow
@@ -86,7 +86,7 @@ void prepare(int file) {
   ::fcntl(file, F_SETFL, ::fcntl(file, F_GETFL) | O_NONBLOCK);
 }
 
-/// Moves all bytes with `step` (recv or send): 1 done, 0 late, -1 the other side has gone.
+/// Moves all bytes with `step` (recv or send): 1 done, 0 late, -1 the other side has closed.
 template <typename Step>
 int move_all(int file, size_t size, short events, Clock::time_point deadline, Step step) {
   for (size_t done = 0; done < size;) {
@@ -185,7 +185,7 @@ nrt::NRT_STATUS Meeting::listen(Deadline deadline) {
 nrt::NRT_STATUS Meeting::connect(Deadline deadline) {
   Addresses addresses;
   if (!resolve(options_, addresses)) return refuse(nrt::NRT_FAILURE, "NEURON_RT_ROOT_COMM_ID: no such host");
-  while ((sockets_[0] = try_to_connect(addresses)) < 0) {  // rank 0 may come later
+  while ((sockets_[0] = try_to_connect(addresses)) < 0) {  // rank 0 may start later
     if (Clock::now() > deadline) return refuse(nrt::NRT_TIMEOUT, "rank 0 did not come");
     ::poll(nullptr, 0, kRetryMilliseconds);
   }

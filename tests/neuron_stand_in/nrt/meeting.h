@@ -1,5 +1,5 @@
-// Where the processes of a job meet for their collectives: rank 0 listens at NEURON_RT_ROOT_COMM_ID, the others connect
-// to it, and every collective goes through it.
+// The connection of a job's processes for collectives. Rank 0 listens at NEURON_RT_ROOT_COMM_ID, the others connect to
+// it, and every collective goes through it.
 //
 //   rank 1 ──own──►            ┌─ all ──► rank 1
 //   rank 2 ──own──►   rank 0   ├─ all ──► rank 2        one connection a rank; a rank that dies closes its own
@@ -26,7 +26,7 @@ class Meeting final : public Exchange {
     uint16_t port = 0;
     uint32_t rank = 0;
     uint32_t ranks = 1;
-    std::chrono::seconds limit{60};  // for all ranks to come
+    std::chrono::seconds limit{60};  // for all ranks to connect
   };
 
   /// Waits until every rank is there: NRT_TIMEOUT after the limit, NRT_FAILURE when the address cannot be used.

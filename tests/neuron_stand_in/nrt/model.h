@@ -10,7 +10,7 @@
 #include "tests/neuron_stand_in/nrt/settings.h"
 #include "tests/neuron_stand_in/nrt/tensors.h"
 
-/// What the C interface's opaque handle points to.
+/// The object behind the C interface's opaque handle.
 struct lockstep::nrt::nrt_model {
   std::string name;
   int vnc = 0;
@@ -32,15 +32,15 @@ struct LoadRequest {
 nrt::NRT_STATUS load_model(const LoadRequest& request, const Settings& settings,
                            std::unique_ptr<nrt::nrt_model_t>& model);
 
-/// All ranks must load the same module: NRT_FAILURE otherwise, NRT_TIMEOUT when one does not come. @collective
+/// All ranks must load the same module: NRT_FAILURE otherwise, NRT_TIMEOUT when one is missing. @collective
 nrt::NRT_STATUS agree_on_module(const LoadRequest& request, Meeting& meeting);
 
-/// Runs `model` once. NRT_INVALID when the sets do not hold what it needs, in the sizes that it needs. `meeting` may be
+/// Runs `model` once. NRT_INVALID unless the sets hold the required tensors in the required sizes. `meeting` may be
 /// null. @collective @blocking
 nrt::NRT_STATUS execute_model(nrt::nrt_model_t& model, const TensorSet& inputs, const TensorSet& outputs,
                               Meeting* meeting);
 
-/// What nrt_get_model_tensor_info gives; `free_description` frees it.
+/// The result of nrt_get_model_tensor_info; `free_description` frees it.
 nrt::nrt_tensor_info_array_t* describe_tensors(const nrt::nrt_model_t& model);
 void free_description(nrt::nrt_tensor_info_array_t* description);
 

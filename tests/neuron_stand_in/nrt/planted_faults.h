@@ -1,4 +1,4 @@
-// Misbehaviour on demand: which call of which process answers with an error, waits for ever, or kills its process.
+// Planted faults: calls that return an error, wait forever, or kill their process.
 //
 //   STAND_IN_NRT_FAULTS="execute@1#3=1200; load=hang"
 //
@@ -33,12 +33,12 @@ struct PlantedFault {
 /// Fails with `kInvalidArgument`; the message quotes the part that cannot be read.
 Result<std::vector<PlantedFault>> parse_planted_faults(std::string_view text);
 
-/// Counts calls and says which of them is to go wrong.
+/// Counts calls and selects those that fail.
 class FaultPlan {
  public:
   FaultPlan(std::vector<PlantedFault> faults, uint32_t core) : faults_(std::move(faults)), core_(core) {}
 
-  /// Counts one more call of `call`; what is to become of it, if anything.
+  /// Counts one more call of `call`; returns its fault, if any.
   std::optional<PlantedFault> next(const std::string& call);
 
  private:

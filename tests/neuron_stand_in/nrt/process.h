@@ -1,5 +1,5 @@
-// All that the stand-in runtime knows in one process: its life cycle, its cores, what was loaded. The C interface is a
-// thin layer over the one object of this type.
+// The state of the stand-in runtime in one process: life cycle, cores, loaded models. The C interface is a thin layer
+// over the one object of this type.
 #pragma once
 
 #include <filesystem>
@@ -15,13 +15,13 @@ namespace lockstep::stand_in {
 
 class Process {
  public:
-  /// Before the runtime is started, too: what the environment says, or null when it cannot be read (said on stderr).
+  /// The settings of the environment, also before the runtime starts; null if they cannot be read (reported on stderr).
   const Settings* settings();
 
   nrt::NRT_STATUS start();
   void close();
 
-  /// One call of the interface: NRT_UNINITIALIZED and NRT_CLOSED outside the runtime's life, else what was planted for
+  /// One call of the interface: NRT_UNINITIALIZED and NRT_CLOSED outside the runtime's life, else the fault planted for
   /// `call`, else NRT_SUCCESS; noted in the log. May never return, or end the process.
   nrt::NRT_STATUS enter(const char* call);
 

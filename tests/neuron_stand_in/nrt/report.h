@@ -1,4 +1,4 @@
-// What the stand-in says on stderr when a call fails: the C interface itself carries only a status.
+// Messages on stderr for failed calls, because the C interface only returns a status.
 #pragma once
 
 #include <string>

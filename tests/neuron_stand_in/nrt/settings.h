@@ -1,4 +1,4 @@
-// What the environment says: the variables of the Neuron runtime that matter here, and the stand-in's own.
+// The environment variables of the Neuron runtime in use, and the stand-in's own.
 #pragma once
 
 #include <array>

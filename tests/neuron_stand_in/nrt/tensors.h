@@ -1,5 +1,5 @@
-// Memory of the stand-in's cores: tensors, sets of tensors by name, and a budget per core. Handles that were never
-// given out, or freed, are found out.
+// Memory of the stand-in's cores: tensors, sets of tensors by name, and a budget per core. Invalid or freed handles are
+// detected.
 #pragma once
 
 #include <cstddef>
@@ -11,8 +11,8 @@
 
 #include "runtime/backends/neuron/nrt/abi.h"
 
-/// What the C interface's opaque handle points to. Fresh memory holds bytes that are NaNs in every float type: a device
-/// does not clear it either.
+/// The object behind the C interface's opaque handle. Fresh memory holds bytes that are NaNs in every float type: a
+/// device does not clear it either.
 struct lockstep::nrt::nrt_tensor {
   int vnc = 0;
   size_t size = 0;
@@ -24,7 +24,7 @@ namespace lockstep::stand_in {
 
 using TensorSet = std::map<std::string, nrt::nrt_tensor_t*>;
 
-/// What the cores of this process hold.
+/// The memory of this process's cores.
 class CoreMemory {
  public:
   /// `cores` visible ones with `limit` bytes each.

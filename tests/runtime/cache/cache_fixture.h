@@ -32,7 +32,7 @@ class CacheTest : public ::testing::Test {
   std::unique_ptr<device::ArtifactCache> open() { return open(options()); }
   static std::unique_ptr<device::ArtifactCache> open(Options options) { return make_cache(std::move(options)).value(); }
 
-  /// Failures are dated in milliseconds: returns when what is opened next is later than all that has failed.
+  /// Failures are dated in milliseconds, so this waits until a newly opened cache is later than all failures.
   static void wait_for_next_start() {
     const int64_t begin = unix_milliseconds();
     while (unix_milliseconds() <= begin) {

@@ -259,7 +259,7 @@ TEST_F(CacheTest, AnAbortEndsTheWait) {
   EXPECT_EQ(open()->get(key_of(), ask).error().kind, ErrorKind::kPeerLost);
 }
 
-/// While it lives, the process has the rights of nobody in particular, if it had all.
+/// During its lifetime, a root process has the rights of an unprivileged user.
 class OrdinaryUser {
  public:
   OrdinaryUser() {

@@ -1,4 +1,4 @@
-// What the tests of the cache share: keys, makers that count, and the lines that a cache says.
+// Common parts of the cache tests: keys, counting makers, and collected log lines.
 #pragma once
 
 #include <atomic>
@@ -66,7 +66,7 @@ inline device::MakeArtifact never() {
   };
 }
 
-/// Collects what is said.
+/// Collects log lines.
 class Lines {
  public:
   Say taker() {

@@ -50,7 +50,7 @@ TEST(Differences, NameWhatIsMissingOnEitherSide) {
 
 TEST(Differences, LetAnUnknownFieldBeAnything) {
   EXPECT_THAT(differences(key_of("-O1", "aa", "2.16"), key_of("-O1", "aa", "")), IsEmpty());
-  // What was made without knowing is not what is asked for by name.
+  // An artifact with an unknown field does not match a request that names the field.
   EXPECT_FALSE(differences(key_of("-O1", "aa", ""), key_of("-O1", "aa", "2.16")).empty());
 }
 
@@ -81,7 +81,7 @@ TEST(Manifest, IsRefusedWhenItsBytesAreDamaged) {
   for (size_t size = 0; size < bytes.size(); size += 5) {
     EXPECT_FALSE(decode_manifest(std::span(bytes).first(size)).has_value()) << size;
   }
-  for (size_t i = 0; i < bytes.size(); ++i) {  // whatever it says, it neither crashes nor reads outside
+  for (size_t i = 0; i < bytes.size(); ++i) {  // any byte: no crash and no read out of bounds
     std::vector<std::byte> damaged = bytes;
     damaged[i] ^= std::byte{0xff};
     (void)decode_manifest(damaged).has_value();

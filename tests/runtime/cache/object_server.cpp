@@ -28,7 +28,7 @@ void send_all(int connection, const std::string& bytes) {
   }
 }
 
-/// More of what the client says; false when it says no more.
+/// Receives more of the client's data; false at its end.
 bool receive(int connection, std::string& text) {
   pollfd entry{.fd = connection, .events = POLLIN, .revents = 0};
   if (::poll(&entry, 1, kPatienceMs) <= 0) return false;

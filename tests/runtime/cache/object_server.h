@@ -1,4 +1,4 @@
-// A small HTTP server on loopback that keeps objects, and misbehaves when it is told to.
+// A small HTTP server on loopback that stores objects and can misbehave.
 #pragma once
 
 #include <atomic>
@@ -12,14 +12,14 @@
 
 namespace lockstep::cache {
 
-/// A request as it came.
+/// A received request.
 struct SeenRequest {
   std::string method, path;
   std::map<std::string, std::string> headers;  // names in lower case
   std::string body;
 };
 
-/// What the server does with the requests of a path that ends with `suffix`.
+/// The server's behaviour for requests of paths that end with `suffix`.
 enum class Misbehaviour { kTruncate, kChange, kForbid, kHang, kLengthen };
 
 class ObjectServer {

@@ -55,7 +55,7 @@ TEST_F(RemoteTest, IsFilledAfterSomethingWasMade) {
   fill();
   EXPECT_THAT(server_.objects(), UnorderedElementsAre(Key(path_of("manifest")), Key(path_of("artifact"))));
   EXPECT_EQ(server_.objects().at(path_of("artifact")), "compiled");
-  EXPECT_EQ(server_.requests().back().path, path_of("manifest"));  // so it never promises what is not there yet
+  EXPECT_EQ(server_.requests().back().path, path_of("manifest"));  // so it never refers to a missing artifact
   EXPECT_THAT(lines_.warnings(), IsEmpty());
 }
 
@@ -176,7 +176,7 @@ std::string part(const std::string& authorization, const std::string& name) {
   return authorization.substr(begin, authorization.find_first_of(", ", begin) - begin);
 }
 
-/// What AWS's guide says that the signature of `request` is ("Signature Version 4 signing process"), computed apart
+/// The signature of `request` by AWS's guide ("Signature Version 4 signing process"), computed independently
 /// from libcurl.
 std::string expected_signature(const SeenRequest& request, const std::string& secret, const std::string& region) {
   const std::string authorization = request.headers.at("authorization");

@@ -25,7 +25,7 @@ void write_model(const TemporaryDirectory& directory, HashedModelLayout layout) 
   model::write_hashed_weights(directory.path(), kTensors, {}, layout);
 }
 
-/// What a slice of a hashed tensor must be: stored as `stored`, read as `wanted`.
+/// The expected slice of a hashed tensor: stored as `stored`, read as `wanted`.
 std::vector<std::byte> expected_slice(const HashedTensor& tensor, const std::vector<Range>& ranges, DType stored,
                                       DType wanted) {
   const std::vector<float> all = model::hashed_tensor({}, tensor);

@@ -1,4 +1,4 @@
-// Small tensors whose values say where they stood in the file.
+// Small tensors whose values encode their positions in the file.
 #pragma once
 
 #include <cstddef>

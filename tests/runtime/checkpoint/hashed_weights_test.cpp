@@ -8,7 +8,7 @@
 namespace lockstep::model {
 namespace {
 
-// The numbers are what tools/make_family_goldens.py computes; equality is exact.
+// tools/make_family_goldens.py computed the numbers; equality is exact.
 TEST(HashedWeights, EqualThoseOfTheGoldenToolToTheBit) {
   EXPECT_EQ(hashed_unit(7, "model.norm.weight", 0), 0x1.d8b8p-7f);
   EXPECT_EQ(hashed_unit(7, "model.norm.weight", 3), 0x1.48ff3cp-1f);

@@ -1,4 +1,4 @@
-// What is read ahead, judged by what the system holds in memory afterwards.
+// Tests of read-ahead by the contents of the page cache afterwards.
 #include "runtime/checkpoint/read_ahead.h"
 
 #include <fcntl.h>

@@ -105,7 +105,7 @@ TEST(ParseGptOss, StretchesPositionsOnlyWhenNothingIsSaidAboutThem) {
 TEST(ParseGptOss, AcceptsWeightsInMxfp4) {
   const json mxfp4 = {{"quantization_config", {{"quant_method", "mxfp4"}, {"modules_to_not_convert", {"lm_head"}}}}};
   ModelSpec expected = gpt_oss_spec();
-  expected.dtype = DType::kBFloat16;  // such files need not say so
+  expected.dtype = DType::kBFloat16;  // implicit in such files
   EXPECT_EQ(parse(with(small("gpt_oss"), mxfp4)).value(), expected);
 }
 

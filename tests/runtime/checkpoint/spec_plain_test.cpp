@@ -25,7 +25,7 @@ json smallest_bloom() {
   return {{"model_type", "bloom"}, {"hidden_size", 64}, {"n_layer", 2}, {"n_head", 4}, {"vocab_size", 256}};
 }
 
-/// What the families of this file share.
+/// The common part of the families in this file.
 ModelSpec plain_spec(const std::string& model_type) {
   ModelSpec spec = smallest_spec(model_type);
   spec.norm_epsilon = 1e-5;

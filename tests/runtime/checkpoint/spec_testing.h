@@ -1,4 +1,4 @@
-// What the tests of config.json readers share.
+// The common part of tests for config.json readers.
 #pragma once
 
 #include <gmock/gmock.h>
@@ -15,7 +15,7 @@ namespace lockstep::checkpoint {
 
 inline Result<ModelSpec> parse(const nlohmann::json& config) { return parse_spec(config.dump(), "config.json"); }
 
-/// `config` with `keys` in place of its own.
+/// `config` with its `keys` replaced.
 inline nlohmann::json with(nlohmann::json config, const nlohmann::json& keys) {
   config.update(keys);
   return config;
@@ -27,7 +27,7 @@ inline nlohmann::json smallest(const std::string& model_type) {
           {"vocab_size", 256},        {"num_hidden_layers", 2}, {"num_attention_heads", 4}};
 }
 
-/// What `smallest` gives before a family adds its own.
+/// The result of `smallest` before a family's changes.
 inline ModelSpec smallest_spec(const std::string& model_type) {
   ModelSpec spec;
   spec.model_type = model_type;
@@ -41,7 +41,7 @@ inline ModelSpec smallest_spec(const std::string& model_type) {
   return spec;
 }
 
-/// A change to a config, and what the message must say.
+/// A change to a config, and the expected message.
 struct Refusal {
   nlohmann::json keys;
   ErrorKind kind;

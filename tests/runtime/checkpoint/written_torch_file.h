@@ -1,4 +1,4 @@
-// Writes what torch.save writes, and archives and pickles that it never would.
+// Writes files of torch.save, and invalid archives and pickles.
 #pragma once
 
 #include <cstdint>

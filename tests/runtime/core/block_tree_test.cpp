@@ -17,7 +17,7 @@ using ::testing::IsEmpty;
 
 using Leaves = std::vector<float>;
 
-/// The sum below the node that starts at `begin` and is `width` wide, as the drawing of the header says it.
+/// The sum below the node that starts at `begin` and is `width` wide, as drawn in the header.
 float sum_of_node(const Leaves& leaves, size_t begin, size_t width) {
   if (width == 1) return leaves[begin];
   const size_t middle = begin + width / 2;
@@ -25,7 +25,7 @@ float sum_of_node(const Leaves& leaves, size_t begin, size_t width) {
   return middle < leaves.size() ? left + sum_of_node(leaves, middle, width / 2) : left;
 }
 
-/// What ranks do: sum each of their roots alone, exchange the roots, finish.
+/// The steps of ranks: sum each root alone, exchange the roots, finish.
 float sum_over_ranks(const Leaves& leaves, const BlockSplit& split) {
   Leaves roots;
   for (int rank = 0; rank < split.ranks(); ++rank) {

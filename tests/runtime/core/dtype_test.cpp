@@ -49,7 +49,8 @@ void expect_all_patterns_round_trip(int exponent_bits, ToNarrow to_narrow) {
 TEST(Float16, RoundTripsEveryBitPattern) { expect_all_patterns_round_trip<Float16>(5, to_float16); }
 TEST(BFloat16, RoundTripsEveryBitPattern) { expect_all_patterns_round_trip<BFloat16>(8, to_bfloat16); }
 
-/// Between two neighbours of the format: the midpoint goes to the even one, one f32 step beside it to the nearer one.
+/// Between two neighbours of the format: the midpoint goes to the even one, one f32 step away from it goes to the
+/// nearer one.
 template <typename Narrow, typename ToNarrow>
 void expect_rounding_to_nearest_even(uint16_t largest_finite, ToNarrow to_narrow) {
   for (uint16_t bits = 0; bits < largest_finite; ++bits) {

@@ -8,7 +8,7 @@ namespace {
 
 using ::testing::HasSubstr;
 
-/// What the last rank sees: the words of those before it, then its own.
+/// The view of the last rank: the texts of the earlier ranks, then its own.
 Exchange after(std::vector<std::string> others) {
   return [others](std::string_view mine) -> Result<std::vector<std::string>> {
     std::vector<std::string> words = others;

@@ -37,7 +37,7 @@ std::vector<Sequence> run(const ChooserRequest& request) {
 
 // ---- one row ------------------------------------------------------------------------------------------------------
 
-/// What a slot of a graph does with the same logits.
+/// The choice of a graph's slot for the same logits.
 Ids by_slot(const GenerationConfig& config, Ids ids, int32_t new_tokens, uint64_t row) {
   sampling::SlotRule rule{.parameters = config.sampling(row),
                           .min_new_tokens = config.least_new_tokens(std::ssize(ids)),

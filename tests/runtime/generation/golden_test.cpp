@@ -1,4 +1,4 @@
-// What Hugging Face's generate() does with the same options on the same logits. Tolerance of scores: 2e-6 of their
+// Compares with Hugging Face's generate() for the same options and logits. Tolerance of scores: 2e-6 of their
 // size (at most 10), for softmaxes that sum in another order and precision; ids and excluded ids are equal.
 #include <gtest/gtest.h>
 

@@ -1,4 +1,4 @@
-// A model whose logits are an integer hash of all ids before: tools/make_generation_goldens.py gives the same one to
+// A model whose logits are an integer hash of all previous ids. tools/make_generation_goldens.py uses the same one with
 // Hugging Face's generate(). Multiples of 2^-20 in [-8, 8), so floats hold them exactly.
 #pragma once
 
@@ -24,7 +24,7 @@ inline std::vector<float> hash_logits(std::span<const int32_t> ids, int64_t voca
   return logits;
 }
 
-/// Feeds the model with what `chooser` chooses until it has finished; returns how often it was asked.
+/// Feeds the choices of `chooser` to the model until it has finished; returns the number of its calls.
 inline int run_on_hash_model(TokenChooser& chooser, int64_t vocabulary) {
   std::vector<std::vector<int32_t>> caches = chooser.prompts();
   for (int steps = 1;; ++steps) {

@@ -1,5 +1,5 @@
-// Cases of transformers' test_logits_process.py and what the goldens cannot show: users' processors, functions, odd
-// numbers, and that the host's route and the graphs' are one.
+// Cases of transformers' test_logits_process.py, and cases that the goldens do not cover: users' processors, functions,
+// special numbers, and equal results of host and graphs.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 

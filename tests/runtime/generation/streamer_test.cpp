@@ -12,7 +12,7 @@ namespace {
 using std::chrono::milliseconds;
 using ::testing::ElementsAre;
 
-/// Keeps what it is given.
+/// Records its input.
 class Recorder final : public Streamer {
  public:
   void put(std::string_view text) override { pieces.emplace_back(text); }

@@ -79,7 +79,7 @@ TEST(GraphBuilder, NumbersResultsAndVerifiesTheGraph) {
   EXPECT_EQ(expected, 22);
 }
 
-/// The states that `sample` and `accept` draw from, for three slots and nine ids, in their order from `seen` on.
+/// The sampling states of `sample` and `accept`, for three slots and nine ids, in their order from `seen` on.
 std::vector<ValueId> drawing_states(GraphBuilder& b) {
   return {b.state("seen", {DType::kUInt8, {3, 9}}), b.state("draw_numbers", {DType::kFloat32, {3, 7}}),
           b.state("draw_integers", {DType::kInt32, {3, 5}}), b.state("seed", {DType::kInt32, {3, 2}}),

@@ -134,7 +134,7 @@ TEST(FuseQkv, LeavesAloneWhatCannotBeOneProduct) {
       "%1 = linear(%x, %k.weight) : f32[2,2]",                         // one bias only
       "%1 = linear(%x, %q.weight, %k.bias) : f32[2,2]",                // a weight that is read twice
       "%1 = linear(%x, %k.weight, %q.bias) : f32[2,2]",                // a bias that is read twice
-      "%1 = linear(%x, %k.weight, %k.bias) dtype=\"f32\" : f32[2,2]",  // results that are asked for differently
+      "%1 = linear(%x, %k.weight, %k.bias) dtype=\"f32\" : f32[2,2]",  // results of another type
       "%s = state : f32[2,4]\n  %1 = linear(%s, %k.weight, %k.bias) : f32[2,2]",
   };
   for (const std::string& statement : statements) {

@@ -15,7 +15,7 @@ using ::testing::HasSubstr;
 
 // ---- rules that a text can break ----------------------------------------------------------------------------------
 
-/// One statement in a graph of two ranks seen by rank 1, and what the verifier says of it.
+/// One statement in rank 1's graph of two ranks, and the verifier's message.
 struct BadStatement {
   std::string statement;
   std::string expected;

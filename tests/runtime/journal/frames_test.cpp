@@ -101,7 +101,7 @@ TEST(Frames, NoticeARecordThatIsMissingOrInAnotherPlace) {
   const ThreeRecords three;
   Bytes missing = three.bytes;
   missing.erase(missing.begin() + three.offsets[0], missing.begin() + three.offsets[1]);
-  // What is left stands where it was not written, so that none of it counts.
+  // The remaining bytes are not at their original positions, so none of them is valid.
   EXPECT_TRUE(walk(missing).offsets.empty());
   Bytes twice = three.bytes;
   twice.insert(twice.begin() + three.offsets[1], three.bytes.begin() + three.offsets[0],

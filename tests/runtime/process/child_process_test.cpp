@@ -16,7 +16,7 @@ using ::testing::HasSubstr;
 using ::testing::StartsWith;
 using namespace std::chrono_literals;
 
-/// A shell that captures everything; each test says what it does.
+/// A shell whose output is captured; each test sets its command.
 ChildCommand shell(const std::string& script) {
   return {.words = {"sh", "-c", script},
           .environment = {{"PATH", "/usr/bin:/bin"}},
@@ -120,7 +120,7 @@ TEST(ChildProcess, IsEndedAtItsDeadline) {
   EXPECT_THAT(to_string(outcome), HasSubstr("deadline"));
 }
 
-/// Runs a shell that says `echo > $READY` once it is ready, and asks for its end then.
+/// Runs a shell that runs `echo > $READY` when ready, and then requests its end.
 ChildOutcome ended_when_ready(const std::string& script, Duration grace) {
   const std::string fifo =
       ::testing::TempDir() + "lockstep_ready_" + ::testing::UnitTest::GetInstance()->current_test_info()->name();
@@ -166,7 +166,7 @@ TEST(ChildProcess, EndsWhenAnotherThreadAsksForIt) {
 }
 
 TEST(ChildProcess, LeavesNothingOfItsSessionBehind) {
-  // The inner one has a process group of its own, as the ranks of mpirun have, and holds the pipe open.
+  // The inner one has a separate process group, like the ranks of mpirun, and keeps the pipe open.
   const ChildOutcome outcome = outcome_of(shell("set -m; (trap '' TERM; exec sleep 600) & echo $!; exit 5"));
   EXPECT_EQ(outcome.code, 5);
   const std::string inner = outcome.output.substr(0, outcome.output.find('\n'));

@@ -1,4 +1,4 @@
-// A program of its own, because it replaces operator new.
+// A separate program, because it replaces operator new.
 #include <gtest/gtest.h>
 
 #include <array>

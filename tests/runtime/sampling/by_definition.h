@@ -1,5 +1,5 @@
-// The processors written down as their definition reads: sort everything, sum everything. Slow and obvious; the oracle
-// of the selection in runtime/sampling.
+// The processors implemented directly from their definitions. They sort and sum everything; the slow reference for the
+// selection in runtime/sampling.
 #pragma once
 
 #include <algorithm>
@@ -14,7 +14,7 @@
 
 namespace lockstep::sampling {
 
-/// What the last three processors keep, of scores that sampling has reached them with.
+/// The ids kept by the last three processors, for the scores that reach them.
 inline void keep_by_information(std::vector<float>& scores, const Parameters& parameters) {
   constexpr float kExcluded = -std::numeric_limits<float>::infinity();
   float best = 0.0f;

@@ -1,6 +1,6 @@
-// Draws against exact probabilities. A chi-square statistic of d degrees of freedom has mean d and variance 2d; above
-// d + 6·sqrt(2d) + 6 the chance is below 1e-5 for the d used here, and with fixed seeds the outcome never changes. Each
-// check is also shown to fail on a planted error.
+// Compares sampled tokens with exact probabilities. A chi-square statistic of d degrees of freedom has mean d and
+// variance 2d; above d + 6·sqrt(2d) + 6 the chance is below 1e-5 for the d used here, and with fixed seeds the outcome
+// never changes. Each check is also shown to fail on a planted error.
 #include <gtest/gtest.h>
 
 #include <cmath>
@@ -28,7 +28,7 @@ std::vector<int64_t> count_draws(const std::vector<float>& logits, const Paramet
   return counts;
 }
 
-/// Whether `counts` may be draws from `probabilities`; ids expected fewer than 5 times are taken together.
+/// Whether `counts` may be samples from `probabilities`; ids expected fewer than 5 times are combined.
 bool is_plausible(const std::vector<int64_t>& counts, const std::vector<double>& probabilities) {
   double total = 0.0;
   for (int64_t count : counts) total += static_cast<double>(count);
@@ -92,7 +92,7 @@ TEST(Distribution, CheckNoticesAWrongTemperature) {
   EXPECT_FALSE(is_plausible(counts, probabilities_by_definition(logits, {.do_sample = true})));
 }
 
-// Pairs of tokens that two rows draw at the same output index: independent rows give the product of probabilities.
+// Pairs of tokens that two rows sample at the same output index: independent rows give the product of probabilities.
 
 std::vector<int64_t> count_pairs(const std::vector<float>& logits, uint64_t first_seed, uint64_t second_seed) {
   Scratch scratch(static_cast<int64_t>(logits.size()));

@@ -133,7 +133,7 @@ TEST(TakeNext, DoesNotEndBeforeItsTime) {
 
 // ---- drafts -------------------------------------------------------------------------------------------------------
 
-/// Tokens one at a time, with `seen` as the graphs mark it: what was fed.
+/// Tokens one at a time, with `seen` marked like in the graphs, for the inputs.
 std::vector<int32_t> one_by_one(Slot& slot, size_t count) {
   Scratch scratch(kVocabulary);
   std::vector<int32_t> tokens;

@@ -1,4 +1,4 @@
-// Holds a tokenizer against what the `tokenizers` package recorded (tools/make_tokenizer_goldens.py).
+// Compares a tokenizer with recorded results of the `tokenizers` package (tools/make_tokenizer_goldens.py).
 #pragma once
 
 #include <filesystem>

@@ -1,4 +1,4 @@
-// Every kind of tokenizer.json that we read gives the ids and texts of the `tokenizers` package.
+// Every supported kind of tokenizer.json gives the ids and texts of the `tokenizers` package.
 #include <gtest/gtest.h>
 
 #include "tests/runtime/text/tokenizer_golden.h"

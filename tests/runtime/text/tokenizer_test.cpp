@@ -138,7 +138,7 @@ TEST(Tokenizer, StripsUpToTheStatedNumberOfCharactersFromTheEndsOfTheText) {
 
 TEST(StreamDecoder, HoldsBackBytesThatDoNotYetMakeACharacter) {
   const auto tokenizer = golden("smollm");
-  const Ids ids = encode(*tokenizer, "\U000130A7");  // a hieroglyph: four bytes that no merge knows
+  const Ids ids = encode(*tokenizer, "\U000130A7");  // a hieroglyph: four bytes without a merge
   ASSERT_EQ(ids.size(), 4u);
   StreamDecoder decoder(*tokenizer, SpecialPieces::kKeep);
   EXPECT_EQ(decoder.put(ids[0]).value(), "");

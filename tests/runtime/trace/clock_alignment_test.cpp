@@ -75,7 +75,7 @@ TEST(ClockAlignment, MovesTheRanksOfOtherHostsOnly) {
     rank.pings_at_end = {{at(250), at(252)}};
   }
   std::vector<RankTimeline> same_host = ranks;
-  same_host[1].pings_at_begin = {{at(90), at(92)}};  // its clock is not asked
+  same_host[1].pings_at_begin = {{at(90), at(92)}};  // its clock is not used
   align(same_host);
   EXPECT_EQ(same_host[1].steps, expected[1].steps);
 

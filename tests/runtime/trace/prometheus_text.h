@@ -1,4 +1,4 @@
-// A strict reader of Prometheus' text format, for tests: it knows what this project writes and fails on all else.
+// A strict reader of this project's subset of Prometheus' text format, for tests.
 #pragma once
 
 #include <gtest/gtest.h>

@@ -93,7 +93,7 @@ TEST(TotalsOfSteps, LeaveOutStepsOfFewerSlots) {
     steps.push_back({.phase = StepPhase::kDecode, .slots = slots, .tokens = slots, .begin = at(begin), .end = at(end)});
   };
   add(1, 0, 5);
-  add(3, 6, 10);  // what lies before it is the smaller step's
+  add(3, 6, 10);  // the time before it belongs to the smaller step
   add(3, 12, 20);
   add(2, 21, 30);
   add(3, 31, 33);
@@ -104,7 +104,7 @@ TEST(TotalsOfSteps, LeaveOutStepsOfFewerSlots) {
 
 TEST(RankReport, TellsEveryRankByPhase) {
   std::vector<RankTimeline> ranks = two_ranks();
-  ranks[1].phases.push_back({"load", at(200), at(210)});  // entered again: it goes on
+  ranks[1].phases.push_back({"load", at(200), at(210)});  // entered again: it continues
   const GroupReport report = report_of(ranks);
   ASSERT_EQ(report.ranks.size(), 2u);
   const RankReport& first = report.ranks[0];

@@ -12,7 +12,7 @@ using device::Communicator, device::OperationMark, device::Stream, device::TreeS
 using std::chrono::milliseconds;
 using ::testing::ElementsAre;
 
-/// Takes a given time for every collective, and fails when told to.
+/// Takes a given time for every collective, and fails on request.
 class SlowCommunicator final : public Communicator {
  public:
   SlowCommunicator(ManualClock& clock, Duration each) : clock_(clock), each_(each) {}

@@ -48,7 +48,7 @@ TEST(Timeline, TravelsAsBytes) {
 TEST(Timeline, RefusesBytesThatAreNone) {
   const std::string bytes = pack(two_ranks()[0]);
   std::string huge = bytes;
-  huge[6] = '\x7f';  // a count beyond what is there
+  huge[6] = '\x7f';  // a count beyond the data
   for (const std::string& other : {std::string(), std::string("short"), bytes + "x", bytes.substr(0, 90), huge}) {
     const auto unpacked = unpack_timeline(other);
     ASSERT_FALSE(unpacked.has_value()) << other.size();

@@ -13,7 +13,7 @@ inline CollectiveTimes collective(StepPhase phase, int64_t enter, int64_t leave,
   return {CollectiveKind::kAllReduce, phase, sequence, 64, at(enter), at(leave)};
 }
 
-/// Adds a step and what it adds to the totals.
+/// Adds a step, and its values to the totals.
 inline void add_step(RankTimeline& rank, const StepTimes& step) {
   rank.steps.push_back(step);
   StepTotals& totals = rank.step_totals[static_cast<size_t>(step.phase)];

@@ -57,12 +57,12 @@ TEST(GqaCosts, CountWhatARankSendsInEachMode) {
   const GqaCost &replicated = costs[1], &gathered = costs[2], &batch = costs[3];
   EXPECT_EQ(gathered.collectives, replicated.collectives + kLayers);
   EXPECT_EQ(batch.collectives, replicated.collectives + 3 * kLayers);
-  // The pieces of k and v: a quarter of two heads' rows of both, of every token row. What else is sent is the same,
-  // because ranks are alike in every mode.
+  // The pieces of k and v: a quarter of two heads' rows of both, of every token row. All other messages are the same,
+  // because ranks are equal in every mode.
   const int64_t pieces = 2 * 2 * kHeadDim / 4 * 4 * kLayers;
   EXPECT_EQ(gathered.prefill_sent.value - replicated.prefill_sent.value, kChunk * pieces);
   EXPECT_EQ(gathered.decode_sent.value - replicated.decode_sent.value, kSlots * pieces);
-  // Over batch q, too, and what attention gave of a quarter of the rows.
+  // In mode batch also q, and the attention output of a quarter of the rows.
   const int64_t queries = 8 * kHeadDim / 4 * 4 * kLayers;
   EXPECT_EQ(batch.decode_sent.value - gathered.decode_sent.value, kSlots * queries + kSlots / 4 * 4 * queries);
 }

@@ -60,7 +60,7 @@ void expect_near_above(Bytes found, Bytes counted, int64_t slack, const char* wh
   EXPECT_LE(found.value, counted.value + slack) << what;
 }
 
-// Sizes that the CPU backend need not pad: panels of 16 rows, tiles of 64 tokens. What is left are whole pages, one for
+// Sizes that the CPU backend need not pad: panels of 16 rows, tiles of 64 tokens. The rest is whole pages, one for
 // each kind of memory, and lines of 64 bytes.
 TEST(MemoryOf, IsWhatAShardOnTheCpuAllocates) {
   checkpoint::ModelSpec spec = tiny();

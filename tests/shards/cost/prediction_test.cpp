@@ -46,7 +46,7 @@ TEST(PredictStep, LastsAsLongAsTheSlowestRankBetweenTwoCollectives) {
 }
 
 TEST(PredictStep, ChargesTheCacheOfASlowRank) {
-  // 60 tokens · 5 bytes: 3 s beside 1 s of weights, more than the other's 2.5 s.
+  // 60 tokens · 5 bytes: 3 s and 1 s of weights, more than the other's 2.5 s.
   const StepParts step = predict_step(uneven(), &RankWork::decode, {{.first = 59, .rows = 1}}, kMachine);
   EXPECT_DOUBLE_EQ(step.cache_s, 3);
   EXPECT_DOUBLE_EQ(step.compute_s, 0);

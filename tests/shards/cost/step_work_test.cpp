@@ -87,7 +87,7 @@ TEST(StepWork, ReadsTheExpertsThatAreChosen) {
   }
 }
 
-// Whatever is counted by node and by row adds up to what explain prints for the whole step.
+// The counts by node and row add up to explain's output for the whole step.
 TEST(StepWork, AddsUpToTheCostOfTheGraph) {
   for (const char* config :
        {model::kTinyLlama, model::kTinyGpt2, model::kTinyBloom, model::kTinyGemma3, model::kTinyMixtral}) {

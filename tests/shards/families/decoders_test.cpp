@@ -1,5 +1,5 @@
-// What the graphs of the families promise, whatever the weights: one collective where one is enough, the kernel of the
-// step, rings as long as the window.
+// Properties of the families' graphs for any weights: one collective where one suffices, the kernel of the step, rings
+// as long as the window.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 

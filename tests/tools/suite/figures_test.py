@@ -1,4 +1,4 @@
-"""Formulas, spreads, verdicts and rows, from results that are made up."""
+"""Formulas, spreads, verdicts and rows, with made-up results."""
 import unittest
 
 import figures

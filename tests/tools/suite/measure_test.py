@@ -1,4 +1,4 @@
-"""Programs that take turns, fail, hang and leave others behind; the page cache of files."""
+"""Programs that alternate, fail, hang and leave processes behind; the page cache of files."""
 import os
 import pathlib
 import signal

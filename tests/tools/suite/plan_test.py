@@ -1,4 +1,4 @@
-"""The tables of goals and the command lines that they become."""
+"""The tables of goals and their command lines."""
 import dataclasses
 import json
 import pathlib

@@ -1,4 +1,4 @@
-"""The table, the JSON, the picture and the page of a report that is made up."""
+"""The table, the JSON, the picture and the page of a made-up report."""
 import json
 import unittest
 import xml.etree.ElementTree

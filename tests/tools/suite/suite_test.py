@@ -1,4 +1,4 @@
-"""Options of the suite, and how it ends."""
+"""Options and exit codes of the suite."""
 import pathlib
 import tempfile
 import unittest

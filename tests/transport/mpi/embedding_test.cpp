@@ -1,5 +1,5 @@
-// Groups inside a program that has initialised MPI itself: run by mpirun with three ranks, once for each thread level
-// that the program may have asked for.
+// Groups inside a program that has initialised MPI itself. Run by mpirun with three ranks, once for each thread level
+// that the program may request.
 //
 //   embedding_test single|funneled|serialized|multiple
 #include <gmock/gmock.h>
@@ -57,7 +57,7 @@ class Part {
   MPI_Comm comm_ = MPI_COMM_NULL;
 };
 
-/// The group meets and every collective gives what it must.
+/// Checks that the group connects and every collective gives the right result.
 void expect_right_collectives(World& world, const Ends& ends, int rounds = 1) {
   const auto bootstrap = world.make_bootstrap(ends.wait).value();
   const auto told = bootstrap->exchange("rank " + std::to_string(world.rank())).value();
@@ -289,7 +289,7 @@ TEST(Embedded, EndsWithTheErrorOfAnAbort) {
   const auto met = way->barrier(device::Stream::host());
   ASSERT_FALSE(met.has_value());
   EXPECT_EQ(met.error().message, "a peer is gone");
-  expect_program_works();  // the group is left as it is, without a word to the others
+  expect_program_works();  // the group is destroyed without leaving
 }
 
 }  // namespace

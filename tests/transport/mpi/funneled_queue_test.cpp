@@ -14,7 +14,7 @@ using conformance::Ends;
 using ::testing::HasSubstr;
 using Ran = FunneledQueue::Ran;
 
-/// Over when it is told to be; says on which thread it was polled.
+/// Ends when the test requests it; records the polling thread.
 class FakeWork final : public PolledWork {
  public:
   explicit FakeWork(std::function<bool()> is_over = [] { return true; }) : is_over_(std::move(is_over)) {}

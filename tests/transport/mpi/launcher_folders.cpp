@@ -1,4 +1,4 @@
-// Prints where libraries of the launcher above this process may be.
+// Prints the possible library folders of this process's launcher.
 #include <cstdio>
 
 #include "transport/mpi/library_search.h"

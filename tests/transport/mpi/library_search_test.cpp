@@ -70,7 +70,7 @@ TEST(Candidates, BesideTheLauncherComeBeforeThoseOfTheSystem) {
                   Candidate{Family::kOpenMpi, "env/lib/libmpi.so.40"}, Candidate{Family::kOpenMpi, "libmpi.so.40"}));
 }
 
-/// What a program prints whose parent is called `launcher`, a shell in `folder`/bin.
+/// The output of a program whose parent is called `launcher`, a shell in `folder`/bin.
 std::string folders_below(const TemporaryDirectory& folder, const std::string& launcher) {
   const std::filesystem::path bin = folder.path() / "bin";
   std::filesystem::create_directories(bin);

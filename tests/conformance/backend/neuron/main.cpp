@@ -1,4 +1,4 @@
-// Runs the suite over the Neuron backend, without the cases that ask for what it does not offer.
+// Runs the suite over the Neuron backend, without cases of unsupported features.
 #include <gtest/gtest.h>
 
 #include <string>

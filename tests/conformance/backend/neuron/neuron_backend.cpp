@@ -1,5 +1,5 @@
-// The suite's list of backends where it runs over Neuron: the backend over the stand-ins of AWS's compiler and runtime.
-// A process starts the runtime once, so all sessions share one backend.
+// The suite's list of backends for Neuron: the backend with the stand-ins of AWS's compiler and runtime. A process
+// starts the runtime once, so all sessions share one backend.
 #include <unistd.h>
 
 #include <cstdlib>
@@ -12,7 +12,7 @@
 namespace lockstep::conformance {
 namespace {
 
-/// A folder for what is compiled, gone with the process.
+/// A folder for compiled files, removed at the end of the process.
 class CompiledModules {
  public:
   CompiledModules()

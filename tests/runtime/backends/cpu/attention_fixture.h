@@ -27,7 +27,7 @@ struct AttentionRows {
   }
 };
 
-/// What a fixture attends with. A cache is a ring where `ring_rows` is set.
+/// The parameters of a fixture. A cache is a ring if `ring_rows` is set.
 struct AttentionSetup {
   int64_t tokens = 200;   // of each slot that have keys and values
   int64_t head_dim = 24;  // neither whole strips nor a power of two
@@ -38,7 +38,7 @@ struct AttentionSetup {
   bool has_slopes = false;
   int64_t ring_rows = 0;
   bool is_flat = false;  // every q · k counts as 0: the weights are known exactly
-  std::byte memory{0};   // what stands in the caches before tokens are written; 0xff is NaN in every type
+  std::byte memory{0};   // initial content of the caches; 0xff is NaN in every type
 };
 
 /// Two slots of a small cache, random tokens, and queries that depend on the token alone.
@@ -89,7 +89,7 @@ class AttentionFixture {
     return task;
   }
 
-  /// f32 [rows, columns]: what the queries of these rows find.
+  /// f32 [rows, columns]: the results of the queries of these rows.
   std::vector<float> run(const AttentionRows& rows, int workers = 1) const {
     return run(task(static_cast<int64_t>(rows.slot.size())), rows, workers);
   }
@@ -120,7 +120,7 @@ class AttentionFixture {
     return result;
   }
 
-  /// One row of what `run` gives.
+  /// One row of the result of `run`.
   std::vector<float> row_of(const std::vector<float>& rows, int64_t row) const {
     return {rows.begin() + row * columns(), rows.begin() + (row + 1) * columns()};
   }

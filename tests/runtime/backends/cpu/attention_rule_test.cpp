@@ -1,4 +1,4 @@
-// What attention sees beside the plain causal mask, and what it makes of a score.
+// Tests of attention's masks beyond the causal one, and of its scores.
 #include <gtest/gtest.h>
 
 #include <limits>
@@ -110,7 +110,7 @@ TEST_P(AttentionRules, LeaveTheWindowRightWhenDraftedTokensAreRejectedAtEveryLap
   AttentionFixture turning(kernels(), dtype(), setup);
   const std::vector<float> k = turning.k, v = turning.v;
   for (int32_t at = 0; at + kDrafts < setup.tokens; ++at) {
-    // The drafts are other tokens than those that come, and are read by nobody.
+    // The drafts differ from the later tokens, and no query reads them.
     turning.k.assign(k.size(), 0.5f);
     turning.v.assign(v.size(), 99.0f);
     turning.append(0, {at + 1, at + 1 + kDrafts});

@@ -58,7 +58,7 @@ TEST_P(Attention, NeverLetsWhatLiesBehindATokenIn) {
   AttentionRows rows;
   rows.add(0, 30, 90);
   const std::vector<float> before = attention.run(rows);
-  // What an earlier sequence left, or a later token of this one: a NaN times a weight of zero would be a NaN.
+  // Values of an earlier sequence, or of a later token of this one; a NaN times a weight of zero would be a NaN.
   for (int64_t i = 90 * attention.token_size(); i < 200 * attention.token_size(); ++i) {
     attention.k[i] = std::numeric_limits<float>::quiet_NaN();
     attention.v[i] = std::numeric_limits<float>::infinity();

@@ -1,5 +1,5 @@
-// What a benchmark of kernels divides by, and how: the limits of this machine's first core, measured in turn with the
-// kernel, because a shared machine's limits drift.
+// The limits for kernel benchmarks: those of this machine's first core. They are measured in turn with the kernel,
+// because a shared machine's limits drift.
 #pragma once
 
 #include <benchmark/benchmark.h>
@@ -27,7 +27,7 @@ inline int64_t iterations(int64_t wanted) { return runs_once() ? 1 : wanted; }
 /// Bytes that no cache holds.
 inline int64_t probe_bytes() { return runs_once() ? int64_t{1} << 20 : int64_t{256} << 20; }
 
-/// Processor time of this thread: other programs on the machine take the core away, not the time.
+/// Processor time of this thread, which does not include the time of other programs on the core.
 inline double thread_seconds() {
   timespec now{};
   clock_gettime(CLOCK_THREAD_CPUTIME_ID, &now);
@@ -74,7 +74,7 @@ inline double read_limit(const Mapping& memory) {
 }
 
 /// Operations per second of independent multiply-adds in registers, of float32 or of bfloat16 pairs, the best of all
-/// ways to do them: what no kernel can pass.
+/// ways to do them: a limit for all kernels.
 inline double register_peak(bool pairs) {
   double best = 0;
   for (const probe::DotKernel& kernel :
@@ -123,7 +123,7 @@ void run_beside(benchmark::State& state, Limit limit_of, const char* limit_name,
   state.counters[limit_name] = limit * 1e-9;
 }
 
-/// Beside the read bandwidth; `bytes` is what a call reads.
+/// Compares with the read bandwidth; a call reads `bytes`.
 template <typename Work>
 void run_beside_reads(benchmark::State& state, double bytes, Work work, int calls = 1) {
   const Mapping probe = filled(probe_bytes(), DType::kFloat32);
@@ -131,7 +131,7 @@ void run_beside_reads(benchmark::State& state, double bytes, Work work, int call
       state, [&] { return read_limit(probe); }, "probe", bytes, "GB/s", work, calls);
 }
 
-/// Beside the multiply-add peak `peak_of()`; `flops` is what a call computes.
+/// Compares with the multiply-add peak `peak_of()`; a call computes `flops`.
 template <typename Peak, typename Work>
 void run_beside_peak(benchmark::State& state, Peak peak_of, double flops, Work work) {
   run_beside(state, peak_of, "peak", flops, "GFLOP/s", work);

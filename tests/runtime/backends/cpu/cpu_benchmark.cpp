@@ -1,4 +1,4 @@
-// How near the kernels come to the machine's own limits. Each measurement is taken in turn with a probe of the limit
+// Benchmarks of the kernels relative to the machine's limits. Each measurement alternates with a probe of the limit
 // (memory read, dot-product peak), because a shared machine's limits drift: "ratio" is the median of the paired ratios,
 // "low" and "high" are their quartiles.
 //

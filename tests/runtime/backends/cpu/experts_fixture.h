@@ -52,7 +52,7 @@ struct ExpertFixture {
     return dst;
   }
 
-  /// What a rank holds of the experts.
+  /// A rank's part of the experts.
   Range experts_of(int rank) const { return cut.by_expert ? cut.split.range_of(rank) : Range{0, shape.experts}; }
   Range columns_of(int rank) const {
     if (cut.by_expert) return {0, shape.columns};

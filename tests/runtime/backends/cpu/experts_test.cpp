@@ -35,7 +35,7 @@ class Experts : public OnEveryMachine {
 
 INSTANTIATE_TEST_SUITE_P(EveryIsa, Experts, every_isa_and_dtype(), name_of_isa_and_dtype);
 
-/// Element (row, column) by a plain loop in double precision, and the sum of the sizes of what is added.
+/// Element (row, column) by a plain loop in double precision, and the sum of the terms' magnitudes.
 struct Exact {
   double value = 0;
   double size = 0;

@@ -12,8 +12,9 @@ struct Sizes {
   int ranks = 1;
 };
 
-/// A step's header and the values that its nodes may read: x f32[rows,32] and y alike, a bias, square weights and some
-/// with twice as many rows, and what attention takes (2 query heads of 16 over 1 cache head; a slot has 8 positions).
+/// A step's header and the values that its nodes may read: x f32[rows,32] and the same y, a bias, square weights and
+/// some with twice as many rows, and attention's operands (2 query heads of 16 over 1 cache head; a slot has 8
+/// positions).
 std::string values_of(const Sizes& sizes) {
   return fmt::format(R"(graph decode tp={1} rank=0 rows={0} slots={2} {{
   %x = input : f32[{0},32]
@@ -31,7 +32,7 @@ std::string values_of(const Sizes& sizes) {
                      sizes.rows, sizes.ranks, sizes.slots);
 }
 
-/// What is fused in a step of these nodes.
+/// The fusions in a step of these nodes.
 std::string plan_of(std::string_view nodes, const Sizes& sizes = {}) {
   const auto graph = graph::parse(values_of(sizes).append(nodes).append("}\n"));
   if (!graph.has_value()) return graph.error().message;
@@ -235,7 +236,7 @@ TEST(FusedHeads, AreNormedBeforeTheyAreTurned) {
       "%7 rms_norm → query heads of %6 attention\n"
       "%8 rms_norm → cache heads of %6 attention\n";
   EXPECT_EQ(plan_of(normed), fused_norms + kFusedHeads);
-  // The cache's heads are appended elsewhere: their norm is a stage of its own, as their rope.
+  // The cache's heads are appended elsewhere: their norm is a separate stage, like their rope.
   const std::string elsewhere = with(normed, "(%5, %k, %slot", "(%5, %k, %other_slot");
   EXPECT_EQ(plan_of(elsewhere),
             "%7 rms_norm → query heads of %6 attention\n"

@@ -23,7 +23,7 @@ struct OneSlot {
     cache.written = written.data();
   }
 
-  /// Two heads of five numbers that say the position.
+  /// Two heads of five numbers that encode the position.
   void write(int64_t position) {
     std::vector<uint16_t> token;
     for (int i = 0; i < 10; ++i) token.push_back(static_cast<uint16_t>(position * 10 + i));

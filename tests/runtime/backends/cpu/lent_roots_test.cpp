@@ -1,4 +1,4 @@
-// Products write the roots of a sum where the communicator wants them (`Communicator::place_for_roots`).
+// Products write the roots of a sum into the communicator's buffer (`Communicator::place_for_roots`).
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 

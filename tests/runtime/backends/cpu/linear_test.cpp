@@ -91,7 +91,7 @@ TEST_P(Linear, GivesTheSameBitsWhereManyPanelsPassInOneCall) {
 }
 
 TEST_P(Linear, GivesTheSameBitsWhereXIsLargerThanACache) {
-  // 1.1 MiB of bfloat16, nine panels and a part of one: groups of panels take turns at slabs of K.
+  // 1.1 MiB of bfloat16, nine panels and a part of one: groups of panels alternate over slabs of K.
   const ProductFixture many{kernels(), dtype(), {36 + 33, 9 * 64 + 24, 8000}};
   const BlockSplit split{{0, 32}};
   const std::vector<float> plain = many.run(), leaves = many.run(2, split, 0, 250);
@@ -122,7 +122,7 @@ TEST_P(Linear, KeepsInfinityAndNanInTheirRowsAtEveryRowCountOfADecodeStep) {
   }
 }
 
-/// gate and up [2 · columns, k] with a made x: the same bits as the plain product of what `make_row` makes.
+/// gate and up [2 · columns, k] with a made x: the same bits as the plain product of the rows from `make_row`.
 TEST_P(Linear, MakesItsRowsAndWorksOnItsColumnsWhateverTheWorkers) {
   const ProductFixture product{kernels(), dtype(), {3, 2 * 80, 64}};
   const std::vector<float> plain = product.run();
@@ -159,7 +159,7 @@ TEST_P(Linear, MakesItsRowsAndWorksOnItsColumnsWhateverTheWorkers) {
   }
 }
 
-/// Worker 0 goes on only when a column of its share is done, which then another must have taken over.
+/// Worker 0 continues only when a column of its share is done, which another worker must have stolen.
 TEST_P(Linear, LeavesPanelsOfALateWorkerToTheOthers) {
   const int64_t half = 10 * kPanel;
   const ProductFixture product{kernels(), dtype(), {2, 2 * half, 64}};
@@ -352,7 +352,7 @@ TEST(LinearPlan, CutsSumsOfFewRowsShorterWhereStripsPassOneAfterTheOther) {
 }
 
 TEST(LinearPlan, CutsSumsForTilesIntoSlabsOfOneShape) {
-  // Leaves of 12 steps, the last one of 4; then one sum of 136 steps, whose last 8 are a slab of their own.
+  // Leaves of 12 steps, the last one of 4; then one sum of 136 steps, whose last 8 form a separate slab.
   const Packing leaves = Packing::for_leaves(16, 3 * 24 + 8, 24, DType::kBFloat16, true);
   const LinearPlan tiled = LinearPlan::blocks(leaves, BlockSplit{{0, 4}}, 0, 24).in_tiles();
   EXPECT_EQ(tiled.segments.size(), 4u);

@@ -56,7 +56,7 @@ TEST(Packing, PadsOnlyLeavesThatWouldShareAPair) {
             Packing::for_leaves(16, 30, 30, DType::kBFloat16, true));
 }
 
-/// What packing means, an element at a time.
+/// The definition of packing, element by element.
 template <typename Element>
 std::vector<Element> packed_slowly(const Packing& packing, const std::vector<Element>& source) {
   std::vector<Element> packed(static_cast<size_t>(packing.bytes()) / sizeof(Element));

@@ -1,6 +1,6 @@
-// How far a number reaches: each element of each operand of a kernel is replaced by NaN, infinities, zeros, denormals
-// and the largest numbers of its type. Outputs that do not read it keep every bit; those that do are what a model in
-// double precision says.
+// Tests the effect of single elements: each element of each operand is replaced by special values. These are NaN,
+// infinities, zeros, denormals and the largest numbers of its type. Outputs that do not read the element keep every
+// bit; the others agree with a model in double precision.
 #pragma once
 
 #include <fmt/format.h>
@@ -34,7 +34,7 @@ struct ReachOperand {
   DType dtype = DType::kFloat32;
 };
 
-/// A kernel over the operands, and what it should give.
+/// A kernel over the operands, and its expected result.
 struct ReachCase {
   std::string name;
   std::vector<ReachOperand> operands;
@@ -74,7 +74,7 @@ inline bool is_rounded(float found, double exact, double tolerance) {
   return std::abs(found - exact) <= tolerance * std::max(1.0, std::abs(exact));
 }
 
-/// Expects what stands at the top of this file.
+/// Checks the property described at the top of this file.
 inline void expect_exact_reach(const ReachCase& c) {
   const std::vector<float> before = c.run();
   const std::vector<double> exact_before = c.model();
@@ -119,7 +119,7 @@ inline std::vector<float> numbers(int64_t count, uint32_t seed) {
 
 inline ConstRow row_of(const std::vector<std::byte>& bytes, DType dtype) { return {bytes.data(), dtype}; }
 
-/// Calls `kernel(dst)` for a row of `count` elements with a guard behind it; what it wrote, as float32.
+/// Calls `kernel(dst)` for a row of `count` elements with a guard behind it; returns the written values as float32.
 template <typename Kernel>
 std::vector<float> written(DType dtype, int64_t count, Kernel kernel) {
   std::vector<std::byte> bytes(static_cast<size_t>(count) * size_of(dtype) + sizeof kGuard);

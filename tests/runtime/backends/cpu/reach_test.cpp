@@ -1,5 +1,6 @@
-// A NaN, an infinity or a denormal in one place of one operand reaches exactly the outputs that read it, in every
-// kernel of rows, on every instruction set, with every tail of a vector. Tiles: reach_tiles_test.cpp.
+// Special values in one element of an operand affect exactly the outputs that read it. Tests NaN, infinity and
+// denormals in every kernel of rows, on every instruction set, with every tail of a vector. Tiles:
+// reach_tiles_test.cpp.
 #include "tests/runtime/backends/cpu/reach.h"
 
 #include <fmt/format.h>

@@ -1,4 +1,4 @@
-// The same as reach_test.cpp for the kernels of tiles: products, what rounds them, activations, scores.
+// The same as reach_test.cpp for the kernels of tiles: products, rounding, activations, scores.
 #include <fmt/format.h>
 
 #include <algorithm>

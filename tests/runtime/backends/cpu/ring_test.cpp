@@ -1,4 +1,4 @@
-// Layers with windows beside full ones in one store: what they keep, what it costs, what is refused.
+// Layers with and without windows in one store: contents, memory, refusals.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -57,7 +57,7 @@ struct TwoLayers {
   }();
   std::unique_ptr<device::Executable> executable = backend->compile(graph, *store, {}).value();
 
-  /// Rows at positions [begin, begin + count) of a slot; each row's numbers say its position.
+  /// Rows at positions [begin, begin + count) of a slot; each row's numbers encode its position.
   Result<void> run(int32_t of_slot, int32_t begin, int32_t count) {
     std::vector<float> x(sizes.rows * kColumns);
     std::vector<int32_t> slot(sizes.rows, -1), position(sizes.rows, 0);
@@ -77,7 +77,7 @@ struct TwoLayers {
 
 TEST(Rings, CostTheWindowWhileFullLayersGrow) {
   TwoLayers model;
-  // The record of what lies in the rows of a ring: 4 bytes per row, in pages.
+  // The record of the contents of a ring's rows: 4 bytes per row, in pages.
   const int64_t record = 2 * 4096;
   for (int32_t begin = 0; begin < 1600; begin += 16) {
     ASSERT_TRUE(model.run(1, begin, 16).has_value());
@@ -148,7 +148,7 @@ TEST(LongContexts, NeedNoMoreWorkspace) {
 TEST(LongContexts, RunTokensOfAPromptOf32k) {
   TwoLayers model{.sizes = {.capacity = 32768}};
   for (int32_t begin = 0; begin < 32768; begin += 16) {
-    // Rows far apart leave the tiles in between untouched: only what is attended to needs to be there.
+    // Rows far apart leave the tiles in between untouched: only attended rows need memory.
     if (begin % 2048 != 0 && begin != 32752) continue;
     ASSERT_TRUE(model.run(0, begin, 16).has_value());
   }

@@ -1,4 +1,4 @@
-// Rotary positions: the kernels, and what lowering makes of the operands.
+// Rotary positions: the kernels, and the lowering of the operands.
 #include <gtest/gtest.h>
 
 #include <cmath>

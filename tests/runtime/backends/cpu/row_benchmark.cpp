@@ -34,7 +34,7 @@ void beside_reading(benchmark::State& state, double bytes, const std::function<v
   run_beside_reads(state, bytes, work, calls);
 }
 
-/// Rows of one element type: what row kernels read and write.
+/// Rows of one element type, the operands of row kernels.
 struct Rows {
   const Kernels& kernels = kernels_for(best_isa());
   DType dtype;

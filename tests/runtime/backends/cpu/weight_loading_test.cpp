@@ -15,7 +15,7 @@ namespace {
 using ::testing::Each;
 using ::testing::HasSubstr;
 
-/// A weight in memory, and how often each of its rows was asked for.
+/// A weight in memory that counts the reads of each row.
 class Source final : public device::WeightReader {
  public:
   explicit Source(const TensorType& type) : rows(type.shape.rank() == 0 ? 1 : type.shape[0]) {
@@ -55,7 +55,7 @@ class Source final : public device::WeightReader {
   mutable int64_t most_rows = 0, expected = 0;
 };
 
-/// Memory for one weight in some packings and, if asked, as rows.
+/// Memory for one weight in some packings and, on request, as rows.
 struct Loaded {
   Loaded(const Source& source, const std::vector<Packing>& packings, bool with_rows) : place{.value = &source.value} {
     panels.reserve(packings.size());
@@ -144,7 +144,7 @@ TEST(WeightLoading, ReadsAFewRowsAtATimeUnlessMoreBelongTogether) {
     ASSERT_TRUE(load_weights({&loaded.place, 1}, *source, *team).has_value());
     EXPECT_THAT(source->asked, Each(1));
   }
-  EXPECT_LE(rows_together.most_rows * 4096, 1 << 20);  // what fits a cache
+  EXPECT_LE(rows_together.most_rows * 4096, 1 << 20);  // fits a cache
   EXPECT_GE(transposed.most_rows, 960);                // whole panels of the thousand
 }
 

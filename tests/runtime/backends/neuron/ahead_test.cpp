@@ -1,4 +1,4 @@
-// The compilation of every step of a small model, over a cache that says what it is told.
+// Compilation of all steps of a small model, with a scripted cache.
 #include "runtime/backends/neuron/ahead.h"
 
 #include <gmock/gmock.h>

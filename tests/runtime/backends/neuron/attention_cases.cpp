@@ -1,5 +1,5 @@
-// Rotations, caches and attention: a prompt that arrives in chunks, then token by token, with everything that attention
-// can be asked for, over one and two ranks.
+// Cases of rotations, caches and attention: a prompt in chunks, then token by token, with all features of attention,
+// over one and two ranks.
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -20,7 +20,7 @@ constexpr int64_t kSlots = 3;
 constexpr int64_t kChunk = 4;
 constexpr int64_t kHeadDim = 4;
 
-/// What one case asks of attention.
+/// The features of attention in one case.
 struct Asked {
   std::string name;
   std::vector<std::vector<int64_t>> head_maps = {{0, 0, 1, 1}};  // by rank
@@ -36,7 +36,7 @@ int64_t cache_heads(const std::vector<int64_t>& head_map) {
   return 1 + *std::max_element(head_map.begin(), head_map.end());
 }
 
-/// The rows of a step and what they hold.
+/// The rows of a step and their contents.
 struct StepRows {
   std::vector<int32_t> slot, position;
 };

@@ -52,7 +52,7 @@ std::string text_of(const fs::path& path) {
 
 class CompilerDriver : public ::testing::Test {
  protected:
-  /// The stand-in, misbehaving as `how` says.
+  /// The stand-in with the misbehaviour `how`.
   CompilerOptions stand_in(const std::string& how = "") const {
     return {.program = LOCKSTEP_STAND_IN_CC,
             .environment = {{"STAND_IN_CC", how}, {"STAND_IN_CC_LOG", (directory_.path() / "runs").string()}},
@@ -180,7 +180,7 @@ TEST_F(CompilerDriver, ExplainsAFlagThatTheCompilerDoesNotKnow) {
 
 TEST_F(CompilerDriver, ExplainsAModuleThatTheCompilerDoesNotTake) {
   LoweredStep malformed = copying_step("decode");
-  malformed.module.computations.front().instructions[1].operands = {2};  // comes later
+  malformed.module.computations.front().instructions[1].operands = {2};  // a later instruction
   EXPECT_EQ(failure(stand_in(), malformed).kind, ErrorKind::kInternal);
 
   std::vector<std::byte> bytes = hlo::to_bytes(copying_step("decode").module);

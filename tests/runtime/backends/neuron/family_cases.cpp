@@ -32,7 +32,7 @@ constexpr int32_t kScoredRows = 13;
 struct FamilyRun {
   std::string golden;
   int ranks = 1;
-  std::string variant = "";  // what is particular about the case, in its name
+  std::string variant = "";  // the case's particular feature, part of its name
   DType dtype = DType::kFloat32;
   double tolerance = 1e-4;
   bool draws = false;
@@ -45,7 +45,7 @@ struct FamilyRun {
   int64_t top = -1;        // from 0: a text is scored in slot 1 at last, with so many likeliest ids
 };
 
-/// A directory that is gone with the object.
+/// A directory that the destructor removes.
 class ModelDirectory {
  public:
   explicit ModelDirectory(const std::string& name)
@@ -95,7 +95,7 @@ std::vector<shards::ShardGraphs> graphs_of(const FamilyRun& run, const checkpoin
   return graphs;
 }
 
-/// The states that say how slots draw, and that slots 0 and 2 are in use.
+/// The sampling states of the slots, with slots 0 and 2 in use.
 Contents states_of(const FamilyRun& run) {
   std::vector<sampling::SlotRule> rules(kSlots, conformance::plain_rule());
   rules[2].parameters.repetition_penalty = 1.1f;

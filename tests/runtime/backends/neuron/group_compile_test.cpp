@@ -14,7 +14,7 @@ namespace {
 using conformance::run_ranks;
 using ::testing::HasSubstr;
 
-/// What each rank ended with.
+/// The result of each rank.
 std::vector<Error> errors_of(int ranks, const std::function<Result<void>(int, device::Communicator&)>& work) {
   std::vector<Error> errors(static_cast<size_t>(ranks));
   run_ranks(ranks, [&](int rank, device::Communicator& communicator) {

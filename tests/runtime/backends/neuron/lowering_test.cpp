@@ -1,4 +1,4 @@
-// What holds for every lowered module, whatever it computes. What it computes was compared with the reference backend
+// Properties of every lowered module, independent of its results. Its results were compared with the reference backend
 // on XLA's CPU client (tools/check_hlo.py); approved.txt holds the fingerprints of the modules that agreed.
 #include "runtime/backends/neuron/lowering.h"
 
@@ -233,7 +233,7 @@ TEST(Lowering, RefusesColumnsThatDifferBetweenRanksOfWhatIsPadded) {
   EXPECT_THAT(lowered.error().message, HasSubstr("node 1 (columns) of step"));
 }
 
-/// Uneven shares of the vocabulary over two ranks: what pads, what differs, what is exchanged.
+/// Uneven shares of the vocabulary over two ranks: padding, differences, exchanges.
 std::vector<graph::Graph> vocabulary_step() {
   std::vector<graph::Graph> graphs;
   for (int rank = 0; rank < 2; ++rank) {

@@ -1,5 +1,5 @@
-// A step, or a loop of steps, that must give the same on the reference backend and as a lowered module: small graphs of
-// one operation, and whole prefill and decode steps of every family. The default tests lower all of them; the program
+// Cases that must give the same result on the reference backend and as a lowered module: small graphs of one operation,
+// and whole prefill and decode steps of every family. The default tests lower all of them; the program
 // neuron_oracle_cases runs them on the reference backend, too, and writes what tools/check_hlo.py gives to XLA.
 #pragma once
 

@@ -1,4 +1,4 @@
-// What a case's script must give: its run on the reference backend, with ranks as threads.
+// The expected results of a case: its run on the reference backend, with ranks as threads.
 #pragma once
 
 #include <vector>
@@ -7,7 +7,7 @@
 
 namespace lockstep::neuron {
 
-/// What one rank's run gave.
+/// The results of one rank's run.
 struct RankRecord {
   std::vector<conformance::Contents> outputs;  // by step of the script
   conformance::Contents states;                // after the last

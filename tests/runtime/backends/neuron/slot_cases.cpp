@@ -55,7 +55,7 @@ OracleCase agree_case(int ranks) {
       return b.state(name, int_tensor({static_cast<int64_t>(values.size())}, values));
     };
     const ValueId hidden = b.input("hidden", random_tensor({DType::kFloat32, {3, 8}}, 4));
-    // Only rank 0's word counts.
+    // Only rank 0's value is used.
     const ValueId stop =
         ints("stop_request", rank == 0 ? std::vector<int32_t>{0, 1, 0} : std::vector<int32_t>{1, 0, 0});
     b.builder.agree({hidden, ints("step", {3, 4}), ints("last_id", {1, 2, 3}), ints("length", {4, 5, 6}),
@@ -100,7 +100,7 @@ std::vector<sampling::SlotRule> rules() {
   return rules;
 }
 
-/// 20 steps with new logits each; the output's index counts on, so every step draws anew.
+/// 20 steps with new logits each; the output's index increases, so every step uses new random numbers.
 OracleCase sample_case(const std::string& name, int64_t vocabulary, LoweringOptions::Sampling sampling) {
   std::vector<sampling::SlotRule> drawn = rules();
   if (sampling == LoweringOptions::Sampling::kGreedy) {
@@ -135,7 +135,7 @@ OracleCase sample_case(const std::string& name, int64_t vocabulary, LoweringOpti
   return c;
 }
 
-/// Drafts of which some come true, one is shorter, and a slot that does not run.
+/// Drafts of which some are accepted, one is shorter, and a slot that does not run.
 OracleCase accept_case() {
   constexpr int64_t kSlots = 4, kRows = 3, kVocabulary = 12;
   CaseBuilder b = builder_of(kSlots * kRows, kSlots);

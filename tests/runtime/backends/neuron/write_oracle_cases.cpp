@@ -3,9 +3,9 @@
 //
 //   DIR/<case>/case.json      modules, their signatures, initial contents, steps, what each step must give
 //   DIR/<case>/<graph>.pb     the bytes of each module
-//   DIR/<case>/data.bin       tensors as the device holds them; case.json says where each begins
+//   DIR/<case>/data.bin       tensors in the device's form; case.json holds their offsets
 //
-// What is expected comes from the reference backend, with ranks as threads.
+// The reference backend computes the expected values, with ranks as threads.
 #include <fmt/format.h>
 
 #include <filesystem>

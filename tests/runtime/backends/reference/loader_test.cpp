@@ -1,4 +1,4 @@
-// How the module is found, refused and run; what every backend must do is in tests/conformance/backend.
+// Tests that the module is found, refused and run; tests/conformance/backend tests its operations.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 

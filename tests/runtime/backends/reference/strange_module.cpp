@@ -1,4 +1,4 @@
-// A module that no loader should trust.
+// A module that the loader must refuse.
 #include "runtime/backends/reference/module.h"
 
 extern "C" const lockstep::reference::Module* lockstep_backend_reference_module() {

@@ -41,7 +41,7 @@ TEST(AssignCores, GivesLocalRankItsCoreOnEveryHost) {
 TEST(AssignCores, ChoosesFromWhatTheUserShows) {
   EXPECT_THAT(assign(places_on(1, 2), {"", "4-7"}).value(), ElementsAre(4, 5));
   EXPECT_THAT(assign(places_on(1, 2), {"2-3", "4-7"}).value(), ElementsAre(2, 3));
-  const std::vector<WantedCores> each = {{"", "6"}, {"", "3"}};  // a wrapper shows each rank its own
+  const std::vector<WantedCores> each = {{"", "6"}, {"", "3"}};  // a wrapper makes one core visible to each rank
   EXPECT_THAT(assign_cores(places_on(1, 2), each).value(), ElementsAre(6, 3));
 }
 

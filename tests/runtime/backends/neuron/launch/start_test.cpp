@@ -15,7 +15,7 @@ using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 using ::testing::IsEmpty;
 
-/// One host; every rank says what rank 0 says.
+/// One host; every rank exchanges the same text as rank 0.
 class Site {
  public:
   explicit Site(int ranks) : places_(places_on(1, ranks)) {

@@ -14,7 +14,7 @@ using namespace std::chrono_literals;
 
 constexpr auto kPatience = 20s;  // of a loaded machine
 
-/// A watch that keeps what it says.
+/// A watch that records its messages.
 struct Watched {
   explicit Watched(const AbortFlag* abort = nullptr)
       : watch({.abort = abort,

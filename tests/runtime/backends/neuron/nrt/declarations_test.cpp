@@ -1,5 +1,4 @@
-// abi.h against the facts that tools/nrt_declarations.py read in the public headers: each is compared when this
-// compiles.
+// Compares abi.h with the facts of tools/nrt_declarations.py about the public headers, at compile time.
 #include <gtest/gtest.h>
 
 #include <set>
