@@ -73,19 +73,22 @@ ActiveRequests::Taken ActiveRequests::take(const StepResult& result) {
     if (occupants[s]) take_slot(result, s, *occupants[s], taken);
   }
   for (const HostChoice& choice : result.choices) take_choice(choice, result.made, taken);
-  take_scores(result, taken);
+  if (result.scored) take_scores(result.schedule, *result.scored, taken);
   return taken;
 }
 
-void ActiveRequests::take_scores(const StepResult& result, Taken& taken) {
-  const Occupants& occupants = schedules_.at(result.schedule);
-  const std::vector<int32_t>& slots = result.scored.slot;
+void ActiveRequests::take_scores(int32_t schedule, const ScoredRows& scored, Taken& taken) {
+  const Occupants& occupants = schedules_.at(schedule);
+  const std::vector<int32_t>& slots = scored.slot;
   for (size_t row = 0; row < slots.size(); ++row) {
     const std::optional<RequestId>& request = occupants[static_cast<size_t>(slots[row])];
     const auto found = request ? requests_.find(*request) : requests_.end();
     if (found == requests_.end()) continue;
-    const size_t columns = result.scored.scores.size() / slots.size();
-    found->second.sink->on_score(*request, std::span(result.scored.scores).subspan(row * columns, columns));
+    const auto of_row = [&](const std::vector<float>& values) {
+      const size_t columns = values.size() / slots.size();
+      return std::span(values).subspan(row * columns, columns);
+    };
+    found->second.sink->on_score(*request, of_row(scored.scores), of_row(scored.logits));
     if (--found->second.budget == 0) end(*request, FinishReason::kLength, std::nullopt, taken);
   }
 }

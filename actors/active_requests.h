@@ -86,7 +86,7 @@ class ActiveRequests {
   /// Its sink; null when it is not open.
   Sink* remove(RequestId request);
   void take_slot(const StepResult& result, size_t slot, RequestId request, Taken& taken);
-  void take_scores(const StepResult& result, Taken& taken);
+  void take_scores(int32_t schedule, const ScoredRows& scored, Taken& taken);
   void take_choice(const HostChoice& choice, TimePoint made, Taken& taken);
   void end(RequestId request, generation::FinishReason reason, const std::optional<Error>& error, Taken& taken);
   bool end_part(Open& open, int32_t token, Taken& taken) const;

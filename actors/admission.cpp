@@ -54,21 +54,34 @@ Result<void> check_parameters(const Request& request) {
   return ok();
 }
 
-Result<void> check_ids(const Request& request, const std::vector<int32_t>& ids) {
-  const auto negative = std::ranges::find_if(ids, [](int32_t id) { return id < 0; });
+Result<void> check_ids(const Request& request, const std::vector<int32_t>& ids, int32_t least = 0) {
+  const auto negative = std::ranges::find_if(ids, [&](int32_t id) { return id < least; });
   if (negative == ids.end()) return ok();
   return refused(request,
                  fmt::format("found token id {} at index {}, expected 0 or more", *negative, negative - ids.begin()));
 }
 
 Result<void> check_prompt(const Request& request, const std::vector<int32_t>& ids, const PlannerLimits& limits) {
-  LOCKSTEP_TRY_VOID(check_ids(request, ids));
+  LOCKSTEP_TRY_VOID(check_ids(request, ids, request.embeddings ? shards::kEmbedded : 0));
   if (std::ssize(ids) + remaining(request.parameters) - 1 > limits.capacity) {
     return refused(request, fmt::format("found {} prompt tokens and {} new ones, expected at most {} in a slot's cache "
                                         "(the last new token needs no room); raise --max-seq-len or shorten one",
                                         ids.size(), remaining(request.parameters), limits.capacity));
   }
   return ok();
+}
+
+/// `ids` is the request's prompt, or its chooser's first.
+Result<void> check_embeddings(const Request& request, const std::vector<int32_t>& ids, const PlannerLimits& limits) {
+  if (!request.embeddings) return ok();
+  if (limits.embedding_size == 0) {
+    return refused(request, "found embeddings in its prompt, expected an engine opened with PromptEmbeddings::kOn",
+                   ErrorKind::kUnsupported);
+  }
+  const int64_t expected = std::ranges::count(ids, shards::kEmbedded) * limits.embedding_size;
+  if (std::ssize(*request.embeddings) == expected) return ok();
+  return refused(request, fmt::format("found {} numbers of embeddings, expected {} (rows of {})",
+                                      request.embeddings->size(), expected, limits.embedding_size));
 }
 
 /// Whether a sequence outgrows the short factors before its end; the token after the border no longer uses them.
@@ -109,6 +122,7 @@ Result<void> check(const Request& request, const Prompts& prompts, const Planner
     return refused(request, "found an empty prompt, expected at least one token");
   }
   for (const std::vector<int32_t>& ids : prompts) LOCKSTEP_TRY_VOID(check_prompt(request, ids, limits));
+  LOCKSTEP_TRY_VOID(check_embeddings(request, prompts.front(), limits));
   if (request.chooser) return check_chooser(request, prompts, limits);
   if (request.logits == Logits::kWanted && limits.tokens_per_step > 1) {
     return refused(request, "found that its logits are wanted beside drafted tokens; start without speculation",
@@ -177,6 +191,7 @@ Result<Admission> admit(const Request& request, const PlannerLimits& limits) {
     parameters.long_rope = ids.empty() ? copies_are_long : is_long(ids);
     admission.rows.push_back({std::move(ids), parameters});
   }
+  admission.rows.front().embeddings = request.embeddings;
   return admission;
 }
 

@@ -12,6 +12,7 @@
 #pragma once
 
 #include <cstdint>
+#include <memory>
 #include <vector>
 
 #include "actors/request.h"
@@ -34,6 +35,7 @@ struct PlannerLimits {
   int32_t decode_steps = 32;              // of one schedule, at most
   int32_t prefill_steps = 8;              // of one schedule, at most; bounds the wait of decoding slots
   int64_t score_rows = 0;                 // of a step that scores texts; 0: no such steps
+  int64_t embedding_size = 0;             // of a prompt's embeddings; 0: prompts have tokens only
   int64_t tokens_per_step = 1;            // of a slot in a decode step, at most; at least one
   int64_t long_rope_after = 0;            // sequences of more tokens need the long factors; 0: never
   int64_t shared_prefix = kSharedPrefix;  // at least 1
@@ -42,12 +44,13 @@ struct PlannerLimits {
   friend bool operator==(const PlannerLimits&, const PlannerLimits&) = default;
 };
 LOCKSTEP_FIELDS(PlannerLimits, slots, chunk, capacity, rows_of_one_slot, decode_steps, prefill_steps, score_rows,
-                tokens_per_step, long_rope_after, shared_prefix, kept);
+                embedding_size, tokens_per_step, long_rope_after, shared_prefix, kept);
 
 /// The sequence of one slot.
 struct AdmittedRow {
   std::vector<int32_t> ids;  // the prompt, or the text; empty: the row begins as a copy of another
   shards::SlotParameters parameters;
+  std::shared_ptr<const std::vector<float>> embeddings = nullptr;  // for the ids kEmbedded
 };
 
 /// An admitted request.
@@ -64,8 +67,8 @@ struct Admission {
 
 /// Fails with `kInvalidArgument` when no engine with these limits could answer `request`: an empty prompt, a prompt
 /// that does not fit with its new tokens (the last of which needs no room), a text of one token, a budget below 1, too
-/// many EOS ids, or more rows than slots. Fails with `kUnsupported` when this engine cannot answer it, and with
-/// `kInternal` when its chooser throws.
+/// many EOS ids, embeddings that do not fit the ids, or more rows than slots. Fails with `kUnsupported` when this
+/// engine cannot answer it, and with `kInternal` when its chooser throws.
 Result<Admission> admit(const Request& request, const PlannerLimits& limits);
 
 /// The rest of a request after its first part has made `tokens`.

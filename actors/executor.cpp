@@ -133,7 +133,9 @@ Result<void> Executor::run_scores(const Schedule& schedule) {
                             .step = next_step_,
                             .tokens = {},
                             .made = now,
-                            .scored = {rows.slot, {output.scores.begin(), output.scores.end()}}};
+                            .scored = ScoredRows{.slot = rows.slot,
+                                                 .scores = {output.scores.begin(), output.scores.end()},
+                                                 .logits = {output.logits.begin(), output.logits.end()}}};
     }
     ++next_step_;
   }
@@ -185,7 +187,10 @@ Result<void> Executor::end_step(const Schedule& schedule, const shards::StepOutp
   release();
   const TimePoint now = SteadyClock().now();
   hand_on_if_due(schedule, now);
-  StepResult result{.schedule = schedule.number, .step = next_step_, .tokens = {}, .made = now};
+  StepResult& result = pending_.emplace();
+  result.schedule = schedule.number;
+  result.step = next_step_;
+  result.made = now;
   if (hooks_.released) {
     result.tokens = graph_tokens(output.tokens);
     if (schedule.logits == Logits::kWanted) result.logits.assign(output.logits.begin(), output.logits.end());
@@ -195,7 +200,7 @@ Result<void> Executor::end_step(const Schedule& schedule, const shards::StepOutp
     LOCKSTEP_TRY(result.choices, decide(schedule, output));
   }
   const bool made_any = std::ranges::any_of(result.tokens, [](int32_t token) { return token >= 0; });
-  if (hooks_.released && (made_any || !result.choices.empty())) pending_ = std::move(result);
+  if (!hooks_.released || (!made_any && result.choices.empty())) pending_.reset();
   ++next_step_;
   return ok();
 }
@@ -226,7 +231,8 @@ Result<std::vector<HostChoice>> Executor::decide(const Schedule& schedule, const
 
 void Executor::release() {
   if (!pending_) return;
-  released_.push_back(*std::exchange(pending_, std::nullopt));
+  released_.push_back(std::move(*pending_));
+  pending_.reset();
 }
 
 void Executor::hand_on_if_due(const Schedule& schedule, TimePoint now) {

@@ -114,6 +114,7 @@ void Planner::open(Admission admission, Schedule& schedule) {
                   .ids = std::move(row.ids),
                   .long_rope = row.parameters.long_rope,
                   .held = std::ssize(opened.prefix.ids),
+                  .embeddings = std::move(row.embeddings),
                   .request = admission.id});
   }
   job.admission = std::move(admission);
@@ -124,8 +125,9 @@ void Planner::open(Admission admission, Schedule& schedule) {
 OpenedSlot Planner::open_row(const Admission& admission, const AdmittedRow& row) {
   OpenedSlot opened{.slot = take_free_slot(admission.id), .parameters = row.parameters};
   if (!contents_.is_on()) return opened;
-  // A text to score has to run every token.
-  if (admission.task != Task::kScore) opened.prefix = contents_.best_prefix(row.ids, row.parameters.long_rope);
+  // A text to score has to run every token, and embeddings are not compared.
+  if (admission.task != Task::kScore && !row.embeddings)
+    opened.prefix = contents_.best_prefix(row.ids, row.parameters.long_rope);
   const bool has_prefix = !opened.prefix.ids.empty();
   std::vector<SlotId> candidates = free_slots();
   if (has_prefix) std::erase(candidates, opened.prefix.source);
@@ -139,7 +141,7 @@ OpenedSlot Planner::open_row(const Admission& admission, const AdmittedRow& row)
                                .begin = opened.prefix,
                                .long_rope = row.parameters.long_rope,
                                .most = std::ssize(row.ids) + admission.new_tokens + limits_.tokens_per_step - 1});
-  if (admission.host_chosen) contents_.forget(opened.slot);
+  if (admission.host_chosen || row.embeddings) contents_.forget(opened.slot);
   return opened;
 }
 

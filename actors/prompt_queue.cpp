@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <set>
+#include <span>
 #include <utility>
 
 #include "runtime/core/check.h"
@@ -29,9 +30,10 @@ void PromptQueue::add(Prompt prompt) {
 void PromptQueue::find_source(Pending& pending) {
   pending.source = nullptr;
   pending.shared = std::max(limits_.shared_prefix - 1, pending.done);
+  if (pending.prompt.embeddings) return;
   for (Pending& other : pending_) {
     if (&other == &pending) break;
-    if (other.is_urgent || other.prompt.long_rope != pending.prompt.long_rope) continue;
+    if (other.is_urgent || other.prompt.embeddings || other.prompt.long_rope != pending.prompt.long_rope) continue;
     const int64_t common = common_prefix(other.prompt.ids, pending.prompt.ids);
     const int64_t begins_at = other.source == nullptr ? other.done : other.shared + 1;
     if (common <= pending.shared || common < begins_at) continue;
@@ -105,10 +107,18 @@ int64_t PromptQueue::limit(const Pending& pending) const {
   return limit;
 }
 
+void PromptQueue::take_embedding(Pending& pending, shards::PrefillRows& rows) const {
+  const auto size = static_cast<size_t>(limits_.embedding_size);
+  const std::span<const float> row = std::span(*pending.prompt.embeddings).subspan(pending.embedded, size);
+  rows.embeddings.insert(rows.embeddings.end(), row.begin(), row.end());
+  pending.embedded += size;
+}
+
 void PromptQueue::take_rows(Pending& pending, shards::PrefillRows& rows) {
   const int64_t room = limits_.chunk - std::ssize(rows.ids);
   for (const int64_t end = std::min(limit(pending), pending.done + room); pending.done < end; ++pending.done) {
     rows.ids.push_back(pending.prompt.ids[static_cast<size_t>(pending.done)]);
+    if (rows.ids.back() == shards::kEmbedded) take_embedding(pending, rows);
     rows.slot.push_back(pending.prompt.slot.value);
     rows.position.push_back(static_cast<int32_t>(pending.done));
   }

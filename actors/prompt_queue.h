@@ -13,6 +13,7 @@
 
 #include <cstdint>
 #include <list>
+#include <memory>
 #include <vector>
 
 #include "actors/admission.h"
@@ -27,7 +28,8 @@ struct Prompt {
   std::vector<int32_t> ids;  // at least one
   bool long_rope = false;    // prompts with different factors share no prefix
   int64_t held = 0;          // tokens that the slot already holds; not all of them
-  RequestId request;         // the last tokens of a request's prompts run together, after all their other tokens
+  std::shared_ptr<const std::vector<float>> embeddings = nullptr;  // for the ids kEmbedded; such a prompt is not shared
+  RequestId request;  // the last tokens of a request's prompts run together, after all their other tokens
 };
 
 /// First come, first served; pure.
@@ -56,6 +58,7 @@ class PromptQueue {
     int64_t shared = 0;         // tokens that the source has then
     bool is_urgent = false;     // other prompts of its request have run to their ends
     bool may_end = false;       // in this step
+    size_t embedded = 0;        // numbers of its embeddings that the steps so far took
 
     int64_t size() const { return static_cast<int64_t>(prompt.ids.size()); }
     bool is_done() const { return done == size(); }
@@ -67,6 +70,7 @@ class PromptQueue {
   void let_requests_end();
   int64_t limit(const Pending& pending) const;
   void take_rows(Pending& pending, shards::PrefillRows& rows);
+  void take_embedding(Pending& pending, shards::PrefillRows& rows) const;
   void remove_done();
 
   PlannerLimits limits_;

@@ -38,12 +38,14 @@ enum class Task { kGenerate, kScore };
 /// A text to score has at least two ids, and no parameters apply. The engine must have score steps.
 struct Request {
   RequestId id;
-  std::vector<int32_t> ids;  // the prompt; at least one
+  std::vector<int32_t> ids;  // the prompt; at least one. An id may be shards::kEmbedded
   shards::SlotParameters parameters;
   Logits logits = Logits::kOmit;
   Delivery delivery = Delivery::kTogether;
   Task task = Task::kGenerate;
-  std::shared_ptr<generation::TokenChooser> chooser = nullptr;  // null: the graph chooses. Shared with the client
+  std::shared_ptr<generation::TokenChooser> chooser = nullptr;     // null: the graph chooses. Shared with the client
+  std::shared_ptr<const std::vector<float>> embeddings = nullptr;  // [ids kEmbedded, embedding size]; of a chooser's
+                                                                   // first prompt
 
   friend bool operator==(const Request&, const Request&) = default;
 };
@@ -76,10 +78,10 @@ class Sink {
   /// before its end). After `kStop` only `on_finish` follows.
   virtual Verdict on_token(RequestId request, const MadeToken& token) = 0;
 
-  /// The score of the next id of a text: a row of the graph operation `score`. The first row belongs to the second id.
-  virtual void on_score(RequestId request, std::span<const float> row) {
-    static_cast<void>(request);
-    static_cast<void>(row);
+  /// The score of the next id of a text: a row of the graph operation `score`, and the logits [vocabulary] where the
+  /// engine outputs them. The first row belongs to the second id.
+  virtual void on_score(RequestId request, std::span<const float> row, std::span<const float> logits) {
+    static_cast<void>(request), static_cast<void>(row), static_cast<void>(logits);
   }
 
   /// The session ended with `error` before the request did; no other call follows. Calls `on_finish` by default.

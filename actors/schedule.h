@@ -84,6 +84,7 @@ struct HostChoice {
 struct ScoredRows {
   std::vector<int32_t> slot;  // [rows]
   std::vector<float> scores;  // [rows, columns] as in the graph operation `score`
+  std::vector<float> logits;  // [rows, vocabulary] raw, or empty
 
   friend bool operator==(const ScoredRows&, const ScoredRows&) = default;
 };
@@ -97,7 +98,7 @@ struct StepResult {
   TimePoint made = {};          // the end of the step
   std::vector<float> logits = {};        // [slots, vocabulary], or empty
   std::vector<HostChoice> choices = {};  // of requests with choosers
-  ScoredRows scored = {};
+  std::optional<ScoredRows> scored = {};
 
   friend bool operator==(const StepResult&, const StepResult&) = default;
 };

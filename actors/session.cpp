@@ -315,6 +315,7 @@ PlannerLimits Session::Impl::limits(const shards::StepEngine& engine) const {
           .decode_steps = options_.decode_steps,
           .prefill_steps = options_.prefill_steps,
           .score_rows = engine.score_rows(),
+          .embedding_size = engine.embedding_size(),
           .tokens_per_step = engine.tokens_per_step(),
           .long_rope_after = engine.long_rope_after(),
           .kept = options_.keeps_prefixes ? engine.kept_tokens() : shards::KeptTokens{}};

@@ -46,7 +46,7 @@ class SlotContents {
     int64_t most = 0;  // tokens of its caches at the end, drafts included
   };
   void open(SlotId slot, const Sequence& sequence);
-  /// Treats `slot` as empty: the host permutes its rows, so its contents are not known.
+  /// Treats `slot` as empty: the host permutes its rows, or it begins with embeddings, so its contents are not known.
   void forget(SlotId slot);
   /// Notes that the sequence in `slot` ended with schedule `number`.
   void close(SlotId slot, int32_t number) { at(slot).last_used = number; }

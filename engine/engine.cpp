@@ -120,7 +120,8 @@ Result<void> Engine::Impl::open_requests(group::Member& member, const model::Pla
                                      .capacity = shard.capacity,
                                      .choosers = gives_logits ? Choosers::kAllowed : Choosers::kNone,
                                      .drafts = shard.drafts,
-                                     .scored_top = shard.score_rows > 0 ? shard.score_top : -1},
+                                     .scored_top = shard.score_rows > 0 ? shard.score_top : -1,
+                                     .embeddings = options_.prompt_embeddings},
                           .on_loss = options_.on_loss});
   }
   submissions_->open(session_.session(), watched_requests(observation),

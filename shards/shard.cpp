@@ -30,6 +30,11 @@ KeptTokens kept_tokens_of(const graph::Graph& graph) {
   return kept;
 }
 
+TensorType embedding_type_of(const graph::Graph& step) {
+  const std::optional<graph::ValueId> input = step.find("embeddings");
+  return input ? step.value(*input).type : TensorType{};
+}
+
 }  // namespace
 
 Shard::RowInputs::RowInputs(const graph::Graph& step)
@@ -37,11 +42,15 @@ Shard::RowInputs::RowInputs(const graph::Graph& step)
       slot(ids.size()),
       position(ids.size()),
       logit_rows(static_cast<size_t>(step.slots)),
-      targets(step.find("targets") ? ids.size() : 0) {
+      targets(step.find("targets") ? ids.size() : 0),
+      embedding_type(embedding_type_of(step)) {
   for (const std::vector<int32_t>* input : {&ids, &slot, &position, &logit_rows, &targets}) {
     if (input->empty()) continue;
     tensors.push_back({{DType::kInt32, {std::ssize(*input)}}, std::as_bytes(std::span(*input))});
   }
+  if (embedding_type.shape.dims().empty()) return;
+  embeddings.resize(static_cast<size_t>(embedding_type.bytes()));
+  tensors.push_back({embedding_type, embeddings});
 }
 
 void Shard::RowInputs::clear() {
@@ -50,6 +59,19 @@ void Shard::RowInputs::clear() {
   std::ranges::fill(position, 0);
   std::ranges::fill(logit_rows, -1);
   std::ranges::fill(targets, -1);
+  if (!embeddings.empty()) clear_embeddings();
+}
+
+/// To −0, which changes no token's embedding.
+void Shard::RowInputs::clear_embeddings() {
+  const std::vector<float> nothing(static_cast<size_t>(embedding_type.shape[1]), -0.0f);
+  for (size_t row = 0; row < ids.size(); ++row) set_embedding(row, nothing);
+}
+
+void Shard::RowInputs::set_embedding(size_t row, std::span<const float> values) {
+  const size_t row_bytes = embeddings.size() / ids.size();
+  convert_elements(std::as_bytes(values).data(), DType::kFloat32, &embeddings[row * row_bytes], embedding_type.dtype,
+                   values.size());
 }
 
 Shard::Shard(ShardGraphs graphs, const ShardOptions& options, device::Communicator* communicator)
@@ -91,6 +113,11 @@ Result<void> Shard::compile(device::Backend& backend) {
   // If sums depend on neighbouring rows, a kept prefix would not have the bits of a new prefill.
   if (backend.capabilities().invariant_sums) kept_ = kept_tokens_of(graphs_.decode.front());
   return ok();
+}
+
+int64_t Shard::embedding_size() const {
+  const std::vector<std::byte>& embeddings = prefill_inputs_.front().embeddings;
+  return embeddings.empty() ? 0 : prefill_inputs_.front().embedding_type.shape[1];
 }
 
 Result<void> Shard::check_slot(SlotId slot, const char* operation) const {
@@ -160,7 +187,12 @@ Result<void> Shard::check_rows(const PrefillRows& rows) const {
         "{} of each of the first three and {} logit rows",
         count, rows.slot.size(), rows.position.size(), rows.logit_rows.size(), options_.chunk, options_.slots));
   }
-  return check_tokens("prefill", rows.ids, rows.slot, rows.position);
+  const auto embedded = std::ranges::count(rows.ids, kEmbedded);
+  if (std::ssize(rows.embeddings) != embedded * embedding_size() || (embedded > 0 && embedding_size() == 0)) {
+    return invalid(fmt::format("cannot prefill: found {} numbers of embeddings, expected {} rows of {}",
+                               rows.embeddings.size(), embedded, embedding_size()));
+  }
+  return check_tokens("prefill", rows.ids, rows.slot, rows.position, embedding_size() > 0 ? kEmbedded : 0);
 }
 
 Result<void> Shard::check_rows(const ScoreRows& rows) const {
@@ -175,13 +207,13 @@ Result<void> Shard::check_rows(const ScoreRows& rows) const {
         count, rows.slot.size(), rows.position.size(), rows.targets.size(), options_.score_rows,
         states_->vocabulary()));
   }
-  return check_tokens("score", rows.ids, rows.slot, rows.position);
+  return check_tokens("score", rows.ids, rows.slot, rows.position, /*least_id=*/0);
 }
 
 Result<void> Shard::check_tokens(const char* step, const std::vector<int32_t>& ids, const std::vector<int32_t>& slot,
-                                 const std::vector<int32_t>& position) const {
+                                 const std::vector<int32_t>& position, int32_t least_id) const {
   for (size_t row = 0; row < ids.size(); ++row) {
-    const bool fits = ids[row] >= 0 && ids[row] < states_->vocabulary() && slot[row] >= 0 &&
+    const bool fits = ids[row] >= least_id && ids[row] < states_->vocabulary() && slot[row] >= 0 &&
                       slot[row] < options_.slots && position[row] >= 0 && position[row] < options_.capacity;
     if (fits) continue;
     return invalid(fmt::format("cannot {} row {}: found id {}, slot {}, position {}, expected below {}, {}, {}", step,
@@ -207,6 +239,16 @@ Result<StepOutput> Shard::run(size_t executable, std::span<const device::HostTen
                     {reinterpret_cast<const float*>(logits.data()), logits.size() / sizeof(float)}};
 }
 
+void Shard::write_embeddings(const PrefillRows& rows, RowInputs& inputs) const {
+  const auto size = static_cast<size_t>(embedding_size());
+  std::span<const float> rest = rows.embeddings;
+  for (size_t row = 0; row < rows.ids.size() && !rest.empty(); ++row) {
+    if (rows.ids[row] != kEmbedded) continue;
+    inputs.set_embedding(row, rest.first(size));
+    rest = rest.subspan(size);
+  }
+}
+
 Result<StepOutput> Shard::prefill(const PrefillRows& rows, StepTag tag) {
   LOCKSTEP_TRY_VOID(check_rows(rows));
   for (const SlotCopy& copy : rows.copies) LOCKSTEP_TRY_VOID(copy_slot(copy));
@@ -218,6 +260,7 @@ Result<StepOutput> Shard::prefill(const PrefillRows& rows, StepTag tag) {
   std::ranges::copy(rows.slot, inputs.slot.begin());
   std::ranges::copy(rows.position, inputs.position.begin());
   std::ranges::copy(rows.logit_rows, inputs.logit_rows.begin());
+  write_embeddings(rows, inputs);
   for (size_t slot = 0; slot < rows.logit_rows.size(); ++slot) {
     if (rows.logit_rows[slot] >= 0) LOCKSTEP_TRY_VOID(states_->activate(SlotId(static_cast<int32_t>(slot))));
   }
@@ -241,12 +284,14 @@ Result<ScoreOutput> Shard::score(const ScoreRows& rows, StepTag tag) {
   const int64_t last = rows.position.empty() ? 0 : std::ranges::max(rows.position);
   const size_t chosen = graphs_.score.size() > 1 ? smallest_bucket(options_.token_buckets, last + 1) : 0;
   const size_t executable = executables_.size() - graphs_.score.size() + chosen;
-  LOCKSTEP_TRY_VOID(run(executable, inputs.tensors));
+  LOCKSTEP_TRY(const StepOutput output, run(executable, inputs.tensors));
   const std::span<const std::byte> scores = executables_[executable]->output("scores");
   const int64_t columns = 1 + 2 * options_.score_top;
-  return ScoreOutput{std::span(reinterpret_cast<const float*>(scores.data()), scores.size() / sizeof(float))
-                         .first(rows.ids.size() * static_cast<size_t>(columns)),
-                     columns};
+  return ScoreOutput{
+      std::span(reinterpret_cast<const float*>(scores.data()), scores.size() / sizeof(float))
+          .first(rows.ids.size() * static_cast<size_t>(columns)),
+      columns,
+      output.logits.first(output.logits.empty() ? 0 : rows.ids.size() * static_cast<size_t>(states_->vocabulary()))};
 }
 
 /// The smallest decode graph for all running slots and their next positions.

@@ -33,6 +33,7 @@ class Shard final : public StepEngine {
   int64_t capacity() const override { return options_.capacity; }
   int64_t tokens_per_step() const override { return 1; }
   int64_t score_rows() const override { return options_.score_rows; }
+  int64_t embedding_size() const override;
   KeptTokens kept_tokens() const override { return kept_; }
   bool rows_of_one_slot() const override { return rows_of_one_slot_; }
   int64_t long_rope_after() const override { return graphs_.long_rope_after; }
@@ -74,7 +75,11 @@ class Shard final : public StepEngine {
   struct RowInputs {
     explicit RowInputs(const graph::Graph& step);
     void clear();  // to padding rows
+    void clear_embeddings();
+    void set_embedding(size_t row, std::span<const float> values);
     std::vector<int32_t> ids, slot, position, logit_rows, targets;
+    TensorType embedding_type;                // [rows, embedding size]; no elements: the step has no such input
+    std::vector<std::byte> embeddings;        // of that type
     std::vector<device::HostTensor> tensors;  // views of them
   };
 
@@ -86,7 +91,8 @@ class Shard final : public StepEngine {
   Result<void> check_rows(const ScoreRows& rows) const;
   /// `step` names the operation in messages.
   Result<void> check_tokens(const char* step, const std::vector<int32_t>& ids, const std::vector<int32_t>& slot,
-                            const std::vector<int32_t>& position) const;
+                            const std::vector<int32_t>& position, int32_t least_id) const;
+  void write_embeddings(const PrefillRows& rows, RowInputs& inputs) const;
   Result<void> check_decision(const Decision& decision) const;
   /// Broadcasts rank 0's decision. @collective @blocking
   Result<void> share(Decision& decision);

@@ -106,7 +106,7 @@ Result<void> add_score(GraphSet& set, const ShardOptions& options, StepShape sha
   shape.kind = StepKind::kScore;
   shape.chunk = options.score_rows;
   shape.top = options.score_top;
-  shape.logits = StepShape::Logits::kDropped;
+  shape.logits = options.score_logits;
   return add_bucketed(set, options, shape, graphs.score);
 }
 
@@ -191,7 +191,8 @@ Result<ShardGraphs> build_graphs(const checkpoint::ModelSpec& spec, const partit
                         .most_rows = std::max(options.chunk, options.drafts + 1),
                         .capacity = options.capacity,
                         .dtype = options.dtype,
-                        .logits = options.logits};
+                        .logits = options.logits,
+                        .embeddings = options.embeddings};
   GraphSet set(spec, partition, passes);
   ShardGraphs graphs;
   LOCKSTEP_TRY_VOID(add_prefill(set, options, whole, graphs));

@@ -30,17 +30,19 @@ BucketedSteps bucketed_steps(const device::Capabilities& backend);
 /// The static sizes of a shard.
 struct ShardOptions {
   int64_t slots = 1;
-  int64_t chunk = 256;                   // rows of a prefill step
-  int64_t capacity = 2048;               // tokens that a slot holds
-  int64_t drafts = 0;                    // tokens that a verify step scores after a slot's last one; 0: no such graph
-  int64_t score_rows = 0;                // of a score step, at most `chunk`; 0: no such graph
-  int64_t score_top = 0;                 // likeliest ids that it returns for each row
+  int64_t chunk = 256;      // rows of a prefill step
+  int64_t capacity = 2048;  // tokens that a slot holds
+  int64_t drafts = 0;       // tokens that a verify step scores after a slot's last one; 0: no such graph
+  int64_t score_rows = 0;   // of a score step, at most `chunk`; 0: no such graph
+  int64_t score_top = 0;    // likeliest ids that it returns for each row
+  families::StepShape::Logits score_logits = families::StepShape::Logits::kDropped;  // of every scored row
   std::vector<int64_t> batch_sizes;      // rising, the last is `slots`; empty: decode steps of all slots
   std::vector<int64_t> context_buckets;  // rising, the last is `chunk`; empty: one prefill graph
   std::vector<int64_t> token_buckets;    // rising, the last is `capacity`; empty: one decode graph
   BucketedSteps bucketed = BucketedSteps::kDecode;
   DType dtype = DType::kFloat32;
   families::StepShape::Logits logits = families::StepShape::Logits::kDropped;
+  families::StepShape::Embeddings embeddings = families::StepShape::Embeddings::kOfIds;
 
   /// Fails with `kInvalidArgument`, naming the invalid field.
   Result<void> validate() const;
@@ -48,8 +50,8 @@ struct ShardOptions {
   /// The prefill graphs, in their order.
   std::vector<PrefillSize> prefill_sizes() const;
 };
-LOCKSTEP_FIELDS(ShardOptions, slots, chunk, capacity, drafts, score_rows, score_top, batch_sizes, context_buckets,
-                token_buckets, bucketed, dtype, logits);
+LOCKSTEP_FIELDS(ShardOptions, slots, chunk, capacity, drafts, score_rows, score_top, score_logits, batch_sizes,
+                context_buckets, token_buckets, bucketed, dtype, logits, embeddings);
 
 /// The graphs of a rank, after the passes, and the checkpoint tensors behind their weights.
 struct ShardGraphs {

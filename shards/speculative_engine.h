@@ -34,6 +34,7 @@ class SpeculativeEngine final : public StepEngine {
   int64_t capacity() const override { return target_->capacity(); }
   int64_t tokens_per_step() const override { return 1 + target_->options().drafts; }
   int64_t score_rows() const override { return target_->score_rows(); }
+  int64_t embedding_size() const override { return target_->embedding_size(); }
   KeptTokens kept_tokens() const override;
   bool rows_of_one_slot() const override { return target_->rows_of_one_slot(); }
   int64_t long_rope_after() const override { return target_->long_rope_after(); }

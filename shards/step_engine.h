@@ -60,18 +60,22 @@ struct KeptTokens {
 };
 LOCKSTEP_FIELDS(KeptTokens, whole, rewind);
 
+/// The id of a prompt's position that has an embedding instead of a token.
+inline constexpr int32_t kEmbedded = -1;
+
 /// The token rows of one prefill step: at most `chunk` of them, padding is added by the engine. The positions of a slot
 /// are consecutive over the steps.
 struct PrefillRows {
   std::vector<int32_t> ids;
   std::vector<int32_t> slot;
-  std::vector<int32_t> position;      // index in the slot's cache
-  std::vector<int32_t> logit_rows;    // [slots]: the row that holds the last token of slot s's prompt, or −1
-  std::vector<SlotCopy> copies = {};  // made before the rows run, for prompts with a common prefix
+  std::vector<int32_t> position;       // index in the slot's cache
+  std::vector<int32_t> logit_rows;     // [slots]: the row that holds the last token of slot s's prompt, or −1
+  std::vector<SlotCopy> copies = {};   // made before the rows run, for prompts with a common prefix
+  std::vector<float> embeddings = {};  // [rows with the id kEmbedded, embedding size]
 
   friend bool operator==(const PrefillRows&, const PrefillRows&) = default;
 };
-LOCKSTEP_FIELDS(PrefillRows, ids, slot, position, logit_rows, copies);
+LOCKSTEP_FIELDS(PrefillRows, ids, slot, position, logit_rows, copies, embeddings);
 
 /// The token rows of one score step: the log-probability of each row's target, given the row and all rows before it. At
 /// most `score_rows` of them.
@@ -103,6 +107,7 @@ struct StepOutput {
 struct ScoreOutput {
   std::span<const float> scores;  // [rows of the step, columns]: see the graph operation `score`
   int64_t columns = 1;
+  std::span<const float> logits;  // [rows of the step, vocabulary]: raw; empty unless asked for at start
 };
 
 /// The choices of rank 0's host after a step, for slots that the graphs cannot choose for (beams, guidance, processors
@@ -126,10 +131,11 @@ class StepEngine {
   virtual ~StepEngine() = default;
 
   virtual int64_t slots() const = 0;
-  virtual int64_t chunk() const = 0;                // rows of a prefill step
-  virtual int64_t capacity() const = 0;             // tokens of a slot
-  virtual int64_t tokens_per_step() const = 0;      // of a slot in a decode step: 1, or more with drafts
-  virtual int64_t score_rows() const { return 0; }  // of a score step; 0: no such steps
+  virtual int64_t chunk() const = 0;                    // rows of a prefill step
+  virtual int64_t capacity() const = 0;                 // tokens of a slot
+  virtual int64_t tokens_per_step() const = 0;          // of a slot in a decode step: 1, or more with drafts
+  virtual int64_t score_rows() const { return 0; }      // of a score step; 0: no such steps
+  virtual int64_t embedding_size() const { return 0; }  // of rows with the id kEmbedded; 0: prompts have tokens only
   /// The tokens kept by closed slots.
   virtual KeptTokens kept_tokens() const { return {}; }
   /// Whether all rows of one prefill step must belong to one slot.

@@ -15,6 +15,7 @@ class StepEngineDecorator : public StepEngine {
   int64_t capacity() const final { return inner_.capacity(); }
   int64_t tokens_per_step() const final { return inner_.tokens_per_step(); }
   int64_t score_rows() const final { return inner_.score_rows(); }
+  int64_t embedding_size() const final { return inner_.embedding_size(); }
   KeptTokens kept_tokens() const final { return inner_.kept_tokens(); }
   bool rows_of_one_slot() const final { return inner_.rows_of_one_slot(); }
   int64_t long_rope_after() const final { return inner_.long_rope_after(); }

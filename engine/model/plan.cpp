@@ -158,6 +158,13 @@ Result<shards::ShardOptions> shard_options(const EngineOptions& options, DType d
   return shard;
 }
 
+Error embeddings_of_a_draft() {
+  return {
+      ErrorKind::kUnsupported,
+      "[engine/model] cannot open an engine: found a draft model beside PromptEmbeddings::kOn, expected one of them "
+      "(the draft model has embeddings of its own); draft by lookup, or omit one"};
+}
+
 Result<Plan> plan_models(const Model& model, const EngineOptions& options, int ranks,
                          const device::Capabilities& backend) {
   Plan plan;
@@ -174,13 +181,18 @@ Result<Plan> plan_models(const Model& model, const EngineOptions& options, int r
   own.shard.bucketed = shards::bucketed_steps(backend);
   const bool gives_logits = options.choosers == Choosers::kAllowed && own.shard.drafts == 0;
   if (gives_logits) own.shard.logits = families::StepShape::Logits::kOutput;
-  if (options.scoring == Scoring::kOn) {
+  if (options.scoring != Scoring::kOff) {
     if (options.scored_top < 0) return refused("--top", fmt::format("{}", options.scored_top), "0 or more");
     own.shard.score_rows = std::min(kMostScoredRows, own.shard.chunk);
     own.shard.score_top = std::min(options.scored_top, own.spec.vocabulary);
+    if (options.scoring == Scoring::kLogits) own.shard.score_logits = families::StepShape::Logits::kOutput;
+  }
+  if (options.prompt_embeddings == PromptEmbeddings::kOn) {
+    own.shard.embeddings = families::StepShape::Embeddings::kMixed;
   }
   if (own.shard.drafts == 0) return plan;
   if (options.drafting.model) {
+    if (options.prompt_embeddings == PromptEmbeddings::kOn) return embeddings_of_a_draft();
     LOCKSTEP_TRY(plan.draft, plan_draft(*options.drafting.model, own, ranks));
   } else {
     plan.lookup = {.ngram_size = static_cast<int32_t>(options.drafting.lookup_ngram)};

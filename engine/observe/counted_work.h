@@ -51,7 +51,9 @@ class CountedRequests final : public actors::Sink {
     progress_.add(Progress::Work::kPrefill, tokens);
     inner_.on_reused(request, tokens);
   }
-  void on_score(RequestId request, std::span<const float> row) override { inner_.on_score(request, row); }
+  void on_score(RequestId request, std::span<const float> row, std::span<const float> logits) override {
+    inner_.on_score(request, row, logits);
+  }
   void on_finish(RequestId request, generation::FinishReason reason, const std::optional<Error>& error) override {
     finish_one();
     inner_.on_finish(request, reason, error);

@@ -33,7 +33,9 @@ class RequestLog final : public actors::Sink {
   void on_start(RequestId request) override { inner_.on_start(request); }
   actors::Verdict on_token(RequestId request, const actors::MadeToken& token) override;
   void on_reused(RequestId request, int64_t tokens) override { inner_.on_reused(request, tokens); }
-  void on_score(RequestId request, std::span<const float> row) override { inner_.on_score(request, row); }
+  void on_score(RequestId request, std::span<const float> row, std::span<const float> logits) override {
+    inner_.on_score(request, row, logits);
+  }
   void on_finish(RequestId request, generation::FinishReason reason, const std::optional<Error>& error) override;
 
   void on_abandoned(RequestId request, const Error& error) override;

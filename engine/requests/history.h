@@ -25,13 +25,14 @@ LOCKSTEP_FIELDS(AnswerSoFar, ids, reason);
 struct SuspendedRequest {
   std::vector<int32_t> ids, negative;  // of the prompt
   int64_t masked_inside = 0;           // of the prompt
+  std::vector<float> embeddings;       // of the prompt
   GenerationConfig config;
   uint64_t random_row = 0;
   std::vector<AnswerSoFar> answers;
 
   friend bool operator==(const SuspendedRequest&, const SuspendedRequest&) = default;
 };
-LOCKSTEP_FIELDS(SuspendedRequest, ids, negative, masked_inside, config, random_row, answers);
+LOCKSTEP_FIELDS(SuspendedRequest, ids, negative, masked_inside, embeddings, config, random_row, answers);
 
 /// As JSON text, with the model's whole spec for identification.
 std::string to_text(const std::vector<SuspendedRequest>& requests, const Model& model);

@@ -1,5 +1,6 @@
 #include "engine/requests/parts.h"
 
+#include <algorithm>
 #include <iterator>
 #include <utility>
 
@@ -22,17 +23,22 @@ shards::SlotParameters parameters_of(const Request& request, int32_t budget, uin
 
 Result<std::shared_ptr<TokenChooser>> chooser_of(const Request& request, const Part& part, const Serving& serving) {
   if (request.chooser) return request.chooser;
+  std::vector<int32_t> tokens = request.prompt.ids;
+  const auto embedded = static_cast<int64_t>(std::erase(tokens, kEmbedded));
   generation::ChooserRequest wanted{
       .config = request.config,
-      .prompt = request.prompt.ids,
+      .prompt = std::move(tokens),
+      .prefilled = embedded > 0 ? request.prompt.ids : std::vector<int32_t>{},
       .negative_prompt = request.prompt.negative,
       .vocabulary = serving.model.spec().vocabulary,
-      .max_length = std::ssize(request.prompt.ids) + part.request.parameters.max_new_tokens,
+      .max_length = std::ssize(request.prompt.ids) - embedded + part.request.parameters.max_new_tokens,
       .row = request.random_row + part.first_answer,
       .clock = &serving.clock,
       .tokenizer = request.config.num_beams > 1 ? serving.tokenizer : nullptr,
       .processors = {request.processors, request.allowed_tokens},
       .criteria = request.criteria};
+  // Lengths of options count embeddings, the history does not have them.
+  wanted.config.min_length = std::max<int32_t>(0, wanted.config.min_length - static_cast<int32_t>(embedded));
   LOCKSTEP_TRY(std::unique_ptr<TokenChooser> made, generation::make_chooser(std::move(wanted)));
   return std::shared_ptr<TokenChooser>(std::move(made));  // shared with the session
 }
@@ -52,6 +58,9 @@ Result<std::vector<Part>> parts_of(const Request& request, const Serving& servin
               .answers = beams ? answers : 1,
               .as_made = !beams};
     if (config.output_logits && !by_host) part.request.logits = actors::Logits::kWanted;
+    if (!request.prompt.embeddings.empty()) {
+      part.request.embeddings = std::make_shared<const std::vector<float>>(request.prompt.embeddings);
+    }
     if (request.on_token) part.request.delivery = actors::Delivery::kAtOnce;
     if (by_host) {
       LOCKSTEP_TRY(part.request.chooser, chooser_of(request, part, serving));

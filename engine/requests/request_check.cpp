@@ -4,6 +4,7 @@
 #include <fmt/ranges.h>
 
 #include <algorithm>
+#include <utility>
 
 #include "engine/requests/sizing.h"
 #include "lockstep/engine.h"
@@ -43,6 +44,28 @@ Result<void> check_slots(const Request& request, const Limits& limits) {
                            limits.slots, rows)};
 }
 
+Result<void> check_embeddings(const Request& request, int64_t size, const Limits& limits) {
+  const Prompt& prompt = request.prompt;
+  const auto rows = std::ranges::count(prompt.ids, kEmbedded);
+  if (std::ssize(prompt.embeddings) != rows * size) {
+    return Error{
+        ErrorKind::kInvalidArgument,
+        fmt::format("[engine/requests] cannot take the prompt: found {} numbers of embeddings, expected {} ({} ids "
+                    "kEmbedded, rows of {}); correct it",
+                    prompt.embeddings.size(), rows * size, rows, size)};
+  }
+  if (rows == 0) return ok();
+  if (limits.embeddings == PromptEmbeddings::kOff) {
+    return unsupported("embeddings in its prompt", "tokens; open the engine with PromptEmbeddings::kOn");
+  }
+  if (request.config.guidance_scale != 1.0) {
+    return unsupported("guidance beside embeddings in the prompt", "one of them");
+  }
+  const bool is_all = std::cmp_equal(rows, prompt.ids.size());
+  if (!is_all || !request.config.watermarking_config) return ok();
+  return unsupported("a watermark after embeddings alone", "a token in the prompt, with which the watermark begins");
+}
+
 }  // namespace
 
 bool has_own_code(const Request& request) {
@@ -70,6 +93,7 @@ Result<void> check(const Request& request, const Model& model, const Limits& lim
   LOCKSTEP_TRY_VOID(check_slots(request, limits));
   if (request.chooser != nullptr) return ok();
   LOCKSTEP_TRY_VOID(check_prompt(request.prompt, model.spec().vocabulary, limits.capacity));
+  LOCKSTEP_TRY_VOID(check_embeddings(request, model.spec().embedding_size, limits));
   if (!request.prompt.negative.empty() && config.guidance_scale == 1.0) {
     return contradiction("a negative prompt without guidance", "--guidance-scale other than 1; add it or omit both");
   }
@@ -104,7 +128,8 @@ requests::Limits limits_of(const Model& model, const EngineOptions& options) {
           .capacity = options.capacity.value_or(model.longest_sequence().value_or(model.spec().max_positions)),
           .choosers = options.choosers,
           .drafts = options.drafting.tokens,
-          .scored_top = options.scoring == Scoring::kOn ? std::min(options.scored_top, model.spec().vocabulary) : -1};
+          .scored_top = options.scoring != Scoring::kOff ? std::min(options.scored_top, model.spec().vocabulary) : -1,
+          .embeddings = options.prompt_embeddings};
 }
 
 }  // namespace

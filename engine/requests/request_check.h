@@ -17,6 +17,7 @@ struct Limits {
   Choosers choosers = Choosers::kAllowed;
   int64_t drafts = 0;
   int64_t scored_top = -1;  // largest `top` of a score; −1: the engine does not score texts
+  PromptEmbeddings embeddings = PromptEmbeddings::kOff;
 };
 
 /// Whether a request has processors, criteria or choosers of its caller.

@@ -68,7 +68,8 @@ Result<int32_t> budget_of(const GenerationConfig& config, LengthFrom from, const
 Result<void> check_prompt(const Prompt& prompt, int64_t vocabulary, int64_t capacity) {
   if (prompt.ids.empty()) return bad_prompt("no tokens", "at least one");
   for (const std::vector<int32_t>* list : {&prompt.ids, &prompt.negative}) {
-    const auto outside = std::ranges::find_if(*list, [&](int32_t id) { return id < 0 || id >= vocabulary; });
+    const int32_t least = list == &prompt.ids && !prompt.embeddings.empty() ? kEmbedded : 0;
+    const auto outside = std::ranges::find_if(*list, [&](int32_t id) { return id < least || id >= vocabulary; });
     if (outside == list->end()) continue;
     return bad_prompt(fmt::format("token id {}", *outside),
                       fmt::format("ids of 0 to {} (the vocabulary)", vocabulary - 1));

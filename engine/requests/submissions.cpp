@@ -138,13 +138,13 @@ void Submissions::on_reused(RequestId, int64_t tokens) {
   counters_.reused_tokens += tokens;
 }
 
-void Submissions::on_score(RequestId request, std::span<const float> row) {
+void Submissions::on_score(RequestId request, std::span<const float> row, std::span<const float> logits) {
   std::shared_ptr<TextScores> text;
   {
     std::lock_guard lock(mutex_);
     text = texts_.at(request);
   }
-  text->take(row);
+  text->take(row, logits);
 }
 
 /// Returns whether `request` was a text.

@@ -58,7 +58,7 @@ class Submissions final : public actors::Sink {
   void on_start(RequestId request) override;
   actors::Verdict on_token(RequestId request, const actors::MadeToken& token) override;
   void on_reused(RequestId request, int64_t tokens) override;
-  void on_score(RequestId request, std::span<const float> row) override;
+  void on_score(RequestId request, std::span<const float> row, std::span<const float> logits) override;
   void on_finish(RequestId request, generation::FinishReason reason, const std::optional<Error>& error) override;
   void on_abandoned(RequestId request, const Error& error) override;
 

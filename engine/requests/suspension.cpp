@@ -36,6 +36,7 @@ Request request_of(SuspendedRequest& suspended) {
                   .config = suspended.config,
                   .random_row = suspended.random_row};
   request.prompt.masked_inside = suspended.masked_inside;
+  request.prompt.embeddings = std::move(suspended.embeddings);
   return request;
 }
 
@@ -143,6 +144,7 @@ Result<std::vector<SuspendedRequest>> Submissions::suspended() const {
     requests.push_back({.ids = request.prompt.ids,
                         .negative = request.prompt.negative,
                         .masked_inside = request.prompt.masked_inside,
+                        .embeddings = request.prompt.embeddings,
                         .config = request.config,
                         .random_row = request.random_row,
                         .answers = entry.state->history()});

@@ -7,15 +7,16 @@
 namespace lockstep::requests {
 
 TextScores::TextScores(std::vector<int32_t> ids, int64_t top) : ids_(std::move(ids)), top_(static_cast<size_t>(top)) {
-  scores_.push_back({.id = ids_.front(), .logprob = std::nullopt, .top = {}});
+  scores_.push_back({.id = ids_.front(), .logprob = std::nullopt, .top = {}, .logits = {}});
   is_done_ = ids_.size() == 1;
 }
 
-void TextScores::take(std::span<const float> row) {
+void TextScores::take(std::span<const float> row, std::span<const float> logits) {
   std::lock_guard lock(mutex_);
   LOCKSTEP_CHECK(scores_.size() < ids_.size() && row.size() >= 1 + 2 * top_, scores_.size(), row.size());
   const size_t most = (row.size() - 1) / 2;
-  TokenScore& score = scores_.emplace_back(TokenScore{.id = ids_[scores_.size()], .logprob = row[0], .top = {}});
+  TokenScore& score = scores_.emplace_back(
+      TokenScore{.id = ids_[scores_.size()], .logprob = row[0], .top = {}, .logits = {logits.begin(), logits.end()}});
   for (size_t i = 0; i < top_; ++i) score.top.push_back({static_cast<int32_t>(row[1 + i]), row[1 + most + i]});
 }
 

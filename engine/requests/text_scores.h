@@ -22,8 +22,9 @@ class TextScores {
 
   const std::vector<int32_t>& ids() const { return ids_; }
 
-  /// Called by the coordinator's thread with the scores of the next token, a row of the graph operation `score`.
-  void take(std::span<const float> row);
+  /// Called by the coordinator's thread with the scores of the next token, a row of the graph operation `score`, and
+  /// its logits, if any.
+  void take(std::span<const float> row, std::span<const float> logits);
   void finish(const std::optional<Error>& error);
 
   using Wait =

@@ -23,6 +23,7 @@ Result<std::unique_ptr<TokenChooser>> BeamChooser::make(const ChooserRequest& re
 /// At first only beam 0 counts, because all beams are equal.
 BeamChooser::BeamChooser(const ChooserRequest& request, ProcessorChain processors)
     : prompt_(request.prompt),
+      prefilled_(prefilled_of(request)),
       vocabulary_(request.vocabulary),
       beams_(request.config.num_beams),
       returned_(static_cast<size_t>(request.config.num_return_sequences)),
@@ -42,7 +43,7 @@ BeamChooser::BeamChooser(const ChooserRequest& request, ProcessorChain processor
 std::vector<std::vector<int32_t>> BeamChooser::prompts() const {
   stopping_.begin();
   std::vector<std::vector<int32_t>> prompts(static_cast<size_t>(beams_));
-  prompts.front() = prompt_;
+  prompts.front() = prefilled_;
   return prompts;
 }
 

@@ -56,6 +56,7 @@ class BeamChooser final : public TokenChooser {
   float length_norm(size_t length) const;
 
   std::vector<int32_t> prompt_;
+  std::vector<int32_t> prefilled_;  // the prompt with its ids of embeddings
   int64_t vocabulary_;
   int64_t beams_;
   size_t returned_;

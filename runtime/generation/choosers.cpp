@@ -8,8 +8,8 @@
 namespace lockstep::generation {
 
 Result<std::unique_ptr<TokenChooser>> make_chooser(ChooserRequest request) {
-  LOCKSTEP_CHECK(!request.prompt.empty() && std::ssize(request.prompt) < request.max_length, request.prompt.size(),
-                 request.max_length);
+  LOCKSTEP_CHECK(!prefilled_of(request).empty() && std::ssize(request.prompt) < request.max_length,
+                 request.prompt.size(), request.max_length);
   if (request.config.num_beams > 1) return BeamChooser::make(request);
   if (request.config.guidance_scale != 1.0) return GuidedChooser::make(request);
   return SampledChooser::make(request);
@@ -70,7 +70,7 @@ StoppingCriteria stopping_of(const ChooserRequest& request) {
 
 Result<std::unique_ptr<TokenChooser>> SampledChooser::make(const ChooserRequest& request) {
   LOCKSTEP_TRY(GrowingRow row, GrowingRow::make(request));
-  return std::unique_ptr<TokenChooser>(new SampledChooser(request.prompt, std::move(row)));
+  return std::unique_ptr<TokenChooser>(new SampledChooser(prefilled_of(request), std::move(row)));
 }
 
 std::vector<std::vector<int32_t>> SampledChooser::prompts() const {

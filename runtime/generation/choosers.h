@@ -13,8 +13,9 @@ namespace lockstep::generation {
 
 /// A request with token choice on the host. Clock and tokenizer outlive the chooser.
 struct ChooserRequest {
-  GenerationConfig config;  // valid
-  std::vector<int32_t> prompt;
+  GenerationConfig config;               // valid
+  std::vector<int32_t> prompt;           // the history that processors and criteria see; may be empty with `prefilled`
+  std::vector<int32_t> prefilled = {};   // the prompt with its ids of embeddings; empty: `prompt`
   std::vector<int32_t> negative_prompt;  // for guidance; empty: the prompt's last id
   int64_t vocabulary = 0;
   int64_t max_length = 0;  // of prompt and output: the smaller of the requested and the available length
@@ -28,6 +29,11 @@ struct ChooserRequest {
 /// The chooser for the configuration: beams, guidance or one row. Fails with `kInvalidArgument` when an option needs
 /// something missing from the request.
 Result<std::unique_ptr<TokenChooser>> make_chooser(ChooserRequest request);
+
+/// What the first row prefills.
+inline const std::vector<int32_t>& prefilled_of(const ChooserRequest& request) {
+  return request.prefilled.empty() ? request.prompt : request.prefilled;
+}
 
 /// The request's part that processors and criteria need.
 RequestContext context_of(const ChooserRequest& request);

@@ -31,6 +31,11 @@ struct StepShape {
   int64_t bound = 0;      // positions stay below it (a length bucket); 0: below the capacity
   DType dtype = DType::kFloat32;
   enum class Logits { kDropped, kOutput } logits = Logits::kDropped;
+  enum class Embeddings {
+    kOfIds,
+    kMixed
+  } embeddings = Embeddings::kOfIds;  // kMixed: prefill rows with negative ids
+                                      // take theirs from the input
 
   int64_t rows() const;
 };

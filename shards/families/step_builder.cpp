@@ -80,6 +80,10 @@ ValueId StepBuilder::embedding() {
   ValueId x = graph_.all_reduce(partial, rank_blocks_, shape_.dtype);
   const float scale = round_to(shape_.dtype, static_cast<float>(spec_.embedding_scale));
   if (spec_.embedding_scale != 1.0) x = graph_.scale(x, scale);
+  if (shape_.kind == StepKind::kPrefill && shape_.embeddings == StepShape::Embeddings::kMixed) {
+    // Either term is zero: no rank holds a negative id, and the input is −0 for a token.
+    x = graph_.add(x, graph_.input("embeddings", {shape_.dtype, {shape_.rows(), spec_.embedding_size}}));
+  }
   if (spec_.embedding_size != spec_.hidden_size) {
     x = graph_.linear(x, whole_weight("model.project_in.weight", {spec_.hidden_size, spec_.embedding_size}));
   }

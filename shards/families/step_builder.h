@@ -32,8 +32,8 @@ class StepBuilder {
   const checkpoint::ModelSpec& spec() const { return spec_; }
   graph::GraphBuilder& graph() { return graph_; }
 
-  /// dt[T, d]: the scaled embedding of this step's ids, projected to the hidden size, and the learned position's where
-  /// the model has one.
+  /// dt[T, d]: the scaled embedding of this step's ids, or the given one, projected to the hidden size, and the learned
+  /// position's where the model has one.
   graph::ValueId embedding();
 
   /// dt[R, d]; `<name>.weight` (and `.bias`) are whole on every rank.

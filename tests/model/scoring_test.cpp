@@ -119,6 +119,29 @@ TEST_P(Scored, AsByTransformersAndTheSameBitsAtEveryCut) {
   }
 }
 
+/// The text of a golden's last row; its steps' logits are those of the text's last tokens.
+TEST_P(Scored, RawLogitsWhereTheEngineHasThem) {
+  const auto group = Group::threads(2).value();
+  const Model model = Model::open(model_.path(), {.dtype = DType::kFloat32}).value();
+  const auto engine =
+      Engine::open(
+          *group, model,
+          {.slots = 2, .capacity = 64, .prefill_chunk = 16, .threads = 1, .scoring = Scoring::kLogits, .scored_top = 0})
+          .value();
+  const std::vector<TokenScore> scores = engine->score(texts_[0].ids).value();
+  ASSERT_TRUE(engine->close().has_value());
+  EXPECT_TRUE(scores[0].logits.empty());
+  size_t compared = 0;
+  for (size_t kept = 0; kept < golden_.logit_steps.size(); ++kept) {
+    const std::vector<float>& expected = golden_.logits.back()[kept];
+    const std::vector<float>& logits = scores.at(golden_.prompts.back().size() + golden_.logit_steps[kept]).logits;
+    ASSERT_EQ(logits.size(), expected.size());
+    EXPECT_LT(largest_difference(logits.data(), expected.data(), expected.size()), kTolerance * golden_.scale);
+    ++compared;
+  }
+  EXPECT_GT(compared, 0u);
+}
+
 class ScoredOnReference : public Scored {};
 
 TEST_P(ScoredOnReference, AsByTransformers) {

@@ -144,7 +144,7 @@ class Engine {
 
   /// The log-probability of each token of `ids` given the tokens before it, and the `top` likeliest tokens at its
   /// position. Texts are batched with each other and with running requests. Rank 0, any thread. Fails with
-  /// `kUnsupported` for an engine that was opened without Scoring::kOn, and with `kInvalidArgument` for a text that no
+  /// `kUnsupported` for an engine that was opened without scoring, and with `kInvalidArgument` for a text that no
   /// slot can hold or a `top` above EngineOptions::scored_top. @blocking
   Result<std::vector<TokenScore>> score(std::span<const int32_t> ids, int64_t top = 0);
   /// Scores all of several texts or none, in their order.

@@ -18,8 +18,12 @@ namespace lockstep {
 /// `kNone` keeps the logits on the devices and rejects such requests.
 enum class Choosers { kAllowed, kNone };
 
-/// Whether the engine can score texts (Engine::score); costs one more graph.
-enum class Scoring { kOff, kOn };
+/// Whether the engine can score texts (Engine::score), and whether scores contain the raw logits; costs one more graph.
+enum class Scoring { kOff, kOn, kLogits };
+
+/// Whether prompts may contain embeddings instead of tokens (Prompt::embeddings). Prefill graphs then have an input for
+/// them.
+enum class PromptEmbeddings { kOff, kOn };
 
 /// Whether a request reuses the KV cache of an earlier request with the same beginning. Its answer is the same to the
 /// bit as without reuse; backends whose sums depend on chunks do not reuse.
@@ -75,17 +79,18 @@ struct EngineOptions {
   Drafting drafting;
   Choosers choosers = Choosers::kAllowed;
   Scoring scoring = Scoring::kOff;
-  int64_t scored_top = 20;  // with Scoring::kOn: the largest `top` of Engine::score
+  int64_t scored_top = 20;  // with scoring: the largest `top` of Engine::score
   PrefixReuse prefix_reuse = PrefixReuse::kOn;
   OnLoss on_loss = OnLoss::kFail;
   Strictness strictness = Strictness::kStrict;
   std::optional<Bytes> memory_budget;  // of a rank; an engine that needs more fails before weights are read
   ObserveOptions observe;
+  PromptEmbeddings prompt_embeddings = PromptEmbeddings::kOff;
 
   friend bool operator==(const EngineOptions&, const EngineOptions&) = default;
 };
 LOCKSTEP_FIELDS(EngineOptions, slots, capacity, prefill_chunk, batch_sizes, context_buckets, token_buckets, backend,
                 backend_options, communicator, threads, binding, partition, drafting, choosers, scoring, scored_top,
-                prefix_reuse, on_loss, strictness, memory_budget, observe);
+                prefix_reuse, on_loss, strictness, memory_budget, observe, prompt_embeddings);
 
 }  // namespace lockstep

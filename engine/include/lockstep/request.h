@@ -40,11 +40,19 @@ using generation::TokenLogprob;
 using generation::TokenRecord;
 using generation::TokenTimes;
 
+/// The id of a prompt's position that has an embedding instead of a token.
+inline constexpr int32_t kEmbedded = -1;
+
 /// The token ids that attention covers: without padding, and without ids that a mask hides inside a prompt.
 struct Prompt {
   std::vector<int32_t> ids;            // at least one
   std::vector<int32_t> negative = {};  // negative prompt of classifier-free guidance; empty: the last id
   int64_t masked_inside = 0;           // ids that a mask hid between these: some models count them in a window
+
+  /// For each id kEmbedded, in order, the numbers that stand in for its token's embedding (Hugging Face's
+  /// inputs_embeds): as the embedding layer returns them, with a family's scale. They are rounded to the model's type.
+  /// Processors and penalties do not see such ids. With PromptEmbeddings::kOn.
+  std::vector<float> embeddings = {};  // [ids kEmbedded, ModelSpec::embedding_size]
 
   friend bool operator==(const Prompt&, const Prompt&) = default;
 };
@@ -106,6 +114,7 @@ struct TokenScore {
   int32_t id = 0;
   std::optional<float> logprob;   // natural logarithm, given all tokens before it; none for a text's first token
   std::vector<TokenLogprob> top;  // tokens at its position, likeliest first; none for a text's first token
+  std::vector<float> logits;      // [vocabulary] raw, with Scoring::kLogits; empty for a text's first token
 };
 
 namespace requests {

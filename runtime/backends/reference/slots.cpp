@@ -72,8 +72,8 @@ Result<void> mark_seen(const Call& call, const Environment&) {
   const int32_t* ids = call.operands[1].ints();
   const int32_t* slot = call.operands[2].ints();
   for (int64_t t = 0; t < call.operands[1].elements(); ++t) {
-    if (slot[t] < 0) continue;
-    LOCKSTEP_CHECK(slot[t] < seen.type.shape[0] && 0 <= ids[t] && ids[t] < seen.columns(), slot[t], ids[t]);
+    if (slot[t] < 0 || ids[t] < 0) continue;
+    LOCKSTEP_CHECK(slot[t] < seen.type.shape[0] && ids[t] < seen.columns(), slot[t], ids[t]);
     seen.bytes()[slot[t] * seen.columns() + ids[t]] = 1;
   }
   return ok();

@@ -77,6 +77,20 @@ TEST_P(BackendContract, StartsStatesAtZero) {
   for (const auto& [name, data] : outcome.states) EXPECT_TRUE(is_same(data, zeros(data.type))) << name;
 }
 
+// A row with an embedding instead of a token has a negative id.
+TEST_P(BackendContract, MarksAndLooksUpNothingForNegativeIds) {
+  CaseBuilder b({.name = "test", .ranks = 1, .rank = 0, .rows = 2, .slots = 2});
+  const ValueId ids = b.input("ids", int_tensor({2}, {-1, 3}));
+  b.builder.mark_seen(b.builder.state("seen", {DType::kUInt8, {2, 5}}), ids, b.input("slot", int_tensor({2}, {1, 1})));
+  const ValueId table = b.weight("table", tensor(DType::kFloat32, {5, 2}, {1, 2, 3, 4, 5, 6, 7, 8, 9, 10}));
+  b.builder.output("rows", b.builder.embedding(ids, table, 0));
+  const Outcome outcome = run_on(GetParam(), std::move(b).finish());
+  TensorData seen = zeros({DType::kUInt8, {2, 5}});
+  seen.bytes[8] = std::byte{1};  // id 3 of slot 1
+  EXPECT_TRUE(is_same(outcome.states.at("seen"), seen));
+  EXPECT_TRUE(is_same(outcome.outputs.at("rows"), tensor(DType::kFloat32, {1, 2, 2}, {0, 0, 7, 8})));
+}
+
 TEST_P(BackendContract, WritesAndReadsPartsOfDenseStates) {
   const Case c = counting_case(1);
   Session session(GetParam(), {c.graph});

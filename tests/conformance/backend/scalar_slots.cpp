@@ -85,7 +85,8 @@ void own_slots(Rank& rank, const graph::Node& node) {
 void mark_seen(Rank& rank, const graph::Node& node) {
   for (int64_t t = 0; t < rank.operand(node, 1).columns(); ++t) {
     const int64_t slot = rank.operand(node, 2).integer(t);
-    if (slot >= 0) rank.operand(node, 0).at(slot, rank.operand(node, 1).integer(t)) = 1;
+    const int64_t id = rank.operand(node, 1).integer(t);
+    if (slot >= 0 && id >= 0) rank.operand(node, 0).at(slot, id) = 1;
   }
 }
 

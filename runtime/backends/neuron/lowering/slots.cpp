@@ -88,8 +88,9 @@ Result<void> lower_own_slots(const NodeView& node) {
 Result<void> lower_mark_seen(const NodeView& node) {
   Builder& b = node.builder();
   const Value slot = node.operand(2);
-  const Value is_row = b.compare(Direction::kGe, slot, 0.0);
-  node.set_state(0, marked(b, node.operand(0), node.operand(1), slot, is_row));
+  const Value ids = node.operand(1);
+  const Value is_token = b.logical_and(b.compare(Direction::kGe, slot, 0.0), b.compare(Direction::kGe, ids, 0.0));
+  node.set_state(0, marked(b, node.operand(0), ids, slot, is_token));
   return ok();
 }
 
