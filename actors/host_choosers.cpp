@@ -40,24 +40,24 @@ FinishReason reason_of(const generation::TokenChooser& chooser) {
 }  // namespace
 
 std::vector<SlotId> continue_rows(std::span<const SlotId> slots, std::span<const int32_t> sources) {
-  constexpr int32_t kNobody = -1;
-  std::vector<int32_t> heirs(slots.size(), kNobody);  // the new row in the slot of row r
+  constexpr int32_t kNone = -1;
+  std::vector<int32_t> successors(slots.size(), kNone);  // the new row in the slot of row r
   for (size_t row = 0; row < sources.size(); ++row) {
-    if (sources[row] == static_cast<int32_t>(row)) heirs[row] = sources[row];
+    if (sources[row] == static_cast<int32_t>(row)) successors[row] = sources[row];
   }
   for (size_t row = 0; row < sources.size(); ++row) {
-    int32_t& heir = heirs[static_cast<size_t>(sources[row])];
-    if (heir == kNobody) heir = static_cast<int32_t>(row);
+    int32_t& successor = successors[static_cast<size_t>(sources[row])];
+    if (successor == kNone) successor = static_cast<int32_t>(row);
   }
   std::vector<SlotId> next(sources.size());
   size_t dead = 0;  // earlier rows are sources, or their slots are reassigned
   for (size_t row = 0; row < sources.size(); ++row) {
     const auto source = static_cast<size_t>(sources[row]);
-    if (heirs[source] == static_cast<int32_t>(row)) {
+    if (successors[source] == static_cast<int32_t>(row)) {
       next[row] = slots[source];
       continue;
     }
-    while (heirs[dead] != kNobody) ++dead;
+    while (successors[dead] != kNone) ++dead;
     next[row] = slots[dead++];
   }
   return next;

@@ -272,9 +272,9 @@ TEST(StageBeacon, CarriesStagesToRank0BeforeAndAfterTheNetworkIsKnown) {
     while (board.signs()[static_cast<size_t>(rank)].stage != stage && !deadline.has_passed()) std::this_thread::yield();
     return board.signs()[static_cast<size_t>(rank)].stage == stage;
   };
-  second.say(4);
+  second.announce(4);
   EXPECT_TRUE(heard(1, 4));
-  far.say(5);
+  far.announce(5);
   EXPECT_EQ(board.signs()[2].stage, -1);
   far.add_targets(first.listen());
   EXPECT_TRUE(heard(2, 5));

@@ -22,7 +22,7 @@ struct Examination {
   const transport::LaunchEnvironment& place;
   StageTable& board;
   StageReporter& desk;
-  StageBeacon* mail = nullptr;  // between processes
+  StageBeacon* beacon = nullptr;  // between processes
   TimePoint mpi_began{};
 };
 
@@ -37,7 +37,7 @@ class RankExamination {
 
   Result<void> run() {
     finish_mpi_start();
-    if (all_.mail != nullptr) LOCKSTEP_TRY_VOID(open_network_mail());
+    if (all_.beacon != nullptr) LOCKSTEP_TRY_VOID(open_network_beacon());
     for (int stage = kEarlyStages; stage < std::ssize(stages()); ++stage) {
       const Result<bool> goes_on = run_stage(stage);
       if (goes_on.has_value() && goes_on.value()) continue;
@@ -55,8 +55,8 @@ class RankExamination {
   void enter(int stage) {
     begin_ = rank_.member.clock().now();
     if (has_desk()) all_.desk.enter(stage);
-    if (all_.mail != nullptr) {
-      all_.mail->say(stage);
+    if (all_.beacon != nullptr) {
+      all_.beacon->announce(stage);
     } else {
       all_.board.note(rank_.rank(), stage);
     }
@@ -81,10 +81,10 @@ class RankExamination {
     leave(kMpiStage, std::move(check));
   }
 
-  Result<void> open_network_mail() {
+  Result<void> open_network_beacon() {
     all_.board.grow(rank_.size());
-    LOCKSTEP_TRY(const auto told, rank_.member.bootstrap().exchange(rank_.rank() == 0 ? all_.mail->listen() : ""));
-    if (rank_.rank() != 0) all_.mail->add_targets(told.front());
+    LOCKSTEP_TRY(const auto told, rank_.member.bootstrap().exchange(rank_.rank() == 0 ? all_.beacon->listen() : ""));
+    if (rank_.rank() != 0) all_.beacon->add_targets(told.front());
     return ok();
   }
 
@@ -163,7 +163,7 @@ Result<void> examine_group(Examination& all, const Clock& clock, DoctorReport& r
   };
   all.mpi_began = clock.now();
   all.desk.enter(kMpiStage);
-  if (all.mail != nullptr) all.mail->say(kMpiStage);
+  if (all.beacon != nullptr) all.beacon->announce(kMpiStage);
   const OwnRanks ranks{.run = run_options(all.command),
                        .ranks = all.command.ranks,
                        .read_ahead = {},
@@ -193,9 +193,9 @@ Result<int> doctor(const DoctorCommand& command) {
   const int rank = has_threads ? 0 : place.rank;
   const int size = has_threads ? command.ranks.value_or(1) : place.size.value_or(rank + 1);
   StageTable board(size, clock);
-  std::optional<StageBeacon> mail;
-  if (!has_threads && !is_alone) mail.emplace(board, rank, job_name(place));
-  StageReporter desk(command, clock, board, rank, mail ? Signs::kCarried : Signs::kNone);
+  std::optional<StageBeacon> beacon;
+  if (!has_threads && !is_alone) beacon.emplace(board, rank, job_name(place));
+  StageReporter desk(command, clock, board, rank, beacon ? Signs::kCarried : Signs::kNone);
 
   DoctorReport report{.world_size = size};
   report.threads = has_threads;
@@ -204,7 +204,7 @@ Result<int> doctor(const DoctorCommand& command) {
   if (report.verdict() == CheckStatus::kFailed) {
     skip_rest(report, "the launch is wrong");
   } else {
-    Examination all{command, place, board, desk, mail ? &*mail : nullptr};
+    Examination all{command, place, board, desk, beacon ? &*beacon : nullptr};
     LOCKSTEP_TRY_VOID(examine_group(all, clock, report));
   }
   LOCKSTEP_TRY_VOID(desk.close(report));

@@ -141,7 +141,7 @@ StageBeacon::~StageBeacon() {
   thread_.join();
 }
 
-void StageBeacon::say(int stage) {
+void StageBeacon::announce(int stage) {
   stage_ = stage;
   board_.note(rank_, stage);
   send();

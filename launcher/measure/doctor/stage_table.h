@@ -62,7 +62,7 @@ class StageBeacon {
   StageBeacon& operator=(const StageBeacon&) = delete;
 
   /// Sets this process's stage, which is sent repeatedly.
-  void say(int stage);
+  void announce(int stage);
 
   /// Rank 0: listens on the network and returns the address text for the others. Empty if it cannot listen.
   std::string listen();
