@@ -33,7 +33,7 @@ Result<Prompts> prompts_of(const Request& request) {
   } catch (const std::exception& failure) {
     return chooser_failed(request, failure.what());
   } catch (...) {
-    return chooser_failed(request, "it threw something unknown");
+    return chooser_failed(request, "it threw an unknown exception");
   }
 }
 

@@ -118,7 +118,7 @@ std::optional<HostChoice> HostChoosers::ask(const HostSlots& host, Entry& entry,
   } catch (const std::exception& failure) {
     return threw(failure.what());
   } catch (...) {
-    return threw("it threw something unknown");
+    return threw("it threw an unknown exception");
   }
 }
 

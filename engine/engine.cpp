@@ -19,7 +19,7 @@ namespace {
 
 Error not_leading(std::string_view what) {
   return {ErrorKind::kFailedPrecondition,
-          fmt::format("[engine] cannot {}: found another rank than 0, expected rank 0; call serve() here", what)};
+          fmt::format("[engine] cannot {}: found a rank other than 0, expected rank 0; call serve() here", what)};
 }
 
 std::vector<int64_t> or_one(const std::vector<int64_t>& sizes, int64_t one) {
@@ -195,7 +195,7 @@ Result<void> Engine::Impl::check_works() const {
   if (end_) {
     return Error{
         ErrorKind::kUnavailable,
-        "[engine] cannot use the engine: found its ranks at their end, expected an engine that works; resume it "
+        "[engine] cannot use the engine: found that its ranks have ended, expected a running engine; resume it "
         "or open another one"};
   }
   if (const std::optional<Error> failure = group_->failure()) return *failure;
@@ -230,15 +230,14 @@ Result<void> Engine::Impl::suspend() {
 Result<void> Engine::Impl::resume(group::State& group) {
   const bool is_over = end_ || group_->failure();
   if (!is_over) {
-    return Error{
-        ErrorKind::kFailedPrecondition,
-        "[engine] cannot resume: found an engine that works, expected one that is suspended or has lost a rank"};
+    return Error{ErrorKind::kFailedPrecondition,
+                 "[engine] cannot resume: found a running engine, expected one that is suspended or has lost a rank"};
   }
   if (!end_) static_cast<void>(join());
   if (is_suspended() && group.first_rank() != 0) {
     return Error{
         ErrorKind::kFailedPrecondition,
-        "[engine] cannot resume: found another rank than 0 in the new group, expected rank 0 where requests are "
+        "[engine] cannot resume: found a rank other than 0 in the new group, expected rank 0 where requests are "
         "suspended; order the ranks so"};
   }
   threads_.reset();

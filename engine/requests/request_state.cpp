@@ -156,7 +156,7 @@ void RequestState::call(const Token& token, size_t place, size_t text_size) {
   } catch (const std::exception& failure) {
     thrown = Error{ErrorKind::kInternal, fmt::format("[engine/requests] on_token failed: {}", failure.what())};
   } catch (...) {
-    thrown = Error{ErrorKind::kInternal, "[engine/requests] on_token failed: it threw something unknown"};
+    thrown = Error{ErrorKind::kInternal, "[engine/requests] on_token failed: it threw an unknown exception"};
   }
   if (verdict == Verdict::kContinue) return;
   std::function<void()> stop;

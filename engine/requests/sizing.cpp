@@ -116,7 +116,7 @@ Result<Drafting> drafting_of(const GenerationConfig& config, const Drafting& opt
                          "greedy or sampled rows whose tokens the graphs choose; omit one or the other");
   }
   if (config.output_logits) {
-    return contradiction("drafts and --output-logits", "one of them: a step that verifies drafts gives no logits away");
+    return contradiction("drafts and --output-logits", "one of them: a step that verifies drafts returns no logits");
   }
   Drafting drafting = options;
   drafting.tokens = looks_up ? *config.prompt_lookup_num_tokens : config.num_assistant_tokens;

@@ -26,7 +26,7 @@ Error callers_chooser() {
 
 Error callers_code() {
   return {ErrorKind::kUnsupported,
-          "[engine/requests] cannot write a request down: found processors, criteria, a constraint or a chooser of the "
+          "[engine/requests] cannot serialize a request: found processors, criteria, a constraint or a chooser of the "
           "caller's, expected options alone; resume it in this process"};
 }
 
@@ -57,7 +57,7 @@ bool Submissions::has_suspended() const {
 Result<void> Submissions::check_is_running() const {
   if (!has_suspended()) return ok();
   return Error{ErrorKind::kUnavailable,
-               "[engine/requests] cannot take a request: found an engine that is suspended, expected one that works; "
+               "[engine/requests] cannot take a request: found a suspended engine, expected a running one; "
                "resume it first"};
 }
 

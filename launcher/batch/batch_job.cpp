@@ -124,7 +124,7 @@ Result<BatchJob::FirstStart> BatchJob::first_start(const Model& model) {
 Result<BatchJob::FirstStart> BatchJob::enter_journal(const Model& model, journal::Journal& journal) {
   LOCKSTEP_TRY(journal::JobDescription job, describe_job(command_, model, *jobs_));
   if (journal.dropped_bytes() > 0) {
-    log_.info("the journal ends with {} bytes of a record that was not written whole: its rows are done again",
+    log_.info("the journal ends with {} bytes of a record that was not written whole: its rows will be repeated",
               journal.dropped_bytes());
   }
   if (journal.job()) {

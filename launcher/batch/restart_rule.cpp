@@ -27,7 +27,7 @@ std::vector<int> lost_twice(const AttemptEnd& end, const RestartHistory& history
 
 /// The reason to use fewer ranks; empty if there is none.
 std::string reason_to_shrink(const AttemptEnd& end, const std::vector<int>& twice) {
-  if (end.lacks_slots) return "the launcher has no place for so many ranks";
+  if (end.lacks_slots) return "the launcher has no slots for that many ranks";
   if (!twice.empty()) return fmt::format("rank {} was lost twice in a row", fmt::join(twice, ", "));
   return {};
 }

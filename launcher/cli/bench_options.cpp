@@ -15,7 +15,7 @@ void add_bench_options(CLI::App& app, BenchCommand& command, int64_t& probe_mib)
   app.get_option("--max-seq-len")->description("Tokens that a slot can hold; default: prompt and new tokens");
   begin_section(app, "Measurement");
   auto* random =
-      app.add_flag("--random-weights", command.random_weights, "Weights that exist nowhere, for the shape of --config");
+      app.add_flag("--random-weights", command.random_weights, "Generated weights for the shape of --config");
   auto* config = app.add_option("--config", command.config, "A config.json")->type_name("F");
   random->needs(config)->excludes(app.get_option("--model"));
   config->needs(random);
@@ -24,7 +24,7 @@ void add_bench_options(CLI::App& app, BenchCommand& command, int64_t& probe_mib)
   };
   command.shape = {.batch = 1, .prompt_tokens = 512, .new_tokens = 64};
   tokens("--prompt-tokens", command.shape.prompt_tokens, 1, "Tokens of each prompt: random ids, always the same");
-  tokens("--new-tokens", command.shape.new_tokens, 2, "Tokens that follow; no end token is obeyed");
+  tokens("--new-tokens", command.shape.new_tokens, 2, "Tokens to generate; end tokens are ignored");
   app.add_option("--repeats", command.repeats, "Repetitions that are reported")
       ->check(CLI::Range(1, 1000))
       ->capture_default_str()
@@ -42,7 +42,7 @@ void add_bench_options(CLI::App& app, BenchCommand& command, int64_t& probe_mib)
                       .description("{kept,fresh}"))
       ->type_name("HOW");
   app.add_flag("--invariance-cost", command.invariance_cost,
-               "Run each repetition with fast numerics, too, and report what invariant ones cost (loads two models)")
+               "Also run each repetition with fast numerics, and report what invariant ones cost (loads two models)")
       ->excludes(app.get_option("--numerics"));
   app.add_flag("--replay", command.replay,
                "Run the steps of each repetition once more in a bare loop, without actors and streaming, and compare");

@@ -45,7 +45,7 @@ void add_doctor(CLI::App& parent, DoctorCommand& command, int64_t& probe_mib) {
       ->check(CLI::Range(int64_t{1}, int64_t{1} << 20))
       ->type_name("N");
   app.add_flag_callback(
-      "--strict", [&command] { command.warnings = Warnings::kFail; }, "Warnings are failures, too: exit code 4");
+      "--strict", [&command] { command.warnings = Warnings::kFail; }, "Warnings count as failures: exit code 4");
   app.add_option("--json", command.json, "Write checks, collectives, hosts, ranks and probe to this file")
       ->type_name("OUT");
 }

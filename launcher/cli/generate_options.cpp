@@ -14,7 +14,7 @@ void add_generate(CLI::App& parent, GenerateCommand& command) {
   add_model_options(app, command.model, command.engine);
   begin_section(app, "Prompts");
   auto* prompts = app.add_option_group("prompts", "Exactly one of these");
-  prompts->add_option("--prompt", command.prompts.texts, "Text; may be given again")->type_name("TEXT");
+  prompts->add_option("--prompt", command.prompts.texts, "Text; may be repeated")->type_name("TEXT");
   prompts->add_option("--prompt-file", command.prompts.file, "A file that holds one prompt")->type_name("F");
   prompts->add_option("--ids-file", command.prompts.ids_file, "JSON rows of token ids, or of {ids, mask, negative}")
       ->type_name("F");

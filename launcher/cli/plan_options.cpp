@@ -23,7 +23,7 @@ void add_machine_options(CLI::App& app, MachineOptions& machine, int64_t& probe_
       ->check(CLI::Range(1, kMostRanks))
       ->type_name("N");
   app.add_option("--rank-cores", machine.rank_cores,
-                 "With --measure or --probe: cores that every rank brings; default: the ranks divide those measured")
+                 "With --measure or --probe: cores that every rank has; default: the ranks divide those measured")
       ->check(CLI::Range(1, 1024))
       ->type_name("N");
   app.add_option("--link-latency-us", machine.link_latency_us, "Microseconds of one message between ranks")

@@ -10,7 +10,7 @@ void add_score(CLI::App& parent, ScoreCommand& command) {
   add_model_options(app, command.model, command.engine);
   begin_section(app, "Texts");
   auto* texts = app.add_option_group("texts", "Exactly one of these");
-  texts->add_option("--text", command.texts, "Text; may be given again")->type_name("TEXT");
+  texts->add_option("--text", command.texts, "Text; may be repeated")->type_name("TEXT");
   texts->add_option("--texts-file", command.texts_file, "JSON array of strings")->type_name("F");
   texts->add_option("--ids-file", command.ids_file, "JSON rows of token ids, or of {ids, mask}")->type_name("F");
   texts->require_option(1);

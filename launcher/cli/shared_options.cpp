@@ -209,7 +209,7 @@ void add_run_options(CLI::App& app, RunOptions& options, EngineOptions& engine) 
       ->check(CLI::Range(1, 1024))
       ->type_name("N");
   app.add_option("--bind-threads", engine.binding,
-                 "auto (default): bind each compute thread to a core where a rank's cores are its alone; none: never "
+                 "auto (default): bind each compute thread to a core where ranks do not share cores; none: never "
                  "(docs/launching.md)")
       ->transform(CLI::CheckedTransformer(std::map<std::string, ThreadBinding>{{"auto", ThreadBinding::kOwnCores},
                                                                                {"none", ThreadBinding::kNone}})

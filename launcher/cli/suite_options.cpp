@@ -24,7 +24,7 @@ void add_suite_options(CLI::App& app, SuiteOptions& options) {
       ->type_name("ROW[,ROW]");
   add("--rival", options.rivals,
       "An engine to compare with: ik, llama.cpp (PATH of its llama-bench), llama-cpp-python, vllm, transformers (PATH "
-      "of a Python that has it); may be given again")
+      "of a Python that has it); may be repeated")
       ->type_name("NAME=PATH")
       ->expected(1)
       ->multi_option_policy(CLI::MultiOptionPolicy::TakeAll);

@@ -112,7 +112,7 @@ void RankLifecycle::end_within(Duration grace) {
   std::lock_guard lock(overdue_mutex_);
   if (overdue_) return;
   overdue_.emplace(grace, [this] {
-    const Error error = settle({ErrorKind::kInternal, "[launcher] ended without a reason"});
+    const Error error = settle({ErrorKind::kInternal, "[launcher] ended without giving a reason"});
     log_.error("{}", error.message);
     std::_Exit(exit_code(error.kind));
   });

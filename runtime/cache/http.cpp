@@ -33,8 +33,9 @@ struct Curl {
 };
 
 Error no_curl(std::string_view why) {
-  return {ErrorKind::kUnavailable,
-          fmt::format("[runtime/cache] no HTTP here: found {}, expected libcurl 7.75 or newer; install libcurl4", why)};
+  return {
+      ErrorKind::kUnavailable,
+      fmt::format("[runtime/cache] cannot use HTTP: found {}, expected libcurl 7.75 or newer; install libcurl4", why)};
 }
 
 /// Loads libcurl for the lifetime of the process.

@@ -18,7 +18,7 @@ std::span<const device::OptionRow> option_rows() {
       device::OptionRow{.name = "compile-cache-remote",
                         .value_name = "URL",
                         .help = "Asked when the folder has none, and filled: another folder, http(s)://… or "
-                                "s3://BUCKET/PREFIX; may be given again",
+                                "s3://BUCKET/PREFIX; may be repeated",
                         .section = kSection,
                         .kind = kList,
                         .use = kCompiling},

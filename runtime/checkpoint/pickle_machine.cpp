@@ -48,7 +48,7 @@ Result<T> PickleMachine::take_number() {
 Result<std::string_view> PickleMachine::take_line() {
   const std::string_view all(reinterpret_cast<const char*>(rest_.data()), rest_.size());
   const size_t end = all.find('\n');
-  if (end == std::string_view::npos) return malformed("found no end of a name, expected a line");
+  if (end == std::string_view::npos) return malformed("found no end of a line, expected a line");
   LOCKSTEP_TRY(const std::string_view line, take(end + 1));
   return line.substr(0, end);
 }
@@ -171,7 +171,7 @@ Result<void> PickleMachine::call() {
   LOCKSTEP_TRY(const auto operands, pop_several(2));
   const PickleValue& callable = value(operands[0]);
   const PickleValue& arguments = value(operands[1]);
-  if (callable.kind != PickleKind::kCallable) return refused("a call of what is not a function");
+  if (callable.kind != PickleKind::kCallable) return refused("a call of something that is not a function");
   if (arguments.kind != PickleKind::kTuple) return malformed("found a call without a tuple of arguments");
   switch (static_cast<Callable>(callable.number)) {
     case Callable::kOrderedDict:
@@ -179,7 +179,7 @@ Result<void> PickleMachine::call() {
       return push({.kind = PickleKind::kDict});
     case Callable::kSize:
       if (arguments.parts.size() != 1 || value(arguments.parts[0]).kind != PickleKind::kTuple) {
-        return malformed("found torch.Size of what is not a tuple");
+        return malformed("found torch.Size of something that is not a tuple");
       }
       stack_.push_back(arguments.parts[0]);
       return ok();

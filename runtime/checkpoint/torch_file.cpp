@@ -99,7 +99,8 @@ Result<TensorEntry> entry_of(const ByteSource& file, const std::string& name, co
   }
   const std::optional<Extent> extent = extent_of(tensor);
   if (!extent || extent->end > tensor.storage_elements) {
-    return damaged(place, fmt::format("found a shape that leaves its storage of {} elements", tensor.storage_elements));
+    return damaged(place,
+                   fmt::format("found a shape that exceeds its storage of {} elements", tensor.storage_elements));
   }
   TensorEntry entry{.file = file.path,
                     .type = {type->readable.value_or(DType::kUInt8), Shape(tensor.shape)},
@@ -108,7 +109,7 @@ Result<TensorEntry> entry_of(const ByteSource& file, const std::string& name, co
                     .stored_dtype = std::string(type->name),
                     .can_be_read = type->readable.has_value()};
   if (__builtin_mul_overflow(extent->elements, size, &entry.bytes)) {
-    return damaged(place, "found a shape of more elements than there are bytes in the world");
+    return damaged(place, "found a shape of more elements than a file can hold");
   }
   if (!extent->dense) entry.strides = tensor.strides;
   return entry;

@@ -20,7 +20,7 @@ Result<void> check_sequence(const Option& option, const std::vector<int32_t>& id
 Result<void> check_sequence_bias(const Option& option, const GenerationConfig& config) {
   for (const BiasedSequence& biased : config.sequence_bias) {
     LOCKSTEP_TRY_VOID(check_sequence(option, biased.ids));
-    if (std::isnan(biased.bias)) return invalid_option(option.row.name, "a bias that is no number", "a number");
+    if (std::isnan(biased.bias)) return invalid_option(option.row.name, "a bias that is not a number", "a number");
   }
   return ok();
 }

@@ -234,7 +234,7 @@ constexpr std::tuple kTable{
     row<&Config::pad_token_id>("pad_token_id", "What a finished row emits").within(kCount).by(kGraph),
     row<&Config::bos_token_id>("bos_token_id", "Kept from files; prompts have their first token already")
         .flagged(FlagSource::kNone),
-    row<&Config::stop_strings>("stop_strings", "Text that ends a row (may be given again)")
+    row<&Config::stop_strings>("stop_strings", "Text that ends a row (may be repeated)")
         .checked(check_stop_strings, "strings of at least one character")
         .flagged(kSeparate, "stop")
         .in_rows_as("stop"),

@@ -21,7 +21,7 @@ Error misplaced(int64_t offset, std::string_view found, std::string_view expecte
 
 Error no_journal() {
   return {ErrorKind::kInvalidArgument,
-          "[runtime/journal] the file is no journal: found other first bytes; name another folder"};
+          "[runtime/journal] the file is not a journal: found other first bytes; name another folder"};
 }
 
 /// Whether the bytes are the rest of an interrupted first write: part of the magic bytes, or zeros of a file system.

@@ -173,7 +173,7 @@ Result<MergePair> parse_pair(const JsonField& list, size_t index) {
       return MergePair{text.substr(0, space), text.substr(space + 1)};
     }
   }
-  return list.invalid(fmt::format("merge {} that is no pair", index), "[\"left\", \"right\"] or \"left right\"");
+  return list.invalid(fmt::format("merge {} that is not a pair", index), "[\"left\", \"right\"] or \"left right\"");
 }
 
 Result<Merges> parse_merges(const JsonField& list, const Vocabulary& vocabulary, const std::string& prefix) {

@@ -226,7 +226,7 @@ Result<std::unique_ptr<Tokenizer>> parse_tokenizer(std::string_view json, std::s
   }  // otherwise a plain parse reports the error and its place
   const auto document = nlohmann::json::parse(json, nullptr, /*allow_exceptions=*/false);
   const JsonField root(document, std::string(origin));
-  if (document.is_discarded()) return root.invalid("text that is no JSON", "a tokenizer as JSON");
+  if (document.is_discarded()) return root.invalid("text that is not JSON", "a tokenizer as JSON");
   LOCKSTEP_TRY(Parts parts, parse_parts(root, nullptr));
   return std::make_unique<FileTokenizer>(std::move(parts));
 }

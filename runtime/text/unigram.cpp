@@ -115,7 +115,7 @@ Result<std::unique_ptr<Model>> parse_unigram(const JsonField& field) {
   for (const auto& entry : list.value()) {
     const auto id = static_cast<int32_t>(tables.scores.size());
     if (!entry.is_array() || entry.size() != 2 || !entry[0].is_string() || !entry[1].is_number()) {
-      return list.invalid(fmt::format("entry {} that is no token with a score", id), "[token, score]");
+      return list.invalid(fmt::format("entry {} that is not a token with a score", id), "[token, score]");
     }
     if (!tables.vocabulary.add(entry[0].get<std::string>(), id)) {
       return list.invalid(fmt::format("the token of entry {} a second time", id), "each token once");

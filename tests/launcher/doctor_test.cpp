@@ -315,7 +315,7 @@ DoctorReport measured_report() {
 TEST(ClosingWords, CompareTheWaysAndSayWhatToTypeNext) {
   DoctorReport report = measured_report();
   EXPECT_THAT(closing_words(report),
-              AllOf(HasSubstr("4 ranks on 1 host: everything works; shm is 3.1x quicker than mpi at 8 KiB"),
+              AllOf(HasSubstr("4 ranks on 1 host: everything works; shm is 3.1x faster than mpi at 8 KiB"),
                     HasSubstr("next: mpirun -n 4 lockstep generate --communicator auto --model DIR")));
   report.checks.push_back(named("places", CheckStatus::kWarning, "narrow", "bind wider"));
   EXPECT_THAT(closing_words(report), AllOf(HasSubstr("works, but could be better (places)"),

@@ -172,7 +172,7 @@ Result<Check> run_control_plane(DoctorRank& rank) {
   double slowest = 0.0;
   for (const std::string& seconds : told) slowest = std::max(slowest, std::strtod(seconds.c_str(), nullptr));
   Check check;
-  check.found = fmt::format("rank 0 is reached at {} on {}; a word and its answer take {:.3g} ms at most",
+  check.found = fmt::format("rank 0 is reached at {} on {}; a message and its reply take {:.3g} ms at most",
                             plane.address, side_of(rank, plane, 0), slowest * 1e3);
   return check;
 }

@@ -29,7 +29,7 @@ std::string indented(std::string_view text, size_t blanks) {
   return out;
 }
 
-/// "; shm is 3.1x quicker than mpi for messages of 8 KiB".
+/// "; shm is 3.1x faster than mpi for messages of 8 KiB".
 std::string comparison(const DoctorReport& report) {
   std::vector<const CollectiveFigure*> ways;
   for (const CollectiveFigure& figure : report.collectives) {
@@ -39,9 +39,9 @@ std::string comparison(const DoctorReport& report) {
   std::ranges::sort(ways, {}, [](const auto* figure) { return figure->median_us; });
   const double ratio = ways[1]->median_us / std::max(ways[0]->median_us, 1e-9);
   if (ratio < 1.1) {
-    return fmt::format("; {} and {} are about as quick at 8 KiB", ways[0]->communicator, ways[1]->communicator);
+    return fmt::format("; {} and {} are about as fast at 8 KiB", ways[0]->communicator, ways[1]->communicator);
   }
-  return fmt::format("; {} is {:.1f}x quicker than {} at 8 KiB", ways[0]->communicator, ratio, ways[1]->communicator);
+  return fmt::format("; {} is {:.1f}x faster than {} at 8 KiB", ways[0]->communicator, ratio, ways[1]->communicator);
 }
 
 std::string next_command(const DoctorReport& report) {

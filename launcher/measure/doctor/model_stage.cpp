@@ -64,7 +64,7 @@ std::string to_text(const ModelFacts& facts) {
 
 ModelFacts parse(const std::string& text) {
   const Json json = Json::parse(text, nullptr, /*allow_exceptions=*/false);
-  if (!json.is_object()) return {.problem = "its word about the model cannot be read"};
+  if (!json.is_object()) return {.problem = "its report on the model cannot be read"};
   return {.problem = json.value("problem", ""),
           .files = json.value("files", std::vector<std::pair<std::string, int64_t>>()),
           .sample_bytes = json.value("bytes", int64_t{0}),

@@ -76,7 +76,7 @@ Result<void> read_probe(const MachineOptions& options, MachineDescription& machi
   }
   const double share = static_cast<double>(*options.rank_cores) / static_cast<double>(recorded.cores);
   machine.limits.rank = {recorded.rates.read_bytes_per_s * share, recorded.rates.flops_per_s * share};
-  machine.words.push_back(fmt::format("a rank of {} core(s): {}, each as quick as a core of those {} recorded",
+  machine.words.push_back(fmt::format("a rank of {} core(s): {}, each as fast as a core of those {} recorded",
                                       *options.rank_cores, in_words(machine.limits.rank), recorded.cores));
   return ok();
 }

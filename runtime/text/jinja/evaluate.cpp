@@ -70,7 +70,7 @@ Value Interpreter::slice(const Expression& expression, const ScopePtr& scope) {
 Value Interpreter::condition(const Expression& expression, const ScopePtr& scope) {
   if (truthy(evaluate(*expression.children[1], scope))) return evaluate(*expression.children[0], scope);
   if (expression.children[2]) return evaluate(*expression.children[2], scope);
-  return Undefined{"the value of an if without else"};
+  return Undefined{"the value of an if that has no else"};
 }
 
 Value Interpreter::unary(const Expression& expression, const ScopePtr& scope) {
@@ -114,7 +114,7 @@ Value Interpreter::dictionary(const Expression& expression, const ScopePtr& scop
   for (size_t i = 0; i + 1 < expression.children.size(); i += 2) {
     Value key = evaluate(*expression.children[i], scope);
     Value value = evaluate(*expression.children[i + 1], scope);
-    if (defined(key).list() != nullptr || key.dict() != nullptr) throw RenderFailure("a list or dict is no key");
+    if (defined(key).list() != nullptr || key.dict() != nullptr) throw RenderFailure("a list or dict cannot be a key");
     budget_.step(dict.items.size());
     dict.set(std::move(key), std::move(value));
   }

@@ -154,7 +154,7 @@ void Interpreter::define_macro(const Statement& statement, const ScopePtr& scope
 Value Interpreter::make_macro(const Statement& statement, std::string name, const ScopePtr& scope) {
   return Callable{std::move(name), [this, &statement, home = std::weak_ptr<Scope>(scope)](const Arguments& arguments) {
                     const ScopePtr parent = home.lock();
-                    if (!parent) throw RenderFailure("a macro is called where its variables are gone");
+                    if (!parent) throw RenderFailure("a macro is called after its variables are gone");
                     return call_macro(statement, parent, arguments);
                   }};
 }

@@ -65,7 +65,7 @@ Result<Value> parse_json(std::string_view json, std::string_view what) {
   const auto document = nlohmann::ordered_json::parse(json, nullptr, /*allow_exceptions=*/false);
   if (document.is_discarded()) {
     return Error{ErrorKind::kInvalidArgument,
-                 fmt::format("[runtime/text] cannot read {}: found text that is no JSON", what)};
+                 fmt::format("[runtime/text] cannot read {}: found text that is not JSON", what)};
   }
   return from_json(document, what, 0);
 }

@@ -121,11 +121,11 @@ TEST(TorchFile, RefusesTensorsOutsideTheirStorage) {
   constexpr int64_t kHuge = int64_t{1} << 62;
   refused(pickle::tensor({"FloatStorage", "1", 12}, 0, {1}, {1}), "found no storage 1");
   refused(pickle::tensor({"FloatStorage", "0", 13}, 0, {1}, {1}), "found a storage of 48 bytes, expected 13");
-  refused(pickle::tensor(kFloats, 0, {13}, {1}), "leaves its storage of 12 elements");
-  refused(pickle::tensor(kFloats, 12, {1}, {1}), "leaves its storage");
-  refused(pickle::tensor(kFloats, 1, {3, 4}, {4, 1}), "leaves its storage");
-  refused(pickle::tensor(kFloats, 0, {kHuge, kHuge}, {1, 1}), "leaves its storage");
-  refused(pickle::tensor(kFloats, 0, {3}, {kHuge}), "leaves its storage");
+  refused(pickle::tensor(kFloats, 0, {13}, {1}), "exceeds its storage of 12 elements");
+  refused(pickle::tensor(kFloats, 12, {1}, {1}), "exceeds its storage");
+  refused(pickle::tensor(kFloats, 1, {3, 4}, {4, 1}), "exceeds its storage");
+  refused(pickle::tensor(kFloats, 0, {kHuge, kHuge}, {1, 1}), "exceeds its storage");
+  refused(pickle::tensor(kFloats, 0, {3}, {kHuge}), "exceeds its storage");
   refused(pickle::tensor(kFloats, 0, {kHuge}, {0}), "more elements than");
 }
 

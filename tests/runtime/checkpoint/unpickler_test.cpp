@@ -83,8 +83,8 @@ TEST(UnpickleTensors, RefusesEveryOtherNameAndCall) {
   refused(call(name("torch", "load"), {text("x")}), "found the name torch.load");
   refused(call(name("torch.nn.modules.linear", "Linear"), {}), "torch.nn.modules.linear.Linear");
   refused(text("posix") + text("system") + "\x93" + tuple({text("true")}) + "R", "found the name posix.system");
-  refused(call(name("torch", "FloatStorage"), {number(3)}), "a call of what is not a function");
-  refused(call(text("os.system"), {text("true")}), "a call of what is not a function");
+  refused(call(name("torch", "FloatStorage"), {number(3)}), "a call of something that is not a function");
+  refused(call(text("os.system"), {text("true")}), "a call of something that is not a function");
   refused(call(kOrderedDict, {numbers({1})}), "collections.OrderedDict with arguments");
   refused(name("collections", "OrderedDict") + ")\x81", "the pickle operation 0x81");
   refused("S'text'\n", "the pickle operation 0x53");
@@ -108,7 +108,7 @@ TEST(UnpickleTensors, RefusesDamagedPickles) {
   damaged(kProtocol + "h\x01.", "found memo 1");
   damaged(kProtocol + "X\xff\xff\xff\xffshort", "expected 4294967295 more");
   damaged(kProtocol + "\x8a\x09" + "123456789.", "a number of 9 bytes");
-  damaged(kProtocol + "ctorch", "no end of a name");
+  damaged(kProtocol + "ctorch", "no end of a line");
   damaged(state_dict({{"a", tensor(kStorage, -1, {1}, {1})}}), "without storage and offset");
   damaged(state_dict({{"a", tensor(kStorage, 0, {-1}, {1})}}), "not a whole number");
   damaged(state_dict({{"a", tensor(kStorage, 0, {1, 1}, {1})}}), "too few or many strides");

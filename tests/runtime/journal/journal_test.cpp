@@ -147,7 +147,7 @@ TEST_F(JournalTest, RefusesAFileThatIsSomethingElse) {
   write("{\"prompt\": \"hello\"}\n");
   const auto journal = Journal::open(folder_);
   ASSERT_FALSE(journal.has_value());
-  EXPECT_THAT(journal.error().message, HasSubstr("no journal"));
+  EXPECT_THAT(journal.error().message, HasSubstr("not a journal"));
   EXPECT_EQ(bytes(), "{\"prompt\": \"hello\"}\n");
 }
 

@@ -97,7 +97,7 @@ Meaning meaning_of(const FailedCompilation& failed) {
     return {kHostMemory.kind, "it was killed, most often by the system because memory ran out", kHostMemory.advice};
   }
   if (outcome.signal == SIGTERM || outcome.signal == SIGINT) {
-    return {ErrorKind::kCancelled, "somebody asked it to end", "compile again"};
+    return {ErrorKind::kCancelled, "it was told to end", "compile again"};
   }
   const auto known =
       std::ranges::find_if(kKnown, [&](const Known& row) { return failed.log.find(row.text) != std::string::npos; });

@@ -336,7 +336,7 @@ std::vector<std::byte> to_bytes(const Module& module) {
 Result<Module> from_bytes(std::span<const std::byte> bytes) {
   wire::Module in;
   if (!in.ParseFromArray(bytes.data(), static_cast<int>(bytes.size()))) {
-    return invalid(fmt::format("found {} bytes that are no HloModuleProto", bytes.size()));
+    return invalid(fmt::format("found {} bytes that are not an HloModuleProto", bytes.size()));
   }
   Module module{.name = in.name()};
   Places places;
