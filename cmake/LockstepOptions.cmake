@@ -4,7 +4,8 @@ option(LOCKSTEP_WITH_NEURON "The backend for AWS Neuron; needs Protocol Buffers 
 set(LOCKSTEP_WITH_CACHE "AUTO" CACHE STRING "The compile cache, for backends that compile ahead of time; needs Cap'n Proto and \
 headers of libcurl: ON, OFF, or AUTO (with such a backend)")
 set(LOCKSTEP_WITH_REFERENCE "AUTO" CACHE STRING "The reference backend; needs libtorch: ON, OFF, or AUTO (where it is found)")
-set_property(CACHE LOCKSTEP_WITH_CACHE LOCKSTEP_WITH_REFERENCE PROPERTY STRINGS AUTO ON OFF)
+set(LOCKSTEP_WITH_CUDA "AUTO" CACHE STRING "Kernels for NVIDIA GPUs; needs nvcc of CUDA 13: ON, OFF, or AUTO (where it is found)")
+set_property(CACHE LOCKSTEP_WITH_CACHE LOCKSTEP_WITH_REFERENCE LOCKSTEP_WITH_CUDA PROPERTY STRINGS AUTO ON OFF)
 option(LOCKSTEP_WITH_MEASURE "The commands bench, sweep, plan and doctor" ON)
 option(LOCKSTEP_WITH_JOURNAL "Journals of batch jobs; needs Cap'n Proto" ON)
 option(LOCKSTEP_WITH_TESTS "Tests and examples; needs GoogleTest" ON)
@@ -25,6 +26,17 @@ if(LOCKSTEP_WITH_REFERENCE STREQUAL "AUTO")
 elseif(LOCKSTEP_WITH_REFERENCE)
   find_package(Libtorch REQUIRED)
 endif()
+if(LOCKSTEP_WITH_CUDA)
+  lockstep_find_nvcc()
+  if(LOCKSTEP_NVCC)
+    set(LOCKSTEP_WITH_CUDA ON)
+  elseif(LOCKSTEP_WITH_CUDA STREQUAL "AUTO")
+    set(LOCKSTEP_WITH_CUDA OFF)
+  else()
+    message(FATAL_ERROR "LOCKSTEP_WITH_CUDA is ON: found no nvcc, expected the wheels of tools/requirements-cuda.txt \
+in .venv-cuda; run scripts/setup, or name one with -DLOCKSTEP_NVCC=FILE")
+  endif()
+endif()
 if(LOCKSTEP_WITH_CACHE)
   find_package(CURL 7.75 REQUIRED)
   if(LOCKSTEP_WITH_NEURON)
@@ -36,6 +48,7 @@ if(LOCKSTEP_WITH_CACHE OR LOCKSTEP_WITH_JOURNAL)
 endif()
 if(LOCKSTEP_WITH_TESTS)
   find_package(GTest REQUIRED)
+  find_package(Boost 1.74 REQUIRED COMPONENTS context)
 endif()
 
 include(LockstepCpuIsas)
@@ -43,6 +56,6 @@ lockstep_choose_cpu_isas(LOCKSTEP_BUILT_ISAS LOCKSTEP_BUILT_INT8_ISAS)
 
 # The text of --version about the build.
 list(JOIN LOCKSTEP_BUILT_ISAS " " _isas)
-set(LOCKSTEP_OPTIONS_TEXT "neuron ${LOCKSTEP_WITH_NEURON}, reference ${LOCKSTEP_WITH_REFERENCE}, compile cache \
+set(LOCKSTEP_OPTIONS_TEXT "neuron ${LOCKSTEP_WITH_NEURON}, cuda ${LOCKSTEP_WITH_CUDA}, reference ${LOCKSTEP_WITH_REFERENCE}, compile cache \
 ${LOCKSTEP_WITH_CACHE}, measure ${LOCKSTEP_WITH_MEASURE}, journal ${LOCKSTEP_WITH_JOURNAL}, instruction sets: ${_isas}")
 message(STATUS "Options: ${LOCKSTEP_OPTIONS_TEXT}, tests ${LOCKSTEP_WITH_TESTS}")

@@ -1,0 +1,54 @@
+// Root mean square norms of rows, or of groups of columns.
+#include "runtime/backends/cuda/kernels/parameters.h"
+#include "runtime/backends/cuda/kernels/sums.h"
+
+namespace lockstep::cuda {
+namespace {
+
+struct RmsNormShared {
+  float sums[kWarpLanes];
+};
+
+struct F32Rows {
+  using Element = float;
+  LOCKSTEP_DEVICE static float read(float value) { return value; }
+  LOCKSTEP_DEVICE static float write(float value) { return value; }
+  LOCKSTEP_DEVICE static float round(float value) { return value; }
+};
+
+struct Bf16Rows {
+  using Element = Bf16;
+  LOCKSTEP_DEVICE static float read(Bf16 value) { return float_of(value); }
+  LOCKSTEP_DEVICE static Bf16 write(float value) { return bf16_of(value); }
+  LOCKSTEP_DEVICE static float round(float value) { return float_of(bf16_of(value)); }
+};
+
+template <typename Rows>
+LOCKSTEP_DEVICE void rms_norm(const RmsNormParameters& p) {
+  using Element = typename Rows::Element;
+  RmsNormShared& shared = shared_memory<RmsNormShared>();
+  const int64_t first = static_cast<int64_t>(block_index()) * p.columns;
+  const Element* x = static_cast<const Element*>(p.x) + first;
+  const Element* weight = static_cast<const Element*>(p.weight);
+  Element* y = static_cast<Element*>(p.y) + first;
+  float squares = 0.0f;
+  for (int i = thread_index(); i < p.columns; i += thread_count()) {
+    const float value = Rows::read(x[i]);
+    squares = madd(value, value, squares);
+  }
+  squares = block_sum(squares, shared.sums);
+  const float mean = divide(squares, static_cast<float>(p.columns));
+  const float inverse = divide(1.0f, square_root(plus(mean, p.epsilon)));
+  for (int i = thread_index(); i < p.columns; i += thread_count()) {
+    float value = times(Rows::read(x[i]), inverse);
+    if (p.has_offset == 0) value = Rows::round(value);
+    y[i] = Rows::write(times(plus(Rows::read(weight[i]), p.offset), value));
+  }
+}
+
+}  // namespace
+
+LOCKSTEP_KERNEL(rms_norm_f32, RmsNormParameters, kRmsNormThreads) { rms_norm<F32Rows>(p); }
+LOCKSTEP_KERNEL(rms_norm_bf16, RmsNormParameters, kRmsNormThreads) { rms_norm<Bf16Rows>(p); }
+
+}  // namespace lockstep::cuda

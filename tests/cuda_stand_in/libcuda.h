@@ -1,0 +1,31 @@
+// The stand-in of the CUDA driver (libcuda_stand_in.so): what tests ask of it beside the driver's own functions. Looked
+// up by name in the loaded library.
+//
+// It is as strict as a driver may be, and stricter where a mistake would be found on a GPU alone: sizes are exact, new
+// memory is NaN, copies take pinned memory only, a capture refuses what a capture cannot hold, and a kernel that is
+// wrong ends with an illegal address and a line on stderr.
+//
+// LOCKSTEP_STAND_IN_CUDA sets it up, when the library is loaded: words with commas between them of
+//   lazy            work runs when somebody waits for it (default: eager, at once)
+//   down, shuffled  order of threads and blocks
+//   devices=N       (default 1)        memory=BYTES of a device (default 1 GiB)
+//   version=N       of the driver (default 13000)        capability=N (default 90)
+//   NAME:N=STATUS   the N-th call of cuNAME fails with STATUS; from then on too with NAME:N+=STATUS
+#pragma once
+
+#include <cstdint>
+
+namespace lockstep::cu {
+
+/// What a process has now or has done so far.
+struct StandInCounts {
+  int64_t allocations = 0;  // objects of every kind that are not freed
+  int64_t calls = 0;        // of every function
+  int64_t allocating = 0;   // calls that allocate or free memory
+  int64_t launches = 0;     // kernels that have run
+  int64_t graph_launches = 0;
+};
+
+extern "C" StandInCounts lockstep_stand_in_cuda_counts();
+
+}  // namespace lockstep::cu

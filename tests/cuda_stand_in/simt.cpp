@@ -1,0 +1,313 @@
+#include "tests/cuda_stand_in/simt.h"
+
+#include <fmt/format.h>
+#include <sys/mman.h>
+
+#include <algorithm>
+#include <array>
+#include <boost/context/detail/fcontext.hpp>
+#include <cstdlib>
+#include <deque>
+#include <memory>
+#include <numeric>
+#include <random>
+#include <vector>
+
+namespace lockstep::simt {
+namespace {
+
+namespace fiber = boost::context::detail;
+
+constexpr size_t kStack = 64 * 1024;
+constexpr int kNotANumber = 0xff;  // each byte of it: NaN in every floating-point type
+
+enum class State { kRuns, kMeetsWarp, kMeetsBlock, kEnded };
+
+struct Copy {
+  std::byte* dst;
+  std::array<std::byte, 16> bytes;
+};
+
+struct Thread {
+  int index = 0;
+  State state = State::kRuns;
+  Site site{};
+  fiber::fcontext_t context = nullptr;
+  int half = 0;  // of the warp's shown values
+  std::vector<Copy> open_copies;
+  std::deque<std::vector<Copy>> copy_groups;
+};
+
+struct Block {
+  int index = 0;
+  std::unique_ptr<std::byte[]> shared;
+  std::vector<Thread> threads;
+  std::vector<std::array<std::array<std::byte, kShown>, 2 * kWarp>> shown;  // by warp; [half][lane]
+  std::byte* stacks = nullptr;
+};
+
+/// Stacks of the fibers of one system thread, kept for its next grid.
+class Stacks {
+ public:
+  ~Stacks() {
+    if (memory_ != nullptr) munmap(memory_, bytes_);
+  }
+  std::byte* of(size_t count) {
+    const size_t bytes = count * kStack;
+    if (bytes > bytes_) {
+      if (memory_ != nullptr) munmap(memory_, bytes_);
+      void* memory = mmap(nullptr, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+      if (memory == MAP_FAILED) std::abort();
+      memory_ = static_cast<std::byte*>(memory);
+      bytes_ = bytes;
+    }
+    return memory_;
+  }
+
+ private:
+  std::byte* memory_ = nullptr;
+  size_t bytes_ = 0;
+};
+
+struct Run {
+  const KernelEntry& kernel;
+  const Grid& grid;
+  const void* parameters;
+  const std::atomic<bool>* stop;
+  std::string error;
+  Block* block = nullptr;    // of the fiber that runs
+  Thread* thread = nullptr;  // that fiber
+  fiber::fcontext_t scheduler = nullptr;
+};
+
+thread_local Run* current = nullptr;
+thread_local Stacks stacks;
+
+std::vector<KernelEntry>& table() {
+  static std::vector<KernelEntry> entries;
+  return entries;
+}
+
+std::string text_of(const Site& site) {
+  const std::string file = site.file;
+  return fmt::format("{} ({}:{})", site.operation, file.substr(file.rfind('/') + 1), site.line);
+}
+
+bool is_same(const Site& a, const Site& b) {
+  return a.line == b.line && std::strcmp(a.operation, b.operation) == 0 && std::strcmp(a.file, b.file) == 0;
+}
+
+void to_scheduler() { current->scheduler = fiber::jump_fcontext(current->scheduler, nullptr).fctx; }
+
+void begin_fiber(fiber::transfer_t from) {
+  current->scheduler = from.fctx;
+  current->kernel.body(current->parameters);
+  Thread& self = *current->thread;
+  if (!self.open_copies.empty() || !self.copy_groups.empty()) fail("a thread ended with copies under way");
+  self.state = State::kEnded;
+  to_scheduler();
+}
+
+std::vector<int> order_of(int count, Order order, unsigned seed) {
+  std::vector<int> indices(static_cast<size_t>(count));
+  std::iota(indices.begin(), indices.end(), 0);
+  if (order == Order::kDown) std::reverse(indices.begin(), indices.end());
+  if (order == Order::kShuffled) std::shuffle(indices.begin(), indices.end(), std::mt19937(seed));
+  return indices;
+}
+
+void make_block(Block& block, int index, std::byte* memory) {
+  const Grid& grid = current->grid;
+  const auto threads = static_cast<size_t>(grid.threads);
+  block.index = index;
+  block.stacks = memory;
+  block.shared.reset(new std::byte[grid.shared_bytes]);
+  std::memset(block.shared.get(), kNotANumber, grid.shared_bytes);
+  block.threads.clear();
+  block.threads.resize(threads);
+  block.shown.resize((threads + kWarp - 1) / kWarp);
+  for (size_t i = 0; i < threads; ++i) {
+    block.threads[i].index = static_cast<int>(i);
+    block.threads[i].context = fiber::make_fcontext(memory + (i + 1) * kStack, kStack, begin_fiber);
+  }
+}
+
+/// Runs every thread that can run once. Returns whether one could.
+bool run_threads(Block& block, const std::vector<int>& order) {
+  bool ran = false;
+  for (const int index : order) {
+    Thread& thread = block.threads[static_cast<size_t>(index)];
+    if (thread.state != State::kRuns) continue;
+    ran = true;
+    current->block = &block;
+    current->thread = &thread;
+    thread.context = fiber::jump_fcontext(thread.context, nullptr).fctx;
+    if (!current->error.empty()) return true;
+  }
+  return ran;
+}
+
+/// Lets the lanes of a warp go on if all of them meet; names them if they part.
+bool release_warp(Block& block, size_t warp) {
+  const size_t begin = warp * kWarp;
+  const size_t end = std::min(begin + kWarp, block.threads.size());
+  const std::span lanes(block.threads.begin() + static_cast<std::ptrdiff_t>(begin), end - begin);
+  const auto is_at_warp = [](const Thread& lane) { return lane.state == State::kMeetsWarp; };
+  const auto first = std::find_if(lanes.begin(), lanes.end(), is_at_warp);
+  if (first == lanes.end()) return false;
+  for (const Thread& lane : lanes) {
+    if (lane.state == State::kRuns) return false;  // it looks again later
+    if (is_at_warp(lane) && is_same(lane.site, first->site)) continue;
+    current->error = fmt::format("lanes part: lane {} of block {} is at {}, lane {} {}", first->index % kWarp,
+                                 block.index, text_of(first->site), lane.index % kWarp,
+                                 lane.state == State::kEnded ? "has ended" : "at " + text_of(lane.site));
+    return true;
+  }
+  if (lanes.size() != kWarp) {
+    current->error = fmt::format("a warp of {} lanes at {}, expected 32", lanes.size(), text_of(first->site));
+    return true;
+  }
+  for (Thread& lane : lanes) lane.state = State::kRuns;
+  return true;
+}
+
+bool release_block(Block& block) {
+  const auto is_at_block = [](const Thread& thread) { return thread.state == State::kMeetsBlock; };
+  const auto first = std::find_if(block.threads.begin(), block.threads.end(), is_at_block);
+  if (first == block.threads.end()) return false;
+  for (const Thread& thread : block.threads) {
+    if (thread.state == State::kRuns || thread.state == State::kMeetsWarp) return false;
+    if (is_at_block(thread) && is_same(thread.site, first->site)) continue;
+    current->error = fmt::format("threads part: thread {} of block {} is at {}, thread {} {}", first->index,
+                                 block.index, text_of(first->site), thread.index,
+                                 thread.state == State::kEnded ? "has ended" : "at " + text_of(thread.site));
+    return true;
+  }
+  for (Thread& thread : block.threads) thread.state = State::kRuns;
+  return true;
+}
+
+bool has_ended(const Block& block) {
+  return std::all_of(block.threads.begin(), block.threads.end(),
+                     [](const Thread& thread) { return thread.state == State::kEnded; });
+}
+
+/// Runs blocks side by side until all have ended.
+void run_blocks(std::span<Block> blocks, const std::vector<int>& order) {
+  while (current->error.empty()) {
+    bool goes_on = false;
+    bool all_ended = true;
+    for (Block& block : blocks) {
+      if (has_ended(block)) continue;
+      all_ended = false;
+      goes_on |= run_threads(block, order);
+      for (size_t warp = 0; warp < block.shown.size() && current->error.empty(); ++warp) {
+        goes_on |= release_warp(block, warp);
+      }
+      if (current->error.empty()) goes_on |= release_block(block);
+      if (!current->error.empty()) return;
+    }
+    if (all_ended) return;
+    if (!goes_on) current->error = "deadlock: every thread waits";
+    if (current->stop != nullptr && current->stop->load()) current->error = "the device was lost";
+  }
+}
+
+void wait_for(State state, const Site& site) {
+  current->thread->state = state;
+  current->thread->site = site;
+  to_scheduler();
+}
+
+}  // namespace
+
+std::span<const KernelEntry> kernels() { return table(); }
+
+const KernelEntry* find_kernel(const char* name) {
+  const auto found = std::find_if(table().begin(), table().end(),
+                                  [&](const KernelEntry& entry) { return std::strcmp(entry.name, name) == 0; });
+  return found == table().end() ? nullptr : &*found;
+}
+
+Registration::Registration(const KernelEntry& entry) { table().push_back(entry); }
+
+std::string run(const KernelEntry& kernel, const Grid& grid, const void* parameters, const std::atomic<bool>* stop) {
+  if (grid.threads > kernel.most_threads) {
+    return fmt::format("{}: found {} threads a block, expected at most {}", kernel.name, grid.threads,
+                       kernel.most_threads);
+  }
+  Run run{kernel, grid, parameters, stop, {}};
+  current = &run;
+  const std::vector<int> blocks = order_of(grid.blocks, grid.order, 1);
+  const std::vector<int> threads = order_of(grid.threads, grid.order, 2);
+  const size_t at_once = grid.side_by_side ? blocks.size() : 1;
+  std::vector<Block> resident(at_once);
+  for (size_t begin = 0; begin < blocks.size() && run.error.empty(); begin += at_once) {
+    std::byte* memory = stacks.of(at_once * threads.size());
+    for (size_t i = 0; i < at_once; ++i) {
+      make_block(resident[i], blocks[begin + i], memory + i * threads.size() * kStack);
+    }
+    run_blocks(resident, threads);
+  }
+  current = nullptr;
+  if (run.error.empty()) return {};
+  return fmt::format("{}: {}", kernel.name, run.error);
+}
+
+int thread_index() { return current->thread->index; }
+int thread_count() { return current->grid.threads; }
+int block_index() { return current->block->index; }
+int block_count() { return current->grid.blocks; }
+
+void* shared_memory(size_t bytes, const Site& site) {
+  if (bytes > current->grid.shared_bytes) {
+    fail(fmt::format("{}: found {} bytes of shared memory in the launch, expected {}", text_of(site),
+                     current->grid.shared_bytes, bytes));
+  }
+  return current->block->shared.get();
+}
+
+void meet_block(const Site& site) { wait_for(State::kMeetsBlock, site); }
+
+void meet_warp(const Site& site) { wait_for(State::kMeetsWarp, site); }
+
+void look_later() { to_scheduler(); }
+
+void fail(const std::string& what) {
+  current->error = fmt::format("{} (thread {} of block {})", what, current->thread->index, current->block->index);
+  for (;;) to_scheduler();  // which does not come back
+}
+
+void copy_async_16(void* dst, const void* src) {
+  Copy copy{static_cast<std::byte*>(dst), {}};
+  if (reinterpret_cast<uintptr_t>(dst) % 16 != 0 || reinterpret_cast<uintptr_t>(src) % 16 != 0) {
+    fail("a copy of 16 bytes is not aligned to 16");
+  }
+  std::memcpy(copy.bytes.data(), src, copy.bytes.size());
+  std::memset(dst, kNotANumber, copy.bytes.size());
+  current->thread->open_copies.push_back(copy);
+}
+
+void commit_copies() {
+  Thread& self = *current->thread;
+  self.copy_groups.push_back(std::move(self.open_copies));
+  self.open_copies.clear();
+}
+
+void wait_copies(int pending) {
+  Thread& self = *current->thread;
+  while (self.copy_groups.size() > static_cast<size_t>(pending)) {
+    for (const Copy& copy : self.copy_groups.front()) std::memcpy(copy.dst, copy.bytes.data(), copy.bytes.size());
+    self.copy_groups.pop_front();
+  }
+}
+
+std::byte* shown(int lane) {
+  const Thread& self = *current->thread;
+  auto& warp = current->block->shown[static_cast<size_t>(self.index) / kWarp];
+  return warp[static_cast<size_t>(self.half * kWarp + lane)].data();
+}
+
+void turn_shown() { current->thread->half ^= 1; }
+
+}  // namespace lockstep::simt

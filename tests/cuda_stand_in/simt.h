@@ -1,0 +1,105 @@
+// Execution of kernels on the CPU: each thread of a block is a fiber.
+//
+// A fiber runs until it meets others (a barrier, an operation of its warp) or looks again later, then the next one
+// runs. Blocks run one after the other, or side by side where a launch is cooperative. What a GPU leaves undefined
+// shows itself: fresh shared memory and the destinations of unfinished copies are NaN, lanes that part are named,
+// threads can run in several orders.
+//
+// The state of a grid belongs to the system's thread that runs it, so ranks that are threads run grids side by side.
+#pragma once
+
+#include <atomic>
+#include <cstddef>
+#include <cstdint>
+#include <cstring>
+#include <span>
+#include <string>
+
+namespace lockstep::simt {
+
+constexpr int kWarp = 32;
+
+/// The order in which threads, and blocks, run.
+enum class Order { kUp, kDown, kShuffled };
+
+/// A kernel: `body` runs one thread with the launch's parameters.
+struct KernelEntry {
+  const char* name = nullptr;
+  size_t parameter_bytes = 0;
+  int most_threads = 0;  // of a block
+  void (*body)(const void* parameters) = nullptr;
+};
+
+/// Every kernel of the program or library, in no order.
+std::span<const KernelEntry> kernels();
+/// Null if there is none of this name.
+const KernelEntry* find_kernel(const char* name);
+/// Adds a kernel before main, by a static object beside it.
+struct Registration {
+  explicit Registration(const KernelEntry& entry);
+};
+
+/// A launch.
+struct Grid {
+  int blocks = 1;
+  int threads = 1;          // of a block
+  size_t shared_bytes = 0;  // dynamic, of a block
+  bool side_by_side = false;
+  Order order = Order::kUp;
+};
+
+/// Runs a grid to its end. Returns what is wrong with it, with file and line; empty: nothing. `stop` (may be null) ends
+/// a grid that waits, as a lost device would.
+std::string run(const KernelEntry& kernel, const Grid& grid, const void* parameters,
+                const std::atomic<bool>* stop = nullptr);
+
+// For device code, of the calling fiber.
+
+/// A place in a kernel.
+struct Site {
+  const char* operation;
+  const char* file;
+  int line;
+};
+
+int thread_index();
+int thread_count();
+int block_index();
+int block_count();
+/// The block's dynamic shared memory; an error where it is smaller than `bytes`.
+void* shared_memory(size_t bytes, const Site& site);
+/// Waits for every thread of the block.
+void meet_block(const Site& site);
+/// Waits for the 32 lanes of the warp, which have to be at the same operation of the same line.
+void meet_warp(const Site& site);
+/// Lets other threads run.
+void look_later();
+/// Ends the grid with an error.
+[[noreturn]] void fail(const std::string& what);
+
+/// Places 16 bytes in shared memory as soon as the copy is waited for; until then they are NaN.
+void copy_async_16(void* dst, const void* src);
+void commit_copies();
+/// Finishes all groups of copies but the newest `pending`.
+void wait_copies(int pending);
+
+/// Memory in which the lanes of a warp show each other values; two halves, used in turn.
+constexpr size_t kShown = 64;
+std::byte* shown(int lane);
+void turn_shown();
+
+/// Shows `value` to the warp and returns after all lanes have.
+template <typename T>
+void show(const T& value, const Site& site) {
+  static_assert(sizeof(T) <= kShown);
+  std::memcpy(shown(thread_index() % kWarp), &value, sizeof value);
+  meet_warp(site);
+}
+template <typename T>
+T seen_from(int lane) {
+  T value;
+  std::memcpy(&value, shown(lane), sizeof value);
+  return value;
+}
+
+}  // namespace lockstep::simt

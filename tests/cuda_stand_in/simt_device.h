@@ -1,0 +1,121 @@
+// The vocabulary of kernels (runtime/backends/cuda/kernels/device.h) on the CPU. Included by that header alone.
+#pragma once
+
+#include <atomic>
+#include <chrono>
+#include <cmath>
+#include <cstdint>
+#include <cstring>
+
+#include "tests/cuda_stand_in/simt.h"
+
+#define LOCKSTEP_DEVICE inline
+#define LOCKSTEP_UNROLL
+#define LOCKSTEP_KERNEL(name, Parameters, threads)                                                   \
+  static void name##_thread(const Parameters& p);                                                    \
+  static const ::lockstep::simt::Registration name##_registration(                                   \
+      {#name, sizeof(Parameters), threads,                                                           \
+       [](const void* parameters) { name##_thread(*static_cast<const Parameters*>(parameters)); }}); \
+  static void name##_thread(const Parameters& p)
+#define LOCKSTEP_SITE(operation) \
+  ::lockstep::simt::Site { operation, file, line }
+#define LOCKSTEP_HERE const char *file = __builtin_FILE(), int line = __builtin_LINE()
+
+namespace lockstep::cuda {
+
+inline int thread_index() { return simt::thread_index(); }
+inline int thread_count() { return simt::thread_count(); }
+inline int block_index() { return simt::block_index(); }
+inline int block_count() { return simt::block_count(); }
+
+template <typename T>
+T& shared_memory(LOCKSTEP_HERE) {
+  return *static_cast<T*>(simt::shared_memory(sizeof(T), LOCKSTEP_SITE("shared_memory")));
+}
+
+inline void sync_block(LOCKSTEP_HERE) { simt::meet_block(LOCKSTEP_SITE("sync_block")); }
+inline void sync_warp(LOCKSTEP_HERE) { simt::meet_warp(LOCKSTEP_SITE("sync_warp")); }
+
+template <typename T>
+T shuffle_xor(T value, int mask, LOCKSTEP_HERE) {
+  simt::show(value, LOCKSTEP_SITE("shuffle_xor"));
+  const T other = simt::seen_from<T>((simt::thread_index() % simt::kWarp) ^ mask);
+  simt::turn_shown();
+  return other;
+}
+
+inline float plus(float a, float b) { return a + b; }
+inline float times(float a, float b) { return a * b; }
+inline float madd(float a, float b, float c) { return std::fma(a, b, c); }
+inline float divide(float a, float b) { return a / b; }
+inline float square_root(float a) { return std::sqrt(a); }
+
+inline float float_of_bits(uint32_t bits) {
+  float value;
+  std::memcpy(&value, &bits, sizeof value);
+  return value;
+}
+inline uint32_t bits_of(float value) {
+  uint32_t bits;
+  std::memcpy(&bits, &value, sizeof bits);
+  return bits;
+}
+
+struct alignas(16) Words {
+  uint32_t word[4];
+};
+inline Words load_once(const Words* address) {
+  if (reinterpret_cast<uintptr_t>(address) % sizeof(Words) != 0) simt::fail("a load of 16 bytes is not aligned to 16");
+  return *address;
+}
+
+inline void copy_async_16(void* shared, const void* global) { simt::copy_async_16(shared, global); }
+inline void commit_copies() { simt::commit_copies(); }
+template <int kPending>
+void wait_copies() {
+  simt::wait_copies(kPending);
+}
+
+/// d += a · b, of tiles of 16 × 16 and 16 × 8 bf16 elements that are spread over the warp; sums in order of k.
+inline void mma_16x8x16(float (&d)[4], const uint32_t (&a)[4], const uint32_t (&b)[2], LOCKSTEP_HERE) {
+  struct Fragments {
+    uint32_t a[4];
+    uint32_t b[2];
+  };
+  Fragments own;
+  std::memcpy(own.a, a, sizeof own.a);
+  std::memcpy(own.b, b, sizeof own.b);
+  simt::show(own, LOCKSTEP_SITE("mma_16x8x16"));
+  const int lane = simt::thread_index() % simt::kWarp;
+  const auto half = [](uint32_t pair, int which) {
+    return float_of_bits(which == 0 ? pair << 16 : pair & 0xffff0000u);
+  };
+  for (int i = 0; i < 4; ++i) {
+    const int row = lane / 4 + (i / 2) * 8;
+    const int column = lane % 4 * 2 + i % 2;
+    for (int k = 0; k < 16; ++k) {
+      const Fragments from_a = simt::seen_from<Fragments>(row % 8 * 4 + k % 8 / 2);
+      const Fragments from_b = simt::seen_from<Fragments>(column * 4 + k % 8 / 2);
+      d[i] = std::fma(half(from_a.a[k / 8 * 2 + row / 8], k % 2), half(from_b.b[k / 8], k % 2), d[i]);
+    }
+  }
+  simt::turn_shown();
+}
+
+inline void store_release(uint32_t* address, uint32_t value) {
+  std::atomic_ref<uint32_t>(*address).store(value, std::memory_order_release);
+}
+inline uint32_t load_acquire(const uint32_t* address) {
+  return std::atomic_ref<uint32_t>(*const_cast<uint32_t*>(address)).load(std::memory_order_acquire);
+}
+inline void look_later() { simt::look_later(); }
+/// Nanoseconds of a clock that all threads share.
+inline uint64_t device_time() {
+  return static_cast<uint64_t>(std::chrono::steady_clock::now().time_since_epoch().count());
+}
+
+// A launch that may start early waits for the one ahead of it; here it always starts after it.
+inline void wait_for_previous() {}
+inline void let_next_start() {}
+
+}  // namespace lockstep::cuda
