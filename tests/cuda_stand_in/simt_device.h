@@ -33,6 +33,11 @@ T& shared_memory(LOCKSTEP_HERE) {
   return *static_cast<T*>(simt::shared_memory(sizeof(T), LOCKSTEP_SITE("shared_memory")));
 }
 
+template <typename T>
+T& shared_memory_of(int bytes, LOCKSTEP_HERE) {
+  return *static_cast<T*>(simt::shared_memory(static_cast<size_t>(bytes), LOCKSTEP_SITE("shared_memory")));
+}
+
 inline void sync_block(LOCKSTEP_HERE) { simt::meet_block(LOCKSTEP_SITE("sync_block")); }
 inline void sync_warp(LOCKSTEP_HERE) { simt::meet_warp(LOCKSTEP_SITE("sync_warp")); }
 

@@ -32,6 +32,12 @@ LOCKSTEP_DEVICE T& shared_memory() {
   return *reinterpret_cast<T*>(lockstep_shared);
 }
 
+/// The same where the launch gives only the first `bytes` of it.
+template <typename T>
+LOCKSTEP_DEVICE T& shared_memory_of(int /*bytes*/) {
+  return shared_memory<T>();
+}
+
 LOCKSTEP_DEVICE void sync_block() { __syncthreads(); }
 LOCKSTEP_DEVICE void sync_warp() { __syncwarp(); }
 /// The value of lane (own ^ mask). All 32 lanes take part.

@@ -36,4 +36,31 @@ constexpr int kStepColumns = 16;
 /// Each sum over K is cut into this many segments of whole steps, by K alone.
 constexpr int kSegments = 8;
 
+constexpr int kMostRanks = 16;
+constexpr int kMostRoots = 64;
+
+/// sum_of_ranks: the tree sum over the roots of all ranks, rounded, plus a residual. Every rank runs it with the same
+/// number of blocks, all of which have to be resident. Roots and flags are memory that peers see; roots alternate
+/// between two halves, so a rank may write the next ones while others still read.
+struct SumParameters {
+  const float* roots[kMostRanks];  // of each rank, as this device sees them: f32 [its roots, elements]
+  uint32_t* flags[kMostRanks];     // of each rank: [ranks, blocks], zero before the first step
+  const int32_t* plan;             // TreeFinish: [ranks + 1] first roots, then pairs (dst, src)
+  int32_t ranks;
+  int32_t rank;
+  int32_t additions;     // pairs in the plan
+  int32_t result;        // the root that holds the sum at the end
+  const uint32_t* step;  // counted up by the last launch of a step; the same on every rank
+  uint32_t sums;         // of a step
+  uint32_t index;        // of this one
+  int64_t elements;
+  const void* residual;   // bf16 or f32 [elements]; may be null
+  void* y;                // bf16 or f32 [elements]
+  int32_t is_float;       // y and residual are f32
+  const uint32_t* abort;  // not 0: give up
+  uint32_t* missing;      // becomes 1 + the rank that did not come
+  uint64_t patience;      // nanoseconds until then
+};
+constexpr int kSumThreads = 256;
+
 }  // namespace lockstep::cuda

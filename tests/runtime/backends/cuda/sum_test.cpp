@@ -1,0 +1,178 @@
+// Sums over ranks that are threads, each with its own grid, over memory that all of them see.
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <array>
+#include <chrono>
+#include <random>
+#include <thread>
+#include <vector>
+
+#include "runtime/backends/cuda/kernels/parameters.h"
+#include "runtime/core/block_tree.h"
+#include "runtime/core/dtype.h"
+#include "tests/cuda_stand_in/simt.h"
+
+namespace lockstep::cuda {
+namespace {
+
+constexpr int kBlocks = 2;
+constexpr int64_t kElements = 700;  // more than the threads of both blocks
+constexpr int kSums = 2;            // of a step
+
+/// The memory of a rank that its peers see, and what it alone uses.
+struct Rank {
+  std::array<std::vector<float>, 2> roots;  // halves: sum i uses half i mod 2
+  std::vector<uint32_t> flags;
+  uint32_t step = 0;
+  uint32_t missing = 0;
+  uint32_t abort = 0;
+  std::vector<uint16_t> y = std::vector<uint16_t>(kElements);
+};
+
+class Sum {
+ public:
+  explicit Sum(std::vector<int64_t> bounds) : split_{std::move(bounds)}, finish_(plan_finish(split_)) {
+    plan_.assign(finish_.first_root.begin(), finish_.first_root.end());
+    for (const TreeFinish::Step& step : finish_.steps) plan_.insert(plan_.end(), {step.dst, step.src});
+    ranks_.resize(static_cast<size_t>(split_.ranks()));
+    for (Rank& rank : ranks_) rank.flags.assign(ranks_.size() * kBlocks, 0);
+  }
+
+  int ranks() const { return split_.ranks(); }
+  Rank& rank(int r) { return ranks_[static_cast<size_t>(r)]; }
+  const std::vector<uint16_t>& residual() const { return residual_; }
+
+  /// Runs one sum of rank `r`, whose roots are those of `leaves`.
+  std::string run(int r, uint32_t index, simt::Order order, std::chrono::milliseconds patience) {
+    SumParameters p{};
+    for (int peer = 0; peer < ranks(); ++peer) {
+      p.roots[peer] = rank(peer).roots[index % 2].data();
+      p.flags[peer] = rank(peer).flags.data();
+    }
+    p.plan = plan_.data();
+    p.ranks = ranks();
+    p.rank = r;
+    p.additions = static_cast<int32_t>(finish_.steps.size());
+    p.result = finish_.result;
+    p.step = &rank(r).step;
+    p.sums = kSums;
+    p.index = index;
+    p.elements = kElements;
+    p.residual = residual_.data();
+    p.y = rank(r).y.data();
+    p.abort = &rank(r).abort;
+    p.missing = &rank(r).missing;
+    p.patience = static_cast<uint64_t>(std::chrono::nanoseconds(patience).count());
+    return simt::run(*simt::find_kernel("sum_of_ranks"),
+                     {.blocks = kBlocks,
+                      .threads = kSumThreads,
+                      .shared_bytes = static_cast<size_t>(finish_.roots()) * kSumThreads * sizeof(float),
+                      .side_by_side = true,
+                      .order = order},
+                     &p);
+  }
+
+  /// The leaf sums of a step: the same on every rank.
+  std::vector<std::vector<float>> leaves(uint32_t step, uint32_t index) const {
+    std::mt19937 random(step * kSums + index);
+    std::normal_distribution<float> normal;
+    std::vector<std::vector<float>> leaves(static_cast<size_t>(split_.leaves()), std::vector<float>(kElements));
+    for (auto& leaf : leaves) {
+      for (float& value : leaf) value = normal(random);
+    }
+    return leaves;
+  }
+
+  /// The roots of a rank, each summed along the tree.
+  void write_roots(int r, uint32_t step, uint32_t index) {
+    const auto values = leaves(step, index);
+    std::vector<float>& roots = rank(r).roots[index % 2];
+    roots.clear();
+    for (const Range& root : split_.roots_of(r)) {
+      for (int64_t i = 0; i < kElements; ++i) roots.push_back(subtree(values, root.begin, root.size(), i));
+    }
+  }
+  /// A reservation, so that the address of a half stays the same.
+  void reserve() {
+    for (Rank& each : ranks_) {
+      for (auto& half : each.roots) half.reserve(static_cast<size_t>(split_.leaves() * kElements));
+    }
+  }
+
+  uint16_t expected(uint32_t step, uint32_t index, int64_t i) const {
+    const auto values = leaves(step, index);
+    const float sum = subtree(values, 0, split_.leaves(), i);
+    return to_bfloat16(to_float(to_bfloat16(sum)) + to_float(BFloat16{residual_[static_cast<size_t>(i)]})).bits;
+  }
+
+ private:
+  /// The sum of `count` leaves along the complete tree that is clipped at the last one.
+  static float subtree(const std::vector<std::vector<float>>& leaves, int64_t begin, int64_t count, int64_t i) {
+    if (count == 1) return leaves[static_cast<size_t>(begin)][static_cast<size_t>(i)];
+    int64_t left = 1;
+    while (2 * left < count) left *= 2;
+    return subtree(leaves, begin, left, i) + subtree(leaves, begin + left, count - left, i);
+  }
+
+  BlockSplit split_;
+  TreeFinish finish_;
+  std::vector<int32_t> plan_;
+  std::vector<Rank> ranks_;
+  std::vector<uint16_t> residual_ = std::vector<uint16_t>(kElements, to_bfloat16(0.75f).bits);
+};
+
+class SumOfRanks : public testing::TestWithParam<std::vector<int64_t>> {};
+
+TEST_P(SumOfRanks, AddsAlongTheTreeWhateverTheCut) {
+  for (const simt::Order order : {simt::Order::kUp, simt::Order::kDown, simt::Order::kShuffled}) {
+    Sum sum(GetParam());
+    sum.reserve();
+    std::vector<std::thread> threads;
+    std::vector<std::string> errors(static_cast<size_t>(sum.ranks()));
+    std::vector<int> wrong(static_cast<size_t>(sum.ranks()));
+    for (int r = 0; r < sum.ranks(); ++r) {
+      threads.emplace_back([&, r] {
+        const auto own = static_cast<size_t>(r);
+        for (uint32_t step = 0; step < 3; ++step) {
+          for (uint32_t index = 0; index < kSums; ++index) {
+            sum.write_roots(r, step, index);
+            errors[own] += sum.run(r, index, order, std::chrono::seconds(60));
+            for (int64_t i = 0; i < kElements; i += 97) {
+              wrong[own] += sum.rank(r).y[static_cast<size_t>(i)] != sum.expected(step, index, i);
+            }
+          }
+          ++sum.rank(r).step;
+        }
+      });
+    }
+    for (std::thread& thread : threads) thread.join();
+    for (int r = 0; r < sum.ranks(); ++r) {
+      EXPECT_EQ(errors[static_cast<size_t>(r)], "");
+      EXPECT_EQ(wrong[static_cast<size_t>(r)], 0) << "rank " << r;
+      EXPECT_EQ(sum.rank(r).missing, 0u);
+    }
+  }
+}
+
+INSTANTIATE_TEST_SUITE_P(Cuts, SumOfRanks,
+                         testing::Values(std::vector<int64_t>{0, 8}, std::vector<int64_t>{0, 4, 8},
+                                         std::vector<int64_t>{0, 3, 4, 8}, std::vector<int64_t>{0, 1, 5, 6, 11}));
+
+TEST(SumOfRanksAlone, NamesTheRankThatDoesNotCome) {
+  Sum sum({0, 4, 8});
+  for (int r = 0; r < 2; ++r) sum.write_roots(r, 0, 0);
+  EXPECT_EQ(sum.run(0, 0, simt::Order::kUp, std::chrono::milliseconds(20)), "");
+  EXPECT_EQ(sum.rank(0).missing, 2u);
+}
+
+TEST(SumOfRanksAlone, GivesUpWhenItIsTold) {
+  Sum sum({0, 4, 8});
+  for (int r = 0; r < 2; ++r) sum.write_roots(r, 0, 0);
+  sum.rank(0).abort = 1;
+  EXPECT_EQ(sum.run(0, 0, simt::Order::kUp, std::chrono::hours(1)), "");
+  EXPECT_EQ(sum.rank(0).missing, 0u);
+}
+
+}  // namespace
+}  // namespace lockstep::cuda
