@@ -55,6 +55,8 @@ inline float madd(float a, float b, float c) { return std::fma(a, b, c); }
 inline float divide(float a, float b) { return a / b; }
 inline float square_root(float a) { return std::sqrt(a); }
 
+inline float round_to_whole(float a) { return std::nearbyint(a); }
+
 inline float float_of_bits(uint32_t bits) {
   float value;
   std::memcpy(&value, &bits, sizeof value);

@@ -52,6 +52,8 @@ LOCKSTEP_DEVICE float times(float a, float b) { return __fmul_rn(a, b); }
 LOCKSTEP_DEVICE float madd(float a, float b, float c) { return __fmaf_rn(a, b, c); }
 LOCKSTEP_DEVICE float divide(float a, float b) { return __fdiv_rn(a, b); }
 LOCKSTEP_DEVICE float square_root(float a) { return __fsqrt_rn(a); }
+/// The nearest whole number, ties to even.
+LOCKSTEP_DEVICE float round_to_whole(float a) { return rintf(a); }
 LOCKSTEP_DEVICE float float_of_bits(uint32_t bits) { return __uint_as_float(bits); }
 LOCKSTEP_DEVICE uint32_t bits_of(float value) { return __float_as_uint(value); }
 

@@ -63,4 +63,47 @@ struct SumParameters {
 };
 constexpr int kSumThreads = 256;
 
+/// attend_f32, attend_bf16: a block is a query head of a row. Keys and values lie in tiles of 64 tokens, in
+/// [heads][64][head_dim] of one cache; tile n of a slot is at slot · slot_stride + n · tile_stride. Beyond the fixed
+/// tiles of a ring, tile n is at fixed + (n − fixed) mod turning.
+struct AttendParameters {
+  const void* q;         // dt [rows, heads, head_dim]
+  const void* pinned_q;  // the same for keys of pinned positions; may be null
+  const void* keys;      // dt, of slot 0, tile 0
+  const void* values;
+  const int32_t* slot;      // [rows]; −1: a padding row, whose result is 0
+  const int32_t* position;  // [rows]
+  const int32_t* head_map;  // [heads]: the head of the cache
+  const float* slopes;      // [heads]; may be null
+  const float* sinks;       // [heads]; may be null
+  void* y;                  // dt [rows, heads, head_dim]
+  int64_t slot_stride;      // elements
+  int64_t tile_stride;
+  int32_t heads;
+  int32_t head_dim;
+  int32_t window;  // 0: everything is seen
+  int32_t pinned;
+  int32_t fixed_tiles;
+  int32_t turning_tiles;  // 0: no ring
+  float scale;
+  float soft_cap;  // 0: none
+};
+constexpr int kAttendThreads = 128;
+constexpr int kTileTokens = 64;
+constexpr int kMostHeadDim = 512;
+
+/// gate_f32, gate_bf16: activation(gate) · up, a thread an element.
+struct GateParameters {
+  const void* gate;  // dt [rows, columns], rows `gate_stride` elements apart
+  const void* up;
+  void* y;  // dt [rows, columns]
+  int64_t gate_stride;
+  int64_t up_stride;
+  int64_t elements;  // rows · columns
+  int32_t columns;
+  int32_t kind;  // GateKind
+};
+enum GateKind : int32_t { kGateSilu, kGateGeluTanh, kGateRelu };
+constexpr int kGateThreads = 256;
+
 }  // namespace lockstep::cuda

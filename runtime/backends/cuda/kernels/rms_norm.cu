@@ -1,5 +1,6 @@
 // Root mean square norms of rows, or of groups of columns.
 #include "runtime/backends/cuda/kernels/parameters.h"
+#include "runtime/backends/cuda/kernels/rows.h"
 #include "runtime/backends/cuda/kernels/sums.h"
 
 namespace lockstep::cuda {
@@ -7,20 +8,6 @@ namespace {
 
 struct RmsNormShared {
   float sums[kWarpLanes];
-};
-
-struct F32Rows {
-  using Element = float;
-  LOCKSTEP_DEVICE static float read(float value) { return value; }
-  LOCKSTEP_DEVICE static float write(float value) { return value; }
-  LOCKSTEP_DEVICE static float round(float value) { return value; }
-};
-
-struct Bf16Rows {
-  using Element = Bf16;
-  LOCKSTEP_DEVICE static float read(Bf16 value) { return float_of(value); }
-  LOCKSTEP_DEVICE static Bf16 write(float value) { return bf16_of(value); }
-  LOCKSTEP_DEVICE static float round(float value) { return float_of(bf16_of(value)); }
 };
 
 template <typename Rows>

@@ -1,0 +1,39 @@
+// Exponentials and what is made of them, by the formulas of the CPU backend (backends/cpu/kernels), so that their bits
+// are known wherever they run. One IEEE operation each: nothing here is contracted or approximated by a library.
+#pragma once
+
+#include "runtime/backends/cuda/kernels/device.h"
+
+namespace lockstep::cuda {
+
+LOCKSTEP_DEVICE float infinity() { return float_of_bits(0x7f800000u); }
+/// The larger one; `b` where one is a NaN.
+LOCKSTEP_DEVICE float larger(float a, float b) { return a > b ? a : b; }
+LOCKSTEP_DEVICE float smaller(float a, float b) { return a < b ? a : b; }
+
+/// 2^n of a whole n from −126 to 127.
+LOCKSTEP_DEVICE float power_of_two(float n) {
+  return float_of_bits(static_cast<uint32_t>(static_cast<int32_t>(n == n ? n : 0.0f) + 127) << 23);
+}
+
+/// e^x with a relative error below 2e-7; 0 below −104, infinity above 89, a NaN of a NaN.
+LOCKSTEP_DEVICE float exp_of(float x) {
+  const float bounded = smaller(89.0f, larger(-104.0f, x));
+  const float n = round_to_whole(times(bounded, 1.44269504f));
+  float r = madd(n, -0.693359375f, bounded);
+  r = madd(n, 2.12194440e-4f, r);
+  float p = madd(1.0f / 5040.0f, r, 1.0f / 720.0f);
+  p = madd(p, r, 1.0f / 120.0f);
+  p = madd(p, r, 1.0f / 24.0f);
+  p = madd(p, r, 1.0f / 6.0f);
+  p = madd(p, r, 0.5f);
+  p = madd(p, r, 1.0f);
+  p = madd(p, r, 1.0f);
+  const float half = round_to_whole(times(n, 0.5f));  // 2^n in two factors: n may exceed the exponent's range
+  return times(times(p, power_of_two(half)), power_of_two(plus(n, -half)));
+}
+
+/// tanh(x) as 1 − 2 / (e^2x + 1).
+LOCKSTEP_DEVICE float tanh_of(float x) { return plus(1.0f, -divide(2.0f, plus(exp_of(times(2.0f, x)), 1.0f))); }
+
+}  // namespace lockstep::cuda
