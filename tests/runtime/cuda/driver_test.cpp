@@ -60,6 +60,13 @@ struct Device {
   SteadyClock clock;
 };
 
+std::span<const std::byte> image_of(std::string_view name) {
+  const auto image = std::find_if(cuda::images().begin(), cuda::images().end(),
+                                  [&](const cuda::Image& candidate) { return candidate.name == name; });
+  EXPECT_NE(image, cuda::images().end()) << name;
+  return image->bytes;
+}
+
 class DriverTest : public testing::TestWithParam<const char*> {};
 
 TEST_P(DriverTest, KnowsItsDevices) {
@@ -104,10 +111,7 @@ TEST_P(DriverTest, ReplaysACapturedKernelWithoutAllocating) {
   DeviceMemory memory = std::move(DeviceMemory::create(*device.context, Bytes(3 * 4 * kColumns), "a test").value());
   PinnedMemory pinned = std::move(PinnedMemory::create(*device.context, Bytes(2 * 4 * kColumns), "a test").value());
   auto* values = reinterpret_cast<float*>(pinned.host().data());
-  const auto image = std::find_if(cuda::images().begin(), cuda::images().end(),
-                                  [](const cuda::Image& candidate) { return candidate.name == "rms_norm"; });
-  ASSERT_NE(image, cuda::images().end());
-  const auto module = Module::load(*device.context, image->bytes);
+  const auto module = Module::load(*device.context, image_of("rms_norm"));
   ASSERT_TRUE(module.has_value()) << module.error().message;
   const auto kernel = module.value()->find("rms_norm_f32", sizeof(cuda::RmsNormParameters), 128);
   ASSERT_TRUE(kernel.has_value()) << kernel.error().message;
@@ -221,12 +225,12 @@ TEST(Driver, RefusesAnotherImageAndAnotherParameterSize) {
   for (const cuda::Image& image : cuda::images()) {
     EXPECT_TRUE(Module::load(*device.context, image.bytes).has_value()) << image.name;
   }
-  const auto module = Module::load(*device.context, cuda::images()[0].bytes);
+  const auto module = Module::load(*device.context, image_of("product"));
   EXPECT_THAT(module.value()->find("no_such_kernel", 8, 0).error().message, HasSubstr("CUDA_ERROR_NOT_FOUND"));
   EXPECT_THAT(module.value()->find("product_bf16", 8, 0).error().message, HasSubstr("bytes of parameters, expected 8"));
   EXPECT_FALSE(module.value()->find("product_bf16", sizeof(cuda::ProductParameters), 1 << 20).has_value());
   Device other("capability=80");
-  EXPECT_EQ(Module::load(*other.context, cuda::images()[0].bytes).error().kind, ErrorKind::kUnavailable);
+  EXPECT_EQ(Module::load(*other.context, image_of("product")).error().kind, ErrorKind::kUnavailable);
 }
 
 TEST(Driver, EndsAWaitAtItsDeadlineAndWhenItIsAborted) {
