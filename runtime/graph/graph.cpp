@@ -62,6 +62,11 @@ void add_node(Fingerprint& hash, const Node& node) {
 
 std::string_view to_string(Op op) { return operation(op).name; }
 
+bool updates_operand(Op op, size_t operand) {
+  const std::vector<OperandRule>& rules = operation(op).operands;
+  return operand < rules.size() && rules[operand].use == OperandUse::kUpdated;
+}
+
 bool is_collective(Op op) { return operation(op).is_collective; }
 
 std::optional<Op> op_from_name(std::string_view name) {

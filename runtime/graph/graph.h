@@ -67,6 +67,9 @@ std::optional<Op> op_from_name(std::string_view name);
 /// Whether all ranks execute it together.
 bool is_collective(Op op);
 
+/// Whether it updates its operand number `operand`, a state.
+bool updates_operand(Op op, size_t operand);
+
 /// A value's index in `Graph::values`.
 using ValueId = StrongId<struct ValueTag, int32_t>;
 

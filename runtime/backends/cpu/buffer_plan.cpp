@@ -2,88 +2,22 @@
 
 #include <algorithm>
 #include <limits>
-#include <map>
 
-#include "runtime/backends/cpu/dataflow.h"
+#include "runtime/device/first_fit.h"
+#include "runtime/graph/dataflow.h"
+#include "runtime/graph/token_rows.h"
 
 namespace lockstep::cpu {
 namespace {
 
+using graph::Dataflow;
 using graph::Graph;
 using graph::Node;
 using graph::Op;
 using graph::ValueId;
 using graph::ValueKind;
 
-constexpr int64_t kAlignment = 64;
 constexpr int64_t kForever = std::numeric_limits<int64_t>::max();
-
-/// Free ranges of the workspace, by offset; grows at its end. First fit.
-class Space {
- public:
-  int64_t take(int64_t bytes) {
-    bytes = (std::max<int64_t>(bytes, 1) + kAlignment - 1) / kAlignment * kAlignment;
-    for (auto stretch = free_.begin(); stretch != free_.end(); ++stretch) {
-      if (stretch->bytes < bytes) continue;
-      const int64_t offset = stretch->offset;
-      stretch->offset += bytes;
-      stretch->bytes -= bytes;
-      if (stretch->bytes == 0) free_.erase(stretch);
-      return offset;
-    }
-    end_ += bytes;
-    return end_ - bytes;
-  }
-
-  void give_back(int64_t offset, int64_t bytes) {
-    bytes = (std::max<int64_t>(bytes, 1) + kAlignment - 1) / kAlignment * kAlignment;
-    const auto after = std::find_if(free_.begin(), free_.end(), [&](const Stretch& s) { return s.offset > offset; });
-    auto at = free_.insert(after, {offset, bytes});
-    if (at + 1 != free_.end() && at->offset + at->bytes == (at + 1)->offset) {
-      at->bytes += (at + 1)->bytes;
-      free_.erase(at + 1);
-    }
-    if (at != free_.begin() && (at - 1)->offset + (at - 1)->bytes == at->offset) {
-      (at - 1)->bytes += at->bytes;
-      free_.erase(at);
-    }
-  }
-
-  int64_t size() const { return end_; }
-
- private:
-  struct Stretch {
-    int64_t offset, bytes;
-  };
-  std::vector<Stretch> free_;
-  int64_t end_ = 0;
-};
-
-/// Whether the result has as many rows as its first operand.
-bool keeps_rows(Op op) {
-  switch (op) {
-    case Op::kLinear:
-    case Op::kLinearBlocks:
-    case Op::kAllReduce:
-    case Op::kAllGather:
-    case Op::kRowsOfOwners:
-    case Op::kAdd:
-    case Op::kJoinPartials:
-    case Op::kScale:
-    case Op::kSoftCap:
-    case Op::kRmsNorm:
-    case Op::kLayerNorm:
-    case Op::kRope:
-    case Op::kAttention:
-    case Op::kActivation:
-    case Op::kGatedActivation:
-    case Op::kMoeRoute:
-    case Op::kMoeExperts:
-    case Op::kColumns:
-    case Op::kScore: return true;
-    default: return false;
-  }
-}
 
 /// Whether `node` makes partial sums and writes only the rows in use.
 bool makes_planes(const Node& node) {
@@ -124,12 +58,12 @@ void mark_joined_views(const Graph& graph, const Dataflow& flow, const Node& joi
 }
 
 void mark_rows_and_views(const Graph& graph, const Dataflow& flow, std::vector<Placement>& values) {
+  const std::vector<bool> token_rows = graph::token_rows(graph);
   for (const Node& node : graph.nodes) {
     if (!node.result) continue;
     Placement& result = values[node.result->value];
     const Placement& first = values[node.operands.at(0).value];
-    const bool is_of_tokens = node.op == Op::kEmbedding || node.op == Op::kLookup;
-    result.is_token_rows = is_of_tokens || (keeps_rows(node.op) && first.is_token_rows);
+    result.is_token_rows = token_rows[static_cast<size_t>(node.result->value)];
     if (makes_planes(node)) result.packs_planes = only_plane_readers(graph, flow, *node.result);
     if (node.op == Op::kJoinPartials) mark_joined_views(graph, flow, node, values);
     if (flow.is_view(node)) {
@@ -154,42 +88,19 @@ std::vector<int64_t> last_uses(const Graph& graph, const FusionPlan& fusion, con
     if (graph.nodes[i].result) use(*graph.nodes[i].result, stage);
   }
   for (const graph::Output& output : graph.outputs) use(output.value, kForever);
-  if (const auto slot = slot_of_rows(graph)) use(*slot, kForever);  // not only its readers use it to find padding
+  if (const auto slot = graph::slot_of_rows(graph))
+    use(*slot, kForever);  // not only its readers use it to find padding
   return last;
 }
 
-/// Whether `value` exists before any row is computed.
-bool precedes_rows(const Graph& graph, ValueId value) {
-  if (graph.value(value).kind != ValueKind::kResult) return true;
-  for (const Node& node : graph.nodes) {
-    if (node.result == value) return true;
-    if (node.result && is_float(graph.value(*node.result).type.dtype)) return false;
-  }
-  return false;
-}
-
 }  // namespace
-
-std::optional<ValueId> slot_of_rows(const Graph& graph) {
-  std::map<ValueId, ValueId> all_slots;  // from a rank's own slots to all slots: ranks use equally many rows
-  std::optional<ValueId> slot;
-  for (const Node& node : graph.nodes) {
-    if (node.op == Op::kOwnSlots) all_slots.emplace(*node.result, node.operands[0]);
-    if (node.op != Op::kKvAppend && node.op != Op::kAttention) continue;
-    ValueId found = node.operands.at(node.op == Op::kKvAppend ? 2 : 3);
-    if (const auto all = all_slots.find(found); all != all_slots.end()) found = all->second;
-    if (slot && *slot != found) return std::nullopt;
-    slot = found;
-  }
-  return slot && precedes_rows(graph, *slot) ? slot : std::nullopt;
-}
 
 BufferPlan plan_buffers(const Graph& graph, const FusionPlan& fusion) {
   BufferPlan plan;
   plan.values.resize(graph.values.size());
   mark_rows_and_views(graph, Dataflow(graph), plan.values);
   const std::vector<int64_t> last = last_uses(graph, fusion, plan.values);
-  Space space;
+  device::FirstFit space;
   const auto place = [&](ValueId value) {
     if (plan.values[value.value].is_view) value = plan.values[value.value].base;
     const bool is_elsewhere =

@@ -5,7 +5,6 @@
 //                                       one all_reduce reads both
 #pragma once
 
-#include <optional>
 #include <vector>
 
 #include "runtime/backends/cpu/fusion_plan.h"
@@ -30,9 +29,5 @@ struct BufferPlan {
 
 /// A value lives while a stage uses it, through its own node or a fused one.
 BufferPlan plan_buffers(const graph::Graph& graph, const FusionPlan& fusion);
-
-/// The value that marks padding rows of a step: the slot operand shared by all cache operations, if it is known before
-/// any row is computed.
-std::optional<graph::ValueId> slot_of_rows(const graph::Graph& graph);
 
 }  // namespace lockstep::cpu

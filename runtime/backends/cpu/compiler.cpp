@@ -5,6 +5,8 @@
 #include <algorithm>
 #include <cstring>
 
+#include "runtime/graph/token_rows.h"
+
 namespace lockstep::cpu {
 
 using graph::Op;
@@ -22,7 +24,7 @@ Compiler::Compiler(const graph::Graph& graph, Store& store, const Kernels& kerne
       program_(program),
       fusion_(plan_fusion(graph)),
       buffers_(plan_buffers(graph, fusion_)),
-      slot_of_rows_(slot_of_rows(graph)) {}
+      slot_of_rows_(graph::slot_of_rows(graph)) {}
 
 Result<void> Compiler::compile() {
   LOCKSTEP_TRY_VOID(check_communicator());

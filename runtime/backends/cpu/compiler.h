@@ -13,19 +13,10 @@
 #include "runtime/backends/cpu/store.h"
 #include "runtime/device/agreement.h"
 #include "runtime/device/backend.h"
+#include "runtime/device/row_limits.h"
+#include "runtime/sampling/slot_states.h"
 
 namespace lockstep::cpu {
-
-/// A cache's limits for the rows of a step.
-struct RowLimits {
-  int64_t slots = 0;      // upper bound of slots
-  int64_t positions = 0;  // upper bound of positions
-  int64_t window = 0;     // attention to a ring: keys that a row sees; otherwise 0, and the rest is unused
-  int64_t turning = 0;    // positions in the ring after its pinned rows
-  int64_t capacity = 0;   // number of positions up to which it holds all of them
-
-  friend auto operator<=>(const RowLimits&, const RowLimits&) = default;
-};
 
 /// The activation in a node's attributes.
 Activation activation_of(const graph::Node& node);
@@ -113,9 +104,11 @@ class Compiler {
   /// Counts the rows in use once `value`, which marks padding, is known.
   void bound_rows_by(graph::ValueId value);
   /// Adds a check that rejects rows outside `limits`, once per step.
-  void check_rows(const Node& node, graph::ValueId slot, graph::ValueId position, const RowLimits& limits);
+  void check_rows(const Node& node, graph::ValueId slot, graph::ValueId position, const device::RowLimits& limits);
   struct AttentionTask attention_task(const Node& node) const;
   Result<class ExpertTask> expert_task(const Node& node) const;
+  /// The states of a node that chooses tokens: `last_id` and `seen` are the numbers of those operands.
+  sampling::SlotStates drawing_states(const Node& node, size_t last_id, size_t seen) const;
   /// The slots of the token rows that `node` reads, if they are known.
   const int32_t* slot_of(const Node& node) const;
   /// The error of an operand that must be packed but is not a weight.
@@ -153,9 +146,9 @@ class Compiler {
   const std::optional<graph::ValueId> slot_of_rows_;
   using RopeKey = std::tuple<std::vector<graph::ValueId>, double, bool>;  // operands except x, scale, neighbours
   std::map<RopeKey, const float*> rope_tables_;
-  std::set<std::tuple<graph::ValueId, graph::ValueId, RowLimits>> checked_rows_;  // slot, position
-  std::map<size_t, FusedLinear*> products_;                                       // by node
-  std::map<size_t, size_t> collectives_;                                          // by node: its stage
+  std::set<std::tuple<graph::ValueId, graph::ValueId, device::RowLimits>> checked_rows_;  // slot, position
+  std::map<size_t, FusedLinear*> products_;                                               // by node
+  std::map<size_t, size_t> collectives_;                                                  // by node: its stage
 };
 
 }  // namespace lockstep::cpu

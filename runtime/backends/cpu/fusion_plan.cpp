@@ -3,8 +3,8 @@
 #include <algorithm>
 #include <optional>
 
-#include "runtime/backends/cpu/dataflow.h"
 #include "runtime/backends/cpu/kernels/kernels.h"
+#include "runtime/graph/dataflow.h"
 #include "runtime/graph/verifier.h"
 
 namespace lockstep::cpu {
@@ -210,7 +210,7 @@ class Planner {
   }
 
   const Graph& graph_;
-  const Dataflow flow_;
+  const graph::Dataflow flow_;
   const bool has_row_per_slot_;
   FusionPlan plan_;
 };

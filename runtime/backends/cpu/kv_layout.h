@@ -20,6 +20,7 @@
 
 #include "runtime/backends/cpu/kernels/kernels.h"
 #include "runtime/core/dtype.h"
+#include "runtime/device/row_limits.h"
 
 namespace lockstep::cpu {
 
@@ -59,6 +60,9 @@ struct CacheLayout {
   std::byte* tile(int64_t slot, int64_t number, int64_t head) const {
     if (number >= fixed_tiles()) number = fixed_tiles() + (number - fixed_tiles()) % turning_tiles();
     return base + slot * slot_stride + number * tile_stride + head * tile_bytes();
+  }
+  device::HeldPositions held() const {
+    return {.slots = slots, .capacity = capacity, .is_ring = is_ring, .pinned = pinned};
   }
   /// The row of the graph's state for `position`.
   int64_t row_of(int64_t position) const {

@@ -2,7 +2,6 @@
 // of the attention that reads the heads.
 #include <algorithm>
 #include <cmath>
-#include <limits>
 
 #include "runtime/backends/cpu/compiler.h"
 
@@ -99,9 +98,7 @@ Compiler::HeadWork Compiler::turned_head(const Node& node) {
 
 Compiler::HeadWork Compiler::appended_head(const Node& node) {
   const CacheLayout& cache = cache_of(node, 1);
-  RowLimits limits{.slots = cache.slots, .positions = cache.capacity};
-  if (cache.is_ring) limits.positions = std::numeric_limits<int32_t>::max();
-  check_rows(node, node.operands[2], node.operands[3], limits);
+  check_rows(node, node.operands[2], node.operands[3], cache.held().of_append());
   return [layout = cache, rows = operand(node, 0), slot = operand(node, 2).as<int32_t>(),
           position = operand(node, 3).as<int32_t>()](int64_t row, int64_t head) {
     if (slot[row] >= 0) layout.write(slot[row], position[row], head, head + 1, rows.at(row));

@@ -3,43 +3,13 @@
 
 #include "runtime/backends/cpu/compiler.h"
 #include "runtime/sampling/scoring.h"
-#include "runtime/sampling/slot.h"
+#include "runtime/sampling/slot_states.h"
 
 namespace lockstep::cpu {
 namespace {
 
-/// The sampling states of the slots: the last operands of `sample` and `accept`, except `seen`.
-struct SlotStates {
-  int32_t* last_id;  // [slots], like the next two
-  int32_t* output_index;
-  int32_t* finished;
-  Tensor numbers;   // [slots, kNumbers]
-  Tensor integers;  // [slots, kIntegers]
-  Tensor seed;      // [slots, 2]
-  Tensor eos;       // [slots, ids]
-
-  sampling::SlotView view(int64_t slot) const {
-    return {.numbers = reinterpret_cast<const float*>(numbers.at(slot)),
-            .integers = reinterpret_cast<const int32_t*>(integers.at(slot)),
-            .seed = reinterpret_cast<const int32_t*>(seed.at(slot)),
-            .eos = reinterpret_cast<const int32_t*>(eos.at(slot)),
-            .eos_ids = eos.columns,
-            .last_id = last_id + slot,
-            .output_index = output_index + slot,
-            .finished = finished + slot};
-  }
-  /// The token of a slot that does not run.
-  int32_t idle_token(int64_t slot) const {
-    return finished[slot] != 0 ? view(slot).integers[sampling::kPadId] : int32_t{-1};
-  }
-};
-
 std::span<const float> floats_of(const Tensor& logits, int64_t row, int64_t rows = 1) {
   return {reinterpret_cast<const float*>(logits.at(row)), static_cast<size_t>(rows * logits.columns)};
-}
-
-std::span<uint8_t> seen_by(const Tensor& seen, int64_t slot) {
-  return {reinterpret_cast<uint8_t*>(seen.at(slot)), static_cast<size_t>(seen.columns)};
 }
 
 /// One scratch per worker; shared, because a stage is copyable.
@@ -51,32 +21,19 @@ auto make_scratches(int workers, int64_t vocabulary) {
   return scratches;
 }
 
-/// The operands of an accept node: `per_slot` rows for each slot.
-struct AcceptTask {
-  Tensor logits;
-  const int32_t* ids;  // [rows], like the next
-  const int32_t* slot;
-  int32_t* length;
-  Tensor seen;
-  SlotStates states;
-  int32_t* result;
-  int64_t per_slot;
-
-  void run(int64_t index, sampling::Scratch& scratch) const {
-    const int64_t first = index * per_slot;
-    std::fill_n(result + first, per_slot, -1);
-    if (slot[first] < 0 || states.finished[index] != 0) {
-      result[first] = states.idle_token(index);
-      return;
-    }
-    int64_t rows = 1;  // rows other than padding
-    while (rows < per_slot && slot[first + rows] >= 0) ++rows;
-    const auto drafts = static_cast<size_t>(rows - 1);
-    length[index] +=
-        sampling::take_drafted(states.view(index), {ids + first + 1, drafts}, floats_of(logits, first, rows),
-                               seen_by(seen, index), {result + first, drafts + 1}, scratch);
-  }
-};
+/// `seen`, and the operands after it, of a node that chooses tokens.
+sampling::SlotStates states_of(std::span<const Tensor> operands) {
+  const Tensor& seen = operands[0];
+  const Tensor& eos = operands[4];
+  LOCKSTEP_CHECK(seen.stride == seen.columns, seen.stride, seen.columns);
+  return {.seen = seen.as<uint8_t>(),
+          .numbers = operands[1].as<float>(),
+          .integers = operands[2].as<int32_t>(),
+          .seed = operands[3].as<int32_t>(),
+          .eos = eos.as<int32_t>(),
+          .eos_ids = eos.columns,
+          .vocabulary = seen.columns};
+}
 
 }  // namespace
 
@@ -129,48 +86,46 @@ void Compiler::lower_advance(const Node& node) {
   });
 }
 
+sampling::SlotStates Compiler::drawing_states(const Node& node, size_t last_id, size_t seen) const {
+  std::vector<Tensor> drawing;
+  for (size_t i = seen; i < node.operands.size(); ++i) drawing.push_back(operand(node, i));
+  sampling::SlotStates states = states_of(drawing);
+  states.last_id = operand(node, last_id).as<int32_t>();
+  states.output_index = operand(node, last_id + 1).as<int32_t>();
+  states.finished = operand(node, last_id + 2).as<int32_t>();
+  return states;
+}
+
 void Compiler::lower_sample(const Node& node) {
-  const auto ids = [&](size_t i) { return operand(node, i).as<int32_t>(); };
-  const SlotStates states{.last_id = ids(2),
-                          .output_index = ids(3),
-                          .finished = ids(4),
-                          .numbers = operand(node, 6),
-                          .integers = operand(node, 7),
-                          .seed = operand(node, 8),
-                          .eos = operand(node, 9)};
   const Tensor logits = operand(node, 0);
-  add_shared([states, logits, rows = ids(1), seen = operand(node, 5), dst = result(node).as<int32_t>(),
-              scratches = make_scratches(workers_, logits.columns), slots = graph_.slots](Part part) {
+  add_shared([states = drawing_states(node, /*last_id=*/2, /*seen=*/5), logits, rows = operand(node, 1).as<int32_t>(),
+              dst = result(node).as<int32_t>(), scratches = make_scratches(workers_, logits.columns),
+              slots = graph_.slots](Part part) {
     const Share share = share_of(slots, part);
     for (int64_t slot = share.begin; slot < share.end; ++slot) {
-      const bool runs = rows[slot] >= 0 && states.finished[slot] == 0;
-      dst[slot] = runs ? sampling::take_next(states.view(slot), floats_of(logits, slot), seen_by(seen, slot),
-                                             *(*scratches)[part.worker])
-                       : states.idle_token(slot);
+      dst[slot] =
+          sampling::sample_slot(states, slot, rows[slot], floats_of(logits, slot).data(), *(*scratches)[part.worker]);
     }
   });
 }
 
 void Compiler::lower_accept(const Node& node) {
-  const auto ids = [&](size_t i) { return operand(node, i).as<int32_t>(); };
-  const AcceptTask task{.logits = operand(node, 0),
-                        .ids = ids(1),
-                        .slot = ids(2),
-                        .length = ids(3),
-                        .seen = operand(node, 7),
-                        .states = {.last_id = ids(4),
-                                   .output_index = ids(5),
-                                   .finished = ids(6),
-                                   .numbers = operand(node, 8),
-                                   .integers = operand(node, 9),
-                                   .seed = operand(node, 10),
-                                   .eos = operand(node, 11)},
-                        .result = result(node).as<int32_t>(),
-                        .per_slot = operand(node, 0).rows / graph_.slots};
-  LOCKSTEP_CHECK(task.logits.stride == task.logits.columns * 4, task.logits.stride, task.logits.columns);
-  add_shared([task, scratches = make_scratches(workers_, task.logits.columns), slots = graph_.slots](Part part) {
+  const Tensor logits = operand(node, 0);
+  LOCKSTEP_CHECK(logits.stride == logits.columns * 4, logits.stride, logits.columns);
+  add_shared([states = drawing_states(node, /*last_id=*/4, /*seen=*/7), logits, ids = operand(node, 1).as<int32_t>(),
+              slot_of = operand(node, 2).as<int32_t>(), length = operand(node, 3).as<int32_t>(),
+              dst = result(node).as<int32_t>(), scratches = make_scratches(workers_, logits.columns),
+              slots = graph_.slots](Part part) {
+    const int64_t per_slot = logits.rows / slots;
+    const auto rows_of = [per_slot](auto* rows, int64_t slot) {
+      return std::span(rows + slot * per_slot, static_cast<size_t>(per_slot));
+    };
     const Share share = share_of(slots, part);
-    for (int64_t slot = share.begin; slot < share.end; ++slot) task.run(slot, *(*scratches)[part.worker]);
+    for (int64_t slot = share.begin; slot < share.end; ++slot) {
+      sampling::accept_slot(states, slot, rows_of(ids, slot), rows_of(slot_of, slot),
+                            floats_of(logits, slot * per_slot).data(), length, rows_of(dst, slot),
+                            *(*scratches)[part.worker]);
+    }
   });
 }
 

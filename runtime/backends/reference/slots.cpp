@@ -3,40 +3,26 @@
 
 #include "runtime/backends/reference/kernels.h"
 #include "runtime/sampling/scoring.h"
-#include "runtime/sampling/slot.h"
+#include "runtime/sampling/slot_states.h"
 
 namespace lockstep::reference {
 namespace {
 
-/// The sampling states of `sample` and `accept`; `first` is the operand "seen".
-struct DrawingStates {
-  DrawingStates(const std::vector<Tensor>& in, size_t first)
-      : seen(in[first]), numbers(in[first + 1]), integers(in[first + 2]), seed(in[first + 3]), eos(in[first + 4]) {
-    LOCKSTEP_CHECK(numbers.columns() == sampling::kNumbers && integers.columns() == sampling::kIntegers,
-                   numbers.columns(), integers.columns());
-  }
-
-  sampling::SlotView slot(int64_t s, const Tensor& last_id, const Tensor& output_index, const Tensor& finished) const {
-    return {.numbers = numbers.floats() + s * numbers.columns(),
-            .integers = integers.ints() + s * integers.columns(),
-            .seed = seed.ints() + s * seed.columns(),
-            .eos = eos.ints() + s * eos.columns(),
-            .eos_ids = eos.columns(),
-            .last_id = last_id.ints() + s,
-            .output_index = output_index.ints() + s,
-            .finished = finished.ints() + s};
-  }
-  std::span<uint8_t> seen_of(int64_t s) const {
-    return {seen.bytes() + s * seen.columns(), static_cast<size_t>(seen.columns())};
-  }
-  int32_t pad_id(int64_t s) const { return integers.ints()[s * integers.columns() + sampling::kPadId]; }
-
-  const Tensor& seen;
-  const Tensor& numbers;
-  const Tensor& integers;
-  const Tensor& seed;
-  const Tensor& eos;
-};
+/// The sampling states of `sample` and `accept`, from the operands `last_id` and `seen` on.
+sampling::SlotStates drawing_states(const std::vector<Tensor>& in, size_t last_id, size_t seen) {
+  LOCKSTEP_CHECK(in[seen + 1].columns() == sampling::kNumbers && in[seen + 2].columns() == sampling::kIntegers,
+                 in[seen + 1].columns(), in[seen + 2].columns());
+  return {.last_id = in[last_id].ints(),
+          .output_index = in[last_id + 1].ints(),
+          .finished = in[last_id + 2].ints(),
+          .seen = in[seen].bytes(),
+          .numbers = in[seen + 1].floats(),
+          .integers = in[seen + 2].ints(),
+          .seed = in[seen + 3].ints(),
+          .eos = in[seen + 4].ints(),
+          .eos_ids = in[seen + 4].columns(),
+          .vocabulary = in[seen].columns()};
+}
 
 /// The operands of `sample`, in order, up to the sampling states.
 namespace sample_operand {
@@ -93,19 +79,10 @@ Result<void> advance(const Call& call, const Environment&) {
 Result<void> sample(const Call& call, const Environment& environment) {
   using namespace sample_operand;
   const std::vector<Tensor>& in = call.operands;
-  const DrawingStates states(in, kSeen);
-  const int64_t vocabulary = in[kLogits].columns();
+  const sampling::SlotStates states = drawing_states(in, kLastId, kSeen);
   for (int64_t s = 0; s < call.result->elements(); ++s) {
-    int32_t& token = call.result->ints()[s];
-    if (in[kFinished].ints()[s] != 0) {
-      token = states.pad_id(s);
-    } else if (in[kRows].ints()[s] < 0) {
-      token = -1;
-    } else {
-      token = sampling::take_next(states.slot(s, in[kLastId], in[kOutputIndex], in[kFinished]),
-                                  {in[kLogits].floats() + s * vocabulary, static_cast<size_t>(vocabulary)},
-                                  states.seen_of(s), *environment.scratch);
-    }
+    call.result->ints()[s] = sampling::sample_slot(states, s, in[kRows].ints()[s],
+                                                   in[kLogits].floats() + s * states.vocabulary, *environment.scratch);
   }
   return ok();
 }
@@ -113,24 +90,14 @@ Result<void> sample(const Call& call, const Environment& environment) {
 Result<void> accept(const Call& call, const Environment& environment) {
   using namespace accept_operand;
   const std::vector<Tensor>& in = call.operands;
-  const DrawingStates states(in, kSeen);
-  const int64_t vocabulary = in[kLogits].columns();
+  const sampling::SlotStates states = drawing_states(in, kLastId, kSeen);
   const int64_t slots = in[kLength].elements();
-  const int64_t most = in[kSlot].elements() / slots;  // rows per slot
-  std::fill_n(call.result->ints(), call.result->elements(), -1);
+  const auto per_slot = static_cast<size_t>(in[kSlot].elements() / slots);
   for (int64_t s = 0; s < slots; ++s) {
-    const int64_t first = s * most;
-    const int32_t* slot = in[kSlot].ints() + first;
-    int32_t* tokens = call.result->ints() + first;
-    if (slot[0] < 0) {
-      tokens[0] = in[kFinished].ints()[s] != 0 ? states.pad_id(s) : -1;
-      continue;
-    }
-    const auto rows = static_cast<size_t>(std::find(slot, slot + most, -1) - slot);  // −1: padding, no draft
-    in[kLength].ints()[s] += sampling::take_drafted(
-        states.slot(s, in[kLastId], in[kOutputIndex], in[kFinished]), {in[kIds].ints() + first + 1, rows - 1},
-        {in[kLogits].floats() + first * vocabulary, rows * static_cast<size_t>(vocabulary)}, states.seen_of(s),
-        {tokens, rows}, *environment.scratch);
+    const int64_t first = s * static_cast<int64_t>(per_slot);
+    sampling::accept_slot(states, s, {in[kIds].ints() + first, per_slot}, {in[kSlot].ints() + first, per_slot},
+                          in[kLogits].floats() + first * states.vocabulary, in[kLength].ints(),
+                          {call.result->ints() + first, per_slot}, *environment.scratch);
   }
   return ok();
 }
