@@ -48,6 +48,23 @@ std::vector<Range> maximal_subtrees(Range range, int64_t leaves) {
   return found;
 }
 
+std::vector<TreeLeaf> leaves_of(const BlockSplit& split, int rank) {
+  std::vector<TreeLeaf> leaves;
+  int root = 0;
+  for (const Range& subtree : split.roots_of(rank)) {
+    int level = 0;
+    for (int64_t leaf = subtree.begin; leaf < subtree.end; ++leaf) {
+      // The number of trailing ones of the leaf's index within its root is the number of subtrees it completes.
+      int merges = __builtin_ctzll(~static_cast<uint64_t>(leaf - subtree.begin));
+      if (leaf + 1 == subtree.end) merges = level;  // the clipped end: all remaining sums are added, right to left
+      leaves.push_back({.number = leaf, .level = level, .merges = merges});
+      level += 1 - merges;
+    }
+    leaves.back().root = root++;
+  }
+  return leaves;
+}
+
 TreeFinish plan_finish(const BlockSplit& split) {
   TreeFinish plan;
   std::vector<Range> roots;

@@ -50,6 +50,17 @@ struct BlockSplit {
   friend bool operator==(const BlockSplit&, const BlockSplit&) = default;
 };
 
+/// A rank's leaf: the sums open before it, and the merges after it. A rank's sums are pushed on a stack and merged like
+/// the bits of a counter.
+struct TreeLeaf {
+  int64_t number = 0;  // index among all leaves
+  int level = 0;
+  int merges = 0;
+  int root = -1;  // root completed afterwards
+};
+/// The leaves of `rank`, in order.
+std::vector<TreeLeaf> leaves_of(const BlockSplit& split, int rank);
+
 /// The additions that turn the roots of all ranks into the sum. Roots are numbered rank by rank, in the order of
 /// `roots_of`. Executing the steps in order over an array of `roots` accumulators leaves the sum in accumulator
 /// `result`; each step is `accumulator[dst] += accumulator[src]`, dst being the left operand of the tree's node.

@@ -94,7 +94,7 @@ PagedMemory& PagedMemory::operator=(PagedMemory&& other) noexcept {
   return *this;
 }
 
-Result<int64_t> PagedMemory::commit(int64_t begin, int64_t bytes) {
+Result<int64_t> PagedMemory::commit(int64_t begin, int64_t bytes, Stream& stream) {
   if (bytes <= 0) return 0;
   const Functions& call = pool_->context_->functions();
   const int64_t page = pool_->page().value;
@@ -114,9 +114,18 @@ Result<int64_t> PagedMemory::commit(int64_t begin, int64_t bytes) {
     place = handle;
     committed_ += pool_->page();
     LOCKSTEP_TRY_VOID(check(call.MemSetAccess(address, size, &access, 1), "open a page of keys and values"));
+    LOCKSTEP_TRY_VOID(stream.fill_zero(address_ + i * page, page));
     ++fresh;
   }
   return fresh;
+}
+
+bool PagedMemory::is_committed(int64_t begin, int64_t bytes) const {
+  const int64_t page = pool_->page().value;
+  for (int64_t i = begin / page; i * page < begin + bytes; ++i) {
+    if (pages_[static_cast<size_t>(i)] == 0) return false;
+  }
+  return true;
 }
 
 Result<void> PagedMemory::release() {

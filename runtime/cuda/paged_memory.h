@@ -10,7 +10,7 @@
 
 #include <vector>
 
-#include "runtime/cuda/memory.h"
+#include "runtime/cuda/stream.h"
 
 namespace lockstep::cu {
 
@@ -54,9 +54,11 @@ class PagedMemory {
   Bytes reserved() const { return reserved_; }
   Bytes committed() const { return committed_; }
 
-  /// Commits every page that overlaps [begin, begin + bytes). Contents of new pages are undefined. Between steps only.
-  /// Returns the number of new pages. @blocking
-  Result<int64_t> commit(int64_t begin, int64_t bytes);
+  /// Commits every page that overlaps [begin, begin + bytes); work that clears new pages is enqueued on `stream`.
+  /// Between steps only. Returns the number of new pages. @blocking
+  Result<int64_t> commit(int64_t begin, int64_t bytes, Stream& stream);
+  /// Whether all of [begin, begin + bytes) is committed.
+  bool is_committed(int64_t begin, int64_t bytes) const;
   /// Returns all pages to the pool and loses their contents. No work that uses them may be under way.
   Result<void> release();
 

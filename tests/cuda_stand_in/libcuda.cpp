@@ -315,6 +315,18 @@ bool holds_kernel(std::string_view image, std::string_view name) {
   return image.find(text) != image.npos;
 }
 
+/// The kernels of an image, which stays where it is: searched once.
+const std::vector<const simt::KernelEntry*>& kernels_in(std::string_view image) {
+  static std::mutex mutex;
+  static std::map<const void*, std::vector<const simt::KernelEntry*>> known;
+  const std::lock_guard lock(mutex);
+  const auto [at, is_new] = known.try_emplace(image.data());
+  for (const simt::KernelEntry& entry : simt::kernels()) {
+    if (is_new && holds_kernel(image, entry.name)) at->second.push_back(&entry);
+  }
+  return at->second;
+}
+
 }  // namespace
 
 extern "C" {
@@ -796,10 +808,8 @@ CUresult cuModuleLoadData(CUmodule* module, const void* image) {
   std::memcpy(&section_count, bytes + 60, sizeof section_count);
   const std::string_view text(static_cast<const char*>(image), sections + uint64_t{section_bytes} * section_count);
   auto loaded = std::make_unique<CUmod_st>();
-  for (const simt::KernelEntry& entry : simt::kernels()) {
-    if (holds_kernel(text, entry.name)) {
-      loaded->functions[entry.name] = std::make_unique<CUfunc_st>(CUfunc_st{.entry = &entry});
-    }
+  for (const simt::KernelEntry* entry : kernels_in(text)) {
+    loaded->functions[entry->name] = std::make_unique<CUfunc_st>(CUfunc_st{.entry = entry});
   }
   *module = loaded.release();
   ++driver().counts.allocations;

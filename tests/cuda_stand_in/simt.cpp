@@ -7,7 +7,6 @@
 #include <array>
 #include <boost/context/detail/fcontext.hpp>
 #include <cstdlib>
-#include <deque>
 #include <memory>
 #include <numeric>
 #include <random>
@@ -35,7 +34,7 @@ struct Thread {
   fiber::fcontext_t context = nullptr;
   int half = 0;  // of the warp's shown values
   std::vector<Copy> open_copies;
-  std::deque<std::vector<Copy>> copy_groups;
+  std::vector<std::vector<Copy>> copy_groups;
 };
 
 struct Block {
@@ -94,6 +93,7 @@ std::string text_of(const Site& site) {
 }
 
 bool is_same(const Site& a, const Site& b) {
+  if (a.line == b.line && a.operation == b.operation && a.file == b.file) return true;  // mostly the same literals
   return a.line == b.line && std::strcmp(a.operation, b.operation) == 0 && std::strcmp(a.file, b.file) == 0;
 }
 
@@ -298,7 +298,7 @@ void wait_copies(int pending) {
   Thread& self = *current->thread;
   while (self.copy_groups.size() > static_cast<size_t>(pending)) {
     for (const Copy& copy : self.copy_groups.front()) std::memcpy(copy.dst, copy.bytes.data(), copy.bytes.size());
-    self.copy_groups.pop_front();
+    self.copy_groups.erase(self.copy_groups.begin());
   }
 }
 

@@ -7,6 +7,7 @@
 #include <cstdint>
 #include <cstring>
 
+#include "runtime/core/dtype.h"
 #include "tests/cuda_stand_in/simt.h"
 
 #define LOCKSTEP_DEVICE inline
@@ -68,6 +69,17 @@ inline uint32_t bits_of(float value) {
   return bits;
 }
 
+inline int32_t whole_of(float a) { return static_cast<int32_t>(std::nearbyint(a)); }
+inline float float_of_whole(int32_t a) { return static_cast<float>(a); }
+
+inline double times(double a, double b) { return a * b; }
+inline double madd(double a, double b, double c) { return std::fma(a, b, c); }
+inline double round_to_whole(double a) { return std::nearbyint(a); }
+inline float float_of_double(double a) { return static_cast<float>(a); }
+
+inline float float_of_half(uint16_t bits) { return to_float(Float16{bits}); }
+inline uint16_t half_of(float value) { return to_float16(value).bits; }
+
 struct alignas(16) Words {
   uint32_t word[4];
 };
@@ -83,8 +95,11 @@ void wait_copies() {
   simt::wait_copies(kPending);
 }
 
-/// d += a · b, of tiles of 16 × 16 and 16 × 8 bf16 elements that are spread over the warp; sums in order of k.
-inline void mma_16x8x16(float (&d)[4], const uint32_t (&a)[4], const uint32_t (&b)[2], LOCKSTEP_HERE) {
+/// d += a · b, of tiles of 16 × 16 and 16 × 8 elements that are spread over the warp; sums in order of k. `to_float` is
+/// of the lower 16 bits.
+template <typename ToFloat>
+void multiply_tiles(float (&d)[4], const uint32_t (&a)[4], const uint32_t (&b)[2], ToFloat to_float,
+                    const simt::Site& site) {
   struct Fragments {
     uint32_t a[4];
     uint32_t b[2];
@@ -92,21 +107,36 @@ inline void mma_16x8x16(float (&d)[4], const uint32_t (&a)[4], const uint32_t (&
   Fragments own;
   std::memcpy(own.a, a, sizeof own.a);
   std::memcpy(own.b, b, sizeof own.b);
-  simt::show(own, LOCKSTEP_SITE("mma_16x8x16"));
+  simt::show(own, site);
   const int lane = simt::thread_index() % simt::kWarp;
-  const auto half = [](uint32_t pair, int which) {
-    return float_of_bits(which == 0 ? pair << 16 : pair & 0xffff0000u);
-  };
-  for (int i = 0; i < 4; ++i) {
-    const int row = lane / 4 + (i / 2) * 8;
-    const int column = lane % 4 * 2 + i % 2;
+  const auto half = [&](uint32_t pair, int which) { return to_float(static_cast<uint16_t>(pair >> (16 * which))); };
+  float from_a[2][16], from_b[2][16];  // of the lane's two rows, and of its two columns
+  for (int which = 0; which < 2; ++which) {
     for (int k = 0; k < 16; ++k) {
-      const Fragments from_a = simt::seen_from<Fragments>(row % 8 * 4 + k % 8 / 2);
-      const Fragments from_b = simt::seen_from<Fragments>(column * 4 + k % 8 / 2);
-      d[i] = std::fma(half(from_a.a[k / 8 * 2 + row / 8], k % 2), half(from_b.b[k / 8], k % 2), d[i]);
+      const Fragments rows = simt::seen_from<Fragments>(lane / 4 * 4 + k % 8 / 2);
+      from_a[which][k] = half(rows.a[k / 8 * 2 + which], k % 2);
+      const Fragments columns = simt::seen_from<Fragments>((lane % 4 * 2 + which) * 4 + k % 8 / 2);
+      from_b[which][k] = half(columns.b[k / 8], k % 2);
     }
   }
+  for (int i = 0; i < 4; ++i) {
+    for (int k = 0; k < 16; ++k) d[i] = std::fma(from_a[i / 2][k], from_b[i % 2][k], d[i]);
+  }
   simt::turn_shown();
+}
+inline void mma_16x8x16(float (&d)[4], const uint32_t (&a)[4], const uint32_t (&b)[2], LOCKSTEP_HERE) {
+  const auto to_float = [](uint16_t bits) { return float_of_bits(static_cast<uint32_t>(bits) << 16); };
+  multiply_tiles(d, a, b, to_float, LOCKSTEP_SITE("mma_16x8x16"));
+}
+inline void mma_16x8x16_half(float (&d)[4], const uint32_t (&a)[4], const uint32_t (&b)[2], LOCKSTEP_HERE) {
+  multiply_tiles(d, a, b, float_of_half, LOCKSTEP_SITE("mma_16x8x16_half"));
+}
+
+inline int32_t dot_bytes(uint32_t a, uint32_t b, int32_t sum) {
+  for (int byte = 0; byte < 4; ++byte) {
+    sum += static_cast<int8_t>(a >> (8 * byte)) * static_cast<int8_t>(b >> (8 * byte));
+  }
+  return sum;
 }
 
 inline void store_release(uint32_t* address, uint32_t value) {

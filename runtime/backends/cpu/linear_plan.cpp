@@ -54,23 +54,6 @@ void cut_into_slabs(LinearPlan& plan, int64_t few_steps = kFewSlabSteps) {
 
 }  // namespace
 
-std::vector<TreeLeaf> leaves_of(const BlockSplit& split, int rank) {
-  std::vector<TreeLeaf> leaves;
-  int root = 0;
-  for (const Range& subtree : split.roots_of(rank)) {
-    int level = 0;
-    for (int64_t leaf = subtree.begin; leaf < subtree.end; ++leaf) {
-      // The number of trailing ones of the leaf's index within its root is the number of subtrees it completes.
-      int merges = __builtin_ctzll(~static_cast<uint64_t>(leaf - subtree.begin));
-      if (leaf + 1 == subtree.end) merges = level;  // the clipped end: all remaining sums are added, right to left
-      leaves.push_back({.number = leaf, .level = level, .merges = merges});
-      level += 1 - merges;
-    }
-    leaves.back().root = root++;
-  }
-  return leaves;
-}
-
 Range steps_of_leaf(const Packing& packing, int64_t leaf, int64_t block) {
   const int64_t steps = packing.pairs ? packing.padded_leaf(block) / 2 : block;
   return {leaf * steps, std::min((leaf + 1) * steps, packing.steps())};

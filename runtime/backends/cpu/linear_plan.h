@@ -41,15 +41,6 @@ struct LinearPlan {
   LinearPlan in_tiles() const;
 };
 
-/// A rank's leaf of the tree of `split`: the stack's height before it, the merges after it.
-struct TreeLeaf {
-  int64_t number = 0;  // index among all leaves
-  int level = 0;
-  int merges = 0;
-  int root = -1;  // root completed afterwards
-};
-/// The leaves of `rank`, in order.
-std::vector<TreeLeaf> leaves_of(const BlockSplit& split, int rank);
 /// The steps of a rank's `leaf`, counted from its first leaf, with `block` columns per leaf.
 Range steps_of_leaf(const Packing& packing, int64_t leaf, int64_t block);
 

@@ -1,11 +1,11 @@
-// The backend for GPUs: a reserved name without kernels.
+// The driver of the backend for GPUs. The backend itself is backend.h.
 #pragma once
 
 #include "runtime/device/backend_driver.h"
 
 namespace lockstep::cuda {
 
-/// The driver of this backend; not available in any build.
+/// Not available in any build yet: the backend has no placement of ranks.
 const device::BackendDriver& driver();
 
 }  // namespace lockstep::cuda

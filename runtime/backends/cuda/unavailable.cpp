@@ -7,8 +7,8 @@ const device::BackendDriver& driver() {
   static const device::UnavailableDriver kDriver("cuda", {},
                                                  {.noun = "GPU", .files = "nvidia", .variable = "CUDA_VISIBLE_DEVICES"},
                                                  {ErrorKind::kUnavailable,
-                                                  "[runtime/backends/cuda] --backend cuda: found no kernels for GPUs "
-                                                  "in this version, expected a later one; choose "
+                                                  "[runtime/backends/cuda] --backend cuda: found a backend that cannot "
+                                                  "place ranks on GPUs in this version, expected a later one; choose "
                                                   "another backend (lockstep generate --help lists them)"});
   return kDriver;
 }

@@ -115,10 +115,11 @@ TEST_P(DriverTest, ReplaysACapturedKernelWithoutAllocating) {
   ASSERT_TRUE(module.has_value()) << module.error().message;
   const auto kernel = module.value()->find("rms_norm_f32", sizeof(cuda::RmsNormParameters), 128);
   ASSERT_TRUE(kernel.has_value()) << kernel.error().message;
-  EXPECT_EQ(kernel.value().most_threads, cuda::kRmsNormThreads);
+  EXPECT_EQ(kernel.value().most_threads, cuda::kNormThreads);
   EXPECT_EQ(kernel.value().local_bytes, 0);
   const auto at = [&](int part) { return reinterpret_cast<float*>((memory.address() + part * 4 * kColumns).value); };
-  const cuda::RmsNormParameters parameters{at(0), at(1), at(2), kColumns, 0.0f, 0.0f, 0};
+  const cuda::RmsNormParameters parameters{at(0), at(1),    at(2), kColumns, kColumns, {nullptr, 1},
+                                           1,     kColumns, 0.0f,  0.0f,     0};
   const LaunchShape shape{.blocks = 1, .threads = 64, .shared_bytes = 128};
   EXPECT_GT(module.value()->blocks_per_multiprocessor(kernel.value(), shape).value(), 1);
 
@@ -168,10 +169,12 @@ TEST_P(DriverTest, CommitsPagesAtConstantAddresses) {
     PagedMemory memory = std::move(PagedMemory::reserve(pool, Bytes(5 * page - 3)).value());
     EXPECT_EQ(memory.reserved(), Bytes(5 * page));
     EXPECT_EQ(memory.committed(), Bytes(0));
-    EXPECT_EQ(memory.commit(page - 8, 16).value(), 2);
-    EXPECT_EQ(memory.commit(0, 2 * page).value(), 0);
-    EXPECT_EQ(memory.commit(4 * page, 1).value(), 1);  // the pool is empty and grows
+    EXPECT_EQ(memory.commit(page - 8, 16, *device.stream).value(), 2);
+    EXPECT_EQ(memory.commit(0, 2 * page, *device.stream).value(), 0);
+    EXPECT_EQ(memory.commit(4 * page, 1, *device.stream).value(), 1);  // the pool is empty and grows
     EXPECT_EQ(memory.committed(), Bytes(3 * page));
+    EXPECT_TRUE(memory.is_committed(0, 2 * page));
+    EXPECT_FALSE(memory.is_committed(0, 2 * page + 1));
     ASSERT_TRUE(device.stream->fill_zero(memory.address() + (page - 8), 16).has_value());
     ASSERT_TRUE(device.wait().has_value());
     ASSERT_TRUE(memory.release().has_value());

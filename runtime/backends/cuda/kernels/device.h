@@ -16,7 +16,7 @@
 #define LOCKSTEP_DEVICE __device__ __forceinline__
 #define LOCKSTEP_UNROLL _Pragma("unroll")
 #define LOCKSTEP_KERNEL(name, Parameters, threads) \
-  extern "C" __global__ void __launch_bounds__(threads) name(const __grid_constant__ Parameters p)
+  extern "C" __global__ void __launch_bounds__(threads, 2) name(const __grid_constant__ Parameters p)
 
 namespace lockstep::cuda {
 
@@ -57,6 +57,28 @@ LOCKSTEP_DEVICE float round_to_whole(float a) { return rintf(a); }
 LOCKSTEP_DEVICE float float_of_bits(uint32_t bits) { return __uint_as_float(bits); }
 LOCKSTEP_DEVICE uint32_t bits_of(float value) { return __float_as_uint(value); }
 
+/// Nearest whole number of a float whose magnitude is below 2³¹, ties to even.
+LOCKSTEP_DEVICE int32_t whole_of(float a) { return __float2int_rn(a); }
+LOCKSTEP_DEVICE float float_of_whole(int32_t a) { return __int2float_rn(a); }
+
+// The same in double precision.
+LOCKSTEP_DEVICE double times(double a, double b) { return __dmul_rn(a, b); }
+LOCKSTEP_DEVICE double madd(double a, double b, double c) { return __fma_rn(a, b, c); }
+LOCKSTEP_DEVICE double round_to_whole(double a) { return rint(a); }
+LOCKSTEP_DEVICE float float_of_double(double a) { return __double2float_rn(a); }
+
+/// The bits of an IEEE binary16, and back, rounded to nearest even.
+LOCKSTEP_DEVICE float float_of_half(uint16_t bits) {
+  float value;
+  asm("cvt.f32.f16 %0, %1;" : "=f"(value) : "h"(bits));
+  return value;
+}
+LOCKSTEP_DEVICE uint16_t half_of(float value) {
+  uint16_t bits;
+  asm("cvt.rn.f16.f32 %0, %1;" : "=h"(bits) : "f"(value));
+  return bits;
+}
+
 /// 16 bytes that are loaded together.
 struct alignas(16) Words {
   uint32_t word[4];
@@ -94,6 +116,19 @@ LOCKSTEP_DEVICE void mma_16x8x16(float (&d)[4], const uint32_t (&a)[4], const ui
       "{%0, %1, %2, %3};"
       : "+f"(d[0]), "+f"(d[1]), "+f"(d[2]), "+f"(d[3])
       : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b[0]), "r"(b[1]));
+}
+
+/// The same of f16 elements.
+LOCKSTEP_DEVICE void mma_16x8x16_half(float (&d)[4], const uint32_t (&a)[4], const uint32_t (&b)[2]) {
+  asm volatile(
+      "mma.sync.aligned.m16n8k16.row.col.f32.f16.f16.f32 {%0, %1, %2, %3}, {%4, %5, %6, %7}, {%8, %9}, "
+      "{%0, %1, %2, %3};"
+      : "+f"(d[0]), "+f"(d[1]), "+f"(d[2]), "+f"(d[3])
+      : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b[0]), "r"(b[1]));
+}
+/// sum + Σ of the products of four signed bytes each; exact.
+LOCKSTEP_DEVICE int32_t dot_bytes(uint32_t a, uint32_t b, int32_t sum) {
+  return __dp4a(static_cast<int32_t>(a), static_cast<int32_t>(b), sum);
 }
 
 LOCKSTEP_DEVICE void store_release(uint32_t* address, uint32_t value) {

@@ -33,6 +33,34 @@ LOCKSTEP_DEVICE float exp_of(float x) {
   return times(times(p, power_of_two(half)), power_of_two(plus(n, -half)));
 }
 
+/// Sine and cosine of an angle of at most 2³¹, each within one unit of the last place: reduced by multiples of π/2 in
+/// two parts, then Taylor's polynomials on [−π/4, π/4], in double precision.
+LOCKSTEP_DEVICE void sine_and_cosine(float angle, float& sine, float& cosine) {
+  const double x = static_cast<double>(angle);
+  const double n = round_to_whole(times(x, 0.63661977236758134308));
+  double r = madd(n, -1.57079632679489655800, x);
+  r = madd(n, -6.12323399573676603587e-17, r);
+  const double z = times(r, r);
+  double s = madd(z, 1.60590438368216145994e-10, -2.50521083854417187751e-8);
+  s = madd(z, s, 2.75573192239858906526e-6);
+  s = madd(z, s, -1.98412698412698412698e-4);
+  s = madd(z, s, 8.33333333333333333333e-3);
+  s = madd(z, s, -1.66666666666666666667e-1);
+  s = madd(times(z, s), r, r);
+  double c = madd(z, -1.14707455977297247139e-11, 2.08767569878680989792e-9);
+  c = madd(z, c, -2.75573192239858906526e-7);
+  c = madd(z, c, 2.48015873015873015873e-5);
+  c = madd(z, c, -1.38888888888888888889e-3);
+  c = madd(z, c, 4.16666666666666666667e-2);
+  c = madd(z, c, -0.5);
+  c = madd(z, c, 1.0);
+  const int64_t quarter = static_cast<int64_t>(n) & 3;
+  const double first = (quarter & 1) == 0 ? s : c;
+  const double second = (quarter & 1) == 0 ? c : s;
+  sine = float_of_double((quarter & 2) == 0 ? first : -first);
+  cosine = float_of_double(quarter == 1 || quarter == 2 ? -second : second);
+}
+
 /// tanh(x) as 1 − 2 / (e^2x + 1).
 LOCKSTEP_DEVICE float tanh_of(float x) { return plus(1.0f, -divide(2.0f, plus(exp_of(times(2.0f, x)), 1.0f))); }
 

@@ -1,109 +1,420 @@
-// The parameters of the kernels, as host and device see them. Addresses are of device memory. Sizes are elements.
+// The parameters of the kernels, as host and device see them. Addresses are of device memory. Sizes and strides are
+// elements, unless they say otherwise.
+//
+// A kernel whose name ends with a type has a form for each: rms_norm is rms_norm_f32, rms_norm_bf16, rms_norm_f16. `dt`
+// is that type. Names that end with 2 and 4 move elements of so many bytes.
 #pragma once
 
 #include <cstdint>
 
 namespace lockstep::cuda {
 
-/// rms_norm_f32, rms_norm_bf16: a block is a group of `columns` of a row.
+/// The rows of a launch, of which a step computes the first `in_use`.
+struct RowCount {
+  const int32_t* in_use;  // null: all
+  int32_t rows;
+};
+
+// Rows
+
+/// embed: y = table[ids − first_row]. A block is a row.
+struct EmbedParameters {
+  const int32_t* ids;  // [rows]
+  const void* table;   // dt [table_rows, columns], row by row or packed
+  float* y;            // [rows, columns]
+  RowCount rows;
+  int32_t first_row;
+  int32_t table_rows;
+  int32_t columns;
+  int32_t k_steps;  // of the packed table (packing.h); 0: row by row
+  float nothing;    // of a row outside the table
+};
+constexpr int kEmbedThreads = 128;
+
+/// take_rows_2, take_rows_4: y[t] = from[index[t] + offset]; zeros outside, and where mask[t] < 0. A block is a row.
+struct TakeRowsParameters {
+  const int32_t* index;  // [rows]; null: t
+  const int32_t* mask;   // [rows]; may be null
+  const void* from;
+  void* y;
+  int64_t from_stride;
+  int64_t y_stride;
+  RowCount rows;
+  int32_t offset;
+  int32_t from_rows;
+  int32_t columns;
+};
+constexpr int kTakeRowsThreads = 128;
+
+enum MapKind : int32_t { kMapAdd, kMapScale, kMapSoftCap, kMapActivate, kMapGate };
+enum ActivationKind : int32_t { kSilu, kGelu, kGeluTanh, kRelu, kClampedSwiglu };
+
+/// map: y = x + z, x · number, number · tanh(x / number), activation(x), or activation(x) · z. A thread is an element.
+struct MapParameters {
+  const void* x;  // dt [rows, columns], as z and y
+  const void* z;
+  void* y;
+  int64_t x_stride;
+  int64_t z_stride;  // 0: one row for all
+  int64_t y_stride;
+  RowCount rows;
+  int32_t columns;
+  int32_t kind;
+  int32_t activation;
+  float number;
+};
+constexpr int kMapThreads = 256;
+
+/// rms_norm: a block is a group of `columns` of a row.
 struct RmsNormParameters {
-  const void* x;       // dt [groups, columns]
+  const void* x;       // dt [rows, groups · columns]
   const void* weight;  // dt [columns]
-  void* y;             // dt [groups, columns]
+  void* y;
+  int64_t x_stride;
+  int64_t y_stride;
+  RowCount rows;
+  int32_t groups;
   int32_t columns;
   float epsilon;
   float offset;        // added to the weight
   int32_t has_offset;  // then x / root is not rounded before it is multiplied
 };
-constexpr int kRmsNormThreads = 256;
+constexpr int kNormThreads = 256;
 
-/// product_bf16: y = x · wᵀ + bias. A block is 16 outputs of all rows.
-struct ProductParameters {
-  const void* weights;  // bf16, packed: [outputs / 16][k_steps][32 lanes][8 elements] (packing.h)
-  const void* x;        // bf16 [rows, columns]
-  const void* bias;     // bf16 [outputs]; may be null
-  void* y;              // bf16 or f32 [rows, outputs]
-  int32_t rows;
+/// layer_norm: a block is a row.
+struct LayerNormParameters {
+  const void* x;  // dt [rows, columns]
+  const void* weight;
+  const void* bias;
+  void* y;
+  int64_t x_stride;
+  int64_t y_stride;
+  RowCount rows;
   int32_t columns;
-  int32_t k_steps;  // of 16 columns, the last one padded with zeros
-  int32_t outputs;
-  int32_t is_float;  // y is f32
+  float epsilon;
 };
-constexpr int kProductThreads = 256;
-constexpr int kTileOutputs = 16;
-constexpr int kTileRows = 8;
-constexpr int kStepColumns = 16;
-/// Each sum over K is cut into this many segments of whole steps, by K alone.
-constexpr int kSegments = 8;
 
-constexpr int kMostRanks = 16;
-constexpr int kMostRoots = 64;
+// Positions
 
-/// sum_of_ranks: the tree sum over the roots of all ranks, rounded, plus a residual. Every rank runs it with the same
-/// number of blocks, all of which have to be resident. Roots and flags are memory that peers see; roots alternate
-/// between two halves, so a rank may write the next ones while others still read.
-struct SumParameters {
-  const float* roots[kMostRanks];  // of each rank, as this device sees them: f32 [its roots, elements]
-  uint32_t* flags[kMostRanks];     // of each rank: [ranks, blocks], zero before the first step
-  const int32_t* plan;             // TreeFinish: [ranks + 1] first roots, then pairs (dst, src)
-  int32_t ranks;
-  int32_t rank;
-  int32_t additions;     // pairs in the plan
-  int32_t result;        // the root that holds the sum at the end
-  const uint32_t* step;  // counted up by the last launch of a step; the same on every rank
-  uint32_t sums;         // of a step
-  uint32_t index;        // of this one
-  int64_t elements;
-  const void* residual;   // bf16 or f32 [elements]; may be null
-  void* y;                // bf16 or f32 [elements]
-  int32_t is_float;       // y and residual are f32
-  const uint32_t* abort;  // not 0: give up
-  uint32_t* missing;      // becomes 1 + the rank that did not come
-  uint64_t patience;      // nanoseconds until then
+/// turn_table: cosines and sines of position · frequency, times `scale`. A thread is an element.
+struct TurnTableParameters {
+  const int32_t* position;        // [rows]
+  const float* frequencies;       // [half]
+  const float* long_frequencies;  // [half], of rows whose slot is_long; may be null
+  const int32_t* is_long;         // [slots]
+  const int32_t* slot;            // [rows]
+  float* cosines;                 // [rows, half]
+  float* sines;
+  RowCount rows;
+  int32_t slots;
+  int32_t half;
+  float scale;
 };
-constexpr int kSumThreads = 256;
+constexpr int kTurnThreads = 128;
 
-/// attend_f32, attend_bf16: a block is a query head of a row. Keys and values lie in tiles of 64 tokens, in
-/// [heads][64][head_dim] of one cache; tile n of a slot is at slot · slot_stride + n · tile_stride. Beyond the fixed
-/// tiles of a ring, tile n is at fixed + (n − fixed) mod turning.
+/// turn: rotates the first 2 · half columns of each head. A block is a row.
+struct TurnParameters {
+  const void* x;  // dt [rows, heads · head_dim]
+  void* y;
+  const float* cosines;  // [rows, half]
+  const float* sines;
+  int64_t x_stride;
+  int64_t y_stride;
+  RowCount rows;
+  int32_t heads;
+  int32_t head_dim;
+  int32_t half;
+  int32_t neighbours;  // pairs are (2i, 2i + 1), not (i, i + half)
+};
+
+/// Where a cache keeps its tiles of 64 tokens, each [heads][64][head_dim]: tile n of a slot is at slot · slot_stride +
+/// n · tile_stride. Beyond the fixed tiles of a ring, tile n is at fixed + (n − fixed) mod turning.
+struct CacheTiles {
+  int64_t slot_stride;
+  int64_t tile_stride;
+  int32_t fixed_tiles;
+  int32_t turning_tiles;  // 0: no ring
+};
+constexpr int kTileTokens = 64;
+
+/// append_2, append_4: a block is a row.
+struct AppendParameters {
+  const void* x;        // [rows, heads · head_dim]
+  void* cache;          // of slot 0, tile 0
+  const int32_t* slot;  // [rows]; −1: nothing is written
+  const int32_t* position;
+  int64_t x_stride;
+  CacheTiles tiles;
+  RowCount rows;
+  int32_t heads;
+  int32_t head_dim;
+};
+constexpr int kAppendThreads = 128;
+
+/// attend: a block is a query head of a row.
 struct AttendParameters {
-  const void* q;         // dt [rows, heads, head_dim]
+  const void* q;         // dt [rows, heads · head_dim]
   const void* pinned_q;  // the same for keys of pinned positions; may be null
   const void* keys;      // dt, of slot 0, tile 0
   const void* values;
   const int32_t* slot;      // [rows]; −1: a padding row, whose result is 0
   const int32_t* position;  // [rows]
   const int32_t* head_map;  // [heads]: the head of the cache
-  const float* slopes;      // [heads]; may be null
-  const float* sinks;       // [heads]; may be null
-  void* y;                  // dt [rows, heads, head_dim]
-  int64_t slot_stride;      // elements
-  int64_t tile_stride;
+  const void* slopes;       // dt or f32 [heads]; may be null
+  const void* sinks;        // dt or f32 [heads]; may be null
+  void* y;                  // dt [rows, heads · head_dim]
+  int64_t q_stride;
+  int64_t pinned_q_stride;
+  int64_t y_stride;
+  CacheTiles tiles;  // of keys and of values
+  RowCount rows;
   int32_t heads;
   int32_t head_dim;
   int32_t window;  // 0: everything is seen
   int32_t pinned;
-  int32_t fixed_tiles;
-  int32_t turning_tiles;  // 0: no ring
   float scale;
-  float soft_cap;  // 0: none
+  float soft_cap;             // 0: none
+  int32_t is_float_per_head;  // slopes or sinks are f32
 };
 constexpr int kAttendThreads = 128;
-constexpr int kTileTokens = 64;
 constexpr int kMostHeadDim = 512;
 
-/// gate_f32, gate_bf16: activation(gate) · up, a thread an element.
-struct GateParameters {
-  const void* gate;  // dt [rows, columns], rows `gate_stride` elements apart
-  const void* up;
-  void* y;  // dt [rows, columns]
-  int64_t gate_stride;
-  int64_t up_stride;
-  int64_t elements;  // rows · columns
-  int32_t columns;
-  int32_t kind;  // GateKind
+// Products
+
+constexpr int kProductThreads = 256;
+constexpr int kProductWarps = 8;
+constexpr int kTileOutputs = 16;
+constexpr int kTileRows = 8;
+constexpr int kStepColumns = 16;
+/// Each sum over K of a plain product is cut into this many parts of whole steps, by K alone.
+constexpr int kPlainParts = 8;
+/// The height of the stack of a tree's unfinished sums.
+constexpr int kMostLevels = 12;
+
+/// A part of a sum over K that one warp computes, and how it joins the others: after the part, `merges` times the two
+/// topmost sums of the stack are added (the older one on the left); the last part of a root writes it.
+struct SumPart {
+  int32_t first_step;  // of 16 columns; in 8-bit products: group
+  int32_t steps;
+  int32_t first_column;  // of x
+  int32_t end_column;    // columns from here on are zeros
+  int32_t merges;
+  int32_t root;  // −1: the sum goes on
 };
-enum GateKind : int32_t { kGateSilu, kGateGeluTanh, kGateRelu };
-constexpr int kGateThreads = 256;
+
+/// product, product_few (at most 8 rows): y = x · wᵀ (+ bias). A block is 16 outputs of all rows.
+struct ProductParameters {
+  const void* weights;   // packed (packing.h)
+  const void* x;         // dt [rows, columns]
+  const void* bias;      // dt [outputs]; may be null
+  void* y;               // dt or f32 [roots, rows, outputs]
+  const SumPart* parts;  // in order
+  int64_t x_stride;
+  int64_t y_stride;
+  int64_t y_plane;  // between roots
+  RowCount rows;
+  int32_t outputs;
+  int32_t k_steps;  // of a tile of weights
+  int32_t part_count;
+  int32_t is_float;  // y is f32
+};
+
+/// How a row is cut into groups of 8-bit integers (runtime/core/int8_groups.h); a group has `words` words of four.
+struct GroupCut {
+  int32_t columns;
+  int32_t leaf;
+  int32_t width;
+  int32_t count;
+  int32_t words;
+};
+
+/// quantise: a warp is a group of a row.
+struct QuantiseParameters {
+  const void* x;       // dt [rows, cut.columns]
+  uint32_t* integers;  // [rows, count, words]
+  float* scales;       // [rows, count]
+  int64_t x_stride;
+  RowCount rows;
+  GroupCut cut;
+};
+constexpr int kQuantiseThreads = 256;
+
+/// product_int8: as product, from quantised rows and weights.
+struct ProductInt8Parameters {
+  const uint32_t* weights;     // [outputs / 16][count][words][16 outputs]
+  const float* weight_scales;  // [outputs / 16][count][16 outputs]
+  const uint32_t* x;           // [rows, count, words]
+  const float* x_scales;       // [rows, count]
+  const void* bias;            // dt [outputs]; may be null
+  void* y;                     // dt or f32 [roots, rows, outputs]
+  const SumPart* parts;        // steps are groups
+  int64_t y_stride;
+  int64_t y_plane;
+  RowCount rows;
+  GroupCut cut;
+  int32_t outputs;
+  int32_t part_count;
+  int32_t is_float;
+};
+
+// Experts
+
+/// route: the softmax over the `chosen` highest of a row, zeros elsewhere. A warp is a row.
+struct RouteParameters {
+  const float* x;  // [rows, experts]
+  float* y;        // [rows, experts], dense
+  int64_t x_stride;
+  RowCount rows;
+  int32_t experts;
+  int32_t chosen;
+};
+constexpr int kRouteThreads = 128;
+
+/// list_experts: for each expert of this rank its rows, in order. A block is an expert.
+struct ListExpertsParameters {
+  const float* route;   // [rows, all experts]
+  const int32_t* slot;  // [rows]; negative: the row has no experts; may be null
+  int32_t* counts;      // [experts]: rows of an expert
+  int32_t* list;        // [experts, rows]: they, ascending
+  int32_t* places;      // [rows, experts]: the number of the expert among those of the row, −1: not one of them
+  int64_t route_stride;
+  RowCount rows;
+  int32_t first_expert;
+  int32_t experts;
+};
+constexpr int kListThreads = 256;
+
+/// experts_inner: activation(gate · x) · (up · x) of every row of an expert. A block is 16 columns of an expert.
+struct ExpertsInnerParameters {
+  const void* gate;  // dt, packed, expert after expert [columns, hidden]
+  const void* up;
+  const void* gate_bias;  // dt [experts · columns]; both or none
+  const void* up_bias;
+  const void* x;          // dt [rows, hidden]
+  const int32_t* counts;  // as ListExpertsParameters
+  const int32_t* list;
+  const int32_t* places;
+  void* y;               // dt [rows, most, columns]: of an expert in its place
+  const SumPart* parts;  // of `hidden`, kPlainParts
+  int64_t x_stride;
+  int32_t rows;
+  int32_t experts;
+  int32_t most;  // experts of a row
+  int32_t columns;
+  int32_t k_steps;  // of hidden
+  int32_t activation;
+  float limit;
+  float alpha;
+};
+
+/// A part of a sum over experts: columns of one of them, times its route. After the part, if it `ends` its leaf, the
+/// leaf's sum goes onto the stack as in SumPart.
+struct ExpertPart {
+  SumPart sum;
+  int32_t expert;
+  int32_t has_bias;  // of the expert's output
+  int32_t ends;
+};
+
+/// experts_down: the partial sums of this rank's leaves. A block is 16 outputs of all rows.
+struct ExpertsDownParameters {
+  const void* down;       // dt, packed, expert after expert [hidden, columns]
+  const void* bias;       // dt [experts · hidden]; may be null
+  const void* inner;      // dt [rows, most, columns]
+  const float* route;     // [rows, all experts]
+  const int32_t* places;  // [rows, experts]
+  float* y;               // [roots, rows, hidden]
+  const ExpertPart* parts;
+  int64_t route_stride;
+  int64_t y_stride;
+  int64_t y_plane;
+  RowCount rows;
+  int32_t first_expert;
+  int32_t experts;
+  int32_t most;
+  int32_t columns;
+  int32_t hidden;
+  int32_t k_steps;  // of columns, with padding
+  int32_t part_count;
+};
+
+// Ranks
+
+constexpr int kMostRanks = 16;
+constexpr int kMostRoots = 64;
+
+/// A point that all ranks pass together, block by block. All blocks have to be resident.
+struct Meeting {
+  uint32_t*
+      flags[kMostRanks];  // of each rank, as this device sees them: [ranks, kMostBlocks], zero before the first step
+  const uint32_t* step;   // counts steps, from 0; the same on every rank
+  const uint32_t* abort;  // not 0: give up
+  uint32_t* missing;      // becomes 1 + the rank that did not come
+  uint64_t patience;      // nanoseconds until then
+  int32_t ranks;
+  int32_t rank;
+  uint32_t meetings;  // of a step
+  uint32_t index;     // of this one
+};
+constexpr int kMostBlocks = 64;
+constexpr int kMeetThreads = 256;
+
+/// sum_of_ranks: the tree sum over the roots of all ranks, rounded, plus a residual; sum_of_roots: without meeting
+/// others. Roots are memory that peers see; they alternate between two halves, so a rank may write the next ones while
+/// others still read.
+struct SumParameters {
+  Meeting meeting;
+  const float* roots[kMostRanks];  // of each rank: f32 [its roots, rows, columns]
+  const int32_t* plan;             // TreeFinish: [ranks + 1] first roots, then pairs (dst, src)
+  const void* residual;            // of y's type [rows, columns], dense; may be null
+  void* y;                         // dense
+  RowCount rows;
+  int32_t columns;
+  int32_t additions;  // pairs in the plan
+  int32_t result;     // the root that holds the sum at the end
+  int32_t y_type;     // ElementType
+};
+enum ElementType : int32_t { kF32, kBf16, kF16 };
+
+/// gather_2, gather_4: the columns of all ranks side by side. A block moves the same rows on every rank.
+struct GatherParameters {
+  Meeting meeting;
+  void* areas[kMostRanks];  // of each rank, seen by all: [rows, its columns]
+  const void* x;            // [rows, own columns]
+  void* y;                  // [rows, all columns]
+  const int32_t* bounds;    // [ranks + 1]: columns before each rank's
+  int64_t x_stride;
+  int64_t y_stride;
+  RowCount rows;
+};
+
+/// rows_of_owners_2, rows_of_owners_4: each row from the rank that holds its slot.
+struct OwnersParameters {
+  Meeting meeting;
+  void* areas[kMostRanks];  // of each rank, seen by all: [rows, columns]
+  const void* x;            // [rows, columns]
+  void* y;                  // [rows, kept]
+  const int32_t* slot;      // [rows]; negative: zeros
+  int64_t x_stride;
+  int64_t y_stride;
+  RowCount rows;
+  int32_t slots;  // of each rank
+  int32_t columns;
+  int32_t first_kept;
+  int32_t kept;
+};
+
+// Dynamic shared memory of a block, in bytes
+
+constexpr int tile_sum_bytes(int groups) {
+  return (kProductWarps + kMostLevels) * groups * kTileOutputs * kTileRows * static_cast<int>(sizeof(float));
+}
+constexpr int kProductFewSharedBytes = tile_sum_bytes(1);
+constexpr int kProductSharedBytes = tile_sum_bytes(4);
+constexpr int kProductInt8SharedBytes = tile_sum_bytes(1);
+constexpr int kRouteSharedBytes = 0;
+constexpr int kListExpertsSharedBytes = kListThreads * static_cast<int>(sizeof(int32_t));
+constexpr int kExpertsInnerSharedBytes = 2 * tile_sum_bytes(1);
+constexpr int kExpertsDownSharedBytes = tile_sum_bytes(1) + kTileOutputs * kTileRows * static_cast<int>(sizeof(float));
 
 }  // namespace lockstep::cuda

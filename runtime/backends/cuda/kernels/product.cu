@@ -1,103 +1,92 @@
-// Products with weights on tensor cores.
-//
-// Weights are the 16-row side of a tile, tokens the 8-column side: whether a step has one row or 500, each element of
-// the result goes through the same instructions in the same order. A warp sums one segment of K; the segments are added
-// in ascending order:
-//
-//   16 outputs  │ warp 0 │ warp 1 │ … │ warp 7 │      K, in whole steps of 16 columns
-//                   │        │            │
-//                  ((s0  +  s1)  + …  +  s7)  + bias
-#include "runtime/backends/cuda/kernels/device.h"
-#include "runtime/backends/cuda/kernels/parameters.h"
+// Products with weights.
+#include "runtime/backends/cuda/kernels/sum_tile.h"
 
 namespace lockstep::cuda {
 namespace {
 
-constexpr int kTileElements = kTileOutputs * kTileRows;
-constexpr int kLoads = 8;   // loads of weights that a lane has under way
-constexpr int kGroups = 4;  // tiles of tokens that one reading of the weights serves
-
-struct ProductShared {
-  float segments[kSegments][kGroups][kTileElements];
-};
-
-/// The two elements at `column` of `row`, or zeros beyond the edges.
-LOCKSTEP_DEVICE uint32_t pair_at(const ProductParameters& p, int row, int column) {
-  if (row >= p.rows || column >= p.columns) return 0;
-  const Bf16* at = static_cast<const Bf16*>(p.x) + static_cast<int64_t>(row) * p.columns + column;
-  const uint32_t second = column + 1 < p.columns ? at[1] : 0;
-  return at[0] | second << 16;
-}
-
-/// Sums steps [begin, end) of a tile of weights for kGroups tiles of tokens from `first_row` on.
-LOCKSTEP_DEVICE void sum_segment(const ProductParameters& p, const Words* weights, int begin, int end, int first_row,
-                                 float (&sums)[kGroups][4]) {
-  const int lane = thread_index() % 32;
-  for (int step = begin; step < end; step += kLoads) {
-    Words loaded[kLoads];
-    LOCKSTEP_UNROLL
-    for (int i = 0; i < kLoads; ++i) {
-      if (step + i < end) loaded[i] = load_once(weights + static_cast<int64_t>(step + i) * 32 + lane);
-    }
-    LOCKSTEP_UNROLL
-    for (int i = 0; i < kLoads; ++i) {
-      if (step + i >= end) break;
-      const int column = (step + i) * kStepColumns + lane % 4 * 2;
-      LOCKSTEP_UNROLL
-      for (int group = 0; group < kGroups; ++group) {
-        const int row = first_row + group * kTileRows + lane / 4;
-        const uint32_t tokens[2] = {pair_at(p, row, column), pair_at(p, row, column + 8)};
-        mma_16x8x16(sums[group], loaded[i].word, tokens);
-      }
-    }
-  }
-}
-
-LOCKSTEP_DEVICE void write(const ProductParameters& p, int row, int output, float value) {
-  if (row >= p.rows || output >= p.outputs) return;
-  if (p.bias != nullptr) value = plus(value, float_of(static_cast<const Bf16*>(p.bias)[output]));
-  const int64_t at = static_cast<int64_t>(row) * p.outputs + output;
+template <typename Rows>
+LOCKSTEP_DEVICE void write(const ProductParameters& p, int root, int row, int output, float value) {
+  using Element = typename Rows::Element;
+  if (output >= p.outputs) return;
+  if (p.bias != nullptr) value = plus(value, Rows::read(static_cast<const Element*>(p.bias)[output]));
+  const int64_t at = root * p.y_plane + row * p.y_stride + output;
   if (p.is_float != 0) {
     static_cast<float*>(p.y)[at] = value;
   } else {
-    static_cast<Bf16*>(p.y)[at] = bf16_of(value);
+    static_cast<Element*>(p.y)[at] = Rows::write(value);
+  }
+}
+
+/// One part of the sums of the rows from `first_row` on.
+template <typename Rows, int kGroups>
+LOCKSTEP_DEVICE void sum_rows(const ProductParameters& p, const SumPart& part, int first_row, int rows,
+                              float (&to)[kGroups][kTileElements]) {
+  using Element = typename Rows::Element;
+  const int64_t tile = (static_cast<int64_t>(block_index()) * p.k_steps + part.first_step) * 256;
+  const Element* weights = static_cast<const Element*>(p.weights) + tile;
+  const int end = part.end_column - part.first_column;
+  const auto row_at = [&](int group, int row) {
+    return static_cast<const Element*>(p.x) + (first_row + group * kTileRows + row) * p.x_stride + part.first_column;
+  };
+  const auto is_inside = [&](int group, int row) { return first_row + group * kTileRows + row < rows; };
+  if constexpr (sizeof(Element) == 4) {
+    const int columns = end < part.steps * kStepColumns ? end : part.steps * kStepColumns;
+    sum_part_f32<kGroups>(
+        weights, columns,
+        [&](int group, int row, int column) { return is_inside(group, row) ? row_at(group, row)[column] : 0.0f; }, to);
+  } else {
+    sum_part<Rows, kGroups>(
+        weights, part.steps,
+        [&](int group, int row, int column) {
+          return is_inside(group, row) ? pair_at<Rows>(row_at(group, row), column, end) : 0u;
+        },
+        to);
+  }
+}
+
+template <typename Rows, int kGroups>
+LOCKSTEP_DEVICE void product(const ProductParameters& p) {
+  TileSums<kGroups>& shared = shared_memory<TileSums<kGroups>>();
+  const int warp = thread_index() / 32;
+  const int rows = used(p.rows);
+  for (int first_row = 0; first_row < rows; first_row += kGroups * kTileRows) {
+    int height = 0;
+    for (int first = 0; first < p.part_count; first += kProductWarps) {
+      if (first + warp < p.part_count) {
+        sum_rows<Rows, kGroups>(p, p.parts[first + warp], first_row, rows, shared.parts[warp]);
+      }
+      sync_block();
+      int after = height;
+      for (int i = thread_index(); i < kGroups * kTileElements; i += kProductThreads) {
+        const int group = i / kTileElements;
+        const int element = i % kTileElements;
+        const int row = first_row + group * kTileRows + element % kTileRows;
+        after = height;
+        for (int part = first; part < first + kProductWarps && part < p.part_count; ++part) {
+          float sum = shared.parts[part - first][group][element];
+          after = push<kGroups>(shared.stack, group, element, after, p.parts[part].merges, sum);
+          if (p.parts[part].root < 0) continue;
+          if (row < rows) {
+            write<Rows>(p, p.parts[part].root, row, block_index() * kTileOutputs + element / kTileRows, sum);
+          }
+          after = 0;
+        }
+      }
+      for (int part = first; part < first + kProductWarps && part < p.part_count; ++part) {
+        height = p.parts[part].root < 0 ? height + 1 - p.parts[part].merges : 0;
+      }
+      sync_block();
+    }
   }
 }
 
 }  // namespace
 
-LOCKSTEP_KERNEL(product_bf16, ProductParameters, kProductThreads) {
-  ProductShared& shared = shared_memory<ProductShared>();
-  const int warp = thread_index() / 32;
-  const int lane = thread_index() % 32;
-  const int begin = static_cast<int>(static_cast<int64_t>(p.k_steps) * warp / kSegments);
-  const int end = static_cast<int>(static_cast<int64_t>(p.k_steps) * (warp + 1) / kSegments);
-  const Words* weights = static_cast<const Words*>(p.weights) + static_cast<int64_t>(block_index()) * p.k_steps * 32;
-  for (int first_row = 0; first_row < p.rows; first_row += kGroups * kTileRows) {
-    float sums[kGroups][4] = {};
-    sum_segment(p, weights, begin, end, first_row, sums);
-    LOCKSTEP_UNROLL
-    for (int group = 0; group < kGroups; ++group) {
-      LOCKSTEP_UNROLL
-      for (int i = 0; i < 4; ++i) {
-        const int output = lane / 4 + i / 2 * 8;
-        const int row = lane % 4 * 2 + i % 2;
-        shared.segments[warp][group][output * kTileRows + row] = sums[group][i];
-      }
-    }
-    sync_block();
-    for (int element = thread_index(); element < kGroups * kTileElements; element += kProductThreads) {
-      const int group = element / kTileElements;
-      const int inside = element % kTileElements;
-      float value = shared.segments[0][group][inside];
-      for (int segment = 1; segment < kSegments; ++segment) {
-        value = plus(value, shared.segments[segment][group][inside]);
-      }
-      write(p, first_row + group * kTileRows + inside % kTileRows, block_index() * kTileOutputs + inside / kTileRows,
-            value);
-    }
-    sync_block();
-  }
-}
+LOCKSTEP_KERNEL(product_few_f32, ProductParameters, kProductThreads) { product<F32Rows, 1>(p); }
+LOCKSTEP_KERNEL(product_few_bf16, ProductParameters, kProductThreads) { product<Bf16Rows, 1>(p); }
+LOCKSTEP_KERNEL(product_few_f16, ProductParameters, kProductThreads) { product<F16Rows, 1>(p); }
+LOCKSTEP_KERNEL(product_f32, ProductParameters, kProductThreads) { product<F32Rows, 4>(p); }
+LOCKSTEP_KERNEL(product_bf16, ProductParameters, kProductThreads) { product<Bf16Rows, 4>(p); }
+LOCKSTEP_KERNEL(product_f16, ProductParameters, kProductThreads) { product<F16Rows, 4>(p); }
 
 }  // namespace lockstep::cuda

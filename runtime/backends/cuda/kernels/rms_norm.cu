@@ -13,11 +13,13 @@ struct RmsNormShared {
 template <typename Rows>
 LOCKSTEP_DEVICE void rms_norm(const RmsNormParameters& p) {
   using Element = typename Rows::Element;
+  const int64_t row = block_index() / p.groups;
+  const int64_t first = static_cast<int64_t>(block_index() % p.groups) * p.columns;
+  if (row >= used(p.rows)) return;
   RmsNormShared& shared = shared_memory<RmsNormShared>();
-  const int64_t first = static_cast<int64_t>(block_index()) * p.columns;
-  const Element* x = static_cast<const Element*>(p.x) + first;
+  const Element* x = static_cast<const Element*>(p.x) + row * p.x_stride + first;
   const Element* weight = static_cast<const Element*>(p.weight);
-  Element* y = static_cast<Element*>(p.y) + first;
+  Element* y = static_cast<Element*>(p.y) + row * p.y_stride + first;
   float squares = 0.0f;
   for (int i = thread_index(); i < p.columns; i += thread_count()) {
     const float value = Rows::read(x[i]);
@@ -35,7 +37,8 @@ LOCKSTEP_DEVICE void rms_norm(const RmsNormParameters& p) {
 
 }  // namespace
 
-LOCKSTEP_KERNEL(rms_norm_f32, RmsNormParameters, kRmsNormThreads) { rms_norm<F32Rows>(p); }
-LOCKSTEP_KERNEL(rms_norm_bf16, RmsNormParameters, kRmsNormThreads) { rms_norm<Bf16Rows>(p); }
+LOCKSTEP_KERNEL(rms_norm_f32, RmsNormParameters, kNormThreads) { rms_norm<F32Rows>(p); }
+LOCKSTEP_KERNEL(rms_norm_bf16, RmsNormParameters, kNormThreads) { rms_norm<Bf16Rows>(p); }
+LOCKSTEP_KERNEL(rms_norm_f16, RmsNormParameters, kNormThreads) { rms_norm<F16Rows>(p); }
 
 }  // namespace lockstep::cuda

@@ -2,6 +2,7 @@
 #pragma once
 
 #include "runtime/backends/cuda/kernels/device.h"
+#include "runtime/backends/cuda/kernels/parameters.h"
 
 namespace lockstep::cuda {
 
@@ -18,5 +19,15 @@ struct Bf16Rows {
   LOCKSTEP_DEVICE static Bf16 write(float value) { return bf16_of(value); }
   LOCKSTEP_DEVICE static float round(float value) { return float_of(bf16_of(value)); }
 };
+
+struct F16Rows {
+  using Element = uint16_t;
+  LOCKSTEP_DEVICE static float read(uint16_t value) { return float_of_half(value); }
+  LOCKSTEP_DEVICE static uint16_t write(float value) { return half_of(value); }
+  LOCKSTEP_DEVICE static float round(float value) { return float_of_half(half_of(value)); }
+};
+
+/// The rows that the step computes.
+LOCKSTEP_DEVICE int used(const RowCount& rows) { return rows.in_use == nullptr ? rows.rows : *rows.in_use; }
 
 }  // namespace lockstep::cuda

@@ -88,16 +88,18 @@ class Attend : public testing::TestWithParam<Attention> {
                              .slopes = shape.has_slopes ? slopes_.data() : nullptr,
                              .sinks = shape.has_sinks ? sinks_.data() : nullptr,
                              .y = y.data(),
-                             .slot_stride = tiles_ * kTileStride,
-                             .tile_stride = kTileStride,
+                             .q_stride = kHeads * kHeadDim,
+                             .pinned_q_stride = kHeads * kHeadDim,
+                             .y_stride = kHeads * kHeadDim,
+                             .tiles = {tiles_ * kTileStride, kTileStride, fixed_, shape.turning},
+                             .rows = {nullptr, static_cast<int32_t>(slots.size())},
                              .heads = kHeads,
                              .head_dim = kHeadDim,
                              .window = shape.window,
                              .pinned = shape.pinned,
-                             .fixed_tiles = fixed_,
-                             .turning_tiles = shape.turning,
                              .scale = kScale,
-                             .soft_cap = shape.soft_cap};
+                             .soft_cap = shape.soft_cap,
+                             .is_float_per_head = 1};
     EXPECT_EQ(simt::run(*simt::find_kernel("attend_f32"),
                         {.blocks = static_cast<int>(slots.size()) * kHeads,
                          .threads = kAttendThreads,
@@ -193,15 +195,16 @@ TEST(Gate, ActivatesAndMultiplies) {
   const std::vector<float> edges = {0.0f, -100.0f, 100.0f, -0.0f, 20.0f, -20.0f};
   std::copy(edges.begin(), edges.end(), gate.begin());
   const std::vector<float> up = random_floats(600, 6);
-  for (const GateKind kind : {kGateSilu, kGateGeluTanh, kGateRelu}) {
+  for (const ActivationKind kind : {kSilu, kGelu, kGeluTanh, kRelu}) {
     std::vector<float> y(600, std::nanf(""));
-    const GateParameters p{gate.data(), up.data(), y.data(), 200, 200, 600, 200, kind};
-    ASSERT_EQ(simt::run(*simt::find_kernel("gate_f32"), {.blocks = 3, .threads = kGateThreads}, &p), "");
+    const MapParameters p{gate.data(), up.data(), y.data(), 200, 200, 200, {nullptr, 3}, 200, kMapGate, kind, 0.0f};
+    ASSERT_EQ(simt::run(*simt::find_kernel("map_f32"), {.blocks = 3, .threads = kMapThreads}, &p), "");
     for (size_t i = 0; i < y.size(); ++i) {
       const double x = gate[i];
       double value = x > 0 ? x : 0;
-      if (kind == kGateSilu) value = x / (1 + std::exp(-x));
-      if (kind == kGateGeluTanh) {
+      if (kind == kSilu) value = x / (1 + std::exp(-x));
+      if (kind == kGelu) value = x / 2 * std::erfc(-x / std::sqrt(2.0));
+      if (kind == kGeluTanh) {
         value = x / 2 * (1 + std::tanh(std::sqrt(2 / std::acos(-1.0)) * (x + 0.044715 * x * x * x)));
       }
       value *= up[i];

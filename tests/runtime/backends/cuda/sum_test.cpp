@@ -17,7 +17,7 @@ namespace lockstep::cuda {
 namespace {
 
 constexpr int kBlocks = 2;
-constexpr int64_t kElements = 700;  // more than the threads of both blocks
+constexpr int32_t kElements = 700;  // more than the threads of both blocks
 constexpr int kSums = 2;            // of a step
 
 /// The memory of a rank that its peers see, and what it alone uses.
@@ -36,7 +36,7 @@ class Sum {
     plan_.assign(finish_.first_root.begin(), finish_.first_root.end());
     for (const TreeFinish::Step& step : finish_.steps) plan_.insert(plan_.end(), {step.dst, step.src});
     ranks_.resize(static_cast<size_t>(split_.ranks()));
-    for (Rank& rank : ranks_) rank.flags.assign(ranks_.size() * kBlocks, 0);
+    for (Rank& rank : ranks_) rank.flags.assign(ranks_.size() * kMostBlocks, 0);
   }
 
   int ranks() const { return split_.ranks(); }
@@ -48,26 +48,28 @@ class Sum {
     SumParameters p{};
     for (int peer = 0; peer < ranks(); ++peer) {
       p.roots[peer] = rank(peer).roots[index % 2].data();
-      p.flags[peer] = rank(peer).flags.data();
+      p.meeting.flags[peer] = rank(peer).flags.data();
     }
     p.plan = plan_.data();
-    p.ranks = ranks();
-    p.rank = r;
+    p.meeting.ranks = ranks();
+    p.meeting.rank = r;
     p.additions = static_cast<int32_t>(finish_.steps.size());
     p.result = finish_.result;
-    p.step = &rank(r).step;
-    p.sums = kSums;
-    p.index = index;
-    p.elements = kElements;
+    p.meeting.step = &rank(r).step;
+    p.meeting.meetings = kSums;
+    p.meeting.index = index;
+    p.rows = {nullptr, 1};
+    p.columns = kElements;
+    p.y_type = kBf16;
     p.residual = residual_.data();
     p.y = rank(r).y.data();
-    p.abort = &rank(r).abort;
-    p.missing = &rank(r).missing;
-    p.patience = static_cast<uint64_t>(std::chrono::nanoseconds(patience).count());
+    p.meeting.abort = &rank(r).abort;
+    p.meeting.missing = &rank(r).missing;
+    p.meeting.patience = static_cast<uint64_t>(std::chrono::nanoseconds(patience).count());
     return simt::run(*simt::find_kernel("sum_of_ranks"),
                      {.blocks = kBlocks,
-                      .threads = kSumThreads,
-                      .shared_bytes = static_cast<size_t>(finish_.roots()) * kSumThreads * sizeof(float),
+                      .threads = kMeetThreads,
+                      .shared_bytes = static_cast<size_t>(finish_.roots()) * kMeetThreads * sizeof(float),
                       .side_by_side = true,
                       .order = order},
                      &p);

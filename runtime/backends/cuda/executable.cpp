@@ -1,0 +1,253 @@
+#include "runtime/backends/cuda/executable.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <atomic>
+#include <cstring>
+
+#include "runtime/backends/cuda/kernel_set.h"
+
+namespace lockstep::cuda {
+namespace {
+
+using graph::Op;
+using graph::ValueId;
+
+/// How long kernels may take to notice that they are to give up.
+constexpr Duration kGivingUp = std::chrono::seconds(5);
+
+Error invalid(std::string message) {
+  return {ErrorKind::kInvalidArgument, "[runtime/backends/cuda] " + std::move(message)};
+}
+
+}  // namespace
+
+Result<std::unique_ptr<Executable>> Executable::compile(const graph::Graph& graph, Store& store,
+                                                        const RankDevice& device, device::Communicator* communicator) {
+  std::unique_ptr<Executable> executable(new Executable(graph, store, device, communicator));
+  LOCKSTEP_TRY_VOID(executable->check_communicator());
+  LOCKSTEP_TRY_VOID(device.context->make_current());
+  LOCKSTEP_TRY_VOID(executable->make_memory());
+  LOCKSTEP_TRY_VOID(executable->make_host_operations());
+  executable->add_cache_rows();
+  LOCKSTEP_TRY_VOID(executable->capture());
+  return executable;
+}
+
+Executable::~Executable() { store_.remove_workspace(reported_bytes_); }
+
+Result<void> Executable::check_communicator() const {
+  if (graph_.ranks == 1) return ok();
+  if (communicator_ != nullptr && communicator_->size() == graph_.ranks && communicator_->rank() == graph_.rank) {
+    return ok();
+  }
+  const std::string found = communicator_ == nullptr ? std::string("no communicator")
+                                                     : fmt::format("rank {} of a communicator of {}",
+                                                                   communicator_->rank(), communicator_->size());
+  return invalid(fmt::format("cannot compile {}: found {}, expected rank {} of {}", graph_.name, found, graph_.rank,
+                             graph_.ranks));
+}
+
+Result<void> Executable::make_memory() {
+  const cu::Context& context = *device_.context;
+  LOCKSTEP_TRY(const StepPlan sizes, plan_step(graph_, store_.layout(), Bases{}));
+  LOCKSTEP_TRY(workspace_, cu::DeviceMemory::create(context, Bytes(sizes.workspace_bytes), "a step's results"));
+  const Bytes table_bytes(std::ssize(sizes.tables));
+  LOCKSTEP_TRY(tables_, cu::DeviceMemory::create(context, table_bytes, "a step's tables"));
+  LOCKSTEP_TRY(head_device_, cu::DeviceMemory::create(context, Bytes(sizes.head_bytes), "a step's inputs"));
+  LOCKSTEP_TRY(head_, cu::PinnedMemory::create(context, Bytes(sizes.head_bytes), "a step's inputs"));
+  LOCKSTEP_TRY(tail_, cu::PinnedMemory::create(context, Bytes(sizes.tail_bytes), "a step's outputs"));
+  LOCKSTEP_TRY(control_, cu::PinnedMemory::create(context, Bytes(sizeof(Control)), "the end of waits"));
+  host_memory_.resize(static_cast<size_t>(sizes.host_bytes));
+  bases_ = {.weights = store_.weights().value,
+            .caches = store_.caches().value,
+            .workspace = workspace_.address().value,
+            .tables = tables_.address().value,
+            .head = head_device_.address().value,
+            .control = control_.device().value,
+            .patience = static_cast<uint64_t>(device_.limit.deadline.count()),
+            .blocks = std::max(1, device_.context->device().multiprocessors / device_.most_shared_ranks)};
+  bases_.blocks = std::min(bases_.blocks, kMostBlocks);
+  if (graph_.ranks > 1) {
+    LOCKSTEP_TRY(peers_, PeerMemory::map(device_, *communicator_, sizes.half_bytes));
+    bases_.areas = peers_.areas();
+    bases_.halves = peers_.halves();
+  }
+  LOCKSTEP_TRY(plan_, plan_step(graph_, store_.layout(), bases_));
+  if (table_bytes.value > 0) {
+    LOCKSTEP_TRY(const cu::PinnedMemory pinned, cu::PinnedMemory::create(context, table_bytes, "a step's tables"));
+    std::ranges::copy(plan_.tables, pinned.host().begin());
+    LOCKSTEP_TRY_VOID(device_.stream->copy_to_device(tables_.address(), pinned.host()));
+    LOCKSTEP_TRY_VOID(device_.stream->wait(device_.limit));
+  }
+  plan_.tables = {};
+  reported_bytes_ = sizes.workspace_bytes + table_bytes.value + sizes.head_bytes + peers_.bytes();
+  store_.add_workspace(reported_bytes_);
+  return ok();
+}
+
+std::byte* Executable::host_address(ValueId value) const {
+  const HostPlace& place = plan_.host[static_cast<size_t>(value.value)];
+  switch (place.home) {
+    case HostPlace::Home::kHead: return head_.host().data() + place.offset;
+    case HostPlace::Home::kTail: return tail_.host().data() + place.offset;
+    case HostPlace::Home::kHost: return const_cast<std::byte*>(host_memory_.data()) + place.offset;
+    case HostPlace::Home::kState: return store_.dense_state(*store_.layout().state(graph_.value(value).name));
+    case HostPlace::Home::kNone: break;
+  }
+  return nullptr;
+}
+
+std::span<const int32_t> Executable::ints(ValueId value, int64_t count) const {
+  return {reinterpret_cast<const int32_t*>(host_address(value)), static_cast<size_t>(count)};
+}
+
+Result<void> Executable::make_host_operations() {
+  inputs_ = graph_.values_of(graph::ValueKind::kInput);
+  HostMemory memory{
+      .graph = graph_, .at = [this](ValueId value) { return host_address(value); }, .communicator = communicator_};
+  for (size_t i = 0; i < graph_.nodes.size(); ++i) {
+    if (plan_.places[i] == Place::kBody) continue;
+    const int64_t sample = plan_.hidden_samples[i];
+    memory.hidden_sample = sample < 0 ? nullptr : tail_.host().data() + sample;
+    LOCKSTEP_TRY(HostOperation operation, host_operation(graph_.nodes[i], memory));
+    (plan_.places[i] == Place::kPrologue ? prologue_ : epilogue_).push_back(std::move(operation));
+  }
+  return ok();
+}
+
+void Executable::add_cache_rows() {
+  std::vector<std::tuple<ValueId, ValueId, device::RowLimits>> known;
+  const auto add_check = [&](ValueId slot, ValueId position, int64_t rows, const device::RowLimits& limits) {
+    if (std::ranges::find(known, std::tuple(slot, position, limits)) != known.end()) return;
+    known.emplace_back(slot, position, limits);
+    checks_.push_back({slot, position, rows, device::RowCheck("runtime/backends/cuda", limits)});
+  };
+  for (const graph::Node& node : graph_.nodes) {
+    if (node.op != Op::kKvAppend && node.op != Op::kAttention) continue;
+    const bool appends = node.op == Op::kKvAppend;
+    const ValueId slot = node.operands[appends ? 2 : 3], position = node.operands[appends ? 3 : 4];
+    const int64_t rows = graph_.value(slot).type.shape.elements();
+    const StateLayout* cache = store_.layout().state(graph_.value(node.operands[1]).name);
+    if (appends) {
+      add_check(slot, position, rows, cache->cache->held.of_append());
+      appends_.push_back({cache, slot, position, rows});
+    } else {
+      add_check(slot, position, rows,
+                cache->cache->held.of_attention(node.has("window") ? node.integer("window") : 0,
+                                                node.has("pinned") ? node.integer("pinned") : 0));
+    }
+  }
+}
+
+Result<void> Executable::enqueue() {
+  LOCKSTEP_TRY_VOID(device_.stream->copy_to_device(head_device_.address(), head_.host()));
+  for (const Launch& one : plan_.launches) {
+    LOCKSTEP_TRY_VOID(
+        cu::launch(*device_.stream, device_.kernels->kernel(one.kernel), one.shape, one.parameters.data()));
+  }
+  for (const TailCopy& copy : plan_.copies) {
+    const std::span<std::byte> dst =
+        tail_.host().subspan(static_cast<size_t>(copy.to), static_cast<size_t>(copy.bytes));
+    LOCKSTEP_TRY_VOID(device_.stream->copy_to_host(dst, {copy.from}));
+  }
+  return ok();
+}
+
+Result<void> Executable::capture() {
+  LOCKSTEP_TRY_VOID(device_.stream->begin_capture());
+  const Result<void> enqueued = enqueue();
+  Result<std::unique_ptr<cu::CapturedGraph>> captured = device_.stream->end_capture();  // also after an error
+  LOCKSTEP_TRY_VOID(enqueued);
+  LOCKSTEP_TRY(captured_, std::move(captured));
+  plan_.launches.clear();
+  return device_.stream->wait(device_.limit);
+}
+
+Result<void> Executable::take_inputs(std::span<const device::HostTensor> inputs) {
+  if (inputs.size() != inputs_.size()) {
+    return invalid(
+        fmt::format("cannot run {}: found {} inputs, expected {}", graph_.name, inputs.size(), inputs_.size()));
+  }
+  for (size_t i = 0; i < inputs.size(); ++i) {
+    const graph::Value& wanted = graph_.value(inputs_[i]);
+    if (inputs[i].type == wanted.type && std::ssize(inputs[i].bytes) == wanted.type.bytes()) continue;
+    return invalid(fmt::format(
+        "cannot run {}: input {}: found {} ({} bytes), expected {}; shapes are fixed at compilation", graph_.name,
+        wanted.name, to_string(inputs[i].type), inputs[i].bytes.size(), to_string(wanted.type)));
+  }
+  for (size_t i = 0; i < inputs.size(); ++i) {
+    if (!inputs[i].bytes.empty()) std::memcpy(host_address(inputs_[i]), inputs[i].bytes.data(), inputs[i].bytes.size());
+  }
+  return ok();
+}
+
+Result<void> Executable::prepare_rows() {
+  int64_t in_use = graph_.rows;
+  if (plan_.slot_of_rows) {
+    const std::span<const int32_t> slots = ints(*plan_.slot_of_rows, graph_.rows);
+    while (in_use > 0 && slots[static_cast<size_t>(in_use - 1)] < 0) --in_use;
+  }
+  for (Check& check : checks_) {
+    LOCKSTEP_TRY_VOID(check.check.run(ints(check.slot, check.rows), ints(check.position, check.rows)));
+  }
+  for (const Append& append : appends_) {
+    LOCKSTEP_TRY_VOID(
+        store_.prepare_append(*append.cache, ints(append.slot, append.rows), ints(append.position, append.rows)));
+  }
+  const HeadWords words{step_++, static_cast<int32_t>(in_use)};
+  std::memcpy(head_.host().data(), &words, sizeof words);
+  for (size_t i = 0; i < plan_.state_mirrors.size(); ++i) {
+    if (plan_.state_mirrors[i] < 0) continue;
+    const auto bytes = static_cast<size_t>(graph_.values[i].type.bytes());
+    std::memcpy(head_.host().data() + plan_.state_mirrors[i], host_address(ValueId(static_cast<int32_t>(i))), bytes);
+  }
+  return ok();
+}
+
+Result<void> Executable::give_up(Error why) {
+  // Kernels that wait look at this word; nobody else writes it.
+  auto* const word = reinterpret_cast<uint32_t*>(control_.host().data() + offsetof(Control, abort));
+  std::atomic_ref<uint32_t>(*word).store(1, std::memory_order_release);
+  (void)device_.stream->wait({.clock = device_.limit.clock, .deadline = kGivingUp, .abort = nullptr});
+  return why;
+}
+
+Result<void> Executable::run_device() {
+  LOCKSTEP_TRY_VOID(captured_->launch(*device_.stream));
+  if (Result<void> done = device_.stream->wait(device_.limit); !done.has_value()) {
+    return give_up(std::move(done).assume_error());
+  }
+  Control control;
+  std::memcpy(&control, control_.host().data(), sizeof control);
+  if (control.missing == 0) return ok();
+  const int peer = static_cast<int>(control.missing) - 1;
+  Error error{
+      ErrorKind::kDeadlineExceeded,
+      fmt::format("[runtime/backends/cuda] rank {}: a sum over ranks of {} did not end: found nothing from rank "
+                  "{} for {:.3g} s, expected its part; look at that rank, or raise --deadline-s",
+                  graph_.rank, graph_.name, peer, to_seconds(device_.limit.deadline))};
+  error.origin_rank = peer;
+  return error;
+}
+
+Result<void> Executable::run(std::span<const device::HostTensor> inputs) {
+  LOCKSTEP_TRY_VOID(store_.require_weights());
+  LOCKSTEP_TRY_VOID(take_inputs(inputs));
+  LOCKSTEP_TRY_VOID(device_.context->make_current());
+  for (const HostOperation& operation : prologue_) LOCKSTEP_TRY_VOID(operation());
+  LOCKSTEP_TRY_VOID(prepare_rows());
+  LOCKSTEP_TRY_VOID(run_device());
+  for (const HostOperation& operation : epilogue_) LOCKSTEP_TRY_VOID(operation());
+  return ok();
+}
+
+std::span<const std::byte> Executable::output(std::string_view name) const {
+  const auto found = std::ranges::find(graph_.outputs, name, &graph::Output::name);
+  if (found == graph_.outputs.end()) return {};
+  const std::byte* address = host_address(found->value);
+  return {address, address == nullptr ? 0 : static_cast<size_t>(graph_.value(found->value).type.bytes())};
+}
+
+}  // namespace lockstep::cuda

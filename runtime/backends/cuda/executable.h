@@ -1,0 +1,78 @@
+// A compiled step: a captured graph between two parts that the host computes.
+#pragma once
+
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "runtime/backends/cuda/host_operations.h"
+#include "runtime/backends/cuda/peers.h"
+#include "runtime/backends/cuda/step_plan.h"
+#include "runtime/backends/cuda/store.h"
+#include "runtime/device/row_limits.h"
+
+namespace lockstep::cuda {
+
+class Executable final : public device::Executable {
+ public:
+  /// In a group of several ranks: @collective @blocking
+  static Result<std::unique_ptr<Executable>> compile(const graph::Graph& graph, Store& store, const RankDevice& device,
+                                                     device::Communicator* communicator);
+  ~Executable() override;
+
+  const graph::Graph& graph() const override { return graph_; }
+  Result<void> run(std::span<const device::HostTensor> inputs) override;
+  std::span<const std::byte> output(std::string_view name) const override;
+
+ private:
+  /// Rows that a node appends to a cache.
+  struct Append {
+    const StateLayout* cache;
+    graph::ValueId slot;
+    graph::ValueId position;
+    int64_t rows;
+  };
+  /// Rows that a node reads from a cache, or appends.
+  struct Check {
+    graph::ValueId slot;
+    graph::ValueId position;
+    int64_t rows;
+    device::RowCheck check;
+  };
+
+  Executable(const graph::Graph& graph, Store& store, const RankDevice& device, device::Communicator* communicator)
+      : graph_(graph), store_(store), device_(device), communicator_(communicator) {}
+
+  Result<void> check_communicator() const;
+  Result<void> make_memory();
+  Result<void> make_host_operations();
+  void add_cache_rows();
+  Result<void> capture();
+  Result<void> enqueue();
+  Result<void> take_inputs(std::span<const device::HostTensor> inputs);
+  Result<void> prepare_rows();
+  Result<void> run_device();
+  Result<void> give_up(Error why);
+  std::byte* host_address(graph::ValueId value) const;
+  std::span<const int32_t> ints(graph::ValueId value, int64_t count) const;
+
+  const graph::Graph graph_;
+  Store& store_;
+  const RankDevice device_;
+  device::Communicator* const communicator_;
+  StepPlan plan_;
+  Bases bases_;
+  cu::DeviceMemory workspace_, tables_, head_device_;
+  cu::PinnedMemory head_, tail_, control_;
+  PeerMemory peers_;
+  std::vector<std::byte> host_memory_;
+  std::vector<graph::ValueId> inputs_;
+  std::vector<HostOperation> prologue_, epilogue_;
+  std::vector<Append> appends_;
+  std::vector<Check> checks_;
+  std::unique_ptr<cu::CapturedGraph> captured_;
+  uint32_t step_ = 0;
+  int64_t reported_bytes_ = 0;
+};
+
+}  // namespace lockstep::cuda

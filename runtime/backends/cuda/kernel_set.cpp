@@ -1,0 +1,97 @@
+#include "runtime/backends/cuda/kernel_set.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+
+#include "runtime/backends/cuda/images.h"
+#include "runtime/backends/cuda/kernels/parameters.h"
+#include "runtime/core/check.h"
+
+namespace lockstep::cuda {
+namespace {
+
+/// Collects rows; a kernel has a form for each of `suffixes`.
+class Rows {
+ public:
+  template <typename Parameters>
+  void add(std::string_view image, std::string_view name, std::initializer_list<std::string_view> suffixes, int threads,
+           int64_t shared_bytes = 0) {
+    for (const std::string_view suffix : suffixes) {
+      rows_.push_back({fmt::format("{}{}", name, suffix), image, sizeof(Parameters), threads, shared_bytes});
+    }
+  }
+  std::vector<KernelRow> take() && { return std::move(rows_); }
+
+ private:
+  std::vector<KernelRow> rows_;
+};
+
+std::vector<KernelRow> make_rows() {
+  const std::initializer_list<std::string_view> types = {"_f32", "_bf16", "_f16"}, sizes = {"_2", "_4"}, one = {""};
+  constexpr int64_t kSums = 32 * sizeof(float);  // of block_sum
+  Rows rows;
+  rows.add<EmbedParameters>("embed", "embed", types, kEmbedThreads);
+  rows.add<TakeRowsParameters>("take_rows", "take_rows", sizes, kTakeRowsThreads);
+  rows.add<MapParameters>("map", "map", types, kMapThreads);
+  rows.add<RmsNormParameters>("rms_norm", "rms_norm", types, kNormThreads, kSums);
+  rows.add<LayerNormParameters>("layer_norm", "layer_norm", types, kNormThreads, 2 * kSums);
+  rows.add<TurnTableParameters>("turn", "turn_table", one, kTurnThreads);
+  rows.add<TurnParameters>("turn", "turn", types, kTurnThreads);
+  rows.add<AppendParameters>("append", "append", sizes, kAppendThreads);
+  rows.add<AttendParameters>("attend", "attend", types, kAttendThreads, 2 * kTileTokens * sizeof(float));
+  rows.add<ProductParameters>("product", "product_few", types, kProductThreads, kProductFewSharedBytes);
+  rows.add<ProductParameters>("product", "product", types, kProductThreads, kProductSharedBytes);
+  rows.add<QuantiseParameters>("product_int8", "quantise", types, kQuantiseThreads);
+  rows.add<ProductInt8Parameters>("product_int8", "product_int8", types, kProductThreads, kProductInt8SharedBytes);
+  rows.add<RouteParameters>("experts", "route", one, kRouteThreads, kRouteSharedBytes);
+  rows.add<ListExpertsParameters>("experts", "list_experts", one, kListThreads, kListExpertsSharedBytes);
+  rows.add<ExpertsInnerParameters>("experts", "experts_inner", types, kProductThreads, kExpertsInnerSharedBytes);
+  rows.add<ExpertsDownParameters>("experts", "experts_down", types, kProductThreads, kExpertsDownSharedBytes);
+  constexpr int64_t kRoots = int64_t{kMostRoots} * kMeetThreads * sizeof(float);
+  rows.add<SumParameters>("sum", "sum_of_ranks", one, kMeetThreads, kRoots);
+  rows.add<SumParameters>("sum", "sum_of_roots", one, kMeetThreads, kRoots);
+  rows.add<GatherParameters>("gather", "gather", sizes, kMeetThreads);
+  rows.add<OwnersParameters>("owners", "rows_of_owners", sizes, kMeetThreads);
+  return std::move(rows).take();
+}
+
+}  // namespace
+
+std::span<const KernelRow> kernel_rows() {
+  static const std::vector<KernelRow> kRows = make_rows();
+  return kRows;
+}
+
+const KernelRow& kernel_row(std::string_view name) {
+  const auto found = std::ranges::find(kernel_rows(), name, &KernelRow::name);
+  LOCKSTEP_CHECK(found != kernel_rows().end(), name);
+  return *found;
+}
+
+Result<std::unique_ptr<KernelSet>> KernelSet::load(const cu::Context& context) {
+  auto set = std::make_unique<KernelSet>();
+  if (images().empty()) {
+    return Error{ErrorKind::kUnavailable,
+                 "[runtime/backends/cuda] found no device images in this build, expected one of a build with nvcc; "
+                 "run scripts/setup and configure with -DLOCKSTEP_WITH_CUDA=ON"};
+  }
+  for (const Image& image : images()) {
+    LOCKSTEP_TRY(std::unique_ptr<cu::Module> module, cu::Module::load(context, image.bytes));
+    for (const KernelRow& row : kernel_rows()) {
+      if (row.image != image.name) continue;
+      LOCKSTEP_TRY(cu::Kernel kernel, module->find(row.name, row.parameter_bytes, row.shared_bytes));
+      set->kernels_.emplace(row.name, std::move(kernel));
+    }
+    set->modules_.push_back(std::move(module));
+  }
+  return set;
+}
+
+const cu::Kernel& KernelSet::kernel(std::string_view name) const {
+  const auto found = kernels_.find(name);
+  LOCKSTEP_CHECK(found != kernels_.end(), name);
+  return found->second;
+}
+
+}  // namespace lockstep::cuda

@@ -1,0 +1,25 @@
+// Rows of one tensor as rows of another.
+#include "runtime/backends/cuda/kernels/parameters.h"
+#include "runtime/backends/cuda/kernels/rows.h"
+
+namespace lockstep::cuda {
+namespace {
+
+template <typename Element>
+LOCKSTEP_DEVICE void take_rows(const TakeRowsParameters& p) {
+  const int row = block_index();
+  if (row >= used(p.rows)) return;
+  int64_t from = row;
+  if (p.index != nullptr) from = static_cast<int64_t>(p.index[row]) + p.offset;
+  const bool is_inside = from >= 0 && from < p.from_rows && (p.mask == nullptr || p.mask[row] >= 0);
+  const Element* x = static_cast<const Element*>(p.from) + from * p.from_stride;
+  Element* y = static_cast<Element*>(p.y) + row * p.y_stride;
+  for (int i = thread_index(); i < p.columns; i += thread_count()) y[i] = is_inside ? x[i] : Element{0};
+}
+
+}  // namespace
+
+LOCKSTEP_KERNEL(take_rows_2, TakeRowsParameters, kTakeRowsThreads) { take_rows<uint16_t>(p); }
+LOCKSTEP_KERNEL(take_rows_4, TakeRowsParameters, kTakeRowsThreads) { take_rows<uint32_t>(p); }
+
+}  // namespace lockstep::cuda

@@ -1,0 +1,195 @@
+// Lowering of products with weights, and of experts.
+#include <fmt/format.h>
+
+#include <algorithm>
+
+#include "runtime/backends/cuda/activation_kind.h"
+#include "runtime/backends/cuda/lowering.h"
+#include "runtime/backends/cuda/sum_parts.h"
+
+namespace lockstep::cuda {
+namespace {
+
+constexpr int64_t kFewRows = 8;
+
+int64_t tiles_of(int64_t outputs) { return (outputs + kTileOutputs - 1) / kTileOutputs; }
+
+/// The bias of a plain product; 0: none.
+const void* bias_of(const graph::Node& node, const Tensor* bias) {
+  return node.op == graph::Op::kLinear && node.operands.size() > 2 ? bias->data() : nullptr;
+}
+
+}  // namespace
+
+Result<void> Lowering::lower_product(const Node& node) {
+  const Packing packing = packing_of(graph_, node, 1);
+  LOCKSTEP_TRY(const uint64_t weights, weight(node, 1, packing));
+  const FragmentPacking& matrix = std::get<StackedPacking>(packing).matrix;
+  const Tensor& x = operand(node, 0);
+  const Tensor& y = result(node);
+  const bool is_plain = node.op == graph::Op::kLinear;
+  const std::vector<SumPart> parts =
+      is_plain ? plain_parts(matrix.columns)
+               : block_parts(BlockSplit{node.integers("blocks")}, graph_.rank, node.integer("block"), matrix.columns);
+  if (!fits_stack(parts)) {
+    return unsupported(
+        fmt::format("found {} partial sums open at once, expected at most {}", parts.size(), kMostLevels));
+  }
+  const ProductParameters parameters{.weights = reinterpret_cast<const void*>(weights),
+                                     .x = x.data(),
+                                     .bias = bias_of(node, node.operands.size() > 2 ? &operand(node, 2) : nullptr),
+                                     .y = y.data(),
+                                     .parts = table(std::span<const SumPart>(parts)),
+                                     .x_stride = x.stride,
+                                     .y_stride = y.stride,
+                                     .y_plane = y.plane,
+                                     .rows = rows_of(x),
+                                     .outputs = static_cast<int32_t>(matrix.outputs),
+                                     .k_steps = static_cast<int32_t>(matrix.k_steps()),
+                                     .part_count = static_cast<int32_t>(parts.size()),
+                                     .is_float = y.dtype == DType::kFloat32};
+  const bool has_work = x.rows > 0 && !parts.empty();
+  emit(typed(x.rows <= kFewRows ? "product_few" : "product", x.dtype), parameters,
+       has_work ? tiles_of(matrix.outputs) : 0);
+  return ok();
+}
+
+Result<void> Lowering::lower_product_int8(const Node& node) {
+  const Packing packing = packing_of(graph_, node, 1);
+  LOCKSTEP_TRY(const uint64_t weights, weight(node, 1, packing));
+  const auto& matrix = std::get<Int8Packing>(packing);
+  const Tensor& x = operand(node, 0);
+  const Tensor& y = result(node);
+  const GroupCut cut{.columns = static_cast<int32_t>(matrix.groups.columns),
+                     .leaf = static_cast<int32_t>(matrix.groups.leaf),
+                     .width = static_cast<int32_t>(matrix.groups.width),
+                     .count = static_cast<int32_t>(matrix.groups.count()),
+                     .words = static_cast<int32_t>(matrix.words())};
+  const bool is_plain = node.op == graph::Op::kLinear;
+  const std::vector<SumPart> parts =
+      is_plain ? plain_int8_parts(matrix.groups)
+               : block_int8_parts(BlockSplit{node.integers("blocks")}, graph_.rank, matrix.groups);
+  if (!fits_stack(parts)) {
+    return unsupported(
+        fmt::format("found {} partial sums open at once, expected at most {}", parts.size(), kMostLevels));
+  }
+  const int64_t groups = x.rows * cut.count;
+  auto* integers = reinterpret_cast<uint32_t*>(scratch(groups * cut.words * 4));
+  auto* scales = reinterpret_cast<float*>(scratch(groups * 4));
+  const QuantiseParameters quantise{
+      .x = x.data(), .integers = integers, .scales = scales, .x_stride = x.stride, .rows = rows_of(x), .cut = cut};
+  constexpr int64_t kWarps = kQuantiseThreads / 32;
+  emit(typed("quantise", x.dtype), quantise, (groups + kWarps - 1) / kWarps);
+  const ProductInt8Parameters parameters{
+      .weights = reinterpret_cast<const uint32_t*>(weights),
+      .weight_scales = reinterpret_cast<const float*>(weights + static_cast<uint64_t>(matrix.scale_offset())),
+      .x = integers,
+      .x_scales = scales,
+      .bias = bias_of(node, node.operands.size() > 2 ? &operand(node, 2) : nullptr),
+      .y = y.data(),
+      .parts = table(std::span<const SumPart>(parts)),
+      .y_stride = y.stride,
+      .y_plane = y.plane,
+      .rows = rows_of(x),
+      .cut = cut,
+      .outputs = static_cast<int32_t>(matrix.outputs),
+      .part_count = static_cast<int32_t>(parts.size()),
+      .is_float = y.dtype == DType::kFloat32};
+  const bool has_work = x.rows > 0 && !parts.empty();
+  emit(typed("product_int8", x.dtype), parameters, has_work ? tiles_of(matrix.outputs) : 0);
+  return ok();
+}
+
+void Lowering::lower_route(const Node& node) {
+  const Tensor& x = operand(node, 0);
+  const RouteParameters parameters{.x = x.as<float>(),
+                                   .y = result(node).as<float>(),
+                                   .x_stride = x.stride,
+                                   .rows = rows_of(x),
+                                   .experts = static_cast<int32_t>(x.columns),
+                                   .chosen = static_cast<int32_t>(node.integer("chosen"))};
+  constexpr int64_t kWarps = kRouteThreads / 32;
+  emit("route", parameters, (x.rows + kWarps - 1) / kWarps);
+}
+
+Result<void> Lowering::lower_experts(const Node& node) {
+  const int64_t experts = node.integer("experts");
+  const Tensor& x = operand(node, 0);
+  const Tensor& route = operand(node, 1);
+  const Tensor& y = result(node);
+  LOCKSTEP_TRY(const uint64_t gate, weight(node, 2, packing_of(graph_, node, 2)));
+  LOCKSTEP_TRY(const uint64_t up, weight(node, 3, packing_of(graph_, node, 3)));
+  const Packing down_packing = packing_of(graph_, node, 4);
+  LOCKSTEP_TRY(const uint64_t down, weight(node, 4, down_packing));
+  const Packing inner_packing = packing_of(graph_, node, 2);
+  const FragmentPacking& inner = std::get<StackedPacking>(inner_packing).matrix;
+  const FragmentPacking& outer = std::get<StackedPacking>(down_packing).matrix;
+  const bool has_bias = node.operands.size() > 5;
+  // A row has as many experts as were chosen for it, where that is known.
+  int64_t most = experts;
+  if (const auto maker = flow_.maker(node.operands[1]); maker && graph_.nodes[*maker].op == graph::Op::kMoeRoute) {
+    most = std::min(most, graph_.nodes[*maker].integer("chosen"));
+  }
+  auto* counts = reinterpret_cast<int32_t*>(scratch(experts * 4));
+  auto* list = reinterpret_cast<int32_t*>(scratch(experts * x.rows * 4));
+  auto* places = reinterpret_cast<int32_t*>(scratch(experts * x.rows * 4));
+  auto* values = reinterpret_cast<void*>(scratch(x.rows * most * inner.outputs * x.element_size()));
+  const ListExpertsParameters lists{.route = route.as<float>(),
+                                    .slot = slot_of_padding(),
+                                    .counts = counts,
+                                    .list = list,
+                                    .places = places,
+                                    .route_stride = route.stride,
+                                    .rows = rows_of(x),
+                                    .first_expert = static_cast<int32_t>(node.integer("first_expert")),
+                                    .experts = static_cast<int32_t>(experts)};
+  emit("list_experts", lists, experts);
+  const std::vector<SumPart> inner_parts = plain_parts(inner.columns);
+  const bool clamps = node.text("activation") == "clamped_swiglu";
+  const ExpertsInnerParameters first{.gate = reinterpret_cast<const void*>(gate),
+                                     .up = reinterpret_cast<const void*>(up),
+                                     .gate_bias = has_bias ? operand(node, 5).data() : nullptr,
+                                     .up_bias = has_bias ? operand(node, 6).data() : nullptr,
+                                     .x = x.data(),
+                                     .counts = counts,
+                                     .list = list,
+                                     .places = places,
+                                     .y = values,
+                                     .parts = table(std::span<const SumPart>(inner_parts)),
+                                     .x_stride = x.stride,
+                                     .rows = static_cast<int32_t>(x.rows),
+                                     .experts = static_cast<int32_t>(experts),
+                                     .most = static_cast<int32_t>(most),
+                                     .columns = static_cast<int32_t>(inner.outputs),
+                                     .k_steps = static_cast<int32_t>(inner.k_steps()),
+                                     .activation = activation_kind(node.text("activation")),
+                                     .limit = clamps ? static_cast<float>(node.number("limit")) : 0.0f,
+                                     .alpha = clamps ? static_cast<float>(node.number("alpha")) : 0.0f};
+  emit(typed("experts_inner", x.dtype), first, x.rows > 0 ? experts * tiles_of(inner.outputs) : 0);
+  const BlockSplit split{node.integers("blocks")};
+  const std::vector<ExpertPart> parts =
+      expert_parts(split, graph_.rank, node.text("leaf") == "expert", experts, outer.leaf, outer.columns, has_bias);
+  const ExpertsDownParameters second{.down = reinterpret_cast<const void*>(down),
+                                     .bias = has_bias ? operand(node, 7).data() : nullptr,
+                                     .inner = values,
+                                     .route = route.as<float>(),
+                                     .places = places,
+                                     .y = y.as<float>(),
+                                     .parts = table(std::span<const ExpertPart>(parts)),
+                                     .route_stride = route.stride,
+                                     .y_stride = y.stride,
+                                     .y_plane = y.plane,
+                                     .rows = rows_of(x),
+                                     .first_expert = static_cast<int32_t>(node.integer("first_expert")),
+                                     .experts = static_cast<int32_t>(experts),
+                                     .most = static_cast<int32_t>(most),
+                                     .columns = static_cast<int32_t>(outer.columns),
+                                     .hidden = static_cast<int32_t>(outer.outputs),
+                                     .k_steps = static_cast<int32_t>(outer.k_steps()),
+                                     .part_count = static_cast<int32_t>(parts.size())};
+  const bool has_work = x.rows > 0 && !parts.empty();
+  emit(typed("experts_down", x.dtype), second, has_work ? tiles_of(outer.outputs) : 0);
+  return ok();
+}
+
+}  // namespace lockstep::cuda

@@ -1,0 +1,183 @@
+// Lowering of what works row by row: tables, copies, elementwise operations, norms.
+#include <fmt/format.h>
+
+#include <algorithm>
+
+#include "runtime/backends/cuda/activation_kind.h"
+#include "runtime/backends/cuda/lowering.h"
+
+namespace lockstep::cuda {
+
+using graph::Op;
+
+Result<void> Lowering::lower_embedding(const Node& node) {
+  const graph::Value& table_value = graph_.value(node.operands[1]);
+  const auto known = layout_.weights.find(table_value.name);
+  if (known == layout_.weights.end()) {
+    return unsupported(fmt::format("found {} as a table, expected a weight of the store", table_value.name));
+  }
+  const Tensor& ids = operand(node, 0);
+  const Tensor& y = result(node);
+  EmbedParameters parameters{.ids = ids.as<int32_t>(),
+                             .table = nullptr,
+                             .y = y.as<float>(),
+                             .rows = {.in_use = rows_of(y).in_use, .rows = static_cast<int32_t>(ids.columns)},
+                             .first_row = static_cast<int32_t>(node.integer("first_row")),
+                             .table_rows = static_cast<int32_t>(table_value.type.shape[0]),
+                             .columns = static_cast<int32_t>(table_value.type.shape[1]),
+                             .k_steps = 0,
+                             // What a rank adds for another rank's row: x + −0 is x, also if x is −0.
+                             .nothing = graph_.ranks > 1 ? -0.0f : 0.0f};
+  for (const WeightForm& form : known->second.forms) {
+    const auto* stack = std::get_if<StackedPacking>(&form.packing);
+    const bool is_plain = form.packing.index() == 0;
+    if (!is_plain && (stack == nullptr || stack->matrix.leaf < stack->matrix.columns)) continue;
+    parameters.table = reinterpret_cast<const void*>(bases_.weights + static_cast<uint64_t>(form.offset));
+    parameters.k_steps = is_plain ? 0 : static_cast<int32_t>(stack->matrix.k_steps());
+    if (is_plain) break;
+  }
+  emit(typed("embed", table_value.type.dtype), parameters, ids.columns);
+  return ok();
+}
+
+void Lowering::lower_rows(const Node& node) {
+  const bool is_lookup = node.op == Op::kLookup;
+  const Tensor& index = operand(node, is_lookup ? 0 : 1);
+  const Tensor& from = operand(node, is_lookup ? 1 : 0);
+  const Tensor& y = result(node);
+  const TakeRowsParameters parameters{.index = index.as<int32_t>(),
+                                      .mask = nullptr,
+                                      .from = from.data(),
+                                      .y = y.data(),
+                                      .from_stride = from.stride,
+                                      .y_stride = y.stride,
+                                      .rows = rows_of(y),
+                                      .offset = is_lookup ? static_cast<int32_t>(node.integer("offset")) : 0,
+                                      .from_rows = static_cast<int32_t>(from.rows),
+                                      .columns = static_cast<int32_t>(y.columns)};
+  emit(sized("take_rows", y.dtype), parameters, y.rows);
+}
+
+/// All planes of `from` to `to`, which has as many rows and columns.
+void Lowering::copy_rows(const Tensor& from, const Tensor& to) {
+  for (int64_t plane = 0; plane < from.planes; ++plane) {
+    const auto at = [plane](const Tensor& t) {
+      return reinterpret_cast<void*>(t.address + static_cast<uint64_t>(plane * t.plane * t.element_size()));
+    };
+    const TakeRowsParameters parameters{.index = nullptr,
+                                        .mask = nullptr,
+                                        .from = at(from),
+                                        .y = at(to),
+                                        .from_stride = from.stride,
+                                        .y_stride = to.stride,
+                                        .rows = rows_of(from),
+                                        .offset = 0,
+                                        .from_rows = static_cast<int32_t>(from.rows),
+                                        .columns = static_cast<int32_t>(from.columns)};
+    emit(sized("take_rows", from.dtype), parameters, from.columns > 0 ? from.rows : 0);
+  }
+}
+
+void Lowering::lower_columns(const Node& node) {
+  if (is_view(node)) return;
+  const Tensor& y = result(node);
+  Tensor from = operand(node, 0);
+  from.address += static_cast<uint64_t>(node.integer("begin") * from.element_size());
+  from.columns = y.columns;
+  copy_rows(from, y);
+}
+
+void Lowering::lower_join(const Node& node) {
+  Tensor to = result(node);
+  for (size_t i = 0; i < node.operands.size(); ++i) {
+    const Tensor& from = operand(node, i);
+    copy_rows(from, to);
+    to.address += static_cast<uint64_t>(from.columns * from.element_size());
+  }
+}
+
+void Lowering::lower_map(const Node& node) {
+  const Tensor& x = operand(node, 0);
+  const Tensor& y = result(node);
+  MapParameters parameters{.x = x.data(),
+                           .z = nullptr,
+                           .y = y.data(),
+                           .x_stride = x.stride,
+                           .z_stride = 0,
+                           .y_stride = y.stride,
+                           .rows = rows_of(y),
+                           .columns = static_cast<int32_t>(y.columns),
+                           .kind = kMapAdd,
+                           .activation = kSilu,
+                           .number = 0.0f};
+  const auto set_z = [&](const Tensor& z, int64_t stride) {
+    parameters.z = z.data();
+    parameters.z_stride = stride;
+  };
+  switch (node.op) {
+    case Op::kScale:
+      parameters.kind = kMapScale;
+      parameters.number = static_cast<float>(node.number("factor"));
+      break;
+    case Op::kSoftCap:
+      parameters.kind = kMapSoftCap;
+      parameters.number = static_cast<float>(node.number("cap"));
+      break;
+    case Op::kActivation:
+      parameters.kind = kMapActivate;
+      parameters.activation = activation_kind(node.text("activation"));
+      break;
+    case Op::kGatedActivation:
+      parameters.kind = kMapGate;
+      parameters.activation = activation_kind(node.text("activation"));
+      if (node.operands.size() > 1) {
+        set_z(operand(node, 1), operand(node, 1).stride);
+      } else {  // gate and up side by side
+        Tensor up = x;
+        up.address += static_cast<uint64_t>(y.columns * x.element_size());
+        set_z(up, up.stride);
+      }
+      break;
+    default:
+      const bool is_row = graph_.value(node.operands[1]).type.shape.rank() == 1;
+      set_z(operand(node, 1), is_row ? 0 : operand(node, 1).stride);
+  }
+  emit(typed("map", y.dtype), parameters, (y.rows * y.columns + kMapThreads - 1) / kMapThreads);
+}
+
+void Lowering::lower_rms_norm(const Node& node) {
+  const Tensor& x = operand(node, 0);
+  const Tensor& w = operand(node, 1);
+  const Tensor& y = result(node);
+  const int64_t groups = node.has("heads") ? node.integer("heads") : 1;
+  const bool has_offset = node.has("offset") && node.number("offset") != 0.0;
+  const RmsNormParameters parameters{.x = x.data(),
+                                     .weight = w.data(),
+                                     .y = y.data(),
+                                     .x_stride = x.stride,
+                                     .y_stride = y.stride,
+                                     .rows = rows_of(y),
+                                     .groups = static_cast<int32_t>(groups),
+                                     .columns = static_cast<int32_t>(w.columns),
+                                     .epsilon = static_cast<float>(node.number("epsilon")),
+                                     .offset = has_offset ? static_cast<float>(node.number("offset")) : 0.0f,
+                                     .has_offset = has_offset};
+  emit(typed("rms_norm", x.dtype), parameters, y.rows * groups);
+}
+
+void Lowering::lower_layer_norm(const Node& node) {
+  const Tensor& x = operand(node, 0);
+  const Tensor& y = result(node);
+  const LayerNormParameters parameters{.x = x.data(),
+                                       .weight = operand(node, 1).data(),
+                                       .bias = operand(node, 2).data(),
+                                       .y = y.data(),
+                                       .x_stride = x.stride,
+                                       .y_stride = y.stride,
+                                       .rows = rows_of(y),
+                                       .columns = static_cast<int32_t>(y.columns),
+                                       .epsilon = static_cast<float>(node.number("epsilon"))};
+  emit(typed("layer_norm", x.dtype), parameters, y.rows);
+}
+
+}  // namespace lockstep::cuda

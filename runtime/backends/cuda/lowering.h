@@ -1,0 +1,130 @@
+// Lowering of a graph's nodes to launches; private to this folder. The lower_…s are in the lower_*.cpp files.
+#pragma once
+
+#include <map>
+#include <optional>
+#include <span>
+#include <tuple>
+
+#include "runtime/backends/cuda/step_plan.h"
+#include "runtime/device/first_fit.h"
+#include "runtime/graph/dataflow.h"
+
+namespace lockstep::cuda {
+
+/// A tensor in device memory: [planes, rows, columns]. Strides are elements.
+struct Tensor {
+  uint64_t address = 0;
+  DType dtype = DType::kFloat32;
+  int64_t planes = 1;
+  int64_t rows = 1;
+  int64_t columns = 1;
+  int64_t stride = 0;
+  int64_t plane = 0;
+  bool is_token_rows = false;
+
+  int64_t element_size() const { return static_cast<int64_t>(size_of(dtype)); }
+  template <typename T>
+  T* as() const {
+    return reinterpret_cast<T*>(address);
+  }
+  void* data() const { return as<void>(); }
+};
+
+/// Used once.
+class Lowering {
+ public:
+  Lowering(const graph::Graph& graph, const StoreLayout& layout, const Bases& bases);
+
+  Result<StepPlan> run();
+
+ private:
+  using Node = graph::Node;
+  using ValueId = graph::ValueId;
+
+  // Values
+  void place_host_values();
+  void place_outputs();
+  Result<Tensor> place(ValueId id);
+  Tensor dense(const TensorType& type, uint64_t address) const;
+  Result<void> place_result(const Node& node);
+  void free_after(size_t node);
+  bool host_reads(ValueId id) const { return host_reads_[static_cast<size_t>(id.value)]; }
+  bool is_view(const Node& node) const;
+  bool is_area_root(const Node& node) const;
+  std::vector<size_t> last_uses() const;
+
+  Result<void> lower(const Node& node);
+  Result<void> lower_embedding(const Node& node);
+  Result<void> lower_product(const Node& node);
+  Result<void> lower_product_int8(const Node& node);
+  Result<void> lower_experts(const Node& node);
+  void lower_route(const Node& node);
+  void lower_rows(const Node& node);
+  void lower_columns(const Node& node);
+  void lower_join(const Node& node);
+  void lower_map(const Node& node);
+  void lower_rms_norm(const Node& node);
+  void lower_layer_norm(const Node& node);
+  void lower_rope(const Node& node);
+  Result<void> lower_append(const Node& node);
+  Result<void> lower_attention(const Node& node);
+  Result<void> lower_all_reduce(const Node& node);
+  void lower_all_gather(const Node& node);
+  void lower_owners(const Node& node);
+  void sample_hidden(const Node& node);
+  void finish_exchanges();
+
+  // Parts
+  Meeting next_meeting();
+  uint64_t area(int rank, uint32_t exchange) const;
+  std::pair<uint64_t, uint64_t> turn_tables(const Node& node);
+  /// The slots of the token rows, negative for padding; null: not known.
+  const int32_t* slot_of_padding() const;
+  void copy_rows(const Tensor& from, const Tensor& to);
+  /// Adds a launch; `name` with the suffix of a type.
+  template <typename Parameters>
+  void emit(const std::string& name, const Parameters& parameters, int64_t blocks, bool waits = false) {
+    emit_bytes(name, std::as_bytes(std::span(&parameters, 1)), blocks, waits);
+  }
+  void emit_bytes(const std::string& name, std::span<const std::byte> parameters, int64_t blocks, bool waits);
+  int waiting_blocks(int64_t wanted) const;
+
+  template <typename T>
+  const T* table(std::span<const T> contents) {
+    return reinterpret_cast<const T*>(add_table(std::as_bytes(contents)));
+  }
+  uint64_t add_table(std::span<const std::byte> contents);
+  const int32_t* table_of(std::span<const int64_t> numbers);
+  /// Workspace until the end of the current node.
+  uint64_t scratch(int64_t bytes);
+
+  RowCount rows_of(const Tensor& tensor) const;
+  static std::string typed(std::string_view name, DType dtype);
+  static std::string sized(std::string_view name, DType dtype);
+  size_t index_of(const Node& node) const { return static_cast<size_t>(&node - graph_.nodes.data()); }
+  const Tensor& tensor(ValueId id) const { return tensors_[static_cast<size_t>(id.value)]; }
+  const Tensor& operand(const Node& node, size_t i) const { return tensor(node.operands.at(i)); }
+  const Tensor& result(const Node& node) const { return tensor(*node.result); }
+  Result<uint64_t> weight(const Node& node, size_t operand, const Packing& packing) const;
+  Error invalid(std::string what) const;
+  Error unsupported(std::string what) const;
+
+  const graph::Graph& graph_;
+  const StoreLayout& layout_;
+  const Bases& bases_;
+  const graph::Dataflow flow_;
+  const std::vector<bool> token_rows_;
+  StepPlan plan_;
+  std::vector<bool> host_reads_;  // by value
+  std::vector<Tensor> tensors_;   // by value
+  std::vector<size_t> last_use_;  // by value: node
+  device::FirstFit space_;
+  std::vector<std::pair<int64_t, int64_t>> in_use_;  // by value: offset and bytes of its workspace, or −1
+  std::vector<std::pair<int64_t, int64_t>> scratch_;
+  std::map<std::tuple<std::vector<ValueId>, double>, std::pair<uint64_t, uint64_t>> turn_tables_;
+  std::optional<ValueId> slot_of_rows_;
+  uint32_t exchange_ = 0;
+};
+
+}  // namespace lockstep::cuda

@@ -1,7 +1,0 @@
-#include "runtime/backends/cuda/images.h"
-
-namespace lockstep::cuda {
-
-std::span<const Image> images() { return {}; }
-
-}  // namespace lockstep::cuda

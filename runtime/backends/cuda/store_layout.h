@@ -1,0 +1,69 @@
+// Where a store keeps its weights and states: computed from the graphs alone, before there is memory.
+#pragma once
+
+#include <map>
+#include <optional>
+#include <span>
+#include <string>
+#include <string_view>
+#include <variant>
+#include <vector>
+
+#include "runtime/backends/cuda/int8_packing.h"
+#include "runtime/backends/cuda/kv_layout.h"
+#include "runtime/backends/cuda/packing.h"
+#include "runtime/device/backend.h"
+
+namespace lockstep::cuda {
+
+/// A stack of equally packed matrices: experts, or one matrix.
+struct StackedPacking {
+  FragmentPacking matrix;
+  int64_t parts = 1;
+
+  int64_t bytes() const { return parts * matrix.bytes(); }
+  friend bool operator==(const StackedPacking&, const StackedPacking&) = default;
+};
+
+/// How a node reads a weight: row by row, in fragments, or as integers.
+using Packing = std::variant<std::monostate, StackedPacking, Int8Packing>;
+
+/// The packing of `operand` of `node`, as the store makes it and the lowering finds it.
+Packing packing_of(const graph::Graph& graph, const graph::Node& node, size_t operand);
+
+/// A weight in one form, at an offset of the memory of all weights.
+struct WeightForm {
+  Packing packing;
+  int64_t offset = 0;
+};
+
+struct WeightLayout {
+  TensorType type;
+  std::vector<WeightForm> forms;
+};
+
+struct StateLayout {
+  std::string name;
+  TensorType type;
+  std::optional<CacheLayout> cache;
+  int64_t offset = 0;  // of a dense state, in the host's memory
+};
+
+struct StoreLayout {
+  /// Fails with `kInvalidArgument` where graphs disagree about a value.
+  static Result<StoreLayout> of(std::span<const device::StepGraph> steps);
+
+  /// Null: none.
+  const WeightForm* form(std::string_view name, const Packing& packing) const;
+  const StateLayout* state(std::string_view name) const;
+  const CacheLayout* cache(std::string_view name) const;
+
+  std::map<std::string, WeightLayout, std::less<>> weights;
+  std::vector<StateLayout> states;
+  std::map<std::string, size_t, std::less<>> state_index;
+  int64_t weight_bytes = 0;
+  int64_t cache_bytes = 0;
+  int64_t dense_bytes = 0;
+};
+
+}  // namespace lockstep::cuda

@@ -1,0 +1,102 @@
+#include "runtime/backends/cuda/sum_parts.h"
+
+#include <algorithm>
+
+namespace lockstep::cuda {
+namespace {
+
+int64_t steps_of(int64_t columns) { return (columns + kStepColumns - 1) / kStepColumns; }
+
+/// Steps [begin, end) of a sum whose columns start at `column`.
+SumPart part_of(int64_t begin, int64_t end, int64_t column, int64_t end_column) {
+  return {.first_step = static_cast<int32_t>(begin),
+          .steps = static_cast<int32_t>(end - begin),
+          .first_column = static_cast<int32_t>(column),
+          .end_column = static_cast<int32_t>(end_column),
+          .merges = 0,
+          .root = -1};
+}
+
+SumPart joined(SumPart part, const TreeLeaf& leaf) {
+  part.merges = leaf.merges;
+  part.root = leaf.root;
+  return part;
+}
+
+/// Equal shares of `steps`, of which the first starts a sum and the others join it.
+std::vector<SumPart> in_shares(int64_t steps, int64_t columns) {
+  std::vector<SumPart> parts;
+  for (int64_t i = 0; i < kPlainParts; ++i) {
+    const int64_t begin = steps * i / kPlainParts;
+    SumPart part = part_of(begin, steps * (i + 1) / kPlainParts, begin * kStepColumns, columns);
+    part.merges = i > 0 ? 1 : 0;
+    part.root = i + 1 == kPlainParts ? 0 : -1;
+    parts.push_back(part);
+  }
+  return parts;
+}
+
+}  // namespace
+
+std::vector<SumPart> plain_parts(int64_t columns) { return in_shares(steps_of(columns), columns); }
+
+std::vector<SumPart> block_parts(const BlockSplit& split, int rank, int64_t block, int64_t columns) {
+  std::vector<SumPart> parts;
+  for (const TreeLeaf& leaf : leaves_of(split, rank)) {
+    const int64_t own = leaf.number - split.range_of(rank).begin;
+    const int64_t begin = std::min(own * block, columns), end = std::min(begin + block, columns);
+    const int64_t first = own * steps_of(block);
+    parts.push_back(joined(part_of(first, first + steps_of(end - begin), begin, end), leaf));
+  }
+  return parts;
+}
+
+std::vector<SumPart> plain_int8_parts(const Int8Groups& groups) { return in_shares(groups.count(), groups.columns); }
+
+std::vector<SumPart> block_int8_parts(const BlockSplit& split, int rank, const Int8Groups& groups) {
+  std::vector<SumPart> parts;
+  for (const TreeLeaf& leaf : leaves_of(split, rank)) {
+    const int64_t own = leaf.number - split.range_of(rank).begin;
+    const int64_t begin = std::min(own * groups.per_leaf(), groups.count());
+    const int64_t end = std::min(begin + groups.per_leaf(), groups.count());
+    parts.push_back(joined(part_of(begin, end, 0, groups.columns), leaf));
+  }
+  return parts;
+}
+
+std::vector<ExpertPart> expert_parts(const BlockSplit& split, int rank, bool leaf_is_expert, int64_t experts,
+                                     int64_t block, int64_t columns, bool has_bias) {
+  std::vector<ExpertPart> parts;
+  for (const TreeLeaf& leaf : leaves_of(split, rank)) {
+    const int64_t own = leaf.number - split.range_of(rank).begin;
+    if (leaf_is_expert) {
+      parts.push_back({.sum = joined(part_of(0, steps_of(columns), 0, columns), leaf),
+                       .expert = static_cast<int32_t>(own),
+                       .has_bias = has_bias,
+                       .ends = 1});
+      continue;
+    }
+    const int64_t begin = std::min(own * block, columns), end = std::min(begin + block, columns);
+    const int64_t first = own * steps_of(block);
+    const SumPart sum = joined(part_of(first, first + steps_of(end - begin), begin, end), leaf);
+    for (int64_t expert = 0; expert < experts; ++expert) {
+      parts.push_back({.sum = sum,
+                       .expert = static_cast<int32_t>(expert),
+                       .has_bias = has_bias && leaf.number == 0,
+                       .ends = expert + 1 == experts});
+    }
+  }
+  return parts;
+}
+
+bool fits_stack(const std::vector<SumPart>& parts) {
+  int height = 0, highest = 0;
+  for (const SumPart& part : parts) {
+    highest = std::max(highest, ++height);
+    height -= part.merges;
+    if (part.root >= 0) height = 0;
+  }
+  return highest <= kMostLevels;
+}
+
+}  // namespace lockstep::cuda
