@@ -4,6 +4,7 @@
 
 #include "runtime/graph/builder.h"
 #include "runtime/graph/text.h"
+#include "runtime/graph/token_rows.h"
 
 namespace lockstep::cpu {
 namespace {
@@ -188,7 +189,7 @@ TEST(BufferPlan, FindsNoSlotOfRowsWhereRowsAreComputedBeforeItIsKnown) {
                                   "  %active = state : i32[4]\n  %k = state : f32[4,1,8,16]\n") +
                               rows_before + "  %0 = running_slots(%active, %length) : i32[4]\n" + rows_after +
                               "  kv_append(%x, %k, %0, %length)\n}\n";
-    return slot_of_rows(graph::parse(nodes).value()).has_value();
+    return graph::slot_of_rows(graph::parse(nodes).value()).has_value();
   };
   const char* const rows = "  %1 = scale(%x) factor=2.0 : f32[4,16]\n";
   EXPECT_TRUE(slot_after("", rows));
