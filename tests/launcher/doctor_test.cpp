@@ -3,6 +3,7 @@
 
 #include <nlohmann/json.hpp>
 
+#include "engine/drivers.h"
 #include "launcher/measure/doctor/doctor_report.h"
 #include "launcher/measure/doctor/judgements.h"
 #include "launcher/measure/doctor/rank_facts.h"
@@ -169,8 +170,10 @@ TEST(JudgeDevices, SaysWhatIsThereAndNotUsed) {
               AllOf(HasSubstr("this build has the backends cpu"), Not(HasSubstr("not used"))));
   facts[0].installed["cuda"] = 4;
   facts[0].visible["CUDA_VISIBLE_DEVICES"] = "0,1";
+  const bool is_built = engine::find_driver("cuda").has_value();
   EXPECT_THAT(judge_devices(placement_of({1}), facts).found,
-              AllOf(HasSubstr("4 GPUs on node0 (not used: no cuda)"), HasSubstr("CUDA_VISIBLE_DEVICES=0,1")));
+              AllOf(HasSubstr(is_built ? "4 GPUs on node0 (--backend cuda)" : "4 GPUs on node0 (not used: no cuda)"),
+                    HasSubstr("CUDA_VISIBLE_DEVICES=0,1")));
 }
 
 TEST(JudgeShmSpace, ComparesEachHostWithWhatItsRanksNeed) {

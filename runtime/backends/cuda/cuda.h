@@ -1,11 +1,11 @@
-// The driver of the backend for GPUs. The backend itself is backend.h.
+// The backend for NVIDIA GPUs. It has not run on a GPU yet.
 #pragma once
 
 #include "runtime/device/backend_driver.h"
 
 namespace lockstep::cuda {
 
-/// Not available in any build yet: the backend has no placement of ranks.
+/// The driver of this backend.
 const device::BackendDriver& driver();
 
 }  // namespace lockstep::cuda

@@ -20,7 +20,8 @@ LOCKSTEP_DEVICE void meet_ranks(const Meeting& m) {
     const uint32_t* flag = m.flags[m.rank] + peer * kMostBlocks + block_index();
     const uint64_t begin = device_time();
     while (static_cast<int32_t>(load_acquire(flag) - epoch) < 0) {
-      if (load_acquire(m.abort) != 0) break;
+      // A rank that did not come once is not waited for again.
+      if (load_acquire(m.abort) != 0 || load_acquire(m.missing) != 0) break;
       if (device_time() - begin > m.patience) {
         store_release(m.missing, 1u + static_cast<uint32_t>(peer));
         break;

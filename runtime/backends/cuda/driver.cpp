@@ -1,0 +1,74 @@
+#include <fmt/format.h>
+
+#include "runtime/backends/cuda/backend.h"
+#include "runtime/backends/cuda/cuda.h"
+#include "runtime/backends/cuda/explain.h"
+#include "runtime/backends/cuda/option_rows.h"
+#include "runtime/backends/cuda/placement.h"
+#include "runtime/cuda/driver.h"
+#include "runtime/device/rank_exchange.h"
+
+namespace lockstep::cuda {
+namespace {
+
+class Inspector final : public device::GraphInspector {
+ public:
+  Result<std::string> summary(std::span<const device::StepGraph>) const override { return std::string(); }
+  Result<std::string> text_of(const device::StepGraph& step) const override { return explain(step.own); }
+};
+
+/// The number of GPUs that this process sees; 0 without a driver.
+int visible_gpus(const std::filesystem::path& library) {
+  const auto driver = cu::Driver::open(library);
+  return driver.has_value() ? driver.value()->devices() : 0;
+}
+
+class Driver final : public device::BackendDriver {
+ public:
+  std::string_view name() const override { return "cuda"; }
+  Result<void> available() const override { return ok(); }
+  std::span<const device::OptionRow> options() const override { return option_rows(); }
+  Result<void> check_options(const device::OptionValues& values) const override {
+    return device::check_values(name(), option_rows(), values);
+  }
+  std::string statement(const device::OptionValues&) const override { return {}; }
+  device::Capabilities capabilities() const override { return cuda::capabilities(); }
+  device::DeviceSigns signs() const override { return kSigns; }
+
+  Result<device::DevicePlan> place(const device::RankSite& site, const device::OptionValues& values) const override {
+    const device::OptionReader options(option_rows(), values);
+    LOCKSTEP_TRY(const std::vector<std::string> told,
+                 site.exchange(fmt::format("{}", visible_gpus(options.text("cuda-driver")))));
+    std::vector<int> gpus;
+    for (const std::string& count : told) gpus.push_back(std::stoi(count));
+    return place_on_gpus(site.places, gpus, options.flag("share-devices"));
+  }
+
+  Result<void> check(std::span<const device::StepGraph>, const device::OptionValues&) const override { return ok(); }
+
+  Result<std::unique_ptr<device::Backend>> make(const device::RankSite& site, const device::DevicePlan& plan,
+                                                const device::OptionValues& values) const override {
+    const device::OptionReader options(option_rows(), values);
+    return make_backend({.driver = options.text("cuda-driver"),
+                         .ordinal = plan.ordinals.at(static_cast<size_t>(site.rank)),
+                         .ranks_of_device = ranks_of_device(site.places, plan, site.rank),
+                         .deadline = site.step_deadline,
+                         .abort = site.abort});
+  }
+
+  const device::AheadCompiler* compiler() const override { return nullptr; }
+  const device::DeviceRules* rules() const override { return nullptr; }
+  const device::GraphInspector* inspector() const override { return &inspector_; }
+
+ private:
+  const Inspector inspector_;
+};
+
+}  // namespace
+
+const device::BackendDriver& driver() {
+  static const Driver kDriver;
+  return kDriver;
+}
+
+}  // namespace lockstep::cuda

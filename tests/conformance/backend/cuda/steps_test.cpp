@@ -1,0 +1,100 @@
+// What the CUDA backend promises about a step besides its results: one replay of a captured graph, nothing allocated,
+// an end where a peer does not come.
+#include <dlfcn.h>
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "runtime/backends/cuda/backend.h"
+#include "runtime/backends/cuda/node_split.h"
+#include "tests/conformance/backend/tiny_model.h"
+#include "tests/cuda_stand_in/libcuda.h"
+
+namespace lockstep::conformance {
+namespace {
+
+using testing::HasSubstr;
+
+cu::StandInCounts counts() {
+  void* library = dlopen(LOCKSTEP_STAND_IN_CUDA, RTLD_NOW | RTLD_NOLOAD);
+  return reinterpret_cast<cu::StandInCounts (*)()>(dlsym(library, "lockstep_stand_in_cuda_counts"))();
+}
+
+TEST(CudaSteps, ReplayOneGraphAndAllocateNothing) {
+  const TinyOptions options{.dtype = DType::kBFloat16};
+  const TinyRank tiny = make_tiny_rank(options, 0);
+  Session session(backends_under_test().front(), tiny.graphs);
+  session.set(tiny.contents);
+  int64_t steps = 0;
+  const Driver driver{[&](size_t graph, const Contents& inputs) {
+                        const cu::StandInCounts before = counts();
+                        EXPECT_TRUE(session.run(graph, inputs).has_value());
+                        const cu::StandInCounts after = counts();
+                        EXPECT_EQ(after.graph_launches - before.graph_launches, 1);
+                        EXPECT_GT(after.launches - before.launches, 10);
+                        // Pages of keys and values are mapped by the first step and hold all others' tokens.
+                        if (steps++ > 0) {
+                          EXPECT_EQ(after.allocating, before.allocating) << steps;
+                        }
+                        return session.outcome(graph);
+                      },
+                      [&](const Contents& states) { session.set(states); }};
+  generate(driver, options, {{1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11}, {12, 13}}, /*steps=*/8);
+  EXPECT_GT(steps, 8);
+}
+
+TEST(CudaSteps, FreeEverythingThatTheyTook) {
+  // The driver's primary context stays, whatever ran before.
+  const auto use = [] { generate_on(backends_under_test().front(), {}, {{1, 2, 3}}, /*steps=*/2); };
+  use();
+  const int64_t before = counts().allocations;
+  use();
+  EXPECT_EQ(counts().allocations, before);
+}
+
+TEST(CudaSteps, NameTheRankThatDoesNotCome) {
+  const TinyOptions options{.ranks = 2};
+  const BackendUnderTest hurried{
+      .name = "Cuda", .make = [](int) {
+        return cuda::make_backend(
+            {.driver = LOCKSTEP_STAND_IN_CUDA, .ranks_of_device = 2, .deadline = std::chrono::milliseconds(200)});
+      }};
+  run_ranks(2, [&](int rank, device::Communicator& communicator) {
+    const TinyRank tiny = make_tiny_rank(options, rank);
+    Session session(hurried, tiny.graphs, &communicator);
+    session.set(tiny.contents);
+    if (rank == 0) {
+      Contents inputs;
+      for (const graph::ValueId id : tiny.graphs[0].values_of(graph::ValueKind::kInput)) {
+        inputs.emplace(tiny.graphs[0].value(id).name, zeros(tiny.graphs[0].value(id).type));
+      }
+      const Result<void> ran = session.run(0, inputs);
+      ASSERT_FALSE(ran.has_value());
+      EXPECT_EQ(ran.error().kind, ErrorKind::kDeadlineExceeded);
+      EXPECT_EQ(ran.error().origin_rank, 1);
+      EXPECT_THAT(ran.error().message, HasSubstr("found nothing from rank 1"));
+    }
+    EXPECT_TRUE(communicator.barrier(device::Stream::host()).has_value());  // rank 1's memory stays until here
+  });
+}
+
+TEST(CudaSteps, LeaveToTheHostWhatDescribesTheSlots) {
+  const TinyRank tiny = make_tiny_rank({}, 0);
+  const graph::Graph& decode = tiny.graphs[1];
+  const std::vector<cuda::Place> places = cuda::split_nodes(decode).value();
+  for (size_t i = 0; i < places.size(); ++i) {
+    const graph::Op op = decode.nodes[i].op;
+    if (op == graph::Op::kRunningSlots) {
+      EXPECT_EQ(places[i], cuda::Place::kPrologue);
+    }
+    if (op == graph::Op::kLinear || op == graph::Op::kAttention) {
+      EXPECT_EQ(places[i], cuda::Place::kBody);
+    }
+    const bool is_late = op == graph::Op::kAgree || op == graph::Op::kSample || op == graph::Op::kAdvance;
+    if (is_late) {
+      EXPECT_EQ(places[i], cuda::Place::kEpilogue) << to_string(op);
+    }
+  }
+}
+
+}  // namespace
+}  // namespace lockstep::conformance
