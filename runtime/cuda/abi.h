@@ -106,6 +106,7 @@ constexpr unsigned int kEventDefault = 0;           // CU_EVENT_DEFAULT
 constexpr unsigned int kEventDisableTiming = 2;     // CU_EVENT_DISABLE_TIMING
 constexpr unsigned int kMemHostAllocPortable = 1;   // CU_MEMHOSTALLOC_PORTABLE
 constexpr unsigned int kMemHostAllocDeviceMap = 2;  // CU_MEMHOSTALLOC_DEVICEMAP
+constexpr unsigned int kIpcPeerAccess = 1;          // CU_IPC_MEM_LAZY_ENABLE_PEER_ACCESS
 
 struct CUctx_st;  // opaque: defined by the driver
 struct CUstream_st;
@@ -129,6 +130,10 @@ using CUmemGenericAllocationHandle = unsigned long long;
 
 struct CUuuid {
   char bytes[16];
+};
+
+struct CUipcMemHandle {
+  char reserved[64];
 };
 
 union alignas(8) CUlaunchAttributeValue {  // other members are pointers
@@ -192,6 +197,11 @@ CUresult cuDeviceGetAttribute(int* value, CUdevice_attribute attribute, CUdevice
 CUresult cuDevicePrimaryCtxRetain(CUcontext* context, CUdevice device);
 CUresult cuDevicePrimaryCtxRelease_v2(CUdevice device);
 CUresult cuCtxSetCurrent(CUcontext context);
+CUresult cuCtxEnablePeerAccess(CUcontext other, unsigned int flags);
+CUresult cuDeviceCanAccessPeer(int* can, CUdevice device, CUdevice other);
+CUresult cuIpcGetMemHandle(CUipcMemHandle* handle, CUdeviceptr address);
+CUresult cuIpcOpenMemHandle_v2(CUdeviceptr* address, CUipcMemHandle handle, unsigned int flags);
+CUresult cuIpcCloseMemHandle(CUdeviceptr address);
 CUresult cuMemGetInfo_v2(size_t* free, size_t* total);
 CUresult cuMemAlloc_v2(CUdeviceptr* address, size_t bytes);
 CUresult cuMemFree_v2(CUdeviceptr address);

@@ -21,6 +21,9 @@ class Context {
   const Functions& functions() const { return driver_.functions(); }
   const DeviceFacts& device() const { return facts_; }
 
+  /// The driver's handle, the same for everybody in this process.
+  CUcontext native() const { return context_; }
+
   /// Makes the context current on the calling thread; needed once per thread.
   Result<void> make_current() const;
   /// The memory that is free on the GPU now, whoever uses the rest.

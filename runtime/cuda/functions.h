@@ -17,6 +17,11 @@
   FUNCTION(DevicePrimaryCtxRetain, DevicePrimaryCtxRetain)                                       \
   FUNCTION(DevicePrimaryCtxRelease, DevicePrimaryCtxRelease_v2)                                  \
   FUNCTION(CtxSetCurrent, CtxSetCurrent)                                                         \
+  FUNCTION(CtxEnablePeerAccess, CtxEnablePeerAccess)                                             \
+  FUNCTION(DeviceCanAccessPeer, DeviceCanAccessPeer)                                             \
+  FUNCTION(IpcGetMemHandle, IpcGetMemHandle)                                                     \
+  FUNCTION(IpcOpenMemHandle, IpcOpenMemHandle_v2)                                                \
+  FUNCTION(IpcCloseMemHandle, IpcCloseMemHandle)                                                 \
   FUNCTION(MemGetInfo, MemGetInfo_v2)                                                            \
   FUNCTION(MemAlloc, MemAlloc_v2)                                                                \
   FUNCTION(MemFree, MemFree_v2)                                                                  \

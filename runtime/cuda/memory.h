@@ -33,6 +33,8 @@ class DeviceMemory {
 
   DeviceAddress address() const { return address_; }
   Bytes bytes() const { return bytes_; }
+  /// Null for an empty object.
+  const Context* context() const { return context_; }
 
  private:
   const Context* context_ = nullptr;

@@ -1,5 +1,6 @@
 #include "tests/cuda_stand_in/libcuda.h"
 
+#include <fcntl.h>
 #include <fmt/format.h>
 #include <sys/mman.h>
 #include <unistd.h>
@@ -8,8 +9,10 @@
 #include <atomic>
 #include <charconv>
 #include <chrono>
+#include <condition_variable>
 #include <cstdlib>
 #include <cstring>
+#include <deque>
 #include <functional>
 #include <map>
 #include <memory>
@@ -25,10 +28,67 @@
 
 namespace lockstep::cu {
 
+CUresult lose(CUresult status);
+
+namespace {
+
+/// A thread that runs the work of a stream, in order.
+class Worker {
+ public:
+  Worker() : thread_([this] { run(); }) {}
+  ~Worker() {
+    {
+      const std::lock_guard lock(mutex_);
+      ends_ = true;
+    }
+    wake_.notify_one();
+    thread_.join();
+  }
+  Worker(const Worker&) = delete;
+  Worker& operator=(const Worker&) = delete;
+
+  void add(std::function<CUresult()> work) {
+    {
+      const std::lock_guard lock(mutex_);
+      work_.push_back(std::move(work));
+      ++added_;
+    }
+    wake_.notify_one();
+  }
+  int64_t added() const { return added_; }
+  bool has_done(int64_t ticket) const { return done_.load(std::memory_order_acquire) >= ticket; }
+
+ private:
+  void run() {
+    std::unique_lock lock(mutex_);
+    while (true) {
+      wake_.wait(lock, [this] { return ends_ || !work_.empty(); });
+      if (work_.empty()) return;
+      const std::function<CUresult()> work = std::move(work_.front());
+      work_.pop_front();
+      lock.unlock();
+      if (const CUresult status = work(); status != CUDA_SUCCESS) lose(status);
+      done_.fetch_add(1, std::memory_order_release);
+      lock.lock();
+    }
+  }
+
+  std::mutex mutex_;
+  std::condition_variable wake_;
+  std::deque<std::function<CUresult()>> work_;
+  bool ends_ = false;
+  int64_t added_ = 0;  // of the thread that enqueues
+  std::atomic<int64_t> done_ = 0;
+  std::thread thread_;
+};
+
+}  // namespace
+
 extern "C" {
 
 struct CUctx_st {
   int device = 0;
+  std::set<CUctx_st*> peers;  // whose memory it may use
 };
 
 struct CUgraph_st {
@@ -40,7 +100,8 @@ struct CUgraphExec_st {
 };
 
 struct CUstream_st {
-  std::vector<std::function<CUresult()>> work;  // not yet run
+  std::vector<std::function<CUresult()>> work;  // lazy: not yet run
+  std::unique_ptr<Worker> worker;               // threaded
   std::unique_ptr<CUgraph_st> capture;
   std::thread::id captured_by;
   bool is_invalid = false;  // the capture has met a call that it cannot hold
@@ -48,6 +109,7 @@ struct CUstream_st {
 
 struct CUevent_st {
   CUstream stream = nullptr;
+  int64_t ticket = 0;  // threaded: the work before it
   bool is_timed = false;
   std::chrono::steady_clock::time_point at{};
 };
@@ -70,7 +132,7 @@ constexpr int kSharedOfBlock = 227 * 1024;
 constexpr int kMultiprocessors = 4;
 constexpr int kNotANumber = 0xff;
 
-enum class Pending { kEager, kLazy };
+enum class Pending { kEager, kLazy, kThreaded };
 
 struct Fault {
   int64_t nth = 0;
@@ -111,6 +173,8 @@ void read_word(std::string_view word, Settings& settings) {
                                                           static_cast<CUresult>(number_of(value))};
   } else if (word == "lazy") {
     settings.pending = Pending::kLazy;
+  } else if (word == "threaded") {
+    settings.pending = Pending::kThreaded;
   } else if (word == "down") {
     settings.order = simt::Order::kDown;
   } else if (word == "shuffled") {
@@ -141,6 +205,23 @@ Settings read_settings() {
   return settings;
 }
 
+/// Memory of cuMemAlloc: a file, so that other processes can open it. It ends at a page that nobody may touch.
+struct Block {
+  size_t bytes = 0;
+  int device = 0;
+  int file = -1;
+  std::byte* map = nullptr;
+  size_t map_bytes = 0;  // without the page behind it
+};
+
+/// What a handle of cuIpcGetMemHandle holds.
+struct SharedBlock {
+  pid_t process = 0;
+  int file = -1;
+  size_t map_bytes = 0;
+  size_t offset = 0;
+};
+
 /// A physical page of a device.
 struct Page {
   int file = -1;
@@ -165,8 +246,9 @@ struct Driver {
   StandInCounts counts;
   std::vector<std::unique_ptr<CUctx_st>> contexts;
   std::vector<int> retained;
-  std::vector<size_t> used;                              // by device
-  std::map<CUdeviceptr, std::pair<size_t, int>> memory;  // bytes and device
+  std::vector<size_t> used;  // by device
+  std::map<CUdeviceptr, Block> memory;
+  std::map<CUdeviceptr, std::pair<void*, size_t>> opened;  // maps of other processes' memory
   std::map<const char*, size_t> pinned;
   std::map<CUdeviceptr, Reservation> reservations;
   std::map<CUmemGenericAllocationHandle, Page> pages;
@@ -187,7 +269,7 @@ bool is_device_memory(CUdeviceptr address, size_t bytes) {
   const auto block = all.memory.upper_bound(address);
   if (block != all.memory.begin()) {
     const auto& [begin, size] = *std::prev(block);
-    if (address + bytes <= begin + size.first) return true;
+    if (address + bytes <= begin + size.bytes) return true;
   }
   const auto range = all.reservations.upper_bound(address);
   if (range == all.reservations.begin()) return false;
@@ -241,12 +323,6 @@ CUresult refuse_in_capture() {
   ++driver().counts.allocating;         \
   if (const CUresult refused = refuse_in_capture(); refused != CUDA_SUCCESS) return refused
 
-CUresult lose(CUresult status) {
-  const std::lock_guard lock(driver().mutex);
-  driver().lost = status;
-  return status;
-}
-
 /// Adds work to a stream: recorded, run at once, or kept until somebody waits.
 CUresult enqueue(CUstream stream, std::function<CUresult()> work, std::unique_lock<std::recursive_mutex>& lock) {
   Driver& all = driver();
@@ -258,6 +334,10 @@ CUresult enqueue(CUstream stream, std::function<CUresult()> work, std::unique_lo
   }
   if (all.settings.pending == Pending::kLazy) {
     stream->work.push_back(std::move(work));
+    return CUDA_SUCCESS;
+  }
+  if (all.settings.pending == Pending::kThreaded) {
+    stream->worker->add(std::move(work));
     return CUDA_SUCCESS;
   }
   lock.unlock();  // other ranks run while a kernel waits for them
@@ -329,6 +409,12 @@ const std::vector<const simt::KernelEntry*>& kernels_in(std::string_view image) 
 
 }  // namespace
 
+CUresult lose(CUresult status) {
+  const std::lock_guard lock(driver().mutex);
+  driver().lost = status;
+  return status;
+}
+
 extern "C" {
 
 StandInCounts lockstep_stand_in_cuda_counts() {
@@ -343,7 +429,7 @@ CUresult cuInit(unsigned int) {
   if (all.settings.devices == 0) return CUDA_ERROR_NO_DEVICE;
   if (!all.is_started) {
     for (int i = 0; i < all.settings.devices; ++i) {
-      all.contexts.push_back(std::make_unique<CUctx_st>(CUctx_st{i}));
+      all.contexts.push_back(std::make_unique<CUctx_st>(CUctx_st{i, {}}));
       all.retained.push_back(0);
       all.used.push_back(0);
     }
@@ -457,11 +543,23 @@ CUresult cuMemAlloc_v2(CUdeviceptr* address, size_t bytes) {
   if (bytes == 0) return CUDA_ERROR_INVALID_VALUE;
   size_t& used = all.used[static_cast<size_t>(current->device)];
   if (bytes > all.settings.memory - used) return CUDA_ERROR_OUT_OF_MEMORY;
-  void* memory = nullptr;
-  if (posix_memalign(&memory, 512, bytes) != 0) return CUDA_ERROR_OUT_OF_MEMORY;
-  std::memset(memory, kNotANumber, bytes);
-  *address = reinterpret_cast<CUdeviceptr>(memory);
-  all.memory[*address] = {bytes, current->device};
+  constexpr size_t kAlignment = 512, kHostPage = 4096;
+  const size_t rounded = (bytes + kAlignment - 1) / kAlignment * kAlignment;
+  Block block{.bytes = bytes, .device = current->device};
+  block.map_bytes = (rounded + kHostPage - 1) / kHostPage * kHostPage;
+  block.file = memfd_create("cuda stand-in memory", MFD_CLOEXEC);
+  if (block.file < 0 || ftruncate(block.file, static_cast<off_t>(block.map_bytes)) != 0) {
+    return CUDA_ERROR_OPERATING_SYSTEM;
+  }
+  void* map = mmap(nullptr, block.map_bytes + kHostPage, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+  if (map == MAP_FAILED ||
+      mmap(map, block.map_bytes, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_FIXED, block.file, 0) == MAP_FAILED) {
+    return CUDA_ERROR_OUT_OF_MEMORY;
+  }
+  block.map = static_cast<std::byte*>(map);
+  std::memset(map, kNotANumber, block.map_bytes);
+  *address = reinterpret_cast<CUdeviceptr>(block.map + block.map_bytes - rounded);
+  all.memory[*address] = block;
   used += bytes;
   ++all.counts.allocations;
   return CUDA_SUCCESS;
@@ -472,10 +570,69 @@ CUresult cuMemFree_v2(CUdeviceptr address) {
   Driver& all = driver();
   const auto block = all.memory.find(address);
   if (block == all.memory.end()) return CUDA_ERROR_INVALID_VALUE;
-  all.used[static_cast<size_t>(block->second.second)] -= block->second.first;
+  const Block& own = block->second;
+  all.used[static_cast<size_t>(own.device)] -= own.bytes;
+  munmap(own.map, own.map_bytes + 4096);
+  close(own.file);
   all.memory.erase(block);
-  std::free(reinterpret_cast<void*>(address));
   --all.counts.allocations;
+  return CUDA_SUCCESS;
+}
+
+CUresult cuCtxEnablePeerAccess(CUcontext other, unsigned int flags) {
+  LOCKSTEP_ENTER_CONTEXT("CtxEnablePeerAccess");
+  if (flags != 0 || other == nullptr) return CUDA_ERROR_INVALID_VALUE;
+  if (other == current) return CUDA_ERROR_INVALID_DEVICE;
+  return current->peers.insert(other).second ? CUDA_SUCCESS : CUDA_ERROR_PEER_ACCESS_ALREADY_ENABLED;
+}
+
+CUresult cuDeviceCanAccessPeer(int* can, CUdevice device, CUdevice other) {
+  LOCKSTEP_ENTER("DeviceCanAccessPeer");
+  const int devices = driver().settings.devices;
+  if (device < 0 || device >= devices || other < 0 || other >= devices) return CUDA_ERROR_INVALID_DEVICE;
+  *can = device == other ? 0 : 1;
+  return CUDA_SUCCESS;
+}
+
+CUresult cuIpcGetMemHandle(CUipcMemHandle* handle, CUdeviceptr address) {
+  LOCKSTEP_ENTER_ALLOCATING("IpcGetMemHandle");
+  const auto block = driver().memory.find(address);
+  if (block == driver().memory.end()) return CUDA_ERROR_INVALID_VALUE;
+  const Block& own = block->second;
+  const SharedBlock shared{.process = getpid(),
+                           .file = own.file,
+                           .map_bytes = own.map_bytes,
+                           .offset = static_cast<size_t>(address - reinterpret_cast<CUdeviceptr>(own.map))};
+  static_assert(sizeof shared <= sizeof *handle);
+  *handle = {};
+  std::memcpy(handle->reserved, &shared, sizeof shared);
+  return CUDA_SUCCESS;
+}
+
+CUresult cuIpcOpenMemHandle_v2(CUdeviceptr* address, CUipcMemHandle handle, unsigned int flags) {
+  LOCKSTEP_ENTER_ALLOCATING("IpcOpenMemHandle");
+  SharedBlock shared;
+  std::memcpy(&shared, handle.reserved, sizeof shared);
+  if (flags != kIpcPeerAccess) return CUDA_ERROR_INVALID_VALUE;
+  if (shared.process == getpid()) return CUDA_ERROR_INVALID_CONTEXT;
+  const int file = open(fmt::format("/proc/{}/fd/{}", shared.process, shared.file).c_str(), O_RDWR | O_CLOEXEC);
+  if (file < 0) return CUDA_ERROR_INVALID_VALUE;
+  void* map = mmap(nullptr, shared.map_bytes, PROT_READ | PROT_WRITE, MAP_SHARED, file, 0);
+  close(file);
+  if (map == MAP_FAILED) return CUDA_ERROR_OPERATING_SYSTEM;
+  *address = reinterpret_cast<CUdeviceptr>(map) + shared.offset;
+  driver().opened[*address] = {map, shared.map_bytes};
+  ++driver().counts.allocations;
+  return CUDA_SUCCESS;
+}
+
+CUresult cuIpcCloseMemHandle(CUdeviceptr address) {
+  LOCKSTEP_ENTER_ALLOCATING("IpcCloseMemHandle");
+  const auto found = driver().opened.find(address);
+  if (found == driver().opened.end()) return CUDA_ERROR_INVALID_VALUE;
+  munmap(found->second.first, found->second.second);
+  driver().opened.erase(found);
+  --driver().counts.allocations;
   return CUDA_SUCCESS;
 }
 
@@ -667,16 +824,19 @@ CUresult cuMemUnmap(CUdeviceptr address, size_t bytes) {
 CUresult cuStreamCreate(CUstream* stream, unsigned int) {
   LOCKSTEP_ENTER_ALLOCATING("StreamCreate");
   *stream = new CUstream_st;
+  if (driver().settings.pending == Pending::kThreaded) (*stream)->worker = std::make_unique<Worker>();
   driver().streams.insert(*stream);
   ++driver().counts.allocations;
   return CUDA_SUCCESS;
 }
 
 CUresult cuStreamDestroy_v2(CUstream stream) {
-  LOCKSTEP_ENTER("StreamDestroy");
-  if (driver().streams.erase(stream) == 0) return CUDA_ERROR_INVALID_HANDLE;
-  delete stream;
-  --driver().counts.allocations;
+  {
+    LOCKSTEP_ENTER("StreamDestroy");
+    if (driver().streams.erase(stream) == 0) return CUDA_ERROR_INVALID_HANDLE;
+    --driver().counts.allocations;
+  }
+  delete stream;  // a worker ends its work first, and needs the lock for that
   return CUDA_SUCCESS;
 }
 
@@ -720,19 +880,23 @@ CUresult cuEventRecord(CUevent event, CUstream stream) {
   LOCKSTEP_ENTER_STREAM("EventRecord");
   if (const CUresult refused = refuse_in_capture(); refused != CUDA_SUCCESS) return refused;
   event->stream = stream;
-  return enqueue(
-      stream,
-      [event] {
-        event->at = std::chrono::steady_clock::now();
-        return CUDA_SUCCESS;
-      },
-      lock);
+  const auto mark = [event] {
+    event->at = std::chrono::steady_clock::now();
+    return CUDA_SUCCESS;
+  };
+  const CUresult status = enqueue(stream, mark, lock);
+  if (stream->worker != nullptr) event->ticket = stream->worker->added();
+  return status;
 }
 
 CUresult cuEventQuery(CUevent event) {
   LOCKSTEP_ENTER_STREAM("EventQuery");
   if (const CUresult refused = refuse_in_capture(); refused != CUDA_SUCCESS) return refused;
-  if (event->stream == nullptr || event->stream->work.empty()) return CUDA_SUCCESS;
+  if (event->stream == nullptr) return CUDA_SUCCESS;
+  if (event->stream->worker != nullptr && !event->stream->worker->has_done(event->ticket)) {
+    return CUDA_ERROR_NOT_READY;
+  }
+  if (event->stream->work.empty()) return driver().lost;
   if (const CUresult status = drain(event->stream, lock); status != CUDA_SUCCESS) return status;
   return CUDA_ERROR_NOT_READY;  // at the first look nothing is ready
 }

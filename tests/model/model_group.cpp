@@ -105,11 +105,22 @@ Result<Source> open_weights(const Run& run, const checkpoint::ModelSpec& spec) {
   return source;
 }
 
-Result<std::unique_ptr<device::Backend>> make_backend(const GroupOptions& options) {
+/// All ranks use the first device.
+Result<std::unique_ptr<device::Backend>> make_backend(const Run& run, int rank) {
+  const GroupOptions& options = run.options;
   LOCKSTEP_TRY(const device::BackendDriver* driver, engine::find_driver(options.backend));
-  device::OptionValues values;
+  device::OptionValues values = options.backend_options;
   if (options.isa) values["instruction-set"] = to_string(*options.isa);
-  return driver->make({.threads = options.threads}, {}, values);
+  std::vector<device::RankPlace> places;
+  for (int i = 0; i < options.ranks; ++i) places.push_back({.rank = i, .local_rank = i, .local_size = options.ranks});
+  const device::DevicePlan plan{.ordinals = std::vector<int>(places.size(), 0)};
+  return driver->make({.places = places,
+                       .rank = rank,
+                       .form = device::RankForm::kThreads,
+                       .threads = options.threads,
+                       .step_deadline = run.wait.deadline,
+                       .abort = run.wait.abort},
+                      plan, values);
 }
 
 /// Null in a group of one. @collective @blocking
@@ -147,7 +158,7 @@ Result<int> run_rank(const Run& run, int rank) {
   const auto passes = run.options.passes == Passes::kDefault ? graph::default_passes() : std::vector<graph::Pass>();
   LOCKSTEP_TRY(auto graphs, shards::build_graphs(spec, partition, rank, shard_options, passes));
   LOCKSTEP_TRY(const Source source, open_weights(run, spec));
-  LOCKSTEP_TRY(auto made, make_backend(run.options));
+  LOCKSTEP_TRY(auto made, make_backend(run, rank));
   CountingBackend backend(std::move(made));
   LOCKSTEP_TRY(const auto communicator, connect(run, rank));
   LOCKSTEP_TRY(const auto shard,

@@ -10,6 +10,7 @@
 #include "actors/request.h"
 #include "runtime/backends/cpu/isa.h"
 #include "runtime/core/dtype.h"
+#include "runtime/device/option_row.h"
 #include "shards/partition/partition.h"
 #include "shards/step_engine.h"
 
@@ -27,7 +28,7 @@ enum class Passes { kDefault, kNone };
 
 /// How a model is run.
 struct GroupOptions {
-  std::string backend = "cpu";  // or "reference"
+  std::string backend = "cpu";  // or "reference", "cuda"
   int ranks = 1;
   int threads = 1;  // of each rank
   int64_t slots = 1;
@@ -45,6 +46,7 @@ struct GroupOptions {
   partition::GqaMode gqa = partition::GqaMode::kAuto;
   std::vector<int64_t> batch_sizes = {}, context_buckets = {}, token_buckets = {};  // as shards::ShardOptions
   Passes passes = Passes::kDefault;
+  device::OptionValues backend_options = {};  // of the backend, by name
 };
 
 /// One row to continue.

@@ -20,7 +20,8 @@ class Backend final : public device::Backend {
                         .stream = backend->stream_.get(),
                         .kernels = backend->kernels_.get(),
                         .limit = {&backend->clock_, options.deadline, options.abort},
-                        .most_shared_ranks = options.ranks_of_device};
+                        .most_shared_ranks = options.ranks_of_device,
+                        .node = options.node};
     return backend;
   }
 

@@ -16,6 +16,7 @@ struct Options {
   int ranks_of_device = 1;                       // that use the GPU together
   Duration deadline = std::chrono::seconds(60);  // of a step
   const AbortFlag* abort = nullptr;              // ends waits early; may be null, outlives the backend
+  int node = 0;                                  // number of the rank's host, the same for ranks on one host
 };
 
 device::Capabilities capabilities();

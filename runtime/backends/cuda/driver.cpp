@@ -53,7 +53,8 @@ class Driver final : public device::BackendDriver {
                          .ordinal = plan.ordinals.at(static_cast<size_t>(site.rank)),
                          .ranks_of_device = ranks_of_device(site.places, plan, site.rank),
                          .deadline = site.step_deadline,
-                         .abort = site.abort});
+                         .abort = site.abort,
+                         .node = site.places[static_cast<size_t>(site.rank)].node});
   }
 
   const device::AheadCompiler* compiler() const override { return nullptr; }

@@ -66,13 +66,12 @@ Result<void> Executable::make_memory() {
             .tables = tables_.address().value,
             .head = head_device_.address().value,
             .control = control_.device().value,
-            .patience = static_cast<uint64_t>(device_.limit.deadline.count()),
-            .blocks = std::max(1, device_.context->device().multiprocessors / device_.most_shared_ranks)};
-  bases_.blocks = std::min(bases_.blocks, kMostBlocks);
+            .patience = static_cast<uint64_t>(device_.limit.deadline.count())};
   if (graph_.ranks > 1) {
     LOCKSTEP_TRY(peers_, PeerMemory::map(device_, *communicator_, sizes.half_bytes));
     bases_.areas = peers_.areas();
     bases_.halves = peers_.halves();
+    bases_.blocks = peers_.blocks();
   }
   LOCKSTEP_TRY(plan_, plan_step(graph_, store_.layout(), bases_));
   if (table_bytes.value > 0) {
@@ -216,7 +215,9 @@ Result<void> Executable::give_up(Error why) {
 
 Result<void> Executable::run_device() {
   LOCKSTEP_TRY_VOID(captured_->launch(*device_.stream));
-  if (Result<void> done = device_.stream->wait(device_.limit); !done.has_value()) {
+  cu::WaitLimit limit = device_.limit;
+  limit.deadline += kGivingUp;  // kernels look at the deadline themselves and say which rank was missing
+  if (Result<void> done = device_.stream->wait(limit); !done.has_value()) {
     return give_up(std::move(done).assume_error());
   }
   Control control;

@@ -3,50 +3,118 @@
 #include <fmt/format.h>
 #include <unistd.h>
 
-#include <cstring>
-#include <vector>
+#include <algorithm>
+#include <optional>
 
 #include "runtime/backends/cuda/step_plan.h"
 
 namespace lockstep::cuda {
-namespace {
 
 /// What a rank tells the others.
-struct Announcement {
+struct PeerMemory::Announcement {
+  int64_t node = 0;
   int64_t process = 0;
-  int64_t device = 0;
-  uint64_t address = 0;
+  int64_t ordinal = 0;
+  int64_t kind = 0;  // compute capability
+  int64_t blocks = 1;
   int64_t half_bytes = 0;
+  uint64_t address = 0;
+  uint64_t context = 0;
+  int64_t is_shared = 0;  // whether `handle` is valid
+  cu::CUipcMemHandle handle{};
 };
+
+namespace {
+
+template <typename Value>
+Result<std::vector<Value>> gather(device::Communicator& communicator, const Value& own) {
+  std::vector<Value> all(static_cast<size_t>(communicator.size()));
+  const std::vector<int64_t> counts(all.size(), sizeof own);
+  LOCKSTEP_TRY_VOID(communicator.all_gather(std::as_bytes(std::span(&own, 1)), counts,
+                                            std::as_writable_bytes(std::span(all)), device::Stream::host()));
+  return all;
+}
+
+std::string kind_text(int64_t kind) { return fmt::format("{}.{}", kind / 10, kind % 10); }
 
 }  // namespace
 
+Result<void> PeerMemory::open(const RankDevice& device, int rank, const Announcement& own,
+                              std::span<const Announcement> all) {
+  for (size_t peer = 0; peer < all.size(); ++peer) {
+    const Announcement& other = all[peer];
+    if (other.kind != own.kind) {
+      return Error{ErrorKind::kFailedPrecondition,
+                   fmt::format("[runtime/backends/cuda] rank {}: unlike GPUs: found compute capability {} here and {} "
+                               "on rank {}, expected one kind, whose sums have the same bits; use GPUs of one kind",
+                               rank, kind_text(own.kind), kind_text(other.kind), peer)};
+    }
+    if (other.node != own.node) {
+      return Error{ErrorKind::kUnsupported,
+                   fmt::format("[runtime/backends/cuda] rank {}: cannot see the memory of rank {}: found it on another "
+                               "host, expected all ranks on one; GPUs of several hosts need collectives over NCCL, "
+                               "which this version lacks",
+                               rank, peer)};
+    }
+    halves_[peer] = other.half_bytes;
+    areas_[peer] = other.address;
+    blocks_ = std::min(blocks_, static_cast<int>(other.blocks));
+    if (other.process == own.process) {
+      if (other.ordinal == own.ordinal) continue;
+      LOCKSTEP_TRY_VOID(cu::enable_peer_access(*device.context, reinterpret_cast<cu::CUcontext>(other.context)));
+      continue;
+    }
+    if (other.is_shared == 0) {
+      return Error{ErrorKind::kUnsupported,
+                   fmt::format("[runtime/backends/cuda] rank {}: cannot see the memory of rank {}: found a GPU or "
+                               "container without CUDA IPC there, expected memory that processes share; run the ranks "
+                               "with --launch threads, or give the container --ipc=host",
+                               rank, peer)};
+    }
+    LOCKSTEP_TRY(cu::SharedMemory memory, cu::SharedMemory::open(*device.context, other.handle));
+    areas_[peer] = memory.address().value;
+    opened_.push_back(std::move(memory));
+  }
+  return ok();
+}
+
 Result<PeerMemory> PeerMemory::map(const RankDevice& device, device::Communicator& communicator, int64_t half_bytes) {
   PeerMemory peers;
-  const int ranks = communicator.size();
+  const cu::DeviceFacts& facts = device.context->device();
+  const int rank = communicator.rank();
   const int64_t half = (half_bytes + 255) / 256 * 256;
-  const int64_t bytes = flag_bytes(ranks) + 2 * half;
+  const int64_t bytes = flag_bytes(communicator.size()) + 2 * half;
   LOCKSTEP_TRY(peers.memory_, cu::DeviceMemory::create(*device.context, Bytes(bytes), "sums over ranks"));
   LOCKSTEP_TRY_VOID(device.stream->fill_zero(peers.memory_.address(), bytes));
   LOCKSTEP_TRY_VOID(device.stream->wait(device.limit));
-  const Announcement own{getpid(), device.context->device().ordinal, peers.memory_.address().value, half};
-  std::vector<Announcement> all(static_cast<size_t>(ranks));
-  const std::vector<int64_t> counts(static_cast<size_t>(ranks), sizeof own);
-  LOCKSTEP_TRY_VOID(communicator.all_gather(std::as_bytes(std::span(&own, 1)), counts,
-                                            std::as_writable_bytes(std::span(all)), device::Stream::host()));
-  for (size_t rank = 0; rank < all.size(); ++rank) {
-    if (all[rank].process != own.process || all[rank].device != own.device) {
-      return Error{
-          ErrorKind::kUnsupported,
-          fmt::format("[runtime/backends/cuda] rank {}: cannot see the memory of rank {}: found GPU {} of "
-                      "process {}, expected GPU {} of process {}; run the ranks as threads of one process that "
-                      "share a GPU",
-                      communicator.rank(), rank, all[rank].device, all[rank].process, own.device, own.process)};
-    }
-    peers.areas_[rank] = all[rank].address;
-    peers.halves_[rank] = all[rank].half_bytes;
+  Announcement own{.node = device.node,
+                   .process = getpid(),
+                   .ordinal = facts.ordinal,
+                   .kind = 10 * facts.major + facts.minor,
+                   .blocks = std::clamp(facts.multiprocessors / device.most_shared_ranks, 1, kMostBlocks),
+                   .half_bytes = half,
+                   .address = peers.memory_.address().value,
+                   .context = reinterpret_cast<uint64_t>(device.context->native())};
+  if (Result<cu::CUipcMemHandle> handle = cu::share(peers.memory_); handle.has_value()) {
+    own.is_shared = 1;
+    own.handle = handle.value();
   }
-  return peers;
+  peers.blocks_ = static_cast<int>(own.blocks);
+  LOCKSTEP_TRY(const std::vector<Announcement> all, gather(communicator, own));
+  Result<void> opened = peers.open(device, rank, own, all);
+  // One that cannot go on takes the others with it, before any of them waits for it.
+  LOCKSTEP_TRY(const std::vector<int32_t> failed, gather<int32_t>(communicator, opened.has_value() ? 0 : 1));
+  LOCKSTEP_TRY_VOID(std::move(opened));
+  const auto first = std::ranges::find(failed, 1);
+  if (first == failed.end()) return peers;
+  const auto other = static_cast<int>(first - failed.begin());
+  Error error{
+      ErrorKind::kPeerLost,
+      fmt::format("[runtime/backends/cuda] rank {}: rank {} cannot see the memory of the other ranks: found its "
+                  "error, expected access to every GPU of the group; see what that rank says",
+                  rank, other)};
+  error.origin_rank = other;
+  return error;
 }
 
 }  // namespace lockstep::cuda

@@ -1,29 +1,42 @@
 // Memory that all ranks of a host see: each rank's own part, and where it sees the others'.
+//
+//   a rank of the same GPU and process   its address
+//   another GPU of this process          its address, after access to that GPU was enabled
+//   another process                      an address of this process, by CUDA IPC
 #pragma once
 
 #include <array>
 #include <cstdint>
+#include <vector>
 
 #include "runtime/backends/cuda/kernels/parameters.h"
 #include "runtime/backends/cuda/rank_device.h"
+#include "runtime/cuda/peer_access.h"
 #include "runtime/device/communicator.h"
 
 namespace lockstep::cuda {
 
 class PeerMemory {
  public:
-  /// Makes this rank's part, zeroed, and exchanges addresses. Fails with `kUnsupported` where a rank cannot see
-  /// another's memory. @collective @blocking
+  /// Makes this rank's part, zeroed, and opens the others'. Every rank fails where one cannot see another's memory
+  /// (`kUnsupported`, `kUnavailable`) or has a GPU of another kind (`kFailedPrecondition`). @collective @blocking
   static Result<PeerMemory> map(const RankDevice& device, device::Communicator& communicator, int64_t half_bytes);
 
   const std::array<uint64_t, kMostRanks>& areas() const { return areas_; }
   const std::array<int64_t, kMostRanks>& halves() const { return halves_; }
   int64_t bytes() const { return memory_.bytes().value; }
+  /// Blocks that may wait for each other, as the rank with the least of a GPU has them.
+  int blocks() const { return blocks_; }
 
  private:
+  struct Announcement;
+  Result<void> open(const RankDevice& device, int rank, const Announcement& own, std::span<const Announcement> all);
+
   cu::DeviceMemory memory_;
+  std::vector<cu::SharedMemory> opened_;
   std::array<uint64_t, kMostRanks> areas_{};
   std::array<int64_t, kMostRanks> halves_{};
+  int blocks_ = 1;
 };
 
 }  // namespace lockstep::cuda

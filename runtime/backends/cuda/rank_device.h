@@ -19,6 +19,7 @@ struct RankDevice {
   const KernelSet* kernels = nullptr;
   cu::WaitLimit limit;
   int most_shared_ranks = 1;  // ranks that use the GPU together
+  int node = 0;               // number of the rank's host
 };
 
 }  // namespace lockstep::cuda

@@ -4,6 +4,8 @@
 #include <dlfcn.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
+#include <sys/wait.h>
+#include <unistd.h>
 
 #include <cstdlib>
 #include <cstring>
@@ -16,6 +18,7 @@
 #include "runtime/cuda/memory.h"
 #include "runtime/cuda/module.h"
 #include "runtime/cuda/paged_memory.h"
+#include "runtime/cuda/peer_access.h"
 #include "runtime/cuda/status.h"
 #include "runtime/cuda/stream.h"
 #include "tests/cuda_stand_in/libcuda.h"
@@ -196,7 +199,8 @@ TEST_P(DriverTest, LosesTheDeviceWhereAWorkUsesMemoryThatIsNotCommitted) {
   EXPECT_FALSE(device.wait().has_value());
 }
 
-INSTANTIATE_TEST_SUITE_P(EagerAndLazy, DriverTest, testing::Values("eager", "lazy", "lazy,down", "eager,shuffled"));
+INSTANTIATE_TEST_SUITE_P(OrdersOfWork, DriverTest,
+                         testing::Values("eager", "lazy", "lazy,down", "eager,shuffled", "threaded"));
 
 TEST(Driver, SaysWhatIsMissing) {
   EXPECT_THAT(Driver::open("libno-such-driver.so.1").error().message,
@@ -219,6 +223,58 @@ TEST(Driver, SaysThatMemoryIsUsedUp) {
   EXPECT_THAT(error.message, testing::AllOf(HasSubstr("cannot reserve 2.00 MiB of GPU 0 for the weights"),
                                             HasSubstr("--max-seq-len")));
   EXPECT_EQ(PagePool::create(*device.context, 1).error().kind, ErrorKind::kResourceExhausted);
+}
+
+TEST(Driver, OpensTheMemoryOfAnotherProcess) {
+  // The child shares memory and waits; this process opens it, and both see what the other writes.
+  const std::filesystem::path file = fresh_stand_in("");
+  int to_parent[2], to_child[2];
+  ASSERT_EQ(pipe(to_parent), 0);
+  ASSERT_EQ(pipe(to_child), 0);
+  const pid_t child = fork();
+  if (child == 0) {
+    const auto driver = Driver::open(file);
+    const auto context = Context::create(*driver.value(), 0);
+    const auto memory = DeviceMemory::create(*context.value(), Bytes(1000), "a test");
+    auto* const word = reinterpret_cast<volatile uint32_t*>(memory.value().address().value);
+    *word = 7;
+    const CUipcMemHandle handle = share(memory.value()).value();
+    char answer = 0;
+    const bool went_well = write(to_parent[1], &handle, sizeof handle) == sizeof handle &&
+                           read(to_child[0], &answer, 1) == 1 && *word == 8;
+    _exit(went_well ? 0 : 1);
+  }
+  const auto driver = Driver::open(file);
+  const auto context = Context::create(*driver.value(), 0);
+  CUipcMemHandle handle;
+  ASSERT_EQ(read(to_parent[0], &handle, sizeof handle), static_cast<ssize_t>(sizeof handle));
+  {
+    const auto opened = SharedMemory::open(*context.value(), handle);
+    ASSERT_TRUE(opened.has_value()) << opened.error().message;
+    auto* const word = reinterpret_cast<volatile uint32_t*>(opened.value().address().value);
+    EXPECT_EQ(*word, 7u);
+    *word = 8;
+  }
+  EXPECT_EQ(write(to_child[1], "a", 1), 1);
+  int status = -1;
+  EXPECT_EQ(waitpid(child, &status, 0), child);
+  EXPECT_EQ(status, 0);
+  for (const int end : {to_parent[0], to_parent[1], to_child[0], to_child[1]}) close(end);
+  std::filesystem::remove(file);
+}
+
+TEST(Driver, EnablesAccessToAnotherGpuOnceOrSaysWhyNot) {
+  Device device("devices=2");
+  const auto other = Context::create(*device.driver, 1);
+  ASSERT_TRUE(device.context->make_current().has_value());
+  EXPECT_TRUE(enable_peer_access(*device.context, other.value()->native()).has_value());
+  EXPECT_TRUE(enable_peer_access(*device.context, other.value()->native()).has_value());
+  Device apart("devices=2,CtxEnablePeerAccess:1=217");
+  const auto far = Context::create(*apart.driver, 1);
+  ASSERT_TRUE(apart.context->make_current().has_value());
+  const Error error = enable_peer_access(*apart.context, far.value()->native()).error();
+  EXPECT_EQ(error.kind, ErrorKind::kUnavailable);
+  EXPECT_THAT(error.message, HasSubstr("nvidia-smi topo -p2p r"));
 }
 
 TEST(Driver, RefusesAnotherImageAndAnotherParameterSize) {

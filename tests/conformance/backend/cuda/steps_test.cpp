@@ -4,6 +4,9 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <cstdlib>
+#include <thread>
+
 #include "runtime/backends/cuda/backend.h"
 #include "runtime/backends/cuda/node_split.h"
 #include "tests/conformance/backend/tiny_model.h"
@@ -72,6 +75,37 @@ TEST(CudaSteps, NameTheRankThatDoesNotCome) {
       EXPECT_EQ(ran.error().kind, ErrorKind::kDeadlineExceeded);
       EXPECT_EQ(ran.error().origin_rank, 1);
       EXPECT_THAT(ran.error().message, HasSubstr("found nothing from rank 1"));
+    }
+    EXPECT_TRUE(communicator.barrier(device::Stream::host()).has_value());  // rank 1's memory stays until here
+  });
+}
+
+TEST(CudaSteps, EndWhereTheGroupIsAborted) {
+  const char* settings = std::getenv("LOCKSTEP_STAND_IN_CUDA");
+  if (settings == nullptr || std::string_view(settings).find("threaded") == std::string_view::npos) {
+    GTEST_SKIP() << "the host looks at the flag while a kernel waits: only with work on threads";
+  }
+  const TinyOptions options{.ranks = 2};
+  AbortFlag abort;
+  const BackendUnderTest patient{
+      .name = "Cuda", .make = [&](int) {
+        return cuda::make_backend({.driver = LOCKSTEP_STAND_IN_CUDA, .ranks_of_device = 2, .abort = &abort});
+      }};
+  run_ranks(2, [&](int rank, device::Communicator& communicator) {
+    const TinyRank tiny = make_tiny_rank(options, rank);
+    Session session(patient, tiny.graphs, &communicator);
+    session.set(tiny.contents);
+    if (rank == 0) {
+      Contents inputs;
+      for (const graph::ValueId id : tiny.graphs[0].values_of(graph::ValueKind::kInput)) {
+        inputs.emplace(tiny.graphs[0].value(id).name, zeros(tiny.graphs[0].value(id).type));
+      }
+      const Result<void> ran = session.run(0, inputs);
+      ASSERT_FALSE(ran.has_value());
+      EXPECT_EQ(ran.error().message, "[test] rank 1 was lost");
+    } else {
+      std::this_thread::sleep_for(std::chrono::milliseconds(50));
+      abort.raise({ErrorKind::kPeerLost, "[test] rank 1 was lost"});
     }
     EXPECT_TRUE(communicator.barrier(device::Stream::host()).has_value());  // rank 1's memory stays until here
   });

@@ -1,0 +1,90 @@
+"""Ranks on GPUs, over the stand-in of the CUDA driver: threads and processes give the CPU's tokens, and every failure
+ends in time, with its reason.
+
+    cuda_test.py PROGRAM STAND_IN
+"""
+import json
+import sys
+
+import launches
+
+STAND_IN = None
+
+
+class OnGpus(launches.Launches):
+    def arguments_on(self, name, *more, deadline=60):
+        return self.arguments(name, "--backend", "cuda", "--cuda-driver", STAND_IN, *more, deadline=deadline)
+
+    def threads(self, name, ranks, *more, setting="threaded", deadline=60):
+        return self.run_command([launches.PROGRAM, *self.arguments_on(name, *more, deadline=deadline), "--launch",
+                                 "threads", "--tp", ranks], {"LOCKSTEP_STAND_IN_CUDA": setting})
+
+    def mpirun(self, name, ranks, *more, setting="threaded", deadline=60):
+        return self.run_command(["mpirun", "--oversubscribe", "--bind-to", "none", "-n", ranks, launches.PROGRAM,
+                                 *self.arguments_on(name, *more, deadline=deadline)],
+                                {"LOCKSTEP_STAND_IN_CUDA": setting})
+
+    def test_threads_that_share_a_gpu(self):
+        self.expect_tokens(self.threads("shared", 2, "--share-devices"), "shared", 2)
+
+    def test_threads_with_gpus_of_their_own(self):
+        done = self.threads("own", 3, setting="threaded,devices=3")
+        self.expect_tokens(done, "own", 3)
+        self.expect_words(done, "cuda:0", "cuda:1", "cuda:2")
+
+    def test_processes_that_share_a_gpu(self):
+        done = self.mpirun("ipc", 2, "--share-devices")
+        self.expect_tokens(done, "ipc", 2)
+        self.expect_words(done, "2 ranks of host", "share 1 GPU")
+
+    def test_processes_with_gpus_of_their_own(self):
+        self.expect_tokens(self.mpirun("each", 3, setting="threaded,devices=4"), "each", 3)
+
+    def test_more_ranks_than_gpus_are_refused(self):
+        done = self.mpirun("crowd", 2)
+        self.assertNotEqual(done.returncode, 0, done.stdout)
+        self.expect_words(done, "found 2 ranks and 1 visible GPU", "--share-devices")
+
+    def record_of_rank_0(self, done, name):
+        self.assertNotEqual(done.returncode, 0, done.stdout)
+        return json.loads((self.folder / name / "rank-0.json").read_text())
+
+    def test_a_killed_rank_ends_the_others_while_they_wait_in_a_kernel(self):
+        (self.folder / "dead").mkdir()
+        done = self.mpirun("dead", 2, "--share-devices", "--fault", "rank=1,phase=decode,kind=kill,step=3",
+                           "--exit-record", self.folder / "dead")
+        record = self.record_of_rank_0(done, "dead")
+        self.assertEqual((record["code"], record["lost_rank"]), (5, 1), record)
+
+    def test_a_stuck_rank_is_found_by_its_silence(self):
+        (self.folder / "stuck").mkdir()
+        done = self.mpirun("stuck", 2, "--share-devices", "--fault", "rank=1,phase=decode,kind=stop,step=3",
+                           "--silence-s", "2", "--exit-record", self.folder / "stuck")
+        record = self.record_of_rank_0(done, "stuck")
+        self.assertEqual((record["code"], record["lost_rank"]), (5, 1), record)
+
+    def test_too_little_memory_is_told_with_what_to_lower(self):
+        done = self.threads("small", 1, setting="memory=200000")
+        self.assertEqual(done.returncode, 7, done.stdout)
+        self.expect_words(done, "on GPU 0 for keys and values", "--max-seq-len")
+
+    def test_a_gpu_that_is_lost_in_a_step_is_named(self):
+        done = self.threads("lost", 1, setting="GraphLaunch:6+=719")
+        self.assertNotEqual(done.returncode, 0, done.stdout)
+        self.expect_words(done, "CUDA_ERROR_LAUNCH_FAILED")
+
+    def test_gpus_that_cannot_see_each_other_are_refused_on_every_rank(self):
+        done = self.threads("apart", 2, setting="threaded,devices=2,CtxEnablePeerAccess:1+=217")
+        self.assertNotEqual(done.returncode, 0, done.stdout)
+        self.expect_words(done, "CUDA_ERROR_PEER_ACCESS_UNSUPPORTED", "nvidia-smi topo -p2p r")
+
+    def test_without_a_driver_its_name_and_option_are_told(self):
+        done = self.run_command([launches.PROGRAM, *self.arguments("none"), "--backend", "cuda", "--cuda-driver",
+                                 self.folder / "nothing.so", "--launch", "threads"])
+        self.assertNotEqual(done.returncode, 0, done.stdout)
+        self.expect_words(done, "nothing.so", "--cuda-driver")
+
+
+if __name__ == "__main__":
+    STAND_IN = sys.argv.pop(2)
+    launches.start_tests()

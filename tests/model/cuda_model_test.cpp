@@ -1,0 +1,108 @@
+// Whole models on the backend for GPUs, over the stand-in of its driver: Hugging Face's tokens and logits for every
+// golden, and the same bits at every degree, chunk and batch mix.
+#include <fmt/format.h>
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <bit>
+
+#include "tests/model/golden.h"
+#include "tests/model/odd_models.h"
+
+namespace lockstep::model {
+namespace {
+
+constexpr int64_t kCapacity = 64;
+
+/// `options` for ranks that share the stand-in's GPU.
+GroupOptions on_stand_in(GroupOptions options) {
+  options.backend = "cuda";
+  options.backend_options = {{"cuda-driver", LOCKSTEP_STAND_IN_CUDA}};
+  return options;
+}
+
+using ModelAndRanks = std::tuple<std::string, int>;
+
+std::string name_of(const ::testing::TestParamInfo<ModelAndRanks>& tested) {
+  return fmt::format("{}_tp{}", std::get<0>(tested.param), std::get<1>(tested.param));
+}
+
+class FamilyOnCuda : public ::testing::TestWithParam<ModelAndRanks> {};
+
+TEST_P(FamilyOnCuda, GivesHuggingFacesTokensAndLogits) {
+  const auto& [name, ranks] = GetParam();
+  const Golden golden = read_golden(LOCKSTEP_GOLDENS_DIR, name);
+  record(golden, {.ranks = ranks, .backend = "cuda"});
+  const GoldenModel model(golden, {});
+  const auto answers = run_rows(
+      model.path(),
+      on_stand_in({.ranks = ranks, .slots = 5, .chunk = 16, .capacity = kCapacity, .logits = actors::Logits::kWanted}),
+      golden.rows());
+  ASSERT_TRUE(answers.has_value()) << answers.error().message;
+  expect_golden(golden, answers.value().rows);
+}
+
+std::vector<std::string> goldens() { return golden_names(LOCKSTEP_GOLDENS_DIR); }
+
+INSTANTIATE_TEST_SUITE_P(Families, FamilyOnCuda,
+                         ::testing::Combine(::testing::ValuesIn(goldens()), ::testing::Values(1, 2, 3)), name_of);
+
+std::vector<Row> requests() {
+  const auto prompt = [](int32_t first, int tokens) {
+    std::vector<int32_t> ids;
+    for (int32_t i = 0; i < tokens; ++i) ids.push_back(3 + (first + i * i) % 50);
+    return ids;
+  };
+  std::vector<Row> rows = {{prompt(1, 1), {.max_new_tokens = 5}},
+                           {prompt(2, 13), {.max_new_tokens = 4}},
+                           {prompt(5, 37), {.max_new_tokens = 2}}};
+  rows[1].parameters.sampling = {.do_sample = true, .temperature = 1.3f, .top_p = 0.9f, .seed = 7};
+  return rows;
+}
+
+/// How a job is cut.
+struct Cut {
+  int ranks = 1;
+  int64_t chunk = 64;
+  int64_t slots = 3;
+};
+
+class InvarianceOnCuda : public ::testing::TestWithParam<std::tuple<OddModel, DType>> {};
+
+TEST_P(InvarianceOnCuda, HoldsForEveryDegreeChunkAndMix) {
+  const auto& [model, dtype] = GetParam();
+  const OddModelDirectory directory(model);
+  const std::vector<Row> rows = requests();
+  std::vector<RowAnswer> whole;
+  for (const Cut& cut : {Cut{}, Cut{2, 7, 3}, Cut{3, 64, 1}, Cut{5, 16, 2}, Cut{8, 3, 4}}) {
+    SCOPED_TRACE(fmt::format("{} ranks, chunk {}, {} slots", cut.ranks, cut.chunk, cut.slots));
+    const auto answer = run_rows(directory.path(),
+                                 on_stand_in({.ranks = cut.ranks,
+                                              .slots = cut.slots,
+                                              .chunk = cut.chunk,
+                                              .capacity = kCapacity,
+                                              .dtype = dtype,
+                                              .logits = actors::Logits::kWanted,
+                                              .weights = Weights::kRandom}),
+                                 rows);
+    ASSERT_TRUE(answer.has_value()) << answer.error().message;
+    if (whole.empty()) whole = answer.value().rows;
+    for (size_t row = 0; row < rows.size(); ++row) {
+      const RowAnswer& found = answer.value().rows[row];
+      EXPECT_EQ(found.tokens, whole[row].tokens) << "request " << row;
+      ASSERT_EQ(found.logits.size(), whole[row].logits.size());
+      const auto bits = [](float a, float b) { return std::bit_cast<uint32_t>(a) == std::bit_cast<uint32_t>(b); };
+      EXPECT_TRUE(std::ranges::equal(found.logits, whole[row].logits, bits)) << "logits of request " << row;
+    }
+  }
+}
+
+INSTANTIATE_TEST_SUITE_P(OddModels, InvarianceOnCuda,
+                         ::testing::Combine(::testing::ValuesIn(odd_models()),
+                                            ::testing::Values(DType::kFloat32, DType::kBFloat16, DType::kFloat16)),
+                         [](const auto& tested) {
+                           return std::get<0>(tested.param).name + "_" + to_string(std::get<1>(tested.param));
+                         });
+
+}  // namespace
+}  // namespace lockstep::model
