@@ -101,7 +101,8 @@ INSTANTIATE_TEST_SUITE_P(OddModels, InvarianceOnCuda,
                          ::testing::Combine(::testing::ValuesIn(odd_models()),
                                             ::testing::Values(DType::kFloat32, DType::kBFloat16, DType::kFloat16)),
                          [](const auto& tested) {
-                           return std::get<0>(tested.param).name + "_" + to_string(std::get<1>(tested.param));
+                           return fmt::format("{}_{}", std::get<0>(tested.param).name,
+                                              to_string(std::get<1>(tested.param)));
                          });
 
 }  // namespace

@@ -8,15 +8,24 @@
 namespace lockstep::cuda {
 namespace {
 
+/// A GPU in use. The driver outlives the context.
+struct Gpu {
+  std::unique_ptr<cu::Driver> driver;
+  std::unique_ptr<cu::Context> context;
+};
+
 class Backend final : public device::Backend {
  public:
   static Result<std::unique_ptr<Backend>> start(const Options& options) {
     auto backend = std::make_unique<Backend>();
-    LOCKSTEP_TRY(backend->driver_, cu::Driver::open(options.driver));
-    LOCKSTEP_TRY(backend->context_, cu::Context::create(*backend->driver_, options.ordinal));
-    LOCKSTEP_TRY(backend->stream_, cu::Stream::create(*backend->context_));
-    LOCKSTEP_TRY(backend->kernels_, KernelSet::load(*backend->context_));
-    backend->device_ = {.context = backend->context_.get(),
+    const auto gpu = std::make_shared<Gpu>();
+    LOCKSTEP_TRY(gpu->driver, cu::Driver::open(options.driver));
+    LOCKSTEP_TRY(gpu->context, cu::Context::create(*gpu->driver, options.ordinal));
+    backend->gpu_ = gpu;
+    LOCKSTEP_TRY(backend->stream_, cu::Stream::create(*gpu->context));
+    LOCKSTEP_TRY(backend->kernels_, KernelSet::load(*gpu->context));
+    backend->device_ = {.context = gpu->context.get(),
+                        .context_owner = gpu,
                         .stream = backend->stream_.get(),
                         .kernels = backend->kernels_.get(),
                         .limit = {&backend->clock_, options.deadline, options.abort},
@@ -44,8 +53,7 @@ class Backend final : public device::Backend {
 
  private:
   SteadyClock clock_;
-  std::unique_ptr<cu::Driver> driver_;
-  std::unique_ptr<cu::Context> context_;
+  std::shared_ptr<const Gpu> gpu_;
   std::unique_ptr<cu::Stream> stream_;
   std::unique_ptr<KernelSet> kernels_;
   RankDevice device_;

@@ -4,11 +4,18 @@
 #include <unistd.h>
 
 #include <algorithm>
-#include <optional>
+#include <map>
+#include <mutex>
 
 #include "runtime/backends/cuda/step_plan.h"
 
 namespace lockstep::cuda {
+
+/// A rank's memory, with what it needs in order to be freed.
+struct PeerMemory::Part {
+  std::shared_ptr<const void> context_owner;
+  cu::DeviceMemory memory;
+};
 
 /// What a rank tells the others.
 struct PeerMemory::Announcement {
@@ -33,6 +40,31 @@ Result<std::vector<Value>> gather(device::Communicator& communicator, const Valu
   LOCKSTEP_TRY_VOID(communicator.all_gather(std::as_bytes(std::span(&own, 1)), counts,
                                             std::as_writable_bytes(std::span(all)), device::Stream::host()));
   return all;
+}
+
+/// The parts of this process, by address.
+class Parts {
+ public:
+  void add(uint64_t address, const std::shared_ptr<void>& part) {
+    const std::lock_guard lock(mutex_);
+    std::erase_if(parts_, [](const auto& item) { return item.second.expired(); });
+    parts_[address] = part;
+  }
+  /// Null where it is gone: its rank has failed.
+  std::shared_ptr<void> find(uint64_t address) {
+    const std::lock_guard lock(mutex_);
+    const auto found = parts_.find(address);
+    return found == parts_.end() ? nullptr : found->second.lock();
+  }
+
+ private:
+  std::mutex mutex_;
+  std::map<uint64_t, std::weak_ptr<void>> parts_;
+};
+
+Parts& parts_of_process() {
+  static Parts parts;
+  return parts;
 }
 
 std::string kind_text(int64_t kind) { return fmt::format("{}.{}", kind / 10, kind % 10); }
@@ -60,6 +92,7 @@ Result<void> PeerMemory::open(const RankDevice& device, int rank, const Announce
     areas_[peer] = other.address;
     blocks_ = std::min(blocks_, static_cast<int>(other.blocks));
     if (other.process == own.process) {
+      parts_.push_back(std::static_pointer_cast<Part>(parts_of_process().find(other.address)));
       if (other.ordinal == own.ordinal) continue;
       LOCKSTEP_TRY_VOID(cu::enable_peer_access(*device.context, reinterpret_cast<cu::CUcontext>(other.context)));
       continue;
@@ -84,8 +117,13 @@ Result<PeerMemory> PeerMemory::map(const RankDevice& device, device::Communicato
   const int rank = communicator.rank();
   const int64_t half = (half_bytes + 255) / 256 * 256;
   const int64_t bytes = flag_bytes(communicator.size()) + 2 * half;
-  LOCKSTEP_TRY(peers.memory_, cu::DeviceMemory::create(*device.context, Bytes(bytes), "sums over ranks"));
-  LOCKSTEP_TRY_VOID(device.stream->fill_zero(peers.memory_.address(), bytes));
+  const auto part = std::make_shared<Part>();
+  part->context_owner = device.context_owner;
+  LOCKSTEP_TRY(part->memory, cu::DeviceMemory::create(*device.context, Bytes(bytes), "sums over ranks"));
+  const cu::DeviceAddress address = part->memory.address();
+  parts_of_process().add(address.value, part);
+  peers.bytes_ = bytes;
+  LOCKSTEP_TRY_VOID(device.stream->fill_zero(address, bytes));
   LOCKSTEP_TRY_VOID(device.stream->wait(device.limit));
   Announcement own{.node = device.node,
                    .process = getpid(),
@@ -93,9 +131,9 @@ Result<PeerMemory> PeerMemory::map(const RankDevice& device, device::Communicato
                    .kind = 10 * facts.major + facts.minor,
                    .blocks = std::clamp(facts.multiprocessors / device.most_shared_ranks, 1, kMostBlocks),
                    .half_bytes = half,
-                   .address = peers.memory_.address().value,
+                   .address = address.value,
                    .context = reinterpret_cast<uint64_t>(device.context->native())};
-  if (Result<cu::CUipcMemHandle> handle = cu::share(peers.memory_); handle.has_value()) {
+  if (Result<cu::CUipcMemHandle> handle = cu::share(part->memory); handle.has_value()) {
     own.is_shared = 1;
     own.handle = handle.value();
   }

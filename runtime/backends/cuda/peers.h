@@ -3,10 +3,14 @@
 //   a rank of the same GPU and process   its address
 //   another GPU of this process          its address, after access to that GPU was enabled
 //   another process                      an address of this process, by CUDA IPC
+//
+// A part lives as long as a rank of its process may use it: after an error one rank ends while a kernel of another
+// still looks for it.
 #pragma once
 
 #include <array>
 #include <cstdint>
+#include <memory>
 #include <vector>
 
 #include "runtime/backends/cuda/kernels/parameters.h"
@@ -24,16 +28,18 @@ class PeerMemory {
 
   const std::array<uint64_t, kMostRanks>& areas() const { return areas_; }
   const std::array<int64_t, kMostRanks>& halves() const { return halves_; }
-  int64_t bytes() const { return memory_.bytes().value; }
+  int64_t bytes() const { return bytes_; }
   /// Blocks that may wait for each other, as the rank with the least of a GPU has them.
   int blocks() const { return blocks_; }
 
  private:
   struct Announcement;
+  struct Part;
   Result<void> open(const RankDevice& device, int rank, const Announcement& own, std::span<const Announcement> all);
 
-  cu::DeviceMemory memory_;
-  std::vector<cu::SharedMemory> opened_;
+  std::vector<std::shared_ptr<Part>> parts_;  // of the ranks of this process, with this rank's own
+  std::vector<cu::SharedMemory> opened_;      // of other processes
+  int64_t bytes_ = 0;
   std::array<uint64_t, kMostRanks> areas_{};
   std::array<int64_t, kMostRanks> halves_{};
   int blocks_ = 1;

@@ -3,6 +3,7 @@
 
 #include <chrono>
 #include <cstddef>
+#include <memory>
 #include <span>
 
 #include "runtime/core/clock.h"
@@ -15,6 +16,7 @@ class KernelSet;
 /// Borrows everything; the backend owns it and outlives stores and executables.
 struct RankDevice {
   const cu::Context* context = nullptr;
+  std::shared_ptr<const void> context_owner;  // for memory that outlives the backend
   cu::Stream* stream = nullptr;
   const KernelSet* kernels = nullptr;
   cu::WaitLimit limit;
