@@ -2,8 +2,8 @@
 // up by name in the loaded library.
 //
 // It is as strict as a driver may be, and stricter where a mistake would be found on a GPU alone: sizes are exact, new
-// memory is NaN, copies take pinned memory only, device memory ends before a page that nobody may touch, a capture refuses
-// what a capture cannot hold, and a kernel that is wrong ends with an illegal address and a line on stderr.
+// memory is NaN, copies take pinned memory only, device memory ends before a page that nobody may touch, a capture
+// refuses what a capture cannot hold, and a kernel that is wrong ends with an illegal address and a line on stderr.
 //
 // LOCKSTEP_STAND_IN_CUDA sets it up, when the library is loaded: words with commas between them of
 //   lazy            work runs when somebody waits for it (default: eager, at once)

@@ -5,7 +5,9 @@
 #include <gtest/gtest.h>
 
 #include <bit>
+#include <cstdlib>
 
+#include "tests/cuda_stand_in/driver_under_test.h"
 #include "tests/model/golden.h"
 #include "tests/model/odd_models.h"
 
@@ -14,10 +16,16 @@ namespace {
 
 constexpr int64_t kCapacity = 64;
 
+/// LOCKSTEP_GOLDENS, where the sources are not at hand.
+std::filesystem::path goldens_folder() {
+  const char* named = std::getenv("LOCKSTEP_GOLDENS");
+  return named == nullptr ? LOCKSTEP_GOLDENS_DIR : named;
+}
+
 /// `options` for ranks that share the stand-in's GPU.
 GroupOptions on_stand_in(GroupOptions options) {
   options.backend = "cuda";
-  options.backend_options = {{"cuda-driver", LOCKSTEP_STAND_IN_CUDA}};
+  options.backend_options = {{"cuda-driver", cu::driver_under_test(LOCKSTEP_STAND_IN_CUDA)}};
   return options;
 }
 
@@ -31,7 +39,7 @@ class FamilyOnCuda : public ::testing::TestWithParam<ModelAndRanks> {};
 
 TEST_P(FamilyOnCuda, GivesHuggingFacesTokensAndLogits) {
   const auto& [name, ranks] = GetParam();
-  const Golden golden = read_golden(LOCKSTEP_GOLDENS_DIR, name);
+  const Golden golden = read_golden(goldens_folder(), name);
   record(golden, {.ranks = ranks, .backend = "cuda"});
   const GoldenModel model(golden, {});
   const auto answers = run_rows(
@@ -42,7 +50,7 @@ TEST_P(FamilyOnCuda, GivesHuggingFacesTokensAndLogits) {
   expect_golden(golden, answers.value().rows);
 }
 
-std::vector<std::string> goldens() { return golden_names(LOCKSTEP_GOLDENS_DIR); }
+std::vector<std::string> goldens() { return golden_names(goldens_folder()); }
 
 INSTANTIATE_TEST_SUITE_P(Families, FamilyOnCuda,
                          ::testing::Combine(::testing::ValuesIn(goldens()), ::testing::Values(1, 2, 3)), name_of);
