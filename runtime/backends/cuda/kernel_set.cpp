@@ -40,6 +40,8 @@ std::vector<KernelRow> make_rows() {
   rows.add<TurnParameters>("turn", "turn", types, kTurnThreads);
   rows.add<AppendParameters>("append", "append", sizes, kAppendThreads);
   rows.add<AttendParameters>("attend", "attend", types, kAttendThreads, 2 * kTileTokens * sizeof(float));
+  rows.add<AttendTilesParameters>("attend", "attend_tiles", types, kAttendThreads, 2 * kTileTokens * sizeof(float));
+  rows.add<AttendTilesParameters>("attend", "attend_fold", types, kAttendThreads);
   rows.add<ProductParameters>("product", "product_few", types, kProductThreads, kProductFewSharedBytes);
   rows.add<ProductParameters>("product", "product", types, kProductThreads, kProductSharedBytes);
   rows.add<QuantiseParameters>("product_int8", "quantise", types, kQuantiseThreads);

@@ -8,6 +8,11 @@
 namespace lockstep::cuda {
 namespace {
 
+/// Rows that take their tiles side by side, and what their tiles may need of the workspace.
+constexpr int64_t kMostSplitRows = 32;
+constexpr int64_t kMostSplitBytes = int64_t{64} << 20;
+constexpr int64_t kMostSplitBlocks = 1024;  // 8 of 132 multiprocessors
+
 int32_t integer_or_zero(const graph::Node& node, std::string_view name) {
   return node.has(name) ? static_cast<int32_t>(node.integer(name)) : 0;
 }
@@ -126,7 +131,21 @@ Result<void> Lowering::lower_attention(const Node& node) {
       .scale = static_cast<float>(node.number("scale")),
       .soft_cap = node.has("soft_cap") ? static_cast<float>(node.number("soft_cap")) : 0.0f,
       .is_float_per_head = is_float_per_head};
-  emit(typed("attend", q.dtype), parameters, y.rows * std::ssize(head_map));
+  const int64_t heads = std::ssize(head_map), tiles = (keys->held.capacity + kTileTokens - 1) / kTileTokens;
+  const int64_t places = y.rows * heads * tiles;
+  // In a ring tiles come again, and there are few of them.
+  if (keys->held.is_ring || y.rows > kMostSplitRows || places * keys->head_dim * 4 > kMostSplitBytes) {
+    emit(typed("attend", q.dtype), parameters, y.rows * heads);
+    return ok();
+  }
+  const AttendTilesParameters split{
+      .attend = parameters,
+      .of_rows = {.maxima = reinterpret_cast<float*>(scratch(places * 4)),
+                  .sums = reinterpret_cast<float*>(scratch(places * 4)),
+                  .values = reinterpret_cast<float*>(scratch(places * keys->head_dim * 4)),
+                  .tiles = static_cast<int32_t>(tiles)}};
+  emit(typed("attend_tiles", q.dtype), split, std::min(places, kMostSplitBlocks));
+  emit(typed("attend_fold", q.dtype), split, y.rows * heads);
   return ok();
 }
 

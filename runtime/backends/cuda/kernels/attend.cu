@@ -1,7 +1,9 @@
 // Attention over cached keys and values.
 //
-// A query head of a row walks its tiles in ascending order. Tiles begin at multiples of 64 positions, so the order of
-// every sum depends on the row's position and window alone: not on the chunk, the other rows or the other heads.
+// A tile of 64 positions gives a softmax of its own; a query head of a row folds those of its tiles in ascending order.
+// Tiles begin at multiples of 64 positions, so the order of every sum depends on the row's position and window alone:
+// not on the chunk, the other rows or the other heads. Few rows take their tiles side by side and fold them afterwards
+// (attend_tiles, attend_fold), many rows in turn (attend); the bits are the same.
 #include "runtime/backends/cuda/kernels/functions.h"
 #include "runtime/backends/cuda/kernels/parameters.h"
 #include "runtime/backends/cuda/kernels/rows.h"
@@ -80,55 +82,190 @@ LOCKSTEP_DEVICE void score_tile(const AttendParameters& p, const Query& query, i
   sync_block();
 }
 
-template <typename Rows>
-LOCKSTEP_DEVICE void attend(const AttendParameters& p) {
-  using Element = typename Rows::Element;
-  if (block_index() / p.heads >= used(p.rows)) return;
-  AttendShared& shared = shared_memory<AttendShared>();
-  const int lane = thread_index() % kWarpLanes;
-  Query query{block_index() / p.heads, block_index() % p.heads, 0, 0};
-  Element* y = static_cast<Element*>(p.y) + query.row * p.y_stride + static_cast<int64_t>(query.head) * p.head_dim;
-  if (p.slot[query.row] < 0) {  // the same on all threads
-    for (int i = thread_index(); i < p.head_dim; i += kAttendThreads) y[i] = Rows::write(0.0f);
-    return;
-  }
-  query.position = p.position[query.row];
-  query.first_seen = p.window > 0 && query.position >= p.window ? query.position - p.window + 1 : 0;
+/// The softmax over what a query head sees of one or several tiles: weights relative to the largest score.
+struct Softmax {
+  float maximum;
+  float sum;
+  float values[kColumns];
+};
 
-  float maximum = p.sinks == nullptr ? -infinity() : number_of_head<Rows>(p, p.sinks, query.head);
-  float sum = p.sinks == nullptr ? 0.0f : 1.0f;
-  float result[kColumns] = {};
-  for (int tile = 0; tile <= query.position / kTileTokens; ++tile) {
-    if ((tile + 1) * kTileTokens <= query.first_seen && tile * kTileTokens >= p.pinned) continue;
-    score_tile<Rows>(p, query, tile, shared);
-    const float old = maximum;
-    maximum = larger(old, warp_maximum(larger(shared.scores[lane], shared.scores[lane + kWarpLanes])));
-    const float origin = maximum == -infinity() ? 0.0f : maximum;
-    if (thread_index() < kTileTokens) {
-      shared.weights[thread_index()] = exp_of(plus(shared.scores[thread_index()], -origin));
-    }
-    sync_block();
-    const float rescale = exp_of(plus(old, -origin));
-    sum = madd(sum, rescale, warp_sum(plus(shared.weights[lane], shared.weights[lane + kWarpLanes])));
-    const Element* values = static_cast<const Element*>(p.values) + tile_at(p, query, tile);
-    LOCKSTEP_UNROLL
-    for (int column = 0; column < kColumns; ++column) {
-      const int i = column * kAttendThreads + thread_index();
-      if (i >= p.head_dim) break;
-      float value = times(result[column], rescale);
-      for (int token = 0; token < kTileTokens; ++token) {
-        if (!is_seen(p, query, tile * kTileTokens + token)) continue;
-        value = madd(shared.weights[token], Rows::read(values[static_cast<int64_t>(token) * p.head_dim + i]), value);
-      }
-      result[column] = value;
-    }
-    sync_block();
+/// exp(x − origin) is relative to this; 0 where nothing has a finite score.
+LOCKSTEP_DEVICE float origin_of(float maximum) { return maximum == -infinity() ? 0.0f : maximum; }
+
+LOCKSTEP_DEVICE bool is_needed(const AttendParameters& p, const Query& query, int tile) {
+  return (tile + 1) * kTileTokens > query.first_seen || tile * kTileTokens < p.pinned;
+}
+
+/// The softmax over one tile.
+template <typename Rows>
+LOCKSTEP_DEVICE void take_tile(const AttendParameters& p, const Query& query, int tile, AttendShared& shared,
+                               Softmax& of_tile) {
+  using Element = typename Rows::Element;
+  const int lane = thread_index() % kWarpLanes;
+  score_tile<Rows>(p, query, tile, shared);
+  of_tile.maximum = warp_maximum(larger(shared.scores[lane], shared.scores[lane + kWarpLanes]));
+  const float origin = origin_of(of_tile.maximum);
+  if (thread_index() < kTileTokens) {
+    shared.weights[thread_index()] = exp_of(plus(shared.scores[thread_index()], -origin));
   }
+  sync_block();
+  of_tile.sum = warp_sum(plus(shared.weights[lane], shared.weights[lane + kWarpLanes]));
+  const Element* values = static_cast<const Element*>(p.values) + tile_at(p, query, tile);
+  const int first = tile * kTileTokens;
+  const bool is_whole = is_seen(p, query, first) && is_seen(p, query, first + kTileTokens - 1) && p.pinned == 0;
   LOCKSTEP_UNROLL
   for (int column = 0; column < kColumns; ++column) {
     const int i = column * kAttendThreads + thread_index();
-    if (i < p.head_dim) y[i] = Rows::write(divide(result[column], sum));
+    if (i >= p.head_dim) break;
+    float value = 0.0f;
+    if (is_whole) {  // the same sums, with the loads side by side
+      constexpr int kLoads = 16;
+      for (int token = 0; token < kTileTokens; token += kLoads) {
+        Element loaded[kLoads];
+        LOCKSTEP_UNROLL
+        for (int load = 0; load < kLoads; ++load) {
+          loaded[load] = values[static_cast<int64_t>(token + load) * p.head_dim + i];
+        }
+        LOCKSTEP_UNROLL
+        for (int load = 0; load < kLoads; ++load) {
+          value = madd(shared.weights[token + load], Rows::read(loaded[load]), value);
+        }
+      }
+    } else {
+      for (int token = 0; token < kTileTokens; ++token) {
+        if (!is_seen(p, query, first + token)) continue;
+        value = madd(shared.weights[token], Rows::read(values[static_cast<int64_t>(token) * p.head_dim + i]), value);
+      }
+    }
+    of_tile.values[column] = value;
   }
+  sync_block();
+}
+
+template <typename Rows>
+LOCKSTEP_DEVICE void begin(const AttendParameters& p, const Query& query, Softmax& all) {
+  all = {};
+  all.maximum = p.sinks == nullptr ? -infinity() : number_of_head<Rows>(p, p.sinks, query.head);
+  all.sum = p.sinks == nullptr ? 0.0f : 1.0f;
+}
+
+/// Adds the next tile.
+LOCKSTEP_DEVICE void fold(const AttendParameters& p, const Softmax& tile, Softmax& all) {
+  const float maximum = larger(all.maximum, tile.maximum);
+  const float of_all = exp_of(plus(all.maximum, -origin_of(maximum)));
+  const float of_tile = exp_of(plus(tile.maximum, -origin_of(maximum)));
+  all.maximum = maximum;
+  all.sum = madd(all.sum, of_all, times(tile.sum, of_tile));
+  LOCKSTEP_UNROLL
+  for (int column = 0; column < kColumns; ++column) {
+    if (column * kAttendThreads + thread_index() >= p.head_dim) break;
+    all.values[column] = madd(tile.values[column], of_tile, times(all.values[column], of_all));
+  }
+}
+
+template <typename Rows>
+LOCKSTEP_DEVICE void end(const AttendParameters& p, const Query& query, const Softmax& all) {
+  using Element = typename Rows::Element;
+  Element* y = static_cast<Element*>(p.y) + query.row * p.y_stride + static_cast<int64_t>(query.head) * p.head_dim;
+  LOCKSTEP_UNROLL
+  for (int column = 0; column < kColumns; ++column) {
+    const int i = column * kAttendThreads + thread_index();
+    if (i < p.head_dim) y[i] = Rows::write(divide(all.values[column], all.sum));
+  }
+}
+
+LOCKSTEP_DEVICE Query query_of(const AttendParameters& p, int row, int head) {
+  const int position = p.position[row];
+  return {row, head, position, p.window > 0 && position >= p.window ? position - p.window + 1 : 0};
+}
+
+/// The head and row of a block; false: there is nothing to see, the result is written.
+template <typename Rows>
+LOCKSTEP_DEVICE bool find_query(const AttendParameters& p, Query& query) {
+  using Element = typename Rows::Element;
+  const int row = block_index() / p.heads;
+  const int head = block_index() % p.heads;
+  if (row >= used(p.rows)) return false;
+  if (p.slot[row] < 0) {  // the same on all threads
+    Element* y = static_cast<Element*>(p.y) + row * p.y_stride + static_cast<int64_t>(head) * p.head_dim;
+    for (int i = thread_index(); i < p.head_dim; i += kAttendThreads) y[i] = Rows::write(0.0f);
+    return false;
+  }
+  query = query_of(p, row, head);
+  return true;
+}
+
+template <typename Rows>
+LOCKSTEP_DEVICE void attend(const AttendParameters& p) {
+  Query query{};
+  if (!find_query<Rows>(p, query)) return;
+  AttendShared& shared = shared_memory<AttendShared>();
+  Softmax all;
+  begin<Rows>(p, query, all);
+  for (int tile = 0; tile <= query.position / kTileTokens; ++tile) {
+    if (!is_needed(p, query, tile)) continue;
+    Softmax of_tile;
+    take_tile<Rows>(p, query, tile, shared, of_tile);
+    fold(p, of_tile, all);
+  }
+  end<Rows>(p, query, all);
+}
+
+LOCKSTEP_DEVICE int64_t place_of(const AttendTilesParameters& p, const Query& query, int tile) {
+  return (static_cast<int64_t>(query.row) * p.attend.heads + query.head) * p.of_rows.tiles + tile;
+}
+
+template <typename Rows>
+LOCKSTEP_DEVICE void attend_tiles(const AttendTilesParameters& p) {
+  AttendShared& shared = shared_memory<AttendShared>();
+  const AttendParameters& a = p.attend;
+  const int rows = used(a.rows);
+  int first = 0;  // units of the rows before
+  int unit = block_index();
+  for (int row = 0; row < rows; ++row) {
+    const int units = a.slot[row] < 0 ? 0 : (a.position[row] / kTileTokens + 1) * a.heads;
+    for (; unit < first + units; unit += block_count()) {
+      const int tile = (unit - first) / a.heads;
+      const Query query = query_of(a, row, (unit - first) % a.heads);  // heads of one tile are side by side
+      if (!is_needed(a, query, tile)) continue;
+      Softmax of_tile;
+      take_tile<Rows>(a, query, tile, shared, of_tile);
+      const int64_t place = place_of(p, query, tile);
+      if (thread_index() == 0) {
+        p.of_rows.maxima[place] = of_tile.maximum;
+        p.of_rows.sums[place] = of_tile.sum;
+      }
+      LOCKSTEP_UNROLL
+      for (int column = 0; column < kColumns; ++column) {
+        const int i = column * kAttendThreads + thread_index();
+        if (i < a.head_dim) p.of_rows.values[place * a.head_dim + i] = of_tile.values[column];
+      }
+    }
+    first += units;
+  }
+}
+
+template <typename Rows>
+LOCKSTEP_DEVICE void attend_fold(const AttendTilesParameters& p) {
+  const AttendParameters& a = p.attend;
+  Query query{};
+  if (!find_query<Rows>(a, query)) return;
+  Softmax all;
+  begin<Rows>(a, query, all);
+  for (int tile = 0; tile <= query.position / kTileTokens; ++tile) {
+    if (!is_needed(a, query, tile)) continue;
+    const int64_t place = place_of(p, query, tile);
+    Softmax of_tile;
+    of_tile.maximum = p.of_rows.maxima[place];
+    of_tile.sum = p.of_rows.sums[place];
+    LOCKSTEP_UNROLL
+    for (int column = 0; column < kColumns; ++column) {
+      const int i = column * kAttendThreads + thread_index();
+      of_tile.values[column] = i < a.head_dim ? p.of_rows.values[place * a.head_dim + i] : 0.0f;
+    }
+    fold(a, of_tile, all);
+  }
+  end<Rows>(a, query, all);
 }
 
 }  // namespace
@@ -136,5 +273,11 @@ LOCKSTEP_DEVICE void attend(const AttendParameters& p) {
 LOCKSTEP_KERNEL(attend_f32, AttendParameters, kAttendThreads) { attend<F32Rows>(p); }
 LOCKSTEP_KERNEL(attend_bf16, AttendParameters, kAttendThreads) { attend<Bf16Rows>(p); }
 LOCKSTEP_KERNEL(attend_f16, AttendParameters, kAttendThreads) { attend<F16Rows>(p); }
+LOCKSTEP_KERNEL(attend_tiles_f32, AttendTilesParameters, kAttendThreads) { attend_tiles<F32Rows>(p); }
+LOCKSTEP_KERNEL(attend_tiles_bf16, AttendTilesParameters, kAttendThreads) { attend_tiles<Bf16Rows>(p); }
+LOCKSTEP_KERNEL(attend_tiles_f16, AttendTilesParameters, kAttendThreads) { attend_tiles<F16Rows>(p); }
+LOCKSTEP_KERNEL(attend_fold_f32, AttendTilesParameters, kAttendThreads) { attend_fold<F32Rows>(p); }
+LOCKSTEP_KERNEL(attend_fold_bf16, AttendTilesParameters, kAttendThreads) { attend_fold<Bf16Rows>(p); }
+LOCKSTEP_KERNEL(attend_fold_f16, AttendTilesParameters, kAttendThreads) { attend_fold<F16Rows>(p); }
 
 }  // namespace lockstep::cuda

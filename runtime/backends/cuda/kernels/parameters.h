@@ -179,6 +179,21 @@ struct AttendParameters {
 constexpr int kAttendThreads = 128;
 constexpr int kMostHeadDim = 512;
 
+/// What a query head of a row takes from its tiles, one beside the other: [rows, heads, tiles].
+struct TileSumsOfRows {
+  float* maxima;
+  float* sums;
+  float* values;  // [rows, heads, tiles, head_dim]
+  int32_t tiles;  // that a slot may have
+};
+
+/// attend_tiles: blocks walk the tiles of all heads and rows; attend_fold: a block is a query head of a row. Together
+/// they give the bits of `attend`.
+struct AttendTilesParameters {
+  AttendParameters attend;
+  TileSumsOfRows of_rows;
+};
+
 // Products
 
 constexpr int kProductThreads = 256;

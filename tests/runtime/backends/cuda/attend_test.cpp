@@ -3,6 +3,7 @@
 #include <gtest/gtest.h>
 
 #include <cmath>
+#include <cstring>
 #include <limits>
 #include <random>
 #include <vector>
@@ -100,13 +101,23 @@ class Attend : public testing::TestWithParam<Attention> {
                              .scale = kScale,
                              .soft_cap = shape.soft_cap,
                              .is_float_per_head = 1};
-    EXPECT_EQ(simt::run(*simt::find_kernel("attend_f32"),
-                        {.blocks = static_cast<int>(slots.size()) * kHeads,
-                         .threads = kAttendThreads,
-                         .shared_bytes = 2 * kTileTokens * sizeof(float),
-                         .order = order},
-                        &p),
-              "");
+    simt::Grid grid{.blocks = static_cast<int>(slots.size()) * kHeads,
+                    .threads = kAttendThreads,
+                    .shared_bytes = 2 * kTileTokens * sizeof(float),
+                    .order = order};
+    EXPECT_EQ(simt::run(*simt::find_kernel("attend_f32"), grid, &p), "");
+    // The same, with tiles side by side.
+    const size_t places = slots.size() * kHeads * kTiles;
+    std::vector<float> maxima(places, std::nanf("")), sums(maxima), values(places * kHeadDim, std::nanf(""));
+    std::vector<float> folded(q.size(), std::nanf(""));
+    AttendTilesParameters split{p, {maxima.data(), sums.data(), values.data(), kTiles}};
+    split.attend.y = folded.data();
+    grid.blocks = 3;
+    EXPECT_EQ(simt::run(*simt::find_kernel("attend_tiles_f32"), grid, &split), "");
+    grid.blocks = static_cast<int>(slots.size()) * kHeads;
+    grid.shared_bytes = 0;
+    EXPECT_EQ(simt::run(*simt::find_kernel("attend_fold_f32"), grid, &split), "");
+    EXPECT_EQ(std::memcmp(folded.data(), y.data(), y.size() * sizeof(float)), 0);
     return y;
   }
   double expected(int slot, int position, int head, int column, const float* q, const float* pinned_q) const {
