@@ -42,9 +42,30 @@ int Lowering::waiting_blocks(int64_t wanted) const {
   return static_cast<int>(std::clamp<int64_t>(wanted, 1, bases_.blocks));
 }
 
+/// The addition of a residual that follows a sum and is its only reader, if the sum's kernel can do it; or null.
+const Lowering::Node* Lowering::residual_after(const Node& sum) const {
+  const auto reader = flow_.only_reader(*sum.result);
+  if (!reader || host_reads(*sum.result)) return nullptr;
+  const Node& add = graph_.nodes[*reader];
+  if (add.op != graph::Op::kAdd || plan_.places[*reader] != Place::kBody) return nullptr;
+  const ValueId other = add.operands[add.operands[0] == *sum.result ? 1 : 0];
+  if (graph_.value(other).type != graph_.value(*sum.result).type) return nullptr;
+  const auto maker = flow_.maker(other);
+  const bool is_made = !maker || *maker < index_of(sum);
+  return is_made && tensor(other).stride == tensor(other).columns ? &add : nullptr;
+}
+
 Result<void> Lowering::lower_all_reduce(const Node& node) {
   const Tensor& partial = operand(node, 0);
-  const Tensor& y = result(node);
+  const void* residual = nullptr;
+  const Node* last = &node;
+  if (const Node* add = residual_after(node)) {
+    residual = operand(*add, add->operands[0] == *node.result ? 1 : 0).data();
+    LOCKSTEP_TRY_VOID(place_result(*add));
+    is_fused_[index_of(*add)] = true;
+    last = add;
+  }
+  const Tensor& y = result(*last);
   const TreeFinish finish = plan_finish(BlockSplit{node.integers("blocks")});
   if (finish.roots() > kMostRoots) {
     return unsupported(fmt::format("found a sum of {} roots, expected at most {}", finish.roots(), kMostRoots));
@@ -54,7 +75,7 @@ Result<void> Lowering::lower_all_reduce(const Node& node) {
   SumParameters parameters{.meeting = {},
                            .roots = {},
                            .plan = table(std::span<const int32_t>(plan)),
-                           .residual = nullptr,
+                           .residual = residual,
                            .y = y.data(),
                            .rows = rows_of(y),
                            .columns = static_cast<int32_t>(y.columns),
@@ -62,10 +83,12 @@ Result<void> Lowering::lower_all_reduce(const Node& node) {
                            .result = finish.result,
                            .y_type = element_type(y.dtype)};
   const int64_t blocks = (y.rows * y.columns + kElementsOfBlock - 1) / kElementsOfBlock;
+  const int64_t shared_bytes = int64_t{finish.roots()} * kMeetThreads * static_cast<int64_t>(sizeof(float));
   if (graph_.ranks == 1) {
     parameters.meeting.ranks = 1;
     parameters.roots[0] = partial.as<float>();
     emit("sum_of_roots", parameters, blocks);
+    if (blocks > 0) plan_.launches.back().shape.shared_bytes = shared_bytes;
     return ok();
   }
   const auto maker = flow_.maker(node.operands[0]);
@@ -80,6 +103,7 @@ Result<void> Lowering::lower_all_reduce(const Node& node) {
   }
   parameters.meeting = next_meeting();
   emit("sum_of_ranks", parameters, waiting_blocks(blocks), /*waits=*/true);
+  plan_.launches.back().shape.shared_bytes = shared_bytes;
   return ok();
 }
 

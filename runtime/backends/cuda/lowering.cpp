@@ -43,6 +43,7 @@ Lowering::Lowering(const graph::Graph& graph, const StoreLayout& layout, const B
       bases_(bases),
       flow_(graph),
       token_rows_(graph::token_rows(graph)),
+      is_fused_(graph.nodes.size()),
       host_reads_(graph.values.size()),
       tensors_(graph.values.size()),
       in_use_(graph.values.size(), {-1, 0}) {}
@@ -78,6 +79,10 @@ Result<StepPlan> Lowering::run() {
   }
   for (size_t i = 0; i < graph_.nodes.size(); ++i) {
     const Node& node = graph_.nodes[i];
+    if (is_fused_[i]) {
+      free_after(i);
+      continue;
+    }
     if (plan_.places[i] == Place::kBody) {
       LOCKSTEP_TRY_VOID(place_result(node));
       LOCKSTEP_TRY_VOID(lower(node));

@@ -70,6 +70,7 @@ class Lowering {
   Result<void> lower_append(const Node& node);
   Result<void> lower_attention(const Node& node);
   Result<void> lower_all_reduce(const Node& node);
+  const Node* residual_after(const Node& sum) const;
   void lower_all_gather(const Node& node);
   void lower_owners(const Node& node);
   void sample_hidden(const Node& node);
@@ -116,6 +117,7 @@ class Lowering {
   const graph::Dataflow flow_;
   const std::vector<bool> token_rows_;
   StepPlan plan_;
+  std::vector<bool> is_fused_;    // by node: an earlier one computes it
   std::vector<bool> host_reads_;  // by value
   std::vector<Tensor> tensors_;   // by value
   std::vector<size_t> last_use_;  // by value: node

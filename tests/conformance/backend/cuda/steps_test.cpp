@@ -4,10 +4,12 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <cstdlib>
 
 #include "runtime/backends/cuda/backend.h"
 #include "runtime/backends/cuda/node_split.h"
+#include "runtime/backends/cuda/step_plan.h"
 #include "tests/conformance/backend/tiny_model.h"
 #include "tests/cuda_stand_in/driver_under_test.h"
 #include "tests/cuda_stand_in/libcuda.h"
@@ -136,6 +138,29 @@ TEST(CudaSteps, LeaveToTheHostWhatDescribesTheSlots) {
       EXPECT_EQ(places[i], cuda::Place::kEpilogue) << to_string(op);
     }
   }
+}
+
+TEST(CudaSteps, AddResidualsWhereTheySumAndTakeTilesSideBySide) {
+  const TinyRank tiny = make_tiny_rank({}, 0);
+  const graph::Graph& decode = tiny.graphs[1];
+  const device::StepGraph step(decode);
+  const cuda::StoreLayout layout = cuda::StoreLayout::of({&step, 1}).value();
+  const cuda::StepPlan plan = cuda::plan_step(decode, layout, {}).value();
+  const auto nodes = [&](std::initializer_list<graph::Op> ops) {
+    return std::ranges::count_if(decode.nodes,
+                                 [&](const graph::Node& node) { return std::ranges::find(ops, node.op) != ops.end(); });
+  };
+  const auto launches = [&](std::string_view kernel) {
+    return std::ranges::count_if(plan.launches,
+                                 [&](const cuda::Launch& launch) { return launch.kernel.starts_with(kernel); });
+  };
+  using graph::Op;
+  EXPECT_GT(nodes({Op::kAdd}), 0);
+  EXPECT_EQ(launches("map"), nodes({Op::kScale, Op::kSoftCap, Op::kActivation, Op::kGatedActivation}));
+  EXPECT_EQ(launches("sum_of_roots"), nodes({Op::kAllReduce}));
+  EXPECT_GT(nodes({Op::kAttention}), 0);
+  EXPECT_EQ(launches("attend_tiles"), nodes({Op::kAttention}));
+  EXPECT_EQ(launches("attend_fold"), nodes({Op::kAttention}));
 }
 
 }  // namespace
