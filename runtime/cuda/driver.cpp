@@ -104,4 +104,15 @@ Result<DeviceFacts> Driver::facts(int ordinal) const {
   return facts;
 }
 
+Result<bool> Driver::sees(int ordinal, int other) const {
+  const std::string operation = fmt::format("ask whether GPU {} sees the memory of GPU {}", ordinal, other);
+  CUdevice device = 0;
+  CUdevice peer = 0;
+  int can = 0;
+  LOCKSTEP_TRY_VOID(check(functions_.DeviceGet(&device, ordinal), operation));
+  LOCKSTEP_TRY_VOID(check(functions_.DeviceGet(&peer, other), operation));
+  LOCKSTEP_TRY_VOID(check(functions_.DeviceCanAccessPeer(&can, device, peer), operation));
+  return can != 0;
+}
+
 }  // namespace lockstep::cu

@@ -53,6 +53,8 @@ class Driver {
   int devices() const { return devices_; }
   /// The facts of one GPU.
   Result<DeviceFacts> facts(int ordinal) const;
+  /// Whether kernels of GPU `ordinal` can use the memory of GPU `other`.
+  Result<bool> sees(int ordinal, int other) const;
 
  private:
   Driver() = default;

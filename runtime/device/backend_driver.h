@@ -96,6 +96,10 @@ class BackendDriver {
   virtual Capabilities capabilities() const = 0;
   virtual DeviceSigns signs() const = 0;
 
+  /// The devices that this process sees, a line each, and how they see each other; for people. None: nothing to say.
+  /// Fails with `kUnavailable` where the devices' driver does not work. @blocking
+  virtual Result<std::vector<std::string>> describe_devices() const { return std::vector<std::string>(); }
+
   /// Assigns devices to all ranks, before weights are read. Every rank gets the same error. @collective @blocking
   virtual Result<DevicePlan> place(const RankSite& site, const OptionValues& values) const = 0;
   /// Checks that a rank's graphs fit its device. Fails with `kResourceExhausted` naming what to lower. Pure.

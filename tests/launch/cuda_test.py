@@ -94,6 +94,15 @@ class OnGpus(launches.Launches):
         self.assertNotEqual(done.returncode, 0, done.stdout)
         self.expect_words(done, "CUDA_ERROR_PEER_ACCESS_UNSUPPORTED", "nvidia-smi topo -p2p r")
 
+    @on_stand_in
+    def test_doctor_tells_of_gpus_and_their_links(self):
+        (self.folder / "libcuda.so.1").symlink_to(STAND_IN)
+        done = self.run_command([launches.PROGRAM, "doctor", "--quick", "--launch", "threads"],
+                                {"LOCKSTEP_STAND_IN_CUDA": "devices=2", "LD_LIBRARY_PATH": str(self.folder)})
+        self.assertEqual(done.returncode, 0, done.stdout)
+        self.expect_words(done, "driver of CUDA 13.0; GPU 0: Stand-in GPU 0, 1.00 GiB, compute capability 9.0",
+                          "GPU 1: Stand-in GPU 1", "all GPUs see each other's memory")
+
     def test_without_a_driver_its_name_and_option_are_told(self):
         done = self.run_command([launches.PROGRAM, *self.arguments("none"), "--backend", "cuda", "--cuda-driver",
                                  self.folder / "nothing.so", "--launch", "threads"])

@@ -176,6 +176,18 @@ TEST(JudgeDevices, SaysWhatIsThereAndNotUsed) {
                     HasSubstr("CUDA_VISIBLE_DEVICES=0,1")));
 }
 
+TEST(JudgeDevices, TellsWhatDriversSayAndWarnsOfThoseThatDoNotWork) {
+  std::vector<RankFacts> facts(2, healthy_facts());
+  facts[1].devices["cuda"] = {"driver of CUDA 13.0", "GPU 0: Some GPU, 79.00 GiB"};
+  Check check = judge_devices(placement_of({1, 1}), facts);
+  EXPECT_EQ(check.status, CheckStatus::kOk);
+  EXPECT_THAT(check.found, HasSubstr("cuda on node1: driver of CUDA 13.0; GPU 0: Some GPU, 79.00 GiB"));
+  facts[0].device_errors["cuda"] = "[runtime/cuda] cannot load the CUDA driver";
+  check = judge_devices(placement_of({1, 1}), facts);
+  EXPECT_EQ(check.status, CheckStatus::kWarning);
+  EXPECT_THAT(check.found, HasSubstr("cuda on node0 does not work: [runtime/cuda] cannot load the CUDA driver"));
+}
+
 TEST(JudgeShmSpace, ComparesEachHostWithWhatItsRanksNeed) {
   std::vector<RankFacts> facts(3, healthy_facts());
   facts[2].shm_free = 0;  // a host of one rank needs none
@@ -216,6 +228,8 @@ TEST(RankFacts, AreReadBackAsTheyWereWritten) {
   facts.has_infiniband = true;
   facts.visible["CUDA_VISIBLE_DEVICES"] = "0";
   facts.installed["neuron"] = 2;
+  facts.devices["cuda"] = {"driver of CUDA 13.0", "GPU 0: one, 80 GiB"};
+  facts.device_errors["neuron"] = "no driver";
   EXPECT_EQ(parse_facts(to_text(facts), 0).value(), facts);
   EXPECT_EQ(parse_facts("no JSON", 3).error().origin_rank, 3);
 }

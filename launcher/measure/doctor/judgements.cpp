@@ -224,6 +224,18 @@ Check judge_devices(const group::Placement& placement, std::span<const RankFacts
   for (const auto& [name, value] : facts[0].visible) devices.push_back(fmt::format("{}={}", name, value));
   check.found = fmt::format("this build has the backends {}", fmt::join(names, ", "));
   if (!devices.empty()) check.found += fmt::format("; {}", fmt::join(devices, ", "));
+  for (const size_t head : host_heads(placement)) {
+    const std::string& host = placement.ranks[head].place.host;
+    for (const auto& [name, lines] : facts[head].devices) {
+      check.found += fmt::format("; {} on {}: {}", name, host, fmt::join(lines, "; "));
+    }
+    for (const auto& [name, error] : facts[head].device_errors) {
+      check.status = CheckStatus::kWarning;
+      check.found += fmt::format("; {} on {} does not work: {}", name, host, error);
+      check.expected = "a driver that works with the devices of the host";
+      check.fix = fmt::format("do what the message says, then try again; or leave the devices alone (--backend cpu)");
+    }
+  }
   return check;
 }
 

@@ -101,6 +101,14 @@ void get(const Json& json, const char* key, T& value) {
   }
 }
 
+void get(const Json& json, const char* key, std::map<std::string, std::string>& values) {
+  const auto found = json.find(key);
+  if (found == json.end() || !found->is_object()) return;
+  for (const auto& [name, value] : found->items()) {
+    if (value.is_string()) values[name] = value.get<std::string>();
+  }
+}
+
 template <typename T>
 void get(const Json& json, const char* key, std::optional<T>& value) {
   const auto found = json.find(key);
@@ -144,15 +152,21 @@ RankFacts own_facts(const transport::EnvironmentLookup& lookup) {
     if (const int count = count_files("/dev", signs.files); count > 0) {
       facts.installed[std::string(driver->name())] = count;
     }
+    if (!driver->available().has_value()) continue;
+    const std::string name(driver->name());
+    const auto lines = driver->describe_devices();
+    if (lines.has_value() && !lines.value().empty()) facts.devices[name] = lines.value();
+    // Without devices in the system nobody misses the driver.
+    if (!lines.has_value() && facts.installed.contains(name)) facts.device_errors[name] = lines.error().message;
   }
   return facts;
 }
 
 std::string to_text(const RankFacts& facts) {
-  Json json = {{"program", facts.program},    {"memory", facts.memory_bytes}, {"available", facts.available_bytes},
-               {"files", facts.open_files},   {"locked", facts.locked_bytes}, {"infiniband", facts.has_infiniband},
-               {"shm", facts.shm_bytes},      {"shm_free", facts.shm_free},   {"visible", facts.visible},
-               {"installed", facts.installed}};
+  Json json = {{"program", facts.program},     {"memory", facts.memory_bytes}, {"available", facts.available_bytes},
+               {"files", facts.open_files},    {"locked", facts.locked_bytes}, {"infiniband", facts.has_infiniband},
+               {"shm", facts.shm_bytes},       {"shm_free", facts.shm_free},   {"visible", facts.visible},
+               {"installed", facts.installed}, {"devices", facts.devices},     {"device_errors", facts.device_errors}};
   if (facts.memory_limit) json["memory_limit"] = *facts.memory_limit;
   if (facts.core_limit) json["core_limit"] = *facts.core_limit;
   return json.dump(-1, ' ', false, Json::error_handler_t::replace);
@@ -183,9 +197,13 @@ Result<RankFacts> parse_facts(const std::string& text, int rank) {
       if (count.is_number_integer()) facts.installed[name] = count.get<int>();
     }
   }
-  if (const auto visible = json.find("visible"); visible != json.end() && visible->is_object()) {
-    for (const auto& [name, value] : visible->items()) {
-      if (value.is_string()) facts.visible[name] = value.get<std::string>();
+  get(json, "visible", facts.visible);
+  get(json, "device_errors", facts.device_errors);
+  if (const auto devices = json.find("devices"); devices != json.end() && devices->is_object()) {
+    for (const auto& [name, lines] : devices->items()) {
+      for (const Json& line : lines) {
+        if (line.is_string()) facts.devices[name].push_back(line.get<std::string>());
+      }
     }
   }
   return facts;

@@ -22,9 +22,11 @@ struct RankFacts {
   int64_t open_files = -1;              // ulimit -n
   int64_t locked_bytes = -1;            // ulimit -l
   bool has_infiniband = false;
-  int64_t shm_bytes = 0, shm_free = 0;         // of /dev/shm; 0: missing
-  std::map<std::string, std::string> visible;  // variables that select this process's devices
-  std::map<std::string, int> installed;        // numbers of devices in the system, by backend
+  int64_t shm_bytes = 0, shm_free = 0;                      // of /dev/shm; 0: missing
+  std::map<std::string, std::string> visible;               // variables that select this process's devices
+  std::map<std::string, int> installed;                     // numbers of devices in the system, by backend
+  std::map<std::string, std::vector<std::string>> devices;  // what their drivers say, a line each, by backend
+  std::map<std::string, std::string> device_errors;         // of drivers that do not work, by backend
 
   friend bool operator==(const RankFacts&, const RankFacts&) = default;
 };

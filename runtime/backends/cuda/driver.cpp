@@ -1,4 +1,5 @@
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
 #include "runtime/backends/cuda/backend.h"
 #include "runtime/backends/cuda/cuda.h"
@@ -23,6 +24,25 @@ int visible_gpus(const std::filesystem::path& library) {
   return driver.has_value() ? driver.value()->devices() : 0;
 }
 
+std::string line_of(const cu::DeviceFacts& facts) {
+  return fmt::format("GPU {}: {}, {}, compute capability {}.{}, {} multiprocessors, {}", facts.ordinal, facts.name,
+                     to_string(facts.memory), facts.major, facts.minor, facts.multiprocessors, facts.bus);
+}
+
+/// Which pairs of GPUs cannot use each other's memory; or that all can.
+Result<std::string> links_of(const cu::Driver& driver) {
+  std::vector<std::string> apart;
+  for (int one = 0; one < driver.devices(); ++one) {
+    for (int other = one + 1; other < driver.devices(); ++other) {
+      LOCKSTEP_TRY(const bool there, driver.sees(one, other));
+      LOCKSTEP_TRY(const bool back, driver.sees(other, one));
+      if (!there || !back) apart.push_back(fmt::format("{} and {}", one, other));
+    }
+  }
+  if (apart.empty()) return std::string("all GPUs see each other's memory");
+  return fmt::format("ranks cannot sum over GPUs {}, which do not see each other's memory", fmt::join(apart, ", "));
+}
+
 class Driver final : public device::BackendDriver {
  public:
   std::string_view name() const override { return "cuda"; }
@@ -34,6 +54,20 @@ class Driver final : public device::BackendDriver {
   std::string statement(const device::OptionValues&) const override { return {}; }
   device::Capabilities capabilities() const override { return cuda::capabilities(); }
   device::DeviceSigns signs() const override { return kSigns; }
+
+  Result<std::vector<std::string>> describe_devices() const override {
+    LOCKSTEP_TRY(const auto driver, cu::Driver::open());
+    std::vector<std::string> lines = {fmt::format("driver of CUDA {}", driver->version_text())};
+    for (int ordinal = 0; ordinal < driver->devices(); ++ordinal) {
+      LOCKSTEP_TRY(const cu::DeviceFacts facts, driver->facts(ordinal));
+      lines.push_back(line_of(facts));
+    }
+    if (driver->devices() > 1) {
+      LOCKSTEP_TRY(std::string links, links_of(*driver));
+      lines.push_back(std::move(links));
+    }
+    return lines;
+  }
 
   Result<device::DevicePlan> place(const device::RankSite& site, const device::OptionValues& values) const override {
     const device::OptionReader options(option_rows(), values);
