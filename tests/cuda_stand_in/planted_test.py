@@ -1,0 +1,162 @@
+"""Planted mistakes: each is put into a copy of one source, which a test program or the stand-in is linked with; the test
+named here must fail, and pass without the mistake.
+
+    planted_test.py BUILD          the table of docs/gpu.md is this file's
+    planted_test.py --table        prints it
+"""
+import dataclasses
+import json
+import os
+import pathlib
+import re
+import shutil
+import subprocess
+import sys
+import tempfile
+import unittest
+
+ROOT = pathlib.Path(__file__).resolve().parents[2]
+BACKEND = "runtime/backends/cuda"
+DEADLINE = 240.0  # of a compilation
+HANG = 40.0       # a test that takes longer has found something
+BUILD = None
+
+
+@dataclasses.dataclass(frozen=True)
+class Mistake:
+    what: str
+    file: str      # that holds it
+    right: str
+    wrong: str
+    unit: str      # that is compiled
+    program: str   # that is linked with it
+    test: str      # that must fail
+    settings: str = ""  # of the stand-in
+
+
+KERNELS, STEPS = "cuda_kernels_test", "conformance_backend_cuda"
+MISTAKES = (
+    Mistake("a barrier out", f"{BACKEND}/kernels/sums.h",
+            "scratch[thread_index() / kWarpLanes] = value;\n  sync_block();",
+            "scratch[thread_index() / kWarpLanes] = value;", f"{BACKEND}/kernels/rms_norm.cu", KERNELS, "*NormRows*"),
+    Mistake("a barrier out between parts and their sum", f"{BACKEND}/kernels/product.cu",
+            "shared.parts[warp]);\n      }\n      sync_block();", "shared.parts[warp]);\n      }",
+            f"{BACKEND}/kernels/product.cu", KERNELS, "*MultiplyInTheOrder*"),
+    Mistake("a wrong lane", f"{BACKEND}/kernels/sum_tile.h", "lane / 4 + i / 2 * 8", "lane / 4 + i % 2 * 8",
+            f"{BACKEND}/kernels/product.cu", KERNELS, "*MultiplyInTheOrder*"),
+    Mistake("a wait for peers out", f"{BACKEND}/kernels/meet.h", "while (static_cast<int32_t>(load_acquire(flag) - epoch) < 0)",
+            "while (static_cast<int32_t>(load_acquire(flag) - epoch) < -1000000)", f"{BACKEND}/kernels/sum.cu", KERNELS,
+            "*SumOfRanks*"),
+    Mistake("a sum over ranks out of order", f"{BACKEND}/kernels/sum.cu",
+            "float& left = shared.roots[additions[2 * step]][own];\n      left = plus(left, shared.roots[additions[2 * step + 1]][own]);",
+            "const int last = p.additions - 1 - step;\n      float& left = shared.roots[additions[2 * last]][own];\n"
+            "      left = plus(left, shared.roots[additions[2 * last + 1]][own]);",
+            f"{BACKEND}/kernels/sum.cu", KERNELS, "*AddsAlongTheTree*"),
+    Mistake("a missing peer that nobody notes", f"{BACKEND}/kernels/meet.h",
+            "store_release(m.missing, 1u + static_cast<uint32_t>(peer));", "", f"{BACKEND}/kernels/sum.cu", KERNELS,
+            "*NamesTheRankThatDoesNotCome*"),
+    Mistake("an abort that nobody hears", f"{BACKEND}/kernels/meet.h", "load_acquire(m.abort) != 0 || ", "",
+            f"{BACKEND}/kernels/sum.cu", KERNELS, "*GivesUpWhenItIsTold*"),
+    Mistake("tiles folded out of order", f"{BACKEND}/kernels/attend.cu",
+            "for (int tile = 0; tile <= query.position / kTileTokens; ++tile) {\n    if (!is_needed(a, query, tile)) continue;\n"
+            "    const int64_t place",
+            "for (int tile = query.position / kTileTokens; tile >= 0; --tile) {\n    if (!is_needed(a, query, tile)) continue;\n"
+            "    const int64_t place", f"{BACKEND}/kernels/attend.cu", KERNELS, "*WeighsWhatEachRowSees*"),
+    Mistake("keys of another slot", f"{BACKEND}/kernels/attend.cu", "p.slot[query.row] * p.tiles.slot_stride",
+            "0 * p.tiles.slot_stride", f"{BACKEND}/kernels/attend.cu", KERNELS, "*WeighsWhatEachRowSees*"),
+    Mistake("a window that is one too wide", f"{BACKEND}/kernels/attend.cu", "position - p.window + 1", "position - p.window",
+            f"{BACKEND}/kernels/attend.cu", KERNELS, "*WeighsWhatEachRowSees*window"),
+    Mistake("an allocation in a capture", f"{BACKEND}/executable.cpp", "Result<void> Executable::enqueue() {",
+            "Result<void> Executable::enqueue() {\n  LOCKSTEP_TRY(const cu::DeviceMemory extra, "
+            "cu::DeviceMemory::create(*device_.context, Bytes(64), \"a mistake\"));",
+            f"{BACKEND}/executable.cpp", STEPS, "CudaSteps.ReplayOneGraph*"),
+    Mistake("a stale address of peers' memory", f"{BACKEND}/executable.cpp", "bases_.areas = peers_.areas();", "",
+            f"{BACKEND}/executable.cpp", STEPS, "*SumTheRoots*Cuda_f32"),
+    Mistake("roots over the flags", f"{BACKEND}/lower_ranks.cpp",
+            "static_cast<uint64_t>(flag_bytes(graph_.ranks) + (exchange % 2)", "static_cast<uint64_t>((exchange % 2)",
+            f"{BACKEND}/lower_ranks.cpp", STEPS, "*SumTheRoots*Cuda_f32"),
+    Mistake("pages that are not committed", f"{BACKEND}/executable.cpp",
+            "store_.prepare_append(*append.cache, ints(append.slot, append.rows), ints(append.position, append.rows))",
+            "Result<void>(ok())", f"{BACKEND}/executable.cpp", STEPS, "CudaSteps.ReplayOneGraph*"),
+    Mistake("results read before they are there", f"{BACKEND}/executable.cpp", "device_.stream->wait(limit); !done.has_value()",
+            "Result<void>(ok()); !done.has_value()", f"{BACKEND}/executable.cpp", STEPS, "*WholeSteps*Cuda*", "lazy"),
+)
+
+
+def table():
+    lines = ["| mistake | in | caught by |", "| --- | --- | --- |"]
+    return lines + [f"| {m.what} | `{pathlib.Path(m.file).name}` | `{m.program} --gtest_filter={m.test}`"
+                    f"{f', {m.settings}' if m.settings else ''} |" for m in MISTAKES]
+
+
+class PlantedMistakes(unittest.TestCase):
+    @classmethod
+    def setUpClass(cls):
+        commands = subprocess.run(["ninja", "-C", BUILD, "-t", "compdb"], check=True, stdout=subprocess.PIPE, text=True)
+        cls.compilations = {entry["file"]: entry for entry in json.loads(commands.stdout)
+                            if entry["output"].endswith(".o")}
+        cls.folder = pathlib.Path(cls.enterClassContext(tempfile.TemporaryDirectory(prefix="lockstep-planted-")))
+
+    def run_shell(self, command):
+        return subprocess.run(["bash", "-c", command], cwd=BUILD, stdout=subprocess.PIPE, stderr=subprocess.STDOUT,
+                              text=True, errors="replace", timeout=DEADLINE, check=False)
+
+    def compiled(self, mistake):
+        """(the object of the program, the object with the mistake)"""
+        overlay = self.folder / "overlay"
+        shutil.rmtree(overlay, ignore_errors=True)
+        shutil.copytree(ROOT / BACKEND, overlay / BACKEND)
+        changed = overlay / mistake.file
+        text = changed.read_text()
+        self.assertEqual(text.count(mistake.right), 1, f"{mistake.file} no longer has the place of: {mistake.what}")
+        changed.write_text(text.replace(mistake.right, mistake.wrong))
+        entry = self.compilations[str(ROOT / mistake.unit)]
+        made = self.folder / "mistake.o"
+        command = entry["command"].replace(f"-c {ROOT / mistake.unit}", f"-c {overlay / mistake.unit}")
+        command = re.sub(r" -MD -MT \S+ -MF \S+", "", command).replace(f"-o {entry['output']}", f"-o {made}")
+        command = command.replace(" -Werror ", " ")
+        command = command.replace(f" -I{ROOT}", f" -I{overlay} -I{ROOT}", 1)
+        done = self.run_shell(f"CCACHE_DISABLE=1 {command}")  # which does not hash where headers come from
+        self.assertEqual(done.returncode, 0, done.stdout)
+        return entry["output"], made
+
+    def linked(self, mistake):
+        ours, made = self.compiled(mistake)
+        link = subprocess.run(["ninja", "-C", BUILD, "-t", "commands", mistake.program], check=True,
+                              stdout=subprocess.PIPE, text=True).stdout.splitlines()[-1]
+        program = self.folder / mistake.program
+        # What comes first is taken, of functions that several objects have too.
+        link = re.sub(r"(\S*c\+\+) ", rf"\1 {made} ", link.replace(f" {ours} ", " "), count=1)
+        link = link.replace(f"-o bin/{mistake.program}", f"-o {program}")
+        done = self.run_shell(link)
+        self.assertEqual(done.returncode, 0, done.stdout)
+        return program
+
+    def run_test(self, program, mistake):
+        """(whether it passes, its output)"""
+        try:
+            done = subprocess.run([program, f"--gtest_filter={mistake.test}"], cwd=self.folder, timeout=HANG, check=False,
+                                  stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, errors="replace",
+                                  env={**os.environ, "LOCKSTEP_STAND_IN_CUDA": mistake.settings})
+            return done.returncode == 0, done.stdout
+        except subprocess.TimeoutExpired:
+            return False, "it did not end"
+
+    def test_each_is_caught_by_its_test(self):
+        for mistake in MISTAKES:
+            with self.subTest(mistake.what):
+                passes, output = self.run_test(pathlib.Path(BUILD, "bin", mistake.program), mistake)
+                self.assertTrue(passes, output)
+                self.assertRegex(output, r"\[  PASSED  \] [1-9]")
+                self.assertFalse(self.run_test(self.linked(mistake), mistake)[0], "nobody noticed")
+
+    def test_the_table_is_in_the_page(self):
+        self.assertIn("\n".join(table()), (ROOT / "docs/gpu.md").read_text())
+
+
+if __name__ == "__main__":
+    if sys.argv[1] == "--table":
+        print("\n".join(table()))
+        sys.exit()
+    BUILD = str(pathlib.Path(sys.argv.pop(1)).resolve())
+    unittest.main(verbosity=2)
