@@ -63,6 +63,32 @@ Result<OwnPlace> parse_place(std::string_view text, size_t rank) {
   return place;
 }
 
+class CommunicatorBootstrap final : public Bootstrap {
+ public:
+  CommunicatorBootstrap(std::unique_ptr<device::Communicator> communicator, std::string name)
+      : communicator_(std::move(communicator)), name_(std::move(name)) {}
+
+  int rank() const override { return communicator_->rank(); }
+  int size() const override { return communicator_->size(); }
+  std::string name() const override { return name_; }
+  Result<std::vector<std::string>> exchange(std::string_view mine) override {
+    return exchange_over(*communicator_, mine);
+  }
+  Result<void> barrier() override { return communicator_->barrier(device::Stream::host()); }
+  Result<std::vector<RankPlace>> places() override {
+    if (places_.empty()) {
+      LOCKSTEP_TRY(places_, exchange_places(*this));
+    }
+    return places_;
+  }
+  Result<void> finish() override { return barrier(); }
+
+ private:
+  std::unique_ptr<device::Communicator> communicator_;
+  std::string name_;
+  std::vector<RankPlace> places_;
+};
+
 }  // namespace
 
 Result<std::vector<std::string>> exchange_over(device::Communicator& communicator, std::string_view mine) {
@@ -122,6 +148,10 @@ Result<std::vector<RankPlace>> exchange_places(Bootstrap& bootstrap) {
                      .host_cores = static_cast<int>(available_cores().size())};
   LOCKSTEP_TRY(const std::vector<std::string> texts, bootstrap.exchange(to_text(own)));
   return places_from(texts);
+}
+
+std::unique_ptr<Bootstrap> make_bootstrap_over(std::unique_ptr<device::Communicator> communicator, std::string name) {
+  return std::make_unique<CommunicatorBootstrap>(std::move(communicator), std::move(name));
 }
 
 }  // namespace lockstep::transport

@@ -1,6 +1,7 @@
 // Exchanges of texts over a communicator, and the places of the ranks from such an exchange.
 #pragma once
 
+#include <memory>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -13,6 +14,9 @@ namespace lockstep::transport {
 /// The texts of all ranks, by rank.
 /// @collective @blocking
 Result<std::vector<std::string>> exchange_over(device::Communicator& communicator, std::string_view mine);
+
+/// A bootstrap that exchanges over `communicator`; `name` is its own.
+std::unique_ptr<Bootstrap> make_bootstrap_over(std::unique_ptr<device::Communicator> communicator, std::string name);
 
 /// The places of all ranks, found by an exchange over `bootstrap`.
 /// @collective @blocking

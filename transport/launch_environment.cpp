@@ -26,6 +26,12 @@ Result<std::optional<int64_t>> read_number(const EnvironmentLookup& lookup, std:
   return std::optional<int64_t>(value);
 }
 
+// Of a rank that Group::processes has started.
+constexpr const char* kRanks = "LOCKSTEP_RANKS";
+constexpr const char* kRank = "LOCKSTEP_RANK";
+constexpr const char* kJob = "LOCKSTEP_JOB";
+constexpr const char* kMeeting = "LOCKSTEP_MEETING";
+
 struct Names {
   Launcher launcher;
   std::string_view size;
@@ -71,6 +77,7 @@ Result<bool> is_slurm_step(const EnvironmentLookup& lookup) {
 std::string_view to_string(Launcher launcher) {
   switch (launcher) {
     case Launcher::kNone: return "none";
+    case Launcher::kLockstep: return "lockstep";
     case Launcher::kOpenMpi: return "Open MPI's mpirun";
     case Launcher::kPmi: return "MPICH's mpiexec (PMI)";
     case Launcher::kSlurm: return "srun";
@@ -81,7 +88,25 @@ std::string_view to_string(Launcher launcher) {
 
 namespace {
 
+/// A rank that Group::processes has started. Empty without its variables.
+Result<std::optional<LaunchEnvironment>> read_own_launcher(const EnvironmentLookup& lookup) {
+  LOCKSTEP_TRY(auto found, read(lookup, {.launcher = Launcher::kLockstep,
+                                         .size = kRanks,
+                                         .rank = kRank,
+                                         .local_rank = kRank,
+                                         .local_size = kRanks,
+                                         .job = {},
+                                         .job_server = {}}));
+  if (!found) return found;
+  LOCKSTEP_TRY(const auto meeting, read_number(lookup, kMeeting));
+  found->meeting = narrow(meeting);
+  found->job = lookup(kJob).value_or("");
+  return found;
+}
+
 Result<LaunchEnvironment> read_launcher(const EnvironmentLookup& lookup) {
+  LOCKSTEP_TRY(const auto own, read_own_launcher(lookup));
+  if (own) return *own;
   constexpr Names kOpenMpi{.launcher = Launcher::kOpenMpi,
                            .size = "OMPI_COMM_WORLD_SIZE",
                            .rank = "OMPI_COMM_WORLD_RANK",
@@ -163,6 +188,13 @@ Result<LaunchEnvironment> read_launch_environment(const EnvironmentLookup& looku
   environment.job_cores = narrow(job_cores);
   environment.speaks_pmi = lookup("PMI_RANK").has_value() || lookup("PMI_FD").has_value();
   return environment;
+}
+
+std::map<std::string, std::string> launch_variables(const LaunchEnvironment& environment) {
+  return {{kRanks, std::to_string(environment.size.value_or(1))},
+          {kRank, std::to_string(environment.rank)},
+          {kJob, environment.job},
+          {kMeeting, std::to_string(environment.meeting.value_or(-1))}};
 }
 
 Result<void> check_launcher(const LaunchEnvironment& environment, std::string_view library) {

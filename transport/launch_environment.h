@@ -3,6 +3,7 @@
 // It gives the number of ranks before MPI does. An `mpirun` of another MPI than the loaded one starts N processes that
 // each see a group of one ("N singletons"); the launcher's count detects this.
 //
+//   Group::processes         LOCKSTEP_RANKS, _RANK, _JOB, _MEETING: a descriptor, see transport/local
 //   Open MPI mpirun          OMPI_COMM_WORLD_SIZE, _RANK, _LOCAL_RANK, _LOCAL_SIZE; PMIX_NAMESPACE, PMIX_SERVER_URI2
 //   MPICH, Intel mpiexec     PMI_SIZE, PMI_RANK, MPI_LOCALRANKID
 //   srun step                SLURM_STEP_ID with SLURM_STEP_NUM_TASKS (or SLURM_NTASKS), SLURM_PROCID, SLURM_LOCALID;
@@ -23,6 +24,7 @@
 #pragma once
 
 #include <functional>
+#include <map>
 #include <optional>
 #include <string>
 #include <string_view>
@@ -31,7 +33,7 @@
 
 namespace lockstep::transport {
 
-enum class Launcher { kNone, kOpenMpi, kPmi, kSlurm, kPmix };
+enum class Launcher { kNone, kLockstep, kOpenMpi, kPmi, kSlurm, kPmix };
 
 /// "none", "Open MPI mpirun", …
 std::string_view to_string(Launcher launcher);
@@ -47,6 +49,7 @@ struct LaunchEnvironment {
   bool speaks_pmix = false;           // whether the launcher offers PMIx
   bool speaks_pmi = false;
   bool in_slurm_step = false;
+  std::optional<int> meeting;    // the inherited descriptor through which ranks of kLockstep meet
   std::optional<int> job_cores;  // of this host that belong to the job (SLURM_CPUS_ON_NODE); empty: unknown
 
   friend bool operator==(const LaunchEnvironment&, const LaunchEnvironment&) = default;
@@ -57,6 +60,9 @@ using EnvironmentLookup = std::function<std::optional<std::string>(std::string_v
 
 /// Pure. Fails with `kFailedPrecondition`, naming the variable, when a number cannot be parsed.
 Result<LaunchEnvironment> read_launch_environment(const EnvironmentLookup& lookup);
+
+/// The variables that give a rank of kLockstep its `environment`: what `read_launch_environment` reads.
+std::map<std::string, std::string> launch_variables(const LaunchEnvironment& environment);
 
 /// Before MPI is started: fails with `kFailedPrecondition` when the launcher and the MPI `library` ("Open MPI 4.1.4",
 /// "MPICH 4.0.2") do not fit and the library would end the process without a useful message.

@@ -83,6 +83,10 @@ bool of_processes(const RankGroup& group) { return group.has_processes(); }
 
 std::string as_processes(const RankGroup& group) { return group.has_processes() ? "as processes" : ""; }
 std::string as_threads(const RankGroup& group) { return group.has_processes() ? "" : "as threads"; }
+std::string without_messages(const RankGroup& group) {
+  if (!group.has_processes()) return as_threads(group);
+  return group.member.group().meeting()->has_messages() ? "" : "started without MPI";
+}
 std::string on_several_hosts(const RankGroup& group) { return group.has_one_host() ? "" : "on several hosts"; }
 std::string on_just_one_host(const RankGroup& group) {
   return group.has_processes() && group.has_one_host() ? "on one host" : as_threads(group);
@@ -94,7 +98,7 @@ constexpr std::array kCommunicators = {
     CommunicatorRow{"shm", on_several_hosts, of_processes, make_shm},
     CommunicatorRow{"two-level", on_just_one_host, some_share_a_host,
                     [](const RankGroup& group, Wish) { return alone(make_two_level(group.member, group.places)); }},
-    CommunicatorRow{"mpi", as_threads, of_processes, make_mpi},
+    CommunicatorRow{"mpi", without_messages, of_processes, make_mpi},
 };
 
 /// "auto, shm or mpi": the communicators that connect the ranks.

@@ -27,6 +27,10 @@ Result<std::unique_ptr<Group>> Group::threads(int ranks, GroupOptions options) {
   return group::open_threads(ranks, std::move(options), {});
 }
 
+Result<std::unique_ptr<Group>> Group::processes(int ranks, GroupOptions options) {
+  return group::open_processes(ranks, std::move(options), {});
+}
+
 Result<std::unique_ptr<Group>> Group::mpi(GroupOptions options) {
   LOCKSTEP_TRY(auto launch, transport::read_launch_environment(group::environment));
   return group::open_launched(std::move(launch), std::move(options), {});
@@ -66,11 +70,24 @@ Result<std::unique_ptr<Group>> open_launched(transport::LaunchEnvironment launch
   return State::wrap(std::move(state));
 }
 
+namespace {
+
+Result<void> check_count(int ranks) {
+  if (ranks >= 1) return ok();
+  return Error{ErrorKind::kInvalidArgument,
+               fmt::format("[engine/group] cannot make a group: found {} ranks, expected at least 1", ranks)};
+}
+
+}  // namespace
+
+Result<std::unique_ptr<Group>> open_processes(int ranks, GroupOptions options, Hooks hooks) {
+  LOCKSTEP_TRY_VOID(check_count(ranks));
+  LOCKSTEP_TRY(auto state, State::of_processes(ranks, std::move(options), std::move(hooks)));
+  return State::wrap(std::move(state));
+}
+
 Result<std::unique_ptr<Group>> open_threads(int ranks, GroupOptions options, Hooks hooks) {
-  if (ranks < 1) {
-    return Error{ErrorKind::kInvalidArgument,
-                 fmt::format("[engine/group] cannot make a group: found {} ranks, expected at least 1", ranks)};
-  }
+  LOCKSTEP_TRY_VOID(check_count(ranks));
   LOCKSTEP_TRY(auto state, State::of_threads(ranks, std::move(options), std::move(hooks)));
   return State::wrap(std::move(state));
 }

@@ -31,6 +31,8 @@ class ProcessMeeting {
   /// A separate bootstrap for one user of the group; ranks make them in the same order. @collective @blocking
   virtual Result<std::unique_ptr<transport::Bootstrap>> make_bootstrap(const transport::WaitOptions& wait) = 0;
 
+  /// Whether ranks can send each other messages; otherwise they share memory only.
+  virtual bool has_messages() const = 0;
   /// A message communicator between `members` (ranks of the group; empty: all). `places` are those of all ranks.
   virtual Result<std::unique_ptr<transport::PartCommunicator>> make_communicator(
       std::span<const device::RankPlace> places, const transport::WaitOptions& wait, std::vector<int> members) = 0;

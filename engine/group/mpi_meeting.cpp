@@ -4,11 +4,9 @@
 
 #include <utility>
 
-#include "engine/group/agreement.h"
 #include "engine/group/environment.h"
-#include "engine/group/state.h"
-#include "engine/group/watch.h"
 #include "engine/group/watchdog.h"
+#include "engine/group/watched_meeting.h"
 #include "transport/mpi/mpi.h"
 #include "transport/network.h"
 
@@ -23,25 +21,22 @@ constexpr auto kLeaveDeadline = std::chrono::seconds(20);  // of MPI_Finalize, w
 constexpr auto kWordOfRank0 = std::chrono::milliseconds(500);
 
 // The common part of both kinds of meeting, once MPI's world exists.
-class MpiMeeting : public ProcessMeeting {
+class MpiMeeting : public WatchedMeeting {
  public:
-  explicit MpiMeeting(State& group) : group_(group), watch_(group) {}
+  using WatchedMeeting::WatchedMeeting;
 
   int rank() const final { return world_->rank(); }
   int size() const final { return world_->size(); }
-  const ControlPlane& control_plane() const final { return plane_; }
 
   Result<std::unique_ptr<transport::Bootstrap>> make_bootstrap(const transport::WaitOptions& wait) final {
     return world_->make_bootstrap(wait);
   }
+  bool has_messages() const final { return true; }
   Result<std::unique_ptr<transport::PartCommunicator>> make_communicator(std::span<const device::RankPlace> places,
                                                                          const transport::WaitOptions& wait,
                                                                          std::vector<int> members) final {
     return world_->make_communicator(places, wait, std::move(members));
   }
-
-  Error cause_of(const Error& error) final { return watch_.cause_of(error); }
-  void tell(const Error& error) final { watch_.tell(error); }
 
   bool needs_this_thread() const final { return world_ != nullptr && world_->is_funneled(); }
   void lend(const std::function<bool()>& until) final {
@@ -58,14 +53,6 @@ class MpiMeeting : public ProcessMeeting {
   }
 
  protected:
-  /// Watches the ranks of `bootstrap` and compares their programs. @collective @blocking
-  Result<void> agree(transport::Bootstrap& bootstrap) {
-    const Log& log = group_.log(group_.first_rank());
-    LOCKSTEP_TRY(plane_, find_control_plane(group_.options().network, bootstrap, log));
-    LOCKSTEP_TRY_VOID(watch_.open(bootstrap, plane_));
-    return transport::agree(bootstrap, "the program", statement_of_program());
-  }
-
   /// Reports a library call that does not return: the program may end its process.
   void give_up(std::string_view operation, Duration limit) {
     const Error error = group_.fail(
@@ -76,10 +63,7 @@ class MpiMeeting : public ProcessMeeting {
     if (group_.options().on_stuck) group_.options().on_stuck(error);
   }
 
-  State& group_;
-  GroupWatch watch_;
   std::unique_ptr<mpi::World> world_;
-  ControlPlane plane_;
 };
 
 class LaunchedMeeting final : public MpiMeeting {

@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <utility>
 
+#include "engine/group/environment.h"
 #include "engine/group/mpi_meeting.h"
 #include "runtime/core/guard.h"
 #include "runtime/probe/buffer.h"
@@ -94,12 +95,31 @@ Result<void> State::meet(std::unique_ptr<ProcessMeeting> meeting) {
 
 Result<std::unique_ptr<State>> State::of_launch(transport::LaunchEnvironment launch, GroupOptions options,
                                                 Hooks hooks) {
+  if (launch.launcher == transport::Launcher::kLockstep) {
+    return of_local({std::move(launch), nullptr}, std::move(options), std::move(hooks));
+  }
   const bool is_alone = launch.launcher == transport::Launcher::kNone || launch.size == 1;
   if (is_alone) return of_threads(1, std::move(options), std::move(hooks), std::move(launch));
   std::unique_ptr<State> state(new State(std::move(options), std::move(hooks), std::move(launch)));
   state->set_ranks(state->launch_.rank, /*local=*/1, state->launch_.size.value_or(1));
   state->start_reading_ahead();
   LOCKSTEP_TRY_VOID(state->meet(make_launched_meeting(*state)));
+  return state;
+}
+
+Result<std::unique_ptr<State>> State::of_processes(int ranks, GroupOptions options, Hooks hooks) {
+  LOCKSTEP_TRY(auto launch, transport::read_launch_environment(environment));
+  const bool is_alone = ranks == 1 && launch.launcher == transport::Launcher::kNone;
+  if (is_alone) return of_threads(1, std::move(options), std::move(hooks), std::move(launch));
+  LOCKSTEP_TRY(LocalSeat seat, find_seat(ranks, launch));
+  return of_local(std::move(seat), std::move(options), std::move(hooks));
+}
+
+Result<std::unique_ptr<State>> State::of_local(LocalSeat seat, GroupOptions options, Hooks hooks) {
+  std::unique_ptr<State> state(new State(std::move(options), std::move(hooks), std::move(seat.launch)));
+  state->set_ranks(state->launch_.rank, /*local=*/1, state->launch_.size.value_or(1));
+  state->start_reading_ahead();
+  LOCKSTEP_TRY_VOID(state->meet(make_local_meeting(*state, std::move(seat.children))));
   return state;
 }
 

@@ -13,6 +13,7 @@
 #include <vector>
 
 #include "engine/group/hooks.h"
+#include "engine/group/local_meeting.h"
 #include "engine/group/meeting.h"
 #include "engine/group/progress_reporter.h"
 #include "engine/group/run_phases.h"
@@ -34,6 +35,8 @@ class State {
   /// The ranks that the launcher started, which `launch` describes. @collective @blocking
   static Result<std::unique_ptr<State>> of_launch(transport::LaunchEnvironment launch, GroupOptions options,
                                                   Hooks hooks);
+  /// `ranks` processes on this host: this one starts the others, or was started so. @collective @blocking
+  static Result<std::unique_ptr<State>> of_processes(int ranks, GroupOptions options, Hooks hooks);
   /// The ranks of the program's own communicator. @collective @blocking
   static Result<std::unique_ptr<State>> of_communicator(MpiHandle communicator, GroupOptions options, Hooks hooks);
   ~State();
@@ -98,6 +101,7 @@ class State {
 
   void set_ranks(int first, int local, int size);
   void start_reading_ahead();
+  static Result<std::unique_ptr<State>> of_local(LocalSeat seat, GroupOptions options, Hooks hooks);
   /// Meets the other processes. @collective @blocking
   Result<void> meet(std::unique_ptr<ProcessMeeting> meeting);
   bool settle(const Error& error);
@@ -121,8 +125,10 @@ class State {
   std::unique_ptr<transport::Bootstrap> own_bootstrap_;
 };
 
-/// Opens a group with the program's own hooks. Fails as `Group::mpi` and `Group::threads`. @collective @blocking
+/// Opens a group with the program's own hooks. Fails as `Group::mpi`, `Group::processes` and `Group::threads`.
+/// @collective @blocking
 Result<std::unique_ptr<Group>> open_launched(transport::LaunchEnvironment launch, GroupOptions options, Hooks hooks);
+Result<std::unique_ptr<Group>> open_processes(int ranks, GroupOptions options, Hooks hooks);
 Result<std::unique_ptr<Group>> open_threads(int ranks, GroupOptions options, Hooks hooks);
 
 }  // namespace lockstep::group

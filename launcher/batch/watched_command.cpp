@@ -76,7 +76,7 @@ Result<WatchedCommand> parse_watched_command(std::vector<std::string> words, con
     return cannot_watch("a job without a journal",
                         "--prompts-file F --journal DIR: without them a restart begins again at the first row");
   }
-  if (command.generate.run.launch == Launch::kThreads) {
+  if (command.generate.run.launch != Launch::kMpi) {
     command.ranks = command.generate.model.ranks.value_or(1);
   } else if (const auto place = ranks_of_launcher(words, command.program)) {
     command.ranks = place->number;
@@ -91,8 +91,8 @@ Result<WatchedCommand> with_ranks(const WatchedCommand& command, int ranks, cons
   std::vector<std::string> words = command.words;
   const auto place = ranks_of_launcher(words, command.program);
   const auto degree = degree_of(words, command.program);
-  const bool is_threads = command.generate.run.launch == Launch::kThreads;
-  if (!(is_threads ? degree : place)) {
+  const bool starts_ranks = command.generate.run.launch != Launch::kMpi;
+  if (!(starts_ranks ? degree : place)) {
     return cannot_watch(fmt::format("the command \"{}\"", fmt::join(words, " ")),
                         "a number of ranks that can be lowered: -n P, -np P or --ntasks P");
   }

@@ -199,11 +199,14 @@ void add_memory_budget(CLI::App& app, EngineOptions& engine) {
 
 void add_run_options(CLI::App& app, RunOptions& options, EngineOptions& engine) {
   begin_section(app, "Ranks");
-  app.add_option("--launch", options.launch,
-                 "mpi (one process per rank, default) or threads (all ranks in this process)")
-      ->transform(
-          CLI::CheckedTransformer(std::map<std::string, Launch>{{"mpi", Launch::kMpi}, {"threads", Launch::kThreads}})
-              .description("{mpi,threads}"))
+  app.add_option(
+         "--launch", options.launch,
+         "mpi (one process per rank, started by mpirun or srun; default), processes (--tp of them on this host, "
+         "started by lockstep) or threads (all ranks in this process)")
+      ->transform(CLI::CheckedTransformer(std::map<std::string, Launch>{{"mpi", Launch::kMpi},
+                                                                        {"processes", Launch::kProcesses},
+                                                                        {"threads", Launch::kThreads}})
+                      .description("{mpi,processes,threads}"))
       ->type_name("HOW");
   app.add_option("--threads", engine.threads, "Compute threads of a rank; default: the cores that it was given")
       ->check(CLI::Range(1, 1024))

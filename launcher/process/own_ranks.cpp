@@ -26,6 +26,8 @@ namespace {
 
 /// Time for a main thread to end by itself once another process or a signal has ended the job.
 constexpr auto kGrace = std::chrono::milliseconds(700);
+/// The same for a process that ends the ranks that it has started.
+constexpr auto kGraceOfStarter = std::chrono::milliseconds(2500);
 
 Error interrupted() { return {ErrorKind::kCancelled, "[launcher] interrupted; start again to run the job"}; }
 
@@ -55,7 +57,7 @@ class Process {
  public:
   Process(const OwnRanks& ranks, transport::LaunchEnvironment launch, const std::vector<Fault>& faults)
       : ranks_(ranks), launch_(std::move(launch)), first_(are_threads() ? 0 : launch_.rank) {
-    const int count = are_threads() ? ranks.ranks.value_or(1) : 1;
+    const int count = are_threads() ? own_ranks() : 1;
     for (int rank = first_; rank < first_ + count; ++rank) {
       Log::Sink sink = stderr_sink(rank);
       if (ranks.progress != nullptr) sink = ranks.progress->before(std::move(sink));
@@ -76,6 +78,13 @@ class Process {
 
  private:
   bool are_threads() const { return ranks_.run.launch == Launch::kThreads; }
+  /// The ranks that this process starts, itself included.
+  int own_ranks() const { return ranks_.ranks.value_or(1); }
+  bool starts_processes() const {
+    return ranks_.run.launch == Launch::kProcesses && launch_.launcher == transport::Launcher::kNone;
+  }
+  Duration grace() const { return starts_processes() ? Duration(kGraceOfStarter) : Duration(kGrace); }
+  Result<std::unique_ptr<Group>> open_group();
   RankLifecycle& of(int rank) { return *lifecycles_.at(static_cast<size_t>(rank - first_)); }
 
   Result<void> run_group(const GroupWork& work);
@@ -99,10 +108,17 @@ class Process {
   group::State* group_ = nullptr;  // set while there is a group
 };
 
+Result<std::unique_ptr<Group>> Process::open_group() {
+  switch (ranks_.run.launch) {
+    case Launch::kThreads: return group::open_threads(own_ranks(), group_options(), hooks());
+    case Launch::kProcesses: return group::open_processes(own_ranks(), group_options(), hooks());
+    case Launch::kMpi: break;
+  }
+  return group::open_launched(launch_, group_options(), hooks());
+}
+
 Result<void> Process::run_group(const GroupWork& work) {
-  LOCKSTEP_TRY(const auto group,
-               are_threads() ? group::open_threads(static_cast<int>(lifecycles_.size()), group_options(), hooks())
-                             : group::open_launched(launch_, group_options(), hooks()));
+  LOCKSTEP_TRY(const auto group, open_group());
   group::State& state = group::State::of(*group);
   const Result<void> done = guarded("launcher", [&]() -> Result<void> {
     state.phases().enter("plan");
@@ -159,7 +175,7 @@ group::Hooks Process::hooks() {
           .on_lost =
               [this] {
                 close_progress();
-                lifecycles_.front()->end_within(kGrace);
+                lifecycles_.front()->end_within(grace());
               },
           .bootstrap =
               [this](int rank, std::unique_ptr<transport::Bootstrap> inner) {
@@ -193,7 +209,9 @@ void Process::take_signal(int signal) {
   RankLifecycle& first = *lifecycles_.front();
   const Error error = first.settle(interrupted());
   const bool was_running = first.cancel();
-  if (!are_threads() && launch_.launcher != transport::Launcher::kNone) first.end_within(kGrace);
+  if (!are_threads() && (starts_processes() || launch_.launcher != transport::Launcher::kNone)) {
+    first.end_within(grace());
+  }
   std::lock_guard lock(mutex_);
   if (group_ == nullptr) return;
   if (was_running) {
@@ -209,7 +227,7 @@ Result<void> on_own_ranks(const OwnRanks& ranks, const GroupWork& work) {
   LOCKSTEP_TRY_VOID(check_folders(ranks.run));
   LOCKSTEP_TRY(const std::vector<Fault> faults, parse_faults(ranks.run.faults));
   transport::LaunchEnvironment launch;  // ranks that are threads: one process, alone
-  if (ranks.run.launch == Launch::kMpi) {
+  if (ranks.run.launch != Launch::kThreads) {
     LOCKSTEP_TRY(launch, transport::read_launch_environment(own_variable));
   }
   return Process(ranks, std::move(launch), faults).run(work);

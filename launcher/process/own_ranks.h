@@ -1,4 +1,4 @@
-// The ranks of this process under the program's rules: a group of mpirun's processes or of threads. Adds exit records,
+// The ranks of this process under the program's rules: a group of processes or of threads. Adds exit records,
 // Ctrl-C, injected faults, and an end for libraries that do not return.
 #pragma once
 

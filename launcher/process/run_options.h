@@ -8,7 +8,8 @@
 
 namespace lockstep::launcher {
 
-enum class Launch { kMpi, kThreads };
+/// How ranks start: by mpirun or srun, as processes that lockstep starts itself, or as threads.
+enum class Launch { kMpi, kProcesses, kThreads };
 enum class Detection { kOn, kOff };
 
 /// Whether a progress line is drawn: only on a terminal, or also where a launcher forwards stderr.

@@ -16,6 +16,7 @@
 #include <cstring>
 #include <filesystem>
 #include <fstream>
+#include <span>
 
 namespace lockstep::process {
 namespace {
@@ -95,6 +96,7 @@ struct Launch {
   char* const* words;
   char* const* environment;   // null: inherited
   int input, output, errors;  // descriptors; -1: inherited
+  std::span<const int> kept;
   int failure;                // receives the error number of a failed exec
   int orphan_signal;
   pid_t parent;
@@ -113,6 +115,7 @@ struct Launch {
   ::dup2(launch.input, STDIN_FILENO);
   if (launch.output >= 0) ::dup2(launch.output, STDOUT_FILENO);
   if (launch.errors >= 0) ::dup2(launch.errors, STDERR_FILENO);
+  for (const int kept : launch.kept) ::fcntl(kept, F_SETFD, 0);
   if (launch.folder == nullptr || ::chdir(launch.folder) == 0) {
     launch.environment == nullptr ? ::execv(launch.program, launch.words)
                                   : ::execve(launch.program, launch.words, launch.environment);
@@ -343,6 +346,7 @@ Result<std::unique_ptr<ChildProcess>> ChildProcess::start(const ChildCommand& co
                       .input = input.get(),
                       .output = output.child.get(),
                       .errors = errors.child.get(),
+                      .kept = command.kept,
                       .failure = failure.write.get(),
                       .orphan_signal = command.orphan_signal,
                       .parent = ::getpid()};

@@ -56,6 +56,7 @@ struct ChildCommand {
   std::filesystem::path folder;  // working directory; empty: the parent's
   std::filesystem::path log;     // created if necessary; both streams may use it
   size_t kept_bytes = 16384;     // kept of the end of each captured stream
+  std::vector<int> kept;         // descriptors of the parent that the child keeps, under their numbers
   int orphan_signal = 15;        // SIGTERM; sent when the thread that started the child ends; 0: none
 };
 

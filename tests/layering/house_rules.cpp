@@ -54,6 +54,7 @@ std::vector<FolderRule> folders() {
       {"transport/region", {"runtime/core", "runtime/device", "transport"}},
       with_one_header("transport/loopback", {"runtime/core", "runtime/device", "transport", "transport/region"}),
       with_one_header("transport/shm", {"runtime/core", "runtime/device", "transport", "transport/region"}),
+      with_one_header("transport/local", {"runtime/core", "runtime/device", "transport", "transport/region"}),
       with_one_header("transport/mpi", {"runtime/core", "runtime/device", "transport"}),
       with_one_header("transport/watch", {"runtime/core", "transport"}),
       {"transport/two_level",

@@ -147,5 +147,19 @@ TEST(CheckLauncher, RefusesASlurmStepWithoutPmixBeforeOpenMpiEndsTheProcess) {
   EXPECT_TRUE(check_launcher(step, "Open MPI 4.1.4").has_value());
 }
 
+TEST(LaunchEnvironment, OfARankThatLockstepStartedIsWhatItWasGiven) {
+  LaunchEnvironment given{.launcher = Launcher::kLockstep, .size = 4, .rank = 2, .local_rank = 2, .local_size = 4};
+  given.job = "0123abcd";
+  given.meeting = 7;
+  std::map<std::string, std::string> variables = launch_variables(given);
+  variables["OMPI_COMM_WORLD_SIZE"] = "8";  // of an mpirun around the starter
+  variables["OMPI_COMM_WORLD_RANK"] = "3";
+  const auto read = read_launch_environment([&](std::string_view name) -> std::optional<std::string> {
+    const auto found = variables.find(std::string(name));
+    return found == variables.end() ? std::nullopt : std::optional(found->second);
+  });
+  EXPECT_EQ(read.value(), given);
+}
+
 }  // namespace
 }  // namespace lockstep::transport

@@ -62,31 +62,6 @@ std::unique_ptr<RegionCommunicator> make_endpoint(const std::shared_ptr<Group>& 
       wait);
 }
 
-class ThreadBootstrap final : public Bootstrap {
- public:
-  explicit ThreadBootstrap(std::unique_ptr<device::Communicator> communicator)
-      : communicator_(std::move(communicator)) {}
-
-  int rank() const override { return communicator_->rank(); }
-  int size() const override { return communicator_->size(); }
-  std::string name() const override { return "threads"; }
-  Result<std::vector<std::string>> exchange(std::string_view mine) override {
-    return exchange_over(*communicator_, mine);
-  }
-  Result<void> barrier() override { return communicator_->barrier(device::Stream::host()); }
-  Result<std::vector<RankPlace>> places() override {
-    if (places_.empty()) {
-      LOCKSTEP_TRY(places_, exchange_places(*this));
-    }
-    return places_;
-  }
-  Result<void> finish() override { return barrier(); }
-
- private:
-  std::unique_ptr<device::Communicator> communicator_;
-  std::vector<RankPlace> places_;
-};
-
 }  // namespace
 
 std::shared_ptr<Group> make_group(int size, size_t message_bytes, Crowding crowding) {
@@ -95,7 +70,7 @@ std::shared_ptr<Group> make_group(int size, size_t message_bytes, Crowding crowd
 }
 
 std::unique_ptr<Bootstrap> make_bootstrap(std::shared_ptr<Group> group, int rank, const WaitOptions& wait) {
-  return std::make_unique<ThreadBootstrap>(make_endpoint(group, kForBootstrap, rank, wait));
+  return make_bootstrap_over(make_endpoint(group, kForBootstrap, rank, wait), "threads");
 }
 
 std::unique_ptr<HostCommunicator> make_communicator(std::shared_ptr<Group> group, int rank, const WaitOptions& wait) {

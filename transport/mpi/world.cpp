@@ -19,32 +19,6 @@ namespace {
 /// The owner of MPI.
 enum class Owner { kUs, kProgram };
 
-class MpiBootstrap final : public Bootstrap {
- public:
-  MpiBootstrap(std::unique_ptr<device::Communicator> communicator, std::string name)
-      : communicator_(std::move(communicator)), name_(std::move(name)) {}
-
-  int rank() const override { return communicator_->rank(); }
-  int size() const override { return communicator_->size(); }
-  std::string name() const override { return name_; }
-  Result<std::vector<std::string>> exchange(std::string_view mine) override {
-    return exchange_over(*communicator_, mine);
-  }
-  Result<void> barrier() override { return communicator_->barrier(device::Stream::host()); }
-  Result<std::vector<RankPlace>> places() override {
-    if (places_.empty()) {
-      LOCKSTEP_TRY(places_, exchange_places(*this));
-    }
-    return places_;
-  }
-  Result<void> finish() override { return barrier(); }
-
- private:
-  std::unique_ptr<device::Communicator> communicator_;
-  std::string name_;
-  std::vector<RankPlace> places_;
-};
-
 // MPI is per process, and so is its one thread.
 constinit std::mutex shared_queue_mutex;
 constinit std::weak_ptr<FunneledQueue> shared_queue;
@@ -82,7 +56,7 @@ class LoadedWorld final : public World {
   Result<std::unique_ptr<Bootstrap>> make_bootstrap(const WaitOptions& wait) override {
     // It is not known yet which ranks share cores, so yield early.
     LOCKSTEP_TRY(auto communicator, connect(wait, /*crowded=*/true, {}));
-    return std::make_unique<MpiBootstrap>(std::move(communicator), name_);
+    return make_bootstrap_over(std::move(communicator), name_);
   }
 
   Result<std::unique_ptr<PartCommunicator>> make_communicator(std::span<const RankPlace> places,

@@ -2,6 +2,7 @@
 //
 //   Group::alone()      one rank; no MPI              Group::mpi()         the ranks of mpirun or srun; starts MPI
 //   Group::threads(4)   four ranks in this process    Group::mpi(handle)   the ranks of the program's own communicator
+//   Group::processes(4) four processes on this host, without MPI
 //
 // Every process opens groups, models and engines in the same order. Only rank 0 submits requests.
 #pragma once
@@ -85,6 +86,12 @@ class Group {
   /// `ranks` ranks in this process. Fails with `kInvalidArgument` for fewer than one.
   static Result<std::unique_ptr<Group>> threads(int ranks, GroupOptions options = {});
 
+  /// `ranks` processes on this host, without MPI: this process becomes rank 0 and starts the others, which run this
+  /// program with the same arguments; in those the call joins the group. They end with rank 0. Fails with
+  /// `kInvalidArgument` for fewer than one rank, with `kFailedPrecondition` under mpirun or srun, and with
+  /// `kDeadlineExceeded` when ranks are missing. @collective @blocking
+  static Result<std::unique_ptr<Group>> processes(int ranks, GroupOptions options = {});
+
   /// The ranks that mpirun or srun has started; one rank in a process without a launcher. Fails with
   /// `kFailedPrecondition` for a launch that cannot work, naming the flag that corrects it, and with
   /// `kDeadlineExceeded` when ranks are missing. @collective @blocking
@@ -103,7 +110,7 @@ class Group {
   int rank() const;  // of this process; 0 where ranks are threads
   int size() const;
   bool leads() const { return rank() == 0; }
-  /// "mpi (Open MPI 4.1.4, threads serialized)", "threads", "single".
+  /// "mpi (Open MPI 4.1.4, threads serialized)", "processes", "threads", "single".
   std::string name() const;
 
   /// Why the group has failed; empty while it works. Engines of a failed group serve no requests.

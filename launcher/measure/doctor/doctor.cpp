@@ -186,6 +186,12 @@ Result<void> examine_group(Examination& all, const Clock& clock, DoctorReport& r
 
 Result<int> doctor(const DoctorCommand& command) {
   if (command.json) LOCKSTEP_TRY_VOID(check_writable(*command.json, "--json"));
+  if (command.run.launch == Launch::kProcesses) {
+    return Error{
+        ErrorKind::kInvalidArgument,
+        "[launcher] doctor --launch: found processes, expected mpi or threads: it examines launchers, and ranks "
+        "that lockstep starts itself have none; use --launch threads --tp P for the machine's limits"};
+  }
   LOCKSTEP_TRY(const auto place, transport::read_launch_environment(own_variable));
   const SteadyClock clock;
   const bool has_threads = command.run.launch == Launch::kThreads;

@@ -95,7 +95,8 @@ Check judge_launch(const LaunchFacts& facts) {
 
 std::string launcher_words(const transport::LaunchEnvironment& environment, int ranks) {
   switch (environment.launcher) {
-    case Launcher::kNone: return "";
+    case Launcher::kNone:
+    case Launcher::kLockstep: return "";
     case Launcher::kOpenMpi: return fmt::format("mpirun -n {}", ranks);
     case Launcher::kPmi: return fmt::format("mpirun.mpich -n {}", ranks);
     case Launcher::kSlurm: return fmt::format("srun --mpi={} -n {}", environment.speaks_pmix ? "pmix" : "pmi2", ranks);

@@ -51,6 +51,9 @@ struct Prefix {
 
 /// Prefixes of variables of a job, step or task; the first match decides.
 constexpr Prefix kOfJobs[] = {
+    {"LOCKSTEP_RANK", false},
+    {"LOCKSTEP_JOB", false},
+    {"LOCKSTEP_MEETING", false},
     {"OMPI_", false},
     {"PMIX_", false},
     {"PMI_", false},
@@ -118,7 +121,9 @@ std::string LaunchTemplate::program() const {
 Result<LaunchTemplate> parse_launch_template(std::string_view text, int most_ranks) {
   LaunchTemplate launch;
   LOCKSTEP_TRY(launch.words, split_words(text));
-  if (launch.words == std::vector<std::string>{"threads"}) return LaunchTemplate{.words = {}, .threads = true};
+  for (const std::string_view own : {"threads", "processes"}) {
+    if (launch.words == std::vector{std::string(own)}) return LaunchTemplate{.words = {}, .own = std::string(own)};
+  }
   const bool says_ranks =
       std::ranges::any_of(launch.words, [](const std::string& word) { return word.find(kRanks) != std::string::npos; });
   if (!launch.words.empty() && most_ranks > 1 && !says_ranks) {
@@ -134,7 +139,7 @@ Result<LaunchTemplate> parse_launch_template(std::string_view text, int most_ran
 std::vector<std::string> words_before(const LaunchTemplate& launch, int ranks) {
   std::vector<std::string> words;
   for (const std::string& word : launch.words) words.push_back(with_ranks(word, ranks));
-  if (launch.words.empty() && !launch.threads && ranks > 1) words = {"mpirun", "-n", std::to_string(ranks)};
+  if (launch.words.empty() && launch.own.empty() && ranks > 1) words = {"mpirun", "-n", std::to_string(ranks)};
   return words;
 }
 
@@ -147,7 +152,7 @@ std::vector<std::string> point_words(const LaunchTemplate& launch, const BenchCo
                {"--tp", std::to_string(shape.tp), "--batch-size", std::to_string(shape.batch), "--prompt-tokens",
                 std::to_string(shape.prompt_tokens), "--new-tokens", std::to_string(shape.new_tokens)});
   words.insert(words.end(), bench.options.begin(), bench.options.end());
-  if (launch.threads) words.insert(words.end(), {"--launch", "threads"});
+  if (!launch.own.empty()) words.insert(words.end(), {"--launch", launch.own});
   words.insert(words.end(), {"--json", json.string()});
   return words;
 }

@@ -4,7 +4,7 @@
 //   command    mpirun -n 4 --bind-to core lockstep bench … --tp 4 --json FILE
 //
 // Without a template, one rank is started directly and several by `mpirun -n {ranks}`. The template "threads" runs all
-// ranks in one process, without MPI.
+// ranks in one process, "processes" lets lockstep start them: both without MPI.
 #pragma once
 
 #include <filesystem>
@@ -28,9 +28,9 @@ std::string quoted(const std::vector<std::string>& words);
 /// A launch template, split.
 struct LaunchTemplate {
   std::vector<std::string> words;  // empty: the default
-  bool threads = false;
+  std::string own;                 // "threads", "processes": a --launch of lockstep instead of a launcher
 
-  /// Its program's name without folders; empty for the default and for threads.
+  /// Its program's name without folders; empty without words.
   std::string program() const;
 };
 

@@ -87,6 +87,7 @@ TEST(PointWords, StartOneRankAsItIsAndMoreByMpirun) {
   EXPECT_EQ(line("", kShape), "mpirun -n 2 " + bench + " --json out.json");
   EXPECT_THAT(line("", {1, 1, 1, 2}), ::testing::StartsWith("lockstep bench --model m --tp 1 "));
   EXPECT_EQ(line("threads", kShape), bench + " --launch threads --json out.json");
+  EXPECT_EQ(line("processes", kShape), bench + " --launch processes --json out.json");
 }
 
 TEST(PointWords, FillTheRanksIntoATemplate) {
@@ -110,6 +111,7 @@ TEST(LaunchTrials, AskMpirunOnlyAboutSeveralRanks) {
   EXPECT_EQ(trial("env A=1 bin/mpiexec -n {ranks} --bind-to core", 4), "env A=1 bin/mpiexec -n 4 --bind-to core true");
   EXPECT_EQ(trial("", 1), "");
   EXPECT_EQ(trial("threads", 4), "");
+  EXPECT_EQ(trial("processes", 4), "");
   EXPECT_EQ(trial("srun -n {ranks}", 4), "");
 }
 

@@ -1,0 +1,81 @@
+#include "transport/local/local.h"
+
+#include <fcntl.h>
+#include <fmt/format.h>
+#include <sys/mman.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <cerrno>
+#include <cstring>
+#include <utility>
+
+#include "transport/exchange.h"
+#include "transport/region/region_communicator.h"
+
+namespace lockstep::transport::local {
+namespace {
+
+constexpr size_t kMessageBytes = 16 * 1024;  // longer texts take several rounds
+
+region::Layout layout_of(int ranks) { return region::Layout::of(ranks, kMessageBytes); }
+
+size_t file_bytes(int ranks) { return layout_of(ranks).bytes() * kMostBootstraps; }
+
+Error no_meeting(int descriptor, std::string_view found) {
+  return {ErrorKind::kFailedPrecondition,
+          fmt::format("[transport/local] cannot meet the other ranks: found {} at descriptor {} of LOCKSTEP_MEETING, "
+                      "expected the memory of the program that starts the ranks; unset LOCKSTEP_RANK, which only that "
+                      "program sets",
+                      found, descriptor)};
+}
+
+}  // namespace
+
+Result<MeetingFile> MeetingFile::create(int ranks) {
+  const int descriptor = memfd_create("lockstep-meeting", MFD_CLOEXEC);
+  if (descriptor >= 0) {
+    MeetingFile file(descriptor);
+    if (ftruncate(descriptor, static_cast<off_t>(file_bytes(ranks))) == 0) return file;
+  }
+  return Error{ErrorKind::kResourceExhausted,
+               fmt::format("[transport/local] cannot make the memory in which {} ranks meet: found '{}', expected a "
+                           "file in memory; raise ulimit -n, or start fewer ranks",
+                           ranks, std::strerror(errno))};
+}
+
+MeetingFile::MeetingFile(MeetingFile&& other) noexcept : descriptor_(std::exchange(other.descriptor_, -1)) {}
+
+MeetingFile::~MeetingFile() {
+  if (descriptor_ >= 0) close(descriptor_);
+}
+
+Result<std::unique_ptr<World>> World::join(int descriptor, int rank, int size) {
+  struct stat facts {};
+  if (fstat(descriptor, &facts) != 0) return no_meeting(descriptor, std::strerror(errno));
+  if (static_cast<size_t>(facts.st_size) != file_bytes(size)) {
+    return no_meeting(descriptor, fmt::format("a file of {} bytes", facts.st_size));
+  }
+  LOCKSTEP_TRY(region::Memory memory, region::Memory::of_file(descriptor, file_bytes(size)));
+  fcntl(descriptor, F_SETFD, FD_CLOEXEC);
+  return std::unique_ptr<World>(new World(std::make_shared<region::Memory>(std::move(memory)), rank, size));
+}
+
+Result<std::unique_ptr<Bootstrap>> World::make_bootstrap(const WaitOptions& wait) {
+  const int index = made_++;
+  if (index >= kMostBootstraps) {
+    return Error{
+        ErrorKind::kResourceExhausted,
+        fmt::format("[transport/local] rank {}: cannot make another bootstrap: found {} of one group, expected "
+                    "no more; make a new group",
+                    rank_, kMostBootstraps),
+        rank_};
+  }
+  const region::Layout layout = layout_of(size_);
+  const region::View view(memory_->data() + layout.bytes() * static_cast<size_t>(index), layout);
+  // It is not known yet which ranks share cores, so yield early.
+  region::Member member{.name = "local", .rank = rank_, .crowded = true, .names = {}, .owner = memory_};
+  return make_bootstrap_over(std::make_unique<region::RegionCommunicator>(view, std::move(member), wait), "processes");
+}
+
+}  // namespace lockstep::transport::local
