@@ -8,6 +8,7 @@ set(LOCKSTEP_WITH_CUDA "AUTO" CACHE STRING "Kernels for NVIDIA GPUs; needs nvcc 
 set_property(CACHE LOCKSTEP_WITH_CACHE LOCKSTEP_WITH_REFERENCE LOCKSTEP_WITH_CUDA PROPERTY STRINGS AUTO ON OFF)
 option(LOCKSTEP_WITH_MEASURE "The commands bench, sweep, plan and doctor" ON)
 option(LOCKSTEP_WITH_JOURNAL "Journals of batch jobs; needs Cap'n Proto" ON)
+option(LOCKSTEP_WITH_SERVER "The command engine, which serves other processes; needs Cap'n Proto" ON)
 option(LOCKSTEP_WITH_TESTS "Tests and examples; needs GoogleTest" ON)
 set(LOCKSTEP_CPU_ISAS "all" CACHE STRING "Instruction sets that the CPU backend has kernels for, besides the portable ones: all, \
 native (the best that this machine and the compiler have), or a list of avx2, avx512, avx512_bf16, amx")
@@ -43,7 +44,7 @@ if(LOCKSTEP_WITH_CACHE)
     find_package(Protobuf 3.21 REQUIRED)
   endif()
 endif()
-if(LOCKSTEP_WITH_CACHE OR LOCKSTEP_WITH_JOURNAL)
+if(LOCKSTEP_WITH_CACHE OR LOCKSTEP_WITH_JOURNAL OR LOCKSTEP_WITH_SERVER)
   find_package(CapnProto 0.9 REQUIRED)
 endif()
 if(LOCKSTEP_WITH_TESTS)
@@ -57,5 +58,5 @@ lockstep_choose_cpu_isas(LOCKSTEP_BUILT_ISAS LOCKSTEP_BUILT_INT8_ISAS)
 # The text of --version about the build.
 list(JOIN LOCKSTEP_BUILT_ISAS " " _isas)
 set(LOCKSTEP_OPTIONS_TEXT "neuron ${LOCKSTEP_WITH_NEURON}, cuda ${LOCKSTEP_WITH_CUDA}, reference ${LOCKSTEP_WITH_REFERENCE}, compile cache \
-${LOCKSTEP_WITH_CACHE}, measure ${LOCKSTEP_WITH_MEASURE}, journal ${LOCKSTEP_WITH_JOURNAL}, instruction sets: ${_isas}")
+${LOCKSTEP_WITH_CACHE}, measure ${LOCKSTEP_WITH_MEASURE}, journal ${LOCKSTEP_WITH_JOURNAL}, server ${LOCKSTEP_WITH_SERVER}, instruction sets: ${_isas}")
 message(STATUS "Options: ${LOCKSTEP_OPTIONS_TEXT}, tests ${LOCKSTEP_WITH_TESTS}")

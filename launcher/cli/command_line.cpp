@@ -92,6 +92,7 @@ std::string version_text() {
 struct Commands {
   GenerateCommand generate;
   ScoreCommand score;
+  EngineCommand engine;
   TokenizeCommand tokenize;
   ExplainCommand explain;
   PlanCommand plan;
@@ -111,6 +112,7 @@ void add_all(CLI::App& app, Commands& commands) {
   app.require_subcommand(1);
   add_generate(app, commands.generate);
   add_score(app, commands.score);
+  add_engine(app, commands.engine);
   add_tokenize(app, commands.tokenize);
   add_explain(app, commands.explain);
   add_plan(app, commands.plan, commands.probe_mib);
@@ -133,12 +135,14 @@ void keep_own_options(EngineOptions& engine) {
 Command chosen_command(const CLI::App& app, Commands commands) {
   keep_own_options(commands.generate.engine);
   keep_own_options(commands.score.engine);
+  keep_own_options(commands.engine.engine);
   keep_own_options(commands.bench.engine);
   keep_own_options(commands.compile.engine);
   keep_own_options(commands.exporting.compile.engine);
   if (const auto text = text_of(commands.texts, app, kVersion)) return PrintedText{*text};
   if (app.got_subcommand("generate")) return std::move(commands.generate);
   if (app.got_subcommand("score")) return std::move(commands.score);
+  if (app.got_subcommand("engine")) return std::move(commands.engine);
   if (app.got_subcommand("tokenize")) return std::move(commands.tokenize);
   if (app.got_subcommand("explain")) return std::move(commands.explain);
   if (app.got_subcommand("doctor")) {

@@ -18,6 +18,7 @@ namespace lockstep::launcher {
 // The structs outlive the parse.
 void add_generate(CLI::App& parent, GenerateCommand& command);
 void add_score(CLI::App& parent, ScoreCommand& command);
+void add_engine(CLI::App& parent, EngineCommand& command);
 void add_tokenize(CLI::App& parent, TokenizeCommand& command);
 void add_explain(CLI::App& parent, ExplainCommand& command);
 /// The caller fills in the words after "--".

@@ -97,7 +97,7 @@ struct Launch {
   char* const* environment;   // null: inherited
   int input, output, errors;  // descriptors; -1: inherited
   std::span<const int> kept;
-  int failure;                // receives the error number of a failed exec
+  int failure;  // receives the error number of a failed exec
   int orphan_signal;
   pid_t parent;
 };

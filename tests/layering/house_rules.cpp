@@ -70,6 +70,9 @@ std::vector<FolderRule> folders() {
       {"engine/requests", {"runtime/*", "actors", "engine/include/lockstep"}},
       {"engine/observe",
        {"runtime/*", "shards", "transport", "actors", "engine/include/lockstep", "engine/group", "engine/model"}},
+      {"engine/rpc",
+       {"runtime/core", "runtime/generation", "engine/include/lockstep"},
+       {"engine/rpc/server.h", "engine/rpc/engine.capnp.h"}},
       {"engine", {"runtime/*", "shards", "actors", "engine/include/lockstep", "engine/*"}},
       {"engine/drivers.cpp", {"runtime/*", "runtime/backends/*", "engine"}},
       // The process around a group: the only folder that a client of the library needs besides its headers.
@@ -85,6 +88,7 @@ std::vector<FolderRule> folders() {
       {"launcher/commands",
        {"runtime/core", "runtime/text", "engine/include/lockstep", "launcher/process", "launcher/generate",
         "launcher/batch"}},
+      {"launcher/serve", {"runtime/core", "engine/include/lockstep", "engine/rpc", "launcher/process"}},
       // Folders with access to private headers: graphs, steps, machines.
       {"launcher/inspect", inside({})},
       {"launcher/measure/plan", inside({})},
@@ -97,6 +101,7 @@ std::vector<FolderRule> folders() {
         "launcher/measure/*"}},
       {"launcher", {"runtime/core", "launcher/*", "launcher/measure/*"}},
       {"examples", {}},
+      {"examples/rpc", {"engine/rpc"}},
       {"examples/internals", {"runtime/*", "shards", "shards/*", "transport", "transport/*", "actors"}},
       {"tests", {"**"}},
   };
@@ -107,15 +112,15 @@ std::vector<ThirdPartyRule> third_parties() {
   // Kernels and the additions of a collective.
   const std::vector<std::string> kernels = {"runtime/backends/cpu", "runtime/probe", "transport", "transport/region"};
   // Files, memory maps, shared memory, cores: the system's interfaces have few users.
-  const std::vector<std::string> system = {"runtime/core",    "runtime/checkpoint", "runtime/probe",
-                                           "runtime/process", "runtime/backends/*", "runtime/journal",
-                                           "runtime/cache",   "transport",          "transport/*",
-                                           "engine/group",    "launcher/process",   "launcher/measure/*"};
+  const std::vector<std::string> system = {
+      "runtime/core",    "runtime/checkpoint", "runtime/probe",     "runtime/process", "runtime/backends/*",
+      "runtime/journal", "runtime/cache",      "transport",         "transport/*",     "engine/group",
+      "engine/rpc",      "launcher/process",   "launcher/measure/*"};
   return {
       {"fmt/", {"**"}},
       {"boost/outcome/", {"runtime/core"}},
       {"spdlog/", {"launcher/process"}},
-      {"openssl/", {"runtime/core"}},
+      {"openssl/", {"runtime/core", "engine/rpc"}},
       {"curl/", {"runtime/cache"}},
       {"nlohmann/",
        {"runtime/cache", "runtime/journal", "runtime/trace", "runtime/checkpoint", "runtime/text", "runtime/generation",
@@ -134,8 +139,8 @@ std::vector<ThirdPartyRule> third_parties() {
       {"arm_neon.h", kernels},
       {"cpuid.h", {"runtime/core"}},
       {"CLI/", {"launcher/cli"}},
-      {"capnp/", {"runtime/cache", "runtime/journal"}},
-      {"kj/", {"runtime/cache", "runtime/journal"}},
+      {"capnp/", {"runtime/cache", "runtime/journal", "engine/rpc", "examples/rpc"}},
+      {"kj/", {"runtime/cache", "runtime/journal", "engine/rpc", "examples/rpc"}},
       {"elf.h", {"engine/group/build_id.cpp"}},
       {"link.h", {"engine/group/build_id.cpp"}},
       {"dlfcn.h", {"runtime/backends/*", "runtime/cache", "runtime/cuda", "transport/mpi"}},

@@ -1,6 +1,6 @@
 """A build without some of its options: the rest works, and using an omitted part is an error that names its option.
 
-    left_out_test.py PROGRAM OFF…       OFF: neuron, cache, reference, measure, journal, mpi, isas; all that are off
+    left_out_test.py PROGRAM OFF…       OFF: neuron, cache, reference, measure, journal, server, mpi, isas; all that are off
 """
 import json
 import pathlib
@@ -55,7 +55,7 @@ class LeftOut(test_folder.FolderTests):
     def test_the_version_names_the_options(self):
         version = run("--version").stdout
         for name, text in (("neuron", "neuron"), ("cache", "compile cache"), ("reference", "reference"),
-                           ("measure", "measure"), ("journal", "journal")):
+                           ("measure", "measure"), ("journal", "journal"), ("server", "server")):
             self.assertIn(f"{text} {'OFF' if name in OFF else 'ON'}", version)
         self.assertEqual("mpi" in OFF, "MPI: none" in version)
         self.assertEqual("isas" in OFF, "avx2 avx512 avx512_bf16 amx" not in version)
@@ -88,6 +88,13 @@ class LeftOut(test_folder.FolderTests):
         done = run("supervise", "--", PROGRAM, "generate", "--model", self.model, *journal)
         self.refused(done, UNSUPPORTED, "-DLOCKSTEP_WITH_JOURNAL=ON")
         self.assertFalse((self.folder / "journal").exists())
+
+    def test_the_engine_of_other_processes(self):
+        done = run("engine", "--model", self.folder / "nowhere", "--socket", self.folder / "engine.sock")
+        if "server" in OFF:
+            self.refused(done, UNSUPPORTED, "engine: ", "-DLOCKSTEP_WITH_SERVER=ON")
+        else:
+            self.refused(done, 2, "config.json")
 
     @unittest.skipUnless("mpi" in sys.argv, "this build has it")
     def test_mpi(self):

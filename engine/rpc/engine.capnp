@@ -1,0 +1,119 @@
+# The protocol between an engine (rank 0 of a group that serves one model) and its clients: Cap'n Proto RPC over a Unix
+# socket, or over TCP with a secret.
+#
+#   client ──► Entrance.enter(secret) ──► Engine ──generate(request, sink)──► Call
+#                                                       tokens, … , done | failed ──► Sink of the client
+#
+# Version 1. New versions only add fields and methods; a field that a client does not set has the meaning of its default.
+@0xc69dc0b31c1ae9a7;
+
+using Cxx = import "/capnp/c++.capnp";
+$Cxx.namespace("lockstep::rpc::wire");
+
+const version :UInt32 = 1;
+
+# What a connection gives.
+interface Entrance {
+  enter @0 (secret :Data) -> Entry;
+  # `secret`: the contents of the engine's secret file; empty over a Unix socket. Another one is refused.
+
+  struct Entry {
+    union {
+      engine @0 :Engine;
+      failure @1 :Failure;
+    }
+  }
+}
+
+interface Engine {
+  facts @0 () -> (facts :Facts);
+  status @1 () -> (status :Status);
+
+  generate @2 (request :Request, sink :Sink) -> Opened;
+  # Opens a request, which joins the running batch. Its answer does not depend on other requests. Dropping the call
+  # cancels the request, and so does a lost connection.
+
+  struct Opened {
+    union {
+      call @0 :Call;
+      failure @1 :Failure;    # nothing was opened, and the sink gets nothing
+    }
+  }
+
+  finish @3 ();
+  # Ends the engine once every open request has its answer. New requests are refused.
+}
+
+interface Call {
+  cancel @0 ();
+  # Ends the request with the tokens so far; the sink gets `done`.
+}
+
+interface Sink {
+  tokens @0 (tokens :List(Token)) -> stream;
+  # In order. A slow client gets longer lists, and delays no other request.
+  done @1 (answers :List(Answer));
+  # The last call: one answer for each of num_return_sequences.
+  failed @2 (failure :Failure);
+  # The last call, instead of `done`.
+}
+
+struct Facts {
+  version @0 :UInt32;         # of this protocol
+  model @1 :Text;             # the directory's name
+  ranks @2 :UInt32;
+  slots @3 :UInt32;           # sequences that run at once
+  capacity @4 :UInt32;        # tokens of a slot
+  vocabulary @5 :UInt32;
+  backend @6 :Text;
+  dtype @7 :Text;
+}
+
+struct Status {
+  running @0 :UInt32;         # requests now
+  queued @1 :UInt32;
+  submitted @2 :UInt64;       # requests since the start, as are the rest
+  finished @3 :UInt64;
+  promptTokens @4 :UInt64;
+  newTokens @5 :UInt64;
+  reusedTokens @6 :UInt64;    # of prompts, from slots that held them
+}
+
+struct Request {
+  ids @0 :List(Int32);        # of the prompt, at least one
+  negativeIds @1 :List(Int32);    # of a negative prompt, for classifier-free guidance
+  options @2 :List(Option);   # replace those of the model's generation_config.json
+  randomRow @3 :UInt64;       # random numbers depend on the option seed and on this number alone
+}
+
+# A field of GenerationConfig.
+struct Option {
+  name @0 :Text;              # Hugging Face's: "max_new_tokens"
+  value @1 :Text;             # JSON: "60", "true", "[1, 2]"
+}
+
+struct Token {
+  answer @0 :UInt32;          # number of its answer
+  id @1 :Int32;               # -1: none, only text that was withheld
+  text @2 :Text;              # the whole characters that the token completes, maybe none
+  logprob @3 :Float32;        # natural logarithm; with the option top_logprobs, otherwise NaN
+  top @4 :List(Candidate);    # the likeliest tokens in its place, likeliest first
+}
+
+struct Candidate {
+  id @0 :Int32;
+  logprob @1 :Float32;
+}
+
+struct Answer {
+  ids @0 :List(Int32);        # up to and including the end token
+  text @1 :Text;              # without special tokens, cut before a stop string; empty without a tokenizer
+  reason @2 :Text;            # "eos", "length", "stop", "cancelled"
+  score @3 :Float64;          # of a beam; NaN: there were none
+}
+
+struct Failure {
+  kind @0 :Text;              # "invalid_argument", "peer_lost", …
+  message @1 :Text;
+  rank @2 :Int32 = -1;        # where it began; -1: not known
+}

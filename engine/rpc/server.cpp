@@ -1,0 +1,329 @@
+#include "engine/rpc/server.h"
+
+#include <capnp/rpc-twoparty.h>
+#include <fmt/format.h>
+#include <kj/async-io.h>
+#include <openssl/crypto.h>
+#include <sys/socket.h>
+#include <sys/stat.h>
+#include <sys/un.h>
+#include <unistd.h>
+
+#include <atomic>
+#include <cerrno>
+#include <condition_variable>
+#include <cstring>
+#include <future>
+#include <mutex>
+#include <thread>
+#include <utility>
+
+#include "engine/rpc/wire.h"
+
+namespace lockstep::rpc {
+namespace {
+
+/// The state that the server's objects share.
+struct Service {
+  Engine& engine;
+  const Model& model;
+  const std::string secret;
+  std::mutex mutex = {};
+  std::condition_variable changed = {};
+  bool is_finishing = false;
+  int deliveries = 0;  // whose end has not reached its client
+};
+
+/// Counts a delivery while it lives.
+class Counted {
+ public:
+  explicit Counted(Service& service) : service_(service) { add(1); }
+  ~Counted() { add(-1); }
+  Counted(const Counted&) = delete;
+  Counted& operator=(const Counted&) = delete;
+
+ private:
+  void add(int change) {
+    const std::lock_guard lock(service_.mutex);
+    service_.deliveries += change;
+    service_.changed.notify_all();
+  }
+
+  Service& service_;
+};
+
+bool is_secret(const std::string& secret, capnp::Data::Reader given) {
+  return given.size() == secret.size() && CRYPTO_memcmp(secret.data(), given.begin(), secret.size()) == 0;
+}
+
+/// Sends what the engine delivers until the request has ended.
+class Delivery {
+ public:
+  Delivery(wire::Sink::Client sink, std::shared_ptr<Outbox> outbox) : sink_(kj::mv(sink)), outbox_(std::move(outbox)) {}
+
+  kj::Promise<void> run() {
+    return outbox_->wait().then([this]() -> kj::Promise<void> {
+      Parcel parcel = outbox_->take();
+      kj::Promise<void> sent = parcel.tokens.empty() ? kj::Promise<void>(kj::READY_NOW) : send(parcel.tokens);
+      if (!parcel.end) return sent.then([this] { return run(); });
+      return sent.then([this, end = std::move(*parcel.end)] { return finish(end); });
+    });
+  }
+
+ private:
+  kj::Promise<void> send(const std::vector<SentToken>& tokens) {
+    auto request = sink_.tokensRequest();
+    write_tokens(tokens, request.initTokens(static_cast<uint32_t>(tokens.size())));
+    return request.send();  // resolves when the client may get more
+  }
+
+  kj::Promise<void> finish(const Result<std::vector<Answer>>& end) {
+    if (!end.has_value()) {
+      auto request = sink_.failedRequest();
+      write_failure(end.error(), request.initFailure());
+      return request.send().ignoreResult();
+    }
+    auto request = sink_.doneRequest();
+    write_answers(end.value(), request.initAnswers(static_cast<uint32_t>(end.value().size())));
+    return request.send().ignoreResult();
+  }
+
+  wire::Sink::Client sink_;
+  const std::shared_ptr<Outbox> outbox_;  // shared with the engine's callbacks
+};
+
+/// Destroyed when the client drops it or is gone, which cancels the request.
+class CallServer final : public wire::Call::Server {
+ public:
+  CallServer(RequestHandle handle, kj::Own<Delivery> delivery, kj::Own<Counted> counted)
+      : handle_(std::move(handle)),
+        delivery_(kj::mv(delivery)),
+        // A client that cannot be reached needs no answer.
+        running_(delivery_->run().attach(kj::mv(counted)).eagerlyEvaluate([](kj::Exception&&) {})) {}
+  ~CallServer() noexcept { handle_.cancel(); }
+
+  kj::Promise<void> cancel(CancelContext) override {
+    handle_.cancel();
+    return kj::READY_NOW;
+  }
+
+ private:
+  RequestHandle handle_;
+  kj::Own<Delivery> delivery_;
+  kj::Promise<void> running_;
+};
+
+class EngineServer final : public wire::Engine::Server {
+ public:
+  explicit EngineServer(Service& service) : service_(service) {}
+
+  kj::Promise<void> facts(FactsContext context) override {
+    const EngineFacts facts = service_.engine.facts();
+    wire::Facts::Builder to = context.getResults().initFacts();
+    to.setVersion(wire::VERSION);
+    const auto& directory = service_.model.directory();
+    to.setModel((directory ? *directory : service_.model.config_file()).filename().c_str());
+    to.setRanks(static_cast<uint32_t>(facts.ranks));
+    to.setSlots(static_cast<uint32_t>(facts.slots));
+    to.setCapacity(static_cast<uint32_t>(facts.capacity));
+    to.setVocabulary(static_cast<uint32_t>(service_.model.spec().vocabulary));
+    to.setBackend(facts.backend.c_str());
+    to.setDtype(facts.dtype.c_str());
+    return kj::READY_NOW;
+  }
+
+  kj::Promise<void> status(StatusContext context) override {
+    write_status(service_.engine.counters(), context.getResults().initStatus());
+    return kj::READY_NOW;
+  }
+
+  kj::Promise<void> generate(GenerateContext context) override {
+    const auto outbox = std::make_shared<Outbox>();
+    const Result<RequestHandle> opened = open(context.getParams().getRequest(), outbox);
+    if (!opened.has_value()) {
+      write_failure(opened.error(), context.getResults().initFailure());
+      return kj::READY_NOW;
+    }
+    RequestHandle handle = opened.value();
+    handle.on_done([outbox, handle]() mutable { outbox->close(handle.wait()); });
+    context.getResults().setCall(kj::heap<CallServer>(handle, kj::heap<Delivery>(context.getParams().getSink(), outbox),
+                                                      kj::heap<Counted>(service_)));
+    return kj::READY_NOW;
+  }
+
+  kj::Promise<void> finish(FinishContext) override {
+    const std::lock_guard lock(service_.mutex);
+    service_.is_finishing = true;
+    service_.changed.notify_all();
+    return kj::READY_NOW;
+  }
+
+ private:
+  Result<RequestHandle> open(wire::Request::Reader from, const std::shared_ptr<Outbox>& outbox) {
+    {
+      const std::lock_guard lock(service_.mutex);
+      if (service_.is_finishing) {
+        return Error{ErrorKind::kUnavailable,
+                     "[engine/rpc] cannot open a request: found an engine that is about to end, expected one that "
+                     "serves; start another engine"};
+      }
+    }
+    LOCKSTEP_TRY(Request request, read_request(from, service_.model));
+    request.on_token = [outbox](const Token& token) {
+      outbox->put(token);
+      return Verdict::kContinue;
+    };
+    return service_.engine.submit(std::move(request));
+  }
+
+  Service& service_;
+};
+
+class EntranceServer final : public wire::Entrance::Server {
+ public:
+  explicit EntranceServer(Service& service) : service_(service) {}
+
+  kj::Promise<void> enter(EnterContext context) override {
+    auto results = context.getResults();
+    if (is_secret(service_.secret, context.getParams().getSecret())) {
+      results.setEngine(kj::heap<EngineServer>(service_));
+      return kj::READY_NOW;
+    }
+    write_failure({ErrorKind::kInvalidArgument,
+                   "[engine/rpc] cannot enter: found another secret than the engine's, expected the contents of its "
+                   "secret file; send those"},
+                  results.initFailure());
+    return kj::READY_NOW;
+  }
+
+ private:
+  Service& service_;
+};
+
+Error cannot_listen(const std::string& where, std::string_view found) {
+  return {ErrorKind::kUnavailable,
+          fmt::format("[engine/rpc] cannot listen at {}: found '{}', expected a free address; choose another one",
+                      where, found)};
+}
+
+/// Whether a server answers at the socket.
+bool is_served(const sockaddr_un& address) {
+  const int probe = ::socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0);
+  const bool served = ::connect(probe, reinterpret_cast<const sockaddr*>(&address), sizeof address) == 0;
+  ::close(probe);
+  return served;
+}
+
+/// A listening Unix socket that only this user may open.
+Result<int> listen_at(const std::filesystem::path& path) {
+  sockaddr_un address{};
+  address.sun_family = AF_UNIX;
+  if (path.native().size() >= sizeof address.sun_path) {
+    return cannot_listen(path, fmt::format("a path of {} bytes, where a socket has at most {}", path.native().size(),
+                                           sizeof address.sun_path - 1));
+  }
+  std::memcpy(address.sun_path, path.c_str(), path.native().size());
+  struct stat facts {};
+  if (::stat(path.c_str(), &facts) == 0) {
+    if (!S_ISSOCK(facts.st_mode)) return cannot_listen(path, "a file that is no socket");
+    if (is_served(address)) return cannot_listen(path, "another engine");
+    ::unlink(path.c_str());
+  }
+  const int descriptor = ::socket(AF_UNIX, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0);
+  const auto* const target = reinterpret_cast<const sockaddr*>(&address);
+  const mode_t before = ::umask(0177);
+  const bool bound = descriptor >= 0 && ::bind(descriptor, target, sizeof address) == 0;
+  const int code = errno;
+  ::umask(before);
+  if (bound && ::listen(descriptor, SOMAXCONN) == 0) return descriptor;
+  if (descriptor >= 0) ::close(descriptor);
+  return cannot_listen(path, std::strerror(code));
+}
+
+class Running final : public RpcServer {
+ public:
+  Running(Engine& engine, const Model& model, RpcAddress address)
+      : service_{engine, model, address.secret}, wanted_(std::move(address)) {}
+
+  ~Running() noexcept override {
+    if (!thread_.joinable()) return;
+    stop_->fulfill();
+    thread_.join();
+    if (!wanted_.socket.empty()) ::unlink(wanted_.socket.c_str());
+  }
+
+  Result<void> start() {
+    int descriptor = -1;
+    if (!wanted_.socket.empty()) {
+      LOCKSTEP_TRY(descriptor, listen_at(wanted_.socket));
+    }
+    std::promise<Result<void>> listening;
+    std::future<Result<void>> listens = listening.get_future();
+    thread_ = std::thread([this, descriptor, &listening] { run(descriptor, listening); });
+    const Result<void> done = listens.get();
+    if (!done.has_value()) thread_.join();
+    return done;
+  }
+
+  std::string address() const override {
+    return wanted_.socket.empty() ? fmt::format("{}:{}", wanted_.host, wanted_.port) : wanted_.socket.string();
+  }
+
+  bool wait_finish(Duration limit) override {
+    std::unique_lock lock(service_.mutex);
+    return service_.changed.wait_for(lock, limit, [this] { return service_.is_finishing; });
+  }
+
+  bool wait_delivered(Duration limit) override {
+    std::unique_lock lock(service_.mutex);
+    return service_.changed.wait_for(lock, limit, [this] { return service_.deliveries == 0; });
+  }
+
+ private:
+  kj::Own<kj::ConnectionReceiver> receiver(kj::AsyncIoContext& io, int descriptor) {
+    if (descriptor >= 0) {
+      return io.lowLevelProvider->wrapListenSocketFd(descriptor, kj::LowLevelAsyncIoProvider::TAKE_OWNERSHIP);
+    }
+    auto listener =
+        io.provider->getNetwork().parseAddress(wanted_.host.c_str(), wanted_.port).wait(io.waitScope)->listen();
+    wanted_.port = static_cast<uint16_t>(listener->getPort());
+    return listener;
+  }
+
+  void run(int descriptor, std::promise<Result<void>>& listening) {
+    bool listens = false;
+    try {
+      kj::AsyncIoContext io = kj::setupAsyncIo();
+      auto listener = receiver(io, descriptor);
+      auto stop = kj::newPromiseAndCrossThreadFulfiller<void>();
+      stop_ = kj::mv(stop.fulfiller);
+      capnp::TwoPartyServer server(kj::heap<EntranceServer>(service_));
+      auto serving = server.listen(*listener).eagerlyEvaluate([](kj::Exception&&) {});
+      listens = true;
+      listening.set_value(ok());
+      stop.promise.wait(io.waitScope);
+    } catch (const kj::Exception& failure) {
+      if (!listens) listening.set_value(cannot_listen(address(), failure.getDescription().cStr()));
+    }
+  }
+
+  Service service_;
+  RpcAddress wanted_;  // the port is the real one once it listens
+  kj::Own<kj::CrossThreadPromiseFulfiller<void>> stop_;
+  std::thread thread_;
+};
+
+}  // namespace
+
+Result<std::unique_ptr<RpcServer>> RpcServer::open(Engine& engine, const Model& model, const RpcAddress& address) {
+  if (address.socket.empty() && address.secret.empty()) {
+    return Error{ErrorKind::kInvalidArgument,
+                 "[engine/rpc] cannot listen on TCP: found no secret, expected one, since every user of the network "
+                 "could connect; name a secret file, or use a Unix socket"};
+  }
+  auto server = std::make_unique<Running>(engine, model, address);
+  LOCKSTEP_TRY_VOID(server->start());
+  return std::unique_ptr<RpcServer>(std::move(server));
+}
+
+}  // namespace lockstep::rpc

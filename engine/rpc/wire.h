@@ -1,0 +1,20 @@
+// Requests, tokens and answers to and from the structs of engine.capnp.
+#pragma once
+
+#include <span>
+
+#include "engine/rpc/engine.capnp.h"
+#include "engine/rpc/outbox.h"
+#include "lockstep/engine.h"
+
+namespace lockstep::rpc {
+
+/// A request as `model` serves it. Fails with `kInvalidArgument` or `kUnsupported`, naming the field.
+Result<Request> read_request(wire::Request::Reader from, const Model& model);
+
+void write_tokens(std::span<const SentToken> tokens, capnp::List<wire::Token>::Builder to);
+void write_answers(std::span<const Answer> answers, capnp::List<wire::Answer>::Builder to);
+void write_failure(const Error& error, wire::Failure::Builder to);
+void write_status(const EngineCounters& counters, wire::Status::Builder to);
+
+}  // namespace lockstep::rpc

@@ -1,0 +1,30 @@
+#include <CLI/CLI.hpp>
+
+#include "launcher/cli/commands.h"
+#include "launcher/cli/shared_options.h"
+
+namespace lockstep::launcher {
+
+void add_engine(CLI::App& parent, EngineCommand& command) {
+  CLI::App& app = *parent.add_subcommand("engine", "Serve a model to other processes over RPC (engine/rpc)");
+  add_model_options(app, command.model, command.engine);
+  begin_section(app, "Address, which rank 0 prints once it serves");
+  auto* socket =
+      app.add_option("--socket", command.socket, "A Unix socket that only this user may open")->type_name("F");
+  app.add_option("--host", command.host, "Address to listen on")
+      ->excludes(socket)
+      ->capture_default_str()
+      ->type_name("ADDRESS");
+  app.add_option("--port", command.port, "Port to listen on; 0: a free one")
+      ->excludes(socket)
+      ->check(CLI::Range(0, 65535))
+      ->capture_default_str()
+      ->type_name("N");
+  app.add_option("--secret-file", command.secret_file,
+                 "A file with the secret that clients send; required without --socket")
+      ->excludes(socket)
+      ->type_name("F");
+  add_engine_options(app, command.run, command.engine);
+}
+
+}  // namespace lockstep::launcher

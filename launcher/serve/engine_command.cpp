@@ -1,0 +1,72 @@
+// Every rank opens the engine; rank 0 serves it to other processes.
+#include "launcher/serve/engine_command.h"
+
+#include <fmt/format.h>
+
+#include <cstdio>
+
+#include "engine/rpc/server.h"
+#include "launcher/process/own_ranks.h"
+#include "lockstep/engine.h"
+#include "runtime/core/atomic_file.h"
+
+namespace lockstep::launcher {
+namespace {
+
+constexpr auto kDelivery = std::chrono::milliseconds(500);  // of requests' ends, once the engine has ended
+constexpr auto kLook = std::chrono::milliseconds(200);      // between two looks whether the group has failed
+
+Result<rpc::RpcAddress> address_of(const EngineCommand& command) {
+  rpc::RpcAddress address{
+      .socket = command.socket.value_or(""), .host = command.host, .port = command.port, .secret = {}};
+  if (!command.secret_file) return address;
+  LOCKSTEP_TRY(address.secret, read_text_file(*command.secret_file, "--secret-file"));
+  while (address.secret.ends_with('\n')) address.secret.pop_back();
+  if (!address.secret.empty()) return address;
+  return Error{ErrorKind::kInvalidArgument,
+               fmt::format("[launcher] --secret-file: found {} empty, expected a secret; write one into it",
+                           command.secret_file->string())};
+}
+
+/// Rank 0: serves requests until a client ends the engine, or the group fails.
+Result<void> serve(Group& group, const Model& model, Engine& engine, const rpc::RpcAddress& address) {
+  LOCKSTEP_TRY(const auto server, rpc::RpcServer::open(engine, model, address));
+  fmt::print("{}\n", server->address());
+  std::fflush(stdout);
+  while (!server->wait_finish(kLook) && !group.failure()) {
+  }
+  const std::optional<Error> failure = group.failure();
+  Result<void> ended = failure ? Result<void>(*failure) : engine.close();
+  static_cast<void>(server->wait_delivered(kDelivery));  // a client that does not read gets no more time
+  return ended;
+}
+
+Result<void> run(const EngineCommand& command, Group& group, const Log& log) {
+  Result<Model> model = Model::open(command.model.directory, command.model.options);
+  std::string statement;
+  rpc::RpcAddress address;
+  const auto prepare = [&]() -> Result<void> {
+    if (!model.has_value()) return model.error();
+    LOCKSTEP_TRY(statement, statement_of(command.engine));
+    if (!group.leads()) return ok();
+    LOCKSTEP_TRY(address, address_of(command));
+    for (const std::string& warning : model.value().warnings()) log.warning("{}", warning);
+    return ok();
+  };
+  LOCKSTEP_TRY_VOID(group.all_succeeded(prepare()));
+  LOCKSTEP_TRY_VOID(group.agree("options", statement));
+  LOCKSTEP_TRY(const auto engine, Engine::open(group, model.value(), command.engine));
+  if (!group.leads()) return engine->serve();
+  const Result<void> served = serve(group, model.value(), *engine, address);
+  if (!served.has_value()) group.fail(served.error());
+  return served;
+}
+
+}  // namespace
+
+Result<void> serve_engine(const EngineCommand& command) {
+  return on_own_ranks({.run = command.run, .ranks = command.model.ranks, .read_ahead = command.model.directory},
+                      [&](Group& group, const Log& log) { return run(command, group, log); });
+}
+
+}  // namespace lockstep::launcher

@@ -1,0 +1,299 @@
+"""`lockstep engine` over RPC: the answers of `lockstep generate`, clients that go away, failures and the end.
+
+    engine_test.py PROGRAM EXAMPLE        EXAMPLE: example_rpc_stream; run by the Python of .venv, which has pycapnp
+"""
+import asyncio
+import json
+import os
+import pathlib
+import signal
+import subprocess
+import sys
+import tempfile
+import unittest
+
+import capnp
+
+ROOT = pathlib.Path(__file__).resolve().parents[2]
+sys.path.insert(0, str(ROOT / "tests" / "launch"))
+import tiny_model  # noqa: E402
+
+SCHEMA = capnp.load(str(ROOT / "engine" / "rpc" / "engine.capnp"), imports=[str(pathlib.Path(capnp.__file__).parents[1])])
+PROMPTS = [[5, 9, 23, 77, 3], [11, 4], [7], [2, 3, 4, 5, 6, 7, 8, 9]]
+DEADLINE = 60  # seconds of any wait; only a hang gets there
+PROGRAM = EXAMPLE = None
+
+
+class Sink(SCHEMA.Sink.Server):
+    """Collects what an engine sends."""
+
+    def __init__(self):
+        self.received = []
+        self.first = asyncio.get_running_loop().create_future()
+        self.end = asyncio.get_running_loop().create_future()
+
+    async def tokens(self, tokens, **_):
+        self.received += [(token.answer, token.id, token.logprob, [(one.id, one.logprob) for one in token.top])
+                          for token in tokens]
+        if not self.first.done():
+            self.first.set_result(None)
+
+    async def done(self, answers, **_):
+        self.end.set_result([(list(answer.ids), str(answer.reason)) for answer in answers])
+
+    async def failed(self, failure, **_):
+        self.end.set_result((str(failure.kind), str(failure.message), failure.rank))
+
+    async def answers(self):
+        return await asyncio.wait_for(self.end, DEADLINE)
+
+
+class Served:
+    """A running engine."""
+
+    def __init__(self, folder, *more, address=None):
+        self.output = tempfile.TemporaryFile("w+")
+        words = [PROGRAM, "engine", "--model", folder / "model", "--threads", 1, "--max-seq-len", 128, "--batch-size", 2,
+                 *(address or ["--socket", folder / "engine.sock"]), *more]
+        self.process = subprocess.Popen(list(map(str, words)), stdout=subprocess.PIPE, stderr=self.output,
+                                        stdin=subprocess.DEVNULL, text=True)
+        self.address = self.process.stdout.readline().strip()  # empty: it ended
+
+    def __enter__(self):
+        return self
+
+    def __exit__(self, *_):
+        if self.process.poll() is None:
+            self.process.kill()
+        self.process.wait(DEADLINE)
+        self.process.stdout.close()
+        self.output.close()
+
+    def said(self):
+        self.output.seek(0)
+        return " ".join(self.output.read().split())
+
+    async def connect(self, secret=b""):
+        if self.address.startswith("/"):
+            stream = await capnp.AsyncIoStream.create_unix_connection(self.address)
+        else:
+            host, port = self.address.split(":")
+            stream = await capnp.AsyncIoStream.create_connection(host, int(port))
+        client = capnp.TwoPartyClient(stream)
+        return client, await client.bootstrap().cast_as(SCHEMA.Entrance).enter(secret)
+
+
+def options(**values):
+    values = {"max_new_tokens": 12, "do_sample": False, "eos_token_id": [], **values}
+    return [{"name": name, "value": json.dumps(value)} for name, value in values.items()]
+
+
+async def until(condition):
+    async def look():
+        while not await condition():
+            await asyncio.sleep(0.01)
+    await asyncio.wait_for(look(), DEADLINE)
+
+
+async def ask(engine, ids, **values):
+    """The sink of a request, which holds its call: dropping that would cancel the request."""
+    sink = Sink()
+    opened = await engine.generate({"ids": ids, "options": options(**values)}, sink)
+    if opened.which() == "failure":
+        raise RuntimeError(str(opened.failure.kind), str(opened.failure.message))
+    sink.call = opened.call
+    return sink
+
+
+class EngineOverRpc(unittest.TestCase):
+    @classmethod
+    def setUpClass(cls):
+        temporary = tempfile.TemporaryDirectory(prefix="lockstep-test-")
+        cls.addClassCleanup(temporary.cleanup)
+        cls.folder = pathlib.Path(temporary.name)
+        tiny_model.write(cls.folder / "model")
+        (cls.folder / "prompts.json").write_text(json.dumps(PROMPTS))
+        words = [PROGRAM, "generate", "--model", cls.folder / "model", "--ids-file", cls.folder / "prompts.json",
+                 "--max-new-tokens", 12, "--ignore-eos", "--no-do-sample", "--threads", 1, "--launch", "threads", "--tp",
+                 1, "--json", cls.folder / "expected.json"]
+        subprocess.run(list(map(str, words)), check=True, capture_output=True, timeout=DEADLINE)
+        cls.expected = json.loads((cls.folder / "expected.json").read_text())["sequences"]
+
+    def with_engine(self, body, *more, address=None, secret=b""):
+        """Runs `body(engine, served)` in an event loop."""
+        async def run(served):
+            async with capnp.kj_loop():
+                client, entry = await served.connect(secret)
+                await body(entry.engine, served)
+                del client
+
+        with Served(self.folder, *more, address=address) as served:
+            self.assertTrue(served.address, served.said())
+            asyncio.run(run(served))
+            return served
+
+    def test_answers_alone_and_together_are_those_of_generate_at_every_degree(self):
+        async def body(engine, _):
+            alone = [await (await ask(engine, ids)).answers() for ids in PROMPTS]
+            together = [await ask(engine, ids) for ids in PROMPTS]
+            together = [await sink.answers() for sink in together]
+            self.assertEqual(alone, together)
+            self.assertEqual([answers[0][0] for answers in alone], self.expected)
+            self.assertEqual({answers[0][1] for answers in alone}, {"length"})
+
+        for ranks in (1, 2, 3):
+            with self.subTest(ranks=ranks):
+                self.with_engine(body, "--launch", "processes", "--tp", ranks)
+
+    def test_tokens_arrive_in_order_with_their_log_probabilities(self):
+        async def body(engine, _):
+            sink = await ask(engine, PROMPTS[0], top_logprobs=3)
+            (ids, _), = await sink.answers()
+            self.assertEqual([token[1] for token in sink.received if token[1] >= 0], ids)
+            for _, chosen, logprob, top in sink.received:
+                self.assertEqual(len(top), 3)
+                self.assertEqual(top[0], (chosen, logprob))  # greedy
+
+        self.with_engine(body, "--launch", "threads", "--tp", 2)
+
+    def test_a_request_has_as_many_answers_as_it_asks_for(self):
+        async def body(engine, _):
+            sink = await ask(engine, PROMPTS[0], do_sample=True, seed=5, num_return_sequences=2, temperature=2.0)
+            first, second = await sink.answers()
+            self.assertNotEqual(first, second)
+            self.assertEqual({token[0] for token in sink.received}, {0, 1})
+
+        self.with_engine(body)
+
+    def test_a_bad_request_is_refused_by_name_and_costs_nothing(self):
+        async def body(engine, _):
+            for values, kind, word in (({"nonsense": 1}, "invalid_argument", "nonsense"),
+                                       ({"temperature": "hot"}, "invalid_argument", "temperature"),
+                                       ({"max_new_tokens": 100000}, "invalid_argument", "max-new-tokens")):
+                with self.assertRaises(RuntimeError) as refused:
+                    await ask(engine, PROMPTS[0], **values)
+                self.assertEqual(refused.exception.args[0], kind)
+                self.assertIn(word, refused.exception.args[1])
+            for ids in ([], [10**6], [-5]):
+                with self.assertRaises(RuntimeError) as refused:
+                    await ask(engine, ids)
+                self.assertEqual(refused.exception.args[0], "invalid_argument")
+            self.assertEqual((await (await ask(engine, PROMPTS[1])).answers())[0][0], self.expected[1])
+
+        self.with_engine(body)
+
+    def test_cancelled_and_abandoned_requests_leave_their_slots(self):
+        async def body(engine, served):
+            async def is_idle():
+                status = (await engine.status()).status
+                return status.running == 0 and status.queued == 0
+
+            sink = await ask(engine, PROMPTS[0], max_new_tokens=110)
+            await asyncio.wait_for(sink.first, DEADLINE)
+            await sink.call.cancel()
+            (ids, reason), = await sink.answers()
+            self.assertEqual(reason, "cancelled")
+            self.assertLess(len(ids), 110)
+
+            other, entry = await served.connect()
+            sinks = [await ask(entry.engine, PROMPTS[i], max_new_tokens=110) for i in range(3)]
+            await asyncio.wait_for(sinks[0].first, DEADLINE)
+            del sinks, entry  # the client goes away
+            other.close() if hasattr(other, "close") else None
+            del other
+            await until(is_idle)
+            self.assertEqual((await (await ask(engine, PROMPTS[1])).answers())[0][0], self.expected[1])
+
+        self.with_engine(body)
+
+    def test_facts_and_counts_are_told(self):
+        async def body(engine, _):
+            facts = (await engine.facts()).facts
+            self.assertEqual((facts.version, facts.model, facts.ranks, facts.slots, facts.capacity, facts.backend),
+                             (SCHEMA.version, "model", 2, 2, 128, "cpu"))
+            await (await ask(engine, PROMPTS[0])).answers()
+            status = (await engine.status()).status
+            self.assertEqual((status.submitted, status.finished, status.newTokens), (1, 1, 12))
+
+        self.with_engine(body, "--launch", "processes", "--tp", 2)
+
+    def test_only_the_secret_opens_a_port(self):
+        secret = self.folder / "secret"
+        secret.write_text("open sesame\n")
+        address = ["--secret-file", secret]
+
+        async def body(engine, served):
+            self.assertEqual((await (await ask(engine, PROMPTS[1])).answers())[0][0], self.expected[1])
+            for wrong in (b"", b"open sesam", b"open sesame\n", b"x" * 100000):
+                _, entry = await served.connect(wrong)
+                self.assertEqual(entry.which(), "failure")
+                self.assertIn("secret", str(entry.failure.message))
+
+        self.with_engine(body, address=address, secret=b"open sesame")
+        with Served(self.folder, address=["--port", 0]) as served:
+            self.assertEqual(served.process.wait(DEADLINE), 2)
+            self.assertIn("found no secret", served.said())
+
+    def test_the_socket_is_private_and_replaces_only_a_dead_one(self):
+        path = self.folder / "engine.sock"
+
+        async def body(_, served):
+            self.assertEqual(os.stat(path).st_mode & 0o777, 0o600)
+            with Served(self.folder) as second:
+                self.assertEqual(second.process.wait(DEADLINE), 4)
+                self.assertIn("another engine", second.said())
+            served.process.send_signal(signal.SIGKILL)  # leaves its socket
+            served.process.wait(DEADLINE)
+
+        self.with_engine(body)
+        self.assertTrue(path.exists())
+        path_of_file = self.folder / "file"
+        path_of_file.write_text("precious")
+        with Served(self.folder, address=["--socket", path_of_file]) as served:
+            self.assertEqual(served.process.wait(DEADLINE), 4)
+        self.assertEqual(path_of_file.read_text(), "precious")
+        self.with_engine(lambda engine, _: engine.status())
+
+    def test_it_ends_in_order_when_a_client_asks_for_it(self):
+        with Served(self.folder, "--launch", "processes", "--tp", 2) as served:
+            async def run():
+                async with capnp.kj_loop():
+                    client, entry = await served.connect()
+                    sink = await ask(entry.engine, PROMPTS[0], max_new_tokens=100)
+                    await entry.engine.finish()
+                    self.assertEqual(len((await sink.answers())[0][0]), 100)
+                    with self.assertRaises((RuntimeError, capnp.KjException)) as refused:
+                        await ask(entry.engine, PROMPTS[0])
+                    if isinstance(refused.exception, RuntimeError):  # or the engine has ended already
+                        self.assertEqual(refused.exception.args[0], "unavailable")
+                    del client
+            asyncio.run(run())
+            self.assertEqual(served.process.wait(DEADLINE), 0, served.said())
+            self.assertFalse((self.folder / "engine.sock").exists())
+
+    def test_a_lost_rank_fails_the_open_requests_and_ends_the_engine(self):
+        async def body(engine, served):
+            sink = await ask(engine, PROMPTS[0], max_new_tokens=110)
+            kind, message, rank = await sink.answers()
+            self.assertEqual((kind, rank), ("peer_lost", 1))
+            self.assertIn("rank 1", message)
+            self.assertEqual(served.process.wait(DEADLINE), 5)
+
+        self.with_engine(body, "--launch", "processes", "--tp", 2, "--fault", "rank=1,phase=decode,kind=kill,step=20")
+
+    def test_the_examples_stream_text(self):
+        with Served(self.folder, "--launch", "threads", "--tp", 1) as served:
+            ids = list(map(str, PROMPTS[0]))
+            texts = []
+            for words in ([EXAMPLE], [sys.executable, ROOT / "examples" / "rpc" / "stream.py"]):
+                done = subprocess.run([*map(str, words), served.address, *ids], capture_output=True, text=True,
+                                      timeout=DEADLINE, check=False)
+                self.assertEqual(done.returncode, 0, done.stderr)
+                self.assertRegex(done.stderr, r"\((length|eos)\)")
+                texts.append(done.stdout.strip())
+            self.assertEqual(texts[0], texts[1])
+
+
+if __name__ == "__main__":
+    PROGRAM, EXAMPLE = sys.argv[1:3]
+    unittest.main("__main__", argv=[sys.argv[0], *sys.argv[3:]], verbosity=2)
