@@ -40,6 +40,8 @@ class DraftModel final : public Drafter {
   }
 
   Result<void> follow(const Shard& target, const StepOutput&) override { return follow_all(target); }
+  void time_device() override { shard_->time_device(); }
+  device::DeviceTime device_time() const override { return shard_->device_time(); }
 
  private:
   Result<void> follow_all(const Shard& target) {

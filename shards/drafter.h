@@ -34,6 +34,10 @@ class Drafter {
 
   /// Follows the target's verify step; `output`'s tokens are [slots, 1 + drafts].
   virtual Result<void> follow(const Shard& target, const StepOutput& output) = 0;
+
+  /// As `StepEngine`, of the drafter's own steps.
+  virtual void time_device() {}
+  virtual device::DeviceTime device_time() const { return {}; }
 };
 
 }  // namespace lockstep::shards

@@ -230,6 +230,16 @@ Result<void> Shard::write_step(StepTag tag) {
   return states_->write_step(tag, stop_scratch_);
 }
 
+void Shard::time_device() {
+  for (const auto& executable : executables_) executable->time_device();
+}
+
+device::DeviceTime Shard::device_time() const {
+  device::DeviceTime time;
+  for (const auto& executable : executables_) time += executable->device_time();
+  return time;
+}
+
 Result<StepOutput> Shard::run(size_t executable, std::span<const device::HostTensor> inputs) {
   device::Executable& replayed = *executables_[executable];
   LOCKSTEP_TRY_VOID(replayed.run(inputs));

@@ -49,6 +49,8 @@ class Shard final : public StepEngine {
   bool all_finished() const override;
   Result<void> confirm(StepTag tag) override;
   void request_stop(SlotId slot) override;
+  void time_device() override;
+  device::DeviceTime device_time() const override;
 
   /// Scores the last token of every running slot and the drafts `drafted` i32 [slots, drafts] after it (−1: no more
   /// drafts of that slot; drafts beyond the capacity are dropped). Outputs the tokens of plain decoding, to the bit:
@@ -69,6 +71,8 @@ class Shard final : public StepEngine {
   const std::vector<TensorFingerprint>& replicated_tensors() const { return replicated_; }
   /// Replays of each graph so far, in the order of `graphs().all()`.
   const std::vector<int64_t>& replays() const { return replays_; }
+  /// The compiled graphs, in the same order.
+  const std::vector<std::unique_ptr<device::Executable>>& executables() const { return executables_; }
 
  private:
   /// The host's copy of a step's row inputs: [rows] ×3, logit_rows [slots] and, of a score step, targets [rows].

@@ -51,6 +51,15 @@ class SpeculativeEngine final : public StepEngine {
   bool all_finished() const override { return target_->all_finished(); }
   Result<void> confirm(StepTag tag) override { return target_->confirm(tag); }
   void request_stop(SlotId slot) override { target_->request_stop(slot); }
+  void time_device() override {
+    target_->time_device();
+    drafter_->time_device();
+  }
+  device::DeviceTime device_time() const override {
+    device::DeviceTime time = target_->device_time();
+    time += drafter_->device_time();
+    return time;
+  }
 
   Shard& target() { return *target_; }
   const DraftStatistics& statistics() const { return statistics_; }

@@ -13,6 +13,7 @@
 #include "runtime/core/field_list.h"
 #include "runtime/core/ids.h"
 #include "runtime/core/result.h"
+#include "runtime/device/device_time.h"
 #include "runtime/sampling/sampling.h"
 
 namespace lockstep::shards {
@@ -183,6 +184,11 @@ class StepEngine {
 
   /// Requests that a slot finish at the next agreed step. Effective on rank 0 only. May be called from any thread.
   virtual void request_stop(SlotId slot) = 0;
+
+  /// Measures the device's time of every step from here on, where there is one beside the host.
+  virtual void time_device() {}
+  /// Of all steps since `time_device`, those of drafts included.
+  virtual device::DeviceTime device_time() const { return {}; }
 
  private:
   static Error keeps_nothing() {

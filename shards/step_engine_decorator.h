@@ -32,6 +32,8 @@ class StepEngineDecorator : public StepEngine {
   bool all_finished() const final { return inner_.all_finished(); }
   Result<void> confirm(StepTag tag) override { return inner_.confirm(tag); }
   void request_stop(SlotId slot) final { inner_.request_stop(slot); }
+  void time_device() final { inner_.time_device(); }
+  device::DeviceTime device_time() const final { return inner_.device_time(); }
 
  protected:
   StepEngine& inner() { return inner_; }

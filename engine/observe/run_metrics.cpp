@@ -17,8 +17,9 @@ class RankFamilies {
   }
 
   std::vector<MetricFamily> families() && {
-    return {std::move(steps_), std::move(step_tokens_), std::move(seconds_), std::move(collectives_), std::move(bytes_),
-            std::move(last_),  std::move(clock_error_), std::move(dropped_), std::move(memory_),      std::move(peak_)};
+    return {std::move(steps_),       std::move(step_tokens_), std::move(device_), std::move(seconds_),
+            std::move(collectives_), std::move(bytes_),       std::move(last_),   std::move(clock_error_),
+            std::move(dropped_),     std::move(memory_),      std::move(peak_)};
   }
 
  private:
@@ -31,6 +32,12 @@ class RankFamilies {
   void add_steps(const std::string& phase, const trace::StepTotals& steps) {
     steps_.samples.push_back({with({{"phase", phase}}), static_cast<double>(steps.steps)});
     step_tokens_.samples.push_back({with({{"phase", phase}}), static_cast<double>(steps.tokens)});
+    if (!steps.is_on_device()) return;
+    for (const auto& [part, time] : {std::pair{"device", steps.on_device.device},
+                                     {"host_before", steps.before_device()},
+                                     {"host_after", steps.on_device.after}}) {
+      device_.samples.push_back({with({{"phase", phase}, {"part", part}}), to_seconds(time)});
+    }
   }
 
   void add_split(const std::string& phase, const PhaseSplit& split) {
@@ -69,6 +76,10 @@ class RankFamilies {
   Labels labels_;
   MetricFamily steps_{"lockstep_steps_total", "Steps of the model.", "counter", {}};
   MetricFamily step_tokens_{"lockstep_step_tokens_total", "Tokens that steps made.", "counter", {}};
+  MetricFamily device_{"lockstep_step_part_seconds_total",
+                       "Time of steps with a device beside the host: the device, and the host before and after it.",
+                       "counter",
+                       {}};
   MetricFamily seconds_{"lockstep_phase_seconds_total",
                         "Time of a rank by phase: computing, communicating, waiting for another rank.",
                         "counter",

@@ -56,13 +56,18 @@ StepTimes RunningSlots::after_decode(const shards::StepOutput& output) {
 void StepClock::restart() {
   steps_.clear();
   collectives_.clear();
-  for (LiveTotals& totals : totals_) totals.steps = totals.tokens = totals.nanoseconds = 0;
+  for (LiveTotals& totals : totals_) {
+    totals.steps = totals.tokens = totals.nanoseconds = totals.on_device = totals.after = 0;
+  }
 }
 
 std::array<StepTotals, trace::kStepPhases> StepClock::totals() const {
   std::array<StepTotals, trace::kStepPhases> totals;
   for (size_t i = 0; i < totals.size(); ++i) {
-    totals[i] = {totals_[i].steps, totals_[i].tokens, Duration(totals_[i].nanoseconds)};
+    totals[i] = {totals_[i].steps,
+                 totals_[i].tokens,
+                 Duration(totals_[i].nanoseconds),
+                 {Duration(totals_[i].on_device), Duration(totals_[i].after)}};
   }
   return totals;
 }
@@ -78,6 +83,8 @@ void StepClock::add(StepPhase phase, shards::StepTag tag, TimePoint begin, TimeP
   totals.steps.fetch_add(1, std::memory_order_relaxed);
   totals.tokens.fetch_add(step.tokens, std::memory_order_relaxed);
   totals.nanoseconds.fetch_add((end - begin).count(), std::memory_order_relaxed);
+  totals.on_device.fetch_add(step.on_device.device.count(), std::memory_order_relaxed);
+  totals.after.fetch_add(step.on_device.after.count(), std::memory_order_relaxed);
 }
 
 }  // namespace lockstep::observe

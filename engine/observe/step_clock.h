@@ -44,13 +44,15 @@ trace::StepTimes times_of(std::span<const int32_t> slot);
 /// Used by the executor's thread, except `totals`.
 class StepClock final : public shards::StepEngineDecorator {
  public:
-  /// Borrows everything. Reserves memory for `capacity` steps.
+  /// Borrows everything. Reserves memory for `capacity` steps. From here on `inner` measures its device's time.
   StepClock(shards::StepEngine& inner, trace::CollectiveLog& collectives, const Clock& clock, size_t capacity)
       : StepEngineDecorator(inner),
         collectives_(collectives),
         clock_(clock),
         steps_(capacity),
-        running_(inner.slots()) {}
+        running_(inner.slots()) {
+    inner.time_device();
+  }
 
   /// Discards all recorded steps and collectives.
   void restart();
@@ -91,17 +93,21 @@ class StepClock final : public shards::StepEngineDecorator {
 
  private:
   struct LiveTotals {
-    std::atomic<int64_t> steps = 0, tokens = 0, nanoseconds = 0;
+    std::atomic<int64_t> steps = 0, tokens = 0, nanoseconds = 0, on_device = 0, after = 0;
   };
 
   template <typename Step, typename Count>
   std::invoke_result_t<Step> timed(trace::StepPhase phase, shards::StepTag tag, Step&& step, Count&& count) {
     collectives_.set_phase(phase);
+    const device::DeviceTime before = inner().device_time();
     const TimePoint begin = clock_.now();
     auto output = step();
     const TimePoint end = clock_.now();
     collectives_.set_phase(trace::StepPhase::kOutside);
-    if (output.has_value()) add(phase, tag, begin, end, count(output.value()));
+    if (!output.has_value()) return output;
+    trace::StepTimes counted = count(output.value());
+    counted.on_device = inner().device_time() - before;
+    add(phase, tag, begin, end, counted);
     return output;
   }
   void add(trace::StepPhase phase, shards::StepTag tag, TimePoint begin, TimePoint end, trace::StepTimes step);

@@ -7,6 +7,12 @@ namespace {
 
 using Json = nlohmann::ordered_json;
 
+Json device_json(const trace::StepTotals& steps) {
+  return {{"device_s", to_seconds(steps.on_device.device)},
+          {"host_before_s", to_seconds(steps.before_device())},
+          {"host_after_s", to_seconds(steps.on_device.after)}};
+}
+
 Json phase_json(const trace::PhaseReport& phase) {
   Json json = launcher::to_json(phase.split);
   json["seconds"] = to_seconds(phase.steps.time);
@@ -18,6 +24,7 @@ Json phase_json(const trace::PhaseReport& phase) {
   json["entered_last_share"] = phase.last_share;
   json["cost_to_others_s"] = to_seconds(phase.arrivals.cost);
   json["median_lateness_s"] = to_seconds(phase.arrivals.median_lateness);
+  if (phase.steps.is_on_device()) json["device"] = device_json(phase.steps);
   return json;
 }
 

@@ -19,6 +19,8 @@
 #include "runtime/core/block_tree.h"
 #include "runtime/core/shape.h"
 #include "runtime/device/communicator.h"
+#include "runtime/device/device_time.h"
+#include "runtime/device/limits_probe.h"
 #include "runtime/graph/graph.h"
 
 namespace lockstep::device {
@@ -135,6 +137,13 @@ class Executable {
 
   /// The output `name` of the last run; empty if the graph has none. Valid until the next run.
   virtual std::span<const std::byte> output(std::string_view name) const = 0;
+
+  /// Kernels and copies of a run on a device beside the host; 0: the host computes.
+  virtual int64_t launches() const { return 0; }
+  /// Measures the time of every run from here on. A run waits no longer for it.
+  virtual void time_device() {}
+  /// Of the runs since `time_device`.
+  virtual DeviceTime device_time() const { return {}; }
 };
 
 /// What compilation needs besides the graph. The communicator outlives the executable.
@@ -156,6 +165,12 @@ class Backend {
   /// Prepares a step for execution over `store`, which this backend made for a set of steps that includes it.
   virtual Result<std::unique_ptr<Executable>> compile(const StepGraph& step, Store& store,
                                                       const CompileOptions& options) = 0;
+
+  /// A probe of this rank's device, once weights are there; null: the host's limits are the backend's. Fails with
+  /// `kResourceExhausted` when there is no memory to read. @blocking
+  virtual Result<std::unique_ptr<LimitsProbe>> make_limits_probe(const ProbedWork&) {
+    return std::unique_ptr<LimitsProbe>();
+  }
 };
 
 }  // namespace lockstep::device

@@ -11,7 +11,7 @@
 namespace lockstep::trace {
 namespace {
 
-enum Thread : int { kExecutor = 1, kCollectives = 2, kRequests = 3 };
+enum Thread : int { kExecutor = 1, kCollectives = 2, kRequests = 3, kDevice = 4 };
 
 std::string json_string(std::string_view text) {
   return nlohmann::json(text).dump(-1, ' ', false, nlohmann::json::error_handler_t::replace);
@@ -97,6 +97,19 @@ void add_steps(const RankTimeline& rank, Events& events) {
   }
 }
 
+/// The device's part of each step. Its clock gives the length; the host has seen its end.
+void add_device_parts(const RankTimeline& rank, Events& events) {
+  const auto is_timed = [](const StepTimes& step) { return step.on_device.device > Duration::zero(); };
+  if (std::ranges::none_of(rank.steps, is_timed)) return;
+  events.name_thread(rank.rank, kDevice, "device");
+  for (const StepTimes& each : rank.steps) {
+    if (!is_timed(each)) continue;
+    const TimePoint end = each.end - each.on_device.after;
+    events.slice(rank.rank, kDevice, "device", to_string(each.phase), std::max(each.begin, end - each.on_device.device),
+                 end, fmt::format(R"("schedule":{},"step":{})", each.schedule, each.step));
+  }
+}
+
 void add_collectives(const RankTimeline& rank, std::span<const TimePoint> last, Events& events) {
   for (size_t i = 0; i < rank.collectives.size(); ++i) {
     const CollectiveTimes& each = rank.collectives[i];
@@ -153,6 +166,7 @@ std::string to_chrome_json(const RunTrace& run) {
     }
     add_schedules(rank, events);
     add_steps(rank, events);
+    add_device_parts(rank, events);
     add_collectives(rank, last, events);
   }
   add_requests(run.requests, events);

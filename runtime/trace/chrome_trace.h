@@ -4,6 +4,7 @@
 //   process   rank 0 (node0)
 //     thread  executor       phases ▸ schedules ▸ steps
 //     thread  collectives    waiting, then the collective itself
+//     thread  device         steps on a device beside the host
 //     thread  requests       from submission to the last token (rank 0)
 //     counter tokens of a step
 #pragma once

@@ -33,6 +33,15 @@ std::string row(const RankReport& rank, std::string_view phase, const PhaseSplit
                      split.total_s(), split.compute_s, split.communication_s, split.waiting_s, last);
 }
 
+/// The device's part of a phase's steps, and the host's before and after it; empty where the host computes.
+std::string device_row(const RankReport& rank, const StepTotals& steps) {
+  if (!steps.is_on_device()) return "";
+  const auto each = [&](Duration part) { return to_seconds(part) * 1e6 / static_cast<double>(steps.steps); };
+  return fmt::format("{:>4}  {:<12}{:<12}{:>10.4f}   us a step: {:.1f} device, {:.1f} host before it, {:.1f} after\n",
+                     rank.rank, rank.host, "    device", to_seconds(steps.on_device.device),
+                     each(steps.on_device.device), each(steps.before_device()), each(steps.on_device.after));
+}
+
 }  // namespace
 
 GroupReport report_of(const std::vector<RankTimeline>& ranks) {
@@ -67,6 +76,7 @@ std::string to_table(const GroupReport& report) {
     for (const auto& [name, phase] : {std::pair{"  prefill", &rank.prefill}, {"  decode", &rank.decode}}) {
       text += row(rank, name, phase->split,
                   phase->collectives.count > 0 ? fmt::format("{:>7.0f} %", 100 * phase->last_share) : "");
+      text += device_row(rank, phase->steps);
     }
   }
   for (const std::string& sentence : report.stragglers) text += sentence + "\n";

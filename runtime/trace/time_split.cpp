@@ -57,6 +57,7 @@ StepTotals totals_of(std::span<const StepTimes> steps, StepPhase phase, int32_t 
     ++totals.steps;
     totals.tokens += step.tokens;
     totals.time += step.end - (before != nullptr ? before->end : step.begin);
+    totals.on_device += step.on_device;
     before = &step;
   }
   return totals;

@@ -16,6 +16,7 @@
 
 #include "runtime/core/clock.h"
 #include "runtime/core/result.h"
+#include "runtime/device/device_time.h"
 #include "runtime/trace/fixed_log.h"
 
 namespace lockstep::trace {
@@ -54,6 +55,7 @@ struct StepTimes {
   int32_t tokens = 0;  // produced by the step
   TimePoint begin;
   TimePoint end;
+  device::DeviceTime on_device = {};  // zeros: the host computes, or it is not measured
 
   friend bool operator==(const StepTimes&, const StepTimes&) = default;
 };
@@ -72,7 +74,11 @@ struct StepTotals {
   int64_t steps = 0;
   int64_t tokens = 0;
   Duration time{};
+  device::DeviceTime on_device = {};
 
+  bool is_on_device() const { return on_device.device > Duration::zero(); }
+  /// The host's time until the device began: inputs, the launch, and what a wait notices late.
+  Duration before_device() const { return time - on_device.device - on_device.after; }
   friend bool operator==(const StepTotals&, const StepTotals&) = default;
 };
 

@@ -32,6 +32,7 @@ Result<std::unique_ptr<Executable>> Executable::compile(const graph::Graph& grap
   LOCKSTEP_TRY_VOID(executable->make_host_operations());
   executable->add_cache_rows();
   LOCKSTEP_TRY_VOID(executable->capture());
+  LOCKSTEP_TRY(executable->timer_, StepTimer::create(*device.context, *device.limit.clock));
   return executable;
 }
 
@@ -214,7 +215,9 @@ Result<void> Executable::give_up(Error why) {
 }
 
 Result<void> Executable::run_device() {
+  LOCKSTEP_TRY_VOID(timer_->begin_device(*device_.stream));
   LOCKSTEP_TRY_VOID(captured_->launch(*device_.stream));
+  LOCKSTEP_TRY_VOID(timer_->end_device(*device_.stream));
   cu::WaitLimit limit = device_.limit;
   limit.deadline += kGivingUp;  // kernels look at the deadline themselves and say which rank was missing
   if (Result<void> done = device_.stream->wait(limit); !done.has_value()) {
@@ -240,8 +243,9 @@ Result<void> Executable::run(std::span<const device::HostTensor> inputs) {
   for (const HostOperation& operation : prologue_) LOCKSTEP_TRY_VOID(operation());
   LOCKSTEP_TRY_VOID(prepare_rows());
   LOCKSTEP_TRY_VOID(run_device());
+  timer_->begin_epilogue();
   for (const HostOperation& operation : epilogue_) LOCKSTEP_TRY_VOID(operation());
-  return ok();
+  return timer_->end_step();
 }
 
 std::span<const std::byte> Executable::output(std::string_view name) const {

@@ -8,6 +8,7 @@
 #include "runtime/backends/cuda/host_operations.h"
 #include "runtime/backends/cuda/peers.h"
 #include "runtime/backends/cuda/step_plan.h"
+#include "runtime/backends/cuda/step_timer.h"
 #include "runtime/backends/cuda/store.h"
 #include "runtime/device/row_limits.h"
 
@@ -23,6 +24,9 @@ class Executable final : public device::Executable {
   const graph::Graph& graph() const override { return graph_; }
   Result<void> run(std::span<const device::HostTensor> inputs) override;
   std::span<const std::byte> output(std::string_view name) const override;
+  int64_t launches() const override { return captured_->nodes(); }
+  void time_device() override { timer_->start(); }
+  device::DeviceTime device_time() const override { return timer_->time(); }
 
  private:
   /// Rows that a node appends to a cache.
@@ -71,6 +75,7 @@ class Executable final : public device::Executable {
   std::vector<Append> appends_;
   std::vector<Check> checks_;
   std::unique_ptr<cu::CapturedGraph> captured_;
+  std::unique_ptr<StepTimer> timer_;
   uint32_t step_ = 0;
   int64_t reported_bytes_ = 0;
 };

@@ -64,6 +64,8 @@ TEST(RequestLog, PassesEverythingOnAndTellsWhatHappened) {
 
 RunMetrics small_metrics() {
   RankMetrics rank{.rank = 1, .host = "node1", .prefill = {2, 1, {}}, .decode = {9, 18, {}}};
+  rank.decode.time = milliseconds(100);
+  rank.decode.on_device = {milliseconds(80), milliseconds(5)};
   rank.report = trace::RankReport{.rank = 1, .host = "node1", .phases = {{"load", {1.5, 0.25, 0.25}}, {"run", {}}}};
   rank.report->decode.split = {3.0, 0.5, 0.125};
   rank.report->decode.collectives = {61, 4096, {}};
@@ -89,6 +91,12 @@ TEST(RunMetrics, AreOfPrometheusFormat) {
   EXPECT_EQ(at("lockstep_steps_total{rank=\"1\",host=\"node1\",phase=\"decode\"}"), 9);
   EXPECT_EQ(at("lockstep_phase_seconds_total{rank=\"1\",host=\"node1\",phase=\"load\",kind=\"compute\"}"), 1.5);
   EXPECT_EQ(at("lockstep_phase_seconds_total{rank=\"1\",host=\"node1\",phase=\"decode\",kind=\"waiting\"}"), 0.125);
+  const auto part = [&](const std::string& name) {
+    return at("lockstep_step_part_seconds_total{rank=\"1\",host=\"node1\",phase=\"decode\",part=\"" + name + "\"}");
+  };
+  EXPECT_DOUBLE_EQ(part("device"), 0.080);
+  EXPECT_DOUBLE_EQ(part("host_before"), 0.015);
+  EXPECT_DOUBLE_EQ(part("host_after"), 0.005);
   EXPECT_EQ(at("lockstep_collective_bytes_total{rank=\"1\",host=\"node1\",phase=\"decode\"}"), 4096);
   EXPECT_EQ(at("lockstep_memory_bytes{rank=\"1\",host=\"node1\",kind=\"weights\"}"), 1000);
   EXPECT_EQ(at("lockstep_memory_peak_bytes{rank=\"1\",host=\"node1\"}"), 5000);

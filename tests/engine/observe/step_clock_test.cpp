@@ -18,6 +18,7 @@ class ScriptedEngine final : public shards::StepEngine {
 
   std::vector<int32_t> answer;
   std::optional<Error> failure;
+  device::DeviceTime of_a_step;  // of the device; counted once somebody wants its time
 
   int64_t slots() const override { return 2; }
   int64_t chunk() const override { return 8; }
@@ -33,15 +34,20 @@ class ScriptedEngine final : public shards::StepEngine {
   bool all_finished() const override { return false; }
   Result<void> confirm(shards::StepTag) override { return ok(); }
   void request_stop(SlotId) override {}
+  void time_device() override { is_timed_ = true; }
+  device::DeviceTime device_time() const override { return time_; }
 
  private:
   Result<shards::StepOutput> output() {
     clock_.advance(milliseconds(1));
     if (failure) return *failure;
+    if (is_timed_) time_ += of_a_step;
     return shards::StepOutput{answer, {}};
   }
 
   ManualClock& clock_;
+  bool is_timed_ = false;
+  device::DeviceTime time_;
 };
 
 class StepClockTest : public ::testing::Test {
@@ -73,6 +79,18 @@ class StepClockTest : public ::testing::Test {
 TEST_F(StepClockTest, NotesRowsSlotsAndTokensOfAPrefill) {
   prefill_both();
   EXPECT_EQ(last(), (trace::StepTimes{StepPhase::kPrefill, 0, 0, 5, 2, 2, TimePoint(), TimePoint(milliseconds(1))}));
+}
+
+TEST_F(StepClockTest, NotesTheDevicesPartOfEachStep) {
+  using std::chrono::microseconds;
+  engine_.of_a_step = {microseconds(700), microseconds(100)};
+  prefill_both();
+  engine_.of_a_step = {microseconds(500), microseconds(50)};
+  EXPECT_EQ(tokens_of_decode({5, 6, 7, -1}), 3);
+  EXPECT_EQ(last().on_device, (device::DeviceTime{microseconds(500), microseconds(50)}));
+  const trace::StepTotals prefill = clock_of_steps_.totals()[0];
+  EXPECT_EQ(prefill.on_device, (device::DeviceTime{microseconds(700), microseconds(100)}));
+  EXPECT_EQ(prefill.before_device(), microseconds(200));
 }
 
 TEST_F(StepClockTest, CountsNoTokenOfAFinishedSlot) {

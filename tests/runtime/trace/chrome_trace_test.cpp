@@ -95,6 +95,27 @@ TEST(ChromeTrace, TellsStepsCollectivesAndTokens) {
   EXPECT_THAT(tokens, ::testing::ElementsAre(1, 2, 2));
 }
 
+TEST(ChromeTrace, GivesADeviceARowWhereItsTimeWasMeasured) {
+  RunTrace run = small_run();
+  // A decode step from 160 to 170 whose device took 6 ms; the host saw its end 1 ms before the step's.
+  run.ranks[1].steps.back().on_device = {std::chrono::milliseconds(6), std::chrono::milliseconds(1)};
+  const Json file = Json::parse(to_chrome_json(run));
+  int found = 0;
+  for (const Json& slice : events_of(file, "X")) {
+    if (slice["cat"] != "device") continue;
+    ++found;
+    EXPECT_EQ(slice["pid"], 1);
+    EXPECT_EQ(slice["name"], "decode");
+    EXPECT_EQ(slice["ts"], 163'000.0);
+    EXPECT_EQ(slice["dur"], 6'000.0);
+    EXPECT_EQ(slice["args"], (Json{{"schedule", 1}, {"step", 1}}));
+  }
+  EXPECT_EQ(found, 1);
+  for (const Json& event : events_of(file, "M")) {
+    EXPECT_TRUE(event["args"].value("name", "") != "device" || event["pid"] == 1);
+  }
+}
+
 TEST(ChromeTrace, TellsRequestsAndWhatIsKnownOfTheFile) {
   const Json file = Json::parse(to_chrome_json(small_run()));
   EXPECT_EQ(events_of(file, "b").size(), 2u);

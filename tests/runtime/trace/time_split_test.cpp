@@ -15,6 +15,7 @@ using ::testing::DoubleNear;
 using ::testing::ElementsAre;
 using ::testing::Field;
 using ::testing::HasSubstr;
+using ::testing::Not;
 
 auto is_split(double compute, double communication, double waiting) {
   return AllOf(Field(&PhaseSplit::compute_s, DoubleNear(compute, 1e-12)),
@@ -120,6 +121,17 @@ TEST(RankReport, TellsEveryRankByPhase) {
   const std::string table = to_table(report);
   EXPECT_THAT(table, HasSubstr("   1  node1         decode        0.0200    0.0160         0.0040    0.0000    100 %"));
   EXPECT_THAT(table, HasSubstr("rank 1 (node1) came last"));
+}
+
+TEST(RankReport, TellsTheDevicesPartOfSteps) {
+  std::vector<RankTimeline> ranks = two_ranks();
+  const size_t decode = static_cast<size_t>(StepPhase::kDecode);
+  ranks[1].step_totals[decode].on_device = {milliseconds(12), milliseconds(2)};  // of 2 steps, 20 ms
+  const std::string table = to_table(report_of(ranks));
+  EXPECT_THAT(table,
+              HasSubstr("   1  node1           device      0.0120   us a step: 6000.0 device, 3000.0 host before "
+                        "it, 1000.0 after"));
+  EXPECT_THAT(table, Not(HasSubstr("   0  node1           device")));
 }
 
 TEST(RankReport, SaysWhatFoundNoRoom) {

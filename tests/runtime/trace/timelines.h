@@ -20,6 +20,7 @@ inline void add_step(RankTimeline& rank, const StepTimes& step) {
   ++totals.steps;
   totals.tokens += step.tokens;
   totals.time += step.end - step.begin;
+  totals.on_device += step.on_device;
 }
 
 inline void add_collective(RankTimeline& rank, const CollectiveTimes& each) {
