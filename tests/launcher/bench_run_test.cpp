@@ -91,6 +91,15 @@ TEST_F(BenchRun, WritesWhatIsPromised) {
   EXPECT_EQ(json["repetitions"].size(), 2u);
   EXPECT_FALSE(json["startup"].contains("probe"));
   EXPECT_EQ(json["dropped_collectives"], 0);
+  // A warm-up and two repetitions of three decode steps; the host computes.
+  ASSERT_EQ(json["graphs"].size(), 2u);
+  EXPECT_EQ(json["graphs"][1]["graph"], "decode rows=2 slots=2");
+  EXPECT_EQ(json["graphs"][1]["replays"], 3 * 3);
+  const DecodeBytes own = decode_bytes(tiny_decode(2, 0, /*slots=*/2), command().shape);
+  EXPECT_DOUBLE_EQ(json["graphs"][1]["bytes"], own.weights + 2 * own.cache);
+  EXPECT_TRUE(json["graphs"][1]["launches"].is_null());
+  EXPECT_TRUE(json["graphs"][1]["device_s"].is_null());
+  EXPECT_EQ(json["probe"]["of_devices"], false);
   // 2 layers on 2 ranks: every collective took some time, and one rank entered last.
   ASSERT_EQ(json["ranks"].size(), 2u);
   for (const Json& rank : json["ranks"]) {

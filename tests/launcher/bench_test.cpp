@@ -96,13 +96,12 @@ TEST(BenchFormulas, AreToldInHelpAndTable) {
 
 TimePoint at(int ms) { return TimePoint(std::chrono::milliseconds(ms)); }
 
-TEST(GroupRate, PutsRanksOfOneHostOnOneClockAndAddsHosts) {
-  const std::vector<transport::RankPlace> places = {
-      {.rank = 0, .host = "a"}, {.rank = 1, .host = "a"}, {.rank = 2, .host = "b"}};
+TEST(GroupRate, PutsRanksOfOneOwnerOnOneClockAndAddsOwners) {
+  const std::vector<std::string> owners = {"a", "a", "b"};
   // Host a: 300 between 0 and 20 ms. Host b has another clock: 100 in 10 ms.
   const std::vector<probe::Sample> samples = {
       {at(0), at(10), 100.0}, {at(10), at(20), 200.0}, {at(5000), at(5010), 100.0}};
-  EXPECT_DOUBLE_EQ(group_rate(places, samples), 300 / 0.020 + 100 / 0.010);
+  EXPECT_DOUBLE_EQ(group_rate(owners, samples), 300 / 0.020 + 100 / 0.010);
 }
 
 TEST(SpreadOf, GivesTheMiddleOfTheValues) {

@@ -192,11 +192,6 @@ Result<std::unique_ptr<FastModel>> load_fast(const BenchCommand& command, group:
   return fast;
 }
 
-/// The instructions of the backend's kernels; all of the machine's if it does not compute on the host.
-probe::Instructions instructions_of(const device::Backend& backend) {
-  return probe::instructions_of(backend.capabilities().host_instructions).value_or(probe::Instructions::kAll);
-}
-
 /// The report's facts from the plan, before anything runs.
 BenchReport report_of(const BenchCommand& command, const group::Member& member, const model::Plan& plan) {
   BenchReport report;
@@ -241,10 +236,10 @@ Result<void> run_bench_rank(const BenchCommand& command, group::Member& member, 
                model::load(member, plan, setting.options, *setting.driver, communicator.get()));
 
   member.phases().enter("probe");
-  LOCKSTEP_TRY(LimitsProbe probe,
-               LimitsProbe::create(member, plan, command.probe_bytes, instructions_of(*loaded.backend)));
+  LOCKSTEP_TRY(LimitsProbe probe, LimitsProbe::create(member, plan, command.probe_bytes, *loaded.backend));
   LOCKSTEP_TRY_VOID(probe.take());
-  report.flops_precision = std::string(probe.precision());
+  report.flops_precision = probe.precision();
+  report.probes_devices = probe.is_of_devices();
   Repeater repeater(command, member, plan, session, *loaded.shard, collectives, probe);
   LOCKSTEP_TRY(const std::unique_ptr<FastModel> fast, load_fast(command, member, setting, plan, communicator.get()));
   std::optional<Repeater> fast_repeater;
@@ -263,6 +258,7 @@ Result<void> run_bench_rank(const BenchCommand& command, group::Member& member, 
   LOCKSTEP_TRY(const DecodeBytes bytes,
                group_decode_bytes(member.bootstrap(), loaded.shard->graphs().decode.back(), command.shape));
   report.bytes_per_token = bytes_per_token(bytes, command.shape);
+  report.graphs = graph_uses(*loaded.shard, loaded.graphs->compiled(), command.shape);
   const bool is_first = member.leads();
   if (is_first) {
     LOCKSTEP_TRY(report.predicted, prediction_of(plan, report));

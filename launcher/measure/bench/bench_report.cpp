@@ -315,7 +315,8 @@ std::string to_json(const BenchReport& report) {
   if (first.steady) json["first_token"]["steady_s"] = *first.steady;
   json["probe"] = {{"read_bytes_per_s", median(report, [](const Repetition& r) { return r.limits.read_bytes_per_s; })},
                    {"flops_per_s", median(report, [](const Repetition& r) { return r.limits.flops_per_s; })},
-                   {"flops_precision", report.flops_precision}};
+                   {"flops_precision", report.flops_precision},
+                   {"of_devices", report.probes_devices}};
   for (const cost::LinkMeasurement& measured : report.collectives) {
     json["probe"]["collectives"].push_back({{"bytes", measured.bytes}, {"seconds", measured.seconds}});
   }
@@ -323,6 +324,7 @@ std::string to_json(const BenchReport& report) {
   json["void"] = report.void_ratios();
   json["bad_probe"] = !report.void_ratios().empty();
   json["ranks"] = ranks_of(report);
+  json["graphs"] = to_json(report.graphs);
   json["startup"] = Json::object();
   for (const auto& [phase, seconds] : report.startup) json["startup"][phase] = seconds;
   json["spread"] = {{"decode_tokens_per_s", spread_json(decode)},
@@ -356,7 +358,7 @@ std::string to_table(const BenchReport& report) {
   }
   text += fmt::format("  {} MB read and made into one token; {} MFLOP for one prompt token\n\n",
                       short_number(report.bytes_per_token * 1e-6, 4), short_number(report.flops_per_token * 1e-6, 4));
-  text += rank_table(report) + "\n" + memory_table(report) + "\n  start-up:";
+  text += to_table(report.graphs) + "\n" + rank_table(report) + "\n" + memory_table(report) + "\n  start-up:";
   for (const auto& [phase, seconds] : report.startup) text += fmt::format(" {} {:.2f} s,", phase, seconds);
   text.back() = '\n';
   text += files_line(report);

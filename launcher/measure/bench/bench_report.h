@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "launcher/measure/bench/bench_formulas.h"
+#include "launcher/measure/bench/graph_use.h"
 #include "launcher/measure/bench/invariance_cost.h"
 #include "lockstep/engine.h"
 #include "runtime/trace/time_split.h"
@@ -64,11 +65,13 @@ struct BenchReport {
   double flops_per_token = 0.0;
   std::string kv;  // "kept" or "fresh": the KV cache's memory when a repetition begins
   double decode_flops_per_token = 0.0;
-  bool one_clock = true;  // all ranks on one host; otherwise waiting has the error of the clock comparison
+  bool probes_devices = false;  // the limits are of devices beside the hosts
+  bool one_clock = true;        // all ranks on one host; otherwise waiting has the error of the clock comparison
   int64_t dropped_collectives = 0;
   std::vector<Repetition> repetitions;                  // without the warm-up; at least one
   double very_first_ttft_s = 0.0;                       // of the first repetition, a warm-up or not
   std::vector<RankMemory> memory;                       // by rank
+  std::vector<GraphUse> graphs;                         // of rank 0, all repetitions and warm-ups together
   std::vector<std::pair<std::string, double>> startup;  // seconds by phase, rank 0
   std::vector<cost::LinkMeasurement> collectives;       // as timed at start; empty if they were not
   cost::Prediction predicted;                           // for the measured limits

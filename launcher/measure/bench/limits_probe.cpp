@@ -10,6 +10,7 @@
 #include <utility>
 
 #include "engine/group/binding.h"
+#include "launcher/measure/bench/device_prober.h"
 #include "launcher/measure/plan/machine_description.h"
 
 namespace lockstep::launcher {
@@ -41,6 +42,11 @@ std::vector<probe::Sample> parse_samples(const std::string& text) {
   return samples;
 }
 
+/// The instructions of the backend's kernels; all of the machine's if it does not say.
+probe::Instructions instructions_of(const device::Backend& backend) {
+  return probe::instructions_of(backend.capabilities().host_instructions).value_or(probe::Instructions::kAll);
+}
+
 /// The index of the kernel with this name in a probe: all have `kDotPasses` passes, in order.
 size_t kernel_of(const std::vector<probe::Figure>& dots, const std::string& name) {
   const auto found = std::ranges::find(dots, name, &probe::Figure::kernel);
@@ -49,29 +55,43 @@ size_t kernel_of(const std::vector<probe::Figure>& dots, const std::string& name
 
 }  // namespace
 
-double group_rate(const std::vector<device::RankPlace>& places, const std::vector<probe::Sample>& by_rank) {
-  LOCKSTEP_CHECK(places.size() == by_rank.size(), places.size(), by_rank.size());
-  std::map<std::string, std::vector<probe::Sample>> by_host;
-  for (size_t rank = 0; rank < places.size(); ++rank)
-    by_host[device::machine_of(places[rank])].push_back(by_rank[rank]);
+double group_rate(const std::vector<std::string>& owners, const std::vector<probe::Sample>& by_rank) {
+  LOCKSTEP_CHECK(owners.size() == by_rank.size(), owners.size(), by_rank.size());
+  std::map<std::string_view, std::vector<probe::Sample>> by_owner;
+  for (size_t rank = 0; rank < owners.size(); ++rank) by_owner[owners[rank]].push_back(by_rank[rank]);
   double sum = 0;
-  for (const auto& [host, samples] : by_host) sum += probe::rate(probe::together(samples));
+  for (const auto& [owner, samples] : by_owner) sum += probe::rate(probe::together(samples));
   return sum;
 }
 
-Result<LimitsProbe> LimitsProbe::create(group::Member& member, const model::Plan& plan, std::optional<Bytes> per_thread,
-                                        probe::Instructions instructions) {
+Result<LimitsProbe> LimitsProbe::create(group::Member& member, const model::Plan& plan, std::optional<Bytes> bytes,
+                                        device::Backend& backend) {
+  LOCKSTEP_TRY(
+      std::unique_ptr<device::LimitsProbe> probe,
+      backend.make_limits_probe(
+          {.dtype = plan.model.shard.dtype, .has_int8_weights = plan.model.spec.int8_group > 0, .bytes = bytes}));
+  if (!probe) return of_hosts(member, plan, bytes, instructions_of(backend));
+  std::string precision(probe->precision());
+  LimitsProbe limits(member, plan, make_device_prober(std::move(probe), member.clock()));
+  for (size_t rank = 0; rank < limits.owners_.size(); ++rank) limits.owners_[rank] += " " + plan.devices.devices[rank];
+  limits.precision_name_ = std::move(precision);
+  limits.is_of_devices_ = true;
+  return limits;
+}
+
+Result<LimitsProbe> LimitsProbe::of_hosts(group::Member& member, const model::Plan& plan, std::optional<Bytes> bytes,
+                                          probe::Instructions instructions) {
   const device::RankPlace& place = plan.places.at(static_cast<size_t>(member.rank()));
-  const probe::Options options{
-      .threads = plan.threads,
-      .per_thread = per_thread.value_or(probe::default_per_thread(plan.threads * place.local_size)),
-      .instructions = instructions,
-      .cores = plan.cores};
+  const probe::Options options{.threads = plan.threads,
+                               .per_thread = bytes.value_or(probe::default_per_thread(plan.threads * place.local_size)),
+                               .instructions = instructions,
+                               .cores = plan.cores};
   LOCKSTEP_TRY(auto prober, probe::Prober::create(options, member.clock()));
   LimitsProbe limits(member, plan, std::move(prober));
   const probe::Precision wanted = precision_of(plan.model.spec, plan.model.shard.dtype);
   LOCKSTEP_TRY(const auto dots, limits.prober_->multiply(wanted, {}));
   if (!dots.empty()) limits.precision_ = wanted;
+  limits.precision_name_ = probe::to_string(limits.precision_);
   return limits;
 }
 
@@ -95,7 +115,7 @@ Result<std::vector<double>> LimitsProbe::rates(const Group& group, const std::ve
   for (size_t figure = 0; figure < own.size(); ++figure) {
     std::vector<probe::Sample> samples;
     for (const auto& rank : by_rank) samples.push_back(rank[figure]);
-    rates.push_back(group_rate(*places_, samples));
+    rates.push_back(group_rate(owners_, samples));
   }
   return rates;
 }

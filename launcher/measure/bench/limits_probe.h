@@ -7,24 +7,29 @@
 
 #include "engine/model/plan.h"
 #include "launcher/measure/bench/bench_report.h"
+#include "runtime/device/backend.h"
 #include "runtime/probe/probe.h"
 
 namespace lockstep::launcher {
 
-/// The rate of one kernel over all ranks: `by_rank[r]` is rank r's sample. Ranks of one host share a clock, so their
-/// times are combined; the rates of hosts add up.
-double group_rate(const std::vector<device::RankPlace>& places, const std::vector<probe::Sample>& by_rank);
+/// The rate of one kernel over all ranks: `by_rank[r]` is rank r's sample, `owners[r]` names what it measured, a host
+/// or a device. Ranks with one owner share its limits and a clock, so their times are combined; the rates of owners add
+/// up.
+double group_rate(const std::vector<std::string>& owners, const std::vector<probe::Sample>& by_rank);
 
-/// Measures the limits close in time to the steps, with the instructions that the backend uses:
+/// Measures the limits close in time to the steps, on the backend's devices or with the instructions that it uses:
 //
 //   take ─► step … take_dots … step … take_reads … step ─► take ─► limits
 //
 // Each `take` runs a few passes of the best kernels. The median of all passes since the last but one `take` counts.
 class LimitsProbe {
  public:
-  /// Fills the buffers of this rank: `per_thread` bytes, or a size that fits this machine.
-  static Result<LimitsProbe> create(group::Member& member, const model::Plan& plan, std::optional<Bytes> per_thread,
-                                    probe::Instructions instructions);
+  /// Of the devices where the backend computes, or of the hosts: fills the buffers of this rank, `bytes` (of each
+  /// thread on a host), or a size that fits. @blocking
+  static Result<LimitsProbe> create(group::Member& member, const model::Plan& plan, std::optional<Bytes> bytes,
+                                    device::Backend& backend);
+  static Result<LimitsProbe> of_hosts(group::Member& member, const model::Plan& plan, std::optional<Bytes> bytes,
+                                      probe::Instructions instructions);
 
   /// Runs all kernels together with the other ranks. The first call chooses the kernels. @collective @blocking
   Result<void> take();
@@ -38,8 +43,10 @@ class LimitsProbe {
   /// `take` and `limits` of this rank alone. @blocking
   Result<Limits> measure_alone();
 
-  /// The data type of the products: "int8", "bfloat16" or "float32".
-  std::string_view precision() const { return probe::to_string(precision_); }
+  /// The data type of the products: "int8", "bfloat16", "float16" or "float32".
+  const std::string& precision() const { return precision_name_; }
+  /// Whether the limits are those of devices beside the hosts.
+  bool is_of_devices() const { return is_of_devices_; }
 
  private:
   struct Passes {
@@ -57,7 +64,9 @@ class LimitsProbe {
   };
 
   LimitsProbe(group::Member& member, const model::Plan& plan, std::unique_ptr<probe::Prober> prober)
-      : bootstrap_(&member.bootstrap()), places_(&plan.places), cores_(&plan.cores), prober_(std::move(prober)) {}
+      : bootstrap_(&member.bootstrap()), cores_(&plan.cores), prober_(std::move(prober)) {
+    for (const device::RankPlace& place : plan.places) owners_.push_back(device::machine_of(place));
+  }
 
   Result<void> take(Group& group);
   Result<Limits> limits(Group& group);
@@ -67,10 +76,12 @@ class LimitsProbe {
   probe::Meet meet_of(const Group& group);
 
   transport::Bootstrap* bootstrap_;
-  const std::vector<device::RankPlace>* places_;
+  std::vector<std::string> owners_;  // by rank
   const std::vector<int>* cores_;
   std::unique_ptr<probe::Prober> prober_;
   probe::Precision precision_ = probe::Precision::kFloat32;
+  std::string precision_name_;
+  bool is_of_devices_ = false;
   Group all_{.is_all = true}, alone_;
 };
 

@@ -60,7 +60,7 @@ Result<Check> run_machine(DoctorRank& rank) {
   if (rank.command.quick) return skipped_check("left out by --quick");
   rank.plan.model.shard.dtype = DType::kBFloat16;  // on machines with instructions for it
   Result<LimitsProbe> made =
-      LimitsProbe::create(rank.member, rank.plan, rank.command.probe_bytes, probe::Instructions::kAll);
+      LimitsProbe::of_hosts(rank.member, rank.plan, rank.command.probe_bytes, probe::Instructions::kAll);
   LOCKSTEP_TRY_VOID(group::all_succeeded(rank.member.bootstrap(),
                                          made.has_value() ? Result<void>(ok()) : Result<void>(made.error())));
   LimitsProbe probe = std::move(made).value();
@@ -70,7 +70,7 @@ Result<Check> run_machine(DoctorRank& rank) {
   LOCKSTEP_TRY(const Limits together, probe.limits());
   rank.report.limits = LimitsLine{.read_bytes_per_s = together.read_bytes_per_s,
                                   .flops_per_s = together.flops_per_s,
-                                  .precision = std::string(probe.precision())};
+                                  .precision = probe.precision()};
   return words_of(rank.report, together);
 }
 

@@ -2,6 +2,7 @@
 
 #include "runtime/backends/cuda/executable.h"
 #include "runtime/backends/cuda/kernel_set.h"
+#include "runtime/backends/cuda/limits_probe.h"
 #include "runtime/core/check.h"
 #include "runtime/cuda/driver.h"
 
@@ -49,6 +50,10 @@ class Backend final : public device::Backend {
     LOCKSTEP_TRY(std::unique_ptr<device::Executable> executable,
                  Executable::compile(step.own, *own, device_, options.communicator));
     return executable;
+  }
+
+  Result<std::unique_ptr<device::LimitsProbe>> make_limits_probe(const device::ProbedWork& work) override {
+    return cuda::make_limits_probe(device_, work);
   }
 
  private:

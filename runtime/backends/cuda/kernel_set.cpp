@@ -6,6 +6,7 @@
 
 #include "runtime/backends/cuda/images.h"
 #include "runtime/backends/cuda/kernels/parameters.h"
+#include "runtime/backends/cuda/kernels/probe_parameters.h"
 #include "runtime/core/check.h"
 
 namespace lockstep::cuda {
@@ -55,6 +56,9 @@ std::vector<KernelRow> make_rows() {
   rows.add<SumParameters>("sum", "sum_of_roots", one, kMeetThreads, kRoots);
   rows.add<GatherParameters>("gather", "gather", sizes, kMeetThreads);
   rows.add<OwnersParameters>("owners", "rows_of_owners", sizes, kMeetThreads);
+  rows.add<ProbeFillParameters>("probe", "probe_fill", one, kProbeThreads);
+  rows.add<ProbeReadParameters>("probe", "probe_read", {"_4", "_8", "_16"}, kProbeThreads);
+  rows.add<ProbeMultiplyParameters>("probe", "probe_multiply", {"_f32", "_bf16", "_f16", "_int8"}, kProbeThreads);
   return std::move(rows).take();
 }
 
