@@ -126,7 +126,8 @@ Result<std::unique_ptr<shards::Shard>> Loader::load_one(std::string_view name, c
   member_.phases().enter("load");
   LOCKSTEP_TRY(auto graphs, build_graphs(plan));
   LOCKSTEP_TRY_VOID(check_budget(options_, graphs));
-  LOCKSTEP_TRY_VOID(driver_.check(graphs.steps(), options_.backend_options));
+  LOCKSTEP_TRY_VOID(
+      driver_.check(graphs.steps(), site_of(member_, options_, plan_), plan_.devices, options_.backend_options));
   std::unique_ptr<shards::WeightSource> weights = std::make_unique<shards::RandomWeights>();
   std::unique_ptr<checkpoint::Checkpoint> checkpoint;
   if (plan.checkpoint) {

@@ -62,7 +62,7 @@ std::vector<OptionRow> rows_of(device::OptionUse use) {
   for (const device::BackendDriver* driver : engine::drivers()) {
     for (const OptionRow& row : driver->options()) {
       const bool is_there = std::ranges::find(rows, row.name, &OptionRow::name) != rows.end();
-      if (row.use >= use && !is_there) rows.push_back(row);
+      if (belongs_to(row.use, use) && !is_there) rows.push_back(row);
     }
   }
   return rows;
@@ -81,7 +81,7 @@ BuiltBackends built_backends() {
 std::vector<std::string> backends_with(device::OptionUse use) {
   std::vector<std::string> names;
   for (const device::BackendDriver* driver : engine::drivers()) {
-    const auto is_of_use = [use](const OptionRow& row) { return row.use >= use; };
+    const auto is_of_use = [use](const OptionRow& row) { return belongs_to(row.use, use); };
     if (std::ranges::any_of(driver->options(), is_of_use)) names.emplace_back(driver->name());
   }
   return names;

@@ -30,6 +30,11 @@ void add_machine_options(CLI::App& app, MachineOptions& machine, int64_t& probe_
       ->check(CLI::NonNegativeNumber)
       ->type_name("US");
   rate("--link-bandwidth", machine.link_bandwidth, "GB/S", "What a rank receives from others a second");
+  app.add_option("--host-link-latency-us", machine.host_link_latency_us,
+                 "The same between hosts (--ranks-per-host); default: as between ranks")
+      ->check(CLI::NonNegativeNumber)
+      ->type_name("US");
+  rate("--host-link-bandwidth", machine.host_link_bandwidth, "GB/S", "The same between hosts");
   const auto share = [&](const char* name, double& value, const char* help) {
     app.add_option(name, value, help)->check(CLI::Range(0.01, 1.0))->capture_default_str()->type_name("R");
   };
@@ -72,6 +77,10 @@ void add_plan(CLI::App& parent, PlanCommand& command, int64_t& probe_mib) {
       ->check(CLI::Range(1, kMostRanks))
       ->type_name("P");
   app.add_option("--json", command.json, "Write all of it to this file")->type_name("OUT");
+  app.add_option("--backend", command.engine.backend,
+                 "Plan for this backend's devices: degrees, memory and limits are theirs")
+      ->check(CLI::IsMember(backends_with(device::OptionUse::kPlanning)))
+      ->type_name("NAME");
   add_machine_options(app, command.machine, probe_mib);
   add_backend_options(app, device::OptionUse::kPlanning, command.engine.backend_options);
   app.final_callback([&app] {

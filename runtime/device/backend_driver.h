@@ -102,8 +102,10 @@ class BackendDriver {
 
   /// Assigns devices to all ranks, before weights are read. Every rank gets the same error. @collective @blocking
   virtual Result<DevicePlan> place(const RankSite& site, const OptionValues& values) const = 0;
-  /// Checks that a rank's graphs fit its device. Fails with `kResourceExhausted` naming what to lower. Pure.
-  virtual Result<void> check(std::span<const StepGraph> steps, const OptionValues& values) const = 0;
+  /// Checks that a rank's graphs fit its device, before weights are read. Fails with `kResourceExhausted` naming what
+  /// to lower. @blocking
+  virtual Result<void> check(std::span<const StepGraph> steps, const RankSite& site, const DevicePlan& plan,
+                             const OptionValues& values) const = 0;
   /// Makes the backend of this rank. If ranks start together, an error reaches every rank; otherwise one rank may fail
   /// alone.
   /// @collective @blocking

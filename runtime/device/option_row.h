@@ -23,12 +23,19 @@ namespace lockstep::device {
 
 enum class OptionKind : uint8_t { kText, kPath, kNumber, kInteger, kFlag, kList };
 
-/// The commands that an option belongs to. Each use includes the previous ones.
+/// The commands that an option belongs to. Each of the first three uses includes the previous ones.
 enum class OptionUse : uint8_t {
-  kRunning,    // running a model
-  kCompiling,  // also compiling ahead of time
-  kPlanning,   // also planning: naming it selects the rules of the backend's devices
+  kRunning,             // running a model
+  kCompiling,           // also compiling ahead of time
+  kPlanning,            // also planning: naming it selects the rules of the backend's devices
+  kRunningAndPlanning,  // likewise, of devices that are not compiled for ahead of time
 };
+
+/// Whether an option of `use` belongs to a command of the first three.
+constexpr bool belongs_to(OptionUse use, OptionUse command) {
+  if (use == OptionUse::kRunningAndPlanning) return command != OptionUse::kCompiling;
+  return use >= command;
+}
 
 /// One option of a backend. Borrows text that lives as long as the program.
 struct OptionRow {

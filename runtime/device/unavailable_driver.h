@@ -28,7 +28,10 @@ class UnavailableDriver final : public BackendDriver {
   Capabilities capabilities() const override { return {}; }
   DeviceSigns signs() const override { return signs_; }
   Result<DevicePlan> place(const RankSite&, const OptionValues&) const override { return why_; }
-  Result<void> check(std::span<const StepGraph>, const OptionValues&) const override { return why_; }
+  Result<void> check(std::span<const StepGraph>, const RankSite&, const DevicePlan&,
+                     const OptionValues&) const override {
+    return why_;
+  }
   Result<std::unique_ptr<Backend>> make(const RankSite&, const DevicePlan&, const OptionValues&) const override {
     return why_;
   }

@@ -43,6 +43,7 @@ Result<GroupWork> group_work(const checkpoint::ModelSpec& spec, const partition:
   std::map<std::array<int64_t, 9>, size_t> known;  // sizes, and the first rank with them
   for (int rank = 0; rank < partition.ranks(); ++rank) {
     const auto [found, is_new] = known.try_emplace(sizes_of(partition, rank), group.ranks.size());
+    group.like.push_back(static_cast<int>(found->second));
     if (!is_new) {
       group.ranks.push_back(RankWork(group.ranks[found->second]));
       continue;

@@ -23,7 +23,8 @@ struct RankWork {
 /// A model at one degree.
 struct GroupWork {
   std::vector<RankWork> ranks;
-  int64_t chunk = 1;  // rows of a prefill step
+  std::vector<int> like;  // by rank: the first rank with graphs of the same sizes
+  int64_t chunk = 1;      // rows of a prefill step
 
   // Whole experts: what each rank holds of a layer, and how many each row chooses. Empty where experts are divided.
   std::vector<int64_t> experts_held;

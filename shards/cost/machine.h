@@ -7,6 +7,8 @@
 //                         every rank finishes a slice   2 exchanges, (P − 1) / P · (m + n) received
 //   all-gather, agree   1 exchange; received: the contributions of the others
 //   an exchange         latency · ⌈log2 P⌉ + received bytes / bandwidth, by the row of the table for its message
+//   several hosts       where their links are known: the collective of a host's ranks, then an exchange of the H hosts
+//                       in which every rank receives the (H − 1) other hosts' results of it
 //
 // (Latency and bandwidth as in the α–β model: Hockney, Parallel Computing 20, 1994; the costs of collectives by it:
 // Thakur, Rabenseifner and Gropp, IJHPCA 19, 2005.) A single rank has no communication.
@@ -61,6 +63,7 @@ struct MachineLimits {
   Rates host;              // of all ranks of a host together; infinite: not shared
   int ranks_per_host = 0;  // 0: all on one
   Link link;
+  Link between_hosts = {};  // no rows: as `link`
 
   /// The rates of each of `ranks` ranks.
   Rates of_each(int ranks) const;
@@ -70,6 +73,6 @@ struct MachineLimits {
 };
 
 /// Seconds of one collective; `by_rank[r]` is rank r's, `rows` the token rows in use.
-double collective_seconds(const Link& link, const std::vector<Collective>& by_rank, int64_t rows);
+double collective_seconds(const MachineLimits& machine, const std::vector<Collective>& by_rank, int64_t rows);
 
 }  // namespace lockstep::cost

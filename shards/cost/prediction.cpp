@@ -48,7 +48,7 @@ StepParts predict_step(const GroupWork& group, StepWork RankWork::*phase, const 
   for (size_t c = 0; c < first.collectives.size(); ++c) {
     std::vector<Collective> by_rank;
     for (const RankWork& rank : group.ranks) by_rank.push_back((rank.*phase).collectives.at(c));
-    step.communication_s += collective_seconds(machine.link, by_rank, rows);
+    step.communication_s += collective_seconds(machine, by_rank, rows);
   }
   return step;
 }

@@ -80,7 +80,58 @@ class OnGpus(launches.Launches):
     def test_too_little_memory_is_told_with_what_to_lower(self):
         done = self.threads("small", 1, setting="memory=200000")
         self.assertEqual(done.returncode, 7, done.stdout)
-        self.expect_words(done, "on GPU 0 for keys and values", "--max-seq-len")
+        self.expect_words(done, "rank 0: GPU 0 (Stand-in GPU 0) is too small: found 195.31 KiB for this rank",
+                          "of weights", "of keys and values of all slots", "lower --max-seq-len")
+
+    def bench(self, name, *more, setting="threaded"):
+        done = self.run_command([launches.PROGRAM, "bench", "--random-weights", "--config",
+                                 self.model / "config.json", "--backend", "cuda", "--cuda-driver", STAND_IN,
+                                 "--launch", "threads", "--prompt-tokens", 8, "--new-tokens", 9, "--prefill-chunk", 4,
+                                 "--repeats", 1, "--warmup", 0, "--probe-mib", 1, "--json",
+                                 self.folder / f"{name}.json", *more], {"LOCKSTEP_STAND_IN_CUDA": setting})
+        self.assertEqual(done.returncode, 0, done.stdout)
+        return done, self.answer(name)
+
+    def expect_probed_on_gpus(self, bench):
+        self.assertTrue(bench["probe"]["of_devices"])
+        for repetition in bench["repetitions"]:
+            for kernel in ("read_kernel", "flops_kernel"):
+                self.assertRegex(repetition[kernel], "^GPU, .* blocks a multiprocessor$")
+            bytes_per_s = bench["decode"]["bytes_per_token"] * repetition["decode_tokens_per_s"]
+            self.assertAlmostEqual(repetition["of_bandwidth"] * repetition["read_bytes_per_s"] / bytes_per_s, 1)
+            flops_per_s = bench["prefill"]["flops_per_token"] * repetition["prefill_tokens_per_s"]
+            self.assertAlmostEqual(repetition["of_peak"] * repetition["flops_per_s"] / flops_per_s, 1)
+
+    def test_bench_holds_speeds_against_probes_of_the_gpu(self):
+        done, bench = self.bench("bench")
+        self.expect_probed_on_gpus(bench)
+        prefill, decode = bench["graphs"]
+        self.assertEqual((prefill["graph"], prefill["replays"]), ("prefill rows=4 slots=1", 2))
+        self.assertEqual((decode["graph"], decode["replays"]), ("decode rows=1 slots=1", 8))
+        self.assertEqual(decode["bytes"], bench["decode"]["bytes_per_token"])
+        for graph in bench["graphs"]:
+            self.assertGreater(graph["launches"], 20)
+            self.assertGreater(graph["device_s"], 0)
+        self.expect_words(done, "launches and copies", "ms on the device")
+
+    @on_stand_in
+    def test_bench_adds_the_limits_of_gpus(self):
+        self.expect_probed_on_gpus(self.bench("benches", "--tp", 2, setting="threaded,devices=2")[1])
+
+    def test_a_trace_and_a_profile_have_the_time_of_the_device(self):
+        trace, metrics = self.folder / "trace.json", self.folder / "out.prom"
+        done = self.threads("traced", 1, "--profile", "--trace", trace, "--metrics", metrics)
+        self.expect_tokens(done, "traced", 1)
+        slices = [event for event in json.loads(trace.read_text())["traceEvents"] if event["ph"] == "X"]
+        count = {category: sum(event["cat"] == category for event in slices) for category in ("step", "device")}
+        self.assertEqual(count["device"], count["step"])
+        for phase in ("prefill", "decode"):
+            told = self.answer("traced")["ranks"][0][phase]
+            parts = told["device"]
+            self.assertGreater(min(parts.values()), 0)
+            self.assertAlmostEqual(sum(parts.values()), told["seconds"])
+            self.assertIn(f'phase="{phase}",part="device"', metrics.read_text())
+        self.expect_words(done, "us a step:", "host before it")
 
     @on_stand_in
     def test_a_gpu_that_is_lost_in_a_step_is_named(self):

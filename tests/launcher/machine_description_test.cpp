@@ -3,6 +3,8 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <fstream>
+
 namespace lockstep::launcher {
 namespace {
 
@@ -36,6 +38,43 @@ TEST(ParseProbe, RefusesAFileThatSaysNothing) {
     EXPECT_EQ(parsed.error().kind, ErrorKind::kInvalidArgument);
     EXPECT_THAT(parsed.error().message, AllOf(HasSubstr("F.json"), HasSubstr("bench --json")));
   }
+}
+
+TEST(ParseProbe, KnowsTheProbesOfDevices) {
+  const auto probe = parse_probe(R"({"probe": {"read_bytes_per_s": 6e12, "flops_per_s": 8e14, "of_devices": true},
+      "world_size": 2, "threads": 3})",
+                                 "F")
+                         .value();
+  EXPECT_TRUE(probe.of_devices);
+  const auto host = parse_probe(R"({"probe": {"read_bytes_per_s": 6, "flops_per_s": 8, "of_devices": false}})", "F");
+  EXPECT_FALSE(host.value().of_devices);
+}
+
+TEST(DescribeMachine, GivesEachRankTheDeviceThatWasProbed) {
+  const SteadyClock clock;
+  const std::filesystem::path file = std::filesystem::path(::testing::TempDir()) / "two_devices.json";
+  std::ofstream(file) << R"({"probe": {"read_bytes_per_s": 6e12, "flops_per_s": 8e14, "of_devices": true},
+                             "world_size": 2, "threads": 3})";
+  MachineOptions options;
+  options.probe = file;
+  const auto machine = describe_machine(options, probe::Precision::kBFloat16, clock).value().limits;
+  EXPECT_EQ(machine.of_each(8), (cost::Rates{3e12, 4e14}));
+}
+
+TEST(DescribeMachine, TakesWhatIsPublishedWhereNothingWasMeasured) {
+  const SteadyClock clock;
+  const device::PublishedLimits published{.read_bytes_per_s = 2e12,
+                                          .flops_per_s = 3e14,
+                                          .devices_per_host = 8,
+                                          .within_host = {4e11, 2e-6},
+                                          .between_hosts = {5e10, 1e-5}};
+  MachineOptions options;
+  options.link_bandwidth = 300;
+  const auto machine = describe_machine(options, probe::Precision::kBFloat16, clock, published).value().limits;
+  EXPECT_EQ(machine.of_each(16), (cost::Rates{2e12, 3e14}));
+  EXPECT_EQ(machine.ranks_per_host, 8);
+  EXPECT_EQ(machine.link.rows, (std::vector<cost::LinkRow>{{.latency_s = 2e-6, .bytes_per_s = 3e11}}));
+  EXPECT_EQ(machine.between_hosts.rows, (std::vector<cost::LinkRow>{{.latency_s = 1e-5, .bytes_per_s = 5e10}}));
 }
 
 TEST(DescribeMachine, DividesRecordedCoresOrGivesEachRankItsOwn) {

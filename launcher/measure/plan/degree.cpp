@@ -9,6 +9,7 @@
 #include <map>
 
 #include "runtime/core/ids.h"
+#include "runtime/graph/passes.h"
 #include "shards/group_graphs.h"
 
 namespace lockstep::launcher {
@@ -22,20 +23,44 @@ constexpr double kMostPadding = 0.1;
 
 double speed_of(const WorkingDegree& degree) { return degree.predicted.decode_tokens_per_s; }
 
-/// Memory on the setting's device for every rank of `partition`.
-Result<cost::RankMemory> memory_on_device(const PlanSetting& setting, const partition::Partition& partition) {
-  LOCKSTEP_TRY(const auto graphs, shards::graphs_of_group(setting.spec, partition, setting.shard));
-  std::vector<device::StepGraph> steps;
-  for (const std::vector<graph::Graph>& ranks : graphs) steps.emplace_back(ranks.front(), ranks);
+Result<cost::RankMemory> memory_of(const PlanSetting& setting, std::span<const device::StepGraph> steps) {
   LOCKSTEP_TRY(const device::DeviceMemory memory, setting.devices->rules().memory_of(steps, setting.devices->values));
   return cost::RankMemory{memory.weights, memory.cache, memory.slots, memory.workspace};
 }
 
-/// The share of `each` rank's weights that only pads it to the size of other ranks.
-double padding_of(const std::vector<cost::RankMemory>& own, const cost::RankMemory& each) {
-  double held = 0;
+/// Memory on the setting's devices, by rank. Ranks that run one program are alike; of others, those with graphs of the
+/// same sizes.
+Result<std::vector<cost::RankMemory>> memory_on_devices(const PlanSetting& setting,
+                                                        const partition::Partition& partition,
+                                                        const cost::GroupWork& group) {
+  std::vector<cost::RankMemory> memory;
+  if (setting.devices->driver.capabilities().whole_group) {
+    LOCKSTEP_TRY(const auto graphs, shards::graphs_of_group(setting.spec, partition, setting.shard));
+    std::vector<device::StepGraph> steps;
+    for (const std::vector<graph::Graph>& ranks : graphs) steps.emplace_back(ranks.front(), ranks);
+    LOCKSTEP_TRY(const cost::RankMemory each, memory_of(setting, steps));
+    memory.assign(group.ranks.size(), each);
+    return memory;
+  }
+  for (int rank = 0; rank < group.size(); ++rank) {
+    const int like = group.like[static_cast<size_t>(rank)];
+    if (like < rank) {
+      memory.push_back(cost::RankMemory(memory[static_cast<size_t>(like)]));
+      continue;
+    }
+    LOCKSTEP_TRY(const shards::ShardGraphs graphs,
+                 shards::build_graphs(setting.spec, partition, rank, setting.shard, graph::default_passes()));
+    LOCKSTEP_TRY(memory.emplace_back(), memory_of(setting, graphs.steps()));
+  }
+  return memory;
+}
+
+/// The share of the weights' memory on devices, `padded`, that only pads it.
+double padding_of(const std::vector<cost::RankMemory>& own, const std::vector<cost::RankMemory>& padded) {
+  double held = 0, all = 0;
   for (const cost::RankMemory& rank : own) held += static_cast<double>(rank.weights.value);
-  return std::max(0.0, 1 - held / (static_cast<double>(each.weights.value) * static_cast<double>(own.size())));
+  for (const cost::RankMemory& rank : padded) all += static_cast<double>(rank.weights.value);
+  return std::max(0.0, 1 - held / all);
 }
 
 Result<WorkingDegree> work_out(const PlanSetting& setting, int ranks) {
@@ -53,10 +78,11 @@ Result<WorkingDegree> work_out(const PlanSetting& setting, int ranks) {
   for (const cost::RankWork& rank : group.ranks) degree.memory.push_back(rank.memory);
   degree.fullest = group.fullest();
   if (setting.devices) {
-    LOCKSTEP_TRY(const cost::RankMemory each, memory_on_device(setting, degree.partition));
-    degree.padding = padding_of(degree.memory, each);
-    degree.memory.assign(degree.memory.size(), each);
-    degree.fullest = 0;
+    LOCKSTEP_TRY(std::vector<cost::RankMemory> memory, memory_on_devices(setting, degree.partition, group));
+    degree.padding = padding_of(degree.memory, memory);
+    const auto most = std::ranges::max_element(memory, {}, [](const cost::RankMemory& rank) { return rank.total(); });
+    degree.fullest = static_cast<int>(most - memory.begin());
+    degree.memory = std::move(memory);
   }
   degree.predicted = cost::predict(group, setting.load, setting.machine);
   return degree;

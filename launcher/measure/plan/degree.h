@@ -51,7 +51,9 @@ struct PlannedDevices {
   device::OptionValues values;          // the device's name
 
   const device::DeviceRules& rules() const { return *driver.rules(); }
-  device::DeviceFacts facts() const { return rules().facts(values); }
+  device::DeviceFacts facts(DType dtype, bool has_int8_weights) const {
+    return rules().facts(values, {.dtype = dtype, .has_int8_weights = has_int8_weights, .bytes = std::nullopt});
+  }
 };
 
 /// The settings shared by all degrees.
@@ -63,6 +65,7 @@ struct PlanSetting {
   cost::MachineLimits machine;
   std::optional<int64_t> budget;          // bytes of a rank
   std::optional<PlannedDevices> devices;  // whose rules count; empty: any machine
+  std::string device;                     // the name of theirs
 };
 
 bool fits(const PlanSetting& setting, const WorkingDegree& degree);

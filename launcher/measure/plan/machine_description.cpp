@@ -66,6 +66,12 @@ Result<void> read_probe(const MachineOptions& options, MachineDescription& machi
     machine.limits.link = cost::link_from(recorded.collectives, recorded.ranks);
     machine.words.push_back(fmt::format("messages: as recorded between {} ranks", recorded.ranks));
   }
+  if (recorded.of_devices) {
+    machine.limits.rank = {recorded.rates.read_bytes_per_s / recorded.ranks,
+                           recorded.rates.flops_per_s / recorded.ranks};
+    machine.words.push_back(fmt::format("a rank's device: {}, recorded", in_words(machine.limits.rank)));
+    return ok();
+  }
   if (!options.rank_cores) {
     machine.limits.host = recorded.rates;
     machine.words.push_back(
@@ -79,6 +85,21 @@ Result<void> read_probe(const MachineOptions& options, MachineDescription& machi
   machine.words.push_back(fmt::format("a rank of {} core(s): {}, each as fast as a core of those {} recorded",
                                       *options.rank_cores, in_words(machine.limits.rank), recorded.cores));
   return ok();
+}
+
+cost::LinkRow row_of(const device::DeviceLink& link) {
+  return {.latency_s = link.latency_s, .bytes_per_s = link.bytes_per_s};
+}
+
+/// What is published of the ranks' devices, where nothing was measured.
+void add_published(const device::PublishedLimits& published, const MachineOptions& options,
+                   MachineDescription& machine) {
+  if (!options.ranks_per_host) machine.limits.ranks_per_host = published.devices_per_host;
+  machine.limits.link = {.rows = {row_of(published.within_host)}};
+  machine.limits.between_hosts = {.rows = {row_of(published.between_hosts)}};
+  if (options.measure || options.probe) return;
+  machine.limits.rank = {published.read_bytes_per_s, published.flops_per_s};
+  machine.words.push_back(fmt::format("a rank's device: {}, published", in_words(machine.limits.rank)));
 }
 
 /// Replaces measured values by those that the user gave.
@@ -97,10 +118,37 @@ void add_given(const MachineOptions& options, MachineDescription& machine) {
     if (options.link_latency_us) row.latency_s = *options.link_latency_us * 1e-6;
     if (options.link_bandwidth) row.bytes_per_s = *options.link_bandwidth * kGiga;
   }
+  if (!options.host_link_latency_us && !options.host_link_bandwidth) return;
+  if (limits.between_hosts.rows.empty()) limits.between_hosts = limits.link;
+  for (cost::LinkRow& row : limits.between_hosts.rows) {
+    if (options.host_link_latency_us) row.latency_s = *options.host_link_latency_us * 1e-6;
+    if (options.host_link_bandwidth) row.bytes_per_s = *options.host_link_bandwidth * kGiga;
+  }
+}
+
+std::string in_words(const cost::Link& link, bool latency_is_given, bool bandwidth_is_given, bool is_published) {
+  const cost::LinkRow& row = link.rows.front();
+  return fmt::format("{:.4g} us{} and {:.4g} GB/s{}", row.latency_s * 1e6, latency_is_given ? "" : " (assumed)",
+                     row.bytes_per_s / kGiga,
+                     bandwidth_is_given ? ""
+                     : is_published     ? " (published)"
+                                        : " (assumed)");
+}
+
+void add_links(const MachineOptions& options, bool is_published, MachineDescription& machine) {
+  const cost::MachineLimits& limits = machine.limits;
+  if (limits.link.rows.size() == 1) {
+    machine.words.push_back("messages between ranks: " + in_words(limits.link, options.link_latency_us.has_value(),
+                                                                  options.link_bandwidth.has_value(), is_published));
+  }
+  if (limits.between_hosts.rows.empty()) return;
+  machine.words.push_back(fmt::format("between hosts of {} ranks: {}", limits.ranks_per_host,
+                                      in_words(limits.between_hosts, options.host_link_latency_us.has_value(),
+                                               options.host_link_bandwidth.has_value(), is_published)));
 }
 
 /// Fills in values that are not known.
-void add_assumed(const MachineOptions& options, MachineDescription& machine) {
+void add_assumed(const MachineOptions& options, bool is_published, MachineDescription& machine) {
   const cost::Rates known = machine.limits.of_each(1);
   const auto fill = [&](double known_rate, double assumed, double& limit, std::string_view what) {
     if (known_rate < std::numeric_limits<double>::infinity()) return;
@@ -110,11 +158,7 @@ void add_assumed(const MachineOptions& options, MachineDescription& machine) {
   };
   fill(known.read_bytes_per_s, kAssumedRank.read_bytes_per_s, machine.limits.rank.read_bytes_per_s, "GB/s of a rank:");
   fill(known.flops_per_s, kAssumedRank.flops_per_s, machine.limits.rank.flops_per_s, "GFLOP/s of a rank:");
-  const cost::LinkRow& row = machine.limits.link.rows.front();
-  if (machine.limits.link.rows.size() > 1) return;
-  machine.words.push_back(fmt::format("messages between ranks: {:.4g} us{} and {:.4g} GB/s{}", row.latency_s * 1e6,
-                                      options.link_latency_us ? "" : " (assumed)", row.bytes_per_s / kGiga,
-                                      options.link_bandwidth ? "" : " (assumed)"));
+  add_links(options, is_published, machine);
 }
 
 /// Scales the limits by the share that kernels reach.
@@ -158,6 +202,8 @@ Result<RecordedProbe> parse_probe(const std::string& json, const std::string& or
   if (!(recorded.rates.read_bytes_per_s > 0)) return no_probe(origin, "no \"read_bytes_per_s\"");
   if (!(recorded.rates.flops_per_s > 0)) return no_probe(origin, "no \"flops_per_s\"");
   recorded.ranks = std::max(1, static_cast<int>(number_in(file, "world_size")));
+  const auto of_devices = probe->find("of_devices");
+  recorded.of_devices = of_devices != probe->end() && *of_devices == true;
   recorded.cores = recorded.ranks * std::max(1, static_cast<int>(number_in(file, "threads")));
   const auto collectives = probe->find("collectives");
   if (collectives == probe->end() || !collectives->is_array()) return recorded;
@@ -172,10 +218,12 @@ Result<RecordedProbe> parse_probe(const std::string& json, const std::string& or
 }
 
 Result<MachineDescription> describe_machine(const MachineOptions& options, probe::Precision precision,
-                                            const Clock& clock) {
+                                            const Clock& clock,
+                                            const std::optional<device::PublishedLimits>& published) {
   MachineDescription machine;
   machine.limits.link = assumed_link();
   machine.limits.ranks_per_host = options.ranks_per_host.value_or(0);
+  if (published) add_published(*published, options, machine);
   if (options.measure) LOCKSTEP_TRY_VOID(measure_limits(options, precision, clock, machine));
   if (options.probe) LOCKSTEP_TRY_VOID(read_probe(options, machine));
   if (options.rank_cores && !options.measure && !options.probe) {
@@ -185,7 +233,7 @@ Result<MachineDescription> describe_machine(const MachineOptions& options, probe
                              *options.rank_cores)};
   }
   add_given(options, machine);
-  add_assumed(options, machine);
+  add_assumed(options, published.has_value(), machine);
   scale(options, machine);
   LOCKSTEP_TRY_VOID(machine.limits.validate());
   return machine;

@@ -7,6 +7,7 @@
 #include "launcher/measure/plan/machine_options.h"
 #include "runtime/checkpoint/model_spec.h"
 #include "runtime/core/clock.h"
+#include "runtime/device/device_rules.h"
 #include "runtime/probe/probe.h"
 #include "shards/cost/machine.h"
 
@@ -17,17 +18,20 @@ struct MachineDescription {
   std::vector<std::string> words;  // the source of each number, one sentence each
 };
 
-/// Limits for products of `precision`. Reads the file of --probe; probes this machine for --measure. Fails with
+/// Limits for products of `precision`, or those that the vendor of the ranks' devices publishes where nothing else is
+/// known. Reads the file of --probe; probes this machine for --measure. Fails with
 /// `kNotFound` or `kInvalidArgument` for a probe file that is missing or has no limits, and as `probe::Prober`.
 /// @blocking
 Result<MachineDescription> describe_machine(const MachineOptions& options, probe::Precision precision,
-                                            const Clock& clock);
+                                            const Clock& clock,
+                                            const std::optional<device::PublishedLimits>& published = std::nullopt);
 
 /// The machine in a file of `bench --json`.
 struct RecordedProbe {
   cost::Rates rates;  // of all probed cores together
   int ranks = 1;
   int cores = 1;
+  bool of_devices = false;                         // each rank has a device with its share of the rates
   std::vector<cost::LinkMeasurement> collectives;  // between `ranks` ranks; may be empty
 
   friend bool operator==(const RecordedProbe&, const RecordedProbe&) = default;

@@ -15,7 +15,8 @@ struct MachineOptions {
   std::optional<int> ranks_per_host;                 // default: all on one
   std::optional<int> rank_cores;                     // default: the probed cores divided by the ranks
   std::optional<double> link_latency_us, link_bandwidth;
-  double of_bandwidth = 1.0, of_peak = 1.0;  // share of the limits that kernels reach
+  std::optional<double> host_link_latency_us, host_link_bandwidth;  // between hosts; default: as between ranks
+  double of_bandwidth = 1.0, of_peak = 1.0;                         // share of the limits that kernels reach
   std::optional<std::filesystem::path> probe;
   bool measure = false;
   std::optional<Bytes> probe_bytes;  // of each thread's buffer, for the measurement

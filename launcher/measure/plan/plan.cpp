@@ -34,12 +34,15 @@ Result<void> size_slots(const PlanCommand& command, PlanSetting& setting, int64_
                            capacity, needed, longest.value_or(capacity))};
 }
 
-/// The devices that the command's options name, if any. Fails for a backend that this build lacks.
+/// The devices of the chosen backend, or of the one whose options are given; none for a backend without rules. Fails
+/// for a backend that this build lacks.
 Result<std::optional<PlannedDevices>> planned_devices(const PlanCommand& command) {
   for (const device::BackendDriver* driver : engine::drivers()) {
     device::OptionValues values = device::own_options(*driver, command.engine.backend_options);
-    if (values.empty()) continue;
+    const bool is_chosen = driver->name() == command.engine.backend;
+    if (values.empty() && !is_chosen) continue;
     LOCKSTEP_TRY_VOID(driver->available());
+    if (values.empty() && driver->rules() == nullptr) continue;
     LOCKSTEP_TRY_VOID(driver->check_options(values));
     LOCKSTEP_CHECK(driver->rules() != nullptr, driver->name());
     return std::optional(PlannedDevices{*driver, std::move(values)});
@@ -74,22 +77,27 @@ Result<void> plan(const PlanCommand& command) {
   setting.partition = command.engine.partition;
   if (command.engine.memory_budget) setting.budget = command.engine.memory_budget->value;
   LOCKSTEP_TRY(const auto devices, planned_devices(command));
-  if (devices) {
-    setting.devices.emplace(*devices);
-    if (!setting.budget) setting.budget = devices->facts().memory.value;
-  }
+  if (devices) setting.devices.emplace(*devices);
   int64_t capacity = 0;
   LOCKSTEP_TRY_VOID(size_slots(command, setting, capacity));
   LOCKSTEP_TRY(setting.shard, model::shard_options(command.engine, model.dtype(), setting.load.batch, capacity));
-  if (devices) setting.shard.bucketed = shards::bucketed_steps(devices->driver.capabilities());
+  std::optional<device::DeviceFacts> facts;
+  if (devices) {
+    setting.shard.bucketed = shards::bucketed_steps(devices->driver.capabilities());
+    facts = devices->facts(setting.shard.dtype, setting.spec.int8_group > 0);
+    setting.device = facts->name;
+    if (!setting.budget) setting.budget = facts->memory.value;
+  }
   const SteadyClock clock;
   LOCKSTEP_TRY(MachineDescription machine,
-               describe_machine(command.machine, precision_of(setting.spec, setting.shard.dtype), clock));
+               describe_machine(command.machine, precision_of(setting.spec, setting.shard.dtype), clock,
+                                facts ? facts->limits : std::nullopt));
   setting.machine = std::move(machine.limits);
   report.assumptions = std::move(machine.words);
-  if (devices) {
-    report.assumptions.push_back(devices->facts().words +
-                                 "; speeds are those of the numbers above, give --bandwidth and --flops of a device");
+  if (facts) {
+    report.assumptions.push_back(
+        facts->words +
+        (facts->limits ? "" : "; speeds are those of the numbers above, give --bandwidth and --flops of a device"));
   }
   LOCKSTEP_TRY(report.degrees, plan_degrees(setting, command.max_tp));
   LOCKSTEP_TRY_VOID(check_detail(command, report.degrees));

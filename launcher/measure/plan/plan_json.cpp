@@ -20,19 +20,24 @@ Json rates(const cost::Rates& r) {
   return {{"read_bytes_per_s", rate(r.read_bytes_per_s)}, {"flops_per_s", rate(r.flops_per_s)}};
 }
 
-Json machine_of(const PlanReport& report) {
-  const cost::MachineLimits& machine = report.setting.machine;
-  Json link = Json::array();
-  for (const cost::LinkRow& row : machine.link.rows) {
-    const bool is_last = &row == &machine.link.rows.back();
-    link.push_back({{"bytes", is_last ? Json(nullptr) : Json(row.bytes)},
+Json link_of(const cost::Link& link) {
+  Json rows = Json::array();
+  for (const cost::LinkRow& row : link.rows) {
+    const bool is_last = &row == &link.rows.back();
+    rows.push_back({{"bytes", is_last ? Json(nullptr) : Json(row.bytes)},
                     {"latency_s", row.latency_s},
                     {"bytes_per_s", rate(row.bytes_per_s)}});
   }
+  return rows;
+}
+
+Json machine_of(const PlanReport& report) {
+  const cost::MachineLimits& machine = report.setting.machine;
   return {{"rank", rates(machine.rank)},
           {"host", rates(machine.host)},
           {"ranks_per_host", machine.ranks_per_host == 0 ? Json(nullptr) : Json(machine.ranks_per_host)},
-          {"link", link},
+          {"link", link_of(machine.link)},
+          {"between_hosts", link_of(machine.between_hosts)},
           {"assumptions", report.assumptions}};
 }
 
@@ -119,17 +124,18 @@ Json gqa_modes_of(const PlanReport& report) {
   return modes;
 }
 
-/// The options that name a device: "neuron_target", null without a device.
+/// The device, and the options that name one: "neuron_target", null without it.
 void add_devices(const PlanSetting& setting, Json& json) {
+  json["device"] = setting.devices ? Json(setting.device) : Json(nullptr);
   for (const device::BackendDriver* driver : engine::drivers()) {
     for (const device::OptionRow& row : driver->options()) {
-      if (row.use != device::OptionUse::kPlanning) continue;
+      if (!belongs_to(row.use, device::OptionUse::kPlanning)) continue;
       std::string key(row.name);
       std::ranges::replace(key, '-', '_');
       json[key] = nullptr;
-      if (!setting.devices) continue;
-      const auto given = setting.devices->values.find(std::string(row.name));
-      if (given != setting.devices->values.end()) json[key] = given->second;
+      if (!setting.devices || &setting.devices->driver != driver) continue;
+      const std::string value = device::OptionReader(driver->options(), setting.devices->values).text(row.name);
+      if (!value.empty()) json[key] = value;
     }
   }
 }

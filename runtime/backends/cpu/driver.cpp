@@ -46,7 +46,10 @@ class Driver final : public device::BackendDriver {
   Result<device::DevicePlan> place(const device::RankSite& site, const device::OptionValues&) const override {
     return device::same_device(site, "cpu");
   }
-  Result<void> check(std::span<const device::StepGraph>, const device::OptionValues&) const override { return ok(); }
+  Result<void> check(std::span<const device::StepGraph>, const device::RankSite&, const device::DevicePlan&,
+                     const device::OptionValues&) const override {
+    return ok();
+  }
   Result<std::unique_ptr<device::Backend>> make(const device::RankSite& site, const device::DevicePlan&,
                                                 const device::OptionValues& values) const override {
     return make_backend(

@@ -4,9 +4,12 @@
 #include "runtime/backends/cuda/backend.h"
 #include "runtime/backends/cuda/cuda.h"
 #include "runtime/backends/cuda/explain.h"
+#include "runtime/backends/cuda/gpu_kind.h"
 #include "runtime/backends/cuda/option_rows.h"
 #include "runtime/backends/cuda/placement.h"
-#include "runtime/cuda/driver.h"
+#include "runtime/backends/cuda/step_memory.h"
+#include "runtime/backends/cuda/step_plan.h"
+#include "runtime/cuda/context.h"
 #include "runtime/device/rank_exchange.h"
 
 namespace lockstep::cuda {
@@ -14,8 +17,24 @@ namespace {
 
 class Inspector final : public device::GraphInspector {
  public:
-  Result<std::string> summary(std::span<const device::StepGraph>) const override { return std::string(); }
+  Result<std::string> summary(std::span<const device::StepGraph> steps) const override { return explain_memory(steps); }
   Result<std::string> text_of(const device::StepGraph& step) const override { return explain(step.own); }
+};
+
+class Rules final : public device::DeviceRules {
+ public:
+  device::DeviceFacts facts(const device::OptionValues& values, const device::ProbedWork& work) const override {
+    const std::string kind = device::OptionReader(option_rows(), values).text("device-kind");
+    return facts_of(gpu_kind(kind.empty() ? "h100" : kind), work);
+  }
+  std::string why_not_degree(int ranks, const device::OptionValues&) const override {
+    if (ranks <= kMostRanks) return "";
+    return fmt::format("--backend cuda: found {} ranks, expected at most {}", ranks, kMostRanks);
+  }
+  Result<device::DeviceMemory> memory_of(std::span<const device::StepGraph> steps,
+                                         const device::OptionValues&) const override {
+    return memory_of_steps(steps);
+  }
 };
 
 /// The number of GPUs that this process sees; 0 without a driver.
@@ -51,7 +70,10 @@ class Driver final : public device::BackendDriver {
   Result<void> check_options(const device::OptionValues& values) const override {
     return device::check_values(name(), option_rows(), values);
   }
-  std::string statement(const device::OptionValues&) const override { return {}; }
+  std::string statement(const device::OptionValues& values) const override {
+    const device::OptionReader options(option_rows(), values);
+    return options.is_given("device-kind") ? fmt::format("--device-kind {}\n", options.text("device-kind")) : "";
+  }
   device::Capabilities capabilities() const override { return cuda::capabilities(); }
   device::DeviceSigns signs() const override { return kSigns; }
 
@@ -78,7 +100,25 @@ class Driver final : public device::BackendDriver {
     return place_on_gpus(site.places, gpus, options.flag("share-devices"));
   }
 
-  Result<void> check(std::span<const device::StepGraph>, const device::OptionValues&) const override { return ok(); }
+  Result<void> check(std::span<const device::StepGraph> steps, const device::RankSite& site,
+                     const device::DevicePlan& plan, const device::OptionValues& values) const override {
+    const device::OptionReader options(option_rows(), values);
+    LOCKSTEP_TRY(const device::DeviceMemory needed, memory_of_steps(steps));
+    if (options.is_given("device-kind")) {
+      const device::DeviceFacts facts = rules_.facts(values, {});
+      return check_memory(needed, facts.memory, facts.name, site.rank);
+    }
+    const int ordinal = plan.ordinals.at(static_cast<size_t>(site.rank));
+    LOCKSTEP_TRY(const auto driver, cu::Driver::open(options.text("cuda-driver")));
+    LOCKSTEP_TRY(const auto context, cu::Context::create(*driver, ordinal));
+    // Ranks that share a GPU take their memory at the same time, so each counts its share of the whole.
+    const int ranks = ranks_of_device(site.places, plan, site.rank);
+    Bytes available(context->device().memory.value / ranks);
+    if (ranks == 1) {
+      LOCKSTEP_TRY(available, context->free_memory());
+    }
+    return check_memory(needed, available, fmt::format("GPU {} ({})", ordinal, context->device().name), site.rank);
+  }
 
   Result<std::unique_ptr<device::Backend>> make(const device::RankSite& site, const device::DevicePlan& plan,
                                                 const device::OptionValues& values) const override {
@@ -92,10 +132,11 @@ class Driver final : public device::BackendDriver {
   }
 
   const device::AheadCompiler* compiler() const override { return nullptr; }
-  const device::DeviceRules* rules() const override { return nullptr; }
+  const device::DeviceRules* rules() const override { return &rules_; }
   const device::GraphInspector* inspector() const override { return &inspector_; }
 
  private:
+  const Rules rules_;
   const Inspector inspector_;
 };
 

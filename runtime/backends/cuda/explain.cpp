@@ -4,14 +4,33 @@
 
 #include <algorithm>
 
-#include "runtime/backends/cuda/step_plan.h"
+#include "runtime/backends/cuda/launch_facts.h"
+#include "runtime/backends/cuda/step_memory.h"
 
 namespace lockstep::cuda {
+namespace {
+
+std::string line_of(const Launch& launch, const LaunchBytes& bytes, const StoreLayout& layout) {
+  std::string text =
+      fmt::format("{:<20} {:>6} blocks of {:>4} threads", launch.kernel, launch.shape.blocks, launch.shape.threads);
+  if (launch.shape.shared_bytes > 0) text += fmt::format(", {} B shared", launch.shape.shared_bytes);
+  if (launch.shape.waits_for_blocks) text += ", all resident";
+  text += fmt::format("; reads {:.0f} B", bytes.weights + bytes.cache + bytes.activations);
+  if (bytes.weights > 0) text += fmt::format(", {:.0f} of weights", bytes.weights);
+  if (bytes.cache > 0) text += fmt::format(", {:.0f} of cache", bytes.cache);
+  return text + "; " + parameters_of(launch, layout) + "\n";
+}
+
+}  // namespace
 
 Result<std::string> explain(const graph::Graph& graph) {
   const device::StepGraph step(graph);
   LOCKSTEP_TRY(const StoreLayout layout, StoreLayout::of({&step, 1}));
-  LOCKSTEP_TRY(const StepPlan plan, plan_step(graph, layout, Bases{}));
+  LOCKSTEP_TRY(const StepPlan plan, plan_step(graph, layout, marked_bases()));
+  const CachesInUse caches = full_caches(graph, layout);
+  const std::vector<LaunchBytes> bytes = bytes_of_launches(graph, layout, plan, caches);
+  LaunchBytes all;
+  for (const LaunchBytes& each : bytes) all += each;
   const auto on_host = [&](Place place) { return std::ranges::count(plan.places, place); };
   std::string text = fmt::format(
       "{}, rank {} of {}, rows {}: {} launches and {} copies in one graph, {} nodes before it and {} after it on the "
@@ -20,13 +39,18 @@ Result<std::string> explain(const graph::Graph& graph) {
       on_host(Place::kPrologue), on_host(Place::kEpilogue), to_string(Bytes(plan.head_bytes)),
       to_string(Bytes(plan.tail_bytes)), to_string(Bytes(plan.workspace_bytes)),
       to_string(Bytes(std::ssize(plan.tables))), to_string(Bytes(2 * plan.half_bytes)));
-  for (const Launch& launch : plan.launches) {
-    text += fmt::format("{:<20} {:>6} blocks of {:>4} threads{}{}\n", launch.kernel, launch.shape.blocks,
-                        launch.shape.threads,
-                        launch.shape.shared_bytes > 0 ? fmt::format(", {} B shared", launch.shape.shared_bytes) : "",
-                        launch.shape.waits_for_blocks ? ", all resident" : "");
-  }
+  text += fmt::format(
+      "a step of {} sequence(s) of {} tokens, bytes: {:.0f} of weights, {:.0f} of keys and values, {:.0f} "
+      "of activations read and {:.0f} written\n",
+      caches.sequences, caches.tokens, all.weights, all.cache, all.activations, all.written);
+  for (size_t i = 0; i < bytes.size(); ++i) text += line_of(plan.launches[i], bytes[i], layout);
   return text;
+}
+
+Result<std::string> explain_memory(std::span<const device::StepGraph> steps) {
+  LOCKSTEP_TRY(const device::DeviceMemory memory, memory_of_steps(steps));
+  return fmt::format("memory of a GPU: {} of weights, {} of keys and values of all slots, {} of workspace",
+                     to_string(memory.weights), to_string(memory.cache), to_string(memory.workspace));
 }
 
 }  // namespace lockstep::cuda

@@ -85,7 +85,9 @@ Result<StepPlan> Lowering::run() {
     }
     if (plan_.places[i] == Place::kBody) {
       LOCKSTEP_TRY_VOID(place_result(node));
+      const size_t first = plan_.launches.size();
       LOCKSTEP_TRY_VOID(lower(node));
+      for (size_t launch = first; launch < plan_.launches.size(); ++launch) plan_.launches[launch].node = i;
       for (const auto& [offset, bytes] : scratch_) space_.give_back(offset, bytes);
       scratch_.clear();
     } else if (node.op == Op::kAgree) {

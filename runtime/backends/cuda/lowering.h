@@ -31,6 +31,15 @@ struct Tensor {
   void* data() const { return as<void>(); }
 };
 
+template <typename Parameters>
+void clear_padding(Parameters& parameters) {
+#if __has_builtin(__builtin_clear_padding)
+  __builtin_clear_padding(&parameters);
+#else
+  static_cast<void>(parameters);
+#endif
+}
+
 /// Used once.
 class Lowering {
  public:
@@ -85,7 +94,8 @@ class Lowering {
   void copy_rows(const Tensor& from, const Tensor& to);
   /// Adds a launch; `name` with the suffix of a type.
   template <typename Parameters>
-  void emit(const std::string& name, const Parameters& parameters, int64_t blocks, bool waits = false) {
+  void emit(const std::string& name, Parameters parameters, int64_t blocks, bool waits = false) {
+    clear_padding(parameters);  // so that the same graph gives the same bytes
     emit_bytes(name, std::as_bytes(std::span(&parameters, 1)), blocks, waits);
   }
   void emit_bytes(const std::string& name, std::span<const std::byte> parameters, int64_t blocks, bool waits);

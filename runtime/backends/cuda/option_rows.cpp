@@ -2,6 +2,8 @@
 
 #include <array>
 
+#include "runtime/backends/cuda/gpu_kind.h"
+
 namespace lockstep::cuda {
 
 std::span<const device::OptionRow> option_rows() {
@@ -13,6 +15,13 @@ std::span<const device::OptionRow> option_rows() {
                         .help = "The library of NVIDIA's driver",
                         .section = kSection,
                         .kind = device::OptionKind::kPath},
+      device::OptionRow{.name = "device-kind",
+                        .value_name = "KIND",
+                        .help = "GPUs whose memory and limits count: a100-40, a100-80, h100, h200 or b200; omitted, a "
+                                "plan takes h100, and a run the GPU that it uses",
+                        .choices = kGpuKindNames,
+                        .section = kSection,
+                        .use = device::OptionUse::kRunningAndPlanning},
       device::OptionRow{.name = "share-devices",
                         .help = "Let several ranks use one GPU where a host has more ranks than GPUs; for tests",
                         .section = kSection,

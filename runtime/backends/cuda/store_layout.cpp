@@ -108,12 +108,6 @@ class LayoutMaker {
     }
   }
 
-  static int64_t bytes_of(const WeightLayout& weight, const WeightForm& form) {
-    if (const auto* stack = std::get_if<StackedPacking>(&form.packing)) return stack->bytes();
-    if (const auto* integers = std::get_if<Int8Packing>(&form.packing)) return integers->bytes();
-    return weight.type.bytes();
-  }
-
   void place_states() {
     struct Region {
       int64_t tile_bytes = 0;  // of all its caches
@@ -165,6 +159,12 @@ FragmentPacking fragments(DType dtype, int64_t outputs, int64_t columns, int64_t
 }
 
 }  // namespace
+
+int64_t bytes_of(const WeightLayout& weight, const WeightForm& form) {
+  if (const auto* stack = std::get_if<StackedPacking>(&form.packing)) return stack->bytes();
+  if (const auto* integers = std::get_if<Int8Packing>(&form.packing)) return integers->bytes();
+  return weight.type.bytes();
+}
 
 Packing packing_of(const graph::Graph& graph, const graph::Node& node, size_t operand) {
   const TensorType& type = graph.value(node.operands[operand]).type;

@@ -42,6 +42,9 @@ struct WeightLayout {
   std::vector<WeightForm> forms;
 };
 
+/// The memory of a weight in one form.
+int64_t bytes_of(const WeightLayout& weight, const WeightForm& form);
+
 struct StateLayout {
   std::string name;
   TensorType type;

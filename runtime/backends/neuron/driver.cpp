@@ -22,11 +22,12 @@ class Ahead final : public device::AheadCompiler {
 
 class Rules final : public device::DeviceRules {
  public:
-  device::DeviceFacts facts(const device::OptionValues& values) const override {
+  device::DeviceFacts facts(const device::OptionValues& values, const device::ProbedWork&) const override {
     const InstanceFamily& family = family_of(target_of(values));
     return {std::string(to_string(family.target)), family.core_memory,
             fmt::format("{}: degrees {} and {} of memory for a core, as AWS documents them", to_string(family.target),
-                        fmt::join(family.degrees, ", "), lockstep::to_string(family.core_memory))};
+                        fmt::join(family.degrees, ", "), lockstep::to_string(family.core_memory)),
+            std::nullopt};
   }
   std::string why_not_degree(int ranks, const device::OptionValues& values) const override {
     const std::string why_not = neuron::why_not_degree(family_of(target_of(values)), ranks);
@@ -71,7 +72,8 @@ class Driver final : public device::BackendDriver {
   Result<device::DevicePlan> place(const device::RankSite& site, const device::OptionValues& values) const override {
     return place_ranks(site, values);
   }
-  Result<void> check(std::span<const device::StepGraph> steps, const device::OptionValues& values) const override {
+  Result<void> check(std::span<const device::StepGraph> steps, const device::RankSite&, const device::DevicePlan&,
+                     const device::OptionValues& values) const override {
     LOCKSTEP_TRY(const MemoryEstimate estimate, estimate_memory(steps));
     return check_core_memory(family_of(target_of(values)), estimate);
   }

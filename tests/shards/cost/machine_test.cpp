@@ -16,6 +16,8 @@ std::vector<Collective> all_reduce(int ranks, double bytes) {
                                  {.kind = CollectiveKind::kAllReduce, .step_bytes = bytes, .result_step_bytes = bytes});
 }
 
+MachineLimits machine_with(const Link& link) { return {.rank = {1, 1}, .link = link}; }
+
 TEST(MachineLimits, GiveARankItsOwnRateOrItsShareOfTheHosts) {
   MachineLimits machine{.rank = {10, 100}, .host = {16, 1000}, .link = kLink};
   EXPECT_EQ(machine.of_each(1), (Rates{10, 100}));
@@ -41,38 +43,56 @@ TEST(MachineLimits, RefuseWhatCannotBe) {
   EXPECT_THAT(bad.validate().error().message, HasSubstr("latency"));
 }
 
-TEST(CollectiveSeconds, AreNoneForOneRank) { EXPECT_EQ(collective_seconds(kLink, all_reduce(1, 1e6), 1), 0.0); }
+TEST(CollectiveSeconds, AreNoneForOneRank) {
+  EXPECT_EQ(collective_seconds(machine_with(kLink), all_reduce(1, 1e6), 1), 0.0);
+}
 
 TEST(CollectiveSeconds, ReadEverythingAtOnceWhereItIsSmall) {
   // Two ranks: one round, and the other's 1000 bytes. In slices: two rounds and twice 500 bytes.
-  EXPECT_DOUBLE_EQ(collective_seconds(kLink, all_reduce(2, 1000), 1), 1 * kMicro + 1 * kMicro);
+  EXPECT_DOUBLE_EQ(collective_seconds(machine_with(kLink), all_reduce(2, 1000), 1), 1 * kMicro + 1 * kMicro);
   // Five ranks: three rounds, and 4 · 100 bytes.
-  EXPECT_DOUBLE_EQ(collective_seconds(kLink, all_reduce(5, 100), 1), 3.4 * kMicro);
+  EXPECT_DOUBLE_EQ(collective_seconds(machine_with(kLink), all_reduce(5, 100), 1), 3.4 * kMicro);
 }
 
 TEST(CollectiveSeconds, FinishSlicesWhereItIsLarge) {
   // Eight ranks, 1 MB: 7 MB at once, or twice 7/8 MB and three rounds more.
-  EXPECT_DOUBLE_EQ(collective_seconds(kLink, all_reduce(8, 1e6), 1), 6 * kMicro + 875 * kMicro + 875 * kMicro);
+  EXPECT_DOUBLE_EQ(collective_seconds(machine_with(kLink), all_reduce(8, 1e6), 1),
+                   6 * kMicro + 875 * kMicro + 875 * kMicro);
 }
 
 TEST(CollectiveSeconds, CountTheRowsInUse) {
   std::vector<Collective> two = all_reduce(2, 0);
   for (Collective& collective : two) collective.row_bytes = collective.result_row_bytes = 100;
-  EXPECT_DOUBLE_EQ(collective_seconds(kLink, two, 1), 1.1 * kMicro);
-  EXPECT_DOUBLE_EQ(collective_seconds(kLink, two, 10), 2 * kMicro);
+  EXPECT_DOUBLE_EQ(collective_seconds(machine_with(kLink), two, 1), 1.1 * kMicro);
+  EXPECT_DOUBLE_EQ(collective_seconds(machine_with(kLink), two, 10), 2 * kMicro);
 }
 
 TEST(CollectiveSeconds, ReceiveWhatTheOthersHaveInAGather) {
   std::vector<Collective> parts = {{.kind = CollectiveKind::kAllGather, .step_bytes = 100},
                                    {.kind = CollectiveKind::kAllGather, .step_bytes = 300}};
-  EXPECT_DOUBLE_EQ(collective_seconds(kLink, parts, 1), 1.3 * kMicro);  // of the rank that has least
+  EXPECT_DOUBLE_EQ(collective_seconds(machine_with(kLink), parts, 1), 1.3 * kMicro);  // of the rank that has least
 }
 
 TEST(CollectiveSeconds, TakeTheRowOfTheirMessage) {
   const Link link{
       .rows = {{.bytes = 1000, .latency_s = 1e-6, .bytes_per_s = 1e9}, {.latency_s = 5e-6, .bytes_per_s = 4e9}}};
-  EXPECT_DOUBLE_EQ(collective_seconds(link, all_reduce(2, 1000), 1), 2 * kMicro);
-  EXPECT_DOUBLE_EQ(collective_seconds(link, all_reduce(2, 2000), 1), 5.5 * kMicro);
+  EXPECT_DOUBLE_EQ(collective_seconds(machine_with(link), all_reduce(2, 1000), 1), 2 * kMicro);
+  EXPECT_DOUBLE_EQ(collective_seconds(machine_with(link), all_reduce(2, 2000), 1), 5.5 * kMicro);
+}
+
+TEST(CollectiveSeconds, ExchangeTheResultsOfHosts) {
+  MachineLimits machine = machine_with(kLink);
+  machine.ranks_per_host = 2;
+  machine.between_hosts = {.rows = {{.latency_s = 10e-6, .bytes_per_s = 1e8}}};
+  const double within = 1 * kMicro + 1 * kMicro;  // of two ranks, as above
+  EXPECT_DOUBLE_EQ(collective_seconds(machine, all_reduce(2, 1000), 1), within);
+  // Three hosts: two rounds, and the sums of two others.
+  EXPECT_DOUBLE_EQ(collective_seconds(machine, all_reduce(6, 1000), 1), within + 20 * kMicro + 20 * kMicro);
+  // A gather of the parts of a host of two and of a host of one: the latter receives two.
+  const std::vector<Collective> parts(3, {.kind = CollectiveKind::kAllGather, .step_bytes = 1000});
+  EXPECT_DOUBLE_EQ(collective_seconds(machine, parts, 1), within + 10 * kMicro + 20 * kMicro);
+  machine.between_hosts = {};  // not known: as between ranks of a host
+  EXPECT_DOUBLE_EQ(collective_seconds(machine, parts, 1), 2 * kMicro + 2 * kMicro);
 }
 
 // A measurement is an all-reduce that receives (P − 1) · bytes and an all-gather that receives (P − 1) / P · bytes.

@@ -1,0 +1,220 @@
+#include "runtime/backends/cuda/launch_facts.h"
+
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include <algorithm>
+#include <bit>
+#include <cmath>
+#include <cstring>
+#include <optional>
+#include <set>
+#include <utility>
+
+namespace lockstep::cuda {
+namespace {
+
+using graph::Op;
+
+constexpr int kRegionShift = 48;
+constexpr uint64_t kFirstRegion = 0x5a01;  // as two numbers of 32 bits: 1.5 · 10⁹ and any, or a float of 9 · 10¹⁵
+
+enum class Region { kWeights, kCaches, kWorkspace, kTables, kHead, kControl, kAreas };
+
+uint64_t begin_of(Region region, uint64_t rank = 0) {
+  return (kFirstRegion + static_cast<uint64_t>(region) + rank) << kRegionShift;
+}
+
+/// A word that is an address.
+struct Spot {
+  Region region;
+  int rank = 0;  // of an area that peers see
+  int64_t offset = 0;
+};
+
+std::optional<Spot> spot_of(uint64_t word) {
+  const uint64_t number = word >> kRegionShift;
+  const uint64_t areas = kFirstRegion + static_cast<uint64_t>(Region::kAreas);
+  if (number < kFirstRegion || number >= areas + kMostRanks) return std::nullopt;
+  const auto offset = static_cast<int64_t>(word & ((uint64_t{1} << kRegionShift) - 1));
+  if (number >= areas) return Spot{Region::kAreas, static_cast<int>(number - areas), offset};
+  return Spot{static_cast<Region>(number - kFirstRegion), 0, offset};
+}
+
+std::vector<uint64_t> words_of(const Launch& launch) {
+  std::vector<uint64_t> words(launch.parameters.size() / sizeof(uint64_t));
+  std::memcpy(words.data(), launch.parameters.data(), words.size() * sizeof(uint64_t));
+  return words;
+}
+
+/// A weight in the form that lies at an address.
+struct FoundWeight {
+  const std::string& name;
+  const WeightLayout& weight;
+  const WeightForm& form;
+};
+
+std::optional<FoundWeight> weight_at(const StoreLayout& layout, int64_t offset) {
+  for (const auto& [name, weight] : layout.weights) {
+    for (const WeightForm& form : weight.forms) {
+      if (offset >= form.offset && offset < form.offset + std::max<int64_t>(1, bytes_of(weight, form))) {
+        return FoundWeight{name, weight, form};
+      }
+    }
+  }
+  return std::nullopt;
+}
+
+const StateLayout* cache_at(const StoreLayout& layout, int64_t offset) {
+  const auto found = std::ranges::find_if(
+      layout.states, [&](const StateLayout& state) { return state.cache && state.cache->offset == offset; });
+  return found == layout.states.end() ? nullptr : &*found;
+}
+
+/// The share of a weight that a launch of `node` reads.
+double share_read(const graph::Graph& graph, const graph::Node& node, const WeightLayout& weight) {
+  const auto rows = static_cast<double>(graph.rows);
+  if (node.op == Op::kEmbedding) return std::min(1.0, rows / static_cast<double>(weight.type.shape[0]));
+  if (node.op != Op::kMoeExperts) return 1;
+  const auto route = std::ranges::find_if(graph.nodes, [&](const graph::Node& other) {
+    return other.op == Op::kMoeRoute && other.result == node.operands[1];
+  });
+  if (route == graph.nodes.end()) return 1;
+  const auto experts = static_cast<double>(graph.value(node.operands[1]).type.shape[1]);
+  return 1 - std::pow(1 - static_cast<double>(route->integer("chosen")) / experts, rows);
+}
+
+double bytes_of_cache(const graph::Graph& graph, const graph::Node& node, const CacheLayout& cache,
+                      const CachesInUse& caches) {
+  const auto token = static_cast<double>(cache.heads * cache.row_bytes());
+  if (node.op == Op::kKvAppend) return token * static_cast<double>(graph.rows);
+  const int64_t window = node.has("window") ? node.integer("window") : 0;
+  const int64_t pinned = node.has("pinned") ? node.integer("pinned") : 0;
+  const int64_t seen = window > 0 ? window + pinned : cache.held.capacity;
+  const int64_t sequences = std::min(caches.sequences, cache.held.slots);
+  return token * static_cast<double>(std::min(seen, caches.tokens) * sequences);
+}
+
+/// The bytes of values that are neither weights nor states; of a choice of rows or columns, those that are chosen.
+double bytes_of_operands(const graph::Graph& graph, const graph::Node& node) {
+  const bool chooses = node.op == Op::kSelectRows || node.op == Op::kLookup || node.op == Op::kColumns;
+  if (chooses && node.result) return static_cast<double>(graph.value(*node.result).type.bytes());
+  double bytes = 0;
+  for (const graph::ValueId id : node.operands) {
+    const graph::Value& value = graph.value(id);
+    const bool is_stored = value.kind == graph::ValueKind::kWeight || value.kind == graph::ValueKind::kState;
+    if (!is_stored) bytes += static_cast<double>(value.type.bytes());
+  }
+  return bytes;
+}
+
+std::string text_of(const Spot& spot, const StoreLayout& layout) {
+  switch (spot.region) {
+    case Region::kWeights: {
+      const auto found = weight_at(layout, spot.offset);
+      if (!found) return fmt::format("w+{}", spot.offset);
+      const int64_t within = spot.offset - found->form.offset;
+      return within == 0 ? fmt::format("w {}", found->name) : fmt::format("w {}+{}", found->name, within);
+    }
+    case Region::kCaches: {
+      const StateLayout* cache = cache_at(layout, spot.offset);
+      return cache == nullptr ? fmt::format("cache+{}", spot.offset) : fmt::format("cache {}", cache->name);
+    }
+    case Region::kWorkspace: return fmt::format("work+{}", spot.offset);
+    case Region::kTables: return fmt::format("table+{}", spot.offset);
+    case Region::kHead: return fmt::format("head+{}", spot.offset);
+    case Region::kControl: return fmt::format("control+{}", spot.offset);
+    case Region::kAreas: return fmt::format("peer {}+{}", spot.rank, spot.offset);
+  }
+  return "";
+}
+
+/// A number of 32 bits: whole, or floating-point where it would be too large for a size.
+std::string text_of(uint32_t number) {
+  constexpr int32_t kMostSize = 1 << 24;
+  const auto whole = static_cast<int32_t>(number);
+  if (std::abs(static_cast<int64_t>(whole)) <= kMostSize) return fmt::format("{}", whole);
+  return fmt::format("{:.6g}", std::bit_cast<float>(number));
+}
+
+}  // namespace
+
+LaunchBytes& LaunchBytes::operator+=(const LaunchBytes& other) {
+  weights += other.weights;
+  cache += other.cache;
+  activations += other.activations;
+  written += other.written;
+  return *this;
+}
+
+Bases marked_bases() {
+  Bases bases{.weights = begin_of(Region::kWeights),
+              .caches = begin_of(Region::kCaches),
+              .workspace = begin_of(Region::kWorkspace),
+              .tables = begin_of(Region::kTables),
+              .head = begin_of(Region::kHead),
+              .control = begin_of(Region::kControl)};
+  for (uint64_t rank = 0; rank < kMostRanks; ++rank) bases.areas[rank] = begin_of(Region::kAreas, rank);
+  return bases;
+}
+
+CachesInUse full_caches(const graph::Graph& graph, const StoreLayout& layout) {
+  CachesInUse caches;
+  for (const StateLayout& state : layout.states) {
+    if (state.cache) caches.tokens = std::max(caches.tokens, state.cache->held.capacity);
+  }
+  const bool reads_prompts = graph.name.starts_with("prefill") || graph.name.starts_with("score");
+  caches.sequences = reads_prompts ? 1 : graph.slots;
+  return caches;
+}
+
+std::vector<LaunchBytes> bytes_of_launches(const graph::Graph& graph, const StoreLayout& layout, const StepPlan& plan,
+                                           const CachesInUse& caches) {
+  std::vector<LaunchBytes> all(plan.launches.size());
+  std::set<std::pair<size_t, uint64_t>> counted;  // node and address: its launches share the bytes
+  for (size_t i = 0; i < plan.launches.size(); ++i) {
+    const Launch& launch = plan.launches[i];
+    const graph::Node& node = graph.nodes[launch.node];
+    for (const uint64_t word : words_of(launch)) {
+      const std::optional<Spot> spot = spot_of(word);
+      if (!spot || !counted.emplace(launch.node, word).second) continue;
+      if (spot->region == Region::kWeights) {
+        const auto found = weight_at(layout, spot->offset);
+        if (!found) continue;
+        all[i].weights +=
+            static_cast<double>(bytes_of(found->weight, found->form)) * share_read(graph, node, found->weight);
+      } else if (spot->region == Region::kCaches) {
+        const StateLayout* cache = cache_at(layout, spot->offset);
+        if (cache != nullptr) all[i].cache += bytes_of_cache(graph, node, *cache->cache, caches);
+      }
+    }
+    const bool is_first = i == 0 || plan.launches[i - 1].node != launch.node;
+    const bool is_last = i + 1 == plan.launches.size() || plan.launches[i + 1].node != launch.node;
+    if (is_first) all[i].activations = bytes_of_operands(graph, node);
+    if (is_last && node.result) all[i].written = static_cast<double>(graph.value(*node.result).type.bytes());
+  }
+  return all;
+}
+
+std::string parameters_of(const Launch& launch, const StoreLayout& layout) {
+  std::vector<std::string> words;
+  int times = 1;  // that the last word stands there
+  const auto add = [&](std::string text) {
+    const bool repeats = !words.empty() && words.back() == text;
+    if (!repeats && times > 1) words.back() += fmt::format(" x {}", times);
+    times = repeats ? times + 1 : 1;
+    if (!repeats) words.push_back(std::move(text));
+  };
+  for (const uint64_t word : words_of(launch)) {
+    if (const std::optional<Spot> spot = spot_of(word)) {
+      add(text_of(*spot, layout));
+      continue;
+    }
+    const auto low = static_cast<uint32_t>(word), high = static_cast<uint32_t>(word >> 32);
+    add(high == 0 ? text_of(low) : fmt::format("{} {}", text_of(low), text_of(high)));
+  }
+  if (times > 1) words.back() += fmt::format(" x {}", times);
+  return fmt::format("[{}]", fmt::join(words, ", "));
+}
+
+}  // namespace lockstep::cuda

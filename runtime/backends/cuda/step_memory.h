@@ -1,0 +1,17 @@
+// Device memory of a rank's steps, counted from their plans: what the store and the executables will take.
+#pragma once
+
+#include <span>
+
+#include "runtime/cuda/driver.h"
+#include "runtime/device/device_rules.h"
+
+namespace lockstep::cuda {
+
+/// Keys and values of every slot at full capacity. The states of the slots are on the host. Pure.
+Result<device::DeviceMemory> memory_of_steps(std::span<const device::StepGraph> steps);
+
+/// Fails with `kResourceExhausted` naming what to lower. `device` is "GPU 0 (NVIDIA H100 80GB HBM3)". Pure.
+Result<void> check_memory(const device::DeviceMemory& needed, Bytes available, std::string_view device, int rank);
+
+}  // namespace lockstep::cuda
