@@ -58,11 +58,11 @@ def launch_rows(folder):
     constants = re.findall(r"constexpr int64_t k\w+ = [^;]+;", source)
     suffixes = dict(re.findall(r"(\w+) = (\{\"[^}]*\})", source))
     lines = []
-    for names, arguments in re.findall(r"rows\.add<\w+>\(\"\w+\", (\"\w+\", (?:\w+|\{[^}]*\})), ([^;]+)\);", source):
-        name, kinds = re.fullmatch(r"\"(\w+)\", (.*)", names).groups()
+    for name, kinds, arguments in re.findall(
+            r"rows\.add<\w+>\(\"\w+\",\s*\"(\w+)\",\s*(\w+|\{[^}]*\}),\s*([^;]+)\);", source):
         for suffix in re.findall(r"\"(\w*)\"", suffixes.get(kinds, kinds)):
-            threads, _, shared = arguments.partition(", ")
-            lines.append(f'show("{name}{suffix}", {threads}, {shared or 0});')
+            threads, *shared = re.split(r",\s*", arguments, maxsplit=1)
+            lines.append(f'show("{name}{suffix}", {threads}, {shared[0] if shared else 0});')
     program = "\n".join(
         ["#include <cstdio>", *(f'#include "runtime/backends/cuda/kernels/{header}"' for header in
                                 ("parameters.h", "probe_parameters.h") if (KERNELS / header).exists()),

@@ -38,7 +38,7 @@ class LimitsProbe {
 
   /// Reads all bytes once. @blocking
   virtual Result<ProbePass> read(size_t reader) = 0;
-  /// Multiplies and adds in registers. @blocking
+  /// Multiplies and adds what no memory limits. @blocking
   virtual Result<ProbePass> multiply(size_t multiplier) = 0;
 };
 

@@ -66,6 +66,8 @@ MISTAKES = (
             "0 * p.tiles.slot_stride", f"{BACKEND}/kernels/attend.cu", KERNELS, "*WeighsWhatEachRowSees*"),
     Mistake("a window that is one too wide", f"{BACKEND}/kernels/attend.cu", "position - p.window + 1", "position - p.window",
             f"{BACKEND}/kernels/attend.cu", KERNELS, "*WeighsWhatEachRowSees*window"),
+    Mistake("a probe that leaves words out", f"{BACKEND}/kernels/probe.cu", "tile += block_count()",
+            "tile += block_count() + 1", f"{BACKEND}/kernels/probe.cu", KERNELS, "*ReadEveryWordOnce*"),
     Mistake("an allocation in a capture", f"{BACKEND}/executable.cpp", "Result<void> Executable::enqueue() {",
             "Result<void> Executable::enqueue() {\n  LOCKSTEP_TRY(const cu::DeviceMemory extra, "
             "cu::DeviceMemory::create(*device_.context, Bytes(64), \"a mistake\"));",

@@ -90,6 +90,7 @@ class FakeExecutable final : public device::Executable {
   const graph::Graph& graph() const override { return graph_; }
   Result<void> run(std::span<const device::HostTensor> inputs) override {
     seen.clear();
+    if (is_timed_) time_ += kTimeOfRun;
     for (const device::HostTensor& input : inputs) {
       const auto* first = reinterpret_cast<const int32_t*>(input.bytes.data());
       seen.emplace_back(first, first + input.type.shape.elements());
@@ -100,11 +101,19 @@ class FakeExecutable final : public device::Executable {
     return name == "tokens" ? std::as_bytes(std::span(tokens)) : std::span<const std::byte>();
   }
 
+  void time_device() override { is_timed_ = true; }
+  device::DeviceTime device_time() const override { return time_; }
+
+  /// Of a run, once somebody wants it.
+  static constexpr device::DeviceTime kTimeOfRun{std::chrono::microseconds(5), std::chrono::microseconds(1)};
+
   std::vector<std::vector<int32_t>> seen;
   int32_t tokens[2] = {11, -1};
 
  private:
   graph::Graph graph_;
+  bool is_timed_ = false;
+  device::DeviceTime time_;
 };
 
 class FakeBackend final : public device::Backend {

@@ -48,6 +48,19 @@ TEST(Shard, DecodesASlotOnlyOnceItsPromptIsComplete) {
   EXPECT_FALSE(f.shard->all_finished());
 }
 
+TEST(Shard, AddsTheDevicesTimeOfAllItsGraphsOnceSomebodyWantsIt) {
+  using std::chrono::microseconds;
+  Fixture fixture;
+  ASSERT_TRUE(fixture.shard->decode({}).has_value());
+  EXPECT_EQ(fixture.shard->device_time(), device::DeviceTime{});
+  fixture.shard->time_device();
+  ASSERT_TRUE(fixture.shard->decode({}).has_value());
+  ASSERT_TRUE(
+      fixture.shard->prefill({.ids = {3}, .slot = {0}, .position = {0}, .logit_rows = {0, -1}}, {}).has_value());
+  EXPECT_EQ(fixture.shard->device_time(), (device::DeviceTime{microseconds(10), microseconds(2)}));
+  EXPECT_EQ(fixture.shard->executables()[1]->device_time().device, microseconds(5));
+}
+
 TEST(Shard, WritesHowASequenceDrawsAndEnds) {
   Fixture f;
   const SlotParameters parameters{.sampling = {.do_sample = true, .top_k = 7, .seed = 0x100000002ull},

@@ -59,6 +59,8 @@ std::vector<KernelRow> make_rows() {
   rows.add<ProbeFillParameters>("probe", "probe_fill", one, kProbeThreads);
   rows.add<ProbeReadParameters>("probe", "probe_read", {"_4", "_8", "_16"}, kProbeThreads);
   rows.add<ProbeMultiplyParameters>("probe", "probe_multiply", {"_f32", "_bf16", "_f16", "_int8"}, kProbeThreads);
+  rows.add<ProbeMultiplyParameters>("probe", "probe_multiply_groups", {"_bf16", "_f16"}, kProbeThreads,
+                                    kProbeGroupsSharedBytes);
   return std::move(rows).take();
 }
 

@@ -3,7 +3,6 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <optional>
 #include <vector>
 
 #include "runtime/backends/cuda/kernel_set.h"
@@ -27,20 +26,32 @@ constexpr int32_t kMostTimes = 65536;
 struct ProbeKernel {
   std::string kernel;
   int blocks = 1;
-  int loads = 0;  // of readers: 16 bytes each that a thread has under way
+  int64_t shared_bytes = 0;
+  int loads = 0;       // of readers: 16 bytes each that a thread has under way
+  size_t product = 0;  // of multipliers
 };
 
-/// A type of products, and what one round of a warp computes.
-struct ProductKind {
-  std::string_view kernel, precision;
-  double operations;
+/// A way to multiply.
+struct Product {
+  std::string_view kernel, words;
+  double operations = 0;                 // of a warp, each time
+  int32_t times = 1;                     // that a pass repeats it
+  std::vector<uint32_t> sums_once = {};  // of each warp of a block that makes it once
 };
-ProductKind kind_of(const device::ProbedWork& work) {
-  constexpr double kTile = 2.0 * 16 * 8 * 16, kLanes = 2.0 * 32 * kProbeLanes;
-  if (work.has_int8_weights) return {"probe_multiply_int8", "int8", 4 * kLanes};
-  if (work.dtype == DType::kBFloat16) return {"probe_multiply_bf16", "bfloat16", kTile * kProbeTiles};
-  if (work.dtype == DType::kFloat16) return {"probe_multiply_f16", "float16", kTile * kProbeTiles};
-  return {"probe_multiply_f32", "float32", kLanes};
+
+std::string_view precision_of(const device::ProbedWork& work) {
+  if (work.has_int8_weights) return "int8";
+  return work.dtype == DType::kBFloat16 ? "bfloat16" : work.dtype == DType::kFloat16 ? "float16" : "float32";
+}
+
+std::vector<Product> products_of(const device::ProbedWork& work) {
+  constexpr double kTiles = 2.0 * 16 * 8 * 16 * kProbeTiles, kLanes = 2.0 * 32 * kProbeLanes;
+  constexpr double kGroups = 2.0 * 64 * 128 * 16 / 4 * kProbeGroups;
+  if (work.has_int8_weights) return {{"probe_multiply_int8", "dots of bytes", 4 * kLanes}};
+  if (work.dtype == DType::kFloat32) return {{"probe_multiply_f32", "multiply-adds", kLanes}};
+  const bool is_half = work.dtype == DType::kFloat16;
+  return {{is_half ? "probe_multiply_f16" : "probe_multiply_bf16", "mma", kTiles},
+          {is_half ? "probe_multiply_groups_f16" : "probe_multiply_groups_bf16", "wgmma", kGroups}};
 }
 
 /// The sum of the first `count` words, as they are filled.
@@ -65,7 +76,7 @@ Result<int64_t> bytes_to_read(const cu::Context& context, const device::ProbedWo
 class LimitsProbe final : public device::LimitsProbe {
  public:
   static Result<std::unique_ptr<LimitsProbe>> create(const RankDevice& device, const device::ProbedWork& work) {
-    std::unique_ptr<LimitsProbe> probe(new LimitsProbe(device, kind_of(work)));
+    std::unique_ptr<LimitsProbe> probe(new LimitsProbe(device, work));
     LOCKSTEP_TRY_VOID(device.context->make_current());
     LOCKSTEP_TRY_VOID(probe->make_memory(work));
     probe->list_kernels();
@@ -76,7 +87,7 @@ class LimitsProbe final : public device::LimitsProbe {
 
   std::span<const std::string> readers() const override { return reader_names_; }
   std::span<const std::string> multipliers() const override { return multiplier_names_; }
-  std::string_view precision() const override { return kind_.precision; }
+  std::string_view precision() const override { return precision_; }
 
   Result<device::ProbePass> read(size_t reader) override {
     const ProbeKernel& kernel = readers_.at(reader);
@@ -95,7 +106,8 @@ class LimitsProbe final : public device::LimitsProbe {
   Result<device::ProbePass> multiply(size_t multiplier) override { return multiply(multipliers_.at(multiplier)); }
 
  private:
-  LimitsProbe(const RankDevice& device, const ProductKind& kind) : device_(device), kind_(kind) {}
+  LimitsProbe(const RankDevice& device, const device::ProbedWork& work)
+      : device_(device), precision_(precision_of(work)), products_(products_of(work)) {}
 
   static void* pointer(cu::DeviceAddress address) { return reinterpret_cast<void*>(address.value); }
 
@@ -115,13 +127,21 @@ class LimitsProbe final : public device::LimitsProbe {
     const int multiprocessors = device_.context->device().multiprocessors;
     for (const int loads : {4, 8, kMostLoads}) {
       for (const int blocks : kBlocksOfReaders) {
-        readers_.push_back({fmt::format("probe_read_{}", loads), blocks * multiprocessors, loads});
+        readers_.push_back(
+            {.kernel = fmt::format("probe_read_{}", loads), .blocks = blocks * multiprocessors, .loads = loads});
         reader_names_.push_back(fmt::format("GPU, {} x 16 bytes a thread, {} blocks a multiprocessor", loads, blocks));
       }
     }
-    for (const int blocks : kBlocksOfMultipliers) {
-      multipliers_.push_back({std::string(kind_.kernel), blocks * multiprocessors});
-      multiplier_names_.push_back(fmt::format("GPU, {}, {} blocks a multiprocessor", kind_.precision, blocks));
+    for (size_t product = 0; product < products_.size(); ++product) {
+      const std::string kernel(products_[product].kernel);
+      for (const int blocks : kBlocksOfMultipliers) {
+        multipliers_.push_back({.kernel = kernel,
+                                .blocks = blocks * multiprocessors,
+                                .shared_bytes = kernel_row(kernel).shared_bytes,
+                                .product = product});
+        multiplier_names_.push_back(
+            fmt::format("GPU, {} of {}, {} blocks a multiprocessor", products_[product].words, precision_, blocks));
+      }
     }
   }
 
@@ -134,31 +154,36 @@ class LimitsProbe final : public device::LimitsProbe {
 
   /// Repeats products until a pass is long enough.
   Result<void> choose_times() {
-    times_ = 1;
-    while (true) {
-      LOCKSTEP_TRY(const device::ProbePass pass, multiply(multipliers_.back()));
-      if (pass.time >= kLongEnough || times_ >= kMostTimes) return ok();
-      times_ *= 4;
+    for (const ProbeKernel& kernel : multipliers_) {
+      Product& product = products_[kernel.product];
+      while (true) {
+        LOCKSTEP_TRY(const device::ProbePass pass, multiply(kernel));
+        if (pass.time >= kLongEnough || product.times >= kMostTimes) break;
+        product.times *= 4;
+      }
     }
+    return ok();
   }
 
   Result<device::ProbePass> multiply(const ProbeKernel& kernel) {
-    const ProbeMultiplyParameters parameters{.sums = static_cast<uint32_t*>(pointer(sums_.address())), .times = times_};
+    Product& product = products_[kernel.product];
+    const ProbeMultiplyParameters parameters{.sums = static_cast<uint32_t*>(pointer(sums_.address())),
+                                             .times = product.times};
     LOCKSTEP_TRY(const Duration time, run(kernel, &parameters));
     const std::span<const uint32_t> sums = sums_of(kernel);
-    if (!sum_of_once_) sum_of_once_ = sums.front();
-    const uint32_t expected = static_cast<uint32_t>(times_) * *sum_of_once_;
-    for (const uint32_t sum : sums) {
-      if (sum != expected) return wrong(kernel, sum, expected);
+    if (product.sums_once.empty()) product.sums_once.assign(sums.begin(), sums.begin() + kWarps);
+    for (size_t warp = 0; warp < sums.size(); ++warp) {
+      const uint32_t expected = static_cast<uint32_t>(product.times) * product.sums_once[warp % kWarps];
+      if (sums[warp] != expected) return wrong(kernel, sums[warp], expected);
     }
-    return device::ProbePass{time, kind_.operations * times_ * static_cast<double>(sums.size())};
+    return device::ProbePass{time, product.operations * product.times * static_cast<double>(sums.size())};
   }
 
   /// One launch between two events; its sums are on the host afterwards.
   Result<Duration> run(const ProbeKernel& kernel, const void* parameters) {
     LOCKSTEP_TRY_VOID(device_.context->make_current());
     cu::Stream& stream = *device_.stream;
-    const cu::LaunchShape shape{.blocks = kernel.blocks, .threads = kProbeThreads};
+    const cu::LaunchShape shape{.blocks = kernel.blocks, .threads = kProbeThreads, .shared_bytes = kernel.shared_bytes};
     LOCKSTEP_TRY_VOID(watch_->begin(stream));
     LOCKSTEP_TRY_VOID(cu::launch(stream, device_.kernels->kernel(kernel.kernel), shape, parameters));
     LOCKSTEP_TRY_VOID(watch_->end(stream));
@@ -181,14 +206,13 @@ class LimitsProbe final : public device::LimitsProbe {
   }
 
   const RankDevice device_;
-  const ProductKind kind_;
+  const std::string_view precision_;
+  std::vector<Product> products_;
   cu::DeviceMemory memory_, sums_;
   cu::PinnedMemory host_sums_;
   std::unique_ptr<cu::Stopwatch> watch_;
   std::vector<ProbeKernel> readers_, multipliers_;
   std::vector<std::string> reader_names_, multiplier_names_;
-  int32_t times_ = 1;                    // that a pass repeats its products
-  std::optional<uint32_t> sum_of_once_;  // of a warp that makes them once
 };
 
 }  // namespace

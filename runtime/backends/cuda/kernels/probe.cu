@@ -1,6 +1,7 @@
 // Kernels that measure a GPU's limits: reading memory, and multiplying in registers.
 #include "runtime/backends/cuda/kernels/device.h"
 #include "runtime/backends/cuda/kernels/probe_parameters.h"
+#include "runtime/backends/cuda/kernels/wgmma.h"
 
 namespace lockstep::cuda {
 namespace {
@@ -66,6 +67,36 @@ LOCKSTEP_DEVICE void multiply_tiles_again(const ProbeMultiplyParameters& p) {
   write_sum(p.sums, sum);
 }
 
+/// The factors of a block's warpgroups.
+struct GroupFactors {
+  SharedRows<kGroupRows> a;
+  SharedRows<kGroupColumns> b;
+};
+static_assert(sizeof(GroupFactors) == kProbeGroupsSharedBytes);
+
+/// By tensor cores that read shared memory themselves. Factors are from −1 to 1.
+template <bool kIsHalf>
+LOCKSTEP_DEVICE void multiply_groups_again(const ProbeMultiplyParameters& p) {
+  GroupFactors& shared = shared_memory<GroupFactors>();
+  const auto factor = [](int seed) { return element(small_number(static_cast<uint32_t>(seed)) / 2, kIsHalf); };
+  for (int i = thread_index(); i < kGroupRows * 16; i += thread_count()) shared.a.element[i] = factor(i);
+  for (int i = thread_index(); i < kGroupColumns * 16; i += thread_count()) shared.b.element[i] = factor(i + 4096);
+  show_to_products();
+  sync_block();
+  float sums[kGroupSums] = {};
+  begin_products();
+  for (int time = 0; time < p.times; ++time) {
+    LOCKSTEP_UNROLL
+    for (int i = 0; i < kProbeGroups; ++i) multiply_shared<kIsHalf>(sums, shared.a, shared.b);
+    end_products<1>();
+  }
+  end_products<0>();
+  uint32_t sum = 0;
+  LOCKSTEP_UNROLL
+  for (int i = 0; i < kGroupSums; ++i) sum += static_cast<uint32_t>(whole_of(sums[i]));
+  write_sum(p.sums, sum);
+}
+
 }  // namespace
 
 LOCKSTEP_KERNEL(probe_fill, ProbeFillParameters, kProbeThreads) {
@@ -84,6 +115,9 @@ LOCKSTEP_KERNEL(probe_read_16, ProbeReadParameters, kProbeThreads) { read_words<
 
 LOCKSTEP_KERNEL(probe_multiply_bf16, ProbeMultiplyParameters, kProbeThreads) { multiply_tiles_again<false>(p); }
 LOCKSTEP_KERNEL(probe_multiply_f16, ProbeMultiplyParameters, kProbeThreads) { multiply_tiles_again<true>(p); }
+
+LOCKSTEP_KERNEL(probe_multiply_groups_bf16, ProbeMultiplyParameters, kProbeThreads) { multiply_groups_again<false>(p); }
+LOCKSTEP_KERNEL(probe_multiply_groups_f16, ProbeMultiplyParameters, kProbeThreads) { multiply_groups_again<true>(p); }
 
 LOCKSTEP_KERNEL(probe_multiply_f32, ProbeMultiplyParameters, kProbeThreads) {
   const uint32_t lane = static_cast<uint32_t>(thread_index() % 32);

@@ -32,6 +32,8 @@ struct ProbeMultiplyParameters {
 };
 
 constexpr int kProbeTiles = 8;   // sums of 16 × 8 that a warp has under way
+constexpr int kProbeGroups = 4;  // products of 64 × 128 that a warpgroup makes before it looks for older ones
+constexpr int kProbeGroupsSharedBytes = (64 + 128) * 16 * 2;
 constexpr int kProbeLanes = 16;  // sums that a thread has under way, without tensor cores
 
 }  // namespace lockstep::cuda

@@ -12,9 +12,13 @@ namespace {
 
 class ProbeKernels : public testing::TestWithParam<simt::Order> {
  protected:
-  void run(const char* kernel, int blocks, const void* parameters) {
+  void run(const char* kernel, int blocks, const void* parameters, int shared_bytes = 0) {
     ASSERT_NE(simt::find_kernel(kernel), nullptr) << kernel;
-    EXPECT_EQ(simt::run(*simt::find_kernel(kernel), {.blocks = blocks, .threads = kProbeThreads, .order = GetParam()},
+    EXPECT_EQ(simt::run(*simt::find_kernel(kernel),
+                        {.blocks = blocks,
+                         .threads = kProbeThreads,
+                         .shared_bytes = static_cast<size_t>(shared_bytes),
+                         .order = GetParam()},
                         parameters),
               "");
   }
@@ -47,6 +51,30 @@ TEST_P(ProbeKernels, MultiplyAsOftenAsAsked) {
     parameters = {.sums = thrice.data(), .times = 3};
     run(kernel, 1, &parameters);
     for (size_t warp = 0; warp < once.size(); ++warp) EXPECT_EQ(thrice[warp], 3 * once.front()) << kernel;
+  }
+}
+
+// By plain loops over the same factors: what a warpgroup adds to each sum, for both of a block's.
+TEST_P(ProbeKernels, MultiplyMatricesInSharedMemory) {
+  const auto factor = [](int seed) {
+    return (static_cast<int>((static_cast<uint32_t>(seed) * kProbeFactor >> 16) % 7) - 3) / 2;
+  };
+  const auto place = [](int row, int k) { return (row / 8 * 2 + k / 8) * 64 + row % 8 * 8 + k % 8; };
+  std::vector<uint32_t> expected(kProbeThreads / 32);
+  for (int warp = 0; warp < kProbeThreads / 32; ++warp) {
+    int sum = 0;
+    for (int row = warp % 4 * 16; row < warp % 4 * 16 + 16; ++row) {
+      for (int column = 0; column < 128; ++column) {
+        for (int k = 0; k < 16; ++k) sum += factor(place(row, k)) * factor(place(column, k) + 4096);
+      }
+    }
+    expected[static_cast<size_t>(warp)] = static_cast<uint32_t>(kProbeGroups * sum);
+  }
+  for (const char* kernel : {"probe_multiply_groups_bf16", "probe_multiply_groups_f16"}) {
+    std::vector<uint32_t> sums(expected.size());
+    const ProbeMultiplyParameters parameters{.sums = sums.data(), .times = 1};
+    run(kernel, 1, &parameters, kProbeGroupsSharedBytes);
+    EXPECT_EQ(sums, expected) << kernel;
   }
 }
 

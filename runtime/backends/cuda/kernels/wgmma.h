@@ -1,0 +1,101 @@
+// Products of matrices in shared memory by a warpgroup (four warps), for the probe of the GPU's limits.
+//
+// The only file beside device.h that is written twice: as PTX, and as plain loops for tests.
+//
+//   SharedRows   rows of 16 elements, in blocks of 8 × 8 that lie in one piece (PTX ISA, "no swizzle", K-major):
+//                row 0-7   │ columns 0-7 │ columns 8-15 │        16 bytes a row of a block, 128 bytes a block
+//                row 8-15  │ columns 0-7 │ columns 8-15 │
+#pragma once
+
+#include "runtime/backends/cuda/kernels/device.h"
+
+namespace lockstep::cuda {
+
+template <int kRows>
+struct alignas(128) SharedRows {
+  uint16_t element[kRows * 16];
+
+  LOCKSTEP_DEVICE static int index(int row, int column) {
+    return (row / 8 * 2 + column / 8) * 64 + row % 8 * 8 + column % 8;
+  }
+};
+
+constexpr int kGroupRows = 64, kGroupColumns = 128;  // of a product
+constexpr int kGroupSums = kGroupRows * kGroupColumns / 128;
+
+#ifdef __CUDACC__
+
+/// Addresses 16 bytes apart are numbered; blocks follow each other along a row, and rows of blocks follow them.
+LOCKSTEP_DEVICE uint64_t matrix_descriptor(const void* shared) {
+  constexpr uint64_t kNextBlock = 128 / 16, kNextRows = 256 / 16;
+  const auto address = static_cast<uint64_t>(__cvta_generic_to_shared(shared));
+  return (address & 0x3ffff) >> 4 | kNextBlock << 16 | kNextRows << 32;
+}
+
+/// What threads have written to shared memory is seen by products from here on; a barrier follows.
+LOCKSTEP_DEVICE void show_to_products() { asm volatile("fence.proxy.async.shared::cta;" ::: "memory"); }
+/// Before the first product of a loop.
+LOCKSTEP_DEVICE void begin_products() { asm volatile("wgmma.fence.sync.aligned;" ::: "memory"); }
+/// Makes a group of the products since the last one, and waits for all groups but the newest `kPending`.
+template <int kPending>
+LOCKSTEP_DEVICE void end_products() {
+  asm volatile("wgmma.commit_group.sync.aligned;" ::: "memory");
+  asm volatile("wgmma.wait_group.sync.aligned %0;" ::"n"(kPending) : "memory");
+}
+
+#define LOCKSTEP_SUMS_OF_8(i)                                                                                 \
+  "+f"(d[i]), "+f"(d[i + 1]), "+f"(d[i + 2]), "+f"(d[i + 3]), "+f"(d[i + 4]), "+f"(d[i + 5]), "+f"(d[i + 6]), \
+      "+f"(d[i + 7])
+#define LOCKSTEP_WGMMA(types)                                                                                      \
+  asm volatile(                                                                                                    \
+      "{\n.reg .pred p;\nsetp.ne.b32 p, 1, 0;\n"                                                                   \
+      "wgmma.mma_async.sync.aligned.m64n128k16.f32." types                                                         \
+      " {%0, %1, %2, %3, %4, %5, %6, %7, %8, %9, %10, %11, %12, %13, %14, %15, %16, %17, %18, %19, %20, %21, "     \
+      "%22, %23, %24, %25, %26, %27, %28, %29, %30, %31, %32, %33, %34, %35, %36, %37, %38, %39, %40, %41, %42, "  \
+      "%43, %44, %45, %46, %47, %48, %49, %50, %51, %52, %53, %54, %55, %56, %57, %58, %59, %60, %61, %62, %63}, " \
+      "%64, %65, p, 1, 1, 0, 0;\n}"                                                                                \
+      : LOCKSTEP_SUMS_OF_8(0), LOCKSTEP_SUMS_OF_8(8), LOCKSTEP_SUMS_OF_8(16), LOCKSTEP_SUMS_OF_8(24),              \
+        LOCKSTEP_SUMS_OF_8(32), LOCKSTEP_SUMS_OF_8(40), LOCKSTEP_SUMS_OF_8(48), LOCKSTEP_SUMS_OF_8(56)             \
+      : "l"(matrix_descriptor(a.element)), "l"(matrix_descriptor(b.element)))
+
+/// d += a · bᵀ, in f32. Thread 32·w + 4·g + t of the warpgroup holds rows 16w + g and 16w + g + 8, columns 8j + 2t and
+/// 8j + 2t + 1 of each j, in d[4j], d[4j + 1] (the first row), d[4j + 2] and d[4j + 3].
+template <bool kIsHalf>
+LOCKSTEP_DEVICE void multiply_shared(float (&d)[kGroupSums], const SharedRows<kGroupRows>& a,
+                                     const SharedRows<kGroupColumns>& b) {
+  if constexpr (kIsHalf) {
+    LOCKSTEP_WGMMA("f16.f16");
+  } else {
+    LOCKSTEP_WGMMA("bf16.bf16");
+  }
+}
+
+#undef LOCKSTEP_WGMMA
+#undef LOCKSTEP_SUMS_OF_8
+
+#else
+
+inline void show_to_products() {}
+inline void begin_products() { sync_warp(); }
+template <int kPending>
+void end_products() {
+  sync_warp();
+}
+
+template <bool kIsHalf>
+void multiply_shared(float (&d)[kGroupSums], const SharedRows<kGroupRows>& a, const SharedRows<kGroupColumns>& b) {
+  const auto value = [](uint16_t bits) { return kIsHalf ? float_of_half(bits) : float_of(bits); };
+  const int lane = thread_index() % 32, first_row = thread_index() % 128 / 32 * 16 + lane / 4;
+  float rows[2][16];
+  for (int k = 0; k < 16; ++k) {
+    for (int i = 0; i < 2; ++i) rows[i][k] = value(a.element[a.index(first_row + 8 * i, k)]);
+  }
+  for (int i = 0; i < kGroupSums; ++i) {
+    const int column = i / 4 * 8 + lane % 4 * 2 + i % 2;
+    for (int k = 0; k < 16; ++k) d[i] = madd(rows[i % 4 / 2][k], value(b.element[b.index(column, k)]), d[i]);
+  }
+}
+
+#endif
+
+}  // namespace lockstep::cuda
