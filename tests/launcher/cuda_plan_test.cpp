@@ -96,5 +96,15 @@ TEST_F(PlanOfGpus, TakesGivenNumbersInsteadOfPublishedOnes) {
   EXPECT_DOUBLE_EQ(plan["machine"]["between_hosts"][0]["latency_s"], 25e-6);
 }
 
+TEST_F(PlanOfGpus, RefusesDevicesOfTwoKinds) {
+  if (!engine::find_driver("neuron").has_value()) GTEST_SKIP() << "a build without neuron";
+  command_.engine.backend_options = {{"neuron-target", "trn1"}};
+  command_.config = std::filesystem::path(LOCKSTEP_SHAPES_DIR) / "llama-3.2-1b.json";
+  const Result<void> refused = lockstep::launcher::plan(command_);
+  ASSERT_FALSE(refused.has_value());
+  EXPECT_EQ(refused.error().kind, ErrorKind::kInvalidArgument);
+  EXPECT_THAT(refused.error().message, HasSubstr("found devices of neuron and of cuda"));
+}
+
 }  // namespace
 }  // namespace lockstep::launcher

@@ -37,6 +37,7 @@ Result<void> size_slots(const PlanCommand& command, PlanSetting& setting, int64_
 /// The devices of the chosen backend, or of the one whose options are given; none for a backend without rules. Fails
 /// for a backend that this build lacks.
 Result<std::optional<PlannedDevices>> planned_devices(const PlanCommand& command) {
+  std::optional<PlannedDevices> devices;
   for (const device::BackendDriver* driver : engine::drivers()) {
     device::OptionValues values = device::own_options(*driver, command.engine.backend_options);
     const bool is_chosen = driver->name() == command.engine.backend;
@@ -45,9 +46,15 @@ Result<std::optional<PlannedDevices>> planned_devices(const PlanCommand& command
     if (values.empty() && driver->rules() == nullptr) continue;
     LOCKSTEP_TRY_VOID(driver->check_options(values));
     LOCKSTEP_CHECK(driver->rules() != nullptr, driver->name());
-    return std::optional(PlannedDevices{*driver, std::move(values)});
+    if (devices) {
+      return Error{ErrorKind::kInvalidArgument,
+                   fmt::format("[launcher] cannot plan: found devices of {} and of {}, expected one kind; omit the "
+                               "options of one",
+                               devices->driver.name(), driver->name())};
+    }
+    devices.emplace(PlannedDevices{*driver, std::move(values)});
   }
-  return std::optional<PlannedDevices>();
+  return devices;
 }
 
 Result<void> check_detail(const PlanCommand& command, const std::vector<Degree>& degrees) {
