@@ -53,12 +53,14 @@ TEST(ParseProbe, KnowsTheProbesOfDevices) {
 TEST(DescribeMachine, GivesEachRankTheDeviceThatWasProbed) {
   const SteadyClock clock;
   const std::filesystem::path file = std::filesystem::path(::testing::TempDir()) / "two_devices.json";
-  std::ofstream(file) << R"({"probe": {"read_bytes_per_s": 6e12, "flops_per_s": 8e14, "of_devices": true},
+  std::ofstream(file) << R"({"probe": {"read_bytes_per_s": 6e12, "flops_per_s": 8e14, "of_devices": true,
+                                       "collectives": [{"bytes": 1024, "seconds": 1e-4}]},
                              "world_size": 2, "threads": 3})";
   MachineOptions options;
   options.probe = file;
   const auto machine = describe_machine(options, probe::Precision::kBFloat16, clock).value().limits;
   EXPECT_EQ(machine.of_each(8), (cost::Rates{3e12, 4e14}));
+  EXPECT_EQ(machine.link, assumed_link());  // collectives of hosts say nothing of the devices' links
 }
 
 TEST(DescribeMachine, TakesWhatIsPublishedWhereNothingWasMeasured) {

@@ -291,7 +291,8 @@ cost::MachineLimits measured_machine(const BenchReport& report) {
   cost::MachineLimits machine;
   machine.rank = {median(report, [](const Repetition& r) { return r.limits.read_bytes_per_s; }) / ranks,
                   median(report, [](const Repetition& r) { return r.limits.flops_per_s; }) / ranks};
-  const bool is_timed = report.world_size > 1 && !report.collectives.empty();
+  // Devices exchange by their own links, not by what was timed between the hosts' ranks.
+  const bool is_timed = report.world_size > 1 && !report.collectives.empty() && !report.probes_devices;
   machine.link = is_timed ? cost::link_from(report.collectives, report.world_size) : assumed_link();
   return machine;
 }

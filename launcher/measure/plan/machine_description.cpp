@@ -62,7 +62,8 @@ Result<void> measure_limits(const MachineOptions& options, probe::Precision prec
 Result<void> read_probe(const MachineOptions& options, MachineDescription& machine) {
   LOCKSTEP_TRY(const std::string text, read_text_file(*options.probe, "--probe"));
   LOCKSTEP_TRY(const RecordedProbe recorded, parse_probe(text, options.probe->string()));
-  if (recorded.ranks > 1 && !recorded.collectives.empty()) {
+  // Devices exchange by their own links, not by what was timed between the hosts' ranks.
+  if (recorded.ranks > 1 && !recorded.collectives.empty() && !recorded.of_devices) {
     machine.limits.link = cost::link_from(recorded.collectives, recorded.ranks);
     machine.words.push_back(fmt::format("messages: as recorded between {} ranks", recorded.ranks));
   }

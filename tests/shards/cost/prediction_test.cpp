@@ -34,6 +34,19 @@ GroupWork uneven() {
   return {.ranks = {{.prefill = first, .decode = first}, {.prefill = second, .decode = second}}, .chunk = 4};
 }
 
+TEST(GroupWork, NamesTheFirstRankWithGraphsOfTheSameSizes) {
+  for (const int ranks : {1, 2}) {
+    const GroupWork group = group_of(spec_of(kTinyLlama), ranks);
+    ASSERT_EQ(group.like.size(), group.ranks.size());
+    for (size_t rank = 0; rank < group.ranks.size(); ++rank) {
+      const auto like = static_cast<size_t>(group.like[rank]);
+      EXPECT_LE(like, rank);
+      EXPECT_EQ(group.like[like], group.like[rank]);
+      EXPECT_EQ(group.ranks[like], group.ranks[rank]);
+    }
+  }
+}
+
 TEST(PredictStep, LastsAsLongAsTheSlowestRankBetweenTwoCollectives) {
   // Reading: 3 s against 2 s. Then 1 s and 10 tokens · 5 bytes: 0.5 s, against 1 s and 1.5 s more of arithmetic.
   const StepParts step = predict_step(uneven(), &RankWork::decode, {{.first = 9, .rows = 1}}, kMachine);
