@@ -5,6 +5,7 @@ ends in time, with its reason.
 """
 import json
 import pathlib
+import re
 import sys
 
 import launches
@@ -113,6 +114,16 @@ class OnGpus(launches.Launches):
             self.assertGreater(graph["launches"], 20)
             self.assertGreater(graph["device_s"], 0)
         self.expect_words(done, "launches and copies", "ms on the device")
+
+    def test_explain_counts_the_weights_that_bench_counts(self):
+        done = self.run_command([launches.PROGRAM, "explain", "--model", self.model, "--backend", "cuda", "--batch-size", 1,
+                                 "--phase", "decode"])
+        self.assertEqual(done.returncode, 0, done.stdout)
+        weights = int(re.search(r"bytes: (\d+) of weights", done.stdout).group(1))
+        tokens = 8 + 9 / 2  # of a sequence, on average
+        cache = tokens * 2 * 2 * 2 * 8 * 4  # keys and values of 2 layers, 2 heads of 8, f32
+        padding = 2 * 32 * 32 * 4  # of o_proj: each head's 8 columns take the 16 of a tensor core's step
+        self.assertEqual(weights - padding, self.bench("counted")[1]["decode"]["bytes_per_token"] - cache)
 
     @on_stand_in
     def test_bench_adds_the_limits_of_gpus(self):

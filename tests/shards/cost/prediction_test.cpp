@@ -45,6 +45,7 @@ TEST(GroupWork, NamesTheFirstRankWithGraphsOfTheSameSizes) {
       EXPECT_EQ(group.ranks[like], group.ranks[rank]);
     }
   }
+  EXPECT_THAT(group_of(spec_of(kTinyLlama), 2).like, testing::ElementsAre(0, 0));
 }
 
 TEST(PredictStep, LastsAsLongAsTheSlowestRankBetweenTwoCollectives) {
