@@ -1,13 +1,16 @@
 #include "actors/schedule_queue.h"
 
+#include <algorithm>
 #include <chrono>
 #include <utility>
 
 namespace lockstep::actors {
 namespace {
 
-/// The raiser of the abort flag (a signal watcher, a communicator) may not notify this queue, so a sleeper polls it.
+/// The raiser of the abort flag (a signal watcher, a communicator) may not notify this queue, so a sleeper polls it: at
+/// first often, after a long wait seldom, since an idle engine must not use a core.
 constexpr auto kAbortPoll = std::chrono::milliseconds(2);
+constexpr auto kIdlePoll = std::chrono::milliseconds(64);
 
 void relax() {
 #if defined(__x86_64__) || defined(__i386__)
@@ -38,7 +41,9 @@ Result<Schedule> ScheduleQueue::pop(const AbortFlag& abort, IdleWait wait) {
     relax();
   }
   std::unique_lock lock(mutex_);
-  while (schedules_.empty() && !abort.is_raised()) changed_.wait_for(lock, kAbortPoll);
+  for (auto poll = kAbortPoll; schedules_.empty() && !abort.is_raised(); poll = std::min(2 * poll, kIdlePoll)) {
+    changed_.wait_for(lock, poll);
+  }
   if (const auto reason = abort.reason()) return *reason;
   Schedule schedule = std::move(schedules_.front());
   schedules_.pop_front();
