@@ -147,7 +147,7 @@ Result<std::unique_ptr<device::Communicator>> make_two_level(transport::Bootstra
                                                              const Places& places, const transport::WaitOptions& wait,
                                                              TwoLevelOptions options) {
   const int rank = bootstrap.rank();
-  transport::two_level::Hosts hosts = transport::two_level::hosts_from(places);
+  device::Hosts hosts = device::hosts_from(places);
   const std::vector<int>& own = hosts.of(rank).ranks;
   const int local = hosts.local_of[static_cast<size_t>(rank)];
   LOCKSTEP_TRY(auto talk, make_part(own));
