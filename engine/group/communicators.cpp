@@ -11,6 +11,7 @@
 
 #include "engine/group/agreement.h"
 #include "transport/loopback/loopback.h"
+#include "transport/nccl/nccl.h"
 #include "transport/subgroup.h"
 #include "transport/waiting.h"
 
@@ -179,6 +180,10 @@ std::vector<std::string> communicator_names() {
   std::vector<std::string> names{"auto"};
   for (const CommunicatorRow& row : kCommunicators) names.emplace_back(row.name);
   return names;
+}
+
+device::ConnectDevices connect_devices(const Member& member) {
+  return transport::nccl::connect_devices(member.wait_options());
 }
 
 Result<ChosenCommunicator> make_communicator(Member& member, const std::string& name, const Places& places) {

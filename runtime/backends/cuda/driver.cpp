@@ -88,7 +88,9 @@ class Driver final : public device::BackendDriver {
                          .ranks_of_device = ranks_of_device(site.places, plan, site.rank),
                          .deadline = site.step_deadline,
                          .abort = site.abort,
-                         .node = site.places[static_cast<size_t>(site.rank)].node});
+                         .hosts = device::hosts_from(site.places),
+                         .connect = site.connect_devices,
+                         .exchange_library = options.text("nccl")});
   }
 
   const device::AheadCompiler* compiler() const override { return nullptr; }

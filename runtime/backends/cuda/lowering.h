@@ -8,6 +8,7 @@
 
 #include "runtime/backends/cuda/step_plan.h"
 #include "runtime/device/first_fit.h"
+#include "runtime/device/hosts.h"
 #include "runtime/graph/dataflow.h"
 
 namespace lockstep::cuda {
@@ -76,6 +77,17 @@ class Lowering {
   void sample_hidden(const Node& node);
   void finish_exchanges();
 
+  // Ranks on several hosts
+  bool spans_hosts() const { return hosts_.count() > 1; }
+  const std::vector<int>& ranks_of_host() const { return hosts_.of(graph_.rank).ranks; }
+  std::optional<int> own_rail() const;
+  std::vector<int32_t> rail_bounds(int64_t columns) const;
+  int rank_of_rail(int rail) const { return ranks_of_host()[static_cast<size_t>(rail)]; }
+  void gather_on_rail(uint64_t from, std::vector<int64_t> bytes);
+  void sum_over_hosts(const TreeFinish& finish, const void* residual, const Tensor& y);
+  void gather_over_hosts(const Node& node);
+  void owners_over_hosts(const Node& node);
+
   // Parts
   Meeting next_meeting();
   uint64_t area(int rank, uint32_t exchange) const;
@@ -90,6 +102,8 @@ class Lowering {
   }
   void emit_bytes(const std::string& name, std::span<const std::byte> parameters, int64_t blocks, bool waits);
   int waiting_blocks(int64_t wanted) const;
+  static int64_t blocks_of(int64_t elements);
+  static ElementType element_type(DType dtype);
 
   template <typename T>
   const T* table(std::span<const T> contents) {
@@ -114,6 +128,7 @@ class Lowering {
   const graph::Graph& graph_;
   const StoreLayout& layout_;
   const Bases& bases_;
+  const device::Hosts hosts_;
   const graph::Dataflow flow_;
   const std::vector<bool> token_rows_;
   StepPlan plan_;
