@@ -186,6 +186,12 @@ device::ConnectDevices connect_devices(const Member& member) {
   return transport::nccl::connect_devices(member.wait_options());
 }
 
+std::string describe_device_connections() {
+  const Result<std::string> library = transport::nccl::describe();
+  return library.has_value() ? fmt::format("between hosts by {}", library.value())
+                             : fmt::format("no way between hosts: {}", library.error().message);
+}
+
 Result<ChosenCommunicator> make_communicator(Member& member, const std::string& name, const Places& places) {
   ChosenCommunicator chosen;
   if (member.size() == 1) return chosen;

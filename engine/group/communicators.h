@@ -54,5 +54,7 @@ Result<ChosenCommunicator> make_communicator(Member& member, const std::string& 
 
 /// What connects devices of ranks on several hosts, for their backend.
 device::ConnectDevices connect_devices(const Member& member);
+/// How devices of several hosts would be connected, or why not; for people. @blocking
+std::string describe_device_connections();
 
 }  // namespace lockstep::group
