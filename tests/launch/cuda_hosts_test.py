@@ -4,6 +4,7 @@ ends in time, with its reason.
     cuda_hosts_test.py PROGRAM CUDA_STAND_IN NCCL_STAND_IN
 """
 import json
+import subprocess
 import sys
 
 import hosts
@@ -18,11 +19,11 @@ class GpusOfSeveralHosts(launches.Launches):
         super().setUpClass()
         cls.group = cls.enterClassContext(hosts.Hosts(2))
 
-    def mpirun(self, name, ranks, *more, options=(), library=None, nccl="", deadline=60):
+    def mpirun(self, name, ranks, *more, options=(), driver=None, library=None, nccl="", deadline=60):
         """Ranks on the hosts, two GPUs on each."""
         settings = ["-x", "LOCKSTEP_STAND_IN_CUDA=threaded,devices=2", "-x", f"LOCKSTEP_STAND_IN_NCCL={nccl}"]
-        arguments = self.arguments(name, "--backend", "cuda", "--cuda-driver", CUDA, "--nccl", library or NCCL, *more,
-                                   deadline=deadline)
+        arguments = self.arguments(name, "--backend", "cuda", "--cuda-driver", driver or CUDA, "--nccl",
+                                   library or NCCL, *more, deadline=deadline)
         return self.run_command([*self.group.mpirun(ranks, [*settings, *options]), launches.PROGRAM, *arguments])
 
     def failure(self, name, ranks, *more, **settings):
@@ -53,6 +54,22 @@ class GpusOfSeveralHosts(launches.Launches):
     def test_a_rank_that_dies_inside_an_exchange_is_named(self):
         _, record = self.failure("inside", [1, 1], nccl="Work@1:20=die")
         self.assertEqual((record["code"], record["lost_rank"]), (5, 1), record)
+
+    def test_a_rank_that_dies_before_it_connects_is_named(self):
+        _, record = self.failure("early", [1, 1], "--fault", "rank=1,phase=load,kind=kill")
+        self.assertEqual((record["code"], record["lost_rank"]), (5, 1), record)
+
+    def test_a_rank_that_never_arrives_is_found_by_its_silence(self):
+        _, record = self.failure("late", [1, 1], "--fault", "rank=1,phase=load,kind=stop", "--silence-s", "2")
+        self.assertEqual((record["code"], record["lost_rank"]), (5, 1), record)
+
+    def test_a_host_without_a_driver_ends_the_start_everywhere(self):
+        driver = "/dev/shm/libcuda.so"  # each host has its own
+        subprocess.run(self.group.on(0, ["ln", "-s", CUDA, driver]), check=True)
+        done, record = self.failure("driverless", [1, 1], driver=driver)
+        self.assertEqual(record["code"], 4, record)
+        self.expect_words(done, "cannot load the CUDA driver")
+        self.assertIn("(on rank 1)", record["message"])
 
     def test_an_error_of_the_network_in_a_step_is_told(self):
         done, record = self.failure("network", [1, 1], nccl="Work@0:20=6")
