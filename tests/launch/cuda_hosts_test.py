@@ -52,7 +52,7 @@ class GpusOfSeveralHosts(launches.Launches):
         self.assertEqual((record["code"], record["lost_rank"]), (5, 2), record)
 
     def test_a_rank_that_dies_inside_an_exchange_is_named(self):
-        _, record = self.failure("inside", [1, 1], nccl="Work@1:20=die")
+        _, record = self.failure("inside", [1, 1], nccl="Work@1:60=die")
         self.assertEqual((record["code"], record["lost_rank"]), (5, 1), record)
 
     def test_a_rank_that_dies_before_it_connects_is_named(self):
@@ -72,7 +72,7 @@ class GpusOfSeveralHosts(launches.Launches):
         self.assertIn("(on rank 1)", record["message"])
 
     def test_an_error_of_the_network_in_a_step_is_told(self):
-        done, record = self.failure("network", [1, 1], nccl="Work@0:20=6")
+        done, record = self.failure("network", [1, 1], nccl="Work@0:60=6")
         self.assertEqual(record["code"], 5, record)
         self.expect_words(done, "ncclRemoteError", "look at the other hosts' ranks")
 

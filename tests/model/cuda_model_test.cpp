@@ -119,7 +119,8 @@ TEST_P(InvarianceOnCuda, HoldsOverSeveralHosts) {
                                {2, 7, 3, {0, 1}},
                                {3, 64, 1, {0, 0, 1}},
                                {5, 16, 2, {0, 1, 0, 1, 2}},
-                               {8, 3, 4, {0, 0, 0, 1, 1, 2, 2, 2}}});
+                               {8, 3, 4, {0, 0, 0, 1, 1, 2, 2, 2}},
+                               {8, 64, 3, {0, 0, 0, 0, 1, 1, 1, 1}}});
 }
 
 INSTANTIATE_TEST_SUITE_P(OddModels, InvarianceOnCuda,

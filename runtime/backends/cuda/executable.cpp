@@ -166,7 +166,16 @@ Result<void> Executable::enqueue() {
   return ok();
 }
 
+/// Gathers once what the graph will gather, of no meaning yet: nothing is connected or allocated in a capture.
+Result<void> Executable::connect_hosts() {
+  for (const HostGather& gather : plan_.gathers) LOCKSTEP_TRY_VOID(gather_between_hosts(gather));
+  cu::WaitLimit limit = device_.limit;
+  limit.check = [this] { return check_hosts(); };
+  return device_.stream->wait(limit);
+}
+
 Result<void> Executable::capture() {
+  if (!plan_.gathers.empty()) LOCKSTEP_TRY_VOID(connect_hosts());
   LOCKSTEP_TRY_VOID(device_.stream->begin_capture());
   const Result<void> enqueued = enqueue();
   Result<std::unique_ptr<cu::CapturedGraph>> captured = device_.stream->end_capture();  // also after an error
@@ -271,6 +280,7 @@ Result<void> Executable::check_hosts() const {
 }
 
 Result<void> Executable::run_device() {
+  if (device_.exchange != nullptr) LOCKSTEP_TRY_VOID(device_.exchange->check());
   LOCKSTEP_TRY_VOID(captured_->launch(*device_.stream));
   const bool spans_hosts = bases_.hosts.count() > 1;
   cu::WaitLimit limit = device_.limit;

@@ -48,6 +48,7 @@ class Executable final : public device::Executable {
   Result<void> make_memory();
   Result<void> make_host_operations();
   void add_cache_rows();
+  Result<void> connect_hosts();
   Result<void> capture();
   Result<void> enqueue();
   Result<void> gather_between_hosts(const HostGather& gather);
