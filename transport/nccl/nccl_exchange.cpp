@@ -8,6 +8,11 @@
 #include "transport/nccl/nccl_status.h"
 
 namespace lockstep::transport::nccl {
+namespace {
+
+bool has_failed(ncclResult_t result) { return result != ncclSuccess && result != ncclInProgress; }
+
+}  // namespace
 
 Result<std::unique_ptr<NcclExchange>> NcclExchange::start(std::shared_ptr<const Library> library,
                                                           const ncclUniqueId& id, Members members,
@@ -40,7 +45,7 @@ Result<void> NcclExchange::send_parts(const void* src, std::span<const int64_t> 
   const auto own = static_cast<size_t>(counts[static_cast<size_t>(members_.own)]);
   ncclResult_t first = call().GroupStart();
   const auto note = [&](ncclResult_t result) {
-    if (first == ncclSuccess || first == ncclInProgress) first = result;
+    if (!has_failed(first)) first = result;
   };
   auto* to = static_cast<std::byte*>(dst);
   for (size_t member = 0; member < counts.size(); ++member) {
@@ -55,17 +60,15 @@ Result<void> NcclExchange::send_parts(const void* src, std::span<const int64_t> 
 }
 
 Result<void> NcclExchange::settle(ncclResult_t result, std::string_view operation, Duration deadline) {
-  const auto failed = [](ncclResult_t state) { return state != ncclSuccess && state != ncclInProgress; };
-  const auto told = [&] { return communicator_ == nullptr ? "" : call().GetLastError(communicator_); };
-  if (failed(result)) return fail(error_of(result, operation, told()));
+  if (has_failed(result)) return fail(failure_of(result, operation));
   WaitOptions wait = wait_;
   wait.deadline = deadline;
   Patience patience(wait, wait_stages(/*crowded=*/true));
   while (true) {
     ncclResult_t state = ncclSuccess;
     result = call().CommGetAsyncError(communicator_, &state);
-    if (failed(result)) return fail(error_of(result, operation, told()));
-    if (failed(state)) return fail(error_of(state, operation, told()));
+    if (has_failed(result)) return fail(failure_of(result, operation));
+    if (has_failed(state)) return fail(failure_of(state, operation));
     if (state == ncclSuccess) return ok();
     switch (patience.after_failed_look()) {
       case Patience::Verdict::kLookAgain: break;
@@ -80,9 +83,8 @@ Result<void> NcclExchange::check() {
   if (failure_) return *failure_;
   ncclResult_t state = ncclSuccess;
   const ncclResult_t result = call().CommGetAsyncError(communicator_, &state);
-  const ncclResult_t worse = result == ncclSuccess ? state : result;
-  if (worse == ncclSuccess || worse == ncclInProgress) return ok();
-  return fail(error_of(worse, "exchange with other hosts", call().GetLastError(communicator_)));
+  const ncclResult_t worse = has_failed(result) ? result : state;
+  return has_failed(worse) ? Result<void>(fail(failure_of(worse, "exchange with other hosts"))) : ok();
 }
 
 void NcclExchange::abort() {
@@ -97,17 +99,28 @@ Error NcclExchange::fail(Error error) {
   return error;
 }
 
+std::vector<int> NcclExchange::others() const {
+  std::vector<int> ranks = members_.ranks;
+  ranks.erase(ranks.begin() + members_.own);
+  return ranks;
+}
+
+Error NcclExchange::failure_of(ncclResult_t result, std::string_view operation) const {
+  const char* const last = communicator_ == nullptr ? "" : call().GetLastError(communicator_);
+  Error error = error_of(result, fmt::format("{} on rank {}", operation, own_rank()), last == nullptr ? "" : last);
+  if (result == ncclRemoteError && members_.ranks.size() == 2) error.origin_rank = others().front();
+  return error;
+}
+
 Error NcclExchange::expired(std::string_view operation, Duration deadline) const {
-  std::vector<int> others = members_.ranks;
-  others.erase(others.begin() + members_.own);
+  const std::vector<int> others = this->others();
   Error error{
       ErrorKind::kDeadlineExceeded,
       fmt::format("[transport/nccl] rank {}: cannot {}: found nothing from {} after {:.3g} s, expected {}; look "
                   "at the other hosts' ranks, choose the network between the hosts with NCCL_SOCKET_IFNAME, or "
                   "raise --deadline-s",
-                  members_.ranks[static_cast<size_t>(members_.own)], operation,
-                  others.size() == 1 ? rank_list(others) : "one or more of " + rank_list(others), to_seconds(deadline),
-                  others.size() == 1 ? "its part" : "all of them")};
+                  own_rank(), operation, others.size() == 1 ? rank_list(others) : "one or more of " + rank_list(others),
+                  to_seconds(deadline), others.size() == 1 ? "its part" : "all of them")};
   if (others.size() == 1) error.origin_rank = others.front();
   return error;
 }

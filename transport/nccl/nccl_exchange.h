@@ -43,6 +43,9 @@ class NcclExchange final : public device::DeviceExchange {
   /// Waits until a call that returned `result` has ended. The first failure ends the exchange.
   Result<void> settle(ncclResult_t result, std::string_view operation, Duration deadline);
   Error fail(Error error);
+  int own_rank() const { return members_.ranks[static_cast<size_t>(members_.own)]; }
+  std::vector<int> others() const;
+  Error failure_of(ncclResult_t result, std::string_view operation) const;
   Error expired(std::string_view operation, Duration deadline) const;
 
   const std::shared_ptr<const Library> library_;

@@ -221,11 +221,12 @@ void exchange_and(Machine& machine, std::vector<int64_t> counts,
 
 TEST(NcclWork, ReportsAnErrorThatComesLateAndEndsByAbort) {
   Machine machine("threaded", "Work:1+=6");
-  exchange_and(machine, {8, 8}, [&](int, device::DeviceExchange& exchange, Gpu& gpu) {
+  exchange_and(machine, {8, 8}, [&](int rank, device::DeviceExchange& exchange, Gpu& gpu) {
     const cu::WaitLimit limit{&machine.clock, machine.wait.deadline, nullptr, [&] { return exchange.check(); }};
     const Result<void> waited = gpu.stream->wait(limit);
     ASSERT_FALSE(waited.has_value());
     EXPECT_EQ(waited.error().kind, ErrorKind::kPeerLost);
+    EXPECT_EQ(waited.error().origin_rank, 1 - rank);
     EXPECT_THAT(waited.error().message, AllOf(HasSubstr("ncclRemoteError"), HasSubstr("the other hosts' ranks")));
     EXPECT_TRUE(gpu.stream->wait({&machine.clock, machine.wait.deadline, nullptr, {}}).has_value());
     EXPECT_EQ(exchange.check().error().kind, ErrorKind::kPeerLost);

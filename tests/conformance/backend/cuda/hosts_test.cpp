@@ -44,6 +44,35 @@ Contents no_tokens(const graph::Graph& graph) {
   return inputs;
 }
 
+TEST(CudaHosts, ReplayOneGraphAndAllocateNothing) {
+  const cu::CountsOfDriver counts = cu::counts_of_driver(LOCKSTEP_STAND_IN_CUDA);
+  if (counts == nullptr) GTEST_SKIP() << "this driver does not count its calls";
+  const BackendUnderTest backend{
+      .name = "Cuda", .make = [&](int) -> Result<std::unique_ptr<device::Backend>> {
+        return std::unique_ptr<device::Backend>(new OnPretendedHosts(
+            {.driver = cu::driver_under_test(LOCKSTEP_STAND_IN_CUDA), .exchange_library = LOCKSTEP_STAND_IN_NCCL},
+            uneven));
+      }};
+  run_ranks(3, [&](int rank, device::Communicator& communicator) {
+    const TinyRank tiny = make_tiny_rank({.ranks = 3}, rank);
+    Session session(backend, tiny.graphs, &communicator);
+    session.set(tiny.contents);
+    const auto run_all = [&] {
+      ASSERT_TRUE(communicator.barrier(device::Stream::host()).has_value());
+      const Result<void> ran = session.run(1, no_tokens(tiny.graphs[1]));
+      EXPECT_TRUE(ran.has_value()) << ran.error().message;
+      ASSERT_TRUE(communicator.barrier(device::Stream::host()).has_value());
+    };
+    run_all();  // pages of keys and values are mapped
+    const cu::StandInCounts before = counts();
+    run_all();
+    const cu::StandInCounts after = counts();  // of all ranks
+    EXPECT_EQ(after.graph_launches - before.graph_launches, 3);
+    EXPECT_EQ(after.allocating, before.allocating);
+    ASSERT_TRUE(communicator.barrier(device::Stream::host()).has_value());  // nobody frees before all have counted
+  });
+}
+
 /// Runs a step on those of four ranks, on two hosts, that are named; each must fail, with the error that is returned.
 std::vector<Error> errors_of_step(const cuda::Options& options, std::vector<int> running,
                                   const std::function<void()>& meanwhile = {}) {

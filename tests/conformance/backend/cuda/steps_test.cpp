@@ -1,6 +1,5 @@
 // What the CUDA backend promises about a step besides its results: one replay of a captured graph, nothing allocated,
 // an end where a peer does not come.
-#include <dlfcn.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -12,23 +11,16 @@
 #include "runtime/backends/cuda/step_plan.h"
 #include "tests/conformance/backend/tiny_model.h"
 #include "tests/cuda_stand_in/driver_under_test.h"
-#include "tests/cuda_stand_in/libcuda.h"
 
 namespace lockstep::conformance {
 namespace {
 
 using testing::HasSubstr;
 
-using Counts = cu::StandInCounts (*)();
-
-/// Null for a real driver, which does not count.
-Counts counts_of_driver() {
-  void* library = dlopen(cu::driver_under_test(LOCKSTEP_STAND_IN_CUDA).c_str(), RTLD_NOW);
-  return library == nullptr ? nullptr : reinterpret_cast<Counts>(dlsym(library, "lockstep_stand_in_cuda_counts"));
-}
+cu::CountsOfDriver counts_of_driver() { return cu::counts_of_driver(LOCKSTEP_STAND_IN_CUDA); }
 
 TEST(CudaSteps, ReplayOneGraphAndAllocateNothing) {
-  const Counts counts = counts_of_driver();
+  const cu::CountsOfDriver counts = counts_of_driver();
   if (counts == nullptr) GTEST_SKIP() << "this driver does not count its calls";
   const TinyOptions options{.dtype = DType::kBFloat16};
   const TinyRank tiny = make_tiny_rank(options, 0);
@@ -53,7 +45,7 @@ TEST(CudaSteps, ReplayOneGraphAndAllocateNothing) {
 }
 
 TEST(CudaSteps, FreeEverythingThatTheyTook) {
-  const Counts counts = counts_of_driver();
+  const cu::CountsOfDriver counts = counts_of_driver();
   if (counts == nullptr) GTEST_SKIP() << "this driver does not count its calls";
   // The driver's primary context stays, whatever ran before.
   const auto use = [] { generate_on(backends_under_test().front(), {}, {{1, 2, 3}}, /*steps=*/2); };
