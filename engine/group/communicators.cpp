@@ -11,6 +11,7 @@
 
 #include "engine/group/agreement.h"
 #include "transport/loopback/loopback.h"
+#include "transport/nccl/nccl.h"
 #include "transport/subgroup.h"
 #include "transport/waiting.h"
 
@@ -151,7 +152,7 @@ Result<std::unique_ptr<device::Communicator>> make_two_level(transport::Bootstra
                                                              const Places& places, const transport::WaitOptions& wait,
                                                              TwoLevelOptions options) {
   const int rank = bootstrap.rank();
-  transport::two_level::Hosts hosts = transport::two_level::hosts_from(places);
+  device::Hosts hosts = device::hosts_from(places);
   const std::vector<int>& own = hosts.of(rank).ranks;
   const int local = hosts.local_of[static_cast<size_t>(rank)];
   LOCKSTEP_TRY(auto talk, make_part(own));
@@ -183,6 +184,16 @@ std::vector<std::string> communicator_names() {
   std::vector<std::string> names{"auto"};
   for (const CommunicatorRow& row : kCommunicators) names.emplace_back(row.name);
   return names;
+}
+
+device::ConnectDevices connect_devices(const Member& member) {
+  return transport::nccl::connect_devices(member.wait_options());
+}
+
+std::string describe_device_connections() {
+  const Result<std::string> library = transport::nccl::describe();
+  return library.has_value() ? fmt::format("between hosts by {}", library.value())
+                             : fmt::format("no way between hosts: {}", library.error().message);
 }
 
 Result<ChosenCommunicator> make_communicator(Member& member, const std::string& name, const Places& places) {

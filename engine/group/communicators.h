@@ -8,6 +8,7 @@
 
 #include "engine/group/member.h"
 #include "runtime/device/communicator.h"
+#include "runtime/device/device_exchange.h"
 #include "runtime/device/rank_place.h"
 #include "transport/bootstrap.h"
 #include "transport/choosing.h"
@@ -50,5 +51,10 @@ std::vector<std::string> communicator_names();
 /// `name` does not fit. @collective @blocking
 Result<ChosenCommunicator> make_communicator(Member& member, const std::string& name,
                                              const std::vector<device::RankPlace>& places);
+
+/// What connects devices of ranks on several hosts, for their backend.
+device::ConnectDevices connect_devices(const Member& member);
+/// How devices of several hosts would be connected, or why not; for people. @blocking
+std::string describe_device_connections();
 
 }  // namespace lockstep::group

@@ -6,6 +6,7 @@
 
 #include "engine/group/binding.h"
 #include "engine/group/build_id.h"
+#include "engine/group/communicators.h"
 #include "engine/group/environment.h"
 #include "engine/model/served_spec.h"
 #include "runtime/checkpoint/config_difference.h"
@@ -231,6 +232,7 @@ device::RankSite site_of(group::Member& member, const EngineOptions& options, co
           .degrees = options.strictness == Strictness::kStrict ? device::Degrees::kDocumented : device::Degrees::kAny,
           .build = group::build_id(),
           .exchange = [&member](std::string_view mine) { return member.bootstrap().exchange(mine); },
+          .connect_devices = group::connect_devices(member),
           .environment = group::environment,
           .set_environment = group.options().set_environment,
           .log = &member.log(),

@@ -76,6 +76,7 @@ Result<void> Stream::wait(const WaitLimit& limit) {
       return limit.abort->reason().value_or(Error{ErrorKind::kCancelled, "[runtime/cuda] a wait was cancelled"});
     }
     if (looks < kSpins) continue;
+    if (limit.check) LOCKSTEP_TRY_VOID(limit.check());
     if (!deadline) deadline.emplace(*limit.clock, limit.deadline);
     if (deadline->has_passed()) {
       return Error{ErrorKind::kDeadlineExceeded,

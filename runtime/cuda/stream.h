@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstddef>
+#include <functional>
 #include <memory>
 #include <span>
 
@@ -11,11 +12,12 @@
 
 namespace lockstep::cu {
 
-/// How long a wait for the device may take, and what ends it early. Borrows both.
+/// How long a wait for the device may take, and what ends it early. Borrows clock and flag.
 struct WaitLimit {
   const Clock* clock = nullptr;
   Duration deadline{};
-  const AbortFlag* abort = nullptr;  // may be null
+  const AbortFlag* abort = nullptr;     // may be null
+  std::function<Result<void>()> check;  // asked between looks of a long wait, which ends with its error; may be empty
 };
 
 class CapturedGraph;

@@ -22,6 +22,7 @@
 #include "runtime/core/result.h"
 #include "runtime/device/ahead_compiler.h"
 #include "runtime/device/backend.h"
+#include "runtime/device/device_exchange.h"
 #include "runtime/device/device_rules.h"
 #include "runtime/device/graph_inspector.h"
 #include "runtime/device/option_row.h"
@@ -48,6 +49,7 @@ struct RankSite {
   Degrees degrees = Degrees::kDocumented;
   std::string build;  // identifies the build of the program
   Exchange exchange;
+  ConnectDevices connect_devices;                                           // for ranks on several hosts; may be empty
   std::function<std::optional<std::string>(std::string_view)> environment;  // reads a variable of this process
   /// Sets a variable of this process, for libraries configured by the environment. If empty, a backend that needs it
   /// fails and names the missing variable.

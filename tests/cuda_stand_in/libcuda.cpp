@@ -7,7 +7,6 @@
 
 #include <algorithm>
 #include <atomic>
-#include <charconv>
 #include <chrono>
 #include <condition_variable>
 #include <cstdlib>
@@ -24,6 +23,7 @@
 #include <vector>
 
 #include "runtime/cuda/abi.h"
+#include "tests/cuda_stand_in/settings.h"
 #include "tests/cuda_stand_in/simt.h"
 
 namespace lockstep::cu {
@@ -135,8 +135,7 @@ constexpr int kNotANumber = 0xff;
 enum class Pending { kEager, kLazy, kThreaded };
 
 struct Fault {
-  int64_t nth = 0;
-  bool goes_on = false;
+  FaultCalls calls;
   CUresult status = CUDA_SUCCESS;
 };
 
@@ -150,58 +149,34 @@ struct Settings {
   std::map<std::string, Fault, std::less<>> faults;
 };
 
-int64_t number_of(std::string_view text) {
-  int64_t value = 0;
-  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value);
-  if (error != std::errc{} || end != text.data() + text.size()) {
-    fmt::print(stderr, "[cuda stand-in] LOCKSTEP_STAND_IN_CUDA: found {}, expected a number\n", text);
-    std::abort();
-  }
-  return value;
-}
-
-void read_word(std::string_view word, Settings& settings) {
-  const size_t equals = word.find('=');
-  const std::string_view value = equals == word.npos ? "" : word.substr(equals + 1);
-  const std::string_view key = word.substr(0, equals);
-  const size_t colon = key.find(':');
-  if (colon != key.npos) {
-    std::string_view nth = key.substr(colon + 1);
-    const bool goes_on = nth.ends_with('+');
-    if (goes_on) nth.remove_suffix(1);
-    settings.faults[std::string(key.substr(0, colon))] = {number_of(nth), goes_on,
-                                                          static_cast<CUresult>(number_of(value))};
-  } else if (word == "lazy") {
+void read_word(const SettingWord& word, Settings& settings) {
+  const auto number = [&] { return word.number(word.value); };
+  if (!word.nth.empty()) {
+    settings.faults[std::string(word.key)] = {fault_calls(word), static_cast<CUresult>(number())};
+  } else if (word.key == "lazy") {
     settings.pending = Pending::kLazy;
-  } else if (word == "threaded") {
+  } else if (word.key == "threaded") {
     settings.pending = Pending::kThreaded;
-  } else if (word == "down") {
+  } else if (word.key == "down") {
     settings.order = simt::Order::kDown;
-  } else if (word == "shuffled") {
+  } else if (word.key == "shuffled") {
     settings.order = simt::Order::kShuffled;
-  } else if (key == "devices") {
-    settings.devices = static_cast<int>(number_of(value));
-  } else if (key == "version") {
-    settings.version = static_cast<int>(number_of(value));
-  } else if (key == "capability") {
-    settings.capability = static_cast<int>(number_of(value));
-  } else if (key == "memory") {
-    settings.memory = static_cast<size_t>(number_of(value));
-  } else if (word != "eager") {
-    fmt::print(stderr, "[cuda stand-in] LOCKSTEP_STAND_IN_CUDA: found {}, expected a word of libcuda.h\n", word);
-    std::abort();
+  } else if (word.key == "devices") {
+    settings.devices = static_cast<int>(number());
+  } else if (word.key == "version") {
+    settings.version = static_cast<int>(number());
+  } else if (word.key == "capability") {
+    settings.capability = static_cast<int>(number());
+  } else if (word.key == "memory") {
+    settings.memory = static_cast<size_t>(number());
+  } else if (word.key != "eager") {
+    word.refuse("a word of libcuda.h");
   }
 }
 
-Settings read_settings() {
+Settings settings_of_process() {
   Settings settings;
-  const char* variable = std::getenv("LOCKSTEP_STAND_IN_CUDA");
-  std::string_view text = variable == nullptr ? "" : variable;
-  while (!text.empty()) {
-    const size_t comma = std::min(text.find(','), text.size());
-    if (comma > 0) read_word(text.substr(0, comma), settings);
-    text.remove_prefix(std::min(comma + 1, text.size()));
-  }
+  read_settings("LOCKSTEP_STAND_IN_CUDA", [&](const SettingWord& word) { read_word(word, settings); });
   return settings;
 }
 
@@ -239,7 +214,7 @@ struct Reservation {
 
 struct Driver {
   std::recursive_mutex mutex;
-  const Settings settings = read_settings();
+  const Settings settings = settings_of_process();
   bool is_started = false;
   CUresult lost = CUDA_SUCCESS;  // sticky, as after an illegal address
   std::map<std::string, int64_t, std::less<>> calls;
@@ -295,8 +270,7 @@ CUresult enter(const char* name) {
   const int64_t nth = ++all.calls[name];
   const auto fault = all.settings.faults.find(name);
   if (fault == all.settings.faults.end()) return CUDA_SUCCESS;
-  const bool hits = fault->second.goes_on ? nth >= fault->second.nth : nth == fault->second.nth;
-  return hits ? fault->second.status : CUDA_SUCCESS;
+  return fault->second.calls.hits(nth) ? fault->second.status : CUDA_SUCCESS;
 }
 
 /// Refuses a call that a capture of this thread cannot hold, which ends the capture.
@@ -1066,6 +1040,27 @@ CUresult cuLaunchKernelEx(const CUlaunchConfig* config, CUfunction function, voi
         return CUDA_ERROR_ILLEGAL_ADDRESS;
       },
       lock);
+}
+
+const StandInStreams* lockstep_stand_in_cuda_streams() {
+  static constexpr StandInStreams kStreams{
+      .has_context = [] { return current != nullptr; },
+      .has =
+          [](CUstream stream) {
+            const std::lock_guard lock(driver().mutex);
+            return driver().streams.contains(stream);
+          },
+      .enqueue = [](CUstream stream, std::function<CUresult()> work) -> CUresult {
+        LOCKSTEP_ENTER_STREAM("work of another library");
+        return enqueue(stream, std::move(work), lock);
+      },
+      .is_device_memory =
+          [](CUdeviceptr address, size_t bytes) {
+            const std::lock_guard lock(driver().mutex);
+            return is_device_memory(address, bytes);
+          },
+  };
+  return &kStreams;
 }
 
 }  // extern "C"

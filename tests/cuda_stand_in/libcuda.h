@@ -14,7 +14,11 @@
 //   NAME:N=STATUS   the N-th call of cuNAME fails with STATUS; from then on too with NAME:N+=STATUS
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
+#include <functional>
+
+#include "runtime/cuda/abi.h"
 
 namespace lockstep::cu {
 
@@ -27,6 +31,15 @@ struct StandInCounts {
   int64_t graph_launches = 0;
 };
 
+/// What a stand-in of another library asks, whose work runs in this one's streams.
+struct StandInStreams {
+  bool (*has_context)();  // on this thread
+  bool (*has)(CUstream stream);
+  CUresult (*enqueue)(CUstream stream, std::function<CUresult()> work);  // or records it in a capture
+  bool (*is_device_memory)(CUdeviceptr address, size_t bytes);           // that may be used
+};
+
 extern "C" StandInCounts lockstep_stand_in_cuda_counts();
+extern "C" const StandInStreams* lockstep_stand_in_cuda_streams();
 
 }  // namespace lockstep::cu

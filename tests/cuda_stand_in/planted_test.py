@@ -17,6 +17,7 @@ import unittest
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 BACKEND = "runtime/backends/cuda"
+NCCL = "transport/nccl"
 DEADLINE = 240.0  # of a compilation
 HANG = 40.0       # a test that takes longer has found something
 BUILD = None
@@ -34,7 +35,7 @@ class Mistake:
     settings: str = ""  # of the stand-in
 
 
-KERNELS, STEPS = "cuda_kernels_test", "conformance_backend_cuda"
+KERNELS, STEPS, HOSTS = "cuda_kernels_test", "conformance_backend_cuda", "conformance_backend_cuda_hosts"
 MISTAKES = (
     Mistake("a barrier out", f"{BACKEND}/kernels/sums.h",
             "scratch[thread_index() / kWarpLanes] = value;\n  sync_block();",
@@ -47,10 +48,8 @@ MISTAKES = (
     Mistake("a wait for peers out", f"{BACKEND}/kernels/meet.h", "while (static_cast<int32_t>(load_acquire(flag) - epoch) < 0)",
             "while (static_cast<int32_t>(load_acquire(flag) - epoch) < -1000000)", f"{BACKEND}/kernels/sum.cu", KERNELS,
             "*SumOfRanks*"),
-    Mistake("a sum over ranks out of order", f"{BACKEND}/kernels/sum.cu",
-            "float& left = shared.roots[additions[2 * step]][own];\n      left = plus(left, shared.roots[additions[2 * step + 1]][own]);",
-            "const int last = p.additions - 1 - step;\n      float& left = shared.roots[additions[2 * last]][own];\n"
-            "      left = plus(left, shared.roots[additions[2 * last + 1]][own]);",
+    Mistake("a sum over ranks out of order", f"{BACKEND}/kernels/sum_end.h",
+            "for (int step = 0; step < additions; ++step) {", "for (int step = additions - 1; step >= 0; --step) {",
             f"{BACKEND}/kernels/sum.cu", KERNELS, "*AddsAlongTheTree*"),
     Mistake("a missing peer that nobody notes", f"{BACKEND}/kernels/meet.h",
             "store_release(m.missing, 1u + static_cast<uint32_t>(peer));", "", f"{BACKEND}/kernels/sum.cu", KERNELS,
@@ -80,8 +79,19 @@ MISTAKES = (
     Mistake("pages that are not committed", f"{BACKEND}/executable.cpp",
             "store_.prepare_append(*append.cache, ints(append.slot, append.rows), ints(append.position, append.rows))",
             "Result<void>(ok())", f"{BACKEND}/executable.cpp", STEPS, "CudaSteps.ReplayOneGraph*"),
-    Mistake("results read before they are there", f"{BACKEND}/executable.cpp", "device_.stream->wait(limit); !done.has_value()",
-            "Result<void>(ok()); !done.has_value()", f"{BACKEND}/executable.cpp", STEPS, "*WholeSteps*Cuda*", "lazy"),
+    Mistake("results read before they are there", f"{BACKEND}/executable.cpp", "const Result<void> done = device_.stream->wait(limit);",
+            "const Result<void> done = ok();", f"{BACKEND}/executable.cpp", STEPS, "*WholeSteps*Cuda*", "lazy"),
+    Mistake("sums of hosts finished out of order", f"{BACKEND}/lower_hosts.cpp",
+            "append_pairs(plan, between.steps);", "append_pairs(plan, {between.steps.rbegin(), between.steps.rend()});",
+            f"{BACKEND}/lower_hosts.cpp", HOSTS, "*SumTheRoots*HostsOfOne_f32"),
+    Mistake("results made before the host's other rails have theirs", f"{BACKEND}/lower_hosts.cpp",
+            "parameters.meeting = next_meeting();\n  emit(\"sum_of_hosts\"",
+            "parameters.meeting = next_meeting();\n  parameters.meeting.ranks = 0;\n  emit(\"sum_of_hosts\"",
+            f"{BACKEND}/lower_hosts.cpp", HOSTS, "*SumTheRoots*UnevenHosts_f32", "threaded"),
+    Mistake("no wait until a gather between hosts is in the stream", f"{NCCL}/nccl_exchange.cpp",
+            "  WaitOptions wait = wait_;\n",
+            "  if (operation != \"connect the GPUs of several hosts\") return ok();\n  WaitOptions wait = wait_;\n",
+            f"{NCCL}/nccl_exchange.cpp", HOSTS, "*SumTheRoots*UnevenHosts_f32"),
 )
 
 
@@ -107,7 +117,8 @@ class PlantedMistakes(unittest.TestCase):
         """(the object of the program, the object with the mistake)"""
         overlay = self.folder / "overlay"
         shutil.rmtree(overlay, ignore_errors=True)
-        shutil.copytree(ROOT / BACKEND, overlay / BACKEND)
+        for folder in (BACKEND, NCCL):
+            shutil.copytree(ROOT / folder, overlay / folder)
         changed = overlay / mistake.file
         text = changed.read_text()
         self.assertEqual(text.count(mistake.right), 1, f"{mistake.file} no longer has the place of: {mistake.what}")

@@ -1,7 +1,7 @@
 """Ranks on GPUs, over the stand-in of the CUDA driver: threads and processes give the CPU's tokens, and every failure
 ends in time, with its reason.
 
-    cuda_test.py PROGRAM STAND_IN
+    cuda_test.py PROGRAM STAND_IN [NCCL_STAND_IN]
 """
 import json
 import pathlib
@@ -10,7 +10,7 @@ import sys
 
 import launches
 
-STAND_IN = None
+STAND_IN = NCCL_STAND_IN = None
 
 
 def on_stand_in(test):
@@ -159,11 +159,14 @@ class OnGpus(launches.Launches):
     @on_stand_in
     def test_doctor_tells_of_gpus_and_their_links(self):
         (self.folder / "libcuda.so.1").symlink_to(STAND_IN)
+        if NCCL_STAND_IN:
+            (self.folder / "libnccl.so.2").symlink_to(NCCL_STAND_IN)
         done = self.run_command([launches.PROGRAM, "doctor", "--quick", "--launch", "threads"],
                                 {"LOCKSTEP_STAND_IN_CUDA": "devices=2", "LD_LIBRARY_PATH": str(self.folder)})
         self.assertEqual(done.returncode, 0, done.stdout)
         self.expect_words(done, "driver of CUDA 13.0; GPU 0: Stand-in GPU 0, 1.00 GiB, compute capability 9.0",
-                          "GPU 1: Stand-in GPU 1", "all GPUs see each other's memory")
+                          "GPU 1: Stand-in GPU 1", "all GPUs see each other's memory",
+                          *(["between hosts by NCCL 2.28.9"] if NCCL_STAND_IN else []))
 
     def test_without_a_driver_its_name_and_option_are_told(self):
         done = self.run_command([launches.PROGRAM, *self.arguments("none"), "--backend", "cuda", "--cuda-driver",
@@ -173,5 +176,6 @@ class OnGpus(launches.Launches):
 
 
 if __name__ == "__main__":
+    NCCL_STAND_IN = sys.argv.pop(3) if sys.argv[3:] else None
     STAND_IN = sys.argv.pop(2)
     launches.start_tests()

@@ -25,7 +25,8 @@ std::filesystem::path goldens_folder() {
 /// `options` for ranks that share the stand-in's GPU.
 GroupOptions on_stand_in(GroupOptions options) {
   options.backend = "cuda";
-  options.backend_options = {{"cuda-driver", cu::driver_under_test(LOCKSTEP_STAND_IN_CUDA)}};
+  options.backend_options = {{"cuda-driver", cu::driver_under_test(LOCKSTEP_STAND_IN_CUDA)},
+                             {"nccl", LOCKSTEP_STAND_IN_NCCL}};
   return options;
 }
 
@@ -73,36 +74,53 @@ struct Cut {
   int ranks = 1;
   int64_t chunk = 64;
   int64_t slots = 3;
+  std::vector<int> hosts = {};  // of each rank; empty: one
 };
 
-class InvarianceOnCuda : public ::testing::TestWithParam<std::tuple<OddModel, DType>> {};
-
-TEST_P(InvarianceOnCuda, HoldsForEveryDegreeChunkAndMix) {
-  const auto& [model, dtype] = GetParam();
-  const OddModelDirectory directory(model);
-  const std::vector<Row> rows = requests();
-  std::vector<RowAnswer> whole;
-  for (const Cut& cut : {Cut{}, Cut{2, 7, 3}, Cut{3, 64, 1}, Cut{5, 16, 2}, Cut{8, 3, 4}}) {
-    SCOPED_TRACE(fmt::format("{} ranks, chunk {}, {} slots", cut.ranks, cut.chunk, cut.slots));
-    const auto answer = run_rows(directory.path(),
-                                 on_stand_in({.ranks = cut.ranks,
-                                              .slots = cut.slots,
-                                              .chunk = cut.chunk,
-                                              .capacity = kCapacity,
-                                              .dtype = dtype,
-                                              .logits = actors::Logits::kWanted,
-                                              .weights = Weights::kRandom}),
-                                 rows);
-    ASSERT_TRUE(answer.has_value()) << answer.error().message;
-    if (whole.empty()) whole = answer.value().rows;
-    for (size_t row = 0; row < rows.size(); ++row) {
-      const RowAnswer& found = answer.value().rows[row];
-      EXPECT_EQ(found.tokens, whole[row].tokens) << "request " << row;
-      ASSERT_EQ(found.logits.size(), whole[row].logits.size());
-      const auto bits = [](float a, float b) { return std::bit_cast<uint32_t>(a) == std::bit_cast<uint32_t>(b); };
-      EXPECT_TRUE(std::ranges::equal(found.logits, whole[row].logits, bits)) << "logits of request " << row;
+class InvarianceOnCuda : public ::testing::TestWithParam<std::tuple<OddModel, DType>> {
+ protected:
+  /// Expects tokens and logits of the whole job, to the bit, however it is cut.
+  static void expect_answers_of_the_whole(std::initializer_list<Cut> cuts) {
+    const auto& [model, dtype] = GetParam();
+    const OddModelDirectory directory(model);
+    const std::vector<Row> rows = requests();
+    std::vector<RowAnswer> whole;
+    for (const Cut& cut : cuts) {
+      SCOPED_TRACE(fmt::format("{} ranks, chunk {}, {} slots", cut.ranks, cut.chunk, cut.slots));
+      const auto answer = run_rows(directory.path(),
+                                   on_stand_in({.ranks = cut.ranks,
+                                                .slots = cut.slots,
+                                                .chunk = cut.chunk,
+                                                .capacity = kCapacity,
+                                                .dtype = dtype,
+                                                .logits = actors::Logits::kWanted,
+                                                .hosts = cut.hosts,
+                                                .weights = Weights::kRandom}),
+                                   rows);
+      ASSERT_TRUE(answer.has_value()) << answer.error().message;
+      if (whole.empty()) whole = answer.value().rows;
+      for (size_t row = 0; row < rows.size(); ++row) {
+        const RowAnswer& found = answer.value().rows[row];
+        EXPECT_EQ(found.tokens, whole[row].tokens) << "request " << row;
+        ASSERT_EQ(found.logits.size(), whole[row].logits.size());
+        const auto bits = [](float a, float b) { return std::bit_cast<uint32_t>(a) == std::bit_cast<uint32_t>(b); };
+        EXPECT_TRUE(std::ranges::equal(found.logits, whole[row].logits, bits)) << "logits of request " << row;
+      }
     }
   }
+};
+
+TEST_P(InvarianceOnCuda, HoldsForEveryDegreeChunkAndMix) {
+  expect_answers_of_the_whole({{}, {2, 7, 3}, {3, 64, 1}, {5, 16, 2}, {8, 3, 4}});
+}
+
+TEST_P(InvarianceOnCuda, HoldsOverSeveralHosts) {
+  expect_answers_of_the_whole({{},
+                               {2, 7, 3, {0, 1}},
+                               {3, 64, 1, {0, 0, 1}},
+                               {5, 16, 2, {0, 1, 0, 1, 2}},
+                               {8, 3, 4, {0, 0, 0, 1, 1, 2, 2, 2}},
+                               {8, 64, 3, {0, 0, 0, 0, 1, 1, 1, 1}}});
 }
 
 INSTANTIATE_TEST_SUITE_P(OddModels, InvarianceOnCuda,

@@ -13,6 +13,7 @@
 #include "shards/shard.h"
 #include "tests/conformance/communicator/test_hosts.h"
 #include "transport/loopback/loopback.h"
+#include "transport/nccl/nccl.h"
 #include "transport/shm/shm.h"
 
 namespace lockstep::model {
@@ -111,14 +112,15 @@ Result<std::unique_ptr<device::Backend>> make_backend(const Run& run, int rank) 
   LOCKSTEP_TRY(const device::BackendDriver* driver, engine::find_driver(options.backend));
   device::OptionValues values = options.backend_options;
   if (options.isa) values["instruction-set"] = to_string(*options.isa);
-  std::vector<device::RankPlace> places;
-  for (int i = 0; i < options.ranks; ++i) places.push_back({.rank = i, .local_rank = i, .local_size = options.ranks});
+  const std::vector<int> one_host(static_cast<size_t>(options.ranks), 0);
+  const auto places = conformance::places_on(options.hosts.empty() ? one_host : options.hosts);
   const device::DevicePlan plan{.ordinals = std::vector<int>(places.size(), 0)};
   return driver->make({.places = places,
                        .rank = rank,
                        .form = device::RankForm::kThreads,
                        .threads = options.threads,
                        .step_deadline = run.wait.deadline,
+                       .connect_devices = transport::nccl::connect_devices(run.wait),
                        .abort = run.wait.abort},
                       plan, values);
 }

@@ -38,7 +38,7 @@ struct GroupOptions {
   int64_t int8_group = 0;  // columns that share a scale of weights in 8 bits; 0: they are not
   partition::ExpertSplit experts = partition::ExpertSplit::kColumns;
   actors::Logits logits = actors::Logits::kOmit;
-  std::vector<int> hosts = {};  // rank r is on host hosts[r], as far as its communicator goes; empty: all on one
+  std::vector<int> hosts = {};  // rank r is on host hosts[r], as its communicator and backend see it; empty: all on one
   Wire wire = Wire::kLoopback;  // of ranks on one host
   Weights weights = Weights::kStored;
   std::optional<cpu::Isa> isa = std::nullopt;  // of the cpu backend; default: the machine's best

@@ -5,20 +5,14 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include <cmath>
-
-#include "tests/conformance/communicator/tree_reference.h"
 #include "tests/conformance/communicator/waits.h"
 #include "transport/subgroup.h"
-#include "transport/tree_finisher.h"
-#include "transport/two_level/levels.h"
 
 namespace lockstep::transport::two_level {
 namespace {
 
 using conformance::Ends;
 using device::Stream;
-using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 
 /// Rank r runs on host `nodes[r]`, which is called by a letter.
@@ -32,93 +26,6 @@ std::vector<RankPlace> places_of(const std::vector<int>& nodes) {
 }
 
 Hosts hosts_of(const std::vector<int>& nodes) { return hosts_from(places_of(nodes)); }
-
-TEST(Hosts, NumberTheirRanksAndHaveARailForEachOfTheFewest) {
-  const Hosts hosts = hosts_of({0, 1, 0, 1, 0});
-  EXPECT_EQ(hosts.count(), 2);
-  EXPECT_EQ(hosts.hosts[0], (Host{.name = "a", .ranks = {0, 2, 4}}));
-  EXPECT_EQ(hosts.of(3), (Host{.name = "b", .ranks = {1, 3}}));
-  EXPECT_THAT(hosts.local_of, ElementsAre(0, 0, 1, 1, 2));
-  EXPECT_EQ(hosts.rails(), 2);
-  EXPECT_THAT(hosts.rail(1), ElementsAre(2, 3));
-}
-
-TreeFinish even_sum(int ranks, int64_t leaves) {
-  BlockSplit split;
-  for (int rank = 0; rank <= ranks; ++rank) split.bounds.push_back(leaves * rank / ranks);
-  return plan_finish(split);
-}
-
-TEST(Levels, BringOneRootWhereAHostHoldsAWholeSubtree) {
-  const Hosts hosts = hosts_of({0, 0, 1, 1});
-  for (int host = 0; host < 2; ++host) {
-    const Levels levels = divide(even_sum(4, 4), hosts, host);
-    ASSERT_EQ(levels.within.size(), 1u);
-    EXPECT_THAT(levels.within[0].steps, ElementsAre(TreeFinish::Step{0, 1}));
-    EXPECT_THAT(levels.between.first_root, ElementsAre(0, 1, 2));
-    EXPECT_THAT(levels.between.steps, ElementsAre(TreeFinish::Step{0, 1}));
-  }
-}
-
-TEST(Levels, BringEveryRootWhereNoTwoMeetOnAHost) {
-  const Levels levels = divide(even_sum(4, 4), hosts_of({0, 1, 0, 1}), 1);
-  EXPECT_EQ(levels.within.size(), 2u);
-  for (const TreeFinish& root : levels.within) EXPECT_TRUE(root.steps.empty());
-  EXPECT_THAT(levels.between.first_root, ElementsAre(0, 2, 4));
-  EXPECT_EQ(levels.between.steps.size(), 3u);
-}
-
-TEST(Levels, LeaveNothingToDoWhereOneHostHoldsAll) {
-  const TreeFinish finish = plan_finish({.bounds = {0, 2, 4, 4}});
-  const Levels holder = divide(finish, hosts_of({0, 0, 1}), 0);
-  const Levels other = divide(finish, hosts_of({0, 0, 1}), 1);
-  EXPECT_EQ(holder.within.size(), 1u);
-  EXPECT_TRUE(other.within.empty());
-  EXPECT_EQ(holder.between.first_root, other.between.first_root);
-  EXPECT_TRUE(holder.between.steps.empty());
-}
-
-/// One column of a sum, taken level by level.
-float sum_by_levels(const BlockSplit& split, const Hosts& hosts, int64_t column) {
-  const TreeFinish finish = plan_finish(split);
-  TreeFinisher finisher;
-  std::vector<float> brought;
-  for (int host = 0; host < hosts.count(); ++host) {
-    std::vector<float> roots;
-    for (const int rank : hosts.hosts[host].ranks) {
-      for (const Range& root : split.roots_of(rank)) {
-        roots.push_back(
-            conformance::node_sum({root.begin, root.begin + conformance::tree_width(root.size())}, root.end, column));
-      }
-    }
-    for (const TreeFinish& sum : divide(finish, hosts, host).within) {
-      const std::span<const float*> sources = finisher.sources(sum.roots());
-      for (size_t root = 0; root < roots.size(); ++root) sources[root] = &roots[root];
-      finisher.finish(sum, std::span(&brought.emplace_back(), 1));
-    }
-  }
-  const TreeFinish between = divide(finish, hosts, 0).between;
-  const std::span<const float*> sources = finisher.sources(between.roots());
-  for (size_t root = 0; root < brought.size(); ++root) sources[root] = &brought[root];
-  float sum = 0;
-  finisher.finish(between, std::span(&sum, 1));
-  return sum;
-}
-
-TEST(Levels, AreTheAdditionsOfTheTreeForEveryMapAndSplit) {
-  for (int ranks = 2; ranks <= 6; ++ranks) {
-    for (int map = 0; map < 1 << (ranks - 1); ++map) {  // every way to spread the ranks over two hosts
-      std::vector<int> nodes(static_cast<size_t>(ranks));
-      for (int rank = 1; rank < ranks; ++rank) nodes[rank] = map >> (rank - 1) & 1;
-      for (const BlockSplit& split : conformance::splits_for(ranks)) {
-        for (int64_t column = 0; column < 20; ++column) {
-          const float expected = conformance::reference_sum(split.leaves(), column + 1).back();
-          EXPECT_EQ(sum_by_levels(split, hosts_of(nodes), column), expected) << ranks << " ranks, map " << map;
-        }
-      }
-    }
-  }
-}
 
 /// A part whose operations do well, except one that ends at its deadline.
 class ScriptedPart final : public HostCommunicator {

@@ -57,17 +57,19 @@ int TwoLevelCommunicator::rails_for(int64_t bytes) const {
   return static_cast<int>(std::clamp<int64_t>(bytes / options_.rail_bytes, 1, hosts_.rails()));
 }
 
-const Levels& TwoLevelCommunicator::levels_of(const device::TreeSum& sum) {
+const device::HostLevels& TwoLevelCommunicator::levels_of(const device::TreeSum& sum) {
   const auto known = std::find_if(sums_.begin(), sums_.end(), [&](const auto& s) { return s.split == sum.split; });
   if (known != sums_.end()) return known->levels;
-  return sums_.emplace_back(PlannedSum{sum.split, divide(sum.finish, hosts_, hosts_.host_of[rank_])}).levels;
+  return sums_
+      .emplace_back(PlannedSum{sum.split, device::divide_between_hosts(sum.finish, hosts_, hosts_.host_of[rank_])})
+      .levels;
 }
 
 Result<void> TwoLevelCommunicator::all_reduce(const device::TreeSum& sum, std::span<const float> roots,
                                               std::span<float> dst, device::Stream) {
   LOCKSTEP_CHECK(sum.split.ranks() == size(), sum.split.ranks(), size());
   LOCKSTEP_TRY_VOID(enter("all_reduce", roots.size_bytes()));
-  const Levels& levels = levels_of(sum);
+  const device::HostLevels& levels = levels_of(sum);
   const int64_t row = options_.piece_bytes / static_cast<int64_t>(sizeof(float)) / levels.most_roots;
   const int64_t step = std::max(kLineElements, row / kLineElements * kLineElements);
   const auto elements = static_cast<int64_t>(dst.size());
@@ -77,7 +79,7 @@ Result<void> TwoLevelCommunicator::all_reduce(const device::TreeSum& sum, std::s
   return ok();
 }
 
-Result<void> TwoLevelCommunicator::reduce_piece(const Levels& levels, std::span<const float> roots,
+Result<void> TwoLevelCommunicator::reduce_piece(const device::HostLevels& levels, std::span<const float> roots,
                                                 std::span<float> dst, Range piece) {
   const int rails = rails_for(piece.size() * static_cast<int64_t>(sizeof(float)));
   for (size_t local = 0; local < slices_.size(); ++local) {

@@ -9,10 +9,14 @@
 
 #include <memory>
 
+#include "runtime/device/hosts.h"
+#include "transport/bootstrap.h"
 #include "transport/parts.h"
-#include "transport/two_level/hosts.h"
 
 namespace lockstep::transport::two_level {
+
+using device::Host;
+using device::Hosts;
 
 /// The parts of a rank's communicator.
 struct Parts {

@@ -6,8 +6,8 @@
 #include <string>
 #include <vector>
 
+#include "runtime/device/host_levels.h"
 #include "transport/operation_log.h"
-#include "transport/two_level/levels.h"
 #include "transport/two_level/two_level.h"
 
 namespace lockstep::transport::two_level {
@@ -34,14 +34,15 @@ class TwoLevelCommunicator final : public device::Communicator {
 
   struct PlannedSum {
     BlockSplit split;
-    Levels levels;
+    device::HostLevels levels;
   };
 
   bool on_rail(int rails) const { return local_ < rails; }
   /// The number of rails for a message of this many bytes.
   int rails_for(int64_t bytes) const;
-  const Levels& levels_of(const device::TreeSum& sum);
-  Result<void> reduce_piece(const Levels& levels, std::span<const float> roots, std::span<float> dst, Range piece);
+  const device::HostLevels& levels_of(const device::TreeSum& sum);
+  Result<void> reduce_piece(const device::HostLevels& levels, std::span<const float> roots, std::span<float> dst,
+                            Range piece);
   /// Parts of the host's ranks that this rail carries, one after the other, in `carried_`.
   Result<void> collect_parts(std::span<const std::byte> src, std::span<const int64_t> counts, int rails);
   /// The gathered data of every rail, in `spread_` or directly in its place.

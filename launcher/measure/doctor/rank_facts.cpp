@@ -12,6 +12,7 @@
 
 #include "engine/drivers.h"
 #include "engine/group/agreement.h"
+#include "engine/group/communicators.h"
 
 namespace lockstep::launcher {
 namespace {
@@ -155,7 +156,10 @@ RankFacts own_facts(const transport::EnvironmentLookup& lookup) {
     if (!driver->available().has_value()) continue;
     const std::string name(driver->name());
     const auto lines = driver->describe_devices();
-    if (lines.has_value() && !lines.value().empty()) facts.devices[name] = lines.value();
+    if (lines.has_value() && !lines.value().empty()) {
+      facts.devices[name] = lines.value();
+      facts.devices[name].push_back(group::describe_device_connections());
+    }
     // Without devices in the system nobody misses the driver.
     if (!lines.has_value() && facts.installed.contains(name)) facts.device_errors[name] = lines.error().message;
   }

@@ -1,5 +1,7 @@
 #include "runtime/backends/cuda/backend.h"
 
+#include <fmt/format.h>
+
 #include "runtime/backends/cuda/executable.h"
 #include "runtime/backends/cuda/kernel_set.h"
 #include "runtime/backends/cuda/limits_probe.h"
@@ -17,8 +19,11 @@ struct Gpu {
 
 class Backend final : public device::Backend {
  public:
+  explicit Backend(const Options& options)
+      : hosts_(options.hosts), connect_(options.connect), exchange_library_(options.exchange_library) {}
+
   static Result<std::unique_ptr<Backend>> start(const Options& options) {
-    auto backend = std::make_unique<Backend>();
+    auto backend = std::make_unique<Backend>(options);
     const auto gpu = std::make_shared<Gpu>();
     LOCKSTEP_TRY(gpu->driver, cu::Driver::open(options.driver));
     LOCKSTEP_TRY(gpu->context, cu::Context::create(*gpu->driver, options.ordinal));
@@ -30,8 +35,7 @@ class Backend final : public device::Backend {
                         .stream = backend->stream_.get(),
                         .kernels = backend->kernels_.get(),
                         .limit = {&backend->clock_, options.deadline, options.abort},
-                        .most_shared_ranks = options.ranks_of_device,
-                        .node = options.node};
+                        .most_shared_ranks = options.ranks_of_device};
     return backend;
   }
 
@@ -47,6 +51,7 @@ class Backend final : public device::Backend {
                                                       const device::CompileOptions& options) override {
     auto* own = dynamic_cast<Store*>(&store);
     LOCKSTEP_CHECK(own != nullptr);
+    if (step.own.ranks > 1) LOCKSTEP_TRY_VOID(know_hosts(step.own, options.communicator));
     LOCKSTEP_TRY(std::unique_ptr<device::Executable> executable,
                  Executable::compile(step.own, *own, device_, options.communicator));
     return executable;
@@ -57,12 +62,41 @@ class Backend final : public device::Backend {
   }
 
  private:
+  /// Connects the ranks' GPUs before the first graph of a group on several hosts. @collective @blocking
+  Result<void> know_hosts(const graph::Graph& graph, device::Communicator* communicator);
+
+  device::Hosts hosts_;
+  const device::ConnectDevices connect_;
+  const std::filesystem::path exchange_library_;
   SteadyClock clock_;
   std::shared_ptr<const Gpu> gpu_;
   std::unique_ptr<cu::Stream> stream_;
   std::unique_ptr<KernelSet> kernels_;
+  std::unique_ptr<device::DeviceExchange> exchange_;
+  bool is_connected_ = false;
   RankDevice device_;
 };
+
+Result<void> Backend::know_hosts(const graph::Graph& graph, device::Communicator* communicator) {
+  if (hosts_.count() == 0) hosts_ = device::one_host(graph.ranks);
+  LOCKSTEP_CHECK(hosts_.ranks() == graph.ranks, hosts_.ranks(), graph.ranks);
+  device_.hosts = &hosts_;
+  if (hosts_.count() == 1 || is_connected_ || communicator == nullptr) return ok();
+  if (!connect_) {
+    return Error{ErrorKind::kUnsupported,
+                 fmt::format("[runtime/backends/cuda] rank {}: cannot connect GPUs: found ranks on {} hosts and no "
+                             "exchange between them, expected ranks on one host; start them there",
+                             graph.rank, hosts_.count())};
+  }
+  const int local = hosts_.local_of[static_cast<size_t>(graph.rank)];
+  std::vector<int> members;
+  if (local < hosts_.rails()) members = hosts_.rail(local);
+  LOCKSTEP_TRY_VOID(gpu_->context->make_current());
+  LOCKSTEP_TRY(exchange_, connect_({exchange_library_, *communicator, std::move(members)}));
+  is_connected_ = true;
+  device_.exchange = exchange_.get();
+  return ok();
+}
 
 }  // namespace
 

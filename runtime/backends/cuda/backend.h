@@ -7,6 +7,8 @@
 #include "runtime/core/abort_flag.h"
 #include "runtime/core/clock.h"
 #include "runtime/device/backend.h"
+#include "runtime/device/device_exchange.h"
+#include "runtime/device/hosts.h"
 
 namespace lockstep::cuda {
 
@@ -16,7 +18,9 @@ struct Options {
   int ranks_of_device = 1;                       // that use the GPU together
   Duration deadline = std::chrono::seconds(60);  // of a step
   const AbortFlag* abort = nullptr;              // ends waits early; may be null, outlives the backend
-  int node = 0;                                  // number of the rank's host, the same for ranks on one host
+  device::Hosts hosts;                           // of the group's ranks; empty: all on one
+  device::ConnectDevices connect;                // needed where there are several
+  std::filesystem::path exchange_library;        // for `connect`
 };
 
 device::Capabilities capabilities();

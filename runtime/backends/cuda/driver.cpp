@@ -123,12 +123,21 @@ class Driver final : public device::BackendDriver {
   Result<std::unique_ptr<device::Backend>> make(const device::RankSite& site, const device::DevicePlan& plan,
                                                 const device::OptionValues& values) const override {
     const device::OptionReader options(option_rows(), values);
-    return make_backend({.driver = options.text("cuda-driver"),
-                         .ordinal = plan.ordinals.at(static_cast<size_t>(site.rank)),
-                         .ranks_of_device = ranks_of_device(site.places, plan, site.rank),
-                         .deadline = site.step_deadline,
-                         .abort = site.abort,
-                         .node = site.places[static_cast<size_t>(site.rank)].node});
+    Result<std::unique_ptr<device::Backend>> made =
+        make_backend({.driver = options.text("cuda-driver"),
+                      .ordinal = plan.ordinals.at(static_cast<size_t>(site.rank)),
+                      .ranks_of_device = ranks_of_device(site.places, plan, site.rank),
+                      .deadline = site.step_deadline,
+                      .abort = site.abort,
+                      .hosts = device::hosts_from(site.places),
+                      .connect = site.connect_devices,
+                      .exchange_library = options.text("nccl")});
+    // The others would wait for a rank without a GPU when they compile.
+    if (site.size() > 1 && site.exchange) {
+      const Result<void> mine = made.has_value() ? Result<void>(ok()) : Result<void>(made.error());
+      LOCKSTEP_TRY_VOID(device::all_succeeded(site.exchange, mine));
+    }
+    return made;
   }
 
   const device::AheadCompiler* compiler() const override { return nullptr; }

@@ -15,7 +15,7 @@ using graph::Op;
 using graph::ValueId;
 
 /// How long kernels may take to notice that they are to give up.
-constexpr Duration kGivingUp = std::chrono::seconds(5);
+Duration time_to_give_up(Duration deadline) { return std::min<Duration>(std::chrono::seconds(5), 5 * deadline); }
 
 Error invalid(std::string message) {
   return {ErrorKind::kInvalidArgument, "[runtime/backends/cuda] " + std::move(message)};
@@ -52,7 +52,8 @@ Result<void> Executable::check_communicator() const {
 
 Result<void> Executable::make_memory() {
   const cu::Context& context = *device_.context;
-  LOCKSTEP_TRY(const StepPlan sizes, plan_step(graph_, store_.layout(), Bases{}));
+  bases_.hosts = graph_.ranks > 1 ? *device_.hosts : device::one_host(1);
+  LOCKSTEP_TRY(const StepPlan sizes, plan_step(graph_, store_.layout(), bases_));
   LOCKSTEP_TRY(workspace_, cu::DeviceMemory::create(context, Bytes(sizes.workspace_bytes), "a step's results"));
   const Bytes table_bytes(std::ssize(sizes.tables));
   LOCKSTEP_TRY(tables_, cu::DeviceMemory::create(context, table_bytes, "a step's tables"));
@@ -67,7 +68,8 @@ Result<void> Executable::make_memory() {
             .tables = tables_.address().value,
             .head = head_device_.address().value,
             .control = control_.device().value,
-            .patience = static_cast<uint64_t>(device_.limit.deadline.count())};
+            .patience = static_cast<uint64_t>(device_.limit.deadline.count()),
+            .hosts = bases_.hosts};
   if (graph_.ranks > 1) {
     LOCKSTEP_TRY(peers_, PeerMemory::map(device_, *communicator_, sizes.half_bytes));
     bases_.areas = peers_.areas();
@@ -141,9 +143,19 @@ void Executable::add_cache_rows() {
   }
 }
 
+Result<void> Executable::gather_between_hosts(const HostGather& gather) {
+  return device_.exchange->all_gather(reinterpret_cast<const void*>(gather.from), gather.bytes,
+                                      reinterpret_cast<void*>(gather.to), {device_.stream->native()});
+}
+
 Result<void> Executable::enqueue() {
   LOCKSTEP_TRY_VOID(device_.stream->copy_to_device(head_device_.address(), head_.host()));
-  for (const Launch& one : plan_.launches) {
+  auto gather = plan_.gathers.begin();
+  for (size_t i = 0; i < plan_.launches.size(); ++i) {
+    for (; gather != plan_.gathers.end() && gather->launch == i; ++gather) {
+      LOCKSTEP_TRY_VOID(gather_between_hosts(*gather));
+    }
+    const Launch& one = plan_.launches[i];
     LOCKSTEP_TRY_VOID(
         cu::launch(*device_.stream, device_.kernels->kernel(one.kernel), one.shape, one.parameters.data()));
   }
@@ -155,13 +167,23 @@ Result<void> Executable::enqueue() {
   return ok();
 }
 
+/// Gathers once what the graph will gather, of no meaning yet: nothing is connected or allocated in a capture.
+Result<void> Executable::connect_hosts() {
+  for (const HostGather& gather : plan_.gathers) LOCKSTEP_TRY_VOID(gather_between_hosts(gather));
+  cu::WaitLimit limit = device_.limit;
+  limit.check = [this] { return check_hosts(); };
+  return device_.stream->wait(limit);
+}
+
 Result<void> Executable::capture() {
+  if (!plan_.gathers.empty()) LOCKSTEP_TRY_VOID(connect_hosts());
   LOCKSTEP_TRY_VOID(device_.stream->begin_capture());
   const Result<void> enqueued = enqueue();
   Result<std::unique_ptr<cu::CapturedGraph>> captured = device_.stream->end_capture();  // also after an error
   LOCKSTEP_TRY_VOID(enqueued);
   LOCKSTEP_TRY(captured_, std::move(captured));
   plan_.launches.clear();
+  plan_.gathers.clear();
   return device_.stream->wait(device_.limit);
 }
 
@@ -206,34 +228,73 @@ Result<void> Executable::prepare_rows() {
   return ok();
 }
 
-Result<void> Executable::give_up(Error why) {
-  // Kernels that wait look at this word; nobody else writes it.
-  auto* const word = reinterpret_cast<uint32_t*>(control_.host().data() + offsetof(Control, abort));
-  std::atomic_ref<uint32_t>(*word).store(1, std::memory_order_release);
-  (void)device_.stream->wait({.clock = device_.limit.clock, .deadline = kGivingUp, .abort = nullptr});
-  return why;
+/// A word of Control, which kernels look at or write meanwhile.
+std::atomic_ref<uint32_t> Executable::control_word(size_t offset) const {
+  return std::atomic_ref<uint32_t>(*reinterpret_cast<uint32_t*>(control_.host().data() + offset));
 }
 
-Result<void> Executable::run_device() {
-  LOCKSTEP_TRY_VOID(timer_->begin_device(*device_.stream));
-  LOCKSTEP_TRY_VOID(captured_->launch(*device_.stream));
-  LOCKSTEP_TRY_VOID(timer_->end_device(*device_.stream));
-  cu::WaitLimit limit = device_.limit;
-  limit.deadline += kGivingUp;  // kernels look at the deadline themselves and say which rank was missing
-  if (Result<void> done = device_.stream->wait(limit); !done.has_value()) {
-    return give_up(std::move(done).assume_error());
-  }
-  Control control;
-  std::memcpy(&control, control_.host().data(), sizeof control);
-  if (control.missing == 0) return ok();
-  const int peer = static_cast<int>(control.missing) - 1;
+/// Ends what waits for other ranks.
+void Executable::end_waits() {
+  control_word(offsetof(Control, abort)).store(1, std::memory_order_release);
+  if (device_.exchange != nullptr) device_.exchange->abort();
+  const Duration most = time_to_give_up(device_.limit.deadline);
+  (void)device_.stream->wait({.clock = device_.limit.clock, .deadline = most, .abort = nullptr, .check = {}});
+}
+
+Error Executable::missing_rank(int rank) const {
   Error error{
       ErrorKind::kDeadlineExceeded,
       fmt::format("[runtime/backends/cuda] rank {}: a sum over ranks of {} did not end: found nothing from rank "
                   "{} for {:.3g} s, expected its part; look at that rank, or raise --deadline-s",
-                  graph_.rank, graph_.name, peer, to_seconds(device_.limit.deadline))};
-  error.origin_rank = peer;
+                  graph_.rank, graph_.name, rank, to_seconds(device_.limit.deadline))};
+  error.origin_rank = rank;
   return error;
+}
+
+Error Executable::missing_hosts() const {
+  std::vector<int> others;
+  for (int rank = 0; rank < graph_.ranks; ++rank) {
+    const auto host = [&](int of) { return device_.hosts->host_of[static_cast<size_t>(of)]; };
+    if (host(rank) != host(graph_.rank)) others.push_back(rank);
+  }
+  Error error{ErrorKind::kDeadlineExceeded,
+              fmt::format("[runtime/backends/cuda] rank {}: an exchange between hosts of {} did not end: found nothing "
+                          "from other hosts ({}) for {:.3g} s, expected their parts; look at those ranks and at the "
+                          "network between the hosts, or raise --deadline-s",
+                          graph_.rank, graph_.name, device::rank_list(others), to_seconds(device_.limit.deadline))};
+  if (others.size() == 1) error.origin_rank = others.front();
+  return error;
+}
+
+/// The rank of this host that a kernel found missing, or the other hosts.
+Result<void> Executable::check_ranks() const {
+  const uint32_t missing = control_word(offsetof(Control, missing)).load(std::memory_order_acquire);
+  if (missing != 0) return missing_rank(bases_.hosts.of(graph_.rank).ranks[missing - 1]);
+  const bool lacks_others = control_word(offsetof(Control, missing_others)).load(std::memory_order_acquire) != 0;
+  return lacks_others ? Result<void>(missing_hosts()) : ok();
+}
+
+/// What ends a wait for a step between hosts: without it a rank would wait for hosts that wait for its own host's rank.
+Result<void> Executable::check_hosts() const {
+  if (device_.exchange != nullptr) LOCKSTEP_TRY_VOID(device_.exchange->check());
+  return check_ranks();
+}
+
+Result<void> Executable::run_device() {
+  if (device_.exchange != nullptr) LOCKSTEP_TRY_VOID(device_.exchange->check());
+  LOCKSTEP_TRY_VOID(timer_->begin_device(*device_.stream));
+  LOCKSTEP_TRY_VOID(captured_->launch(*device_.stream));
+  LOCKSTEP_TRY_VOID(timer_->end_device(*device_.stream));
+  const bool spans_hosts = bases_.hosts.count() > 1;
+  cu::WaitLimit limit = device_.limit;
+  limit.deadline += time_to_give_up(limit.deadline);  // kernels look at the deadline themselves and say who is missing
+  if (spans_hosts) limit.check = [this] { return check_hosts(); };
+  const Result<void> done = device_.stream->wait(limit);
+  if (done.has_value()) return check_ranks();
+  end_waits();
+  const bool is_told = limit.abort != nullptr && limit.abort->is_raised();
+  const bool is_late = done.error().kind == ErrorKind::kDeadlineExceeded && !done.error().origin_rank;
+  return spans_hosts && is_late && !is_told ? missing_hosts() : done.error();
 }
 
 Result<void> Executable::run(std::span<const device::HostTensor> inputs) {

@@ -1,6 +1,7 @@
 // A compiled step: a captured graph between two parts that the host computes.
 #pragma once
 
+#include <atomic>
 #include <memory>
 #include <string>
 #include <vector>
@@ -51,12 +52,19 @@ class Executable final : public device::Executable {
   Result<void> make_memory();
   Result<void> make_host_operations();
   void add_cache_rows();
+  Result<void> connect_hosts();
   Result<void> capture();
   Result<void> enqueue();
+  Result<void> gather_between_hosts(const HostGather& gather);
   Result<void> take_inputs(std::span<const device::HostTensor> inputs);
   Result<void> prepare_rows();
   Result<void> run_device();
-  Result<void> give_up(Error why);
+  void end_waits();
+  std::atomic_ref<uint32_t> control_word(size_t offset) const;
+  Result<void> check_ranks() const;
+  Result<void> check_hosts() const;
+  Error missing_rank(int rank) const;
+  Error missing_hosts() const;
   std::byte* host_address(graph::ValueId value) const;
   std::span<const int32_t> ints(graph::ValueId value, int64_t count) const;
 

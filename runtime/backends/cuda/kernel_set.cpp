@@ -55,6 +55,9 @@ std::vector<KernelRow> make_rows() {
   rows.add<SumParameters>("sum", "sum_of_ranks", one, kMeetThreads, kRoots);
   rows.add<SumParameters>("sum", "sum_of_roots", one, kMeetThreads, kRoots);
   rows.add<GatherParameters>("gather", "gather", sizes, kMeetThreads);
+  rows.add<HostSumParameters>("hosts", "sum_of_host", one, kMeetThreads, kRoots);
+  rows.add<HostsSumParameters>("hosts", "sum_of_hosts", one, kMeetThreads, kRoots);
+  rows.add<HostsOwnersParameters>("hosts", "owners_of_hosts", sizes, kMeetThreads);
   rows.add<OwnersParameters>("owners", "rows_of_owners", sizes, kMeetThreads);
   rows.add<ProbeFillParameters>("probe", "probe_fill", one, kProbeThreads);
   rows.add<ProbeReadParameters>("probe", "probe_read", {"_4", "_8", "_16"}, kProbeThreads);

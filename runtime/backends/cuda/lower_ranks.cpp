@@ -6,34 +6,39 @@
 #include "runtime/backends/cuda/lowering.h"
 
 namespace lockstep::cuda {
-namespace {
 
-ElementType element_type(DType dtype) {
+ElementType Lowering::element_type(DType dtype) {
   if (dtype == DType::kFloat32) return kF32;
   return dtype == DType::kBFloat16 ? kBf16 : kF16;
 }
 
-constexpr int64_t kElementsOfBlock = 2048;
-
-}  // namespace
+/// The blocks of a sum.
+int64_t Lowering::blocks_of(int64_t elements) {
+  constexpr int64_t kElementsOfBlock = 2048;
+  return (elements + kElementsOfBlock - 1) / kElementsOfBlock;
+}
 
 uint64_t Lowering::area(int rank, uint32_t exchange) const {
   const auto at = static_cast<size_t>(rank);
   return bases_.areas[at] + static_cast<uint64_t>(flag_bytes(graph_.ranks) + (exchange % 2) * bases_.halves[at]);
 }
 
+/// The meeting of the host's ranks: in a group on several hosts the first of an exchange shows the host's parts, the
+/// second those of all hosts.
 Meeting Lowering::next_meeting() {
+  const bool brings_others = spans_hosts() && exchange_ % 2 == 1;
+  const size_t missing = brings_others ? offsetof(Control, missing_others) : offsetof(Control, missing);
   Meeting meeting{.flags = {},
                   .step = reinterpret_cast<const uint32_t*>(bases_.head + offsetof(HeadWords, step)),
                   .abort = reinterpret_cast<const uint32_t*>(bases_.control + offsetof(Control, abort)),
-                  .missing = reinterpret_cast<uint32_t*>(bases_.control + offsetof(Control, missing)),
+                  .missing = reinterpret_cast<uint32_t*>(bases_.control + missing),
                   .patience = bases_.patience,
-                  .ranks = graph_.ranks,
-                  .rank = graph_.rank,
+                  .ranks = static_cast<int32_t>(ranks_of_host().size()),
+                  .rank = hosts_.local_of[static_cast<size_t>(graph_.rank)],
                   .meetings = plan_.exchanges,
                   .index = exchange_++};
-  for (int rank = 0; rank < graph_.ranks; ++rank) {
-    meeting.flags[rank] = reinterpret_cast<uint32_t*>(bases_.areas[static_cast<size_t>(rank)]);
+  for (size_t i = 0; i < ranks_of_host().size(); ++i) {
+    meeting.flags[i] = reinterpret_cast<uint32_t*>(bases_.areas[static_cast<size_t>(ranks_of_host()[i])]);
   }
   return meeting;
 }
@@ -82,7 +87,7 @@ Result<void> Lowering::lower_all_reduce(const Node& node) {
                            .additions = static_cast<int32_t>(finish.steps.size()),
                            .result = finish.result,
                            .y_type = element_type(y.dtype)};
-  const int64_t blocks = (y.rows * y.columns + kElementsOfBlock - 1) / kElementsOfBlock;
+  const int64_t blocks = blocks_of(y.rows * y.columns);
   const int64_t shared_bytes = int64_t{finish.roots()} * kMeetThreads * static_cast<int64_t>(sizeof(float));
   if (graph_.ranks == 1) {
     parameters.meeting.ranks = 1;
@@ -98,6 +103,10 @@ Result<void> Lowering::lower_all_reduce(const Node& node) {
     plan_.half_bytes = std::max(plan_.half_bytes, partial.planes * partial.plane * 4);
     copy_rows(partial, place);
   }
+  if (spans_hosts()) {
+    sum_over_hosts(finish, residual, y);
+    return ok();
+  }
   for (int rank = 0; rank < graph_.ranks; ++rank) {
     parameters.roots[rank] = reinterpret_cast<const float*>(area(rank, exchange_));
   }
@@ -111,16 +120,27 @@ void Lowering::lower_all_gather(const Node& node) {
   const Tensor& x = operand(node, 0);
   const Tensor& y = result(node);
   if (graph_.ranks == 1) return copy_rows(x, y);
-  std::vector<int32_t> bounds = {0};
-  for (const int64_t part : node.integers("parts")) bounds.push_back(bounds.back() + static_cast<int32_t>(part));
+  if (spans_hosts()) return gather_over_hosts(node);
+  std::vector<GatherPiece> pieces;
+  int64_t columns = 0;
+  for (const int64_t part : node.integers("parts")) {
+    pieces.push_back({.from = 0,
+                      .from_stride = part,
+                      .to = columns,
+                      .to_stride = y.stride,
+                      .rank = static_cast<int32_t>(pieces.size()),
+                      .columns = static_cast<int32_t>(part)});
+    columns += part;
+  }
   GatherParameters parameters{.meeting = {},
                               .areas = {},
                               .x = x.data(),
                               .y = y.data(),
-                              .bounds = table(std::span<const int32_t>(bounds)),
+                              .pieces = table(std::span<const GatherPiece>(pieces)),
                               .x_stride = x.stride,
-                              .y_stride = y.stride,
-                              .rows = rows_of(y)};
+                              .rows = rows_of(y),
+                              .own = static_cast<int32_t>(x.columns),
+                              .count = static_cast<int32_t>(pieces.size())};
   plan_.half_bytes = std::max(plan_.half_bytes, x.rows * x.columns * x.element_size());
   for (int rank = 0; rank < graph_.ranks; ++rank) {
     parameters.areas[rank] = reinterpret_cast<void*>(area(rank, exchange_));
@@ -147,6 +167,7 @@ void Lowering::lower_owners(const Node& node) {
     emit(sized("take_rows", y.dtype), parameters, y.rows);
     return;
   }
+  if (spans_hosts()) return owners_over_hosts(node);
   const std::vector<int64_t>& parts = node.integers("parts");
   int64_t first = 0;
   for (int rank = 0; rank < graph_.rank; ++rank) first += parts[static_cast<size_t>(rank)];
@@ -158,6 +179,7 @@ void Lowering::lower_owners(const Node& node) {
                               .x_stride = x.stride,
                               .y_stride = y.stride,
                               .rows = rows_of(y),
+                              .own = graph_.rank,
                               .slots = static_cast<int32_t>(node.integer("slots")),
                               .columns = static_cast<int32_t>(x.columns),
                               .first_kept = static_cast<int32_t>(first),

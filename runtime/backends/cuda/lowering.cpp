@@ -41,6 +41,7 @@ Lowering::Lowering(const graph::Graph& graph, const StoreLayout& layout, const B
     : graph_(graph),
       layout_(layout),
       bases_(bases),
+      hosts_(bases.hosts.count() > 0 ? bases.hosts : device::one_host(graph.ranks)),
       flow_(graph),
       token_rows_(graph::token_rows(graph)),
       is_fused_(graph.nodes.size()),
@@ -67,7 +68,7 @@ Result<StepPlan> Lowering::run() {
   if (graph_.ranks > 1) {
     plan_.exchanges = static_cast<uint32_t>(
         std::ranges::count_if(graph_.nodes, [](const Node& node) { return is_exchange(node.op); }));
-    plan_.exchanges += plan_.exchanges % 2;
+    plan_.exchanges = spans_hosts() ? 2 * plan_.exchanges : plan_.exchanges + plan_.exchanges % 2;
   }
   slot_of_rows_ = graph::slot_of_rows(graph_);
   plan_.slot_of_rows = slot_of_rows_;

@@ -8,6 +8,8 @@
 
 #include "runtime/backends/cuda/step_plan.h"
 #include "runtime/device/first_fit.h"
+#include "runtime/device/host_levels.h"
+#include "runtime/device/hosts.h"
 #include "runtime/graph/dataflow.h"
 
 namespace lockstep::cuda {
@@ -85,6 +87,25 @@ class Lowering {
   void sample_hidden(const Node& node);
   void finish_exchanges();
 
+  // Ranks on several hosts
+  class CarriedColumns;
+  bool spans_hosts() const { return hosts_.count() > 1; }
+  const std::vector<int>& ranks_of_host() const { return hosts_.of(graph_.rank).ranks; }
+  std::optional<int> own_rail() const;
+  int rank_of_rail(int rail) const { return ranks_of_host()[static_cast<size_t>(rail)]; }
+  std::vector<int32_t> rail_bounds(int64_t columns) const;
+  Range own_columns(int64_t columns) const;
+  void gather_on_rail(uint64_t from, std::vector<int64_t> bytes);
+  void sum_over_hosts(const TreeFinish& finish, const void* residual, const Tensor& y);
+  void sum_of_host(const TreeFinish& finish, const device::HostLevels& levels, const Tensor& y, uint64_t sent);
+  void sum_of_hosts(const TreeFinish& between, const void* residual, const Tensor& y);
+  void gather_over_hosts(const Node& node);
+  void emit_gather(GatherParameters parameters, const std::vector<GatherPiece>& pieces, const Tensor& y);
+  std::vector<GatherPiece> pieces_for_rail(const CarriedColumns& carried, int64_t rows) const;
+  std::vector<GatherPiece> pieces_of_rails(const CarriedColumns& carried, const Tensor& y) const;
+  void owners_over_hosts(const Node& node);
+  void owners_of_hosts(const Node& node);
+
   // Parts
   Meeting next_meeting();
   uint64_t area(int rank, uint32_t exchange) const;
@@ -100,6 +121,8 @@ class Lowering {
   }
   void emit_bytes(const std::string& name, std::span<const std::byte> parameters, int64_t blocks, bool waits);
   int waiting_blocks(int64_t wanted) const;
+  static int64_t blocks_of(int64_t elements);
+  static ElementType element_type(DType dtype);
 
   template <typename T>
   const T* table(std::span<const T> contents) {
@@ -124,6 +147,7 @@ class Lowering {
   const graph::Graph& graph_;
   const StoreLayout& layout_;
   const Bases& bases_;
+  const device::Hosts hosts_;
   const graph::Dataflow flow_;
   const std::vector<bool> token_rows_;
   StepPlan plan_;

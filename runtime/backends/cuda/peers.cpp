@@ -19,7 +19,6 @@ struct PeerMemory::Part {
 
 /// What a rank tells the others.
 struct PeerMemory::Announcement {
-  int64_t node = 0;
   int64_t process = 0;
   int64_t ordinal = 0;
   int64_t kind = 0;  // compute capability
@@ -81,13 +80,7 @@ Result<void> PeerMemory::open(const RankDevice& device, int rank, const Announce
                                "on rank {}, expected one kind, whose sums have the same bits; use GPUs of one kind",
                                rank, kind_text(own.kind), kind_text(other.kind), peer)};
     }
-    if (other.node != own.node) {
-      return Error{ErrorKind::kUnsupported,
-                   fmt::format("[runtime/backends/cuda] rank {}: cannot see the memory of rank {}: found it on another "
-                               "host, expected all ranks on one; GPUs of several hosts need collectives over NCCL, "
-                               "which this version lacks",
-                               rank, peer)};
-    }
+    if (device.hosts->host_of[peer] != device.hosts->host_of[static_cast<size_t>(rank)]) continue;
     halves_[peer] = other.half_bytes;
     areas_[peer] = other.address;
     blocks_ = std::min(blocks_, static_cast<int>(other.blocks));
@@ -125,8 +118,7 @@ Result<PeerMemory> PeerMemory::map(const RankDevice& device, device::Communicato
   peers.bytes_ = bytes;
   LOCKSTEP_TRY_VOID(device.stream->fill_zero(address, bytes));
   LOCKSTEP_TRY_VOID(device.stream->wait(device.limit));
-  Announcement own{.node = device.node,
-                   .process = getpid(),
+  Announcement own{.process = getpid(),
                    .ordinal = facts.ordinal,
                    .kind = 10 * facts.major + facts.minor,
                    .blocks = std::clamp(facts.multiprocessors / device.most_shared_ranks, 1, kMostBlocks),

@@ -1,4 +1,4 @@
-// Memory that all ranks of a host see: each rank's own part, and where it sees the others'.
+// Memory that the ranks of a host see: each rank's own part, and where it sees the others'.
 //
 //   a rank of the same GPU and process   its address
 //   another GPU of this process          its address, after access to that GPU was enabled
@@ -23,7 +23,8 @@ namespace lockstep::cuda {
 class PeerMemory {
  public:
   /// Makes this rank's part, zeroed, and opens the others'. Every rank fails where one cannot see another's memory
-  /// (`kUnsupported`, `kUnavailable`) or has a GPU of another kind (`kFailedPrecondition`). @collective @blocking
+  /// (`kUnsupported`, `kUnavailable`) or has a GPU of another kind (`kFailedPrecondition`), whichever their hosts.
+  /// @collective @blocking
   static Result<PeerMemory> map(const RankDevice& device, device::Communicator& communicator, int64_t half_bytes);
 
   const std::array<uint64_t, kMostRanks>& areas() const { return areas_; }
@@ -40,7 +41,7 @@ class PeerMemory {
   std::vector<std::shared_ptr<Part>> parts_;  // of the ranks of this process, with this rank's own
   std::vector<cu::SharedMemory> opened_;      // of other processes
   int64_t bytes_ = 0;
-  std::array<uint64_t, kMostRanks> areas_{};
+  std::array<uint64_t, kMostRanks> areas_{};  // of ranks of this host
   std::array<int64_t, kMostRanks> halves_{};
   int blocks_ = 1;
 };

@@ -8,6 +8,8 @@
 
 #include "runtime/core/clock.h"
 #include "runtime/cuda/stream.h"
+#include "runtime/device/device_exchange.h"
+#include "runtime/device/hosts.h"
 
 namespace lockstep::cuda {
 
@@ -20,8 +22,9 @@ struct RankDevice {
   cu::Stream* stream = nullptr;
   const KernelSet* kernels = nullptr;
   cu::WaitLimit limit;
-  int most_shared_ranks = 1;  // ranks that use the GPU together
-  int node = 0;               // number of the rank's host
+  int most_shared_ranks = 1;                   // ranks that use the GPU together
+  const device::Hosts* hosts = nullptr;        // of the group's ranks
+  device::DeviceExchange* exchange = nullptr;  // with the rank's rail on the other hosts; null: it is on none
 };
 
 }  // namespace lockstep::cuda

@@ -6,7 +6,8 @@
 //   body   launch, launch, …
 //   tail   │ logits │ … │                                                      pinned on the host, copied out
 //
-// Memory that peers see holds flags and two halves; exchange number i of a step uses half i mod 2.
+// Memory that peers see holds flags and two halves; exchange number i of a step uses half i mod 2. Between hosts an
+// exchange counts twice: half 0 shows the host's parts, half 1 what came from all hosts (lower_hosts.cpp).
 #pragma once
 
 #include <array>
@@ -20,6 +21,7 @@
 #include "runtime/backends/cuda/node_split.h"
 #include "runtime/backends/cuda/store_layout.h"
 #include "runtime/cuda/module.h"
+#include "runtime/device/hosts.h"
 #include "runtime/graph/graph.h"
 
 namespace lockstep::cuda {
@@ -36,12 +38,14 @@ struct Bases {
   std::array<int64_t, kMostRanks> halves{};  // bytes of a half, of each rank
   uint64_t patience = 0;                     // nanoseconds that a kernel waits for a peer
   int blocks = kMostBlocks;                  // of a kernel that waits for peers, at most
+  device::Hosts hosts;                       // of the group's ranks; empty: all on one
 };
 
 /// Words in pinned memory that kernels which wait look at.
 struct Control {
   uint32_t abort = 0;
-  uint32_t missing = 0;
+  uint32_t missing = 0;         // 1 + number on the host of the rank that did not come
+  uint32_t missing_others = 0;  // the same of one that did not come with the other hosts' parts
 };
 
 /// The first bytes of the head.
@@ -65,6 +69,14 @@ struct HostPlace {
   int64_t offset = 0;  // not of states
 };
 
+/// What the rank's rail brings from all hosts, ahead of a launch.
+struct HostGather {
+  size_t launch = 0;
+  uint64_t from = 0;
+  std::vector<int64_t> bytes;  // of each host
+  uint64_t to = 0;
+};
+
 /// A copy to the tail after the last launch.
 struct TailCopy {
   uint64_t from = 0;
@@ -75,6 +87,7 @@ struct TailCopy {
 struct StepPlan {
   std::vector<Place> places;  // by node
   std::vector<Launch> launches;
+  std::vector<HostGather> gathers;  // in order
   std::vector<TailCopy> copies;
   std::vector<HostPlace> host;         // by value
   std::vector<int64_t> state_mirrors;  // by value: offset in the head of a state that kernels read, or −1

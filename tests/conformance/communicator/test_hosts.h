@@ -31,7 +31,7 @@ inline std::vector<transport::RankPlace> places_on(const std::vector<int>& hosts
 class ThreadHosts {
  public:
   ThreadHosts(const std::vector<int>& hosts, size_t message_bytes = 1 << 20)
-      : hosts_(transport::two_level::hosts_from(places_on(hosts))) {
+      : hosts_(device::hosts_from(places_on(hosts))) {
     const auto group = [&](size_t ranks) {
       return transport::loopback::make_group(static_cast<int>(ranks), message_bytes, transport::Crowding::kCrowded);
     };
@@ -53,7 +53,7 @@ class ThreadHosts {
   }
 
  private:
-  transport::two_level::Hosts hosts_;
+  device::Hosts hosts_;
   std::vector<std::shared_ptr<transport::loopback::Group>> within_, between_;
 };
 

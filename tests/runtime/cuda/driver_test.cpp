@@ -21,6 +21,7 @@
 #include "runtime/cuda/peer_access.h"
 #include "runtime/cuda/status.h"
 #include "runtime/cuda/stream.h"
+#include "tests/cuda_stand_in/fresh_copy.h"
 #include "tests/cuda_stand_in/libcuda.h"
 
 namespace lockstep::cu {
@@ -28,14 +29,8 @@ namespace {
 
 using testing::HasSubstr;
 
-/// A copy of the stand-in's file, because a loaded library keeps the settings of its first load.
 std::filesystem::path fresh_stand_in(const char* settings) {
-  static int count = 0;
-  setenv("LOCKSTEP_STAND_IN_CUDA", settings, 1);
-  const std::filesystem::path file =
-      std::filesystem::path(testing::TempDir()) / fmt::format("libcuda-{}-{}.so", getpid(), count++);
-  std::filesystem::copy_file(CUDA_STAND_IN, file, std::filesystem::copy_options::overwrite_existing);
-  return file;
+  return fresh_copy(CUDA_STAND_IN, "LOCKSTEP_STAND_IN_CUDA", settings);
 }
 
 struct Device {

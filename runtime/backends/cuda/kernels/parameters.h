@@ -391,30 +391,93 @@ struct SumParameters {
 };
 enum ElementType : int32_t { kF32, kBf16, kF16 };
 
-/// gather_2, gather_4: the columns of all ranks side by side. A block moves the same rows on every rank.
+/// A range of columns that a gather copies from memory that peers see. Offsets and strides are elements.
+struct GatherPiece {
+  int64_t from;  // of row 0 in the area of `rank`
+  int64_t from_stride;
+  int64_t to;  // of row 0 in y
+  int64_t to_stride;
+  int32_t rank;  // that shows it
+  int32_t columns;
+};
+
+/// gather_2, gather_4: shows own columns to the other ranks, and copies theirs. A block moves the same rows on every
+/// rank.
 struct GatherParameters {
   Meeting meeting;
-  void* areas[kMostRanks];  // of each rank, seen by all: [rows, its columns]
-  const void* x;            // [rows, own columns]
-  void* y;                  // [rows, all columns]
-  const int32_t* bounds;    // [ranks + 1]: columns before each rank's
+  void* areas[kMostRanks];    // of each rank, seen by all
+  const void* x;              // [rows, own columns], copied to the own area first; may be null
+  void* y;                    // may be null, without pieces
+  const GatherPiece* pieces;  // what y is made of
   int64_t x_stride;
-  int64_t y_stride;
   RowCount rows;
+  int32_t own;  // columns of x
+  int32_t count;
 };
 
 /// rows_of_owners_2, rows_of_owners_4: each row from the rank that holds its slot.
 struct OwnersParameters {
   Meeting meeting;
-  void* areas[kMostRanks];  // of each rank, seen by all: [rows, columns]
+  void* areas[kMostRanks];  // of each rank, seen by all: [rows, columns]; null: it has none of the rows that are wanted
   const void* x;            // [rows, columns]
   void* y;                  // [rows, kept]
   const int32_t* slot;      // [rows]; negative: zeros
   int64_t x_stride;
   int64_t y_stride;
   RowCount rows;
+  int32_t own;    // this rank
   int32_t slots;  // of each rank
   int32_t columns;
+  int32_t first_kept;
+  int32_t kept;
+};
+
+// Ranks on several hosts (lower_hosts.cpp)
+
+/// sum_of_host: those additions of a sum that a host can do alone, of some columns.
+struct HostSumParameters {
+  Meeting meeting;                 // of the host's ranks
+  const float* roots[kMostRanks];  // of each rank of the host: f32 [its roots, rows, columns]
+  const int32_t*
+      plan;  // [ranks + 1] first roots, then pairs (dst, src) of all sums, then the root of each sum's result
+  float* y;  // [sums, rows, end − begin]
+  RowCount rows;
+  int32_t columns;
+  int32_t begin;  // columns that are summed here; none: the rank only meets the others
+  int32_t end;
+  int32_t additions;
+  int32_t sums;
+};
+
+/// sum_of_hosts: the other additions, as sum_of_ranks ends. Each rail got some columns of the sums of all hosts.
+struct HostsSumParameters {
+  Meeting meeting;                    // of the host's ranks
+  const float* received[kMostRanks];  // by each rail: f32 [roots, rows, its columns]
+  const int32_t* plan;                // [rails + 1] bounds of the rails' columns, then pairs (dst, src)
+  const void* residual;               // of y's type [rows, columns], dense; may be null
+  void* y;                            // dense
+  RowCount rows;
+  int32_t columns;
+  int32_t rails;
+  int32_t roots;  // of all hosts
+  int32_t additions;
+  int32_t result;
+  int32_t y_type;  // ElementType
+};
+
+/// owners_of_hosts_2, owners_of_hosts_4: each row from the host whose rank holds its slot. Each rail got some columns
+/// of the rows of all hosts.
+struct HostsOwnersParameters {
+  Meeting meeting;                   // of the host's ranks
+  const void* received[kMostRanks];  // by each rail: [hosts, rows, its columns]
+  const int32_t* plan;               // [rails + 1] bounds of the rails' columns, then the host of each rank
+  void* y;                           // [rows, kept]
+  const int32_t* slot;               // [rows]; negative: zeros
+  int64_t y_stride;
+  RowCount rows;
+  int32_t slots;  // of each rank
+  int32_t ranks;  // of all hosts
+  int32_t rails;
   int32_t first_kept;
   int32_t kept;
 };

@@ -1,6 +1,5 @@
 // What the CUDA backend promises about a step besides its results: one replay of a captured graph, nothing allocated,
 // an end where a peer does not come.
-#include <dlfcn.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -12,20 +11,13 @@
 #include "runtime/backends/cuda/step_plan.h"
 #include "tests/conformance/backend/tiny_model.h"
 #include "tests/cuda_stand_in/driver_under_test.h"
-#include "tests/cuda_stand_in/libcuda.h"
 
 namespace lockstep::conformance {
 namespace {
 
 using testing::HasSubstr;
 
-using Counts = cu::StandInCounts (*)();
-
-/// Null for a real driver, which does not count.
-Counts counts_of_driver() {
-  void* library = dlopen(cu::driver_under_test(LOCKSTEP_STAND_IN_CUDA).c_str(), RTLD_NOW);
-  return library == nullptr ? nullptr : reinterpret_cast<Counts>(dlsym(library, "lockstep_stand_in_cuda_counts"));
-}
+cu::CountsOfDriver counts_of_driver() { return cu::counts_of_driver(LOCKSTEP_STAND_IN_CUDA); }
 
 Contents zero_inputs(const graph::Graph& graph) {
   Contents inputs;
@@ -36,7 +28,7 @@ Contents zero_inputs(const graph::Graph& graph) {
 }
 
 TEST(CudaSteps, ReplayOneGraphAndAllocateNothing) {
-  const Counts counts = counts_of_driver();
+  const cu::CountsOfDriver counts = counts_of_driver();
   if (counts == nullptr) GTEST_SKIP() << "this driver does not count its calls";
   const TinyOptions options{.dtype = DType::kBFloat16};
   const TinyRank tiny = make_tiny_rank(options, 0);
@@ -81,7 +73,7 @@ TEST(CudaSteps, TimeTheDeviceOnceSomebodyAsks) {
 }
 
 TEST(CudaSteps, FreeEverythingThatTheyTook) {
-  const Counts counts = counts_of_driver();
+  const cu::CountsOfDriver counts = counts_of_driver();
   if (counts == nullptr) GTEST_SKIP() << "this driver does not count its calls";
   // The driver's primary context stays, whatever ran before.
   const auto use = [] { generate_on(backends_under_test().front(), {}, {{1, 2, 3}}, /*steps=*/2); };
@@ -130,7 +122,7 @@ TEST(CudaSteps, EndWhereTheGroupIsAborted) {
     const TinyRank tiny = make_tiny_rank(options, rank);
     Session session(patient, tiny.graphs, &communicator);
     session.set(tiny.contents);
-    EXPECT_TRUE(communicator.barrier(device::Stream::host()).has_value());  // neither compiles any more
+    ASSERT_TRUE(communicator.barrier(device::Stream::host()).has_value());  // both are ready
     if (rank == 0) {
       const Result<void> ran = session.run(0, zero_inputs(tiny.graphs[0]));
       ASSERT_FALSE(ran.has_value());

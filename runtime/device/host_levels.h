@@ -11,19 +11,19 @@
 
 #include <vector>
 
-#include "runtime/device/communicator.h"
-#include "transport/two_level/hosts.h"
+#include "runtime/core/block_tree.h"
+#include "runtime/device/hosts.h"
 
-namespace lockstep::transport::two_level {
+namespace lockstep::device {
 
 /// One host's part of a sum.
-struct Levels {
+struct HostLevels {
   std::vector<TreeFinish> within;  // the host's sums, over the roots of its ranks by their local numbers
   TreeFinish between;              // over the sums of all hosts, host by host
   int most_roots = 1;              // of any rank or host; bounds scratch memory, the same on all ranks
 };
 
 /// Divides `finish`, of the ranks of `hosts`, for `host`. Pure; `between` and `most_roots` are the same on every host.
-Levels divide(const TreeFinish& finish, const Hosts& hosts, int host);
+HostLevels divide_between_hosts(const TreeFinish& finish, const Hosts& hosts, int host);
 
-}  // namespace lockstep::transport::two_level
+}  // namespace lockstep::device

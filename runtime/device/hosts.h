@@ -5,9 +5,9 @@
 #include <string>
 #include <vector>
 
-#include "transport/bootstrap.h"
+#include "runtime/device/rank_place.h"
 
-namespace lockstep::transport::two_level {
+namespace lockstep::device {
 
 /// One host and its ranks, ascending; a rank's index in the list is its number on the host.
 struct Host {
@@ -35,5 +35,7 @@ struct Hosts {
 
 /// Groups ranks by `RankPlace::node`. Pure.
 Hosts hosts_from(std::span<const RankPlace> places);
+/// All ranks on one host without a name. Pure.
+Hosts one_host(int ranks);
 
-}  // namespace lockstep::transport::two_level
+}  // namespace lockstep::device

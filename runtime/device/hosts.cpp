@@ -1,11 +1,11 @@
-#include "transport/two_level/hosts.h"
+#include "runtime/device/hosts.h"
 
 #include <algorithm>
 #include <limits>
 
 #include "runtime/core/check.h"
 
-namespace lockstep::transport::two_level {
+namespace lockstep::device {
 
 int Hosts::rails() const {
   size_t fewest = std::numeric_limits<size_t>::max();
@@ -32,4 +32,10 @@ Hosts hosts_from(std::span<const RankPlace> places) {
   return hosts;
 }
 
-}  // namespace lockstep::transport::two_level
+Hosts one_host(int ranks) {
+  std::vector<RankPlace> places;
+  for (int rank = 0; rank < ranks; ++rank) places.push_back({.rank = rank, .local_rank = rank, .local_size = ranks});
+  return hosts_from(places);
+}
+
+}  // namespace lockstep::device

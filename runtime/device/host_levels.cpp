@@ -1,10 +1,10 @@
-#include "transport/two_level/levels.h"
+#include "runtime/device/host_levels.h"
 
 #include <algorithm>
 
 #include "runtime/core/check.h"
 
-namespace lockstep::transport::two_level {
+namespace lockstep::device {
 namespace {
 
 constexpr int kSeveral = -1;  // of an accumulator filled by several hosts
@@ -75,12 +75,12 @@ int most_in_a_row(const std::vector<int>& first_root) {
 
 }  // namespace
 
-Levels divide(const TreeFinish& finish, const Hosts& hosts, int host) {
+HostLevels divide_between_hosts(const TreeFinish& finish, const Hosts& hosts, int host) {
   LOCKSTEP_CHECK(static_cast<int>(finish.first_root.size()) == hosts.ranks() + 1, finish.first_root.size(),
                  hosts.ranks());
   const Division division = divide_steps(finish, hosts);
   const LocalRoots local = local_roots(finish, hosts.hosts[static_cast<size_t>(host)]);
-  Levels levels;
+  HostLevels levels;
   std::vector<int> brought(division.host_of.size(), -1);  // numbered host by host
   std::vector<int> first_brought = {0};
   int next = 0;
@@ -98,4 +98,4 @@ Levels divide(const TreeFinish& finish, const Hosts& hosts, int host) {
   return levels;
 }
 
-}  // namespace lockstep::transport::two_level
+}  // namespace lockstep::device
