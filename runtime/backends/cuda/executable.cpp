@@ -169,10 +169,13 @@ Result<void> Executable::enqueue() {
 
 /// Gathers once what the graph will gather, of no meaning yet: nothing is connected or allocated in a capture.
 Result<void> Executable::connect_hosts() {
-  for (const HostGather& gather : plan_.gathers) LOCKSTEP_TRY_VOID(gather_between_hosts(gather));
-  cu::WaitLimit limit = device_.limit;
-  limit.check = [this] { return check_hosts(); };
-  return device_.stream->wait(limit);
+  Result<void> gathered = ok();
+  for (const HostGather& gather : plan_.gathers) {
+    if (gathered.has_value()) gathered = gather_between_hosts(gather);
+  }
+  if (gathered.has_value()) return wait_for_ranks();
+  end_waits();
+  return gathered;
 }
 
 Result<void> Executable::capture() {
@@ -285,6 +288,11 @@ Result<void> Executable::run_device() {
   LOCKSTEP_TRY_VOID(timer_->begin_device(*device_.stream));
   LOCKSTEP_TRY_VOID(captured_->launch(*device_.stream));
   LOCKSTEP_TRY_VOID(timer_->end_device(*device_.stream));
+  return wait_for_ranks();
+}
+
+/// Waits for the stream; a wait that fails ends those of the device.
+Result<void> Executable::wait_for_ranks() {
   const bool spans_hosts = bases_.hosts.count() > 1;
   cu::WaitLimit limit = device_.limit;
   limit.deadline += time_to_give_up(limit.deadline);  // kernels look at the deadline themselves and say who is missing

@@ -59,6 +59,7 @@ class Executable final : public device::Executable {
   Result<void> take_inputs(std::span<const device::HostTensor> inputs);
   Result<void> prepare_rows();
   Result<void> run_device();
+  Result<void> wait_for_ranks();
   void end_waits();
   std::atomic_ref<uint32_t> control_word(size_t offset) const;
   Result<void> check_ranks() const;

@@ -6,6 +6,7 @@
 #include "runtime/backends/cuda/step_plan.h"
 #include "tests/conformance/backend/cuda/pretended_hosts.h"
 #include "tests/conformance/backend/tiny_model.h"
+#include "tests/cuda_stand_in/fresh_copy.h"
 
 namespace lockstep::conformance {
 namespace {
@@ -140,6 +141,25 @@ TEST(CudaHostsThatFail, EndWhereTheGroupIsAborted) {
   for (const Error& error : errors_of_step(options, {0, 1, 2}, raise)) {
     EXPECT_EQ(error.message, "[test] rank 3 was lost");
   }
+}
+
+TEST(CudaHostsThatFail, EndTheStartWhereTheFirstGatherNeverEnds) {
+  if (!works_beside_the_host()) GTEST_SKIP() << "only with work on threads";
+  cuda::Options options = hurried();
+  options.exchange_library = cu::fresh_copy(LOCKSTEP_STAND_IN_NCCL, "LOCKSTEP_STAND_IN_NCCL", "Work:1+=hang");
+  run_ranks(2, [&](int rank, device::Communicator& communicator) {
+    const TinyRank tiny = make_tiny_rank({.ranks = 2}, rank);
+    OnPretendedHosts backend(options, one_each);
+    const device::StepGraph step(tiny.graphs[0]);
+    const auto store = backend.make_store({&step, 1});
+    const auto made = backend.compile(step, *store.value(), {.communicator = &communicator});
+    ASSERT_FALSE(made.has_value());
+    EXPECT_EQ(made.error().kind, ErrorKind::kDeadlineExceeded);
+    EXPECT_THAT(made.error().message, HasSubstr(fmt::format("found nothing from other hosts (rank {})", 1 - rank)));
+    EXPECT_TRUE(communicator.barrier(device::Stream::host()).has_value());
+  });
+  std::filesystem::remove(options.exchange_library);
+  unsetenv("LOCKSTEP_STAND_IN_NCCL");
 }
 
 TEST(CudaHostsThatFail, AreRefusedWhereNothingConnectsThem) {
