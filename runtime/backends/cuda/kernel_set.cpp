@@ -29,7 +29,8 @@ class Rows {
 
 std::vector<KernelRow> make_rows() {
   const std::initializer_list<std::string_view> types = {"_f32", "_bf16", "_f16"}, sizes = {"_2", "_4"}, one = {""};
-  constexpr int64_t kSums = 32 * sizeof(float);  // of block_sum
+  constexpr int64_t kMostTilesBytes = 227 * 1024;  // of a block; a launch says how much it takes
+  constexpr int64_t kSums = 32 * sizeof(float);    // of block_sum
   Rows rows;
   rows.add<EmbedParameters>("embed", "embed", types, kEmbedThreads);
   rows.add<TakeRowsParameters>("take_rows", "take_rows", sizes, kTakeRowsThreads);
@@ -44,6 +45,8 @@ std::vector<KernelRow> make_rows() {
   rows.add<AttendTilesParameters>("attend", "attend_fold", types, kAttendThreads);
   rows.add<ProductParameters>("product", "product_few", types, kProductThreads, kProductFewSharedBytes);
   rows.add<ProductParameters>("product", "product", types, kProductThreads, kProductSharedBytes);
+  rows.add<ProductParameters>("product_tiles", "product_tiles", types, kProductThreads, kMostTilesBytes);
+  rows.add<ProductParameters>("product_tiles", "product_wide", {"_bf16", "_f16"}, kProductThreads, kMostTilesBytes);
   rows.add<QuantiseParameters>("product_int8", "quantise", types, kQuantiseThreads);
   rows.add<ProductInt8Parameters>("product_int8", "product_int8", types, kProductThreads, kProductInt8SharedBytes);
   rows.add<RouteParameters>("experts", "route", one, kRouteThreads, kRouteSharedBytes);

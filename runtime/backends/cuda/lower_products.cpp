@@ -5,12 +5,11 @@
 
 #include "runtime/backends/cuda/activation_kind.h"
 #include "runtime/backends/cuda/lowering.h"
+#include "runtime/backends/cuda/product_form.h"
 #include "runtime/backends/cuda/sum_parts.h"
 
 namespace lockstep::cuda {
 namespace {
-
-constexpr int64_t kFewRows = 8;
 
 int64_t tiles_of(int64_t outputs) { return (outputs + kTileOutputs - 1) / kTileOutputs; }
 
@@ -35,6 +34,8 @@ Result<void> Lowering::lower_product(const Node& node) {
     return unsupported(
         fmt::format("found {} partial sums open at once, expected at most {}", parts.size(), kMostLevels));
   }
+  const ProductForm form = product_form(
+      {.dtype = x.dtype, .rows = x.rows, .outputs = matrix.outputs, .address = x.address, .stride = x.stride}, parts);
   const ProductParameters parameters{.weights = reinterpret_cast<const void*>(weights),
                                      .x = x.data(),
                                      .bias = bias_of(node, node.operands.size() > 2 ? &operand(node, 2) : nullptr),
@@ -47,10 +48,11 @@ Result<void> Lowering::lower_product(const Node& node) {
                                      .outputs = static_cast<int32_t>(matrix.outputs),
                                      .k_steps = static_cast<int32_t>(matrix.k_steps()),
                                      .part_count = static_cast<int32_t>(parts.size()),
-                                     .is_float = y.dtype == DType::kFloat32};
-  const bool has_work = x.rows > 0 && !parts.empty();
-  emit(typed(x.rows <= kFewRows ? "product_few" : "product", x.dtype), parameters,
-       has_work ? tiles_of(matrix.outputs) : 0);
+                                     .is_float = y.dtype == DType::kFloat32,
+                                     .levels = form.levels};
+  if (x.rows == 0 || parts.empty() || matrix.outputs == 0) return ok();
+  emit(typed(form.kernel, x.dtype), parameters, form.blocks);
+  plan_.launches.back().shape.shared_bytes = form.shared_bytes;
   return ok();
 }
 

@@ -89,6 +89,15 @@ std::vector<ExpertPart> expert_parts(const BlockSplit& split, int rank, bool lea
   return parts;
 }
 
+int open_levels(const std::vector<SumPart>& parts) {
+  int height = 0, highest = 1;
+  for (const SumPart& part : parts) {
+    height = part.root >= 0 ? 0 : height + 1 - part.merges;
+    highest = std::max(highest, height);
+  }
+  return highest;
+}
+
 bool fits_stack(const std::vector<SumPart>& parts) {
   int height = 0, highest = 0;
   for (const SumPart& part : parts) {

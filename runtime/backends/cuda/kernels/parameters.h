@@ -217,7 +217,9 @@ struct SumPart {
   int32_t root;  // −1: the sum goes on
 };
 
-/// product, product_few (at most 8 rows): y = x · wᵀ (+ bias). A block is 16 outputs of all rows.
+/// product, product_few (at most 8 rows): y = x · wᵀ (+ bias). A block is 16 outputs of all rows. product_tiles,
+/// product_wide: a block is 128 outputs of 64 or 128 rows; x, its stride and the parts' first columns are multiples of
+/// 16 bytes.
 struct ProductParameters {
   const void* weights;   // packed (packing.h)
   const void* x;         // dt [rows, columns]
@@ -232,7 +234,11 @@ struct ProductParameters {
   int32_t k_steps;  // of a tile of weights
   int32_t part_count;
   int32_t is_float;  // y is f32
+  int32_t levels;    // sums that stay open after a part, at most
 };
+constexpr int kTilesGroups = 8;  // of 8 rows
+constexpr int kWideGroups = 16;
+constexpr int kTilesStages = 3;
 
 /// How a row is cut into groups of 8-bit integers (runtime/core/int8_groups.h); a group has `words` words of four.
 struct GroupCut {
@@ -426,6 +432,11 @@ constexpr int tile_sum_bytes(int groups) {
 }
 constexpr int kProductFewSharedBytes = tile_sum_bytes(1);
 constexpr int kProductSharedBytes = tile_sum_bytes(4);
+/// Of product_tiles and product_wide: stages of 128 bytes of each row, and the open sums.
+constexpr int product_tiles_bytes(int groups, int levels) {
+  return groups * kTileRows *
+         (kTilesStages * 128 + levels * kProductWarps * kTileOutputs * static_cast<int>(sizeof(float)));
+}
 constexpr int kProductInt8SharedBytes = tile_sum_bytes(1);
 constexpr int kRouteSharedBytes = 0;
 constexpr int kListExpertsSharedBytes = kListThreads * static_cast<int>(sizeof(int32_t));

@@ -2,6 +2,7 @@
 #include "runtime/backends/cuda/kernels/functions.h"
 #include "runtime/backends/cuda/kernels/sum_tile.h"
 #include "runtime/backends/cuda/kernels/sums.h"
+#include "runtime/backends/cuda/kernels/write_product.h"
 
 namespace lockstep::cuda {
 namespace {
@@ -95,19 +96,6 @@ LOCKSTEP_DEVICE void sum_groups(const ProductInt8Parameters& p, const SumPart& p
 }
 
 template <typename Rows>
-LOCKSTEP_DEVICE void write(const ProductInt8Parameters& p, int root, int row, int output, float value) {
-  using Element = typename Rows::Element;
-  if (output >= p.outputs) return;
-  if (p.bias != nullptr) value = plus(value, Rows::read(static_cast<const Element*>(p.bias)[output]));
-  const int64_t at = root * p.y_plane + row * p.y_stride + output;
-  if (p.is_float != 0) {
-    static_cast<float*>(p.y)[at] = value;
-  } else {
-    static_cast<Element*>(p.y)[at] = Rows::write(value);
-  }
-}
-
-template <typename Rows>
 LOCKSTEP_DEVICE void product_int8(const ProductInt8Parameters& p) {
   TileSums<kGroupsOfRows>& shared = shared_memory<TileSums<kGroupsOfRows>>();
   const int warp = thread_index() / 32;
@@ -124,7 +112,7 @@ LOCKSTEP_DEVICE void product_int8(const ProductInt8Parameters& p) {
           float sum = shared.parts[part - first][0][element];
           push<kGroupsOfRows>(shared.stack, 0, element, height, p.parts[part].merges, sum);
           if (p.parts[part].root >= 0 && row < rows) {
-            write<Rows>(p, p.parts[part].root, row, block_index() * kTileOutputs + element / kTileRows, sum);
+            write_product<Rows>(p, p.parts[part].root, row, block_index() * kTileOutputs + element / kTileRows, sum);
           }
         }
         height = p.parts[part].root < 0 ? height + 1 - p.parts[part].merges : 0;
