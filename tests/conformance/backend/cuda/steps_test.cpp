@@ -121,6 +121,36 @@ TEST(CudaSteps, EndWhereTheGroupIsAborted) {
   });
 }
 
+/// How many launches of a plan have a kernel whose name begins so.
+int64_t launches_of(const graph::Graph& graph, std::string_view kernel) {
+  const device::StepGraph step(graph);
+  const cuda::StoreLayout layout = cuda::StoreLayout::of({&step, 1}).value();
+  const cuda::StepPlan plan = cuda::plan_step(graph, layout, {}).value();
+  return std::ranges::count_if(plan.launches,
+                               [&](const cuda::Launch& launch) { return launch.kernel.starts_with(kernel); });
+}
+
+TEST(CudaSteps, GiveManyRowsTheBitsOfFew) {
+  std::vector<std::vector<int32_t>> prompts(3);
+  for (int32_t i = 0; i < 68; ++i) prompts[i < 40 ? 0 : i < 51 ? 1 : 2].push_back(i * i % 37);
+  using enum SecondLayer;
+  for (TinyOptions options : {TinyOptions{.dtype = DType::kBFloat16, .ranks = 3},
+                              TinyOptions{.dtype = DType::kBFloat16, .second_layer = kWindowAndExperts},
+                              TinyOptions{.dtype = DType::kFloat32}}) {
+    options.chunk = 72;
+    EXPECT_GT(launches_of(make_tiny_rank(options, 0).graphs[0], "product_tiles"), 0);
+    const Transcript many = generate_on(backends_under_test().front(), options, prompts, /*steps=*/2);
+    options.chunk = 12;
+    const Transcript few = generate_on(backends_under_test().front(), options, prompts, /*steps=*/2);
+    EXPECT_EQ(many.tokens, few.tokens);
+    for (size_t prompt = 0; prompt < prompts.size(); ++prompt) {
+      for (size_t step = 0; step < few.logits[prompt].size(); ++step) {
+        EXPECT_TRUE(is_same(many.logits[prompt].at(step), few.logits[prompt][step])) << prompt << " " << step;
+      }
+    }
+  }
+}
+
 TEST(CudaSteps, LeaveToTheHostWhatDescribesTheSlots) {
   const TinyRank tiny = make_tiny_rank({}, 0);
   const graph::Graph& decode = tiny.graphs[1];
@@ -143,17 +173,11 @@ TEST(CudaSteps, LeaveToTheHostWhatDescribesTheSlots) {
 TEST(CudaSteps, AddResidualsWhereTheySumAndTakeTilesSideBySide) {
   const TinyRank tiny = make_tiny_rank({}, 0);
   const graph::Graph& decode = tiny.graphs[1];
-  const device::StepGraph step(decode);
-  const cuda::StoreLayout layout = cuda::StoreLayout::of({&step, 1}).value();
-  const cuda::StepPlan plan = cuda::plan_step(decode, layout, {}).value();
   const auto nodes = [&](std::initializer_list<graph::Op> ops) {
     return std::ranges::count_if(decode.nodes,
                                  [&](const graph::Node& node) { return std::ranges::find(ops, node.op) != ops.end(); });
   };
-  const auto launches = [&](std::string_view kernel) {
-    return std::ranges::count_if(plan.launches,
-                                 [&](const cuda::Launch& launch) { return launch.kernel.starts_with(kernel); });
-  };
+  const auto launches = [&](std::string_view kernel) { return launches_of(decode, kernel); };
   using graph::Op;
   EXPECT_GT(nodes({Op::kAdd}), 0);
   EXPECT_EQ(launches("map"), nodes({Op::kScale, Op::kSoftCap, Op::kActivation, Op::kGatedActivation}));
