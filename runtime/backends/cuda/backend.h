@@ -4,6 +4,7 @@
 #include <filesystem>
 #include <memory>
 
+#include "runtime/backends/cuda/step_plan.h"
 #include "runtime/core/abort_flag.h"
 #include "runtime/core/clock.h"
 #include "runtime/device/backend.h"
@@ -17,6 +18,7 @@ struct Options {
   Duration deadline = std::chrono::seconds(60);  // of a step
   const AbortFlag* abort = nullptr;              // ends waits early; may be null, outlives the backend
   int node = 0;                                  // number of the rank's host, the same for ranks on one host
+  StepOptions steps = {};
 };
 
 device::Capabilities capabilities();

@@ -51,7 +51,7 @@ Result<void> Executable::check_communicator() const {
 
 Result<void> Executable::make_memory() {
   const cu::Context& context = *device_.context;
-  LOCKSTEP_TRY(const StepPlan sizes, plan_step(graph_, store_.layout(), Bases{}));
+  LOCKSTEP_TRY(const StepPlan sizes, plan_step(graph_, store_.layout(), Bases{}, device_.options));
   LOCKSTEP_TRY(workspace_, cu::DeviceMemory::create(context, Bytes(sizes.workspace_bytes), "a step's results"));
   const Bytes table_bytes(std::ssize(sizes.tables));
   LOCKSTEP_TRY(tables_, cu::DeviceMemory::create(context, table_bytes, "a step's tables"));
@@ -73,7 +73,7 @@ Result<void> Executable::make_memory() {
     bases_.halves = peers_.halves();
     bases_.blocks = peers_.blocks();
   }
-  LOCKSTEP_TRY(plan_, plan_step(graph_, store_.layout(), bases_));
+  LOCKSTEP_TRY(plan_, plan_step(graph_, store_.layout(), bases_, device_.options));
   if (table_bytes.value > 0) {
     LOCKSTEP_TRY(const cu::PinnedMemory pinned, cu::PinnedMemory::create(context, table_bytes, "a step's tables"));
     std::ranges::copy(plan_.tables, pinned.host().begin());

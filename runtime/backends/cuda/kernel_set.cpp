@@ -56,6 +56,7 @@ std::vector<KernelRow> make_rows() {
   constexpr int64_t kRoots = int64_t{kMostRoots} * kMeetThreads * sizeof(float);
   rows.add<SumParameters>("sum", "sum_of_ranks", one, kMeetThreads, kRoots);
   rows.add<SumParameters>("sum", "sum_of_roots", one, kMeetThreads, kRoots);
+  rows.add<SlicedSumParameters>("sum", "sum_in_slices", one, kMeetThreads, kRoots);
   rows.add<GatherParameters>("gather", "gather", sizes, kMeetThreads);
   rows.add<OwnersParameters>("owners", "rows_of_owners", sizes, kMeetThreads);
   return std::move(rows).take();

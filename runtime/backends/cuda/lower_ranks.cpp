@@ -4,6 +4,7 @@
 #include <algorithm>
 
 #include "runtime/backends/cuda/lowering.h"
+#include "runtime/backends/cuda/sum_parts.h"
 
 namespace lockstep::cuda {
 namespace {
@@ -36,6 +37,13 @@ Meeting Lowering::next_meeting() {
     meeting.flags[rank] = reinterpret_cast<uint32_t*>(bases_.areas[static_cast<size_t>(rank)]);
   }
   return meeting;
+}
+
+uint32_t Lowering::exchanges_of(const Node& node) const {
+  using graph::Op;
+  if (node.op == Op::kAllGather || node.op == Op::kRowsOfOwners) return 1;
+  if (node.op != Op::kAllReduce) return 0;
+  return graph_.value(*node.result).type.bytes() > options_.most_one_shot_bytes ? 2 : 1;
 }
 
 int Lowering::waiting_blocks(int64_t wanted) const {
@@ -81,7 +89,8 @@ Result<void> Lowering::lower_all_reduce(const Node& node) {
                            .columns = static_cast<int32_t>(y.columns),
                            .additions = static_cast<int32_t>(finish.steps.size()),
                            .result = finish.result,
-                           .y_type = element_type(y.dtype)};
+                           .y_type = element_type(y.dtype),
+                           .is_even = is_even_tree(finish) && y.columns % 4 == 0};
   const int64_t blocks = (y.rows * y.columns + kElementsOfBlock - 1) / kElementsOfBlock;
   const int64_t shared_bytes = int64_t{finish.roots()} * kMeetThreads * static_cast<int64_t>(sizeof(float));
   if (graph_.ranks == 1) {
@@ -102,7 +111,17 @@ Result<void> Lowering::lower_all_reduce(const Node& node) {
     parameters.roots[rank] = reinterpret_cast<const float*>(area(rank, exchange_));
   }
   parameters.meeting = next_meeting();
-  emit("sum_of_ranks", parameters, waiting_blocks(blocks), /*waits=*/true);
+  if (exchanges_of(node) == 1) {
+    emit("sum_of_ranks", parameters, waiting_blocks(blocks), /*waits=*/true);
+  } else {
+    SlicedSumParameters sliced{.sum = parameters, .slices = {}};
+    for (int rank = 0; rank < graph_.ranks; ++rank) {
+      sliced.slices[rank] = reinterpret_cast<void*>(area(rank, exchange_));
+    }
+    ++exchange_;
+    plan_.half_bytes = std::max(plan_.half_bytes, y.rows * y.columns * y.element_size());
+    emit("sum_in_slices", sliced, waiting_blocks(blocks), /*waits=*/true);
+  }
   plan_.launches.back().shape.shared_bytes = shared_bytes;
   return ok();
 }

@@ -34,7 +34,7 @@ struct Tensor {
 /// Used once.
 class Lowering {
  public:
-  Lowering(const graph::Graph& graph, const StoreLayout& layout, const Bases& bases);
+  Lowering(const graph::Graph& graph, const StoreLayout& layout, const Bases& bases, const StepOptions& options);
 
   Result<StepPlan> run();
 
@@ -70,6 +70,8 @@ class Lowering {
   Result<void> lower_append(const Node& node);
   Result<void> lower_attention(const Node& node);
   Result<void> lower_all_reduce(const Node& node);
+  /// The exchanges of a node between ranks.
+  uint32_t exchanges_of(const Node& node) const;
   const Node* residual_after(const Node& sum) const;
   void lower_all_gather(const Node& node);
   void lower_owners(const Node& node);
@@ -114,6 +116,7 @@ class Lowering {
   const graph::Graph& graph_;
   const StoreLayout& layout_;
   const Bases& bases_;
+  const StepOptions& options_;
   const graph::Dataflow flow_;
   const std::vector<bool> token_rows_;
   StepPlan plan_;

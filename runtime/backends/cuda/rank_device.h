@@ -6,6 +6,7 @@
 #include <memory>
 #include <span>
 
+#include "runtime/backends/cuda/step_plan.h"
 #include "runtime/core/clock.h"
 #include "runtime/cuda/stream.h"
 
@@ -22,6 +23,7 @@ struct RankDevice {
   cu::WaitLimit limit;
   int most_shared_ranks = 1;  // ranks that use the GPU together
   int node = 0;               // number of the rank's host
+  StepOptions options;
 };
 
 }  // namespace lockstep::cuda

@@ -6,7 +6,8 @@
 //   body   launch, launch, …
 //   tail   │ logits │ … │                                                      pinned on the host, copied out
 //
-// Memory that peers see holds flags and two halves; exchange number i of a step uses half i mod 2.
+// Memory that peers see holds flags and two halves; exchange number i of a step uses half i mod 2. A sum in slices is
+// two exchanges: of roots, and of slices.
 #pragma once
 
 #include <array>
@@ -36,6 +37,12 @@ struct Bases {
   std::array<int64_t, kMostRanks> halves{};  // bytes of a half, of each rank
   uint64_t patience = 0;                     // nanoseconds that a kernel waits for a peer
   int blocks = kMostBlocks;                  // of a kernel that waits for peers, at most
+};
+
+/// How a step is planned; the same on every rank.
+struct StepOptions {
+  /// Sums over ranks of more bytes than this are finished in slices: each rank reads less, and meets twice.
+  int64_t most_one_shot_bytes = int64_t{256} << 10;
 };
 
 /// Words in pinned memory that kernels which wait look at.
@@ -95,6 +102,7 @@ int64_t flag_bytes(int ranks);
 
 /// Fails with `kInvalidArgument` where the layout lacks a value of the graph, with `kUnsupported` where the graph needs
 /// what kernels cannot do.
-Result<StepPlan> plan_step(const graph::Graph& graph, const StoreLayout& layout, const Bases& bases);
+Result<StepPlan> plan_step(const graph::Graph& graph, const StoreLayout& layout, const Bases& bases,
+                           const StepOptions& options = {});
 
 }  // namespace lockstep::cuda

@@ -394,8 +394,19 @@ struct SumParameters {
   int32_t additions;  // pairs in the plan
   int32_t result;     // the root that holds the sum at the end
   int32_t y_type;     // ElementType
+  int32_t is_even;    // one root a rank, added along the even tree; columns are a multiple of 4
 };
 enum ElementType : int32_t { kF32, kBf16, kF16 };
+
+/// sum_in_slices: the same, in two meetings. A rank finishes its slice of the elements for all of them:
+///
+///   roots ─meeting─► slice r of rank r, from everybody's roots ─► into the slices of every rank ─meeting─► y
+///
+/// Slices are memory that peers see, in the half of the second meeting.
+struct SlicedSumParameters {
+  SumParameters sum;
+  void* slices[kMostRanks];  // of each rank: of y's type [rows, columns]
+};
 
 /// gather_2, gather_4: the columns of all ranks side by side. A block moves the same rows on every rank.
 struct GatherParameters {

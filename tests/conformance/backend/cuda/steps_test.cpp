@@ -122,12 +122,20 @@ TEST(CudaSteps, EndWhereTheGroupIsAborted) {
 }
 
 /// How many launches of a plan have a kernel whose name begins so.
-int64_t launches_of(const graph::Graph& graph, std::string_view kernel) {
+int64_t launches_of(const graph::Graph& graph, std::string_view kernel, const cuda::StepOptions& options = {}) {
   const device::StepGraph step(graph);
   const cuda::StoreLayout layout = cuda::StoreLayout::of({&step, 1}).value();
-  const cuda::StepPlan plan = cuda::plan_step(graph, layout, {}).value();
+  const cuda::StepPlan plan = cuda::plan_step(graph, layout, {}, options).value();
   return std::ranges::count_if(plan.launches,
                                [&](const cuda::Launch& launch) { return launch.kernel.starts_with(kernel); });
+}
+
+void expect_same_logits(const Transcript& found, const Transcript& expected) {
+  for (size_t prompt = 0; prompt < expected.logits.size(); ++prompt) {
+    for (size_t step = 0; step < expected.logits[prompt].size(); ++step) {
+      EXPECT_TRUE(is_same(found.logits[prompt].at(step), expected.logits[prompt][step])) << prompt << " " << step;
+    }
+  }
 }
 
 TEST(CudaSteps, GiveManyRowsTheBitsOfFew) {
@@ -143,11 +151,27 @@ TEST(CudaSteps, GiveManyRowsTheBitsOfFew) {
     options.chunk = 12;
     const Transcript few = generate_on(backends_under_test().front(), options, prompts, /*steps=*/2);
     EXPECT_EQ(many.tokens, few.tokens);
-    for (size_t prompt = 0; prompt < prompts.size(); ++prompt) {
-      for (size_t step = 0; step < few.logits[prompt].size(); ++step) {
-        EXPECT_TRUE(is_same(many.logits[prompt].at(step), few.logits[prompt][step])) << prompt << " " << step;
-      }
-    }
+    expect_same_logits(many, few);
+  }
+}
+
+TEST(CudaSteps, SumLargeMessagesInSlicesWithTheBitsOfOneRank) {
+  const cuda::StepOptions small{.most_one_shot_bytes = 100};
+  const BackendUnderTest sliced{
+      .name = "Cuda", .make = [&](int) {
+        return cuda::make_backend({.driver = cu::driver_under_test(LOCKSTEP_STAND_IN_CUDA), .steps = small});
+      }};
+  TinyOptions options{.dtype = DType::kBFloat16, .second_layer = SecondLayer::kWindowAndExperts};
+  const std::vector<std::vector<int32_t>> prompts = {{5, 9, 1, 30, 22, 7, 0, 36, 4}, {17, 2, 3}};
+  const Transcript one = generate_on(backends_under_test().front(), options, prompts, /*steps=*/3);
+  for (const int ranks : {2, 3}) {
+    options.ranks = ranks;
+    const graph::Graph prefill = make_tiny_rank(options, 0).graphs[0];
+    EXPECT_GT(launches_of(prefill, "sum_in_slices", small), 1);
+    EXPECT_EQ(launches_of(prefill, "sum_in_slices"), 0);
+    const Transcript several = generate_on(sliced, options, prompts, /*steps=*/3);
+    EXPECT_EQ(several.tokens, one.tokens);
+    expect_same_logits(several, one);
   }
 }
 
