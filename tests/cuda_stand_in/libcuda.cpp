@@ -641,13 +641,17 @@ CUresult cuMemHostAlloc(void** address, size_t bytes, unsigned int) {
   if (bytes == 0 || posix_memalign(address, 512, bytes) != 0) return CUDA_ERROR_INVALID_VALUE;
   std::memset(*address, kNotANumber, bytes);
   driver().pinned[static_cast<const char*>(*address)] = bytes;
+  driver().counts.pinned_bytes += static_cast<int64_t>(bytes);
   ++driver().counts.allocations;
   return CUDA_SUCCESS;
 }
 
 CUresult cuMemFreeHost(void* address) {
   LOCKSTEP_ENTER_ALLOCATING("MemFreeHost");
-  if (driver().pinned.erase(static_cast<const char*>(address)) == 0) return CUDA_ERROR_INVALID_VALUE;
+  const auto block = driver().pinned.find(static_cast<const char*>(address));
+  if (block == driver().pinned.end()) return CUDA_ERROR_INVALID_VALUE;
+  driver().counts.pinned_bytes -= static_cast<int64_t>(block->second);
+  driver().pinned.erase(block);
   std::free(address);
   --driver().counts.allocations;
   return CUDA_SUCCESS;

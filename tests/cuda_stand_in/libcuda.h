@@ -25,6 +25,7 @@ struct StandInCounts {
   int64_t allocating = 0;   // calls that allocate or free memory
   int64_t launches = 0;     // kernels that have run
   int64_t graph_launches = 0;
+  int64_t pinned_bytes = 0;  // of the host
 };
 
 extern "C" StandInCounts lockstep_stand_in_cuda_counts();

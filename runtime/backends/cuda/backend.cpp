@@ -1,5 +1,7 @@
 #include "runtime/backends/cuda/backend.h"
 
+#include <algorithm>
+
 #include "runtime/backends/cuda/executable.h"
 #include "runtime/backends/cuda/kernel_set.h"
 #include "runtime/core/check.h"
@@ -31,6 +33,7 @@ class Backend final : public device::Backend {
                         .limit = {&backend->clock_, options.deadline, options.abort},
                         .most_shared_ranks = options.ranks_of_device,
                         .node = options.node,
+                        .host_threads = std::max(1, options.host_threads),
                         .options = options.steps};
     return backend;
   }

@@ -18,6 +18,7 @@ struct Options {
   Duration deadline = std::chrono::seconds(60);  // of a step
   const AbortFlag* abort = nullptr;              // ends waits early; may be null, outlives the backend
   int node = 0;                                  // number of the rank's host, the same for ranks on one host
+  int host_threads = 1;                          // that load weights
   StepOptions steps = {};
 };
 

@@ -23,6 +23,7 @@ struct RankDevice {
   cu::WaitLimit limit;
   int most_shared_ranks = 1;  // ranks that use the GPU together
   int node = 0;               // number of the rank's host
+  int host_threads = 1;       // that load weights
   StepOptions options;
 };
 
