@@ -69,6 +69,10 @@ MISTAKES = (
             "    const int64_t place",
             "for (int tile = query.position / kTileTokens; tile >= 0; --tile) {\n    if (!is_needed(a, query, tile)) continue;\n"
             "    const int64_t place", f"{BACKEND}/kernels/attend.cu", KERNELS, "*WeighsWhatEachRowSees*"),
+    Mistake("values before everybody has the scores", f"{BACKEND}/kernels/attend_rows.cu",
+            "sync_block();  // nobody reads the last one", "", f"{BACKEND}/kernels/attend_rows.cu", KERNELS, "*ShareTiles*plain"),
+    Mistake("half of the chains twice", f"{BACKEND}/kernels/attend_rows.cu", "sum_lanes<2 * kMask>(operands, lane + kMask)",
+            "sum_lanes<2 * kMask>(operands, lane)", f"{BACKEND}/kernels/attend_rows.cu", KERNELS, "*ShareTiles*plain"),
     Mistake("keys of another slot", f"{BACKEND}/kernels/attend.cu", "p.slot[query.row] * p.tiles.slot_stride",
             "0 * p.tiles.slot_stride", f"{BACKEND}/kernels/attend.cu", KERNELS, "*WeighsWhatEachRowSees*"),
     Mistake("a window that is one too wide", f"{BACKEND}/kernels/attend.cu", "position - p.window + 1", "position - p.window",

@@ -43,6 +43,7 @@ std::vector<KernelRow> make_rows() {
   rows.add<AttendParameters>("attend", "attend", types, kAttendThreads, 2 * kTileTokens * sizeof(float));
   rows.add<AttendTilesParameters>("attend", "attend_tiles", types, kAttendThreads, 2 * kTileTokens * sizeof(float));
   rows.add<AttendTilesParameters>("attend", "attend_fold", types, kAttendThreads);
+  rows.add<AttendRowsParameters>("attend_rows", "attend_rows", types, kRowsThreads, attend_rows_bytes(kRowsHeadDim));
   rows.add<ProductParameters>("product", "product_few", types, kProductThreads, kProductFewSharedBytes);
   rows.add<ProductParameters>("product", "product", types, kProductThreads, kProductSharedBytes);
   rows.add<ProductParameters>("product_tiles", "product_tiles", types, kProductThreads, kMostTilesBytes);

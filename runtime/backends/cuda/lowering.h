@@ -69,6 +69,7 @@ class Lowering {
   void lower_rope(const Node& node);
   Result<void> lower_append(const Node& node);
   Result<void> lower_attention(const Node& node);
+  bool attend_rows(const Node& node, const AttendParameters& attend, const CacheLayout& cache);
   Result<void> lower_all_reduce(const Node& node);
   /// The exchanges of a node between ranks.
   uint32_t exchanges_of(const Node& node) const;

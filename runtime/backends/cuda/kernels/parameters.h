@@ -194,6 +194,28 @@ struct AttendTilesParameters {
   TileSumsOfRows of_rows;
 };
 
+/// attend_rows: a block is up to 64 queries, rows_of_block rows of a chunk of query heads; chunks of a row are side by
+/// side. Heads have at most kRowsHeadDim columns, a multiple of 16 bytes, and there is no pinned_q.
+struct AttendRowsParameters {
+  AttendParameters attend;
+  const int32_t* heads;  // [chunks, heads_at_once]: query heads of one head of the cache; −1: none
+  int32_t chunks;
+  int32_t heads_at_once;
+  int32_t rows_of_block;
+};
+constexpr int kRowsThreads = 256;
+constexpr int kRowsQueries = 64;
+constexpr int kRowsHeads = 4;  // of a chunk, at most
+constexpr int kRowsHeadDim = 128;
+constexpr int kRowsPadding = 64;  // columns are padded to a multiple
+constexpr int kRowsFixedBytes =
+    (kTileTokens * (kRowsQueries + 4) + 4 * kRowsQueries) * static_cast<int>(sizeof(float)) +
+    kTileTokens * kRowsQueries / 8;
+constexpr int64_t attend_rows_bytes(int64_t head_dim) {
+  const int64_t columns = (head_dim + kRowsPadding - 1) / kRowsPadding * kRowsPadding;
+  return kRowsFixedBytes + (columns + 4) * (kRowsQueries + kTileTokens) * static_cast<int64_t>(sizeof(float));
+}
+
 // Products
 
 constexpr int kProductThreads = 256;

@@ -146,7 +146,9 @@ TEST(CudaSteps, GiveManyRowsTheBitsOfFew) {
                               TinyOptions{.dtype = DType::kBFloat16, .second_layer = kWindowAndExperts},
                               TinyOptions{.dtype = DType::kFloat32}}) {
     options.chunk = 72;
-    EXPECT_GT(launches_of(make_tiny_rank(options, 0).graphs[0], "product_tiles"), 0);
+    const graph::Graph prefill = make_tiny_rank(options, 0).graphs[0];
+    EXPECT_GT(launches_of(prefill, "product_tiles"), 0);
+    EXPECT_GT(launches_of(prefill, "attend_rows"), 0);
     const Transcript many = generate_on(backends_under_test().front(), options, prompts, /*steps=*/2);
     options.chunk = 12;
     const Transcript few = generate_on(backends_under_test().front(), options, prompts, /*steps=*/2);
