@@ -49,9 +49,13 @@ std::vector<KernelRow> make_rows() {
   rows.add<ProductParameters>("product_tiles", "product_tiles", types, kProductThreads, kMostTilesBytes);
   rows.add<ProductParameters>("product_tiles", "product_wide", {"_bf16", "_f16"}, kProductThreads, kMostTilesBytes);
   rows.add<QuantiseParameters>("product_int8", "quantise", types, kQuantiseThreads);
+  rows.add<ProductInt8Parameters>("product_int8", "product_int8_few", types, kProductThreads,
+                                  kProductInt8FewSharedBytes);
   rows.add<ProductInt8Parameters>("product_int8", "product_int8", types, kProductThreads, kProductInt8SharedBytes);
   rows.add<RouteParameters>("experts", "route", one, kRouteThreads, kRouteSharedBytes);
   rows.add<ListExpertsParameters>("experts", "list_experts", one, kListThreads, kListExpertsSharedBytes);
+  rows.add<ExpertsInnerParameters>("experts", "experts_inner_few", types, kProductThreads, kExpertsInnerFewSharedBytes);
+  rows.add<ExpertsDownParameters>("experts", "experts_down_few", types, kProductThreads, kExpertsDownFewSharedBytes);
   rows.add<ExpertsInnerParameters>("experts", "experts_inner", types, kProductThreads, kExpertsInnerSharedBytes);
   rows.add<ExpertsDownParameters>("experts", "experts_down", types, kProductThreads, kExpertsDownSharedBytes);
   constexpr int64_t kRoots = int64_t{kMostRoots} * kMeetThreads * sizeof(float);

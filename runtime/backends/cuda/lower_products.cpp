@@ -98,7 +98,8 @@ Result<void> Lowering::lower_product_int8(const Node& node) {
       .part_count = static_cast<int32_t>(parts.size()),
       .is_float = y.dtype == DType::kFloat32};
   const bool has_work = x.rows > 0 && !parts.empty();
-  emit(typed("product_int8", x.dtype), parameters, has_work ? tiles_of(matrix.outputs) : 0);
+  emit(typed(x.rows <= kTileRows ? "product_int8_few" : "product_int8", x.dtype), parameters,
+       has_work ? tiles_of(matrix.outputs) : 0);
   return ok();
 }
 
@@ -167,7 +168,8 @@ Result<void> Lowering::lower_experts(const Node& node) {
                                      .activation = activation_kind(node.text("activation")),
                                      .limit = clamps ? static_cast<float>(node.number("limit")) : 0.0f,
                                      .alpha = clamps ? static_cast<float>(node.number("alpha")) : 0.0f};
-  emit(typed("experts_inner", x.dtype), first, x.rows > 0 ? experts * tiles_of(inner.outputs) : 0);
+  emit(typed(x.rows <= kTileRows ? "experts_inner_few" : "experts_inner", x.dtype), first,
+       x.rows > 0 ? experts * tiles_of(inner.outputs) : 0);
   const BlockSplit split{node.integers("blocks")};
   const std::vector<ExpertPart> parts =
       expert_parts(split, graph_.rank, node.text("leaf") == "expert", experts, outer.leaf, outer.columns, has_bias);
@@ -190,7 +192,8 @@ Result<void> Lowering::lower_experts(const Node& node) {
                                      .k_steps = static_cast<int32_t>(outer.k_steps()),
                                      .part_count = static_cast<int32_t>(parts.size())};
   const bool has_work = x.rows > 0 && !parts.empty();
-  emit(typed("experts_down", x.dtype), second, has_work ? tiles_of(outer.outputs) : 0);
+  emit(typed(x.rows <= kTileRows ? "experts_down_few" : "experts_down", x.dtype), second,
+       has_work ? tiles_of(outer.outputs) : 0);
   return ok();
 }
 

@@ -282,7 +282,7 @@ struct QuantiseParameters {
 };
 constexpr int kQuantiseThreads = 256;
 
-/// product_int8: as product, from quantised rows and weights.
+/// product_int8, product_int8_few: as product and product_few, from quantised rows and weights.
 struct ProductInt8Parameters {
   const uint32_t* weights;     // [outputs / 16][count][words][16 outputs]
   const float* weight_scales;  // [outputs / 16][count][16 outputs]
@@ -327,7 +327,8 @@ struct ListExpertsParameters {
 };
 constexpr int kListThreads = 256;
 
-/// experts_inner: activation(gate · x) · (up · x) of every row of an expert. A block is 16 columns of an expert.
+/// experts_inner, experts_inner_few: activation(gate · x) · (up · x) of every row of an expert. A block is 16 columns
+/// of an expert, and reads its weights once for 32 or for 8 rows.
 struct ExpertsInnerParameters {
   const void* gate;  // dt, packed, expert after expert [columns, hidden]
   const void* up;
@@ -359,7 +360,7 @@ struct ExpertPart {
   int32_t ends;
 };
 
-/// experts_down: the partial sums of this rank's leaves. A block is 16 outputs of all rows.
+/// experts_down, experts_down_few: the partial sums of this rank's leaves. A block is 16 outputs of all rows.
 struct ExpertsDownParameters {
   const void* down;       // dt, packed, expert after expert [hidden, columns]
   const void* bias;       // dt [experts · hidden]; may be null
@@ -470,10 +471,16 @@ constexpr int product_tiles_bytes(int groups, int levels) {
   return groups * kTileRows *
          (kTilesStages * 128 + levels * kProductWarps * kTileOutputs * static_cast<int>(sizeof(float)));
 }
-constexpr int kProductInt8SharedBytes = tile_sum_bytes(1);
+constexpr int kProductInt8FewSharedBytes = tile_sum_bytes(1);
+constexpr int kProductInt8SharedBytes = tile_sum_bytes(4);
 constexpr int kRouteSharedBytes = 0;
 constexpr int kListExpertsSharedBytes = kListThreads * static_cast<int>(sizeof(int32_t));
-constexpr int kExpertsInnerSharedBytes = 2 * tile_sum_bytes(1);
-constexpr int kExpertsDownSharedBytes = tile_sum_bytes(1) + kTileOutputs * kTileRows * static_cast<int>(sizeof(float));
+constexpr int experts_down_bytes(int groups) {
+  return tile_sum_bytes(groups) + groups * kTileOutputs * kTileRows * static_cast<int>(sizeof(float));
+}
+constexpr int kExpertsInnerFewSharedBytes = 2 * tile_sum_bytes(1);
+constexpr int kExpertsInnerSharedBytes = 2 * tile_sum_bytes(4);
+constexpr int kExpertsDownFewSharedBytes = experts_down_bytes(1);
+constexpr int kExpertsDownSharedBytes = experts_down_bytes(4);
 
 }  // namespace lockstep::cuda

@@ -157,6 +157,24 @@ TEST(CudaSteps, GiveManyRowsTheBitsOfFew) {
   }
 }
 
+/// An 8-bit product, and one in blocks, of the first `rows` rows.
+Outcome eight_bit_products(int64_t rows) {
+  CaseBuilder b({.name = "eight", .ranks = 1, .rank = 0, .rows = rows, .slots = 1});
+  const graph::ValueId x = b.input("x", random_tensor({DType::kFloat32, {rows, 70}}, 1));
+  const graph::ValueId w = b.weight("w", random_tensor({DType::kFloat32, {37, 70}}, 2));
+  b.builder.output("plain", b.builder.linear(x, w, std::nullopt, std::nullopt, /*int8_group=*/16));
+  b.builder.output("leaves", b.builder.linear_blocks(x, w, BlockSplit{{0, 3}}, 30, /*int8_group=*/12));
+  return run_on(backends_under_test().front(), std::move(b).finish());
+}
+
+TEST(CudaSteps, MultiplyManyRowsIn8BitsWithTheBitsOfFew) {
+  const Outcome few = eight_bit_products(5), many = eight_bit_products(43);
+  for (const auto& [name, expected] : few.outputs) {
+    const std::vector<std::byte>& found = many.outputs.at(name).bytes;
+    EXPECT_TRUE(std::equal(expected.bytes.begin(), expected.bytes.end(), found.begin())) << name;
+  }
+}
+
 TEST(CudaSteps, SumLargeMessagesInSlicesWithTheBitsOfOneRank) {
   const cuda::StepOptions small{.most_one_shot_bytes = 100};
   const BackendUnderTest sliced{
