@@ -229,6 +229,8 @@ device::RankSite site_of(group::Member& member, const EngineOptions& options, co
           .control_address = group.control_plane().address,
           .step_deadline = group.options().deadline,
           .degrees = options.strictness == Strictness::kStrict ? device::Degrees::kDocumented : device::Degrees::kAny,
+          .sums = plan.model.partition.numerics == partition::Numerics::kInvariant ? device::SumOrder::kFixed
+                                                                                   : device::SumOrder::kAny,
           .build = group::build_id(),
           .exchange = [&member](std::string_view mine) { return member.bootstrap().exchange(mine); },
           .environment = group::environment,

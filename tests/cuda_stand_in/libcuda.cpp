@@ -25,6 +25,7 @@
 
 #include "runtime/cuda/abi.h"
 #include "tests/cuda_stand_in/simt.h"
+#include "tests/cuda_stand_in/stream_work.h"
 
 namespace lockstep::cu {
 
@@ -413,6 +414,29 @@ CUresult lose(CUresult status) {
   const std::lock_guard lock(driver().mutex);
   driver().lost = status;
   return status;
+}
+
+CUresult enqueue_work(CUstream stream, std::function<CUresult()> work) {
+  std::unique_lock lock(driver().mutex);
+  if (driver().lost != CUDA_SUCCESS) return driver().lost;
+  return enqueue(stream, std::move(work), lock);
+}
+
+CUresult count_call(const char* name) {
+  const std::lock_guard lock(driver().mutex);
+  return enter(name);
+}
+
+bool is_memory_of_device(CUdeviceptr address, size_t bytes) {
+  const std::lock_guard lock(driver().mutex);
+  return is_device_memory(address, bytes);
+}
+
+bool has_current_context() { return current != nullptr; }
+
+void count_objects(int64_t more) {
+  const std::lock_guard lock(driver().mutex);
+  driver().counts.allocations += more;
 }
 
 extern "C" {

@@ -20,11 +20,13 @@ struct Options {
   int node = 0;                                  // number of the rank's host, the same for ranks on one host
   int host_threads = 1;                          // that load weights
   StepOptions steps = {};
+  std::filesystem::path blas = cu::BlasLibrary::kDefault;  // where the steps use it
 };
 
-device::Capabilities capabilities();
+device::Capabilities capabilities(const StepOptions& steps = {});
 
-/// Results are the same to the bit for every number of rows, ranks and chunks, on one kind of GPU. Fails with
+/// Results are the same to the bit for every number of rows, ranks and chunks, on one kind of GPU, unless the steps use
+/// cuBLASLt. Fails with
 /// `kUnavailable` without a driver, a GPU or kernels for it. @blocking
 Result<std::unique_ptr<device::Backend>> make_backend(const Options& options);
 

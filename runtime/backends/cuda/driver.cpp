@@ -89,7 +89,9 @@ class Driver final : public device::BackendDriver {
                          .deadline = site.step_deadline,
                          .abort = site.abort,
                          .node = site.places[static_cast<size_t>(site.rank)].node,
-                         .host_threads = site.threads});
+                         .host_threads = site.threads,
+                         .steps = {.uses_blas = site.sums == device::SumOrder::kAny},
+                         .blas = options.text("cublas")});
   }
 
   const device::AheadCompiler* compiler() const override { return nullptr; }

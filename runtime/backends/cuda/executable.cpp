@@ -31,6 +31,7 @@ Result<std::unique_ptr<Executable>> Executable::compile(const graph::Graph& grap
   LOCKSTEP_TRY_VOID(executable->make_memory());
   LOCKSTEP_TRY_VOID(executable->make_host_operations());
   executable->add_cache_rows();
+  LOCKSTEP_TRY_VOID(executable->prepare_matmuls());
   LOCKSTEP_TRY_VOID(executable->capture());
   return executable;
 }
@@ -142,7 +143,12 @@ void Executable::add_cache_rows() {
 
 Result<void> Executable::enqueue() {
   LOCKSTEP_TRY_VOID(device_.stream->copy_to_device(head_device_.address(), head_.host()));
+  size_t matmul = 0;
   for (const Launch& one : plan_.launches) {
+    if (one.matmul) {
+      LOCKSTEP_TRY_VOID(matmuls_[matmul++]->enqueue(*device_.stream, blas_workspace_.address()));
+      continue;
+    }
     LOCKSTEP_TRY_VOID(
         cu::launch(*device_.stream, device_.kernels->kernel(one.kernel), one.shape, one.parameters.data()));
   }
@@ -151,6 +157,19 @@ Result<void> Executable::enqueue() {
         tail_.host().subspan(static_cast<size_t>(copy.to), static_cast<size_t>(copy.bytes));
     LOCKSTEP_TRY_VOID(device_.stream->copy_to_host(dst, {copy.from}));
   }
+  return ok();
+}
+
+Result<void> Executable::prepare_matmuls() {
+  for (const Launch& one : plan_.launches) {
+    if (!one.matmul) continue;
+    LOCKSTEP_TRY(matmuls_.emplace_back(), cu::Matmul::create(*device_.blas, *one.matmul));
+  }
+  if (matmuls_.empty()) return ok();
+  constexpr Bytes kWorkspace(cu::Matmul::kWorkspaceBytes);
+  LOCKSTEP_TRY(blas_workspace_, cu::DeviceMemory::create(*device_.context, kWorkspace, "products of cuBLASLt"));
+  reported_bytes_ += kWorkspace.value;
+  store_.add_workspace(kWorkspace.value);
   return ok();
 }
 

@@ -46,6 +46,7 @@ class Executable final : public device::Executable {
   Result<void> check_communicator() const;
   Result<void> make_memory();
   Result<void> make_host_operations();
+  Result<void> prepare_matmuls();
   void add_cache_rows();
   Result<void> capture();
   Result<void> enqueue();
@@ -70,6 +71,8 @@ class Executable final : public device::Executable {
   std::vector<HostOperation> prologue_, epilogue_;
   std::vector<Append> appends_;
   std::vector<Check> checks_;
+  std::vector<std::unique_ptr<cu::Matmul>> matmuls_;  // in the order of the launches
+  cu::DeviceMemory blas_workspace_;
   std::unique_ptr<cu::CapturedGraph> captured_;
   uint32_t step_ = 0;
   int64_t reported_bytes_ = 0;

@@ -34,6 +34,7 @@ Result<void> Lowering::lower_product(const Node& node) {
     return unsupported(
         fmt::format("found {} partial sums open at once, expected at most {}", parts.size(), kMostLevels));
   }
+  if (options_.uses_blas && multiply_by_library(node, parts)) return ok();
   const ProductForm form = product_form(
       {.dtype = x.dtype, .rows = x.rows, .outputs = matrix.outputs, .address = x.address, .stride = x.stride}, parts);
   const ProductParameters parameters{.weights = reinterpret_cast<const void*>(weights),
@@ -54,6 +55,38 @@ Result<void> Lowering::lower_product(const Node& node) {
   emit(typed(form.kernel, x.dtype), parameters, form.blocks);
   plan_.launches.back().shape.shared_bytes = form.shared_bytes;
   return ok();
+}
+
+/// Gives a product of many rows to cuBLASLt, a root at a time; false: it stays here.
+bool Lowering::multiply_by_library(const Node& node, const std::vector<SumPart>& parts) {
+  const Tensor& x = operand(node, 0);
+  const Tensor& y = result(node);
+  const Tensor* bias = node.op == graph::Op::kLinear && node.operands.size() > 2 ? &operand(node, 2) : nullptr;
+  const WeightForm* rows = layout_.form(graph_.value(node.operands[1]).name, Packing{});
+  const bool has_types = y.dtype == x.dtype || (y.dtype == DType::kFloat32 && bias == nullptr);
+  if (!is_product_of_many_rows(graph_, node) || rows == nullptr || !has_types || y.columns == 0) return false;
+  const int64_t columns = graph_.value(node.operands[1]).type.shape[1];
+  int64_t begin = 0;
+  for (const SumPart& part : parts) {
+    if (part.root < 0) continue;
+    const int64_t end = std::min<int64_t>(part.end_column, columns);
+    plan_.launches.push_back({.kernel = "cublasLt", .shape = {}, .parameters = {}, .node = 0});
+    plan_.launches.back().matmul =
+        cu::MatmulShape{.dtype = x.dtype,
+                        .result = y.dtype,
+                        .rows = x.rows,
+                        .outputs = y.columns,
+                        .columns = end - begin,
+                        .x = {x.address + static_cast<uint64_t>(begin * x.element_size())},
+                        .w = {bases_.weights + static_cast<uint64_t>(rows->offset + begin * x.element_size())},
+                        .y = {y.address + static_cast<uint64_t>(part.root * y.plane * y.element_size())},
+                        .bias = {bias == nullptr ? 0 : bias->address},
+                        .x_stride = x.stride,
+                        .w_stride = columns,
+                        .y_stride = y.stride};
+    begin = end;
+  }
+  return true;
 }
 
 Result<void> Lowering::lower_product_int8(const Node& node) {

@@ -57,6 +57,7 @@ class Lowering {
   Result<void> lower(const Node& node);
   Result<void> lower_embedding(const Node& node);
   Result<void> lower_product(const Node& node);
+  bool multiply_by_library(const Node& node, const std::vector<SumPart>& parts);
   Result<void> lower_product_int8(const Node& node);
   Result<void> lower_experts(const Node& node);
   void lower_route(const Node& node);

@@ -8,7 +8,6 @@ namespace lockstep::cuda {
 namespace {
 
 constexpr int64_t kFewRows = kTileRows;
-constexpr int64_t kSomeRows = 4 * kTileRows;
 constexpr int64_t kMostShared = 227 * 1024;  // of a block, on compute capability 9.0
 constexpr int64_t kMultiprocessors = 132;    // of H100 and H200
 

@@ -20,6 +20,7 @@ struct RankDevice {
   std::shared_ptr<const void> context_owner;  // for memory that outlives the backend
   cu::Stream* stream = nullptr;
   const KernelSet* kernels = nullptr;
+  const cu::BlasLibrary* blas = nullptr;  // where the options use it
   cu::WaitLimit limit;
   int most_shared_ranks = 1;  // ranks that use the GPU together
   int node = 0;               // number of the rank's host

@@ -20,6 +20,7 @@
 #include "runtime/backends/cuda/kernels/parameters.h"
 #include "runtime/backends/cuda/node_split.h"
 #include "runtime/backends/cuda/store_layout.h"
+#include "runtime/cuda/blas.h"
 #include "runtime/cuda/module.h"
 #include "runtime/graph/graph.h"
 
@@ -43,6 +44,8 @@ struct Bases {
 struct StepOptions {
   /// Sums over ranks of more bytes than this are finished in slices: each rank reads less, and meets twice.
   int64_t most_one_shot_bytes = int64_t{256} << 10;
+  /// Products of many rows may be cuBLASLt's, from weights that are kept a second time, row by row.
+  bool uses_blas = false;
 };
 
 /// Words in pinned memory that kernels which wait look at.
@@ -57,12 +60,13 @@ struct HeadWords {
   int32_t rows_in_use = 0;
 };
 
-/// A launch of a kernel with the bytes of its parameters.
+/// A launch of a kernel with the bytes of its parameters, or a product of cuBLASLt.
 struct Launch {
   std::string kernel;
   cu::LaunchShape shape;
   std::vector<std::byte> parameters;
   size_t node = 0;
+  std::optional<cu::MatmulShape> matmul = {};
 };
 
 /// Where host operations find a value.

@@ -36,7 +36,7 @@ std::vector<std::byte> packed(const Packing& packing, const TensorType& type, st
 }  // namespace
 
 Result<std::unique_ptr<Store>> Store::create(std::span<const device::StepGraph> steps, const RankDevice& device) {
-  LOCKSTEP_TRY(StoreLayout layout, StoreLayout::of(steps));
+  LOCKSTEP_TRY(StoreLayout layout, StoreLayout::of(steps, {.keeps_rows_of_products = device.options.uses_blas}));
   std::unique_ptr<Store> store(new Store(std::move(layout), device));
   LOCKSTEP_TRY_VOID(store->reserve());
   return store;

@@ -258,6 +258,7 @@ struct ProductParameters {
   int32_t is_float;  // y is f32
   int32_t levels;    // sums that stay open after a part, at most
 };
+constexpr int kSomeRows = 32;    // more are many
 constexpr int kTilesGroups = 8;  // of 8 rows
 constexpr int kWideGroups = 16;
 constexpr int kTilesStages = 3;
