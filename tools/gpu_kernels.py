@@ -57,13 +57,13 @@ def compiled():
     return found
 
 
-def explained():
-    """(launches, blocks, bytes of shared memory) by kernel of a decode step."""
+def explained(phase, *more):
+    """Launches by (kernel, blocks, bytes of shared memory) of a step."""
     with tempfile.TemporaryDirectory() as folder:
         pathlib.Path(folder, "config.json").write_text(SHAPE.read_text())
         text = subprocess.run(
             [ROOT / "build/release/bin/lockstep", "explain", "--model", folder, "--backend", "cuda", "--amp", "bf16",
-             "--batch-size", "1", "--max-seq-len", "1024", "--phase", "decode"],
+             "--batch-size", "1", "--phase", phase, *more],
             check=True, stdout=subprocess.PIPE, text=True).stdout
     found = {}
     for kernel, blocks, shared in re.findall(r"^ *(\w+) +(\d+) blocks of +\d+ threads(?:, (\d+) B shared)?", text,
@@ -91,15 +91,21 @@ def tables():
         ["kernel", "threads", "registers", "spilled bytes", "blocks a multiprocessor, by registers", "warps of 64"],
         [(f"`{kernel}`", threads[kernel], registers, spilled, held := resident(registers, threads[kernel], 0),
           held * threads[kernel] // 32) for kernel, (registers, spilled) in sorted(facts.items())])
-    steps = table(
-        ["kernel", "launches", "blocks", "shared bytes", "blocks a multiprocessor", "waves on 132"],
-        [(f"`{kernel}`", launches, blocks, shared, held := resident(facts[kernel][0], threads[kernel], shared),
-          f"{blocks / (held * MULTIPROCESSORS):.2f}") for (kernel, blocks, shared), launches in explained().items()])
+
+    def step(*arguments):
+        return table(
+            ["kernel", "launches", "blocks", "shared bytes", "blocks a multiprocessor", "waves on 132"],
+            [(f"`{kernel}`", launches, blocks, shared, held := resident(facts[kernel][0], threads[kernel], shared),
+              f"{blocks / (held * MULTIPROCESSORS):.2f}")
+             for (kernel, blocks, shared), launches in explained(*arguments).items()])
     weights = 2.47  # GB of bf16 that a decode step of the shape reads
     floors = ", ".join(f"{name} {weights / speed * 1000:.0f} µs" for name, speed in BANDWIDTHS.items())
     text = ["### Kernels, as compiled for sm_90a", "", *kernels, "",
-            "### A decode step of Llama-3.2-1B, bf16, one slot of 1024 positions", "", *steps, "",
-            f"It reads {weights} GB of weights: at the published bandwidth at least {floors}."]
+            "### A decode step of Llama-3.2-1B, bf16, one slot of 1024 positions", "",
+            *step("decode", "--max-seq-len", "1024"), "",
+            f"It reads {weights} GB of weights: at the published bandwidth at least {floors}.", "",
+            "### A prefill step of 2048 rows of Llama-3.2-1B, bf16", "",
+            *step("prefill", "--prefill-chunk", "2048", "--max-seq-len", "4096")]
     return "\n".join(text), spills
 
 
