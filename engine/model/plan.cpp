@@ -230,6 +230,8 @@ device::RankSite site_of(group::Member& member, const EngineOptions& options, co
           .control_address = group.control_plane().address,
           .step_deadline = group.options().deadline,
           .degrees = options.strictness == Strictness::kStrict ? device::Degrees::kDocumented : device::Degrees::kAny,
+          .sums = plan.model.partition.numerics == partition::Numerics::kInvariant ? device::SumOrder::kFixed
+                                                                                   : device::SumOrder::kAny,
           .build = group::build_id(),
           .exchange = [&member](std::string_view mine) { return member.bootstrap().exchange(mine); },
           .connect_devices = group::connect_devices(member),

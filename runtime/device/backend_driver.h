@@ -37,6 +37,9 @@ enum class RankForm { kProcesses, kThreads };
 /// Which numbers of ranks a backend accepts: the degrees documented by the vendor of its devices, or any.
 enum class Degrees { kDocumented, kAny };
 
+/// Whether the bits of a sum may depend on the rows, columns and ranks that it is computed with.
+enum class SumOrder { kFixed, kAny };
+
 /// The environment of a rank while its backend starts. Everything is borrowed and outlives the backend.
 struct RankSite {
   std::span<const RankPlace> places;  // by rank
@@ -47,6 +50,7 @@ struct RankSite {
   std::string control_address;                        // of this host, reachable from the other hosts
   Duration step_deadline = std::chrono::seconds(60);  // of one wait between ranks
   Degrees degrees = Degrees::kDocumented;
+  SumOrder sums = SumOrder::kFixed;
   std::string build;  // identifies the build of the program
   Exchange exchange;
   ConnectDevices connect_devices;                                           // for ranks on several hosts; may be empty

@@ -25,6 +25,7 @@
 #include "runtime/cuda/abi.h"
 #include "tests/cuda_stand_in/settings.h"
 #include "tests/cuda_stand_in/simt.h"
+#include "tests/cuda_stand_in/stream_work.h"
 
 namespace lockstep::cu {
 
@@ -389,6 +390,29 @@ CUresult lose(CUresult status) {
   return status;
 }
 
+CUresult enqueue_work(CUstream stream, std::function<CUresult()> work) {
+  std::unique_lock lock(driver().mutex);
+  if (driver().lost != CUDA_SUCCESS) return driver().lost;
+  return enqueue(stream, std::move(work), lock);
+}
+
+CUresult count_call(const char* name) {
+  const std::lock_guard lock(driver().mutex);
+  return enter(name);
+}
+
+bool is_memory_of_device(CUdeviceptr address, size_t bytes) {
+  const std::lock_guard lock(driver().mutex);
+  return is_device_memory(address, bytes);
+}
+
+bool has_current_context() { return current != nullptr; }
+
+void count_objects(int64_t more) {
+  const std::lock_guard lock(driver().mutex);
+  driver().counts.allocations += more;
+}
+
 extern "C" {
 
 StandInCounts lockstep_stand_in_cuda_counts() {
@@ -615,13 +639,17 @@ CUresult cuMemHostAlloc(void** address, size_t bytes, unsigned int) {
   if (bytes == 0 || posix_memalign(address, 512, bytes) != 0) return CUDA_ERROR_INVALID_VALUE;
   std::memset(*address, kNotANumber, bytes);
   driver().pinned[static_cast<const char*>(*address)] = bytes;
+  driver().counts.pinned_bytes += static_cast<int64_t>(bytes);
   ++driver().counts.allocations;
   return CUDA_SUCCESS;
 }
 
 CUresult cuMemFreeHost(void* address) {
   LOCKSTEP_ENTER_ALLOCATING("MemFreeHost");
-  if (driver().pinned.erase(static_cast<const char*>(address)) == 0) return CUDA_ERROR_INVALID_VALUE;
+  const auto block = driver().pinned.find(static_cast<const char*>(address));
+  if (block == driver().pinned.end()) return CUDA_ERROR_INVALID_VALUE;
+  driver().counts.pinned_bytes -= static_cast<int64_t>(block->second);
+  driver().pinned.erase(block);
   std::free(address);
   --driver().counts.allocations;
   return CUDA_SUCCESS;

@@ -29,6 +29,7 @@ struct StandInCounts {
   int64_t allocating = 0;   // calls that allocate or free memory
   int64_t launches = 0;     // kernels that have run
   int64_t graph_launches = 0;
+  int64_t pinned_bytes = 0;  // of the host
 };
 
 /// What a stand-in of another library asks, whose work runs in this one's streams.

@@ -278,12 +278,13 @@ void fail(const std::string& what) {
   for (;;) to_scheduler();  // which does not come back
 }
 
-void copy_async_16(void* dst, const void* src) {
+void copy_async_16(void* dst, const void* src, int bytes) {
   Copy copy{static_cast<std::byte*>(dst), {}};
   if (reinterpret_cast<uintptr_t>(dst) % 16 != 0 || reinterpret_cast<uintptr_t>(src) % 16 != 0) {
     fail("a copy of 16 bytes is not aligned to 16");
   }
-  std::memcpy(copy.bytes.data(), src, copy.bytes.size());
+  if (bytes < 0 || bytes > 16) fail("a copy of 16 bytes reads 0 to 16");
+  if (bytes > 0) std::memcpy(copy.bytes.data(), src, static_cast<size_t>(bytes));
   std::memset(dst, kNotANumber, copy.bytes.size());
   current->thread->open_copies.push_back(copy);
 }

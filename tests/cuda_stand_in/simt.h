@@ -77,8 +77,9 @@ void look_later();
 /// Ends the grid with an error.
 [[noreturn]] void fail(const std::string& what);
 
-/// Places 16 bytes in shared memory as soon as the copy is waited for; until then they are NaN.
-void copy_async_16(void* dst, const void* src);
+/// Places 16 bytes in shared memory as soon as the copy is waited for; until then they are NaN. Of `src` the first
+/// `bytes` are read; the others become zeros.
+void copy_async_16(void* dst, const void* src, int bytes = 16);
 void commit_copies();
 /// Finishes all groups of copies but the newest `pending`.
 void wait_copies(int pending);

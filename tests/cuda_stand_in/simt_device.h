@@ -12,6 +12,7 @@
 
 #define LOCKSTEP_DEVICE inline
 #define LOCKSTEP_UNROLL
+#define LOCKSTEP_NO_UNROLL
 #define LOCKSTEP_KERNEL(name, Parameters, threads)                                                   \
   static void name##_thread(const Parameters& p);                                                    \
   static const ::lockstep::simt::Registration name##_registration(                                   \
@@ -89,10 +90,22 @@ inline Words load_once(const Words* address) {
 }
 
 inline void copy_async_16(void* shared, const void* global) { simt::copy_async_16(shared, global); }
+inline void copy_async_16(void* shared, const void* global, int bytes) { simt::copy_async_16(shared, global, bytes); }
 inline void commit_copies() { simt::commit_copies(); }
 template <int kPending>
 void wait_copies() {
   simt::wait_copies(kPending);
+}
+
+inline void load_matrices(uint32_t (&words)[4], const void* row, LOCKSTEP_HERE) {
+  if (reinterpret_cast<uintptr_t>(row) % 16 != 0) simt::fail("a row of a matrix is not aligned to 16");
+  simt::show(row, LOCKSTEP_SITE("load_matrices"));
+  const int lane = simt::thread_index() % simt::kWarp;
+  for (int matrix = 0; matrix < 4; ++matrix) {
+    const auto* from = static_cast<const std::byte*>(simt::seen_from<const void*>(8 * matrix + lane / 4));
+    std::memcpy(&words[matrix], from + 4 * (lane % 4), sizeof words[matrix]);
+  }
+  simt::turn_shown();
 }
 
 /// d += a · b, of tiles of 16 × 16 and 16 × 8 elements that are spread over the warp; sums in order of k. `to_float` is

@@ -59,6 +59,27 @@ class OnGpus(launches.Launches):
         self.assertNotEqual(done.returncode, 0, done.stdout)
         self.expect_words(done, "found 2 ranks and 1 visible GPU", "--share-devices")
 
+    # The capacity makes a prefill of many rows.
+    FAST = ("--numerics", "fast", "--max-seq-len", 64)
+
+    @on_stand_in
+    def test_fast_numerics_take_the_library_that_is_named(self):
+        done = self.mpirun("fast", 2, "--share-devices", *self.FAST, "--cublas", STAND_IN)
+        self.expect_tokens(done, "fast", 2)
+
+    @on_stand_in
+    def test_fast_numerics_without_the_library_say_what_is_missing(self):
+        done = self.threads("bare", 1, *self.FAST, "--cublas", "/nowhere/libcublasLt.so.13")
+        self.assertEqual(done.returncode, 4, done.stdout)
+        self.expect_words(done, "cuBLASLt", "/nowhere/libcublasLt.so.13", "--cublas", "omit --numerics fast")
+
+    @on_stand_in
+    def test_a_product_that_the_library_cannot_make_is_named(self):
+        done = self.threads("unable", 1, *self.FAST, "--cublas", STAND_IN,
+                            setting="threaded,LtMatmulAlgoGetHeuristic:1=1")
+        self.assertNotEqual(done.returncode, 0, done.stdout)
+        self.expect_words(done, "choose how to multiply", "cuBLASLt's status 14 INTERNAL_ERROR")
+
     def record_of_rank_0(self, done, name):
         self.assertNotEqual(done.returncode, 0, done.stdout)
         return json.loads((self.folder / name / "rank-0.json").read_text())

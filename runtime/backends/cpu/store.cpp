@@ -259,15 +259,9 @@ Result<void> Store::set_weight(std::string_view name, std::span<const std::byte>
 Result<void> Store::load(const graph::Graph& graph, const device::WeightReader& reader) {
   std::vector<WeightPlace> places;
   std::vector<Weight*> weights;
-  std::vector<std::pair<int64_t, graph::ValueId>> in_file_order;  // by file position, looked up once per weight
-  for (const graph::ValueId id : graph.values_of(graph::ValueKind::kWeight)) {
-    in_file_order.emplace_back(reader.place_of(graph.value(id)), id);
-  }
-  std::ranges::stable_sort(in_file_order, {}, &std::pair<int64_t, graph::ValueId>::first);
-  for (const auto& [place, id] : in_file_order) {
-    const graph::Value& value = graph.value(id);
-    LOCKSTEP_TRY(weights.emplace_back(), find_weight(value.name, value.type.bytes()));
-    places.push_back(place_of(*weights.back(), value));
+  for (const graph::Value* value : device::weights_in_file_order(graph, reader)) {
+    LOCKSTEP_TRY(weights.emplace_back(), find_weight(value->name, value->type.bytes()));
+    places.push_back(place_of(*weights.back(), *value));
   }
   LOCKSTEP_TRY_VOID(load_weights(places, reader, team_));
   for (Weight* const weight : weights) mark_set(*weight);

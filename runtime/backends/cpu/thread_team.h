@@ -13,23 +13,13 @@
 #include <vector>
 
 #include "runtime/core/result.h"
+#include "runtime/device/part.h"
 
 namespace lockstep::cpu {
 
-/// A worker's index and the number of workers.
-struct Part {
-  int worker = 0;
-  int workers = 1;
-};
-
-/// The part's share of `count` items, a contiguous range; shares differ by at most one item.
-struct Share {
-  int64_t begin = 0;
-  int64_t end = 0;
-};
-constexpr Share share_of(int64_t count, Part part) {
-  return {count * part.worker / part.workers, count * (part.worker + 1) / part.workers};
-}
+using device::Part;
+using device::Share;
+using device::share_of;
 
 /// Used by one thread, which is worker 0 of every job.
 class ThreadTeam {

@@ -1,6 +1,7 @@
 #include "runtime/backends/cuda/backend.h"
 
 #include <fmt/format.h>
+#include <algorithm>
 
 #include "runtime/backends/cuda/executable.h"
 #include "runtime/backends/cuda/kernel_set.h"
@@ -30,17 +31,23 @@ class Backend final : public device::Backend {
     backend->gpu_ = gpu;
     LOCKSTEP_TRY(backend->stream_, cu::Stream::create(*gpu->context));
     LOCKSTEP_TRY(backend->kernels_, KernelSet::load(*gpu->context));
+    if (options.steps.uses_blas) {
+      LOCKSTEP_TRY(backend->blas_, cu::BlasLibrary::open(*gpu->context, options.blas));
+    }
     backend->device_ = {.context = gpu->context.get(),
                         .context_owner = gpu,
                         .stream = backend->stream_.get(),
                         .kernels = backend->kernels_.get(),
+                        .blas = backend->blas_.get(),
                         .limit = {&backend->clock_, options.deadline, options.abort},
-                        .most_shared_ranks = options.ranks_of_device};
+                        .most_shared_ranks = options.ranks_of_device,
+                        .host_threads = std::max(1, options.host_threads),
+                        .options = options.steps};
     return backend;
   }
 
   std::string_view name() const override { return "cuda"; }
-  device::Capabilities capabilities() const override { return cuda::capabilities(); }
+  device::Capabilities capabilities() const override { return cuda::capabilities(device_.options); }
 
   Result<std::unique_ptr<device::Store>> make_store(std::span<const device::StepGraph> steps) override {
     LOCKSTEP_TRY(std::unique_ptr<device::Store> store, Store::create(steps, device_));
@@ -72,6 +79,7 @@ class Backend final : public device::Backend {
   std::shared_ptr<const Gpu> gpu_;
   std::unique_ptr<cu::Stream> stream_;
   std::unique_ptr<KernelSet> kernels_;
+  std::unique_ptr<cu::BlasLibrary> blas_;
   std::unique_ptr<device::DeviceExchange> exchange_;
   bool is_connected_ = false;
   RankDevice device_;
@@ -100,11 +108,11 @@ Result<void> Backend::know_hosts(const graph::Graph& graph, device::Communicator
 
 }  // namespace
 
-device::Capabilities capabilities() {
+device::Capabilities capabilities(const StepOptions& steps) {
   return {.dtypes = {DType::kFloat32, DType::kBFloat16, DType::kFloat16},
           .rows_of_one_slot = false,
           .bounded_attention = true,
-          .invariant_sums = true};
+          .invariant_sums = !steps.uses_blas};
 }
 
 Result<std::unique_ptr<device::Backend>> make_backend(const Options& options) {

@@ -4,6 +4,7 @@
 #include <filesystem>
 #include <memory>
 
+#include "runtime/backends/cuda/step_plan.h"
 #include "runtime/core/abort_flag.h"
 #include "runtime/core/clock.h"
 #include "runtime/device/backend.h"
@@ -21,11 +22,15 @@ struct Options {
   device::Hosts hosts;                           // of the group's ranks; empty: all on one
   device::ConnectDevices connect;                // needed where there are several
   std::filesystem::path exchange_library;        // for `connect`
+  int host_threads = 1;                          // that load weights
+  StepOptions steps = {};
+  std::filesystem::path blas = cu::BlasLibrary::kDefault;  // where the steps use it
 };
 
-device::Capabilities capabilities();
+device::Capabilities capabilities(const StepOptions& steps = {});
 
-/// Results are the same to the bit for every number of rows, ranks and chunks, on one kind of GPU. Fails with
+/// Results are the same to the bit for every number of rows, ranks and chunks, on one kind of GPU, unless the steps use
+/// cuBLASLt. Fails with
 /// `kUnavailable` without a driver, a GPU or kernels for it. @blocking
 Result<std::unique_ptr<device::Backend>> make_backend(const Options& options);
 

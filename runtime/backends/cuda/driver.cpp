@@ -62,6 +62,8 @@ Result<std::string> links_of(const cu::Driver& driver) {
   return fmt::format("ranks cannot sum over GPUs {}, which do not see each other's memory", fmt::join(apart, ", "));
 }
 
+StepOptions step_options(const device::RankSite& site) { return {.uses_blas = site.sums == device::SumOrder::kAny}; }
+
 class Driver final : public device::BackendDriver {
  public:
   std::string_view name() const override { return "cuda"; }
@@ -103,7 +105,8 @@ class Driver final : public device::BackendDriver {
   Result<void> check(std::span<const device::StepGraph> steps, const device::RankSite& site,
                      const device::DevicePlan& plan, const device::OptionValues& values) const override {
     const device::OptionReader options(option_rows(), values);
-    LOCKSTEP_TRY(const device::DeviceMemory needed, memory_of_steps(steps));
+    LOCKSTEP_TRY(const device::DeviceMemory needed,
+                 memory_of_steps(steps, step_options(site), device::hosts_from(site.places)));
     if (options.is_given("device-kind")) {
       const device::DeviceFacts facts = rules_.facts(values, {});
       return check_memory(needed, facts.memory, facts.name, site.rank);
@@ -131,7 +134,10 @@ class Driver final : public device::BackendDriver {
                       .abort = site.abort,
                       .hosts = device::hosts_from(site.places),
                       .connect = site.connect_devices,
-                      .exchange_library = options.text("nccl")});
+                      .exchange_library = options.text("nccl"),
+                      .host_threads = site.threads,
+                      .steps = step_options(site),
+                      .blas = options.text("cublas")});
     // The others would wait for a rank without a GPU when they compile.
     if (site.size() > 1 && site.exchange) {
       const Result<void> mine = made.has_value() ? Result<void>(ok()) : Result<void>(made.error());

@@ -31,6 +31,7 @@ Result<std::unique_ptr<Executable>> Executable::compile(const graph::Graph& grap
   LOCKSTEP_TRY_VOID(executable->make_memory());
   LOCKSTEP_TRY_VOID(executable->make_host_operations());
   executable->add_cache_rows();
+  LOCKSTEP_TRY_VOID(executable->prepare_matmuls());
   LOCKSTEP_TRY_VOID(executable->capture());
   LOCKSTEP_TRY(executable->timer_, StepTimer::create(*device.context, *device.limit.clock));
   return executable;
@@ -53,7 +54,7 @@ Result<void> Executable::check_communicator() const {
 Result<void> Executable::make_memory() {
   const cu::Context& context = *device_.context;
   bases_.hosts = graph_.ranks > 1 ? *device_.hosts : device::one_host(1);
-  LOCKSTEP_TRY(const StepPlan sizes, plan_step(graph_, store_.layout(), bases_));
+  LOCKSTEP_TRY(const StepPlan sizes, plan_step(graph_, store_.layout(), bases_, device_.options));
   LOCKSTEP_TRY(workspace_, cu::DeviceMemory::create(context, Bytes(sizes.workspace_bytes), "a step's results"));
   const Bytes table_bytes(std::ssize(sizes.tables));
   LOCKSTEP_TRY(tables_, cu::DeviceMemory::create(context, table_bytes, "a step's tables"));
@@ -76,7 +77,7 @@ Result<void> Executable::make_memory() {
     bases_.halves = peers_.halves();
     bases_.blocks = peers_.blocks();
   }
-  LOCKSTEP_TRY(plan_, plan_step(graph_, store_.layout(), bases_));
+  LOCKSTEP_TRY(plan_, plan_step(graph_, store_.layout(), bases_, device_.options));
   if (table_bytes.value > 0) {
     LOCKSTEP_TRY(const cu::PinnedMemory pinned, cu::PinnedMemory::create(context, table_bytes, "a step's tables"));
     std::ranges::copy(plan_.tables, pinned.host().begin());
@@ -150,12 +151,17 @@ Result<void> Executable::gather_between_hosts(const HostGather& gather) {
 
 Result<void> Executable::enqueue() {
   LOCKSTEP_TRY_VOID(device_.stream->copy_to_device(head_device_.address(), head_.host()));
+  size_t matmul = 0;
   auto gather = plan_.gathers.begin();
   for (size_t i = 0; i < plan_.launches.size(); ++i) {
     for (; gather != plan_.gathers.end() && gather->launch == i; ++gather) {
       LOCKSTEP_TRY_VOID(gather_between_hosts(*gather));
     }
     const Launch& one = plan_.launches[i];
+    if (one.matmul) {
+      LOCKSTEP_TRY_VOID(matmuls_[matmul++]->enqueue(*device_.stream, blas_workspace_.address()));
+      continue;
+    }
     LOCKSTEP_TRY_VOID(
         cu::launch(*device_.stream, device_.kernels->kernel(one.kernel), one.shape, one.parameters.data()));
   }
@@ -176,6 +182,19 @@ Result<void> Executable::connect_hosts() {
   if (gathered.has_value()) return wait_for_ranks();
   end_waits();
   return gathered;
+}
+
+Result<void> Executable::prepare_matmuls() {
+  for (const Launch& one : plan_.launches) {
+    if (!one.matmul) continue;
+    LOCKSTEP_TRY(matmuls_.emplace_back(), cu::Matmul::create(*device_.blas, *one.matmul));
+  }
+  if (matmuls_.empty()) return ok();
+  constexpr Bytes kWorkspace(cu::Matmul::kWorkspaceBytes);
+  LOCKSTEP_TRY(blas_workspace_, cu::DeviceMemory::create(*device_.context, kWorkspace, "products of cuBLASLt"));
+  reported_bytes_ += kWorkspace.value;
+  store_.add_workspace(kWorkspace.value);
+  return ok();
 }
 
 Result<void> Executable::capture() {

@@ -51,6 +51,7 @@ class Executable final : public device::Executable {
   Result<void> check_communicator() const;
   Result<void> make_memory();
   Result<void> make_host_operations();
+  Result<void> prepare_matmuls();
   void add_cache_rows();
   Result<void> connect_hosts();
   Result<void> capture();
@@ -83,6 +84,8 @@ class Executable final : public device::Executable {
   std::vector<HostOperation> prologue_, epilogue_;
   std::vector<Append> appends_;
   std::vector<Check> checks_;
+  std::vector<std::unique_ptr<cu::Matmul>> matmuls_;  // in the order of the launches
+  cu::DeviceMemory blas_workspace_;
   std::unique_ptr<cu::CapturedGraph> captured_;
   std::unique_ptr<StepTimer> timer_;
   uint32_t step_ = 0;

@@ -30,7 +30,8 @@ class Rows {
 
 std::vector<KernelRow> make_rows() {
   const std::initializer_list<std::string_view> types = {"_f32", "_bf16", "_f16"}, sizes = {"_2", "_4"}, one = {""};
-  constexpr int64_t kSums = 32 * sizeof(float);  // of block_sum
+  constexpr int64_t kMostTilesBytes = 227 * 1024;  // of a block; a launch says how much it takes
+  constexpr int64_t kSums = 32 * sizeof(float);    // of block_sum
   Rows rows;
   rows.add<EmbedParameters>("embed", "embed", types, kEmbedThreads);
   rows.add<TakeRowsParameters>("take_rows", "take_rows", sizes, kTakeRowsThreads);
@@ -43,17 +44,25 @@ std::vector<KernelRow> make_rows() {
   rows.add<AttendParameters>("attend", "attend", types, kAttendThreads, 2 * kTileTokens * sizeof(float));
   rows.add<AttendTilesParameters>("attend", "attend_tiles", types, kAttendThreads, 2 * kTileTokens * sizeof(float));
   rows.add<AttendTilesParameters>("attend", "attend_fold", types, kAttendThreads);
+  rows.add<AttendRowsParameters>("attend_rows", "attend_rows", types, kRowsThreads, attend_rows_bytes(kRowsHeadDim));
   rows.add<ProductParameters>("product", "product_few", types, kProductThreads, kProductFewSharedBytes);
   rows.add<ProductParameters>("product", "product", types, kProductThreads, kProductSharedBytes);
+  rows.add<ProductParameters>("product_tiles", "product_tiles", types, kProductThreads, kMostTilesBytes);
+  rows.add<ProductParameters>("product_tiles", "product_wide", {"_bf16", "_f16"}, kProductThreads, kMostTilesBytes);
   rows.add<QuantiseParameters>("product_int8", "quantise", types, kQuantiseThreads);
+  rows.add<ProductInt8Parameters>("product_int8", "product_int8_few", types, kProductThreads,
+                                  kProductInt8FewSharedBytes);
   rows.add<ProductInt8Parameters>("product_int8", "product_int8", types, kProductThreads, kProductInt8SharedBytes);
   rows.add<RouteParameters>("experts", "route", one, kRouteThreads, kRouteSharedBytes);
   rows.add<ListExpertsParameters>("experts", "list_experts", one, kListThreads, kListExpertsSharedBytes);
+  rows.add<ExpertsInnerParameters>("experts", "experts_inner_few", types, kProductThreads, kExpertsInnerFewSharedBytes);
+  rows.add<ExpertsDownParameters>("experts", "experts_down_few", types, kProductThreads, kExpertsDownFewSharedBytes);
   rows.add<ExpertsInnerParameters>("experts", "experts_inner", types, kProductThreads, kExpertsInnerSharedBytes);
   rows.add<ExpertsDownParameters>("experts", "experts_down", types, kProductThreads, kExpertsDownSharedBytes);
   constexpr int64_t kRoots = int64_t{kMostRoots} * kMeetThreads * sizeof(float);
   rows.add<SumParameters>("sum", "sum_of_ranks", one, kMeetThreads, kRoots);
   rows.add<SumParameters>("sum", "sum_of_roots", one, kMeetThreads, kRoots);
+  rows.add<SlicedSumParameters>("sum", "sum_in_slices", one, kMeetThreads, kRoots);
   rows.add<GatherParameters>("gather", "gather", sizes, kMeetThreads);
   rows.add<HostSumParameters>("hosts", "sum_of_host", one, kMeetThreads, kRoots);
   rows.add<HostsSumParameters>("hosts", "sum_of_hosts", one, kMeetThreads, kRoots);

@@ -2,6 +2,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <map>
 
 #include "runtime/backends/cuda/lowering.h"
 
@@ -15,6 +16,19 @@ constexpr int64_t kMostSplitBlocks = 1024;  // 8 of 132 multiprocessors
 
 int32_t integer_or_zero(const graph::Node& node, std::string_view name) {
   return node.has(name) ? static_cast<int32_t>(node.integer(name)) : 0;
+}
+
+/// Query heads in chunks of one head of the cache each, filled up with −1.
+std::vector<int32_t> chunks_of_heads(const std::vector<int64_t>& head_map, int64_t heads_at_once) {
+  std::map<int64_t, std::vector<int32_t>> by_cache_head;
+  for (size_t head = 0; head < head_map.size(); ++head)
+    by_cache_head[head_map[head]].push_back(static_cast<int32_t>(head));
+  std::vector<int32_t> chunks;
+  for (auto& [cache_head, heads] : by_cache_head) {
+    while (std::ssize(heads) % heads_at_once != 0) heads.push_back(-1);
+    chunks.insert(chunks.end(), heads.begin(), heads.end());
+  }
+  return chunks;
 }
 
 }  // namespace
@@ -131,6 +145,7 @@ Result<void> Lowering::lower_attention(const Node& node) {
       .scale = static_cast<float>(node.number("scale")),
       .soft_cap = node.has("soft_cap") ? static_cast<float>(node.number("soft_cap")) : 0.0f,
       .is_float_per_head = is_float_per_head};
+  if (y.rows > kMostSplitRows && attend_rows(node, parameters, *keys)) return ok();
   const int64_t heads = std::ssize(head_map), tiles = (keys->held.capacity + kTileTokens - 1) / kTileTokens;
   const int64_t places = y.rows * heads * tiles;
   // In a ring tiles come again, and there are few of them.
@@ -147,6 +162,27 @@ Result<void> Lowering::lower_attention(const Node& node) {
   emit(typed("attend_tiles", q.dtype), split, std::min(places, kMostSplitBlocks));
   emit(typed("attend_fold", q.dtype), split, y.rows * heads);
   return ok();
+}
+
+/// Gives many rows a kernel in which they share tiles; false: it cannot take them.
+bool Lowering::attend_rows(const Node& node, const AttendParameters& attend, const CacheLayout& cache) {
+  const int64_t bytes_of_head = cache.head_dim * cache.element_size();
+  if (cache.head_dim > kRowsHeadDim || bytes_of_head % 16 != 0 || attend.pinned_q != nullptr) return false;
+  const std::vector<int64_t>& head_map = node.integers("head_map");
+  int64_t widest = 1;  // query heads of a head of the cache
+  for (const int64_t head : head_map) widest = std::max<int64_t>(widest, std::ranges::count(head_map, head));
+  const int64_t at_once = std::min<int64_t>(widest, kRowsHeads);
+  const std::vector<int32_t> heads = chunks_of_heads(head_map, at_once);
+  const int64_t rows = kRowsQueries / at_once, chunks = std::ssize(heads) / at_once;
+  const AttendRowsParameters parameters{.attend = attend,
+                                        .heads = table(std::span<const int32_t>(heads)),
+                                        .chunks = static_cast<int32_t>(chunks),
+                                        .heads_at_once = static_cast<int32_t>(at_once),
+                                        .rows_of_block = static_cast<int32_t>(rows)};
+  if (chunks == 0) return true;
+  emit(typed("attend_rows", cache.dtype), parameters, (attend.rows.rows + rows - 1) / rows * chunks);
+  plan_.launches.back().shape.shared_bytes = attend_rows_bytes(cache.head_dim);
+  return true;
 }
 
 }  // namespace lockstep::cuda

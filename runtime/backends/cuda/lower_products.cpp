@@ -5,12 +5,11 @@
 
 #include "runtime/backends/cuda/activation_kind.h"
 #include "runtime/backends/cuda/lowering.h"
+#include "runtime/backends/cuda/product_form.h"
 #include "runtime/backends/cuda/sum_parts.h"
 
 namespace lockstep::cuda {
 namespace {
-
-constexpr int64_t kFewRows = 8;
 
 int64_t tiles_of(int64_t outputs) { return (outputs + kTileOutputs - 1) / kTileOutputs; }
 
@@ -35,6 +34,9 @@ Result<void> Lowering::lower_product(const Node& node) {
     return unsupported(
         fmt::format("found {} partial sums open at once, expected at most {}", parts.size(), kMostLevels));
   }
+  if (options_.uses_blas && multiply_by_library(node, parts)) return ok();
+  const ProductForm form = product_form(
+      {.dtype = x.dtype, .rows = x.rows, .outputs = matrix.outputs, .address = x.address, .stride = x.stride}, parts);
   const ProductParameters parameters{.weights = reinterpret_cast<const void*>(weights),
                                      .x = x.data(),
                                      .bias = bias_of(node, node.operands.size() > 2 ? &operand(node, 2) : nullptr),
@@ -47,11 +49,44 @@ Result<void> Lowering::lower_product(const Node& node) {
                                      .outputs = static_cast<int32_t>(matrix.outputs),
                                      .k_steps = static_cast<int32_t>(matrix.k_steps()),
                                      .part_count = static_cast<int32_t>(parts.size()),
-                                     .is_float = y.dtype == DType::kFloat32};
-  const bool has_work = x.rows > 0 && !parts.empty();
-  emit(typed(x.rows <= kFewRows ? "product_few" : "product", x.dtype), parameters,
-       has_work ? tiles_of(matrix.outputs) : 0);
+                                     .is_float = y.dtype == DType::kFloat32,
+                                     .levels = form.levels};
+  if (x.rows == 0 || parts.empty() || matrix.outputs == 0) return ok();
+  emit(typed(form.kernel, x.dtype), parameters, form.blocks);
+  plan_.launches.back().shape.shared_bytes = form.shared_bytes;
   return ok();
+}
+
+/// Gives a product of many rows to cuBLASLt, a root at a time; false: it stays here.
+bool Lowering::multiply_by_library(const Node& node, const std::vector<SumPart>& parts) {
+  const Tensor& x = operand(node, 0);
+  const Tensor& y = result(node);
+  const Tensor* bias = node.op == graph::Op::kLinear && node.operands.size() > 2 ? &operand(node, 2) : nullptr;
+  const WeightForm* rows = layout_.form(graph_.value(node.operands[1]).name, Packing{});
+  const bool has_types = y.dtype == x.dtype || (y.dtype == DType::kFloat32 && bias == nullptr);
+  if (!is_product_of_many_rows(graph_, node) || rows == nullptr || !has_types || y.columns == 0) return false;
+  const int64_t columns = graph_.value(node.operands[1]).type.shape[1];
+  int64_t begin = 0;
+  for (const SumPart& part : parts) {
+    if (part.root < 0) continue;
+    const int64_t end = std::min<int64_t>(part.end_column, columns);
+    plan_.launches.push_back({.kernel = "cublasLt", .shape = {}, .parameters = {}, .node = 0});
+    plan_.launches.back().matmul =
+        cu::MatmulShape{.dtype = x.dtype,
+                        .result = y.dtype,
+                        .rows = x.rows,
+                        .outputs = y.columns,
+                        .columns = end - begin,
+                        .x = {x.address + static_cast<uint64_t>(begin * x.element_size())},
+                        .w = {bases_.weights + static_cast<uint64_t>(rows->offset + begin * x.element_size())},
+                        .y = {y.address + static_cast<uint64_t>(part.root * y.plane * y.element_size())},
+                        .bias = {bias == nullptr ? 0 : bias->address},
+                        .x_stride = x.stride,
+                        .w_stride = columns,
+                        .y_stride = y.stride};
+    begin = end;
+  }
+  return true;
 }
 
 Result<void> Lowering::lower_product_int8(const Node& node) {
@@ -96,7 +131,8 @@ Result<void> Lowering::lower_product_int8(const Node& node) {
       .part_count = static_cast<int32_t>(parts.size()),
       .is_float = y.dtype == DType::kFloat32};
   const bool has_work = x.rows > 0 && !parts.empty();
-  emit(typed("product_int8", x.dtype), parameters, has_work ? tiles_of(matrix.outputs) : 0);
+  emit(typed(x.rows <= kTileRows ? "product_int8_few" : "product_int8", x.dtype), parameters,
+       has_work ? tiles_of(matrix.outputs) : 0);
   return ok();
 }
 
@@ -165,7 +201,8 @@ Result<void> Lowering::lower_experts(const Node& node) {
                                      .activation = activation_kind(node.text("activation")),
                                      .limit = clamps ? static_cast<float>(node.number("limit")) : 0.0f,
                                      .alpha = clamps ? static_cast<float>(node.number("alpha")) : 0.0f};
-  emit(typed("experts_inner", x.dtype), first, x.rows > 0 ? experts * tiles_of(inner.outputs) : 0);
+  emit(typed(x.rows <= kTileRows ? "experts_inner_few" : "experts_inner", x.dtype), first,
+       x.rows > 0 ? experts * tiles_of(inner.outputs) : 0);
   const BlockSplit split{node.integers("blocks")};
   const std::vector<ExpertPart> parts =
       expert_parts(split, graph_.rank, node.text("leaf") == "expert", experts, outer.leaf, outer.columns, has_bias);
@@ -188,7 +225,8 @@ Result<void> Lowering::lower_experts(const Node& node) {
                                      .k_steps = static_cast<int32_t>(outer.k_steps()),
                                      .part_count = static_cast<int32_t>(parts.size())};
   const bool has_work = x.rows > 0 && !parts.empty();
-  emit(typed("experts_down", x.dtype), second, has_work ? tiles_of(outer.outputs) : 0);
+  emit(typed(x.rows <= kTileRows ? "experts_down_few" : "experts_down", x.dtype), second,
+       has_work ? tiles_of(outer.outputs) : 0);
   return ok();
 }
 

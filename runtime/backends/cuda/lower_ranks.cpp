@@ -4,6 +4,7 @@
 #include <algorithm>
 
 #include "runtime/backends/cuda/lowering.h"
+#include "runtime/backends/cuda/sum_parts.h"
 
 namespace lockstep::cuda {
 
@@ -41,6 +42,14 @@ Meeting Lowering::next_meeting() {
     meeting.flags[i] = reinterpret_cast<uint32_t*>(bases_.areas[static_cast<size_t>(ranks_of_host()[i])]);
   }
   return meeting;
+}
+
+uint32_t Lowering::exchanges_of(const Node& node) const {
+  using graph::Op;
+  const bool is_sum = node.op == Op::kAllReduce;
+  if (!is_sum && node.op != Op::kAllGather && node.op != Op::kRowsOfOwners) return 0;
+  if (spans_hosts()) return 2;
+  return is_sum && graph_.value(*node.result).type.bytes() > options_.most_one_shot_bytes ? 2 : 1;
 }
 
 int Lowering::waiting_blocks(int64_t wanted) const {
@@ -86,7 +95,8 @@ Result<void> Lowering::lower_all_reduce(const Node& node) {
                            .columns = static_cast<int32_t>(y.columns),
                            .additions = static_cast<int32_t>(finish.steps.size()),
                            .result = finish.result,
-                           .y_type = element_type(y.dtype)};
+                           .y_type = element_type(y.dtype),
+                           .is_even = is_even_tree(finish) && y.columns % 4 == 0};
   const int64_t blocks = blocks_of(y.rows * y.columns);
   const int64_t shared_bytes = int64_t{finish.roots()} * kMeetThreads * static_cast<int64_t>(sizeof(float));
   if (graph_.ranks == 1) {
@@ -111,7 +121,17 @@ Result<void> Lowering::lower_all_reduce(const Node& node) {
     parameters.roots[rank] = reinterpret_cast<const float*>(area(rank, exchange_));
   }
   parameters.meeting = next_meeting();
-  emit("sum_of_ranks", parameters, waiting_blocks(blocks), /*waits=*/true);
+  if (exchanges_of(node) == 1) {
+    emit("sum_of_ranks", parameters, waiting_blocks(blocks), /*waits=*/true);
+  } else {
+    SlicedSumParameters sliced{.sum = parameters, .slices = {}};
+    for (int rank = 0; rank < graph_.ranks; ++rank) {
+      sliced.slices[rank] = reinterpret_cast<void*>(area(rank, exchange_));
+    }
+    ++exchange_;
+    plan_.half_bytes = std::max(plan_.half_bytes, y.rows * y.columns * y.element_size());
+    emit("sum_in_slices", sliced, waiting_blocks(blocks), /*waits=*/true);
+  }
   plan_.launches.back().shape.shared_bytes = shared_bytes;
   return ok();
 }

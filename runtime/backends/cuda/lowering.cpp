@@ -27,21 +27,21 @@ int64_t append(int64_t& end, int64_t bytes) {
   return at;
 }
 
-bool is_exchange(Op op) { return op == Op::kAllReduce || op == Op::kAllGather || op == Op::kRowsOfOwners; }
-
 }  // namespace
 
 int64_t flag_bytes(int ranks) { return padded(int64_t{ranks} * kMostBlocks * static_cast<int64_t>(sizeof(uint32_t))); }
 
-Result<StepPlan> plan_step(const graph::Graph& graph, const StoreLayout& layout, const Bases& bases) {
-  return Lowering(graph, layout, bases).run();
+Result<StepPlan> plan_step(const graph::Graph& graph, const StoreLayout& layout, const Bases& bases,
+                           const StepOptions& options) {
+  return Lowering(graph, layout, bases, options).run();
 }
 
-Lowering::Lowering(const graph::Graph& graph, const StoreLayout& layout, const Bases& bases)
+Lowering::Lowering(const graph::Graph& graph, const StoreLayout& layout, const Bases& bases, const StepOptions& options)
     : graph_(graph),
       layout_(layout),
       bases_(bases),
       hosts_(bases.hosts.count() > 0 ? bases.hosts : device::one_host(graph.ranks)),
+      options_(options),
       flow_(graph),
       token_rows_(graph::token_rows(graph)),
       is_fused_(graph.nodes.size()),
@@ -66,9 +66,8 @@ Result<StepPlan> Lowering::run() {
   plan_.state_mirrors.resize(graph_.values.size(), -1);
   plan_.hidden_samples.resize(graph_.nodes.size(), -1);
   if (graph_.ranks > 1) {
-    plan_.exchanges = static_cast<uint32_t>(
-        std::ranges::count_if(graph_.nodes, [](const Node& node) { return is_exchange(node.op); }));
-    plan_.exchanges = spans_hosts() ? 2 * plan_.exchanges : plan_.exchanges + plan_.exchanges % 2;
+    for (const Node& node : graph_.nodes) plan_.exchanges += exchanges_of(node);
+    plan_.exchanges += plan_.exchanges % 2;
   }
   slot_of_rows_ = graph::slot_of_rows(graph_);
   plan_.slot_of_rows = slot_of_rows_;
@@ -211,7 +210,7 @@ bool Lowering::is_area_root(const Node& node) const {
   const auto reader = flow_.only_reader(*node.result);
   if (!reader || graph_.nodes[*reader].op != Op::kAllReduce) return false;
   for (size_t i = index_of(node); i < *reader; ++i) {
-    if (is_exchange(graph_.nodes[i].op)) return false;
+    if (exchanges_of(graph_.nodes[i]) > 0) return false;
   }
   return true;
 }

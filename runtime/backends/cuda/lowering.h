@@ -45,7 +45,7 @@ void clear_padding(Parameters& parameters) {
 /// Used once.
 class Lowering {
  public:
-  Lowering(const graph::Graph& graph, const StoreLayout& layout, const Bases& bases);
+  Lowering(const graph::Graph& graph, const StoreLayout& layout, const Bases& bases, const StepOptions& options);
 
   Result<StepPlan> run();
 
@@ -68,6 +68,7 @@ class Lowering {
   Result<void> lower(const Node& node);
   Result<void> lower_embedding(const Node& node);
   Result<void> lower_product(const Node& node);
+  bool multiply_by_library(const Node& node, const std::vector<SumPart>& parts);
   Result<void> lower_product_int8(const Node& node);
   Result<void> lower_experts(const Node& node);
   void lower_route(const Node& node);
@@ -80,7 +81,10 @@ class Lowering {
   void lower_rope(const Node& node);
   Result<void> lower_append(const Node& node);
   Result<void> lower_attention(const Node& node);
+  bool attend_rows(const Node& node, const AttendParameters& attend, const CacheLayout& cache);
   Result<void> lower_all_reduce(const Node& node);
+  /// The exchanges of a node between ranks.
+  uint32_t exchanges_of(const Node& node) const;
   const Node* residual_after(const Node& sum) const;
   void lower_all_gather(const Node& node);
   void lower_owners(const Node& node);
@@ -148,6 +152,7 @@ class Lowering {
   const StoreLayout& layout_;
   const Bases& bases_;
   const device::Hosts hosts_;
+  const StepOptions& options_;
   const graph::Dataflow flow_;
   const std::vector<bool> token_rows_;
   StepPlan plan_;

@@ -27,10 +27,13 @@ struct FragmentPacking {
   int64_t steps_of_leaf() const { return (leaf + 15) / 16; }
   /// Steps of a tile.
   int64_t k_steps() const { return columns / leaf * steps_of_leaf() + (columns % leaf + 15) / 16; }
-  int64_t bytes() const { return tiles() * k_steps() * 256 * static_cast<int64_t>(size_of(dtype)); }
+  int64_t tile_bytes() const { return k_steps() * 256 * static_cast<int64_t>(size_of(dtype)); }
+  int64_t bytes() const { return tiles() * tile_bytes(); }
   /// The place of an element.
   int64_t index(int64_t output, int64_t column) const;
-  /// Packs the matrix, row-major in `src`. The caller zeroes `dst` before.
+  /// Packs a tile into its `tile_bytes()`; `src` are its rows, row-major. Several threads may pack tiles at once.
+  void pack_tile(int64_t tile, std::span<const std::byte> src, std::span<std::byte> dst) const;
+  /// Packs the matrix, row-major in `src`, into its `bytes()`.
   void pack(std::span<const std::byte> src, std::span<std::byte> dst) const;
 
   friend bool operator==(const FragmentPacking&, const FragmentPacking&) = default;

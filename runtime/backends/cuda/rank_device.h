@@ -6,6 +6,7 @@
 #include <memory>
 #include <span>
 
+#include "runtime/backends/cuda/step_plan.h"
 #include "runtime/core/clock.h"
 #include "runtime/cuda/stream.h"
 #include "runtime/device/device_exchange.h"
@@ -21,10 +22,13 @@ struct RankDevice {
   std::shared_ptr<const void> context_owner;  // for memory that outlives the backend
   cu::Stream* stream = nullptr;
   const KernelSet* kernels = nullptr;
+  const cu::BlasLibrary* blas = nullptr;  // where the options use it
   cu::WaitLimit limit;
   int most_shared_ranks = 1;                   // ranks that use the GPU together
   const device::Hosts* hosts = nullptr;        // of the group's ranks
   device::DeviceExchange* exchange = nullptr;  // with the rank's rail on the other hosts; null: it is on none
+  int host_threads = 1;                        // that load weights
+  StepOptions options;
 };
 
 }  // namespace lockstep::cuda

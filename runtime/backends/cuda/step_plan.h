@@ -8,6 +8,7 @@
 //
 // Memory that peers see holds flags and two halves; exchange number i of a step uses half i mod 2. Between hosts an
 // exchange counts twice: half 0 shows the host's parts, half 1 what came from all hosts (lower_hosts.cpp).
+// On one host a sum in slices is two exchanges: of roots, and of slices.
 #pragma once
 
 #include <array>
@@ -20,6 +21,7 @@
 #include "runtime/backends/cuda/kernels/parameters.h"
 #include "runtime/backends/cuda/node_split.h"
 #include "runtime/backends/cuda/store_layout.h"
+#include "runtime/cuda/blas.h"
 #include "runtime/cuda/module.h"
 #include "runtime/device/hosts.h"
 #include "runtime/graph/graph.h"
@@ -41,6 +43,14 @@ struct Bases {
   device::Hosts hosts;                       // of the group's ranks; empty: all on one
 };
 
+/// How a step is planned; the same on every rank.
+struct StepOptions {
+  /// Sums over ranks of more bytes than this are finished in slices: each rank reads less, and meets twice.
+  int64_t most_one_shot_bytes = int64_t{256} << 10;
+  /// Products of many rows may be cuBLASLt's, from weights that are kept a second time, row by row.
+  bool uses_blas = false;
+};
+
 /// Words in pinned memory that kernels which wait look at.
 struct Control {
   uint32_t abort = 0;
@@ -54,12 +64,13 @@ struct HeadWords {
   int32_t rows_in_use = 0;
 };
 
-/// A launch of a kernel with the bytes of its parameters.
+/// A launch of a kernel with the bytes of its parameters, or a product of cuBLASLt.
 struct Launch {
   std::string kernel;
   cu::LaunchShape shape;
   std::vector<std::byte> parameters;
   size_t node = 0;
+  std::optional<cu::MatmulShape> matmul = {};
 };
 
 /// Where host operations find a value.
@@ -108,6 +119,7 @@ int64_t flag_bytes(int ranks);
 
 /// Fails with `kInvalidArgument` where the layout lacks a value of the graph, with `kUnsupported` where the graph needs
 /// what kernels cannot do.
-Result<StepPlan> plan_step(const graph::Graph& graph, const StoreLayout& layout, const Bases& bases);
+Result<StepPlan> plan_step(const graph::Graph& graph, const StoreLayout& layout, const Bases& bases,
+                           const StepOptions& options = {});
 
 }  // namespace lockstep::cuda

@@ -5,6 +5,8 @@
 #include <algorithm>
 #include <cstring>
 
+#include "runtime/backends/cuda/weight_loading.h"
+
 namespace lockstep::cuda {
 namespace {
 
@@ -34,7 +36,7 @@ std::vector<std::byte> packed(const Packing& packing, const TensorType& type, st
 }  // namespace
 
 Result<std::unique_ptr<Store>> Store::create(std::span<const device::StepGraph> steps, const RankDevice& device) {
-  LOCKSTEP_TRY(StoreLayout layout, StoreLayout::of(steps));
+  LOCKSTEP_TRY(StoreLayout layout, StoreLayout::of(steps, {.keeps_rows_of_products = device.options.uses_blas}));
   std::unique_ptr<Store> store(new Store(std::move(layout), device));
   LOCKSTEP_TRY_VOID(store->reserve());
   return store;
@@ -78,24 +80,46 @@ Result<void> Store::download(std::span<std::byte> dst, cu::DeviceAddress src) co
   return ok();
 }
 
-Result<void> Store::set_weight(std::string_view name, std::span<const std::byte> bytes) {
+Result<Store::WeightEntry> Store::find_weight(std::string_view name, int64_t bytes) const {
   const auto found = layout_.weights.find(name);
   if (found == layout_.weights.end()) {
     return Error{ErrorKind::kNotFound,
                  fmt::format("[runtime/backends/cuda] cannot set weight {}: no graph of this store has it", name)};
   }
   const WeightLayout& weight = found->second;
-  if (static_cast<int64_t>(bytes.size()) != weight.type.bytes()) {
-    return invalid(fmt::format("cannot set weight {}: found {} bytes, expected {} for {}", name, bytes.size(),
+  if (bytes != weight.type.bytes()) {
+    return invalid(fmt::format("cannot set weight {}: found {} bytes, expected {} for {}", name, bytes,
                                weight.type.bytes(), to_string(weight.type)));
   }
+  return found;
+}
+
+void Store::mark_set(WeightEntry weight) {
+  is_set_[static_cast<size_t>(std::distance(layout_.weights.begin(), weight))] = true;
+}
+
+Result<void> Store::set_weight(std::string_view name, std::span<const std::byte> bytes) {
+  LOCKSTEP_TRY(const WeightEntry found, find_weight(name, std::ssize(bytes)));
+  const WeightLayout& weight = found->second;
   LOCKSTEP_TRY_VOID(device_.context->make_current());
   for (const WeightForm& form : weight.forms) {
     const bool is_plain = std::holds_alternative<std::monostate>(form.packing);
     const std::vector<std::byte> other = is_plain ? std::vector<std::byte>() : packed(form.packing, weight.type, bytes);
     LOCKSTEP_TRY_VOID(upload(weights() + form.offset, is_plain ? bytes : other));
   }
-  is_set_[static_cast<size_t>(std::distance(layout_.weights.begin(), found))] = true;
+  mark_set(found);
+  return ok();
+}
+
+Result<void> Store::load(const graph::Graph& graph, const device::WeightReader& reader) {
+  std::vector<WeightPlace> places;
+  std::vector<WeightEntry> entries;
+  for (const graph::Value* value : device::weights_in_file_order(graph, reader)) {
+    LOCKSTEP_TRY(entries.emplace_back(), find_weight(value->name, value->type.bytes()));
+    places.push_back({value, &entries.back()->second});
+  }
+  LOCKSTEP_TRY_VOID(load_weights(places, reader, device_, weights(), device_.host_threads));
+  for (const WeightEntry entry : entries) mark_set(entry);
   return ok();
 }
 

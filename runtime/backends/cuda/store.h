@@ -19,6 +19,7 @@ class Store final : public device::Store, public device::SlotTransfer {
   static Result<std::unique_ptr<Store>> create(std::span<const device::StepGraph> steps, const RankDevice& device);
 
   Result<void> set_weight(std::string_view name, std::span<const std::byte> bytes) override;
+  Result<void> load(const graph::Graph& graph, const device::WeightReader& reader) override;
   std::optional<device::StateId> find_state(std::string_view name) const override;
   Result<void> write_state(device::StateId state, int64_t offset, std::span<const std::byte> bytes) override;
   Result<void> read_state(device::StateId state, int64_t offset, std::span<std::byte> bytes) const override;
@@ -48,6 +49,9 @@ class Store final : public device::Store, public device::SlotTransfer {
  private:
   Store(StoreLayout layout, const RankDevice& device) : layout_(std::move(layout)), device_(device) {}
   Result<void> reserve();
+  using WeightEntry = std::map<std::string, WeightLayout, std::less<>>::const_iterator;
+  Result<WeightEntry> find_weight(std::string_view name, int64_t bytes) const;
+  void mark_set(WeightEntry weight);
   Result<void> upload(cu::DeviceAddress dst, std::span<const std::byte> bytes) const;
   Result<void> download(std::span<std::byte> dst, cu::DeviceAddress src) const;
   Result<void> commit(int64_t begin, int64_t bytes);

@@ -21,6 +21,8 @@ Error invalid(std::string message) {
 /// Collects what the graphs say about weights and states.
 class LayoutMaker {
  public:
+  explicit LayoutMaker(const StoreOptions& options) : options_(options) {}
+
   Result<void> add(const graph::Graph& graph) {
     for (const graph::Value& value : graph.values) LOCKSTEP_TRY_VOID(add_value(value));
     for (const graph::Node& node : graph.nodes) {
@@ -73,7 +75,11 @@ class LayoutMaker {
     }
     std::vector<WeightForm>& forms = layout_.weights.find(value.name)->second.forms;
     const Packing packing = packing_of(graph, node, operand);
-    if (std::ranges::find(forms, packing, &WeightForm::packing) == forms.end()) forms.push_back({packing});
+    const auto add = [&](const Packing& form) {
+      if (std::ranges::find(forms, form, &WeightForm::packing) == forms.end()) forms.push_back({form});
+    };
+    add(packing);
+    if (options_.keeps_rows_of_products && operand == 1 && is_product_of_many_rows(graph, node)) add(Packing{});
   }
 
   Result<void> add_caches(const graph::Graph& graph, const graph::Node& node) {
@@ -148,6 +154,7 @@ class LayoutMaker {
     }
   }
 
+  const StoreOptions options_;
   StoreLayout layout_;
   std::set<std::string> tables_;
   std::map<std::string, std::optional<Ring>, std::less<>> rings_;
@@ -189,8 +196,14 @@ Packing packing_of(const graph::Graph& graph, const graph::Node& node, size_t op
   return {};
 }
 
-Result<StoreLayout> StoreLayout::of(std::span<const device::StepGraph> steps) {
-  LayoutMaker maker;
+bool is_product_of_many_rows(const graph::Graph& graph, const graph::Node& node) {
+  const bool is_product = node.op == Op::kLinear || node.op == Op::kLinearBlocks;
+  const Shape& shape = graph.value(*node.result).type.shape;
+  return is_product && !node.has("int8") && shape[shape.rank() - 2] > kSomeRows;
+}
+
+Result<StoreLayout> StoreLayout::of(std::span<const device::StepGraph> steps, const StoreOptions& options) {
+  LayoutMaker maker(options);
   for (const device::StepGraph& step : steps) LOCKSTEP_TRY_VOID(maker.add(step.own));
   return std::move(maker).finish();
 }

@@ -28,6 +28,9 @@ struct StackedPacking {
 /// How a node reads a weight: row by row, in fragments, or as integers.
 using Packing = std::variant<std::monostate, StackedPacking, Int8Packing>;
 
+/// Whether a node is a product with many rows, in floating point.
+bool is_product_of_many_rows(const graph::Graph& graph, const graph::Node& node);
+
 /// The packing of `operand` of `node`, as the store makes it and the lowering finds it.
 Packing packing_of(const graph::Graph& graph, const graph::Node& node, size_t operand);
 
@@ -52,9 +55,15 @@ struct StateLayout {
   int64_t offset = 0;  // of a dense state, in the host's memory
 };
 
+struct StoreOptions {
+  bool keeps_rows_of_products = false;  // weights of products of many rows also row by row
+
+  friend bool operator==(const StoreOptions&, const StoreOptions&) = default;
+};
+
 struct StoreLayout {
   /// Fails with `kInvalidArgument` where graphs disagree about a value.
-  static Result<StoreLayout> of(std::span<const device::StepGraph> steps);
+  static Result<StoreLayout> of(std::span<const device::StepGraph> steps, const StoreOptions& options = {});
 
   /// Null: none.
   const WeightForm* form(std::string_view name, const Packing& packing) const;

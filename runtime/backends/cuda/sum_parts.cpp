@@ -1,6 +1,7 @@
 #include "runtime/backends/cuda/sum_parts.h"
 
 #include <algorithm>
+#include <utility>
 
 namespace lockstep::cuda {
 namespace {
@@ -87,6 +88,30 @@ std::vector<ExpertPart> expert_parts(const BlockSplit& split, int rank, bool lea
     }
   }
   return parts;
+}
+
+bool is_even_tree(const TreeFinish& finish) {
+  const auto ranks = static_cast<int>(finish.first_root.size()) - 1;
+  for (int rank = 0; rank <= ranks; ++rank) {
+    if (finish.first_root[static_cast<size_t>(rank)] != rank) return false;
+  }
+  std::vector<std::pair<int, int>> even, found;
+  for (int apart = 1; apart < ranks; apart *= 2) {
+    for (int rank = 0; rank + apart < ranks; rank += 2 * apart) even.emplace_back(rank, rank + apart);
+  }
+  for (const TreeFinish::Step& step : finish.steps) found.emplace_back(step.dst, step.src);
+  std::ranges::sort(even);  // by the left operand, which takes nearer ones first in both
+  std::ranges::sort(found);
+  return even == found && finish.result == 0;
+}
+
+int open_levels(const std::vector<SumPart>& parts) {
+  int height = 0, highest = 1;
+  for (const SumPart& part : parts) {
+    height = part.root >= 0 ? 0 : height + 1 - part.merges;
+    highest = std::max(highest, height);
+  }
+  return highest;
 }
 
 bool fits_stack(const std::vector<SumPart>& parts) {

@@ -23,6 +23,11 @@ std::vector<SumPart> block_int8_parts(const BlockSplit& split, int rank, const I
 std::vector<ExpertPart> expert_parts(const BlockSplit& split, int rank, bool leaf_is_expert, int64_t experts,
                                      int64_t block, int64_t columns, bool has_bias);
 
+/// Whether every rank has one root, and neighbours are added first, then neighbouring pairs, and so on.
+bool is_even_tree(const TreeFinish& finish);
+
+/// The most sums that are open after a part, at least 1.
+int open_levels(const std::vector<SumPart>& parts);
 /// Whether the sums that are open at a time fit the kernels' stack.
 bool fits_stack(const std::vector<SumPart>& parts);
 

@@ -15,6 +15,7 @@
 
 #define LOCKSTEP_DEVICE __device__ __forceinline__
 #define LOCKSTEP_UNROLL _Pragma("unroll")
+#define LOCKSTEP_NO_UNROLL _Pragma("unroll 1")
 #define LOCKSTEP_KERNEL(name, Parameters, threads) \
   extern "C" __global__ void __launch_bounds__(threads, 2) name(const __grid_constant__ Parameters p)
 
@@ -99,12 +100,28 @@ LOCKSTEP_DEVICE void copy_async_16(void* shared, const void* global) {
       "l"(global)
       : "memory");
 }
+/// The same of the first `bytes`; the others become zeros.
+LOCKSTEP_DEVICE void copy_async_16(void* shared, const void* global, int bytes) {
+  asm volatile(
+      "cp.async.cg.shared.global [%0], [%1], 16, %2;" ::"r"(static_cast<uint32_t>(__cvta_generic_to_shared(shared))),
+      "l"(global), "r"(bytes)
+      : "memory");
+}
 /// Makes a group of this thread's copies since the last one.
 LOCKSTEP_DEVICE void commit_copies() { asm volatile("cp.async.commit_group;" ::: "memory"); }
 /// Waits for all of this thread's groups but the newest `kPending`. Others see the bytes after a barrier.
 template <int kPending>
 LOCKSTEP_DEVICE void wait_copies() {
   asm volatile("cp.async.wait_group %0;" ::"n"(kPending) : "memory");
+}
+
+/// Four matrices of 8 rows of 16 bytes in shared memory: lane 8·m + r gives the address of row r of matrix m. Word m of
+/// lane 4·g + t is bytes 4t to 4t + 3 of row g of matrix m (PTX ISA, ldmatrix).
+LOCKSTEP_DEVICE void load_matrices(uint32_t (&words)[4], const void* row) {
+  asm volatile("ldmatrix.sync.aligned.m8n8.x4.shared.b16 {%0, %1, %2, %3}, [%4];"
+               : "=r"(words[0]), "=r"(words[1]), "=r"(words[2]), "=r"(words[3])
+               : "r"(static_cast<uint32_t>(__cvta_generic_to_shared(row)))
+               : "memory");
 }
 
 /// d += a · b, of tiles of 16 × 16 and 16 × 8 bf16 elements that are spread over the warp, in f32. Lane 4·g + t holds

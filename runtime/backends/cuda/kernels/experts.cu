@@ -10,37 +10,39 @@ struct ListShared {
   int32_t counts[kListThreads];
 };
 
+template <int kGroups>
 struct InnerShared {
-  TileSums<1> gate;
-  TileSums<1> up;
+  TileSums<kGroups> gate;
+  TileSums<kGroups> up;
 };
 
+template <int kGroups>
 struct DownShared {
-  TileSums<1> sums;
-  float leaf[kTileElements];
+  TileSums<kGroups> sums;
+  float leaf[kGroups][kTileElements];
 };
 
-/// One part of the sums of up to 8 rows of one expert. `row_at(row)` is a row of x, null: none.
-template <typename Rows, typename RowAt>
+/// One part of the sums of some rows of one expert. `row_at(row)` is a row of x, null: none.
+template <typename Rows, int kGroups, typename RowAt>
 LOCKSTEP_DEVICE void sum_expert(const void* packed, int64_t tile, int64_t k_steps, const SumPart& part, RowAt row_at,
-                                float (&to)[1][kTileElements]) {
+                                float (&to)[kGroups][kTileElements]) {
   using Element = typename Rows::Element;
   const Element* weights = static_cast<const Element*>(packed) + (tile * k_steps + part.first_step) * 256;
   const int end = part.end_column - part.first_column;
   if constexpr (sizeof(Element) == 4) {
     const int columns = end < part.steps * kStepColumns ? end : part.steps * kStepColumns;
-    sum_part_f32<1>(
+    sum_part_f32<kGroups>(
         weights, columns,
-        [&](int, int row, int column) {
-          const Element* x = row_at(row);
+        [&](int group, int row, int column) {
+          const Element* x = row_at(group * kTileRows + row);
           return x == nullptr ? 0.0f : x[part.first_column + column];
         },
         to);
   } else {
-    sum_part<Rows, 1>(
+    sum_part<Rows, kGroups>(
         weights, part.steps,
-        [&](int, int row, int column) {
-          const Element* x = row_at(row);
+        [&](int group, int row, int column) {
+          const Element* x = row_at(group * kTileRows + row);
           return x == nullptr ? 0u : pair_at<Rows>(x + part.first_column, column, end);
         },
         to);
@@ -48,34 +50,37 @@ LOCKSTEP_DEVICE void sum_expert(const void* packed, int64_t tile, int64_t k_step
 }
 
 /// The sum of the plain parts in ascending order.
-LOCKSTEP_DEVICE float fold_plain(const TileSums<1>& sums, int element) {
-  float sum = sums.parts[0][0][element];
-  for (int part = 1; part < kPlainParts; ++part) sum = plus(sum, sums.parts[part][0][element]);
+template <int kGroups>
+LOCKSTEP_DEVICE float fold_plain(const TileSums<kGroups>& sums, int group, int element) {
+  float sum = sums.parts[0][group][element];
+  for (int part = 1; part < kPlainParts; ++part) sum = plus(sum, sums.parts[part][group][element]);
   return sum;
 }
 
-template <typename Rows>
+template <typename Rows, int kGroups>
 LOCKSTEP_DEVICE void experts_inner(const ExpertsInnerParameters& p) {
   using Element = typename Rows::Element;
-  InnerShared& shared = shared_memory<InnerShared>();
+  InnerShared<kGroups>& shared = shared_memory<InnerShared<kGroups>>();
   const int tiles = (p.columns + kTileOutputs - 1) / kTileOutputs;
   const int expert = block_index() / tiles;
   const int warp = thread_index() / 32;
   const int32_t* list = p.list + static_cast<int64_t>(expert) * p.rows;
   const int count = p.counts[expert];
-  for (int first = 0; first < count; first += kTileRows) {
+  for (int first = 0; first < count; first += kGroups * kTileRows) {
     const auto row_at = [&](int row) {
       return first + row < count ? static_cast<const Element*>(p.x) + list[first + row] * p.x_stride : nullptr;
     };
-    sum_expert<Rows>(p.gate, block_index(), p.k_steps, p.parts[warp], row_at, shared.gate.parts[warp]);
-    sum_expert<Rows>(p.up, block_index(), p.k_steps, p.parts[warp], row_at, shared.up.parts[warp]);
+    sum_expert<Rows, kGroups>(p.gate, block_index(), p.k_steps, p.parts[warp], row_at, shared.gate.parts[warp]);
+    sum_expert<Rows, kGroups>(p.up, block_index(), p.k_steps, p.parts[warp], row_at, shared.up.parts[warp]);
     sync_block();
-    const int element = thread_index();
-    const int column = block_index() % tiles * kTileOutputs + element / kTileRows;
-    const int row = first + element % kTileRows;
-    if (element < kTileElements && column < p.columns && row < count) {
-      float gate = fold_plain(shared.gate, element);
-      float up = fold_plain(shared.up, element);
+    for (int i = thread_index(); i < kGroups * kTileElements; i += kProductThreads) {
+      const int group = i / kTileElements;
+      const int element = i % kTileElements;
+      const int column = block_index() % tiles * kTileOutputs + element / kTileRows;
+      const int row = first + group * kTileRows + element % kTileRows;
+      if (column >= p.columns || row >= count) continue;
+      float gate = fold_plain(shared.gate, group, element);
+      float up = fold_plain(shared.up, group, element);
       if (p.gate_bias != nullptr) {
         const int64_t at = static_cast<int64_t>(expert) * p.columns + column;
         gate = plus(gate, Rows::read(static_cast<const Element*>(p.gate_bias)[at]));
@@ -91,71 +96,102 @@ LOCKSTEP_DEVICE void experts_inner(const ExpertsInnerParameters& p) {
   }
 }
 
-template <typename Rows>
-LOCKSTEP_DEVICE void experts_down(const ExpertsDownParameters& p) {
+/// The sums over experts of a tile of outputs, of some rows.
+template <typename Rows, int kGroups>
+class DownRows {
   using Element = typename Rows::Element;
-  DownShared& shared = shared_memory<DownShared>();
-  const int tiles = (p.hidden + kTileOutputs - 1) / kTileOutputs;
-  const int warp = thread_index() / 32;
-  const int rows = used(p.rows);
-  const int element = thread_index();  // those of a tile own one
-  const int output = block_index() * kTileOutputs + element / kTileRows;
-  for (int first_row = 0; first_row < rows; first_row += kTileRows) {
-    const int own_row = first_row + element % kTileRows;
-    if (element < kTileElements) shared.leaf[element] = 0.0f;
+  using Shared = DownShared<kGroups>;
+
+ public:
+  LOCKSTEP_DEVICE DownRows(const ExpertsDownParameters& p, Shared& shared, int first_row)
+      : p_(p), shared_(shared), first_row_(first_row), rows_(used(p.rows)) {}
+
+  LOCKSTEP_DEVICE void run() {
+    for_own([&](int group, int element) { shared_.leaf[group][element] = 0.0f; });
     int height = 0;
-    for (int first = 0; first < p.part_count; first += kProductWarps) {
-      if (first + warp < p.part_count) {
-        const ExpertPart& part = p.parts[first + warp];
-        const auto place_of = [&](int row) {
-          return first_row + row < rows ? p.places[static_cast<int64_t>(first_row + row) * p.experts + part.expert]
-                                        : -1;
-        };
-        int has_rows = 0;  // the same on all lanes
-        for (int row = 0; row < kTileRows; ++row) has_rows |= place_of(row) >= 0 ? 1 : 0;
-        if (has_rows != 0) {
-          const auto row_at = [&](int row) {
-            const int64_t place = place_of(row);
-            const Element* inner = static_cast<const Element*>(p.inner);
-            return place < 0 ? nullptr : inner + ((first_row + row) * static_cast<int64_t>(p.most) + place) * p.columns;
-          };
-          sum_expert<Rows>(p.down, static_cast<int64_t>(part.expert) * tiles + block_index(), p.k_steps, part.sum,
-                           row_at, shared.sums.parts[warp]);
-        }
-      }
+    for (int first = 0; first < p_.part_count; first += kProductWarps) {
+      const int own = first + thread_index() / 32;
+      if (own < p_.part_count) sum_part_of(p_.parts[own], shared_.sums.parts[thread_index() / 32]);
       sync_block();
-      for (int i = first; i < first + kProductWarps && i < p.part_count; ++i) {
-        const ExpertPart& part = p.parts[i];
-        if (element < kTileElements) {
-          const int64_t at = static_cast<int64_t>(own_row) * p.experts + part.expert;
-          if (own_row < rows && output < p.hidden && p.places[at] >= 0) {
-            float value = shared.sums.parts[i - first][0][element];
-            if (part.has_bias != 0) {
-              const int64_t bias = static_cast<int64_t>(part.expert) * p.hidden + output;
-              value = plus(value, Rows::read(static_cast<const Element*>(p.bias)[bias]));
-            }
-            const float route = p.route[own_row * p.route_stride + p.first_expert + part.expert];
-            shared.leaf[element] = madd(route, value, shared.leaf[element]);
-          }
-          if (part.ends != 0) {
-            float sum = shared.leaf[element];
-            shared.leaf[element] = 0.0f;
-            push<1>(shared.sums.stack, 0, element, height, part.sum.merges, sum);
-            if (part.sum.root >= 0 && own_row < rows && output < p.hidden) {
-              p.y[part.sum.root * p.y_plane + own_row * p.y_stride + output] = sum;
-            }
-          }
-        }
+      for (int i = first; i < first + kProductWarps && i < p_.part_count; ++i) {
+        const ExpertPart& part = p_.parts[i];
+        for_own([&](int group, int element) { join(part, i - first, group, element, height); });
         if (part.ends != 0) height = part.sum.root < 0 ? height + 1 - part.sum.merges : 0;
       }
       sync_block();
     }
   }
+
+ private:
+  /// Calls `work` for this thread's elements of the tile.
+  template <typename Work>
+  LOCKSTEP_DEVICE void for_own(Work work) {
+    for (int i = thread_index(); i < kGroups * kTileElements; i += kProductThreads) {
+      work(i / kTileElements, i % kTileElements);
+    }
+  }
+
+  /// Where the expert is among those of a row; −1: it is none of them.
+  LOCKSTEP_DEVICE int place_of(int row, int expert) const {
+    return first_row_ + row < rows_ ? p_.places[static_cast<int64_t>(first_row_ + row) * p_.experts + expert] : -1;
+  }
+
+  LOCKSTEP_DEVICE void sum_part_of(const ExpertPart& part, float (&to)[kGroups][kTileElements]) {
+    int has_rows = 0;  // the same on all lanes
+    for (int row = 0; row < kGroups * kTileRows; ++row) has_rows |= place_of(row, part.expert) >= 0 ? 1 : 0;
+    if (has_rows == 0) return;
+    const auto row_at = [&](int row) {
+      const int64_t place = place_of(row, part.expert);
+      const Element* inner = static_cast<const Element*>(p_.inner);
+      return place < 0 ? nullptr : inner + ((first_row_ + row) * static_cast<int64_t>(p_.most) + place) * p_.columns;
+    };
+    const int tiles = (p_.hidden + kTileOutputs - 1) / kTileOutputs;
+    sum_expert<Rows, kGroups>(p_.down, static_cast<int64_t>(part.expert) * tiles + block_index(), p_.k_steps, part.sum,
+                              row_at, to);
+  }
+
+  /// Adds a part to its leaf; where it ends the leaf, the leaf to the tree.
+  LOCKSTEP_DEVICE void join(const ExpertPart& part, int which, int group, int element, int height) {
+    const int row = group * kTileRows + element % kTileRows;
+    const int output = block_index() * kTileOutputs + element / kTileRows;
+    const bool is_inside = first_row_ + row < rows_ && output < p_.hidden;
+    float& leaf = shared_.leaf[group][element];
+    if (is_inside && place_of(row, part.expert) >= 0) {
+      float value = shared_.sums.parts[which][group][element];
+      if (part.has_bias != 0) {
+        const int64_t bias = static_cast<int64_t>(part.expert) * p_.hidden + output;
+        value = plus(value, Rows::read(static_cast<const Element*>(p_.bias)[bias]));
+      }
+      leaf = madd(p_.route[(first_row_ + row) * p_.route_stride + p_.first_expert + part.expert], value, leaf);
+    }
+    if (part.ends == 0) return;
+    float sum = leaf;
+    leaf = 0.0f;
+    push<kGroups>(shared_.sums.stack, group, element, height, part.sum.merges, sum);
+    if (part.sum.root >= 0 && is_inside) {
+      p_.y[part.sum.root * p_.y_plane + (first_row_ + row) * p_.y_stride + output] = sum;
+    }
+  }
+
+  const ExpertsDownParameters& p_;
+  Shared& shared_;
+  const int first_row_;
+  const int rows_;
+};
+
+template <typename Rows, int kGroups>
+LOCKSTEP_DEVICE void experts_down(const ExpertsDownParameters& p) {
+  DownShared<kGroups>& shared = shared_memory<DownShared<kGroups>>();
+  for (int first_row = 0; first_row < used(p.rows); first_row += kGroups * kTileRows) {
+    DownRows<Rows, kGroups>(p, shared, first_row).run();
+  }
 }
 
 }  // namespace
 
-static_assert(sizeof(InnerShared) == kExpertsInnerSharedBytes && sizeof(DownShared) == kExpertsDownSharedBytes);
+static_assert(sizeof(InnerShared<1>) == kExpertsInnerFewSharedBytes &&
+              sizeof(DownShared<1>) == kExpertsDownFewSharedBytes);
+static_assert(sizeof(InnerShared<4>) == kExpertsInnerSharedBytes && sizeof(DownShared<4>) == kExpertsDownSharedBytes);
 
 LOCKSTEP_KERNEL(route, RouteParameters, kRouteThreads) {
   const int64_t row = static_cast<int64_t>(block_index()) * (kRouteThreads / kWarpLanes) + thread_index() / kWarpLanes;
@@ -225,11 +261,17 @@ LOCKSTEP_KERNEL(list_experts, ListExpertsParameters, kListThreads) {
   if (thread_index() == kListThreads - 1) p.counts[expert] = at;
 }
 
-LOCKSTEP_KERNEL(experts_inner_f32, ExpertsInnerParameters, kProductThreads) { experts_inner<F32Rows>(p); }
-LOCKSTEP_KERNEL(experts_inner_bf16, ExpertsInnerParameters, kProductThreads) { experts_inner<Bf16Rows>(p); }
-LOCKSTEP_KERNEL(experts_inner_f16, ExpertsInnerParameters, kProductThreads) { experts_inner<F16Rows>(p); }
-LOCKSTEP_KERNEL(experts_down_f32, ExpertsDownParameters, kProductThreads) { experts_down<F32Rows>(p); }
-LOCKSTEP_KERNEL(experts_down_bf16, ExpertsDownParameters, kProductThreads) { experts_down<Bf16Rows>(p); }
-LOCKSTEP_KERNEL(experts_down_f16, ExpertsDownParameters, kProductThreads) { experts_down<F16Rows>(p); }
+LOCKSTEP_KERNEL(experts_inner_few_f32, ExpertsInnerParameters, kProductThreads) { experts_inner<F32Rows, 1>(p); }
+LOCKSTEP_KERNEL(experts_inner_few_bf16, ExpertsInnerParameters, kProductThreads) { experts_inner<Bf16Rows, 1>(p); }
+LOCKSTEP_KERNEL(experts_inner_few_f16, ExpertsInnerParameters, kProductThreads) { experts_inner<F16Rows, 1>(p); }
+LOCKSTEP_KERNEL(experts_inner_f32, ExpertsInnerParameters, kProductThreads) { experts_inner<F32Rows, 4>(p); }
+LOCKSTEP_KERNEL(experts_inner_bf16, ExpertsInnerParameters, kProductThreads) { experts_inner<Bf16Rows, 4>(p); }
+LOCKSTEP_KERNEL(experts_inner_f16, ExpertsInnerParameters, kProductThreads) { experts_inner<F16Rows, 4>(p); }
+LOCKSTEP_KERNEL(experts_down_few_f32, ExpertsDownParameters, kProductThreads) { experts_down<F32Rows, 1>(p); }
+LOCKSTEP_KERNEL(experts_down_few_bf16, ExpertsDownParameters, kProductThreads) { experts_down<Bf16Rows, 1>(p); }
+LOCKSTEP_KERNEL(experts_down_few_f16, ExpertsDownParameters, kProductThreads) { experts_down<F16Rows, 1>(p); }
+LOCKSTEP_KERNEL(experts_down_f32, ExpertsDownParameters, kProductThreads) { experts_down<F32Rows, 4>(p); }
+LOCKSTEP_KERNEL(experts_down_bf16, ExpertsDownParameters, kProductThreads) { experts_down<Bf16Rows, 4>(p); }
+LOCKSTEP_KERNEL(experts_down_f16, ExpertsDownParameters, kProductThreads) { experts_down<F16Rows, 4>(p); }
 
 }  // namespace lockstep::cuda

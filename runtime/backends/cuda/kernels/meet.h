@@ -10,12 +10,13 @@
 
 namespace lockstep::cuda {
 
-/// Tells every rank that this block's part is ready, and waits for theirs. Gives up where one does not come.
-LOCKSTEP_DEVICE void meet_ranks(const Meeting& m) {
+/// Tells every rank that this block's part is ready, and waits for theirs. Gives up where one does not come. A kernel
+/// that meets again counts its meetings in `further`.
+LOCKSTEP_DEVICE void meet_ranks(const Meeting& m, uint32_t further = 0) {
   sync_block();  // what the block has written is before the flags
   const int peer = thread_index();
   if (peer < m.ranks) {
-    const uint32_t epoch = *m.step * m.meetings + m.index + 1;
+    const uint32_t epoch = *m.step * m.meetings + m.index + further + 1;
     store_release(m.flags[peer] + m.rank * kMostBlocks + block_index(), epoch);
     const uint32_t* flag = m.flags[m.rank] + peer * kMostBlocks + block_index();
     const uint64_t begin = device_time();

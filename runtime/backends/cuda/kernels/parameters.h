@@ -194,6 +194,28 @@ struct AttendTilesParameters {
   TileSumsOfRows of_rows;
 };
 
+/// attend_rows: a block is up to 64 queries, rows_of_block rows of a chunk of query heads; chunks of a row are side by
+/// side. Heads have at most kRowsHeadDim columns, a multiple of 16 bytes, and there is no pinned_q.
+struct AttendRowsParameters {
+  AttendParameters attend;
+  const int32_t* heads;  // [chunks, heads_at_once]: query heads of one head of the cache; −1: none
+  int32_t chunks;
+  int32_t heads_at_once;
+  int32_t rows_of_block;
+};
+constexpr int kRowsThreads = 256;
+constexpr int kRowsQueries = 64;
+constexpr int kRowsHeads = 4;  // of a chunk, at most
+constexpr int kRowsHeadDim = 128;
+constexpr int kRowsPadding = 64;  // columns are padded to a multiple
+constexpr int kRowsFixedBytes =
+    (kTileTokens * (kRowsQueries + 4) + 4 * kRowsQueries) * static_cast<int>(sizeof(float)) +
+    kTileTokens * kRowsQueries / 8;
+constexpr int64_t attend_rows_bytes(int64_t head_dim) {
+  const int64_t columns = (head_dim + kRowsPadding - 1) / kRowsPadding * kRowsPadding;
+  return kRowsFixedBytes + (columns + 4) * (kRowsQueries + kTileTokens) * static_cast<int64_t>(sizeof(float));
+}
+
 // Products
 
 constexpr int kProductThreads = 256;
@@ -217,7 +239,9 @@ struct SumPart {
   int32_t root;  // −1: the sum goes on
 };
 
-/// product, product_few (at most 8 rows): y = x · wᵀ (+ bias). A block is 16 outputs of all rows.
+/// product, product_few (at most 8 rows): y = x · wᵀ (+ bias). A block is 16 outputs of all rows. product_tiles,
+/// product_wide: a block is 128 outputs of 64 or 128 rows; x, its stride and the parts' first columns are multiples of
+/// 16 bytes.
 struct ProductParameters {
   const void* weights;   // packed (packing.h)
   const void* x;         // dt [rows, columns]
@@ -232,7 +256,12 @@ struct ProductParameters {
   int32_t k_steps;  // of a tile of weights
   int32_t part_count;
   int32_t is_float;  // y is f32
+  int32_t levels;    // sums that stay open after a part, at most
 };
+constexpr int kSomeRows = 32;    // more are many
+constexpr int kTilesGroups = 8;  // of 8 rows
+constexpr int kWideGroups = 16;
+constexpr int kTilesStages = 3;
 
 /// How a row is cut into groups of 8-bit integers (runtime/core/int8_groups.h); a group has `words` words of four.
 struct GroupCut {
@@ -254,7 +283,7 @@ struct QuantiseParameters {
 };
 constexpr int kQuantiseThreads = 256;
 
-/// product_int8: as product, from quantised rows and weights.
+/// product_int8, product_int8_few: as product and product_few, from quantised rows and weights.
 struct ProductInt8Parameters {
   const uint32_t* weights;     // [outputs / 16][count][words][16 outputs]
   const float* weight_scales;  // [outputs / 16][count][16 outputs]
@@ -299,7 +328,8 @@ struct ListExpertsParameters {
 };
 constexpr int kListThreads = 256;
 
-/// experts_inner: activation(gate · x) · (up · x) of every row of an expert. A block is 16 columns of an expert.
+/// experts_inner, experts_inner_few: activation(gate · x) · (up · x) of every row of an expert. A block is 16 columns
+/// of an expert, and reads its weights once for 32 or for 8 rows.
 struct ExpertsInnerParameters {
   const void* gate;  // dt, packed, expert after expert [columns, hidden]
   const void* up;
@@ -331,7 +361,7 @@ struct ExpertPart {
   int32_t ends;
 };
 
-/// experts_down: the partial sums of this rank's leaves. A block is 16 outputs of all rows.
+/// experts_down, experts_down_few: the partial sums of this rank's leaves. A block is 16 outputs of all rows.
 struct ExpertsDownParameters {
   const void* down;       // dt, packed, expert after expert [hidden, columns]
   const void* bias;       // dt [experts · hidden]; may be null
@@ -388,8 +418,19 @@ struct SumParameters {
   int32_t additions;  // pairs in the plan
   int32_t result;     // the root that holds the sum at the end
   int32_t y_type;     // ElementType
+  int32_t is_even;    // one root a rank, added along the even tree; columns are a multiple of 4
 };
 enum ElementType : int32_t { kF32, kBf16, kF16 };
+
+/// sum_in_slices: the same, in two meetings. A rank finishes its slice of the elements for all of them:
+///
+///   roots ─meeting─► slice r of rank r, from everybody's roots ─► into the slices of every rank ─meeting─► y
+///
+/// Slices are memory that peers see, in the half of the second meeting.
+struct SlicedSumParameters {
+  SumParameters sum;
+  void* slices[kMostRanks];  // of each rank: of y's type [rows, columns]
+};
 
 /// A range of columns that a gather copies from memory that peers see. Offsets and strides are elements.
 struct GatherPiece {
@@ -489,10 +530,21 @@ constexpr int tile_sum_bytes(int groups) {
 }
 constexpr int kProductFewSharedBytes = tile_sum_bytes(1);
 constexpr int kProductSharedBytes = tile_sum_bytes(4);
-constexpr int kProductInt8SharedBytes = tile_sum_bytes(1);
+/// Of product_tiles and product_wide: stages of 128 bytes of each row, and the open sums.
+constexpr int product_tiles_bytes(int groups, int levels) {
+  return groups * kTileRows *
+         (kTilesStages * 128 + levels * kProductWarps * kTileOutputs * static_cast<int>(sizeof(float)));
+}
+constexpr int kProductInt8FewSharedBytes = tile_sum_bytes(1);
+constexpr int kProductInt8SharedBytes = tile_sum_bytes(4);
 constexpr int kRouteSharedBytes = 0;
 constexpr int kListExpertsSharedBytes = kListThreads * static_cast<int>(sizeof(int32_t));
-constexpr int kExpertsInnerSharedBytes = 2 * tile_sum_bytes(1);
-constexpr int kExpertsDownSharedBytes = tile_sum_bytes(1) + kTileOutputs * kTileRows * static_cast<int>(sizeof(float));
+constexpr int experts_down_bytes(int groups) {
+  return tile_sum_bytes(groups) + groups * kTileOutputs * kTileRows * static_cast<int>(sizeof(float));
+}
+constexpr int kExpertsInnerFewSharedBytes = 2 * tile_sum_bytes(1);
+constexpr int kExpertsInnerSharedBytes = 2 * tile_sum_bytes(4);
+constexpr int kExpertsDownFewSharedBytes = experts_down_bytes(1);
+constexpr int kExpertsDownSharedBytes = experts_down_bytes(4);
 
 }  // namespace lockstep::cuda

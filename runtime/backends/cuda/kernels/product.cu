@@ -1,21 +1,9 @@
 // Products with weights.
 #include "runtime/backends/cuda/kernels/sum_tile.h"
+#include "runtime/backends/cuda/kernels/write_product.h"
 
 namespace lockstep::cuda {
 namespace {
-
-template <typename Rows>
-LOCKSTEP_DEVICE void write(const ProductParameters& p, int root, int row, int output, float value) {
-  using Element = typename Rows::Element;
-  if (output >= p.outputs) return;
-  if (p.bias != nullptr) value = plus(value, Rows::read(static_cast<const Element*>(p.bias)[output]));
-  const int64_t at = root * p.y_plane + row * p.y_stride + output;
-  if (p.is_float != 0) {
-    static_cast<float*>(p.y)[at] = value;
-  } else {
-    static_cast<Element*>(p.y)[at] = Rows::write(value);
-  }
-}
 
 /// One part of the sums of the rows from `first_row` on.
 template <typename Rows, int kGroups>
@@ -67,7 +55,7 @@ LOCKSTEP_DEVICE void product(const ProductParameters& p) {
           after = push<kGroups>(shared.stack, group, element, after, p.parts[part].merges, sum);
           if (p.parts[part].root < 0) continue;
           if (row < rows) {
-            write<Rows>(p, p.parts[part].root, row, block_index() * kTileOutputs + element / kTileRows, sum);
+            write_product<Rows>(p, p.parts[part].root, row, block_index() * kTileOutputs + element / kTileRows, sum);
           }
           after = 0;
         }

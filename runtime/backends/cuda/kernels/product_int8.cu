@@ -2,11 +2,10 @@
 #include "runtime/backends/cuda/kernels/functions.h"
 #include "runtime/backends/cuda/kernels/sum_tile.h"
 #include "runtime/backends/cuda/kernels/sums.h"
+#include "runtime/backends/cuda/kernels/write_product.h"
 
 namespace lockstep::cuda {
 namespace {
-
-constexpr int kGroupsOfRows = 1;
 
 struct Columns {
   int begin;
@@ -63,68 +62,61 @@ LOCKSTEP_DEVICE void quantise(const QuantiseParameters& p) {
   }
 }
 
-/// One part of the sums of 8 rows: a lane has one output and four rows.
+/// One part of the sums of some rows: a lane has one output and four rows of each 8.
+template <int kGroups>
 LOCKSTEP_DEVICE void sum_groups(const ProductInt8Parameters& p, const SumPart& part, int first_row, int rows,
-                                float (&to)[kGroupsOfRows][kTileElements]) {
+                                float (&to)[kGroups][kTileElements]) {
+  constexpr int kOwn = 4 * kGroups;
   const int output = thread_index() % kTileOutputs;
   const int first = thread_index() % 32 / kTileOutputs * 4;
-  float sums[4] = {};
+  const auto row_of = [&](int own) { return first_row + own / 4 * kTileRows + first + own % 4; };
+  float sums[kOwn] = {};
   for (int group = part.first_step; group < part.first_step + part.steps; ++group) {
     const int64_t tile = static_cast<int64_t>(block_index()) * p.cut.count + group;
     const uint32_t* weights = p.weights + tile * p.cut.words * kTileOutputs + output;
-    int32_t whole[4] = {};
+    int32_t whole[kOwn] = {};
     for (int word = 0; word < p.cut.words; ++word) {
       const uint32_t weight = weights[word * kTileOutputs];
       LOCKSTEP_UNROLL
-      for (int row = 0; row < 4; ++row) {
-        if (first_row + first + row >= rows) continue;
-        const int64_t at = static_cast<int64_t>(first_row + first + row) * p.cut.count + group;
-        whole[row] = dot_bytes(weight, p.x[at * p.cut.words + word], whole[row]);
+      for (int own = 0; own < kOwn; ++own) {
+        if (row_of(own) >= rows) continue;
+        const int64_t at = static_cast<int64_t>(row_of(own)) * p.cut.count + group;
+        whole[own] = dot_bytes(weight, p.x[at * p.cut.words + word], whole[own]);
       }
     }
     const float weight_scale = p.weight_scales[tile * kTileOutputs + output];
     LOCKSTEP_UNROLL
-    for (int row = 0; row < 4; ++row) {
-      if (first_row + first + row >= rows) continue;
-      const float x_scale = p.x_scales[static_cast<int64_t>(first_row + first + row) * p.cut.count + group];
-      sums[row] = madd(times(float_of_whole(whole[row]), weight_scale), x_scale, sums[row]);
+    for (int own = 0; own < kOwn; ++own) {
+      if (row_of(own) >= rows) continue;
+      const float x_scale = p.x_scales[static_cast<int64_t>(row_of(own)) * p.cut.count + group];
+      sums[own] = madd(times(float_of_whole(whole[own]), weight_scale), x_scale, sums[own]);
     }
   }
   LOCKSTEP_UNROLL
-  for (int row = 0; row < 4; ++row) to[0][output * kTileRows + first + row] = sums[row];
+  for (int own = 0; own < kOwn; ++own) to[own / 4][output * kTileRows + first + own % 4] = sums[own];
 }
 
-template <typename Rows>
-LOCKSTEP_DEVICE void write(const ProductInt8Parameters& p, int root, int row, int output, float value) {
-  using Element = typename Rows::Element;
-  if (output >= p.outputs) return;
-  if (p.bias != nullptr) value = plus(value, Rows::read(static_cast<const Element*>(p.bias)[output]));
-  const int64_t at = root * p.y_plane + row * p.y_stride + output;
-  if (p.is_float != 0) {
-    static_cast<float*>(p.y)[at] = value;
-  } else {
-    static_cast<Element*>(p.y)[at] = Rows::write(value);
-  }
-}
-
-template <typename Rows>
+template <typename Rows, int kGroups>
 LOCKSTEP_DEVICE void product_int8(const ProductInt8Parameters& p) {
-  TileSums<kGroupsOfRows>& shared = shared_memory<TileSums<kGroupsOfRows>>();
+  TileSums<kGroups>& shared = shared_memory<TileSums<kGroups>>();
   const int warp = thread_index() / 32;
   const int rows = used(p.rows);
-  for (int first_row = 0; first_row < rows; first_row += kTileRows) {
+  for (int first_row = 0; first_row < rows; first_row += kGroups * kTileRows) {
     int height = 0;
     for (int first = 0; first < p.part_count; first += kProductWarps) {
-      if (first + warp < p.part_count) sum_groups(p, p.parts[first + warp], first_row, rows, shared.parts[warp]);
+      if (first + warp < p.part_count) {
+        sum_groups<kGroups>(p, p.parts[first + warp], first_row, rows, shared.parts[warp]);
+      }
       sync_block();
-      const int element = thread_index();
-      const int row = first_row + element % kTileRows;
       for (int part = first; part < first + kProductWarps && part < p.part_count; ++part) {
-        if (element < kTileElements) {
-          float sum = shared.parts[part - first][0][element];
-          push<kGroupsOfRows>(shared.stack, 0, element, height, p.parts[part].merges, sum);
+        for (int i = thread_index(); i < kGroups * kTileElements; i += kProductThreads) {
+          const int group = i / kTileElements;
+          const int element = i % kTileElements;
+          const int row = first_row + group * kTileRows + element % kTileRows;
+          float sum = shared.parts[part - first][group][element];
+          push<kGroups>(shared.stack, group, element, height, p.parts[part].merges, sum);
           if (p.parts[part].root >= 0 && row < rows) {
-            write<Rows>(p, p.parts[part].root, row, block_index() * kTileOutputs + element / kTileRows, sum);
+            write_product<Rows>(p, p.parts[part].root, row, block_index() * kTileOutputs + element / kTileRows, sum);
           }
         }
         height = p.parts[part].root < 0 ? height + 1 - p.parts[part].merges : 0;
@@ -139,8 +131,11 @@ LOCKSTEP_DEVICE void product_int8(const ProductInt8Parameters& p) {
 LOCKSTEP_KERNEL(quantise_f32, QuantiseParameters, kQuantiseThreads) { quantise<F32Rows>(p); }
 LOCKSTEP_KERNEL(quantise_bf16, QuantiseParameters, kQuantiseThreads) { quantise<Bf16Rows>(p); }
 LOCKSTEP_KERNEL(quantise_f16, QuantiseParameters, kQuantiseThreads) { quantise<F16Rows>(p); }
-LOCKSTEP_KERNEL(product_int8_f32, ProductInt8Parameters, kProductThreads) { product_int8<F32Rows>(p); }
-LOCKSTEP_KERNEL(product_int8_bf16, ProductInt8Parameters, kProductThreads) { product_int8<Bf16Rows>(p); }
-LOCKSTEP_KERNEL(product_int8_f16, ProductInt8Parameters, kProductThreads) { product_int8<F16Rows>(p); }
+LOCKSTEP_KERNEL(product_int8_few_f32, ProductInt8Parameters, kProductThreads) { product_int8<F32Rows, 1>(p); }
+LOCKSTEP_KERNEL(product_int8_few_bf16, ProductInt8Parameters, kProductThreads) { product_int8<Bf16Rows, 1>(p); }
+LOCKSTEP_KERNEL(product_int8_few_f16, ProductInt8Parameters, kProductThreads) { product_int8<F16Rows, 1>(p); }
+LOCKSTEP_KERNEL(product_int8_f32, ProductInt8Parameters, kProductThreads) { product_int8<F32Rows, 4>(p); }
+LOCKSTEP_KERNEL(product_int8_bf16, ProductInt8Parameters, kProductThreads) { product_int8<Bf16Rows, 4>(p); }
+LOCKSTEP_KERNEL(product_int8_f16, ProductInt8Parameters, kProductThreads) { product_int8<F16Rows, 4>(p); }
 
 }  // namespace lockstep::cuda

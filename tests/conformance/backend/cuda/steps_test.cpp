@@ -134,6 +134,80 @@ TEST(CudaSteps, EndWhereTheGroupIsAborted) {
   });
 }
 
+/// How many launches of a plan have a kernel whose name begins so.
+int64_t launches_of(const graph::Graph& graph, std::string_view kernel, const cuda::StepOptions& options = {}) {
+  const device::StepGraph step(graph);
+  const cuda::StoreLayout layout = cuda::StoreLayout::of({&step, 1}).value();
+  const cuda::StepPlan plan = cuda::plan_step(graph, layout, {}, options).value();
+  return std::ranges::count_if(plan.launches,
+                               [&](const cuda::Launch& launch) { return launch.kernel.starts_with(kernel); });
+}
+
+void expect_same_logits(const Transcript& found, const Transcript& expected) {
+  for (size_t prompt = 0; prompt < expected.logits.size(); ++prompt) {
+    for (size_t step = 0; step < expected.logits[prompt].size(); ++step) {
+      EXPECT_TRUE(is_same(found.logits[prompt].at(step), expected.logits[prompt][step])) << prompt << " " << step;
+    }
+  }
+}
+
+TEST(CudaSteps, GiveManyRowsTheBitsOfFew) {
+  std::vector<std::vector<int32_t>> prompts(3);
+  for (int32_t i = 0; i < 68; ++i) prompts[i < 40 ? 0 : i < 51 ? 1 : 2].push_back(i * i % 37);
+  using enum SecondLayer;
+  for (TinyOptions options : {TinyOptions{.dtype = DType::kBFloat16, .ranks = 3},
+                              TinyOptions{.dtype = DType::kBFloat16, .second_layer = kWindowAndExperts},
+                              TinyOptions{.dtype = DType::kFloat32}}) {
+    options.chunk = 72;
+    const graph::Graph prefill = make_tiny_rank(options, 0).graphs[0];
+    EXPECT_GT(launches_of(prefill, "product_tiles"), 0);
+    EXPECT_GT(launches_of(prefill, "attend_rows"), 0);
+    const Transcript many = generate_on(backends_under_test().front(), options, prompts, /*steps=*/2);
+    options.chunk = 12;
+    const Transcript few = generate_on(backends_under_test().front(), options, prompts, /*steps=*/2);
+    EXPECT_EQ(many.tokens, few.tokens);
+    expect_same_logits(many, few);
+  }
+}
+
+/// An 8-bit product, and one in blocks, of the first `rows` rows.
+Outcome eight_bit_products(int64_t rows) {
+  CaseBuilder b({.name = "eight", .ranks = 1, .rank = 0, .rows = rows, .slots = 1});
+  const graph::ValueId x = b.input("x", random_tensor({DType::kFloat32, {rows, 70}}, 1));
+  const graph::ValueId w = b.weight("w", random_tensor({DType::kFloat32, {37, 70}}, 2));
+  b.builder.output("plain", b.builder.linear(x, w, std::nullopt, std::nullopt, /*int8_group=*/16));
+  b.builder.output("leaves", b.builder.linear_blocks(x, w, BlockSplit{{0, 3}}, 30, /*int8_group=*/12));
+  return run_on(backends_under_test().front(), std::move(b).finish());
+}
+
+TEST(CudaSteps, MultiplyManyRowsIn8BitsWithTheBitsOfFew) {
+  const Outcome few = eight_bit_products(5), many = eight_bit_products(43);
+  for (const auto& [name, expected] : few.outputs) {
+    const std::vector<std::byte>& found = many.outputs.at(name).bytes;
+    EXPECT_TRUE(std::equal(expected.bytes.begin(), expected.bytes.end(), found.begin())) << name;
+  }
+}
+
+TEST(CudaSteps, SumLargeMessagesInSlicesWithTheBitsOfOneRank) {
+  const cuda::StepOptions small{.most_one_shot_bytes = 100};
+  const BackendUnderTest sliced{
+      .name = "Cuda", .make = [&](int) {
+        return cuda::make_backend({.driver = cu::driver_under_test(LOCKSTEP_STAND_IN_CUDA), .steps = small});
+      }};
+  TinyOptions options{.dtype = DType::kBFloat16, .second_layer = SecondLayer::kWindowAndExperts};
+  const std::vector<std::vector<int32_t>> prompts = {{5, 9, 1, 30, 22, 7, 0, 36, 4}, {17, 2, 3}};
+  const Transcript one = generate_on(backends_under_test().front(), options, prompts, /*steps=*/3);
+  for (const int ranks : {2, 3}) {
+    options.ranks = ranks;
+    const graph::Graph prefill = make_tiny_rank(options, 0).graphs[0];
+    EXPECT_GT(launches_of(prefill, "sum_in_slices", small), 1);
+    EXPECT_EQ(launches_of(prefill, "sum_in_slices"), 0);
+    const Transcript several = generate_on(sliced, options, prompts, /*steps=*/3);
+    EXPECT_EQ(several.tokens, one.tokens);
+    expect_same_logits(several, one);
+  }
+}
+
 TEST(CudaSteps, LeaveToTheHostWhatDescribesTheSlots) {
   const TinyRank tiny = make_tiny_rank({}, 0);
   const graph::Graph& decode = tiny.graphs[1];
@@ -156,17 +230,11 @@ TEST(CudaSteps, LeaveToTheHostWhatDescribesTheSlots) {
 TEST(CudaSteps, AddResidualsWhereTheySumAndTakeTilesSideBySide) {
   const TinyRank tiny = make_tiny_rank({}, 0);
   const graph::Graph& decode = tiny.graphs[1];
-  const device::StepGraph step(decode);
-  const cuda::StoreLayout layout = cuda::StoreLayout::of({&step, 1}).value();
-  const cuda::StepPlan plan = cuda::plan_step(decode, layout, {}).value();
   const auto nodes = [&](std::initializer_list<graph::Op> ops) {
     return std::ranges::count_if(decode.nodes,
                                  [&](const graph::Node& node) { return std::ranges::find(ops, node.op) != ops.end(); });
   };
-  const auto launches = [&](std::string_view kernel) {
-    return std::ranges::count_if(plan.launches,
-                                 [&](const cuda::Launch& launch) { return launch.kernel.starts_with(kernel); });
-  };
+  const auto launches = [&](std::string_view kernel) { return launches_of(decode, kernel); };
   using graph::Op;
   EXPECT_GT(nodes({Op::kAdd}), 0);
   EXPECT_EQ(launches("map"), nodes({Op::kScale, Op::kSoftCap, Op::kActivation, Op::kGatedActivation}));

@@ -1,0 +1,39 @@
+// Which kernel multiplies with a weight, by the step's rows: few, some or many. All give the same bits.
+//
+//   rows   1 … 8     product_few     16 outputs a block: bound by reading the weights, which it reads once
+//          … 32      product         the same, from four groups of 8 rows
+//          33 …      product_tiles   128 outputs of 64 rows a block: weights are read once for 64 rows
+//                    product_wide    of 128 rows, where that leaves a block for every multiprocessor
+#pragma once
+
+#include <cstdint>
+#include <string_view>
+#include <vector>
+
+#include "runtime/backends/cuda/kernels/parameters.h"
+#include "runtime/core/dtype.h"
+
+namespace lockstep::cuda {
+
+/// What the choice depends on. `x` lies at `address`, its rows `stride` elements apart.
+struct ProductShape {
+  DType dtype = DType::kBFloat16;
+  int64_t rows = 0;
+  int64_t outputs = 0;
+  uint64_t address = 0;
+  int64_t stride = 0;
+};
+
+struct ProductForm {
+  std::string_view kernel;  // without the suffix of a type
+  int64_t blocks = 0;
+  int64_t shared_bytes = 0;
+  int32_t levels = 0;  // of open sums in shared memory
+
+  friend bool operator==(const ProductForm&, const ProductForm&) = default;
+};
+
+/// Pure. The kernels of many rows copy 16 bytes at a time: they are left out where x is not aligned for that.
+ProductForm product_form(const ProductShape& shape, const std::vector<SumPart>& parts);
+
+}  // namespace lockstep::cuda
