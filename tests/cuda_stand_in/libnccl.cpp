@@ -67,7 +67,7 @@ struct Shared {
 constexpr size_t kShared = (sizeof(Shared) + 4095) / 4096 * 4096;
 constexpr size_t kFileBytes = kShared + size_t{kMostMembers} * kMostMembers * kBoxBytes;  // sparse
 
-/// What an id holds: the process that made it keeps the file open.
+/// What an id holds. Member 0, whose process made it, keeps the file open until all have it.
 struct Id {
   pid_t process = 0;
   int file = -1;
@@ -182,6 +182,7 @@ class Member {
     const Fault fault = library().enter("Work", own_);
     if (fault.effect == Effect::kStatus) async_ = fault.status;
     while (fault.effect != Effect::kNone && !is_aborted_) std::this_thread::yield();
+    if (is_aborted_) return cu::CUDA_SUCCESS;
     const uint64_t gather = operation.name == std::string_view("AllGather") ? gathers_++ : kNoGather;
     for (const Message& message : operation.sent) {
       if (!driver.is_device_memory(reinterpret_cast<cu::CUdeviceptr>(message.memory), message.bytes)) {
@@ -249,6 +250,7 @@ struct ncclComm {
   std::shared_ptr<Member> member;
   bool is_ready = false;          // all members have met
   bool hangs = false;             // it never will
+  int file = -1;                  // of the id, of the member that made it; until all have opened it
   int looks = 0;                  // at a call that is in progress
   std::optional<Operation> last;  // a call that is not in its stream yet
   std::string told;
@@ -322,6 +324,10 @@ ncclResult_t enqueue(ncclComm_t communicator) {
   return refuse(communicator, ncclUnhandledCudaError, "found a stream that no CUDA driver has");
 }
 
+void close_file(ncclComm_t communicator) {
+  if (const int own = std::exchange(communicator->file, -1); own >= 0) close(own);
+}
+
 bool fits(size_t bytes) { return bytes <= kBoxBytes; }
 
 }  // namespace
@@ -370,8 +376,11 @@ ncclResult_t ncclCommInitRankConfig(ncclComm_t* communicator, int ranks, ncclUni
                               "sizes",
                               rank, ranks));
   }
-  *communicator =
-      new ncclComm{.member = std::move(member), .hangs = fault.effect == Effect::kHang, .last = {}, .told = {}};
+  *communicator = new ncclComm{.member = std::move(member),
+                               .hangs = fault.effect == Effect::kHang,
+                               .file = made.process == getpid() && rank == 0 ? made.file : -1,
+                               .last = {},
+                               .told = {}};
   const std::lock_guard lock(library().mutex);
   library().communicators.insert(*communicator);
   return ncclInProgress;
@@ -391,6 +400,7 @@ ncclResult_t ncclCommGetAsyncError(ncclComm_t communicator, ncclResult_t* error)
   if (!communicator->is_ready && !communicator->member->is_complete()) return ncclSuccess;
   communicator->looks = 0;
   communicator->is_ready = true;
+  close_file(communicator);
   *error = communicator->last ? enqueue(communicator) : ncclSuccess;
   if (*error != ncclSuccess) communicator->member->set_async(*error);
   return ncclSuccess;
@@ -404,6 +414,7 @@ ncclResult_t ncclCommAbort(ncclComm_t communicator) {
     }
   }
   communicator->member->abort();
+  close_file(communicator);
   delete communicator;
   return ncclSuccess;
 }

@@ -110,7 +110,7 @@ bool works_beside_the_host() {
 
 cuda::Options hurried() {
   return {.driver = cu::driver_under_test(LOCKSTEP_STAND_IN_CUDA),
-          .deadline = std::chrono::milliseconds(200),
+          .deadline = std::chrono::milliseconds(300),
           .exchange_library = LOCKSTEP_STAND_IN_NCCL};
 }
 
