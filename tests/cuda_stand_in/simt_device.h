@@ -12,6 +12,7 @@
 
 #define LOCKSTEP_DEVICE inline
 #define LOCKSTEP_UNROLL
+#define LOCKSTEP_UNROLL_BY(count)
 #define LOCKSTEP_KERNEL(name, Parameters, threads)                                                   \
   static void name##_thread(const Parameters& p);                                                    \
   static const ::lockstep::simt::Registration name##_registration(                                   \
@@ -151,8 +152,10 @@ inline uint64_t device_time() {
   return static_cast<uint64_t>(std::chrono::steady_clock::now().time_since_epoch().count());
 }
 
-// A launch that may start early waits for the one ahead of it; here it always starts after it.
-inline void wait_for_previous() {}
-inline void let_next_start() {}
+inline uint32_t count_arrival(uint32_t* address) {
+  return std::atomic_ref<uint32_t>(*address).fetch_add(1, std::memory_order_acq_rel) + 1;
+}
+
+inline void follow_previous(LOCKSTEP_HERE) { simt::follow_previous(LOCKSTEP_SITE("follow_previous")); }
 
 }  // namespace lockstep::cuda

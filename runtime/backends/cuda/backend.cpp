@@ -30,7 +30,8 @@ class Backend final : public device::Backend {
                         .kernels = backend->kernels_.get(),
                         .limit = {&backend->clock_, options.deadline, options.abort},
                         .most_shared_ranks = options.ranks_of_device,
-                        .node = options.node};
+                        .node = options.node,
+                        .early_launches = options.early_launches};
     return backend;
   }
 

@@ -17,6 +17,7 @@ struct Options {
   Duration deadline = std::chrono::seconds(60);  // of a step
   const AbortFlag* abort = nullptr;              // ends waits early; may be null, outlives the backend
   int node = 0;                                  // number of the rank's host, the same for ranks on one host
+  bool early_launches = true;                    // a kernel loads weights before the one ahead has ended
 };
 
 device::Capabilities capabilities();

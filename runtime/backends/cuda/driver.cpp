@@ -88,7 +88,8 @@ class Driver final : public device::BackendDriver {
                          .ranks_of_device = ranks_of_device(site.places, plan, site.rank),
                          .deadline = site.step_deadline,
                          .abort = site.abort,
-                         .node = site.places[static_cast<size_t>(site.rank)].node});
+                         .node = site.places[static_cast<size_t>(site.rank)].node,
+                         .early_launches = !options.flag("plain-launches")});
   }
 
   const device::AheadCompiler* compiler() const override { return nullptr; }

@@ -57,6 +57,7 @@ Result<void> Executable::make_memory() {
   LOCKSTEP_TRY(tables_, cu::DeviceMemory::create(context, table_bytes, "a step's tables"));
   LOCKSTEP_TRY(head_device_, cu::DeviceMemory::create(context, Bytes(sizes.head_bytes), "a step's inputs"));
   LOCKSTEP_TRY(head_, cu::PinnedMemory::create(context, Bytes(sizes.head_bytes), "a step's inputs"));
+  std::ranges::fill(head_.host(), std::byte{0});  // counts of arrivals stay so
   LOCKSTEP_TRY(tail_, cu::PinnedMemory::create(context, Bytes(sizes.tail_bytes), "a step's outputs"));
   LOCKSTEP_TRY(control_, cu::PinnedMemory::create(context, Bytes(sizeof(Control)), "the end of waits"));
   host_memory_.resize(static_cast<size_t>(sizes.host_bytes));
@@ -66,7 +67,10 @@ Result<void> Executable::make_memory() {
             .tables = tables_.address().value,
             .head = head_device_.address().value,
             .control = control_.device().value,
-            .patience = static_cast<uint64_t>(device_.limit.deadline.count())};
+            .patience = static_cast<uint64_t>(device_.limit.deadline.count()),
+            .multiprocessors = context.device().multiprocessors,
+            // Blocks that wait early may fill a GPU before those of another rank, for which a kernel waits.
+            .starts_early = device_.early_launches && device_.most_shared_ranks == 1};
   if (graph_.ranks > 1) {
     LOCKSTEP_TRY(peers_, PeerMemory::map(device_, *communicator_, sizes.half_bytes));
     bases_.areas = peers_.areas();

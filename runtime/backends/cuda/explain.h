@@ -8,7 +8,11 @@
 
 namespace lockstep::cuda {
 
-/// A headline, then a line for each launch: "rms_norm_bf16  8 blocks of 256 threads, 128 B". Needs no GPU.
+/// What a step's launches compute together (fusion_plan.h): a headline, then a line for each fused node.
+std::string explain_fusion(const graph::Graph& graph);
+
+/// A headline, a line for each launch ("rms_norm_bf16  8 blocks of 256 threads, 128 B shared"), then the fusions. Needs
+/// no GPU.
 Result<std::string> explain(const graph::Graph& graph);
 
 }  // namespace lockstep::cuda

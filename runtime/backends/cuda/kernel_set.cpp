@@ -18,8 +18,16 @@ class Rows {
   void add(std::string_view image, std::string_view name, std::initializer_list<std::string_view> suffixes, int threads,
            int64_t shared_bytes = 0) {
     for (const std::string_view suffix : suffixes) {
-      rows_.push_back({fmt::format("{}{}", name, suffix), image, sizeof(Parameters), threads, shared_bytes});
+      rows_.push_back({.name = fmt::format("{}{}", name, suffix),
+                       .image = image,
+                       .parameter_bytes = sizeof(Parameters),
+                       .threads = threads,
+                       .shared_bytes = shared_bytes});
     }
+  }
+  /// All kernels but those of these images call follow_previous.
+  void follow_previous_except(std::initializer_list<std::string_view> images) {
+    for (KernelRow& row : rows_) row.follows = std::ranges::find(images, row.image) == images.end();
   }
   std::vector<KernelRow> take() && { return std::move(rows_); }
 
@@ -29,20 +37,21 @@ class Rows {
 
 std::vector<KernelRow> make_rows() {
   const std::initializer_list<std::string_view> types = {"_f32", "_bf16", "_f16"}, sizes = {"_2", "_4"}, one = {""};
-  constexpr int64_t kSums = 32 * sizeof(float);  // of block_sum
+  constexpr int64_t kNorm = 2 * 32 * sizeof(float);  // NormShared
   Rows rows;
   rows.add<EmbedParameters>("embed", "embed", types, kEmbedThreads);
   rows.add<TakeRowsParameters>("take_rows", "take_rows", sizes, kTakeRowsThreads);
   rows.add<MapParameters>("map", "map", types, kMapThreads);
-  rows.add<RmsNormParameters>("rms_norm", "rms_norm", types, kNormThreads, kSums);
-  rows.add<LayerNormParameters>("layer_norm", "layer_norm", types, kNormThreads, 2 * kSums);
+  rows.add<RmsNormParameters>("rms_norm", "rms_norm", types, kNormThreads, kNorm);
+  rows.add<LayerNormParameters>("layer_norm", "layer_norm", types, kNormThreads, kNorm);
   rows.add<TurnTableParameters>("turn", "turn_table", one, kTurnThreads);
   rows.add<TurnParameters>("turn", "turn", types, kTurnThreads);
   rows.add<AppendParameters>("append", "append", sizes, kAppendThreads);
+  rows.add<HeadsParameters>("heads", "prepare_heads", types, kHeadsThreads, kHeadsSharedBytes);
   rows.add<AttendParameters>("attend", "attend", types, kAttendThreads, 2 * kTileTokens * sizeof(float));
-  rows.add<AttendTilesParameters>("attend", "attend_tiles", types, kAttendThreads, 2 * kTileTokens * sizeof(float));
-  rows.add<AttendTilesParameters>("attend", "attend_fold", types, kAttendThreads);
-  rows.add<ProductParameters>("product", "product_few", types, kProductThreads, kProductFewSharedBytes);
+  rows.add<AttendTilesParameters>("attend_tiles", "attend_tiles", types, kAttendThreads, kMostSharedBytes);
+  rows.add<AttendTilesParameters>("attend_tiles", "attend_fold", types, kAttendThreads, kAttendFoldSharedBytes);
+  rows.add<ProductFewParameters>("product_few", "product_few", types, kProductThreads, kMostSharedBytes);
   rows.add<ProductParameters>("product", "product", types, kProductThreads, kProductSharedBytes);
   rows.add<QuantiseParameters>("product_int8", "quantise", types, kQuantiseThreads);
   rows.add<ProductInt8Parameters>("product_int8", "product_int8", types, kProductThreads, kProductInt8SharedBytes);
@@ -55,6 +64,7 @@ std::vector<KernelRow> make_rows() {
   rows.add<SumParameters>("sum", "sum_of_roots", one, kMeetThreads, kRoots);
   rows.add<GatherParameters>("gather", "gather", sizes, kMeetThreads);
   rows.add<OwnersParameters>("owners", "rows_of_owners", sizes, kMeetThreads);
+  rows.follow_previous_except({"experts", "product_int8", "gather", "owners"});
   return std::move(rows).take();
 }
 

@@ -4,13 +4,12 @@
 #include <algorithm>
 
 #include "runtime/backends/cuda/activation_kind.h"
+#include "runtime/backends/cuda/few_rows.h"
 #include "runtime/backends/cuda/lowering.h"
 #include "runtime/backends/cuda/sum_parts.h"
 
 namespace lockstep::cuda {
 namespace {
-
-constexpr int64_t kFewRows = 8;
 
 int64_t tiles_of(int64_t outputs) { return (outputs + kTileOutputs - 1) / kTileOutputs; }
 
@@ -27,10 +26,7 @@ Result<void> Lowering::lower_product(const Node& node) {
   const FragmentPacking& matrix = std::get<StackedPacking>(packing).matrix;
   const Tensor& x = operand(node, 0);
   const Tensor& y = result(node);
-  const bool is_plain = node.op == graph::Op::kLinear;
-  const std::vector<SumPart> parts =
-      is_plain ? plain_parts(matrix.columns)
-               : block_parts(BlockSplit{node.integers("blocks")}, graph_.rank, node.integer("block"), matrix.columns);
+  const std::vector<SumPart> parts = parts_of_product(graph_, node);
   if (!fits_stack(parts)) {
     return unsupported(
         fmt::format("found {} partial sums open at once, expected at most {}", parts.size(), kMostLevels));
@@ -49,8 +45,7 @@ Result<void> Lowering::lower_product(const Node& node) {
                                      .part_count = static_cast<int32_t>(parts.size()),
                                      .is_float = y.dtype == DType::kFloat32};
   const bool has_work = x.rows > 0 && !parts.empty();
-  emit(typed(x.rows <= kFewRows ? "product_few" : "product", x.dtype), parameters,
-       has_work ? tiles_of(matrix.outputs) : 0);
+  emit(typed("product", x.dtype), parameters, has_work ? tiles_of(matrix.outputs) : 0);
   return ok();
 }
 

@@ -22,6 +22,7 @@ struct RankDevice {
   cu::WaitLimit limit;
   int most_shared_ranks = 1;  // ranks that use the GPU together
   int node = 0;               // number of the rank's host
+  bool early_launches = true;
 };
 
 }  // namespace lockstep::cuda

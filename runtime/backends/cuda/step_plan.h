@@ -36,6 +36,8 @@ struct Bases {
   std::array<int64_t, kMostRanks> halves{};  // bytes of a half, of each rank
   uint64_t patience = 0;                     // nanoseconds that a kernel waits for a peer
   int blocks = kMostBlocks;                  // of a kernel that waits for peers, at most
+  int multiprocessors = 132;                 // as H100 and H200 have; how many blocks walk a launch's units
+  bool starts_early = false;                 // launches may start before the one ahead has ended
 };
 
 /// Words in pinned memory that kernels which wait look at.

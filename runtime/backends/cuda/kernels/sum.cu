@@ -55,6 +55,9 @@ LOCKSTEP_KERNEL(sum_of_ranks, SumParameters, kMeetThreads) {
   add_roots(p);
 }
 
-LOCKSTEP_KERNEL(sum_of_roots, SumParameters, kMeetThreads) { add_roots(p); }
+LOCKSTEP_KERNEL(sum_of_roots, SumParameters, kMeetThreads) {
+  follow_previous();
+  add_roots(p);
+}
 
 }  // namespace lockstep::cuda

@@ -110,14 +110,30 @@ class Attend : public testing::TestWithParam<Attention> {
     const size_t places = slots.size() * kHeads * kTiles;
     std::vector<float> maxima(places, std::nanf("")), sums(maxima), values(places * kHeadDim, std::nanf(""));
     std::vector<float> folded(q.size(), std::nanf(""));
-    AttendTilesParameters split{p, {maxima.data(), sums.data(), values.data(), kTiles}};
+    std::vector<uint32_t> arrivals(slots.size() * kCacheHeads, 0);
+    const std::vector<int32_t> heads = {0, 1, 2, 3}, first_heads = {0, 2, 4};
+    AttendTilesParameters split{.attend = p,
+                                .of_rows = {maxima.data(), sums.data(), values.data(), kTiles},
+                                .heads = heads.data(),
+                                .first_heads = first_heads.data(),
+                                .arrivals = arrivals.data(),
+                                .groups = kCacheHeads,
+                                .shared_bytes = static_cast<int32_t>(attend_tiles_bytes(kHeadDim, sizeof(float)))};
     split.attend.y = folded.data();
     grid.blocks = 3;
+    grid.shared_bytes = static_cast<size_t>(split.shared_bytes);
+    EXPECT_EQ(simt::run(*simt::find_kernel("attend_tiles_f32"), grid, &split), "");
+    EXPECT_EQ(std::memcmp(folded.data(), y.data(), y.size() * sizeof(float)), 0);
+    EXPECT_THAT(arrivals, testing::Each(0u));
+    // The same, folded by a launch of its own.
+    std::vector<float> apart(q.size(), std::nanf(""));
+    split.attend.y = apart.data();
+    split.arrivals = nullptr;
     EXPECT_EQ(simt::run(*simt::find_kernel("attend_tiles_f32"), grid, &split), "");
     grid.blocks = static_cast<int>(slots.size()) * kHeads;
-    grid.shared_bytes = 0;
+    grid.shared_bytes = kAttendFoldSharedBytes;
     EXPECT_EQ(simt::run(*simt::find_kernel("attend_fold_f32"), grid, &split), "");
-    EXPECT_EQ(std::memcmp(folded.data(), y.data(), y.size() * sizeof(float)), 0);
+    EXPECT_EQ(std::memcmp(apart.data(), y.data(), y.size() * sizeof(float)), 0);
     return y;
   }
   double expected(int slot, int position, int head, int column, const float* q, const float* pinned_q) const {

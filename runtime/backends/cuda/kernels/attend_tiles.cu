@@ -1,0 +1,467 @@
+// Attention of few rows: their tiles side by side, with the bits of attend.cu.
+//
+//   unit: row, cache head, tile ─► K, V into shared memory ─► scores of 4 query heads ─► softmax ─► maximum, sum, values
+//                                  (the next unit's K as soon as the scores are there)                     │
+//   the block that brings the last tile of a row and cache head folds all of them in order ◄──────────────┘
+//
+// The query heads of a cache head share one read of its keys and values. A score is what a warp gets that adds
+// head_dim / 32 products a lane and then meets in a butterfly; here a butterfly adds 32 scores at once, so that each
+// lane ends with one of them.
+#include "runtime/backends/cuda/kernels/attention.h"
+
+namespace lockstep::cuda {
+namespace {
+
+constexpr int kWarps = kAttendThreads / kWarpLanes;
+constexpr int kKeysAtOnce = kWarpLanes / kHeadsAtOnce;  // of a warp
+static_assert(kWarps == kHeadsAtOnce);                  // a warp makes the softmax of a head
+
+/// The sums of up to four heads at some of their tiles.
+struct FoldShared {
+  float maxima[kHeadsAtOnce][kFoldTiles + 1];  // last: before them
+  float of_all[kHeadsAtOnce][kFoldTiles + 1];
+  float of_tile[kHeadsAtOnce][kFoldTiles + 1];
+};
+
+/// Ahead of queries [2, kHeadsAtOnce, head_dim] as f32 and of a tile's keys and values.
+struct TilesShared {
+  float scores[kHeadsAtOnce][kTileTokens];
+  alignas(16) float weights[kTileTokens][kHeadsAtOnce];
+  FoldShared fold;
+  int32_t is_last;
+  int32_t padding[3];
+};
+
+/// The tiles that a row needs: pinned ones, then those of its window.
+struct Needed {
+  int pinned;
+  int first;
+  int count;
+
+  LOCKSTEP_DEVICE int tile(int index) const { return index < pinned ? index : first + index - pinned; }
+};
+
+LOCKSTEP_DEVICE Needed needed_by(const AttendParameters& p, const SeenBy& row) {
+  const int first = row.first / kTileTokens;
+  const int pinned_tiles = (p.pinned + kTileTokens - 1) / kTileTokens;
+  const int pinned = pinned_tiles < first ? pinned_tiles : first;
+  return {pinned, first, pinned + row.position / kTileTokens - first + 1};
+}
+
+/// A block's next tile.
+struct Unit {
+  int row;
+  int first;   // units of the rows before
+  int number;  // of all rows' units
+};
+
+/// Moves on to the row of the unit; false: there is none.
+LOCKSTEP_DEVICE bool find_row(const AttendTilesParameters& p, int rows, Unit& unit) {
+  for (; unit.row < rows; ++unit.row) {
+    const bool is_padding = p.attend.slot[unit.row] < 0;
+    const int units = is_padding ? 0 : needed_by(p.attend, seen_by(p.attend, unit.row)).count * p.groups;
+    if (unit.number < unit.first + units) return true;
+    unit.first += units;
+  }
+  return false;
+}
+
+/// The block's memory.
+template <typename Rows>
+struct Memory {
+  using Element = typename Rows::Element;
+  TilesShared* shared;
+  float* queries;  // [2, kHeadsAtOnce, head_dim]: also those for pinned positions
+  Element* keys;
+  Element* values;
+};
+
+template <typename Rows>
+LOCKSTEP_DEVICE Memory<Rows> memory_of(const AttendTilesParameters& p) {
+  auto& shared = shared_memory_of<TilesShared>(p.shared_bytes);
+  auto* queries = reinterpret_cast<float*>(&shared + 1);
+  auto* keys = reinterpret_cast<typename Rows::Element*>(queries + 2 * kHeadsAtOnce * p.attend.head_dim);
+  return {&shared, queries, keys, keys + kTileTokens * p.attend.head_dim};
+}
+
+/// Starts the copy of what a unit reads of its tile.
+template <typename Rows>
+LOCKSTEP_DEVICE void copy_tile(const AttendTilesParameters& p, const Unit& unit, const void* cache,
+                               typename Rows::Element* to) {
+  using Element = typename Rows::Element;
+  const SeenBy seen = seen_by(p.attend, unit.row);
+  const int tile = needed_by(p.attend, seen).tile((unit.number - unit.first) / p.groups);
+  const int first = p.first_heads[(unit.number - unit.first) % p.groups];
+  const int cache_head = p.attend.head_map[p.heads[first]];
+  const Element* from = static_cast<const Element*>(cache) + tile_at(p.attend, p.attend.slot[unit.row], tile, cache_head);
+  const int after = seen.position - tile * kTileTokens + 1;
+  const int bytes = (after < kTileTokens ? after : kTileTokens) * p.attend.head_dim * static_cast<int>(sizeof(Element));
+  for (int at = thread_index() * 16; at < bytes; at += kAttendThreads * 16) {
+    copy_async_16(reinterpret_cast<unsigned char*>(to) + at, reinterpret_cast<const unsigned char*>(from) + at);
+  }
+}
+
+/// Up to four query heads of a unit.
+struct Chunk {
+  int row;
+  int tile;
+  int place;  // of the tile among the row's
+  int first;  // in AttendTilesParameters::heads
+  int heads;
+  SeenBy seen;
+};
+
+template <typename Rows>
+LOCKSTEP_DEVICE void load_queries(const AttendTilesParameters& p, const Chunk& chunk, float* queries) {
+  using Element = typename Rows::Element;
+  const AttendParameters& a = p.attend;
+  for (int i = thread_index(); i < kHeadsAtOnce * a.head_dim; i += kAttendThreads) {
+    const int own = i / a.head_dim;
+    const int64_t column = own < chunk.heads ? static_cast<int64_t>(p.heads[chunk.first + own]) * a.head_dim + i % a.head_dim : 0;
+    const auto read = [&](const void* q, int64_t stride) {
+      return own < chunk.heads ? Rows::read(static_cast<const Element*>(q)[chunk.row * stride + column]) : 0.0f;
+    };
+    queries[i] = read(a.q, a.q_stride);
+    if (a.pinned_q != nullptr) queries[kHeadsAtOnce * a.head_dim + i] = read(a.pinned_q, a.pinned_q_stride);
+  }
+}
+
+/// A step of the butterfly over `kMask` pairs of sums: half of the lanes go on with the first of each pair, the others
+/// with the second.
+template <int kMask>
+LOCKSTEP_DEVICE void add_lanes(float (&sums)[kWarpLanes]) {
+  const bool is_upper = (thread_index() % kWarpLanes & kMask) != 0;
+  LOCKSTEP_UNROLL
+  for (int i = 0; i < kMask; ++i) {
+    const float shown = is_upper ? sums[i] : sums[i + kMask];
+    sums[i] = plus(is_upper ? sums[i + kMask] : sums[i], shuffle_xor(shown, kMask));
+  }
+}
+
+/// The products of a warp's keys, from `first` on, with four queries: those of key k and head h end on lane 4 k + h.
+/// `queries_at(key)` are the queries for a key.
+template <typename Rows, typename QueriesAt>
+LOCKSTEP_DEVICE float multiply_keys(const typename Rows::Element* keys, int first, int head_dim, QueriesAt queries_at) {
+  const int lane = thread_index() % kWarpLanes;
+  float sums[kWarpLanes] = {};
+  for (int i = lane; i < head_dim; i += kWarpLanes) {
+    LOCKSTEP_UNROLL
+    for (int key = 0; key < kKeysAtOnce; ++key) {
+      const float value = Rows::read(keys[(first + key) * head_dim + i]);
+      const float* queries = queries_at(first + key);
+      LOCKSTEP_UNROLL
+      for (int head = 0; head < kHeadsAtOnce; ++head) {
+        float& sum = sums[key * kHeadsAtOnce + head];
+        sum = madd(queries[head * head_dim + i], value, sum);
+      }
+    }
+  }
+  add_lanes<16>(sums);
+  add_lanes<8>(sums);
+  add_lanes<4>(sums);
+  add_lanes<2>(sums);
+  add_lanes<1>(sums);
+  return sums[0];
+}
+
+template <typename Rows>
+LOCKSTEP_DEVICE void score_keys(const AttendTilesParameters& p, const Chunk& chunk, const Memory<Rows>& memory) {
+  const AttendParameters& a = p.attend;
+  const int lane = thread_index() % kWarpLanes;
+  const float* pinned_queries = memory.queries + kHeadsAtOnce * a.head_dim;
+  const int tile_begin = chunk.tile * kTileTokens;
+  for (int first = thread_index() / kWarpLanes * kKeysAtOnce; first < kTileTokens; first += kWarps * kKeysAtOnce) {
+    const bool has_pinned = a.pinned_q != nullptr && tile_begin + first < a.pinned;  // the same on all lanes
+    const float product =
+        has_pinned ? multiply_keys<Rows>(memory.keys, first, a.head_dim,
+                                         [&](int key) {
+                                           return tile_begin + key < a.pinned ? pinned_queries : memory.queries;
+                                         })
+                   : multiply_keys<Rows>(memory.keys, first, a.head_dim, [&](int) { return memory.queries; });
+    const int head = lane % kHeadsAtOnce;
+    const int token = first + lane / kHeadsAtOnce;
+    const int position = tile_begin + token;
+    const bool counts = head < chunk.heads && is_seen(a, chunk.seen, position);
+    memory.shared->scores[head][token] =
+        counts ? score_of<Rows>(a, chunk.seen, p.heads[chunk.first + head], position, product) : -infinity();
+  }
+}
+
+LOCKSTEP_DEVICE int64_t place_of(const AttendTilesParameters& p, int row, int head) {
+  return (static_cast<int64_t>(row) * p.attend.heads + head) * p.of_rows.tiles;
+}
+
+/// The softmax of a head over the tile, by a warp.
+LOCKSTEP_DEVICE void weigh_keys(const AttendTilesParameters& p, const Chunk& chunk, TilesShared& shared) {
+  const int lane = thread_index() % kWarpLanes;
+  const int head = thread_index() / kWarpLanes;
+  const float* scores = shared.scores[head];
+  const float maximum = warp_maximum(larger(scores[lane], scores[lane + kWarpLanes]));
+  const float origin = origin_of(maximum);
+  const float first = exp_of(plus(scores[lane], -origin));
+  const float second = exp_of(plus(scores[lane + kWarpLanes], -origin));
+  shared.weights[lane][head] = first;
+  shared.weights[lane + kWarpLanes][head] = second;
+  const float sum = warp_sum(plus(first, second));
+  if (lane != 0 || head >= chunk.heads) return;
+  const int64_t place = place_of(p, chunk.row, p.heads[chunk.first + head]) + chunk.place;
+  p.of_rows.maxima[place] = maximum;
+  p.of_rows.sums[place] = sum;
+}
+
+/// Threads beside each other have columns; where a head has fewer columns than the block threads, they share its heads.
+struct Share {
+  int first_head;  // of kOwn
+  int column;
+  int columns;  // between those of a thread
+  bool is_idle;
+};
+template <int kOwn>
+LOCKSTEP_DEVICE Share share_of(int head_dim) {
+  const int width = head_dim < kAttendThreads ? head_dim : kAttendThreads;
+  const int part = thread_index() / width;
+  return {part * kOwn, thread_index() % width, width, part >= kHeadsAtOnce / kOwn};
+}
+
+template <int kOwn>
+struct alignas(4 * kOwn) Numbers {
+  float number[kOwn];
+};
+
+/// The weighted values of a thread's heads and columns.
+template <typename Rows, int kOwn>
+LOCKSTEP_DEVICE void sum_values(const AttendTilesParameters& p, const Chunk& chunk, const Memory<Rows>& memory) {
+  const AttendParameters& a = p.attend;
+  const Share share = share_of<kOwn>(a.head_dim);
+  if (share.is_idle) return;
+  const bool sees_all = is_whole(a, chunk.seen, chunk.tile);
+  for (int column = share.column; column < a.head_dim; column += share.columns) {
+    float sums[kOwn] = {};
+    LOCKSTEP_UNROLL_BY(8)
+    for (int token = 0; token < kTileTokens; ++token) {
+      if (!sees_all && !is_seen(a, chunk.seen, chunk.tile * kTileTokens + token)) continue;
+      const float value = Rows::read(memory.values[token * a.head_dim + column]);
+      const auto& weights = *reinterpret_cast<const Numbers<kOwn>*>(&memory.shared->weights[token][share.first_head]);
+      LOCKSTEP_UNROLL
+      for (int i = 0; i < kOwn; ++i) sums[i] = madd(weights.number[i], value, sums[i]);
+    }
+    LOCKSTEP_UNROLL
+    for (int i = 0; i < kOwn; ++i) {
+      if (share.first_head + i >= chunk.heads) continue;
+      const int64_t place = place_of(p, chunk.row, p.heads[chunk.first + share.first_head + i]) + chunk.place;
+      p.of_rows.values[place * a.head_dim + column] = sums[i];
+    }
+  }
+}
+
+/// The factors of up to kFoldTiles tiles of a head, from `first` on, by its warp; the sum goes on in `sum`.
+LOCKSTEP_DEVICE void find_factors(const AttendTilesParameters& p, int64_t place, int first, int count, int head,
+                                  FoldShared& shared, float& sum) {
+  const int lane = thread_index() % kWarpLanes;
+  const bool is_tile = first + lane < count;
+  const float maximum = is_tile ? p.of_rows.maxima[place + first + lane] : -infinity();
+  const float own_sum = is_tile ? p.of_rows.sums[place + first + lane] : 0.0f;
+  float before = shared.maxima[head][kFoldTiles];
+  shared.maxima[head][lane] = maximum;
+  sync_warp();
+  for (int i = 0; i < lane; ++i) before = larger(before, shared.maxima[head][i]);
+  const FoldFactors factors = fold_factors(before, maximum);
+  shared.of_all[head][lane] = factors.of_all;
+  shared.of_tile[head][lane] = factors.of_tile;
+  sync_warp();
+  if (is_tile && (lane + 1 == kFoldTiles || first + lane + 1 == count)) {
+    shared.maxima[head][kFoldTiles] = larger(before, maximum);
+  }
+  shared.maxima[head][lane] = own_sum;  // no longer needed
+  sync_warp();
+  for (int i = 0; i < kFoldTiles && first + i < count; ++i) {
+    sum = folded_sum(sum, shared.maxima[head][i], {shared.of_all[head][i], shared.of_tile[head][i]});
+  }
+}
+
+/// Folds the tiles of `heads` query heads of a row in ascending order and writes their results.
+template <typename Rows, int kOwn>
+LOCKSTEP_DEVICE void fold_heads(const AttendTilesParameters& p, int row, const int32_t* heads, int head_count,
+                                int tiles, FoldShared& shared) {
+  using Element = typename Rows::Element;
+  constexpr int kMostColumns = kMostHeadDim / kAttendThreads;
+  constexpr int kLoads = 16 / kOwn;  // tiles whose values are under way
+  const AttendParameters& a = p.attend;
+  const Share share = share_of<kOwn>(a.head_dim);
+  const int warp = thread_index() / kWarpLanes;
+  float sum = first_sum(a);  // of the warp's head
+  float values[kMostColumns][kOwn] = {};
+  if (warp < head_count) shared.maxima[warp][kFoldTiles] = first_maximum<Rows>(a, heads[warp]);
+  sync_warp();
+  for (int first = 0; first < tiles; first += kFoldTiles) {
+    if (warp < head_count) find_factors(p, place_of(p, row, heads[warp]), first, tiles, warp, shared, sum);
+    sync_block();
+    LOCKSTEP_UNROLL
+    for (int column = 0; column < kMostColumns; ++column) {
+      const int at = share.column + column * share.columns;
+      if (share.is_idle || at >= a.head_dim) break;
+      for (int tile = 0; tile < kFoldTiles && first + tile < tiles; tile += kLoads) {
+        float loaded[kLoads][kOwn];
+        LOCKSTEP_UNROLL
+        for (int load = 0; load < kLoads; ++load) {
+          LOCKSTEP_UNROLL
+          for (int i = 0; i < kOwn; ++i) {
+            loaded[load][i] = 0.0f;
+            if (first + tile + load >= tiles || share.first_head + i >= head_count) continue;
+            const int64_t place = place_of(p, row, heads[share.first_head + i]) + first + tile + load;
+            loaded[load][i] = p.of_rows.values[place * a.head_dim + at];
+          }
+        }
+        LOCKSTEP_UNROLL
+        for (int load = 0; load < kLoads; ++load) {
+          LOCKSTEP_UNROLL
+          for (int i = 0; i < kOwn; ++i) {
+            const int head = share.first_head + i;
+            if (first + tile + load >= tiles || head >= head_count) continue;
+            const FoldFactors factors{shared.of_all[head][tile + load], shared.of_tile[head][tile + load]};
+            values[column][i] = folded_value(values[column][i], loaded[load][i], factors);
+          }
+        }
+      }
+    }
+    sync_block();
+  }
+  if (warp < head_count && thread_index() % kWarpLanes == 0) shared.maxima[warp][0] = sum;
+  sync_block();
+  LOCKSTEP_UNROLL
+  for (int column = 0; column < kMostColumns; ++column) {
+    const int at = share.column + column * share.columns;
+    if (share.is_idle || at >= a.head_dim) break;
+    LOCKSTEP_UNROLL
+    for (int i = 0; i < kOwn; ++i) {
+      const int head = share.first_head + i;
+      if (head >= head_count) continue;
+      Element* y = static_cast<Element*>(a.y) + row * a.y_stride + static_cast<int64_t>(heads[head]) * a.head_dim;
+      y[at] = Rows::write(divide(values[column][i], shared.maxima[head][0]));
+    }
+  }
+  sync_block();
+}
+
+/// Calls `work` with the number of heads of a thread: all four where each thread has columns of its own.
+template <typename Work>
+LOCKSTEP_DEVICE void with_share(int head_dim, Work work) {
+  if (head_dim <= kAttendThreads / 4) {
+    work.template operator()<1>();
+  } else if (head_dim <= kAttendThreads / 2) {
+    work.template operator()<2>();
+  } else {
+    work.template operator()<4>();
+  }
+}
+
+/// After a unit: whether all tiles of its row and group are done.
+LOCKSTEP_DEVICE bool comes_last(const AttendTilesParameters& p, int row, int group, int tiles, TilesShared& shared) {
+  sync_block();
+  if (thread_index() == 0) {
+    uint32_t* arrivals = p.arrivals + static_cast<int64_t>(row) * p.groups + group;
+    shared.is_last = count_arrival(arrivals) == static_cast<uint32_t>(tiles) ? 1 : 0;
+    if (shared.is_last != 0) *arrivals = 0;
+  }
+  sync_block();
+  return shared.is_last != 0;
+}
+
+/// Rows without a slot give zeros.
+template <typename Rows>
+LOCKSTEP_DEVICE void clear_padding(const AttendParameters& p, int rows) {
+  using Element = typename Rows::Element;
+  for (int row = block_index(); row < rows; row += block_count()) {
+    if (p.slot[row] >= 0) continue;
+    Element* y = static_cast<Element*>(p.y) + row * p.y_stride;
+    for (int i = thread_index(); i < p.heads * p.head_dim; i += kAttendThreads) y[i] = Rows::write(0.0f);
+  }
+}
+
+template <typename Rows>
+LOCKSTEP_DEVICE void attend_unit(const AttendTilesParameters& p, const Unit& unit, const Unit& next, bool has_next,
+                                 const Memory<Rows>& memory) {
+  const AttendParameters& a = p.attend;
+  const SeenBy seen = seen_by(a, unit.row);
+  const Needed needed = needed_by(a, seen);
+  const int place = (unit.number - unit.first) / p.groups;
+  const int group = (unit.number - unit.first) % p.groups;
+  const int first = p.first_heads[group];
+  const int end = p.first_heads[group + 1];
+  for (int head = first; head < end; head += kHeadsAtOnce) {
+    const int heads = end - head < kHeadsAtOnce ? end - head : kHeadsAtOnce;
+    const Chunk chunk{unit.row, needed.tile(place), place, head, heads, seen};
+    load_queries<Rows>(p, chunk, memory.queries);
+    if (head == first) wait_copies<1>();
+    sync_block();
+    score_keys(p, chunk, memory);
+    sync_block();
+    weigh_keys(p, chunk, *memory.shared);
+    if (head + kHeadsAtOnce >= end) {  // the keys are read
+      if (has_next) copy_tile<Rows>(p, next, a.keys, memory.keys);
+      commit_copies();
+      wait_copies<1>();
+    } else if (head == first) {
+      wait_copies<0>();
+    }
+    sync_block();
+    with_share(a.head_dim, [&]<int kOwn>() { sum_values<Rows, kOwn>(p, chunk, memory); });
+  }
+  sync_block();
+  if (has_next) copy_tile<Rows>(p, next, a.values, memory.values);
+  commit_copies();
+  if (p.arrivals == nullptr || !comes_last(p, unit.row, group, needed.count, *memory.shared)) return;
+  for (int head = first; head < end; head += kHeadsAtOnce) {
+    const int heads = end - head < kHeadsAtOnce ? end - head : kHeadsAtOnce;
+    with_share(a.head_dim, [&]<int kOwn>() {
+      fold_heads<Rows, kOwn>(p, unit.row, p.heads + head, heads, needed.count, memory.shared->fold);
+    });
+  }
+}
+
+template <typename Rows>
+LOCKSTEP_DEVICE void attend_tiles(const AttendTilesParameters& p) {
+  follow_previous();
+  const Memory<Rows> memory = memory_of<Rows>(p);
+  const int rows = used(p.attend.rows);
+  clear_padding<Rows>(p.attend, rows);
+  Unit unit{0, 0, block_index()};
+  bool has_unit = find_row(p, rows, unit);
+  if (!has_unit) return;
+  copy_tile<Rows>(p, unit, p.attend.keys, memory.keys);
+  commit_copies();
+  copy_tile<Rows>(p, unit, p.attend.values, memory.values);
+  commit_copies();
+  while (has_unit) {
+    Unit next{unit.row, unit.first, unit.number + block_count()};
+    const bool has_next = find_row(p, rows, next);
+    attend_unit<Rows>(p, unit, next, has_next, memory);
+    unit = next;
+    has_unit = has_next;
+  }
+  wait_copies<0>();
+}
+
+template <typename Rows>
+LOCKSTEP_DEVICE void attend_fold(const AttendTilesParameters& p) {
+  follow_previous();
+  const AttendParameters& a = p.attend;
+  const int row = block_index() / a.heads;
+  const int32_t head = block_index() % a.heads;
+  if (row >= used(a.rows) || a.slot[row] < 0) return;
+  const int tiles = needed_by(a, seen_by(a, row)).count;
+  fold_heads<Rows, 1>(p, row, &head, 1, tiles, shared_memory<FoldShared>());
+}
+
+}  // namespace
+
+static_assert(sizeof(TilesShared) == kAttendTilesFixedBytes && sizeof(FoldShared) == kAttendFoldSharedBytes);
+
+LOCKSTEP_KERNEL(attend_tiles_f32, AttendTilesParameters, kAttendThreads) { attend_tiles<F32Rows>(p); }
+LOCKSTEP_KERNEL(attend_tiles_bf16, AttendTilesParameters, kAttendThreads) { attend_tiles<Bf16Rows>(p); }
+LOCKSTEP_KERNEL(attend_tiles_f16, AttendTilesParameters, kAttendThreads) { attend_tiles<F16Rows>(p); }
+LOCKSTEP_KERNEL(attend_fold_f32, AttendTilesParameters, kAttendThreads) { attend_fold<F32Rows>(p); }
+LOCKSTEP_KERNEL(attend_fold_bf16, AttendTilesParameters, kAttendThreads) { attend_fold<Bf16Rows>(p); }
+LOCKSTEP_KERNEL(attend_fold_f16, AttendTilesParameters, kAttendThreads) { attend_fold<F16Rows>(p); }
+
+}  // namespace lockstep::cuda
