@@ -83,7 +83,8 @@ struct Run {
 
 thread_local Run* current = nullptr;
 thread_local Stacks stacks;
-thread_local Stacks early_stacks;
+thread_local Stacks early_stacks[2];  // of a launch that has started early, and of the next one
+thread_local int next_early = 0;
 
 std::vector<KernelEntry>& table() {
   static std::vector<KernelEntry> entries;
@@ -289,10 +290,11 @@ void EarlyGrid::start() {
   current = &state_->run;
   state_->run.is_early = true;
   state_->early.resize(std::min(state_->blocks.size(), kEarlyBlocks));
-  std::byte* memory = early_stacks.of(state_->early.size() * state_->threads.size());
+  std::byte* memory = early_stacks[next_early].of(state_->early.size() * state_->threads.size());
   for (size_t i = 0; i < state_->early.size(); ++i) {
     make_block(state_->early[i], state_->blocks[i], memory + i * state_->threads.size() * kStack);
   }
+  next_early ^= 1;
   run_blocks(state_->early, state_->threads);
   state_->run.is_early = false;
   current = nullptr;

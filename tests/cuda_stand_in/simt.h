@@ -56,7 +56,7 @@ std::string run(const KernelEntry& kernel, const Grid& grid, const void* paramet
                 const std::atomic<bool>* stop = nullptr);
 
 /// A launch of which some blocks run up to follow_previous, with memory as it is before the launch ahead: what they read
-/// there must not be of that launch. One at a time for each of the system's threads.
+/// there must not be of that launch. Started at most one ahead of the launch that runs, on the same thread.
 class EarlyGrid {
  public:
   EarlyGrid(const KernelEntry& kernel, const Grid& grid, const void* parameters, const std::atomic<bool>* stop = nullptr);
