@@ -2,7 +2,8 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include <cstring>
+#include <algorithm>
+#include <cmath>
 #include <random>
 #include <vector>
 
@@ -174,6 +175,31 @@ TEST_P(Few, GoOnWithTheirResults) {
     const Bits scaled = map(kMapScale, map(kMapAdd, product(w, parts, x, nullptr), bias, 0, kOutputs), bias, 0, kOutputs);
     EXPECT_EQ(y, map(kMapAdd, scaled, residual, kOutputs, kOutputs));
   }
+}
+
+TEST_P(Few, ReadNothingEarlyThatTheLaunchAheadWrites) {
+  constexpr int kColumns = 64, kOutputs = 40;
+  const Matrix w(kOutputs, kColumns, kColumns, 15);
+  const std::vector<SumPart> parts = plain_parts(kColumns);
+  const Bits weight = random_bf16(kColumns, 16);
+  Bits x(kRows * kColumns, 0x7fff), residual(kRows * kOutputs, 0x7fff), y(residual), expected(residual);
+  ProductFewParameters few = few_of(w, parts, x, nullptr, y.data(), 1);
+  few.norm = {weight.data(), nullptr, 1e-5f, 0.0f, 0};
+  few.finishes[0] = {.z = residual.data(), .z_stride = kOutputs, .kind = kMapAdd, .activation = kSilu, .number = 0.0f};
+  few.finish_count = 1;
+  const simt::Grid grid{.blocks = 2,
+                        .threads = kProductThreads,
+                        .shared_bytes = static_cast<size_t>(few.shared_bytes),
+                        .starts_early = true,
+                        .order = GetParam()};
+  simt::EarlyGrid early(*simt::find_kernel("product_few_bf16"), grid, &few);
+  early.start();
+  std::ranges::copy(random_bf16(kRows * kColumns, 17), x.begin());
+  std::ranges::copy(random_bf16(kRows * kOutputs, 18), residual.begin());
+  EXPECT_EQ(early.finish(), "");
+  few.product.y = expected.data();
+  run_few(few);
+  EXPECT_EQ(y, expected);
 }
 
 TEST_P(Few, PrepareHeadsAsNormTurnAndAppend) {
