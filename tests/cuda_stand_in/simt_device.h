@@ -89,6 +89,9 @@ inline Words load_once(const Words* address) {
   return *address;
 }
 
+inline void bring_closer(const void*) {}
+constexpr int kBroughtBytes = 128;
+
 inline void copy_async_16(void* shared, const void* global) { simt::copy_async_16(shared, global); }
 inline void commit_copies() { simt::commit_copies(); }
 template <int kPending>

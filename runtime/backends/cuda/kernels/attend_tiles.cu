@@ -84,10 +84,14 @@ LOCKSTEP_DEVICE Memory<Rows> memory_of(const AttendTilesParameters& p) {
   return {&shared, queries, keys, keys + kTileTokens * p.attend.head_dim};
 }
 
-/// Starts the copy of what a unit reads of its tile.
+/// Rows of a tile that a unit reads.
+struct TileBytes {
+  const unsigned char* from;
+  int bytes;
+};
+
 template <typename Rows>
-LOCKSTEP_DEVICE void copy_tile(const AttendTilesParameters& p, const Unit& unit, const void* cache,
-                               typename Rows::Element* to) {
+LOCKSTEP_DEVICE TileBytes bytes_of(const AttendTilesParameters& p, const Unit& unit, const void* cache) {
   using Element = typename Rows::Element;
   const SeenBy seen = seen_by(p.attend, unit.row);
   const int tile = needed_by(p.attend, seen).tile((unit.number - unit.first) / p.groups);
@@ -96,8 +100,24 @@ LOCKSTEP_DEVICE void copy_tile(const AttendTilesParameters& p, const Unit& unit,
   const Element* from = static_cast<const Element*>(cache) + tile_at(p.attend, p.attend.slot[unit.row], tile, cache_head);
   const int after = seen.position - tile * kTileTokens + 1;
   const int bytes = (after < kTileTokens ? after : kTileTokens) * p.attend.head_dim * static_cast<int>(sizeof(Element));
-  for (int at = thread_index() * 16; at < bytes; at += kAttendThreads * 16) {
-    copy_async_16(reinterpret_cast<unsigned char*>(to) + at, reinterpret_cast<const unsigned char*>(from) + at);
+  return {reinterpret_cast<const unsigned char*>(from), bytes};
+}
+
+/// Starts the copy of what a unit reads of its tile.
+template <typename Rows>
+LOCKSTEP_DEVICE void copy_tile(const AttendTilesParameters& p, const Unit& unit, const void* cache,
+                               typename Rows::Element* to) {
+  const TileBytes tile = bytes_of<Rows>(p, unit, cache);
+  for (int at = thread_index() * 16; at < tile.bytes; at += kAttendThreads * 16) {
+    copy_async_16(reinterpret_cast<unsigned char*>(to) + at, tile.from + at);
+  }
+}
+
+template <typename Rows>
+LOCKSTEP_DEVICE void bring_tile(const AttendTilesParameters& p, const Unit& unit, const void* cache) {
+  const TileBytes tile = bytes_of<Rows>(p, unit, cache);
+  for (int at = thread_index() * kBroughtBytes; at < tile.bytes; at += kAttendThreads * kBroughtBytes) {
+    bring_closer(tile.from + at);
   }
 }
 
@@ -421,12 +441,16 @@ LOCKSTEP_DEVICE void attend_unit(const AttendTilesParameters& p, const Unit& uni
 
 template <typename Rows>
 LOCKSTEP_DEVICE void attend_tiles(const AttendTilesParameters& p) {
-  follow_previous();
   const Memory<Rows> memory = memory_of<Rows>(p);
-  const int rows = used(p.attend.rows);
-  clear_padding<Rows>(p.attend, rows);
+  const int rows = used(p.attend.rows);  // as slots and positions, there before the step's first launch
   Unit unit{0, 0, block_index()};
   bool has_unit = find_row(p, rows, unit);
+  if (has_unit) {
+    bring_tile<Rows>(p, unit, p.attend.keys);
+    bring_tile<Rows>(p, unit, p.attend.values);
+  }
+  follow_previous();
+  clear_padding<Rows>(p.attend, rows);
   if (!has_unit) return;
   copy_tile<Rows>(p, unit, p.attend.keys, memory.keys);
   commit_copies();

@@ -13,6 +13,7 @@ namespace lockstep::cuda {
 namespace {
 
 constexpr int kLoads = 8;
+constexpr int kBroughtSteps = 16;  // behind the first loads, while the launch ahead runs
 
 /// Ahead of the sums [parts][kTileElements] and of the rows [rows][stride].
 struct FewShared {
@@ -149,16 +150,31 @@ LOCKSTEP_DEVICE void advance(const Block<Rows>& block, Place& place) {
   if (--place.left == 0) place = place_from(block, place.part + kProductWarps);
 }
 
+/// The lane's weights of a step.
+template <typename Rows>
+LOCKSTEP_DEVICE const Words* words_of(const Block<Rows>& block, int tile, const Place& place) {
+  const void* weights = place.part < block.part_count ? block.p.product.weights : block.p.up_weights;
+  const int64_t step = static_cast<int64_t>(tile) * block.p.product.k_steps + place.step;
+  return static_cast<const Words*>(weights) + step * kWarpLanes + thread_index() % kWarpLanes;
+}
+
 /// Starts the next loads of a tile.
 template <typename Rows>
 LOCKSTEP_DEVICE void load_steps(const Block<Rows>& block, int tile, Place& place, Words (&to)[kLoads]) {
-  const ProductParameters& product = block.p.product;
   LOCKSTEP_UNROLL
   for (int i = 0; i < kLoads; ++i) {
     if (place.part >= block.all_parts) break;
-    const void* weights = place.part < block.part_count ? product.weights : block.p.up_weights;
-    const int64_t step = static_cast<int64_t>(tile) * product.k_steps + place.step;
-    to[i] = load_once(static_cast<const Words*>(weights) + step * kWarpLanes + thread_index() % kWarpLanes);
+    to[i] = load_once(words_of(block, tile, place));
+    advance(block, place);
+  }
+}
+
+/// Brings the next steps of a tile closer.
+template <typename Rows>
+LOCKSTEP_DEVICE void bring_steps(const Block<Rows>& block, int tile, Place place) {
+  constexpr int kLanes = kBroughtBytes / sizeof(Words);  // whose words lie together
+  for (int i = 0; i < kBroughtSteps && place.part < block.all_parts; ++i) {
+    if (thread_index() % kLanes == 0) bring_closer(words_of(block, tile, place));
     advance(block, place);
   }
 }
@@ -332,7 +348,10 @@ LOCKSTEP_DEVICE void product_few(const ProductFewParameters& p) {
   sync_block();
   const int steps = count_steps(block);
   Loads ahead{place_from(block, thread_index() / kWarpLanes), {}};
-  if constexpr (!kIsFloat) load_steps(block, block_index(), ahead.place, ahead.words);
+  if constexpr (!kIsFloat) {
+    load_steps(block, block_index(), ahead.place, ahead.words);
+    bring_steps(block, block_index(), ahead.place);
+  }
   follow_previous();
   block.rows = used(p.product.rows);
   prepare_rows(block);
