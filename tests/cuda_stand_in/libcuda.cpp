@@ -373,8 +373,7 @@ CUresult copy(CUstream stream, CUdeviceptr device, CUdeviceptr other_device, con
     return CUDA_ERROR_INVALID_VALUE;
   }
   return enqueue(
-      stream,
-      {[=] {
+      stream, {[=] {
         {
           const std::lock_guard inner(driver().mutex);
           if (!is_device_memory(device, bytes) || (other_device != 0 && !is_device_memory(other_device, bytes))) {
@@ -716,17 +715,15 @@ CUresult cuMemcpyDtoDAsync_v2(CUdeviceptr dst, CUdeviceptr src, size_t bytes, CU
 
 CUresult cuMemsetD8Async(CUdeviceptr dst, unsigned char value, size_t bytes, CUstream stream) {
   LOCKSTEP_ENTER_STREAM("MemsetD8Async");
-  return enqueue(
-      stream,
-      {[=] {
-        {
-          const std::lock_guard inner(driver().mutex);
-          if (!is_device_memory(dst, bytes)) return CUDA_ERROR_ILLEGAL_ADDRESS;
-        }
-        std::memset(reinterpret_cast<void*>(dst), value, bytes);
-        return CUDA_SUCCESS;
-      }},
-      lock);
+  return enqueue(stream, {[=] {
+                   {
+                     const std::lock_guard inner(driver().mutex);
+                     if (!is_device_memory(dst, bytes)) return CUDA_ERROR_ILLEGAL_ADDRESS;
+                   }
+                   std::memset(reinterpret_cast<void*>(dst), value, bytes);
+                   return CUDA_SUCCESS;
+                 }},
+                 lock);
 }
 
 CUresult cuMemGetAllocationGranularity(size_t* granularity, const CUmemAllocationProp*,
@@ -969,18 +966,16 @@ CUresult cuGraphLaunch(CUgraphExec executable, CUstream stream) {
   LOCKSTEP_ENTER_STREAM("GraphLaunch");
   if (const CUresult refused = refuse_in_capture(); refused != CUDA_SUCCESS) return refused;
   ++driver().counts.graph_launches;
-  return enqueue(
-      stream,
-      {[executable] {
-         const std::vector<Work>& nodes = executable->nodes;
-         for (size_t i = 0; i < nodes.size(); ++i) {
-           // The next kernel goes as far as it may without this one's results.
-           if (nodes[i].is_kernel && i + 1 < nodes.size() && nodes[i + 1].start) nodes[i + 1].start();
-           if (const CUresult status = nodes[i].run(); status != CUDA_SUCCESS) return status;
-         }
-         return CUDA_SUCCESS;
-       }},
-      lock);
+  return enqueue(stream, {[executable] {
+                   const std::vector<Work>& nodes = executable->nodes;
+                   for (size_t i = 0; i < nodes.size(); ++i) {
+                     // The next kernel goes as far as it may without this one's results.
+                     if (nodes[i].is_kernel && i + 1 < nodes.size() && nodes[i + 1].start) nodes[i + 1].start();
+                     if (const CUresult status = nodes[i].run(); status != CUDA_SUCCESS) return status;
+                   }
+                   return CUDA_SUCCESS;
+                 }},
+                 lock);
 }
 
 CUresult cuGraphExecDestroy(CUgraphExec executable) {

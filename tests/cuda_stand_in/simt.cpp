@@ -181,7 +181,8 @@ bool release_block(Block& block) {
   const auto first = std::find_if(block.threads.begin(), block.threads.end(), is_at_block);
   if (first == block.threads.end()) return false;
   for (const Thread& thread : block.threads) {
-    if (thread.state == Doing::kRuns || thread.state == Doing::kMeetsWarp || thread.state == Doing::kFollows) return false;
+    if (thread.state == Doing::kRuns || thread.state == Doing::kMeetsWarp || thread.state == Doing::kFollows)
+      return false;
     if (is_at_block(thread) && is_same(thread.site, first->site)) continue;
     current->error = fmt::format("threads part: thread {} of block {} is at {}, thread {} {}", first->index,
                                  block.index, text_of(first->site), thread.index,
@@ -301,7 +302,8 @@ void EarlyGrid::start() {
 }
 
 std::string EarlyGrid::finish() {
-  if (state_->run.grid.threads > state_->run.kernel.most_threads) return too_many_threads(state_->run.kernel, state_->run.grid);
+  if (state_->run.grid.threads > state_->run.kernel.most_threads)
+    return too_many_threads(state_->run.kernel, state_->run.grid);
   current = &state_->run;
   for (Block& block : state_->early) {
     for (Thread& thread : block.threads) {

@@ -55,11 +55,12 @@ struct Grid {
 std::string run(const KernelEntry& kernel, const Grid& grid, const void* parameters,
                 const std::atomic<bool>* stop = nullptr);
 
-/// A launch of which some blocks run up to follow_previous, with memory as it is before the launch ahead: what they read
-/// there must not be of that launch. Started at most one ahead of the launch that runs, on the same thread.
+/// A launch of which some blocks run up to follow_previous, with memory as it is before the launch ahead: what they
+/// read there must not be of that launch. Started at most one ahead of the launch that runs, on the same thread.
 class EarlyGrid {
  public:
-  EarlyGrid(const KernelEntry& kernel, const Grid& grid, const void* parameters, const std::atomic<bool>* stop = nullptr);
+  EarlyGrid(const KernelEntry& kernel, const Grid& grid, const void* parameters,
+            const std::atomic<bool>* stop = nullptr);
   ~EarlyGrid();
   EarlyGrid(const EarlyGrid&) = delete;
   EarlyGrid& operator=(const EarlyGrid&) = delete;

@@ -28,11 +28,10 @@ Result<std::string> explain(const graph::Graph& graph) {
       to_string(Bytes(plan.tail_bytes)), to_string(Bytes(plan.workspace_bytes)),
       to_string(Bytes(std::ssize(plan.tables))), to_string(Bytes(2 * plan.half_bytes)));
   for (const Launch& launch : plan.launches) {
-    text += fmt::format("{:<20} {:>6} blocks of {:>4} threads{}{}{}\n", launch.kernel, launch.shape.blocks,
-                        launch.shape.threads,
-                        launch.shape.shared_bytes > 0 ? fmt::format(", {} B shared", launch.shape.shared_bytes) : "",
-                        launch.shape.waits_for_blocks ? ", all resident" : "",
-                        launch.shape.starts_early ? ", early" : "");
+    text += fmt::format(
+        "{:<20} {:>6} blocks of {:>4} threads{}{}{}\n", launch.kernel, launch.shape.blocks, launch.shape.threads,
+        launch.shape.shared_bytes > 0 ? fmt::format(", {} B shared", launch.shape.shared_bytes) : "",
+        launch.shape.waits_for_blocks ? ", all resident" : "", launch.shape.starts_early ? ", early" : "");
   }
   return text + explain_fusion(graph);
 }

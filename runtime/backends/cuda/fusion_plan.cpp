@@ -66,8 +66,8 @@ class Planner {
     if (at == touching.begin()) return std::nullopt;
     const Node& append = graph_.nodes[*std::prev(at)];
     const Node& node = graph_.nodes[attention];
-    const bool is_alike = append.op == Op::kKvAppend && append.operands[2] == node.operands[3] &&
-                          append.operands[3] == node.operands[4];
+    const bool is_alike =
+        append.op == Op::kKvAppend && append.operands[2] == node.operands[3] && append.operands[3] == node.operands[4];
     return is_alike ? std::optional(*std::prev(at)) : std::nullopt;
   }
 
@@ -86,9 +86,8 @@ class Planner {
   }
 
   bool is_read_in(ValueId value, size_t launch) const {
-    return !flow_.is_output(value) && std::ranges::all_of(flow_.readers(value), [&](size_t reader) {
-      return plan_.launch_of(reader) == launch;
-    });
+    return !flow_.is_output(value) &&
+           std::ranges::all_of(flow_.readers(value), [&](size_t reader) { return plan_.launch_of(reader) == launch; });
   }
 
   // ---- columns: what goes on with a product's results ------------------------------------------------------------
@@ -103,8 +102,8 @@ class Planner {
     const bool fits = is_few(first, 2) && is_few(second, 2) && graph_.nodes[first].op == Op::kLinear &&
                       graph_.nodes[second].op == Op::kLinear &&
                       graph_.nodes[first].operands[0] == graph_.nodes[second].operands[0] &&
-                      flow_.only_reader(node.operands[0]) && flow_.only_reader(node.operands[1]) &&
-                      !is_float(first) && !is_float(second) && bias_is_early(second, first);
+                      flow_.only_reader(node.operands[0]) && flow_.only_reader(node.operands[1]) && !is_float(first) &&
+                      !is_float(second) && bias_is_early(second, first);
     if (!fits) return false;
     fuse(second, As::kGateOf, first);
     fuse(index, As::kColumnsOf, first);
@@ -200,7 +199,8 @@ class Planner {
       const size_t launch = plan_.launch_of(reader);
       first = std::min(first.value_or(launch), launch);
     }
-    if (!first || !is_few(*first, pairs_with(*first)) || graph_.nodes[*first].op != Op::kLinear || *first < index) return;
+    if (!first || !is_few(*first, pairs_with(*first)) || graph_.nodes[*first].op != Op::kLinear || *first < index)
+      return;
     if (type_of(node.operands[0]).dtype != type_of(graph_.nodes[*first].operands[1]).dtype) return;
     const bool are_rows = std::ranges::all_of(flow_.readers(*node.result), [&](size_t reader) {
       const Node& read_by = graph_.nodes[reader];
@@ -215,8 +215,8 @@ class Planner {
   int pairs_with(size_t product) const {
     const bool has_pair = !plan_.parts_of(product, As::kGateOf).empty();
     const auto columns = plan_.parts_of(product, As::kColumnsOf);
-    const bool has_gate = std::ranges::any_of(
-        columns, [&](size_t node) { return graph_.nodes[node].op == Op::kGatedActivation; });
+    const bool has_gate =
+        std::ranges::any_of(columns, [&](size_t node) { return graph_.nodes[node].op == Op::kGatedActivation; });
     return has_pair || has_gate ? 2 : 1;
   }
 

@@ -1,9 +1,8 @@
 // The fusion plan: nodes that another node's launch computes. Decided before lowering, which looks it up.
 //
-//   select_rows, norm ──rows──► product ──columns──► all_reduce of one rank, add, gate, activation, …     at most 8 rows
-//   norm, rope, kv_append ──heads──► attention                                                    any number of rows
-//   add ──residual──► all_reduce
-//   all_reduce of one rank ──columns──► embedding
+//   select_rows, norm ──rows──► product ──columns──► all_reduce of one rank, add, gate, activation, …     at most 8
+//   rows norm, rope, kv_append ──heads──► attention                                                    any number of
+//   rows add ──residual──► all_reduce all_reduce of one rank ──columns──► embedding
 //
 // A fused node's results are the same bits as in its own launch: it rounds where the graph rounds. Its launch is at the
 // place of the other node, earlier or later than its own; the rules require that what it reads is there by then.

@@ -94,7 +94,8 @@ Result<HeadsPart> Lowering::heads_part(const Node& node, size_t attention, int64
     part.y = result(node).data();
     part.y_stride = result(node).stride;
   }
-  for (auto maker = flow_.maker(x); maker && fusion_.nodes[*maker] == Fused{Fused::As::kHeadsOf, static_cast<int32_t>(attention)};
+  for (auto maker = flow_.maker(x);
+       maker && fusion_.nodes[*maker] == Fused{Fused::As::kHeadsOf, static_cast<int32_t>(attention)};
        maker = flow_.maker(x)) {
     const Node& made = graph_.nodes[*maker];
     if (made.op == Op::kRope) {
@@ -213,7 +214,8 @@ bool Lowering::attend_tiles(const Node& node, const AttendParameters& attend, co
   const int64_t tiles = tiles_of_row(attend, cache);
   const int64_t places = y.rows * attend.heads * tiles;
   const int64_t shared = attend_tiles_bytes(cache.head_dim, cache.element_size());
-  if (y.rows > kMostSplitRows || places * cache.head_dim * 4 > kMostSplitBytes || shared > kMostSharedBytes) return false;
+  if (y.rows > kMostSplitRows || places * cache.head_dim * 4 > kMostSplitBytes || shared > kMostSharedBytes)
+    return false;
   std::vector<int32_t> heads(static_cast<size_t>(attend.heads)), first_heads;
   std::iota(heads.begin(), heads.end(), 0);
   const std::vector<int64_t>& head_map = node.integers("head_map");
@@ -237,7 +239,8 @@ bool Lowering::attend_tiles(const Node& node, const AttendParameters& attend, co
       .groups = static_cast<int32_t>(groups),
       .shared_bytes = static_cast<int32_t>(shared)};
   const int64_t held = std::clamp<int64_t>(kMultiprocessorSharedBytes / (shared + 1024), 1, kBlocksOfMultiprocessor);
-  emit(typed("attend_tiles", y.dtype), parameters, walking_blocks(y.rows * groups * tiles, held), {.shared_bytes = shared});
+  emit(typed("attend_tiles", y.dtype), parameters, walking_blocks(y.rows * groups * tiles, held),
+       {.shared_bytes = shared});
   if (!folds_in_place) emit(typed("attend_fold", y.dtype), parameters, y.rows * attend.heads);
   return true;
 }

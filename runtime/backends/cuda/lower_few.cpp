@@ -74,9 +74,8 @@ Result<void> Lowering::set_rows(const Node& node, ProductFewParameters& paramete
   parameters.columns = static_cast<int32_t>(x.columns);
   if (makers.empty()) return ok();
   const ValueId rows = node.operands[0];
-  const bool has_others = std::ranges::any_of(flow_.readers(rows), [&](size_t reader) {
-    return fusion_.launch_of(reader) != index_of(node);
-  });
+  const bool has_others = std::ranges::any_of(
+      flow_.readers(rows), [&](size_t reader) { return fusion_.launch_of(reader) != index_of(node); });
   if (!has_others && !host_reads(rows)) return ok();
   LOCKSTEP_TRY_VOID(place_result(graph_.nodes[makers.back()]));
   parameters.kept = tensor(rows).data();

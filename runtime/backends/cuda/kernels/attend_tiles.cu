@@ -1,6 +1,7 @@
 // Attention of few rows: their tiles side by side, with the bits of attend.cu.
 //
-//   unit: row, cache head, tile ─► K, V into shared memory ─► scores of 4 query heads ─► softmax ─► maximum, sum, values
+//   unit: row, cache head, tile ─► K, V into shared memory ─► scores of 4 query heads ─► softmax ─► maximum, sum,
+//   values
 //                                  (the next unit's K as soon as the scores are there)                     │
 //   the block that brings the last tile of a row and cache head folds all of them in order ◄──────────────┘
 //
@@ -97,7 +98,8 @@ LOCKSTEP_DEVICE TileBytes bytes_of(const AttendTilesParameters& p, const Unit& u
   const int tile = needed_by(p.attend, seen).tile((unit.number - unit.first) / p.groups);
   const int first = p.first_heads[(unit.number - unit.first) % p.groups];
   const int cache_head = p.attend.head_map[p.heads[first]];
-  const Element* from = static_cast<const Element*>(cache) + tile_at(p.attend, p.attend.slot[unit.row], tile, cache_head);
+  const Element* from =
+      static_cast<const Element*>(cache) + tile_at(p.attend, p.attend.slot[unit.row], tile, cache_head);
   const int after = seen.position - tile * kTileTokens + 1;
   const int bytes = (after < kTileTokens ? after : kTileTokens) * p.attend.head_dim * static_cast<int>(sizeof(Element));
   return {reinterpret_cast<const unsigned char*>(from), bytes};
@@ -137,7 +139,8 @@ LOCKSTEP_DEVICE void load_queries(const AttendTilesParameters& p, const Chunk& c
   const AttendParameters& a = p.attend;
   for (int i = thread_index(); i < kHeadsAtOnce * a.head_dim; i += kAttendThreads) {
     const int own = i / a.head_dim;
-    const int64_t column = own < chunk.heads ? static_cast<int64_t>(p.heads[chunk.first + own]) * a.head_dim + i % a.head_dim : 0;
+    const int64_t column =
+        own < chunk.heads ? static_cast<int64_t>(p.heads[chunk.first + own]) * a.head_dim + i % a.head_dim : 0;
     const auto read = [&](const void* q, int64_t stride) {
       return own < chunk.heads ? Rows::read(static_cast<const Element*>(q)[chunk.row * stride + column]) : 0.0f;
     };
@@ -193,10 +196,9 @@ LOCKSTEP_DEVICE void score_keys(const AttendTilesParameters& p, const Chunk& chu
   for (int first = thread_index() / kWarpLanes * kKeysAtOnce; first < kTileTokens; first += kWarps * kKeysAtOnce) {
     const bool has_pinned = a.pinned_q != nullptr && tile_begin + first < a.pinned;  // the same on all lanes
     const float product =
-        has_pinned ? multiply_keys<Rows>(memory.keys, first, a.head_dim,
-                                         [&](int key) {
-                                           return tile_begin + key < a.pinned ? pinned_queries : memory.queries;
-                                         })
+        has_pinned ? multiply_keys<Rows>(
+                         memory.keys, first, a.head_dim,
+                         [&](int key) { return tile_begin + key < a.pinned ? pinned_queries : memory.queries; })
                    : multiply_keys<Rows>(memory.keys, first, a.head_dim, [&](int) { return memory.queries; });
     const int head = lane % kHeadsAtOnce;
     const int token = first + lane / kHeadsAtOnce;

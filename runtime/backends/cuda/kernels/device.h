@@ -94,7 +94,8 @@ LOCKSTEP_DEVICE Words load_once(const Words* address) {
   return words;
 }
 
-/// Brings 128 bytes into the cache of all multiprocessors. Reads nothing, so what is not written yet may be brought too.
+/// Brings 128 bytes into the cache of all multiprocessors. Reads nothing, so what is not written yet may be brought
+/// too.
 LOCKSTEP_DEVICE void bring_closer(const void* address) { asm volatile("prefetch.global.L2 [%0];" ::"l"(address)); }
 constexpr int kBroughtBytes = 128;
 

@@ -27,7 +27,8 @@ LOCKSTEP_DEVICE void prepare_heads(const HeadsParameters& p) {
   const HeadsPart& part = p.parts[number];
   const bool is_kept = part.cache != nullptr;
   if (row >= used(p.rows) || (is_kept && p.slot[row] < 0)) return;
-  const Element* x = static_cast<const Element*>(part.x) + row * part.x_stride + static_cast<int64_t>(head) * p.head_dim;
+  const Element* x =
+      static_cast<const Element*>(part.x) + row * part.x_stride + static_cast<int64_t>(head) * p.head_dim;
   const auto read = [&](int i) { return shared.head[i]; };
   for (int i = thread_index(); i < p.head_dim; i += thread_count()) shared.head[i] = Rows::read(x[i]);
   if (part.norm.weight != nullptr) {  // a thread norms what it has loaded
@@ -35,9 +36,9 @@ LOCKSTEP_DEVICE void prepare_heads(const HeadsParameters& p) {
         part.norm, p.head_dim, read, [&](int i, float value) { shared.head[i] = Rows::round(value); }, shared.norm);
   }
   sync_block();
-  Element* y = is_kept ? static_cast<Element*>(part.cache) +
-                             row_place(p.tiles, p.slot[row], p.position[row], head, p.head_dim)
-                       : static_cast<Element*>(part.y) + row * part.y_stride + static_cast<int64_t>(head) * p.head_dim;
+  Element* y =
+      is_kept ? static_cast<Element*>(part.cache) + row_place(p.tiles, p.slot[row], p.position[row], head, p.head_dim)
+              : static_cast<Element*>(part.y) + row * part.y_stride + static_cast<int64_t>(head) * p.head_dim;
   for (int i = thread_index(); i < p.head_dim; i += thread_count()) {
     y[i] = Rows::write(part.turn.cosines == nullptr ? read(i) : turned(part.turn, row, i, read));
   }

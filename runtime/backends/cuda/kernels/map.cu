@@ -15,8 +15,7 @@ LOCKSTEP_DEVICE void map(const MapParameters& p) {
   if (row >= used(p.rows)) return;
   const float x = Rows::read(static_cast<const Element*>(p.x)[row * p.x_stride + column]);
   const float z = p.z == nullptr ? 0.0f : Rows::read(static_cast<const Element*>(p.z)[row * p.z_stride + column]);
-  static_cast<Element*>(p.y)[row * p.y_stride + column] =
-      Rows::write(map_value(p.kind, p.activation, p.number, x, z));
+  static_cast<Element*>(p.y)[row * p.y_stride + column] = Rows::write(map_value(p.kind, p.activation, p.number, x, z));
 }
 
 }  // namespace

@@ -26,9 +26,9 @@ struct EmbedParameters {
   int32_t first_row;
   int32_t table_rows;
   int32_t columns;
-  int32_t k_steps;  // of the packed table (packing.h); 0: row by row
+  int32_t k_steps;   // of the packed table (packing.h); 0: row by row
   int32_t is_float;  // y is f32
-  float nothing;    // of a row outside the table
+  float nothing;     // of a row outside the table
 };
 constexpr int kEmbedThreads = 128;
 
@@ -326,8 +326,8 @@ constexpr int64_t few_row_stride(int64_t k_steps, int64_t element_size) {
   return k_steps * kStepColumns + 16 / element_size;
 }
 /// What a block of product_few needs besides sums and rows.
-constexpr int kProductFewFixedBytes =
-    (2 * kTileRows * 32 + kMostLevels * kTileOutputs * kTileRows) * 4 + kMostFewParts * static_cast<int>(sizeof(SumPart));
+constexpr int kProductFewFixedBytes = (2 * kTileRows * 32 + kMostLevels * kTileOutputs * kTileRows) * 4 +
+                                      kMostFewParts * static_cast<int>(sizeof(SumPart));
 constexpr int64_t product_few_bytes(int64_t parts, int64_t rows, int64_t k_steps, int64_t element_size) {
   return kProductFewFixedBytes + parts * kTileOutputs * kTileRows * 4 +
          rows * few_row_stride(k_steps, element_size) * element_size;

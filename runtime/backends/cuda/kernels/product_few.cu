@@ -259,7 +259,8 @@ LOCKSTEP_DEVICE void sum_tile_f32(const Block<F32Rows>& block, int tile) {
 
 /// Sums eight parts as the tree does.
 LOCKSTEP_DEVICE float tree_of_eight(const float (&part)[8]) {
-  return plus(plus(plus(part[0], part[1]), plus(part[2], part[3])), plus(plus(part[4], part[5]), plus(part[6], part[7])));
+  return plus(plus(plus(part[0], part[1]), plus(part[2], part[3])),
+              plus(plus(part[4], part[5]), plus(part[6], part[7])));
 }
 
 /// Folds the parts of an element; `write(root, sum)` gets each root.
@@ -321,7 +322,8 @@ LOCKSTEP_DEVICE void write_element(const Block<Rows>& block, int element, int ro
   const auto round = [&](float value) { return p.product.is_float != 0 ? value : Rows::round(value); };
   float up = 0.0f;
   if (p.up_weights != nullptr) {
-    fold_parts(block, block.part_count, element, [&](int, float sum) { up = round(with_bias<Rows>(p.up_bias, output, sum)); });
+    fold_parts(block, block.part_count, element,
+               [&](int, float sum) { up = round(with_bias<Rows>(p.up_bias, output, sum)); });
   }
   fold_parts(block, 0, element, [&](int root, float sum) {
     float value = with_bias<Rows>(p.product.bias, output, sum);
@@ -344,7 +346,8 @@ template <typename Rows>
 LOCKSTEP_DEVICE void product_few(const ProductFewParameters& p) {
   constexpr bool kIsFloat = sizeof(typename Rows::Element) == 4;
   Block<Rows> block = block_of<Rows>(p);
-  for (int i = thread_index(); i < p.product.part_count; i += kProductThreads) block.shared.parts[i] = p.product.parts[i];
+  for (int i = thread_index(); i < p.product.part_count; i += kProductThreads)
+    block.shared.parts[i] = p.product.parts[i];
   sync_block();
   const int steps = count_steps(block);
   Loads ahead{place_from(block, thread_index() / kWarpLanes), {}};

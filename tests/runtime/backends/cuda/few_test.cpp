@@ -74,8 +74,8 @@ class Few : public testing::TestWithParam<simt::Order> {
             .part_count = static_cast<int32_t>(parts.size()),
             .is_float = 0};
   }
-  static ProductFewParameters few_of(const Matrix& w, const std::vector<SumPart>& parts, const Bits& x, const void* bias,
-                                     void* y, int sums) {
+  static ProductFewParameters few_of(const Matrix& w, const std::vector<SumPart>& parts, const Bits& x,
+                                     const void* bias, void* y, int sums) {
     ProductFewParameters few{};
     few.product = parameters_of(w, parts, x, bias, y);
     few.x_rows = static_cast<int32_t>(std::ssize(x) / w.packing.columns);
@@ -149,7 +149,8 @@ TEST_P(Few, GateOneWeightByAnother) {
   few.up_bias = bias.data();
   few.gate = kSilu;
   run_few(few);
-  EXPECT_EQ(y, map(kMapGate, product(gates, parts, x, nullptr), product(ups, parts, x, bias.data()), kOutputs, kOutputs));
+  EXPECT_EQ(y,
+            map(kMapGate, product(gates, parts, x, nullptr), product(ups, parts, x, bias.data()), kOutputs, kOutputs));
 }
 
 TEST_P(Few, GoOnWithTheirResults) {
@@ -169,10 +170,12 @@ TEST_P(Few, GoOnWithTheirResults) {
     ProductFewParameters few = few_of(w, parts, x, nullptr, y.data(), 1);
     few.finishes[0] = {.z = bias.data(), .z_stride = 0, .kind = kMapAdd, .activation = kSilu, .number = 0.0f};
     few.finishes[1] = {.z = nullptr, .z_stride = 0, .kind = kMapScale, .activation = kSilu, .number = 0.5f};
-    few.finishes[2] = {.z = residual.data(), .z_stride = kOutputs, .kind = kMapAdd, .activation = kSilu, .number = 0.0f};
+    few.finishes[2] = {
+        .z = residual.data(), .z_stride = kOutputs, .kind = kMapAdd, .activation = kSilu, .number = 0.0f};
     few.finish_count = 3;
     run_few(few);
-    const Bits scaled = map(kMapScale, map(kMapAdd, product(w, parts, x, nullptr), bias, 0, kOutputs), bias, 0, kOutputs);
+    const Bits scaled =
+        map(kMapScale, map(kMapAdd, product(w, parts, x, nullptr), bias, 0, kOutputs), bias, 0, kOutputs);
     EXPECT_EQ(y, map(kMapAdd, scaled, residual, kOutputs, kOutputs));
   }
 }
@@ -211,7 +214,10 @@ TEST_P(Few, PrepareHeadsAsNormTurnAndAppend) {
     cosines[i] = std::cos(static_cast<float>(i));
     sines[i] = std::sin(static_cast<float>(i));
   }
-  const CacheTiles tiles{.slot_stride = 2 * kWidth * kTileTokens, .tile_stride = kWidth * kTileTokens, .fixed_tiles = 2, .turning_tiles = 0};
+  const CacheTiles tiles{.slot_stride = 2 * kWidth * kTileTokens,
+                         .tile_stride = kWidth * kTileTokens,
+                         .fixed_tiles = 2,
+                         .turning_tiles = 0};
   const Norm norm{weight.data(), nullptr, 1e-5f, 1.0f, 1};
   const RowCount rows{nullptr, kRows};
   for (const int neighbours : {0, 1}) {
@@ -223,11 +229,13 @@ TEST_P(Few, PrepareHeadsAsNormTurnAndAppend) {
     run("turn_bf16", kRows, kTurnThreads, 0,
         TurnParameters{normed.data(), turned.data(), kWidth, kWidth, turn, rows, kHeads, kHeadDim});
     run("append_2", kRows, kAppendThreads, 0,
-        AppendParameters{turned.data(), cache.data(), slot.data(), position.data(), kWidth, tiles, rows, kHeads, kHeadDim});
+        AppendParameters{turned.data(), cache.data(), slot.data(), position.data(), kWidth, tiles, rows, kHeads,
+                         kHeadDim});
     // In one launch: these columns as queries and as keys, the others as values.
     Bits values(cache.size(), 0x7fff), keys(values), queries(turned.size(), 0x7fff), of_append(values);
     run("append_2", kRows, kAppendThreads, 0,
-        AppendParameters{x.data() + kWidth, of_append.data(), slot.data(), position.data(), 2 * kWidth, tiles, rows, kHeads, kHeadDim});
+        AppendParameters{x.data() + kWidth, of_append.data(), slot.data(), position.data(), 2 * kWidth, tiles, rows,
+                         kHeads, kHeadDim});
     HeadsParameters heads{};
     heads.parts[0] = {x.data(), queries.data(), nullptr, 2 * kWidth, kWidth, norm, turn, kHeads};
     heads.parts[1] = {x.data(), nullptr, keys.data(), 2 * kWidth, 0, norm, turn, kHeads};

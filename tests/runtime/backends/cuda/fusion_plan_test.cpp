@@ -106,13 +106,14 @@ TEST(CudaFusedColumns, AreHalvesOfOneWeightOrTwoWeights) {
   %1 = gated_activation(%0) activation="silu" : f32[{0},32]
 )"),
             "%1 gated_activation → columns of %0 linear\n");
-  EXPECT_EQ(plan_of(R"(
+  EXPECT_EQ(
+      plan_of(R"(
   %0 = rms_norm(%x, %bias) epsilon=1e-05 : f32[{0},32]
   %1 = linear(%0, %w) : f32[{0},32]
   %2 = linear(%0, %w2) : f32[{0},32]
   %3 = gated_activation(%2, %1) activation="gelu" : f32[{0},32]
 )"),
-            "%0 rms_norm → rows of %1 linear\n%2 linear → beside %1 linear\n%3 gated_activation → columns of %1 linear\n");
+      "%0 rms_norm → rows of %1 linear\n%2 linear → beside %1 linear\n%3 gated_activation → columns of %1 linear\n");
 }
 
 // ---- sums over ranks ------------------------------------------------------------------------------------------------

@@ -102,7 +102,8 @@ struct Product {
 
 /// Expects of `product_few` the bits that `product` has written.
 void expect_as_few(const ProductParameters& product, const FragmentPacking& packing, simt::Order order) {
-  const size_t bytes = static_cast<size_t>(product.rows.rows) * static_cast<size_t>(product.outputs) * (product.is_float != 0 ? 4 : 2);
+  const size_t bytes =
+      static_cast<size_t>(product.rows.rows) * static_cast<size_t>(product.outputs) * (product.is_float != 0 ? 4 : 2);
   std::vector<std::byte> y(bytes, std::byte{0xff});
   ProductFewParameters few{};
   few.product = product;
@@ -111,7 +112,8 @@ void expect_as_few(const ProductParameters& product, const FragmentPacking& pack
   few.columns = static_cast<int32_t>(packing.columns);
   few.fold = kFoldChain;
   few.row_stride = static_cast<int32_t>(few_row_stride(packing.k_steps(), 2));
-  few.shared_bytes = static_cast<int32_t>(product_few_bytes(product.part_count, product.rows.rows, packing.k_steps(), 2));
+  few.shared_bytes =
+      static_cast<int32_t>(product_few_bytes(product.part_count, product.rows.rows, packing.k_steps(), 2));
   run("product_few_bf16",
       {.blocks = 2, .threads = kProductThreads, .shared_bytes = static_cast<size_t>(few.shared_bytes), .order = order},
       &few);
