@@ -58,7 +58,7 @@ def compiled():
 
 
 def explained():
-    """(launches, blocks, bytes of shared memory) by kernel of a decode step."""
+    """Launches by (kernel, blocks, threads of a block, bytes of shared memory) of a decode step."""
     with tempfile.TemporaryDirectory() as folder:
         pathlib.Path(folder, "config.json").write_text(SHAPE.read_text())
         text = subprocess.run(
@@ -66,9 +66,9 @@ def explained():
              "--batch-size", "1", "--max-seq-len", "1024", "--phase", "decode"],
             check=True, stdout=subprocess.PIPE, text=True).stdout
     found = {}
-    for kernel, blocks, shared in re.findall(r"^ *(\w+) +(\d+) blocks of +\d+ threads(?:, (\d+) B shared)?", text,
-                                             re.MULTILINE):
-        key = (kernel, int(blocks), int(shared or 0))
+    for kernel, blocks, of_block, shared in re.findall(
+            r"^ *(\w+) +(\d+) blocks of +(\d+) threads(?:, (\d+) B shared)?", text, re.MULTILINE):
+        key = (kernel, int(blocks), int(of_block), int(shared or 0))
         found[key] = found.get(key, 0) + 1
     return found
 
@@ -92,9 +92,10 @@ def tables():
         [(f"`{kernel}`", threads[kernel], registers, spilled, held := resident(registers, threads[kernel], 0),
           held * threads[kernel] // 32) for kernel, (registers, spilled) in sorted(facts.items())])
     steps = table(
-        ["kernel", "launches", "blocks", "shared bytes", "blocks a multiprocessor", "waves on 132"],
-        [(f"`{kernel}`", launches, blocks, shared, held := resident(facts[kernel][0], threads[kernel], shared),
-          f"{blocks / (held * MULTIPROCESSORS):.2f}") for (kernel, blocks, shared), launches in explained().items()])
+        ["kernel", "launches", "blocks", "threads", "shared bytes", "blocks a multiprocessor", "waves on 132"],
+        [(f"`{kernel}`", launches, blocks, of_block, shared, held := resident(facts[kernel][0], of_block, shared),
+          f"{blocks / (held * MULTIPROCESSORS):.2f}")
+         for (kernel, blocks, of_block, shared), launches in explained().items()])
     weights = 2.47  # GB of bf16 that a decode step of the shape reads
     floors = ", ".join(f"{name} {weights / speed * 1000:.0f} µs" for name, speed in BANDWIDTHS.items())
     text = ["### Kernels, as compiled for sm_90a", "", *kernels, "",

@@ -186,7 +186,7 @@ struct HeadsParameters {
   int32_t heads_of_row;  // of all parts
   int32_t head_dim;
 };
-constexpr int kHeadsThreads = kNormThreads;
+constexpr int kHeadsThreads = 256;  // as a norm alone has
 
 /// attend: a block is a query head of a row.
 struct AttendParameters {
