@@ -69,13 +69,14 @@ Result<void> Executable::make_memory() {
             .control = control_.device().value,
             .patience = static_cast<uint64_t>(device_.limit.deadline.count()),
             .multiprocessors = context.device().multiprocessors,
-            // Blocks that wait early may fill a GPU before those of another rank, for which a kernel waits.
-            .starts_early = device_.early_launches && device_.most_shared_ranks == 1};
+            .starts_early = device_.early_launches};
   if (graph_.ranks > 1) {
     LOCKSTEP_TRY(peers_, PeerMemory::map(device_, *communicator_, sizes.half_bytes));
     bases_.areas = peers_.areas();
     bases_.halves = peers_.halves();
     bases_.blocks = peers_.blocks();
+    // Blocks that wait early may fill a GPU before those of another rank, for which a kernel waits.
+    bases_.starts_early &= !peers_.share_device();
   }
   LOCKSTEP_TRY(plan_, plan_step(graph_, store_.layout(), bases_));
   if (table_bytes.value > 0) {

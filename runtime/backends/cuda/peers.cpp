@@ -88,6 +88,7 @@ Result<void> PeerMemory::open(const RankDevice& device, int rank, const Announce
                                "which this version lacks",
                                rank, peer)};
     }
+    share_device_ |= static_cast<int>(peer) != rank && other.ordinal == own.ordinal;
     halves_[peer] = other.half_bytes;
     areas_[peer] = other.address;
     blocks_ = std::min(blocks_, static_cast<int>(other.blocks));

@@ -53,6 +53,23 @@ TEST(CudaSteps, ReplayOneGraphAndAllocateNothing) {
   EXPECT_GT(steps, 8);
 }
 
+TEST(CudaSteps, StartNothingEarlyWhereLaunchesArePlainOrRanksShareAGpu) {
+  const Counts counts = counts_of_driver();
+  if (counts == nullptr) GTEST_SKIP() << "this driver does not count its calls";
+  const BackendUnderTest plain{.name = "Cuda", .make = [](int) {
+                                 return cuda::make_backend({.driver = cu::driver_under_test(LOCKSTEP_STAND_IN_CUDA),
+                                                            .early_launches = false});
+                               }};
+  const std::vector<std::vector<int32_t>> prompts = {{1, 2, 3}};
+  const int64_t before = counts().early_launches;
+  const Transcript transcript = generate_on(plain, {}, prompts, /*steps=*/3);
+  generate_on(backends_under_test().front(), {.ranks = 2}, prompts, /*steps=*/2);
+  EXPECT_EQ(counts().early_launches, before);
+  const Transcript early = generate_on(backends_under_test().front(), {}, prompts, /*steps=*/3);
+  EXPECT_EQ(transcript.tokens, early.tokens);
+  EXPECT_GT(counts().early_launches, before);
+}
+
 TEST(CudaSteps, FreeEverythingThatTheyTook) {
   const Counts counts = counts_of_driver();
   if (counts == nullptr) GTEST_SKIP() << "this driver does not count its calls";
