@@ -237,9 +237,9 @@ struct AttendTilesParameters {
 };
 constexpr int kHeadsAtOnce = 4;
 constexpr int kFoldTiles = 32;
-/// What a block of attend_tiles needs besides keys and values of a tile.
-constexpr int kAttendTilesFixedBytes = (2 * kTileTokens * kHeadsAtOnce + 3 * kHeadsAtOnce * (kFoldTiles + 1) + 4) * 4;
-constexpr int kAttendFoldSharedBytes = 3 * kHeadsAtOnce * (kFoldTiles + 1) * 4;
+constexpr int kAttendFoldSharedBytes = kHeadsAtOnce * (kFoldTiles * 16 + (kFoldTiles + 1) * 4);
+/// What a block of attend_tiles needs besides queries, keys and values of a tile.
+constexpr int kAttendTilesFixedBytes = (2 * kTileTokens * kHeadsAtOnce + 4) * 4 + kAttendFoldSharedBytes;
 constexpr int64_t attend_tiles_bytes(int64_t head_dim, int64_t element_size) {
   return kAttendTilesFixedBytes + 2 * kHeadsAtOnce * head_dim * 4 + 2 * kTileTokens * head_dim * element_size;
 }
