@@ -131,11 +131,12 @@ def compiled():
     return found
 
 
-def resident(kernel, shared=None):
-    """Blocks that a multiprocessor holds."""
+def resident(kernel, shared=None, threads=None):
+    """Blocks that a multiprocessor holds, of as many threads as a launch has or the kernel may have."""
+    threads = threads or kernel.threads
     of_warp = -(-kernel.registers * 32 // REGISTER_UNIT) * REGISTER_UNIT
     shared = kernel.shared if shared is None else shared
-    return min(THREADS // kernel.threads, REGISTERS // (of_warp * (kernel.threads // 32)),
+    return min(THREADS // threads, REGISTERS // (of_warp * (threads // 32)),
                SHARED // (shared + SHARED_OF_BLOCK), BLOCKS)
 
 
@@ -149,7 +150,7 @@ def explained(step):
                     "--batch-size", "1", "--max-seq-len", str(step.capacity), "--prefill-chunk", str(step.chunk), "--phase",
                     step.phase])
     sums = re.search(r"bytes: (\d+) of weights, (\d+) of keys and values, (\d+) of activations read and (\d+) written", text)
-    launches = re.findall(r"^(\w+) +(\d+) blocks of +(\d+) threads(?:, (\d+) B shared)?(?:, all resident)?; reads (\d+) B"
+    launches = re.findall(r"^(\w+) +(\d+) blocks of +(\d+) threads(?:, (\d+) B shared)?(?:, all resident)?(?:, early)?; reads (\d+) B"
                           r"(?:, (\d+) of weights)?(?:, (\d+) of cache)?", text, re.MULTILINE)
     return ([Launch(kernel, *(int(number or 0) for number in numbers)) for kernel, *numbers in launches],
             [int(number) for number in sums.groups()])
@@ -194,8 +195,8 @@ def floor(launch, step, gpu):
 
 def under_way(launch, kernel, gpu):
     """The bytes that all multiprocessors have under way, of those that the bandwidth needs."""
-    blocks = min(launch.blocks, resident(kernel, launch.shared) * gpu.multiprocessors)
-    return blocks * kernel.threads * kernel.under_way / (gpu.bandwidth * LATENCY)
+    blocks = min(launch.blocks, resident(kernel, launch.shared, launch.threads) * gpu.multiprocessors)
+    return blocks * launch.threads * kernel.under_way / (gpu.bandwidth * LATENCY)
 
 
 def alike(launches):
@@ -211,7 +212,7 @@ def step_table(step, kernels):
     rows, short = [], {}
     for group in alike(launches):
         launch, kernel = group[0], kernels[group[0].kernel]
-        held = resident(kernel, launch.shared)
+        held = resident(kernel, launch.shared, launch.threads)
         row = [f"`{launch.kernel}`", len(group), launch.blocks, launch.shared, held,
                f"{launch.blocks / (held * H100.multiprocessors):.2f}"]
         if launch.read < MUCH:

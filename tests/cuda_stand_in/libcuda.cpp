@@ -85,6 +85,13 @@ class Worker {
 
 }  // namespace
 
+/// Work of a stream.
+struct Work {
+  std::function<CUresult()> run;
+  std::function<void()> start;  // of a launch that may start before the kernel ahead has run; empty: it may not
+  bool is_kernel = false;
+};
+
 extern "C" {
 
 struct CUctx_st {
@@ -93,11 +100,11 @@ struct CUctx_st {
 };
 
 struct CUgraph_st {
-  std::vector<std::function<CUresult()>> nodes;
+  std::vector<Work> nodes;
 };
 
 struct CUgraphExec_st {
-  std::vector<std::function<CUresult()>> nodes;
+  std::vector<Work> nodes;
 };
 
 struct CUstream_st {
@@ -299,14 +306,15 @@ CUresult refuse_in_capture() {
   if (const CUresult refused = refuse_in_capture(); refused != CUDA_SUCCESS) return refused
 
 /// Adds work to a stream: recorded, run at once, or kept until somebody waits.
-CUresult enqueue(CUstream stream, std::function<CUresult()> work, std::unique_lock<std::recursive_mutex>& lock) {
+CUresult enqueue(CUstream stream, Work item, std::unique_lock<std::recursive_mutex>& lock) {
   Driver& all = driver();
   if (!all.streams.contains(stream)) return CUDA_ERROR_INVALID_HANDLE;
   if (stream->capture != nullptr) {
     if (stream->captured_by != std::this_thread::get_id()) return CUDA_ERROR_STREAM_CAPTURE_WRONG_THREAD;
-    stream->capture->nodes.push_back(std::move(work));
+    stream->capture->nodes.push_back(std::move(item));
     return CUDA_SUCCESS;
   }
+  std::function<CUresult()> work = std::move(item.run);  // outside of a graph nothing starts early
   if (all.settings.pending == Pending::kLazy) {
     stream->work.push_back(std::move(work));
     return CUDA_SUCCESS;
@@ -340,8 +348,7 @@ CUresult copy(CUstream stream, CUdeviceptr device, CUdeviceptr other_device, con
     return CUDA_ERROR_INVALID_VALUE;
   }
   return enqueue(
-      stream,
-      [=] {
+      stream, {[=] {
         {
           const std::lock_guard inner(driver().mutex);
           if (!is_device_memory(device, bytes) || (other_device != 0 && !is_device_memory(other_device, bytes))) {
@@ -351,7 +358,7 @@ CUresult copy(CUstream stream, CUdeviceptr device, CUdeviceptr other_device, con
         }
         std::memmove(dst, src, bytes);
         return CUDA_SUCCESS;
-      },
+      }},
       lock);
 }
 
@@ -393,7 +400,7 @@ CUresult lose(CUresult status) {
 CUresult enqueue_work(CUstream stream, std::function<CUresult()> work) {
   std::unique_lock lock(driver().mutex);
   if (driver().lost != CUDA_SUCCESS) return driver().lost;
-  return enqueue(stream, std::move(work), lock);
+  return enqueue(stream, {.run = std::move(work), .start = {}, .is_kernel = false}, lock);
 }
 
 CUresult count_call(const char* name) {
@@ -412,6 +419,29 @@ void count_objects(int64_t more) {
   const std::lock_guard lock(driver().mutex);
   driver().counts.allocations += more;
 }
+/// A launch with its parameters.
+struct KernelLaunch {
+  const simt::KernelEntry& entry;
+  const simt::Grid grid;
+  const std::vector<std::byte> parameters;
+  std::unique_ptr<simt::EarlyGrid> early;
+
+  void start() {
+    early = std::make_unique<simt::EarlyGrid>(entry, grid, parameters.data());
+    early->start();
+  }
+  CUresult run() {
+    const bool is_early = early != nullptr;
+    const std::string wrong = is_early ? early->finish() : simt::run(entry, grid, parameters.data());
+    early.reset();
+    const std::lock_guard inner(driver().mutex);
+    ++driver().counts.launches;
+    if (is_early) ++driver().counts.early_launches;
+    if (wrong.empty()) return CUDA_SUCCESS;
+    fmt::print(stderr, "[cuda stand-in] {}\n", wrong);
+    return CUDA_ERROR_ILLEGAL_ADDRESS;
+  }
+};
 
 extern "C" {
 
@@ -686,17 +716,15 @@ CUresult cuMemcpyDtoDAsync_v2(CUdeviceptr dst, CUdeviceptr src, size_t bytes, CU
 
 CUresult cuMemsetD8Async(CUdeviceptr dst, unsigned char value, size_t bytes, CUstream stream) {
   LOCKSTEP_ENTER_STREAM("MemsetD8Async");
-  return enqueue(
-      stream,
-      [=] {
-        {
-          const std::lock_guard inner(driver().mutex);
-          if (!is_device_memory(dst, bytes)) return CUDA_ERROR_ILLEGAL_ADDRESS;
-        }
-        std::memset(reinterpret_cast<void*>(dst), value, bytes);
-        return CUDA_SUCCESS;
-      },
-      lock);
+  return enqueue(stream, {[=] {
+                   {
+                     const std::lock_guard inner(driver().mutex);
+                     if (!is_device_memory(dst, bytes)) return CUDA_ERROR_ILLEGAL_ADDRESS;
+                   }
+                   std::memset(reinterpret_cast<void*>(dst), value, bytes);
+                   return CUDA_SUCCESS;
+                 }},
+                 lock);
 }
 
 CUresult cuMemGetAllocationGranularity(size_t* granularity, const CUmemAllocationProp*,
@@ -886,7 +914,7 @@ CUresult cuEventRecord(CUevent event, CUstream stream) {
     event->at = std::chrono::steady_clock::now();
     return CUDA_SUCCESS;
   };
-  const CUresult status = enqueue(stream, mark, lock);
+  const CUresult status = enqueue(stream, {mark}, lock);
   if (stream->worker != nullptr) event->ticket = stream->worker->added();
   return status;
 }
@@ -939,15 +967,16 @@ CUresult cuGraphLaunch(CUgraphExec executable, CUstream stream) {
   LOCKSTEP_ENTER_STREAM("GraphLaunch");
   if (const CUresult refused = refuse_in_capture(); refused != CUDA_SUCCESS) return refused;
   ++driver().counts.graph_launches;
-  return enqueue(
-      stream,
-      [executable] {
-        for (const auto& node : executable->nodes) {
-          if (const CUresult status = node(); status != CUDA_SUCCESS) return status;
-        }
-        return CUDA_SUCCESS;
-      },
-      lock);
+  return enqueue(stream, {[executable] {
+                   const std::vector<Work>& nodes = executable->nodes;
+                   for (size_t i = 0; i < nodes.size(); ++i) {
+                     // The next kernel goes as far as it may without this one's results.
+                     if (nodes[i].is_kernel && i + 1 < nodes.size() && nodes[i + 1].start) nodes[i + 1].start();
+                     if (const CUresult status = nodes[i].run(); status != CUDA_SUCCESS) return status;
+                   }
+                   return CUDA_SUCCESS;
+                 }},
+                 lock);
 }
 
 CUresult cuGraphExecDestroy(CUgraphExec executable) {
@@ -1045,9 +1074,15 @@ CUresult cuLaunchKernelEx(const CUlaunchConfig* config, CUfunction function, voi
     return CUDA_ERROR_INVALID_VALUE;
   }
   bool side_by_side = false;
+  bool starts_early = false;
   for (unsigned int i = 0; i < config->numAttrs; ++i) {
-    if (config->attrs[i].id == CU_LAUNCH_ATTRIBUTE_COOPERATIVE) side_by_side = config->attrs[i].value.cooperative != 0;
+    const CUlaunchAttribute& attribute = config->attrs[i];
+    if (attribute.id == CU_LAUNCH_ATTRIBUTE_COOPERATIVE) side_by_side = attribute.value.cooperative != 0;
+    if (attribute.id == CU_LAUNCH_ATTRIBUTE_PROGRAMMATIC_STREAM_SERIALIZATION) {
+      starts_early = attribute.value.programmaticStreamSerializationAllowed != 0;
+    }
   }
+  if (side_by_side && starts_early) return CUDA_ERROR_INVALID_VALUE;  // its blocks would wait for others' room
   if (side_by_side && blocks > kMultiprocessors * blocks_of_multiprocessor(threads, config->sharedMemBytes)) {
     return CUDA_ERROR_COOPERATIVE_LAUNCH_TOO_LARGE;
   }
@@ -1056,18 +1091,13 @@ CUresult cuLaunchKernelEx(const CUlaunchConfig* config, CUfunction function, voi
                         .threads = threads,
                         .shared_bytes = config->sharedMemBytes,
                         .side_by_side = side_by_side,
+                        .starts_early = starts_early,
                         .order = driver().settings.order};
-  return enqueue(
-      config->hStream,
-      [&entry, grid, copied = std::vector<std::byte>(first, first + entry.parameter_bytes)] {
-        const std::string wrong = simt::run(entry, grid, copied.data());
-        const std::lock_guard inner(driver().mutex);
-        ++driver().counts.launches;
-        if (wrong.empty()) return CUDA_SUCCESS;
-        fmt::print(stderr, "[cuda stand-in] {}\n", wrong);
-        return CUDA_ERROR_ILLEGAL_ADDRESS;
-      },
-      lock);
+  const auto launch = std::make_shared<KernelLaunch>(
+      KernelLaunch{entry, grid, std::vector<std::byte>(first, first + entry.parameter_bytes), nullptr});
+  Work work{.run = [launch] { return launch->run(); }, .start = {}, .is_kernel = true};
+  if (starts_early) work.start = [launch] { launch->start(); };
+  return enqueue(config->hStream, std::move(work), lock);
 }
 
 const StandInStreams* lockstep_stand_in_cuda_streams() {
@@ -1080,7 +1110,7 @@ const StandInStreams* lockstep_stand_in_cuda_streams() {
           },
       .enqueue = [](CUstream stream, std::function<CUresult()> work) -> CUresult {
         LOCKSTEP_ENTER_STREAM("work of another library");
-        return enqueue(stream, std::move(work), lock);
+        return enqueue(stream, {.run = std::move(work), .start = {}, .is_kernel = false}, lock);
       },
       .is_device_memory =
           [](CUdeviceptr address, size_t bytes) {

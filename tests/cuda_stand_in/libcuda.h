@@ -24,10 +24,11 @@ namespace lockstep::cu {
 
 /// What a process has now or has done so far.
 struct StandInCounts {
-  int64_t allocations = 0;  // objects of every kind that are not freed
-  int64_t calls = 0;        // of every function
-  int64_t allocating = 0;   // calls that allocate or free memory
-  int64_t launches = 0;     // kernels that have run
+  int64_t allocations = 0;     // objects of every kind that are not freed
+  int64_t calls = 0;           // of every function
+  int64_t allocating = 0;      // calls that allocate or free memory
+  int64_t launches = 0;        // kernels that have run
+  int64_t early_launches = 0;  // that have begun before the kernel ahead ran
   int64_t graph_launches = 0;
   int64_t pinned_bytes = 0;  // of the host
 };

@@ -20,7 +20,7 @@ namespace fiber = boost::context::detail;
 constexpr size_t kStack = 64 * 1024;
 constexpr int kNotANumber = 0xff;  // each byte of it: NaN in every floating-point type
 
-enum class State { kRuns, kMeetsWarp, kMeetsBlock, kEnded };
+enum class Doing { kRuns, kMeetsWarp, kMeetsBlock, kFollows, kEnded };
 
 struct Copy {
   std::byte* dst;
@@ -29,10 +29,11 @@ struct Copy {
 
 struct Thread {
   int index = 0;
-  State state = State::kRuns;
+  Doing state = Doing::kRuns;
   Site site{};
   fiber::fcontext_t context = nullptr;
   int half = 0;  // of the warp's shown values
+  bool has_followed = false;
   std::vector<Copy> open_copies;
   std::vector<std::vector<Copy>> copy_groups;
 };
@@ -69,18 +70,21 @@ class Stacks {
 };
 
 struct Run {
-  const KernelEntry& kernel;
-  const Grid& grid;
+  KernelEntry kernel;
+  Grid grid;
   const void* parameters;
   const std::atomic<bool>* stop;
   std::string error;
   Block* block = nullptr;    // of the fiber that runs
   Thread* thread = nullptr;  // that fiber
   fiber::fcontext_t scheduler = nullptr;
+  bool is_early = false;  // the launch ahead has not run yet
 };
 
 thread_local Run* current = nullptr;
 thread_local Stacks stacks;
+thread_local Stacks early_stacks[2];  // of a launch that has started early, and of the next one
+thread_local int next_early = 0;
 
 std::vector<KernelEntry>& table() {
   static std::vector<KernelEntry> entries;
@@ -104,7 +108,8 @@ void begin_fiber(fiber::transfer_t from) {
   current->kernel.body(current->parameters);
   Thread& self = *current->thread;
   if (!self.open_copies.empty() || !self.copy_groups.empty()) fail("a thread ended with copies under way");
-  self.state = State::kEnded;
+  if (current->grid.starts_early && !self.has_followed) fail("a thread of an early launch ended without following");
+  self.state = Doing::kEnded;
   to_scheduler();
 }
 
@@ -137,7 +142,7 @@ bool run_threads(Block& block, const std::vector<int>& order) {
   bool ran = false;
   for (const int index : order) {
     Thread& thread = block.threads[static_cast<size_t>(index)];
-    if (thread.state != State::kRuns) continue;
+    if (thread.state != Doing::kRuns) continue;
     ran = true;
     current->block = &block;
     current->thread = &thread;
@@ -152,44 +157,45 @@ bool release_warp(Block& block, size_t warp) {
   const size_t begin = warp * kWarp;
   const size_t end = std::min(begin + kWarp, block.threads.size());
   const std::span lanes(block.threads.begin() + static_cast<std::ptrdiff_t>(begin), end - begin);
-  const auto is_at_warp = [](const Thread& lane) { return lane.state == State::kMeetsWarp; };
+  const auto is_at_warp = [](const Thread& lane) { return lane.state == Doing::kMeetsWarp; };
   const auto first = std::find_if(lanes.begin(), lanes.end(), is_at_warp);
   if (first == lanes.end()) return false;
   for (const Thread& lane : lanes) {
-    if (lane.state == State::kRuns) return false;  // it looks again later
+    if (lane.state == Doing::kRuns || lane.state == Doing::kFollows) return false;  // it goes on later
     if (is_at_warp(lane) && is_same(lane.site, first->site)) continue;
     current->error = fmt::format("lanes part: lane {} of block {} is at {}, lane {} {}", first->index % kWarp,
                                  block.index, text_of(first->site), lane.index % kWarp,
-                                 lane.state == State::kEnded ? "has ended" : "at " + text_of(lane.site));
+                                 lane.state == Doing::kEnded ? "has ended" : "at " + text_of(lane.site));
     return true;
   }
   if (lanes.size() != kWarp) {
     current->error = fmt::format("a warp of {} lanes at {}, expected 32", lanes.size(), text_of(first->site));
     return true;
   }
-  for (Thread& lane : lanes) lane.state = State::kRuns;
+  for (Thread& lane : lanes) lane.state = Doing::kRuns;
   return true;
 }
 
 bool release_block(Block& block) {
-  const auto is_at_block = [](const Thread& thread) { return thread.state == State::kMeetsBlock; };
+  const auto is_at_block = [](const Thread& thread) { return thread.state == Doing::kMeetsBlock; };
   const auto first = std::find_if(block.threads.begin(), block.threads.end(), is_at_block);
   if (first == block.threads.end()) return false;
   for (const Thread& thread : block.threads) {
-    if (thread.state == State::kRuns || thread.state == State::kMeetsWarp) return false;
+    if (thread.state == Doing::kRuns || thread.state == Doing::kMeetsWarp || thread.state == Doing::kFollows)
+      return false;
     if (is_at_block(thread) && is_same(thread.site, first->site)) continue;
     current->error = fmt::format("threads part: thread {} of block {} is at {}, thread {} {}", first->index,
                                  block.index, text_of(first->site), thread.index,
-                                 thread.state == State::kEnded ? "has ended" : "at " + text_of(thread.site));
+                                 thread.state == Doing::kEnded ? "has ended" : "at " + text_of(thread.site));
     return true;
   }
-  for (Thread& thread : block.threads) thread.state = State::kRuns;
+  for (Thread& thread : block.threads) thread.state = Doing::kRuns;
   return true;
 }
 
 bool has_ended(const Block& block) {
   return std::all_of(block.threads.begin(), block.threads.end(),
-                     [](const Thread& thread) { return thread.state == State::kEnded; });
+                     [](const Thread& thread) { return thread.state == Doing::kEnded; });
 }
 
 /// Runs blocks side by side until all have ended.
@@ -208,12 +214,35 @@ void run_blocks(std::span<Block> blocks, const std::vector<int>& order) {
       if (!current->error.empty()) return;
     }
     if (all_ended) return;
+    if (!goes_on && current->is_early) return;
     if (!goes_on) current->error = "deadlock: every thread waits";
     if (current->stop != nullptr && current->stop->load()) current->error = "the device was lost";
   }
 }
 
-void wait_for(State state, const Site& site) {
+/// Runs blocks one after the other, or some at once.
+void run_in_turn(std::span<const int> blocks, size_t at_once, const std::vector<int>& threads) {
+  std::vector<Block> resident(at_once);
+  for (size_t begin = 0; begin < blocks.size() && current->error.empty(); begin += at_once) {
+    std::byte* memory = stacks.of(at_once * threads.size());
+    for (size_t i = 0; i < at_once; ++i) {
+      make_block(resident[i], blocks[begin + i], memory + i * threads.size() * kStack);
+    }
+    run_blocks(resident, threads);
+  }
+}
+
+std::string end_of(const Run& run) {
+  current = nullptr;
+  return run.error.empty() ? std::string() : fmt::format("{}: {}", run.kernel.name, run.error);
+}
+
+std::string too_many_threads(const KernelEntry& kernel, const Grid& grid) {
+  return fmt::format("{}: found {} threads a block, expected at most {}", kernel.name, grid.threads,
+                     kernel.most_threads);
+}
+
+void wait_for(Doing state, const Site& site) {
   current->thread->state = state;
   current->thread->site = site;
   to_scheduler();
@@ -232,26 +261,58 @@ const KernelEntry* find_kernel(const char* name) {
 Registration::Registration(const KernelEntry& entry) { table().push_back(entry); }
 
 std::string run(const KernelEntry& kernel, const Grid& grid, const void* parameters, const std::atomic<bool>* stop) {
-  if (grid.threads > kernel.most_threads) {
-    return fmt::format("{}: found {} threads a block, expected at most {}", kernel.name, grid.threads,
-                       kernel.most_threads);
-  }
+  if (grid.threads > kernel.most_threads) return too_many_threads(kernel, grid);
   Run run{kernel, grid, parameters, stop, {}};
   current = &run;
   const std::vector<int> blocks = order_of(grid.blocks, grid.order, 1);
-  const std::vector<int> threads = order_of(grid.threads, grid.order, 2);
-  const size_t at_once = grid.side_by_side ? blocks.size() : 1;
-  std::vector<Block> resident(at_once);
-  for (size_t begin = 0; begin < blocks.size() && run.error.empty(); begin += at_once) {
-    std::byte* memory = stacks.of(at_once * threads.size());
-    for (size_t i = 0; i < at_once; ++i) {
-      make_block(resident[i], blocks[begin + i], memory + i * threads.size() * kStack);
-    }
-    run_blocks(resident, threads);
+  run_in_turn(blocks, grid.side_by_side ? blocks.size() : 1, order_of(grid.threads, grid.order, 2));
+  return end_of(run);
+}
+
+/// The early blocks are the first ones.
+struct EarlyGrid::State {
+  Run run;
+  std::vector<int> blocks;
+  std::vector<int> threads;
+  std::vector<Block> early;
+};
+
+EarlyGrid::EarlyGrid(const KernelEntry& kernel, const Grid& grid, const void* parameters, const std::atomic<bool>* stop)
+    : state_(new State{.run = {kernel, grid, parameters, stop, {}},
+                       .blocks = order_of(grid.blocks, grid.order, 1),
+                       .threads = order_of(grid.threads, grid.order, 2),
+                       .early = {}}) {}
+
+EarlyGrid::~EarlyGrid() = default;
+
+void EarlyGrid::start() {
+  constexpr size_t kEarlyBlocks = 3;
+  if (state_->run.grid.threads > state_->run.kernel.most_threads) return;  // finish says so
+  current = &state_->run;
+  state_->run.is_early = true;
+  state_->early.resize(std::min(state_->blocks.size(), kEarlyBlocks));
+  std::byte* memory = early_stacks[next_early].of(state_->early.size() * state_->threads.size());
+  for (size_t i = 0; i < state_->early.size(); ++i) {
+    make_block(state_->early[i], state_->blocks[i], memory + i * state_->threads.size() * kStack);
   }
+  next_early ^= 1;
+  run_blocks(state_->early, state_->threads);
+  state_->run.is_early = false;
   current = nullptr;
-  if (run.error.empty()) return {};
-  return fmt::format("{}: {}", kernel.name, run.error);
+}
+
+std::string EarlyGrid::finish() {
+  if (state_->run.grid.threads > state_->run.kernel.most_threads)
+    return too_many_threads(state_->run.kernel, state_->run.grid);
+  current = &state_->run;
+  for (Block& block : state_->early) {
+    for (Thread& thread : block.threads) {
+      if (thread.state == Doing::kFollows) thread.state = Doing::kRuns;
+    }
+  }
+  if (current->error.empty()) run_blocks(state_->early, state_->threads);
+  run_in_turn(std::span(state_->blocks).subspan(state_->early.size()), 1, state_->threads);
+  return end_of(state_->run);
 }
 
 int thread_index() { return current->thread->index; }
@@ -267,9 +328,14 @@ void* shared_memory(size_t bytes, const Site& site) {
   return current->block->shared.get();
 }
 
-void meet_block(const Site& site) { wait_for(State::kMeetsBlock, site); }
+void meet_block(const Site& site) { wait_for(Doing::kMeetsBlock, site); }
 
-void meet_warp(const Site& site) { wait_for(State::kMeetsWarp, site); }
+void meet_warp(const Site& site) { wait_for(Doing::kMeetsWarp, site); }
+
+void follow_previous(const Site& site) {
+  current->thread->has_followed = true;
+  if (current->is_early) wait_for(Doing::kFollows, site);
+}
 
 void look_later() { to_scheduler(); }
 

@@ -12,6 +12,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <cstring>
+#include <memory>
 #include <span>
 #include <string>
 
@@ -45,6 +46,7 @@ struct Grid {
   int threads = 1;          // of a block
   size_t shared_bytes = 0;  // dynamic, of a block
   bool side_by_side = false;
+  bool starts_early = false;  // every thread has to call follow_previous
   Order order = Order::kUp;
 };
 
@@ -52,6 +54,26 @@ struct Grid {
 /// a grid that waits, as a lost device would.
 std::string run(const KernelEntry& kernel, const Grid& grid, const void* parameters,
                 const std::atomic<bool>* stop = nullptr);
+
+/// A launch of which some blocks run up to follow_previous, with memory as it is before the launch ahead: what they
+/// read there must not be of that launch. Started at most one ahead of the launch that runs, on the same thread.
+class EarlyGrid {
+ public:
+  EarlyGrid(const KernelEntry& kernel, const Grid& grid, const void* parameters,
+            const std::atomic<bool>* stop = nullptr);
+  ~EarlyGrid();
+  EarlyGrid(const EarlyGrid&) = delete;
+  EarlyGrid& operator=(const EarlyGrid&) = delete;
+
+  /// Before the launch ahead runs.
+  void start();
+  /// After it; returns as `run` does.
+  std::string finish();
+
+ private:
+  struct State;
+  std::unique_ptr<State> state_;
+};
 
 // For device code, of the calling fiber.
 
@@ -72,6 +94,8 @@ void* shared_memory(size_t bytes, const Site& site);
 void meet_block(const Site& site);
 /// Waits for the 32 lanes of the warp, which have to be at the same operation of the same line.
 void meet_warp(const Site& site);
+/// Waits until the launch ahead has run, where this one has started early.
+void follow_previous(const Site& site);
 /// Lets other threads run.
 void look_later();
 /// Ends the grid with an error.

@@ -13,6 +13,7 @@
 #define LOCKSTEP_DEVICE inline
 #define LOCKSTEP_UNROLL
 #define LOCKSTEP_NO_UNROLL
+#define LOCKSTEP_UNROLL_BY(count)
 #define LOCKSTEP_KERNEL(name, Parameters, threads)                                                   \
   static void name##_thread(const Parameters& p);                                                    \
   static const ::lockstep::simt::Registration name##_registration(                                   \
@@ -89,6 +90,9 @@ inline Words load_once(const Words* address) {
   return *address;
 }
 
+inline void bring_closer(const void*) {}
+constexpr int kBroughtBytes = 128;
+
 inline void copy_async_16(void* shared, const void* global) { simt::copy_async_16(shared, global); }
 inline void copy_async_16(void* shared, const void* global, int bytes) { simt::copy_async_16(shared, global, bytes); }
 inline void commit_copies() { simt::commit_copies(); }
@@ -164,8 +168,10 @@ inline uint64_t device_time() {
   return static_cast<uint64_t>(std::chrono::steady_clock::now().time_since_epoch().count());
 }
 
-// A launch that may start early waits for the one ahead of it; here it always starts after it.
-inline void wait_for_previous() {}
-inline void let_next_start() {}
+inline uint32_t count_arrival(uint32_t* address) {
+  return std::atomic_ref<uint32_t>(*address).fetch_add(1, std::memory_order_acq_rel) + 1;
+}
+
+inline void follow_previous(LOCKSTEP_HERE) { simt::follow_previous(LOCKSTEP_SITE("follow_previous")); }
 
 }  // namespace lockstep::cuda

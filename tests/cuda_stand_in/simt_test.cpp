@@ -72,6 +72,22 @@ LOCKSTEP_KERNEL(probe_wait_for_block, Probe, 32) {
   while (load_acquire(p.flag) == 0) look_later();
 }
 
+LOCKSTEP_KERNEL(probe_follow, Probe, 32) {
+  follow_previous();
+  if (block_index() == 0) p.values[1] = p.values[0];
+}
+
+LOCKSTEP_KERNEL(probe_read_too_early, Probe, 32) {
+  const float value = p.values[0];
+  follow_previous();
+  if (block_index() == 0) p.values[1] = value;
+}
+
+LOCKSTEP_KERNEL(probe_does_not_follow, Probe, 32) {
+  if (thread_index() == 5 + p.count) return;
+  follow_previous();
+}
+
 LOCKSTEP_KERNEL(probe_shared_bytes, Probe, 32) { shared_memory<Rows>().row[thread_index()] = p.values[0]; }
 
 namespace {
@@ -133,6 +149,37 @@ TEST(Simt, EndsBlocksThatWaitForBlocksThatAreNotThere) {
   EXPECT_THAT(probe.run("probe_wait_for_block", {.blocks = 2, .threads = 32, .side_by_side = true}), IsEmpty());
   const std::atomic<bool> stop = true;  // one block at a time: the first waits for ever
   EXPECT_THAT(Case().run("probe_wait_for_block", {.blocks = 2, .threads = 32}, 0, &stop), HasSubstr("lost"));
+}
+
+/// What a launch that starts early leaves behind, if the one ahead of it writes 7 into values[0].
+float first_value_after(const char* kernel, Case& probe, std::string& wrong) {
+  const Probe parameters{probe.values.data(), &probe.flag, 0};
+  simt::EarlyGrid early(*simt::find_kernel(kernel), {.blocks = 5, .threads = 32, .starts_early = true}, &parameters);
+  early.start();
+  probe.values[0] = 7.0f;
+  wrong = early.finish();
+  return probe.values[1];
+}
+
+TEST(Simt, StartsLaunchesBeforeTheOneAheadHasRun) {
+  Case probe;
+  std::string wrong;
+  EXPECT_EQ(first_value_after("probe_follow", probe, wrong), 7.0f);
+  EXPECT_THAT(wrong, IsEmpty());
+}
+
+TEST(Simt, ShowsWhatIsReadTooEarly) {
+  Case probe;
+  std::string wrong;
+  EXPECT_EQ(first_value_after("probe_read_too_early", probe, wrong), 0.0f);
+  EXPECT_THAT(wrong, IsEmpty());
+}
+
+TEST(Simt, NamesAThreadThatDoesNotFollow) {
+  Case probe;
+  std::string wrong;
+  first_value_after("probe_does_not_follow", probe, wrong);
+  EXPECT_THAT(wrong, HasSubstr("ended without following"));
 }
 
 TEST(Simt, ChecksTheLaunch) {

@@ -42,6 +42,7 @@ class Backend final : public device::Backend {
                         .limit = {&backend->clock_, options.deadline, options.abort},
                         .most_shared_ranks = options.ranks_of_device,
                         .host_threads = std::max(1, options.host_threads),
+                        .early_launches = options.early_launches,
                         .options = options.steps};
     return backend;
   }

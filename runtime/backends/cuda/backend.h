@@ -25,6 +25,7 @@ struct Options {
   int host_threads = 1;                          // that load weights
   StepOptions steps = {};
   std::filesystem::path blas = cu::BlasLibrary::kDefault;  // where the steps use it
+  bool early_launches = true;                              // a kernel loads weights before the one ahead has ended
 };
 
 device::Capabilities capabilities(const StepOptions& steps = {});

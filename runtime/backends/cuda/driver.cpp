@@ -137,7 +137,8 @@ class Driver final : public device::BackendDriver {
                       .exchange_library = options.text("nccl"),
                       .host_threads = site.threads,
                       .steps = step_options(site),
-                      .blas = options.text("cublas")});
+                      .blas = options.text("cublas"),
+                      .early_launches = !options.flag("plain-launches")});
     // The others would wait for a rank without a GPU when they compile.
     if (site.size() > 1 && site.exchange) {
       const Result<void> mine = made.has_value() ? Result<void>(ok()) : Result<void>(made.error());

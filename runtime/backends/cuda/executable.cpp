@@ -60,6 +60,7 @@ Result<void> Executable::make_memory() {
   LOCKSTEP_TRY(tables_, cu::DeviceMemory::create(context, table_bytes, "a step's tables"));
   LOCKSTEP_TRY(head_device_, cu::DeviceMemory::create(context, Bytes(sizes.head_bytes), "a step's inputs"));
   LOCKSTEP_TRY(head_, cu::PinnedMemory::create(context, Bytes(sizes.head_bytes), "a step's inputs"));
+  std::ranges::fill(head_.host(), std::byte{0});  // counts of arrivals stay so
   LOCKSTEP_TRY(tail_, cu::PinnedMemory::create(context, Bytes(sizes.tail_bytes), "a step's outputs"));
   LOCKSTEP_TRY(control_, cu::PinnedMemory::create(context, Bytes(sizeof(Control)), "the end of waits"));
   host_memory_.resize(static_cast<size_t>(sizes.host_bytes));
@@ -70,12 +71,16 @@ Result<void> Executable::make_memory() {
             .head = head_device_.address().value,
             .control = control_.device().value,
             .patience = static_cast<uint64_t>(device_.limit.deadline.count()),
-            .hosts = bases_.hosts};
+            .hosts = bases_.hosts,
+            .multiprocessors = context.device().multiprocessors,
+            .starts_early = device_.early_launches};
   if (graph_.ranks > 1) {
     LOCKSTEP_TRY(peers_, PeerMemory::map(device_, *communicator_, sizes.half_bytes));
     bases_.areas = peers_.areas();
     bases_.halves = peers_.halves();
     bases_.blocks = peers_.blocks();
+    // Blocks that wait early may fill a GPU before those of another rank, for which a kernel waits.
+    bases_.starts_early &= !peers_.share_device() && bases_.hosts.count() == 1;
   }
   LOCKSTEP_TRY(plan_, plan_step(graph_, store_.layout(), bases_, device_.options));
   if (table_bytes.value > 0) {

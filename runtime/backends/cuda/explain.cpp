@@ -4,6 +4,7 @@
 
 #include <algorithm>
 
+#include "runtime/backends/cuda/fusion_plan.h"
 #include "runtime/backends/cuda/launch_facts.h"
 #include "runtime/backends/cuda/step_memory.h"
 
@@ -15,6 +16,7 @@ std::string line_of(const Launch& launch, const LaunchBytes& bytes, const StoreL
       fmt::format("{:<20} {:>6} blocks of {:>4} threads", launch.kernel, launch.shape.blocks, launch.shape.threads);
   if (launch.shape.shared_bytes > 0) text += fmt::format(", {} B shared", launch.shape.shared_bytes);
   if (launch.shape.waits_for_blocks) text += ", all resident";
+  if (launch.shape.starts_early) text += ", early";
   text += fmt::format("; reads {:.0f} B", bytes.weights + bytes.cache + bytes.activations);
   if (bytes.weights > 0) text += fmt::format(", {:.0f} of weights", bytes.weights);
   if (bytes.cache > 0) text += fmt::format(", {:.0f} of cache", bytes.cache);
@@ -23,10 +25,18 @@ std::string line_of(const Launch& launch, const LaunchBytes& bytes, const StoreL
 
 }  // namespace
 
+std::string explain_fusion(const graph::Graph& graph) {
+  const FusionPlan plan = plan_fusion(graph);
+  const auto fused = std::ranges::count_if(plan.nodes, [](const Fused& node) { return node.as != Fused::As::kLaunch; });
+  return fmt::format("{} of {} nodes are fused with another\n{}", fused, plan.nodes.size(), to_text(graph, plan));
+}
+
 Result<std::string> explain(const graph::Graph& graph) {
   const device::StepGraph step(graph);
   LOCKSTEP_TRY(const StoreLayout layout, StoreLayout::of({&step, 1}));
-  LOCKSTEP_TRY(const StepPlan plan, plan_step(graph, layout, marked_bases()));
+  Bases bases = marked_bases();
+  bases.starts_early = true;
+  LOCKSTEP_TRY(const StepPlan plan, plan_step(graph, layout, bases));
   const CachesInUse caches = full_caches(graph, layout);
   const std::vector<LaunchBytes> bytes = bytes_of_launches(graph, layout, plan, caches);
   LaunchBytes all;
@@ -44,7 +54,7 @@ Result<std::string> explain(const graph::Graph& graph) {
       "of activations read and {:.0f} written\n",
       caches.sequences, caches.tokens, all.weights, all.cache, all.activations, all.written);
   for (size_t i = 0; i < bytes.size(); ++i) text += line_of(plan.launches[i], bytes[i], layout);
-  return text;
+  return text + explain_fusion(graph);
 }
 
 Result<std::string> explain_memory(std::span<const device::StepGraph> steps) {

@@ -19,8 +19,16 @@ class Rows {
   void add(std::string_view image, std::string_view name, std::initializer_list<std::string_view> suffixes, int threads,
            int64_t shared_bytes = 0) {
     for (const std::string_view suffix : suffixes) {
-      rows_.push_back({fmt::format("{}{}", name, suffix), image, sizeof(Parameters), threads, shared_bytes});
+      rows_.push_back({.name = fmt::format("{}{}", name, suffix),
+                       .image = image,
+                       .parameter_bytes = sizeof(Parameters),
+                       .threads = threads,
+                       .shared_bytes = shared_bytes});
     }
+  }
+  /// All kernels but those of these images call follow_previous.
+  void follow_previous_except(std::initializer_list<std::string_view> images) {
+    for (KernelRow& row : rows_) row.follows = std::ranges::find(images, row.image) == images.end();
   }
   std::vector<KernelRow> take() && { return std::move(rows_); }
 
@@ -30,22 +38,22 @@ class Rows {
 
 std::vector<KernelRow> make_rows() {
   const std::initializer_list<std::string_view> types = {"_f32", "_bf16", "_f16"}, sizes = {"_2", "_4"}, one = {""};
-  constexpr int64_t kMostTilesBytes = 227 * 1024;  // of a block; a launch says how much it takes
-  constexpr int64_t kSums = 32 * sizeof(float);    // of block_sum
+  constexpr int64_t kNorm = 2 * 32 * sizeof(float);  // NormShared
   Rows rows;
   rows.add<EmbedParameters>("embed", "embed", types, kEmbedThreads);
   rows.add<TakeRowsParameters>("take_rows", "take_rows", sizes, kTakeRowsThreads);
   rows.add<MapParameters>("map", "map", types, kMapThreads);
-  rows.add<RmsNormParameters>("rms_norm", "rms_norm", types, kNormThreads, kSums);
-  rows.add<LayerNormParameters>("layer_norm", "layer_norm", types, kNormThreads, 2 * kSums);
+  rows.add<RmsNormParameters>("rms_norm", "rms_norm", types, kNormThreads, kNorm);
+  rows.add<LayerNormParameters>("layer_norm", "layer_norm", types, kNormThreads, kNorm);
   rows.add<TurnTableParameters>("turn", "turn_table", one, kTurnThreads);
   rows.add<TurnParameters>("turn", "turn", types, kTurnThreads);
   rows.add<AppendParameters>("append", "append", sizes, kAppendThreads);
+  rows.add<HeadsParameters>("heads", "prepare_heads", types, kHeadsThreads, kHeadsSharedBytes);
   rows.add<AttendParameters>("attend", "attend", types, kAttendThreads, 2 * kTileTokens * sizeof(float));
-  rows.add<AttendTilesParameters>("attend", "attend_tiles", types, kAttendThreads, 2 * kTileTokens * sizeof(float));
-  rows.add<AttendTilesParameters>("attend", "attend_fold", types, kAttendThreads);
+  rows.add<AttendTilesParameters>("attend_tiles", "attend_tiles", types, kAttendThreads, kMostSharedBytes);
+  rows.add<AttendTilesParameters>("attend_tiles", "attend_fold", types, kAttendThreads, kAttendFoldSharedBytes);
+  rows.add<ProductFewParameters>("product_few", "product_few", types, kProductThreads, kMostSharedBytes);
   rows.add<AttendRowsParameters>("attend_rows", "attend_rows", types, kRowsThreads, attend_rows_bytes(kRowsHeadDim));
-  rows.add<ProductParameters>("product", "product_few", types, kProductThreads, kProductFewSharedBytes);
   rows.add<ProductParameters>("product", "product", types, kProductThreads, kProductSharedBytes);
   rows.add<ProductParameters>("product_tiles", "product_tiles", types, kProductThreads, kMostTilesBytes);
   rows.add<ProductParameters>("product_tiles", "product_wide", {"_bf16", "_f16"}, kProductThreads, kMostTilesBytes);
@@ -73,6 +81,7 @@ std::vector<KernelRow> make_rows() {
   rows.add<ProbeMultiplyParameters>("probe", "probe_multiply", {"_f32", "_bf16", "_f16", "_int8"}, kProbeThreads);
   rows.add<ProbeMultiplyParameters>("probe", "probe_multiply_groups", {"_bf16", "_f16"}, kProbeThreads,
                                     kProbeGroupsSharedBytes);
+  rows.follow_previous_except({"experts", "product_int8", "gather", "owners", "hosts", "probe"});
   return std::move(rows).take();
 }
 

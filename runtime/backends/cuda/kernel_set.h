@@ -18,7 +18,8 @@ struct KernelRow {
   std::string_view image;  // of images.h
   size_t parameter_bytes = 0;
   int threads = 0;           // of a block
-  int64_t shared_bytes = 0;  // dynamic, of a block
+  int64_t shared_bytes = 0;  // dynamic, of a block; what a launch may ask for at most
+  bool follows = false;      // calls follow_previous, so its launches may start early
 };
 
 /// Every kernel.

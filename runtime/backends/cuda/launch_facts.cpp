@@ -9,7 +9,11 @@
 #include <cstring>
 #include <optional>
 #include <set>
+#include <tuple>
 #include <utility>
+
+#include "runtime/backends/cuda/fusion_plan.h"
+#include "runtime/graph/dataflow.h"
 
 namespace lockstep::cuda {
 namespace {
@@ -84,10 +88,15 @@ double share_read(const graph::Graph& graph, const graph::Node& node, const Weig
   return 1 - std::pow(1 - static_cast<double>(route->integer("chosen")) / experts, rows);
 }
 
-double bytes_of_cache(const graph::Graph& graph, const graph::Node& node, const CacheLayout& cache,
-                      const CachesInUse& caches) {
+/// Whether a launch appends to the caches, rather than reads them.
+bool is_append(const graph::Node& node, const Launch& launch) {
+  return node.op == Op::kKvAppend || launch.kernel.starts_with("prepare_heads");
+}
+
+double bytes_of_cache(const graph::Graph& graph, const graph::Node& node, const Launch& launch,
+                      const CacheLayout& cache, const CachesInUse& caches) {
   const auto token = static_cast<double>(cache.heads * cache.row_bytes());
-  if (node.op == Op::kKvAppend) return token * static_cast<double>(graph.rows);
+  if (is_append(node, launch)) return token * static_cast<double>(graph.rows);
   const int64_t window = node.has("window") ? node.integer("window") : 0;
   const int64_t pinned = node.has("pinned") ? node.integer("pinned") : 0;
   const int64_t seen = window > 0 ? window + pinned : cache.held.capacity;
@@ -95,18 +104,68 @@ double bytes_of_cache(const graph::Graph& graph, const graph::Node& node, const 
   return token * static_cast<double>(std::min(seen, caches.tokens) * sequences);
 }
 
-/// The bytes of values that are neither weights nor states; of a choice of rows or columns, those that are chosen.
-double bytes_of_operands(const graph::Graph& graph, const graph::Node& node) {
-  const bool chooses = node.op == Op::kSelectRows || node.op == Op::kLookup || node.op == Op::kColumns;
-  if (chooses && node.result) return static_cast<double>(graph.value(*node.result).type.bytes());
-  double bytes = 0;
-  for (const graph::ValueId id : node.operands) {
-    const graph::Value& value = graph.value(id);
-    const bool is_stored = value.kind == graph::ValueKind::kWeight || value.kind == graph::ValueKind::kState;
-    if (!is_stored) bytes += static_cast<double>(value.type.bytes());
+/// The nodes that launches compute together, and the values between them.
+class Groups {
+ public:
+  explicit Groups(const graph::Graph& graph) : graph_(graph), fusion_(plan_fusion(graph)), flow_(graph) {}
+
+  /// The bytes that the launches of `node` read from others': not weights, nor states.
+  double read(size_t node) const {
+    std::set<graph::ValueId> seen;
+    double bytes = 0;
+    for (const size_t member : members(node)) {
+      for (const graph::ValueId id : graph_.nodes[member].operands) {
+        const auto maker = flow_.maker(id);
+        const bool is_inner = maker && fusion_.launch_of(*maker) == node;
+        if (!is_inner && seen.insert(id).second) bytes += bytes_of_operand(graph_.nodes[member], id);
+      }
+    }
+    return bytes;
   }
-  return bytes;
-}
+
+  /// The bytes that they write for others.
+  double written(size_t node) const {
+    double bytes = 0;
+    for (const size_t member : members(node)) {
+      const auto& result = graph_.nodes[member].result;
+      if (result && is_read_outside(node, *result)) bytes += size(*result);
+    }
+    return bytes;
+  }
+
+ private:
+  std::vector<size_t> members(size_t node) const {
+    std::vector<size_t> found;
+    for (size_t i = 0; i < graph_.nodes.size(); ++i) {
+      if (fusion_.launch_of(i) == node) found.push_back(i);
+    }
+    return found;
+  }
+
+  double size(graph::ValueId id) const { return static_cast<double>(graph_.value(id).type.bytes()); }
+
+  /// Of a choice of rows or columns, those that are chosen.
+  double bytes_of_operand(const graph::Node& node, graph::ValueId id) const {
+    const graph::Value& value = graph_.value(id);
+    if (value.kind == graph::ValueKind::kWeight || value.kind == graph::ValueKind::kState) return 0;
+    const bool chooses = node.op == Op::kSelectRows || node.op == Op::kLookup || node.op == Op::kColumns;
+    return chooses && node.result ? std::min(size(id), size(*node.result)) : size(id);
+  }
+
+  bool is_read_outside(size_t node, graph::ValueId id) const {
+    const auto is = [&](const graph::Output& output) { return output.value == id; };
+    if (std::ranges::any_of(graph_.outputs, is)) return true;
+    for (size_t i = 0; i < graph_.nodes.size(); ++i) {
+      const bool reads = std::ranges::find(graph_.nodes[i].operands, id) != graph_.nodes[i].operands.end();
+      if (reads && fusion_.launch_of(i) != node) return true;
+    }
+    return false;
+  }
+
+  const graph::Graph& graph_;
+  const FusionPlan fusion_;
+  const graph::Dataflow flow_;
+};
 
 std::string text_of(const Spot& spot, const StoreLayout& layout) {
   switch (spot.region) {
@@ -171,13 +230,14 @@ CachesInUse full_caches(const graph::Graph& graph, const StoreLayout& layout) {
 std::vector<LaunchBytes> bytes_of_launches(const graph::Graph& graph, const StoreLayout& layout, const StepPlan& plan,
                                            const CachesInUse& caches) {
   std::vector<LaunchBytes> all(plan.launches.size());
-  std::set<std::pair<size_t, uint64_t>> counted;  // node and address: its launches share the bytes
+  const Groups groups(graph);
+  std::set<std::tuple<size_t, bool, uint64_t>> counted;  // node, append, address: launches of a node share the bytes
   for (size_t i = 0; i < plan.launches.size(); ++i) {
     const Launch& launch = plan.launches[i];
     const graph::Node& node = graph.nodes[launch.node];
     for (const uint64_t word : words_of(launch)) {
       const std::optional<Spot> spot = spot_of(word);
-      if (!spot || !counted.emplace(launch.node, word).second) continue;
+      if (!spot || !counted.emplace(launch.node, is_append(node, launch), word).second) continue;
       if (spot->region == Region::kWeights) {
         const auto found = weight_at(layout, spot->offset);
         if (!found) continue;
@@ -185,13 +245,13 @@ std::vector<LaunchBytes> bytes_of_launches(const graph::Graph& graph, const Stor
             static_cast<double>(bytes_of(found->weight, found->form)) * share_read(graph, node, found->weight);
       } else if (spot->region == Region::kCaches) {
         const StateLayout* cache = cache_at(layout, spot->offset);
-        if (cache != nullptr) all[i].cache += bytes_of_cache(graph, node, *cache->cache, caches);
+        if (cache != nullptr) all[i].cache += bytes_of_cache(graph, node, launch, *cache->cache, caches);
       }
     }
     const bool is_first = i == 0 || plan.launches[i - 1].node != launch.node;
     const bool is_last = i + 1 == plan.launches.size() || plan.launches[i + 1].node != launch.node;
-    if (is_first) all[i].activations = bytes_of_operands(graph, node);
-    if (is_last && node.result) all[i].written = static_cast<double>(graph.value(*node.result).type.bytes());
+    if (is_first) all[i].activations = groups.read(launch.node);
+    if (is_last) all[i].written = groups.written(launch.node);
   }
   return all;
 }

@@ -3,16 +3,20 @@
 
 #include <algorithm>
 #include <map>
+#include <numeric>
 
 #include "runtime/backends/cuda/lowering.h"
 
 namespace lockstep::cuda {
 namespace {
 
-/// Rows that take their tiles side by side, and what their tiles may need of the workspace.
-constexpr int64_t kMostSplitRows = 32;
+using graph::Op;
+
+/// What the tiles of rows may need of the workspace.
 constexpr int64_t kMostSplitBytes = int64_t{64} << 20;
-constexpr int64_t kMostSplitBlocks = 1024;  // 8 of 132 multiprocessors
+constexpr int64_t kBlocksOfMultiprocessor = 3;
+/// Tiles that one block folds; more are folded by a launch of their own, in which every query head has a block.
+constexpr int64_t kMostFoldedTiles = 64;
 
 int32_t integer_or_zero(const graph::Node& node, std::string_view name) {
   return node.has(name) ? static_cast<int32_t>(node.integer(name)) : 0;
@@ -31,51 +35,119 @@ std::vector<int32_t> chunks_of_heads(const std::vector<int64_t>& head_map, int64
   return chunks;
 }
 
+/// Tiles that a row may need: those of its window and pinned ones, or all of a slot.
+int64_t tiles_of_row(const AttendParameters& attend, const CacheLayout& cache) {
+  const auto tiles_of = [](int64_t positions) { return (positions + kTileTokens - 1) / kTileTokens; };
+  const int64_t of_window = tiles_of(attend.pinned) + tiles_of(attend.window - 1) + 1;
+  if (cache.held.is_ring) return of_window;
+  const int64_t all = tiles_of(cache.held.capacity);
+  return attend.window > 0 ? std::min(all, of_window) : all;
+}
+
 }  // namespace
 
-/// Cosines and sines [rows, half] for a rope node: computed once in a step for all nodes that turn alike.
-std::pair<uint64_t, uint64_t> Lowering::turn_tables(const Node& node) {
-  const std::pair key{std::vector<ValueId>(node.operands.begin() + 1, node.operands.end()), node.number("scale")};
-  if (const auto found = turn_tables_.find({key.first, key.second}); found != turn_tables_.end()) return found->second;
-  const Tensor& y = result(node);
-  const int64_t half = operand(node, 2).columns;
-  const bool has_long = node.operands.size() > 3;
-  const int64_t bytes = y.rows * half * 4;
-  const auto take = [&] { return bases_.workspace + static_cast<uint64_t>(space_.take((bytes + 255) / 256 * 256)); };
-  const std::pair<uint64_t, uint64_t> tables{take(), take()};  // until the end of the step
-  const TurnTableParameters parameters{.position = operand(node, 1).as<int32_t>(),
-                                       .frequencies = operand(node, 2).as<float>(),
-                                       .long_frequencies = has_long ? operand(node, 3).as<float>() : nullptr,
-                                       .is_long = has_long ? operand(node, 4).as<int32_t>() : nullptr,
-                                       .slot = has_long ? operand(node, 5).as<int32_t>() : nullptr,
-                                       .cosines = reinterpret_cast<float*>(tables.first),
-                                       .sines = reinterpret_cast<float*>(tables.second),
-                                       .rows = rows_of(y),
-                                       .slots = has_long ? static_cast<int32_t>(operand(node, 4).columns) : 0,
-                                       .half = static_cast<int32_t>(half),
-                                       .scale = static_cast<float>(node.number("scale"))};
-  emit("turn_table", parameters, (y.rows * half + kTurnThreads - 1) / kTurnThreads);
-  turn_tables_.emplace(std::tuple(key.first, key.second), tables);
-  return tables;
+/// How a rope node's heads turn. Its tables are computed once in a step for all nodes that turn alike.
+Turn Lowering::turn_of(const Node& rope) {
+  const std::pair key{std::vector<ValueId>(rope.operands.begin() + 1, rope.operands.end()), rope.number("scale")};
+  const Tensor& position = operand(rope, 1);
+  const Tensor& frequencies = operand(rope, 2);
+  const int64_t half = frequencies.columns;
+  auto found = turn_tables_.find({key.first, key.second});
+  if (found == turn_tables_.end()) {
+    const bool has_long = rope.operands.size() > 3;
+    const int64_t rows = position.columns;
+    const int64_t bytes = rows * half * 4;
+    const auto take = [&] { return bases_.workspace + static_cast<uint64_t>(space_.take((bytes + 255) / 256 * 256)); };
+    const std::pair<uint64_t, uint64_t> tables{take(), take()};  // until the end of the step
+    Tensor counted = position;
+    counted.rows = rows;
+    counted.is_token_rows = token_rows_[static_cast<size_t>(rope.result->value)];
+    const TurnTableParameters parameters{.position = position.as<int32_t>(),
+                                         .frequencies = frequencies.as<float>(),
+                                         .long_frequencies = has_long ? operand(rope, 3).as<float>() : nullptr,
+                                         .is_long = has_long ? operand(rope, 4).as<int32_t>() : nullptr,
+                                         .slot = has_long ? operand(rope, 5).as<int32_t>() : nullptr,
+                                         .cosines = reinterpret_cast<float*>(tables.first),
+                                         .sines = reinterpret_cast<float*>(tables.second),
+                                         .rows = rows_of(counted),
+                                         .slots = has_long ? static_cast<int32_t>(operand(rope, 4).columns) : 0,
+                                         .half = static_cast<int32_t>(half),
+                                         .scale = static_cast<float>(rope.number("scale"))};
+    emit("turn_table", parameters, (rows * half + kTurnThreads - 1) / kTurnThreads);
+    found = turn_tables_.emplace(std::tuple(key.first, key.second), tables).first;
+  }
+  return {.cosines = reinterpret_cast<const float*>(found->second.first),
+          .sines = reinterpret_cast<const float*>(found->second.second),
+          .half = static_cast<int32_t>(half),
+          .neighbours = rope.has("pairs") && rope.text("pairs") == "neighbours"};
 }
 
 void Lowering::lower_rope(const Node& node) {
   const Tensor& x = operand(node, 0);
   const Tensor& y = result(node);
-  const auto [cosines, sines] = turn_tables(node);
   const int64_t heads = node.integer("heads");
   const TurnParameters parameters{.x = x.data(),
                                   .y = y.data(),
-                                  .cosines = reinterpret_cast<const float*>(cosines),
-                                  .sines = reinterpret_cast<const float*>(sines),
                                   .x_stride = x.stride,
                                   .y_stride = y.stride,
+                                  .turn = turn_of(node),
                                   .rows = rows_of(y),
                                   .heads = static_cast<int32_t>(heads),
-                                  .head_dim = static_cast<int32_t>(heads > 0 ? y.columns / heads : 0),
-                                  .half = static_cast<int32_t>(operand(node, 2).columns),
-                                  .neighbours = node.has("pairs") && node.text("pairs") == "neighbours"};
+                                  .head_dim = static_cast<int32_t>(heads > 0 ? y.columns / heads : 0)};
   emit(typed("turn", x.dtype), parameters, y.columns > 0 ? y.rows : 0);
+}
+
+/// The heads that `node` (a turn, a norm or an append) is the last to prepare.
+Result<HeadsPart> Lowering::heads_part(const Node& node, size_t attention, int64_t head_dim) {
+  HeadsPart part{};
+  ValueId x = node.op == Op::kKvAppend ? node.operands[0] : *node.result;
+  if (node.op == Op::kKvAppend) {
+    part.cache = operand(node, 1).data();
+  } else {
+    LOCKSTEP_TRY_VOID(place_result(node));
+    part.y = result(node).data();
+    part.y_stride = result(node).stride;
+  }
+  for (auto maker = flow_.maker(x);
+       maker && fusion_.nodes[*maker] == Fused{Fused::As::kHeadsOf, static_cast<int32_t>(attention)};
+       maker = flow_.maker(x)) {
+    const Node& made = graph_.nodes[*maker];
+    if (made.op == Op::kRope) {
+      part.turn = turn_of(made);
+    } else {
+      part.norm = norm_of(made);
+    }
+    x = made.operands[0];
+  }
+  part.x = tensor(x).data();
+  part.x_stride = tensor(x).stride;
+  part.heads = static_cast<int32_t>(tensor(x).columns / head_dim);
+  return part;
+}
+
+/// Queries, keys and values as an attention's launch takes them.
+Result<void> Lowering::prepare_heads(const Node& attention, const CacheLayout& cache) {
+  const size_t index = index_of(attention);
+  HeadsParameters parameters{};
+  int count = 0;
+  for (const size_t part : fusion_.parts_of(index, Fused::As::kHeadsOf)) {
+    const Node& node = graph_.nodes[part];
+    const bool is_last = node.op == Op::kKvAppend || std::ranges::count(attention.operands, *node.result) > 0;
+    if (!is_last) continue;
+    LOCKSTEP_CHECK(count < kMostHeadsParts, count);
+    LOCKSTEP_TRY(parameters.parts[count], heads_part(node, index, cache.head_dim));
+    parameters.heads_of_row += parameters.parts[count++].heads;
+  }
+  if (count == 0) return ok();
+  const Tensor& y = result(attention);
+  parameters.slot = operand(attention, 3).as<int32_t>();
+  parameters.position = operand(attention, 4).as<int32_t>();
+  parameters.tiles = cache.for_kernels();
+  parameters.rows = rows_of(y);
+  parameters.head_dim = static_cast<int32_t>(cache.head_dim);
+  const int threads = std::min(kHeadsThreads, static_cast<int>((cache.head_dim + 31) / 32 * 32));
+  emit(typed("prepare_heads", cache.dtype), parameters, y.rows * parameters.heads_of_row, {.threads = threads});
+  return ok();
 }
 
 Result<void> Lowering::lower_append(const Node& node) {
@@ -107,6 +179,7 @@ Result<void> Lowering::lower_attention(const Node& node) {
   if (keys->head_dim > kMostHeadDim) {
     return unsupported(fmt::format("found heads of {} columns, expected at most {}", keys->head_dim, kMostHeadDim));
   }
+  LOCKSTEP_TRY_VOID(prepare_heads(node, *keys));
   const Tensor& q = operand(node, 0);
   const Tensor& y = result(node);
   const std::vector<int64_t>& head_map = node.integers("head_map");
@@ -146,21 +219,7 @@ Result<void> Lowering::lower_attention(const Node& node) {
       .soft_cap = node.has("soft_cap") ? static_cast<float>(node.number("soft_cap")) : 0.0f,
       .is_float_per_head = is_float_per_head};
   if (y.rows > kMostSplitRows && attend_rows(node, parameters, *keys)) return ok();
-  const int64_t heads = std::ssize(head_map), tiles = (keys->held.capacity + kTileTokens - 1) / kTileTokens;
-  const int64_t places = y.rows * heads * tiles;
-  // In a ring tiles come again, and there are few of them.
-  if (keys->held.is_ring || y.rows > kMostSplitRows || places * keys->head_dim * 4 > kMostSplitBytes) {
-    emit(typed("attend", q.dtype), parameters, y.rows * heads);
-    return ok();
-  }
-  const AttendTilesParameters split{
-      .attend = parameters,
-      .of_rows = {.maxima = reinterpret_cast<float*>(scratch(places * 4)),
-                  .sums = reinterpret_cast<float*>(scratch(places * 4)),
-                  .values = reinterpret_cast<float*>(scratch(places * keys->head_dim * 4)),
-                  .tiles = static_cast<int32_t>(tiles)}};
-  emit(typed("attend_tiles", q.dtype), split, std::min(places, kMostSplitBlocks));
-  emit(typed("attend_fold", q.dtype), split, y.rows * heads);
+  if (!attend_tiles(node, parameters, *keys)) emit(typed("attend", q.dtype), parameters, y.rows * std::ssize(head_map));
   return ok();
 }
 
@@ -180,8 +239,45 @@ bool Lowering::attend_rows(const Node& node, const AttendParameters& attend, con
                                         .heads_at_once = static_cast<int32_t>(at_once),
                                         .rows_of_block = static_cast<int32_t>(rows)};
   if (chunks == 0) return true;
-  emit(typed("attend_rows", cache.dtype), parameters, (attend.rows.rows + rows - 1) / rows * chunks);
-  plan_.launches.back().shape.shared_bytes = attend_rows_bytes(cache.head_dim);
+  emit(typed("attend_rows", cache.dtype), parameters, (attend.rows.rows + rows - 1) / rows * chunks,
+       {.shared_bytes = attend_rows_bytes(cache.head_dim)});
+  return true;
+}
+
+/// Takes a few rows' tiles side by side; false: it cannot.
+bool Lowering::attend_tiles(const Node& node, const AttendParameters& attend, const CacheLayout& cache) {
+  const Tensor& y = result(node);
+  const int64_t tiles = tiles_of_row(attend, cache);
+  const int64_t places = y.rows * attend.heads * tiles;
+  const int64_t shared = attend_tiles_bytes(cache.head_dim, cache.element_size());
+  if (y.rows > kMostSplitRows || places * cache.head_dim * 4 > kMostSplitBytes || shared > kMostSharedBytes)
+    return false;
+  std::vector<int32_t> heads(static_cast<size_t>(attend.heads)), first_heads;
+  std::iota(heads.begin(), heads.end(), 0);
+  const std::vector<int64_t>& head_map = node.integers("head_map");
+  const auto cache_head = [&](int32_t head) { return head_map[static_cast<size_t>(head)]; };
+  std::ranges::stable_sort(heads, {}, cache_head);
+  for (size_t i = 0; i < heads.size(); ++i) {
+    if (i == 0 || cache_head(heads[i]) != cache_head(heads[i - 1])) first_heads.push_back(static_cast<int32_t>(i));
+  }
+  const int64_t groups = std::ssize(first_heads);
+  first_heads.push_back(attend.heads);
+  const bool folds_in_place = tiles <= kMostFoldedTiles;
+  const AttendTilesParameters parameters{
+      .attend = attend,
+      .of_rows = {.maxima = reinterpret_cast<float*>(scratch(places * 4)),
+                  .sums = reinterpret_cast<float*>(scratch(places * 4)),
+                  .values = reinterpret_cast<float*>(scratch(places * cache.head_dim * 4)),
+                  .tiles = static_cast<int32_t>(tiles)},
+      .heads = table(std::span<const int32_t>(heads)),
+      .first_heads = table(std::span<const int32_t>(first_heads)),
+      .arrivals = folds_in_place ? reinterpret_cast<uint32_t*>(arrivals_) : nullptr,
+      .groups = static_cast<int32_t>(groups),
+      .shared_bytes = static_cast<int32_t>(shared)};
+  const int64_t held = std::clamp<int64_t>(kMultiprocessorSharedBytes / (shared + 1024), 1, kBlocksOfMultiprocessor);
+  emit(typed("attend_tiles", y.dtype), parameters, walking_blocks(y.rows * groups * tiles, held),
+       {.shared_bytes = shared});
+  if (!folds_in_place) emit(typed("attend_fold", y.dtype), parameters, y.rows * attend.heads);
   return true;
 }
 

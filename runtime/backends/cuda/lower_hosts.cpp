@@ -132,7 +132,7 @@ void Lowering::sum_of_host(const TreeFinish& finish, const device::HostLevels& l
   parameters.meeting = next_meeting();
   // The same blocks on every rank, because they meet: those of the widest rail.
   const int64_t widest = (y.columns + hosts_.rails() - 1) / hosts_.rails();
-  emit("sum_of_host", parameters, waiting_blocks(blocks_of(y.rows * widest)), /*waits=*/true);
+  emit("sum_of_host", parameters, waiting_blocks(blocks_of(y.rows * widest)), {.waits = true});
   plan_.launches.back().shape.shared_bytes = shared_bytes_of(roots);
 }
 
@@ -156,7 +156,7 @@ void Lowering::sum_of_hosts(const TreeFinish& between, const void* residual, con
     parameters.received[rail] = reinterpret_cast<const float*>(area(rank_of_rail(rail), exchange_));
   }
   parameters.meeting = next_meeting();
-  emit("sum_of_hosts", parameters, waiting_blocks(blocks_of(y.rows * y.columns)), /*waits=*/true);
+  emit("sum_of_hosts", parameters, waiting_blocks(blocks_of(y.rows * y.columns)), {.waits = true});
   plan_.launches.back().shape.shared_bytes = shared_bytes_of(between.roots());
 }
 
@@ -199,7 +199,7 @@ void Lowering::emit_gather(GatherParameters parameters, const std::vector<Gather
   parameters.pieces = table(std::span<const GatherPiece>(pieces));
   parameters.count = static_cast<int32_t>(pieces.size());
   parameters.meeting = next_meeting();
-  emit(sized("gather", y.dtype), parameters, waiting_blocks(y.rows), /*waits=*/true);
+  emit(sized("gather", y.dtype), parameters, waiting_blocks(y.rows), {.waits = true});
 }
 
 /// What this rank's rail sends: columns of its host's ranks, one after the other.
@@ -261,7 +261,7 @@ void Lowering::owners_over_hosts(const Node& node) {
   plan_.half_bytes = std::max(plan_.half_bytes, x.rows * x.columns * x.element_size());
   for (const int rank : ranks_of_host()) parameters.areas[rank] = reinterpret_cast<void*>(area(rank, exchange_));
   parameters.meeting = next_meeting();
-  emit(sized("rows_of_owners", x.dtype), parameters, waiting_blocks(x.rows), /*waits=*/true);
+  emit(sized("rows_of_owners", x.dtype), parameters, waiting_blocks(x.rows), {.waits = true});
   gather_on_rail(sent, std::vector<int64_t>(static_cast<size_t>(hosts_.count()), bytes));
   owners_of_hosts(node);
 }
@@ -291,7 +291,7 @@ void Lowering::owners_of_hosts(const Node& node) {
     parameters.received[rail] = reinterpret_cast<const void*>(area(rank_of_rail(rail), exchange_));
   }
   parameters.meeting = next_meeting();
-  emit(sized("owners_of_hosts", y.dtype), parameters, waiting_blocks(y.rows), /*waits=*/true);
+  emit(sized("owners_of_hosts", y.dtype), parameters, waiting_blocks(y.rows), {.waits = true});
 }
 
 }  // namespace lockstep::cuda

@@ -4,6 +4,7 @@
 #include <algorithm>
 
 #include "runtime/backends/cuda/activation_kind.h"
+#include "runtime/backends/cuda/few_rows.h"
 #include "runtime/backends/cuda/lowering.h"
 #include "runtime/backends/cuda/product_form.h"
 #include "runtime/backends/cuda/sum_parts.h"
@@ -26,10 +27,7 @@ Result<void> Lowering::lower_product(const Node& node) {
   const FragmentPacking& matrix = std::get<StackedPacking>(packing).matrix;
   const Tensor& x = operand(node, 0);
   const Tensor& y = result(node);
-  const bool is_plain = node.op == graph::Op::kLinear;
-  const std::vector<SumPart> parts =
-      is_plain ? plain_parts(matrix.columns)
-               : block_parts(BlockSplit{node.integers("blocks")}, graph_.rank, node.integer("block"), matrix.columns);
+  const std::vector<SumPart> parts = parts_of_product(graph_, node);
   if (!fits_stack(parts)) {
     return unsupported(
         fmt::format("found {} partial sums open at once, expected at most {}", parts.size(), kMostLevels));
@@ -52,8 +50,7 @@ Result<void> Lowering::lower_product(const Node& node) {
                                      .is_float = y.dtype == DType::kFloat32,
                                      .levels = form.levels};
   if (x.rows == 0 || parts.empty() || matrix.outputs == 0) return ok();
-  emit(typed(form.kernel, x.dtype), parameters, form.blocks);
-  plan_.launches.back().shape.shared_bytes = form.shared_bytes;
+  emit(typed(form.kernel, x.dtype), parameters, form.blocks, {.shared_bytes = form.shared_bytes});
   return ok();
 }
 

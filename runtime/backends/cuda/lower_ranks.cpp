@@ -56,30 +56,11 @@ int Lowering::waiting_blocks(int64_t wanted) const {
   return static_cast<int>(std::clamp<int64_t>(wanted, 1, bases_.blocks));
 }
 
-/// The addition of a residual that follows a sum and is its only reader, if the sum's kernel can do it; or null.
-const Lowering::Node* Lowering::residual_after(const Node& sum) const {
-  const auto reader = flow_.only_reader(*sum.result);
-  if (!reader || host_reads(*sum.result)) return nullptr;
-  const Node& add = graph_.nodes[*reader];
-  if (add.op != graph::Op::kAdd || plan_.places[*reader] != Place::kBody) return nullptr;
-  const ValueId other = add.operands[add.operands[0] == *sum.result ? 1 : 0];
-  if (graph_.value(other).type != graph_.value(*sum.result).type) return nullptr;
-  const auto maker = flow_.maker(other);
-  const bool is_made = !maker || *maker < index_of(sum);
-  return is_made && tensor(other).stride == tensor(other).columns ? &add : nullptr;
-}
-
 Result<void> Lowering::lower_all_reduce(const Node& node) {
   const Tensor& partial = operand(node, 0);
-  const void* residual = nullptr;
-  const Node* last = &node;
-  if (const Node* add = residual_after(node)) {
-    residual = operand(*add, add->operands[0] == *node.result ? 1 : 0).data();
-    LOCKSTEP_TRY_VOID(place_result(*add));
-    is_fused_[index_of(*add)] = true;
-    last = add;
-  }
-  const Tensor& y = result(*last);
+  const Node& last = last_of_launch(node);
+  const void* residual = &last == &node ? nullptr : operand(last, last.operands[0] == *node.result ? 1 : 0).data();
+  const Tensor& y = result(last);
   const TreeFinish finish = plan_finish(BlockSplit{node.integers("blocks")});
   if (finish.roots() > kMostRoots) {
     return unsupported(fmt::format("found a sum of {} roots, expected at most {}", finish.roots(), kMostRoots));
@@ -102,8 +83,7 @@ Result<void> Lowering::lower_all_reduce(const Node& node) {
   if (graph_.ranks == 1) {
     parameters.meeting.ranks = 1;
     parameters.roots[0] = partial.as<float>();
-    emit("sum_of_roots", parameters, blocks);
-    if (blocks > 0) plan_.launches.back().shape.shared_bytes = shared_bytes;
+    emit("sum_of_roots", parameters, blocks, {.shared_bytes = shared_bytes});
     return ok();
   }
   const auto maker = flow_.maker(node.operands[0]);
@@ -121,8 +101,9 @@ Result<void> Lowering::lower_all_reduce(const Node& node) {
     parameters.roots[rank] = reinterpret_cast<const float*>(area(rank, exchange_));
   }
   parameters.meeting = next_meeting();
+  const BlockShape shape{.threads = {}, .shared_bytes = shared_bytes, .waits = true};
   if (exchanges_of(node) == 1) {
-    emit("sum_of_ranks", parameters, waiting_blocks(blocks), /*waits=*/true);
+    emit("sum_of_ranks", parameters, waiting_blocks(blocks), shape);
   } else {
     SlicedSumParameters sliced{.sum = parameters, .slices = {}};
     for (int rank = 0; rank < graph_.ranks; ++rank) {
@@ -130,9 +111,8 @@ Result<void> Lowering::lower_all_reduce(const Node& node) {
     }
     ++exchange_;
     plan_.half_bytes = std::max(plan_.half_bytes, y.rows * y.columns * y.element_size());
-    emit("sum_in_slices", sliced, waiting_blocks(blocks), /*waits=*/true);
+    emit("sum_in_slices", sliced, waiting_blocks(blocks), shape);
   }
-  plan_.launches.back().shape.shared_bytes = shared_bytes;
   return ok();
 }
 
@@ -166,7 +146,7 @@ void Lowering::lower_all_gather(const Node& node) {
     parameters.areas[rank] = reinterpret_cast<void*>(area(rank, exchange_));
   }
   parameters.meeting = next_meeting();
-  emit(sized("gather", y.dtype), parameters, waiting_blocks(y.rows), /*waits=*/true);
+  emit(sized("gather", y.dtype), parameters, waiting_blocks(y.rows), {.waits = true});
 }
 
 void Lowering::lower_owners(const Node& node) {
@@ -209,7 +189,7 @@ void Lowering::lower_owners(const Node& node) {
     parameters.areas[rank] = reinterpret_cast<void*>(area(rank, exchange_));
   }
   parameters.meeting = next_meeting();
-  emit(sized("rows_of_owners", y.dtype), parameters, waiting_blocks(y.rows), /*waits=*/true);
+  emit(sized("rows_of_owners", y.dtype), parameters, waiting_blocks(y.rows), {.waits = true});
 }
 
 /// With an odd number of exchanges a step would begin in the half with which the one before ended.
@@ -219,7 +199,7 @@ void Lowering::finish_exchanges() {
   SumParameters parameters{};
   parameters.plan = table(std::span<const int32_t>(plan));
   parameters.meeting = next_meeting();
-  emit("sum_of_ranks", parameters, 1, /*waits=*/true);
+  emit("sum_of_ranks", parameters, 1, {.waits = true});
 }
 
 }  // namespace lockstep::cuda

@@ -3,7 +3,6 @@
 
 #include <algorithm>
 
-#include "runtime/backends/cuda/activation_kind.h"
 #include "runtime/backends/cuda/lowering.h"
 
 namespace lockstep::cuda {
@@ -17,15 +16,16 @@ Result<void> Lowering::lower_embedding(const Node& node) {
     return unsupported(fmt::format("found {} as a table, expected a weight of the store", table_value.name));
   }
   const Tensor& ids = operand(node, 0);
-  const Tensor& y = result(node);
+  const Tensor& y = result(last_of_launch(node));
   EmbedParameters parameters{.ids = ids.as<int32_t>(),
                              .table = nullptr,
-                             .y = y.as<float>(),
+                             .y = y.data(),
                              .rows = {.in_use = rows_of(y).in_use, .rows = static_cast<int32_t>(ids.columns)},
                              .first_row = static_cast<int32_t>(node.integer("first_row")),
                              .table_rows = static_cast<int32_t>(table_value.type.shape[0]),
                              .columns = static_cast<int32_t>(table_value.type.shape[1]),
                              .k_steps = 0,
+                             .is_float = y.dtype == DType::kFloat32,
                              // What a rank adds for another rank's row: x + −0 is x, also if x is −0.
                              .nothing = graph_.ranks > 1 ? -0.0f : 0.0f};
   for (const WeightForm& form : known->second.forms) {
@@ -99,6 +99,7 @@ void Lowering::lower_join(const Node& node) {
 void Lowering::lower_map(const Node& node) {
   const Tensor& x = operand(node, 0);
   const Tensor& y = result(node);
+  const Finish operation = elementwise(node);
   MapParameters parameters{.x = x.data(),
                            .z = nullptr,
                            .y = y.data(),
@@ -107,61 +108,32 @@ void Lowering::lower_map(const Node& node) {
                            .y_stride = y.stride,
                            .rows = rows_of(y),
                            .columns = static_cast<int32_t>(y.columns),
-                           .kind = kMapAdd,
-                           .activation = kSilu,
-                           .number = 0.0f};
-  const auto set_z = [&](const Tensor& z, int64_t stride) {
-    parameters.z = z.data();
-    parameters.z_stride = stride;
-  };
-  switch (node.op) {
-    case Op::kScale:
-      parameters.kind = kMapScale;
-      parameters.number = static_cast<float>(node.number("factor"));
-      break;
-    case Op::kSoftCap:
-      parameters.kind = kMapSoftCap;
-      parameters.number = static_cast<float>(node.number("cap"));
-      break;
-    case Op::kActivation:
-      parameters.kind = kMapActivate;
-      parameters.activation = activation_kind(node.text("activation"));
-      break;
-    case Op::kGatedActivation:
-      parameters.kind = kMapGate;
-      parameters.activation = activation_kind(node.text("activation"));
-      if (node.operands.size() > 1) {
-        set_z(operand(node, 1), operand(node, 1).stride);
-      } else {  // gate and up side by side
-        Tensor up = x;
-        up.address += static_cast<uint64_t>(y.columns * x.element_size());
-        set_z(up, up.stride);
-      }
-      break;
-    default:
-      const bool is_row = graph_.value(node.operands[1]).type.shape.rank() == 1;
-      set_z(operand(node, 1), is_row ? 0 : operand(node, 1).stride);
+                           .kind = operation.kind,
+                           .activation = operation.activation,
+                           .number = operation.number};
+  if (node.operands.size() > 1) {
+    const bool is_row = graph_.value(node.operands[1]).type.shape.rank() == 1;
+    parameters.z = operand(node, 1).data();
+    parameters.z_stride = is_row ? 0 : operand(node, 1).stride;
+  } else if (node.op == Op::kGatedActivation) {  // gate and up side by side
+    parameters.z = reinterpret_cast<const void*>(x.address + static_cast<uint64_t>(y.columns * x.element_size()));
+    parameters.z_stride = x.stride;
   }
   emit(typed("map", y.dtype), parameters, (y.rows * y.columns + kMapThreads - 1) / kMapThreads);
 }
 
 void Lowering::lower_rms_norm(const Node& node) {
   const Tensor& x = operand(node, 0);
-  const Tensor& w = operand(node, 1);
   const Tensor& y = result(node);
   const int64_t groups = node.has("heads") ? node.integer("heads") : 1;
-  const bool has_offset = node.has("offset") && node.number("offset") != 0.0;
   const RmsNormParameters parameters{.x = x.data(),
-                                     .weight = w.data(),
                                      .y = y.data(),
                                      .x_stride = x.stride,
                                      .y_stride = y.stride,
+                                     .norm = norm_of(node),
                                      .rows = rows_of(y),
                                      .groups = static_cast<int32_t>(groups),
-                                     .columns = static_cast<int32_t>(w.columns),
-                                     .epsilon = static_cast<float>(node.number("epsilon")),
-                                     .offset = has_offset ? static_cast<float>(node.number("offset")) : 0.0f,
-                                     .has_offset = has_offset};
+                                     .columns = static_cast<int32_t>(operand(node, 1).columns)};
   emit(typed("rms_norm", x.dtype), parameters, y.rows * groups);
 }
 
@@ -169,14 +141,12 @@ void Lowering::lower_layer_norm(const Node& node) {
   const Tensor& x = operand(node, 0);
   const Tensor& y = result(node);
   const LayerNormParameters parameters{.x = x.data(),
-                                       .weight = operand(node, 1).data(),
-                                       .bias = operand(node, 2).data(),
                                        .y = y.data(),
                                        .x_stride = x.stride,
                                        .y_stride = y.stride,
+                                       .norm = norm_of(node),
                                        .rows = rows_of(y),
-                                       .columns = static_cast<int32_t>(y.columns),
-                                       .epsilon = static_cast<float>(node.number("epsilon"))};
+                                       .columns = static_cast<int32_t>(y.columns)};
   emit(typed("layer_norm", x.dtype), parameters, y.rows);
 }
 

@@ -6,6 +6,7 @@
 #include <cstring>
 #include <limits>
 
+#include "runtime/backends/cuda/few_rows.h"
 #include "runtime/backends/cuda/kernel_set.h"
 #include "runtime/graph/token_rows.h"
 
@@ -44,7 +45,7 @@ Lowering::Lowering(const graph::Graph& graph, const StoreLayout& layout, const B
       options_(options),
       flow_(graph),
       token_rows_(graph::token_rows(graph)),
-      is_fused_(graph.nodes.size()),
+      fusion_(plan_fusion(graph)),
       host_reads_(graph.values.size()),
       tensors_(graph.values.size()),
       in_use_(graph.values.size(), {-1, 0}) {}
@@ -79,21 +80,18 @@ Result<StepPlan> Lowering::run() {
   }
   for (size_t i = 0; i < graph_.nodes.size(); ++i) {
     const Node& node = graph_.nodes[i];
-    if (is_fused_[i]) {
-      free_after(i);
-      continue;
-    }
-    if (plan_.places[i] == Place::kBody) {
-      LOCKSTEP_TRY_VOID(place_result(node));
+    if (plan_.places[i] == Place::kBody && fusion_.launch_of(i) == i) {
+      LOCKSTEP_TRY_VOID(place_result(last_of_launch(node)));
       const size_t first = plan_.launches.size();
       LOCKSTEP_TRY_VOID(lower(node));
       for (size_t launch = first; launch < plan_.launches.size(); ++launch) plan_.launches[launch].node = i;
       for (const auto& [offset, bytes] : scratch_) space_.give_back(offset, bytes);
       scratch_.clear();
-    } else if (node.op == Op::kAgree) {
-      sample_hidden(node);
     }
     free_after(i);
+  }
+  for (const Node& node : graph_.nodes) {
+    if (node.op == Op::kAgree) sample_hidden(node);
   }
   finish_exchanges();
   place_outputs();
@@ -118,6 +116,13 @@ void Lowering::place_host_values() {
     host = plan_.places[i] == Place::kPrologue ? HostPlace{HostPlace::Home::kHead, append(plan_.head_bytes, bytes)}
                                                : HostPlace{HostPlace::Home::kHost, append(plan_.host_bytes, bytes)};
   }
+  int64_t arrivals = 0;  // which every step starts with zeros of
+  for (const Node& node : graph_.nodes) {
+    if (node.op != Op::kAttention) continue;
+    const int64_t rows = graph_.value(node.operands[0]).type.shape[0];
+    if (rows <= kMostSplitRows) arrivals = std::max(arrivals, rows * graph_.value(node.operands[1]).type.shape[1]);
+  }
+  arrivals_ = bases_.head + static_cast<uint64_t>(append(plan_.head_bytes, arrivals * 4));
   for (size_t i = 0; i < graph_.values.size(); ++i) {
     const Value& value = graph_.values[i];
     if (value.kind == ValueKind::kInput) {
@@ -142,11 +147,14 @@ std::vector<size_t> Lowering::last_uses() const {
   }
   for (size_t i = 0; i < graph_.nodes.size(); ++i) {
     const Node& node = graph_.nodes[i];
-    if (node.result) last[of(base[of(*node.result)])] = std::max(last[of(base[of(*node.result)])], i);
-    for (const ValueId operand : node.operands) {
-      size_t& when = last[of(base[of(operand)])];
-      if (when != kForever) when = std::max(when, i);
-    }
+    const size_t launch = fusion_.launch_of(i);
+    const auto use = [&](ValueId id) {
+      size_t& when = last[of(base[of(id)])];
+      when = std::max(when, launch);
+    };
+    if (node.result) use(*node.result);
+    std::ranges::for_each(node.operands, use);
+    if (node.op == Op::kAgree) last[of(base[of(node.operands[0])])] = kForever;
   }
   for (size_t i = 0; i < last.size(); ++i) {
     if (host_reads_[i]) last[of(base[i])] = kForever;
@@ -238,6 +246,15 @@ Result<void> Lowering::place_result(const Node& node) {
   return ok();
 }
 
+const Lowering::Node& Lowering::last_of_launch(const Node& node) const {
+  const Node* last = &node;
+  for (const Fused::As as : {Fused::As::kColumnsOf, Fused::As::kResidualOf}) {
+    const std::vector<size_t> parts = fusion_.parts_of(index_of(node), as);
+    if (!parts.empty()) last = &graph_.nodes[parts.back()];
+  }
+  return *last;
+}
+
 void Lowering::free_after(size_t node) {
   for (size_t i = 0; i < in_use_.size(); ++i) {
     if (in_use_[i].first < 0 || last_use_[i] != node) continue;
@@ -266,6 +283,12 @@ void Lowering::sample_hidden(const Node& node) {
   sample.columns = std::min<int64_t>(hidden.columns, 16 / hidden.element_size());
   sample.stride = sample.columns;
   const int64_t bytes = sample.rows * sample.columns * sample.element_size();
+  if (sample.rows == 1 && bytes > 0) {  // as it lies
+    const int64_t to = append(plan_.tail_bytes, bytes);
+    plan_.hidden_samples[index_of(node)] = to;
+    plan_.copies.push_back({hidden.address, bytes, to});
+    return;
+  }
   const int64_t offset = space_.take(padded(bytes));  // until the end of the step
   sample.address = bases_.workspace + static_cast<uint64_t>(offset);
   Tensor from = hidden;
@@ -280,7 +303,9 @@ Result<void> Lowering::lower(const Node& node) {
   switch (node.op) {
     case Op::kEmbedding: return lower_embedding(node);
     case Op::kLinear:
-    case Op::kLinearBlocks: return node.has("int8") ? lower_product_int8(node) : lower_product(node);
+    case Op::kLinearBlocks:
+      if (node.has("int8")) return lower_product_int8(node);
+      return has_few_rows(graph_, node, 1) ? lower_few(node) : lower_product(node);
     case Op::kMoeExperts: return lower_experts(node);
     case Op::kMoeRoute: lower_route(node); break;
     case Op::kLookup:
@@ -305,17 +330,24 @@ Result<void> Lowering::lower(const Node& node) {
   return ok();
 }
 
-void Lowering::emit_bytes(const std::string& name, std::span<const std::byte> parameters, int64_t blocks, bool waits) {
+void Lowering::emit_bytes(const std::string& name, std::span<const std::byte> parameters, int64_t blocks,
+                          const BlockShape& shape) {
   if (blocks <= 0) return;  // nothing to compute
   const KernelRow& row = kernel_row(name);
   LOCKSTEP_CHECK(row.parameter_bytes == parameters.size(), name, row.parameter_bytes, parameters.size());
+  const bool follows_launch = row.follows && !shape.waits && !plan_.launches.empty() && !plan_.launches.back().matmul;
   plan_.launches.push_back({.kernel = name,
                             .shape = {.blocks = static_cast<int>(blocks),
-                                      .threads = row.threads,
-                                      .shared_bytes = row.shared_bytes,
-                                      .waits_for_blocks = waits},
+                                      .threads = shape.threads.value_or(row.threads),
+                                      .shared_bytes = shape.shared_bytes.value_or(row.shared_bytes),
+                                      .waits_for_blocks = shape.waits,
+                                      .starts_early = bases_.starts_early && follows_launch},
                             .parameters = {parameters.begin(), parameters.end()},
                             .node = 0});
+}
+
+int64_t Lowering::walking_blocks(int64_t units, int64_t of_multiprocessor) const {
+  return std::min(units, of_multiprocessor * bases_.multiprocessors);
 }
 
 uint64_t Lowering::add_table(std::span<const std::byte> contents) {

@@ -6,6 +6,7 @@
 #include <span>
 #include <tuple>
 
+#include "runtime/backends/cuda/fusion_plan.h"
 #include "runtime/backends/cuda/step_plan.h"
 #include "runtime/device/first_fit.h"
 #include "runtime/device/host_levels.h"
@@ -41,6 +42,15 @@ void clear_padding(Parameters& parameters) {
   static_cast<void>(parameters);
 #endif
 }
+/// A launch's blocks, where they are not as the kernel's row says.
+struct BlockShape {
+  std::optional<int> threads;
+  std::optional<int64_t> shared_bytes;
+  bool waits = false;  // for other blocks or ranks
+};
+
+/// Rows that take attention's tiles side by side.
+constexpr int64_t kMostSplitRows = 32;
 
 /// Used once.
 class Lowering {
@@ -59,6 +69,8 @@ class Lowering {
   Result<Tensor> place(ValueId id);
   Tensor dense(const TensorType& type, uint64_t address) const;
   Result<void> place_result(const Node& node);
+  /// The node whose result a launch writes: the last of those that go on with its results.
+  const Node& last_of_launch(const Node& node) const;
   void free_after(size_t node);
   bool host_reads(ValueId id) const { return host_reads_[static_cast<size_t>(id.value)]; }
   bool is_view(const Node& node) const;
@@ -69,6 +81,10 @@ class Lowering {
   Result<void> lower_embedding(const Node& node);
   Result<void> lower_product(const Node& node);
   bool multiply_by_library(const Node& node, const std::vector<SumPart>& parts);
+  Result<void> lower_few(const Node& node);
+  Result<void> set_rows(const Node& node, ProductFewParameters& parameters);
+  Result<void> set_gate(const Node& node, ProductFewParameters& parameters);
+  void set_finishes(const Node& node, ProductFewParameters& parameters) const;
   Result<void> lower_product_int8(const Node& node);
   Result<void> lower_experts(const Node& node);
   void lower_route(const Node& node);
@@ -81,11 +97,13 @@ class Lowering {
   void lower_rope(const Node& node);
   Result<void> lower_append(const Node& node);
   Result<void> lower_attention(const Node& node);
+  Result<void> prepare_heads(const Node& attention, const CacheLayout& cache);
+  Result<HeadsPart> heads_part(const Node& node, size_t attention, int64_t head_dim);
+  bool attend_tiles(const Node& node, const AttendParameters& attend, const CacheLayout& cache);
   bool attend_rows(const Node& node, const AttendParameters& attend, const CacheLayout& cache);
   Result<void> lower_all_reduce(const Node& node);
   /// The exchanges of a node between ranks.
   uint32_t exchanges_of(const Node& node) const;
-  const Node* residual_after(const Node& sum) const;
   void lower_all_gather(const Node& node);
   void lower_owners(const Node& node);
   void sample_hidden(const Node& node);
@@ -113,17 +131,22 @@ class Lowering {
   // Parts
   Meeting next_meeting();
   uint64_t area(int rank, uint32_t exchange) const;
-  std::pair<uint64_t, uint64_t> turn_tables(const Node& node);
+  Turn turn_of(const Node& rope);
+  Norm norm_of(const Node& norm) const;
+  Finish elementwise(const Node& node) const;
   /// The slots of the token rows, negative for padding; null: not known.
   const int32_t* slot_of_padding() const;
   void copy_rows(const Tensor& from, const Tensor& to);
   /// Adds a launch; `name` with the suffix of a type.
   template <typename Parameters>
-  void emit(const std::string& name, Parameters parameters, int64_t blocks, bool waits = false) {
+  void emit(const std::string& name, Parameters parameters, int64_t blocks, const BlockShape& shape = {}) {
     clear_padding(parameters);  // so that the same graph gives the same bytes
-    emit_bytes(name, std::as_bytes(std::span(&parameters, 1)), blocks, waits);
+    emit_bytes(name, std::as_bytes(std::span(&parameters, 1)), blocks, shape);
   }
-  void emit_bytes(const std::string& name, std::span<const std::byte> parameters, int64_t blocks, bool waits);
+  void emit_bytes(const std::string& name, std::span<const std::byte> parameters, int64_t blocks,
+                  const BlockShape& shape);
+  /// Blocks that walk `units`, of which a multiprocessor holds so many.
+  int64_t walking_blocks(int64_t units, int64_t of_multiprocessor) const;
   int waiting_blocks(int64_t wanted) const;
   static int64_t blocks_of(int64_t elements);
   static ElementType element_type(DType dtype);
@@ -156,7 +179,7 @@ class Lowering {
   const graph::Dataflow flow_;
   const std::vector<bool> token_rows_;
   StepPlan plan_;
-  std::vector<bool> is_fused_;    // by node: an earlier one computes it
+  const FusionPlan fusion_;
   std::vector<bool> host_reads_;  // by value
   std::vector<Tensor> tensors_;   // by value
   std::vector<size_t> last_use_;  // by value: node
@@ -164,6 +187,7 @@ class Lowering {
   std::vector<std::pair<int64_t, int64_t>> in_use_;  // by value: offset and bytes of its workspace, or −1
   std::vector<std::pair<int64_t, int64_t>> scratch_;
   std::map<std::tuple<std::vector<ValueId>, double>, std::pair<uint64_t, uint64_t>> turn_tables_;
+  uint64_t arrivals_ = 0;  // of tiles, for each row and cache head of an attention
   std::optional<ValueId> slot_of_rows_;
   uint32_t exchange_ = 0;
 };

@@ -81,6 +81,7 @@ Result<void> PeerMemory::open(const RankDevice& device, int rank, const Announce
                                rank, kind_text(own.kind), kind_text(other.kind), peer)};
     }
     if (device.hosts->host_of[peer] != device.hosts->host_of[static_cast<size_t>(rank)]) continue;
+    share_device_ |= static_cast<int>(peer) != rank && other.ordinal == own.ordinal;
     halves_[peer] = other.half_bytes;
     areas_[peer] = other.address;
     blocks_ = std::min(blocks_, static_cast<int>(other.blocks));

@@ -32,6 +32,8 @@ class PeerMemory {
   int64_t bytes() const { return bytes_; }
   /// Blocks that may wait for each other, as the rank with the least of a GPU has them.
   int blocks() const { return blocks_; }
+  /// Whether another rank has this rank's GPU.
+  bool share_device() const { return share_device_; }
 
  private:
   struct Announcement;
@@ -44,6 +46,7 @@ class PeerMemory {
   std::array<uint64_t, kMostRanks> areas_{};  // of ranks of this host
   std::array<int64_t, kMostRanks> halves_{};
   int blocks_ = 1;
+  bool share_device_ = false;
 };
 
 }  // namespace lockstep::cuda

@@ -7,9 +7,7 @@
 namespace lockstep::cuda {
 namespace {
 
-constexpr int64_t kFewRows = kTileRows;
-constexpr int64_t kMostShared = 227 * 1024;  // of a block, on compute capability 9.0
-constexpr int64_t kMultiprocessors = 132;    // of H100 and H200
+constexpr int64_t kMultiprocessors = 132;  // of H100 and H200
 
 int64_t parts_of(int64_t whole, int64_t part) { return (whole + part - 1) / part; }
 
@@ -30,15 +28,14 @@ ProductForm tiles(std::string_view kernel, const ProductShape& shape, int groups
 
 ProductForm product_form(const ProductShape& shape, const std::vector<SumPart>& parts) {
   const int64_t blocks = parts_of(shape.outputs, kTileOutputs);
-  if (shape.rows <= kFewRows) return {"product_few", blocks, kProductFewSharedBytes, 0};
   const int levels = open_levels(parts);
   const ProductForm narrow = tiles("product_tiles", shape, kTilesGroups, levels);
-  if (shape.rows <= kSomeRows || narrow.shared_bytes > kMostShared || !is_aligned(shape, parts)) {
+  if (shape.rows <= kSomeRows || narrow.shared_bytes > kMostTilesBytes || !is_aligned(shape, parts)) {
     return {"product", blocks, kProductSharedBytes, 0};
   }
   const ProductForm wide = tiles("product_wide", shape, kWideGroups, levels);
   const bool is_wide = size_of(shape.dtype) == 2 && shape.rows > kTilesGroups * kTileRows &&
-                       wide.blocks >= kMultiprocessors && wide.shared_bytes <= kMostShared;
+                       wide.blocks >= kMultiprocessors && wide.shared_bytes <= kMostTilesBytes;
   return is_wide ? wide : narrow;
 }
 

@@ -28,6 +28,7 @@ struct RankDevice {
   const device::Hosts* hosts = nullptr;        // of the group's ranks
   device::DeviceExchange* exchange = nullptr;  // with the rank's rail on the other hosts; null: it is on none
   int host_threads = 1;                        // that load weights
+  bool early_launches = true;                  // a kernel loads weights before the one ahead has ended
   StepOptions options;
 };
 

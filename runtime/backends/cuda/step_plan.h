@@ -41,6 +41,8 @@ struct Bases {
   uint64_t patience = 0;                     // nanoseconds that a kernel waits for a peer
   int blocks = kMostBlocks;                  // of a kernel that waits for peers, at most
   device::Hosts hosts;                       // of the group's ranks; empty: all on one
+  int multiprocessors = 132;                 // as H100 and H200 have; how many blocks walk a launch's units
+  bool starts_early = false;                 // launches may start before the one ahead has ended
 };
 
 /// How a step is planned; the same on every rank.

@@ -111,14 +111,20 @@ TEST_P(DriverTest, ReplaysACapturedKernelWithoutAllocating) {
   auto* values = reinterpret_cast<float*>(pinned.host().data());
   const auto module = Module::load(*device.context, image_of("rms_norm"));
   ASSERT_TRUE(module.has_value()) << module.error().message;
-  const auto kernel = module.value()->find("rms_norm_f32", sizeof(cuda::RmsNormParameters), 128);
+  const auto kernel = module.value()->find("rms_norm_f32", sizeof(cuda::RmsNormParameters), 256);
   ASSERT_TRUE(kernel.has_value()) << kernel.error().message;
   EXPECT_EQ(kernel.value().most_threads, cuda::kNormThreads);
   EXPECT_EQ(kernel.value().local_bytes, 0);
   const auto at = [&](int part) { return reinterpret_cast<float*>((memory.address() + part * 4 * kColumns).value); };
-  const cuda::RmsNormParameters parameters{at(0), at(1),    at(2), kColumns, kColumns, {nullptr, 1},
-                                           1,     kColumns, 0.0f,  0.0f,     0};
-  const LaunchShape shape{.blocks = 1, .threads = 64, .shared_bytes = 128};
+  const cuda::RmsNormParameters parameters{.x = at(0),
+                                           .y = at(2),
+                                           .x_stride = kColumns,
+                                           .y_stride = kColumns,
+                                           .norm = {at(1), nullptr, 0.0f, 0.0f, 0},
+                                           .rows = {nullptr, 1},
+                                           .groups = 1,
+                                           .columns = kColumns};
+  const LaunchShape shape{.blocks = 1, .threads = 64, .shared_bytes = 256};
   EXPECT_GT(module.value()->blocks_per_multiprocessor(kernel.value(), shape).value(), 1);
 
   ASSERT_TRUE(device.stream->begin_capture().has_value());

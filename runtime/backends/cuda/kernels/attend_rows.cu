@@ -383,6 +383,7 @@ class Block {
 
 template <typename Rows>
 LOCKSTEP_DEVICE void attend_rows(const AttendRowsParameters& p) {
+  follow_previous();
   const int columns = (p.attend.head_dim + kRowsPadding - 1) / kRowsPadding * kRowsPadding;
   constexpr int kOfColumn = (kRowsQueries + kTileTokens) * static_cast<int>(sizeof(float));
   RowsShared& shared = shared_memory_of<RowsShared>(static_cast<int>(sizeof(RowsShared)) + (columns + 4) * kOfColumn);

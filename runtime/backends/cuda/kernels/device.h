@@ -16,6 +16,8 @@
 #define LOCKSTEP_DEVICE __device__ __forceinline__
 #define LOCKSTEP_UNROLL _Pragma("unroll")
 #define LOCKSTEP_NO_UNROLL _Pragma("unroll 1")
+#define LOCKSTEP_PRAGMA(text) _Pragma(#text)
+#define LOCKSTEP_UNROLL_BY(count) LOCKSTEP_PRAGMA(unroll count)
 #define LOCKSTEP_KERNEL(name, Parameters, threads) \
   extern "C" __global__ void __launch_bounds__(threads, 2) name(const __grid_constant__ Parameters p)
 
@@ -93,6 +95,11 @@ LOCKSTEP_DEVICE Words load_once(const Words* address) {
   return words;
 }
 
+/// Brings 128 bytes into the cache of all multiprocessors. Reads nothing, so what is not written yet may be brought
+/// too.
+LOCKSTEP_DEVICE void bring_closer(const void* address) { asm volatile("prefetch.global.L2 [%0];" ::"l"(address)); }
+constexpr int kBroughtBytes = 128;
+
 /// Starts a copy of 16 bytes to shared memory; both addresses are multiples of 16.
 LOCKSTEP_DEVICE void copy_async_16(void* shared, const void* global) {
   asm volatile(
@@ -156,6 +163,13 @@ LOCKSTEP_DEVICE uint32_t load_acquire(const uint32_t* address) {
   asm volatile("ld.acquire.sys.global.u32 %0, [%1];" : "=r"(value) : "l"(address) : "memory");
   return value;
 }
+/// Adds 1 and returns the sum. What the block has written before is seen by the block that gets a later sum, if both
+/// pass a barrier of theirs around this.
+LOCKSTEP_DEVICE uint32_t count_arrival(uint32_t* address) {
+  uint32_t before;
+  asm volatile("atom.acq_rel.gpu.global.add.u32 %0, [%1], 1;" : "=r"(before) : "l"(address) : "memory");
+  return before + 1;
+}
 /// Between two looks of a loop that waits for another block or rank.
 LOCKSTEP_DEVICE void look_later() { __nanosleep(20); }
 /// Nanoseconds of a clock that all threads share.
@@ -165,10 +179,13 @@ LOCKSTEP_DEVICE uint64_t device_time() {
   return time;
 }
 
-/// In a launch that may start early: waits until the one ahead of it has ended. Every thread of such a kernel calls it,
-/// before it touches what earlier launches write.
-LOCKSTEP_DEVICE void wait_for_previous() { asm volatile("griddepcontrol.wait;" ::: "memory"); }
-LOCKSTEP_DEVICE void let_next_start() { asm volatile("griddepcontrol.launch_dependents;" ::: "memory"); }
+/// In a launch that may start early: waits until the one ahead of it has ended, then lets the next one start. Every
+/// thread of such a kernel calls it, before it touches what earlier launches write; weights and tables it may read
+/// before. The next launch starts only after this wait, so what a launch reads early is older than both ahead of it.
+LOCKSTEP_DEVICE void follow_previous() {
+  asm volatile("griddepcontrol.wait;" ::: "memory");
+  asm volatile("griddepcontrol.launch_dependents;" ::: "memory");
+}
 
 }  // namespace lockstep::cuda
 

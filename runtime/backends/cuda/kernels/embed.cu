@@ -19,19 +19,24 @@ LOCKSTEP_DEVICE int64_t packed_place(int64_t row, int64_t column, int64_t k_step
 template <typename Rows>
 LOCKSTEP_DEVICE void embed(const EmbedParameters& p) {
   using Element = typename Rows::Element;
+  follow_previous();
   const int row = block_index();
   if (row >= used(p.rows)) return;
   const int64_t id = static_cast<int64_t>(p.ids[row]) - p.first_row;
   const bool is_inside = id >= 0 && id < p.table_rows;
   const Element* table = static_cast<const Element*>(p.table);
-  float* y = p.y + static_cast<int64_t>(row) * p.columns;
+  const int64_t first = static_cast<int64_t>(row) * p.columns;
   for (int i = thread_index(); i < p.columns; i += thread_count()) {
     float value = p.nothing;
     if (is_inside) {
       const int64_t at = p.k_steps == 0 ? id * p.columns + i : packed_place(id, i, p.k_steps, sizeof(Element) == 4);
       value = Rows::read(table[at]);
     }
-    y[i] = value;
+    if (p.is_float != 0) {
+      static_cast<float*>(p.y)[first + i] = value;
+    } else {
+      static_cast<Element*>(p.y)[first + i] = Rows::write(value);
+    }
   }
 }
 

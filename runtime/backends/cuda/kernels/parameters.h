@@ -21,13 +21,14 @@ struct RowCount {
 struct EmbedParameters {
   const int32_t* ids;  // [rows]
   const void* table;   // dt [table_rows, columns], row by row or packed
-  float* y;            // [rows, columns]
+  void* y;             // f32 or dt [rows, columns]
   RowCount rows;
   int32_t first_row;
   int32_t table_rows;
   int32_t columns;
-  int32_t k_steps;  // of the packed table (packing.h); 0: row by row
-  float nothing;    // of a row outside the table
+  int32_t k_steps;   // of the packed table (packing.h); 0: row by row
+  int32_t is_float;  // y is f32
+  float nothing;     // of a row outside the table
 };
 constexpr int kEmbedThreads = 128;
 
@@ -65,33 +66,37 @@ struct MapParameters {
 };
 constexpr int kMapThreads = 256;
 
-/// rms_norm: a block is a group of `columns` of a row.
-struct RmsNormParameters {
-  const void* x;       // dt [rows, groups · columns]
-  const void* weight;  // dt [columns]
-  void* y;
-  int64_t x_stride;
-  int64_t y_stride;
-  RowCount rows;
-  int32_t groups;
-  int32_t columns;
+/// The weights of a norm and its formula.
+struct Norm {
+  const void* weight;  // dt [columns]; null: no norm
+  const void* bias;    // dt [columns], of a layer norm; null: a root mean square norm
   float epsilon;
   float offset;        // added to the weight
   int32_t has_offset;  // then x / root is not rounded before it is multiplied
+};
+
+/// rms_norm: a block is a group of `columns` of a row.
+struct RmsNormParameters {
+  const void* x;  // dt [rows, groups · columns]
+  void* y;
+  int64_t x_stride;
+  int64_t y_stride;
+  Norm norm;
+  RowCount rows;
+  int32_t groups;
+  int32_t columns;
 };
 constexpr int kNormThreads = 256;
 
 /// layer_norm: a block is a row.
 struct LayerNormParameters {
   const void* x;  // dt [rows, columns]
-  const void* weight;
-  const void* bias;
   void* y;
   int64_t x_stride;
   int64_t y_stride;
+  Norm norm;
   RowCount rows;
   int32_t columns;
-  float epsilon;
 };
 
 // Positions
@@ -112,19 +117,24 @@ struct TurnTableParameters {
 };
 constexpr int kTurnThreads = 128;
 
-/// turn: rotates the first 2 · half columns of each head. A block is a row.
+/// How heads turn: the first 2 · half columns of each.
+struct Turn {
+  const float* cosines;  // [rows, half]; null: they do not
+  const float* sines;
+  int32_t half;
+  int32_t neighbours;  // pairs are (2i, 2i + 1), not (i, i + half)
+};
+
+/// turn: a block is a row.
 struct TurnParameters {
   const void* x;  // dt [rows, heads · head_dim]
   void* y;
-  const float* cosines;  // [rows, half]
-  const float* sines;
   int64_t x_stride;
   int64_t y_stride;
+  Turn turn;
   RowCount rows;
   int32_t heads;
   int32_t head_dim;
-  int32_t half;
-  int32_t neighbours;  // pairs are (2i, 2i + 1), not (i, i + half)
 };
 
 /// Where a cache keeps its tiles of 64 tokens, each [heads][64][head_dim]: tile n of a slot is at slot · slot_stride +
@@ -150,6 +160,33 @@ struct AppendParameters {
   int32_t head_dim;
 };
 constexpr int kAppendThreads = 128;
+
+constexpr int kMostHeadDim = 512;
+
+/// Queries, keys or values of a row: normed, turned, and written to `y` or into a cache.
+struct HeadsPart {
+  const void* x;  // dt [rows, heads · head_dim]
+  void* y;        // dt [rows, heads · head_dim]
+  void* cache;    // of slot 0, tile 0; null: y
+  int64_t x_stride;
+  int64_t y_stride;
+  Norm norm;
+  Turn turn;
+  int32_t heads;
+};
+constexpr int kMostHeadsParts = 4;  // q, q for pinned positions, k, v
+
+/// prepare_heads: a block is a head of a row, of as many threads as a head has columns, at most kHeadsThreads.
+struct HeadsParameters {
+  HeadsPart parts[kMostHeadsParts];  // one after the other in a row's blocks
+  const int32_t* slot;               // [rows]; −1: nothing is written into caches
+  const int32_t* position;           // [rows]
+  CacheTiles tiles;                  // of keys and of values
+  RowCount rows;
+  int32_t heads_of_row;  // of all parts
+  int32_t head_dim;
+};
+constexpr int kHeadsThreads = 256;  // as a norm alone has
 
 /// attend: a block is a query head of a row.
 struct AttendParameters {
@@ -177,22 +214,35 @@ struct AttendParameters {
   int32_t is_float_per_head;  // slopes or sinks are f32
 };
 constexpr int kAttendThreads = 128;
-constexpr int kMostHeadDim = 512;
 
 /// What a query head of a row takes from its tiles, one beside the other: [rows, heads, tiles].
 struct TileSumsOfRows {
   float* maxima;
   float* sums;
   float* values;  // [rows, heads, tiles, head_dim]
-  int32_t tiles;  // that a slot may have
+  int32_t tiles;  // that a row may need
 };
 
-/// attend_tiles: blocks walk the tiles of all heads and rows; attend_fold: a block is a query head of a row. Together
-/// they give the bits of `attend`.
+/// attend_tiles: a unit is a tile that a row needs, for a group: all query heads of one head of the cache. Blocks walk
+/// the units; the last block of a row and group folds their tiles. attend_fold: a block is a query head of a row, and
+/// folds. Together they give the bits of `attend`.
 struct AttendTilesParameters {
   AttendParameters attend;
   TileSumsOfRows of_rows;
+  const int32_t* heads;        // [attend.heads]: query heads, those of a group side by side
+  const int32_t* first_heads;  // [groups + 1]: where those of a group begin
+  uint32_t* arrivals;          // [rows, groups]: tiles that are done; 0 between launches. Null: attend_fold folds
+  int32_t groups;
+  int32_t shared_bytes;
 };
+constexpr int kHeadsAtOnce = 4;
+constexpr int kFoldTiles = 32;
+constexpr int kAttendFoldSharedBytes = kHeadsAtOnce * (kFoldTiles * 16 + (kFoldTiles + 1) * 4);
+/// What a block of attend_tiles needs besides queries, keys and values of a tile.
+constexpr int kAttendTilesFixedBytes = (2 * kTileTokens * kHeadsAtOnce + 4) * 4 + kAttendFoldSharedBytes;
+constexpr int64_t attend_tiles_bytes(int64_t head_dim, int64_t element_size) {
+  return kAttendTilesFixedBytes + 2 * kHeadsAtOnce * head_dim * 4 + 2 * kTileTokens * head_dim * element_size;
+}
 
 /// attend_rows: a block is up to 64 queries, rows_of_block rows of a chunk of query heads; chunks of a row are side by
 /// side. Heads have at most kRowsHeadDim columns, a multiple of 16 bytes, and there is no pinned_q.
@@ -239,9 +289,8 @@ struct SumPart {
   int32_t root;  // −1: the sum goes on
 };
 
-/// product, product_few (at most 8 rows): y = x · wᵀ (+ bias). A block is 16 outputs of all rows. product_tiles,
-/// product_wide: a block is 128 outputs of 64 or 128 rows; x, its stride and the parts' first columns are multiples of
-/// 16 bytes.
+/// product: y = x · wᵀ (+ bias). A block is 16 outputs of all rows. product_tiles, product_wide: a block is 128
+/// outputs of 64 or 128 rows; x, its stride and the parts' first columns are multiples of 16 bytes.
 struct ProductParameters {
   const void* weights;   // packed (packing.h)
   const void* x;         // dt [rows, columns]
@@ -262,6 +311,55 @@ constexpr int kSomeRows = 32;    // more are many
 constexpr int kTilesGroups = 8;  // of 8 rows
 constexpr int kWideGroups = 16;
 constexpr int kTilesStages = 3;
+
+/// An elementwise operation on a product's results: map's, rounded like its.
+struct Finish {
+  const void* z;     // of y's type; may be null
+  int64_t z_stride;  // 0: one row for all
+  int32_t kind;      // MapKind
+  int32_t activation;
+  float number;
+};
+constexpr int kMostFinishes = 4;
+
+/// How the parts of a sum follow each other.
+enum FoldKind : int32_t {
+  kFoldAny,
+  kFoldChain,   // eight parts, added one after the other
+  kFoldEights,  // whole subtrees of eight parts
+};
+
+/// product_few: as product, of at most 8 rows, with what leads to them and follows from them. Blocks walk the tiles.
+///
+///   row `index[t]` of x ──norm──► its copy in shared memory ──► sum + bias ──gate──► finishes ──► y
+struct ProductFewParameters {
+  ProductParameters product;
+  const void* up_weights;  // dt, packed like the weights, whose outputs are gates then; may be null
+  const void* up_bias;     // dt [outputs]; may be null
+  const int32_t* index;    // [rows]: rows of x; zeros outside; may be null
+  void* kept;              // dt [rows, columns], dense: gets the normed rows; may be null
+  Norm norm;
+  Finish finishes[kMostFinishes];
+  int32_t finish_count;
+  int32_t gate;  // ActivationKind, where there are up_weights
+  int32_t x_rows;
+  int32_t columns;     // of x
+  int32_t fold;        // FoldKind
+  int32_t row_stride;  // few_row_stride
+  int32_t shared_bytes;
+};
+constexpr int kMostFewParts = 128;  // with those of up_weights
+/// The distance of rows of x in shared memory, in elements: rows lie in unlike banks.
+constexpr int64_t few_row_stride(int64_t k_steps, int64_t element_size) {
+  return k_steps * kStepColumns + 16 / element_size;
+}
+/// What a block of product_few needs besides sums and rows.
+constexpr int kProductFewFixedBytes = (2 * kTileRows * 32 + kMostLevels * kTileOutputs * kTileRows) * 4 +
+                                      kMostFewParts * static_cast<int>(sizeof(SumPart));
+constexpr int64_t product_few_bytes(int64_t parts, int64_t rows, int64_t k_steps, int64_t element_size) {
+  return kProductFewFixedBytes + parts * kTileOutputs * kTileRows * 4 +
+         rows * few_row_stride(k_steps, element_size) * element_size;
+}
 
 /// How a row is cut into groups of 8-bit integers (runtime/core/int8_groups.h); a group has `words` words of four.
 struct GroupCut {
@@ -528,8 +626,11 @@ struct HostsOwnersParameters {
 constexpr int tile_sum_bytes(int groups) {
   return (kProductWarps + kMostLevels) * groups * kTileOutputs * kTileRows * static_cast<int>(sizeof(float));
 }
-constexpr int kProductFewSharedBytes = tile_sum_bytes(1);
+constexpr int kMultiprocessorSharedBytes = 228 * 1024;  // of compute capability 9.0; each block takes 1 KiB of it
+constexpr int kMostSharedBytes = 200 * 1024;            // that a block takes
+constexpr int kHeadsSharedBytes = (2 * 32 + kMostHeadDim) * static_cast<int>(sizeof(float));
 constexpr int kProductSharedBytes = tile_sum_bytes(4);
+constexpr int kMostTilesBytes = 227 * 1024;  // of a block of product_tiles: all that compute capability 9.0 gives one
 /// Of product_tiles and product_wide: stages of 128 bytes of each row, and the open sums.
 constexpr int product_tiles_bytes(int groups, int levels) {
   return groups * kTileRows *

@@ -1,4 +1,4 @@
-// Products with weights.
+// Products with weights, of many rows.
 #include "runtime/backends/cuda/kernels/sum_tile.h"
 #include "runtime/backends/cuda/kernels/write_product.h"
 
@@ -34,6 +34,7 @@ LOCKSTEP_DEVICE void sum_rows(const ProductParameters& p, const SumPart& part, i
 
 template <typename Rows, int kGroups>
 LOCKSTEP_DEVICE void product(const ProductParameters& p) {
+  follow_previous();
   TileSums<kGroups>& shared = shared_memory<TileSums<kGroups>>();
   const int warp = thread_index() / 32;
   const int rows = used(p.rows);
@@ -70,9 +71,6 @@ LOCKSTEP_DEVICE void product(const ProductParameters& p) {
 
 }  // namespace
 
-LOCKSTEP_KERNEL(product_few_f32, ProductParameters, kProductThreads) { product<F32Rows, 1>(p); }
-LOCKSTEP_KERNEL(product_few_bf16, ProductParameters, kProductThreads) { product<Bf16Rows, 1>(p); }
-LOCKSTEP_KERNEL(product_few_f16, ProductParameters, kProductThreads) { product<F16Rows, 1>(p); }
 LOCKSTEP_KERNEL(product_f32, ProductParameters, kProductThreads) { product<F32Rows, 4>(p); }
 LOCKSTEP_KERNEL(product_bf16, ProductParameters, kProductThreads) { product<Bf16Rows, 4>(p); }
 LOCKSTEP_KERNEL(product_f16, ProductParameters, kProductThreads) { product<F16Rows, 4>(p); }

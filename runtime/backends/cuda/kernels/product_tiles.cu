@@ -246,6 +246,7 @@ class Tiles {
 template <typename Rows, int kGroups>
 LOCKSTEP_DEVICE void product_tiles(const ProductParameters& p) {
   using Shared = TilesShared<typename Rows::Element, kGroups>;
+  follow_previous();
   constexpr int kLevel = sizeof(Shared::open[0]);
   Shared& shared = shared_memory_of<Shared>(static_cast<int>(sizeof(Shared)) - (kMostLevels - p.levels) * kLevel);
   Tiles<Rows, kGroups>(p, shared).run();

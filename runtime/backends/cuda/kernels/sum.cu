@@ -159,6 +159,7 @@ LOCKSTEP_KERNEL(sum_of_ranks, SumParameters, kMeetThreads) {
 }
 
 LOCKSTEP_KERNEL(sum_of_roots, SumParameters, kMeetThreads) {
+  follow_previous();
   with_form(p, [&]<typename Rows, typename By>(Rows, By) { add_roots<Rows, By>(p); });
 }
 

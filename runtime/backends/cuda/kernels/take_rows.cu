@@ -7,6 +7,7 @@ namespace {
 
 template <typename Element>
 LOCKSTEP_DEVICE void take_rows(const TakeRowsParameters& p) {
+  follow_previous();
   const int row = block_index();
   if (row >= used(p.rows)) return;
   int64_t from = row;

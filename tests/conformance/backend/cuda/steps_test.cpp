@@ -41,6 +41,7 @@ TEST(CudaSteps, ReplayOneGraphAndAllocateNothing) {
                         const cu::StandInCounts after = counts();
                         EXPECT_EQ(after.graph_launches - before.graph_launches, 1);
                         EXPECT_GT(after.launches - before.launches, 10);
+                        EXPECT_GT(after.early_launches - before.early_launches, 5);
                         // Pages of keys and values are mapped by the first step and hold all others' tokens.
                         if (steps++ > 0) {
                           EXPECT_EQ(after.allocating, before.allocating) << steps;
@@ -70,6 +71,23 @@ TEST(CudaSteps, TimeTheDeviceOnceSomebodyAsks) {
   ASSERT_TRUE(session.run(1, inputs).has_value());
   EXPECT_GT(decode.device_time().device, once.device);
   EXPECT_EQ(session.executable(0).device_time(), device::DeviceTime{});
+}
+
+TEST(CudaSteps, StartNothingEarlyWhereLaunchesArePlainOrRanksShareAGpu) {
+  const cu::CountsOfDriver counts = counts_of_driver();
+  if (counts == nullptr) GTEST_SKIP() << "this driver does not count its calls";
+  const BackendUnderTest plain{
+      .name = "Cuda", .make = [](int) {
+        return cuda::make_backend({.driver = cu::driver_under_test(LOCKSTEP_STAND_IN_CUDA), .early_launches = false});
+      }};
+  const std::vector<std::vector<int32_t>> prompts = {{1, 2, 3}};
+  const int64_t before = counts().early_launches;
+  const Transcript transcript = generate_on(plain, {}, prompts, /*steps=*/3);
+  generate_on(backends_under_test().front(), {.ranks = 2}, prompts, /*steps=*/2);
+  EXPECT_EQ(counts().early_launches, before);
+  const Transcript early = generate_on(backends_under_test().front(), {}, prompts, /*steps=*/3);
+  EXPECT_EQ(transcript.tokens, early.tokens);
+  EXPECT_GT(counts().early_launches, before);
 }
 
 TEST(CudaSteps, FreeEverythingThatTheyTook) {
@@ -227,21 +245,43 @@ TEST(CudaSteps, LeaveToTheHostWhatDescribesTheSlots) {
   }
 }
 
-TEST(CudaSteps, AddResidualsWhereTheySumAndTakeTilesSideBySide) {
-  const TinyRank tiny = make_tiny_rank({}, 0);
+/// A plan that may start launches early.
+cuda::StepPlan plan_of(const graph::Graph& graph) {
+  const device::StepGraph step(graph);
+  const cuda::StoreLayout layout = cuda::StoreLayout::of({&step, 1}).value();
+  return cuda::plan_step(graph, layout, {.starts_early = true}).value();
+}
+
+TEST(CudaSteps, FuseWhatSurroundsProductsAndAttention) {
+  const TinyRank tiny = make_tiny_rank({.dtype = DType::kBFloat16}, 0);
   const graph::Graph& decode = tiny.graphs[1];
+  const cuda::StepPlan plan = plan_of(decode);
   const auto nodes = [&](std::initializer_list<graph::Op> ops) {
     return std::ranges::count_if(decode.nodes,
                                  [&](const graph::Node& node) { return std::ranges::find(ops, node.op) != ops.end(); });
   };
   const auto launches = [&](std::string_view kernel) { return launches_of(decode, kernel); };
   using graph::Op;
-  EXPECT_GT(nodes({Op::kAdd}), 0);
-  EXPECT_EQ(launches("map"), nodes({Op::kScale, Op::kSoftCap, Op::kActivation, Op::kGatedActivation}));
-  EXPECT_EQ(launches("sum_of_roots"), nodes({Op::kAllReduce}));
-  EXPECT_GT(nodes({Op::kAttention}), 0);
-  EXPECT_EQ(launches("attend_tiles"), nodes({Op::kAttention}));
-  EXPECT_EQ(launches("attend_fold"), nodes({Op::kAttention}));
+  const auto layers = nodes({Op::kAttention});
+  EXPECT_GT(layers, 1);
+  EXPECT_EQ(launches("prepare_heads"), layers);
+  EXPECT_EQ(launches("attend_tiles"), layers);
+  EXPECT_EQ(launches("product_few"), 6 * layers + 1);  // q, k and v apart; gate and up together
+  for (const char* kernel : {"rms_norm", "turn_bf16", "append", "attend_fold", "sum", "map"}) {
+    EXPECT_EQ(launches(kernel), 0) << kernel;
+  }
+}
+
+TEST(CudaSteps, StartEarlyWhatDoesNotWaitForOtherRanks) {
+  for (const int ranks : {1, 2}) {
+    const TinyRank tiny = make_tiny_rank({.ranks = ranks}, 0);
+    const cuda::StepPlan plan = plan_of(tiny.graphs[1]);
+    EXPECT_FALSE(plan.launches.front().shape.starts_early);  // behind a copy
+    EXPECT_GT(std::ranges::count_if(plan.launches, [](const auto& launch) { return launch.shape.starts_early; }), 5);
+    for (const cuda::Launch& launch : plan.launches) {
+      EXPECT_FALSE(launch.shape.starts_early && launch.shape.waits_for_blocks) << launch.kernel;
+    }
+  }
 }
 
 }  // namespace

@@ -8,6 +8,7 @@
 #include <random>
 #include <vector>
 
+#include "runtime/backends/cuda/kernels/attention.h"
 #include "runtime/backends/cuda/kernels/parameters.h"
 #include "runtime/core/dtype.h"
 #include "tests/cuda_stand_in/simt.h"
@@ -110,14 +111,30 @@ class Attend : public testing::TestWithParam<Attention> {
     const size_t places = slots.size() * kHeads * kTiles;
     std::vector<float> maxima(places, std::nanf("")), sums(maxima), values(places * kHeadDim, std::nanf(""));
     std::vector<float> folded(q.size(), std::nanf(""));
-    AttendTilesParameters split{p, {maxima.data(), sums.data(), values.data(), kTiles}};
+    std::vector<uint32_t> arrivals(slots.size() * kCacheHeads, 0);
+    const std::vector<int32_t> heads = {0, 1, 2, 3}, first_heads = {0, 2, 4};
+    AttendTilesParameters split{.attend = p,
+                                .of_rows = {maxima.data(), sums.data(), values.data(), kTiles},
+                                .heads = heads.data(),
+                                .first_heads = first_heads.data(),
+                                .arrivals = arrivals.data(),
+                                .groups = kCacheHeads,
+                                .shared_bytes = static_cast<int32_t>(attend_tiles_bytes(kHeadDim, sizeof(float)))};
     split.attend.y = folded.data();
     grid.blocks = 3;
+    grid.shared_bytes = static_cast<size_t>(split.shared_bytes);
+    EXPECT_EQ(simt::run(*simt::find_kernel("attend_tiles_f32"), grid, &split), "");
+    EXPECT_EQ(std::memcmp(folded.data(), y.data(), y.size() * sizeof(float)), 0);
+    EXPECT_THAT(arrivals, testing::Each(0u));
+    // The same, folded by a launch of its own.
+    std::vector<float> apart(q.size(), std::nanf(""));
+    split.attend.y = apart.data();
+    split.arrivals = nullptr;
     EXPECT_EQ(simt::run(*simt::find_kernel("attend_tiles_f32"), grid, &split), "");
     grid.blocks = static_cast<int>(slots.size()) * kHeads;
-    grid.shared_bytes = 0;
+    grid.shared_bytes = kAttendFoldSharedBytes;
     EXPECT_EQ(simt::run(*simt::find_kernel("attend_fold_f32"), grid, &split), "");
-    EXPECT_EQ(std::memcmp(folded.data(), y.data(), y.size() * sizeof(float)), 0);
+    EXPECT_EQ(std::memcmp(apart.data(), y.data(), y.size() * sizeof(float)), 0);
     return y;
   }
   double expected(int slot, int position, int head, int column, const float* q, const float* pinned_q) const {
@@ -199,6 +216,47 @@ INSTANTIATE_TEST_SUITE_P(
       std::replace(name.begin(), name.end(), ' ', '_');
       return name;
     });
+
+class AttendFold : public testing::TestWithParam<simt::Order> {};
+
+TEST_P(AttendFold, AddsTilesInOrderHoweverManyThereAre) {
+  for (const int tiles : {1, 32, 33, 70}) {
+    const auto places = static_cast<size_t>(2 * tiles);  // of two heads
+    std::vector<float> maxima = random_floats(places, 1);
+    const std::vector<float> sums = random_floats(places, 2), values = random_floats(places * kHeadDim, 3);
+    if (tiles > 1) maxima[0] = -std::numeric_limits<float>::infinity();  // a tile of which nothing is seen
+    const std::vector<int32_t> slot = {0}, position = {tiles * kTileTokens - 1};
+    std::vector<float> y(2 * kHeadDim, std::nanf(""));
+    AttendTilesParameters p{};
+    p.attend.slot = slot.data();
+    p.attend.position = position.data();
+    p.attend.y = y.data();
+    p.attend.y_stride = 2 * kHeadDim;
+    p.attend.rows = {nullptr, 1};
+    p.attend.heads = 2;
+    p.attend.head_dim = kHeadDim;
+    p.of_rows = {maxima.data(), const_cast<float*>(sums.data()), const_cast<float*>(values.data()), tiles};
+    const simt::Grid grid{
+        .blocks = 2, .threads = kAttendThreads, .shared_bytes = kAttendFoldSharedBytes, .order = GetParam()};
+    ASSERT_EQ(simt::run(*simt::find_kernel("attend_fold_f32"), grid, &p), "");
+    for (int head = 0; head < 2; ++head) {
+      float maximum = -std::numeric_limits<float>::infinity(), sum = 0.0f;
+      std::vector<float> all(kHeadDim, 0.0f);
+      for (int tile = 0; tile < tiles; ++tile) {
+        const auto place = static_cast<size_t>(head * tiles + tile);
+        const FoldFactors factors = fold_factors(maximum, maxima[place]);
+        maximum = larger(maximum, maxima[place]);
+        sum = folded_sum(sum, sums[place], factors);
+        for (size_t i = 0; i < kHeadDim; ++i) all[i] = folded_value(all[i], values[place * kHeadDim + i], factors);
+      }
+      for (size_t i = 0; i < kHeadDim; ++i)
+        ASSERT_EQ(y[static_cast<size_t>(head) * kHeadDim + i], all[i] / sum) << tiles;
+    }
+  }
+}
+
+INSTANTIATE_TEST_SUITE_P(InThreeOrders, AttendFold,
+                         testing::Values(simt::Order::kUp, simt::Order::kDown, simt::Order::kShuffled));
 
 TEST(Gate, ActivatesAndMultiplies) {
   std::vector<float> gate = random_floats(600, 5);

@@ -70,13 +70,15 @@ TEST_P(Kernels, NormRows) {
     const std::vector<uint16_t> weight = random_bf16(static_cast<size_t>(columns), 2);
     for (const bool has_offset : {false, true}) {
       std::vector<uint16_t> y(x.size(), 0x7fff);
-      const RmsNormParameters parameters{x.data(),  weight.data(),
-                                         y.data(),  columns,
-                                         columns,   {nullptr, kRows},
-                                         1,         columns,
-                                         1e-5f,     has_offset ? 1.0f : 0.0f,
-                                         has_offset};
-      run("rms_norm_bf16", {.blocks = kRows, .threads = kNormThreads, .shared_bytes = 128, .order = GetParam()},
+      const RmsNormParameters parameters{.x = x.data(),
+                                         .y = y.data(),
+                                         .x_stride = columns,
+                                         .y_stride = columns,
+                                         .norm = {weight.data(), nullptr, 1e-5f, has_offset ? 1.0f : 0.0f, has_offset},
+                                         .rows = {nullptr, kRows},
+                                         .groups = 1,
+                                         .columns = columns};
+      run("rms_norm_bf16", {.blocks = kRows, .threads = kNormThreads, .shared_bytes = 256, .order = GetParam()},
           &parameters);
       for (int64_t row = 0; row < kRows; ++row) {
         const float mean = block_sum_of_squares(x, row * columns, columns) / static_cast<float>(columns);
@@ -84,7 +86,7 @@ TEST_P(Kernels, NormRows) {
         for (int64_t i = 0; i < columns; ++i) {
           float value = at(x, row * columns + i) * inverse;
           if (!has_offset) value = to_float(to_bfloat16(value));
-          const BFloat16 expected = to_bfloat16((at(weight, i) + parameters.offset) * value);
+          const BFloat16 expected = to_bfloat16((at(weight, i) + parameters.norm.offset) * value);
           ASSERT_EQ(y[static_cast<size_t>(row * columns + i)], expected.bits) << columns << " " << row << " " << i;
         }
       }
@@ -97,6 +99,26 @@ struct Product {
   bool is_float = false;
   bool has_bias = false;
 };
+
+/// Expects of `product_few` the bits that `product` has written.
+void expect_as_few(const ProductParameters& product, const FragmentPacking& packing, simt::Order order) {
+  const size_t bytes =
+      static_cast<size_t>(product.rows.rows) * static_cast<size_t>(product.outputs) * (product.is_float != 0 ? 4 : 2);
+  std::vector<std::byte> y(bytes, std::byte{0xff});
+  ProductFewParameters few{};
+  few.product = product;
+  few.product.y = y.data();
+  few.x_rows = product.rows.rows;
+  few.columns = static_cast<int32_t>(packing.columns);
+  few.fold = kFoldChain;
+  few.row_stride = static_cast<int32_t>(few_row_stride(packing.k_steps(), 2));
+  few.shared_bytes =
+      static_cast<int32_t>(product_few_bytes(product.part_count, product.rows.rows, packing.k_steps(), 2));
+  run("product_few_bf16",
+      {.blocks = 2, .threads = kProductThreads, .shared_bytes = static_cast<size_t>(few.shared_bytes), .order = order},
+      &few);
+  EXPECT_EQ(std::memcmp(y.data(), product.y, bytes), 0);
+}
 
 /// The result as f32 values.
 std::vector<float> multiply(const Product& shape, const std::vector<uint16_t>& x, const std::vector<uint16_t>& w,
@@ -123,13 +145,13 @@ std::vector<float> multiply(const Product& shape, const std::vector<uint16_t>& x
                                      .k_steps = static_cast<int32_t>(packing.k_steps()),
                                      .part_count = static_cast<int32_t>(parts.size()),
                                      .is_float = shape.is_float};
-  const bool is_few = shape.rows <= kTileRows;
-  run(is_few ? "product_few_bf16" : "product_bf16",
+  run("product_bf16",
       {.blocks = static_cast<int>(packing.tiles()),
        .threads = kProductThreads,
-       .shared_bytes = static_cast<size_t>(is_few ? kProductFewSharedBytes : kProductSharedBytes),
+       .shared_bytes = kProductSharedBytes,
        .order = order},
       &parameters);
+  if (shape.rows <= kTileRows) expect_as_few(parameters, packing, order);
   if (!shape.is_float) {
     for (size_t i = 0; i < size; ++i) y[i] = to_float(BFloat16{narrow[i]});
   }

@@ -1,0 +1,55 @@
+// Heads on their way to attention: queries, keys and values of a row, in one launch.
+//
+//   head of q ──norm──► turn ──► queries            A block is a head of a row. Norms and turns where the model has
+//   head of k ──norm──► turn ──► cache of keys      them; each rounds as its own kernel does.
+//   head of v ─────────────────► cache of values
+#include "runtime/backends/cuda/kernels/cache_tiles.h"
+#include "runtime/backends/cuda/kernels/norms.h"
+#include "runtime/backends/cuda/kernels/turns.h"
+
+namespace lockstep::cuda {
+namespace {
+
+struct HeadsShared {
+  NormShared norm;
+  float head[kMostHeadDim];
+};
+
+template <typename Rows>
+LOCKSTEP_DEVICE void prepare_heads(const HeadsParameters& p) {
+  using Element = typename Rows::Element;
+  follow_previous();
+  HeadsShared& shared = shared_memory<HeadsShared>();
+  const int64_t row = block_index() / p.heads_of_row;
+  int head = block_index() % p.heads_of_row;
+  int number = 0;
+  while (head >= p.parts[number].heads) head -= p.parts[number++].heads;
+  const HeadsPart& part = p.parts[number];
+  const bool is_kept = part.cache != nullptr;
+  if (row >= used(p.rows) || (is_kept && p.slot[row] < 0)) return;
+  const Element* x =
+      static_cast<const Element*>(part.x) + row * part.x_stride + static_cast<int64_t>(head) * p.head_dim;
+  const auto read = [&](int i) { return shared.head[i]; };
+  for (int i = thread_index(); i < p.head_dim; i += thread_count()) shared.head[i] = Rows::read(x[i]);
+  if (part.norm.weight != nullptr) {  // a thread norms what it has loaded
+    rms_norm_row<Rows>(
+        part.norm, p.head_dim, read, [&](int i, float value) { shared.head[i] = Rows::round(value); }, shared.norm);
+  }
+  sync_block();
+  Element* y =
+      is_kept ? static_cast<Element*>(part.cache) + row_place(p.tiles, p.slot[row], p.position[row], head, p.head_dim)
+              : static_cast<Element*>(part.y) + row * part.y_stride + static_cast<int64_t>(head) * p.head_dim;
+  for (int i = thread_index(); i < p.head_dim; i += thread_count()) {
+    y[i] = Rows::write(part.turn.cosines == nullptr ? read(i) : turned(part.turn, row, i, read));
+  }
+}
+
+}  // namespace
+
+static_assert(sizeof(HeadsShared) == kHeadsSharedBytes);
+
+LOCKSTEP_KERNEL(prepare_heads_f32, HeadsParameters, kHeadsThreads) { prepare_heads<F32Rows>(p); }
+LOCKSTEP_KERNEL(prepare_heads_bf16, HeadsParameters, kHeadsThreads) { prepare_heads<Bf16Rows>(p); }
+LOCKSTEP_KERNEL(prepare_heads_f16, HeadsParameters, kHeadsThreads) { prepare_heads<F16Rows>(p); }
+
+}  // namespace lockstep::cuda
