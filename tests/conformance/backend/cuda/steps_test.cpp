@@ -124,6 +124,7 @@ TEST(CudaSteps, EndWhereTheGroupIsAborted) {
     const TinyRank tiny = make_tiny_rank(options, rank);
     Session session(patient, tiny.graphs, &communicator);
     session.set(tiny.contents);
+    ASSERT_TRUE(communicator.barrier(device::Stream::host()).has_value());  // nobody prepares a step any more
     if (rank == 0) {
       Contents inputs;
       for (const graph::ValueId id : tiny.graphs[0].values_of(graph::ValueKind::kInput)) {
