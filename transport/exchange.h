@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "runtime/device/communicator.h"
+#include "runtime/topology/machine.h"
 #include "transport/bootstrap.h"
 
 namespace lockstep::transport {
@@ -24,7 +25,7 @@ struct OwnPlace {
   std::string host;
   std::string kernel;  // id of the running kernel
   std::string memory;  // id of the mounted /dev/shm; empty: unknown
-  std::vector<int> cores;
+  std::vector<topology::CoreThread> cores;
   int host_cores = 0;
 
   friend bool operator==(const OwnPlace&, const OwnPlace&) = default;

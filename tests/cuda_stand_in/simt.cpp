@@ -12,6 +12,8 @@
 #include <random>
 #include <vector>
 
+#include "tests/cuda_stand_in/fiber_checks.h"
+
 namespace lockstep::simt {
 namespace {
 
@@ -32,13 +34,20 @@ struct Thread {
   State state = State::kRuns;
   Site site{};
   fiber::fcontext_t context = nullptr;
-  int half = 0;  // of the warp's shown values
+  CheckedStack checked;
+  int half = 0;                        // of the warp's shown values
+  std::array<unsigned, 2> meetings{};  // so far: of the block, of the warp
   std::vector<Copy> open_copies;
   std::vector<std::vector<Copy>> copy_groups;
 };
 
+/// Two places in turn, so that a meeting orders nothing that follows the next one.
+using Meetings = std::array<char, 2>;
+
 struct Block {
   int index = 0;
+  Meetings meetings{};
+  std::vector<Meetings> warp_meetings;
   std::unique_ptr<std::byte[]> shared;
   std::vector<Thread> threads;
   std::vector<std::array<std::array<std::byte, kShown>, 2 * kWarp>> shown;  // by warp; [half][lane]
@@ -53,7 +62,7 @@ class Stacks {
   }
   std::byte* of(size_t count) {
     const size_t bytes = count * kStack;
-    if (bytes > bytes_) {
+    if (bytes > bytes_ || kChecksRaces) {  // a fresh map has no history of accesses
       if (memory_ != nullptr) munmap(memory_, bytes_);
       void* memory = mmap(nullptr, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
       if (memory == MAP_FAILED) std::abort();
@@ -77,6 +86,7 @@ struct Run {
   Block* block = nullptr;    // of the fiber that runs
   Thread* thread = nullptr;  // that fiber
   fiber::fcontext_t scheduler = nullptr;
+  CheckedStack checked;  // of the scheduler
 };
 
 thread_local Run* current = nullptr;
@@ -97,11 +107,26 @@ bool is_same(const Site& a, const Site& b) {
   return a.line == b.line && std::strcmp(a.operation, b.operation) == 0 && std::strcmp(a.file, b.file) == 0;
 }
 
-void to_scheduler() { current->scheduler = fiber::jump_fcontext(current->scheduler, nullptr).fctx; }
+void to_scheduler() {
+  Thread& self = *current->thread;
+  leave(self.checked, current->checked, self.state == State::kEnded);
+  current->scheduler = fiber::jump_fcontext(current->scheduler, nullptr).fctx;
+  arrive(self.checked, current->checked);
+}
+
+void run_thread(Thread& thread) {
+  current->thread = &thread;
+  leave(current->checked, thread.checked);
+  thread.context = fiber::jump_fcontext(thread.context, nullptr).fctx;
+  arrive(current->checked, thread.checked);
+}
 
 void begin_fiber(fiber::transfer_t from) {
   current->scheduler = from.fctx;
+  arrive(current->thread->checked, current->checked);
+  order_after(current);  // the launch
   current->kernel.body(current->parameters);
+  order_before(&current->error);  // the end of the grid
   Thread& self = *current->thread;
   if (!self.open_copies.empty() || !self.copy_groups.empty()) fail("a thread ended with copies under way");
   self.state = State::kEnded;
@@ -123,11 +148,14 @@ void make_block(Block& block, int index, std::byte* memory) {
   block.stacks = memory;
   block.shared.reset(new std::byte[grid.shared_bytes]);
   std::memset(block.shared.get(), kNotANumber, grid.shared_bytes);
+  for (Thread& thread : block.threads) end_checked(thread.checked);
   block.threads.clear();
   block.threads.resize(threads);
+  block.warp_meetings.resize((threads + kWarp - 1) / kWarp);
   block.shown.resize((threads + kWarp - 1) / kWarp);
   for (size_t i = 0; i < threads; ++i) {
     block.threads[i].index = static_cast<int>(i);
+    block.threads[i].checked = make_checked(memory + i * kStack, kStack);
     block.threads[i].context = fiber::make_fcontext(memory + (i + 1) * kStack, kStack, begin_fiber);
   }
 }
@@ -140,8 +168,7 @@ bool run_threads(Block& block, const std::vector<int>& order) {
     if (thread.state != State::kRuns) continue;
     ran = true;
     current->block = &block;
-    current->thread = &thread;
-    thread.context = fiber::jump_fcontext(thread.context, nullptr).fctx;
+    run_thread(thread);
     if (!current->error.empty()) return true;
   }
   return ran;
@@ -213,10 +240,15 @@ void run_blocks(std::span<Block> blocks, const std::vector<int>& order) {
   }
 }
 
-void wait_for(State state, const Site& site) {
-  current->thread->state = state;
-  current->thread->site = site;
+/// Waits until the other threads of a block or warp have come to the same place.
+void meet(State state, const Site& site, Meetings& meetings) {
+  Thread& self = *current->thread;
+  char* const place = &meetings[self.meetings[state == State::kMeetsWarp ? 1 : 0]++ % 2];
+  order_before(place);
+  self.state = state;
+  self.site = site;
   to_scheduler();
+  order_after(place);
 }
 
 }  // namespace
@@ -238,6 +270,8 @@ std::string run(const KernelEntry& kernel, const Grid& grid, const void* paramet
   }
   Run run{kernel, grid, parameters, stop, {}};
   current = &run;
+  order_before(&run);
+  const CheckedScheduler scheduler(run.checked);
   const std::vector<int> blocks = order_of(grid.blocks, grid.order, 1);
   const std::vector<int> threads = order_of(grid.threads, grid.order, 2);
   const size_t at_once = grid.side_by_side ? blocks.size() : 1;
@@ -249,6 +283,10 @@ std::string run(const KernelEntry& kernel, const Grid& grid, const void* paramet
     }
     run_blocks(resident, threads);
   }
+  for (Block& block : resident) {
+    for (Thread& thread : block.threads) end_checked(thread.checked);
+  }
+  order_after(&run.error);
   current = nullptr;
   if (run.error.empty()) return {};
   return fmt::format("{}: {}", kernel.name, run.error);
@@ -267,9 +305,12 @@ void* shared_memory(size_t bytes, const Site& site) {
   return current->block->shared.get();
 }
 
-void meet_block(const Site& site) { wait_for(State::kMeetsBlock, site); }
+void meet_block(const Site& site) { meet(State::kMeetsBlock, site, current->block->meetings); }
 
-void meet_warp(const Site& site) { wait_for(State::kMeetsWarp, site); }
+void meet_warp(const Site& site) {
+  const auto warp = static_cast<size_t>(current->thread->index) / kWarp;
+  meet(State::kMeetsWarp, site, current->block->warp_meetings[warp]);
+}
 
 void look_later() { to_scheduler(); }
 

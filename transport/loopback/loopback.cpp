@@ -25,7 +25,7 @@ class Group {
   Group(int size, size_t message_bytes, Crowding crowding)
       : size_(size),
         layouts_{Layout::of(size, kBootstrapMessage), Layout::of(size, message_bytes)},
-        crowded_(crowding == Crowding::kCrowded || static_cast<size_t>(size) > own_cores().size()),
+        crowded_(crowding == Crowding::kCrowded || static_cast<size_t>(size) > own_hardware_threads().size()),
         made_{std::vector<size_t>(size), std::vector<size_t>(size)} {}
 
   int size() const { return size_; }
