@@ -21,7 +21,7 @@ class SingleBootstrap final : public Bootstrap {
     return std::vector<std::string>{std::string(mine)};
   }
   Result<void> barrier() override { return ok(); }
-  Result<std::vector<RankPlace>> places() override { return exchange_places(*this); }
+  Result<std::vector<RankPlace>> places() override { return exchange_places(*this, own_place()); }
   Result<void> finish() override { return ok(); }
 };
 

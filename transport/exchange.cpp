@@ -141,15 +141,18 @@ Result<std::vector<RankPlace>> places_from(const std::vector<std::string>& texts
   return places;
 }
 
-Result<std::vector<RankPlace>> exchange_places(Bootstrap& bootstrap) {
+OwnPlace own_place() {
   const auto found = topology::read_machine(topology::Devices::kNone);
   // Of an unknown machine every hardware thread counts as a core; doctor reports the reason.
   const topology::Machine machine = found.has_value() ? found.value() : topology::Machine();
-  const OwnPlace own{.host = host_name(),
-                     .kernel = kernel_id(),
-                     .memory = memory_id(),
-                     .cores = machine.cores_of(own_hardware_threads()),
-                     .host_cores = static_cast<int>(machine.cores_of(available_hardware_threads()).size())};
+  return {.host = host_name(),
+          .kernel = kernel_id(),
+          .memory = memory_id(),
+          .cores = machine.cores_of(own_hardware_threads()),
+          .host_cores = static_cast<int>(machine.cores_of(available_hardware_threads()).size())};
+}
+
+Result<std::vector<RankPlace>> exchange_places(Bootstrap& bootstrap, const OwnPlace& own) {
   LOCKSTEP_TRY(const std::vector<std::string> texts, bootstrap.exchange(to_text(own)));
   return places_from(texts);
 }

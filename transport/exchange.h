@@ -15,10 +15,6 @@ namespace lockstep::transport {
 /// @collective @blocking
 Result<std::vector<std::string>> exchange_over(device::Communicator& communicator, std::string_view mine);
 
-/// The places of all ranks, found by an exchange over `bootstrap`.
-/// @collective @blocking
-Result<std::vector<RankPlace>> exchange_places(Bootstrap& bootstrap);
-
 /// One rank's line in that exchange. Ranks are on one host if name, kernel and memory are equal: names repeat between
 /// machines, kernels between containers, and a container may have a private /dev/shm.
 struct OwnPlace {
@@ -30,6 +26,13 @@ struct OwnPlace {
 
   friend bool operator==(const OwnPlace&, const OwnPlace&) = default;
 };
+
+/// Where the calling thread runs. Reads the machine, some 2 ms. @blocking
+OwnPlace own_place();
+/// The places of all ranks, found by an exchange over `bootstrap`.
+/// @collective @blocking
+Result<std::vector<RankPlace>> exchange_places(Bootstrap& bootstrap, const OwnPlace& own);
+
 std::string to_text(const OwnPlace& place);
 
 /// Numbers the ranks of each host. Fails with `kFailedPrecondition` on a text that `to_text` did not make.

@@ -10,6 +10,7 @@
 #include <memory>
 #include <numeric>
 #include <random>
+#include <utility>
 #include <vector>
 
 #include "tests/cuda_stand_in/fiber_checks.h"
@@ -109,6 +110,7 @@ bool is_same(const Site& a, const Site& b) {
 
 void to_scheduler() {
   Thread& self = *current->thread;
+  order_before(&current->error);  // the end of the grid, which may be an error
   leave(self.checked, current->checked, self.state == State::kEnded);
   current->scheduler = fiber::jump_fcontext(current->scheduler, nullptr).fctx;
   arrive(self.checked, current->checked);
@@ -126,7 +128,6 @@ void begin_fiber(fiber::transfer_t from) {
   arrive(current->thread->checked, current->checked);
   order_after(current);  // the launch
   current->kernel.body(current->parameters);
-  order_before(&current->error);  // the end of the grid
   Thread& self = *current->thread;
   if (!self.open_copies.empty() || !self.copy_groups.empty()) fail("a thread ended with copies under way");
   self.state = State::kEnded;
@@ -148,16 +149,17 @@ void make_block(Block& block, int index, std::byte* memory) {
   block.stacks = memory;
   block.shared.reset(new std::byte[grid.shared_bytes]);
   std::memset(block.shared.get(), kNotANumber, grid.shared_bytes);
-  for (Thread& thread : block.threads) end_checked(thread.checked);
-  block.threads.clear();
-  block.threads.resize(threads);
+  // Ends after the new threads are made, because a sanitizer's number of an ended one is given again.
+  std::vector<Thread> earlier = std::exchange(block.threads, std::vector<Thread>(threads));
   block.warp_meetings.resize((threads + kWarp - 1) / kWarp);
+  if (kChecksRaces) decltype(block.shown)().swap(block.shown);  // new memory: what earlier blocks showed is no race
   block.shown.resize((threads + kWarp - 1) / kWarp);
   for (size_t i = 0; i < threads; ++i) {
     block.threads[i].index = static_cast<int>(i);
     block.threads[i].checked = make_checked(memory + i * kStack, kStack);
     block.threads[i].context = fiber::make_fcontext(memory + (i + 1) * kStack, kStack, begin_fiber);
   }
+  for (Thread& thread : earlier) end_checked(thread.checked);
 }
 
 /// Runs every thread that can run once. Returns whether one could.

@@ -30,6 +30,11 @@ class Group {
 
   int size() const { return size_; }
   bool is_crowded() const { return crowded_; }
+  /// Of the process, read by the first rank that asks.
+  const OwnPlace& place() {
+    std::call_once(place_is_known_, [this] { place_ = own_place(); });
+    return place_;
+  }
 
   View next_region(Purpose purpose, int rank) {
     const std::lock_guard lock(mutex_);
@@ -43,6 +48,8 @@ class Group {
   const int size_;
   const Layout layouts_[kPurposes];
   const bool crowded_;
+  std::once_flag place_is_known_;
+  OwnPlace place_;
   std::mutex mutex_;
   std::deque<Memory> regions_[kPurposes];
   std::vector<size_t> made_[kPurposes];  // [rank]
@@ -64,8 +71,8 @@ std::unique_ptr<RegionCommunicator> make_endpoint(const std::shared_ptr<Group>& 
 
 class ThreadBootstrap final : public Bootstrap {
  public:
-  explicit ThreadBootstrap(std::unique_ptr<device::Communicator> communicator)
-      : communicator_(std::move(communicator)) {}
+  ThreadBootstrap(std::shared_ptr<Group> group, std::unique_ptr<device::Communicator> communicator)
+      : group_(std::move(group)), communicator_(std::move(communicator)) {}
 
   int rank() const override { return communicator_->rank(); }
   int size() const override { return communicator_->size(); }
@@ -76,13 +83,14 @@ class ThreadBootstrap final : public Bootstrap {
   Result<void> barrier() override { return communicator_->barrier(device::Stream::host()); }
   Result<std::vector<RankPlace>> places() override {
     if (places_.empty()) {
-      LOCKSTEP_TRY(places_, exchange_places(*this));
+      LOCKSTEP_TRY(places_, exchange_places(*this, group_->place()));
     }
     return places_;
   }
   Result<void> finish() override { return barrier(); }
 
  private:
+  const std::shared_ptr<Group> group_;
   std::unique_ptr<device::Communicator> communicator_;
   std::vector<RankPlace> places_;
 };
@@ -95,7 +103,8 @@ std::shared_ptr<Group> make_group(int size, size_t message_bytes, Crowding crowd
 }
 
 std::unique_ptr<Bootstrap> make_bootstrap(std::shared_ptr<Group> group, int rank, const WaitOptions& wait) {
-  return std::make_unique<ThreadBootstrap>(make_endpoint(group, kForBootstrap, rank, wait));
+  auto endpoint = make_endpoint(group, kForBootstrap, rank, wait);
+  return std::make_unique<ThreadBootstrap>(std::move(group), std::move(endpoint));
 }
 
 std::unique_ptr<HostCommunicator> make_communicator(std::shared_ptr<Group> group, int rank, const WaitOptions& wait) {

@@ -33,7 +33,7 @@ class MpiBootstrap final : public Bootstrap {
   Result<void> barrier() override { return communicator_->barrier(device::Stream::host()); }
   Result<std::vector<RankPlace>> places() override {
     if (places_.empty()) {
-      LOCKSTEP_TRY(places_, exchange_places(*this));
+      LOCKSTEP_TRY(places_, exchange_places(*this, own_place()));
     }
     return places_;
   }
