@@ -76,7 +76,8 @@ Result<void> ProcessSession::open_between_processes(group::Member& member, Prefi
   return member.all_succeeded(join());
 }
 
-Result<void> ProcessSession::run(group::Member& member, std::span<const int> hardware_threads, shards::StepEngine& engine) {
+Result<void> ProcessSession::run(group::Member& member, std::span<const int> hardware_threads,
+                                 shards::StepEngine& engine) {
   const RankId rank(member.rank());
   const auto& on_running = member.group().hooks().on_running;
   actors::Session& session = *session_;
