@@ -37,7 +37,7 @@ lockstep_collect_libraries(lockstep_engine)
 get_property(LOCKSTEP_STATIC_PARTS GLOBAL PROPERTY LOCKSTEP_COLLECTED)
 
 # The third-party dependencies of those libraries.
-set(LOCKSTEP_STATIC_DEPENDENCIES caf_io caf_core crypto pcre2-8 utf8proc)
+set(LOCKSTEP_STATIC_DEPENDENCIES caf_io caf_core crypto hwloc pcre2-8 utf8proc)
 if(LOCKSTEP_WITH_CACHE)
   list(APPEND LOCKSTEP_STATIC_DEPENDENCIES capnp kj)
 endif()

@@ -98,7 +98,7 @@ Result<void> Engine::Impl::run_rank(group::Member& member) {
   member.phases().enter("run");
   if (member.leads()) note_facts(member, plan, loaded, communicator, *driver.value());
   rank_is_ready();
-  LOCKSTEP_TRY_VOID(session_.run(member, plan.cores, counted ? *counted : timed));
+  LOCKSTEP_TRY_VOID(session_.run(member, plan.main_thread, counted ? *counted : timed));
 
   member.phases().enter("report");
   return report(member, loaded, observation);

@@ -76,7 +76,8 @@ Result<void> ProcessSession::open_between_processes(group::Member& member, Prefi
   return member.all_succeeded(join());
 }
 
-Result<void> ProcessSession::run(group::Member& member, std::span<const int> cores, shards::StepEngine& engine) {
+Result<void> ProcessSession::run(group::Member& member, std::span<const int> hardware_threads,
+                                 shards::StepEngine& engine) {
   const RankId rank(member.rank());
   const auto& on_running = member.group().hooks().on_running;
   actors::Session& session = *session_;
@@ -85,7 +86,7 @@ Result<void> ProcessSession::run(group::Member& member, std::span<const int> cor
                             .cancel = [&session] { session.cancel(); }});
   }
   const Result<void> ended = [&] {
-    const group::BoundThread bound(cores);
+    const group::BoundThread bound(hardware_threads);
     return session.run_executor(rank, engine);
   }();
   // Recorded while the rank still counts as running, so that its error names the step.

@@ -24,9 +24,9 @@ class ProcessSession {
   /// The open session. Requests are submitted to it in rank 0's process.
   actors::Session& session() const { return *session_; }
 
-  /// Runs the rank's steps on the calling thread, bound to the first of `cores`, until the session ends.
+  /// Runs the rank's steps on the calling thread, bound to `hardware_threads`, until the session ends.
   /// @collective @blocking
-  Result<void> run(group::Member& member, std::span<const int> cores, shards::StepEngine& engine);
+  Result<void> run(group::Member& member, std::span<const int> hardware_threads, shards::StepEngine& engine);
 
  private:
   Result<void> open_for_threads(group::Member& member, PrefixReuse reuse);

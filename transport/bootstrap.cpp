@@ -21,7 +21,7 @@ class SingleBootstrap final : public Bootstrap {
     return std::vector<std::string>{std::string(mine)};
   }
   Result<void> barrier() override { return ok(); }
-  Result<std::vector<RankPlace>> places() override { return exchange_places(*this); }
+  Result<std::vector<RankPlace>> places() override { return exchange_places(*this, own_place()); }
   Result<void> finish() override { return ok(); }
 };
 
@@ -51,40 +51,40 @@ DifferentLine first_difference(std::string_view found, std::string_view expected
 
 std::unique_ptr<Bootstrap> make_single_bootstrap() { return std::make_unique<SingleBootstrap>(); }
 
-std::vector<int> own_cores() {
-  for (int limit = CPU_SETSIZE; limit <= 1 << 20; limit *= 2) {  // more cores than one set holds: a larger set
+std::vector<int> own_hardware_threads() {
+  for (int limit = CPU_SETSIZE; limit <= 1 << 20; limit *= 2) {  // more than one set holds: a larger set
     cpu_set_t* const set = CPU_ALLOC(limit);
     const size_t bytes = CPU_ALLOC_SIZE(limit);
     CPU_ZERO_S(bytes, set);
     const int status = sched_getaffinity(0, bytes, set);
     const int error = errno;
-    std::vector<int> cores;
-    for (int core = 0; status == 0 && core < limit; ++core) {
-      if (CPU_ISSET_S(core, bytes, set)) cores.push_back(core);
+    std::vector<int> threads;
+    for (int thread = 0; status == 0 && thread < limit; ++thread) {
+      if (CPU_ISSET_S(thread, bytes, set)) threads.push_back(thread);
     }
     CPU_FREE(set);
-    if (status == 0) return cores;
+    if (status == 0) return threads;
     if (error != EINVAL) break;
   }
   return {};
 }
 
-std::vector<int> available_cores() {
-  constexpr int kMostCores = 8192;
-  cpu_set_t* const before = CPU_ALLOC(kMostCores);
-  cpu_set_t* const all = CPU_ALLOC(kMostCores);
-  const size_t bytes = CPU_ALLOC_SIZE(kMostCores);
+std::vector<int> available_hardware_threads() {
+  constexpr int kMostThreads = 8192;
+  cpu_set_t* const before = CPU_ALLOC(kMostThreads);
+  cpu_set_t* const all = CPU_ALLOC(kMostThreads);
+  const size_t bytes = CPU_ALLOC_SIZE(kMostThreads);
   CPU_ZERO_S(bytes, all);
-  for (int core = 0; core < kMostCores; ++core) CPU_SET_S(core, bytes, all);
-  std::vector<int> cores;
+  for (int thread = 0; thread < kMostThreads; ++thread) CPU_SET_S(thread, bytes, all);
+  std::vector<int> threads;
   // The kernel applies the part of the mask that the process's cpuset allows.
   if (sched_getaffinity(0, bytes, before) == 0 && sched_setaffinity(0, bytes, all) == 0) {
-    cores = own_cores();
+    threads = own_hardware_threads();
     sched_setaffinity(0, bytes, before);
   }
   CPU_FREE(before);
   CPU_FREE(all);
-  return cores.empty() ? own_cores() : cores;
+  return threads.empty() ? own_hardware_threads() : threads;
 }
 
 Result<void> agree(Bootstrap& bootstrap, std::string_view what, std::string_view statement) {

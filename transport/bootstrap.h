@@ -54,12 +54,12 @@ class Bootstrap {
 /// The group of one rank; makes no MPI calls.
 std::unique_ptr<Bootstrap> make_single_bootstrap();
 
-/// The cores that this process may run on (sched_getaffinity).
-std::vector<int> own_cores();
+/// The hardware threads that this process may run on (sched_getaffinity).
+std::vector<int> own_hardware_threads();
 
-/// The cores of this process's container or job, regardless of its present binding. Determined by rebinding the calling
+/// Those of this process's container or job, regardless of its present binding. Determined by rebinding the calling
 /// thread for a moment.
-std::vector<int> available_cores();
+std::vector<int> available_hardware_threads();
 
 /// Fails with `kFailedPrecondition`, naming the ranks whose `statement` differs from rank 0's and the first differing
 /// line; `what` names the subject. A statement is text, one fact a line.

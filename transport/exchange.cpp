@@ -7,8 +7,11 @@
 #include <charconv>
 #include <fstream>
 #include <map>
+#include <optional>
 #include <tuple>
 #include <utility>
+
+#include "runtime/topology/discovery.h"
 
 namespace lockstep::transport {
 namespace {
@@ -39,34 +42,55 @@ std::string_view take_until(std::string_view& text, char mark) {
   return head;
 }
 
-Result<OwnPlace> parse_place(std::string_view text, size_t rank) {
+std::optional<int> parse_number(std::string_view text) {
+  int number = -1;
+  const auto [end, status] = std::from_chars(text.data(), text.data() + text.size(), number);
+  return status == std::errc() && end == text.data() + text.size() ? std::optional(number) : std::nullopt;
+}
+
+/// "5" or "1/9": core 1, of which the process may use the hardware thread 9.
+std::optional<topology::CoreThread> parse_core(std::string_view text) {
   const std::string_view whole = text;
+  const std::optional<int> core = parse_number(take_until(text, '/'));
+  const std::optional<int> thread = text.empty() ? core : parse_number(text);
+  if (!core || !thread || whole.ends_with('/')) return std::nullopt;
+  return topology::CoreThread{*core, *thread};
+}
+
+Result<OwnPlace> parse_place(std::string_view text, size_t rank) {
+  const Error unreadable{
+      ErrorKind::kFailedPrecondition,
+      fmt::format("[transport] cannot read where rank {} runs: found '{}', expected host, kernel, memory and "
+                  "core numbers; start the same program on every rank",
+                  rank, text)};
   OwnPlace place;
   for (std::string* line : {&place.host, &place.kernel, &place.memory}) *line = take_until(text, '\n');
-  bool is_count = true;  // the first number; the others are cores
+  if (text.empty()) return place;
+  const std::optional<int> count = parse_number(take_until(text, ','));
+  if (!count) return unreadable;
+  place.host_cores = *count;
   while (!text.empty()) {
-    const std::string_view number = take_until(text, ',');
-    int core = -1;
-    const auto [end, status] = std::from_chars(number.data(), number.data() + number.size(), core);
-    if (status != std::errc() || end != number.data() + number.size()) {
-      return Error{
-          ErrorKind::kFailedPrecondition,
-          fmt::format("[transport] cannot read where rank {} runs: found '{}', expected host, kernel, memory and "
-                      "core numbers; start the same program on every rank",
-                      rank, whole)};
-    }
-    if (!std::exchange(is_count, false))
-      place.cores.push_back(core);
-    else
-      place.host_cores = core;
+    const auto core = parse_core(take_until(text, ','));
+    if (!core) return unreadable;
+    place.cores.push_back(*core);
   }
   return place;
 }
 
+/// The cores of `place`, and which of their hardware threads it may use where that is another than the core's name.
+void set_cores(RankPlace& place, std::span<const topology::CoreThread> cores) {
+  for (const auto& [core, thread] : cores) {
+    place.cores.push_back(core);
+    place.hardware_threads.push_back(thread);
+  }
+  if (place.hardware_threads == place.cores) place.hardware_threads.clear();
+}
+
 class CommunicatorBootstrap final : public Bootstrap {
  public:
-  CommunicatorBootstrap(std::unique_ptr<device::Communicator> communicator, std::string name)
-      : communicator_(std::move(communicator)), name_(std::move(name)) {}
+  CommunicatorBootstrap(std::unique_ptr<device::Communicator> communicator, std::string name,
+                        std::function<OwnPlace()> place)
+      : communicator_(std::move(communicator)), name_(std::move(name)), place_(std::move(place)) {}
 
   int rank() const override { return communicator_->rank(); }
   int size() const override { return communicator_->size(); }
@@ -77,7 +101,7 @@ class CommunicatorBootstrap final : public Bootstrap {
   Result<void> barrier() override { return communicator_->barrier(device::Stream::host()); }
   Result<std::vector<RankPlace>> places() override {
     if (places_.empty()) {
-      LOCKSTEP_TRY(places_, exchange_places(*this));
+      LOCKSTEP_TRY(places_, exchange_places(*this, place_()));
     }
     return places_;
   }
@@ -86,6 +110,7 @@ class CommunicatorBootstrap final : public Bootstrap {
  private:
   std::unique_ptr<device::Communicator> communicator_;
   std::string name_;
+  std::function<OwnPlace()> place_;
   std::vector<RankPlace> places_;
 };
 
@@ -113,9 +138,12 @@ Result<std::vector<std::string>> exchange_over(device::Communicator& communicato
 }
 
 std::string to_text(const OwnPlace& place) {
-  const std::string separator = place.cores.empty() ? "" : ",";
-  return fmt::format("{}\n{}\n{}\n{}{}{}", place.host, place.kernel, place.memory, place.host_cores, separator,
-                     fmt::join(place.cores, ","));
+  std::string text = fmt::format("{}\n{}\n{}\n{}", place.host, place.kernel, place.memory, place.host_cores);
+  for (const auto& [core, thread] : place.cores) {
+    text += fmt::format(",{}", core);
+    if (thread != core) text += fmt::format("/{}", thread);
+  }
+  return text;
 }
 
 Result<std::vector<RankPlace>> places_from(const std::vector<std::string>& texts) {
@@ -131,27 +159,35 @@ Result<std::vector<RankPlace>> places_from(const std::vector<std::string>& texts
                       .host = std::move(own.host),
                       .local_rank = ranks_of_node[node]++,
                       .local_size = 0,
-                      .cores = std::move(own.cores),
+                      .cores = {},
                       .node = node,
                       .machine = std::move(own.kernel),
                       .host_cores = own.host_cores});
+    set_cores(places.back(), own.cores);
   }
   for (RankPlace& place : places) place.local_size = ranks_of_node[place.node];
   return places;
 }
 
-Result<std::vector<RankPlace>> exchange_places(Bootstrap& bootstrap) {
-  const OwnPlace own{.host = host_name(),
-                     .kernel = kernel_id(),
-                     .memory = memory_id(),
-                     .cores = own_cores(),
-                     .host_cores = static_cast<int>(available_cores().size())};
+OwnPlace own_place() {
+  const auto found = topology::read_machine(topology::Devices::kNone);
+  // Of an unknown machine every hardware thread counts as a core; doctor reports the reason.
+  const topology::Machine machine = found.has_value() ? found.value() : topology::Machine();
+  return {.host = host_name(),
+          .kernel = kernel_id(),
+          .memory = memory_id(),
+          .cores = machine.cores_of(own_hardware_threads()),
+          .host_cores = static_cast<int>(machine.cores_of(available_hardware_threads()).size())};
+}
+
+Result<std::vector<RankPlace>> exchange_places(Bootstrap& bootstrap, const OwnPlace& own) {
   LOCKSTEP_TRY(const std::vector<std::string> texts, bootstrap.exchange(to_text(own)));
   return places_from(texts);
 }
 
-std::unique_ptr<Bootstrap> make_bootstrap_over(std::unique_ptr<device::Communicator> communicator, std::string name) {
-  return std::make_unique<CommunicatorBootstrap>(std::move(communicator), std::move(name));
+std::unique_ptr<Bootstrap> make_bootstrap_over(std::unique_ptr<device::Communicator> communicator, std::string name,
+                                               std::function<OwnPlace()> place) {
+  return std::make_unique<CommunicatorBootstrap>(std::move(communicator), std::move(name), std::move(place));
 }
 
 }  // namespace lockstep::transport

@@ -94,8 +94,8 @@ class LaunchedMeeting final : public MpiMeeting {
     // A process that was not started by its own MPI's mpirun must not start daemons: `start` detects this case.
     set_mpi_variable("OMPI_MCA_ess_singleton_isolated", "1");
     // Waiting ranks yield cores that they share. mpirun sets this by itself, srun does not.
-    const auto cores = static_cast<int>(transport::own_cores().size());
-    if (launch.local_size.value_or(launch.size.value_or(1)) > cores)
+    const auto threads = static_cast<int>(transport::own_hardware_threads().size());
+    if (launch.local_size.value_or(launch.size.value_or(1)) > threads)
       set_mpi_variable("OMPI_MCA_mpi_yield_when_idle", "1");
     const std::string& network = group_.options().network;
     if (network.empty()) return;

@@ -193,7 +193,9 @@ std::vector<Finding> judge(const Placement& placement) {
   return findings;
 }
 
-std::string core_list(std::span<const int> cores) {
+std::string core_list(std::span<const int> unsorted) {
+  std::vector<int> cores(unsorted.begin(), unsorted.end());
+  std::ranges::sort(cores);
   std::vector<std::string> parts;
   for (size_t begin = 0; begin < cores.size();) {
     size_t end = begin + 1;

@@ -42,7 +42,7 @@ struct Placement {
 /// come first, one finding per kind.
 std::vector<Finding> judge(const Placement& placement);
 
-/// "0-3,8".
+/// "0-3,8", in any order.
 std::string core_list(std::span<const int> cores);
 
 /// rank → host → device → cores as a table with a header line: a line per rank, or a line per host for many ranks.

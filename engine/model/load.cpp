@@ -62,7 +62,7 @@ class Loader {
       : member_(member), plan_(plan), options_(options), driver_(driver), communicator_(communicator) {}
 
   Result<void> load_all() {
-    const group::BoundThread bound(plan_.cores);  // memory is placed near the core that first writes it
+    const group::BoundThread bound(plan_.main_thread);  // memory is placed near the core that first writes it
     LOCKSTEP_TRY_VOID(start_backend());
     LOCKSTEP_TRY(std::unique_ptr<shards::Shard> shard, load_one("the model", plan_.model));
     std::unique_ptr<shards::Shard> draft;

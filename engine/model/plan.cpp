@@ -127,6 +127,14 @@ Result<void> find_own_head(group::Member& member, ModelPlan& model) {
   return ok();
 }
 
+/// Binds the ranks' main threads near their devices, where that excludes cores.
+void move_near_devices(Plan& plan, size_t rank) {
+  plan.placement = group::near_devices(std::move(plan.placement), plan.devices.near_cores);
+  const device::RankPlace& own = plan.placement.ranks.at(rank).place;
+  if (own.cores == plan.places.at(rank).cores) return;
+  for (size_t i = 0; i < own.cores.size(); ++i) plan.main_thread.push_back(device::thread_of_core(own, i));
+}
+
 }  // namespace
 
 Result<DividedModel> divide_model(const partition::Options& options, const ModelSpec& spec, int ranks,
@@ -217,6 +225,7 @@ Result<void> place_ranks(group::Member& member, const EngineOptions& options, co
   plan.threads = plan.placement.ranks.at(static_cast<size_t>(member.rank())).threads;
   const bool binds = backend.host_threads && options.binding == ThreadBinding::kOwnCores;
   if (binds) plan.cores = group::cores_of_threads(plan.placement, member.rank());
+  if (!plan.cores.empty()) plan.main_thread = {plan.cores.front()};
   return ok();
 }
 
@@ -259,6 +268,11 @@ Result<void> place(group::Member& member, const EngineOptions& options, const de
   for (size_t rank = 0; rank < plan.devices.devices.size(); ++rank) {
     plan.placement.ranks.at(rank).device = plan.devices.devices[rank];
   }
+  if (plan.devices.near_cores.empty() || options.binding != ThreadBinding::kOwnCores) return ok();
+  for (const group::Finding& finding : group::judge_devices(plan.placement, plan.devices.near_cores)) {
+    if (member.leads()) member.log().warning("warning: {}; {}", finding.what, finding.fix);
+  }
+  move_near_devices(plan, static_cast<size_t>(member.rank()));
   return ok();
 }
 

@@ -53,7 +53,8 @@ struct Plan {
   group::Placement placement;  // with threads and devices
   device::DevicePlan devices;
   int threads = 1;
-  std::vector<int> cores;  // one core for each thread; empty: not bound
+  std::vector<int> cores;        // one hardware thread for each compute thread; empty: not bound
+  std::vector<int> main_thread;  // hardware threads of the thread that runs the rank's steps; empty: not bound
 };
 
 /// Plans model, draft model and static sizes for `ranks` ranks. Reads the config of the draft model. Fails with

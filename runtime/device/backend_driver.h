@@ -69,9 +69,10 @@ struct RankSite {
 
 /// The device of each rank. The same value on every rank.
 struct DevicePlan {
-  std::vector<std::string> devices;   // by rank: "cpu", "neuron:3"
-  std::vector<int> ordinals;          // by rank: device number on its host; empty: not numbered
-  std::vector<std::string> warnings;  // shown to the user once
+  std::vector<std::string> devices;               // by rank: "cpu", "neuron:3"
+  std::vector<int> ordinals;                      // by rank: device number on its host; empty: not numbered
+  std::vector<std::string> warnings;              // shown to the user once
+  std::vector<std::vector<int>> near_cores = {};  // by rank: cores near its device; empty: unknown, or no such place
 
   friend bool operator==(const DevicePlan&, const DevicePlan&) = default;
 };

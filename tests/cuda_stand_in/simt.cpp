@@ -10,7 +10,10 @@
 #include <memory>
 #include <numeric>
 #include <random>
+#include <utility>
 #include <vector>
+
+#include "tests/cuda_stand_in/fiber_checks.h"
 
 namespace lockstep::simt {
 namespace {
@@ -32,14 +35,21 @@ struct Thread {
   Doing state = Doing::kRuns;
   Site site{};
   fiber::fcontext_t context = nullptr;
-  int half = 0;  // of the warp's shown values
+  CheckedStack checked;
+  int half = 0;                        // of the warp's shown values
+  std::array<unsigned, 2> meetings{};  // so far: of the block, of the warp
   bool has_followed = false;
   std::vector<Copy> open_copies;
   std::vector<std::vector<Copy>> copy_groups;
 };
 
+/// Two places in turn, so that a meeting orders nothing that follows the next one.
+using Meetings = std::array<char, 2>;
+
 struct Block {
   int index = 0;
+  Meetings meetings{};
+  std::vector<Meetings> warp_meetings;
   std::unique_ptr<std::byte[]> shared;
   std::vector<Thread> threads;
   std::vector<std::array<std::array<std::byte, kShown>, 2 * kWarp>> shown;  // by warp; [half][lane]
@@ -54,7 +64,7 @@ class Stacks {
   }
   std::byte* of(size_t count) {
     const size_t bytes = count * kStack;
-    if (bytes > bytes_) {
+    if (bytes > bytes_ || kChecksRaces) {  // a fresh map has no history of accesses
       if (memory_ != nullptr) munmap(memory_, bytes_);
       void* memory = mmap(nullptr, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
       if (memory == MAP_FAILED) std::abort();
@@ -79,6 +89,7 @@ struct Run {
   Thread* thread = nullptr;  // that fiber
   fiber::fcontext_t scheduler = nullptr;
   bool is_early = false;  // the launch ahead has not run yet
+  CheckedStack checked;   // of the scheduler
 };
 
 thread_local Run* current = nullptr;
@@ -101,10 +112,25 @@ bool is_same(const Site& a, const Site& b) {
   return a.line == b.line && std::strcmp(a.operation, b.operation) == 0 && std::strcmp(a.file, b.file) == 0;
 }
 
-void to_scheduler() { current->scheduler = fiber::jump_fcontext(current->scheduler, nullptr).fctx; }
+void to_scheduler() {
+  Thread& self = *current->thread;
+  order_before(&current->error);  // the end of the grid, which may be an error
+  leave(self.checked, current->checked, self.state == Doing::kEnded);
+  current->scheduler = fiber::jump_fcontext(current->scheduler, nullptr).fctx;
+  arrive(self.checked, current->checked);
+}
+
+void run_thread(Thread& thread) {
+  current->thread = &thread;
+  leave(current->checked, thread.checked);
+  thread.context = fiber::jump_fcontext(thread.context, nullptr).fctx;
+  arrive(current->checked, thread.checked);
+}
 
 void begin_fiber(fiber::transfer_t from) {
   current->scheduler = from.fctx;
+  arrive(current->thread->checked, current->checked);
+  order_after(current);  // the launch
   current->kernel.body(current->parameters);
   Thread& self = *current->thread;
   if (!self.open_copies.empty() || !self.copy_groups.empty()) fail("a thread ended with copies under way");
@@ -128,13 +154,17 @@ void make_block(Block& block, int index, std::byte* memory) {
   block.stacks = memory;
   block.shared.reset(new std::byte[grid.shared_bytes]);
   std::memset(block.shared.get(), kNotANumber, grid.shared_bytes);
-  block.threads.clear();
-  block.threads.resize(threads);
+  // Ends after the new threads are made, because a sanitizer's number of an ended one is given again.
+  std::vector<Thread> earlier = std::exchange(block.threads, std::vector<Thread>(threads));
+  block.warp_meetings.resize((threads + kWarp - 1) / kWarp);
+  if (kChecksRaces) decltype(block.shown)().swap(block.shown);  // new memory: what earlier blocks showed is no race
   block.shown.resize((threads + kWarp - 1) / kWarp);
   for (size_t i = 0; i < threads; ++i) {
     block.threads[i].index = static_cast<int>(i);
+    block.threads[i].checked = make_checked(memory + i * kStack, kStack);
     block.threads[i].context = fiber::make_fcontext(memory + (i + 1) * kStack, kStack, begin_fiber);
   }
+  for (Thread& thread : earlier) end_checked(thread.checked);
 }
 
 /// Runs every thread that can run once. Returns whether one could.
@@ -145,8 +175,7 @@ bool run_threads(Block& block, const std::vector<int>& order) {
     if (thread.state != Doing::kRuns) continue;
     ran = true;
     current->block = &block;
-    current->thread = &thread;
-    thread.context = fiber::jump_fcontext(thread.context, nullptr).fctx;
+    run_thread(thread);
     if (!current->error.empty()) return true;
   }
   return ran;
@@ -220,6 +249,12 @@ void run_blocks(std::span<Block> blocks, const std::vector<int>& order) {
   }
 }
 
+void end_checked(std::span<Block> blocks) {
+  for (Block& block : blocks) {
+    for (Thread& thread : block.threads) end_checked(thread.checked);
+  }
+}
+
 /// Runs blocks one after the other, or some at once.
 void run_in_turn(std::span<const int> blocks, size_t at_once, const std::vector<int>& threads) {
   std::vector<Block> resident(at_once);
@@ -230,9 +265,11 @@ void run_in_turn(std::span<const int> blocks, size_t at_once, const std::vector<
     }
     run_blocks(resident, threads);
   }
+  end_checked(resident);
 }
 
-std::string end_of(const Run& run) {
+std::string end_of(Run& run) {
+  order_after(&run.error);
   current = nullptr;
   return run.error.empty() ? std::string() : fmt::format("{}: {}", run.kernel.name, run.error);
 }
@@ -242,10 +279,15 @@ std::string too_many_threads(const KernelEntry& kernel, const Grid& grid) {
                      kernel.most_threads);
 }
 
-void wait_for(Doing state, const Site& site) {
-  current->thread->state = state;
-  current->thread->site = site;
+/// Waits until the other threads of a block or warp have come to the same place.
+void meet(Doing state, const Site& site, Meetings& meetings) {
+  Thread& self = *current->thread;
+  char* const place = &meetings[self.meetings[state == Doing::kMeetsWarp ? 1 : 0]++ % 2];
+  order_before(place);
+  self.state = state;
+  self.site = site;
   to_scheduler();
+  order_after(place);
 }
 
 }  // namespace
@@ -264,6 +306,8 @@ std::string run(const KernelEntry& kernel, const Grid& grid, const void* paramet
   if (grid.threads > kernel.most_threads) return too_many_threads(kernel, grid);
   Run run{kernel, grid, parameters, stop, {}};
   current = &run;
+  order_before(&run);
+  const CheckedScheduler scheduler(run.checked);
   const std::vector<int> blocks = order_of(grid.blocks, grid.order, 1);
   run_in_turn(blocks, grid.side_by_side ? blocks.size() : 1, order_of(grid.threads, grid.order, 2));
   return end_of(run);
@@ -289,6 +333,8 @@ void EarlyGrid::start() {
   constexpr size_t kEarlyBlocks = 3;
   if (state_->run.grid.threads > state_->run.kernel.most_threads) return;  // finish says so
   current = &state_->run;
+  order_before(&state_->run);
+  const CheckedScheduler scheduler(state_->run.checked);
   state_->run.is_early = true;
   state_->early.resize(std::min(state_->blocks.size(), kEarlyBlocks));
   std::byte* memory = early_stacks[next_early].of(state_->early.size() * state_->threads.size());
@@ -305,12 +351,15 @@ std::string EarlyGrid::finish() {
   if (state_->run.grid.threads > state_->run.kernel.most_threads)
     return too_many_threads(state_->run.kernel, state_->run.grid);
   current = &state_->run;
+  order_before(&state_->run);
+  const CheckedScheduler scheduler(state_->run.checked);
   for (Block& block : state_->early) {
     for (Thread& thread : block.threads) {
       if (thread.state == Doing::kFollows) thread.state = Doing::kRuns;
     }
   }
   if (current->error.empty()) run_blocks(state_->early, state_->threads);
+  end_checked(state_->early);
   run_in_turn(std::span(state_->blocks).subspan(state_->early.size()), 1, state_->threads);
   return end_of(state_->run);
 }
@@ -328,13 +377,20 @@ void* shared_memory(size_t bytes, const Site& site) {
   return current->block->shared.get();
 }
 
-void meet_block(const Site& site) { wait_for(Doing::kMeetsBlock, site); }
+void meet_block(const Site& site) { meet(Doing::kMeetsBlock, site, current->block->meetings); }
 
-void meet_warp(const Site& site) { wait_for(Doing::kMeetsWarp, site); }
+void meet_warp(const Site& site) {
+  const auto warp = static_cast<size_t>(current->thread->index) / kWarp;
+  meet(Doing::kMeetsWarp, site, current->block->warp_meetings[warp]);
+}
 
 void follow_previous(const Site& site) {
   current->thread->has_followed = true;
-  if (current->is_early) wait_for(Doing::kFollows, site);
+  if (!current->is_early) return;
+  current->thread->state = Doing::kFollows;
+  current->thread->site = site;
+  to_scheduler();
+  order_after(current);  // the launch ahead
 }
 
 void look_later() { to_scheduler(); }

@@ -54,7 +54,7 @@ LOCKSTEP_KERNEL(probe_copy, Probe, 32) {
     if (p.count == 1) wait_copies<1>();
   }
   sync_block();
-  p.values[16 + thread_index() % 16] = shared.row[thread_index() % 16];
+  if (thread_index() < 16) p.values[16 + thread_index()] = shared.row[thread_index()];
   sync_block();
   if (thread_index() < 4) wait_copies<0>();
 }

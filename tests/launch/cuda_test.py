@@ -4,6 +4,7 @@ ends in time, with its reason.
     cuda_test.py PROGRAM STAND_IN [NCCL_STAND_IN]
 """
 import json
+import os
 import pathlib
 import re
 import sys
@@ -11,6 +12,7 @@ import sys
 import launches
 
 STAND_IN = NCCL_STAND_IN = None
+MACHINES = pathlib.Path(__file__).resolve().parents[1] / "runtime/topology/machines"
 
 
 def on_stand_in(test):
@@ -176,6 +178,21 @@ class OnGpus(launches.Launches):
         done = self.threads("apart", 2, setting="threaded,devices=2,CtxEnablePeerAccess:1+=217")
         self.assertNotEqual(done.returncode, 0, done.stdout)
         self.expect_words(done, "CUDA_ERROR_PEER_ACCESS_UNSUPPORTED", "nvidia-smi topo -p2p r")
+
+    @on_stand_in
+    def test_ranks_take_gpus_near_their_cores_and_stay_there(self):
+        if not {0, 1} <= os.sched_getaffinity(0) or not MACHINES.exists():
+            self.skipTest("needs cores 0 and 1, and the project's tests")
+        setting = {"LOCKSTEP_STAND_IN_CUDA": "threaded,devices=2",
+                   "HWLOC_XMLFILE": str(MACHINES / "two_cores.xml")}
+        ranks = [word for core in (1, 0) for word in
+                 (":", "-n", 1, "taskset", "-c", core, launches.PROGRAM, *self.arguments_on("near"))]
+        done = self.run_command(["mpirun", "--oversubscribe", "--bind-to", "none", *ranks[1:]], setting)
+        self.expect_tokens(done, "near", 2)
+        self.expect_words(done, "0/2 cuda:1 1 1 1", "1/2 cuda:0 1 0")
+        done = self.run_command([launches.PROGRAM, *self.arguments_on("free"), "--launch", "threads", "--tp", 2], setting)
+        self.expect_tokens(done, "free", 2)
+        self.expect_words(done, "0/2 cuda:0 1 0 1", "1/2 cuda:1 1 1")
 
     @on_stand_in
     def test_doctor_tells_of_gpus_and_their_links(self):

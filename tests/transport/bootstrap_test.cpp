@@ -41,7 +41,8 @@ TEST(SingleBootstrap, IsAGroupOfOne) {
   const auto places = single->places().value();
   ASSERT_EQ(places.size(), 1u);
   EXPECT_EQ(places[0].local_size, 1);
-  EXPECT_EQ(places[0].cores, own_cores());
+  EXPECT_THAT(places[0].cores, ::testing::SizeIs(::testing::Ge(1u)));
+  EXPECT_LE(std::ssize(places[0].cores), places[0].host_cores);
   EXPECT_TRUE(single->finish().has_value());
 }
 
@@ -70,13 +71,13 @@ TEST(ThreadBootstrap, PlacesEveryThreadOnOneHost) {
   });
 }
 
-TEST(OwnCores, HasAtLeastOne) { EXPECT_THAT(own_cores(), ::testing::SizeIs(::testing::Ge(1u))); }
+TEST(OwnHardwareThreads, HasAtLeastOne) { EXPECT_THAT(own_hardware_threads(), ::testing::SizeIs(::testing::Ge(1u))); }
 
-TEST(AvailableCores, HasThoseOfTheProcessAndLeavesItBoundAsItWas) {
-  const std::vector<int> own = own_cores();
-  const std::vector<int> available = available_cores();
+TEST(AvailableHardwareThreads, HasThoseOfTheProcessAndLeavesItBoundAsItWas) {
+  const std::vector<int> own = own_hardware_threads();
+  const std::vector<int> available = available_hardware_threads();
   EXPECT_THAT(available, ::testing::IsSupersetOf(own));
-  EXPECT_EQ(own_cores(), own);
+  EXPECT_EQ(own_hardware_threads(), own);
 }
 
 TEST(Agree, IsContentWhenAllSayTheSame) {
@@ -109,8 +110,8 @@ TEST(Agree, SeesALineThatOneRankLacks) {
 }
 
 TEST(Places, NumbersTheRanksOfEachHost) {
-  const std::string a = to_text({.host = "a", .kernel = "1", .cores = {0, 1}});
-  const std::string b = to_text({.host = "b", .kernel = "2", .cores = {3}});
+  const std::string a = to_text({.host = "a", .kernel = "1", .cores = {{0, 0}, {1, 1}}});
+  const std::string b = to_text({.host = "b", .kernel = "2", .cores = {{3, 3}}});
   const auto places = places_from({a, b, a, b, a}).value();
   EXPECT_EQ(places[4],
             (RankPlace{.rank = 4, .host = "a", .local_rank = 2, .local_size = 3, .cores = {0, 1}, .machine = "1"}));
@@ -120,8 +121,8 @@ TEST(Places, NumbersTheRanksOfEachHost) {
 }
 
 TEST(Places, TellsApartMachinesOfOneName) {
-  const auto places = places_from({to_text({.host = "node", .kernel = "1", .cores = {0}}),
-                                   to_text({.host = "node", .kernel = "2", .cores = {0}})})
+  const auto places = places_from({to_text({.host = "node", .kernel = "1", .cores = {{0, 0}}}),
+                                   to_text({.host = "node", .kernel = "2", .cores = {{0, 0}}})})
                           .value();
   EXPECT_EQ(places[0].local_size, 1);
   EXPECT_EQ(places[1].local_rank, 0);
@@ -130,7 +131,7 @@ TEST(Places, TellsApartMachinesOfOneName) {
 
 TEST(Places, TellsApartContainersThatShareAKernelAndAName) {
   const auto in_container = [](std::string memory) {
-    return to_text({.host = "node", .kernel = "1", .memory = std::move(memory), .cores = {0, 1}});
+    return to_text({.host = "node", .kernel = "1", .memory = std::move(memory), .cores = {{0, 0}, {1, 1}}});
   };
   const auto places = places_from({in_container("1:1"), in_container("2:1"), in_container("2:1")}).value();
   EXPECT_EQ(places[0].local_size, 1);
@@ -140,9 +141,18 @@ TEST(Places, TellsApartContainersThatShareAKernelAndAName) {
 }
 
 TEST(Places, KeepsHowManyCoresTheHostHas) {
-  const auto places = places_from({to_text({.host = "a", .kernel = "1", .cores = {5}, .host_cores = 64})}).value();
+  const auto places = places_from({to_text({.host = "a", .kernel = "1", .cores = {{5, 5}}, .host_cores = 64})}).value();
   EXPECT_EQ(places[0].host_cores, 64);
   EXPECT_THAT(places[0].cores, ElementsAre(5));
+  EXPECT_EQ(device::thread_of_core(places[0], 0), 5);
+}
+
+TEST(PlacesFrom, KnowTheHardwareThreadOfACoreThatAProcessMayUse) {
+  const OwnPlace own{.host = "a", .kernel = "1", .memory = {}, .cores = {{1, 65}, {2, 2}}, .host_cores = 64};
+  const auto places = places_from({to_text(own)}).value();
+  EXPECT_THAT(places[0].cores, ElementsAre(1, 2));
+  EXPECT_THAT(places[0].hardware_threads, ElementsAre(65, 2));
+  EXPECT_FALSE(places_from({"a\n1\n\n64,1/"}).has_value());
 }
 
 TEST(Places, RefusesATextOfAnotherProgram) {

@@ -25,11 +25,16 @@ class Group {
   Group(int size, size_t message_bytes, Crowding crowding)
       : size_(size),
         layouts_{Layout::of(size, kBootstrapMessage), Layout::of(size, message_bytes)},
-        crowded_(crowding == Crowding::kCrowded || static_cast<size_t>(size) > own_cores().size()),
+        crowded_(crowding == Crowding::kCrowded || static_cast<size_t>(size) > own_hardware_threads().size()),
         made_{std::vector<size_t>(size), std::vector<size_t>(size)} {}
 
   int size() const { return size_; }
   bool is_crowded() const { return crowded_; }
+  /// Of the process, read by the first rank that asks.
+  const OwnPlace& place() {
+    std::call_once(place_is_known_, [this] { place_ = own_place(); });
+    return place_;
+  }
 
   View next_region(Purpose purpose, int rank) {
     const std::lock_guard lock(mutex_);
@@ -43,6 +48,8 @@ class Group {
   const int size_;
   const Layout layouts_[kPurposes];
   const bool crowded_;
+  std::once_flag place_is_known_;
+  OwnPlace place_;
   std::mutex mutex_;
   std::deque<Memory> regions_[kPurposes];
   std::vector<size_t> made_[kPurposes];  // [rank]
@@ -70,7 +77,8 @@ std::shared_ptr<Group> make_group(int size, size_t message_bytes, Crowding crowd
 }
 
 std::unique_ptr<Bootstrap> make_bootstrap(std::shared_ptr<Group> group, int rank, const WaitOptions& wait) {
-  return make_bootstrap_over(make_endpoint(group, kForBootstrap, rank, wait), "threads");
+  auto endpoint = make_endpoint(group, kForBootstrap, rank, wait);
+  return make_bootstrap_over(std::move(endpoint), "threads", [group = std::move(group)] { return group->place(); });
 }
 
 std::unique_ptr<HostCommunicator> make_communicator(std::shared_ptr<Group> group, int rank, const WaitOptions& wait) {

@@ -132,6 +132,7 @@ Check judge_hosts(const group::Placement& placement, std::span<const RankFacts> 
     const device::RankPlace& place = placement.ranks[head].place;
     std::string line = fmt::format("{}: {}, {} of memory ({} available)", place.host, counted(place.host_cores, "core"),
                                    size_text(own.memory_bytes), size_text(own.available_bytes));
+    if (!own.machine.empty()) line += fmt::format(", of {}", own.machine);
     if (own.core_limit) line += fmt::format(", at most {:.3g} cores' time", *own.core_limit);
     if (own.memory_limit) line += fmt::format(", at most {} for this job", size_text(*own.memory_limit));
     hosts.push_back(std::move(line));

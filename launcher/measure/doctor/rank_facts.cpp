@@ -13,6 +13,7 @@
 #include "engine/drivers.h"
 #include "engine/group/agreement.h"
 #include "engine/group/communicators.h"
+#include "runtime/topology/discovery.h"
 
 namespace lockstep::launcher {
 namespace {
@@ -41,7 +42,7 @@ void keep_least(std::optional<T>& least, const std::optional<T>& value) {
   if (value && (!least || *value < *least)) least = value;
 }
 
-/// The bytes of a line like "MemTotal:  16384 kB".
+/// The bytes of a line like "MemAvailable:  16384 kB".
 int64_t memory_line(std::string_view name) {
   std::ifstream file("/proc/meminfo");
   for (std::string line; std::getline(file, line);) {
@@ -135,7 +136,9 @@ std::optional<int64_t> parse_memory_max(std::string_view text) {
 RankFacts own_facts(const transport::EnvironmentLookup& lookup) {
   RankFacts facts;
   facts.program = group::statement_of_program();
-  facts.memory_bytes = memory_line("MemTotal:");
+  const auto machine = topology::read_machine(topology::Devices::kNone);
+  facts.machine = machine.has_value() ? topology::to_string(machine.value()) : machine.error().message;
+  if (machine.has_value() && machine.value().memory() > Bytes(0)) facts.memory_bytes = machine.value().memory().value;
   facts.available_bytes = memory_line("MemAvailable:");
   read_control_groups(facts);
   facts.open_files = limit_of(RLIMIT_NOFILE);
@@ -167,10 +170,19 @@ RankFacts own_facts(const transport::EnvironmentLookup& lookup) {
 }
 
 std::string to_text(const RankFacts& facts) {
-  Json json = {{"program", facts.program},     {"memory", facts.memory_bytes}, {"available", facts.available_bytes},
-               {"files", facts.open_files},    {"locked", facts.locked_bytes}, {"infiniband", facts.has_infiniband},
-               {"shm", facts.shm_bytes},       {"shm_free", facts.shm_free},   {"visible", facts.visible},
-               {"installed", facts.installed}, {"devices", facts.devices},     {"device_errors", facts.device_errors}};
+  Json json = {{"program", facts.program},
+               {"machine", facts.machine},
+               {"memory", facts.memory_bytes},
+               {"available", facts.available_bytes},
+               {"files", facts.open_files},
+               {"locked", facts.locked_bytes},
+               {"infiniband", facts.has_infiniband},
+               {"shm", facts.shm_bytes},
+               {"shm_free", facts.shm_free},
+               {"visible", facts.visible},
+               {"installed", facts.installed},
+               {"devices", facts.devices},
+               {"device_errors", facts.device_errors}};
   if (facts.memory_limit) json["memory_limit"] = *facts.memory_limit;
   if (facts.core_limit) json["core_limit"] = *facts.core_limit;
   return json.dump(-1, ' ', false, Json::error_handler_t::replace);
@@ -187,6 +199,7 @@ Result<RankFacts> parse_facts(const std::string& text, int rank) {
   }
   RankFacts facts;
   get(json, "program", facts.program);
+  get(json, "machine", facts.machine);
   get(json, "memory", facts.memory_bytes);
   get(json, "available", facts.available_bytes);
   get(json, "memory_limit", facts.memory_limit);

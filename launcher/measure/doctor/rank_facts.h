@@ -16,6 +16,7 @@ namespace lockstep::launcher {
 /// Facts of one rank. −1: unlimited or unknown.
 struct RankFacts {
   std::string program;  // version, compiler and build id, a line each
+  std::string machine;  // "2 packages, 2 NUMA nodes, 64 cores of 2 hardware threads"; or why that is unknown
   int64_t memory_bytes = -1, available_bytes = -1;
   std::optional<int64_t> memory_limit;  // of a container or job, in bytes
   std::optional<double> core_limit;     // of a container or job, in cores

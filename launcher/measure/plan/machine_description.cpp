@@ -7,6 +7,7 @@
 
 #include "runtime/core/atomic_file.h"
 #include "runtime/core/short_number.h"
+#include "runtime/topology/discovery.h"
 #include "transport/bootstrap.h"
 
 namespace lockstep::launcher {
@@ -42,7 +43,9 @@ Result<cost::Rates> measure(int threads, probe::Precision precision, std::option
 
 Result<void> measure_limits(const MachineOptions& options, probe::Precision precision, const Clock& clock,
                             MachineDescription& machine) {
-  const int cores = std::max(1, static_cast<int>(transport::own_cores().size()));
+  const auto found = topology::read_machine(topology::Devices::kNone);
+  const topology::Machine host = found.has_value() ? found.value() : topology::Machine();
+  const int cores = std::max(1, static_cast<int>(host.cores_of(transport::own_hardware_threads()).size()));
   LOCKSTEP_TRY(machine.limits.host, measure(cores, precision, options.probe_bytes, clock));
   machine.words.push_back(
       fmt::format("this machine's {} core(s) together: {}, measured", cores, in_words(machine.limits.host)));

@@ -1,16 +1,15 @@
 #include "launcher/measure/sweep/starting_place.h"
 
 #include <fmt/format.h>
-#include <sched.h>
 #include <unistd.h>
 
-#include <algorithm>
 #include <array>
-#include <fstream>
 #include <optional>
 
 #include "launcher/process/own_environment.h"
 #include "runtime/process/child_process.h"
+#include "runtime/topology/discovery.h"
+#include "transport/bootstrap.h"
 #include "transport/launch_environment.h"
 
 namespace lockstep::launcher {
@@ -19,12 +18,10 @@ Machine this_machine() {
   Machine machine;
   std::array<char, 256> host{};
   if (::gethostname(host.data(), host.size() - 1) == 0) machine.host = host.data();
-  cpu_set_t cores;
-  if (::sched_getaffinity(0, sizeof cores, &cores) == 0) machine.cores = CPU_COUNT(&cores);
-  std::ifstream about("/proc/cpuinfo");
-  for (std::string line; machine.cpu.empty() && std::getline(about, line);) {
-    if (line.starts_with("model name")) machine.cpu = line.substr(std::min(line.find(':') + 2, line.size()));
-  }
+  const auto found = topology::read_machine(topology::Devices::kNone);
+  const topology::Machine here = found.has_value() ? found.value() : topology::Machine();
+  machine.cores = static_cast<int>(here.cores_of(transport::own_hardware_threads()).size());
+  machine.cpu = here.processor;
   return machine;
 }
 

@@ -11,6 +11,7 @@
 #include "runtime/backends/cuda/step_plan.h"
 #include "runtime/cuda/context.h"
 #include "runtime/device/rank_exchange.h"
+#include "runtime/topology/discovery.h"
 
 namespace lockstep::cuda {
 namespace {
@@ -37,15 +38,31 @@ class Rules final : public device::DeviceRules {
   }
 };
 
-/// The number of GPUs that this process sees; 0 without a driver.
-int visible_gpus(const std::filesystem::path& library) {
-  const auto driver = cu::Driver::open(library);
-  return driver.has_value() ? driver.value()->devices() : 0;
+/// This machine with its PCI devices; an unknown one where hwloc fails, which doctor reports.
+topology::Machine machine_with_devices() {
+  auto machine = topology::read_machine(topology::Devices::kPci);
+  return machine.has_value() ? std::move(machine).value() : topology::Machine();
 }
 
-std::string line_of(const cu::DeviceFacts& facts) {
-  return fmt::format("GPU {}: {}, {}, compute capability {}.{}, {} multiprocessors, {}", facts.ordinal, facts.name,
-                     to_string(facts.memory), facts.major, facts.minor, facts.multiprocessors, facts.bus);
+/// The GPUs that this process sees; none without a driver.
+std::vector<GpuSite> visible_gpus(const std::filesystem::path& library) {
+  std::vector<GpuSite> gpus;
+  const auto driver = cu::Driver::open(library);
+  if (!driver.has_value()) return gpus;
+  const topology::Machine machine = machine_with_devices();
+  for (int ordinal = 0; ordinal < driver.value()->devices(); ++ordinal) {
+    const auto facts = driver.value()->facts(ordinal);
+    const auto* const device = facts.has_value() ? machine.find_device(facts.value().bus) : nullptr;
+    gpus.push_back({device == nullptr ? std::vector<int>() : device->cores});
+  }
+  return gpus;
+}
+
+std::string line_of(const cu::DeviceFacts& facts, const topology::Machine& machine) {
+  const topology::PciDevice* const device = machine.find_device(facts.bus);
+  return fmt::format("GPU {}: {}, {}, compute capability {}.{}, {} multiprocessors, {}{}", facts.ordinal, facts.name,
+                     to_string(facts.memory), facts.major, facts.minor, facts.multiprocessors, facts.bus,
+                     device == nullptr ? "" : " near " + topology::where(machine, device->cores));
 }
 
 /// Which pairs of GPUs cannot use each other's memory; or that all can.
@@ -82,9 +99,10 @@ class Driver final : public device::BackendDriver {
   Result<std::vector<std::string>> describe_devices() const override {
     LOCKSTEP_TRY(const auto driver, cu::Driver::open());
     std::vector<std::string> lines = {fmt::format("driver of CUDA {}", driver->version_text())};
+    const topology::Machine machine = machine_with_devices();
     for (int ordinal = 0; ordinal < driver->devices(); ++ordinal) {
       LOCKSTEP_TRY(const cu::DeviceFacts facts, driver->facts(ordinal));
-      lines.push_back(line_of(facts));
+      lines.push_back(line_of(facts, machine));
     }
     if (driver->devices() > 1) {
       LOCKSTEP_TRY(std::string links, links_of(*driver));
@@ -96,9 +114,11 @@ class Driver final : public device::BackendDriver {
   Result<device::DevicePlan> place(const device::RankSite& site, const device::OptionValues& values) const override {
     const device::OptionReader options(option_rows(), values);
     LOCKSTEP_TRY(const std::vector<std::string> told,
-                 site.exchange(fmt::format("{}", visible_gpus(options.text("cuda-driver")))));
-    std::vector<int> gpus;
-    for (const std::string& count : told) gpus.push_back(std::stoi(count));
+                 site.exchange(to_text(visible_gpus(options.text("cuda-driver")))));
+    std::vector<std::vector<GpuSite>> gpus;
+    for (const std::string& text : told) {
+      LOCKSTEP_TRY(gpus.emplace_back(), parse_gpus(text));
+    }
     return place_on_gpus(site.places, gpus, options.flag("share-devices"));
   }
 

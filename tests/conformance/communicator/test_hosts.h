@@ -20,7 +20,7 @@ inline std::vector<transport::RankPlace> places_on(const std::vector<int>& hosts
                       .host = std::string(1, static_cast<char>('a' + hosts[rank])),
                       .local_rank = static_cast<int>(before),
                       .local_size = static_cast<int>(std::count(hosts.begin(), hosts.end(), hosts[rank])),
-                      .cores = transport::own_cores(),
+                      .cores = transport::own_hardware_threads(),
                       .node = hosts[rank],
                       .machine = "this one"});
   }

@@ -3,6 +3,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <numeric>
 #include <thread>
 
 namespace lockstep::group {
@@ -61,13 +62,91 @@ TEST(CoresOfThreads, AreNoneWhereThereAreTooFewOrSomeInCommon) {
   EXPECT_THAT(cores_of_threads(placed({{{}, 1}}, 0), 0), IsEmpty());
 }
 
+TEST(CoresOfThreads, AreTheHardwareThreadsThatTheProcessMayUse) {
+  Placement siblings = placed({{{0, 1}, 2}}, 8);
+  siblings.ranks[0].place.hardware_threads = {64, 1};
+  EXPECT_THAT(cores_of_threads(siblings, 0), ElementsAre(64, 1));
+}
+
+/// `count` cores from `first` on.
+std::vector<int> cores(int first, int count) {
+  std::vector<int> all(static_cast<size_t>(count));
+  std::iota(all.begin(), all.end(), first);
+  return all;
+}
+
+/// The cores of each rank.
+std::vector<std::vector<int>> cores_of(const Placement& placement) {
+  std::vector<std::vector<int>> all;
+  for (const PlacedRank& rank : placement.ranks) all.push_back(rank.place.cores);
+  return all;
+}
+
+TEST(NearDevices, DivideTheCoresNearThemBetweenTheirRanks) {
+  // Two sockets of eight cores, four GPUs each.
+  const Placement unbound = placed(std::vector<Given>(8, {cores(0, 16), 1}), 16);
+  std::vector<std::vector<int>> near(4, cores(0, 8));
+  near.resize(8, cores(8, 8));
+  EXPECT_THAT(cores_of(near_devices(unbound, near)),
+              ElementsAre(ElementsAre(0, 1), ElementsAre(2, 3), ElementsAre(4, 5), ElementsAre(6, 7), ElementsAre(8, 9),
+                          ElementsAre(10, 11), ElementsAre(12, 13), ElementsAre(14, 15)));
+}
+
+TEST(NearDevices, LeaveHostsApartAndRanksUnboundWhereEveryCoreIsNearOrNothingIsKnown) {
+  const Placement two_hosts = placed({{cores(0, 4), 1, 0}, {cores(0, 4), 1, 1}}, 4);
+  EXPECT_THAT(cores_of(near_devices(two_hosts, std::vector(2, cores(2, 2)))),
+              ElementsAre(ElementsAre(2, 3), ElementsAre(2, 3)));
+  EXPECT_EQ(cores_of(near_devices(two_hosts, std::vector(2, cores(0, 4)))), cores_of(two_hosts));  // one NUMA node
+  EXPECT_EQ(cores_of(near_devices(two_hosts, std::vector(2, std::vector<int>()))), cores_of(two_hosts));
+}
+
+TEST(NearDevices, LeaveACoreToTheRankThatHasNoOther) {
+  const std::vector<std::vector<int>> near(2, cores(0, 4));
+  for (const bool swapped : {false, true}) {
+    const Given narrow{{0}, 1}, wide{cores(0, 8), 1};
+    const Placement placement = swapped ? placed({wide, narrow}, 8) : placed({narrow, wide}, 8);
+    const auto moved = cores_of(near_devices(placement, near));
+    EXPECT_THAT(moved[swapped ? 1 : 0], ElementsAre(0));
+    EXPECT_THAT(moved[swapped ? 0 : 1], ElementsAre(1, 2, 3));
+  }
+}
+
+TEST(NearDevices, ShareTooFewCoresOfAContainer) {
+  const Placement placement = placed(std::vector<Given>(3, {cores(0, 4), 1}), 4);
+  const auto moved = cores_of(near_devices(placement, std::vector(3, cores(0, 2))));
+  EXPECT_THAT(moved, testing::Each(testing::IsSubsetOf({0, 1})));
+  EXPECT_THAT(moved, testing::Each(testing::Not(IsEmpty())));
+}
+
+TEST(NearDevices, AreFarFromARankThatTheLauncherBoundElsewhere) {
+  Placement placement = placed({{cores(0, 2), 1}, {cores(2, 2), 1}}, 4);
+  placement.launcher = transport::Launcher::kOpenMpi;
+  placement.ranks[1].place.host = "node0";
+  placement.ranks[1].device = "cuda:1";
+  const std::vector<std::vector<int>> near(2, cores(0, 2));
+  EXPECT_EQ(cores_of(near_devices(placement, near)), cores_of(placement));
+  const auto findings = judge_devices(placement, near);
+  ASSERT_THAT(findings, testing::SizeIs(1));
+  EXPECT_EQ(findings[0].what, "rank 1 on node0 may run only on cores 2-3, far from its device cuda:1 (near cores 0-1)");
+  EXPECT_EQ(findings[0].fix, "mpirun --bind-to none");
+  EXPECT_THAT(judge_devices(placement, std::vector(2, std::vector<int>())), IsEmpty());
+}
+
+TEST(NearDevices, KeepTheHardwareThreadsOfTheirCores) {
+  Placement placement = placed({{{0, 1, 2}, 1}}, 4);
+  placement.ranks[0].place.hardware_threads = {0, 65, 66};
+  const device::RankPlace moved = near_devices(placement, std::vector(1, std::vector{1, 2})).ranks[0].place;
+  EXPECT_THAT(moved.cores, ElementsAre(1, 2));
+  EXPECT_THAT(moved.hardware_threads, ElementsAre(65, 66));
+}
+
 TEST(BoundThread, StaysOnItsCoreUntilItIsGone) {
   cpu_set_t before, now;
   ASSERT_EQ(sched_getaffinity(0, sizeof before, &before), 0);
   int core = CPU_SETSIZE - 1;
   while (!CPU_ISSET(core, &before)) --core;
   {
-    const BoundThread bound(std::vector<int>{core, 0});
+    const BoundThread bound(std::vector<int>{core});
     ASSERT_EQ(sched_getaffinity(0, sizeof now, &now), 0);
     EXPECT_EQ(CPU_COUNT(&now), 1);
     EXPECT_TRUE(CPU_ISSET(core, &now));
