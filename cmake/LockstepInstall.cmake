@@ -102,6 +102,7 @@ foreach(header IN ITEMS
         runtime/core/ids.h
         runtime/core/log.h
         runtime/core/result.h
+        runtime/device/device_time.h
         runtime/generation/constraint_processors.h
         runtime/generation/finish_reason.h
         runtime/generation/generation_config.h

@@ -83,9 +83,9 @@ class Files(test_folder.FolderTests):
         self.assertEqual(self.bash("lockstep", "gen"), ["generate"])
         self.assertEqual(set(self.bash("lockstep", "")) - {"-h", "--help", "--version"}, set(commands()))
         self.assertEqual(self.bash("lockstep", "generate", "--num-b"), ["--num-beams"])
-        self.assertEqual(self.bash("lockstep", "generate", "--launch", ""), ["mpi", "threads"])
+        self.assertEqual(self.bash("lockstep", "generate", "--launch", ""), ["mpi", "processes", "threads"])
         self.assertEqual(self.bash("lockstep", "generate", "--launch", "=", "t"), ["threads"])
-        self.assertEqual(self.bash("lockstep", "generate", "--launch", "="), ["mpi", "threads"])
+        self.assertEqual(self.bash("lockstep", "generate", "--launch", "="), ["mpi", "processes", "threads"])
         self.assertEqual(self.bash("lockstep", "completion", "z"), ["zsh"])
         self.assertEqual(self.bash("lockstep", "sing", ""), [])
         self.assertEqual(self.bash("lockstep", "generate", "--top-k", ""), [])
@@ -103,7 +103,7 @@ class Files(test_folder.FolderTests):
 
         self.assertEqual(offered("lockstep gen"), ["generate"])
         self.assertEqual(offered("lockstep generate --num-b"), ["--num-beams"])
-        self.assertEqual(offered("lockstep generate --launch "), ["mpi", "threads"])
+        self.assertEqual(offered("lockstep generate --launch "), ["mpi", "processes", "threads"])
         self.assertEqual(offered("lockstep completion z"), ["zsh"])
 
     @unittest.skipUnless(shutil.which("zsh"), "no zsh")

@@ -231,21 +231,26 @@ std::vector<LaunchBytes> bytes_of_launches(const graph::Graph& graph, const Stor
                                            const CachesInUse& caches) {
   std::vector<LaunchBytes> all(plan.launches.size());
   const Groups groups(graph);
-  std::set<std::tuple<size_t, bool, uint64_t>> counted;  // node, append, address: launches of a node share the bytes
+  // Node, append, begin (of caches negative): a node's launches share the bytes.
+  std::set<std::tuple<size_t, bool, int64_t>> counted;
   for (size_t i = 0; i < plan.launches.size(); ++i) {
     const Launch& launch = plan.launches[i];
     const graph::Node& node = graph.nodes[launch.node];
     for (const uint64_t word : words_of(launch)) {
       const std::optional<Spot> spot = spot_of(word);
-      if (!spot || !counted.emplace(launch.node, is_append(node, launch), word).second) continue;
+      if (!spot) continue;
+      const auto is_new = [&](int64_t begin) {
+        return counted.emplace(launch.node, is_append(node, launch), begin).second;
+      };
       if (spot->region == Region::kWeights) {
         const auto found = weight_at(layout, spot->offset);
-        if (!found) continue;
+        if (!found || !is_new(found->form.offset)) continue;  // gates and what they gate may be one weight
         all[i].weights +=
             static_cast<double>(bytes_of(found->weight, found->form)) * share_read(graph, node, found->weight);
       } else if (spot->region == Region::kCaches) {
         const StateLayout* cache = cache_at(layout, spot->offset);
-        if (cache != nullptr) all[i].cache += bytes_of_cache(graph, node, launch, *cache->cache, caches);
+        if (cache == nullptr || !is_new(-1 - spot->offset)) continue;
+        all[i].cache += bytes_of_cache(graph, node, launch, *cache->cache, caches);
       }
     }
     const bool is_first = i == 0 || plan.launches[i - 1].node != launch.node;

@@ -21,6 +21,10 @@ struct BackendUnderTest {
 /// The oracle itself.
 const BackendUnderTest& reference_backend();
 
+/// False with LOCKSTEP_WITHOUT_REFERENCE set, which scripts/gpu does: its archive lacks libtorch. The scalar model and
+/// comparisons of bits remain.
+bool compares_with_reference();
+
 /// Every backend that this machine can run, the reference first.
 const std::vector<BackendUnderTest>& backends_under_test();
 

@@ -52,6 +52,7 @@ TEST_P(WholeSteps, GiveTheLogitsOfTheScalarModelAndOfTheReference) {
     const Transcript actual = generate_on(backend(), options, kPrompts, kSteps);
     for (const std::vector<int32_t>& tokens : actual.tokens) EXPECT_EQ(tokens.size(), static_cast<size_t>(kSteps));
     expect_near_runs(actual, generate_on_scalar_model(options, kPrompts, kSteps), tolerance());
+    if (!compares_with_reference()) continue;
     expect_near_runs(actual, generate_on(reference_backend(), options, kPrompts, kSteps), tolerance());
   }
 }
