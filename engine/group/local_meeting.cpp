@@ -16,7 +16,7 @@ namespace local = transport::local;
 using transport::LaunchEnvironment;
 using transport::Launcher;
 
-constexpr auto kLeaveDeadline = std::chrono::seconds(20);  // of the end of the other processes
+constexpr auto kEndDeadline = std::chrono::seconds(20);  // of the end of the other processes
 
 class LocalMeeting final : public WatchedMeeting {
  public:
@@ -59,8 +59,8 @@ class LocalMeeting final : public WatchedMeeting {
     if (children_ != nullptr) children_->expect_end();
     LOCKSTEP_TRY(const auto last, world_->make_bootstrap(group_.own_wait()));
     LOCKSTEP_TRY_VOID(last->barrier());
-    watch_.leave(kLeaveDeadline);
-    return children_ == nullptr ? ok() : children_->wait(kLeaveDeadline);
+    watch_.leave(kEndDeadline);
+    return children_ == nullptr ? ok() : children_->wait(kEndDeadline);
   }
 
  private:
