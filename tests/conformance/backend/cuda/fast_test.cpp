@@ -17,13 +17,21 @@ using testing::HasSubstr;
 
 const cuda::StepOptions kFast{.uses_blas = true};
 
+bool is_stand_in() { return cu::counts_of_driver(LOCKSTEP_STAND_IN_CUDA) != nullptr; }
+
 /// The stand-in of the driver holds cuBLASLt, too.
 cuda::Options fast_options() {
   const std::string driver = cu::driver_under_test(LOCKSTEP_STAND_IN_CUDA);
-  const bool is_stand_in = driver == LOCKSTEP_STAND_IN_CUDA;
   return {.driver = driver,
           .steps = kFast,
-          .blas = is_stand_in ? std::filesystem::path(driver) : std::filesystem::path(cu::BlasLibrary::kDefault)};
+          .blas = is_stand_in() ? std::filesystem::path(driver) : std::filesystem::path(cu::BlasLibrary::kDefault)};
+}
+
+/// Why a machine with a GPU cannot test it: the library is not found. Empty: it can; the stand-in always can.
+std::string why_not() {
+  if (is_stand_in()) return {};
+  const auto made = cuda::make_backend(fast_options());
+  return made.has_value() ? std::string() : made.error().message;
 }
 
 BackendUnderTest fast_backend() {
@@ -38,6 +46,7 @@ int64_t products_of_library(const graph::Graph& graph) {
 }
 
 TEST(CudaFast, ComputesPrefillByTheLibraryNearTheInvariantResult) {
+  if (const std::string reason = why_not(); !reason.empty()) GTEST_SKIP() << reason;
   std::vector<std::vector<int32_t>> prompts(2);
   for (int32_t i = 0; i < 60; ++i) prompts[i < 40 ? 0 : 1].push_back(i * i % 37);
   for (const TinyOptions& options : {TinyOptions{.dtype = DType::kFloat32, .chunk = 64},
@@ -68,6 +77,7 @@ Case products(DType dtype) {
 }
 
 TEST(CudaFast, MultipliesWithBiasesViewsAndResultsInF32) {
+  if (const std::string reason = why_not(); !reason.empty()) GTEST_SKIP() << reason;
   for (const DType dtype : {DType::kFloat32, DType::kBFloat16}) {
     const Case c = products(dtype);
     EXPECT_EQ(products_of_library(c.graph), 3);
@@ -84,6 +94,7 @@ TEST(CudaFast, KeepsWeightsOfManyRowsASecondTime) {
 }
 
 TEST(CudaFast, PromisesNoInvariantSums) {
+  if (const std::string reason = why_not(); !reason.empty()) GTEST_SKIP() << reason;
   EXPECT_FALSE(cuda::make_backend(fast_options()).value()->capabilities().invariant_sums);
   EXPECT_TRUE(backends_under_test().front().make(1).value()->capabilities().invariant_sums);
 }
