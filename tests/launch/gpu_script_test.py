@@ -36,7 +36,7 @@ class GpuScript(test_folder.FolderTests):
         self.assertLess(self.archive.stat().st_size, 60 << 20)
 
     def test_every_command_ends_well_over_the_stand_in(self):
-        for command in ("env", "speed", "cpu"):
+        for command in ("env", "correct", "ranks", "speed", "cpu"):
             with self.subTest(command=command):
                 done, report = self.run_there(command)
                 self.assertEqual(done.returncode, 0, done.stdout)
