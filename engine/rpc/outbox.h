@@ -42,7 +42,7 @@ class Outbox {
 
   std::mutex mutex_;
   Parcel parcel_;
-  kj::Own<kj::CrossThreadPromiseFulfiller<void>> waiter_;  // null: nobody waits
+  kj::Own<kj::CrossThreadPromiseFulfiller<void>> waiter_;  // null: no wait is open
 };
 
 }  // namespace lockstep::rpc

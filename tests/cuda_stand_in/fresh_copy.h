@@ -10,7 +10,7 @@
 
 namespace lockstep::cu {
 
-/// A copy of `library`, with `settings` in `variable` for whoever loads it.
+/// A copy of `library`; a program that loads it finds `settings` in `variable`.
 inline std::filesystem::path fresh_copy(const std::filesystem::path& library, const char* variable,
                                         const char* settings) {
   static int count = 0;

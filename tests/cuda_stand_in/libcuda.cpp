@@ -1,3 +1,4 @@
+// One file: all calls share one state under one mutex.
 #include "tests/cuda_stand_in/libcuda.h"
 
 #include <fcntl.h>
@@ -305,7 +306,7 @@ CUresult refuse_in_capture() {
   ++driver().counts.allocating;         \
   if (const CUresult refused = refuse_in_capture(); refused != CUDA_SUCCESS) return refused
 
-/// Adds work to a stream: recorded, run at once, or kept until somebody waits.
+/// Adds work to a stream: recorded, run at once, or kept until a caller waits.
 CUresult enqueue(CUstream stream, Work item, std::unique_lock<std::recursive_mutex>& lock) {
   Driver& all = driver();
   if (!all.streams.contains(stream)) return CUDA_ERROR_INVALID_HANDLE;

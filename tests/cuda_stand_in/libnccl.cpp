@@ -8,6 +8,8 @@
 // has been taken, and before that no other call is accepted; memory is the device's; sizes, kinds and order of what
 // members send each other are compared.
 //
+// One file: all calls share one state.
+//
 // LOCKSTEP_STAND_IN_NCCL sets it up, when the library is loaded: words with commas between them of
 //   version=N              (default 22809)
 //   NAME:N=STATUS          the N-th call of ncclNAME fails with STATUS; from then on too with NAME:N+=STATUS

@@ -96,7 +96,7 @@ MISTAKES = (
             "    weigh_keys(p, chunk, *memory.shared);\n    if (head + kHeadsAtOnce >= end) {\n",
             f"{BACKEND}/kernels/attend_tiles.cu", KERNELS, "*WeighsWhatEachRowSees*"),
     Mistake("values before everybody has the scores", f"{BACKEND}/kernels/attend_rows.cu",
-            "sync_block();  // nobody reads the last one", "", f"{BACKEND}/kernels/attend_rows.cu", KERNELS, "*ShareTiles*plain"),
+            "sync_block();  // all threads have read the last one", "", f"{BACKEND}/kernels/attend_rows.cu", KERNELS, "*ShareTiles*plain"),
     Mistake("half of the chains twice", f"{BACKEND}/kernels/attend_rows.cu", "sum_lanes<2 * kMask>(operands, lane + kMask)",
             "sum_lanes<2 * kMask>(operands, lane)", f"{BACKEND}/kernels/attend_rows.cu", KERNELS, "*ShareTiles*plain"),
     Mistake("keys of another slot", f"{BACKEND}/kernels/attend.cu", "tile_at(p, p.slot[query.row], tile",

@@ -1,3 +1,4 @@
+// One file: fibers, blocks and meetings share the state of the grid that runs.
 #include "tests/cuda_stand_in/simt.h"
 
 #include <fmt/format.h>

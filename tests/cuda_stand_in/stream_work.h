@@ -9,7 +9,7 @@
 
 namespace lockstep::cu {
 
-/// Adds work to a stream as a launch would be: recorded, run at once, or kept until somebody waits. The work runs
+/// Adds work to a stream as a launch would be: recorded, run at once, or kept until a caller waits. The work runs
 /// without the driver's lock.
 CUresult enqueue_work(CUstream stream, std::function<CUresult()> work);
 /// Counts a call, and returns its planted fault.

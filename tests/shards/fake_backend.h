@@ -104,7 +104,7 @@ class FakeExecutable final : public device::Executable {
   void time_device() override { is_timed_ = true; }
   device::DeviceTime device_time() const override { return time_; }
 
-  /// Of a run, once somebody wants it.
+  /// Of a run, after `time_device`.
   static constexpr device::DeviceTime kTimeOfRun{std::chrono::microseconds(5), std::chrono::microseconds(1)};
 
   std::vector<std::vector<int32_t>> seen;

@@ -18,7 +18,7 @@ class ScriptedEngine final : public shards::StepEngine {
 
   std::vector<int32_t> answer;
   std::optional<Error> failure;
-  device::DeviceTime of_a_step;  // of the device; counted once somebody wants its time
+  device::DeviceTime of_a_step;  // of the device; counted after `time_device`
 
   int64_t slots() const override { return 2; }
   int64_t chunk() const override { return 8; }

@@ -221,7 +221,7 @@ class Block {
   /// The first `tokens` rows of a tile of keys or values; zeros behind them.
   template <bool kIsKeys>
   LOCKSTEP_DEVICE void load_tile(const void* cache, int slot, int tile, int tokens) {
-    sync_block();  // nobody reads the last one
+    sync_block();  // all threads have read the last one
     const Element* from = static_cast<const Element*>(cache) + tile_at(a_, slot, tile, a_.head_map[heads_[0]]);
     const int chunks = columns_ / kChunk;
     LOCKSTEP_NO_UNROLL
@@ -393,7 +393,6 @@ LOCKSTEP_DEVICE void attend_rows(const AttendRowsParameters& p) {
 }  // namespace
 
 static_assert(sizeof(RowsShared) == kRowsFixedBytes);
-
 LOCKSTEP_KERNEL(attend_rows_f32, AttendRowsParameters, kRowsThreads) { attend_rows<F32Rows>(p); }
 LOCKSTEP_KERNEL(attend_rows_bf16, AttendRowsParameters, kRowsThreads) { attend_rows<Bf16Rows>(p); }
 LOCKSTEP_KERNEL(attend_rows_f16, AttendRowsParameters, kRowsThreads) { attend_rows<F16Rows>(p); }

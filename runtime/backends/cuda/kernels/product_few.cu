@@ -179,7 +179,7 @@ LOCKSTEP_DEVICE void bring_steps(const Block<Rows>& block, int tile, Place place
   }
 }
 
-/// Steps of the warp's parts of a tile. Parts without steps get their zeros, once: nobody writes them later.
+/// Steps of the warp's parts of a tile. Parts without steps get their zeros once: no later tile writes them.
 template <typename Rows>
 LOCKSTEP_DEVICE int count_steps(const Block<Rows>& block) {
   int steps = 0;

@@ -54,7 +54,7 @@ class Tiles {
       const SumPart& of = p_.parts[part];
       for (int step = 0; step < of.steps; step += kSteps) {
         wait_copies<kTilesStages - 2>();
-        sync_block();  // copies of all threads are there, and nobody reads the place that is filled next
+        sync_block();  // all copies are complete, and no thread reads the place that is filled next
         fetch(coming, (place + kTilesStages - 1) % kTilesStages);
         advance(next);
         add_stage(of, step, place, next);

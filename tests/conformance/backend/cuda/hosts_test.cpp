@@ -70,7 +70,7 @@ TEST(CudaHosts, ReplayOneGraphAndAllocateNothing) {
     const cu::StandInCounts after = counts();  // of all ranks
     EXPECT_EQ(after.graph_launches - before.graph_launches, 3);
     EXPECT_EQ(after.allocating, before.allocating);
-    ASSERT_TRUE(communicator.barrier(device::Stream::host()).has_value());  // nobody frees before all have counted
+    ASSERT_TRUE(communicator.barrier(device::Stream::host()).has_value());  // all ranks have counted before one frees
   });
 }
 

@@ -1,0 +1,175 @@
+// Parameters of the kernels of rotations, caches and attention (parameters.h).
+#pragma once
+
+#include <cstdint>
+
+#include "runtime/backends/cuda/kernels/row_parameters.h"
+
+namespace lockstep::cuda {
+
+/// turn_table: cosines and sines of position · frequency, times `scale`. A thread is an element.
+struct TurnTableParameters {
+  const int32_t* position;        // [rows]
+  const float* frequencies;       // [half]
+  const float* long_frequencies;  // [half], of rows whose slot is_long; may be null
+  const int32_t* is_long;         // [slots]
+  const int32_t* slot;            // [rows]
+  float* cosines;                 // [rows, half]
+  float* sines;
+  RowCount rows;
+  int32_t slots;
+  int32_t half;
+  float scale;
+};
+constexpr int kTurnThreads = 128;
+
+/// How heads turn: the first 2 · half columns of each.
+struct Turn {
+  const float* cosines;  // [rows, half]; null: they do not
+  const float* sines;
+  int32_t half;
+  int32_t neighbours;  // pairs are (2i, 2i + 1), not (i, i + half)
+};
+
+/// turn: a block is a row.
+struct TurnParameters {
+  const void* x;  // dt [rows, heads · head_dim]
+  void* y;
+  int64_t x_stride;
+  int64_t y_stride;
+  Turn turn;
+  RowCount rows;
+  int32_t heads;
+  int32_t head_dim;
+};
+
+/// Where a cache keeps its tiles of 64 tokens, each [heads][64][head_dim]: tile n of a slot is at slot · slot_stride +
+/// n · tile_stride. Beyond the fixed tiles of a ring, tile n is at fixed + (n − fixed) mod turning.
+struct CacheTiles {
+  int64_t slot_stride;
+  int64_t tile_stride;
+  int32_t fixed_tiles;
+  int32_t turning_tiles;  // 0: no ring
+};
+constexpr int kTileTokens = 64;
+
+/// append_2, append_4: a block is a row.
+struct AppendParameters {
+  const void* x;        // [rows, heads · head_dim]
+  void* cache;          // of slot 0, tile 0
+  const int32_t* slot;  // [rows]; −1: nothing is written
+  const int32_t* position;
+  int64_t x_stride;
+  CacheTiles tiles;
+  RowCount rows;
+  int32_t heads;
+  int32_t head_dim;
+};
+constexpr int kAppendThreads = 128;
+
+constexpr int kMostHeadDim = 512;
+
+/// Queries, keys or values of a row: normed, turned, and written to `y` or into a cache.
+struct HeadsPart {
+  const void* x;  // dt [rows, heads · head_dim]
+  void* y;        // dt [rows, heads · head_dim]
+  void* cache;    // of slot 0, tile 0; null: y
+  int64_t x_stride;
+  int64_t y_stride;
+  Norm norm;
+  Turn turn;
+  int32_t heads;
+};
+constexpr int kMostHeadsParts = 4;  // q, q for pinned positions, k, v
+
+/// prepare_heads: a block is a head of a row, of as many threads as a head has columns, at most kHeadsThreads.
+struct HeadsParameters {
+  HeadsPart parts[kMostHeadsParts];  // one after the other in a row's blocks
+  const int32_t* slot;               // [rows]; −1: nothing is written into caches
+  const int32_t* position;           // [rows]
+  CacheTiles tiles;                  // of keys and of values
+  RowCount rows;
+  int32_t heads_of_row;  // of all parts
+  int32_t head_dim;
+};
+constexpr int kHeadsThreads = 256;  // as a norm alone has
+
+/// attend: a block is a query head of a row.
+struct AttendParameters {
+  const void* q;         // dt [rows, heads · head_dim]
+  const void* pinned_q;  // the same for keys of pinned positions; may be null
+  const void* keys;      // dt, of slot 0, tile 0
+  const void* values;
+  const int32_t* slot;      // [rows]; −1: a padding row, whose result is 0
+  const int32_t* position;  // [rows]
+  const int32_t* head_map;  // [heads]: the head of the cache
+  const void* slopes;       // dt or f32 [heads]; may be null
+  const void* sinks;        // dt or f32 [heads]; may be null
+  void* y;                  // dt [rows, heads · head_dim]
+  int64_t q_stride;
+  int64_t pinned_q_stride;
+  int64_t y_stride;
+  CacheTiles tiles;  // of keys and of values
+  RowCount rows;
+  int32_t heads;
+  int32_t head_dim;
+  int32_t window;  // 0: everything is seen
+  int32_t pinned;
+  float scale;
+  float soft_cap;             // 0: none
+  int32_t is_float_per_head;  // slopes or sinks are f32
+};
+constexpr int kAttendThreads = 128;
+
+/// What a query head of a row takes from its tiles, one beside the other: [rows, heads, tiles].
+struct TileSumsOfRows {
+  float* maxima;
+  float* sums;
+  float* values;  // [rows, heads, tiles, head_dim]
+  int32_t tiles;  // that a row may need
+};
+
+/// attend_tiles: a unit is a tile that a row needs, for a group: all query heads of one head of the cache. Blocks walk
+/// the units; the last block of a row and group folds their tiles. attend_fold: a block is a query head of a row, and
+/// folds. Together they give the bits of `attend`.
+struct AttendTilesParameters {
+  AttendParameters attend;
+  TileSumsOfRows of_rows;
+  const int32_t* heads;        // [attend.heads]: query heads, those of a group side by side
+  const int32_t* first_heads;  // [groups + 1]: where those of a group begin
+  uint32_t* arrivals;          // [rows, groups]: tiles that are done; 0 between launches. Null: attend_fold folds
+  int32_t groups;
+  int32_t shared_bytes;
+};
+constexpr int kHeadsAtOnce = 4;
+constexpr int kFoldTiles = 32;
+constexpr int kAttendFoldSharedBytes = kHeadsAtOnce * (kFoldTiles * 16 + (kFoldTiles + 1) * 4);
+/// What a block of attend_tiles needs besides queries, keys and values of a tile.
+constexpr int kAttendTilesFixedBytes = (2 * kTileTokens * kHeadsAtOnce + 4) * 4 + kAttendFoldSharedBytes;
+constexpr int64_t attend_tiles_bytes(int64_t head_dim, int64_t element_size) {
+  return kAttendTilesFixedBytes + 2 * kHeadsAtOnce * head_dim * 4 + 2 * kTileTokens * head_dim * element_size;
+}
+
+/// attend_rows: a block is up to 64 queries, rows_of_block rows of a chunk of query heads; chunks of a row are side by
+/// side. Heads have at most kRowsHeadDim columns, a multiple of 16 bytes, and there is no pinned_q.
+struct AttendRowsParameters {
+  AttendParameters attend;
+  const int32_t* heads;  // [chunks, heads_at_once]: query heads of one head of the cache; −1: none
+  int32_t chunks;
+  int32_t heads_at_once;
+  int32_t rows_of_block;
+};
+constexpr int kRowsThreads = 256;
+constexpr int kRowsQueries = 64;
+constexpr int kRowsHeads = 4;  // of a chunk, at most
+constexpr int kRowsHeadDim = 128;
+constexpr int kRowsPadding = 64;  // columns are padded to a multiple
+constexpr int kRowsFixedBytes =
+    (kTileTokens * (kRowsQueries + 4) + 4 * kRowsQueries) * static_cast<int>(sizeof(float)) +
+    kTileTokens * kRowsQueries / 8;
+constexpr int64_t attend_rows_bytes(int64_t head_dim) {
+  const int64_t columns = (head_dim + kRowsPadding - 1) / kRowsPadding * kRowsPadding;
+  return kRowsFixedBytes + (columns + 4) * (kRowsQueries + kTileTokens) * static_cast<int64_t>(sizeof(float));
+}
+
+}  // namespace lockstep::cuda

@@ -1,0 +1,96 @@
+// Parameters of the kernels that work on rows: embeddings, norms, elementwise functions (parameters.h).
+#pragma once
+
+#include <cstdint>
+
+namespace lockstep::cuda {
+
+/// The rows of a launch, of which a step computes the first `in_use`.
+struct RowCount {
+  const int32_t* in_use;  // null: all
+  int32_t rows;
+};
+
+/// embed: y = table[ids − first_row]. A block is a row.
+struct EmbedParameters {
+  const int32_t* ids;  // [rows]
+  const void* table;   // dt [table_rows, columns], row by row or packed
+  void* y;             // f32 or dt [rows, columns]
+  RowCount rows;
+  int32_t first_row;
+  int32_t table_rows;
+  int32_t columns;
+  int32_t k_steps;   // of the packed table (packing.h); 0: row by row
+  int32_t is_float;  // y is f32
+  float nothing;     // of a row outside the table
+};
+constexpr int kEmbedThreads = 128;
+
+/// take_rows_2, take_rows_4: y[t] = from[index[t] + offset]; zeros outside, and where mask[t] < 0. A block is a row.
+struct TakeRowsParameters {
+  const int32_t* index;  // [rows]; null: t
+  const int32_t* mask;   // [rows]; may be null
+  const void* from;
+  void* y;
+  int64_t from_stride;
+  int64_t y_stride;
+  RowCount rows;
+  int32_t offset;
+  int32_t from_rows;
+  int32_t columns;
+};
+constexpr int kTakeRowsThreads = 128;
+
+enum MapKind : int32_t { kMapAdd, kMapScale, kMapSoftCap, kMapActivate, kMapGate };
+enum ActivationKind : int32_t { kSilu, kGelu, kGeluTanh, kRelu, kClampedSwiglu };
+
+/// map: y = x + z, x · number, number · tanh(x / number), activation(x), or activation(x) · z. A thread is an element.
+struct MapParameters {
+  const void* x;  // dt [rows, columns], as z and y
+  const void* z;
+  void* y;
+  int64_t x_stride;
+  int64_t z_stride;  // 0: one row for all
+  int64_t y_stride;
+  RowCount rows;
+  int32_t columns;
+  int32_t kind;
+  int32_t activation;
+  float number;
+};
+constexpr int kMapThreads = 256;
+
+/// The weights of a norm and its formula.
+struct Norm {
+  const void* weight;  // dt [columns]; null: no norm
+  const void* bias;    // dt [columns], of a layer norm; null: a root mean square norm
+  float epsilon;
+  float offset;        // added to the weight
+  int32_t has_offset;  // then x / root is not rounded before it is multiplied
+};
+
+/// rms_norm: a block is a group of `columns` of a row.
+struct RmsNormParameters {
+  const void* x;  // dt [rows, groups · columns]
+  void* y;
+  int64_t x_stride;
+  int64_t y_stride;
+  Norm norm;
+  RowCount rows;
+  int32_t groups;
+  int32_t columns;
+};
+constexpr int kNormThreads = 256;
+
+/// layer_norm: a block is a row.
+struct LayerNormParameters {
+  const void* x;  // dt [rows, columns]
+  void* y;
+  int64_t x_stride;
+  int64_t y_stride;
+  Norm norm;
+  RowCount rows;
+  int32_t columns;
+};
+
+}  // namespace lockstep::cuda
