@@ -4,13 +4,13 @@
 #   client ──► Entrance.enter(secret) ──► Engine ──generate(request, sink)──► Call
 #                                                       tokens, … , done | failed ──► Sink of the client
 #
-# Version 1. New versions only add fields and methods; a field that a client does not set has the meaning of its default.
+# Version 2. New versions only add fields and methods; a field that a client does not set has the meaning of its default.
 @0xc69dc0b31c1ae9a7;
 
 using Cxx = import "/capnp/c++.capnp";
 $Cxx.namespace("lockstep::rpc::wire");
 
-const version :UInt32 = 1;
+const version :UInt32 = 2;
 
 # What a connection gives.
 interface Entrance {
@@ -39,6 +39,9 @@ interface Engine {
       failure @1 :Failure;    # nothing was opened, and the sink gets nothing
     }
   }
+
+  score @4 (ids :List(Int32), top :UInt32) -> (scored :Scored);
+  # The model's log-probability of each id given those before it, and the `top` likeliest ids in its place.
 
   finish @3 ();
   # Ends the engine once every open request has its answer. New requests are refused.
@@ -77,6 +80,9 @@ struct Status {
   promptTokens @4 :UInt64;
   newTokens @5 :UInt64;
   reusedTokens @6 :UInt64;    # of prompts, from slots that held them
+  steps @7 :UInt64;           # number of the last step
+  stepAgeS @8 :Float64 = nan;    # seconds since it ended; NaN: there was none
+  ranks @9 :List(Text);       # the state of each: "ready", "lost"
 }
 
 struct Request {
@@ -84,6 +90,13 @@ struct Request {
   negativeIds @1 :List(Int32);    # of a negative prompt, for classifier-free guidance
   options @2 :List(Option);   # replace those of the model's generation_config.json
   randomRow @3 :UInt64;       # random numbers depend on the option seed and on this number alone
+  modelLogprobs @4 :Int32 = -1;    # the model's log-probabilities, before any option, and that many of the likeliest
+                                   # ids; -1: none
+  constraint @5 :Text;        # what the answer has to look like (runtime/constraint); empty: anything
+  specialText @6 :Bool;       # special tokens are part of the text
+  priority @7 :Int32;         # a waiting request with a higher one gets a slot first
+  client @8 :Text;            # waiting requests of equal priority: clients take turns
+  deadlineS @9 :Float64 = inf;    # seconds from now; then the request fails with "deadline_exceeded"
 }
 
 # A field of GenerationConfig.
@@ -96,7 +109,7 @@ struct Token {
   answer @0 :UInt32;          # number of its answer
   id @1 :Int32;               # -1: none, only text that was withheld
   text @2 :Text;              # the whole characters that the token completes, maybe none
-  logprob @3 :Float32;        # natural logarithm; with the option top_logprobs, otherwise NaN
+  logprob @3 :Float32;        # natural logarithm; with modelLogprobs or the option top_logprobs, else NaN
   top @4 :List(Candidate);    # the likeliest tokens in its place, likeliest first
 }
 
@@ -110,6 +123,20 @@ struct Answer {
   text @1 :Text;              # without special tokens, cut before a stop string; empty without a tokenizer
   reason @2 :Text;            # "eos", "length", "stop", "cancelled"
   score @3 :Float64;          # of a beam; NaN: there were none
+  cachedTokens @4 :UInt32;    # tokens of the prompt that a slot already held
+}
+
+struct Scored {
+  union {
+    tokens @0 :List(Score);
+    failure @1 :Failure;
+  }
+}
+
+struct Score {
+  id @0 :Int32;
+  logprob @1 :Float32;        # NaN for a text's first token
+  top @2 :List(Candidate);    # likeliest first; none for a text's first token
 }
 
 struct Failure {

@@ -1,0 +1,33 @@
+// The thread on which a server does everything except slow computations.
+#pragma once
+
+#include <functional>
+#include <memory>
+
+#include "runtime/core/clock.h"
+
+namespace lockstep::serve {
+
+/// A function that a loop will call. Destroying it cancels the call.
+class Timer {
+ public:
+  virtual ~Timer() = default;
+};
+
+/// The functions are called one at a time, in the order of `post`, on the loop's thread.
+class EventLoop {
+ public:
+  virtual ~EventLoop() = default;
+
+  /// Thread-safe.
+  virtual void post(std::function<void()> call) = 0;
+
+  /// Calls `call` once, `delay` from now. On the loop's thread.
+  virtual std::unique_ptr<Timer> after(Duration delay, std::function<void()> call) = 0;
+
+  /// Runs `work` on another thread, then `done` on the loop's. For computations of more than a millisecond: tokenizing
+  /// a long prompt, rendering a template. Both are called in the order of submission. Thread-safe.
+  virtual void compute(std::function<void()> work, std::function<void()> done) = 0;
+};
+
+}  // namespace lockstep::serve
