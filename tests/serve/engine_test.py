@@ -245,8 +245,12 @@ class EngineOverRpc(unittest.TestCase):
         special = [{"id": 100 + i, "content": f"<s{i}>", "special": True, "single_word": False, "lstrip": False,
                     "rstrip": False, "normalized": False} for i in range(28)]
         (folder / "model" / "tokenizer.json").write_text(json.dumps({
-            "added_tokens": special, "normalizer": None, "pre_tokenizer": None, "post_processor": None, "decoder": None,
-            "model": {"type": "WordLevel", "vocab": {f"w{i}": i for i in range(100)}, "unk_token": "w0"}}))
+            "added_tokens": special, "normalizer": None, "post_processor": None,
+            "pre_tokenizer": {"type": "ByteLevel", "add_prefix_space": False, "trim_offsets": True, "use_regex": True},
+            "decoder": {"type": "ByteLevel", "add_prefix_space": True, "trim_offsets": True, "use_regex": True},
+            "model": {"type": "BPE", "dropout": None, "unk_token": None, "continuing_subword_prefix": None,
+                      "end_of_word_suffix": None, "fuse_unk": False, "byte_fallback": False, "merges": [],
+                      "vocab": {chr(33 + i) if i < 94 else chr(161 + i - 94): i for i in range(100)}}}))
 
         async def body(engine, _):
             texts = []
