@@ -40,6 +40,7 @@ struct Generation {
   bool scores_prompt = false;                  // with log-probabilities of the prompt
   std::string constraint;                      // runtime/constraint; empty: none
   bool special_text = false;                   // special tokens are part of the text
+  std::map<int32_t, std::string> end_texts;    // texts of end tokens, which are no part of an answer with special text
   std::optional<ReadOutput> output;
   bool stream = false;
   int priority = 0;

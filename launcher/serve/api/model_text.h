@@ -14,6 +14,12 @@
 
 namespace lockstep::serve {
 
+/// What generation_config.json and config.json say.
+struct ModelFacts {
+  std::vector<int32_t> end_ids;  // end an answer
+  bool sets_top_k = false;       // otherwise all tokens are candidates, as in OpenAI's API
+};
+
 /// Immutable; thread-safe.
 class ModelText {
  public:
@@ -22,21 +28,19 @@ class ModelText {
   static Result<std::unique_ptr<const ModelText>> load(const std::filesystem::path& directory);
 
   /// From parts; for tests. `chat` may be empty.
-  ModelText(std::unique_ptr<text::Tokenizer> tokenizer, std::optional<text::ModelChat> chat,
-            std::vector<int32_t> end_ids);
+  ModelText(std::unique_ptr<text::Tokenizer> tokenizer, std::optional<text::ModelChat> chat, ModelFacts facts);
 
   const text::Tokenizer& tokenizer() const { return *tokenizer_; }
   /// Null: the model has no chat template.
   const text::ModelChat* chat() const { return chat_ ? &*chat_ : nullptr; }
   /// How this model writes tool calls and reasoning, with the default variables of its template.
   const OutputFormat& format() const { return format_; }
-  /// Ids that end an answer.
-  const std::vector<int32_t>& end_ids() const { return end_ids_; }
+  const ModelFacts& facts() const { return facts_; }
 
  private:
   std::unique_ptr<text::Tokenizer> tokenizer_;
   std::optional<text::ModelChat> chat_;
-  std::vector<int32_t> end_ids_;
+  ModelFacts facts_;
   OutputFormat format_;
 };
 
