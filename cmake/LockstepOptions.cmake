@@ -48,6 +48,7 @@ if(LOCKSTEP_WITH_CACHE OR LOCKSTEP_WITH_JOURNAL OR LOCKSTEP_WITH_SERVER)
   find_package(CapnProto 0.9 REQUIRED)
 endif()
 if(LOCKSTEP_WITH_SERVER)
+  find_package(prometheus-cpp REQUIRED)  # its package states no version
   find_package(OpenSSL 3.0 REQUIRED COMPONENTS Crypto SSL)
 endif()
 if(LOCKSTEP_WITH_TESTS)
