@@ -12,7 +12,7 @@ namespace {
 /// Bytes of further requests that are read while one is handled.
 constexpr size_t kMostPipelined = 64 << 10;
 constexpr size_t kMostZeros = 8;
-constexpr Duration kFirstProbePause = std::chrono::seconds(1);
+constexpr Duration kFirstProbePause = std::chrono::milliseconds(250);
 
 bool has_no_body(int status) { return status < 200 || status == 204 || status == 304; }
 

@@ -38,9 +38,10 @@ void add_cors(http::response<http::empty_body>& message, std::string_view origin
 
 std::string text_of(const http::response<http::empty_body>& message) {
   http::response_serializer<http::empty_body> serializer(message);
+  serializer.split(true);  // without the last chunk of an empty body
   std::string text;
   boost::system::error_code error;
-  while (!serializer.is_done() && !error) {
+  while (!serializer.is_header_done() && !error) {
     serializer.next(error, [&](boost::system::error_code&, const auto& buffers) {
       for (const auto piece : beast::buffers_range_ref(buffers)) {
         text.append(static_cast<const char*>(piece.data()), piece.size());
