@@ -101,15 +101,23 @@ struct RequestReader::Parsing {
     return true;
   }
 
+  /// The parser takes the line of a chunk, and the trailers, only whole: it sees no more bytes at once than these may
+  /// have, so that the limit does not depend on the pieces.
   void read_body() {
-    if (parser->is_done()) return finish();
-    if (!unread().empty()) continue_is_due = false;
-    if (unread().empty() || !parse(unread())) return;
-    if (parser->is_done()) return finish();
-    if (unread().size() > limits.head_bytes) {  // a chunk's line or the trailers: the parser takes only whole ones
-      refuse({431, "header_too_large",
-              "the trailers or a chunk's line are larger than " + std::to_string(limits.head_bytes) + " bytes"});
+    while (!parser->is_done()) {
+      const std::string_view window = unread().substr(0, limits.head_bytes);
+      if (window.empty()) return;
+      continue_is_due = false;
+      const size_t before = begin;
+      if (!parse(window)) return;
+      if (begin > before) continue;
+      if (window.size() == limits.head_bytes) {
+        refuse({431, "header_too_large",
+                "the trailers or a chunk's line are larger than " + std::to_string(limits.head_bytes) + " bytes"});
+      }
+      return;
     }
+    finish();
   }
 
   void finish() {

@@ -55,6 +55,20 @@ TEST(RequestReader, RefusesAHeadAsSoonAsItCanOnlyBeRefused) {
   EXPECT_EQ(reader.refusal().status, 414);
 }
 
+TEST(RequestReader, LimitsTheLineOfAChunkHoweverItArrives) {
+  const std::string head = "POST / HTTP/1.1\r\nHost: x\r\nTransfer-Encoding: chunked\r\n\r\n";
+  for (const size_t piece : {1, 7, 10'000}) {
+    RequestReader reader{HttpLimits{.head_bytes = 100}};
+    const std::string bytes = head + "1;" + std::string(200, 'a') + "\r\nb\r\n0\r\n\r\n";
+    for (size_t at = 0; at < bytes.size(); at += piece) {
+      reader.append(std::string_view(bytes).substr(at, piece));
+      reader.advance();
+    }
+    ASSERT_EQ(reader.advance(), RequestReader::State::kRefused) << "pieces of " << piece;
+    EXPECT_EQ(reader.refusal().status, 431);
+  }
+}
+
 TEST(RequestReader, AsksForABodyOnce) {
   RequestReader reader{HttpLimits{}};
   reader.append("POST / HTTP/1.1\r\nHost: x\r\nContent-Length: 1\r\nExpect: 100-continue\r\n\r\n");
