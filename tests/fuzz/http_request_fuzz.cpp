@@ -1,5 +1,6 @@
-// Fuzzes the reading of HTTP requests: whatever the bytes, the requests and the refusal are the same when they arrive at
-// once and in pieces, whose size is the first byte. A request that is read keeps the rules that the handler relies on.
+// Fuzzes the reading of HTTP requests: whatever the bytes, the requests and the refusal are the same when they arrive
+// at once and in pieces, whose size is the first byte. A request that is read keeps the rules that the handler relies
+// on.
 #include <algorithm>
 #include <cstddef>
 #include <cstdint>

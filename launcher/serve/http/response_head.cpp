@@ -19,7 +19,8 @@ namespace http = beast::http;
 /// A value cannot end its line.
 std::string one_line(std::string_view value) {
   std::string text(value);
-  std::replace_if(text.begin(), text.end(), [](char c) { return c == '\r' || c == '\n' || c == '\0'; }, ' ');
+  std::replace_if(
+      text.begin(), text.end(), [](char c) { return c == '\r' || c == '\n' || c == '\0'; }, ' ');
   return text;
 }
 

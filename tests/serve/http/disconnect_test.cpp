@@ -1,6 +1,8 @@
-// Clients that leave, with and without a word, and clients that only end their own side.
+// Clients that close or reset their connection, and clients that only end their own side.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
+
+#include <stdexcept>
 
 #include "tests/serve/http/http_fixture.h"
 
@@ -137,6 +139,17 @@ TEST(HttpHalfClose, StillGetsItsStream) {
   EXPECT_EQ(chunk.substr(chunk.find_first_not_of('0')), "3\r\nabc\r\n");
   server.on_loop([&] { held->end_stream(); });
   EXPECT_THAT(client.receive_all(), EndsWith("0\r\n\r\n"));
+}
+
+TEST(HttpDisconnectFunction, MayThrow) {
+  TestServer server;
+  RawClient client(server.port());
+  client.send(get("/hold"));
+  auto held = server.next_held();
+  server.on_loop([&] { held->on_disconnect([] { throw std::runtime_error("no luck"); }); });
+  client.close();
+  server.wait_until([&] { return server.server().counters().disconnects == 1; });
+  EXPECT_THAT(server.logged(), ::testing::ElementsAre(::testing::HasSubstr("no luck")));
 }
 
 TEST(HttpServerEnd, MakesOpenExchangesInert) {

@@ -45,8 +45,7 @@ HttpOptions test_options() {
 TestServer::TestServer(HttpOptions options)
     : log_([this](LogLevel, std::string_view line) { logged_.emplace_back(line); }), loop_(make_loop(&log_)) {
   options.log = &log_;
-  server_ =
-      HttpServer::open(*loop_, std::move(options), [this](std::shared_ptr<Exchange> e) { handle(e); }).value();
+  server_ = HttpServer::open(*loop_, std::move(options), [this](std::shared_ptr<Exchange> e) { handle(e); }).value();
   port_ = server_->port();
   thread_ = std::thread([this] { loop_->run(); });
 }

@@ -18,8 +18,8 @@ namespace lockstep::serve {
 /// Options with a free port.
 HttpOptions test_options();
 
-/// Paths: /echo answers with what it got, /hold and /stream leave the exchange (with a stream begun) to the test, /throw
-/// throws, /drop answers nothing.
+/// Paths: /echo answers with what it got, /hold and /stream leave the exchange (with a stream begun) to the test,
+/// /throw throws, /drop answers nothing.
 class TestServer {
  public:
   explicit TestServer(HttpOptions options = test_options());

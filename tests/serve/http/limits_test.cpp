@@ -56,7 +56,7 @@ TEST(HttpLimit, DoesNotCountTheTimeOfTheHandler) {
   server.on_loop([&] { timer.reset(); });
 }
 
-TEST(HttpLimit, EndsAnIdleConnectionWithoutAWord) {
+TEST(HttpLimit, EndsAnIdleConnectionWithoutAResponse) {
   TestServer server(with_limits({.idle_time = 30ms}));
   RawClient fresh(server.port());
   EXPECT_THAT(fresh.receive_all(), IsEmpty());

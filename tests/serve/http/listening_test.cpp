@@ -28,6 +28,15 @@ TEST(HttpListening, TakesAFreePortAndNamesIt) {
   EXPECT_EQ(server.server().address(), "http://127.0.0.1:" + std::to_string(server.port()));
 }
 
+TEST(HttpListening, ServesAddressesOfBothKinds) {
+  HttpOptions options = test_options();
+  options.host = "::1";
+  const auto loop = make_loop();
+  const auto server = HttpServer::open(*loop, options, [](auto) {});
+  if (!server.has_value()) GTEST_SKIP() << "this machine has no IPv6: " << server.error().message;
+  EXPECT_EQ(server.value()->address(), "http://[::1]:" + std::to_string(server.value()->port()));
+}
+
 TEST(HttpListening, RefusesAPortInUse) {
   TestServer server;
   HttpOptions options = test_options();
@@ -106,8 +115,8 @@ void write_certificate(const TemporaryDirectory& directory) {
   X509_gmtime_adj(X509_getm_notAfter(certificate.get()), 3600);
   X509_set_pubkey(certificate.get(), key.get());
   X509_sign(certificate.get(), key.get(), EVP_sha256());
-  const std::unique_ptr<BIO, decltype(&BIO_free)> key_file(
-      BIO_new_file((directory.path() / "key.pem").c_str(), "w"), BIO_free);
+  const std::unique_ptr<BIO, decltype(&BIO_free)> key_file(BIO_new_file((directory.path() / "key.pem").c_str(), "w"),
+                                                           BIO_free);
   PEM_write_bio_PrivateKey(key_file.get(), key.get(), nullptr, nullptr, 0, nullptr, nullptr);
   const std::unique_ptr<BIO, decltype(&BIO_free)> certificate_file(
       BIO_new_file((directory.path() / "cert.pem").c_str(), "w"), BIO_free);
