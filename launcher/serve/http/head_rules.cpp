@@ -1,7 +1,6 @@
 #include "launcher/serve/http/head_rules.h"
 
 #include <algorithm>
-#include <charconv>
 
 namespace lockstep::serve {
 namespace {

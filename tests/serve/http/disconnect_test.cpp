@@ -9,160 +9,135 @@
 namespace lockstep::serve {
 namespace {
 
+using ::testing::AnyOf;
+using ::testing::ElementsAre;
 using ::testing::EndsWith;
+using ::testing::HasSubstr;
 using ::testing::StartsWith;
 
-/// Sets `is_gone` when the client of `exchange` leaves.
-void watch(TestServer& server, const std::shared_ptr<Exchange>& exchange, bool& is_gone) {
-  server.on_loop([&] { exchange->on_disconnect([&is_gone] { is_gone = true; }); });
-}
+/// A request whose handler has not answered, or whose stream goes on.
+struct OpenRequest {
+  /// `bytes` begin with a request for /hold or /stream.
+  explicit OpenRequest(const std::string& bytes) : client(server.port()) {
+    client.send(bytes);
+    exchange = server.next_held();
+    server.on_loop([this] { exchange->on_disconnect([this] { is_gone = true; }); });
+  }
 
-class HttpDisconnect : public ::testing::TestWithParam<const char*> {};  // the path
+  void wait_until_gone() {
+    server.wait_until([this] { return is_gone; });
+  }
+
+  bool is_gone = false;  // its client left
+  TestServer server;
+  RawClient client;
+  std::shared_ptr<Exchange> exchange;
+};
+
+class HttpDisconnect : public ::testing::TestWithParam<const char*> {  // the path
+ protected:
+  static bool is_stream() { return GetParam() == std::string_view("/stream"); }
+};
 
 TEST_P(HttpDisconnect, IsNoticedWhenTheClientCloses) {
-  TestServer server;
-  RawClient client(server.port());
-  client.send(get(GetParam()));
-  auto held = server.next_held();
-  bool is_gone = false;
-  watch(server, held, is_gone);
-  EXPECT_EQ(server.open_exchanges(), 1u);
-  client.close();
-  server.wait_until([&] { return is_gone; });
-  EXPECT_EQ(server.open_exchanges(), 0u);
-  EXPECT_EQ(server.counters().disconnects, 1u);
-  EXPECT_EQ(server.counters().connections, 0u);
+  OpenRequest open(get(GetParam()));
+  EXPECT_EQ(open.server.open_exchanges(), 1u);
+  open.client.close();
+  open.wait_until_gone();
+  EXPECT_EQ(open.server.open_exchanges(), 0u);
+  EXPECT_EQ(open.server.counters().disconnects, 1u);
+  EXPECT_EQ(open.server.counters().connections, 0u);
 }
 
 TEST_P(HttpDisconnect, IsNoticedWhenTheConnectionIsReset) {
-  TestServer server;
-  RawClient client(server.port());
-  client.send(get(GetParam()));
-  auto held = server.next_held();
-  bool is_gone = false;
-  watch(server, held, is_gone);
-  client.reset();
-  server.wait_until([&] { return is_gone; });
+  OpenRequest open(get(GetParam()));
+  open.client.reset();
+  open.wait_until_gone();
 }
 
 TEST_P(HttpDisconnect, IsNoticedWhenTheClientEndsItsSideAndLeavesLater) {
-  TestServer server;
-  RawClient client(server.port());
-  client.send(get(GetParam()));
-  auto held = server.next_held();
-  bool is_gone = false;
-  watch(server, held, is_gone);
-  client.end_sending();
-  if (GetParam() == std::string("/stream")) client.receive_until("\r\n\r\n");
-  EXPECT_THAT(client.receive(1), ::testing::AnyOf("H", "0"));  // the server noticed the end
-  EXPECT_FALSE(server.on_loop([&] { return is_gone; }));
-  client.close();
-  server.wait_until([&] { return is_gone; });
+  OpenRequest open(get(GetParam()));
+  open.client.end_sending();
+  if (is_stream()) open.client.receive_until("\r\n\r\n");
+  EXPECT_THAT(open.client.receive(1), AnyOf("H", "0"));  // the server noticed the end
+  EXPECT_FALSE(open.server.on_loop([&] { return open.is_gone; }));
+  open.client.close();
+  open.wait_until_gone();
 }
 
 TEST_P(HttpDisconnect, IsNoticedBehindManyPipelinedRequests) {
-  TestServer server;
-  RawClient client(server.port());
-  client.send(get(GetParam()) + post("/echo", std::string(200 << 10, 'a')));
-  auto held = server.next_held();
-  bool is_gone = false;
-  watch(server, held, is_gone);
-  server.wait_until([&] { return server.server().counters().received_bytes >= 64 << 10; });
-  client.reset();
-  server.wait_until([&] { return is_gone; });
+  OpenRequest open(get(GetParam()) + post("/echo", std::string(200 << 10, 'a')));
+  open.server.wait_until([&] { return open.server.server().counters().received_bytes >= 64 << 10; });
+  open.client.reset();
+  open.wait_until_gone();
 }
 
 TEST_P(HttpDisconnect, MakesTheExchangeInert) {
-  TestServer server;
-  RawClient client(server.port());
-  client.send(get(GetParam()));
-  auto held = server.next_held();
-  bool is_gone = false;
-  watch(server, held, is_gone);
-  client.reset();
-  server.wait_until([&] { return is_gone; });
+  OpenRequest open(get(GetParam()));
+  open.client.reset();
+  open.wait_until_gone();
   bool is_gone_again = false;
-  watch(server, held, is_gone_again);
-  server.wait_until([&] { return is_gone_again; });
-  server.on_loop([&] {
-    if (GetParam() == std::string("/stream")) {
-      held->write("text");
-      EXPECT_EQ(held->unsent(), 0u);
-      held->end_stream();
-    } else {
-      held->respond({});
-    }
+  open.server.on_loop([&] { open.exchange->on_disconnect([&] { is_gone_again = true; }); });
+  open.server.wait_until([&] { return is_gone_again; });
+  open.server.on_loop([&] {
+    if (!is_stream()) return open.exchange->respond({});
+    open.exchange->write("text");
+    EXPECT_EQ(open.exchange->unsent(), 0u);
+    open.exchange->end_stream();
   });
-  EXPECT_EQ(status_of(exchange_bytes(server.port(), get("/echo", "Connection: close\r\n"))), 200);
+  EXPECT_EQ(status_of(exchange_bytes(open.server.port(), get("/echo", "Connection: close\r\n"))), 200);
 }
 
 INSTANTIATE_TEST_SUITE_P(WaitingOrStreaming, HttpDisconnect, ::testing::Values("/hold", "/stream"),
                          [](const auto& test) { return std::string(test.param + 1); });
 
+TEST(HttpDisconnectFunction, MayThrow) {
+  OpenRequest open(get("/hold"));
+  open.server.on_loop([&] { open.exchange->on_disconnect([] { throw std::runtime_error("no luck"); }); });
+  open.client.close();
+  open.server.wait_until([&] { return open.server.server().counters().disconnects == 1; });
+  EXPECT_THAT(open.server.logged(), ElementsAre(HasSubstr("no luck")));
+}
+
 TEST(HttpHalfClose, StillGetsItsAnswer) {
-  TestServer server;
-  RawClient client(server.port());
-  client.send(get("/hold"));
-  auto held = server.next_held();
-  client.end_sending();
-  EXPECT_EQ(client.receive(1), "H");  // the server noticed, and did not take it for a disconnect
-  server.respond(held, "answer");
-  const std::string response = "H" + client.receive_all();
+  OpenRequest open(get("/hold"));
+  open.client.end_sending();
+  EXPECT_EQ(open.client.receive(1), "H");  // the server noticed, and did not take it for a disconnect
+  open.server.respond(open.exchange, "answer");
+  const std::string response = "H" + open.client.receive_all();
   EXPECT_THAT(response, StartsWith("HTTP/1.1 200 OK\r\n"));
   EXPECT_EQ(header_of(response, "Connection"), "close");
   EXPECT_EQ(body_of(response), "answer");
 }
 
 TEST(HttpHalfClose, StillGetsAllPipelinedAnswers) {
-  TestServer server;
-  RawClient client(server.port());
-  client.send(get("/hold") + get("/echo") + get("/last"));
-  client.end_sending();
-  auto held = server.next_held();
-  server.respond(held, "first");
-  EXPECT_EQ(body_of(client.receive_response()), "first");
-  EXPECT_EQ(body_of(client.receive_response()), "GET /echo? ");
-  EXPECT_EQ(body_of(client.receive_response()), "GET /last? ");
-  EXPECT_EQ(client.receive_all(), "");
+  OpenRequest open(get("/hold") + get("/echo") + get("/last"));
+  open.client.end_sending();
+  open.server.respond(open.exchange, "first");
+  EXPECT_EQ(body_of(open.client.receive_response()), "first");
+  EXPECT_EQ(body_of(open.client.receive_response()), "GET /echo? ");
+  EXPECT_EQ(body_of(open.client.receive_response()), "GET /last? ");
+  EXPECT_EQ(open.client.receive_all(), "");
 }
 
 TEST(HttpHalfClose, StillGetsItsStream) {
-  TestServer server;
-  RawClient client(server.port());
-  client.send(get("/stream"));
-  auto held = server.next_held();
-  client.receive_until("\r\n\r\n");
-  client.end_sending();
-  EXPECT_EQ(client.receive(1), "0");  // leading zeros of the next size
-  server.on_loop([&] { held->write("abc"); });
-  const std::string chunk = client.receive_until("abc\r\n");
+  OpenRequest open(get("/stream"));
+  open.client.receive_until("\r\n\r\n");
+  open.client.end_sending();
+  EXPECT_EQ(open.client.receive(1), "0");  // leading zeros of the next size
+  open.server.on_loop([&] { open.exchange->write("abc"); });
+  const std::string chunk = open.client.receive_until("abc\r\n");
   EXPECT_EQ(chunk.substr(chunk.find_first_not_of('0')), "3\r\nabc\r\n");
-  server.on_loop([&] { held->end_stream(); });
-  EXPECT_THAT(client.receive_all(), EndsWith("0\r\n\r\n"));
-}
-
-TEST(HttpDisconnectFunction, MayThrow) {
-  TestServer server;
-  RawClient client(server.port());
-  client.send(get("/hold"));
-  auto held = server.next_held();
-  server.on_loop([&] { held->on_disconnect([] { throw std::runtime_error("no luck"); }); });
-  client.close();
-  server.wait_until([&] { return server.server().counters().disconnects == 1; });
-  EXPECT_THAT(server.logged(), ::testing::ElementsAre(::testing::HasSubstr("no luck")));
+  open.server.on_loop([&] { open.exchange->end_stream(); });
+  EXPECT_THAT(open.client.receive_all(), EndsWith("0\r\n\r\n"));
 }
 
 TEST(HttpServerEnd, MakesOpenExchangesInert) {
-  TestServer server;
-  RawClient client(server.port());
-  client.send(get("/hold"));
-  auto held = server.next_held();
-  bool is_gone = false;
-  watch(server, held, is_gone);
-  server.close_server();
-  EXPECT_TRUE(server.on_loop([&] { return is_gone; }));
-  server.respond(held, "late");
-  EXPECT_EQ(body_of(client.receive_all()), "");
+  OpenRequest open(get("/hold"));
+  open.server.close_server();
+  EXPECT_TRUE(open.server.on_loop([&] { return open.is_gone; }));
+  open.server.respond(open.exchange, "late");
+  EXPECT_EQ(body_of(open.client.receive_all()), "");
 }
 
 }  // namespace
