@@ -89,6 +89,9 @@ std::vector<FolderRule> folders() {
        {"runtime/core", "runtime/text", "engine/include/lockstep", "launcher/process", "launcher/generate",
         "launcher/batch"}},
       {"launcher/serve", {"runtime/core", "engine/include/lockstep", "engine/rpc", "launcher/process"}},
+      {"launcher/serve/http",
+       {"runtime/core"},
+       {"launcher/serve/http/event_loop.h", "launcher/serve/http/exchange.h", "launcher/serve/http/server.h"}},
       // Folders with access to private headers: graphs, steps, machines.
       {"launcher/inspect", inside({})},
       {"launcher/measure/plan", inside({})},
@@ -119,6 +122,8 @@ std::vector<ThirdPartyRule> third_parties() {
   return {
       {"fmt/", {"**"}},
       {"boost/outcome/", {"runtime/core"}},
+      {"boost/asio/", {"launcher/serve/http"}},
+      {"boost/beast/", {"launcher/serve/http"}},
       {"spdlog/", {"launcher/process"}},
       {"openssl/", {"runtime/core", "engine/rpc"}},
       {"curl/", {"runtime/cache"}},
