@@ -114,11 +114,13 @@ void ActiveRequests::take_slot(const StepResult& result, size_t slot, RequestId 
 void ActiveRequests::take_choice(const HostChoice& choice, TimePoint made, Taken& taken) {
   const auto found = requests_.find(choice.request);
   if (found == requests_.end()) return;
+  for (const int32_t token : choice.fed.empty() ? choice.certain : choice.fed) {
+    taken.made.emplace_back(choice.request, token);
+  }
   for (size_t i = 0; i < choice.certain.size(); ++i) {
     const Verdict verdict = found->second.sink->on_token(
         choice.request,
         {.id = choice.certain[i], .made = made, .record = i < choice.records.size() ? choice.records[i] : nullptr});
-    taken.made.emplace_back(choice.request, choice.certain[i]);
     if (verdict == Verdict::kStop && !choice.finished) {
       return end(choice.request, FinishReason::kStop, std::nullopt, taken);
     }

@@ -146,7 +146,8 @@ OpenedSlot Planner::open_row(const Admission& admission, const AdmittedRow& row)
                                .begin = opened.prefix,
                                .long_rope = row.parameters.long_rope,
                                .most = std::ssize(row.ids) + admission.new_tokens + limits_.tokens_per_step - 1});
-  if (admission.host_chosen || row.embeddings) contents_.forget(opened.slot);
+  const bool may_permute = admission.host_chosen && admission.rows.size() > 1;
+  if (may_permute || row.embeddings) contents_.forget(opened.slot);
   return opened;
 }
 

@@ -74,8 +74,9 @@ struct HostChoice {
   RequestId request;
   std::vector<int32_t> certain;                                              // tokens that may be delivered
   std::vector<std::shared_ptr<const generation::TokenRecord>> records = {};  // [certain], or none
-  std::optional<generation::FinishReason> finished;                          // set at the end of the request
-  std::optional<Error> error;                                                // with `kError`
+  std::vector<int32_t> fed = {};                     // the token that a chooser of one row chose
+  std::optional<generation::FinishReason> finished;  // set at the end of the request
+  std::optional<Error> error;                        // with `kError`
 
   friend bool operator==(const HostChoice&, const HostChoice&) = default;
 };
