@@ -229,9 +229,12 @@ void Planner::add_decodes(Schedule& schedule) {
 void Planner::describe_jobs(Schedule& schedule) const {
   for (const Job& job : jobs_) {
     if (job.admission.host_chosen) schedule.host_chosen.push_back({job.admission.id, job.slots});
-    if (job.admission.logits == Logits::kWanted) schedule.logits = Logits::kWanted;
+    if (job.admission.logits == Logits::kWanted) {
+      schedule.logits_of.insert(schedule.logits_of.end(), job.slots.begin(), job.slots.end());
+    }
     if (job.admission.delivery == Delivery::kAtOnce) schedule.delivery = Delivery::kAtOnce;
   }
+  std::ranges::sort(schedule.logits_of);
 }
 
 std::vector<trace::SlotActivity> Planner::activity() const {
