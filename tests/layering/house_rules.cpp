@@ -89,6 +89,9 @@ std::vector<FolderRule> folders() {
        {"runtime/core", "runtime/text", "engine/include/lockstep", "launcher/process", "launcher/generate",
         "launcher/batch"}},
       {"launcher/serve", {"runtime/core", "engine/include/lockstep", "engine/rpc", "launcher/process"}},
+      // The parts of the server, which know neither MPI nor backends.
+      {"launcher/serve/api",
+       {"runtime/core", "runtime/text", "launcher/serve/http", "launcher/serve/engine", "launcher/serve/output"}},
       // Folders with access to private headers: graphs, steps, machines.
       {"launcher/inspect", inside({})},
       {"launcher/measure/plan", inside({})},
@@ -124,7 +127,7 @@ std::vector<ThirdPartyRule> third_parties() {
       {"curl/", {"runtime/cache"}},
       {"nlohmann/",
        {"runtime/cache", "runtime/journal", "runtime/trace", "runtime/checkpoint", "runtime/text", "runtime/generation",
-        "engine", "engine/requests", "launcher/*", "launcher/measure/*"}},
+        "engine", "engine/requests", "launcher/*", "launcher/measure/*", "launcher/serve/*"}},
       {"pcre2.h", {"runtime/text"}},
       {"utf8proc.h", {"runtime/text"}},
       {"hwloc.h", {"runtime/topology"}},
