@@ -101,6 +101,8 @@ class FakeEngine final : public Engine {
   std::vector<int> tops;
 
   void status(OnStatus done) override { done(EngineStatus{}); }
+  void activity(OnActivity done) override { done(EngineActivity{}); }
+  void finish() override {}
 
  private:
   class Handle final : public EngineCall {
