@@ -92,6 +92,9 @@ std::vector<FolderRule> folders() {
       {"launcher/serve/http",
        {"runtime/core"},
        {"launcher/serve/http/event_loop.h", "launcher/serve/http/exchange.h", "launcher/serve/http/server.h"}},
+      // The parts of the server, which know neither MPI nor backends.
+      {"launcher/serve/api",
+       {"runtime/core", "runtime/text", "launcher/serve/http", "launcher/serve/engine", "launcher/serve/output"}},
       // Folders with access to private headers: graphs, steps, machines.
       {"launcher/inspect", inside({})},
       {"launcher/measure/plan", inside({})},
@@ -129,7 +132,7 @@ std::vector<ThirdPartyRule> third_parties() {
       {"curl/", {"runtime/cache"}},
       {"nlohmann/",
        {"runtime/cache", "runtime/journal", "runtime/trace", "runtime/checkpoint", "runtime/text", "runtime/generation",
-        "engine", "engine/requests", "launcher/*", "launcher/measure/*"}},
+        "engine", "engine/requests", "launcher/*", "launcher/measure/*", "launcher/serve/*"}},
       {"pcre2.h", {"runtime/text"}},
       {"utf8proc.h", {"runtime/text"}},
       {"hwloc.h", {"runtime/topology"}},
