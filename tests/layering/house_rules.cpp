@@ -88,6 +88,7 @@ std::vector<FolderRule> folders() {
       {"launcher/commands",
        {"runtime/core", "runtime/text", "engine/include/lockstep", "launcher/process", "launcher/generate",
         "launcher/batch"}},
+      {"launcher/serve/output", {"runtime/core"}, {"launcher/serve/output/output_reader.h"}},
       {"launcher/serve", {"runtime/core", "engine/include/lockstep", "engine/rpc", "launcher/process"}},
       // Folders with access to private headers: graphs, steps, machines.
       {"launcher/inspect", inside({})},
@@ -124,7 +125,7 @@ std::vector<ThirdPartyRule> third_parties() {
       {"curl/", {"runtime/cache"}},
       {"nlohmann/",
        {"runtime/cache", "runtime/journal", "runtime/trace", "runtime/checkpoint", "runtime/text", "runtime/generation",
-        "engine", "engine/requests", "launcher/*", "launcher/measure/*"}},
+        "engine", "engine/requests", "launcher/*", "launcher/measure/*", "launcher/serve/*"}},
       {"pcre2.h", {"runtime/text"}},
       {"utf8proc.h", {"runtime/text"}},
       {"hwloc.h", {"runtime/topology"}},
