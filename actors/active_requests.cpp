@@ -118,6 +118,7 @@ void ActiveRequests::take_choice(const HostChoice& choice, TimePoint made, Taken
     const Verdict verdict = found->second.sink->on_token(
         choice.request,
         {.id = choice.certain[i], .made = made, .record = i < choice.records.size() ? choice.records[i] : nullptr});
+    taken.made.emplace_back(choice.request, choice.certain[i]);
     if (verdict == Verdict::kStop && !choice.finished) {
       return end(choice.request, FinishReason::kStop, std::nullopt, taken);
     }

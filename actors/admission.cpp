@@ -161,7 +161,9 @@ Result<Admission> admit_text(const Request& request, const PlannerLimits& limits
   return Admission{.id = request.id,
                    .rows = {{.ids = request.ids, .parameters = {.sampling = {}, .eos_ids = {}, .long_rope = is_long}}},
                    .new_tokens = 0,
-                   .task = Task::kScore};
+                   .task = Task::kScore,
+                   .priority = request.priority,
+                   .client = request.client};
 }
 
 }  // namespace
@@ -175,7 +177,9 @@ Result<Admission> admit(const Request& request, const PlannerLimits& limits) {
                       .new_tokens = remaining(request.parameters),
                       .host_chosen = request.chooser != nullptr,
                       .logits = request.chooser ? Logits::kOmit : request.logits,
-                      .delivery = request.delivery};
+                      .delivery = request.delivery,
+                      .priority = request.priority,
+                      .client = request.client};
   shards::SlotParameters parameters = row_parameters(request);
   if (!request.chooser && crosses(prompts.front(), admission.new_tokens, limits)) {
     admission.goes_on = true;

@@ -13,6 +13,7 @@
 
 #include <cstdint>
 #include <memory>
+#include <string>
 #include <vector>
 
 #include "actors/request.h"
@@ -63,6 +64,8 @@ struct Admission {
   Task task = Task::kGenerate;
   Logits logits = Logits::kOmit;
   Delivery delivery = Delivery::kTogether;
+  int32_t priority = 0;
+  std::string client = {};
 };
 
 /// Fails with `kInvalidArgument` when no engine with these limits could answer `request`: an empty prompt, a prompt

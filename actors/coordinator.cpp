@@ -46,6 +46,14 @@ Error uneven(int32_t schedule, int32_t rank, int32_t steps, int32_t others) {
           rank};
 }
 
+Error expired(RequestId request) {
+  return {
+      ErrorKind::kDeadlineExceeded,
+      fmt::format("[actors] request {} is not done: found its deadline passed, expected its end before; give it more "
+                  "time, or ask for fewer tokens",
+                  request)};
+}
+
 Error refused_late(RequestId request) {
   return {
       ErrorKind::kFailedPrecondition,
@@ -66,6 +74,7 @@ void Coordinator::start(Self self, CoordinatorPorts ports) {
   ports_ = std::move(ports);
   book_ = ActiveRequests(ports_.choosers);
   peers_.resize(static_cast<size_t>(ports_.size));
+  note_ranks();
   self_->delayed_send(self_, ports_.hello_deadline, late_atom::value);
 }
 
@@ -76,8 +85,11 @@ void Coordinator::hello(int32_t rank, int32_t size, const ShardHandle& shard) {
     self_->send(shard, close_atom::value, Closing{true, to_wire(error)});
     return close(error);
   }
-  peers_[static_cast<size_t>(rank)] = {.shard = shard, .said_hello = true};
+  Peer& peer = peers_[static_cast<size_t>(rank)];
+  peer.shard = shard;
+  peer.said_hello = true;
   if (ports_.detection == PeerDetection::kOn) self_->monitor(shard);
+  note_ranks();
   if (std::ranges::all_of(peers_, &Peer::said_hello)) phase_ = Phase::kRunning;
   pump();
 }
@@ -109,6 +121,10 @@ void Coordinator::accept(const Request& request, Sink& sink) {
   if (no_more_requests_) return refuse(refused_late(request.id));
   if (book_.has(request.id)) return refuse(known(request.id));
   book_.open(request, sink);
+  if (request.deadline) {
+    const Duration left = std::max(Duration::zero(), *request.deadline - SteadyClock().now());
+    self_->delayed_send(self_, left, expire_atom::value, request.id.value);
+  }
   if (!planner_) return early_.push_back(request);
   admit(request);
 }
@@ -126,6 +142,13 @@ void Coordinator::stop(RequestId request) {
   if (!book_.has(request)) return;
   stop_slots(request);
   book_.close(request, FinishReason::kStop);
+  pump();
+}
+
+void Coordinator::expire(RequestId request) {
+  if (!book_.has(request)) return;
+  stop_slots(request);
+  book_.close(request, FinishReason::kError, expired(request));
   pump();
 }
 
@@ -168,6 +191,7 @@ void Coordinator::done(int32_t rank, const ScheduleDone& done) {
   Peer& peer = peers_[static_cast<size_t>(rank)];
   LOCKSTEP_CHECK(done.schedule == peer.schedules_done && done.schedule < sent_, rank, done.schedule, sent_);
   ++peer.schedules_done;
+  if (done.resident > 0 && std::exchange(peer.resident, done.resident) != done.resident) note_ranks();
   compare_steps(rank, done);
   if (rank == 0) {  // its executor has sent all results
     for (const RequestId left : book_.drop_schedule(done.schedule)) {
@@ -186,8 +210,13 @@ void Coordinator::compare_steps(int32_t rank, const ScheduleDone& done) {
 
 int32_t Coordinator::slowest() const { return std::ranges::min(peers_, {}, &Peer::schedules_done).schedules_done; }
 
-/// Sends schedules ahead, as many as may be in flight.
 void Coordinator::pump() {
+  plan();
+  note_slots();
+}
+
+/// Sends schedules ahead, as many as may be in flight.
+void Coordinator::plan() {
   while (may_plan() && sent_ - slowest() < ports_.in_flight) {
     if (auto schedule = planner_->next()) {
       send(*schedule);
@@ -216,7 +245,8 @@ void Coordinator::down(const caf::actor_addr& who) {
   const auto peer =
       std::ranges::find_if(peers_, [&](const Peer& p) { return p.said_hello && p.shard.address() == who; });
   if (peer == peers_.end() || peer->is_gone) return;
-  peer->is_gone = true;
+  peer->is_gone = peer->is_lost = true;
+  note_ranks();
   close(lost(static_cast<int32_t>(peer - peers_.begin()), ports_.operation()));
   end_if_all_gone();
 }
@@ -235,6 +265,7 @@ void Coordinator::close(const std::optional<Error>& error) {
 
 void Coordinator::closed(int32_t rank) {
   peers_[static_cast<size_t>(rank)].is_gone = true;
+  note_ranks();
   end_if_all_gone();
 }
 
@@ -243,6 +274,20 @@ void Coordinator::end_if_all_gone() {
   if (!std::ranges::all_of(peers_, [](const Peer& peer) { return peer.is_gone || !peer.said_hello; })) return;
   phase_ = Phase::kOver;
   ports_.over->open(error_);
+}
+
+void Coordinator::note_slots() const {
+  if (ports_.activity != nullptr && planner_) ports_.activity->set_slots(planner_->activity());
+}
+
+void Coordinator::note_ranks() const {
+  if (ports_.activity == nullptr) return;
+  std::vector<trace::RankActivity> ranks;
+  for (const Peer& peer : peers_) {
+    const char* const state = peer.is_lost ? "lost" : peer.is_gone ? "ended" : peer.said_hello ? "ready" : "starting";
+    ranks.push_back({.state = state, .resident = Bytes(peer.resident)});
+  }
+  ports_.activity->set_ranks(std::move(ranks));
 }
 
 void Coordinator::quit() {
@@ -278,6 +323,7 @@ LocalCoordinator::behavior_type coordinator_actor(Coordinator::Self self, Coordi
       [=](finish_atom) { guarded([&](Coordinator& c) { c.finish(); }); },
       [=](results_atom, const Released& results) { guarded([&](Coordinator& c) { c.take(results.steps); }); },
       [=](late_atom) { guarded([&](Coordinator& c) { c.late(); }); },
+      [=](expire_atom, int64_t request) { guarded([&](Coordinator& c) { c.expire(RequestId(request)); }); },
       [=](quit_atom) { guarded([&](Coordinator& c) { c.quit(); }); },
   };
 }

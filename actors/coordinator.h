@@ -13,6 +13,7 @@
 #include <vector>
 
 #include "actors/active_requests.h"
+#include "actors/activity_record.h"
 #include "actors/completion_event.h"
 #include "actors/host_choosers.h"
 #include "actors/planner.h"
@@ -29,6 +30,7 @@ struct CoordinatorPorts {
   PeerDetection detection = PeerDetection::kOn;
   HostChoosers* choosers = nullptr;          // called by rank 0's executor
   CompletionEvent* over = nullptr;           // set when every shard has closed or is lost
+  ActivityRecord* activity = nullptr;        // null: none is kept
   std::function<void(SlotId)> request_stop;  // to rank 0's engine
   std::function<std::string()> operation;    // current operation of rank 0's executor, for messages
 };
@@ -49,6 +51,8 @@ class Coordinator {
   void begin(const PlannerLimits& limits);
   void submit(const Submission& submission);
   void stop(RequestId request);
+  /// The request's deadline has passed.
+  void expire(RequestId request);
   void finish();
   void take(std::span<const StepResult> results);
 
@@ -63,6 +67,8 @@ class Coordinator {
     ShardHandle shard;
     bool said_hello = false;
     bool is_gone = false;  // closed or lost
+    bool is_lost = false;
+    int64_t resident = 0;  // bytes
     int32_t schedules_done = 0;
   };
 
@@ -73,10 +79,13 @@ class Coordinator {
   void admit(const Request& request);
   void take(const StepResult& result);
   void pump();
+  void plan();
   void send(const Schedule& schedule);
   void compare_steps(int32_t rank, const ScheduleDone& done);
   void stop_slots(RequestId request);
   void end_if_all_gone();
+  void note_slots() const;
+  void note_ranks() const;
 
   Self self_ = nullptr;
   CoordinatorPorts ports_;

@@ -114,7 +114,7 @@ Result<void> Executor::run_prefills(const Schedule& schedule) {
     LOCKSTEP_TRY(const shards::StepOutput output, engine_.prefill(rows, {schedule.number, next_step_}));
     ++prefill_steps_;
     note_logits_of(rows);
-    LOCKSTEP_TRY_VOID(end_step(schedule, output));
+    LOCKSTEP_TRY_VOID(end_step(schedule, output, std::ssize(rows.ids)));
     last_hand_on_.reset();  // first tokens are delivered at once
   }
   return ok();
@@ -127,6 +127,7 @@ Result<void> Executor::run_scores(const Schedule& schedule) {
     ++score_steps_;
     release();
     const TimePoint now = SteadyClock().now();
+    note_step(std::ssize(rows.ids), now);
     hand_on_if_due(schedule, now);
     if (hooks_.released) {
       pending_ = StepResult{.schedule = schedule.number,
@@ -148,7 +149,12 @@ Result<void> Executor::run_decodes(const Schedule& schedule) {
     LOCKSTEP_TRY(const shards::StepOutput output, engine_.decode({schedule.number, next_step_}));
     ++decode_steps_;
     note_logits_of_running();
-    LOCKSTEP_TRY_VOID(end_step(schedule, output));
+    const auto width = std::ssize(output.tokens) / std::ssize(host_slots_);
+    int64_t rows = 0;
+    for (int64_t first = 0; first < std::ssize(output.tokens); first += width) {
+      rows += output.tokens[static_cast<size_t>(first)] >= 0 ? 1 : 0;
+    }
+    LOCKSTEP_TRY_VOID(end_step(schedule, output, rows));
   }
   return ok();
 }
@@ -168,7 +174,13 @@ Result<void> Executor::begin_step(Phase phase) {
   phase_ = phase;
   step_ = next_step_;
   if (hooks_.step) hooks_.step(status());
+  step_begin_ = SteadyClock().now();
   return ok();
+}
+
+void Executor::note_step(int64_t rows, TimePoint now) const {
+  if (hooks_.stepped)
+    hooks_.stepped({.kind = to_string(phase_.load()), .rows = rows, .begin = step_begin_, .end = now});
 }
 
 void Executor::note_logits_of(const shards::PrefillRows& rows) {
@@ -183,9 +195,10 @@ void Executor::note_logits_of_running() {
 }
 
 /// After a successful step the earlier tokens are agreed on; its own tokens are pending.
-Result<void> Executor::end_step(const Schedule& schedule, const shards::StepOutput& output) {
+Result<void> Executor::end_step(const Schedule& schedule, const shards::StepOutput& output, int64_t rows) {
   release();
   const TimePoint now = SteadyClock().now();
+  note_step(rows, now);
   hand_on_if_due(schedule, now);
   StepResult& result = pending_.emplace();
   result.schedule = schedule.number;

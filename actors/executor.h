@@ -18,6 +18,7 @@
 #include <string>
 #include <vector>
 
+#include "actors/activity_record.h"
 #include "actors/schedule.h"
 #include "actors/schedule_queue.h"
 #include "runtime/core/abort_flag.h"
@@ -54,11 +55,12 @@ std::string to_string(const ExecutorStatus& status);
 /// A completed schedule of one rank. The coordinator compares the steps between ranks.
 struct ScheduleDone {
   int32_t schedule = 0;
-  int32_t steps = 0;  // executed; fewer than planned when every slot finished
+  int32_t steps = 0;     // executed; fewer than planned when every slot finished
+  int64_t resident = 0;  // bytes of memory of the rank's process; 0: not measured
 
   friend bool operator==(const ScheduleDone&, const ScheduleDone&) = default;
 };
-LOCKSTEP_FIELDS(ScheduleDone, schedule, steps);
+LOCKSTEP_FIELDS(ScheduleDone, schedule, steps, resident);
 
 /// Callbacks of an executor, on its thread. Empty functions are not called.
 struct ExecutorHooks {
@@ -70,6 +72,7 @@ struct ExecutorHooks {
   std::function<void(std::vector<StepResult>)> released;  // rank 0: tokens that may be shown, of one or more steps
   std::function<void(const ScheduleDone&)> done;          // after every schedule, its results released before
   std::function<void(const ExecutorStatus&)> step;        // before every step: for tests and traces
+  std::function<void(const EndedStep&)> stepped;          // after every step
   Decide decide;                                          // rank 0, where requests have choosers
 };
 
@@ -103,10 +106,11 @@ class Executor {
   Result<void> run_decodes(const Schedule& schedule);
   Result<void> confirm(const Schedule& schedule);
   Result<void> begin_step(Phase phase);
+  void note_step(int64_t rows, TimePoint now) const;
   void watch_host_slots(const Schedule& schedule);
   void note_logits_of(const shards::PrefillRows& rows);
   void note_logits_of_running();
-  Result<void> end_step(const Schedule& schedule, const shards::StepOutput& output);
+  Result<void> end_step(const Schedule& schedule, const shards::StepOutput& output, int64_t rows);
   std::vector<int32_t> graph_tokens(std::span<const int32_t> tokens) const;
   Result<std::vector<HostChoice>> decide(const Schedule& schedule, const shards::StepOutput& output);
   void release();
@@ -125,6 +129,7 @@ class Executor {
   std::vector<StepResult> released_;       // agreed on, not yet delivered
   std::optional<TimePoint> last_hand_on_;  // empty: the next released tokens are delivered at once
   int32_t next_step_ = 0;                  // of the current schedule
+  TimePoint step_begin_;                   // of the current step
   std::vector<HostSlot> host_slots_;       // [slots]
   std::vector<uint8_t> with_logits_;       // [slots] host-chosen slots with logits from the step
 

@@ -18,7 +18,8 @@ Planner::Planner(PlannerLimits limits)
       occupants_(static_cast<size_t>(limits.slots)),
       prompts_(limits),
       texts_(limits),
-      contents_(limits) {
+      contents_(limits),
+      prefilled_(occupants_.size()) {
   LOCKSTEP_CHECK(limits.slots > 0 && limits.chunk > 0, limits.slots, limits.chunk);
   LOCKSTEP_CHECK(limits.decode_steps > 0 && limits.prefill_steps > 0, limits.decode_steps, limits.prefill_steps);
   LOCKSTEP_CHECK(limits.shared_prefix > 0, limits.shared_prefix);
@@ -26,19 +27,25 @@ Planner::Planner(PlannerLimits limits)
 
 void Planner::add(Admission admission) {
   LOCKSTEP_CHECK(std::ssize(admission.rows) <= limits_.slots, admission.id, admission.rows.size());
-  queue_.push_back(std::move(admission));
+  queue_.add(std::move(admission));
 }
 
 void Planner::go_on(Admission rest) {
   finish(rest.id);
-  queue_.push_front(std::move(rest));
+  queue_.put_first(std::move(rest));
 }
 
 void Planner::finish(RequestId request) {
   for (Job& job : jobs_) {
     if (job.admission.id == request) job.finished = true;
   }
-  std::erase_if(queue_, [&](const Admission& queued) { return queued.id == request; });
+  queue_.drop(request);
+}
+
+void Planner::note_token(RequestId request, int32_t id) {
+  contents_.note_token(request, id);
+  const auto found = std::ranges::find(jobs_, request, [](const Job& job) { return job.admission.id; });
+  if (found != jobs_.end()) ++found->noted;
 }
 
 std::optional<Schedule> Planner::next() {
@@ -66,8 +73,7 @@ Schedule Planner::last() {
 
 bool Planner::expects(RequestId request) const {
   const auto is_served = [&](const Job& job) { return job.admission.id == request && !job.is_over(); };
-  const auto is_queued = [&](const Admission& queued) { return queued.id == request; };
-  return std::ranges::any_of(jobs_, is_served) || std::ranges::any_of(queue_, is_queued);
+  return std::ranges::any_of(jobs_, is_served) || queue_.has(request);
 }
 
 /// Without running jobs every slot is free, or free after closing, so the head of the queue fits.
@@ -93,9 +99,7 @@ void Planner::close_slots(Schedule& schedule) {
 
 void Planner::open_slots(Schedule& schedule) {
   while (!queue_.empty() && std::ranges::count(occupants_, kFree) >= std::ssize(queue_.front().rows)) {
-    Admission admission = std::move(queue_.front());
-    queue_.pop_front();
-    open(std::move(admission), schedule);
+    open(queue_.pop(), schedule);
   }
 }
 
@@ -104,6 +108,7 @@ void Planner::open(Admission admission, Schedule& schedule) {
   for (AdmittedRow& row : admission.rows) {
     OpenedSlot& opened = schedule.opened.emplace_back(open_row(admission, row));
     job.slots.push_back(opened.slot);
+    prefilled_[static_cast<size_t>(opened.slot.value)] = std::ssize(opened.prefix.ids);
     if (row.ids.empty()) continue;
     ++job.prompts;
     if (admission.task == Task::kScore) {
@@ -173,6 +178,7 @@ template <typename Rows>
 void Planner::note_rows(const Rows& rows) {
   for (size_t row = 0; row < rows.ids.size(); ++row) {
     contents_.note_row(SlotId(rows.slot[row]), rows.ids[row], rows.position[row]);
+    prefilled_[static_cast<size_t>(rows.slot[row])] = rows.position[row] + 1;
   }
 }
 
@@ -225,6 +231,24 @@ void Planner::describe_jobs(Schedule& schedule) const {
     if (job.admission.logits == Logits::kWanted) schedule.logits = Logits::kWanted;
     if (job.admission.delivery == Delivery::kAtOnce) schedule.delivery = Delivery::kAtOnce;
   }
+}
+
+std::vector<trace::SlotActivity> Planner::activity() const {
+  std::vector<trace::SlotActivity> slots(occupants_.size());
+  for (size_t slot = 0; slot < slots.size(); ++slot) {
+    slots[slot].tokens = contents_.kept_tokens(SlotId(static_cast<int32_t>(slot)));
+    if (slots[slot].tokens > 0) slots[slot].use = trace::SlotUse::kKept;
+  }
+  for (const Job& job : jobs_) {
+    for (const SlotId slot : job.slots) {
+      slots[static_cast<size_t>(slot.value)] = {
+          .use = job.prompts > 0 ? trace::SlotUse::kPrefill : trace::SlotUse::kDecode,
+          .request = job.admission.id,
+          .tokens = prefilled_[static_cast<size_t>(slot.value)] + job.noted,
+          .new_tokens = job.noted};
+    }
+  }
+  return slots;
 }
 
 }  // namespace lockstep::actors

@@ -12,17 +12,18 @@
 #pragma once
 
 #include <cstdint>
-#include <deque>
 #include <list>
 #include <optional>
 #include <vector>
 
 #include "actors/admission.h"
+#include "actors/fair_queue.h"
 #include "actors/prompt_queue.h"
 #include "actors/schedule.h"
 #include "actors/slot_contents.h"
 #include "actors/text_queue.h"
 #include "runtime/core/ids.h"
+#include "runtime/trace/activity.h"
 
 namespace lockstep::actors {
 
@@ -31,11 +32,11 @@ class Planner {
  public:
   explicit Planner(PlannerLimits limits);
 
-  /// Puts a request, admitted with the same limits, at the end of the queue. It gets its slots when all of them are
-  /// free; no later request overtakes it.
+  /// Puts a request, admitted with the same limits, into the queue. The queue's first request gets its slots when all
+  /// of them are free; no other overtakes it then, except one of a higher priority.
   void add(Admission admission);
 
-  /// Puts the rest of a request at the head of the queue; its current slots close.
+  /// Puts the rest of a request at the head of the queue, before all others; its current slots close.
   void go_on(Admission rest);
 
   /// The request needs no more steps: its slots close with the next schedule, or it leaves the queue. Unknown and
@@ -43,7 +44,7 @@ class Planner {
   void finish(RequestId request);
 
   /// Notes the next token of `request`.
-  void note_token(RequestId request, int32_t id) { contents_.note_token(request, id); }
+  void note_token(RequestId request, int32_t id);
 
   /// The next schedule; empty when no request has work until the next `add`.
   std::optional<Schedule> next();
@@ -59,6 +60,9 @@ class Planner {
 
   int64_t queued() const { return static_cast<int64_t>(queue_.size()); }
 
+  /// The state of each slot: tokens of prompts as planned, new tokens as noted. [slots]
+  std::vector<trace::SlotActivity> activity() const;
+
  private:
   /// A request that has slots.
   struct Job {
@@ -66,6 +70,7 @@ class Planner {
     std::vector<SlotId> slots;  // [rows]
     int64_t prompts = 0;        // prompts and texts that are unfinished after the planned schedules
     int64_t made = 0;           // least number of new tokens in the planned schedules
+    int64_t noted = 0;          // new tokens that were noted
     bool finished = false;
 
     bool is_filling() const { return !finished && prompts > 0; }
@@ -95,7 +100,8 @@ class Planner {
   PromptQueue prompts_;
   TextQueue texts_;
   SlotContents contents_;
-  std::deque<Admission> queue_;
+  FairQueue queue_;
+  std::vector<int64_t> prefilled_;  // [slots]: tokens of the prompt in the planned schedules, held ones included
   int32_t next_number_ = 0;
 };
 

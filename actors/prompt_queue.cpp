@@ -10,17 +10,14 @@
 namespace lockstep::actors {
 namespace {
 
-/// The length of two prompts' common prefix, without the last token of either.
-int64_t common_prefix(const std::vector<int32_t>& a, const std::vector<int32_t>& b) {
-  const auto parted = std::ranges::mismatch(a, b).in1 - a.begin();
-  return std::min({int64_t{parted}, std::ssize(a) - 1, std::ssize(b) - 1});
-}
+size_t index(SlotId slot) { return static_cast<size_t>(slot.value); }
 
 }  // namespace
 
 void PromptQueue::add(Prompt prompt) {
   LOCKSTEP_CHECK(prompt.held < std::ssize(prompt.ids), prompt.slot, prompt.held, prompt.ids.size());
   const int64_t held = prompt.held;
+  prompts_.set(index(prompt.slot), prompt.ids);
   pending_.push_back({.prompt = std::move(prompt), .done = held});
   find_source(pending_.back());
 }
@@ -31,10 +28,12 @@ void PromptQueue::find_source(Pending& pending) {
   pending.source = nullptr;
   pending.shared = std::max(limits_.shared_prefix - 1, pending.done);
   if (pending.prompt.embeddings) return;
+  const std::vector<int64_t> same = prompts_.common(pending.prompt.ids);
   for (Pending& other : pending_) {
     if (&other == &pending) break;
     if (other.is_urgent || other.prompt.embeddings || other.prompt.long_rope != pending.prompt.long_rope) continue;
-    const int64_t common = common_prefix(other.prompt.ids, pending.prompt.ids);
+    // Without the last token of either.
+    const int64_t common = std::min({same[index(other.prompt.slot)], other.size() - 1, pending.size() - 1});
     const int64_t begins_at = other.source == nullptr ? other.done : other.shared + 1;
     if (common <= pending.shared || common < begins_at) continue;
     pending.source = &other;
@@ -47,6 +46,7 @@ void PromptQueue::drop(SlotId slot) {
   if (dropped == pending_.end()) return;
   std::list<Pending> gone;
   gone.splice(gone.end(), pending_, dropped);
+  prompts_.set(index(slot), {});
   for (Pending& pending : pending_) {
     if (pending.source == &gone.front()) find_source(pending);
   }
@@ -130,7 +130,9 @@ void PromptQueue::take_rows(Pending& pending, shards::PrefillRows& rows) {
 void PromptQueue::remove_done() {
   std::set<RequestId> ended;
   for (const Pending& pending : pending_) {
-    if (pending.is_done()) ended.insert(pending.prompt.request);
+    if (!pending.is_done()) continue;
+    ended.insert(pending.prompt.request);
+    prompts_.set(index(pending.prompt.slot), {});
   }
   std::erase_if(pending_, [](const Pending& pending) { return pending.is_done(); });
   for (Pending& pending : pending_) pending.is_urgent |= ended.contains(pending.prompt.request);

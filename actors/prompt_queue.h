@@ -17,6 +17,7 @@
 #include <vector>
 
 #include "actors/admission.h"
+#include "actors/prefix_tree.h"
 #include "runtime/core/ids.h"
 #include "shards/step_engine.h"
 
@@ -35,7 +36,7 @@ struct Prompt {
 /// First come, first served; pure.
 class PromptQueue {
  public:
-  explicit PromptQueue(const PlannerLimits& limits) : limits_(limits) {}
+  explicit PromptQueue(const PlannerLimits& limits) : limits_(limits), prompts_(static_cast<size_t>(limits.slots)) {}
 
   void add(Prompt prompt);
 
@@ -75,6 +76,7 @@ class PromptQueue {
 
   PlannerLimits limits_;
   std::list<Pending> pending_;  // stable addresses
+  PrefixTree prompts_;          // of the slots with pending prompts
 };
 
 }  // namespace lockstep::actors

@@ -83,6 +83,7 @@ using submit_atom = caf::atom_constant<caf::atom("submit")>;
 using stop_atom = caf::atom_constant<caf::atom("stop")>;
 using finish_atom = caf::atom_constant<caf::atom("finish")>;
 using results_atom = caf::atom_constant<caf::atom("results")>;
+using expire_atom = caf::atom_constant<caf::atom("expire")>;
 using late_atom = caf::atom_constant<caf::atom("late")>;
 using quit_atom = caf::atom_constant<caf::atom("quit")>;
 
@@ -104,7 +105,7 @@ using LocalCoordinator =
     CoordinatorHandle::extend<caf::reacts_to<begin_atom, PlannerLimits>, caf::reacts_to<submit_atom, Submission>,
                               caf::reacts_to<stop_atom, int64_t>, caf::reacts_to<finish_atom>,
                               caf::reacts_to<results_atom, Released>, caf::reacts_to<late_atom>,
-                              caf::reacts_to<quit_atom>>;
+                              caf::reacts_to<expire_atom, int64_t>, caf::reacts_to<quit_atom>>;
 
 }  // namespace lockstep::actors
 

@@ -8,6 +8,7 @@
 #include <memory>
 #include <optional>
 #include <span>
+#include <string>
 #include <vector>
 
 #include "runtime/core/clock.h"
@@ -46,6 +47,9 @@ struct Request {
   std::shared_ptr<generation::TokenChooser> chooser = nullptr;     // null: the graph chooses. Shared with the client
   std::shared_ptr<const std::vector<float>> embeddings = nullptr;  // [ids kEmbedded, embedding size]; of a chooser's
                                                                    // first prompt
+  int32_t priority = 0;                    // a waiting request with a higher one gets its slots first
+  std::string client = {};                 // waiting clients of one priority take turns
+  std::optional<TimePoint> deadline = {};  // then it ends with kDeadlineExceeded, waiting or running
 
   friend bool operator==(const Request&, const Request&) = default;
 };

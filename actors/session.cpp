@@ -8,6 +8,7 @@
 #include <set>
 #include <utility>
 
+#include "actors/activity_record.h"
 #include "actors/completion_event.h"
 #include "actors/coordinator.h"
 #include "actors/host_choosers.h"
@@ -127,6 +128,7 @@ class Session::Impl {
   }
 
   const Address& address() const { return address_; }
+  trace::Activity activity() const { return activity_.read(); }
 
   const LocalCoordinator& coordinator() const {
     LOCKSTEP_CHECK(coordinator_);
@@ -153,6 +155,7 @@ class Session::Impl {
   std::vector<std::unique_ptr<LocalRankState>> ranks_;
   HostChoosers choosers_;
   CompletionEvent over_;
+  ActivityRecord activity_;
   std::mutex engine_mutex_;
   shards::StepEngine* stoppable_engine_ = nullptr;  // rank 0's, while it runs
   ActorConfig config_;
@@ -167,6 +170,7 @@ Result<void> Session::Impl::host() {
                          .detection = options_.detection,
                          .choosers = &choosers_,
                          .over = &over_,
+                         .activity = &activity_,
                          .request_stop = [this](SlotId slot) { request_stop(slot); },
                          .operation = [this] { return to_string(status(RankId(0))); }};
   coordinator_ = system_.spawn(coordinator_actor, std::move(ports));
@@ -299,6 +303,7 @@ ExecutorHooks Session::Impl::hooks(const LocalRankState& state) {
     hooks.released = [coordinator = coordinator_](std::vector<StepResult> results) {
       caf::anon_send(coordinator, results_atom::value, Released{std::move(results)});
     };
+    hooks.stepped = [this](const EndedStep& step) { activity_.note(step); };
     hooks.decide = [this](const Schedule& schedule, std::span<const uint8_t> with_logits,
                           const shards::StepOutput& output, shards::Decision& decision) {
       return choosers_.decide(schedule.host_chosen, with_logits, output, decision);
@@ -351,6 +356,8 @@ Result<void> Session::run_executor(RankId rank, shards::StepEngine& engine) {
 }
 
 ExecutorStatus Session::status(RankId rank) const { return impl_->status(rank); }
+
+trace::Activity Session::activity() const { return impl_->activity(); }
 
 void Session::cancel() { impl_->cancel(); }
 

@@ -28,6 +28,7 @@
 #include "runtime/core/clock.h"
 #include "runtime/core/ids.h"
 #include "runtime/core/result.h"
+#include "runtime/trace/activity.h"
 #include "shards/step_engine.h"
 
 namespace lockstep::actors {
@@ -105,6 +106,9 @@ class Session {
 
   /// The current or last activity of a local rank's executor, for exit records. May be called from any thread.
   ExecutorStatus status(RankId rank) const;
+
+  /// The present state of slots, ranks and the last steps, in the process of rank 0. May be called from any thread.
+  trace::Activity activity() const;
 
   /// Ends the whole session with `kCancelled`. May be called in any process, from any thread (not a signal handler).
   void cancel();

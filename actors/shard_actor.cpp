@@ -1,5 +1,7 @@
 #include "actors/shard_actor.h"
 
+#include "runtime/process/resident_memory.h"
+
 namespace lockstep::actors {
 namespace {
 
@@ -18,6 +20,22 @@ Error coordinator_lost() {
           /*origin_rank=*/0};
 }
 
+/// Measures the memory of this process, at most once a second.
+class MemoryMeter {
+ public:
+  int64_t read() {
+    const TimePoint now = SteadyClock().now();
+    if (bytes_ > 0 && now - last_ < std::chrono::seconds(1)) return bytes_;
+    last_ = now;
+    bytes_ = process::resident_memory().value;
+    return bytes_;
+  }
+
+ private:
+  TimePoint last_{};
+  int64_t bytes_ = 0;
+};
+
 }  // namespace
 
 LocalShard::behavior_type shard_actor(LocalShard::pointer self, ShardPorts ports, CoordinatorHandle coordinator) {
@@ -35,7 +53,10 @@ LocalShard::behavior_type shard_actor(LocalShard::pointer self, ShardPorts ports
         end_session(ports, error_of(closing));
         self->send(coordinator, closed_atom::value, ports.rank);
       },
-      [=](done_atom, const ScheduleDone& done) { self->send(coordinator, done_atom::value, ports.rank, done); },
+      [=, memory = MemoryMeter()](done_atom, ScheduleDone done) mutable {
+        done.resident = memory.read();
+        self->send(coordinator, done_atom::value, ports.rank, done);
+      },
       [=](failed_atom, const WireError& error) { self->send(coordinator, failed_atom::value, ports.rank, error); },
       [=](quit_atom) { self->quit(); },
   };

@@ -8,12 +8,14 @@
 // slot may be less than its real contents, never more.
 #pragma once
 
+#include <array>
 #include <cstdint>
 #include <optional>
 #include <span>
 #include <vector>
 
 #include "actors/admission.h"
+#include "actors/prefix_tree.h"
 #include "runtime/core/ids.h"
 #include "shards/step_engine.h"
 
@@ -28,11 +30,12 @@ class SlotContents {
   bool is_on() const { return limits_.kept != shards::KeptTokens{}; }
 
   /// The longest prefix of `ids` that a slot holds: at least `shared_prefix` tokens and not all of them; without ids if
-  /// no slot has one.
+  /// no slot has one. Costs one comparison per token of the prefix, however many slots hold it.
   shards::KeptPrefix best_prefix(std::span<const int32_t> ids, bool long_rope) const;
 
   /// The least recently used of `candidates`, to save the contents of `slot` before a sequence overwrites all but their
-  /// first `begin` tokens. None if little would be lost or all candidates were used later than `slot`.
+  /// first `begin` tokens; first of all a candidate with nothing that other slots do not hold. None if little would be
+  /// lost or all candidates were used later than `slot`.
   std::optional<SlotId> place_to_save(SlotId slot, int64_t begin, std::span<const SlotId> candidates) const;
   /// The number of reusable tokens.
   int64_t kept_tokens(SlotId slot) const { return usable(at(slot)); }
@@ -71,13 +74,21 @@ class SlotContents {
     int32_t last_used = -1;  // schedule
   };
 
+  /// Sets what the tree knows of `slot`, after its contents have changed.
+  void update_tree(SlotId slot);
+  /// Whether another slot holds all tokens of `slot`, and a sequence can continue there after them.
+  bool is_covered(SlotId slot) const;
+  PrefixTree& tree(bool long_rope) { return trees_[long_rope ? 1 : 0]; }
+  const PrefixTree& tree(bool long_rope) const { return trees_[long_rope ? 1 : 0]; }
+
   Contents& at(SlotId slot) { return contents_.at(static_cast<size_t>(slot.value)); }
   const Contents& at(SlotId slot) const { return contents_.at(static_cast<size_t>(slot.value)); }
   static int64_t usable(const Contents& contents);
   static void note_length(Contents& contents, int64_t length);
 
   PlannerLimits limits_;
-  std::vector<Contents> contents_;  // [slots]
+  std::vector<Contents> contents_;   // [slots]
+  std::array<PrefixTree, 2> trees_;  // the ids of `contents_`, with short and with long rope factors
 };
 
 }  // namespace lockstep::actors

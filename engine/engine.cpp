@@ -214,10 +214,12 @@ Result<std::vector<RequestHandle>> Engine::Impl::submit(std::vector<Request> req
   return handles_of(std::move(states));
 }
 
-Result<std::vector<std::vector<TokenScore>>> Engine::Impl::score(std::span<const std::vector<int32_t>> texts,
-                                                                 int64_t top) {
+Result<std::vector<ScoreHandle>> Engine::Impl::submit_texts(std::span<const std::vector<int32_t>> texts, int64_t top) {
   LOCKSTEP_TRY_VOID(check_works());
-  return submissions_->score(texts, top);
+  LOCKSTEP_TRY(auto opened, submissions_->submit_texts(texts, top));
+  std::vector<ScoreHandle> handles;
+  for (auto& text : opened) handles.push_back(ScoreHandle(std::move(text)));
+  return handles;
 }
 
 Result<void> Engine::Impl::suspend() {
@@ -277,6 +279,15 @@ EngineCounters Engine::Impl::counters() const {
   return counters;
 }
 
+trace::Activity Engine::Impl::activity() const {
+  if (submissions_ == nullptr) return {};
+  trace::Activity activity = session_.session().activity();
+  for (trace::SlotActivity& slot : activity.slots) {
+    if (slot.request.value >= 0) slot.request = RequestId(submissions_->number_of(slot.request));
+  }
+  return activity;
+}
+
 Engine::Engine(std::unique_ptr<Impl> impl) : impl_(std::move(impl)) {}
 Engine::~Engine() = default;
 
@@ -318,7 +329,18 @@ Result<std::vector<TokenScore>> Engine::score(std::span<const int32_t> ids, int6
 }
 
 Result<std::vector<std::vector<TokenScore>>> Engine::score(std::span<const std::vector<int32_t>> texts, int64_t top) {
-  return impl_->score(texts, top);
+  LOCKSTEP_TRY(std::vector<ScoreHandle> handles, impl_->submit_texts(texts, top));
+  std::vector<std::vector<TokenScore>> scores;
+  for (ScoreHandle& text : handles) {
+    LOCKSTEP_TRY(scores.emplace_back(), text.wait());
+  }
+  return scores;
+}
+
+Result<ScoreHandle> Engine::submit_text(std::vector<int32_t> ids, int64_t top) {
+  const std::vector<std::vector<int32_t>> text{std::move(ids)};
+  LOCKSTEP_TRY(std::vector<ScoreHandle> handles, impl_->submit_texts(text, top));
+  return std::move(handles.front());
 }
 
 Result<void> Engine::serve() {
@@ -341,6 +363,7 @@ Result<std::vector<RequestHandle>> Engine::restore(std::string_view suspended) {
 
 const EngineFacts& Engine::facts() const { return impl_->facts(); }
 EngineCounters Engine::counters() const { return impl_->counters(); }
+trace::Activity Engine::activity() const { return impl_->activity(); }
 
 Result<std::string> statement_of(const EngineOptions& options) {
   LOCKSTEP_TRY(const device::BackendDriver* const driver, engine::find_driver(options.backend));

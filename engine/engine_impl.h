@@ -30,7 +30,7 @@ class Engine::Impl {
   /// Starts the ranks; returns when all ranks of this process are ready. @collective @blocking
   Result<void> start();
   Result<std::vector<RequestHandle>> submit(std::vector<Request> requests);
-  Result<std::vector<std::vector<TokenScore>>> score(std::span<const std::vector<int32_t>> texts, int64_t top);
+  Result<std::vector<ScoreHandle>> submit_texts(std::span<const std::vector<int32_t>> texts, int64_t top);
   /// Waits for the end of the ranks. @collective @blocking
   Result<void> join();
   void finish() { session_.session().finish(); }
@@ -45,6 +45,7 @@ class Engine::Impl {
   bool leads() const { return leads_; }
   const EngineFacts& facts() const { return facts_; }
   EngineCounters counters() const;
+  trace::Activity activity() const;
 
  private:
   Result<void> run_rank(group::Member& member);

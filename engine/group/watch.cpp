@@ -9,6 +9,7 @@
 #include "engine/group/agreement.h"
 #include "engine/group/host.h"
 #include "engine/group/state.h"
+#include "runtime/core/digest.h"
 #include "runtime/core/hash.h"
 #include "transport/waiting.h"
 
@@ -21,10 +22,14 @@ using transport::watch::PeerWatch;
 constexpr auto kEarlyMeeting = std::chrono::seconds(5);    // before MPI_Init, which would wait anyway
 constexpr auto kVerdict = std::chrono::milliseconds(300);  // for a report that is under way
 
-/// The meeting point of the ranks of one host: the same name for every rank of the job, different for other jobs.
+/// The meeting point of the ranks of one host: the same name for every rank of the job, different for other jobs. The
+/// host's users can read the name, from which neither the job nor the token follows.
 Endpoint early_endpoint(const std::string& job) {
-  const uint64_t token = Fingerprint().add(job).value();
-  return {.local = fmt::format("lockstep-{}-{:016x}", geteuid(), token), .host = {}, .port = 0, .token = token};
+  const std::string digest = sha256_hex("watch " + job);
+  return {.local = fmt::format("lockstep-{}-{}", geteuid(), digest.substr(0, 32)),
+          .host = {},
+          .port = 0,
+          .token = Fingerprint().add(job).value()};
 }
 
 uint64_t random_token() {

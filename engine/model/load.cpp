@@ -3,8 +3,6 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <fstream>
-#include <sstream>
 
 #include "engine/group/agreement.h"
 #include "engine/group/binding.h"
@@ -12,6 +10,7 @@
 #include "runtime/checkpoint/checkpoint.h"
 #include "runtime/checkpoint/stored_tensors.h"
 #include "runtime/graph/passes.h"
+#include "runtime/process/resident_memory.h"
 #include "shards/cost/memory.h"
 #include "shards/draft_model.h"
 #include "shards/group_graphs.h"
@@ -185,16 +184,6 @@ Result<LoadedModel> load(group::Member& member, const Plan& plan, const EngineOp
   return std::move(loader).agree();
 }
 
-Bytes peak_resident() {
-  constexpr std::string_view kName = "VmHWM:";
-  std::ifstream status("/proc/self/status");
-  for (std::string line; std::getline(status, line);) {
-    if (!line.starts_with(kName)) continue;
-    int64_t kib = 0;
-    std::istringstream(line.substr(kName.size())) >> kib;
-    return Bytes(kib * 1024);
-  }
-  return Bytes(0);
-}
+Bytes peak_resident() { return process::peak_resident_memory(); }
 
 }  // namespace lockstep::model

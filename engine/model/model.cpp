@@ -3,7 +3,6 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <ctime>
 #include <mutex>
 
 #include "engine/model/served_spec.h"
@@ -22,14 +21,6 @@ std::vector<std::string> warnings_of(const std::vector<std::string>& ignored) {
     warnings.push_back(fmt::format("generation_config.json: {} is not known and was ignored", name));
   }
   return warnings;
-}
-
-/// The current date as templates print it.
-std::tm local_time() {
-  const std::time_t now = std::time(nullptr);
-  std::tm local{};
-  localtime_r(&now, &local);
-  return local;
 }
 
 Error no_tokenizer(std::string_view what) {
@@ -114,10 +105,7 @@ Result<std::vector<int32_t>> Model::encode(std::string_view text, text::SpecialT
 Result<std::vector<int32_t>> Model::encode_chat(const std::vector<text::Message>& messages,
                                                 text::ChatOptions options) const {
   LOCKSTEP_TRY(const text::ModelChat* chat, files_->read_chat());
-  if (options.bos_token.empty()) options.bos_token = chat->bos_token;
-  if (options.eos_token.empty()) options.eos_token = chat->eos_token;
-  if (!options.now) options.now = local_time();
-  LOCKSTEP_TRY(const std::string text, chat->chat_template->render(messages, options));
+  LOCKSTEP_TRY(const std::string text, text::render_chat(*chat, messages, std::move(options)));
   return encode(text, text::SpecialTokens::kOmit);  // a template writes the special tokens itself
 }
 

@@ -17,8 +17,10 @@ namespace lockstep::requests {
 class AnswerText final : public generation::Streamer {
  public:
   /// The tokenizer outlives the object.
-  AnswerText(const text::Tokenizer& tokenizer, const std::vector<std::string>& stop_strings)
-      : stops_(stop_strings), streamer_(tokenizer, *this, generation::PromptText::kShow) {}  // it gets new tokens only
+  AnswerText(const text::Tokenizer& tokenizer, const std::vector<std::string>& stop_strings,
+             text::SpecialPieces special = text::SpecialPieces::kSkip)
+      : stops_(stop_strings),
+        streamer_(tokenizer, *this, generation::PromptText::kShow, special) {}  // it gets new tokens only
   AnswerText(const AnswerText&) = delete;
   AnswerText& operator=(const AnswerText&) = delete;
 

@@ -8,7 +8,7 @@
 namespace lockstep::requests {
 namespace {
 
-constexpr int64_t kVersion = 2;
+constexpr int64_t kVersion = 3;
 
 /// The content of the text that one engine writes for another.
 struct Suspended {

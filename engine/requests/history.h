@@ -21,18 +21,23 @@ struct AnswerSoFar {
 };
 LOCKSTEP_FIELDS(AnswerSoFar, ids, reason);
 
-/// A request without functions or objects of its caller.
+/// A request without functions or objects of its caller, and without its deadline.
 struct SuspendedRequest {
   std::vector<int32_t> ids, negative;  // of the prompt
   int64_t masked_inside = 0;           // of the prompt
   std::vector<float> embeddings;       // of the prompt
   GenerationConfig config;
   uint64_t random_row = 0;
+  int32_t model_logprobs = -1;
+  bool special_text = false;
+  int32_t priority = 0;
+  std::string client;
   std::vector<AnswerSoFar> answers;
 
   friend bool operator==(const SuspendedRequest&, const SuspendedRequest&) = default;
 };
-LOCKSTEP_FIELDS(SuspendedRequest, ids, negative, masked_inside, embeddings, config, random_row, answers);
+LOCKSTEP_FIELDS(SuspendedRequest, ids, negative, masked_inside, embeddings, config, random_row, model_logprobs,
+                special_text, priority, client, answers);
 
 /// As JSON text, with the model's whole spec for identification.
 std::string to_text(const std::vector<SuspendedRequest>& requests, const Model& model);

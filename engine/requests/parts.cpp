@@ -35,6 +35,7 @@ Result<std::shared_ptr<TokenChooser>> chooser_of(const Request& request, const P
       .row = request.random_row + part.first_answer,
       .clock = &serving.clock,
       .tokenizer = request.config.num_beams > 1 ? serving.tokenizer : nullptr,
+      .model_top = request.model_logprobs,
       .processors = {request.processors, request.allowed_tokens},
       .criteria = request.criteria};
   // Lengths of options count embeddings, the history does not have them.
@@ -49,15 +50,21 @@ Result<std::vector<Part>> parts_of(const Request& request, const Serving& servin
   const bool by_host = is_host_chosen(request);
   const bool beams = config.num_beams > 1;
   const auto answers = request.chooser ? size_t{1} : static_cast<size_t>(config.num_return_sequences);
+  std::optional<TimePoint> deadline;
+  if (request.deadline) deadline = serving.clock.now() + *request.deadline;
   std::vector<Part> parts;
   for (size_t copy = 0; copy < (beams ? 1 : answers); ++copy) {
     Part part{.request = {.id = {},
                           .ids = request.prompt.ids,
-                          .parameters = parameters_of(request, budget, request.random_row + copy)},
+                          .parameters = parameters_of(request, budget, request.random_row + copy),
+                          .priority = request.priority,
+                          .client = request.client,
+                          .deadline = deadline},
               .first_answer = copy,
               .answers = beams ? answers : 1,
               .as_made = !beams};
-    if (config.output_logits && !by_host) part.request.logits = actors::Logits::kWanted;
+    const bool wants_logits = config.output_logits || request.model_logprobs >= 0;
+    if (wants_logits && !by_host) part.request.logits = actors::Logits::kWanted;
     if (!request.prompt.embeddings.empty()) {
       part.request.embeddings = std::make_shared<const std::vector<float>>(request.prompt.embeddings);
     }

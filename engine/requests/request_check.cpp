@@ -21,7 +21,7 @@ Error unsupported(const std::string& found, std::string_view expected) {
 /// Rejects requests that need the host if the logits do not reach it.
 Result<void> check_host_work(const Request& request, const Limits& limits) {
   const bool by_host = is_host_chosen(request);
-  if (!by_host && !request.config.output_logits) return ok();
+  if (!by_host && !request.config.output_logits && request.model_logprobs < 0) return ok();
   if (limits.drafts > 0) {
     return unsupported("options that the host has to apply beside drafted tokens",
                        "greedy or sampled rows whose tokens the graphs choose; omit one or the other");
@@ -30,8 +30,19 @@ Result<void> check_host_work(const Request& request, const Limits& limits) {
   const std::string what = has_own_code(request)
                                ? "code of the caller's"
                                : fmt::format("{}", fmt::join(generation::host_choices(request.config), ", "));
-  return unsupported(by_host ? fmt::format("options that the host has to apply ({})", what) : "output_logits",
+  const std::string_view logits = request.config.output_logits ? "output_logits" : "model_logprobs";
+  return unsupported(by_host ? fmt::format("options that the host has to apply ({})", what) : std::string(logits),
                      "those of the graphs; open the engine with Choosers::kAllowed");
+}
+
+Result<void> check_logprobs(const Request& request, int64_t vocabulary) {
+  if (request.model_logprobs < -1 || request.model_logprobs > vocabulary) {
+    return Error{ErrorKind::kInvalidArgument,
+                 fmt::format("[engine/requests] model_logprobs: found {}, expected -1 to {}, the vocabulary; lower it",
+                             request.model_logprobs, vocabulary)};
+  }
+  if (request.model_logprobs < 0 || request.chooser == nullptr) return ok();
+  return unsupported("model_logprobs beside a chooser of the caller's", "options; let the chooser keep records");
 }
 
 Result<void> check_slots(const Request& request, const Limits& limits) {
@@ -90,6 +101,7 @@ Result<void> check(const Request& request, const Model& model, const Limits& lim
   const GenerationConfig& config = request.config;
   LOCKSTEP_TRY_VOID(config.validate());
   LOCKSTEP_TRY_VOID(check_host_work(request, limits));
+  LOCKSTEP_TRY_VOID(check_logprobs(request, model.spec().vocabulary));
   LOCKSTEP_TRY_VOID(check_slots(request, limits));
   if (request.chooser != nullptr) return ok();
   LOCKSTEP_TRY_VOID(check_prompt(request.prompt, model.spec().vocabulary, limits.capacity));

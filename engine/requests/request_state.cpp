@@ -12,7 +12,9 @@ namespace requests {
 RequestState::RequestState(Setup setup) : setup_(std::move(setup)), rows_(setup_.answers), parts_left_(setup_.parts) {
   for (Row& row : rows_) {
     row.answer.times.submitted = setup_.clock->now();
-    if (setup_.tokenizer != nullptr) row.text = std::make_unique<AnswerText>(*setup_.tokenizer, setup_.stop_strings);
+    if (setup_.tokenizer == nullptr) continue;
+    const auto special = setup_.special_text ? text::SpecialPieces::kKeep : text::SpecialPieces::kSkip;
+    row.text = std::make_unique<AnswerText>(*setup_.tokenizer, setup_.stop_strings, special);
   }
 }
 
@@ -21,16 +23,50 @@ void RequestState::link(Links links) {
   links_ = std::move(links);
 }
 
+void RequestState::set_number(int64_t number) {
+  std::lock_guard lock(mutex_);
+  if (number_ < 0) number_ = number;
+}
+
+int64_t RequestState::number() const {
+  std::lock_guard lock(mutex_);
+  return number_;
+}
+
+int64_t RequestState::note_cached(const Part& part, int64_t tokens) {
+  std::lock_guard lock(mutex_);
+  Row& row = rows_.at(part.first_answer);
+  if (std::exchange(row.has_cached, true)) return 0;
+  const int64_t cached = std::min(tokens, std::ssize(part.request.ids));
+  for (size_t i = 0; i < part.answers; ++i) rows_.at(part.first_answer + i).answer.cached_tokens = cached;
+  return cached;
+}
+
+int64_t RequestState::take_count() {
+  std::lock_guard lock(mutex_);
+  return std::exchange(uncounted_, 0);
+}
+
+actors::MadeToken RequestState::recorded(const actors::MadeToken& token) const {
+  if (setup_.model_logprobs < 0 || token.record || token.logits.empty()) return token;
+  actors::MadeToken made = token;
+  made.record = generation::record_token({.model_top = setup_.model_logprobs}, token.logits, {}, token.id);
+  return made;
+}
+
 bool RequestState::add(Row& row, const actors::MadeToken& token) {
   Answer& answer = row.answer;
   answer.ids.push_back(token.id);
+  ++uncounted_;
   answer.times.made.push_back(token.made);
   if (token.record) answer.records.push_back(token.record);
   if (setup_.keeps_logits) {
-    const std::span<const float> logits = token.record ? std::span(token.record->logits) : token.logits;
+    const bool is_recorded = token.logits.empty() && token.record != nullptr;
+    const std::span<const float> logits = is_recorded ? std::span(token.record->logits) : token.logits;
     answer.logits.insert(answer.logits.end(), logits.begin(), logits.end());
   }
-  if (row.text == nullptr) return false;
+  const bool is_end = setup_.special_text && std::ranges::find(setup_.end_ids, token.id) != setup_.end_ids.end();
+  if (row.text == nullptr || is_end) return false;
   if (const Result<void> put = row.text->put(token.id); !put.has_value()) {
     if (!error_) error_ = put.error();
     return true;
@@ -124,9 +160,10 @@ actors::Verdict RequestState::take(const Part& part, const actors::MadeToken& to
     return actors::Verdict::kStop;
   }
   if (row.replayed > 0) return replay(row, token.id);
-  const bool ends = add(row, token);
+  const actors::MadeToken made = recorded(token);
+  const bool ends = add(row, made);
   const bool is_late = setup_.max_time && started_ && token.made - *started_ >= *setup_.max_time;
-  deliver(part.first_answer, token);
+  deliver(part.first_answer, made);
   row.has_stopped = ends || is_late;
   return row.has_stopped ? actors::Verdict::kStop : actors::Verdict::kContinue;
 }
@@ -289,13 +326,6 @@ std::vector<int32_t> RequestState::so_far(size_t answer) const {
   return rows_.at(answer).answer.ids;
 }
 
-int64_t RequestState::tokens() const {
-  std::lock_guard lock(mutex_);
-  int64_t count = 0;
-  for (const Row& row : rows_) count += std::ssize(row.answer.ids);
-  return count;
-}
-
 void RequestState::on_done(std::function<void()> call) {
   std::unique_lock lock(mutex_);
   if (!is_done_) {
@@ -313,5 +343,6 @@ void RequestHandle::cancel() { state_->cancel(); }
 Result<std::vector<Answer>> RequestHandle::wait() { return state_->wait(); }
 std::vector<int32_t> RequestHandle::so_far(size_t answer) const { return state_->so_far(answer); }
 void RequestHandle::on_done(std::function<void()> call) { state_->on_done(std::move(call)); }
+int64_t RequestHandle::number() const { return state_->number(); }
 
 }  // namespace lockstep

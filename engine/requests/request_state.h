@@ -33,6 +33,9 @@ class RequestState : public std::enable_shared_from_this<RequestState> {
     size_t parts = 1;
     const text::Tokenizer* tokenizer = nullptr;  // null: no texts and no stop strings
     std::vector<std::string> stop_strings;
+    std::vector<int32_t> end_ids = {};  // they are not part of a text with special tokens
+    bool special_text = false;
+    int32_t model_logprobs = -1;       // records of tokens that the graph chose
     std::optional<Duration> max_time;  // from `start`: an older answer stops at its next token
     bool keeps_logits = false;
     OnToken on_token;
@@ -48,13 +51,21 @@ class RequestState : public std::enable_shared_from_this<RequestState> {
     std::function<void(std::unique_lock<std::mutex>&, std::condition_variable&, const std::function<bool()>&)> wait;
   };
   void link(Links links);
+  /// The number of its first part; only the first call counts.
+  void set_number(int64_t number);
+  int64_t number() const;
 
   // Called by the coordinator's thread.
   /// A part has its slots. Returns whether it is the first part since the request was submitted or resumed.
   bool start();
   /// Whether a part has received its slots since then.
   bool is_running() const;
+  /// Notes that a slot held the first `tokens` tokens of the part's prompt; only the first call counts. Returns the
+  /// tokens of the request's own prompt among them.
+  int64_t note_cached(const Part& part, int64_t tokens);
   actors::Verdict take(const Part& part, const actors::MadeToken& token);
+  /// The tokens made since the last call.
+  int64_t take_count();
   /// Returns whether it was the last part; then `complete` follows.
   bool finish(const Part& part, FinishReason reason, const std::optional<Error>& error);
   /// Accepts no further token; `wait` returns `why`.
@@ -78,7 +89,6 @@ class RequestState : public std::enable_shared_from_this<RequestState> {
   Result<std::vector<Answer>> wait();
   std::vector<int32_t> so_far(size_t answer) const;
 
-  int64_t tokens() const;
   /// Calls the function once when the request is done, on the delivery thread; at once if it is done already.
   void on_done(std::function<void()> call);
 
@@ -90,6 +100,7 @@ class RequestState : public std::enable_shared_from_this<RequestState> {
     bool is_complete = false;
     bool has_stopped = false;  // by its own stop string or time limit
     bool has_missed = false;   // a token was dropped while the request was suspended
+    bool has_cached = false;   // `cached_tokens` is known
     size_t replayed = 0;       // delivered tokens that a restarted part must still repeat
   };
 
@@ -97,6 +108,8 @@ class RequestState : public std::enable_shared_from_this<RequestState> {
   actors::Verdict replay(Row& row, int32_t id);
   /// Adds a token to a row; returns whether the row ends with it.
   bool add(Row& row, const actors::MadeToken& token);
+  /// `token` with the record that the request asks for.
+  actors::MadeToken recorded(const actors::MadeToken& token) const;
   void adopt_sequences(const Part& part);
   void finish_text(size_t index);
   void set_done();
@@ -110,6 +123,8 @@ class RequestState : public std::enable_shared_from_this<RequestState> {
   std::vector<Row> rows_;  // [answers]
   size_t parts_left_;
   std::optional<TimePoint> started_;
+  int64_t number_ = -1;
+  int64_t uncounted_ = 0;  // tokens
   bool is_running_ = false;
   std::optional<Error> suspension_;
   bool is_cancelled_ = false;

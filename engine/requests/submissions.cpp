@@ -31,6 +31,9 @@ std::shared_ptr<RequestState> Submissions::state_of(const Request& request, cons
                           .parts = parts.size(),
                           .tokenizer = serving_.tokenizer,
                           .stop_strings = config.stop_strings,
+                          .end_ids = config.eos_token_ids,
+                          .special_text = request.special_text,
+                          .model_logprobs = request.model_logprobs,
                           .max_time = config.max_time ? std::optional(duration_of(*config.max_time)) : std::nullopt,
                           .keeps_logits = config.output_logits,
                           .on_token = request.on_token,
@@ -87,6 +90,7 @@ void Submissions::open(std::vector<Entry> entries, std::vector<actors::Request>&
     }
     ++counters_.queued;
   }
+  state->set_number(ids.front().value);
   state->link({.stop =
                    [session = session_, ids] {
                      for (const RequestId id : ids) session->stop(id);
@@ -113,12 +117,14 @@ std::shared_ptr<TextScores> Submissions::open_text(std::vector<int32_t> ids, int
   all.push_back({.id = id, .ids = text->ids(), .parameters = {}, .task = actors::Task::kScore});
   if (on_submit) on_submit(all.back());
   texts_.emplace(id, text);
-  ++counters_.running;
+  ++counters_.queued;
+  text->link({.stop = [session = session_, id] { session->stop(id); }, .wait = links_.wait, .delivery = &delivery_});
   return text;
 }
 
-Result<std::vector<std::vector<TokenScore>>> Submissions::score(std::span<const std::vector<int32_t>> texts,
-                                                                int64_t top) {
+Result<std::vector<std::shared_ptr<TextScores>>> Submissions::submit_texts(std::span<const std::vector<int32_t>> texts,
+                                                                           int64_t top) {
+  LOCKSTEP_TRY_VOID(check_is_running());
   for (const std::vector<int32_t>& ids : texts) {
     LOCKSTEP_TRY_VOID(check_text(ids, top, serving_.model, serving_.limits));
   }
@@ -126,16 +132,20 @@ Result<std::vector<std::vector<TokenScore>>> Submissions::score(std::span<const 
   std::vector<actors::Request> all;
   for (const std::vector<int32_t>& ids : texts) opened.push_back(open_text(ids, top, all));
   if (!all.empty()) session_->submit(std::move(all), *sink_);
-  std::vector<std::vector<TokenScore>> scores;
-  for (const auto& text : opened) {
-    LOCKSTEP_TRY(scores.emplace_back(), text->wait(links_.wait));
-  }
-  return scores;
+  return opened;
 }
 
-void Submissions::on_reused(RequestId, int64_t tokens) {
+int64_t Submissions::number_of(RequestId part) const {
   std::lock_guard lock(mutex_);
-  counters_.reused_tokens += tokens;
+  const auto found = open_.find(part);
+  return found == open_.end() ? -1 : found->second.state->number();
+}
+
+void Submissions::on_reused(RequestId request, int64_t tokens) {
+  Entry& entry = at(request);
+  const int64_t of_prompt = entry.state->note_cached(entry.part, tokens);
+  std::lock_guard lock(mutex_);
+  counters_.reused_tokens += of_prompt;
 }
 
 void Submissions::on_score(RequestId request, std::span<const float> row, std::span<const float> logits) {
@@ -155,7 +165,7 @@ bool Submissions::finish_text(RequestId request, const std::optional<Error>& err
     auto found = texts_.extract(request);
     if (found.empty()) return false;
     text = std::move(found.mapped());
-    --counters_.running;
+    --(text->has_started() ? counters_.running : counters_.queued);
     ++counters_.finished;
   }
   text->finish(error);
@@ -165,7 +175,12 @@ bool Submissions::finish_text(RequestId request, const std::optional<Error>& err
 void Submissions::on_start(RequestId request) {
   {
     std::lock_guard lock(mutex_);
-    if (texts_.contains(request)) return;
+    if (const auto text = texts_.find(request); text != texts_.end()) {
+      text->second->start();
+      --counters_.queued;
+      ++counters_.running;
+      return;
+    }
   }
   const bool is_first = at(request).state->start();
   if (!is_first) return;
@@ -176,7 +191,10 @@ void Submissions::on_start(RequestId request) {
 
 actors::Verdict Submissions::on_token(RequestId request, const actors::MadeToken& token) {
   Entry& entry = at(request);
-  return entry.state->take(entry.part, token);
+  const actors::Verdict verdict = entry.state->take(entry.part, token);
+  std::lock_guard lock(mutex_);
+  counters_.new_tokens += entry.state->take_count();
+  return verdict;
 }
 
 void Submissions::on_finish(RequestId request, generation::FinishReason reason, const std::optional<Error>& error) {
@@ -196,7 +214,7 @@ void Submissions::on_finish(RequestId request, generation::FinishReason reason, 
     if (!is_last) return;
     --(state->is_running() ? counters_.running : counters_.queued);
     ++counters_.finished;
-    counters_.new_tokens += state->tokens();
+    counters_.new_tokens += state->take_count();
   }
   state->complete();
 }

@@ -52,8 +52,11 @@ class Submissions final : public actors::Sink {
   /// does not fit its request.
   Result<std::vector<std::shared_ptr<RequestState>>> restore(std::vector<SuspendedRequest> requests);
 
-  /// Scores all texts or none. Fails as `submit`. @blocking
-  Result<std::vector<std::vector<TokenScore>>> score(std::span<const std::vector<int32_t>> texts, int64_t top);
+  /// Queues all texts or none. Fails as `submit`.
+  Result<std::vector<std::shared_ptr<TextScores>>> submit_texts(std::span<const std::vector<int32_t>> texts,
+                                                                int64_t top);
+  /// The number of the request that `part` belongs to; −1 of a text or of a request that is done.
+  int64_t number_of(RequestId part) const;
 
   void on_start(RequestId request) override;
   actors::Verdict on_token(RequestId request, const actors::MadeToken& token) override;

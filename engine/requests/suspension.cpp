@@ -34,7 +34,11 @@ Error callers_code() {
 Request request_of(SuspendedRequest& suspended) {
   Request request{.prompt = {std::move(suspended.ids), std::move(suspended.negative)},
                   .config = suspended.config,
-                  .random_row = suspended.random_row};
+                  .random_row = suspended.random_row,
+                  .model_logprobs = suspended.model_logprobs,
+                  .special_text = suspended.special_text,
+                  .priority = suspended.priority,
+                  .client = std::move(suspended.client)};
   request.prompt.masked_inside = suspended.masked_inside;
   request.prompt.embeddings = std::move(suspended.embeddings);
   return request;
@@ -147,6 +151,10 @@ Result<std::vector<SuspendedRequest>> Submissions::suspended() const {
                         .embeddings = request.prompt.embeddings,
                         .config = request.config,
                         .random_row = request.random_row,
+                        .model_logprobs = request.model_logprobs,
+                        .special_text = request.special_text,
+                        .priority = request.priority,
+                        .client = request.client,
                         .answers = entry.state->history()});
   }
   return requests;

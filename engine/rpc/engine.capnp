@@ -38,10 +38,15 @@ interface Engine {
       call @0 :Call;
       failure @1 :Failure;    # nothing was opened, and the sink gets nothing
     }
+    number @2 :Int64 = -1;    # of the request, as in Activity
   }
 
   score @4 (ids :List(Int32), top :UInt32) -> (scored :Scored);
-  # The model's log-probability of each id given those before it, and the `top` likeliest ids in its place.
+  # The model's log-probability of each id given those before it, and the `top` likeliest ids in its place. The text is
+  # batched with the running requests. Dropping the call cancels it.
+
+  activity @5 () -> (activity :Activity);
+  # What the slots, the ranks and the last steps do, for a view of the engine. Costs the ranks nothing.
 
   finish @3 ();
   # Ends the engine once every open request has its answer. New requests are refused.
@@ -82,7 +87,34 @@ struct Status {
   reusedTokens @6 :UInt64;    # of prompts, from slots that held them
   steps @7 :UInt64;           # number of the last step
   stepAgeS @8 :Float64 = nan;    # seconds since it ended; NaN: there was none
-  ranks @9 :List(Text);       # the state of each: "ready", "lost"
+  ranks @9 :List(Text);       # the state of each: "starting", "ready", "lost", "ended"
+}
+
+struct Activity {
+  slots @0 :List(Slot);
+  steps @1 :List(Step);       # the last 64, oldest first
+  ranks @2 :List(Rank);
+
+  struct Slot {
+    number @0 :UInt32;
+    state @1 :Text;           # "free"; "kept": free, with tokens that a request may reuse; "prefill", "decode"
+    request @2 :Int64 = -1;   # number in Opened; -1: none, or a text to score
+    tokens @3 :UInt32;        # that it holds
+    newTokens @4 :UInt32;     # of the request
+  }
+
+  struct Step {
+    number @0 :UInt64;        # from 1, since the start
+    kind @1 :Text;            # "prefill", "decode", "score"
+    rows @2 :UInt32;
+    seconds @3 :Float64;      # that it took
+    ageS @4 :Float64;         # seconds since it ended
+  }
+
+  struct Rank {
+    state @0 :Text;           # as in Status
+    residentBytes @1 :UInt64; # memory of its process; 0 before its first schedule
+  }
 }
 
 struct Request {
@@ -93,7 +125,7 @@ struct Request {
   modelLogprobs @4 :Int32 = -1;    # the model's log-probabilities, before any option, and that many of the likeliest
                                    # ids; -1: none
   constraint @5 :Text;        # what the answer has to look like (runtime/constraint); empty: anything
-  specialText @6 :Bool;       # special tokens are part of the text
+  specialText @6 :Bool;       # special tokens are part of the text, except the end token
   priority @7 :Int32;         # a waiting request with a higher one gets a slot first
   client @8 :Text;            # waiting requests of equal priority: clients take turns
   deadlineS @9 :Float64 = inf;    # seconds from now; then the request fails with "deadline_exceeded"
@@ -109,8 +141,9 @@ struct Token {
   answer @0 :UInt32;          # number of its answer
   id @1 :Int32;               # -1: none, only text that was withheld
   text @2 :Text;              # the whole characters that the token completes, maybe none
-  logprob @3 :Float32;        # natural logarithm; with modelLogprobs or the option top_logprobs, else NaN
-  top @4 :List(Candidate);    # the likeliest tokens in its place, likeliest first
+  logprob @3 :Float32;        # natural logarithm; the model's with modelLogprobs, else that of the processed scores with
+                              # the option top_logprobs, else NaN
+  top @4 :List(Candidate);    # the likeliest tokens in its place, likeliest first; likewise
 }
 
 struct Candidate {
@@ -120,7 +153,7 @@ struct Candidate {
 
 struct Answer {
   ids @0 :List(Int32);        # up to and including the end token
-  text @1 :Text;              # without special tokens, cut before a stop string; empty without a tokenizer
+  text @1 :Text;              # cut before a stop string; without special tokens unless asked; empty without a tokenizer
   reason @2 :Text;            # "eos", "length", "stop", "cancelled"
   score @3 :Float64;          # of a beam; NaN: there were none
   cachedTokens @4 :UInt32;    # tokens of the prompt that a slot already held

@@ -7,8 +7,9 @@ namespace lockstep::rpc {
 void Outbox::put(const Token& token) {
   SentToken sent{.answer = token.answer, .id = token.id, .text = std::string(token.text), .logprob = {}, .top = {}};
   if (token.record != nullptr) {
-    sent.logprob = token.record->logprob;
-    sent.top = token.record->top;
+    const bool is_models = token.record->model_logprob.has_value();
+    sent.logprob = is_models ? *token.record->model_logprob : token.record->logprob;
+    sent.top = is_models ? token.record->model_top : token.record->top;
   }
   const std::lock_guard lock(mutex_);
   parcel_.tokens.push_back(std::move(sent));

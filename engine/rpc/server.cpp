@@ -114,6 +114,8 @@ class CallServer final : public wire::Call::Server {
 };
 
 class EngineServer final : public wire::Engine::Server {
+  using FulfillerPointer = kj::Own<kj::CrossThreadPromiseFulfiller<void>>;
+
  public:
   explicit EngineServer(Service& service) : service_(service) {}
 
@@ -133,8 +135,35 @@ class EngineServer final : public wire::Engine::Server {
   }
 
   kj::Promise<void> status(StatusContext context) override {
-    write_status(service_.engine.counters(), context.getResults().initStatus());
+    write_status(service_.engine.counters(), service_.engine.activity(), context.getResults().initStatus());
     return kj::READY_NOW;
+  }
+
+  kj::Promise<void> activity(ActivityContext context) override {
+    write_activity(service_.engine.activity(), context.getResults().initActivity());
+    return kj::READY_NOW;
+  }
+
+  kj::Promise<void> score(ScoreContext context) override {
+    const auto params = context.getParams();
+    const Result<ScoreHandle> opened = open_text(read_ids(params.getIds()), params.getTop());
+    if (!opened.has_value()) {
+      write_failure(opened.error(), context.getResults().initScored().initFailure());
+      return kj::READY_NOW;
+    }
+    context.allowCancellation();
+    ScoreHandle text = opened.value();
+    auto done = kj::newPromiseAndCrossThreadFulfiller<void>();
+    const auto fulfiller = std::make_shared<FulfillerPointer>(kj::mv(done.fulfiller));  // a function is copied
+    text.on_done([fulfiller] { (*fulfiller)->fulfill(); });
+    return done.promise
+        .then([context, text]() mutable {
+          const Result<std::vector<TokenScore>> scores = text.wait();
+          auto scored = context.getResults().initScored();
+          if (!scores.has_value()) return write_failure(scores.error(), scored.initFailure());
+          write_scores(scores.value(), scored.initTokens(static_cast<uint32_t>(scores.value().size())));
+        })
+        .attach(kj::defer([text]() mutable { text.cancel(); }), kj::heap<Counted>(service_));
   }
 
   kj::Promise<void> generate(GenerateContext context) override {
@@ -146,6 +175,7 @@ class EngineServer final : public wire::Engine::Server {
     }
     RequestHandle handle = opened.value();
     handle.on_done([outbox, handle]() mutable { outbox->close(handle.wait()); });
+    context.getResults().setNumber(handle.number());
     context.getResults().setCall(kj::heap<CallServer>(handle, kj::heap<Delivery>(context.getParams().getSink(), outbox),
                                                       kj::heap<Counted>(service_)));
     return kj::READY_NOW;
@@ -159,15 +189,21 @@ class EngineServer final : public wire::Engine::Server {
   }
 
  private:
+  Result<void> check_serves() const {
+    const std::lock_guard lock(service_.mutex);
+    if (!service_.is_finishing) return ok();
+    return Error{ErrorKind::kUnavailable,
+                 "[engine/rpc] cannot open a request: found an engine that is about to end, expected one that serves; "
+                 "start another engine"};
+  }
+
+  Result<ScoreHandle> open_text(std::vector<int32_t> ids, uint32_t top) {
+    LOCKSTEP_TRY_VOID(check_serves());
+    return service_.engine.submit_text(std::move(ids), top);
+  }
+
   Result<RequestHandle> open(wire::Request::Reader from, const std::shared_ptr<Outbox>& outbox) {
-    {
-      const std::lock_guard lock(service_.mutex);
-      if (service_.is_finishing) {
-        return Error{ErrorKind::kUnavailable,
-                     "[engine/rpc] cannot open a request: found an engine that is about to end, expected one that "
-                     "serves; start another engine"};
-      }
-    }
+    LOCKSTEP_TRY_VOID(check_serves());
     LOCKSTEP_TRY(Request request, read_request(from, service_.model));
     request.on_token = [outbox](const Token& token) {
       outbox->put(token);

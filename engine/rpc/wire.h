@@ -2,6 +2,7 @@
 #pragma once
 
 #include <span>
+#include <vector>
 
 #include "engine/rpc/engine.capnp.h"
 #include "engine/rpc/outbox.h"
@@ -15,6 +16,10 @@ Result<Request> read_request(wire::Request::Reader from, const Model& model);
 void write_tokens(std::span<const SentToken> tokens, capnp::List<wire::Token>::Builder to);
 void write_answers(std::span<const Answer> answers, capnp::List<wire::Answer>::Builder to);
 void write_failure(const Error& error, wire::Failure::Builder to);
-void write_status(const EngineCounters& counters, wire::Status::Builder to);
+void write_scores(std::span<const TokenScore> scores, capnp::List<wire::Score>::Builder to);
+void write_status(const EngineCounters& counters, const trace::Activity& activity, wire::Status::Builder to);
+void write_activity(const trace::Activity& activity, wire::Activity::Builder to);
+
+std::vector<int32_t> read_ids(capnp::List<int32_t>::Reader from);
 
 }  // namespace lockstep::rpc

@@ -93,6 +93,8 @@ struct Commands {
   GenerateCommand generate;
   ScoreCommand score;
   EngineCommand engine;
+  ServeCommand serve;
+  std::vector<std::string> serve_options;  // of the server's own process
   TokenizeCommand tokenize;
   ExplainCommand explain;
   PlanCommand plan;
@@ -103,8 +105,9 @@ struct Commands {
   SuperviseCommand supervise;
   SweepCommand sweep;
   TextCommands texts;
-  int64_t probe_mib = 0;        // of plan, bench or doctor
-  int64_t sweep_probe_mib = 0;  // of sweep, which forwards it
+  std::vector<std::string> words;  // after the command's name
+  int64_t probe_mib = 0;           // of plan, bench or doctor
+  int64_t sweep_probe_mib = 0;     // of sweep, which forwards it
 };
 
 void add_all(CLI::App& app, Commands& commands) {
@@ -113,6 +116,7 @@ void add_all(CLI::App& app, Commands& commands) {
   add_generate(app, commands.generate);
   add_score(app, commands.score);
   add_engine(app, commands.engine);
+  add_serve(app, commands.serve, commands.serve_options);
   add_tokenize(app, commands.tokenize);
   add_explain(app, commands.explain);
   add_plan(app, commands.plan, commands.probe_mib);
@@ -136,6 +140,7 @@ Command chosen_command(const CLI::App& app, Commands commands) {
   keep_own_options(commands.generate.engine);
   keep_own_options(commands.score.engine);
   keep_own_options(commands.engine.engine);
+  keep_own_options(commands.serve.engine.engine);
   keep_own_options(commands.bench.engine);
   keep_own_options(commands.compile.engine);
   keep_own_options(commands.exporting.compile.engine);
@@ -143,6 +148,10 @@ Command chosen_command(const CLI::App& app, Commands commands) {
   if (app.got_subcommand("generate")) return std::move(commands.generate);
   if (app.got_subcommand("score")) return std::move(commands.score);
   if (app.got_subcommand("engine")) return std::move(commands.engine);
+  if (app.got_subcommand("serve")) {
+    commands.serve.engine_words = options_among(*app.get_subcommand("serve"), commands.words, commands.serve_options);
+    return std::move(commands.serve);
+  }
   if (app.got_subcommand("tokenize")) return std::move(commands.tokenize);
   if (app.got_subcommand("explain")) return std::move(commands.explain);
   if (app.got_subcommand("doctor")) {
@@ -154,7 +163,8 @@ Command chosen_command(const CLI::App& app, Commands commands) {
     return std::move(commands.plan);
   }
   if (app.got_subcommand("sweep")) {
-    commands.sweep.shared_options = shared_options(*app.get_subcommand("sweep"), commands.sweep.words);
+    commands.sweep.shared_options = shared_options(*app.get_subcommand("sweep"), commands.words);
+    commands.sweep.words = std::move(commands.words);
     return std::move(commands.sweep);
   }
   if (app.got_subcommand("compile")) return std::move(commands.compile);
@@ -213,7 +223,7 @@ Result<Command> parse_command_line(int argc, const char* const* argv) {
                              chosen.empty() ? "" : guess_option(*chosen.front(), words.subspan(2)),
                              chosen.empty() ? "" : chosen.front()->get_name() + " ")};
   }
-  if (argc > 2) commands.sweep.words.assign(argv + 2, argv + argc);
+  if (argc > 2) commands.words.assign(argv + 2, argv + argc);
   return chosen_command(app, std::move(commands));
 }
 

@@ -3,6 +3,7 @@
 
 #include <cstdint>
 #include <optional>
+#include <span>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -19,6 +20,8 @@ namespace lockstep::launcher {
 void add_generate(CLI::App& parent, GenerateCommand& command);
 void add_score(CLI::App& parent, ScoreCommand& command);
 void add_engine(CLI::App& parent, EngineCommand& command);
+/// `own_options` gets the names of the options that are not the engine's; the caller fills in the engine's words.
+void add_serve(CLI::App& parent, ServeCommand& command, std::vector<std::string>& own_options);
 void add_tokenize(CLI::App& parent, TokenizeCommand& command);
 void add_explain(CLI::App& parent, ExplainCommand& command);
 /// The caller fills in the words after "--".
@@ -52,5 +55,9 @@ void add_suite_options(CLI::App& app, SuiteOptions& options);
 
 /// The options of bench with their values, by name, among the words after "sweep", which `app` parsed.
 std::vector<std::string> shared_options(const CLI::App& app, const std::vector<std::string>& words);
+
+/// The options with their values, by name, among `words`, which `app` parsed, without those in `left_out`.
+std::vector<std::string> options_among(const CLI::App& app, const std::vector<std::string>& words,
+                                       std::span<const std::string> left_out);
 
 }  // namespace lockstep::launcher

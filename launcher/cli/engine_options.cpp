@@ -7,6 +7,7 @@ namespace lockstep::launcher {
 
 void add_engine(CLI::App& parent, EngineCommand& command) {
   CLI::App& app = *parent.add_subcommand("engine", "Serve a model to other processes over RPC (engine/rpc)");
+  command.engine.scoring = Scoring::kOn;
   add_model_options(app, command.model, command.engine);
   begin_section(app, "Address, which rank 0 prints once it serves");
   auto* socket =
@@ -25,6 +26,16 @@ void add_engine(CLI::App& parent, EngineCommand& command) {
       ->excludes(socket)
       ->type_name("F");
   add_engine_options(app, command.run, command.engine);
+  app.add_option_function<int64_t>(
+         "--scored-top",
+         [&command](int64_t top) {
+           command.engine.scoring = top < 0 ? Scoring::kOff : Scoring::kOn;
+           command.engine.scored_top = top;
+         },
+         "The most of the likeliest tokens that scores of texts may have; -1: texts are not scored, which saves a "
+         "graph; default: 20")
+      ->check(CLI::Range(-1, 1000))
+      ->type_name("N");
 }
 
 }  // namespace lockstep::launcher

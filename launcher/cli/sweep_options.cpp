@@ -1,5 +1,4 @@
 #include <CLI/CLI.hpp>
-#include <algorithm>
 
 #include "launcher/cli/commands.h"
 #include "launcher/cli/shared_options.h"
@@ -12,10 +11,10 @@ constexpr const char* kNotOfSweeps[] = {"--tp",     "--batch-size",  "--prompt-t
                                         "--launch", "--exit-record", "--peer-detection", "--retry-failed"};
 
 /// Options that are not forwarded unchanged: they name the model and the grid, or are not bench's.
-constexpr std::string_view kOwn[] = {"--model",        "--random-weights",  "--config",          "--tp",
-                                     "--batch-size",   "--prompt-tokens",   "--new-tokens",      "--out",
-                                     "--slurm-array",  "--report",          "--launch-template", "--only-point",
-                                     "--retry-failed", "--point-deadline-s"};
+const std::string kOwn[] = {"--model",        "--random-weights",  "--config",          "--tp",
+                            "--batch-size",   "--prompt-tokens",   "--new-tokens",      "--out",
+                            "--slurm-array",  "--report",          "--launch-template", "--only-point",
+                            "--retry-failed", "--point-deadline-s"};
 
 void add_grid_options(CLI::App& app, SweepCommand& command) {
   begin_section(app, "Grid");
@@ -73,23 +72,7 @@ void add_sweep(CLI::App& parent, SweepCommand& command, int64_t& probe_mib) {
 }
 
 std::vector<std::string> shared_options(const CLI::App& app, const std::vector<std::string>& words) {
-  std::vector<std::pair<std::string, std::vector<std::string>>> found;
-  for (size_t i = 0; i < words.size(); ++i) {
-    const size_t equals = words[i].find('=');
-    const std::string name = words[i].substr(0, equals);
-    const CLI::Option* option = app.get_option_no_throw(name);
-    if (option == nullptr) continue;
-    std::vector<std::string> with_value{words[i]};
-    if (option->get_items_expected_max() > 0) {  // not a flag
-      if (equals == std::string::npos && i + 1 == words.size()) break;
-      with_value = {name, equals == std::string::npos ? words[++i] : words[i].substr(equals + 1)};
-    }
-    if (std::ranges::find(kOwn, name) == std::end(kOwn)) found.emplace_back(name, std::move(with_value));
-  }
-  std::ranges::stable_sort(found, {}, &std::pair<std::string, std::vector<std::string>>::first);
-  std::vector<std::string> shared;
-  for (const auto& [name, with_value] : found) shared.insert(shared.end(), with_value.begin(), with_value.end());
-  return shared;
+  return options_among(app, words, kOwn);
 }
 
 }  // namespace lockstep::launcher

@@ -1,11 +1,20 @@
-// The command of a build without Cap'n Proto's RPC.
+// The commands of a build without Cap'n Proto's RPC.
+#include <string>
+
 #include "launcher/serve/engine_command.h"
+#include "launcher/serve/serve_command.h"
 
 namespace lockstep::launcher {
+namespace {
 
-Result<void> serve_engine(const EngineCommand&) {
-  return Error{ErrorKind::kUnsupported,
-               "[launcher] engine: this build lacks the server; configure with -DLOCKSTEP_WITH_SERVER=ON"};
+Error lacks_server(const std::string& command) {
+  return {ErrorKind::kUnsupported,
+          "[launcher] " + command + ": this build lacks the server; configure with -DLOCKSTEP_WITH_SERVER=ON"};
 }
+
+}  // namespace
+
+Result<void> serve_engine(const EngineCommand&) { return lacks_server("engine"); }
+Result<void> serve(const ServeCommand&) { return lacks_server("serve"); }
 
 }  // namespace lockstep::launcher

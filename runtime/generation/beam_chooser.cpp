@@ -32,7 +32,7 @@ BeamChooser::BeamChooser(const ChooserRequest& request, ProcessorChain processor
       length_penalty_(request.config.length_penalty),
       early_stopping_(request.config.early_stopping),
       draw_(request.config.sampling(request.row)),
-      record_(record_options(request.config)),
+      record_(record_options(request.config, request.model_top)),
       processors_(std::move(processors)),
       stopping_(stopping_of(request)),
       running_(static_cast<size_t>(beams_), Beam{.ids = prompt_, .records = {}, .score = kOut, .reason = {}}),

@@ -24,7 +24,7 @@ Result<GrowingRow> GrowingRow::make(const ChooserRequest& request) {
 
 GrowingRow::GrowingRow(const ChooserRequest& request, ProcessorChain processors)
     : draw_(request.config.sampling(request.row)),
-      record_(record_options(request.config)),
+      record_(record_options(request.config, request.model_top)),
       processors_(std::move(processors)),
       stopping_(stopping_of(request)),
       prompt_length_(request.prompt.size()),

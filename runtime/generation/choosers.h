@@ -22,6 +22,7 @@ struct ChooserRequest {
   uint64_t row = 0;        // index in the job: derives the seed
   const Clock* clock = nullptr;
   const text::Tokenizer* tokenizer = nullptr;  // null: the caller handles stop strings
+  int32_t model_top = -1;  // records have the model's own log-probabilities and that many of the likeliest; −1: none
   UserProcessors processors;
   std::vector<std::shared_ptr<const StoppingCriterion>> criteria;
 };

@@ -67,6 +67,8 @@ class Builder {
     add_if<SequenceBias>(!config.sequence_bias.empty(), config.sequence_bias);
     add_if<PromptPenalty>(config.encoder_repetition_penalty != 1.0, config.encoder_repetition_penalty, context_.prompt);
     add_if<RepetitionPenalty>(config.repetition_penalty != 1.0, config.repetition_penalty);
+    add_if<AnswerPenalty>(config.presence_penalty != 0.0 || config.frequency_penalty != 0.0, config.presence_penalty,
+                          config.frequency_penalty, context_.prompt.size());
     add_if<NoRepeatNgram>(config.no_repeat_ngram_size > 0, static_cast<size_t>(config.no_repeat_ngram_size));
     add_if<NoPromptNgram>(config.encoder_no_repeat_ngram_size > 0,
                           static_cast<size_t>(config.encoder_no_repeat_ngram_size), context_.prompt);

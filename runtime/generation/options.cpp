@@ -178,6 +178,13 @@ constexpr std::tuple kTable{
         .within(kFactor)
         .by(kGraph)
         .in_rows(),
+    row<&Config::presence_penalty>("presence_penalty",
+                                   "Subtracted from the scores of tokens that the answer has; OpenAI's")
+        .within(kFinite)
+        .by(kHost),
+    row<&Config::frequency_penalty>("frequency_penalty", "The same, times how often the answer has the token; OpenAI's")
+        .within(kFinite)
+        .by(kHost),
     row<&Config::no_repeat_ngram_size>("no_repeat_ngram_size", "No n-gram of this size twice; 0: off")
         .within(kCount)
         .by(kHost),

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <limits>
+#include <map>
 
 namespace lockstep::generation {
 namespace {
@@ -59,6 +60,17 @@ PromptPenalty::PromptPenalty(double penalty, std::span<const int32_t> prompt)
 
 void PromptPenalty::process(std::span<const int32_t>, std::span<float> scores) const {
   penalise(prompt_, penalty_, scores);
+}
+
+void AnswerPenalty::process(std::span<const int32_t> ids, std::span<float> scores) const {
+  const std::span<const int32_t> answer = ids.subspan(std::min(prompt_, ids.size()));
+  std::map<int32_t, int> counts;
+  for (const int32_t id : answer) {
+    if (is_in(id, scores)) ++counts[id];
+  }
+  for (const auto& [id, count] : counts) {
+    scores[static_cast<size_t>(id)] -= presence_ + frequency_ * static_cast<float>(count);
+  }
 }
 
 void NoRepeatNgram::process(std::span<const int32_t> ids, std::span<float> scores) const {

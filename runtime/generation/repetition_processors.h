@@ -33,6 +33,20 @@ class PromptPenalty final : public LogitsProcessor {
   std::vector<int32_t> prompt_;  // each id once
 };
 
+/// Subtracts `presence`, and `frequency` for each occurrence, from the scores of ids behind the prompt (OpenAI's API).
+class AnswerPenalty final : public LogitsProcessor {
+ public:
+  /// `prompt`: the number of its ids.
+  AnswerPenalty(double presence, double frequency, size_t prompt)
+      : presence_(static_cast<float>(presence)), frequency_(static_cast<float>(frequency)), prompt_(prompt) {}
+  void process(std::span<const int32_t> ids, std::span<float> scores) const override;
+
+ private:
+  float presence_;
+  float frequency_;
+  size_t prompt_;
+};
+
 /// Excludes ids that would repeat a run of `size` ids of the row.
 class NoRepeatNgram final : public LogitsProcessor {
  public:

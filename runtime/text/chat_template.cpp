@@ -1,5 +1,8 @@
 #include "runtime/text/chat_template.h"
 
+#include <fmt/format.h>
+
+#include <ctime>
 #include <fstream>
 #include <sstream>
 
@@ -8,6 +11,26 @@
 
 namespace lockstep::text {
 namespace {
+
+/// Sets the fields of the JSON object `json`, if it has text.
+Result<void> set_all(jinja::Dict& dict, std::string_view json, std::string_view what) {
+  if (json.empty()) return ok();
+  LOCKSTEP_TRY(const auto more, jinja::parse_json(json, what));
+  if (more.dict() == nullptr) {
+    return Error{ErrorKind::kInvalidArgument,
+                 fmt::format("[runtime/text] cannot read {}: expected a JSON object", what)};
+  }
+  for (const auto& [name, value] : more.dict()->items) dict.set(name, value);
+  return ok();
+}
+
+/// The current date as templates print it.
+std::tm local_time() {
+  const std::time_t now = std::time(nullptr);
+  std::tm local{};
+  localtime_r(&now, &local);
+  return local;
+}
 
 class JinjaChatTemplate final : public ChatTemplate {
  public:
@@ -22,17 +45,12 @@ class JinjaChatTemplate final : public ChatTemplate {
     if (!options.eos_token.empty()) variables.set("eos_token", options.eos_token);
     jinja::List turns;
     for (const Message& message : messages) {
-      turns.items.emplace_back(jinja::Dict{{{"role", message.role}, {"content", message.content}}});
+      jinja::Dict turn{{{"role", message.role}, {"content", message.content}}};
+      LOCKSTEP_TRY_VOID(set_all(turn, message.fields_json, "a message"));
+      turns.items.emplace_back(std::move(turn));
     }
     variables.set("messages", std::move(turns));
-    if (!options.variables_json.empty()) {
-      LOCKSTEP_TRY(const auto more, jinja::parse_json(options.variables_json, "the chat template's variables"));
-      if (more.dict() == nullptr) {
-        return Error{ErrorKind::kInvalidArgument,
-                     "[runtime/text] cannot read the chat template's variables: expected a JSON object"};
-      }
-      for (const auto& [name, value] : more.dict()->items) variables.set(name, value);
-    }
+    LOCKSTEP_TRY_VOID(set_all(variables, options.variables_json, "the chat template's variables"));
     return template_.render(std::move(variables), options.now);
   }
 
@@ -105,7 +123,15 @@ Result<ModelChat> load_chat(const std::filesystem::path& directory) {
                              directory.string())};
   }
   LOCKSTEP_TRY(chat.chat_template, parse_chat_template(*source));
+  chat.source = *std::move(source);
   return chat;
+}
+
+Result<std::string> render_chat(const ModelChat& chat, const std::vector<Message>& messages, ChatOptions options) {
+  if (options.bos_token.empty()) options.bos_token = chat.bos_token;
+  if (options.eos_token.empty()) options.eos_token = chat.eos_token;
+  if (!options.now) options.now = local_time();
+  return chat.chat_template->render(messages, options);
 }
 
 }  // namespace lockstep::text

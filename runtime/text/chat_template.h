@@ -17,6 +17,8 @@ namespace lockstep::text {
 struct Message {
   std::string role;  // "system", "user", "assistant"
   std::string content;
+  /// More fields, as a JSON object: {"tool_calls": […], "reasoning_content": "…"}. They override the ones above.
+  std::string fields_json = {};
 };
 
 /// The variables of a template besides the messages.
@@ -49,7 +51,12 @@ struct ModelChat {
   std::unique_ptr<ChatTemplate> chat_template;
   std::string bos_token;
   std::string eos_token;
+  std::string source = {};  // of the template
 };
 Result<ModelChat> load_chat(const std::filesystem::path& directory);
+
+/// The prompt's text with the model's special tokens, and the local time where `options` has none. The text contains
+/// every special token: encode it with `SpecialTokens::kOmit`.
+Result<std::string> render_chat(const ModelChat& chat, const std::vector<Message>& messages, ChatOptions options);
 
 }  // namespace lockstep::text

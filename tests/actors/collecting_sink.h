@@ -58,6 +58,11 @@ class CollectingSink final : public Sink {
     return changed_.wait_for(lock, kPatience, [&] { return answers_[request].finishes > 0; });
   }
 
+  void clear() {
+    std::lock_guard lock(mutex_);
+    answers_.clear();
+  }
+
   Answer answer(RequestId request) {
     std::lock_guard lock(mutex_);
     return answers_[request];

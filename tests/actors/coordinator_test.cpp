@@ -61,11 +61,19 @@ class CoordinatorTest : public ::testing::Test {
     system_ = std::make_unique<caf::actor_system>(config_);
   }
   ~CoordinatorTest() override {
+    stop();
+    system_.reset();
+  }
+
+  /// Ends the actors and what they have left.
+  void stop() {
     if (coordinator_) caf::anon_send(coordinator_, quit_atom::value);
     for (const ShardHandle& shard : shards_) caf::anon_send_exit(shard, caf::exit_reason::kill);
     coordinator_ = nullptr;
     shards_.clear();
-    system_.reset();
+    system_->await_all_actors_done();
+    stops_.clear();
+    sink_.clear();
   }
 
   void start(int32_t size, Duration hello_deadline = kPatience) {
@@ -73,6 +81,7 @@ class CoordinatorTest : public ::testing::Test {
     ports.size = size;
     ports.hello_deadline = hello_deadline;
     ports.over = &over_;
+    ports.activity = &activity_;
     ports.request_stop = [this](SlotId slot) { stops_.push_back(slot); };
     ports.operation = [] { return std::string("decode, schedule 0, step 1"); };
     coordinator_ = system_->spawn(coordinator_actor, ports);
@@ -86,8 +95,8 @@ class CoordinatorTest : public ::testing::Test {
     caf::anon_send(coordinator_, begin_atom::value,
                    PlannerLimits{.slots = 1, .chunk = 4, .capacity = 64, .decode_steps = 2});
   }
-  void submit(int64_t id, int32_t new_tokens) {
-    Request request{.id = RequestId(id), .ids = {7}, .parameters = {}};
+  void submit(int64_t id, int32_t new_tokens, std::optional<TimePoint> deadline = {}) {
+    Request request{.id = RequestId(id), .ids = {7}, .parameters = {}, .deadline = deadline};
     request.parameters.max_new_tokens = new_tokens;
     caf::anon_send(coordinator_, submit_atom::value, Submission{{request}, &sink_});
   }
@@ -97,6 +106,7 @@ class CoordinatorTest : public ::testing::Test {
 
   CollectingSink sink_;
   CompletionEvent over_;
+  ActivityRecord activity_;
   std::vector<SlotId> stops_;
   std::vector<Ear> ears_;
   std::vector<ShardHandle> shards_;
@@ -180,6 +190,63 @@ TEST_F(CoordinatorTest, IsOverOnlyWhenEveryShardHasClosedOrIsGone) {
   caf::anon_send_exit(shards_[1], caf::exit_reason::kill);
   EXPECT_TRUE(over_.wait(kPatience));
   EXPECT_EQ(over_.error()->kind, ErrorKind::kCancelled);
+}
+
+TEST_F(CoordinatorTest, EndsARequestWhoseDeadlineHasPassedThoughItWaits) {
+  start(1);
+  begin();
+  hello(0);
+  submit(1, 60);
+  ASSERT_TRUE(ears_[0].wait_for_schedules(2));
+  submit(2, 5, SteadyClock().now());
+  ASSERT_TRUE(sink_.wait_for_finish(RequestId(2)));
+  EXPECT_EQ(sink_.answer(RequestId(2)).error->kind, ErrorKind::kDeadlineExceeded);
+  EXPECT_EQ(sink_.answer(RequestId(1)).finishes, 0);
+}
+
+TEST_F(CoordinatorTest, FreesTheSlotOfARequestThatHasToEndInTheNextScheduleItPlans) {
+  for (const bool is_late : {true, false}) {
+    start(1);
+    begin();
+    hello(0);
+    submit(1, 60);
+    submit(2, 5);
+    ASSERT_TRUE(ears_[0].wait_for_schedules(2));
+    if (is_late) {
+      caf::anon_send(coordinator_, expire_atom::value, int64_t{1});
+    } else {
+      caf::anon_send(coordinator_, stop_atom::value, int64_t{1});
+    }
+    ASSERT_TRUE(sink_.wait_for_finish(RequestId(1)));
+    EXPECT_EQ(sink_.answer(RequestId(1)).error.has_value(), is_late);
+    EXPECT_EQ(stops_, std::vector{SlotId(0)});  // the running schedules end early, too
+    done(0, 0, 3);
+    ASSERT_TRUE(ears_[0].wait_for_schedules(3));
+    const Schedule next = ears_[0].schedules()[2];
+    EXPECT_EQ(next.closed, std::vector{SlotId(0)});
+    ASSERT_EQ(next.opened.size(), 1u);  // for request 2
+    stop();
+  }
+}
+
+TEST_F(CoordinatorTest, RecordsWhatSlotsAndRanksDo) {
+  start(2);
+  EXPECT_FALSE(activity_.read().steps.size());
+  begin();
+  hello(0);
+  submit(4, 30);
+  hello(1);
+  ASSERT_TRUE(ears_[1].wait_for_schedules(2));
+  caf::anon_send(coordinator_, done_atom::value, int32_t{1}, ScheduleDone{0, 3, /*resident=*/4096});
+  caf::anon_send_exit(shards_[1], caf::exit_reason::kill);
+  ASSERT_TRUE(ears_[0].wait_for_close());
+  const trace::Activity activity = activity_.read();
+  ASSERT_EQ(activity.slots.size(), 1u);
+  EXPECT_EQ(activity.slots[0],
+            (trace::SlotActivity{.use = trace::SlotUse::kDecode, .request = RequestId(4), .tokens = 1}));
+  ASSERT_EQ(activity.ranks.size(), 2u);
+  EXPECT_EQ(activity.ranks[0].state, "ready");
+  EXPECT_EQ(activity.ranks[1], (trace::RankActivity{"lost", Bytes(4096)}));
 }
 
 TEST_F(CoordinatorTest, SendsEveryFieldOfAScheduleOverTheWire) {

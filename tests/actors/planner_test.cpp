@@ -119,6 +119,40 @@ TEST(Planner, PacksPromptsIntoChunksWithPaddingOnlyAtTheTail) {
   EXPECT_EQ(planner.next(), std::nullopt);
 }
 
+TEST(Planner, GivesFreeSlotsToClientsInTurnAndToHigherPrioritiesFirst) {
+  Planner planner(limits(/*slots=*/1, /*chunk=*/8));
+  const auto add = [&](int64_t id, const char* client, int32_t priority = 0) {
+    Admission waiting = request(id, 2, 1);
+    waiting.client = client;
+    waiting.priority = priority;
+    planner.add(std::move(waiting));
+  };
+  add(1, "a");
+  add(2, "a");
+  add(3, "a");
+  add(4, "b");
+  add(5, "b", 1);
+  std::vector<int32_t> firsts;
+  while (const auto schedule = planner.next()) firsts.push_back(schedule->prefills.at(0).ids.at(0) / 1000);
+  EXPECT_THAT(firsts, ElementsAre(5, 1, 4, 2, 3));
+}
+
+TEST(Planner, TellsWhatItsSlotsHold) {
+  PlannerLimits few = limits(2, 4);
+  few.prefill_steps = 1;
+  Planner planner(few);
+  planner.add(request(1, 6, 9));
+  ASSERT_TRUE(planner.next());
+  using Slot = trace::SlotActivity;
+  EXPECT_THAT(planner.activity(),
+              ElementsAre(Slot{.use = trace::SlotUse::kPrefill, .request = RequestId(1), .tokens = 4}, Slot{}));
+  ASSERT_TRUE(planner.next());
+  planner.note_token(RequestId(1), 5);
+  planner.note_token(RequestId(1), 6);
+  EXPECT_THAT(planner.activity(),
+              ElementsAre(Slot{trace::SlotUse::kDecode, RequestId(1), /*tokens=*/8, /*new_tokens=*/2}, Slot{}));
+}
+
 TEST(Planner, KeepsRowsOfOneSlotApartWhereTheEngineNeedsIt) {
   PlannerLimits one_slot = limits(2, 4);
   one_slot.rows_of_one_slot = true;

@@ -121,6 +121,37 @@ TEST(PrefixReuse, GivesUpTheOldestContents) {
   EXPECT_THAT(requests.run(4, numbers(10, 6), kMade).opened.at(0).prefix.ids, IsEmpty());
 }
 
+TEST(PrefixReuse, GivesUpWhatAnotherSlotHoldsTooBeforeTheOldestContents) {
+  Requests requests(limits(4));
+  requests.start(1, numbers(80, 6), 50);
+  requests.run(2, numbers(10, 6), kMade);
+  EXPECT_THAT(requests.run(3, kPrompt, kMade).opened.at(0).saved, ElementsAre(SavedSlot{SlotId(2), 8}));  // 2's
+  requests.end(1, kMade);
+  const Schedule longer = requests.run(4, kPrompt + kMade + numbers(40, 2), kMade);
+  EXPECT_EQ(longer.opened.at(0).prefix.source, SlotId(1));
+  EXPECT_THAT(longer.opened[0].saved, ElementsAre(SavedSlot{SlotId(3), 8}));  // 1's
+  // Slot 1 still has request 3, of which slot 0 has every token. Slot 2 has request 2, which is older.
+  EXPECT_THAT(requests.run(5, numbers(60, 6), kMade).opened.at(0).saved, ElementsAre(SavedSlot{SlotId(1), 13}));
+  EXPECT_THAT(requests.run(6, numbers(10, 6) + numbers(70, 2), kMade).opened.at(0).prefix.ids, SizeIs(6));
+}
+
+TEST(PrefixReuse, ReusesEveryTurnOfAConversationAmongOthersWithTheSameBeginning) {
+  Requests requests(limits(4));
+  std::vector<std::vector<int32_t>> talks(3, kPrompt);
+  int64_t id = 0;
+  for (int32_t turn = 0; turn < 4; ++turn) {
+    for (int32_t talk = 0; talk < 3; ++talk) {
+      std::vector<int32_t>& ids = talks[static_cast<size_t>(talk)];
+      ids = ids + numbers(1000 * (talk + 1) + 10 * turn, 3);
+      const Schedule schedule = requests.run(++id, ids, numbers(500 * (talk + 1) + 10 * turn, 2));
+      // All but the last token of the answer, which is in no cache.
+      const size_t held = turn > 0 ? ids.size() - 4 : talk > 0 ? kPrompt.size() : 0;
+      EXPECT_THAT(schedule.opened.at(0).prefix.ids, SizeIs(held)) << "turn " << turn << " of talk " << talk;
+      ids = ids + numbers(500 * (talk + 1) + 10 * turn, 2);
+    }
+  }
+}
+
 TEST(PrefixReuse, AsksWhatARingStillHolds) {
   // Written in slot 0: six tokens of the prompt and two of the three that were made.
   for (const auto& [kept, tokens] : {std::pair{shards::KeptTokens{.whole = 8, .rewind = 1}, size_t{5}},

@@ -74,7 +74,7 @@ LOCKSTEP_KERNEL(probe_wait_for_block, Probe, 32) {
 
 LOCKSTEP_KERNEL(probe_follow, Probe, 32) {
   follow_previous();
-  if (block_index() == 0) p.values[1] = p.values[0];
+  if (block_index() == 0 && thread_index() == 0) p.values[1] = p.values[0];
 }
 
 LOCKSTEP_KERNEL(probe_read_too_early, Probe, 32) {

@@ -4,8 +4,10 @@
 """
 import asyncio
 import json
+import math
 import os
 import pathlib
+import shutil
 import signal
 import subprocess
 import sys
@@ -29,16 +31,20 @@ class Sink(SCHEMA.Sink.Server):
 
     def __init__(self):
         self.received = []
+        self.text = ""
+        self.cached = None
         self.first = asyncio.get_running_loop().create_future()
         self.end = asyncio.get_running_loop().create_future()
 
     async def tokens(self, tokens, **_):
         self.received += [(token.answer, token.id, token.logprob, [(one.id, one.logprob) for one in token.top])
                           for token in tokens]
+        self.text += "".join(str(token.text) for token in tokens)
         if not self.first.done():
             self.first.set_result(None)
 
     async def done(self, answers, **_):
+        self.cached = [answer.cachedTokens for answer in answers]
         self.end.set_result([(list(answer.ids), str(answer.reason)) for answer in answers])
 
     async def failed(self, failure, **_):
@@ -95,14 +101,22 @@ async def until(condition):
     await asyncio.wait_for(look(), DEADLINE)
 
 
-async def ask(engine, ids, **values):
+async def ask(engine, ids, fields=None, **values):
     """The sink of a request, which holds its call: dropping that would cancel the request."""
     sink = Sink()
-    opened = await engine.generate({"ids": ids, "options": options(**values)}, sink)
+    opened = await engine.generate({"ids": ids, "options": options(**values), **(fields or {})}, sink)
     if opened.which() == "failure":
         raise RuntimeError(str(opened.failure.kind), str(opened.failure.message))
     sink.call = opened.call
+    sink.number = opened.number
     return sink
+
+
+async def scores_of(engine, ids, top=0):
+    scored = (await asyncio.wait_for(engine.score(ids, top), DEADLINE)).scored
+    if scored.which() == "failure":
+        raise RuntimeError(str(scored.failure.kind), str(scored.failure.message))
+    return [(one.id, one.logprob, [(other.id, other.logprob) for other in one.top]) for one in scored.tokens]
 
 
 class EngineOverRpc(unittest.TestCase):
@@ -155,6 +169,160 @@ class EngineOverRpc(unittest.TestCase):
                 self.assertEqual(top[0], (chosen, logprob))  # greedy
 
         self.with_engine(body, "--launch", "threads", "--tp", 2)
+
+    def test_the_models_log_probabilities_are_those_of_a_score_whatever_the_options(self):
+        async def body(engine, _):
+            for values in ({}, {"do_sample": True, "temperature": 3.0, "repetition_penalty": 1.7, "seed": 3},
+                           {"no_repeat_ngram_size": 1, "top_logprobs": 2}):
+                sink = await ask(engine, PROMPTS[0], {"modelLogprobs": 4}, **values)
+                (ids, _), = await sink.answers()
+                scores = await scores_of(engine, PROMPTS[0] + ids, 4)
+                self.assertEqual([(0, *score) for score in scores[len(PROMPTS[0]):]], sink.received)
+            self.assertTrue(math.isnan(scores[0][1]))
+            self.assertEqual(len(scores[0][2]), 0)
+
+        self.with_engine(body, "--launch", "threads", "--tp", 2)
+
+    def test_texts_are_scored_beside_running_requests(self):
+        async def body(engine, served):
+            expected = await scores_of(engine, PROMPTS[0], 2)
+            sinks = [await ask(engine, ids, max_new_tokens=60) for ids in PROMPTS]
+            together = await asyncio.gather(*[scores_of(engine, PROMPTS[0], 2) for _ in range(5)])
+            self.assertEqual([scores[1:] for scores in together], [expected[1:]] * 5)
+            for sink in sinks:
+                self.assertEqual(len((await sink.answers())[0][0]), 60)
+            for ids, top, kind in (([], 0, "invalid_argument"), ([10**6], 0, "invalid_argument"),
+                                   ([1, 2], 21, "invalid_argument"), (list(range(1, 129)) + [1, 2], 0, "invalid_argument")):
+                with self.assertRaises(RuntimeError) as refused:
+                    await scores_of(engine, ids, top)
+                self.assertEqual(refused.exception.args[0], kind)
+            other, entry = await served.connect()
+            del other, entry, sinks
+            self.assertEqual(len(await scores_of(engine, PROMPTS[1], 20)), len(PROMPTS[1]))
+
+        self.with_engine(body)
+
+        async def off(engine, _):
+            with self.assertRaises(RuntimeError) as refused:
+                await scores_of(engine, PROMPTS[0])
+            self.assertEqual(refused.exception.args[0], "unsupported")
+
+        self.with_engine(off, "--scored-top", -1)
+
+    def test_an_abandoned_score_leaves_its_slot(self):
+        async def body(engine, served):
+            async def is_idle():
+                status = (await engine.status()).status
+                return status.running + status.queued == 0
+
+            holder = await ask(engine, PROMPTS[0], max_new_tokens=110)
+            other, entry = await served.connect()
+            abandoned = [entry.engine.score(PROMPTS[i % 4], 0) for i in range(20)]
+            del abandoned, entry, other  # the client goes away
+            await until(is_idle)
+            await holder.answers()
+            self.assertEqual(len(await scores_of(engine, PROMPTS[1])), len(PROMPTS[1]))
+
+        self.with_engine(body)
+
+    def test_a_request_past_its_deadline_fails_and_no_other(self):
+        async def body(engine, _):
+            late = await ask(engine, PROMPTS[0], {"deadlineS": 0.0}, max_new_tokens=110)
+            timely = await ask(engine, PROMPTS[1], {"deadlineS": 1000.0, "priority": -3, "client": "someone"})
+            self.assertEqual((await late.answers())[0], "deadline_exceeded")
+            self.assertEqual((await timely.answers())[0][0], self.expected[1])
+            for wrong in (-1.0, float("nan")):
+                with self.assertRaises(RuntimeError) as refused:
+                    await ask(engine, PROMPTS[0], {"deadlineS": wrong})
+                self.assertEqual(refused.exception.args[0], "invalid_argument")
+                self.assertIn("deadlineS", refused.exception.args[1])
+
+        self.with_engine(body)
+
+    def test_special_text_keeps_special_tokens_except_the_end(self):
+        folder = self.folder / "spoken"
+        shutil.copytree(self.folder / "model", folder / "model")
+        special = [{"id": 100 + i, "content": f"<s{i}>", "special": True, "single_word": False, "lstrip": False,
+                    "rstrip": False, "normalized": False} for i in range(28)]
+        (folder / "model" / "tokenizer.json").write_text(json.dumps({
+            "added_tokens": special, "normalizer": None, "post_processor": None,
+            "pre_tokenizer": {"type": "ByteLevel", "add_prefix_space": False, "trim_offsets": True, "use_regex": True},
+            "decoder": {"type": "ByteLevel", "add_prefix_space": True, "trim_offsets": True, "use_regex": True},
+            "model": {"type": "BPE", "dropout": None, "unk_token": None, "continuing_subword_prefix": None,
+                      "end_of_word_suffix": None, "fuse_unk": False, "byte_fallback": False, "merges": [],
+                      "vocab": {chr(33 + i) if i < 94 else chr(161 + i - 94): i for i in range(100)}}}))
+
+        async def body(engine, _):
+            texts = []
+            for wants in (False, True):
+                sink = await ask(engine, PROMPTS[0], {"specialText": wants}, bad_words_ids=[[i] for i in range(95)])
+                (ids, _), = await sink.answers()
+                texts.append(sink.text)
+            self.assertTrue(any(i >= 100 for i in ids), ids)
+            self.assertNotIn("<s", texts[0])
+            self.assertEqual(texts[1].count("<s"), sum(i >= 100 for i in ids))
+            end = ids[-1]
+            sink = await ask(engine, PROMPTS[0], {"specialText": True}, bad_words_ids=[[i] for i in range(95)],
+                             eos_token_id=[end])
+            (ended, reason), = await sink.answers()
+            self.assertEqual((ended[-1], reason), (end, "eos"))
+            self.assertEqual(sink.text.count("<s"), sum(i >= 100 for i in ended[:-1]))
+
+        with Served(folder) as served:
+            async def run():
+                async with capnp.kj_loop():
+                    client, entry = await served.connect()
+                    await body(entry.engine, served)
+                    del client
+            self.assertTrue(served.address, served.said())
+            asyncio.run(run())
+
+    def test_the_second_turn_of_a_conversation_reuses_the_first(self):
+        async def body(engine, _):
+            first = [*range(3, 43)]
+            sink = await ask(engine, first)
+            (ids, _), = await sink.answers()
+            self.assertEqual(sink.cached, [0])
+            sink = await ask(engine, first + ids + [7, 8])
+            await sink.answers()
+            self.assertEqual(sink.cached, [len(first + ids) - 1])
+            status = (await engine.status()).status
+            self.assertEqual((status.reusedTokens, status.promptTokens), (len(first + ids) - 1, 40 + 54))
+
+        self.with_engine(body, "--launch", "processes", "--tp", 2)
+
+    def test_its_activity_is_told(self):
+        async def body(engine, _):
+            before = (await engine.activity()).activity
+            self.assertEqual(len(before.steps), 0)
+            self.assertTrue(math.isnan((await engine.status()).status.stepAgeS))
+            running = await ask(engine, PROMPTS[0], max_new_tokens=120)
+            await asyncio.wait_for(running.first, DEADLINE)
+            during = (await engine.activity()).activity
+            if running.number in [slot.request for slot in during.slots]:  # or it has ended already
+                slot, = [slot for slot in during.slots if slot.request == running.number]
+                self.assertEqual((slot.number, str(slot.state)), (0, "decode"))
+                self.assertEqual(slot.tokens, len(PROMPTS[0]) + slot.newTokens)
+            await running.answers()
+            await scores_of(engine, PROMPTS[3])
+            after = (await engine.activity()).activity
+            self.assertEqual([slot.number for slot in after.slots], [0, 1])
+            self.assertIn("kept", [str(slot.state) for slot in after.slots])
+            self.assertEqual(len(after.steps), 64)
+            self.assertEqual(str(after.steps[-1].kind), "score")
+            self.assertEqual(after.steps[-1].rows, len(PROMPTS[3]) - 1)
+            numbers = [step.number for step in after.steps]
+            self.assertEqual(numbers, [*range(numbers[0], numbers[0] + 64)])
+            self.assertTrue(all(step.seconds > 0 and step.ageS >= 0 for step in after.steps))
+            status = (await engine.status()).status
+            self.assertEqual(status.steps, numbers[-1])
+            self.assertGreaterEqual(status.stepAgeS, 0)
+            self.assertEqual([str(state) for state in status.ranks], ["ready", "ready"])
+            self.assertEqual([str(rank.state) for rank in after.ranks], ["ready", "ready"])
+            for rank in after.ranks:
+                self.assertGreater(rank.residentBytes, 2**20)
+
+        self.with_engine(body, "--launch", "processes", "--tp", 2)
 
     def test_a_request_has_as_many_answers_as_it_asks_for(self):
         async def body(engine, _):

@@ -9,7 +9,7 @@
 //     return engine->close();
 //   }
 //
-// Blocking calls:  generate, score, wait, close       Streaming:  submit with on_token
+// Blocking calls:  generate, score, wait, close       Streaming:  submit with on_token, submit_text
 // On rank 0:       submit … close                     On others:  serve, which returns when rank 0 has closed
 #pragma once
 
@@ -26,6 +26,7 @@
 #include "lockstep/model.h"
 #include "lockstep/options.h"
 #include "lockstep/request.h"
+#include "runtime/trace/activity.h"
 #include "runtime/trace/rank_report.h"
 
 namespace lockstep {
@@ -67,7 +68,7 @@ struct EngineFacts {
 struct EngineCounters {
   int64_t submitted = 0, finished = 0;                 // requests
   int64_t running = 0, queued = 0;                     // requests now
-  int64_t prompt_tokens = 0, new_tokens = 0;           // of all requests
+  int64_t prompt_tokens = 0, new_tokens = 0;           // of all requests, until now
   int64_t reused_tokens = 0;                           // prompt tokens that a slot already held
   int64_t draft_steps = 0, drafted = 0, accepted = 0;  // drafted and accepted tokens
 
@@ -153,6 +154,9 @@ class Engine {
   /// Runs this rank's steps until rank 0 closes the engine. On every rank except rank 0. @collective @blocking
   Result<void> serve();
 
+  /// Queues one text; `score` waits for it. Fails as `score`.
+  Result<ScoreHandle> submit_text(std::vector<int32_t> ids, int64_t top = 0);
+
   /// Waits until every request has its answer, then ends the engine on all ranks. Rank 0. @collective @blocking
   Result<void> close();
 
@@ -181,6 +185,9 @@ class Engine {
 
   const EngineFacts& facts() const;
   EngineCounters counters() const;
+  /// The present state of slots, ranks and the last steps, with the numbers of the handles' requests; −1 for a text.
+  /// Rank 0, any thread.
+  trace::Activity activity() const;
 
  private:
   class Impl;

@@ -96,17 +96,28 @@ struct Request {
 
   /// Random numbers depend only on the seed and on this number.
   uint64_t random_row = 0;
+
+  /// Records with the model's own log-probabilities, before temperature, penalties, bias and masks, and with that many
+  /// of the likeliest ids; −1: none. On host backends they have the bits of Engine::score.
+  int32_t model_logprobs = -1;
+
+  bool special_text = false;  // whether texts contain special tokens; they never contain the end token then
+
+  int32_t priority = 0;                   // a waiting request with a higher one gets its slots first
+  std::string client = {};                // waiting clients of one priority take turns
+  std::optional<Duration> deadline = {};  // from its submission; then it fails with kDeadlineExceeded
 };
 
 struct Answer {
   std::vector<int32_t> ids;  // up to and including the end token
-  std::string text;          // without special tokens, cut before a stop string; empty without a tokenizer
+  std::string text;          // cut before a stop string, without special tokens by default; empty without a tokenizer
   FinishReason reason = FinishReason::kLength;
   std::optional<double> score = {};  // of a beam
   std::vector<std::shared_ptr<const TokenRecord>> records =
       {};                          // [ids] where the request asks for log-probabilities or scores
   std::vector<float> logits = {};  // [ids, vocabulary] raw, with output_logits
   TokenTimes times = {};           // empty where tokens are known at the end only
+  int64_t cached_tokens = 0;       // tokens of the prompt that a slot already held
 };
 
 /// The probability of one token of a text.
@@ -119,7 +130,8 @@ struct TokenScore {
 
 namespace requests {
 class RequestState;
-}
+class TextScores;
+}  // namespace requests
 
 /// One submitted request. Copies refer to the same request. Thread-safe. It may outlive the engine.
 class RequestHandle {
@@ -134,11 +146,30 @@ class RequestHandle {
   /// Calls `call` once when the request is done, on the engine's delivery thread; at once, on this thread, if it is
   /// done already. Until then a later function replaces an earlier one.
   void on_done(std::function<void()> call);
+  /// The engine's number of the request, as in Engine::activity.
+  int64_t number() const;
 
  private:
   friend class Engine;
   explicit RequestHandle(std::shared_ptr<requests::RequestState> state) : state_(std::move(state)) {}
   std::shared_ptr<requests::RequestState> state_;  // shared with the engine, which may end first
+};
+
+/// One submitted text to score. Copies refer to the same text. Thread-safe. It may outlive the engine.
+class ScoreHandle {
+ public:
+  bool is_done() const;
+  /// Ends the text with `kCancelled`. No effect on a text that is done.
+  void cancel();
+  /// The scores of its tokens. Fails with the text's error or with the engine's. @blocking
+  Result<std::vector<TokenScore>> wait();
+  /// Calls `call` once when the text is done, as RequestHandle::on_done.
+  void on_done(std::function<void()> call);
+
+ private:
+  friend class Engine;
+  explicit ScoreHandle(std::shared_ptr<requests::TextScores> scores) : scores_(std::move(scores)) {}
+  std::shared_ptr<requests::TextScores> scores_;  // shared with the engine, which may end first
 };
 
 }  // namespace lockstep

@@ -92,6 +92,28 @@ struct EngineStatus {
   std::vector<std::string> ranks = {};    // "ready", "lost", …
 };
 
+/// What the slots, the ranks and the last steps do (engine.capnp, Activity).
+struct EngineActivity {
+  struct Slot {
+    std::string state;     // "free", "kept", "prefill", "decode"
+    int64_t request = -1;  // EngineCall::number; −1: none
+    int64_t tokens = 0, new_tokens = 0;
+  };
+  struct Step {
+    uint64_t number = 0;
+    std::string kind;  // "prefill", "decode", "score"
+    int64_t rows = 0;
+    double seconds = 0.0, age_s = 0.0;
+  };
+  struct Rank {
+    std::string state;
+    uint64_t resident_bytes = 0;
+  };
+  std::vector<Slot> slots;
+  std::vector<Step> steps;  // oldest first
+  std::vector<Rank> ranks;
+};
+
 /// On the loop's thread only.
 class Engine {
  public:
@@ -108,6 +130,12 @@ class Engine {
 
   using OnStatus = std::function<void(Result<EngineStatus>)>;
   virtual void status(OnStatus done) = 0;
+
+  using OnActivity = std::function<void(Result<EngineActivity>)>;
+  virtual void activity(OnActivity done) = 0;
+
+  /// Ends the engine once every open request has its answer; it refuses new ones.
+  virtual void finish() = 0;
 };
 
 }  // namespace lockstep::serve

@@ -5,6 +5,7 @@
 #include <memory>
 
 #include "runtime/core/clock.h"
+#include "runtime/core/log.h"
 
 namespace lockstep::serve {
 
@@ -29,5 +30,18 @@ class EventLoop {
   /// a long prompt, rendering a template. Both are called in the order of submission. Thread-safe.
   virtual void compute(std::function<void()> work, std::function<void()> done) = 0;
 };
+
+/// A loop and its thread's work: `run` calls the functions until `stop`. One that throws is logged; the others go on.
+/// Outlives its timers.
+class RunningLoop : public EventLoop {
+ public:
+  /// Returns after `stop`. Once. @blocking
+  virtual void run() = 0;
+  /// Thread-safe; also before `run`. Functions that were not called yet are dropped.
+  virtual void stop() = 0;
+};
+
+/// `log` outlives the loop; without one, failures of functions are dropped.
+std::unique_ptr<RunningLoop> make_loop(const Log* log = nullptr);
 
 }  // namespace lockstep::serve

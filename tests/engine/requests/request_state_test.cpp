@@ -91,7 +91,43 @@ TEST_F(RequestStateTest, KeepsTokensTextsReasonsAndLogitsOfEveryAnswer) {
   EXPECT_EQ(answers[0].reason, FinishReason::kLength);
   EXPECT_EQ(answers[1].text, "c");
   EXPECT_EQ(answers[1].reason, FinishReason::kEos);
-  EXPECT_EQ(state->tokens(), 3);
+  EXPECT_EQ(state->take_count(), 3);
+  EXPECT_EQ(state->take_count(), 0);
+}
+
+TEST_F(RequestStateTest, KeepsSpecialTokensInTheTextOnRequestExceptTheEnd) {
+  for (const bool is_end : {false, true}) {
+    RequestState::Setup setup{.tokenizer = tokenizer_.get(), .on_token = show()};
+    setup.special_text = true;
+    if (is_end) setup.end_ids = {generation::kEnd};
+    const auto state = make(setup);
+    shown_.clear();
+    put(*state, 0, kA);
+    put(*state, 0, generation::kEnd);
+    finish(*state, 0, FinishReason::kEos);
+    delivery_.wait_idle();
+    EXPECT_EQ(state->wait().value().at(0).text, is_end ? "a" : "a<end>");
+    EXPECT_EQ(shown_, is_end ? "a" : "a<end>");
+  }
+  RequestState::Setup setup{.tokenizer = tokenizer_.get(), .stop_strings = {"b<e"}};
+  setup.special_text = true;
+  const auto state = make(setup);
+  put(*state, 0, kAb);
+  EXPECT_EQ(put(*state, 0, generation::kEnd), actors::Verdict::kStop);
+  finish(*state, 0, FinishReason::kStop);
+  EXPECT_EQ(state->wait().value().at(0).text, "a");
+}
+
+TEST_F(RequestStateTest, NotesTheReusedTokensOfAPromptOnce) {
+  const auto state = make({.answers = 2});
+  const Part second{.request = {.id = {}, .ids = {1, 2, 3, 4, 5}, .parameters = {}}, .first_answer = 1};
+  EXPECT_EQ(state->note_cached(second, 4), 4);
+  EXPECT_EQ(state->note_cached(second, 5), 0);  // admitted again
+  finish(*state, 0, FinishReason::kLength);
+  finish(*state, 1, FinishReason::kLength);
+  const auto answers = state->wait().value();
+  EXPECT_EQ(answers[0].cached_tokens, 0);
+  EXPECT_EQ(answers[1].cached_tokens, 4);
 }
 
 TEST_F(RequestStateTest, StopsBeforeAStopStringAndShowsNothingOfIt) {

@@ -52,6 +52,24 @@ TEST(PromptPenalty, RaisesThePromptsIds) {
   EXPECT_THAT(after(PromptPenalty(2.0, Ids{0, 1}), {2, 3}, {0.5f, -0.25f, 0.5f}), ElementsAre(1.0f, -0.125f, 0.5f));
 }
 
+TEST(AnswerPenalty, CountsTheIdsBehindThePrompt) {
+  const Scores scores{0.5f, -0.25f, 0.5f, 1.0f};
+  EXPECT_THAT(after(AnswerPenalty(0.5, 0.25, 2), {3, 3, 0, 1, 0}, scores), ElementsAre(-0.5f, -1.0f, 0.5f, 1.0f));
+  EXPECT_THAT(after(AnswerPenalty(-0.5, 0.0, 0), {2, 99}, scores), ElementsAre(0.5f, -0.25f, 1.0f, 1.0f));
+  EXPECT_THAT(after(AnswerPenalty(1.0, 1.0, 9), {0, 1}, scores), ElementsAre(0.5f, -0.25f, 0.5f, 1.0f));
+}
+
+TEST(AnswerPenalty, JoinsTheChainWhenEitherOptionIsSetAndLeavesTheGraphs) {
+  GenerationConfig config;
+  ASSERT_TRUE(config.set("frequency_penalty", "0.5").has_value());
+  EXPECT_THAT(host_choices(config), ElementsAre("frequency_penalty"));
+  const Ids prompt{0};
+  const auto chain = make_processors(config, {.prompt = prompt, .max_length = 9, .vocabulary = 3}).value();
+  Scores scores{0.0f, 0.0f, 0.0f};
+  chain.process(Ids{0, 1, 1}, scores);
+  EXPECT_THAT(scores, ElementsAre(0.0f, -1.0f, 0.0f));
+}
+
 TEST(NoRepeatNgram, ExcludesWhatWouldCompleteARunAgain) {
   const Scores zero(3, 0.0f);
   EXPECT_THAT(excluded(after(NoRepeatNgram(2), {1, 1, 2, 1}, zero)), ElementsAre(1, 2));

@@ -54,6 +54,19 @@ TEST(ChatTemplate, SeesFurtherVariablesInTheirOrder) {
   EXPECT_FALSE(render("x", {.variables_json = "{"}).has_value());
 }
 
+TEST(ChatTemplate, SeesTheFieldsOfAMessage) {
+  const auto parsed = parse_chat_template(
+      "{% for m in messages %}{{ m.role }}={{ m.content }}"
+      "{% for c in m.tool_calls or [] %}[{{ c.function.name }} {{ c.function.arguments | tojson }}]{% endfor %};{% "
+      "endfor %}");
+  const std::vector<Message> messages = {
+      {"user", "a"},
+      {"assistant", "", R"({"tool_calls": [{"function": {"name": "f", "arguments": {"z": 1, "a": 2}}}]})"},
+      {"tool", "x", R"({"content": "y"})"}};
+  EXPECT_EQ(parsed.value()->render(messages, {}).value(), R"(user=a;assistant=[f {"z": 1, "a": 2}];tool=y;)");
+  EXPECT_FALSE(parsed.value()->render({{"user", "a", "[1]"}}, {}).has_value());
+}
+
 TEST(ChatTemplate, FormatsTheTimeThatItIsGivenAndHasNoClockOtherwise) {
   std::tm day{};
   day.tm_year = 126;

@@ -115,7 +115,10 @@ void expect_as_few(const ProductParameters& product, const FragmentPacking& pack
   few.shared_bytes =
       static_cast<int32_t>(product_few_bytes(product.part_count, product.rows.rows, packing.k_steps(), 2));
   run("product_few_bf16",
-      {.blocks = 2, .threads = kProductThreads, .shared_bytes = static_cast<size_t>(few.shared_bytes), .order = order},
+      {.blocks = static_cast<int>(std::min<int64_t>(2, packing.tiles())),
+       .threads = kProductThreads,
+       .shared_bytes = static_cast<size_t>(few.shared_bytes),
+       .order = order},
       &few);
   EXPECT_EQ(std::memcmp(y.data(), product.y, bytes), 0);
 }

@@ -1,0 +1,44 @@
+#include "actors/activity_record.h"
+
+#include <algorithm>
+#include <string>
+#include <utility>
+
+namespace lockstep::actors {
+namespace {
+
+size_t place(int64_t step) { return static_cast<size_t>(step - 1) % ActivityRecord::kSteps; }
+
+}  // namespace
+
+void ActivityRecord::set_slots(std::vector<trace::SlotActivity> slots) {
+  const std::lock_guard lock(mutex_);
+  slots_.swap(slots);
+}
+
+void ActivityRecord::set_ranks(std::vector<trace::RankActivity> ranks) {
+  const std::lock_guard lock(mutex_);
+  ranks_.swap(ranks);
+}
+
+void ActivityRecord::note(const EndedStep& step) {
+  const std::lock_guard lock(mutex_);
+  steps_[place(++ended_)] = step;
+}
+
+trace::Activity ActivityRecord::read() const {
+  const std::lock_guard lock(mutex_);
+  trace::Activity activity{.slots = slots_, .ranks = ranks_, .steps = {}, .read = SteadyClock().now()};
+  const int64_t first = std::max<int64_t>(1, ended_ - static_cast<int64_t>(kSteps) + 1);
+  for (int64_t number = first; number <= ended_; ++number) {
+    const EndedStep& step = steps_[place(number)];
+    activity.steps.push_back({.number = number,
+                              .kind = std::string(step.kind),
+                              .rows = step.rows,
+                              .time = step.end - step.begin,
+                              .ended = step.end});
+  }
+  return activity;
+}
+
+}  // namespace lockstep::actors

@@ -1,0 +1,42 @@
+// The present state of a session, which its actors and rank 0's executor write and any thread reads.
+#pragma once
+
+#include <array>
+#include <cstddef>
+#include <cstdint>
+#include <mutex>
+#include <string_view>
+#include <vector>
+
+#include "runtime/core/clock.h"
+#include "runtime/trace/activity.h"
+
+namespace lockstep::actors {
+
+/// A step of rank 0.
+struct EndedStep {
+  std::string_view kind;  // static text
+  int64_t rows = 0;
+  TimePoint begin, end;
+};
+
+/// Thread-safe. Allocates nothing when a step ends.
+class ActivityRecord {
+ public:
+  static constexpr size_t kSteps = 64;  // that it remembers
+
+  void set_slots(std::vector<trace::SlotActivity> slots);
+  void set_ranks(std::vector<trace::RankActivity> ranks);
+  void note(const EndedStep& step);
+
+  trace::Activity read() const;
+
+ private:
+  mutable std::mutex mutex_;
+  std::vector<trace::SlotActivity> slots_;
+  std::vector<trace::RankActivity> ranks_;
+  std::array<EndedStep, kSteps> steps_{};
+  int64_t ended_ = 0;  // steps so far; step n is at (n − 1) mod kSteps
+};
+
+}  // namespace lockstep::actors

@@ -1,0 +1,161 @@
+#include "launcher/serve/api/chat_request.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <nlohmann/json.hpp>
+
+namespace lockstep::serve {
+namespace {
+
+/// The tools in OpenAI's form, as templates expect them.
+Json tools_json(const std::vector<Tool>& tools) {
+  Json list = Json::array();
+  for (const Tool& tool : tools) {
+    Json function = {{"name", tool.name}, {"description", tool.description}};
+    function["parameters"] = tool.parameters.empty() ? Json({{"type", "object"}, {"properties", Json::object()}})
+                                                     : Json::parse(tool.parameters);
+    list.push_back({{"type", "function"}, {"function", std::move(function)}});
+  }
+  return list;
+}
+
+bool offers_tools(const ChatRequest& request) {
+  return !request.tools.empty() && request.tool_choice != ToolChoice::kNone;
+}
+
+ApiResult<std::string> variables_of(const ChatRequest& request) {
+  Json variables = request.variables.empty() ? Json::object() : Json::parse(request.variables);
+  if (offers_tools(request)) variables["tools"] = tools_json(request.tools);
+  return to_line(variables);
+}
+
+/// Describes the tools in words, for a template that shows none.
+void describe_tools(std::vector<text::Message>& messages, const std::vector<Tool>& tools) {
+  std::string words =
+      "You may call functions. For a call, answer with <tool_call>\n{\"name\": NAME, \"arguments\": OBJECT}\n"
+      "</tool_call>. The functions are:";
+  for (const Json& tool : tools_json(tools)) words += "\n" + to_line(tool);
+  if (!messages.empty() && messages.front().role == "system") {
+    messages.front().content += "\n\n" + words;
+    if (messages.front().fields_json.empty()) return;
+    Json fields = Json::parse(messages.front().fields_json);
+    fields.erase("content");
+    messages.front().fields_json = to_line(fields);
+  } else {
+    messages.insert(messages.begin(), {"system", words});
+  }
+}
+
+std::string_view trimmed(std::string_view text) {
+  const size_t begin = text.find_first_not_of(" \n\t\r");
+  if (begin == std::string_view::npos) return {};
+  return text.substr(begin, text.find_last_not_of(" \n\t\r") - begin + 1);
+}
+
+/// The rendered text up to the end of the last message's content.
+ApiResult<std::string> cut_after_final(std::string rendered, const text::Message& last) {
+  const std::string_view content = trimmed(last.content);
+  const size_t at = content.empty() ? std::string::npos : rendered.rfind(content);
+  if (at == std::string::npos) {
+    return invalid_field("continue_final_message",
+                         "continue_final_message: found a last message that the chat template does not show as it is, "
+                         "expected one with text");
+  }
+  rendered.resize(at + content.size());
+  return rendered;
+}
+
+ApiResult<std::string> render(const ChatRequest& request, const ReadContext& context) {
+  const text::ModelChat* chat = context.text->chat();
+  if (chat == nullptr) {
+    return invalid_field("messages", "messages: this model has no chat template; use /v1/completions");
+  }
+  if (request.messages.empty()) return invalid_field("messages", "messages: found none, expected at least one");
+  std::vector<text::Message> messages = request.messages;
+  if (chat->source.find("developer") == std::string::npos) {
+    for (text::Message& message : messages) {
+      if (message.role == "developer") message.role = "system";
+    }
+  }
+  if (offers_tools(request) && chat->source.find("tools") == std::string::npos) {
+    describe_tools(messages, request.tools);
+  }
+  text::ChatOptions options;
+  options.add_generation_prompt = request.add_generation_prompt && !request.continue_final;
+  LOCKSTEP_TRY(options.variables_json, variables_of(request));
+  auto rendered = text::render_chat(*chat, messages, std::move(options));
+  if (!rendered.has_value()) return invalid_field("messages", rendered.error().message);
+  if (!request.continue_final) return std::move(rendered).assume_value();
+  return cut_after_final(std::move(rendered).assume_value(), messages.back());
+}
+
+ApiResult<Prompt> encode(std::string text, const ChatRequest& request, const ReadContext& context) {
+  const auto special = request.add_special_tokens ? text::SpecialTokens::kAdd : text::SpecialTokens::kOmit;
+  auto ids = context.text->tokenizer().encode(text, special);
+  if (!ids.has_value()) return invalid_field("messages", ids.error().message);
+  if (ids.value().empty()) return invalid_field("messages", "messages: found no tokens, expected at least one");
+  return Prompt{.ids = std::move(ids).assume_value(), .text = std::move(text)};
+}
+
+/// "</think>" of "<think>".
+std::string closing_of(std::string_view opening) {
+  return opening.starts_with('<') ? fmt::format("</{}", opening.substr(1)) : std::string(opening);
+}
+
+/// A constraint holds for the answer; where the prompt begins the reasoning, free reasoning comes first.
+std::string behind_reasoning(const OutputFormat& format, const std::string& constraint) {
+  if (constraint.empty() || !format.begins_in_reasoning) return constraint;
+  const Json reasoning = {
+      {"type", "tag"}, {"begin", ""}, {"content", {{"type", "any_text"}}}, {"end", closing_of(format.reasoning)}};
+  return to_line({{"type", "sequence"}, {"elements", Json::array({reasoning, Json::parse(constraint)})}});
+}
+
+/// The tools' constraint with the body's own one: the answer is either.
+ApiResult<std::string> constraint_of(const ChatRequest& request, const OutputFormat& format, const std::string& own) {
+  if (!offers_tools(request)) return behind_reasoning(format, own);
+  const bool free = request.tool_choice == ToolChoice::kAuto;
+  const ToolChoice choice = free && !own.empty() ? ToolChoice::kRequired : request.tool_choice;
+  auto calls = tool_constraint(format, request.tools, choice, request.named, request.parallel);
+  if (!calls.has_value()) return invalid_field("tools", "tools: " + calls.error().message);
+  if (own.empty() || !free) return std::move(calls).assume_value();
+  const Json either = {{"type", "or"}, {"elements", Json::array({Json::parse(own), Json::parse(calls.value())})}};
+  return behind_reasoning(format, to_line(either));
+}
+
+/// Special tokens may open calls and reasoning. The text of an end token is no part of the answer.
+void read_output(const ChatRequest& request, const ReadContext& context, const OutputFormat& format,
+                 Generation& generation) {
+  const ReadParts parts{.tools = offers_tools(request) && !format.tools.empty(),
+                        .reasoning = request.reads_reasoning && !format.reasoning.empty()};
+  if (!parts.tools && !parts.reasoning) return;
+  generation.output = ReadOutput{format, parts};
+  if (generation.special_text) return;  // asked for by the client
+  generation.special_text = true;
+  for (const int32_t id : context.text->facts().end_ids) {
+    generation.end_texts[id] = context.text->tokenizer().token_of(id).value_or("");
+  }
+}
+
+}  // namespace
+
+ApiResult<Prompt> chat_prompt(const ChatRequest& request, const ReadContext& context) {
+  LOCKSTEP_TRY(std::string text, render(request, context));
+  return encode(std::move(text), request, context);
+}
+
+ApiResult<void> prepare_chat(const ChatRequest& request, const ReadContext& context, const std::string& own,
+                             Generation& generation) {
+  LOCKSTEP_TRY(std::string text, render(request, context));
+  OutputFormat format = detect_format(context.text->chat()->source, text);
+  if (offers_tools(request) && format.tools.empty()) {
+    return invalid_field("tools", "tools: this model's chat template shows no format for tool calls; omit them");
+  }
+  if (request.continue_final) format.begins_in_reasoning = false;
+  LOCKSTEP_TRY(generation.constraint, constraint_of(request, format, own));
+  read_output(request, context, format, generation);
+  LOCKSTEP_TRY(generation.prompts.emplace_back(), encode(std::move(text), request, context));
+  return ok();
+}
+
+}  // namespace lockstep::serve

@@ -1,0 +1,45 @@
+// A conversation as a request: messages and tools ─► prompt, constraint, what is read from the answer.
+//
+// Protocols with conversations fill a ChatRequest from their own fields; the rest is the same for all.
+#pragma once
+
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "launcher/serve/api/body_field.h"
+#include "launcher/serve/api/protocol.h"
+#include "runtime/text/chat_template.h"
+
+namespace lockstep::serve {
+
+struct ChatRequest {
+  std::vector<text::Message> messages;
+  std::vector<Tool> tools;
+  ToolChoice tool_choice = ToolChoice::kAuto;
+  std::string named;           // with kNamed
+  bool parallel = true;        // more than one call
+  std::string variables = {};  // of the template, as a JSON object
+  bool add_generation_prompt = true;
+  bool continue_final = false;  // the answer continues the last message
+  bool add_special_tokens = false;
+  bool reads_reasoning = true;  // apart from the content
+};
+
+/// `messages` of a chat: all roles, content as text or parts, tool calls. Fails naming the message.
+ApiResult<std::vector<text::Message>> read_messages(const BodyField& field);
+
+/// The text of a message's content: a text, or a list of text parts, which are joined by new lines.
+ApiResult<std::string> read_content(const BodyField& field);
+
+/// `tools` and `tool_choice` of a chat.
+ApiResult<void> read_tools(const BodyField& body, ChatRequest& request);
+
+/// The prompt of a conversation.
+ApiResult<Prompt> chat_prompt(const ChatRequest& request, const ReadContext& context);
+
+/// Sets prompt, constraint (`own`: the one that the body asks for), and what is read from the answer.
+ApiResult<void> prepare_chat(const ChatRequest& request, const ReadContext& context, const std::string& own,
+                             Generation& generation);
+
+}  // namespace lockstep::serve

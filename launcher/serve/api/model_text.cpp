@@ -1,0 +1,55 @@
+#include "launcher/serve/api/model_text.h"
+
+#include <fstream>
+#include <nlohmann/json.hpp>
+
+namespace lockstep::serve {
+namespace {
+
+nlohmann::json read_object(const std::filesystem::path& path) {
+  std::ifstream file(path, std::ios::binary);
+  auto parsed = nlohmann::json::parse(file, nullptr, /*allow_exceptions=*/false);
+  return parsed.is_object() ? parsed : nlohmann::json::object();
+}
+
+/// `eos_token_id`: an id or a list.
+std::vector<int32_t> ids_of(const nlohmann::json& config) {
+  const auto found = config.find("eos_token_id");
+  if (found == config.end()) return {};
+  std::vector<int32_t> ids;
+  for (const auto& id : found->is_array() ? *found : nlohmann::json::array({*found})) {
+    if (id.is_number_integer()) ids.push_back(id.get<int32_t>());
+  }
+  return ids;
+}
+
+/// The generation prompt of a short conversation; empty when the template refuses it.
+std::string generation_prompt(const text::ModelChat& chat) {
+  const auto rendered = text::render_chat(chat, {{"user", "a"}}, {});
+  return rendered.has_value() ? rendered.value() : std::string();
+}
+
+}  // namespace
+
+Result<std::unique_ptr<const ModelText>> ModelText::load(const std::filesystem::path& directory) {
+  ModelFacts facts;
+  LOCKSTEP_TRY(auto tokenizer, text::load_tokenizer(directory));
+  std::optional<text::ModelChat> chat;
+  if (auto loaded = text::load_chat(directory); loaded.has_value()) {
+    chat = std::move(loaded).assume_value();
+  } else if (loaded.error().kind != ErrorKind::kNotFound) {
+    return loaded.error();
+  }
+  const auto generation = read_object(directory / "generation_config.json");
+  facts.end_ids = ids_of(generation);
+  if (facts.end_ids.empty()) facts.end_ids = ids_of(read_object(directory / "config.json"));
+  facts.sets_top_k = generation.contains("top_k");
+  return std::make_unique<const ModelText>(std::move(tokenizer), std::move(chat), std::move(facts));
+}
+
+ModelText::ModelText(std::unique_ptr<text::Tokenizer> tokenizer, std::optional<text::ModelChat> chat, ModelFacts facts)
+    : tokenizer_(std::move(tokenizer)), chat_(std::move(chat)), facts_(std::move(facts)) {
+  if (chat_) format_ = detect_format(chat_->source, generation_prompt(*chat_));
+}
+
+}  // namespace lockstep::serve

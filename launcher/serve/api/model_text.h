@@ -1,0 +1,47 @@
+// The text side of the served model: tokenizer, chat template, format of its output.
+#pragma once
+
+#include <filesystem>
+#include <memory>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "launcher/serve/output/output_reader.h"
+#include "runtime/core/result.h"
+#include "runtime/text/chat_template.h"
+#include "runtime/text/tokenizer.h"
+
+namespace lockstep::serve {
+
+/// What generation_config.json and config.json say.
+struct ModelFacts {
+  std::vector<int32_t> end_ids;  // end an answer
+  bool sets_top_k = false;       // otherwise all tokens are candidates, as in OpenAI's API
+};
+
+/// Immutable; thread-safe.
+class ModelText {
+ public:
+  /// Reads tokenizer.json, the chat template if there is one, and the end tokens of generation_config.json or
+  /// config.json. Fails as `load_tokenizer` and `load_chat`.
+  static Result<std::unique_ptr<const ModelText>> load(const std::filesystem::path& directory);
+
+  /// From parts; for tests. `chat` may be empty.
+  ModelText(std::unique_ptr<text::Tokenizer> tokenizer, std::optional<text::ModelChat> chat, ModelFacts facts);
+
+  const text::Tokenizer& tokenizer() const { return *tokenizer_; }
+  /// Null: the model has no chat template.
+  const text::ModelChat* chat() const { return chat_ ? &*chat_ : nullptr; }
+  /// How this model writes tool calls and reasoning, with the default variables of its template.
+  const OutputFormat& format() const { return format_; }
+  const ModelFacts& facts() const { return facts_; }
+
+ private:
+  std::unique_ptr<text::Tokenizer> tokenizer_;
+  std::optional<text::ModelChat> chat_;
+  ModelFacts facts_;
+  OutputFormat format_;
+};
+
+}  // namespace lockstep::serve

@@ -1,0 +1,30 @@
+#include "launcher/serve/door/health.h"
+
+namespace lockstep::serve {
+
+std::string_view to_string(DoorState state) {
+  switch (state) {
+    case DoorState::kStarting: return "starting";
+    case DoorState::kReady: return "ready";
+    case DoorState::kDraining: return "draining";
+    case DoorState::kLost: return "lost";
+  }
+  return "lost";
+}
+
+void Health::note_ready() {
+  if (state_ == DoorState::kStarting) state_ = DoorState::kReady;
+}
+
+void Health::note_draining() {
+  if (state_ == DoorState::kStarting || state_ == DoorState::kReady) state_ = DoorState::kDraining;
+}
+
+void Health::note_lost() { state_ = DoorState::kLost; }
+
+std::string_view Health::word(TimePoint now, bool is_working) const {
+  if (state_ == DoorState::kReady && is_stalled(now, is_working)) return "stalled";
+  return to_string(state_);
+}
+
+}  // namespace lockstep::serve

@@ -1,0 +1,68 @@
+// The program lockstep-serve, which `lockstep serve` becomes.
+#include <fmt/format.h>
+
+#include <atomic>
+#include <cstdio>
+#include <cstdlib>
+#include <fstream>
+#include <iterator>
+#include <memory>
+
+#include "launcher/process/interruption.h"
+#include "launcher/process/own_environment.h"
+#include "launcher/serve/door/door.h"
+#include "runtime/core/guard.h"
+
+namespace {
+
+using namespace lockstep;
+
+/// The options that `lockstep serve` has left in a memory file, which this process inherited.
+Result<serve::DoorOptions> own_options() {
+  const auto descriptor = launcher::own_variable(serve::kOptionsVariable);
+  if (!descriptor) {
+    return Error{ErrorKind::kInvalidArgument,
+                 "[serve] lockstep-serve has no options of its own: found none, expected those of lockstep serve; start "
+                 "the server with lockstep serve --model DIR"};
+  }
+  std::ifstream file("/proc/self/fd/" + *descriptor, std::ios::binary);
+  const std::string text{std::istreambuf_iterator<char>(file), {}};
+  return serve::read_door_options(text);
+}
+
+/// The environment of rank 0, which says so.
+process::EnvironmentMap engine_environment() {
+  process::EnvironmentMap environment = launcher::own_environment();
+  environment.erase(serve::kOptionsVariable);
+  environment["LOCKSTEP_RANK"] = "0";
+  return environment;
+}
+
+Result<void> serve_until_the_end() {
+  LOCKSTEP_TRY(serve::DoorOptions options, own_options());
+  const Log log([](LogLevel, std::string_view line) { fmt::print(stderr, "[serve] {}\n", line); });
+  std::atomic<serve::Door*> running = nullptr;
+  std::atomic<bool> is_early = false;
+  std::unique_ptr<serve::Door> door;
+  // Made before other threads, so that they do not get the signals; it ends before the door.
+  const launcher::Interruption interruption([&](int) {
+    serve::Door* const target = running;
+    target == nullptr ? void(is_early = true) : target->interrupt();
+  });
+  LOCKSTEP_TRY(door, serve::Door::open(std::move(options), engine_environment(), log));
+  running = door.get();
+  if (is_early) return Error{ErrorKind::kCancelled, "[serve] interrupted before it served"};
+  fmt::print("{}\n", door->address());
+  std::fflush(stdout);
+  return door->run();
+}
+
+}  // namespace
+
+int main() {
+  const Result<void> result = guarded("serve", serve_until_the_end);
+  if (result.has_value()) return 0;
+  fmt::print(stderr, "lockstep: {}\n", result.error().message);
+  std::fflush(stderr);
+  std::_Exit(exit_code(result.error().kind));
+}

@@ -1,0 +1,23 @@
+// What /admin/status answers: the engine's slots, ranks and steps, and the open requests.
+#pragma once
+
+#include <string>
+#include <string_view>
+
+#include "launcher/serve/door/metrics.h"
+#include "launcher/serve/engine/engine.h"
+
+namespace lockstep::serve {
+
+struct StatusFacts {
+  std::string_view state;  // Health::word
+  std::string model;
+  Duration uptime{};
+  double tokens_per_s = 0.0;
+  TimePoint now{};
+};
+
+std::string status_json(const StatusFacts& facts, const EngineStatus& status, const EngineActivity& activity,
+                        const Metrics& metrics);
+
+}  // namespace lockstep::serve

@@ -1,0 +1,156 @@
+// The parser asserts that a last chunk does not arrive in two pieces; without the assertion it reads one correctly.
+#define BOOST_DISABLE_ASSERTS
+
+#include "launcher/serve/http/request_reader.h"
+
+#include <boost/asio/buffer.hpp>
+#include <boost/beast/http/message.hpp>
+#include <boost/beast/http/parser.hpp>
+#include <boost/beast/http/string_body.hpp>
+#include <optional>
+#include <utility>
+
+#include "runtime/core/check.h"
+
+namespace lockstep::serve {
+
+namespace http = boost::beast::http;
+
+struct RequestReader::Parsing {
+  explicit Parsing(const HttpLimits& its_limits) : limits(its_limits), scanner(its_limits) {}
+
+  const HttpLimits limits;
+  State state = State::kIncomplete;
+  HttpRefusal refusal;
+  std::string buffer;
+  size_t begin = 0;  // of the bytes not yet read
+  HeadScanner scanner;
+  std::optional<http::request_parser<http::string_body>> parser;  // from the end of a head
+  ReceivedRequest received;
+  bool continue_is_due = false;
+
+  std::string_view unread() const { return std::string_view(buffer).substr(begin); }
+
+  void refuse(HttpRefusal why) {
+    refusal = std::move(why);
+    state = State::kRefused;
+  }
+
+  /// Gives unread bytes to the parser; what it refuses here is form (400) or the size of the body (413).
+  bool parse(std::string_view bytes) {
+    boost::system::error_code error;
+    begin += parser->put(boost::asio::buffer(bytes.data(), bytes.size()), error);
+    if (!error || error == http::error::need_more) return true;
+    if (error == http::error::body_limit) {
+      refuse({413, "body_too_large", "the body is larger than " + std::to_string(limits.body_bytes) + " bytes"});
+    } else {
+      refuse({400, "bad_request", "the request is malformed: " + error.message()});
+    }
+    return false;
+  }
+
+  /// An empty line before a request is allowed, as some clients end a body with one.
+  void skip_empty_lines() {
+    while (unread().starts_with("\r\n")) begin += 2;
+  }
+
+  bool read_head() {
+    if (!scanner.has_begun()) skip_empty_lines();
+    if (!scanner.has_begun() && unread() == "\r") return false;
+    if (auto refused = scanner.scan(unread())) return refuse(*std::move(refused)), false;
+    if (scanner.size() == 0) return false;
+    const std::string_view head = unread().substr(0, scanner.size());
+    if (auto refused = check_head(head)) return refuse(*std::move(refused)), false;
+    parser.emplace();
+    parser->eager(true);
+    parser->header_limit(static_cast<uint32_t>(limits.head_bytes));
+    parser->body_limit(limits.body_bytes);
+    return parse(head) && take_head();
+  }
+
+  /// Keeps the head apart from the message, to which the parser adds the trailers.
+  bool take_head() {
+    const auto& head = parser->get();
+    received = {};
+    HttpRequest& request = received.request;
+    request.method = std::string(head.method_string());
+    received.keep_alive = head.keep_alive();
+    received.is_http_1_0 = head.version() == 10;
+    for (const auto& field : head) {
+      std::string name(field.name_string());
+      for (char& c : name) c = c >= 'A' && c <= 'Z' ? static_cast<char>(c - 'A' + 'a') : c;
+      request.headers.emplace_back(std::move(name), std::string(field.value()));
+    }
+    continue_is_due = request.header("expect") && !received.is_http_1_0 && !parser->is_done();
+    return take_target(std::string_view(head.target().data(), head.target().size()));
+  }
+
+  /// "/path?query", "http://host/path?query", or "*".
+  bool take_target(std::string_view target) {
+    for (const std::string_view scheme : {"http://", "https://"}) {
+      if (!target.starts_with(scheme)) continue;
+      const auto slash = target.find('/', scheme.size());
+      target = slash == std::string_view::npos ? "/" : target.substr(slash);
+    }
+    const auto question = target.find('?');
+    const auto path = percent_decoded(target.substr(0, question));
+    const bool is_path = path && (path->starts_with("/") || *path == "*");
+    if (!is_path) return refuse({400, "bad_request", "the target is not a path, or has a wrong % escape"}), false;
+    received.request.path = *path;
+    if (question != std::string_view::npos) received.request.query = std::string(target.substr(question + 1));
+    return true;
+  }
+
+  void read_body() {
+    if (parser->is_done()) return finish();
+    if (!unread().empty()) continue_is_due = false;
+    if (unread().empty() || !parse(unread())) return;
+    if (parser->is_done()) return finish();
+    if (unread().size() > limits.head_bytes) {  // a chunk's line or the trailers: the parser takes only whole ones
+      refuse({431, "header_too_large",
+              "the trailers or a chunk's line are larger than " + std::to_string(limits.head_bytes) + " bytes"});
+    }
+  }
+
+  void finish() {
+    received.request.body = std::move(parser->get().body());
+    parser.reset();
+    scanner = HeadScanner(limits);
+    continue_is_due = false;
+    state = State::kComplete;
+  }
+};
+
+RequestReader::RequestReader(const HttpLimits& limits) : parsing_(std::make_unique<Parsing>(limits)) {}
+RequestReader::~RequestReader() = default;
+
+void RequestReader::append(std::string_view bytes) {
+  if (parsing_->begin > 0) {
+    parsing_->buffer.erase(0, parsing_->begin);
+    parsing_->begin = 0;
+  }
+  parsing_->buffer += bytes;
+}
+
+RequestReader::State RequestReader::advance() {
+  Parsing& parsing = *parsing_;
+  if (parsing.state != State::kIncomplete) return parsing.state;
+  if (parsing.parser || parsing.read_head()) parsing.read_body();
+  return parsing.state;
+}
+
+bool RequestReader::has_begun() const { return parsing_->parser.has_value() || !parsing_->unread().empty(); }
+
+bool RequestReader::take_continue() { return std::exchange(parsing_->continue_is_due, false); }
+
+size_t RequestReader::buffered() const { return parsing_->unread().size(); }
+
+ReceivedRequest RequestReader::next_request() {
+  LOCKSTEP_CHECK(parsing_->state == State::kComplete);
+  parsing_->state = State::kIncomplete;
+  return std::move(parsing_->received);
+}
+
+const HttpRefusal& RequestReader::refusal() const { return parsing_->refusal; }
+
+}  // namespace lockstep::serve

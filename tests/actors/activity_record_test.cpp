@@ -1,0 +1,40 @@
+#include "actors/activity_record.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+namespace lockstep::actors {
+namespace {
+
+using ::testing::IsEmpty;
+using ::testing::SizeIs;
+
+TimePoint at(int seconds) { return TimePoint() + std::chrono::seconds(seconds); }
+
+TEST(ActivityRecord, RemembersTheLastStepsWithTheirNumbers) {
+  ActivityRecord record;
+  EXPECT_THAT(record.read().steps, IsEmpty());
+  const int count = static_cast<int>(ActivityRecord::kSteps) + 3;
+  for (int step = 1; step <= count; ++step) record.note({"decode", step, at(step), at(step + 2)});
+  const trace::Activity activity = record.read();
+  ASSERT_THAT(activity.steps, SizeIs(ActivityRecord::kSteps));
+  EXPECT_EQ(activity.steps.front().number, 4);
+  EXPECT_EQ(activity.steps.back(),
+            (trace::StepActivity{count, "decode", count, std::chrono::seconds(2), at(count + 2)}));
+}
+
+TEST(ActivityRecord, GivesTheLatestSlotsAndRanks) {
+  ActivityRecord record;
+  record.set_slots({{.use = trace::SlotUse::kKept, .tokens = 5}});
+  record.set_slots({{.use = trace::SlotUse::kDecode, .request = RequestId(3), .tokens = 7, .new_tokens = 2}, {}});
+  record.set_ranks({{.state = "ready", .resident = Bytes(9)}});
+  const trace::Activity activity = record.read();
+  ASSERT_THAT(activity.slots, SizeIs(2));
+  EXPECT_EQ(activity.slots[0].request, RequestId(3));
+  EXPECT_EQ(activity.slots[1], trace::SlotActivity());
+  ASSERT_THAT(activity.ranks, SizeIs(1));
+  EXPECT_EQ(activity.ranks[0].resident, Bytes(9));
+}
+
+}  // namespace
+}  // namespace lockstep::actors
