@@ -90,6 +90,9 @@ std::vector<FolderRule> folders() {
         "launcher/batch"}},
       {"launcher/serve/output", {"runtime/core"}, {"launcher/serve/output/output_reader.h"}},
       {"launcher/serve", {"runtime/core", "engine/include/lockstep", "engine/rpc", "launcher/process"}},
+      // The parts of the server, which know neither MPI nor backends.
+      {"launcher/serve/api",
+       {"runtime/core", "runtime/text", "launcher/serve/http", "launcher/serve/engine", "launcher/serve/output"}},
       // Folders with access to private headers: graphs, steps, machines.
       {"launcher/inspect", inside({})},
       {"launcher/measure/plan", inside({})},

@@ -142,7 +142,7 @@ class ModelApi final : public Api {
     if (!reading.outcome->has_value()) {
       return answer(*exchange, endpoint, protocol.refuse(reading.outcome->error()));
     }
-    Protocol::Outcome outcome = std::move(*reading.outcome).assume_value();
+    Protocol::Outcome& outcome = reading.outcome->value();
     if (auto* response = std::get_if<HttpResponse>(&outcome)) return answer(*exchange, endpoint, std::move(*response));
     auto& request = std::get<ReadRequest>(outcome);
     const HttpRequest& http = exchange->request();
