@@ -88,6 +88,7 @@ std::vector<FolderRule> folders() {
       {"launcher/commands",
        {"runtime/core", "runtime/text", "engine/include/lockstep", "launcher/process", "launcher/generate",
         "launcher/batch"}},
+      {"launcher/serve/output", {"runtime/core"}, {"launcher/serve/output/output_reader.h"}},
       {"launcher/serve", {"runtime/core", "engine/include/lockstep", "engine/rpc", "launcher/process"}},
       {"launcher/serve/http",
        {"runtime/core"},

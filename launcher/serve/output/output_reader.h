@@ -51,6 +51,10 @@ struct ReadParts {
 /// The format that a chat template shows. `template_source` is Jinja; `rendered` is a generation prompt made with it.
 OutputFormat detect_format(std::string_view template_source, std::string_view rendered);
 
+/// Whether a reader of these parts looks for special tokens: then a request sets `special_text`, and the reader drops
+/// the special tokens that are no part of a call.
+bool needs_special_text(const OutputFormat& format, ReadParts parts);
+
 std::unique_ptr<OutputReader> make_reader(const OutputFormat& format, ReadParts parts);
 
 /// A tool of a request.
@@ -64,8 +68,13 @@ enum class ToolChoice { kNone, kAuto, kRequired, kNamed };
 
 /// The constraint (runtime/constraint) that makes a model write calls of these tools in this format: for kRequired and
 /// kNamed always one, or more where `parallel`; for kAuto free text in which each call that begins is well-formed.
-/// Empty: none is needed. Fails with `kUnsupported` where the format has no tools.
+/// Arguments fit the tool's schema; for kAuto without `strict` they are any JSON object. Empty: none is needed. Fails
+/// with `kUnsupported` where the format has no tools or its calls cannot be constrained, and with `kInvalidArgument`
+/// when a schema is no JSON object or `named` is no tool.
 Result<std::string> tool_constraint(const OutputFormat& format, const std::vector<Tool>& tools, ToolChoice choice,
                                     std::string_view named, bool parallel);
+
+/// `constraint` (JSON, not empty) for the answer of a model that may reason first: reasoning is free.
+std::string after_reasoning(const OutputFormat& format, const std::string& constraint);
 
 }  // namespace lockstep::serve
