@@ -161,30 +161,29 @@ class EngineRun final : public Run, public std::enable_shared_from_this<EngineRu
     usage_.reasoning_tokens += sequence.take_reasoning_count();
     if (!request_.stream || (part.pieces.empty() && part.tokens.empty())) return;
     part.usage = usage_;
-    write(begin_writer() + begin_choice(sequence) + writer_->part(part));
+    std::string bytes = begin(sequence);
+    bytes += writer_->part(part);
+    write(std::move(bytes));
   }
 
   void end_sequence(Sequence& sequence, FinishReason reason) {
     pass(sequence, sequence.finish(!request_.stream));
     sequence.end(reason);
     if (request_.stream) {
-      write(begin_writer() + begin_choice(sequence) +
-            writer_->end_choice({.index = sequence.index(), .reason = sequence.choice().reason, .usage = usage_}));
+      std::string bytes = begin(sequence);
+      bytes += writer_->end_choice({sequence.index(), sequence.choice().reason, usage_});
+      write(std::move(bytes));
     }
     if (++ended_sequences_ == sequences_.size() && !ended_) complete();
   }
 
-  std::string begin_writer() {
-    if (writer_begun_) return {};
-    writer_begun_ = true;
-    return writer_->begin(usage_);
-  }
-
-  std::string begin_choice(Sequence& sequence) {
-    if (sequence.begun) return {};
-    sequence.begun = true;
+  /// What precedes the first bytes of the stream, and of a sequence.
+  std::string begin(Sequence& sequence) {
+    std::string bytes;
+    if (!std::exchange(writer_begun_, true)) bytes += writer_->begin(usage_);
+    if (std::exchange(sequence.begun, true)) return bytes;
     const size_t prompt = sequence.choice().prompt;
-    return writer_->begin_choice(sequence.index(), request_.prompts[prompt], scores_[prompt]);
+    return bytes += writer_->begin_choice(sequence.index(), request_.prompts[prompt], scores_[prompt]);
   }
 
   void begin_http() {
