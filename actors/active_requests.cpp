@@ -93,18 +93,28 @@ void ActiveRequests::take_scores(int32_t schedule, const ScoredRows& scored, Tak
   }
 }
 
+/// The row of `slot`; empty without one.
+std::span<const float> ActiveRequests::logits_of(const StepResult& result, size_t slot) {
+  const auto found = std::ranges::find(result.logits_of, SlotId(static_cast<int32_t>(slot)));
+  if (found == result.logits_of.end()) return {};
+  const size_t vocabulary = result.logits.size() / result.logits_of.size();
+  return std::span(result.logits)
+      .subspan(static_cast<size_t>(found - result.logits_of.begin()) * vocabulary, vocabulary);
+}
+
 /// The tokens of one slot up to the one that ends its request; later tokens of drafts are dropped.
 void ActiveRequests::take_slot(const StepResult& result, size_t slot, RequestId request, Taken& taken) {
   const size_t slots = schedules_.at(result.schedule).size();
-  const size_t width = result.tokens.size() / slots, vocabulary = result.logits.size() / slots;
+  const size_t width = result.tokens.size() / slots;
   for (const int32_t token : std::span(result.tokens).subspan(slot * width, width)) {
     const auto found = requests_.find(request);
     if (token < 0 || found == requests_.end() || result.schedule < found->second.from_schedule) return;
     Open& open = found->second;
-    const std::span<const float> row = std::span(result.logits).subspan(slot * vocabulary, vocabulary);
     const bool wants_logits = open.logits == Logits::kWanted;
-    const Verdict verdict = open.sink->on_token(
-        request, {.id = token, .made = result.made, .logits = wants_logits ? row : std::span<const float>()});
+    const Verdict verdict =
+        open.sink->on_token(request, {.id = token,
+                                      .made = result.made,
+                                      .logits = wants_logits ? logits_of(result, slot) : std::span<const float>()});
     taken.made.emplace_back(request, token);
     if (const auto reason = after_token(open, token, verdict)) return end(request, *reason, std::nullopt, taken);
     if (end_part(open, token, taken)) return;
@@ -114,11 +124,13 @@ void ActiveRequests::take_slot(const StepResult& result, size_t slot, RequestId 
 void ActiveRequests::take_choice(const HostChoice& choice, TimePoint made, Taken& taken) {
   const auto found = requests_.find(choice.request);
   if (found == requests_.end()) return;
+  for (const int32_t token : choice.fed.empty() ? choice.certain : choice.fed) {
+    taken.made.emplace_back(choice.request, token);
+  }
   for (size_t i = 0; i < choice.certain.size(); ++i) {
     const Verdict verdict = found->second.sink->on_token(
         choice.request,
         {.id = choice.certain[i], .made = made, .record = i < choice.records.size() ? choice.records[i] : nullptr});
-    taken.made.emplace_back(choice.request, choice.certain[i]);
     if (verdict == Verdict::kStop && !choice.finished) {
       return end(choice.request, FinishReason::kStop, std::nullopt, taken);
     }

@@ -7,6 +7,7 @@
 #include <cstdint>
 #include <map>
 #include <optional>
+#include <span>
 #include <utility>
 #include <vector>
 
@@ -86,6 +87,7 @@ class ActiveRequests {
   /// Its sink; null when it is not open.
   Sink* remove(RequestId request);
   void take_slot(const StepResult& result, size_t slot, RequestId request, Taken& taken);
+  static std::span<const float> logits_of(const StepResult& result, size_t slot);
   void take_scores(int32_t schedule, const ScoredRows& scored, Taken& taken);
   void take_choice(const HostChoice& choice, TimePoint made, Taken& taken);
   void end(RequestId request, generation::FinishReason reason, const std::optional<Error>& error, Taken& taken);

@@ -206,7 +206,12 @@ Result<void> Executor::end_step(const Schedule& schedule, const shards::StepOutp
   result.made = now;
   if (hooks_.released) {
     result.tokens = graph_tokens(output.tokens);
-    if (schedule.logits == Logits::kWanted) result.logits.assign(output.logits.begin(), output.logits.end());
+    const size_t vocabulary = output.logits.size() / host_slots_.size();
+    for (const SlotId slot : schedule.logits_of) {
+      const auto row = output.logits.subspan(static_cast<size_t>(slot.value) * vocabulary, vocabulary);
+      result.logits.insert(result.logits.end(), row.begin(), row.end());
+    }
+    if (vocabulary > 0) result.logits_of = schedule.logits_of;
   }
   const bool host_chooses = std::ranges::find(with_logits_, uint8_t{1}) != with_logits_.end();
   if (host_chooses) {

@@ -135,6 +135,7 @@ Result<std::optional<HostChoice>> HostChoosers::advance(RequestId request, Entry
                   .records = entry.chooser->certain_records(),
                   .finished = {},
                   .error = {}};
+  if (entry.rows.size() == 1) told.fed = choice.tokens;
   ++entry.made;
   if (choice.finished) {
     told.finished = reason_of(*entry.chooser);

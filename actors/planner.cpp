@@ -146,7 +146,8 @@ OpenedSlot Planner::open_row(const Admission& admission, const AdmittedRow& row)
                                .begin = opened.prefix,
                                .long_rope = row.parameters.long_rope,
                                .most = std::ssize(row.ids) + admission.new_tokens + limits_.tokens_per_step - 1});
-  if (admission.host_chosen || row.embeddings) contents_.forget(opened.slot);
+  const bool may_permute = admission.host_chosen && admission.rows.size() > 1;
+  if (may_permute || row.embeddings) contents_.forget(opened.slot);
   return opened;
 }
 
@@ -228,9 +229,12 @@ void Planner::add_decodes(Schedule& schedule) {
 void Planner::describe_jobs(Schedule& schedule) const {
   for (const Job& job : jobs_) {
     if (job.admission.host_chosen) schedule.host_chosen.push_back({job.admission.id, job.slots});
-    if (job.admission.logits == Logits::kWanted) schedule.logits = Logits::kWanted;
+    if (job.admission.logits == Logits::kWanted) {
+      schedule.logits_of.insert(schedule.logits_of.end(), job.slots.begin(), job.slots.end());
+    }
     if (job.admission.delivery == Delivery::kAtOnce) schedule.delivery = Delivery::kAtOnce;
   }
+  std::ranges::sort(schedule.logits_of);
 }
 
 std::vector<trace::SlotActivity> Planner::activity() const {

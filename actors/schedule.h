@@ -61,21 +61,23 @@ struct Schedule {
   int32_t decode_steps = 0;                 // at most; a schedule ends early when every slot has finished
   Last last = Last::kNo;                    // the executor returns after it
   std::vector<HostSlots> host_chosen = {};  // of all open requests with choosers
-  Logits logits = Logits::kOmit;            // whether a request wants the logits of the graph's choices
+  std::vector<SlotId> logits_of = {};       // slots whose requests want the logits of the graph's choices
   Delivery delivery = Delivery::kTogether;  // at once if a request wants it
 
   int32_t steps() const { return static_cast<int32_t>(prefills.size() + scores.size()) + decode_steps; }
   friend bool operator==(const Schedule&, const Schedule&) = default;
 };
-LOCKSTEP_FIELDS(Schedule, number, closed, opened, prefills, scores, decode_steps, last, host_chosen, logits, delivery);
+LOCKSTEP_FIELDS(Schedule, number, closed, opened, prefills, scores, decode_steps, last, host_chosen, logits_of,
+                delivery);
 
 /// The choice of a request's chooser in a step.
 struct HostChoice {
   RequestId request;
   std::vector<int32_t> certain;                                              // tokens that may be delivered
   std::vector<std::shared_ptr<const generation::TokenRecord>> records = {};  // [certain], or none
-  std::optional<generation::FinishReason> finished;                          // set at the end of the request
-  std::optional<Error> error;                                                // with `kError`
+  std::vector<int32_t> fed = {};                     // the token that a chooser of one row chose
+  std::optional<generation::FinishReason> finished;  // set at the end of the request
+  std::optional<Error> error;                        // with `kError`
 
   friend bool operator==(const HostChoice&, const HostChoice&) = default;
 };
@@ -96,7 +98,8 @@ struct StepResult {
   std::vector<int32_t> tokens;  // [slots, tokens of the step]: new ones, then −1; pad for a finished slot; −1 for
                                 // slots that the host chooses for
   TimePoint made = {};          // the end of the step
-  std::vector<float> logits = {};        // [slots, vocabulary], or empty
+  std::vector<SlotId> logits_of = {};    // ascending
+  std::vector<float> logits = {};        // [logits_of, vocabulary]
   std::vector<HostChoice> choices = {};  // of requests with choosers
   std::optional<ScoredRows> scored = {};
 

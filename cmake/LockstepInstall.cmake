@@ -116,6 +116,7 @@ foreach(header IN ITEMS
         runtime/text/chat_template.h
         runtime/text/tokenizer.h
         runtime/trace/fixed_log.h
+        runtime/trace/activity.h
         runtime/trace/rank_report.h
         runtime/trace/straggler.h
         runtime/trace/time_split.h

@@ -8,7 +8,7 @@ set(LOCKSTEP_WITH_CUDA "AUTO" CACHE STRING "Kernels for NVIDIA GPUs; needs nvcc 
 set_property(CACHE LOCKSTEP_WITH_CACHE LOCKSTEP_WITH_REFERENCE LOCKSTEP_WITH_CUDA PROPERTY STRINGS AUTO ON OFF)
 option(LOCKSTEP_WITH_MEASURE "The commands bench, sweep, plan and doctor" ON)
 option(LOCKSTEP_WITH_JOURNAL "Journals of batch jobs; needs Cap'n Proto" ON)
-option(LOCKSTEP_WITH_SERVER "The command engine, which serves other processes; needs Cap'n Proto" ON)
+option(LOCKSTEP_WITH_SERVER "The command engine and the HTTP server; needs Cap'n Proto and libssl" ON)
 option(LOCKSTEP_WITH_TESTS "Tests and examples; needs GoogleTest" ON)
 set(LOCKSTEP_CPU_ISAS "all" CACHE STRING "Instruction sets that the CPU backend has kernels for, besides the portable ones: all, \
 native (the best that this machine and the compiler have), or a list of avx2, avx512, avx512_bf16, amx")
@@ -48,6 +48,7 @@ if(LOCKSTEP_WITH_CACHE OR LOCKSTEP_WITH_JOURNAL OR LOCKSTEP_WITH_SERVER)
   find_package(CapnProto 0.9 REQUIRED)
 endif()
 if(LOCKSTEP_WITH_SERVER)
+  find_package(prometheus-cpp REQUIRED)  # its package states no version
   find_package(OpenSSL 3.0 REQUIRED COMPONENTS Crypto SSL)
 endif()
 if(LOCKSTEP_WITH_TESTS)

@@ -247,9 +247,10 @@ void RequestState::adopt_sequences(const Part& part) {
     row.answer.score = sequence.score;
     row.answer.reason = sequence.reason;
     for (size_t t = 0; t < sequence.ids.size(); ++t) {
-      const bool ends =
-          add(row, {.id = sequence.ids[t], .record = t < sequence.records.size() ? sequence.records[t] : nullptr});
-      deliver(part.first_answer + i, {.id = sequence.ids[t]});
+      const actors::MadeToken made{.id = sequence.ids[t],
+                                   .record = t < sequence.records.size() ? sequence.records[t] : nullptr};
+      const bool ends = add(row, made);
+      deliver(part.first_answer + i, made);
       if (ends) break;
     }
     row.answer.times.made.clear();

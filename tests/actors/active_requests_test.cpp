@@ -77,7 +77,7 @@ TEST(ActiveRequests, HandsOutTheRequestsOwnRowOfLogitsWhenWanted) {
   book.open(request(kA, 9), sink);
   book.open(wants, sink);
   book.note_schedule(0, {kA, kB});
-  book.take({.tokens = {5, 6}, .logits = {1, 2, 3, 4}});
+  book.take({.tokens = {5, 6}, .logits_of = {SlotId(1)}, .logits = {3, 4}});
   EXPECT_THAT(sink.answer(kA).logits.at(0), IsEmpty());
   EXPECT_THAT(sink.answer(kB).logits.at(0), ElementsAre(3, 4));
 }

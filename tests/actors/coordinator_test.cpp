@@ -267,7 +267,7 @@ TEST_F(CoordinatorTest, SendsEveryFieldOfAScheduleOverTheWire) {
       .decode_steps = 8,
       .last = Last::kYes,
       .host_chosen = {{RequestId(6), {SlotId(0), SlotId(1)}}},
-      .logits = Logits::kWanted};
+      .logits_of = {SlotId(1)}};
   std::vector<char> bytes;
   caf::binary_serializer writer(*system_, bytes);
   ASSERT_FALSE(writer(sent));

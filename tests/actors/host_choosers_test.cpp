@@ -81,7 +81,7 @@ struct Asked {
 TEST(HostChoosers, GivesTheSlotTheTokenThatWasChosen) {
   Asked asked([](std::span<const float> logits) { return Choice{{logits[1] > logits[0] ? 1 : 0}, {0}}; });
   const std::vector<float> logits = {9, 0, 9, 0, 0, 9, 9, 0};
-  EXPECT_THAT(asked.decide(logits), ElementsAre(HostChoice{.request = RequestId(1)}));
+  EXPECT_THAT(asked.decide(logits), ElementsAre(HostChoice{.request = RequestId(1), .certain = {}, .fed = {1}}));
   EXPECT_THAT(asked.decision.tokens, ElementsAre(-1, -1, 1, -1));
   EXPECT_THAT(asked.decision.sources, ElementsAre(0, 1, 2, 3));
   EXPECT_THAT(asked.decision.finished, ElementsAre(0, 0, 0, 0));

@@ -323,14 +323,14 @@ TEST(Planner, RunsTheRestOfARequestBeforeTheQueue) {
   EXPECT_THAT(planner.next()->prefills.at(0).ids, ElementsAre(2000, 2001));
 }
 
-TEST(Planner, SaysWhetherLogitsAreWanted) {
+TEST(Planner, NamesTheSlotsWhoseLogitsAreWanted) {
   Planner planner(limits(2, 8));
   Admission wants = request(1, 2, 2);
   wants.logits = Logits::kWanted;
   planner.add(wants);
-  EXPECT_EQ(planner.next()->logits, Logits::kWanted);
+  EXPECT_THAT(planner.next()->logits_of, ElementsAre(SlotId(0)));
   planner.add(request(2, 2, 2));
-  EXPECT_EQ(planner.next()->logits, Logits::kOmit);
+  EXPECT_THAT(planner.next()->logits_of, IsEmpty());
 }
 
 TEST(Schedule, PrintsInOneLine) {

@@ -87,17 +87,19 @@ TEST_F(RequestFields, RecordTheModelsOwnLogProbabilitiesWithTheBitsOfAScore) {
 TEST_F(RequestFields, StreamTheSameRecords) {
   const auto group = Group::alone().value();
   const auto engine = open(*group, scoring());
-  Request asked = request(prompt_);
-  asked.model_logprobs = 0;
-  std::vector<float> streamed;
-  asked.on_token = [&](const Token& token) {
-    streamed.push_back(token.record->model_logprob.value());
-    EXPECT_TRUE(token.record->model_top.empty());
-    return Verdict::kContinue;
-  };
-  const Answer answer = engine->submit(std::move(asked)).value().wait().value().at(0);
-  ASSERT_THAT(streamed, SizeIs(6));
-  for (size_t i = 0; i < streamed.size(); ++i) EXPECT_EQ(answer.records[i]->model_logprob, streamed[i]);
+  for (const char* beams : {"1", "2"}) {
+    Request asked = request(prompt_, {{"max_new_tokens", "6"}, {"num_beams", beams}});
+    asked.model_logprobs = 0;
+    std::vector<float> streamed;
+    asked.on_token = [&](const Token& token) {
+      streamed.push_back(token.record->model_logprob.value());
+      EXPECT_TRUE(token.record->model_top.empty());
+      return Verdict::kContinue;
+    };
+    const Answer answer = engine->submit(std::move(asked)).value().wait().value().at(0);
+    ASSERT_THAT(streamed, SizeIs(6));
+    for (size_t i = 0; i < streamed.size(); ++i) EXPECT_EQ(answer.records[i]->model_logprob, streamed[i]);
+  }
   EXPECT_TRUE(engine->close().has_value());
 }
 

@@ -90,6 +90,9 @@ std::vector<FolderRule> folders() {
         "launcher/batch"}},
       {"launcher/serve/output", {"runtime/core"}, {"launcher/serve/output/output_reader.h"}},
       {"launcher/serve", {"runtime/core", "engine/include/lockstep", "engine/rpc", "launcher/process"}},
+      {"launcher/serve/http",
+       {"runtime/core"},
+       {"launcher/serve/http/event_loop.h", "launcher/serve/http/exchange.h", "launcher/serve/http/server.h"}},
       // The parts of the server, which know neither MPI nor backends.
       {"launcher/serve/api",
        {"runtime/core", "runtime/text", "launcher/serve/http", "launcher/serve/engine", "launcher/serve/output"}},
@@ -123,6 +126,8 @@ std::vector<ThirdPartyRule> third_parties() {
   return {
       {"fmt/", {"**"}},
       {"boost/outcome/", {"runtime/core"}},
+      {"boost/asio/", {"launcher/serve/http"}},
+      {"boost/beast/", {"launcher/serve/http"}},
       {"spdlog/", {"launcher/process"}},
       {"openssl/", {"runtime/core", "engine/rpc"}},
       {"curl/", {"runtime/cache"}},

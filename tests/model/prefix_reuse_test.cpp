@@ -3,6 +3,8 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <numeric>
+#include <optional>
 #include <random>
 
 #include "lockstep/engine.h"
@@ -17,13 +19,21 @@ using Ids = std::vector<int32_t>;
 struct Turn {
   Ids ids;
   Overrides overrides;
+  std::optional<size_t> after = {};  // the turn whose prompt and answer come before `ids`
 };
 
 struct Heard {
   std::vector<Ids> ids;
   std::vector<std::vector<float>> logits;
+  std::vector<Ids> prompts;
+  std::vector<int64_t> cached;
   int64_t reused = 0;
 };
+
+Ids joined(Ids a, const Ids& b) {
+  a.insert(a.end(), b.begin(), b.end());
+  return a;
+}
 
 Heard hear(const std::filesystem::path& directory, int ranks, EngineOptions options, const std::vector<Turn>& turns) {
   const auto group = Group::threads(ranks).value();
@@ -34,13 +44,16 @@ Heard hear(const std::filesystem::path& directory, int ranks, EngineOptions opti
   const auto engine = Engine::open(*group, model, options).value();
   Heard heard;
   for (const Turn& turn : turns) {
-    Request request{.prompt = {.ids = turn.ids}, .config = model.generation()};
+    const Ids before = turn.after ? joined(heard.prompts.at(*turn.after), heard.ids.at(*turn.after)) : Ids();
+    heard.prompts.push_back(joined(before, turn.ids));
+    Request request{.prompt = {.ids = heard.prompts.back()}, .config = model.generation()};
     request.config.eos_token_ids.clear();
     request.config.output_logits = has_logits;
     for (const auto& [name, value] : turn.overrides) EXPECT_TRUE(request.config.set(name, value).has_value()) << name;
     const Answer answer = engine->submit(std::move(request)).value().wait().value().at(0);
     heard.ids.push_back(answer.ids);
     heard.logits.push_back(answer.logits);
+    heard.cached.push_back(answer.cached_tokens);
   }
   EXPECT_TRUE(engine->close().has_value());
   EXPECT_EQ(engine->facts().graphs_after_start.size(), 0u);
@@ -48,25 +61,24 @@ Heard hear(const std::filesystem::path& directory, int ranks, EngineOptions opti
   return heard;
 }
 
-Ids joined(Ids a, const Ids& b) {
-  a.insert(a.end(), b.begin(), b.end());
-  return a;
-}
-
 const Overrides kGreedy = {{"max_new_tokens", "12"}};
 // The seen tokens affect the choice, so those of a kept prefix must be correct.
 const Overrides kSampled = {
     {"max_new_tokens", "10"}, {"do_sample", "true"}, {"seed", "7"}, {"repetition_penalty", "1.4"}, {"top_k", "30"}};
 
-/// A conversation, another with the same beginning, an unrelated one, and the first again.
+const Overrides kByHost = {{"max_new_tokens", "8"}, {"no_repeat_ngram_size", "2"}};
+
+/// A conversation, another with the same beginning, an unrelated one, and the first again, which goes on for three
+/// more turns.
 std::vector<Turn> turns_of(const Golden& golden) {
   const Ids& prompt = golden.prompts.back();
   const Ids made(golden.tokens.back().begin(), golden.tokens.back().begin() + 12);
   const Ids other(prompt.rbegin(), prompt.rend());
   const Ids longer = joined(joined(prompt, made), {5, 3, 9});
   const Ids branch = joined(Ids(prompt.begin(), prompt.begin() + 37), {7, 4, 11});
-  return {{prompt, kGreedy}, {longer, kGreedy},  {prompt, kSampled}, {branch, kGreedy},
-          {other, kGreedy},  {longer, kSampled}, {branch, kSampled}};
+  return {{prompt, kGreedy},    {longer, kGreedy},  {prompt, kSampled},      {branch, kGreedy},
+          {other, kGreedy},     {longer, kSampled}, {branch, kSampled},      {longer, kGreedy},
+          {{8, 6}, kByHost, 7}, {{4}, kByHost, 8},  {{9, 9, 2}, kSampled, 9}};
 }
 
 /// The tokens that were reused.
@@ -99,7 +111,13 @@ TEST_P(Reused, HasTheBitsOfAFreshPrefill) {
   EXPECT_EQ(fresh.ids[0], Ids(golden.tokens.back().begin(), golden.tokens.back().begin() + 12));
   for (const auto& [ranks, slots, chunk] : {std::tuple{1, 1, 64}, {2, 3, 16}, {3, 2, 5}}) {
     SCOPED_TRACE(::testing::Message() << ranks << " ranks, " << slots << " slots, chunk " << chunk);
-    expect_same(hear(model.path(), ranks, options_of(slots, chunk), turns), fresh);
+    const Heard heard = hear(model.path(), ranks, options_of(slots, chunk), turns);
+    expect_same(heard, fresh);
+    for (const size_t turn : {size_t{1}, size_t{8}, size_t{9}, size_t{10}}) {  // each follows the one before
+      const size_t held = heard.prompts[turn - 1].size() + heard.ids[turn - 1].size();
+      EXPECT_EQ(heard.cached[turn], static_cast<int64_t>(held) - 1) << "turn " << turn;
+    }
+    EXPECT_EQ(std::accumulate(heard.cached.begin(), heard.cached.end(), int64_t{0}), heard.reused);
   }
 }
 
@@ -119,7 +137,7 @@ std::vector<Turn> random_turns(int64_t vocabulary, uint32_t seed) {
     for (size_t added = 1 + below(i == 0 ? 60 : 12); added > 0 && ids.size() < 110; --added) {
       ids.push_back(static_cast<int32_t>(below(static_cast<size_t>(vocabulary))));
     }
-    turns.push_back({ids, i % 3 == 0 ? kSampled : kGreedy});
+    turns.push_back({ids, i % 3 == 0 ? kSampled : i % 5 == 0 ? kByHost : kGreedy});
   }
   return turns;
 }
@@ -146,7 +164,8 @@ TEST(ReusedPrefix, ServesRowsThatAreDrafted) {
   for (const char* name : {"llama_grouped", "mistral_window"}) {
     const Golden golden = read_golden(LOCKSTEP_GOLDENS_DIR, name);
     const GoldenModel model(golden, {});
-    const std::vector<Turn> turns = turns_of(golden);
+    std::vector<Turn> turns = turns_of(golden);
+    turns.resize(8);  // without those that the host chooses for
     const Heard plain = hear(model.path(), 1, without_reuse(options_of(1, 64)), turns);
     EngineOptions lookup = options_of(2, 16), drafted = lookup;
     lookup.drafting = {.tokens = 3, .model = std::nullopt, .lookup_ngram = 2};
@@ -168,7 +187,7 @@ TEST(ReusedPrefix, MovesBetweenTheRanksThatHoldWholeSequences) {
   expect_same(hear(model.path(), 2, options, turns), hear(model.path(), 2, without_reuse(options), turns));
 }
 
-TEST(ReusedPrefix, ServesBeamsAndProcessorsWhichKeepNothing) {
+TEST(ReusedPrefix, ServesBeamsWhichKeepNothingAndProcessors) {
   const Golden golden = read_golden(LOCKSTEP_GOLDENS_DIR, "gemma2_alternating_windows");
   const GoldenModel model(golden, {});
   const Ids& prompt = golden.prompts.back();

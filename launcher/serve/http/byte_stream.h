@@ -9,8 +9,8 @@
 
 namespace lockstep::serve {
 
-/// At most one read and one write at a time. Functions given to it are called later, on the loop's thread, with an error
-/// after `close`; each keeps the stream alive through what it captures.
+/// At most one read and one write at a time. Functions given to it are called later, on the loop's thread, with an
+/// error after `close`; each keeps the stream alive through what it captures.
 class ByteStream {
  public:
   using OnBytes = std::function<void(std::error_code error, size_t bytes)>;

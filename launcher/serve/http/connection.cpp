@@ -12,7 +12,7 @@ namespace {
 /// Bytes of further requests that are read while one is handled.
 constexpr size_t kMostPipelined = 64 << 10;
 constexpr size_t kMostZeros = 8;
-constexpr Duration kFirstProbePause = std::chrono::seconds(1);
+constexpr Duration kFirstProbePause = std::chrono::milliseconds(250);
 
 bool has_no_body(int status) { return status < 200 || status == 204 || status == 304; }
 
@@ -75,10 +75,17 @@ void Connection::close() {
   if (!std::exchange(is_open_, false)) return;
   --server_->open_exchanges;
   ++server_->counters.disconnects;
+  notify(&ConnectionExchange::on_gone);
+}
+
+void Connection::notify(void (ConnectionExchange::*event)()) {
+  const auto exchange = exchange_.lock();
+  if (!exchange) return;
   try {
-    if (const auto exchange = exchange_.lock()) exchange->on_gone();
+    (exchange.get()->*event)();
   } catch (const std::exception& failure) {
-    server_->report(fmt::format("[serve] request {}: its end failed: {}; report this as a bug", id_, failure.what()));
+    server_->report(fmt::format("[serve] request {}: a function of the handler failed: {}; report this as a bug", id_,
+                                failure.what()));
   }
 }
 
@@ -313,7 +320,7 @@ void Connection::on_written(std::error_code error, size_t bytes) {
   } else {
     write_more();
   }
-  if (const auto exchange = exchange_.lock()) exchange->on_progress();
+  notify(&ConnectionExchange::on_progress);
   if (is_written) send();
 }
 

@@ -6,9 +6,9 @@
 //   A broken connection or a client that left closes it in any phase.
 //
 // While a request is handled, one read is pending: it notices a client that leaves, and keeps pipelined requests. A
-// client that ends only its own side (shutdown) must get its answer, but looks like one that left until the server sends
-// something. So the server sends the first bytes that any answer has, one at a time: "H", "T", … of "HTTP/1.1 ", or a
-// leading zero of a chunk's size. The system of a client that left replies with a reset.
+// client that ends only its own side (shutdown) must get its answer, but looks like one that left until the server
+// sends something. So the server sends the first bytes that any answer has, one at a time: "H", "T", … of "HTTP/1.1 ",
+// or a leading zero of a chunk's size. The system of a client that left replies with a reset.
 #pragma once
 
 #include <array>
@@ -60,6 +60,8 @@ class Connection final : public std::enable_shared_from_this<Connection> {
   void wait_for_request();
   void refuse_slow_request();
   void give_to_handler();
+  /// Calls functions that the handler gave to the exchange; a failure is logged.
+  void notify(void (ConnectionExchange::*event)());
   void call_handler(const std::shared_ptr<ConnectionExchange>& exchange);
   void refuse(const HttpRefusal& refusal);
 

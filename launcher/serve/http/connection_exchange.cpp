@@ -41,8 +41,12 @@ void ConnectionExchange::end_stream() {
 
 void ConnectionExchange::on_sent(size_t bytes, std::function<void()> call) {
   if (!connection_) return;
-  if (unsent() <= bytes) return loop_.post(std::move(call));
   waiting_.emplace_back(bytes, std::move(call));
+  if (unsent() > bytes) return;
+  loop_.post([weak = weak_from_this()] {  // not from within on_sent; not after a disconnect
+    const auto self = weak.lock();
+    if (self && self->connection_) self->on_progress();
+  });
 }
 
 void ConnectionExchange::on_disconnect(std::function<void()> call) {

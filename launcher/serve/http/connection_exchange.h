@@ -13,7 +13,7 @@
 namespace lockstep::serve {
 
 /// Attached to its connection until the response is complete or the client left; inert afterwards.
-class ConnectionExchange final : public Exchange {
+class ConnectionExchange final : public Exchange, public std::enable_shared_from_this<ConnectionExchange> {
  public:
   ConnectionExchange(std::shared_ptr<Connection> connection, HttpRequest request)
       : loop_(connection->loop()), connection_(std::move(connection)), request_(std::move(request)) {}
@@ -30,9 +30,11 @@ class ConnectionExchange final : public Exchange {
 
   /// Answers with an error, or breaks off the stream that has begun.
   void fail();
-  /// From the connection: bytes were sent; all were; the client left.
+  /// From the connection: some bytes were sent.
   void on_progress();
+  /// All were sent.
   void detach();
+  /// The client left.
   void on_gone();
 
  private:

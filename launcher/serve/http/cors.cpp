@@ -5,8 +5,8 @@
 namespace lockstep::serve {
 
 std::optional<HttpResponse> preflight_response(std::string_view origin, const HttpRequest& request) {
-  const bool asks = request.method == "OPTIONS" && request.header("origin") &&
-                    request.header("access-control-request-method");
+  const bool asks =
+      request.method == "OPTIONS" && request.header("origin") && request.header("access-control-request-method");
   if (origin.empty() || !asks) return std::nullopt;
   HttpResponse response{.status = 204, .content_type = {}};
   response.headers = {{"Access-Control-Allow-Methods", "GET, POST, OPTIONS"}, {"Access-Control-Max-Age", "600"}};

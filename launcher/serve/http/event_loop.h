@@ -27,7 +27,8 @@ class EventLoop {
   virtual std::unique_ptr<Timer> after(Duration delay, std::function<void()> call) = 0;
 
   /// Runs `work` on another thread, then `done` on the loop's. For computations of more than a millisecond: tokenizing
-  /// a long prompt, rendering a template. Both are called in the order of submission. Thread-safe.
+  /// a long prompt, rendering a template. Both are called in the order of submission; `done` also when `work` throws.
+  /// Thread-safe.
   virtual void compute(std::function<void()> work, std::function<void()> done) = 0;
 };
 

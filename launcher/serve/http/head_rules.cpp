@@ -1,7 +1,6 @@
 #include "launcher/serve/http/head_rules.h"
 
 #include <algorithm>
-#include <charconv>
 
 namespace lockstep::serve {
 namespace {
@@ -13,7 +12,9 @@ bool is_token_character(char c) {
   return is_letter || (c >= '0' && c <= '9') || std::string_view("!#$%&'*+-.^_`|~").find(c) != std::string_view::npos;
 }
 
-bool is_token(std::string_view text) { return !text.empty() && std::all_of(text.begin(), text.end(), is_token_character); }
+bool is_token(std::string_view text) {
+  return !text.empty() && std::all_of(text.begin(), text.end(), is_token_character);
+}
 
 bool is_number(std::string_view text) {
   return !text.empty() && std::all_of(text.begin(), text.end(), [](char c) { return c >= '0' && c <= '9'; });

@@ -4,12 +4,14 @@
 #include <boost/asio/ip/tcp.hpp>
 #include <boost/asio/ip/v6_only.hpp>
 #include <boost/asio/local/stream_protocol.hpp>
+#include <boost/asio/post.hpp>
 #include <boost/asio/ssl/context.hpp>
 #include <boost/asio/ssl/stream.hpp>
 #include <boost/asio/steady_timer.hpp>
 #include <chrono>
 #include <filesystem>
 #include <string_view>
+#include <type_traits>
 #include <utility>
 
 #include "launcher/serve/http/asio_loop.h"
@@ -18,8 +20,8 @@ namespace lockstep::serve {
 namespace {
 
 namespace asio = boost::asio;
-using boost::system::error_code;
 using asio::ip::tcp;
+using boost::system::error_code;
 using Local = asio::local::stream_protocol;
 using Socket = asio::generic::stream_protocol::socket;  // of any family
 using TlsStream = asio::ssl::stream<Socket>;
@@ -131,14 +133,20 @@ std::string peer_of(const tcp::socket& socket) {
 
 std::string peer_of(const Local::socket&) { return ""; }
 
-/// Small responses leave at once; the kernel ends a connection whose host takes nothing for `write_time`.
+template <int kName>
+using TcpOption = asio::detail::socket_option::integer<IPPROTO_TCP, kName>;
+
+/// Small responses leave at once. The kernel ends a connection whose host is gone: after `write_time` when it has bytes
+/// to send, else after half a minute of probes.
 void prepare(tcp::socket& socket, Duration write_time) {
-  using UserTimeout = asio::detail::socket_option::integer<IPPROTO_TCP, TCP_USER_TIMEOUT>;
   error_code ignored;
   socket.set_option(tcp::no_delay(true), ignored);
   socket.set_option(asio::socket_base::keep_alive(true), ignored);
   const auto milliseconds = std::chrono::duration_cast<std::chrono::milliseconds>(write_time).count();
-  socket.set_option(UserTimeout(static_cast<int>(milliseconds)), ignored);
+  socket.set_option(TcpOption<TCP_USER_TIMEOUT>(static_cast<int>(milliseconds)), ignored);
+  socket.set_option(TcpOption<TCP_KEEPIDLE>(15), ignored);
+  socket.set_option(TcpOption<TCP_KEEPINTVL>(5), ignored);
+  socket.set_option(TcpOption<TCP_KEEPCNT>(3), ignored);
 }
 
 void prepare(Local::socket&, Duration) {}
@@ -214,12 +222,11 @@ Result<std::unique_ptr<Listener>> listen_tcp(asio::io_context& context, const Ht
                                              std::shared_ptr<Acceptor<tcp>> acceptor) {
   const std::string place = options.host + ":" + std::to_string(options.port);
   error_code error;
-  const auto found = tcp::resolver(context).resolve(
-      options.host, std::to_string(options.port),
-      tcp::resolver::passive | tcp::resolver::numeric_service, error);
+  const auto found = tcp::resolver(context).resolve(options.host, std::to_string(options.port),
+                                                    tcp::resolver::passive | tcp::resolver::numeric_service, error);
   if (error || found.empty()) {
-    return cannot(ErrorKind::kInvalidArgument, "listen on " + place, "\"" + error.message() + "\", expected an address of this host",
-                  "name one with --host");
+    return cannot(ErrorKind::kInvalidArgument, "listen on " + place,
+                  "\"" + error.message() + "\", expected an address of this host", "name one with --host");
   }
   const tcp::endpoint endpoint = found.begin()->endpoint();
   auto& socket = acceptor->socket;
@@ -234,9 +241,8 @@ Result<std::unique_ptr<Listener>> listen_tcp(asio::io_context& context, const Ht
   }
   const tcp::endpoint bound = socket.local_endpoint();
   acceptor->accept_next();
-  return std::make_unique<SocketListener<tcp>>(std::move(acceptor),
-                                               (options.tls_certificate.empty() ? "http://" : "https://") + text_of(bound),
-                                               bound.port());
+  return std::make_unique<SocketListener<tcp>>(
+      std::move(acceptor), (options.tls_certificate.empty() ? "http://" : "https://") + text_of(bound), bound.port());
 }
 
 /// Removes the socket of a server that has ended; fails if the path is something else or in use.
@@ -304,8 +310,7 @@ Result<std::unique_ptr<Listener>> listen(RunningLoop& loop, const HttpOptions& o
   asio::io_context& context = dynamic_cast<AsioLoop&>(loop).context();
   LOCKSTEP_TRY(auto tls, open_tls(options));
   if (options.unix_socket.empty()) {
-    return listen_tcp(context, options,
-                      make_acceptor<tcp>(context, options, std::move(tls), std::move(on_connection)));
+    return listen_tcp(context, options, make_acceptor<tcp>(context, options, std::move(tls), std::move(on_connection)));
   }
   return listen_unix(context, options,
                      make_acceptor<Local>(context, options, std::move(tls), std::move(on_connection)));

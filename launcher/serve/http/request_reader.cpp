@@ -7,6 +7,8 @@
 #include <boost/beast/http/message.hpp>
 #include <boost/beast/http/parser.hpp>
 #include <boost/beast/http/string_body.hpp>
+#include <cstdint>
+#include <functional>
 #include <optional>
 #include <utility>
 
@@ -15,6 +17,8 @@
 namespace lockstep::serve {
 
 namespace http = boost::beast::http;
+using boost::beast::string_view;
+using boost::system::error_code;
 
 struct RequestReader::Parsing {
   explicit Parsing(const HttpLimits& its_limits) : limits(its_limits), scanner(its_limits) {}
@@ -29,6 +33,19 @@ struct RequestReader::Parsing {
   ReceivedRequest received;
   bool continue_is_due = false;
 
+  /// The parser reads a quoted value of a chunk's extension past the end of its line, so quotes are refused there.
+  std::function<void(uint64_t, string_view, error_code&)> refuse_quotes = [](uint64_t, string_view extensions,
+                                                                             error_code& error) {
+    if (extensions.find('"') != string_view::npos) error = http::error::bad_chunk_extension;
+  };
+
+  bool has_quote_in_chunk_line() const {
+    std::string_view rest = unread();
+    if (rest.starts_with("\r\n")) rest.remove_prefix(2);  // ends the chunk before
+    const auto end = rest.find("\r\n");
+    return end != std::string_view::npos && rest.substr(0, end).find('"') != std::string_view::npos;
+  }
+
   std::string_view unread() const { return std::string_view(buffer).substr(begin); }
 
   void refuse(HttpRefusal why) {
@@ -38,7 +55,7 @@ struct RequestReader::Parsing {
 
   /// Gives unread bytes to the parser; what it refuses here is form (400) or the size of the body (413).
   bool parse(std::string_view bytes) {
-    boost::system::error_code error;
+    error_code error;
     begin += parser->put(boost::asio::buffer(bytes.data(), bytes.size()), error);
     if (!error || error == http::error::need_more) return true;
     if (error == http::error::body_limit) {
@@ -65,6 +82,7 @@ struct RequestReader::Parsing {
     parser->eager(true);
     parser->header_limit(static_cast<uint32_t>(limits.head_bytes));
     parser->body_limit(limits.body_bytes);
+    parser->on_chunk_header(refuse_quotes);
     return parse(head) && take_head();
   }
 
@@ -101,15 +119,24 @@ struct RequestReader::Parsing {
     return true;
   }
 
+  /// The parser takes the line of a chunk, and the trailers, only whole: it sees no more bytes at once than these may
+  /// have, so that the limit does not depend on the pieces.
   void read_body() {
-    if (parser->is_done()) return finish();
-    if (!unread().empty()) continue_is_due = false;
-    if (unread().empty() || !parse(unread())) return;
-    if (parser->is_done()) return finish();
-    if (unread().size() > limits.head_bytes) {  // a chunk's line or the trailers: the parser takes only whole ones
-      refuse({431, "header_too_large",
-              "the trailers or a chunk's line are larger than " + std::to_string(limits.head_bytes) + " bytes"});
+    while (!parser->is_done()) {
+      const std::string_view window = unread().substr(0, limits.head_bytes);
+      if (window.empty()) return;
+      continue_is_due = false;
+      const size_t before = begin;
+      if (!parse(window)) return;
+      if (begin > before) continue;
+      if (has_quote_in_chunk_line()) return refuse({400, "bad_request", "a quoted chunk extension"});
+      if (window.size() == limits.head_bytes) {
+        refuse({431, "header_too_large",
+                "the trailers or a chunk's line are larger than " + std::to_string(limits.head_bytes) + " bytes"});
+      }
+      return;
     }
+    finish();
   }
 
   void finish() {

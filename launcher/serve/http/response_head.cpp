@@ -19,7 +19,8 @@ namespace http = beast::http;
 /// A value cannot end its line.
 std::string one_line(std::string_view value) {
   std::string text(value);
-  std::replace_if(text.begin(), text.end(), [](char c) { return c == '\r' || c == '\n' || c == '\0'; }, ' ');
+  std::replace_if(
+      text.begin(), text.end(), [](char c) { return c == '\r' || c == '\n' || c == '\0'; }, ' ');
   return text;
 }
 
@@ -38,9 +39,10 @@ void add_cors(http::response<http::empty_body>& message, std::string_view origin
 
 std::string text_of(const http::response<http::empty_body>& message) {
   http::response_serializer<http::empty_body> serializer(message);
+  serializer.split(true);  // without the last chunk of an empty body
   std::string text;
   boost::system::error_code error;
-  while (!serializer.is_done() && !error) {
+  while (!serializer.is_header_done() && !error) {
     serializer.next(error, [&](boost::system::error_code&, const auto& buffers) {
       for (const auto piece : beast::buffers_range_ref(buffers)) {
         text.append(static_cast<const char*>(piece.data()), piece.size());

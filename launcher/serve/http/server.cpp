@@ -11,7 +11,7 @@
 namespace lockstep::serve {
 namespace {
 
-/// Connections beyond the limit that are told so; further ones are closed without a word.
+/// Connections beyond the limit that get a 503; further ones are closed at once.
 constexpr size_t kMostTurnedAway = 64;
 
 Error bad_option(std::string found, std::string fix) {

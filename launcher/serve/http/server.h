@@ -20,21 +20,22 @@ namespace lockstep::serve {
 
 /// What one client may use.
 struct HttpLimits {
-  size_t head_bytes = 32 << 10;  // request line and headers, or the trailers: 431
-  size_t uri_bytes = 8 << 10;    // 414
-  size_t body_bytes = 32 << 20;  // 413
-  size_t connections = 512;      // of all clients together: 503
+  size_t head_bytes = 32 << 10;                      // request line and headers, or the trailers: 431
+  size_t uri_bytes = 8 << 10;                        // 414
+  size_t body_bytes = 32 << 20;                      // 413
+  size_t connections = 512;                          // of all clients together: 503
   Duration request_time = std::chrono::seconds(25);  // from a request's first byte to its last: 408
   Duration idle_time = std::chrono::seconds(75);     // between requests: closed
   Duration write_time = std::chrono::seconds(30);    // without the client taking a byte: closed
-  Duration linger_time = std::chrono::seconds(2);    // after an answer that ends the connection, for the client to read it
+  Duration linger_time =
+      std::chrono::seconds(2);  // after an answer that ends the connection, for the client to read it
 };
 
-/// Where a server listens, and for whom.
+/// The address and the limits of a server.
 struct HttpOptions {
-  std::string host = "127.0.0.1";  // an address or a name
-  uint16_t port = 8000;            // 0: any free one
-  std::string unix_socket = {};    // a path instead of host and port; mode 0600
+  std::string host = "127.0.0.1";    // an address or a name
+  uint16_t port = 8000;              // 0: any free one
+  std::string unix_socket = {};      // a path instead of host and port; mode 0600
   std::string tls_certificate = {};  // PEM files; both or none
   std::string tls_key = {};
   std::string cors_origin = {};  // "*" or one origin; empty: no Access-Control header
@@ -69,8 +70,8 @@ class HttpServer {
   /// 0 for a Unix socket.
   virtual uint16_t port() const = 0;
 
-  /// Closes the listening socket and the idle connections. Requests that have begun are still answered, each as the last
-  /// of its connection.
+  /// Closes the listening socket and the idle connections. Requests that have begun are still answered, each as the
+  /// last of its connection.
   virtual void stop_accepting() = 0;
   /// Exchanges whose response the client has not taken completely.
   virtual size_t open_exchanges() const = 0;

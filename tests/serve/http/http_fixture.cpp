@@ -8,6 +8,7 @@
 #include <sys/un.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <cerrno>
 #include <cstring>
 #include <stdexcept>
@@ -44,9 +45,7 @@ HttpOptions test_options() {
 TestServer::TestServer(HttpOptions options)
     : log_([this](LogLevel, std::string_view line) { logged_.emplace_back(line); }), loop_(make_loop(&log_)) {
   options.log = &log_;
-  if (options.port == 8000) options.port = 0;
-  server_ =
-      HttpServer::open(*loop_, std::move(options), [this](std::shared_ptr<Exchange> e) { handle(e); }).value();
+  server_ = HttpServer::open(*loop_, std::move(options), [this](std::shared_ptr<Exchange> e) { handle(e); }).value();
   port_ = server_->port();
   thread_ = std::thread([this] { loop_->run(); });
 }
@@ -181,7 +180,9 @@ std::string RawClient::receive(size_t count) {
 
 std::string RawClient::receive_until(std::string_view end) {
   size_t found = received_.find(end);
-  while (found == std::string::npos && receive_some()) found = received_.find(end);
+  for (size_t seen = received_.size(); found == std::string::npos && receive_some(); seen = received_.size()) {
+    found = received_.find(end, seen - std::min(seen, end.size()));
+  }
   return receive(found == std::string::npos ? received_.size() : found + end.size());
 }
 

@@ -15,11 +15,14 @@
 
 namespace lockstep::serve {
 
-/// Paths: /echo answers with what it got, /hold and /stream leave the exchange (with a stream begun) to the test, /throw
-/// throws, /drop answers nothing.
+/// Options with a free port.
+HttpOptions test_options();
+
+/// Paths: /echo answers with what it got, /hold and /stream leave the exchange (with a stream begun) to the test,
+/// /throw throws, /drop answers nothing.
 class TestServer {
  public:
-  explicit TestServer(HttpOptions options = {});
+  explicit TestServer(HttpOptions options = test_options());
   ~TestServer();
 
   /// Calls `function` on the loop's thread and returns its result.
@@ -59,9 +62,6 @@ class TestServer {
   std::vector<std::shared_ptr<Exchange>> held_;
   std::thread thread_;
 };
-
-/// Options with a free port.
-HttpOptions test_options();
 
 /// A blocking socket. Receiving fails the test after ten seconds.
 class RawClient {

@@ -49,7 +49,8 @@ TEST(HttpProtocol, AnswersPipelinedRequestsInTheirOrder) {
   TestServer server;
   RawClient client(server.port());
   std::string requests;
-  for (int i = 0; i < 100; ++i) requests += i % 2 == 0 ? post("/echo", std::to_string(i)) : get("/" + std::to_string(i));
+  for (int i = 0; i < 100; ++i)
+    requests += i % 2 == 0 ? post("/echo", std::to_string(i)) : get("/" + std::to_string(i));
   client.send(requests);
   for (int i = 0; i < 100; ++i) {
     const std::string number = std::to_string(i);

@@ -71,6 +71,8 @@ std::vector<RefusedRequest> refused_requests() {
       {"PrefixedChunk", chunked + "0x3\r\nabc\r\n0\r\n\r\n", 400},
       {"BareLineFeedAfterChunkSize", chunked + "3\nabc\r\n0\r\n\r\n", 400},
       {"NoLineAfterChunk", chunked + "3\r\nabcd\r\n0\r\n\r\n", 400},
+      {"QuoteInChunkExtension", chunked + "3;a=\"\r\nabc\r\n0\r\n\r\n", 400},
+      {"QuotedChunkExtension", chunked + "3;a=\"b\"\r\nabc\r\n0\r\n\r\n", 400},
       {"LengthInTrailers", chunked + "0\r\nContent-Length: 3\r\n\r\n", 400},
       {"BareLineFeedInTrailers", chunked + "0\r\nA: b\nB: c\r\n\r\n", 400},
       {"LongTrailers", chunked + "0\r\nA: " + std::string(40000, 'a'), 431},
