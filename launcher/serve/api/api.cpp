@@ -10,6 +10,8 @@
 
 #include "launcher/serve/api/chat.h"
 #include "launcher/serve/api/completions.h"
+#include "launcher/serve/api/messages.h"
+#include "launcher/serve/api/responses.h"
 #include "launcher/serve/api/runner.h"
 #include "launcher/serve/api/text_endpoints.h"
 
@@ -26,6 +28,9 @@ struct Route {
 constexpr Route kRoutes[] = {
     {"/v1/completions", make_completions},
     {"/v1/chat/completions", make_chat},
+    {"/v1/responses", make_responses},
+    {"/v1/messages", make_messages},
+    {"/v1/messages/count_tokens", make_count_tokens},
     {"/tokenize", make_tokenize},
     {"/detokenize", make_detokenize},
 };

@@ -98,29 +98,16 @@ ApiResult<Prompt> encode(std::string text, const ChatRequest& request, const Rea
   return Prompt{.ids = std::move(ids).assume_value(), .text = std::move(text)};
 }
 
-/// "</think>" of "<think>".
-std::string closing_of(std::string_view opening) {
-  return opening.starts_with('<') ? fmt::format("</{}", opening.substr(1)) : std::string(opening);
-}
-
-/// A constraint holds for the answer; where the prompt begins the reasoning, free reasoning comes first.
-std::string behind_reasoning(const OutputFormat& format, const std::string& constraint) {
-  if (constraint.empty() || !format.begins_in_reasoning) return constraint;
-  const Json reasoning = {
-      {"type", "tag"}, {"begin", ""}, {"content", {{"type", "any_text"}}}, {"end", closing_of(format.reasoning)}};
-  return to_line({{"type", "sequence"}, {"elements", Json::array({reasoning, Json::parse(constraint)})}});
-}
-
 /// The tools' constraint with the body's own one: the answer is either.
 ApiResult<std::string> constraint_of(const ChatRequest& request, const OutputFormat& format, const std::string& own) {
-  if (!offers_tools(request)) return behind_reasoning(format, own);
+  const std::string answer = own.empty() ? own : after_reasoning(format, own);
+  if (!offers_tools(request)) return answer;
   const bool free = request.tool_choice == ToolChoice::kAuto;
   const ToolChoice choice = free && !own.empty() ? ToolChoice::kRequired : request.tool_choice;
   auto calls = tool_constraint(format, request.tools, choice, request.named, request.parallel);
   if (!calls.has_value()) return invalid_field("tools", "tools: " + calls.error().message);
   if (own.empty() || !free) return std::move(calls).assume_value();
-  const Json either = {{"type", "or"}, {"elements", Json::array({Json::parse(own), Json::parse(calls.value())})}};
-  return behind_reasoning(format, to_line(either));
+  return to_line({{"type", "or"}, {"elements", Json::array({Json::parse(answer), Json::parse(calls.value())})}});
 }
 
 /// Special tokens may open calls and reasoning. The text of an end token is no part of the answer.

@@ -19,7 +19,6 @@ CallSyntax llama3() {
   return {.name = "llama3",
           .openings = {"<|python_tag|>"},
           .bare = true,
-          .special = true,
           .dropped = {"<|python_tag|>", "<|eot_id|>", "<|eom_id|>", "<|end_of_text|>", "<|begin_of_text|>",
                       "<|start_header_id|>", "<|end_header_id|>"},
           .text = {.call_begin = R"({"name": "@", "parameters": )", .call_end = "}", .separator = "; "}};
@@ -31,7 +30,6 @@ CallSyntax mistral() {
   return {.name = "mistral",
           .body = CallBody::kNamed,  // and objects in a list
           .openings = {"[TOOL_CALLS]"},
-          .special = true,
           .dropped = kMistralSpecial,
           .text = {.list_begin = "[TOOL_CALLS] [",
                    .call_begin = kObjectBegin,
@@ -51,7 +49,6 @@ CallSyntax phi() {
   return {.name = "phi",
           .openings = {"<|tool_call|>"},
           .closings = {"<|/tool_call|>"},
-          .special = true,
           .dropped = {"<|tool_call|>", "<|/tool_call|>", "<|end|>", "<|endoftext|>", "<|assistant|>", "<|user|>"},
           .text = {.list_begin = "<|tool_call|>[",
                    .call_begin = kObjectBegin,
@@ -65,7 +62,6 @@ CallSyntax deepseek() {
           .body = CallBody::kNamed,
           .openings = {"<｜tool▁calls▁begin｜>", "<｜tool▁call▁begin｜>"},
           .closings = {"```", "<｜tool▁call▁end｜>", "<｜tool▁calls▁end｜>"},
-          .special = true,
           .dropped = {"<｜tool▁calls▁begin｜>", "<｜tool▁call▁begin｜>", "<｜tool▁call▁end｜>", "<｜tool▁calls▁end｜>",
                       "<｜end▁of▁sentence｜>", "<｜begin▁of▁sentence｜>", "<｜Assistant｜>", "<｜User｜>"},
           .text = {.list_begin = "<｜tool▁calls▁begin｜>",
@@ -80,7 +76,6 @@ CallSyntax gemma() {
           .body = CallBody::kNamedEscaped,
           .openings = {"<start_function_call>"},
           .closings = {"<end_function_call>", "<start_function_response>"},
-          .special = true,
           .dropped = {"<start_function_call>", "<end_function_call>", "<start_function_response>", "<end_of_turn>",
                       "<start_of_turn>", "<eos>", "<bos>"},
           .text = {}};

@@ -37,7 +37,6 @@ struct CallSyntax {
   std::vector<std::string> openings;  // each begins a call, or a list of calls
   std::vector<std::string> closings;  // what follows a call; no part of the content
   bool bare = false;                  // an object at the beginning of the text may be a call
-  bool special = false;               // openings or closings are special tokens
   std::vector<std::string> dropped;   // special tokens that are no part of a call and no content
   CallText text;
 };

@@ -66,12 +66,6 @@ OutputFormat detect_format(std::string_view template_source, std::string_view re
   return format;
 }
 
-bool needs_special_text(const OutputFormat& format, ReadParts parts) {
-  if (format.tools == kHarmony) return parts.tools || parts.reasoning;
-  const CallSyntax* syntax = find_call_syntax(format.tools);
-  return (parts.tools && syntax != nullptr && syntax->special) || (parts.reasoning && format.reasoning == "[THINK]");
-}
-
 std::unique_ptr<OutputReader> make_reader(const OutputFormat& format, ReadParts parts) {
   if (!parts.tools && !parts.reasoning) return std::make_unique<PlainReader>();
   if (format.tools == kHarmony) return std::make_unique<HarmonyReader>(parts);

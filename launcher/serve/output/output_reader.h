@@ -51,10 +51,8 @@ struct ReadParts {
 /// The format that a chat template shows. `template_source` is Jinja; `rendered` is a generation prompt made with it.
 OutputFormat detect_format(std::string_view template_source, std::string_view rendered);
 
-/// Whether a reader of these parts looks for special tokens: then a request sets `special_text`, and the reader drops
-/// the special tokens that are no part of a call.
-bool needs_special_text(const OutputFormat& format, ReadParts parts);
-
+/// Tags may be special tokens: a request whose answer is read sets `special_text`. The reader drops the format's
+/// special tokens that are no part of a call.
 std::unique_ptr<OutputReader> make_reader(const OutputFormat& format, ReadParts parts);
 
 /// A tool of a request.

@@ -28,12 +28,5 @@ TEST(DetectFormat, TellsFromThePromptWhetherTheAnswerBeginsInReasoning) {
   EXPECT_EQ(detect_format("{{ messages }}", "<think>").reasoning, "");
 }
 
-TEST(NeedsSpecialText, FollowsFromTheTags) {
-  EXPECT_FALSE(needs_special_text({.tools = "hermes"}, {.tools = true}));
-  EXPECT_TRUE(needs_special_text({.tools = "mistral"}, {.tools = true}));
-  EXPECT_FALSE(needs_special_text({.tools = "mistral"}, {.reasoning = true}));
-  EXPECT_TRUE(needs_special_text({.tools = "harmony"}, {.reasoning = true}));
-}
-
 }  // namespace
 }  // namespace lockstep::serve

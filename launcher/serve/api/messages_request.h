@@ -1,0 +1,16 @@
+// Reads the body of /v1/messages.
+#pragma once
+
+#include "launcher/serve/api/body_field.h"
+#include "launcher/serve/api/chat_request.h"
+
+namespace lockstep::serve {
+
+/// `system`, `messages`, `tools`, `tool_choice` and `thinking`. Content is a text or blocks of the types text,
+/// tool_use, tool_result and thinking. An assistant's text at the end is continued.
+ApiResult<ChatRequest> read_messages_request(const BodyField& body);
+
+/// The constraint of `output_config.format` or `output_format`; empty: none.
+ApiResult<std::string> read_output_format(const BodyField& body);
+
+}  // namespace lockstep::serve
