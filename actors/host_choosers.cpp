@@ -129,6 +129,7 @@ Result<std::optional<HostChoice>> HostChoosers::advance(RequestId request, Entry
   if (std::ranges::any_of(entry.rows, waits)) return std::nullopt;
   for (Row& row : entry.rows) row.has_logits = false;
   const Choice choice = entry.chooser->choose(entry.logits);
+  if (choice.error) return *choice.error;
   const std::span<const int32_t> certain = entry.chooser->certain();
   HostChoice told{.request = request,
                   .certain = {certain.begin(), certain.end()},

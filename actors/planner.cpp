@@ -166,9 +166,18 @@ SlotId Planner::take_free_slot(RequestId request) {
   return SlotId(static_cast<int32_t>(free - occupants_.begin()));
 }
 
+/// Whether slots wait for the next decode step. It cannot run between the ends of the prompts of a request.
+bool Planner::must_spare_decodes() const {
+  return limits_.rows_beside_decodes > 0 && !prompts_.is_between_prompts_of_a_request() &&
+         std::ranges::any_of(jobs_, &Job::is_decoding);
+}
+
 void Planner::add_prefills(Schedule& schedule) {
   while (!prompts_.is_empty() && std::ssize(schedule.prefills) < limits_.prefill_steps) {
-    const shards::PrefillRows& rows = schedule.prefills.emplace_back(prompts_.next_step());
+    const bool spares = must_spare_decodes();
+    if (spares && !schedule.prefills.empty()) return;
+    const int64_t most = spares ? limits_.rows_beside_decodes : limits_.chunk;
+    const shards::PrefillRows& rows = schedule.prefills.emplace_back(prompts_.next_step(most));
     for (const shards::SlotCopy& copy : rows.copies) contents_.note_copy(copy);
     note_rows(rows);
     note_ended_prompts(rows);

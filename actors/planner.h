@@ -6,6 +6,11 @@
 //                   slot 2  C ▒▒▒▒▒▒▒▒███         | a finished slot is closed, and refilled from the queue, in the
 //                                                   next schedule, while other slots continue to decode
 //
+// With a bound on rows beside decodes, a schedule has one prefill step at most while slots decode, so that a long
+// prompt delays each token of the others by one short chunk:
+//
+//   chunk 8, 2 rows beside decodes     A ████|▒▒|█|▒▒|█|▒▒|█      A decodes a token after every two rows of B
+//
 // A schedule is planned before the results of the previous one are known. Ends that follow from arithmetic (a budget of
 // new tokens, at one token per step) count at once; ends that only results show (EOS, a client's stop, accepted drafts)
 // count from `finish` on.
@@ -45,6 +50,9 @@ class Planner {
 
   /// Notes the next token of `request`.
   void note_token(RequestId request, int32_t id);
+
+  /// Changes the bound on rows of later schedules: at least 1, or 0 for no bound. Answers do not depend on it.
+  void set_rows_beside_decodes(int64_t rows) { limits_.rows_beside_decodes = rows; }
 
   /// The next schedule; empty when no request has work until the next `add`.
   std::optional<Schedule> next();
@@ -86,6 +94,7 @@ class Planner {
   OpenedSlot open_row(const Admission& admission, const AdmittedRow& row);
   std::vector<SlotId> free_slots() const;
   SlotId take_free_slot(RequestId request);
+  bool must_spare_decodes() const;
   void add_prefills(Schedule& schedule);
   template <typename Rows>
   void note_rows(const Rows& rows);

@@ -54,14 +54,15 @@ void PromptQueue::drop(SlotId slot) {
 
 bool PromptQueue::is_between_prompts_of_a_request() const { return std::ranges::any_of(pending_, &Pending::is_urgent); }
 
-shards::PrefillRows PromptQueue::next_step() {
+shards::PrefillRows PromptQueue::next_step(int64_t most) {
+  most = std::min(most, limits_.chunk);
   shards::PrefillRows rows;
   rows.logit_rows.assign(static_cast<size_t>(limits_.slots), -1);
   copy_slots(rows);
   let_requests_end();
   for (Pending& pending : pending_) {
-    take_rows(pending, rows);
-    const bool is_full = std::ssize(rows.ids) == limits_.chunk;
+    take_rows(pending, most, rows);
+    const bool is_full = std::ssize(rows.ids) == most;
     if (is_full || (limits_.rows_of_one_slot && !rows.ids.empty())) break;
   }
   LOCKSTEP_CHECK(!rows.ids.empty(), pending_.size());
@@ -114,8 +115,8 @@ void PromptQueue::take_embedding(Pending& pending, shards::PrefillRows& rows) co
   pending.embedded += size;
 }
 
-void PromptQueue::take_rows(Pending& pending, shards::PrefillRows& rows) {
-  const int64_t room = limits_.chunk - std::ssize(rows.ids);
+void PromptQueue::take_rows(Pending& pending, int64_t most, shards::PrefillRows& rows) {
+  const int64_t room = most - std::ssize(rows.ids);
   for (const int64_t end = std::min(limit(pending), pending.done + room); pending.done < end; ++pending.done) {
     rows.ids.push_back(pending.prompt.ids[static_cast<size_t>(pending.done)]);
     if (rows.ids.back() == shards::kEmbedded) take_embedding(pending, rows);

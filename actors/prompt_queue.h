@@ -48,8 +48,8 @@ class PromptQueue {
   /// Whether some prompts of a request have run to their ends and others have not: its slots must not decode yet.
   bool is_between_prompts_of_a_request() const;
 
-  /// The next step: at least one row. There must be a prompt.
-  shards::PrefillRows next_step();
+  /// The next step: at least one row, at most `most` (at least 1) and the chunk. There must be a prompt.
+  shards::PrefillRows next_step(int64_t most);
 
  private:
   struct Pending {
@@ -70,7 +70,7 @@ class PromptQueue {
   void copy_slots(shards::PrefillRows& rows);
   void let_requests_end();
   int64_t limit(const Pending& pending) const;
-  void take_rows(Pending& pending, shards::PrefillRows& rows);
+  void take_rows(Pending& pending, int64_t most, shards::PrefillRows& rows);
   void take_embedding(Pending& pending, shards::PrefillRows& rows) const;
   void remove_done();
 

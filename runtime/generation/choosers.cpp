@@ -10,6 +10,10 @@ namespace lockstep::generation {
 Result<std::unique_ptr<TokenChooser>> make_chooser(ChooserRequest request) {
   LOCKSTEP_CHECK(!prefilled_of(request).empty() && std::ssize(request.prompt) < request.max_length,
                  request.prompt.size(), request.max_length);
+  if (request.config.num_beams > 1 && request.constraint) {
+    return Error{ErrorKind::kUnsupported,
+                 "[runtime/generation] num_beams: found beams beside a constraint, expected one of them; omit one"};
+  }
   if (request.config.num_beams > 1) return BeamChooser::make(request);
   if (request.config.guidance_scale != 1.0) return GuidedChooser::make(request);
   return SampledChooser::make(request);
@@ -19,26 +23,35 @@ Result<std::unique_ptr<TokenChooser>> make_chooser(ChooserRequest request) {
 
 Result<GrowingRow> GrowingRow::make(const ChooserRequest& request) {
   LOCKSTEP_TRY(ProcessorChain processors, make_processors(request.config, context_of(request), request.processors));
-  return GrowingRow(request, std::move(processors));
+  std::unique_ptr<constraint::Matcher> matcher;
+  if (request.constraint) {
+    LOCKSTEP_TRY(matcher, request.constraint->begin(request.config.eos_token_ids));
+  }
+  return GrowingRow(request, std::move(processors), std::move(matcher));
 }
 
-GrowingRow::GrowingRow(const ChooserRequest& request, ProcessorChain processors)
+GrowingRow::GrowingRow(const ChooserRequest& request, ProcessorChain processors,
+                       std::unique_ptr<constraint::Matcher> matcher)
     : draw_(request.config.sampling(request.row)),
       record_(record_options(request.config, request.model_top)),
       processors_(std::move(processors)),
+      matcher_(std::move(matcher)),
       stopping_(stopping_of(request)),
       prompt_length_(request.prompt.size()),
       ids_(request.prompt),
       scratch_(std::make_shared<sampling::Scratch>(request.vocabulary)) {}
 
-int32_t GrowingRow::grow(std::span<const float> logits, std::span<float> scores) {
+Result<int32_t> GrowingRow::grow(std::span<const float> logits, std::span<float> scores) {
   LOCKSTEP_CHECK(!is_finished(), ids_.size());
+  if (matcher_) LOCKSTEP_TRY_VOID(matcher_->mask(scores));  // top_k, top_p … count among the allowed tokens
   processors_.process(ids_, scores);
+  if (matcher_) LOCKSTEP_TRY_VOID(matcher_->mask(scores));  // some processors give excluded tokens a score
   sampling::Candidates candidates(scores, *scratch_);
   const auto index = static_cast<uint32_t>(ids_.size() - prompt_length_);
   const int32_t token = candidates.is_empty() ? sampling::first_number(logits)
                         : draw_.do_sample     ? candidates.draw(sampling::uniform(draw_.seed, index))
                                               : candidates.greedy();
+  if (matcher_) LOCKSTEP_TRY_VOID(matcher_->accept(token));
   if (auto record = record_token(record_, logits, scores, token)) records_.push_back(std::move(record));
   ids_.push_back(token);
   reason_ = stopping_.check(ids_, scores);
@@ -80,8 +93,9 @@ std::vector<std::vector<int32_t>> SampledChooser::prompts() const {
 
 Choice SampledChooser::choose(std::span<const float> logits) {
   scores_.assign(logits.begin(), logits.end());
-  const int32_t token = row_.grow(logits, scores_);
-  return {.tokens = {token}, .sources = {0}, .finished = row_.is_finished()};
+  const Result<int32_t> token = row_.grow(logits, scores_);
+  if (!token.has_value()) return {.error = token.error()};
+  return {.tokens = {token.value()}, .sources = {0}, .finished = row_.is_finished()};
 }
 
 // ---- guidance -----------------------------------------------------------------------------------------------------
@@ -111,8 +125,9 @@ Choice GuidedChooser::choose(std::span<const float> logits) {
   log_softmax(scores);
   log_softmax(unconditional);
   for (size_t i = 0; i < vocabulary; ++i) scores[i] = scale_ * (scores[i] - unconditional[i]) + unconditional[i];
-  const int32_t token = row_.grow(logits.first(vocabulary), scores);
-  return {.tokens = {token, token}, .sources = {0, 1}, .finished = row_.is_finished()};
+  const Result<int32_t> token = row_.grow(logits.first(vocabulary), scores);
+  if (!token.has_value()) return {.error = token.error()};
+  return {.tokens = {token.value(), token.value()}, .sources = {0, 1}, .finished = row_.is_finished()};
 }
 
 }  // namespace lockstep::generation

@@ -1,8 +1,10 @@
 // Token choosers on the host: one row, beam search, guidance by a second prompt.
 #pragma once
 
+#include <memory>
 #include <optional>
 
+#include "runtime/constraint/constraint.h"
 #include "runtime/core/result.h"
 #include "runtime/generation/generation_config.h"
 #include "runtime/generation/make_processors.h"
@@ -25,10 +27,11 @@ struct ChooserRequest {
   int32_t model_top = -1;  // records have the model's own log-probabilities and that many of the likeliest; −1: none
   UserProcessors processors;
   std::vector<std::shared_ptr<const StoppingCriterion>> criteria;
+  std::shared_ptr<const constraint::Constraint> constraint = nullptr;  // shared by answers; null: none
 };
 
 /// The chooser for the configuration: beams, guidance or one row. Fails with `kInvalidArgument` when an option needs
-/// something missing from the request.
+/// something missing from the request, and with `kUnsupported` for beams with a constraint.
 Result<std::unique_ptr<TokenChooser>> make_chooser(ChooserRequest request);
 
 /// What the first row prefills.
@@ -40,7 +43,7 @@ inline const std::vector<int32_t>& prefilled_of(const ChooserRequest& request) {
 RequestContext context_of(const ChooserRequest& request);
 StoppingCriteria stopping_of(const ChooserRequest& request);
 
-/// A row that grows token by token: scores ─► processors ─► argmax or draw ─► stopping.
+/// A row that grows token by token: scores ─► constraint ─► processors ─► argmax or draw ─► stopping.
 class GrowingRow {
  public:
   static Result<GrowingRow> make(const ChooserRequest& request);
@@ -48,8 +51,9 @@ class GrowingRow {
   /// Starts the request's time.
   void begin() const { stopping_.begin(); }
 
-  /// Chooses a token from `scores` f32 [V], which it modifies; `logits` are for the record. Returns the token.
-  int32_t grow(std::span<const float> logits, std::span<float> scores);
+  /// Chooses a token from `scores` f32 [V], which it modifies; `logits` are for the record. Returns the token. Fails
+  /// with `kFailedPrecondition` when the constraint allows none.
+  Result<int32_t> grow(std::span<const float> logits, std::span<float> scores);
 
   const std::vector<int32_t>& ids() const { return ids_; }
   /// The record of the last id; empty if records are off.
@@ -60,11 +64,12 @@ class GrowingRow {
   Sequence sequence() const;
 
  private:
-  GrowingRow(const ChooserRequest& request, ProcessorChain processors);
+  GrowingRow(const ChooserRequest& request, ProcessorChain processors, std::unique_ptr<constraint::Matcher> matcher);
 
   sampling::Parameters draw_;
   RecordOptions record_;
   ProcessorChain processors_;
+  std::unique_ptr<constraint::Matcher> matcher_;  // null: no constraint
   StoppingCriteria stopping_;
   size_t prompt_length_;
   std::vector<int32_t> ids_;

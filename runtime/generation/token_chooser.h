@@ -9,9 +9,11 @@
 
 #include <cstdint>
 #include <memory>
+#include <optional>
 #include <span>
 #include <vector>
 
+#include "runtime/core/result.h"
 #include "runtime/generation/finish_reason.h"
 #include "runtime/generation/token_record.h"
 
@@ -19,9 +21,10 @@ namespace lockstep::generation {
 
 /// The next inputs of a request's rows.
 struct Choice {
-  std::vector<int32_t> tokens;   // [rows] the next input of each row
-  std::vector<int32_t> sources;  // [rows] the row whose cache each row continues from
-  bool finished = false;         // no more inputs follow
+  std::vector<int32_t> tokens;      // [rows] the next input of each row
+  std::vector<int32_t> sources;     // [rows] the row whose cache each row continues from
+  bool finished = false;            // no more inputs follow
+  std::optional<Error> error = {};  // ends the request with it; the other fields do not count
 
   friend bool operator==(const Choice&, const Choice&) = default;
 };

@@ -158,5 +158,20 @@ TEST(HostChoosers, KeepsRowsOfDifferentRopeFactorsApart) {
   EXPECT_THAT(choices.at(0).error.value().message, HasSubstr("row 1 cannot go on from row 0"));
 }
 
+TEST(HostChoosers, EndsARequestWithTheErrorOfItsChoice) {
+  const auto chooser = std::make_shared<ScriptedChooser>(std::vector<int32_t>{1}, [](std::span<const float>) {
+    return generation::Choice{.error = Error{ErrorKind::kFailedPrecondition, "no token is allowed"}};
+  });
+  const Request request = request_with(1, chooser, 9);
+  HostChoosers book;
+  book.open(request, admit(request, kLimits).value());
+  shards::Decision decision(kSlots);
+  const std::vector<HostSlots> hosts = {{RequestId(1), {SlotId(0)}}};
+  const auto choices = book.decide(hosts, std::vector<uint8_t>{1, 0, 0, 0},
+                                   {.tokens = {}, .logits = std::vector<float>(kSlots * 2)}, decision);
+  EXPECT_EQ(choices.at(0).error.value().kind, ErrorKind::kFailedPrecondition);
+  EXPECT_EQ(decision.finished[0], 1);
+}
+
 }  // namespace
 }  // namespace lockstep::actors

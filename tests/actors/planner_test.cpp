@@ -75,7 +75,7 @@ class Replay {
     ASSERT_EQ(rows.logit_rows.size(), slots_.size());
     EXPECT_GT(count, 0);
     EXPECT_LE(count, limits_.chunk);
-    const bool must_be_full = !is_last && !limits_.rows_of_one_slot;
+    const bool must_be_full = !is_last && !limits_.rows_of_one_slot && limits_.rows_beside_decodes == 0;
     EXPECT_TRUE(!must_be_full || count == limits_.chunk) << "padding before the tail";
     for (int64_t row = 0; row < count; ++row) {
       Slot& slot = slots_[rows.slot[row]];
@@ -223,6 +223,77 @@ TEST(Planner, DecodesBetweenThePrefillsOfALongPrompt) {
   EXPECT_EQ(schedule.decode_steps, 2);
 }
 
+/// The most prefill steps, and the most rows, between two decode steps while a slot decodes.
+struct Delay {
+  int64_t steps = 0, rows = 0;
+};
+
+Delay longest_delay(Planner& planner, Replay& replay) {
+  Delay longest, delay;
+  while (const auto schedule = planner.next()) {
+    for (const auto& rows : schedule->prefills) {
+      delay = {delay.steps + 1, delay.rows + std::ssize(rows.ids)};
+      longest = {std::max(longest.steps, delay.steps), std::max(longest.rows, delay.rows)};
+    }
+    if (schedule->decode_steps > 0) delay = {};
+    replay.run(*schedule);
+  }
+  return longest;
+}
+
+TEST(Planner, DelaysTheTokensOfOthersByOneShortChunkOfALongPrompt) {
+  PlannerLimits spare = limits(3, 16);
+  spare.decode_steps = 2;
+  spare.rows_beside_decodes = 4;
+  Planner planner(spare);
+  Replay replay(spare);
+  planner.add(request(1, 4, 60));
+  planner.add(request(2, 4, 60));
+  replay.run(planner.next().value());
+  planner.add(request(3, 90, 5));
+  const Delay longest = longest_delay(planner, replay);
+  EXPECT_EQ(longest.steps, 1);
+  EXPECT_EQ(longest.rows, 4);
+  EXPECT_EQ(replay.prompts.size(), 3u);
+}
+
+TEST(Planner, DecodesTheFirstAnswerBeforeItRunsTheNextPrompt) {
+  PlannerLimits spare = limits(2, 4);
+  spare.rows_beside_decodes = 2;
+  Planner planner(spare);
+  planner.add(request(1, 4, 5));
+  planner.add(request(2, 9, 5));
+  const Schedule first = planner.next().value();
+  EXPECT_EQ(first.prefills.size(), 1u);
+  EXPECT_EQ(first.decode_steps, 1);
+  const Schedule second = planner.next().value();
+  ASSERT_EQ(second.prefills.size(), 1u);
+  EXPECT_THAT(second.prefills[0].ids, ElementsAre(2000, 2001));
+}
+
+TEST(Planner, RunsFullChunksWhileNothingDecodes) {
+  PlannerLimits spare = limits(1, 8);
+  spare.rows_beside_decodes = 2;
+  Planner planner(spare);
+  planner.add(request(1, 20, 5));
+  const Schedule schedule = planner.next().value();
+  ASSERT_EQ(schedule.prefills.size(), 3u);
+  EXPECT_EQ(schedule.prefills[0].ids.size(), 8u);
+  EXPECT_EQ(schedule.prefills[2].ids.size(), 4u);
+}
+
+TEST(Planner, TakesANewBoundFromTheNextScheduleOn) {
+  PlannerLimits spare = limits(2, 8);
+  spare.rows_beside_decodes = 2;
+  Planner planner(spare);
+  planner.add(request(1, 2, 90));
+  ASSERT_TRUE(planner.next().has_value());
+  planner.add(request(2, 20, 5));
+  EXPECT_EQ(planner.next()->prefills[0].ids.size(), 2u);
+  planner.set_rows_beside_decodes(5);
+  EXPECT_EQ(planner.next()->prefills[0].ids.size(), 5u);
+}
+
 TEST(Planner, HasNothingToDoUntilSomethingIsAdded) {
   Planner planner(limits(2, 4));
   EXPECT_EQ(planner.next(), std::nullopt);
@@ -249,6 +320,7 @@ TEST(Planner, RunsEveryPromptTokenOnceAndInOrderWhateverTheSizes) {
     PlannerLimits some{.slots = draw(1, 4), .chunk = draw(1, 9), .capacity = 100, .rows_of_one_slot = draw(0, 1) == 1};
     some.decode_steps = draw(1, 6);
     some.prefill_steps = draw(1, 4);
+    some.rows_beside_decodes = draw(0, 5);
     Planner planner(some);
     Replay replay(some);
     const int count = draw(1, 9);

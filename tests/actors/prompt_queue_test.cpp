@@ -29,13 +29,15 @@ Prompt prompt(int32_t slot, int shared, int own) {
 
 SlotCopy copy(int32_t src, int32_t dst) { return {SlotId(src), SlotId(dst)}; }
 
+constexpr int64_t kAllRows = 1000;  // only the chunk bounds a step
+
 TEST(PromptQueue, PrefillsWhatPromptsShareOnce) {
   PromptQueue queue(limits(3, 16));
   for (int32_t slot = 0; slot < 3; ++slot) queue.add(prompt(slot, 6, 2));
-  const auto first = queue.next_step();
+  const auto first = queue.next_step(kAllRows);
   EXPECT_THAT(first.ids, ElementsAre(1, 2, 3, 4, 5, 6));
   EXPECT_THAT(first.copies, IsEmpty());
-  const auto second = queue.next_step();
+  const auto second = queue.next_step(kAllRows);
   EXPECT_THAT(second.copies, ElementsAre(copy(0, 1), copy(0, 2)));
   EXPECT_THAT(second.ids, ElementsAre(100, 101, 200, 201, 300, 301));
   EXPECT_THAT(second.position, ElementsAre(6, 7, 6, 7, 6, 7));
@@ -46,8 +48,8 @@ TEST(PromptQueue, PrefillsWhatPromptsShareOnce) {
 TEST(PromptQueue, RunsTheLastTokenOfEqualPromptsForEachOfThem) {
   PromptQueue queue(limits(4, 16));
   for (int32_t slot = 0; slot < 4; ++slot) queue.add(prompt(slot, 9, 0));
-  EXPECT_EQ(queue.next_step().ids.size(), 8u);
-  const auto second = queue.next_step();
+  EXPECT_EQ(queue.next_step(kAllRows).ids.size(), 8u);
+  const auto second = queue.next_step(kAllRows);
   EXPECT_EQ(second.copies.size(), 3u);
   EXPECT_THAT(second.ids, ElementsAre(9, 9, 9, 9));
   EXPECT_THAT(second.logit_rows, ElementsAre(0, 1, 2, 3));
@@ -58,11 +60,11 @@ TEST(PromptQueue, PausesOnceForEveryPlaceWherePromptsPart) {
   queue.add(prompt(0, 10, 2));
   queue.add(prompt(1, 5, 2));
   queue.add(prompt(2, 8, 2));
-  EXPECT_EQ(queue.next_step().ids.size(), 5u);
-  const auto second = queue.next_step();
+  EXPECT_EQ(queue.next_step(kAllRows).ids.size(), 5u);
+  const auto second = queue.next_step(kAllRows);
   EXPECT_THAT(second.copies, ElementsAre(copy(0, 1)));
   EXPECT_THAT(second.slot, ElementsAre(0, 0, 0, 1, 1));
-  const auto third = queue.next_step();
+  const auto third = queue.next_step(kAllRows);
   EXPECT_THAT(third.copies, ElementsAre(copy(0, 2)));
   EXPECT_THAT(third.slot, ElementsAre(0, 0, 0, 0, 2, 2));
 }
@@ -70,27 +72,27 @@ TEST(PromptQueue, PausesOnceForEveryPlaceWherePromptsPart) {
 TEST(PromptQueue, SharesWithAPromptThatIsUnderWayUntilItHasPassedTheirCommonPart) {
   PromptQueue queue(limits(4, 4));
   queue.add(prompt(0, 12, 0));
-  queue.next_step();
+  queue.next_step(kAllRows);
   queue.add(prompt(1, 4, 3));
   queue.add(prompt(2, 9, 0));
-  const auto step = queue.next_step();
+  const auto step = queue.next_step(kAllRows);
   EXPECT_THAT(step.copies, ElementsAre(copy(0, 1)));
   EXPECT_THAT(step.slot, ElementsAre(0, 0, 0, 0));
   queue.add(prompt(3, 7, 1));  // slot 0 has passed seven, slot 2 will begin beyond: slot 1 has four
-  EXPECT_THAT(queue.next_step().copies, ElementsAre(copy(0, 2), copy(1, 3)));
-  while (!queue.is_empty()) EXPECT_THAT(queue.next_step().copies, IsEmpty());
+  EXPECT_THAT(queue.next_step(kAllRows).copies, ElementsAre(copy(0, 2), copy(1, 3)));
+  while (!queue.is_empty()) EXPECT_THAT(queue.next_step(kAllRows).copies, IsEmpty());
 }
 
 TEST(PromptQueue, LeavesShortBeginningsAndOtherRopeFactorsAlone) {
   PromptQueue queue(limits(3, 16, /*shared_prefix=*/6));
   queue.add(prompt(0, 5, 1));
   queue.add(prompt(1, 5, 1));
-  EXPECT_EQ(queue.next_step().ids.size(), 12u);
+  EXPECT_EQ(queue.next_step(kAllRows).ids.size(), 12u);
   queue.add(prompt(0, 7, 1));
   Prompt turned = prompt(1, 7, 1);
   turned.long_rope = true;
   queue.add(turned);
-  EXPECT_EQ(queue.next_step().ids.size(), 16u);
+  EXPECT_EQ(queue.next_step(kAllRows).ids.size(), 16u);
 }
 
 TEST(PromptQueue, FindsAnotherSourceWhenOneIsDropped) {
@@ -98,12 +100,12 @@ TEST(PromptQueue, FindsAnotherSourceWhenOneIsDropped) {
   queue.add(prompt(0, 9, 1));
   queue.add(prompt(1, 9, 1));
   queue.add(prompt(2, 9, 1));
-  queue.next_step();
+  queue.next_step(kAllRows);
   queue.drop(SlotId(0));
-  EXPECT_EQ(queue.next_step().slot, (std::vector<int32_t>(4, 1)));
-  queue.next_step();
-  queue.next_step();
-  EXPECT_THAT(queue.next_step().copies, ElementsAre(copy(1, 2)));
+  EXPECT_EQ(queue.next_step(kAllRows).slot, (std::vector<int32_t>(4, 1)));
+  queue.next_step(kAllRows);
+  queue.next_step(kAllRows);
+  EXPECT_THAT(queue.next_step(kAllRows).copies, ElementsAre(copy(1, 2)));
 }
 
 TEST(PromptQueue, KeepsRowsOfOneSlotApartWhereTheEngineNeedsIt) {
@@ -112,11 +114,11 @@ TEST(PromptQueue, KeepsRowsOfOneSlotApartWhereTheEngineNeedsIt) {
   PromptQueue queue(one_slot);
   queue.add(prompt(0, 6, 2));
   queue.add(prompt(1, 6, 2));
-  EXPECT_THAT(queue.next_step().slot, ElementsAre(0, 0, 0, 0, 0, 0));
-  const auto second = queue.next_step();
+  EXPECT_THAT(queue.next_step(kAllRows).slot, ElementsAre(0, 0, 0, 0, 0, 0));
+  const auto second = queue.next_step(kAllRows);
   EXPECT_THAT(second.copies, ElementsAre(copy(0, 1)));
   EXPECT_THAT(second.slot, ElementsAre(0, 0));
-  EXPECT_THAT(queue.next_step().slot, ElementsAre(1, 1));
+  EXPECT_THAT(queue.next_step(kAllRows).slot, ElementsAre(1, 1));
 }
 
 TEST(PromptQueue, RunsTheLastTokensOfARequestsPromptsTogether) {
@@ -126,9 +128,9 @@ TEST(PromptQueue, RunsTheLastTokensOfARequestsPromptsTogether) {
   queue.add(prompt(0, 0, 2));
   queue.add(negative);
   queue.add(prompt(2, 0, 3));
-  EXPECT_THAT(queue.next_step().slot, ElementsAre(0, 1, 1, 1));
-  EXPECT_THAT(queue.next_step().slot, ElementsAre(1, 1, 2, 2));
-  const auto last = queue.next_step();
+  EXPECT_THAT(queue.next_step(kAllRows).slot, ElementsAre(0, 1, 1, 1));
+  EXPECT_THAT(queue.next_step(kAllRows).slot, ElementsAre(1, 1, 2, 2));
+  const auto last = queue.next_step(kAllRows);
   EXPECT_THAT(last.slot, ElementsAre(0, 1, 2));
   EXPECT_THAT(last.logit_rows, ElementsAre(0, 1, 2));
 }
@@ -140,9 +142,9 @@ TEST(PromptQueue, FinishesARequestOfWhichAPromptHasEndedFirst) {
   queue.add(prompt(1, 0, 1));
   queue.add(prompt(0, 0, 9));
   queue.add(second);
-  EXPECT_THAT(queue.next_step().slot, ElementsAre(1));
+  EXPECT_THAT(queue.next_step(kAllRows).slot, ElementsAre(1));
   EXPECT_TRUE(queue.is_between_prompts_of_a_request());
-  EXPECT_THAT(queue.next_step().slot, ElementsAre(2));
+  EXPECT_THAT(queue.next_step(kAllRows).slot, ElementsAre(2));
   EXPECT_FALSE(queue.is_between_prompts_of_a_request());
 }
 
@@ -155,7 +157,7 @@ TEST(PromptQueue, GivesEverySlotItsPromptWhateverIsSharedAndDropped) {
     PromptQueue queue(some);
     std::map<int32_t, std::vector<int32_t>> wanted, slots;
     const auto run = [&] {
-      const auto rows = queue.next_step();
+      const auto rows = queue.next_step(kAllRows);
       for (const SlotCopy& made : rows.copies) {
         ASSERT_TRUE(slots[made.dst.value].empty());
         slots[made.dst.value] = slots[made.src.value];

@@ -35,6 +35,74 @@ std::vector<Sequence> run(const ChooserRequest& request) {
   return chooser->sequences();
 }
 
+// ---- constraints ---------------------------------------------------------------------------------------------------
+
+/// Allows `allowed` in order, then token 0.
+class OneAnswer final : public constraint::Constraint {
+ public:
+  explicit OneAnswer(Ids allowed) : allowed_(std::move(allowed)) {}
+  Result<std::unique_ptr<constraint::Matcher>> begin(const std::vector<int32_t>&) const override {
+    class OneMatcher final : public constraint::Matcher {
+     public:
+      explicit OneMatcher(Ids allowed) : allowed_(std::move(allowed)) {}
+      Result<void> mask(std::span<float> scores) override {
+        const auto next = static_cast<size_t>(place_ < allowed_.size() ? allowed_[place_] : 0);
+        for (size_t id = 0; id < scores.size(); ++id) {
+          if (id != next) scores[id] = -INFINITY;
+        }
+        if (scores[next] > -INFINITY) return ok();
+        return Error{ErrorKind::kFailedPrecondition, "found no token that may follow"};
+      }
+      Result<void> accept(int32_t) override { return ++place_, ok(); }
+      bool has_ended() const override { return place_ > allowed_.size(); }
+
+     private:
+      Ids allowed_;
+      size_t place_ = 0;
+    };
+    return std::unique_ptr<constraint::Matcher>(std::make_unique<OneMatcher>(allowed_));
+  }
+
+ private:
+  Ids allowed_;
+};
+
+GenerationConfig ending_with_0() {
+  GenerationConfig config;
+  config.eos_token_ids = {0};
+  return config;
+}
+
+TEST(ConstrainedRow, FollowsItsConstraintUntilTheEndTokenWhateverTheOptions) {
+  for (const bool samples : {false, true}) {
+    ChooserRequest request = request_of(ending_with_0());
+    request.config.do_sample = samples;
+    request.config.top_k = 2;
+    request.config.remove_invalid_values = true;  // gives excluded tokens a score
+    request.constraint = std::make_shared<OneAnswer>(Ids{5, 2, 5});
+    const std::vector<Sequence> answers = run(request);
+    EXPECT_THAT(answers[0].ids, ElementsAre(5, 2, 5, 0));
+    EXPECT_EQ(answers[0].reason, FinishReason::kEos);
+  }
+}
+
+TEST(ConstrainedRow, EndsWithAnErrorWhenOtherOptionsExcludeWhatItAllows) {
+  ChooserRequest request = request_of(ending_with_0());
+  request.config.suppress_tokens = {5};
+  request.constraint = std::make_shared<OneAnswer>(Ids{5});
+  const auto chooser = make_chooser(request).value();
+  const Choice choice = chooser->choose(std::vector<float>(kVocabulary, 0.0f));
+  ASSERT_TRUE(choice.error.has_value());
+  EXPECT_EQ(choice.error->kind, ErrorKind::kFailedPrecondition);
+}
+
+TEST(ConstrainedRow, IsRefusedBesideBeams) {
+  ChooserRequest request = request_of(ending_with_0());
+  request.config.num_beams = 2;
+  request.constraint = std::make_shared<OneAnswer>(Ids{5});
+  EXPECT_EQ(make_chooser(request).error().kind, ErrorKind::kUnsupported);
+}
+
 // ---- one row ------------------------------------------------------------------------------------------------------
 
 /// The choice of a graph's slot for the same logits.

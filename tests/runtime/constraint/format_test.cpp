@@ -1,0 +1,46 @@
+#include "runtime/constraint/format.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+namespace lockstep::constraint {
+namespace {
+
+using ::testing::HasSubstr;
+
+Error refusal_of(const std::string& schema) {
+  return check_format(R"({"type": "json_schema", "json_schema": )" + schema + "}").error();
+}
+
+TEST(Format, NamesASchemaKeywordThatItCannotHonour) {
+  EXPECT_THAT(refusal_of(R"({"type": "array", "uniqueItems": true})").message, HasSubstr("uniqueItems"));
+  EXPECT_THAT(refusal_of(R"({"not": {"type": "null"}})").message, HasSubstr("not"));
+  EXPECT_THAT(refusal_of(R"({"type": "integer", "multipleOf": 3})").message, HasSubstr("multipleOf"));
+  EXPECT_THAT(refusal_of(R"({"type": "string", "pattern": "a", "maxLength": 3})").message, HasSubstr("pattern"));
+  EXPECT_THAT(refusal_of(R"({"anyOf": [{}], "minimum": 3})").message, HasSubstr("minimum beside anyOf"));
+  EXPECT_THAT(refusal_of(R"({"$ref": "http://a/b"})").message, HasSubstr("$ref"));
+  EXPECT_EQ(refusal_of(R"({"not": {}})").kind, ErrorKind::kUnsupported);
+}
+
+TEST(Format, RefusesSizesThatWouldBlowUp) {
+  EXPECT_EQ(refusal_of(R"({"type": "string", "maxLength": 1000000000})").kind, ErrorKind::kInvalidArgument);
+  EXPECT_EQ(check_regex("(a{4000}){4000}").error().kind, ErrorKind::kInvalidArgument);
+  EXPECT_EQ(check_format(std::string(100'000, ' ')).error().kind, ErrorKind::kInvalidArgument);
+  EXPECT_EQ(check_format(std::string(5000, '[')).error().kind, ErrorKind::kInvalidArgument);
+}
+
+TEST(Format, RefusesPartsOfAnExpressionThatWouldBeIgnored) {
+  EXPECT_FALSE(check_regex("a^b").has_value());
+  EXPECT_FALSE(check_regex("\\ba").has_value());
+  EXPECT_TRUE(check_regex("^[0-9]{4}-\\d+\\.$").has_value());
+}
+
+TEST(Format, KeepsTheOrderOfProperties) {
+  const auto format =
+      check_format(R"({"type": "json_schema", "json_schema": {"type": "object", "properties": {"z": {}, "a": {}}}})");
+  const std::string& text = format.value().structural_tag;
+  EXPECT_LT(text.find("\"z\""), text.find("\"a\""));
+}
+
+}  // namespace
+}  // namespace lockstep::constraint
