@@ -37,7 +37,8 @@ Result<std::shared_ptr<TokenChooser>> chooser_of(const Request& request, const P
       .tokenizer = request.config.num_beams > 1 ? serving.tokenizer : nullptr,
       .model_top = request.model_logprobs,
       .processors = {request.processors, request.allowed_tokens},
-      .criteria = request.criteria};
+      .criteria = request.criteria,
+      .constraint = request.constraint};
   // Lengths of options count embeddings, the history does not have them.
   wanted.config.min_length = std::max<int32_t>(0, wanted.config.min_length - static_cast<int32_t>(embedded));
   LOCKSTEP_TRY(std::unique_ptr<TokenChooser> made, generation::make_chooser(std::move(wanted)));

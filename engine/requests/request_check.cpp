@@ -81,7 +81,7 @@ Result<void> check_embeddings(const Request& request, int64_t size, const Limits
 
 bool has_own_code(const Request& request) {
   return !request.processors.empty() || !request.criteria.empty() || request.allowed_tokens != nullptr ||
-         request.chooser != nullptr;
+         request.constraint != nullptr || request.chooser != nullptr;
 }
 
 bool is_host_chosen(const Request& request) {

@@ -64,8 +64,8 @@ std::vector<FolderRule> folders() {
       {"actors", {"runtime/*", "shards", "shards/*", "transport"}},
       // The headers for users of the library.
       {"engine/include/lockstep",
-       {"runtime/core", "runtime/checkpoint", "runtime/text", "runtime/generation", "runtime/trace",
-        "shards/partition"}},
+       {"runtime/core", "runtime/checkpoint", "runtime/text", "runtime/constraint", "runtime/generation",
+        "runtime/trace", "shards/partition"}},
       {"engine/group", {"runtime/*", "transport", "transport/*", "actors", "engine/include/lockstep"}},
       {"engine/model", {"runtime/*", "shards", "shards/*", "engine/include/lockstep", "engine/group"}},
       {"engine/requests", {"runtime/*", "actors", "engine/include/lockstep"}},

@@ -11,6 +11,7 @@
 #include <utility>
 #include <vector>
 
+#include "runtime/constraint/constraint.h"
 #include "runtime/core/clock.h"
 #include "runtime/core/result.h"
 #include "runtime/generation/constraint_processors.h"
@@ -87,6 +88,7 @@ struct Request {
   std::vector<std::shared_ptr<const LogitsProcessor>> processors = {};
   std::vector<std::shared_ptr<const StoppingCriterion>> criteria = {};
   AllowedTokens allowed_tokens = {};
+  std::shared_ptr<const constraint::Constraint> constraint = nullptr;  // what each answer has to look like
   std::shared_ptr<TokenChooser> chooser = nullptr;  // a custom decoding loop, instead of all of these
 
   /// Called in order on the engine's delivery thread. `kStop` makes this token the last one; tokens that the ranks have
