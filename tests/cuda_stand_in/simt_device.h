@@ -52,6 +52,14 @@ T shuffle_xor(T value, int mask, LOCKSTEP_HERE) {
   return other;
 }
 
+inline bool any_of_warp(bool value, LOCKSTEP_HERE) {
+  simt::show(value, LOCKSTEP_SITE("any_of_warp"));
+  bool any = false;
+  for (int lane = 0; lane < simt::kWarp; ++lane) any = simt::seen_from<bool>(lane) || any;
+  simt::turn_shown();
+  return any;
+}
+
 inline float plus(float a, float b) { return a + b; }
 inline float times(float a, float b) { return a * b; }
 inline float madd(float a, float b, float c) { return std::fma(a, b, c); }
@@ -82,6 +90,13 @@ inline float float_of_double(double a) { return static_cast<float>(a); }
 inline float float_of_half(uint16_t bits) { return to_float(Float16{bits}); }
 inline uint16_t half_of(float value) { return to_float16(value).bits; }
 
+inline uint32_t bf16_pair_of(float first, float second) {
+  return to_bfloat16(first).bits | static_cast<uint32_t>(to_bfloat16(second).bits) << 16;
+}
+inline uint32_t half_pair_of(float first, float second) {
+  return half_of(first) | static_cast<uint32_t>(half_of(second)) << 16;
+}
+
 struct alignas(16) Words {
   uint32_t word[4];
 };
@@ -108,6 +123,22 @@ inline void load_matrices(uint32_t (&words)[4], const void* row, LOCKSTEP_HERE) 
   for (int matrix = 0; matrix < 4; ++matrix) {
     const auto* from = static_cast<const std::byte*>(simt::seen_from<const void*>(8 * matrix + lane / 4));
     std::memcpy(&words[matrix], from + 4 * (lane % 4), sizeof words[matrix]);
+  }
+  simt::turn_shown();
+}
+
+inline void load_matrices_turned(uint32_t (&words)[4], const void* row, LOCKSTEP_HERE) {
+  if (reinterpret_cast<uintptr_t>(row) % 16 != 0) simt::fail("a row of a matrix is not aligned to 16");
+  simt::show(row, LOCKSTEP_SITE("load_matrices_turned"));
+  const int lane = simt::thread_index() % simt::kWarp;
+  for (int matrix = 0; matrix < 4; ++matrix) {
+    words[matrix] = 0;
+    for (int i = 0; i < 2; ++i) {
+      uint16_t element;
+      const auto* from = static_cast<const std::byte*>(simt::seen_from<const void*>(8 * matrix + lane % 4 * 2 + i));
+      std::memcpy(&element, from + 2 * (lane / 4), sizeof element);
+      words[matrix] |= static_cast<uint32_t>(element) << (16 * i);
+    }
   }
   simt::turn_shown();
 }

@@ -49,6 +49,9 @@ LOCKSTEP_DEVICE T shuffle_xor(T value, int mask) {
   return __shfl_xor_sync(~0u, value, mask);
 }
 
+/// Whether `value` is true on some lane. All 32 lanes take part.
+LOCKSTEP_DEVICE bool any_of_warp(bool value) { return __any_sync(~0u, value) != 0; }
+
 LOCKSTEP_DEVICE float plus(float a, float b) { return __fadd_rn(a, b); }
 LOCKSTEP_DEVICE float times(float a, float b) { return __fmul_rn(a, b); }
 /// a · b + c, rounded once.
@@ -80,6 +83,18 @@ LOCKSTEP_DEVICE uint16_t half_of(float value) {
   uint16_t bits;
   asm("cvt.rn.f16.f32 %0, %1;" : "=h"(bits) : "f"(value));
   return bits;
+}
+
+/// Two values as 16-bit elements, the first in the lower half, each rounded to nearest even; a NaN stays one.
+LOCKSTEP_DEVICE uint32_t bf16_pair_of(float first, float second) {
+  uint32_t pair;
+  asm("cvt.rn.bf16x2.f32 %0, %1, %2;" : "=r"(pair) : "f"(second), "f"(first));
+  return pair;
+}
+LOCKSTEP_DEVICE uint32_t half_pair_of(float first, float second) {
+  uint32_t pair;
+  asm("cvt.rn.f16x2.f32 %0, %1, %2;" : "=r"(pair) : "f"(second), "f"(first));
+  return pair;
 }
 
 /// 16 bytes that are loaded together.
@@ -126,6 +141,15 @@ LOCKSTEP_DEVICE void wait_copies() {
 /// lane 4·g + t is bytes 4t to 4t + 3 of row g of matrix m (PTX ISA, ldmatrix).
 LOCKSTEP_DEVICE void load_matrices(uint32_t (&words)[4], const void* row) {
   asm volatile("ldmatrix.sync.aligned.m8n8.x4.shared.b16 {%0, %1, %2, %3}, [%4];"
+               : "=r"(words[0]), "=r"(words[1]), "=r"(words[2]), "=r"(words[3])
+               : "r"(static_cast<uint32_t>(__cvta_generic_to_shared(row)))
+               : "memory");
+}
+
+/// The same of turned matrices of 16-bit elements: word m of lane 4·g + t is column g of rows 2t and 2t + 1 of matrix
+/// m.
+LOCKSTEP_DEVICE void load_matrices_turned(uint32_t (&words)[4], const void* row) {
+  asm volatile("ldmatrix.sync.aligned.m8n8.x4.trans.shared.b16 {%0, %1, %2, %3}, [%4];"
                : "=r"(words[0]), "=r"(words[1]), "=r"(words[2]), "=r"(words[3])
                : "r"(static_cast<uint32_t>(__cvta_generic_to_shared(row)))
                : "memory");
