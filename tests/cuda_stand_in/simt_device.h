@@ -1,6 +1,7 @@
 // The vocabulary of kernels (runtime/backends/cuda/kernels/device.h) on the CPU. Included by that header alone.
 #pragma once
 
+#include <algorithm>
 #include <atomic>
 #include <chrono>
 #include <cmath>
@@ -20,6 +21,7 @@
       {#name, sizeof(Parameters), threads,                                                           \
        [](const void* parameters) { name##_thread(*static_cast<const Parameters*>(parameters)); }}); \
   static void name##_thread(const Parameters& p)
+#define LOCKSTEP_KERNEL_HELD(name, Parameters, threads, blocks) LOCKSTEP_KERNEL(name, Parameters, threads)
 #define LOCKSTEP_SITE(operation) \
   ::lockstep::simt::Site { operation, file, line }
 #define LOCKSTEP_HERE const char *file = __builtin_FILE(), int line = __builtin_LINE()
@@ -60,14 +62,6 @@ inline bool any_of_warp(bool value, LOCKSTEP_HERE) {
   return any;
 }
 
-inline float plus(float a, float b) { return a + b; }
-inline float times(float a, float b) { return a * b; }
-inline float madd(float a, float b, float c) { return std::fma(a, b, c); }
-inline float divide(float a, float b) { return a / b; }
-inline float square_root(float a) { return std::sqrt(a); }
-
-inline float round_to_whole(float a) { return std::nearbyint(a); }
-
 inline float float_of_bits(uint32_t bits) {
   float value;
   std::memcpy(&value, &bits, sizeof value);
@@ -78,6 +72,18 @@ inline uint32_t bits_of(float value) {
   std::memcpy(&bits, &value, sizeof bits);
   return bits;
 }
+
+inline float plus(float a, float b) { return a + b; }
+inline float times(float a, float b) { return a * b; }
+inline float madd(float a, float b, float c) { return std::fma(a, b, c); }
+inline float larger_or_nan(float a, float b) {
+  if (std::isnan(a) || std::isnan(b)) return float_of_bits(0x7fffffffu);
+  return std::max(a, b);
+}
+inline float divide(float a, float b) { return a / b; }
+inline float square_root(float a) { return std::sqrt(a); }
+
+inline float round_to_whole(float a) { return std::nearbyint(a); }
 
 inline int32_t whole_of(float a) { return static_cast<int32_t>(std::nearbyint(a)); }
 inline float float_of_whole(int32_t a) { return static_cast<float>(a); }

@@ -56,8 +56,7 @@ std::vector<KernelRow> make_rows() {
   rows.add<AttendTilesParameters>("attend_fold", "attend_fold", types, kAttendThreads, kAttendFoldSharedBytes);
   rows.add<ProductFewParameters>("product_few", "product_few", types, kProductThreads, kMostSharedBytes);
   rows.add<AttendRowsParameters>("attend_rows", "attend_rows", floats, kRowsThreads, attend_rows_bytes(kRowsHeadDim));
-  rows.add<AttendRowsParameters>("attend_rows_16", "attend_rows", halves, kRows16Threads,
-                                 attend_rows_16_bytes(kMostHeadDim, 2));
+  rows.add<AttendRowsParameters>("attend_rows_16", "attend_rows", halves, kRows16Threads, kMostTilesBytes);
   rows.add<ProductParameters>("product", "product", types, kProductThreads, kProductSharedBytes);
   rows.add<ProductParameters>("product_tiles", "product_tiles", types, kProductThreads, kMostTilesBytes);
   rows.add<ProductParameters>("product_tiles", "product_wide", halves, kProductThreads, kMostTilesBytes);

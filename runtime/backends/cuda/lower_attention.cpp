@@ -236,20 +236,28 @@ bool Lowering::attend_rows(const Node& node, const AttendParameters& attend, con
   for (const int64_t head : head_map) widest = std::max<int64_t>(widest, std::ranges::count(head_map, head));
   const int64_t at_once = std::min<int64_t>(widest, is_16 ? kRows16Heads : kRowsHeads);
   const std::vector<int32_t> heads = chunks_of_heads(head_map, at_once);
-  const int64_t rows = kRowsQueries / at_once, chunks = std::ssize(heads) / at_once;
-  const int64_t parts = (cache.head_dim + kRowsHeadDim - 1) / kRowsHeadDim;
-  const int64_t shared =
-      is_16 ? attend_rows_16_bytes(cache.head_dim, query_sets(attend)) : attend_rows_bytes(cache.head_dim);
+  const int64_t chunks = std::ssize(heads) / at_once, parts = (cache.head_dim + kRowsHeadDim - 1) / kRowsHeadDim;
+  const auto bytes = [&](int threads) {
+    return is_16 ? attend_rows_16_bytes(threads, cache.head_dim, query_sets(attend))
+                 : attend_rows_bytes(cache.head_dim);
+  };
+  const auto rows_of = [&](int threads) { return (is_16 ? rows_16_queries(threads) : kRowsQueries) / at_once; };
+  const auto blocks = [&](int threads) {
+    return (attend.rows.rows + rows_of(threads) - 1) / rows_of(threads) * chunks * parts;
+  };
+  int threads = is_16 ? kRows16Threads : kRowsThreads;
+  const bool is_too_wide = bytes(threads) > kMostTilesBytes || blocks(threads) < bases_.multiprocessors;
+  if (is_16 && is_too_wide) threads /= 2;
   const AttendRowsParameters parameters{.attend = attend,
                                         .heads = table(std::span<const int32_t>(heads)),
                                         .chunks = static_cast<int32_t>(chunks),
                                         .heads_at_once = static_cast<int32_t>(at_once),
-                                        .rows_of_block = static_cast<int32_t>(rows),
+                                        .rows_of_block = static_cast<int32_t>(rows_of(threads)),
                                         .parts = static_cast<int32_t>(parts),
-                                        .shared_bytes = static_cast<int32_t>(shared)};
+                                        .shared_bytes = static_cast<int32_t>(bytes(threads))};
   if (chunks == 0) return true;
-  emit(typed("attend_rows", cache.dtype), parameters, (attend.rows.rows + rows - 1) / rows * chunks * parts,
-       {.shared_bytes = shared});
+  emit(typed("attend_rows", cache.dtype), parameters, blocks(threads),
+       {.threads = threads, .shared_bytes = bytes(threads)});
   return true;
 }
 

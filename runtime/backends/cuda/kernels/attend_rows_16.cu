@@ -1,5 +1,5 @@
-// Attention of many rows in 16 bits, on tensor cores: up to 64 queries of one head of the cache share each tile of keys
-// and values; a warp has 16 of them.
+// Attention of many rows in 16 bits, on tensor cores: 64 or 128 queries of one head of the cache share each tile of
+// keys and values; a warp has 16 of them.
 //
 //   keys    │ tile n ──────────────────► │ tile n + 1 ───────────────►     copied while the values are multiplied
 //   values  │        tile n ───────────► │            tile n + 1 ────►     copied while the keys are
@@ -15,7 +15,7 @@ namespace {
 constexpr int kSquares = kRowsHeadDim / kStepColumns;  // of the result, at most
 constexpr int kAtOnce = 2;                             // of them: four chains side by side
 constexpr int kKeySquares = kTileTokens / kStepColumns;
-static_assert(kRows16Threads / kWarpLanes * kQueriesOfTile == kRowsQueries && kSquares % kAtOnce == 0);
+static_assert(kSquares % kAtOnce == 0);
 
 /// Tiles that some row of a slot needs.
 struct Span {
@@ -50,8 +50,8 @@ class Block {
         heads_(p.heads + block_index() / p.parts % p.chunks * p.heads_at_once),
         first_query_(thread_index() / kWarpLanes * kQueriesOfTile),
         queries_(&shared_memory_of<uint16_t>(p.shared_bytes)),
-        pinned_queries_(queries_ + kRowsQueries * stride_),
-        keys_(queries_ + (a_.pinned_q == nullptr ? 1 : 2) * kRowsQueries * stride_),
+        pinned_queries_(queries_ + queries_of_block() * stride_),
+        keys_(queries_ + (a_.pinned_q == nullptr ? 1 : 2) * queries_of_block() * stride_),
         values_(keys_ + kTileTokens * stride_),
         key_copies_(a_.head_dim, a_.head_dim % kChunk16 == 0),
         value_copies_(columns_, a_.head_dim % kChunk16 == 0) {
@@ -85,6 +85,7 @@ class Block {
   }
 
  private:
+  LOCKSTEP_DEVICE static int queries_of_block() { return thread_count() / kWarpLanes * kQueriesOfTile; }
   LOCKSTEP_DEVICE int row_of(int query) const { return first_row_ + query / p_.heads_at_once; }
   /// −1: there is none.
   LOCKSTEP_DEVICE int head_of(int query) const {
@@ -94,9 +95,9 @@ class Block {
 
   /// Starts the copies of the block's queries.
   LOCKSTEP_DEVICE void load_queries(const void* q, int64_t q_stride, uint16_t* to) const {
-    const RowCopies<kRows16Threads> copies(a_.head_dim, are_aligned(q, q_stride, a_.head_dim));
+    const RowCopies copies(a_.head_dim, are_aligned(q, q_stride, a_.head_dim));
     const uint16_t* from = static_cast<const uint16_t*>(q);
-    copies.start(to, kRowsQueries, q, [&](int query) {
+    copies.start(to, queries_of_block(), q, [&](int query) {
       const int head = head_of(query);
       return head < 0 ? nullptr : from + row_of(query) * q_stride + static_cast<int64_t>(head) * a_.head_dim;
     });
@@ -122,8 +123,8 @@ class Block {
     copy_tile(value_copies_, values_, static_cast<const uint16_t*>(a_.values) + first_column_, slot, tile, tokens);
   }
   /// The first `tokens` rows; zeros behind them.
-  LOCKSTEP_DEVICE void copy_tile(const RowCopies<kRows16Threads>& copies, uint16_t* to, const uint16_t* cache, int slot,
-                                 int tile, int tokens) const {
+  LOCKSTEP_DEVICE void copy_tile(const RowCopies& copies, uint16_t* to, const uint16_t* cache, int slot, int tile,
+                                 int tokens) const {
     const uint16_t* from = cache + tile_at(a_, slot, tile, a_.head_map[heads_[0]]);
     copies.start_tile(to, from, a_.head_dim, [&](int token) { return token < tokens; });
     commit_copies();
@@ -271,8 +272,8 @@ class Block {
   uint16_t* const pinned_queries_;
   uint16_t* const keys_;
   uint16_t* const values_;
-  const RowCopies<kRows16Threads> key_copies_;
-  const RowCopies<kRows16Threads> value_copies_;
+  const RowCopies key_copies_;
+  const RowCopies value_copies_;
   int first_row_;
   int end_row_;
   float maxima_[2];  // of the lane's rows, over the tiles so far
@@ -288,7 +289,7 @@ LOCKSTEP_DEVICE void attend_rows(const AttendRowsParameters& p) {
 
 }  // namespace
 
-LOCKSTEP_KERNEL(attend_rows_bf16, AttendRowsParameters, kRows16Threads) { attend_rows<Bf16Rows>(p); }
-LOCKSTEP_KERNEL(attend_rows_f16, AttendRowsParameters, kRows16Threads) { attend_rows<F16Rows>(p); }
+LOCKSTEP_KERNEL_HELD(attend_rows_bf16, AttendRowsParameters, kRows16Threads, 1) { attend_rows<Bf16Rows>(p); }
+LOCKSTEP_KERNEL_HELD(attend_rows_f16, AttendRowsParameters, kRows16Threads, 1) { attend_rows<F16Rows>(p); }
 
 }  // namespace lockstep::cuda

@@ -135,7 +135,7 @@ class Block {
       maxima[row] = shared_.maxima[0][query_of_lane(row)];
       LOCKSTEP_UNROLL
       for (int warp = 1; warp < kWarps; ++warp) {
-        maxima[row] = larger(maxima[row], shared_.maxima[warp][query_of_lane(row)]);
+        maxima[row] = larger_or_nan(maxima[row], shared_.maxima[warp][query_of_lane(row)]);
       }
     }
     uint32_t weights[4];
@@ -235,7 +235,7 @@ class Block {
   uint16_t* const pinned_queries_;
   uint16_t* const keys_;
   uint16_t* const values_;
-  const RowCopies<kAttendThreads> copies_;
+  const RowCopies copies_;
   const int warp_;
   const int lane_;
 };

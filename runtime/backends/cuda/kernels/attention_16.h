@@ -32,21 +32,20 @@ LOCKSTEP_DEVICE int place_of_element(int half, int element) { return half * 8 + 
 /// The tile's query that is the lane's row.
 LOCKSTEP_DEVICE int query_of_lane(int row) { return row * 8 + thread_index() % kWarpLanes / 4; }
 
-/// A thread's share of copying rows of `columns` elements to shared memory, padded to whole steps: every kThreads-th 16
-/// bytes.
-template <int kThreads>
+/// A thread's share of copying rows of `columns` elements to shared memory, padded to whole steps: 16 bytes of every so
+/// many.
 class RowCopies {
  public:
   LOCKSTEP_DEVICE RowCopies(int columns, bool is_aligned)
       : columns_(columns),
         first_row_(thread_index() / chunks()),
-        rows_on_(kThreads / chunks()),
+        rows_on_(thread_count() / chunks()),
         is_aligned_(is_aligned) {}
 
   /// Starts the copies of `rows` rows; `row_at(row)` is null for zeros. `any` is aligned memory.
   template <typename RowAt>
   LOCKSTEP_DEVICE void start(uint16_t* to, int rows, const void* any, RowAt row_at) const {
-    const int chunks_on = kThreads - rows_on_ * chunks();
+    const int chunks_on = thread_count() - rows_on_ * chunks();
     int row = first_row_;
     int chunk = first_chunk();
     LOCKSTEP_NO_UNROLL
@@ -66,11 +65,11 @@ class RowCopies {
   /// The same of a tile, whose rows lie `apart` from each other; zeros where `is_there(row)` is false.
   template <typename IsThere>
   LOCKSTEP_DEVICE void start_tile(uint16_t* to, const uint16_t* from, int apart, IsThere is_there) const {
-    if (rows_on_ * chunks() != kThreads || !is_aligned_ || columns_ % kStepColumns != 0) {
+    if (rows_on_ * chunks() != thread_count() || !is_aligned_ || columns_ % kStepColumns != 0) {
       start(to, kTileTokens, from, [&](int row) { return is_there(row) ? from + row * apart : nullptr; });
       return;
     }
-    constexpr int kLoads = 8;
+    constexpr int kLoads = 4;
     const uint16_t* source = from + first_row_ * apart + first_chunk() * kChunk16;
     to += first_row_ * stride() + first_chunk() * kChunk16;
     LOCKSTEP_NO_UNROLL
@@ -203,7 +202,7 @@ LOCKSTEP_DEVICE void own_maxima(const Square (&scores)[kSquares], float (&maxima
     maxima[row] = -infinity();
     LOCKSTEP_UNROLL
     for (int i = 0; i < 4 * kSquares; ++i) {
-      maxima[row] = larger(maxima[row], scores[i / 4].of[i / 2 % 2][row * 2 + i % 2]);
+      maxima[row] = larger_or_nan(maxima[row], scores[i / 4].of[i / 2 % 2][row * 2 + i % 2]);
     }
   }
 }
@@ -212,15 +211,16 @@ LOCKSTEP_DEVICE void own_maxima(const Square (&scores)[kSquares], float (&maxima
 LOCKSTEP_DEVICE void meet_lanes(float (&maxima)[2]) {
   LOCKSTEP_UNROLL
   for (int row = 0; row < 2; ++row) {
-    maxima[row] = larger(maxima[row], shuffle_xor(maxima[row], 1));
-    maxima[row] = larger(maxima[row], shuffle_xor(maxima[row], 2));
+    maxima[row] = larger_or_nan(maxima[row], shuffle_xor(maxima[row], 1));
+    maxima[row] = larger_or_nan(maxima[row], shuffle_xor(maxima[row], 2));
   }
 }
 
-/// e^x of an x that is not above 0 by more than a rounding, with a relative error below 4e-6; 0 below −87, a NaN of a
-/// NaN.
+/// e^x of an x that is not above 0 by more than a rounding, with a relative error below 4e-6; 0 where it is less than
+/// 2^−126, a NaN of a NaN.
 LOCKSTEP_DEVICE float weight_of(float x) {
   constexpr float kMagic = 12582912.0f;  // 1.5 · 2²³: whole numbers end up in the low bits
+  x = larger_or_nan(x, -88.0f);          // whose power of two, 2^−127, becomes 0
   const float shifted = madd(x, 1.44269504f, kMagic);
   const float n = plus(shifted, -kMagic);
   const float r = madd(n, -0.693147181f, x);
@@ -229,8 +229,7 @@ LOCKSTEP_DEVICE float weight_of(float x) {
   p = madd(p, r, 0.5f);
   p = madd(p, r, 1.0f);
   p = madd(p, r, 1.0f);
-  const float weight = times(p, float_of_bits((bits_of(shifted) << 23) + 0x3f800000u));
-  return x < -87.0f ? 0.0f : weight;
+  return times(p, float_of_bits((bits_of(shifted) << 23) + 0x3f800000u));
 }
 
 /// The weights of 16 keys, as the first operand of a step.

@@ -165,9 +165,9 @@ constexpr int64_t attend_tiles_16_bytes(int64_t head_dim, int64_t query_sets) {
   return kAttendTiles16FixedBytes + (query_sets * kAttendTiles16Heads + 2 * kTileTokens) * stride_16(head_dim) * 2;
 }
 
-/// attend_rows: a block is up to 64 queries, rows_of_block rows of a chunk of query heads; chunks of a row are side by
-/// side, and of a chunk the parts of its columns: kRowsHeadDim each. In f32 there is one part, heads are a multiple of
-/// 16 bytes, and there is no pinned_q.
+/// attend_rows: a block is 64 queries, in 16 bits 16 for each warp: rows_of_block rows of a chunk of query heads;
+/// chunks of a row are side by side, and of a chunk the parts of its columns: kRowsHeadDim each. In f32 there is one
+/// part, heads are a multiple of 16 bytes, and there is no pinned_q.
 struct AttendRowsParameters {
   AttendParameters attend;
   const int32_t* heads;  // [chunks, heads_at_once]: query heads of one head of the cache; −1: none
@@ -178,7 +178,7 @@ struct AttendRowsParameters {
   int32_t shared_bytes;
 };
 constexpr int kRowsThreads = 256;
-constexpr int kRows16Threads = 128;
+constexpr int kRows16Threads = 256;  // at most
 constexpr int kRowsQueries = 64;
 constexpr int kRowsHeads = 4;  // of a chunk, at most
 constexpr int kRows16Heads = 16;
@@ -191,10 +191,13 @@ constexpr int64_t attend_rows_bytes(int64_t head_dim) {
   const int64_t columns = (head_dim + kRowsPadding - 1) / kRowsPadding * kRowsPadding;
   return kRowsFixedBytes + (columns + 4) * (kRowsQueries + kTileTokens) * static_cast<int64_t>(sizeof(float));
 }
-/// The same in 16 bits: queries, a tile of keys, and the part's columns of its values.
-constexpr int64_t attend_rows_16_bytes(int64_t head_dim, int64_t query_sets) {
+/// The same in 16 bits: the queries of so many threads, a tile of keys, and the part's columns of its values.
+constexpr int rows_16_queries(int threads) { return threads / 2; }
+constexpr int64_t attend_rows_16_bytes(int threads, int64_t head_dim, int64_t query_sets) {
   const int64_t of_part = head_dim < kRowsHeadDim ? head_dim : kRowsHeadDim;
-  return ((query_sets * kRowsQueries + kTileTokens) * stride_16(head_dim) + kTileTokens * stride_16(of_part)) * 2;
+  return ((query_sets * rows_16_queries(threads) + kTileTokens) * stride_16(head_dim) +
+          kTileTokens * stride_16(of_part)) *
+         2;
 }
 
 }  // namespace lockstep::cuda

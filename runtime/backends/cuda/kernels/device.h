@@ -2,6 +2,7 @@
 // under nvcc and, as fibers, C++ for tests (LOCKSTEP_CUDA_STAND_IN names the header that stands in).
 //
 //   LOCKSTEP_KERNEL(name, Parameters, threads) { … p.x … }    one thread of a kernel with at most that many in a block
+//   LOCKSTEP_KERNEL_HELD(name, Parameters, threads, blocks)   the same with registers for so many blocks, not for two
 //
 // Blocks and grids are one-dimensional. plus, times and madd are never contracted or reordered: each is one IEEE
 // operation with rounding to nearest, so bits are the same here and there.
@@ -18,8 +19,9 @@
 #define LOCKSTEP_NO_UNROLL _Pragma("unroll 1")
 #define LOCKSTEP_PRAGMA(text) _Pragma(#text)
 #define LOCKSTEP_UNROLL_BY(count) LOCKSTEP_PRAGMA(unroll count)
-#define LOCKSTEP_KERNEL(name, Parameters, threads) \
-  extern "C" __global__ void __launch_bounds__(threads, 2) name(const __grid_constant__ Parameters p)
+#define LOCKSTEP_KERNEL_HELD(name, Parameters, threads, blocks) \
+  extern "C" __global__ void __launch_bounds__(threads, blocks) name(const __grid_constant__ Parameters p)
+#define LOCKSTEP_KERNEL(name, Parameters, threads) LOCKSTEP_KERNEL_HELD(name, Parameters, threads, 2)
 
 namespace lockstep::cuda {
 
@@ -56,6 +58,12 @@ LOCKSTEP_DEVICE float plus(float a, float b) { return __fadd_rn(a, b); }
 LOCKSTEP_DEVICE float times(float a, float b) { return __fmul_rn(a, b); }
 /// a · b + c, rounded once.
 LOCKSTEP_DEVICE float madd(float a, float b, float c) { return __fmaf_rn(a, b, c); }
+/// The larger one; a NaN where one is a NaN.
+LOCKSTEP_DEVICE float larger_or_nan(float a, float b) {
+  float value;
+  asm("max.NaN.f32 %0, %1, %2;" : "=f"(value) : "f"(a), "f"(b));
+  return value;
+}
 LOCKSTEP_DEVICE float divide(float a, float b) { return __fdiv_rn(a, b); }
 LOCKSTEP_DEVICE float square_root(float a) { return __fsqrt_rn(a); }
 /// The nearest whole number, ties to even.

@@ -181,7 +181,7 @@ class AttendRows : public testing::TestWithParam<Case> {
     EXPECT_EQ(simt::run(*simt::find_kernel(kernel("attend_tiles").c_str()), grid, &tiles), "");
     EXPECT_THAT(arrivals, testing::Each(0u));
   }
-  std::vector<std::byte> together(simt::Order order) {
+  std::vector<std::byte> together(simt::Order order, int threads) {  // of a block
     std::vector<std::byte> y(q_.size(), kUntouched);
     const int at_once = std::min(c_.group, is_16() ? kRows16Heads : kRowsHeads);
     std::vector<int32_t> chunks;
@@ -192,18 +192,18 @@ class AttendRows : public testing::TestWithParam<Case> {
       while (std::ssize(chunks) % at_once != 0) chunks.push_back(-1);
     }
     const int64_t shared =
-        is_16() ? attend_rows_16_bytes(c_.head_dim, c_.has_pinned_q ? 2 : 1) : attend_rows_bytes(c_.head_dim);
+        is_16() ? attend_rows_16_bytes(threads, c_.head_dim, c_.has_pinned_q ? 2 : 1) : attend_rows_bytes(c_.head_dim);
     const AttendRowsParameters p{.attend = parameters(y),
                                  .heads = chunks.data(),
                                  .chunks = static_cast<int32_t>(std::ssize(chunks) / at_once),
                                  .heads_at_once = at_once,
-                                 .rows_of_block = kRowsQueries / at_once,
+                                 .rows_of_block = (is_16() ? rows_16_queries(threads) : kRowsQueries) / at_once,
                                  .parts = (c_.head_dim + kRowsHeadDim - 1) / kRowsHeadDim,
                                  .shared_bytes = static_cast<int32_t>(shared)};
     const int tiles = (p.attend.rows.rows + p.rows_of_block - 1) / p.rows_of_block;
     EXPECT_EQ(simt::run(*simt::find_kernel(kernel("attend_rows").c_str()),
                         {.blocks = tiles * p.chunks * p.parts,
-                         .threads = is_16() ? kRows16Threads : kRowsThreads,
+                         .threads = threads,
                          .shared_bytes = static_cast<size_t>(shared),
                          .order = order},
                         &p),
@@ -221,9 +221,13 @@ class AttendRows : public testing::TestWithParam<Case> {
 
 TEST_P(AttendRows, ShareTilesWithTheBitsOfEachAlone) {
   const std::vector<std::byte> alone = each_alone();
-  EXPECT_EQ(together(simt::Order::kShuffled), alone);
+  EXPECT_EQ(together(simt::Order::kShuffled, kRowsThreads), alone);
+  if (is_16()) {
+    EXPECT_EQ(together(simt::Order::kDown, kRows16Threads / 2), alone);
+  }
   if (!std::string(c_.name).ends_with("plain")) return;
-  for (const simt::Order order : {simt::Order::kUp, simt::Order::kDown}) EXPECT_EQ(together(order), alone);
+  for (const simt::Order order : {simt::Order::kUp, simt::Order::kDown})
+    EXPECT_EQ(together(order, kRowsThreads), alone);
 }
 
 /// The formula of attention in 16 bits, of a row and head, in plain loops.
@@ -306,7 +310,7 @@ class Attend16 : public AttendRows {
 };
 
 TEST_P(Attend16, HasTheBitsOfItsFormulaNearTheDefinition) {
-  const std::vector<std::byte> found = together(simt::Order::kUp);
+  const std::vector<std::byte> found = together(simt::Order::kUp, kRows16Threads / 2);
   const double near = c_.dtype == DType::kBFloat16 ? 0x1p-8 : 0x1p-11;  // of values up to 1
   for (int row = 0; row < static_cast<int>(slots_.size()); ++row) {
     for (int head = 0; head < heads(); ++head) {
