@@ -219,13 +219,7 @@ LOCKSTEP_DEVICE void attend_unit(const AttendTilesParameters& p, const Unit& uni
   sync_block();
   if (has_next) copy_tile(p, next, a.values, memory.values);
   commit_copies();
-  if (p.arrivals == nullptr || !comes_last(p, unit.row, group, needed.count, memory.shared->is_last)) return;
-  for (int head = first; head < end; head += kHeadsAtOnce) {
-    const int heads = end - head < kHeadsAtOnce ? end - head : kHeadsAtOnce;
-    with_share(a.head_dim, [&]<int kOwn>() {
-      fold_heads<F32Rows, kOwn>(p, unit.row, p.heads + head, heads, needed.count, memory.shared->fold);
-    });
-  }
+  fold_if_last<F32Rows>(p, unit, needed.count, memory.shared->is_last, memory.shared->fold);
 }
 
 LOCKSTEP_DEVICE void attend_tiles(const AttendTilesParameters& p) {

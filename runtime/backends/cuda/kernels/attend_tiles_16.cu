@@ -56,7 +56,9 @@ class Block {
     clear_padding<Rows>(a_, rows);
     if (!has_unit) return;
     copy_tile(unit, a_.keys, keys_);
+    commit_copies();
     copy_tile(unit, a_.values, values_);
+    commit_copies();
     while (has_unit) {
       Unit next{unit.row, unit.first, unit.number + block_count()};
       const bool has_next = find_row(p_, rows, next);
@@ -78,13 +80,12 @@ class Block {
     SeenBy seen;
   };
 
-  /// Starts the copy of what a unit sees of its tile, zeros elsewhere, as a group.
+  /// Starts the copy of what a unit sees of its tile, zeros elsewhere.
   LOCKSTEP_DEVICE void copy_tile(const Unit& unit, const void* cache, uint16_t* to) {
     const SeenBy seen = seen_by(a_, unit.row);
     const int tile = needed_by(a_, seen).tile((unit.number - unit.first) / p_.groups);
     const uint16_t* from = reinterpret_cast<const uint16_t*>(bytes_of<Rows>(p_, unit, cache).from);
     copies_.start_tile(to, from, a_.head_dim, [&](int token) { return is_seen(a_, seen, tile * kTileTokens + token); });
-    commit_copies();
   }
 
   LOCKSTEP_DEVICE void load_queries(const Chunk& chunk, const void* q, int64_t q_stride, uint16_t* queries) {
@@ -201,10 +202,8 @@ class Block {
       score(chunk, scores);
       weigh_keys(scores, maxima);  // beyond its barrier the keys are read
       if (head + kQueriesOfTile >= end) {
-        if (has_next)
-          copy_tile(next, a_.keys, keys_);
-        else
-          commit_copies();
+        if (has_next) copy_tile(next, a_.keys, keys_);
+        commit_copies();
         wait_copies<1>();
       } else if (head == first) {
         wait_copies<0>();
@@ -213,17 +212,9 @@ class Block {
       add_values(chunk, maxima);
     }
     sync_block();
-    if (has_next)
-      copy_tile(next, a_.values, values_);
-    else
-      commit_copies();
-    if (p_.arrivals == nullptr || !comes_last(p_, unit.row, group, needed.count, shared_.is_last)) return;
-    for (int head = first; head < end; head += kHeadsAtOnce) {
-      const int heads = end - head < kHeadsAtOnce ? end - head : kHeadsAtOnce;
-      with_share(a_.head_dim, [&]<int kOwn>() {
-        fold_heads<Rows, kOwn>(p_, unit.row, p_.heads + head, heads, needed.count, shared_.fold);
-      });
-    }
+    if (has_next) copy_tile(next, a_.values, values_);
+    commit_copies();
+    fold_if_last<Rows>(p_, unit, needed.count, shared_.is_last, shared_.fold);
   }
 
   const AttendTilesParameters& p_;

@@ -80,6 +80,20 @@ LOCKSTEP_DEVICE bool comes_last(const AttendTilesParameters& p, int row, int gro
   return is_last != 0;
 }
 
+/// Folds the tiles of a unit's row and group if the unit is the last of them, and no launch of its own does.
+template <typename Rows>
+LOCKSTEP_DEVICE void fold_if_last(const AttendTilesParameters& p, const Unit& unit, int tiles, int32_t& is_last,
+                                  FoldShared& fold) {
+  const int group = (unit.number - unit.first) % p.groups;
+  if (p.arrivals == nullptr || !comes_last(p, unit.row, group, tiles, is_last)) return;
+  const int end = p.first_heads[group + 1];
+  for (int head = p.first_heads[group]; head < end; head += kHeadsAtOnce) {
+    const int heads = end - head < kHeadsAtOnce ? end - head : kHeadsAtOnce;
+    with_share(p.attend.head_dim,
+               [&]<int kOwn>() { fold_heads<Rows, kOwn>(p, unit.row, p.heads + head, heads, tiles, fold); });
+  }
+}
+
 /// Rows without a slot give zeros.
 template <typename Rows>
 LOCKSTEP_DEVICE void clear_padding(const AttendParameters& p, int rows) {
