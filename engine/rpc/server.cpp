@@ -18,6 +18,7 @@
 #include <thread>
 #include <utility>
 
+#include "engine/rpc/constraint_worker.h"
 #include "engine/rpc/wire.h"
 
 namespace lockstep::rpc {
@@ -28,6 +29,7 @@ struct Service {
   Engine& engine;
   const Model& model;
   const std::string secret;
+  ConstraintWorker constraints{model};
   std::mutex mutex = {};
   std::condition_variable changed = {};
   bool is_finishing = false;
@@ -167,18 +169,20 @@ class EngineServer final : public wire::Engine::Server {
   }
 
   kj::Promise<void> generate(GenerateContext context) override {
-    const auto outbox = std::make_shared<Outbox>();
-    const Result<RequestHandle> opened = open(context.getParams().getRequest(), outbox);
-    if (!opened.has_value()) {
-      write_failure(opened.error(), context.getResults().initFailure());
+    std::string constraint = context.getParams().getRequest().getConstraint().cStr();
+    if (constraint.empty()) {
+      start(context, std::shared_ptr<const constraint::Constraint>());
       return kj::READY_NOW;
     }
-    RequestHandle handle = opened.value();
-    handle.on_done([outbox, handle]() mutable { outbox->close(handle.wait()); });
-    context.getResults().setNumber(handle.number());
-    context.getResults().setCall(kj::heap<CallServer>(handle, kj::heap<Delivery>(context.getParams().getSink(), outbox),
-                                                      kj::heap<Counted>(service_)));
-    return kj::READY_NOW;
+    context.allowCancellation();
+    auto done = kj::newPromiseAndCrossThreadFulfiller<void>();
+    const auto fulfiller = std::make_shared<FulfillerPointer>(kj::mv(done.fulfiller));  // a function is copied
+    const auto compiled = std::make_shared<std::optional<ConstraintWorker::Compiled>>();
+    service_.constraints.compile(std::move(constraint), [fulfiller, compiled](ConstraintWorker::Compiled result) {
+      *compiled = std::move(result);
+      (*fulfiller)->fulfill();
+    });
+    return done.promise.then([this, context, compiled]() mutable { start(context, **compiled); });
   }
 
   kj::Promise<void> finish(FinishContext) override {
@@ -202,9 +206,22 @@ class EngineServer final : public wire::Engine::Server {
     return service_.engine.submit_text(std::move(ids), top);
   }
 
-  Result<RequestHandle> open(wire::Request::Reader from, const std::shared_ptr<Outbox>& outbox) {
+  void start(GenerateContext context, const ConstraintWorker::Compiled& constraint) {
+    const auto outbox = std::make_shared<Outbox>();
+    const Result<RequestHandle> opened = open(context.getParams().getRequest(), constraint, outbox);
+    if (!opened.has_value()) return write_failure(opened.error(), context.getResults().initFailure());
+    RequestHandle handle = opened.value();
+    handle.on_done([outbox, handle]() mutable { outbox->close(handle.wait()); });
+    context.getResults().setNumber(handle.number());
+    context.getResults().setCall(kj::heap<CallServer>(handle, kj::heap<Delivery>(context.getParams().getSink(), outbox),
+                                                      kj::heap<Counted>(service_)));
+  }
+
+  Result<RequestHandle> open(wire::Request::Reader from, const ConstraintWorker::Compiled& constraint,
+                             const std::shared_ptr<Outbox>& outbox) {
     LOCKSTEP_TRY_VOID(check_serves());
     LOCKSTEP_TRY(Request request, read_request(from, service_.model));
+    LOCKSTEP_TRY(request.constraint, constraint);
     request.on_token = [outbox](const Token& token) {
       outbox->put(token);
       return Verdict::kContinue;

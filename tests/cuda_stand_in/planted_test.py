@@ -33,7 +33,7 @@ class Mistake:
     program: str   # that is linked with it
     test: str      # that must fail
     settings: str = ""  # of the stand-in
-    says: str = ""      # words of a sanitizer's report
+    says: str = ""      # words of a sanitizer's report; empty: any
 
 
 KERNELS, STEPS, HOSTS = "cuda_kernels_test", "conformance_backend_cuda", "conformance_backend_cuda_hosts"
@@ -82,23 +82,40 @@ MISTAKES = (
             "for (int tile = 0; tile <= query.seen.position / kTileTokens; ++tile) {",
             "for (int tile = query.seen.position / kTileTokens; tile >= 0; --tile) {", f"{BACKEND}/kernels/attend.cu", KERNELS,
             "*WeighsWhatEachRowSees*"),
-    Mistake("tiles folded before the last one is there", f"{BACKEND}/kernels/attend_tiles.cu",
+    Mistake("tiles folded before the last one is there", f"{BACKEND}/kernels/tile_units.h",
             "count_arrival(arrivals) == static_cast<uint32_t>(tiles)", "count_arrival(arrivals) == static_cast<uint32_t>(tiles - 1)",
             f"{BACKEND}/kernels/attend_tiles.cu", KERNELS, "*WeighsWhatEachRowSees*"),
-    Mistake("a count of tiles that stays", f"{BACKEND}/kernels/attend_tiles.cu",
-            "if (shared.is_last != 0) *arrivals = 0;", "", f"{BACKEND}/kernels/attend_tiles.cu", KERNELS,
+    Mistake("a count of tiles that stays", f"{BACKEND}/kernels/tile_units.h",
+            "if (is_last != 0) *arrivals = 0;", "", f"{BACKEND}/kernels/attend_tiles.cu", KERNELS,
             "*WeighsWhatEachRowSees*"),
     Mistake("keys replaced while they are read", f"{BACKEND}/kernels/attend_tiles.cu",
             "score_keys(p, chunk, memory);\n    sync_block();\n    weigh_keys(p, chunk, *memory.shared);\n"
             "    if (head + kHeadsAtOnce >= end) {  // the keys are read\n"
-            "      if (has_next) copy_tile<Rows>(p, next, a.keys, memory.keys);\n",
-            "if (has_next) copy_tile<Rows>(p, next, a.keys, memory.keys);\n    score_keys(p, chunk, memory);\n    sync_block();\n"
+            "      if (has_next) copy_tile(p, next, a.keys, memory.keys);\n",
+            "if (has_next) copy_tile(p, next, a.keys, memory.keys);\n    score_keys(p, chunk, memory);\n    sync_block();\n"
             "    weigh_keys(p, chunk, *memory.shared);\n    if (head + kHeadsAtOnce >= end) {\n",
             f"{BACKEND}/kernels/attend_tiles.cu", KERNELS, "*WeighsWhatEachRowSees*"),
     Mistake("values before everybody has the scores", f"{BACKEND}/kernels/attend_rows.cu",
-            "sync_block();  // all threads have read the last one", "", f"{BACKEND}/kernels/attend_rows.cu", KERNELS, "*ShareTiles*plain"),
+            "sync_block();  // all threads have read the last one", "", f"{BACKEND}/kernels/attend_rows.cu", KERNELS,
+            "*ShareTiles*f32_plain"),
     Mistake("half of the chains twice", f"{BACKEND}/kernels/attend_rows.cu", "sum_lanes<2 * kMask>(operands, lane + kMask)",
-            "sum_lanes<2 * kMask>(operands, lane)", f"{BACKEND}/kernels/attend_rows.cu", KERNELS, "*ShareTiles*plain"),
+            "sum_lanes<2 * kMask>(operands, lane)", f"{BACKEND}/kernels/attend_rows.cu", KERNELS, "*ShareTiles*f32_plain"),
+    Mistake("values replaced while they are read", f"{BACKEND}/kernels/attend_rows_16.cu",
+            "sync_block();  // the keys are there, and all warps are done with the last values", "",
+            f"{BACKEND}/kernels/attend_rows_16.cu", KERNELS, "*ShareTiles*/plain"),
+    Mistake("keys replaced while another warp reads them", f"{BACKEND}/kernels/attend_rows_16.cu",
+            "sync_block();  // the values are there, and all warps are done with the keys", "",
+            f"{BACKEND}/kernels/attend_rows_16.cu", KERNELS, "*ShareTiles*/plain"),
+    Mistake("infinities that a weight of 0 lets through", f"{BACKEND}/kernels/attend_rows_16.cu",
+            "weights.sees_all || !holds_infinity", "true || !holds_infinity", f"{BACKEND}/kernels/attend_rows_16.cu", KERNELS,
+            "*ShareTiles*infinities"),
+    Mistake("the largest score of a warp's keys for the tile's", f"{BACKEND}/kernels/attend_tiles_16.cu",
+            "for (int warp = 1; warp < kWarps; ++warp) {", "for (int warp = kWarps; warp < kWarps; ++warp) {",
+            f"{BACKEND}/kernels/attend_tiles_16.cu", KERNELS, "*ShareTiles*/plain"),
+    Mistake("keys on the wrong lanes", f"{BACKEND}/kernels/attention_16.h",
+            "keys += (lane % 8 + lane / 16 * 8) * stride + lane / 8 % 2 * kChunk16;",
+            "keys += (lane % 8 + lane / 8 % 2 * 8) * stride + lane / 16 * kChunk16;", f"{BACKEND}/kernels/attend_rows_16.cu",
+            KERNELS, "*HasTheBitsOfItsFormula*/plain"),
     Mistake("keys of another slot", f"{BACKEND}/kernels/attend.cu", "tile_at(p, p.slot[query.row], tile",
             "tile_at(p, 0, tile", f"{BACKEND}/kernels/attend.cu", KERNELS, "*WeighsWhatEachRowSees*"),
     Mistake("a window that is one too wide", f"{BACKEND}/kernels/attention.h", "position - p.window + 1", "position - p.window",

@@ -1,6 +1,7 @@
 // The vocabulary of kernels (runtime/backends/cuda/kernels/device.h) on the CPU. Included by that header alone.
 #pragma once
 
+#include <algorithm>
 #include <atomic>
 #include <chrono>
 #include <cmath>
@@ -20,6 +21,7 @@
       {#name, sizeof(Parameters), threads,                                                           \
        [](const void* parameters) { name##_thread(*static_cast<const Parameters*>(parameters)); }}); \
   static void name##_thread(const Parameters& p)
+#define LOCKSTEP_KERNEL_HELD(name, Parameters, threads, blocks) LOCKSTEP_KERNEL(name, Parameters, threads)
 #define LOCKSTEP_SITE(operation) \
   ::lockstep::simt::Site { operation, file, line }
 #define LOCKSTEP_HERE const char *file = __builtin_FILE(), int line = __builtin_LINE()
@@ -52,13 +54,13 @@ T shuffle_xor(T value, int mask, LOCKSTEP_HERE) {
   return other;
 }
 
-inline float plus(float a, float b) { return a + b; }
-inline float times(float a, float b) { return a * b; }
-inline float madd(float a, float b, float c) { return std::fma(a, b, c); }
-inline float divide(float a, float b) { return a / b; }
-inline float square_root(float a) { return std::sqrt(a); }
-
-inline float round_to_whole(float a) { return std::nearbyint(a); }
+inline bool any_of_warp(bool value, LOCKSTEP_HERE) {
+  simt::show(value, LOCKSTEP_SITE("any_of_warp"));
+  bool any = false;
+  for (int lane = 0; lane < simt::kWarp; ++lane) any = simt::seen_from<bool>(lane) || any;
+  simt::turn_shown();
+  return any;
+}
 
 inline float float_of_bits(uint32_t bits) {
   float value;
@@ -71,6 +73,18 @@ inline uint32_t bits_of(float value) {
   return bits;
 }
 
+inline float plus(float a, float b) { return a + b; }
+inline float times(float a, float b) { return a * b; }
+inline float madd(float a, float b, float c) { return std::fma(a, b, c); }
+inline float larger_or_nan(float a, float b) {
+  if (std::isnan(a) || std::isnan(b)) return float_of_bits(0x7fffffffu);
+  return std::max(a, b);
+}
+inline float divide(float a, float b) { return a / b; }
+inline float square_root(float a) { return std::sqrt(a); }
+
+inline float round_to_whole(float a) { return std::nearbyint(a); }
+
 inline int32_t whole_of(float a) { return static_cast<int32_t>(std::nearbyint(a)); }
 inline float float_of_whole(int32_t a) { return static_cast<float>(a); }
 
@@ -81,6 +95,13 @@ inline float float_of_double(double a) { return static_cast<float>(a); }
 
 inline float float_of_half(uint16_t bits) { return to_float(Float16{bits}); }
 inline uint16_t half_of(float value) { return to_float16(value).bits; }
+
+inline uint32_t bf16_pair_of(float first, float second) {
+  return to_bfloat16(first).bits | static_cast<uint32_t>(to_bfloat16(second).bits) << 16;
+}
+inline uint32_t half_pair_of(float first, float second) {
+  return half_of(first) | static_cast<uint32_t>(half_of(second)) << 16;
+}
 
 struct alignas(16) Words {
   uint32_t word[4];
@@ -108,6 +129,22 @@ inline void load_matrices(uint32_t (&words)[4], const void* row, LOCKSTEP_HERE) 
   for (int matrix = 0; matrix < 4; ++matrix) {
     const auto* from = static_cast<const std::byte*>(simt::seen_from<const void*>(8 * matrix + lane / 4));
     std::memcpy(&words[matrix], from + 4 * (lane % 4), sizeof words[matrix]);
+  }
+  simt::turn_shown();
+}
+
+inline void load_matrices_turned(uint32_t (&words)[4], const void* row, LOCKSTEP_HERE) {
+  if (reinterpret_cast<uintptr_t>(row) % 16 != 0) simt::fail("a row of a matrix is not aligned to 16");
+  simt::show(row, LOCKSTEP_SITE("load_matrices_turned"));
+  const int lane = simt::thread_index() % simt::kWarp;
+  for (int matrix = 0; matrix < 4; ++matrix) {
+    words[matrix] = 0;
+    for (int i = 0; i < 2; ++i) {
+      uint16_t element;
+      const auto* from = static_cast<const std::byte*>(simt::seen_from<const void*>(8 * matrix + lane % 4 * 2 + i));
+      std::memcpy(&element, from + 2 * (lane / 4), sizeof element);
+      words[matrix] |= static_cast<uint32_t>(element) << (16 * i);
+    }
   }
   simt::turn_shown();
 }

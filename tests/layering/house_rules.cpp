@@ -72,7 +72,7 @@ std::vector<FolderRule> folders() {
       {"engine/observe",
        {"runtime/*", "shards", "transport", "actors", "engine/include/lockstep", "engine/group", "engine/model"}},
       {"engine/rpc",
-       {"runtime/core", "runtime/generation", "engine/include/lockstep"},
+       {"runtime/core", "runtime/constraint", "runtime/text", "runtime/generation", "engine/include/lockstep"},
        {"engine/rpc/server.h", "engine/rpc/engine.capnp.h"}},
       {"engine", {"runtime/*", "shards", "actors", "engine/include/lockstep", "engine/*"}},
       {"engine/drivers.cpp", {"runtime/*", "runtime/backends/*", "engine"}},

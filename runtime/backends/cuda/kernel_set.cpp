@@ -38,6 +38,7 @@ class Rows {
 
 std::vector<KernelRow> make_rows() {
   const std::initializer_list<std::string_view> types = {"_f32", "_bf16", "_f16"}, sizes = {"_2", "_4"}, one = {""};
+  const std::initializer_list<std::string_view> floats = {"_f32"}, halves = {"_bf16", "_f16"};
   constexpr int64_t kNorm = 2 * 32 * sizeof(float);  // NormShared
   Rows rows;
   rows.add<EmbedParameters>("embed", "embed", types, kEmbedThreads);
@@ -49,14 +50,16 @@ std::vector<KernelRow> make_rows() {
   rows.add<TurnParameters>("turn", "turn", types, kTurnThreads);
   rows.add<AppendParameters>("append", "append", sizes, kAppendThreads);
   rows.add<HeadsParameters>("heads", "prepare_heads", types, kHeadsThreads, kHeadsSharedBytes);
-  rows.add<AttendParameters>("attend", "attend", types, kAttendThreads, 2 * kTileTokens * sizeof(float));
-  rows.add<AttendTilesParameters>("attend_tiles", "attend_tiles", types, kAttendThreads, kMostSharedBytes);
-  rows.add<AttendTilesParameters>("attend_tiles", "attend_fold", types, kAttendThreads, kAttendFoldSharedBytes);
+  rows.add<AttendParameters>("attend", "attend", floats, kAttendThreads, 2 * kTileTokens * sizeof(float));
+  rows.add<AttendTilesParameters>("attend_tiles", "attend_tiles", floats, kAttendThreads, kMostSharedBytes);
+  rows.add<AttendTilesParameters>("attend_tiles_16", "attend_tiles", halves, kAttendThreads, kMostSharedBytes);
+  rows.add<AttendTilesParameters>("attend_fold", "attend_fold", types, kAttendThreads, kAttendFoldSharedBytes);
   rows.add<ProductFewParameters>("product_few", "product_few", types, kProductThreads, kMostSharedBytes);
-  rows.add<AttendRowsParameters>("attend_rows", "attend_rows", types, kRowsThreads, attend_rows_bytes(kRowsHeadDim));
+  rows.add<AttendRowsParameters>("attend_rows", "attend_rows", floats, kRowsThreads, attend_rows_bytes(kRowsHeadDim));
+  rows.add<AttendRowsParameters>("attend_rows_16", "attend_rows", halves, kRows16Threads, kMostTilesBytes);
   rows.add<ProductParameters>("product", "product", types, kProductThreads, kProductSharedBytes);
   rows.add<ProductParameters>("product_tiles", "product_tiles", types, kProductThreads, kMostTilesBytes);
-  rows.add<ProductParameters>("product_tiles", "product_wide", {"_bf16", "_f16"}, kProductThreads, kMostTilesBytes);
+  rows.add<ProductParameters>("product_tiles", "product_wide", halves, kProductThreads, kMostTilesBytes);
   rows.add<QuantiseParameters>("product_int8", "quantise", types, kQuantiseThreads);
   rows.add<ProductInt8Parameters>("product_int8", "product_int8_few", types, kProductThreads,
                                   kProductInt8FewSharedBytes);

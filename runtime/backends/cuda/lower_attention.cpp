@@ -35,6 +35,9 @@ std::vector<int32_t> chunks_of_heads(const std::vector<int64_t>& head_map, int64
   return chunks;
 }
 
+/// How many queries a row and head has: those for pinned positions may be others.
+int64_t query_sets(const AttendParameters& attend) { return attend.pinned_q == nullptr ? 1 : 2; }
+
 /// Tiles that a row may need: those of its window and pinned ones, or all of a slot.
 int64_t tiles_of_row(const AttendParameters& attend, const CacheLayout& cache) {
   const auto tiles_of = [](int64_t positions) { return (positions + kTileTokens - 1) / kTileTokens; };
@@ -218,29 +221,43 @@ Result<void> Lowering::lower_attention(const Node& node) {
       .scale = static_cast<float>(node.number("scale")),
       .soft_cap = node.has("soft_cap") ? static_cast<float>(node.number("soft_cap")) : 0.0f,
       .is_float_per_head = is_float_per_head};
-  if (y.rows > kMostSplitRows && attend_rows(node, parameters, *keys)) return ok();
-  if (!attend_tiles(node, parameters, *keys)) emit(typed("attend", q.dtype), parameters, y.rows * std::ssize(head_map));
+  if (attend_tiles(node, parameters, *keys) || attend_rows(node, parameters, *keys)) return ok();
+  emit("attend_f32", parameters, y.rows * std::ssize(head_map));
   return ok();
 }
 
-/// Gives many rows a kernel in which they share tiles; false: it cannot take them.
+/// Gives rows a kernel in which they share tiles; false: it cannot take them. In 16 bits it takes all.
 bool Lowering::attend_rows(const Node& node, const AttendParameters& attend, const CacheLayout& cache) {
-  const int64_t bytes_of_head = cache.head_dim * cache.element_size();
-  if (cache.head_dim > kRowsHeadDim || bytes_of_head % 16 != 0 || attend.pinned_q != nullptr) return false;
+  const bool is_16 = cache.element_size() == 2;
+  const bool fits = cache.head_dim <= kRowsHeadDim && cache.row_bytes() % 16 == 0 && attend.pinned_q == nullptr;
+  if (!is_16 && !fits) return false;
   const std::vector<int64_t>& head_map = node.integers("head_map");
   int64_t widest = 1;  // query heads of a head of the cache
   for (const int64_t head : head_map) widest = std::max<int64_t>(widest, std::ranges::count(head_map, head));
-  const int64_t at_once = std::min<int64_t>(widest, kRowsHeads);
+  const int64_t at_once = std::min<int64_t>(widest, is_16 ? kRows16Heads : kRowsHeads);
   const std::vector<int32_t> heads = chunks_of_heads(head_map, at_once);
-  const int64_t rows = kRowsQueries / at_once, chunks = std::ssize(heads) / at_once;
+  const int64_t chunks = std::ssize(heads) / at_once, parts = (cache.head_dim + kRowsHeadDim - 1) / kRowsHeadDim;
+  const auto bytes = [&](int threads) {
+    return is_16 ? attend_rows_16_bytes(threads, cache.head_dim, query_sets(attend))
+                 : attend_rows_bytes(cache.head_dim);
+  };
+  const auto rows_of = [&](int threads) { return (is_16 ? rows_16_queries(threads) : kRowsQueries) / at_once; };
+  const auto blocks = [&](int threads) {
+    return (attend.rows.rows + rows_of(threads) - 1) / rows_of(threads) * chunks * parts;
+  };
+  int threads = is_16 ? kRows16Threads : kRowsThreads;
+  const bool is_too_wide = bytes(threads) > kMostTilesBytes || blocks(threads) < bases_.multiprocessors;
+  if (is_16 && is_too_wide) threads /= 2;
   const AttendRowsParameters parameters{.attend = attend,
                                         .heads = table(std::span<const int32_t>(heads)),
                                         .chunks = static_cast<int32_t>(chunks),
                                         .heads_at_once = static_cast<int32_t>(at_once),
-                                        .rows_of_block = static_cast<int32_t>(rows)};
+                                        .rows_of_block = static_cast<int32_t>(rows_of(threads)),
+                                        .parts = static_cast<int32_t>(parts),
+                                        .shared_bytes = static_cast<int32_t>(bytes(threads))};
   if (chunks == 0) return true;
-  emit(typed("attend_rows", cache.dtype), parameters, (attend.rows.rows + rows - 1) / rows * chunks,
-       {.shared_bytes = attend_rows_bytes(cache.head_dim)});
+  emit(typed("attend_rows", cache.dtype), parameters, blocks(threads),
+       {.threads = threads, .shared_bytes = bytes(threads)});
   return true;
 }
 
@@ -249,7 +266,8 @@ bool Lowering::attend_tiles(const Node& node, const AttendParameters& attend, co
   const Tensor& y = result(node);
   const int64_t tiles = tiles_of_row(attend, cache);
   const int64_t places = y.rows * attend.heads * tiles;
-  const int64_t shared = attend_tiles_bytes(cache.head_dim, cache.element_size());
+  const int64_t shared = cache.element_size() == 2 ? attend_tiles_16_bytes(cache.head_dim, query_sets(attend))
+                                                   : attend_tiles_bytes(cache.head_dim);
   if (y.rows > kMostSplitRows || places * cache.head_dim * 4 > kMostSplitBytes || shared > kMostSharedBytes)
     return false;
   std::vector<int32_t> heads(static_cast<size_t>(attend.heads)), first_heads;

@@ -11,7 +11,8 @@ void add_cpu_backends(std::vector<BackendUnderTest>& backends) {
     backends.push_back(
         {.name = "Cpu_" + std::string(to_string(isa)),
          .make = [isa](int threads) { return cpu::make_backend({.threads = threads, .cores = {}, .isa = isa}); },
-         .rounds_weights_of_attention = isa >= cpu::Isa::kAvx512Bf16});
+         .rounds_weights_of_attention =
+             isa >= cpu::Isa::kAvx512Bf16 ? std::vector{DType::kBFloat16} : std::vector<DType>{}});
   }
 }
 

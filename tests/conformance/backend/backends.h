@@ -7,6 +7,7 @@
 #include <string>
 #include <vector>
 
+#include "runtime/core/dtype.h"
 #include "runtime/device/backend.h"
 
 namespace lockstep::conformance {
@@ -14,8 +15,9 @@ namespace lockstep::conformance {
 struct BackendUnderTest {
   std::string name;  // letters, digits and _
   std::function<Result<std::unique_ptr<device::Backend>>(int threads)> make;
-  bool allocates_in_run = false;             // the oracle may; a backend for users may not
-  bool rounds_weights_of_attention = false;  // to bfloat16, over bfloat16 caches: results are near, not rounded once
+  bool allocates_in_run = false;  // the oracle may; a backend for users may not
+  std::vector<DType> rounds_weights_of_attention =
+      {};  // over caches of these types: results are near, not rounded once
 };
 
 /// The oracle itself.

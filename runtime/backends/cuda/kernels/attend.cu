@@ -1,4 +1,4 @@
-// Attention over cached keys and values.
+// Attention over cached keys and values, in f32; in 16 bits: attention_16.h.
 //
 // A tile of 64 positions gives a softmax of its own; a query head of a row folds those of its tiles in ascending order.
 // Tiles begin at multiples of 64 positions, so the order of every sum depends on the row's position and window alone:
@@ -29,24 +29,22 @@ LOCKSTEP_DEVICE int64_t tile_of(const AttendParameters& p, const Query& query, i
 }
 
 /// The scores of a tile: a warp multiplies a key at a time. −∞ where nothing is seen.
-template <typename Rows>
 LOCKSTEP_DEVICE void score_tile(const AttendParameters& p, const Query& query, int tile, AttendShared& shared) {
-  using Element = typename Rows::Element;
   const int lane = thread_index() % kWarpLanes;
-  const Element* keys = static_cast<const Element*>(p.keys) + tile_of(p, query, tile);
+  const float* keys = static_cast<const float*>(p.keys) + tile_of(p, query, tile);
   const int64_t column = static_cast<int64_t>(query.head) * p.head_dim;
   for (int token = thread_index() / kWarpLanes; token < kTileTokens; token += kWarps) {
     const int position = tile * kTileTokens + token;
     float score = -infinity();
     if (is_seen(p, query.seen, position)) {  // the same on all lanes
       const bool is_pinned = position < p.pinned && p.pinned_q != nullptr;
-      const Element* q = is_pinned ? static_cast<const Element*>(p.pinned_q) + query.row * p.pinned_q_stride
-                                   : static_cast<const Element*>(p.q) + query.row * p.q_stride;
+      const float* q = is_pinned ? static_cast<const float*>(p.pinned_q) + query.row * p.pinned_q_stride
+                                 : static_cast<const float*>(p.q) + query.row * p.q_stride;
       float sum = 0.0f;
       for (int i = lane; i < p.head_dim; i += kWarpLanes) {
-        sum = madd(Rows::read(q[column + i]), Rows::read(keys[static_cast<int64_t>(token) * p.head_dim + i]), sum);
+        sum = madd(q[column + i], keys[static_cast<int64_t>(token) * p.head_dim + i], sum);
       }
-      score = score_of<Rows>(p, query.seen, query.head, position, warp_sum(sum));
+      score = score_of<F32Rows>(p, query.seen, query.head, position, warp_sum(sum));
     }
     if (lane == 0) shared.scores[token] = score;
   }
@@ -65,12 +63,10 @@ LOCKSTEP_DEVICE bool is_needed(const AttendParameters& p, const Query& query, in
 }
 
 /// The softmax over one tile.
-template <typename Rows>
 LOCKSTEP_DEVICE void take_tile(const AttendParameters& p, const Query& query, int tile, AttendShared& shared,
                                Softmax& of_tile) {
-  using Element = typename Rows::Element;
   const int lane = thread_index() % kWarpLanes;
-  score_tile<Rows>(p, query, tile, shared);
+  score_tile(p, query, tile, shared);
   of_tile.maximum = warp_maximum(larger(shared.scores[lane], shared.scores[lane + kWarpLanes]));
   const float origin = origin_of(of_tile.maximum);
   if (thread_index() < kTileTokens) {
@@ -78,7 +74,7 @@ LOCKSTEP_DEVICE void take_tile(const AttendParameters& p, const Query& query, in
   }
   sync_block();
   of_tile.sum = warp_sum(plus(shared.weights[lane], shared.weights[lane + kWarpLanes]));
-  const Element* values = static_cast<const Element*>(p.values) + tile_of(p, query, tile);
+  const float* values = static_cast<const float*>(p.values) + tile_of(p, query, tile);
   const int first = tile * kTileTokens;
   LOCKSTEP_UNROLL
   for (int column = 0; column < kColumns; ++column) {
@@ -88,20 +84,20 @@ LOCKSTEP_DEVICE void take_tile(const AttendParameters& p, const Query& query, in
     if (is_whole(p, query.seen, tile)) {  // the same sums, with the loads side by side
       constexpr int kLoads = 16;
       for (int token = 0; token < kTileTokens; token += kLoads) {
-        Element loaded[kLoads];
+        float loaded[kLoads];
         LOCKSTEP_UNROLL
         for (int load = 0; load < kLoads; ++load) {
           loaded[load] = values[static_cast<int64_t>(token + load) * p.head_dim + i];
         }
         LOCKSTEP_UNROLL
         for (int load = 0; load < kLoads; ++load) {
-          value = madd(shared.weights[token + load], Rows::read(loaded[load]), value);
+          value = madd(shared.weights[token + load], loaded[load], value);
         }
       }
     } else {
       for (int token = 0; token < kTileTokens; ++token) {
         if (!is_seen(p, query.seen, first + token)) continue;
-        value = madd(shared.weights[token], Rows::read(values[static_cast<int64_t>(token) * p.head_dim + i]), value);
+        value = madd(shared.weights[token], values[static_cast<int64_t>(token) * p.head_dim + i], value);
       }
     }
     of_tile.values[column] = value;
@@ -109,10 +105,9 @@ LOCKSTEP_DEVICE void take_tile(const AttendParameters& p, const Query& query, in
   sync_block();
 }
 
-template <typename Rows>
 LOCKSTEP_DEVICE void begin(const AttendParameters& p, const Query& query, Softmax& all) {
   all = {};
-  all.maximum = first_maximum<Rows>(p, query.head);
+  all.maximum = first_maximum<F32Rows>(p, query.head);
   all.sum = first_sum(p);
 }
 
@@ -128,54 +123,47 @@ LOCKSTEP_DEVICE void fold(const AttendParameters& p, const Softmax& tile, Softma
   }
 }
 
-template <typename Rows>
 LOCKSTEP_DEVICE void end(const AttendParameters& p, const Query& query, const Softmax& all) {
-  using Element = typename Rows::Element;
-  Element* y = static_cast<Element*>(p.y) + query.row * p.y_stride + static_cast<int64_t>(query.head) * p.head_dim;
+  float* y = static_cast<float*>(p.y) + query.row * p.y_stride + static_cast<int64_t>(query.head) * p.head_dim;
   LOCKSTEP_UNROLL
   for (int column = 0; column < kColumns; ++column) {
     const int i = column * kAttendThreads + thread_index();
-    if (i < p.head_dim) y[i] = Rows::write(divide(all.values[column], all.sum));
+    if (i < p.head_dim) y[i] = divide(all.values[column], all.sum);
   }
 }
 
 /// The head and row of a block; false: there is nothing to see, the result is written.
-template <typename Rows>
 LOCKSTEP_DEVICE bool find_query(const AttendParameters& p, Query& query) {
-  using Element = typename Rows::Element;
   const int row = block_index() / p.heads;
   const int head = block_index() % p.heads;
   if (row >= used(p.rows)) return false;
   if (p.slot[row] < 0) {  // the same on all threads
-    Element* y = static_cast<Element*>(p.y) + row * p.y_stride + static_cast<int64_t>(head) * p.head_dim;
-    for (int i = thread_index(); i < p.head_dim; i += kAttendThreads) y[i] = Rows::write(0.0f);
+    float* y = static_cast<float*>(p.y) + row * p.y_stride + static_cast<int64_t>(head) * p.head_dim;
+    for (int i = thread_index(); i < p.head_dim; i += kAttendThreads) y[i] = 0.0f;
     return false;
   }
   query = {row, head, seen_by(p, row)};
   return true;
 }
 
-template <typename Rows>
 LOCKSTEP_DEVICE void attend(const AttendParameters& p) {
   follow_previous();
   Query query{};
-  if (!find_query<Rows>(p, query)) return;
+  if (!find_query(p, query)) return;
   AttendShared& shared = shared_memory<AttendShared>();
   Softmax all;
-  begin<Rows>(p, query, all);
+  begin(p, query, all);
   for (int tile = 0; tile <= query.seen.position / kTileTokens; ++tile) {
     if (!is_needed(p, query, tile)) continue;
     Softmax of_tile;
-    take_tile<Rows>(p, query, tile, shared, of_tile);
+    take_tile(p, query, tile, shared, of_tile);
     fold(p, of_tile, all);
   }
-  end<Rows>(p, query, all);
+  end(p, query, all);
 }
 
 }  // namespace
 
-LOCKSTEP_KERNEL(attend_f32, AttendParameters, kAttendThreads) { attend<F32Rows>(p); }
-LOCKSTEP_KERNEL(attend_bf16, AttendParameters, kAttendThreads) { attend<Bf16Rows>(p); }
-LOCKSTEP_KERNEL(attend_f16, AttendParameters, kAttendThreads) { attend<F16Rows>(p); }
+LOCKSTEP_KERNEL(attend_f32, AttendParameters, kAttendThreads) { attend(p); }
 
 }  // namespace lockstep::cuda

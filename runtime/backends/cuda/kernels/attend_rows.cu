@@ -1,5 +1,5 @@
-// Attention of many rows, with the bits of attend.cu: up to 64 queries of one head of the cache share each tile of keys
-// and values.
+// Attention of many rows in f32, with the bits of attend.cu: up to 64 queries of one head of the cache share each tile
+// of keys and values.
 //
 //   block: some rows × up to 4 query heads of a cache head = 64 queries, 8 a warp
 //
@@ -110,18 +110,7 @@ LOCKSTEP_DEVICE Pairs multiply_pairs(const Operands& operands) {
   return plus_pairs(lanes.of[0], lanes.of[1]);
 }
 
-/// One element of 16 loaded bytes.
-template <typename Rows>
-LOCKSTEP_DEVICE float element_of(const Words& words, int i) {
-  if constexpr (sizeof(typename Rows::Element) == 4) return float_of_bits(words.word[i]);
-  return Rows::read(static_cast<typename Rows::Element>(words.word[i / 2] >> 16 * (i % 2)));
-}
-
-template <typename Rows>
 class Block {
-  using Element = typename Rows::Element;
-  static constexpr int kChunk = 16 / static_cast<int>(sizeof(Element));
-
  public:
   LOCKSTEP_DEVICE Block(const AttendRowsParameters& p, RowsShared& shared)
       : p_(p),
@@ -165,13 +154,12 @@ class Block {
       const int column = i % columns_;
       const int head = head_of(query);
       const bool is_there = head >= 0 && row_of(query) < end_row_ && column < a_.head_dim;
-      const Element* from = static_cast<const Element*>(a_.q);
+      const float* from = static_cast<const float*>(a_.q);
       queries_[query * stride_ + place_of(column)] =
-          is_there ? Rows::read(from[row_of(query) * a_.q_stride + static_cast<int64_t>(head) * a_.head_dim + column])
-                   : 0.0f;
+          is_there ? from[row_of(query) * a_.q_stride + static_cast<int64_t>(head) * a_.head_dim + column] : 0.0f;
     }
     for (int query = thread_index(); query < kRowsQueries; query += kRowsThreads) {
-      shared_.maxima[query] = head_of(query) < 0 ? 0.0f : first_maximum<Rows>(a_, head_of(query));
+      shared_.maxima[query] = head_of(query) < 0 ? 0.0f : first_maximum<F32Rows>(a_, head_of(query));
       shared_.sums[query] = first_sum(a_);
     }
   }
@@ -222,20 +210,20 @@ class Block {
   template <bool kIsKeys>
   LOCKSTEP_DEVICE void load_tile(const void* cache, int slot, int tile, int tokens) {
     sync_block();  // all threads have read the last one
-    const Element* from = static_cast<const Element*>(cache) + tile_at(a_, slot, tile, a_.head_map[heads_[0]]);
-    const int chunks = columns_ / kChunk;
+    const float* from = static_cast<const float*>(cache) + tile_at(a_, slot, tile, a_.head_map[heads_[0]]);
+    const int chunks = columns_ / kWords;
     LOCKSTEP_NO_UNROLL
     for (int i = thread_index(); i < kTileTokens * chunks; i += kRowsThreads) {
       const int token = i / chunks;
-      const int column = i % chunks * kChunk;
+      const int column = i % chunks * kWords;
       Words words{};
       if (token < tokens && column < a_.head_dim) {
         words = *reinterpret_cast<const Words*>(from + token * a_.head_dim + column);
       }
       float* to = tile_ + token * stride_;
       LOCKSTEP_UNROLL
-      for (int k = 0; k < kChunk; k += 2) {
-        const Two two{element_of<Rows>(words, k), element_of<Rows>(words, k + 1)};
+      for (int k = 0; k < kWords; k += 2) {
+        const Two two{float_of_bits(words.word[k]), float_of_bits(words.word[k + 1])};
         *reinterpret_cast<Two*>(to + (kIsKeys ? place_of(column + k) : column + k)) = two;
       }
     }
@@ -261,7 +249,7 @@ class Block {
           const int position = tile * kTileTokens + token;
           shared_.scores[token][first_own_ + own + i] =
               is_seen(a_, seen, position)
-                  ? score_of<Rows>(a_, seen, head_of(first_own_ + own + i), position, products.of[i][k])
+                  ? score_of<F32Rows>(a_, seen, head_of(first_own_ + own + i), position, products.of[i][k])
                   : -infinity();
         }
       }
@@ -357,11 +345,11 @@ class Block {
       const int row = row_of(first_own_ + own);
       const int head = head_of(first_own_ + own);
       if (head < 0 || row >= end_row_) continue;
-      Element* y = static_cast<Element*>(a_.y) + row * a_.y_stride + static_cast<int64_t>(head) * a_.head_dim + column;
+      float* y = static_cast<float*>(a_.y) + row * a_.y_stride + static_cast<int64_t>(head) * a_.head_dim + column;
       const bool is_padding = a_.slot[row] < 0;
       LOCKSTEP_UNROLL
       for (int k = 0; k < kWords; ++k) {
-        y[k] = Rows::write(is_padding ? 0.0f : divide(values_[own][k], shared_.sums[first_own_ + own]));
+        y[k] = is_padding ? 0.0f : divide(values_[own][k], shared_.sums[first_own_ + own]);
       }
     }
   }
@@ -381,20 +369,17 @@ class Block {
   float values_[kOwn][kWords] = {};
 };
 
-template <typename Rows>
 LOCKSTEP_DEVICE void attend_rows(const AttendRowsParameters& p) {
   follow_previous();
   const int columns = (p.attend.head_dim + kRowsPadding - 1) / kRowsPadding * kRowsPadding;
   constexpr int kOfColumn = (kRowsQueries + kTileTokens) * static_cast<int>(sizeof(float));
   RowsShared& shared = shared_memory_of<RowsShared>(static_cast<int>(sizeof(RowsShared)) + (columns + 4) * kOfColumn);
-  Block<Rows>(p, shared).run();
+  Block(p, shared).run();
 }
 
 }  // namespace
 
 static_assert(sizeof(RowsShared) == kRowsFixedBytes);
-LOCKSTEP_KERNEL(attend_rows_f32, AttendRowsParameters, kRowsThreads) { attend_rows<F32Rows>(p); }
-LOCKSTEP_KERNEL(attend_rows_bf16, AttendRowsParameters, kRowsThreads) { attend_rows<Bf16Rows>(p); }
-LOCKSTEP_KERNEL(attend_rows_f16, AttendRowsParameters, kRowsThreads) { attend_rows<F16Rows>(p); }
+LOCKSTEP_KERNEL(attend_rows_f32, AttendRowsParameters, kRowsThreads) { attend_rows(p); }
 
 }  // namespace lockstep::cuda

@@ -47,11 +47,15 @@ LOCKSTEP_DEVICE float number_of_head(const AttendParameters& p, const void* numb
   return Rows::read(static_cast<const typename Rows::Element*>(numbers)[head]);
 }
 
+LOCKSTEP_DEVICE float capped(const AttendParameters& p, float score) {
+  return times(p.soft_cap, tanh_of(divide(score, p.soft_cap)));
+}
+
 /// The score of a key whose product with the query is `product`.
 template <typename Rows>
 LOCKSTEP_DEVICE float score_of(const AttendParameters& p, const SeenBy& row, int head, int position, float product) {
   float score = times(product, p.scale);
-  if (p.soft_cap != 0.0f) score = times(p.soft_cap, tanh_of(divide(score, p.soft_cap)));
+  if (p.soft_cap != 0.0f) score = capped(p, score);
   if (p.slopes == nullptr) return score;
   return plus(score, times(number_of_head<Rows>(p, p.slopes, head), static_cast<float>(position - row.position)));
 }

@@ -3,6 +3,7 @@
 
 #include <cstdint>
 
+#include "runtime/backends/cuda/kernels/product_parameters.h"
 #include "runtime/backends/cuda/kernels/row_parameters.h"
 
 namespace lockstep::cuda {
@@ -94,7 +95,7 @@ struct HeadsParameters {
 };
 constexpr int kHeadsThreads = 256;  // as a norm alone has
 
-/// attend: a block is a query head of a row.
+/// attend, in f32: a block is a query head of a row.
 struct AttendParameters {
   const void* q;         // dt [rows, heads · head_dim]
   const void* pinned_q;  // the same for keys of pinned positions; may be null
@@ -131,7 +132,7 @@ struct TileSumsOfRows {
 
 /// attend_tiles: a unit is a tile that a row needs, for a group: all query heads of one head of the cache. Blocks walk
 /// the units; the last block of a row and group folds their tiles. attend_fold: a block is a query head of a row, and
-/// folds. Together they give the bits of `attend`.
+/// folds. Together they give the bits of attend_rows, and in f32 of `attend`.
 struct AttendTilesParameters {
   AttendParameters attend;
   TileSumsOfRows of_rows;
@@ -144,24 +145,43 @@ struct AttendTilesParameters {
 constexpr int kHeadsAtOnce = 4;
 constexpr int kFoldTiles = 32;
 constexpr int kAttendFoldSharedBytes = kHeadsAtOnce * (kFoldTiles * 16 + (kFoldTiles + 1) * 4);
-/// What a block of attend_tiles needs besides queries, keys and values of a tile.
+/// What a block of attend_tiles in f32 needs besides queries, keys and values of a tile.
 constexpr int kAttendTilesFixedBytes = (2 * kTileTokens * kHeadsAtOnce + 4) * 4 + kAttendFoldSharedBytes;
-constexpr int64_t attend_tiles_bytes(int64_t head_dim, int64_t element_size) {
-  return kAttendTilesFixedBytes + 2 * kHeadsAtOnce * head_dim * 4 + 2 * kTileTokens * head_dim * element_size;
+constexpr int64_t attend_tiles_bytes(int64_t head_dim) {
+  return kAttendTilesFixedBytes + 2 * (kHeadsAtOnce + kTileTokens) * head_dim * 4;
 }
 
-/// attend_rows: a block is up to 64 queries, rows_of_block rows of a chunk of query heads; chunks of a row are side by
-/// side. Heads have at most kRowsHeadDim columns, a multiple of 16 bytes, and there is no pinned_q.
+/// 16-bit rows of queries, keys and values in shared memory: whole steps of tensor cores, and 16 bytes behind them, so
+/// that 8 rows lie in unlike banks.
+constexpr int kPadding16 = 8;
+constexpr int64_t stride_16(int64_t columns) {
+  return (columns + kStepColumns - 1) / kStepColumns * kStepColumns + kPadding16;
+}
+/// The same of attend_tiles in 16 bits. `query_sets`: 2 with pinned_q.
+constexpr int kAttendTiles16Heads = 16;  // at once
+constexpr int kAttendTiles16FixedBytes =
+    kAttendTiles16Heads * ((kTileTokens + kPadding16) * 2 + kAttendThreads / 32 * 4) + 16 + kAttendFoldSharedBytes;
+constexpr int64_t attend_tiles_16_bytes(int64_t head_dim, int64_t query_sets) {
+  return kAttendTiles16FixedBytes + (query_sets * kAttendTiles16Heads + 2 * kTileTokens) * stride_16(head_dim) * 2;
+}
+
+/// attend_rows: a block is 64 queries, in 16 bits 16 for each warp: rows_of_block rows of a chunk of query heads;
+/// chunks of a row are side by side, and of a chunk the parts of its columns: kRowsHeadDim each. In f32 there is one
+/// part, heads are a multiple of 16 bytes, and there is no pinned_q.
 struct AttendRowsParameters {
   AttendParameters attend;
   const int32_t* heads;  // [chunks, heads_at_once]: query heads of one head of the cache; −1: none
   int32_t chunks;
   int32_t heads_at_once;
   int32_t rows_of_block;
+  int32_t parts;
+  int32_t shared_bytes;
 };
 constexpr int kRowsThreads = 256;
+constexpr int kRows16Threads = 256;  // at most
 constexpr int kRowsQueries = 64;
 constexpr int kRowsHeads = 4;  // of a chunk, at most
+constexpr int kRows16Heads = 16;
 constexpr int kRowsHeadDim = 128;
 constexpr int kRowsPadding = 64;  // columns are padded to a multiple
 constexpr int kRowsFixedBytes =
@@ -170,6 +190,14 @@ constexpr int kRowsFixedBytes =
 constexpr int64_t attend_rows_bytes(int64_t head_dim) {
   const int64_t columns = (head_dim + kRowsPadding - 1) / kRowsPadding * kRowsPadding;
   return kRowsFixedBytes + (columns + 4) * (kRowsQueries + kTileTokens) * static_cast<int64_t>(sizeof(float));
+}
+/// The same in 16 bits: the queries of so many threads, a tile of keys, and the part's columns of its values.
+constexpr int rows_16_queries(int threads) { return threads / 2; }
+constexpr int64_t attend_rows_16_bytes(int threads, int64_t head_dim, int64_t query_sets) {
+  const int64_t of_part = head_dim < kRowsHeadDim ? head_dim : kRowsHeadDim;
+  return ((query_sets * rows_16_queries(threads) + kTileTokens) * stride_16(head_dim) +
+          kTileTokens * stride_16(of_part)) *
+         2;
 }
 
 }  // namespace lockstep::cuda

@@ -2,6 +2,7 @@
 // under nvcc and, as fibers, C++ for tests (LOCKSTEP_CUDA_STAND_IN names the header that stands in).
 //
 //   LOCKSTEP_KERNEL(name, Parameters, threads) { … p.x … }    one thread of a kernel with at most that many in a block
+//   LOCKSTEP_KERNEL_HELD(name, Parameters, threads, blocks)   the same with registers for so many blocks, not for two
 //
 // Blocks and grids are one-dimensional. plus, times and madd are never contracted or reordered: each is one IEEE
 // operation with rounding to nearest, so bits are the same here and there.
@@ -18,8 +19,9 @@
 #define LOCKSTEP_NO_UNROLL _Pragma("unroll 1")
 #define LOCKSTEP_PRAGMA(text) _Pragma(#text)
 #define LOCKSTEP_UNROLL_BY(count) LOCKSTEP_PRAGMA(unroll count)
-#define LOCKSTEP_KERNEL(name, Parameters, threads) \
-  extern "C" __global__ void __launch_bounds__(threads, 2) name(const __grid_constant__ Parameters p)
+#define LOCKSTEP_KERNEL_HELD(name, Parameters, threads, blocks) \
+  extern "C" __global__ void __launch_bounds__(threads, blocks) name(const __grid_constant__ Parameters p)
+#define LOCKSTEP_KERNEL(name, Parameters, threads) LOCKSTEP_KERNEL_HELD(name, Parameters, threads, 2)
 
 namespace lockstep::cuda {
 
@@ -49,10 +51,19 @@ LOCKSTEP_DEVICE T shuffle_xor(T value, int mask) {
   return __shfl_xor_sync(~0u, value, mask);
 }
 
+/// Whether `value` is true on some lane. All 32 lanes take part.
+LOCKSTEP_DEVICE bool any_of_warp(bool value) { return __any_sync(~0u, value) != 0; }
+
 LOCKSTEP_DEVICE float plus(float a, float b) { return __fadd_rn(a, b); }
 LOCKSTEP_DEVICE float times(float a, float b) { return __fmul_rn(a, b); }
 /// a · b + c, rounded once.
 LOCKSTEP_DEVICE float madd(float a, float b, float c) { return __fmaf_rn(a, b, c); }
+/// The larger one; a NaN where one is a NaN.
+LOCKSTEP_DEVICE float larger_or_nan(float a, float b) {
+  float value;
+  asm("max.NaN.f32 %0, %1, %2;" : "=f"(value) : "f"(a), "f"(b));
+  return value;
+}
 LOCKSTEP_DEVICE float divide(float a, float b) { return __fdiv_rn(a, b); }
 LOCKSTEP_DEVICE float square_root(float a) { return __fsqrt_rn(a); }
 /// The nearest whole number, ties to even.
@@ -80,6 +91,18 @@ LOCKSTEP_DEVICE uint16_t half_of(float value) {
   uint16_t bits;
   asm("cvt.rn.f16.f32 %0, %1;" : "=h"(bits) : "f"(value));
   return bits;
+}
+
+/// Two values as 16-bit elements, the first in the lower half, each rounded to nearest even; a NaN stays one.
+LOCKSTEP_DEVICE uint32_t bf16_pair_of(float first, float second) {
+  uint32_t pair;
+  asm("cvt.rn.bf16x2.f32 %0, %1, %2;" : "=r"(pair) : "f"(second), "f"(first));
+  return pair;
+}
+LOCKSTEP_DEVICE uint32_t half_pair_of(float first, float second) {
+  uint32_t pair;
+  asm("cvt.rn.f16x2.f32 %0, %1, %2;" : "=r"(pair) : "f"(second), "f"(first));
+  return pair;
 }
 
 /// 16 bytes that are loaded together.
@@ -126,6 +149,15 @@ LOCKSTEP_DEVICE void wait_copies() {
 /// lane 4·g + t is bytes 4t to 4t + 3 of row g of matrix m (PTX ISA, ldmatrix).
 LOCKSTEP_DEVICE void load_matrices(uint32_t (&words)[4], const void* row) {
   asm volatile("ldmatrix.sync.aligned.m8n8.x4.shared.b16 {%0, %1, %2, %3}, [%4];"
+               : "=r"(words[0]), "=r"(words[1]), "=r"(words[2]), "=r"(words[3])
+               : "r"(static_cast<uint32_t>(__cvta_generic_to_shared(row)))
+               : "memory");
+}
+
+/// The same of turned matrices of 16-bit elements: word m of lane 4·g + t is column g of rows 2t and 2t + 1 of matrix
+/// m.
+LOCKSTEP_DEVICE void load_matrices_turned(uint32_t (&words)[4], const void* row) {
+  asm volatile("ldmatrix.sync.aligned.m8n8.x4.trans.shared.b16 {%0, %1, %2, %3}, [%4];"
                : "=r"(words[0]), "=r"(words[1]), "=r"(words[2]), "=r"(words[3])
                : "r"(static_cast<uint32_t>(__cvta_generic_to_shared(row)))
                : "memory");

@@ -23,15 +23,6 @@ struct TileSums {
   float stack[kMostLevels][kGroups][kTileElements];
 };
 
-template <typename Rows>
-LOCKSTEP_DEVICE void multiply(float (&d)[4], const uint32_t (&a)[4], const uint32_t (&b)[2]) {
-  mma_16x8x16(d, a, b);
-}
-template <>
-LOCKSTEP_DEVICE void multiply<F16Rows>(float (&d)[4], const uint32_t (&a)[4], const uint32_t (&b)[2]) {
-  mma_16x8x16_half(d, a, b);
-}
-
 /// Sums `steps` steps from `weights` on, of which 16-bit elements lie as fragments, into `to`. `pair(group, row,
 /// column)` gives the elements of x at `column`, counted from the first step, and the one after it.
 template <typename Rows, int kGroups, typename Pair>

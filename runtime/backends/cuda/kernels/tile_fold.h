@@ -121,8 +121,7 @@ LOCKSTEP_DEVICE void fold_heads(const AttendTilesParameters& p, int row, const i
     }
     TileNumbers numbers{-infinity(), 0.0f};
     if (has_head) {
-      const float first = first_maximum<Rows>(a, heads[warp]);
-      if (thread_index() % kWarpLanes == 0) shared.maxima[warp][kFoldTiles] = first;
+      if (thread_index() % kWarpLanes == 0) shared.maxima[warp][kFoldTiles] = first_maximum<Rows>(a, heads[warp]);
       numbers = load_numbers(p, place, 0, tiles);
     }
     TileValues<kOwn, kLoads> ahead;

@@ -8,7 +8,8 @@ namespace lockstep::conformance {
 const std::vector<BackendUnderTest>& backends_under_test() {
   static const std::vector<BackendUnderTest> kBackends = {
       {.name = "Cuda",
-       .make = [](int) { return cuda::make_backend({.driver = cu::driver_under_test(LOCKSTEP_STAND_IN_CUDA)}); }}};
+       .make = [](int) { return cuda::make_backend({.driver = cu::driver_under_test(LOCKSTEP_STAND_IN_CUDA)}); },
+       .rounds_weights_of_attention = {DType::kBFloat16, DType::kFloat16}}};
   return kBackends;
 }
 

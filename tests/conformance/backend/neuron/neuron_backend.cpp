@@ -63,7 +63,7 @@ const std::vector<BackendUnderTest>& backends_under_test() {
       {.name = "Neuron",
        .make = [](int) -> Result<std::unique_ptr<device::Backend>> { return std::make_unique<SharedBackend>(); },
        .allocates_in_run = true,
-       .rounds_weights_of_attention = true}};
+       .rounds_weights_of_attention = {DType::kBFloat16}}};
   return kBackends;
 }
 

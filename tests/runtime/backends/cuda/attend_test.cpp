@@ -119,7 +119,7 @@ class Attend : public testing::TestWithParam<Attention> {
                                 .first_heads = first_heads.data(),
                                 .arrivals = arrivals.data(),
                                 .groups = kCacheHeads,
-                                .shared_bytes = static_cast<int32_t>(attend_tiles_bytes(kHeadDim, sizeof(float)))};
+                                .shared_bytes = static_cast<int32_t>(attend_tiles_bytes(kHeadDim))};
     split.attend.y = folded.data();
     grid.blocks = 3;
     grid.shared_bytes = static_cast<size_t>(split.shared_bytes);
