@@ -78,8 +78,8 @@ struct GenerationConfig {
   std::vector<BiasedSequence> sequence_bias;
   double encoder_repetition_penalty = 1.0;
   double repetition_penalty = 1.0;
-  double presence_penalty = 0.0;   // OpenAI's, over the new tokens; 0: none
-  double frequency_penalty = 0.0;  // the same, times the token's number
+  double presence_penalty = 0.0;             // OpenAI's, over the new tokens; 0: none
+  double frequency_penalty = 0.0;            // the same, times the token's number
   int32_t no_repeat_ngram_size = 0;          // 0: off
   int32_t encoder_no_repeat_ngram_size = 0;  // 0: off
   std::vector<std::vector<int32_t>> bad_words_ids;
@@ -141,12 +141,11 @@ struct GenerationConfig {
 };
 LOCKSTEP_FIELDS(GenerationConfig, do_sample, temperature, top_k, top_p, min_p, top_h, typical_p, epsilon_cutoff,
                 eta_cutoff, seed, guidance_scale, sequence_bias, encoder_repetition_penalty, repetition_penalty,
-                presence_penalty, frequency_penalty,
-                no_repeat_ngram_size, encoder_no_repeat_ngram_size, bad_words_ids, forced_bos_token_id,
-                forced_eos_token_ids, remove_invalid_values, exponential_decay_length_penalty, suppress_tokens,
-                begin_suppress_tokens, watermarking_config, renormalize_logits, max_new_tokens, max_length,
-                min_new_tokens, min_length, eos_token_ids, pad_token_id, bos_token_id, stop_strings, max_time,
-                num_beams, num_return_sequences, length_penalty, early_stopping, num_assistant_tokens,
+                presence_penalty, frequency_penalty, no_repeat_ngram_size, encoder_no_repeat_ngram_size, bad_words_ids,
+                forced_bos_token_id, forced_eos_token_ids, remove_invalid_values, exponential_decay_length_penalty,
+                suppress_tokens, begin_suppress_tokens, watermarking_config, renormalize_logits, max_new_tokens,
+                max_length, min_new_tokens, min_length, eos_token_ids, pad_token_id, bos_token_id, stop_strings,
+                max_time, num_beams, num_return_sequences, length_penalty, early_stopping, num_assistant_tokens,
                 prompt_lookup_num_tokens, max_matching_ngram_size, output_scores, output_logits, top_logprobs);
 
 /// The contents of a file.

@@ -162,7 +162,8 @@ class ChatWriter final : public ProtocolWriter {
   }
 
   Json message_of(const Choice& choice) const {
-    Json message = {{"role", "assistant"}, {"content", choice.content}, {"refusal", nullptr}};
+    Json message = {
+        {"role", "assistant"}, {"content", choice.content}, {"refusal", nullptr}, {"annotations", Json::array()}};
     if (!choice.reasoning.empty()) message["reasoning_content"] = choice.reasoning;
     if (choice.tools.empty()) return message;
     if (choice.content.empty()) message["content"] = nullptr;

@@ -1,5 +1,6 @@
 #include "launcher/serve/api/responses.h"
 
+#include <chrono>
 #include <nlohmann/json.hpp>
 #include <utility>
 
@@ -43,6 +44,9 @@ Json repeated_fields(const BodyField& body) {
   for (auto& [name, value] : fields.items()) {
     if (const auto field = body.find(name)) value = field->value();
   }
+  fields.update(
+      {{"frequency_penalty", 0.0}, {"presence_penalty", 0.0}, {"top_logprobs", 0}, {"max_tool_calls", nullptr}});
+  fields.update({{"service_tier", "default"}, {"safety_identifier", nullptr}, {"prompt_cache_key", nullptr}});
   fields["background"] = false;
   fields["store"] = false;
   return fields;
@@ -118,9 +122,16 @@ class ResponseWriter final : public ProtocolWriter {
   }
 
   Json response(std::string_view status) const {
-    Json fields = {{"id", id_},        {"object", "response"},      {"created_at", created_},
-                   {"status", status}, {"error", nullptr},          {"incomplete_details", nullptr},
-                   {"model", model_},  {"output", output_.items()}, {"usage", nullptr}};
+    Json fields = {{"id", id_},
+                   {"object", "response"},
+                   {"created_at", created_},
+                   {"status", status},
+                   {"error", nullptr},
+                   {"incomplete_details", nullptr},
+                   {"completed_at", nullptr},
+                   {"model", model_},
+                   {"output", output_.items()},
+                   {"usage", nullptr}};
     fields.update(repeated_);
     return fields;
   }
@@ -129,6 +140,9 @@ class ResponseWriter final : public ProtocolWriter {
     Json fields = response(status_);
     fields["incomplete_details"] = incomplete_;
     fields["usage"] = response_usage(usage);
+    if (status_ == "completed") {
+      fields["completed_at"] = std::chrono::system_clock::to_time_t(std::chrono::system_clock::now());
+    }
     return fields;
   }
 

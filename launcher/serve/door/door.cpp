@@ -27,7 +27,7 @@ namespace {
 
 using Exchanged = std::shared_ptr<Exchange>;
 
-constexpr auto kLook = std::chrono::milliseconds(500);   // between two looks at the engine's steps, while it works
+constexpr auto kLook = std::chrono::milliseconds(500);  // between two looks at the engine's steps, while it works
 constexpr auto kDrainLook = std::chrono::milliseconds(50);
 constexpr auto kFlush = std::chrono::milliseconds(500);  // for clients to read the last error
 constexpr auto kEngineEnd = std::chrono::seconds(20);    // of an engine that was asked to end
@@ -103,9 +103,7 @@ class Running final : public Door, public ApiObserver {
       look_later();
     }
   }
-  void on_first_token(const ApiRequest& request, Duration waited) override {
-    metrics_.on_first_token(request, waited);
-  }
+  void on_first_token(const ApiRequest& request, Duration waited) override { metrics_.on_first_token(request, waited); }
   void on_tokens(const ApiRequest& request, size_t count, Duration gap) override {
     health_.note_progress(now());
     metrics_.on_tokens(request, count, gap);
@@ -141,14 +139,13 @@ class Running final : public Door, public ApiObserver {
     if (!engine.has_value()) return end_after_flush(engine.error());
     engine_ = std::move(engine.value());
     const EngineFacts& facts = engine_->facts();
-    Result<std::unique_ptr<Api>> api =
-        Api::make({.model = model_id(options_),
-                   .model_directory = options_.model,
-                   .created = std::chrono::duration_cast<std::chrono::seconds>(
-                                  std::chrono::system_clock::now().time_since_epoch())
-                                  .count(),
-                   .max_open = static_cast<size_t>(facts.slots + options_.max_queue)},
-                  *engine_, *loop_, *this);
+    Result<std::unique_ptr<Api>> api = Api::make({.model = model_id(options_),
+                                                  .model_directory = options_.model,
+                                                  .created = std::chrono::duration_cast<std::chrono::seconds>(
+                                                                 std::chrono::system_clock::now().time_since_epoch())
+                                                                 .count(),
+                                                  .max_open = static_cast<size_t>(facts.slots + options_.max_queue)},
+                                                 *engine_, *loop_, *this);
     if (!api.has_value()) return end_after_flush(api.error());
     api_ = std::move(api.value());
     engine_->status([this](const Result<EngineStatus>& status) { take_status(status); });
@@ -189,9 +186,9 @@ class Running final : public Door, public ApiObserver {
     if (request.path == "/") return answer_page(exchange);
     if (health_.state() != DoorState::kReady) return refuse_now(exchange);
     if (api_->handle(exchange)) return;
-    exchange->respond(api_error(404, "invalid_request_error", "not_found", "",
-                                fmt::format("found the path {}, expected one of this server; docs/serving.md lists them",
-                                            request.path)));
+    exchange->respond(api_error(
+        404, "invalid_request_error", "not_found", "",
+        fmt::format("found the path {}, expected one of this server; docs/serving.md lists them", request.path)));
     metrics_.on_answered("other", 404);
   }
 
@@ -246,8 +243,9 @@ class Running final : public Door, public ApiObserver {
     if (!is_get(exchange)) return;
     const auto answer = [this, exchange] {
       const bool healthy = health_.is_healthy(now(), is_working());
-      exchange->respond({.content_type = "text/plain; version=0.0.4; charset=utf-8",
-                         .body = metrics_.text(healthy, status_, engine_ == nullptr ? EngineFacts{} : engine_->facts())});
+      exchange->respond(
+          {.content_type = "text/plain; version=0.0.4; charset=utf-8",
+           .body = metrics_.text(healthy, status_, engine_ == nullptr ? EngineFacts{} : engine_->facts())});
     };
     if (engine_ == nullptr) return answer();
     engine_->status([this, answer](const Result<EngineStatus>& status) {
@@ -284,7 +282,8 @@ class Running final : public Door, public ApiObserver {
   double rate() {
     const Duration passed = now() - sampled_;
     if (passed >= kLook) {
-      rate_ = static_cast<double>(metrics_.new_tokens() - sampled_tokens_) / std::chrono::duration<double>(passed).count();
+      rate_ =
+          static_cast<double>(metrics_.new_tokens() - sampled_tokens_) / std::chrono::duration<double>(passed).count();
       sampled_ = now();
       sampled_tokens_ = metrics_.new_tokens();
     }
@@ -327,10 +326,11 @@ class Running final : public Door, public ApiObserver {
   void look_whether_drained() {
     if (server_->open_exchanges() == 0 && api_->open_requests() == 0) return finish_engine();
     if (now() >= drained_by_) {
-      return end(Error{ErrorKind::kCancelled,
-                       fmt::format("[serve] drained for {:.0f} s: found {} requests that have not ended, expected none; "
-                                   "they were cut, --drain-s gives them more time",
-                                   options_.drain_s, api_->open_requests())});
+      return end(
+          Error{ErrorKind::kCancelled,
+                fmt::format("[serve] drained for {:.0f} s: found {} requests that have not ended, expected none; "
+                            "they were cut, --drain-s gives them more time",
+                            options_.drain_s, api_->open_requests())});
     }
     draining_ = loop_->after(kDrainLook, [this] { look_whether_drained(); });
   }
@@ -350,7 +350,8 @@ class Running final : public Door, public ApiObserver {
     log_.error("{}", error.message);
     if (process_ == nullptr) end_after_flush(error);
     // Otherwise the end of the process says more.
-    else if (draining_ == nullptr) draining_ = loop_->after(kEngineEnd, [this, error] { end(error); });
+    else if (draining_ == nullptr)
+      draining_ = loop_->after(kEngineEnd, [this, error] { end(error); });
   }
 
   void on_engine_end(const Result<void>& result) {

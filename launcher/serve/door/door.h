@@ -25,8 +25,8 @@ class Door {
   /// "http://127.0.0.1:8000".
   virtual std::string address() const = 0;
 
-  /// Serves until `interrupt` or the end of the engine. Fails with the reason of an end that was not asked for; its kind
-  /// has the engine's exit code. Once. @blocking
+  /// Serves until `interrupt` or the end of the engine. Fails with the reason of an end that was not asked for; its
+  /// kind has the engine's exit code. Once. @blocking
   virtual Result<void> run() = 0;
 
   /// The first call lets open requests end, the second does not. Thread-safe.

@@ -51,9 +51,8 @@ Result<std::unique_ptr<EngineProcess>> EngineProcess::start(std::vector<std::str
   std::unique_ptr<EngineProcess> own(new EngineProcess(std::move(folder)));
   words.insert(words.end(), {"--socket", own->socket().string()});
   // The address that the engine prints is no part of this program's output.
-  process::ChildCommand command{.words = std::move(words),
-                                .environment = std::move(environment),
-                                .output = process::ChildStream::kDiscard};
+  process::ChildCommand command{
+      .words = std::move(words), .environment = std::move(environment), .output = process::ChildStream::kDiscard};
   // The process gets its signal for orphans when the thread that started it ends.
   own->thread_ = std::thread([&loop, command = std::move(command), on_end = std::move(on_end), stop = &own->stop_] {
     const Result<void> result = result_of(process::run_child(command, {.grace = kGrace}, stop));

@@ -21,9 +21,10 @@ using namespace lockstep;
 Result<serve::DoorOptions> own_options() {
   const auto descriptor = launcher::own_variable(serve::kOptionsVariable);
   if (!descriptor) {
-    return Error{ErrorKind::kInvalidArgument,
-                 "[serve] lockstep-serve has no options of its own: found none, expected those of lockstep serve; start "
-                 "the server with lockstep serve --model DIR"};
+    return Error{
+        ErrorKind::kInvalidArgument,
+        "[serve] lockstep-serve has no options of its own: found none, expected those of lockstep serve; start "
+        "the server with lockstep serve --model DIR"};
   }
   std::ifstream file("/proc/self/fd/" + *descriptor, std::ios::binary);
   const std::string text{std::istreambuf_iterator<char>(file), {}};

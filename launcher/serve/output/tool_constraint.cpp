@@ -132,6 +132,7 @@ Result<std::string> tool_constraint(const OutputFormat& format, const std::vecto
   if (choice == ToolChoice::kNamed) {
     std::erase_if(chosen, [&](const Tool& tool) { return tool.name != named; });
     if (chosen.empty()) return unknown_tool(named);
+    parallel = false;  // one call of that tool
   }
   CallText form = is_harmony ? kHarmonyText : syntax->text;
   const std::string trigger = trigger_of(syntax);
