@@ -72,6 +72,9 @@ install(CODE "execute_process(COMMAND \"${CMAKE_AR}\" -M INPUT_FILE \"${script}\
 install(FILES "${PROJECT_BINARY_DIR}/liblockstep.a" DESTINATION "${CMAKE_INSTALL_LIBDIR}")
 
 install(TARGETS lockstep RUNTIME DESTINATION "${CMAKE_INSTALL_BINDIR}")
+if(TARGET lockstep-serve)
+  install(TARGETS lockstep-serve RUNTIME DESTINATION "${CMAKE_INSTALL_BINDIR}")
+endif()
 # Files that the program prints; a cross-compiled program does not run here.
 if(NOT CMAKE_CROSSCOMPILING)
   function(lockstep_install_text destination name)
@@ -95,6 +98,7 @@ install(DIRECTORY "${PROJECT_SOURCE_DIR}/engine/include/lockstep" DESTINATION "$
 # The headers that the public headers include; tests/consumer fails if one is missing.
 foreach(header IN ITEMS
         runtime/checkpoint/model_spec.h
+        runtime/constraint/constraint.h
         runtime/core/check.h
         runtime/core/clock.h
         runtime/core/dtype.h

@@ -36,12 +36,19 @@ Json error_of(const ApiError& error) {
   return {{"type", "error"}, {"error", {{"type", error_type(error.status)}, {"message", error.message}}}};
 }
 
+Json text_block(std::string_view text) { return {{"type", "text"}, {"text", text}, {"citations", nullptr}}; }
+
 /// The whole prompt counts as input: `cache_control` is ignored, so no token is billed as read from a cache.
 Json usage_of(const Usage& usage) {
   return {{"input_tokens", usage.prompt_tokens},
           {"cache_creation_input_tokens", 0},
           {"cache_read_input_tokens", 0},
-          {"output_tokens", usage.new_tokens}};
+          {"output_tokens", usage.new_tokens},
+          {"service_tier", "standard"},
+          {"cache_creation", nullptr},  // the rest: the protocol requires them
+          {"inference_geo", nullptr},
+          {"output_tokens_details", nullptr},
+          {"server_tool_use", nullptr}};
 }
 
 /// Finds the stop sequence that ended an answer, by the answer's last tokens.
@@ -122,7 +129,7 @@ class MessageWriter final : public ProtocolWriter {
     if (!choice.reasoning.empty()) {
       content.push_back({{"type", "thinking"}, {"thinking", choice.reasoning}, {"signature", ""}});
     }
-    if (!choice.content.empty()) content.push_back({{"type", "text"}, {"text", choice.content}});
+    if (!choice.content.empty()) content.push_back(text_block(choice.content));
     for (const ReadToolCall& call : choice.tools) {
       const auto input = parse_body(call.arguments);
       content.push_back({{"type", "tool_use"},
@@ -146,6 +153,8 @@ class MessageWriter final : public ProtocolWriter {
             {"content", std::move(content)},
             {"stop_reason", stop_reason_},
             {"stop_sequence", stop_sequence_},
+            {"stop_details", nullptr},
+            {"container", nullptr},
             {"usage", usage_of(usage)}};
   }
 
@@ -165,8 +174,7 @@ class MessageWriter final : public ProtocolWriter {
                            {{"type", "tool_use"}, {"id", call_id()}, {"name", piece.text}, {"input", Json::object()}});
       case Kind::kToolArguments: return delta({{"type", "input_json_delta"}, {"partial_json", piece.text}});
       case Kind::kToolEnd: return end_block();
-      case Kind::kContent:
-        return add(piece.kind, {{"type", "text"}, {"text", ""}}, {{"type", "text_delta"}, {"text", piece.text}});
+      case Kind::kContent: return add(piece.kind, text_block(""), {{"type", "text_delta"}, {"text", piece.text}});
       case Kind::kReasoning:
         return add(piece.kind, {{"type", "thinking"}, {"thinking", ""}, {"signature", ""}},
                    {{"type", "thinking_delta"}, {"thinking", piece.text}});

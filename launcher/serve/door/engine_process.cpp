@@ -1,9 +1,9 @@
 #include "launcher/serve/door/engine_process.h"
 
 #include <fmt/format.h>
-#include <stdlib.h>
 
 #include <cerrno>
+#include <cstdlib>  // mkdtemp
 #include <cstring>
 #include <system_error>
 

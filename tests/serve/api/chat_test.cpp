@@ -31,7 +31,8 @@ TEST_F(Chat, AnswersInOpenAisForm) {
   engine_.calls[0]->finish("eos");
   EXPECT_EQ(exchange->json(), Document::parse(R"({"id": "chatcmpl-r1", "object": "chat.completion", "created": 1000,
     "model": "tiny",
-    "choices": [{"index": 0, "message": {"role": "assistant", "content": "yo", "refusal": null}, "logprobs": null,
+    "choices": [{"index": 0, "message": {"role": "assistant", "content": "yo", "refusal": null,
+                 "annotations": []}, "logprobs": null,
                  "finish_reason": "stop"}],
     "usage": {"prompt_tokens": 19, "completion_tokens": 2, "total_tokens": 21,
               "prompt_tokens_details": {"cached_tokens": 0}, "completion_tokens_details": {"reasoning_tokens": 0}}})"));
@@ -147,7 +148,7 @@ TEST_F(LongChat, GivesCallsApartFromTheContent) {
   engine_.calls[0]->finish("eos");
   const Document choice = exchange->json()["choices"][0];
   EXPECT_EQ(choice["finish_reason"], "tool_calls");
-  EXPECT_EQ(choice["message"], Document::parse(R"({"role": "assistant", "content": null, "refusal": null,
+  EXPECT_EQ(choice["message"], Document::parse(R"({"role": "assistant", "content": null, "refusal": null, "annotations": [],
     "tool_calls": [{"id": "call_r1_0_0", "type": "function",
                     "function": {"name": "add", "arguments": "{\"x\": 1}"}}]})"));
 }

@@ -29,9 +29,11 @@ TEST_F(Messages, AnswerWithATextBlock) {
   engine_.calls[0]->finish("eos");
   EXPECT_EQ(exchange->json(),
             Document::parse(R"({"id": "msg_r1", "type": "message", "role": "assistant", "model": "tiny",
-              "content": [{"type": "text", "text": "yes"}], "stop_reason": "end_turn", "stop_sequence": null,
+              "content": [{"type": "text", "text": "yes", "citations": null}], "stop_reason": "end_turn",
+              "stop_sequence": null, "stop_details": null, "container": null,
               "usage": {"input_tokens": 34, "cache_creation_input_tokens": 0, "cache_read_input_tokens": 0,
-              "output_tokens": 3}})"));
+              "output_tokens": 3, "service_tier": "standard", "cache_creation": null, "inference_geo": null,
+              "output_tokens_details": null, "server_tool_use": null}})"));
 }
 
 TEST_F(Messages, ReadTheBlocksOfAnAgentsHistory) {
