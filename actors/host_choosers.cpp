@@ -14,8 +14,6 @@ namespace {
 using generation::Choice;
 using generation::FinishReason;
 
-size_t index(SlotId slot) { return static_cast<size_t>(slot.value); }
-
 Error cannot_choose(RequestId request, std::string_view what, ErrorKind kind = ErrorKind::kInvalidArgument) {
   return {kind, fmt::format("[actors] cannot choose for request {}: {}", request, what), /*origin_rank=*/0};
 }

@@ -5,14 +5,10 @@
 #include <span>
 #include <utility>
 
+#include "actors/schedule.h"
 #include "runtime/core/check.h"
 
 namespace lockstep::actors {
-namespace {
-
-size_t index(SlotId slot) { return static_cast<size_t>(slot.value); }
-
-}  // namespace
 
 void PromptQueue::add(Prompt prompt) {
   LOCKSTEP_CHECK(prompt.held < std::ssize(prompt.ids), prompt.slot, prompt.held, prompt.ids.size());

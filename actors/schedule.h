@@ -18,6 +18,9 @@
 
 namespace lockstep::actors {
 
+/// The slot's place in tables of slots.
+inline size_t index(SlotId slot) { return static_cast<size_t>(slot.value); }
+
 /// A slot that receives a copy of another slot's caches before the other slot is reused.
 struct SavedSlot {
   SlotId to;
