@@ -148,7 +148,8 @@ TEST_F(LongChat, GivesCallsApartFromTheContent) {
   engine_.calls[0]->finish("eos");
   const Document choice = exchange->json()["choices"][0];
   EXPECT_EQ(choice["finish_reason"], "tool_calls");
-  EXPECT_EQ(choice["message"], Document::parse(R"({"role": "assistant", "content": null, "refusal": null, "annotations": [],
+  EXPECT_EQ(choice["message"],
+            Document::parse(R"({"role": "assistant", "content": null, "refusal": null, "annotations": [],
     "tool_calls": [{"id": "call_r1_0_0", "type": "function",
                     "function": {"name": "add", "arguments": "{\"x\": 1}"}}]})"));
 }
