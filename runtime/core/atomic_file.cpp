@@ -1,5 +1,6 @@
 #include "runtime/core/atomic_file.h"
 
+#include <fcntl.h>
 #include <fmt/format.h>
 #include <unistd.h>
 
@@ -21,12 +22,21 @@ Error cannot_write(const std::filesystem::path& path, std::string_view why) {
       fmt::format("[launcher] cannot write {}: {}; name a file in a folder that can be written", path.string(), why)};
 }
 
+/// Makes the empty file `path`, which only its owner may open, and replaces a file that an ended process has left.
+bool create_for_owner(const std::filesystem::path& path) {
+  std::error_code ignored;
+  std::filesystem::remove(path, ignored);
+  const int descriptor = ::open(path.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, S_IRUSR | S_IWUSR);
+  return descriptor >= 0 && ::close(descriptor) == 0;
+}
+
 }  // namespace
 
-Result<AtomicFile> AtomicFile::create(const std::filesystem::path& path) {
+Result<AtomicFile> AtomicFile::create(const std::filesystem::path& path, FileAccess access) {
   AtomicFile file;
   file.path_ = path;
   file.partial_ = path.string() + fmt::format(".partial-{}", ::getpid());
+  if (access == FileAccess::kOwner && !create_for_owner(file.partial_)) return cannot_write(path, std::strerror(errno));
   file.file_ = std::make_unique<std::ofstream>(file.partial_, std::ios::binary | std::ios::trunc);
   if (!*file.file_) return cannot_write(path, std::strerror(errno));
   return file;
@@ -62,9 +72,10 @@ Result<void> write_file(const std::filesystem::path& path, std::span<const std::
   return file.commit();
 }
 
-Result<void> write_text_file(const std::filesystem::path& path, std::string_view text) {
-  const std::span<const std::byte> bytes = std::as_bytes(std::span(text));
-  return write_file(path, std::span(&bytes, 1));
+Result<void> write_text_file(const std::filesystem::path& path, std::string_view text, FileAccess access) {
+  LOCKSTEP_TRY(AtomicFile file, AtomicFile::create(path, access));
+  LOCKSTEP_TRY_VOID(file.append(text));
+  return file.commit();
 }
 
 Result<void> check_writable(const std::filesystem::path& path, std::string_view option) {

@@ -16,14 +16,20 @@ namespace lockstep {
 /// `kInvalidArgument` when the folder is missing or not writable, and then leaves nothing behind.
 Result<void> write_file(const std::filesystem::path& path, std::span<const std::span<const std::byte>> parts);
 
+enum class FileAccess {
+  kUsual,  // as the process's umask says
+  kOwner,  // readable and writable by this user alone, from the start: for secrets
+};
+
 /// The same for text.
-Result<void> write_text_file(const std::filesystem::path& path, std::string_view text);
+Result<void> write_text_file(const std::filesystem::path& path, std::string_view text,
+                             FileAccess access = FileAccess::kUsual);
 
 /// A file that is written piece by piece and appears under its name on `commit`. Without `commit`, nothing remains.
 class AtomicFile {
  public:
   /// Fails with `kInvalidArgument` when the folder is missing or not writable.
-  static Result<AtomicFile> create(const std::filesystem::path& path);
+  static Result<AtomicFile> create(const std::filesystem::path& path, FileAccess access = FileAccess::kUsual);
 
   AtomicFile(AtomicFile&&) = default;
   AtomicFile& operator=(AtomicFile&&) = default;

@@ -172,6 +172,7 @@ std::vector<ThirdPartyRule> third_parties() {
       {"sched.h", system},
       {"time.h", system},
       {"pthread.h", system},
+      {"pwd.h", {"launcher/serve/door"}},
       {"signal.h", {"runtime/process", "launcher/process", "launcher/inspect"}},
       // doctor tries the network itself.
       {"arpa/inet.h", {"transport", "launcher/measure/doctor"}},

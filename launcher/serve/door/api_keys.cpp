@@ -31,15 +31,16 @@ std::string_view bearer_of(std::string_view value) {
 
 Result<ApiKeys> ApiKeys::parse(std::string_view text, std::string_view origin) {
   ApiKeys keys;
-  while (!text.empty()) {
+  for (int number = 1; !text.empty(); ++number) {
     const size_t end = text.find('\n');
     const std::string_view line = trimmed(text.substr(0, end));
     text = end == std::string_view::npos ? std::string_view() : text.substr(end + 1);
     if (line.empty() || line.front() == '#') continue;
-    if (line.find_first_of(kBlanks) != std::string_view::npos) {
-      return Error{
-          ErrorKind::kInvalidArgument,
-          fmt::format("[serve] {}: found a key with a blank inside, expected one key a line; split the line", origin)};
+    if (!std::ranges::all_of(line, [](char c) { return c > ' ' && c <= '~'; })) {  // what every client can send
+      return Error{ErrorKind::kInvalidArgument,
+                   fmt::format("[serve] {}: found another character in line {}, expected one key a line, of visible "
+                               "ASCII characters without blanks; correct the line",
+                               origin, number)};
     }
     keys.keys_.emplace_back(line);
   }

@@ -17,7 +17,8 @@ class ApiKeys {
   ApiKeys() = default;
 
   /// One key a line; empty lines and lines that begin with # count for nothing. `origin` names the text in messages.
-  /// Fails with `kInvalidArgument` when there is no key, or one with blanks.
+  /// Fails with `kInvalidArgument` when there is no key, or one with characters that a header cannot carry; the message
+  /// does not show it.
   static Result<ApiKeys> parse(std::string_view text, std::string_view origin);
 
   bool are_needed() const { return !keys_.empty(); }

@@ -16,6 +16,7 @@
 #include "launcher/serve/door/engine_process.h"
 #include "launcher/serve/door/health.h"
 #include "launcher/serve/door/metrics.h"
+#include "launcher/serve/door/request_log.h"
 #include "launcher/serve/door/status_json.h"
 #include "launcher/serve/engine/rpc_engine.h"
 #include "launcher/serve/http/server.h"
@@ -51,13 +52,13 @@ std::string host_name() {
 
 class Running final : public Door, public ApiObserver {
  public:
-  Running(DoorOptions options, process::EnvironmentMap environment, const Log& log)
+  Running(DoorOptions options, process::EnvironmentMap environment, const Log& log, RequestLog::Sink request_line)
       : options_(std::move(options)),
         environment_(std::move(environment)),
         log_(log),
         loop_(make_loop(&log)),
         health_(seconds(options_.silence_s)),
-        metrics_(log, options_.log_format == "json" ? LogFormat::kJson : LogFormat::kText) {}
+        request_log_(log_format(options_.log_format), std::move(request_line)) {}
 
   Result<void> listen() {
     if (!options_.api_key_file.empty()) {
@@ -103,13 +104,22 @@ class Running final : public Door, public ApiObserver {
       look_later();
     }
   }
-  void on_first_token(const ApiRequest& request, Duration waited) override { metrics_.on_first_token(request, waited); }
+  void on_first_token(const ApiRequest& request, Duration waited) override {
+    metrics_.on_first_token(request, waited);
+    request_log_.on_first_token(request, waited);
+  }
   void on_tokens(const ApiRequest& request, size_t count, Duration gap) override {
     health_.note_progress(now());
     metrics_.on_tokens(request, count, gap);
   }
-  void on_ended(const ApiRequest& request, const ApiEnd& end) override { metrics_.on_ended(request, end); }
-  void on_answered(std::string_view endpoint, int status) override { metrics_.on_answered(endpoint, status); }
+  void on_ended(const ApiRequest& request, const ApiEnd& end) override {
+    metrics_.on_ended(request, end);
+    request_log_.on_ended(request, end);
+  }
+  void on_answered(std::string_view endpoint, int status) override {
+    metrics_.on_answered(endpoint, status);
+    request_log_.on_answered(endpoint, status);
+  }
 
  private:
   static TimePoint now() { return std::chrono::steady_clock::now(); }
@@ -164,10 +174,11 @@ class Running final : public Door, public ApiObserver {
     };
     const Endpoint endpoint{.url = address(),
                             .host = host_name(),
+                            .user = own_user(),
                             .port = server_->port(),
                             .model = model_id(options_),
                             .api_key_file = options_.api_key_file,
-                            .job = variable("SLURM_JOB_ID")};
+                            .job = job_id(variable)};
     LOCKSTEP_TRY(endpoint_, EndpointFile::write(options_.endpoint_file, endpoint));
     return ok();
   }
@@ -189,7 +200,13 @@ class Running final : public Door, public ApiObserver {
     exchange->respond(api_error(
         404, "invalid_request_error", "not_found", "",
         fmt::format("found the path {}, expected one of this server; docs/serving.md lists them", request.path)));
-    metrics_.on_answered("other", 404);
+    note_answer(request, 404);
+  }
+
+  /// An answer of the server's own. Unknown paths share one time series.
+  void note_answer(const HttpRequest& request, int status) {
+    metrics_.on_answered("other", status);
+    request_log_.answered({.id = request.id, .client = request.peer, .endpoint = request.path, .status = status});
   }
 
   /// Answers any method except GET (and HEAD, which the server cuts) with 405.
@@ -209,7 +226,7 @@ class Running final : public Door, public ApiObserver {
                   "found no valid key, expected one of the server's in the header Authorization: Bearer KEY");
     response.headers.emplace_back("WWW-Authenticate", "Bearer");
     exchange->respond(std::move(response));
-    metrics_.on_answered("other", 401);
+    note_answer(exchange->request(), 401);
   }
 
   void refuse_now(const Exchanged& exchange) {
@@ -221,7 +238,7 @@ class Running final : public Door, public ApiObserver {
                                           health_.word(now(), is_working()))};
     if (health_.state() == DoorState::kStarting) error.retry_after_s = 2;
     exchange->respond(api_error(error));
-    metrics_.on_answered("other", 503);
+    note_answer(exchange->request(), 503);
   }
 
   void answer_health(const Exchanged& exchange, bool is_good) {
@@ -243,9 +260,11 @@ class Running final : public Door, public ApiObserver {
     if (!is_get(exchange)) return;
     const auto answer = [this, exchange] {
       const bool healthy = health_.is_healthy(now(), is_working());
-      exchange->respond(
-          {.content_type = "text/plain; version=0.0.4; charset=utf-8",
-           .body = metrics_.text(healthy, status_, engine_ == nullptr ? EngineFacts{} : engine_->facts())});
+      exchange->respond({.content_type = "text/plain; version=0.0.4; charset=utf-8",
+                         .body = metrics_.text({.is_healthy = healthy,
+                                                .status = status_,
+                                                .facts = engine_ == nullptr ? EngineFacts{} : engine_->facts(),
+                                                .http = server_->counters()})});
     };
     if (engine_ == nullptr) return answer();
     engine_->status([this, answer](const Result<EngineStatus>& status) {
@@ -314,6 +333,7 @@ class Running final : public Door, public ApiObserver {
   // The end.
 
   void on_interrupt() {
+    if (interrupts_ == 0 && health_.state() == DoorState::kLost) return void(++interrupts_);  // it is ending
     if (++interrupts_ > 1 || health_.state() == DoorState::kStarting) {
       return end(Error{ErrorKind::kCancelled, "[serve] interrupted: open requests were cut"});
     }
@@ -380,6 +400,7 @@ class Running final : public Door, public ApiObserver {
   ApiKeys keys_;
   Health health_;
   Metrics metrics_;
+  RequestLog request_log_;
   EngineStatus status_;  // the last one
   std::unique_ptr<HttpServer> server_;
   std::unique_ptr<EngineProcess> process_;  // null: the engine is not this server's
@@ -399,8 +420,9 @@ class Running final : public Door, public ApiObserver {
 
 }  // namespace
 
-Result<std::unique_ptr<Door>> Door::open(DoorOptions options, process::EnvironmentMap environment, const Log& log) {
-  auto door = std::make_unique<Running>(std::move(options), std::move(environment), log);
+Result<std::unique_ptr<Door>> Door::open(DoorOptions options, process::EnvironmentMap environment, const Log& log,
+                                         std::function<void(std::string_view)> request_line) {
+  auto door = std::make_unique<Running>(std::move(options), std::move(environment), log, std::move(request_line));
   LOCKSTEP_TRY_VOID(door->listen());
   return std::unique_ptr<Door>(std::move(door));
 }

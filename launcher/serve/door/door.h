@@ -5,7 +5,9 @@
 //                             └─ EngineProcess: ends with this process; its end is this process's end
 #pragma once
 
+#include <functional>
 #include <memory>
+#include <string_view>
 
 #include "launcher/serve/door/options.h"
 #include "runtime/core/log.h"
@@ -19,8 +21,9 @@ class Door {
   virtual ~Door() = default;
 
   /// Listens, and prints nothing. Fails with `kInvalidArgument` (keys, certificates) and `kUnavailable` (address).
-  /// `log` outlives it; `environment` is the engine's.
-  static Result<std::unique_ptr<Door>> open(DoorOptions options, process::EnvironmentMap environment, const Log& log);
+  /// `log` outlives it; `environment` is the engine's; `request_line` gets a whole line for each request.
+  static Result<std::unique_ptr<Door>> open(DoorOptions options, process::EnvironmentMap environment, const Log& log,
+                                            std::function<void(std::string_view)> request_line);
 
   /// "http://127.0.0.1:8000".
   virtual std::string address() const = 0;

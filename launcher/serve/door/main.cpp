@@ -2,6 +2,7 @@
 #include <fmt/format.h>
 
 #include <atomic>
+#include <chrono>
 #include <cstdio>
 #include <cstdlib>
 #include <fstream>
@@ -11,6 +12,7 @@
 #include "launcher/process/interruption.h"
 #include "launcher/process/own_environment.h"
 #include "launcher/serve/door/door.h"
+#include "launcher/serve/door/request_log.h"
 #include "runtime/core/guard.h"
 
 namespace {
@@ -41,7 +43,10 @@ process::EnvironmentMap engine_environment() {
 
 Result<void> serve_until_the_end() {
   LOCKSTEP_TRY(serve::DoorOptions options, own_options());
-  const Log log([](LogLevel, std::string_view line) { fmt::print(stderr, "[serve] {}\n", line); });
+  const auto print = [](std::string_view line) { fmt::print(stderr, "{}\n", line); };
+  const Log log([print, format = serve::log_format(options.log_format)](LogLevel level, std::string_view line) {
+    print(serve::message_line(format, level, line, std::chrono::system_clock::now()));
+  });
   std::atomic<serve::Door*> running = nullptr;
   std::atomic<bool> is_early = false;
   std::unique_ptr<serve::Door> door;
@@ -50,7 +55,7 @@ Result<void> serve_until_the_end() {
     serve::Door* const target = running;
     target == nullptr ? void(is_early = true) : target->interrupt();
   });
-  LOCKSTEP_TRY(door, serve::Door::open(std::move(options), engine_environment(), log));
+  LOCKSTEP_TRY(door, serve::Door::open(std::move(options), engine_environment(), log, print));
   running = door.get();
   if (is_early) return Error{ErrorKind::kCancelled, "[serve] interrupted before it served"};
   fmt::print("{}\n", door->address());

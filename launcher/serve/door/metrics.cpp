@@ -1,13 +1,10 @@
 #include "launcher/serve/door/metrics.h"
 
-#include <fmt/format.h>
 #include <prometheus/counter.h>
 #include <prometheus/gauge.h>
 #include <prometheus/histogram.h>
 #include <prometheus/registry.h>
 #include <prometheus/text_serializer.h>
-
-#include <nlohmann/json.hpp>
 
 namespace lockstep::serve {
 namespace {
@@ -29,11 +26,20 @@ Histogram& histogram(prometheus::Registry& registry, const char* name, const cha
   return prometheus::BuildHistogram().Name(name).Help(help).Register(registry).Add({}, std::move(at));
 }
 
-/// Adds what `counter` lacks to `total`, which never falls while an engine lives.
-void raise_to(prometheus::Counter& counter, uint64_t total) {
-  const double missing = static_cast<double>(total) - counter.Value();
-  if (missing > 0) counter.Increment(missing);
-}
+/// A counter of a total that is kept elsewhere and starts again from zero with the engine.
+class FollowingCounter {
+ public:
+  explicit FollowingCounter(prometheus::Counter& counter) : counter_(counter) {}
+
+  void follow(uint64_t total) {
+    counter_.Increment(static_cast<double>(total >= last_ ? total - last_ : total));
+    last_ = total;
+  }
+
+ private:
+  prometheus::Counter& counter_;
+  uint64_t last_ = 0;
+};
 
 }  // namespace
 
@@ -49,7 +55,9 @@ struct Metrics::Series {
       counter(registry, "lockstep_generation_tokens_total", "Tokens of answers that have arrived.");
   prometheus::Counter& cached_tokens =
       counter(registry, "lockstep_prefix_cached_tokens_total", "Tokens of prompts that a slot already held.");
-  prometheus::Counter& steps = counter(registry, "lockstep_engine_steps_total", "Steps that the ranks have run.");
+  prometheus::Counter& cache_hits =
+      counter(registry, "lockstep_prefix_cache_hits_total", "Requests of which a slot already held a part.");
+  FollowingCounter steps{counter(registry, "lockstep_engine_steps_total", "Steps that the ranks have run.")};
   prometheus::Counter& restarts = counter(registry, "lockstep_engine_restarts_total", "Restarts of the ranks.");
   prometheus::Family<prometheus::Gauge>& ranks =
       prometheus::BuildGauge().Name("lockstep_ranks").Help("Ranks by their state.").Register(registry);
@@ -57,6 +65,15 @@ struct Metrics::Series {
                                                           .Name("lockstep_requests_total")
                                                           .Help("Answered requests by endpoint and status.")
                                                           .Register(registry);
+  prometheus::Family<prometheus::Counter>& outcomes = prometheus::BuildCounter()
+                                                          .Name("lockstep_request_outcomes_total")
+                                                          .Help("How the requests that the engine got have ended.")
+                                                          .Register(registry);
+  prometheus::Gauge& connections = gauge(registry, "lockstep_http_connections", "Connections that are open.");
+  FollowingCounter refused{
+      counter(registry, "lockstep_http_refused_total", "Requests that were malformed, too large or too slow.")};
+  FollowingCounter disconnects{
+      counter(registry, "lockstep_http_disconnects_total", "Clients that left before their answer was complete.")};
   Histogram& first_token =
       histogram(registry, "lockstep_time_to_first_token_seconds", "From a request's arrival to its first token.",
                 {0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30, 60, 120});
@@ -68,18 +85,15 @@ struct Metrics::Series {
                 {0.01, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30, 60, 120, 300, 600});
 };
 
-Metrics::Metrics(const Log& log, LogFormat format) : log_(log), format_(format), series_(std::make_unique<Series>()) {}
+Metrics::Metrics() : series_(std::make_unique<Series>()) {}
 Metrics::~Metrics() = default;
 
 void Metrics::on_started(const ApiRequest& request) {
-  open_[request.number] = {request, std::chrono::steady_clock::now(), 0, std::nullopt};
+  open_[request.number] = {request, std::chrono::steady_clock::now(), 0};
   series_->prompt_tokens.Increment(static_cast<double>(request.prompt_tokens));
 }
 
-void Metrics::on_first_token(const ApiRequest& request, Duration waited) {
-  series_->first_token.Observe(seconds(waited));
-  if (const auto at = open_.find(request.number); at != open_.end()) at->second.first_token = waited;
-}
+void Metrics::on_first_token(const ApiRequest&, Duration waited) { series_->first_token.Observe(seconds(waited)); }
 
 void Metrics::on_tokens(const ApiRequest& request, size_t count, Duration gap) {
   new_tokens_ += count;
@@ -92,53 +106,32 @@ void Metrics::on_tokens(const ApiRequest& request, size_t count, Duration gap) {
 }
 
 void Metrics::on_ended(const ApiRequest& request, const ApiEnd& end) {
-  const auto at = open_.find(request.number);
-  if (at == open_.end()) return;
+  open_.erase(request.number);
+  on_answered(request.endpoint, end.status);
+  series_->outcomes.Add({{"outcome", std::string(end.outcome)}}).Increment();
   series_->duration.Observe(seconds(end.duration));
   series_->cached_tokens.Increment(static_cast<double>(end.cached_tokens));
-  series_->requests.Add({{"endpoint", std::string(request.endpoint)}, {"status", std::to_string(end.status)}})
-      .Increment();
-  log_.info("{}", line_of(at->second, end));
-  open_.erase(at);
+  if (end.cached_tokens > 0) series_->cache_hits.Increment();
 }
 
 void Metrics::on_answered(std::string_view endpoint, int status) {
   series_->requests.Add({{"endpoint", std::string(endpoint)}, {"status", std::to_string(status)}}).Increment();
 }
 
-std::string Metrics::line_of(const OpenRequest& open, const ApiEnd& end) const {
-  const ApiRequest& request = open.request;
-  const double first = open.first_token ? seconds(*open.first_token) : 0.0;
-  if (format_ == LogFormat::kText) {
-    return fmt::format("{} {} {} {} prompt {} cached {} new {} first {:.3f} s all {:.3f} s{}{}", request.id,
-                       request.endpoint, end.status, end.outcome, request.prompt_tokens, end.cached_tokens,
-                       end.new_tokens, first, seconds(end.duration), end.error.empty() ? "" : ": ", end.error);
-  }
-  nlohmann::ordered_json json{{"request", request.id},
-                              {"peer", request.peer},
-                              {"endpoint", request.endpoint},
-                              {"stream", request.stream},
-                              {"status", end.status},
-                              {"outcome", end.outcome},
-                              {"prompt_tokens", request.prompt_tokens},
-                              {"cached_tokens", end.cached_tokens},
-                              {"new_tokens", end.new_tokens},
-                              {"first_token_s", first},
-                              {"duration_s", seconds(end.duration)}};
-  if (!end.error.empty()) json["error"] = end.error;
-  return json.dump(-1, ' ', false, nlohmann::json::error_handler_t::replace);
-}
-
-std::string Metrics::text(bool is_healthy, const EngineStatus& status, const EngineFacts& facts) {
-  series_->healthy.Set(is_healthy ? 1 : 0);
+std::string Metrics::text(const Reading& reading) {
+  const EngineStatus& status = reading.status;
+  series_->healthy.Set(reading.is_healthy ? 1 : 0);
   series_->running.Set(static_cast<double>(status.running));
   series_->waiting.Set(static_cast<double>(status.queued));
-  series_->slots.Set(static_cast<double>(facts.slots));
-  raise_to(series_->steps, status.steps);
+  series_->slots.Set(static_cast<double>(reading.facts.slots));
+  series_->steps.follow(status.steps);
   std::map<std::string, int> states;
   for (const char* state : {"starting", "ready", "lost", "ended"}) states[state] = 0;
   for (const std::string& state : status.ranks) ++states[state];
   for (const auto& [state, count] : states) series_->ranks.Add({{"state", state}}).Set(count);
+  series_->connections.Set(static_cast<double>(reading.http.connections));
+  series_->refused.follow(reading.http.refused);
+  series_->disconnects.follow(reading.http.disconnects);
   return prometheus::TextSerializer().Serialize(series_->registry.Collect());
 }
 

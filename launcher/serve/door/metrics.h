@@ -1,4 +1,4 @@
-// Numbers about requests for Prometheus, and a line in the log for each request. No text of a request is kept.
+// Numbers about requests for Prometheus, and a list of the open ones. No text of a request is kept.
 #pragma once
 
 #include <cstdint>
@@ -9,17 +9,14 @@
 
 #include "launcher/serve/api/api.h"
 #include "launcher/serve/engine/engine.h"
-#include "runtime/core/log.h"
+#include "launcher/serve/http/server.h"
 
 namespace lockstep::serve {
-
-enum class LogFormat { kText, kJson };
 
 /// On the loop's thread only.
 class Metrics final : public ApiObserver {
  public:
-  /// `log` outlives it.
-  Metrics(const Log& log, LogFormat format);
+  Metrics();
   ~Metrics() override;
 
   void on_started(const ApiRequest& request) override;
@@ -36,19 +33,22 @@ class Metrics final : public ApiObserver {
     ApiRequest request;
     TimePoint since;
     int64_t new_tokens = 0;
-    std::optional<Duration> first_token;  // since its arrival
   };
   const std::map<uint64_t, OpenRequest>& open() const { return open_; }
 
-  /// The text of /metrics. `is_healthy` and `status` are facts of now.
-  std::string text(bool is_healthy, const EngineStatus& status, const EngineFacts& facts);
+  /// What is read when /metrics is asked for.
+  struct Reading {
+    bool is_healthy = false;
+    EngineStatus status = {};
+    EngineFacts facts = {};
+    HttpCounters http = {};
+  };
+  /// The text of /metrics.
+  std::string text(const Reading& reading);
 
  private:
   struct Series;
-  std::string line_of(const OpenRequest& open, const ApiEnd& end) const;
 
-  const Log& log_;
-  LogFormat format_;
   std::unique_ptr<Series> series_;
   std::map<uint64_t, OpenRequest> open_;  // by ApiRequest::number
   uint64_t new_tokens_ = 0;
