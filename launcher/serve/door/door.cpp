@@ -172,13 +172,14 @@ class Running final : public Door, public ApiObserver {
       const auto at = environment_.find(name);
       return at == environment_.end() ? std::string() : at->second;
     };
-    const Endpoint endpoint{.url = address(),
-                            .host = host_name(),
-                            .user = own_user(),
-                            .port = server_->port(),
-                            .model = model_id(options_),
-                            .api_key_file = options_.api_key_file,
-                            .job = job_id(variable)};
+    const Endpoint endpoint{
+        .url = address(),
+        .host = host_name(),
+        .user = own_user(),
+        .port = server_->port(),
+        .model = model_id(options_),
+        .api_key_file = keys_.are_needed() ? std::filesystem::absolute(options_.api_key_file).string() : "",
+        .job = job_id(variable)};
     LOCKSTEP_TRY(endpoint_, EndpointFile::write(options_.endpoint_file, endpoint));
     return ok();
   }

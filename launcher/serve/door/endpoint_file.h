@@ -18,7 +18,7 @@ struct Endpoint {
   std::string user;          // of this process; empty: unknown
   int port = 0;              // 0: a Unix socket
   std::string model;         // the id for clients
-  std::string api_key_file;  // empty: no key is needed
+  std::string api_key_file;  // absolute; empty: no key is needed
   std::string job;           // of the batch system; empty: none
 };
 
