@@ -117,6 +117,14 @@ class Serve(unittest.TestCase):
                 self.assertEqual(server.process.wait(served.DEADLINE), 5, server.said())
                 self.assertTrue(until(lambda: not any(pathlib.Path(f"/proc/{pid}").exists() for pid in ranks.values())))
 
+    def test_a_frozen_rank_ends_the_server_with_code_5(self):
+        for rank in (0, 1):
+            with self.subTest(rank=rank), served.Served(PROGRAM, MODEL, "--tp", 2, "--silence-s", 2, *SIZES) as server:
+                os.kill(ranks_below(server.process.pid)[rank], signal.SIGSTOP)
+                self.assertEqual(server.get("/metrics")[0], 200)
+                self.assertEqual(server.get("/admin/status")[0], 200)
+                self.assertEqual(server.process.wait(served.DEADLINE), 5, server.said())
+
     def test_a_term_signal_lets_open_requests_end(self):
         with served.Served(PROGRAM, MODEL, *SIZES) as server:
             connection = server.connect()

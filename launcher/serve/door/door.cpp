@@ -33,6 +33,19 @@ constexpr auto kDrainLook = std::chrono::milliseconds(50);
 constexpr auto kFlush = std::chrono::milliseconds(500);  // for clients to read the last error
 constexpr auto kEngineEnd = std::chrono::seconds(20);    // of an engine that was asked to end
 
+constexpr auto kIdleLook = std::chrono::seconds(2);  // the same while it is idle
+constexpr auto kAnswer = std::chrono::seconds(1);    // of an engine, before an answer goes without it
+
+/// A call that happens once.
+struct Once {
+  std::function<void()> call;
+  std::unique_ptr<Timer> timer;  // after which it happens anyway
+
+  void run() {
+    if (call) std::exchange(call, nullptr)();
+  }
+};
+
 Duration seconds(double s) { return std::chrono::duration_cast<Duration>(std::chrono::duration<double>(s)); }
 
 bool needs_key(std::string_view path) {
@@ -99,10 +112,7 @@ class Running final : public Door, public ApiObserver {
   // The observer of the API.
   void on_started(const ApiRequest& request) override {
     metrics_.on_started(request);
-    if (looking_ == nullptr) {
-      health_.note_work(now());
-      look_later();
-    }
+    if (metrics_.open().size() == 1) health_.note_work(now());
   }
   void on_first_token(const ApiRequest& request, Duration waited) override {
     metrics_.on_first_token(request, waited);
@@ -158,7 +168,7 @@ class Running final : public Door, public ApiObserver {
                                                  *engine_, *loop_, *this);
     if (!api.has_value()) return end_after_flush(api.error());
     api_ = std::move(api.value());
-    engine_->status([this](const Result<EngineStatus>& status) { take_status(status); });
+    look();
     const Result<void> written = write_endpoint();
     if (!written.has_value()) return end_after_flush(written.error());
     health_.note_ready();
@@ -268,26 +278,27 @@ class Running final : public Door, public ApiObserver {
                                                 .http = server_->counters()})});
     };
     if (engine_ == nullptr) return answer();
-    engine_->status([this, answer](const Result<EngineStatus>& status) {
+    engine_->status([this, once = within_limit(answer)](const Result<EngineStatus>& status) {
       take_status(status);
-      answer();
+      once->run();
     });
   }
 
   void answer_status(const Exchanged& exchange) {
     if (!is_get(exchange)) return;
-    const auto answer = [this, exchange](const EngineActivity& activity) {
+    const auto activity = std::make_shared<EngineActivity>();
+    const auto answer = [this, exchange, activity] {
       exchange->respond({.body = status_json({.state = health_.word(now(), is_working()),
                                               .model = model_id(options_),
                                               .uptime = now() - began_,
                                               .tokens_per_s = rate(),
                                               .now = now()},
-                                             status_, activity, metrics_)});
+                                             status_, *activity, metrics_)});
     };
-    if (engine_ == nullptr || health_.state() == DoorState::kLost) return answer({});
-    engine_->status([this](const Result<EngineStatus>& status) { take_status(status); });
-    engine_->activity([answer](const Result<EngineActivity>& activity) {
-      answer(activity.has_value() ? activity.value() : EngineActivity{});
+    if (engine_ == nullptr || health_.state() == DoorState::kLost) return answer();
+    engine_->activity([activity, once = within_limit(answer)](const Result<EngineActivity>& got) {
+      if (got.has_value()) *activity = got.value();
+      once->run();
     });
   }
 
@@ -318,17 +329,28 @@ class Running final : public Door, public ApiObserver {
     status_ = status.value();
   }
 
-  /// Looks at the engine's steps while it works; an idle server wakes for nothing.
-  void look_later() {
-    looking_ = loop_->after(kLook, [this] {
-      looking_ = nullptr;
-      if (!is_working()) {
-        engine_->status([this](const Result<EngineStatus>& status) { take_status(status); });
-        return;
-      }
-      engine_->status([this](const Result<EngineStatus>& status) { take_status(status); });
-      look_later();
+  /// Asks for the engine's status, seldom while it is idle. An engine that gives no answer is lost.
+  void look() {
+    const bool is_silent = asked_ && options_.silence_s > 0 && now() - *asked_ > seconds(options_.silence_s);
+    if (is_silent) return on_silent();
+    if (!asked_) {
+      asked_ = now();
+      engine_->status([this](const Result<EngineStatus>& status) {
+        asked_.reset();
+        take_status(status);
+      });
+    }
+    looking_ = loop_->after(is_working() ? kLook : kIdleLook, [this] { look(); });
+  }
+
+  /// Calls `answer` once: when it is called itself, or after a second. For answers that an engine in trouble must not
+  /// hold up.
+  std::shared_ptr<Once> within_limit(std::function<void()> answer) {
+    const auto once = std::make_shared<Once>(Once{std::move(answer), nullptr});
+    once->timer = loop_->after(kAnswer, [weak = std::weak_ptr<Once>(once)] {
+      if (const auto own = weak.lock()) own->run();
     });
+    return once;
   }
 
   // The end.
@@ -366,7 +388,7 @@ class Running final : public Door, public ApiObserver {
   }
 
   void on_lost(const Error& error) {
-    if (is_finishing_) return;
+    if (is_finishing_ || is_silent_) return;
     health_.note_lost();
     log_.error("{}", error.message);
     if (process_ == nullptr) end_after_flush(error);
@@ -375,7 +397,22 @@ class Running final : public Door, public ApiObserver {
       draining_ = loop_->after(kEngineEnd, [this, error] { end(error); });
   }
 
+  /// The engine is frozen: it is killed, so that its clients get an error.
+  void on_silent() {
+    is_silent_ = true;
+    health_.note_lost();
+    const Error error{
+        ErrorKind::kPeerLost,
+        fmt::format("[serve] lost the engine: found no answer for {:.0f} s, expected one at once; rank 0 is "
+                    "frozen, or its machine is",
+                    options_.silence_s)};
+    log_.error("{}", error.message);
+    process_.reset();
+    end_after_flush(error);
+  }
+
   void on_engine_end(const Result<void>& result) {
+    if (is_silent_) return;
     if (is_finishing_) return end(result);
     health_.note_lost();
     end_after_flush(result.has_value() ? Error{ErrorKind::kPeerLost,
@@ -415,7 +452,8 @@ class Running final : public Door, public ApiObserver {
   uint64_t sampled_tokens_ = 0;
   double rate_ = 0.0;
   int interrupts_ = 0;
-  bool is_finishing_ = false;
+  bool is_finishing_ = false, is_silent_ = false;
+  std::optional<TimePoint> asked_;  // for a status that the engine has not given yet
   Result<void> result_ = ok();
 };
 
