@@ -79,14 +79,15 @@ TEST(SessionRequests, EndsAChooserAtItsBudget) {
 }
 
 TEST(SessionRequests, StopsAChooserAtTheTokenThatTheSinkSays) {
-  TestSession test(2, Processes::kOne, {.vocabulary = kFakeVocabulary});
+  constexpr int64_t kForever = 1'000'000;  // far more than are made before the stop is known
+  TestSession test(2, Processes::kOne, {.capacity = 2 * kForever, .vocabulary = kFakeVocabulary});
   CollectingSink sink(
       [](RequestId, const auto& tokens) { return tokens.size() == 3 ? Verdict::kStop : Verdict::kContinue; });
-  const auto chooser = beams({.prompts = {prompt(3, 1), {}}, .choices = 99, .streams = true});
-  run(test, {request_with(1, chooser, 50)}, sink, /*size=*/2);
+  const auto chooser = beams({.prompts = {prompt(3, 1), {}}, .choices = kForever, .streams = true});
+  run(test, {request_with(1, chooser, kForever)}, sink, /*size=*/2);
   EXPECT_EQ(sink.answer(RequestId(1)).tokens.size(), 3u);
   EXPECT_EQ(sink.answer(RequestId(1)).reason, FinishReason::kStop);
-  EXPECT_LT(chooser->made(), 50);
+  EXPECT_LT(chooser->made(), kForever);
 }
 
 TEST(SessionRequests, NeverAsksAChooserAfterItsRequestWasStopped) {
