@@ -69,9 +69,9 @@ class RequestEvents final : public ApiObserver {
     parts_.metrics.on_ended(request, end);
     parts_.request_log.on_ended(request, end);
   }
-  void on_answered(std::string_view endpoint, int status) override {
-    parts_.metrics.on_answered(endpoint, status);
-    parts_.request_log.on_answered(endpoint, status);
+  void on_answered(const ApiRequest& request, int status) override {
+    parts_.metrics.on_answered(request, status);
+    parts_.request_log.on_answered(request, status);
   }
 
  private:
@@ -85,7 +85,9 @@ class Running final : public Door {
 
   Result<void> listen() {
     LOCKSTEP_TRY(parts_.keys, keys_of(parts_.options));
-    LOCKSTEP_TRY(parts_.server, HttpServer::open(*parts_.loop, http_options(parts_.options, parts_.log),
+    HttpOptions http = http_options(parts_.options, parts_.log);
+    http.on_refused = [this](const HttpRefused& refused) { parts_.request_log.refused(refused); };
+    LOCKSTEP_TRY(parts_.server, HttpServer::open(*parts_.loop, std::move(http),
                                                  [this](const auto& exchange) { routes_.handle(exchange); }));
     return ok();
   }
@@ -113,9 +115,13 @@ class Running final : public Door {
     const DoorOptions& options = parts_.options;
     LOCKSTEP_TRY(EngineAddress address, engine_address(options));
     if (!options.engine.empty()) {
-      LOCKSTEP_TRY(parts_.process,
-                   EngineProcess::start(options.engine, environment_, *parts_.loop,
-                                        [this](const Result<void>& result) { shutdown_.on_engine_end(result); }));
+      LOCKSTEP_TRY(parts_.process, EngineProcess::start({.words = options.engine,
+                                                         .environment = environment_,
+                                                         .ranks = options.engine_ranks,
+                                                         .records = options.engine_records},
+                                                        *parts_.loop, [this](const Result<void>& result) {
+                                                          shutdown_.on_engine_end(result);
+                                                        }));
       address.socket = parts_.process->socket();
     }
     parts_.connection =
