@@ -11,6 +11,7 @@ import unittest
 import served
 
 PROGRAM = MODEL = None
+SETTLING = 2.0  # seconds after the last request
 INTERVAL = 10.0  # seconds; long enough that a clock tick of 10 ms counts little
 
 
@@ -35,6 +36,7 @@ class Idle(unittest.TestCase):
     def test_an_idle_server_uses_one_hundredth_of_a_core_at_most(self):
         with served.Served(PROGRAM, MODEL, "--tp", 2, "--threads", 1, "--max-seq-len", 512) as server:
             self.assertEqual(server.post("/v1/completions", {"prompt": "Once", "max_tokens": 4})[0], 200)
+            time.sleep(SETTLING)
             pids = family(server.process.pid)
             self.assertEqual(len(pids), 3)  # the door and two ranks
             begun, used = time.monotonic(), cpu_seconds(pids)

@@ -73,6 +73,12 @@ def begin(server, body=LONG, name="open"):
     return connection, answer
 
 
+def leave(stream):
+    connection, answer = stream
+    answer.close()
+    connection.close()
+
+
 def metrics(server):
     """{name with labels: value}"""
     lines = [line for line in server.get("/metrics")[1].splitlines() if line and not line.startswith("#")]
@@ -133,11 +139,10 @@ class Serve(unittest.TestCase):
                 self.assertEqual(server.get("/v1/completions")[0], 405)
             with self.subTest("a client that goes away frees its slot"):
                 for _ in range(2):
-                    connection, answer = begin(server)
+                    stream = begin(server)
                     self.assertEqual(server.get("/health")[1]["open_requests"], 1)
                     self.assertTrue(until(lambda: metrics(server)["lockstep_requests_running"] == 1))
-                    answer.close()
-                    connection.close()
+                    leave(stream)
                     self.assertTrue(until(lambda: server.get("/health")[1]["open_requests"] == 0))
                     self.assertTrue(until(lambda: metrics(server)["lockstep_requests_running"] == 0))
             with self.subTest("200 idle connections harm no request"):
@@ -161,12 +166,11 @@ class Serve(unittest.TestCase):
                 self.assertEqual(status, 429, answer)
                 self.assertEqual(server.get("/health")[0], 200)  # busy is not ill
                 self.assertEqual(metrics(server)['lockstep_slots{state="decode"}'], 2)
-                for connection, answer in running[:1]:
-                    answer.close()
-                    connection.close()
+                leave(running[0])
                 for connection in waiting:
                     self.assertEqual(connection.getresponse().status, 200)
                     connection.close()
+                leave(running[1])
                 self.assertEqual([line["id"] for line in log_lines(server) if line["id"] in ("usual", "urgent")],
                                  ["urgent", "usual"])
             with self.subTest("a frozen engine holds up no answer of the server itself"):
@@ -208,7 +212,7 @@ class Serve(unittest.TestCase):
 
     def test_a_term_signal_lets_open_requests_end(self):
         with served.Served(PROGRAM, MODEL, *SIZES, "--drain-s", served.DEADLINE) as server:
-            endless, unread = begin(server)  # so that it drains until this client has gone
+            endless = begin(server)  # so that it drains until this client has gone
             connection, answer = begin(server, {**LONG, "max_tokens": 60})
             server.process.send_signal(signal.SIGTERM)
             self.assertTrue(until(lambda: server.get("/health")[1]["state"] == "draining"))
@@ -220,8 +224,7 @@ class Serve(unittest.TestCase):
             self.assertTrue(answer.read().endswith(b"data: [DONE]\n\n"))
             connection.close()
             self.assertIsNone(server.process.poll())
-            unread.close()
-            endless.close()
+            leave(endless)
             self.assertEqual(server.process.wait(served.DEADLINE), 0, server.said())
 
     def test_a_second_term_signal_stops_at_once(self):

@@ -135,12 +135,15 @@ class Running final : public Door {
   void on_connected(Result<std::unique_ptr<Engine>>& engine) {
     if (!engine.has_value()) return shutdown_.end_after_flush(engine.error());
     parts_.engine = std::move(engine.value());
-    const Result<void> opened = open_admission();
-    if (!opened.has_value()) shutdown_.end_after_flush(opened.error());
+    const Result<void> made = make_api();
+    if (!made.has_value()) return shutdown_.end_after_flush(made.error());
+    watch_.begin([this] {
+      const Result<void> opened = open_admission();
+      if (!opened.has_value()) shutdown_.end_after_flush(opened.error());
+    });
   }
 
-  /// The engine serves: from now on requests are taken.
-  Result<void> open_admission() {
+  Result<void> make_api() {
     const DoorOptions& options = parts_.options;
     const EngineFacts& facts = parts_.engine->facts();
     const auto unix_time = std::chrono::system_clock::now().time_since_epoch();
@@ -149,10 +152,15 @@ class Running final : public Door {
                                         .created = std::chrono::duration_cast<std::chrono::seconds>(unix_time).count(),
                                         .max_open = static_cast<size_t>(facts.slots + options.max_queue)},
                                        *parts_.engine, *parts_.loop, events_));
-    watch_.begin();
+    return ok();
+  }
+
+  /// The state of the ranks is known: from now on requests are taken.
+  Result<void> open_admission() {
+    const EngineFacts& facts = parts_.engine->facts();
     LOCKSTEP_TRY_VOID(write_endpoint());
     parts_.health.note_ready();
-    parts_.log.info("serves {} at {}: {} rank{}, {} slots of {} tokens, {} {}", model_id(options), address(),
+    parts_.log.info("serves {} at {}: {} rank{}, {} slots of {} tokens, {} {}", model_id(parts_.options), address(),
                     facts.ranks, facts.ranks == 1 ? "" : "s", facts.slots, facts.capacity, facts.backend, facts.dtype);
     return ok();
   }

@@ -5,8 +5,8 @@
 namespace lockstep::serve {
 namespace {
 
-constexpr auto kLook = std::chrono::milliseconds(500);  // between two looks, while the engine works
-constexpr auto kIdleLook = std::chrono::seconds(2);     // the same while it is idle
+constexpr auto kLook = std::chrono::milliseconds(500);  // between two looks, while the engine works or owes an answer
+constexpr auto kIdleLook = std::chrono::seconds(2);     // more, while it is idle
 constexpr auto kAnswer = std::chrono::seconds(1);       // of an engine, before an answer goes without it
 
 /// A call that happens once, when nothing is missing any more.
@@ -26,18 +26,30 @@ struct LateCall {
 EngineWatch::EngineWatch(DoorParts& parts, std::function<void()> on_silent)
     : parts_(parts), on_silent_(std::move(on_silent)), answers_(DoorParts::from_seconds(parts.options.silence_s)) {}
 
+void EngineWatch::begin(std::function<void()> first) {
+  first_ = std::move(first);
+  look();
+}
+
 void EngineWatch::look() {
-  const TimePoint now = DoorParts::now();
-  if (answers_.look(now)) return on_silent_();
-  const bool is_late = answers_.is_waiting();
-  if (!is_late) {
-    answers_.note_asked(now);
-    parts_.engine->status([this](const Result<EngineStatus>& status) {
-      answers_.note_answered();
-      take(status);
-    });
-  }
-  looking_ = parts_.loop->after(is_late || parts_.is_working() ? kLook : kIdleLook, [this] { look(); });
+  if (answers_.look(DoorParts::now())) return on_silent_();
+  if (!answers_.is_waiting()) ask();
+  looking_ = parts_.loop->after(kLook, [this] { look_again(); });
+}
+
+/// An idle engine that has answered is left alone for a while.
+void EngineWatch::look_again() {
+  if (answers_.is_waiting() || parts_.is_working()) return look();
+  looking_ = parts_.loop->after(kIdleLook, [this] { look(); });
+}
+
+void EngineWatch::ask() {
+  answers_.note_asked(DoorParts::now());
+  parts_.engine->status([this](const Result<EngineStatus>& status) {
+    answers_.note_answered();
+    take(status);
+    if (status.has_value() && first_) std::exchange(first_, nullptr)();
+  });
 }
 
 void EngineWatch::take(const Result<EngineStatus>& status) {
