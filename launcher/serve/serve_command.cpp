@@ -38,12 +38,17 @@ std::vector<std::string> launcher_words(const std::string& launcher, int ranks) 
   return words;
 }
 
+/// Whether another program starts the ranks, maybe on other machines.
+bool is_by_launcher(const ServeCommand& command) {
+  return !command.launcher.empty() || command.engine.run.launch == Launch::kMpi;
+}
+
 /// The command of the engine without its address.
 Result<std::vector<std::string>> engine_command(const ServeCommand& command) {
   LOCKSTEP_TRY(const fs::path lockstep, program("lockstep"));
   const Launch launch = command.engine.run.launch;
   const int ranks = command.engine.model.ranks.value_or(1);
-  const bool by_launcher = !command.launcher.empty() || launch == Launch::kMpi;
+  const bool by_launcher = is_by_launcher(command);
   std::vector<std::string> words;
   if (by_launcher) words = launcher_words(command.launcher.empty() ? "mpirun -n {ranks}" : command.launcher, ranks);
   words.insert(words.end(), {lockstep.string(), "engine"});
@@ -71,6 +76,8 @@ Result<void> serve(const ServeCommand& command) {
   door.silence_s = command.engine.run.silence_s;
   if (door.engine_socket.empty() && door.engine_host.empty()) {
     LOCKSTEP_TRY(door.engine, engine_command(command));
+    door.engine_ranks = is_by_launcher(command) ? 0 : command.engine.model.ranks.value_or(1);
+    if (command.engine.run.exit_record) door.engine_records = fs::absolute(*command.engine.run.exit_record).string();
   }
   LOCKSTEP_TRY(const fs::path path, program("lockstep-serve"));
   LOCKSTEP_TRY(const int options, memory_file(serve::to_json(door)));

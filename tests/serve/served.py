@@ -4,6 +4,7 @@ import json
 import os
 import pathlib
 import signal
+import socket
 import subprocess
 import tempfile
 import time
@@ -12,12 +13,25 @@ import urllib.parse
 DEADLINE = 120  # seconds of any wait; only a hang gets there
 
 
+class UnixConnection(http.client.HTTPConnection):
+    """HTTP over a Unix socket."""
+
+    def __init__(self, path):
+        super().__init__("localhost", timeout=DEADLINE)
+        self.path = path
+
+    def connect(self):
+        self.sock = socket.socket(socket.AF_UNIX)
+        self.sock.settimeout(DEADLINE)
+        self.sock.connect(self.path)
+
+
 class Served:
     """Starts the server on a free port; ends it with the block. `words` are more words of the command line."""
 
-    def __init__(self, program, model, *words):
+    def __init__(self, program, model, *words, address=("--port", 0)):
         self.output = tempfile.TemporaryFile("w+")
-        command = [program, "serve", "--model", model, "--port", 0, *words]
+        command = [program, "serve", "--model", model, *address, *words]
         self.process = subprocess.Popen(list(map(str, command)), stdout=subprocess.PIPE, stderr=self.output,
                                         stdin=subprocess.DEVNULL, text=True)
         self.url = self.process.stdout.readline().strip()  # empty: it ended
@@ -49,6 +63,8 @@ class Served:
         return self.output.read()
 
     def connect(self):
+        if self.url.startswith("unix:"):
+            return UnixConnection(self.url[len("unix:"):])
         return http.client.HTTPConnection(urllib.parse.urlsplit(self.url).netloc, timeout=DEADLINE)
 
     def call(self, method, path, body=None, headers=None):
