@@ -290,12 +290,14 @@ class Running final : public Door, public ApiObserver {
     const auto answer = [this, exchange, activity] {
       exchange->respond({.body = status_json({.state = health_.word(now(), is_working()),
                                               .model = model_id(options_),
+                                              .engine = engine_ == nullptr ? EngineFacts{} : engine_->facts(),
                                               .uptime = now() - began_,
                                               .tokens_per_s = rate(),
                                               .now = now()},
                                              status_, *activity, metrics_)});
     };
     if (engine_ == nullptr || health_.state() == DoorState::kLost) return answer();
+    engine_->status([this](const Result<EngineStatus>& status) { take_status(status); });  // arrives first
     engine_->activity([activity, once = within_limit(answer)](const Result<EngineActivity>& got) {
       if (got.has_value()) *activity = got.value();
       once->run();
