@@ -306,9 +306,7 @@ class Running final : public Door, public ApiObserver {
 
   void answer_page(const Exchanged& exchange) {
     if (!is_get(exchange)) return;
-    exchange->respond({.content_type = "text/html; charset=utf-8",
-                       .body = std::string(page()),
-                       .headers = {{"Cache-Control", "no-cache"}, {"X-Content-Type-Options", "nosniff"}}});
+    exchange->respond(page_response());
   }
 
   /// Tokens per second since the last time it was asked for, at least half a second ago.
