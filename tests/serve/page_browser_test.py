@@ -133,7 +133,7 @@ class WithAModel(PageTest):
         BROWSER.until_script("[...document.querySelectorAll('#ranks > li')].filter((row) => /ready.*MiB/.test(row.textContent))"
                              ".length === 2", "two ranks with their memory")
         BROWSER.until_script("document.querySelectorAll('#steps g.decode').length > 1", "steps in the drawing")
-        BROWSER.until_script("Number(document.querySelector('#rate').textContent) > 0", "tokens per second")
+        BROWSER.until_script("parseFloat(document.querySelector('#rate').textContent) > 0", "tokens per second")
         self.assertTrue(BROWSER.find("#stop").is_shown)
         BROWSER.find("#stop").click()
         self.wait_for_text("#turns > li:last-child .note", "Stopped.")

@@ -78,7 +78,9 @@ class Page(unittest.TestCase):
 
         def taken():
             status = self.server.get("/admin/status")[1]
-            return status if all(slot["new_tokens"] > 0 for slot in status["slots"]) else None
+            is_whole = len(status["requests"]) == 3 and status["queue"] == 1
+            decodes = all(slot["new_tokens"] > 0 for slot in status["slots"])
+            return status if is_whole and decodes and all(rank["resident_bytes"] > 0 for rank in status["ranks"]) else None
 
         status = until(taken)
         self.assertEqual((status["state"], status["running"], status["queue"]), ("ready", 2, 1))
@@ -108,7 +110,7 @@ class Page(unittest.TestCase):
 
         for connection in connections:
             connection.close()
-        ended = until(lambda: self.idle_status())
+        ended = until(self.idle_status)
         self.assertEqual([slot["request"] for slot in ended["slots"]], [None, None])
         self.assertGreaterEqual(ended["new_tokens"], status["new_tokens"])
 

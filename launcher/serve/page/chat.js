@@ -95,10 +95,18 @@ function giveResults(texts) {
   askForAnswer();
 }
 
+/// The field grows with its text, also in browsers without field-sizing.
+function fitPrompt() {
+  if (CSS.supports("field-sizing", "content")) return;
+  byId("prompt").style.height = "auto";
+  byId("prompt").style.height = `${byId("prompt").scrollHeight}px`;
+}
+
 function sendPrompt() {
   const text = byId("prompt").value;
   if (streaming || text.trim() === "") return;
   byId("prompt").value = "";
+  fitPrompt();
   addTurn({ node: userTurn(text), message: () => ({ role: "user", content: text }) });
   askForAnswer();
 }
@@ -121,6 +129,7 @@ function startChat() {
     event.preventDefault();
     sendPrompt();
   });
+  byId("prompt").addEventListener("input", fitPrompt);
   byId("prompt").addEventListener("keydown", (event) => {
     if (event.key !== "Enter" || event.shiftKey || event.isComposing) return;
     event.preventDefault();

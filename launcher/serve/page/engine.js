@@ -42,6 +42,8 @@ function showNow(status) {
   setText(byId("totals"), words.join(" · "));
 }
 
+const cell = (kind, text) => element("span", { class: kind, textContent: text });
+
 /// `parts`: [class, share of the whole].
 const barOf = (parts) => element("div", { class: "bar", "aria-hidden": "true" }, ...parts.map(([kind, share]) => {
   const part = element("i", { class: kind });
@@ -54,10 +56,10 @@ function showRanks({ ranks }) {
   const sum = ranks.reduce((bytes, rank) => bytes + rank.resident_bytes, 0);
   setText(byId("memory"), sum > 0 ? `${formatBytes(sum)} together` : "");
   fillList(byId("ranks"), ranks, () => element("li"), (row, rank) => row.replaceChildren(
-    element("span", { class: "number", textContent: rank.rank }),
-    element("span", { class: "state" }, element("span", { class: `dot ${rank.state}` }), rank.state),
+    cell("number", rank.rank),
+    element("span", { class: "state" }, cell(`dot ${rank.state}`, ""), rank.state),
     barOf([["held", rank.resident_bytes / most]]),
-    element("span", { class: "amount", textContent: rank.resident_bytes > 0 ? formatBytes(rank.resident_bytes) : "–" })));
+    cell("amount", rank.resident_bytes > 0 ? formatBytes(rank.resident_bytes) : "–")));
 }
 
 function slotWords(slot) {
@@ -71,16 +73,14 @@ function fillSlot(row, slot, status) {
   const isBusy = slot.state === "prefill" || slot.state === "decode";
   const isOwn = ownRequests.has(slot.request);
   const most = slot.most_tokens ?? status.slot_tokens;
-  const tokens = isBusy && slot.most_tokens ? `${formatCount(slot.tokens)} of ${formatCount(most)}` : counted(slot.tokens, "token");
+  const isKnown = slot.most_tokens !== null;
+  const tokens = isKnown ? `${formatCount(slot.tokens)} of ${formatCount(most)}` : counted(slot.tokens, "token");
   row.className = `${isBusy ? "busy" : "idle"}${isOwn ? " own" : ""}`;
   row.dataset.state = slot.state;
   row.dataset.request = slot.request ?? "";
-  row.title = isBusy ? `${slot.endpoint ?? ""} ${slot.request ?? ""}: ${slot.tokens} tokens, ${slot.new_tokens} of them new` : "";
-  row.replaceChildren(
-    element("span", { class: "number", textContent: slot.slot }),
-    element("span", { class: `chip ${slot.state}`, textContent: slot.state }),
-    element("span", { class: "who", textContent: slotWords(slot) }),
-    element("span", { class: "amount", textContent: slot.tokens > 0 ? tokens : "" }));
+  row.title = isBusy ? `${counted(slot.tokens, "token")}, ${formatCount(slot.new_tokens)} of them new` : "";
+  row.replaceChildren(cell("number", slot.slot), cell(`chip ${slot.state}`, slot.state), cell("who", slotWords(slot)),
+    cell("amount", slot.tokens > 0 ? tokens : ""));
   if (!isBusy) return;
   row.append(element("code", { class: "id", textContent: slot.request ?? "" }),
     barOf([["held", (slot.tokens - slot.new_tokens) / most], ["fresh", slot.new_tokens / most]]));
@@ -92,8 +92,8 @@ function showSlots(status) {
   const waiting = status.requests.filter((request) => request.state === "waiting");
   byId("waiting-part").hidden = waiting.length === 0;
   fillList(byId("waiting"), waiting, () => element("li"), (row, request) => row.replaceChildren(
-    element("span", { class: "who", textContent: ownRequests.has(request.id) ? "this chat" : request.endpoint }),
-    element("span", { class: "amount", textContent: `${counted(request.prompt_tokens, "token")}, ${formatDuration(request.age_s)}` }),
+    cell("who", ownRequests.has(request.id) ? "this chat" : request.endpoint),
+    cell("amount", `${counted(request.prompt_tokens, "token")}, ${formatDuration(request.age_s)}`),
     element("code", { class: "id", textContent: request.id })));
 }
 
@@ -105,9 +105,11 @@ function showSteps({ steps }) {
   const last = steps.at(-1);
   setText(byId("steps-most"), last ? formatDuration(mostSeconds) : "");
   setText(byId("rows-most"), last ? formatCount(mostRows) : "");
-  setText(byId("steps-sum"), last ? `number ${formatCount(last.number)}, ${formatDuration(last.age_s)} ago` : "none yet");
-  drawing.setAttribute("aria-label", last ? `The last ${counted(steps.length, "step")}: at most ${formatDuration(mostSeconds)} ` +
-    `and ${counted(mostRows, "row")}; the table has each` : "No step yet");
+  const ago = (step) => `${formatDuration(step.age_s)} ago`;
+  setText(byId("steps-sum"), last ? `number ${formatCount(last.number)}, ${ago(last)}` : "none yet");
+  const words = `The last ${counted(steps.length, "step")}: at most ${formatDuration(mostSeconds)} and ` +
+    `${counted(mostRows, "row")}; the table has each`;
+  drawing.setAttribute("aria-label", last ? words : "No step yet");
   drawing.replaceChildren();
   shape(drawing, "line", { class: "axis", x1: 0, x2: 64, y1: 68, y2: 68 });
   steps.forEach((step, i) => {
@@ -116,7 +118,7 @@ function showSteps({ steps }) {
     const rows = 30 * Math.log2(1 + step.rows) / Math.log2(1 + mostRows);
     const group = shape(drawing, "g", { class: step.kind });
     shape(group, "title").textContent = `Step ${step.number}: ${step.kind}, ${counted(step.rows, "row")}, ` +
-      `${formatDuration(step.seconds)}, ${formatDuration(step.age_s)} ago`;
+      `${formatDuration(step.seconds)}, ${ago(step)}`;
     shape(group, "rect", { x: x + 0.1, width: 0.8, y: 68 - height, height });
     shape(group, "rect", { class: "rows-of", x: x + 0.1, width: 0.8, y: 69, height: rows });
     const pause = i > 0 ? steps[i - 1].age_s - step.age_s - step.seconds : 0;
@@ -129,8 +131,9 @@ function showSteps({ steps }) {
 
 function showStepsTable(steps) {
   fillList(byId("steps-table").querySelector("tbody"), [...steps].reverse(), () => element("tr"), (row, step) => {
-    const cells = [formatCount(step.number), step.kind, formatCount(step.rows), formatDuration(step.seconds), `${formatDuration(step.age_s)} ago`];
-    row.replaceChildren(...cells.map((cell) => element("td", { textContent: cell })));
+    const texts = [formatCount(step.number), step.kind, formatCount(step.rows), formatDuration(step.seconds),
+      `${formatDuration(step.age_s)} ago`];
+    row.replaceChildren(...texts.map((text) => element("td", { textContent: text })));
   });
 }
 

@@ -2,10 +2,11 @@
 // A model's text as elements: a part of Markdown, and JSON. What is no Markdown stays text.
 
 const FENCE = /^ {0,3}(`{3,}|~{3,})\s*([\w+-]*)/;
-const HEADING = /^ {0,3}(#{1,6})\s+(.*?)\s*#*$/;
+const HEADING = /^ {0,3}(#{1,6})\s(.*)$/;
 const RULE = /^ {0,3}([-*_])(?: *\1){2,} *$/;
 const QUOTE = /^ {0,3}> ?/;
 const ITEM = /^( *)(?:[-*+]|(\d{1,9})[.)]) +/;
+const INSIDE_ITEM = /^(?: {2,}\S| *(?:[-*+]|\d+[.)]) )/;  // after an empty line
 const TABLE_RULE = /^ *\|? *:?-+:? *(?:\| *:?-+:? *)*\|? *$/;
 
 const isTableAt = (lines, i) => lines[i].includes("|") && i + 1 < lines.length && lines[i + 1].includes("|") &&
@@ -29,8 +30,8 @@ function blockEnd(kind, lines, i) {
     if (kind === "fence" && lines[j].trim().startsWith(fence) && !/[^`~\s]/.test(lines[j])) return j + 1;
     if (kind === "quote" && !QUOTE.test(lines[j])) return j;
     if (kind === "table" && !lines[j].includes("|")) return j;
-    if (kind === "list" && lines[j].trim() === "" && !/^(?: {2,}\S| *(?:[-*+]|\d+[.)]) )/.test(lines[j + 1] ?? "")) return j;
-    if (kind === "list" && /^\S/.test(lines[j]) && !ITEM.test(lines[j]) && blockKind(lines, j) !== "paragraph") return j;
+    if (kind === "list" && lines[j].trim() === "" && !INSIDE_ITEM.test(lines[j + 1] ?? "")) return j;
+    if (kind === "list" && /^\S/.test(lines[j]) && !["list", "paragraph"].includes(blockKind(lines, j))) return j;
     if (kind === "paragraph" && (lines[j].trim() === "" || blockKind(lines, j) !== "paragraph")) return j;
   }
   return lines.length;
@@ -155,11 +156,12 @@ function blockElement({ kind, lines }, depth = 0) {
     case "fence": {
       const fence = lines[0].match(FENCE)[1];
       const isClosed = lines.length > 1 && lines.at(-1).trim().startsWith(fence);
-      return element("pre", { tabIndex: 0 }, element("code", { textContent: lines.slice(1, isClosed ? -1 : undefined).join("\n") }));
+      const code = lines.slice(1, isClosed ? -1 : undefined).join("\n");
+      return element("pre", { tabIndex: 0 }, element("code", { textContent: code }));
     }
     case "heading": {
       const [, marks, text] = lines[0].match(HEADING);
-      return appendInline(element(marks.length < 3 ? "h3" : "h4"), text);
+      return appendInline(element(marks.length < 3 ? "h3" : "h4"), text.trim());
     }
     case "rule": return element("hr");
     case "quote": {
@@ -168,14 +170,7 @@ function blockElement({ kind, lines }, depth = 0) {
     }
     case "list": return listElement(lines, depth);
     case "table": return tableElement(lines);
-    default: {
-      const paragraph = element("p");
-      lines.forEach((line, i) => {
-        appendInline(paragraph, line.trim());
-        if (i + 1 < lines.length) paragraph.append(/ {2}$/.test(line) ? element("br") : "\n");
-      });
-      return paragraph;
-    }
+    default: return appendInline(element("p"), lines.map((line) => line.trim()).join("\n"));
   }
 }
 

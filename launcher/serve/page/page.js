@@ -12,7 +12,7 @@ function askForKey(error) {
 
 function useKey() {
   const key = byId("key").value.trim();
-  if (!/^[\x21-\x7e]+$/.test(key)) return askForKey("A key consists of letters, digits and signs of ASCII, without blanks.");
+  if (!/^[\x21-\x7e]+$/.test(key)) return askForKey("A key is made of ASCII characters without blanks.");
   sessionStorage.setItem(KEY, key);
   byId("key").value = "";
   byId("key-form").hidden = true;

@@ -25,8 +25,8 @@ async function send(path, body, signal) {
   const headers = {};
   if (keyOf()) headers.Authorization = `Bearer ${keyOf()}`;
   if (body) headers["Content-Type"] = "application/json";
-  const options = { headers, signal, method: body ? "POST" : "GET", body: body && JSON.stringify(body), cache: "no-store" };
-  const response = await fetch(path, options).catch((error) => {
+  const content = body ? { method: "POST", body: JSON.stringify(body) } : {};
+  const response = await fetch(path, { headers, signal, cache: "no-store", ...content }).catch((error) => {
     if (signal?.aborted) throw error;
     throw new RequestError("The server cannot be reached.", "It may have ended, or the network is down.");
   });
@@ -46,10 +46,10 @@ async function* eventsOf(response) {
     const events = held.split(/\r?\n\r?\n/);
     held = events.pop();
     for (const event of events) {
-      const data = event.split(/\r?\n/).filter((line) => line.startsWith("data:")).map((line) => line.slice(5).trimStart());
-      if (data.length === 0) continue;  // a comment
-      if (data[0] === "[DONE]") return;
-      yield JSON.parse(data.join("\n"));
+      const lines = event.split(/\r?\n/).filter((line) => line.startsWith("data:"));
+      const data = lines.map((line) => line.slice("data:".length).trim()).join("\n");
+      if (data === "[DONE]") return;
+      if (data !== "") yield JSON.parse(data);  // otherwise a comment
     }
   }
 }

@@ -2,6 +2,7 @@
 // The settings of the next answer. They stay in this tab's storage.
 
 const SETTINGS = "lockstep-settings";
+const NUMBERS = ["temperature", "top_p", "max_tokens", "seed"];
 const EXAMPLE_TOOL = [{
   name: "get_weather",
   description: "The weather of a city.",
@@ -45,7 +46,7 @@ function checkSettings() {
 function requestFields() {
   const form = settingsForm();
   const fields = {};
-  for (const name of ["temperature", "top_p", "max_tokens", "seed"]) {
+  for (const name of NUMBERS) {
     if (form[name].value !== "") fields[name] = Number(form[name].value);
   }
   if (form.json.checked) fields.response_format = { type: "json_object" };
@@ -61,8 +62,8 @@ function describeSettings() {
   const form = settingsForm();
   const words = [];
   if (form.system.value.trim() !== "") words.push("system prompt");
-  for (const [name, label] of [["temperature", "temperature"], ["top_p", "top_p"], ["max_tokens", "most tokens"], ["seed", "seed"]]) {
-    if (form[name].value !== "") words.push(`${label} ${form[name].value}`);
+  for (const name of NUMBERS) {
+    if (form[name].value !== "") words.push(`${name} ${form[name].value}`);
   }
   if (form.json.checked) words.push("JSON");
   const tools = readTools().value?.length ?? 0;

@@ -3,11 +3,17 @@
 
 const FINISHES = { length: "cut at its most tokens", tool_calls: "calls tools", stop: "complete" };
 
-const userTurn = (text) => element("li", { class: "user" }, element("div", { class: "said", textContent: text }));
+/// For those who hear the page: who speaks.
+const speaker = (name) => element("span", { class: "spoken", textContent: `${name}: ` });
+
+const userTurn = (text) => element("li", { class: "user" }, speaker("You"),
+  element("div", { class: "said", textContent: text }));
+
+const card = (kind, title, ...content) => element("div", { class: `card ${kind}` },
+  element("p", { class: "title" }, ...title), ...content);
 
 function toolTurn(name, text) {
-  return element("li", { class: "tool" }, element("div", { class: "card" },
-    element("p", { class: "title" }, `Result of ${name}`), jsonElement(text)));
+  return element("li", { class: "tool" }, card("result", [`Result of ${name}`], jsonElement(text)));
 }
 
 /// An answer of the model that grows. `actions`: again(), results(texts).
@@ -33,8 +39,9 @@ class Answer {
     this.notes = element("div");
     this.usageText = element("span", { class: "usage small" });
     this.buttons = element("span");
-    this.node = element("li", { class: "assistant", "aria-busy": "true" }, this.reasoningPart, this.said, this.callsPart,
-      this.waiting, this.notes, element("div", { class: "turn-end" }, this.usageText, this.buttons));
+    this.node = element("li", { class: "assistant", "aria-busy": "true" }, speaker("The model"), this.reasoningPart,
+      this.said, this.callsPart, this.waiting, this.notes,
+      element("div", { class: "turn-end" }, this.usageText, this.buttons));
   }
 
   /// A chunk of the stream.
@@ -51,7 +58,7 @@ class Answer {
       known.arguments += call.function?.arguments ?? "";
     }
     if (choice?.finish_reason) this.finish = choice.finish_reason;
-    if (this.first === null && (this.content || this.reasoning || this.calls.length > 0)) this.first = performance.now();
+    if (this.content || this.reasoning || this.calls.length > 0) this.first ??= performance.now();
     this.drawSoon();
   }
 
@@ -77,14 +84,13 @@ class Answer {
 
   drawJson() {
     this.said.shownBlocks = [];
-    this.said.replaceChildren(element("div", { class: "card" }, element("p", { class: "title" }, "JSON"), jsonElement(this.content)));
+    this.said.replaceChildren(card("json-answer", ["JSON"], jsonElement(this.content)));
   }
 
   callCard(call, index) {
-    const card = element("div", { class: "card call" },
-      element("p", { class: "title" }, "Calls ", element("strong", { textContent: call.name })), jsonElement(call.arguments));
-    if (!this.isOpen && this.finish === "tool_calls" && this.results[index] === undefined) card.append(this.resultForm(call, index));
-    return card;
+    const waits = !this.isOpen && this.finish === "tool_calls" && this.results[index] === undefined;
+    return card("call", ["Calls ", element("strong", { textContent: call.name })], jsonElement(call.arguments),
+      waits ? this.resultForm(call, index) : null);
   }
 
   resultForm(call, index) {
@@ -125,16 +131,21 @@ class Answer {
     this.draw();
     if (isStopped) this.notes.append(element("p", { class: "note", textContent: "Stopped." }));
     if (failure) {
-      this.notes.append(element("div", { class: "failure", role: "alert" }, element("p", { textContent: failure.message }),
-        failure.detail ? element("p", { textContent: failure.detail }) : null));
+      const sentences = [failure.message, failure.detail].filter((text) => text !== "");
+      this.notes.append(element("div", { class: "failure", role: "alert" },
+        ...sentences.map((text) => element("p", { textContent: text }))));
     }
-    const button = (name, label, onclick) => element("button", { type: "button", class: `plain ${name}`, textContent: label, onclick });
-    if (this.content && navigator.clipboard) {
-      this.buttons.append(button("copy", "Copy", (event) => {
-        navigator.clipboard.writeText(this.content).then(() => setText(event.target, "Copied"), () => setText(event.target, "Not allowed"));
-      }));
+    this.addButtons();
+  }
+
+  addButtons() {
+    const add = (name, label, onclick) => this.buttons.append(
+      element("button", { type: "button", class: `plain ${name}`, textContent: label, onclick }));
+    if (this.content && navigator.clipboard) {  // browsers have it for https and for this machine
+      add("copy", "Copy", ({ target }) => navigator.clipboard.writeText(this.content).then(
+        () => setText(target, "Copied"), () => setText(target, "Not allowed")));
     }
-    this.buttons.append(button("again", "Again", () => this.actions.again()));
+    add("again", "Again", () => this.actions.again());
   }
 
   /// The message that the model sees of this answer; null: there is nothing to see.
