@@ -19,35 +19,6 @@ SIZES = ("--threads", 1, "--max-seq-len", 512, "--batch-size", 2)
 LONG = {"prompt": "Once upon a time", "max_tokens": 400, "ignore_eos": True, "temperature": 0}
 
 
-def ranks_below(pid):
-    """{rank: pid} of the processes named lockstep below `pid`."""
-    parents, names = {}, {}
-    for folder in pathlib.Path("/proc").glob("[0-9]*"):
-        try:
-            name, rest = (folder / "stat").read_text().split("(", 1)[1].rsplit(")", 1)
-            parents[int(folder.name)], names[int(folder.name)] = int(rest.split()[1]), name
-        except (OSError, IndexError):
-            continue  # it has ended
-    below, found = {pid}, {}
-    for _ in range(4):
-        below |= {child for child, parent in parents.items() if parent in below}
-    for child in below - {pid}:
-        if names[child] == "lockstep":
-            environment = pathlib.Path(f"/proc/{child}/environ").read_bytes().split(b"\0")
-            found[next(int(one.split(b"=")[1]) for one in environment if one.startswith(b"LOCKSTEP_RANK="))] = child
-    return found
-
-
-def until(condition):
-    """Whether `condition` becomes true before the deadline."""
-    end = time.monotonic() + served.DEADLINE
-    while time.monotonic() < end:
-        if condition():
-            return True
-        time.sleep(0.05)
-    return False
-
-
 class Serve(unittest.TestCase):
     def test_a_server_with_keys(self):
         with tempfile.TemporaryDirectory() as folder:
@@ -68,7 +39,7 @@ class Serve(unittest.TestCase):
                     self.assertEqual(endpoint.stat().st_mode & 0o777, 0o600)
                     self.assertEqual(json.loads(endpoint.read_text())["url"], server.url)
                 with self.subTest("one process for each rank"):
-                    self.assertEqual(sorted(ranks_below(server.process.pid)), [0, 1])
+                    self.assertEqual(sorted(served.ranks_below(server.process.pid)), [0, 1])
                     name = pathlib.Path(f"/proc/{server.process.pid}/comm").read_text().strip()
                     self.assertEqual(name, "lockstep-serve")
             self.assertEqual(server.process.returncode, 0)
@@ -88,7 +59,7 @@ class Serve(unittest.TestCase):
                     connection.getresponse().read(10)
                     self.assertEqual(server.get("/health")[1]["open_requests"], 1)
                     connection.close()
-                    self.assertTrue(until(lambda: server.get("/health")[1]["open_requests"] == 0))
+                    self.assertTrue(served.until(lambda: server.get("/health")[1]["open_requests"] == 0))
             with self.subTest("a full server"):
                 connections = []
                 for _ in range(2):
@@ -105,7 +76,7 @@ class Serve(unittest.TestCase):
     def test_a_killed_rank_ends_the_server_with_code_5(self):
         for rank in (0, 1):
             with self.subTest(rank=rank), served.Served(PROGRAM, MODEL, "--tp", 2, *SIZES) as server:
-                ranks = ranks_below(server.process.pid)
+                ranks = served.ranks_below(server.process.pid)
                 connection = server.connect()
                 connection.request("POST", "/v1/completions", json.dumps({**LONG, "stream": True}),
                                    {"Content-Type": "application/json"})
@@ -115,12 +86,12 @@ class Serve(unittest.TestCase):
                 self.assertIn(b'"error"', answer.read())
                 connection.close()
                 self.assertEqual(server.process.wait(served.DEADLINE), 5, server.said())
-                self.assertTrue(until(lambda: not any(pathlib.Path(f"/proc/{pid}").exists() for pid in ranks.values())))
+                self.assertTrue(served.until(lambda: not any(pathlib.Path(f"/proc/{pid}").exists() for pid in ranks.values())))
 
     def test_a_frozen_rank_ends_the_server_with_code_5(self):
         for rank in (0, 1):
             with self.subTest(rank=rank), served.Served(PROGRAM, MODEL, "--tp", 2, "--silence-s", 2, *SIZES) as server:
-                os.kill(ranks_below(server.process.pid)[rank], signal.SIGSTOP)
+                os.kill(served.ranks_below(server.process.pid)[rank], signal.SIGSTOP)
                 self.assertEqual(server.get("/metrics")[0], 200)
                 self.assertEqual(server.get("/admin/status")[0], 200)
                 self.assertEqual(server.process.wait(served.DEADLINE), 5, server.said())
@@ -133,7 +104,7 @@ class Serve(unittest.TestCase):
             answer = connection.getresponse()
             answer.read(10)
             server.process.send_signal(signal.SIGTERM)
-            self.assertTrue(until(lambda: server.get("/health")[1]["state"] == "draining"))
+            self.assertTrue(served.until(lambda: server.get("/health")[1]["state"] == "draining"))
             self.assertEqual(server.post("/v1/completions", {"prompt": "x", "max_tokens": 1})[0], 503)
             self.assertTrue(answer.read().endswith(b"data: [DONE]\n\n"))
             connection.close()
