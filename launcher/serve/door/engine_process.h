@@ -28,6 +28,9 @@ class EngineProcess {
   EngineProcess(const EngineProcess&) = delete;
   EngineProcess& operator=(const EngineProcess&) = delete;
 
+  /// Ends it, by force if it does not react; `on_end` follows. Does not wait.
+  void stop() { stop_.raise(); }
+
   /// Where it will serve; only this user can open the folder.
   std::filesystem::path socket() const { return folder_ / "engine.sock"; }
 

@@ -1,0 +1,22 @@
+// What /health answers: a pure function.
+#pragma once
+
+#include <cstddef>
+#include <optional>
+#include <string>
+#include <string_view>
+
+#include "launcher/serve/engine/engine.h"
+#include "runtime/core/clock.h"
+
+namespace lockstep::serve {
+
+struct HealthFacts {
+  std::string_view state;              // Health::word
+  std::optional<Duration> progress{};  // since the last token or step
+  size_t open_requests = 0;
+};
+
+std::string health_json(const HealthFacts& facts, const EngineStatus& status);
+
+}  // namespace lockstep::serve
