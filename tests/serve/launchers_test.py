@@ -116,7 +116,6 @@ class UnderMpirun(Servers):
             server.process.send_signal(signal.SIGTERM)
             server.process.wait(served.DEADLINE)
             self.expect_nothing_left(processes)
-            self.assertIn("drains", server.said())
 
     def test_a_killed_rank_ends_everything(self):
         for rank in ("0", "1"):
@@ -126,8 +125,6 @@ class UnderMpirun(Servers):
                 os.kill(killed, signal.SIGKILL)
                 self.assertNotEqual(server.process.wait(served.DEADLINE), 0)
                 self.expect_nothing_left(processes)
-                self.assertIn("the engine has ended", server.said())
-                self.assertIn(f"rank {rank} on host", server.said())
 
     def test_its_ranks_start_no_others(self):
         for words, option in ((("--launch", "threads"), "--launch"), (("--launcher", TEMPLATE), "--launcher"),
@@ -150,8 +147,8 @@ class ByALauncher(Servers):
             self.expect_nothing_left(processes)
 
     def test_mpirun_and_threads_are_choices(self):
-        for words in (("--launch", "mpirun", *(() if not CROWDED else ("--tp", 1))), ("--launch", "threads", "--tp", 2)):
-            with self.subTest(words=words), self.serve(self.tiny, "--tp", 2, *words) as server:
+        for launch in ("threads",) if CROWDED else ("threads", "mpirun"):
+            with self.subTest(launch=launch), self.serve(self.tiny, "--tp", 2, "--launch", launch) as server:
                 processes = served.processes_below(server.process.pid)
                 self.expect_answers(server, self.tiny, ["one", "two"])
                 server.process.send_signal(signal.SIGTERM)
