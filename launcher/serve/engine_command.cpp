@@ -65,7 +65,10 @@ Result<void> run(const EngineCommand& command, Group& group, const Log& log) {
 }  // namespace
 
 Result<void> serve_engine(const EngineCommand& command) {
-  return on_own_ranks({.run = command.run, .ranks = command.model.ranks, .read_ahead = command.model.directory},
+  return on_own_ranks({.run = command.run,
+                       .ranks = command.model.ranks,
+                       .read_ahead = command.model.directory,
+                       .end_signal = command.end_signal},
                       [&](Group& group, const Log& log) { return run(command, group, log); });
 }
 
