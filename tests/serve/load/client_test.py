@@ -19,7 +19,7 @@ def event(**fields):
 
 class StandIn(http.server.BaseHTTPRequestHandler):
     """Answers in words of one token; the prompt "refused" gets status 400, "broken" a stream without an end. "last" waits
-    for three answers to others, "hung" for the end of the test."""
+    for three answers to others, "hung" after its first word for the end of the test."""
     protocol_version = "HTTP/1.1"
 
     def do_POST(self):
@@ -32,8 +32,6 @@ class StandIn(http.server.BaseHTTPRequestHandler):
             self.send_header("Content-Length", str(len(text)))
             self.end_headers()
             return self.wfile.write(text)
-        if said == "hung":
-            return self.server.is_over.wait(DEADLINE)
         if said == "last":
             self.server.three_answered.wait(DEADLINE)
         self.send_response(200)
@@ -43,6 +41,8 @@ class StandIn(http.server.BaseHTTPRequestHandler):
         for word in ("one ", "two ", "three"):
             choice = {"text": word} if "prompt" in body else {"delta": {"content": word}}
             self.write_chunk(event(choices=[{"index": 0, **choice}]))
+            if said == "hung":
+                return self.server.is_over.wait(DEADLINE)
         if said != "broken":
             self.write_chunk(event(choices=[], usage={"prompt_tokens": 4, "completion_tokens": 3}))
             self.write_chunk(b"data: [DONE]\n\n")
@@ -105,8 +105,9 @@ class Client(unittest.TestCase):
         self.assertGreaterEqual(begins[2], 0.04)
 
     def test_a_turn_that_does_not_end_is_an_error_at_the_deadline(self):
-        report = self.load({"name": "hung", "requests": 2, "prompts": ["hung"]}, deadline_s=0.3)
+        report = self.load({"name": "hung", "requests": 2, "prompts": ["hung"]}, deadline_s=2)
         self.assertEqual(len(report["turns"]), 1)
+        self.assertEqual(report["turns"][0]["events"], 1)  # which was read as it came
         self.assertIn("deadline", report["turns"][0]["error"])
 
     def test_a_failed_turn_is_counted_with_its_reason(self):

@@ -37,7 +37,6 @@ class Turn : public std::enable_shared_from_this<Turn> {
   Turn(asio::io_context& context, TurnRecord record, OnEnd on_end)
       : socket_(context), record_(std::move(record)), on_end_(std::move(on_end)) {
     parser_.body_limit(kMostBytes);
-    parser_.eager(true);
   }
 
   void start(const tcp::endpoint& server, LoadApi api, const std::string& host, std::string body) {
