@@ -253,6 +253,7 @@ std::vector<trace::SlotActivity> Planner::activity() const {
     if (slots[slot].tokens > 0) slots[slot].use = trace::SlotUse::kKept;
   }
   for (const Job& job : jobs_) {
+    if (job.finished) continue;  // the next schedule closes its slots
     for (const SlotId slot : job.slots) {
       slots[static_cast<size_t>(slot.value)] = {
           .use = job.prompts > 0 ? trace::SlotUse::kPrefill : trace::SlotUse::kDecode,
