@@ -87,7 +87,10 @@ class FakeEngine final : public shards::StepEngine {
   /// The result that step number `step` (over all schedules, from 0), or the confirm after it, returns instead of
   /// running.
   void fail_at(int64_t step, Error error) { failures_[step] = std::move(error); }
-  void fail_confirm(Error error) { confirm_failure_ = std::move(error); }
+  void fail_confirm(Error error, int after = 0) {  // `after` good ones
+    confirm_failure_ = std::move(error);
+    good_confirms_ = after;
+  }
   /// Throws from step `step`, as a failed check of ours does.
   void break_at(int64_t step) { break_at_ = step; }
   /// Step `step` waits until `unblock`, or until the flag is raised.
@@ -132,7 +135,7 @@ class FakeEngine final : public shards::StepEngine {
   std::vector<int32_t> tokens_;
   std::vector<float> logits_;
   std::vector<Ran> ran_;
-  int confirms_ = 0;
+  int confirms_ = 0, good_confirms_ = 0;
   int64_t prefilled_rows_ = 0;
   int64_t copies_ = 0;
 

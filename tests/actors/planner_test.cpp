@@ -151,6 +151,8 @@ TEST(Planner, TellsWhatItsSlotsHold) {
   planner.note_token(RequestId(1), 6);
   EXPECT_THAT(planner.activity(),
               ElementsAre(Slot{trace::SlotUse::kDecode, RequestId(1), /*tokens=*/8, /*new_tokens=*/2}, Slot{}));
+  planner.finish(RequestId(1));  // no schedule follows
+  EXPECT_THAT(planner.activity(), ElementsAre(Slot{}, Slot{}));
 }
 
 TEST(Planner, KeepsRowsOfOneSlotApartWhereTheEngineNeedsIt) {
