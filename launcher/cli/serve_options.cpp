@@ -97,6 +97,7 @@ void add_serve(CLI::App& parent, ServeCommand& command, std::vector<std::string>
   command.engine.engine.scoring = Scoring::kOn;
   command.engine.run.launch = Launch::kProcesses;
   add_model_options(app, command.engine.model, command.engine.engine);
+  add_chunk_budget(app, command.engine.engine);
   const size_t first = app.get_options().size();
   add_address_options(app, command.door);
   add_access_options(app, command.door);
