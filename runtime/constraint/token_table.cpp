@@ -54,11 +54,19 @@ Result<std::unique_ptr<Grammar>> compile_and_try(GrammarCompiler& compiler, cons
 
 Result<void> apply_mask(std::span<const int32_t> bits, std::span<float> scores) {
   constexpr float kNever = -std::numeric_limits<float>::infinity();
+  constexpr uint32_t kAll = ~uint32_t{0};
   bool any = false;
-  for (size_t id = 0; id < scores.size(); ++id) {
-    const bool is_allowed = id / 32 < bits.size() && (static_cast<uint32_t>(bits[id / 32]) >> (id % 32) & 1) != 0;
-    if (!is_allowed) scores[id] = kNever;
-    any |= scores[id] > kNever;
+  for (size_t first = 0; first < scores.size(); first += 32) {
+    const std::span<float> block = scores.subspan(first, std::min<size_t>(32, scores.size() - first));
+    const uint32_t allowed = first / 32 < bits.size() ? static_cast<uint32_t>(bits[first / 32]) : 0;
+    if (allowed == 0) {
+      std::ranges::fill(block, kNever);
+      continue;
+    }
+    for (size_t bit = 0; allowed != kAll && bit < block.size(); ++bit) {
+      if ((allowed >> bit & 1) == 0) block[bit] = kNever;
+    }
+    any = any || std::ranges::any_of(block, [](float score) { return score > kNever; });
   }
   if (any) return ok();
   return Error{ErrorKind::kFailedPrecondition,
