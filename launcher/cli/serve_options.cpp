@@ -114,6 +114,7 @@ void add_serve(CLI::App& parent, ServeCommand& command, std::vector<std::string>
       *parent.add_subcommand("serve", "Serve a model over HTTP to clients of OpenAI's and Anthropic's APIs");
   command.engine.engine.scoring = Scoring::kOn;
   add_model_options(app, command.engine.model, command.engine.engine);
+  add_chunk_budget(app, command.engine.engine);
   const size_t first = app.get_options().size();
   add_address_options(app, command.door);
   add_access_options(app, command.door);

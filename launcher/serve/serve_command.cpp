@@ -13,6 +13,7 @@
 #include "launcher/process/launched_rank.h"
 #include "launcher/process/launcher_words.h"
 #include "launcher/process/own_environment.h"
+#include "launcher/process/sibling_program.h"
 
 namespace lockstep::launcher {
 namespace {
@@ -22,8 +23,8 @@ namespace fs = std::filesystem;
 /// A program of this build, which lies in the folder of the running one.
 Result<fs::path> program(const char* name) {
   std::error_code failed;
-  const fs::path path = fs::read_symlink("/proc/self/exe", failed).parent_path() / name;
-  if (!failed && fs::exists(path)) return path;
+  const fs::path path = sibling_program(name);
+  if (fs::exists(path, failed)) return path;
   return Error{ErrorKind::kNotFound,
                fmt::format("[serve] cannot start the server: found no program {}, expected it in the folder of "
                            "lockstep; install both",

@@ -45,7 +45,10 @@ std::vector<FolderRule> folders() {
       {"runtime/trace", {"runtime/core", "runtime/device"}},
       {"runtime/checkpoint", {"runtime/core"}},
       {"runtime/text", {"runtime/core"}},
-      with_one_header("runtime/constraint", {"runtime/core", "runtime/text"}),
+      {"runtime/constraint",
+       {"runtime/core", "runtime/process", "runtime/text"},
+       {"runtime/constraint/constraint.h", "runtime/constraint/constraint_host.h",
+        "runtime/constraint/isolated_compiler.h"}},
       {"runtime/generation", {"runtime/core", "runtime/constraint", "runtime/sampling", "runtime/text"}},
       {"shards/partition", {"runtime/*"}},
       {"shards/families", {"runtime/*", "shards/partition"}},
@@ -91,7 +94,8 @@ std::vector<FolderRule> folders() {
         "launcher/batch"}},
       {"launcher/serve/output", {"runtime/core"}, {"launcher/serve/output/output_reader.h"}},
       {"launcher/serve",
-       {"runtime/core", "engine/include/lockstep", "engine/rpc", "launcher/process", "launcher/serve/door"}},
+       {"runtime/core", "runtime/constraint", "engine/include/lockstep", "engine/rpc", "launcher/process",
+        "launcher/serve/door"}},
       {"launcher/serve/engine",
        {"runtime/core", "engine/rpc", "launcher/serve/http"},
        {"launcher/serve/engine/engine.h", "launcher/serve/engine/rpc_engine.h"}},
@@ -129,9 +133,10 @@ std::vector<ThirdPartyRule> third_parties() {
   const std::vector<std::string> kernels = {"runtime/backends/cpu", "runtime/probe", "transport", "transport/region"};
   // Files, memory maps, shared memory, cores: the system's interfaces have few users.
   const std::vector<std::string> system = {
-      "runtime/core",    "runtime/checkpoint", "runtime/probe",      "runtime/process", "runtime/backends/*",
-      "runtime/journal", "runtime/cache",      "transport",          "transport/*",     "engine/group",
-      "engine/rpc",      "launcher/process",   "launcher/measure/*", "launcher/serve",  "launcher/serve/door"};
+      "runtime/core",       "runtime/checkpoint", "runtime/probe",       "runtime/process",
+      "runtime/backends/*", "runtime/journal",    "runtime/cache",       "transport",
+      "transport/*",        "engine/group",       "engine/rpc",          "launcher/process",
+      "launcher/measure/*", "launcher/serve",     "launcher/serve/door", "runtime/constraint"};
   return {
       {"fmt/", {"**"}},
       {"boost/outcome/", {"runtime/core"}},
@@ -143,7 +148,7 @@ std::vector<ThirdPartyRule> third_parties() {
       {"nlohmann/",
        {"runtime/cache", "runtime/journal", "runtime/trace", "runtime/checkpoint", "runtime/text", "runtime/generation",
         "runtime/constraint", "engine", "engine/requests", "launcher/*", "launcher/measure/*", "launcher/serve/*"}},
-      {"xgrammar/", {"runtime/constraint/compiler.cpp"}},
+      {"xgrammar/", {"runtime/constraint/grammar.cpp"}},
       {"pcre2.h", {"runtime/text"}},
       {"utf8proc.h", {"runtime/text"}},
       {"hwloc.h", {"runtime/topology"}},
@@ -173,7 +178,7 @@ std::vector<ThirdPartyRule> third_parties() {
       {"time.h", system},
       {"pthread.h", system},
       {"pwd.h", {"launcher/serve/door"}},
-      {"signal.h", {"runtime/process", "launcher/process", "launcher/inspect"}},
+      {"signal.h", {"runtime/constraint", "runtime/process", "launcher/process", "launcher/inspect"}},
       // doctor tries the network itself.
       {"arpa/inet.h", {"transport", "launcher/measure/doctor"}},
       {"ifaddrs.h", {"transport"}},
@@ -181,8 +186,8 @@ std::vector<ThirdPartyRule> third_parties() {
       {"netdb.h", {"transport/watch"}},
       {"netinet/", {"transport", "transport/watch", "runtime/backends/*", "launcher/measure/doctor"}},
       {"poll.h",
-       {"runtime/core", "runtime/cache", "runtime/process", "transport", "transport/*", "launcher/batch",
-        "launcher/measure/doctor"}},
+       {"runtime/core", "runtime/cache", "runtime/constraint", "runtime/process", "transport", "transport/*",
+        "launcher/batch", "launcher/measure/doctor"}},
       {"gtest/", {"tests"}},
       {"gmock/", {"tests"}},
       {"benchmark/", {"tests"}},
@@ -195,8 +200,8 @@ std::vector<WordRule> words() {
        {"launcher", "launcher/*", "launcher/measure/*", "launcher/serve/door", "examples", "examples/*", "tests"},
        "library code returns text or takes a Log; it never prints"},
       {R"(\bstd::(exit|_Exit|quick_exit|abort|terminate)\b|\b(_exit|_Exit|quick_exit)\s*\(|(^|[;{}\s])(::)?exit\s*\(|(^|[;{}\s])::abort\s*\()",
-       {"runtime/process", "launcher", "launcher/process", "launcher/serve/door", "launcher/measure/doctor", "examples",
-        "examples/*", "tests"},  // process: a fork that could not become a program
+       {"runtime/process", "runtime/constraint", "launcher", "launcher/process", "launcher/serve/door",
+        "launcher/measure/doctor", "examples", "examples/*", "tests"},  // the first two: forks
        "only the launcher ends the process; return an Error or use LOCKSTEP_CHECK"},
       {R"(\b(secure_)?getenv\b|\b(un)?setenv\b|\bputenv\b|\benviron\b)",
        {"engine/group/environment.cpp", "launcher/process", "tests"},

@@ -308,6 +308,47 @@ class EngineOverRpc(unittest.TestCase):
 
         self.with_engine(body, "--launch", "processes", "--tp", 2)
 
+    def test_a_prefix_that_a_ring_has_lost_is_not_reused(self):
+        first, other = [*range(3, 43)], [*range(3, 33), 90, 91]
+
+        async def body(engine, _):
+            sink = await ask(engine, first, max_new_tokens=40)
+            (ids, _), = await sink.answers()
+            sink = await ask(engine, other)
+            warm = await sink.answers()
+            self.assertEqual(sink.cached, [0])  # its window was overwritten
+            sink = await ask(engine, first + ids + [7])
+            await sink.answers()
+            self.assertEqual(sink.cached, [len(first + ids) - 1])  # the ring's end is there
+            answers.append(warm)
+
+        async def alone(engine, _):
+            sink = await ask(engine, other)
+            answers.append(await sink.answers())
+
+        answers = []
+        for asked in (body, alone):
+            self.with_engine(asked, "--launch", "threads", "--tp", 1, "--window", 8, "--prefill-chunk", 8)
+        self.assertEqual(answers[0], answers[1])
+
+    def test_the_conversation_that_was_used_last_stays_in_the_cache(self):
+        async def body(engine, _):
+            async def turn(ids):
+                sink = await ask(engine, ids)
+                (made, _), = await sink.answers()
+                return ids + made, sink.cached[0]
+
+            first, second, third = ([*range(start, start + 30)] for start in (3, 40, 80))
+            first, _ = await turn(first)
+            second, _ = await turn(second)
+            first, cached = await turn(first + [7, 8])
+            self.assertGreater(cached, 30)
+            await turn(third)  # the engine has two slots
+            self.assertGreater((await turn(first + [9]))[1], 40)
+            self.assertEqual((await turn(second + [9]))[1], 0)
+
+        self.with_engine(body, "--launch", "threads", "--tp", 1)
+
     def test_its_activity_is_told(self):
         async def body(engine, _):
             before = (await engine.activity()).activity

@@ -116,6 +116,16 @@ class Serve(unittest.TestCase):
                     leave(stream)
                     self.assertTrue(served.until(lambda: server.get("/health")[1]["open_requests"] == 0))
                     self.assertTrue(served.until(lambda: metrics(server)["lockstep_requests_running"] == 0))
+            with self.subTest("a constraint that would use up the machine"):
+                many = {"type": "array", "items": {"type": "string"}, "minItems": 10**9}
+                for hostile in ({"regex": r"(\w+\s?){2000}"}, {"response_format": {
+                        "type": "json_schema", "json_schema": {"name": "many", "schema": many}}}):
+                    chat = {"messages": [{"role": "user", "content": "Hello"}], "max_tokens": 400, "temperature": 0}
+                    status, answer = server.post("/v1/chat/completions", {**chat, **hostile})
+                    self.assertEqual(status, 400, answer)
+                    self.assertIn("[runtime/constraint] ", answer["error"]["message"])
+                status, answer = server.post("/v1/chat/completions", {**chat, "regex": "[a-c]{3}"})
+                self.assertEqual((status, len(answer["choices"][0]["message"]["content"])), (200, 3), answer)
             with self.subTest("200 idle connections harm no request"):
                 parts = urllib.parse.urlsplit(server.url)
                 idle = [socket.create_connection((parts.hostname, parts.port)) for _ in range(200)]
