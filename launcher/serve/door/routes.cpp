@@ -120,8 +120,6 @@ void Routes::answer_status(const Exchanged& exchange) {
   });
 }
 
-void Routes::answer_page(const Exchanged& exchange) {
-  exchange->respond(page_response());
-}
+void Routes::answer_page(const Exchanged& exchange) { exchange->respond(page_response()); }
 
 }  // namespace lockstep::serve
