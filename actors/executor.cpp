@@ -77,6 +77,7 @@ Result<void> Executor::run_schedule(const Schedule& schedule) {
   schedule_ = schedule.number;
   step_ = 0;
   next_step_ = 0;
+  confirmed_ = 0;
   LOCKSTEP_TRY_VOID(update_slots(schedule));
   LOCKSTEP_TRY_VOID(run_prefills(schedule));
   LOCKSTEP_TRY_VOID(run_scores(schedule));
@@ -115,7 +116,8 @@ Result<void> Executor::run_prefills(const Schedule& schedule) {
     ++prefill_steps_;
     note_logits_of(rows);
     LOCKSTEP_TRY_VOID(end_step(schedule, output, std::ssize(rows.ids)));
-    last_hand_on_.reset();  // first tokens are delivered at once
+    const bool has_first_tokens = std::ranges::any_of(rows.logit_rows, [](int32_t row) { return row >= 0; });
+    if (has_first_tokens) LOCKSTEP_TRY_VOID(confirm(schedule));  // instead of a whole step later
   }
   return ok();
 }
@@ -161,7 +163,8 @@ Result<void> Executor::run_decodes(const Schedule& schedule) {
 
 /// All ranks ran the same steps, so either all confirm or none does.
 Result<void> Executor::confirm(const Schedule& schedule) {
-  if (next_step_ == 0) return ok();
+  if (next_step_ == confirmed_) return ok();
+  confirmed_ = next_step_;
   phase_ = Phase::kConfirm;
   LOCKSTEP_TRY_VOID(engine_.confirm({schedule.number, next_step_}));
   release();

@@ -127,8 +127,9 @@ class Executor {
   const Duration hand_on_period_;
   std::optional<StepResult> pending_;      // not yet agreed on by the ranks
   std::vector<StepResult> released_;       // agreed on, not yet delivered
-  std::optional<TimePoint> last_hand_on_;  // empty: the next released tokens are delivered at once
+  std::optional<TimePoint> last_hand_on_;  // empty: none yet
   int32_t next_step_ = 0;                  // of the current schedule
+  int32_t confirmed_ = 0;                  // steps of the current schedule that the ranks have agreed on explicitly
   TimePoint step_begin_;                   // of the current step
   std::vector<HostSlot> host_slots_;       // [slots]
   std::vector<uint8_t> with_logits_;       // [slots] host-chosen slots with logits from the step

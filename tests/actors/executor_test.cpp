@@ -73,19 +73,19 @@ TEST(Executor, RunsTheStepsOfTheSchedulesAndNoOthers) {
   ASSERT_TRUE(f.executor->run().has_value());
   EXPECT_THAT(f.steps, ElementsAre(std::pair(0, 0), std::pair(0, 1), std::pair(0, 2), std::pair(0, 3)));
   EXPECT_THAT(f.done, ElementsAre(ScheduleDone{0, 4}, ScheduleDone{1, 0}));
-  EXPECT_EQ(f.engine.confirms(), 1);  // not for a schedule without steps
+  EXPECT_EQ(f.engine.confirms(), 2);  // of the first token and of the end; not for a schedule without steps
   const ExecutorStatus expected{
       .phase = Phase::kEnded, .schedule = 1, .step = 0, .schedules = 2, .prefill_steps = 2, .decode_steps = 2};
   EXPECT_EQ(f.executor->status(), expected);
 }
 
-TEST(Executor, ReleasesAStepOnlyWhenTheNextOneHasRun) {
+TEST(Executor, ReleasesAFirstTokenAtOnceAndAnotherStepOnlyWhenTheNextOneHasRun) {
   Fixture f;
   f.add(request(1, {7}, 3));
   f.queue.push(*f.planner.next());
   f.queue.push(f.planner.last());
   ASSERT_TRUE(f.executor->run().has_value());
-  EXPECT_THAT(f.released_before_step, ElementsAre(0u, 0u, 1u));
+  EXPECT_THAT(f.released_before_step, ElementsAre(0u, 1u, 1u));
   ASSERT_EQ(f.released.size(), 3u);
   EXPECT_EQ(f.released[2].step, 2);
 }
@@ -99,7 +99,7 @@ TEST(Executor, HandsOnFirstTokensAtOnceAndThoseThatFollowTogether) {
   f.queue.push(*f.planner.next());
   f.queue.push(f.planner.last());
   ASSERT_TRUE(f.executor->run().has_value());
-  EXPECT_THAT(f.released_before_step, ElementsAre(0u, 0u, 1u, 1u, 1u, 5u, 5u, 6u));
+  EXPECT_THAT(f.released_before_step, ElementsAre(0u, 1u, 1u, 1u, 1u, 5u, 6u, 6u));
   EXPECT_THAT(f.handed_on, ElementsAre(1u, 4u, 1u, 2u));
   EXPECT_TRUE(std::ranges::is_sorted(f.released, {},
                                      [](const StepResult& result) { return std::pair(result.schedule, result.step); }));
@@ -133,7 +133,7 @@ TEST(Executor, HandsOnEveryTokenAtOnceWhereSomeoneReadsAlong) {
 TEST(Executor, HandsOnWhatWasAgreedOnBeforeAnError) {
   Fixture f({}, std::chrono::hours(1));
   f.add(request(1, {7}, 5));
-  f.engine.fail_confirm({ErrorKind::kInternal, "ranks differ"});
+  f.engine.fail_confirm({ErrorKind::kInternal, "ranks differ"}, /*after=*/1);
   f.queue.push(*f.planner.next());
   ASSERT_FALSE(f.executor->run().has_value());
   EXPECT_THAT(f.handed_on, ElementsAre(1u, 3u));  // the last one was not agreed on
@@ -142,11 +142,20 @@ TEST(Executor, HandsOnWhatWasAgreedOnBeforeAnError) {
 TEST(Executor, KeepsBackTokensThatWereNotConfirmed) {
   Fixture f;
   f.add(request(1, {7}, 3));
-  f.engine.fail_confirm({ErrorKind::kInternal, "ranks differ"});
+  f.engine.fail_confirm({ErrorKind::kInternal, "ranks differ"}, /*after=*/1);
   f.queue.push(*f.planner.next());
   ASSERT_FALSE(f.executor->run().has_value());
   EXPECT_EQ(f.released.size(), 2u);
   EXPECT_THAT(f.done, IsEmpty());
+}
+
+TEST(Executor, KeepsBackAFirstTokenThatWasNotConfirmed) {
+  Fixture f;
+  f.add(request(1, {7}, 3));
+  f.engine.fail_confirm({ErrorKind::kInternal, "ranks differ"});
+  f.queue.push(*f.planner.next());
+  ASSERT_FALSE(f.executor->run().has_value());
+  EXPECT_THAT(f.released, IsEmpty());
 }
 
 TEST(Executor, EndsAScheduleEarlyWhenEverySlotHasFinished) {
@@ -163,7 +172,7 @@ TEST(Executor, EndsAScheduleEarlyWhenEverySlotHasFinished) {
   EXPECT_EQ(f.steps.size(), tokens);
 }
 
-TEST(Executor, TakesTheHostsDecisionsAndReleasesWhatTheyMadeCertainOnceTheNextStepAgreed) {
+TEST(Executor, TakesTheHostsDecisionsAndReleasesWhatTheyMadeCertainOnceTheRanksAgreed) {
   Fixture f({.slots = 3, .vocabulary = kFakeVocabulary});
   const auto chooser =
       std::make_shared<FakeBeams>(FakeBeams::Options{.prompts = {{7, 8}, {}}, .choices = 4, .streams = true});
@@ -176,7 +185,7 @@ TEST(Executor, TakesTheHostsDecisionsAndReleasesWhatTheyMadeCertainOnceTheNextSt
   ASSERT_TRUE(f.executor->run().has_value());
   EXPECT_EQ(chooser->mistakes(), 0);
   EXPECT_EQ(f.steps.size(), 4u);  // one prefill, three decodes of nine: the chooser had finished
-  EXPECT_THAT(f.released_before_step, ElementsAre(0u, 0u, 1u, 2u));
+  EXPECT_THAT(f.released_before_step, ElementsAre(0u, 1u, 1u, 2u));
   ASSERT_EQ(f.released.size(), 4u);
   std::vector<int32_t> certain;
   for (const StepResult& result : f.released) {

@@ -275,7 +275,7 @@ bool FakeEngine::all_finished() const {
 }
 
 Result<void> FakeEngine::confirm(shards::StepTag) {
-  if (confirm_failure_) return *confirm_failure_;
+  if (confirm_failure_ && confirms_ == good_confirms_) return *confirm_failure_;
   ++confirms_;
   LOCKSTEP_TRY_VOID(group_.meet(abort_, {}));
   return ok();

@@ -55,6 +55,7 @@ class FakeGroup {
 struct FakeEngineOptions {
   int64_t slots = 2;
   int64_t chunk = 4;
+  std::vector<int64_t> chunk_sizes = {};  // empty: only `chunk`
   int64_t capacity = 64;
   bool rows_of_one_slot = false;
   int64_t vocabulary = 0;  // > 0: logits rows of this width
@@ -71,6 +72,9 @@ class FakeEngine final : public shards::StepEngine {
 
   int64_t slots() const override { return options_.slots; }
   int64_t chunk() const override { return options_.chunk; }
+  std::vector<int64_t> chunk_sizes() const override {
+    return options_.chunk_sizes.empty() ? std::vector<int64_t>{options_.chunk} : options_.chunk_sizes;
+  }
   int64_t capacity() const override { return options_.capacity; }
   int64_t tokens_per_step() const override { return options_.tokens_per_step; }
   bool rows_of_one_slot() const override { return options_.rows_of_one_slot; }
@@ -87,7 +91,10 @@ class FakeEngine final : public shards::StepEngine {
   /// The result that step number `step` (over all schedules, from 0), or the confirm after it, returns instead of
   /// running.
   void fail_at(int64_t step, Error error) { failures_[step] = std::move(error); }
-  void fail_confirm(Error error) { confirm_failure_ = std::move(error); }
+  void fail_confirm(Error error, int after = 0) {  // `after` good ones
+    confirm_failure_ = std::move(error);
+    good_confirms_ = after;
+  }
   /// Throws from step `step`, as a failed check of ours does.
   void break_at(int64_t step) { break_at_ = step; }
   /// Step `step` waits until `unblock`, or until the flag is raised.
@@ -132,7 +139,7 @@ class FakeEngine final : public shards::StepEngine {
   std::vector<int32_t> tokens_;
   std::vector<float> logits_;
   std::vector<Ran> ran_;
-  int confirms_ = 0;
+  int confirms_ = 0, good_confirms_ = 0;
   int64_t prefilled_rows_ = 0;
   int64_t copies_ = 0;
 

@@ -59,9 +59,9 @@ class Sink(SCHEMA.Sink.Server):
 class Served:
     """A running engine."""
 
-    def __init__(self, folder, *more, address=None):
+    def __init__(self, folder, *more, address=None, capacity=128):
         self.output = tempfile.TemporaryFile("w+")
-        words = [PROGRAM, "engine", "--model", folder / "model", "--threads", 1, "--max-seq-len", 128, "--batch-size", 2,
+        words = [PROGRAM, "engine", "--model", folder / "model", "--threads", 1, "--max-seq-len", capacity, "--batch-size", 2,
                  *(address or ["--socket", folder / "engine.sock"]), *more]
         self.process = subprocess.Popen(list(map(str, words)), stdout=subprocess.PIPE, stderr=self.output,
                                         stdin=subprocess.DEVNULL, text=True)
@@ -135,7 +135,16 @@ class EngineOverRpc(unittest.TestCase):
         subprocess.run(list(map(str, words)), check=True, capture_output=True, timeout=DEADLINE)
         cls.expected = json.loads((cls.folder / "expected.json").read_text())["sequences"]
 
-    def with_engine(self, body, *more, address=None, secret=b""):
+    def folder_of(self, capacity):
+        """A folder with the model, whose slots may have that many tokens; the weights are the same."""
+        if capacity == 128:
+            return self.folder
+        folder = self.folder / str(capacity)
+        model = tiny_model.write(folder / "model")
+        (model / "config.json").write_text(json.dumps({**tiny_model.CONFIG, "max_position_embeddings": capacity}))
+        return folder
+
+    def with_engine(self, body, *more, address=None, secret=b"", capacity=128):
         """Runs `body(engine, served)` in an event loop."""
         async def run(served):
             async with capnp.kj_loop():
@@ -143,7 +152,7 @@ class EngineOverRpc(unittest.TestCase):
                 await body(entry.engine, served)
                 del client
 
-        with Served(self.folder, *more, address=address) as served:
+        with Served(self.folder_of(capacity), *more, address=address, capacity=capacity) as served:
             self.assertTrue(served.address, served.said())
             asyncio.run(run(served))
             return served
@@ -299,6 +308,47 @@ class EngineOverRpc(unittest.TestCase):
 
         self.with_engine(body, "--launch", "processes", "--tp", 2)
 
+    def test_a_prefix_that_a_ring_has_lost_is_not_reused(self):
+        first, other = [*range(3, 43)], [*range(3, 33), 90, 91]
+
+        async def body(engine, _):
+            sink = await ask(engine, first, max_new_tokens=40)
+            (ids, _), = await sink.answers()
+            sink = await ask(engine, other)
+            warm = await sink.answers()
+            self.assertEqual(sink.cached, [0])  # its window was overwritten
+            sink = await ask(engine, first + ids + [7])
+            await sink.answers()
+            self.assertEqual(sink.cached, [len(first + ids) - 1])  # the ring's end is there
+            answers.append(warm)
+
+        async def alone(engine, _):
+            sink = await ask(engine, other)
+            answers.append(await sink.answers())
+
+        answers = []
+        for asked in (body, alone):
+            self.with_engine(asked, "--launch", "threads", "--tp", 1, "--window", 8, "--prefill-chunk", 8)
+        self.assertEqual(answers[0], answers[1])
+
+    def test_the_conversation_that_was_used_last_stays_in_the_cache(self):
+        async def body(engine, _):
+            async def turn(ids):
+                sink = await ask(engine, ids)
+                (made, _), = await sink.answers()
+                return ids + made, sink.cached[0]
+
+            first, second, third = ([*range(start, start + 30)] for start in (3, 40, 80))
+            first, _ = await turn(first)
+            second, _ = await turn(second)
+            first, cached = await turn(first + [7, 8])
+            self.assertGreater(cached, 30)
+            await turn(third)  # the engine has two slots
+            self.assertGreater((await turn(first + [9]))[1], 40)
+            self.assertEqual((await turn(second + [9]))[1], 0)
+
+        self.with_engine(body, "--launch", "threads", "--tp", 1)
+
     def test_its_activity_is_told(self):
         async def body(engine, _):
             before = (await engine.activity()).activity
@@ -359,20 +409,22 @@ class EngineOverRpc(unittest.TestCase):
         self.with_engine(body)
 
     def test_cancelled_and_abandoned_requests_leave_their_slots(self):
+        endless = 1_000_000  # tokens: longer than any delay of this test
+
         async def body(engine, served):
             async def is_idle():
                 status = (await engine.status()).status
                 return status.running == 0 and status.queued == 0
 
-            sink = await ask(engine, PROMPTS[0], max_new_tokens=110)
+            sink = await ask(engine, PROMPTS[0], max_new_tokens=endless)
             await asyncio.wait_for(sink.first, DEADLINE)
             await sink.call.cancel()
             (ids, reason), = await sink.answers()
             self.assertEqual(reason, "cancelled")
-            self.assertLess(len(ids), 110)
+            self.assertLess(len(ids), endless)
 
             other, entry = await served.connect()
-            sinks = [await ask(entry.engine, PROMPTS[i], max_new_tokens=110) for i in range(3)]
+            sinks = [await ask(entry.engine, PROMPTS[i], max_new_tokens=endless) for i in range(3)]
             await asyncio.wait_for(sinks[0].first, DEADLINE)
             del sinks, entry  # the client goes away
             other.close() if hasattr(other, "close") else None
@@ -380,7 +432,7 @@ class EngineOverRpc(unittest.TestCase):
             await until(is_idle)
             self.assertEqual((await (await ask(engine, PROMPTS[1])).answers())[0][0], self.expected[1])
 
-        self.with_engine(body)
+        self.with_engine(body, capacity=endless + 100)
 
     def test_facts_and_counts_are_told(self):
         async def body(engine, _):

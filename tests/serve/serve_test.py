@@ -30,37 +30,8 @@ METRICS = ("lockstep_requests_running", "lockstep_requests_waiting", "lockstep_p
            'lockstep_slots{state="decode"}', 'lockstep_rank_resident_bytes{rank="0"}')
 
 
-def ranks_below(pid):
-    """{rank: pid} of the processes named lockstep below `pid`."""
-    parents, names = {}, {}
-    for folder in pathlib.Path("/proc").glob("[0-9]*"):
-        try:
-            name, rest = (folder / "stat").read_text().split("(", 1)[1].rsplit(")", 1)
-            parents[int(folder.name)], names[int(folder.name)] = int(rest.split()[1]), name
-        except (OSError, IndexError):
-            continue  # it has ended
-    below, found = {pid}, {}
-    for _ in range(4):
-        below |= {child for child, parent in parents.items() if parent in below}
-    for child in below - {pid}:
-        if names[child] == "lockstep":
-            environment = pathlib.Path(f"/proc/{child}/environ").read_bytes().split(b"\0")
-            found[next(int(one.split(b"=")[1]) for one in environment if one.startswith(b"LOCKSTEP_RANK="))] = child
-    return found
-
-
 def exists(pid):
     return pathlib.Path(f"/proc/{pid}").exists()
-
-
-def until(condition):
-    """Whether `condition` becomes true before the deadline."""
-    end = time.monotonic() + served.DEADLINE
-    while time.monotonic() < end:
-        if condition():
-            return True
-        time.sleep(0.05)
-    return False
 
 
 def begin(server, body=LONG, name="open"):
@@ -125,7 +96,7 @@ class Serve(unittest.TestCase):
                     self.assertEqual(endpoint.stat().st_mode & 0o777, 0o600)
                     self.assertEqual(json.loads(endpoint.read_text())["url"], server.url)
                 with self.subTest("one process for each rank"):
-                    self.assertEqual(sorted(ranks_below(server.process.pid)), [0, 1])
+                    self.assertEqual(sorted(served.ranks_below(server.process.pid)), [0, 1])
                     name = pathlib.Path(f"/proc/{server.process.pid}/comm").read_text().strip()
                     self.assertEqual(name, "lockstep-serve")
             self.assertEqual(server.process.returncode, 0)
@@ -141,10 +112,20 @@ class Serve(unittest.TestCase):
                 for _ in range(2):
                     stream = begin(server)
                     self.assertEqual(server.get("/health")[1]["open_requests"], 1)
-                    self.assertTrue(until(lambda: metrics(server)["lockstep_requests_running"] == 1))
+                    self.assertTrue(served.until(lambda: metrics(server)["lockstep_requests_running"] == 1))
                     leave(stream)
-                    self.assertTrue(until(lambda: server.get("/health")[1]["open_requests"] == 0))
-                    self.assertTrue(until(lambda: metrics(server)["lockstep_requests_running"] == 0))
+                    self.assertTrue(served.until(lambda: server.get("/health")[1]["open_requests"] == 0))
+                    self.assertTrue(served.until(lambda: metrics(server)["lockstep_requests_running"] == 0))
+            with self.subTest("a constraint that would use up the machine"):
+                many = {"type": "array", "items": {"type": "string"}, "minItems": 10**9}
+                for hostile in ({"regex": r"(\w+\s?){2000}"}, {"response_format": {
+                        "type": "json_schema", "json_schema": {"name": "many", "schema": many}}}):
+                    chat = {"messages": [{"role": "user", "content": "Hello"}], "max_tokens": 400, "temperature": 0}
+                    status, answer = server.post("/v1/chat/completions", {**chat, **hostile})
+                    self.assertEqual(status, 400, answer)
+                    self.assertIn("[runtime/constraint] ", answer["error"]["message"])
+                status, answer = server.post("/v1/chat/completions", {**chat, "regex": "[a-c]{3}"})
+                self.assertEqual((status, len(answer["choices"][0]["message"]["content"])), (200, 3), answer)
             with self.subTest("200 idle connections harm no request"):
                 parts = urllib.parse.urlsplit(server.url)
                 idle = [socket.create_connection((parts.hostname, parts.port)) for _ in range(200)]
@@ -161,7 +142,7 @@ class Serve(unittest.TestCase):
                     waiting.append(server.connect())
                     waiting[-1].request("POST", "/v1/completions", json.dumps({**SHORT, "priority": priority}),
                                         {"Content-Type": "application/json", "x-request-id": name})
-                self.assertTrue(until(lambda: metrics(server)["lockstep_requests_waiting"] == 2))
+                self.assertTrue(served.until(lambda: metrics(server)["lockstep_requests_waiting"] == 2))
                 status, answer = server.post("/v1/completions", SHORT)
                 self.assertEqual(status, 429, answer)
                 self.assertEqual(server.get("/health")[0], 200)  # busy is not ill
@@ -174,7 +155,7 @@ class Serve(unittest.TestCase):
                 self.assertEqual([line["id"] for line in log_lines(server) if line["id"] in ("usual", "urgent")],
                                  ["urgent", "usual"])
             with self.subTest("a frozen engine holds up no answer of the server itself"):
-                rank = ranks_below(server.process.pid)[0]
+                rank = served.ranks_below(server.process.pid)[0]
                 os.kill(rank, signal.SIGSTOP)
                 for path in ("/metrics", "/admin/status", "/health/live"):
                     self.assertEqual(server.get(path)[0], 200)
@@ -186,7 +167,7 @@ class Serve(unittest.TestCase):
     def test_a_killed_rank_ends_the_server_with_code_5(self):
         for rank in (0, 1):
             with self.subTest(rank=rank), served.Served(PROGRAM, MODEL, "--tp", 2, *SIZES) as server:
-                ranks = ranks_below(server.process.pid)
+                ranks = served.ranks_below(server.process.pid)
                 connection, answer = begin(server)
                 os.kill(ranks[rank], signal.SIGKILL)
                 self.assertIn(b'"error"', answer.read())
@@ -199,11 +180,11 @@ class Serve(unittest.TestCase):
     def test_a_frozen_rank_ends_the_server_with_code_5(self):
         for rank in (0, 1):
             with self.subTest(rank=rank), served.Served(PROGRAM, MODEL, "--tp", 2, "--silence-s", 2, *SIZES) as server:
-                ranks = ranks_below(server.process.pid)
+                ranks = served.ranks_below(server.process.pid)
                 os.kill(ranks[rank], signal.SIGSTOP)
                 if rank == 0:  # it is asked to end, and killed five seconds later: until then the server says why
                     found = []
-                    self.assertTrue(until(lambda: found.append(server.get("/health")) or found[-1][0] == 503))
+                    self.assertTrue(served.until(lambda: found.append(server.get("/health")) or found[-1][0] == 503))
                     health = found[-1][1]
                     self.assertEqual((health["state"], health["ranks"]), ("lost", ["lost", "ended"]))
                     self.assertEqual(health["loss"]["rank"], 0)
@@ -215,7 +196,7 @@ class Serve(unittest.TestCase):
             endless = begin(server)  # so that it drains until this client has gone
             connection, answer = begin(server, {**LONG, "max_tokens": 60})
             server.process.send_signal(signal.SIGTERM)
-            self.assertTrue(until(lambda: server.get("/health")[1]["state"] == "draining"))
+            self.assertTrue(served.until(lambda: server.get("/health")[1]["state"] == "draining"))
             refused = server.connect()
             refused.request("POST", "/v1/completions", json.dumps(SHORT), {"Content-Type": "application/json"})
             response = refused.getresponse()
@@ -229,10 +210,10 @@ class Serve(unittest.TestCase):
 
     def test_a_second_term_signal_stops_at_once(self):
         with served.Served(PROGRAM, MODEL, *SIZES, "--drain-s", 1000) as server:
-            ranks = ranks_below(server.process.pid)
+            ranks = served.ranks_below(server.process.pid)
             connection, answer = begin(server)
             server.process.send_signal(signal.SIGTERM)
-            self.assertTrue(until(lambda: server.get("/health")[1]["state"] == "draining"))
+            self.assertTrue(served.until(lambda: server.get("/health")[1]["state"] == "draining"))
             server.process.send_signal(signal.SIGTERM)
             self.assertEqual(server.process.wait(served.DEADLINE), 130, server.said())
             with self.assertRaises((http.client.HTTPException, OSError)):
@@ -248,7 +229,7 @@ class Serve(unittest.TestCase):
                 self.assertEqual(server.url, f"unix:{path}")
                 self.assertEqual(path.stat().st_mode & 0o777, 0o600)
                 self.assertEqual(server.get("/health")[1]["ranks"], ["ready", "ready"])
-                self.assertEqual(sorted(ranks_below(server.process.pid)), [0])  # one process
+                self.assertEqual(sorted(served.ranks_below(server.process.pid)), [0])  # one process
                 self.assertEqual(server.post("/v1/completions", SHORT)[0], 200)
             self.assertEqual(server.process.returncode, 0)
             self.assertFalse(path.exists())
@@ -264,7 +245,7 @@ class Serve(unittest.TestCase):
                     for _ in range(2):  # one server after the other
                         with served.Served(PROGRAM, MODEL, "--engine", path) as server:
                             self.assertEqual(server.post("/v1/completions", SHORT)[0], 200)
-                            self.assertEqual(ranks_below(server.process.pid), {})
+                            self.assertEqual(served.ranks_below(server.process.pid), {})
                         self.assertEqual(server.process.returncode, 0)
                         self.assertIsNone(engine.poll())
                     with served.Served(PROGRAM, MODEL, "--engine", path) as server:

@@ -43,6 +43,7 @@ struct ApiRequest {
   bool stream = false;
   size_t choices = 0;         // sequences
   int64_t prompt_tokens = 0;  // of all prompts
+  int64_t most_tokens = 0;    // that a sequence may have: its prompt and its longest answer
 };
 
 struct ApiEnd {

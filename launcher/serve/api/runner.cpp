@@ -42,8 +42,13 @@ class EngineRun final : public Run, public std::enable_shared_from_this<EngineRu
         scores_(request_.prompts.size()) {
     facts_.stream = request_.stream;
     facts_.choices = sequences();
-    for (const Prompt& prompt : request_.prompts) usage_.prompt_tokens += std::ssize(prompt.ids);
+    int64_t longest = 0;
+    for (const Prompt& prompt : request_.prompts) {
+      usage_.prompt_tokens += std::ssize(prompt.ids);
+      longest = std::max(longest, std::ssize(prompt.ids));
+    }
     facts_.prompt_tokens = usage_.prompt_tokens;
+    facts_.most_tokens = longest + request_.max_new_tokens.value_or(0);
     for (size_t i = 0; i < sequences(); ++i) sequences_.emplace_back(i, i / per_prompt_, request_.output);
   }
 
@@ -128,7 +133,8 @@ class EngineRun final : public Run, public std::enable_shared_from_this<EngineRu
                         .special_text = request_.special_text,
                         .priority = request_.priority,
                         .client = request_.client,
-                        .deadline_s = request_.deadline_s};
+                        .deadline_s = request_.deadline_s,
+                        .tag = facts_.number};
     asked.model_logprobs = request_.logprobs;
     if (request_.best_of > request_.choices && !asked.model_logprobs) asked.model_logprobs = 0;
     for (const auto& option : request_.options) asked.options.emplace_back(option);

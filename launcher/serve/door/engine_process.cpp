@@ -29,11 +29,12 @@ Result<fs::path> private_folder() {
                            std::strerror(errno), pattern)};
 }
 
+/// A code that is none of ours is that of a launcher (137, 9) whose rank was killed.
 ErrorKind kind_of_code(int code) {
   for (int i = 0; i <= static_cast<int>(ErrorKind::kCancelled); ++i) {
     if (exit_code(static_cast<ErrorKind>(i)) == code) return static_cast<ErrorKind>(i);
   }
-  return ErrorKind::kInternal;
+  return ErrorKind::kPeerLost;
 }
 
 Result<void> result_of(const Result<process::ChildOutcome>& ran, const fs::path& records, int ranks) {

@@ -112,6 +112,7 @@ void Routes::answer_status(const Exchanged& exchange) {
     const TimePoint now = DoorParts::now();
     exchange->respond({.body = status_json({.state = parts_.state_word(),
                                             .model = model_id(parts_.options),
+                                            .engine = parts_.engine == nullptr ? EngineFacts{} : parts_.engine->facts(),
                                             .uptime = now - began_,
                                             .tokens_per_s = rate_.sample(parts_.metrics.new_tokens(), now),
                                             .now = now},
@@ -120,9 +121,7 @@ void Routes::answer_status(const Exchanged& exchange) {
 }
 
 void Routes::answer_page(const Exchanged& exchange) {
-  exchange->respond({.content_type = "text/html; charset=utf-8",
-                     .body = std::string(page()),
-                     .headers = {{"Cache-Control", "no-cache"}, {"X-Content-Type-Options", "nosniff"}}});
+  exchange->respond(page_response());
 }
 
 }  // namespace lockstep::serve

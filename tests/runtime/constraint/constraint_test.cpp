@@ -3,8 +3,10 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <cmath>
 
+#include "runtime/constraint/isolated_compiler.h"
 #include "tests/runtime/constraint/letters.h"
 
 namespace lockstep::constraint {
@@ -12,7 +14,19 @@ namespace {
 
 using ::testing::HasSubstr;
 
-class Constraints : public ::testing::Test {
+enum class Place { kHere, kIsolated };
+
+std::unique_ptr<Compiler> compiler_at(Place place, const text::Tokenizer& tokenizer) {
+#ifdef LOCKSTEP_CONSTRAINT_PROGRAM
+  if (place == Place::kIsolated) {
+    return make_isolated_compiler(tokenizer, tokenizer.vocabulary(), LOCKSTEP_CONSTRAINT_PROGRAM).value();
+  }
+#endif
+  static_cast<void>(place);
+  return make_compiler(tokenizer, tokenizer.vocabulary()).value();
+}
+
+class Constraints : public ::testing::TestWithParam<Place> {
  protected:
   std::unique_ptr<Matcher> begin(const std::string& json) {
     return compiler_->compile(json).value()->begin({kEnd}).value();
@@ -21,26 +35,26 @@ class Constraints : public ::testing::Test {
   bool is_answer(const std::string& json, std::string_view text) { return constraint::is_answer(*begin(json), text); }
 
   Letters letters_;
-  std::unique_ptr<Compiler> compiler_ = make_compiler(letters_, letters_.vocabulary()).value();
+  std::unique_ptr<Compiler> compiler_ = compiler_at(GetParam(), letters_);
 };
 
 const std::string kPerson = R"({"type": "json_schema", "json_schema": {"type": "object", "properties":
   {"name": {"type": "string"}, "age": {"type": "integer"}}, "required": ["name", "age"], "additionalProperties": false}})";
 
-TEST_F(Constraints, AllowOnlyWhatTheSchemaDescribes) {
+TEST_P(Constraints, AllowOnlyWhatTheSchemaDescribes) {
   EXPECT_TRUE(is_answer(kPerson, R"({"name": "Ann", "age": 3})"));
   EXPECT_FALSE(is_answer(kPerson, R"({"name": "Ann"})"));
   EXPECT_FALSE(is_answer(kPerson, R"({"name": "Ann", "age": "3"})"));
   EXPECT_FALSE(is_answer(kPerson, R"({"name": "Ann", "age": 3, "more": 1})"));
 }
 
-TEST_F(Constraints, EndWhiteSpaceInJson) {
+TEST_P(Constraints, EndWhiteSpaceInJson) {
   EXPECT_TRUE(is_answer(kPerson, "{\n      \"name\": \"Ann\", \"age\": 3}"));
   EXPECT_FALSE(is_answer(kPerson, "{" + std::string(kMostSpace + 1, ' ') + R"("name": "Ann", "age": 3})"));
   EXPECT_FALSE(is_answer(kPerson, R"({"name": "Ann", "age": 3}           )"));
 }
 
-TEST_F(Constraints, LeaveOnlyTheEndTokenToACompleteAnswer) {
+TEST_P(Constraints, LeaveOnlyTheEndTokenToACompleteAnswer) {
   auto matcher = begin(R"({"type": "const_string", "value": "ok"})");
   EXPECT_TRUE(constraint::is_answer(*matcher, "ok"));
   auto row = scores();
@@ -50,15 +64,17 @@ TEST_F(Constraints, LeaveOnlyTheEndTokenToACompleteAnswer) {
   EXPECT_TRUE(matcher->has_ended());
 }
 
-TEST_F(Constraints, SayWhenNoTokenMayFollow) {
-  auto matcher = begin(R"({"type": "regex", "pattern": "é"})");  // the vocabulary has no such character
+TEST_P(Constraints, SayWhenNoTokenMayFollow) {
+  auto matcher = begin(R"({"type": "regex", "pattern": "aé"})");  // the vocabulary has no such character
   auto row = scores();
+  ASSERT_TRUE(matcher->mask(row).has_value());
+  ASSERT_TRUE(matcher->accept(letters_.id_of("a").value()).has_value());
   const auto masked = matcher->mask(row);
   ASSERT_FALSE(masked.has_value());
   EXPECT_THAT(masked.error().message, HasSubstr("found no token that may follow"));
 }
 
-TEST_F(Constraints, ServeExpressionsGrammarsAndChoices) {
+TEST_P(Constraints, ServeExpressionsGrammarsAndChoices) {
   EXPECT_TRUE(is_answer(R"({"type": "regex", "pattern": "^\\d{2}-[a-c]+$"})", "12-abc"));
   EXPECT_FALSE(is_answer(R"({"type": "regex", "pattern": "^\\d{2}-[a-c]+$"})", "12-"));
   EXPECT_TRUE(is_answer(R"({"type": "grammar", "grammar": "root ::= \"(\" root \")\" | \"x\""})", "((x))"));
@@ -70,7 +86,7 @@ TEST_F(Constraints, ServeExpressionsGrammarsAndChoices) {
   EXPECT_FALSE(is_answer(R"({"type": "any_json"})", "[1]"));
 }
 
-TEST_F(Constraints, RepeatAPartWithinItsCounts) {
+TEST_P(Constraints, RepeatAPartWithinItsCounts) {
   const std::string twice =
       R"({"type": "repeat", "content": {"type": "const_string", "value": "ab"}, "min": 1, "max": 2})";
   EXPECT_FALSE(is_answer(twice, ""));
@@ -83,7 +99,7 @@ TEST_F(Constraints, RepeatAPartWithinItsCounts) {
   EXPECT_TRUE(is_answer(any, std::string(40, 'a')));
 }
 
-TEST_F(Constraints, WriteAnObjectAsParametersOnRequest) {
+TEST_P(Constraints, WriteAnObjectAsParametersOnRequest) {
   const std::string weather = R"({"type": "json_schema", "style": "qwen_xml", "json_schema": {"type": "object",
     "properties": {"city": {"type": "string"}, "days": {"type": "integer"}}, "required": ["city"],
     "additionalProperties": false}})";
@@ -95,7 +111,7 @@ TEST_F(Constraints, WriteAnObjectAsParametersOnRequest) {
   EXPECT_TRUE(is_answer(R"({"type": "any_json", "style": "qwen_xml"})", "<parameter=a>\nb\n</parameter>"));
 }
 
-TEST_F(Constraints, MatchASpecialTokenOnlyWhereItIsNamed) {
+TEST_P(Constraints, MatchASpecialTokenOnlyWhereItIsNamed) {
   EXPECT_FALSE(allows(*begin(R"({"type": "any_text"})"), kCall));
   auto matcher = begin(R"({"type": "tag", "begin": "<call>", "content": {"type": "any_json"}, "end": "!"})");
   EXPECT_TRUE(allows(*matcher, kCall));
@@ -103,18 +119,25 @@ TEST_F(Constraints, MatchASpecialTokenOnlyWhereItIsNamed) {
   EXPECT_TRUE(constraint::is_answer(*matcher, R"({"a": 1}!)"));
 }
 
-TEST_F(Constraints, RefuseWhatDoesNotCompileWithoutHarmToOthers) {
+TEST_P(Constraints, RefuseWhatDoesNotCompileWithoutHarmToOthers) {
   EXPECT_EQ(compiler_->compile(R"({"type": "grammar", "grammar": "root ::= ("})").error().kind,
             ErrorKind::kInvalidArgument);
   EXPECT_EQ(compiler_->compile(R"({"type": "regex", "pattern": "(a"})").error().kind, ErrorKind::kInvalidArgument);
   EXPECT_EQ(compiler_->compile(R"({"type": "json_schema", "json_schema": {"$ref": "#/$defs/none"}})").error().kind,
             ErrorKind::kInvalidArgument);
+  EXPECT_THAT(compiler_->compile(R"({"type": "regex", "pattern": "é"})").error().message, HasSubstr("no answer fits"));
   EXPECT_TRUE(is_answer(R"({"type": "any_json"})", "{}"));
 }
 
-TEST_F(Constraints, AreCompiledOnceForTheSameText) {
+TEST_P(Constraints, AreCompiledOnceForTheSameText) {
   EXPECT_EQ(compiler_->compile(kPerson).value(), compiler_->compile(kPerson).value());
 }
+
+#ifdef LOCKSTEP_CONSTRAINT_PROGRAM
+INSTANTIATE_TEST_SUITE_P(InThisProcessAndIsolated, Constraints, ::testing::Values(Place::kHere, Place::kIsolated));
+#else
+INSTANTIATE_TEST_SUITE_P(InThisProcess, Constraints, ::testing::Values(Place::kHere));
+#endif
 
 }  // namespace
 }  // namespace lockstep::constraint

@@ -1,4 +1,4 @@
-// A tokenizer of characters, and whole answers of a constraint.
+// A tokenizer of single characters and a few longer tokens, and whole answers of a constraint.
 #pragma once
 
 #include <cmath>
@@ -14,13 +14,17 @@
 
 namespace lockstep::constraint {
 
+enum class Words { kNone, kAll };
+
 /// A token for every printable character, a few longer ones, an end token, and a special token.
 class Letters final : public text::Tokenizer {
  public:
-  Letters() {
+  /// `words`: also all tokens of three small letters.
+  explicit Letters(Words words = Words::kNone) {
     tokens_ = {"<end>", "<call>"};
     for (char c = ' '; c <= '~'; ++c) tokens_.emplace_back(1, c);
     tokens_.insert(tokens_.end(), {"\n", "true", "{\"", "\":", "   "});
+    if (words == Words::kAll) add_words();
     for (size_t id = 0; id < tokens_.size(); ++id) ids_[tokens_[id]] = static_cast<int32_t>(id);
   }
   Result<std::vector<int32_t>> encode(std::string_view text, text::SpecialTokens) const override {
@@ -39,6 +43,14 @@ class Letters final : public text::Tokenizer {
   int32_t vocabulary() const override { return static_cast<int32_t>(tokens_.size()); }
 
  private:
+  void add_words() {
+    for (char a = 'a'; a <= 'z'; ++a) {
+      for (char b = 'a'; b <= 'z'; ++b) {
+        for (char c = 'a'; c <= 'z'; ++c) tokens_.push_back({a, b, c});
+      }
+    }
+  }
+
   std::vector<std::string> tokens_;
   std::map<std::string, int32_t> ids_;
 };
