@@ -51,7 +51,7 @@ void Shutdown::finish_engine() {
 }
 
 void Shutdown::on_lost(const Error& error) {
-  if (is_finishing_ || silence_) return;
+  if (is_finishing_ || silence_ || is_flushing_) return;
   parts_.note_loss(error);
   parts_.log.error("{}", error.message);
   if (parts_.process == nullptr) return end_after_flush(error);
@@ -61,6 +61,7 @@ void Shutdown::on_lost(const Error& error) {
 }
 
 void Shutdown::on_silent() {
+  if (is_finishing_ || is_flushing_) return;
   silence_ = Error{ErrorKind::kPeerLost,
                    fmt::format("[serve] lost the engine: found no answer for {:.0f} s, expected one at once; rank 0 is "
                                "frozen, or its machine is",
@@ -85,6 +86,7 @@ void Shutdown::on_engine_end(const Result<void>& result) {
 }
 
 void Shutdown::end_after_flush(const Error& error) {
+  if (std::exchange(is_flushing_, true)) return;
   parts_.note_loss(error);
   draining_.reset();
   ending_ = parts_.loop->after(kFlush, [this, error] { end(error); });

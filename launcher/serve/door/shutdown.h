@@ -39,6 +39,7 @@ class Shutdown {
   Drain drain_;
   std::unique_ptr<Timer> draining_, ending_;
   bool is_finishing_ = false;     // the engine was asked to end
+  bool is_flushing_ = false;      // clients read their errors; the first reason counts
   std::optional<Error> silence_;  // of an engine that is being killed
   Result<void> result_ = ok();
 };

@@ -14,6 +14,7 @@ namespace {
 
 constexpr std::string_view kMark = "<escape>";
 constexpr int kDeepest = 16;
+constexpr size_t kMostParts = 4096;  // of a constraint: references and optional properties multiply a small schema
 constexpr std::array<std::string_view, 11> kIgnored = {"title",      "description", "default",   "examples",
                                                        "deprecated", "readOnly",    "writeOnly", "$comment",
                                                        "$defs",      "definitions", "type"};
@@ -24,6 +25,19 @@ Error unsupported(std::string_view found) {
               std::string(found) +
               ", expected types, properties, required, items, enum, const, anyOf and limits of lengths and numbers; "
               "simplify the schema, or set tool_choice to \"auto\""};
+}
+
+size_t count_parts(const Json& constraint) {
+  size_t count = 1;
+  if (constraint.is_structured()) {
+    for (const Json& part : constraint) count += count_parts(part);
+  }
+  return count;
+}
+
+Result<void> check_size(size_t parts) {
+  if (parts <= kMostParts) return ok();
+  return unsupported("a schema with more than " + std::to_string(kMostParts) + " parts");
 }
 
 Json marked(Json content) { return tag(kMark, std::move(content), kMark); }
@@ -123,22 +137,23 @@ Result<Json> Notation::value(const Json& schema, int depth) const {
   if (!schema.is_object()) return unsupported("a schema that is no object");
   if (schema.contains("$ref")) return reference(schema, depth);
   std::vector<Json> alternatives;
+  size_t size = 0;
+  const auto add = [&](Result<Json> alternative) -> Result<void> {
+    LOCKSTEP_TRY(alternatives.emplace_back(), std::move(alternative));
+    return check_size(size += count_parts(alternatives.back()));
+  };
   if (schema.contains("const")) {
-    LOCKSTEP_TRY(alternatives.emplace_back(), constant(schema["const"]));
+    LOCKSTEP_TRY_VOID(add(constant(schema["const"])));
   } else if (schema.contains("enum") && schema["enum"].is_array()) {
-    for (const Json& one : schema["enum"]) {
-      LOCKSTEP_TRY(alternatives.emplace_back(), constant(one));
-    }
+    for (const Json& one : schema["enum"]) LOCKSTEP_TRY_VOID(add(constant(one)));
   } else if (schema.contains("anyOf") && schema["anyOf"].is_array()) {
-    for (const Json& one : schema["anyOf"]) {
-      LOCKSTEP_TRY(alternatives.emplace_back(), value(one, depth + 1));
-    }
+    for (const Json& one : schema["anyOf"]) LOCKSTEP_TRY_VOID(add(value(one, depth + 1)));
   } else {
     Json types = schema.value("type", usual_types(schema));
     if (!types.is_array()) types = Json::array({types});
     for (const Json& type : types) {
       if (!type.is_string()) return unsupported("a type that is no text");
-      LOCKSTEP_TRY(alternatives.emplace_back(), of_type(schema, type.get<std::string>(), depth));
+      LOCKSTEP_TRY_VOID(add(of_type(schema, type.get<std::string>(), depth)));
     }
   }
   if (alternatives.empty()) return unsupported("a schema that no value fits");
@@ -160,13 +175,19 @@ Result<Json> Notation::object(const Json& schema, int depth) const {
     return std::ranges::find(required, Json(name)) != required.end();
   };
   std::vector<std::pair<Json, bool>> parts;  // "name:value", required
+  size_t size = 0, firsts = 1;
+  bool may_be_empty = true;
   for (const auto& [name, property] : properties.items()) {
     if (name.find_first_of("{}[],:<\" \n") != std::string::npos) return unsupported("the property \"" + name + "\"");
     LOCKSTEP_TRY(Json written, value(property, depth + 1));
     parts.emplace_back(sequence({const_text(name + ":"), std::move(written)}), is_required(name));
+    // A part stands in the body of each property that may be the first.
+    LOCKSTEP_TRY_VOID(check_size(size += firsts * count_parts(parts.back().first)));
+    if (may_be_empty) ++firsts;
+    may_be_empty = may_be_empty && !parts.back().second;
   }
   std::vector<Json> bodies;
-  bool may_be_empty = true;
+  may_be_empty = true;
   for (size_t first = 0; first < parts.size() && may_be_empty; ++first) {
     std::vector<Json> body = {const_text("{"), parts[first].first};
     for (size_t i = first + 1; i < parts.size(); ++i) {

@@ -8,7 +8,7 @@ namespace {
 
 using Json = nlohmann::json;
 
-constexpr int kDeepest = 16;  // of references and alternatives
+constexpr int kMostLooks = 200;  // at references and alternatives of a parameter, which may refer to each other
 
 std::string_view trimmed(std::string_view text) {
   constexpr std::string_view kSpace = " \n\r\t";
@@ -26,15 +26,15 @@ std::string type_of(const Json& value) {
 }
 
 /// Adds what `schema` allows. `root` has the definitions.
-void collect(const Json& schema, const Json& root, int depth, ValueTypes& found) {
-  if (!schema.is_object() || depth > kDeepest) return;
+void collect(const Json& schema, const Json& root, int& looks, ValueTypes& found) {
+  if (!schema.is_object() || ++looks > kMostLooks) return;
   if (schema.contains("$ref") && schema["$ref"].is_string()) {
     const std::string place = schema["$ref"].get<std::string>();
     for (const char* key : {"$defs", "definitions"}) {
       const std::string prefix = std::string("#/") + key + "/";
       if (!place.starts_with(prefix) || !root.contains(key) || !root[key].is_object()) continue;
       const auto definition = root[key].find(place.substr(prefix.size()));
-      if (definition != root[key].end()) collect(*definition, root, depth + 1, found);
+      if (definition != root[key].end()) collect(*definition, root, looks, found);
     }
   }
   if (schema.contains("type")) {
@@ -51,13 +51,14 @@ void collect(const Json& schema, const Json& root, int depth, ValueTypes& found)
   }
   for (const char* key : {"anyOf", "oneOf", "allOf"}) {
     if (!schema.contains(key) || !schema[key].is_array()) continue;
-    for (const Json& one : schema[key]) collect(one, root, depth + 1, found);
+    for (const Json& one : schema[key]) collect(one, root, looks, found);
   }
 }
 
 ValueTypes types_of(const Json& schema, const Json& root) {
   ValueTypes found{.names = {}};
-  collect(schema, root, 0, found);
+  int looks = 0;
+  collect(schema, root, looks, found);
   return found.names.empty() ? ValueTypes{} : found;
 }
 

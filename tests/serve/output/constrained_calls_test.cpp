@@ -105,6 +105,25 @@ TEST_F(ConstrainedCalls, OfGemmaMayHaveListsObjectsAndLimits) {
   EXPECT_FALSE(may("{,code:<escape>ab<escape>}"));
 }
 
+TEST(ConstrainedCallsRefusal, OfASchemaThatWouldGrowBeyondAllMeasure) {
+  std::string definitions = "{";
+  for (int i = 0; i < 7; ++i) {
+    const std::string next = R"({"$ref": "#/$defs/t)" + std::to_string(i + 1) + "\"}";
+    std::string properties;
+    for (int p = 0; p < 30; ++p) properties += (p > 0 ? ", " : "") + ("\"p" + std::to_string(p) + "\": ") + next;
+    definitions += "\"t" + std::to_string(i) + R"(": {"properties": {)" + properties + "}}, ";
+  }
+  const Tool tool{.name = "f",
+                  .description = "",
+                  .parameters = R"({"properties": {"t": {"$ref": "#/$defs/t0"}}, "$defs": )" + definitions +
+                                R"("t7": {"type": "null"}}})"};
+  const auto refused = tool_constraint({.tools = "gemma"}, {tool}, ToolChoice::kRequired, "", true);
+  ASSERT_FALSE(refused.has_value());
+  EXPECT_THAT(refused.error().message, HasSubstr("parts"));
+  // The types of such a parameter are found as well.
+  EXPECT_NE(make_reader({.tools = "qwen_xml"}, {.tools = true, .schemas = {tool}}), nullptr);
+}
+
 TEST(ConstrainedCallsRefusal, NamesWhatGemmasNotationCannotExpress) {
   const auto refusal = [](const char* schema) {
     const Tool tool{.name = "f", .description = "", .parameters = schema};
