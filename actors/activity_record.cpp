@@ -26,11 +26,20 @@ void ActivityRecord::note(const EndedStep& step) {
   steps_[place(++ended_)] = step;
 }
 
+std::vector<EndedStep> ActivityRecord::steps_after(int64_t& seen) const {
+  const std::lock_guard lock(mutex_);
+  std::vector<EndedStep> steps;
+  for (int64_t number = std::max(seen + 1, oldest()); number <= ended_; ++number) {
+    steps.push_back(steps_[place(number)]);
+  }
+  seen = ended_;
+  return steps;
+}
+
 trace::Activity ActivityRecord::read() const {
   const std::lock_guard lock(mutex_);
   trace::Activity activity{.slots = slots_, .ranks = ranks_, .steps = {}, .read = SteadyClock().now()};
-  const int64_t first = std::max<int64_t>(1, ended_ - static_cast<int64_t>(kSteps) + 1);
-  for (int64_t number = first; number <= ended_; ++number) {
+  for (int64_t number = oldest(); number <= ended_; ++number) {
     const EndedStep& step = steps_[place(number)];
     activity.steps.push_back({.number = number,
                               .kind = std::string(step.kind),

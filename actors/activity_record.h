@@ -1,6 +1,7 @@
 // The present state of a session, which its actors and rank 0's executor write and any thread reads.
 #pragma once
 
+#include <algorithm>
 #include <array>
 #include <cstddef>
 #include <cstdint>
@@ -31,7 +32,13 @@ class ActivityRecord {
 
   trace::Activity read() const;
 
+  /// The steps after number `seen`, oldest first, as far as they are remembered. Sets `seen` to the last one's number.
+  std::vector<EndedStep> steps_after(int64_t& seen) const;
+
  private:
+  /// The number of the oldest step that is remembered.
+  int64_t oldest() const { return std::max<int64_t>(1, ended_ - static_cast<int64_t>(kSteps) + 1); }
+
   mutable std::mutex mutex_;
   std::vector<trace::SlotActivity> slots_;
   std::vector<trace::RankActivity> ranks_;

@@ -40,13 +40,17 @@ struct PlannerLimits {
   int64_t tokens_per_step = 1;            // of a slot in a decode step, at most; at least one
   int64_t long_rope_after = 0;            // sequences of more tokens need the long factors; 0: never
   int64_t shared_prefix = kSharedPrefix;  // at least 1
-  int64_t rows_beside_decodes = 0;        // of the one prefill step in a schedule while slots decode; 0: no such bound
+  // Of the one prefill or score step in a schedule while slots decode; 0: no such bound.
+  int64_t rows_beside_decodes = 0;
+  int64_t scores_beside_decodes = 0;
+  std::vector<int64_t> chunk_sizes = {};  // rows of prefill steps that cost less than larger ones: ascending
   shards::KeptTokens kept = {};  // tokens that closed slots keep for requests with the same prefix; zeros: none
 
   friend bool operator==(const PlannerLimits&, const PlannerLimits&) = default;
 };
 LOCKSTEP_FIELDS(PlannerLimits, slots, chunk, capacity, rows_of_one_slot, decode_steps, prefill_steps, score_rows,
-                embedding_size, tokens_per_step, long_rope_after, shared_prefix, rows_beside_decodes, kept);
+                embedding_size, tokens_per_step, long_rope_after, shared_prefix, rows_beside_decodes,
+                scores_beside_decodes, chunk_sizes, kept);
 
 /// The sequence of one slot.
 struct AdmittedRow {

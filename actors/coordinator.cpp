@@ -106,6 +106,7 @@ void Coordinator::late() {
 void Coordinator::begin(const PlannerLimits& limits) {
   limits_ = limits;
   planner_.emplace(limits);
+  if (ports_.chunk_budget) timing_.emplace(limits, *ports_.chunk_budget, ports_.in_flight);
   for (const Request& request : std::exchange(early_, {})) admit(request);
   pump();
 }
@@ -120,11 +121,12 @@ void Coordinator::accept(const Request& request, Sink& sink) {
   if (error_) return sink.on_abandoned(request.id, *error_);
   if (no_more_requests_) return refuse(refused_late(request.id));
   if (book_.has(request.id)) return refuse(known(request.id));
-  book_.open(request, sink);
   if (request.deadline) {
-    const Duration left = std::max(Duration::zero(), *request.deadline - SteadyClock().now());
+    const Duration left = *request.deadline - SteadyClock().now();
+    if (left <= Duration::zero()) return refuse(expired(request.id));
     self_->delayed_send(self_, left, expire_atom::value, request.id.value);
   }
+  book_.open(request, sink);
   if (!planner_) return early_.push_back(request);
   admit(request);
 }
@@ -215,9 +217,22 @@ void Coordinator::pump() {
   note_slots();
 }
 
+/// Bounds the next schedule by the steps that have ended since the last one was planned.
+void Coordinator::bound_schedules() {
+  if (!timing_ || ports_.activity == nullptr) return;
+  for (const EndedStep& step : ports_.activity->steps_after(steps_seen_)) {
+    const Duration time = step.end - step.begin;
+    if (step.kind == to_string(actors::Phase::kDecode)) timing_->note_decode(time);
+    if (step.kind == to_string(actors::Phase::kPrefill)) timing_->note_prefill(step.rows, time);
+    if (step.kind == to_string(actors::Phase::kScore)) timing_->note_score(step.rows, time);
+  }
+  planner_->set_bounds(timing_->bounds());
+}
+
 /// Sends schedules ahead, as many as may be in flight.
 void Coordinator::plan() {
   while (may_plan() && sent_ - slowest() < ports_.in_flight) {
+    bound_schedules();
     if (auto schedule = planner_->next()) {
       send(*schedule);
     } else if (no_more_requests_ && book_.empty()) {

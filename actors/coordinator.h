@@ -19,13 +19,15 @@
 #include "actors/planner.h"
 #include "actors/protocol.h"
 #include "actors/session.h"
+#include "actors/step_times.h"
 
 namespace lockstep::actors {
 
 /// The coordinator's environment. Pointers are borrowed and outlive the actor; functions are thread-safe.
 struct CoordinatorPorts {
   int32_t size = 1;
-  int32_t in_flight = 2;  // schedules sent ahead of the slowest rank
+  int32_t in_flight = 2;                      // schedules sent ahead of the slowest rank
+  std::optional<Duration> chunk_budget = {};  // as in SessionOptions
   Duration hello_deadline = std::chrono::seconds(60);
   PeerDetection detection = PeerDetection::kOn;
   HostChoosers* choosers = nullptr;          // called by rank 0's executor
@@ -80,6 +82,7 @@ class Coordinator {
   void take(const StepResult& result);
   void pump();
   void plan();
+  void bound_schedules();
   void send(const Schedule& schedule);
   void compare_steps(int32_t rank, const ScheduleDone& done);
   void stop_slots(RequestId request);
@@ -94,7 +97,9 @@ class Coordinator {
   std::optional<Error> error_;      // why the session closed
   std::optional<Planner> planner_;  // from `begin` on
   PlannerLimits limits_;
-  std::vector<Request> early_;  // submitted before `begin`
+  std::optional<ScheduleTiming> timing_;  // with a chunk budget
+  int64_t steps_seen_ = 0;                // of rank 0, by `timing_`
+  std::vector<Request> early_;            // submitted before `begin`
   ActiveRequests book_;
   std::map<int32_t, int32_t> steps_;  // by unfinished schedule: the steps that the first rank reported
   int32_t sent_ = 0;                  // schedules

@@ -48,6 +48,14 @@ void Planner::note_token(RequestId request, int32_t id) {
   if (found != jobs_.end()) ++found->noted;
 }
 
+void Planner::set_bounds(const ScheduleBounds& bounds) {
+  LOCKSTEP_CHECK(bounds.decode_steps > 0 && bounds.prefill_steps > 0, bounds.decode_steps, bounds.prefill_steps);
+  limits_.rows_beside_decodes = bounds.prefill_rows;
+  limits_.scores_beside_decodes = bounds.score_rows;
+  limits_.decode_steps = bounds.decode_steps;
+  limits_.prefill_steps = bounds.prefill_steps;
+}
+
 std::optional<Schedule> Planner::next() {
   if (!has_work()) return std::nullopt;
   Schedule schedule;
@@ -166,13 +174,16 @@ SlotId Planner::take_free_slot(RequestId request) {
   return SlotId(static_cast<int32_t>(free - occupants_.begin()));
 }
 
-/// Whether slots wait for the next decode step. It cannot run between the ends of the prompts of a request.
+/// Whether slots wait for the next decode step, which rows may delay only a little. It cannot run between the ends of
+/// the prompts of a request.
 bool Planner::must_spare_decodes() const {
   return limits_.rows_beside_decodes > 0 && !prompts_.is_between_prompts_of_a_request() &&
          std::ranges::any_of(jobs_, &Job::is_decoding);
 }
 
+/// While slots decode, prompts and texts take turns: a schedule has one step of either.
 void Planner::add_prefills(Schedule& schedule) {
+  if (scores_are_next_ && !texts_.is_empty() && must_spare_decodes()) return;
   while (!prompts_.is_empty() && std::ssize(schedule.prefills) < limits_.prefill_steps) {
     const bool spares = must_spare_decodes();
     if (spares && !schedule.prefills.empty()) return;
@@ -203,8 +214,13 @@ void Planner::note_ended_prompts(const shards::PrefillRows& rows) {
 
 void Planner::add_scores(Schedule& schedule) {
   while (!texts_.is_empty() && std::ssize(schedule.scores) < limits_.prefill_steps) {
-    note_rows(schedule.scores.emplace_back(texts_.next_step()));
+    const bool spares = must_spare_decodes();
+    if (spares && !(schedule.prefills.empty() && schedule.scores.empty())) break;
+    const bool is_bound = spares && limits_.scores_beside_decodes > 0;
+    const int64_t most = is_bound ? limits_.scores_beside_decodes : limits_.score_rows;
+    note_rows(schedule.scores.emplace_back(texts_.next_step(most)));
   }
+  scores_are_next_ = schedule.scores.empty();
   for (Job& job : jobs_) {
     if (job.admission.task == Task::kScore) job.prompts = texts_.has(job.slots.front()) ? 1 : 0;
   }

@@ -6,8 +6,8 @@
 //                   slot 2  C ▒▒▒▒▒▒▒▒███         | a finished slot is closed, and refilled from the queue, in the
 //                                                   next schedule, while other slots continue to decode
 //
-// With a bound on rows beside decodes, a schedule has one prefill step at most while slots decode, so that a long
-// prompt delays each token of the others by one short chunk:
+// With a bound on rows beside decodes, a schedule has one prefill or score step at most while slots decode, so that a
+// long prompt or text delays each token of the others by one short chunk:
 //
 //   chunk 8, 2 rows beside decodes     A ████|▒▒|█|▒▒|█|▒▒|█      A decodes a token after every two rows of B
 //
@@ -32,6 +32,16 @@
 
 namespace lockstep::actors {
 
+/// Bounds of later schedules. Answers do not depend on them.
+struct ScheduleBounds {
+  int64_t prefill_rows = 0;  // of the one prefill step while slots decode: at least 1, or 0 for no such bound
+  int64_t score_rows = 0;    // of the one score step, likewise
+  int32_t decode_steps = 1;  // at least 1, as the next
+  int32_t prefill_steps = 1;
+
+  friend bool operator==(const ScheduleBounds&, const ScheduleBounds&) = default;
+};
+
 /// The state of slots and queue. Used by one thread.
 class Planner {
  public:
@@ -51,8 +61,8 @@ class Planner {
   /// Notes the next token of `request`.
   void note_token(RequestId request, int32_t id);
 
-  /// Changes the bound on rows of later schedules: at least 1, or 0 for no bound. Answers do not depend on it.
-  void set_rows_beside_decodes(int64_t rows) { limits_.rows_beside_decodes = rows; }
+  /// Changes the bounds of later schedules.
+  void set_bounds(const ScheduleBounds& bounds);
 
   /// The next schedule; empty when no request has work until the next `add`.
   std::optional<Schedule> next();
@@ -111,6 +121,7 @@ class Planner {
   SlotContents contents_;
   FairQueue queue_;
   std::vector<int64_t> prefilled_;  // [slots]: tokens of the prompt in the planned schedules, held ones included
+  bool scores_are_next_ = false;    // where a schedule has one prefill or score step
   int32_t next_number_ = 0;
 };
 

@@ -84,6 +84,9 @@ Result<void> SessionOptions::validate() const {
   if (decode_steps < 1) return invalid("decode_steps", fmt::format("found {}, expected at least 1", decode_steps));
   if (prefill_steps < 1) return invalid("prefill_steps", fmt::format("found {}, expected at least 1", prefill_steps));
   if (in_flight < 1) return invalid("in_flight", fmt::format("found {}, expected at least 1", in_flight));
+  if (chunk_budget && *chunk_budget < Duration::zero()) {
+    return invalid("chunk_budget", fmt::format("found {} s, expected none or more", to_seconds(*chunk_budget)));
+  }
   if (hand_on_period < Duration::zero()) {
     return invalid("hand_on_period", fmt::format("found {} s, expected none or more", to_seconds(hand_on_period)));
   }
@@ -166,6 +169,7 @@ class Session::Impl {
 Result<void> Session::Impl::host() {
   CoordinatorPorts ports{.size = options_.size,
                          .in_flight = options_.in_flight,
+                         .chunk_budget = options_.chunk_budget,
                          .hello_deadline = options_.hello_deadline,
                          .detection = options_.detection,
                          .choosers = &choosers_,
@@ -323,6 +327,7 @@ PlannerLimits Session::Impl::limits(const shards::StepEngine& engine) const {
           .embedding_size = engine.embedding_size(),
           .tokens_per_step = engine.tokens_per_step(),
           .long_rope_after = engine.long_rope_after(),
+          .chunk_sizes = engine.chunk_sizes(),
           .kept = options_.keeps_prefixes ? engine.kept_tokens() : shards::KeptTokens{}};
 }
 

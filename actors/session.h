@@ -18,6 +18,7 @@
 #include <cstdint>
 #include <functional>
 #include <memory>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -60,9 +61,12 @@ struct SessionOptions {
   Duration silence = Duration::zero();  // detected without them; a frozen peer only after `silence` (≥ 5 heartbeats)
   std::string bind_address = "127.0.0.1";  // where `host` listens when other processes take part
   IdleWait idle = {};
-  int32_t decode_steps = 32;    // of one schedule, at most
-  int32_t prefill_steps = 8;    // of one schedule, at most
-  int32_t in_flight = 2;        // schedules sent ahead, at least 1
+  int32_t decode_steps = 32;  // of one schedule, at most
+  int32_t prefill_steps = 8;  // of one schedule, at most
+  int32_t in_flight = 2;      // schedules sent ahead, at least 1
+  // The time that a prefill or score step may take between two decode steps, and that the schedules in flight take
+  // together; zero: that of four decode steps; none: whole chunks and long schedules, for the most tokens per second.
+  std::optional<Duration> chunk_budget = {};
   bool keeps_prefixes = false;  // the next request with the same prefix reuses the caches of a closed slot
   // How long tokens may wait for those of later steps. A delivery to the coordinator's thread takes 50 to 150 µs of
   // rank 0, and all ranks wait for it; zero: after every step.

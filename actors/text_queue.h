@@ -30,8 +30,8 @@ class TextQueue {
   /// Whether the text of `slot` has rows left.
   bool has(SlotId slot) const;
 
-  /// The next step: at least one row. There must be a text.
-  shards::ScoreRows next_step();
+  /// The next step: at least one row, at most `most` (at least 1) and those of a score step. There must be a text.
+  shards::ScoreRows next_step(int64_t most);
 
  private:
   struct Pending {

@@ -73,7 +73,7 @@ install(FILES "${PROJECT_BINARY_DIR}/liblockstep.a" DESTINATION "${CMAKE_INSTALL
 
 install(TARGETS lockstep RUNTIME DESTINATION "${CMAKE_INSTALL_BINDIR}")
 if(TARGET lockstep-serve)
-  install(TARGETS lockstep-serve RUNTIME DESTINATION "${CMAKE_INSTALL_BINDIR}")
+  install(TARGETS lockstep-serve lockstep-constraint RUNTIME DESTINATION "${CMAKE_INSTALL_BINDIR}")
 endif()
 # Files that the program prints; a cross-compiled program does not run here.
 if(NOT CMAKE_CROSSCOMPILING)

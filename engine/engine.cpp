@@ -90,7 +90,7 @@ Result<void> Engine::Impl::run_rank(group::Member& member) {
   LOCKSTEP_TRY(const model::LoadedModel loaded, model::load(member, plan, options, *driver.value(), communicator));
 
   member.phases().enter("session");
-  LOCKSTEP_TRY_VOID(session_.open(member, options.prefix_reuse));
+  LOCKSTEP_TRY_VOID(session_.open(member, {options.prefix_reuse, options.chunk_budget_ms}));
   shards::StepEngine& timed = observation.timed(*loaded.engine);
   std::optional<observe::CountedSteps> counted;
   if (member.leads() && group_->progress() != nullptr) counted.emplace(timed, *group_->progress());

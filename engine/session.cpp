@@ -12,11 +12,12 @@ namespace lockstep {
 namespace {
 
 /// The options without the ranks of this process.
-actors::SessionOptions session_options(const group::Member& member, PrefixReuse reuse) {
+actors::SessionOptions session_options(const group::Member& member, const Scheduling& scheduling) {
   const group::State& group = member.group();
   actors::SessionOptions options;
   options.size = member.size();
-  options.keeps_prefixes = reuse == PrefixReuse::kOn;
+  options.keeps_prefixes = scheduling.reuse == PrefixReuse::kOn;
+  if (scheduling.chunk_budget_ms) options.chunk_budget = duration_of(*scheduling.chunk_budget_ms / 1e3);
   if (const auto& on_step = group.hooks().on_step) {
     options.trace.step = [&on_step](RankId rank, const actors::ExecutorStatus& status) { on_step(rank.value, status); };
   }
@@ -31,15 +32,16 @@ actors::LocalRank local_rank(const group::Member& member, int rank) { return {Ra
 
 }  // namespace
 
-Result<void> ProcessSession::open(group::Member& member, PrefixReuse reuse) {
-  return member.group().ranks_are_threads() ? open_for_threads(member, reuse) : open_between_processes(member, reuse);
+Result<void> ProcessSession::open(group::Member& member, const Scheduling& scheduling) {
+  return member.group().ranks_are_threads() ? open_for_threads(member, scheduling)
+                                            : open_between_processes(member, scheduling);
 }
 
 /// Rank 0 makes the session for all threads.
-Result<void> ProcessSession::open_for_threads(group::Member& member, PrefixReuse reuse) {
+Result<void> ProcessSession::open_for_threads(group::Member& member, const Scheduling& scheduling) {
   const auto host = [&]() -> Result<void> {
     if (!member.leads()) return ok();
-    actors::SessionOptions options = session_options(member, reuse);
+    actors::SessionOptions options = session_options(member, scheduling);
     for (int rank = 0; rank < member.size(); ++rank) options.ranks.push_back(local_rank(member, rank));
     LOCKSTEP_TRY(session_, actors::Session::host(options));
     return ok();
@@ -48,8 +50,8 @@ Result<void> ProcessSession::open_for_threads(group::Member& member, PrefixReuse
   return member.all_succeeded(host());
 }
 
-Result<void> ProcessSession::open_between_processes(group::Member& member, PrefixReuse reuse) {
-  actors::SessionOptions options = session_options(member, reuse);
+Result<void> ProcessSession::open_between_processes(group::Member& member, const Scheduling& scheduling) {
+  actors::SessionOptions options = session_options(member, scheduling);
   options.ranks = {local_rank(member, member.rank())};
   const group::ControlPlane& plane = member.group().control_plane();
   options.bind_address = plane.address;

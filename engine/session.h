@@ -2,6 +2,7 @@
 #pragma once
 
 #include <memory>
+#include <optional>
 #include <span>
 
 #include "actors/session.h"
@@ -11,6 +12,12 @@
 
 namespace lockstep {
 
+/// What a session's schedules depend on, besides requests.
+struct Scheduling {
+  PrefixReuse reuse = PrefixReuse::kOff;
+  std::optional<double> chunk_budget_ms = {};  // as in EngineOptions
+};
+
 /// Shared by the threads of this process's ranks; each calls the same methods in the same order.
 class ProcessSession {
  public:
@@ -19,7 +26,7 @@ class ProcessSession {
   ProcessSession& operator=(const ProcessSession&) = delete;
 
   /// Opens a session in place of the previous one. @collective @blocking
-  Result<void> open(group::Member& member, PrefixReuse reuse = PrefixReuse::kOff);
+  Result<void> open(group::Member& member, const Scheduling& scheduling = {});
 
   /// The open session. Requests are submitted to it in rank 0's process.
   actors::Session& session() const { return *session_; }
@@ -29,8 +36,8 @@ class ProcessSession {
   Result<void> run(group::Member& member, std::span<const int> hardware_threads, shards::StepEngine& engine);
 
  private:
-  Result<void> open_for_threads(group::Member& member, PrefixReuse reuse);
-  Result<void> open_between_processes(group::Member& member, PrefixReuse reuse);
+  Result<void> open_for_threads(group::Member& member, const Scheduling& scheduling);
+  Result<void> open_between_processes(group::Member& member, const Scheduling& scheduling);
 
   std::unique_ptr<actors::Session> session_;
 };

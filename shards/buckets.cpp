@@ -37,6 +37,17 @@ std::vector<int64_t> context_buckets(const std::vector<int64_t>& token_buckets) 
   return buckets;
 }
 
+std::vector<int64_t> parts_of_chunk(int64_t chunk) {
+  constexpr int64_t kLeast = 16;
+  std::vector<int64_t> sizes = {chunk};
+  for (int64_t whole = chunk; whole / 2 >= kLeast; whole /= 2) {
+    sizes.push_back(whole * 3 / 4);
+    sizes.push_back(whole / 2);
+  }
+  std::ranges::reverse(sizes);
+  return sizes;
+}
+
 Result<std::vector<int64_t>> parse_token_buckets(std::string_view text, int64_t capacity) {
   if (text == "auto") return token_buckets(capacity);
   std::vector<int64_t> buckets;

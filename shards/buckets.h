@@ -26,6 +26,10 @@ std::vector<int64_t> context_buckets(const std::vector<int64_t>& token_buckets);
 /// last. Fails with `kInvalidArgument` for anything else, and for a bucket beyond `capacity`.
 Result<std::vector<int64_t>> parse_token_buckets(std::string_view text, int64_t capacity);
 
+/// Sizes of a step whose padding costs nothing: `chunk`, three quarters of it, a half, and so on, at least 16 rows.
+/// Ascending.
+std::vector<int64_t> parts_of_chunk(int64_t chunk);
+
 /// A prefill graph: its rows, and what their positions lie below.
 struct PrefillSize {
   int64_t rows = 0;

@@ -30,6 +30,14 @@ KeptTokens kept_tokens_of(const graph::Graph& graph) {
   return kept;
 }
 
+/// The compiled sizes. Where steps cost their rows in use, parts of the one size too; but if sums depend on a step's
+/// rows, all chunks have one size, so that answers do not depend on the chosen sizes.
+std::vector<int64_t> sizes_of_chunks(const ShardOptions& options, const device::Capabilities& backend) {
+  if (!backend.invariant_sums) return {options.chunk};
+  if (!options.context_buckets.empty()) return options.context_buckets;
+  return backend.bounded_attention ? parts_of_chunk(options.chunk) : std::vector<int64_t>{options.chunk};
+}
+
 TensorType embedding_type_of(const graph::Graph& step) {
   const std::optional<graph::ValueId> input = step.find("embeddings");
   return input ? step.value(*input).type : TensorType{};
@@ -112,6 +120,7 @@ Result<void> Shard::compile(device::Backend& backend) {
   rows_of_one_slot_ = backend.capabilities().rows_of_one_slot;
   // If sums depend on neighbouring rows, a kept prefix would not have the bits of a new prefill.
   if (backend.capabilities().invariant_sums) kept_ = kept_tokens_of(graphs_.decode.front());
+  chunk_sizes_ = sizes_of_chunks(options_, backend.capabilities());
   return ok();
 }
 

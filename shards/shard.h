@@ -32,6 +32,7 @@ class Shard final : public StepEngine {
   int64_t chunk() const override { return options_.chunk; }
   int64_t capacity() const override { return options_.capacity; }
   int64_t tokens_per_step() const override { return 1; }
+  std::vector<int64_t> chunk_sizes() const override { return chunk_sizes_; }
   int64_t score_rows() const override { return options_.score_rows; }
   int64_t embedding_size() const override;
   KeptTokens kept_tokens() const override { return kept_; }
@@ -113,6 +114,7 @@ class Shard final : public StepEngine {
   device::Communicator* communicator_;
   bool rows_of_one_slot_ = false;
   KeptTokens kept_;
+  std::vector<int64_t> chunk_sizes_;
   std::unique_ptr<device::Store> store_;
   std::vector<std::unique_ptr<device::Executable>> executables_;  // in the order of `graphs_.all()`
   std::vector<int64_t> replays_;                                  // likewise

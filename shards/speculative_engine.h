@@ -31,6 +31,7 @@ class SpeculativeEngine final : public StepEngine {
 
   int64_t slots() const override { return target_->slots(); }
   int64_t chunk() const override { return target_->chunk(); }
+  std::vector<int64_t> chunk_sizes() const override { return target_->chunk_sizes(); }
   int64_t capacity() const override { return target_->capacity(); }
   int64_t tokens_per_step() const override { return 1 + target_->options().drafts; }
   int64_t score_rows() const override { return target_->score_rows(); }

@@ -132,7 +132,9 @@ class StepEngine {
   virtual ~StepEngine() = default;
 
   virtual int64_t slots() const = 0;
-  virtual int64_t chunk() const = 0;                    // rows of a prefill step
+  virtual int64_t chunk() const = 0;  // rows of a prefill step
+  /// Rows of prefill steps that cost less than larger ones: ascending, the last is `chunk`.
+  virtual std::vector<int64_t> chunk_sizes() const { return {chunk()}; }
   virtual int64_t capacity() const = 0;                 // tokens of a slot
   virtual int64_t tokens_per_step() const = 0;          // of a slot in a decode step: 1, or more with drafts
   virtual int64_t score_rows() const { return 0; }      // of a score step; 0: no such steps

@@ -12,6 +12,7 @@ class StepEngineDecorator : public StepEngine {
 
   int64_t slots() const final { return inner_.slots(); }
   int64_t chunk() const final { return inner_.chunk(); }
+  std::vector<int64_t> chunk_sizes() const final { return inner_.chunk_sizes(); }
   int64_t capacity() const final { return inner_.capacity(); }
   int64_t tokens_per_step() const final { return inner_.tokens_per_step(); }
   int64_t score_rows() const final { return inner_.score_rows(); }

@@ -1,8 +1,26 @@
 #include "engine/rpc/constraint_worker.h"
 
+#include <fmt/format.h>
+
+#include <algorithm>
 #include <utility>
 
+#include "runtime/constraint/isolated_compiler.h"
+
 namespace lockstep::rpc {
+namespace {
+
+constexpr size_t kMostThreads = 4;
+constexpr size_t kMostJobs = 256;
+
+Error too_many() {
+  return {ErrorKind::kResourceExhausted,
+          fmt::format("[engine/rpc] cannot compile a constraint: found {} that wait, expected fewer; send the request "
+                      "later",
+                      kMostJobs)};
+}
+
+}  // namespace
 
 ConstraintWorker::~ConstraintWorker() {
   {
@@ -10,40 +28,66 @@ ConstraintWorker::~ConstraintWorker() {
     is_closed_ = true;
     changed_.notify_all();
   }
-  if (thread_.joinable()) thread_.join();
+  {
+    const std::lock_guard lock(compiler_mutex_);
+    if (compiler_ != nullptr) compiler_->stop();
+  }
+  for (std::thread& thread : threads_) thread.join();
 }
 
 void ConstraintWorker::compile(std::string json, Done done) {
-  const std::lock_guard lock(mutex_);
-  jobs_.push_back({std::move(json), std::move(done)});
-  if (!thread_.joinable()) thread_ = std::thread([this] { run(); });
-  changed_.notify_all();
+  std::unique_lock lock(mutex_);
+  const auto same = std::ranges::find(jobs_, json, &Job::json);
+  if (same != jobs_.end()) return same->done.push_back(std::move(done));
+  if (jobs_.size() >= kMostJobs) {
+    lock.unlock();
+    return done(too_many());
+  }
+  jobs_.push_back({std::move(json), {std::move(done)}});
+  const auto waiting = static_cast<size_t>(std::ranges::count(jobs_, false, &Job::has_begun));
+  if (waiting > idle_ && threads_.size() < kMostThreads) threads_.emplace_back([this] { run(); });
+  changed_.notify_one();
 }
 
 void ConstraintWorker::run() {
   std::unique_lock lock(mutex_);
   while (true) {
-    changed_.wait(lock, [this] { return is_closed_ || !jobs_.empty(); });
+    const auto next = [this] { return std::ranges::find(jobs_, false, &Job::has_begun); };
+    ++idle_;
+    changed_.wait(lock, [&] { return is_closed_ || next() != jobs_.end(); });
+    --idle_;
     if (is_closed_) return;
-    Job job = std::move(jobs_.front());
-    jobs_.pop_front();
+    const auto job = next();
+    job->has_begun = true;
     lock.unlock();
-    job.done(compiled(job.json));
+    const Compiled result = compiled(job->json);
+    lock.lock();
+    const std::vector<Done> done = std::move(job->done);
+    jobs_.erase(job);
+    lock.unlock();
+    for (const Done& call : done) call(result);
     lock.lock();
   }
 }
 
-ConstraintWorker::Compiled ConstraintWorker::compiled(const std::string& json) {
-  if (compiler_ == nullptr) {
-    LOCKSTEP_TRY(const text::Tokenizer* const tokenizer, model_.tokenizer());
-    if (tokenizer == nullptr) {
-      return Error{ErrorKind::kUnsupported,
-                   "[engine/rpc] cannot constrain an answer: found a model without tokenizer.json, expected one, since "
-                   "constraints are about text; omit the constraint"};
-    }
-    LOCKSTEP_TRY(compiler_, constraint::make_compiler(*tokenizer, model_.spec().vocabulary));
+Result<constraint::Compiler*> ConstraintWorker::compiler() {
+  const std::lock_guard lock(compiler_mutex_);
+  if (compiler_ != nullptr) return compiler_.get();
+  LOCKSTEP_TRY(const text::Tokenizer* const tokenizer, model_.tokenizer());
+  if (tokenizer == nullptr) {
+    return Error{ErrorKind::kUnsupported,
+                 "[engine/rpc] cannot constrain an answer: found a model without tokenizer.json, expected one, since "
+                 "constraints are about text; omit the constraint"};
   }
-  return compiler_->compile(json);
+  const int64_t vocabulary = model_.spec().vocabulary;
+  LOCKSTEP_TRY(compiler_, program_.empty() ? constraint::make_compiler(*tokenizer, vocabulary)
+                                           : constraint::make_isolated_compiler(*tokenizer, vocabulary, program_));
+  return compiler_.get();
+}
+
+ConstraintWorker::Compiled ConstraintWorker::compiled(const std::string& json) {
+  LOCKSTEP_TRY(constraint::Compiler* const compiler, this->compiler());
+  return compiler->compile(json);
 }
 
 }  // namespace lockstep::rpc

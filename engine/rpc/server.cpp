@@ -29,7 +29,7 @@ struct Service {
   Engine& engine;
   const Model& model;
   const std::string secret;
-  ConstraintWorker constraints{model};
+  ConstraintWorker constraints;
   std::mutex mutex = {};
   std::condition_variable changed = {};
   bool is_finishing = false;
@@ -178,10 +178,11 @@ class EngineServer final : public wire::Engine::Server {
     auto done = kj::newPromiseAndCrossThreadFulfiller<void>();
     const auto fulfiller = std::make_shared<FulfillerPointer>(kj::mv(done.fulfiller));  // a function is copied
     const auto compiled = std::make_shared<std::optional<ConstraintWorker::Compiled>>();
-    service_.constraints.compile(std::move(constraint), [fulfiller, compiled](ConstraintWorker::Compiled result) {
-      *compiled = std::move(result);
-      (*fulfiller)->fulfill();
-    });
+    service_.constraints.compile(std::move(constraint),
+                                 [fulfiller, compiled](const ConstraintWorker::Compiled& result) {
+                                   *compiled = result;
+                                   (*fulfiller)->fulfill();
+                                 });
     return done.promise.then([this, context, compiled]() mutable { start(context, **compiled); });
   }
 
@@ -295,8 +296,8 @@ Result<int> listen_at(const std::filesystem::path& path) {
 
 class Running final : public RpcServer {
  public:
-  Running(Engine& engine, const Model& model, RpcAddress address)
-      : service_{engine, model, address.secret}, wanted_(std::move(address)) {}
+  Running(Engine& engine, const Model& model, RpcAddress address, const std::filesystem::path& constraint_program)
+      : service_{engine, model, address.secret, {model, constraint_program}}, wanted_(std::move(address)) {}
 
   ~Running() noexcept override {
     if (!thread_.joinable()) return;
@@ -368,13 +369,14 @@ class Running final : public RpcServer {
 
 }  // namespace
 
-Result<std::unique_ptr<RpcServer>> RpcServer::open(Engine& engine, const Model& model, const RpcAddress& address) {
+Result<std::unique_ptr<RpcServer>> RpcServer::open(Engine& engine, const Model& model, const RpcAddress& address,
+                                                   const std::filesystem::path& constraint_program) {
   if (address.socket.empty() && address.secret.empty()) {
     return Error{ErrorKind::kInvalidArgument,
                  "[engine/rpc] cannot listen on TCP: found no secret, expected one, since every user of the network "
                  "could connect; name a secret file, or use a Unix socket"};
   }
-  auto server = std::make_unique<Running>(engine, model, address);
+  auto server = std::make_unique<Running>(engine, model, address, constraint_program);
   LOCKSTEP_TRY_VOID(server->start());
   return std::unique_ptr<RpcServer>(std::move(server));
 }

@@ -23,8 +23,10 @@ struct RpcAddress {
 class RpcServer {
  public:
   /// On rank 0. Fails with `kUnavailable` when it cannot listen there, and with `kInvalidArgument` for TCP without a
-  /// secret. A socket that an ended process has left is replaced.
-  static Result<std::unique_ptr<RpcServer>> open(Engine& engine, const Model& model, const RpcAddress& address);
+  /// secret. A socket that an ended process has left is replaced. `constraint_program` is lockstep-constraint; without
+  /// it this process compiles constraints itself, without limits of time and memory.
+  static Result<std::unique_ptr<RpcServer>> open(Engine& engine, const Model& model, const RpcAddress& address,
+                                                 const std::filesystem::path& constraint_program = {});
   /// Ends all connections, which cancels their requests, and removes the socket.
   virtual ~RpcServer() = default;
   RpcServer(const RpcServer&) = delete;

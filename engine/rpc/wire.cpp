@@ -47,13 +47,16 @@ std::vector<int32_t> read_ids(capnp::List<int32_t>::Reader from) {
 }
 
 Result<Request> read_request(wire::Request::Reader from, const Model& model) {
-  Request request{.prompt = {.ids = read_ids(from.getIds()), .negative = read_ids(from.getNegativeIds())},
-                  .config = model.generation(),
-                  .random_row = from.getRandomRow(),
-                  .model_logprobs = from.getModelLogprobs(),
-                  .special_text = from.getSpecialText(),
-                  .priority = from.getPriority(),
-                  .client = std::string(view_of(from.getClient()))};
+  // Field by field: a damaged message throws, and g++ 12 destroys the fields of an unfinished initialiser twice.
+  Request request;
+  request.prompt.ids = read_ids(from.getIds());
+  request.prompt.negative = read_ids(from.getNegativeIds());
+  request.config = model.generation();
+  request.random_row = from.getRandomRow();
+  request.model_logprobs = from.getModelLogprobs();
+  request.special_text = from.getSpecialText();
+  request.priority = from.getPriority();
+  request.client = std::string(view_of(from.getClient()));
   LOCKSTEP_TRY(request.deadline, deadline_of(from.getDeadlineS()));
   if (request.prompt.ids.empty()) {
     return Error{ErrorKind::kInvalidArgument,
@@ -86,6 +89,8 @@ void write_answers(std::span<const Answer> answers, capnp::List<wire::Answer>::B
     one.setReason(text_of(std::string(generation::to_string(answer.reason))));
     one.setScore(answer.score.value_or(std::numeric_limits<double>::quiet_NaN()));
     one.setCachedTokens(static_cast<uint32_t>(answer.cached_tokens));
+    one.setStopString(text_of(answer.stop_string));
+    one.setWaitedS(to_seconds(answer.waited));
   }
 }
 

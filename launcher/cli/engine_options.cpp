@@ -9,6 +9,7 @@ void add_engine(CLI::App& parent, EngineCommand& command) {
   CLI::App& app = *parent.add_subcommand("engine", "Serve a model to other processes over RPC (engine/rpc)");
   command.engine.scoring = Scoring::kOn;
   add_model_options(app, command.model, command.engine);
+  add_chunk_budget(app, command.engine);
   begin_section(app, "Address, which rank 0 prints once it serves");
   auto* socket =
       app.add_option("--socket", command.socket, "A Unix socket that only this user may open")->type_name("F");

@@ -1,5 +1,8 @@
 #include <CLI/CLI.hpp>
 #include <charconv>
+#include <map>
+#include <optional>
+#include <string>
 
 #include "launcher/cli/commands.h"
 #include "launcher/cli/shared_options.h"
@@ -89,34 +92,51 @@ void add_operation_options(CLI::App& app, serve::DoorOptions& door) {
       ->type_name("F");
 }
 
+/// Replaces the engine's --launch.
+CLI::Option* add_launch_option(CLI::App& app, std::optional<ServeLaunch>& launch) {
+  app.remove_option(app.get_option("--launch"));
+  return app
+      .add_option("--launch", launch,
+                  "What starts the ranks: processes (default; one for each, by the server itself), threads of one "
+                  "process, or mpirun. Under mpirun and srun: they have started the ranks")
+      ->transform(CLI::CheckedTransformer(std::map<std::string, ServeLaunch>{{"processes", ServeLaunch::kProcesses},
+                                                                             {"threads", ServeLaunch::kThreads},
+                                                                             {"mpirun", ServeLaunch::kMpirun}})
+                      .description("{processes,threads,mpirun}"))
+      ->group("Engine")
+      ->type_name("HOW");
+}
+
 }  // namespace
 
 void add_serve(CLI::App& parent, ServeCommand& command, std::vector<std::string>& own_options) {
   CLI::App& app =
       *parent.add_subcommand("serve", "Serve a model over HTTP to clients of OpenAI's and Anthropic's APIs");
   command.engine.engine.scoring = Scoring::kOn;
-  command.engine.run.launch = Launch::kProcesses;
   add_model_options(app, command.engine.model, command.engine.engine);
+  add_chunk_budget(app, command.engine.engine);
   const size_t first = app.get_options().size();
   add_address_options(app, command.door);
   add_access_options(app, command.door);
   add_operation_options(app, command.door);
   begin_section(app, "Engine");
-  app.add_option("--launcher", command.launcher,
-                 "What starts the ranks, such as \"srun -n {ranks}\"; default: the server itself, one process for each")
-      ->type_name("WORDS");
+  auto* launcher = app.add_option("--launcher", command.launcher,
+                                  "The command that starts the ranks instead, such as \"srun -n {ranks}\"")
+                       ->type_name("WORDS");
   auto* attached =
       app.add_option_function<std::string>(
              "--engine", [&command](const std::string& text) { set_engine_address(command.door, text); },
              "Serve a lockstep engine that runs already, at this socket or HOST:PORT, and leave it running")
+          ->excludes(launcher)
           ->type_name("ADDRESS");
   app.add_option("--secret-file", command.door.secret_file, "The secret of that engine")
       ->needs(attached)
       ->type_name("F");
   const auto options = app.get_options();
   for (size_t i = first; i < options.size(); ++i) own_options.push_back(options[i]->get_name());
-  own_options.push_back("--launch");  // handed on as what starts the ranks
+  own_options.push_back("--launch");  // handed on as the engine's own
   add_engine_options(app, command.engine.run, command.engine.engine);
+  add_launch_option(app, command.launch)->excludes(launcher, attached);
   app.footer("\nThe server answers when GET /health is 200. docs/serving.md has lines to copy for clients.\n");
 }
 

@@ -189,6 +189,15 @@ void add_model_options(CLI::App& app, ModelArguments& model, EngineOptions& engi
       ->type_name("N");
 }
 
+void add_chunk_budget(CLI::App& app, EngineOptions& engine) {
+  engine.chunk_budget_ms = 0.0;
+  app.add_option("--chunk-budget-ms", engine.chunk_budget_ms,
+                 "Milliseconds that the tokens of running requests may wait for a part of a long prompt; 0 (default): "
+                 "the time of four tokens")
+      ->check(CLI::Range(0.0, 1e6))
+      ->type_name("MS");
+}
+
 void add_memory_budget(CLI::App& app, EngineOptions& engine) {
   app.add_option_function<int64_t>(
          "--memory-budget", [&engine](const int64_t& bytes) { engine.memory_budget = Bytes(bytes); },

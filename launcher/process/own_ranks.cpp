@@ -6,6 +6,7 @@
 #include <cstdlib>
 #include <memory>
 #include <mutex>
+#include <utility>
 #include <vector>
 
 #include "engine/group/state.h"
@@ -104,6 +105,7 @@ class Process {
   const int first_;
   const SteadyClock clock_;
   std::vector<std::unique_ptr<RankLifecycle>> lifecycles_;
+  bool has_signal_ = false;        // the first of two; of the signals' thread
   std::mutex mutex_;               // guards the pointer
   group::State* group_ = nullptr;  // set while there is a group
 };
@@ -205,8 +207,11 @@ void Process::take_signal(int signal) {
     for (const auto& lifecycle : lifecycles_) lifecycle->report_activity();
     return;
   }
-  close_progress();
   RankLifecycle& first = *lifecycles_.front();
+  if (ranks_.end_signal == EndSignal::kSecond && first.is_running() && !std::exchange(has_signal_, true)) {
+    return first.log().warning("leaves the end to rank 0; another signal ends this rank");
+  }
+  close_progress();
   const Error error = first.settle(interrupted());
   const bool was_running = first.cancel();
   if (!are_threads() && (starts_processes() || launch_.launcher != transport::Launcher::kNone)) {

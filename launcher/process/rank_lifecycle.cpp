@@ -43,6 +43,11 @@ void RankLifecycle::set_running(const group::RunningRank& running) {
   running_ = running;
 }
 
+bool RankLifecycle::is_running() const {
+  std::lock_guard lock(running_mutex_);
+  return static_cast<bool>(running_.cancel);
+}
+
 bool RankLifecycle::cancel() {
   std::lock_guard lock(running_mutex_);
   if (!running_.cancel) return false;

@@ -40,6 +40,8 @@ class RankLifecycle {
   /// "load, at exchange (operation 4)".
   std::string activity() const;
 
+  /// Whether it runs steps.
+  bool is_running() const;
   /// Ends the session on every rank, if there is one; returns whether there was.
   bool cancel();
 

@@ -7,6 +7,7 @@
 
 #include "engine/rpc/server.h"
 #include "launcher/process/own_ranks.h"
+#include "launcher/process/sibling_program.h"
 #include "lockstep/engine.h"
 #include "runtime/core/atomic_file.h"
 
@@ -30,7 +31,7 @@ Result<rpc::RpcAddress> address_of(const EngineCommand& command) {
 
 /// Rank 0: serves requests until a client ends the engine, or the group fails.
 Result<void> serve(Group& group, const Model& model, Engine& engine, const rpc::RpcAddress& address) {
-  LOCKSTEP_TRY(const auto server, rpc::RpcServer::open(engine, model, address));
+  LOCKSTEP_TRY(const auto server, rpc::RpcServer::open(engine, model, address, sibling_program("lockstep-constraint")));
   fmt::print("{}\n", server->address());
   std::fflush(stdout);
   while (!server->wait_finish(kLook) && !group.failure()) {
@@ -65,7 +66,10 @@ Result<void> run(const EngineCommand& command, Group& group, const Log& log) {
 }  // namespace
 
 Result<void> serve_engine(const EngineCommand& command) {
-  return on_own_ranks({.run = command.run, .ranks = command.model.ranks, .read_ahead = command.model.directory},
+  return on_own_ranks({.run = command.run,
+                       .ranks = command.model.ranks,
+                       .read_ahead = command.model.directory,
+                       .end_signal = command.end_signal},
                       [&](Group& group, const Log& log) { return run(command, group, log); });
 }
 

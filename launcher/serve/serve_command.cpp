@@ -7,9 +7,13 @@
 #include <cerrno>
 #include <cstring>
 #include <filesystem>
-#include <sstream>
+#include <optional>
+#include <utility>
 
+#include "launcher/process/launched_rank.h"
+#include "launcher/process/launcher_words.h"
 #include "launcher/process/own_environment.h"
+#include "launcher/process/sibling_program.h"
 
 namespace lockstep::launcher {
 namespace {
@@ -19,37 +23,74 @@ namespace fs = std::filesystem;
 /// A program of this build, which lies in the folder of the running one.
 Result<fs::path> program(const char* name) {
   std::error_code failed;
-  const fs::path path = fs::read_symlink("/proc/self/exe", failed).parent_path() / name;
-  if (!failed && fs::exists(path)) return path;
+  const fs::path path = sibling_program(name);
+  if (fs::exists(path, failed)) return path;
   return Error{ErrorKind::kNotFound,
                fmt::format("[serve] cannot start the server: found no program {}, expected it in the folder of "
                            "lockstep; install both",
                            path.string())};
 }
 
-/// "srun -n {ranks}" as words, with the number of ranks.
-std::vector<std::string> launcher_words(const std::string& launcher, int ranks) {
+/// The words in front of the program for a launcher; empty without one.
+Result<std::vector<std::string>> launcher_words(const ServeCommand& command) {
   std::vector<std::string> words;
-  std::istringstream stream(launcher);
-  for (std::string word; stream >> word;) {
-    if (const size_t at = word.find("{ranks}"); at != std::string::npos) word.replace(at, 7, std::to_string(ranks));
-    words.push_back(word);
+  if (command.launch == ServeLaunch::kMpirun) words = {"mpirun", "-n", "{ranks}"};
+  if (command.launcher) {
+    LOCKSTEP_TRY(words, split_words(*command.launcher, "--launcher"));
+    if (words.empty()) {
+      return Error{ErrorKind::kInvalidArgument,
+                   "[serve] --launcher: found no word, expected a command; write for example \"srun -n {ranks}\""};
+    }
   }
-  return words;
+  return with_ranks(std::move(words), command.engine.model.ranks.value_or(1));
 }
 
-/// The command of the engine without its address.
-Result<std::vector<std::string>> engine_command(const ServeCommand& command) {
+bool is_attached(const serve::DoorOptions& door) { return !door.engine_socket.empty() || !door.engine_host.empty(); }
+
+/// The option that asks for an engine of other processes; null: none was given.
+const char* option_for_others(const ServeCommand& command) {
+  if (command.launcher) return "--launcher";
+  if (command.launch) return "--launch";
+  return is_attached(command.door) ? "--engine" : nullptr;
+}
+
+/// The ranks that a launcher has started are the ranks of the model.
+Result<void> check_launched(const ServeCommand& command, const LaunchedRank& own) {
+  const char* const option = option_for_others(command);
+  if (option == nullptr) return ok();
+  return Error{ErrorKind::kFailedPrecondition,
+               fmt::format("[serve] rank {}: cannot serve with {}: found one of several ranks that {} has started, "
+                           "expected one process; omit {}, or start lockstep without the launcher",
+                           own.rank, option, own.launcher, option),
+               own.rank};
+}
+
+/// The value of the engine's --launch.
+const char* launch_of_engine(const ServeCommand& command, bool by_launcher) {
+  if (by_launcher) return "mpi";
+  return command.launch == ServeLaunch::kThreads ? "threads" : "processes";
+}
+
+/// Sets the command that starts the engine, without its address. `is_rank`: this process is rank 0 of a launcher.
+Result<void> set_engine(const ServeCommand& command, bool is_rank, serve::DoorOptions& door) {
   LOCKSTEP_TRY(const fs::path lockstep, program("lockstep"));
-  const Launch launch = command.engine.run.launch;
-  const int ranks = command.engine.model.ranks.value_or(1);
-  const bool by_launcher = !command.launcher.empty() || launch == Launch::kMpi;
-  std::vector<std::string> words;
-  if (by_launcher) words = launcher_words(command.launcher.empty() ? "mpirun -n {ranks}" : command.launcher, ranks);
-  words.insert(words.end(), {lockstep.string(), "engine"});
-  words.insert(words.end(), command.engine_words.begin(), command.engine_words.end());
-  words.insert(words.end(), {"--launch", by_launcher ? "mpi" : launch == Launch::kThreads ? "threads" : "processes"});
-  return words;
+  LOCKSTEP_TRY(door.engine, launcher_words(command));
+  door.engine_is_rank = door.engine.empty();
+  const bool by_launcher = is_rank || !door.engine_is_rank;
+  const char* const launch = launch_of_engine(command, by_launcher);
+  door.engine_ranks = by_launcher ? 0 : command.engine.model.ranks.value_or(1);
+  if (command.engine.run.exit_record) door.engine_records = fs::absolute(*command.engine.run.exit_record).string();
+  door.engine.insert(door.engine.end(), {lockstep.string(), "engine"});
+  door.engine.insert(door.engine.end(), command.engine_words.begin(), command.engine_words.end());
+  door.engine.insert(door.engine.end(), {"--launch", launch});
+  return ok();
+}
+
+/// Another rank than 0 of a launcher: the server, in rank 0's place, decides when all end.
+Result<void> serve_as_rank(EngineCommand engine) {
+  engine.run.launch = Launch::kMpi;
+  engine.end_signal = EndSignal::kSecond;
+  return serve_engine(engine);
 }
 
 /// A descriptor of `text`, which the next program inherits.
@@ -63,23 +104,30 @@ Result<int> memory_file(const std::string& text) {
                            std::strerror(errno))};
 }
 
-}  // namespace
-
-Result<void> serve(const ServeCommand& command) {
-  serve::DoorOptions door = command.door;
-  door.model = fs::absolute(command.engine.model.directory).lexically_normal().string();
-  door.silence_s = command.engine.run.silence_s;
-  if (door.engine_socket.empty() && door.engine_host.empty()) {
-    LOCKSTEP_TRY(door.engine, engine_command(command));
-  }
+/// Returns only if this process cannot become the server's program.
+Result<void> become_server(const serve::DoorOptions& door) {
   LOCKSTEP_TRY(const fs::path path, program("lockstep-serve"));
   LOCKSTEP_TRY(const int options, memory_file(serve::to_json(door)));
   set_own_variable(serve::kOptionsVariable, std::to_string(options));
-  const std::string model = door.model;
-  const char* const words[] = {"lockstep-serve", "--model", model.c_str(), nullptr};  // for lists of processes
+  const char* const words[] = {"lockstep-serve", "--model", door.model.c_str(), nullptr};  // for lists of processes
   ::execv(path.c_str(), const_cast<char* const*>(words));
   return Error{ErrorKind::kUnavailable, fmt::format("[serve] cannot start {}: found '{}', expected a program",
                                                     path.string(), std::strerror(errno))};
+}
+
+}  // namespace
+
+Result<void> serve(const ServeCommand& command) {
+  LOCKSTEP_TRY(const std::optional<LaunchedRank> own, launched_rank());
+  if (own) {
+    LOCKSTEP_TRY_VOID(check_launched(command, *own));
+    if (own->rank != 0) return serve_as_rank(command.engine);
+  }
+  serve::DoorOptions door = command.door;
+  door.model = fs::absolute(command.engine.model.directory).lexically_normal().string();
+  door.silence_s = command.engine.run.silence_s;
+  if (!is_attached(door)) LOCKSTEP_TRY_VOID(set_engine(command, own.has_value(), door));
+  return become_server(door);
 }
 
 }  // namespace lockstep::launcher

@@ -48,7 +48,7 @@ class Constraint {
   virtual Result<std::unique_ptr<Matcher>> begin(const std::vector<int32_t>& end_tokens) const = 0;
 };
 
-/// Compiles constraints for one tokenizer and keeps the latest. Thread-safe; it compiles one constraint at a time.
+/// Compiles constraints for one tokenizer and keeps the latest. Thread-safe.
 class Compiler {
  public:
   virtual ~Compiler() = default;
@@ -56,10 +56,14 @@ class Compiler {
   /// Fails with `kInvalidArgument` for text that is no constraint or exceeds a limit, and with `kUnsupported` for a
   /// keyword that cannot be honoured, naming it. Takes up to seconds: call it beside the step's threads. @blocking
   virtual Result<std::shared_ptr<const Constraint>> compile(std::string_view json) = 0;
+
+  /// Ends compilations under way where that is possible; later ones may fail. From any thread.
+  virtual void stop() {}
 };
 
-/// Fails with `kUnsupported` in a build without constraints. `vocabulary` is the model's: tokens beyond the tokenizer's
-/// are never allowed. The tokenizer is not kept.
+/// Compiles in this process, one constraint at a time and without limits of time and memory; isolated_compiler.h has
+/// them. Fails with `kUnsupported` in a build without constraints. `vocabulary` is the model's: tokens beyond the
+/// tokenizer's are never allowed. The tokenizer is not kept.
 Result<std::unique_ptr<Compiler>> make_compiler(const text::Tokenizer& tokenizer, int64_t vocabulary);
 
 }  // namespace lockstep::constraint

@@ -23,6 +23,19 @@ TEST(ActivityRecord, RemembersTheLastStepsWithTheirNumbers) {
             (trace::StepActivity{count, "decode", count, std::chrono::seconds(2), at(count + 2)}));
 }
 
+TEST(ActivityRecord, GivesEveryStepOnceToAReaderThatFollows) {
+  ActivityRecord record;
+  int64_t seen = 0;
+  EXPECT_THAT(record.steps_after(seen), IsEmpty());
+  record.note({"prefill", 4, at(0), at(1)});
+  record.note({"decode", 1, at(1), at(2)});
+  ASSERT_THAT(record.steps_after(seen), SizeIs(2));
+  EXPECT_THAT(record.steps_after(seen), IsEmpty());
+  for (size_t step = 0; step < ActivityRecord::kSteps + 9; ++step) record.note({"decode", 2, at(2), at(3)});
+  EXPECT_THAT(record.steps_after(seen), SizeIs(ActivityRecord::kSteps));
+  EXPECT_EQ(seen, 2 + static_cast<int64_t>(ActivityRecord::kSteps) + 9);
+}
+
 TEST(ActivityRecord, GivesTheLatestSlotsAndRanks) {
   ActivityRecord record;
   record.set_slots({{.use = trace::SlotUse::kKept, .tokens = 5}});

@@ -76,8 +76,9 @@ class CoordinatorTest : public ::testing::Test {
     sink_.clear();
   }
 
-  void start(int32_t size, Duration hello_deadline = kPatience) {
+  void start(int32_t size, Duration hello_deadline = kPatience, std::optional<Duration> chunk_budget = {}) {
     CoordinatorPorts ports;
+    ports.chunk_budget = chunk_budget;
     ports.size = size;
     ports.hello_deadline = hello_deadline;
     ports.over = &over_;
@@ -127,6 +128,19 @@ TEST_F(CoordinatorTest, SendsTheNextScheduleBeforeTheOneUnderWayHasEnded) {
   ASSERT_TRUE(ears_[1].wait_for_schedules(3));
   EXPECT_EQ(ears_[1].schedules().size(), 3u);  // two in flight, no more
   EXPECT_EQ(ears_[0].schedules(), ears_[1].schedules());
+}
+
+TEST_F(CoordinatorTest, BoundsSchedulesByTheTimesOfTheStepsThatHaveEnded) {
+  start(1, kPatience, /*chunk_budget=*/std::chrono::milliseconds(1));
+  begin();
+  hello(0);
+  submit(1, 30);
+  ASSERT_TRUE(ears_[0].wait_for_schedules(2));
+  EXPECT_EQ(ears_[0].schedules()[1].decode_steps, 2);  // nothing is measured yet
+  activity_.note({"decode", 1, TimePoint(), TimePoint() + std::chrono::seconds(1)});
+  done(0, 0, 3);
+  ASSERT_TRUE(ears_[0].wait_for_schedules(3));
+  EXPECT_EQ(ears_[0].schedules()[2].decode_steps, 1);
 }
 
 TEST_F(CoordinatorTest, NamesTheRanksThatDidNotComeInTime) {

@@ -55,6 +55,7 @@ class FakeGroup {
 struct FakeEngineOptions {
   int64_t slots = 2;
   int64_t chunk = 4;
+  std::vector<int64_t> chunk_sizes = {};  // empty: only `chunk`
   int64_t capacity = 64;
   bool rows_of_one_slot = false;
   int64_t vocabulary = 0;  // > 0: logits rows of this width
@@ -71,6 +72,9 @@ class FakeEngine final : public shards::StepEngine {
 
   int64_t slots() const override { return options_.slots; }
   int64_t chunk() const override { return options_.chunk; }
+  std::vector<int64_t> chunk_sizes() const override {
+    return options_.chunk_sizes.empty() ? std::vector<int64_t>{options_.chunk} : options_.chunk_sizes;
+  }
   int64_t capacity() const override { return options_.capacity; }
   int64_t tokens_per_step() const override { return options_.tokens_per_step; }
   bool rows_of_one_slot() const override { return options_.rows_of_one_slot; }

@@ -292,8 +292,38 @@ TEST(Planner, TakesANewBoundFromTheNextScheduleOn) {
   ASSERT_TRUE(planner.next().has_value());
   planner.add(request(2, 20, 5));
   EXPECT_EQ(planner.next()->prefills[0].ids.size(), 2u);
-  planner.set_rows_beside_decodes(5);
+  planner.set_bounds({.prefill_rows = 5, .score_rows = 5, .decode_steps = 32, .prefill_steps = 8});
   EXPECT_EQ(planner.next()->prefills[0].ids.size(), 5u);
+}
+
+TEST(Planner, BoundsTheStepsOfASchedule) {
+  Planner planner(limits(2, 4));
+  planner.set_bounds({.decode_steps = 3, .prefill_steps = 2});
+  planner.add(request(1, 20, 50));
+  for (const size_t steps : {2u, 2u, 1u}) {
+    const Schedule schedule = planner.next().value();
+    EXPECT_EQ(schedule.prefills.size(), steps);
+    EXPECT_EQ(schedule.decode_steps, steps == 1 ? 3 : 0);
+  }
+}
+
+TEST(Planner, DelaysTheTokensOfOthersByOneShortStepOfAPromptOrATextInTurn) {
+  PlannerLimits spare = limits(3, 16);
+  spare.score_rows = 16;
+  spare.rows_beside_decodes = 4;
+  spare.scores_beside_decodes = 3;
+  Planner planner(spare);
+  planner.add(request(1, 4, 60));
+  ASSERT_TRUE(planner.next().has_value());
+  planner.add(request(2, 13, 2));
+  Request text{.id = RequestId(3), .ids = std::vector<int32_t>(10, 7), .parameters = {}, .task = Task::kScore};
+  planner.add(admit(text, spare).value());
+  std::vector<std::string> schedules;
+  for (int i = 0; i < 7; ++i) schedules.push_back(to_string(planner.next().value()));
+  EXPECT_THAT(schedules, ElementsAre(HasSubstr("open 1 2; score 3 rows; decode 1"),
+                                     HasSubstr(": prefill 4 rows; decode 1"), HasSubstr(": score 3 rows; decode 1"),
+                                     HasSubstr(": prefill 4 rows; decode 1"), HasSubstr(": score 3 rows; decode 1"),
+                                     HasSubstr("prefill 4 rows; decode 1"), HasSubstr("prefill 1 rows; decode 21")));
 }
 
 TEST(Planner, HasNothingToDoUntilSomethingIsAdded) {

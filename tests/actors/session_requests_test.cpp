@@ -45,6 +45,39 @@ TEST(SessionRequests, PrefillsAPromptOfManyAnswersOnce) {
   for (const Request& r : requests) EXPECT_EQ(sink.answer(r.id).tokens, expected_answer(r.ids, r.parameters));
 }
 
+TEST(SessionRequests, DelaysRunningAnswersByOneShortChunkOfALongPromptAndAnswersAsWithoutABudget) {
+  const Request running = request(1, prompt(3, 1), 500), late = request(2, prompt(600, 2), 5);
+  for (const auto budget : {std::optional<Duration>(), {Duration::zero()}, {std::chrono::nanoseconds(1)}}) {
+    TestSession test(2, Processes::kOne, {.slots = 2, .chunk = 64, .chunk_sizes = {16, 32, 64}, .capacity = 1000},
+                     {.chunk_budget = budget});
+    test.rank(1).engine.block_at(3);  // in the middle of the first answer
+    CollectingSink sink;
+    test.client().submit(running, sink);
+    test.start();
+    ASSERT_TRUE(test.rank(1).engine.wait_until_blocked());
+    test.client().submit(late, sink);
+    test.client().finish();
+    test.rank(1).engine.unblock();
+    test.join();
+    for (const Request& r : {running, late}) {
+      EXPECT_EQ(sink.answer(r.id).tokens, expected_answer(r.ids, r.parameters));
+    }
+    int64_t rows = 0, most_steps = 0, most_rows = 0;
+    for (const Schedule& schedule : test.schedules()) {
+      if (schedule.number == 0) continue;
+      for (const auto& step : schedule.prefills) {
+        most_rows = std::max(most_rows, std::ssize(step.ids));
+        rows += std::ssize(step.ids);
+      }
+      most_steps = std::max(most_steps, std::ssize(schedule.prefills));
+      EXPECT_TRUE(schedule.prefills.empty() || schedule.decode_steps > 0) << to_string(schedule);
+    }
+    EXPECT_EQ(rows, 600);
+    EXPECT_EQ(most_steps, budget ? 1 : 8);
+    EXPECT_LE(most_rows, budget > Duration::zero() ? 32 : 64);  // no step fits the smallest; 32 before measurements
+  }
+}
+
 TEST(SessionRequests, LetsBeamsPermuteTheirSlotsOnEveryRank) {
   TestSession test(3, Processes::kOnePerRank, {.slots = 4, .vocabulary = kFakeVocabulary}, {.decode_steps = 4});
   CollectingSink sink;
@@ -79,14 +112,15 @@ TEST(SessionRequests, EndsAChooserAtItsBudget) {
 }
 
 TEST(SessionRequests, StopsAChooserAtTheTokenThatTheSinkSays) {
-  TestSession test(2, Processes::kOne, {.vocabulary = kFakeVocabulary});
+  constexpr int64_t kForever = 1'000'000;  // far more than are made before the stop is known
+  TestSession test(2, Processes::kOne, {.capacity = 2 * kForever, .vocabulary = kFakeVocabulary});
   CollectingSink sink(
       [](RequestId, const auto& tokens) { return tokens.size() == 3 ? Verdict::kStop : Verdict::kContinue; });
-  const auto chooser = beams({.prompts = {prompt(3, 1), {}}, .choices = 99, .streams = true});
-  run(test, {request_with(1, chooser, 50)}, sink, /*size=*/2);
+  const auto chooser = beams({.prompts = {prompt(3, 1), {}}, .choices = kForever, .streams = true});
+  run(test, {request_with(1, chooser, kForever)}, sink, /*size=*/2);
   EXPECT_EQ(sink.answer(RequestId(1)).tokens.size(), 3u);
   EXPECT_EQ(sink.answer(RequestId(1)).reason, FinishReason::kStop);
-  EXPECT_LT(chooser->made(), 50);
+  EXPECT_LT(chooser->made(), kForever);
 }
 
 TEST(SessionRequests, NeverAsksAChooserAfterItsRequestWasStopped) {

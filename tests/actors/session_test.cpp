@@ -243,6 +243,8 @@ TEST(Session, RefusesOptionsThatMakeNoSense) {
   EXPECT_EQ(kind({.size = 2, .ranks = {{RankId(1), &abort}}}), ErrorKind::kInvalidArgument);
   EXPECT_EQ(kind({.size = 1, .ranks = {{RankId(0), nullptr}}}), ErrorKind::kInvalidArgument);
   EXPECT_EQ(kind({.size = 1, .ranks = {{RankId(0), &abort}}, .in_flight = 0}), ErrorKind::kInvalidArgument);
+  EXPECT_EQ(kind({.size = 1, .ranks = {{RankId(0), &abort}}, .chunk_budget = -std::chrono::seconds(1)}),
+            ErrorKind::kInvalidArgument);
   EXPECT_EQ(kind({.size = 1, .ranks = {{RankId(0), &abort}}, .hand_on_period = -std::chrono::seconds(1)}),
             ErrorKind::kInvalidArgument);
 }

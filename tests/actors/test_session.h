@@ -45,6 +45,7 @@ class TestSession {
     options.size = size;
     options.trace.schedule = [this](RankId rank, const Schedule& schedule) {
       std::lock_guard lock(mutex_);
+      if (rank == RankId(0)) schedules_.push_back(schedule);
       for (int32_t step = 0; step < schedule.steps(); ++step) asked_.insert({rank.value, schedule.number, step});
     };
     options.trace.step = [this](RankId rank, const ExecutorStatus& status) {
@@ -91,11 +92,14 @@ class TestSession {
 
   int steps() const { return steps_; }
   int unasked() const { return unasked_; }
+  /// Those of rank 0, in their order. Read after the ranks have ended.
+  const std::vector<Schedule>& schedules() const { return schedules_; }
 
  private:
   FakeGroup group_;
   std::mutex mutex_;
   std::set<std::tuple<int32_t, int32_t, int32_t>> asked_;  // (rank, schedule, step) of the received messages
+  std::vector<Schedule> schedules_;
   int steps_ = 0;
   int unasked_ = 0;
   std::vector<std::unique_ptr<TestRank>> ranks_;

@@ -22,12 +22,12 @@ TEST(TextQueue, MakesARowOfEveryTokenThatHasANextOne) {
   TextQueue queue(limits(3));
   queue.add(SlotId(1), {10, 11, 12, 13, 14});
   queue.add(SlotId(0), {20, 21, 22});
-  const auto first = queue.next_step();
+  const auto first = queue.next_step(8);
   EXPECT_THAT(first.ids, ElementsAre(10, 11, 12));
   EXPECT_THAT(first.targets, ElementsAre(11, 12, 13));
   EXPECT_THAT(first.position, ElementsAre(0, 1, 2));
   EXPECT_TRUE(queue.has(SlotId(1)));
-  const auto second = queue.next_step();
+  const auto second = queue.next_step(8);
   EXPECT_THAT(second.ids, ElementsAre(13, 20, 21));
   EXPECT_THAT(second.slot, ElementsAre(1, 0, 0));
   EXPECT_THAT(second.position, ElementsAre(3, 0, 1));
@@ -41,17 +41,17 @@ TEST(TextQueue, KeepsTheRowsOfOneSlotTogetherWhereABackendWantsIt) {
   TextQueue queue(one_slot);
   queue.add(SlotId(0), {1, 2, 3});
   queue.add(SlotId(1), {4, 5});
-  EXPECT_THAT(queue.next_step().slot, ElementsAre(0, 0));
-  EXPECT_THAT(queue.next_step().slot, ElementsAre(1));
+  EXPECT_THAT(queue.next_step(8).slot, ElementsAre(0, 0));
+  EXPECT_THAT(queue.next_step(8).slot, ElementsAre(1));
 }
 
 TEST(TextQueue, ForgetsADroppedText) {
   TextQueue queue(limits(2));
   queue.add(SlotId(0), {1, 2, 3, 4});
   queue.add(SlotId(1), {5, 6});
-  EXPECT_THAT(queue.next_step().ids, ElementsAre(1, 2));
+  EXPECT_THAT(queue.next_step(8).ids, ElementsAre(1, 2));
   queue.drop(SlotId(0));
-  EXPECT_THAT(queue.next_step().ids, ElementsAre(5));
+  EXPECT_THAT(queue.next_step(8).ids, ElementsAre(5));
   EXPECT_TRUE(queue.is_empty());
 }
 

@@ -70,6 +70,51 @@ TEST_F(EngineTest, AnswersTheSameAtEveryDegreeAndChunk) {
   }
 }
 
+/// The ids and logits of a long prompt that arrives in the middle of an answer, and of that answer.
+std::vector<Answer> answers_of_late_prompt(Engine& engine, Request running, Request late) {
+  std::promise<void> has_begun;
+  running.on_token = [&, begun = false](const Token&) mutable {
+    if (!std::exchange(begun, true)) has_begun.set_value();
+    return Verdict::kContinue;
+  };
+  RequestHandle first = engine.submit(std::move(running)).value();
+  has_begun.get_future().wait();
+  RequestHandle second = engine.submit(std::move(late)).value();
+  std::vector<Answer> answers;
+  for (RequestHandle* handle : {&first, &second}) answers.push_back(handle->wait().value().at(0));
+  return answers;
+}
+
+TEST_F(EngineTest, AnswersTheSameToTheBitWithAnyChunkBudget) {
+  std::vector<int32_t> long_prompt;
+  for (int32_t i = 0; i < 55; ++i) long_prompt.push_back(3 + i * 7 % 29);
+  std::vector<Answer> expected;
+  std::vector<std::optional<float>> expected_scores;
+  for (const std::optional<double> budget : {std::optional<double>(), {0.0}, {1e-6}, {1e6}}) {
+    const auto group = Group::threads(2).value();
+    EngineOptions options{.slots = 3, .capacity = 64, .prefill_chunk = 40, .chunk_budget_ms = budget, .threads = 1};
+    options.scoring = Scoring::kOn;
+    const auto engine = open(*group, options);
+    const auto answers =
+        answers_of_late_prompt(*engine, request(prompt_, {{"max_new_tokens", "50"}, {"output_logits", "true"}}),
+                               request(long_prompt, {{"max_new_tokens", "8"}, {"output_logits", "true"}}));
+    std::vector<std::optional<float>> scores;
+    const auto scored = engine->score(long_prompt, 3);
+    for (const TokenScore& score : scored.value()) scores.push_back(score.logprob);
+    EXPECT_TRUE(engine->close().has_value());
+    if (!budget) {
+      expected = answers;
+      expected_scores = scores;
+    }
+    for (size_t i = 0; i < answers.size(); ++i) {
+      EXPECT_EQ(answers[i].ids, expected[i].ids);
+      EXPECT_FALSE(answers[i].logits.empty());
+      EXPECT_TRUE(answers[i].logits == expected[i].logits) << "budget " << budget.value_or(-1.0);
+    }
+    EXPECT_EQ(scores, expected_scores);
+  }
+}
+
 TEST_F(EngineTest, GeneratesTextWithOverridesOfTheModelsOptions) {
   folder_.write("tokenizer.json", generation::kTinyTokenizer);
   const auto group = Group::threads(2).value();

@@ -43,9 +43,9 @@ class RequestFields : public EngineTest {
     return options;
   }
 
-  /// A request that occupies a slot until `blocks` opens.
-  Request blocked(const std::shared_ptr<Blocks>& blocks) const {
-    Request waiting = request(prompt_, {{"max_new_tokens", "4"}});
+  /// A request that occupies a slot until `blocks` opens. With many tokens no schedule that is planned ahead ends it.
+  Request blocked(const std::shared_ptr<Blocks>& blocks, const char* new_tokens = "4") const {
+    Request waiting = request(prompt_, {{"max_new_tokens", new_tokens}});
     waiting.processors = {blocks};
     return waiting;
   }
@@ -201,7 +201,7 @@ TEST_F(RequestFields, CountTokensWhileTheirRequestRuns) {
     return Verdict::kContinue;
   };
   RequestHandle handle = engine->submit(std::move(asked)).value();
-  EXPECT_GE(counted.get_future().get(), 2);
+  EXPECT_GE(counted.get_future().get(), 1);  // the token before, at least
   EXPECT_TRUE(handle.wait().has_value());
   EXPECT_EQ(engine->counters().new_tokens, 3);
   EXPECT_TRUE(engine->close().has_value());
@@ -213,7 +213,7 @@ TEST_F(RequestFields, CancelATextThatWaitsForItsSlot) {
   options.slots = 1;
   const auto engine = open(*group, options);
   const auto blocks = std::make_shared<Blocks>();
-  RequestHandle handle = engine->submit(blocked(blocks)).value();
+  RequestHandle handle = engine->submit(blocked(blocks, "50")).value();
   blocks->wait_until_entered();
   ScoreHandle cancelled = engine->submit_text(prompt_).value();
   ScoreHandle scored = engine->submit_text(prompt_, 1).value();

@@ -5,6 +5,8 @@
 import csv
 import json
 import pathlib
+import time
+import urllib.request
 
 import hosts
 import launches
@@ -32,6 +34,32 @@ class OneNode(Templates):
 
     def test_one_node(self):
         self.expect_tokens(self.submit(self.cluster, "one-node.sbatch", self.arguments("node")[1:]), "node", 2)
+
+    def test_a_server_in_a_job_says_where_it_is_and_ends_with_the_jobs_signal(self):
+        tiny_model.write_tokenizer(self.model)
+        options = ["--model", self.model, "--threads", 1]
+        done = self.cluster.run(["sbatch", "--parsable", TEMPLATES / "serve.sbatch", *map(str, options)],
+                                environment={"LOCKSTEP": launches.PROGRAM}, folder=self.folder)
+        job = done.stdout.strip()
+        endpoint, log = self.folder / f"endpoint-{job}.json", self.folder / f"lockstep-serve-{job}.out"
+        self.wait_for(endpoint.exists, log)
+        found = json.loads(endpoint.read_text())
+        self.assertEqual((found["job"], found["api_key_file"]), (job, str(self.folder / f"key-{job}")))
+        self.assertIn(f" -L {found['port']}:127.0.0.1:{found['port']} ", found["ssh"])
+        request = urllib.request.Request(found["base_url"] + "/models", headers={
+            "Authorization": "Bearer " + pathlib.Path(found["api_key_file"]).read_text().strip()})
+        with urllib.request.urlopen(request, timeout=launches.DEADLINE) as answer:
+            self.assertEqual(json.load(answer)["data"][0]["id"], "model")
+        self.cluster.run(["scancel", "--batch", "--signal=TERM", job])
+        self.wait_for(lambda: "JobState=COMPLETED" in self.cluster.run(["scontrol", "show", "job", job]).stdout, log)
+        self.assertFalse(endpoint.exists())
+
+    def wait_for(self, condition, log):
+        end = time.monotonic() + launches.DEADLINE
+        while not condition():
+            if time.monotonic() > end:
+                raise AssertionError(log.read_text() if log.exists() else "the job has not begun")
+            time.sleep(0.1)
 
     def test_sweep_measures_each_degree_once(self):
         config = self.folder / "config.json"

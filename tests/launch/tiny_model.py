@@ -1,4 +1,5 @@
-"""A tiny Llama with pseudo-random weights, written as a Hugging Face directory: config.json and model.safetensors."""
+"""A tiny Llama with pseudo-random weights, written as a Hugging Face directory: config.json and model.safetensors, and a
+tokenizer for those who want text."""
 import json
 import pathlib
 import random
@@ -39,3 +40,20 @@ def write(folder):
     text = json.dumps(header).encode()
     (folder / "model.safetensors").write_bytes(struct.pack("<Q", len(text)) + text + data)
     return folder
+
+
+def write_tokenizer(folder):
+    """Writes a tokenizer of the model's size into `folder`: a token for each printable character, and pairs of letters."""
+    special = [{"id": number, "content": text, "special": True, "single_word": False, "lstrip": False, "rstrip": False,
+                "normalized": False} for number, text in enumerate(("<pad>", "<s>", "</s>"))]
+    characters = ["\u0120", *map(chr, range(33, 127))]  # the first one is the blank, as byte-level vocabularies have it
+    pairs = [first + second for first in "aeiou" for second in "bdlnrs"]
+    tokens = [one["content"] for one in special] + characters + pairs
+    tokens = tokens[:CONFIG["vocab_size"]]
+    byte_level = {"type": "ByteLevel", "add_prefix_space": False, "trim_offsets": True, "use_regex": True}
+    (folder / "tokenizer.json").write_text(json.dumps({
+        "added_tokens": special, "normalizer": None, "post_processor": None, "pre_tokenizer": byte_level,
+        "decoder": byte_level,
+        "model": {"type": "BPE", "dropout": None, "unk_token": None, "continuing_subword_prefix": None,
+                  "end_of_word_suffix": None, "fuse_unk": False, "byte_fallback": False, "merges": [],
+                  "vocab": {text: number for number, text in enumerate(tokens)}}}))

@@ -205,6 +205,21 @@ TEST(CommandLine, ReadsWhatChangesTheModelForEveryCommandThatRunsOne) {
   EXPECT_FALSE(plain.engine.token_buckets.has_value());
 }
 
+TEST(CommandLine, BoundsChunksOfPromptsWhereRequestsArriveWhileOthersRun) {
+  const auto engine = [](std::vector<const char*> words) {
+    words.insert(words.begin(), {"engine", "--model", "dir", "--socket", "s"});
+    return std::get<EngineCommand>(parse(words).value()).engine;
+  };
+  EXPECT_EQ(engine({}).chunk_budget_ms, 0.0);  // four decode steps
+  EXPECT_EQ(engine({"--chunk-budget-ms", "12.5"}).chunk_budget_ms, 12.5);
+  const auto serve = parse({"serve", "--model", "dir", "--chunk-budget-ms", "7"}).value();
+  EXPECT_EQ(std::get<ServeCommand>(serve).engine.engine.chunk_budget_ms, 7.0);
+  EXPECT_THAT(std::get<ServeCommand>(serve).engine_words, ElementsAre("--chunk-budget-ms", "7", "--model", "dir"));
+  EXPECT_FALSE(generate({"--prompt", "a"}).engine.chunk_budget_ms.has_value());
+  const auto refused = parse({"engine", "--model", "dir", "--socket", "s", "--chunk-budget-ms", "-1"});
+  EXPECT_THAT(refused.error().message, HasSubstr("--chunk-budget-ms"));
+}
+
 TEST(CommandLine, TakesTheWordsOfTransformersNeuronx) {
   const GenerateCommand command = generate({"--prompt", "a", "--tp-degree", "4", "--amp", "bf16", "--n-positions",
                                             "2048", "--context-length-estimate", "512,256", "--batch-size", "8,1,4,4"});

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <gtest/gtest.h>
+#include <unistd.h>
 
 #include <filesystem>
 #include <fstream>
@@ -66,11 +67,11 @@ class TinyModel {
   }
 
  private:
-  /// Of the test alone: others may run at the same time.
+  /// Of the test alone: others, and the same of another build, may run at the same time.
   static std::filesystem::path directory_of_test() {
     const ::testing::TestInfo& test = *::testing::UnitTest::GetInstance()->current_test_info();
     return std::filesystem::path(::testing::TempDir()) /
-           (std::string("lockstep_") + test.test_suite_name() + "_" + test.name());
+           (std::string("lockstep_") + test.test_suite_name() + "_" + test.name() + "_" + std::to_string(::getpid()));
   }
 
   std::filesystem::path path_;

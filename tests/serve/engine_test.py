@@ -45,6 +45,8 @@ class Sink(SCHEMA.Sink.Server):
 
     async def done(self, answers, **_):
         self.cached = [answer.cachedTokens for answer in answers]
+        self.stops = [str(answer.stopString) for answer in answers]
+        self.waited = [answer.waitedS for answer in answers]
         self.end.set_result([(list(answer.ids), str(answer.reason)) for answer in answers])
 
     async def failed(self, failure, **_):
@@ -276,6 +278,12 @@ class EngineOverRpc(unittest.TestCase):
             (ended, reason), = await sink.answers()
             self.assertEqual((ended[-1], reason), (end, "eos"))
             self.assertEqual(sink.text.count("<s"), sum(i >= 100 for i in ended[:-1]))
+            self.assertEqual(sink.stops, [""])
+            sink = await ask(engine, PROMPTS[0], {"specialText": True}, bad_words_ids=[[i] for i in range(95)],
+                             stop_strings=["never", "<s"])
+            self.assertEqual((await sink.answers())[0][1], "stop")
+            self.assertEqual((sink.stops, "<s" in sink.text), (["<s"], False))
+            self.assertGreaterEqual(sink.waited[0], 0.0)
 
         with Served(folder) as served:
             async def run():
@@ -299,6 +307,47 @@ class EngineOverRpc(unittest.TestCase):
             self.assertEqual((status.reusedTokens, status.promptTokens), (len(first + ids) - 1, 40 + 54))
 
         self.with_engine(body, "--launch", "processes", "--tp", 2)
+
+    def test_a_prefix_that_a_ring_has_lost_is_not_reused(self):
+        first, other = [*range(3, 43)], [*range(3, 33), 90, 91]
+
+        async def body(engine, _):
+            sink = await ask(engine, first, max_new_tokens=40)
+            (ids, _), = await sink.answers()
+            sink = await ask(engine, other)
+            warm = await sink.answers()
+            self.assertEqual(sink.cached, [0])  # its window was overwritten
+            sink = await ask(engine, first + ids + [7])
+            await sink.answers()
+            self.assertEqual(sink.cached, [len(first + ids) - 1])  # the ring's end is there
+            answers.append(warm)
+
+        async def alone(engine, _):
+            sink = await ask(engine, other)
+            answers.append(await sink.answers())
+
+        answers = []
+        for asked in (body, alone):
+            self.with_engine(asked, "--launch", "threads", "--tp", 1, "--window", 8, "--prefill-chunk", 8)
+        self.assertEqual(answers[0], answers[1])
+
+    def test_the_conversation_that_was_used_last_stays_in_the_cache(self):
+        async def body(engine, _):
+            async def turn(ids):
+                sink = await ask(engine, ids)
+                (made, _), = await sink.answers()
+                return ids + made, sink.cached[0]
+
+            first, second, third = ([*range(start, start + 30)] for start in (3, 40, 80))
+            first, _ = await turn(first)
+            second, _ = await turn(second)
+            first, cached = await turn(first + [7, 8])
+            self.assertGreater(cached, 30)
+            await turn(third)  # the engine has two slots
+            self.assertGreater((await turn(first + [9]))[1], 40)
+            self.assertEqual((await turn(second + [9]))[1], 0)
+
+        self.with_engine(body, "--launch", "threads", "--tp", 1)
 
     def test_its_activity_is_told(self):
         async def body(engine, _):

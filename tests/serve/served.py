@@ -4,6 +4,7 @@ import json
 import os
 import pathlib
 import signal
+import socket
 import subprocess
 import tempfile
 import time
@@ -12,14 +13,75 @@ import urllib.parse
 DEADLINE = 120  # seconds of any wait; only a hang gets there
 
 
-class Served:
-    """Starts the server on a free port; ends it with the block. `words` are more words of the command line."""
+def until(condition):
+    """Whether `condition` becomes true before the deadline."""
+    end = time.monotonic() + DEADLINE
+    while time.monotonic() < end:
+        if condition():
+            return True
+        time.sleep(0.05)
+    return False
 
-    def __init__(self, program, model, *words):
+
+def processes_below(pid):
+    """{pid: name} of the processes below `pid` that have not ended."""
+    parents, names = {}, {}
+    for folder in pathlib.Path("/proc").glob("[0-9]*"):
+        try:
+            name, rest = (folder / "stat").read_text().split("(", 1)[1].rsplit(")", 1)
+        except (OSError, IndexError):
+            continue  # it has ended
+        state, parent = rest.split()[:2]
+        if state != "Z":
+            parents[int(folder.name)], names[int(folder.name)] = int(parent), name
+    below, found = {pid}, {}
+    while below:
+        below = {child for child, parent in parents.items() if parent in below}
+        found |= {child: names[child] for child in below}
+    return found
+
+
+def variables_of(pid):
+    """The environment with which a process was started."""
+    words = pathlib.Path(f"/proc/{pid}/environ").read_bytes().decode(errors="replace").split("\0")
+    return dict(word.partition("=")[::2] for word in words)
+
+
+def ranks_below(pid):
+    """{rank: pid} of the processes named lockstep below `pid`."""
+    return {int(variables_of(child)["LOCKSTEP_RANK"]): child
+            for child, name in processes_below(pid).items() if name == "lockstep"}
+
+
+def is_alive(pid):
+    try:
+        return ") Z " not in pathlib.Path(f"/proc/{pid}/stat").read_text()
+    except OSError:
+        return False
+
+
+class UnixConnection(http.client.HTTPConnection):
+    """HTTP over a Unix socket."""
+
+    def __init__(self, path):
+        super().__init__("localhost", timeout=DEADLINE)
+        self.path = path
+
+    def connect(self):
+        self.sock = socket.socket(socket.AF_UNIX)
+        self.sock.settimeout(DEADLINE)
+        self.sock.connect(self.path)
+
+
+class Served:
+    """Starts the server on a free port; ends it with the block. `words` are more words of the command line, `before` is a
+    launcher in front of it."""
+
+    def __init__(self, program, model, *words, address=("--port", 0), before=(), environment=None):
         self.output = tempfile.TemporaryFile("w+")
-        command = [program, "serve", "--model", model, "--port", 0, *words]
+        command = [*before, program, "serve", "--model", model, *address, *words]
         self.process = subprocess.Popen(list(map(str, command)), stdout=subprocess.PIPE, stderr=self.output,
-                                        stdin=subprocess.DEVNULL, text=True)
+                                        stdin=subprocess.DEVNULL, text=True, env=environment)
         self.url = self.process.stdout.readline().strip()  # empty: it ended
 
     def __enter__(self):
@@ -49,6 +111,8 @@ class Served:
         return self.output.read()
 
     def connect(self):
+        if self.url.startswith("unix:"):
+            return UnixConnection(self.url[len("unix:"):])
         return http.client.HTTPConnection(urllib.parse.urlsplit(self.url).netloc, timeout=DEADLINE)
 
     def call(self, method, path, body=None, headers=None):

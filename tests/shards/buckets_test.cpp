@@ -21,6 +21,13 @@ TEST(ContextBuckets, AreHalfOfTheTokenBuckets) {
   EXPECT_THAT(context_buckets({1, 2, 3}), ElementsAre(1));
 }
 
+TEST(PartsOfAChunk, AreHalvesAndThreeQuartersOfAtLeast16Rows) {
+  EXPECT_THAT(parts_of_chunk(256), ElementsAre(16, 24, 32, 48, 64, 96, 128, 192, 256));
+  EXPECT_THAT(parts_of_chunk(50), ElementsAre(25, 37, 50));
+  EXPECT_THAT(parts_of_chunk(31), ElementsAre(31));
+  EXPECT_THAT(parts_of_chunk(1), ElementsAre(1));
+}
+
 TEST(PrefillSizes, AreAGraphForEachLengthAndForEachNumberOfRows) {
   using Sizes = std::vector<PrefillSize>;
   const std::vector<int64_t> lengths = {128, 512, 2048};

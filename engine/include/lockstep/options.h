@@ -66,6 +66,10 @@ struct EngineOptions {
   std::optional<int64_t>
       capacity;                 // tokens of a slot; default: the model's limit (memory is committed as tokens arrive)
   int64_t prefill_chunk = 256;  // rows of a prefill step
+  // Milliseconds that a prefill or score step may take between two tokens of running sequences; 0: the time of four
+  // decode steps. The number of its rows follows from measured times, and answers do not depend on it. None: whole
+  // chunks and long schedules, for the most tokens per second.
+  std::optional<double> chunk_budget_ms;
   std::vector<int64_t> batch_sizes;          // ascending up to `slots`, one decode graph each; empty: one of all slots
   std::vector<int64_t> context_buckets;      // ascending prefill rows, one graph each; {0}: token by token
   std::optional<std::string> token_buckets;  // graphs of several lengths: "auto" or "128,512"; for backends whose
@@ -89,8 +93,8 @@ struct EngineOptions {
 
   friend bool operator==(const EngineOptions&, const EngineOptions&) = default;
 };
-LOCKSTEP_FIELDS(EngineOptions, slots, capacity, prefill_chunk, batch_sizes, context_buckets, token_buckets, backend,
-                backend_options, communicator, threads, binding, partition, drafting, choosers, scoring, scored_top,
-                prefix_reuse, on_loss, strictness, memory_budget, observe, prompt_embeddings);
+LOCKSTEP_FIELDS(EngineOptions, slots, capacity, prefill_chunk, chunk_budget_ms, batch_sizes, context_buckets,
+                token_buckets, backend, backend_options, communicator, threads, binding, partition, drafting, choosers,
+                scoring, scored_top, prefix_reuse, on_loss, strictness, memory_budget, observe, prompt_embeddings);
 
 }  // namespace lockstep

@@ -3,46 +3,12 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <iterator>
+
+#include "launcher/process/launcher_words.h"
 
 namespace lockstep::launcher {
 namespace {
-
-constexpr std::string_view kRanks = "{ranks}";
-constexpr std::string_view kBlanks = " \t\n\r";
-
-Error open_quote(std::string_view text) {
-  return {ErrorKind::kInvalidArgument,
-          fmt::format("[launcher/sweep] --launch-template: found a quote that is not closed in {}; close it", text)};
-}
-
-std::string with_ranks(std::string word, int ranks) {
-  for (size_t at = word.find(kRanks); at != std::string::npos; at = word.find(kRanks, at)) {
-    word.replace(at, kRanks.size(), std::to_string(ranks));
-  }
-  return word;
-}
-
-/// Reads the word at `at`, and moves `at` past it. Empty: a quote is not closed.
-std::optional<std::string> read_word(std::string_view text, size_t& at) {
-  std::string word;
-  char quote = 0;
-  for (; at < text.size(); ++at) {
-    const char c = text[at];
-    if (quote == 0 && kBlanks.find(c) != std::string_view::npos) break;
-    if (c == quote) {
-      quote = 0;
-    } else if (quote == 0 && (c == '\'' || c == '"')) {
-      quote = c;
-    } else if (c == '\\' && quote != '\'' && at + 1 < text.size() &&
-               (quote == 0 || std::string_view("\"\\$`").find(text[at + 1]) != std::string_view::npos)) {
-      word += text[++at];
-    } else {
-      word += c;
-    }
-  }
-  if (quote != 0) return std::nullopt;
-  return word;
-}
 
 struct Prefix {
   std::string_view text;
@@ -88,16 +54,6 @@ bool stays(std::string_view name, bool for_srun) {
 
 }  // namespace
 
-Result<std::vector<std::string>> split_words(std::string_view text) {
-  std::vector<std::string> words;
-  for (size_t at = text.find_first_not_of(kBlanks); at < text.size(); at = text.find_first_not_of(kBlanks, at)) {
-    const std::optional<std::string> word = read_word(text, at);
-    if (!word) return open_quote(text);
-    words.push_back(*word);
-  }
-  return words;
-}
-
 std::string quoted(const std::vector<std::string>& words) {
   constexpr std::string_view kPlain = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789-_./=:,+@%";
   std::string line;
@@ -120,13 +76,11 @@ std::string LaunchTemplate::program() const {
 
 Result<LaunchTemplate> parse_launch_template(std::string_view text, int most_ranks) {
   LaunchTemplate launch;
-  LOCKSTEP_TRY(launch.words, split_words(text));
+  LOCKSTEP_TRY(launch.words, split_words(text, "--launch-template"));
   for (const std::string_view own : {"threads", "processes"}) {
     if (launch.words == std::vector{std::string(own)}) return LaunchTemplate{.words = {}, .own = std::string(own)};
   }
-  const bool says_ranks =
-      std::ranges::any_of(launch.words, [](const std::string& word) { return word.find(kRanks) != std::string::npos; });
-  if (!launch.words.empty() && most_ranks > 1 && !says_ranks) {
+  if (!launch.words.empty() && most_ranks > 1 && !name_ranks(launch.words)) {
     return Error{
         ErrorKind::kInvalidArgument,
         fmt::format("[launcher/sweep] --launch-template: found \"{}\", expected {{ranks}} in it, for points of "
@@ -137,8 +91,7 @@ Result<LaunchTemplate> parse_launch_template(std::string_view text, int most_ran
 }
 
 std::vector<std::string> words_before(const LaunchTemplate& launch, int ranks) {
-  std::vector<std::string> words;
-  for (const std::string& word : launch.words) words.push_back(with_ranks(word, ranks));
+  std::vector<std::string> words = with_ranks(launch.words, ranks);
   if (launch.words.empty() && launch.own.empty() && ranks > 1) words = {"mpirun", "-n", std::to_string(ranks)};
   return words;
 }

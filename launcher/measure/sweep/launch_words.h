@@ -17,11 +17,6 @@
 
 namespace lockstep::launcher {
 
-/// The words of `text`: split at blanks; '…' is literal, "…" is literal except for backslashes before ", \, $ and `,
-/// and a backslash takes the next character as it is. Nothing is expanded. Fails with `kInvalidArgument` for a quote
-/// that is not closed.
-Result<std::vector<std::string>> split_words(std::string_view text);
-
 /// `words` as one line that a shell splits into the same words.
 std::string quoted(const std::vector<std::string>& words);
 

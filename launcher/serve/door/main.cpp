@@ -33,11 +33,11 @@ Result<serve::DoorOptions> own_options() {
   return serve::read_door_options(text);
 }
 
-/// The environment of rank 0, which says so.
-process::EnvironmentMap engine_environment() {
+/// The environment of the engine's command; that of a rank says which one it is.
+process::EnvironmentMap engine_environment(const serve::DoorOptions& options) {
   process::EnvironmentMap environment = launcher::own_environment();
   environment.erase(serve::kOptionsVariable);
-  environment["LOCKSTEP_RANK"] = "0";
+  if (options.engine_is_rank) environment["LOCKSTEP_RANK"] = "0";
   return environment;
 }
 
@@ -55,7 +55,8 @@ Result<void> serve_until_the_end() {
     serve::Door* const target = running;
     target == nullptr ? void(is_early = true) : target->interrupt();
   });
-  LOCKSTEP_TRY(door, serve::Door::open(std::move(options), engine_environment(), log, print));
+  process::EnvironmentMap environment = engine_environment(options);
+  LOCKSTEP_TRY(door, serve::Door::open(std::move(options), std::move(environment), log, print));
   running = door.get();
   if (is_early) return Error{ErrorKind::kCancelled, "[serve] interrupted before it served"};
   fmt::print("{}\n", door->address());

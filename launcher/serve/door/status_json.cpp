@@ -17,13 +17,17 @@ Json ranks_of(const EngineActivity& activity) {
   return ranks;
 }
 
-Json slots_of(const EngineActivity& activity) {
+Json slots_of(const EngineActivity& activity, const Metrics& metrics) {
   Json slots = Json::array();
   for (const EngineActivity::Slot& slot : activity.slots) {
-    Json one{{"slot", slots.size()}, {"state", slot.state}, {"request", nullptr}};
-    if (slot.request >= 0) one["request"] = std::to_string(slot.request);
-    one["tokens"] = slot.tokens;
-    one["new_tokens"] = slot.new_tokens;
+    Json one{{"slot", slots.size()},  {"state", slot.state},           {"request", nullptr},    {"endpoint", nullptr},
+             {"tokens", slot.tokens}, {"new_tokens", slot.new_tokens}, {"most_tokens", nullptr}};
+    if (const auto open = metrics.open().find(slot.tag); open != metrics.open().end()) {
+      const ApiRequest& request = open->second.request;
+      one["request"] = request.id;
+      one["endpoint"] = request.endpoint;
+      one["most_tokens"] = request.most_tokens;
+    }
     slots.push_back(std::move(one));
   }
   return slots;
@@ -41,13 +45,22 @@ Json steps_of(const EngineActivity& activity) {
   return steps;
 }
 
-Json requests_of(const Metrics& metrics, TimePoint now) {
+/// A request waits until a slot has one of its sequences.
+Json requests_of(const EngineActivity& activity, const Metrics& metrics, TimePoint now) {
   Json requests = Json::array();
   for (const auto& [number, open] : metrics.open()) {
+    Json slots = Json::array();
+    for (size_t slot = 0; slot < activity.slots.size(); ++slot) {
+      if (activity.slots[slot].tag == number) slots.push_back(slot);
+    }
     requests.push_back({{"id", open.request.id},
                         {"endpoint", open.request.endpoint},
+                        {"state", slots.empty() ? "waiting" : "running"},
+                        {"slots", slots},
+                        {"choices", open.request.choices},
                         {"prompt_tokens", open.request.prompt_tokens},
                         {"new_tokens", open.new_tokens},
+                        {"most_tokens", open.request.most_tokens},
                         {"age_s", seconds(now - open.since)}});
   }
   return requests;
@@ -59,9 +72,12 @@ std::string status_json(const StatusFacts& facts, const EngineStatus& status, co
                         const Metrics& metrics) {
   const Json json{{"state", facts.state},
                   {"model", facts.model},
+                  {"backend", facts.engine.backend},
+                  {"dtype", facts.engine.dtype},
+                  {"slot_tokens", facts.engine.capacity},
                   {"uptime_s", seconds(facts.uptime)},
                   {"ranks", ranks_of(activity)},
-                  {"slots", slots_of(activity)},
+                  {"slots", slots_of(activity, metrics)},
                   {"queue", status.queued},
                   {"running", status.running},
                   {"tokens_per_s", facts.tokens_per_s},
@@ -70,7 +86,7 @@ std::string status_json(const StatusFacts& facts, const EngineStatus& status, co
                   {"new_tokens", status.new_tokens},
                   {"restarts", 0},
                   {"steps", steps_of(activity)},
-                  {"requests", requests_of(metrics, facts.now)}};
+                  {"requests", requests_of(activity, metrics, facts.now)}};
   return json.dump(-1, ' ', false, Json::error_handler_t::replace) + "\n";
 }
 

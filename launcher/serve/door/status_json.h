@@ -12,11 +12,13 @@ namespace lockstep::serve {
 struct StatusFacts {
   std::string_view state;  // Health::word
   std::string model;
+  EngineFacts engine;
   Duration uptime{};
   double tokens_per_s = 0.0;
   TimePoint now{};
 };
 
+/// JSON with a line's end. The slots of `activity` name open requests of `metrics` by their tags.
 std::string status_json(const StatusFacts& facts, const EngineStatus& status, const EngineActivity& activity,
                         const Metrics& metrics);
 

@@ -36,6 +36,7 @@ struct EngineRequest {
   int priority = 0;                        // a higher one gets a slot first
   std::string client = {};                 // waiting clients take turns
   std::optional<double> deadline_s = {};   // from now; a request past it ends with "deadline_exceeded"
+  uint64_t tag = 0;                        // the caller's number for it, which EngineActivity gives back
 };
 
 struct EngineCandidate {
@@ -54,8 +55,10 @@ struct EngineToken {
 struct EngineAnswer {
   std::vector<int32_t> ids;  // up to and including the end token
   std::string text;
-  std::string reason;         // "eos", "length", "stop", "cancelled"
-  int64_t cached_tokens = 0;  // tokens of the prompt that a slot already held
+  std::string reason;            // "eos", "length", "stop", "cancelled"
+  int64_t cached_tokens = 0;     // tokens of the prompt that a slot already held
+  std::string stop_string = {};  // that ended it; empty: none
+  double waited_s = 0.0;         // from the request's arrival at the engine to its first slot
 };
 
 struct EngineScore {
@@ -96,8 +99,9 @@ struct EngineStatus {
 struct EngineActivity {
   struct Slot {
     std::string state;     // "free", "kept", "prefill", "decode"
-    int64_t request = -1;  // EngineCall::number; −1: none
+    int64_t request = -1;  // the engine's number; −1: none, or a text to score
     int64_t tokens = 0, new_tokens = 0;
+    uint64_t tag = 0;  // EngineRequest::tag; 0: none, or a request of another client of the engine
   };
   struct Step {
     uint64_t number = 0;

@@ -66,7 +66,9 @@ std::vector<EngineAnswer> answers_of(capnp::List<wire::Answer>::Reader from) {
     EngineAnswer answer{.ids = {},
                         .text = string_of(one.getText()),
                         .reason = string_of(one.getReason()),
-                        .cached_tokens = one.getCachedTokens()};
+                        .cached_tokens = one.getCachedTokens(),
+                        .stop_string = string_of(one.getStopString()),
+                        .waited_s = one.getWaitedS()};
     for (const int32_t id : one.getIds()) answer.ids.push_back(id);
     answers.push_back(std::move(answer));
   }
@@ -158,7 +160,9 @@ struct Shared {
 /// An open request on the RPC thread.
 struct RemoteCall {
   std::shared_ptr<OpenCall> open;
-  kj::Promise<void> sending = nullptr;  // until the engine has opened it
+  uint64_t tag = 0;
+  int64_t number = -1;                  // the engine's; −1: it has not opened it yet
+  kj::Promise<void> sending = nullptr;  // until then
   kj::Maybe<wire::Call::Client> call;
   bool is_paused = false, is_cancelled = false;
   kj::Own<kj::PromiseFulfiller<void>> resumed;  // of the tokens that wait while it is paused
@@ -199,6 +203,8 @@ class Client {
   void drop(uint64_t number) { calls_.erase(number); }
   void cancel(uint64_t number);
   void pause(uint64_t number, bool wanted);
+  /// With the tags of this client's requests.
+  EngineActivity tagged(EngineActivity activity) const;
 
   /// Sends `request` and calls `done` on the loop's thread with what `read` makes of the response.
   template <typename Request, typename Read, typename Done>
@@ -285,6 +291,7 @@ void Client::open(uint64_t number, const EngineRequest& from, std::shared_ptr<Op
   request.setSink(kj::heap<Sink>(*this, number));
   RemoteCall& call = calls_[number];
   call.open = std::move(open);
+  call.tag = from.tag;
   call.sending = request.send()
                      .then(
                          [this, number](auto opened) {
@@ -292,6 +299,7 @@ void Client::open(uint64_t number, const EngineRequest& from, std::shared_ptr<Op
                            if (own == nullptr) return;  // dropping `opened` cancels it
                            if (opened.isFailure()) return fail(*own, error_of(opened.getFailure()));
                            own->call = opened.getCall();
+                           own->number = opened.getNumber();
                            if (own->is_cancelled) cancel(number);
                          },
                          [this, number](kj::Exception&& failure) {
@@ -313,6 +321,17 @@ void Client::pause(uint64_t number, bool wanted) {
   if (call == nullptr) return;
   call->is_paused = wanted;
   if (!wanted) call->resume();
+}
+
+EngineActivity Client::tagged(EngineActivity activity) const {
+  std::map<int64_t, uint64_t> tags;  // by the engine's numbers
+  for (const auto& [own, call] : calls_) {
+    if (call.number >= 0) tags.emplace(call.number, call.tag);
+  }
+  for (EngineActivity::Slot& slot : activity.slots) {
+    if (const auto at = tags.find(slot.request); at != tags.end()) slot.tag = at->second;
+  }
+  return activity;
 }
 
 /// The thread of a connection. Functions that are posted to it get the client, if there is one.
@@ -471,7 +490,8 @@ class RpcEngine final : public Engine {
     thread_->post([done = std::move(done)](Client& client) {
       client.ask(
           client.engine().activityRequest(),
-          [](auto& got) -> Result<EngineActivity> { return activity_of(got.getActivity()); }, done);
+          [&client](auto& got) -> Result<EngineActivity> { return client.tagged(activity_of(got.getActivity())); },
+          done);
     });
   }
 

@@ -9,6 +9,7 @@
 #include "launcher/measure/sweep/launch_trial.h"
 #include "launcher/measure/sweep/launch_words.h"
 #include "launcher/measure/sweep/slurm_array.h"
+#include "launcher/process/launcher_words.h"
 
 namespace lockstep::launcher {
 namespace {
@@ -59,18 +60,9 @@ TEST(SweepGrid, RunsNoPointAgainForAnotherDeadline) {
   EXPECT_EQ(key_of(kShape, variant), key_of(kShape, {"1", "", {"--deadline-s", "9", "--repeats", "2"}}));
 }
 
-TEST(LaunchWords, AreSplitAsAShellSplitsPlainQuoting) {
-  EXPECT_THAT(split_words("  mpirun -n\t2 ").value(), ElementsAre("mpirun", "-n", "2"));
-  EXPECT_THAT(split_words("").value(), ElementsAre());
-  EXPECT_THAT(split_words("sh -c 'a \"b\" \\c' ''").value(), ElementsAre("sh", "-c", "a \"b\" \\c", ""));
-  EXPECT_THAT(split_words("a\"b c\"d \"x\\\"y\\n\" e\\ f").value(), ElementsAre("ab cd", "x\"y\\n", "e f"));
-  EXPECT_THAT(split_words("$HOME *").value(), ElementsAre("$HOME", "*"));
-  for (const char* open : {"'a", "\"a", "a 'b\" c"}) EXPECT_FALSE(split_words(open).has_value()) << open;
-}
-
 TEST(LaunchWords, AreReadBackFromTheirQuotedForm) {
   const std::vector<std::string> words{"plain-1.0/x", "", "two words", "it's", "$x \"y\" \\", "{ranks}"};
-  EXPECT_EQ(split_words(quoted(words)).value(), words);
+  EXPECT_EQ(split_words(quoted(words), "--launcher").value(), words);
 }
 
 BenchCommandLine bench_line() {

@@ -1,0 +1,71 @@
+// The parts of a running server, which its routes, its watch over the engine and its shutdown share.
+#pragma once
+
+#include <chrono>
+#include <memory>
+#include <optional>
+#include <utility>
+
+#include "launcher/serve/api/api.h"
+#include "launcher/serve/door/api_keys.h"
+#include "launcher/serve/door/endpoint_file.h"
+#include "launcher/serve/door/engine_process.h"
+#include "launcher/serve/door/health.h"
+#include "launcher/serve/door/metrics.h"
+#include "launcher/serve/door/options.h"
+#include "launcher/serve/door/request_log.h"
+#include "launcher/serve/engine/rpc_engine.h"
+#include "launcher/serve/http/event_loop.h"
+#include "launcher/serve/http/server.h"
+#include "runtime/core/log.h"
+
+namespace lockstep::serve {
+
+/// The id that clients use: the option, or the directory's name.
+std::string model_id(const DoorOptions& options);
+
+/// Neither copied nor moved; on the loop's thread. A pointer is null until its part exists.
+struct DoorParts {
+  DoorParts(DoorOptions the_options, const Log& the_log, RequestLog::Sink request_line)
+      : options(std::move(the_options)),
+        log(the_log),
+        loop(make_loop(&log)),
+        health(from_seconds(options.silence_s)),
+        request_log(log_format(options.log_format), std::move(request_line)) {}
+
+  static TimePoint now() { return std::chrono::steady_clock::now(); }
+  static Duration from_seconds(double s) {
+    return std::chrono::duration_cast<Duration>(std::chrono::duration<double>(s));
+  }
+
+  /// Whether the engine has requests.
+  bool is_working() const { return api != nullptr && api->open_sequences() > 0; }
+  std::string_view state_word() const { return health.word(now(), is_working()); }
+
+  /// The engine is lost, or never was there. The latest reason says most.
+  void note_loss(const Error& error) {
+    health.note_lost();
+    loss = error;
+    status.running = status.queued = 0;
+    status.ranks = ranks_after_loss(status.ranks.size(), error.origin_rank);
+    if (server != nullptr) server->close_after_answers();
+  }
+
+  const DoorOptions options;
+  const Log& log;
+  const std::unique_ptr<RunningLoop> loop;
+  ApiKeys keys;
+  Health health;
+  Metrics metrics;
+  RequestLog request_log;
+  EngineStatus status;                     // the last one that the engine gave
+  std::optional<Error> loss;               // of the engine; none: it was not lost
+  std::unique_ptr<EngineProcess> process;  // null: the engine is not this server's
+  std::unique_ptr<HttpServer> server;
+  std::unique_ptr<Connection> connection;
+  std::unique_ptr<Engine> engine;
+  std::unique_ptr<Api> api;
+  std::unique_ptr<EndpointFile> endpoint;
+};
+
+}  // namespace lockstep::serve

@@ -1,0 +1,127 @@
+#include "launcher/serve/door/routes.h"
+
+#include <fmt/format.h>
+
+#include <utility>
+
+#include "launcher/serve/api/errors.h"
+#include "launcher/serve/door/health_json.h"
+#include "launcher/serve/door/status_json.h"
+#include "launcher/serve/page/page.h"
+
+namespace lockstep::serve {
+
+/// A path of the server itself; all of them are read only.
+struct Routes::OwnPath {
+  std::string_view path;
+  void (Routes::*answer)(const Exchanged& exchange);
+};
+
+const Routes::OwnPath Routes::kOwnPaths[] = {
+    {"/health", &Routes::answer_ready},        {"/health/ready", &Routes::answer_ready},
+    {"/health/live", &Routes::answer_live},    {"/metrics", &Routes::answer_metrics},
+    {"/admin/status", &Routes::answer_status}, {"/", &Routes::answer_page},
+};
+
+bool is_public(std::string_view path) {
+  return path == "/" || path == "/metrics" || path == "/health" || path.starts_with("/health/");
+}
+
+void Routes::handle(const Exchanged& exchange) {
+  const HttpRequest& request = exchange->request();
+  if (!is_public(request.path) && !parts_.keys.allow(request)) return refuse_key(exchange);
+  for (const OwnPath& own : kOwnPaths) {
+    if (own.path != request.path) continue;
+    const bool reads = request.method == "GET" || request.method == "HEAD";  // the server cuts a body off a HEAD
+    return reads ? (this->*own.answer)(exchange) : refuse_method(exchange);
+  }
+  if (parts_.health.state() != DoorState::kReady) return refuse_now(exchange);
+  if (!parts_.api->handle(exchange)) refuse_path(exchange);
+}
+
+void Routes::answer(const Exchanged& exchange, HttpResponse response) {
+  const HttpRequest& request = exchange->request();
+  parts_.metrics.on_answered({.endpoint = "other"}, response.status);
+  parts_.request_log.on_answered({.id = request.id, .endpoint = request.path, .peer = request.peer}, response.status);
+  exchange->respond(std::move(response));
+}
+
+void Routes::refuse_key(const Exchanged& exchange) {
+  HttpResponse response =
+      api_error(401, "invalid_request_error", "invalid_api_key", "",
+                "found no valid key, expected one of the server's in the header Authorization: Bearer KEY");
+  response.headers.emplace_back("WWW-Authenticate", "Bearer");
+  answer(exchange, std::move(response));
+}
+
+void Routes::refuse_method(const Exchanged& exchange) {
+  HttpResponse response = api_error(405, "invalid_request_error", "method_not_allowed", "",
+                                    fmt::format("found the method {}, expected GET", exchange->request().method));
+  response.headers.emplace_back("Allow", "GET, HEAD");
+  answer(exchange, std::move(response));
+}
+
+void Routes::refuse_now(const Exchanged& exchange) {
+  const DoorState state = parts_.health.state();
+  ApiError error{.status = 503,
+                 .type = "server_error",
+                 .code = std::string(to_string(state)),
+                 .message = fmt::format("found a server that is {}, expected one that is ready; GET /health is 200 "
+                                        "when it is",
+                                        parts_.state_word())};
+  if (state == DoorState::kStarting) error.retry_after_s = 2;
+  answer(exchange, api_error(error));
+}
+
+void Routes::refuse_path(const Exchanged& exchange) {
+  answer(exchange, api_error(404, "invalid_request_error", "not_found", "",
+                             fmt::format("found the path {}, expected one of this server; docs/serving.md lists them",
+                                         exchange->request().path)));
+}
+
+void Routes::answer_live(const Exchanged& exchange) {
+  answer_health(exchange, parts_.health.state() == DoorState::kLost ? 503 : 200);
+}
+
+void Routes::answer_ready(const Exchanged& exchange) {
+  answer_health(exchange, parts_.health.is_healthy(DoorParts::now(), parts_.is_working()) ? 200 : 503);
+}
+
+void Routes::answer_health(const Exchanged& exchange, int status) {
+  exchange->respond({.status = status,
+                     .body = health_json({.state = parts_.state_word(),
+                                          .progress = parts_.health.since_progress(DoorParts::now()),
+                                          .open_requests = parts_.api == nullptr ? 0 : parts_.api->open_requests(),
+                                          .loss = parts_.loss},
+                                         parts_.status)});
+}
+
+void Routes::answer_metrics(const Exchanged& exchange) {
+  watch_.read([this, exchange](const EngineActivity& activity) {
+    exchange->respond(
+        {.content_type = "text/plain; version=0.0.4; charset=utf-8",
+         .body = parts_.metrics.text({.is_healthy = parts_.health.is_healthy(DoorParts::now(), parts_.is_working()),
+                                      .status = parts_.status,
+                                      .activity = activity,
+                                      .http = parts_.server->counters()})});
+  });
+}
+
+void Routes::answer_status(const Exchanged& exchange) {
+  watch_.read([this, exchange](const EngineActivity& activity) {
+    const TimePoint now = DoorParts::now();
+    exchange->respond({.body = status_json({.state = parts_.state_word(),
+                                            .model = model_id(parts_.options),
+                                            .engine = parts_.engine == nullptr ? EngineFacts{} : parts_.engine->facts(),
+                                            .uptime = now - began_,
+                                            .tokens_per_s = rate_.sample(parts_.metrics.new_tokens(), now),
+                                            .now = now},
+                                           parts_.status, activity, parts_.metrics)});
+  });
+}
+
+void Routes::answer_page(const Exchanged& exchange) {
+  exchange->respond(page_response());
+}
+
+}  // namespace lockstep::serve

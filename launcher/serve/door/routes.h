@@ -1,0 +1,52 @@
+// The paths of the server: its own, and those that it hands to the API.
+//
+//   request ─► key? ─► /health*, /metrics, /admin/status, /      answered here, also without an engine
+//                 └──► ready? ─► Api ─► 404
+#pragma once
+
+#include <memory>
+#include <string_view>
+
+#include "launcher/serve/door/engine_watch.h"
+#include "launcher/serve/door/parts.h"
+#include "launcher/serve/door/token_rate.h"
+
+namespace lockstep::serve {
+
+/// Whether a path is answered without a key. Pure.
+bool is_public(std::string_view path);
+
+/// On the loop's thread.
+class Routes {
+ public:
+  using Exchanged = std::shared_ptr<Exchange>;
+
+  Routes(DoorParts& parts, EngineWatch& watch) : parts_(parts), watch_(watch) {}
+
+  void handle(const Exchanged& exchange);
+
+ private:
+  struct OwnPath;
+  static const OwnPath kOwnPaths[];
+
+  void answer_live(const Exchanged& exchange);
+  void answer_ready(const Exchanged& exchange);
+  void answer_metrics(const Exchanged& exchange);
+  void answer_status(const Exchanged& exchange);
+  void answer_page(const Exchanged& exchange);
+  void refuse_key(const Exchanged& exchange);
+  void refuse_method(const Exchanged& exchange);
+  void refuse_now(const Exchanged& exchange);
+  void refuse_path(const Exchanged& exchange);
+
+  void answer_health(const Exchanged& exchange, int status);
+  /// Responds, and notes the answer. Unknown paths share one time series.
+  void answer(const Exchanged& exchange, HttpResponse response);
+
+  DoorParts& parts_;
+  EngineWatch& watch_;
+  const TimePoint began_ = DoorParts::now();
+  TokenRate rate_{began_};
+};
+
+}  // namespace lockstep::serve

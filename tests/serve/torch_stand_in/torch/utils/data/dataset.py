@@ -1,0 +1,7 @@
+import typing
+
+Item = typing.TypeVar("Item")
+
+
+class IterableDataset(typing.Generic[Item]):
+    """Items in their order."""
