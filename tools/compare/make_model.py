@@ -98,14 +98,14 @@ def write_safetensors(out: BinaryIO, config: dict[str, Any], numbers: bytes) -> 
             write_numbers(out, weight.count, numbers)
 
 
-def _string(text: str) -> bytes:
+def string_of(text: str) -> bytes:
     return struct.pack("<Q", len(text.encode())) + text.encode()
 
 
-def _entry(key: str, kind: str, value: Any) -> bytes:
+def entry_of(key: str, kind: str, value: Any) -> bytes:
     data = {"u32": lambda: struct.pack("<I", value), "f32": lambda: struct.pack("<f", value),
-            "string": lambda: _string(value)}[kind]()
-    return _string(key) + struct.pack("<I", GGUF_TYPES[kind]) + data
+            "string": lambda: string_of(value)}[kind]()
+    return string_of(key) + struct.pack("<I", GGUF_TYPES[kind]) + data
 
 
 def metadata(config: dict[str, Any]) -> list[tuple[str, str, Any]]:
@@ -126,18 +126,22 @@ def metadata(config: dict[str, Any]) -> list[tuple[str, str, Any]]:
             ("llama.vocab_size", "u32", config["vocab_size"]), ("tokenizer.ggml.model", "string", "no_vocab")]
 
 
-def write_gguf(out: BinaryIO, config: dict[str, Any], numbers: bytes) -> None:
-    """Version 3 of the format: github.com/ggml-org/ggml, docs/gguf.md."""
-    weights, entries = weights_of(config), metadata(config)
+def write_gguf_head(out: BinaryIO, weights: list[Weight], entries: list[bytes]) -> None:
+    """What precedes the tensors. Version 3 of the format: github.com/ggml-org/ggml, docs/gguf.md."""
     out.write(b"GGUF" + struct.pack("<IQQ", 3, len(weights), len(entries)))
-    out.write(b"".join(_entry(*entry) for entry in entries))
+    out.write(b"".join(entries))
     offset = 0
     for weight in weights:
         kind, size = (GGUF_F32, 4) if weight.is_norm else (GGUF_BF16, 2)
         dims = tuple(reversed(weight.shape))  # innermost first
-        out.write(_string(weight.gguf_name) + struct.pack(f"<I{len(dims)}QIQ", len(dims), *dims, kind, offset))
+        out.write(string_of(weight.gguf_name) + struct.pack(f"<I{len(dims)}QIQ", len(dims), *dims, kind, offset))
         offset += -(-size * weight.count // ALIGNMENT) * ALIGNMENT
     out.write(bytes(-out.tell() % ALIGNMENT))
+
+
+def write_gguf(out: BinaryIO, config: dict[str, Any], numbers: bytes) -> None:
+    weights = weights_of(config)
+    write_gguf_head(out, weights, [entry_of(*entry) for entry in metadata(config)])
     for weight in weights:
         if weight.is_norm:
             out.write(struct.pack("<f", 1.0) * weight.count)
