@@ -120,11 +120,11 @@ void Coordinator::accept(const Request& request, Sink& sink) {
   if (error_) return sink.on_abandoned(request.id, *error_);
   if (no_more_requests_) return refuse(refused_late(request.id));
   if (book_.has(request.id)) return refuse(known(request.id));
+  const std::optional<TimePoint> deadline = request.deadline;
+  const Duration left = deadline ? *deadline - SteadyClock().now() : Duration::max();
+  if (left <= Duration::zero()) return refuse(expired(request.id));
   book_.open(request, sink);
-  if (request.deadline) {
-    const Duration left = std::max(Duration::zero(), *request.deadline - SteadyClock().now());
-    self_->delayed_send(self_, left, expire_atom::value, request.id.value);
-  }
+  if (deadline) self_->delayed_send(self_, left, expire_atom::value, request.id.value);
   if (!planner_) return early_.push_back(request);
   admit(request);
 }

@@ -31,6 +31,8 @@ class AnswerText final : public generation::Streamer {
 
   /// Whether a stop string has ended the text, which is cut before it.
   bool stopped() const { return stops_.stopped(); }
+  /// That string; empty: none.
+  std::string_view stop_string() const { return stops_.match(); }
   const std::string& text() const { return text_; }
   /// The text added since the last call.
   std::string_view take_piece() {

@@ -264,6 +264,7 @@ void RequestState::finish_text(size_t index) {
     if (const Result<void> ended = row.text->finish(row.answer.reason); !ended.has_value()) error_ = ended.error();
   }
   row.answer.text = row.text->text();
+  row.answer.stop_string = row.text->stop_string();
   const std::string rest(row.text->take_piece());
   if (rest.empty() || !setup_.on_token) return;
   setup_.delivery->post([self = shared_from_this(), index, rest] {
@@ -318,7 +319,10 @@ Result<std::vector<Answer>> RequestState::wait() {
   if (!is_done_) return *suspension_;
   if (error_) return *error_;
   std::vector<Answer> answers;
-  for (const Row& row : rows_) answers.push_back(row.answer);
+  for (const Row& row : rows_) {
+    answers.push_back(row.answer);
+    if (started_) answers.back().waited = *started_ - row.answer.times.submitted;
+  }
   return answers;
 }
 

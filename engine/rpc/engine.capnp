@@ -157,6 +157,8 @@ struct Answer {
   reason @2 :Text;            # "eos", "length", "stop", "cancelled"
   score @3 :Float64;          # of a beam; NaN: there were none
   cachedTokens @4 :UInt32;    # tokens of the prompt that a slot already held
+  stopString @5 :Text;        # that ended it; empty: none
+  waitedS @6 :Float64;        # seconds from the request's arrival to its first slot
 }
 
 struct Scored {

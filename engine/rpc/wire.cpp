@@ -86,6 +86,8 @@ void write_answers(std::span<const Answer> answers, capnp::List<wire::Answer>::B
     one.setReason(text_of(std::string(generation::to_string(answer.reason))));
     one.setScore(answer.score.value_or(std::numeric_limits<double>::quiet_NaN()));
     one.setCachedTokens(static_cast<uint32_t>(answer.cached_tokens));
+    one.setStopString(text_of(answer.stop_string));
+    one.setWaitedS(to_seconds(answer.waited));
   }
 }
 

@@ -11,7 +11,7 @@
 #include <set>
 #include <string>
 
-#include "launcher/batch/attempt.h"
+#include "launcher/process/attempt.h"
 
 namespace lockstep::launcher {
 

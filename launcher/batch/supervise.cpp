@@ -6,10 +6,10 @@
 #include <algorithm>
 #include <cstdio>
 
-#include "launcher/batch/attempt.h"
 #include "launcher/batch/restart_rule.h"
 #include "launcher/batch/supervise.h"
 #include "launcher/batch/watched_command.h"
+#include "launcher/process/attempt.h"
 #include "launcher/process/interruption.h"
 #include "launcher/process/own_environment.h"
 #include "lockstep/engine.h"

@@ -182,7 +182,7 @@ class Translation {
     if (depth > kMostDepth) return invalid(fmt::format("parts deeper than {}", kMostDepth), "fewer");
     const std::string type = format["type"];
     if (type == "json_schema") return schema(format);
-    if (type == "any_json") return Json(json_of(Json{{"type", "object"}}));
+    if (type == "any_json") return any_json(format);
     if (type == "any_text") return allow(format, {});
     if (type == "regex") {
       LOCKSTEP_TRY(const std::string pattern, text_of(format, "pattern"));
@@ -197,6 +197,7 @@ class Translation {
     }
     if (type == "sequence" || type == "or") return parts(format, "elements", {}, depth);
     if (type == "tag") return tag(format, depth);
+    if (type == "repeat") return repeat(format, depth);
     if (type == "tags_with_separator") {
       LOCKSTEP_TRY(const std::string separator, text_of(format, "separator"));
       literals_.push_back(separator);
@@ -218,15 +219,41 @@ class Translation {
   std::vector<std::string> literals() { return std::move(literals_); }
 
  private:
-  static Json json_of(Json schema) {
-    return {{"type", "json_schema"}, {"json_schema", std::move(schema)}, {"max_whitespace_cnt", kMostSpace}};
+  /// `format`: may have a style.
+  static Result<Json> json_of(const Json& format, Json schema) {
+    Json made{{"type", "json_schema"}, {"json_schema", std::move(schema)}, {"max_whitespace_cnt", kMostSpace}};
+    if (!format.contains("style") || format["style"] == "json") return made;
+    if (format["style"] != "qwen_xml") {
+      return unsupported(fmt::format("the style {}", format["style"].dump()), "json or qwen_xml");
+    }
+    made["style"] = "qwen_xml";
+    return made;
+  }
+
+  static Result<Json> any_json(const Json& format) {
+    LOCKSTEP_TRY_VOID(allow(format, {"style"}));
+    return json_of(format, Json{{"type", "object"}});
   }
 
   static Result<Json> schema(const Json& format) {
-    LOCKSTEP_TRY_VOID(allow(format, {"json_schema"}));
+    LOCKSTEP_TRY_VOID(allow(format, {"json_schema", "style"}));
     if (!format.contains("json_schema")) return invalid("json_schema without a schema", "the key json_schema");
     LOCKSTEP_TRY_VOID(SchemaCheck().check(format["json_schema"], 0));
-    return json_of(format["json_schema"]);
+    return json_of(format, format["json_schema"]);
+  }
+
+  Result<Json> repeat(const Json& format, int depth) {
+    LOCKSTEP_TRY(Json made, allow(format, {"content", "min", "max"}));
+    for (const char* key : {"min", "max"}) {
+      const int64_t least = std::string_view(key) == "max" ? -1 : 0;  // −1: no limit
+      const bool is_count = format.contains(key) && format[key].is_number_integer();
+      if (!is_count || format[key].get<int64_t>() < least || format[key].get<int64_t>() > kMostRepeats) {
+        return invalid(fmt::format("repeat without a count in {}", key), fmt::format("{} to {}", least, kMostRepeats));
+      }
+    }
+    if (!format.contains("content")) return invalid("repeat without content", "the key content");
+    LOCKSTEP_TRY(made["content"], translate(format["content"], depth + 1));
+    return made;
   }
 
   static Result<std::string> text_of(const Json& format, const std::string& key) {

@@ -12,11 +12,11 @@
 #include <algorithm>
 #include <array>
 #include <cerrno>
-#include <charconv>
 #include <cstring>
 #include <filesystem>
-#include <fstream>
 #include <span>
+
+#include "runtime/process/process_table.h"
 
 namespace lockstep::process {
 namespace {
@@ -128,20 +128,8 @@ struct Launch {
 /// The processes of `session` that have not ended.
 std::vector<pid_t> processes_of_session(pid_t session) {
   std::vector<pid_t> found;
-  std::error_code failed;
-  for (const auto& entry : std::filesystem::directory_iterator("/proc", failed)) {
-    const std::string name = entry.path().filename();
-    pid_t pid = 0;
-    if (std::from_chars(name.data(), name.data() + name.size(), pid).ptr != name.data() + name.size()) continue;
-    std::string stat;
-    std::getline(std::ifstream(entry.path() / "stat"), stat);
-    const size_t after_name = stat.rfind(')');
-    if (after_name == std::string::npos) continue;
-    char state = 'Z';
-    int parent = 0, group = 0, its_session = 0;
-    if (std::sscanf(stat.c_str() + after_name + 1, " %c %d %d %d", &state, &parent, &group, &its_session) != 4)
-      continue;
-    if (its_session == session && state != 'Z' && state != 'X') found.push_back(pid);
+  for (const ListedProcess& process : list_processes()) {
+    if (process.session == session) found.push_back(process.pid);
   }
   return found;
 }

@@ -14,8 +14,8 @@ namespace {
 using namespace lockstep::serve;
 using Kind = OutputPiece::Kind;
 
-constexpr std::array<const char*, 8> kFormats = {"hermes", "llama3",   "mistral", "mistral_args",
-                                                 "phi",    "deepseek", "gemma",   "harmony"};
+constexpr std::array<const char*, 9> kFormats = {"hermes",   "llama3", "mistral", "mistral_args", "phi",
+                                                 "deepseek", "gemma",  "harmony", "qwen_xml"};
 
 void append(std::vector<OutputPiece>& joined, const std::vector<OutputPiece>& pieces) {
   for (const OutputPiece& piece : pieces) {
@@ -30,7 +30,9 @@ void append(std::vector<OutputPiece>& joined, const std::vector<OutputPiece>& pi
 }
 
 std::vector<OutputPiece> read(const OutputFormat& format, std::string_view text, size_t step) {
-  const auto reader = make_reader(format, {.tools = true, .reasoning = true});
+  const Tool tool{
+      .name = "f", .description = "", .parameters = R"({"properties": {"days": {"type": ["integer", "array"]}}})"};
+  const auto reader = make_reader(format, {.tools = true, .reasoning = true, .schemas = {tool}});
   std::vector<OutputPiece> joined;
   for (size_t at = 0; at < text.size(); at += step) append(joined, reader->put(text.substr(at, step)));
   append(joined, reader->finish());
@@ -42,8 +44,9 @@ std::vector<OutputPiece> read(const OutputFormat& format, std::string_view text,
 extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   if (size == 0) return 0;
   const std::string_view text(reinterpret_cast<const char*>(data) + 1, size - 1);
-  const OutputFormat format{
-      .tools = kFormats[data[0] % 8], .reasoning = "<think>", .begins_in_reasoning = data[0] > 63};
+  const OutputFormat format{.tools = kFormats[(data[0] + 256 - '0') % kFormats.size()],
+                            .reasoning = "<think>",
+                            .begins_in_reasoning = data[0] > 63};
   const std::vector<OutputPiece> whole = read(format, text, size);
   if (read(format, text, 1) != whole || read(format, text, 3) != whole) __builtin_trap();
   bool open = false;

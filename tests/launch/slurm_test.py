@@ -46,7 +46,7 @@ class Slurm(launches.Launches):
             self.assertTrue(endpoint.exists(), log.read_text())
             self.cluster.run(["scancel", "--signal=TERM", json.loads(endpoint.read_text())["job"]])
             self.assertEqual(step.wait(launches.DEADLINE), 0, log.read_text())
-        self.assertIn("leaves the end to rank 0", log.read_text())
+        self.assertIn("[r1] leaves the end to the server", log.read_text())
 
     def test_a_step_without_pmix_is_refused_before_mpi_ends_the_process(self):
         for kind, chosen in (("none", {}), ("pmi2", {"LOCKSTEP_MPI_LIBRARY": "libmpi.so.40"})):

@@ -1,4 +1,4 @@
-#include "launcher/batch/attempt.h"
+#include "launcher/process/attempt.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>

@@ -45,6 +45,8 @@ class Sink(SCHEMA.Sink.Server):
 
     async def done(self, answers, **_):
         self.cached = [answer.cachedTokens for answer in answers]
+        self.stops = [str(answer.stopString) for answer in answers]
+        self.waited = [answer.waitedS for answer in answers]
         self.end.set_result([(list(answer.ids), str(answer.reason)) for answer in answers])
 
     async def failed(self, failure, **_):
@@ -267,6 +269,12 @@ class EngineOverRpc(unittest.TestCase):
             (ended, reason), = await sink.answers()
             self.assertEqual((ended[-1], reason), (end, "eos"))
             self.assertEqual(sink.text.count("<s"), sum(i >= 100 for i in ended[:-1]))
+            self.assertEqual(sink.stops, [""])
+            sink = await ask(engine, PROMPTS[0], {"specialText": True}, bad_words_ids=[[i] for i in range(95)],
+                             stop_strings=["never", "<s"])
+            self.assertEqual((await sink.answers())[0][1], "stop")
+            self.assertEqual((sink.stops, "<s" in sink.text), (["<s"], False))
+            self.assertGreaterEqual(sink.waited[0], 0.0)
 
         with Served(folder) as served:
             async def run():

@@ -4,6 +4,7 @@ import json
 import os
 import pathlib
 import signal
+import socket
 import subprocess
 import tempfile
 import time
@@ -59,13 +60,26 @@ def is_alive(pid):
         return False
 
 
+class UnixConnection(http.client.HTTPConnection):
+    """HTTP over a Unix socket."""
+
+    def __init__(self, path):
+        super().__init__("localhost", timeout=DEADLINE)
+        self.path = path
+
+    def connect(self):
+        self.sock = socket.socket(socket.AF_UNIX)
+        self.sock.settimeout(DEADLINE)
+        self.sock.connect(self.path)
+
+
 class Served:
     """Starts the server on a free port; ends it with the block. `words` are more words of the command line, `before` is a
     launcher in front of it."""
 
-    def __init__(self, program, model, *words, before=(), environment=None):
+    def __init__(self, program, model, *words, address=("--port", 0), before=(), environment=None):
         self.output = tempfile.TemporaryFile("w+")
-        command = [*before, program, "serve", "--model", model, "--port", 0, *words]
+        command = [*before, program, "serve", "--model", model, *address, *words]
         self.process = subprocess.Popen(list(map(str, command)), stdout=subprocess.PIPE, stderr=self.output,
                                         stdin=subprocess.DEVNULL, text=True, env=environment)
         self.url = self.process.stdout.readline().strip()  # empty: it ended
@@ -97,6 +111,8 @@ class Served:
         return self.output.read()
 
     def connect(self):
+        if self.url.startswith("unix:"):
+            return UnixConnection(self.url[len("unix:"):])
         return http.client.HTTPConnection(urllib.parse.urlsplit(self.url).netloc, timeout=DEADLINE)
 
     def call(self, method, path, body=None, headers=None):

@@ -120,6 +120,8 @@ struct Answer {
   std::vector<float> logits = {};  // [ids, vocabulary] raw, with output_logits
   TokenTimes times = {};           // empty where tokens are known at the end only
   int64_t cached_tokens = 0;       // tokens of the prompt that a slot already held
+  std::string stop_string = {};    // that ended it; empty: none
+  Duration waited = {};            // from the request's submission to its first slot
 };
 
 /// The probability of one token of a text.

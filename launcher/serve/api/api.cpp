@@ -35,9 +35,12 @@ constexpr Route kRoutes[] = {
     {"/detokenize", make_detokenize},
 };
 
+/// Pages of other origins can send bodies with the types of forms, and bodies without a type, and no browser asks this
+/// server first. So other types than JSON are refused, and no type is as good as JSON only from clients that are no
+/// browsers, which name the page's origin.
 bool is_json(const HttpRequest& request) {
   const auto type = request.header("content-type");
-  if (!type) return true;
+  if (!type) return !request.header("origin") && !request.header("sec-fetch-site");
   std::string lower(type->substr(0, type->find(';')));
   std::ranges::transform(lower, lower.begin(), [](unsigned char c) { return static_cast<char>(std::tolower(c)); });
   while (lower.ends_with(' ')) lower.pop_back();
@@ -144,6 +147,13 @@ class ModelApi final : public Api {
 
   void take(const Protocol& protocol, std::string_view endpoint, const std::shared_ptr<Exchange>& exchange,
             Reading& reading, TimePoint arrived) {
+    if (!reading.outcome) {
+      return answer(*exchange, endpoint,
+                    protocol.refuse({.status = 500,
+                                     .type = "server_error",
+                                     .code = "internal_error",
+                                     .message = "the server failed to read the request; its log has the reason"}));
+    }
     if (!reading.outcome->has_value()) {
       return answer(*exchange, endpoint, protocol.refuse(reading.outcome->error()));
     }
@@ -183,7 +193,8 @@ class ModelApi final : public Api {
   }
 
   void answer(Exchange& exchange, std::string_view endpoint, HttpResponse response) {
-    services_.observer->on_answered(endpoint, response.status);
+    const HttpRequest& request = exchange.request();
+    services_.observer->on_answered({.id = request.id, .endpoint = endpoint, .peer = request.peer}, response.status);
     exchange.respond(std::move(response));
   }
 

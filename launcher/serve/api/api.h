@@ -9,6 +9,7 @@
 #include <filesystem>
 #include <functional>
 #include <memory>
+#include <optional>
 #include <string>
 #include <string_view>
 
@@ -50,7 +51,8 @@ struct ApiEnd {
   std::string error;         // message
   int64_t cached_tokens = 0;
   int64_t new_tokens = 0;
-  Duration duration{};  // since the request arrived
+  Duration duration{};                            // since the request arrived
+  std::optional<Duration> waited = std::nullopt;  // at the engine, for the first slot; none: no sequence has ended
 };
 
 /// Receives what happens to requests that reached the engine. On the loop's thread.
@@ -64,7 +66,8 @@ class ApiObserver {
   virtual void on_tokens(const ApiRequest& request, size_t count, Duration gap) = 0;
   virtual void on_ended(const ApiRequest& request, const ApiEnd& end) = 0;
   /// A request that did not reach the engine: answered at once (`status` 200) or refused.
-  virtual void on_answered(std::string_view endpoint, int status) = 0;
+  /// Only the request's id, endpoint and peer are known.
+  virtual void on_answered(const ApiRequest& request, int status) = 0;
 };
 
 /// On the loop's thread only.

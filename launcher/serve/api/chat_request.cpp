@@ -113,10 +113,11 @@ ApiResult<std::string> constraint_of(const ChatRequest& request, const OutputFor
 /// Special tokens may open calls and reasoning. The text of an end token is no part of the answer.
 void read_output(const ChatRequest& request, const ReadContext& context, const OutputFormat& format,
                  Generation& generation) {
-  const ReadParts parts{.tools = offers_tools(request) && !format.tools.empty(),
-                        .reasoning = request.reads_reasoning && !format.reasoning.empty()};
+  ReadParts parts{.tools = offers_tools(request) && !format.tools.empty(),
+                  .reasoning = request.reads_reasoning && !format.reasoning.empty()};
+  if (parts.tools) parts.schemas = request.tools;
   if (!parts.tools && !parts.reasoning) return;
-  generation.output = ReadOutput{format, parts};
+  generation.output = ReadOutput{format, std::move(parts)};
   if (generation.special_text) return;  // asked for by the client
   generation.special_text = true;
   for (const int32_t id : context.text->facts().end_ids) {

@@ -70,6 +70,7 @@ struct ChoiceEnd {
   size_t index = 0;
   FinishReason reason = FinishReason::kStop;
   Usage usage;
+  std::string stop_string = {};  // that ended it; empty: none
 };
 
 struct ReadToolCall {
@@ -85,6 +86,7 @@ struct Choice {
   std::vector<ReadToolCall> tools;
   std::vector<EngineToken> tokens;
   FinishReason reason = FinishReason::kStop;
+  std::string stop_string = {};  // that ended it; empty: none
 };
 
 /// Writes the answer of one request in a protocol. Pure: every function returns bytes.

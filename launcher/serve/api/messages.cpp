@@ -2,7 +2,6 @@
 
 #include <fmt/format.h>
 
-#include <algorithm>
 #include <nlohmann/json.hpp>
 #include <utility>
 
@@ -51,46 +50,9 @@ Json usage_of(const Usage& usage) {
           {"server_tool_use", nullptr}};
 }
 
-/// Finds the stop sequence that ended an answer, by the answer's last tokens.
-class StopFinder {
- public:
-  StopFinder(const ReadContext& context, std::vector<std::string> stops)
-      : tokenizer_(&context.text->tokenizer()), ends_(context.text->facts().end_ids), stops_(std::move(stops)) {}
-
-  void add(const std::vector<EngineToken>& tokens) {
-    if (stops_.empty()) return;
-    for (const EngineToken& token : tokens) last_.push_back(token.id);
-    if (last_.size() > 2 * kKept) last_.erase(last_.begin(), last_.end() - kKept);
-  }
-
-  /// Null: an end token ended it.
-  Json find() const {
-    if (last_.empty() || std::ranges::find(ends_, last_.back()) != ends_.end()) return nullptr;
-    const auto text = tokenizer_->decode(last_, text::SpecialPieces::kKeep);
-    if (!text.has_value()) return nullptr;
-    Json found;
-    size_t at = 0;
-    for (const std::string& stop : stops_) {
-      const size_t place = text.value().rfind(stop);
-      if (place == std::string::npos || (!found.is_null() && place < at)) continue;
-      found = stop;
-      at = place;
-    }
-    return found;
-  }
-
- private:
-  static constexpr size_t kKept = 256;
-  const text::Tokenizer* tokenizer_;
-  std::vector<int32_t> ends_;
-  std::vector<std::string> stops_;
-  std::vector<int32_t> last_;
-};
-
 class MessageWriter final : public ProtocolWriter {
  public:
-  MessageWriter(const ReadContext& context, std::vector<std::string> stops)
-      : request_id_(context.request_id), model_(context.model), stops_(context, std::move(stops)) {}
+  explicit MessageWriter(const ReadContext& context) : request_id_(context.request_id), model_(context.model) {}
 
   std::string begin(const Usage& usage) override {
     const Json start = {{"type", "message_start"}, {"message", message(Json::array(), usage)}};
@@ -100,14 +62,13 @@ class MessageWriter final : public ProtocolWriter {
   std::string begin_choice(size_t, const Prompt&, const std::vector<EngineScore>&) override { return {}; }
 
   std::string part(const ChoicePart& part) override {
-    stops_.add(part.tokens);
     std::string bytes;
     for (const OutputPiece& piece : part.pieces) bytes += put(piece);
     return bytes;
   }
 
   std::string end_choice(const ChoiceEnd& end) override {
-    note_reason(end.reason);
+    note_end(end.reason, end.stop_string);
     return end_block();
   }
 
@@ -123,8 +84,7 @@ class MessageWriter final : public ProtocolWriter {
   std::string whole(const Generation&, const std::vector<Choice>& choices, const std::vector<std::vector<EngineScore>>&,
                     const Usage& usage) override {
     const Choice& choice = choices.front();
-    stops_.add(choice.tokens);
-    note_reason(choice.reason);
+    note_end(choice.reason, choice.stop_string);
     Json content = Json::array();
     if (!choice.reasoning.empty()) {
       content.push_back({{"type", "thinking"}, {"thinking", choice.reasoning}, {"signature", ""}});
@@ -158,13 +118,13 @@ class MessageWriter final : public ProtocolWriter {
             {"usage", usage_of(usage)}};
   }
 
-  void note_reason(FinishReason reason) {
+  void note_end(FinishReason reason, const std::string& stop_string) {
     stop_reason_ = "end_turn";
     if (reason == FinishReason::kLength) stop_reason_ = "max_tokens";
     if (reason == FinishReason::kToolCalls) stop_reason_ = "tool_use";
-    if (reason != FinishReason::kStop) return;
-    stop_sequence_ = stops_.find();
-    if (!stop_sequence_.is_null()) stop_reason_ = "stop_sequence";
+    if (reason != FinishReason::kStop || stop_string.empty()) return;
+    stop_reason_ = "stop_sequence";
+    stop_sequence_ = stop_string;
   }
 
   std::string put(const OutputPiece& piece) {
@@ -208,15 +168,14 @@ class MessageWriter final : public ProtocolWriter {
   }
 
   std::string request_id_, model_;
-  StopFinder stops_;
   std::optional<Kind> open_;  // block
   int block_ = 0, calls_ = 0;
   Json stop_reason_, stop_sequence_;
 };
 
-ApiResult<std::vector<std::string>> read_stop_sequences(const BodyField& body, Generation& generation) {
+ApiResult<void> read_stop_sequences(const BodyField& body, Generation& generation) {
   const auto field = body.find("stop_sequences");
-  if (!field) return std::vector<std::string>();
+  if (!field) return ok();
   LOCKSTEP_TRY(const auto elements, field->elements());
   std::vector<std::string> stops;
   for (const BodyField& element : elements) {
@@ -225,7 +184,7 @@ ApiResult<std::vector<std::string>> read_stop_sequences(const BodyField& body, G
   }
   if (stops.size() > 16) return field->invalid("found more than 16 texts, expected at most 16");
   if (!stops.empty()) generation.options["stop_strings"] = to_line(Json(stops));
-  return stops;
+  return ok();
 }
 
 class Messages final : public Protocol {
@@ -236,7 +195,7 @@ class Messages final : public Protocol {
     Generation generation;
     LOCKSTEP_TRY(generation.stream, body.flag_or("stream", false));
     LOCKSTEP_TRY_VOID(read_sampling(body, context, generation));
-    LOCKSTEP_TRY(auto stops, read_stop_sequences(body, generation));
+    LOCKSTEP_TRY_VOID(read_stop_sequences(body, generation));
     LOCKSTEP_TRY_VOID(body.at("max_tokens"));
     LOCKSTEP_TRY(generation.max_new_tokens, read_length(body, "max_tokens", 1));
     generation.shorten = true;  // clients ask for their own model's most, whatever the prompt
@@ -244,7 +203,7 @@ class Messages final : public Protocol {
     LOCKSTEP_TRY(const ChatRequest request, read_messages_request(body));
     LOCKSTEP_TRY_VOID(prepare_chat(request, context, constraint, generation));
     LOCKSTEP_TRY_VOID(fit_lengths(context, generation));
-    return Outcome(ReadRequest{std::move(generation), std::make_unique<MessageWriter>(context, std::move(stops))});
+    return Outcome(ReadRequest{std::move(generation), std::make_unique<MessageWriter>(context)});
   }
 
   HttpResponse refuse(const ApiError& error) const override { return messages_error(error); }

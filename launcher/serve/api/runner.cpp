@@ -77,7 +77,9 @@ class EngineRun final : public Run, public std::enable_shared_from_this<EngineRu
     if (ended_ || answers.empty()) return;
     const EngineAnswer& answer = answers.front();
     if (index % per_prompt_ == 0) usage_.cached_tokens += answer.cached_tokens;
-    end_sequence(sequences_[index], reason_of(answer.reason));
+    const Duration waited = duration_of(answer.waited_s);
+    if (!waited_ || waited < *waited_) waited_ = waited;
+    end_sequence(sequences_[index], reason_of(answer.reason), answer.stop_string);
   }
 
   void on_failed(const Error& error) {
@@ -109,7 +111,7 @@ class EngineRun final : public Run, public std::enable_shared_from_this<EngineRu
     for (size_t i = 0; i < per_prompt_ && !ended_; ++i) {
       Sequence& sequence = sequences_[prompt * per_prompt_ + i];
       if (request_.max_new_tokens == 0) {
-        end_sequence(sequence, FinishReason::kLength);
+        end_sequence(sequence, FinishReason::kLength, {});
       } else {
         sequence.call = services_.engine->open(engine_request(prompt, i),
                                                std::make_shared<SequenceSink>(weak_from_this(), sequence.index()));
@@ -166,12 +168,13 @@ class EngineRun final : public Run, public std::enable_shared_from_this<EngineRu
     write(std::move(bytes));
   }
 
-  void end_sequence(Sequence& sequence, FinishReason reason) {
+  void end_sequence(Sequence& sequence, FinishReason reason, std::string stop_string) {
     pass(sequence, sequence.finish(!request_.stream));
-    sequence.end(reason);
+    sequence.end(reason, std::move(stop_string));
     if (request_.stream) {
       std::string bytes = begin(sequence);
-      bytes += writer_->end_choice({sequence.index(), sequence.choice().reason, usage_});
+      const Choice& choice = sequence.choice();
+      bytes += writer_->end_choice({choice.index, choice.reason, usage_, choice.stop_string});
       write(std::move(bytes));
     }
     if (++ended_sequences_ == sequences_.size() && !ended_) complete();
@@ -287,6 +290,7 @@ class EngineRun final : public Run, public std::enable_shared_from_this<EngineRu
     silence_.reset();
     end.cached_tokens = usage_.cached_tokens;
     end.new_tokens = usage_.new_tokens;
+    end.waited = waited_;
     end.duration = services_.clock->now() - arrived_;
     services_.observer->on_ended(facts_, end);
     services_.loop->post([self = shared_from_this()] {
@@ -309,6 +313,7 @@ class EngineRun final : public Run, public std::enable_shared_from_this<EngineRu
   std::vector<Sequence> sequences_;
   Usage usage_;
   std::unique_ptr<Timer> silence_;
+  std::optional<Duration> waited_;  // the shortest of the sequences that have ended
   size_t ended_sequences_ = 0;
   bool http_begun_ = false, writer_begun_ = false;
   bool is_silent_ = true, paused_ = false, ended_ = false;

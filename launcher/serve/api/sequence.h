@@ -27,9 +27,10 @@ class Sequence {
   ChoicePart take(std::vector<EngineToken> tokens, bool collect);
   /// The reader's rest.
   ChoicePart finish(bool collect);
-  void end(FinishReason reason) {
+  void end(FinishReason reason, std::string stop_string) {
     const bool calls = has_tools_ && reason == FinishReason::kStop;
     choice_.reason = calls ? FinishReason::kToolCalls : reason;
+    choice_.stop_string = std::move(stop_string);
   }
 
   /// Tokens of reasoning since the last call.

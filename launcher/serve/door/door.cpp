@@ -69,9 +69,9 @@ class RequestEvents final : public ApiObserver {
     parts_.metrics.on_ended(request, end);
     parts_.request_log.on_ended(request, end);
   }
-  void on_answered(std::string_view endpoint, int status) override {
-    parts_.metrics.on_answered(endpoint, status);
-    parts_.request_log.on_answered(endpoint, status);
+  void on_answered(const ApiRequest& request, int status) override {
+    parts_.metrics.on_answered(request, status);
+    parts_.request_log.on_answered(request, status);
   }
 
  private:
@@ -85,7 +85,9 @@ class Running final : public Door {
 
   Result<void> listen() {
     LOCKSTEP_TRY(parts_.keys, keys_of(parts_.options));
-    LOCKSTEP_TRY(parts_.server, HttpServer::open(*parts_.loop, http_options(parts_.options, parts_.log),
+    HttpOptions http = http_options(parts_.options, parts_.log);
+    http.on_refused = [this](const HttpRefused& refused) { parts_.request_log.refused(refused); };
+    LOCKSTEP_TRY(parts_.server, HttpServer::open(*parts_.loop, std::move(http),
                                                  [this](const auto& exchange) { routes_.handle(exchange); }));
     return ok();
   }
@@ -113,9 +115,13 @@ class Running final : public Door {
     const DoorOptions& options = parts_.options;
     LOCKSTEP_TRY(EngineAddress address, engine_address(options));
     if (!options.engine.empty()) {
-      LOCKSTEP_TRY(parts_.process,
-                   EngineProcess::start(options.engine, environment_, *parts_.loop,
-                                        [this](const Result<void>& result) { shutdown_.on_engine_end(result); }));
+      LOCKSTEP_TRY(parts_.process, EngineProcess::start({.words = options.engine,
+                                                         .environment = environment_,
+                                                         .ranks = options.engine_ranks,
+                                                         .records = options.engine_records},
+                                                        *parts_.loop, [this](const Result<void>& result) {
+                                                          shutdown_.on_engine_end(result);
+                                                        }));
       address.socket = parts_.process->socket();
     }
     parts_.connection =
@@ -129,12 +135,15 @@ class Running final : public Door {
   void on_connected(Result<std::unique_ptr<Engine>>& engine) {
     if (!engine.has_value()) return shutdown_.end_after_flush(engine.error());
     parts_.engine = std::move(engine.value());
-    const Result<void> opened = open_admission();
-    if (!opened.has_value()) shutdown_.end_after_flush(opened.error());
+    const Result<void> made = make_api();
+    if (!made.has_value()) return shutdown_.end_after_flush(made.error());
+    watch_.begin([this] {
+      const Result<void> opened = open_admission();
+      if (!opened.has_value()) shutdown_.end_after_flush(opened.error());
+    });
   }
 
-  /// The engine serves: from now on requests are taken.
-  Result<void> open_admission() {
+  Result<void> make_api() {
     const DoorOptions& options = parts_.options;
     const EngineFacts& facts = parts_.engine->facts();
     const auto unix_time = std::chrono::system_clock::now().time_since_epoch();
@@ -143,10 +152,15 @@ class Running final : public Door {
                                         .created = std::chrono::duration_cast<std::chrono::seconds>(unix_time).count(),
                                         .max_open = static_cast<size_t>(facts.slots + options.max_queue)},
                                        *parts_.engine, *parts_.loop, events_));
-    watch_.begin();
+    return ok();
+  }
+
+  /// The state of the ranks is known: from now on requests are taken.
+  Result<void> open_admission() {
+    const EngineFacts& facts = parts_.engine->facts();
     LOCKSTEP_TRY_VOID(write_endpoint());
     parts_.health.note_ready();
-    parts_.log.info("serves {} at {}: {} rank{}, {} slots of {} tokens, {} {}", model_id(options), address(),
+    parts_.log.info("serves {} at {}: {} rank{}, {} slots of {} tokens, {} {}", model_id(parts_.options), address(),
                     facts.ranks, facts.ranks == 1 ? "" : "s", facts.slots, facts.capacity, facts.backend, facts.dtype);
     return ok();
   }

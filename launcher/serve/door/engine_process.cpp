@@ -7,12 +7,19 @@
 #include <cstring>
 #include <system_error>
 
+#include "launcher/process/attempt.h"
+#include "runtime/process/orphans.h"
+
 namespace lockstep::serve {
 namespace {
 
 namespace fs = std::filesystem;
 
-constexpr auto kGrace = std::chrono::seconds(5);  // between SIGTERM and SIGKILL
+constexpr auto kGrace = std::chrono::seconds(5);  // between the signal and SIGKILL
+constexpr int kInterrupt = 2;   // SIGINT: SIGTERM may mean nothing to a rank, whose launcher sends it to all processes
+constexpr int kTerminate = 15;  // SIGTERM: launchers act on it
+constexpr auto kOrphanGrace = std::chrono::seconds(3);  // for ranks that have lost rank 0 to end by themselves
+constexpr auto kOrphanLimit = std::chrono::seconds(10);
 
 Result<fs::path> private_folder() {
   std::error_code failed;
@@ -32,32 +39,51 @@ ErrorKind kind_of_code(int code) {
   return ErrorKind::kPeerLost;
 }
 
-Result<void> result_of(const Result<process::ChildOutcome>& ran) {
-  if (!ran.has_value()) return ran.error();
-  const process::ChildOutcome& outcome = ran.value();
-  if (outcome.end == process::ChildOutcome::End::kStop || outcome.code == 0) return ok();
-  // A killed rank 0 is a lost rank like any other.
-  const ErrorKind kind = outcome.code ? kind_of_code(*outcome.code) : ErrorKind::kPeerLost;
-  return Error{kind, fmt::format("[serve] the engine has ended: found {}, expected it to serve; its messages above say "
-                                 "why",
-                                 to_string(outcome))};
+Result<void> result_of(const Result<process::ChildOutcome>& ran, const fs::path& records, int ranks) {
+  return ran.has_value() ? engine_end(ran.value(), records, ranks) : Result<void>(ran.error());
 }
 
 }  // namespace
 
-Result<std::unique_ptr<EngineProcess>> EngineProcess::start(std::vector<std::string> words,
-                                                            process::EnvironmentMap environment, EventLoop& loop,
+Result<void> engine_end(const process::ChildOutcome& outcome, const fs::path& records, int ranks) {
+  if (outcome.end == process::ChildOutcome::End::kStop || outcome.code == 0) return ok();
+  const auto known = ranks > 0 ? std::optional(ranks) : std::nullopt;
+  const launcher::AttemptEnd end = launcher::judge_attempt(outcome, launcher::read_exit_records(records), known);
+  const bool was_killed = !outcome.code;
+  // A killed rank 0 is a lost rank like any other.
+  Error error{was_killed ? ErrorKind::kPeerLost : kind_of_code(end.code), {}};
+  if (was_killed && known) error.origin_rank = 0;
+  if (!was_killed && !end.lost_ranks.empty()) error.origin_rank = *end.lost_ranks.begin();
+  const bool is_recorded = end.message != to_string(outcome);
+  error.message = fmt::format("[serve] the engine has ended: found {}, expected it to serve; {}", to_string(outcome),
+                              is_recorded ? end.message : "its messages above say why");
+  return error;
+}
+
+Result<std::unique_ptr<EngineProcess>> EngineProcess::start(EngineStart start, EventLoop& loop,
                                                             std::function<void(const Result<void>&)> on_end) {
   LOCKSTEP_TRY(fs::path folder, private_folder());
   std::unique_ptr<EngineProcess> own(new EngineProcess(std::move(folder)));
-  words.insert(words.end(), {"--socket", own->socket().string()});
+  start.words.insert(start.words.end(), {"--socket", own->socket().string()});
+  // Ranks on other machines cannot write here.
+  if (start.records.empty() && start.ranks > 0) {
+    start.records = own->folder_;
+    start.words.insert(start.words.end(), {"--exit-record", start.records.string()});
+  }
+  launcher::remove_exit_records(start.records);
   // The address that the engine prints is no part of this program's output.
-  process::ChildCommand command{
-      .words = std::move(words), .environment = std::move(environment), .output = process::ChildStream::kDiscard};
+  process::ChildCommand command{.words = std::move(start.words),
+                                .environment = std::move(start.environment),
+                                .output = process::ChildStream::kDiscard,
+                                .orphan_signal = start.ranks > 0 ? kInterrupt : kTerminate};
+  process::adopt_orphans();
   // The process gets its signal for orphans when the thread that started it ends.
-  own->thread_ = std::thread([&loop, command = std::move(command), on_end = std::move(on_end), stop = &own->stop_] {
-    const Result<void> result = result_of(process::run_child(command, {.grace = kGrace}, stop));
+  own->thread_ = std::thread([&loop, command = std::move(command), records = std::move(start.records),
+                              ranks = start.ranks, on_end = std::move(on_end), stop = &own->stop_] {
+    const Result<void> result = result_of(
+        process::run_child(command, {.end_signal = command.orphan_signal, .grace = kGrace}, stop), records, ranks);
     loop.post([on_end, result] { on_end(result); });
+    process::end_children(kOrphanGrace, kOrphanLimit);
   });
   return own;
 }

@@ -15,14 +15,21 @@
 
 namespace lockstep::serve {
 
-/// Neither copied nor moved. The process never outlives it, nor this program.
+/// How an engine is started.
+struct EngineStart {
+  std::vector<std::string> words;  // the command without its socket
+  process::EnvironmentMap environment;
+  int ranks = 0;                       // that it starts on this machine; 0: a launcher starts them
+  std::filesystem::path records = {};  // its folder of exit records, where the command names one
+};
+
+/// Neither copied nor moved. No process of the engine outlives it, nor this program. The process has no other children.
 class EngineProcess {
  public:
-  /// Starts `words` with the option --socket. `on_end` is called once on the loop's thread: success for exit code 0,
-  /// otherwise an error whose kind has the engine's exit code. The loop outlives it.
-  /// Fails with `kUnavailable` when there is no place for the socket.
-  static Result<std::unique_ptr<EngineProcess>> start(std::vector<std::string> words,
-                                                      process::EnvironmentMap environment, EventLoop& loop,
+  /// Starts the command with the option --socket. `on_end` is called once on the loop's thread: success for exit code
+  /// 0, otherwise an error whose kind has the engine's exit code; it names the rank where the end began, if the ranks
+  /// have recorded it. The loop outlives it. Fails with `kUnavailable` when there is no place for the socket.
+  static Result<std::unique_ptr<EngineProcess>> start(EngineStart start, EventLoop& loop,
                                                       std::function<void(const Result<void>&)> on_end);
   ~EngineProcess();
   EngineProcess(const EngineProcess&) = delete;
@@ -41,5 +48,9 @@ class EngineProcess {
   StopEvent stop_;
   std::thread thread_;
 };
+
+/// What the end of an engine with `ranks` ranks (0: not known) means to its server. Pure, except that it reads the
+/// records. An engine that was stopped has ended well.
+Result<void> engine_end(const process::ChildOutcome& outcome, const std::filesystem::path& records, int ranks);
 
 }  // namespace lockstep::serve

@@ -15,22 +15,24 @@ class EngineWatch {
   /// `on_silent`: the engine has not answered for `DoorOptions::silence_s`. Called at most once.
   EngineWatch(DoorParts& parts, std::function<void()> on_silent);
 
-  /// Begins, with an engine.
-  void begin() { look(); }
+  /// Begins, with an engine, and calls `first` once its first status is known.
+  void begin(std::function<void()> first);
 
-  /// Asks for the status now, and calls `done` once: with the answer, or after a second without one.
-  void refresh(std::function<void()> done);
-  /// The same for the activity; without an answer it is empty.
-  void activity(std::function<void(const EngineActivity&)> done);
+  /// Asks for the status and the activity now, and calls `done` once: with the answers, or after a second without.
+  void read(std::function<void(const EngineActivity&)> done);
 
  private:
   void look();
+  void look_again();
+  void ask();
   void take(const Result<EngineStatus>& status);
-  /// Calls `answer` once: when it is called itself, or after a second. An engine in trouble must not hold up answers.
-  std::function<void()> within_limit(std::function<void()> answer);
+  /// A function whose call number `calls` calls `answer`; after a second that happens anyway. An engine in trouble must
+  /// not hold up answers.
+  std::function<void()> within_limit(int calls, std::function<void()> answer);
 
   DoorParts& parts_;
   const std::function<void()> on_silent_;
+  std::function<void()> first_;
   AnswerWatch answers_;
   std::unique_ptr<Timer> looking_;
 };

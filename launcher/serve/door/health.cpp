@@ -12,6 +12,12 @@ std::string_view to_string(DoorState state) {
   return "lost";
 }
 
+std::vector<std::string> ranks_after_loss(size_t ranks, std::optional<int> lost) {
+  std::vector<std::string> states(ranks, lost ? "ended" : "lost");
+  if (lost && *lost >= 0 && static_cast<size_t>(*lost) < ranks) states[static_cast<size_t>(*lost)] = "lost";
+  return states;
+}
+
 void Health::note_ready() {
   if (state_ == DoorState::kStarting) state_ = DoorState::kReady;
 }

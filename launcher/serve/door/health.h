@@ -11,6 +11,7 @@
 #include <optional>
 #include <string>
 #include <string_view>
+#include <vector>
 
 #include "runtime/core/clock.h"
 
@@ -18,6 +19,9 @@ namespace lockstep::serve {
 
 enum class DoorState { kStarting, kReady, kDraining, kLost };
 std::string_view to_string(DoorState state);
+
+/// The states of the ranks after an engine's end that began at `lost`; of an unknown rank, all are lost. Pure.
+std::vector<std::string> ranks_after_loss(size_t ranks, std::optional<int> lost);
 
 class Health {
  public:

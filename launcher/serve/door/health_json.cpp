@@ -13,7 +13,11 @@ std::string health_json(const HealthFacts& facts, const EngineStatus& status) {
                               {"running", status.running},
                               {"queue", status.queued}};
   if (facts.progress) body["last_token_age_s"] = std::chrono::duration<double>(*facts.progress).count();
-  return body.dump() + "\n";
+  if (facts.loss) {
+    body["loss"] = {{"rank", nullptr}, {"message", facts.loss->message}};
+    if (facts.loss->origin_rank) body["loss"]["rank"] = *facts.loss->origin_rank;
+  }
+  return body.dump(-1, ' ', false, nlohmann::json::error_handler_t::replace) + "\n";
 }
 
 }  // namespace lockstep::serve

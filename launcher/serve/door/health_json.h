@@ -8,6 +8,7 @@
 
 #include "launcher/serve/engine/engine.h"
 #include "runtime/core/clock.h"
+#include "runtime/core/result.h"
 
 namespace lockstep::serve {
 
@@ -15,8 +16,10 @@ struct HealthFacts {
   std::string_view state;              // Health::word
   std::optional<Duration> progress{};  // since the last token or step
   size_t open_requests = 0;
+  std::optional<Error> loss{};  // of the engine
 };
 
+/// After a loss it has the rank where that began (null: not known) and what happened.
 std::string health_json(const HealthFacts& facts, const EngineStatus& status);
 
 }  // namespace lockstep::serve

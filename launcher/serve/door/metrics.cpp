@@ -6,6 +6,10 @@
 #include <prometheus/registry.h>
 #include <prometheus/text_serializer.h>
 
+#include <algorithm>
+#include <utility>
+#include <vector>
+
 namespace lockstep::serve {
 namespace {
 
@@ -41,6 +45,23 @@ class FollowingCounter {
   uint64_t last_ = 0;
 };
 
+/// Counts of things by their state.
+class StateGauges {
+ public:
+  StateGauges(prometheus::Registry& registry, const char* name, const char* help, std::vector<std::string> states)
+      : family_(prometheus::BuildGauge().Name(name).Help(help).Register(registry)), states_(std::move(states)) {}
+
+  void set(const std::vector<std::string>& found) {
+    for (const std::string& state : states_) {
+      family_.Add({{"state", state}}).Set(static_cast<double>(std::ranges::count(found, state)));
+    }
+  }
+
+ private:
+  prometheus::Family<prometheus::Gauge>& family_;
+  const std::vector<std::string> states_;
+};
+
 }  // namespace
 
 struct Metrics::Series {
@@ -48,7 +69,6 @@ struct Metrics::Series {
   prometheus::Gauge& running = gauge(registry, "lockstep_requests_running", "Requests that hold slots.");
   prometheus::Gauge& waiting = gauge(registry, "lockstep_requests_waiting", "Requests that wait for a slot.");
   prometheus::Gauge& healthy = gauge(registry, "lockstep_healthy", "Whether /health answers 200.");
-  prometheus::Gauge& slots = gauge(registry, "lockstep_slots", "Sequences that can run at once.");
   prometheus::Counter& prompt_tokens =
       counter(registry, "lockstep_prompt_tokens_total", "Tokens of the prompts of requests that have begun.");
   prometheus::Counter& generation_tokens =
@@ -59,8 +79,15 @@ struct Metrics::Series {
       counter(registry, "lockstep_prefix_cache_hits_total", "Requests of which a slot already held a part.");
   FollowingCounter steps{counter(registry, "lockstep_engine_steps_total", "Steps that the ranks have run.")};
   prometheus::Counter& restarts = counter(registry, "lockstep_engine_restarts_total", "Restarts of the ranks.");
-  prometheus::Family<prometheus::Gauge>& ranks =
-      prometheus::BuildGauge().Name("lockstep_ranks").Help("Ranks by their state.").Register(registry);
+  StateGauges slots{registry,
+                    "lockstep_slots",
+                    "Slots by what they do: each runs one sequence.",
+                    {"free", "kept", "prefill", "decode"}};
+  StateGauges ranks{registry, "lockstep_ranks", "Ranks by their state.", {"starting", "ready", "lost", "ended"}};
+  prometheus::Family<prometheus::Gauge>& memory = prometheus::BuildGauge()
+                                                      .Name("lockstep_rank_resident_bytes")
+                                                      .Help("Memory of each rank's process.")
+                                                      .Register(registry);
   prometheus::Family<prometheus::Counter>& requests = prometheus::BuildCounter()
                                                           .Name("lockstep_requests_total")
                                                           .Help("Answered requests by endpoint and status.")
@@ -80,6 +107,9 @@ struct Metrics::Series {
   Histogram& between_tokens =
       histogram(registry, "lockstep_inter_token_latency_seconds", "Between two tokens of a sequence.",
                 {0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5});
+  Histogram& queue =
+      histogram(registry, "lockstep_request_queue_seconds", "From a request's arrival at the engine to its first slot.",
+                {0.001, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30, 60, 120});
   Histogram& duration =
       histogram(registry, "lockstep_request_duration_seconds", "From a request's arrival to its answer's end.",
                 {0.01, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30, 60, 120, 300, 600});
@@ -107,15 +137,16 @@ void Metrics::on_tokens(const ApiRequest& request, size_t count, Duration gap) {
 
 void Metrics::on_ended(const ApiRequest& request, const ApiEnd& end) {
   open_.erase(request.number);
-  on_answered(request.endpoint, end.status);
+  on_answered(request, end.status);
+  if (end.waited) series_->queue.Observe(seconds(*end.waited));
   series_->outcomes.Add({{"outcome", std::string(end.outcome)}}).Increment();
   series_->duration.Observe(seconds(end.duration));
   series_->cached_tokens.Increment(static_cast<double>(end.cached_tokens));
   if (end.cached_tokens > 0) series_->cache_hits.Increment();
 }
 
-void Metrics::on_answered(std::string_view endpoint, int status) {
-  series_->requests.Add({{"endpoint", std::string(endpoint)}, {"status", std::to_string(status)}}).Increment();
+void Metrics::on_answered(const ApiRequest& request, int status) {
+  series_->requests.Add({{"endpoint", std::string(request.endpoint)}, {"status", std::to_string(status)}}).Increment();
 }
 
 std::string Metrics::text(const Reading& reading) {
@@ -123,12 +154,15 @@ std::string Metrics::text(const Reading& reading) {
   series_->healthy.Set(reading.is_healthy ? 1 : 0);
   series_->running.Set(static_cast<double>(status.running));
   series_->waiting.Set(static_cast<double>(status.queued));
-  series_->slots.Set(static_cast<double>(reading.facts.slots));
   series_->steps.follow(status.steps);
-  std::map<std::string, int> states;
-  for (const char* state : {"starting", "ready", "lost", "ended"}) states[state] = 0;
-  for (const std::string& state : status.ranks) ++states[state];
-  for (const auto& [state, count] : states) series_->ranks.Add({{"state", state}}).Set(count);
+  std::vector<std::string> slots;
+  for (const EngineActivity::Slot& slot : reading.activity.slots) slots.push_back(slot.state);
+  series_->slots.set(slots);
+  series_->ranks.set(status.ranks);
+  for (size_t rank = 0; rank < reading.activity.ranks.size(); ++rank) {
+    series_->memory.Add({{"rank", std::to_string(rank)}})
+        .Set(static_cast<double>(reading.activity.ranks[rank].resident_bytes));
+  }
   series_->connections.Set(static_cast<double>(reading.http.connections));
   series_->refused.follow(reading.http.refused);
   series_->disconnects.follow(reading.http.disconnects);

@@ -23,7 +23,7 @@ class Metrics final : public ApiObserver {
   void on_first_token(const ApiRequest& request, Duration waited) override;
   void on_tokens(const ApiRequest& request, size_t count, Duration gap) override;
   void on_ended(const ApiRequest& request, const ApiEnd& end) override;
-  void on_answered(std::string_view endpoint, int status) override;
+  void on_answered(const ApiRequest& request, int status) override;
 
   /// Tokens of answers that have arrived.
   uint64_t new_tokens() const { return new_tokens_; }
@@ -40,7 +40,7 @@ class Metrics final : public ApiObserver {
   struct Reading {
     bool is_healthy = false;
     EngineStatus status = {};
-    EngineFacts facts = {};
+    EngineActivity activity = {};
     HttpCounters http = {};
   };
   /// The text of /metrics.

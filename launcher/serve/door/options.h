@@ -36,7 +36,8 @@ struct DoorOptions {
   double silence_s = 8.0;           // without a step while work is running, until the server is not healthy
 
   std::vector<std::string> engine;  // the command that starts the engine, without its socket; empty: attach to one
-  bool engine_is_rank = true;       // that command is rank 0; otherwise a launcher of all ranks
+  int engine_ranks = 0;             // ranks that this command starts on this machine; 0: a launcher starts them
+  std::string engine_records;       // --exit-record of the command; empty: it has none
   std::string engine_socket;        // of an engine that runs already
   std::string engine_host;
   int engine_port = 0;

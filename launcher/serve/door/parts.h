@@ -3,6 +3,7 @@
 
 #include <chrono>
 #include <memory>
+#include <optional>
 #include <utility>
 
 #include "launcher/serve/api/api.h"
@@ -41,6 +42,15 @@ struct DoorParts {
   bool is_working() const { return api != nullptr && api->open_sequences() > 0; }
   std::string_view state_word() const { return health.word(now(), is_working()); }
 
+  /// The engine is lost, or never was there. The latest reason says most.
+  void note_loss(const Error& error) {
+    health.note_lost();
+    loss = error;
+    status.running = status.queued = 0;
+    status.ranks = ranks_after_loss(status.ranks.size(), error.origin_rank);
+    if (server != nullptr) server->close_after_answers();
+  }
+
   const DoorOptions options;
   const Log& log;
   const std::unique_ptr<RunningLoop> loop;
@@ -49,6 +59,7 @@ struct DoorParts {
   Metrics metrics;
   RequestLog request_log;
   EngineStatus status;                     // the last one that the engine gave
+  std::optional<Error> loss;               // of the engine; none: it was not lost
   std::unique_ptr<EngineProcess> process;  // null: the engine is not this server's
   std::unique_ptr<HttpServer> server;
   std::unique_ptr<Connection> connection;

@@ -86,12 +86,12 @@ void RequestLog::write(Line line) {
   sink_(text);
 }
 
-void RequestLog::answered(const AnsweredRequest& request) {
+void RequestLog::refused(const HttpRefused& request) {
   Line line;
   line.add_text("id", request.id);
-  line.add_text("client", request.client);
-  line.add_text("endpoint", request.endpoint);
+  line.add_text("client", request.peer);
   line.add("status", request.status);
+  line.add_text("error", request.code);
   write(std::move(line));
 }
 
@@ -115,6 +115,7 @@ void RequestLog::on_ended(const ApiRequest& request, const ApiEnd& end) {
   line.add("prompt_tokens", request.prompt_tokens);
   line.add("cached_tokens", end.cached_tokens);
   line.add("new_tokens", end.new_tokens);
+  if (end.waited) line.add("queue_s", rounded_seconds(*end.waited));
   if (const auto first = first_tokens_.extract(request.number)) line.add("ttft_s", rounded_seconds(first.mapped()));
   line.add("duration_s", rounded_seconds(end.duration));
   // The message of a refusal may quote the request.
@@ -122,8 +123,13 @@ void RequestLog::on_ended(const ApiRequest& request, const ApiEnd& end) {
   write(std::move(line));
 }
 
-void RequestLog::on_answered(std::string_view endpoint, int status) {
-  answered({.endpoint = endpoint, .status = status});
+void RequestLog::on_answered(const ApiRequest& request, int status) {
+  Line line;
+  line.add_text("id", request.id);
+  line.add_text("client", request.peer);
+  line.add_text("endpoint", request.endpoint);
+  line.add("status", status);
+  write(std::move(line));
 }
 
 }  // namespace lockstep::serve

@@ -1,9 +1,8 @@
 // The lines of the server's log: one for each request, without its text.
 //
 //   [serve] 2026-01-31T12:00:00.250Z request id=req_1 client=127.0.0.1:50312 endpoint=/v1/completions status=200
-//   outcome=stop
-//       stream=true choices=1 prompt_tokens=12 cached_tokens=8 new_tokens=5 ttft_s=0.031 duration_s=0.105       (one
-//       line)
+//     … outcome=stop stream=true choices=1 prompt_tokens=12 cached_tokens=8 new_tokens=5 queue_s=0.002 ttft_s=0.031
+//     … duration_s=0.105
 #pragma once
 
 #include <chrono>
@@ -15,6 +14,7 @@
 #include <string_view>
 
 #include "launcher/serve/api/api.h"
+#include "launcher/serve/http/server.h"
 #include "runtime/core/log.h"
 
 namespace lockstep::serve {
@@ -31,13 +31,6 @@ LogFormat log_format(std::string_view name);
 std::string message_line(LogFormat format, LogLevel level, std::string_view message,
                          std::chrono::system_clock::time_point time);
 
-/// An answer that needed no engine.
-struct AnsweredRequest {
-  std::string_view id = {}, client = {};
-  std::string_view endpoint;
-  int status = 200;
-};
-
 /// On the loop's thread.
 class RequestLog final : public ApiObserver {
  public:
@@ -48,13 +41,14 @@ class RequestLog final : public ApiObserver {
   RequestLog(LogFormat format, Sink sink, WallClock wall_clock = {});
   ~RequestLog() override;
 
-  void answered(const AnsweredRequest& request);
+  /// A request that the HTTP server itself refused.
+  void refused(const HttpRefused& request);
 
   void on_started(const ApiRequest& request) override;
   void on_first_token(const ApiRequest& request, Duration waited) override;
   void on_tokens(const ApiRequest& request, size_t count, Duration gap) override;
   void on_ended(const ApiRequest& request, const ApiEnd& end) override;
-  void on_answered(std::string_view endpoint, int status) override;
+  void on_answered(const ApiRequest& request, int status) override;
 
  private:
   struct Line;

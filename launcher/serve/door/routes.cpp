@@ -41,9 +41,8 @@ void Routes::handle(const Exchanged& exchange) {
 
 void Routes::answer(const Exchanged& exchange, HttpResponse response) {
   const HttpRequest& request = exchange->request();
-  parts_.metrics.on_answered("other", response.status);
-  parts_.request_log.answered(
-      {.id = request.id, .client = request.peer, .endpoint = request.path, .status = response.status});
+  parts_.metrics.on_answered({.endpoint = "other"}, response.status);
+  parts_.request_log.on_answered({.id = request.id, .endpoint = request.path, .peer = request.peer}, response.status);
   exchange->respond(std::move(response));
 }
 
@@ -92,23 +91,24 @@ void Routes::answer_health(const Exchanged& exchange, int status) {
   exchange->respond({.status = status,
                      .body = health_json({.state = parts_.state_word(),
                                           .progress = parts_.health.since_progress(DoorParts::now()),
-                                          .open_requests = parts_.api == nullptr ? 0 : parts_.api->open_requests()},
+                                          .open_requests = parts_.api == nullptr ? 0 : parts_.api->open_requests(),
+                                          .loss = parts_.loss},
                                          parts_.status)});
 }
 
 void Routes::answer_metrics(const Exchanged& exchange) {
-  watch_.refresh([this, exchange] {
+  watch_.read([this, exchange](const EngineActivity& activity) {
     exchange->respond(
         {.content_type = "text/plain; version=0.0.4; charset=utf-8",
          .body = parts_.metrics.text({.is_healthy = parts_.health.is_healthy(DoorParts::now(), parts_.is_working()),
                                       .status = parts_.status,
-                                      .facts = parts_.engine == nullptr ? EngineFacts{} : parts_.engine->facts(),
+                                      .activity = activity,
                                       .http = parts_.server->counters()})});
   });
 }
 
 void Routes::answer_status(const Exchanged& exchange) {
-  watch_.activity([this, exchange](const EngineActivity& activity) {
+  watch_.read([this, exchange](const EngineActivity& activity) {
     const TimePoint now = DoorParts::now();
     exchange->respond({.body = status_json({.state = parts_.state_word(),
                                             .model = model_id(parts_.options),

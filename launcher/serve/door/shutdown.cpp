@@ -23,6 +23,7 @@ void Shutdown::on_signal() {
   }
   parts_.log.info("drains: no new requests, open ones have {:.0f} s", parts_.options.drain_s);
   parts_.health.note_draining();
+  parts_.server->close_after_answers();
   look_whether_drained();
 }
 
@@ -51,7 +52,7 @@ void Shutdown::finish_engine() {
 
 void Shutdown::on_lost(const Error& error) {
   if (is_finishing_ || silence_) return;
-  parts_.health.note_lost();
+  parts_.note_loss(error);
   parts_.log.error("{}", error.message);
   if (parts_.process == nullptr) return end_after_flush(error);
   // The end of the process says more, and comes soon.
@@ -63,8 +64,9 @@ void Shutdown::on_silent() {
   silence_ = Error{ErrorKind::kPeerLost,
                    fmt::format("[serve] lost the engine: found no answer for {:.0f} s, expected one at once; rank 0 is "
                                "frozen, or its machine is",
-                               parts_.options.silence_s)};
-  parts_.health.note_lost();
+                               parts_.options.silence_s),
+                   /*origin_rank=*/0};
+  parts_.note_loss(*silence_);
   parts_.log.error("{}", silence_->message);
   if (parts_.process == nullptr) return end_after_flush(*silence_);
   // Its requests get their errors when it is gone.
@@ -83,7 +85,7 @@ void Shutdown::on_engine_end(const Result<void>& result) {
 }
 
 void Shutdown::end_after_flush(const Error& error) {
-  parts_.health.note_lost();
+  parts_.note_loss(error);
   draining_.reset();
   ending_ = parts_.loop->after(kFlush, [this, error] { end(error); });
 }

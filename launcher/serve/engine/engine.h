@@ -54,8 +54,10 @@ struct EngineToken {
 struct EngineAnswer {
   std::vector<int32_t> ids;  // up to and including the end token
   std::string text;
-  std::string reason;         // "eos", "length", "stop", "cancelled"
-  int64_t cached_tokens = 0;  // tokens of the prompt that a slot already held
+  std::string reason;            // "eos", "length", "stop", "cancelled"
+  int64_t cached_tokens = 0;     // tokens of the prompt that a slot already held
+  std::string stop_string = {};  // that ended it; empty: none
+  double waited_s = 0.0;         // from the request's arrival at the engine to its first slot
 };
 
 struct EngineScore {

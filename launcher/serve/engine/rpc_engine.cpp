@@ -66,7 +66,9 @@ std::vector<EngineAnswer> answers_of(capnp::List<wire::Answer>::Reader from) {
     EngineAnswer answer{.ids = {},
                         .text = string_of(one.getText()),
                         .reason = string_of(one.getReason()),
-                        .cached_tokens = one.getCachedTokens()};
+                        .cached_tokens = one.getCachedTokens(),
+                        .stop_string = string_of(one.getStopString()),
+                        .waited_s = one.getWaitedS()};
     for (const int32_t id : one.getIds()) answer.ids.push_back(id);
     answers.push_back(std::move(answer));
   }

@@ -211,6 +211,7 @@ void Connection::refuse(const HttpRefusal& refusal) {
   timer_.reset();
   may_keep_alive_ = false;
   id_ = server_->ids.id_for({});
+  if (server_->options.on_refused) server_->options.on_refused({id_, peer_, refusal.status, refusal.code});
   HttpResponse response = error_response(refusal);
   if (refusal.status == 503) response.headers.emplace_back("Retry-After", "1");
   add_head(response, BodyFraming::kLength);
@@ -259,7 +260,7 @@ void Connection::abandon_stream() {
 
 void Connection::add_head(const HttpResponse& response, BodyFraming framing) {
   framing_ = framing;
-  const bool is_last = server_->is_draining || (input_ended_ && reader_.buffered() == 0);
+  const bool is_last = server_->closes_after_answers || (input_ended_ && reader_.buffered() == 0);
   keep_alive_ = may_keep_alive_ && !is_last && framing != BodyFraming::kUntilClose;
   const std::string head = response_head(response, {.framing = framing,
                                                     .length = response.body.size(),

@@ -42,8 +42,10 @@ class ListeningServer final : public HttpServer {
   std::string address() const override { return address_; }
   uint16_t port() const override { return port_; }
 
+  void close_after_answers() override { state_->closes_after_answers = true; }
+
   void stop_accepting() override {
-    state_->is_draining = true;
+    state_->closes_after_answers = state_->is_draining = true;
     listener_.reset();
     const std::vector<Connection*> open(state_->connections.begin(), state_->connections.end());
     for (Connection* connection : open) {

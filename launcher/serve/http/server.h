@@ -7,8 +7,10 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <functional>
 #include <memory>
 #include <string>
+#include <string_view>
 
 #include "launcher/serve/http/event_loop.h"
 #include "launcher/serve/http/exchange.h"
@@ -31,6 +33,13 @@ struct HttpLimits {
       std::chrono::seconds(2);  // after an answer that ends the connection, for the client to read it
 };
 
+/// A request that the server itself answered with an error. Valid during the call.
+struct HttpRefused {
+  std::string_view id, peer;
+  int status = 400;
+  std::string_view code;  // "request_timeout"
+};
+
 /// The address and the limits of a server.
 struct HttpOptions {
   std::string host = "127.0.0.1";    // an address or a name
@@ -41,6 +50,7 @@ struct HttpOptions {
   std::string cors_origin = {};  // "*" or one origin; empty: no Access-Control header
   HttpLimits limits = {};
   const Log* log = nullptr;  // outlives the server
+  std::function<void(const HttpRefused&)> on_refused = {};
 
   Result<void> validate() const;
 };
@@ -70,6 +80,8 @@ class HttpServer {
   /// 0 for a Unix socket.
   virtual uint16_t port() const = 0;
 
+  /// From now on, every answer is the last of its connection: clients look for another server.
+  virtual void close_after_answers() = 0;
   /// Closes the listening socket and the idle connections. Requests that have begun are still answered, each as the
   /// last of its connection.
   virtual void stop_accepting() = 0;

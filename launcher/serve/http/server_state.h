@@ -39,6 +39,7 @@ struct ServerState {
   DateLine date;
   RequestIds ids;
   size_t open_exchanges = 0;
+  bool closes_after_answers = false;
   bool is_draining = false;
   std::unordered_set<Connection*> connections;  // each removes itself when it closes
 };

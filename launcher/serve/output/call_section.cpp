@@ -7,14 +7,23 @@ namespace lockstep::serve {
 namespace {
 
 constexpr size_t kLongestPrelude = 256;
+constexpr std::string_view kFunction = "<function=";
 
 bool is_space(char byte) { return byte == ' ' || byte == '\n' || byte == '\r' || byte == '\t'; }
 bool is_blank(std::string_view text) { return text.find_first_not_of(" \n\r\t") == std::string_view::npos; }
 
 }  // namespace
 
-CallSection::CallSection(const CallSyntax& syntax, PieceCollector& out, std::string opening)
-    : syntax_(syntax), out_(out), unread_(std::move(opening)), opening_size_(unread_.size()), escaped_(out) {}
+CallSection::CallSection(const CallSyntax& syntax, const ParameterTypes& types, PieceCollector& out,
+                         std::string opening)
+    : syntax_(syntax),
+      out_(out),
+      unread_(std::move(opening)),
+      opening_size_(unread_.size()),
+      escaped_(out),
+      xml_(out, types) {
+  if (unread_ == kFunction) prelude_ = unread_;
+}
 
 CallSection::State CallSection::put(char byte) {
   switch (phase_) {
@@ -26,6 +35,7 @@ CallSection::State CallSection::put(char byte) {
 }
 
 CallSection::State CallSection::put_prelude(char byte) {
+  if (syntax_.body == CallBody::kXml) return put_xml_prelude(byte);
   const bool objects = syntax_.body != CallBody::kNamedEscaped && is_blank(prelude_);
   if (objects && byte == '{') return begin_object(byte);
   if (objects && byte == '[' && !in_list_) {
@@ -35,17 +45,37 @@ CallSection::State CallSection::put_prelude(char byte) {
   }
   const bool named = syntax_.body != CallBody::kObject && !in_list_;
   if (named && byte == '{') {
-    const auto name = name_before_arguments(prelude_);
-    if (!name) return fail(byte);
-    out_.begin_call(*name);
-    note_call();
-    call_open_ = true;
-    phase_ = Phase::kArguments;
-    return put_arguments(byte);
+    return begin_arguments(byte);
   }
   if ((!named && !is_space(byte)) || prelude_.size() == kLongestPrelude) return fail(byte);
   prelude_ += byte;
   unread_ += byte;
+  return State::kMore;
+}
+
+/// "<function=NAME>" behind blanks.
+CallSection::State CallSection::put_xml_prelude(char byte) {
+  if (byte == '>' && prelude_.size() > kFunction.size()) return begin_arguments(byte);
+  if (prelude_.empty() && is_space(byte)) {
+    unread_ += byte;
+    return State::kMore;
+  }
+  prelude_ += byte;
+  const bool fits = kFunction.starts_with(prelude_) || std::string_view(prelude_).starts_with(kFunction);
+  if (!fits || is_space(byte) || prelude_.size() == kLongestPrelude) return fail(byte);
+  unread_ += byte;
+  return State::kMore;
+}
+
+CallSection::State CallSection::begin_arguments(char byte) {
+  const auto name = name_before_arguments(prelude_);
+  if (!name) return fail(byte);
+  out_.begin_call(*name);
+  note_call();
+  call_open_ = true;
+  phase_ = Phase::kArguments;
+  if (syntax_.body != CallBody::kXml) return put_arguments(byte);
+  xml_.begin(*name);
   return State::kMore;
 }
 
@@ -72,10 +102,12 @@ CallSection::State CallSection::put_object(char byte) {
 
 CallSection::State CallSection::put_arguments(char byte) {
   const bool in_string = arguments_.in_string();
-  const bool escaped = syntax_.body == CallBody::kNamedEscaped;
-  const JsonScanner::State state = escaped ? escaped_.put(byte) : arguments_.put(byte);
+  const bool is_json = syntax_.body == CallBody::kNamed;
+  const JsonScanner::State state = is_json                          ? arguments_.put(byte)
+                                   : syntax_.body == CallBody::kXml ? xml_.put(byte)
+                                                                    : escaped_.put(byte);
   const bool invalid = state == JsonScanner::State::kInvalid;
-  if (!escaped && !invalid) out_.arguments(json_escaped(byte, in_string));
+  if (is_json && !invalid) out_.arguments(json_escaped(byte, in_string));
   if (state == JsonScanner::State::kMore) return State::kMore;
   out_.end_call();
   call_open_ = false;

@@ -1,8 +1,8 @@
 // Reads one call, or one list of calls, behind an opening.
 //
-//   opening ─► prelude ─┬─ "{" ──────────► object ─────► end
-//              (blank,  ├─ "[" ─► list:    object , … ─► end
-//               or name)└─ name "{" ─────► arguments ──► end
+//   opening ─► prelude ─┬─ "{" ──────────────────► object ─────► end
+//              (blank,  ├─ "[" ─► list:            object , … ─► end
+//               or name)└─ name "{", or a tag ">" ► arguments ──► end
 #pragma once
 
 #include <optional>
@@ -11,7 +11,9 @@
 #include "launcher/serve/output/call_object.h"
 #include "launcher/serve/output/call_syntax.h"
 #include "launcher/serve/output/gemma_arguments.h"
+#include "launcher/serve/output/parameter_types.h"
 #include "launcher/serve/output/pieces.h"
+#include "launcher/serve/output/xml_arguments.h"
 
 namespace lockstep::serve {
 
@@ -23,8 +25,8 @@ class CallSection {
     kFailed,  // what `unread` holds, the byte included, is no call
   };
 
-  /// `opening` is what was read before the section.
-  CallSection(const CallSyntax& syntax, PieceCollector& out, std::string opening);
+  /// `opening` is what was read before the section. The other arguments outlive it.
+  CallSection(const CallSyntax& syntax, const ParameterTypes& types, PieceCollector& out, std::string opening);
 
   State put(char byte);
   /// No byte follows. `kFailed` as in `put`.
@@ -38,6 +40,8 @@ class CallSection {
   enum class Phase { kPrelude, kObject, kArguments, kBetween };
 
   State put_prelude(char byte);
+  State put_xml_prelude(char byte);
+  State begin_arguments(char byte);
   State put_object(char byte);
   State put_arguments(char byte);
   State put_between(char byte);
@@ -57,6 +61,7 @@ class CallSection {
   std::optional<CallObject> object_;
   JsonScanner arguments_;
   GemmaArguments escaped_;
+  XmlArguments xml_;
 };
 
 }  // namespace lockstep::serve

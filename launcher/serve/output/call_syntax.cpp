@@ -78,7 +78,17 @@ CallSyntax gemma() {
           .closings = {"<end_function_call>", "<start_function_response>"},
           .dropped = {"<start_function_call>", "<end_function_call>", "<start_function_response>", "<end_of_turn>",
                       "<start_of_turn>", "<eos>", "<bos>"},
-          .text = {}};
+          .text = {.call_begin = "<start_function_call>call:@", .call_end = "<end_function_call>"}};
+}
+
+CallSyntax qwen_xml() {
+  return {.name = "qwen_xml",
+          .body = CallBody::kXml,
+          .openings = {"<tool_call>", "<function="},
+          .closings = {"</tool_call>"},
+          .dropped = {"<|im_end|>", "<|im_start|>", "<|endoftext|>"},
+          .text = {
+              .call_begin = "<tool_call>\n<function=@>\n", .call_end = "</function>\n</tool_call>", .separator = "\n"}};
 }
 
 bool take_front(std::string_view& text, std::string_view front) {
@@ -102,13 +112,14 @@ bool is_name_byte(char byte) {
 
 const CallSyntax* find_call_syntax(std::string_view name) {
   static const std::vector<CallSyntax> kTable = {hermes(), llama3(),   mistral(), mistral_args(),
-                                                 phi(),    deepseek(), gemma()};
+                                                 phi(),    deepseek(), gemma(),   qwen_xml()};
   const auto found = std::find_if(kTable.begin(), kTable.end(), [&](const auto& row) { return row.name == name; });
   return found == kTable.end() ? nullptr : &*found;
 }
 
 std::optional<std::string> name_before_arguments(std::string_view text) {
   text = trimmed(text);
+  take_front(text, "<function=");
   take_front(text, "call:");
   take_front(text, "<｜tool▁call▁begin｜>");
   take_front(text, "function<｜tool▁sep｜>");

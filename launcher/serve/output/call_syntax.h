@@ -7,6 +7,7 @@
 //   phi           <|tool_call|>[{"name": "f", "arguments": {…}}]<|/tool_call|>          Phi-4-mini
 //   deepseek      <｜tool▁call▁begin｜>function<｜tool▁sep｜>f, the arguments in a fence    DeepSeek-R1's distillations
 //   gemma         <start_function_call>call:f{key:<escape>text<escape>}<end_function_call>
+//   qwen_xml      <tool_call><function=f><parameter=key>text</parameter></function></tool_call>          Qwen3-Coder
 //   harmony       <|channel|>commentary to=functions.f <|message|>{…}<|call|>           gpt-oss
 //
 // The sources are the chat templates of the models. All but harmony have one reader (TextReader).
@@ -24,6 +25,7 @@ enum class CallBody {
   kObject,        // in a JSON object beside the arguments
   kNamed,         // before the arguments, which are JSON
   kNamedEscaped,  // before the arguments, which are in Gemma's notation
+  kXml,           // in a tag around the arguments, each in another one
 };
 
 /// How a constraint writes calls: `list_begin`, calls with `separator` between them, `list_end`. "@" is the name.

@@ -13,7 +13,7 @@ namespace lockstep::serve {
 namespace {
 
 /// Text of a chat template, and the format of the models that have it. The first row that fits decides.
-constexpr std::array<std::pair<std::string_view, std::string_view>, 12> kSigns = {{
+constexpr std::array<std::pair<std::string_view, std::string_view>, 13> kSigns = {{
     {"<|channel|>", kHarmony},
     {"<start_function_call>", "gemma"},
     {"[ARGS]", "mistral_args"},
@@ -21,7 +21,8 @@ constexpr std::array<std::pair<std::string_view, std::string_view>, 12> kSigns =
     {"<｜tool▁calls▁begin｜>", "deepseek"},
     {"<|tool_call|>", "phi"},
     {"<|tool|>", "phi"},
-    {"<function=", ""},  // calls in XML: their values have no types
+    {"<parameter=", "qwen_xml"},
+    {"<function=", ""},  // JSON between tags of the function's name
     {"<tool_call>", "hermes"},
     {"<|python_tag|>", "llama3"},
     {"\"parameters\": ", "llama3"},  // Llama 3.2

@@ -19,12 +19,6 @@ std::string json_string(const std::string& text) {
   return Json(text).dump(-1, ' ', false, Json::error_handler_t::replace);
 }
 
-/// A byte of a string's content.
-std::string string_byte(char byte) {
-  if (byte == '"' || byte == '\\') return {'\\', byte};
-  return json_escaped(byte, /*in_string=*/true);
-}
-
 }  // namespace
 
 State GemmaArguments::emit(const std::string& text, Expect next) {
@@ -78,7 +72,7 @@ State GemmaArguments::put_text(char byte) {
   if (kMark.starts_with(token_)) return State::kMore;
   std::string text;
   while (!token_.empty() && !kMark.starts_with(token_)) {
-    text += string_byte(token_.front());
+    text += json_string_byte(token_.front());
     token_.erase(0, 1);
   }
   out_.arguments(text);

@@ -140,4 +140,9 @@ std::string json_escaped(char byte, bool in_string) {
   return std::string("\\u00") + kDigits[byte >> 4] + kDigits[byte & 15];
 }
 
+std::string json_string_byte(char byte) {
+  if (byte == '"' || byte == '\\') return {'\\', byte};
+  return json_escaped(byte, /*in_string=*/true);
+}
+
 }  // namespace lockstep::serve

@@ -55,4 +55,7 @@ class JsonScanner {
 /// `byte` of a JSON text as valid JSON: a control character inside a string becomes its escape sequence.
 std::string json_escaped(char byte, bool in_string);
 
+/// `byte` of any text as part of a JSON string.
+std::string json_string_byte(char byte);
+
 }  // namespace lockstep::serve

@@ -32,8 +32,8 @@ class OutputReader {
   virtual std::vector<OutputPiece> finish() = 0;
 };
 
-/// How a model writes tool calls and reasoning: "hermes" (Qwen, SmolLM), "llama3", "mistral", "gemma", "harmony"
-/// (gpt-oss) … A value.
+/// How a model writes tool calls and reasoning: "hermes" (Qwen, SmolLM), "llama3", "mistral", "gemma", "qwen_xml",
+/// "harmony" (gpt-oss) … A value.
 struct OutputFormat {
   std::string tools;                 // empty: this model has no format for tools
   std::string reasoning;             // opening tag, for example "<think>"; empty: none
@@ -42,10 +42,18 @@ struct OutputFormat {
   friend bool operator==(const OutputFormat&, const OutputFormat&) = default;
 };
 
+/// A tool of a request.
+struct Tool {
+  std::string name, description;
+  std::string parameters;  // JSON schema as text; empty: no parameters
+  bool strict = false;
+};
+
 /// What the reader looks for. A reader of neither passes all text on as content.
 struct ReadParts {
   bool tools = false;
   bool reasoning = false;
+  std::vector<Tool> schemas = {};  // of the tools, for formats whose arguments have no types
 };
 
 /// The format that a chat template shows. `template_source` is Jinja; `rendered` is a generation prompt made with it.
@@ -54,13 +62,6 @@ OutputFormat detect_format(std::string_view template_source, std::string_view re
 /// Tags may be special tokens: a request whose answer is read sets `special_text`. The reader drops the format's
 /// special tokens that are no part of a call.
 std::unique_ptr<OutputReader> make_reader(const OutputFormat& format, ReadParts parts);
-
-/// A tool of a request.
-struct Tool {
-  std::string name, description;
-  std::string parameters;  // JSON schema as text; empty: no parameters
-  bool strict = false;
-};
 
 enum class ToolChoice { kNone, kAuto, kRequired, kNamed };
 

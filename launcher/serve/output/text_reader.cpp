@@ -13,7 +13,7 @@ bool is_space(char byte) { return byte == ' ' || byte == '\n' || byte == '\r' ||
 }  // namespace
 
 TextReader::TextReader(const OutputFormat& format, const CallSyntax* syntax, ReadParts parts)
-    : syntax_(syntax), reads_calls_(parts.tools && syntax != nullptr) {
+    : syntax_(syntax), types_(parts.schemas), reads_calls_(parts.tools && syntax != nullptr) {
   if (!parts.reasoning || format.reasoning.empty()) return;
   reasoning_begin_ = format.reasoning;
   reasoning_end_ = closing_tag(format.reasoning);
@@ -121,7 +121,7 @@ TextReader::Action TextReader::match() const {
 void TextReader::perform(Action action) {
   std::string tag = std::exchange(held_, {});
   if (action == Action::kCallBegins) {
-    section_.emplace(*syntax_, out_, std::move(tag));
+    section_.emplace(*syntax_, types_, out_, std::move(tag));
   } else if (action == Action::kReasoningBegins) {
     in_reasoning_ = true;
     begin_text(Before::kReasoning);
@@ -153,7 +153,7 @@ void TextReader::release_content(char byte) {
     return;
   }
   if (begins_bare_call(byte)) {
-    section_.emplace(*syntax_, out_, "");
+    section_.emplace(*syntax_, types_, out_, "");
     return put_call(byte);
   }
   content_begins(text);

@@ -13,6 +13,7 @@
 
 #include "launcher/serve/output/call_section.h"
 #include "launcher/serve/output/output_reader.h"
+#include "launcher/serve/output/parameter_types.h"
 #include "launcher/serve/output/pieces.h"
 
 namespace lockstep::serve {
@@ -44,6 +45,7 @@ class TextReader final : public OutputReader {
 
   PieceCollector out_;
   const CallSyntax* syntax_;
+  const ParameterTypes types_;
   bool reads_calls_;
   std::string reasoning_begin_, reasoning_end_;
   bool in_reasoning_ = false;

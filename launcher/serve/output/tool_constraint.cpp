@@ -4,31 +4,23 @@
 #include <utility>
 
 #include "launcher/serve/output/call_syntax.h"
+#include "launcher/serve/output/constraint_parts.h"
 #include "launcher/serve/output/formats.h"
+#include "launcher/serve/output/gemma_constraint.h"
 #include "launcher/serve/output/output_reader.h"
 
 namespace lockstep::serve {
 namespace {
 
-using Json = nlohmann::ordered_json;  // the order of a schema's properties is the order of the arguments
-
 constexpr std::string_view kAnalysis = "<|channel|>analysis<|message|>";
 
 const CallText kHarmonyText = {.call_begin = "<|channel|>commentary to=functions.@ <|constrain|>json<|message|>"};
-
-Json text(std::string_view value) { return {{"type", "const_string"}, {"value", value}}; }
-Json any_text() { return {{"type", "any_text"}}; }
-Json tag(std::string_view begin, Json content, std::string_view end) {
-  return {{"type", "tag"}, {"begin", begin}, {"content", std::move(content)}, {"end", end}};
-}
-Json sequence(Json elements) { return {{"type", "sequence"}, {"elements", std::move(elements)}}; }
-Json either(Json elements) { return {{"type", "or"}, {"elements", std::move(elements)}}; }
 
 Error no_tools(const OutputFormat& format) {
   return {ErrorKind::kUnsupported,
           "[launcher/serve/output] cannot constrain tool calls: found " +
               (format.tools.empty() ? "a chat template without tools" : "the format \"" + format.tools + "\"") +
-              ", expected a format with JSON arguments; set tool_choice to \"none\" or \"auto\""};
+              ", expected a format for calls; set tool_choice to \"none\" or \"auto\""};
 }
 
 Error not_a_schema(const Tool& tool) {
@@ -50,17 +42,30 @@ bool takes_nothing(const Json& schema) {
          !schema.contains("anyOf") && !schema.contains("oneOf") && !schema.contains("allOf");
 }
 
-Result<Json> arguments_of(const Tool& tool, bool by_schema) {
+/// The parameters of a tool as the schema of an object.
+Result<Json> schema_of(const Tool& tool) {
   Json schema = tool.parameters.empty() ? Json::object() : Json::parse(tool.parameters, nullptr, false);
   if (schema.is_null()) schema = Json::object();
   if (!schema.is_object()) return not_a_schema(tool);
   if (schema.contains("type") && schema["type"] != Json("object")) return not_a_schema(tool);
-  if (takes_nothing(schema)) return text("{}");
-  if (!by_schema) return Json{{"type", "any_json"}};
   const bool composed =
       schema.contains("$ref") || schema.contains("anyOf") || schema.contains("oneOf") || schema.contains("allOf");
   if (!composed) schema["type"] = "object";
-  return Json{{"type", "json_schema"}, {"json_schema", std::move(schema)}};
+  return schema;
+}
+
+Result<Json> arguments_of(CallBody body, const Tool& tool, bool by_schema) {
+  LOCKSTEP_TRY(Json schema, schema_of(tool));
+  const bool is_xml = body == CallBody::kXml;
+  if (takes_nothing(schema)) return is_xml ? regex("\\n{0,1}") : const_text("{}");
+  if (body == CallBody::kNamedEscaped) {
+    LOCKSTEP_TRY(const std::string constraint, gemma_arguments_constraint(schema.dump()));
+    return Json::parse(constraint);
+  }
+  Json arguments = by_schema ? json_schema(std::move(schema)) : Json{{"type", "any_json"}};
+  if (!is_xml) return arguments;
+  arguments["style"] = "qwen_xml";
+  return sequence({std::move(arguments), regex("\\n{0,1}")});
 }
 
 std::string with_name(std::string pattern, const std::string& name) {
@@ -68,10 +73,10 @@ std::string with_name(std::string pattern, const std::string& name) {
   return at == std::string::npos ? pattern : pattern.replace(at, 1, name);
 }
 
-Result<Json> call_tags(const CallText& form, const std::vector<Tool>& tools, bool by_schema) {
+Result<Json> call_tags(CallBody body, const CallText& form, const std::vector<Tool>& tools, bool by_schema) {
   Json tags = Json::array();
   for (const Tool& tool : tools) {
-    LOCKSTEP_TRY(Json arguments, arguments_of(tool, by_schema || tool.strict));
+    LOCKSTEP_TRY(Json arguments, arguments_of(body, tool, by_schema || tool.strict));
     tags.push_back(tag(with_name(form.call_begin, tool.name), std::move(arguments), form.call_end));
   }
   return tags;
@@ -109,11 +114,11 @@ std::string after_reasoning(const OutputFormat& format, const std::string& const
   if (format.reasoning.empty()) return constraint;
   Json answer = Json::parse(constraint, nullptr, /*allow_exceptions=*/false);
   if (format.tools == kHarmony) {
-    Json reasoned = sequence({tag(kAnalysis, any_text(), "<|end|>"), text("<|start|>assistant"), answer});
+    Json reasoned = sequence({tag(kAnalysis, any_text(), "<|end|>"), const_text("<|start|>assistant"), answer});
     return either({std::move(reasoned), std::move(answer)}).dump();
   }
   const std::string end = closing_tag(format.reasoning);
-  const Json blanks = {{"type", "regex"}, {"pattern", "\\n{0,2}"}};
+  const Json blanks = regex("\\n{0,2}");
   if (format.begins_in_reasoning) return sequence({tag("", any_text(), end), blanks, std::move(answer)}).dump();
   Json reasoned = sequence({tag(format.reasoning, any_text(), end), blanks, answer});
   return either({std::move(reasoned), std::move(answer)}).dump();
@@ -124,9 +129,10 @@ Result<std::string> tool_constraint(const OutputFormat& format, const std::vecto
   if (choice == ToolChoice::kNone || tools.empty()) return std::string();
   const bool is_harmony = format.tools == kHarmony;
   const CallSyntax* syntax = find_call_syntax(format.tools);
-  const bool can_constrain = is_harmony || (syntax != nullptr && syntax->body != CallBody::kNamedEscaped);
-  if (!can_constrain && choice == ToolChoice::kAuto && syntax != nullptr) return std::string();
-  if (!can_constrain) return no_tools(format);
+  if (!is_harmony && syntax == nullptr) return no_tools(format);
+  const CallBody body = is_harmony ? CallBody::kObject : syntax->body;
+  // There is no form for any arguments: the schema of a tool that is not strict may be beyond this notation.
+  if (body == CallBody::kNamedEscaped && choice == ToolChoice::kAuto) return std::string();
 
   std::vector<Tool> chosen = tools;
   if (choice == ToolChoice::kNamed) {
@@ -138,7 +144,7 @@ Result<std::string> tool_constraint(const OutputFormat& format, const std::vecto
   const std::string trigger = trigger_of(syntax);
   const bool automatic = choice == ToolChoice::kAuto;
   if (automatic && !is_harmony && syntax->bare) form.call_begin = trigger + form.call_begin;
-  LOCKSTEP_TRY(Json tags, call_tags(form, chosen, !automatic));
+  LOCKSTEP_TRY(Json tags, call_tags(body, form, chosen, !automatic));
   if (automatic) {
     const std::string constraint = free_text_with_calls(form, trigger, std::move(tags), parallel).dump();
     return format.begins_in_reasoning ? after_reasoning(format, constraint) : constraint;

@@ -141,7 +141,26 @@ TEST_F(RequestStateTest, StopsBeforeAStopStringAndShowsNothingOfIt) {
   const Answer answer = state->wait().value().at(0);
   EXPECT_EQ(shown_, "a");
   EXPECT_EQ(answer.text, "a");
+  EXPECT_EQ(answer.stop_string, "bcb");
   EXPECT_THAT(answer.ids, ElementsAre(kA, kBc, kB));
+}
+
+TEST_F(RequestStateTest, NamesNoStopStringForAnAnswerThatEndsOtherwise) {
+  const auto state = make({.tokenizer = tokenizer_.get(), .stop_strings = {"bcb"}});
+  put(*state, 0, kBc);
+  finish(*state, 0, FinishReason::kEos);
+  EXPECT_EQ(state->wait().value().at(0).stop_string, "");
+}
+
+TEST_F(RequestStateTest, TellsTheTimeFromItsSubmissionToItsFirstSlot) {
+  const auto state = make({.parts = 2});
+  clock_.advance(std::chrono::seconds(3));
+  state->start();
+  clock_.advance(std::chrono::seconds(4));
+  state->start();
+  finish(*state, 0, FinishReason::kLength);
+  finish(*state, 0, FinishReason::kLength);
+  EXPECT_EQ(state->wait().value().at(0).waited, std::chrono::seconds(3));
 }
 
 TEST_F(RequestStateTest, ShowsAtTheEndWhatWasHeldBack) {

@@ -4,44 +4,13 @@
 #include <gtest/gtest.h>
 
 #include <cmath>
-#include <map>
+
+#include "tests/runtime/constraint/letters.h"
 
 namespace lockstep::constraint {
 namespace {
 
 using ::testing::HasSubstr;
-
-/// A token for every printable character, a few longer ones, an end token, and a special token.
-class Letters final : public text::Tokenizer {
- public:
-  Letters() {
-    tokens_ = {"<end>", "<call>"};
-    for (char c = ' '; c <= '~'; ++c) tokens_.emplace_back(1, c);
-    tokens_.insert(tokens_.end(), {"\n", "true", "{\"", "\":", "   "});
-    for (size_t id = 0; id < tokens_.size(); ++id) ids_[tokens_[id]] = static_cast<int32_t>(id);
-  }
-  Result<std::vector<int32_t>> encode(std::string_view text, text::SpecialTokens) const override {
-    std::vector<int32_t> ids;
-    for (const char c : text) ids.push_back(ids_.at(std::string(1, c)));
-    return ids;
-  }
-  Result<std::string> decode(const std::vector<int32_t>&, text::SpecialPieces) const override { return std::string(); }
-  std::unique_ptr<text::DecodeStream> open_stream(text::SpecialPieces) const override { return nullptr; }
-  std::optional<int32_t> id_of(std::string_view token) const override {
-    const auto found = ids_.find(std::string(token));
-    return found == ids_.end() ? std::nullopt : std::optional(found->second);
-  }
-  std::optional<std::string> token_of(int32_t id) const override { return tokens_[static_cast<size_t>(id)]; }
-  bool is_special(int32_t id) const override { return id < 2; }
-  int32_t vocabulary() const override { return static_cast<int32_t>(tokens_.size()); }
-
- private:
-  std::vector<std::string> tokens_;
-  std::map<std::string, int32_t> ids_;
-};
-
-constexpr int32_t kEnd = 0;
-constexpr int32_t kCall = 1;
 
 class Constraints : public ::testing::Test {
  protected:
@@ -49,19 +18,7 @@ class Constraints : public ::testing::Test {
     return compiler_->compile(json).value()->begin({kEnd}).value();
   }
   std::vector<float> scores() const { return std::vector<float>(static_cast<size_t>(letters_.vocabulary()), 0.0f); }
-  /// Whether `text`, character by character, is a whole answer.
-  bool is_answer(Matcher& matcher, std::string_view text) {
-    const std::vector<int32_t> ids = letters_.encode(text, text::SpecialTokens::kOmit).value();
-    for (const int32_t id : ids) {
-      if (!allows(matcher, id) || !matcher.accept(id).has_value()) return false;
-    }
-    return allows(matcher, kEnd);
-  }
-  bool is_answer(const std::string& json, std::string_view text) { return is_answer(*begin(json), text); }
-  bool allows(Matcher& matcher, int32_t id) {
-    auto row = scores();
-    return matcher.mask(row).has_value() && !std::isinf(row[static_cast<size_t>(id)]);
-  }
+  bool is_answer(const std::string& json, std::string_view text) { return constraint::is_answer(*begin(json), text); }
 
   Letters letters_;
   std::unique_ptr<Compiler> compiler_ = make_compiler(letters_, letters_.vocabulary()).value();
@@ -85,7 +42,7 @@ TEST_F(Constraints, EndWhiteSpaceInJson) {
 
 TEST_F(Constraints, LeaveOnlyTheEndTokenToACompleteAnswer) {
   auto matcher = begin(R"({"type": "const_string", "value": "ok"})");
-  EXPECT_TRUE(is_answer(*matcher, "ok"));
+  EXPECT_TRUE(constraint::is_answer(*matcher, "ok"));
   auto row = scores();
   ASSERT_TRUE(matcher->mask(row).has_value());
   EXPECT_EQ(std::ranges::count_if(row, [](float score) { return !std::isinf(score); }), 1);
@@ -113,12 +70,37 @@ TEST_F(Constraints, ServeExpressionsGrammarsAndChoices) {
   EXPECT_FALSE(is_answer(R"({"type": "any_json"})", "[1]"));
 }
 
+TEST_F(Constraints, RepeatAPartWithinItsCounts) {
+  const std::string twice =
+      R"({"type": "repeat", "content": {"type": "const_string", "value": "ab"}, "min": 1, "max": 2})";
+  EXPECT_FALSE(is_answer(twice, ""));
+  EXPECT_TRUE(is_answer(twice, "ab"));
+  EXPECT_TRUE(is_answer(twice, "abab"));
+  EXPECT_FALSE(is_answer(twice, "ababab"));
+  const std::string any =
+      R"({"type": "repeat", "content": {"type": "const_string", "value": "a"}, "min": 0, "max": -1})";
+  EXPECT_TRUE(is_answer(any, ""));
+  EXPECT_TRUE(is_answer(any, std::string(40, 'a')));
+}
+
+TEST_F(Constraints, WriteAnObjectAsParametersOnRequest) {
+  const std::string weather = R"({"type": "json_schema", "style": "qwen_xml", "json_schema": {"type": "object",
+    "properties": {"city": {"type": "string"}, "days": {"type": "integer"}}, "required": ["city"],
+    "additionalProperties": false}})";
+  EXPECT_TRUE(is_answer(weather, "<parameter=city>\nSt. \"Ives\"\n</parameter>"));
+  EXPECT_TRUE(is_answer(weather, "<parameter=city>\nRome\n</parameter>\n<parameter=days>\n3\n</parameter>"));
+  EXPECT_FALSE(is_answer(weather, "<parameter=city>\nRome\n</parameter>\n<parameter=days>\nthree\n</parameter>"));
+  EXPECT_FALSE(is_answer(weather, "<parameter=days>\n3\n</parameter>"));
+  EXPECT_FALSE(is_answer(weather, "<parameter=town>\nRome\n</parameter>"));
+  EXPECT_TRUE(is_answer(R"({"type": "any_json", "style": "qwen_xml"})", "<parameter=a>\nb\n</parameter>"));
+}
+
 TEST_F(Constraints, MatchASpecialTokenOnlyWhereItIsNamed) {
   EXPECT_FALSE(allows(*begin(R"({"type": "any_text"})"), kCall));
   auto matcher = begin(R"({"type": "tag", "begin": "<call>", "content": {"type": "any_json"}, "end": "!"})");
   EXPECT_TRUE(allows(*matcher, kCall));
   ASSERT_TRUE(matcher->accept(kCall).has_value());
-  EXPECT_TRUE(is_answer(*matcher, R"({"a": 1}!)"));
+  EXPECT_TRUE(constraint::is_answer(*matcher, R"({"a": 1}!)"));
 }
 
 TEST_F(Constraints, RefuseWhatDoesNotCompileWithoutHarmToOthers) {

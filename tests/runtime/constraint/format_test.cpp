@@ -35,6 +35,14 @@ TEST(Format, RefusesPartsOfAnExpressionThatWouldBeIgnored) {
   EXPECT_TRUE(check_regex("^[0-9]{4}-\\d+\\.$").has_value());
 }
 
+TEST(Format, NamesAStyleAndACountThatItDoesNotHave) {
+  EXPECT_THAT(check_format(R"({"type": "any_json", "style": "yaml"})").error().message, HasSubstr("yaml"));
+  const std::string repeat = R"({"type": "repeat", "content": {"type": "any_text"}, "min": 0, "max": )";
+  EXPECT_TRUE(check_format(repeat + "4096}").has_value());
+  EXPECT_FALSE(check_format(repeat + "4097}").has_value());
+  EXPECT_FALSE(check_format(repeat + "\"2\"}").has_value());
+}
+
 TEST(Format, KeepsTheOrderOfProperties) {
   const auto format =
       check_format(R"({"type": "json_schema", "json_schema": {"type": "object", "properties": {"z": {}, "a": {}}}})");

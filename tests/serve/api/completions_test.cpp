@@ -110,6 +110,17 @@ TEST_F(Completions, TreatNullAsAbsentInEveryField) {
   ASSERT_EQ(engine_.calls.size(), 1u) << exchange->response->body;
 }
 
+TEST_F(Completions, GoFirstWithALowerPriorityInEveryProtocol) {
+  complete({{"prompt", "a"}, {"priority", -3}});
+  chat({{"messages", user_says("a")}, {"priority", 2}});
+  post("/v1/messages", {{"messages", user_says("a")}, {"max_tokens", 1}, {"priority", 1}});
+  post("/v1/responses", {{"input", "a"}});
+  std::vector<int> priorities;  // of the engine, where a higher one goes first
+  for (const auto& call : engine_.calls) priorities.push_back(call->request.priority);
+  EXPECT_THAT(priorities, ::testing::ElementsAre(3, -2, -1, 0));
+  EXPECT_EQ(complete({{"prompt", "a"}, {"priority", "high"}})->json()["error"]["param"], "priority");
+}
+
 TEST_F(Completions, IgnoreNamesThatNoProtocolHasAndThoseThatAskNothing) {
   complete({{"prompt", "a"}, {"frobnicate", 1}, {"user", "u"}, {"store", true}, {"metadata", {{"a", "b"}}}});
   EXPECT_EQ(engine_.calls.size(), 1u);

@@ -47,7 +47,8 @@ TEST_F(Endpoints, DescribeTheTokenizer) {
 TEST_F(Endpoints, ReportAnswersThatNeedNoEngine) {
   send("GET", "/v1/models");
   post("/tokenize", {{"prompt", 1}});
-  EXPECT_THAT(observer_.lines, ::testing::ElementsAre("answered /v1/models 200", "answered /tokenize 400"));
+  EXPECT_THAT(observer_.lines, ::testing::ElementsAre("answered /v1/models r1 127.0.0.1:5000 200",
+                                                      "answered /tokenize r1 127.0.0.1:5000 400"));
 }
 
 TEST_F(Endpoints, ServeAModelWithoutAChatTemplate) {

@@ -145,6 +145,24 @@ TEST_F(Errors, RefuseOtherMethodsAndTypes) {
   EXPECT_EQ(engine_.calls.size(), 1u);
 }
 
+TEST_F(Errors, RefuseBodiesThatAPageOfAnotherOriginCanSend) {
+  const auto status_with = [&](const Headers& headers) {
+    auto exchange = std::make_shared<FakeExchange>();
+    exchange->sent = {.method = "POST", .path = "/v1/completions", .headers = headers, .body = R"({"prompt": "a"})"};
+    api_->handle(exchange);
+    loop_.run();
+    return exchange->status();
+  };
+  for (const char* type : {"text/plain", "application/x-www-form-urlencoded", "multipart/form-data; boundary=x"}) {
+    EXPECT_EQ(status_with({{"content-type", type}}), 415) << type;
+  }
+  EXPECT_EQ(status_with({{"origin", "http://page.example"}}), 415);
+  EXPECT_EQ(status_with({{"sec-fetch-site", "cross-site"}}), 415);
+  EXPECT_TRUE(engine_.calls.empty());
+  status_with({});
+  EXPECT_EQ(engine_.calls.size(), 1u);
+}
+
 TEST_F(Errors, LeaveUnknownPathsToOthers) {
   auto exchange = std::make_shared<FakeExchange>();
   exchange->sent = {.method = "GET", .path = "/health"};

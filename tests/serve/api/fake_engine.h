@@ -35,8 +35,9 @@ class FakeCall {
   void say_token(int32_t id, std::string text) { send({token(id, std::move(text))}); }
 
   void finish(std::string reason, int64_t cached_tokens = 0) {
-    std::exchange(sink_, nullptr)->on_done({{.reason = std::move(reason), .cached_tokens = cached_tokens}});
+    finish(EngineAnswer{.reason = std::move(reason), .cached_tokens = cached_tokens});
   }
+  void finish(EngineAnswer answer) { std::exchange(sink_, nullptr)->on_done({std::move(answer)}); }
   void fail(const Error& error) { std::exchange(sink_, nullptr)->on_failed(error); }
   bool is_open() const { return sink_ != nullptr && !is_dropped; }
 

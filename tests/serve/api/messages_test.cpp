@@ -101,8 +101,8 @@ TEST_F(Messages, SayWhichStopSequenceEndedTheAnswer) {
   const auto exchange = message({{"stop_sequences", {"END", "no"}}});
   EXPECT_EQ(engine_.calls[0]->option("stop_strings"), R"(["END","no"])");
   engine_.calls[0]->say("a ");
-  for (const char byte : std::string_view("END")) engine_.calls[0]->say_token(byte, "");
-  engine_.calls[0]->finish("stop");
+  for (const char byte : std::string_view("noEND")) engine_.calls[0]->say_token(byte, "");  // not shown
+  engine_.calls[0]->finish(EngineAnswer{.reason = "stop", .stop_string = "END"});
   EXPECT_EQ(exchange->json()["stop_reason"], "stop_sequence");
   EXPECT_EQ(exchange->json()["stop_sequence"], "END");
   const auto ended = message({{"stop_sequences", {"END"}}});

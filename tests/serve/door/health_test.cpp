@@ -60,5 +60,20 @@ TEST(HealthJson, SaysTheStateTheStepAndTheQueue) {
                                   "open_requests": 3, "running": 2, "queue": 1})"));
 }
 
+TEST(HealthJson, SaysAfterALossWhichRankWasLostAndWhatHappened) {
+  const json body = json::parse(
+      health_json({.state = "lost", .loss = Error{ErrorKind::kPeerLost, "rank 1 was killed", /*origin_rank=*/1}},
+                  {.ranks = ranks_after_loss(3, 1)}));
+  EXPECT_EQ(body["ranks"], json::parse(R"(["ended", "lost", "ended"])"));
+  EXPECT_EQ(body["loss"], json::parse(R"({"rank": 1, "message": "rank 1 was killed"})"));
+}
+
+TEST(HealthJson, DoesNotBlameARankThatItDoesNotKnow) {
+  const json body = json::parse(health_json({.state = "lost", .loss = Error{ErrorKind::kUnavailable, "no model"}},
+                                            {.ranks = ranks_after_loss(2, std::nullopt)}));
+  EXPECT_EQ(body["ranks"], json::parse(R"(["lost", "lost"])"));
+  EXPECT_TRUE(body["loss"]["rank"].is_null());
+}
+
 }  // namespace
 }  // namespace lockstep::serve

@@ -38,10 +38,12 @@ TEST_F(RequestLogTest, WritesALineOfWordsWhenARequestHasEnded) {
   log.on_first_token(request_, 31400us);
   log.on_tokens(request_, 5, 10ms);
   EXPECT_TRUE(lines_.empty());
+  end_.waited = 2ms;
   log.on_ended(request_, end_);
   EXPECT_THAT(lines_, ElementsAre("[serve] 2026-01-31T12:00:00.250Z request id=req_1 client=127.0.0.1:50312 "
                                   "endpoint=/v1/completions status=200 outcome=stop stream=true choices=2 "
-                                  "prompt_tokens=12 cached_tokens=8 new_tokens=5 ttft_s=0.031 duration_s=0.105"));
+                                  "prompt_tokens=12 cached_tokens=8 new_tokens=5 queue_s=0.002 ttft_s=0.031 "
+                                  "duration_s=0.105"));
 }
 
 TEST_F(RequestLogTest, WritesAnObjectOnALineAsJson) {
@@ -97,11 +99,12 @@ TEST_F(RequestLogTest, NeverLetsAClientWriteALineOrAWordOfItsOwn) {
 
 TEST_F(RequestLogTest, WritesAnswersThatNeededNoEngine) {
   RequestLog log = this->log(LogFormat::kText);
-  log.answered({.id = "req_2", .client = "127.0.0.1:50313", .endpoint = "/v1/models", .status = 401});
-  log.on_answered("/tokenize", 400);
+  log.on_answered({.id = "req_2", .endpoint = "/v1/models", .peer = "127.0.0.1:50313"}, 401);
+  log.refused({.id = "req_3", .peer = "127.0.0.1:50314", .status = 413, .code = "body_too_large"});
   EXPECT_THAT(lines_, ElementsAre("[serve] 2026-01-31T12:00:00.250Z request id=req_2 client=127.0.0.1:50313 "
                                   "endpoint=/v1/models status=401",
-                                  "[serve] 2026-01-31T12:00:00.250Z request endpoint=/tokenize status=400"));
+                                  "[serve] 2026-01-31T12:00:00.250Z request id=req_3 client=127.0.0.1:50314 status=413 "
+                                  "error=body_too_large"));
 }
 
 TEST(MessageLine, IsTheMessageOrAnObject) {

@@ -1,17 +1,91 @@
 #include "launcher/serve/door/routes.h"
 
+#include <gmock/gmock.h>
 #include <gtest/gtest.h>
+
+#include <string>
+#include <vector>
+
+#include "tests/serve/api/fake_server.h"
 
 namespace lockstep::serve {
 namespace {
 
-TEST(Routes, OnlyHealthMetricsAndThePageNeedNoKey) {
+using ::testing::Contains;
+using ::testing::ElementsAre;
+using ::testing::HasSubstr;
+
+TEST(IsPublic, OnlyHealthMetricsAndThePageNeedNoKey) {
   for (const char* path : {"/", "/metrics", "/health", "/health/live", "/health/ready"}) {
     EXPECT_TRUE(is_public(path)) << path;
   }
   for (const char* path : {"/v1/models", "/v1", "/tokenize", "/admin/status", "/healthy", "/metrics/", ""}) {
     EXPECT_FALSE(is_public(path)) << path;
   }
+}
+
+/// A server whose engine has not started yet.
+class RoutesTest : public ::testing::Test {
+ protected:
+  std::shared_ptr<FakeExchange> send(const std::string& method, const std::string& path, Headers headers = {}) {
+    const auto exchange = std::make_shared<FakeExchange>();
+    exchange->sent = {
+        .method = method, .path = path, .headers = std::move(headers), .peer = "127.0.0.1:5000", .id = "r1"};
+    routes_.handle(exchange);
+    return exchange;
+  }
+
+  std::vector<std::string> lines_;
+  const Log log_{[](LogLevel, std::string_view) {}};
+  DoorParts parts_{DoorOptions{.model = "/models/tiny"}, log_,
+                   [this](std::string_view line) { lines_.emplace_back(line); }};
+  EngineWatch watch_{parts_, [] {}};
+  Routes routes_{parts_, watch_};
+};
+
+TEST_F(RoutesTest, SayThatTheServerStarts) {
+  EXPECT_EQ(send("GET", "/health")->status(), 503);
+  EXPECT_EQ(send("GET", "/health/ready")->json()["state"], "starting");
+  EXPECT_EQ(send("GET", "/health/live")->status(), 200);
+  EXPECT_EQ(send("GET", "/admin/status")->json()["model"], "tiny");
+  EXPECT_TRUE(lines_.empty());  // no line for each look of a watcher
+}
+
+TEST_F(RoutesTest, RefuseRequestsUntilTheServerIsReady) {
+  const auto refused = send("POST", "/v1/completions");
+  EXPECT_EQ(refused->status(), 503);
+  EXPECT_EQ(refused->json()["error"]["code"], "starting");
+  EXPECT_THAT(refused->response->headers, Contains(std::pair<std::string, std::string>("Retry-After", "2")));
+  EXPECT_THAT(lines_, ElementsAre(HasSubstr("id=r1 client=127.0.0.1:5000 endpoint=/v1/completions status=503")));
+}
+
+TEST_F(RoutesTest, AskForAKeyBeforeAnythingElse) {
+  parts_.keys = ApiKeys::parse("secret", "test").value();
+  EXPECT_EQ(send("GET", "/health")->status(), 503);
+  EXPECT_EQ(send("GET", "/admin/status")->status(), 401);
+  EXPECT_EQ(send("DELETE", "/nothing")->status(), 401);
+  EXPECT_EQ(send("GET", "/admin/status", {{"x-api-key", "secret"}})->status(), 200);
+  EXPECT_THAT(lines_,
+              ElementsAre(HasSubstr("endpoint=/admin/status status=401"), HasSubstr("endpoint=/nothing status=401")));
+}
+
+TEST_F(RoutesTest, OnlyReadTheServersOwnPaths) {
+  const auto refused = send("POST", "/health");
+  EXPECT_EQ(refused->status(), 405);
+  EXPECT_THAT(refused->response->headers, Contains(std::pair<std::string, std::string>("Allow", "GET, HEAD")));
+}
+
+TEST_F(RoutesTest, NameTheLostRankForTheRestOfTheServersLife) {
+  parts_.status.ranks = {"ready", "ready"};
+  parts_.health.note_ready();
+  parts_.note_loss({ErrorKind::kPeerLost, "rank 1 was killed", /*origin_rank=*/1});
+  for (const char* path : {"/health", "/health/ready", "/health/live"}) {
+    const auto answer = send("GET", path);
+    EXPECT_EQ(answer->status(), 503) << path;
+    EXPECT_EQ(answer->json()["ranks"], Document({"ended", "lost"}));
+    EXPECT_EQ(answer->json()["loss"], Document({{"rank", 1}, {"message", "rank 1 was killed"}}));
+  }
+  EXPECT_EQ(send("POST", "/v1/completions")->json()["error"]["code"], "lost");
 }
 
 }  // namespace

@@ -134,6 +134,20 @@ TEST(HttpDrain, AnswersOpenRequestsAndTakesNoOthers) {
   EXPECT_EQ(server.open_exchanges(), 0u);
 }
 
+TEST(HttpDrain, EndsConnectionsWithTheirAnswersWhileItStillTakesNewOnes) {
+  TestServer server;
+  RawClient kept(server.port());
+  kept.send(get("/echo"));
+  EXPECT_EQ(header_of(kept.receive_response(), "Connection"), "keep-alive");
+
+  server.on_loop([&] { server.server().close_after_answers(); });
+  kept.send(get("/echo"));
+  EXPECT_EQ(header_of(kept.receive_all(), "Connection"), "close");
+  const std::string response = exchange_bytes(server.port(), get("/echo"));
+  EXPECT_EQ(status_of(response), 200);
+  EXPECT_EQ(header_of(response, "Connection"), "close");
+}
+
 TEST(HttpDrain, CountsAResponseUntilTheClientHasTakenIt) {
   TestServer server;
   RawClient client(server.port());

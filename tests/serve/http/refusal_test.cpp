@@ -1,4 +1,5 @@
 // Requests that the server refuses itself.
+#include <fmt/format.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -124,6 +125,19 @@ TEST(HttpRefusal, OfARequestThatEndsTooEarly) {
   client.send("POST / HTTP/1.1\r\nHost: x\r\nContent-Length: 10\r\n\r\nabc");
   client.end_sending();
   EXPECT_EQ(status_of(client.receive_all()), 400);
+}
+
+TEST(HttpRefusal, IsReportedWithItsIdAndItsClient) {
+  std::vector<std::string> reports;
+  HttpOptions options = test_options();
+  options.on_refused = [&](const HttpRefused& refused) {
+    reports.push_back(fmt::format("{} {} {} {}", refused.id, refused.status, refused.code,
+                                  refused.peer.substr(0, refused.peer.find(':'))));
+  };
+  TestServer server(options);
+  const std::string response = exchange_bytes(server.port(), "GET / HTTP/1.1\r\n\r\n");
+  EXPECT_EQ(server.on_loop([&] { return reports; }),
+            std::vector{header_of(response, "x-request-id") + " 400 bad_request 127.0.0.1"});
 }
 
 TEST(HttpRefusal, IsNotSentToAConnectionWithoutARequest) {

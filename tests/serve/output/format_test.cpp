@@ -16,7 +16,8 @@ TEST(DetectFormat, KnowsTheFormatsByWhatTheirTemplatesContain) {
   EXPECT_EQ(tools("<｜tool▁calls▁begin｜>"), "deepseek");
   EXPECT_EQ(tools("<start_function_call>call:"), "gemma");
   EXPECT_EQ(tools("<|start|>assistant<|channel|>final<|message|>"), "harmony");
-  EXPECT_EQ(tools("<tool_call><function=f>"), "");
+  EXPECT_EQ(tools("<tool_call><function=f><parameter=x>"), "qwen_xml");
+  EXPECT_EQ(tools("<function=f>{}</function>"), "");
   EXPECT_EQ(tools("{{ messages }}"), "");
 }
 

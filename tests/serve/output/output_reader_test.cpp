@@ -123,6 +123,23 @@ std::vector<Row> rows() {
        "[0f {\"city\":\"R\\\"<m\",\"days\":[1,-2.5],\"o\":{\"k\":true}}]"},
       {"gemma", "<start_function_call>call:f{}<end_function_call>", "[0f {}]"},
       {"gemma", "<start_function_call>call:f{unit:celsius}<end_function_call>", "[0f {\"unit\":\"celsius\"}]"},
+      // qwen_xml
+      {"qwen_xml",
+       "I look.\n<tool_call>\n<function=f>\n<parameter=city>\nSt. \"Ives\"\n</parameter>\n<parameter=note>\ntwo\n"
+       "lines </b>\n</parameter>\n</function>\n</tool_call><|im_end|>",
+       "I look.\n[0f {\"city\":\"St. \\\"Ives\\\"\",\"note\":\"two\\nlines </b>\"}]"},
+      {"qwen_xml", "<tool_call><function=f><parameter=a>1</parameter></function></tool_call>", "[0f {\"a\":\"1\"}]"},
+      {"qwen_xml", "<tool_call>\n<function=f>\n</function>\n</tool_call>", "[0f {}]"},
+      {"qwen_xml",
+       "<tool_call>\n<function=f>\n</function>\n</tool_call>\n<tool_call>\n<function=g>\n<parameter=x>\n\n"
+       "</parameter>\n</function>\n</tool_call>",
+       "[0f {}][1g {\"x\":\"\"}]"},
+      {"qwen_xml", "<function=f>\n<parameter=x>\ny\n</parameter>\n</function>", "[0f {\"x\":\"y\"}]"},
+      {"qwen_xml", "<tool_call>{\"name\": \"f\"}</tool_call>", "<tool_call>{\"name\": \"f\"}</tool_call>"},
+      {"qwen_xml", "<tool_call>\n<func", "<tool_call>\n<func"},
+      {"qwen_xml", "a <function= b", "a <function= b"},
+      {"qwen_xml", "<function=f>\n<parameter=x>\nab", "[0f {\"x\":\"ab]"},
+      {"qwen_xml", "<function=f>\nand so on", "[0f {]and so on"},
       // harmony
       {"harmony", "<|channel|>analysis<|message|>Hm.<|end|><|start|>assistant<|channel|>final<|message|>Yes.<|return|>",
        "reason{Hm.}Yes."},
@@ -172,6 +189,30 @@ TEST(OutputReader, DropsSpecialTokensOfTheFormatAlsoWhenItReadsReasoningOnly) {
   const OutputFormat format{.tools = "llama3", .reasoning = "<think>"};
   const std::string call = "{\"name\": \"f\", \"parameters\": {}}";
   EXPECT_EQ(read(format, "<think>a</think>" + call + "<|eot_id|>", {}, {.reasoning = true}), "reason{a}" + call);
+}
+
+TEST(OutputReader, GivesParametersWithoutTypesThoseOfTheToolsSchemas) {
+  const Tool tool{.name = "f",
+                  .description = "",
+                  .parameters = R"({"$defs": {"unit": {"enum": ["c", "f"]}}, "properties": {"days": {"type": "integer"},
+                    "share": {"type": "number"}, "now": {"type": "boolean"}, "code": {"type": "string"},
+                    "list": {"type": "array"}, "unit": {"$ref": "#/$defs/unit"},
+                    "maybe": {"anyOf": [{"type": "integer"}, {"type": "null"}]}}})"};
+  const auto read_one = [&](const std::string& name, const std::string& value) {
+    const std::string text = "<function=f><parameter=" + name + ">\n" + value + "\n</parameter></function>";
+    const std::string shown = read({.tools = "qwen_xml"}, text, {}, {.tools = true, .schemas = {tool}});
+    return shown.substr(name.size() + 8, shown.size() - name.size() - 10);  // behind "[0f {\"NAME\":"
+  };
+  EXPECT_EQ(read_one("days", "3"), "3");
+  EXPECT_EQ(read_one("days", "three"), "\"three\"");
+  EXPECT_EQ(read_one("share", "2"), "2");
+  EXPECT_EQ(read_one("now", "True"), "true");
+  EXPECT_EQ(read_one("code", "3"), "\"3\"");
+  EXPECT_EQ(read_one("code", " x\n"), "\" x\\n\"");
+  EXPECT_EQ(read_one("list", "[1, {\"a\": 2}]"), "[1, {\"a\": 2}]");
+  EXPECT_EQ(read_one("unit", "  c "), "\"c\"");
+  EXPECT_EQ(read_one("maybe", "None"), "null");
+  EXPECT_EQ(read_one("other", "3"), "\"3\"");
 }
 
 TEST(OutputReader, PassesArgumentsOnAsTheyGrow) {

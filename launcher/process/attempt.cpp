@@ -1,4 +1,4 @@
-#include "launcher/batch/attempt.h"
+#include "launcher/process/attempt.h"
 
 #include <fmt/format.h>
 

@@ -1,0 +1,53 @@
+#include "runtime/process/orphans.h"
+
+#include <gtest/gtest.h>
+#include <signal.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <string>
+#include <vector>
+
+#include "runtime/process/child_process.h"
+#include "runtime/process/process_table.h"
+
+namespace lockstep::process {
+namespace {
+
+using namespace std::chrono_literals;
+
+std::vector<pid_t> children() {
+  std::vector<pid_t> found;
+  for (const ListedProcess& process : list_processes()) {
+    if (process.parent == ::getpid()) found.push_back(process.pid);
+  }
+  return found;
+}
+
+/// Leaves a process in another session, whose parent has ended. The shell ends when the process has begun.
+void leave_orphan(const std::string& command) {
+  const ChildCommand shell{
+      .words = {"sh", "-c", "begun=$(setsid -f sh -c 'echo begun; exec " + command + " > /dev/null 2>&1')"},
+      .environment = {{"PATH", "/usr/bin:/bin"}}};
+  ASSERT_TRUE(run_child(shell, {.deadline = 60s}, nullptr).value().succeeded());
+}
+
+TEST(Orphans, AreAdoptedKilledAndReaped) {
+  adopt_orphans();
+  leave_orphan("sleep 600");
+  const std::vector<pid_t> adopted = children();
+  ASSERT_EQ(adopted.size(), 1u);
+  EXPECT_TRUE(end_children(0s, 60s));
+  EXPECT_NE(::kill(adopted.front(), 0), 0);  // not even a zombie
+}
+
+TEST(Orphans, EndByThemselvesWithinTheirGrace) {
+  adopt_orphans();
+  leave_orphan("true");
+  EXPECT_TRUE(end_children(60s, 60s));
+}
+
+TEST(Orphans, ThereAreNoneWithoutChildren) { EXPECT_TRUE(end_children(0s, 0s)); }
+
+}  // namespace
+}  // namespace lockstep::process
