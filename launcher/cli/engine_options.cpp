@@ -1,4 +1,6 @@
 #include <CLI/CLI.hpp>
+#include <map>
+#include <string>
 
 #include "launcher/cli/commands.h"
 #include "launcher/cli/shared_options.h"
@@ -37,6 +39,13 @@ void add_engine(CLI::App& parent, EngineCommand& command) {
          "graph; default: 20")
       ->check(CLI::Range(-1, 1000))
       ->type_name("N");
+  app.add_option("--end-signal", command.end_signal,
+                 "What ends ranks that run steps: any (SIGINT and SIGTERM; default), or interrupt (SIGINT), where a "
+                 "launcher sends SIGTERM to a server and to its ranks")
+      ->transform(CLI::CheckedTransformer(
+                      std::map<std::string, EndSignal>{{"any", EndSignal::kAny}, {"interrupt", EndSignal::kInterrupt}})
+                      .description("{any,interrupt}"))
+      ->type_name("HOW");
 }
 
 }  // namespace lockstep::launcher

@@ -6,7 +6,6 @@
 #include <cstdlib>
 #include <memory>
 #include <mutex>
-#include <utility>
 #include <vector>
 
 #include "engine/group/state.h"
@@ -105,7 +104,6 @@ class Process {
   const int first_;
   const SteadyClock clock_;
   std::vector<std::unique_ptr<RankLifecycle>> lifecycles_;
-  bool has_signal_ = false;        // the first of two; of the signals' thread
   std::mutex mutex_;               // guards the pointer
   group::State* group_ = nullptr;  // set while there is a group
 };
@@ -208,8 +206,8 @@ void Process::take_signal(int signal) {
     return;
   }
   RankLifecycle& first = *lifecycles_.front();
-  if (ranks_.end_signal == EndSignal::kSecond && first.is_running() && !std::exchange(has_signal_, true)) {
-    return first.log().warning("leaves the end to rank 0; another signal ends this rank");
+  if (signal == SIGTERM && ranks_.end_signal == EndSignal::kInterrupt && first.is_running()) {
+    return first.log().warning("leaves the end to the server, after SIGTERM");
   }
   close_progress();
   const Error error = first.settle(interrupted());

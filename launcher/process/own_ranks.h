@@ -21,7 +21,7 @@ struct OwnRanks {
   std::filesystem::path read_ahead;  // a model whose weights are read into memory meanwhile; empty: none
   group::PeerDetection detection = group::PeerDetection::kOn;
   group::Meeting meeting = group::Meeting::kAgreed;
-  EndSignal end_signal = EndSignal::kFirst;
+  EndSignal end_signal = EndSignal::kAny;
   ProgressLine* progress = nullptr;  // shows loading and prompts; may be null
 };
 

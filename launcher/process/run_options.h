@@ -12,9 +12,9 @@ namespace lockstep::launcher {
 enum class Launch { kMpi, kProcesses, kThreads };
 enum class Detection { kOn, kOff };
 
-/// Which SIGINT or SIGTERM ends a rank that runs steps. A launcher sends each one to all ranks; `kSecond` is for those
-/// whose rank 0 acts on the first.
-enum class EndSignal { kFirst, kSecond };
+/// Which signal ends a rank that runs steps: SIGINT or SIGTERM, or SIGINT alone. A launcher sends SIGTERM to all
+/// processes of a job; ranks of a server leave it to the server, which lets open requests end.
+enum class EndSignal { kAny, kInterrupt };
 
 /// Whether a progress line is drawn: only on a terminal, or also where a launcher forwards stderr.
 enum class ShowProgress { kOnTerminal, kAlways, kNever };

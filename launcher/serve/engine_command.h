@@ -20,7 +20,7 @@ struct EngineCommand {
   std::string host = "127.0.0.1";
   uint16_t port = 0;  // 0: a free one
   std::optional<std::filesystem::path> secret_file;
-  EndSignal end_signal = EndSignal::kFirst;
+  EndSignal end_signal = EndSignal::kAny;
 };
 
 /// Serves until a client asks for the end. Rank 0 prints the address once requests are served. @collective @blocking

@@ -75,21 +75,21 @@ const char* launch_of_engine(const ServeCommand& command, bool by_launcher) {
 Result<void> set_engine(const ServeCommand& command, bool is_rank, serve::DoorOptions& door) {
   LOCKSTEP_TRY(const fs::path lockstep, program("lockstep"));
   LOCKSTEP_TRY(door.engine, launcher_words(command));
-  door.engine_is_rank = door.engine.empty();
-  const bool by_launcher = is_rank || !door.engine_is_rank;
-  const char* const launch = launch_of_engine(command, by_launcher);
-  door.engine_ranks = by_launcher ? 0 : command.engine.model.ranks.value_or(1);
+  const bool by_launcher = !door.engine.empty();
+  if (!by_launcher) door.engine_ranks = is_rank ? 1 : command.engine.model.ranks.value_or(1);
   if (command.engine.run.exit_record) door.engine_records = fs::absolute(*command.engine.run.exit_record).string();
+  const char* const launch = launch_of_engine(command, is_rank || by_launcher);
   door.engine.insert(door.engine.end(), {lockstep.string(), "engine"});
   door.engine.insert(door.engine.end(), command.engine_words.begin(), command.engine_words.end());
   door.engine.insert(door.engine.end(), {"--launch", launch});
+  if (is_rank) door.engine.insert(door.engine.end(), {"--end-signal", "interrupt"});
   return ok();
 }
 
 /// Another rank than 0 of a launcher: the server, in rank 0's place, decides when all end.
 Result<void> serve_as_rank(EngineCommand engine) {
   engine.run.launch = Launch::kMpi;
-  engine.end_signal = EndSignal::kSecond;
+  engine.end_signal = EndSignal::kInterrupt;
   return serve_engine(engine);
 }
 

@@ -5,7 +5,6 @@
 import csv
 import json
 import pathlib
-import time
 import urllib.request
 
 import hosts
@@ -42,7 +41,7 @@ class OneNode(Templates):
                                 environment={"LOCKSTEP": launches.PROGRAM}, folder=self.folder)
         job = done.stdout.strip()
         endpoint, log = self.folder / f"endpoint-{job}.json", self.folder / f"lockstep-serve-{job}.out"
-        self.wait_for(endpoint.exists, log)
+        self.assertTrue(launches.wait_for(endpoint.exists), log.read_text() if log.exists() else "the job has not begun")
         found = json.loads(endpoint.read_text())
         self.assertEqual((found["job"], found["api_key_file"]), (job, str(self.folder / f"key-{job}")))
         self.assertIn(f" -L {found['port']}:127.0.0.1:{found['port']} ", found["ssh"])
@@ -51,15 +50,9 @@ class OneNode(Templates):
         with urllib.request.urlopen(request, timeout=launches.DEADLINE) as answer:
             self.assertEqual(json.load(answer)["data"][0]["id"], "model")
         self.cluster.run(["scancel", "--batch", "--signal=TERM", job])
-        self.wait_for(lambda: "JobState=COMPLETED" in self.cluster.run(["scontrol", "show", "job", job]).stdout, log)
+        self.assertTrue(launches.wait_for(lambda: "JobState=COMPLETED" in self.cluster.run(
+            ["scontrol", "show", "job", job]).stdout), log.read_text())
         self.assertFalse(endpoint.exists())
-
-    def wait_for(self, condition, log):
-        end = time.monotonic() + launches.DEADLINE
-        while not condition():
-            if time.monotonic() > end:
-                raise AssertionError(log.read_text() if log.exists() else "the job has not begun")
-            time.sleep(0.1)
 
     def test_sweep_measures_each_degree_once(self):
         config = self.folder / "config.json"

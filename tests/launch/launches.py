@@ -6,6 +6,7 @@ import json
 import os
 import subprocess
 import sys
+import time
 import unittest
 
 import test_folder
@@ -33,6 +34,16 @@ def environment():
     clean = {name: value for name, value in os.environ.items()
              if not name.startswith(("SLURM_", "OMPI_", "PMI")) or name == "OMPI_MCA_plm_rsh_agent"}
     return {**clean, "OMPI_ALLOW_RUN_AS_ROOT": "1", "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM": "1"}
+
+
+def wait_for(condition):
+    """Waits until `condition` holds; whether it did before the deadline."""
+    end = time.monotonic() + DEADLINE
+    while not condition():
+        if time.monotonic() > end:
+            return False
+        time.sleep(0.1)
+    return True
 
 
 class Launches(test_folder.FolderTests):

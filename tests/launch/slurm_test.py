@@ -1,7 +1,11 @@
 """Ranks by srun and sbatch on a private Slurm: the same tokens, and the messages of wrong launches."""
+import json
+import subprocess
+
 import hosts
 import launches
 import slurm
+import tiny_model
 
 
 class Slurm(launches.Launches):
@@ -29,6 +33,20 @@ class Slurm(launches.Launches):
                 done = self.cluster.batch(script)
                 done.stdout += (self.folder / "job.out").read_text()
                 self.expect_tokens(done, "sbatch", 2)
+
+    def test_a_server_ends_in_order_after_a_signal_to_all_of_its_ranks(self):
+        tiny_model.write_tokenizer(self.model)
+        endpoint, log = self.folder / "endpoint.json", self.folder / "server.log"
+        words = ["srun", "--mpi=pmix", "-n", "2", launches.PROGRAM, "serve", "--model", self.model, "--port", 0, "--threads",
+                 1, "--endpoint-file", endpoint]
+        with open(log, "w") as output, subprocess.Popen(
+                list(map(str, words)), env=self.cluster.environment(), stdin=subprocess.DEVNULL, stdout=output,
+                stderr=subprocess.STDOUT) as step:
+            launches.wait_for(lambda: endpoint.exists() or step.poll() is not None)
+            self.assertTrue(endpoint.exists(), log.read_text())
+            self.cluster.run(["scancel", "--signal=TERM", json.loads(endpoint.read_text())["job"]])
+            self.assertEqual(step.wait(launches.DEADLINE), 0, log.read_text())
+        self.assertIn("[r1] leaves the end to the server", log.read_text())
 
     def test_a_step_without_pmix_is_refused_before_mpi_ends_the_process(self):
         for kind, chosen in (("none", {}), ("pmi2", {"LOCKSTEP_MPI_LIBRARY": "libmpi.so.40"})):

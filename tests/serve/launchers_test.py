@@ -91,9 +91,10 @@ class UnderMpirun(Servers):
                     "pid": door, "api_key_file": str(keys), "job": "17.head",
                     "ssh": f"ssh -N -L {port}:127.0.0.1:{port} {getpass.getuser()}@{socket.gethostname()}",
                     "base_url": server.url + "/v1"})
-            with self.subTest("a launcher's signal to another rank leaves the end to rank 0"):
-                os.kill(ranks["1"], signal.SIGTERM)
-                self.assertTrue(served.until(lambda: "leaves the end to rank 0" in server.said()))
+            with self.subTest("a launcher's signal to the ranks leaves the end to the server"):
+                for rank, pid in ranks.items():
+                    os.kill(pid, signal.SIGTERM)
+                    self.assertTrue(served.until(lambda rank=rank: f"[r{rank}] leaves the end" in server.said()))
                 self.expect_answers(server, MODEL, PROMPTS, headers)
             connection = server.connect()
             connection.request("POST", "/v1/completions", json.dumps(
@@ -117,11 +118,11 @@ class UnderMpirun(Servers):
             server.process.wait(served.DEADLINE)
             self.expect_nothing_left(processes)
 
-    def test_a_killed_rank_ends_everything(self):
-        for rank in ("0", "1"):
-            with self.subTest(rank=rank), self.serve(self.tiny, before=MPIRUN) as server:
+    def test_a_killed_process_ends_everything(self):
+        for name, rank in (("lockstep-serve", "0"), ("lockstep", "0"), ("lockstep", "1")):
+            with self.subTest(name=name, rank=rank), self.serve(self.tiny, before=MPIRUN) as server:
                 processes = served.processes_below(server.process.pid)
-                killed, = [pid for pid, name in processes.items() if name == "lockstep" and rank_of(pid) == rank]
+                killed, = [pid for pid, own in processes.items() if own == name and rank_of(pid) == rank]
                 os.kill(killed, signal.SIGKILL)
                 self.assertNotEqual(server.process.wait(served.DEADLINE), 0)
                 self.expect_nothing_left(processes)

@@ -15,7 +15,9 @@ namespace {
 
 namespace fs = std::filesystem;
 
-constexpr auto kGrace = std::chrono::seconds(5);        // between SIGTERM and SIGKILL
+constexpr auto kGrace = std::chrono::seconds(5);  // between the signal and SIGKILL
+constexpr int kInterrupt = 2;   // SIGINT: SIGTERM may mean nothing to a rank, whose launcher sends it to all processes
+constexpr int kTerminate = 15;  // SIGTERM: launchers act on it
 constexpr auto kOrphanGrace = std::chrono::seconds(3);  // for ranks that have lost rank 0 to end by themselves
 constexpr auto kOrphanLimit = std::chrono::seconds(10);
 
@@ -72,12 +74,14 @@ Result<std::unique_ptr<EngineProcess>> EngineProcess::start(EngineStart start, E
   // The address that the engine prints is no part of this program's output.
   process::ChildCommand command{.words = std::move(start.words),
                                 .environment = std::move(start.environment),
-                                .output = process::ChildStream::kDiscard};
+                                .output = process::ChildStream::kDiscard,
+                                .orphan_signal = start.ranks > 0 ? kInterrupt : kTerminate};
   process::adopt_orphans();
   // The process gets its signal for orphans when the thread that started it ends.
   own->thread_ = std::thread([&loop, command = std::move(command), records = std::move(start.records),
                               ranks = start.ranks, on_end = std::move(on_end), stop = &own->stop_] {
-    const Result<void> result = result_of(process::run_child(command, {.grace = kGrace}, stop), records, ranks);
+    const Result<void> result = result_of(
+        process::run_child(command, {.end_signal = command.orphan_signal, .grace = kGrace}, stop), records, ranks);
     loop.post([on_end, result] { on_end(result); });
     process::end_children(kOrphanGrace, kOrphanLimit);
   });

@@ -38,7 +38,6 @@ struct DoorOptions {
   std::vector<std::string> engine;  // the command that starts the engine, without its socket; empty: attach to one
   int engine_ranks = 0;             // ranks that this command starts on this machine; 0: a launcher starts them
   std::string engine_records;       // --exit-record of the command; empty: it has none
-  bool engine_is_rank = true;       // that command is rank 0; otherwise a launcher of all ranks
   std::string engine_socket;        // of an engine that runs already
   std::string engine_host;
   int engine_port = 0;
