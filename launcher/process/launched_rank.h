@@ -1,4 +1,4 @@
-// This process as one of several ranks that mpirun or srun has started.
+// This process as one of several ranks of mpirun or srun.
 #pragma once
 
 #include <optional>
