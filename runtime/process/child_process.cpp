@@ -18,34 +18,13 @@
 #include <fstream>
 #include <span>
 
+#include "runtime/core/descriptor.h"
+
 namespace lockstep::process {
 namespace {
 
 /// How long killed processes may take to disappear.
 constexpr Duration kAfterKill = std::chrono::seconds(5);
-
-/// A file descriptor, closed on destruction.
-class Descriptor {
- public:
-  Descriptor() = default;
-  explicit Descriptor(int number) : number_(number) {}
-  ~Descriptor() { close(); }
-  Descriptor(Descriptor&& other) noexcept : number_(std::exchange(other.number_, -1)) {}
-  Descriptor& operator=(Descriptor&& other) noexcept {
-    std::swap(number_, other.number_);
-    return *this;
-  }
-
-  int get() const { return number_; }
-  bool is_open() const { return number_ >= 0; }
-  void close() {
-    if (number_ >= 0) ::close(number_);
-    number_ = -1;
-  }
-
- private:
-  int number_ = -1;
-};
 
 struct Pipe {
   Descriptor read, write;
