@@ -57,9 +57,9 @@ class Sink(SCHEMA.Sink.Server):
 class Served:
     """A running engine."""
 
-    def __init__(self, folder, *more, address=None):
+    def __init__(self, folder, *more, address=None, capacity=128):
         self.output = tempfile.TemporaryFile("w+")
-        words = [PROGRAM, "engine", "--model", folder / "model", "--threads", 1, "--max-seq-len", 128, "--batch-size", 2,
+        words = [PROGRAM, "engine", "--model", folder / "model", "--threads", 1, "--max-seq-len", capacity, "--batch-size", 2,
                  *(address or ["--socket", folder / "engine.sock"]), *more]
         self.process = subprocess.Popen(list(map(str, words)), stdout=subprocess.PIPE, stderr=self.output,
                                         stdin=subprocess.DEVNULL, text=True)
@@ -126,6 +126,11 @@ class EngineOverRpc(unittest.TestCase):
         cls.addClassCleanup(temporary.cleanup)
         cls.folder = pathlib.Path(temporary.name)
         tiny_model.write(cls.folder / "model")
+        # A request that no delay lets end before it is cancelled needs a model of long texts.
+        cls.endless = cls.folder / "endless"
+        shutil.copytree(cls.folder / "model", cls.endless / "model")
+        config = json.loads((cls.endless / "model" / "config.json").read_text())
+        (cls.endless / "model" / "config.json").write_text(json.dumps({**config, "max_position_embeddings": 10**6}))
         (cls.folder / "prompts.json").write_text(json.dumps(PROMPTS))
         words = [PROGRAM, "generate", "--model", cls.folder / "model", "--ids-file", cls.folder / "prompts.json",
                  "--max-new-tokens", 12, "--ignore-eos", "--no-do-sample", "--threads", 1, "--launch", "threads", "--tp",
@@ -133,7 +138,7 @@ class EngineOverRpc(unittest.TestCase):
         subprocess.run(list(map(str, words)), check=True, capture_output=True, timeout=DEADLINE)
         cls.expected = json.loads((cls.folder / "expected.json").read_text())["sequences"]
 
-    def with_engine(self, body, *more, address=None, secret=b""):
+    def with_engine(self, body, *more, address=None, secret=b"", folder=None, capacity=128):
         """Runs `body(engine, served)` in an event loop."""
         async def run(served):
             async with capnp.kj_loop():
@@ -141,7 +146,7 @@ class EngineOverRpc(unittest.TestCase):
                 await body(entry.engine, served)
                 del client
 
-        with Served(self.folder, *more, address=address) as served:
+        with Served(folder or self.folder, *more, address=address, capacity=capacity) as served:
             self.assertTrue(served.address, served.said())
             asyncio.run(run(served))
             return served
@@ -397,15 +402,15 @@ class EngineOverRpc(unittest.TestCase):
                 status = (await engine.status()).status
                 return status.running == 0 and status.queued == 0
 
-            sink = await ask(engine, PROMPTS[0], max_new_tokens=110)
+            sink = await ask(engine, PROMPTS[0], max_new_tokens=500_000)
             await asyncio.wait_for(sink.first, DEADLINE)
             await sink.call.cancel()
             (ids, reason), = await sink.answers()
             self.assertEqual(reason, "cancelled")
-            self.assertLess(len(ids), 110)
+            self.assertLess(len(ids), 500_000)
 
             other, entry = await served.connect()
-            sinks = [await ask(entry.engine, PROMPTS[i], max_new_tokens=110) for i in range(3)]
+            sinks = [await ask(entry.engine, PROMPTS[i], max_new_tokens=500_000) for i in range(3)]
             await asyncio.wait_for(sinks[0].first, DEADLINE)
             del sinks, entry  # the client goes away
             other.close() if hasattr(other, "close") else None
@@ -413,7 +418,7 @@ class EngineOverRpc(unittest.TestCase):
             await until(is_idle)
             self.assertEqual((await (await ask(engine, PROMPTS[1])).answers())[0][0], self.expected[1])
 
-        self.with_engine(body)
+        self.with_engine(body, folder=self.endless, capacity=600_000)
 
     def test_facts_and_counts_are_told(self):
         async def body(engine, _):
