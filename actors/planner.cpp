@@ -187,8 +187,9 @@ void Planner::add_prefills(Schedule& schedule) {
   while (!prompts_.is_empty() && std::ssize(schedule.prefills) < limits_.prefill_steps) {
     const bool spares = must_spare_decodes();
     if (spares && !schedule.prefills.empty()) return;
+    const auto order = limits_.rows_beside_decodes > 0 ? PromptOrder::kShortestInTurn : PromptOrder::kAdmission;
     const int64_t most = spares ? limits_.rows_beside_decodes : limits_.chunk;
-    const shards::PrefillRows& rows = schedule.prefills.emplace_back(prompts_.next_step(most));
+    const shards::PrefillRows& rows = schedule.prefills.emplace_back(prompts_.next_step(most, order));
     for (const shards::SlotCopy& copy : rows.copies) contents_.note_copy(copy);
     note_rows(rows);
     note_ended_prompts(rows);

@@ -1,6 +1,7 @@
 #include "actors/prompt_queue.h"
 
 #include <algorithm>
+#include <limits>
 #include <set>
 #include <span>
 #include <utility>
@@ -50,20 +51,34 @@ void PromptQueue::drop(SlotId slot) {
 
 bool PromptQueue::is_between_prompts_of_a_request() const { return std::ranges::any_of(pending_, &Pending::is_urgent); }
 
-shards::PrefillRows PromptQueue::next_step(int64_t most) {
+shards::PrefillRows PromptQueue::next_step(int64_t most, PromptOrder order) {
   most = std::min(most, limits_.chunk);
   shards::PrefillRows rows;
   rows.logit_rows.assign(static_cast<size_t>(limits_.slots), -1);
   copy_slots(rows);
   let_requests_end();
-  for (Pending& pending : pending_) {
-    take_rows(pending, most, rows);
+  for (Pending* const pending : ordered(order)) {
+    take_rows(*pending, most, rows);
     const bool is_full = std::ssize(rows.ids) == most;
     if (is_full || (limits_.rows_of_one_slot && !rows.ids.empty())) break;
   }
   LOCKSTEP_CHECK(!rows.ids.empty(), pending_.size());
   remove_done();
   return rows;
+}
+
+std::vector<PromptQueue::Pending*> PromptQueue::ordered(PromptOrder order) {
+  std::vector<Pending*> prompts;
+  for (Pending& pending : pending_) prompts.push_back(&pending);
+  const bool has_turn = order == PromptOrder::kShortestInTurn && std::exchange(shortest_is_next_, !shortest_is_next_);
+  if (!has_turn || is_between_prompts_of_a_request()) return prompts;
+  const auto left = [&](const Pending* pending) {
+    const bool may_run = limit(*pending) > pending->done;
+    return may_run ? pending->size() - pending->done : std::numeric_limits<int64_t>::max();
+  };
+  const auto shortest = std::ranges::min_element(prompts, {}, left);
+  std::rotate(prompts.begin(), shortest, shortest + 1);
+  return prompts;
 }
 
 void PromptQueue::copy_slots(shards::PrefillRows& rows) {

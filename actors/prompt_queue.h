@@ -33,7 +33,13 @@ struct Prompt {
   RequestId request;  // the last tokens of a request's prompts run together, after all their other tokens
 };
 
-/// First come, first served; pure.
+/// The prompt that a step begins with; the others follow in the order of admission.
+enum class PromptOrder {
+  kAdmission,       // the first one
+  kShortestInTurn,  // every second step: the one with the fewest tokens left, which then waits for no long one
+};
+
+/// Pure.
 class PromptQueue {
  public:
   explicit PromptQueue(const PlannerLimits& limits) : limits_(limits), prompts_(static_cast<size_t>(limits.slots)) {}
@@ -49,7 +55,7 @@ class PromptQueue {
   bool is_between_prompts_of_a_request() const;
 
   /// The next step: at least one row, at most `most` (at least 1) and the chunk. There must be a prompt.
-  shards::PrefillRows next_step(int64_t most);
+  shards::PrefillRows next_step(int64_t most, PromptOrder order = PromptOrder::kAdmission);
 
  private:
   struct Pending {
@@ -69,6 +75,7 @@ class PromptQueue {
   void find_source(Pending& pending);
   void copy_slots(shards::PrefillRows& rows);
   void let_requests_end();
+  std::vector<Pending*> ordered(PromptOrder order);
   int64_t limit(const Pending& pending) const;
   void take_rows(Pending& pending, int64_t most, shards::PrefillRows& rows);
   void take_embedding(Pending& pending, shards::PrefillRows& rows) const;
@@ -76,7 +83,8 @@ class PromptQueue {
 
   PlannerLimits limits_;
   std::list<Pending> pending_;  // stable addresses
-  PrefixTree prompts_;          // of the slots with pending prompts
+  bool shortest_is_next_ = false;
+  PrefixTree prompts_;  // of the slots with pending prompts
 };
 
 }  // namespace lockstep::actors

@@ -11,6 +11,7 @@ namespace {
 constexpr double kDecodesOfBudget = 4.0;
 constexpr double kLeastSpan = 0.02;    // seconds: a schedule costs the coordinator up to 0.3 ms
 constexpr double kSmoothing = 0.25;    // weight of a new measurement
+constexpr double kAsFast = 1.1;        // a step that a backend does not shorten for fewer rows
 constexpr int64_t kFirstRows = 32;     // of a step beside decodes, at most, before measurements
 constexpr int32_t kFirstDecodes = 4;   // of a schedule, at most, likewise
 constexpr int32_t kFirstPrefills = 1;  // likewise
@@ -79,13 +80,15 @@ std::optional<double> ScheduleTiming::budget() const {
   return decode_ ? std::optional(kDecodesOfBudget * *decode_) : std::nullopt;
 }
 
-/// The largest size within the budget; before measurements a small one.
+/// The largest size within the budget, or about as fast as the smallest one; before measurements a small one.
 int64_t ScheduleTiming::rows_within_budget(const StepTimes& times) const {
   const std::vector<int64_t>& sizes = times.sizes();
+  const double floor = decode_.value_or(0.0);
   const bool is_known = times.is_measured() && budget();
+  const double most = is_known ? std::max(*budget(), kAsFast * times.estimate(0, floor)) : 0.0;
   int64_t rows = sizes.front();
   for (size_t size = 1; size < sizes.size(); ++size) {
-    const bool fits = is_known ? times.estimate(size, decode_.value_or(0.0)) <= *budget() : sizes[size] <= kFirstRows;
+    const bool fits = is_known ? times.estimate(size, floor) <= most : sizes[size] <= kFirstRows;
     if (fits) rows = sizes[size];
   }
   return rows;

@@ -108,7 +108,7 @@ void run_constraint(GrammarCompiler& compiler, const CheckedFormat& format, Desc
   while (const auto message = receive_datagram(socket.get(), kMostMessage, std::nullopt)) {
     if (message->descriptors.size() != 1) continue;
     fork_process([&] {
-      socket.reset();  // else its end would not be seen while this answer runs
+      socket.close();  // else its end would not be seen while this answer runs
       run_answer(*grammar.value(), parse_numbers(message->bytes), message->descriptors.front().get(),
                  compiler.vocabulary(), limits);
     });
@@ -133,7 +133,7 @@ void host_constraints(int socket_number, int setup_number) {
     if (!format) continue;
     compiler.value()->prepare(*format);
     fork_process([&] {
-      socket.reset();
+      socket.close();
       run_constraint(*compiler.value(), *format, std::move(message->descriptors[0]), limits);
     });
   }

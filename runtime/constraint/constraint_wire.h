@@ -8,35 +8,15 @@
 #include <optional>
 #include <span>
 #include <string>
-#include <utility>
 #include <vector>
 
 #include "runtime/constraint/grammar.h"
 #include "runtime/constraint/isolated_compiler.h"
 #include "runtime/core/clock.h"
+#include "runtime/core/descriptor.h"
 #include "runtime/core/result.h"
 
 namespace lockstep::constraint {
-
-/// A file descriptor, closed on destruction.
-class Descriptor {
- public:
-  Descriptor() = default;
-  explicit Descriptor(int number) : number_(number) {}
-  ~Descriptor() { reset(); }
-  Descriptor(Descriptor&& other) noexcept : number_(std::exchange(other.number_, -1)) {}
-  Descriptor& operator=(Descriptor&& other) noexcept {
-    std::swap(number_, other.number_);
-    return *this;
-  }
-
-  int get() const { return number_; }
-  bool is_open() const { return number_ >= 0; }
-  void reset();
-
- private:
-  int number_ = -1;
-};
 
 struct SocketPair {
   Descriptor ours, theirs;

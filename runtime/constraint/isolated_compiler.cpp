@@ -130,7 +130,7 @@ class IsolatedCompiler final : public Compiler {
     LOCKSTEP_TRY(SocketPair pair, make_socket_pair());
     LOCKSTEP_TRY(const Descriptor text, memory_file(to_bytes(format)));
     LOCKSTEP_TRY_VOID(send({pair.theirs.get(), text.get()}));
-    pair.theirs.reset();
+    pair.theirs.close();
     const auto answer = receive_datagram(pair.ours.get(), kMostAnswer, kCompilePatience);
     if (!answer) return is_stopped_ ? stopped() : too_costly(limits_, "it", limits_.compile);
     if (answer->bytes.front() == kFailed) return parse_failure(answer->bytes);
@@ -143,7 +143,7 @@ class IsolatedCompiler final : public Compiler {
     const std::lock_guard lock(mutex_);
     is_stopped_ = true;
     host_.reset();  // with all its processes
-    socket_.reset();
+    socket_.close();
   }
 
  private:

@@ -16,6 +16,7 @@
 #include <filesystem>
 #include <span>
 
+#include "runtime/core/descriptor.h"
 #include "runtime/process/process_table.h"
 
 namespace lockstep::process {
@@ -23,29 +24,6 @@ namespace {
 
 /// How long killed processes may take to disappear.
 constexpr Duration kAfterKill = std::chrono::seconds(5);
-
-/// A file descriptor, closed on destruction.
-class Descriptor {
- public:
-  Descriptor() = default;
-  explicit Descriptor(int number) : number_(number) {}
-  ~Descriptor() { close(); }
-  Descriptor(Descriptor&& other) noexcept : number_(std::exchange(other.number_, -1)) {}
-  Descriptor& operator=(Descriptor&& other) noexcept {
-    std::swap(number_, other.number_);
-    return *this;
-  }
-
-  int get() const { return number_; }
-  bool is_open() const { return number_ >= 0; }
-  void close() {
-    if (number_ >= 0) ::close(number_);
-    number_ = -1;
-  }
-
- private:
-  int number_ = -1;
-};
 
 struct Pipe {
   Descriptor read, write;

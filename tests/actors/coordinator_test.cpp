@@ -143,6 +143,31 @@ TEST_F(CoordinatorTest, BoundsSchedulesByTheTimesOfTheStepsThatHaveEnded) {
   EXPECT_EQ(ears_[0].schedules()[2].decode_steps, 1);
 }
 
+TEST_F(CoordinatorTest, ChoosesTheRowsBesideDecodesThatFitTheBudgetByMeasuredTimes) {
+  start(1, kPatience, /*chunk_budget=*/Duration::zero());
+  const auto note = [this](std::string_view kind, int64_t rows, int milliseconds) {
+    activity_.note({kind, rows, TimePoint(), TimePoint() + std::chrono::milliseconds(milliseconds)});
+  };
+  note("decode", 1, 10);
+  note("prefill", 64, 90);
+  note("prefill", 32, 35);
+  caf::anon_send(coordinator_, begin_atom::value,
+                 PlannerLimits{.slots = 2, .chunk = 64, .capacity = 900, .chunk_sizes = {16, 32, 64}});
+  hello(0);
+  submit(1, 300);
+  ASSERT_TRUE(ears_[0].wait_for_schedules(2));
+  Request late{.id = RequestId(2), .ids = std::vector<int32_t>(200, 5), .parameters = {}};
+  caf::anon_send(coordinator_, submit_atom::value, Submission{{late}, &sink_});
+  for (int32_t schedule = 0; schedule < 3; ++schedule) {
+    done(0, schedule, 2);
+    ASSERT_TRUE(ears_[0].wait_for_schedules(static_cast<size_t>(schedule) + 3));
+    const Schedule next = ears_[0].schedules()[static_cast<size_t>(schedule) + 2];
+    ASSERT_EQ(next.prefills.size(), 1u) << to_string(next);
+    EXPECT_EQ(next.prefills[0].ids.size(), 32u);  // in 40 ms, the time of four decode steps
+    EXPECT_EQ(next.decode_steps, 1);
+  }
+}
+
 TEST_F(CoordinatorTest, NamesTheRanksThatDidNotComeInTime) {
   start(4, std::chrono::milliseconds(20));
   hello(0);

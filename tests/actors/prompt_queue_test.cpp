@@ -95,6 +95,23 @@ TEST(PromptQueue, LeavesShortBeginningsAndOtherRopeFactorsAlone) {
   EXPECT_EQ(queue.next_step(kAllRows).ids.size(), 16u);
 }
 
+TEST(PromptQueue, GivesEverySecondStepToTheShortestPromptIfAsked) {
+  const auto slots_of_steps = [](PromptOrder order) {
+    PromptQueue queue(limits(3, 4));
+    queue.add(prompt(0, 0, 14));
+    queue.add(prompt(1, 0, 9));
+    queue.add(prompt(2, 0, 6));
+    std::vector<std::vector<int32_t>> slots;
+    while (!queue.is_empty()) slots.push_back(queue.next_step(kAllRows, order).slot);
+    return slots;
+  };
+  EXPECT_THAT(
+      slots_of_steps(PromptOrder::kShortestInTurn),
+      ElementsAre(ElementsAre(0, 0, 0, 0), ElementsAre(2, 2, 2, 2), ElementsAre(0, 0, 0, 0), ElementsAre(2, 2, 0, 0),
+                  ElementsAre(0, 0, 0, 0), ElementsAre(1, 1, 1, 1), ElementsAre(1, 1, 1, 1), ElementsAre(1)));
+  EXPECT_THAT(slots_of_steps(PromptOrder::kAdmission)[2], ElementsAre(0, 0, 0, 0));
+}
+
 TEST(PromptQueue, FindsAnotherSourceWhenOneIsDropped) {
   PromptQueue queue(limits(4, 4));
   queue.add(prompt(0, 9, 1));

@@ -71,6 +71,13 @@ TEST(ScheduleTiming, TakesTheSmallestSizeWhenNoneFits) {
   EXPECT_EQ(timing.bounds().prefill_steps, 1);
 }
 
+TEST(ScheduleTiming, TakesTheLargestSizeWhereFewerRowsCostAsMuch) {
+  ScheduleTiming timing(limits(), ms(1), 2);
+  timing.note_decode(ms(10));
+  for (const int64_t rows : {16, 32, 64, 128, 256}) timing.note_prefill(rows, ms(100));
+  EXPECT_EQ(timing.bounds().prefill_rows, 256);
+}
+
 TEST(ScheduleTiming, MeasuresScoreStepsApartFromPrefillSteps) {
   ScheduleTiming timing(limits(), ms(40), 2);
   timing.note_prefill(256, ms(20));
