@@ -80,7 +80,8 @@ class TheGguf(WithModel):
         self.assertEqual(make_gguf.rotated_pairs(rows, 8, 2), bytes([0, 2, 1, 3, 4, 6, 5, 7]))
 
     def test_norms_are_widened_to_float32(self):
-        self.assertEqual(struct.unpack("<2f", make_gguf.widened(memoryview(struct.pack("<2H", 0x3F80, 0xC000)))), (1.0, -2.0))
+        widened = make_gguf.widened(memoryview(struct.pack("<2H", 0x3F80, 0xC000)))
+        self.assertEqual(struct.unpack("<2f", widened), (1.0, -2.0))
 
 
 class TheReport(unittest.TestCase):

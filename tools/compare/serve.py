@@ -211,8 +211,9 @@ def streams(bench: Bench, count: int) -> list[dict[str, Any]]:
     server = bench.ours(count)
     try:
         bench.run_load(server, [{**group, "prompts": bench.loads.id_prompts(count, 64, seed=99), "max_tokens": 8}])
-        made = bench.pairs(lambda pair: bench.run_load(server, [{**group, "prompts": bench.loads.id_prompts(count, 64, pair)}]),
-                           lambda pair: bench.offline(bench.loads.id_prompts(count, 64, pair), new_tokens))
+        made = bench.pairs(
+            lambda pair: bench.run_load(server, [{**group, "prompts": bench.loads.id_prompts(count, 64, pair)}]),
+            lambda pair: bench.offline(bench.loads.id_prompts(count, 64, pair), new_tokens))
     finally:
         server.stop()
     served = [report["all"]["tokens_per_s"] for report, _ in made]
@@ -349,10 +350,12 @@ def measure(bench: Bench) -> dict[str, Any]:
             for row in ROWS[name](bench):
                 report["rows"].append(row)
                 say(f"done: {serve_report.line(row)}")
-        except (Failed, subprocess.TimeoutExpired, statistics.StatisticsError, ZeroDivisionError) as failed:
+        except (Failed, subprocess.TimeoutExpired, ValueError, ZeroDivisionError) as failed:
             report["rows"].append({"row": name, "what": name, "failed": str(failed)})
             say(f"{name} failed: {failed}")
-    report["absent"] = bench.absent
+        report["absent"] = bench.absent
+        if bench.arguments.json:  # row by row, so that an interruption loses one
+            bench.arguments.json.write_text(json.dumps(report, indent=1) + "\n")
     return report
 
 
@@ -383,8 +386,6 @@ def main() -> int:
             report = measure(bench)
         finally:
             bench.stop_rivals()
-    if arguments.json:
-        arguments.json.write_text(json.dumps(report, indent=1) + "\n")
     table = serve_report.markdown(report)
     if arguments.markdown:
         arguments.markdown.write_text(table)

@@ -48,6 +48,15 @@ TEST_P(Constraints, AllowOnlyWhatTheSchemaDescribes) {
   EXPECT_FALSE(is_answer(kPerson, R"({"name": "Ann", "age": 3, "more": 1})"));
 }
 
+TEST_P(Constraints, KeepControlCharactersOutOfStrings) {
+  for (const char* length : {"", R"(, "maxLength": 4)", R"(, "minLength": 1)"}) {
+    const std::string text = R"({"type": "json_schema", "json_schema": {"type": "string")" + std::string(length) + "}}";
+    EXPECT_TRUE(is_answer(text, "\"a b\"")) << length;
+    EXPECT_FALSE(is_answer(text, "\"a\tb\"")) << length;
+    EXPECT_FALSE(is_answer(text, "\"a\nb\"")) << length;
+  }
+}
+
 TEST_P(Constraints, EndWhiteSpaceInJson) {
   EXPECT_TRUE(is_answer(kPerson, "{\n      \"name\": \"Ann\", \"age\": 3}"));
   EXPECT_FALSE(is_answer(kPerson, "{" + std::string(kMostSpace + 1, ' ') + R"("name": "Ann", "age": 3})"));

@@ -16,14 +16,14 @@ namespace lockstep::constraint {
 
 enum class Words { kNone, kAll };
 
-/// A token for every printable character, a few longer ones, an end token, and a special token.
+/// A token for every printable character, line feed and tab, a few longer ones, an end token, and a special token.
 class Letters final : public text::Tokenizer {
  public:
   /// `words`: also all tokens of three small letters.
   explicit Letters(Words words = Words::kNone) {
     tokens_ = {"<end>", "<call>"};
     for (char c = ' '; c <= '~'; ++c) tokens_.emplace_back(1, c);
-    tokens_.insert(tokens_.end(), {"\n", "true", "{\"", "\":", "   "});
+    tokens_.insert(tokens_.end(), {"\n", "\t", "true", "{\"", "\":", "   "});
     if (words == Words::kAll) add_words();
     for (size_t id = 0; id < tokens_.size(); ++id) ids_[tokens_[id]] = static_cast<int32_t>(id);
   }
