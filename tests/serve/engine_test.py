@@ -129,10 +129,6 @@ class EngineOverRpc(unittest.TestCase):
         cls.folder = pathlib.Path(temporary.name)
         tiny_model.write(cls.folder / "model")
         # A request that no delay lets end before it is cancelled needs a model of long texts.
-        cls.endless = cls.folder / "endless"
-        shutil.copytree(cls.folder / "model", cls.endless / "model")
-        config = json.loads((cls.endless / "model" / "config.json").read_text())
-        (cls.endless / "model" / "config.json").write_text(json.dumps({**config, "max_position_embeddings": 10**6}))
         (cls.folder / "prompts.json").write_text(json.dumps(PROMPTS))
         words = [PROGRAM, "generate", "--model", cls.folder / "model", "--ids-file", cls.folder / "prompts.json",
                  "--max-new-tokens", 12, "--ignore-eos", "--no-do-sample", "--threads", 1, "--launch", "threads", "--tp",
@@ -149,7 +145,7 @@ class EngineOverRpc(unittest.TestCase):
         (model / "config.json").write_text(json.dumps({**tiny_model.CONFIG, "max_position_embeddings": capacity}))
         return folder
 
-    def with_engine(self, body, *more, address=None, secret=b"", folder=None, capacity=128):
+    def with_engine(self, body, *more, address=None, secret=b"", capacity=128):
         """Runs `body(engine, served)` in an event loop."""
         async def run(served):
             async with capnp.kj_loop():
@@ -157,7 +153,7 @@ class EngineOverRpc(unittest.TestCase):
                 await body(entry.engine, served)
                 del client
 
-        with Served(folder or self.folder_of(capacity), *more, address=address, capacity=capacity) as served:
+        with Served(self.folder_of(capacity), *more, address=address, capacity=capacity) as served:
             self.assertTrue(served.address, served.said())
             asyncio.run(run(served))
             return served
