@@ -128,7 +128,6 @@ class EngineOverRpc(unittest.TestCase):
         cls.addClassCleanup(temporary.cleanup)
         cls.folder = pathlib.Path(temporary.name)
         tiny_model.write(cls.folder / "model")
-        # A request that no delay lets end before it is cancelled needs a model of long texts.
         (cls.folder / "prompts.json").write_text(json.dumps(PROMPTS))
         words = [PROGRAM, "generate", "--model", cls.folder / "model", "--ids-file", cls.folder / "prompts.json",
                  "--max-new-tokens", 12, "--ignore-eos", "--no-do-sample", "--threads", 1, "--launch", "threads", "--tp",
