@@ -38,9 +38,9 @@ LONG, SCHEMAS, FEW_SCHEMAS = 600, 400, 4
 # The warm-up is the first part of the run, and lasts until each kind of request was there so many times.
 WARM_UP, WARM_COUNT = 0.3, 8
 # Growth in bytes between the medians of the first and the last third of the samples after the warm-up. In a short run
-# some buffers of the engine have not met their largest request yet.
+# some buffers of the engine (of 16 MiB on each rank) have not met their largest request yet.
 MOST_GROWTH = {"door": 4 << 20, "rank 0": 8 << 20, "rank 1": 4 << 20}
-MOST_SHORT_GROWTH = {"door": 4 << 20, "rank 0": 24 << 20, "rank 1": 12 << 20}
+MOST_SHORT_GROWTH = {"door": 4 << 20, "rank 0": 40 << 20, "rank 1": 24 << 20}
 LEAST_SAMPLES = 9
 SLOWEST = 300  # seconds more than asked for that a run may take on a slow machine
 KNOWN = [crowd_test.completion("The keeper wrote", temperature=0), crowd_test.completion("Rain", temperature=1, seed=5),
