@@ -126,6 +126,8 @@ void host_constraints(int socket_number, int setup_number) {
   const auto compiler = make_grammar_compiler(std::move(setup->table));
   if (!compiler.has_value()) return;
   ::signal(SIGCHLD, SIG_IGN);  // the kernel reaps
+  // A launcher sends these to all processes of a job; open requests may end before the engine closes the socket.
+  for (const int number : {SIGTERM, SIGINT}) ::signal(number, SIG_IGN);
   while (auto message = receive_datagram(socket.get(), kMostMessage, std::nullopt)) {
     if (message->descriptors.size() != kMostDescriptors) continue;
     const auto bytes = read_file(message->descriptors[1]);

@@ -3,13 +3,17 @@
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
+#include <signal.h>
+#include <unistd.h>
 
 #include <algorithm>
 #include <cmath>
 #include <future>
 #include <nlohmann/json.hpp>
+#include <set>
 #include <string>
 
+#include "runtime/process/process_table.h"
 #include "tests/runtime/constraint/letters.h"
 
 namespace lockstep::constraint {
@@ -149,6 +153,28 @@ TEST_F(Isolated, CompileOthersWhileOneTakesLong) {
   unlimited->stop();
   ASSERT_EQ(endless.wait_for(kPatience), std::future_status::ready);
   EXPECT_EQ(endless.get().error().kind, ErrorKind::kCancelled);
+}
+
+TEST_F(Isolated, GoOnAfterASignalToEveryProcessOfTheJob) {
+  const auto compiler = this->compiler();
+  const auto plain = compiler->compile(kPlain).value();
+  const auto before = plain->begin({kEnd}).value();
+  std::vector<float> row(static_cast<size_t>(letters_.vocabulary()), 0.0f);
+  ASSERT_TRUE(before->mask(row).has_value());  // its process is there
+  const auto listed = process::list_processes();
+  std::set<pid_t> below = {::getpid()};
+  for (int level = 0; level < 3; ++level) {  // host, constraint, answer
+    for (const process::ListedProcess& one : listed) {
+      if (below.contains(one.parent)) below.insert(one.pid);
+    }
+  }
+  below.erase(::getpid());
+  ASSERT_GE(below.size(), 3u);
+  for (const pid_t pid : below) ASSERT_EQ(::kill(pid, SIGTERM), 0);
+  ASSERT_TRUE(before->accept(letters_.encode("a", text::SpecialTokens::kOmit).value().front()).has_value());
+  EXPECT_TRUE(before->mask(row).has_value());
+  EXPECT_EQ(error_of_answer(*plain, 20), std::nullopt);
+  EXPECT_TRUE(compiler->compile(regex("[x-z]+")).has_value());
 }
 
 TEST_F(Isolated, NameAProgramThatIsMissing) {
