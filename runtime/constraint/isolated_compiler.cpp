@@ -16,7 +16,7 @@
 namespace lockstep::constraint {
 namespace {
 
-constexpr size_t kMostKept = 32;                                 // constraints, each with its process
+constexpr size_t kMostProcesses = 32;                            // constraints, each with its process
 constexpr size_t kMostAnswer = 4096;                             // bytes of an answer without a mask
 constexpr Duration kCompilePatience = std::chrono::seconds(30);  // limits are of processor time, which others use too
 constexpr Duration kMaskPatience = std::chrono::seconds(10);
@@ -182,7 +182,7 @@ class IsolatedCompiler final : public Compiler {
   std::mutex mutex_;                             // guards the two below
   std::unique_ptr<process::ChildProcess> host_;  // null before the first constraint
   Descriptor socket_;
-  KeptConstraints<IsolatedConstraint> kept_{kMostKept};
+  KeptConstraints<IsolatedConstraint> kept_{kMostProcesses};
 };
 
 }  // namespace
