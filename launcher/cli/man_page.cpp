@@ -7,7 +7,7 @@
 #include <cctype>
 #include <map>
 
-#include "runtime/core/result.h"
+#include "runtime/core/error_kinds.h"
 
 namespace lockstep::launcher {
 namespace {
@@ -88,10 +88,10 @@ std::string options_text(const std::vector<OptionDescription>& options) {
 /// The kinds of failure by their exit codes.
 std::string exit_status() {
   std::map<int, std::string> codes = {{0, "ok"}};
-  for (int kind = 0; kind <= static_cast<int>(ErrorKind::kCancelled); ++kind) {
-    std::string name(to_string(static_cast<ErrorKind>(kind)));
+  for (const ErrorKind kind : error_kinds()) {
+    std::string name(to_string(kind));
     std::ranges::replace(name, '_', ' ');
-    std::string& names = codes[exit_code(static_cast<ErrorKind>(kind))];
+    std::string& names = codes[exit_code(kind)];
     names += (names.empty() ? "" : ", ") + name;
   }
   std::string text = ".SH EXIT STATUS\n";

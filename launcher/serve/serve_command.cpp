@@ -1,7 +1,6 @@
 #include "launcher/serve/serve_command.h"
 
 #include <fmt/format.h>
-#include <sys/mman.h>
 #include <unistd.h>
 
 #include <cerrno>
@@ -14,6 +13,7 @@
 #include "launcher/process/launcher_words.h"
 #include "launcher/process/own_environment.h"
 #include "launcher/process/sibling_program.h"
+#include "runtime/core/memory_file.h"
 
 namespace lockstep::launcher {
 namespace {
@@ -93,22 +93,16 @@ Result<void> serve_as_rank(EngineCommand engine) {
   return serve_engine(engine);
 }
 
-/// A descriptor of `text`, which the next program inherits.
-Result<int> memory_file(const std::string& text) {
-  const int descriptor = ::memfd_create("lockstep-serve", 0);
-  if (descriptor >= 0 && ::write(descriptor, text.data(), text.size()) == static_cast<ssize_t>(text.size())) {
-    return descriptor;
-  }
-  return Error{ErrorKind::kUnavailable,
-               fmt::format("[serve] cannot start the server: found '{}', expected a memory file for its options",
-                           std::strerror(errno))};
-}
-
 /// Returns only if this process cannot become the server's program.
 Result<void> become_server(const serve::DoorOptions& door) {
   LOCKSTEP_TRY(const fs::path path, program("lockstep-serve"));
-  LOCKSTEP_TRY(const int options, memory_file(serve::to_json(door)));
-  set_own_variable(serve::kOptionsVariable, std::to_string(options));
+  const auto options = make_memory_file("lockstep-serve", serve::to_json(door), Inherited::kYes);
+  if (!options) {
+    return Error{ErrorKind::kUnavailable,
+                 fmt::format("[serve] cannot start the server: found '{}', expected a memory file for its options",
+                             std::strerror(errno))};
+  }
+  set_own_variable(serve::kOptionsVariable, std::to_string(options->get()));
   const char* const words[] = {"lockstep-serve", "--model", door.model.c_str(), nullptr};  // for lists of processes
   ::execv(path.c_str(), const_cast<char* const*>(words));
   return Error{ErrorKind::kUnavailable, fmt::format("[serve] cannot start {}: found '{}', expected a program",

@@ -8,6 +8,7 @@
 #include <cstring>
 
 #include "runtime/cache/manifest.capnp.h"
+#include "runtime/core/error_kinds.h"
 
 namespace lockstep::cache {
 namespace {
@@ -19,14 +20,6 @@ Error no_manifest(std::string_view why) {
 std::string to_string(capnp::Text::Reader text) { return {text.begin(), text.size()}; }
 
 capnp::Text::Reader to_text(const std::string& text) { return {text.c_str(), text.size()}; }
-
-/// The kind named `text`; internal for an unknown name.
-ErrorKind kind_of(std::string_view text) {
-  for (int i = 0; i <= static_cast<int>(ErrorKind::kCancelled); ++i) {
-    if (lockstep::to_string(static_cast<ErrorKind>(i)) == text) return static_cast<ErrorKind>(i);
-  }
-  return ErrorKind::kInternal;
-}
 
 Result<Manifest> read_manifest(wire::Manifest::Reader from) {
   if (from.getVersion() != kManifestVersion) {
@@ -45,7 +38,8 @@ Result<Manifest> read_manifest(wire::Manifest::Reader from) {
   manifest.host = to_string(from.getHost());
   if (from.getFailure().isError()) {
     const auto error = from.getFailure().getError();
-    manifest.failure = Error{kind_of(to_string(error.getKind())), to_string(error.getMessage())};
+    manifest.failure = Error{error_kind_named(to_string(error.getKind())).value_or(ErrorKind::kInternal),
+                             to_string(error.getMessage())};
   }
   return manifest;
 }

@@ -10,6 +10,7 @@
 #include <utility>
 
 #include "runtime/constraint/constraint_wire.h"
+#include "runtime/core/memory_file.h"
 
 namespace lockstep::constraint {
 namespace {
@@ -84,7 +85,7 @@ void run_answer(const Grammar& grammar, const std::vector<int32_t>& end_tokens, 
   }
 }
 
-/// Calls `run` in a process of its own, which ends with it.
+/// Calls `run` in a process of its own, which ends with it: without what the host's destructors and buffers would do.
 template <typename Run>
 void fork_process(const Run& run) {
   if (::fork() != 0) return;

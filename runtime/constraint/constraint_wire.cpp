@@ -2,12 +2,13 @@
 
 #include <fmt/format.h>
 #include <poll.h>
-#include <sys/mman.h>
 #include <sys/socket.h>
-#include <unistd.h>
 
 #include <cerrno>
 #include <cstring>
+
+#include "runtime/core/error_kinds.h"
+#include "runtime/core/memory_file.h"
 
 namespace lockstep::constraint {
 namespace {
@@ -69,6 +70,17 @@ class Unpacker {
 
 constexpr size_t kLeastText = sizeof(int64_t);
 
+/// Whether there is something to read within `patience`. @blocking
+bool becomes_readable(int socket, Duration patience) {
+  const TimePoint end = SteadyClock().now() + patience;
+  pollfd ready{.fd = socket, .events = POLLIN, .revents = 0};
+  while (true) {
+    const auto left = std::chrono::ceil<std::chrono::milliseconds>(end - SteadyClock().now()).count();
+    const int found = ::poll(&ready, 1, static_cast<int>(std::max<int64_t>(left, 0)));
+    if (found >= 0 || errno != EINTR) return found > 0;
+  }
+}
+
 }  // namespace
 
 Result<SocketPair> make_socket_pair() {
@@ -79,26 +91,9 @@ Result<SocketPair> make_socket_pair() {
 }
 
 Result<Descriptor> memory_file(std::string_view bytes) {
-  Descriptor file(::memfd_create("lockstep-constraint", MFD_CLOEXEC));
-  for (size_t done = 0; file.is_open() && done < bytes.size();) {
-    const ssize_t written = ::write(file.get(), bytes.data() + done, bytes.size() - done);
-    if (written < 0 && errno != EINTR) return unavailable("memory for its text");
-    done += written > 0 ? static_cast<size_t>(written) : 0;
-  }
-  if (!file.is_open()) return unavailable("memory for its text");
-  return file;
-}
-
-std::optional<std::string> read_file(const Descriptor& file) {
-  std::string bytes;
-  std::array<char, 65536> buffer;
-  while (true) {
-    const ssize_t size = ::pread(file.get(), buffer.data(), buffer.size(), static_cast<off_t>(bytes.size()));
-    if (size < 0 && errno == EINTR) continue;
-    if (size < 0) return std::nullopt;
-    if (size == 0) return bytes;
-    bytes.append(buffer.data(), static_cast<size_t>(size));
-  }
+  auto file = make_memory_file("lockstep-constraint", bytes, Inherited::kNo);
+  if (!file) return unavailable("memory for its text");
+  return *std::move(file);
 }
 
 bool send_datagram(int socket, std::string_view bytes, std::span<const int> descriptors) {
@@ -124,16 +119,7 @@ bool send_datagram(int socket, std::string_view bytes, std::span<const int> desc
 }
 
 std::optional<Datagram> receive_datagram(int socket, size_t most_bytes, std::optional<Duration> patience) {
-  if (patience) {
-    const TimePoint end = SteadyClock().now() + *patience;
-    pollfd ready{.fd = socket, .events = POLLIN, .revents = 0};
-    while (true) {
-      const auto left = std::chrono::ceil<std::chrono::milliseconds>(end - SteadyClock().now()).count();
-      const int found = ::poll(&ready, 1, static_cast<int>(std::max<int64_t>(left, 0)));
-      if (found > 0) break;
-      if (found == 0 || errno != EINTR) return std::nullopt;
-    }
-  }
+  if (patience && !becomes_readable(socket, *patience)) return std::nullopt;
   Datagram datagram;
   datagram.bytes.resize(most_bytes);
   iovec part{datagram.bytes.data(), datagram.bytes.size()};
@@ -223,8 +209,9 @@ std::string failure_bytes(const Error& error) {
 }
 
 Error parse_failure(std::string_view bytes) {
-  if (bytes.size() < 2) return {ErrorKind::kInternal, "[runtime/constraint] found an empty answer, expected an error"};
-  return {static_cast<ErrorKind>(bytes[1]), std::string(bytes.substr(2))};
+  const auto kind = bytes.size() < 2 ? std::nullopt : error_kind_numbered(bytes[1]);
+  if (!kind) return {ErrorKind::kInternal, "[runtime/constraint] found an empty answer, expected an error"};
+  return {*kind, std::string(bytes.substr(2))};
 }
 
 }  // namespace lockstep::constraint

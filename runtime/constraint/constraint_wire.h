@@ -27,8 +27,6 @@ Result<SocketPair> make_socket_pair();
 
 /// A file in memory with these bytes. Fails with `kUnavailable`.
 Result<Descriptor> memory_file(std::string_view bytes);
-/// Its bytes; none if they cannot be read.
-std::optional<std::string> read_file(const Descriptor& file);
 
 /// The most that one message carries.
 inline constexpr size_t kMostDescriptors = 2;

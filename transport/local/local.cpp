@@ -33,21 +33,14 @@ Error no_meeting(int descriptor, std::string_view found) {
 }  // namespace
 
 Result<MeetingFile> MeetingFile::create(int ranks) {
-  const int descriptor = memfd_create("lockstep-meeting", MFD_CLOEXEC);
-  if (descriptor >= 0) {
-    MeetingFile file(descriptor);
-    if (ftruncate(descriptor, static_cast<off_t>(file_bytes(ranks))) == 0) return file;
+  Descriptor file(memfd_create("lockstep-meeting", MFD_CLOEXEC));
+  if (file.is_open() && ftruncate(file.get(), static_cast<off_t>(file_bytes(ranks))) == 0) {
+    return MeetingFile(std::move(file));
   }
   return Error{ErrorKind::kResourceExhausted,
                fmt::format("[transport/local] cannot make the memory in which {} ranks meet: found '{}', expected a "
                            "file in memory; raise ulimit -n, or start fewer ranks",
                            ranks, std::strerror(errno))};
-}
-
-MeetingFile::MeetingFile(MeetingFile&& other) noexcept : descriptor_(std::exchange(other.descriptor_, -1)) {}
-
-MeetingFile::~MeetingFile() {
-  if (descriptor_ >= 0) close(descriptor_);
 }
 
 Result<std::unique_ptr<World>> World::join(int descriptor, int rank, int size) {

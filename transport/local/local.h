@@ -7,7 +7,9 @@
 
 #include <atomic>
 #include <memory>
+#include <utility>
 
+#include "runtime/core/descriptor.h"
 #include "transport/bootstrap.h"
 
 namespace lockstep::transport::region {
@@ -25,17 +27,13 @@ class MeetingFile {
   /// Fails with `kResourceExhausted` when the system has no descriptor or memory for it.
   static Result<MeetingFile> create(int ranks);
 
-  MeetingFile(MeetingFile&& other) noexcept;
-  MeetingFile& operator=(MeetingFile&&) = delete;
-  ~MeetingFile();
-
   /// Closed by exec, unless a child is told to keep it.
-  int descriptor() const { return descriptor_; }
+  int descriptor() const { return file_.get(); }
 
  private:
-  explicit MeetingFile(int descriptor) : descriptor_(descriptor) {}
+  explicit MeetingFile(Descriptor file) : file_(std::move(file)) {}
 
-  int descriptor_;
+  Descriptor file_;
 };
 
 /// One rank's connection to the others. Bootstraps made from it may outlive it.

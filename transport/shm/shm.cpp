@@ -11,6 +11,7 @@
 #include <optional>
 #include <random>
 
+#include "runtime/core/descriptor.h"
 #include "runtime/core/ids.h"
 #include "transport/region/region_communicator.h"
 
@@ -31,20 +32,6 @@ Error cannot(std::string_view what, int rank, int error) {
                       kComponent, rank, what, std::strerror(error)),
           rank};
 }
-
-class Descriptor {
- public:
-  explicit Descriptor(int value) : value_(value) {}
-  Descriptor(Descriptor&& other) noexcept : value_(std::exchange(other.value_, -1)) {}
-  Descriptor& operator=(Descriptor&&) = delete;
-  ~Descriptor() {
-    if (value_ >= 0) close(value_);
-  }
-  int get() const { return value_; }
-
- private:
-  int value_;
-};
 
 constexpr std::string_view kFolder = "/dev/shm";
 

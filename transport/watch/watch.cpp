@@ -161,7 +161,7 @@ class PeerWatch::Impl {
 
   std::vector<pollfd> watched_files() const {
     std::vector<pollfd> files{{.fd = wake_.get(), .events = POLLIN, .revents = 0}};
-    if (listener_) files.push_back({.fd = listener_.get(), .events = POLLIN, .revents = 0});
+    if (listener_.is_open()) files.push_back({.fd = listener_.get(), .events = POLLIN, .revents = 0});
     for (const auto& peer : peers_) files.push_back({.fd = peer->socket.get(), .events = POLLIN, .revents = 0});
     return files;
   }
@@ -173,7 +173,7 @@ class PeerWatch::Impl {
 
   void connect() {
     Descriptor socket = connect_to(endpoint_);
-    if (!socket) return;
+    if (!socket.is_open()) return;
     std::lock_guard lock(mutex_);
     has_connected_ = true;
     auto peer = std::make_unique<Peer>();
@@ -191,9 +191,9 @@ class PeerWatch::Impl {
   }
 
   void accept_all(TimePoint at) {
-    while (listener_) {
+    while (listener_.is_open()) {
       Descriptor socket = accept_from(listener_, endpoint_);
-      if (!socket) return;
+      if (!socket.is_open()) return;
       auto peer = std::make_unique<Peer>();
       peer->socket = std::move(socket);
       peer->last_sign = at;

@@ -15,6 +15,8 @@
 #include <memory>
 #include <sstream>
 
+#include "runtime/core/error_kinds.h"
+
 namespace lockstep::transport::watch {
 namespace {
 
@@ -81,10 +83,6 @@ Error cannot_listen(const Endpoint& endpoint, std::string_view why) {
 
 }  // namespace
 
-Descriptor::~Descriptor() {
-  if (value_ >= 0) close(value_);
-}
-
 std::string to_text(const Hello& hello) {
   return fmt::format("{} {} {} {}", hello.rank, hello.size, hello.token, hello.host);
 }
@@ -103,13 +101,15 @@ std::string to_text(const Error& error) {
 
 Error parse_error(const std::string& text) {
   std::istringstream stream(text);
-  int kind = -1, origin = -1;
-  if (!(stream >> kind >> origin) || kind < 0 || kind > static_cast<int>(ErrorKind::kCancelled)) {
+  int number = -1, origin = -1;
+  stream >> number >> origin;
+  const std::optional<ErrorKind> kind = error_kind_numbered(number);
+  if (!stream || !kind) {
     return {ErrorKind::kInternal, fmt::format("[transport/watch] found an error that cannot be read: '{}'", text)};
   }
   stream.get();
   std::string message(std::istreambuf_iterator<char>(stream), {});
-  return {static_cast<ErrorKind>(kind), std::move(message), origin < 0 ? std::nullopt : std::optional(origin)};
+  return {*kind, std::move(message), origin < 0 ? std::nullopt : std::optional(origin)};
 }
 
 std::string to_text(const Endpoint& endpoint) {
@@ -134,7 +134,8 @@ Result<Endpoint> parse_endpoint(const std::string& text) {
 Result<Descriptor> listen_at(const Endpoint& endpoint, uint16_t& port) {
   for (const SocketAddress& address : addresses_of(endpoint)) {
     Descriptor socket(::socket(address.storage.ss_family, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0));
-    if (!socket || bind(socket.get(), address.get(), address.bytes) != 0 || listen(socket.get(), SOMAXCONN) != 0) {
+    if (!socket.is_open() || bind(socket.get(), address.get(), address.bytes) != 0 ||
+        listen(socket.get(), SOMAXCONN) != 0) {
       continue;
     }
     SocketAddress bound;
@@ -151,7 +152,7 @@ Result<Descriptor> listen_at(const Endpoint& endpoint, uint16_t& port) {
 
 Descriptor accept_from(const Descriptor& listener, const Endpoint& endpoint) {
   Descriptor socket(accept4(listener.get(), nullptr, nullptr, SOCK_CLOEXEC));
-  if (!socket) return socket;
+  if (!socket.is_open()) return socket;
   if (!endpoint.local.empty() && !is_of_this_user(socket)) return Descriptor();
   send_at_once(socket);
   return socket;
@@ -162,7 +163,7 @@ Descriptor connect_to(const Endpoint& endpoint) {
     Descriptor socket(::socket(address.storage.ss_family, SOCK_STREAM | SOCK_CLOEXEC, 0));
     const timeval second{.tv_sec = 1, .tv_usec = 0};
     setsockopt(socket.get(), SOL_SOCKET, SO_SNDTIMEO, &second, sizeof second);  // bounds connect, too
-    if (!socket || connect(socket.get(), address.get(), address.bytes) != 0) continue;
+    if (!socket.is_open() || connect(socket.get(), address.get(), address.bytes) != 0) continue;
     if (!endpoint.local.empty() && !is_of_this_user(socket)) continue;
     send_at_once(socket);
     return socket;

@@ -11,27 +11,11 @@
 #include <utility>
 #include <vector>
 
+#include "runtime/core/descriptor.h"
 #include "runtime/core/result.h"
 #include "transport/watch/watch.h"
 
 namespace lockstep::transport::watch {
-
-/// A file descriptor that is closed at the end; −1: none.
-class Descriptor {
- public:
-  explicit Descriptor(int value = -1) : value_(value) {}
-  Descriptor(Descriptor&& other) noexcept : value_(std::exchange(other.value_, -1)) {}
-  Descriptor& operator=(Descriptor&& other) noexcept {
-    std::swap(value_, other.value_);
-    return *this;
-  }
-  ~Descriptor();
-  int get() const { return value_; }
-  explicit operator bool() const { return value_ >= 0; }
-
- private:
-  int value_;
-};
 
 enum class FrameKind : char { kHello = 'h', kAlive = 'a', kFailed = 'f', kHeard = 'k', kBye = 'b' };
 

@@ -8,6 +8,7 @@
 #include <system_error>
 
 #include "launcher/process/attempt.h"
+#include "runtime/core/error_kinds.h"
 #include "runtime/process/orphans.h"
 
 namespace lockstep::serve {
@@ -31,14 +32,6 @@ Result<fs::path> private_folder() {
                            std::strerror(errno), pattern)};
 }
 
-/// A code that is none of ours is that of a launcher (137, 9) whose rank was killed.
-ErrorKind kind_of_code(int code) {
-  for (int i = 0; i <= static_cast<int>(ErrorKind::kCancelled); ++i) {
-    if (exit_code(static_cast<ErrorKind>(i)) == code) return static_cast<ErrorKind>(i);
-  }
-  return ErrorKind::kPeerLost;
-}
-
 Result<void> result_of(const Result<process::ChildOutcome>& ran, const fs::path& records, int ranks) {
   return ran.has_value() ? engine_end(ran.value(), records, ranks) : Result<void>(ran.error());
 }
@@ -50,8 +43,9 @@ Result<void> engine_end(const process::ChildOutcome& outcome, const fs::path& re
   const auto known = ranks > 0 ? std::optional(ranks) : std::nullopt;
   const launcher::AttemptEnd end = launcher::judge_attempt(outcome, launcher::read_exit_records(records), known);
   const bool was_killed = !outcome.code;
-  // A killed rank 0 is a lost rank like any other.
-  Error error{was_killed ? ErrorKind::kPeerLost : kind_of_code(end.code), {}};
+  // A killed rank 0 is a lost rank like any other; a code that is none of ours is that of a launcher (137, 9) whose
+  // rank was killed.
+  Error error{was_killed ? ErrorKind::kPeerLost : error_kind_of_exit(end.code).value_or(ErrorKind::kPeerLost), {}};
   if (was_killed && known) error.origin_rank = 0;
   if (!was_killed && !end.lost_ranks.empty()) error.origin_rank = *end.lost_ranks.begin();
   const bool is_recorded = end.message != to_string(outcome);
