@@ -42,7 +42,7 @@ trace::Activity ActivityRecord::read() const {
   for (int64_t number = oldest(); number <= ended_; ++number) {
     const EndedStep& step = steps_[place(number)];
     activity.steps.push_back({.number = number,
-                              .kind = std::string(step.kind),
+                              .kind = std::string(to_string(step.phase)),
                               .rows = step.rows,
                               .time = step.end - step.begin,
                               .ended = step.end});

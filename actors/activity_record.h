@@ -6,9 +6,9 @@
 #include <cstddef>
 #include <cstdint>
 #include <mutex>
-#include <string_view>
 #include <vector>
 
+#include "actors/phase.h"
 #include "runtime/core/clock.h"
 #include "runtime/trace/activity.h"
 
@@ -16,7 +16,7 @@ namespace lockstep::actors {
 
 /// A step of rank 0.
 struct EndedStep {
-  std::string_view kind;  // static text
+  Phase phase = Phase::kIdle;  // kPrefill, kScore or kDecode
   int64_t rows = 0;
   TimePoint begin, end;
 };

@@ -222,9 +222,12 @@ void Coordinator::bound_schedules() {
   if (!timing_ || ports_.activity == nullptr) return;
   for (const EndedStep& step : ports_.activity->steps_after(steps_seen_)) {
     const Duration time = step.end - step.begin;
-    if (step.kind == to_string(actors::Phase::kDecode)) timing_->note_decode(time);
-    if (step.kind == to_string(actors::Phase::kPrefill)) timing_->note_prefill(step.rows, time);
-    if (step.kind == to_string(actors::Phase::kScore)) timing_->note_score(step.rows, time);
+    switch (step.phase) {
+      case actors::Phase::kDecode: timing_->note_decode(time); break;
+      case actors::Phase::kPrefill: timing_->note_prefill(step.rows, time); break;
+      case actors::Phase::kScore: timing_->note_score(step.rows, time); break;
+      default: break;  // no step
+    }
   }
   planner_->set_bounds(timing_->bounds());
 }

@@ -11,20 +11,6 @@
 
 namespace lockstep::actors {
 
-std::string_view to_string(Phase phase) {
-  switch (phase) {
-    case Phase::kIdle: return "idle";
-    case Phase::kSlots: return "slots";
-    case Phase::kPrefill: return "prefill";
-    case Phase::kScore: return "score";
-    case Phase::kDecode: return "decode";
-    case Phase::kDecide: return "decide";
-    case Phase::kConfirm: return "confirm";
-    case Phase::kEnded: return "ended";
-  }
-  return "unknown";
-}
-
 std::string to_string(const ExecutorStatus& status) {
   if (status.schedule < 0) return fmt::format("{}, before the first schedule", to_string(status.phase));
   return fmt::format("{}, schedule {}, step {}", to_string(status.phase), status.schedule, status.step);
@@ -182,8 +168,7 @@ Result<void> Executor::begin_step(Phase phase) {
 }
 
 void Executor::note_step(int64_t rows, TimePoint now) const {
-  if (hooks_.stepped)
-    hooks_.stepped({.kind = to_string(phase_.load()), .rows = rows, .begin = step_begin_, .end = now});
+  if (hooks_.stepped) hooks_.stepped({.phase = phase_.load(), .rows = rows, .begin = step_begin_, .end = now});
 }
 
 void Executor::note_logits_of(const shards::PrefillRows& rows) {

@@ -19,6 +19,7 @@
 #include <vector>
 
 #include "actors/activity_record.h"
+#include "actors/phase.h"
 #include "actors/schedule.h"
 #include "actors/schedule_queue.h"
 #include "runtime/core/abort_flag.h"
@@ -29,12 +30,6 @@
 #include "shards/step_engine.h"
 
 namespace lockstep::actors {
-
-/// The current activity of an executor.
-enum class Phase { kIdle, kSlots, kPrefill, kScore, kDecode, kDecide, kConfirm, kEnded };
-
-/// "idle", "slots", "prefill", "score", "decode", "decide", "confirm", "ended".
-std::string_view to_string(Phase phase);
 
 /// The last activity of an executor, for exit records and reports.
 struct ExecutorStatus {

@@ -15,7 +15,7 @@ TEST(ActivityRecord, RemembersTheLastStepsWithTheirNumbers) {
   ActivityRecord record;
   EXPECT_THAT(record.read().steps, IsEmpty());
   const int count = static_cast<int>(ActivityRecord::kSteps) + 3;
-  for (int step = 1; step <= count; ++step) record.note({"decode", step, at(step), at(step + 2)});
+  for (int step = 1; step <= count; ++step) record.note({Phase::kDecode, step, at(step), at(step + 2)});
   const trace::Activity activity = record.read();
   ASSERT_THAT(activity.steps, SizeIs(ActivityRecord::kSteps));
   EXPECT_EQ(activity.steps.front().number, 4);
@@ -27,11 +27,11 @@ TEST(ActivityRecord, GivesEveryStepOnceToAReaderThatFollows) {
   ActivityRecord record;
   int64_t seen = 0;
   EXPECT_THAT(record.steps_after(seen), IsEmpty());
-  record.note({"prefill", 4, at(0), at(1)});
-  record.note({"decode", 1, at(1), at(2)});
+  record.note({Phase::kPrefill, 4, at(0), at(1)});
+  record.note({Phase::kDecode, 1, at(1), at(2)});
   ASSERT_THAT(record.steps_after(seen), SizeIs(2));
   EXPECT_THAT(record.steps_after(seen), IsEmpty());
-  for (size_t step = 0; step < ActivityRecord::kSteps + 9; ++step) record.note({"decode", 2, at(2), at(3)});
+  for (size_t step = 0; step < ActivityRecord::kSteps + 9; ++step) record.note({Phase::kDecode, 2, at(2), at(3)});
   EXPECT_THAT(record.steps_after(seen), SizeIs(ActivityRecord::kSteps));
   EXPECT_EQ(seen, 2 + static_cast<int64_t>(ActivityRecord::kSteps) + 9);
 }

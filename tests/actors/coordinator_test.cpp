@@ -137,7 +137,7 @@ TEST_F(CoordinatorTest, BoundsSchedulesByTheTimesOfTheStepsThatHaveEnded) {
   submit(1, 30);
   ASSERT_TRUE(ears_[0].wait_for_schedules(2));
   EXPECT_EQ(ears_[0].schedules()[1].decode_steps, 2);  // nothing is measured yet
-  activity_.note({"decode", 1, TimePoint(), TimePoint() + std::chrono::seconds(1)});
+  activity_.note({Phase::kDecode, 1, TimePoint(), TimePoint() + std::chrono::seconds(1)});
   done(0, 0, 3);
   ASSERT_TRUE(ears_[0].wait_for_schedules(3));
   EXPECT_EQ(ears_[0].schedules()[2].decode_steps, 1);
@@ -145,12 +145,12 @@ TEST_F(CoordinatorTest, BoundsSchedulesByTheTimesOfTheStepsThatHaveEnded) {
 
 TEST_F(CoordinatorTest, ChoosesTheRowsBesideDecodesThatFitTheBudgetByMeasuredTimes) {
   start(1, kPatience, /*chunk_budget=*/Duration::zero());
-  const auto note = [this](std::string_view kind, int64_t rows, int milliseconds) {
-    activity_.note({kind, rows, TimePoint(), TimePoint() + std::chrono::milliseconds(milliseconds)});
+  const auto note = [this](Phase phase, int64_t rows, int milliseconds) {
+    activity_.note({phase, rows, TimePoint(), TimePoint() + std::chrono::milliseconds(milliseconds)});
   };
-  note("decode", 1, 10);
-  note("prefill", 64, 90);
-  note("prefill", 32, 35);
+  note(Phase::kDecode, 1, 10);
+  note(Phase::kPrefill, 64, 90);
+  note(Phase::kPrefill, 32, 35);
   caf::anon_send(coordinator_, begin_atom::value,
                  PlannerLimits{.slots = 2, .chunk = 64, .capacity = 900, .chunk_sizes = {16, 32, 64}});
   hello(0);

@@ -3,103 +3,15 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include <map>
 #include <random>
+
+#include "tests/actors/replay.h"
 
 namespace lockstep::actors {
 namespace {
 
 using ::testing::ElementsAre;
-using ::testing::HasSubstr;
 using ::testing::IsEmpty;
-
-Admission request(int64_t id, int length, int32_t new_tokens) {
-  Request made{.id = RequestId(id), .ids = {}, .parameters = {}};
-  for (int i = 0; i < length; ++i) made.ids.push_back(static_cast<int32_t>(1000 * id + i));
-  made.parameters.max_new_tokens = new_tokens;
-  return admit(made, {.capacity = 1000}).value();
-}
-
-PlannerLimits limits(int64_t slots, int64_t chunk) { return {.slots = slots, .chunk = chunk, .capacity = 100}; }
-
-/// Applies schedules as an engine would, and fails on any that breaks the rules.
-class Replay {
- public:
-  explicit Replay(PlannerLimits limits) : limits_(limits), slots_(static_cast<size_t>(limits.slots)) {}
-
-  void run(const Schedule& schedule) {
-    EXPECT_EQ(schedule.number, next_number_++);
-    for (const SlotId slot : schedule.closed) {
-      EXPECT_TRUE(slots_[slot.value].is_open) << to_string(schedule);
-      slots_[slot.value] = {};
-    }
-    for (const OpenedSlot& opened : schedule.opened) {
-      EXPECT_FALSE(slots_[opened.slot.value].is_open) << to_string(schedule);
-      slots_[opened.slot.value].is_open = true;
-      slots_[opened.slot.value].budget = opened.parameters.max_new_tokens;
-    }
-    EXPECT_LE(std::ssize(schedule.prefills), limits_.prefill_steps);
-    for (size_t i = 0; i < schedule.prefills.size(); ++i) {
-      run(schedule.prefills[i], /*is_last=*/i + 1 == schedule.prefills.size());
-    }
-    EXPECT_LE(schedule.decode_steps, limits_.decode_steps);
-    EXPECT_LE(schedule.decode_steps, largest_budget());
-    for (int32_t step = 0; step < schedule.decode_steps; ++step) {
-      for (Slot& slot : slots_) {
-        if (slot.is_prefilled && slot.budget > 0) --slot.budget;
-      }
-    }
-  }
-
-  /// The prompts that were prefilled to their end, in the order of that.
-  std::vector<std::vector<int32_t>> prompts;
-
- private:
-  struct Slot {
-    bool is_open = false;
-    bool is_prefilled = false;
-    int64_t budget = 0;
-    std::vector<int32_t> ids;
-  };
-
-  int64_t largest_budget() const {
-    int64_t largest = 0;
-    for (const Slot& slot : slots_) largest = std::max(largest, slot.is_prefilled ? slot.budget : 0);
-    return largest;
-  }
-
-  void run(const shards::PrefillRows& rows, bool is_last) {
-    const auto count = std::ssize(rows.ids);
-    ASSERT_EQ(std::ssize(rows.slot), count);
-    ASSERT_EQ(std::ssize(rows.position), count);
-    ASSERT_EQ(rows.logit_rows.size(), slots_.size());
-    EXPECT_GT(count, 0);
-    EXPECT_LE(count, limits_.chunk);
-    const bool must_be_full = !is_last && !limits_.rows_of_one_slot && limits_.rows_beside_decodes == 0;
-    EXPECT_TRUE(!must_be_full || count == limits_.chunk) << "padding before the tail";
-    for (int64_t row = 0; row < count; ++row) {
-      Slot& slot = slots_[rows.slot[row]];
-      EXPECT_TRUE(slot.is_open && !slot.is_prefilled);
-      EXPECT_EQ(rows.position[row], std::ssize(slot.ids));
-      EXPECT_TRUE(!limits_.rows_of_one_slot || rows.slot[row] == rows.slot[0]);
-      slot.ids.push_back(rows.ids[row]);
-    }
-    for (size_t s = 0; s < slots_.size(); ++s) {
-      const int32_t row = rows.logit_rows[s];
-      if (row < 0) continue;
-      ASSERT_LT(row, count);
-      EXPECT_EQ(rows.slot[row], static_cast<int32_t>(s));
-      EXPECT_EQ(rows.ids[row], slots_[s].ids.back());
-      slots_[s].is_prefilled = true;
-      --slots_[s].budget;
-      prompts.push_back(slots_[s].ids);
-    }
-  }
-
-  PlannerLimits limits_;
-  std::vector<Slot> slots_;
-  int32_t next_number_ = 0;
-};
 
 TEST(Planner, PacksPromptsIntoChunksWithPaddingOnlyAtTheTail) {
   Planner planner(limits(/*slots=*/2, /*chunk=*/4));
@@ -223,107 +135,6 @@ TEST(Planner, DecodesBetweenThePrefillsOfALongPrompt) {
   const Schedule schedule = planner.next().value();
   EXPECT_EQ(schedule.prefills.size(), 2u);
   EXPECT_EQ(schedule.decode_steps, 2);
-}
-
-/// The most prefill steps, and the most rows, between two decode steps while a slot decodes.
-struct Delay {
-  int64_t steps = 0, rows = 0;
-};
-
-Delay longest_delay(Planner& planner, Replay& replay) {
-  Delay longest, delay;
-  while (const auto schedule = planner.next()) {
-    for (const auto& rows : schedule->prefills) {
-      delay = {delay.steps + 1, delay.rows + std::ssize(rows.ids)};
-      longest = {std::max(longest.steps, delay.steps), std::max(longest.rows, delay.rows)};
-    }
-    if (schedule->decode_steps > 0) delay = {};
-    replay.run(*schedule);
-  }
-  return longest;
-}
-
-TEST(Planner, DelaysTheTokensOfOthersByOneShortChunkOfALongPrompt) {
-  PlannerLimits spare = limits(3, 16);
-  spare.decode_steps = 2;
-  spare.rows_beside_decodes = 4;
-  Planner planner(spare);
-  Replay replay(spare);
-  planner.add(request(1, 4, 60));
-  planner.add(request(2, 4, 60));
-  replay.run(planner.next().value());
-  planner.add(request(3, 90, 5));
-  const Delay longest = longest_delay(planner, replay);
-  EXPECT_EQ(longest.steps, 1);
-  EXPECT_EQ(longest.rows, 4);
-  EXPECT_EQ(replay.prompts.size(), 3u);
-}
-
-TEST(Planner, DecodesTheFirstAnswerBeforeItRunsTheNextPrompt) {
-  PlannerLimits spare = limits(2, 4);
-  spare.rows_beside_decodes = 2;
-  Planner planner(spare);
-  planner.add(request(1, 4, 5));
-  planner.add(request(2, 9, 5));
-  const Schedule first = planner.next().value();
-  EXPECT_EQ(first.prefills.size(), 1u);
-  EXPECT_EQ(first.decode_steps, 1);
-  const Schedule second = planner.next().value();
-  ASSERT_EQ(second.prefills.size(), 1u);
-  EXPECT_THAT(second.prefills[0].ids, ElementsAre(2000, 2001));
-}
-
-TEST(Planner, RunsFullChunksWhileNothingDecodes) {
-  PlannerLimits spare = limits(1, 8);
-  spare.rows_beside_decodes = 2;
-  Planner planner(spare);
-  planner.add(request(1, 20, 5));
-  const Schedule schedule = planner.next().value();
-  ASSERT_EQ(schedule.prefills.size(), 3u);
-  EXPECT_EQ(schedule.prefills[0].ids.size(), 8u);
-  EXPECT_EQ(schedule.prefills[2].ids.size(), 4u);
-}
-
-TEST(Planner, TakesANewBoundFromTheNextScheduleOn) {
-  PlannerLimits spare = limits(2, 8);
-  spare.rows_beside_decodes = 2;
-  Planner planner(spare);
-  planner.add(request(1, 2, 90));
-  ASSERT_TRUE(planner.next().has_value());
-  planner.add(request(2, 20, 5));
-  EXPECT_EQ(planner.next()->prefills[0].ids.size(), 2u);
-  planner.set_bounds({.prefill_rows = 5, .score_rows = 5, .decode_steps = 32, .prefill_steps = 8});
-  EXPECT_EQ(planner.next()->prefills[0].ids.size(), 5u);
-}
-
-TEST(Planner, BoundsTheStepsOfASchedule) {
-  Planner planner(limits(2, 4));
-  planner.set_bounds({.decode_steps = 3, .prefill_steps = 2});
-  planner.add(request(1, 20, 50));
-  for (const size_t steps : {2u, 2u, 1u}) {
-    const Schedule schedule = planner.next().value();
-    EXPECT_EQ(schedule.prefills.size(), steps);
-    EXPECT_EQ(schedule.decode_steps, steps == 1 ? 3 : 0);
-  }
-}
-
-TEST(Planner, DelaysTheTokensOfOthersByOneShortStepOfAPromptOrATextInTurn) {
-  PlannerLimits spare = limits(3, 16);
-  spare.score_rows = 16;
-  spare.rows_beside_decodes = 4;
-  spare.scores_beside_decodes = 3;
-  Planner planner(spare);
-  planner.add(request(1, 4, 60));
-  ASSERT_TRUE(planner.next().has_value());
-  planner.add(request(2, 13, 2));
-  Request text{.id = RequestId(3), .ids = std::vector<int32_t>(10, 7), .parameters = {}, .task = Task::kScore};
-  planner.add(admit(text, spare).value());
-  std::vector<std::string> schedules;
-  for (int i = 0; i < 7; ++i) schedules.push_back(to_string(planner.next().value()));
-  EXPECT_THAT(schedules, ElementsAre(HasSubstr("open 1 2; score 3 rows; decode 1"),
-                                     HasSubstr(": prefill 4 rows; decode 1"), HasSubstr(": score 3 rows; decode 1"),
-                                     HasSubstr(": prefill 4 rows; decode 1"), HasSubstr(": score 3 rows; decode 1"),
-                                     HasSubstr("prefill 4 rows; decode 1"), HasSubstr("prefill 1 rows; decode 21")));
 }
 
 TEST(Planner, HasNothingToDoUntilSomethingIsAdded) {
