@@ -8,13 +8,12 @@
 #include "runtime/device/agreement.h"
 #include "runtime/device/slot_transfer.h"
 #include "shards/buckets.h"
+#include "shards/step_checks.h"
 
 namespace lockstep::shards {
 namespace {
 
 constexpr int64_t kNoLimit = int64_t{1} << 40;  // tokens: more than any cache has
-
-Error invalid(std::string message) { return {ErrorKind::kInvalidArgument, "[shards] " + std::move(message)}; }
 
 /// The tokens kept by the caches of a graph: a ring of R rows holds the last R positions, of which a window of W needs
 /// W − 1.
@@ -38,49 +37,7 @@ std::vector<int64_t> sizes_of_chunks(const ShardOptions& options, const device::
   return backend.bounded_attention ? parts_of_chunk(options.chunk) : std::vector<int64_t>{options.chunk};
 }
 
-TensorType embedding_type_of(const graph::Graph& step) {
-  const std::optional<graph::ValueId> input = step.find("embeddings");
-  return input ? step.value(*input).type : TensorType{};
-}
-
 }  // namespace
-
-Shard::RowInputs::RowInputs(const graph::Graph& step)
-    : ids(static_cast<size_t>(step.rows)),
-      slot(ids.size()),
-      position(ids.size()),
-      logit_rows(static_cast<size_t>(step.slots)),
-      targets(step.find("targets") ? ids.size() : 0),
-      embedding_type(embedding_type_of(step)) {
-  for (const std::vector<int32_t>* input : {&ids, &slot, &position, &logit_rows, &targets}) {
-    if (input->empty()) continue;
-    tensors.push_back({{DType::kInt32, {std::ssize(*input)}}, std::as_bytes(std::span(*input))});
-  }
-  if (embedding_type.shape.dims().empty()) return;
-  embeddings.resize(static_cast<size_t>(embedding_type.bytes()));
-  tensors.push_back({embedding_type, embeddings});
-}
-
-void Shard::RowInputs::clear() {
-  std::ranges::fill(ids, 0);
-  std::ranges::fill(slot, -1);
-  std::ranges::fill(position, 0);
-  std::ranges::fill(logit_rows, -1);
-  std::ranges::fill(targets, -1);
-  if (!embeddings.empty()) clear_embeddings();
-}
-
-/// To −0, which changes no token's embedding.
-void Shard::RowInputs::clear_embeddings() {
-  const std::vector<float> nothing(static_cast<size_t>(embedding_type.shape[1]), -0.0f);
-  for (size_t row = 0; row < ids.size(); ++row) set_embedding(row, nothing);
-}
-
-void Shard::RowInputs::set_embedding(size_t row, std::span<const float> values) {
-  const size_t row_bytes = embeddings.size() / ids.size();
-  convert_elements(std::as_bytes(values).data(), DType::kFloat32, &embeddings[row * row_bytes], embedding_type.dtype,
-                   values.size());
-}
 
 Shard::Shard(ShardGraphs graphs, const ShardOptions& options, device::Communicator* communicator)
     : graphs_(std::move(graphs)),
@@ -124,44 +81,45 @@ Result<void> Shard::compile(device::Backend& backend) {
   return ok();
 }
 
-int64_t Shard::embedding_size() const {
-  const std::vector<std::byte>& embeddings = prefill_inputs_.front().embeddings;
-  return embeddings.empty() ? 0 : prefill_inputs_.front().embedding_type.shape[1];
-}
+int64_t Shard::embedding_size() const { return prefill_inputs_.front().embedding_size(); }
 
-Result<void> Shard::check_slot(SlotId slot, const char* operation) const {
-  if (slot.value >= 0 && slot.value < options_.slots) return ok();
-  return invalid(fmt::format("cannot {} a slot: found slot {}, expected 0 to {}", operation, slot, options_.slots - 1));
+StepBounds Shard::bounds() const {
+  return {.slots = options_.slots,
+          .chunk = options_.chunk,
+          .score_rows = options_.score_rows,
+          .capacity = options_.capacity,
+          .vocabulary = states_->vocabulary(),
+          .embedding_size = embedding_size()};
 }
 
 Result<void> Shard::open_slot(SlotId slot, const SlotParameters& parameters) {
-  LOCKSTEP_TRY_VOID(check_slot(slot, "open"));
+  LOCKSTEP_TRY_VOID(check_slot(slot, options_.slots, "open"));
   stop_requests_[static_cast<size_t>(slot.value)].store(0, std::memory_order_relaxed);
   return states_->open(slot, parameters);
 }
 
 Result<void> Shard::close_slot(SlotId slot) {
-  LOCKSTEP_TRY_VOID(check_slot(slot, "close"));
+  LOCKSTEP_TRY_VOID(check_slot(slot, options_.slots, "close"));
   return states_->close(slot);
 }
 
 Result<void> Shard::save_slot(SlotCopy copy, int64_t tokens) {
-  LOCKSTEP_TRY_VOID(check_slot(copy.src, "save"));
-  LOCKSTEP_TRY_VOID(check_slot(copy.dst, "save to"));
+  LOCKSTEP_TRY_VOID(check_slot(copy.src, options_.slots, "save"));
+  LOCKSTEP_TRY_VOID(check_slot(copy.dst, options_.slots, "save to"));
   return copy_cache(copy, tokens);
 }
 
 Result<void> Shard::begin_with(SlotId slot, const KeptPrefix& prefix) {
-  LOCKSTEP_TRY_VOID(check_slot(slot, "go on in"));
-  LOCKSTEP_TRY_VOID(check_slot(prefix.source, "go on from"));
+  LOCKSTEP_TRY_VOID(check_slot(slot, options_.slots, "go on in"));
+  LOCKSTEP_TRY_VOID(check_slot(prefix.source, options_.slots, "go on from"));
   LOCKSTEP_CHECK(std::ssize(prefix.ids) <= options_.capacity, prefix.ids.size());
   if (prefix.source != slot) LOCKSTEP_TRY_VOID(copy_cache({prefix.source, slot}, std::ssize(prefix.ids)));
   return states_->begin_with(slot, prefix.ids);
 }
 
 Result<void> Shard::copy_slot(const SlotCopy& copy) {
-  LOCKSTEP_TRY_VOID(check_slot(copy.src, "copy"));
-  LOCKSTEP_TRY_VOID(check_slot(copy.dst, "copy to"));
+  LOCKSTEP_TRY_VOID(check_slot(copy.src, options_.slots, "copy"));
+  LOCKSTEP_TRY_VOID(check_slot(copy.dst, options_.slots, "copy to"));
   LOCKSTEP_TRY(const SlotProgress progress, states_->progress(copy.src));
   LOCKSTEP_TRY_VOID(copy_cache(copy, progress.length));
   return states_->copy(copy.src, copy.dst);
@@ -185,51 +143,6 @@ Result<void> Shard::copy_cache(const SlotCopy& copy, int64_t tokens) {
   if (rank == from) LOCKSTEP_TRY_VOID(carrier->take_slot(src, tokens, carried_));
   LOCKSTEP_TRY_VOID(communicator_->broadcast(carried_, static_cast<int>(from), device::Stream::host()));
   return rank == to ? carrier->put_slot(dst, tokens, carried_) : Result<void>(ok());
-}
-
-Result<void> Shard::check_rows(const PrefillRows& rows) const {
-  const size_t count = rows.ids.size();
-  if (std::ssize(rows.ids) > options_.chunk || rows.slot.size() != count || rows.position.size() != count ||
-      std::ssize(rows.logit_rows) != options_.slots) {
-    return invalid(fmt::format(
-        "cannot prefill: found {} ids, {} slots, {} positions and {} logit rows, expected at most "
-        "{} of each of the first three and {} logit rows",
-        count, rows.slot.size(), rows.position.size(), rows.logit_rows.size(), options_.chunk, options_.slots));
-  }
-  const auto embedded = std::ranges::count(rows.ids, kEmbedded);
-  if (std::ssize(rows.embeddings) != embedded * embedding_size() || (embedded > 0 && embedding_size() == 0)) {
-    return invalid(fmt::format("cannot prefill: found {} numbers of embeddings, expected {} rows of {}",
-                               rows.embeddings.size(), embedded, embedding_size()));
-  }
-  return check_tokens("prefill", rows.ids, rows.slot, rows.position, embedding_size() > 0 ? kEmbedded : 0);
-}
-
-Result<void> Shard::check_rows(const ScoreRows& rows) const {
-  const size_t count = rows.ids.size();
-  const bool have_targets = std::ranges::all_of(
-      rows.targets, [vocabulary = states_->vocabulary()](int32_t id) { return id >= 0 && id < vocabulary; });
-  if (std::ssize(rows.ids) > options_.score_rows || rows.slot.size() != count || rows.position.size() != count ||
-      rows.targets.size() != count || !have_targets) {
-    return invalid(fmt::format(
-        "cannot score: found {} ids, {} slots, {} positions and {} targets, expected at most {} of each, targets "
-        "below {}",
-        count, rows.slot.size(), rows.position.size(), rows.targets.size(), options_.score_rows,
-        states_->vocabulary()));
-  }
-  return check_tokens("score", rows.ids, rows.slot, rows.position, /*least_id=*/0);
-}
-
-Result<void> Shard::check_tokens(const char* step, const std::vector<int32_t>& ids, const std::vector<int32_t>& slot,
-                                 const std::vector<int32_t>& position, int32_t least_id) const {
-  for (size_t row = 0; row < ids.size(); ++row) {
-    const bool fits = ids[row] >= least_id && ids[row] < states_->vocabulary() && slot[row] >= 0 &&
-                      slot[row] < options_.slots && position[row] >= 0 && position[row] < options_.capacity;
-    if (fits) continue;
-    return invalid(fmt::format("cannot {} row {}: found id {}, slot {}, position {}, expected below {}, {}, {}", step,
-                               row, ids[row], slot[row], position[row], states_->vocabulary(), options_.slots,
-                               options_.capacity));
-  }
-  return ok();
 }
 
 Result<void> Shard::write_step(StepTag tag) {
@@ -258,28 +171,15 @@ Result<StepOutput> Shard::run(size_t executable, std::span<const device::HostTen
                     {reinterpret_cast<const float*>(logits.data()), logits.size() / sizeof(float)}};
 }
 
-void Shard::write_embeddings(const PrefillRows& rows, RowInputs& inputs) const {
-  const auto size = static_cast<size_t>(embedding_size());
-  std::span<const float> rest = rows.embeddings;
-  for (size_t row = 0; row < rows.ids.size() && !rest.empty(); ++row) {
-    if (rows.ids[row] != kEmbedded) continue;
-    inputs.set_embedding(row, rest.first(size));
-    rest = rest.subspan(size);
-  }
-}
-
 Result<StepOutput> Shard::prefill(const PrefillRows& rows, StepTag tag) {
-  LOCKSTEP_TRY_VOID(check_rows(rows));
+  LOCKSTEP_TRY_VOID(check_prefill(rows, bounds()));
   for (const SlotCopy& copy : rows.copies) LOCKSTEP_TRY_VOID(copy_slot(copy));
   const int64_t last = rows.position.empty() ? 0 : std::ranges::max(rows.position);
   const size_t chosen = smallest_prefill(prefill_sizes_, {.rows = std::ssize(rows.ids), .bound = last + 1});
   RowInputs& inputs = prefill_inputs_[chosen];
-  inputs.clear();
-  std::ranges::copy(rows.ids, inputs.ids.begin());
-  std::ranges::copy(rows.slot, inputs.slot.begin());
-  std::ranges::copy(rows.position, inputs.position.begin());
+  inputs.set(rows.ids, rows.slot, rows.position);
   std::ranges::copy(rows.logit_rows, inputs.logit_rows.begin());
-  write_embeddings(rows, inputs);
+  inputs.set_embeddings(rows);
   for (size_t slot = 0; slot < rows.logit_rows.size(); ++slot) {
     if (rows.logit_rows[slot] >= 0) LOCKSTEP_TRY_VOID(states_->activate(SlotId(static_cast<int32_t>(slot))));
   }
@@ -289,12 +189,9 @@ Result<StepOutput> Shard::prefill(const PrefillRows& rows, StepTag tag) {
 
 Result<ScoreOutput> Shard::score(const ScoreRows& rows, StepTag tag) {
   LOCKSTEP_CHECK(!graphs_.score.empty());
-  LOCKSTEP_TRY_VOID(check_rows(rows));
+  LOCKSTEP_TRY_VOID(check_score(rows, bounds()));
   RowInputs& inputs = score_inputs_.front();
-  inputs.clear();
-  std::ranges::copy(rows.ids, inputs.ids.begin());
-  std::ranges::copy(rows.slot, inputs.slot.begin());
-  std::ranges::copy(rows.position, inputs.position.begin());
+  inputs.set(rows.ids, rows.slot, rows.position);
   std::ranges::copy(rows.targets, inputs.targets.begin());
   for (size_t row = 0; row < rows.slot.size(); ++row) {  // compared between ranks: a slot's last row
     inputs.logit_rows[static_cast<size_t>(rows.slot[row])] = static_cast<int32_t>(row);
@@ -366,28 +263,13 @@ Result<void> Shard::follow(SlotId slot, const Shard& other) {
   return states_->copy_seen(*other.states_, slot);
 }
 
-Result<void> Shard::check_decision(const Decision& decision) const {
-  const size_t slots = stop_requests_.size();
-  bool fits = decision.tokens.size() == slots && decision.sources.size() == slots && decision.finished.size() == slots;
-  for (size_t slot = 0; fits && slot < slots; ++slot) {
-    const int32_t source = decision.sources[slot];
-    fits = decision.tokens[slot] < states_->vocabulary() && source >= 0 && source < options_.slots &&
-           decision.sources[static_cast<size_t>(source)] == source;
-  }
-  if (fits) return ok();
-  return invalid(
-      fmt::format("cannot apply a decision: found {} tokens and {} sources, expected {} of each, tokens below "
-                  "{}, and sources that are no copies themselves",
-                  decision.tokens.size(), decision.sources.size(), slots, states_->vocabulary()));
-}
-
 Result<void> Shard::share(Decision& decision) {
   const auto part = [&](size_t index) {
     return decision_payload_.begin() + static_cast<std::ptrdiff_t>(index * stop_requests_.size());
   };
   const auto parts = {&decision.tokens, &decision.sources, &decision.finished};
   if (communicator_ == nullptr || communicator_->rank() == 0) {
-    LOCKSTEP_TRY_VOID(check_decision(decision));
+    LOCKSTEP_TRY_VOID(check_decision(decision, bounds()));
     size_t index = 0;
     for (const std::vector<int32_t>* values : parts) std::ranges::copy(*values, part(index++));
   }

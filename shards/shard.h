@@ -13,8 +13,10 @@
 #include <vector>
 
 #include "runtime/device/backend.h"
+#include "shards/row_inputs.h"
 #include "shards/shard_graphs.h"
 #include "shards/slot_states.h"
+#include "shards/step_checks.h"
 #include "shards/step_engine.h"
 #include "shards/weights.h"
 
@@ -76,29 +78,10 @@ class Shard final : public StepEngine {
   const std::vector<std::unique_ptr<device::Executable>>& executables() const { return executables_; }
 
  private:
-  /// The host's copy of a step's row inputs: [rows] ×3, logit_rows [slots] and, of a score step, targets [rows].
-  struct RowInputs {
-    explicit RowInputs(const graph::Graph& step);
-    void clear();  // to padding rows
-    void clear_embeddings();
-    void set_embedding(size_t row, std::span<const float> values);
-    std::vector<int32_t> ids, slot, position, logit_rows, targets;
-    TensorType embedding_type;                // [rows, embedding size]; no elements: the step has no such input
-    std::vector<std::byte> embeddings;        // of that type
-    std::vector<device::HostTensor> tensors;  // views of them
-  };
-
   Shard(ShardGraphs graphs, const ShardOptions& options, device::Communicator* communicator);
 
   Result<void> compile(device::Backend& backend);
-  Result<void> check_slot(SlotId slot, const char* operation) const;
-  Result<void> check_rows(const PrefillRows& rows) const;
-  Result<void> check_rows(const ScoreRows& rows) const;
-  /// `step` names the operation in messages.
-  Result<void> check_tokens(const char* step, const std::vector<int32_t>& ids, const std::vector<int32_t>& slot,
-                            const std::vector<int32_t>& position, int32_t least_id) const;
-  void write_embeddings(const PrefillRows& rows, RowInputs& inputs) const;
-  Result<void> check_decision(const Decision& decision) const;
+  StepBounds bounds() const;
   /// Broadcasts rank 0's decision. @collective @blocking
   Result<void> share(Decision& decision);
   /// Sends the copied slot's contents to the rank of the other slot, where slots are divided between ranks.
