@@ -7,9 +7,9 @@
 
 #include "engine/rpc/server.h"
 #include "launcher/process/own_ranks.h"
+#include "launcher/process/secret_file.h"
 #include "launcher/process/sibling_program.h"
 #include "lockstep/engine.h"
-#include "runtime/core/atomic_file.h"
 
 namespace lockstep::launcher {
 namespace {
@@ -21,8 +21,7 @@ Result<rpc::RpcAddress> address_of(const EngineCommand& command) {
   rpc::RpcAddress address{
       .socket = command.socket.value_or(""), .host = command.host, .port = command.port, .secret = {}};
   if (!command.secret_file) return address;
-  LOCKSTEP_TRY(address.secret, read_text_file(*command.secret_file, "--secret-file"));
-  while (address.secret.ends_with('\n')) address.secret.pop_back();
+  LOCKSTEP_TRY(address.secret, read_secret(*command.secret_file));
   if (!address.secret.empty()) return address;
   return Error{ErrorKind::kInvalidArgument,
                fmt::format("[launcher] --secret-file: found {} empty, expected a secret; write one into it",

@@ -5,6 +5,7 @@
 #include <chrono>
 #include <utility>
 
+#include "launcher/process/secret_file.h"
 #include "launcher/serve/door/engine_watch.h"
 #include "launcher/serve/door/parts.h"
 #include "launcher/serve/door/routes.h"
@@ -43,8 +44,7 @@ Result<EngineAddress> engine_address(const DoorOptions& options) {
   EngineAddress address{
       .socket = options.engine_socket, .host = options.engine_host, .port = static_cast<uint16_t>(options.engine_port)};
   if (options.secret_file.empty()) return address;
-  LOCKSTEP_TRY(address.secret, read_text_file(options.secret_file, "--secret-file"));
-  while (address.secret.ends_with('\n')) address.secret.pop_back();
+  LOCKSTEP_TRY(address.secret, launcher::read_secret(options.secret_file));
   return address;
 }
 
@@ -126,7 +126,7 @@ class Running final : public Door {
     }
     parts_.connection =
         connect(*parts_.loop, {.address = address,
-                               .limit = DoorParts::from_seconds(options.start_deadline_s),
+                               .limit = duration_of(options.start_deadline_s),
                                .done = [this](Result<std::unique_ptr<Engine>> engine) { on_connected(engine); },
                                .on_lost = [this](const Error& error) { shutdown_.on_lost(error); }});
     return ok();

@@ -24,7 +24,7 @@ struct LateCall {
 }  // namespace
 
 EngineWatch::EngineWatch(DoorParts& parts, std::function<void()> on_silent)
-    : parts_(parts), on_silent_(std::move(on_silent)), answers_(DoorParts::from_seconds(parts.options.silence_s)) {}
+    : parts_(parts), on_silent_(std::move(on_silent)), answers_(duration_of(parts.options.silence_s)) {}
 
 void EngineWatch::begin(std::function<void()> first) {
   first_ = std::move(first);
@@ -55,7 +55,7 @@ void EngineWatch::ask() {
 void EngineWatch::take(const Result<EngineStatus>& status) {
   if (!status.has_value() || parts_.loss) return;
   if (status.value().step_age_s) {
-    parts_.health.note_progress(DoorParts::now() - DoorParts::from_seconds(*status.value().step_age_s));
+    parts_.health.note_progress(DoorParts::now() - duration_of(*status.value().step_age_s));
   }
   parts_.status = status.value();
 }

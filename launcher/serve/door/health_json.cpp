@@ -12,7 +12,7 @@ std::string health_json(const HealthFacts& facts, const EngineStatus& status) {
                               {"open_requests", facts.open_requests},
                               {"running", status.running},
                               {"queue", status.queued}};
-  if (facts.progress) body["last_token_age_s"] = std::chrono::duration<double>(*facts.progress).count();
+  if (facts.progress) body["last_token_age_s"] = to_seconds(*facts.progress);
   if (facts.loss) {
     body["loss"] = {{"rank", nullptr}, {"message", facts.loss->message}};
     if (facts.loss->origin_rank) body["loss"]["rank"] = *facts.loss->origin_rank;

@@ -15,8 +15,6 @@ namespace {
 
 using prometheus::Histogram;
 
-double seconds(Duration duration) { return std::chrono::duration<double>(duration).count(); }
-
 prometheus::Gauge& gauge(prometheus::Registry& registry, const char* name, const char* help) {
   return prometheus::BuildGauge().Name(name).Help(help).Register(registry).Add({});
 }
@@ -123,7 +121,7 @@ void Metrics::on_started(const ApiRequest& request) {
   series_->prompt_tokens.Increment(static_cast<double>(request.prompt_tokens));
 }
 
-void Metrics::on_first_token(const ApiRequest&, Duration waited) { series_->first_token.Observe(seconds(waited)); }
+void Metrics::on_first_token(const ApiRequest&, Duration waited) { series_->first_token.Observe(to_seconds(waited)); }
 
 void Metrics::on_tokens(const ApiRequest& request, size_t count, Duration gap) {
   new_tokens_ += count;
@@ -132,15 +130,15 @@ void Metrics::on_tokens(const ApiRequest& request, size_t count, Duration gap) {
     at->second.new_tokens += static_cast<int64_t>(count);
   }
   if (gap <= Duration::zero()) return;
-  for (size_t i = 0; i < count; ++i) series_->between_tokens.Observe(seconds(gap) / static_cast<double>(count));
+  for (size_t i = 0; i < count; ++i) series_->between_tokens.Observe(to_seconds(gap) / static_cast<double>(count));
 }
 
 void Metrics::on_ended(const ApiRequest& request, const ApiEnd& end) {
   open_.erase(request.number);
   on_answered(request, end.status);
-  if (end.waited) series_->queue.Observe(seconds(*end.waited));
+  if (end.waited) series_->queue.Observe(to_seconds(*end.waited));
   series_->outcomes.Add({{"outcome", std::string(end.outcome)}}).Increment();
-  series_->duration.Observe(seconds(end.duration));
+  series_->duration.Observe(to_seconds(end.duration));
   series_->cached_tokens.Increment(static_cast<double>(end.cached_tokens));
   if (end.cached_tokens > 0) series_->cache_hits.Increment();
 }

@@ -30,13 +30,10 @@ struct DoorParts {
       : options(std::move(the_options)),
         log(the_log),
         loop(make_loop(&log)),
-        health(from_seconds(options.silence_s)),
+        health(duration_of(options.silence_s)),
         request_log(log_format(options.log_format), std::move(request_line)) {}
 
   static TimePoint now() { return std::chrono::steady_clock::now(); }
-  static Duration from_seconds(double s) {
-    return std::chrono::duration_cast<Duration>(std::chrono::duration<double>(s));
-  }
 
   /// Whether the engine has requests.
   bool is_working() const { return api != nullptr && api->open_sequences() > 0; }

@@ -59,6 +59,14 @@ std::string message_line(LogFormat format, LogLevel level, std::string_view mess
 struct RequestLog::Line {
   Json fields = Json::object();
 
+  /// Of every answer.
+  Line(std::string_view id, std::string_view client, std::string_view endpoint, int status) {
+    add_text("id", id);
+    add_text("client", client);
+    add_text("endpoint", endpoint);
+    add("status", status);
+  }
+
   void add(const char* name, Json value) { fields[name] = std::move(value); }
   /// Adds nothing for an empty text.
   void add_text(const char* name, std::string_view text) {
@@ -87,10 +95,7 @@ void RequestLog::write(Line line) {
 }
 
 void RequestLog::refused(const HttpRefused& request) {
-  Line line;
-  line.add_text("id", request.id);
-  line.add_text("client", request.peer);
-  line.add("status", request.status);
+  Line line(request.id, request.peer, {}, request.status);
   line.add_text("error", request.code);
   write(std::move(line));
 }
@@ -104,11 +109,7 @@ void RequestLog::on_first_token(const ApiRequest& request, Duration waited) {
 void RequestLog::on_tokens(const ApiRequest&, size_t, Duration) {}
 
 void RequestLog::on_ended(const ApiRequest& request, const ApiEnd& end) {
-  Line line;
-  line.add_text("id", request.id);
-  line.add_text("client", request.peer);
-  line.add_text("endpoint", request.endpoint);
-  line.add("status", end.status);
+  Line line(request.id, request.peer, request.endpoint, end.status);
   line.add_text("outcome", end.outcome);
   line.add("stream", request.stream);
   line.add("choices", request.choices);
@@ -124,12 +125,7 @@ void RequestLog::on_ended(const ApiRequest& request, const ApiEnd& end) {
 }
 
 void RequestLog::on_answered(const ApiRequest& request, int status) {
-  Line line;
-  line.add_text("id", request.id);
-  line.add_text("client", request.peer);
-  line.add_text("endpoint", request.endpoint);
-  line.add("status", status);
-  write(std::move(line));
+  write({request.id, request.peer, request.endpoint, status});
 }
 
 }  // namespace lockstep::serve

@@ -15,7 +15,7 @@ namespace lockstep::serve {
 /// On the loop's thread. Destroyed before the parts' loop.
 class Shutdown {
  public:
-  explicit Shutdown(DoorParts& parts) : parts_(parts), drain_(DoorParts::from_seconds(parts.options.drain_s)) {}
+  explicit Shutdown(DoorParts& parts) : parts_(parts), drain_(duration_of(parts.options.drain_s)) {}
 
   void on_signal();
   /// The connection to the engine is lost.

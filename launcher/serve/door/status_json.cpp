@@ -7,8 +7,6 @@ namespace {
 
 using Json = nlohmann::ordered_json;
 
-double seconds(Duration duration) { return std::chrono::duration<double>(duration).count(); }
-
 Json ranks_of(const EngineActivity& activity) {
   Json ranks = Json::array();
   for (const EngineActivity::Rank& rank : activity.ranks) {
@@ -61,7 +59,7 @@ Json requests_of(const EngineActivity& activity, const Metrics& metrics, TimePoi
                         {"prompt_tokens", open.request.prompt_tokens},
                         {"new_tokens", open.new_tokens},
                         {"most_tokens", open.request.most_tokens},
-                        {"age_s", seconds(now - open.since)}});
+                        {"age_s", to_seconds(now - open.since)}});
   }
   return requests;
 }
@@ -75,7 +73,7 @@ std::string status_json(const StatusFacts& facts, const EngineStatus& status, co
                   {"backend", facts.engine.backend},
                   {"dtype", facts.engine.dtype},
                   {"slot_tokens", facts.engine.capacity},
-                  {"uptime_s", seconds(facts.uptime)},
+                  {"uptime_s", to_seconds(facts.uptime)},
                   {"ranks", ranks_of(activity)},
                   {"slots", slots_of(activity, metrics)},
                   {"queue", status.queued},

@@ -16,7 +16,7 @@ class TokenRate {
   double sample(uint64_t tokens, TimePoint now) {
     const Duration passed = now - sampled_;
     if (passed < std::chrono::milliseconds(500)) return rate_;
-    rate_ = static_cast<double>(tokens - tokens_) / std::chrono::duration<double>(passed).count();
+    rate_ = static_cast<double>(tokens - tokens_) / to_seconds(passed);
     sampled_ = now;
     tokens_ = tokens;
     return rate_;
