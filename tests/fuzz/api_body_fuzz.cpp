@@ -2,12 +2,9 @@
 // protocol of its path. The scripted engine answers what it is asked.
 //
 // Input: a byte that chooses the path, a byte that chooses how answers end, and the body.
-#include <unistd.h>
-
 #include <array>
 #include <cstddef>
 #include <cstdint>
-#include <filesystem>
 #include <memory>
 #include <string>
 #include <string_view>
@@ -17,6 +14,7 @@
 #include "runtime/core/check.h"
 #include "tests/serve/api/fake_engine.h"
 #include "tests/serve/api/fake_server.h"
+#include "tests/temporary_directory.h"
 
 using namespace lockstep;
 using namespace lockstep::serve;
@@ -40,19 +38,16 @@ class NoObserver final : public ApiObserver {
 /// An API of the tiny model, made once.
 struct Server {
   Server() {
-    std::string pattern = (std::filesystem::temp_directory_path() / "lockstep-fuzz-XXXXXX").string();
-    LOCKSTEP_CHECK(::mkdtemp(pattern.data()) != nullptr);
-    const std::filesystem::path directory = pattern;
-    write_tiny_model(directory);
+    const TemporaryDirectory directory;  // it is read at once
+    write_tiny_model(directory.path());
     api = Api::make({.model = "tiny",
-                     .model_directory = directory,
+                     .model_directory = directory.path(),
                      .most_choices = 64,
                      .unix_time = [] { return 1000; },
                      .random = [] { return uint64_t{99}; },
                      .clock = &clock},
                     engine, loop, observer)
               .value();
-    std::filesystem::remove_all(directory);  // it was read
   }
 
   ManualClock clock;

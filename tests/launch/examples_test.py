@@ -11,6 +11,7 @@ import hosts
 import launches
 import slurm
 import tiny_model
+import waiting
 
 TEMPLATES = pathlib.Path(__file__).resolve().parents[2] / "examples" / "cluster"
 
@@ -41,7 +42,7 @@ class OneNode(Templates):
                                 environment={"LOCKSTEP": launches.PROGRAM}, folder=self.folder)
         job = done.stdout.strip()
         endpoint, log = self.folder / f"endpoint-{job}.json", self.folder / f"lockstep-serve-{job}.out"
-        self.assertTrue(launches.wait_for(endpoint.exists), log.read_text() if log.exists() else "the job has not begun")
+        self.assertTrue(waiting.until(endpoint.exists), log.read_text() if log.exists() else "the job has not begun")
         found = json.loads(endpoint.read_text())
         self.assertEqual((found["job"], found["api_key_file"]), (job, str(self.folder / f"key-{job}")))
         self.assertIn(f" -L {found['port']}:127.0.0.1:{found['port']} ", found["ssh"])
@@ -50,7 +51,7 @@ class OneNode(Templates):
         with urllib.request.urlopen(request, timeout=launches.DEADLINE) as answer:
             self.assertEqual(json.load(answer)["data"][0]["id"], "model")
         self.cluster.run(["scancel", "--batch", "--signal=TERM", job])
-        self.assertTrue(launches.wait_for(lambda: "JobState=COMPLETED" in self.cluster.run(
+        self.assertTrue(waiting.until(lambda: "JobState=COMPLETED" in self.cluster.run(
             ["scontrol", "show", "job", job]).stdout), log.read_text())
         self.assertFalse(endpoint.exists())
 

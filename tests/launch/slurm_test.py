@@ -6,6 +6,7 @@ import hosts
 import launches
 import slurm
 import tiny_model
+import waiting
 
 
 class Slurm(launches.Launches):
@@ -42,7 +43,7 @@ class Slurm(launches.Launches):
         with open(log, "w") as output, subprocess.Popen(
                 list(map(str, words)), env=self.cluster.environment(), stdin=subprocess.DEVNULL, stdout=output,
                 stderr=subprocess.STDOUT) as step:
-            launches.wait_for(lambda: endpoint.exists() or step.poll() is not None)
+            waiting.until(lambda: endpoint.exists() or step.poll() is not None)
             self.assertTrue(endpoint.exists(), log.read_text())
             self.cluster.run(["scancel", "--signal=TERM", json.loads(endpoint.read_text())["job"]])
             self.assertEqual(step.wait(launches.DEADLINE), 0, log.read_text())

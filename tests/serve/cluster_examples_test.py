@@ -10,7 +10,6 @@ import shutil
 import signal
 import subprocess
 import sys
-import tempfile
 import unittest
 
 import yaml
@@ -19,11 +18,11 @@ import served
 
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[1] / "launch"))
 import launches  # noqa: E402
+import test_folder  # noqa: E402
 import tiny_model  # noqa: E402
 
 PROGRAM = None
 FOLDER = pathlib.Path(__file__).resolve().parents[2] / "examples" / "cluster"
-CROWDED = ["--oversubscribe"] if len(os.sched_getaffinity(0)) < 2 else []
 
 
 def unit():
@@ -37,12 +36,10 @@ def manifest():
     return {document["kind"]: document for document in yaml.safe_load_all((FOLDER / "serve-mpijob.yaml").read_text())}
 
 
-class Examples(unittest.TestCase):
+class Examples(test_folder.FolderTests):
     @classmethod
     def setUpClass(cls):
-        folder = tempfile.TemporaryDirectory(prefix="lockstep-test-")
-        cls.addClassCleanup(folder.cleanup)
-        cls.folder = pathlib.Path(folder.name)
+        super().setUpClass()
         cls.model = tiny_model.write(cls.folder / "model")
         tiny_model.write_tokenizer(cls.model)
         cls.keys = cls.folder / "keys"
@@ -93,7 +90,7 @@ class Examples(unittest.TestCase):
         self.assertLess(int(command[command.index("--drain-s") + 1]), int(command[patience]))
         self.assertLess(int(command[patience]), pod["terminationGracePeriodSeconds"])
         command[patience] = "1"  # mpirun waits so long, even for ranks that have ended
-        command[1:1] = CROWDED
+        command[1:1] = launches.CROWDED
         self.expect_a_server(command)
 
     def test_the_manifest_mounts_what_its_command_reads(self):

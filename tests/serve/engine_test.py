@@ -18,6 +18,7 @@ import capnp
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 sys.path.insert(0, str(ROOT / "tests" / "launch"))
+import test_folder  # noqa: E402
 import tiny_model  # noqa: E402
 
 SCHEMA = capnp.load(str(ROOT / "engine" / "rpc" / "engine.capnp"), imports=[str(pathlib.Path(capnp.__file__).parents[1])])
@@ -121,12 +122,10 @@ async def scores_of(engine, ids, top=0):
     return [(one.id, one.logprob, [(other.id, other.logprob) for other in one.top]) for one in scored.tokens]
 
 
-class EngineOverRpc(unittest.TestCase):
+class EngineOverRpc(test_folder.FolderTests):
     @classmethod
     def setUpClass(cls):
-        temporary = tempfile.TemporaryDirectory(prefix="lockstep-test-")
-        cls.addClassCleanup(temporary.cleanup)
-        cls.folder = pathlib.Path(temporary.name)
+        super().setUpClass()
         tiny_model.write(cls.folder / "model")
         (cls.folder / "prompts.json").write_text(json.dumps(PROMPTS))
         words = [PROGRAM, "generate", "--model", cls.folder / "model", "--ids-file", cls.folder / "prompts.json",

@@ -6,7 +6,6 @@ import json
 import pathlib
 import subprocess
 import sys
-import tempfile
 import unittest
 
 from lm_eval.api.instance import Instance
@@ -15,6 +14,9 @@ from lm_eval.models.gguf import GGUFLM
 from lm_eval.models.openai_completions import LocalChatCompletion, LocalCompletionsAPI
 
 import served
+
+sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[1] / "launch"))
+import test_folder  # noqa: E402
 
 PROGRAM = MODEL = RANKS = None
 PAIRS = [("The capital of France is", " Paris"), ("The capital of France is", " Rome"), ("One two three", " four five six"),
@@ -37,17 +39,15 @@ def lockstep(folder, command, *words):
     return json.loads(path.read_text())
 
 
-class Evaluations(unittest.TestCase):
+class Evaluations(test_folder.FolderTests):
     maxDiff = None
 
     @classmethod
     def setUpClass(cls):
+        super().setUpClass()
         cls.server = served.Served(PROGRAM, MODEL, "--tp", RANKS, "--threads", 1, "--batch-size", 4, "--max-seq-len", 512)
         cls.server.__enter__()
         cls.addClassCleanup(cls.server.__exit__)
-        folder = tempfile.TemporaryDirectory(prefix="lockstep-test-")
-        cls.addClassCleanup(folder.cleanup)
-        cls.folder = pathlib.Path(folder.name)
         cls.model = cls.server.get("/v1/models")[1]["data"][0]["id"]
         cls.completions = LocalCompletionsAPI(base_url=cls.server.url + "/v1/completions", model=cls.model,
                                               tokenizer_backend="remote", max_retries=1, batch_size=4, max_length=512)

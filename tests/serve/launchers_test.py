@@ -11,19 +11,18 @@ import signal
 import socket
 import subprocess
 import sys
-import tempfile
 import unittest
 
 import served
 
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[1] / "launch"))
 import launches  # noqa: E402
+import test_folder  # noqa: E402
 import tiny_model  # noqa: E402
 
 PROGRAM = MODEL = None
-CROWDED = ("--oversubscribe",) if len(os.sched_getaffinity(0)) < 2 else ()
-MPIRUN = ("mpirun", "-n", 2, *CROWDED)
-TEMPLATE = " ".join(map(str, ("mpirun", "-n", "{ranks}", *CROWDED)))
+MPIRUN = ("mpirun", "-n", 2, *launches.CROWDED)
+TEMPLATE = " ".join(map(str, ("mpirun", "-n", "{ranks}", *launches.CROWDED)))
 ENVIRONMENT = {**launches.environment(), "OMPI_MCA_mpi_yield_when_idle": "1"}
 PROMPTS = ["Once upon a time", "The capital of France is", "One two three four"]
 
@@ -37,12 +36,10 @@ def rank_of(pid):
     return served.variables_of(pid).get("OMPI_COMM_WORLD_RANK")
 
 
-class Servers(unittest.TestCase):
+class Servers(test_folder.FolderTests):
     @classmethod
     def setUpClass(cls):
-        folder = tempfile.TemporaryDirectory(prefix="lockstep-test-")
-        cls.addClassCleanup(folder.cleanup)
-        cls.folder = pathlib.Path(folder.name)
+        super().setUpClass()
         cls.tiny = tiny_model.write(cls.folder / "tiny")
         tiny_model.write_tokenizer(cls.tiny)
 
@@ -148,7 +145,7 @@ class ByALauncher(Servers):
             self.expect_nothing_left(processes)
 
     def test_mpirun_and_threads_are_choices(self):
-        for launch in ("threads",) if CROWDED else ("threads", "mpirun"):
+        for launch in ("threads",) if launches.CROWDED else ("threads", "mpirun"):
             with self.subTest(launch=launch), self.serve(self.tiny, "--tp", 2, "--launch", launch) as server:
                 processes = served.processes_below(server.process.pid)
                 self.expect_answers(server, self.tiny, ["one", "two"])

@@ -7,7 +7,6 @@ import hashlib
 import json
 import re
 import sys
-import time
 import unittest
 
 import served
@@ -18,13 +17,10 @@ LONG = {"prompt": "Once upon a time", "max_tokens": 8000, "ignore_eos": True, "t
 
 
 def until(condition):
-    """The first true value of `condition` before the deadline."""
-    end = time.monotonic() + served.DEADLINE
-    while time.monotonic() < end:
-        if value := condition():
-            return value
-        time.sleep(0.05)
-    raise AssertionError("waited until the deadline")
+    """Its first true value."""
+    value = served.until(condition)
+    assert value, "waited until the deadline"
+    return value
 
 
 class Page(unittest.TestCase):

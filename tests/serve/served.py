@@ -6,21 +6,14 @@ import pathlib
 import signal
 import socket
 import subprocess
+import sys
 import tempfile
 import time
 import urllib.parse
 
-DEADLINE = 120  # seconds of any wait; only a hang gets there
+sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[1] / "launch"))
+from waiting import DEADLINE, until  # noqa: E402, F401
 
-
-def until(condition):
-    """Whether `condition` becomes true before the deadline."""
-    end = time.monotonic() + DEADLINE
-    while time.monotonic() < end:
-        if condition():
-            return True
-        time.sleep(0.05)
-    return False
 
 
 def processes_below(pid):

@@ -1,0 +1,14 @@
+"""Waiting for what other processes do."""
+import time
+
+DEADLINE = 120  # seconds of any wait; only a hang gets there
+
+
+def until(condition):
+    """The first true value of `condition` before the deadline, or False."""
+    end = time.monotonic() + DEADLINE
+    while time.monotonic() < end:
+        if value := condition():
+            return value
+        time.sleep(0.05)
+    return False
