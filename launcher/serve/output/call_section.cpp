@@ -9,7 +9,6 @@ namespace {
 constexpr size_t kLongestPrelude = 256;
 constexpr std::string_view kFunction = "<function=";
 
-bool is_space(char byte) { return byte == ' ' || byte == '\n' || byte == '\r' || byte == '\t'; }
 bool is_blank(std::string_view text) { return text.find_first_not_of(" \n\r\t") == std::string_view::npos; }
 
 }  // namespace
@@ -47,7 +46,7 @@ CallSection::State CallSection::put_prelude(char byte) {
   if (named && byte == '{') {
     return begin_arguments(byte);
   }
-  if ((!named && !is_space(byte)) || prelude_.size() == kLongestPrelude) return fail(byte);
+  if ((!named && !is_json_space(byte)) || prelude_.size() == kLongestPrelude) return fail(byte);
   prelude_ += byte;
   unread_ += byte;
   return State::kMore;
@@ -56,13 +55,13 @@ CallSection::State CallSection::put_prelude(char byte) {
 /// "<function=NAME>" behind blanks.
 CallSection::State CallSection::put_xml_prelude(char byte) {
   if (byte == '>' && prelude_.size() > kFunction.size()) return begin_arguments(byte);
-  if (prelude_.empty() && is_space(byte)) {
+  if (prelude_.empty() && is_json_space(byte)) {
     unread_ += byte;
     return State::kMore;
   }
   prelude_ += byte;
   const bool fits = kFunction.starts_with(prelude_) || std::string_view(prelude_).starts_with(kFunction);
-  if (!fits || is_space(byte) || prelude_.size() == kLongestPrelude) return fail(byte);
+  if (!fits || is_json_space(byte) || prelude_.size() == kLongestPrelude) return fail(byte);
   unread_ += byte;
   return State::kMore;
 }
@@ -118,7 +117,7 @@ CallSection::State CallSection::put_between(char byte) {
   if (byte == ']') return State::kComplete;
   if (byte == '{') return begin_object(byte);
   unread_ += byte;
-  return byte == ',' || is_space(byte) ? State::kMore : State::kFailed;
+  return byte == ',' || is_json_space(byte) ? State::kMore : State::kFailed;
 }
 
 CallSection::State CallSection::fail(char byte) {

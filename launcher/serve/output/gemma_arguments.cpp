@@ -13,12 +13,6 @@ using State = JsonScanner::State;
 constexpr std::string_view kMark = "<escape>";
 constexpr size_t kDeepest = 256;
 
-bool is_space(char byte) { return byte == ' ' || byte == '\n' || byte == '\r' || byte == '\t'; }
-
-std::string json_string(const std::string& text) {
-  return Json(text).dump(-1, ' ', false, Json::error_handler_t::replace);
-}
-
 }  // namespace
 
 State GemmaArguments::emit(const std::string& text, Expect next) {
@@ -49,14 +43,14 @@ State GemmaArguments::put_key(char byte) {
   if (byte == '}' && expect_ == Expect::kKeyOrClose) return put_after(byte);
   if (byte == ':' && !token_.empty()) return emit(json_string(token_) + ":", Expect::kValue);
   if (std::string_view("{}[],:<\"").find(byte) != std::string_view::npos) return State::kInvalid;
-  if (is_space(byte) && token_.empty()) return State::kMore;
+  if (is_json_space(byte) && token_.empty()) return State::kMore;
   token_ += byte;
   expect_ = Expect::kKeyText;
   return State::kMore;
 }
 
 State GemmaArguments::put_value(char byte) {
-  if (is_space(byte)) return State::kMore;
+  if (is_json_space(byte)) return State::kMore;
   if (byte == ']' && expect_ == Expect::kValueOrClose) return put_after(byte);
   if (byte == '{' || byte == '[') return open(byte);
   if (byte == ',' || byte == '}' || byte == ']' || byte == ':') return State::kInvalid;
@@ -86,7 +80,7 @@ State GemmaArguments::put_after(char byte) {
     token_ += byte;
     return State::kMore;
   }
-  if (is_space(byte)) return State::kMore;
+  if (is_json_space(byte)) return State::kMore;
   if (!ends || (byte != ',' && byte != (open_.back() == '{' ? '}' : ']'))) return State::kInvalid;
   if (expect_ == Expect::kScalar) {
     const std::string scalar = std::exchange(token_, {});

@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "launcher/serve/output/constraint_parts.h"
+#include "launcher/serve/output/schema_reference.h"
 
 namespace lockstep::serve {
 namespace {
@@ -41,6 +42,32 @@ Result<void> check_size(size_t parts) {
 }
 
 Json marked(Json content) { return tag(kMark, std::move(content), kMark); }
+
+/// A property of an object, written as name:value.
+struct Member {
+  Json written;
+  bool is_required = false;
+};
+
+/// An object with these members. Optional ones may be absent, so the first one that is present has no comma before it:
+///
+///   a? b! c?   ─►   {a,b c?} or {b c?}
+Json braced(const std::vector<Member>& members) {
+  std::vector<Json> bodies;
+  bool may_be_empty = true;
+  for (size_t first = 0; first < members.size() && may_be_empty; ++first) {
+    std::vector<Json> body = {const_text("{"), members[first].written};
+    for (size_t i = first + 1; i < members.size(); ++i) {
+      Json next = sequence({const_text(","), members[i].written});
+      body.push_back(members[i].is_required ? std::move(next) : repeat(std::move(next), 0, 1));
+    }
+    body.push_back(const_text("}"));
+    bodies.push_back(sequence(body));
+    may_be_empty = !members[first].is_required;
+  }
+  if (may_be_empty) bodies.push_back(const_text("{}"));
+  return bodies.size() == 1 ? bodies.front() : either(bodies);
+}
 
 /// Schemas and their definitions as constraints.
 class Notation {
@@ -108,13 +135,7 @@ Result<Json> Notation::array(const Json& schema, int depth) const {
 }
 
 Result<Json> Notation::reference(const Json& schema, int depth) const {
-  const std::string place = schema["$ref"].is_string() ? schema["$ref"].get<std::string>() : "";
-  for (const char* key : {"$defs", "definitions"}) {
-    const std::string prefix = std::string("#/") + key + "/";
-    if (!place.starts_with(prefix) || !root_.contains(key) || !root_[key].is_object()) continue;
-    const auto definition = root_[key].find(place.substr(prefix.size()));
-    if (definition != root_[key].end()) return value(*definition, depth + 1);
-  }
+  if (const Json* definition = definition_of(schema["$ref"], root_)) return value(*definition, depth + 1);
   return unsupported("the reference " + schema["$ref"].dump());
 }
 
@@ -160,9 +181,6 @@ Result<Json> Notation::value(const Json& schema, int depth) const {
   return alternatives.size() == 1 ? alternatives.front() : either(alternatives);
 }
 
-/// Optional properties may be absent, so the first one that is present has no comma before it:
-///
-///   a? b! c?   ─►   {a,b c?} or {b c?}
 Result<Json> Notation::object(const Json& schema, int depth) const {
   LOCKSTEP_TRY_VOID(check_keywords(schema, {"properties", "required", "additionalProperties"}));
   const Json properties = schema.value("properties", Json::object());
@@ -174,32 +192,19 @@ Result<Json> Notation::object(const Json& schema, int depth) const {
   const auto is_required = [&](const std::string& name) {
     return std::ranges::find(required, Json(name)) != required.end();
   };
-  std::vector<std::pair<Json, bool>> parts;  // "name:value", required
+  std::vector<Member> members;
   size_t size = 0, firsts = 1;
   bool may_be_empty = true;
   for (const auto& [name, property] : properties.items()) {
     if (name.find_first_of("{}[],:<\" \n") != std::string::npos) return unsupported("the property \"" + name + "\"");
     LOCKSTEP_TRY(Json written, value(property, depth + 1));
-    parts.emplace_back(sequence({const_text(name + ":"), std::move(written)}), is_required(name));
+    members.push_back({sequence({const_text(name + ":"), std::move(written)}), is_required(name)});
     // A part stands in the body of each property that may be the first.
-    LOCKSTEP_TRY_VOID(check_size(size += firsts * count_parts(parts.back().first)));
+    LOCKSTEP_TRY_VOID(check_size(size += firsts * count_parts(members.back().written)));
     if (may_be_empty) ++firsts;
-    may_be_empty = may_be_empty && !parts.back().second;
+    may_be_empty = may_be_empty && !members.back().is_required;
   }
-  std::vector<Json> bodies;
-  may_be_empty = true;
-  for (size_t first = 0; first < parts.size() && may_be_empty; ++first) {
-    std::vector<Json> body = {const_text("{"), parts[first].first};
-    for (size_t i = first + 1; i < parts.size(); ++i) {
-      Json next = sequence({const_text(","), parts[i].first});
-      body.push_back(parts[i].second ? std::move(next) : repeat(std::move(next), 0, 1));
-    }
-    body.push_back(const_text("}"));
-    bodies.push_back(sequence(body));
-    may_be_empty = !parts[first].second;
-  }
-  if (may_be_empty) bodies.push_back(const_text("{}"));
-  return bodies.size() == 1 ? bodies.front() : either(bodies);
+  return braced(members);
 }
 
 }  // namespace

@@ -1,11 +1,12 @@
 #include "launcher/serve/output/json_scanner.h"
 
+#include <nlohmann/json.hpp>
+
 namespace lockstep::serve {
 namespace {
 
 constexpr size_t kDeepest = 256;
 
-bool is_space(char byte) { return byte == ' ' || byte == '\n' || byte == '\r' || byte == '\t'; }
 bool is_digit(char byte) { return byte >= '0' && byte <= '9'; }
 bool is_hex(char byte) { return is_digit(byte) || (byte >= 'a' && byte <= 'f') || (byte >= 'A' && byte <= 'F'); }
 
@@ -82,7 +83,7 @@ JsonScanner::State JsonScanner::put_number(char byte) {
 }
 
 JsonScanner::State JsonScanner::put_structure(char byte) {
-  if (is_space(byte)) return State::kMore;
+  if (is_json_space(byte)) return State::kMore;
   switch (expect_) {
     case Expect::kStart: return byte == '{' || byte == '[' ? open(byte) : State::kInvalid;
     case Expect::kColon: return byte == ':' ? expect(Expect::kValue) : State::kInvalid;
@@ -138,6 +139,10 @@ std::string json_escaped(char byte, bool in_string) {
   }
   constexpr std::string_view kDigits = "0123456789abcdef";
   return std::string("\\u00") + kDigits[byte >> 4] + kDigits[byte & 15];
+}
+
+std::string json_string(std::string_view text) {
+  return nlohmann::json(text).dump(-1, ' ', false, nlohmann::json::error_handler_t::replace);
 }
 
 std::string json_string_byte(char byte) {

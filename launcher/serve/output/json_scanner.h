@@ -55,6 +55,11 @@ class JsonScanner {
 /// `byte` of a JSON text as valid JSON: a control character inside a string becomes its escape sequence.
 std::string json_escaped(char byte, bool in_string);
 
+inline bool is_json_space(char byte) { return byte == ' ' || byte == '\n' || byte == '\r' || byte == '\t'; }
+
+/// A text as a JSON string, with its quotes; what is no UTF-8 becomes U+FFFD.
+std::string json_string(std::string_view text);
+
 /// `byte` of any text as part of a JSON string.
 std::string json_string_byte(char byte);
 

@@ -3,6 +3,9 @@
 #include <algorithm>
 #include <nlohmann/json.hpp>
 
+#include "launcher/serve/output/json_scanner.h"
+#include "launcher/serve/output/schema_reference.h"
+
 namespace lockstep::serve {
 namespace {
 
@@ -28,14 +31,8 @@ std::string type_of(const Json& value) {
 /// Adds what `schema` allows. `root` has the definitions.
 void collect(const Json& schema, const Json& root, int& looks, ValueTypes& found) {
   if (!schema.is_object() || ++looks > kMostLooks) return;
-  if (schema.contains("$ref") && schema["$ref"].is_string()) {
-    const std::string place = schema["$ref"].get<std::string>();
-    for (const char* key : {"$defs", "definitions"}) {
-      const std::string prefix = std::string("#/") + key + "/";
-      if (!place.starts_with(prefix) || !root.contains(key) || !root[key].is_object()) continue;
-      const auto definition = root[key].find(place.substr(prefix.size()));
-      if (definition != root[key].end()) collect(*definition, root, looks, found);
-    }
+  if (schema.contains("$ref")) {
+    if (const Json* definition = definition_of(schema["$ref"], root)) collect(*definition, root, looks, found);
   }
   if (schema.contains("type")) {
     const Json list = schema["type"].is_array() ? schema["type"] : Json::array({schema["type"]});
@@ -60,10 +57,6 @@ ValueTypes types_of(const Json& schema, const Json& root) {
   int looks = 0;
   collect(schema, root, looks, found);
   return found.names.empty() ? ValueTypes{} : found;
-}
-
-std::string json_string(std::string_view text) {
-  return Json(std::string(text)).dump(-1, ' ', false, Json::error_handler_t::replace);
 }
 
 }  // namespace

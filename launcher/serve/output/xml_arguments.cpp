@@ -1,6 +1,5 @@
 #include "launcher/serve/output/xml_arguments.h"
 
-#include <nlohmann/json.hpp>
 #include <string_view>
 #include <utility>
 
@@ -13,12 +12,6 @@ constexpr std::string_view kParameter = "<parameter=";
 constexpr std::string_view kParameterEnd = "</parameter>", kLineParameterEnd = "\n</parameter>";
 constexpr std::string_view kFunctionEnd = "</function>";
 constexpr size_t kLongestName = 256;
-
-bool is_space(char byte) { return byte == ' ' || byte == '\n' || byte == '\r' || byte == '\t'; }
-
-std::string json_string(const std::string& text) {
-  return nlohmann::json(text).dump(-1, ' ', false, nlohmann::json::error_handler_t::replace);
-}
 
 }  // namespace
 
@@ -37,7 +30,7 @@ State XmlArguments::put(char byte) {
 }
 
 State XmlArguments::put_tag(char byte) {
-  if (token_.empty() && is_space(byte)) return State::kMore;
+  if (token_.empty() && is_json_space(byte)) return State::kMore;
   token_ += byte;
   if (token_ == kFunctionEnd) {
     out_.arguments("}");
