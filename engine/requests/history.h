@@ -39,6 +39,9 @@ struct SuspendedRequest {
 LOCKSTEP_FIELDS(SuspendedRequest, ids, negative, masked_inside, embeddings, config, random_row, model_logprobs,
                 special_text, priority, client, answers);
 
+/// The answers of `Request::delivered`.
+std::vector<AnswerSoFar> delivered_of(const Request& request);
+
 /// As JSON text, with the model's whole spec for identification.
 std::string to_text(const std::vector<SuspendedRequest>& requests, const Model& model);
 

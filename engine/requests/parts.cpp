@@ -71,6 +71,7 @@ Result<std::vector<Part>> parts_of(const Request& request, const Serving& servin
     }
     if (request.on_token) part.request.delivery = actors::Delivery::kAtOnce;
     if (by_host) {
+      part.follows = !beams && !request.chooser && request.criteria.empty();
       LOCKSTEP_TRY(part.request.chooser, chooser_of(request, part, serving));
     }
     parts.push_back(std::move(part));

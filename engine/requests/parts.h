@@ -28,10 +28,11 @@ struct Part {
   actors::Request request;
   size_t first_answer = 0;
   size_t answers = 1;
-  bool as_made = true;  // false: tokens are known at the end only (beam search)
+  bool as_made = true;   // false: tokens are known at the end only (beam search)
+  bool follows = false;  // its chooser follows tokens that another one has chosen
 
-  /// Whether a session restarts it from its prompt, because the state of a chooser cannot move to another session.
-  bool restarts() const { return request.chooser != nullptr; }
+  /// Whether another session restarts it from its prompt, because the state of its chooser does not follow from tokens.
+  bool restarts() const { return request.chooser != nullptr && !follows; }
 };
 
 /// Fails with `kInvalidArgument` and `kUnsupported` for options that this engine cannot serve, naming the option.

@@ -113,20 +113,45 @@ void RequestState::resume(const std::vector<Part>& restarted) {
   }
 }
 
-Result<void> RequestState::adopt(const Part& part, const AnswerSoFar& so_far) {
+Result<bool> RequestState::adopt(const Part& part, std::span<const AnswerSoFar> answers) {
   std::lock_guard lock(mutex_);
+  if (!part.as_made) {
+    for (size_t i = 0; i < answers.size(); ++i) rows_.at(part.first_answer + i).delivered = answers[i].ids.size();
+    return false;
+  }
+  const AnswerSoFar& so_far = answers.front();
   Row& row = rows_.at(part.first_answer);
   for (const int32_t id : so_far.ids) {
     add(row, {.id = id, .made = setup_.clock->now()});
     if (error_) return *error_;
   }
   if (row.text != nullptr) row.text->take_piece();
-  if (!so_far.reason) return ok();
-  row.answer.reason = *so_far.reason;
+  const std::optional<FinishReason> reason = so_far.reason ? so_far.reason : end_of(row, part);
+  if (!reason) {
+    row.replayed = part.restarts() ? so_far.ids.size() : 0;
+    return false;
+  }
+  row.answer.reason = *reason;
   row.is_complete = true;
   finish_text(part.first_answer);
   --parts_left_;
-  return ok();
+  return true;
+}
+
+/// Judges as actors::ActiveRequests and the criteria of choosers do, whose end goes before that of the text.
+std::optional<FinishReason> RequestState::end_of(const Row& row, const Part& part) {
+  const std::vector<int32_t>& ids = row.answer.ids;
+  const shards::SlotParameters& parameters = part.request.parameters;
+  const bool is_host_chosen = part.request.chooser != nullptr;
+  const bool is_full = std::ssize(ids) >= parameters.max_new_tokens;
+  const bool is_stopped = row.text != nullptr && row.text->stopped();
+  if (part.restarts()) {  // its chooser judges the tokens when it repeats them
+    return is_stopped && !is_full ? std::optional(FinishReason::kStop) : std::nullopt;
+  }
+  const bool is_end = !ids.empty() && std::ranges::find(parameters.eos_ids, ids.back()) != parameters.eos_ids.end();
+  if (is_end) return FinishReason::kEos;
+  if (is_stopped && !(is_host_chosen && is_full)) return FinishReason::kStop;
+  return is_full ? std::optional(FinishReason::kLength) : std::nullopt;
 }
 
 std::vector<AnswerSoFar> RequestState::history() const {
@@ -250,7 +275,11 @@ void RequestState::adopt_sequences(const Part& part) {
       const actors::MadeToken made{.id = sequence.ids[t],
                                    .record = t < sequence.records.size() ? sequence.records[t] : nullptr};
       const bool ends = add(row, made);
-      deliver(part.first_answer + i, made);
+      if (t >= row.delivered) {
+        deliver(part.first_answer + i, made);
+      } else if (row.text != nullptr) {
+        row.text->take_piece();
+      }
       if (ends) break;
     }
     row.answer.times.made.clear();
@@ -271,6 +300,16 @@ void RequestState::finish_text(size_t index) {
     self->call({.answer = index, .id = kNoToken, .text = rest, .made = {}, .record = nullptr},
                self->rows_[index].answer.ids.size(), self->rows_[index].answer.text.size());
   });
+}
+
+void RequestState::abandon() {
+  std::lock_guard lock(mutex_);
+  is_abandoned_ = true;
+}
+
+bool RequestState::is_abandoned() const {
+  std::lock_guard lock(mutex_);
+  return is_abandoned_;
 }
 
 void RequestState::complete() {
@@ -349,5 +388,6 @@ Result<std::vector<Answer>> RequestHandle::wait() { return state_->wait(); }
 std::vector<int32_t> RequestHandle::so_far(size_t answer) const { return state_->so_far(answer); }
 void RequestHandle::on_done(std::function<void()> call) { state_->on_done(std::move(call)); }
 int64_t RequestHandle::number() const { return state_->number(); }
+bool RequestHandle::is_abandoned() const { return state_->is_abandoned(); }
 
 }  // namespace lockstep

@@ -12,6 +12,7 @@
 #include <memory>
 #include <mutex>
 #include <optional>
+#include <span>
 #include <vector>
 
 #include "engine/requests/answer_text.h"
@@ -75,16 +76,20 @@ class RequestState : public std::enable_shared_from_this<RequestState> {
   /// Continues after `suspend`. The parts of `restarted` start again from their prompts: they first repeat the
   /// delivered tokens, and a differing token is an error.
   void resume(const std::vector<Part>& restarted);
-  /// Takes an answer's tokens from another engine, before the request is submitted here.
-  Result<void> adopt(const Part& part, const AnswerSoFar& so_far);
+  /// Takes the tokens of a part's answers that another engine has delivered, before the part is submitted here; one
+  /// that restarts will repeat them. `answers`: [part.answers]. Returns whether the part is complete with them.
+  Result<bool> adopt(const Part& part, std::span<const AnswerSoFar> answers);
   /// The tokens of each answer.
   std::vector<AnswerSoFar> history() const;
 
+  /// The engine ends before the request does; `finish` follows for its open parts.
+  void abandon();
   /// Wakes the callers of `wait`, after the last call of the caller's function.
   void complete();
 
   // Called by any thread.
   bool is_done() const;
+  bool is_abandoned() const;
   void cancel();
   Result<std::vector<Answer>> wait();
   std::vector<int32_t> so_far(size_t answer) const;
@@ -102,10 +107,13 @@ class RequestState : public std::enable_shared_from_this<RequestState> {
     bool has_missed = false;   // a token was dropped while the request was suspended
     bool has_cached = false;   // `cached_tokens` is known
     size_t replayed = 0;       // delivered tokens that a restarted part must still repeat
+    size_t delivered = 0;      // tokens of an answer that is known at its end only, from another engine
   };
 
   /// Compares a repeated token with the delivered one; returns the verdict on the row.
   actors::Verdict replay(Row& row, int32_t id);
+  /// Why the tokens of a row end its answer; none: they do not.
+  static std::optional<FinishReason> end_of(const Row& row, const Part& part);
   /// Adds a token to a row; returns whether the row ends with it.
   bool add(Row& row, const actors::MadeToken& token);
   /// `token` with the record that the request asks for.
@@ -128,6 +136,7 @@ class RequestState : public std::enable_shared_from_this<RequestState> {
   bool is_running_ = false;
   std::optional<Error> suspension_;
   bool is_cancelled_ = false;
+  bool is_abandoned_ = false;
   bool is_done_ = false;
   std::optional<Error> error_;
   Links links_;

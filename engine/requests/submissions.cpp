@@ -7,10 +7,15 @@ namespace lockstep::requests {
 Submissions::~Submissions() {
   const Error gone{ErrorKind::kCancelled, "[engine/requests] the engine is gone, and the request was not done"};
   for (auto& [id, entry] : open_) {  // the session ended without finishing them
+    entry.state->abandon();
     if (entry.state->finish(entry.part, FinishReason::kCancelled, gone)) entry.state->complete();
   }
-  for (auto& [id, text] : texts_) text->finish(gone);
+  for (auto& [id, text] : texts_) {
+    text->abandon();
+    text->finish(gone);
+  }
   for (Entry& entry : suspended_) {
+    entry.state->abandon();
     entry.state->resume({});
     if (entry.state->finish(entry.part, FinishReason::kCancelled, gone)) entry.state->complete();
   }
@@ -57,8 +62,19 @@ Result<std::vector<std::shared_ptr<RequestState>>> Submissions::submit(std::vect
   for (size_t i = 0; i < requests.size(); ++i) {
     states.push_back(state_of(requests[i], parts[i]));
     const auto request = std::make_shared<const Request>(std::move(requests[i]));
-    for (Part& part : parts[i]) entries[i].push_back({states.back(), request, std::move(part)});
+    const std::vector<AnswerSoFar> delivered = delivered_of(*request);
+    for (Part& part : parts[i]) {
+      bool is_complete = false;
+      if (!delivered.empty()) {
+        LOCKSTEP_TRY(is_complete, adopt_history(*states.back(), part, delivered));
+      }
+      if (!is_complete) entries[i].push_back({states.back(), request, std::move(part)});
+    }
   }
+  for (size_t i = 0; i < states.size(); ++i) {
+    if (entries[i].empty()) finish_at_once(*states[i]);
+  }
+  std::erase_if(entries, [](const std::vector<Entry>& of_one) { return of_one.empty(); });
   submit(std::move(entries));
   return states;
 }
@@ -73,7 +89,17 @@ void Submissions::submit(std::vector<std::vector<Entry>> requests) {
     }
     open(std::move(entries), all);
   }
-  session_->submit(std::move(all), *sink_);
+  if (!all.empty()) session_->submit(std::move(all), *sink_);
+}
+
+/// A request that another engine had delivered whole.
+void Submissions::finish_at_once(RequestState& state) {
+  {
+    std::lock_guard lock(mutex_);
+    ++counters_.submitted;
+    ++counters_.finished;
+  }
+  state.complete();
 }
 
 void Submissions::open(std::vector<Entry> entries, std::vector<actors::Request>& all) {
@@ -172,6 +198,16 @@ bool Submissions::finish_text(RequestId request, const std::optional<Error>& err
   return true;
 }
 
+bool Submissions::abandon_text(RequestId request, const Error& error) {
+  {
+    std::lock_guard lock(mutex_);
+    const auto found = texts_.find(request);
+    if (found == texts_.end()) return false;
+    found->second->abandon();
+  }
+  return finish_text(request, error);
+}
+
 void Submissions::on_start(RequestId request) {
   {
     std::lock_guard lock(mutex_);
@@ -220,8 +256,11 @@ void Submissions::on_finish(RequestId request, generation::FinishReason reason, 
 }
 
 void Submissions::on_abandoned(RequestId request, const Error& error) {
-  if (finish_text(request, error)) return;
-  if (serving_.on_loss == OnLoss::kFail) return Sink::on_abandoned(request, error);
+  if (abandon_text(request, error)) return;
+  if (serving_.on_loss == OnLoss::kFail) {
+    at(request).state->abandon();
+    return Sink::on_abandoned(request, error);
+  }
   at(request).state->suspend(error);
   park(request);
 }

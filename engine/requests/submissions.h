@@ -84,6 +84,7 @@ class Submissions final : public actors::Sink {
   std::shared_ptr<RequestState> state_of(const Request& request, const std::vector<Part>& parts);
   /// Counts and submits new requests; each element holds the open parts of one.
   void submit(std::vector<std::vector<Entry>> requests);
+  void finish_at_once(RequestState& state);
   /// Adds what remains of `entries`, all of one request, to the open requests and to `all`.
   void open(std::vector<Entry> entries, std::vector<actors::Request>& all);
   /// The request to submit for a part that may already have tokens.
@@ -94,14 +95,17 @@ class Submissions final : public actors::Sink {
   void park(RequestId request);
   /// Opens the suspended parts of one request again, as `open`.
   void resume(std::vector<Entry> entries, std::vector<actors::Request>& all);
-  /// Gives new choosers to the parts that restart from their prompts, and returns these parts.
+  /// Gives new choosers to the parts that have one, and returns those that restart from their prompts.
   Result<std::vector<Part>> restart(std::vector<Entry>& entries) const;
-  /// Gives `part` its tokens so far, unless it restarts; returns whether it is complete with them.
+  /// Gives `part` its tokens of `answers`, which are those of the whole request; returns whether it is complete with
+  /// them. Fails with `kInvalidArgument` for tokens that no engine makes for it.
   Result<bool> adopt_history(RequestState& state, const Part& part, const std::vector<AnswerSoFar>& answers) const;
 
   Entry& at(RequestId request);
   std::shared_ptr<TextScores> open_text(std::vector<int32_t> ids, int64_t top, std::vector<actors::Request>& all);
   bool finish_text(RequestId request, const std::optional<Error>& error);
+  /// Returns whether `request` was a text.
+  bool abandon_text(RequestId request, const Error& error);
 
   const Serving serving_;
   Delivery delivery_;

@@ -2,6 +2,8 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <span>
+#include <string_view>
 #include <utility>
 
 #include "actors/admission.h"
@@ -10,12 +12,11 @@
 namespace lockstep::requests {
 namespace {
 
-Error bad_history(size_t found, size_t expected) {
-  return {
-      ErrorKind::kInvalidArgument,
-      fmt::format("[engine/requests] cannot restore a request: found a history of {}, expected one that fits {}; pass "
-                  "what Engine::suspended returned, and the same options",
-                  found, expected)};
+Error bad_history(std::string_view found, std::string_view expected) {
+  return {ErrorKind::kInvalidArgument,
+          fmt::format("[engine/requests] cannot go on with a request: found {}, expected {}; pass what an engine has "
+                      "delivered for it, and the same options",
+                      found, expected)};
 }
 
 Error callers_chooser() {
@@ -28,6 +29,24 @@ Error callers_code() {
   return {ErrorKind::kUnsupported,
           "[engine/requests] cannot serialize a request: found processors, criteria, a constraint or a chooser of the "
           "caller's, expected options alone; resume it in this process"};
+}
+
+Result<void> check_history(const std::vector<int32_t>& ids, const Part& part, int64_t vocabulary) {
+  const shards::SlotParameters& parameters = part.request.parameters;
+  if (std::ssize(ids) > parameters.max_new_tokens) {
+    return bad_history(fmt::format("{} tokens", ids.size()), fmt::format("at most {}", parameters.max_new_tokens));
+  }
+  const auto unknown = std::ranges::find_if(ids, [&](int32_t id) { return id < 0 || id >= vocabulary; });
+  if (unknown != ids.end()) return bad_history(fmt::format("token {}", *unknown), "tokens of the model");
+  const auto last = ids.empty() ? ids.end() : ids.end() - 1;
+  const auto end = std::ranges::find_first_of(ids.begin(), last, parameters.eos_ids.begin(), parameters.eos_ids.end());
+  if (end == last || part.restarts()) return ok();
+  return bad_history(fmt::format("tokens after the end token {}", *end), "none");
+}
+
+/// Lets a new chooser of `part` go on after `tokens`, unless it restarts.
+Result<void> follow(const Part& part, std::span<const int32_t> tokens) {
+  return part.follows ? part.request.chooser->follow(tokens) : ok();
 }
 
 /// A request from one answer's history: the same prompt and options, no functions.
@@ -128,10 +147,11 @@ void Submissions::resume(std::vector<Entry> entries, std::vector<actors::Request
 Result<std::vector<Part>> Submissions::restart(std::vector<Entry>& entries) const {
   std::vector<Part> restarted;
   for (Entry& entry : entries) {
-    if (!entry.part.restarts()) continue;
+    if (!entry.part.request.chooser) continue;
     if (entry.request->chooser) return callers_chooser();
     LOCKSTEP_TRY(entry.part.request.chooser, chooser_of(*entry.request, entry.part, serving_));
-    restarted.push_back(entry.part);
+    LOCKSTEP_TRY_VOID(follow(entry.part, entry.state->so_far(entry.part.first_answer)));
+    if (entry.part.restarts()) restarted.push_back(entry.part);
   }
   return restarted;
 }
@@ -170,10 +190,15 @@ Result<std::vector<std::shared_ptr<RequestState>>> Submissions::restore(std::vec
     const auto& state = states.emplace_back(state_of(*request, parts));
     std::vector<Entry>& entries = requests.emplace_back();
     for (Part& part : parts) {
-      LOCKSTEP_TRY(const bool is_complete, adopt_history(*state, part, one.answers));
+      // Its answers have records and logits of all tokens, and choosers cannot move.
+      const bool begins_again = part.request.chooser || part.request.logits == actors::Logits::kWanted;
+      bool is_complete = false;
+      if (!begins_again) {
+        LOCKSTEP_TRY(is_complete, adopt_history(*state, part, one.answers));
+      }
       if (!is_complete) entries.push_back({state, request, std::move(part)});
     }
-    if (entries.empty()) return bad_history(0, 1);  // a complete request is never suspended
+    if (entries.empty()) return bad_history("a complete answer", "an incomplete one");
   }
   submit(std::move(requests));
   return states;
@@ -182,17 +207,16 @@ Result<std::vector<std::shared_ptr<RequestState>>> Submissions::restore(std::vec
 Result<bool> Submissions::adopt_history(RequestState& state, const Part& part,
                                         const std::vector<AnswerSoFar>& answers) const {
   const size_t expected = part.first_answer + part.answers;
-  if (expected > answers.size()) return bad_history(answers.size(), expected);
-  const bool needs_logits = part.request.logits == actors::Logits::kWanted;
-  if (part.restarts() || needs_logits) return false;
-  const AnswerSoFar& so_far = answers[part.first_answer];
-  const int32_t most = part.request.parameters.max_new_tokens;
-  const bool fits = std::ssize(so_far.ids) < most || so_far.reason;
-  const int64_t vocabulary = serving_.model.spec().vocabulary;
-  const bool is_known = std::ranges::all_of(so_far.ids, [&](int32_t id) { return id >= 0 && id < vocabulary; });
-  if (!fits || !is_known) return bad_history(so_far.ids.size(), static_cast<size_t>(most));
-  LOCKSTEP_TRY_VOID(state.adopt(part, so_far));
-  return so_far.reason.has_value();
+  if (expected > answers.size()) {
+    return bad_history(fmt::format("{} answers", answers.size()), fmt::format("at least {}", expected));
+  }
+  const std::span of_part = std::span(answers).subspan(part.first_answer, part.answers);
+  for (const AnswerSoFar& answer : of_part) {
+    LOCKSTEP_TRY_VOID(check_history(answer.ids, part, serving_.model.spec().vocabulary));
+  }
+  LOCKSTEP_TRY(const bool is_complete, state.adopt(part, of_part));
+  if (!is_complete) LOCKSTEP_TRY_VOID(follow(part, of_part.front().ids));
+  return is_complete;
 }
 
 }  // namespace lockstep::requests

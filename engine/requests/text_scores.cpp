@@ -55,6 +55,16 @@ void TextScores::finish(const std::optional<Error>& error) {
   if (call && delivery != nullptr) delivery->post(std::move(call));
 }
 
+void TextScores::abandon() {
+  std::lock_guard lock(mutex_);
+  is_abandoned_ = true;
+}
+
+bool TextScores::is_abandoned() const {
+  std::lock_guard lock(mutex_);
+  return is_abandoned_;
+}
+
 bool TextScores::is_done() const {
   std::lock_guard lock(mutex_);
   return is_done_;
@@ -102,5 +112,6 @@ bool ScoreHandle::is_done() const { return scores_->is_done(); }
 void ScoreHandle::cancel() { scores_->cancel(); }
 Result<std::vector<TokenScore>> ScoreHandle::wait() { return scores_->wait(); }
 void ScoreHandle::on_done(std::function<void()> call) { scores_->on_done(std::move(call)); }
+bool ScoreHandle::is_abandoned() const { return scores_->is_abandoned(); }
 
 }  // namespace lockstep

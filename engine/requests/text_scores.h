@@ -27,6 +27,8 @@ class TextScores {
   /// its logits, if any.
   void take(std::span<const float> row, std::span<const float> logits);
   void finish(const std::optional<Error>& error);
+  /// The engine ends before the text does; `finish` follows.
+  void abandon();
 
   /// The text has its slot. Called before `finish`.
   void start();
@@ -42,6 +44,7 @@ class TextScores {
 
   // Called by any thread.
   bool is_done() const;
+  bool is_abandoned() const;
   void cancel();
   void on_done(std::function<void()> call);
   /// @blocking
@@ -55,6 +58,7 @@ class TextScores {
   std::vector<TokenScore> scores_;
   bool has_started_ = false;
   bool is_cancelled_ = false;
+  bool is_abandoned_ = false;
   bool is_done_ = false;
   std::optional<Error> error_;
   Links links_;

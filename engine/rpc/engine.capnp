@@ -4,13 +4,13 @@
 #   client ──► Entrance.enter(secret) ──► Engine ──generate(request, sink)──► Call
 #                                                       tokens, … , done | failed ──► Sink of the client
 #
-# Version 2. New versions only add fields and methods; a field that a client does not set has the meaning of its default.
+# Version 3. New versions only add fields and methods; a field that a client does not set has the meaning of its default.
 @0xc69dc0b31c1ae9a7;
 
 using Cxx = import "/capnp/c++.capnp";
 $Cxx.namespace("lockstep::rpc::wire");
 
-const version :UInt32 = 2;
+const version :UInt32 = 3;
 
 # What a connection gives.
 interface Entrance {
@@ -129,6 +129,8 @@ struct Request {
   priority @7 :Int32;         # a waiting request with a higher one gets a slot first
   client @8 :Text;            # waiting requests of equal priority: clients take turns
   deadlineS @9 :Float64 = inf;    # seconds from now; then the request fails with "deadline_exceeded"
+  delivered @10 :List(List(Int32));    # ids of each answer that an engine which has ended had delivered: the answers go
+                              # on after them, and the sink gets the rest. Text that came without a token comes again
 }
 
 # A field of GenerationConfig.
@@ -178,4 +180,5 @@ struct Failure {
   kind @0 :Text;              # "invalid_argument", "peer_lost", …
   message @1 :Text;
   rank @2 :Int32 = -1;        # where it began; -1: not known
+  abandoned @3 :Bool;         # the engine has ended, and another one can go on with the request (Request.delivered)
 }

@@ -61,7 +61,8 @@ bool is_secret(const std::string& secret, capnp::Data::Reader given) {
 /// Sends what the engine delivers until the request has ended.
 class Delivery {
  public:
-  Delivery(wire::Sink::Client sink, std::shared_ptr<Outbox> outbox) : sink_(kj::mv(sink)), outbox_(std::move(outbox)) {}
+  Delivery(wire::Sink::Client sink, std::shared_ptr<Outbox> outbox, RequestHandle handle)
+      : sink_(kj::mv(sink)), outbox_(std::move(outbox)), handle_(std::move(handle)) {}
 
   kj::Promise<void> run() {
     return outbox_->wait().then([this]() -> kj::Promise<void> {
@@ -82,7 +83,7 @@ class Delivery {
   kj::Promise<void> finish(const Result<std::vector<Answer>>& end) {
     if (!end.has_value()) {
       auto request = sink_.failedRequest();
-      write_failure(end.error(), request.initFailure());
+      write_failure(end.error(), request.initFailure(), handle_.is_abandoned());
       return request.send().ignoreResult();
     }
     auto request = sink_.doneRequest();
@@ -92,6 +93,7 @@ class Delivery {
 
   wire::Sink::Client sink_;
   const std::shared_ptr<Outbox> outbox_;  // shared with the engine's callbacks
+  const RequestHandle handle_;
 };
 
 /// Destroyed when the client drops it or is gone, which cancels the request.
@@ -162,7 +164,7 @@ class EngineServer final : public wire::Engine::Server {
         .then([context, text]() mutable {
           const Result<std::vector<TokenScore>> scores = text.wait();
           auto scored = context.getResults().initScored();
-          if (!scores.has_value()) return write_failure(scores.error(), scored.initFailure());
+          if (!scores.has_value()) return write_failure(scores.error(), scored.initFailure(), text.is_abandoned());
           write_scores(scores.value(), scored.initTokens(static_cast<uint32_t>(scores.value().size())));
         })
         .attach(kj::defer([text]() mutable { text.cancel(); }), kj::heap<Counted>(service_));
@@ -214,8 +216,8 @@ class EngineServer final : public wire::Engine::Server {
     RequestHandle handle = opened.value();
     handle.on_done([outbox, handle]() mutable { outbox->close(handle.wait()); });
     context.getResults().setNumber(handle.number());
-    context.getResults().setCall(kj::heap<CallServer>(handle, kj::heap<Delivery>(context.getParams().getSink(), outbox),
-                                                      kj::heap<Counted>(service_)));
+    auto delivery = kj::heap<Delivery>(context.getParams().getSink(), outbox, handle);
+    context.getResults().setCall(kj::heap<CallServer>(handle, kj::mv(delivery), kj::heap<Counted>(service_)));
   }
 
   Result<RequestHandle> open(wire::Request::Reader from, const ConstraintWorker::Compiled& constraint,

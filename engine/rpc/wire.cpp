@@ -57,6 +57,7 @@ Result<Request> read_request(wire::Request::Reader from, const Model& model) {
   request.special_text = from.getSpecialText();
   request.priority = from.getPriority();
   request.client = std::string(view_of(from.getClient()));
+  for (const auto ids : from.getDelivered()) request.delivered.push_back(read_ids(ids));
   LOCKSTEP_TRY(request.deadline, deadline_of(from.getDeadlineS()));
   if (request.prompt.ids.empty()) {
     return Error{ErrorKind::kInvalidArgument,
@@ -94,10 +95,11 @@ void write_answers(std::span<const Answer> answers, capnp::List<wire::Answer>::B
   }
 }
 
-void write_failure(const Error& error, wire::Failure::Builder to) {
+void write_failure(const Error& error, wire::Failure::Builder to, bool abandoned) {
   to.setKind(text_of(std::string(to_string(error.kind))));
   to.setMessage(text_of(error.message));
   to.setRank(error.origin_rank.value_or(-1));
+  to.setAbandoned(abandoned);
 }
 
 void write_scores(std::span<const TokenScore> scores, capnp::List<wire::Score>::Builder to) {

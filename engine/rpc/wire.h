@@ -15,7 +15,8 @@ Result<Request> read_request(wire::Request::Reader from, const Model& model);
 
 void write_tokens(std::span<const SentToken> tokens, capnp::List<wire::Token>::Builder to);
 void write_answers(std::span<const Answer> answers, capnp::List<wire::Answer>::Builder to);
-void write_failure(const Error& error, wire::Failure::Builder to);
+/// `abandoned`: the engine has ended, not the request alone.
+void write_failure(const Error& error, wire::Failure::Builder to, bool abandoned = false);
 void write_scores(std::span<const TokenScore> scores, capnp::List<wire::Score>::Builder to);
 void write_status(const EngineCounters& counters, const trace::Activity& activity, wire::Status::Builder to);
 void write_activity(const trace::Activity& activity, wire::Activity::Builder to);

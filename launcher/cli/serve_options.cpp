@@ -86,6 +86,16 @@ void add_operation_options(CLI::App& app, serve::DoorOptions& door) {
       ->check(CLI::Range(0.1, 1e6))
       ->capture_default_str()
       ->type_name("S");
+  app.add_option("--on-lost-rank", door.on_lost_rank,
+                 "When a rank is lost: same starts the ranks again, and open requests go on without a change to their "
+                 "answers; stop ends the server")
+      ->check(CLI::IsMember({"same", "stop"}))
+      ->capture_default_str()
+      ->type_name("WHAT");
+  app.add_option("--max-restarts", door.max_restarts, "Restarts in a row without a token, until the server ends")
+      ->check(CLI::Range(0, 1 << 20))
+      ->capture_default_str()
+      ->type_name("N");
   app.add_option("--log-format", door.log_format, "One line for each request, without its text: text or json")
       ->check(CLI::IsMember({"text", "json"}))
       ->capture_default_str()

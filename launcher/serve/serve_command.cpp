@@ -82,6 +82,7 @@ Result<void> set_engine(const ServeCommand& command, bool is_rank, serve::DoorOp
   door.engine.insert(door.engine.end(), {lockstep.string(), "engine"});
   door.engine.insert(door.engine.end(), command.engine_words.begin(), command.engine_words.end());
   door.engine.insert(door.engine.end(), {"--launch", launch});
+  if (is_rank) door.on_lost_rank = "stop";  // only the launcher could start the other ranks again
   if (is_rank) door.engine.insert(door.engine.end(), {"--end-signal", "interrupt"});
   return ok();
 }

@@ -58,6 +58,14 @@ Result<int32_t> GrowingRow::grow(std::span<const float> logits, std::span<float>
   return token;
 }
 
+Result<void> GrowingRow::follow(std::span<const int32_t> tokens) {
+  for (const int32_t token : tokens) {
+    if (matcher_) LOCKSTEP_TRY_VOID(matcher_->accept(token));
+    ids_.push_back(token);
+  }
+  return ok();
+}
+
 Sequence GrowingRow::sequence() const {
   return {.ids = {ids_.begin() + static_cast<ptrdiff_t>(prompt_length_), ids_.end()},
           .score = 0.0,
@@ -91,6 +99,12 @@ std::vector<std::vector<int32_t>> SampledChooser::prompts() const {
   return {prompt_};
 }
 
+Result<void> SampledChooser::follow(std::span<const int32_t> tokens) {
+  LOCKSTEP_TRY_VOID(row_.follow(tokens));
+  prompt_.insert(prompt_.end(), tokens.begin(), tokens.end());
+  return ok();
+}
+
 Choice SampledChooser::choose(std::span<const float> logits) {
   scores_.assign(logits.begin(), logits.end());
   const Result<int32_t> token = row_.grow(logits, scores_);
@@ -115,6 +129,14 @@ GuidedChooser::GuidedChooser(const ChooserRequest& request, GrowingRow row)
 std::vector<std::vector<int32_t>> GuidedChooser::prompts() const {
   row_.begin();
   return {prompt_, negative_prompt_};
+}
+
+Result<void> GuidedChooser::follow(std::span<const int32_t> tokens) {
+  LOCKSTEP_TRY_VOID(row_.follow(tokens));
+  for (std::vector<int32_t>* prompt : {&prompt_, &negative_prompt_}) {
+    prompt->insert(prompt->end(), tokens.begin(), tokens.end());
+  }
+  return ok();
 }
 
 Choice GuidedChooser::choose(std::span<const float> logits) {

@@ -55,6 +55,9 @@ class GrowingRow {
   /// with `kFailedPrecondition` when the constraint allows none.
   Result<int32_t> grow(std::span<const float> logits, std::span<float> scores);
 
+  /// Takes tokens that were chosen before. Fails as `grow`.
+  Result<void> follow(std::span<const int32_t> tokens);
+
   const std::vector<int32_t>& ids() const { return ids_; }
   /// The record of the last id; empty if records are off.
   std::vector<std::shared_ptr<const TokenRecord>> last_record() const {
@@ -85,6 +88,7 @@ class SampledChooser final : public TokenChooser {
 
   int64_t rows() const override { return 1; }
   std::vector<std::vector<int32_t>> prompts() const override;
+  Result<void> follow(std::span<const int32_t> tokens) override;
   Choice choose(std::span<const float> logits) override;
   std::span<const int32_t> certain() const override { return std::span(row_.ids()).last(1); }
   std::vector<std::shared_ptr<const TokenRecord>> certain_records() const override { return row_.last_record(); }
@@ -106,6 +110,7 @@ class GuidedChooser final : public TokenChooser {
 
   int64_t rows() const override { return 2; }
   std::vector<std::vector<int32_t>> prompts() const override;
+  Result<void> follow(std::span<const int32_t> tokens) override;
   Choice choose(std::span<const float> logits) override;
   std::span<const int32_t> certain() const override { return std::span(row_.ids()).last(1); }
   std::vector<std::shared_ptr<const TokenRecord>> certain_records() const override { return row_.last_record(); }

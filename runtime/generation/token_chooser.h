@@ -7,6 +7,8 @@
 //                                                        row r continues from the cache of row sources[r]
 #pragma once
 
+#include <fmt/format.h>
+
 #include <cstdint>
 #include <memory>
 #include <optional>
@@ -48,6 +50,15 @@ class TokenChooser {
   /// [rows] A row with an empty prompt is not prefilled and starts as a copy of another row. Called when the request
   /// begins; time limits start here.
   virtual std::vector<std::vector<int32_t>> prompts() const = 0;
+
+  /// Continues after `tokens` as if it had chosen them, so that its prompts end with them. Called before `prompts`,
+  /// once at most. Fails with `kUnsupported` where more than the tokens decides what comes next.
+  virtual Result<void> follow(std::span<const int32_t> tokens) {
+    return Error{ErrorKind::kUnsupported,
+                 fmt::format("[runtime/generation] cannot go on after {} tokens: found a chooser with more state than "
+                             "tokens, expected one without; submit the request again",
+                             tokens.size())};
+  }
 
   /// `logits` f32 [rows, V], raw. In the first call only rows with a prompt are valid. Not called again after a
   /// finished choice.

@@ -31,6 +31,26 @@ class RestoredTextTest : public EngineTest {
     return answer;
   }
 
+  struct Streamed {
+    Answer answer;
+    std::vector<std::string> pieces;  // of each token, and maybe a last one without
+  };
+  /// What a client hears that had the tokens of `delivered` before.
+  Streamed streamed(const std::string& stop_strings, std::vector<int32_t> delivered) const {
+    Streamed heard;
+    Request request = text_request(stop_strings);
+    if (!delivered.empty()) request.delivered = {std::move(delivered)};
+    request.on_token = [&](const Token& token) {
+      heard.pieces.emplace_back(token.text);
+      return Verdict::kContinue;
+    };
+    const auto group = Group::alone().value();
+    const auto engine = open(*group);
+    heard.answer = engine->submit(std::move(request)).value().wait().value().at(0);
+    EXPECT_TRUE(engine->close().has_value());
+    return heard;
+  }
+
   /// The answer of two ranks to a request whose first `tokens` tokens another engine has made.
   Answer restored(const std::string& stop_strings, const Answer& expected, size_t tokens) const {
     const requests::SuspendedRequest suspended{
@@ -59,6 +79,27 @@ TEST_F(RestoredTextTest, StopStringsSpanTheInterruption) {
     EXPECT_EQ(answer.ids, expected.ids) << "after " << tokens << " tokens";
     EXPECT_EQ(answer.text, expected.text) << "after " << tokens << " tokens";
     EXPECT_EQ(answer.reason, FinishReason::kStop) << "after " << tokens << " tokens";
+  }
+}
+
+TEST_F(RestoredTextTest, AStreamGoesOnWithTheNextCharacterAfterEachNumberOfTokens) {
+  const std::string text = answer_alone("[]").text;
+  // A string that ends the text, one that never comes but withholds text, and none.
+  for (const std::string& stop :
+       {text.substr(text.size() - 4, 3), text.substr(text.size() - 1) + "zz", std::string()}) {
+    const std::string stop_strings = stop.empty() ? "[]" : "[\"" + stop + "\"]";
+    const Streamed whole = streamed(stop_strings, {});
+    for (size_t tokens = 0; tokens <= whole.answer.ids.size(); ++tokens) {
+      SCOPED_TRACE(::testing::Message() << "stop string '" << stop << "', after " << tokens << " tokens");
+      const Streamed rest =
+          streamed(stop_strings, {whole.answer.ids.begin(), whole.answer.ids.begin() + static_cast<ptrdiff_t>(tokens)});
+      EXPECT_EQ(rest.answer.ids, whole.answer.ids);
+      EXPECT_EQ(rest.answer.text, whole.answer.text);
+      EXPECT_EQ(rest.answer.reason, whole.answer.reason);
+      EXPECT_EQ(rest.answer.stop_string, whole.answer.stop_string);
+      EXPECT_THAT(rest.pieces, ::testing::ElementsAreArray(whole.pieces.begin() + static_cast<ptrdiff_t>(tokens),
+                                                           whole.pieces.end()));
+    }
   }
 }
 

@@ -105,6 +105,11 @@ struct Request {
 
   bool special_text = false;  // whether texts contain special tokens; they never contain the end token then
 
+  /// Tokens of each answer that an engine which has ended had delivered; empty: none. The answers go on after them, bit
+  /// for bit as if it had not ended (partition::Numerics::kInvariant). `on_token` gets later tokens only, and so do
+  /// records and logits of the answers; ids and texts are complete.
+  std::vector<std::vector<int32_t>> delivered = {};
+
   int32_t priority = 0;                   // a waiting request with a higher one gets its slots first
   std::string client = {};                // waiting clients of one priority take turns
   std::optional<Duration> deadline = {};  // from its submission; then it fails with kDeadlineExceeded
@@ -152,6 +157,8 @@ class RequestHandle {
   void on_done(std::function<void()> call);
   /// The engine's number of the request, as in Engine::activity.
   int64_t number() const;
+  /// Whether its engine ended before it did: with Request::delivered, another engine can go on with it.
+  bool is_abandoned() const;
 
  private:
   friend class Engine;
@@ -169,6 +176,8 @@ class ScoreHandle {
   Result<std::vector<TokenScore>> wait();
   /// Calls `call` once when the text is done, as RequestHandle::on_done.
   void on_done(std::function<void()> call);
+  /// Whether its engine ended before it did.
+  bool is_abandoned() const;
 
  private:
   friend class Engine;

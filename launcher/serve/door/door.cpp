@@ -5,7 +5,7 @@
 #include <chrono>
 #include <utility>
 
-#include "launcher/process/secret_file.h"
+#include "launcher/serve/door/engine_keeper.h"
 #include "launcher/serve/door/engine_watch.h"
 #include "launcher/serve/door/parts.h"
 #include "launcher/serve/door/routes.h"
@@ -37,15 +37,6 @@ HttpOptions http_options(const DoorOptions& options, const Log& log) {
   http.limits.connections = static_cast<size_t>(options.max_connections);
   http.limits.body_bytes = static_cast<size_t>(options.max_body_mib * 1024 * 1024);
   return http;
-}
-
-/// Where an engine serves that this server has not started.
-Result<EngineAddress> engine_address(const DoorOptions& options) {
-  EngineAddress address{
-      .socket = options.engine_socket, .host = options.engine_host, .port = static_cast<uint16_t>(options.engine_port)};
-  if (options.secret_file.empty()) return address;
-  LOCKSTEP_TRY(address.secret, launcher::read_secret(options.secret_file));
-  return address;
 }
 
 /// What happens to requests, for metrics, the log and the health.
@@ -95,14 +86,12 @@ class Running final : public Door {
   std::string address() const override { return parts_.server->address(); }
 
   Result<void> run() override {
-    LOCKSTEP_TRY_VOID(start_engine());
+    LOCKSTEP_TRY_VOID(keeper_.start());
     parts_.loop->run();
     parts_.endpoint.reset();
     parts_.api.reset();
-    parts_.engine.reset();
-    parts_.connection.reset();
     parts_.server.reset();
-    parts_.process.reset();
+    keeper_.close();
     return shutdown_.result();
   }
 
@@ -111,30 +100,8 @@ class Running final : public Door {
   }
 
  private:
-  Result<void> start_engine() {
-    const DoorOptions& options = parts_.options;
-    LOCKSTEP_TRY(EngineAddress address, engine_address(options));
-    if (!options.engine.empty()) {
-      LOCKSTEP_TRY(parts_.process, EngineProcess::start({.words = options.engine,
-                                                         .environment = environment_,
-                                                         .ranks = options.engine_ranks,
-                                                         .records = options.engine_records},
-                                                        *parts_.loop, [this](const Result<void>& result) {
-                                                          shutdown_.on_engine_end(result);
-                                                        }));
-      address.socket = parts_.process->socket();
-    }
-    parts_.connection =
-        connect(*parts_.loop, {.address = address,
-                               .limit = duration_of(options.start_deadline_s),
-                               .done = [this](Result<std::unique_ptr<Engine>> engine) { on_connected(engine); },
-                               .on_lost = [this](const Error& error) { shutdown_.on_lost(error); }});
-    return ok();
-  }
-
-  void on_connected(Result<std::unique_ptr<Engine>>& engine) {
-    if (!engine.has_value()) return shutdown_.end_after_flush(engine.error());
-    parts_.engine = std::move(engine.value());
+  void on_serving() {
+    if (parts_.api != nullptr) return go_on();
     const Result<void> made = make_api();
     if (!made.has_value()) return shutdown_.end_after_flush(made.error());
     watch_.begin([this] {
@@ -143,21 +110,41 @@ class Running final : public Door {
     });
   }
 
+  /// Open requests have been sent to the new ranks.
+  void go_on() {
+    const Duration paused = DoorParts::now() - lost_at_;
+    parts_.loss.reset();
+    parts_.health.note_ready();
+    parts_.health.note_work(DoorParts::now());
+    watch_.begin([] {});
+    parts_.log.info("serves again after {:.2f} s: {} open requests go on", to_seconds(paused),
+                    parts_.api->open_requests());
+  }
+
+  void on_lost(const Error& error, bool again) {
+    lost_at_ = DoorParts::now();
+    watch_.pause();
+    if (!again) return shutdown_.on_lost(error);
+    parts_.health.note_recovering();
+    parts_.note_loss(error);
+    parts_.log.error("{}", error.message);
+  }
+
   Result<void> make_api() {
     const DoorOptions& options = parts_.options;
-    const EngineFacts& facts = parts_.engine->facts();
+    const EngineFacts& facts = parts_.engine.facts();
     const auto unix_time = std::chrono::system_clock::now().time_since_epoch();
     LOCKSTEP_TRY(parts_.api, Api::make({.model = model_id(options),
                                         .model_directory = options.model,
                                         .created = std::chrono::duration_cast<std::chrono::seconds>(unix_time).count(),
                                         .max_open = static_cast<size_t>(facts.slots + options.max_queue)},
-                                       *parts_.engine, *parts_.loop, events_));
+                                       parts_.engine, *parts_.loop, events_));
     return ok();
   }
 
   /// The state of the ranks is known: from now on requests are taken.
   Result<void> open_admission() {
-    const EngineFacts& facts = parts_.engine->facts();
+    const EngineFacts& facts = parts_.engine.facts();
     LOCKSTEP_TRY_VOID(write_endpoint());
     parts_.health.note_ready();
     parts_.log.info("serves {} at {}: {} rank{}, {} slots of {} tokens, {} {}", model_id(parts_.options), address(),
@@ -187,8 +174,15 @@ class Running final : public Door {
   DoorParts parts_;
   const process::EnvironmentMap environment_;
   RequestEvents events_{parts_};
-  Shutdown shutdown_{parts_};
-  EngineWatch watch_{parts_, [this] { shutdown_.on_silent(); }};
+  Shutdown shutdown_{parts_, [this] { keeper_.finish(); }};
+  EngineKeeper keeper_{parts_,
+                       environment_,
+                       {.on_serving = [this] { on_serving(); },
+                        .on_lost = [this](const Error& error, bool again) { on_lost(error, again); },
+                        .on_over = [this](const Error& error) { shutdown_.end_after_flush(error); },
+                        .on_finished = [this](const Result<void>& result) { shutdown_.on_finished(result); }}};
+  EngineWatch watch_{parts_, [this] { keeper_.note_silent(); }};
+  TimePoint lost_at_{};
   Routes routes_{parts_, watch_};
 };
 

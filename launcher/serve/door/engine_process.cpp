@@ -32,10 +32,6 @@ Result<fs::path> private_folder() {
                            std::strerror(errno), pattern)};
 }
 
-Result<void> result_of(const Result<process::ChildOutcome>& ran, const fs::path& records, int ranks) {
-  return ran.has_value() ? engine_end(ran.value(), records, ranks) : Result<void>(ran.error());
-}
-
 }  // namespace
 
 Result<void> engine_end(const process::ChildOutcome& outcome, const fs::path& records, int ranks) {
@@ -73,13 +69,32 @@ Result<std::unique_ptr<EngineProcess>> EngineProcess::start(EngineStart start, E
   process::adopt_orphans();
   // The process gets its signal for orphans when the thread that started it ends.
   own->thread_ = std::thread([&loop, command = std::move(command), records = std::move(start.records),
-                              ranks = start.ranks, on_end = std::move(on_end), stop = &own->stop_] {
-    const Result<void> result = result_of(
-        process::run_child(command, {.end_signal = command.orphan_signal, .grace = kGrace}, stop), records, ranks);
-    loop.post([on_end, result] { on_end(result); });
+                              ranks = start.ranks, on_end = std::move(on_end), own = own.get()] {
+    const Result<void> result = own->run(command, records, ranks);
     process::end_children(kOrphanGrace, kOrphanLimit);
+    loop.post([on_end, result] { on_end(result); });
   });
   return own;
+}
+
+Result<void> EngineProcess::run(const process::ChildCommand& command, const fs::path& records, int ranks) {
+  LOCKSTEP_TRY(const auto child, process::ChildProcess::start(command));
+  note_running(child.get());
+  const process::ChildOutcome outcome = child->wait({.end_signal = command.orphan_signal, .grace = kGrace}, &stop_);
+  note_running(nullptr);
+  return engine_end(outcome, records, ranks);
+}
+
+void EngineProcess::note_running(process::ChildProcess* child) {
+  const std::lock_guard lock(mutex_);
+  running_ = child;
+  if (is_killed_ && running_ != nullptr) running_->kill();
+}
+
+void EngineProcess::kill() {
+  const std::lock_guard lock(mutex_);
+  is_killed_ = true;
+  if (running_ != nullptr) running_->kill();
 }
 
 EngineProcess::~EngineProcess() {

@@ -4,6 +4,7 @@
 #include <filesystem>
 #include <functional>
 #include <memory>
+#include <mutex>
 #include <string>
 #include <thread>
 #include <vector>
@@ -26,9 +27,10 @@ struct EngineStart {
 /// Neither copied nor moved. No process of the engine outlives it, nor this program. The process has no other children.
 class EngineProcess {
  public:
-  /// Starts the command with the option --socket. `on_end` is called once on the loop's thread: success for exit code
-  /// 0, otherwise an error whose kind has the engine's exit code; it names the rank where the end began, if the ranks
-  /// have recorded it. The loop outlives it. Fails with `kUnavailable` when there is no place for the socket.
+  /// Starts the command with the option --socket. `on_end` is called once on the loop's thread, when no process of the
+  /// engine is left: success for exit code 0, otherwise an error whose kind has the engine's exit code; it names the
+  /// rank where the end began, if the ranks have recorded it. The loop outlives it. Fails with `kUnavailable` when
+  /// there is no place for the socket.
   static Result<std::unique_ptr<EngineProcess>> start(EngineStart start, EventLoop& loop,
                                                       std::function<void(const Result<void>&)> on_end);
   ~EngineProcess();
@@ -37,6 +39,8 @@ class EngineProcess {
 
   /// Ends it, by force if it does not react; `on_end` follows. Does not wait.
   void stop() { stop_.raise(); }
+  /// Ends it by force; `on_end` follows. Does not wait.
+  void kill();
 
   /// Where it will serve; only this user can open the folder.
   std::filesystem::path socket() const { return folder_ / "engine.sock"; }
@@ -44,8 +48,14 @@ class EngineProcess {
  private:
   explicit EngineProcess(std::filesystem::path folder) : folder_(std::move(folder)) {}
 
+  Result<void> run(const process::ChildCommand& command, const std::filesystem::path& records, int ranks);
+  void note_running(process::ChildProcess* child);
+
   const std::filesystem::path folder_;
   StopEvent stop_;
+  std::mutex mutex_;                          // guards the next two
+  process::ChildProcess* running_ = nullptr;  // of the thread
+  bool is_killed_ = false;
   std::thread thread_;
 };
 

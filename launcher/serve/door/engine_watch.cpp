@@ -27,8 +27,15 @@ EngineWatch::EngineWatch(DoorParts& parts, std::function<void()> on_silent)
     : parts_(parts), on_silent_(std::move(on_silent)), answers_(duration_of(parts.options.silence_s)) {}
 
 void EngineWatch::begin(std::function<void()> first) {
+  pause();
   first_ = std::move(first);
   look();
+}
+
+void EngineWatch::pause() {
+  looking_.reset();
+  first_ = nullptr;
+  answers_.note_answered();
 }
 
 void EngineWatch::look() {
@@ -45,7 +52,7 @@ void EngineWatch::look_again() {
 
 void EngineWatch::ask() {
   answers_.note_asked(DoorParts::now());
-  parts_.engine->status([this](const Result<EngineStatus>& status) {
+  parts_.engine.status([this](const Result<EngineStatus>& status) {
     answers_.note_answered();
     take(status);
     if (status.has_value() && first_) std::exchange(first_, nullptr)();
@@ -61,14 +68,14 @@ void EngineWatch::take(const Result<EngineStatus>& status) {
 }
 
 void EngineWatch::read(std::function<void(const EngineActivity&)> done) {
-  if (parts_.engine == nullptr || parts_.loss) return done({});
+  if (!parts_.engine.is_attached()) return done({});
   const auto activity = std::make_shared<EngineActivity>();  // shared with an answer that may come too late
   const auto arrived = within_limit(2, [activity, done = std::move(done)] { done(*activity); });
-  parts_.engine->status([this, arrived](const Result<EngineStatus>& status) {
+  parts_.engine.status([this, arrived](const Result<EngineStatus>& status) {
     take(status);
     arrived();
   });
-  parts_.engine->activity([activity, arrived](const Result<EngineActivity>& got) {
+  parts_.engine.activity([activity, arrived](const Result<EngineActivity>& got) {
     if (got.has_value()) *activity = got.value();
     arrived();
   });

@@ -12,11 +12,13 @@ namespace lockstep::serve {
 /// On the loop's thread. Destroyed before the parts' loop.
 class EngineWatch {
  public:
-  /// `on_silent`: the engine has not answered for `DoorOptions::silence_s`. Called at most once.
+  /// `on_silent`: the engine has not answered for `DoorOptions::silence_s`. Called at most once for each `begin`.
   EngineWatch(DoorParts& parts, std::function<void()> on_silent);
 
-  /// Begins, with an engine, and calls `first` once its first status is known.
+  /// Begins, with an engine or with another one, and calls `first` once its first status is known.
   void begin(std::function<void()> first);
+  /// There is no engine to look at until the next `begin`.
+  void pause();
 
   /// Asks for the status and the activity now, and calls `done` once: with the answers, or after a second without.
   void read(std::function<void(const EngineActivity&)> done);

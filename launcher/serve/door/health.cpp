@@ -6,6 +6,7 @@ std::string_view to_string(DoorState state) {
   switch (state) {
     case DoorState::kStarting: return "starting";
     case DoorState::kReady: return "ready";
+    case DoorState::kRecovering: return "recovering";
     case DoorState::kDraining: return "draining";
     case DoorState::kLost: return "lost";
   }
@@ -19,11 +20,15 @@ std::vector<std::string> ranks_after_loss(size_t ranks, std::optional<int> lost)
 }
 
 void Health::note_ready() {
-  if (state_ == DoorState::kStarting) state_ = DoorState::kReady;
+  if (state_ == DoorState::kStarting || state_ == DoorState::kRecovering) state_ = DoorState::kReady;
+}
+
+void Health::note_recovering() {
+  if (state_ == DoorState::kReady) state_ = DoorState::kRecovering;
 }
 
 void Health::note_draining() {
-  if (state_ == DoorState::kStarting || state_ == DoorState::kReady) state_ = DoorState::kDraining;
+  if (state_ != DoorState::kLost) state_ = DoorState::kDraining;
 }
 
 void Health::note_lost() { state_ = DoorState::kLost; }

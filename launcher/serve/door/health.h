@@ -1,7 +1,10 @@
 // Whether the server can answer: a pure value, without clock or threads.
 //
-//   starting ── engine serves ─► ready ── SIGTERM ─► draining
-//      └──── engine lost ──────────┴──────────────────┴─► lost
+//   starting ── engine serves ─► ready ── SIGTERM ─► draining ─┐
+//      │            ┌──────────────┘ ▲                  ▲        │
+//      │      engine lost       serves again      SIGTERM │        │
+//      │            └─► recovering ──┴────────────────────┘        │
+//      └─── no engine any more ──┴─────────────────────────────────┴─► lost
 //
 // A ready server is healthy unless work is running and no step has ended for `silence`. A full queue, a long prompt and
 // slow clients are no reason.
@@ -17,7 +20,7 @@
 
 namespace lockstep::serve {
 
-enum class DoorState { kStarting, kReady, kDraining, kLost };
+enum class DoorState { kStarting, kReady, kRecovering, kDraining, kLost };
 std::string_view to_string(DoorState state);
 
 /// The states of the ranks after an engine's end that began at `lost`; of an unknown rank, all are lost. Pure.
@@ -29,9 +32,12 @@ class Health {
 
   /// Transitions that the drawing lacks are ignored.
   void note_ready();
+  void note_recovering();
   void note_draining();
   void note_lost();
   DoorState state() const { return state_; }
+  /// While the engine starts again, requests wait.
+  bool takes_requests() const { return state_ == DoorState::kReady || state_ == DoorState::kRecovering; }
 
   /// Work has begun, after a time without any.
   void note_work(TimePoint now) { note_progress(now); }
@@ -47,7 +53,7 @@ class Health {
   bool is_healthy(TimePoint now, bool is_working) const {
     return state_ == DoorState::kReady && !is_stalled(now, is_working);
   }
-  /// "starting", "ready", "stalled", "draining", "lost".
+  /// "starting", "ready", "stalled", "recovering", "draining", "lost".
   std::string_view word(TimePoint now, bool is_working) const;
   /// Since the last token or step; none: nothing has run.
   std::optional<Duration> since_progress(TimePoint now) const {

@@ -76,7 +76,7 @@ struct Metrics::Series {
   prometheus::Counter& cache_hits =
       counter(registry, "lockstep_prefix_cache_hits_total", "Requests of which a slot already held a part.");
   FollowingCounter steps{counter(registry, "lockstep_engine_steps_total", "Steps that the ranks have run.")};
-  prometheus::Counter& restarts = counter(registry, "lockstep_engine_restarts_total", "Restarts of the ranks.");
+  FollowingCounter restarts{counter(registry, "lockstep_engine_restarts_total", "Restarts of the ranks.")};
   StateGauges slots{registry,
                     "lockstep_slots",
                     "Slots by what they do: each runs one sequence.",
@@ -161,6 +161,7 @@ std::string Metrics::text(const Reading& reading) {
     series_->memory.Add({{"rank", std::to_string(rank)}})
         .Set(static_cast<double>(reading.activity.ranks[rank].resident_bytes));
   }
+  series_->restarts.follow(static_cast<uint64_t>(reading.restarts));
   series_->connections.Set(static_cast<double>(reading.http.connections));
   series_->refused.follow(reading.http.refused);
   series_->disconnects.follow(reading.http.disconnects);

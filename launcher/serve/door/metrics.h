@@ -41,6 +41,7 @@ class Metrics final : public ApiObserver {
     bool is_healthy = false;
     EngineStatus status = {};
     EngineActivity activity = {};
+    int restarts = 0;
     HttpCounters http = {};
   };
   /// The text of /metrics.

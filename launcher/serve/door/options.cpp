@@ -8,8 +8,9 @@ namespace lockstep::serve {
 
 NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE(DoorOptions, model, served_name, host, port, unix_socket, api_key_file,
                                    tls_certificate, tls_key, cors_origin, endpoint_file, log_format, max_queue,
-                                   max_connections, max_body_mib, drain_s, start_deadline_s, silence_s, engine,
-                                   engine_ranks, engine_records, engine_socket, engine_host, engine_port, secret_file)
+                                   max_connections, max_body_mib, drain_s, start_deadline_s, silence_s, on_lost_rank,
+                                   max_restarts, engine, engine_ranks, engine_records, engine_socket, engine_host,
+                                   engine_port, secret_file)
 
 std::string to_json(const DoorOptions& options) { return nlohmann::json(options).dump(); }
 

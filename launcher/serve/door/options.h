@@ -35,6 +35,9 @@ struct DoorOptions {
   double start_deadline_s = 600.0;  // until the engine serves
   double silence_s = 8.0;           // without a step while work is running, until the server is not healthy
 
+  std::string on_lost_rank = "same";  // "same": the ranks start again, and open requests go on; "stop"
+  int max_restarts = 5;               // in a row without a token
+
   std::vector<std::string> engine;  // the command that starts the engine, without its socket; empty: attach to one
   int engine_ranks = 0;             // ranks that this command starts on this machine; 0: a launcher starts them
   std::string engine_records;       // --exit-record of the command; empty: it has none

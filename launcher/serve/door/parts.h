@@ -9,12 +9,11 @@
 #include "launcher/serve/api/api.h"
 #include "launcher/serve/door/api_keys.h"
 #include "launcher/serve/door/endpoint_file.h"
-#include "launcher/serve/door/engine_process.h"
 #include "launcher/serve/door/health.h"
 #include "launcher/serve/door/metrics.h"
 #include "launcher/serve/door/options.h"
 #include "launcher/serve/door/request_log.h"
-#include "launcher/serve/engine/rpc_engine.h"
+#include "launcher/serve/engine/lasting_engine.h"
 #include "launcher/serve/http/event_loop.h"
 #include "launcher/serve/http/server.h"
 #include "runtime/core/log.h"
@@ -41,11 +40,9 @@ struct DoorParts {
 
   /// The engine is lost, or never was there. The latest reason says most.
   void note_loss(const Error& error) {
-    health.note_lost();
     loss = error;
     status.running = status.queued = 0;
     status.ranks = ranks_after_loss(status.ranks.size(), error.origin_rank);
-    if (server != nullptr) server->close_after_answers();
   }
 
   const DoorOptions options;
@@ -55,12 +52,12 @@ struct DoorParts {
   Health health;
   Metrics metrics;
   RequestLog request_log;
-  EngineStatus status;                     // the last one that the engine gave
-  std::optional<Error> loss;               // of the engine; none: it was not lost
-  std::unique_ptr<EngineProcess> process;  // null: the engine is not this server's
+  EngineStatus status;        // the last one that the engine gave
+  std::optional<Error> loss;  // of the engine; none: it serves, or was never there
+  int restarts = 0;           // of the engine
+  const SteadyClock clock{};
+  LastingEngine engine{clock};
   std::unique_ptr<HttpServer> server;
-  std::unique_ptr<Connection> connection;
-  std::unique_ptr<Engine> engine;
   std::unique_ptr<Api> api;
   std::unique_ptr<EndpointFile> endpoint;
 };

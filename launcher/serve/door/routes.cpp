@@ -35,7 +35,7 @@ void Routes::handle(const Exchanged& exchange) {
     const bool reads = request.method == "GET" || request.method == "HEAD";  // the server cuts a body off a HEAD
     return reads ? (this->*own.answer)(exchange) : refuse_method(exchange);
   }
-  if (parts_.health.state() != DoorState::kReady) return refuse_now(exchange);
+  if (!parts_.health.takes_requests()) return refuse_now(exchange);
   if (!parts_.api->handle(exchange)) refuse_path(exchange);
 }
 
@@ -103,6 +103,7 @@ void Routes::answer_metrics(const Exchanged& exchange) {
          .body = parts_.metrics.text({.is_healthy = parts_.health.is_healthy(DoorParts::now(), parts_.is_working()),
                                       .status = parts_.status,
                                       .activity = activity,
+                                      .restarts = parts_.restarts,
                                       .http = parts_.server->counters()})});
   });
 }
@@ -112,8 +113,9 @@ void Routes::answer_status(const Exchanged& exchange) {
     const TimePoint now = DoorParts::now();
     exchange->respond({.body = status_json({.state = parts_.state_word(),
                                             .model = model_id(parts_.options),
-                                            .engine = parts_.engine == nullptr ? EngineFacts{} : parts_.engine->facts(),
+                                            .engine = parts_.engine.facts(),
                                             .uptime = now - began_,
+                                            .restarts = parts_.restarts,
                                             .tokens_per_s = rate_.sample(parts_.metrics.new_tokens(), now),
                                             .now = now},
                                            parts_.status, activity, parts_.metrics)});

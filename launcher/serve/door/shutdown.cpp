@@ -10,7 +10,6 @@ namespace {
 
 constexpr auto kDrainLook = std::chrono::milliseconds(50);
 constexpr auto kFlush = std::chrono::milliseconds(500);  // for clients to read the last error
-constexpr auto kEngineEnd = std::chrono::seconds(20);    // of an engine that was asked to end
 
 }  // namespace
 
@@ -30,7 +29,7 @@ void Shutdown::on_signal() {
 void Shutdown::look_whether_drained() {
   const size_t open = std::max(parts_.server->open_exchanges(), parts_.api->open_requests());
   switch (drain_.look(open, DoorParts::now())) {
-    case Drain::DrainStep::kFinish: return finish_engine();
+    case Drain::DrainStep::kFinish: parts_.server->stop_accepting(); return finish_engine_();
     case Drain::DrainStep::kCut:
       return end(Error{ErrorKind::kCancelled,
                        fmt::format("[serve] drained for {:.0f} s: found {} requests that have not ended, expected "
@@ -41,55 +40,23 @@ void Shutdown::look_whether_drained() {
   draining_ = parts_.loop->after(kDrainLook, [this] { look_whether_drained(); });
 }
 
-/// Every request has its answer: the engine may end, unless it was there before.
-void Shutdown::finish_engine() {
-  parts_.server->stop_accepting();
-  if (parts_.process == nullptr) return end(ok());
-  is_finishing_ = true;
-  parts_.engine->finish();
-  draining_ = parts_.loop->after(kEngineEnd, [this] { end(ok()); });
-}
-
 void Shutdown::on_lost(const Error& error) {
-  if (is_finishing_ || silence_ || is_flushing_) return;
-  parts_.note_loss(error);
+  if (is_flushing_) return;
+  note_end(error);
   parts_.log.error("{}", error.message);
-  if (parts_.process == nullptr) return end_after_flush(error);
-  // The end of the process says more, and comes soon.
-  draining_.reset();
-  ending_ = parts_.loop->after(kEngineEnd, [this, error] { end(error); });
-}
-
-void Shutdown::on_silent() {
-  if (is_finishing_ || is_flushing_) return;
-  silence_ = Error{ErrorKind::kPeerLost,
-                   fmt::format("[serve] lost the engine: found no answer for {:.0f} s, expected one at once; rank 0 is "
-                               "frozen, or its machine is",
-                               parts_.options.silence_s),
-                   /*origin_rank=*/0};
-  parts_.note_loss(*silence_);
-  parts_.log.error("{}", silence_->message);
-  if (parts_.process == nullptr) return end_after_flush(*silence_);
-  // Its requests get their errors when it is gone.
-  parts_.process->stop();
-  draining_.reset();
-  ending_ = parts_.loop->after(kEngineEnd, [this] { end(*silence_); });
-}
-
-void Shutdown::on_engine_end(const Result<void>& result) {
-  if (silence_) return end_after_flush(*silence_);
-  if (is_finishing_) return end(result);
-  end_after_flush(result.has_value() ? Error{ErrorKind::kPeerLost,
-                                             "[serve] the engine has ended: found exit code 0, expected it to serve; "
-                                             "it was asked to end by another client"}
-                                     : result.error());
 }
 
 void Shutdown::end_after_flush(const Error& error) {
   if (std::exchange(is_flushing_, true)) return;
-  parts_.note_loss(error);
-  draining_.reset();
+  note_end(error);
   ending_ = parts_.loop->after(kFlush, [this, error] { end(error); });
+}
+
+void Shutdown::note_end(const Error& error) {
+  parts_.health.note_lost();
+  parts_.note_loss(error);
+  if (parts_.server != nullptr) parts_.server->close_after_answers();
+  draining_.reset();
 }
 
 void Shutdown::end(Result<void> result) {

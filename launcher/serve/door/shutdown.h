@@ -1,11 +1,13 @@
-// How a server ends: by a signal, with its engine, or because it could not start.
+// How a server ends: by a signal, or because there is no engine any more.
 //
 //   signal ─► drain ─► every answer is out, or the time is over ─► the engine ends ─► the loop stops: 0 or 130
-//   engine lost, silent or ended ─► 503, time for clients to read their errors ─────► the loop stops: the engine's code
+//   no engine ─► 503, time for clients to read their errors ─────────────────────────► the loop stops: the engine's
+//   code
 #pragma once
 
+#include <functional>
 #include <memory>
-#include <optional>
+#include <utility>
 
 #include "launcher/serve/door/drain.h"
 #include "launcher/serve/door/parts.h"
@@ -15,16 +17,16 @@ namespace lockstep::serve {
 /// On the loop's thread. Destroyed before the parts' loop.
 class Shutdown {
  public:
-  explicit Shutdown(DoorParts& parts) : parts_(parts), drain_(duration_of(parts.options.drain_s)) {}
+  /// `finish_engine` asks the engine to end; `on_finished` follows.
+  Shutdown(DoorParts& parts, std::function<void()> finish_engine)
+      : parts_(parts), finish_engine_(std::move(finish_engine)), drain_(duration_of(parts.options.drain_s)) {}
 
   void on_signal();
-  /// The connection to the engine is lost.
+  /// The engine is lost and will not be started again; `end_after_flush` follows, with a reason that says more.
   void on_lost(const Error& error);
-  /// The engine gives no answers.
-  void on_silent();
-  /// The engine's process has ended.
-  void on_engine_end(const Result<void>& result);
-  /// There is no server without it: clients get 503 for a moment, then it ends.
+  /// The engine that was asked to end has ended.
+  void on_finished(const Result<void>& result) { end(result); }
+  /// There is no server without it: clients get 503 for a moment, then it ends. The first reason counts.
   void end_after_flush(const Error& error);
 
   /// Why the loop has stopped.
@@ -32,15 +34,14 @@ class Shutdown {
 
  private:
   void look_whether_drained();
-  void finish_engine();
+  void note_end(const Error& error);
   void end(Result<void> result);
 
   DoorParts& parts_;
+  const std::function<void()> finish_engine_;
   Drain drain_;
   std::unique_ptr<Timer> draining_, ending_;
-  bool is_finishing_ = false;     // the engine was asked to end
-  bool is_flushing_ = false;      // clients read their errors; the first reason counts
-  std::optional<Error> silence_;  // of an engine that is being killed
+  bool is_flushing_ = false;  // clients read their errors
   Result<void> result_ = ok();
 };
 

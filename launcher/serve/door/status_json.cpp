@@ -82,7 +82,7 @@ std::string status_json(const StatusFacts& facts, const EngineStatus& status, co
                   {"cached_tokens", status.reused_tokens},
                   {"prompt_tokens", status.prompt_tokens},
                   {"new_tokens", status.new_tokens},
-                  {"restarts", 0},
+                  {"restarts", facts.restarts},
                   {"steps", steps_of(activity)},
                   {"requests", requests_of(activity, metrics, facts.now)}};
   return json.dump(-1, ' ', false, Json::error_handler_t::replace) + "\n";

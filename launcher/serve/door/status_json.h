@@ -14,6 +14,7 @@ struct StatusFacts {
   std::string model;
   EngineFacts engine;
   Duration uptime{};
+  int restarts = 0;
   double tokens_per_s = 0.0;
   TimePoint now{};
 };

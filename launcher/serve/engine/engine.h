@@ -37,6 +37,7 @@ struct EngineRequest {
   std::string client = {};                 // waiting clients take turns
   std::optional<double> deadline_s = {};   // from now; a request past it ends with "deadline_exceeded"
   uint64_t tag = 0;                        // the caller's number for it, which EngineActivity gives back
+  std::vector<std::vector<int32_t>> delivered = {};  // ids of each answer from an engine that has ended
 };
 
 struct EngineCandidate {
@@ -67,7 +68,7 @@ struct EngineScore {
   std::vector<EngineCandidate> top;
 };
 
-/// Receives one request's tokens, then exactly one of `on_done` and `on_failed`.
+/// Receives one request's tokens, then exactly one of `on_done` and `on_failed`; `kPeerLost`: the engine has ended.
 class EngineSink {
  public:
   virtual ~EngineSink() = default;

@@ -21,10 +21,15 @@ std::vector<EngineCandidate> candidates_of(capnp::List<wire::Candidate>::Reader 
   return top;
 }
 
+void write_ids(const std::vector<int32_t>& ids, capnp::List<int32_t>::Builder to) {
+  for (uint32_t i = 0; i < to.size(); ++i) to.set(i, ids[i]);
+}
+
 }  // namespace
 
 Error error_of(wire::Failure::Reader failure) {
   Error error{error_kind_named(failure.getKind().cStr()).value_or(ErrorKind::kInternal), failure.getMessage().cStr()};
+  if (failure.getAbandoned()) error.kind = ErrorKind::kPeerLost;
   if (failure.getRank() >= 0) error.origin_rank = failure.getRank();
   return error;
 }
@@ -103,8 +108,7 @@ EngineActivity activity_of(wire::Activity::Reader from) {
 }
 
 void write_request(const EngineRequest& from, wire::Request::Builder to) {
-  auto ids = to.initIds(static_cast<uint32_t>(from.ids.size()));
-  for (uint32_t i = 0; i < ids.size(); ++i) ids.set(i, from.ids[i]);
+  write_ids(from.ids, to.initIds(static_cast<uint32_t>(from.ids.size())));
   auto options = to.initOptions(static_cast<uint32_t>(from.options.size()));
   for (uint32_t i = 0; i < options.size(); ++i) {
     options[i].setName(from.options[i].first.c_str());
@@ -117,6 +121,9 @@ void write_request(const EngineRequest& from, wire::Request::Builder to) {
   to.setPriority(from.priority);
   to.setClient(from.client.c_str());
   if (from.deadline_s) to.setDeadlineS(*from.deadline_s);
+  auto delivered = to.initDelivered(static_cast<uint32_t>(from.delivered.size()));
+  for (uint32_t i = 0; i < delivered.size(); ++i)
+    write_ids(from.delivered[i], delivered.init(i, static_cast<uint32_t>(from.delivered[i].size())));
 }
 
 }  // namespace lockstep::serve

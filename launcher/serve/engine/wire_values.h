@@ -11,7 +11,8 @@ namespace lockstep::serve {
 
 namespace wire = rpc::wire;
 
-/// A kind that this version does not have is `kInternal`.
+/// `kPeerLost` where the engine has ended, not the request alone. A kind that this version does not have is
+/// `kInternal`.
 Error error_of(wire::Failure::Reader failure);
 std::vector<EngineToken> tokens_of(capnp::List<wire::Token>::Reader from);
 std::vector<EngineAnswer> answers_of(capnp::List<wire::Answer>::Reader from);

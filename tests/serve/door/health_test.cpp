@@ -32,6 +32,24 @@ TEST(Health, IsHealthyFromTheEnginesStartUntilTheDrain) {
   EXPECT_EQ(health.word(kStart, kIdle), "draining");
 }
 
+TEST(Health, TakesRequestsWhileTheEngineStartsAgain) {
+  Health health(8s);
+  health.note_recovering();  // no request has been taken
+  EXPECT_EQ(health.state(), DoorState::kStarting);
+  EXPECT_FALSE(health.takes_requests());
+  health.note_ready();
+  health.note_recovering();
+  EXPECT_EQ(health.word(kStart, kWorking), "recovering");
+  EXPECT_FALSE(health.is_healthy(kStart, kIdle));
+  EXPECT_TRUE(health.takes_requests());
+  health.note_ready();
+  EXPECT_TRUE(health.is_healthy(kStart, kIdle));
+  health.note_draining();
+  health.note_recovering();
+  health.note_ready();
+  EXPECT_EQ(health.state(), DoorState::kDraining);
+}
+
 TEST(Health, StaysLostForTheRestOfItsLife) {
   Health health = ready_health();
   health.note_lost();

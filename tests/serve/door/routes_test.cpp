@@ -77,7 +77,7 @@ TEST_F(RoutesTest, OnlyReadTheServersOwnPaths) {
 
 TEST_F(RoutesTest, NameTheLostRankForTheRestOfTheServersLife) {
   parts_.status.ranks = {"ready", "ready"};
-  parts_.health.note_ready();
+  parts_.health.note_lost();
   parts_.note_loss({ErrorKind::kPeerLost, "rank 1 was killed", /*origin_rank=*/1});
   for (const char* path : {"/health", "/health/ready", "/health/live"}) {
     const auto answer = send("GET", path);

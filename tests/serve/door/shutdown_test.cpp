@@ -19,40 +19,33 @@ class ShutdownTest : public ::testing::Test {
 
   const Log log_{[](LogLevel, std::string_view) {}};
   DoorParts parts_{DoorOptions{}, log_, [](std::string_view) {}};
-  Shutdown shutdown_{parts_};
+  int finished_ = 0;
+  Shutdown shutdown_{parts_, [this] { ++finished_; }};
   const Error ended_{ErrorKind::kPeerLost, "rank 1 was lost", /*origin_rank=*/1};
   const Error disconnected_{ErrorKind::kPeerLost, "the connection was lost"};
 };
 
-TEST_F(ShutdownTest, KeepsTheReasonOfTheEnginesEndWhenTheConnectionIsLostAfterwards) {
-  shutdown_.on_engine_end(ended_);
+TEST_F(ShutdownTest, KeepsTheFirstReasonOfTheEnd) {
+  shutdown_.end_after_flush(ended_);
+  shutdown_.end_after_flush(disconnected_);
   shutdown_.on_lost(disconnected_);
   EXPECT_EQ(parts_.loss, ended_);
   EXPECT_EQ(end(), ended_);
 }
 
-TEST_F(ShutdownTest, TakesTheEnginesEndForTheWholeStory) {
-  shutdown_.on_engine_end(ended_);
-  shutdown_.on_silent();
-  EXPECT_EQ(end(), ended_);
-}
-
-TEST_F(ShutdownTest, BlamesRankZeroOfASilentEngine) {
+TEST_F(ShutdownTest, SaysAtOnceThatTheEngineIsLostAndLaterWhy) {
   parts_.status.ranks = {"ready", "ready"};
-  shutdown_.on_silent();
-  EXPECT_EQ(parts_.loss->origin_rank, 0);
-  EXPECT_EQ(parts_.status.ranks, (std::vector<std::string>{"lost", "ended"}));
-  EXPECT_EQ(end().kind, ErrorKind::kPeerLost);
+  shutdown_.on_lost(disconnected_);
+  EXPECT_EQ(parts_.health.state(), DoorState::kLost);
+  EXPECT_EQ(parts_.status.ranks, (std::vector<std::string>{"lost", "lost"}));
+  shutdown_.end_after_flush(ended_);
+  EXPECT_EQ(parts_.status.ranks, (std::vector<std::string>{"ended", "lost"}));
+  EXPECT_EQ(end(), ended_);
 }
 
 TEST_F(ShutdownTest, StopsAtOnceOnASignalBeforeTheEngineServes) {
   shutdown_.on_signal();
   EXPECT_EQ(end().kind, ErrorKind::kCancelled);
-}
-
-TEST_F(ShutdownTest, TakesAnEngineThatAnotherClientHasEndedForALoss) {
-  shutdown_.on_engine_end(ok());
-  EXPECT_EQ(end().kind, ErrorKind::kPeerLost);
 }
 
 }  // namespace

@@ -1,0 +1,67 @@
+// What a lost engine means to its server: a pure value, without clock or threads.
+//
+//   starting ── serves ─► serving ── lost ─► ending ── its processes are gone ─┬─► waiting ── pause ─► starting
+//      └───────────── lost or ended ───────────┘                               └─► over
+//
+//   over, when the policy is to stop; when the first start fails for a reason of its own (a bad option, no memory); and
+//   after `max_restarts` restarts in a row without progress. Progress is a token, or a minute of service.
+#pragma once
+
+#include <cstdint>
+#include <string_view>
+
+#include "runtime/core/clock.h"
+#include "runtime/core/result.h"
+
+namespace lockstep::serve {
+
+/// What the server does when it has lost a rank.
+enum class OnLostRank { kSame, kStop };
+/// "same", "stop"; `kStop` for other words, which the command line refuses.
+OnLostRank on_lost_rank(std::string_view word);
+
+class Recovery {
+ public:
+  struct Rules {
+    OnLostRank policy = OnLostRank::kSame;
+    int max_restarts = 5;  // in a row
+  };
+  enum class State { kStarting, kServing, kEnding, kWaiting, kOver };
+
+  explicit Recovery(Rules rules) : rules_(rules) {}
+
+  /// The engine serves.
+  void note_serving(TimePoint now);
+  /// It is lost; its processes may still be there.
+  void note_lost();
+  /// The next start has begun.
+  void note_starting() { state_ = State::kStarting; }
+
+  struct Next {
+    bool again = false;  // false: it is over
+    Duration pause{};    // before the next start
+  };
+  /// The processes are gone, for `reason`; `tokens` have been made since the server's start.
+  Next note_gone(const Error& reason, uint64_t tokens, TimePoint now);
+
+  State state() const { return state_; }
+  /// Whether another start may follow the loss of an engine.
+  bool may_recover() const { return rules_.policy != OnLostRank::kStop && state_ != State::kOver; }
+  int restarts() const { return restarts_; }
+  /// Restarts in a row without progress.
+  int stalled() const { return stalled_; }
+
+ private:
+  bool may_start_again(const Error& reason) const;
+
+  const Rules rules_;
+  State state_ = State::kStarting;
+  bool has_served_ = false;
+  TimePoint serving_since_{};
+  bool serves_ = false;  // since the last start
+  uint64_t tokens_ = 0;  // at the last end
+  int restarts_ = 0;
+  int stalled_ = 0;
+};
+
+}  // namespace lockstep::serve

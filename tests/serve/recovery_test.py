@@ -1,0 +1,261 @@
+"""Ranks that die while clients stream: every answer is that of a server whose ranks lived.
+
+    recovery_test.py PROGRAM MODEL [--kills N] [UNITTEST ARGUMENT…]
+
+--kills: instead, N kills and freezes at random moments, from a fixed seed, for 2, 3 and 4 ranks.
+"""
+import json
+import os
+import random
+import signal
+import sys
+import threading
+import time
+import unittest
+
+import served
+
+PROGRAM = MODEL = None
+SEED = 20261125
+# Two of the ten sequences of REQUESTS wait for a slot.
+SIZES = ("--threads", 1, "--max-seq-len", 1024, "--batch-size", 8)
+SILENCE = 2
+STORY = "Once upon a time there was a lighthouse keeper who"
+SCHEMA = {"type": "object", "properties": {"name": {"type": "string", "maxLength": 12}, "size": {"type": "integer"},
+                                           "words": {"type": "array", "items": {"type": "string", "maxLength": 8},
+                                                     "minItems": 2, "maxItems": 4}},
+          "required": ["name", "size", "words"], "additionalProperties": False}
+
+
+def completion(**fields):
+    return "/v1/completions", {"prompt": STORY, "max_tokens": 64, "temperature": 0, **fields}
+
+
+def chat(**fields):
+    return "/v1/chat/completions", {"messages": [{"role": "user", "content": "Tell me about the sea."}],
+                                    "max_tokens": 64, "temperature": 0, **fields}
+
+
+# What eight clients send.
+REQUESTS = {
+    "greedy": completion(logprobs=2),
+    "sampled": completion(temperature=0.9, seed=5, logprobs=1),
+    "penalties": completion(temperature=0.7, seed=6, presence_penalty=0.5, frequency_penalty=0.5, top_p=0.9),
+    "choices": completion(n=3, temperature=1.0, seed=3, max_tokens=40),
+    "regex": completion(regex="([a-z]{3,8} ){20}", temperature=0.8, seed=4),
+    "schema": chat(response_format={"type": "json_schema",
+                                    "json_schema": {"name": "thing", "schema": SCHEMA, "strict": True}}),
+    "stop": completion(stop=[" sea", "\n\n"], max_tokens=80),
+    "chat": chat(logprobs=True, top_logprobs=2, temperature=0.6, seed=8),
+}
+
+
+class Stream(threading.Thread):
+    """A client's answer: what it says, and the longest time without a word."""
+
+    def __init__(self, server, path, body):
+        super().__init__()
+        self.server, self.path, self.body = server, path, {**body, "stream": True,
+                                                           "stream_options": {"include_usage": True}}
+        self.events, self.failure, self.longest = [], None, 0.0
+        self.start()
+
+    def run(self):
+        connection = self.server.connect()
+        try:
+            connection.request("POST", self.path, json.dumps(self.body), {"Content-Type": "application/json"})
+            answer = connection.getresponse()
+            if answer.status != 200:
+                raise AssertionError(f"status {answer.status}: {answer.read().decode()}")
+            last = time.monotonic()
+            for line in answer:
+                if not line.startswith(b"data: "):
+                    continue
+                now = time.monotonic()
+                self.longest, last = max(self.longest, now - last), now
+                if line.strip() == b"data: [DONE]":
+                    return
+                self.events.append(json.loads(line[len("data: "):]))
+            raise AssertionError("the stream broke off")
+        except (OSError, AssertionError, ValueError) as failure:
+            self.failure = failure
+        finally:
+            connection.close()
+
+    def tokens(self):
+        return len(self.events)
+
+    def transcript(self):
+        """Everything that the answer says, however it was cut into events; without ids and times."""
+        if self.failure:
+            return f"failed: {self.failure}"
+        choices, usage = {}, None
+        for event in self.events:
+            if "error" in event:
+                return f"failed: {event}"
+            usage = event.get("usage") or usage
+            for part in event["choices"]:
+                own = choices.setdefault(part["index"], {"text": "", "logprobs": [], "reason": None})
+                own["text"] += part.get("text") or part.get("delta", {}).get("content") or ""
+                own["reason"] = part["finish_reason"] or own["reason"]
+                said = part.get("logprobs") or {}
+                own["logprobs"] += said.get("content") or list(zip(said.get("tokens", []), said.get("token_logprobs", []),
+                                                                   map(json.dumps, said.get("top_logprobs", []))))
+        return {"choices": choices, "tokens": (usage or {}).get("completion_tokens")}
+
+
+def begin_all(server):
+    return {name: Stream(server, *request) for name, request in REQUESTS.items()}
+
+
+def transcripts(streams):
+    for stream in streams.values():
+        stream.join(served.DEADLINE)
+    return {name: stream.transcript() for name, stream in streams.items()}
+
+
+def serve(ranks, *words):
+    return served.Served(PROGRAM, MODEL, "--tp", ranks, "--silence-s", SILENCE, *SIZES, *words)
+
+
+def status(server):
+    return server.get("/admin/status")[1]
+
+
+class Recovery(unittest.TestCase):
+    maxDiff = None
+
+    def is_ready(self, server):
+        return served.until(lambda: server.get("/health")[0] == 200)
+
+    def kill(self, server, rank, number=signal.SIGKILL):
+        pid = served.ranks_below(server.process.pid).get(rank)
+        self.assertIsNotNone(pid, f"no rank {rank}: {server.said()}")
+        os.kill(pid, number)
+        return pid
+
+    def expect_same(self, server, streams, expected, what):
+        found = transcripts(streams)
+        for name, transcript in found.items():
+            self.assertEqual(transcript, expected[name], f"{what}: {name}: {server.said()[-3000:]}")
+        return max(stream.longest for stream in streams.values())
+
+    def interrupted(self, server, expected, rank, tokens, number=signal.SIGKILL):
+        """Kills a rank once a stream has `tokens` tokens. Returns the longest pause of a client."""
+        streams = begin_all(server)
+        self.assertTrue(served.until(lambda: streams["greedy"].tokens() >= tokens))
+        pid = self.kill(server, rank, number)
+        longest = self.expect_same(server, streams, expected, f"rank {rank} after {tokens} tokens")
+        self.assertFalse(served.is_alive(pid))
+        self.assertTrue(self.is_ready(server))
+        return longest
+
+    def test_no_client_can_tell_from_its_answer_that_a_rank_died(self):
+        with serve(2) as server:
+            expected = transcripts(begin_all(server))
+            for name, transcript in expected.items():
+                self.assertIsInstance(transcript, dict, f"{name}: {transcript}")
+            with self.subTest("killed while tokens come"):
+                for rank in (0, 1):
+                    longest = self.interrupted(server, expected, rank, 12 + 9 * rank)
+                    print(f"rank {rank} killed: longest pause of a client {longest:.2f} s")
+            with self.subTest("killed before the first token, and again while the ranks start"):
+                streams = begin_all(server)
+                self.kill(server, 1)
+                self.assertTrue(served.until(lambda: server.get("/health")[1]["state"] == "recovering"))
+                self.assertEqual(server.get("/health")[0], 503)
+                self.assertEqual(server.get("/health/live")[0], 200)
+                self.assertTrue(served.until(lambda: 0 in served.ranks_below(server.process.pid)))
+                self.kill(server, 0)
+                self.expect_same(server, streams, expected, "killed twice")
+            with self.subTest("frozen"):
+                longest = self.interrupted(server, expected, 1, 20, signal.SIGSTOP)
+                print(f"rank 1 frozen: longest pause of a client {longest:.2f} s with --silence-s {SILENCE}")
+            with self.subTest("killed while nothing runs"):
+                self.kill(server, 0)
+                self.assertEqual(transcripts(begin_all(server)), expected)
+            with self.subTest("scores of a prompt"):
+                body = {"prompt": STORY * 8, "max_tokens": 0, "echo": True, "logprobs": 1}
+                whole = server.post("/v1/completions", body)[1]["choices"]
+                self.kill(server, 1)
+                self.assertEqual(server.post("/v1/completions", body)[1]["choices"], whole)
+            self.assertTrue(self.is_ready(server))
+            found = status(server)
+            self.assertGreaterEqual(found["restarts"], 6)
+            self.assertEqual([rank["state"] for rank in found["ranks"]], ["ready", "ready"])
+            self.assertIn("serves again after", server.said())
+        self.assertEqual(server.process.returncode, 0)
+
+    def test_a_rank_that_dies_at_every_start_ends_the_server(self):
+        with serve(2, "--max-restarts", 2, "--fault", "rank=1,phase=prefill,kind=kill") as server:
+            stream = Stream(server, *REQUESTS["greedy"])
+            self.assertEqual(server.process.wait(served.DEADLINE), 5, server.said())
+            stream.join(served.DEADLINE)
+            self.assertIn("rank 1", server.said().split("lockstep: ")[-1])
+            self.assertEqual(server.said().count("starts the ranks again"), 2)
+            self.assertTrue(stream.failure, stream.events)
+
+    def test_a_request_survives_a_rank_that_dies_again_and_again(self):
+        with serve(2) as server:
+            expected = Stream(server, *REQUESTS["greedy"])
+            expected.join(served.DEADLINE)
+        with serve(2, "--max-restarts", 1, "--fault", "rank=1,phase=decode,kind=kill,step=16") as server:
+            stream = Stream(server, *REQUESTS["greedy"])
+            stream.join(served.DEADLINE)
+            self.assertEqual(stream.transcript(), expected.transcript(), server.said())
+            self.assertGreaterEqual(status(server)["restarts"], 3)
+
+    def test_a_term_signal_while_the_ranks_start_lets_open_requests_end(self):
+        with serve(2, "--drain-s", served.DEADLINE) as server:
+            expected = Stream(server, *REQUESTS["greedy"])
+            expected.join(served.DEADLINE)
+            stream = Stream(server, *REQUESTS["greedy"])
+            self.assertTrue(served.until(lambda: stream.tokens() > 5))
+            self.kill(server, 0)
+            self.assertTrue(served.until(lambda: server.get("/health")[1]["state"] == "recovering"))
+            server.process.send_signal(signal.SIGTERM)
+            stream.join(served.DEADLINE)
+            self.assertEqual(stream.transcript(), expected.transcript(), server.said())
+            self.assertEqual(server.process.wait(served.DEADLINE), 0, server.said())
+
+
+class RandomKills(Recovery):
+    """One test of its own, with the methods of the other."""
+
+    COUNT, RANKS = 300, (2, 3, 4)
+
+    def interrupt(self, server, expected, drawn, ranks):
+        """(the signal, the longest pause of a client) of one interruption, which may kill another rank a little later."""
+        rank, tokens = drawn.randrange(ranks), drawn.randrange(60)
+        number = signal.SIGSTOP if drawn.random() < 0.1 else signal.SIGKILL
+        again = drawn.uniform(0.0, 1.5) if number == signal.SIGKILL and drawn.random() < 0.2 else None
+        streams = begin_all(server)
+        self.assertTrue(served.until(lambda: streams["greedy"].tokens() >= tokens))
+        self.kill(server, rank, number)
+        if again is not None:
+            time.sleep(again)
+            if 0 in served.ranks_below(server.process.pid):
+                self.kill(server, 0)
+        longest = self.expect_same(server, streams, expected, f"rank {rank} of {ranks} after {tokens} tokens")
+        self.assertTrue(self.is_ready(server))
+        return number if again is None else "twice", longest
+
+    def test_at_any_moment(self):
+        drawn, pauses = random.Random(SEED), {}
+        for ranks in self.RANKS:
+            with serve(ranks, "--max-restarts", 50) as server:
+                expected = transcripts(begin_all(server))
+                for _ in range(self.COUNT // len(self.RANKS)):
+                    number, longest = self.interrupt(server, expected, drawn, ranks)
+                    pauses.setdefault((ranks, number), []).append(longest)
+        for (ranks, number), found in sorted(pauses.items(), key=str):
+            print(f"{ranks} ranks, {number}: {len(found)} times, longest pause of a client {max(found):.2f} s")
+
+
+if __name__ == "__main__":
+    PROGRAM, MODEL = sys.argv[1:3]
+    rest = sys.argv[3:] or ["Recovery"]
+    if rest[:1] == ["--kills"]:
+        RandomKills.COUNT = int(rest[1])
+        rest = ["RandomKills.test_at_any_moment", *rest[2:]]
+    unittest.main(argv=[sys.argv[0], *rest])
