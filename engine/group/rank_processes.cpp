@@ -37,6 +37,7 @@ RankProcesses::RankProcesses(std::vector<std::string> command, process::Environm
 
 RankProcesses::~RankProcesses() {
   expect_end();
+  wake();
   static_cast<void>(wait(kOwnEnd));
   stop_.raise();
   for (std::thread& thread : threads_) thread.join();
@@ -67,11 +68,13 @@ void RankProcesses::run(State& state) {
     const std::lock_guard lock(mutex_);
     state.started = runs ? ok() : Result<void>(started.error());
     state.has_ended = !runs;
+    state.process = runs ? started.value().get() : nullptr;
     changed_.notify_all();
   }
   if (!runs) return;
   const process::ChildOutcome outcome = started.value()->wait({.grace = kGrace}, &stop_);
   std::unique_lock lock(mutex_);
+  state.process = nullptr;
   state.has_ended = true;
   changed_.notify_all();
   if (is_end_expected_) return;
@@ -82,6 +85,14 @@ void RankProcesses::run(State& state) {
 void RankProcesses::expect_end() {
   const std::lock_guard lock(mutex_);
   is_end_expected_ = true;
+}
+
+/// Frozen ones cannot see that the job ends.
+void RankProcesses::wake() {
+  const std::lock_guard lock(mutex_);
+  for (const State& state : states_) {
+    if (state.process != nullptr) state.process->send(SIGCONT);
+  }
 }
 
 std::vector<int> RankProcesses::left() const {

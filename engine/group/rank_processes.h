@@ -2,7 +2,7 @@
 //
 //   start ──► a thread for each rank: exec ──► wait ──┬─ ended before `expect_end`: reported as a lost rank
 //                                                     └─ ended after it: `wait` counts it
-//   destructor: processes that do not end by themselves within a second get SIGTERM, then SIGKILL
+//   destructor: frozen processes wake up; those that do not end by themselves within a second get SIGTERM, then SIGKILL
 #pragma once
 
 #include <condition_variable>
@@ -46,10 +46,12 @@ class RankProcesses {
   struct State {
     int rank = 0;
     std::optional<Result<void>> started;
+    process::ChildProcess* process = nullptr;  // of its thread, while it runs
     bool has_ended = false;
   };
 
   void run(State& state);
+  void wake();
   std::vector<int> left() const;
 
   const std::vector<std::string> command_;

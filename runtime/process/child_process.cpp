@@ -166,7 +166,7 @@ class RunningChild final : public ChildProcess {
 
   pid_t pid() const override { return pid_; }
   ChildOutcome wait(const ChildLimits& limits, const ChildStop* stop) override;
-  void kill() override { ::syscall(SYS_pidfd_send_signal, handle_.get(), SIGKILL, nullptr, 0); }
+  void send(int signal) override { ::syscall(SYS_pidfd_send_signal, handle_.get(), signal, nullptr, 0); }
 
  private:
   enum class Event { kEnded, kStopped, kTime };

@@ -104,8 +104,8 @@ class ChildProcess {
   /// Waits for its end, and ends it when the deadline passes or `stop` (may be null) is raised. Call once. @blocking
   virtual ChildOutcome wait(const ChildLimits& limits, const ChildStop* stop) = 0;
 
-  /// Kills it at once; `wait` follows with the end. Of no effect on one that has ended. Thread-safe.
-  virtual void kill() = 0;
+  /// Sends it a signal. Of no effect on one that has ended. Thread-safe, while `wait` runs too.
+  virtual void send(int signal) = 0;
 
  protected:
   ChildProcess() = default;

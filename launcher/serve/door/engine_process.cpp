@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <cerrno>
+#include <csignal>
 #include <cstdlib>  // mkdtemp
 #include <cstring>
 #include <system_error>
@@ -17,8 +18,8 @@ namespace {
 namespace fs = std::filesystem;
 
 constexpr auto kGrace = std::chrono::seconds(5);  // between the signal and SIGKILL
-constexpr int kInterrupt = 2;   // SIGINT: SIGTERM may mean nothing to a rank, whose launcher sends it to all processes
-constexpr int kTerminate = 15;  // SIGTERM: launchers act on it
+// SIGTERM may mean nothing to a rank, whose launcher sends it to all processes; launchers act on it.
+constexpr int kEndOfRank = SIGINT, kEndOfLauncher = SIGTERM;
 constexpr auto kOrphanGrace = std::chrono::seconds(3);  // for ranks that have lost rank 0 to end by themselves
 constexpr auto kOrphanLimit = std::chrono::seconds(10);
 
@@ -65,7 +66,7 @@ Result<std::unique_ptr<EngineProcess>> EngineProcess::start(EngineStart start, E
   process::ChildCommand command{.words = std::move(start.words),
                                 .environment = std::move(start.environment),
                                 .output = process::ChildStream::kDiscard,
-                                .orphan_signal = start.ranks > 0 ? kInterrupt : kTerminate};
+                                .orphan_signal = start.ranks > 0 ? kEndOfRank : kEndOfLauncher};
   process::adopt_orphans();
   // The process gets its signal for orphans when the thread that started it ends.
   own->thread_ = std::thread([&loop, command = std::move(command), records = std::move(start.records),
@@ -88,13 +89,13 @@ Result<void> EngineProcess::run(const process::ChildCommand& command, const fs::
 void EngineProcess::note_running(process::ChildProcess* child) {
   const std::lock_guard lock(mutex_);
   running_ = child;
-  if (is_killed_ && running_ != nullptr) running_->kill();
+  if (is_killed_ && running_ != nullptr) running_->send(SIGKILL);
 }
 
 void EngineProcess::kill() {
   const std::lock_guard lock(mutex_);
   is_killed_ = true;
-  if (running_ != nullptr) running_->kill();
+  if (running_ != nullptr) running_->send(SIGKILL);
 }
 
 EngineProcess::~EngineProcess() {
