@@ -87,9 +87,9 @@ void add_operation_options(CLI::App& app, serve::DoorOptions& door) {
       ->capture_default_str()
       ->type_name("S");
   app.add_option("--on-lost-rank", door.on_lost_rank,
-                 "When a rank is lost: same starts the ranks again, and open requests go on without a change to their "
-                 "answers; stop ends the server")
-      ->check(CLI::IsMember({"same", "stop"}))
+                 "When a rank is lost, the ranks start again and open requests go on, their answers the same: as many "
+                 "ranks (same), or one less until the others are back (shrink); or the server ends (stop)")
+      ->check(CLI::IsMember({"same", "shrink", "stop"}))
       ->capture_default_str()
       ->type_name("WHAT");
   app.add_option("--max-restarts", door.max_restarts, "Restarts in a row without a token, until the server ends")
@@ -144,7 +144,8 @@ void add_serve(CLI::App& parent, ServeCommand& command, std::vector<std::string>
       ->type_name("F");
   const auto options = app.get_options();
   for (size_t i = first; i < options.size(); ++i) own_options.push_back(options[i]->get_name());
-  own_options.push_back("--launch");  // handed on as the engine's own
+  // The server chooses the engine's own.
+  own_options.insert(own_options.end(), {"--launch", "--tp", "--tp-degree"});
   add_engine_options(app, command.engine.run, command.engine.engine);
   add_launch_option(app, command.launch)->excludes(launcher, attached);
   app.footer("\nThe server answers when GET /health is 200. docs/serving.md has lines to copy for clients.\n");

@@ -31,18 +31,14 @@ Result<fs::path> program(const char* name) {
                            path.string())};
 }
 
-/// The words in front of the program for a launcher; empty without one.
+/// The words in front of the program for a launcher, with {ranks}; empty without one.
 Result<std::vector<std::string>> launcher_words(const ServeCommand& command) {
-  std::vector<std::string> words;
-  if (command.launch == ServeLaunch::kMpirun) words = {"mpirun", "-n", "{ranks}"};
-  if (command.launcher) {
-    LOCKSTEP_TRY(words, split_words(*command.launcher, "--launcher"));
-    if (words.empty()) {
-      return Error{ErrorKind::kInvalidArgument,
-                   "[serve] --launcher: found no word, expected a command; write for example \"srun -n {ranks}\""};
-    }
-  }
-  return with_ranks(std::move(words), command.engine.model.ranks.value_or(1));
+  if (command.launch == ServeLaunch::kMpirun) return std::vector<std::string>{"mpirun", "-n", "{ranks}"};
+  if (!command.launcher) return std::vector<std::string>();
+  LOCKSTEP_TRY(std::vector<std::string> words, split_words(*command.launcher, "--launcher"));
+  if (!words.empty()) return words;
+  return Error{ErrorKind::kInvalidArgument,
+               "[serve] --launcher: found no word, expected a command; write for example \"srun -n {ranks}\""};
 }
 
 bool is_attached(const serve::DoorOptions& door) { return !door.engine_socket.empty() || !door.engine_host.empty(); }
@@ -74,16 +70,20 @@ const char* launch_of_engine(const ServeCommand& command, bool by_launcher) {
 /// Sets the command that starts the engine, without its address. `is_rank`: this process is rank 0 of a launcher.
 Result<void> set_engine(const ServeCommand& command, bool is_rank, serve::DoorOptions& door) {
   LOCKSTEP_TRY(const fs::path lockstep, program("lockstep"));
-  LOCKSTEP_TRY(door.engine, launcher_words(command));
-  const bool by_launcher = !door.engine.empty();
-  if (!by_launcher) door.engine_ranks = is_rank ? 1 : command.engine.model.ranks.value_or(1);
+  LOCKSTEP_TRY(door.launcher, launcher_words(command));
+  const std::optional<int>& ranks = command.engine.model.ranks;
   if (command.engine.run.exit_record) door.engine_records = fs::absolute(*command.engine.run.exit_record).string();
-  const char* const launch = launch_of_engine(command, is_rank || by_launcher);
-  door.engine.insert(door.engine.end(), {lockstep.string(), "engine"});
+  const char* const launch = launch_of_engine(command, is_rank || !door.launcher.empty());
+  door.engine = {lockstep.string(), "engine"};
   door.engine.insert(door.engine.end(), command.engine_words.begin(), command.engine_words.end());
   door.engine.insert(door.engine.end(), {"--launch", launch});
-  if (is_rank) door.on_lost_rank = "stop";  // only the launcher could start the other ranks again
-  if (is_rank) door.engine.insert(door.engine.end(), {"--end-signal", "interrupt"});
+  if (!is_rank) {
+    door.ranks = ranks.value_or(1);
+    return ok();
+  }
+  door.on_lost_rank = "stop";  // only the launcher could start the other ranks again
+  if (ranks) door.engine.insert(door.engine.end(), {"--tp", std::to_string(*ranks)});
+  door.engine.insert(door.engine.end(), {"--end-signal", "interrupt"});
   return ok();
 }
 

@@ -17,6 +17,7 @@
 #include <span>
 
 #include "runtime/core/descriptor.h"
+#include "runtime/process/own_children.h"
 #include "runtime/process/process_table.h"
 
 namespace lockstep::process {
@@ -222,6 +223,7 @@ int RunningChild::reap() {
   int status = 0;
   while (::waitpid(pid_, &status, 0) < 0 && errno == EINTR) {
   }
+  OwnChildren::instance().remove(pid_);
   reaped_ = true;
   return status;
 }
@@ -318,11 +320,15 @@ Result<std::unique_ptr<ChildProcess>> ChildProcess::start(const ChildCommand& co
                       .orphan_signal = command.orphan_signal,
                       .parent = ::getpid()};
   const TimePoint started = SteadyClock().now();
-  const pid_t pid = ::fork();
-  if (pid == 0) become(launch);
+  const pid_t pid = OwnChildren::instance().add([&] {
+    const pid_t forked = ::fork();
+    if (forked == 0) become(launch);
+    return forked;
+  });
   if (pid < 0) return cannot_start(program, errno);
   if (const int code = failure_of(failure); code != 0) {
     ::waitpid(pid, nullptr, 0);
+    OwnChildren::instance().remove(pid);
     return cannot_start(program, code);
   }
   const auto copy = [](ChildStream kind, int target) { return kind == ChildStream::kPassOn ? target : -1; };

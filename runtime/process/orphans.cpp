@@ -7,33 +7,51 @@
 #include <unistd.h>
 
 #include <cerrno>
+#include <vector>
 
+#include "runtime/process/own_children.h"
 #include "runtime/process/process_table.h"
 
 namespace lockstep::process {
 namespace {
 
-void kill_children() {
+bool is_orphan(pid_t child) { return !OwnChildren::instance().has(child); }
+
+/// Reaps an orphan that has ended. Returns whether there was one; a child of the program's own that has ended hides
+/// others until its owner has reaped it.
+bool reap_orphan() {
+  siginfo_t ended{};
+  if (::waitid(P_ALL, 0, &ended, WEXITED | WNOHANG | WNOWAIT) != 0) return errno == EINTR;
+  if (ended.si_pid == 0 || !is_orphan(ended.si_pid)) return false;
+  return ::waitpid(ended.si_pid, nullptr, WNOHANG) > 0;
+}
+
+std::vector<pid_t> living_orphans() {
+  std::vector<pid_t> found;
   for (const ListedProcess& process : list_processes()) {
-    if (process.parent == ::getpid()) ::kill(process.pid, SIGKILL);
+    if (process.parent == ::getpid() && is_orphan(process.pid)) found.push_back(process.pid);
   }
+  return found;
 }
 
 }  // namespace
 
 void adopt_orphans() { ::prctl(PR_SET_CHILD_SUBREAPER, 1); }
 
-bool end_children(Duration grace, Duration limit) {
+bool end_orphans(Duration grace, Duration limit) {
   constexpr int kPauseMs = 5;
   const SteadyClock clock;
   const Deadline patience(clock, grace), end(clock, limit);
   while (true) {
-    const pid_t reaped = ::waitpid(-1, nullptr, WNOHANG);
-    if (reaped > 0 || (reaped < 0 && errno == EINTR)) continue;
-    if (reaped < 0) return true;  // ECHILD
+    const std::vector<pid_t> left = living_orphans();
+    bool has_reaped = false;
+    while (reap_orphan()) has_reaped = true;
+    if (left.empty() && !has_reaped) return true;
     if (end.has_passed()) return false;
-    if (patience.has_passed()) kill_children();
-    ::poll(nullptr, 0, kPauseMs);
+    if (patience.has_passed()) {
+      for (const pid_t pid : left) ::kill(pid, SIGKILL);
+    }
+    if (!has_reaped) ::poll(nullptr, 0, kPauseMs);
   }
 }
 

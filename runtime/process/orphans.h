@@ -1,7 +1,7 @@
 // Descendants whose parents have died: this process adopts them instead of init, ends and reaps them.
 //
 //   this process ─► child ─► grandchild          this process ─► grandchild
-//                     ╳ killed                                      └─ end_children
+//                     ╳ killed                                      └─ end_orphans
 #pragma once
 
 #include "runtime/core/clock.h"
@@ -12,8 +12,8 @@ namespace lockstep::process {
 /// possibility (prctl).
 void adopt_orphans();
 
-/// Reaps every child of this process; those that live longer than `grace` are killed. Returns whether none is left
-/// within the limit. Not for a process with other children. @blocking
-bool end_children(Duration grace, Duration limit);
+/// Reaps every child of this process that no ChildProcess waits for; those that live longer than `grace` are killed.
+/// Returns whether none is left within the limit. For a process that starts children as ChildProcess only. @blocking
+bool end_orphans(Duration grace, Duration limit);
 
 }  // namespace lockstep::process

@@ -186,6 +186,48 @@ class Recovery(unittest.TestCase):
             self.assertIn("serves again after", server.said())
         self.assertEqual(server.process.returncode, 0)
 
+    def changed(self, server, ranks):
+        """Waits for the end of a change of the degree; the reason of a failure, or None."""
+        self.assertTrue(served.until(lambda: status(server)["changing_to_tp"] is None and self.is_ready(server)))
+        found = status(server)
+        self.assertEqual(found["tp"], ranks, f"{found['change_failure']}: {server.said()[-3000:]}")
+        return found["change_failure"]
+
+    def test_the_number_of_ranks_changes_while_clients_stream(self):
+        with serve(2) as server:
+            expected = transcripts(begin_all(server))
+            for ranks in (3, 1, 2):
+                streams = begin_all(server)
+                self.assertTrue(served.until(lambda: streams["greedy"].tokens() >= 12))
+                before = served.ranks_below(server.process.pid)
+                code, answer = server.post("/admin/degree", {"tp": ranks})
+                self.assertEqual((code, answer["tp"]), (202, ranks), answer)
+                longest = self.expect_same(server, streams, expected, f"{ranks} ranks")
+                print(f"{len(before)} to {ranks} ranks: longest pause of a client {longest:.2f} s")
+                self.assertIsNone(self.changed(server, ranks))
+                self.assertTrue(served.until(lambda: sorted(served.ranks_below(server.process.pid)) == list(range(ranks))))
+                self.assertFalse(any(map(served.is_alive, before.values())))
+            self.assertEqual(status(server)["restarts"], 0)
+            with self.subTest("wrong numbers"):
+                self.assertEqual(server.post("/admin/degree", {"tp": 2})[0], 200)
+                self.assertEqual(server.get("/admin/degree")[0], 405)
+                for body in ({}, {"tp": 0}, {"tp": "2"}, {"tp": 1.5}):
+                    code, answer = server.post("/admin/degree", body)
+                    self.assertEqual((code, answer["error"]["param"]), (400, "tp"), answer)
+                stream = Stream(server, *REQUESTS["greedy"])
+                self.assertEqual(server.post("/admin/degree", {"tp": 100})[0], 202)  # more than the query heads
+                self.assertEqual(server.post("/admin/degree", {"tp": 3})[0], 409)
+                self.assertIn("query heads", self.changed(server, 2))
+                stream.join(served.DEADLINE)
+                self.assertEqual(stream.transcript(), expected["greedy"])
+
+    def test_a_server_that_may_shrink_goes_on_with_one_rank_less(self):
+        with serve(3, "--on-lost-rank", "shrink") as server:
+            expected = transcripts(begin_all(server))
+            for rank, left in ((2, 2), (0, 1), (0, 1)):
+                self.interrupted(server, expected, rank, 10)
+                self.assertEqual(status(server)["tp"], left)
+
     def test_a_rank_that_dies_at_every_start_ends_the_server(self):
         with serve(2, "--max-restarts", 2, "--fault", "rank=1,phase=prefill,kind=kill") as server:
             stream = Stream(server, *REQUESTS["greedy"])

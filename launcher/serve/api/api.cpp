@@ -10,6 +10,7 @@
 
 #include "launcher/serve/api/chat.h"
 #include "launcher/serve/api/completions.h"
+#include "launcher/serve/api/content_type.h"
 #include "launcher/serve/api/messages.h"
 #include "launcher/serve/api/responses.h"
 #include "launcher/serve/api/runner.h"
@@ -34,26 +35,6 @@ constexpr Route kRoutes[] = {
     {"/tokenize", make_tokenize},
     {"/detokenize", make_detokenize},
 };
-
-/// Pages of other origins can send bodies with the types of forms, and bodies without a type, and no browser asks this
-/// server first. So other types than JSON are refused, and no type is as good as JSON only from clients that are no
-/// browsers, which name the page's origin.
-bool is_json(const HttpRequest& request) {
-  const auto type = request.header("content-type");
-  if (!type) return !request.header("origin") && !request.header("sec-fetch-site");
-  std::string lower(type->substr(0, type->find(';')));
-  std::ranges::transform(lower, lower.begin(), [](unsigned char c) { return static_cast<char>(std::tolower(c)); });
-  while (lower.ends_with(' ')) lower.pop_back();
-  return lower == "application/json" || lower == "text/json" || lower.ends_with("+json");
-}
-
-ApiError wrong_type(const HttpRequest& request) {
-  return {.status = 415,
-          .code = "unsupported_media_type",
-          .message = fmt::format("found content type \"{}\", expected \"application/json\"; add the header "
-                                 "Content-Type: application/json",
-                                 request.header("content-type").value_or(""))};
-}
 
 HttpResponse wrong_method(const HttpRequest& request, std::string_view allowed) {
   HttpResponse response = api_error(405, "invalid_request_error", "method_not_allowed", "",

@@ -1,8 +1,11 @@
 #include "launcher/serve/door/door.h"
 
+#include <fmt/format.h>
 #include <unistd.h>
 
 #include <chrono>
+#include <optional>
+#include <string>
 #include <utility>
 
 #include "launcher/serve/door/engine_keeper.h"
@@ -110,19 +113,21 @@ class Running final : public Door {
     });
   }
 
-  /// Open requests have been sent to the new ranks.
+  /// Open requests have been sent to other ranks.
   void go_on() {
-    const Duration paused = DoorParts::now() - lost_at_;
+    const int ranks = parts_.engine.facts().ranks;
+    const std::string pause = lost_at_ ? fmt::format(" after {:.2f} s", to_seconds(DoorParts::now() - *lost_at_)) : "";
+    parts_.log.info("serves again{} with {} rank{}: {} open requests go on", pause, ranks, ranks == 1 ? "" : "s",
+                    parts_.api->open_requests());
+    lost_at_.reset();
     parts_.loss.reset();
     parts_.health.note_ready();
     parts_.health.note_work(DoorParts::now());
     watch_.begin([] {});
-    parts_.log.info("serves again after {:.2f} s: {} open requests go on", to_seconds(paused),
-                    parts_.api->open_requests());
   }
 
   void on_lost(const Error& error, bool again) {
-    lost_at_ = DoorParts::now();
+    if (!lost_at_) lost_at_ = DoorParts::now();
     watch_.pause();
     if (!again) return shutdown_.on_lost(error);
     parts_.health.note_recovering();
@@ -182,8 +187,8 @@ class Running final : public Door {
                         .on_over = [this](const Error& error) { shutdown_.end_after_flush(error); },
                         .on_finished = [this](const Result<void>& result) { shutdown_.on_finished(result); }}};
   EngineWatch watch_{parts_, [this] { keeper_.note_silent(); }};
-  TimePoint lost_at_{};
-  Routes routes_{parts_, watch_};
+  std::optional<TimePoint> lost_at_;  // of an engine that has no successor yet
+  Routes routes_{parts_, watch_, [this](int ranks) { return keeper_.change_ranks(ranks); }};
 };
 
 }  // namespace

@@ -72,7 +72,7 @@ Result<std::unique_ptr<EngineProcess>> EngineProcess::start(EngineStart start, E
   own->thread_ = std::thread([&loop, command = std::move(command), records = std::move(start.records),
                               ranks = start.ranks, on_end = std::move(on_end), own = own.get()] {
     const Result<void> result = own->run(command, records, ranks);
-    process::end_children(kOrphanGrace, kOrphanLimit);
+    process::end_orphans(kOrphanGrace, kOrphanLimit);
     loop.post([on_end, result] { on_end(result); });
   });
   return own;

@@ -24,7 +24,7 @@ struct EngineStart {
   std::filesystem::path records = {};  // its folder of exit records, where the command names one
 };
 
-/// Neither copied nor moved. No process of the engine outlives it, nor this program. The process has no other children.
+/// Neither copied nor moved. No process of the engine outlives it, nor this program.
 class EngineProcess {
  public:
   /// Starts the command with the option --socket. `on_end` is called once on the loop's thread, when no process of the

@@ -4,6 +4,7 @@
 #include <chrono>
 #include <memory>
 #include <optional>
+#include <string>
 #include <utility>
 
 #include "launcher/serve/api/api.h"
@@ -22,6 +23,12 @@ namespace lockstep::serve {
 
 /// The id that clients use: the option, or the directory's name.
 std::string model_id(const DoorOptions& options);
+
+/// A change of the number of ranks that is under way.
+struct RankChange {
+  int ranks = 0;       // the new number
+  bool grows = false;  // back to the number that was there before a loss; otherwise somebody asked for it
+};
 
 /// Neither copied nor moved; on the loop's thread. A pointer is null until its part exists.
 struct DoorParts {
@@ -55,6 +62,8 @@ struct DoorParts {
   EngineStatus status;        // the last one that the engine gave
   std::optional<Error> loss;  // of the engine; none: it serves, or was never there
   int restarts = 0;           // of the engine
+  std::optional<RankChange> change;
+  std::string change_failure;  // of the last change; empty: it has succeeded, or there was none
   const SteadyClock clock{};
   LastingEngine engine{clock};
   std::unique_ptr<HttpServer> server;

@@ -23,7 +23,10 @@ bool is_loss(const Error& reason) {
 
 }  // namespace
 
-OnLostRank on_lost_rank(std::string_view word) { return word == "same" ? OnLostRank::kSame : OnLostRank::kStop; }
+OnLostRank on_lost_rank(std::string_view word) {
+  if (word == "same") return OnLostRank::kSame;
+  return word == "shrink" ? OnLostRank::kShrink : OnLostRank::kStop;
+}
 
 void Recovery::note_serving(TimePoint now) {
   state_ = State::kServing;

@@ -16,9 +16,31 @@
 namespace lockstep::serve {
 
 /// What the server does when it has lost a rank.
-enum class OnLostRank { kSame, kStop };
-/// "same", "stop"; `kStop` for other words, which the command line refuses.
+enum class OnLostRank { kSame, kShrink, kStop };
+/// "same", "shrink", "stop"; `kStop` for other words, which the command line refuses.
 OnLostRank on_lost_rank(std::string_view word);
+
+/// The number of ranks: the wanted one, and that of the next start. A pure value.
+///
+///   shrink     wanted 4    lost ─► 3 ─ lost ─► 2 ─ service for a while ─► 4, or back to 2 when those cannot be started
+///   asked for  wanted 4 ─► wanted 3: 3, or wanted 4 again
+class Degree {
+ public:
+  explicit Degree(int wanted) : wanted_(wanted), next_(wanted) {}
+
+  int wanted() const { return wanted_; }
+  int next() const { return next_; }
+  void want(int ranks) { wanted_ = next_ = ranks; }
+  /// One less, at least one.
+  void shrink() { next_ = next_ > 1 ? next_ - 1 : next_; }
+  /// The wanted ranks are tried again.
+  void grow() { next_ = wanted_; }
+  /// `ranks` are there instead of the wanted ones.
+  void settle(int ranks) { next_ = ranks; }
+
+ private:
+  int wanted_, next_;
+};
 
 class Recovery {
  public:

@@ -4,12 +4,27 @@
 
 #include <utility>
 
+#include "launcher/serve/api/body_field.h"
+#include "launcher/serve/api/content_type.h"
 #include "launcher/serve/api/errors.h"
 #include "launcher/serve/door/health_json.h"
 #include "launcher/serve/door/status_json.h"
 #include "launcher/serve/page/page.h"
 
 namespace lockstep::serve {
+
+namespace {
+
+constexpr int kMostRanks = 4096;
+
+ApiResult<int> read_degree(std::string_view body) {
+  LOCKSTEP_TRY(const auto document, parse_body(body));
+  LOCKSTEP_TRY(const auto ranks, BodyField(*document).whole_within("tp", 1, kMostRanks));
+  if (ranks) return static_cast<int>(*ranks);
+  return ApiError{.param = "tp", .message = "tp: found none, expected the number of ranks"};
+}
+
+}  // namespace
 
 /// A path of the server itself; all of them are read only.
 struct Routes::OwnPath {
@@ -33,8 +48,9 @@ void Routes::handle(const Exchanged& exchange) {
   for (const OwnPath& own : kOwnPaths) {
     if (own.path != request.path) continue;
     const bool reads = request.method == "GET" || request.method == "HEAD";  // the server cuts a body off a HEAD
-    return reads ? (this->*own.answer)(exchange) : refuse_method(exchange);
+    return reads ? (this->*own.answer)(exchange) : refuse_method(exchange, "GET, HEAD");
   }
+  if (request.path == "/admin/degree") return change_degree(exchange);
   if (!parts_.health.takes_requests()) return refuse_now(exchange);
   if (!parts_.api->handle(exchange)) refuse_path(exchange);
 }
@@ -54,11 +70,27 @@ void Routes::refuse_key(const Exchanged& exchange) {
   answer(exchange, std::move(response));
 }
 
-void Routes::refuse_method(const Exchanged& exchange) {
-  HttpResponse response = api_error(405, "invalid_request_error", "method_not_allowed", "",
-                                    fmt::format("found the method {}, expected GET", exchange->request().method));
-  response.headers.emplace_back("Allow", "GET, HEAD");
+void Routes::refuse_method(const Exchanged& exchange, std::string_view expected) {
+  HttpResponse response =
+      api_error(405, "invalid_request_error", "method_not_allowed", "",
+                fmt::format("found the method {}, expected {}", exchange->request().method, expected));
+  response.headers.emplace_back("Allow", std::string(expected));
   answer(exchange, std::move(response));
+}
+
+void Routes::change_degree(const Exchanged& exchange) {
+  const HttpRequest& request = exchange->request();
+  if (request.method != "POST") return refuse_method(exchange, "POST");
+  if (!is_json(request)) return answer(exchange, api_error(wrong_type(request)));
+  const ApiResult<int> ranks = read_degree(request.body);
+  if (!ranks.has_value()) return answer(exchange, api_error(ranks.error()));
+  const int before = parts_.engine.facts().ranks;
+  const Result<void> changes = change_ranks_(ranks.value());
+  if (!changes.has_value()) {
+    return answer(exchange, api_error(409, "invalid_request_error", "cannot_change", "", changes.error().message));
+  }
+  answer(exchange, {.status = parts_.change ? 202 : 200,
+                    .body = fmt::format("{{\"tp\": {}, \"before\": {}}}\n", ranks.value(), before)});
 }
 
 void Routes::refuse_now(const Exchanged& exchange) {
@@ -111,14 +143,17 @@ void Routes::answer_metrics(const Exchanged& exchange) {
 void Routes::answer_status(const Exchanged& exchange) {
   watch_.read([this, exchange](const EngineActivity& activity) {
     const TimePoint now = DoorParts::now();
-    exchange->respond({.body = status_json({.state = parts_.state_word(),
-                                            .model = model_id(parts_.options),
-                                            .engine = parts_.engine.facts(),
-                                            .uptime = now - began_,
-                                            .restarts = parts_.restarts,
-                                            .tokens_per_s = rate_.sample(parts_.metrics.new_tokens(), now),
-                                            .now = now},
-                                           parts_.status, activity, parts_.metrics)});
+    exchange->respond(
+        {.body = status_json({.state = parts_.state_word(),
+                              .model = model_id(parts_.options),
+                              .engine = parts_.engine.facts(),
+                              .uptime = now - began_,
+                              .restarts = parts_.restarts,
+                              .changing_to = parts_.change ? std::optional(parts_.change->ranks) : std::nullopt,
+                              .change_failure = parts_.change_failure,
+                              .tokens_per_s = rate_.sample(parts_.metrics.new_tokens(), now),
+                              .now = now},
+                             parts_.status, activity, parts_.metrics)});
   });
 }
 

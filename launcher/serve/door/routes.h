@@ -1,11 +1,13 @@
 // The paths of the server: its own, and those that it hands to the API.
 //
-//   request ─► key? ─► /health*, /metrics, /admin/status, /      answered here, also without an engine
+//   request ─► key? ─► /health*, /metrics, /admin/*, /           answered here, also without an engine
 //                 └──► ready? ─► Api ─► 404
 #pragma once
 
+#include <functional>
 #include <memory>
 #include <string_view>
+#include <utility>
 
 #include "launcher/serve/door/engine_watch.h"
 #include "launcher/serve/door/parts.h"
@@ -21,7 +23,9 @@ class Routes {
  public:
   using Exchanged = std::shared_ptr<Exchange>;
 
-  Routes(DoorParts& parts, EngineWatch& watch) : parts_(parts), watch_(watch) {}
+  /// `change_ranks`: EngineKeeper::change_ranks.
+  Routes(DoorParts& parts, EngineWatch& watch, std::function<Result<void>(int ranks)> change_ranks)
+      : parts_(parts), watch_(watch), change_ranks_(std::move(change_ranks)) {}
 
   void handle(const Exchanged& exchange);
 
@@ -34,8 +38,10 @@ class Routes {
   void answer_metrics(const Exchanged& exchange);
   void answer_status(const Exchanged& exchange);
   void answer_page(const Exchanged& exchange);
+  /// POST /admin/degree {"tp": N}: 202, or 200 where there are as many ranks.
+  void change_degree(const Exchanged& exchange);
   void refuse_key(const Exchanged& exchange);
-  void refuse_method(const Exchanged& exchange);
+  void refuse_method(const Exchanged& exchange, std::string_view expected);
   void refuse_now(const Exchanged& exchange);
   void refuse_path(const Exchanged& exchange);
 
@@ -45,6 +51,7 @@ class Routes {
 
   DoorParts& parts_;
   EngineWatch& watch_;
+  const std::function<Result<void>(int ranks)> change_ranks_;
   const TimePoint began_ = DoorParts::now();
   TokenRate rate_{began_};
 };

@@ -68,23 +68,28 @@ Json requests_of(const EngineActivity& activity, const Metrics& metrics, TimePoi
 
 std::string status_json(const StatusFacts& facts, const EngineStatus& status, const EngineActivity& activity,
                         const Metrics& metrics) {
-  const Json json{{"state", facts.state},
-                  {"model", facts.model},
-                  {"backend", facts.engine.backend},
-                  {"dtype", facts.engine.dtype},
-                  {"slot_tokens", facts.engine.capacity},
-                  {"uptime_s", to_seconds(facts.uptime)},
-                  {"ranks", ranks_of(activity)},
-                  {"slots", slots_of(activity, metrics)},
-                  {"queue", status.queued},
-                  {"running", status.running},
-                  {"tokens_per_s", facts.tokens_per_s},
-                  {"cached_tokens", status.reused_tokens},
-                  {"prompt_tokens", status.prompt_tokens},
-                  {"new_tokens", status.new_tokens},
-                  {"restarts", facts.restarts},
-                  {"steps", steps_of(activity)},
-                  {"requests", requests_of(activity, metrics, facts.now)}};
+  Json json{{"state", facts.state},
+            {"model", facts.model},
+            {"backend", facts.engine.backend},
+            {"dtype", facts.engine.dtype},
+            {"slot_tokens", facts.engine.capacity},
+            {"uptime_s", to_seconds(facts.uptime)},
+            {"ranks", ranks_of(activity)},
+            {"slots", slots_of(activity, metrics)},
+            {"queue", status.queued},
+            {"running", status.running},
+            {"tokens_per_s", facts.tokens_per_s},
+            {"cached_tokens", status.reused_tokens},
+            {"prompt_tokens", status.prompt_tokens},
+            {"new_tokens", status.new_tokens},
+            {"restarts", facts.restarts},
+            {"tp", facts.engine.ranks},
+            {"changing_to_tp", nullptr},
+            {"change_failure", nullptr},
+            {"steps", steps_of(activity)},
+            {"requests", requests_of(activity, metrics, facts.now)}};
+  if (facts.changing_to) json["changing_to_tp"] = *facts.changing_to;
+  if (!facts.change_failure.empty()) json["change_failure"] = facts.change_failure;
   return json.dump(-1, ' ', false, Json::error_handler_t::replace) + "\n";
 }
 

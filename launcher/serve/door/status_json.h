@@ -1,6 +1,7 @@
 // What /admin/status answers: the engine's slots, ranks and steps, and the open requests.
 #pragma once
 
+#include <optional>
 #include <string>
 #include <string_view>
 
@@ -15,6 +16,8 @@ struct StatusFacts {
   EngineFacts engine;
   Duration uptime{};
   int restarts = 0;
+  std::optional<int> changing_to;  // ranks
+  std::string change_failure;      // of the last change of their number
   double tokens_per_s = 0.0;
   TimePoint now{};
 };

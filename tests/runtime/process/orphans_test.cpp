@@ -37,17 +37,27 @@ TEST(Orphans, AreAdoptedKilledAndReaped) {
   leave_orphan("sleep 600");
   const std::vector<pid_t> adopted = children();
   ASSERT_EQ(adopted.size(), 1u);
-  EXPECT_TRUE(end_children(0s, 60s));
+  EXPECT_TRUE(end_orphans(0s, 60s));
   EXPECT_NE(::kill(adopted.front(), 0), 0);  // not even a zombie
 }
 
 TEST(Orphans, EndByThemselvesWithinTheirGrace) {
   adopt_orphans();
   leave_orphan("true");
-  EXPECT_TRUE(end_children(60s, 60s));
+  EXPECT_TRUE(end_orphans(60s, 60s));
 }
 
-TEST(Orphans, ThereAreNoneWithoutChildren) { EXPECT_TRUE(end_children(0s, 0s)); }
+TEST(Orphans, AreNotTheChildrenOfTheProgramItself) {
+  adopt_orphans();
+  const auto own = ChildProcess::start({.words = {"sleep", "600"}, .environment = {{"PATH", "/usr/bin:/bin"}}}).value();
+  leave_orphan("sleep 600");
+  EXPECT_TRUE(end_orphans(0s, 60s));
+  EXPECT_EQ(children(), std::vector<pid_t>{own->pid()});
+  own->send(SIGTERM);
+  EXPECT_EQ(own->wait({}, nullptr).signal, SIGTERM);  // nobody else has reaped it
+}
+
+TEST(Orphans, ThereAreNoneWithoutChildren) { EXPECT_TRUE(end_orphans(0s, 0s)); }
 
 }  // namespace
 }  // namespace lockstep::process

@@ -91,6 +91,24 @@ TEST(Recovery, AnEngineThatHasServedIsStartedAgainWhateverEndedIt) {
   }
 }
 
+TEST(Degree, ShrinksAndGrowsBack) {
+  Degree degree(3);
+  degree.shrink();
+  EXPECT_EQ(degree.next(), 2);
+  degree.shrink();
+  degree.shrink();
+  EXPECT_EQ(degree.next(), 1);
+  EXPECT_EQ(degree.wanted(), 3);
+  degree.grow();
+  EXPECT_EQ(degree.next(), 3);
+  degree.settle(1);  // they could not be started
+  EXPECT_EQ(degree.next(), 1);
+  EXPECT_EQ(degree.wanted(), 3);
+  degree.want(2);
+  EXPECT_EQ(degree.next(), 2);
+  EXPECT_EQ(degree.wanted(), 2);
+}
+
 TEST(Recovery, StopsWhereThePolicySaysSo) {
   Recovery recovery = serving({.policy = on_lost_rank("stop")});
   EXPECT_FALSE(recovery.may_recover());

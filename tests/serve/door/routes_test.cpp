@@ -40,7 +40,13 @@ class RoutesTest : public ::testing::Test {
   DoorParts parts_{DoorOptions{.model = "/models/tiny"}, log_,
                    [this](std::string_view line) { lines_.emplace_back(line); }};
   EngineWatch watch_{parts_, [] {}};
-  Routes routes_{parts_, watch_};
+  int asked_ = 0;  // ranks
+  std::optional<Error> refusal_;
+  Routes routes_{parts_, watch_, [this](int ranks) -> Result<void> {
+                   if (refusal_) return *refusal_;
+                   asked_ = ranks;
+                   return ok();
+                 }};
 };
 
 TEST_F(RoutesTest, SayThatTheServerStarts) {
@@ -73,6 +79,28 @@ TEST_F(RoutesTest, OnlyReadTheServersOwnPaths) {
   const auto refused = send("POST", "/health");
   EXPECT_EQ(refused->status(), 405);
   EXPECT_THAT(refused->response->headers, Contains(std::pair<std::string, std::string>("Allow", "GET, HEAD")));
+}
+
+TEST_F(RoutesTest, ChangeTheNumberOfRanks) {
+  const Headers json = {{"content-type", "application/json"}};
+  const auto post = [&](std::string body, Headers headers) {
+    const auto exchange = std::make_shared<FakeExchange>();
+    exchange->sent = {
+        .method = "POST", .path = "/admin/degree", .headers = std::move(headers), .body = std::move(body)};
+    routes_.handle(exchange);
+    return exchange;
+  };
+  EXPECT_EQ(post(R"({"tp": 3})", json)->status(), 200);
+  EXPECT_EQ(asked_, 3);
+  EXPECT_EQ(post(R"({"tp": 4})", {{"content-type", "text/plain"}})->status(), 415);  // a form of another site's page
+  EXPECT_EQ(post("{}", json)->json()["error"]["param"], "tp");
+  EXPECT_EQ(post(R"({"tp": 0})", json)->status(), 400);
+  EXPECT_EQ(send("GET", "/admin/degree")->status(), 405);
+  EXPECT_EQ(asked_, 3);
+  refusal_ = Error{ErrorKind::kFailedPrecondition, "another change"};
+  const auto refused = post(R"({"tp": 2})", json);
+  EXPECT_EQ(refused->status(), 409);
+  EXPECT_EQ(refused->json()["error"]["message"], "another change");
 }
 
 TEST_F(RoutesTest, NameTheLostRankForTheRestOfTheServersLife) {

@@ -36,6 +36,18 @@ TEST(StatusJson, NamesTheRequestOfASlotByItsId) {
   EXPECT_EQ(status["requests"][0]["slots"], Json::parse("[0]"));
 }
 
+TEST(StatusJson, SaysHowAChangeOfTheRanksGoes) {
+  const auto status = [](const StatusFacts& facts) {
+    return Json::parse(status_json(facts, EngineStatus{}, EngineActivity{}, Metrics()));
+  };
+  const Json changing = status({.engine = {.ranks = 2}, .restarts = 4, .changing_to = 3});
+  EXPECT_EQ(changing["tp"], 2);
+  EXPECT_EQ(changing["restarts"], 4);
+  EXPECT_EQ(changing["changing_to_tp"], 3);
+  EXPECT_TRUE(changing["change_failure"].is_null());
+  EXPECT_EQ(status({.change_failure = "too many"})["change_failure"], "too many");
+}
+
 TEST(StatusJson, SaysThatARequestWithoutASlotWaits) {
   Metrics metrics;
   metrics.on_started(request(7, "req_seven"));
