@@ -24,6 +24,7 @@ Result<int> run(const launcher::Command& command) {
     Result<int> operator()(const launcher::ScoreCommand& c) const { return ended(launcher::score(c)); }
     Result<int> operator()(const launcher::EngineCommand& c) const { return ended(launcher::serve_engine(c)); }
     Result<int> operator()(const launcher::ServeCommand& c) const { return ended(launcher::serve(c)); }
+    Result<int> operator()(const launcher::ControlCommand& c) const { return ended(launcher::control(c)); }
     Result<int> operator()(const launcher::TokenizeCommand& c) const { return ended(launcher::tokenize(c)); }
     Result<int> operator()(const launcher::ExplainCommand& c) const { return ended(launcher::explain(c)); }
     Result<int> operator()(const launcher::PlanCommand& c) const { return ended(launcher::plan(c)); }

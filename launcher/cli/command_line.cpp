@@ -95,6 +95,7 @@ struct Commands {
   EngineCommand engine;
   ServeCommand serve;
   std::vector<std::string> serve_options;  // of the server's own process
+  ControlCommand control;
   TokenizeCommand tokenize;
   ExplainCommand explain;
   PlanCommand plan;
@@ -117,6 +118,7 @@ void add_all(CLI::App& app, Commands& commands) {
   add_score(app, commands.score);
   add_engine(app, commands.engine);
   add_serve(app, commands.serve, commands.serve_options);
+  add_control(app, commands.control);
   add_tokenize(app, commands.tokenize);
   add_explain(app, commands.explain);
   add_plan(app, commands.plan, commands.probe_mib);
@@ -152,6 +154,7 @@ Command chosen_command(const CLI::App& app, Commands commands) {
     commands.serve.engine_words = options_among(*app.get_subcommand("serve"), commands.words, commands.serve_options);
     return std::move(commands.serve);
   }
+  if (app.got_subcommand("ctl")) return std::move(commands.control);
   if (app.got_subcommand("tokenize")) return std::move(commands.tokenize);
   if (app.got_subcommand("explain")) return std::move(commands.explain);
   if (app.got_subcommand("doctor")) {

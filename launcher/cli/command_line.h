@@ -16,6 +16,7 @@
 #include "launcher/measure/doctor/doctor.h"
 #include "launcher/measure/plan/plan.h"
 #include "launcher/measure/sweep/sweep.h"
+#include "launcher/serve/control_command.h"
 #include "launcher/serve/engine_command.h"
 #include "launcher/serve/serve_command.h"
 #include "runtime/core/result.h"
@@ -27,9 +28,9 @@ struct PrintedText {
   std::string text;
 };
 
-using Command = std::variant<GenerateCommand, ScoreCommand, EngineCommand, ServeCommand, TokenizeCommand,
-                             ExplainCommand, PlanCommand, BenchCommand, SweepCommand, SuperviseCommand, DoctorCommand,
-                             CompileCommand, ExportCommand, PrintedText>;
+using Command = std::variant<GenerateCommand, ScoreCommand, EngineCommand, ServeCommand, ControlCommand,
+                             TokenizeCommand, ExplainCommand, PlanCommand, BenchCommand, SweepCommand, SuperviseCommand,
+                             DoctorCommand, CompileCommand, ExportCommand, PrintedText>;
 
 /// Fails with `kInvalidArgument` whose message names the option and what it expects.
 Result<Command> parse_command_line(int argc, const char* const* argv);

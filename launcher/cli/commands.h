@@ -22,6 +22,7 @@ void add_score(CLI::App& parent, ScoreCommand& command);
 void add_engine(CLI::App& parent, EngineCommand& command);
 /// `own_options` gets the names of the options that are not the engine's; the caller fills in the engine's words.
 void add_serve(CLI::App& parent, ServeCommand& command, std::vector<std::string>& own_options);
+void add_control(CLI::App& parent, ControlCommand& command);
 void add_tokenize(CLI::App& parent, TokenizeCommand& command);
 void add_explain(CLI::App& parent, ExplainCommand& command);
 /// The caller fills in the words after "--".

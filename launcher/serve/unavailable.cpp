@@ -1,6 +1,7 @@
 // The commands of a build without Cap'n Proto's RPC.
 #include <string>
 
+#include "launcher/serve/control_command.h"
 #include "launcher/serve/engine_command.h"
 #include "launcher/serve/serve_command.h"
 
@@ -16,5 +17,6 @@ Error lacks_server(const std::string& command) {
 
 Result<void> serve_engine(const EngineCommand&) { return lacks_server("engine"); }
 Result<void> serve(const ServeCommand&) { return lacks_server("serve"); }
+Result<void> control(const ControlCommand&) { return lacks_server("ctl"); }
 
 }  // namespace lockstep::launcher

@@ -6,9 +6,12 @@
 """
 import json
 import os
+import pathlib
 import random
 import signal
+import subprocess
 import sys
+import tempfile
 import threading
 import time
 import unittest
@@ -220,6 +223,34 @@ class Recovery(unittest.TestCase):
                 self.assertIn("query heads", self.changed(server, 2))
                 stream.join(served.DEADLINE)
                 self.assertEqual(stream.transcript(), expected["greedy"])
+
+    def test_a_command_changes_the_number_of_ranks(self):
+        def ctl(*words):
+            return subprocess.run(list(map(str, (PROGRAM, "ctl", *words, "--endpoint-file", endpoint))), capture_output=True,
+                                  text=True, timeout=served.DEADLINE, check=False)
+
+        with tempfile.TemporaryDirectory() as folder:
+            keys, endpoint = pathlib.Path(folder, "keys"), pathlib.Path(folder, "endpoint.json")
+            keys.write_text("# of the test\nsecret-key\n")
+            self.assertEqual(ctl("status").returncode, 2)  # no such file
+            for address in (("--port", 0), ("--unix-socket", pathlib.Path(folder, "serve.sock"))):
+                with served.Served(PROGRAM, MODEL, *SIZES, "--endpoint-file", endpoint, "--api-key-file", keys,
+                                   address=address) as server:
+                    done = ctl("degree", 2)
+                    self.assertEqual((done.returncode, done.stdout), (0, "2 ranks, 1 before\n"), done.stderr)
+                    self.assertEqual(json.loads(ctl("status").stdout)["tp"], 2)
+                    refused = ctl("degree", 100)
+                    self.assertEqual(refused.returncode, 4, refused.stderr)
+                    self.assertIn("stays at 2 ranks", refused.stderr)
+                    self.assertEqual(ctl("degree").returncode, 2)
+                    self.assertEqual(ctl("status", 2).returncode, 2)
+                    text = endpoint.read_text()
+                self.assertFalse(endpoint.exists())
+                endpoint.write_text(text)  # left by a server that was killed
+                gone = ctl("status")
+                self.assertEqual(gone.returncode, 4, gone.stderr)
+                self.assertIn("no answer from", gone.stderr)
+                endpoint.unlink()
 
     def test_a_server_that_may_shrink_goes_on_with_one_rank_less(self):
         with serve(3, "--on-lost-rank", "shrink") as server:

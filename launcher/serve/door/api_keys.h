@@ -22,6 +22,8 @@ class ApiKeys {
   static Result<ApiKeys> parse(std::string_view text, std::string_view origin);
 
   bool are_needed() const { return !keys_.empty(); }
+  /// A key for a client of this program's own; some are needed.
+  const std::string& first() const { return keys_.front(); }
   /// Whether the request has one of the keys: "Authorization: Bearer KEY", or "x-api-key: KEY". The time does not show
   /// how much of a key is right.
   bool allow(const HttpRequest& request) const;
