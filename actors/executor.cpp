@@ -143,6 +143,7 @@ Result<void> Executor::run_decodes(const Schedule& schedule) {
       rows += output.tokens[static_cast<size_t>(first)] >= 0 ? 1 : 0;
     }
     LOCKSTEP_TRY_VOID(end_step(schedule, output, rows));
+    if (schedule.agreement == Agreement::kAfterEachStep) LOCKSTEP_TRY_VOID(confirm(schedule));
   }
   return ok();
 }

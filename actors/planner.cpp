@@ -54,6 +54,7 @@ void Planner::set_bounds(const ScheduleBounds& bounds) {
   limits_.scores_beside_decodes = bounds.score_rows;
   limits_.decode_steps = bounds.decode_steps;
   limits_.prefill_steps = bounds.prefill_steps;
+  agreement_ = bounds.agreement;
 }
 
 std::optional<Schedule> Planner::next() {
@@ -258,7 +259,10 @@ void Planner::describe_jobs(Schedule& schedule) const {
     if (job.admission.logits == Logits::kWanted) {
       schedule.logits_of.insert(schedule.logits_of.end(), job.slots.begin(), job.slots.end());
     }
-    if (job.admission.delivery == Delivery::kAtOnce) schedule.delivery = Delivery::kAtOnce;
+    if (job.admission.delivery == Delivery::kAtOnce) {
+      schedule.delivery = Delivery::kAtOnce;
+      schedule.agreement = agreement_;
+    }
   }
   std::ranges::sort(schedule.logits_of);
 }

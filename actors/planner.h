@@ -38,6 +38,7 @@ struct ScheduleBounds {
   int64_t score_rows = 0;    // of the one score step, likewise
   int32_t decode_steps = 1;  // at least 1, as the next
   int32_t prefill_steps = 1;
+  Agreement agreement = Agreement::kWithNextStep;  // while a request wants its tokens at once
 
   friend bool operator==(const ScheduleBounds&, const ScheduleBounds&) = default;
 };
@@ -122,6 +123,7 @@ class Planner {
   FairQueue queue_;
   std::vector<int64_t> prefilled_;  // [slots]: tokens of the prompt in the planned schedules, held ones included
   bool scores_are_next_ = false;    // where a schedule has one prefill or score step
+  Agreement agreement_ = Agreement::kWithNextStep;
   int32_t next_number_ = 0;
 };
 

@@ -54,6 +54,10 @@ LOCKSTEP_FIELDS(HostSlots, request, slots);
 /// Whether a schedule is the session's last.
 enum class Last { kNo, kYes };
 
+/// When the ranks agree on the tokens of a step, which may be shown from then on: in the exchange of the next step,
+/// which costs nothing, or in one of its own, a step earlier.
+enum class Agreement { kWithNextStep, kAfterEachStep };
+
 /// Work in execution order: closes, opens, prefills, scores, decodes. The last three are steps, numbered from 0.
 struct Schedule {
   int32_t number = 0;  // consecutive from 0
@@ -61,17 +65,18 @@ struct Schedule {
   std::vector<OpenedSlot> opened;
   std::vector<shards::PrefillRows> prefills;
   std::vector<shards::ScoreRows> scores = {};
-  int32_t decode_steps = 0;                 // at most; a schedule ends early when every slot has finished
-  Last last = Last::kNo;                    // the executor returns after it
-  std::vector<HostSlots> host_chosen = {};  // of all open requests with choosers
-  std::vector<SlotId> logits_of = {};       // slots whose requests want the logits of the graph's choices
-  Delivery delivery = Delivery::kTogether;  // at once if a request wants it
+  int32_t decode_steps = 0;                        // at most; a schedule ends early when every slot has finished
+  Last last = Last::kNo;                           // the executor returns after it
+  std::vector<HostSlots> host_chosen = {};         // of all open requests with choosers
+  std::vector<SlotId> logits_of = {};              // slots whose requests want the logits of the graph's choices
+  Delivery delivery = Delivery::kTogether;         // at once if a request wants it
+  Agreement agreement = Agreement::kWithNextStep;  // of decode steps; the last one has its own in any case
 
   int32_t steps() const { return static_cast<int32_t>(prefills.size() + scores.size()) + decode_steps; }
   friend bool operator==(const Schedule&, const Schedule&) = default;
 };
 LOCKSTEP_FIELDS(Schedule, number, closed, opened, prefills, scores, decode_steps, last, host_chosen, logits_of,
-                delivery);
+                delivery, agreement);
 
 /// The choice of a request's chooser in a step.
 struct HostChoice {

@@ -11,6 +11,7 @@ namespace {
 constexpr double kDecodesOfBudget = 4.0;
 constexpr double kLeastSpan = 0.02;    // seconds: a schedule costs the coordinator up to 0.3 ms
 constexpr double kSmoothing = 0.25;    // weight of a new measurement
+constexpr double kLongStep = 0.002;    // seconds: an exchange of the ranks costs a hundredth of it at most
 constexpr double kAsFast = 1.1;        // a step that a backend does not shorten for fewer rows
 constexpr int64_t kFirstRows = 32;     // of a step beside decodes, at most, before measurements
 constexpr int32_t kFirstDecodes = 4;   // of a schedule, at most, likewise
@@ -115,7 +116,8 @@ ScheduleBounds ScheduleTiming::bounds() const {
   return {.prefill_rows = rows_within_budget(prefill_),
           .score_rows = rows_within_budget(score_),
           .decode_steps = steps_of_schedule(decode_, kFirstDecodes, most_decodes_),
-          .prefill_steps = steps_of_schedule(longest_step(), kFirstPrefills, most_prefills_)};
+          .prefill_steps = steps_of_schedule(longest_step(), kFirstPrefills, most_prefills_),
+          .agreement = decode_ && *decode_ >= kLongStep ? Agreement::kAfterEachStep : Agreement::kWithNextStep};
 }
 
 }  // namespace lockstep::actors

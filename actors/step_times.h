@@ -42,6 +42,7 @@ class StepTimes {
 };
 
 /// Bounds prefill and score steps between two decode steps to a time, and the schedules in flight to about the same.
+/// Long steps have their tokens agreed on at once.
 class ScheduleTiming {
  public:
   /// A `budget` of zero is the time of four decode steps. `in_flight`: schedules that are sent ahead.

@@ -124,6 +124,8 @@ void add_serve(CLI::App& parent, ServeCommand& command, std::vector<std::string>
       *parent.add_subcommand("serve", "Serve a model over HTTP to clients of OpenAI's and Anthropic's APIs");
   command.engine.engine.scoring = Scoring::kOn;
   add_model_options(app, command.engine.model, command.engine.engine);
+  describe_open_sizes(app);
+  app.get_option("--tp")->description("Tensor-parallel degree; default: 1, or the ranks that a launcher has started");
   add_chunk_budget(app, command.engine.engine);
   const size_t first = app.get_options().size();
   add_address_options(app, command.door);

@@ -284,4 +284,15 @@ void add_engine_options(CLI::App& app, RunOptions& run, EngineOptions& engine) {
   add_backend_options(app, device::OptionUse::kRunning, engine.backend_options);
 }
 
+void describe_open_sizes(CLI::App& app) {
+  app.get_option("--batch-size")
+      ->description(
+          "Slots: sequences at once; several such as 1,4,8: a decode step runs the smallest that holds those in use; "
+          "default: 8");
+  app.get_option("--max-seq-len")
+      ->description(
+          "Tokens that a slot can hold, prompt and answer; several: the --buckets up to the last; default: the model's "
+          "limit (memory is taken as tokens arrive)");
+}
+
 }  // namespace lockstep::launcher

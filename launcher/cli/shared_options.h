@@ -20,6 +20,10 @@ void begin_section(CLI::App& app, const std::string& title);
 
 /// Adds the options of `model`, `engine` and `run`, which outlive the parse.
 void add_model_options(CLI::App& app, ModelArguments& model, EngineOptions& engine);
+
+/// Describes the defaults of an engine whose requests are not known before: of the options that `add_model_options`
+/// adds.
+void describe_open_sizes(CLI::App& app);
 void add_run_options(CLI::App& app, RunOptions& run, EngineOptions& engine);
 /// For commands that serve requests as they arrive: sets its default, too.
 void add_chunk_budget(CLI::App& app, EngineOptions& engine);

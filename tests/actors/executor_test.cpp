@@ -130,6 +130,20 @@ TEST(Executor, HandsOnEveryTokenAtOnceWhereSomeoneReadsAlong) {
   EXPECT_THAT(f.handed_on, ElementsAre(1u, 1u, 1u, 1u));
 }
 
+TEST(Executor, ReleasesEveryTokenAfterItsOwnStepWhereTheScheduleSaysSo) {
+  Fixture f({}, std::chrono::hours(1));
+  Request read_along = request(1, {7}, 4);
+  read_along.delivery = Delivery::kAtOnce;
+  f.add(read_along);
+  f.planner.set_bounds({.decode_steps = 32, .prefill_steps = 8, .agreement = Agreement::kAfterEachStep});
+  f.queue.push(*f.planner.next());
+  f.queue.push(f.planner.last());
+  ASSERT_TRUE(f.executor->run().has_value());
+  EXPECT_THAT(f.released_before_step, ElementsAre(0u, 1u, 2u, 3u));
+  EXPECT_THAT(f.handed_on, ElementsAre(1u, 1u, 1u, 1u));
+  EXPECT_EQ(f.engine.confirms(), 4);
+}
+
 TEST(Executor, HandsOnWhatWasAgreedOnBeforeAnError) {
   Fixture f({}, std::chrono::hours(1));
   f.add(request(1, {7}, 5));

@@ -33,6 +33,19 @@ Delay longest_delay(Planner& planner, Replay& replay) {
   return longest;
 }
 
+TEST(Planner, HasEachStepAgreedOnWhileSomeoneReadsAlong) {
+  Planner planner(limits(2, 4));
+  planner.set_bounds({.decode_steps = 2, .agreement = Agreement::kAfterEachStep});
+  planner.add(request(1, 2, 50));
+  EXPECT_EQ(planner.next()->agreement, Agreement::kWithNextStep);  // nobody waits for single tokens
+  Admission read_along = request(2, 2, 50);
+  read_along.delivery = Delivery::kAtOnce;
+  planner.add(read_along);
+  EXPECT_EQ(planner.next()->agreement, Agreement::kAfterEachStep);
+  planner.set_bounds({.decode_steps = 2});
+  EXPECT_EQ(planner.next()->agreement, Agreement::kWithNextStep);
+}
+
 TEST(Planner, DelaysTheTokensOfOthersByOneShortChunkOfALongPrompt) {
   PlannerLimits spare = limits(3, 16);
   spare.decode_steps = 2;

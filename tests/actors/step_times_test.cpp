@@ -97,6 +97,8 @@ TEST(ScheduleTiming, LetsTheSchedulesInFlightTakeAsLongAsTheBudget) {
   ScheduleTiming fast(limits(), Duration::zero(), 2);
   fast.note_decode(ms(0.1));
   EXPECT_EQ(fast.bounds().decode_steps, 32);  // what limits allow, since a schedule has its price
+  EXPECT_EQ(timing.bounds().agreement, Agreement::kAfterEachStep);
+  EXPECT_EQ(fast.bounds().agreement, Agreement::kWithNextStep);  // an exchange of its own has a price too
 }
 
 }  // namespace
