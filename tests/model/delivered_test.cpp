@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <memory>
+#include <string>
 #include <vector>
 
 #include "lockstep/engine.h"
@@ -51,7 +52,7 @@ size_t longest(const std::vector<Answer>& answers) {
   return most;
 }
 
-class Delivered : public ::testing::TestWithParam<const char*> {
+class Delivered : public ::testing::TestWithParam<std::string> {
  protected:
   std::unique_ptr<Engine> open(Group& group, const EngineOptions& more = {}) const {
     EngineOptions options = more;
@@ -131,10 +132,8 @@ TEST_P(Delivered, TokensAreFollowedByDraftedOnes) {
   EXPECT_TRUE(engine->close().has_value());
 }
 
-INSTANTIATE_TEST_SUITE_P(Families, Delivered,
-                         ::testing::Values("llama_nine_heads_llama3_tied", "phi3_longrope",
-                                           "gemma2_alternating_windows"),
-                         [](const auto& tested) { return std::string(tested.param); });
+INSTANTIATE_TEST_SUITE_P(Families, Delivered, ::testing::ValuesIn(golden_names(LOCKSTEP_GOLDENS_DIR)),
+                         [](const auto& tested) { return tested.param; });
 
 class DeliveredTokens : public ::testing::Test {
  protected:

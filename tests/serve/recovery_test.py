@@ -224,6 +224,51 @@ class Recovery(unittest.TestCase):
                 stream.join(served.DEADLINE)
                 self.assertEqual(stream.transcript(), expected["greedy"])
 
+    def test_a_rank_may_die_at_every_moment_of_a_start(self):
+        with serve(2, "--max-restarts", 50) as server:
+            expected = transcripts(begin_all(server))
+            for rank in (0, 1):
+                for delay in range(0, 500, 50):  # ms: a start takes about 400
+                    streams = begin_all(server)
+                    self.assertTrue(served.until(lambda: streams["greedy"].tokens() >= 8))
+                    self.kill(server, 1)
+                    self.assertTrue(served.until(lambda: "starts the ranks again" in server.said().rsplit("serves again", 1)[-1]))
+                    time.sleep(delay / 1000)
+                    if rank in served.ranks_below(server.process.pid):  # it may not be there yet
+                        self.kill(server, rank)
+                    self.expect_same(server, streams, expected, f"rank {rank} after {delay} ms of a start")
+                    self.assertTrue(self.is_ready(server))
+
+    def test_nothing_is_left_of_a_hundred_restarts(self):
+        def resident():
+            return int(pathlib.Path(f"/proc/{server.process.pid}/statm").read_text().split()[1]) * 4096
+
+        def shared():
+            return sorted(pathlib.Path("/dev/shm").glob("*lockstep*"))
+
+        with serve(2) as server:
+            expected = Stream(server, *REQUESTS["greedy"])
+            expected.join(served.DEADLINE)
+            before, samples = shared(), []
+            for restart in range(100):
+                stream = Stream(server, *REQUESTS["greedy"])
+                self.assertTrue(served.until(lambda: stream.tokens() >= 3))
+                self.kill(server, restart % 2)
+                stream.join(served.DEADLINE)
+                self.assertEqual(stream.transcript(), expected.transcript(), server.said()[-3000:])
+                self.assertTrue(self.is_ready(server))
+                samples.append((resident(), len(list(pathlib.Path(f"/proc/{server.process.pid}/fd").iterdir())),
+                                len(list(pathlib.Path(f"/proc/{server.process.pid}/task").iterdir()))))
+            self.assertEqual(status(server)["restarts"], 100)
+            self.assertEqual(sorted(served.ranks_below(server.process.pid)), [0, 1])
+            self.assertEqual(len(served.processes_below(server.process.pid)), 2)  # and not even a zombie is its child
+            self.assertEqual(len(shared()), len(before))
+            (early, descriptors, threads), (late, *rest) = samples[9], samples[-1]
+            print(f"the server's process: {early >> 10} KiB after 10 restarts, {late >> 10} KiB after 100")
+            self.assertLessEqual(rest[0], descriptors + 2)  # a client's connection may be closing
+            self.assertEqual(rest[1], threads)
+            self.assertLess(late - early, 4 << 20)
+
     def test_a_command_changes_the_number_of_ranks(self):
         def ctl(*words):
             return subprocess.run(list(map(str, (PROGRAM, "ctl", *words, "--endpoint-file", endpoint))), capture_output=True,
