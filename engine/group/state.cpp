@@ -8,7 +8,7 @@
 #include "engine/group/environment.h"
 #include "engine/group/mpi_meeting.h"
 #include "runtime/core/guard.h"
-#include "runtime/probe/buffer.h"
+#include "runtime/core/machine_memory.h"
 
 namespace lockstep::group {
 
@@ -73,7 +73,7 @@ void State::start_reading_ahead() {
   if (options_.read_ahead.empty() || !is_one_host) return;
   const checkpoint::ReadAhead::Share share{.index = *launch_.local_rank, .of = *launch_.local_size};
   read_ahead_ =
-      std::make_unique<checkpoint::ReadAhead>(options_.read_ahead, share, Bytes(probe::available_memory().value / 2));
+      std::make_unique<checkpoint::ReadAhead>(options_.read_ahead, share, Bytes(available_memory().value / 2));
 }
 
 const checkpoint::ReadAhead* State::read_ahead(const std::filesystem::path& model) const {

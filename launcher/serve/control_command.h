@@ -19,7 +19,8 @@ struct ControlCommand {
 
 /// Prints the state as JSON, or waits until the server has the new number of ranks and prints it. Fails with
 /// `kUnavailable` when no server answers, with `kFailedPrecondition` when it cannot change or the new ranks cannot
-/// serve, with `kDeadlineExceeded` when they take too long, and with `kUnsupported` for a server behind TLS. @blocking
+/// serve, with `kDeadlineExceeded` when they take too long, when the server goes on with the change, and with
+/// `kUnsupported` for a server behind TLS. @blocking
 Result<void> control(const ControlCommand& command);
 
 }  // namespace lockstep::launcher

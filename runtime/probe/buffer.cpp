@@ -5,8 +5,6 @@
 #include <unistd.h>
 
 #include <cstring>
-#include <fstream>
-#include <string>
 #include <utility>
 
 namespace lockstep::probe {
@@ -54,16 +52,6 @@ void Buffer::fill() {
 Bytes last_level_cache() {
   for (const int level : {_SC_LEVEL4_CACHE_SIZE, _SC_LEVEL3_CACHE_SIZE, _SC_LEVEL2_CACHE_SIZE}) {
     if (const long size = sysconf(level); size > 0) return Bytes(size);
-  }
-  return Bytes(0);
-}
-
-Bytes available_memory() {
-  std::ifstream file("/proc/meminfo");
-  std::string key;
-  int64_t kibibytes = 0;
-  for (std::string unit; file >> key >> kibibytes; std::getline(file, unit)) {
-    if (key == "MemAvailable:") return Bytes(kibibytes * 1024);
   }
   return Bytes(0);
 }

@@ -41,7 +41,5 @@ class Buffer {
 
 /// Size of the last-level cache; 0 when the system does not report it.
 Bytes last_level_cache();
-/// Memory available without swapping; 0 when the system does not report it.
-Bytes available_memory();
 
 }  // namespace lockstep::probe

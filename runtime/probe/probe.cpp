@@ -9,6 +9,7 @@
 #include <numeric>
 #include <thread>
 
+#include "runtime/core/machine_memory.h"
 #include "runtime/probe/buffer.h"
 #include "runtime/probe/kernels.h"
 #include "runtime/probe/start_line.h"

@@ -123,6 +123,8 @@ class UnderMpirun(Servers):
                 os.kill(killed, signal.SIGKILL)
                 self.assertNotEqual(server.process.wait(served.DEADLINE), 0)
                 self.expect_nothing_left(processes)
+                if name == "lockstep":
+                    self.assertIn("starts them itself goes on after a loss", server.said())
 
     def test_its_ranks_start_no_others(self):
         for words, option in ((("--launch", "threads"), "--launch"), (("--launcher", TEMPLATE), "--launcher"),

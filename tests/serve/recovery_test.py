@@ -224,6 +224,12 @@ class Recovery(unittest.TestCase):
                 stream.join(served.DEADLINE)
                 self.assertEqual(stream.transcript(), expected["greedy"])
 
+    def test_ranks_that_are_threads_of_one_process_start_again(self):
+        with serve(2, "--launch", "threads") as server:
+            expected = transcripts(begin_all(server))
+            self.interrupted(server, expected, 0, 10)  # the process of all
+            self.assertEqual([rank["state"] for rank in status(server)["ranks"]], ["ready", "ready"])
+
     def test_a_rank_may_die_at_every_moment_of_a_start(self):
         with serve(2, "--max-restarts", 50) as server:
             expected = transcripts(begin_all(server))
@@ -286,7 +292,7 @@ class Recovery(unittest.TestCase):
                     self.assertEqual(json.loads(ctl("status").stdout)["tp"], 2)
                     refused = ctl("degree", 100)
                     self.assertEqual(refused.returncode, 4, refused.stderr)
-                    self.assertIn("stays at 2 ranks", refused.stderr)
+                    self.assertIn("query heads", refused.stderr)
                     self.assertEqual(ctl("degree").returncode, 2)
                     self.assertEqual(ctl("status", 2).returncode, 2)
                     text = endpoint.read_text()

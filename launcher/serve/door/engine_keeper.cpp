@@ -6,7 +6,7 @@
 #include <utility>
 
 #include "launcher/process/secret_file.h"
-#include "runtime/probe/buffer.h"
+#include "runtime/core/machine_memory.h"
 
 namespace lockstep::serve {
 namespace {
@@ -25,6 +25,15 @@ Error ended_by_another() {
 Error no_change(std::string_view found, std::string_view expected) {
   return {ErrorKind::kFailedPrecondition,
           fmt::format("cannot change the number of ranks: found {}, expected {}", found, expected)};
+}
+
+/// A loss that nobody can make good, and how to start a server that can.
+Error with_advice(Error loss) {
+  loss.message +=
+      "; ranks of another launcher cannot be started again: a server that starts them itself goes on after a loss, "
+      "with "
+      "lockstep serve --tp N, or --launcher 'srun -n {ranks}'";
+  return loss;
 }
 
 /// Whether as much memory is free as the ranks of `activity` hold together.
@@ -150,7 +159,7 @@ void EngineKeeper::start_after(const Result<void>& result) {
     return start_again();
   }
   const Recovery::Next next = recovery_.note_gone(reason, parts_.engine.tokens(), DoorParts::now());
-  if (!next.again) return give_up(reason);
+  if (!next.again) return give_up(of_another_launcher() ? with_advice(reason) : reason);
   parts_.restarts = recovery_.restarts();
   if (on_lost_rank(parts_.options.on_lost_rank) == OnLostRank::kShrink) degree_.shrink();
   parts_.log.warning("{}", reason.message);
@@ -178,7 +187,7 @@ void EngineKeeper::give_up(const Error& error) {
 }
 
 Result<void> EngineKeeper::change_ranks(int ranks) {
-  if (!is_own() || parts_.options.ranks == 0) return no_change("ranks of another launcher", "ranks of this server");
+  if (!is_own() || of_another_launcher()) return no_change("ranks of another launcher", "ranks of this server");
   if (parts_.change || next_ != nullptr) return no_change("another change under way", "none; ask again");
   if (loss_ || !parts_.engine.is_attached()) return no_change("ranks that start", "ranks that serve; ask again");
   degree_.want(ranks);
@@ -188,11 +197,12 @@ Result<void> EngineKeeper::change_ranks(int ranks) {
 
 void EngineKeeper::begin_change(RankChange change) {
   growing_.reset();
-  parts_.change = change;
+  const int ranks = change.ranks;
+  parts_.change = std::move(change);
   parts_.change_failure.clear();
   degree_.grow();
-  parts_.engine.activity([this, ranks = change.ranks](const Result<EngineActivity>& activity) {
-    const auto free = static_cast<uint64_t>(probe::available_memory().value);
+  parts_.engine.activity([this, ranks](const Result<EngineActivity>& activity) {
+    const auto free = static_cast<uint64_t>(available_memory().value);
     this->change(ranks, activity.has_value() && has_room_for(activity.value(), free));
   });
 }
@@ -242,6 +252,7 @@ void EngineKeeper::note_serving() {
 void EngineKeeper::end_change(std::string failure) {
   if (!parts_.change) return;
   const RankChange change = *std::exchange(parts_.change, std::nullopt);
+  for (const auto& call : change.on_end) call(failure);
   if (!failure.empty()) {
     parts_.log.error("cannot serve with {} ranks: {}", change.ranks, failure);
     change.grows ? degree_.settle(served_ranks_) : degree_.want(served_ranks_);

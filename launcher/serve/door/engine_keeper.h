@@ -56,6 +56,8 @@ class EngineKeeper {
   };
 
   bool is_own() const { return !parts_.options.engine.empty(); }
+  /// Whether mpirun or srun has started this process as rank 0, and the other ranks.
+  bool of_another_launcher() const { return parts_.options.ranks == 0; }
   Result<EngineAddress> address() const;
   Result<std::unique_ptr<Group>> begin(int ranks);
   void on_connected(Group* group, Result<std::unique_ptr<Engine>>& engine);

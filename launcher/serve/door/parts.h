@@ -2,10 +2,12 @@
 #pragma once
 
 #include <chrono>
+#include <functional>
 #include <memory>
 #include <optional>
 #include <string>
 #include <utility>
+#include <vector>
 
 #include "launcher/serve/api/api.h"
 #include "launcher/serve/door/api_keys.h"
@@ -28,6 +30,8 @@ std::string model_id(const DoorOptions& options);
 struct RankChange {
   int ranks = 0;       // the new number
   bool grows = false;  // back to the number that was there before a loss; otherwise somebody asked for it
+  /// Called at its end with the reason of a failure; empty: the new ranks serve.
+  std::vector<std::function<void(const std::string& failure)>> on_end = {};
 };
 
 /// Neither copied nor moved; on the loop's thread. A pointer is null until its part exists.

@@ -17,11 +17,22 @@ namespace {
 
 constexpr int kMostRanks = 4096;
 
-ApiResult<int> read_degree(std::string_view body) {
+struct DegreeRequest {
+  int ranks = 1;
+  bool wait = false;  // for the end of the change
+};
+
+ApiResult<DegreeRequest> read_degree(std::string_view body) {
   LOCKSTEP_TRY(const auto document, parse_body(body));
-  LOCKSTEP_TRY(const auto ranks, BodyField(*document).whole_within("tp", 1, kMostRanks));
-  if (ranks) return static_cast<int>(*ranks);
+  const BodyField field(*document);
+  LOCKSTEP_TRY(const auto ranks, field.whole_within("tp", 1, kMostRanks));
+  LOCKSTEP_TRY(const bool wait, field.flag_or("wait", false));
+  if (ranks) return DegreeRequest{static_cast<int>(*ranks), wait};
   return ApiError{.param = "tp", .message = "tp: found none, expected the number of ranks"};
+}
+
+ApiError cannot_change(std::string message) {
+  return {.status = 409, .code = "cannot_change", .message = std::move(message)};
 }
 
 }  // namespace
@@ -82,15 +93,17 @@ void Routes::change_degree(const Exchanged& exchange) {
   const HttpRequest& request = exchange->request();
   if (request.method != "POST") return refuse_method(exchange, "POST");
   if (!is_json(request)) return answer(exchange, api_error(wrong_type(request)));
-  const ApiResult<int> ranks = read_degree(request.body);
-  if (!ranks.has_value()) return answer(exchange, api_error(ranks.error()));
-  const int before = parts_.engine.facts().ranks;
-  const Result<void> changes = change_ranks_(ranks.value());
-  if (!changes.has_value()) {
-    return answer(exchange, api_error(409, "invalid_request_error", "cannot_change", "", changes.error().message));
-  }
-  answer(exchange, {.status = parts_.change ? 202 : 200,
-                    .body = fmt::format("{{\"tp\": {}, \"before\": {}}}\n", ranks.value(), before)});
+  const ApiResult<DegreeRequest> asked = read_degree(request.body);
+  if (!asked.has_value()) return answer(exchange, api_error(asked.error()));
+  const std::string body =
+      fmt::format("{{\"tp\": {}, \"before\": {}}}\n", asked.value().ranks, parts_.engine.facts().ranks);
+  const Result<void> changes = change_ranks_(asked.value().ranks);
+  if (!changes.has_value()) return answer(exchange, api_error(cannot_change(changes.error().message)));
+  if (!parts_.change || !asked.value().wait)
+    return answer(exchange, {.status = parts_.change ? 202 : 200, .body = body});
+  parts_.change->on_end.emplace_back([this, exchange, body](const std::string& failure) {
+    answer(exchange, failure.empty() ? HttpResponse{.body = body} : api_error(cannot_change(failure)));
+  });
 }
 
 void Routes::refuse_now(const Exchanged& exchange) {

@@ -38,7 +38,8 @@ class Routes {
   void answer_metrics(const Exchanged& exchange);
   void answer_status(const Exchanged& exchange);
   void answer_page(const Exchanged& exchange);
-  /// POST /admin/degree {"tp": N}: 202, or 200 where there are as many ranks.
+  /// POST /admin/degree {"tp": N, "wait": false}: 202, or 200 where there are as many ranks; with `wait`, when there
+  /// are.
   void change_degree(const Exchanged& exchange);
   void refuse_key(const Exchanged& exchange);
   void refuse_method(const Exchanged& exchange, std::string_view expected);

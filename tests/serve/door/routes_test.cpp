@@ -103,6 +103,25 @@ TEST_F(RoutesTest, ChangeTheNumberOfRanks) {
   EXPECT_EQ(refused->json()["error"]["message"], "another change");
 }
 
+TEST_F(RoutesTest, AnswerAtTheEndOfAChangeWhereTheClientWaits) {
+  for (const std::string failure : {"", "no memory"}) {
+    parts_.change = RankChange{.ranks = 3};
+    const auto exchange = std::make_shared<FakeExchange>();
+    exchange->sent = {.method = "POST",
+                      .path = "/admin/degree",
+                      .headers = {{"content-type", "application/json"}},
+                      .body = R"({"tp": 3, "wait": true})"};
+    routes_.handle(exchange);
+    EXPECT_FALSE(exchange->response.has_value());
+    ASSERT_EQ(parts_.change->on_end.size(), 1u);
+    parts_.change->on_end.front()(failure);
+    EXPECT_EQ(exchange->status(), failure.empty() ? 200 : 409);
+    if (!failure.empty()) {
+      EXPECT_EQ(exchange->json()["error"]["message"], failure);
+    }
+  }
+}
+
 TEST_F(RoutesTest, NameTheLostRankForTheRestOfTheServersLife) {
   parts_.status.ranks = {"ready", "ready"};
   parts_.health.note_lost();
