@@ -1,5 +1,5 @@
 #include <CLI/CLI.hpp>
-#include <map>
+#include <string>
 
 #include "launcher/cli/commands.h"
 
@@ -7,11 +7,14 @@ namespace lockstep::launcher {
 
 void add_control(CLI::App& parent, ControlCommand& command) {
   CLI::App& app = *parent.add_subcommand("ctl", "Ask a running server for its state, or for another number of ranks");
-  app.add_option("action", command.action, "status, or degree N: the number of ranks, while clients stream")
+  app.add_option_function<std::string>(
+         "action",
+         [&command](const std::string& word) {
+           command.action = word == "degree" ? ControlAction::kDegree : ControlAction::kStatus;
+         },
+         "status, or degree N: the number of ranks, while clients stream")
       ->required()
-      ->transform(CLI::CheckedTransformer(std::map<std::string, ControlAction>{{"status", ControlAction::kStatus},
-                                                                               {"degree", ControlAction::kDegree}})
-                      .description("{status,degree}"));
+      ->check(CLI::IsMember({"status", "degree"}));
   app.add_option("ranks", command.ranks, "Of degree: tensor-parallel ranks")
       ->check(CLI::Range(1, 4096))
       ->type_name("N");

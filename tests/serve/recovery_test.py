@@ -211,6 +211,7 @@ class Recovery(unittest.TestCase):
                 self.assertTrue(served.until(lambda: sorted(served.ranks_below(server.process.pid)) == list(range(ranks))))
                 self.assertFalse(any(map(served.is_alive, before.values())))
             self.assertEqual(status(server)["restarts"], 0)
+            self.assertNotIn("interrupted", server.said())  # the old ranks ended in order
             with self.subTest("wrong numbers"):
                 self.assertEqual(server.post("/admin/degree", {"tp": 2})[0], 200)
                 self.assertEqual(server.get("/admin/degree")[0], 405)

@@ -225,14 +225,16 @@ void EngineKeeper::change(int ranks, bool has_room) {
 
 /// The ranks that loaded beside the others get all requests.
 void EngineKeeper::take_over(Result<std::unique_ptr<Engine>>& engine) {
+  std::unique_ptr<Engine> before = parts_.engine.detach();
   const Result<void> attached =
       engine.has_value() ? parts_.engine.attach(std::move(engine.value())) : Result<void>(engine.error());
   if (!attached.has_value()) {
+    static_cast<void>(parts_.engine.attach(std::move(before)));  // it goes on
     end_change(attached.error().message);
-    next_->process->stop();
-    return;
+    return next_->process->stop();
   }
-  group_->process->stop();
+  // Those of no launcher hold nothing that has to be left in order, and their cores are needed.
+  own_ranks(parts_.options, group_->ranks) > 0 ? group_->process->kill() : group_->process->stop();
   retired_.push_back(std::exchange(group_, std::move(next_)));
   note_serving();
 }

@@ -52,7 +52,8 @@ LogFormat log_format(std::string_view name) { return name == "json" ? LogFormat:
 
 std::string message_line(LogFormat format, LogLevel level, std::string_view message,
                          std::chrono::system_clock::time_point time) {
-  if (format == LogFormat::kText) return fmt::format("[serve] {}", message);
+  const std::string_view component = message.starts_with('[') ? "" : "[serve] ";  // an error names its own
+  if (format == LogFormat::kText) return fmt::format("{}{}", component, message);
   return dumped({{"time", utc(time)}, {"event", "message"}, {"level", to_string(level)}, {"message", message}});
 }
 

@@ -128,8 +128,8 @@ Result<void> LastingEngine::attach(std::unique_ptr<Engine> engine) {
   return ok();
 }
 
-void LastingEngine::detach() {
-  if (engine_ == nullptr) return;
+std::unique_ptr<Engine> LastingEngine::detach() {
+  if (engine_ == nullptr) return nullptr;
   for (const std::weak_ptr<Open>& weak : open_) {
     const auto open = weak.lock();
     if (!open) continue;
@@ -137,7 +137,7 @@ void LastingEngine::detach() {
     open->call = nullptr;
   }
   for (const std::shared_ptr<Text>& text : texts_) ++text->attempt;
-  engine_ = nullptr;
+  return std::move(engine_);
 }
 
 void LastingEngine::fail(const Error& error) {

@@ -27,8 +27,8 @@ class LastingEngine final : public Engine {
   /// From now on requests go to `engine`: open ones first, in the order of their arrival. Fails with
   /// `kFailedPrecondition` when it serves another model, or fewer slots or tokens than the first one.
   Result<void> attach(std::unique_ptr<Engine> engine);
-  /// The engine is lost: requests wait for the next one. Ignored without an engine.
-  void detach();
+  /// Requests wait for the next engine, since this one is lost or is to end. Returns it; null without one.
+  std::unique_ptr<Engine> detach();
   /// No engine will follow: open requests fail with `error`, and so do later ones.
   void fail(const Error& error);
 

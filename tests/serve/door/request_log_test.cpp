@@ -110,6 +110,7 @@ TEST_F(RequestLogTest, WritesAnswersThatNeededNoEngine) {
 TEST(MessageLine, IsTheMessageOrAnObject) {
   const auto noon = std::chrono::sys_days(std::chrono::January / 31 / 2026) + 12h;
   EXPECT_EQ(message_line(LogFormat::kText, LogLevel::kInfo, "serves", noon), "[serve] serves");
+  EXPECT_EQ(message_line(LogFormat::kText, LogLevel::kError, "[engine] lost", noon), "[engine] lost");
   EXPECT_EQ(nlohmann::json::parse(message_line(LogFormat::kJson, LogLevel::kError, "lost \"it\"", noon)),
             nlohmann::json::parse(R"({"time": "2026-01-31T12:00:00.000Z", "event": "message", "level": "error",
               "message": "lost \"it\""})"));
