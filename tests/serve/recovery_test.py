@@ -212,6 +212,18 @@ class Recovery(unittest.TestCase):
                 self.assertFalse(any(map(served.is_alive, before.values())))
             self.assertEqual(status(server)["restarts"], 0)
             self.assertNotIn("interrupted", server.said())  # the old ranks ended in order
+            with self.subTest("a rank is lost while others load"):
+                for delay in (0.0, 0.2, 0.4):
+                    streams = begin_all(server)
+                    self.assertTrue(served.until(lambda: streams["greedy"].tokens() >= 8))
+                    old = served.ranks_below(server.process.pid)[1]
+                    self.assertEqual(server.post("/admin/degree", {"tp": 3})[0], 202)
+                    time.sleep(delay)
+                    if served.is_alive(old):
+                        os.kill(old, signal.SIGKILL)
+                    self.expect_same(server, streams, expected, f"killed after {delay} s")
+                    self.assertTrue(served.until(lambda: status(server)["changing_to_tp"] is None and self.is_ready(server)))
+                    self.assertEqual(server.post("/admin/degree", {"tp": 2, "wait": True})[0], 200, server.said())
             with self.subTest("wrong numbers"):
                 self.assertEqual(server.post("/admin/degree", {"tp": 2})[0], 200)
                 self.assertEqual(server.get("/admin/degree")[0], 405)

@@ -191,6 +191,7 @@ Result<void> EngineKeeper::change_ranks(int ranks) {
   if (parts_.change || next_ != nullptr) return no_change("another change under way", "none; ask again");
   if (loss_ || !parts_.engine.is_attached()) return no_change("ranks that start", "ranks that serve; ask again");
   degree_.want(ranks);
+  growing_.reset();
   if (ranks != group_->ranks) begin_change({.ranks = ranks});
   return ok();
 }
@@ -223,31 +224,44 @@ void EngineKeeper::change(int ranks, bool has_room) {
   group_->process->stop();
 }
 
-/// The ranks that loaded beside the others get all requests.
+/// The ranks that loaded beside the others get all requests, also where those were lost meanwhile.
 void EngineKeeper::take_over(Result<std::unique_ptr<Engine>>& engine) {
   std::unique_ptr<Engine> before = parts_.engine.detach();
   const Result<void> attached =
       engine.has_value() ? parts_.engine.attach(std::move(engine.value())) : Result<void>(engine.error());
   if (!attached.has_value()) {
-    static_cast<void>(parts_.engine.attach(std::move(before)));  // it goes on
+    if (before != nullptr) static_cast<void>(parts_.engine.attach(std::move(before)));  // it goes on
     end_change(attached.error().message);
     return next_->process->stop();
   }
-  // Those of no launcher hold nothing that has to be left in order, and their cores are needed.
-  own_ranks(parts_.options, group_->ranks) > 0 ? group_->process->kill() : group_->process->stop();
-  retired_.push_back(std::exchange(group_, std::move(next_)));
+  timer_.reset();  // of a start, or of the end of lost ranks
+  loss_.reset();
+  is_silent_ = false;
+  retire(std::exchange(group_, std::move(next_)));
   note_serving();
+}
+
+/// Ends what was replaced.
+void EngineKeeper::retire(std::unique_ptr<Group> group) {
+  if (group == nullptr) return;
+  // Ranks of no launcher hold nothing that has to be left in order, and their cores are needed.
+  own_ranks(parts_.options, group->ranks) > 0 ? group->process->kill() : group->process->stop();
+  retired_.push_back(std::move(group));
 }
 
 void EngineKeeper::note_serving() {
   recovery_.note_serving(DoorParts::now());
   served_ranks_ = group_->ranks;
   end_change({});
-  growing_.reset();
-  if (is_own() && degree_.wanted() > group_->ranks) {
-    growing_ = parts_.loop->after(kGrow, [this] { begin_change({.ranks = degree_.wanted(), .grows = true}); });
-  }
+  watch_size();
   events_.on_serving();
+}
+
+/// Where ranks are missing, they are tried again after a while.
+void EngineKeeper::watch_size() {
+  growing_.reset();
+  if (!is_own() || degree_.wanted() <= served_ranks_) return;
+  growing_ = parts_.loop->after(kGrow, [this] { begin_change({.ranks = degree_.wanted(), .grows = true}); });
 }
 
 /// `failure`: why the ranks are as before; empty: they are the wanted ones.
@@ -258,6 +272,7 @@ void EngineKeeper::end_change(std::string failure) {
   if (!failure.empty()) {
     parts_.log.error("cannot serve with {} ranks: {}", change.ranks, failure);
     change.grows ? degree_.settle(served_ranks_) : degree_.want(served_ranks_);
+    watch_size();
   }
   parts_.change_failure = std::move(failure);
 }

@@ -73,6 +73,8 @@ class EngineKeeper {
   void change(int ranks, bool has_room);
   void end_change(std::string failure);
   void note_serving();
+  void retire(std::unique_ptr<Group> group);
+  void watch_size();
 
   DoorParts& parts_;
   const process::EnvironmentMap environment_;
