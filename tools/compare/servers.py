@@ -75,6 +75,10 @@ class Server:
             self.stop()
             raise
 
+    @property
+    def pid(self) -> int:
+        return self._process.pid
+
     def get(self, path: str) -> Any:
         connection = http.client.HTTPConnection("127.0.0.1", self.port, timeout=30)
         try:
