@@ -92,6 +92,7 @@ class Running final : public Door {
     LOCKSTEP_TRY_VOID(keeper_.start());
     parts_.loop->run();
     parts_.endpoint.reset();
+    parts_.engine.detach();  // its last answers are the server's
     parts_.api.reset();
     parts_.server.reset();
     keeper_.close();

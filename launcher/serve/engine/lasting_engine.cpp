@@ -41,6 +41,33 @@ struct LastingEngine::Text {
   int attempt = 0;  // as of Open
 };
 
+/// A question about the engine's state. A lost engine drops its answers.
+struct LastingEngine::Question {
+  virtual ~Question() = default;
+  virtual void fail(const Error& error) = 0;
+};
+
+template <typename T>
+struct LastingEngine::QuestionOf final : Question {
+  explicit QuestionOf(std::function<void(Result<T>)> the_done) : done(std::move(the_done)) {}
+  void fail(const Error& error) override { done(error); }
+
+  const std::function<void(Result<T>)> done;
+};
+
+/// What the engine calls instead of `done`, which is called once in any case.
+template <typename T>
+std::function<void(Result<T>)> LastingEngine::asked(std::function<void(Result<T>)> done) {
+  const auto question = std::make_shared<QuestionOf<T>>(std::move(done));
+  questions_.push_back(question);
+  return [this, weak = std::weak_ptr<QuestionOf<T>>(question)](Result<T> answer) {
+    const auto own = weak.lock();
+    if (!own) return;
+    questions_.remove(own);
+    own->done(std::move(answer));
+  };
+}
+
 /// Receives one attempt's events.
 class LastingEngine::Sink final : public EngineSink {
  public:
@@ -137,7 +164,9 @@ std::unique_ptr<Engine> LastingEngine::detach() {
     open->call = nullptr;
   }
   for (const std::shared_ptr<Text>& text : texts_) ++text->attempt;
-  return std::move(engine_);
+  std::unique_ptr<Engine> engine = std::move(engine_);
+  for (const auto& question : std::exchange(questions_, {})) question->fail(waits());
+  return engine;
 }
 
 void LastingEngine::fail(const Error& error) {
@@ -197,10 +226,12 @@ Error LastingEngine::waits() const {
   return {ErrorKind::kUnavailable, "[serve] found no engine, expected one: it starts again; ask later"};
 }
 
-void LastingEngine::status(OnStatus done) { engine_ != nullptr ? engine_->status(std::move(done)) : done(waits()); }
+void LastingEngine::status(OnStatus done) {
+  engine_ != nullptr ? engine_->status(asked<EngineStatus>(std::move(done))) : done(waits());
+}
 
 void LastingEngine::activity(OnActivity done) {
-  engine_ != nullptr ? engine_->activity(std::move(done)) : done(waits());
+  engine_ != nullptr ? engine_->activity(asked<EngineActivity>(std::move(done))) : done(waits());
 }
 
 void LastingEngine::finish() {

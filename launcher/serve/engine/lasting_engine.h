@@ -7,6 +7,7 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <list>
 #include <memory>
 #include <optional>
@@ -40,7 +41,7 @@ class LastingEngine final : public Engine {
   const EngineFacts& facts() const override { return facts_; }
   std::unique_ptr<EngineCall> open(EngineRequest request, std::shared_ptr<EngineSink> sink) override;
   void score(std::vector<int32_t> ids, int top, OnScores done) override;
-  /// Without an engine: `kUnavailable`, as `activity`.
+  /// Without an engine, or when it is detached before it answers: `kUnavailable`, as `activity`.
   void status(OnStatus done) override;
   void activity(OnActivity done) override;
   void finish() override;
@@ -50,6 +51,11 @@ class LastingEngine final : public Engine {
   class Sink;
   struct Open;
   struct Text;
+  struct Question;
+  template <typename T>
+  struct QuestionOf;
+  template <typename T>
+  std::function<void(Result<T>)> asked(std::function<void(Result<T>)> done);
 
   void send(const std::shared_ptr<Open>& open);
   void send(const std::shared_ptr<Text>& text);
@@ -61,6 +67,7 @@ class LastingEngine final : public Engine {
   std::optional<Error> failure_;    // no engine will follow
   std::list<std::weak_ptr<Open>> open_;
   std::list<std::shared_ptr<Text>> texts_;
+  std::list<std::shared_ptr<Question>> questions_;  // that the engine has not answered
   uint64_t tokens_ = 0;
 };
 

@@ -101,7 +101,9 @@ class FakeEngine final : public Engine {
   }
   std::vector<int> tops;
 
-  void status(OnStatus done) override { done(EngineStatus{}); }
+  std::vector<OnStatus> questions;  // where it does not answer
+  bool answers = true;
+  void status(OnStatus done) override { answers ? done(EngineStatus{}) : questions.push_back(std::move(done)); }
   void activity(OnActivity done) override { done(EngineActivity{}); }
   void finish() override {}
 

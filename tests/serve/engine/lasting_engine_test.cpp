@@ -177,6 +177,21 @@ TEST_F(LastingEngineTest, WithoutAnotherEngineEverythingFails) {
   EXPECT_EQ(failed, 4);
 }
 
+TEST_F(LastingEngineTest, AQuestionHasOneAnswerAlsoWhenTheEngineIsLostBefore) {
+  FakeEngine* engine = attach();
+  engine->answers = false;
+  std::vector<bool> answered;
+  const auto note = [&](const Result<EngineStatus>& status) { answered.push_back(status.has_value()); };
+  engine_.status(note);
+  engine_.status(note);
+  engine->questions[0](EngineStatus{});
+  const LastingEngine::OnStatus late = engine->questions[1];
+  engine_.detach();
+  EXPECT_THAT(answered, ElementsAre(true, false));
+  late(EngineStatus{});
+  EXPECT_EQ(answered.size(), 2u);
+}
+
 TEST_F(LastingEngineTest, RefusesAnEngineOfAnotherModel) {
   attach();
   auto other = std::make_unique<FakeEngine>();
