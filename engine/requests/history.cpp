@@ -50,7 +50,8 @@ Result<std::vector<SuspendedRequest>> parse_suspended(std::string_view text, con
                            suspended.model, fingerprint_of(model))};
 }
 
-std::vector<AnswerSoFar> delivered_of(const Request& request) {
+std::optional<std::vector<AnswerSoFar>> delivered_of(const Request& request) {
+  if (request.delivered.empty()) return std::nullopt;
   std::vector<AnswerSoFar> answers;
   for (const std::vector<int32_t>& ids : request.delivered) answers.push_back({ids, std::nullopt});
   return answers;

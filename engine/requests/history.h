@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstdint>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -39,8 +40,8 @@ struct SuspendedRequest {
 LOCKSTEP_FIELDS(SuspendedRequest, ids, negative, masked_inside, embeddings, config, random_row, model_logprobs,
                 special_text, priority, client, answers);
 
-/// The answers of `Request::delivered`.
-std::vector<AnswerSoFar> delivered_of(const Request& request);
+/// The answers of `Request::delivered`; none: the request begins.
+std::optional<std::vector<AnswerSoFar>> delivered_of(const Request& request);
 
 /// As JSON text, with the model's whole spec for identification.
 std::string to_text(const std::vector<SuspendedRequest>& requests, const Model& model);

@@ -116,7 +116,7 @@ void RequestState::resume(const std::vector<Part>& restarted) {
 Result<bool> RequestState::adopt(const Part& part, std::span<const AnswerSoFar> answers) {
   std::lock_guard lock(mutex_);
   if (!part.as_made) {
-    for (size_t i = 0; i < answers.size(); ++i) rows_.at(part.first_answer + i).delivered = answers[i].ids.size();
+    for (size_t i = 0; i < answers.size(); ++i) rows_.at(part.first_answer + i).replayed = answers[i].ids.size();
     return false;
   }
   const AnswerSoFar& so_far = answers.front();
@@ -275,7 +275,7 @@ void RequestState::adopt_sequences(const Part& part) {
       const actors::MadeToken made{.id = sequence.ids[t],
                                    .record = t < sequence.records.size() ? sequence.records[t] : nullptr};
       const bool ends = add(row, made);
-      if (t >= row.delivered) {
+      if (t >= row.replayed) {
         deliver(part.first_answer + i, made);
       } else if (row.text != nullptr) {
         row.text->take_piece();

@@ -107,7 +107,6 @@ class RequestState : public std::enable_shared_from_this<RequestState> {
     bool has_missed = false;   // a token was dropped while the request was suspended
     bool has_cached = false;   // `cached_tokens` is known
     size_t replayed = 0;       // delivered tokens that a restarted part must still repeat
-    size_t delivered = 0;      // tokens of an answer that is known at its end only, from another engine
   };
 
   /// Compares a repeated token with the delivered one; returns the verdict on the row.

@@ -62,14 +62,8 @@ Result<std::vector<std::shared_ptr<RequestState>>> Submissions::submit(std::vect
   for (size_t i = 0; i < requests.size(); ++i) {
     states.push_back(state_of(requests[i], parts[i]));
     const auto request = std::make_shared<const Request>(std::move(requests[i]));
-    const std::vector<AnswerSoFar> delivered = delivered_of(*request);
-    for (Part& part : parts[i]) {
-      bool is_complete = false;
-      if (!delivered.empty()) {
-        LOCKSTEP_TRY(is_complete, adopt_history(*states.back(), part, delivered));
-      }
-      if (!is_complete) entries[i].push_back({states.back(), request, std::move(part)});
-    }
+    LOCKSTEP_TRY(entries[i], open_parts(states.back(), request, std::move(parts[i]), delivered_of(*request),
+                                        Records::kOfLaterTokens));
   }
   for (size_t i = 0; i < states.size(); ++i) {
     if (entries[i].empty()) finish_at_once(*states[i]);
@@ -198,16 +192,6 @@ bool Submissions::finish_text(RequestId request, const std::optional<Error>& err
   return true;
 }
 
-bool Submissions::abandon_text(RequestId request, const Error& error) {
-  {
-    std::lock_guard lock(mutex_);
-    const auto found = texts_.find(request);
-    if (found == texts_.end()) return false;
-    found->second->abandon();
-  }
-  return finish_text(request, error);
-}
-
 void Submissions::on_start(RequestId request) {
   {
     std::lock_guard lock(mutex_);
@@ -256,13 +240,21 @@ void Submissions::on_finish(RequestId request, generation::FinishReason reason, 
 }
 
 void Submissions::on_abandoned(RequestId request, const Error& error) {
-  if (abandon_text(request, error)) return;
-  if (serving_.on_loss == OnLoss::kFail) {
-    at(request).state->abandon();
-    return Sink::on_abandoned(request, error);
+  std::shared_ptr<RequestState> state;  // null: it is a text
+  {
+    std::lock_guard lock(mutex_);
+    if (const auto text = texts_.find(request); text != texts_.end()) {
+      text->second->abandon();
+    } else {
+      state = open_.at(request).state;
+    }
   }
-  at(request).state->suspend(error);
-  park(request);
+  if (state && serving_.on_loss == OnLoss::kSuspend) {
+    state->suspend(error);
+    return park(request);
+  }
+  if (state) state->abandon();
+  Sink::on_abandoned(request, error);
 }
 
 EngineCounters Submissions::counters() const {

@@ -97,6 +97,13 @@ class Submissions final : public actors::Sink {
   void resume(std::vector<Entry> entries, std::vector<actors::Request>& all);
   /// Gives new choosers to the parts that have one, and returns those that restart from their prompts.
   Result<std::vector<Part>> restart(std::vector<Entry>& entries) const;
+  /// The tokens that the records and logits of continued answers belong to.
+  enum class Records { kOfAllTokens, kOfLaterTokens };
+  /// The parts that have work left after the tokens of `answers`, which are those of the whole request; none: it
+  /// begins. With Records::kOfAllTokens a part that makes records begins again. Fails as `adopt_history`.
+  Result<std::vector<Entry>> open_parts(const std::shared_ptr<RequestState>& state,
+                                        const std::shared_ptr<const Request>& request, std::vector<Part> parts,
+                                        const std::optional<std::vector<AnswerSoFar>>& answers, Records records) const;
   /// Gives `part` its tokens of `answers`, which are those of the whole request; returns whether it is complete with
   /// them. Fails with `kInvalidArgument` for tokens that no engine makes for it.
   Result<bool> adopt_history(RequestState& state, const Part& part, const std::vector<AnswerSoFar>& answers) const;
@@ -104,8 +111,6 @@ class Submissions final : public actors::Sink {
   Entry& at(RequestId request);
   std::shared_ptr<TextScores> open_text(std::vector<int32_t> ids, int64_t top, std::vector<actors::Request>& all);
   bool finish_text(RequestId request, const std::optional<Error>& error);
-  /// Returns whether `request` was a text.
-  bool abandon_text(RequestId request, const Error& error);
 
   const Serving serving_;
   Delivery delivery_;

@@ -189,19 +189,29 @@ Result<std::vector<std::shared_ptr<RequestState>>> Submissions::restore(std::vec
     LOCKSTEP_TRY(std::vector<Part> parts, checked_parts(*request));
     const auto& state = states.emplace_back(state_of(*request, parts));
     std::vector<Entry>& entries = requests.emplace_back();
-    for (Part& part : parts) {
-      // Its answers have records and logits of all tokens, and choosers cannot move.
-      const bool begins_again = part.request.chooser || part.request.logits == actors::Logits::kWanted;
-      bool is_complete = false;
-      if (!begins_again) {
-        LOCKSTEP_TRY(is_complete, adopt_history(*state, part, one.answers));
-      }
-      if (!is_complete) entries.push_back({state, request, std::move(part)});
-    }
+    LOCKSTEP_TRY(entries, open_parts(state, request, std::move(parts), one.answers, Records::kOfAllTokens));
     if (entries.empty()) return bad_history("a complete answer", "an incomplete one");
   }
   submit(std::move(requests));
   return states;
+}
+
+Result<std::vector<Submissions::Entry>> Submissions::open_parts(const std::shared_ptr<RequestState>& state,
+                                                                const std::shared_ptr<const Request>& request,
+                                                                std::vector<Part> parts,
+                                                                const std::optional<std::vector<AnswerSoFar>>& answers,
+                                                                Records records) const {
+  std::vector<Entry> entries;
+  for (Part& part : parts) {
+    const bool makes_records = part.request.chooser || part.request.logits == actors::Logits::kWanted;
+    const bool begins_again = !answers || (makes_records && records == Records::kOfAllTokens);
+    bool is_complete = false;
+    if (!begins_again) {
+      LOCKSTEP_TRY(is_complete, adopt_history(*state, part, *answers));
+    }
+    if (!is_complete) entries.push_back({state, request, std::move(part)});
+  }
+  return entries;
 }
 
 Result<bool> Submissions::adopt_history(RequestState& state, const Part& part,

@@ -129,8 +129,8 @@ struct Request {
   priority @7 :Int32;         # a waiting request with a higher one gets a slot first
   client @8 :Text;            # waiting requests of equal priority: clients take turns
   deadlineS @9 :Float64 = inf;    # seconds from now; then the request fails with "deadline_exceeded"
-  delivered @10 :List(List(Int32));    # ids of each answer that an engine which has ended had delivered: the answers go
-                              # on after them, and the sink gets the rest. Text that came without a token comes again
+  delivered @10 :List(List(Int32));    # ids of each answer that another engine delivered before it ended: the answers
+                              # go on after them, and the sink gets the rest. Text that came without a token comes again
 }
 
 # A field of GenerationConfig.

@@ -20,15 +20,14 @@ void begin_section(CLI::App& app, const std::string& title);
 
 /// Adds the options of `model`, `engine` and `run`, which outlive the parse.
 void add_model_options(CLI::App& app, ModelArguments& model, EngineOptions& engine);
-
-/// Describes the defaults of an engine whose requests are not known before: of the options that `add_model_options`
-/// adds.
-void describe_open_sizes(CLI::App& app);
 void add_run_options(CLI::App& app, RunOptions& run, EngineOptions& engine);
 /// For commands that serve requests as they arrive: sets its default, too.
 void add_chunk_budget(CLI::App& app, EngineOptions& engine);
 void add_memory_budget(CLI::App& app, EngineOptions& engine);
 /// Adds the last sections of commands that run an engine: observation, run, backends.
 void add_engine_options(CLI::App& app, RunOptions& run, EngineOptions& engine);
+
+/// Replaces the descriptions of sizes by those of an engine whose requests come later; after `add_model_options`.
+void describe_open_sizes(CLI::App& app);
 
 }  // namespace lockstep::launcher

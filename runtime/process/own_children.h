@@ -17,7 +17,7 @@ class OwnChildren {
     return children;
   }
 
-  /// Starts a child with `start`, which returns its id or −1; nobody takes it for an orphan.
+  /// Starts a child with `start`, which returns its id or −1. `has` knows the child before any other thread can see it.
   template <typename Start>
   pid_t add(Start start) {
     const std::lock_guard lock(mutex_);

@@ -37,7 +37,7 @@ TEST(Planner, HasEachStepAgreedOnWhileSomeoneReadsAlong) {
   Planner planner(limits(2, 4));
   planner.set_bounds({.decode_steps = 2, .agreement = Agreement::kAfterEachStep});
   planner.add(request(1, 2, 50));
-  EXPECT_EQ(planner.next()->agreement, Agreement::kWithNextStep);  // nobody waits for single tokens
+  EXPECT_EQ(planner.next()->agreement, Agreement::kWithNextStep);  // no request wants its tokens at once
   Admission read_along = request(2, 2, 50);
   read_along.delivery = Delivery::kAtOnce;
   planner.add(read_along);

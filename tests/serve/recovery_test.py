@@ -18,6 +18,9 @@ import unittest
 
 import served
 
+sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[2] / "tools" / "compare"))
+import streamed  # noqa: E402
+
 PROGRAM = MODEL = None
 SEED = 20261125
 # Two of the ten sequences of REQUESTS wait for a slot.
@@ -71,15 +74,11 @@ class Stream(threading.Thread):
             answer = connection.getresponse()
             if answer.status != 200:
                 raise AssertionError(f"status {answer.status}: {answer.read().decode()}")
-            last = time.monotonic()
-            for line in answer:
-                if not line.startswith(b"data: "):
-                    continue
-                now = time.monotonic()
-                self.longest, last = max(self.longest, now - last), now
-                if line.strip() == b"data: [DONE]":
+            for data, pause in streamed.events(answer):
+                self.longest = max(self.longest, pause)
+                if data == streamed.DONE:
                     return
-                self.events.append(json.loads(line[len("data: "):]))
+                self.events.append(json.loads(data))
             raise AssertionError("the stream broke off")
         except (OSError, AssertionError, ValueError) as failure:
             self.failure = failure

@@ -20,6 +20,7 @@ import time
 from typing import Any
 
 import servers
+import streamed
 from servers import Failed, Server
 
 TOKENS, KILLED_AFTER = 200, 20
@@ -45,16 +46,12 @@ class Heard:
         try:
             connection.request("POST", "/v1/completions", body_of(server, TOKENS), {"Content-Type": "application/json"})
             answer = connection.getresponse()
-            last = time.monotonic()
-            for line in answer:
-                if not line.startswith(b"data: "):
-                    continue
-                now = time.monotonic()
-                self.longest, last = max(self.longest, now - last), now
-                if line.strip() == b"data: [DONE]":
+            for data, pause in streamed.events(answer):
+                self.longest = max(self.longest, pause)
+                if data == streamed.DONE:
                     self.end = "complete" if self.end != "an error" else self.end
                     return
-                event = json.loads(line[len(b"data: "):])
+                event = json.loads(data)
                 if "error" in event or not event.get("choices"):
                     self.end = "an error" if "error" in event else self.end
                     continue

@@ -105,9 +105,9 @@ struct Request {
 
   bool special_text = false;  // whether texts contain special tokens; they never contain the end token then
 
-  /// Tokens of each answer that an engine which has ended had delivered; empty: none. The answers go on after them, bit
-  /// for bit as if it had not ended (partition::Numerics::kInvariant). `on_token` gets later tokens only, and so do
-  /// records and logits of the answers; ids and texts are complete.
+  /// Tokens of each answer that another engine delivered before it ended; empty: none. The answers go on after them,
+  /// bit for bit as if that engine had not ended (partition::Numerics::kInvariant). `on_token`, records and logits
+  /// begin with the next token; ids and texts of the answers are complete.
   std::vector<std::vector<int32_t>> delivered = {};
 
   int32_t priority = 0;                   // a waiting request with a higher one gets its slots first

@@ -27,7 +27,7 @@ Error no_change(std::string_view found, std::string_view expected) {
           fmt::format("cannot change the number of ranks: found {}, expected {}", found, expected)};
 }
 
-/// A loss that nobody can make good, and how to start a server that can.
+/// The loss of a rank that only its launcher could start again, with the advice to let the server start the ranks.
 Error with_advice(Error loss) {
   loss.message +=
       "; ranks of another launcher cannot be started again: a server that starts them itself goes on after a loss, "
@@ -96,7 +96,7 @@ Result<void> EngineKeeper::start() {
 void EngineKeeper::on_connected(Group* group, Result<std::unique_ptr<Engine>>& engine) {
   if (is_finishing_) return;
   if (group == next_.get()) return take_over(engine);
-  if (group == group_.get() && !loss_) serve_first(engine);
+  if (group == group_.get() && !recovery_.is_lost()) serve_first(engine);
 }
 
 void EngineKeeper::serve_first(Result<std::unique_ptr<Engine>>& engine) {
@@ -104,19 +104,20 @@ void EngineKeeper::serve_first(Result<std::unique_ptr<Engine>>& engine) {
       engine.has_value() ? parts_.engine.attach(std::move(engine.value())) : Result<void>(engine.error());
   if (attached.has_value()) return note_serving();
   if (!is_own()) return give_up(attached.error());
-  loss_ = attached.error();  // the end of its process follows
-  group_->process->stop();
+  loss_ = attached.error();
+  recovery_.note_lost();
+  group_->process->stop();  // its end follows
 }
 
 void EngineKeeper::on_disconnected(const Group* group, const Error& error) {
-  if (is_finishing_ || loss_ || group != group_.get()) return;
+  if (is_finishing_ || recovery_.is_lost() || group != group_.get()) return;
   lose(error);
   if (!is_own()) return give_up(error);
   timer_ = parts_.loop->after(kLossEnd, [this] { group_->process->kill(); });
 }
 
 void EngineKeeper::note_silent() {
-  if (is_finishing_ || loss_ || group_ == nullptr) return;
+  if (is_finishing_ || recovery_.is_lost()) return;
   is_silent_ = true;
   lose(Error{ErrorKind::kPeerLost,
              fmt::format("[serve] lost the engine: found no answer for {:.0f} s, expected one at once; rank 0 is "
@@ -151,7 +152,7 @@ void EngineKeeper::on_gone(Group* group, const Result<void>& result) {
 void EngineKeeper::start_after(const Result<void>& result) {
   const bool says_more = !result.has_value() && !is_silent_ && !is_replaced_;
   const Error reason = says_more ? result.error() : loss_.value_or(ended_by_another());
-  if (!loss_) lose(reason);
+  if (!recovery_.is_lost()) lose(reason);
   group_.reset();
   if (std::exchange(is_replaced_, false)) return start_again();
   if (parts_.change && next_ == nullptr) {  // the new ranks could not be started after the end of the others
@@ -161,7 +162,7 @@ void EngineKeeper::start_after(const Result<void>& result) {
   const Recovery::Next next = recovery_.note_gone(reason, parts_.engine.tokens(), DoorParts::now());
   if (!next.again) return give_up(of_another_launcher() ? with_advice(reason) : reason);
   parts_.restarts = recovery_.restarts();
-  if (on_lost_rank(parts_.options.on_lost_rank) == OnLostRank::kShrink) degree_.shrink();
+  if (next.shrinks) degree_.shrink();
   parts_.log.warning("{}", reason.message);
   parts_.log.warning("starts the ranks again: restart {}, {} of {} in a row without a token", recovery_.restarts(),
                      recovery_.stalled(), parts_.options.max_restarts);
@@ -181,7 +182,7 @@ void EngineKeeper::start_again() {
 }
 
 void EngineKeeper::give_up(const Error& error) {
-  loss_ = error;
+  recovery_.note_over();
   parts_.engine.fail(error);
   events_.on_over(error);
 }
@@ -189,14 +190,14 @@ void EngineKeeper::give_up(const Error& error) {
 Result<void> EngineKeeper::change_ranks(int ranks) {
   if (!is_own() || of_another_launcher()) return no_change("ranks of another launcher", "ranks of this server");
   if (parts_.change || next_ != nullptr) return no_change("another change under way", "none; ask again");
-  if (loss_ || !parts_.engine.is_attached()) return no_change("ranks that start", "ranks that serve; ask again");
+  if (!parts_.engine.is_attached()) return no_change("ranks that start", "ranks that serve; ask again");
   degree_.want(ranks);
   growing_.reset();
-  if (ranks != group_->ranks) begin_change({.ranks = ranks});
+  if (ranks != group_->ranks) prepare_change({.ranks = ranks});
   return ok();
 }
 
-void EngineKeeper::begin_change(RankChange change) {
+void EngineKeeper::prepare_change(RankChange change) {
   growing_.reset();
   const int ranks = change.ranks;
   parts_.change = std::move(change);
@@ -204,12 +205,12 @@ void EngineKeeper::begin_change(RankChange change) {
   degree_.grow();
   parts_.engine.activity([this, ranks](const Result<EngineActivity>& activity) {
     const auto free = static_cast<uint64_t>(available_memory().value);
-    this->change(ranks, activity.has_value() && has_room_for(activity.value(), free));
+    begin_change(ranks, activity.has_value() && has_room_for(activity.value(), free));
   });
 }
 
-void EngineKeeper::change(int ranks, bool has_room) {
-  if (is_finishing_ || loss_ || group_ == nullptr) return end_change("the ranks were lost meanwhile");
+void EngineKeeper::begin_change(int ranks, bool has_room) {
+  if (is_finishing_ || recovery_.is_lost()) return end_change("the ranks were lost meanwhile");
   parts_.log.info(
       "changes from {} to {} ranks, {}", group_->ranks, ranks,
       has_room ? "which load beside the others" : "which start after the others: memory for both is not free");
@@ -261,7 +262,7 @@ void EngineKeeper::note_serving() {
 void EngineKeeper::watch_size() {
   growing_.reset();
   if (!is_own() || degree_.wanted() <= served_ranks_) return;
-  growing_ = parts_.loop->after(kGrow, [this] { begin_change({.ranks = degree_.wanted(), .grows = true}); });
+  growing_ = parts_.loop->after(kGrow, [this] { prepare_change({.ranks = degree_.wanted(), .grows = true}); });
 }
 
 /// `failure`: why the ranks are as before; empty: they are the wanted ones.

@@ -69,8 +69,8 @@ class EngineKeeper {
   void lose(const Error& error);
   void start_again();
   void give_up(const Error& error);
-  void begin_change(RankChange change);
-  void change(int ranks, bool has_room);
+  void prepare_change(RankChange change);
+  void begin_change(int ranks, bool has_room);
   void end_change(std::string failure);
   void note_serving();
   void retire(std::unique_ptr<Group> group);

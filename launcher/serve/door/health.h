@@ -1,10 +1,9 @@
 // Whether the server can answer: a pure value, without clock or threads.
 //
-//   starting ── engine serves ─► ready ── SIGTERM ─► draining ─┐
-//      │            ┌──────────────┘ ▲                  ▲        │
-//      │      engine lost       serves again      SIGTERM │        │
-//      │            └─► recovering ──┴────────────────────┘        │
-//      └─── no engine any more ──┴─────────────────────────────────┴─► lost
+//   starting ── engine serves ─► ready ◄── serves again ── recovering
+//                                  │ └───── engine lost ─────► │
+//                                  └─ SIGTERM ─► draining ◄────┘ SIGTERM
+//   any ── no engine any more ─► lost
 //
 // A ready server is healthy unless work is running and no step has ended for `silence`. A full queue, a long prompt and
 // slow clients are no reason.

@@ -29,7 +29,7 @@ std::string model_id(const DoorOptions& options);
 /// A change of the number of ranks that is under way.
 struct RankChange {
   int ranks = 0;       // the new number
-  bool grows = false;  // back to the number that was there before a loss; otherwise somebody asked for it
+  bool grows = false;  // true: back to the number before a loss; false: a client asked for it
   /// Called at its end with the reason of a failure; empty: the new ranks serve.
   std::vector<std::function<void(const std::string& failure)>> on_end = {};
 };

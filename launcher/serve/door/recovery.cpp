@@ -52,7 +52,7 @@ Recovery::Next Recovery::note_gone(const Error& reason, uint64_t tokens, TimePoi
   }
   state_ = State::kWaiting;
   ++restarts_;
-  return {.again = true, .pause = pause_before(++stalled_)};
+  return {.again = true, .pause = pause_before(++stalled_), .shrinks = rules_.policy == OnLostRank::kShrink};
 }
 
 }  // namespace lockstep::serve

@@ -56,17 +56,22 @@ class Recovery {
   void note_serving(TimePoint now);
   /// It is lost; its processes may still be there.
   void note_lost();
+  /// There will be no other start.
+  void note_over() { state_ = State::kOver; }
   /// The next start has begun.
   void note_starting() { state_ = State::kStarting; }
 
   struct Next {
-    bool again = false;  // false: it is over
-    Duration pause{};    // before the next start
+    bool again = false;    // false: it is over
+    Duration pause{};      // before the next start
+    bool shrinks = false;  // with one rank less
   };
   /// The processes are gone, for `reason`; `tokens` have been made since the server's start.
   Next note_gone(const Error& reason, uint64_t tokens, TimePoint now);
 
   State state() const { return state_; }
+  /// Whether the engine is lost, or there will be none any more.
+  bool is_lost() const { return state_ != State::kStarting && state_ != State::kServing; }
   /// Whether another start may follow the loss of an engine.
   bool may_recover() const { return rules_.policy != OnLostRank::kStop && state_ != State::kOver; }
   int restarts() const { return restarts_; }

@@ -37,7 +37,7 @@ struct EngineRequest {
   std::string client = {};                 // waiting clients take turns
   std::optional<double> deadline_s = {};   // from now; a request past it ends with "deadline_exceeded"
   uint64_t tag = 0;                        // the caller's number for it, which EngineActivity gives back
-  std::vector<std::vector<int32_t>> delivered = {};  // ids of each answer from an engine that has ended
+  std::vector<std::vector<int32_t>> delivered = {};  // ids of each answer that an earlier engine delivered
 };
 
 struct EngineCandidate {

@@ -54,7 +54,7 @@ TEST(Orphans, AreNotTheChildrenOfTheProgramItself) {
   EXPECT_TRUE(end_orphans(0s, 60s));
   EXPECT_EQ(children(), std::vector<pid_t>{own->pid()});
   own->send(SIGTERM);
-  EXPECT_EQ(own->wait({}, nullptr).signal, SIGTERM);  // nobody else has reaped it
+  EXPECT_EQ(own->wait({}, nullptr).signal, SIGTERM);  // end_orphans has not reaped it
 }
 
 TEST(Orphans, ThereAreNoneWithoutChildren) { EXPECT_TRUE(end_orphans(0s, 0s)); }
