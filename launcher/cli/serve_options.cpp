@@ -14,15 +14,15 @@ namespace {
 void set_engine_address(serve::DoorOptions& door, const std::string& text) {
   const size_t colon = text.rfind(':');
   if (text.find('/') != std::string::npos || colon == std::string::npos) {
-    door.engine_socket = text;
+    door.replicas.engine_socket = text;
     return;
   }
   const char* const end = text.data() + text.size();
-  const auto [stop, failure] = std::from_chars(text.data() + colon + 1, end, door.engine_port);
-  if (failure != std::errc{} || stop != end || door.engine_port < 1 || door.engine_port > 65535) {
+  const auto [stop, failure] = std::from_chars(text.data() + colon + 1, end, door.replicas.engine_port);
+  if (failure != std::errc{} || stop != end || door.replicas.engine_port < 1 || door.replicas.engine_port > 65535) {
     throw CLI::ValidationError("--engine", "found \"" + text + "\", expected a path or HOST:PORT");
   }
-  door.engine_host = text.substr(0, colon);
+  door.replicas.engine_host = text.substr(0, colon);
 }
 
 void add_address_options(CLI::App& app, serve::DoorOptions& door) {
@@ -82,17 +82,17 @@ void add_operation_options(CLI::App& app, serve::DoorOptions& door) {
       ->check(CLI::Range(0.0, 1e6))
       ->capture_default_str()
       ->type_name("S");
-  app.add_option("--engine-deadline-s", door.start_deadline_s, "Seconds until the model has to be loaded")
+  app.add_option("--engine-deadline-s", door.replicas.start_deadline_s, "Seconds until the model has to be loaded")
       ->check(CLI::Range(0.1, 1e6))
       ->capture_default_str()
       ->type_name("S");
-  app.add_option("--on-lost-rank", door.on_lost_rank,
+  app.add_option("--on-lost-rank", door.replicas.on_lost_rank,
                  "When a rank is lost, the ranks start again and open requests go on, their answers the same: as many "
                  "ranks (same), or one less until the others are back (shrink); or the server ends (stop)")
       ->check(CLI::IsMember({"same", "shrink", "stop"}))
       ->capture_default_str()
       ->type_name("WHAT");
-  app.add_option("--max-restarts", door.max_restarts, "Restarts in a row without a token, until the server ends")
+  app.add_option("--max-restarts", door.replicas.max_restarts, "Restarts in a row without a token, until the server ends")
       ->check(CLI::Range(0, 1 << 20))
       ->capture_default_str()
       ->type_name("N");
@@ -100,6 +100,16 @@ void add_operation_options(CLI::App& app, serve::DoorOptions& door) {
       ->check(CLI::IsMember({"text", "json"}))
       ->capture_default_str()
       ->type_name("F");
+}
+
+CLI::Option* add_replicas(CLI::App& app, serve::ReplicaOptions& replicas) {
+  return app
+      .add_option("--replicas", replicas.replicas,
+                  "Groups of --tp ranks that serve the same model and share the requests, each on its part of the "
+                  "cores; one that is lost costs no request")
+      ->check(CLI::Range(1, 1024))
+      ->capture_default_str()
+      ->type_name("N");
 }
 
 /// Replaces the engine's --launch.
@@ -132,6 +142,7 @@ void add_serve(CLI::App& parent, ServeCommand& command, std::vector<std::string>
   add_access_options(app, command.door);
   add_operation_options(app, command.door);
   begin_section(app, "Engine");
+  auto* replicas = add_replicas(app, command.door.replicas);
   auto* launcher = app.add_option("--launcher", command.launcher,
                                   "The command that starts the ranks instead, such as \"srun -n {ranks}\"")
                        ->type_name("WORDS");
@@ -139,15 +150,15 @@ void add_serve(CLI::App& parent, ServeCommand& command, std::vector<std::string>
       app.add_option_function<std::string>(
              "--engine", [&command](const std::string& text) { set_engine_address(command.door, text); },
              "Serve a lockstep engine that runs already, at this socket or HOST:PORT, and leave it running")
-          ->excludes(launcher)
+          ->excludes(launcher, replicas)
           ->type_name("ADDRESS");
-  app.add_option("--secret-file", command.door.secret_file, "The secret of that engine")
+  app.add_option("--secret-file", command.door.replicas.secret_file, "The secret of that engine")
       ->needs(attached)
       ->type_name("F");
   const auto options = app.get_options();
   for (size_t i = first; i < options.size(); ++i) own_options.push_back(options[i]->get_name());
   // The server chooses the engine's own.
-  own_options.insert(own_options.end(), {"--launch", "--tp", "--tp-degree"});
+  own_options.insert(own_options.end(), {"--launch", "--tp", "--tp-degree", "--exit-record"});
   add_engine_options(app, command.engine.run, command.engine.engine);
   add_launch_option(app, command.launch)->excludes(launcher, attached);
   app.footer("\nThe server answers when GET /health is 200. docs/serving.md has lines to copy for clients.\n");

@@ -41,7 +41,9 @@ Result<std::vector<std::string>> launcher_words(const ServeCommand& command) {
                "[serve] --launcher: found no word, expected a command; write for example \"srun -n {ranks}\""};
 }
 
-bool is_attached(const serve::DoorOptions& door) { return !door.engine_socket.empty() || !door.engine_host.empty(); }
+bool is_attached(const serve::DoorOptions& door) {
+  return !door.replicas.engine_socket.empty() || !door.replicas.engine_host.empty();
+}
 
 /// The option that asks for an engine of other processes; null: none was given.
 const char* option_for_others(const ServeCommand& command) {
@@ -70,20 +72,21 @@ const char* launch_of_engine(const ServeCommand& command, bool by_launcher) {
 /// Sets the command that starts the engine, without its address. `is_rank`: this process is rank 0 of a launcher.
 Result<void> set_engine(const ServeCommand& command, bool is_rank, serve::DoorOptions& door) {
   LOCKSTEP_TRY(const fs::path lockstep, program("lockstep"));
-  LOCKSTEP_TRY(door.launcher, launcher_words(command));
+  serve::ReplicaOptions& replicas = door.replicas;
+  LOCKSTEP_TRY(replicas.launcher, launcher_words(command));
   const std::optional<int>& ranks = command.engine.model.ranks;
-  if (command.engine.run.exit_record) door.engine_records = fs::absolute(*command.engine.run.exit_record).string();
-  const char* const launch = launch_of_engine(command, is_rank || !door.launcher.empty());
-  door.engine = {lockstep.string(), "engine"};
-  door.engine.insert(door.engine.end(), command.engine_words.begin(), command.engine_words.end());
-  door.engine.insert(door.engine.end(), {"--launch", launch});
+  if (command.engine.run.exit_record) replicas.records = fs::absolute(*command.engine.run.exit_record).string();
+  const char* const launch = launch_of_engine(command, is_rank || !replicas.launcher.empty());
+  replicas.engine = {lockstep.string(), "engine"};
+  replicas.engine.insert(replicas.engine.end(), command.engine_words.begin(), command.engine_words.end());
+  replicas.engine.insert(replicas.engine.end(), {"--launch", launch});
   if (!is_rank) {
-    door.ranks = ranks.value_or(1);
+    replicas.ranks = ranks.value_or(1);
     return ok();
   }
-  door.on_lost_rank = "stop";  // only the launcher could start the other ranks again
-  if (ranks) door.engine.insert(door.engine.end(), {"--tp", std::to_string(*ranks)});
-  door.engine.insert(door.engine.end(), {"--end-signal", "interrupt"});
+  replicas.on_lost_rank = "stop";  // only the launcher could start the other ranks again
+  if (ranks) replicas.engine.insert(replicas.engine.end(), {"--tp", std::to_string(*ranks)});
+  replicas.engine.insert(replicas.engine.end(), {"--end-signal", "interrupt"});
   return ok();
 }
 
@@ -120,7 +123,7 @@ Result<void> serve(const ServeCommand& command) {
   }
   serve::DoorOptions door = command.door;
   door.model = fs::absolute(command.engine.model.directory).lexically_normal().string();
-  door.silence_s = command.engine.run.silence_s;
+  door.replicas.silence_s = command.engine.run.silence_s;
   if (!is_attached(door)) LOCKSTEP_TRY_VOID(set_engine(command, own.has_value(), door));
   return become_server(door);
 }

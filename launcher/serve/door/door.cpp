@@ -4,15 +4,15 @@
 #include <unistd.h>
 
 #include <chrono>
-#include <optional>
+#include <map>
 #include <string>
 #include <utility>
 
-#include "launcher/serve/door/engine_keeper.h"
 #include "launcher/serve/door/engine_watch.h"
 #include "launcher/serve/door/parts.h"
 #include "launcher/serve/door/routes.h"
 #include "launcher/serve/door/shutdown.h"
+#include "launcher/serve/replicas/replicas.h"
 #include "runtime/core/atomic_file.h"
 
 namespace lockstep::serve {
@@ -89,13 +89,13 @@ class Running final : public Door {
   std::string address() const override { return parts_.server->address(); }
 
   Result<void> run() override {
-    LOCKSTEP_TRY_VOID(keeper_.start());
+    LOCKSTEP_TRY_VOID(replicas_.start());
     parts_.loop->run();
     parts_.endpoint.reset();
-    parts_.engine.detach();  // its last answers are the server's
+    parts_.engine.close();  // its last answers are the server's
     parts_.api.reset();
     parts_.server.reset();
-    keeper_.close();
+    replicas_.close();
     return shutdown_.result();
   }
 
@@ -104,36 +104,48 @@ class Running final : public Door {
   }
 
  private:
-  void on_serving() {
-    if (parts_.api != nullptr) return go_on();
+  /// All replicas serve, for the first time. Requests are taken once the state of their ranks is known.
+  void on_ready() {
     const Result<void> made = make_api();
     if (!made.has_value()) return shutdown_.end_after_flush(made.error());
-    watch_.begin([this] {
-      const Result<void> opened = open_admission();
-      if (!opened.has_value()) shutdown_.end_after_flush(opened.error());
-    });
+    const size_t replicas = parts_.engine.attached();
+    for (size_t replica = 0; replica < replicas; ++replica) {
+      watch_.begin(replica, [this, replicas] {
+        if (++known_ != replicas) return;
+        const Result<void> opened = open_admission();
+        if (!opened.has_value()) shutdown_.end_after_flush(opened.error());
+      });
+    }
   }
 
   /// Open requests have been sent to other ranks.
-  void go_on() {
-    const int ranks = parts_.engine.facts().ranks;
-    const std::string pause = lost_at_ ? fmt::format(" after {:.2f} s", to_seconds(DoorParts::now() - *lost_at_)) : "";
-    parts_.log.info("serves again{} with {} rank{}: {} open requests go on", pause, ranks, ranks == 1 ? "" : "s",
-                    parts_.api->open_requests());
-    lost_at_.reset();
-    parts_.loss.reset();
+  void on_serving(size_t replica) {
+    const auto lost = lost_at_.find(replica);
+    const std::string pause =
+        lost == lost_at_.end() ? "" : fmt::format(" after {:.2f} s", to_seconds(DoorParts::now() - lost->second));
+    if (lost != lost_at_.end()) lost_at_.erase(lost);
+    parts_.log.info("serves again{} with {}: {} open requests go on", pause, ranks(), parts_.api->open_requests());
+    parts_.losses.erase(replica);
     parts_.health.note_ready();
     parts_.health.note_work(DoorParts::now());
-    watch_.begin([] {});
+    watch_.begin(replica, [] {});
   }
 
-  void on_lost(const Error& error, bool again) {
-    if (!lost_at_) lost_at_ = DoorParts::now();
-    watch_.pause();
+  void on_lost(size_t replica, const Error& error, bool again) {
+    lost_at_.try_emplace(replica, DoorParts::now());
+    watch_.pause(replica);
     if (!again) return shutdown_.on_lost(error);
-    parts_.health.note_recovering();
-    parts_.note_loss(error);
+    if (parts_.engine.attached() == 0) parts_.health.note_recovering();
+    parts_.note_loss(error, replica);
     parts_.log.error("{}", error.message);
+  }
+
+  /// "2 ranks", "4 replicas of 2 ranks".
+  std::string ranks() const {
+    const int ranks = parts_.engine.facts().ranks;
+    const size_t replicas = parts_.engine.attached();
+    const std::string each = fmt::format("{} rank{}", ranks, ranks == 1 ? "" : "s");
+    return replicas == 1 ? each : fmt::format("{} replicas of {}", replicas, each);
   }
 
   Result<void> make_api() {
@@ -153,8 +165,8 @@ class Running final : public Door {
     const EngineFacts& facts = parts_.engine.facts();
     LOCKSTEP_TRY_VOID(write_endpoint());
     parts_.health.note_ready();
-    parts_.log.info("serves {} at {}: {} rank{}, {} slots of {} tokens, {} {}", model_id(parts_.options), address(),
-                    facts.ranks, facts.ranks == 1 ? "" : "s", facts.slots, facts.capacity, facts.backend, facts.dtype);
+    parts_.log.info("serves {} at {}: {}, {} slots of {} tokens, {} {}", model_id(parts_.options), address(), ranks(),
+                    facts.slots, facts.capacity, facts.backend, facts.dtype);
     return ok();
   }
 
@@ -180,16 +192,22 @@ class Running final : public Door {
   DoorParts parts_;
   const process::EnvironmentMap environment_;
   RequestEvents events_{parts_};
-  Shutdown shutdown_{parts_, [this] { keeper_.finish(); }};
-  EngineKeeper keeper_{parts_,
-                       environment_,
-                       {.on_serving = [this] { on_serving(); },
-                        .on_lost = [this](const Error& error, bool again) { on_lost(error, again); },
-                        .on_over = [this](const Error& error) { shutdown_.end_after_flush(error); },
-                        .on_finished = [this](const Result<void>& result) { shutdown_.on_finished(result); }}};
-  EngineWatch watch_{parts_, [this] { keeper_.note_silent(); }};
-  std::optional<TimePoint> lost_at_;  // of an engine that has no successor yet
-  Routes routes_{parts_, watch_, [this](int ranks) { return keeper_.change_ranks(ranks); }};
+  Shutdown shutdown_{parts_, [this] { replicas_.finish(); }};
+  Replicas replicas_{{parts_.options.replicas, environment_, *parts_.loop, parts_.engine, parts_.log},
+                     {.on_ready = [this] { on_ready(); },
+                      .on_serving = [this](size_t replica) { on_serving(replica); },
+                      .on_lost = [this](size_t replica, const Error& error,
+                                        bool again) { on_lost(replica, error, again); },
+                      .on_over = [this](const Error& error) { shutdown_.end_after_flush(error); },
+                      .on_finished = [this](const Result<void>& result) { shutdown_.on_finished(result); }}};
+  EngineWatch watch_{parts_, [this](size_t replica) { replicas_.note_silent(replica); }};
+  size_t known_ = 0;                     // replicas whose first status has come
+  std::map<size_t, TimePoint> lost_at_;  // of replicas that have no engine yet
+  Routes routes_{parts_,
+                 watch_,
+                 {.change_ranks = [this](int ranks,
+                                         Replica::OnChanged done) { return replicas_.change_ranks(ranks, std::move(done)); },
+                  .state = [this] { return replicas_.state(); }}};
 };
 
 }  // namespace

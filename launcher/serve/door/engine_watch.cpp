@@ -23,58 +23,73 @@ struct LateCall {
 
 }  // namespace
 
-EngineWatch::EngineWatch(DoorParts& parts, std::function<void()> on_silent)
-    : parts_(parts), on_silent_(std::move(on_silent)), answers_(duration_of(parts.options.silence_s)) {}
+EngineWatch::EngineWatch(DoorParts& parts, std::function<void(size_t)> on_silent)
+    : parts_(parts), on_silent_(std::move(on_silent)) {}
 
-void EngineWatch::begin(std::function<void()> first) {
-  pause();
-  first_ = std::move(first);
-  look();
+EngineWatch::Looks& EngineWatch::at(size_t replica) {
+  return looks_.try_emplace(replica, duration_of(parts_.options.replicas.silence_s)).first->second;
 }
 
-void EngineWatch::pause() {
-  looking_.reset();
-  first_ = nullptr;
-  answers_.note_answered();
+void EngineWatch::begin(size_t replica, std::function<void()> first) {
+  pause(replica);
+  at(replica).first = std::move(first);
+  look(replica);
 }
 
-void EngineWatch::look() {
-  if (answers_.look(DoorParts::now())) return on_silent_();
-  if (!answers_.is_waiting()) ask();
-  looking_ = parts_.loop->after(kLook, [this] { look_again(); });
+void EngineWatch::pause(size_t replica) {
+  Looks& own = at(replica);
+  own.next.reset();
+  own.first = nullptr;
+  own.answers.note_answered();
+}
+
+void EngineWatch::look(size_t replica) {
+  Looks& own = at(replica);
+  if (own.answers.look(DoorParts::now())) return on_silent_(replica);
+  if (!own.answers.is_waiting()) ask(replica);
+  own.next = parts_.loop->after(kLook, [this, replica] { look_again(replica); });
 }
 
 /// An idle engine that has answered is left alone for a while.
-void EngineWatch::look_again() {
-  if (answers_.is_waiting() || parts_.is_working()) return look();
-  looking_ = parts_.loop->after(kIdleLook, [this] { look(); });
+void EngineWatch::look_again(size_t replica) {
+  Looks& own = at(replica);
+  if (own.answers.is_waiting() || parts_.is_working()) return look(replica);
+  own.next = parts_.loop->after(kIdleLook, [this, replica] { look(replica); });
 }
 
-void EngineWatch::ask() {
-  answers_.note_asked(DoorParts::now());
-  parts_.engine.status([this](const Result<EngineStatus>& status) {
-    answers_.note_answered();
-    take(status);
-    if (status.has_value() && first_) std::exchange(first_, nullptr)();
+void EngineWatch::ask(size_t replica) {
+  at(replica).answers.note_asked(DoorParts::now());
+  parts_.engine.status(replica, [this, replica](const Result<EngineStatus>& status) {
+    Looks& own = at(replica);
+    own.answers.note_answered();
+    take(replica, status);
+    if (status.has_value() && own.first) std::exchange(own.first, nullptr)();
   });
 }
 
-void EngineWatch::take(const Result<EngineStatus>& status) {
-  if (!status.has_value() || parts_.loss) return;
+void EngineWatch::take(size_t replica, const Result<EngineStatus>& status) {
+  if (!status.has_value() || parts_.losses.contains(replica)) return;
   if (status.value().step_age_s) {
     parts_.health.note_progress(DoorParts::now() - duration_of(*status.value().step_age_s));
   }
-  parts_.status = status.value();
+  if (parts_.statuses.size() <= replica) parts_.statuses.resize(replica + 1);
+  parts_.statuses[replica] = status.value();
 }
 
 void EngineWatch::read(std::function<void(const EngineActivity&)> done) {
-  if (!parts_.engine.is_attached()) return done({});
+  const size_t replicas = parts_.engine.attached();
+  if (replicas == 0) return done({});
   const auto activity = std::make_shared<EngineActivity>();  // shared with an answer that may come too late
-  const auto arrived = within_limit(2, [activity, done = std::move(done)] { done(*activity); });
-  parts_.engine.status([this, arrived](const Result<EngineStatus>& status) {
-    take(status);
-    arrived();
-  });
+  const auto arrived =
+      within_limit(static_cast<int>(replicas) + 1, [activity, done = std::move(done)] { done(*activity); });
+  for (size_t replica = 0, asked = 0; asked < replicas; ++replica) {
+    if (!parts_.engine.is_attached(replica)) continue;
+    ++asked;
+    parts_.engine.status(replica, [this, replica, arrived](const Result<EngineStatus>& status) {
+      take(replica, status);
+      arrived();
+    });
+  }
   parts_.engine.activity([activity, arrived](const Result<EngineActivity>& got) {
     if (got.has_value()) *activity = got.value();
     arrived();

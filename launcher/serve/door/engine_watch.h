@@ -1,7 +1,8 @@
-// The server's look at its engine: the status now and then, and whether it answers at all.
+// The server's look at the engines of its replicas: the status now and then, and whether they answer at all.
 #pragma once
 
 #include <functional>
+#include <map>
 #include <memory>
 
 #include "launcher/serve/door/answer_watch.h"
@@ -12,31 +13,39 @@ namespace lockstep::serve {
 /// On the loop's thread. Destroyed before the parts' loop.
 class EngineWatch {
  public:
-  /// `on_silent`: the engine has not answered for `DoorOptions::silence_s`. Called at most once for each `begin`.
-  EngineWatch(DoorParts& parts, std::function<void()> on_silent);
+  /// `on_silent`: a replica has not answered for `ReplicaOptions::silence_s`. Called at most once for each `begin`.
+  EngineWatch(DoorParts& parts, std::function<void(size_t replica)> on_silent);
 
-  /// Begins, with an engine or with another one, and calls `first` once its first status is known.
-  void begin(std::function<void()> first);
+  /// Begins, with a replica's engine or with another one, and calls `first` once its first status is known.
+  void begin(size_t replica, std::function<void()> first);
   /// There is no engine to look at until the next `begin`.
-  void pause();
+  void pause(size_t replica);
 
   /// Asks for the status and the activity now, and calls `done` once: with the answers, or after a second without.
   void read(std::function<void(const EngineActivity&)> done);
 
  private:
-  void look();
-  void look_again();
-  void ask();
-  void take(const Result<EngineStatus>& status);
+  /// The looks at one replica.
+  struct Looks {
+    explicit Looks(Duration silence) : answers(silence) {}
+
+    AnswerWatch answers;
+    std::function<void()> first;
+    std::unique_ptr<Timer> next;
+  };
+
+  Looks& at(size_t replica);
+  void look(size_t replica);
+  void look_again(size_t replica);
+  void ask(size_t replica);
+  void take(size_t replica, const Result<EngineStatus>& status);
   /// A function whose call number `calls` calls `answer`; after a second that happens anyway. An engine in trouble must
   /// not hold up answers.
   std::function<void()> within_limit(int calls, std::function<void()> answer);
 
   DoorParts& parts_;
-  const std::function<void()> on_silent_;
-  std::function<void()> first_;
-  AnswerWatch answers_;
-  std::unique_ptr<Timer> looking_;
+  const std::function<void(size_t)> on_silent_;
+  std::map<size_t, Looks> looks_;  // by replica
 };
 
 }  // namespace lockstep::serve

@@ -6,6 +6,7 @@ namespace lockstep::serve {
 
 std::string health_json(const HealthFacts& facts, const EngineStatus& status) {
   nlohmann::ordered_json body{{"state", facts.state},
+                              {"replicas", facts.replicas},
                               {"ranks", status.ranks},
                               {"step", status.steps},
                               {"last_token_age_s", nullptr},

@@ -37,7 +37,7 @@ Result<serve::DoorOptions> own_options() {
 process::EnvironmentMap engine_environment(const serve::DoorOptions& options) {
   process::EnvironmentMap environment = launcher::own_environment();
   environment.erase(serve::kOptionsVariable);
-  if (own_ranks(options, options.ranks) > 0) environment["LOCKSTEP_RANK"] = "0";
+  if (own_ranks(options.replicas, options.replicas.ranks) > 0) environment["LOCKSTEP_RANK"] = "0";
   return environment;
 }
 

@@ -8,8 +8,8 @@
 #include <cstdint>
 #include <string>
 #include <string_view>
-#include <vector>
 
+#include "launcher/serve/replicas/replica_options.h"
 #include "runtime/core/result.h"
 
 namespace lockstep::serve {
@@ -32,27 +32,9 @@ struct DoorOptions {
   int64_t max_connections = 512;
   double max_body_mib = 32.0;
   double drain_s = 30.0;
-  double start_deadline_s = 600.0;  // until the engine serves
-  double silence_s = 8.0;           // without a step while work is running, until the server is not healthy
 
-  std::string on_lost_rank = "same";  // "same", "shrink": the ranks start again, and open requests go on; "stop"
-  int max_restarts = 5;               // in a row without a token
-
-  std::vector<std::string> launcher;  // starts the engine's ranks: words with {ranks}; empty: they start each other
-  std::vector<std::string> engine;    // the engine's command, without its socket and --tp; empty: attach to one
-  int ranks = 0;                      // its --tp; 0: the number of ranks that another launcher has started
-  std::string engine_records;         // --exit-record of the command; empty: it has none
-  std::string engine_socket;          // of an engine that runs already
-  std::string engine_host;
-  int engine_port = 0;
-  std::string secret_file;
+  ReplicaOptions replicas;
 };
-
-/// The command of an engine with `ranks` ranks, without its socket. Pure.
-std::vector<std::string> engine_command(const DoorOptions& options, int ranks);
-
-/// Ranks among `ranks` that the command starts on this machine; 0: a launcher starts them. Pure.
-int own_ranks(const DoorOptions& options, int ranks);
 
 std::string to_json(const DoorOptions& options);
 

@@ -3,6 +3,7 @@
 
 #include <chrono>
 #include <functional>
+#include <map>
 #include <memory>
 #include <optional>
 #include <string>
@@ -16,6 +17,7 @@
 #include "launcher/serve/door/metrics.h"
 #include "launcher/serve/door/options.h"
 #include "launcher/serve/door/request_log.h"
+#include "launcher/serve/engine/combined.h"
 #include "launcher/serve/engine/lasting_engine.h"
 #include "launcher/serve/http/event_loop.h"
 #include "launcher/serve/http/server.h"
@@ -26,21 +28,13 @@ namespace lockstep::serve {
 /// The id that clients use: the option, or the directory's name.
 std::string model_id(const DoorOptions& options);
 
-/// A change of the number of ranks that is under way.
-struct RankChange {
-  int ranks = 0;       // the new number
-  bool grows = false;  // true: back to the number before a loss; false: a client asked for it
-  /// Called at its end with the reason of a failure; empty: the new ranks serve.
-  std::vector<std::function<void(const std::string& failure)>> on_end = {};
-};
-
 /// Neither copied nor moved; on the loop's thread. A pointer is null until its part exists.
 struct DoorParts {
   DoorParts(DoorOptions the_options, const Log& the_log, RequestLog::Sink request_line)
       : options(std::move(the_options)),
         log(the_log),
         loop(make_loop(&log)),
-        health(duration_of(options.silence_s)),
+        health(duration_of(options.replicas.silence_s)),
         request_log(log_format(options.log_format), std::move(request_line)) {}
 
   static TimePoint now() { return std::chrono::steady_clock::now(); }
@@ -49,9 +43,16 @@ struct DoorParts {
   bool is_working() const { return api != nullptr && api->open_sequences() > 0; }
   std::string_view state_word() const { return health.word(now(), is_working()); }
 
-  /// The engine is lost, or never was there. The latest reason says most.
-  void note_loss(const Error& error) {
-    loss = error;
+  /// What all replicas are together.
+  EngineStatus status() const { return combined(statuses); }
+  /// Of the first replica that is lost; none: all serve, or there was none yet.
+  std::optional<Error> loss() const { return losses.empty() ? std::nullopt : std::optional(losses.begin()->second); }
+
+  /// A replica is lost. The latest reason says most.
+  void note_loss(const Error& error, size_t replica) {
+    losses.insert_or_assign(replica, error);
+    if (statuses.size() <= replica) statuses.resize(replica + 1);
+    EngineStatus& status = statuses[replica];
     status.running = status.queued = 0;
     status.ranks = ranks_after_loss(status.ranks.size(), error.origin_rank);
   }
@@ -63,11 +64,8 @@ struct DoorParts {
   Health health;
   Metrics metrics;
   RequestLog request_log;
-  EngineStatus status;        // the last one that the engine gave
-  std::optional<Error> loss;  // of the engine; none: it serves, or was never there
-  int restarts = 0;           // of the engine
-  std::optional<RankChange> change;
-  std::string change_failure;  // of the last change; empty: it has succeeded, or there was none
+  std::vector<EngineStatus> statuses;  // the last one that each replica gave
+  std::map<size_t, Error> losses;      // of replicas
   const SteadyClock clock{};
   LastingEngine engine{clock};
   std::unique_ptr<HttpServer> server;

@@ -97,13 +97,13 @@ void Routes::change_degree(const Exchanged& exchange) {
   if (!asked.has_value()) return answer(exchange, api_error(asked.error()));
   const std::string body =
       fmt::format("{{\"tp\": {}, \"before\": {}}}\n", asked.value().ranks, parts_.engine.facts().ranks);
-  const Result<void> changes = change_ranks_(asked.value().ranks);
-  if (!changes.has_value()) return answer(exchange, api_error(cannot_change(changes.error().message)));
-  if (!parts_.change || !asked.value().wait)
-    return answer(exchange, {.status = parts_.change ? 202 : 200, .body = body});
-  parts_.change->on_end.emplace_back([this, exchange, body](const std::string& failure) {
+  const bool waits = asked.value().wait;
+  const auto changes = replicas_.change_ranks(asked.value().ranks, [=, this](const std::string& failure) {
+    if (!waits) return;
     answer(exchange, failure.empty() ? HttpResponse{.body = body} : api_error(cannot_change(failure)));
   });
+  if (!changes.has_value()) return answer(exchange, api_error(cannot_change(changes.error().message)));
+  if (!waits) answer(exchange, {.status = changes.value() ? 202 : 200, .body = body});
 }
 
 void Routes::refuse_now(const Exchanged& exchange) {
@@ -137,8 +137,9 @@ void Routes::answer_health(const Exchanged& exchange, int status) {
                      .body = health_json({.state = parts_.state_word(),
                                           .progress = parts_.health.since_progress(DoorParts::now()),
                                           .open_requests = parts_.api == nullptr ? 0 : parts_.api->open_requests(),
-                                          .loss = parts_.loss},
-                                         parts_.status)});
+                                          .loss = parts_.loss(),
+                                          .replicas = replicas_.state().replicas},
+                                         parts_.status())});
 }
 
 void Routes::answer_metrics(const Exchanged& exchange) {
@@ -146,9 +147,9 @@ void Routes::answer_metrics(const Exchanged& exchange) {
     exchange->respond(
         {.content_type = "text/plain; version=0.0.4; charset=utf-8",
          .body = parts_.metrics.text({.is_healthy = parts_.health.is_healthy(DoorParts::now(), parts_.is_working()),
-                                      .status = parts_.status,
+                                      .status = parts_.status(),
                                       .activity = activity,
-                                      .restarts = parts_.restarts,
+                                      .restarts = replicas_.state().restarts,
                                       .http = parts_.server->counters()})});
   });
 }
@@ -161,12 +162,10 @@ void Routes::answer_status(const Exchanged& exchange) {
                               .model = model_id(parts_.options),
                               .engine = parts_.engine.facts(),
                               .uptime = now - began_,
-                              .restarts = parts_.restarts,
-                              .changing_to = parts_.change ? std::optional(parts_.change->ranks) : std::nullopt,
-                              .change_failure = parts_.change_failure,
+                              .replicas = replicas_.state(),
                               .tokens_per_s = rate_.sample(parts_.metrics.new_tokens(), now),
                               .now = now},
-                             parts_.status, activity, parts_.metrics)});
+                             parts_.status(), activity, parts_.metrics)});
   });
 }
 

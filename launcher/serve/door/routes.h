@@ -6,26 +6,33 @@
 
 #include <functional>
 #include <memory>
+#include <string>
 #include <string_view>
 #include <utility>
 
 #include "launcher/serve/door/engine_watch.h"
 #include "launcher/serve/door/parts.h"
 #include "launcher/serve/door/token_rate.h"
+#include "launcher/serve/replicas/replicas.h"
 
 namespace lockstep::serve {
 
 /// Whether a path is answered without a key. Pure.
 bool is_public(std::string_view path);
 
+/// The server's view of its replicas: the functions of Replicas.
+struct ReplicaControl {
+  std::function<Result<bool>(int ranks, Replica::OnChanged done)> change_ranks;
+  std::function<Replicas::State()> state;
+};
+
 /// On the loop's thread.
 class Routes {
  public:
   using Exchanged = std::shared_ptr<Exchange>;
 
-  /// `change_ranks`: EngineKeeper::change_ranks.
-  Routes(DoorParts& parts, EngineWatch& watch, std::function<Result<void>(int ranks)> change_ranks)
-      : parts_(parts), watch_(watch), change_ranks_(std::move(change_ranks)) {}
+  Routes(DoorParts& parts, EngineWatch& watch, ReplicaControl replicas)
+      : parts_(parts), watch_(watch), replicas_(std::move(replicas)) {}
 
   void handle(const Exchanged& exchange);
 
@@ -52,7 +59,7 @@ class Routes {
 
   DoorParts& parts_;
   EngineWatch& watch_;
-  const std::function<Result<void>(int ranks)> change_ranks_;
+  const ReplicaControl replicas_;
   const TimePoint began_ = DoorParts::now();
   TokenRate rate_{began_};
 };

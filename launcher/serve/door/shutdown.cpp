@@ -54,7 +54,8 @@ void Shutdown::end_after_flush(const Error& error) {
 
 void Shutdown::note_end(const Error& error) {
   parts_.health.note_lost();
-  parts_.note_loss(error);
+  const size_t replicas = std::max<size_t>(1, parts_.statuses.size());
+  for (size_t replica = 0; replica < replicas; ++replica) parts_.note_loss(error, replica);
   if (parts_.server != nullptr) parts_.server->close_after_answers();
   draining_.reset();
 }

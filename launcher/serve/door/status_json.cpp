@@ -10,7 +10,10 @@ using Json = nlohmann::ordered_json;
 Json ranks_of(const EngineActivity& activity) {
   Json ranks = Json::array();
   for (const EngineActivity::Rank& rank : activity.ranks) {
-    ranks.push_back({{"rank", ranks.size()}, {"state", rank.state}, {"resident_bytes", rank.resident_bytes}});
+    ranks.push_back({{"rank", ranks.size()},
+                     {"replica", rank.replica},
+                     {"state", rank.state},
+                     {"resident_bytes", rank.resident_bytes}});
   }
   return ranks;
 }
@@ -82,14 +85,15 @@ std::string status_json(const StatusFacts& facts, const EngineStatus& status, co
             {"cached_tokens", status.reused_tokens},
             {"prompt_tokens", status.prompt_tokens},
             {"new_tokens", status.new_tokens},
-            {"restarts", facts.restarts},
+            {"restarts", facts.replicas.restarts},
+            {"replicas", facts.replicas.replicas},
             {"tp", facts.engine.ranks},
             {"changing_to_tp", nullptr},
             {"change_failure", nullptr},
             {"steps", steps_of(activity)},
             {"requests", requests_of(activity, metrics, facts.now)}};
-  if (facts.changing_to) json["changing_to_tp"] = *facts.changing_to;
-  if (!facts.change_failure.empty()) json["change_failure"] = facts.change_failure;
+  if (facts.replicas.changing_to) json["changing_to_tp"] = *facts.replicas.changing_to;
+  if (!facts.replicas.change_failure.empty()) json["change_failure"] = facts.replicas.change_failure;
   return json.dump(-1, ' ', false, Json::error_handler_t::replace) + "\n";
 }
 

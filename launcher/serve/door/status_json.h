@@ -1,12 +1,12 @@
 // What /admin/status answers: the engine's slots, ranks and steps, and the open requests.
 #pragma once
 
-#include <optional>
 #include <string>
 #include <string_view>
 
 #include "launcher/serve/door/metrics.h"
 #include "launcher/serve/engine/engine.h"
+#include "launcher/serve/replicas/replicas.h"
 
 namespace lockstep::serve {
 
@@ -15,9 +15,7 @@ struct StatusFacts {
   std::string model;
   EngineFacts engine;
   Duration uptime{};
-  int restarts = 0;
-  std::optional<int> changing_to;  // ranks
-  std::string change_failure;      // of the last change of their number
+  Replicas::State replicas;
   double tokens_per_s = 0.0;
   TimePoint now{};
 };

@@ -3,8 +3,11 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <charconv>
 #include <set>
 #include <utility>
+
+#include "launcher/serve/engine/combined.h"
 
 namespace lockstep::serve {
 namespace {
@@ -20,6 +23,19 @@ Error other_engine(const EngineFacts& found, const EngineFacts& expected) {
                       expected.capacity)};
 }
 
+/// The slots that a request needs: each answer, and each beam, is a sequence.
+size_t sequences_of(const EngineRequest& request) {
+  size_t most = 1;
+  for (const auto& [name, value] : request.options) {
+    size_t number = 1;
+    const bool counts = name == "num_return_sequences" || name == "num_beams";
+    if (counts && std::from_chars(value.data(), value.data() + value.size(), number).ec == std::errc()) {
+      most = std::max(most, number);
+    }
+  }
+  return most;
+}
+
 }  // namespace
 
 /// A request whose sink waits for its end. Shared by its call and the sinks of its attempts.
@@ -30,7 +46,8 @@ struct LastingEngine::Open {
   std::set<uint32_t> with_rest;  // answers whose withheld text has come
   int attempt = 0;               // events of earlier ones do not count
   bool is_paused = false, is_cancelled = false;
-  std::unique_ptr<EngineCall> call;  // null: it waits for an engine
+  std::optional<size_t> replica;     // that has it; none: it waits for an engine
+  std::unique_ptr<EngineCall> call;  // of that replica's engine
 };
 
 /// A text to score.
@@ -38,7 +55,8 @@ struct LastingEngine::Text {
   std::vector<int32_t> ids;
   int top = 0;
   OnScores done;
-  int attempt = 0;  // as of Open
+  int attempt = 0;  // as of Open, and so is `replica`
+  std::optional<size_t> replica;
 };
 
 /// A question about the engine's state. A lost engine drops its answers.
@@ -57,15 +75,41 @@ struct LastingEngine::QuestionOf final : Question {
 
 /// What the engine calls instead of `done`, which is called once in any case.
 template <typename T>
-std::function<void(Result<T>)> LastingEngine::asked(std::function<void(Result<T>)> done) {
+std::function<void(Result<T>)> LastingEngine::asked(size_t replica, std::function<void(Result<T>)> done) {
   const auto question = std::make_shared<QuestionOf<T>>(std::move(done));
-  questions_.push_back(question);
-  return [this, weak = std::weak_ptr<QuestionOf<T>>(question)](Result<T> answer) {
+  places_[replica].questions.push_back(question);
+  return [this, replica, weak = std::weak_ptr<QuestionOf<T>>(question)](Result<T> answer) {
     const auto own = weak.lock();
     if (!own) return;
-    questions_.remove(own);
+    places_[replica].questions.remove(own);
     own->done(std::move(answer));
   };
+}
+
+/// One question to several replicas.
+template <typename T>
+struct LastingEngine::Poll {
+  std::vector<T> answers;  // by replica; of one that has not answered, nothing
+  size_t missing = 0, answered = 0;
+  std::function<void(Result<T>)> done;
+};
+
+template <typename T, typename Ask>
+void LastingEngine::ask_all(std::function<void(Result<T>)> done, const Ask& ask) {
+  const size_t asked = attached();
+  if (asked == 0) return done(waits());
+  const auto poll = std::make_shared<Poll<T>>(Poll<T>{std::vector<T>(places_.size()), asked, 0, std::move(done)});
+  for (size_t replica = 0; replica < places_.size(); ++replica) {
+    if (!is_attached(replica)) continue;
+    ask(replica, [this, replica, poll](Result<T> answer) {
+      if (answer.has_value()) {
+        poll->answers[replica] = std::move(answer.value());
+        ++poll->answered;
+      }
+      if (--poll->missing > 0) return;
+      poll->answered > 0 ? poll->done(combined(poll->answers)) : poll->done(waits());
+    });
+  }
 }
 
 /// Receives one attempt's events.
@@ -105,7 +149,7 @@ class LastingEngine::Sink final : public EngineSink {
     auto& delivered = open.request.delivered;
     if (delivered.size() <= token.answer) delivered.resize(token.answer + 1);
     delivered[token.answer].push_back(token.id);
-    ++engine_.tokens_;
+    if (open.replica) ++engine_.places_[*open.replica].tokens;
     return true;
   }
 
@@ -137,47 +181,110 @@ class LastingEngine::Call final : public EngineCall {
   const std::shared_ptr<Open> open_;  // with the sinks of its attempts
 };
 
-LastingEngine::~LastingEngine() { detach(); }
+LastingEngine::~LastingEngine() { close(); }
 
-Result<void> LastingEngine::attach(std::unique_ptr<Engine> engine) {
+void LastingEngine::close() {
+  failure_ = waits();  // no replica goes on with another one's requests
+  for (size_t replica = 0; replica < places_.size(); ++replica) detach(replica);
+}
+
+size_t LastingEngine::attached() const {
+  return static_cast<size_t>(
+      std::ranges::count_if(places_, [](const Place& place) { return place.engine != nullptr; }));
+}
+
+Result<void> LastingEngine::attach(std::unique_ptr<Engine> engine, size_t replica) {
   const EngineFacts& facts = engine->facts();
   const bool is_first = facts_.model.empty();
   const bool is_same = facts.model == facts_.model && facts.vocabulary == facts_.vocabulary;
   if (!is_first && !(is_same && facts.capacity >= facts_.capacity)) return other_engine(facts, facts_);
-  detach();
   facts_ = facts;
-  engine_ = std::move(engine);
-  std::erase_if(open_, [](const std::weak_ptr<Open>& open) { return open.expired(); });
-  for (const std::weak_ptr<Open>& weak : open_) {
-    if (const auto open = weak.lock(); open && open->sink) send(open);
+  if (places_.size() <= replica) places_.resize(replica + 1);
+  const std::unique_ptr<Engine> before = std::exchange(places_[replica].engine, std::move(engine));
+  routing_.forget(replica);
+  count_slots();
+  for (const auto& question : std::exchange(places_[replica].questions, {})) question->fail(waits());
+  for (const std::weak_ptr<Open>& weak : std::list(open_)) {
+    if (const auto open = weak.lock(); open && open->sink && open->replica == replica) send(open, replica);
   }
-  for (const std::shared_ptr<Text>& text : texts_) send(text);
+  for (const std::shared_ptr<Text>& text : std::list(texts_)) {
+    if (text->replica == replica) send(text, replica);
+  }
+  send_waiting();
   return ok();
 }
 
-std::unique_ptr<Engine> LastingEngine::detach() {
-  if (engine_ == nullptr) return nullptr;
+std::unique_ptr<Engine> LastingEngine::detach(size_t replica) {
+  if (!is_attached(replica)) return nullptr;
   for (const std::weak_ptr<Open>& weak : open_) {
     const auto open = weak.lock();
-    if (!open) continue;
+    if (!open || open->replica != replica) continue;
     ++open->attempt;
     open->call = nullptr;
+    open->replica.reset();
   }
-  for (const std::shared_ptr<Text>& text : texts_) ++text->attempt;
-  std::unique_ptr<Engine> engine = std::move(engine_);
-  for (const auto& question : std::exchange(questions_, {})) question->fail(waits());
+  for (const std::shared_ptr<Text>& text : texts_) {
+    if (text->replica != replica) continue;
+    ++text->attempt;
+    text->replica.reset();
+  }
+  std::unique_ptr<Engine> engine = std::move(places_[replica].engine);
+  count_slots();
+  for (const auto& question : std::exchange(places_[replica].questions, {})) question->fail(waits());
+  send_waiting();
   return engine;
 }
 
 void LastingEngine::fail(const Error& error) {
   failure_ = error;
-  detach();
+  for (size_t replica = 0; replica < places_.size(); ++replica) detach(replica);
   const auto open = open_;  // a sink may open or end others
   for (const std::weak_ptr<Open>& weak : open) {
     const auto one = weak.lock();
     if (one && one->sink) std::exchange(one->sink, nullptr)->on_failed(error);
   }
   for (const std::shared_ptr<Text>& text : std::exchange(texts_, {})) text->done(error);
+}
+
+/// The slots of all replicas that serve; those of the last one otherwise.
+void LastingEngine::count_slots() {
+  int64_t slots = 0;
+  for (const Place& place : places_) slots += place.engine != nullptr ? place.engine->facts().slots : 0;
+  if (slots > 0) facts_.slots = slots;
+}
+
+/// What no engine has goes to one that serves, in the order of its arrival.
+void LastingEngine::send_waiting() {
+  if (failure_ || attached() == 0) return;
+  std::erase_if(open_, [](const std::weak_ptr<Open>& open) { return open.expired(); });
+  for (const std::weak_ptr<Open>& weak : std::list(open_)) {
+    const auto open = weak.lock();
+    if (open && open->sink && !open->replica) send(open, choose(open->request.ids));
+  }
+  for (const std::shared_ptr<Text>& text : std::list(texts_)) {
+    if (!text->replica) send(text, choose(text->ids));
+  }
+}
+
+size_t LastingEngine::choose(const std::vector<int32_t>& ids) {
+  std::vector<ReplicaLoad> loads;
+  for (const Place& place : places_) {
+    ReplicaLoad load{.serves = place.engine != nullptr};
+    if (load.serves) {
+      const EngineFacts& facts = place.engine->facts();
+      load.slots = static_cast<size_t>(facts.slots);
+      load.cache_tokens = static_cast<size_t>(facts.slots * facts.capacity);
+    }
+    loads.push_back(load);
+  }
+  for (const std::weak_ptr<Open>& weak : open_) {
+    const auto open = weak.lock();
+    if (open && open->sink && open->replica) loads[*open->replica].sequences += sequences_of(open->request);
+  }
+  for (const std::shared_ptr<Text>& text : texts_) {
+    if (text->replica) ++loads[*text->replica].sequences;
+  }
+  return routing_.choose(ids, loads);
 }
 
 std::unique_ptr<EngineCall> LastingEngine::open(EngineRequest request, std::shared_ptr<EngineSink> sink) {
@@ -189,16 +296,18 @@ std::unique_ptr<EngineCall> LastingEngine::open(EngineRequest request, std::shar
   open_.push_back(open);
   if (failure_) {
     std::exchange(open->sink, nullptr)->on_failed(*failure_);
-  } else if (engine_ != nullptr) {
-    send(open);
+  } else if (attached() > 0) {
+    send(open, choose(open->request.ids));
   }
   return std::make_unique<Call>(open);
 }
 
-void LastingEngine::send(const std::shared_ptr<Open>& open) {
+void LastingEngine::send(const std::shared_ptr<Open>& open, size_t replica) {
   EngineRequest request = open->request;
   if (open->deadline) request.deadline_s = std::max(0.0, to_seconds(*open->deadline - clock_.now()));
-  open->call = engine_->open(std::move(request), std::make_shared<Sink>(*this, open, ++open->attempt));
+  open->replica = replica;
+  const auto sink = std::make_shared<Sink>(*this, open, ++open->attempt);
+  open->call = places_[replica].engine->open(std::move(request), sink);
   if (open->is_paused) open->call->pause();
   if (open->is_cancelled) open->call->cancel();
 }
@@ -206,10 +315,10 @@ void LastingEngine::send(const std::shared_ptr<Open>& open) {
 void LastingEngine::score(std::vector<int32_t> ids, int top, OnScores done) {
   if (failure_) return done(*failure_);
   texts_.push_back(std::make_shared<Text>(Text{std::move(ids), top, std::move(done)}));
-  if (engine_ != nullptr) send(texts_.back());
+  if (attached() > 0) send(std::shared_ptr<Text>(texts_.back()), choose(texts_.back()->ids));
 }
 
-void LastingEngine::send(const std::shared_ptr<Text>& text) {
+void LastingEngine::send(const std::shared_ptr<Text>& text, size_t replica) {
   const auto on_scores = [this, weak = std::weak_ptr<Text>(text),
                           attempt = ++text->attempt](Result<std::vector<EngineScore>> scores) {
     const auto own = weak.lock();
@@ -218,7 +327,8 @@ void LastingEngine::send(const std::shared_ptr<Text>& text) {
     texts_.remove(own);
     own->done(std::move(scores));
   };
-  engine_->score(text->ids, text->top, on_scores);
+  text->replica = replica;
+  places_[replica].engine->score(text->ids, text->top, on_scores);
 }
 
 Error LastingEngine::waits() const {
@@ -226,16 +336,31 @@ Error LastingEngine::waits() const {
   return {ErrorKind::kUnavailable, "[serve] found no engine, expected one: it starts again; ask later"};
 }
 
+void LastingEngine::status(size_t replica, OnStatus done) {
+  if (!is_attached(replica)) return done(waits());
+  places_[replica].engine->status(asked<EngineStatus>(replica, std::move(done)));
+}
+
+void LastingEngine::activity(size_t replica, OnActivity done) {
+  if (!is_attached(replica)) return done(waits());
+  places_[replica].engine->activity(asked<EngineActivity>(replica, std::move(done)));
+}
+
 void LastingEngine::status(OnStatus done) {
-  engine_ != nullptr ? engine_->status(asked<EngineStatus>(std::move(done))) : done(waits());
+  ask_all<EngineStatus>(std::move(done), [this](size_t replica, OnStatus one) { status(replica, std::move(one)); });
 }
 
 void LastingEngine::activity(OnActivity done) {
-  engine_ != nullptr ? engine_->activity(asked<EngineActivity>(std::move(done))) : done(waits());
+  ask_all<EngineActivity>(std::move(done),
+                          [this](size_t replica, OnActivity one) { activity(replica, std::move(one)); });
 }
 
 void LastingEngine::finish() {
-  if (engine_ != nullptr) engine_->finish();
+  for (size_t replica = 0; replica < places_.size(); ++replica) finish(replica);
+}
+
+void LastingEngine::finish(size_t replica) {
+  if (is_attached(replica)) places_[replica].engine->finish();
 }
 
 }  // namespace lockstep::serve

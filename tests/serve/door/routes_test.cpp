@@ -39,14 +39,20 @@ class RoutesTest : public ::testing::Test {
   const Log log_{[](LogLevel, std::string_view) {}};
   DoorParts parts_{DoorOptions{.model = "/models/tiny"}, log_,
                    [this](std::string_view line) { lines_.emplace_back(line); }};
-  EngineWatch watch_{parts_, [] {}};
+  EngineWatch watch_{parts_, [](size_t) {}};
   int asked_ = 0;  // ranks
   std::optional<Error> refusal_;
-  Routes routes_{parts_, watch_, [this](int ranks) -> Result<void> {
-                   if (refusal_) return *refusal_;
-                   asked_ = ranks;
-                   return ok();
-                 }};
+  bool changes_ = false;      // something has to be changed
+  Replica::OnChanged ended_;  // of that
+  Routes routes_{parts_,
+                 watch_,
+                 {.change_ranks = [this](int ranks, Replica::OnChanged done) -> Result<bool> {
+                    if (refusal_) return *refusal_;
+                    asked_ = ranks;
+                    changes_ ? void(ended_ = std::move(done)) : done({});
+                    return changes_;
+                  },
+                  .state = [] { return Replicas::State{.replicas = {"serving"}}; }}};
 };
 
 TEST_F(RoutesTest, SayThatTheServerStarts) {
@@ -96,6 +102,8 @@ TEST_F(RoutesTest, ChangeTheNumberOfRanks) {
   EXPECT_EQ(post("{}", json)->json()["error"]["param"], "tp");
   EXPECT_EQ(post(R"({"tp": 0})", json)->status(), 400);
   EXPECT_EQ(send("GET", "/admin/degree")->status(), 405);
+  changes_ = true;
+  EXPECT_EQ(post(R"({"tp": 3})", json)->status(), 202);
   EXPECT_EQ(asked_, 3);
   refusal_ = Error{ErrorKind::kFailedPrecondition, "another change"};
   const auto refused = post(R"({"tp": 2})", json);
@@ -105,7 +113,7 @@ TEST_F(RoutesTest, ChangeTheNumberOfRanks) {
 
 TEST_F(RoutesTest, AnswerAtTheEndOfAChangeWhereTheClientWaits) {
   for (const std::string failure : {"", "no memory"}) {
-    parts_.change = RankChange{.ranks = 3};
+    changes_ = true;
     const auto exchange = std::make_shared<FakeExchange>();
     exchange->sent = {.method = "POST",
                       .path = "/admin/degree",
@@ -113,8 +121,7 @@ TEST_F(RoutesTest, AnswerAtTheEndOfAChangeWhereTheClientWaits) {
                       .body = R"({"tp": 3, "wait": true})"};
     routes_.handle(exchange);
     EXPECT_FALSE(exchange->response.has_value());
-    ASSERT_EQ(parts_.change->on_end.size(), 1u);
-    parts_.change->on_end.front()(failure);
+    ended_(failure);
     EXPECT_EQ(exchange->status(), failure.empty() ? 200 : 409);
     if (!failure.empty()) {
       EXPECT_EQ(exchange->json()["error"]["message"], failure);
@@ -123,9 +130,9 @@ TEST_F(RoutesTest, AnswerAtTheEndOfAChangeWhereTheClientWaits) {
 }
 
 TEST_F(RoutesTest, NameTheLostRankForTheRestOfTheServersLife) {
-  parts_.status.ranks = {"ready", "ready"};
+  parts_.statuses = {{.ranks = {"ready", "ready"}}};
   parts_.health.note_lost();
-  parts_.note_loss({ErrorKind::kPeerLost, "rank 1 was killed", /*origin_rank=*/1});
+  parts_.note_loss({ErrorKind::kPeerLost, "rank 1 was killed", /*origin_rank=*/1}, /*replica=*/0);
   for (const char* path : {"/health", "/health/ready", "/health/live"}) {
     const auto answer = send("GET", path);
     EXPECT_EQ(answer->status(), 503) << path;

@@ -29,17 +29,17 @@ TEST_F(ShutdownTest, KeepsTheFirstReasonOfTheEnd) {
   shutdown_.end_after_flush(ended_);
   shutdown_.end_after_flush(disconnected_);
   shutdown_.on_lost(disconnected_);
-  EXPECT_EQ(parts_.loss, ended_);
+  EXPECT_EQ(parts_.loss(), ended_);
   EXPECT_EQ(end(), ended_);
 }
 
 TEST_F(ShutdownTest, SaysAtOnceThatTheEngineIsLostAndLaterWhy) {
-  parts_.status.ranks = {"ready", "ready"};
+  parts_.statuses = {{.ranks = {"ready", "ready"}}};
   shutdown_.on_lost(disconnected_);
   EXPECT_EQ(parts_.health.state(), DoorState::kLost);
-  EXPECT_EQ(parts_.status.ranks, (std::vector<std::string>{"lost", "lost"}));
+  EXPECT_EQ(parts_.status().ranks, (std::vector<std::string>{"lost", "lost"}));
   shutdown_.end_after_flush(ended_);
-  EXPECT_EQ(parts_.status.ranks, (std::vector<std::string>{"ended", "lost"}));
+  EXPECT_EQ(parts_.status().ranks, (std::vector<std::string>{"ended", "lost"}));
   EXPECT_EQ(end(), ended_);
 }
 

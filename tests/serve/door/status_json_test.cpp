@@ -40,12 +40,12 @@ TEST(StatusJson, SaysHowAChangeOfTheRanksGoes) {
   const auto status = [](const StatusFacts& facts) {
     return Json::parse(status_json(facts, EngineStatus{}, EngineActivity{}, Metrics()));
   };
-  const Json changing = status({.engine = {.ranks = 2}, .restarts = 4, .changing_to = 3});
+  const Json changing = status({.engine = {.ranks = 2}, .replicas = {.restarts = 4, .changing_to = 3}});
   EXPECT_EQ(changing["tp"], 2);
   EXPECT_EQ(changing["restarts"], 4);
   EXPECT_EQ(changing["changing_to_tp"], 3);
   EXPECT_TRUE(changing["change_failure"].is_null());
-  EXPECT_EQ(status({.change_failure = "too many"})["change_failure"], "too many");
+  EXPECT_EQ(status({.replicas = {.change_failure = "too many"}})["change_failure"], "too many");
 }
 
 TEST(StatusJson, SaysThatARequestWithoutASlotWaits) {

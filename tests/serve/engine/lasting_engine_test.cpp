@@ -40,11 +40,11 @@ struct Heard final : EngineSink {
 
 class LastingEngineTest : public ::testing::Test {
  protected:
-  /// The next engine; the lasting one owns it.
-  FakeEngine* attach() {
+  /// The next engine of a replica; the lasting one owns it.
+  FakeEngine* attach(size_t replica = 0) {
     auto engine = std::make_unique<FakeEngine>();
     FakeEngine* const attached = engine.get();
-    EXPECT_TRUE(engine_.attach(std::move(engine)).has_value());
+    EXPECT_TRUE(engine_.attach(std::move(engine), replica).has_value());
     return attached;
   }
 
@@ -58,7 +58,7 @@ TEST_F(LastingEngineTest, GoesOnWithAnotherEngineAfterTheTokensThatItHas) {
   const auto call = engine_.open({.ids = {1, 2}, .random_row = 7}, heard_);
   engine->calls[0]->say("ab");
   engine_.detach();
-  EXPECT_FALSE(engine_.is_attached());
+  EXPECT_FALSE(engine_.is_attached(0));
   engine = attach();
   ASSERT_EQ(engine->calls.size(), 1u);
   const EngineRequest& again = engine->calls[0]->request;
@@ -70,7 +70,7 @@ TEST_F(LastingEngineTest, GoesOnWithAnotherEngineAfterTheTokensThatItHas) {
   EXPECT_EQ(heard_->text, "abc");
   EXPECT_EQ(heard_->answers.at(0).reason, "length");
   EXPECT_THAT(heard_->errors, IsEmpty());
-  EXPECT_EQ(engine_.tokens(), 3u);
+  EXPECT_EQ(engine_.tokens(0), 3u);
 }
 
 TEST_F(LastingEngineTest, HearsNothingMoreFromAnEngineThatIsLost) {
@@ -190,6 +190,64 @@ TEST_F(LastingEngineTest, AQuestionHasOneAnswerAlsoWhenTheEngineIsLostBefore) {
   EXPECT_THAT(answered, ElementsAre(true, false));
   late(EngineStatus{});
   EXPECT_EQ(answered.size(), 2u);
+}
+
+TEST_F(LastingEngineTest, AnotherReplicaGoesOnWithTheRequestsOfALostOne) {
+  FakeEngine* const first = attach(0);
+  FakeEngine* const second = attach(1);
+  const auto one = engine_.open({.ids = {1}}, heard_), two = engine_.open({.ids = {2}}, heard_);
+  ASSERT_EQ(first->calls.size(), 1u);  // shared out
+  ASSERT_EQ(second->calls.size(), 1u);
+  size_t scored = 0;
+  engine_.score({1, 2, 3}, 0, [&](const Result<std::vector<EngineScore>>& scores) { scored += scores.value().size(); });
+  first->calls[0]->say("ab");
+  const auto lost = engine_.detach(0);
+  ASSERT_EQ(second->calls.size(), 2u);
+  EXPECT_THAT(second->calls[1]->request.delivered, ElementsAre(Ids{'a', 'b'}));
+  second->calls[1]->say("c");
+  EXPECT_EQ(heard_->text, "abc");
+  ASSERT_EQ(second->scores.size(), 1u);
+  second->give_score(0);
+  EXPECT_EQ(scored, 3u);
+  EXPECT_EQ(attach(0)->calls.size(), 0u);  // nothing waits
+  EXPECT_EQ(engine_.tokens(0), 2u);
+  EXPECT_EQ(engine_.tokens(1), 1u);
+}
+
+TEST_F(LastingEngineTest, OtherRanksOfAReplicaTakeOverItsRequestsAlone) {
+  attach(0);
+  FakeEngine* const second = attach(1);
+  const auto one = engine_.open({.ids = {1}}, heard_), two = engine_.open({.ids = {2}}, heard_);
+  const FakeEngine* const next = attach(0);
+  EXPECT_EQ(second->calls.size(), 1u);
+  ASSERT_EQ(next->calls.size(), 1u);
+  EXPECT_THAT(next->calls[0]->request.ids, ElementsAre(1));
+}
+
+TEST_F(LastingEngineTest, HasTheSlotsOfAllItsReplicas) {
+  attach(0);
+  attach(1);
+  EXPECT_EQ(engine_.facts().slots, 4);
+  engine_.detach(1);
+  EXPECT_EQ(engine_.facts().slots, 2);
+}
+
+TEST_F(LastingEngineTest, AnswersForAllItsReplicas) {
+  FakeEngine* const first = attach(0);
+  FakeEngine* const second = attach(1);
+  first->answers = second->answers = false;
+  std::vector<Result<EngineStatus>> answered;
+  engine_.status([&](const Result<EngineStatus>& status) { answered.push_back(status); });
+  second->questions[0](EngineStatus{.running = 2, .ranks = {"ready"}});
+  EXPECT_THAT(answered, IsEmpty());
+  first->questions[0](EngineStatus{.running = 1, .ranks = {"lost"}});
+  ASSERT_EQ(answered.size(), 1u);
+  EXPECT_EQ(answered[0].value().running, 3);
+  EXPECT_THAT(answered[0].value().ranks, ElementsAre("lost", "ready"));
+  engine_.status([&](const Result<EngineStatus>& status) { answered.push_back(status); });
+  engine_.detach(0);
+  second->questions[1](EngineStatus{.running = 2});
+  EXPECT_EQ(answered.at(1).value().running, 2);  // of those that have answered
 }
 
 TEST_F(LastingEngineTest, RefusesAnEngineOfAnotherModel) {

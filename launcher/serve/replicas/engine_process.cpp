@@ -1,4 +1,4 @@
-#include "launcher/serve/door/engine_process.h"
+#include "launcher/serve/replicas/engine_process.h"
 
 #include <fmt/format.h>
 
@@ -57,10 +57,8 @@ Result<std::unique_ptr<EngineProcess>> EngineProcess::start(EngineStart start, E
   std::unique_ptr<EngineProcess> own(new EngineProcess(std::move(folder)));
   start.words.insert(start.words.end(), {"--socket", own->socket().string()});
   // Ranks on other machines cannot write here.
-  if (start.records.empty() && start.ranks > 0) {
-    start.records = own->folder_;
-    start.words.insert(start.words.end(), {"--exit-record", start.records.string()});
-  }
+  if (start.records.empty() && start.ranks > 0) start.records = own->folder_;
+  if (!start.records.empty()) start.words.insert(start.words.end(), {"--exit-record", start.records.string()});
   launcher::remove_exit_records(start.records);
   // The address that the engine prints is no part of this program's output.
   process::ChildCommand command{.words = std::move(start.words),

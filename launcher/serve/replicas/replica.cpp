@@ -1,4 +1,4 @@
-#include "launcher/serve/door/engine_keeper.h"
+#include "launcher/serve/replicas/replica.h"
 
 #include <fmt/format.h>
 
@@ -15,6 +15,8 @@ constexpr auto kEngineEnd = std::chrono::seconds(20);  // of an engine that was 
 constexpr auto kLossEnd = std::chrono::seconds(5);     // of a lost one, by itself: it ends its ranks
 constexpr auto kGrow = std::chrono::minutes(1);        // of service with fewer ranks than wanted
 constexpr double kRoom = 1.2;                          // of the present ranks' memory, for others beside them
+
+TimePoint now() { return std::chrono::steady_clock::now(); }
 
 Error ended_by_another() {
   return {
@@ -45,19 +47,26 @@ bool has_room_for(const EngineActivity& activity, uint64_t free_bytes) {
 
 }  // namespace
 
-EngineKeeper::EngineKeeper(DoorParts& parts, process::EnvironmentMap environment, Events events)
+Replica::Replica(const ReplicaParts& parts, size_t number, std::optional<EngineAddress> address, Events events)
     : parts_(parts),
-      environment_(std::move(environment)),
+      number_(number),
+      address_(std::move(address)),
       events_(std::move(events)),
       recovery_({.policy = is_own() ? on_lost_rank(parts.options.on_lost_rank) : OnLostRank::kStop,
                  .max_restarts = parts.options.max_restarts}),
       degree_(parts.options.ranks) {}
 
-EngineKeeper::~EngineKeeper() { close(); }
+Replica::~Replica() { close(); }
 
-/// Where an engine serves that this server has not started.
-Result<EngineAddress> EngineKeeper::address() const {
-  const DoorOptions& options = parts_.options;
+/// In front of a line of log, where there are several.
+std::string Replica::name() const {
+  return parts_.options.replicas > 1 ? fmt::format("replica {}: ", number_) : std::string();
+}
+
+/// Where an engine serves that this program has not started.
+Result<EngineAddress> Replica::address() const {
+  if (address_) return *address_;
+  const ReplicaOptions& options = parts_.options;
   EngineAddress address{
       .socket = options.engine_socket, .host = options.engine_host, .port = static_cast<uint16_t>(options.engine_port)};
   if (options.secret_file.empty()) return address;
@@ -65,8 +74,8 @@ Result<EngineAddress> EngineKeeper::address() const {
   return address;
 }
 
-Result<std::unique_ptr<EngineKeeper::Group>> EngineKeeper::begin(int ranks) {
-  const DoorOptions& options = parts_.options;
+Result<std::unique_ptr<Replica::Group>> Replica::begin(int ranks) {
+  const ReplicaOptions& options = parts_.options;
   auto group = std::make_unique<Group>();
   Group* const own = group.get();
   group->ranks = ranks;
@@ -74,34 +83,34 @@ Result<std::unique_ptr<EngineKeeper::Group>> EngineKeeper::begin(int ranks) {
   if (is_own()) {
     LOCKSTEP_TRY(group->process,
                  EngineProcess::start({.words = engine_command(options, ranks),
-                                       .environment = environment_,
+                                       .environment = parts_.environment,
                                        .ranks = own_ranks(options, ranks),
-                                       .records = options.engine_records},
-                                      *parts_.loop, [this, own](const Result<void>& result) { on_gone(own, result); }));
+                                       .records = records_of(options, number_)},
+                                      parts_.loop, [this, own](const Result<void>& result) { on_gone(own, result); }));
     where.socket = group->process->socket();
   }
   group->connection =
-      connect(*parts_.loop, {.address = where,
+      connect(parts_.loop, {.address = where,
                              .limit = duration_of(options.start_deadline_s),
                              .done = [this, own](Result<std::unique_ptr<Engine>> engine) { on_connected(own, engine); },
                              .on_lost = [this, own](const Error& error) { on_disconnected(own, error); }});
   return group;
 }
 
-Result<void> EngineKeeper::start() {
+Result<void> Replica::start() {
   LOCKSTEP_TRY(group_, begin(degree_.next()));
   return ok();
 }
 
-void EngineKeeper::on_connected(Group* group, Result<std::unique_ptr<Engine>>& engine) {
+void Replica::on_connected(Group* group, Result<std::unique_ptr<Engine>>& engine) {
   if (is_finishing_) return;
   if (group == next_.get()) return take_over(engine);
   if (group == group_.get() && !recovery_.is_lost()) serve_first(engine);
 }
 
-void EngineKeeper::serve_first(Result<std::unique_ptr<Engine>>& engine) {
+void Replica::serve_first(Result<std::unique_ptr<Engine>>& engine) {
   const Result<void> attached =
-      engine.has_value() ? parts_.engine.attach(std::move(engine.value())) : Result<void>(engine.error());
+      engine.has_value() ? parts_.engine.attach(std::move(engine.value()), number_) : Result<void>(engine.error());
   if (attached.has_value()) return note_serving();
   if (!is_own()) return give_up(attached.error());
   loss_ = attached.error();
@@ -109,14 +118,14 @@ void EngineKeeper::serve_first(Result<std::unique_ptr<Engine>>& engine) {
   group_->process->stop();  // its end follows
 }
 
-void EngineKeeper::on_disconnected(const Group* group, const Error& error) {
+void Replica::on_disconnected(const Group* group, const Error& error) {
   if (is_finishing_ || recovery_.is_lost() || group != group_.get()) return;
   lose(error);
   if (!is_own()) return give_up(error);
-  timer_ = parts_.loop->after(kLossEnd, [this] { group_->process->kill(); });
+  timer_ = parts_.loop.after(kLossEnd, [this] { group_->process->kill(); });
 }
 
-void EngineKeeper::note_silent() {
+void Replica::note_silent() {
   if (is_finishing_ || recovery_.is_lost()) return;
   is_silent_ = true;
   lose(Error{ErrorKind::kPeerLost,
@@ -128,15 +137,15 @@ void EngineKeeper::note_silent() {
 }
 
 /// Requests wait for another engine, or fail with the reason that the engine's end gives.
-void EngineKeeper::lose(const Error& error) {
+void Replica::lose(const Error& error) {
   loss_ = error;
   growing_.reset();
   recovery_.note_lost();
-  parts_.engine.detach();
+  parts_.engine.detach(number_);
   events_.on_lost(error, recovery_.may_recover());
 }
 
-void EngineKeeper::on_gone(Group* group, const Result<void>& result) {
+void Replica::on_gone(Group* group, const Result<void>& result) {
   const auto is_it = [group](const std::unique_ptr<Group>& other) { return other.get() == group; };
   if (std::erase_if(retired_, is_it) > 0) return;
   if (group == next_.get()) {
@@ -149,27 +158,26 @@ void EngineKeeper::on_gone(Group* group, const Result<void>& result) {
   start_after(result);
 }
 
-void EngineKeeper::start_after(const Result<void>& result) {
+void Replica::start_after(const Result<void>& result) {
   const bool says_more = !result.has_value() && !is_silent_ && !is_replaced_;
   const Error reason = says_more ? result.error() : loss_.value_or(ended_by_another());
   if (!recovery_.is_lost()) lose(reason);
   group_.reset();
   if (std::exchange(is_replaced_, false)) return start_again();
-  if (parts_.change && next_ == nullptr) {  // the new ranks could not be started after the end of the others
+  if (change_ && next_ == nullptr) {  // the new ranks could not be started after the end of the others
     end_change(reason.message);
     return start_again();
   }
-  const Recovery::Next next = recovery_.note_gone(reason, parts_.engine.tokens(), DoorParts::now());
+  const Recovery::Next next = recovery_.note_gone(reason, parts_.engine.tokens(number_), now());
   if (!next.again) return give_up(of_another_launcher() ? with_advice(reason) : reason);
-  parts_.restarts = recovery_.restarts();
   if (next.shrinks) degree_.shrink();
-  parts_.log.warning("{}", reason.message);
-  parts_.log.warning("starts the ranks again: restart {}, {} of {} in a row without a token", recovery_.restarts(),
+  parts_.log.warning("{}{}", name(), reason.message);
+  parts_.log.warning("{}starts the ranks again: restart {}, {} of {} in a row without a token", name(), recovery_.restarts(),
                      recovery_.stalled(), parts_.options.max_restarts);
-  timer_ = parts_.loop->after(next.pause, [this] { start_again(); });
+  timer_ = parts_.loop.after(next.pause, [this] { start_again(); });
 }
 
-void EngineKeeper::start_again() {
+void Replica::start_again() {
   loss_.reset();
   is_silent_ = false;
   recovery_.note_starting();
@@ -181,38 +189,40 @@ void EngineKeeper::start_again() {
   if (!started.has_value()) give_up(started.error());
 }
 
-void EngineKeeper::give_up(const Error& error) {
+void Replica::give_up(const Error& error) {
   recovery_.note_over();
-  parts_.engine.fail(error);
   events_.on_over(error);
 }
 
-Result<void> EngineKeeper::change_ranks(int ranks) {
+Result<void> Replica::check_change() const {
   if (!is_own() || of_another_launcher()) return no_change("ranks of another launcher", "ranks of this server");
-  if (parts_.change || next_ != nullptr) return no_change("another change under way", "none; ask again");
-  if (!parts_.engine.is_attached()) return no_change("ranks that start", "ranks that serve; ask again");
-  degree_.want(ranks);
-  growing_.reset();
-  if (ranks != group_->ranks) prepare_change({.ranks = ranks});
+  if (change_ || next_ != nullptr) return no_change("another change under way", "none; ask again");
+  if (!parts_.engine.is_attached(number_)) return no_change("ranks that start", "ranks that serve; ask again");
   return ok();
 }
 
-void EngineKeeper::prepare_change(RankChange change) {
+void Replica::change_ranks(int ranks, OnChanged done) {
+  degree_.want(ranks);
+  growing_.reset();
+  if (ranks == group_->ranks) return done({});
+  prepare_change({.ranks = ranks, .done = std::move(done)});
+}
+
+void Replica::prepare_change(Change change) {
   growing_.reset();
   const int ranks = change.ranks;
-  parts_.change = std::move(change);
-  parts_.change_failure.clear();
+  change_ = std::move(change);
   degree_.grow();
-  parts_.engine.activity([this, ranks](const Result<EngineActivity>& activity) {
+  parts_.engine.activity(number_, [this, ranks](const Result<EngineActivity>& activity) {
     const auto free = static_cast<uint64_t>(available_memory().value);
     begin_change(ranks, activity.has_value() && has_room_for(activity.value(), free));
   });
 }
 
-void EngineKeeper::begin_change(int ranks, bool has_room) {
+void Replica::begin_change(int ranks, bool has_room) {
   if (is_finishing_ || recovery_.is_lost()) return end_change("the ranks were lost meanwhile");
   parts_.log.info(
-      "changes from {} to {} ranks, {}", group_->ranks, ranks,
+      "{}changes from {} to {} ranks, {}", name(), group_->ranks, ranks,
       has_room ? "which load beside the others" : "which start after the others: memory for both is not free");
   if (has_room) {
     auto begun = begin(ranks);
@@ -225,13 +235,11 @@ void EngineKeeper::begin_change(int ranks, bool has_room) {
   group_->process->stop();
 }
 
-/// The ranks that loaded beside the others get all requests, also where those were lost meanwhile.
-void EngineKeeper::take_over(Result<std::unique_ptr<Engine>>& engine) {
-  std::unique_ptr<Engine> before = parts_.engine.detach();
+/// The ranks that loaded beside the others get their requests, also where those were lost meanwhile.
+void Replica::take_over(Result<std::unique_ptr<Engine>>& engine) {
   const Result<void> attached =
-      engine.has_value() ? parts_.engine.attach(std::move(engine.value())) : Result<void>(engine.error());
+      engine.has_value() ? parts_.engine.attach(std::move(engine.value()), number_) : Result<void>(engine.error());
   if (!attached.has_value()) {
-    if (before != nullptr) static_cast<void>(parts_.engine.attach(std::move(before)));  // it goes on
     end_change(attached.error().message);
     return next_->process->stop();
   }
@@ -243,15 +251,15 @@ void EngineKeeper::take_over(Result<std::unique_ptr<Engine>>& engine) {
 }
 
 /// Ends what was replaced.
-void EngineKeeper::retire(std::unique_ptr<Group> group) {
+void Replica::retire(std::unique_ptr<Group> group) {
   if (group == nullptr) return;
   // Ranks of no launcher hold nothing that has to be left in order, and their cores are needed.
   own_ranks(parts_.options, group->ranks) > 0 ? group->process->kill() : group->process->stop();
   retired_.push_back(std::move(group));
 }
 
-void EngineKeeper::note_serving() {
-  recovery_.note_serving(DoorParts::now());
+void Replica::note_serving() {
+  recovery_.note_serving(now());
   served_ranks_ = group_->ranks;
   end_change({});
   watch_size();
@@ -259,40 +267,39 @@ void EngineKeeper::note_serving() {
 }
 
 /// Where ranks are missing, they are tried again after a while.
-void EngineKeeper::watch_size() {
+void Replica::watch_size() {
   growing_.reset();
   if (!is_own() || degree_.wanted() <= served_ranks_) return;
-  growing_ = parts_.loop->after(kGrow, [this] { prepare_change({.ranks = degree_.wanted(), .grows = true}); });
+  growing_ = parts_.loop.after(kGrow, [this] { prepare_change({.ranks = degree_.wanted(), .grows = true}); });
 }
 
 /// `failure`: why the ranks are as before; empty: they are the wanted ones.
-void EngineKeeper::end_change(std::string failure) {
-  if (!parts_.change) return;
-  const RankChange change = *std::exchange(parts_.change, std::nullopt);
-  for (const auto& call : change.on_end) call(failure);
+void Replica::end_change(const std::string& failure) {
+  if (!change_) return;
+  const Change change = *std::exchange(change_, std::nullopt);
   if (!failure.empty()) {
-    parts_.log.error("cannot serve with {} ranks: {}", change.ranks, failure);
+    parts_.log.error("{}cannot serve with {} ranks: {}", name(), change.ranks, failure);
     change.grows ? degree_.settle(served_ranks_) : degree_.want(served_ranks_);
     watch_size();
   }
-  parts_.change_failure = std::move(failure);
+  if (change.done) change.done(failure);
 }
 
-void EngineKeeper::finish() {
+void Replica::finish() {
   is_finishing_ = true;
   timer_.reset();
   growing_.reset();
   if (next_ != nullptr) next_->process->stop();
   if (group_ == nullptr || !is_own()) return events_.on_finished(ok());
-  if (!parts_.engine.is_attached()) return group_->process->stop();
-  parts_.engine.finish();
-  timer_ = parts_.loop->after(kEngineEnd, [this] { group_->process->stop(); });
+  if (!parts_.engine.is_attached(number_)) return group_->process->stop();
+  parts_.engine.finish(number_);
+  timer_ = parts_.loop.after(kEngineEnd, [this] { group_->process->stop(); });
 }
 
-void EngineKeeper::close() {
+void Replica::close() {
   timer_.reset();
   growing_.reset();
-  parts_.engine.detach();
+  parts_.engine.detach(number_);
   next_.reset();
   group_.reset();
   retired_.clear();

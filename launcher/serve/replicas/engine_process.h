@@ -21,7 +21,7 @@ struct EngineStart {
   std::vector<std::string> words;  // the command without its socket
   process::EnvironmentMap environment;
   int ranks = 0;                       // that it starts on this machine; 0: a launcher starts them
-  std::filesystem::path records = {};  // its folder of exit records, where the command names one
+  std::filesystem::path records = {};  // where its ranks write their exit records; empty: a private folder
 };
 
 /// Neither copied nor moved. No process of the engine outlives it, nor this program.

@@ -4,7 +4,7 @@
 #include <filesystem>
 
 #include "launcher/process/exit_record.h"
-#include "launcher/serve/door/engine_process.h"
+#include "launcher/serve/replicas/engine_process.h"
 
 namespace lockstep::serve {
 namespace {

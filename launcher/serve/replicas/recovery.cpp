@@ -1,4 +1,4 @@
-#include "launcher/serve/door/recovery.h"
+#include "launcher/serve/replicas/recovery.h"
 
 #include <algorithm>
 #include <utility>

@@ -1,0 +1,131 @@
+// Keeps the engine of one replica behind the server: starts its processes, connects, and starts them again when they
+// are lost.
+//
+//   start ─► processes ─► connection ─► LastingEngine      lost ─► the rest is ended ─► start, or over (recovery.h)
+//
+// Another number of ranks: the new ones load beside the old ones, then take over. Without the memory for both, or where
+// the old ones are lost meanwhile, the new ones start after the end of the old ones.
+#pragma once
+
+#include <functional>
+#include <list>
+#include <memory>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "launcher/serve/engine/lasting_engine.h"
+#include "launcher/serve/engine/rpc_engine.h"
+#include "launcher/serve/http/event_loop.h"
+#include "launcher/serve/replicas/engine_process.h"
+#include "launcher/serve/replicas/recovery.h"
+#include "launcher/serve/replicas/replica_options.h"
+#include "runtime/core/log.h"
+
+namespace lockstep::serve {
+
+/// What all replicas share. Everything is borrowed.
+struct ReplicaParts {
+  const ReplicaOptions& options;
+  const process::EnvironmentMap& environment;  // of the engines' commands
+  EventLoop& loop;
+  LastingEngine& engine;
+  const Log& log;
+};
+
+/// On the loop's thread, neither copied nor moved.
+class Replica {
+ public:
+  /// What happens to its engine; called on the loop's thread.
+  struct Events {
+    std::function<void()> on_serving;                       // requests are answered, for the first time or again
+    std::function<void(const Error&, bool again)> on_lost;  // another start may follow, or `on_over` does
+    std::function<void(const Error&)> on_over;              // there will be no engine any more
+    std::function<void(const Result<void>&)> on_finished;   // after `finish`: how it has ended
+  };
+  /// Called with the reason of a failure; empty: the new ranks serve.
+  using OnChanged = std::function<void(const std::string& failure)>;
+
+  /// `number`: its place in the engine. `address`: of an engine that this program does not start; none: the options
+  /// say how it is started, or where it is.
+  Replica(const ReplicaParts& parts, size_t number, std::optional<EngineAddress> address, Events events);
+  ~Replica();
+  Replica(const Replica&) = delete;
+  Replica& operator=(const Replica&) = delete;
+
+  /// Fails when no engine can be started here at all.
+  Result<void> start();
+  /// Whether its number of ranks can be changed now. Fails with `kFailedPrecondition`: before the engine serves, during
+  /// another change, and where the ranks are not this program's.
+  Result<void> check_change() const;
+  /// Begins to serve with another number of ranks; `done` is called once, at once where there are as many.
+  void change_ranks(int ranks, OnChanged done);
+  /// The engine has not answered for `ReplicaOptions::silence_s`.
+  void note_silent();
+  /// Ends the engine, unless it is not this program's.
+  void finish();
+  /// Waits until no process of the engine is left. @blocking
+  void close();
+
+  bool serves() const { return recovery_.state() == Recovery::State::kServing; }
+  bool is_over() const { return recovery_.state() == Recovery::State::kOver; }
+  int restarts() const { return recovery_.restarts(); }
+  /// The number of ranks that it changes to; none: no change is under way.
+  std::optional<int> changing_to() const { return change_ ? std::optional(change_->ranks) : std::nullopt; }
+
+ private:
+  /// Processes and the connection to them.
+  struct Group {
+    int ranks = 0;
+    std::unique_ptr<EngineProcess> process;  // null: the engine is not this program's
+    std::unique_ptr<Connection> connection;
+  };
+  /// A change of the number of ranks.
+  struct Change {
+    int ranks = 0;       // the new number
+    bool grows = false;  // true: back to the number before a loss; false: it was asked for
+    OnChanged done = {};
+  };
+
+  bool is_own() const { return !address_ && !parts_.options.engine.empty(); }
+  /// Whether mpirun or srun has started this process as rank 0, and the other ranks.
+  bool of_another_launcher() const { return parts_.options.ranks == 0; }
+  Result<EngineAddress> address() const;
+  std::vector<int> hardware_threads() const;
+  Result<std::unique_ptr<Group>> begin(int ranks);
+  void on_connected(Group* group, Result<std::unique_ptr<Engine>>& engine);
+  void serve_first(Result<std::unique_ptr<Engine>>& engine);
+  void take_over(Result<std::unique_ptr<Engine>>& engine);
+  void on_disconnected(const Group* group, const Error& error);
+  void on_gone(Group* group, const Result<void>& result);
+  void start_after(const Result<void>& result);
+  void lose(const Error& error);
+  void start_again();
+  void give_up(const Error& error);
+  void prepare_change(Change change);
+  void begin_change(int ranks, bool has_room);
+  void end_change(const std::string& failure);
+  void note_serving();
+  void retire(std::unique_ptr<Group> group);
+  void watch_size();
+  std::string name() const;
+
+  const ReplicaParts parts_;
+  const size_t number_;
+  const std::optional<EngineAddress> address_;
+  const Events events_;
+  Recovery recovery_;
+  Degree degree_;
+  std::unique_ptr<Group> group_;               // null: between two starts
+  std::unique_ptr<Group> next_;                // loads beside it
+  std::list<std::unique_ptr<Group>> retired_;  // end
+  std::optional<Change> change_;
+  std::unique_ptr<Timer> timer_, growing_;
+  std::optional<Error> loss_;  // of the present engine; the first reason
+  int served_ranks_ = 0;       // the last number of ranks that served
+  bool is_silent_ = false;     // it is the reason
+  bool is_replaced_ = false;   // it ends for another number of ranks
+  bool is_finishing_ = false;  // it was asked to end
+};
+
+}  // namespace lockstep::serve
