@@ -6,12 +6,12 @@
 #include <algorithm>
 #include <cstdio>
 
-#include "launcher/batch/restart_rule.h"
 #include "launcher/batch/supervise.h"
 #include "launcher/batch/watched_command.h"
 #include "launcher/process/attempt.h"
 #include "launcher/process/interruption.h"
 #include "launcher/process/own_environment.h"
+#include "launcher/process/restart_rule.h"
 #include "lockstep/engine.h"
 #include "runtime/core/atomic_file.h"
 #include "runtime/journal/journal.h"
@@ -23,7 +23,6 @@ namespace fs = std::filesystem;
 using Next = RestartDecision::Next;
 
 constexpr int kInterrupted = 130;
-constexpr double kLongestPause_s = 60.0;
 
 template <typename... Args>
 void say(fmt::format_string<Args...> format, Args&&... args) {
@@ -68,32 +67,33 @@ uint64_t rows_done(const fs::path& journal) {
 }
 
 /// Waits until the time is over or `stop` is raised.
-void pause(double seconds, const process::ChildStop& stop) {
+void pause(Duration time, const process::ChildStop& stop) {
   pollfd ready{.fd = stop.descriptor(), .events = POLLIN, .revents = 0};
-  ::poll(&ready, 1, static_cast<int>(seconds * 1000.0));
+  ::poll(&ready, 1, static_cast<int>(std::chrono::ceil<std::chrono::milliseconds>(time).count()));
+}
+
+RestartLimits limits_of(const SuperviseCommand& command) {
+  return {.in_all = RestartLimit{command.restarts, "--restarts"},
+          .in_a_row = {command.stalled_restarts, "--stalled-restarts"},
+          .counted = CountedRestarts::kAfterNoProgress,
+          .shrinking = command.shrink ? Shrinking::kLostTwice : Shrinking::kNever,
+          .pauses = {.first = duration_of(command.backoff_s)}};
 }
 
 class Supervisor {
  public:
   Supervisor(const SuperviseCommand& options, WatchedCommand command, const ParseGenerate& parse)
-      : options_(options),
-        command_(std::move(command)),
-        parse_(parse),
-        limits_{
-            .restarts = options.restarts, .stalled_restarts = options.stalled_restarts, .may_shrink = options.shrink} {}
+      : command_(std::move(command)), parse_(parse), rule_(limits_of(options)) {}
 
   Result<int> run(const process::ChildStop& stop);
 
  private:
   Result<AttemptEnd> attempt(const process::ChildStop& stop);
   Result<void> prepare_next(const RestartDecision& decision, const process::ChildStop& stop);
-  double pause_seconds() const;
 
-  const SuperviseCommand& options_;
   WatchedCommand command_;
   const ParseGenerate& parse_;
-  RestartLimits limits_;
-  RestartHistory history_;
+  RestartRule rule_;
 };
 
 /// Runs one start until its last process has ended.
@@ -102,14 +102,11 @@ Result<AttemptEnd> Supervisor::attempt(const process::ChildStop& stop) {
   const process::ChildCommand child{.words = with_exit_record(command_, records),
                                     .environment = own_environment(),
                                     .errors = process::ChildStream::kPassOn};
-  say("start {}: {}{}", history_.restarts + 1, fmt::join(child.words, " "),
+  say("start {}: {}{}", rule_.restarts() + 1, fmt::join(child.words, " "),
       command_.ranks ? fmt::format(" ({} ranks)", *command_.ranks) : "");
   LOCKSTEP_TRY(const process::ChildOutcome outcome, process::run_child(child, {}, &stop));
-  return judge_attempt(outcome, read_exit_records(records), command_.ranks);
-}
-
-double Supervisor::pause_seconds() const {
-  return std::min(kLongestPause_s, options_.backoff_s * static_cast<double>(1 << std::min(history_.stalled, 10)));
+  const auto role = command_.program == 0 ? WatchedChild::kRankZero : WatchedChild::kLauncher;
+  return judge_attempt(outcome, role, read_exit_records(records), command_.ranks);
 }
 
 Result<void> Supervisor::prepare_next(const RestartDecision& decision, const process::ChildStop& stop) {
@@ -117,9 +114,8 @@ Result<void> Supervisor::prepare_next(const RestartDecision& decision, const pro
     LOCKSTEP_TRY(command_, shrink(command_, parse_));
     say("{}: going on with {} ranks", decision.why, command_.ranks.value_or(1));
   }
-  const double seconds = pause_seconds();
-  say("starting again in {:.3g} s", seconds);
-  pause(seconds, stop);
+  say("starting again in {:.3g} s", to_seconds(decision.pause));
+  pause(decision.pause, stop);
   return ok();
 }
 
@@ -131,10 +127,15 @@ Result<int> Supervisor::run(const process::ChildStop& stop) {
     const uint64_t before = std::exchange(done, rows_done(journal));
     const std::string lost =
         end.lost_ranks.empty() ? "" : fmt::format(", lost rank {}", fmt::join(end.lost_ranks, ", "));
-    say("start {} ended with code {}{}; {} rows before, {} now; {}", history_.restarts + 1, end.code, lost, before,
-        done, end.message);
+    say("start {} ended with code {}{}; {} rows before, {} now; {}", rule_.restarts() + 1, end.code, lost, before, done,
+        end.message);
     if (stop.is_raised()) return kInterrupted;
-    const RestartDecision decision = decide_restart(end, done - std::min(before, done), limits_, history_);
+    const bool has_progressed = done > before;
+    const RestartDecision decision = rule_.decide({.cause = cause_of(end),
+                                                   .lost_ranks = end.lost_ranks,
+                                                   .lacks_slots = end.lacks_slots,
+                                                   .has_progressed = has_progressed,
+                                                   .is_proven = has_progressed});
     if (decision.next == Next::kStop) {
       say("{}{}", end.code == 0 ? "" : "giving up: ", decision.why);
       return end.code;

@@ -8,6 +8,7 @@
 #include <string_view>
 
 #include "runtime/core/atomic_file.h"
+#include "runtime/core/error_kinds.h"
 
 namespace lockstep::launcher {
 namespace {
@@ -98,24 +99,41 @@ void remove_exit_records(const std::filesystem::path& folder) {
   for (const std::filesystem::path& file : record_files(folder)) std::filesystem::remove(file, ignored);
 }
 
-AttemptEnd judge_attempt(const process::ChildOutcome& child, const std::vector<ExitRecord>& records,
-                         std::optional<int> ranks) {
-  AttemptEnd end{.message = to_string(child)};
-  if (child.succeeded()) return end;
+ErrorKind kind_of(const AttemptEnd& end) { return error_kind_of_exit(end.code).value_or(ErrorKind::kPeerLost); }
+
+EndCause cause_of(ErrorKind kind) {
+  switch (kind) {
+    case ErrorKind::kPeerLost:
+    case ErrorKind::kDeadlineExceeded: return EndCause::kLost;
+    case ErrorKind::kCancelled: return EndCause::kInterrupted;
+    default: return EndCause::kOwn;
+  }
+}
+
+EndCause cause_of(const AttemptEnd& end) {
+  if (end.code == 0) return EndCause::kDone;
+  return end.started ? cause_of(kind_of(end)) : EndCause::kNotStarted;
+}
+
+AttemptEnd judge_attempt(const process::ChildOutcome& outcome, WatchedChild child,
+                         const std::vector<ExitRecord>& records, std::optional<int> ranks) {
+  AttemptEnd end{.message = to_string(outcome)};
+  if (outcome.succeeded()) return end;
   const bool all_spoke = ranks && std::ssize(records) >= *ranks;
   end.lost_ranks = lost_ranks(records, ranks);
+  if (child == WatchedChild::kRankZero && !outcome.code && end.lost_ranks.empty()) end.lost_ranks = {0};
   if (const ExitRecord* record = deciding_record(records, all_spoke)) {
     end.code = record->code;
     end.message = record->message;
     return end;
   }
-  end.code = child.shell_code();
+  end.code = outcome.shell_code();
   if (!records.empty()) {  // some ranks ended in order, others without a record
     end.code = end.lost_ranks.empty() ? end.code : kLost;
     return end;
   }
-  end.started = end.code >= kSignals;
-  end.lacks_slots = !end.started && speaks_of_slots(child);
+  end.started = child == WatchedChild::kRankZero || end.code >= kSignals;
+  end.lacks_slots = !end.started && speaks_of_slots(outcome);
   return end;
 }
 

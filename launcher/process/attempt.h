@@ -1,5 +1,5 @@
-// The judged end of one start of a supervised command. mpirun's exit code is a race once ranks die, so the ranks'
-// records count before the child's exit code.
+// The judged end of one start of ranks, under a launcher or without. mpirun's exit code is a race once ranks die, so
+// the ranks' records count before the child's exit code.
 #pragma once
 
 #include <filesystem>
@@ -23,6 +23,24 @@ struct AttemptEnd {
   std::string message;       // of the rank with the best information, or how the child ended
 };
 
+/// Why a start ended.
+enum class EndCause {
+  kDone,
+  kInterrupted,
+  kLost,        // a rank, a deadline, a signal: another start may end otherwise
+  kOwn,         // bad input, no memory …
+  kNotStarted,  // the launcher refused
+};
+EndCause cause_of(ErrorKind kind);
+EndCause cause_of(const AttemptEnd& end);
+
+/// The kind of error with the code of `end`. A code that no program of ours has is that of a signal, or of a launcher
+/// whose rank was killed: `kPeerLost`.
+ErrorKind kind_of(const AttemptEnd& end);
+
+/// The role of the watched process.
+enum class WatchedChild { kLauncher, kRankZero };
+
 /// The records in `folder`; none if there is no such folder. Skips files that are not records.
 std::vector<ExitRecord> read_exit_records(const std::filesystem::path& folder);
 
@@ -30,7 +48,7 @@ std::vector<ExitRecord> read_exit_records(const std::filesystem::path& folder);
 void remove_exit_records(const std::filesystem::path& folder);
 
 /// Pure. `ranks` is their number, if it is known.
-AttemptEnd judge_attempt(const process::ChildOutcome& child, const std::vector<ExitRecord>& records,
-                         std::optional<int> ranks);
+AttemptEnd judge_attempt(const process::ChildOutcome& outcome, WatchedChild child,
+                         const std::vector<ExitRecord>& records, std::optional<int> ranks);
 
 }  // namespace lockstep::launcher

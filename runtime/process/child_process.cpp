@@ -2,7 +2,9 @@
 
 #include <fcntl.h>
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 #include <poll.h>
+#include <sched.h>
 #include <signal.h>
 #include <sys/prctl.h>
 #include <sys/syscall.h>
@@ -14,6 +16,7 @@
 #include <cerrno>
 #include <cstring>
 #include <filesystem>
+#include <limits>
 #include <span>
 
 #include "runtime/core/descriptor.h"
@@ -35,6 +38,13 @@ Error cannot_start(const std::string& program, int code) {
   return {missing ? ErrorKind::kNotFound : ErrorKind::kUnavailable,
           fmt::format("[runtime/process] cannot start {}: {}; {}", program, std::strerror(code),
                       missing ? "name a program that exists, or put it into PATH" : "free processes or memory")};
+}
+
+Error cannot_bind(const std::string& program, std::span<const int> hardware_threads, int code) {
+  return {ErrorKind::kUnavailable,
+          fmt::format("[runtime/process] cannot start {} on its hardware threads: found {} ({}), expected some of this "
+                      "machine or container; see Cpus_allowed_list in /proc/self/status",
+                      program, fmt::join(hardware_threads, ","), std::strerror(code))};
 }
 
 Result<Pipe> make_pipe() {
@@ -67,6 +77,29 @@ std::vector<char*> pointers(std::vector<std::string>& words) {
   return list;
 }
 
+/// One bit for each hardware thread, as the kernel reads them: also more of them than a cpu_set_t holds.
+using ThreadMask = std::vector<unsigned long>;
+
+ThreadMask mask_of(std::span<const int> hardware_threads) {
+  constexpr size_t kBits = std::numeric_limits<unsigned long>::digits;
+  ThreadMask mask;
+  for (const int number : hardware_threads) {
+    LOCKSTEP_CHECK(number >= 0, number);
+    const auto thread = static_cast<size_t>(number);
+    mask.resize(std::max(mask.size(), thread / kBits + 1));
+    mask[thread / kBits] |= 1UL << (thread % kBits);
+  }
+  return mask;
+}
+
+/// Why the new process could not become the program.
+struct StartFailure {
+  enum class Step : int { kExec, kBind };
+
+  int code = 0;  // error number; 0: it has become the program
+  Step step = Step::kExec;
+};
+
 /// Everything that the new process needs between fork and exec. Prepared in advance, because only async-signal-safe
 /// calls are allowed after fork.
 struct Launch {
@@ -76,10 +109,24 @@ struct Launch {
   char* const* environment;   // null: inherited
   int input, output, errors;  // descriptors; -1: inherited
   std::span<const int> kept;
-  int failure;  // receives the error number of a failed exec
+  const ThreadMask& hardware_threads;  // empty: inherited
+  int failure;                         // receives a StartFailure
   int orphan_signal;
   pid_t parent;
 };
+
+[[noreturn]] void fail(const Launch& launch, StartFailure::Step step) {
+  const StartFailure failure{.code = errno, .step = step};
+  [[maybe_unused]] const auto written = ::write(launch.failure, &failure, sizeof failure);
+  ::_exit(127);
+}
+
+void bind(const Launch& launch) {
+  if (launch.hardware_threads.empty()) return;
+  const auto* set = reinterpret_cast<const cpu_set_t*>(launch.hardware_threads.data());
+  const size_t bytes = launch.hardware_threads.size() * sizeof(unsigned long);
+  if (::sched_setaffinity(0, bytes, set) != 0) fail(launch, StartFailure::Step::kBind);
+}
 
 [[noreturn]] void become(const Launch& launch) {
   ::setsid();
@@ -95,13 +142,12 @@ struct Launch {
   if (launch.output >= 0) ::dup2(launch.output, STDOUT_FILENO);
   if (launch.errors >= 0) ::dup2(launch.errors, STDERR_FILENO);
   for (const int kept : launch.kept) ::fcntl(kept, F_SETFD, 0);
+  bind(launch);
   if (launch.folder == nullptr || ::chdir(launch.folder) == 0) {
     launch.environment == nullptr ? ::execv(launch.program, launch.words)
                                   : ::execve(launch.program, launch.words, launch.environment);
   }
-  const int code = errno;
-  [[maybe_unused]] const auto written = ::write(launch.failure, &code, sizeof code);
-  ::_exit(127);
+  fail(launch, StartFailure::Step::kExec);
 }
 
 /// The processes of `session` that have not ended.
@@ -267,15 +313,15 @@ Result<Stream> make_stream(ChildStream kind, const std::filesystem::path& log) {
   return Stream{std::move(pipe.write), std::move(pipe.read)};
 }
 
-/// The error number of a failed exec, sent by the new process; 0 when exec succeeded.
-int failure_of(Pipe& pipe) {
+/// What the new process has sent; nothing when it has become the program.
+StartFailure failure_of(Pipe& pipe) {
   pipe.write.close();
-  int code = 0;
+  StartFailure failure;
   ssize_t size = 0;
   do {
-    size = ::read(pipe.read.get(), &code, sizeof code);
+    size = ::read(pipe.read.get(), &failure, sizeof failure);
   } while (size < 0 && errno == EINTR);
-  return size == sizeof code ? code : 0;
+  return size == sizeof failure ? failure : StartFailure{};
 }
 
 std::vector<std::string> as_words(const EnvironmentMap& environment) {
@@ -308,6 +354,7 @@ Result<std::unique_ptr<ChildProcess>> ChildProcess::start(const ChildCommand& co
   const Descriptor input(::open("/dev/null", O_RDONLY | O_CLOEXEC));
   std::vector<std::string> words = command.words, settings = as_words(command.environment);
   const std::vector<char*> word_list = pointers(words), setting_list = pointers(settings);
+  const ThreadMask hardware_threads = mask_of(command.hardware_threads);
   const Launch launch{.program = program.c_str(),
                       .folder = command.folder.empty() ? nullptr : command.folder.c_str(),
                       .words = word_list.data(),
@@ -316,6 +363,7 @@ Result<std::unique_ptr<ChildProcess>> ChildProcess::start(const ChildCommand& co
                       .output = output.child.get(),
                       .errors = errors.child.get(),
                       .kept = command.kept,
+                      .hardware_threads = hardware_threads,
                       .failure = failure.write.get(),
                       .orphan_signal = command.orphan_signal,
                       .parent = ::getpid()};
@@ -326,10 +374,11 @@ Result<std::unique_ptr<ChildProcess>> ChildProcess::start(const ChildCommand& co
     return forked;
   });
   if (pid < 0) return cannot_start(program, errno);
-  if (const int code = failure_of(failure); code != 0) {
+  if (const StartFailure failed = failure_of(failure); failed.code != 0) {
     ::waitpid(pid, nullptr, 0);
     OwnChildren::instance().remove(pid);
-    return cannot_start(program, code);
+    return failed.step == StartFailure::Step::kBind ? cannot_bind(program, command.hardware_threads, failed.code)
+                                                    : cannot_start(program, failed.code);
   }
   const auto copy = [](ChildStream kind, int target) { return kind == ChildStream::kPassOn ? target : -1; };
   std::vector<Tail> tails;

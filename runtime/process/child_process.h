@@ -53,11 +53,12 @@ struct ChildCommand {
   Inheritance inheritance = Inheritance::kNone;
   ChildStream output = ChildStream::kInherit;
   ChildStream errors = ChildStream::kInherit;
-  std::filesystem::path folder;  // working directory; empty: the parent's
-  std::filesystem::path log;     // created if necessary; both streams may use it
-  size_t kept_bytes = 16384;     // kept of the end of each captured stream
-  std::vector<int> kept;         // descriptors of the parent that the child keeps, under their numbers
-  int orphan_signal = 15;        // SIGTERM; sent when the thread that started the child ends; 0: none
+  std::filesystem::path folder;       // working directory; empty: the parent's
+  std::filesystem::path log;          // created if necessary; both streams may use it
+  size_t kept_bytes = 16384;          // kept of the end of each captured stream
+  std::vector<int> kept;              // descriptors of the parent that the child keeps, under their numbers
+  std::vector<int> hardware_threads;  // the child and its descendants may run on; empty: the parent's
+  int orphan_signal = 15;             // SIGTERM; sent when the thread that started the child ends; 0: none
 };
 
 /// The deadline of a child and how it is ended.
@@ -91,7 +92,8 @@ using ChildStop = StopEvent;
 /// A running child. Destroying it kills and reaps the child and its session.
 class ChildProcess {
  public:
-  /// Fails with `kNotFound` when the program does not exist, with `kUnavailable` when the system cannot start it.
+  /// Fails with `kNotFound` when the program does not exist, with `kUnavailable` when the system cannot start it or has
+  /// none of its hardware threads.
   static Result<std::unique_ptr<ChildProcess>> start(const ChildCommand& command);
 
   virtual ~ChildProcess() = default;

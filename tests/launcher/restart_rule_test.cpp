@@ -1,68 +1,134 @@
-#include "launcher/batch/restart_rule.h"
+#include "launcher/process/restart_rule.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <vector>
+
 namespace lockstep::launcher {
 namespace {
 
+using namespace std::chrono_literals;
 using Next = RestartDecision::Next;
+using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 
-AttemptEnd lost(std::set<int> ranks = {}) { return {.code = 5, .lost_ranks = std::move(ranks)}; }
-AttemptEnd code(int value) { return {.code = value}; }
+constexpr RestartLimits kLimits{.in_all = RestartLimit{10, "--restarts"}, .in_a_row = {2, "--stalled-restarts"}};
 
-TEST(RestartRule, StopsAtWhatIsDoneOrInterrupted) {
-  RestartHistory history;
-  EXPECT_EQ(decide_restart(code(0), 5, {}, history).next, Next::kStop);
-  EXPECT_EQ(decide_restart(code(130), 5, {}, history).next, Next::kStop);
+EndedStart stalled(EndCause cause = EndCause::kLost) { return {.cause = cause}; }
+EndedStart progressed(EndCause cause = EndCause::kLost) {
+  return {.cause = cause, .has_progressed = true, .is_proven = true};
+}
+EndedStart lost(std::set<int> ranks) {
+  return {.cause = EndCause::kLost, .lost_ranks = std::move(ranks), .has_progressed = true, .is_proven = true};
 }
 
-TEST(RestartRule, StartsAgainWhatWasLost) {
-  for (const int value : {5, 6, 137, 143, 134}) {
-    RestartHistory history;
-    EXPECT_EQ(decide_restart(code(value), 0, {}, history).next, Next::kAgain) << value;
+TEST(RestartRule, DecidesByTheCauseAndTheProgress) {
+  struct Row {
+    EndCause cause;
+    Next with_progress, without;
+  };
+  for (const Row& row :
+       {Row{EndCause::kDone, Next::kStop, Next::kStop}, Row{EndCause::kInterrupted, Next::kStop, Next::kStop},
+        Row{EndCause::kLost, Next::kAgain, Next::kAgain}, Row{EndCause::kOwn, Next::kAgain, Next::kStop},
+        Row{EndCause::kNotStarted, Next::kAgain, Next::kStop}}) {
+    EXPECT_EQ(RestartRule(kLimits).decide(progressed(row.cause)).next, row.with_progress) << int(row.cause);
+    EXPECT_EQ(RestartRule(kLimits).decide(stalled(row.cause)).next, row.without) << int(row.cause);
   }
 }
 
-TEST(RestartRule, StartsAgainWhatIsWrongOnlyAfterProgress) {
-  for (const int value : {1, 2, 3, 4, 7}) {
-    RestartHistory history;
-    EXPECT_EQ(decide_restart(code(value), 1, {}, history).next, Next::kAgain) << value;
-    EXPECT_EQ(decide_restart(code(value), 0, {}, history).next, Next::kStop) << value;
-  }
+TEST(RestartRule, RepeatsWhatHasWorkedBeforeWhateverEndedIt) {
+  RestartRule rule(kLimits);
+  EXPECT_EQ(rule.decide({.cause = EndCause::kOwn, .is_proven = true}).next, Next::kAgain);
+  EXPECT_EQ(rule.decide({.cause = EndCause::kOwn, .is_proven = false}).next, Next::kStop);
 }
 
-TEST(RestartRule, HasALimitForAllAndOneForStartsWithoutProgress) {
-  RestartHistory history;
-  const RestartLimits limits{.restarts = 4, .stalled_restarts = 1};
-  EXPECT_EQ(decide_restart(lost(), 0, limits, history).next, Next::kAgain);
-  EXPECT_EQ(decide_restart(lost(), 3, limits, history).next, Next::kAgain);
-  EXPECT_EQ(decide_restart(lost(), 0, limits, history).next, Next::kAgain);
-  const RestartDecision stalled = decide_restart(lost(), 0, limits, history);
-  EXPECT_EQ(stalled.next, Next::kStop);
-  EXPECT_THAT(stalled.why, HasSubstr("2 starts in a row finished no row"));
-  EXPECT_EQ(decide_restart(lost(), 3, limits, history).next, Next::kAgain);
-  EXPECT_THAT(decide_restart(lost(), 3, limits, history).why, HasSubstr("--restarts"));
+TEST(RestartRule, HasALimitForAllAndOneForThoseInARow) {
+  RestartRule rule({.in_all = RestartLimit{4, "--restarts"}, .in_a_row = {1, "--stalled-restarts"}});
+  EXPECT_EQ(rule.decide(stalled()).next, Next::kAgain);
+  EXPECT_EQ(rule.decide(progressed()).next, Next::kAgain);
+  EXPECT_EQ(rule.decide(stalled()).next, Next::kAgain);
+  const RestartDecision in_a_row = rule.decide(stalled());
+  EXPECT_EQ(in_a_row.next, Next::kStop);
+  EXPECT_THAT(in_a_row.why, HasSubstr("1 times in a row without progress, as often as --stalled-restarts allows"));
+  EXPECT_EQ(rule.restarts(), 3);
+  EXPECT_EQ(rule.decide(progressed()).next, Next::kAgain);
+  EXPECT_THAT(rule.decide(progressed()).why, HasSubstr("--restarts"));
+}
+
+TEST(RestartRule, MayCountTheRestartAfterProgressToo) {
+  RestartRule rule({.in_a_row = {1, "--max-restarts"}, .counted = CountedRestarts::kAll});
+  for (int i = 0; i < 100; ++i) ASSERT_EQ(rule.decide(progressed()).next, Next::kAgain) << i;
+  EXPECT_EQ(rule.in_a_row(), 1);
+  EXPECT_EQ(rule.decide(stalled()).next, Next::kStop);
+}
+
+TEST(RestartRule, DoublesThePauseUpToTheLongest) {
+  RestartLimits limits = kLimits;
+  limits.in_a_row.most = 6;
+  limits.pauses = {.from = 0, .first = 1s, .longest = 5s};
+  RestartRule early(limits);
+  limits.pauses = {.from = 2, .first = 1s, .longest = 5s};
+  RestartRule late(limits);
+  std::vector<Duration> early_pauses = {early.decide(progressed()).pause},
+                        late_pauses = {late.decide(progressed()).pause};
+  for (int i = 0; i < 5; ++i) {
+    early_pauses.push_back(early.decide(stalled()).pause);
+    late_pauses.push_back(late.decide(stalled()).pause);
+  }
+  EXPECT_THAT(early_pauses, ElementsAre(1s, 2s, 4s, 5s, 5s, 5s));
+  EXPECT_THAT(late_pauses, ElementsAre(0s, 0s, 1s, 2s, 4s, 5s));
+  EXPECT_EQ(early.decide(progressed()).pause, 1s);
+}
+
+TEST(RestartRule, HasNoPauseWhereTheFirstIsNone) {
+  RestartLimits limits = kLimits;
+  limits.in_a_row.most = 1 << 30;
+  limits.in_all.reset();
+  limits.pauses.first = 0s;
+  RestartRule rule(limits);
+  for (int i = 0; i < 100; ++i) ASSERT_EQ(rule.decide(stalled()).pause, 0s);
 }
 
 TEST(RestartRule, ShrinksWhenARankIsLostTwiceInARow) {
-  const RestartLimits limits{.may_shrink = true};
-  RestartHistory history;
-  EXPECT_EQ(decide_restart(lost({1}), 3, limits, history).next, Next::kAgain);
-  EXPECT_EQ(decide_restart(lost({2}), 3, limits, history).next, Next::kAgain);
-  EXPECT_EQ(decide_restart(lost({0, 2}), 3, limits, history).next, Next::kShrink);
-  EXPECT_EQ(decide_restart(lost({2}), 3, limits, history).next, Next::kAgain);  // the count restarts
-  RestartHistory kept;
-  EXPECT_EQ(decide_restart(lost({1}), 3, {}, kept).next, Next::kAgain);
-  EXPECT_EQ(decide_restart(lost({1}), 3, {}, kept).next, Next::kAgain);
+  RestartLimits limits = kLimits;
+  limits.shrinking = Shrinking::kLostTwice;
+  RestartRule rule(limits);
+  EXPECT_EQ(rule.decide(lost({1})).next, Next::kAgain);
+  EXPECT_EQ(rule.decide(lost({2})).next, Next::kAgain);
+  EXPECT_EQ(rule.decide(lost({0, 2})).next, Next::kShrink);
+  EXPECT_EQ(rule.decide(lost({2})).next, Next::kAgain);  // the count restarts
+  RestartRule same(kLimits);
+  EXPECT_EQ(same.decide(lost({1})).next, Next::kAgain);
+  EXPECT_EQ(same.decide(lost({1})).next, Next::kAgain);
+}
+
+TEST(RestartRule, TakesFewerRanksForAFirstStart) {
+  RestartLimits limits = kLimits;
+  limits.shrinking = Shrinking::kLostTwice;
+  limits.pauses.first = 1s;
+  RestartRule rule(limits);
+  const EndedStart end{.cause = EndCause::kLost, .lost_ranks = {1}};
+  EXPECT_EQ(rule.decide(end).pause, 2s);
+  const RestartDecision shrunk = rule.decide(end);
+  EXPECT_EQ(shrunk.next, Next::kShrink);
+  EXPECT_EQ(shrunk.pause, 1s);
+  EXPECT_EQ(rule.in_a_row(), 0);
 }
 
 TEST(RestartRule, ShrinksWhenThereIsNoPlaceForAll) {
-  AttemptEnd end{.code = 1, .started = false, .lacks_slots = true};
-  RestartHistory history;
-  EXPECT_EQ(decide_restart(end, 0, {.may_shrink = true}, history).next, Next::kShrink);
-  EXPECT_EQ(decide_restart(end, 0, {}, history).next, Next::kStop);
+  const EndedStart end{.cause = EndCause::kNotStarted, .lacks_slots = true};
+  RestartLimits limits = kLimits;
+  limits.shrinking = Shrinking::kLostTwice;
+  EXPECT_EQ(RestartRule(limits).decide(end).next, Next::kShrink);
+  EXPECT_EQ(RestartRule(kLimits).decide(end).next, Next::kStop);
+}
+
+TEST(RestartRule, ShrinksAtEachLossWithinItsLimits) {
+  RestartRule rule({.in_a_row = {2, "--max-restarts"}, .shrinking = Shrinking::kEachLoss});
+  EXPECT_EQ(rule.decide(stalled()).next, Next::kShrink);
+  EXPECT_EQ(rule.decide(stalled()).next, Next::kShrink);
+  EXPECT_EQ(rule.decide(stalled()).next, Next::kStop);
 }
 
 }  // namespace

@@ -9,7 +9,6 @@
 #include <system_error>
 
 #include "launcher/process/attempt.h"
-#include "runtime/core/error_kinds.h"
 #include "runtime/process/orphans.h"
 
 namespace lockstep::serve {
@@ -38,13 +37,10 @@ Result<fs::path> private_folder() {
 Result<void> engine_end(const process::ChildOutcome& outcome, const fs::path& records, int ranks) {
   if (outcome.end == process::ChildOutcome::End::kStop || outcome.code == 0) return ok();
   const auto known = ranks > 0 ? std::optional(ranks) : std::nullopt;
-  const launcher::AttemptEnd end = launcher::judge_attempt(outcome, launcher::read_exit_records(records), known);
-  const bool was_killed = !outcome.code;
-  // A killed rank 0 is a lost rank like any other; a code that is none of ours is that of a launcher (137, 9) whose
-  // rank was killed.
-  Error error{was_killed ? ErrorKind::kPeerLost : error_kind_of_exit(end.code).value_or(ErrorKind::kPeerLost), {}};
-  if (was_killed && known) error.origin_rank = 0;
-  if (!was_killed && !end.lost_ranks.empty()) error.origin_rank = *end.lost_ranks.begin();
+  const auto role = known ? launcher::WatchedChild::kRankZero : launcher::WatchedChild::kLauncher;
+  const launcher::AttemptEnd end = launcher::judge_attempt(outcome, role, launcher::read_exit_records(records), known);
+  Error error{kind_of(end), {}};
+  if (!end.lost_ranks.empty()) error.origin_rank = *end.lost_ranks.begin();
   const bool is_recorded = end.message != to_string(outcome);
   error.message = fmt::format("[serve] the engine has ended: found {}, expected it to serve; {}", to_string(outcome),
                               is_recorded ? end.message : "its messages above say why");

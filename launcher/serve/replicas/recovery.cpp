@@ -1,24 +1,29 @@
 #include "launcher/serve/replicas/recovery.h"
 
-#include <algorithm>
 #include <utility>
 
 namespace lockstep::serve {
 namespace {
 
-constexpr Duration kProgress = std::chrono::minutes(1);
-constexpr Duration kFirstPause = std::chrono::milliseconds(500);  // before the second restart in a row; then doubled
-constexpr Duration kLongestPause = std::chrono::seconds(10);
-constexpr int kDoublings = 5;  // until then
+using launcher::EndCause;
+using Decision = launcher::RestartDecision;
 
-Duration pause_before(int restart) {
-  if (restart <= 1) return Duration::zero();
-  return std::min(kLongestPause, kFirstPause * (1 << std::min(restart - 2, kDoublings)));
+constexpr Duration kProgress = std::chrono::minutes(1);  // of service
+
+launcher::RestartLimits limits_of(const Recovery::Rules& rules) {
+  const bool stops = rules.policy == OnLostRank::kStop;
+  return {
+      .in_all = stops ? std::optional(launcher::RestartLimit{0, "--on-lost-rank"}) : std::nullopt,
+      .in_a_row = {rules.max_restarts, "--max-restarts"},
+      .counted = launcher::CountedRestarts::kAll,
+      .shrinking = rules.policy == OnLostRank::kShrink ? launcher::Shrinking::kEachLoss : launcher::Shrinking::kNever,
+      .pauses = {.from = 2, .first = std::chrono::milliseconds(500), .longest = std::chrono::seconds(10)}};
 }
 
-/// Whether a rank or its machine may be the reason, so that another start can end otherwise.
-bool is_loss(const Error& reason) {
-  return reason.kind == ErrorKind::kPeerLost || reason.kind == ErrorKind::kDeadlineExceeded;
+/// An interrupted rank is no interrupted server: it has ended for a reason of its own.
+EndCause cause_for_server(const Error& reason) {
+  const EndCause cause = launcher::cause_of(reason.kind);
+  return cause == EndCause::kInterrupted ? EndCause::kOwn : cause;
 }
 
 }  // namespace
@@ -27,6 +32,8 @@ OnLostRank on_lost_rank(std::string_view word) {
   if (word == "same") return OnLostRank::kSame;
   return word == "shrink" ? OnLostRank::kShrink : OnLostRank::kStop;
 }
+
+Recovery::Recovery(Rules rules) : policy_(rules.policy), rule_(limits_of(rules)) {}
 
 void Recovery::note_serving(TimePoint now) {
   state_ = State::kServing;
@@ -38,21 +45,14 @@ void Recovery::note_lost() {
   if (state_ != State::kOver) state_ = State::kEnding;
 }
 
-bool Recovery::may_start_again(const Error& reason) const {
-  if (rules_.policy == OnLostRank::kStop || stalled_ >= rules_.max_restarts) return false;
-  return has_served_ || is_loss(reason);
-}
-
 Recovery::Next Recovery::note_gone(const Error& reason, uint64_t tokens, TimePoint now) {
   const bool served_long = std::exchange(serves_, false) && now - serving_since_ >= kProgress;
-  if (std::exchange(tokens_, tokens) != tokens || served_long) stalled_ = 0;
-  if (!may_start_again(reason)) {
-    state_ = State::kOver;
-    return {};
-  }
-  state_ = State::kWaiting;
-  ++restarts_;
-  return {.again = true, .pause = pause_before(++stalled_), .shrinks = rules_.policy == OnLostRank::kShrink};
+  const bool made_tokens = std::exchange(tokens_, tokens) != tokens;
+  const Decision decision = rule_.decide(
+      {.cause = cause_for_server(reason), .has_progressed = made_tokens || served_long, .is_proven = has_served_});
+  state_ = decision.next == Decision::Next::kStop ? State::kOver : State::kWaiting;
+  return {
+      .again = state_ == State::kWaiting, .pause = decision.pause, .shrinks = decision.next == Decision::Next::kShrink};
 }
 
 }  // namespace lockstep::serve

@@ -3,13 +3,15 @@
 //   starting ── serves ─► serving ── lost ─► ending ── its processes are gone ─┬─► waiting ── pause ─► starting
 //      └───────────── lost or ended ───────────┘                               └─► over
 //
-//   over, when the policy is to stop; when the first start fails for a reason of its own (a bad option, no memory); and
-//   after `max_restarts` restarts in a row without progress. Progress is a token, or a minute of service.
+//   The rule of restarts (restart_rule.h) decides: over, when the policy is to stop; when the first start fails for a
+//   reason of its own (a bad option, no memory); and after `max_restarts` restarts in a row without progress. Progress
+//   is a token, or a minute of service.
 #pragma once
 
 #include <cstdint>
 #include <string_view>
 
+#include "launcher/process/restart_rule.h"
 #include "runtime/core/clock.h"
 #include "runtime/core/result.h"
 
@@ -50,7 +52,7 @@ class Recovery {
   };
   enum class State { kStarting, kServing, kEnding, kWaiting, kOver };
 
-  explicit Recovery(Rules rules) : rules_(rules) {}
+  explicit Recovery(Rules rules);
 
   /// The engine serves.
   void note_serving(TimePoint now);
@@ -73,22 +75,19 @@ class Recovery {
   /// Whether the engine is lost, or there will be none any more.
   bool is_lost() const { return state_ != State::kStarting && state_ != State::kServing; }
   /// Whether another start may follow the loss of an engine.
-  bool may_recover() const { return rules_.policy != OnLostRank::kStop && state_ != State::kOver; }
-  int restarts() const { return restarts_; }
+  bool may_recover() const { return policy_ != OnLostRank::kStop && state_ != State::kOver; }
+  int restarts() const { return rule_.restarts(); }
   /// Restarts in a row without progress.
-  int stalled() const { return stalled_; }
+  int stalled() const { return rule_.in_a_row(); }
 
  private:
-  bool may_start_again(const Error& reason) const;
-
-  const Rules rules_;
+  const OnLostRank policy_;
+  launcher::RestartRule rule_;
   State state_ = State::kStarting;
   bool has_served_ = false;
   TimePoint serving_since_{};
   bool serves_ = false;  // since the last start
   uint64_t tokens_ = 0;  // at the last end
-  int restarts_ = 0;
-  int stalled_ = 0;
 };
 
 }  // namespace lockstep::serve

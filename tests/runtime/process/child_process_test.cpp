@@ -2,6 +2,7 @@
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
+#include <sched.h>
 
 #include <csignal>
 #include <cstdlib>
@@ -184,6 +185,34 @@ TEST(ChildProcess, EndsWithTheObjectThatHoldsIt) {
     EXPECT_TRUE(is_running(std::to_string(pid)));
   }
   EXPECT_FALSE(is_running(std::to_string(pid)));
+}
+
+/// The hardware threads that a child with `command` may use, as the kernel lists them.
+std::string allowed_threads(ChildCommand command) {
+  command.words.back() = "sed -n 's/^Cpus_allowed_list:\\t//p' /proc/self/status";
+  return outcome_of(command).output;
+}
+
+TEST(ChildProcess, RunsOnlyOnItsHardwareThreads) {
+  cpu_set_t own;
+  ASSERT_EQ(sched_getaffinity(0, sizeof own, &own), 0);
+  int last = CPU_SETSIZE - 1;
+  while (!CPU_ISSET(static_cast<size_t>(last), &own)) --last;
+  ChildCommand command = shell("");
+  const std::string inherited = allowed_threads(command);
+  command.hardware_threads = {last, 5000};  // the kernel ignores those that the machine does not have
+  EXPECT_EQ(allowed_threads(command), std::to_string(last) + "\n");
+  command.hardware_threads.clear();
+  EXPECT_EQ(allowed_threads(command), inherited);  // another child's are no concern of this process
+}
+
+TEST(ChildProcess, SaysWhenTheMachineHasNoneOfItsHardwareThreads) {
+  ChildCommand command = shell("exit 0");
+  command.hardware_threads = {5000, 5001};
+  const auto started = ChildProcess::start(command);
+  ASSERT_FALSE(started.has_value());
+  EXPECT_EQ(started.error().kind, ErrorKind::kUnavailable);
+  EXPECT_THAT(started.error().message, HasSubstr("hardware threads: found 5000,5001"));
 }
 
 TEST(ChildProcess, DoesNotInheritBlockedSignals) {

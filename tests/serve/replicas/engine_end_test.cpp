@@ -49,6 +49,13 @@ TEST_F(EngineEnd, TakesAKilledRankZeroForALostRank) {
   EXPECT_THAT(error.message, HasSubstr("signal 9"));
 }
 
+TEST_F(EngineEnd, NamesTheLostRankAlsoWhenRankZeroHadToBeKilled) {
+  record({.code = 5, .rank = 2, .host = "a", .lost_rank = 1, .message = "rank 1 was lost"});
+  const Error error = error_of({.code = {}, .signal = 9}, /*ranks=*/3);
+  EXPECT_EQ(error.kind, ErrorKind::kPeerLost);
+  EXPECT_EQ(error.origin_rank, 1);
+}
+
 TEST_F(EngineEnd, BelievesTheRecordsAndNotTheCodeOfALauncher) {
   record({.code = 5, .rank = 0, .host = "a", .lost_rank = 3, .message = "rank 3 was lost"});
   const Error error = error_of({.code = 143}, /*ranks=*/0);
