@@ -109,4 +109,10 @@ device::OptionValues own_options(std::string_view backend, const device::OptionV
   return {};
 }
 
+bool takes_devices(std::string_view backend) {
+  return std::ranges::any_of(engine::drivers(), [&](const device::BackendDriver* driver) {
+    return driver->name() == backend && !driver->signs().variable.empty();
+  });
+}
+
 }  // namespace lockstep::launcher

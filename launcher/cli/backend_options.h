@@ -29,4 +29,7 @@ void add_backend_options(CLI::App& app, device::OptionUse use, device::OptionVal
 /// The elements of `values` that are options of `backend`.
 device::OptionValues own_options(std::string_view backend, const device::OptionValues& values);
 
+/// Whether each rank of `backend` takes a device of its own.
+bool takes_devices(std::string_view backend);
+
 }  // namespace lockstep::launcher

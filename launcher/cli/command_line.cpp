@@ -152,6 +152,7 @@ Command chosen_command(const CLI::App& app, Commands commands) {
   if (app.got_subcommand("engine")) return std::move(commands.engine);
   if (app.got_subcommand("serve")) {
     commands.serve.engine_words = options_among(*app.get_subcommand("serve"), commands.words, commands.serve_options);
+    commands.serve.takes_devices = takes_devices(commands.serve.engine.engine.backend);
     return std::move(commands.serve);
   }
   if (app.got_subcommand("ctl")) return std::move(commands.control);

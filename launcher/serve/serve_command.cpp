@@ -9,6 +9,7 @@
 #include <optional>
 #include <utility>
 
+#include "launcher/process/divided_cores.h"
 #include "launcher/process/launched_rank.h"
 #include "launcher/process/launcher_words.h"
 #include "launcher/process/own_environment.h"
@@ -49,6 +50,7 @@ bool is_attached(const serve::DoorOptions& door) {
 const char* option_for_others(const ServeCommand& command) {
   if (command.launcher) return "--launcher";
   if (command.launch) return "--launch";
+  if (command.door.replicas.replicas > 1) return "--replicas";
   return is_attached(command.door) ? "--engine" : nullptr;
 }
 
@@ -69,6 +71,20 @@ const char* launch_of_engine(const ServeCommand& command, bool by_launcher) {
   return command.launch == ServeLaunch::kThreads ? "threads" : "processes";
 }
 
+/// Replicas that this machine runs share its cores.
+Result<void> share_out_cores(const ServeCommand& command, serve::ReplicaOptions& replicas) {
+  if (replicas.replicas == 1 || !replicas.launcher.empty()) return ok();
+  if (command.takes_devices) {
+    return Error{ErrorKind::kUnsupported,
+                 fmt::format("[serve] cannot share devices out: found --replicas {} with --backend {}, expected one "
+                             "replica or ranks that a launcher numbers; write mpirun -n {} lockstep serve --tp {}",
+                             replicas.replicas, command.engine.engine.backend, replicas.replicas * replicas.ranks,
+                             replicas.ranks)};
+  }
+  LOCKSTEP_TRY(replicas.hardware_threads, divide_own_cores(static_cast<size_t>(replicas.replicas)));
+  return ok();
+}
+
 /// Sets the command that starts the engine, without its address. `is_rank`: this process is rank 0 of a launcher.
 Result<void> set_engine(const ServeCommand& command, bool is_rank, serve::DoorOptions& door) {
   LOCKSTEP_TRY(const fs::path lockstep, program("lockstep"));
@@ -82,7 +98,7 @@ Result<void> set_engine(const ServeCommand& command, bool is_rank, serve::DoorOp
   replicas.engine.insert(replicas.engine.end(), {"--launch", launch});
   if (!is_rank) {
     replicas.ranks = ranks.value_or(1);
-    return ok();
+    return share_out_cores(command, replicas);
   }
   replicas.on_lost_rank = "stop";  // only the launcher could start the other ranks again
   if (ranks) replicas.engine.insert(replicas.engine.end(), {"--tp", std::to_string(*ranks)});

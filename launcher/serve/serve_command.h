@@ -24,6 +24,7 @@ struct ServeCommand {
   std::optional<ServeLaunch> launch;      // default: what started this process, if that is a rank, or processes
   std::optional<std::string> launcher;    // instead of `launch`: "srun -n {ranks}"
   std::vector<std::string> engine_words;  // the options that are the engine's, as they were given
+  bool takes_devices = false;             // each rank of the engine's backend takes a device of its own
 };
 
 /// Returns only from a rank other than 0, or if the server's program cannot be started. Fails with `kInvalidArgument`

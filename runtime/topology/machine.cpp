@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <cctype>
+#include <iterator>
 #include <set>
 
 namespace lockstep::topology {
@@ -50,6 +51,29 @@ std::vector<CoreThread> Machine::cores_of(std::span<const int> threads) const {
   }
   for (const int thread : left) found.push_back({thread, thread});
   return found;
+}
+
+std::vector<std::vector<int>> Machine::divide(std::span<const int> threads, size_t parts) const {
+  std::set<int> left(threads.begin(), threads.end());
+  std::vector<std::vector<int>> cores;  // the threads of each
+  const auto take = [&](const std::vector<int>& of_core) {
+    std::vector<int> own;
+    std::ranges::copy_if(of_core, std::back_inserter(own), [&](int thread) { return left.erase(thread) > 0; });
+    if (!own.empty()) cores.push_back(std::move(own));
+  };
+  for (const NumaNode& node : nodes) {
+    for (const Core& core : node.cores) take(core.threads);
+  }
+  for (const int thread : std::set(left)) take({thread});
+  std::vector<std::vector<int>> divided(parts);
+  for (size_t part = 0; part < parts && !cores.empty(); ++part) {
+    const size_t begin = part * cores.size() / parts;
+    const size_t end = std::max(begin + 1, (part + 1) * cores.size() / parts);
+    for (size_t core = begin; core < end; ++core) {
+      divided[part].insert(divided[part].end(), cores[core].begin(), cores[core].end());
+    }
+  }
+  return divided;
 }
 
 const PciDevice* Machine::find_device(std::string_view bus) const {

@@ -61,6 +61,9 @@ struct Machine {
   /// The cores of `threads`, each with the first of its hardware threads that is among them, in the machine's order.
   /// Hardware threads of no known core follow as cores of their own.
   std::vector<CoreThread> cores_of(std::span<const int> threads) const;
+  /// `threads` in `parts` parts: whole cores, neighbours together, as even as it goes. Where there are fewer cores than
+  /// parts, several parts have the same core.
+  std::vector<std::vector<int>> divide(std::span<const int> threads, size_t parts) const;
   /// The device at `bus`, in any case of letters; null if there is none.
   const PciDevice* find_device(std::string_view bus) const;
 

@@ -81,7 +81,7 @@ std::vector<FolderRule> folders() {
       {"engine/drivers.cpp", {"runtime/*", "runtime/backends/*", "engine"}},
       // The process around a group: the only folder that a client of the library needs besides its headers.
       {"launcher/process",
-       {"runtime/core", "runtime/device", "runtime/process", "runtime/trace", "transport", "actors",
+       {"runtime/core", "runtime/device", "runtime/process", "runtime/topology", "runtime/trace", "transport", "actors",
         "engine/include/lockstep", "engine/group"}},
       {"launcher/report", {"runtime/trace", "engine/include/lockstep"}},
       // Clients of the library: only its public headers.

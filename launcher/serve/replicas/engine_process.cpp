@@ -60,6 +60,7 @@ Result<std::unique_ptr<EngineProcess>> EngineProcess::start(EngineStart start, E
   process::ChildCommand command{.words = std::move(start.words),
                                 .environment = std::move(start.environment),
                                 .output = process::ChildStream::kDiscard,
+                                .hardware_threads = std::move(start.hardware_threads),
                                 .orphan_signal = start.ranks > 0 ? kEndOfRank : kEndOfLauncher};
   process::adopt_orphans();
   // The process gets its signal for orphans when the thread that started it ends.

@@ -74,6 +74,11 @@ Result<EngineAddress> Replica::address() const {
   return address;
 }
 
+std::vector<int> Replica::hardware_threads() const {
+  const auto& all = parts_.options.hardware_threads;
+  return number_ < all.size() ? all[number_] : std::vector<int>();
+}
+
 Result<std::unique_ptr<Replica::Group>> Replica::begin(int ranks) {
   const ReplicaOptions& options = parts_.options;
   auto group = std::make_unique<Group>();
@@ -85,7 +90,8 @@ Result<std::unique_ptr<Replica::Group>> Replica::begin(int ranks) {
                  EngineProcess::start({.words = engine_command(options, ranks),
                                        .environment = parts_.environment,
                                        .ranks = own_ranks(options, ranks),
-                                       .records = records_of(options, number_)},
+                                       .records = records_of(options, number_),
+                                       .hardware_threads = hardware_threads()},
                                       parts_.loop, [this, own](const Result<void>& result) { on_gone(own, result); }));
     where.socket = group->process->socket();
   }
