@@ -12,7 +12,7 @@
 #include <string_view>
 
 #include "launcher/batch/jobs_file.h"
-#include "launcher/batch/row_results.h"
+#include "launcher/rows/row_results.h"
 #include "lockstep/request.h"
 
 namespace lockstep::launcher {

@@ -8,9 +8,9 @@
 
 #include "launcher/batch/supervise.h"
 #include "launcher/batch/watched_command.h"
-#include "launcher/process/attempt.h"
 #include "launcher/process/interruption.h"
 #include "launcher/process/own_environment.h"
+#include "launcher/process/rank_processes.h"
 #include "launcher/process/restart_rule.h"
 #include "lockstep/engine.h"
 #include "runtime/core/atomic_file.h"
@@ -99,14 +99,16 @@ class Supervisor {
 /// Runs one start until its last process has ended.
 Result<AttemptEnd> Supervisor::attempt(const process::ChildStop& stop) {
   LOCKSTEP_TRY(const fs::path records, record_folder(command_.generate));
-  const process::ChildCommand child{.words = with_exit_record(command_, records),
-                                    .environment = own_environment(),
-                                    .errors = process::ChildStream::kPassOn};
-  say("start {}: {}{}", rule_.restarts() + 1, fmt::join(child.words, " "),
+  RanksCommand ranks{.child = {.words = with_exit_record(command_, records),
+                               .environment = own_environment(),
+                               .errors = process::ChildStream::kPassOn},
+                     .role = command_.program == 0 ? WatchedChild::kRankZero : WatchedChild::kLauncher,
+                     .ranks = command_.ranks,
+                     .records = records};
+  say("start {}: {}{}", rule_.restarts() + 1, fmt::join(ranks.child.words, " "),
       command_.ranks ? fmt::format(" ({} ranks)", *command_.ranks) : "");
-  LOCKSTEP_TRY(const process::ChildOutcome outcome, process::run_child(child, {}, &stop));
-  const auto role = command_.program == 0 ? WatchedChild::kRankZero : WatchedChild::kLauncher;
-  return judge_attempt(outcome, role, read_exit_records(records), command_.ranks);
+  LOCKSTEP_TRY(const RanksEnd end, RankProcesses(stop).run(std::move(ranks)));
+  return end.attempt;
 }
 
 Result<void> Supervisor::prepare_next(const RestartDecision& decision, const process::ChildStop& stop) {

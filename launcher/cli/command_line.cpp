@@ -88,6 +88,10 @@ std::string version_text() {
   return text + fmt::format("\nbuild     {}\n", LOCKSTEP_BUILD_OPTIONS);
 }
 
+/// Options of a batch job that its replicas do not have, or get from it; each has a value.
+const std::string kOfWholeJobs[] = {"--replicas", "--tp",          "--tp-degree", "--launch",
+                                    "--journal",  "--exit-record", "--output",    "--progress"};
+
 /// Every command with its parsed options.
 struct Commands {
   GenerateCommand generate;
@@ -147,7 +151,11 @@ Command chosen_command(const CLI::App& app, Commands commands) {
   keep_own_options(commands.compile.engine);
   keep_own_options(commands.exporting.compile.engine);
   if (const auto text = text_of(commands.texts, app, kVersion)) return PrintedText{*text};
-  if (app.got_subcommand("generate")) return std::move(commands.generate);
+  if (app.got_subcommand("generate")) {
+    commands.generate.replica_words = words_without(commands.words, kOfWholeJobs);
+    commands.generate.takes_devices = takes_devices(commands.generate.engine.backend);
+    return std::move(commands.generate);
+  }
   if (app.got_subcommand("score")) return std::move(commands.score);
   if (app.got_subcommand("engine")) return std::move(commands.engine);
   if (app.got_subcommand("serve")) {

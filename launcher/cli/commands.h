@@ -61,4 +61,7 @@ std::vector<std::string> shared_options(const CLI::App& app, const std::vector<s
 std::vector<std::string> options_among(const CLI::App& app, const std::vector<std::string>& words,
                                        std::span<const std::string> left_out);
 
+/// `words` without the options in `left_out`, which have a value each.
+std::vector<std::string> words_without(const std::vector<std::string>& words, std::span<const std::string> left_out);
+
 }  // namespace lockstep::launcher

@@ -30,4 +30,17 @@ std::vector<std::string> options_among(const CLI::App& app, const std::vector<st
   return words_of_options;
 }
 
+std::vector<std::string> words_without(const std::vector<std::string>& words, std::span<const std::string> left_out) {
+  std::vector<std::string> kept;
+  for (size_t i = 0; i < words.size(); ++i) {
+    const size_t equals = words[i].find('=');
+    if (std::ranges::find(left_out, words[i].substr(0, equals)) == left_out.end()) {
+      kept.push_back(words[i]);
+    } else if (equals == std::string::npos) {
+      ++i;  // its value
+    }
+  }
+  return kept;
+}
+
 }  // namespace lockstep::launcher

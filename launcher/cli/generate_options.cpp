@@ -8,6 +8,21 @@
 #include "lockstep/request.h"
 
 namespace lockstep::launcher {
+namespace {
+
+void add_replica_options(CLI::App& app, GenerateCommand& command) {
+  app.add_option("--replicas", command.replicas,
+                 "With --prompts-file: groups of --tp ranks that share the rows, each on its part of this machine's "
+                 "cores")
+      ->check(CLI::Range(1, 1024))
+      ->capture_default_str()
+      ->type_name("N");
+  // How a job starts its replicas: no options for people.
+  app.add_option("--rows-from", command.rows_from.socket)->group("");
+  app.add_option("--replica", command.rows_from.group)->group("");
+}
+
+}  // namespace
 
 void add_generate(CLI::App& parent, GenerateCommand& command) {
   CLI::App& app = *parent.add_subcommand("generate", "Continue prompts");
@@ -50,6 +65,7 @@ void add_generate(CLI::App& parent, GenerateCommand& command) {
   app.add_option("--journal", command.journal,
                  "With --prompts-file: folder that keeps every finished row; the same command goes on from there")
       ->type_name("DIR");
+  add_replica_options(app, command);
   add_engine_options(app, command.run, command.engine);
 }
 

@@ -2,6 +2,7 @@
 #include "launcher/commands/generate.h"
 
 #include "launcher/batch/batch_job.h"
+#include "launcher/batch/replicated_job.h"
 #include "launcher/generate/generation.h"
 #include "launcher/generate/job.h"
 #include "launcher/process/own_ranks.h"
@@ -57,6 +58,7 @@ Result<void> generate(const GenerateCommand& command) {
   LOCKSTEP_TRY_VOID(check_outputs(command));
   const SteadyClock clock;
   ProgressLine progress(stderr_screen(command.run.progress), clock);
+  if (command.replicas > 1) return run_replicated_job(command, progress);
   return on_own_ranks(
       {.run = command.run, .ranks = command.model.ranks, .read_ahead = command.model.directory, .progress = &progress},
       [&](Group& group, const Log& log) { return run(command, group, log, progress); });

@@ -14,6 +14,12 @@
 
 namespace lockstep::launcher {
 
+/// Who shares out the rows of a batch job, for one of its groups of ranks.
+struct RowsFrom {
+  std::filesystem::path socket;  // empty: this process does
+  size_t group = 0;
+};
+
 struct GenerateCommand {
   ModelArguments model;
   EngineOptions engine;
@@ -30,6 +36,10 @@ struct GenerateCommand {
   std::optional<std::filesystem::path> output_scores;
   std::optional<std::filesystem::path> journal;  // of --prompts-file
   std::optional<std::filesystem::path> output;   // of --prompts-file; default: stdout
+  int replicas = 1;                              // groups of ranks that share the rows of --prompts-file
+  std::vector<std::string> replica_words;        // the options of a replica's command, as they were given
+  bool takes_devices = false;                    // each rank of the backend takes a device of its own
+  RowsFrom rows_from;
 };
 
 }  // namespace lockstep::launcher

@@ -1,4 +1,4 @@
-#include "launcher/batch/row_recorder.h"
+#include "launcher/rows/row_recorder.h"
 
 #include <gtest/gtest.h>
 

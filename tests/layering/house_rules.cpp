@@ -86,9 +86,10 @@ std::vector<FolderRule> folders() {
       {"launcher/report", {"runtime/trace", "engine/include/lockstep"}},
       // Clients of the library: only its public headers.
       {"launcher/generate", {"runtime/core", "engine/include/lockstep", "launcher/process", "launcher/report"}},
+      {"launcher/rows", {"runtime/core", "runtime/journal"}},
       {"launcher/batch",
        {"runtime/core", "runtime/text", "runtime/journal", "runtime/process", "engine/include/lockstep",
-        "launcher/process", "launcher/generate"}},
+        "launcher/process", "launcher/generate", "launcher/rows"}},
       {"launcher/commands",
        {"runtime/core", "runtime/text", "engine/include/lockstep", "launcher/process", "launcher/generate",
         "launcher/batch"}},
@@ -140,7 +141,7 @@ std::vector<ThirdPartyRule> third_parties() {
       "runtime/core",       "runtime/checkpoint", "runtime/probe",       "runtime/process",
       "runtime/backends/*", "runtime/journal",    "runtime/cache",       "transport",
       "transport/*",        "engine/group",       "engine/rpc",          "launcher/process",
-      "launcher/measure/*", "launcher/serve",     "launcher/serve/door", "launcher/serve/replicas",
+      "launcher/measure/*", "launcher/serve",     "launcher/serve/door", "launcher/rows",
       "runtime/constraint"};
   return {
       {"fmt/", {"**"}},

@@ -4,14 +4,14 @@
 #include <filesystem>
 #include <functional>
 #include <memory>
-#include <mutex>
 #include <string>
 #include <thread>
 #include <vector>
 
+#include "launcher/process/private_folder.h"
+#include "launcher/process/rank_processes.h"
 #include "launcher/serve/http/event_loop.h"
 #include "runtime/core/result.h"
-#include "runtime/core/stop_event.h"
 #include "runtime/process/child_process.h"
 
 namespace lockstep::serve {
@@ -41,27 +41,21 @@ class EngineProcess {
   /// Ends it, by force if it does not react; `on_end` follows. Does not wait.
   void stop() { stop_.raise(); }
   /// Ends it by force; `on_end` follows. Does not wait.
-  void kill();
+  void kill() { ranks_.kill(); }
 
   /// Where it will serve; only this user can open the folder.
-  std::filesystem::path socket() const { return folder_ / "engine.sock"; }
+  std::filesystem::path socket() const { return folder_.path() / "engine.sock"; }
 
  private:
-  explicit EngineProcess(std::filesystem::path folder) : folder_(std::move(folder)) {}
+  explicit EngineProcess(launcher::PrivateFolder folder) : folder_(std::move(folder)) {}
 
-  Result<void> run(const process::ChildCommand& command, const std::filesystem::path& records, int ranks);
-  void note_running(process::ChildProcess* child);
-
-  const std::filesystem::path folder_;
+  const launcher::PrivateFolder folder_;
   StopEvent stop_;
-  std::mutex mutex_;                          // guards the next two
-  process::ChildProcess* running_ = nullptr;  // of the thread
-  bool is_killed_ = false;
+  launcher::RankProcesses ranks_{stop_};
   std::thread thread_;
 };
 
-/// What the end of an engine with `ranks` ranks (0: not known) means to its server. Pure, except that it reads the
-/// records. An engine that was stopped has ended well.
-Result<void> engine_end(const process::ChildOutcome& outcome, const std::filesystem::path& records, int ranks);
+/// What the end of an engine means to its server: an engine that was stopped has ended well. Pure.
+Result<void> engine_end(const launcher::RanksEnd& end);
 
 }  // namespace lockstep::serve

@@ -21,17 +21,21 @@ class EngineEnd : public ::testing::Test {
   }
   ~EngineEnd() override { std::filesystem::remove_all(folder_); }
 
-  Error error_of(const process::ChildOutcome& outcome, int ranks = 2) const {
-    return engine_end(outcome, folder_, ranks).error();
+  Result<void> end_of(const process::ChildOutcome& outcome, int ranks = 2) const {
+    using launcher::WatchedChild;
+    const auto known = ranks > 0 ? std::optional(ranks) : std::nullopt;
+    const WatchedChild role = known ? WatchedChild::kRankZero : WatchedChild::kLauncher;
+    return engine_end({outcome, judge_attempt(outcome, role, launcher::read_exit_records(folder_), known)});
   }
+  Error error_of(const process::ChildOutcome& outcome, int ranks = 2) const { return end_of(outcome, ranks).error(); }
   void record(launcher::ExitRecord record) const { ASSERT_TRUE(write_exit_record(folder_, record).has_value()); }
 
   std::filesystem::path folder_;
 };
 
 TEST_F(EngineEnd, IsGoodAfterCodeZeroAndAfterAStop) {
-  EXPECT_TRUE(engine_end({.code = 0}, folder_, 2).has_value());
-  EXPECT_TRUE(engine_end({.end = End::kStop, .code = {}, .signal = 9}, folder_, 2).has_value());
+  EXPECT_TRUE(end_of({.code = 0}, 2).has_value());
+  EXPECT_TRUE(end_of({.end = End::kStop, .code = {}, .signal = 9}, 2).has_value());
 }
 
 TEST_F(EngineEnd, NamesTheRankThatTheOthersHaveLost) {

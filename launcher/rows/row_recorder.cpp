@@ -1,4 +1,4 @@
-#include "launcher/batch/row_recorder.h"
+#include "launcher/rows/row_recorder.h"
 
 #include <utility>
 
@@ -21,6 +21,11 @@ bool RowRecorder::wait_for_room(size_t limit) {
   if (stopped_ || error_) return false;
   ++under_way_;
   return true;
+}
+
+void RowRecorder::admit() {
+  std::lock_guard lock(mutex_);
+  ++under_way_;
 }
 
 void RowRecorder::put(journal::RowResult row) {

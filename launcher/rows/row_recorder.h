@@ -11,7 +11,7 @@
 #include <thread>
 #include <vector>
 
-#include "launcher/batch/row_results.h"
+#include "launcher/rows/row_results.h"
 
 namespace lockstep::launcher {
 
@@ -29,6 +29,9 @@ class RowRecorder {
   /// Waits until fewer than `limit` rows are handed out and not recorded, then counts one more. False when the recorder
   /// failed or was stopped. @blocking
   bool wait_for_room(size_t limit);
+
+  /// Counts one more row as handed out, without a limit.
+  void admit();
 
   /// Takes a finished row that was handed out. Never waits: the rows handed out are its bound.
   void put(journal::RowResult row);

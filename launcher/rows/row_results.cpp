@@ -1,4 +1,4 @@
-#include "launcher/batch/row_results.h"
+#include "launcher/rows/row_results.h"
 
 #include <unordered_map>
 #include <utility>

@@ -1,0 +1,71 @@
+#include "launcher/rows/row_client.h"
+
+#include <cstring>
+#include <utility>
+
+namespace lockstep::launcher {
+namespace {
+
+constexpr auto kSilence = std::chrono::seconds(30);  // a process that shares rows out says a word each second
+
+Error no_answer() {
+  return {ErrorKind::kPeerLost,
+          "[launcher] rows of a job: found no answer of the process that shares them out, expected one within a "
+          "second; it has ended, or the connection has"};
+}
+
+}  // namespace
+
+Result<std::unique_ptr<RowClient>> RowClient::connect(const RowAddress& address, size_t group) {
+  LOCKSTEP_TRY(Descriptor socket, connect_to_rows(address));
+  std::unique_ptr<RowClient> client(new RowClient(std::move(socket)));
+  std::vector<uint64_t> hello{group};
+  const std::vector<uint64_t> secret = words_of(address.secret);
+  hello.insert(hello.end(), secret.begin(), secret.end());
+  if (!send_frame(client->socket_, RowMessage::kHello, hello)) return no_answer();
+  const auto setup = receive_frame(client->socket_, kSilence);
+  if (!setup || setup->kind != RowMessage::kSetup || setup->words.size() != 3) return no_answer();
+  client->setup_ = {.capacity = static_cast<int64_t>(setup->words[0]),
+                    .unix_time = static_cast<int64_t>(setup->words[1]),
+                    .rows = setup->words[2]};
+  return client;
+}
+
+std::optional<size_t> RowClient::next() {
+  while (true) {
+    send(RowMessage::kNext, {});
+    const auto frame = receive_frame(socket_, kSilence);
+    if (frame && frame->kind == RowMessage::kRow && frame->words.size() == 1) return frame->words[0];
+    if (frame && frame->kind == RowMessage::kWait) continue;
+    if (!frame || frame->kind != RowMessage::kNone) {
+      const std::lock_guard lock(mutex_);
+      is_lost_ = true;
+    }
+    return std::nullopt;
+  }
+}
+
+void RowClient::put(journal::RowResult row) {
+  const std::vector<std::byte> bytes = journal::encode(std::span(&row, 1));
+  std::vector<uint64_t> words(bytes.size() / sizeof(uint64_t));
+  std::memcpy(words.data(), bytes.data(), bytes.size());
+  send(RowMessage::kResult, words);
+}
+
+void RowClient::hold(size_t row) {
+  const uint64_t number = row;
+  send(RowMessage::kHold, {&number, 1});
+}
+
+void RowClient::send(RowMessage kind, std::span<const uint64_t> words) {
+  const std::lock_guard lock(mutex_);
+  is_lost_ = is_lost_ || !send_frame(socket_, kind, words);
+}
+
+Result<void> RowClient::status() const {
+  const std::lock_guard lock(mutex_);
+  if (is_lost_) return no_answer();
+  return ok();
+}
+
+}  // namespace lockstep::launcher

@@ -1,0 +1,50 @@
+// Shares the rows of a job out to groups of ranks in other processes.
+//
+//   connection of a group ─► its thread ─► SharedRows        the connection ends: others answer the group's rows
+#pragma once
+
+#include <list>
+#include <memory>
+#include <mutex>
+#include <thread>
+
+#include "launcher/rows/row_wire.h"
+#include "launcher/rows/shared_rows.h"
+#include "runtime/core/stop_event.h"
+
+namespace lockstep::launcher {
+
+class RowServer {
+ public:
+  /// Listens at `address`; groups may connect at once. Each works on fewer than `most` rows. `rows` is borrowed. Fails
+  /// as `listen_for_groups`.
+  static Result<std::unique_ptr<RowServer>> open(SharedRows& rows, RowSetup setup, size_t most, RowAddress address);
+  /// Ends all connections.
+  ~RowServer();
+  RowServer(const RowServer&) = delete;
+  RowServer& operator=(const RowServer&) = delete;
+
+  /// Where it listens.
+  const RowAddress& address() const { return address_; }
+
+ private:
+  RowServer(SharedRows& rows, RowSetup setup, size_t most, RowAddress address);
+
+  void accept_all();
+  void serve(Descriptor& connection);
+  bool answer(const RowFrame& frame, size_t group, const Descriptor& connection);
+  bool answer_next(size_t group, const Descriptor& connection);
+
+  SharedRows& rows_;
+  const RowSetup setup_;
+  const size_t most_;
+  RowAddress address_;
+  Descriptor listener_;
+  StopEvent stop_;
+  std::mutex mutex_;                   // guards the next
+  std::list<Descriptor> connections_;  // closed by the destructor
+  std::list<std::thread> threads_;     // of the thread that accepts
+  std::thread accepting_;
+};
+
+}  // namespace lockstep::launcher

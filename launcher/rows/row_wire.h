@@ -1,0 +1,64 @@
+// What the groups of ranks of one batch job say to the process that shares out its rows, over a socket.
+//
+//   group ── hello: secret, its number ─►        ◄─ setup: capacity, time, rows to do ──
+//         ── next ─►                             ◄─ row, wait (ask again), none: the end ──
+//         ── result, hold ─►
+//
+// A frame: the kind and the number of 64-bit words that follow, as two 32-bit numbers of the host's order; the words.
+// Both ends are the same build (engine/group, agreement).
+#pragma once
+
+#include <cstdint>
+#include <filesystem>
+#include <optional>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "runtime/core/clock.h"
+#include "runtime/core/descriptor.h"
+#include "runtime/core/result.h"
+
+namespace lockstep::launcher {
+
+/// Where rows are shared out: a Unix socket, or TCP with a secret.
+struct RowAddress {
+  std::filesystem::path socket = {};  // empty: TCP
+  std::string host = {};
+  uint16_t port = 0;
+  std::string secret = {};
+
+  friend bool operator==(const RowAddress&, const RowAddress&) = default;
+};
+
+/// What all groups of a job have to know besides their command.
+struct RowSetup {
+  int64_t capacity = 1;  // tokens of a slot
+  int64_t unix_time = 0;  // of the job's first start
+  uint64_t rows = 0;      // that have no answer yet
+};
+
+enum class RowMessage : uint32_t { kHello, kSetup, kNext, kRow, kWait, kNone, kResult, kHold };
+
+struct RowFrame {
+  RowMessage kind = RowMessage::kNone;
+  std::vector<uint64_t> words;
+
+  std::span<const std::byte> bytes() const { return std::as_bytes(std::span(words)); }
+};
+
+/// False when the other end is gone. @blocking
+bool send_frame(const Descriptor& socket, RowMessage kind, std::span<const uint64_t> words = {});
+/// None when the other end is gone, has said nothing for `limit` (none: waits), or says what is no frame. @blocking
+std::optional<RowFrame> receive_frame(const Descriptor& socket, std::optional<Duration> limit = {});
+
+/// A socket that listens; of TCP, `address.port` becomes its port. Fails with `kUnavailable`.
+Result<Descriptor> listen_for_groups(RowAddress& address);
+/// Fails with `kUnavailable`. @blocking
+Result<Descriptor> connect_to_rows(const RowAddress& address);
+
+/// The words of a text, and back.
+std::vector<uint64_t> words_of(std::string_view text);
+std::string text_of(std::span<const uint64_t> words);
+
+}  // namespace lockstep::launcher
