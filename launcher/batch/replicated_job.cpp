@@ -80,10 +80,10 @@ Result<void> JobReplica::run() {
                                                    .has_progressed = has_progressed,
                                                    .is_proven = is_proven});
     const bool is_recorded = end.attempt.message != to_string(end.outcome);
-    const Error error{kind_of(end.attempt),
-                      fmt::format("[launcher] replica {} has ended: found {}, expected it to answer its rows; {}", number_,
-                                  to_string(end.outcome),
-                                  is_recorded ? end.attempt.message : "its messages above say why")};
+    const Error error{
+        kind_of(end.attempt),
+        fmt::format("[launcher] replica {} has ended: found {}, expected it to answer its rows; {}", number_,
+                    to_string(end.outcome), is_recorded ? end.attempt.message : "its messages above say why")};
     if (decision.next == RestartDecision::Next::kStop) {
       log_.error("{}; it is not started again: {}", error.message, decision.why);
       return error;
@@ -124,13 +124,12 @@ class ReplicatedJob {
 
 RanksCommand ReplicatedJob::replica_command(size_t number, const fs::path& socket, const fs::path& folder) const {
   const int ranks = command_.model.ranks.value_or(1);
-  const fs::path records =
-      command_.run.exit_record.value_or(folder) / fmt::format("replica-{}", number);
+  const fs::path records = command_.run.exit_record.value_or(folder) / fmt::format("replica-{}", number);
   std::vector<std::string> words{sibling_program("lockstep").string(), "generate"};
   words.insert(words.end(), command_.replica_words.begin(), command_.replica_words.end());
   words.insert(words.end(), {"--launch", command_.run.launch == Launch::kThreads ? "threads" : "processes", "--tp",
-                             std::to_string(ranks), "--rows-from", socket.string(), "--replica",
-                             std::to_string(number), "--exit-record", records.string(), "--progress", "never"});
+                             std::to_string(ranks), "--rows-from", socket.string(), "--replica", std::to_string(number),
+                             "--exit-record", records.string(), "--progress", "never"});
   return {.child = {.words = std::move(words), .environment = own_environment()}, .ranks = ranks, .records = records};
 }
 

@@ -92,7 +92,8 @@ void add_operation_options(CLI::App& app, serve::DoorOptions& door) {
       ->check(CLI::IsMember({"same", "shrink", "stop"}))
       ->capture_default_str()
       ->type_name("WHAT");
-  app.add_option("--max-restarts", door.replicas.max_restarts, "Restarts in a row without a token, until the server ends")
+  app.add_option("--max-restarts", door.replicas.max_restarts,
+                 "Restarts in a row without a token, until the server ends")
       ->check(CLI::Range(0, 1 << 20))
       ->capture_default_str()
       ->type_name("N");

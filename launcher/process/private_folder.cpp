@@ -14,9 +14,10 @@ Result<PrivateFolder> PrivateFolder::make() {
   std::error_code failed;
   std::string pattern = (std::filesystem::temp_directory_path(failed) / "lockstep-XXXXXX").string();
   if (!failed && ::mkdtemp(pattern.data()) != nullptr) return PrivateFolder(pattern);
-  return Error{ErrorKind::kUnavailable,
-               fmt::format("[launcher] cannot make a folder for sockets: found '{}', expected a writable {}; set TMPDIR",
-                           std::strerror(errno), pattern)};
+  return Error{
+      ErrorKind::kUnavailable,
+      fmt::format("[launcher] cannot make a folder for sockets: found '{}', expected a writable {}; set TMPDIR",
+                  std::strerror(errno), pattern)};
 }
 
 PrivateFolder::~PrivateFolder() {

@@ -29,8 +29,7 @@ Result<RanksEnd> RankProcesses::run(RanksCommand command) {
   const process::ChildOutcome outcome = child->wait({.end_signal = end_signal, .grace = kGrace}, &stop_);
   note_running(nullptr);
   process::end_orphans(kOrphanGrace, kOrphanLimit);
-  return RanksEnd{outcome,
-                  judge_attempt(outcome, command.role, read_exit_records(command.records), command.ranks)};
+  return RanksEnd{outcome, judge_attempt(outcome, command.role, read_exit_records(command.records), command.ranks)};
 }
 
 void RankProcesses::note_running(process::ChildProcess* child) {

@@ -1,4 +1,5 @@
-// The processes of one group of ranks, of a server's engine or of a batch job: started, ended, and what their end means.
+// The processes of one group of ranks, of a server's engine or of a batch job: started, ended, and what their end
+// means.
 //
 //   run ─► first process: rank 0, or a launcher ─► its end, or a stop ─► nothing of the group is left ─► RanksEnd
 #pragma once
@@ -15,10 +16,11 @@
 namespace lockstep::launcher {
 
 struct RanksCommand {
-  process::ChildCommand child;    // of the first process; its signal for orphans is chosen here
+  process::ChildCommand child;  // of the first process; its signal for orphans is chosen here
   WatchedChild role = WatchedChild::kRankZero;
   std::optional<int> ranks = {};  // their number, if it is known
-  std::filesystem::path records;  // where they write their exit records; made, or emptied, before the start; empty: none
+  std::filesystem::path
+      records;  // where they write their exit records; made, or emptied, before the start; empty: none
 };
 
 struct RanksEnd {

@@ -7,7 +7,6 @@
 #include <array>
 #include <string_view>
 #include <utility>
-#include <utility>
 
 namespace lockstep::launcher {
 namespace {
@@ -66,8 +65,8 @@ void RowServer::serve(Descriptor& connection) {
                         are_equal(text_of(std::span(hello->words).subspan(1)), address_.secret);
   if (is_known) {
     const size_t group = hello->words[0];
-    const std::array<uint64_t, 3> setup{static_cast<uint64_t>(setup_.capacity),
-                                        static_cast<uint64_t>(setup_.unix_time), setup_.rows};
+    const std::array<uint64_t, 3> setup{static_cast<uint64_t>(setup_.capacity), static_cast<uint64_t>(setup_.unix_time),
+                                        setup_.rows};
     bool goes_on = send_frame(connection, RowMessage::kSetup, setup);
     while (goes_on) {
       const auto frame = receive_frame(connection);

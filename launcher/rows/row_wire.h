@@ -33,7 +33,7 @@ struct RowAddress {
 
 /// What all groups of a job have to know besides their command.
 struct RowSetup {
-  int64_t capacity = 1;  // tokens of a slot
+  int64_t capacity = 1;   // tokens of a slot
   int64_t unix_time = 0;  // of the job's first start
   uint64_t rows = 0;      // that have no answer yet
 };

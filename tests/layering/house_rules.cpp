@@ -138,11 +138,10 @@ std::vector<ThirdPartyRule> third_parties() {
   const std::vector<std::string> kernels = {"runtime/backends/cpu", "runtime/probe", "transport", "transport/region"};
   // Files, memory maps, shared memory, cores: the system's interfaces have few users.
   const std::vector<std::string> system = {
-      "runtime/core",       "runtime/checkpoint", "runtime/probe",       "runtime/process",
-      "runtime/backends/*", "runtime/journal",    "runtime/cache",       "transport",
-      "transport/*",        "engine/group",       "engine/rpc",          "launcher/process",
-      "launcher/measure/*", "launcher/serve",     "launcher/serve/door", "launcher/rows",
-      "runtime/constraint"};
+      "runtime/core",    "runtime/checkpoint", "runtime/probe",      "runtime/process", "runtime/backends/*",
+      "runtime/journal", "runtime/cache",      "transport",          "transport/*",     "engine/group",
+      "engine/rpc",      "launcher/process",   "launcher/measure/*", "launcher/serve",  "launcher/serve/door",
+      "launcher/rows",   "runtime/constraint"};
   return {
       {"fmt/", {"**"}},
       {"boost/outcome/", {"runtime/core"}},
@@ -186,14 +185,14 @@ std::vector<ThirdPartyRule> third_parties() {
       {"pwd.h", {"launcher/serve/door"}},
       {"signal.h", {"runtime/constraint", "runtime/process", "launcher/process", "launcher/inspect"}},
       // doctor tries the network itself.
-      {"arpa/inet.h", {"transport", "launcher/measure/doctor"}},
+      {"arpa/inet.h", {"transport", "launcher/measure/doctor", "launcher/rows"}},
       {"ifaddrs.h", {"transport"}},
       {"net/if.h", {"transport"}},
       {"netdb.h", {"transport/watch"}},
-      {"netinet/", {"transport", "transport/watch", "runtime/backends/*", "launcher/measure/doctor"}},
+      {"netinet/", {"transport", "transport/watch", "runtime/backends/*", "launcher/measure/doctor", "launcher/rows"}},
       {"poll.h",
        {"runtime/core", "runtime/cache", "runtime/constraint", "runtime/process", "transport", "transport/*",
-        "launcher/batch", "launcher/measure/doctor"}},
+        "launcher/batch", "launcher/measure/doctor", "launcher/rows"}},
       {"gtest/", {"tests"}},
       {"gmock/", {"tests"}},
       {"benchmark/", {"tests"}},

@@ -197,6 +197,69 @@ class KilledJob(BatchJob):
         self.assertIn("found temperature 0.5 now, expected none", stderr)
 
 
+class Replicated(BatchJob):
+    """Several groups of ranks that the job starts itself."""
+
+    def replicated(self, replicas, ranks, *words):
+        return self.start([*self.command(ranks, False), "--replicas", str(replicas), *map(str, words)])
+
+    def groups(self):
+        """The processes of each replica of this job, rank 0 first, by the replica's number."""
+        found = {}
+        for entry in pathlib.Path("/proc").glob("[0-9]*"):
+            try:
+                words = (entry / "cmdline").read_bytes().split(b"\0")
+            except OSError:
+                continue
+            if b"--replica" in words and str(self.jobs).encode() in words:
+                found.setdefault(int(words[words.index(b"--replica") + 1]), []).append(int(entry.name))
+        return {number: sorted(pids) for number, pids in found.items()}
+
+    def test_has_the_same_results_as_one_group(self):
+        self.assertEqual(self.replicated(2, 1).wait(timeout=jobs.DEADLINE), 0, self.text())
+        self.expect_whole()
+        self.out.unlink()
+        process = self.replicated(2, 3)  # every row is in the journal
+        self.assertEqual(process.wait(timeout=jobs.DEADLINE), 0, self.text())
+        self.assertEqual(self.text().count("ready:"), 2)
+        self.expect_whole()
+
+    def test_goes_on_when_groups_are_killed_and_leaves_nothing_behind(self):
+        process = self.replicated(2, 2)
+        for replica in (0, 1, 1):
+            self.wait_for_growth(process, self.journal_bytes())
+            self.assertIsNone(process.poll(), self.text())
+            for pid in self.groups().get(replica, [])[:1]:
+                kill(pid)
+        self.assertEqual(process.wait(timeout=jobs.DEADLINE), 0, self.text())
+        self.assertIn("starts replica", self.text())
+        self.assertEqual(self.groups(), {})
+        self.expect_whole()
+
+    def test_ends_all_groups_at_ctrl_c_and_goes_on_later(self):
+        process = self.replicated(2, 1)
+        self.wait_for_growth(process, 0)
+        os.kill(process.pid, signal.SIGINT)
+        self.assertEqual(process.wait(timeout=jobs.DEADLINE), 130, self.text())
+        self.assertEqual(self.groups(), {})
+        self.assertEqual(self.start(self.command(2, False)).wait(timeout=jobs.DEADLINE), 0, self.text())
+        self.expect_whole()
+
+    def test_says_why_no_group_can_start(self):
+        process = self.replicated(2, 7)  # one more than the query heads
+        self.assertEqual(process.wait(timeout=jobs.DEADLINE), 3, self.text())
+        self.assertIn("query heads", self.text().splitlines()[-1])
+        self.assertNotIn("starts replica", self.text())
+
+    def test_is_for_batch_jobs_alone(self):
+        code, _, stderr = program.run("generate", "--model", self.model, "--prompt", "a", "--replicas", "2")
+        self.assertEqual(code, 2, stderr)
+        self.assertIn("--prompts-file", stderr)
+        code, _, stderr = program.run(*self.command(1, False)[1:], "--replicas", "2", "--trace", self.folder / "trace")
+        self.assertEqual(code, 2, stderr)
+        self.assertIn("records of one group", stderr)
+
+
 class Supervised(BatchJob):
     def supervise(self, ranks, *options):
         return self.start([program.PROGRAM, "supervise", "--backoff-s", "0.05", *options, "--",

@@ -193,21 +193,22 @@ class Running final : public Door {
   const process::EnvironmentMap environment_;
   RequestEvents events_{parts_};
   Shutdown shutdown_{parts_, [this] { replicas_.finish(); }};
-  Replicas replicas_{{parts_.options.replicas, environment_, *parts_.loop, parts_.engine, parts_.log},
-                     {.on_ready = [this] { on_ready(); },
-                      .on_serving = [this](size_t replica) { on_serving(replica); },
-                      .on_lost = [this](size_t replica, const Error& error,
-                                        bool again) { on_lost(replica, error, again); },
-                      .on_over = [this](const Error& error) { shutdown_.end_after_flush(error); },
-                      .on_finished = [this](const Result<void>& result) { shutdown_.on_finished(result); }}};
+  Replicas replicas_{
+      {parts_.options.replicas, environment_, *parts_.loop, parts_.engine, parts_.log},
+      {.on_ready = [this] { on_ready(); },
+       .on_serving = [this](size_t replica) { on_serving(replica); },
+       .on_lost = [this](size_t replica, const Error& error, bool again) { on_lost(replica, error, again); },
+       .on_over = [this](const Error& error) { shutdown_.end_after_flush(error); },
+       .on_finished = [this](const Result<void>& result) { shutdown_.on_finished(result); }}};
   EngineWatch watch_{parts_, [this](size_t replica) { replicas_.note_silent(replica); }};
   size_t known_ = 0;                     // replicas whose first status has come
   std::map<size_t, TimePoint> lost_at_;  // of replicas that have no engine yet
-  Routes routes_{parts_,
-                 watch_,
-                 {.change_ranks = [this](int ranks,
-                                         Replica::OnChanged done) { return replicas_.change_ranks(ranks, std::move(done)); },
-                  .state = [this] { return replicas_.state(); }}};
+  Routes routes_{
+      parts_,
+      watch_,
+      {.change_ranks = [this](int ranks,
+                              Replica::OnChanged done) { return replicas_.change_ranks(ranks, std::move(done)); },
+       .state = [this] { return replicas_.state(); }}};
 };
 
 }  // namespace

@@ -5,14 +5,10 @@
 namespace lockstep::serve {
 
 std::string health_json(const HealthFacts& facts, const EngineStatus& status) {
-  nlohmann::ordered_json body{{"state", facts.state},
-                              {"replicas", facts.replicas},
-                              {"ranks", status.ranks},
-                              {"step", status.steps},
-                              {"last_token_age_s", nullptr},
-                              {"open_requests", facts.open_requests},
-                              {"running", status.running},
-                              {"queue", status.queued}};
+  nlohmann::ordered_json body{{"state", facts.state},        {"replicas", facts.replicas},
+                              {"ranks", status.ranks},       {"step", status.steps},
+                              {"last_token_age_s", nullptr}, {"open_requests", facts.open_requests},
+                              {"running", status.running},   {"queue", status.queued}};
   if (facts.progress) body["last_token_age_s"] = to_seconds(*facts.progress);
   if (facts.loss) {
     body["loss"] = {{"rank", nullptr}, {"message", facts.loss->message}};

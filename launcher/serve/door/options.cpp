@@ -7,8 +7,8 @@
 namespace lockstep::serve {
 
 NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE(ReplicaOptions, replicas, ranks, hardware_threads, on_lost_rank, max_restarts,
-                                   start_deadline_s, silence_s, launcher, engine, records, engine_socket, engine_host, engine_port,
-                                   secret_file)
+                                   start_deadline_s, silence_s, launcher, engine, records, engine_socket, engine_host,
+                                   engine_port, secret_file)
 NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE(DoorOptions, model, served_name, host, port, unix_socket, api_key_file,
                                    tls_certificate, tls_key, cors_origin, endpoint_file, log_format, max_queue,
                                    max_connections, max_body_mib, drain_s, replicas)

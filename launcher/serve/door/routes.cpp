@@ -157,15 +157,14 @@ void Routes::answer_metrics(const Exchanged& exchange) {
 void Routes::answer_status(const Exchanged& exchange) {
   watch_.read([this, exchange](const EngineActivity& activity) {
     const TimePoint now = DoorParts::now();
-    exchange->respond(
-        {.body = status_json({.state = parts_.state_word(),
-                              .model = model_id(parts_.options),
-                              .engine = parts_.engine.facts(),
-                              .uptime = now - began_,
-                              .replicas = replicas_.state(),
-                              .tokens_per_s = rate_.sample(parts_.metrics.new_tokens(), now),
-                              .now = now},
-                             parts_.status(), activity, parts_.metrics)});
+    exchange->respond({.body = status_json({.state = parts_.state_word(),
+                                            .model = model_id(parts_.options),
+                                            .engine = parts_.engine.facts(),
+                                            .uptime = now - began_,
+                                            .replicas = replicas_.state(),
+                                            .tokens_per_s = rate_.sample(parts_.metrics.new_tokens(), now),
+                                            .now = now},
+                                           parts_.status(), activity, parts_.metrics)});
   });
 }
 

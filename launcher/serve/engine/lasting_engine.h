@@ -73,7 +73,7 @@ class LastingEngine final : public Engine {
 
   /// A replica.
   struct Place {
-    std::unique_ptr<Engine> engine;                   // null: it is lost, or there was none yet
+    std::unique_ptr<Engine> engine;                  // null: it is lost, or there was none yet
     std::list<std::shared_ptr<Question>> questions;  // that the engine has not answered
     uint64_t tokens = 0;
   };
@@ -92,7 +92,7 @@ class LastingEngine final : public Engine {
 
   const Clock& clock_;
   EngineFacts facts_;
-  std::vector<Place> places_;     // by replica
+  std::vector<Place> places_;  // by replica
   Routing routing_;
   std::optional<Error> failure_;  // no engine will follow
   std::list<std::weak_ptr<Open>> open_;

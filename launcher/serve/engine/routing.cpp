@@ -6,9 +6,9 @@
 namespace lockstep::serve {
 namespace {
 
-constexpr size_t kBlock = 32;           // ids
-constexpr size_t kIdsOfSequence = 64;   // prefilling that many ids costs about what one more sequence beside costs
-constexpr size_t kWait = 1u << 30;      // more than any prompt
+constexpr size_t kBlock = 32;          // ids
+constexpr size_t kIdsOfSequence = 64;  // prefilling that many ids costs about what one more sequence beside costs
+constexpr size_t kWait = 1u << 30;     // more than any prompt
 constexpr uint64_t kMix = 0x9e3779b97f4a7c15u;
 
 /// A number for each whole block, of its ids and all before them. The last id is never reused: its logits are needed.
@@ -42,8 +42,8 @@ size_t Routing::choose(std::span<const int32_t> ids, std::span<const ReplicaLoad
   for (size_t replica = 0; replica < loads.size(); ++replica) {
     const ReplicaLoad& load = loads[replica];
     if (!load.serves) continue;
-    const auto had = std::ranges::find_if_not(
-        blocks, [&](uint64_t block) { return replicas_[replica].places.contains(block); });
+    const auto had =
+        std::ranges::find_if_not(blocks, [&](uint64_t block) { return replicas_[replica].places.contains(block); });
     const size_t known = static_cast<size_t>(had - blocks.begin()) * kBlock;
     const size_t waiting = load.sequences < load.slots ? 0 : load.sequences - load.slots + 1;
     const size_t cost = ids.size() - known + kIdsOfSequence * load.sequences + kWait / load.slots * waiting;
@@ -52,7 +52,8 @@ size_t Routing::choose(std::span<const int32_t> ids, std::span<const ReplicaLoad
     least = cost;
   }
   const size_t most = std::max<size_t>(1, loads[best].cache_tokens / kBlock);
-  for (auto block = blocks.rbegin(); block != blocks.rend(); ++block) replicas_[best].note(*block, most);  // ends go first
+  for (auto block = blocks.rbegin(); block != blocks.rend(); ++block)
+    replicas_[best].note(*block, most);  // ends go first
   return best;
 }
 

@@ -11,8 +11,8 @@ Result<void> engine_end(const launcher::RanksEnd& end) {
   Error error{kind_of(end.attempt), {}};
   if (!end.attempt.lost_ranks.empty()) error.origin_rank = *end.attempt.lost_ranks.begin();
   const bool is_recorded = end.attempt.message != to_string(end.outcome);
-  error.message = fmt::format("[serve] the engine has ended: found {}, expected it to serve; {}", to_string(end.outcome),
-                              is_recorded ? end.attempt.message : "its messages above say why");
+  error.message = fmt::format("[serve] the engine has ended: found {}, expected it to serve; {}",
+                              to_string(end.outcome), is_recorded ? end.attempt.message : "its messages above say why");
   return error;
 }
 
@@ -35,9 +35,8 @@ Result<std::unique_ptr<EngineProcess>> EngineProcess::start(EngineStart start, E
       .records = std::move(start.records)};
   own->thread_ = std::thread([&loop, command = std::move(command), on_end = std::move(on_end), own = own.get()] {
     const auto end = own->ranks_.run(command);
-    loop.post([on_end, result = end.has_value() ? engine_end(end.value()) : Result<void>(end.error())] {
-      on_end(result);
-    });
+    loop.post(
+        [on_end, result = end.has_value() ? engine_end(end.value()) : Result<void>(end.error())] { on_end(result); });
   });
   return own;
 }

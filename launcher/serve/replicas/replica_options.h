@@ -8,8 +8,8 @@
 namespace lockstep::serve {
 
 struct ReplicaOptions {
-  int replicas = 1;  // groups that share the requests
-  int ranks = 0;     // of each; 0: as many as another launcher has started
+  int replicas = 1;                                // groups that share the requests
+  int ranks = 0;                                   // of each; 0: as many as another launcher has started
   std::vector<std::vector<int>> hardware_threads;  // of each replica that runs on this machine; empty: all
 
   std::string on_lost_rank = "same";  // "same", "shrink": the ranks start again, and open requests go on; "stop"

@@ -47,9 +47,8 @@ void Replicas::on_serving(size_t replica) {
 }
 
 void Replicas::on_lost(size_t replica, const Error& error, bool again) {
-  const bool others = std::ranges::any_of(replicas_, [&](const auto& one) {
-    return one != replicas_[replica] && !one->is_over();
-  });
+  const bool others =
+      std::ranges::any_of(replicas_, [&](const auto& one) { return one != replicas_[replica] && !one->is_over(); });
   if (is_ready_) events_.on_lost(replica, error, again || others);
 }
 

@@ -45,9 +45,9 @@ class Replicas {
   void close();
 
   struct State {
-    int restarts = 0;                       // of all ranks of a replica
-    std::optional<int> changing_to = {};    // ranks
-    std::string change_failure = {};        // of the last change of their number; empty: none, or it has succeeded
+    int restarts = 0;                     // of all ranks of a replica
+    std::optional<int> changing_to = {};  // ranks
+    std::string change_failure = {};      // of the last change of their number; empty: none, or it has succeeded
     std::vector<std::string_view> replicas = {};  // "starting", "serving", "recovering", "over"
   };
   State state() const;

@@ -79,7 +79,8 @@ TEST(Topology, CountsHardwareThreadsOfAnUnknownMachineAsCores) {
 TEST(Topology, DividesHardwareThreadsByWholeCoresThatAreNeighbours) {
   const Machine machine = synthetic("package:2 numa:1 core:2 pu:2(indexes=0,4,2,6,1,5,3,7)");  // 0 4 │ 2 6 ‖ 1 5 │ 3 7
   EXPECT_THAT(machine.divide(numbers(0, 8), 2), ElementsAre(ElementsAre(0, 4, 2, 6), ElementsAre(1, 5, 3, 7)));
-  EXPECT_THAT(machine.divide(numbers(0, 8), 3), ElementsAre(ElementsAre(0, 4), ElementsAre(2, 6), ElementsAre(1, 5, 3, 7)));
+  EXPECT_THAT(machine.divide(numbers(0, 8), 3),
+              ElementsAre(ElementsAre(0, 4), ElementsAre(2, 6), ElementsAre(1, 5, 3, 7)));
   EXPECT_THAT(machine.divide(std::vector<int>{0, 1, 5}, 2), ElementsAre(ElementsAre(0), ElementsAre(1, 5)));
   EXPECT_THAT(machine.divide(std::vector<int>{2, 3}, 3), ElementsAre(ElementsAre(2), ElementsAre(2), ElementsAre(3)));
   EXPECT_THAT(Machine().divide(std::vector<int>{8, 9}, 2), ElementsAre(ElementsAre(8), ElementsAre(9)));

@@ -72,9 +72,13 @@ TEST(Health, IsStalledWhenNothingMovesWhileWorkIsRunning) {
 }
 
 TEST(HealthJson, SaysTheStateTheStepAndTheQueue) {
-  const json body = json::parse(health_json({.state = "ready", .progress = 1500ms, .open_requests = 3, .replicas = {"serving"}},
-                                            {.running = 2, .queued = 1, .steps = 17, .ranks = {"ready", "ready"}}));
-  EXPECT_EQ(body, json::parse(R"({"state": "ready", "replicas": ["serving"], "ranks": ["ready", "ready"], "step": 17, "last_token_age_s": 1.5,
+  const json body =
+      json::parse(health_json({.state = "ready", .progress = 1500ms, .open_requests = 3, .replicas = {"serving"}},
+                              {.running = 2, .queued = 1, .steps = 17, .ranks = {"ready", "ready"}}));
+  EXPECT_EQ(
+      body,
+      json::parse(
+          R"({"state": "ready", "replicas": ["serving"], "ranks": ["ready", "ready"], "step": 17, "last_token_age_s": 1.5,
                                   "open_requests": 3, "running": 2, "queue": 1})"));
 }
 

@@ -1,0 +1,155 @@
+// Rows over a socket: a server and its clients in one process.
+#include "launcher/rows/row_server.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+#include <unistd.h>
+
+#include <filesystem>
+#include <future>
+#include <map>
+#include <set>
+
+#include "launcher/rows/row_client.h"
+
+namespace lockstep::launcher {
+namespace {
+
+using ::testing::ElementsAre;
+using Row = std::optional<size_t>;
+
+class Results final : public RowResults {
+ public:
+  uint64_t done() const override { return rows.size(); }
+  bool is_done(uint64_t row) const override { return rows.contains(row); }
+  Result<void> append(std::span<const journal::RowResult> added) override {
+    for (const auto& row : added) EXPECT_TRUE(rows.emplace(row.row, row).second) << "twice: row " << row.row;
+    return ok();
+  }
+  Result<journal::RowResult> read(uint64_t row) const override { return rows.at(row); }
+
+  std::map<uint64_t, journal::RowResult> rows;
+};
+
+journal::RowResult answer(uint64_t row, std::vector<int32_t> tokens = {7}) {
+  return {.row = row, .answers = {{.tokens = std::move(tokens), .text = "seven", .finish_reason = "eos"}}, .error = {}};
+}
+
+class RowServerTest : public ::testing::Test {
+ protected:
+  RowServerTest()
+      : socket_(std::filesystem::path(::testing::TempDir()) /
+                ("rows-" + std::to_string(::getpid()) + "-" +
+                 ::testing::UnitTest::GetInstance()->current_test_info()->name())) {}
+  ~RowServerTest() override { std::filesystem::remove(socket_); }
+
+  void serve(size_t rows, size_t most = 100) {
+    shared_ = std::make_unique<SharedRows>(
+        results_, rows, /*unrecorded=*/100, [](const Error&) {}, [](uint64_t) {});
+    auto server = RowServer::open(*shared_, {.capacity = 64, .unix_time = 1234, .rows = rows}, most, {.socket = socket_});
+    ASSERT_TRUE(server.has_value()) << server.error().message;
+    server_ = std::move(server.value());
+  }
+  std::unique_ptr<RowClient> connect(size_t group) {
+    auto client = RowClient::connect(server_->address(), group);
+    EXPECT_TRUE(client.has_value()) << client.error().message;
+    return std::move(client.value());
+  }
+  void finish() {
+    server_.reset();
+    ASSERT_TRUE(shared_->finish().has_value());
+  }
+
+  Results results_;
+  const std::filesystem::path socket_;
+  std::unique_ptr<SharedRows> shared_;
+  std::unique_ptr<RowServer> server_;
+};
+
+TEST_F(RowServerTest, SharesRowsOutAndRecordsTheirAnswers) {
+  serve(3);
+  const auto one = connect(0), two = connect(1);
+  EXPECT_EQ(one->setup().capacity, 64);
+  EXPECT_EQ(one->setup().unix_time, 1234);
+  EXPECT_EQ(one->setup().rows, 3u);
+  EXPECT_EQ(one->next(), Row(0));
+  EXPECT_EQ(two->next(), Row(1));
+  EXPECT_EQ(two->next(), Row(2));
+  two->put(answer(2, {1, 2, 3}));
+  two->put(answer(1));
+  one->put({.row = 0, .answers = {}, .error = "no prompt"});
+  EXPECT_EQ(one->next(), Row());
+  EXPECT_EQ(two->next(), Row());
+  EXPECT_EQ(shared_->tokens(1), 4);
+  finish();
+  EXPECT_EQ(results_.rows.at(2), answer(2, {1, 2, 3}));
+  EXPECT_EQ(results_.rows.at(0).error, "no prompt");
+}
+
+TEST_F(RowServerTest, GivesTheRowsOfALostGroupToAnotherThatWaits) {
+  serve(2);
+  auto lost = connect(0);
+  const auto other = connect(1);
+  EXPECT_EQ(lost->next(), Row(0));
+  EXPECT_EQ(other->next(), Row(1));
+  auto next = std::async(std::launch::async, [&] { return other->next(); });
+  lost.reset();
+  EXPECT_EQ(next.get(), Row(0));
+  other->put(answer(0));
+  other->put(answer(1));
+  EXPECT_EQ(other->next(), Row());
+  finish();
+  EXPECT_EQ(results_.rows.size(), 2u);
+}
+
+TEST_F(RowServerTest, AHeldRowEndsTheJobForAllAndIsRecordedAfterwards) {
+  serve(1);
+  const auto one = connect(0), two = connect(1);
+  EXPECT_EQ(one->next(), Row(0));
+  auto next = std::async(std::launch::async, [&] { return two->next(); });
+  one->hold(0);
+  EXPECT_EQ(next.get(), Row());
+  EXPECT_EQ(one->next(), Row());
+  one->put({.row = 0, .answers = {}, .error = "too long"});
+  EXPECT_EQ(one->next(), Row());  // what was put has arrived
+  finish();
+  EXPECT_EQ(results_.rows.at(0).error, "too long");
+}
+
+TEST_F(RowServerTest, AGroupGetsNoMoreThanItsShareAtOnce) {
+  serve(3, /*most=*/1);
+  const auto one = connect(0), two = connect(1);
+  EXPECT_EQ(one->next(), Row(0));
+  auto next = std::async(std::launch::async, [&] { return one->next(); });
+  EXPECT_EQ(two->next(), Row(1));
+  one->put(answer(0));
+  EXPECT_EQ(next.get(), Row(2));
+}
+
+TEST_F(RowServerTest, AClientNoticesThatTheServerIsGone) {
+  serve(2);
+  const auto one = connect(0);
+  EXPECT_EQ(one->next(), Row(0));
+  EXPECT_TRUE(one->status().has_value());
+  server_.reset();
+  EXPECT_EQ(one->next(), Row());
+  EXPECT_EQ(one->status().error().kind, ErrorKind::kPeerLost);
+  EXPECT_EQ(RowClient::connect({.socket = socket_}, 0).error().kind, ErrorKind::kUnavailable);
+}
+
+TEST_F(RowServerTest, AStrangerGetsNothing) {
+  shared_ = std::make_unique<SharedRows>(
+      results_, 1, /*unrecorded=*/100, [](const Error&) {}, [](uint64_t) {});
+  auto server = RowServer::open(*shared_, {}, 100, {.host = "127.0.0.1", .secret = "of the job"});
+  ASSERT_TRUE(server.has_value()) << server.error().message;
+  RowAddress address = server.value()->address();
+  EXPECT_GT(address.port, 0);
+  EXPECT_TRUE(RowClient::connect(address, 0).has_value());
+  address.secret = "of the Job";
+  EXPECT_EQ(RowClient::connect(address, 0).error().kind, ErrorKind::kPeerLost);
+  address.secret = "";
+  EXPECT_EQ(RowClient::connect(address, 0).error().kind, ErrorKind::kPeerLost);
+}
+
+}  // namespace
+}  // namespace lockstep::launcher
