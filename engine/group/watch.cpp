@@ -60,9 +60,11 @@ void GroupWatch::open_early() {
   const transport::LaunchEnvironment& place = group_.launch();
   const bool one_host = place.size && place.local_size == place.size && !place.job.empty();
   if (is_off() || !one_host) return;
-  const Endpoint endpoint = early_endpoint(place.job);
-  const auto wanted = options(place.rank, *place.size);
-  if (place.rank != 0) {
+  const Replica& replica = group_.replica();
+  const std::string whose = replica.has_others() ? fmt::format(" replica {}", replica.index) : "";
+  const Endpoint endpoint = early_endpoint(place.job + whose);
+  const auto wanted = options(group_.first_rank(), group_.size());
+  if (wanted.rank != 0) {
     set_watch(PeerWatch::join(wanted, endpoint));
   } else if (auto hosted = PeerWatch::host(wanted, endpoint); hosted.has_value()) {
     set_watch(std::move(hosted).value());

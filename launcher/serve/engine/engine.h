@@ -4,6 +4,7 @@
 #pragma once
 
 #include <cstdint>
+#include <filesystem>
 #include <functional>
 #include <memory>
 #include <optional>
@@ -15,6 +16,14 @@
 
 namespace lockstep::serve {
 
+/// Where an engine serves.
+struct EngineAddress {
+  std::filesystem::path socket = {};  // a Unix socket; empty: TCP
+  std::string host = "127.0.0.1";
+  uint16_t port = 0;
+  std::string secret = {};  // of TCP
+};
+
 /// Facts that do not change while an engine lives (engine.capnp, Facts).
 struct EngineFacts {
   std::string model;  // the directory's name
@@ -23,6 +32,7 @@ struct EngineFacts {
   int64_t capacity = 1;  // tokens of a slot: prompt and answer
   int64_t vocabulary = 1;
   std::string backend, dtype;
+  std::vector<EngineAddress> replicas;  // that serve the same model apart from it
 };
 
 /// One prompt and all its answers (num_return_sequences).

@@ -4,8 +4,6 @@
 //                 ◄─ tokens ────
 #pragma once
 
-#include <cstdint>
-#include <filesystem>
 #include <functional>
 #include <memory>
 #include <string>
@@ -15,14 +13,6 @@
 #include "runtime/core/clock.h"
 
 namespace lockstep::serve {
-
-/// Where an engine serves.
-struct EngineAddress {
-  std::filesystem::path socket = {};  // a Unix socket; empty: TCP
-  std::string host = "127.0.0.1";
-  uint16_t port = 0;
-  std::string secret = {};  // of TCP
-};
 
 /// The wish for an engine that serves already, or will within `limit`.
 struct Connecting {
