@@ -7,6 +7,7 @@
 #include "engine/group/agreement.h"
 #include "engine/group/control_plane.h"
 #include "engine/group/environment.h"
+#include "engine/group/launch_watch.h"
 #include "engine/group/replicas.h"
 #include "engine/group/watchdog.h"
 #include "engine/group/watched_meeting.h"
@@ -102,6 +103,7 @@ class MpiMeeting : public WatchedMeeting {
     const Log& log = group_.log(group_.first_rank());
     LOCKSTEP_TRY(const ControlPlane plane, find_control_plane(group_.options().network, *bootstrap, log));
     if (whole_->rank() == 0) log.info("{} replicas of {} ranks", replica.count, group_.options().ranks_per_replica);
+    LOCKSTEP_TRY_VOID(launch_watch_.open(group_, *bootstrap, plane));
     group_.set_launch({.replica = replica,
                        .bootstrap = std::move(bootstrap),
                        .places = std::move(places),
@@ -109,16 +111,25 @@ class MpiMeeting : public WatchedMeeting {
     return ok();
   }
 
-  /// MPI_Finalize waits for every process, so it is only called when all replicas end together. A replica that still
-  /// works, or was lost, ends without this one.
+  /// MPI_Finalize waits for every process, so it is only called when all replicas end together. While another one still
+  /// works, or when one was lost, this one ends without it.
   void leave_whole() {
-    transport::WaitOptions wait = group_.own_wait();
-    wait.deadline = kPartDeadline;
-    const Result<void> left = whole_->finish(wait);
+    const transport::WaitOptions wait{
+        .abort = &launch_watch_.lost(), .clock = &group_.clock(), .deadline = kPartDeadline};
+    Result<void> left = meet_at_end(wait);
+    launch_watch_.leave();
+    if (left.has_value()) left = whole_->finish(wait);
     if (left.has_value()) return;
     group_.log(group_.first_rank())
         .warning("replica {} ends without MPI_Finalize: {}", group_.replica().index, left.error().message);
   }
+
+  Result<void> meet_at_end(const transport::WaitOptions& wait) {
+    LOCKSTEP_TRY(const auto last, whole_->make_bootstrap(wait));
+    return last->barrier();
+  }
+
+  LaunchWatch launch_watch_;
 };
 
 class LaunchedMeeting final : public MpiMeeting {

@@ -32,12 +32,12 @@ Endpoint early_endpoint(const std::string& job) {
           .token = Fingerprint().add(job).value()};
 }
 
+}  // namespace
+
 uint64_t random_token() {
   std::random_device random;
   return static_cast<uint64_t>(random()) << 32 | random();
 }
-
-}  // namespace
 
 bool GroupWatch::is_off() const { return group_.hooks().detection == PeerDetection::kOff; }
 
