@@ -72,20 +72,6 @@ Result<ModelPlan> plan_draft(const std::filesystem::path& directory, const Model
                   draft.shard.capacity));
 }
 
-/// The compute threads of one rank: the cores that only it may use, and its share of the cores that it shares with
-/// other ranks of its host.
-int default_threads(const std::vector<device::RankPlace>& places, int rank) {
-  const device::RankPlace& own = places.at(static_cast<size_t>(rank));
-  double share = 0.0;
-  for (const int core : own.cores) {
-    const auto users = std::ranges::count_if(places, [&](const device::RankPlace& place) {
-      return machine_of(place) == machine_of(own) && std::ranges::find(place.cores, core) != place.cores.end();
-    });
-    share += 1.0 / static_cast<double>(std::max<std::ptrdiff_t>(users, 1));
-  }
-  return std::max(1, static_cast<int>(share + 1e-9));
-}
-
 /// Facts of the model or of its draft model; every line begins with `name`.
 std::string statement_of_model(std::string_view name, const ModelPlan& model) {
   return fields_to_text(model.spec, fmt::format("{}: ", name)) +
@@ -215,11 +201,8 @@ Result<void> place_ranks(group::Member& member, const EngineOptions& options, co
   LOCKSTEP_TRY(plan.places, group::places_of_job(member.bootstrap(), group.launch()));
   // Replicas share the cores of their hosts.
   const std::vector<device::RankPlace>& all = group.launch_places().empty() ? plan.places : group.launch_places();
-  plan.launch.launcher = plan.placement.launcher = group.launch().launcher;
-  for (const device::RankPlace& place : all) {
-    const int threads = options.threads.value_or(default_threads(all, place.rank));
-    plan.launch.ranks.push_back({.place = place, .threads = threads});
-  }
+  plan.launch = group::place_threads(all, group.launch().launcher, options.threads);
+  plan.placement.launcher = group.launch().launcher;
   const int first = group.replica().first;
   for (const device::RankPlace& place : plan.places) {
     const int threads = plan.launch.ranks.at(static_cast<size_t>(first + place.rank)).threads;

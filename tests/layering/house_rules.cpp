@@ -76,7 +76,7 @@ std::vector<FolderRule> folders() {
        {"runtime/*", "shards", "transport", "actors", "engine/include/lockstep", "engine/group", "engine/model"}},
       {"engine/rpc",
        {"runtime/core", "runtime/constraint", "runtime/text", "runtime/generation", "engine/include/lockstep"},
-       {"engine/rpc/server.h", "engine/rpc/engine.capnp.h"}},
+       {"engine/rpc/server.h", "engine/rpc/listening.h", "engine/rpc/engine.capnp.h"}},
       {"engine", {"runtime/*", "shards", "actors", "engine/include/lockstep", "engine/*"}},
       {"engine/drivers.cpp", {"runtime/*", "runtime/backends/*", "engine"}},
       // The process around a group: the only folder that a client of the library needs besides its headers.
