@@ -59,13 +59,21 @@ Result<Communicators> make_loopback(const RankGroup& group, Wish) {
   return communicators;
 }
 
+/// Whether the ranks of all replicas take turns on their cores.
+transport::Crowding crowding_of(const Member& member) {
+  return transport::is_crowded(member.group().launch_places()) ? transport::Crowding::kCrowded
+                                                               : transport::Crowding::kAsPlaced;
+}
+
 Result<Communicators> make_shm(const RankGroup& group, Wish wish) {
   const Member& member = group.member;
-  LOCKSTEP_TRY(Communicators ways, alone(transport::shm::make_communicator(member.bootstrap(), member.wait_options())));
+  const transport::Crowding crowding = crowding_of(member);
+  LOCKSTEP_TRY(Communicators ways, alone(transport::shm::make_communicator(member.bootstrap(), member.wait_options(),
+                                                                           {.crowding = crowding})));
   if (wish == Wish::kNamed) return ways;
   // The distance between the cores decides which copies are faster.
-  auto past_cache = transport::shm::make_communicator(member.bootstrap(), member.wait_options(),
-                                                      {.copies = transport::shm::Copies::kPastCache});
+  auto past_cache = transport::shm::make_communicator(
+      member.bootstrap(), member.wait_options(), {.copies = transport::shm::Copies::kPastCache, .crowding = crowding});
   if (past_cache.has_value()) ways.push_back(std::move(past_cache).value());
   return ways;
 }
@@ -177,7 +185,8 @@ Result<std::unique_ptr<device::Communicator>> make_two_level(Member& member, con
   const MakePart make_part = [&](std::vector<int> members) {
     return member.group().meeting()->make_communicator(places, wait, std::move(members));
   };
-  return make_two_level(member.bootstrap(), make_part, places, wait);
+  return make_two_level(member.bootstrap(), make_part, places, wait,
+                        {.within = {.crowding = crowding_of(member)}, .across = {}});
 }
 
 std::vector<std::string> communicator_names() {

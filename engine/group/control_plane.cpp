@@ -22,6 +22,8 @@ Result<ControlPlane> find_control_plane(const std::string& network, transport::B
   }
   LOCKSTEP_TRY(const auto chosen, transport::choose_network(hosts, wanted));
   plane.address = transport::to_text(chosen.front().address);
+  const auto own = static_cast<size_t>(places.at(static_cast<size_t>(bootstrap.rank())).node);
+  plane.own_address = transport::to_text(chosen.at(own).address);
   std::vector<std::string> sides;
   for (size_t node = 0; node < hosts.size(); ++node) {
     const std::string interface = chosen[node].name.empty() ? "" : fmt::format(" ({})", to_text(chosen[node]));

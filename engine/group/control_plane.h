@@ -14,8 +14,9 @@ namespace lockstep::group {
 
 /// The control plane's addresses.
 struct ControlPlane {
-  std::string address = "127.0.0.1";    // rank 0 listens on it
-  std::vector<std::string> rank_sides;  // by rank: "node1 (eth0 10.1.0.6/24)"; empty on loopback
+  std::string address = "127.0.0.1";      // rank 0 listens on it
+  std::string own_address = "127.0.0.1";  // of this rank's host on the same network
+  std::vector<std::string> rank_sides;    // by rank: "node1 (eth0 10.1.0.6/24)"; empty on loopback
 };
 
 /// Chooses the addresses by the rule, or by the name, address or subnet `network`; rank 0 logs the choice when there

@@ -4,11 +4,16 @@
 
 #include <utility>
 
+#include "engine/group/agreement.h"
+#include "engine/group/control_plane.h"
 #include "engine/group/environment.h"
+#include "engine/group/launch_watch.h"
+#include "engine/group/replicas.h"
 #include "engine/group/watchdog.h"
 #include "engine/group/watched_meeting.h"
 #include "transport/mpi/mpi.h"
 #include "transport/network.h"
+#include "transport/waiting.h"
 
 namespace lockstep::group {
 namespace {
@@ -16,6 +21,7 @@ namespace {
 namespace mpi = transport::mpi;
 
 constexpr auto kLeaveDeadline = std::chrono::seconds(20);  // of MPI_Finalize, which spins with MPICH
+constexpr auto kPartDeadline = std::chrono::seconds(20);   // of other replicas' end, without which there is no Finalize
 
 /// Only rank 0 knows which ranks are missing: at the start deadline the others give it this long to report them first.
 constexpr auto kWordOfRank0 = std::chrono::milliseconds(500);
@@ -46,13 +52,33 @@ class MpiMeeting : public WatchedMeeting {
   }
 
   Result<void> leave() final {
-    const Watchdog watchdog(kLeaveDeadline, [this] { give_up("MPI_Finalize", kLeaveDeadline); });
+    const Duration limit = whole_ == nullptr ? kLeaveDeadline : kLeaveDeadline + kPartDeadline;
+    const Watchdog watchdog(limit, [&] { give_up("MPI_Finalize", limit); });
     LOCKSTEP_TRY_VOID(world_->finish(group_.own_wait()));
     watch_.leave(kLeaveDeadline);
+    if (whole_ != nullptr) leave_whole();
     return ok();
   }
 
  protected:
+  /// Takes the world that MPI has connected: the group's own, or that of a launch of several replicas.
+  Result<std::unique_ptr<transport::Bootstrap>> enter(std::unique_ptr<mpi::World> world) {
+    const int each = group_.options().ranks_per_replica;
+    if (each == 0 || each == world->size()) {
+      world_ = std::move(world);
+      group_.set_launch({});
+    } else {
+      LOCKSTEP_TRY(const Replica replica, find_replica(world->rank(), world->size(), each));
+      whole_ = std::move(world);
+      const Result<void> met = meet_replicas(replica);
+      if (!met.has_value()) return from_launch_ranks(met.error(), replica);
+      world_ = whole_->part(each, transport::is_crowded(group_.launch_places()));
+    }
+    LOCKSTEP_TRY(auto bootstrap, group_.make_bootstrap(world_->rank(), group_.own_abort()));
+    if (group_.hooks().meeting == Meeting::kAgreed) LOCKSTEP_TRY_VOID(agree(*bootstrap));
+    return bootstrap;
+  }
+
   /// Reports a library call that does not return: the program may end its process.
   void give_up(std::string_view operation, Duration limit) {
     const Error error = group_.fail(
@@ -63,7 +89,47 @@ class MpiMeeting : public WatchedMeeting {
     if (group_.options().on_stuck) group_.options().on_stuck(error);
   }
 
+  std::unique_ptr<mpi::World> whole_;  // of all replicas; null: the group is alone
   std::unique_ptr<mpi::World> world_;
+
+ private:
+  /// All replicas compare their programs and see each other's places. @collective @blocking
+  Result<void> meet_replicas(const Replica& replica) {
+    LOCKSTEP_TRY(auto bootstrap, whole_->make_bootstrap(group_.own_wait()));
+    if (const auto& wrap = group_.hooks().bootstrap) bootstrap = wrap(group_.first_rank(), std::move(bootstrap));
+    const std::string each = fmt::format("ranks of a replica {}\n", group_.options().ranks_per_replica);
+    LOCKSTEP_TRY_VOID(transport::agree(*bootstrap, "the program", statement_of_program() + each));
+    LOCKSTEP_TRY(auto places, places_of_job(*bootstrap, group_.launch()));
+    const Log& log = group_.log(group_.first_rank());
+    LOCKSTEP_TRY(const ControlPlane plane, find_control_plane(group_.options().network, *bootstrap, log));
+    if (whole_->rank() == 0) log.info("{} replicas of {} ranks", replica.count, group_.options().ranks_per_replica);
+    LOCKSTEP_TRY_VOID(launch_watch_.open(group_, *bootstrap, plane));
+    group_.set_launch({.replica = replica,
+                       .bootstrap = std::move(bootstrap),
+                       .places = std::move(places),
+                       .address = plane.own_address});
+    return ok();
+  }
+
+  /// MPI_Finalize waits for every process, so it is only called when all replicas end together. While another one still
+  /// works, or when one was lost, this one ends without it.
+  void leave_whole() {
+    const transport::WaitOptions wait{
+        .abort = &launch_watch_.lost(), .clock = &group_.clock(), .deadline = kPartDeadline};
+    Result<void> left = meet_at_end(wait);
+    launch_watch_.leave();
+    if (left.has_value()) left = whole_->finish(wait);
+    if (left.has_value()) return;
+    group_.log(group_.first_rank())
+        .warning("replica {} ends without MPI_Finalize: {}", group_.replica().index, left.error().message);
+  }
+
+  Result<void> meet_at_end(const transport::WaitOptions& wait) {
+    LOCKSTEP_TRY(const auto last, whole_->make_bootstrap(wait));
+    return last->barrier();
+  }
+
+  LaunchWatch launch_watch_;
 };
 
 class LaunchedMeeting final : public MpiMeeting {
@@ -81,10 +147,8 @@ class LaunchedMeeting final : public MpiMeeting {
     watch_.open_early();
     group_.phases().enter("bootstrap");
     prepare();
-    LOCKSTEP_TRY(world_, mpi::start(library, group_.own_wait()));
-    LOCKSTEP_TRY(auto bootstrap, group_.make_bootstrap(world_->rank(), group_.own_abort()));
-    if (group_.hooks().meeting == Meeting::kAgreed) LOCKSTEP_TRY_VOID(agree(*bootstrap));
-    return bootstrap;
+    LOCKSTEP_TRY(auto world, mpi::start(library, group_.own_wait()));
+    return enter(std::move(world));
   }
 
  private:
@@ -120,10 +184,8 @@ class AdoptedMeeting final : public MpiMeeting {
     group_.phases().enter("bootstrap");
     transport::WaitOptions wait = group_.own_wait();
     wait.deadline = group_.options().start_deadline;
-    LOCKSTEP_TRY(world_, mpi::adopt(communicator_.fortran, wait));
-    LOCKSTEP_TRY(auto bootstrap, group_.make_bootstrap(world_->rank(), group_.own_abort()));
-    LOCKSTEP_TRY_VOID(agree(*bootstrap));
-    return bootstrap;
+    LOCKSTEP_TRY(auto world, mpi::adopt(communicator_.fortran, wait));
+    return enter(std::move(world));
   }
 
  private:

@@ -149,6 +149,20 @@ std::string cores_cell(const HostLoad& load) {
   return fmt::format("{} ({} each)", core_list(cores), each);
 }
 
+/// The compute threads of one rank: the cores that only it may use, and its share of the cores that it shares with
+/// other ranks of its host.
+int default_threads(std::span<const device::RankPlace> places, int rank) {
+  const device::RankPlace& own = places[static_cast<size_t>(rank)];
+  double share = 0.0;
+  for (const int core : own.cores) {
+    const auto users = std::ranges::count_if(places, [&](const device::RankPlace& place) {
+      return machine_of(place) == machine_of(own) && std::ranges::find(place.cores, core) != place.cores.end();
+    });
+    share += 1.0 / static_cast<double>(std::max<std::ptrdiff_t>(users, 1));
+  }
+  return std::max(1, static_cast<int>(share + 1e-9));
+}
+
 /// Aligns cells in columns two blanks apart; the first row is the header.
 std::string align(const std::vector<std::vector<std::string>>& rows) {
   std::vector<size_t> widths(rows.front().size());
@@ -171,6 +185,14 @@ int Placement::hosts() const {
   std::set<int> nodes;
   for (const PlacedRank& rank : ranks) nodes.insert(rank.place.node);
   return static_cast<int>(nodes.size());
+}
+
+Placement place_threads(std::span<const transport::RankPlace> places, Launcher launcher, std::optional<int> threads) {
+  Placement placement{.launcher = launcher, .ranks = {}};
+  for (const transport::RankPlace& place : places) {
+    placement.ranks.push_back({.place = place, .threads = threads.value_or(default_threads(places, place.rank))});
+  }
+  return placement;
 }
 
 std::vector<Finding> judge(const Placement& placement) {

@@ -6,6 +6,7 @@
 //                 two of eight cores in use: bound to too few cores
 #pragma once
 
+#include <optional>
 #include <span>
 #include <string>
 #include <vector>
@@ -37,6 +38,11 @@ struct Placement {
 
   int hosts() const;
 };
+
+/// The ranks of `places` with `threads` each; by default a rank has a thread for each core of its own, and its share of
+/// the cores that it has in common with other ranks of its machine.
+Placement place_threads(std::span<const transport::RankPlace> places, transport::Launcher launcher,
+                        std::optional<int> threads);
 
 /// Finds too few cores, cores shared while others idle, ranks bound to too few cores, and uneven hosts. The worst kinds
 /// come first, one finding per kind.

@@ -5,15 +5,36 @@
 #include <algorithm>
 #include <utility>
 
+#include "engine/group/agreement.h"
 #include "engine/group/environment.h"
 #include "engine/group/mpi_meeting.h"
 #include "runtime/core/guard.h"
 #include "runtime/core/machine_memory.h"
 
 namespace lockstep::group {
+namespace {
 
-State::State(GroupOptions options, Hooks hooks, transport::LaunchEnvironment launch)
-    : options_(std::move(options)), hooks_(std::move(hooks)), launch_(std::move(launch)) {
+/// By what the launcher says before MPI starts; the meeting checks it where the launcher does not say how many ranks
+/// there are.
+Result<Replica> replica_of(const transport::LaunchEnvironment& launch, int ranks_per_replica) {
+  if (ranks_per_replica == 0) return Replica();
+  return find_replica(launch.rank, launch.size.value_or((launch.rank / ranks_per_replica + 2) * ranks_per_replica),
+                      ranks_per_replica);
+}
+
+template <typename Value>
+Result<Value> named(Result<Value> done, const Replica& replica) {
+  if (done.has_value()) return done;
+  return from_launch_ranks(done.error(), replica);
+}
+
+}  // namespace
+
+State::State(GroupOptions options, Hooks hooks, transport::LaunchEnvironment launch, const Replica& replica)
+    : options_(for_launch_ranks(std::move(options), replica)),
+      hooks_(for_launch_ranks(std::move(hooks), replica)),
+      launch_(std::move(launch)) {
+  siblings_.replica = replica;
   phases_ = std::make_unique<RunPhases>(clock_, [this](const char* phase) {
     for (int rank = first_rank_; hooks_.on_phase && rank < first_rank_ + local_ranks_; ++rank) {
       hooks_.on_phase(rank, phase);
@@ -98,10 +119,12 @@ Result<std::unique_ptr<State>> State::of_launch(transport::LaunchEnvironment lau
   if (launch.launcher == transport::Launcher::kLockstep) {
     return of_local({std::move(launch), nullptr}, std::move(options), std::move(hooks));
   }
+  LOCKSTEP_TRY(const Replica replica, replica_of(launch, options.ranks_per_replica));
   const bool is_alone = launch.launcher == transport::Launcher::kNone || launch.size == 1;
   if (is_alone) return of_threads(1, std::move(options), std::move(hooks), std::move(launch));
-  std::unique_ptr<State> state(new State(std::move(options), std::move(hooks), std::move(launch)));
-  state->set_ranks(state->launch_.rank, /*local=*/1, state->launch_.size.value_or(1));
+  const int size = replica.has_others() ? options.ranks_per_replica : launch.size.value_or(1);
+  std::unique_ptr<State> state(new State(std::move(options), std::move(hooks), std::move(launch), replica));
+  state->set_ranks(state->launch_.rank - replica.first, /*local=*/1, size);
   state->start_reading_ahead();
   LOCKSTEP_TRY_VOID(state->meet(make_launched_meeting(*state)));
   return state;
@@ -209,10 +232,23 @@ void State::wait(std::unique_lock<std::mutex>& lock, std::condition_variable& ch
   lock.lock();
 }
 
+Result<std::vector<std::string>> State::exchange_on_launch(std::string_view mine) {
+  return named(launch_bootstrap().exchange(mine), replica());
+}
+
+Result<void> State::all_succeeded_on_launch(const Result<void>& mine) {
+  return named(group::all_succeeded(launch_bootstrap(), mine), replica());
+}
+
+Result<void> State::agree_on_launch(std::string_view what, std::string_view statement) {
+  return named(transport::agree(launch_bootstrap(), what, statement), replica());
+}
+
 Result<void> State::leave() {
   phases_->enter("finish");
   if (meeting_ == nullptr) return ok();
   own_bootstrap_.reset();
+  siblings_.bootstrap.reset();
   LOCKSTEP_TRY_VOID(meeting_->leave());
   meeting_.reset();
   return ok();

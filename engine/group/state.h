@@ -16,6 +16,7 @@
 #include "engine/group/local_meeting.h"
 #include "engine/group/meeting.h"
 #include "engine/group/progress_reporter.h"
+#include "engine/group/replicas.h"
 #include "engine/group/run_phases.h"
 #include "lockstep/group.h"
 #include "runtime/checkpoint/read_ahead.h"
@@ -57,6 +58,20 @@ class State {
   const Clock& clock() const { return clock_; }
   const Log& log(int rank) const { return *logs_.at(static_cast<size_t>(rank - first_rank_)); }
   const transport::LaunchEnvironment& launch() const { return launch_; }
+
+  const Replica& replica() const { return siblings_.replica; }
+  /// Of all ranks of the launch, where it has several groups; otherwise empty.
+  const std::vector<transport::RankPlace>& launch_places() const { return siblings_.places; }
+  /// Of this host, for processes of the launch's other hosts.
+  const std::string& launch_address() const { return siblings_.address; }
+  /// What the meeting has found out about the launch, when it has several groups.
+  void set_launch(Launch launch) { siblings_ = std::move(launch); }
+  /// As the group's, between all ranks of the launch; replicas call these at their start only, all in the same order.
+  /// @collective @blocking
+  Result<std::vector<std::string>> exchange_on_launch(std::string_view mine);
+  Result<void> all_succeeded_on_launch(const Result<void>& mine);
+  Result<void> agree_on_launch(std::string_view what, std::string_view statement);
+
   const ControlPlane& control_plane() const;
   ProcessMeeting* meeting() const { return meeting_.get(); }  // null: all ranks are in this process
   const std::shared_ptr<transport::loopback::Group>& threads() const { return threads_; }  // null: processes
@@ -97,13 +112,15 @@ class State {
   Result<void> leave();
 
  private:
-  State(GroupOptions options, Hooks hooks, transport::LaunchEnvironment launch);
+  State(GroupOptions options, Hooks hooks, transport::LaunchEnvironment launch, const Replica& replica = {});
 
   void set_ranks(int first, int local, int size);
   void start_reading_ahead();
   static Result<std::unique_ptr<State>> of_local(LocalSeat seat, GroupOptions options, Hooks hooks);
   /// Meets the other processes. @collective @blocking
   Result<void> meet(std::unique_ptr<ProcessMeeting> meeting);
+  /// The bootstrap between all ranks of the launch.
+  transport::Bootstrap& launch_bootstrap() { return siblings_.bootstrap ? *siblings_.bootstrap : *own_bootstrap_; }
   bool settle(const Error& error);
 
   const GroupOptions options_;
@@ -123,6 +140,7 @@ class State {
   std::unique_ptr<checkpoint::ReadAhead> read_ahead_;
   std::unique_ptr<ProcessMeeting> meeting_;
   std::unique_ptr<transport::Bootstrap> own_bootstrap_;
+  Launch siblings_;
 };
 
 /// Opens a group with the program's own hooks. Fails as `Group::mpi`, `Group::processes` and `Group::threads`.

@@ -32,12 +32,12 @@ Endpoint early_endpoint(const std::string& job) {
           .token = Fingerprint().add(job).value()};
 }
 
+}  // namespace
+
 uint64_t random_token() {
   std::random_device random;
   return static_cast<uint64_t>(random()) << 32 | random();
 }
-
-}  // namespace
 
 bool GroupWatch::is_off() const { return group_.hooks().detection == PeerDetection::kOff; }
 
@@ -60,9 +60,11 @@ void GroupWatch::open_early() {
   const transport::LaunchEnvironment& place = group_.launch();
   const bool one_host = place.size && place.local_size == place.size && !place.job.empty();
   if (is_off() || !one_host) return;
-  const Endpoint endpoint = early_endpoint(place.job);
-  const auto wanted = options(place.rank, *place.size);
-  if (place.rank != 0) {
+  const Replica& replica = group_.replica();
+  const std::string whose = replica.has_others() ? fmt::format(" replica {}", replica.index) : "";
+  const Endpoint endpoint = early_endpoint(place.job + whose);
+  const auto wanted = options(group_.first_rank(), group_.size());
+  if (wanted.rank != 0) {
     set_watch(PeerWatch::join(wanted, endpoint));
   } else if (auto hosted = PeerWatch::host(wanted, endpoint); hosted.has_value()) {
     set_watch(std::move(hosted).value());

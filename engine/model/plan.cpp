@@ -72,20 +72,6 @@ Result<ModelPlan> plan_draft(const std::filesystem::path& directory, const Model
                   draft.shard.capacity));
 }
 
-/// The compute threads of one rank: the cores that only it may use, and its share of the cores that it shares with
-/// other ranks of its host.
-int default_threads(const std::vector<device::RankPlace>& places, int rank) {
-  const device::RankPlace& own = places.at(static_cast<size_t>(rank));
-  double share = 0.0;
-  for (const int core : own.cores) {
-    const auto users = std::ranges::count_if(places, [&](const device::RankPlace& place) {
-      return machine_of(place) == machine_of(own) && std::ranges::find(place.cores, core) != place.cores.end();
-    });
-    share += 1.0 / static_cast<double>(std::max<std::ptrdiff_t>(users, 1));
-  }
-  return std::max(1, static_cast<int>(share + 1e-9));
-}
-
 /// Facts of the model or of its draft model; every line begins with `name`.
 std::string statement_of_model(std::string_view name, const ModelPlan& model) {
   return fields_to_text(model.spec, fmt::format("{}: ", name)) +
@@ -211,20 +197,20 @@ Result<Plan> plan_models(const Model& model, const EngineOptions& options, int r
 
 Result<void> place_ranks(group::Member& member, const EngineOptions& options, const device::Capabilities& backend,
                          Plan& plan) {
-  LOCKSTEP_TRY(plan.places, member.bootstrap().places());
-  const transport::LaunchEnvironment& launch = member.group().launch();
-  // A host's cores that belong to other jobs are not idle.
-  LOCKSTEP_TRY(const auto told, member.bootstrap().exchange(fmt::format("{}", launch.job_cores.value_or(0))));
-  plan.placement.launcher = launch.launcher;
-  for (device::RankPlace& place : plan.places) {
-    const int job_cores = std::stoi(told.at(static_cast<size_t>(place.rank)));
-    if (job_cores > 0) place.host_cores = std::min(place.host_cores, job_cores);
-    const int threads = options.threads.value_or(default_threads(plan.places, place.rank));
+  const group::State& group = member.group();
+  LOCKSTEP_TRY(plan.places, group::places_of_job(member.bootstrap(), group.launch()));
+  // Replicas share the cores of their hosts.
+  const std::vector<device::RankPlace>& all = group.launch_places().empty() ? plan.places : group.launch_places();
+  plan.launch = group::place_threads(all, group.launch().launcher, options.threads);
+  plan.placement.launcher = group.launch().launcher;
+  const int first = group.replica().first;
+  for (const device::RankPlace& place : plan.places) {
+    const int threads = plan.launch.ranks.at(static_cast<size_t>(first + place.rank)).threads;
     plan.placement.ranks.push_back({.place = place, .threads = threads});
   }
   plan.threads = plan.placement.ranks.at(static_cast<size_t>(member.rank())).threads;
   const bool binds = backend.host_threads && options.binding == ThreadBinding::kOwnCores;
-  if (binds) plan.cores = group::cores_of_threads(plan.placement, member.rank());
+  if (binds) plan.cores = group::cores_of_threads(plan.launch, first + member.rank());
   if (!plan.cores.empty()) plan.main_thread = {plan.cores.front()};
   return ok();
 }
@@ -255,13 +241,43 @@ device::RankSite site_of(group::Member& member, const EngineOptions& options, co
               }};
 }
 
+namespace {
+
+/// The devices of the group's ranks. Replicas share those of their hosts, so all ranks of the launch choose together;
+/// cores of the host have been divided before.
+Result<device::DevicePlan> place_on_devices(group::Member& member, const EngineOptions& options,
+                                            const device::BackendDriver& driver, const Plan& plan) {
+  group::State& group = member.group();
+  device::RankSite site = site_of(member, options, plan);
+  if (!group.replica().has_others() || driver.capabilities().host_threads) {
+    return driver.place(site, options.backend_options);
+  }
+  const int first = group.replica().first;
+  site.places = group.launch_places();
+  site.rank = first + member.rank();
+  site.exchange = [&group](std::string_view mine) { return group.exchange_on_launch(mine); };
+  LOCKSTEP_TRY(device::DevicePlan all, driver.place(site, options.backend_options));
+  const auto keep_own = [&](auto& by_rank) {
+    if (by_rank.empty()) return;
+    by_rank.erase(by_rank.begin() + first + member.size(), by_rank.end());
+    by_rank.erase(by_rank.begin(), by_rank.begin() + first);
+  };
+  keep_own(all.devices);
+  keep_own(all.ordinals);
+  keep_own(all.near_cores);
+  return all;
+}
+
+}  // namespace
+
 Result<void> place(group::Member& member, const EngineOptions& options, const device::BackendDriver& driver,
                    Plan& plan) {
   LOCKSTEP_TRY_VOID(place_ranks(member, options, driver.capabilities(), plan));
-  for (const group::Finding& finding : judge(plan.placement)) {
-    if (member.leads()) member.log().warning("warning: {}; {}", finding.what, finding.fix);
+  for (const group::Finding& finding : judge(plan.launch)) {
+    if (member.leads() && member.group().replica().index == 0)
+      member.log().warning("warning: {}; {}", finding.what, finding.fix);
   }
-  LOCKSTEP_TRY(plan.devices, driver.place(site_of(member, options, plan), options.backend_options));
+  LOCKSTEP_TRY(plan.devices, place_on_devices(member, options, driver, plan));
   for (const std::string& warning : plan.devices.warnings) {
     if (member.leads()) member.log().warning("warning: {}", warning);
   }

@@ -51,6 +51,7 @@ struct Plan {
 
   std::vector<device::RankPlace> places;
   group::Placement placement;  // with threads and devices
+  group::Placement launch;     // of all replicas' ranks, with threads
   device::DevicePlan devices;
   int threads = 1;
   std::vector<int> cores;        // one hardware thread for each compute thread; empty: not bound

@@ -4,13 +4,13 @@
 #   client ──► Entrance.enter(secret) ──► Engine ──generate(request, sink)──► Call
 #                                                       tokens, … , done | failed ──► Sink of the client
 #
-# Version 3. New versions only add fields and methods; a field that a client does not set has the meaning of its default.
+# Version 4. New versions only add fields and methods; a field that a client does not set has the meaning of its default.
 @0xc69dc0b31c1ae9a7;
 
 using Cxx = import "/capnp/c++.capnp";
 $Cxx.namespace("lockstep::rpc::wire");
 
-const version :UInt32 = 3;
+const version :UInt32 = 4;
 
 # What a connection gives.
 interface Entrance {
@@ -75,6 +75,14 @@ struct Facts {
   vocabulary @5 :UInt32;
   backend @6 :Text;
   dtype @7 :Text;
+  replicas @8 :List(Address); # of engines like this one that the same launch has started, and which serve apart from it
+
+  struct Address {
+    socket @0 :Text;          # empty: TCP
+    host @1 :Text;
+    port @2 :UInt16;
+    secret @3 :Data;          # empty with a socket
+  }
 }
 
 struct Status {

@@ -4,21 +4,17 @@
 #include <fmt/format.h>
 #include <kj/async-io.h>
 #include <openssl/crypto.h>
-#include <sys/socket.h>
-#include <sys/stat.h>
-#include <sys/un.h>
 #include <unistd.h>
 
 #include <atomic>
-#include <cerrno>
 #include <condition_variable>
-#include <cstring>
 #include <future>
 #include <mutex>
 #include <thread>
 #include <utility>
 
 #include "engine/rpc/constraint_worker.h"
+#include "engine/rpc/listening.h"
 #include "engine/rpc/wire.h"
 
 namespace lockstep::rpc {
@@ -29,6 +25,7 @@ struct Service {
   Engine& engine;
   const Model& model;
   const std::string secret;
+  const std::vector<RpcAddress> replicas;
   ConstraintWorker constraints;
   std::mutex mutex = {};
   std::condition_variable changed = {};
@@ -117,6 +114,15 @@ class CallServer final : public wire::Call::Server {
   kj::Promise<void> running_;
 };
 
+void write_addresses(const std::vector<RpcAddress>& addresses, capnp::List<wire::Facts::Address>::Builder to) {
+  for (uint32_t i = 0; i < to.size(); ++i) {
+    to[i].setSocket(addresses[i].socket.c_str());
+    to[i].setHost(addresses[i].host.c_str());
+    to[i].setPort(addresses[i].port);
+    to[i].setSecret(kj::StringPtr(addresses[i].secret.c_str(), addresses[i].secret.size()).asBytes());
+  }
+}
+
 class EngineServer final : public wire::Engine::Server {
   using FulfillerPointer = kj::Own<kj::CrossThreadPromiseFulfiller<void>>;
 
@@ -135,6 +141,7 @@ class EngineServer final : public wire::Engine::Server {
     to.setVocabulary(static_cast<uint32_t>(service_.model.spec().vocabulary));
     to.setBackend(facts.backend.c_str());
     to.setDtype(facts.dtype.c_str());
+    write_addresses(service_.replicas, to.initReplicas(static_cast<uint32_t>(service_.replicas.size())));
     return kj::READY_NOW;
   }
 
@@ -256,50 +263,12 @@ class EntranceServer final : public wire::Entrance::Server {
   Service& service_;
 };
 
-Error cannot_listen(const std::string& where, std::string_view found) {
-  return {ErrorKind::kUnavailable,
-          fmt::format("[engine/rpc] cannot listen at {}: found '{}', expected a free address; choose another one",
-                      where, found)};
-}
-
-/// Whether a server answers at the socket.
-bool is_served(const sockaddr_un& address) {
-  const int probe = ::socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0);
-  const bool served = ::connect(probe, reinterpret_cast<const sockaddr*>(&address), sizeof address) == 0;
-  ::close(probe);
-  return served;
-}
-
-/// A listening Unix socket that only this user may open.
-Result<int> listen_at(const std::filesystem::path& path) {
-  sockaddr_un address{};
-  address.sun_family = AF_UNIX;
-  if (path.native().size() >= sizeof address.sun_path) {
-    return cannot_listen(path, fmt::format("a path of {} bytes, where a socket has at most {}", path.native().size(),
-                                           sizeof address.sun_path - 1));
-  }
-  std::memcpy(address.sun_path, path.c_str(), path.native().size());
-  struct stat facts {};
-  if (::stat(path.c_str(), &facts) == 0) {
-    if (!S_ISSOCK(facts.st_mode)) return cannot_listen(path, "a file that is no socket");
-    if (is_served(address)) return cannot_listen(path, "another engine");
-    ::unlink(path.c_str());
-  }
-  const int descriptor = ::socket(AF_UNIX, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0);
-  const auto* const target = reinterpret_cast<const sockaddr*>(&address);
-  const mode_t before = ::umask(0177);
-  const bool bound = descriptor >= 0 && ::bind(descriptor, target, sizeof address) == 0;
-  const int code = errno;
-  ::umask(before);
-  if (bound && ::listen(descriptor, SOMAXCONN) == 0) return descriptor;
-  if (descriptor >= 0) ::close(descriptor);
-  return cannot_listen(path, std::strerror(code));
-}
-
 class Running final : public RpcServer {
  public:
-  Running(Engine& engine, const Model& model, RpcAddress address, const std::filesystem::path& constraint_program)
-      : service_{engine, model, address.secret, {model, constraint_program}}, wanted_(std::move(address)) {}
+  Running(Engine& engine, const Model& model, RpcAddress address, const std::filesystem::path& constraint_program,
+          std::vector<RpcAddress> replicas)
+      : service_{engine, model, address.secret, std::move(replicas), {model, constraint_program}},
+        wanted_(std::move(address)) {}
 
   ~Running() noexcept override {
     if (!thread_.joinable()) return;
@@ -309,7 +278,7 @@ class Running final : public RpcServer {
   }
 
   Result<void> start() {
-    int descriptor = -1;
+    int descriptor = wanted_.listening;
     if (!wanted_.socket.empty()) {
       LOCKSTEP_TRY(descriptor, listen_at(wanted_.socket));
     }
@@ -372,13 +341,14 @@ class Running final : public RpcServer {
 }  // namespace
 
 Result<std::unique_ptr<RpcServer>> RpcServer::open(Engine& engine, const Model& model, const RpcAddress& address,
-                                                   const std::filesystem::path& constraint_program) {
+                                                   const std::filesystem::path& constraint_program,
+                                                   std::vector<RpcAddress> replicas) {
   if (address.socket.empty() && address.secret.empty()) {
     return Error{ErrorKind::kInvalidArgument,
                  "[engine/rpc] cannot listen on TCP: found no secret, expected one, since every user of the network "
                  "could connect; name a secret file, or use a Unix socket"};
   }
-  auto server = std::make_unique<Running>(engine, model, address, constraint_program);
+  auto server = std::make_unique<Running>(engine, model, address, constraint_program, std::move(replicas));
   LOCKSTEP_TRY_VOID(server->start());
   return std::unique_ptr<RpcServer>(std::move(server));
 }

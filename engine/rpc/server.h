@@ -5,6 +5,7 @@
 #include <memory>
 #include <optional>
 #include <string>
+#include <vector>
 
 #include "lockstep/engine.h"
 #include "runtime/core/clock.h"
@@ -17,6 +18,7 @@ struct RpcAddress {
   std::string host = "127.0.0.1";
   uint16_t port = 0;   // 0: a free one
   std::string secret;  // that clients send; not empty with TCP
+  int listening = -1;  // a descriptor that listens there already (listening.h), which the server takes over; -1: none
 };
 
 /// Neither copied nor moved. Borrows the engine and the model, which it must not outlive.
@@ -24,9 +26,10 @@ class RpcServer {
  public:
   /// On rank 0. Fails with `kUnavailable` when it cannot listen there, and with `kInvalidArgument` for TCP without a
   /// secret. A socket that an ended process has left is replaced. `constraint_program` is lockstep-constraint; without
-  /// it this process compiles constraints itself, without limits of time and memory.
+  /// it this process compiles constraints itself, without limits of time and memory. Clients are told of `replicas`.
   static Result<std::unique_ptr<RpcServer>> open(Engine& engine, const Model& model, const RpcAddress& address,
-                                                 const std::filesystem::path& constraint_program = {});
+                                                 const std::filesystem::path& constraint_program = {},
+                                                 std::vector<RpcAddress> replicas = {});
   /// Ends all connections, which cancels their requests, and removes the socket.
   virtual ~RpcServer() = default;
   RpcServer(const RpcServer&) = delete;

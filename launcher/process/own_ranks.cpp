@@ -52,6 +52,24 @@ Result<std::vector<Fault>> parse_faults(const std::vector<std::string>& texts) {
   return faults;
 }
 
+/// --tp against the ranks that a launcher started. Pure.
+Result<void> check_degree(int degree, int started, Replicas replicas) {
+  const bool divides = degree < started && started % degree == 0;
+  if (degree == started || (divides && replicas == Replicas::kMade)) return ok();
+  if (divides) {
+    return Error{
+        ErrorKind::kFailedPrecondition,
+        fmt::format("[launcher] --tp: found {} with {} ranks that were started, expected --tp {} or {} rank{}; "
+                    "several groups of ranks, replicas, are for serve and engine",
+                    degree, started, started, degree, degree == 1 ? "" : "s")};
+  }
+  return Error{
+      ErrorKind::kFailedPrecondition,
+      fmt::format("[launcher] --tp: found {}, expected {} (the ranks that were started){}; start as many ranks, or "
+                  "omit --tp",
+                  degree, started, replicas == Replicas::kMade ? " or a divisor" : "")};
+}
+
 /// The lifecycles of this process's ranks, and their hooks into the group.
 class Process {
  public:
@@ -83,11 +101,16 @@ class Process {
   bool starts_processes() const {
     return ranks_.run.launch == Launch::kProcesses && launch_.launcher == transport::Launcher::kNone;
   }
+  bool makes_replicas() const {
+    return ranks_.replicas == Replicas::kMade && ranks_.run.launch == Launch::kMpi && ranks_.ranks &&
+           launch_.launcher != transport::Launcher::kNone && launch_.size != *ranks_.ranks;
+  }
   Duration grace() const { return starts_processes() ? Duration(kGraceOfStarter) : Duration(kGrace); }
   Result<std::unique_ptr<Group>> open_group();
   RankLifecycle& of(int rank) { return *lifecycles_.at(static_cast<size_t>(rank - first_)); }
 
   Result<void> run_group(const GroupWork& work);
+  Result<void> check_launched() const;
   Result<void> check_size(Group& group) const;
   GroupOptions group_options();
   std::function<void(const Progress&)> progress_function() const;
@@ -118,6 +141,7 @@ Result<std::unique_ptr<Group>> Process::open_group() {
 }
 
 Result<void> Process::run_group(const GroupWork& work) {
+  LOCKSTEP_TRY_VOID(check_launched());
   LOCKSTEP_TRY(const auto group, open_group());
   group::State& state = group::State::of(*group);
   const Result<void> done = guarded("launcher", [&]() -> Result<void> {
@@ -126,17 +150,18 @@ Result<void> Process::run_group(const GroupWork& work) {
     LOCKSTEP_TRY_VOID(work(*group, lifecycles_.front()->log()));
     return group->leave();
   });
-  if (!done.has_value()) return state.fail(first_, done.error());
+  if (!done.has_value()) return state.fail(state.first_rank(), done.error());
   return ok();
 }
 
+/// Of ranks that a launcher started, before they meet where it says how many they are.
+Result<void> Process::check_launched() const {
+  if (!ranks_.ranks || ranks_.run.launch != Launch::kMpi || !launch_.size) return ok();
+  return check_degree(*ranks_.ranks, *launch_.size, ranks_.replicas);
+}
+
 Result<void> Process::check_size(Group& group) const {
-  if (!ranks_.ranks || *ranks_.ranks == group.size()) return ok();
-  return Error{
-      ErrorKind::kFailedPrecondition,
-      fmt::format("[launcher] --tp: found {}, expected {} (the ranks that were started); start as many ranks, or "
-                  "omit --tp",
-                  *ranks_.ranks, group.size())};
+  return ranks_.ranks ? check_degree(*ranks_.ranks, group.size(), Replicas::kRefused) : ok();
 }
 
 std::function<void(const Progress&)> Process::progress_function() const {
@@ -150,6 +175,7 @@ GroupOptions Process::group_options() {
           .deadline = duration_of(run.deadline_s),
           .silence = duration_of(run.silence_s),
           .network = run.interface.value_or(""),
+          .ranks_per_replica = makes_replicas() ? *ranks_.ranks : 0,
           .read_ahead = ranks_.read_ahead,
           .log = [this](int rank, LogLevel level, std::string_view line) { of(rank).log().write(level, line); },
           .on_stuck =
@@ -220,7 +246,7 @@ void Process::take_signal(int signal) {
   if (was_running) {
     group_->tell(error);
   } else {
-    group_->fail(first_, error);
+    group_->fail(group_->first_rank(), error);
   }
 }
 

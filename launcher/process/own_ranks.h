@@ -14,14 +14,18 @@
 
 namespace lockstep::launcher {
 
+/// Whether more ranks of a launcher than --tp form several groups, or are an error.
+enum class Replicas { kRefused, kMade };
+
 /// A command's requirements for its ranks.
 struct OwnRanks {
   RunOptions run;
-  std::optional<int> ranks;          // required number; the number to start where they are threads
+  std::optional<int> ranks;          // required number, of each replica; the number to start where they are threads
   std::filesystem::path read_ahead;  // a model whose weights are read into memory meanwhile; empty: none
   group::PeerDetection detection = group::PeerDetection::kOn;
   group::Meeting meeting = group::Meeting::kAgreed;
   EndSignal end_signal = EndSignal::kAny;
+  Replicas replicas = Replicas::kRefused;
   ProgressLine* progress = nullptr;  // shows loading and prompts; may be null
 };
 

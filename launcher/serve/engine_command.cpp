@@ -1,15 +1,18 @@
-// Every rank opens the engine; rank 0 serves it to other processes.
+// Every rank opens the engine; rank 0 of each replica serves it to other processes.
 #include "launcher/serve/engine_command.h"
 
 #include <fmt/format.h>
 
 #include <cstdio>
 
+#include "engine/group/state.h"
 #include "engine/rpc/server.h"
 #include "launcher/process/own_ranks.h"
 #include "launcher/process/secret_file.h"
 #include "launcher/process/sibling_program.h"
+#include "launcher/serve/replica_addresses.h"
 #include "lockstep/engine.h"
+#include "runtime/core/field_list.h"
 
 namespace lockstep::launcher {
 namespace {
@@ -28,10 +31,18 @@ Result<rpc::RpcAddress> address_of(const EngineCommand& command) {
                            command.secret_file->string())};
 }
 
+/// What all replicas must have in common.
+Result<std::string> statement_of_launch(const EngineCommand& command, const Group& group, const Model& model) {
+  LOCKSTEP_TRY(std::string statement, statement_of(command.engine));
+  if (group.replicas() > 1) statement += fields_to_text(model.spec(), "model: ");  // one group compares it by itself
+  return statement;
+}
+
 /// Rank 0: serves requests until a client ends the engine, or the group fails.
-Result<void> serve(Group& group, const Model& model, Engine& engine, const rpc::RpcAddress& address) {
-  LOCKSTEP_TRY(const auto server, rpc::RpcServer::open(engine, model, address, sibling_program("lockstep-constraint")));
-  fmt::print("{}\n", server->address());
+Result<void> serve(Group& group, const Model& model, Engine& engine, const ReplicaAddresses& addresses) {
+  LOCKSTEP_TRY(const auto server, rpc::RpcServer::open(engine, model, addresses.own,
+                                                       sibling_program("lockstep-constraint"), addresses.others));
+  if (group.replica() == 0) fmt::print("{}\n", server->address());
   std::fflush(stdout);
   while (!server->wait_finish(kLook) && !group.failure()) {
   }
@@ -44,20 +55,22 @@ Result<void> serve(Group& group, const Model& model, Engine& engine, const rpc::
 Result<void> run(const EngineCommand& command, Group& group, const Log& log) {
   Result<Model> model = Model::open(command.model.directory, command.model.options);
   std::string statement;
-  rpc::RpcAddress address;
+  ReplicaAddresses addresses;
   const auto prepare = [&]() -> Result<void> {
     if (!model.has_value()) return model.error();
-    LOCKSTEP_TRY(statement, statement_of(command.engine));
-    if (!group.leads()) return ok();
-    LOCKSTEP_TRY(address, address_of(command));
+    LOCKSTEP_TRY(statement, statement_of_launch(command, group, model.value()));
+    if (!group.leads() || group.replica() != 0) return ok();
+    LOCKSTEP_TRY(addresses.own, address_of(command));
     for (const std::string& warning : model.value().warnings()) log.warning("{}", warning);
     return ok();
   };
-  LOCKSTEP_TRY_VOID(group.all_succeeded(prepare()));
-  LOCKSTEP_TRY_VOID(group.agree("options", statement));
+  group::State& launch = group::State::of(group);
+  LOCKSTEP_TRY_VOID(launch.all_succeeded_on_launch(prepare()));
+  LOCKSTEP_TRY_VOID(launch.agree_on_launch("options", statement));
+  LOCKSTEP_TRY(addresses, agree_on_addresses(group, addresses.own));
   LOCKSTEP_TRY(const auto engine, Engine::open(group, model.value(), command.engine));
   if (!group.leads()) return engine->serve();
-  const Result<void> served = serve(group, model.value(), *engine, address);
+  const Result<void> served = serve(group, model.value(), *engine, addresses);
   if (!served.has_value()) group.fail(served.error());
   return served;
 }
@@ -68,7 +81,8 @@ Result<void> serve_engine(const EngineCommand& command) {
   return on_own_ranks({.run = command.run,
                        .ranks = command.model.ranks,
                        .read_ahead = command.model.directory,
-                       .end_signal = command.end_signal},
+                       .end_signal = command.end_signal,
+                       .replicas = Replicas::kMade},
                       [&](Group& group, const Log& log) { return run(command, group, log); });
 }
 

@@ -89,7 +89,7 @@ Result<void> MessageBatch::check_received(std::span<const Requests::Done> done) 
   for (const auto& [request, bytes] : done) {
     const Post& post = posts_[static_cast<size_t>(request)];
     if (!post.is_receive || static_cast<size_t>(bytes) == post.size) continue;
-    const int peer = channel_.members[static_cast<size_t>(post.peer)];
+    const int peer = channel_.name_of(post.peer);
     return Error{
         ErrorKind::kFailedPrecondition,
         fmt::format("[transport/mpi] rank {}: the ranks disagree on {} (operation {}): found {} bytes from rank "
@@ -108,7 +108,7 @@ Error MessageBatch::expired() {
   std::sort(missing_.begin(), missing_.end());
   missing_.erase(std::unique(missing_.begin(), missing_.end()), missing_.end());
   std::vector<int> names;
-  for (const int peer : missing_) names.push_back(channel_.members[static_cast<size_t>(peer)]);
+  for (const int peer : missing_) names.push_back(channel_.name_of(peer));
   return expired_error({.component = "transport/mpi",
                         .rank = own_rank(),
                         .operation = operation_,

@@ -20,6 +20,10 @@ struct Channel {
   int tag = 0;               // unique among the communicator's channels
   std::vector<int> members;  // [size]: ranks of the communicator, by their numbers here
   int rank = 0;              // the own one among the members
+  int first = 0;             // the rank of the communicator that errors call 0
+
+  /// The name of a member in errors.
+  int name_of(int member) const { return members[static_cast<size_t>(member)] - first; }
 };
 
 /// Reusable: collects posts, then polls until they are complete. Used by one thread at a time.
@@ -57,7 +61,7 @@ class MessageBatch final : public PolledWork {
   Result<bool> look();
   Result<void> check_received(std::span<const Requests::Done> done) const;
   Error expired();
-  int own_rank() const { return channel_.members[static_cast<size_t>(channel_.rank)]; }
+  int own_rank() const { return channel_.name_of(channel_.rank); }
 
   const Channel channel_;
   Patience patience_;

@@ -22,7 +22,7 @@ Result<void> Messages::hand_to_owner(const device::OperationMark& operation) {
   const FunneledQueue::Ran ran = queue_->run(batch_, wait_);
   if (ran == FunneledQueue::Ran::kOver) return ok();
   if (ran == FunneledQueue::Ran::kAborted) return patience().abort_reason();
-  const int rank = batch_->channel().members[static_cast<size_t>(batch_->channel().rank)];
+  const int rank = batch_->channel().name_of(batch_->channel().rank);
   return Error{ErrorKind::kDeadlineExceeded,
                fmt::format("[transport/mpi] rank {}: {} (operation {}) was given up: found MPI with one thread (level "
                            "funneled or single) that lent none of its time for {:.3g} s, expected it in a wait of this "

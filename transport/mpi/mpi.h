@@ -71,6 +71,11 @@ class World {
                                                                       const WaitOptions& wait,
                                                                       std::vector<int> members = {}) = 0;
 
+  /// The `ranks` consecutive ranks among which this one is when the world, from rank 0, is cut into such parts; they
+  /// divide its size. A part counts its ranks from 0, has messages of its own, and needs no other part, not even to
+  /// `finish`, which leaves MPI as it is. `crowded`: all parts together have more ranks than cores.
+  virtual std::unique_ptr<World> part(int ranks, bool crowded) = 0;
+
   /// If MPI is funneled: performs the exchanges of other threads on this one, which made the world, until `until`
   /// holds; this thread checks it often. Otherwise it only waits for `until`. Fails with the reason of an abort, and
   /// with `kDeadlineExceeded` when there was nothing to perform for the length of the deadline. @blocking

@@ -16,8 +16,8 @@
 namespace lockstep::transport::mpi {
 namespace {
 
-/// The owner of MPI.
-enum class Owner { kUs, kProgram };
+/// The owner of MPI, or of the duplicate: the world that this one is a part of.
+enum class Owner { kUs, kProgram, kWhole };
 
 // MPI is per process, and so is its one thread.
 constinit std::mutex shared_queue_mutex;
@@ -49,6 +49,21 @@ class LoadedWorld final : public World {
         name_(fmt::format("mpi ({}, threads {})", opened.name, to_string(level_))),
         queue_(std::move(queue)) {}
 
+  /// The part of `whole` in which this process is.
+  LoadedWorld(const LoadedWorld& whole, int ranks, bool crowded)
+      : library_(whole.library_),
+        level_(whole.level_),
+        comm_(whole.comm_),
+        owner_(Owner::kWhole),
+        first_(whole.first_ + whole.rank_ / ranks * ranks),
+        rank_(whole.rank_ % ranks),
+        size_(ranks),
+        last_tag_(whole.last_tag_),
+        is_crowded_(crowded),
+        name_(whole.name_),
+        queue_(whole.queue_),
+        next_tag_(whole.last_tag_ / 2) {}  // the tags before are the whole's
+
   int rank() const override { return rank_; }
   int size() const override { return size_; }
   bool is_funneled() const override { return level_ < ThreadLevel::kSerialized; }
@@ -62,8 +77,13 @@ class LoadedWorld final : public World {
   Result<std::unique_ptr<PartCommunicator>> make_communicator(std::span<const RankPlace> places,
                                                               const WaitOptions& wait,
                                                               std::vector<int> members) override {
-    LOCKSTEP_TRY(auto communicator, connect(wait, is_crowded(places), std::move(members)));
+    LOCKSTEP_TRY(auto communicator, connect(wait, is_crowded_ || is_crowded(places), std::move(members)));
     return communicator;
+  }
+
+  std::unique_ptr<World> part(int ranks, bool crowded) override {
+    LOCKSTEP_CHECK(ranks >= 1 && size_ % ranks == 0, size_, ranks);
+    return std::make_unique<LoadedWorld>(*this, ranks, crowded);
   }
 
   Result<void> lend(const std::function<bool()>& until, const WaitOptions& wait) override {
@@ -79,7 +99,9 @@ class LoadedWorld final : public World {
   const ThreadLevel level_;
   const Comm comm_;
   const Owner owner_;
+  const int first_ = 0;  // the communicator's rank that is 0 here
   const int rank_, size_, last_tag_;
+  const bool is_crowded_ = false;
   const std::string name_;
   const std::shared_ptr<FunneledQueue> queue_;  // of the thread that makes the world; shared as `queue_for` says
   bool has_left_ = false;
@@ -113,9 +135,15 @@ Result<std::unique_ptr<MpiCommunicator>> LoadedWorld::connect(const WaitOptions&
   const auto own = std::find(members.begin(), members.end(), rank_);
   LOCKSTEP_CHECK(own != members.end(), rank_);
   const auto place = static_cast<int>(own - members.begin());
-  return std::make_unique<MpiCommunicator>(std::make_unique<Messages>(
-      Channel{.library = library_, .comm = comm_, .tag = tag, .members = std::move(members), .rank = place},
-      is_funneled() ? queue_.get() : nullptr, wait, wait_stages(crowded)));
+  for (int& member : members) member += first_;
+  return std::make_unique<MpiCommunicator>(std::make_unique<Messages>(Channel{.library = library_,
+                                                                              .comm = comm_,
+                                                                              .tag = tag,
+                                                                              .members = std::move(members),
+                                                                              .rank = place,
+                                                                              .first = first_},
+                                                                      is_funneled() ? queue_.get() : nullptr, wait,
+                                                                      wait_stages(crowded)));
 }
 
 Result<void> LoadedWorld::finish(const WaitOptions& wait) {
@@ -130,6 +158,7 @@ Result<void> LoadedWorld::finish(const WaitOptions& wait) {
   LOCKSTEP_TRY(const auto last, connect(wait, /*crowded=*/true, {}));
   LOCKSTEP_TRY_VOID(last->barrier(device::Stream::host()));
   has_left_ = true;
+  if (owner_ == Owner::kWhole) return ok();
   if (owner_ == Owner::kUs) return check(*library_, library_->finalize(), rank_, "MPI_Finalize");
   return check(*library_, library_->free(comm_), rank_, "MPI_Comm_free");
 }

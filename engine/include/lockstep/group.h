@@ -16,6 +16,7 @@
 #include <optional>
 #include <string>
 #include <string_view>
+#include <vector>
 
 #include "runtime/core/clock.h"
 #include "runtime/core/log.h"
@@ -55,9 +56,10 @@ struct GroupOptions {
   Duration silence = std::chrono::seconds(8);          // a process without a message for this long is lost; zero: never
   std::string network;                                 // between hosts: a name, an address or a subnet; empty: chosen
   std::string mpi_library;                             // path of the library to load; empty: chosen
+  int ranks_per_replica = 0;                           // of the first Group::mpi, which see; 0: all ranks are one group
   std::filesystem::path read_ahead;  // a model whose files are read into memory while ranks meet; empty: none
 
-  /// Receives the log lines of this process's ranks, on any thread; empty: no log.
+  /// Receives the log lines of this process's ranks, numbered as the launch's, on any thread; empty: no log.
   std::function<void(int rank, LogLevel level, std::string_view line)> log;
 
   /// Called once, on any thread, when the group has failed. Every wait of the group ends with the same error.
@@ -92,9 +94,11 @@ class Group {
   /// `kDeadlineExceeded` when ranks are missing. @collective @blocking
   static Result<std::unique_ptr<Group>> processes(int ranks, GroupOptions options = {});
 
-  /// The ranks that mpirun or srun has started; one rank in a process without a launcher. Fails with
-  /// `kFailedPrecondition` for a launch that cannot work, naming the flag that corrects it, and with
-  /// `kDeadlineExceeded` when ranks are missing. @collective @blocking
+  /// The ranks that mpirun or srun has started; one rank in a process without a launcher. With `ranks_per_replica` they
+  /// form several groups ("replicas") of that many consecutive ranks, each with a rank 0, models and failures of its
+  /// own: a lost replica ends no other. Fails with `kFailedPrecondition` for a launch that cannot work, naming the flag
+  /// that corrects it, or if the replicas' ranks do not divide those of the launch, and with `kDeadlineExceeded` when
+  /// ranks are missing. @collective @blocking
   static Result<std::unique_ptr<Group>> mpi(GroupOptions options = {});
 
   /// The ranks of the program's own communicator. The group uses MPI as the program initialised it and does not
@@ -110,6 +114,8 @@ class Group {
   int rank() const;  // of this process; 0 where ranks are threads
   int size() const;
   bool leads() const { return rank() == 0; }
+  int replica() const;   // the number of this group among those of its launch
+  int replicas() const;  // 1: all ranks are one group
   /// "mpi (Open MPI 4.1.4, threads serialized)", "processes", "threads", "single".
   std::string name() const;
 
@@ -129,6 +135,10 @@ class Group {
 
   /// Rank 0's text, on every rank. @collective @blocking
   Result<std::string> broadcast(std::string_view text);
+
+  /// The texts of all replicas' rank 0, by replica, on every rank. For the start: every rank of every replica calls it,
+  /// and a lost replica fails it. @collective @blocking
+  Result<std::vector<std::string>> exchange_with_replicas(std::string_view text);
 
   /// Leaves the group after all engines are closed. @collective @blocking
   Result<void> leave();

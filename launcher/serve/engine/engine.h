@@ -32,7 +32,7 @@ struct EngineFacts {
   int64_t capacity = 1;  // tokens of a slot: prompt and answer
   int64_t vocabulary = 1;
   std::string backend, dtype;
-  std::vector<EngineAddress> replicas = {};  // other engines of the same launch
+  std::vector<EngineAddress> replicas = {};  // that serve the same model apart from it
 };
 
 /// One prompt and all its answers (num_return_sequences).

@@ -69,13 +69,22 @@ Result<std::vector<EngineScore>> scores_of(wire::Scored::Reader from) {
 }
 
 EngineFacts facts_of(wire::Facts::Reader from) {
+  std::vector<EngineAddress> replicas;
+  for (const auto one : from.getReplicas()) {
+    const auto secret = one.getSecret().asChars();
+    replicas.push_back({.socket = string_of(one.getSocket()),
+                        .host = string_of(one.getHost()),
+                        .port = one.getPort(),
+                        .secret = {secret.begin(), secret.end()}});
+  }
   return {.model = string_of(from.getModel()),
           .ranks = static_cast<int>(from.getRanks()),
           .slots = from.getSlots(),
           .capacity = from.getCapacity(),
           .vocabulary = from.getVocabulary(),
           .backend = string_of(from.getBackend()),
-          .dtype = string_of(from.getDtype())};
+          .dtype = string_of(from.getDtype()),
+          .replicas = std::move(replicas)};
 }
 
 EngineStatus status_of(wire::Status::Reader from) {

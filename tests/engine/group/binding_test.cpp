@@ -50,6 +50,18 @@ TEST(CoresOfThreads, DivideCommonCoresThatTheRanksTakeTogether) {
   EXPECT_THAT(cores_of_threads(uneven, 2), ElementsAre(4, 5, 6));  // on another host
 }
 
+TEST(CoresOfThreads, OfTwoReplicasOfOneRankAreACoreEach) {
+  std::vector<transport::RankPlace> launch;  // what both replicas see
+  for (const int rank : {0, 1}) {
+    launch.push_back({.rank = rank, .local_rank = rank, .local_size = 2, .cores = {0, 1}, .host_cores = 2});
+  }
+  const Placement placement = place_threads(launch, transport::Launcher::kOpenMpi, /*threads=*/{});
+  EXPECT_EQ(placement.ranks[0].threads, 1);
+  EXPECT_THAT(cores_of_threads(placement, 0), ElementsAre(0));
+  EXPECT_THAT(cores_of_threads(placement, 1), ElementsAre(1));
+  EXPECT_THAT(judge(placement), IsEmpty());
+}
+
 TEST(CoresOfThreads, AreNoneWhereOtherJobsMaySitOnThem) {
   EXPECT_THAT(cores_of_threads(placed({{{0, 1, 2, 3}, 2}}, 4), 0), IsEmpty());
   EXPECT_THAT(cores_of_threads(placed({{{0, 1, 2, 3}, 1}, {{0, 1, 2, 3}, 2}}, 4), 0), IsEmpty());
