@@ -1,14 +1,19 @@
 #include "launcher/batch/batch_job.h"
 
+#include <limits>
 #include <utility>
 
 #include "launcher/batch/job_record.h"
 #include "launcher/batch/row_work.h"
 #include "launcher/generate/generation.h"
+#include "launcher/process/launch_siblings.h"
 #include "launcher/rows/row_client.h"
+#include "launcher/rows/row_server.h"
 
 namespace lockstep::launcher {
 namespace {
+
+constexpr auto kLastWords = std::chrono::seconds(30);  // of other groups, once no row waits
 
 /// The whole job on the ranks of this group.
 class BatchJob final : public Job {
@@ -26,12 +31,25 @@ class BatchJob final : public Job {
     return std::optional(std::move(options));
   }
 
+  Result<std::string> share(Group& group) override {
+    if (record_.setup().rows == 0) return std::string();
+    most_ = 2 * static_cast<size_t>(slots_);
+    begin(group);
+    LOCKSTEP_TRY(server_, RowServer::open(*rows_, record_.setup(), most_,
+                                          {.host = address_on_launch(group), .secret = random_secret()}));
+    return to_text(server_->address());
+  }
+
   Result<void> run(Group& group, Engine& engine) override {
-    const auto rows = record_.share(slots_, [&group](const Error& error) { group.fail(error); });
-    WholeJob whole(*rows, /*group=*/0, /*most=*/work_->jobs().size());
+    if (rows_ == nullptr) begin(group);
+    WholeJob whole(*rows_, /*group=*/0, most_);
     const Result<void> answered = work_->run(group, engine, whole);
-    LOCKSTEP_TRY_VOID(record_.finish(*rows));
-    return answered;
+    const bool all_gone = server_ == nullptr || server_->wait_gone(kLastWords);
+    LOCKSTEP_TRY_VOID(record_.finish(*rows_));
+    if (!answered.has_value() || (all_gone && !rows_->is_open())) return answered;
+    return Error{ErrorKind::kPeerLost,
+                 "[launcher] a replica was lost with the last rows: found rows without answers, expected none; start "
+                 "the job again with its --journal"};
   }
 
   Result<void> report(const Engine*) override { return record_.report(*work_); }
@@ -41,16 +59,24 @@ class BatchJob final : public Job {
   JobRecord record_;
   std::optional<RowWork> work_;
   int64_t slots_ = 1;
+  size_t most_ = std::numeric_limits<size_t>::max();  // rows that a group works on at once
+  std::unique_ptr<SharedRows> rows_;
+  std::unique_ptr<RowServer> server_;  // for other groups
+
+  void begin(Group& group) {
+    rows_ = record_.share(slots_ * group.replicas(), [&group](const Error& error) { group.fail(error); });
+  }
 };
 
 /// A part of a job, whose rows another process shares out and records.
 class PartOfJob final : public Job {
  public:
-  explicit PartOfJob(const GenerateCommand& command) : command_(command) {}
+  PartOfJob(const GenerateCommand& command, RowAddress address, size_t group)
+      : command_(command), address_(std::move(address)), group_(group) {}
 
   Result<std::optional<EngineOptions>> prepare(const Model& model) override {
     LOCKSTEP_TRY(work_, RowWork::open(command_, model));
-    LOCKSTEP_TRY(rows_, RowClient::connect({.socket = command_.rows_from.socket}, command_.rows_from.group));
+    LOCKSTEP_TRY(rows_, RowClient::connect(address_, group_));
     const RowSetup& setup = rows_->setup();
     work_->requests().set_time(setup.unix_time);
     LOCKSTEP_TRY(EngineOptions options, work_->options(model, setup.capacity, setup.rows));
@@ -66,6 +92,8 @@ class PartOfJob final : public Job {
 
  private:
   const GenerateCommand& command_;
+  const RowAddress address_;
+  const size_t group_;
   std::optional<RowWork> work_;
   std::unique_ptr<RowClient> rows_;
 };
@@ -73,8 +101,13 @@ class PartOfJob final : public Job {
 }  // namespace
 
 std::unique_ptr<Job> make_batch_job(const GenerateCommand& command, const Log& log, ProgressLine& progress) {
-  if (!command.rows_from.socket.empty()) return std::make_unique<PartOfJob>(command);
-  return std::make_unique<BatchJob>(command, log, progress);
+  const RowsFrom& from = command.rows_from;
+  if (from.socket.empty()) return std::make_unique<BatchJob>(command, log, progress);
+  return std::make_unique<PartOfJob>(command, RowAddress{.socket = from.socket}, from.group);
+}
+
+std::unique_ptr<Job> make_part_of_job(const GenerateCommand& command, const std::string& shared, size_t group) {
+  return std::make_unique<PartOfJob>(command, parse_row_address(shared), group);
 }
 
 Result<void> check_batch_options(const GenerateCommand& command) {

@@ -26,7 +26,8 @@ namespace {
 
 namespace fs = std::filesystem;
 
-constexpr int kRestartsInARow = 5;  // of a replica that answers no row
+constexpr int kRestartsInARow = 5;                     // of a replica that answers no row
+constexpr auto kLastWords = std::chrono::seconds(10);  // of replicas that have ended, to be read
 
 Result<void> check(const GenerateCommand& command) {
   LOCKSTEP_TRY(const std::optional<LaunchedRank> own, launched_rank());
@@ -111,7 +112,7 @@ class ReplicatedJob {
   Result<void> answer_rows(const Model& model);
   Result<std::vector<RanksCommand>> replica_commands(const RowServer& server, const fs::path& folder) const;
   RanksCommand replica_command(size_t number, const fs::path& socket, const fs::path& folder) const;
-  Result<void> run_replicas(std::vector<RanksCommand> commands, const SharedRows& rows);
+  Result<void> run_replicas(std::vector<RanksCommand> commands, const SharedRows& rows, RowServer& server);
 
   const GenerateCommand& command_;
   const Log& log_;
@@ -146,7 +147,8 @@ Result<std::vector<RanksCommand>> ReplicatedJob::replica_commands(const RowServe
 }
 
 /// Waits for the end of all replicas. Fails when rows are left.
-Result<void> ReplicatedJob::run_replicas(std::vector<RanksCommand> commands, const SharedRows& rows) {
+Result<void> ReplicatedJob::run_replicas(std::vector<RanksCommand> commands, const SharedRows& rows,
+                                         RowServer& server) {
   std::vector<std::thread> threads;
   for (size_t number = 0; number < commands.size(); ++number) {
     threads.emplace_back([this, number, &rows, command = std::move(commands[number])]() mutable {
@@ -156,6 +158,7 @@ Result<void> ReplicatedJob::run_replicas(std::vector<RanksCommand> commands, con
     });
   }
   for (std::thread& thread : threads) thread.join();
+  server.wait_gone(kLastWords);
   if (!rows.is_open()) return ok();
   if (failure_) return *failure_;
   return Error{ErrorKind::kCancelled, "[launcher] interrupted; start again to run the job"};
@@ -173,7 +176,7 @@ Result<void> ReplicatedJob::answer_rows(const Model& model) {
   LOCKSTEP_TRY(const auto server, RowServer::open(*rows, record_.setup(), 2 * static_cast<size_t>(slots),
                                                   {.socket = folder.path() / "rows.sock"}));
   LOCKSTEP_TRY(std::vector<RanksCommand> commands, replica_commands(*server, folder.path()));
-  const Result<void> answered = run_replicas(std::move(commands), *rows);
+  const Result<void> answered = run_replicas(std::move(commands), *rows, *server);
   LOCKSTEP_TRY_VOID(record_.finish(*rows));
   return answered;
 }

@@ -5,6 +5,7 @@
 #include "launcher/batch/replicated_job.h"
 #include "launcher/generate/generation.h"
 #include "launcher/generate/job.h"
+#include "launcher/process/launch_siblings.h"
 #include "launcher/process/own_ranks.h"
 #include "runtime/core/atomic_file.h"
 
@@ -28,28 +29,50 @@ std::unique_ptr<Job> make_job(const GenerateCommand& command, const Log& log, Pr
   return command.prompts.jobs_file ? make_batch_job(command, log, progress) : make_prompt_job(command, log, progress);
 }
 
+/// The work of this process's group in a job.
+struct Work {
+  std::unique_ptr<Job> job;              // on rank 0
+  std::optional<EngineOptions> options;  // there: what the job needs; none: there is nothing to do
+};
+
+/// The other groups of a launch get their rows from the first one. @collective @blocking
+Result<void> share_with_replicas(const GenerateCommand& command, Group& group, const Model& model, Work& work) {
+  const bool is_first = group.replica() == 0;
+  Result<std::string> shared = std::string();
+  if (work.job != nullptr) shared = work.job->share(group);
+  LOCKSTEP_TRY_VOID(all_succeeded_on_launch(group, shared.has_value() ? Result<void>(ok()) : shared.error()));
+  LOCKSTEP_TRY(const auto told, group.exchange_with_replicas(shared.value()));
+  const auto join = [&]() -> Result<void> {
+    if (!group.leads() || is_first || told.front().empty()) return ok();
+    work.job = make_part_of_job(command, told.front(), static_cast<size_t>(group.replica()));
+    LOCKSTEP_TRY(work.options, work.job->prepare(model));
+    return ok();
+  };
+  return all_succeeded_on_launch(group, join());
+}
+
 Result<void> run(const GenerateCommand& command, Group& group, const Log& log, ProgressLine& progress) {
   Result<Model> model = Model::open(command.model.directory, command.model.options);
-  std::unique_ptr<Job> job;
-  std::optional<EngineOptions> options;
+  Work work;
   std::string statement;
   const auto prepare = [&]() -> Result<void> {
     if (!model.has_value()) return model.error();
     LOCKSTEP_TRY(statement, statement_of(command));
-    if (!group.leads()) return ok();
-    job = make_job(command, log, progress);
-    LOCKSTEP_TRY(options, job->prepare(model.value()));
+    if (!group.leads() || group.replica() != 0) return ok();
+    work.job = make_job(command, log, progress);
+    LOCKSTEP_TRY(work.options, work.job->prepare(model.value()));
     for (const std::string& warning : model.value().warnings()) log.warning("{}", warning);
     return ok();
   };
-  LOCKSTEP_TRY_VOID(group.all_succeeded(prepare()));
-  LOCKSTEP_TRY_VOID(group.agree("options", statement));
-  LOCKSTEP_TRY(const std::string todo, group.broadcast(options ? "run" : "nothing"));
-  if (todo == "nothing") return job ? job->report(nullptr) : Result<void>(ok());
-  LOCKSTEP_TRY(const auto engine, Engine::open(group, model.value(), options.value_or(EngineOptions())));
+  LOCKSTEP_TRY_VOID(all_succeeded_on_launch(group, prepare()));
+  LOCKSTEP_TRY_VOID(agree_on_launch(group, "options", statement));
+  if (group.replicas() > 1) LOCKSTEP_TRY_VOID(share_with_replicas(command, group, model.value(), work));
+  LOCKSTEP_TRY(const std::string todo, group.broadcast(work.options ? "run" : "nothing"));
+  if (todo == "nothing") return work.job ? work.job->report(nullptr) : Result<void>(ok());
+  LOCKSTEP_TRY(const auto engine, Engine::open(group, model.value(), work.options.value_or(EngineOptions())));
   if (!group.leads()) return engine->serve();
-  LOCKSTEP_TRY_VOID(job->run(group, *engine));
-  return job->report(engine.get());
+  LOCKSTEP_TRY_VOID(work.job->run(group, *engine));
+  return work.job->report(engine.get());
 }
 
 }  // namespace
@@ -60,7 +83,11 @@ Result<void> generate(const GenerateCommand& command) {
   ProgressLine progress(stderr_screen(command.run.progress), clock);
   if (command.replicas > 1) return run_replicated_job(command, progress);
   return on_own_ranks(
-      {.run = command.run, .ranks = command.model.ranks, .read_ahead = command.model.directory, .progress = &progress},
+      {.run = command.run,
+       .ranks = command.model.ranks,
+       .read_ahead = command.model.directory,
+       .replicas = command.prompts.jobs_file ? Replicas::kMade : Replicas::kRefused,
+       .progress = &progress},
       [&](Group& group, const Log& log) { return run(command, group, log, progress); });
 }
 

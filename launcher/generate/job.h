@@ -4,6 +4,7 @@
 
 #include <memory>
 #include <optional>
+#include <string>
 
 #include "launcher/generate/generate_command.h"
 #include "launcher/process/progress_line.h"
@@ -20,6 +21,10 @@ class Job {
   /// Reads the rows, checks them against `model` before weights are read, and returns the engine options that they
   /// need. Empty: every row has its answer already. `model` outlives the job.
   virtual Result<std::optional<EngineOptions>> prepare(const Model& model) = 0;
+
+  /// Where other groups of ranks get their rows of this job; empty: there is none. After `prepare`, in a launch of
+  /// several groups. The first one's job alone reads, records and reports.
+  virtual Result<std::string> share(Group& group);
 
   /// Submits the rows, waits for their answers and closes the engine. @collective @blocking
   virtual Result<void> run(Group& group, Engine& engine) = 0;

@@ -176,4 +176,10 @@ std::unique_ptr<Job> make_prompt_job(const GenerateCommand& command, const Log& 
   return std::make_unique<PromptJob>(command, log, progress);
 }
 
+Result<std::string> Job::share(Group&) {
+  return Error{ErrorKind::kUnsupported,
+               "[launcher] the prompts of a command line: found several groups of ranks, expected one; give them as a "
+               "batch job with --prompts-file"};
+}
+
 }  // namespace lockstep::launcher

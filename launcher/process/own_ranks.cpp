@@ -60,7 +60,7 @@ Result<void> check_degree(int degree, int started, Replicas replicas) {
     return Error{
         ErrorKind::kFailedPrecondition,
         fmt::format("[launcher] --tp: found {} with {} ranks that were started, expected --tp {} or {} rank{}; "
-                    "several groups of ranks, replicas, are for serve and engine",
+                    "several groups of ranks, replicas, are for batch jobs (--prompts-file) and serve",
                     degree, started, started, degree, degree == 1 ? "" : "s")};
   }
   return Error{

@@ -55,6 +55,7 @@ void RowServer::accept_all() {
     if (!connection.is_open()) continue;
     const std::lock_guard lock(mutex_);
     Descriptor& own = connections_.emplace_back(std::move(connection));
+    ++open_;
     threads_.emplace_back([this, &own] { serve(own); });
   }
 }
@@ -75,6 +76,14 @@ void RowServer::serve(Descriptor& connection) {
     rows_.lose(group);
   }
   ::shutdown(connection.get(), SHUT_RDWR);
+  const std::lock_guard lock(mutex_);
+  --open_;
+  gone_.notify_all();
+}
+
+bool RowServer::wait_gone(Duration limit) {
+  std::unique_lock lock(mutex_);
+  return gone_.wait_for(lock, limit, [this] { return open_ == 0; });
 }
 
 bool RowServer::answer(const RowFrame& frame, size_t group, const Descriptor& connection) {

@@ -3,6 +3,7 @@
 //   connection of a group ─► its thread ─► SharedRows        the connection ends: others answer the group's rows
 #pragma once
 
+#include <condition_variable>
 #include <list>
 #include <memory>
 #include <mutex>
@@ -24,6 +25,10 @@ class RowServer {
   RowServer(const RowServer&) = delete;
   RowServer& operator=(const RowServer&) = delete;
 
+  /// Waits until every group that has come has gone, with all that it has said; false: some are there after `limit`.
+  /// @blocking
+  bool wait_gone(Duration limit);
+
   /// Where it listens.
   const RowAddress& address() const { return address_; }
 
@@ -41,8 +46,10 @@ class RowServer {
   RowAddress address_;
   Descriptor listener_;
   StopEvent stop_;
-  std::mutex mutex_;                   // guards the next
+  std::mutex mutex_;                   // guards the next three
+  std::condition_variable gone_;
   std::list<Descriptor> connections_;  // closed by the destructor
+  size_t open_ = 0;                    // of these
   std::list<std::thread> threads_;     // of the thread that accepts
   std::thread accepting_;
 };

@@ -10,6 +10,7 @@
 
 #include <cerrno>
 #include <cstring>
+#include <sstream>
 
 namespace lockstep::launcher {
 namespace {
@@ -83,6 +84,24 @@ Result<sockaddr_in> tcp_address(const RowAddress& address) {
 }
 
 }  // namespace
+
+std::string to_text(const RowAddress& address) {
+  return fmt::format("{} {} {} {}", address.port, address.host.empty() ? "-" : address.host,
+                     address.secret.empty() ? "-" : address.secret, address.socket.string());
+}
+
+RowAddress parse_row_address(const std::string& text) {
+  RowAddress address;
+  std::istringstream words(text);
+  std::string socket;
+  words >> address.port >> address.host >> address.secret;
+  if (!words) return {};
+  std::getline(words >> std::ws, socket);
+  if (address.host == "-") address.host.clear();
+  if (address.secret == "-") address.secret.clear();
+  address.socket = socket;
+  return address;
+}
 
 bool send_frame(const Descriptor& socket, RowMessage kind, std::span<const uint64_t> words) {
   const Head head{static_cast<uint32_t>(kind), static_cast<uint32_t>(words.size())};

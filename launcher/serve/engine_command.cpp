@@ -5,8 +5,8 @@
 
 #include <cstdio>
 
-#include "engine/group/state.h"
 #include "engine/rpc/server.h"
+#include "launcher/process/launch_siblings.h"
 #include "launcher/process/own_ranks.h"
 #include "launcher/process/secret_file.h"
 #include "launcher/process/sibling_program.h"
@@ -64,9 +64,8 @@ Result<void> run(const EngineCommand& command, Group& group, const Log& log) {
     for (const std::string& warning : model.value().warnings()) log.warning("{}", warning);
     return ok();
   };
-  group::State& launch = group::State::of(group);
-  LOCKSTEP_TRY_VOID(launch.all_succeeded_on_launch(prepare()));
-  LOCKSTEP_TRY_VOID(launch.agree_on_launch("options", statement));
+  LOCKSTEP_TRY_VOID(all_succeeded_on_launch(group, prepare()));
+  LOCKSTEP_TRY_VOID(agree_on_launch(group, "options", statement));
   LOCKSTEP_TRY(addresses, agree_on_addresses(group, addresses.own));
   LOCKSTEP_TRY(const auto engine, Engine::open(group, model.value(), command.engine));
   if (!group.leads()) return engine->serve();

@@ -3,11 +3,11 @@
 #include <fmt/format.h>
 
 #include <nlohmann/json.hpp>
-#include <random>
 #include <string>
 
 #include "engine/group/state.h"
 #include "engine/rpc/listening.h"
+#include "launcher/process/launch_siblings.h"
 
 namespace lockstep::launcher {
 namespace {
@@ -27,13 +27,6 @@ RpcAddress parse_address(const std::string& text) {
           .host = fields.at("host"),
           .port = fields.at("port"),
           .secret = fields.at("secret")};
-}
-
-std::string random_secret() {
-  std::random_device random;
-  std::string secret;
-  for (int i = 0; i < 8; ++i) secret += fmt::format("{:08x}", random());
-  return secret;
 }
 
 /// The address of replica k, which is not the first. `offer`: the first one's socket, and the secret for the others.
@@ -66,7 +59,7 @@ Result<ReplicaAddresses> agree_on_addresses(Group& group, const RpcAddress& firs
     LOCKSTEP_TRY(addresses.own, address_beside(state, parse_address(offers.front())));
     return ok();
   };
-  LOCKSTEP_TRY_VOID(state.all_succeeded_on_launch(find_own()));
+  LOCKSTEP_TRY_VOID(all_succeeded_on_launch(group, find_own()));
   LOCKSTEP_TRY(const auto told, group.exchange_with_replicas(to_text(addresses.own)));
   if (!group.leads() || group.replica() != 0) return addresses;
   for (size_t replica = 1; replica < told.size(); ++replica) addresses.others.push_back(parse_address(told[replica]));

@@ -125,7 +125,9 @@ void Replica::serve_first(Result<std::unique_ptr<Engine>>& engine) {
 }
 
 void Replica::on_disconnected(const Group* group, const Error& error) {
-  if (is_finishing_ || recovery_.is_lost() || group != group_.get()) return;
+  if (group != group_.get()) return;
+  if (is_finishing_) return of_own_launch() ? end_finish() : void();
+  if (recovery_.is_lost()) return;
   lose(error);
   if (!is_own()) return give_up(error);
   timer_ = parts_.loop.after(kLossEnd, [this] { group_->process->kill(); });
@@ -296,10 +298,21 @@ void Replica::finish() {
   timer_.reset();
   growing_.reset();
   if (next_ != nullptr) next_->process->stop();
+  const bool serves_still = parts_.engine.is_attached(number_);
+  if (serves_still && of_own_launch()) {
+    parts_.engine.finish(number_);
+    timer_ = parts_.loop.after(kEngineEnd, [this] { end_finish(); });
+    return;
+  }
   if (group_ == nullptr || !is_own()) return events_.on_finished(ok());
-  if (!parts_.engine.is_attached(number_)) return group_->process->stop();
+  if (!serves_still) return group_->process->stop();
   parts_.engine.finish(number_);
   timer_ = parts_.loop.after(kEngineEnd, [this] { group_->process->stop(); });
+}
+
+/// Of a replica whose processes a launcher ends.
+void Replica::end_finish() {
+  if (std::exchange(timer_, nullptr) != nullptr) events_.on_finished(ok());
 }
 
 void Replica::close() {

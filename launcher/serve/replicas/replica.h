@@ -88,6 +88,8 @@ class Replica {
   };
 
   bool is_own() const { return !address_ && !parts_.options.engine.empty(); }
+  /// Whether it is a further replica of a launch whose first one is this program's.
+  bool of_own_launch() const { return address_ && !parts_.options.engine.empty(); }
   /// Whether mpirun or srun has started this process as rank 0, and the other ranks.
   bool of_another_launcher() const { return parts_.options.ranks == 0; }
   Result<EngineAddress> address() const;
@@ -102,6 +104,7 @@ class Replica {
   void lose(const Error& error);
   void start_again();
   void give_up(const Error& error);
+  void end_finish();
   void prepare_change(Change change);
   void begin_change(int ranks, bool has_room);
   void end_change(const std::string& failure);
