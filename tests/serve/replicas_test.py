@@ -3,6 +3,8 @@
     replicas_test.py PROGRAM        run by the Python of .venv, which has pycapnp
 """
 import asyncio
+import concurrent.futures
+import ctypes
 import json
 import os
 import pathlib
@@ -19,6 +21,7 @@ import engine_test
 from engine_test import DEADLINE, PROMPTS, SCHEMA, ask
 
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[1] / "launch"))
+import hosts  # noqa: E402
 import launches  # noqa: E402
 import test_folder  # noqa: E402
 import tiny_model  # noqa: E402
@@ -59,21 +62,25 @@ class Launched:
         path = self.records / f"rank-{rank}.json"
         return json.loads(path.read_text()) if path.exists() else None
 
-    async def engine(self, socket):
-        """A client and the engine behind the socket, once it serves."""
+    async def engine(self, socket=None, host=None, port=0, secret=b""):
+        """A client and the engine at the address, once it serves."""
         end = asyncio.get_running_loop().time() + DEADLINE
         while True:
             try:
-                stream = await capnp.AsyncIoStream.create_unix_connection(str(socket))
+                stream = await (capnp.AsyncIoStream.create_unix_connection(str(socket)) if socket else
+                                capnp.AsyncIoStream.create_connection(host, port))
                 client = capnp.TwoPartyClient(stream)
-                return client, (await client.bootstrap().cast_as(SCHEMA.Entrance).enter(b"")).engine
+                entry = await asyncio.wait_for(client.bootstrap().cast_as(SCHEMA.Entrance).enter(secret), DEADLINE)
+                if entry.which() == "failure":
+                    raise AssertionError(str(entry.failure.message))
+                return client, entry.engine
             except (FileNotFoundError, ConnectionRefusedError):
                 if self.process.poll() is not None or asyncio.get_running_loop().time() > end:
                     raise AssertionError(self.said()) from None
                 await asyncio.sleep(0.02)
 
 
-class Replicas(test_folder.FolderTests):
+class WithAnswers(test_folder.FolderTests):
     @classmethod
     def setUpClass(cls):
         super().setUpClass()
@@ -90,6 +97,8 @@ class Replicas(test_folder.FolderTests):
         answers = [await sink.answers() for sink in sinks]
         self.assertEqual([answer[0][0] for answer in answers], self.expected)
 
+
+class Replicas(WithAnswers):
     def test_each_replica_serves_the_answers_of_one_group_and_all_end_well_together(self):
         async def body(launched):
             async with capnp.kj_loop():
@@ -155,9 +164,44 @@ class Replicas(test_folder.FolderTests):
                     self.assertIn("found 2 with 4 ranks that were started, expected --tp 4 or 2 ranks", done.stderr)
 
 
+def run_on(host, work):
+    """Runs `work` on a thread that has the host's network; the sockets that it opens belong there."""
+    def enter():
+        with open(f"/proc/{host.keeper.pid}/ns/net", encoding="ascii") as network:
+            if ctypes.CDLL(None, use_errno=True).setns(network.fileno(), 0) != 0:
+                raise OSError(ctypes.get_errno(), "setns")
+        return work()
+
+    with concurrent.futures.ThreadPoolExecutor(1) as thread:
+        return thread.submit(enter).result()
+
+
+class ReplicasOnTwoHosts(WithAnswers):
+    def test_another_hosts_replica_serves_over_tcp_with_the_secret_of_the_first_one(self):
+        async def body(launched):
+            async with capnp.kj_loop():
+                client, engine = await launched.engine(launched.socket)
+                (other,) = (await engine.facts()).facts.replicas
+                self.assertEqual((other.socket, other.host), ("", "10.77.0.2"))
+                self.assertGreaterEqual(len(other.secret), 32)
+                with self.assertRaisesRegex(AssertionError, "found another secret than the engine's"):
+                    await launched.engine(host=other.host, port=other.port, secret=b"guessed")
+                neighbour, beside = await launched.engine(host=other.host, port=other.port, secret=other.secret)
+                for one in (engine, beside):
+                    await self.expect_answers(one)
+                    await one.finish()
+                del client, neighbour
+
+        with hosts.Hosts(2) as group, Launched(group.mpirun([2, 2]), self.folder) as launched:
+            run_on(group[0], lambda: asyncio.run(body(launched)))
+            self.assertEqual(launched.process.wait(DEADLINE), 0, launched.said())
+
+
 if __name__ == "__main__":
     engine_test.PROGRAM = PROGRAM = sys.argv[1]
     if not MPIRUNS:
         print("skipped: no mpirun is there (Debian: openmpi-bin, mpich)")
         sys.exit(launches.SKIPPED)
+    if why_not := "Open MPI" not in MPIRUNS and "no mpirun of Open MPI" or hosts.why_not():
+        ReplicasOnTwoHosts = unittest.skip(why_not)(ReplicasOnTwoHosts)
     unittest.main(argv=[sys.argv[0], *sys.argv[2:]], verbosity=2)
