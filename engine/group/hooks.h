@@ -48,6 +48,7 @@ struct Hooks {
   std::vector<std::pair<std::string, double>> phases_before;  // of the process, in seconds
   PeerDetection detection = PeerDetection::kOn;
   Meeting meeting = Meeting::kAgreed;
+  bool shares_host = false;  // other groups use the cores that this one may not
 };
 
 }  // namespace lockstep::group

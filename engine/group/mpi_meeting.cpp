@@ -102,7 +102,9 @@ class MpiMeeting : public WatchedMeeting {
     LOCKSTEP_TRY(auto places, places_of_job(*bootstrap, group_.launch()));
     const Log& log = group_.log(group_.first_rank());
     LOCKSTEP_TRY(const ControlPlane plane, find_control_plane(group_.options().network, *bootstrap, log));
-    if (whole_->rank() == 0) log.info("{} replicas of {} ranks", replica.count, group_.options().ranks_per_replica);
+    if (whole_->rank() == 0)
+      log.info("{} replicas of {} rank{}", replica.count, group_.options().ranks_per_replica,
+               group_.options().ranks_per_replica == 1 ? "" : "s");
     LOCKSTEP_TRY_VOID(launch_watch_.open(group_, *bootstrap, plane));
     group_.set_launch({.replica = replica,
                        .bootstrap = std::move(bootstrap),

@@ -274,7 +274,7 @@ Result<void> place(group::Member& member, const EngineOptions& options, const de
                    Plan& plan) {
   LOCKSTEP_TRY_VOID(place_ranks(member, options, driver.capabilities(), plan));
   for (const group::Finding& finding : judge(plan.launch)) {
-    if (member.leads() && member.group().replica().index == 0)
+    if (member.leads() && member.group().replica().index == 0 && !member.group().hooks().shares_host)
       member.log().warning("warning: {}; {}", finding.what, finding.fix);
   }
   LOCKSTEP_TRY(plan.devices, place_on_devices(member, options, driver, plan));

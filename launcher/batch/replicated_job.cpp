@@ -130,7 +130,8 @@ RanksCommand ReplicatedJob::replica_command(size_t number, const fs::path& socke
   words.insert(words.end(), command_.replica_words.begin(), command_.replica_words.end());
   words.insert(words.end(), {"--launch", command_.run.launch == Launch::kThreads ? "threads" : "processes", "--tp",
                              std::to_string(ranks), "--rows-from", socket.string(), "--replica", std::to_string(number),
-                             "--exit-record", records.string(), "--progress", "never"});
+                             "--first-rank", std::to_string(static_cast<int>(number) * ranks), "--exit-record",
+                             records.string(), "--progress", "never"});
   return {.child = {.words = std::move(words), .environment = own_environment()}, .ranks = ranks, .records = records};
 }
 

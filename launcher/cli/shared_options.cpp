@@ -258,6 +258,7 @@ void add_run_options(CLI::App& app, RunOptions& options, EngineOptions& engine) 
                                                                               {"never", ShowProgress::kNever}})
                       .description("{auto,always,never}"))
       ->type_name("WHEN");
+  app.add_option("--first-rank", options.first_rank)->group("");  // given by the program itself
   app.add_option("--exit-record", options.exit_record, "Folder for rank-R.json: how each process ended")
       ->type_name("DIR");
   app.add_option("--flight-recorder", options.flight_recorder,

@@ -82,13 +82,12 @@ Result<void> generate(const GenerateCommand& command) {
   const SteadyClock clock;
   ProgressLine progress(stderr_screen(command.run.progress), clock);
   if (command.replicas > 1) return run_replicated_job(command, progress);
-  return on_own_ranks(
-      {.run = command.run,
-       .ranks = command.model.ranks,
-       .read_ahead = command.model.directory,
-       .replicas = command.prompts.jobs_file ? Replicas::kMade : Replicas::kRefused,
-       .progress = &progress},
-      [&](Group& group, const Log& log) { return run(command, group, log, progress); });
+  return on_own_ranks({.run = command.run,
+                       .ranks = command.model.ranks,
+                       .read_ahead = command.model.directory,
+                       .replicas = command.prompts.jobs_file ? Replicas::kMade : Replicas::kRefused,
+                       .progress = &progress},
+                      [&](Group& group, const Log& log) { return run(command, group, log, progress); });
 }
 
 }  // namespace lockstep::launcher

@@ -77,7 +77,7 @@ class Process {
       : ranks_(ranks), launch_(std::move(launch)), first_(are_threads() ? 0 : launch_.rank) {
     const int count = are_threads() ? own_ranks() : 1;
     for (int rank = first_; rank < first_ + count; ++rank) {
-      Log::Sink sink = stderr_sink(rank);
+      Log::Sink sink = stderr_sink(rank + ranks.run.first_rank.value_or(0));
       if (ranks.progress != nullptr) sink = ranks.progress->before(std::move(sink));
       lifecycles_.push_back(
           std::make_unique<RankLifecycle>(rank, clock_, ranks.run, Faults(faults, rank), std::move(sink)));
@@ -212,7 +212,8 @@ group::Hooks Process::hooks() {
               [this](int rank, std::unique_ptr<device::Communicator> inner) { return watched(rank, std::move(inner)); },
           .phases_before = {{"exec", process_age_s()}},
           .detection = ranks_.run.peer_detection == Detection::kOff ? group::PeerDetection::kOff : ranks_.detection,
-          .meeting = ranks_.meeting};
+          .meeting = ranks_.meeting,
+          .shares_host = ranks_.run.first_rank.has_value()};
 }
 
 std::unique_ptr<device::Communicator> Process::watched(int rank, std::unique_ptr<device::Communicator> inner) {

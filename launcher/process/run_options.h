@@ -30,6 +30,7 @@ struct RunOptions {
   std::optional<std::filesystem::path> flight_recorder;
   ShowProgress progress = ShowProgress::kOnTerminal;
   std::vector<std::string> faults;  // fault.h reads them
+  std::optional<int> first_rank;    // of several groups on this host: the number of this one's first, in the log
 };
 
 }  // namespace lockstep::launcher

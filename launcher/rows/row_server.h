@@ -46,7 +46,7 @@ class RowServer {
   RowAddress address_;
   Descriptor listener_;
   StopEvent stop_;
-  std::mutex mutex_;                   // guards the next three
+  std::mutex mutex_;  // guards the next three
   std::condition_variable gone_;
   std::list<Descriptor> connections_;  // closed by the destructor
   size_t open_ = 0;                    // of these

@@ -205,7 +205,13 @@ Result<void> LastingEngine::attach(std::unique_ptr<Engine> engine, size_t replic
   count_slots();
   for (const auto& question : std::exchange(places_[replica].questions, {})) question->fail(waits());
   for (const std::weak_ptr<Open>& weak : std::list(open_)) {
-    if (const auto open = weak.lock(); open && open->sink && open->replica == replica) send(open, replica);
+    const auto open = weak.lock();
+    if (!open || open->replica != replica) continue;
+    if (open->sink) {
+      send(open, replica);
+    } else {
+      open->call = nullptr;  // it is the other engine's
+    }
   }
   for (const std::shared_ptr<Text>& text : std::list(texts_)) {
     if (text->replica == replica) send(text, replica);

@@ -86,8 +86,10 @@ Result<std::unique_ptr<Replica::Group>> Replica::begin(int ranks) {
   group->ranks = ranks;
   LOCKSTEP_TRY(EngineAddress where, address());
   if (is_own()) {
+    std::vector<std::string> words = engine_command(options, ranks);
+    if (options.replicas > 1) words.insert(words.end(), {"--first-rank", std::to_string(static_cast<int>(number_) * ranks)});
     LOCKSTEP_TRY(group->process,
-                 EngineProcess::start({.words = engine_command(options, ranks),
+                 EngineProcess::start({.words = std::move(words),
                                        .environment = parts_.environment,
                                        .ranks = own_ranks(options, ranks),
                                        .records = records_of(options, number_),

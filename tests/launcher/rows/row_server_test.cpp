@@ -46,7 +46,8 @@ class RowServerTest : public ::testing::Test {
   void serve(size_t rows, size_t most = 100) {
     shared_ = std::make_unique<SharedRows>(
         results_, rows, /*unrecorded=*/100, [](const Error&) {}, [](uint64_t) {});
-    auto server = RowServer::open(*shared_, {.capacity = 64, .unix_time = 1234, .rows = rows}, most, {.socket = socket_});
+    auto server =
+        RowServer::open(*shared_, {.capacity = 64, .unix_time = 1234, .rows = rows}, most, {.socket = socket_});
     ASSERT_TRUE(server.has_value()) << server.error().message;
     server_ = std::move(server.value());
   }

@@ -224,6 +224,16 @@ TEST_F(LastingEngineTest, OtherRanksOfAReplicaTakeOverItsRequestsAlone) {
   EXPECT_THAT(next->calls[0]->request.ids, ElementsAre(1));
 }
 
+TEST_F(LastingEngineTest, LetsGoOfCallsThatHaveEndedBeforeTheirEngineGoes) {
+  FakeEngine* const engine = attach();
+  const auto call = engine_.open({.ids = {1}}, heard_);
+  const std::shared_ptr<FakeCall> ended = engine->calls[0];
+  ended->finish("length");
+  EXPECT_FALSE(ended->is_dropped);
+  attach();
+  EXPECT_TRUE(ended->is_dropped);
+}
+
 TEST_F(LastingEngineTest, HasTheSlotsOfAllItsReplicas) {
   attach(0);
   attach(1);
