@@ -189,7 +189,7 @@ std::vector<ThirdPartyRule> third_parties() {
       {"netinet/", {"transport", "transport/watch", "runtime/backends/*", "launcher/measure/doctor"}},
       {"poll.h",
        {"runtime/core", "runtime/cache", "runtime/constraint", "runtime/process", "transport", "transport/*",
-        "launcher/batch", "launcher/measure/doctor"}},
+        "launcher/batch", "launcher/process", "launcher/measure/doctor", "launcher/measure/sweep"}},
       {"gtest/", {"tests"}},
       {"gmock/", {"tests"}},
       {"benchmark/", {"tests"}},
