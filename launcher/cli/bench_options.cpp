@@ -51,6 +51,11 @@ void add_bench_options(CLI::App& app, BenchCommand& command, int64_t& probe_mib)
                  "least 512, at most what a quarter of the free memory allows")
       ->check(CLI::Range(int64_t{1}, int64_t{1} << 20))
       ->type_name("N");
+  app.add_option("--barrier", command.barrier,
+                 "Begin each repetition together with other benchmarks: an inherited end of their barrier; for sweep "
+                 "--replicas")
+      ->check(CLI::NonNegativeNumber)
+      ->type_name("FD");
   app.add_option("--json", command.json, "Write the result to this file")->type_name("OUT");
   app.add_option("--trace", command.trace,
                  "Write a timeline of the last repetition, all ranks (Chrome trace events; Perfetto opens it)")

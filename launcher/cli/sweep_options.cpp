@@ -7,21 +7,27 @@ namespace lockstep::launcher {
 namespace {
 
 /// Options of bench that a sweep sets itself or defines differently.
-constexpr const char* kNotOfSweeps[] = {"--tp",     "--batch-size",  "--prompt-tokens",  "--json",
-                                        "--launch", "--exit-record", "--peer-detection", "--retry-failed"};
+constexpr const char* kNotOfSweeps[] = {"--tp",      "--batch-size",  "--prompt-tokens",  "--json",        "--launch",
+                                        "--barrier", "--exit-record", "--peer-detection", "--retry-failed"};
 
 /// Options that are not forwarded unchanged: they name the model and the grid, or are not bench's.
-const std::string kOwn[] = {"--model",        "--random-weights",  "--config",          "--tp",
-                            "--batch-size",   "--prompt-tokens",   "--new-tokens",      "--out",
-                            "--slurm-array",  "--report",          "--launch-template", "--only-point",
-                            "--retry-failed", "--point-deadline-s"};
+const std::string kOwn[] = {"--model",      "--random-weights", "--config",          "--tp",
+                            "--replicas",   "--batch-size",     "--prompt-tokens",   "--new-tokens",
+                            "--out",        "--slurm-array",    "--report",          "--launch-template",
+                            "--only-point", "--retry-failed",   "--point-deadline-s"};
 
 void add_grid_options(CLI::App& app, SweepCommand& command) {
   begin_section(app, "Grid");
   app.add_option("--tp", command.tp, "Tensor-parallel degrees, such as 1,2,4")
       ->capture_default_str()
       ->type_name("P[,P]");
-  app.add_option("--batch-size", command.batch_sizes, "Batch sizes")->capture_default_str()->type_name("B[,B]");
+  app.add_option("--replicas", command.replicas,
+                 "Numbers of groups that run at the same time and share the batch and the cores, each of --tp ranks")
+      ->capture_default_str()
+      ->type_name("R[,R]");
+  app.add_option("--batch-size", command.batch_sizes, "Batch sizes, of all groups of a point together")
+      ->capture_default_str()
+      ->type_name("B[,B]");
   app.add_option("--prompt-tokens", command.prompt_tokens, "Prompt lengths: random ids, always the same")
       ->capture_default_str()
       ->type_name("N[,N]");
@@ -35,7 +41,8 @@ void add_study_options(CLI::App& app, SweepCommand& command) {
   app.add_option(
          "--launch-template", command.launch_template,
          "What starts the ranks of a point, such as \"mpirun -n {ranks} --bind-to core\", or threads: all ranks "
-         "in one process; default: mpirun -n {ranks} for several ranks")
+         "in one process; default: mpirun -n {ranks} for several ranks, "
+         "processes (of lockstep) with several --replicas")
       ->type_name("WORDS");
   app.add_option("--point-deadline-s", command.point_deadline_s, "Seconds after which a point is ended; default: none")
       ->check(CLI::Range(0.1, 1e7))

@@ -25,7 +25,13 @@ CONFIG = {"model_type": "llama", "hidden_size": 8, "num_hidden_layers": 2, "num_
           "num_key_value_heads": 1, "head_dim": 4, "intermediate_size": 16, "hidden_act": "silu", "vocab_size": 32,
           "max_position_embeddings": 64, "rms_norm_eps": 1e-5, "rope_theta": 10000.0, "tie_word_embeddings": False,
           "torch_dtype": "float32", "bos_token_id": 1, "eos_token_id": 2}
-QUICK = ["--new-tokens", "4", "--repeats", "1", "--warmup", "0", "--threads", "1", "--probe-mib", "1"]
+
+
+def quick(repeats=1):
+    return ["--new-tokens", "4", "--repeats", str(repeats), "--warmup", "0", "--threads", "1", "--probe-mib", "1"]
+
+
+QUICK = quick()
 
 # Stands in for `lockstep bench`: notes its environment and its words, and writes a result unless told to do otherwise.
 STAND_IN = """
@@ -259,6 +265,78 @@ class Points(Sweep):
         self.sweep("--point-deadline-s", "1", "--launch-template", "sh -c 'echo $$ > pid; sleep 600'", code=6)
         self.assertEqual(self.points()[0]["status"], "deadline")
         self.assertRaises(ProcessLookupError, os.kill, int((self.folder / "pid").read_text()), 0)
+
+
+def core_count():
+    """The cores that this process may use: a core may have several hardware threads."""
+    def siblings(thread):
+        path = pathlib.Path(f"/sys/devices/system/cpu/cpu{thread}/topology/thread_siblings_list")
+        return path.read_text() if path.exists() else str(thread)
+    return len({siblings(thread) for thread in os.sched_getaffinity(0)})
+
+
+class Replicas(Sweep):
+    def setUp(self):
+        super().setUp()
+        if core_count() < 2:
+            self.skipTest("needs a core for each of two replicas")
+
+    def test_groups_share_the_batch_and_measure_at_the_same_time(self):
+        stdout, stderr = self.sweep("--tp", "2", "--replicas", "2", "--batch-size", "4", "--prompt-tokens", "8",
+                                    *quick(repeats=2))
+        self.assertIn("[sweep] 1 of 1: 2 x tp 2, batch 4, 8 prompt and 4 new tokens: ", stderr)
+        self.assertIn("2 × TP 2 makes ", stdout)
+        (point,) = self.points()
+        groups = point["result"]
+        self.assertEqual([(group["batch_size"], group["world_size"]) for group in groups], [(2, 2), (2, 2)])
+        self.check_repetitions(*[group["repetitions"] for group in groups])
+        (shown,) = self.results()["points"]
+        self.assertEqual((shown["ranks"], shown["replicas"], shown["tp"]), (4, 2, 2))
+        self.assertIsNotNone(shown["together"])
+        speeds = [[repetition["decode_tokens_per_s"] for repetition in group["repetitions"]] for group in groups]
+        self.assertAlmostEqual(shown["decode_tokens_per_s_max"], max(map(sum, zip(*speeds))))
+
+    def check_repetitions(self, one, other):
+        """No repetition begins before both groups have ended the one before it."""
+        self.assertEqual((len(one), len(other)), (2, 2))
+        for before, after in zip(zip(one, other), zip(one[1:], other[1:])):
+            self.assertLess(max(group["end_s"] for group in before), min(group["begin_s"] for group in after))
+
+    def test_what_cannot_be_shared_out_is_impossible(self):
+        many = os.cpu_count() + 1
+        _, stderr = self.sweep("--replicas", f"2,{many}", "--batch-size", str(2 * many + 1), *QUICK, code=3)
+        self.assertIn(f"found {2 * many + 1} sequences for 2 replicas, expected a multiple", stderr)
+        _, stderr = self.sweep("--replicas", many, "--batch-size", many, *QUICK, code=3)
+        self.assertIn(f"for {many} replicas, expected one for each", stderr)
+        self.assertEqual([point["status"] for point in self.points()], ["impossible"] * 3)
+
+    def test_replicas_are_refused_under_a_launcher(self):
+        _, stderr = self.sweep("--replicas", "2", "--batch-size", "2", "--launch-template", "mpirun -n {ranks}", code=3)
+        self.assertIn("use --launch-template processes", stderr)
+        self.assertFalse(self.out.exists())
+
+    def process_of_group(self, group):
+        """The process of a group's rank 0, by the file of its result."""
+        for path in pathlib.Path("/proc").glob("[0-9]*/cmdline"):
+            try:
+                words = path.read_bytes().decode(errors="replace").split("\0")
+            except OSError:
+                continue
+            if any(word.startswith(f"{self.out}/running-") and word.endswith(f"-{group}.json") for word in words):
+                return int(path.parent.name)
+        return None
+
+    def test_a_group_that_is_lost_ends_the_point_and_is_named(self):
+        sweep = self.start("--replicas", "2", "--batch-size", "2", "--prompt-tokens", "8", *quick(repeats=1000))  # minutes
+        first = jobs.wait_until(lambda: self.process_of_group(0), what="the first group")
+        other = jobs.wait_until(lambda: self.process_of_group(1), what="the second group")
+        os.kill(other, signal.SIGKILL)
+        self.assertEqual(sweep.wait(timeout=jobs.DEADLINE), 4)
+        (point,) = self.points()
+        self.assertEqual(point["status"], "failed")
+        self.assertIn("signal 9", point["message"])
+        self.assertRaises(ProcessLookupError, os.kill, first, 0)
+        self.assertEqual(list(self.out.glob("running-*")), [])
 
 
 class Resume(Sweep):

@@ -34,6 +34,7 @@ struct BenchCommand {
   std::optional<std::filesystem::path> trace;  // of the last repetition
   std::optional<Bytes> probe_bytes;            // of each thread's buffer; default: larger than any cache
   std::optional<std::filesystem::path> json;
+  std::optional<int> barrier;  // an inherited end (process_barrier.h): each repetition begins when the others' do
   SuiteOptions suite;
 };
 

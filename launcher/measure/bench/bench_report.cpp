@@ -73,6 +73,8 @@ Json repetitions_of(const BenchReport& report) {
                     {"prefill_tokens_per_s", report.prefill_tokens_per_s(r)},
                     {"ttft_s", r.ttft_s},
                     {"tpot_s", r.tpot_s},
+                    {"begin_s", r.begin_s},
+                    {"end_s", r.end_s},
                     {"of_bandwidth", report.of_bandwidth(r)},
                     {"of_peak", report.of_peak(r)},
                     {"decode_of_limit", report.decode_of_limit(r)},

@@ -32,12 +32,13 @@ struct RankSplit {
 
 /// The results of one repetition.
 struct Repetition {
-  double prefill_s = 0.0;         // of all prefill steps
-  double decode_s = 0.0;          // of the decode steps with all sequences, and of the gaps between them
-  double ttft_s = 0.0;            // from submission to the first token of the first sequence
-  double tpot_s = 0.0;            // between a sequence's tokens after its first, on average
-  int64_t decode_tokens = 0;      // of those steps
-  bool lacks_full_steps = false;  // no step had all sequences: these are figures of all decode steps
+  double begin_s = 0.0, end_s = 0.0;  // of its steps, on the monotonic clock of rank 0's host
+  double prefill_s = 0.0;             // of all prefill steps
+  double decode_s = 0.0;              // of the decode steps with all sequences, and of the gaps between them
+  double ttft_s = 0.0;                // from submission to the first token of the first sequence
+  double tpot_s = 0.0;                // between a sequence's tokens after its first, on average
+  int64_t decode_tokens = 0;          // of those steps
+  bool lacks_full_steps = false;      // no step had all sequences: these are figures of all decode steps
   std::vector<RankSplit> ranks;
   std::vector<std::string> stragglers;  // one sentence per phase in which a rank is slower than the others
   double clock_error_s = 0.0;           // largest error of the comparison of clocks, over ranks

@@ -1,9 +1,12 @@
 #include "launcher/measure/bench/repeater.h"
 
+#include <fmt/format.h>
+
 #include <algorithm>
 
 #include "engine/group/binding.h"
 #include "engine/group/gathering.h"
+#include "launcher/process/process_barrier.h"
 #include "runtime/trace/chrome_trace.h"
 
 namespace lockstep::launcher {
@@ -19,6 +22,9 @@ std::vector<int32_t> random_prompt(int64_t row, int64_t tokens, int64_t vocabula
   }
   return ids;
 }
+
+constexpr auto kOthersLimit = std::chrono::minutes(10);       // until the others have loaded
+constexpr auto kOthersStep = std::chrono::milliseconds(500);  // far less than any limit of a wait between ranks
 
 /// Limit of a repetition's steps: while prompts remain, prefill and decode steps alternate.
 int64_t most_decode_steps(const BenchShape& shape) { return shape.batch * shape.new_tokens; }
@@ -53,7 +59,23 @@ Repeater::Repeater(const BenchCommand& command, group::Member& member, const mod
 Result<void> Repeater::open() {
   if (command_.kv == KvMemory::kFresh) shard_.store().release_caches();
   LOCKSTEP_TRY_VOID(session_.open(member_));
-  return member_.bootstrap().barrier();
+  return command_.barrier ? wait_for_others() : member_.bootstrap().barrier();
+}
+
+/// Rank 0 waits for the other benchmarks, in steps: the limit of the other ranks' waits is made for their own group.
+Result<void> Repeater::wait_for_others() {
+  const BarrierEnd end(command_.barrier.value());
+  LOCKSTEP_TRY_VOID(member_.all_succeeded(member_.leads() ? end.arrive() : ok()));
+  for (int step = 0; step < kOthersLimit / kOthersStep; ++step) {  // as many on every rank
+    const Result<bool> waited = member_.leads() ? end.wait(kOthersStep) : Result<bool>(false);
+    LOCKSTEP_TRY_VOID(member_.all_succeeded(waited.has_value() ? Result<void>(ok()) : waited.error()));
+    LOCKSTEP_TRY(const auto released, member_.bootstrap().exchange(waited.value() ? "yes" : "no"));
+    if (released.front() == "yes") return ok();
+  }
+  return Error{ErrorKind::kDeadlineExceeded,
+               fmt::format("[launcher] cannot begin together with the other benchmarks: found them absent for {} s, "
+                           "expected all at the barrier",
+                           std::chrono::seconds(kOthersLimit).count())};
 }
 
 void Repeater::submit_all(RowTimes& times) {
@@ -104,6 +126,8 @@ Result<Repetition> Repeater::repeat() {
   add_split(repetition);
   const std::vector<trace::StepTimes> steps = without(probed_.pauses(), steps_.steps());
   const auto [prefill_s, decode_s] = seconds_of(steps);
+  repetition.begin_s = to_seconds(steps_.steps().front().begin.time_since_epoch());
+  repetition.end_s = to_seconds(steps_.steps().back().end.time_since_epoch());
   repetition.prefill_s = prefill_s;
   repetition.decode_s = decode_s;
   repetition.decode_tokens = decode_steps(steps).tokens;

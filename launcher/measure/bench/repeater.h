@@ -54,7 +54,8 @@ class Repeater {
   Repeater(const BenchCommand& command, group::Member& member, const model::Plan& plan, ProcessSession& session,
            shards::Shard& shard, trace::CollectiveLog& collectives, LimitsProbe& probe);
 
-  /// Opens the session of the next repetition. @collective @blocking
+  /// Opens the session of the next repetition. With a barrier it begins when those of the other benchmarks do.
+  /// @collective @blocking
   Result<void> open();
 
   /// Runs the repetition. Values that only rank 0 has are zero elsewhere. @collective @blocking
@@ -69,6 +70,8 @@ class Repeater {
   std::string timeline() const;
 
  private:
+  /// @collective @blocking
+  Result<void> wait_for_others();
   void submit_all(RowTimes& times);
   /// Runs the session and returns this rank's timeline. @collective @blocking
   Result<trace::RankTimeline> run_timed(RowTimes& times);

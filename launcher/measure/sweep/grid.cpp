@@ -26,8 +26,13 @@ std::vector<std::string> words_that_matter(const std::vector<std::string>& optio
 }  // namespace
 
 std::string to_string(const PointShape& shape) {
-  return fmt::format("tp {}, batch {}, {} prompt and {} new tokens", shape.tp, shape.batch, shape.prompt_tokens,
-                     shape.new_tokens);
+  const std::string replicas = shape.replicas > 1 ? fmt::format("{} x ", shape.replicas) : "";
+  return fmt::format("{}tp {}, batch {}, {} prompt and {} new tokens", replicas, shape.tp, shape.batch,
+                     shape.prompt_tokens, shape.new_tokens);
+}
+
+std::string split_name(const PointShape& shape) {
+  return shape.replicas > 1 ? fmt::format("{} × TP {}", shape.replicas, shape.tp) : fmt::format("TP {}", shape.tp);
 }
 
 Result<std::vector<int64_t>> parse_counts(std::string_view list, std::string_view option, int64_t least, int64_t most) {
@@ -53,12 +58,18 @@ Result<std::vector<int64_t>> parse_counts(std::string_view list, std::string_vie
 
 std::vector<PointShape> make_grid(const GridAxes& axes) {
   std::vector<PointShape> grid;
+  const auto add_splits = [&](PointShape shape) {
+    for (const int64_t replicas : axes.replicas) {
+      for (const int64_t tp : axes.tp) {
+        shape.replicas = static_cast<int>(replicas);
+        shape.tp = static_cast<int>(tp);
+        grid.push_back(shape);
+      }
+    }
+  };
   for (const int64_t batch : axes.batch) {
     for (const int64_t prompt : axes.prompt_tokens) {
-      for (const int64_t tp : axes.tp) {
-        grid.push_back(
-            {.tp = static_cast<int>(tp), .batch = batch, .prompt_tokens = prompt, .new_tokens = axes.new_tokens});
-      }
+      add_splits({.batch = batch, .prompt_tokens = prompt, .new_tokens = axes.new_tokens});
     }
   }
   return grid;

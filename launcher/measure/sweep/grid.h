@@ -1,9 +1,11 @@
-// The points of a sweep: every degree at every batch size and prompt length. Pure.
+// The points of a sweep: every number of replicas of every degree, at every batch size and prompt length. Pure.
 //
-//   --tp 1,2,4 --batch-size 1,8 --prompt-tokens 128      6 points, one series of degrees after another:
+//   --tp 1,2 --replicas 1,2 --batch-size 1,8 --prompt-tokens 128      8 points, one series of splits after another:
 //
-//   batch 1, 128 prompt tokens   tp 1  tp 2  tp 4
-//   batch 8, 128 prompt tokens   tp 1  tp 2  tp 4
+//   batch 1, 128 prompt tokens   tp 1  tp 2  2 x tp 1  2 x tp 2
+//   batch 8, 128 prompt tokens   tp 1  tp 2  2 x tp 1  2 x tp 2
+//
+// A point with replicas runs groups at the same time that share its batch and the machine's cores.
 #pragma once
 
 #include <compare>
@@ -22,12 +24,18 @@ struct PointShape {
   int64_t batch = 1;
   int64_t prompt_tokens = 1;
   int64_t new_tokens = 2;
+  int replicas = 1;  // groups of `tp` ranks
+
+  /// P: of all groups.
+  int ranks() const { return replicas * tp; }
 
   friend bool operator==(const PointShape&, const PointShape&) = default;
 };
 
-/// "tp 2, batch 8, 128 prompt and 16 new tokens".
+/// "tp 2, batch 8, 128 prompt and 16 new tokens", "2 x tp 1, batch 8 …".
 std::string to_string(const PointShape& shape);
+/// "TP 2", "2 × TP 1".
+std::string split_name(const PointShape& shape);
 
 /// Numbers of an option's list ("1,2,4"), ascending and distinct. Fails with `kInvalidArgument` naming `option` for an
 /// empty list and for an element that is not a number from `least` to `most`.
@@ -37,9 +45,10 @@ Result<std::vector<int64_t>> parse_counts(std::string_view list, std::string_vie
 struct GridAxes {
   std::vector<int64_t> tp, batch, prompt_tokens;
   int64_t new_tokens = 2;
+  std::vector<int64_t> replicas = {1};
 };
 
-/// All points, degrees varying fastest.
+/// All points, degrees varying fastest, then replicas.
 std::vector<PointShape> make_grid(const GridAxes& axes);
 
 /// The shared settings of a sweep's points that change a result: only points of one variant are compared.

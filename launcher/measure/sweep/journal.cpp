@@ -48,7 +48,8 @@ PointRecord record_of(const Json& json) {
                      .shape = {.tp = json.at("tp"),
                                .batch = json.at("batch_size"),
                                .prompt_tokens = json.at("prompt_tokens"),
-                               .new_tokens = json.at("new_tokens")},
+                               .new_tokens = json.at("new_tokens"),
+                               .replicas = json.value("replicas", 1)},  // older journals lack it
                      .variant = {.version = variant.at("version"),
                                  .launch = variant.at("launch"),
                                  .options = variant.at("options").get<std::vector<std::string>>()},
@@ -128,6 +129,7 @@ std::string to_line(const PointRecord& record) {
       {"batch_size", record.shape.batch},
       {"prompt_tokens", record.shape.prompt_tokens},
       {"new_tokens", record.shape.new_tokens},
+      {"replicas", record.shape.replicas},
       {"variant",
        {{"version", record.variant.version},
         {"launch", record.variant.launch},

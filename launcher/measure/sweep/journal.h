@@ -40,7 +40,7 @@ struct Machine {
 enum class PointStatus {
   kOk,
   kFailed,
-  kImpossible,  // the model cannot be divided this way; nothing was started
+  kImpossible,  // the model, the batch or the cores cannot be divided this way; nothing was started
   kDeadline,    // it ran too long and was ended
 };
 
@@ -60,7 +60,7 @@ struct PointRecord {
   Machine machine;
   std::string command;  // the command that was started
   std::string output;   // file next to the journal with all output; empty if it worked or never started
-  std::string result;   // the document of bench --json; empty unless it worked
+  std::string result;   // the document of bench --json, a list of one a group for replicas; empty unless it worked
 
   friend bool operator==(const PointRecord&, const PointRecord&) = default;
 };

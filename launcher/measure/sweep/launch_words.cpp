@@ -96,18 +96,28 @@ std::vector<std::string> words_before(const LaunchTemplate& launch, int ranks) {
   return words;
 }
 
-std::vector<std::string> point_words(const LaunchTemplate& launch, const BenchCommandLine& bench,
-                                     const PointShape& shape, const std::filesystem::path& json) {
+std::vector<std::string> group_words(const LaunchTemplate& launch, const BenchCommandLine& bench,
+                                     const PointShape& shape, const std::filesystem::path& json,
+                                     std::optional<int> barrier) {
   std::vector<std::string> words = words_before(launch, shape.tp);
   words.insert(words.end(), {bench.program, "bench"});
   words.insert(words.end(), bench.model.begin(), bench.model.end());
-  words.insert(words.end(),
-               {"--tp", std::to_string(shape.tp), "--batch-size", std::to_string(shape.batch), "--prompt-tokens",
-                std::to_string(shape.prompt_tokens), "--new-tokens", std::to_string(shape.new_tokens)});
+  words.insert(words.end(), {"--tp", std::to_string(shape.tp), "--batch-size",
+                             std::to_string(shape.batch / shape.replicas), "--prompt-tokens",
+                             std::to_string(shape.prompt_tokens), "--new-tokens", std::to_string(shape.new_tokens)});
   words.insert(words.end(), bench.options.begin(), bench.options.end());
   if (!launch.own.empty()) words.insert(words.end(), {"--launch", launch.own});
+  if (barrier) words.insert(words.end(), {"--barrier", std::to_string(*barrier)});
   words.insert(words.end(), {"--json", json.string()});
   return words;
+}
+
+Result<void> check_launch_of_replicas(const LaunchTemplate& launch, int most_replicas) {
+  if (most_replicas == 1 || !launch.own.empty()) return ok();
+  return Error{ErrorKind::kUnsupported,
+               fmt::format("[launcher/sweep] --replicas: found --launch-template \"{}\", expected ranks that lockstep "
+                           "starts, each group on its own cores; use --launch-template processes, or threads",
+                           quoted(launch.words))};
 }
 
 process::EnvironmentMap scrubbed(const process::EnvironmentMap& own, const LaunchTemplate& launch) {

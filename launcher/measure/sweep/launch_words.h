@@ -8,6 +8,7 @@
 #pragma once
 
 #include <filesystem>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -43,9 +44,14 @@ struct BenchCommandLine {
 /// The words in front of a program that runs as `ranks` ranks: the template's words, or mpirun for more than one.
 std::vector<std::string> words_before(const LaunchTemplate& launch, int ranks);
 
-/// The command of one point, which writes its result to `json`.
-std::vector<std::string> point_words(const LaunchTemplate& launch, const BenchCommandLine& bench,
-                                     const PointShape& shape, const std::filesystem::path& json);
+/// The command of one of a point's groups, which writes its result to `json`. `barrier`: its end of the groups'
+/// barrier, if there are several.
+std::vector<std::string> group_words(const LaunchTemplate& launch, const BenchCommandLine& bench,
+                                     const PointShape& shape, const std::filesystem::path& json,
+                                     std::optional<int> barrier = {});
+
+/// Fails with `kUnsupported` for several replicas under a launcher, which would put their ranks on the same cores.
+Result<void> check_launch_of_replicas(const LaunchTemplate& launch, int most_replicas);
 
 /// `own` without variables of an outer job, which would make a point's ranks join that job. Kept on purpose:
 /// OMPI_MCA_*, PMIX_MCA_* and OMPI_ALLOW_RUN_AS_ROOT*, which users set (a sweep does not run inside a rank, whose

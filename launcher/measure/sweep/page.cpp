@@ -52,24 +52,24 @@ std::string json_in_script(const Study& study, const std::vector<std::string>& v
   return text;
 }
 
-std::string row_html(const ResultRow& row) {
+std::string row_html(const ResultRow& row, std::span<const TableColumn> columns) {
   std::string html = row.result ? "<tr>" : "<tr class=\"failed\">";
-  for (const TableColumn& column : table_columns()) html += fmt::format("<td>{}</td>", escaped(column.text(row)));
+  for (const TableColumn& column : columns) html += fmt::format("<td>{}</td>", escaped(column.text(row)));
   html += "</tr>\n";
   if (row.result) return html;
   return html +
          fmt::format("<tr class=\"failed\"><td></td><td class=\"message\" colspan=\"{}\">exit code {}: {}</td></tr>\n",
-                     table_columns().size() - 1, row.record.code,
-                     escaped(row.record.message + output_in_words(row.record)));
+                     columns.size() - 1, row.record.code, escaped(row.record.message + output_in_words(row.record)));
 }
 
 std::string tables(const Study& study) {
+  const std::span<const TableColumn> columns = table_columns(study);
   std::string html;
   for (const Series& series : study.series) {
     html += fmt::format("<h3>{}</h3>\n<div class=\"wide\"><table>\n<thead><tr>", escaped(name_of(series, study)));
-    for (const TableColumn& column : table_columns()) html += fmt::format("<th>{}</th>", escaped(column.title));
+    for (const TableColumn& column : columns) html += fmt::format("<th>{}</th>", escaped(column.title));
     html += "</tr></thead>\n<tbody>\n";
-    for (const ResultRow& row : series.rows) html += row_html(row);
+    for (const ResultRow& row : series.rows) html += row_html(row, columns);
     html += "</tbody></table></div>\n";
   }
   return html;

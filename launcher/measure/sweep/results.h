@@ -1,11 +1,12 @@
 // The results of a sweep as rows: the journal's records and ratios between them. Pure.
 //
-// A series is a set of comparable points: the same variant, batch and prompt over the degrees.
+// A series is a set of comparable points: the same variant, batch and prompt over the splits into replicas and degrees.
 //
-//   speed-up       decode tokens/s divided by that of the smallest degree of the series that worked
-//   efficiency     speed-up · that degree / this degree
+//   speed-up       decode tokens/s divided by that of the fewest ranks of the series that worked
+//   efficiency     speed-up · those ranks / these ranks
 //   communication  share of the time of decode (prefill) steps that ranks spend in collectives, mean of the ranks;
 //                  `waiting` is the part of it before the last rank enters
+//   replicas       of each repetition: the sum of the groups' tokens/s and limits, the longest of their TTFT and TPOT
 #pragma once
 
 #include <optional>
@@ -44,12 +45,14 @@ struct PointResult {
   double of_bandwidth = 0.0, of_peak = 0.0;          // ratios to the probes
   double read_bytes_per_s = 0.0, flops_per_s = 0.0;  // the probes
   bool bad_probe = false;
-  int threads = 1;  // of a rank
+  int threads = 1;                 // of a rank
+  std::optional<double> together;  // share of a repetition's time in which all groups computed; empty for one group
   std::string dtype, backend, communicator;
   std::optional<Prediction> predicted;
 };
 
-/// Reads the document of bench --json. Fails with `kInvalidArgument` if a required field is missing.
+/// Reads the document of bench --json, or the list of those of a point's groups. Fails with `kInvalidArgument` if a
+/// required field is missing.
 Result<PointResult> parse_result(const std::string& document);
 
 struct ResultRow {
@@ -58,11 +61,11 @@ struct ResultRow {
   std::optional<double> speed_up, efficiency;  // empty without a result
 };
 
-/// Rows of one series by degree.
+/// Rows of one series.
 struct Series {
   SweepVariant variant;
   int64_t batch = 1, prompt_tokens = 1, new_tokens = 2;
-  std::vector<ResultRow> rows;  // not empty; degrees ascend
+  std::vector<ResultRow> rows;  // not empty; by ranks, then by degree
 };
 
 struct Study {
@@ -71,6 +74,8 @@ struct Study {
 
   /// The number of variants; with several, a series' name contains its variant.
   size_t variants() const;
+  /// Whether a point has several groups.
+  bool has_replicas() const;
   /// The distinct machines that the points were started from.
   std::vector<Machine> machines() const;
 };

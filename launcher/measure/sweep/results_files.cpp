@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <functional>
+#include <map>
 #include <nlohmann/json.hpp>
 
 namespace lockstep::launcher {
@@ -37,6 +38,8 @@ Json optional(const std::optional<double>& value) { return value ? Json(*value) 
 
 std::vector<Column> point_columns() {
   return {{"tp", [](const ResultRow& row) { return Json(row.record.shape.tp); }},
+          {"replicas", [](const ResultRow& row) { return Json(row.record.shape.replicas); }},
+          {"ranks", [](const ResultRow& row) { return Json(row.record.shape.ranks()); }},
           {"batch_size", [](const ResultRow& row) { return Json(row.record.shape.batch); }},
           {"prompt_tokens", [](const ResultRow& row) { return Json(row.record.shape.prompt_tokens); }},
           {"new_tokens", [](const ResultRow& row) { return Json(row.record.shape.new_tokens); }},
@@ -83,6 +86,7 @@ void add_machine(std::vector<Column>& columns) {
   number("read_bytes_per_s", &PointResult::read_bytes_per_s);
   number("flops_per_s", &PointResult::flops_per_s);
   columns.push_back(of_result("bad_probe", [](const PointResult& r) { return Json(r.bad_probe); }));
+  columns.push_back(of_result("together", [](const PointResult& r) { return optional(r.together); }));
   columns.push_back(of_result("threads", [](const PointResult& r) { return Json(r.threads); }));
   text("dtype", &PointResult::dtype);
   text("backend", &PointResult::backend);
@@ -173,18 +177,25 @@ std::string to_json(const Study& study, const std::vector<std::string>& verdicts
     json["machines"].push_back({{"host", machine.host}, {"cpu", machine.cpu}, {"cores", machine.cores}});
   }
   for (const Series& series : study.series) {
-    json["series"].push_back({{"name", name_of(series, study)}, {"points", Json::array()}});
+    std::map<int, Json> lines;  // of a chart: the points with the same number of replicas
     for (const ResultRow& row : series.rows) {
-      json["series"].back()["points"].push_back(json["points"].size());
+      lines[row.record.shape.replicas].push_back(json["points"].size());
       Json& point = json["points"].emplace_back(Json::object());
       for (const Column& column : columns) point[column.name] = column.value(row);
+    }
+    for (const auto& [replicas, points] : lines) {
+      const std::string split = study.has_replicas() ? fmt::format(", replicas: {}", replicas) : "";
+      json["series"].push_back({{"name", name_of(series, study) + split}, {"points", points}});
     }
   }
   return json.dump(2, ' ', false, nlohmann::json::error_handler_t::replace) + "\n";
 }
 
-std::span<const TableColumn> table_columns() {
+std::span<const TableColumn> table_columns(const Study& study) {
+  constexpr size_t kOfReplicas = 2;
   static constexpr TableColumn kColumns[] = {
+      {"P", [](const ResultRow& row) { return std::to_string(row.record.shape.ranks()); }},
+      {"replicas", [](const ResultRow& row) { return std::to_string(row.record.shape.replicas); }},
       {"TP", [](const ResultRow& row) { return std::to_string(row.record.shape.tp); }},
       {"decode tok/s",
        [](const ResultRow& row) { return shown(row, [](const auto& r) { return with_spread(r.decode, 1); }); }},
@@ -206,11 +217,11 @@ std::span<const TableColumn> table_columns() {
       {"of bandwidth",
        [](const ResultRow& row) { return shown(row, [](const auto& r) { return percent(r.of_bandwidth); }); }},
       {"status", [](const ResultRow& row) { return std::string(to_string(row.record.status)); }}};
-  return kColumns;
+  return std::span(kColumns).subspan(study.has_replicas() ? 0 : kOfReplicas);
 }
 
 std::string to_table(const Study& study, const std::vector<std::string>& verdicts) {
-  const std::span<const TableColumn> columns = table_columns();
+  const std::span<const TableColumn> columns = table_columns(study);
   std::vector<size_t> widths;
   for (const TableColumn& column : columns) {
     size_t width = places(column.title);

@@ -22,7 +22,8 @@ struct TableColumn {
   std::string_view title;
   std::string (*text)(const ResultRow& row);  // "–" for a missing number
 };
-std::span<const TableColumn> table_columns();
+/// Those of `study`: with the ranks and replicas where points have several groups.
+std::span<const TableColumn> table_columns(const Study& study);
 
 /// The table with a heading for each series, and the verdicts below.
 std::string to_table(const Study& study, const std::vector<std::string>& verdicts);

@@ -10,6 +10,7 @@
 #include <iterator>
 #include <nlohmann/json.hpp>
 
+#include "launcher/measure/sweep/groups.h"
 #include "launcher/measure/sweep/results.h"
 #include "runtime/core/atomic_file.h"
 #include "runtime/core/hash.h"
@@ -44,30 +45,49 @@ PointRecord impossible_record(const PlannedPoint& point, const SweepRun& run) {
   return record;
 }
 
-/// The path is of this point alone, so that no other run uses files that a killed run left.
-std::filesystem::path running_file(const PlannedPoint& point, const SweepRun& run, std::string_view extension) {
-  return run.folder / fmt::format("running-{:016x}.{}", Fingerprint().add(point.key).value(), extension);
+/// The path is of this group of this point alone, so that no other run uses files that a killed run left.
+std::filesystem::path running_file(const PlannedPoint& point, const SweepRun& run, size_t group,
+                                   std::string_view extension) {
+  const std::string number = point.shape.replicas > 1 ? fmt::format("-{}", group) : "";
+  return run.folder / fmt::format("running-{:016x}{}.{}", Fingerprint().add(point.key).value(), number, extension);
+}
+
+std::optional<std::string> read_if_there(const std::filesystem::path& path) {
+  auto text = read_text_file(path, "--json");
+  if (!text.has_value()) return std::nullopt;
+  return std::move(text).value();
 }
 
 /// The files of a point while it runs. The destructor removes them, except those that `keep_output` renames.
 class PointFiles {
  public:
-  PointFiles(const PlannedPoint& point, const SweepRun& run)
-      : json_(running_file(point, run, "json")),
-        output_(running_file(point, run, "txt")),
-        kept_(run.folder / output_name(point)) {
+  PointFiles(const PlannedPoint& point, const SweepRun& run) : kept_(run.folder / output_name(point)) {
+    for (size_t group = 0; group < point.shares.size(); ++group) {
+      groups_.push_back({running_file(point, run, group, "json"), running_file(point, run, group, "txt")});
+    }
     remove();
   }
   ~PointFiles() { remove(); }
   PointFiles(const PointFiles&) = delete;
   PointFiles& operator=(const PointFiles&) = delete;
 
-  const std::filesystem::path& json() const { return json_; }
-  const std::filesystem::path& output() const { return output_; }
+  const std::filesystem::path& json(size_t group) const { return groups_.at(group).json; }
+  const std::filesystem::path& output(size_t group) const { return groups_.at(group).output; }
 
-  /// The end of the output.
-  std::string output_end() const {
-    std::ifstream file(output_, std::ios::binary | std::ios::ate);
+  /// The result of the only group, or the list of all; empty if one has none.
+  std::optional<std::string> document() const {
+    std::vector<std::string> documents;
+    for (const GroupFiles& group : groups_) {
+      auto document = read_if_there(group.json);
+      if (!document) return std::nullopt;
+      documents.push_back(*std::move(document));
+    }
+    return documents.size() == 1 ? documents.front() : fmt::format("[{}]", fmt::join(documents, ","));
+  }
+
+  /// The end of a group's output.
+  std::string output_end(size_t group) const {
+    std::ifstream file(output(group), std::ios::binary | std::ios::ate);
     const auto size = static_cast<std::streamoff>(file.tellg());
     if (size <= 0) return "";
     file.seekg(std::max<std::streamoff>(0, size - kReadOutput));
@@ -80,62 +100,81 @@ class PointFiles {
     std::filesystem::remove(kept_, ignored);
   }
 
-  /// Keeps the output and returns its file's name; empty if that fails.
-  std::string keep_output() const {
+  /// Keeps a group's output and returns its file's name; empty if that fails.
+  std::string keep_output(size_t group) const {
     std::error_code failed;
-    std::filesystem::rename(output_, kept_, failed);
+    std::filesystem::rename(output(group), kept_, failed);
     return failed ? "" : kept_.filename().string();
   }
 
  private:
+  struct GroupFiles {
+    std::filesystem::path json, output;
+  };
+
   void remove() const {
     std::error_code ignored;
-    std::filesystem::remove(json_, ignored);
-    std::filesystem::remove(output_, ignored);
+    for (const GroupFiles& group : groups_) {
+      std::filesystem::remove(group.json, ignored);
+      std::filesystem::remove(group.output, ignored);
+    }
   }
 
-  const std::filesystem::path json_, output_, kept_;
+  const std::filesystem::path kept_;
+  std::vector<GroupFiles> groups_;
 };
 
-/// The document of bench without its blanks, if it is valid and has the requested size.
+bool is_result(const Json& json, const PointShape& shape) {
+  return json.is_object() && json.value("world_size", 0) == shape.tp && json.contains("decode");
+}
+
+/// The document of bench without its blanks, or the list of those of the replicas, if it is valid and has the requested
+/// size.
 std::optional<std::string> checked_document(const std::optional<std::string>& document, const PointShape& shape) {
   if (!document) return std::nullopt;
   const Json json = Json::parse(*document, nullptr, /*allow_exceptions=*/false);
-  if (!json.is_object() || json.value("world_size", 0) != shape.tp || !json.contains("decode")) return std::nullopt;
-  return json.dump();
+  const auto is_group = [&](const Json& group) { return is_result(group, shape); };
+  const bool is_good = shape.replicas == 1 ? is_result(json, shape)
+                                           : json.is_array() && std::ssize(json) == shape.replicas &&
+                                                 std::ranges::all_of(json, is_group);
+  return is_good ? std::optional(json.dump()) : std::nullopt;
 }
 
-std::optional<std::string> read_if_there(const std::filesystem::path& path) {
-  auto text = read_text_file(path, "--json");
-  if (!text.has_value()) return std::nullopt;
-  return std::move(text).value();
+process::ChildCommand group_command(const PlannedPoint& point, const SweepRun& run, const PointFiles& files,
+                                    size_t group, std::optional<int> barrier) {
+  return {.words = group_words(run.launch, run.bench, point.shape, files.json(group), barrier),
+          .environment = run.environment,
+          .output = process::ChildStream::kLog,
+          .errors = process::ChildStream::kLog,
+          .log = files.output(group),
+          .hardware_threads = point.shares.at(group).hardware_threads};
 }
 
 Result<PointRecord> run_point(const PlannedPoint& point, const SweepRun& run, const process::ChildStop& stop) {
   if (point.impossible) return impossible_record(point, run);
   const PointFiles files(point, run);
-  const process::ChildCommand command{.words = point_words(run.launch, run.bench, point.shape, files.json()),
-                                      .environment = run.environment,
-                                      .output = process::ChildStream::kLog,
-                                      .errors = process::ChildStream::kLog,
-                                      .log = files.output()};
-  Result<process::ChildOutcome> outcome = process::run_child(command, {.deadline = run.point_deadline}, &stop);
-  if (!outcome.has_value()) {  // no such launcher: the next point may have another
+  Result<GroupsOutcome> ended = run_groups(
+      point.shares.size(),
+      [&](size_t group, std::optional<int> barrier) { return group_command(point, run, files, group, barrier); },
+      {.deadline = run.point_deadline}, stop);
+  if (!ended.has_value()) {  // no such launcher: the next point may have another
     PointRecord record = blank_record(point, run);
     record.status = PointStatus::kFailed;
     record.code = kLaunchFailed;
-    record.message = outcome.error().message;
+    record.message = ended.error().message;
     return record;
   }
-  if (outcome.value().end == process::ChildOutcome::End::kStop || stop.is_raised()) {
+  process::ChildOutcome& outcome = ended.value().outcome;
+  if (outcome.end == process::ChildOutcome::End::kStop || stop.is_raised()) {
     return Error{ErrorKind::kCancelled,
                  "[launcher/sweep] interrupted; what was measured is in the journal: start the same command again to "
                  "go on"};
   }
+  const size_t deciding = ended.value().group;
   files.remove_kept();
-  outcome.value().errors = files.output_end();
-  PointRecord record = record_of(point, run, outcome.value(), read_if_there(files.json()));
-  if (record.status != PointStatus::kOk) record.output = files.keep_output();
+  outcome.errors = files.output_end(deciding);
+  PointRecord record = record_of(point, run, outcome, files.document());
+  if (record.status != PointStatus::kOk) record.output = files.keep_output(deciding);
   return record;
 }
 
@@ -150,8 +189,9 @@ std::string span_in_words(double seconds) {
 
 std::string output_name(const PlannedPoint& point) {
   const PointShape& shape = point.shape;
-  return fmt::format("failed-tp{}-batch{}-prompt{}-new{}-{:016x}.txt", shape.tp, shape.batch, shape.prompt_tokens,
-                     shape.new_tokens, Fingerprint().add(point.key).value());
+  const std::string replicas = shape.replicas > 1 ? fmt::format("{}x", shape.replicas) : "";
+  return fmt::format("failed-{}tp{}-batch{}-prompt{}-new{}-{:016x}.txt", replicas, shape.tp, shape.batch,
+                     shape.prompt_tokens, shape.new_tokens, Fingerprint().add(point.key).value());
 }
 
 std::string reason_of(std::string_view errors) {
@@ -172,7 +212,8 @@ PointRecord record_of(const PlannedPoint& point, const SweepRun& run, const proc
                       std::optional<std::string> document) {
   PointRecord record = blank_record(point, run);
   record.seconds = to_seconds(outcome.took);
-  record.command = quoted(point_words(run.launch, run.bench, point.shape, running_file(point, run, "json")));
+  const std::string times = point.shape.replicas > 1 ? fmt::format("{} times at once: ", point.shape.replicas) : "";
+  record.command = times + quoted(group_words(run.launch, run.bench, point.shape, running_file(point, run, 0, "json")));
   record.code = outcome.shell_code();
   const std::optional<std::string> good = checked_document(document, point.shape);
   if (outcome.succeeded() && good) {
@@ -205,10 +246,10 @@ std::string outcome_in_words(const PointRecord& record) {
     return fmt::format("{} (exit code {}): {}{}", to_string(record.status), record.code, first,
                        output_in_words(record));
   }
-  const Json json = Json::parse(record.result, nullptr, /*allow_exceptions=*/false);
-  const double decode = json.value(Json::json_pointer("/decode/tokens_per_s"), 0.0);
-  return fmt::format("{} tokens/s, first after {} ms", short_number(decode),
-                     short_number(json.value("ttft_s", 0.0) * 1e3));
+  const Result<PointResult> result = parse_result(record.result);
+  if (!result.has_value()) return result.error().message;
+  return fmt::format("{} tokens/s, first after {} ms", short_number(result.value().decode.median),
+                     short_number(result.value().ttft.median * 1e3));
 }
 
 Result<std::vector<PointRecord>> run_points(const std::vector<PlannedPoint>& points, const SweepRun& run,

@@ -6,6 +6,7 @@
 #include <string>
 #include <vector>
 
+#include "launcher/measure/sweep/group_shares.h"
 #include "launcher/measure/sweep/journal.h"
 #include "launcher/measure/sweep/launch_words.h"
 #include "runtime/process/child_process.h"
@@ -16,7 +17,8 @@ namespace lockstep::launcher {
 struct PlannedPoint {
   PointShape shape;
   std::string key;
-  std::optional<Error> impossible;  // why the model cannot be divided this way
+  std::optional<Error> impossible;  // why the model, the batch or the cores cannot be divided this way
+  std::vector<GroupShare> shares;   // of its groups, unless it is impossible
 };
 
 /// The settings that all points share.
@@ -36,7 +38,8 @@ using Progress = std::function<void(const std::string&)>;
 /// The name of the file in `SweepRun::folder` for the whole output of `point` if it fails. Pure.
 std::string output_name(const PlannedPoint& point);
 
-/// The journal's record of a bench run that has ended. `document` is its --json, if it wrote one. Pure.
+/// The journal's record of a point that has ended. `document` is its bench --json, or the list of those of its
+/// replicas, if all have written one. Pure.
 PointRecord record_of(const PlannedPoint& point, const SweepRun& run, const process::ChildOutcome& outcome,
                       std::optional<std::string> document);
 

@@ -16,7 +16,7 @@ std::string points_text(const SlurmArray& array) {
 
 std::string batch_script(const SlurmArray& array) {
   int most_ranks = 1;
-  for (const PointShape& point : array.points) most_ranks = std::max(most_ranks, point.tp);
+  for (const PointShape& point : array.points) most_ranks = std::max(most_ranks, point.ranks());
   std::vector<std::string> words{array.program, "sweep"};
   words.insert(words.end(), array.sweep_words.begin(), array.sweep_words.end());
   std::string script =
@@ -25,6 +25,8 @@ std::string batch_script(const SlurmArray& array) {
   script += "#SBATCH --job-name=lockstep-sweep\n";
   script += fmt::format("#SBATCH --array=0-{}\n", array.points.size() - 1);
   script += fmt::format("#SBATCH --ntasks={}\n", most_ranks);
+  const bool has_replicas = std::ranges::any_of(array.points, [](const auto& point) { return point.replicas > 1; });
+  if (has_replicas) script += "#SBATCH --nodes=1\n";  // lockstep starts all groups of a point on its own machine
   if (array.threads) script += fmt::format("#SBATCH --cpus-per-task={}\n", *array.threads);
   script += fmt::format("#SBATCH --output={}\n", quoted({(array.folder / "slurm-%A_%a.txt").string()}));
   script += "set -eu\n";

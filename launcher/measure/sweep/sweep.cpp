@@ -6,6 +6,7 @@
 #include <cstdio>
 #include <map>
 #include <set>
+#include <span>
 
 #include "launcher/measure/sweep/launch_trial.h"
 #include "launcher/measure/sweep/page.h"
@@ -27,7 +28,8 @@ namespace {
 
 namespace fs = std::filesystem;
 
-constexpr int64_t kMostRanks = 4096, kMostBatch = 65536, kMostPrompt = int64_t{1} << 24;  // as bench's own
+constexpr int64_t kMostRanks = 4096, kMostReplicas = 1024, kMostBatch = 65536,
+                  kMostPrompt = int64_t{1} << 24;  // as bench's own
 
 void say(const std::string& line) { fmt::print(stderr, "[sweep] {}\n", line); }
 
@@ -60,8 +62,10 @@ Result<void> make_folder(const fs::path& folder) {
 }
 
 Result<std::vector<PointShape>> grid_of(const SweepCommand& command) {
-  GridAxes axes{.tp = {}, .batch = {}, .prompt_tokens = {}, .new_tokens = command.bench.shape.new_tokens};
+  GridAxes axes{
+      .tp = {}, .batch = {}, .prompt_tokens = {}, .new_tokens = command.bench.shape.new_tokens, .replicas = {}};
   LOCKSTEP_TRY(axes.tp, parse_counts(command.tp, "--tp", 1, kMostRanks));
+  LOCKSTEP_TRY(axes.replicas, parse_counts(command.replicas, "--replicas", 1, kMostReplicas));
   LOCKSTEP_TRY(axes.batch, parse_counts(command.batch_sizes, "--batch-size", 1, kMostBatch));
   LOCKSTEP_TRY(axes.prompt_tokens, parse_counts(command.prompt_tokens, "--prompt-tokens", 1, kMostPrompt));
   return make_grid(axes);
@@ -86,6 +90,20 @@ Result<std::map<int, Error>> impossible_degrees(const BenchCommand& bench, const
   return impossible;
 }
 
+PlannedPoint plan_point(const PointShape& shape, const SweepVariant& variant, const std::map<int, Error>& impossible,
+                        std::span<const std::vector<int>> cores) {
+  PlannedPoint point{.shape = shape, .key = key_of(shape, variant), .impossible = std::nullopt, .shares = {}};
+  Result<std::vector<GroupShare>> shares = share_out(shape, cores);
+  if (const auto found = impossible.find(shape.tp); found != impossible.end()) {
+    point.impossible = found->second;
+  } else if (shares.has_value()) {
+    point.shares = std::move(shares).value();
+  } else {
+    point.impossible = shares.error();
+  }
+  return point;
+}
+
 Result<SweepPlan> make_plan(const SweepCommand& command) {
   SweepPlan plan;
   LOCKSTEP_TRY(const std::vector<PointShape> grid, grid_of(command));
@@ -93,23 +111,24 @@ Result<SweepPlan> make_plan(const SweepCommand& command) {
   LOCKSTEP_TRY(const auto impossible, impossible_degrees(command.bench, grid));
   const int most_ranks = std::ranges::max(grid, {}, &PointShape::tp).tp;
   SweepRun& run = plan.run;
-  LOCKSTEP_TRY(run.launch, parse_launch_template(command.launch_template, most_ranks));
+  const int most_replicas = std::ranges::max(grid, {}, &PointShape::replicas).replicas;
+  const bool is_default = command.launch_template.empty() && most_replicas > 1;
+  const std::string launch = is_default ? "processes" : command.launch_template;
+  LOCKSTEP_TRY(run.launch, parse_launch_template(launch, most_ranks));
+  LOCKSTEP_TRY_VOID(check_launch_of_replicas(run.launch, most_replicas));
   run.folder = whole_path(command.out);
   run.bench.program = fs::read_symlink("/proc/self/exe").string();
   run.bench.model = {command.bench.random_weights ? "--config" : "--model", plan.model.path};
   if (command.bench.random_weights) run.bench.model.insert(run.bench.model.begin(), "--random-weights");
   run.bench.options = command.shared_options;
-  run.variant = {.version = LOCKSTEP_VERSION, .launch = command.launch_template, .options = command.shared_options};
+  run.variant = {.version = LOCKSTEP_VERSION, .launch = launch, .options = command.shared_options};
   run.machine = this_machine();
   run.environment = scrubbed(own_environment(), run.launch);
   if (command.point_deadline_s) {
     run.point_deadline = std::chrono::duration_cast<Duration>(std::chrono::duration<double>(*command.point_deadline_s));
   }
-  for (const PointShape& shape : grid) {
-    PlannedPoint point{.shape = shape, .key = key_of(shape, run.variant), .impossible = std::nullopt};
-    if (const auto found = impossible.find(shape.tp); found != impossible.end()) point.impossible = found->second;
-    plan.points.push_back(std::move(point));
-  }
+  const std::vector<std::vector<int>> cores = own_cores();
+  for (const PointShape& shape : grid) plan.points.push_back(plan_point(shape, run.variant, impossible, cores));
   return plan;
 }
 
@@ -215,12 +234,13 @@ Result<void> run_sweep(const SweepCommand& command) {
 }
 
 /// The command line of a task: the sweep's, with a launch that fits Slurm.
-std::vector<std::string> task_words(const SweepCommand& command) {
+std::vector<std::string> task_words(const SweepCommand& command, const SweepPlan& plan) {
   std::vector<std::string> words;
   for (const std::string& word : command.words) {
     if (word != "--slurm-array") words.push_back(word);
   }
-  if (command.launch_template.empty()) words.insert(words.end(), {"--launch-template", kSlurmLaunch});
+  const bool is_default = command.launch_template.empty() && plan.run.launch.own.empty();
+  if (is_default) words.insert(words.end(), {"--launch-template", kSlurmLaunch});
   return words;
 }
 
@@ -228,7 +248,7 @@ Result<void> write_slurm_array(const SweepCommand& command) {
   LOCKSTEP_TRY(const SweepPlan plan, make_plan(command));
   LOCKSTEP_TRY_VOID(make_folder(plan.run.folder));
   SlurmArray array{.program = plan.run.bench.program,
-                   .sweep_words = task_words(command),
+                   .sweep_words = task_words(command, plan),
                    .working_folder = fs::current_path(),
                    .folder = plan.run.folder,
                    .points = {},

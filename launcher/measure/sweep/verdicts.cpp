@@ -1,23 +1,44 @@
 #include "launcher/measure/sweep/verdicts.h"
 
 #include <fmt/format.h>
-#include <fmt/ranges.h>
 
 #include <algorithm>
 #include <cmath>
 #include <limits>
+#include <map>
 #include <set>
+#include <utility>
 
 namespace lockstep::launcher {
 namespace {
 
 constexpr double kFarFromPrediction = 0.25;  // of the prediction
 constexpr double kMuchWaiting = 0.5;         // of the time in collectives
+constexpr double kTogether = 0.9;            // of a repetition's time
 
 std::string percent(double share) { return fmt::format("{:.0f} %", share * 100); }
 std::string speed(double tokens_per_s) { return short_number(tokens_per_s) + " tokens/s"; }
 
 bool overlap(const Measured& a, const Measured& b) { return a.min <= b.max && b.min <= a.max; }
+
+/// "TP 1, 2, 2 × TP 2".
+std::string names_of(std::vector<PointShape> shapes) {
+  std::ranges::sort(shapes, {}, [](const PointShape& shape) { return std::pair(shape.replicas, shape.tp); });
+  std::string names;
+  std::set<std::string> named;
+  for (const PointShape& shape : shapes) {
+    const std::string name = split_name(shape);
+    if (!named.insert(name).second) continue;
+    const bool goes_on = !names.empty() && shape.replicas == 1;  // after another "TP"
+    names += names.empty() ? name : goes_on ? fmt::format(", {}", shape.tp) : ", " + name;
+  }
+  return names;
+}
+
+/// "2 × 1".
+std::string numbers_of(const ResultRow& row) {
+  return fmt::format("{} × {}", row.record.shape.replicas, row.record.shape.tp);
+}
 
 /// Rows that worked.
 std::vector<const ResultRow*> working(const Series& series) {
@@ -36,18 +57,18 @@ const ResultRow& best(const std::vector<const ResultRow*>& rows, Value value) {
 /// "decodes fastest: 41 tokens/s, 1.62 times TP 1 (efficiency 81 %)".
 std::string fastest(const std::string& name, const std::vector<const ResultRow*>& rows, const ResultRow& winner) {
   const ResultRow& base = *rows.front();
-  const int tp = winner.record.shape.tp;
-  std::string text = fmt::format("{}: TP {} is the fastest: {}", name, tp, speed(winner.result->decode.median));
+  std::string text = fmt::format("{}: {} is the fastest: {}", name, split_name(winner.record.shape),
+                                 speed(winner.result->decode.median));
   if (&winner != &base) {
-    text += fmt::format(", {:.2f} times TP {} (efficiency {})", *winner.speed_up, base.record.shape.tp,
+    text += fmt::format(", {:.2f} times {} (efficiency {})", *winner.speed_up, split_name(base.record.shape),
                         percent(*winner.efficiency));
   }
-  std::vector<int> alike;
+  std::vector<PointShape> alike;
   for (const ResultRow* row : rows) {
-    if (row != &winner && overlap(row->result->decode, winner.result->decode)) alike.push_back(row->record.shape.tp);
+    if (row != &winner && overlap(row->result->decode, winner.result->decode)) alike.push_back(row->record.shape);
   }
   if (!alike.empty()) {
-    text += fmt::format("; the repetitions of TP {} reach as far, so {} may be as fast", fmt::join(alike, ", "),
+    text += fmt::format("; the repetitions of {} reach as far, so {} may be as fast", names_of(alike),
                         alike.size() == 1 ? "it" : "they");
   }
   return text + ".";
@@ -56,7 +77,7 @@ std::string fastest(const std::string& name, const std::vector<const ResultRow*>
 /// "TP 4 (30 tokens/s) spends 62 % of a decode step in collectives …".
 std::string where_time_goes(const ResultRow& row) {
   const StepShares& shares = row.result->decode_shares;
-  std::string text = fmt::format(" TP {} ({}) spends {} of a decode step in collectives", row.record.shape.tp,
+  std::string text = fmt::format(" {} ({}) spends {} of a decode step in collectives", split_name(row.record.shape),
                                  speed(row.result->decode.median), percent(shares.communication));
   if (shares.waiting > kMuchWaiting * shares.communication) {
     text += fmt::format(", {} waiting for other ranks", percent(shares.waiting));
@@ -66,7 +87,7 @@ std::string where_time_goes(const ResultRow& row) {
 
 bool is_crowded(const ResultRow& row) {
   return row.result && row.record.machine.cores > 0 &&
-         row.record.shape.tp * row.result->threads > row.record.machine.cores;
+         row.record.shape.ranks() * row.result->threads > row.record.machine.cores;
 }
 
 void add_series(const Series& series, const Study& study, std::vector<std::string>& verdicts) {
@@ -75,20 +96,57 @@ void add_series(const Series& series, const Study& study, std::vector<std::strin
   const std::string name = name_of(series, study);
   const ResultRow& winner = best(rows, [](const PointResult& r) { return r.decode.median; });
   if (rows.size() == 1) {
-    verdicts.push_back(fmt::format("{}: TP {} makes {}; no other degree was measured.", name, winner.record.shape.tp,
-                                   speed(winner.result->decode.median)));
+    verdicts.push_back(fmt::format("{}: {} makes {}; no other degree was measured.", name,
+                                   split_name(winner.record.shape), speed(winner.result->decode.median)));
     return;
   }
   std::string verdict = fastest(name, rows, winner);
   for (const ResultRow* row : rows) {
-    if (row->record.shape.tp > winner.record.shape.tp) verdict += where_time_goes(*row);
+    if (row->record.shape.ranks() > winner.record.shape.ranks()) verdict += where_time_goes(*row);
   }
   verdicts.push_back(std::move(verdict));
   const ResultRow& first = best(rows, [](const PointResult& r) { return -r.ttft.median; });
   if (&first != &winner && !overlap(first.result->ttft, winner.result->ttft)) {
-    verdicts.push_back(fmt::format("{}: the first token comes soonest with TP {}: after {} ms, {} ms with TP {}.", name,
-                                   first.record.shape.tp, short_number(first.result->ttft.median * 1e3),
-                                   winner.result->ttft.median * 1e3, winner.record.shape.tp));
+    verdicts.push_back(fmt::format("{}: the first token comes soonest with {}: after {} ms, {} ms with {}.", name,
+                                   split_name(first.record.shape), short_number(first.result->ttft.median * 1e3),
+                                   short_number(winner.result->ttft.median * 1e3), split_name(winner.record.shape)));
+  }
+}
+
+/// "2 × 1 (420 tokens/s, 1.14 times 1 × 2)".
+std::string best_throughput(const std::vector<const ResultRow*>& rows) {
+  const ResultRow& most = best(rows, [](const PointResult& r) { return r.decode.median; });
+  std::string text = fmt::format("{} ({}", numbers_of(most), speed(most.result->decode.median));
+  for (const ResultRow* row : rows) {
+    if (row == &most) continue;
+    text +=
+        fmt::format(", {:.2f} times {}{}", most.result->decode.median / row->result->decode.median, numbers_of(*row),
+                    overlap(row->result->decode, most.result->decode) ? ", whose repetitions reach as far" : "");
+  }
+  return text + ")";
+}
+
+/// "1 × 2 (12 ms a token, 0.80 times 2 × 1; first after 90 ms)".
+std::string best_latency(const std::vector<const ResultRow*>& rows) {
+  const ResultRow& least = best(rows, [](const PointResult& r) { return -r.tpot.median; });
+  std::string text = fmt::format("{} ({} ms a token", numbers_of(least), short_number(least.result->tpot.median * 1e3));
+  for (const ResultRow* row : rows) {
+    if (row == &least) continue;
+    text += fmt::format(", {:.2f} times {}{}", least.result->tpot.median / row->result->tpot.median, numbers_of(*row),
+                        overlap(row->result->tpot, least.result->tpot) ? ", whose repetitions reach as far" : "");
+  }
+  return text + fmt::format("; first after {} ms)", short_number(least.result->ttft.median * 1e3));
+}
+
+/// Adds the best splits of as many ranks into replicas and degrees, where several were measured.
+void add_best_splits(const Series& series, const Study& study, std::vector<std::string>& verdicts) {
+  std::map<int, std::vector<const ResultRow*>> by_ranks;
+  for (const ResultRow* row : working(series)) by_ranks[row->record.shape.ranks()].push_back(row);
+  for (const auto& [ranks, rows] : by_ranks) {
+    if (rows.size() < 2) continue;
+    verdicts.push_back(
+        fmt::format("{}, P = {} ranks (replicas × degree): best split for throughput: {}; for latency: {}.",
+                    name_of(series, study), ranks, best_throughput(rows), best_latency(rows)));
   }
 }
 
@@ -103,8 +161,9 @@ void add_throughput(const Study& study, std::vector<std::string>& verdicts) {
     }
   }
   if (batches.size() < 2) return;
-  verdicts.push_back(fmt::format("Most tokens in all come from {} sequences at once with TP {}: {}.",
-                                 most->record.shape.batch, most->record.shape.tp, speed(most->result->decode.median)));
+  verdicts.push_back(fmt::format("Most tokens in all come from {} sequences at once with {}: {}.",
+                                 most->record.shape.batch, split_name(most->record.shape),
+                                 speed(most->result->decode.median)));
 }
 
 /// Compares measurements with predictions, if one prediction is far off.
@@ -120,7 +179,7 @@ void add_predictions(const Study& study, std::vector<std::string>& verdicts) {
       most = std::max(most, ratio);
       if (std::abs(ratio - 1) <= furthest) continue;
       furthest = std::abs(ratio - 1);
-      where = fmt::format("TP {} at {}: {} of {}", row->record.shape.tp, name_of(series, study),
+      where = fmt::format("{} at {}: {} of {}", split_name(row->record.shape), name_of(series, study),
                           speed(row->result->decode.median), speed(predicted->decode_tokens_per_s));
     }
   }
@@ -137,9 +196,9 @@ void add_failures(const Study& study, std::vector<std::string>& verdicts) {
       if (row.result) continue;
       const std::string reason = row.record.message.substr(0, row.record.message.find('\n'));
       std::string text = row.record.status == PointStatus::kImpossible
-                             ? fmt::format("TP {} is impossible: {}", row.record.shape.tp, reason)
-                             : fmt::format("{}: TP {} has no result ({}): {}", name_of(series, study),
-                                           row.record.shape.tp, to_string(row.record.status), reason);
+                             ? fmt::format("{} is impossible: {}", split_name(row.record.shape), reason)
+                             : fmt::format("{}: {} has no result ({}): {}", name_of(series, study),
+                                           split_name(row.record.shape), to_string(row.record.status), reason);
       if (said.insert(text).second) verdicts.push_back(std::move(text));
     }
   }
@@ -147,29 +206,36 @@ void add_failures(const Study& study, std::vector<std::string>& verdicts) {
 
 /// Adds the reasons to doubt numbers.
 void add_doubts(const Study& study, std::vector<std::string>& verdicts) {
-  std::set<int> crowded, bad;
+  std::vector<PointShape> crowded, bad, apart;
   int cores = 0;
   for (const Series& series : study.series) {
     for (const ResultRow* row : working(series)) {
       if (is_crowded(*row)) {
-        crowded.insert(row->record.shape.tp);
+        crowded.push_back(row->record.shape);
         cores = row->record.machine.cores;
       }
-      if (row->result->bad_probe) bad.insert(row->record.shape.tp);
+      if (row->result->bad_probe) bad.push_back(row->record.shape);
+      if (row->result->together.value_or(1.0) < kTogether) apart.push_back(row->record.shape);
     }
   }
   const bool one_machine = study.machines().size() == 1;
   if (!crowded.empty() && one_machine) {
     verdicts.push_back(
-        fmt::format("TP {} had more compute threads than the machine's {} cores: ranks took turns, so "
+        fmt::format("{} had more compute threads than the machine's {} cores: ranks took turns, so "
                     "these points say little about that degree on its own cores.",
-                    fmt::join(crowded, ", "), cores));
+                    names_of(crowded), cores));
+  }
+  if (!apart.empty()) {
+    verdicts.push_back(
+        fmt::format("The groups of {} computed together for less than {} of a repetition: a group that computes alone "
+                    "is faster than one beside others, so their sum may be too high.",
+                    names_of(apart), percent(kTogether)));
   }
   if (!bad.empty()) {
     verdicts.push_back(
-        fmt::format("Some points of TP {} came out above the machine's measured limit: other work "
+        fmt::format("Some points of {} came out above the machine's measured limit: other work "
                     "disturbed the probe; their ratios to it are not to be trusted.",
-                    fmt::join(bad, ", ")));
+                    names_of(bad)));
   }
   if (!one_machine) {
     verdicts.push_back(fmt::format("Points were started from {} machines; compare them only if the machines are alike.",
@@ -181,7 +247,10 @@ void add_doubts(const Study& study, std::vector<std::string>& verdicts) {
 
 std::vector<std::string> verdicts_of(const Study& study) {
   std::vector<std::string> verdicts;
-  for (const Series& series : study.series) add_series(series, study, verdicts);
+  for (const Series& series : study.series) {
+    add_series(series, study, verdicts);
+    add_best_splits(series, study, verdicts);
+  }
   add_throughput(study, verdicts);
   add_predictions(study, verdicts);
   add_doubts(study, verdicts);

@@ -6,6 +6,7 @@
 #include <set>
 
 #include "launcher/cli/command_line.h"
+#include "launcher/measure/sweep/group_shares.h"
 #include "launcher/measure/sweep/launch_trial.h"
 #include "launcher/measure/sweep/launch_words.h"
 #include "launcher/measure/sweep/slurm_array.h"
@@ -30,6 +31,16 @@ TEST(SweepGrid, VariesTheDegreeFastest) {
   EXPECT_EQ(grid[7], (PointShape{2, 8, 32, 4}));
 }
 
+TEST(SweepGrid, VariesTheReplicasAfterTheDegree) {
+  const auto grid = make_grid({.tp = {1, 2}, .batch = {8}, .prompt_tokens = {16}, .new_tokens = 4, .replicas = {1, 2}});
+  ASSERT_EQ(grid.size(), 4);
+  EXPECT_EQ(grid[1], (PointShape{2, 8, 16, 4, 1}));
+  EXPECT_EQ(grid[2], (PointShape{1, 8, 16, 4, 2}));
+  EXPECT_EQ(grid[3].ranks(), 4);
+  EXPECT_EQ(to_string(grid[3]), "2 x tp 2, batch 8, 16 prompt and 4 new tokens");
+  EXPECT_EQ(split_name(grid[3]), "2 × TP 2");
+}
+
 TEST(SweepGrid, ReadsListsInAscendingOrderWithoutRepeats) {
   EXPECT_THAT(parse_counts("4,1,2,1", "--tp", 1, 8).value(), ElementsAre(1, 2, 4));
   EXPECT_THAT(parse_counts("7", "--tp", 1, 8).value(), ElementsAre(7));
@@ -47,7 +58,8 @@ TEST(SweepGrid, RefusesWhatIsNoListNamingTheOption) {
 TEST(SweepGrid, GivesEveryPointThatDiffersItsOwnKey) {
   const SweepVariant variant{.version = "1", .launch = "", .options = {"--repeats", "2"}};
   std::set<std::string> keys{key_of(kShape, variant)};
-  for (const PointShape& other : {PointShape{1, 8, 128, 16}, {2, 1, 128, 16}, {2, 8, 64, 16}, {2, 8, 128, 8}}) {
+  for (const PointShape& other :
+       {PointShape{1, 8, 128, 16}, {2, 1, 128, 16}, {2, 8, 64, 16}, {2, 8, 128, 8}, {2, 8, 128, 16, 2}}) {
     EXPECT_TRUE(keys.insert(key_of(other, variant)).second);
   }
   EXPECT_TRUE(keys.insert(key_of(kShape, {"2", "", {"--repeats", "2"}})).second) << "version";
@@ -70,7 +82,7 @@ BenchCommandLine bench_line() {
 }
 
 std::string line(const char* launch, const PointShape& shape) {
-  return quoted(point_words(parse_launch_template(launch, shape.tp).value(), bench_line(), shape, "out.json"));
+  return quoted(group_words(parse_launch_template(launch, shape.tp).value(), bench_line(), shape, "out.json"));
 }
 
 TEST(PointWords, StartOneRankAsItIsAndMoreByMpirun) {
@@ -85,6 +97,43 @@ TEST(PointWords, StartOneRankAsItIsAndMoreByMpirun) {
 TEST(PointWords, FillTheRanksIntoATemplate) {
   EXPECT_THAT(line("srun -n{ranks} -c {ranks}", kShape), ::testing::StartsWith("srun -n2 -c 2 lockstep bench "));
   EXPECT_THAT(line("srun -n {ranks}", {1, 1, 1, 2}), ::testing::StartsWith("srun -n 1 lockstep bench "));
+}
+
+TEST(PointWords, ShareTheBatchOutAndNameTheEndOfTheBarrier) {
+  const PointShape shape{.tp = 1, .batch = 8, .prompt_tokens = 16, .new_tokens = 4, .replicas = 2};
+  const LaunchTemplate launch = parse_launch_template("processes", 1).value();
+  EXPECT_EQ(quoted(group_words(launch, bench_line(), shape, "out.json", 7)),
+            "lockstep bench --model m --tp 1 --batch-size 4 --prompt-tokens 16 --new-tokens 4 --repeats 2 --launch "
+            "processes --barrier 7 --json out.json");
+}
+
+TEST(PointWords, RefuseReplicasUnderALauncher) {
+  const auto refused = check_launch_of_replicas(parse_launch_template("srun -n {ranks}", 2).value(), 2);
+  ASSERT_FALSE(refused.has_value());
+  EXPECT_EQ(refused.error().kind, ErrorKind::kUnsupported);
+  EXPECT_THAT(refused.error().message, HasSubstr("found --launch-template \"srun -n '{ranks}'\""));
+  EXPECT_TRUE(check_launch_of_replicas(parse_launch_template("srun -n {ranks}", 2).value(), 1).has_value());
+  EXPECT_TRUE(check_launch_of_replicas(parse_launch_template("threads", 2).value(), 2).has_value());
+}
+
+const std::vector<std::vector<int>> kFiveCores = {{0, 5}, {1, 6}, {2, 7}, {3, 8}, {4, 9}};
+
+TEST(GroupShares, AreWholeCoresAndTheSameNumberOfThem) {
+  const auto shares = share_out({.tp = 2, .batch = 8, .replicas = 2}, kFiveCores).value();
+  EXPECT_THAT(shares, ElementsAre(GroupShare{4, {0, 5, 1, 6}}, GroupShare{4, {2, 7, 3, 8}}));
+}
+
+TEST(GroupShares, LeaveAnOnlyGroupWhereItRunsAlready) {
+  EXPECT_THAT(share_out({.tp = 2, .batch = 7}, kFiveCores).value(), ElementsAre(GroupShare{7, {}}));
+}
+
+TEST(GroupShares, RefuseWhatCannotBeShared) {
+  const auto batch = share_out({.batch = 3, .replicas = 2}, kFiveCores);
+  ASSERT_FALSE(batch.has_value());
+  EXPECT_THAT(batch.error().message, HasSubstr("found 3 sequences for 2 replicas, expected a multiple"));
+  const auto cores = share_out({.batch = 6, .replicas = 6}, kFiveCores);
+  ASSERT_FALSE(cores.has_value());
+  EXPECT_THAT(cores.error().message, HasSubstr("found 5 for 6 replicas"));
 }
 
 TEST(PointWords, RefuseATemplateThatStartsAlwaysTheSameRanks) {
@@ -170,6 +219,16 @@ TEST(SlurmArrayFiles, HaveATaskForEachPoint) {
             "0    tp 1, batch 1, 16 prompt and 4 new tokens\n1    tp 4, batch 1, 16 prompt and 4 new tokens\n");
 }
 
+TEST(SlurmArrayFiles, KeepTheGroupsOfAPointOnOneMachine) {
+  const SlurmArray array{.program = "lockstep",
+                         .sweep_words = {},
+                         .working_folder = "here",
+                         .folder = "study",
+                         .points = make_grid({{2}, {8}, {16}, 4, {1, 4}}),
+                         .threads = {}};
+  EXPECT_THAT(batch_script(array), HasSubstr("#SBATCH --ntasks=8\n#SBATCH --nodes=1\n"));
+}
+
 Result<Command> parse(std::vector<const char*> words) {
   words.insert(words.begin(), {"lockstep", "sweep"});
   return parse_command_line(static_cast<int>(words.size()), words.data());
@@ -187,6 +246,14 @@ TEST(SweepCommandLine, HandsOptionsOfBenchOnByName) {
   EXPECT_EQ(command.failed_points, FailedPoints::kRetry);
   EXPECT_EQ(command.point_deadline_s, 9.0);
   EXPECT_THAT(command.words, ::testing::SizeIs(17));
+}
+
+TEST(SweepCommandLine, KeepsTheReplicasToItself) {
+  const auto command =
+      std::get<SweepCommand>(parse({"--model", "dir", "--tp", "1,2", "--replicas", "1,2", "--out", "o"}).value());
+  EXPECT_EQ(command.replicas, "1,2");
+  EXPECT_THAT(command.shared_options, ::testing::IsEmpty());
+  EXPECT_FALSE(parse({"--model", "dir", "--out", "o", "--barrier", "3"}).has_value());
 }
 
 TEST(SweepCommandLine, RefusesWhatBenchWouldRefuse) {

@@ -63,6 +63,7 @@ TEST(SweepResults, TakeSpreadAndSharesFromTheDocument) {
   EXPECT_DOUBLE_EQ(result.decode_shares.waiting, 0.3);
   EXPECT_FALSE(result.predicted.has_value());
   EXPECT_FALSE(parse_result("{}").has_value());
+  EXPECT_FALSE(parse_result("[]").has_value());
 }
 
 TEST(SweepResults, ShowAPredictionWhereThereIsOne) {
@@ -98,10 +99,10 @@ TEST(SweepResults, AreReadBackFromJson) {
 TEST(SweepResults, QuoteTheFieldsOfCsv) {
   const std::string csv = to_csv(
       study_of({failed_record(2, PointStatus::kFailed, "a \"word\", and\nanother"), record_of_bench({.tp = 1})}));
-  EXPECT_THAT(csv,
-              ::testing::StartsWith("tp,batch_size,prompt_tokens,new_tokens,status,exit_code,decode_tokens_per_s,"));
+  EXPECT_THAT(csv, ::testing::StartsWith(
+                       "tp,replicas,ranks,batch_size,prompt_tokens,new_tokens,status,exit_code,decode_tokens_per_s,"));
   EXPECT_THAT(csv, HasSubstr("\"a \"\"word\"\", and\nanother\"\r\n"));
-  EXPECT_THAT(csv, HasSubstr("\r\n1,1,128,16,ok,0,40.0,36.0,44.0,"));
+  EXPECT_THAT(csv, HasSubstr("\r\n1,1,1,1,128,16,ok,0,40.0,36.0,44.0,"));
 }
 
 TEST(SweepTable, HasARowForEachPointAndTheVerdictsBelow) {
@@ -129,6 +130,67 @@ TEST(Verdicts, NameTheFastestDegreeAndWhereTheTimeOfOthersGoes) {
 TEST(Verdicts, SayWhenRepetitionsOverlap) {
   const Study study = study_of({record_of_bench({.tp = 1, .decode = 40}), record_of_bench({.tp = 2, .decode = 44})});
   EXPECT_THAT(verdicts_of(study), Contains(HasSubstr("the repetitions of TP 1 reach as far, so it may be as fast.")));
+}
+
+/// Two replicas of TP 1 against TP 2, with 8 sequences.
+Study split_study() {
+  return study_of({record_of_bench({.tp = 1, .decode = 100}, 8), record_of_bench({.tp = 2, .decode = 150}, 8),
+                   record_of_groups({{.tp = 1, .decode = 90, .ttft = 0.2}, {.tp = 1, .decode = 110, .ttft = 0.4}}, 8)});
+}
+
+TEST(SweepResults, AddWhatGroupsDidAtTheSameTimeAndTakeTheLongestLatency) {
+  const PointResult result = *split_study().series[0].rows[1].result;
+  EXPECT_DOUBLE_EQ(result.decode.median, 200);
+  EXPECT_DOUBLE_EQ(result.decode.min, 180);
+  EXPECT_DOUBLE_EQ(result.decode.max, 220);
+  EXPECT_DOUBLE_EQ(result.ttft.median, 0.4);
+  EXPECT_DOUBLE_EQ(result.tpot.median, 1.0 / 90);
+  EXPECT_DOUBLE_EQ(result.read_bytes_per_s, 4e10);
+  EXPECT_DOUBLE_EQ(result.of_bandwidth, 0.5);
+  EXPECT_EQ(result.together, std::nullopt);  // these documents lack the times
+}
+
+TEST(SweepResults, MeasureHowLongGroupsComputedTogether) {
+  const auto repetition = [](double begin, double end) { return FakeBench{.begin_s = begin, .end_s = end}.document(); };
+  const std::string groups = "[" + repetition(10, 19) + "," + repetition(11, 20) + "]";
+  EXPECT_DOUBLE_EQ(parse_result(groups).value().together.value(), 0.8);
+  EXPECT_EQ(parse_result(repetition(10, 19)).value().together, std::nullopt);
+}
+
+TEST(SweepResults, CompareSplitsByTheirRanks) {
+  const std::vector<ResultRow> rows = split_study().series[0].rows;
+  EXPECT_EQ(rows[1].record.shape.replicas, 2);  // before TP 2, with as many ranks
+  EXPECT_DOUBLE_EQ(*rows[1].speed_up, 2.0);
+  EXPECT_DOUBLE_EQ(*rows[1].efficiency, 1.0);
+}
+
+TEST(SweepTable, ShowsRanksReplicasAndDegreesWhereThereAreReplicas) {
+  EXPECT_THAT(to_table(split_study(), {}), HasSubstr("  P  replicas  TP "));
+  EXPECT_THAT(to_table(usual_study(), {}), Not(HasSubstr("replicas")));
+  EXPECT_THAT(to_csv(split_study()), HasSubstr("\r\n1,2,2,8,128,16,ok,0,200.0,"));
+  EXPECT_THAT(to_page(split_study(), {}), HasSubstr("<tr><td>2</td><td>2</td><td>1</td><td>200 (180–220)</td>"));
+  const auto series = nlohmann::json::parse(to_json(split_study(), {})).at("series");
+  EXPECT_EQ(series, nlohmann::json::parse(R"([{"name": "batch 8, 128 prompt tokens, replicas: 1", "points": [0, 2]},
+                                              {"name": "batch 8, 128 prompt tokens, replicas: 2", "points": [1]}])"));
+}
+
+TEST(Verdicts, NameTheBestSplitForThroughputAndForLatency) {
+  const auto verdicts = verdicts_of(split_study());
+  EXPECT_EQ(verdicts.front(),
+            "batch 8, 128 prompt tokens: 2 × TP 1 is the fastest: 200 tokens/s, 2.00 times TP 1 (efficiency 100 %).");
+  EXPECT_THAT(verdicts,
+              Contains("batch 8, 128 prompt tokens, P = 2 ranks (replicas × degree): best split for throughput: 2 × 1 "
+                       "(200 tokens/s, 1.33 times 1 × 2); for latency: 1 × 2 (6.67 ms a token, 0.60 times 2 × 1; first "
+                       "after 200 ms)."));
+  for (const std::string& verdict : verdicts_of(usual_study())) EXPECT_THAT(verdict, Not(HasSubstr("best split")));
+}
+
+TEST(Verdicts, DoubtGroupsThatComputedOneAfterAnother) {
+  PointRecord record = record_of_groups({{.begin_s = 10, .end_s = 20}, {.begin_s = 19, .end_s = 30}}, 8);
+  EXPECT_THAT(verdicts_of(study_of({record})),
+              Contains(HasSubstr("The groups of 2 × TP 1 computed together for less than 90 %")));
+  record = record_of_groups({{.begin_s = 10, .end_s = 20}, {.begin_s = 10.1, .end_s = 20}}, 8);
+  EXPECT_THAT(verdicts_of(study_of({record})), Not(Contains(HasSubstr("computed together"))));
 }
 
 TEST(Verdicts, DoNotCompareASingleDegree) {

@@ -4,6 +4,7 @@
 #include <fmt/format.h>
 
 #include <string>
+#include <vector>
 
 #include "launcher/measure/sweep/results.h"
 
@@ -19,6 +20,7 @@ struct FakeBench {
   bool bad_probe = false;
   std::string predicted = "null";
   double spread = 0.1;
+  double begin_s = 0.0, end_s = 0.0;  // of each repetition; 0: an older document, without them
 
   std::string document() const {
     const std::string split =
@@ -27,10 +29,11 @@ struct FakeBench {
     for (int rank = 0; rank < tp; ++rank) {
       ranks += fmt::format(R"({}{{"decode":{},"prefill":{}}})", rank == 0 ? "" : ",", split, split);
     }
+    const std::string times = end_s > 0 ? fmt::format(R"(,"begin_s":{},"end_s":{})", begin_s, end_s) : "";
     for (const double factor : {1.0 - spread, 1.0, 1.0 + spread}) {
-      repetitions += fmt::format(R"({}{{"decode_tokens_per_s":{},"prefill_tokens_per_s":{},"ttft_s":{},"tpot_s":{}}})",
-                                 repetitions.empty() ? "" : ",", decode * factor, prefill * factor, ttft * factor,
-                                 factor / decode);
+      repetitions += fmt::format(
+          R"({}{{"decode_tokens_per_s":{},"prefill_tokens_per_s":{},"ttft_s":{},"tpot_s":{}{}}})",
+          repetitions.empty() ? "" : ",", decode * factor, prefill * factor, ttft * factor, factor / decode, times);
     }
     return fmt::format(R"({{"decode":{{"tokens_per_s":{},"of_bandwidth":0.5}},"prefill":{{"tokens_per_s":{},)"
                        R"("of_peak":0.6}},"ttft_s":{},"tpot_s":{},"probe":{{"read_bytes_per_s":2e10,)"
@@ -52,6 +55,17 @@ inline PointRecord record_of_bench(const FakeBench& bench, int64_t batch = 1) {
           .machine = {.host = "node1", .cpu = "a processor", .cores = 8},
           .command = "lockstep bench",
           .result = bench.document()};
+}
+
+/// A point of as many replicas as there are `groups`, all of the same degree.
+inline PointRecord record_of_groups(const std::vector<FakeBench>& groups, int64_t batch) {
+  PointRecord record = record_of_bench(groups.front(), batch);
+  record.shape.replicas = static_cast<int>(groups.size());
+  record.key = key_of(record.shape, plain_variant());
+  std::string documents;
+  for (const FakeBench& group : groups) documents += (documents.empty() ? "" : ",") + group.document();
+  record.result = "[" + documents + "]";
+  return record;
 }
 
 inline PointRecord failed_record(int tp, PointStatus status, std::string message) {
