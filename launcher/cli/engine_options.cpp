@@ -11,6 +11,8 @@ void add_engine(CLI::App& parent, EngineCommand& command) {
   CLI::App& app = *parent.add_subcommand("engine", "Serve a model to other processes over RPC (engine/rpc)");
   command.engine.scoring = Scoring::kOn;
   add_model_options(app, command.model, command.engine);
+  app.get_option("--tp")->description(
+      "Tensor-parallel degree; default: the number of ranks, of which a divisor makes groups that serve apart");
   describe_open_sizes(app);
   add_chunk_budget(app, command.engine);
   begin_section(app, "Address, which rank 0 prints once it serves");

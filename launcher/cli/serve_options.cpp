@@ -136,7 +136,8 @@ void add_serve(CLI::App& parent, ServeCommand& command, std::vector<std::string>
   command.engine.engine.scoring = Scoring::kOn;
   add_model_options(app, command.engine.model, command.engine.engine);
   describe_open_sizes(app);
-  app.get_option("--tp")->description("Tensor-parallel degree; default: 1, or the ranks that a launcher has started");
+  app.get_option("--tp")->description(
+      "Tensor-parallel degree; default: 1, or the ranks that a launcher has started, of which a divisor makes groups");
   add_chunk_budget(app, command.engine.engine);
   const size_t first = app.get_options().size();
   add_address_options(app, command.door);

@@ -175,7 +175,6 @@ GroupOptions Process::group_options() {
           .deadline = duration_of(run.deadline_s),
           .silence = duration_of(run.silence_s),
           .network = run.interface.value_or(""),
-          .ranks_per_replica = makes_replicas() ? *ranks_.ranks : 0,
           .read_ahead = ranks_.read_ahead,
           .log = [this](int rank, LogLevel level, std::string_view line) { of(rank).log().write(level, line); },
           .on_stuck =
@@ -184,7 +183,8 @@ GroupOptions Process::group_options() {
                 std::_Exit(exit_code(error.kind));
               },
           .set_environment = set_own_variable,
-          .on_progress = progress_function()};
+          .on_progress = progress_function(),
+          .ranks_per_replica = makes_replicas() ? *ranks_.ranks : 0};
 }
 
 group::Hooks Process::hooks() {

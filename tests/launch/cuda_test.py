@@ -63,6 +63,15 @@ class OnGpus(launches.Launches):
         self.expect_words(done, "found 2 ranks and 1 visible GPU", "--share-devices")
 
     @on_stand_in
+    def test_groups_of_a_launch_share_the_gpus_of_their_host(self):
+        done = self.run_command(["mpirun", "--oversubscribe", "--bind-to", "none", "-n", 4, launches.PROGRAM, "engine",
+                                 "--model", self.model, "--max-seq-len", 64, "--socket", self.folder / "engine.sock",
+                                 "--threads", 1, "--tp", 2, "--backend", "cuda", "--cuda-driver", STAND_IN],
+                                {"LOCKSTEP_STAND_IN_CUDA": "threaded,devices=3"})
+        self.assertNotEqual(done.returncode, 0, done.stdout)
+        self.expect_words(done, "found 4 ranks and 3 visible GPUs", "--share-devices")
+
+    @on_stand_in
     def test_processes_that_lockstep_starts(self):
         done = self.run_command([launches.PROGRAM, *self.arguments_on("started"), "--launch", "processes", "--tp", 2],
                                 {"LOCKSTEP_STAND_IN_CUDA": "threaded,devices=2"})

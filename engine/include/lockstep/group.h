@@ -4,6 +4,8 @@
 //   Group::threads(4)   four ranks in this process    Group::mpi(handle)   the ranks of the program's own communicator
 //   Group::processes(4) four processes on this host, without MPI
 //
+//   Group::mpi({.ranks_per_replica = 2})                four groups of two, of the eight ranks of mpirun
+//
 // Every process opens groups, models and engines in the same order. Only rank 0 submits requests.
 #pragma once
 
@@ -56,7 +58,6 @@ struct GroupOptions {
   Duration silence = std::chrono::seconds(8);          // a process without a message for this long is lost; zero: never
   std::string network;                                 // between hosts: a name, an address or a subnet; empty: chosen
   std::string mpi_library;                             // path of the library to load; empty: chosen
-  int ranks_per_replica = 0;                           // of the first Group::mpi, which see; 0: all ranks are one group
   std::filesystem::path read_ahead;  // a model whose files are read into memory while ranks meet; empty: none
 
   /// Receives the log lines of this process's ranks, numbered as the launch's, on any thread; empty: no log.
@@ -76,6 +77,9 @@ struct GroupOptions {
   /// Called in rank 0's process by a separate thread, about ten times a second during the work. The last call for a
   /// work has `is_over`.
   std::function<void(const Progress& progress)> on_progress;
+
+  /// The size of each of the groups that the ranks of a launcher form (the first `Group::mpi`); 0: all are one group.
+  int ranks_per_replica = 0;
 };
 
 /// Thread-safe, but the thread that made the group calls the collective functions. The destructor never waits for
