@@ -15,20 +15,10 @@
 namespace lockstep::launcher {
 
 std::vector<std::vector<int>> own_cores() {
-  std::vector<int> left = transport::own_hardware_threads();
-  std::vector<std::vector<int>> cores;
+  const std::vector<int> threads = transport::own_hardware_threads();
   const auto found = topology::read_machine(topology::Devices::kNone);
-  for (const topology::NumaNode& node : found.has_value() ? found.value().nodes : std::vector<topology::NumaNode>()) {
-    for (const topology::Core& core : node.cores) {
-      std::vector<int> threads;
-      for (const int thread : core.threads) {
-        if (std::erase(left, thread) > 0) threads.push_back(thread);
-      }
-      if (!threads.empty()) cores.push_back(std::move(threads));
-    }
-  }
-  for (const int thread : left) cores.push_back({thread});  // of no known core
-  return cores;
+  const topology::Machine machine = found.has_value() ? found.value() : topology::Machine();
+  return machine.divide(threads, machine.cores_of(threads).size());
 }
 
 Machine this_machine() {
