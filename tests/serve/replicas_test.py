@@ -100,25 +100,28 @@ class WithAnswers(test_folder.FolderTests):
 
 class Replicas(WithAnswers):
     def test_each_replica_serves_the_answers_of_one_group_and_all_end_well_together(self):
-        async def body(launched):
+        async def body(launched, degree):
             async with capnp.kj_loop():
-                first, engine = await launched.engine(launched.socket)
-                facts = (await engine.facts()).facts
-                self.assertEqual((facts.version, facts.ranks), (4, 2))
-                (other,) = facts.replicas
-                self.assertEqual((other.socket, other.port), (f"{launched.socket}-1", 0))
-                second, beside = await launched.engine(other.socket)
-                self.assertEqual(len((await beside.facts()).facts.replicas), 0)
-                for one in (engine, beside):
-                    await self.expect_answers(one)
-                await beside.finish()
-                await self.expect_answers(engine)
-                await engine.finish()
-                del first, second
+                clients, engines = [], []
+                client, first = await launched.engine(launched.socket)
+                facts = (await first.facts()).facts
+                self.assertEqual((facts.version, facts.ranks), (4, degree))
+                self.assertEqual([(one.socket, one.port) for one in facts.replicas],
+                                 [(f"{launched.socket}-{number}", 0) for number in range(1, 4 // degree)])
+                for one in facts.replicas:
+                    beside, engine = await launched.engine(one.socket)
+                    self.assertEqual(len((await engine.facts()).facts.replicas), 0)
+                    clients.append(beside)
+                    engines.append(engine)
+                for engine in [*engines, first]:
+                    await self.expect_answers(engine)
+                for engine in [*engines, first]:
+                    await engine.finish()
+                del client, clients
 
-        for name, mpirun in MPIRUNS.items():
-            with self.subTest(mpi=name), Launched(mpirun, self.folder) as launched:
-                asyncio.run(body(launched))
+        for name, degree in [*((name, 2) for name in MPIRUNS), (next(iter(MPIRUNS)), 1)]:
+            with self.subTest(mpi=name, degree=degree), Launched(MPIRUNS[name], self.folder, degree=degree) as launched:
+                asyncio.run(body(launched, degree))
                 self.assertEqual(launched.process.wait(DEADLINE), 0, launched.said())
                 records = [launched.record(rank) for rank in range(4)]
                 self.assertEqual([(one["rank"], one["code"]) for one in records], [(0, 0), (1, 0), (2, 0), (3, 0)])
