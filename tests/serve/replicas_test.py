@@ -23,8 +23,6 @@ from engine_test import DEADLINE, PROMPTS, SCHEMA, ask
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[1] / "launch"))
 import hosts  # noqa: E402
 import launches  # noqa: E402
-import test_folder  # noqa: E402
-import tiny_model  # noqa: E402
 
 PROGRAM = None
 # Each library's mpirun for four ranks, also on fewer cores.
@@ -33,7 +31,7 @@ MPIRUNS = {name: words for name, words in {"Open MPI": ("mpirun.openmpi", "-n", 
 
 
 class Launched:
-    """Engines of four ranks of mpirun with --tp 2."""
+    """Engines of four ranks of mpirun, in groups of `degree`."""
 
     def __init__(self, mpirun, folder, *more, degree=2):
         self.output = tempfile.TemporaryFile("w+")
@@ -80,25 +78,14 @@ class Launched:
                 await asyncio.sleep(0.02)
 
 
-class WithAnswers(test_folder.FolderTests):
-    @classmethod
-    def setUpClass(cls):
-        super().setUpClass()
-        tiny_model.write(cls.folder / "model")
-        (cls.folder / "prompts.json").write_text(json.dumps(PROMPTS))
-        words = [PROGRAM, "generate", "--model", cls.folder / "model", "--ids-file", cls.folder / "prompts.json",
-                 "--max-new-tokens", 12, "--ignore-eos", "--no-do-sample", "--threads", 1, "--launch", "threads",
-                 "--json", cls.folder / "expected.json"]
-        subprocess.run(list(map(str, words)), check=True, capture_output=True, timeout=DEADLINE)
-        cls.expected = json.loads((cls.folder / "expected.json").read_text())["sequences"]
-
+class Replicated(engine_test.WithAnswers):
     async def expect_answers(self, engine):
         sinks = [await ask(engine, ids) for ids in PROMPTS]
         answers = [await sink.answers() for sink in sinks]
         self.assertEqual([answer[0][0] for answer in answers], self.expected)
 
 
-class Replicas(WithAnswers):
+class Replicas(Replicated):
     def expect_refusal(self, mpirun, code, said):
         """MPICH's code also has the signals with which it ends the ranks that are behind the first one."""
         self.assertEqual(code & 4 if "mpich" in mpirun else code, 4, said)
@@ -194,7 +181,7 @@ def run_on(host, work):
         return thread.submit(enter).result()
 
 
-class ReplicasOnTwoHosts(WithAnswers):
+class ReplicasOnTwoHosts(Replicated):
     def test_another_hosts_replica_serves_over_tcp_with_the_secret_of_the_first_one(self):
         async def body(launched):
             async with capnp.kj_loop():
