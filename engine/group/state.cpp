@@ -116,10 +116,16 @@ Result<void> State::meet(std::unique_ptr<ProcessMeeting> meeting) {
 
 Result<std::unique_ptr<State>> State::of_launch(transport::LaunchEnvironment launch, GroupOptions options,
                                                 Hooks hooks) {
+  LOCKSTEP_TRY(const Replica replica, replica_of(launch, options.ranks_per_replica));
   if (launch.launcher == transport::Launcher::kLockstep) {
+    if (replica.has_others()) {
+      return Error{ErrorKind::kFailedPrecondition,
+                   fmt::format("[engine/group] cannot make replicas of {} ranks: found {} that lockstep has started as "
+                               "one group, expected those of mpirun or srun; start the program with one of them",
+                               options.ranks_per_replica, launch.size.value_or(1))};
+    }
     return of_local({std::move(launch), nullptr}, std::move(options), std::move(hooks));
   }
-  LOCKSTEP_TRY(const Replica replica, replica_of(launch, options.ranks_per_replica));
   const bool is_alone = launch.launcher == transport::Launcher::kNone || launch.size == 1;
   if (is_alone) return of_threads(1, std::move(options), std::move(hooks), std::move(launch));
   const int size = replica.has_others() ? options.ranks_per_replica : launch.size.value_or(1);

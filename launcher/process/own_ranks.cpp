@@ -105,6 +105,8 @@ class Process {
     return ranks_.replicas == Replicas::kMade && ranks_.run.launch == Launch::kMpi && ranks_.ranks &&
            launch_.launcher != transport::Launcher::kNone && launch_.size != *ranks_.ranks;
   }
+  /// Of this process's first rank, which counts as `first_` in the launch.
+  int rank_in_group() const { return makes_replicas() ? first_ % *ranks_.ranks : first_; }
   Duration grace() const { return starts_processes() ? Duration(kGraceOfStarter) : Duration(kGrace); }
   Result<std::unique_ptr<Group>> open_group();
   RankLifecycle& of(int rank) { return *lifecycles_.at(static_cast<size_t>(rank - first_)); }
@@ -150,7 +152,7 @@ Result<void> Process::run_group(const GroupWork& work) {
     LOCKSTEP_TRY_VOID(work(*group, lifecycles_.front()->log()));
     return group->leave();
   });
-  if (!done.has_value()) return state.fail(state.first_rank(), done.error());
+  if (!done.has_value()) return state.fail(rank_in_group(), done.error());
   return ok();
 }
 
@@ -247,7 +249,7 @@ void Process::take_signal(int signal) {
   if (was_running) {
     group_->tell(error);
   } else {
-    group_->fail(group_->first_rank(), error);
+    group_->fail(rank_in_group(), error);
   }
 }
 

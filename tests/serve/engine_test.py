@@ -122,7 +122,9 @@ async def scores_of(engine, ids, top=0):
     return [(one.id, one.logprob, [(other.id, other.logprob) for other in one.top]) for one in scored.tokens]
 
 
-class EngineOverRpc(test_folder.FolderTests):
+class WithAnswers(test_folder.FolderTests):
+    """Tests with a model and the answers of `lockstep generate`."""
+
     @classmethod
     def setUpClass(cls):
         super().setUpClass()
@@ -134,6 +136,8 @@ class EngineOverRpc(test_folder.FolderTests):
         subprocess.run(list(map(str, words)), check=True, capture_output=True, timeout=DEADLINE)
         cls.expected = json.loads((cls.folder / "expected.json").read_text())["sequences"]
 
+
+class EngineOverRpc(WithAnswers):
     def folder_of(self, capacity):
         """A folder with the model, whose slots may have that many tokens; the weights are the same."""
         if capacity == 128:

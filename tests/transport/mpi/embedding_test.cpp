@@ -111,6 +111,23 @@ TEST(Embedded, AdoptsCommunicatorsOneAfterTheOther) {
   expect_program_works();
 }
 
+TEST(Embedded, IsCutIntoPartsWhoseMessagesAreTheirOwn) {
+  const Ends ends;
+  const auto all = adopted(MPI_Comm_c2f(MPI_COMM_WORLD), ends);
+  const auto alone = all->part(/*ranks=*/1, /*crowded=*/false);
+  EXPECT_EQ(alone->size(), 1);
+  EXPECT_EQ(alone->rank(), 0);
+  if (rank_of_program() == 0) expect_right_collectives(*alone, ends);  // without the others
+  const auto three = all->part(/*ranks=*/3, /*crowded=*/true);
+  EXPECT_EQ(three->rank(), rank_of_program());
+  expect_right_collectives(*three, ends);
+  expect_left(*three, ends);
+  expect_left(*alone, ends);
+  expect_right_collectives(*all, ends);
+  expect_left(*all, ends);
+  expect_program_works();
+}
+
 TEST(Embedded, NamesTheLibraryAndItsThreadLevel) {
   const Ends ends;
   const auto world = adopted(MPI_Comm_c2f(MPI_COMM_WORLD), ends);
