@@ -22,38 +22,49 @@ bool has_failed(const process::ChildOutcome& outcome) {
 /// Waits for several children, one thread each.
 class GroupsWait {
  public:
-  explicit GroupsWait(const process::ChildLimits& limits) : limits_(limits) {}
+  GroupsWait(const process::ChildLimits& limits, const ProcessBarrier* barrier) : limits_(limits), barrier_(barrier) {}
 
-  GroupsOutcome run(const Children& children, const ProcessBarrier* barrier, const process::ChildStop& stop);
+  GroupsOutcome run(const Children& children, const process::ChildStop& stop);
 
  private:
   void wait_for(process::ChildProcess& child, size_t group);
-  size_t deciding_group(const ProcessBarrier* barrier) const;
+  GroupsOutcome deciding_outcome();
 
   const process::ChildLimits limits_;
+  const ProcessBarrier* const barrier_;  // null for one group
   process::ChildStop end_all_;
   StopEvent decided_;  // one has failed, or all have ended
   std::mutex mutex_;   // guards the rest while threads wait
   std::vector<process::ChildOutcome> outcomes_;
-  std::optional<size_t> first_failed_;
+  std::optional<size_t> first_failed_, first_gone_;
   size_t ended_ = 0;
 };
 
 void GroupsWait::wait_for(process::ChildProcess& child, size_t group) {
   process::ChildOutcome outcome = child.wait(limits_, &end_all_);
   const std::lock_guard lock(mutex_);
-  if (has_failed(outcome) && !first_failed_) first_failed_ = group;
+  if (has_failed(outcome) && !first_failed_) {
+    first_failed_ = group;
+    if (barrier_ != nullptr) first_gone_ = barrier_->first_gone();
+  }
   outcomes_[group] = std::move(outcome);
   if (++ended_ == outcomes_.size() || first_failed_) decided_.raise();
 }
 
-/// Groups end with an error when another is gone: that one is the reason, in whichever order they were reaped.
-size_t GroupsWait::deciding_group(const ProcessBarrier* barrier) const {
-  const std::optional<size_t> gone = barrier == nullptr ? std::nullopt : barrier->first_gone();
-  return gone && has_failed(outcomes_[*gone]) ? *gone : first_failed_.value_or(0);
+/// Groups end with an error when another is gone: that one is the reason, in whichever order they were reaped. It was
+/// gone before any was ended, although it may have been reaped after that.
+GroupsOutcome GroupsWait::deciding_outcome() {
+  size_t group = first_failed_.value_or(0);
+  if (first_gone_ && outcomes_[*first_gone_].code != 0) {
+    group = *first_gone_;
+    if (outcomes_[group].end == process::ChildOutcome::End::kStop) {
+      outcomes_[group].end = process::ChildOutcome::End::kItself;
+    }
+  }
+  return {.outcome = outcomes_[group], .group = group};
 }
 
-GroupsOutcome GroupsWait::run(const Children& children, const ProcessBarrier* barrier, const process::ChildStop& stop) {
+GroupsOutcome GroupsWait::run(const Children& children, const process::ChildStop& stop) {
   outcomes_.resize(children.size());
   std::vector<std::thread> threads;
   for (size_t group = 0; group < children.size(); ++group) {
@@ -65,10 +76,9 @@ GroupsOutcome GroupsWait::run(const Children& children, const ProcessBarrier* ba
   }
   end_all_.raise();
   for (std::thread& thread : threads) thread.join();
-  const size_t group = deciding_group(barrier);
-  const Duration took = std::ranges::max(outcomes_, {}, &process::ChildOutcome::took).took;
-  outcomes_[group].took = took;
-  return {.outcome = std::move(outcomes_[group]), .group = group};
+  GroupsOutcome deciding = deciding_outcome();
+  deciding.outcome.took = std::ranges::max(outcomes_, {}, &process::ChildOutcome::took).took;
+  return deciding;
 }
 
 }  // namespace
@@ -88,7 +98,7 @@ Result<GroupsOutcome> run_groups(size_t groups, const GroupCommand& command, con
     children.push_back(std::move(child));
   }
   if (barrier) barrier->start();
-  return GroupsWait(limits).run(children, barrier.get(), stop);
+  return GroupsWait(limits, barrier.get()).run(children, stop);
 }
 
 }  // namespace lockstep::launcher

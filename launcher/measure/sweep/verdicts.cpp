@@ -113,29 +113,32 @@ void add_series(const Series& series, const Study& study, std::vector<std::strin
   }
 }
 
+/// ", 1.14 times 1 × 2": `winner` relative to the others.
+std::string compared(const std::vector<const ResultRow*>& rows, const ResultRow& winner, Measured PointResult::*field) {
+  const Measured& own = (*winner.result).*field;
+  std::string text;
+  for (const ResultRow* row : rows) {
+    if (row == &winner) continue;
+    const Measured& other = (*row->result).*field;
+    text += fmt::format(", {:.2f} times {}{}", own.median / other.median, numbers_of(*row),
+                        overlap(other, own) ? ", whose repetitions reach as far" : "");
+  }
+  return text;
+}
+
 /// "2 × 1 (420 tokens/s, 1.14 times 1 × 2)".
 std::string best_throughput(const std::vector<const ResultRow*>& rows) {
   const ResultRow& most = best(rows, [](const PointResult& r) { return r.decode.median; });
-  std::string text = fmt::format("{} ({}", numbers_of(most), speed(most.result->decode.median));
-  for (const ResultRow* row : rows) {
-    if (row == &most) continue;
-    text +=
-        fmt::format(", {:.2f} times {}{}", most.result->decode.median / row->result->decode.median, numbers_of(*row),
-                    overlap(row->result->decode, most.result->decode) ? ", whose repetitions reach as far" : "");
-  }
-  return text + ")";
+  return fmt::format("{} ({}{})", numbers_of(most), speed(most.result->decode.median),
+                     compared(rows, most, &PointResult::decode));
 }
 
 /// "1 × 2 (12 ms a token, 0.80 times 2 × 1; first after 90 ms)".
 std::string best_latency(const std::vector<const ResultRow*>& rows) {
   const ResultRow& least = best(rows, [](const PointResult& r) { return -r.tpot.median; });
-  std::string text = fmt::format("{} ({} ms a token", numbers_of(least), short_number(least.result->tpot.median * 1e3));
-  for (const ResultRow* row : rows) {
-    if (row == &least) continue;
-    text += fmt::format(", {:.2f} times {}{}", least.result->tpot.median / row->result->tpot.median, numbers_of(*row),
-                        overlap(row->result->tpot, least.result->tpot) ? ", whose repetitions reach as far" : "");
-  }
-  return text + fmt::format("; first after {} ms)", short_number(least.result->ttft.median * 1e3));
+  return fmt::format("{} ({} ms a token{}; first after {} ms)", numbers_of(least),
+                     short_number(least.result->tpot.median * 1e3), compared(rows, least, &PointResult::tpot),
+                     short_number(least.result->ttft.median * 1e3));
 }
 
 /// Adds the best splits of as many ranks into replicas and degrees, where several were measured.
