@@ -185,6 +185,7 @@ Result<void> ReplicatedJob::answer_rows(const Model& model) {
 Result<void> ReplicatedJob::run() {
   const Interruption interruption([this](int) { stop_.raise(); });
   LOCKSTEP_TRY(const Model model, Model::open(command_.model.directory, command_.model.options));
+  LOCKSTEP_TRY_VOID(check_ranks(model, command_.engine, command_.model.ranks.value_or(1)));
   for (const std::string& warning : model.warnings()) log_.warning("{}", warning);
   LOCKSTEP_TRY(work_, RowWork::open(command_, model));
   LOCKSTEP_TRY_VOID(record_.open(model, *work_));

@@ -14,6 +14,7 @@
 #include "launcher/process/launcher_words.h"
 #include "launcher/process/own_environment.h"
 #include "launcher/process/sibling_program.h"
+#include "lockstep/engine.h"
 #include "runtime/core/memory_file.h"
 
 namespace lockstep::launcher {
@@ -92,6 +93,11 @@ Result<void> set_engine(const ServeCommand& command, bool is_rank, serve::DoorOp
   LOCKSTEP_TRY(replicas.launcher, launcher_words(command));
   const std::optional<int>& ranks = command.engine.model.ranks;
   if (command.engine.run.exit_record) replicas.records = fs::absolute(*command.engine.run.exit_record).string();
+  // Before any process starts: ranks would say it one by one.
+  if (!is_rank) {
+    LOCKSTEP_TRY(const Model model, Model::open(command.engine.model.directory, command.engine.model.options));
+    LOCKSTEP_TRY_VOID(check_ranks(model, command.engine.engine, ranks.value_or(1)));
+  }
   const char* const launch = launch_of_engine(command, is_rank || !replicas.launcher.empty());
   replicas.engine = {lockstep.string(), "engine"};
   replicas.engine.insert(replicas.engine.end(), command.engine_words.begin(), command.engine_words.end());
