@@ -212,6 +212,10 @@ class Recovery(unittest.TestCase):
                 self.assertFalse(any(map(served.is_alive, before.values())))
             self.assertEqual(status(server)["restarts"], 0)
             self.assertNotIn("interrupted", server.said())  # the old ranks ended in order
+
+    def test_a_change_of_the_ranks_may_meet_a_loss_or_fail(self):
+        with serve(2) as server:
+            expected = transcripts(begin_all(server))
             with self.subTest("a rank is lost while others load"):
                 for delay in (0.0, 0.2, 0.4):
                     streams = begin_all(server)
