@@ -20,8 +20,8 @@ namespace lockstep::serve {
 struct EngineStart {
   std::vector<std::string> words;  // the command without its socket
   process::EnvironmentMap environment;
-  int ranks = 0;                       // that it starts on this machine; 0: a launcher starts them
-  std::filesystem::path records = {};  // where its ranks write their exit records; empty: a private folder
+  int ranks = 0;                           // that it starts on this machine; 0: a launcher starts them
+  std::filesystem::path records = {};      // where its ranks write their exit records; empty: a private folder
   std::vector<int> hardware_threads = {};  // that its ranks may run on; empty: all of this process's
 };
 

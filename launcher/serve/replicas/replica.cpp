@@ -87,7 +87,8 @@ Result<std::unique_ptr<Replica::Group>> Replica::begin(int ranks) {
   LOCKSTEP_TRY(EngineAddress where, address());
   if (is_own()) {
     std::vector<std::string> words = engine_command(options, ranks);
-    if (options.replicas > 1) words.insert(words.end(), {"--first-rank", std::to_string(static_cast<int>(number_) * ranks)});
+    if (options.replicas > 1)
+      words.insert(words.end(), {"--first-rank", std::to_string(static_cast<int>(number_) * ranks)});
     LOCKSTEP_TRY(group->process,
                  EngineProcess::start({.words = std::move(words),
                                        .environment = parts_.environment,
@@ -99,9 +100,9 @@ Result<std::unique_ptr<Replica::Group>> Replica::begin(int ranks) {
   }
   group->connection =
       connect(parts_.loop, {.address = where,
-                             .limit = duration_of(options.start_deadline_s),
-                             .done = [this, own](Result<std::unique_ptr<Engine>> engine) { on_connected(own, engine); },
-                             .on_lost = [this, own](const Error& error) { on_disconnected(own, error); }});
+                            .limit = duration_of(options.start_deadline_s),
+                            .done = [this, own](Result<std::unique_ptr<Engine>> engine) { on_connected(own, engine); },
+                            .on_lost = [this, own](const Error& error) { on_disconnected(own, error); }});
   return group;
 }
 
@@ -182,8 +183,8 @@ void Replica::start_after(const Result<void>& result) {
   if (!next.again) return give_up(of_another_launcher() ? with_advice(reason) : reason);
   if (next.shrinks) degree_.shrink();
   parts_.log.warning("{}{}", name(), reason.message);
-  parts_.log.warning("{}starts the ranks again: restart {}, {} of {} in a row without a token", name(), recovery_.restarts(),
-                     recovery_.stalled(), parts_.options.max_restarts);
+  parts_.log.warning("{}starts the ranks again: restart {}, {} of {} in a row without a token", name(),
+                     recovery_.restarts(), recovery_.stalled(), parts_.options.max_restarts);
   timer_ = parts_.loop.after(next.pause, [this] { start_again(); });
 }
 
